@@ -1,0 +1,88 @@
+# What every target of weft has in common, and the functions that make them.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 99)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+# Flags of every translation unit. Contraction is off because the bits of a sum are a contract.
+add_library(weft_flags INTERFACE)
+target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+                                            -ffp-contract=off -fno-math-errno)
+target_include_directories(weft_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+# Packages unpacked without root (./dev setup --prefix) keep some headers where only the system's compiler looks.
+set(WEFT_PREFIX "" CACHE PATH "Where ./dev setup --prefix unpacked packages")
+if(WEFT_PREFIX)
+  target_include_directories(weft_flags SYSTEM INTERFACE ${WEFT_PREFIX}/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}
+                                                         ${WEFT_PREFIX}/usr/include)
+endif()
+if(WEFT_SANITIZE)
+  # A C caller may pass any number as an enum, and the library must look at it to refuse it. Without -fstrict-enums that
+  # is defined, so the check of loads of enums finds nothing but these refusals.
+  target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer
+                                              -fno-sanitize-recover=all -fno-sanitize=enum)
+  target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
+  target_compile_definitions(weft_flags INTERFACE WEFT_SANITIZE=1)
+endif()
+
+# weft_layer(comm DEPS weft_base): the static library of one layer; its folders add their sources with
+# target_sources(weft_comm PRIVATE ...).
+function(weft_layer name)
+  cmake_parse_arguments(arg "" "" "DEPS" ${ARGN})
+  add_library(weft_${name} STATIC)
+  target_link_libraries(weft_${name} PUBLIC weft_flags ${arg_DEPS})
+endfunction()
+
+# weft_program(weft_perf SOURCES main.cc LIBS weft): a program in bin/.
+function(weft_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE weft_flags ${arg_LIBS})
+endfunction()
+
+# weft_test(store_test LABELS comm SOURCES store_test.cc LIBS weft_comm [TIMEOUT seconds]): a GoogleTest program, one
+# ctest entry. Labels select: ./dev test <label>.
+function(weft_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "LABELS;SOURCES;LIBS" ${ARGN})
+  if(NOT WEFT_BUILD_TESTS)
+    return()
+  endif()
+  find_package(GTest REQUIRED)
+  add_executable(${name} ${arg_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_link_libraries(${name} PRIVATE weft_flags ${arg_LIBS} GTest::gmock_main)
+  # What a test spends its time in is in the libraries; optimising the test itself only costs compile time.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
+  add_test(NAME ${name} COMMAND ${name} --gtest_output=xml:${CMAKE_BINARY_DIR}/test-results/${name}.xml)
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  if(WEFT_SANITIZE)
+    math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 3")
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# weft_script_test(layers LABELS tidy SCRIPT layers_test.py [ARGS ...] [TIMEOUT seconds] [SERIAL]): a Python test, one
+# ctest entry; its cases are counted from unittest's "Ran N tests".
+function(weft_script_test name)
+  cmake_parse_arguments(arg "SERIAL" "TIMEOUT;SCRIPT" "LABELS;ARGS" ${ARGN})
+  if(NOT WEFT_BUILD_TESTS)
+    return()
+  endif()
+  find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
+  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/${arg_SCRIPT} ${arg_ARGS})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL})
+endfunction()

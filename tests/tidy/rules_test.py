@@ -1,0 +1,96 @@
+"""Rules that a compiler does not know: one waiting loop, one getenv, no fences, no volatile, words we do not use."""
+import pathlib
+import re
+import unittest
+
+import source_tree
+
+_LIBRARY = ("base", "topology", "comm", "shard", "bindings")
+_VAGUE_NAMES = {"util", "utils", "helper", "helpers", "misc", "common"}
+# Abseil's packaged archives of these refer to data of libc or own thread-local variables; fmt and std:: do the same.
+_NOT_EMBEDDABLE = {"absl/strings/str_format.h", "absl/container/flat_hash_map.h", "absl/container/flat_hash_set.h",
+                   "absl/container/node_hash_map.h", "absl/container/node_hash_set.h", "absl/random/random.h"}
+
+# A loop whose condition, or whose whole body, is the look at an atomic.
+_WAITING_LOOP = (r"\b(?:while|for)\s*\([^{};]*\.(?:load|test|test_and_set|compare_exchange_\w+|exchange)\s*\([^{}]*?\)\s*"
+                 r"(?:;|\{\s*(?:\}|[^{}]*?(?:yield|pause|Pause|Yield|Sleep|sleep)\w*\s*\())")
+_SPIN_CALL = r"\b(?:_mm_pause|__builtin_ia32_pause|sched_yield|SYS_futex|std::this_thread::yield)\b|\.wait\s*\(\s*\w+\s*,\s*std::memory_order"
+
+
+def rule_violations(tree):
+    found = []
+
+    def report(path, pattern, sentence):
+        found.extend(f"{path}:{line} {sentence}" for line in source_tree.lines_matching(tree[path], pattern))
+
+    for path in tree:
+        folder = source_tree.top_folder(path)
+        library = folder in _LIBRARY
+        report(path, r"\batomic_thread_fence\b", "uses a fence; order the accesses themselves, TSan cannot see fences")
+        report(path, r"\bvolatile\b(?!\s*(?:\(|\"))", "uses volatile; std::atomic says what is meant")
+        if library and not path.startswith("base/wait."):
+            report(path, _WAITING_LOOP, "waits on an atomic in a loop of its own; base/wait.h has the one loop")
+            report(path, _SPIN_CALL, "pauses or yields by itself; base/wait.h has the one loop")
+        if (library or folder == "cli") and path != "base/options.cc":
+            report(path, r"\b(?:secure_)?getenv\s*\(", "reads the environment; base/options.cc is the one place")
+        if library:
+            report(path, r"\babsl::Mutex\b", "uses absl::Mutex, whose packaged build TSan reports; use base/mutex.h")
+            for line, name, _ in source_tree.includes(tree[path]):
+                if name in _NOT_EMBEDDABLE:
+                    found.append(f"{path}:{line} includes {name}, which libweft.so cannot hold: see cmake/absl.cmake")
+            report(path, r"\bsleep_for\b|\busleep\s*\(|\bsleep\s*\(", "sleeps; wait for the event with a deadline")
+        for part in pathlib.PurePosixPath(path).with_suffix("").parts:
+            if set(part.lower().split("_")) & _VAGUE_NAMES:
+                found.append(f"{path} is named {part}; name it after what it does")
+    return found
+
+
+class Rules(unittest.TestCase):
+    def test_tree_follows_the_rules(self):
+        self.assertEqual([], rule_violations(source_tree.read_tree()))
+
+    def found(self, path, text):
+        return [sentence.split(" ")[0] for sentence in rule_violations({path: text})]
+
+    def test_own_waiting_loops_are_found(self):
+        for text in ("while (!flag.load(std::memory_order_acquire)) {}\n", "while (flag.load() == 0);\n",
+                     "while (!flag.load()) { Pause(); }\n", "for (; !flag.load();) { std::this_thread::yield(); }\n"):
+            self.assertIn("comm/a.cc:1", self.found("comm/a.cc", text), text)
+        self.assertEqual([], self.found("base/wait.h", "while (!flag.load()) { Pause(); }\n"))
+
+    def test_bounded_reads_of_atomics_are_fine(self):
+        self.assertEqual([], self.found("comm/a.cc", "for (int i = 0; i < n; ++i) sum += counts[i].load();\n"))
+        self.assertEqual([], self.found("comm/a.cc", "if (flag.load()) return;\nwhile (i < n) { ++i; }\n"))
+        self.assertEqual([], self.found(
+            "comm/a.cc", "uint32_t seen = word.load();\nwhile (!word.compare_exchange_weak(seen, seen | 1)) {\n  if (seen) return;\n}\n"))
+
+    def test_environment_is_read_in_one_place(self):
+        text = 'const char* home = getenv("HOME");\n'
+        self.assertEqual(["comm/a.cc:1"], self.found("comm/a.cc", text))
+        self.assertEqual([], self.found("base/options.cc", text))
+        self.assertEqual([], self.found("comm/a.cc", "// getenv(\n"))
+
+    def test_fences_volatile_and_sleeps_are_found(self):
+        self.assertEqual(["comm/a.cc:2"], self.found("comm/a.cc", "\nstd::atomic_thread_fence(std::memory_order_seq_cst);\n"))
+        self.assertEqual(["comm/a.cc:1"], self.found("comm/a.cc", "volatile int x;\n"))
+        self.assertEqual([], self.found("comm/a.cc", 'asm volatile("sfence");\n'))
+        self.assertEqual(["comm/a.cc:1"], self.found("comm/a.cc", "std::this_thread::sleep_for(1ms);\n"))
+
+    def test_unembeddable_abseil_is_found(self):
+        self.assertEqual(["comm/a.cc:1"], self.found("comm/a.cc", '#include "absl/strings/str_format.h"\n'))
+        self.assertEqual([], self.found("comm/a.cc", '#include "absl/strings/str_cat.h"\n'))
+
+    def test_vague_names_are_found(self):
+        self.assertEqual(["comm/utils.cc"], self.found("comm/utils.cc", ""))
+        self.assertEqual(["base/common/a.h"], self.found("base/common/a.h", ""))
+        self.assertEqual([], self.found("comm/communication.cc", ""))
+
+    def test_stripping_keeps_code_and_lines(self):
+        text = 'int a; // b\n"// no", c; /* d\n e */ int f = \'"\'; R"(g " )" h\n'
+        stripped = source_tree.strip(text)
+        self.assertEqual(text.count("\n"), stripped.count("\n"))
+        self.assertEqual(["int", "a;", ",", "c;", "int", "f", "=", ";", "h"], re.findall(r"\S+", stripped))
+
+
+if __name__ == "__main__":
+    unittest.main()
