@@ -1,0 +1,263 @@
+#include "base/net.h"
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wait.h"
+
+namespace weft {
+namespace {
+
+constexpr int kBacklog = 1024;
+
+struct Address {
+  sockaddr_storage storage = {};
+  socklen_t size = 0;
+
+  sockaddr* pointer() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+absl::StatusOr<Address> ToAddress(const Endpoint& endpoint) {
+  Address address;
+  if (endpoint.kind == Endpoint::Kind::kUnix) {
+    auto* unix_address = reinterpret_cast<sockaddr_un*>(&address.storage);
+    if (endpoint.host.empty() || endpoint.host.size() + 1 > sizeof(unix_address->sun_path)) {
+      return MakeError(WEFT_INVALID_ARGUMENT,
+                       StrCat("the unix socket name ", endpoint.host, " is empty or too long"));
+    }
+    unix_address->sun_family = AF_UNIX;
+    std::memcpy(unix_address->sun_path + 1, endpoint.host.data(), endpoint.host.size());
+    address.size =
+        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + endpoint.host.size());
+    return address;
+  }
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
+  if (inet_pton(AF_INET, endpoint.host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(endpoint.port);
+    address.size = sizeof(sockaddr_in);
+    return address;
+  }
+  if (inet_pton(AF_INET6, endpoint.host.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(endpoint.port);
+    address.size = sizeof(sockaddr_in6);
+    return address;
+  }
+  return MakeError(WEFT_INVALID_ARGUMENT,
+                   StrCat("\"", endpoint.host, "\" is not a numeric address"));
+}
+
+bool IsWildcard(const Address& address) {
+  if (address.storage.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_addr.s_addr == INADDR_ANY;
+  }
+  if (address.storage.ss_family == AF_INET6) {
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address.storage);
+    return IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+  }
+  return false;
+}
+
+std::string AddressText(const Address& address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.storage.ss_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address.storage);
+    inet_ntop(AF_INET, &v4->sin_addr, text, sizeof(text));
+    return StrCat(text, ":", ntohs(v4->sin_port));
+  }
+  if (address.storage.ss_family == AF_INET6) {
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address.storage);
+    inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof(text));
+    return StrCat("[", text, "]:", ntohs(v6->sin6_port));
+  }
+  return "a unix socket";
+}
+
+uint16_t PortOf(const Address& address) {
+  if (address.storage.ss_family == AF_INET) {
+    return ntohs(reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_port);
+  }
+  return ntohs(reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_port);
+}
+
+UniqueFd OpenSocket(const Address& address) {
+  return UniqueFd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+// Small frames go out at once; a peer machine that vanished is noticed within seconds, not minutes.
+void TuneTcp(int fd, bool tcp) {
+  if (!tcp) return;
+  const int one = 1;
+  const int user_timeout_ms = 3000;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof(one));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &one, sizeof(one));
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout_ms, sizeof(user_timeout_ms));
+}
+
+bool WouldBlock(int error_number) {
+  return error_number == EAGAIN || error_number == EWOULDBLOCK;
+}
+
+IoResult ToResult(ssize_t count) {
+  if (count > 0) return {IoState::kDone, static_cast<size_t>(count), 0};
+  if (count == 0) return {IoState::kClosed, 0, 0};
+  if (WouldBlock(errno)) return {IoState::kWouldBlock, 0, 0};
+  return {IoState::kFailed, 0, errno};
+}
+
+absl::Status ConnectError(int error_number, const std::string& where) {
+  char buffer[128];
+  return MakeError(WEFT_UNREACHABLE, StrCat("could not connect to ", where, ": ",
+                                            strerror_r(error_number, buffer, sizeof(buffer))));
+}
+
+}  // namespace
+
+absl::StatusOr<int> SystemNet::Listen(Endpoint* endpoint) {
+  WEFT_ASSIGN_OR_RETURN(Address address, ToAddress(*endpoint));
+  const std::string where = endpoint->ToString();
+  if (IsWildcard(address)) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat("will not listen on ", where,
+                            ": every interface of the machine; name the address to use"));
+  }
+  UniqueFd fd = OpenSocket(address);
+  if (!fd.valid()) return SystemError(errno, StrCat("could not make a socket for ", where));
+  const bool tcp = endpoint->kind == Endpoint::Kind::kTcp;
+  const int one = 1;
+  // A port of a server that ended a moment ago; a live one still refuses the bind.
+  if (tcp) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+  if (bind(fd.get(), address.pointer(), address.size) < 0) {
+    return SystemError(errno, StrCat("could not listen on ", where));
+  }
+  if (listen(fd.get(), kBacklog) < 0) {
+    return SystemError(errno, StrCat("could not listen on ", where));
+  }
+  if (tcp) {
+    Address bound;
+    bound.size = sizeof(bound.storage);
+    if (getsockname(fd.get(), bound.pointer(), &bound.size) < 0) {
+      return SystemError(errno, StrCat("could not read the port of ", where));
+    }
+    endpoint->port = PortOf(bound);
+  }
+  return fd.Release();
+}
+
+absl::StatusOr<int> SystemNet::Accept(int listener) {
+  Address address;
+  while (true) {
+    address.size = sizeof(address.storage);
+    const int fd =
+        accept4(listener, address.pointer(), &address.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+      TuneTcp(fd, address.storage.ss_family != AF_UNIX);
+      return fd;
+    }
+    // A connection that its peer gave up while it was queued is nobody's error.
+    if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
+    if (WouldBlock(errno)) return -1;
+    return SystemError(errno, "could not accept a connection");
+  }
+}
+
+absl::StatusOr<int> SystemNet::Connect(const Endpoint& endpoint) {
+  WEFT_ASSIGN_OR_RETURN(Address address, ToAddress(endpoint));
+  UniqueFd fd = OpenSocket(address);
+  if (!fd.valid()) {
+    return SystemError(errno, StrCat("could not make a socket for ", endpoint.ToString()));
+  }
+  TuneTcp(fd.get(), endpoint.kind == Endpoint::Kind::kTcp);
+  // An interrupted connect goes on in the background, as EINPROGRESS does.
+  if (connect(fd.get(), address.pointer(), address.size) < 0 && errno != EINPROGRESS &&
+      errno != EINTR) {
+    return ConnectError(errno, endpoint.ToString());
+  }
+  return fd.Release();
+}
+
+absl::Status SystemNet::FinishConnect(int stream) {
+  int error_number = 0;
+  socklen_t size = sizeof(error_number);
+  if (getsockopt(stream, SOL_SOCKET, SO_ERROR, &error_number, &size) < 0) error_number = errno;
+  if (error_number != 0) return ConnectError(error_number, "its peer");
+  return absl::OkStatus();
+}
+
+IoResult SystemNet::Read(int stream, void* data, size_t bytes) {
+  ssize_t count;
+  do {
+    count = recv(stream, data, bytes, 0);
+  } while (count < 0 && errno == EINTR);
+  return ToResult(count);
+}
+
+IoResult SystemNet::Write(int stream, const void* data, size_t bytes) {
+  ssize_t count;
+  do {
+    count = send(stream, data, bytes, MSG_NOSIGNAL);
+  } while (count < 0 && errno == EINTR);
+  return ToResult(count);
+}
+
+PeerIdentity SystemNet::Peer(int stream) {
+  PeerIdentity peer;
+  Address address;
+  address.size = sizeof(address.storage);
+  if (getpeername(stream, address.pointer(), &address.size) < 0) return peer;
+  peer.address = AddressText(address);
+  ucred credentials = {};
+  socklen_t size = sizeof(credentials);
+  if (address.storage.ss_family == AF_UNIX &&
+      getsockopt(stream, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0) {
+    peer.pid = credentials.pid;
+    peer.uid = credentials.uid;
+    peer.address = StrCat("pid ", credentials.pid, " of user ", credentials.uid);
+  }
+  return peer;
+}
+
+void SystemNet::Close(int handle) {
+  UniqueFd closer(handle);
+}
+
+absl::Status SystemNet::Poll(std::span<PollItem> items, int64_t deadline_ns) {
+  std::vector<pollfd> fds(items.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    fds[i].fd = items[i].handle;
+    fds[i].events =
+        static_cast<short>((items[i].want_read ? POLLIN : 0) | (items[i].want_write ? POLLOUT : 0));
+  }
+  int count;
+  do {
+    const int64_t now_ns = MonotonicNs();
+    const int64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+    timespec left = {left_ns / 1'000'000'000, left_ns % 1'000'000'000};
+    count = ppoll(fds.data(), fds.size(), &left, nullptr);
+  } while (count < 0 && errno == EINTR);
+  if (count < 0) return SystemError(errno, "could not wait for sockets");
+  for (size_t i = 0; i < items.size(); ++i) {
+    constexpr short kBroken = POLLERR | POLLHUP | POLLNVAL;
+    items[i].readable = (fds[i].revents & (POLLIN | kBroken)) != 0;
+    items[i].writable = (fds[i].revents & (POLLOUT | kBroken)) != 0;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

@@ -1,0 +1,102 @@
+// Streams between processes as a seam: TCP and abstract unix sockets, all non-blocking.
+//
+//   WEFT_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint("tcp:10.0.0.1:29500"));
+//   WEFT_ASSIGN_OR_RETURN(int stream, net.Connect(endpoint));   // completes when writable
+//   ...
+//   net.Poll(items, deadline_ns); net.Read(stream, ...); net.Close(stream);
+//
+// A handle is a small number that belongs to the Net that gave it; of SystemNet it is a file
+// descriptor (close-on-exec, no SIGPIPE). A simulator implements the same class in memory.
+// Thread-safety: SystemNet from any thread; one handle from one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace weft {
+
+struct Endpoint {
+  enum class Kind { kUnix, kTcp };
+  Kind kind = Kind::kUnix;
+  std::string host;  // abstract socket name without the leading NUL; or numeric address or name
+  uint16_t port = 0;
+
+  std::string ToString() const;  // "unix:@name", "tcp:10.0.0.1:29500", "tcp:[::1]:29500"
+  bool operator==(const Endpoint& other) const = default;
+};
+
+// The reverse of ToString(). INVALID_ARGUMENT for anything else.
+absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text);
+
+enum class IoState { kDone, kWouldBlock, kClosed, kFailed };
+
+struct IoResult {
+  IoState state = IoState::kWouldBlock;
+  size_t bytes = 0;      // of kDone, at least 1
+  int error_number = 0;  // of kFailed
+};
+
+struct PollItem {
+  int handle = -1;
+  bool want_read = false;
+  bool want_write = false;
+  bool readable = false;  // set by Poll; also on end of file and errors
+  bool writable = false;
+};
+
+// Who is at the other end. pid and uid are known for unix sockets, else -1.
+struct PeerIdentity {
+  int64_t pid = -1;
+  int64_t uid = -1;
+  std::string address;  // for messages
+};
+
+class Net {
+ public:
+  virtual ~Net() = default;
+
+  // Listens on exactly this address; `endpoint->port` 0 is replaced by the port that was chosen.
+  // INVALID_ARGUMENT for a wildcard address. The host must be numeric (Resolve).
+  virtual absl::StatusOr<int> Listen(Endpoint* endpoint) = 0;
+  // The next connection, -1 if there is none now.
+  virtual absl::StatusOr<int> Accept(int listener) = 0;
+  // Starts to connect; UNREACHABLE if it is refused at once. Done when the handle is writable and
+  // FinishConnect says Ok.
+  virtual absl::StatusOr<int> Connect(const Endpoint& endpoint) = 0;
+  virtual absl::Status FinishConnect(int stream) = 0;
+  virtual IoResult Read(int stream, void* data, size_t bytes) = 0;
+  virtual IoResult Write(int stream, const void* data, size_t bytes) = 0;
+  virtual PeerIdentity Peer(int stream) = 0;
+  virtual void Close(int handle) = 0;
+  // Waits until an item is ready or the deadline has passed (in the past: does not wait).
+  virtual absl::Status Poll(std::span<PollItem> items, int64_t deadline_ns) = 0;
+};
+
+class SystemNet : public Net {
+ public:
+  absl::StatusOr<int> Listen(Endpoint* endpoint) override;
+  absl::StatusOr<int> Accept(int listener) override;
+  absl::StatusOr<int> Connect(const Endpoint& endpoint) override;
+  absl::Status FinishConnect(int stream) override;
+  IoResult Read(int stream, void* data, size_t bytes) override;
+  IoResult Write(int stream, const void* data, size_t bytes) override;
+  PeerIdentity Peer(int stream) override;
+  void Close(int handle) override;
+  absl::Status Poll(std::span<PollItem> items, int64_t deadline_ns) override;
+};
+
+// The numeric address of a host name, or `host` itself if it is one. UNREACHABLE if there is none,
+// TIMEOUT at the deadline: the resolver then finishes on a thread that nobody waits for.
+absl::StatusOr<std::string> ResolveHost(const std::string& host, int64_t deadline_ns);
+
+// The address of this machine that others most likely reach: the first interface that is up and not
+// loopback, IPv4 first; "" if there is none.
+std::string FirstRoutableAddress();
+
+}  // namespace weft

@@ -1,0 +1,309 @@
+#include "base/options.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+#include <limits>
+#include <variant>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "base/text.h"
+
+extern char** environ;
+
+namespace weft {
+namespace {
+
+using Field =
+    std::variant<std::string Options::*, int64_t Options::*, double Options::*, bool Options::*>;
+
+struct Setting {
+  OptionRow row;
+  Field field;
+  const char* choices;  // of a choice, separated by |; nullptr otherwise
+  int64_t minimum;      // of a number
+  int64_t maximum;
+};
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+// The defaults repeat those of struct Options as text; a test compares them.
+const Setting kSettings[] = {
+    {{"WEFT_LOG", "choice", "warn", "What is logged: error, warn, info or debug."},
+     &Options::log_level,
+     "error|warn|info|debug",
+     0,
+     0},
+    {{"WEFT_TIMEOUT_S", "seconds", "1800",
+      "Deadline of an operation and of making a group, unless the call or the group gives one."},
+     &Options::timeout_s,
+     nullptr,
+     0,
+     1'000'000'000},
+    {{"WEFT_ISA", "text", "",
+      "Instruction set of the reduction kernels: scalar, avx2 or avx512; empty is the best the CPU "
+      "has."},
+     &Options::isa,
+     nullptr,
+     0,
+     0},
+    {{"WEFT_HEAP_BYTES", "bytes", "0",
+      "Address space reserved for the symmetric heap; 0 is the size of physical memory."},
+     &Options::heap_bytes,
+     nullptr,
+     0,
+     kNoLimit},
+    {{"WEFT_SPIN_COUNT", "integer", "2000", "Probes of a waiting rank before it yields."},
+     &Options::spin_count,
+     nullptr,
+     0,
+     1'000'000'000},
+    {{"WEFT_YIELD_COUNT", "integer", "50", "Yields of a waiting rank before it sleeps."},
+     &Options::yield_count,
+     nullptr,
+     0,
+     1'000'000'000},
+    {{"WEFT_PROGRESS", "choice", "thread",
+      "Who advances asynchronous operations: thread (one hidden thread per process) or caller."},
+     &Options::progress,
+     "thread|caller",
+     0,
+     0},
+    {{"WEFT_DUMP_DIR", "text", "",
+      "Directory that gets a dump of the flight recorder when an operation fails; empty is none."},
+     &Options::dump_dir,
+     nullptr,
+     0,
+     0},
+    {{"WEFT_INSECURE", "boolean", "0",
+      "Lets ranks on several nodes find each other without a job secret."},
+     &Options::insecure,
+     nullptr,
+     0,
+     0},
+    {{"WEFT_JOB_SECRET_FILE", "text", "",
+      "File with the job's secret, readable by its owner only; the same on every node."},
+     &Options::job_secret_file,
+     nullptr,
+     0,
+     0},
+    {{"WEFT_JOB_SECRET_FD", "integer", "-1",
+      "Inherited file descriptor with the job's secret; set by weftrun."},
+     &Options::job_secret_fd,
+     nullptr,
+     -1,
+     std::numeric_limits<int32_t>::max()},
+    {{"WEFT_MASTER_PORT", "integer", "0",
+      "TCP port of the store on the first node; 0 is MASTER_PORT."},
+     &Options::master_port,
+     nullptr,
+     0,
+     65535},
+    {{"WEFT_STORE", "text", "",
+      "Where the store listens, unix:@name or tcp:host:port; set by weftrun."},
+     &Options::store,
+     nullptr,
+     0,
+     0},
+    {{"WEFT_JOB_ID", "text", "", "Name of the job, in messages and names; set by weftrun."},
+     &Options::job_id,
+     nullptr,
+     0,
+     0},
+    {{"WEFT_RESTART_COUNT", "integer", "0",
+      "How often weftrun has restarted the ranks; set by weftrun."},
+     &Options::restart_count,
+     nullptr,
+     0,
+     kNoLimit},
+};
+
+// Read by ./dev and the build presets, not by the library.
+constexpr std::string_view kForeignNames[] = {"WEFT_PREFIX"};
+
+bool ParseBoolean(std::string_view text, bool* value) {
+  const std::string lower = absl::AsciiStrToLower(ToAbsl(text));
+  for (const char* yes : {"1", "true", "yes", "on"}) {
+    if (lower == yes) return *value = true, true;
+  }
+  for (const char* no : {"0", "false", "no", "off"}) {
+    if (lower == no) return *value = false, true;
+  }
+  return false;
+}
+
+bool ParseChoice(const Setting& setting, std::string_view text) {
+  const std::vector<std::string> choices = absl::StrSplit(setting.choices, '|');
+  return std::find(choices.begin(), choices.end(), text) != choices.end();
+}
+
+bool ParseNumber(const Setting& setting, std::string_view text, int64_t* value) {
+  const bool bytes = std::string_view(setting.row.type) == "bytes";
+  int64_t parsed = 0;
+  if (!(bytes ? ParseBytes(text, &parsed) : absl::SimpleAtoi(ToAbsl(text), &parsed))) return false;
+  if (parsed < setting.minimum || parsed > setting.maximum) return false;
+  *value = parsed;
+  return true;
+}
+
+bool ParseSeconds(const Setting& setting, std::string_view text, double* value) {
+  double parsed = 0;
+  if (!absl::SimpleAtod(absl::StripSuffix(ToAbsl(text), "s"), &parsed)) return false;
+  if (!std::isfinite(parsed) || parsed <= static_cast<double>(setting.minimum)) return false;
+  if (parsed > static_cast<double>(setting.maximum)) return false;
+  *value = parsed;
+  return true;
+}
+
+bool Assign(const Setting& setting, std::string_view text, Options* options) {
+  if (const auto* field = std::get_if<int64_t Options::*>(&setting.field)) {
+    return ParseNumber(setting, text, &(options->*(*field)));
+  }
+  if (const auto* field = std::get_if<double Options::*>(&setting.field)) {
+    return ParseSeconds(setting, text, &(options->*(*field)));
+  }
+  if (const auto* field = std::get_if<bool Options::*>(&setting.field)) {
+    return ParseBoolean(text, &(options->*(*field)));
+  }
+  if (setting.choices != nullptr && !ParseChoice(setting, text)) return false;
+  options->*std::get<std::string Options::*>(setting.field) = std::string(text);
+  return true;
+}
+
+std::string Expected(const Setting& setting) {
+  if (setting.choices != nullptr) return StrCat("one of ", setting.choices);
+  const std::string_view type = setting.row.type;
+  if (type == "boolean") return "0 or 1";
+  if (type == "bytes") return "bytes such as 4096, 64M or 1G";
+  if (type == "seconds") {
+    return StrCat("seconds, more than 0 and at most ", setting.maximum);
+  }
+  if (setting.maximum == kNoLimit) return StrCat("a number from ", setting.minimum);
+  return StrCat("a number from ", setting.minimum, " to ", setting.maximum);
+}
+
+// Levenshtein distance, for names of at most a few dozen letters.
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j)
+    row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string_view NearestName(std::string_view name) {
+  const auto nearest = std::min_element(
+      std::begin(kSettings), std::end(kSettings), [name](const Setting& a, const Setting& b) {
+        return EditDistance(name, a.row.environment) < EditDistance(name, b.row.environment);
+      });
+  return nearest->row.environment;
+}
+
+void ParseLine(std::string_view line, Options* options, std::vector<std::string>* warnings) {
+  const size_t equals = line.find('=');
+  if (equals == std::string_view::npos) return;
+  const std::string_view name = line.substr(0, equals);
+  const std::string_view value = line.substr(equals + 1);
+  if (!absl::StartsWith(ToAbsl(name), "WEFT_")) return;
+  for (const Setting& setting : kSettings) {
+    if (name != setting.row.environment) continue;
+    // Set but empty is how scripts unset a variable.
+    if (value.empty() || Assign(setting, value, options)) return;
+    warnings->push_back(StrCat(name, "=", value.substr(0, 80), " is not ", Expected(setting),
+                               "; using the default, ",
+                               *setting.row.default_value ? setting.row.default_value : "empty"));
+    return;
+  }
+  if (std::find(std::begin(kForeignNames), std::end(kForeignNames), name) !=
+      std::end(kForeignNames)) {
+    return;
+  }
+  warnings->push_back(StrCat("the environment variable ", name.substr(0, 80),
+                             " is not an option of weft and does nothing; did you mean ",
+                             NearestName(name), "?"));
+}
+
+struct Loaded {
+  Options options;
+  std::vector<std::string> warnings;
+};
+
+Loaded Load() {
+  std::vector<std::string> lines;
+  for (char** line = environ; line != nullptr && *line != nullptr; ++line)
+    lines.emplace_back(*line);
+  Loaded loaded;
+  loaded.options = ParseOptions(lines, &loaded.warnings);
+  return loaded;
+}
+
+}  // namespace
+
+bool ParseBytes(std::string_view text, int64_t* bytes) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(ToAbsl(text.substr(0, digits)), &number)) return false;
+  std::string suffix = absl::AsciiStrToUpper(ToAbsl(text.substr(digits)));
+  int shift = 0;
+  if (!suffix.empty()) {
+    const size_t power = std::string_view("KMGT").find(suffix[0]);
+    if (power != std::string_view::npos) {
+      shift = 10 * (static_cast<int>(power) + 1);
+      suffix.erase(0, 1);
+      if (absl::StartsWith(suffix, "I")) suffix.erase(0, 1);
+    }
+    if (suffix != "" && suffix != "B") return false;
+  }
+  if (number > (std::numeric_limits<int64_t>::max() >> shift)) return false;
+  *bytes = number << shift;
+  return true;
+}
+
+Options ParseOptions(const std::vector<std::string>& environment,
+                     std::vector<std::string>* warnings) {
+  Options options;
+  for (const std::string& line : environment)
+    ParseLine(line, &options, warnings);
+  return options;
+}
+
+const Options& GetOptions() {
+  static const Loaded loaded = Load();
+  // The logger asks for its level here, so the flag goes up before the first warning is logged.
+  static std::atomic<bool> warned{false};
+  if (!warned.load(std::memory_order_relaxed) && !warned.exchange(true)) {
+    for (const std::string& warning : loaded.warnings)
+      LogWarn(warning);
+  }
+  return loaded.options;
+}
+
+size_t OptionCount() {
+  return std::size(kSettings);
+}
+
+const OptionRow& OptionAt(size_t index) {
+  WEFT_CHECK(index < std::size(kSettings));
+  return kSettings[index].row;
+}
+
+const char* EnvironmentValue(const char* name) {
+  return std::getenv(name);
+}
+
+}  // namespace weft

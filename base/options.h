@@ -1,0 +1,65 @@
+// The settings of weft, one table: name, type, default, environment variable, meaning.
+//
+//   const Options& options = GetOptions();   // read from the environment once
+//   options.spin_count ...
+//
+// A value that does not parse is warned about and its default used; a WEFT_* variable that no row
+// names is warned about with the nearest name. getenv stands in options.cc only. docs/options.md and
+// `weftctl options` are made from the table.
+// Thread-safety: constant after the first GetOptions().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+struct Options {
+  std::string log_level = "warn";   // WEFT_LOG
+  double timeout_s = 1800;          // WEFT_TIMEOUT_S: deadline of an operation
+  std::string isa;                  // WEFT_ISA: "", scalar, avx2, avx512; checked by the kernels
+  int64_t heap_bytes = 0;           // WEFT_HEAP_BYTES: address space reserved; 0: physical memory
+  int64_t spin_count = 2000;        // WEFT_SPIN_COUNT: probes before yielding
+  int64_t yield_count = 50;         // WEFT_YIELD_COUNT: yields before sleeping
+  std::string progress = "thread";  // WEFT_PROGRESS: thread, caller
+  std::string dump_dir;             // WEFT_DUMP_DIR: where recorder dumps go; "": no dump files
+  bool insecure = false;            // WEFT_INSECURE: several nodes without a secret
+  std::string job_secret_file;      // WEFT_JOB_SECRET_FILE
+  int64_t job_secret_fd = -1;       // WEFT_JOB_SECRET_FD: inherited; set by weftrun
+  int64_t master_port = 0;          // WEFT_MASTER_PORT; 0: MASTER_PORT
+  std::string store;                // WEFT_STORE: unix:@name, tcp:host:port; set by weftrun
+  std::string job_id;               // WEFT_JOB_ID; set by weftrun
+  int64_t restart_count = 0;        // WEFT_RESTART_COUNT; set by weftrun
+};
+
+const Options& GetOptions();
+
+// A row of the table, for printing.
+struct OptionRow {
+  const char* environment;
+  const char* type;  // integer, bytes, seconds, boolean, choice, text
+  const char* default_value;
+  const char* meaning;  // a sentence; of a choice, with the values
+};
+
+size_t OptionCount();
+const OptionRow& OptionAt(size_t index);
+
+// The value of any environment variable, nullptr if it is not set. For the variables of launchers
+// (RANK, SLURM_PROCID, ...), which are not weft's options. The text may change when the process
+// changes its environment: copy it.
+const char* EnvironmentValue(const char* name);
+
+// "64M", "1G", "4096", "16KiB" as bytes (K, M, G, T are powers of 1024; an i, a B or both may
+// follow); false if it is none, or more than INT64_MAX.
+bool ParseBytes(std::string_view text, int64_t* bytes);
+
+// What GetOptions makes of an environment ("NAME=value" lines), for tests. One sentence per problem
+// is added to *warnings.
+Options ParseOptions(const std::vector<std::string>& environment,
+                     std::vector<std::string>* warnings);
+
+}  // namespace weft

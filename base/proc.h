@@ -1,0 +1,61 @@
+// Processes as facts: who this one is, whether another one has ended, and how.
+//
+//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<PeerProcess> peer, proc.Open(pid, start_time));
+//   if (peer->Ended()) { ExitInfo how = peer->Exit(); ... }
+//
+// Thread-safety: SystemProc from any thread; a PeerProcess from one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace weft {
+
+struct ProcessIdentity {
+  int32_t pid = 0;
+  uint64_t start_time = 0;  // field 22 of /proc/<pid>/stat: tells a reused pid
+  std::string host;
+  std::string boot_id;
+};
+
+// How a process ended; -1 is "not known", as in ErrorFields.
+struct ExitInfo {
+  int32_t signal = -1;  // 0: it exited by itself
+  int32_t exit_code = -1;
+
+  // "killed by signal 9", "exited with code 1", "ended, how is not known".
+  std::string ToString() const;
+};
+
+class PeerProcess {
+ public:
+  virtual ~PeerProcess() = default;
+  // True once the process has ended, reaped or not. Stopped and starved processes have not.
+  virtual bool Ended() = 0;
+  // Meaningful once Ended(). Known while its parent has not reaped it, and afterwards on Linux 6.15
+  // and later.
+  virtual ExitInfo Exit() = 0;
+  // A pidfd, readable once the process has ended; -1 if there is none (ended before Open, or
+  // simulated).
+  virtual int fd() const = 0;
+};
+
+class Proc {
+ public:
+  virtual ~Proc() = default;
+  virtual ProcessIdentity Self() = 0;
+  // Watches a process of this pid namespace. A pid that is gone or belongs to a younger process is
+  // not an error: that peer has ended. start_time 0: do not compare.
+  virtual absl::StatusOr<std::unique_ptr<PeerProcess>> Open(int32_t pid, uint64_t start_time) = 0;
+};
+
+class SystemProc : public Proc {
+ public:
+  ProcessIdentity Self() override;
+  absl::StatusOr<std::unique_ptr<PeerProcess>> Open(int32_t pid, uint64_t start_time) override;
+};
+
+}  // namespace weft

@@ -1,0 +1,152 @@
+#include "base/net.h"
+
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "base/wait.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+
+int64_t In(double seconds) {
+  return MonotonicNs() + static_cast<int64_t>(seconds * 1e9);
+}
+
+TEST(Endpoint, IsReadBackFromItsText) {
+  for (const char* text : {"unix:@name", "tcp:10.0.0.1:29500", "tcp:[::1]:1", "tcp:host.local:0"}) {
+    const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(text);
+    ASSERT_TRUE(endpoint.ok()) << text;
+    EXPECT_EQ(endpoint->ToString(), text);
+  }
+  for (const std::string& text :
+       {std::string(""), std::string("unix:@"), std::string("unix:/tmp/x"), std::string("tcp:"),
+        std::string("tcp:host"), std::string("tcp::1"), std::string("tcp:h:65536"),
+        std::string("tcp:h:-1"), std::string("tcp:h:1x"), std::string("http://x:1"),
+        "unix:@" + std::string(108, 'n'), "tcp:" + std::string(300, 'h') + ":1"}) {
+    EXPECT_EQ(ResultOf(ParseEndpoint(text).status()), WEFT_INVALID_ARGUMENT) << text;
+  }
+}
+
+class Streams : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    Endpoint endpoint{.kind = Endpoint::Kind::kUnix,
+                      .host = "weft-net-test-" + std::to_string(getpid())};
+    if (GetParam()) endpoint = {.kind = Endpoint::Kind::kTcp, .host = "127.0.0.1"};
+    listener_ = UniqueFd(*net_.Listen(&endpoint));
+    EXPECT_EQ(*net_.Accept(listener_.get()), -1);
+    client_ = UniqueFd(*net_.Connect(endpoint));
+    Await(client_.get(), false);
+    ASSERT_TRUE(net_.FinishConnect(client_.get()).ok());
+    Await(listener_.get(), true);
+    server_ = UniqueFd(*net_.Accept(listener_.get()));
+    endpoint_ = endpoint;
+  }
+
+  void Await(int handle, bool readable) {
+    PollItem item{.handle = handle, .want_read = readable, .want_write = !readable};
+    ASSERT_TRUE(net_.Poll({&item, 1}, In(10)).ok());
+    ASSERT_TRUE(readable ? item.readable : item.writable);
+  }
+
+  SystemNet net_;
+  Endpoint endpoint_;
+  UniqueFd listener_;
+  UniqueFd client_;
+  UniqueFd server_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Transports, Streams, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Tcp" : "Unix"; });
+
+TEST_P(Streams, CarryBytesAndTellTheEnd) {
+  char buffer[16];
+  EXPECT_EQ(net_.Read(server_.get(), buffer, sizeof(buffer)).state, IoState::kWouldBlock);
+  ASSERT_EQ(net_.Write(client_.get(), "hello", 5).bytes, 5u);
+  Await(server_.get(), true);
+  const IoResult result = net_.Read(server_.get(), buffer, sizeof(buffer));
+  EXPECT_EQ(std::string(buffer, result.bytes), "hello");
+  client_.Reset();
+  Await(server_.get(), true);
+  EXPECT_EQ(net_.Read(server_.get(), buffer, sizeof(buffer)).state, IoState::kClosed);
+}
+
+TEST_P(Streams, WritingToAClosedPeerIsAnErrorNotASignal) {
+  server_.Reset();
+  IoResult result{IoState::kDone, 1, 0};
+  const int64_t deadline_ns = In(10);
+  while (result.state == IoState::kDone && MonotonicNs() < deadline_ns) {
+    result = net_.Write(client_.get(), "x", 1);
+  }
+  EXPECT_EQ(result.state, IoState::kFailed);
+}
+
+TEST_P(Streams, AreCloseOnExecAndNonBlocking) {
+  for (const int fd : {listener_.get(), client_.get(), server_.get()}) {
+    EXPECT_NE(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+    EXPECT_NE(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+  }
+}
+
+TEST_P(Streams, KnowThePeer) {
+  const PeerIdentity peer = net_.Peer(server_.get());
+  if (GetParam()) {
+    EXPECT_THAT(peer.address, HasSubstr("127.0.0.1:"));
+    EXPECT_EQ(peer.uid, -1);
+  } else {
+    EXPECT_EQ(peer.pid, getpid());
+    EXPECT_EQ(peer.uid, geteuid());
+  }
+}
+
+TEST_P(Streams, AnAddressInUseOrWithoutListenerIsAnError) {
+  Endpoint same = endpoint_;
+  const absl::Status taken = net_.Listen(&same).status();
+  EXPECT_EQ(ResultOf(taken), WEFT_SYSTEM_ERROR);
+  EXPECT_THAT(std::string(taken.message()), HasSubstr(endpoint_.ToString()));
+  listener_.Reset();
+  client_.Reset();
+  server_.Reset();
+  absl::StatusOr<int> stream = net_.Connect(endpoint_);
+  if (stream.ok()) {
+    UniqueFd owner(*stream);
+    Await(*stream, false);
+    EXPECT_EQ(ResultOf(net_.FinishConnect(*stream)), WEFT_UNREACHABLE);
+  } else {
+    EXPECT_EQ(ResultOf(stream.status()), WEFT_UNREACHABLE);
+  }
+}
+
+TEST_P(Streams, PollReturnsAtDeadlinesNearFarPastAndWayBack) {
+  PollItem item{.handle = server_.get(), .want_read = true};
+  for (const int64_t deadline_ns : {INT64_MIN, int64_t{0}, In(0.001)}) {
+    ASSERT_TRUE(net_.Poll({&item, 1}, deadline_ns).ok());
+    EXPECT_FALSE(item.readable);
+  }
+  ASSERT_EQ(net_.Write(client_.get(), "x", 1).bytes, 1u);
+  ASSERT_TRUE(net_.Poll({&item, 1}, INT64_MAX).ok());
+  EXPECT_TRUE(item.readable);
+}
+
+TEST(ResolveHost, KnowsNumbersAndNamesAndReportsTheRest) {
+  EXPECT_EQ(*ResolveHost("10.1.2.3", In(10)), "10.1.2.3");
+  EXPECT_EQ(*ResolveHost("::1", In(10)), "::1");
+  const absl::StatusOr<std::string> local = ResolveHost("localhost", INT64_MAX);
+  ASSERT_TRUE(local.ok()) << local.status();
+  EXPECT_TRUE(*local == "127.0.0.1" || *local == "::1") << *local;
+  const absl::Status unknown = ResolveHost("name.that.is.invalid", In(5)).status();
+  EXPECT_TRUE(ResultOf(unknown) == WEFT_UNREACHABLE || ResultOf(unknown) == WEFT_TIMEOUT);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("name.that.is.invalid"));
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,119 @@
+#include "base/proc.h"
+
+#include <csignal>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/wait.h"
+
+namespace weft {
+namespace {
+
+// A child that ends as told once `go` is closed.
+struct Child {
+  int pid = -1;
+  int go = -1;
+
+  static Child Start(int signal, int exit_code) {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    const int pid = fork();
+    if (pid == 0) {
+      close(ends[1]);
+      char byte;
+      while (read(ends[0], &byte, 1) > 0) {
+      }
+      if (signal != 0) raise(signal);
+      _exit(exit_code);
+    }
+    close(ends[0]);
+    return {pid, ends[1]};
+  }
+
+  void End() { close(go); }
+};
+
+bool AwaitEnd(PeerProcess& peer) {
+  pollfd item = {peer.fd(), POLLIN, 0};
+  return poll(&item, 1, 10'000) == 1 && peer.Ended();
+}
+
+TEST(Proc, KnowsItself) {
+  const ProcessIdentity self = SystemProc().Self();
+  EXPECT_EQ(self.pid, getpid());
+  EXPECT_GT(self.start_time, 0u);
+  EXPECT_FALSE(self.host.empty());
+  EXPECT_EQ(self.boot_id.size(), 36u);
+}
+
+TEST(Proc, AZombieTellsHowItEnded) {
+  struct Case {
+    int signal;
+    int exit_code;
+  };
+
+  for (const Case& how : {Case{SIGKILL, 0}, Case{SIGTERM, 0}, Case{0, 0}, Case{0, 7}}) {
+    SystemProc proc;
+    Child child = Child::Start(how.signal, how.exit_code);
+    auto peer = proc.Open(child.pid, 0);
+    ASSERT_TRUE(peer.ok()) << peer.status();
+    EXPECT_FALSE((*peer)->Ended());
+    child.End();
+    ASSERT_TRUE(AwaitEnd(**peer));
+    const ExitInfo info = (*peer)->Exit();
+    EXPECT_EQ(info.signal, how.signal);
+    if (how.signal == 0) {
+      EXPECT_EQ(info.exit_code, how.exit_code);
+    }
+    waitpid(child.pid, nullptr, 0);
+  }
+}
+
+TEST(Proc, AReapedProcessTellsThroughItsPidfdOrSaysThatItIsNotKnown) {
+  SystemProc proc;
+  Child child = Child::Start(SIGKILL, 0);
+  auto peer = proc.Open(child.pid, 0);
+  ASSERT_TRUE(peer.ok());
+  child.End();
+  waitpid(child.pid, nullptr, 0);
+  EXPECT_TRUE((*peer)->Ended());
+  const ExitInfo info = (*peer)->Exit();
+  EXPECT_TRUE(info.signal == SIGKILL || info.signal == -1) << info.ToString();
+}
+
+TEST(Proc, AStoppedProcessHasNotEnded) {
+  SystemProc proc;
+  Child child = Child::Start(0, 0);
+  auto peer = proc.Open(child.pid, 0);
+  ASSERT_TRUE(peer.ok());
+  kill(child.pid, SIGSTOP);
+  siginfo_t info = {};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid), &info, WSTOPPED), 0);
+  EXPECT_FALSE((*peer)->Ended());
+  kill(child.pid, SIGKILL);
+  child.End();
+  waitpid(child.pid, nullptr, 0);
+}
+
+TEST(Proc, AGoneOrReusedPidHasEnded) {
+  SystemProc proc;
+  Child child = Child::Start(0, 0);
+  child.End();
+  waitpid(child.pid, nullptr, 0);
+  auto gone = proc.Open(child.pid, 0);
+  ASSERT_TRUE(gone.ok());
+  EXPECT_TRUE((*gone)->Ended());
+  EXPECT_EQ((*gone)->Exit().ToString(), "ended, how is not known");
+  // Our own pid with somebody else's start time.
+  auto reused = proc.Open(getpid(), SystemProc().Self().start_time + 1);
+  ASSERT_TRUE(reused.ok());
+  EXPECT_TRUE((*reused)->Ended());
+  EXPECT_FALSE(proc.Open(0, 0).ok());
+  EXPECT_FALSE(proc.Open(-1, 0).ok());
+}
+
+}  // namespace
+}  // namespace weft

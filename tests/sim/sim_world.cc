@@ -1,0 +1,260 @@
+#include "tests/sim/sim_world.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+
+#include "base/status.h"
+#include "base/text.h"
+
+namespace weft::test {
+
+// --- SimNode -------------------------------------------------------------------------------------
+
+int64_t SimNode::NowNs() {
+  return world_->now_ns_;
+}
+
+absl::Status SimNode::Fill(void* data, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i) {
+    static_cast<uint8_t*>(data)[i] = static_cast<uint8_t>(world_->Pick(256));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> SimNode::Listen(Endpoint* endpoint) {
+  const int handle = world_->next_handle_++;
+  if (endpoint->kind == Endpoint::Kind::kTcp && endpoint->port == 0) {
+    endpoint->port = static_cast<uint16_t>(handle);
+  }
+  for (const auto& [other, listener] : world_->listeners_) {
+    if (listener.endpoint == *endpoint) return SystemError(EADDRINUSE, "sim: listen");
+  }
+  world_->listeners_[handle] = {number_, *endpoint, {}};
+  return handle;
+}
+
+absl::StatusOr<int> SimNode::Accept(int listener) {
+  std::deque<int>& queue = world_->listeners_.at(listener).queue;
+  if (queue.empty()) return -1;
+  const int handle = queue.front();
+  queue.pop_front();
+  return handle;
+}
+
+absl::StatusOr<int> SimNode::Connect(const Endpoint& endpoint) {
+  const int handle = world_->next_handle_++;
+  world_->streams_[handle] = {.node = number_, .label = StrCat("node ", number_)};
+  world_->At(world_->now_ns_ + world_->Delay(),
+             [world = world_, handle, endpoint] { world->Connected(handle, endpoint); });
+  return handle;
+}
+
+absl::Status SimNode::FinishConnect(int stream) {
+  const int error = world_->streams_.at(stream).error_number;
+  if (error != 0) return MakeError(WEFT_UNREACHABLE, StrCat("sim: ", std::strerror(error)));
+  return absl::OkStatus();
+}
+
+IoResult SimNode::Read(int stream, void* data, size_t bytes) {
+  SimWorld::Stream& from = world_->streams_.at(stream);
+  if (!from.inbox.empty()) {
+    const size_t count = 1 + world_->Pick(std::min(bytes, from.inbox.size()));
+    std::memcpy(data, from.inbox.data(), count);
+    from.inbox.erase(0, count);
+    if (!from.inbox.empty()) world_->At(world_->now_ns_ + 1, [] {});  // still readable
+    return {IoState::kDone, count, 0};
+  }
+  if (from.error_number != 0) return {IoState::kFailed, 0, from.error_number};
+  if (from.eof) return {IoState::kClosed, 0, 0};
+  return {IoState::kWouldBlock, 0, 0};
+}
+
+IoResult SimNode::Write(int stream, const void* data, size_t bytes) {
+  // What is left of a dead node may still be destroyed, and say goodbye then.
+  if (!alive_) return {IoState::kFailed, 0, EBADF};
+  SimWorld::Stream& to = world_->streams_.at(stream);
+  if (to.error_number != 0) return {IoState::kFailed, 0, to.error_number};
+  if (to.eof) return {IoState::kFailed, 0, EPIPE};
+  if (!to.connected || world_->Pick(10) == 0) {
+    world_->At(world_->now_ns_ + world_->Delay(), [] {});  // and try again then
+    return {IoState::kWouldBlock, 0, 0};
+  }
+  const size_t count = 1 + world_->Pick(bytes);
+  world_->Deliver(stream, [text = std::string(static_cast<const char*>(data), count)](
+                              SimWorld::Stream& peer) { peer.inbox += text; });
+  if (count < bytes) world_->At(world_->now_ns_ + 1, [] {});
+  return {IoState::kDone, count, 0};
+}
+
+PeerIdentity SimNode::Peer(int stream) {
+  const int peer = world_->streams_.at(stream).peer;
+  const auto found = world_->streams_.find(peer);
+  return {.address = found == world_->streams_.end() ? "sim" : found->second.label};
+}
+
+void SimNode::Close(int handle) {
+  world_->CloseHandle(handle, false);
+}
+
+absl::Status SimNode::Poll(std::span<PollItem> items, int64_t /*deadline_ns*/) {
+  for (PollItem& item : items) {
+    const auto listener = world_->listeners_.find(item.handle);
+    if (listener != world_->listeners_.end()) {
+      item.readable = !listener->second.queue.empty();
+      continue;
+    }
+    const SimWorld::Stream& stream = world_->streams_.at(item.handle);
+    const bool broken = stream.error_number != 0;
+    item.readable = broken || (item.want_read && (stream.eof || !stream.inbox.empty()));
+    item.writable = broken || (item.want_write && stream.connected);
+  }
+  return absl::OkStatus();
+}
+
+// --- SimWorld ------------------------------------------------------------------------------------
+
+SimNode* SimWorld::AddNode() {
+  nodes_.push_back(std::make_unique<SimNode>(this, static_cast<int>(nodes_.size())));
+  return nodes_.back().get();
+}
+
+void SimWorld::At(int64_t time_ns, std::function<void()> run) {
+  events_.push({time_ns, next_event_++, std::move(run)});
+}
+
+// Mostly well under a millisecond, sometimes far more.
+int64_t SimWorld::Delay() {
+  const uint64_t kind = Pick(20);
+  if (kind == 0) return static_cast<int64_t>(Pick(100'000'000));
+  return 1'000 + static_cast<int64_t>(Pick(kind < 5 ? 5'000'000 : 200'000));
+}
+
+void SimWorld::Deliver(int from, std::function<void(Stream&)> change) {
+  Stream& sender = streams_.at(from);
+  sender.last_delivery_ns = std::max(sender.last_delivery_ns, now_ns_ + Delay());
+  At(sender.last_delivery_ns, [this, peer = sender.peer, change = std::move(change)] {
+    const auto found = streams_.find(peer);
+    if (found != streams_.end()) change(found->second);
+  });
+}
+
+// The connection request of `stream` reaches the endpoint.
+void SimWorld::Connected(int stream, const Endpoint& endpoint) {
+  const auto local = streams_.find(stream);
+  if (local == streams_.end()) return;
+  for (auto& [handle, listener] : listeners_) {
+    if (!(listener.endpoint == endpoint)) continue;
+    const int remote = next_handle_++;
+    streams_[remote] = {
+        .node = listener.node, .peer = stream, .connected = true, .label = "server"};
+    local->second.peer = remote;
+    listener.queue.push_back(remote);
+    At(now_ns_ + Delay(), [this, stream] {
+      const auto found = streams_.find(stream);
+      if (found != streams_.end()) found->second.connected = true;
+    });
+    return;
+  }
+  local->second.error_number = ECONNREFUSED;
+}
+
+void SimWorld::CloseHandle(int handle, bool broken) {
+  if (listeners_.count(handle) != 0) {
+    const std::deque<int> queue = listeners_.at(handle).queue;
+    listeners_.erase(handle);
+    for (const int waiting : queue)
+      CloseHandle(waiting, true);
+    return;
+  }
+  if (streams_.count(handle) == 0) return;
+  if (streams_.at(handle).peer >= 0) {
+    Deliver(handle, [broken](Stream& peer) {
+      peer.eof = true;
+      if (broken) peer.error_number = ECONNRESET;
+    });
+  }
+  streams_.erase(handle);
+}
+
+void SimWorld::KillAt(SimNode* node, int64_t time_ns) {
+  At(time_ns, [this, node] { Kill(node); });
+}
+
+void SimWorld::Kill(SimNode* node) {
+  node->alive_ = false;
+  std::vector<int> handles;
+  for (const auto& [handle, listener] : listeners_) {
+    if (listener.node == node->number_) handles.push_back(handle);
+  }
+  for (const auto& [handle, stream] : streams_) {
+    if (stream.node == node->number_) handles.push_back(handle);
+  }
+  for (const int handle : handles)
+    CloseHandle(handle, Pick(2) == 0);
+}
+
+void SimWorld::BreakSomeConnectionAt(int64_t time_ns) {
+  At(time_ns, [this] {
+    std::vector<int> candidates;
+    for (const auto& [handle, stream] : streams_) {
+      if (stream.connected && streams_.count(stream.peer) != 0) candidates.push_back(handle);
+    }
+    if (candidates.empty()) return;
+    Stream& stream = streams_.at(candidates[Pick(candidates.size())]);
+    stream.error_number = ECONNRESET;
+    streams_.at(stream.peer).error_number = ECONNRESET;
+  });
+}
+
+int SimWorld::open_handles() const {
+  int count = 0;
+  for (const auto& [handle, stream] : streams_)
+    count += nodes_[stream.node]->alive() ? 1 : 0;
+  for (const auto& [handle, listener] : listeners_)
+    count += nodes_[listener.node]->alive() ? 1 : 0;
+  return count;
+}
+
+bool SimWorld::AllDone() const {
+  return std::all_of(actors_.begin(), actors_.end(),
+                     [](const Actor& actor) { return !actor.node->alive() || actor.done(); });
+}
+
+void SimWorld::StepActors() {
+  std::vector<size_t> order(actors_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random_);
+  for (const size_t index : order) {
+    if (actors_[index].node->alive()) actors_[index].step();
+  }
+}
+
+// Moves time to the next thing that happens; false if that is after the limit.
+bool SimWorld::Advance(int64_t limit_ns) {
+  int64_t next_ns = INT64_MAX;
+  if (!events_.empty()) next_ns = events_.top().time_ns;
+  for (const Actor& actor : actors_) {
+    if (actor.node->alive()) next_ns = std::min(next_ns, actor.next_wake_ns());
+  }
+  if (next_ns > limit_ns) return false;
+  now_ns_ = std::max(next_ns, now_ns_ + 1);
+  while (!events_.empty() && events_.top().time_ns <= now_ns_) {
+    const std::function<void()> run = events_.top().run;
+    events_.pop();
+    run();
+  }
+  return true;
+}
+
+bool SimWorld::Run(int64_t limit_ns) {
+  StepActors();
+  while (!AllDone()) {
+    if (!Advance(limit_ns)) return false;
+    StepActors();
+  }
+  return true;
+}
+
+}  // namespace weft::test

@@ -1,0 +1,30 @@
+// Makes the k-th system call of a test fail, through the linker's --wrap: the code under test is the
+// shipped code.
+//
+//   for (int k = 1;; ++k) {
+//     FailingCalls failing(k);
+//     ... whatever happens must be Ok or a status ...
+//     if (!failing.struck()) break;   // there are fewer than k calls
+//   }
+//
+// Link weft_test_failing_calls. Counts the calls of the creating thread only, while the object lives.
+#pragma once
+
+#include <string>
+
+namespace weft::test {
+
+class FailingCalls {
+ public:
+  explicit FailingCalls(int k);
+  FailingCalls(const FailingCalls&) = delete;
+  FailingCalls& operator=(const FailingCalls&) = delete;
+  ~FailingCalls();
+
+  // The k-th call has come, and failed.
+  bool struck() const;
+  // "connect failed with ENOMEM", for messages.
+  std::string what() const;
+};
+
+}  // namespace weft::test

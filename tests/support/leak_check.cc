@@ -1,0 +1,86 @@
+#include "tests/support/leak_check.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <thread>
+
+#include <unistd.h>
+
+namespace weft::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::multiset<std::string> Descriptors() {
+  std::multiset<std::string> found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc/self/fd", error)) {
+    const std::string target = fs::read_symlink(entry.path(), error).string();
+    // The directory that is being listed.
+    if (!error && target.find("/fd") == std::string::npos) found.insert(target);
+  }
+  return found;
+}
+
+std::multiset<std::string> Mappings() {
+  std::multiset<std::string> found;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t slash = line.find('/');
+    if (slash == std::string::npos) continue;
+    const std::string path = line.substr(slash);
+    // Libraries may be loaded on first use and stay.
+    if (path.rfind("/memfd:", 0) == 0 || path.rfind("/dev/shm/", 0) == 0) found.insert(path);
+  }
+  return found;
+}
+
+int Threads() {
+  return static_cast<int>(
+      std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator()));
+}
+
+void Report(const std::multiset<std::string>& now, const std::multiset<std::string>& before,
+            const char* what, std::ostream& out) {
+  std::multiset<std::string> more;
+  std::set_difference(now.begin(), now.end(), before.begin(), before.end(),
+                      std::inserter(more, more.end()));
+  for (const std::string& item : more)
+    out << what << ' ' << item << '\n';
+}
+
+}  // namespace
+
+Holdings Holdings::Now() {
+  // A sanitizer has a thread of its own once the program has had one: let it come before we count.
+  std::thread([] {}).join();
+  Holdings now;
+  now.descriptors = Descriptors();
+  now.mappings = Mappings();
+  now.threads = Threads();
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/dev/shm", error)) {
+    now.shm_files.insert(entry.path().string());
+  }
+  return now;
+}
+
+std::string Holdings::Since(const Holdings& before) const {
+  std::ostringstream out;
+  Report(descriptors, before.descriptors, "descriptor", out);
+  Report(mappings, before.mappings, "mapping", out);
+  Report(shm_files, before.shm_files, "file", out);
+  if (threads > before.threads) out << threads - before.threads << " threads\n";
+  return out.str();
+}
+
+unsigned long long TestSeed(unsigned long long standard) {
+  const char* const text = std::getenv("WEFT_TEST_SEED");
+  return text == nullptr ? standard : std::strtoull(text, nullptr, 10);
+}
+
+}  // namespace weft::test
