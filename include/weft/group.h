@@ -1,0 +1,88 @@
+/* Process groups: ordered ranks that do collectives together.
+ *
+ *   weft_group_t group;
+ *   weft_group_create_from_env(NULL, &group);      // under weftrun, torchrun, srun, mpirun
+ *   ...
+ *   weft_group_destroy(group);
+ *
+ * A rank is a process, or a thread of one (weft_group_create_local). Every rank of a group issues
+ * the same operations in the same order; a rank that does not is named in an error (WEFT_MISMATCH),
+ * never waited for without end.
+ *
+ * Thread rule: any thread may use any group; calls on one group are served one after the other, and
+ * their order is the callers' to agree on across ranks. weft_group_abort() may be called at any
+ * time from any thread.
+ */
+#ifndef WEFT_GROUP_H_
+#define WEFT_GROUP_H_
+
+#include "weft/store.h"
+#include "weft/types.h"
+
+WEFT_BEGIN_DECLS
+
+/* How a group is made; NULL where one is asked for means all defaults. */
+typedef struct weft_group_config {
+  size_t struct_size;
+  const char* name; /* in messages and records, at most 63 bytes; NULL: "world", or parent's name +
+                       colour */
+  int64_t timeout_ns;      /* deadline of each operation; 0: WEFT_TIMEOUT_S or 1800 s */
+  int64_t init_timeout_ns; /* deadline of making the group; 0: as timeout_ns */
+} weft_group_config_t;
+
+/* Makes the group of all ranks from the environment of the launcher: weftrun, torchrun, Slurm,
+ * PMI-1 (mpiexec) or Open MPI; a group of one when there is none. Collective. On success *group is
+ * set. Errors: INVALID_ARGUMENT, INVALID_USAGE (contradicting variables, each named), TIMEOUT
+ * (lists the missing ranks), AUTH_FAILED, SYSTEM_ERROR, OUT_OF_MEMORY. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_create_from_env(const weft_group_config_t* config,
+                                                     weft_group_t* group);
+
+/* Makes a group of `size` ranks that share a unique id. Collective; `rank` is 0..size-1, each used
+ * once. Errors: as weft_group_create_from_env. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_create_from_id(const weft_unique_id_t* id, int size, int rank,
+                                                    const weft_group_config_t* config,
+                                                    weft_group_t* group);
+
+/* Makes a group of `size` ranks that share a store. Several groups may be made through one store if
+ * their names differ. Collective. Errors: as weft_group_create_from_env. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_create_from_store(weft_store_t store, int size, int rank,
+                                                       const weft_group_config_t* config,
+                                                       weft_group_t* group);
+
+/* Makes `size` ranks inside this process, groups[i] for rank i, each to be driven by a thread of
+ * yours. Not collective. Errors: INVALID_ARGUMENT, SYSTEM_ERROR, OUT_OF_MEMORY. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_create_local(int size, const weft_group_config_t* config,
+                                                  weft_group_t groups[]);
+
+#define WEFT_COLOR_NONE (-1)
+
+/* Cuts `parent` into groups of equal `color`, ranked by `key` and then by parent rank. A rank that
+ * passes WEFT_COLOR_NONE takes part and gets *group = NULL. Collective over parent. Errors:
+ * INVALID_ARGUMENT (color < -1), and those of any collective on parent. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_split(weft_group_t parent, int color, int key,
+                                           const weft_group_config_t* config, weft_group_t* group);
+
+/* This process's rank, 0..size-1. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_rank(weft_group_t group, int* rank);
+/* How many ranks the group has. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_size(weft_group_t group, int* size);
+/* The group's name; valid until the group is destroyed. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_name(weft_group_t group, const char** name);
+
+/* WEFT_SUCCESS while the group works; else why it no longer does, with the sentence in
+ * weft_last_error(). Never waits. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_error(weft_group_t group);
+
+/* Ends the group's operations on all its ranks: those under way and all later ones return
+ * WEFT_ABORTED with `reason` (NULL: none given). Local, returns within a second, may be called any
+ * number of times and from any thread. */
+WEFT_EXPORT weft_result_t weft_group_abort(weft_group_t group, const char* reason);
+
+/* Frees this rank's part. Operations still under way are aborted. Not collective: a rank may leave
+ * while others still hold the group, but an operation that needs it then fails, naming it. NULL is
+ * fine. No other call may use the handle during or after this one. */
+WEFT_EXPORT weft_result_t weft_group_destroy(weft_group_t group);
+
+WEFT_END_DECLS
+
+#endif /* WEFT_GROUP_H_ */

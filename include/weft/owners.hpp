@@ -1,0 +1,179 @@
+// The parts of weft.hpp that do not communicate: the exception, element types, and owners of works, memory and stores.
+//
+//   weft::Memory memory(bytes);             // freed with the object
+//   float* x = memory.As<float>();
+//   try { ... } catch (const weft::Error& error) { if (error.result() == WEFT_PEER_LOST) ... }
+//
+// Include weft/weft.hpp. Thread rule: as the C handles; moving or destroying an object is a write to it.
+#ifndef WEFT_OWNERS_HPP_
+#define WEFT_OWNERS_HPP_
+
+#include <chrono>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "weft/weft.h"
+
+namespace weft {
+inline namespace interface_0 {
+
+// What a failed call throws. The sentence is what().
+class Error : public std::runtime_error {
+ public:
+  Error(weft_result_t result, const std::string& message, const weft_error_info_t& info)
+      : std::runtime_error(message), result_(result), info_(info) {}
+
+  weft_result_t result() const noexcept { return result_; }
+
+  // Rank, process, signal, sequence number... of the culprit, as far as known.
+  const weft_error_info_t& info() const noexcept { return info_; }
+
+ private:
+  weft_result_t result_;
+  weft_error_info_t info_;
+};
+
+// Throws what the calling thread's last weft call, which returned `result`, failed with.
+inline void Check(weft_result_t result) {
+  if (result == WEFT_SUCCESS) return;
+  weft_error_info_t info = {};
+  info.struct_size = sizeof(info);
+  (void)weft_last_error_info(&info);
+  const std::string sentence = weft_last_error();
+  throw Error(result, sentence.empty() ? weft_result_name(result) : sentence, info);
+}
+
+// The element type of a C++ arithmetic type. 16-bit and 8-bit floats have none: pass WEFT_BFLOAT16 and so on.
+template <typename T>
+constexpr weft_dtype_t DtypeOf() {
+  using U = std::remove_cv_t<T>;
+  static_assert(std::is_arithmetic_v<U> && !std::is_same_v<U, bool> && sizeof(U) <= 8,
+                "this type has no weft_dtype_t; call the overload that takes one");
+  if constexpr (std::is_floating_point_v<U>) {
+    return sizeof(U) == 8 ? WEFT_FLOAT64 : WEFT_FLOAT32;
+  } else if constexpr (std::is_signed_v<U>) {
+    static_assert(sizeof(U) != 2, "weft has no 16-bit integers");
+    return sizeof(U) == 1 ? WEFT_INT8 : sizeof(U) == 4 ? WEFT_INT32 : WEFT_INT64;
+  } else {
+    static_assert(sizeof(U) != 2, "weft has no 16-bit integers");
+    return sizeof(U) == 1 ? WEFT_UINT8 : sizeof(U) == 4 ? WEFT_UINT32 : WEFT_UINT64;
+  }
+}
+
+// Owns one C handle; moves, does not copy.
+template <typename H, weft_result_t (*Free)(H)>
+class Handle {
+ public:
+  Handle() noexcept = default;
+
+  explicit Handle(H handle) noexcept : handle_(handle) {}
+
+  Handle(Handle&& other) noexcept : handle_(std::exchange(other.handle_, H{})) {}
+
+  Handle& operator=(Handle&& other) noexcept {
+    if (this != &other) Reset(std::exchange(other.handle_, H{}));
+    return *this;
+  }
+
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  ~Handle() { Reset(H{}); }
+
+  H get() const noexcept { return handle_; }
+
+  explicit operator bool() const noexcept { return handle_ != H{}; }
+
+  // Gives the handle up; the caller frees it.
+  H Release() noexcept { return std::exchange(handle_, H{}); }
+
+ private:
+  void Reset(H handle) noexcept {
+    const H old = std::exchange(handle_, handle);
+    if (old != H{}) (void)Free(old);
+  }
+
+  H handle_ = {};
+};
+
+// An operation under way. Destroying it gives the handle back and lets the operation go on; its buffers must stay.
+class Work : public Handle<weft_work_t, weft_work_free> {
+ public:
+  using Handle::Handle;
+
+  // Waits until the operation has ended; throws its error.
+  void Wait() const { Check(weft_work_wait(get(), 0)); }
+
+  // False if it has not ended after `timeout` (> 0).
+  bool WaitFor(std::chrono::nanoseconds timeout) const {
+    const weft_result_t result = weft_work_wait(get(), timeout.count());
+    if (result == WEFT_IN_PROGRESS) return false;
+    Check(result);
+    return true;
+  }
+
+  // Whether it has ended; never waits; throws its error.
+  bool Test() const {
+    int done = 0;
+    Check(weft_work_test(get(), &done));
+    return done != 0;
+  }
+
+  void OnComplete(weft_work_callback_t callback, void* user) const {
+    Check(weft_work_on_complete(get(), callback, user));
+  }
+};
+
+// Memory that the ranks of a node reach directly: collectives on it move less.
+class Memory {
+ public:
+  Memory() noexcept = default;
+
+  explicit Memory(std::size_t bytes) : bytes_(bytes) {
+    void* data = nullptr;
+    Check(weft_mem_alloc(bytes, 0, &data));
+    data_ = Handle<void*, weft_mem_free>(data);
+  }
+
+  void* data() const noexcept { return data_.get(); }
+
+  std::size_t size_bytes() const noexcept { return data_ ? bytes_ : 0; }
+
+  template <typename T>
+  T* As() const noexcept {
+    return static_cast<T*>(data());
+  }
+
+ private:
+  Handle<void*, weft_mem_free> data_;
+  std::size_t bytes_ = 0;
+};
+
+// A host framework's key-value store; `callbacks.user` must outlive it.
+class Store : public Handle<weft_store_t, weft_store_destroy> {
+ public:
+  using Handle::Handle;
+
+  explicit Store(const weft_store_callbacks_t& callbacks) : Handle(Create(callbacks)) {}
+
+ private:
+  static weft_store_t Create(const weft_store_callbacks_t& callbacks) {
+    weft_store_t store = nullptr;
+    Check(weft_store_create_callbacks(&callbacks, &store));
+    return store;
+  }
+};
+
+inline weft_unique_id_t CreateUniqueId() {
+  weft_unique_id_t id;
+  Check(weft_unique_id_create(&id));
+  return id;
+}
+
+}  // namespace interface_0
+}  // namespace weft
+
+#endif  // WEFT_OWNERS_HPP_

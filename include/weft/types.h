@@ -1,0 +1,128 @@
+/* Names and numbers that every other weft header uses.
+ *
+ * Result codes 0-7, data types and reduction operations carry the numbers that nccl.h gives them,
+ * so that a table of one serves the other; weft's own start at 100. Numbers never change meaning
+ * and are never reused.
+ *
+ * Config structs begin with `size_t struct_size`. Zero the struct, set struct_size to sizeof of
+ * your struct (or leave it zero for "all defaults"), then set what you want to differ: zero always
+ * means "the default". Fields are only ever appended, so a program built against an older header
+ * keeps working.
+ */
+#ifndef WEFT_TYPES_H_
+#define WEFT_TYPES_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define WEFT_EXPORT __attribute__((visibility("default")))
+#else
+#define WEFT_EXPORT
+#endif
+
+#ifdef __cplusplus
+#define WEFT_BEGIN_DECLS extern "C" {
+#define WEFT_END_DECLS }
+#else
+#define WEFT_BEGIN_DECLS
+#define WEFT_END_DECLS
+#endif
+
+WEFT_BEGIN_DECLS
+
+/* What every call returns. The sentence belonging to the last failure of this thread:
+ * weft_last_error(). */
+typedef enum weft_result {
+  WEFT_SUCCESS = 0,
+  WEFT_DEVICE_ERROR = 1,     /* a CUDA call failed */
+  WEFT_SYSTEM_ERROR = 2,     /* an operating system call failed; the sentence has errno's text */
+  WEFT_INTERNAL_ERROR = 3,   /* a bug in weft */
+  WEFT_INVALID_ARGUMENT = 4, /* one argument is wrong by itself; nothing was touched */
+  WEFT_INVALID_USAGE =
+      5, /* the arguments are right but not here, or not together; nothing was touched */
+  WEFT_REMOTE_ERROR = 6,  /* a peer reported a failure of its own */
+  WEFT_IN_PROGRESS = 7,   /* not an error: the work has not completed yet */
+  WEFT_TIMEOUT = 100,     /* a deadline passed; the sentence names the ranks that were missing */
+  WEFT_MISMATCH = 101,    /* ranks called different operations; the sentence has both calls */
+  WEFT_PEER_LOST = 102,   /* a peer's process ended; the sentence has rank, host, pid and signal */
+  WEFT_UNREACHABLE = 103, /* a peer is not proven dead but cannot be reached */
+  WEFT_ABORTED = 104,     /* the group was aborted, or an earlier failure poisoned it */
+  WEFT_UNSUPPORTED = 105, /* legal, but this build or machine cannot do it */
+  WEFT_OUT_OF_MEMORY = 106, /* memory could not be had; the sentence says how much and where */
+  WEFT_CORRUPT = 107,       /* something read from a peer, file or segment is not what it must be */
+  WEFT_BAD_STATE = 108,   /* the object is not in a state that allows this call; nothing was sent */
+  WEFT_NO_QUORUM = 109,   /* too few members are left to agree */
+  WEFT_AUTH_FAILED = 110, /* wrong or missing job secret */
+  WEFT_FORKED = 111       /* the handle was made by the parent of this forked process */
+} weft_result_t;
+
+/* Element types; the first twelve are nccl.h's. */
+typedef enum weft_dtype {
+  WEFT_INT8 = 0,
+  WEFT_UINT8 = 1,
+  WEFT_INT32 = 2,
+  WEFT_UINT32 = 3,
+  WEFT_INT64 = 4,
+  WEFT_UINT64 = 5,
+  WEFT_FLOAT16 = 6,
+  WEFT_FLOAT32 = 7,
+  WEFT_FLOAT64 = 8,
+  WEFT_BFLOAT16 = 9,
+  WEFT_FLOAT8_E4M3 = 10,
+  WEFT_FLOAT8_E5M2 = 11
+} weft_dtype_t;
+
+/* Reductions; the numbers are nccl.h's.
+ *
+ * Floating-point sums are formed in float32 (float64 for float64) along one fixed balanced tree
+ * over the group ranks and rounded once, so the bits of the result do not depend on rank, size,
+ * position, algorithm or machine. AVG divides that sum by the group size before rounding; integers
+ * truncate toward zero. Integer sums wrap. MIN and MAX: NaN wins, -0 < +0. */
+typedef enum weft_op {
+  WEFT_SUM = 0,
+  WEFT_PROD = 1,
+  WEFT_MAX = 2,
+  WEFT_MIN = 3,
+  WEFT_AVG = 4
+} weft_op_t;
+
+/* A process group: ordered ranks that do collectives together (group.h). */
+typedef struct weft_group* weft_group_t;
+/* An operation under way (work.h). */
+typedef struct weft_work* weft_work_t;
+/* A key-value store through which ranks find each other (store.h). */
+typedef struct weft_store* weft_store_t;
+
+/* How the order of floating-point additions may be chosen. */
+typedef enum weft_numerics {
+  WEFT_NUMERICS_CANONICAL = 0, /* the fixed tree; same bits everywhere */
+  WEFT_NUMERICS_FAST = 1 /* any order that is quick; same bits on all ranks of one call only */
+} weft_numerics_t;
+
+/* Bits of weft_call_t::fields. */
+#define WEFT_CALL_WIRE_DTYPE 1u /* wire_dtype is set */
+
+/* Options of one call; NULL where one is asked for means all defaults. */
+typedef struct weft_call {
+  size_t struct_size;
+  int64_t timeout_ns;    /* nanoseconds until WEFT_TIMEOUT; 0: the group's */
+  const char* algorithm; /* NULL: chosen by weft; else a name that weft_explain prints */
+  uint32_t fields; /* WEFT_CALL_*: which of the fields below that have no zero default are set */
+  weft_dtype_t wire_dtype;  /* element type between nodes */
+  weft_numerics_t numerics; /* order of additions */
+  int32_t priority;         /* larger runs first among operations not yet started */
+  uint64_t tag;             /* yours; stands in the flight recorder and in error messages */
+  void* stream;             /* cudaStream_t of device groups; NULL for host groups */
+} weft_call_t;
+
+/* Bytes of one element, 0 for an unknown type. Any thread. */
+WEFT_EXPORT size_t weft_dtype_size(weft_dtype_t dtype);
+/* "float32", "bfloat16"...; "unknown" for an unknown type. Static storage. Any thread. */
+WEFT_EXPORT const char* weft_dtype_name(weft_dtype_t dtype);
+/* "sum", "prod", "max", "min", "avg"; "unknown" otherwise. Static storage. Any thread. */
+WEFT_EXPORT const char* weft_op_name(weft_op_t op);
+
+WEFT_END_DECLS
+
+#endif /* WEFT_TYPES_H_ */

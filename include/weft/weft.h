@@ -1,0 +1,17 @@
+/* All of weft's C interface. */
+#ifndef WEFT_WEFT_H_
+#define WEFT_WEFT_H_
+
+#include "weft/collective.h"
+#include "weft/error.h"
+#include "weft/group.h"
+#include "weft/log.h"
+#include "weft/mem.h"
+#include "weft/options.h"
+#include "weft/shard.h"
+#include "weft/store.h"
+#include "weft/types.h"
+#include "weft/version.h"
+#include "weft/work.h"
+
+#endif /* WEFT_WEFT_H_ */

@@ -1,0 +1,44 @@
+/* An operation under way.
+ *
+ *   weft_work_t work;
+ *   weft_all_reduce(x, x, n, WEFT_FLOAT32, WEFT_SUM, group, NULL, &work);
+ *   compute();
+ *   weft_work_wait(work, 0);
+ *   weft_work_free(work);
+ *
+ * Works complete without anybody calling wait: a progress thread of the process, which sleeps when
+ * there is nothing to do, finishes what nobody waits for. Thread rule: any thread, several at once,
+ * except that weft_work_free is the last call on a handle.
+ */
+#ifndef WEFT_WORK_H_
+#define WEFT_WORK_H_
+
+#include "weft/types.h"
+
+WEFT_BEGIN_DECLS
+
+/* Never waits. *done = 1 when the operation has ended, well or not, else 0. Returns the operation's
+ * result once it has ended, WEFT_SUCCESS before. May move the operation forward. */
+WEFT_EXPORT weft_result_t weft_work_test(weft_work_t work, int* done);
+
+/* Waits until the operation has ended and returns its result. timeout_ns > 0: gives up waiting
+ * after that long with WEFT_IN_PROGRESS and leaves the operation alone; 0: the operation's own
+ * deadline is the only one. */
+WEFT_EXPORT weft_result_t weft_work_wait(weft_work_t work, int64_t timeout_ns);
+
+/* Called once when the operation has ended, on the thread that completes it and with no weft lock
+ * held, or at once on the calling thread if it has ended already. It may start operations but must
+ * not block. */
+typedef void (*weft_work_callback_t)(weft_result_t result, void* user);
+
+/* Sets the callback; at most one per work (INVALID_USAGE for a second one). */
+WEFT_EXPORT weft_result_t weft_work_on_complete(weft_work_t work, weft_work_callback_t callback,
+                                                void* user);
+
+/* Gives the handle back. An operation that has not ended goes on by itself; its buffers must stay
+ * until then. NULL is fine. */
+WEFT_EXPORT weft_result_t weft_work_free(weft_work_t work);
+
+WEFT_END_DECLS
+
+#endif /* WEFT_WORK_H_ */
