@@ -1,0 +1,25 @@
+// The call of a reduction kernel; see reduce.h. Apart from it because the translation units that are
+// compiled for one instruction set must not see a heavy header: an inline function or static
+// initialiser from there, compiled for AVX, would run on CPUs without it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weft {
+
+constexpr int kSourcesMax = 64;
+constexpr int kDestinationsMax = 64;
+
+struct ReduceArguments {
+  const void* const* sources;
+  int source_count;
+  void* const* destinations;
+  int destination_count;
+  size_t count;     // elements
+  int64_t divisor;  // avg only: the group size
+};
+
+using ReduceKernel = void (*)(const ReduceArguments& arguments);
+
+}  // namespace weft

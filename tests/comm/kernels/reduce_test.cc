@@ -1,0 +1,252 @@
+// Every kernel against the reference: types x operations x sources x counts x alignments x
+// destinations x instruction sets, bit by bit.
+
+#include "comm/kernels/reduce.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "comm/kernels/dtype.h"
+#include "tests/comm/kernels/reference.h"
+
+namespace weft {
+namespace {
+
+constexpr int kSourceCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 17, 33, 64};
+// Sanitizers make everything ten times slower; there the long calls and easy alignments are left out.
+#if defined(WEFT_SANITIZE)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+constexpr size_t kCounts[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1021, 5003};
+constexpr size_t kCountMax = kSanitized ? 1021 : 5003;
+constexpr int kDestinationCounts[] = {1, 2, 3, 8};
+constexpr int kDestinationCountMax = 8;
+constexpr size_t kMargin = 128;  // canary bytes, and room for misalignment
+constexpr char kCanary = '\xa5';
+
+// How the pointers of a case are misaligned, in bytes; sources and destinations differ.
+enum class Alignment { kAligned, kOdd, kMixed };
+
+size_t Shift(Alignment alignment, int pointer) {
+  switch (alignment) {
+    case Alignment::kAligned:
+      return 0;
+    case Alignment::kOdd:
+      return 1;
+    case Alignment::kMixed:
+      return static_cast<size_t>(pointer * 7 + 3) % 64;
+  }
+  return 0;
+}
+
+// Half of the elements have magnitudes near 1, so that sums and products round instead of
+// overflowing; the others are any bits at all, or special.
+Elements RandomElements(weft_dtype_t dtype, size_t count, std::mt19937_64& random) {
+  const Elements special = SpecialElements(dtype);
+  Elements elements(count);
+  for (uint64_t& bits : elements) {
+    const uint64_t kind = random() % 20;
+    if (kind == 0) {
+      bits = special[random() % special.size()];
+    } else if (kind < 10 || !IsFloating(dtype)) {
+      bits = random();
+      if (DtypeSize(dtype) < 8) bits &= (uint64_t{1} << (8 * DtypeSize(dtype))) - 1;
+    } else {
+      const double value = std::ldexp(static_cast<double>(random() % 100000) - 30000, -16);
+      bits = dtype == WEFT_FLOAT64 ? std::bit_cast<uint64_t>(value)
+                                   : EncodeFloat(dtype, static_cast<float>(value));
+    }
+  }
+  return elements;
+}
+
+// A buffer whose contents begin `shift` bytes after an aligned margin.
+class Buffer {
+ public:
+  explicit Buffer(size_t bytes) : storage_(bytes + 3 * kMargin) {}
+
+  char* At(size_t shift) {
+    char* const start = storage_.data() + kMargin;
+    return start + (64 - reinterpret_cast<uintptr_t>(start) % 64) % 64 + shift;
+  }
+
+ private:
+  std::vector<char> storage_;
+};
+
+bool IsCanary(const char* bytes, size_t count) {
+  return std::all_of(bytes, bytes + count, [](char byte) { return byte == kCanary; });
+}
+
+class ReduceTest : public testing::TestWithParam<weft_dtype_t> {
+ protected:
+  // One set of sources and what their reduction is.
+  struct Case {
+    weft_op_t op;
+    int source_count;
+    std::vector<std::vector<char>> sources;
+    std::vector<char> expected;
+  };
+
+  Case MakeCase(weft_op_t op, int source_count) {
+    Case made{op, source_count, {}, {}};
+    std::vector<Elements> sources;
+    for (int s = 0; s < source_count; ++s) {
+      sources.push_back(RandomElements(GetParam(), kCountMax, random_));
+      made.sources.push_back(Pack(GetParam(), sources.back()));
+    }
+    Elements expected(kCountMax);
+    Elements column(source_count);
+    for (size_t i = 0; i < kCountMax; ++i) {
+      for (int s = 0; s < source_count; ++s)
+        column[s] = sources[s][i];
+      expected[i] = ReduceReference(GetParam(), op, column, source_count);
+    }
+    made.expected = Pack(GetParam(), expected);
+    return made;
+  }
+
+  std::string Name(const Case& of, Isa isa) const {
+    return StrCat(IsaName(isa), " ", DtypeName(GetParam()), " ", OpName(of.op), " of ",
+                  of.source_count, " sources, --gtest_random_seed=", TestSeed());
+  }
+
+  // Reduces prefixes of every length in kCounts into every number of destinations.
+  void CheckCounts(const Case& of, Isa isa, Alignment alignment) {
+    const size_t size = DtypeSize(GetParam());
+    std::vector<const void*> sources;
+    for (int s = 0; s < of.source_count; ++s) {
+      char* source = source_buffers_[s].At(Shift(alignment, s));
+      std::memcpy(source, of.sources[s].data(), of.sources[s].size());
+      sources.push_back(source);
+    }
+    const ReduceKernel kernel = FindReduceKernel(isa, GetParam(), of.op);
+    ASSERT_NE(kernel, nullptr);
+    for (const int destination_count : kDestinationCounts) {
+      std::vector<char*> destinations;
+      destinations.reserve(destination_count);
+      for (int d = 0; d < destination_count; ++d) {
+        destinations.push_back(destination_buffers_[d].At(Shift(alignment, d + 20)));
+      }
+      const std::vector<void*> pointers(destinations.begin(), destinations.end());
+      for (const size_t count : kCounts) {
+        if (count > kCountMax) continue;
+        const size_t bytes = count * size;
+        for (char* destination : destinations) {
+          std::memset(destination - kMargin, kCanary, bytes + 2 * kMargin);
+        }
+        kernel({sources.data(), of.source_count, pointers.data(), destination_count, count,
+                of.source_count});
+        for (int d = 0; d < destination_count; ++d) {
+          const char* destination = destinations[d];
+          ASSERT_EQ(std::memcmp(destination, of.expected.data(), bytes), 0)
+              << Name(of, isa) << ", " << count << " elements, destination " << d << " of "
+              << destination_count << ", alignment " << static_cast<int>(alignment);
+          ASSERT_TRUE(IsCanary(destination - kMargin, kMargin) &&
+                      IsCanary(destination + bytes, kMargin))
+              << Name(of, isa) << ": wrote outside of " << count << " elements";
+        }
+      }
+    }
+  }
+
+  // Reduces into the last `destination_count` sources.
+  void CheckInPlace(const Case& of, Isa isa, int destination_count) {
+    std::vector<std::vector<char>> buffers = of.sources;
+    const std::vector<void*> pointers = Pointers(buffers);
+    const int first = of.source_count - destination_count;
+    FindReduceKernel(isa, GetParam(),
+                     of.op)({pointers.data(), of.source_count, pointers.data() + first,
+                             destination_count, kCountMax, of.source_count});
+    for (int s = 0; s < of.source_count; ++s) {
+      EXPECT_TRUE(buffers[s] == (s < first ? of.sources[s] : of.expected))
+          << Name(of, isa) << ", source " << s << " of which the last " << destination_count
+          << " are destinations";
+    }
+  }
+
+  static std::vector<void*> Pointers(std::vector<std::vector<char>>& buffers) {
+    std::vector<void*> pointers;
+    pointers.reserve(buffers.size());
+    for (std::vector<char>& buffer : buffers)
+      pointers.push_back(buffer.data());
+    return pointers;
+  }
+
+  std::mt19937_64 random_{TestSeed()};
+  std::vector<Buffer> source_buffers_{kSourcesMax, Buffer(kCountMax * 8)};
+  std::vector<Buffer> destination_buffers_{kDestinationCountMax, Buffer(kCountMax * 8)};
+};
+
+TEST_P(ReduceTest, EveryInstructionSetGivesTheReferencesBits) {
+  for (const weft_op_t op : kOps) {
+    for (const int source_count : kSourceCounts) {
+      const Case made = MakeCase(op, source_count);
+      for (const Isa isa : AvailableIsas()) {
+        for (const Alignment alignment :
+             {Alignment::kMixed, Alignment::kOdd, Alignment::kAligned}) {
+          if (kSanitized && alignment != Alignment::kMixed) continue;
+          ASSERT_NO_FATAL_FAILURE(CheckCounts(made, isa, alignment));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ReduceTest, ADestinationMayBeASource) {
+  for (const weft_op_t op : kOps) {
+    for (const int source_count : {1, 2, 3, 8, 9, 64}) {
+      const Case made = MakeCase(op, source_count);
+      for (const Isa isa : AvailableIsas()) {
+        CheckInPlace(made, isa, 1);
+        CheckInPlace(made, isa, source_count);
+      }
+    }
+  }
+}
+
+TEST_P(ReduceTest, ReducesIntoTheMostDestinations) {
+  const Case made = MakeCase(WEFT_SUM, 3);
+  for (const Isa isa : AvailableIsas()) {
+    const std::vector<const void*> sources{made.sources[0].data(), made.sources[1].data(),
+                                           made.sources[2].data()};
+    std::vector<std::vector<char>> results(kDestinationsMax,
+                                           std::vector<char>(made.expected.size()));
+    const std::vector<void*> pointers = Pointers(results);
+    FindReduceKernel(isa, GetParam(), WEFT_SUM)(
+        {sources.data(), 3, pointers.data(), kDestinationsMax, kCountMax, 0});
+    for (const std::vector<char>& result : results) {
+      ASSERT_TRUE(result == made.expected) << Name(made, isa);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, ReduceTest, testing::ValuesIn(kReducedDtypes),
+                         [](const auto& info) { return std::string(DtypeName(info.param)); });
+
+TEST(FindReduceKernel, KnowsWhatItDoesNotHave) {
+  for (const Isa isa : AvailableIsas()) {
+    for (const weft_op_t op : kOps) {
+      EXPECT_EQ(FindReduceKernel(isa, WEFT_FLOAT8_E4M3, op), nullptr);
+      EXPECT_EQ(FindReduceKernel(isa, WEFT_FLOAT8_E5M2, op), nullptr);
+      EXPECT_EQ(FindReduceKernel(isa, static_cast<weft_dtype_t>(12), op), nullptr);
+      EXPECT_EQ(FindReduceKernel(isa, static_cast<weft_dtype_t>(-1), op), nullptr);
+    }
+    for (const weft_dtype_t dtype : kReducedDtypes) {
+      EXPECT_EQ(FindReduceKernel(isa, dtype, static_cast<weft_op_t>(5)), nullptr);
+      EXPECT_EQ(FindReduceKernel(isa, dtype, static_cast<weft_op_t>(-1)), nullptr);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft

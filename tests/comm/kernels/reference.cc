@@ -1,0 +1,270 @@
+#include "tests/comm/kernels/reference.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include <gtest/gtest.h>
+
+#include "comm/kernels/dtype.h"
+
+namespace weft {
+namespace {
+
+struct Format {
+  int exponent_bits;
+  int mantissa_bits;
+};
+
+Format FormatOf(weft_dtype_t dtype) {
+  switch (dtype) {
+    case WEFT_FLOAT16:
+      return {5, 10};
+    case WEFT_BFLOAT16:
+      return {8, 7};
+    case WEFT_FLOAT32:
+      return {8, 23};
+    default:
+      return {11, 52};
+  }
+}
+
+double DecodeFormat(Format format, uint64_t bits) {
+  const uint64_t mantissa_mask = (uint64_t{1} << format.mantissa_bits) - 1;
+  const int exponent_max = (1 << format.exponent_bits) - 1;
+  const int bias = exponent_max / 2;
+  const auto mantissa = static_cast<double>(bits & mantissa_mask);
+  const int exponent = static_cast<int>(bits >> format.mantissa_bits) & exponent_max;
+  const bool negative = (bits >> (format.mantissa_bits + format.exponent_bits) & 1) != 0;
+  double magnitude;
+  if (exponent == exponent_max) {
+    magnitude = mantissa == 0 ? std::numeric_limits<double>::infinity()
+                              : std::numeric_limits<double>::quiet_NaN();
+  } else if (exponent == 0) {
+    magnitude = std::ldexp(mantissa, 1 - bias - format.mantissa_bits);
+  } else {
+    const double one = std::ldexp(1.0, format.mantissa_bits);
+    magnitude = std::ldexp(mantissa + one, exponent - bias - format.mantissa_bits);
+  }
+  return negative ? -magnitude : magnitude;
+}
+
+// All finite magnitudes of a 16-bit format; the index is the bits.
+const std::vector<float>& FiniteMagnitudes(weft_dtype_t dtype) {
+  static const auto make = [](weft_dtype_t of) {
+    std::vector<float> values;
+    for (uint64_t bits = 0; std::isfinite(DecodeFormat(FormatOf(of), bits)); ++bits) {
+      values.push_back(static_cast<float>(DecodeFormat(FormatOf(of), bits)));
+    }
+    return values;
+  };
+  static const std::vector<float> half = make(WEFT_FLOAT16);
+  static const std::vector<float> bfloat = make(WEFT_BFLOAT16);
+  return dtype == WEFT_FLOAT16 ? half : bfloat;
+}
+
+// Between neighbours, distances are compared in float64, where they are exact. Above the largest
+// finite value stands infinity, as if it were one more step of the same size.
+uint64_t EncodeMagnitude(weft_dtype_t dtype, float magnitude) {
+  const std::vector<float>& values = FiniteMagnitudes(dtype);
+  const auto above = std::lower_bound(values.begin(), values.end(), magnitude);
+  const auto index = static_cast<uint64_t>(above - values.begin());
+  if (above != values.end() && *above == magnitude) return index;
+  const double low = values[index - 1];
+  const double high = above != values.end() ? double{*above} : 2 * low - values[index - 2];
+  const double to_low = magnitude - low;
+  const double to_high = high - magnitude;
+  if (to_low != to_high) return to_low < to_high ? index - 1 : index;
+  return index % 2 == 0 ? index : index - 1;
+}
+
+template <typename T>
+T Tree(weft_op_t op, const T* values, size_t count, T (*combine)(weft_op_t, T, T)) {
+  if (count == 1) return values[0];
+  size_t left = 1;
+  while (left * 2 < count)
+    left *= 2;
+  const T left_value = Tree(op, values, left, combine);
+  return combine(op, left_value, Tree(op, values + left, count - left, combine));
+}
+
+template <typename T>
+T CombineFloats(weft_op_t op, T left, T right) {
+  if (op == WEFT_SUM || op == WEFT_AVG) return left + right;
+  if (op == WEFT_PROD) return left * right;
+  if (std::isnan(left) || std::isnan(right)) return std::numeric_limits<T>::quiet_NaN();
+  if (left == right) return std::signbit(left) == (op == WEFT_MIN) ? left : right;
+  return (left < right) == (op == WEFT_MIN) ? left : right;
+}
+
+// T is the element type; unsigned arithmetic wraps, in 64 bits as in fewer.
+template <typename T>
+T CombineIntegers(weft_op_t op, T left, T right) {
+  const uint64_t left_bits = static_cast<std::make_unsigned_t<T>>(left);
+  const uint64_t right_bits = static_cast<std::make_unsigned_t<T>>(right);
+  if (op == WEFT_SUM || op == WEFT_AVG) return static_cast<T>(left_bits + right_bits);
+  if (op == WEFT_PROD) return static_cast<T>(left_bits * right_bits);
+  return op == WEFT_MIN ? std::min(left, right) : std::max(left, right);
+}
+
+template <typename T>
+uint64_t ReduceIntegers(weft_op_t op, const Elements& sources, int64_t divisor) {
+  std::vector<T> values;
+  for (const uint64_t bits : sources)
+    values.push_back(static_cast<T>(bits));
+  T result = Tree<T>(op, values.data(), values.size(), CombineIntegers<T>);
+  if (op == WEFT_AVG && std::is_signed_v<T>) {
+    result = static_cast<T>(static_cast<int64_t>(result) / divisor);
+  } else if (op == WEFT_AVG) {
+    result = static_cast<T>(static_cast<uint64_t>(result) / static_cast<uint64_t>(divisor));
+  }
+  return static_cast<uint64_t>(static_cast<std::make_unsigned_t<T>>(result));
+}
+
+uint64_t ReduceDoubles(weft_op_t op, const Elements& sources, int64_t divisor) {
+  std::vector<double> values;
+  for (const uint64_t bits : sources)
+    values.push_back(DecodeFormat(FormatOf(WEFT_FLOAT64), bits));
+  double result = Tree<double>(op, values.data(), values.size(), CombineFloats<double>);
+  if (op == WEFT_AVG) result /= static_cast<double>(divisor);
+  return std::isnan(result) ? 0x7ff8000000000000u : std::bit_cast<uint64_t>(result);
+}
+
+uint64_t ReduceFloats(weft_dtype_t dtype, weft_op_t op, const Elements& sources, int64_t divisor) {
+  std::vector<float> values;
+  for (const uint64_t bits : sources)
+    values.push_back(DecodeFloat(dtype, bits));
+  float result = Tree<float>(op, values.data(), values.size(), CombineFloats<float>);
+  if (op == WEFT_AVG) result /= static_cast<float>(divisor);
+  return EncodeFloat(dtype, result);
+}
+
+}  // namespace
+
+bool IsFloating(weft_dtype_t dtype) {
+  return dtype == WEFT_FLOAT16 || dtype == WEFT_BFLOAT16 || dtype == WEFT_FLOAT32 ||
+         dtype == WEFT_FLOAT64;
+}
+
+float DecodeFloat(weft_dtype_t dtype, uint64_t bits) {
+  return static_cast<float>(DecodeFormat(FormatOf(dtype), bits));
+}
+
+uint64_t EncodeFloat(weft_dtype_t dtype, float value) {
+  if (dtype == WEFT_FLOAT32)
+    return std::isnan(value) ? 0x7fc00000u : std::bit_cast<uint32_t>(value);
+  const uint64_t infinity = dtype == WEFT_FLOAT16 ? 0x7c00 : 0x7f80;
+  if (std::isnan(value)) return dtype == WEFT_FLOAT16 ? 0x7e00 : 0x7fc0;
+  const uint64_t sign = std::signbit(value) ? 0x8000 : 0;
+  if (std::isinf(value)) return sign | infinity;
+  return sign | std::min(infinity, EncodeMagnitude(dtype, std::fabs(value)));
+}
+
+uint64_t ReduceReference(weft_dtype_t dtype, weft_op_t op, const Elements& sources,
+                         int64_t divisor) {
+  switch (dtype) {
+    case WEFT_INT8:
+      return ReduceIntegers<int8_t>(op, sources, divisor);
+    case WEFT_UINT8:
+      return ReduceIntegers<uint8_t>(op, sources, divisor);
+    case WEFT_INT32:
+      return ReduceIntegers<int32_t>(op, sources, divisor);
+    case WEFT_UINT32:
+      return ReduceIntegers<uint32_t>(op, sources, divisor);
+    case WEFT_INT64:
+      return ReduceIntegers<int64_t>(op, sources, divisor);
+    case WEFT_UINT64:
+      return ReduceIntegers<uint64_t>(op, sources, divisor);
+    case WEFT_FLOAT64:
+      return ReduceDoubles(op, sources, divisor);
+    default:
+      return ReduceFloats(dtype, op, sources, divisor);
+  }
+}
+
+std::vector<char> Pack(weft_dtype_t dtype, const Elements& elements) {
+  const size_t size = DtypeSize(dtype);
+  std::vector<char> bytes(elements.size() * size);
+  for (size_t i = 0; i < elements.size(); ++i) {
+    std::memcpy(bytes.data() + i * size, &elements[i], size);  // little endian, as the kernels
+  }
+  return bytes;
+}
+
+Elements Unpack(weft_dtype_t dtype, const std::vector<char>& bytes) {
+  const size_t size = DtypeSize(dtype);
+  Elements elements(bytes.size() / size, 0);
+  for (size_t i = 0; i < elements.size(); ++i) {
+    std::memcpy(&elements[i], bytes.data() + i * size, size);
+  }
+  return elements;
+}
+
+Elements SpecialElements(weft_dtype_t dtype) {
+  const int width = static_cast<int>(DtypeSize(dtype)) * 8;
+  const uint64_t sign = uint64_t{1} << (width - 1);
+  Elements magnitudes;
+  if (IsFloating(dtype)) {
+    const Format format = FormatOf(dtype);
+    const uint64_t one = uint64_t{1} << format.mantissa_bits;
+    const uint64_t infinity = ((uint64_t{1} << format.exponent_bits) - 1) << format.mantissa_bits;
+    const uint64_t unit = (infinity >> 1) & ~(one - 1);  // 1.0 or 0.5 and their neighbours
+    magnitudes = {0,
+                  1,
+                  2,
+                  one - 1,
+                  one,
+                  one + 1,
+                  unit - 1,
+                  unit,
+                  unit + 1,
+                  unit + one,
+                  infinity - 1,
+                  infinity - 2,
+                  infinity,
+                  infinity + 1,
+                  infinity + one / 2,
+                  infinity + one - 1};
+  } else {
+    magnitudes = {0, 1, 2, 3, 7, sign - 1, sign - 2, sign / 2, sign / 2 + 1};
+  }
+  Elements elements = magnitudes;
+  for (const uint64_t magnitude : magnitudes)
+    elements.push_back(magnitude | sign);
+  return elements;
+}
+
+std::vector<Isa> AvailableIsas() {
+  std::vector<Isa> isas;
+  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa <= BestIsa()) isas.push_back(isa);
+  }
+  return isas;
+}
+
+Elements RunKernel(Isa isa, weft_dtype_t dtype, weft_op_t op, const std::vector<Elements>& sources,
+                   int64_t divisor) {
+  std::vector<std::vector<char>> packed;
+  std::vector<const void*> pointers;
+  packed.reserve(sources.size());
+  pointers.reserve(sources.size());
+  for (const Elements& elements : sources)
+    packed.push_back(Pack(dtype, elements));
+  for (const std::vector<char>& bytes : packed)
+    pointers.push_back(bytes.data());
+  std::vector<char> result(packed[0].size());
+  void* destination = result.data();
+  FindReduceKernel(isa, dtype, op)({pointers.data(), static_cast<int>(pointers.size()),
+                                    &destination, 1, sources[0].size(), divisor});
+  return Unpack(dtype, result);
+}
+
+uint32_t TestSeed() {
+  const int32_t seed = GTEST_FLAG_GET(random_seed);
+  return seed == 0 ? 1u : static_cast<uint32_t>(seed);
+}
+
+}  // namespace weft

@@ -1,0 +1,42 @@
+"""Fails if an object compiled for one instruction set offers the linker more than its entry points.
+
+    symbols_test.py <nm> <archive>
+
+An inline function that two objects define is kept once. Were the kept one compiled for AVX, a program
+would die on a CPU without it. Static initialisers would run before anybody asks the CPU.
+"""
+
+import re
+import subprocess
+import sys
+
+ENTRY = re.compile(r"^weft::Find(Float|Integer)Kernel(Avx2|Avx512)\(weft_dtype, weft_op\)$")
+MEMBER = re.compile(r"^reduce_\w+_avx\d+\.cc\.o:$")
+
+
+def main() -> int:
+    nm, archive = sys.argv[1:3]
+    listing = subprocess.run([nm, "--defined-only", "-C", archive], check=True, capture_output=True, text=True).stdout
+    members, entries, wrong, inside = 0, 0, [], False
+    for line in listing.splitlines():
+        if line.endswith(".o:"):
+            inside = bool(MEMBER.match(line))
+            members += inside
+            member = line[:-1]
+            continue
+        parts = line.split(maxsplit=2)
+        if not inside or len(parts) < 3:
+            continue
+        kind, name = parts[1], parts[2]
+        if ENTRY.match(name):
+            entries += 1
+        elif name.startswith("_GLOBAL__sub_I") or (kind not in "trbdn" and not name.startswith("DW.ref.")):
+            wrong.append(f"{member} defines {name} ({kind})")
+    print("\n".join(wrong))
+    if members != 4 or entries != 4:
+        print(f"{archive}: expected 4 objects with one entry point each, found {members} with {entries}")
+        return 1
+    return 1 if wrong else 0
+
+
+sys.exit(main())
