@@ -1,0 +1,42 @@
+// Who is in a group and where each rank lives, agreed through a store.
+//
+//   WEFT_ASSIGN_OR_RETURN(Membership members,
+//                         ExchangeMembership(store, "world", rank, size, self, deadline_ns));
+//
+// Every rank writes its own line and reads the others'. A rank number used twice, or a line of
+// another version, is an error that names both; at the deadline the missing ranks are listed.
+// Thread-safety: the store's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "comm/rendezvous/store.h"
+
+namespace weft {
+
+struct Member {
+  int32_t rank = -1;
+  int32_t pid = 0;
+  uint64_t start_time = 0;  // field 22 of /proc/<pid>/stat: tells a reused pid
+  std::string host;         // for messages
+  std::string boot_id;      // equal: probably the same machine; proven by mapping memory
+  std::string node_socket;  // abstract unix socket of the rank's process, without the leading NUL
+};
+
+struct Membership {
+  uint32_t epoch = 1;           // of the group's members; rises when they change
+  uint64_t group_id = 0;        // random, the same on all ranks
+  std::vector<Member> members;  // by rank
+};
+
+// This process: pid, start time, host, boot id. `node_socket` is left empty.
+Member DescribeSelf(int rank);
+
+absl::StatusOr<Membership> ExchangeMembership(Store& store, std::string_view group_name, int rank,
+                                              int size, const Member& self, int64_t deadline_ns);
+
+}  // namespace weft

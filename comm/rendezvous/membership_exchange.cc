@@ -1,0 +1,380 @@
+#include "comm/rendezvous/membership_exchange.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "fmt/format.h"
+#include "absl/strings/str_join.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wire.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kHostBytesMax = 256;
+constexpr size_t kBootIdBytesMax = 64;
+constexpr size_t kSocketBytesMax = 108;
+constexpr size_t kLineBytesMax = 1024;
+constexpr size_t kSentenceBytesMax = 4096;
+constexpr size_t kListedMax = 16;
+constexpr int64_t kPast = std::numeric_limits<int64_t>::min();
+
+std::string Cut(const std::string& text, size_t bytes_max) {
+  return text.substr(0, bytes_max);
+}
+
+std::string Describe(const Member& member) {
+  return StrCat("pid ", member.pid, " on ", member.host.empty() ? "unknown host" : member.host);
+}
+
+}  // namespace
+
+MembershipExchange::MembershipExchange(const Seams& seams, std::string_view group_name, int rank,
+                                       int size, const Member& self, int64_t deadline_ns)
+    : seams_(seams),
+      group_(group_name),
+      rank_(rank),
+      size_(size),
+      self_(self),
+      start_ns_(seams.clock->NowNs()),
+      deadline_ns_(deadline_ns),
+      result_(absl::UnknownError("not finished")) {
+  if (size < 1 || size > kWorldSizeMax || rank < 0 || rank >= size) {
+    Finish(MakeError(WEFT_INVALID_ARGUMENT, StrCat("group ", group_, ": rank ", rank, " of ", size,
+                                                   " is not possible; sizes are 1 to ",
+                                                   kWorldSizeMax, " and ranks 0 to size - 1")));
+  }
+  members_.members.resize(finished() ? 0 : static_cast<size_t>(size));
+}
+
+std::string MembershipExchange::Key(std::string_view what, int number) const {
+  return StrCat("weft/group/", group_, "/", what, "/", number);
+}
+
+StoreRequest MembershipExchange::Wait(std::string_view what, int number,
+                                      int64_t deadline_ns) const {
+  return {.kind = StoreRequest::Kind::kWait, .key = Key(what, number), .deadline_ns = deadline_ns};
+}
+
+std::optional<StoreRequest> MembershipExchange::Next() {
+  switch (phase_) {
+    case Phase::kClaim:
+      return StoreRequest{.kind = StoreRequest::Kind::kAdd,
+                          .key = Key("claims", rank_),
+                          .delta = 1,
+                          .deadline_ns = deadline_ns_};
+    case Phase::kRival:
+      return Wait("line", rank_, seams_.clock->NowNs() + kRivalNs);
+    case Phase::kLine:
+      return StoreRequest{.kind = StoreRequest::Kind::kSet,
+                          .key = Key("line", rank_),
+                          .value = EncodeLine(),
+                          .deadline_ns = deadline_ns_};
+    case Phase::kCollect:
+      return Wait("line", next_, deadline_ns_);
+    case Phase::kPublish:
+      return StoreRequest{.kind = StoreRequest::Kind::kSet,
+                          .key = Key("verdict", next_),
+                          .value = parts_[static_cast<size_t>(next_)],
+                          .deadline_ns = deadline_ns_};
+    case Phase::kVerdict:
+      return Wait("verdict", next_, deadline_ns_ + kVerdictGraceNs);
+    case Phase::kLook:
+      return Wait("line", next_, kPast);
+    case Phase::kFinished:
+      break;
+  }
+  return std::nullopt;
+}
+
+void MembershipExchange::Take(const StoreReply& reply) {
+  const bool timeout = ResultOf(reply.status) == WEFT_TIMEOUT;
+  const bool may_time_out = phase_ == Phase::kRival || phase_ == Phase::kCollect ||
+                            phase_ == Phase::kVerdict || phase_ == Phase::kLook;
+  if (!reply.status.ok() && !(timeout && may_time_out)) {
+    // Rank 0 may still owe the others a verdict, but its store is of no use any more.
+    Finish(Annotate(reply.status, StrCat("group ", group_, ", rank ", rank_, ": ")));
+    return;
+  }
+  switch (phase_) {
+    case Phase::kClaim:
+      phase_ = reply.number > 1 ? Phase::kRival : Phase::kLine;
+      break;
+    case Phase::kRival:
+      Finish(Rival(reply));
+      break;
+    case Phase::kLine:
+      members_.members[static_cast<size_t>(rank_)] = self_;
+      members_.members[static_cast<size_t>(rank_)].rank = rank_;
+      phase_ = rank_ == 0 ? Phase::kCollect : Phase::kVerdict;
+      next_ = rank_ == 0 ? 1 : 0;
+      if (rank_ == 0 && size_ == 1) Conclude();
+      break;
+    case Phase::kCollect:
+      TakeLine(reply);
+      break;
+    case Phase::kPublish:
+      if (++next_ < static_cast<int>(parts_.size())) break;
+      failure_.ok() ? Finish(members_) : Finish(failure_);
+      break;
+    case Phase::kVerdict:
+      TakeVerdict(reply);
+      break;
+    case Phase::kLook:
+      TakeLook(reply);
+      break;
+    case Phase::kFinished:
+      WEFT_CHECK(false);
+  }
+}
+
+// --- Lines ---------------------------------------------------------------------------------------
+
+std::string MembershipExchange::EncodeLine() const {
+  WireWriter writer;
+  writer.U16(kMembershipVersion);
+  writer.I32(rank_);
+  writer.I32(size_);
+  writer.I32(self_.pid);
+  writer.U64(self_.start_time);
+  writer.Text(Cut(self_.host, kHostBytesMax));
+  writer.Text(Cut(self_.boot_id, kBootIdBytesMax));
+  writer.Text(Cut(self_.node_socket, kSocketBytesMax));
+  return writer.Take();
+}
+
+absl::StatusOr<Member> MembershipExchange::DecodeLine(std::string_view line, int rank) const {
+  WireReader reader(line);
+  const uint16_t version = reader.U16();
+  if (reader.ok() && version != kMembershipVersion) {
+    return MakeError(WEFT_UNSUPPORTED, {.rank = rank, .group = group_},
+                     StrCat("group ", group_, ": rank ", rank, " speaks version ", version,
+                            " of weft's membership, rank ", rank_, " version ", kMembershipVersion,
+                            "; use the same weft on every rank"));
+  }
+  Member member;
+  member.rank = reader.I32();
+  const int32_t size = reader.I32();
+  member.pid = reader.I32();
+  member.start_time = reader.U64();
+  member.host = std::string(reader.Text(kHostBytesMax));
+  member.boot_id = std::string(reader.Text(kBootIdBytesMax));
+  member.node_socket = std::string(reader.Text(kSocketBytesMax));
+  if (!reader.Finished() || member.rank != rank) {
+    return MakeError(WEFT_CORRUPT, {.rank = rank, .group = group_},
+                     StrCat("group ", group_, ": what rank ", rank,
+                            " wrote about itself is malformed; is the store used for something "
+                            "else too?"));
+  }
+  if (size != size_) {
+    return MakeError(WEFT_MISMATCH,
+                     {.rank = rank, .pid = member.pid, .host = member.host, .group = group_},
+                     StrCat("group ", group_, ": rank ", rank, " (", Describe(member),
+                            ") was started for ", size, " ranks, rank ", rank_, " (",
+                            Describe(self_), ") for ", size_, "; give every rank the same size"));
+  }
+  return member;
+}
+
+// Somebody claimed our rank before us.
+absl::Status MembershipExchange::Rival(const StoreReply& reply) const {
+  std::string first = "another process";
+  ErrorFields fields{.rank = rank_, .group = group_};
+  if (reply.status.ok()) {
+    const absl::StatusOr<Member> rival = DecodeLine(reply.value, rank_);
+    if (!rival.ok()) return rival.status();
+    if (rival->pid == self_.pid && rival->start_time == self_.start_time &&
+        rival->host == self_.host) {
+      return MakeError(WEFT_INVALID_USAGE, fields,
+                       StrCat("group ", group_, ": rank ", rank_, " (", Describe(self_),
+                              ") has joined already; give each group made through one store its "
+                              "own name and each thread its own rank"));
+    }
+    first = Describe(*rival);
+    fields.pid = rival->pid;
+    fields.host = rival->host;
+  }
+  return MakeError(
+      WEFT_INVALID_USAGE, fields,
+      StrCat("group ", group_, ": rank ", rank_, " is taken by ", first, "; ", Describe(self_),
+             " was started with the same rank; give every process "
+             "its own"));
+}
+
+// --- Rank 0 --------------------------------------------------------------------------------------
+
+void MembershipExchange::TakeLine(const StoreReply& reply) {
+  if (!reply.status.ok()) {
+    missing_.push_back(next_);
+  } else {
+    absl::StatusOr<Member> member = DecodeLine(reply.value, next_);
+    if (member.ok()) {
+      members_.members[static_cast<size_t>(next_)] = *std::move(member);
+    } else {
+      failure_ = member.status();
+      PrepareFailure();
+      return;
+    }
+  }
+  if (++next_ == size_) Conclude();
+}
+
+// All lines are in, or the deadline has passed.
+void MembershipExchange::Conclude() {
+  if (!missing_.empty()) {
+    failure_ = Missing(false);
+    PrepareFailure();
+    return;
+  }
+  if (absl::Status random = seams_.random->Fill(&members_.group_id, sizeof(members_.group_id));
+      !random.ok()) {
+    failure_ = std::move(random);
+    PrepareFailure();
+    return;
+  }
+  PrepareParts();
+}
+
+void MembershipExchange::PrepareParts() {
+  const int part_count = (size_ + kMembersPerPart - 1) / kMembersPerPart;
+  for (int part = 0; part < part_count; ++part) {
+    WireWriter writer;
+    writer.U16(kMembershipVersion);
+    writer.U8(1);  // a good verdict
+    writer.U32(members_.epoch);
+    writer.U64(members_.group_id);
+    writer.I32(size_);
+    const int end = std::min(size_, (part + 1) * kMembersPerPart);
+    for (int rank = part * kMembersPerPart; rank < end; ++rank) {
+      const Member& member = members_.members[static_cast<size_t>(rank)];
+      writer.I32(member.pid);
+      writer.U64(member.start_time);
+      writer.Text(Cut(member.host, kHostBytesMax));
+      writer.Text(Cut(member.boot_id, kBootIdBytesMax));
+      writer.Text(Cut(member.node_socket, kSocketBytesMax));
+    }
+    parts_.push_back(writer.Take());
+  }
+  next_ = 0;
+  phase_ = Phase::kPublish;
+}
+
+void MembershipExchange::PrepareFailure() {
+  const ErrorFields fields = FieldsOf(failure_);
+  WireWriter writer;
+  writer.U16(kMembershipVersion);
+  writer.U8(0);  // a bad verdict
+  writer.I32(static_cast<int32_t>(ResultOf(failure_)));
+  writer.I32(fields.rank);
+  writer.I32(fields.pid);
+  writer.Text(Cut(fields.host, kHostBytesMax));
+  writer.Text(FromAbsl(failure_.message()).substr(0, kSentenceBytesMax));
+  parts_.push_back(writer.Take());
+  next_ = 0;
+  phase_ = Phase::kPublish;
+}
+
+// --- The others ----------------------------------------------------------------------------------
+
+void MembershipExchange::TakeVerdict(const StoreReply& reply) {
+  if (!reply.status.ok()) {
+    next_ = 0;
+    phase_ = Phase::kLook;
+    return;
+  }
+  const absl::StatusOr<int> end = DecodePart(reply.value);
+  if (!end.ok()) {
+    Finish(end.status());
+  } else if (*end == size_) {
+    Finish(members_);
+  } else {
+    ++next_;
+  }
+}
+
+// Returns the first rank that the part does not hold, or the verdict's error.
+absl::StatusOr<int> MembershipExchange::DecodePart(std::string_view part) {
+  const absl::Status malformed =
+      MakeError(WEFT_CORRUPT, {.rank = 0, .group = group_},
+                StrCat("group ", group_, ": rank 0's verdict on the members is malformed"));
+  WireReader reader(part);
+  const uint16_t version = reader.U16();
+  if (reader.ok() && version != kMembershipVersion) {
+    return MakeError(WEFT_UNSUPPORTED, {.rank = 0, .group = group_},
+                     StrCat("group ", group_, ": rank 0 speaks version ", version,
+                            " of weft's membership, rank ", rank_, " version ", kMembershipVersion,
+                            "; use the same weft on every rank"));
+  }
+  if (reader.U8() == 0) {
+    const auto result = static_cast<weft_result_t>(reader.I32());
+    ErrorFields fields{.group = group_};
+    fields.rank = reader.I32();
+    fields.pid = reader.I32();
+    fields.host = std::string(reader.Text(kHostBytesMax));
+    const std::string_view sentence = reader.Text(kSentenceBytesMax);
+    if (!reader.Finished() || result == WEFT_SUCCESS) return malformed;
+    return MakeError(result, fields, sentence);
+  }
+  members_.epoch = reader.U32();
+  members_.group_id = reader.U64();
+  const int32_t size = reader.I32();
+  if (reader.ok() && size != size_) {
+    return MakeError(
+        WEFT_MISMATCH, {.rank = 0, .group = group_},
+        StrCat("group ", group_, ": rank ", rank_, " (", Describe(self_), ") was started for ",
+               size_, " ranks, rank 0 for ", size, "; give every rank the same size"));
+  }
+  const int end = std::min(size_, (next_ + 1) * kMembersPerPart);
+  for (int rank = next_ * kMembersPerPart; rank < end; ++rank) {
+    Member& member = members_.members[static_cast<size_t>(rank)];
+    member.rank = rank;
+    member.pid = reader.I32();
+    member.start_time = reader.U64();
+    member.host = std::string(reader.Text(kHostBytesMax));
+    member.boot_id = std::string(reader.Text(kBootIdBytesMax));
+    member.node_socket = std::string(reader.Text(kSocketBytesMax));
+  }
+  if (!reader.Finished()) return malformed;
+  return end;
+}
+
+void MembershipExchange::TakeLook(const StoreReply& reply) {
+  if (!reply.status.ok()) missing_.push_back(next_);
+  ++next_;
+  if (next_ == rank_) ++next_;
+  const bool more = missing_.size() >= kMissingMax && next_ < size_;
+  if (next_ < size_ && !more) return;
+  if (!missing_.empty()) {
+    Finish(Missing(more));
+    return;
+  }
+  Finish(MakeError(WEFT_TIMEOUT, {.rank = 0, .group = group_},
+                   StrCat("group ", group_, ": all ", size_,
+                          " ranks came, but rank 0 did not "
+                          "confirm them before the deadline; it is stopped, overloaded or gone")));
+}
+
+// --- Ends ----------------------------------------------------------------------------------------
+
+absl::Status MembershipExchange::Missing(bool more) const {
+  const size_t listed = std::min(missing_.size(), kListedMax);
+  const std::vector<int> first(missing_.begin(), missing_.begin() + static_cast<long>(listed));
+  std::string list = absl::StrJoin(first, ", ");
+  if (missing_.size() > listed) list += StrCat(" and ", missing_.size() - listed, " more");
+  const double seconds = static_cast<double>(deadline_ns_ - start_ns_) / 1e9;
+  const std::string waited = fmt::format("{:.1f} s", std::max(seconds, 0.0));
+  return MakeError(WEFT_TIMEOUT, {.rank = missing_.front(), .group = group_},
+                   StrCat("group ", group_, ": ", more ? "at least " : "", missing_.size(), " of ",
+                          size_, " ranks did not come within ", waited, ": missing ", list,
+                          "; check that they were started, with the same job and size"));
+}
+
+void MembershipExchange::Finish(absl::StatusOr<Membership> result) {
+  result_ = std::move(result);
+  phase_ = Phase::kFinished;
+}
+
+}  // namespace weft

@@ -1,0 +1,99 @@
+// The agreement on who is in a group, as a state machine: it asks for store requests and takes their
+// replies, and never waits. ExchangeMembership() drives it over a blocking store, the simulator over
+// a StoreClient.
+//
+//   while (std::optional<StoreRequest> request = exchange.Next()) exchange.Take(Perform(store, *request));
+//   exchange.result()
+//
+// Every rank claims its number (a counter: the second to claim it learns who was first) and writes
+// its line. Rank 0 reads all lines, checks them, and publishes the verdict: either the list, in
+// parts of kMembersPerPart, or the sentence that says what is wrong, so that all ranks end with the
+// same one. A rank that gets no verdict looks for itself who is missing.
+//
+// Thread-safety: owned by one thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/seams.h"
+#include "comm/rendezvous/membership.h"
+#include "comm/rendezvous/store_request.h"
+
+namespace weft {
+
+constexpr uint16_t kMembershipVersion = 1;
+constexpr int kWorldSizeMax = 65536;
+
+class MembershipExchange {
+ public:
+  static constexpr int kMembersPerPart = 512;
+  // How much longer than the deadline a rank waits for rank 0's verdict.
+  static constexpr int64_t kVerdictGraceNs = 500'000'000;
+  // How long the second to claim a rank waits to learn who was first.
+  static constexpr int64_t kRivalNs = 1'000'000'000;
+  // A rank without a verdict asks for at most this many missing ranks.
+  static constexpr size_t kMissingMax = 64;
+
+  // `seams` for time and for the group's random id.
+  MembershipExchange(const Seams& seams, std::string_view group_name, int rank, int size,
+                     const Member& self, int64_t deadline_ns);
+
+  // What to ask the store now; nullopt: finished.
+  std::optional<StoreRequest> Next();
+  // The reply to the last request.
+  void Take(const StoreReply& reply);
+
+  bool finished() const { return phase_ == Phase::kFinished; }
+
+  // Once finished.
+  const absl::StatusOr<Membership>& result() const { return result_; }
+
+ private:
+  enum class Phase {
+    kClaim,    // counting claims to our rank
+    kRival,    // we are not the first: reading who is
+    kLine,     // writing our line
+    kCollect,  // rank 0: reading the others' lines
+    kPublish,  // rank 0: writing the verdict
+    kVerdict,  // others: reading it
+    kLook,     // others: no verdict; reading who is there
+    kFinished,
+  };
+
+  std::string Key(std::string_view what, int number) const;
+  StoreRequest Wait(std::string_view what, int number, int64_t deadline_ns) const;
+  std::string EncodeLine() const;
+  absl::StatusOr<Member> DecodeLine(std::string_view line, int rank) const;
+  void TakeLine(const StoreReply& reply);
+  void TakeVerdict(const StoreReply& reply);
+  void TakeLook(const StoreReply& reply);
+  void Conclude();
+  void PrepareParts();
+  void PrepareFailure();
+  absl::StatusOr<int> DecodePart(std::string_view part);
+  absl::Status Rival(const StoreReply& reply) const;
+  absl::Status Missing(bool more) const;
+  void Finish(absl::StatusOr<Membership> result);
+
+  const Seams seams_;
+  const std::string group_;
+  const int rank_;
+  const int size_;
+  const Member self_;
+  const int64_t start_ns_;
+  const int64_t deadline_ns_;
+  Phase phase_ = Phase::kClaim;
+  int next_ = 0;  // rank whose line is read, or part
+  std::vector<int> missing_;
+  absl::Status failure_;  // rank 0's verdict if it is bad
+  Membership members_;
+  std::vector<std::string> parts_;  // of the verdict, as written
+  absl::StatusOr<Membership> result_;
+};
+
+}  // namespace weft

@@ -1,0 +1,231 @@
+#include "comm/rendezvous/rendezvous.h"
+
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/proc.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wait.h"
+#include "comm/rendezvous/keyed_hash.h"
+#include "comm/rendezvous/launch_environment.h"
+#include "comm/rendezvous/remote_store.h"
+#include "comm/rendezvous/store_host.h"
+#include "comm/rendezvous/unique_id.h"
+
+namespace weft {
+namespace {
+
+constexpr int kWorldMax = 65536;
+constexpr size_t kNameHashBytes = 9;  // 18 letters: the name fits into a unique id
+
+// How to reach a store, and what to serve if this rank is the one that hosts it.
+struct Plan {
+  std::vector<Endpoint> endpoints;
+  std::string secret;
+  int64_t uid = -1;
+  bool insecure = false;
+  bool hosts = false;
+  std::string host_hint;
+  std::string prefix;  // of the keys
+};
+
+// The store of a Rendezvous: a connection, a name space of its own in the store, and the server if
+// this process hosts it.
+class WorldStore : public Store {
+ public:
+  WorldStore(HeldHost host, const StoreClientOptions& options, std::string prefix)
+      : host_(std::move(host)), remote_(SystemSeams(), options), prefix_(std::move(prefix)) {}
+
+  absl::Status Connect() { return remote_.Connect(); }
+
+  absl::Status Set(std::string_view key, std::string_view value, int64_t deadline_ns) override {
+    return remote_.Set(StrCat(prefix_, key), value, deadline_ns);
+  }
+
+  absl::StatusOr<std::string> Wait(std::string_view key, int64_t deadline_ns) override {
+    return remote_.Wait(StrCat(prefix_, key), deadline_ns);
+  }
+
+  absl::StatusOr<int64_t> Add(std::string_view key, int64_t delta, int64_t deadline_ns) override {
+    return remote_.Add(StrCat(prefix_, key), delta, deadline_ns);
+  }
+
+ private:
+  HeldHost host_;  // released after the connection is closed
+  RemoteStore remote_;
+  const std::string prefix_;
+};
+
+absl::StatusOr<std::unique_ptr<Store>> Join(Plan plan, int rank, int size, int64_t deadline_ns) {
+  std::shared_ptr<StoreHost> host;
+  if (plan.hosts) {
+    const StoreServerOptions options{
+        .secret = plan.secret, .insecure = plan.insecure, .uid = plan.uid};
+    WEFT_ASSIGN_OR_RETURN(host, StoreHost::Start(options, &plan.endpoints, deadline_ns));
+  }
+  HeldHost held(std::move(host));
+  StoreClientOptions options;
+  options.endpoints = std::move(plan.endpoints);
+  options.secret = std::move(plan.secret);
+  options.rank = rank;
+  options.size = size;
+  options.connect_deadline_ns = deadline_ns;
+  options.host_hint = std::move(plan.host_hint);
+  options.server_uid = plan.uid;
+  auto store = std::make_unique<WorldStore>(std::move(held), options, std::move(plan.prefix));
+  WEFT_RETURN_IF_ERROR(store->Connect());
+  return std::unique_ptr<Store>(std::move(store));
+}
+
+// Which of the rendezvous of this process this is. They are collective, so all ranks count alike; a
+// store that serves several of them keeps their keys apart by it.
+int NextGeneration() {
+  static std::atomic<int> generation{0};
+  return ++generation;
+}
+
+absl::StatusOr<Plan> PlanForWeftrun(const LaunchEnvironment& launch, int64_t deadline_ns) {
+  Plan plan;
+  WEFT_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(launch.store_address));
+  if (endpoint.kind == Endpoint::Kind::kTcp) {
+    WEFT_ASSIGN_OR_RETURN(endpoint.host, ResolveHost(endpoint.host, deadline_ns));
+  }
+  plan.endpoints = {endpoint};
+  plan.secret = launch.secret;
+  plan.host_hint = launch.launcher;
+  return plan;
+}
+
+// One machine: a socket that only this user may use, named after user and job. Nothing to configure.
+absl::StatusOr<Plan> PlanForOneNode(const LaunchEnvironment& launch) {
+  std::string job =
+      StrCat(launch.launcher, "|", launch.job_id, "|", launch.master_host, "|", launch.master_port);
+  // Without any name for the job, the process that started all its ranks stands for it.
+  if (launch.job_id.empty() && launch.master_port == 0) job += StrCat("|", getppid());
+  Plan plan;
+  plan.uid = geteuid();
+  WEFT_ASSIGN_OR_RETURN(
+      const std::string name,
+      HashName("weft store on one node", StrCat(plan.uid, "|", job), kNameHashBytes));
+  plan.endpoints = {{.kind = Endpoint::Kind::kUnix, .host = StrCat("weft-", name)}};
+  plan.secret = launch.secret;
+  plan.hosts = launch.rank == 0;
+  plan.host_hint = "rank 0";
+  return plan;
+}
+
+absl::StatusOr<Plan> PlanForSeveralNodes(const LaunchEnvironment& launch, int64_t deadline_ns) {
+  Plan plan;
+  plan.secret = launch.secret;
+  plan.insecure = GetOptions().insecure;
+  if (plan.secret.empty() && !plan.insecure) {
+    return MakeError(
+        WEFT_AUTH_FAILED,
+        StrCat("rank ", launch.rank, " will not join a job on several nodes (", launch.launcher,
+               ") without a secret; set WEFT_JOB_SECRET_FILE to a file with the same secret on "
+               "every node, start the ranks with weftrun, or set WEFT_INSECURE=1 on a network you "
+               "trust"));
+  }
+  if (plan.secret.empty()) {
+    LogWarn("WEFT_INSECURE=1: whoever reaches ", launch.master_host, ":", launch.master_port,
+            " can join this job");
+  }
+  if (launch.master_host.empty() || launch.master_port == 0) {
+    return MakeError(
+        WEFT_INVALID_USAGE,
+        StrCat("rank ", launch.rank, " does not know where rank 0 listens: ", launch.launcher,
+               " gave the address \"", launch.master_host, "\" and port ", launch.master_port,
+               "; set MASTER_ADDR and WEFT_MASTER_PORT on every rank"));
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::string host, ResolveHost(launch.master_host, deadline_ns));
+  plan.endpoints = {{.kind = Endpoint::Kind::kTcp,
+                     .host = host,
+                     .port = static_cast<uint16_t>(launch.master_port)}};
+  plan.hosts = launch.rank == 0;
+  plan.host_hint = "rank 0";
+  return plan;
+}
+
+absl::StatusOr<uint64_t> BootHash() {
+  WEFT_ASSIGN_OR_RETURN(const std::string hash,
+                        KeyedHash("weft boot id", SystemProc().Self().boot_id));
+  uint64_t value = 0;
+  for (int i = 0; i < 8; ++i)
+    value = value << 8 | static_cast<uint8_t>(hash[i]);
+  return value;
+}
+
+}  // namespace
+
+absl::StatusOr<Rendezvous> RendezvousFromEnvironment(int64_t deadline_ns) {
+  WEFT_ASSIGN_OR_RETURN(const LaunchEnvironment launch, ReadLaunchEnvironment());
+  Rendezvous rendezvous;
+  rendezvous.rank = launch.rank;
+  rendezvous.size = launch.size;
+  const int generation = NextGeneration();
+  if (launch.size == 1) return rendezvous;
+  absl::StatusOr<Plan> plan = !launch.store_address.empty() ? PlanForWeftrun(launch, deadline_ns)
+                              : launch.single_node          ? PlanForOneNode(launch)
+                                                   : PlanForSeveralNodes(launch, deadline_ns);
+  if (!plan.ok()) return plan.status();
+  plan->prefix = StrCat(generation, "/");
+  WEFT_ASSIGN_OR_RETURN(rendezvous.store,
+                        Join(*std::move(plan), launch.rank, launch.size, deadline_ns));
+  return rendezvous;
+}
+
+absl::StatusOr<weft_unique_id_t> CreateUniqueId() {
+  UniqueId id;
+  id.secret.resize(kKeyBytes);
+  std::string name(kNameHashBytes, '\0');
+  WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(id.secret.data(), id.secret.size()));
+  WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(name.data(), name.size()));
+  WEFT_ASSIGN_OR_RETURN(id.boot_hash, BootHash());
+  WEFT_ASSIGN_OR_RETURN(name, HashName("weft unique id", name, kNameHashBytes));
+  std::vector<Endpoint> endpoints = {
+      {.kind = Endpoint::Kind::kUnix, .host = StrCat("weft-", name)}};
+  const std::string address = FirstRoutableAddress();
+  if (!address.empty()) endpoints.push_back({.kind = Endpoint::Kind::kTcp, .host = address});
+  // Nobody releases this host: it ends when every rank has come and left, or with the process.
+  WEFT_RETURN_IF_ERROR(StoreHost::Start({.secret = id.secret}, &endpoints, MonotonicNs()).status());
+  id.unix_socket = endpoints[0];
+  id.tcp.kind = Endpoint::Kind::kTcp;
+  if (endpoints.size() > 1) id.tcp = endpoints[1];
+  return EncodeUniqueId(id);
+}
+
+absl::StatusOr<Rendezvous> RendezvousFromId(const weft_unique_id_t& bytes, int size, int rank,
+                                            int64_t deadline_ns) {
+  if (size < 1 || size > kWorldMax || rank < 0 || rank >= size) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat("rank ", rank, " of ", size, " is not possible; sizes are 1 to ",
+                            kWorldMax, " and ranks 0 to size - 1"));
+  }
+  WEFT_ASSIGN_OR_RETURN(const UniqueId id, DecodeUniqueId(bytes));
+  WEFT_ASSIGN_OR_RETURN(const uint64_t boot_hash, BootHash());
+  Plan plan;
+  plan.secret = id.secret;
+  plan.host_hint = "the process that made the unique id";
+  if (boot_hash == id.boot_hash) plan.endpoints.push_back(id.unix_socket);
+  if (!id.tcp.host.empty()) plan.endpoints.push_back(id.tcp);
+  if (plan.endpoints.empty()) {
+    return MakeError(WEFT_UNREACHABLE,
+                     "the unique id was made on another machine, which had no address that others "
+                     "can reach");
+  }
+  Rendezvous rendezvous;
+  rendezvous.rank = rank;
+  rendezvous.size = size;
+  WEFT_ASSIGN_OR_RETURN(rendezvous.store, Join(std::move(plan), rank, size, deadline_ns));
+  // A world of one needs no store; having come and left, it ends the server.
+  if (size == 1) rendezvous.store.reset();
+  return rendezvous;
+}
+
+}  // namespace weft

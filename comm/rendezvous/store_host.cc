@@ -1,0 +1,213 @@
+#include "comm/rendezvous/store_host.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wait.h"
+#include "comm/rendezvous/keyed_hash.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kBindPauseNs = 20'000'000;
+
+// The hosts whose threads run. Never destroyed: exit() may find a thread in its last lines.
+struct Hosts {
+  Mutex mutex;
+  std::vector<std::shared_ptr<StoreHost>> running WEFT_GUARDED_BY(mutex);
+};
+
+Hosts& AllHosts() {
+  static Hosts* const hosts = new Hosts;
+  return *hosts;
+}
+
+std::vector<std::shared_ptr<StoreHost>> RunningHosts() {
+  Hosts& hosts = AllHosts();
+  MutexLock lock(hosts.mutex);
+  return hosts.running;
+}
+
+void StopAllAtExit() {
+  const int64_t deadline_ns = MonotonicNs() + StoreHost::kExitNs;
+  for (const auto& host : RunningHosts()) {
+    host->Stop(deadline_ns);
+  }
+}
+
+// Sleeps through poll, which the seams have.
+void Pause(int64_t until_ns) {
+  const absl::Status polled = SystemSeams().net->Poll({}, until_ns);
+  if (!polled.ok()) LogDebug("store: ", FromAbsl(polled.message()));
+}
+
+// Fails only if the event is signalled already as often as it can count.
+void Signal(int event) {
+  const uint64_t one = 1;
+  while (write(event, &one, sizeof(one)) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+StoreHost::StoreHost(const StoreServerOptions& options, UniqueFd wake, UniqueFd done)
+    : wake_(std::move(wake)), done_(std::move(done)), pid_(getpid()) {
+  server_.emplace(SystemSeams(), options);
+}
+
+absl::StatusOr<std::shared_ptr<StoreHost>> StoreHost::Start(const StoreServerOptions& options,
+                                                            std::vector<Endpoint>* endpoints,
+                                                            int64_t deadline_ns) {
+  for (const std::shared_ptr<StoreHost>& host : RunningHosts()) {
+    const bool same = !endpoints->empty() && host->endpoints_.front() == endpoints->front();
+    if (same && host->pid_ == getpid() && host->Retain()) {
+      *endpoints = host->endpoints_;
+      return host;
+    }
+  }
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<StoreHost> host, Listen(options, endpoints, deadline_ns));
+  host->endpoints_ = *endpoints;
+  WEFT_RETURN_IF_ERROR(Launch(host));
+  return host;
+}
+
+// An address may still be held by a host of this process that is about to end.
+absl::StatusOr<std::shared_ptr<StoreHost>> StoreHost::Listen(const StoreServerOptions& options,
+                                                             std::vector<Endpoint>* endpoints,
+                                                             int64_t deadline_ns) {
+  while (true) {
+    UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    UniqueFd done(wake.valid() ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1);
+    if (!done.valid()) return SystemError(errno, "could not make an event for the store's thread");
+    auto host = std::make_shared<StoreHost>(options, std::move(wake), std::move(done));
+    absl::Status status;
+    for (Endpoint& endpoint : *endpoints) {
+      if (status.ok()) status = host->server_->AddListener(&endpoint);
+    }
+    if (status.ok()) return host;
+    if (ResultOf(status) != WEFT_SYSTEM_ERROR || MonotonicNs() + kBindPauseNs >= deadline_ns) {
+      return Annotate(status, "could not host the store: ");
+    }
+    Pause(MonotonicNs() + kBindPauseNs);
+  }
+}
+
+absl::Status StoreHost::Launch(const std::shared_ptr<StoreHost>& host) {
+  // libcrypto clears up at exit too, and the thread needs it until it has ended: functions registered
+  // later run earlier, so libcrypto has to be in use before.
+  WEFT_RETURN_IF_ERROR(KeyedHash("", "").status());
+  static const bool registered = std::atexit(StopAllAtExit) == 0;
+  if (!registered) LogDebug("store: could not register for exit");
+  Hosts& hosts = AllHosts();
+  {
+    MutexLock lock(hosts.mutex);
+    hosts.running.push_back(host);
+  }
+  // Signals are for the threads of the program.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  absl::Status status;
+  try {
+    std::thread([host] { host->Run(); }).detach();
+  } catch (const std::system_error& error) {
+    MutexLock lock(hosts.mutex);
+    hosts.running.pop_back();
+    status = SystemError(error.code().value(), "could not start the store's thread");
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+bool StoreHost::Retain() {
+  MutexLock lock(mutex_);
+  if (ending_) return false;
+  ++holders_;
+  new_world_ = true;
+  end_by_ns_ = INT64_MAX;
+  return true;
+}
+
+void StoreHost::Release() {
+  {
+    MutexLock lock(mutex_);
+    if (--holders_ == 0) end_by_ns_ = std::min(end_by_ns_, MonotonicNs() + kLingerNs);
+  }
+  Wake();
+}
+
+bool StoreHost::Stop(int64_t deadline_ns) {
+  if (pid_ != getpid()) return true;  // a forked child has no such thread
+  {
+    MutexLock lock(mutex_);
+    holders_ = 0;
+    end_by_ns_ = std::min(end_by_ns_, deadline_ns);
+  }
+  Wake();
+  // The thread itself ends at the deadline; closing takes it a moment.
+  PollItem item{.handle = done_.get(), .want_read = true};
+  const absl::Status polled = SystemSeams().net->Poll({&item, 1}, deadline_ns + kExitNs);
+  return polled.ok() && item.readable;
+}
+
+void StoreHost::Wake() {
+  Signal(wake_.get());
+}
+
+bool StoreHost::ShouldEnd() {
+  MutexLock lock(mutex_);
+  if (std::exchange(new_world_, false)) server_->ForgetWorld();
+  ending_ = server_->Deserted() || (holders_ <= 0 && server_->client_count() == 0) ||
+            MonotonicNs() >= end_by_ns_;
+  return ending_;
+}
+
+void StoreHost::Run() {
+  pthread_setname_np(pthread_self(), "weft-store");
+  std::vector<PollItem> items;
+  while (!ShouldEnd()) {
+    items.clear();
+    server_->AppendPollItems(&items);
+    items.push_back({.handle = wake_.get(), .want_read = true});
+    int64_t wake_ns = server_->NextWakeNs();
+    {
+      MutexLock lock(mutex_);
+      wake_ns = std::min(wake_ns, end_by_ns_);
+    }
+    if (const absl::Status polled = SystemSeams().net->Poll(items, wake_ns); !polled.ok()) {
+      LogWarn("store: ", FromAbsl(polled.message()), "; it stops serving");
+      break;
+    }
+    uint64_t count = 0;
+    while (read(wake_.get(), &count, sizeof(count)) < 0 && errno == EINTR) {
+    }
+    server_->Step();
+  }
+  {
+    MutexLock lock(mutex_);
+    ending_ = true;
+  }
+  server_.reset();
+  Hosts& hosts = AllHosts();
+  {
+    MutexLock lock(hosts.mutex);
+    std::erase_if(hosts.running, [this](const auto& host) { return host.get() == this; });
+  }
+  FreeHashesOfThread();  // after the signal libcrypto may be gone before the thread is
+  Signal(done_.get());
+}
+
+}  // namespace weft

@@ -1,0 +1,69 @@
+// One rank that joins a store and exchanges membership, as one state machine for tests.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/rendezvous/membership_exchange.h"
+#include "comm/rendezvous/store_client.h"
+
+namespace weft::test {
+
+inline Member TestMember(int rank, int pid) {
+  Member member;
+  member.rank = rank;
+  member.pid = pid;
+  member.start_time = static_cast<uint64_t>(pid) * 7;
+  member.host = "host" + std::to_string(pid);
+  member.boot_id = "boot";
+  member.node_socket = "socket" + std::to_string(rank);
+  return member;
+}
+
+class ExchangingRank {
+ public:
+  ExchangingRank(const Seams& seams, StoreClientOptions options, int size, int pid,
+                 int64_t deadline_ns)
+      : exchange_(seams, "world", options.rank, size, TestMember(options.rank, pid), deadline_ns) {
+    options.size = size;
+    client_.emplace(seams, std::move(options));
+    Ask();
+  }
+
+  void Step() {
+    if (!client_) return;
+    client_->Step();
+    while (client_->done()) {
+      exchange_.Take(client_->TakeReply());
+      if (exchange_.finished()) {
+        client_.reset();  // leaves
+        return;
+      }
+      Ask();
+      client_->Step();
+    }
+  }
+
+  int64_t NextWakeNs() const { return client_ ? client_->NextWakeNs() : INT64_MAX; }
+
+  void AppendPollItems(std::vector<PollItem>* items) const {
+    if (client_) client_->AppendPollItems(items);
+  }
+
+  bool finished() const { return exchange_.finished(); }
+
+  const absl::StatusOr<Membership>& result() const { return exchange_.result(); }
+
+ private:
+  void Ask() {
+    if (std::optional<StoreRequest> request = exchange_.Next()) client_->Start(*request);
+  }
+
+  MembershipExchange exchange_;
+  std::optional<StoreClient> client_;
+};
+
+}  // namespace weft::test

@@ -1,0 +1,189 @@
+// The store over real sockets: what it does for ranks that belong to it.
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/status.h"
+#include "tests/comm/rendezvous/served_store.h"
+#include "tests/support/leak_check.h"
+
+namespace weft::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Store : public ::testing::TestWithParam<bool> {
+ protected:
+  Store()
+      : served_({.secret = GetParam() ? "secret of this test" : ""},
+                GetParam() ? Loopback() : UnixEndpoint("store")) {}
+
+  StoreClientOptions Options(int rank = 0, int size = 1) {
+    return ClientOptions(served_.endpoint(), GetParam() ? "secret of this test" : "", rank, size);
+  }
+
+  ServedStore served_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Transports, Store, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "TcpSecret" : "Unix"; });
+
+TEST_P(Store, GivesBackWhatWasSet) {
+  RemoteStore store(SystemSeams(), Options());
+  ASSERT_TRUE(store.Set("key", "value", In(10)).ok());
+  EXPECT_EQ(*store.Wait("key", In(10)), "value");
+  ASSERT_TRUE(store.Set("key", std::string("other\0value", 11), In(10)).ok());
+  EXPECT_EQ(*store.Wait("key", In(10)), std::string("other\0value", 11));
+  ASSERT_TRUE(store.Set("empty", "", In(10)).ok());
+  EXPECT_EQ(*store.Wait("empty", In(10)), "");
+}
+
+TEST_P(Store, CarriesTheLargestValueAndRefusesALargerOne) {
+  RemoteStore store(SystemSeams(), Options());
+  const std::string largest(kStoreValueBytesMax, 'x');
+  ASSERT_TRUE(store.Set("large", largest, In(20)).ok());
+  EXPECT_EQ(*store.Wait("large", In(20)), largest);
+  EXPECT_EQ(ResultOf(store.Set("larger", largest + "x", In(10))), WEFT_INVALID_ARGUMENT);
+  EXPECT_EQ(ResultOf(store.Set(std::string(kStoreKeyBytesMax + 1, 'k'), "", In(10))),
+            WEFT_INVALID_ARGUMENT);
+  EXPECT_EQ(ResultOf(store.Set("", "", In(10))), WEFT_INVALID_ARGUMENT);
+}
+
+TEST_P(Store, AddsAcrossRanks) {
+  constexpr int kRanks = 8;
+  constexpr int kRounds = 20;
+  std::vector<std::thread> ranks;
+  std::atomic<int64_t> seen{0};
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      RemoteStore store(SystemSeams(), Options(rank, kRanks));
+      for (int i = 0; i < kRounds; ++i) {
+        const absl::StatusOr<int64_t> sum = store.Add("count", 3, In(20));
+        ASSERT_TRUE(sum.ok()) << sum.status();
+        seen += *sum;
+      }
+    });
+  }
+  for (std::thread& rank : ranks)
+    rank.join();
+  // Every partial sum was seen exactly once: 3 + 6 + ... + 3n.
+  constexpr int64_t kTotal = kRanks * kRounds;
+  EXPECT_EQ(seen, 3 * kTotal * (kTotal + 1) / 2);
+  RemoteStore store(SystemSeams(), Options());
+  ASSERT_TRUE(store.Set("text", "no number", In(10)).ok());
+  EXPECT_EQ(ResultOf(store.Add("text", 1, In(10)).status()), WEFT_INVALID_USAGE);
+  ASSERT_TRUE(store.Set("most", "9223372036854775807", In(10)).ok());
+  EXPECT_EQ(ResultOf(store.Add("most", 1, In(10)).status()), WEFT_INVALID_USAGE);
+}
+
+TEST_P(Store, WaitReturnsWhenTheKeyComes) {
+  RemoteStore setter(SystemSeams(), Options(0, 2));
+  ASSERT_TRUE(setter.Connect().ok());
+  std::thread waiter([&] {
+    RemoteStore store(SystemSeams(), Options(1, 2));
+    ASSERT_TRUE(store.Set("ready", "", In(10)).ok());
+    const absl::StatusOr<std::string> value = store.Wait("later", In(20));
+    ASSERT_TRUE(value.ok()) << value.status();
+    EXPECT_EQ(*value, "came");
+  });
+  ASSERT_TRUE(setter.Wait("ready", In(20)).ok());
+  ASSERT_TRUE(setter.Set("later", "came", In(10)).ok());
+  waiter.join();
+}
+
+TEST_P(Store, WaitEndsAtItsDeadlineAndTheStoreStaysUsable) {
+  RemoteStore store(SystemSeams(), Options());
+  ASSERT_TRUE(store.Connect().ok());
+  const int64_t start_ns = MonotonicNs();
+  const absl::Status status = store.Wait("never", In(0.05)).status();
+  EXPECT_EQ(ResultOf(status), WEFT_TIMEOUT);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("wait for never"));
+  EXPECT_GE(MonotonicNs() - start_ns, kSecondNs / 20);
+  // The answer to the wait that was given up must not become the answer to this one.
+  ASSERT_TRUE(store.Set("never", "late", In(10)).ok());
+  ASSERT_TRUE(store.Set("other", "right", In(10)).ok());
+  EXPECT_EQ(*store.Wait("other", In(10)), "right");
+  // A deadline in the past only looks.
+  EXPECT_EQ(*store.Wait("never", 0), "late");
+  EXPECT_EQ(ResultOf(store.Wait("nowhere", 0).status()), WEFT_TIMEOUT);
+}
+
+TEST_P(Store, ALostServerIsNamed) {
+  RemoteStore store(SystemSeams(), Options());
+  ASSERT_TRUE(store.Connect().ok());
+  // Stopping the thread leaves the sockets open; a server of its own is destroyed.
+  auto other = std::make_unique<ServedStore>(StoreServerOptions{}, UnixEndpoint("lost"));
+  RemoteStore lost(SystemSeams(), ClientOptions(other->endpoint(), ""));
+  ASSERT_TRUE(lost.Set("key", "value", In(10)).ok());
+  other.reset();
+  const absl::Status status = lost.Wait("key", In(10)).status();
+  EXPECT_EQ(ResultOf(status), WEFT_UNREACHABLE);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("lost the store at unix:@"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 has probably ended"));
+  EXPECT_EQ(ResultOf(lost.Set("key", "value", In(10))), WEFT_UNREACHABLE);
+}
+
+TEST(StoreClient, ReportsAServerThatNeverComes) {
+  const int64_t start_ns = MonotonicNs();
+  RemoteStore store(SystemSeams(), ClientOptions(UnixEndpoint("nobody"), "", 1, 2, 0.1));
+  const absl::Status status = store.Connect();
+  EXPECT_EQ(ResultOf(status), WEFT_TIMEOUT);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Connection refused"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("check that rank 0 was started"));
+  EXPECT_LT(MonotonicNs() - start_ns, 5 * kSecondNs);
+}
+
+TEST(StoreClient, TriesItsEndpointsInTurn) {
+  ServedStore served({}, UnixEndpoint("second"));
+  StoreClientOptions options = ClientOptions(UnixEndpoint("first"), "");
+  options.endpoints.push_back(served.endpoint());
+  RemoteStore store(SystemSeams(), options);
+  EXPECT_TRUE(store.Connect().ok());
+}
+
+TEST(StoreServer, RefusesTcpWithoutASecretAndWildcardAddresses) {
+  StoreServer open(SystemSeams(), {});
+  Endpoint endpoint = Loopback();
+  const absl::Status status = open.AddListener(&endpoint);
+  EXPECT_EQ(ResultOf(status), WEFT_INVALID_USAGE);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("WEFT_INSECURE=1"));
+  StoreServer insecure(SystemSeams(), {.insecure = true});
+  EXPECT_TRUE(insecure.AddListener(&endpoint).ok());
+  StoreServer wide(SystemSeams(), {.secret = "secret"});
+  for (const char* host : {"0.0.0.0", "::"}) {
+    Endpoint wildcard{.kind = Endpoint::Kind::kTcp, .host = host};
+    EXPECT_EQ(ResultOf(wide.AddListener(&wildcard)), WEFT_INVALID_ARGUMENT);
+  }
+}
+
+TEST(StoreServer, IsDesertedOnceEveryRankHasComeAndLeft) {
+  ServedStore served({}, UnixEndpoint("deserted"));
+  {
+    RemoteStore first(SystemSeams(), ClientOptions(served.endpoint(), "", 0, 2));
+    ASSERT_TRUE(first.Set("a", "", In(10)).ok());
+    RemoteStore second(SystemSeams(), ClientOptions(served.endpoint(), "", 1, 2));
+    ASSERT_TRUE(second.Set("b", "", In(10)).ok());
+    EXPECT_EQ(ResultOf(second.Wait("c", 0).status()), WEFT_TIMEOUT);
+  }
+  served.Stop();
+  served.server().Step();  // reads the goodbyes that came after the thread's last look
+  EXPECT_TRUE(served.server().Deserted());
+}
+
+TEST(StoreServer, LeavesNothingBehind) {
+  const Holdings before = Holdings::Now();
+  {
+    ServedStore served({.secret = "secret"}, Loopback());
+    RemoteStore store(SystemSeams(), ClientOptions(served.endpoint(), "secret"));
+    ASSERT_TRUE(store.Set("key", "value", In(10)).ok());
+    RawPeer raw(served.endpoint());
+  }
+  EXPECT_EQ(Holdings::Now().Since(before), "");
+}
+
+}  // namespace
+}  // namespace weft::test
