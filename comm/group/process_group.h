@@ -1,0 +1,65 @@
+// A process group: ordered ranks that do collectives together.
+//
+//   WEFT_RETURN_IF_ERROR(group->Run({.kind = OpKind::kAllReduce, .dtype = WEFT_FLOAT32,
+//                                    .count = n, .in = x, .out = x}));
+//
+// Thread-safety: any thread; calls are serialised by the group's issue word. Abort from any thread
+// at any time. Close() before the last reference goes, as works keep their group alive.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "comm/group/collective.h"
+#include "comm/group/work.h"
+
+namespace weft {
+
+struct GroupOptions {
+  std::string name = "world";
+  int64_t timeout_ns = 0;       // per operation; 0: the option timeout_s
+  int64_t init_timeout_ns = 0;  // 0: timeout_ns
+};
+
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const std::string& name() const = 0;
+
+  // Does one collective on the calling thread. Arguments were checked by CheckCollective.
+  virtual absl::Status Run(const Collective& collective) = 0;
+
+  // Starts one; the buffers stay the operation's until it has ended.
+  virtual absl::StatusOr<WorkRef> Start(const Collective& collective) = 0;
+
+  // Cuts the group; collective. nullptr for color < 0.
+  virtual absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
+                                                              const GroupOptions& options) = 0;
+
+  // Ok, or why the group no longer works.
+  virtual absl::Status error() = 0;
+
+  // Ends all operations on all ranks with WEFT_ABORTED.
+  virtual void Abort(std::string_view reason) = 0;
+
+  // Leaves the group: operations under way are aborted, later calls refused. Not collective.
+  virtual void Close() = 0;
+};
+
+// INVALID_ARGUMENT with a sentence, or Ok: NULL, unknown dtype or op, sizes over PTRDIFF_MAX,
+// overlap of in and out other than in place, root outside the group.
+absl::Status CheckCollective(const Collective& collective, int rank, int size);
+
+// `size` ranks in this process, each to be driven by its own thread.
+absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
+    int size, const GroupOptions& options);
+
+}  // namespace weft

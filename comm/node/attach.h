@@ -1,0 +1,61 @@
+// How the processes of a group come to have each other's heaps mapped.
+//
+// Every rank connects to rank 0's abstract unix socket and sends its identity and its heap's
+// descriptor; rank 0 checks that the caller has the same user and belongs to the group, then sends
+// everybody all identities and descriptors, and where it put the group's segment. Who has mapped
+// everything says so; when all have, rank 0 tells them to enter. Descriptors are closed when mapped.
+// Nothing has a name in a file system.
+//
+// Until it is told to enter, a rank does not touch the segment, so rank 0 may give up and free it. From
+// then on the connection is the proof: a rank closes it when it has entered (kJoined) or given up, and
+// AwaitEntry tells the two apart. Whoever fails closes its connections, so the others need not wait
+// for their deadline.
+//
+// Thread-safety: none; used once per group. Deadlines are on MonotonicNs's clock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/fd.h"
+#include "comm/node/node_peer.h"
+#include "comm/node/segment.h"
+
+namespace weft {
+
+struct AttachRequest {
+  uint64_t group_id = 0;
+  int rank = 0;
+  int size = 1;
+  std::string leader_socket;  // abstract name, without the leading NUL
+  int64_t deadline_ns = 0;
+};
+
+struct Attachment {
+  std::vector<std::shared_ptr<NodePeer>> peers;  // by rank
+  uint64_t segment_offset = 0;                   // in rank 0's heap
+  // Rank 0's by rank, invalid where there is none; the others' to rank 0.
+  std::vector<UniqueFd> connections;
+};
+
+// Rank 0 listens before it tells anybody the name.
+absl::StatusOr<UniqueFd> ListenForAttach(const std::string& socket_name);
+
+// Rank 0: serves all others. When it returns Ok they may be in the segment.
+absl::StatusOr<Attachment> ServeAttach(const AttachRequest& request, const UniqueFd& listener,
+                                       std::shared_ptr<NodePeer> self, uint64_t segment_offset);
+// The others. After Ok nothing may fail before the rank is kJoined.
+absl::StatusOr<Attachment> Attach(const AttachRequest& request,
+                                  const std::shared_ptr<NodePeer>& self);
+
+// Closes the connections of a rank that is kJoined.
+void SayEntered(Attachment* attachment);
+
+// Rank 0: waits until every rank has entered the segment or given up; who has given up is marked
+// kLeft there. Ranks that have done neither by the deadline stay kAbsent.
+void AwaitEntry(const Segment& segment, const AttachRequest& request, const Attachment& attachment);
+
+}  // namespace weft

@@ -1,0 +1,53 @@
+// How a group ends: the first rank to find out writes why, all others read it.
+//
+// The finder fills its own AbortRecord, then claims the group's abort word; who comes second changes
+// nothing. Every rank therefore reports the same sentence. Nothing here is on a steady path.
+// Thread-safety: all members, any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "base/mutex.h"
+#include "base/proc.h"
+#include "base/status.h"
+#include "comm/node/node_state.h"
+#include "comm/node/operation.h"
+
+namespace weft {
+
+class FailureReporter {
+ public:
+  // Both outlive the reporter; of `state` only the constants are used.
+  FailureReporter(const NodeState& state, const std::string& group_name)
+      : state_(state), group_(group_name) {}
+
+  // Why the group ended; Ok while it has not.
+  absl::Status Cause() const;
+
+  // Ends the group with `status` unless it has ended already; wakes all ranks.
+  void Raise(const absl::Status& status);
+
+  // The sentences.
+  absl::Status Mismatch(const Operation& operation) const;
+  absl::Status Timeout(const Operation& operation, const WaitTarget& target,
+                       int64_t timeout_ns) const;
+  // `operation` may be nullptr: found between operations.
+  absl::Status PeerLost(const Operation* operation, int peer, const ExitInfo& exit) const;
+  absl::Status PeerLeft(const Operation& operation, int peer) const;
+  absl::Status Local(const Operation& operation, const absl::Status& cause) const;
+  absl::Status Aborted(std::string_view reason) const;
+
+ private:
+  void AwaitRecords(uint64_t sequence) const;
+  ErrorFields FieldsFor(const Operation* operation, int culprit) const;
+  std::string Heading(const Operation* operation) const;
+  std::string WhereIs(int peer) const;
+
+  const NodeState& state_;
+  const std::string& group_;
+  Mutex raise_mutex_;  // two threads of one rank must not write its record together
+};
+
+}  // namespace weft

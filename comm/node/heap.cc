@@ -1,0 +1,200 @@
+#include "comm/node/heap.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+#ifdef WEFT_SANITIZE
+constexpr size_t kDefaultBytesMax = size_t{2} << 30;  // shadow memory is made for all of it
+#else
+constexpr size_t kDefaultBytesMax = size_t{1} << 42;
+#endif
+constexpr size_t kBytesMin = size_t{64} << 20;
+
+size_t RoundUp(size_t bytes) {
+  return (bytes + Heap::kAlignment - 1) / Heap::kAlignment * Heap::kAlignment;
+}
+
+// Address space to reserve: what was asked for, else as much as the machine has memory.
+size_t WantedBytes() {
+  const int64_t asked = GetOptions().heap_bytes;
+  if (asked > 0) return RoundUp(std::max<size_t>(static_cast<size_t>(asked), kBytesMin));
+  const size_t physical =
+      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return RoundUp(std::clamp(physical, kBytesMin, kDefaultBytesMax));
+}
+
+}  // namespace
+
+// Limits on address space or file size make a large reservation fail: then half of it is tried.
+absl::Status Heap::Reserve() {
+  if (pages_.mapped()) return absl::OkStatus();
+  uint64_t id = 0;
+  if (getrandom(&id, sizeof(id), 0) != static_cast<ssize_t>(sizeof(id))) {
+    return SystemError(errno, "reserving the shared heap: getrandom");
+  }
+  absl::Status failed;
+  for (size_t bytes = WantedBytes(); bytes >= kBytesMin; bytes /= 2) {
+    absl::StatusOr<Pages> pages = Pages::Create("weft-heap", bytes, Backing::kSparse);
+    if (!pages.ok()) {
+      failed = pages.status();
+      continue;
+    }
+    pages_ = *std::move(pages);
+    // A forked child must not write into running collectives; a core file need not hold the heap.
+    madvise(pages_.data(), pages_.size(), MADV_DONTFORK);
+    madvise(pages_.data(), pages_.size(), MADV_DONTDUMP);
+    id_ = id;
+    bytes_.store(pages_.size(), std::memory_order_release);
+    base_.store(reinterpret_cast<char*>(pages_.data()), std::memory_order_release);
+    return absl::OkStatus();
+  }
+  return Annotate(failed, "reserving the shared heap: ");
+}
+
+void Heap::UnreserveIfUnused() {
+  if (!pages_.mapped() || references_ > 0 || !blocks_.empty()) return;
+  base_.store(nullptr);
+  bytes_.store(0);
+  pages_ = Pages();
+}
+
+absl::StatusOr<size_t> Heap::FindGap(size_t bytes) {
+  size_t begin = 0;
+  for (const auto& [offset, block] : blocks_) {
+    if (offset - begin >= bytes) return begin;
+    begin = offset + block.bytes;
+  }
+  const size_t end = bytes_.load(std::memory_order_relaxed);
+  if (end - begin >= bytes) return begin;
+  return MakeError(WEFT_OUT_OF_MEMORY,
+                   StrCat("allocating ", FormatBytes(bytes), " of shared memory: the heap of ",
+                          FormatBytes(end), " has ", FormatBytes(live_bytes_),
+                          " in use and no gap that large; raise WEFT_HEAP_BYTES"));
+}
+
+absl::StatusOr<void*> Heap::Allocate(size_t bytes) {
+  if (bytes == 0) return MakeError(WEFT_INVALID_ARGUMENT, "allocating 0 bytes of shared memory");
+  if (bytes > PTRDIFF_MAX) {
+    return MakeError(WEFT_OUT_OF_MEMORY, StrCat("allocating ", bytes,
+                                                " bytes of shared memory: more than an address "
+                                                "space has"));
+  }
+  const size_t rounded = RoundUp(bytes);
+  MutexLock lock(mutex_);
+  WEFT_RETURN_IF_ERROR(Reserve());
+  absl::StatusOr<size_t> offset = FindGap(rounded);
+  if (!offset.ok()) {
+    UnreserveIfUnused();
+    return offset.status();
+  }
+  if (const absl::Status taken = pages_.Allocate(*offset, rounded); !taken.ok()) {
+    (void)pages_.Release(*offset, rounded);
+    const absl::Status error =
+        Annotate(taken, StrCat("the shared heap has ", FormatBytes(live_bytes_), " in use: "));
+    UnreserveIfUnused();
+    return error;
+  }
+  char* const block = base_.load(std::memory_order_relaxed) + *offset;
+  (void)pages_.Populate(*offset, rounded);  // best effort: saves page faults later
+  blocks_[*offset] = Block{.bytes = rounded};
+  live_bytes_ += rounded;
+  return block;
+}
+
+std::map<size_t, Heap::Block>::iterator Heap::BlockOf(const void* pointer) {
+  char* const base = base_.load(std::memory_order_relaxed);
+  if (base == nullptr || !Contains(pointer, 1)) return blocks_.end();
+  const auto offset = static_cast<size_t>(static_cast<const char*>(pointer) - base);
+  auto block = blocks_.upper_bound(offset);
+  if (block == blocks_.begin()) return blocks_.end();
+  --block;
+  return offset < block->first + block->second.bytes ? block : blocks_.end();
+}
+
+void Heap::Drop(std::map<size_t, Block>::iterator block) {
+  if (block->second.pins > 0 || block->second.quarantined) return;
+  (void)pages_.Release(block->first, block->second.bytes);
+  live_bytes_ -= block->second.bytes;
+  blocks_.erase(block);
+  UnreserveIfUnused();
+}
+
+absl::Status Heap::Free(void* pointer) {
+  MutexLock lock(mutex_);
+  const auto block = BlockOf(pointer);
+  if (block == blocks_.end() || block->second.freed ||
+      pointer != base_.load(std::memory_order_relaxed) + block->first) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     fmt::format("freeing {}: it is not a block of the shared heap", pointer));
+  }
+  block->second.freed = true;
+  Drop(block);
+  return absl::OkStatus();
+}
+
+bool Heap::Contains(const void* pointer, size_t bytes) const {
+  const char* const base = base_.load(std::memory_order_acquire);
+  if (base == nullptr) return false;
+  const auto offset = reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(base);
+  const size_t end = bytes_.load(std::memory_order_acquire);
+  return offset < end && bytes <= end - offset;
+}
+
+void Heap::Pin(const void* pointer) {
+  if (!Contains(pointer, 1)) return;
+  MutexLock lock(mutex_);
+  if (const auto block = BlockOf(pointer); block != blocks_.end()) ++block->second.pins;
+}
+
+void Heap::Unpin(const void* pointer) {
+  if (!Contains(pointer, 1)) return;
+  MutexLock lock(mutex_);
+  const auto block = BlockOf(pointer);
+  if (block == blocks_.end()) return;
+  --block->second.pins;
+  if (block->second.freed) Drop(block);
+}
+
+void Heap::Quarantine(const void* pointer) {
+  MutexLock lock(mutex_);
+  if (const auto block = BlockOf(pointer); block != blocks_.end()) block->second.quarantined = true;
+}
+
+size_t Heap::live_bytes() const {
+  MutexLock lock(mutex_);
+  return live_bytes_;
+}
+
+absl::StatusOr<Heap::Announcement> Heap::Retain() {
+  MutexLock lock(mutex_);
+  WEFT_RETURN_IF_ERROR(Reserve());
+  ++references_;
+  return Announcement{pages_.fd(), bytes_.load(std::memory_order_relaxed), id_,
+                      base_.load(std::memory_order_relaxed)};
+}
+
+void Heap::Release() {
+  MutexLock lock(mutex_);
+  --references_;
+  UnreserveIfUnused();
+}
+
+Heap& ProcessHeap() {
+  static Heap& heap = *new Heap;  // never destroyed: groups may outlive static destructors
+  return heap;
+}
+
+}  // namespace weft

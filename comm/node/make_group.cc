@@ -1,0 +1,170 @@
+#include "comm/node/make_group.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <sys/random.h>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "base/wait.h"
+#include "comm/node/attach.h"
+#include "comm/node/heap.h"
+#include "comm/node/node_group.h"
+#include "comm/node/remains.h"
+#include "comm/rendezvous/membership.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+absl::StatusOr<uint64_t> RandomId() {
+  uint64_t id = 0;
+  if (getrandom(&id, sizeof(id), 0) == static_cast<ssize_t>(sizeof(id))) return id;
+  return SystemError(errno, "making a group: getrandom");
+}
+
+absl::Status CheckSize(int size) {
+  if (size >= 1 && size <= kNodeRanksMax) return absl::OkStatus();
+  return MakeError(WEFT_UNSUPPORTED,
+                   fmt::format("a group of {} ranks on one node: this version has "
+                               "1 to {}",
+                               size, kNodeRanksMax));
+}
+
+// Frees a segment unless it was handed on.
+class SegmentGuard {
+ public:
+  explicit SegmentGuard(char* base) : base_(base) {}
+
+  SegmentGuard(const SegmentGuard&) = delete;
+  SegmentGuard& operator=(const SegmentGuard&) = delete;
+
+  ~SegmentGuard() {
+    if (base_ != nullptr) (void)ProcessHeap().Free(base_);
+  }
+
+  void Release() { base_ = nullptr; }
+
+ private:
+  char* base_;
+};
+
+}  // namespace
+
+int64_t InitDeadlineNs(const GroupOptions& options) {
+  int64_t timeout_ns = options.init_timeout_ns > 0 ? options.init_timeout_ns : options.timeout_ns;
+  if (timeout_ns <= 0) timeout_ns = static_cast<int64_t>(GetOptions().timeout_s * 1e9);
+  const int64_t now_ns = MonotonicNs();
+  return timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
+}
+
+absl::StatusOr<uint64_t> MakeSegment(int size, uint64_t group_id, uint32_t epoch) {
+  WEFT_ASSIGN_OR_RETURN(void* const block, ProcessHeap().Allocate(Segment::Bytes(size)));
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<NodePeer> self, NodePeer::Self());
+  Segment::Create(static_cast<char*>(block), size, group_id, epoch);
+  return static_cast<uint64_t>(static_cast<char*>(block) - self->base());
+}
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint64_t segment_offset,
+                                                          uint64_t group_id,
+                                                          const GroupOptions& options) {
+  char* const base = state.peers[0]->At(segment_offset, Segment::Bytes(state.size));
+  state.segment = Segment(base, state.size);
+  if (base == nullptr || !state.segment.Valid(group_id, state.epoch)) {
+    return MakeError(WEFT_CORRUPT, {.rank = 0, .group = options.name},
+                     fmt::format("joining group {}: what rank 0 shares is not this group's segment",
+                                 options.name));
+  }
+  WEFT_ASSIGN_OR_RETURN(state.isa, SelectIsa());
+  return std::shared_ptr<ProcessGroup>(std::make_shared<NodeGroup>(std::move(state), options));
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
+    int size, const GroupOptions& options) {
+  WEFT_RETURN_IF_ERROR(CheckSize(size));
+  ReapRemains();
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<NodePeer> self, NodePeer::Self());
+  WEFT_ASSIGN_OR_RETURN(const uint64_t group_id, RandomId());
+  WEFT_ASSIGN_OR_RETURN(const uint64_t offset, MakeSegment(size, group_id, 1));
+  SegmentGuard guard(self->base() + offset);
+  std::vector<std::shared_ptr<ProcessGroup>> groups;
+  for (int rank = 0; rank < size; ++rank) {
+    NodeState state;
+    state.rank = rank;
+    state.size = size;
+    state.peers.assign(static_cast<size_t>(size), self);
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> group,
+                          JoinSegment(std::move(state), offset, group_id, options));
+    guard.Release();  // rank 0's group frees it from here on
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int rank, int size,
+                                                            const GroupOptions& options) {
+  WEFT_RETURN_IF_ERROR(CheckSize(size));
+  if (size == 1) {
+    WEFT_ASSIGN_OR_RETURN(auto groups, CreateLocalGroups(1, options));
+    return groups[0];
+  }
+  ReapRemains();
+  WEFT_RETURN_IF_ERROR(SelectIsa().status());  // now: later it would strand the others
+  const int64_t deadline_ns = InitDeadlineNs(options);
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<NodePeer> self_peer, NodePeer::Self());
+  WEFT_ASSIGN_OR_RETURN(const uint64_t nonce, RandomId());
+  Member self = DescribeSelf(rank);
+  self.node_socket = fmt::format("weft-node-{:016x}", nonce);
+  UniqueFd listener;
+  if (rank == 0) {
+    WEFT_ASSIGN_OR_RETURN(listener, ListenForAttach(self.node_socket));
+  }
+  WEFT_ASSIGN_OR_RETURN(const Membership membership,
+                        ExchangeMembership(*store, options.name, rank, size, self, deadline_ns));
+  for (const Member& member : membership.members) {
+    if (member.boot_id == self.boot_id) continue;
+    return MakeError(WEFT_UNSUPPORTED, {.rank = member.rank, .host = member.host},
+                     fmt::format("group {}: rank {} is on host {}, rank {} on {}; this version "
+                                 "connects the ranks of one machine",
+                                 options.name, member.rank, member.host, rank, self.host));
+  }
+  const AttachRequest request{.group_id = membership.group_id,
+                              .rank = rank,
+                              .size = size,
+                              .leader_socket = membership.members[0].node_socket,
+                              .deadline_ns = deadline_ns};
+  Attachment attachment;
+  uint64_t offset = 0;
+  std::optional<SegmentGuard> guard;
+  if (rank == 0) {
+    WEFT_ASSIGN_OR_RETURN(offset, MakeSegment(size, membership.group_id, membership.epoch));
+    guard.emplace(self_peer->base() + offset);
+    WEFT_ASSIGN_OR_RETURN(attachment, ServeAttach(request, listener, self_peer, offset));
+  } else {
+    WEFT_ASSIGN_OR_RETURN(attachment, Attach(request, self_peer));
+  }
+  NodeState state;
+  state.rank = rank;
+  state.size = size;
+  state.epoch = membership.epoch;
+  state.peers = std::move(attachment.peers);
+  WEFT_ASSIGN_OR_RETURN(
+      std::shared_ptr<ProcessGroup> group,
+      JoinSegment(std::move(state), attachment.segment_offset, membership.group_id, options));
+  if (guard) guard->Release();
+  if (rank == 0) AwaitEntry(Segment(self_peer->base() + offset, size), request, attachment);
+  SayEntered(&attachment);
+  // Nobody has the group before all have mapped everything.
+  Collective barrier{.kind = OpKind::kBarrier};
+  barrier.timeout_ns = std::max<int64_t>(1, deadline_ns - MonotonicNs());
+  const absl::Status joined = group->Run(barrier);
+  if (joined.ok()) return group;
+  group->Close();
+  return Annotate(joined, "making the group: ");
+}
+
+}  // namespace weft

@@ -1,0 +1,32 @@
+// Making node groups: as threads of one process, from a membership, or from a group that exists.
+//
+// Thread-safety: any thread.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "comm/group/process_group.h"
+#include "comm/node/node_state.h"
+#include "comm/rendezvous/store.h"
+
+namespace weft {
+
+// A group of the `size` ranks that meet in `store`. All must be on this machine.
+// Collective; TIMEOUT names the missing ranks.
+absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int rank, int size,
+                                                            const GroupOptions& options);
+
+// When making a group with these options gives up, on MonotonicNs's clock.
+int64_t InitDeadlineNs(const GroupOptions& options);
+
+// Rank `rank`'s part of a group whose segment is in rank 0's heap; `state.peers`, rank, size and epoch
+// are set. CORRUPT unless the segment has this id.
+absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint64_t segment_offset,
+                                                          uint64_t group_id,
+                                                          const GroupOptions& options);
+
+// Allocates and initialises the segment of a new group in this process's heap; returns its offset.
+absl::StatusOr<uint64_t> MakeSegment(int size, uint64_t group_id, uint32_t epoch);
+
+}  // namespace weft

@@ -1,0 +1,418 @@
+#include "comm/node/node_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <sched.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "comm/group/fork.h"
+#include "comm/group/progress.h"
+#include "comm/node/heap.h"
+#include "comm/node/node_work.h"
+#include "comm/node/remains.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kCheckPeersNs = 5'000'000;
+constexpr int64_t kDisengageNs = 1'000'000'000;
+
+// Spinning for a peer that has no core to run on only keeps it from running.
+WaitPolicy PolicyFor(int ranks) {
+  const Options& options = GetOptions();
+  cpu_set_t cpus;
+  const int cores = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+  return WaitPolicy{.spins = ranks > cores ? 0 : static_cast<uint32_t>(options.spin_count),
+                    .yields = static_cast<uint32_t>(options.yield_count)};
+}
+
+GroupOptions WithDefaults(GroupOptions options) {
+  if (options.timeout_ns <= 0) {
+    options.timeout_ns = static_cast<int64_t>(GetOptions().timeout_s * 1e9);
+  }
+  return options;
+}
+
+}  // namespace
+
+NodeGroup::NodeGroup(NodeState state, GroupOptions options)
+    : state_(std::move(state)),
+      options_(WithDefaults(std::move(options))),
+      fork_generation_(ForkGeneration()),
+      policy_(PolicyFor(state_.size)),
+      failures_(state_, options_.name),
+      dump_(state_, options_.name) {
+  state_.known_done.assign(static_cast<size_t>(state_.size), 0);
+  state_.peer_stage.assign(static_cast<size_t>(state_.size), nullptr);
+  // A one-shot reads every rank's slot: with many ranks two phases pay earlier.
+  state_.slot_limit_bytes = state_.size <= 4 ? kSlotBytes : kSlotBytes / 2;
+  RankControl& self = state_.self();
+  const NodePeer::Identity& identity = state_.peers[static_cast<size_t>(state_.rank)]->identity();
+  self.pid = identity.pid;
+  self.start_time = identity.start_time;
+  self.state.store(RankState::kJoined, std::memory_order_seq_cst);
+  Ring(self.bell);
+  AddProgressUser();
+}
+
+NodeGroup::~NodeGroup() {
+  NodeGroup::Close();
+}
+
+int64_t NodeGroup::TimeoutOf(const Collective& call) const {
+  return call.timeout_ns > 0 ? call.timeout_ns : options_.timeout_ns;
+}
+
+absl::Status NodeGroup::Closed() const {
+  return MakeError(WEFT_INVALID_USAGE, fmt::format("group {} was closed", options_.name));
+}
+
+bool NodeGroup::Acquire(std::atomic<uint32_t>& word, Deadline& deadline) {
+  const auto take = [&word] {
+    uint32_t free = 0;
+    return word.compare_exchange_strong(free, 1, std::memory_order_acquire,
+                                        std::memory_order_relaxed);
+  };
+  if (take()) return true;
+  const auto never = [] {
+    return false;
+  };
+  return WaitUntil(local_, policy_, deadline, take, never) == WaitResult::kReady;
+}
+
+void NodeGroup::Release(std::atomic<uint32_t>& word) {
+  word.store(0, std::memory_order_seq_cst);
+  Ring(local_);
+}
+
+absl::Status NodeGroup::error() {
+  return failures_.Cause();
+}
+
+// The first call to learn of the end returns its cause, later ones that the group is of no use.
+absl::Status NodeGroup::Refusal() {
+  if (ForkGeneration() != fork_generation_) {
+    return MakeError(WEFT_FORKED, {.group = options_.name},
+                     fmt::format("group {} belongs to the parent of this forked process; make a "
+                                 "group after the fork",
+                                 options_.name));
+  }
+  if (closed_.load(std::memory_order_relaxed)) return Closed();
+  if (!state_.aborted()) return absl::OkStatus();
+  absl::Status cause = failures_.Cause();
+  state_.Publish(state_.self().acknowledged, 1);
+  if (!reported_.exchange(true)) {
+    dump_.WriteOnce(cause);
+    return cause;
+  }
+  return MakeError(WEFT_ABORTED, FieldsOf(cause),
+                   fmt::format("group {} has ended and takes no more operations: {}", options_.name,
+                               std::string(cause.message())));
+}
+
+void NodeGroup::Record(const Operation& operation) const {
+  const Collective& call = operation.call();
+  state_.segment.recorder(state_.rank)
+      .Record({.sequence = operation.sequence(),
+               .kind = call.kind,
+               .dtype = call.dtype,
+               .op = call.op,
+               .epoch = state_.epoch,
+               .count = call.count,
+               .root = call.root,
+               .signature = Signature(call),
+               .tag = call.tag});
+}
+
+absl::Status NodeGroup::Run(const Collective& call) {
+  if (closed_.load(std::memory_order_relaxed)) return Closed();
+  const int64_t timeout_ns = TimeoutOf(call);
+  Deadline turn{timeout_ns};
+  if (!Acquire(issue_, turn)) {
+    return MakeError(WEFT_TIMEOUT, fmt::format("{} on group {}: another thread's call did not end",
+                                               OpKindName(call.kind), options_.name));
+  }
+  absl::Status status = Refusal();
+  if (!status.ok()) {
+    Release(issue_);
+    return status;
+  }
+  if (!has_queued() && Acquire(step_, turn)) {
+    status = RunNow(call, timeout_ns);
+    step_.store(0, std::memory_order_release);
+    Release(issue_);
+    return status;
+  }
+  absl::StatusOr<std::shared_ptr<NodeWork>> work = Enqueue(call);
+  Release(issue_);
+  if (!work.ok()) return work.status();
+  return (*work)->Wait(0);
+}
+
+absl::Status NodeGroup::RunNow(const Collective& call, int64_t timeout_ns) {
+  Operation operation(call, ++issued_);
+  Record(operation);
+  Deadline deadline{timeout_ns};
+  Operation::Result result = Operation::Result::kBlocked;
+  while (operation.Issue(state_) == Operation::Result::kBlocked) {
+    if (!AwaitTarget(operation, deadline)) return Conclude(operation, Operation::Result::kFailed);
+  }
+  while ((result = operation.Step(state_)) == Operation::Result::kBlocked) {
+    if (!AwaitTarget(operation, deadline)) return Conclude(operation, Operation::Result::kFailed);
+  }
+  return Conclude(operation, result);
+}
+
+bool NodeGroup::AwaitTarget(const Operation& operation, Deadline& deadline) {
+  const WaitTarget target = operation.target();
+  switch (WaitUntil(
+      state_.control(target.peer).bell, policy_, deadline, [&] { return target.Reached(); },
+      [&] { return Hopeless(operation, target); })) {
+    case WaitResult::kReady:
+      return true;
+    case WaitResult::kStopped:
+      return false;
+    case WaitResult::kDeadline:
+      failures_.Raise(failures_.Timeout(operation, target, deadline.timeout_ns));
+      return false;
+  }
+  return false;
+}
+
+bool NodeGroup::Hopeless(const Operation& operation, const WaitTarget& target) {
+  if (state_.aborted()) return true;
+  const int64_t now_ns = MonotonicNs();
+  if (now_ns - checked_ns_.load(std::memory_order_relaxed) < kCheckPeersNs) return false;
+  checked_ns_.store(now_ns, std::memory_order_relaxed);
+  for (int peer = 0; peer < state_.size; ++peer) {
+    if (peer == state_.rank) continue;
+    // Only what this operation still needs counts: a rank may go when it has done its part.
+    const Arrival& line = state_.control(peer).arrivals[operation.sequence() % kWindow];
+    const bool arrived = static_cast<int32_t>(line.sequence.load(std::memory_order_acquire) -
+                                              static_cast<uint32_t>(operation.sequence())) >= 0;
+    if (arrived && peer != target.peer) continue;
+    const bool left =
+        state_.control(peer).state.load(std::memory_order_acquire) >= RankState::kLeaving;
+    const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(peer)]->Ended();
+    if ((!left && !exit) || (peer == target.peer && target.Reached())) continue;
+    failures_.Raise(left ? failures_.PeerLeft(operation, peer)
+                         : failures_.PeerLost(&operation, peer, *exit));
+    return true;
+  }
+  return false;
+}
+
+absl::Status NodeGroup::Conclude(const Operation& operation, Operation::Result result) {
+  const RecorderRing ring = state_.segment.recorder(state_.rank);
+  if (result == Operation::Result::kDone) {
+    RecorderRing(ring).SetState(operation.sequence(), RecordState::kDone);
+    return absl::OkStatus();
+  }
+  RecorderRing(ring).SetState(operation.sequence(), RecordState::kFailed);
+  if (operation.odd_rank() >= 0) {
+    failures_.Raise(failures_.Mismatch(operation));
+  } else if (!operation.error().ok() && !state_.aborted()) {
+    failures_.Raise(failures_.Local(operation, operation.error()));
+  }
+  state_.Publish(state_.self().acknowledged, 1);
+  absl::Status cause = failures_.Cause();
+  reported_.store(true);
+  const std::string quarantined = Disengage(operation);
+  dump_.WriteOnce(cause);
+  if (quarantined.empty()) return cause;
+  return MakeError(ResultOf(cause), FieldsOf(cause), std::string(cause.message()) + quarantined);
+}
+
+// Symmetric buffers may still be in use by peers that have not seen the abort: waits for them, and
+// gives the blocks up for good if one cannot answer.
+std::string NodeGroup::Disengage(const Operation& operation) {
+  if (!operation.exposed()) return "";
+  Deadline patience{kDisengageNs};
+  for (int peer = 0; peer < state_.size; ++peer) {
+    if (peer == state_.rank) continue;
+    RankControl& control = state_.control(peer);
+    NodePeer& process = *state_.peers[static_cast<size_t>(peer)];
+    const auto disengaged = [&] {
+      return control.engaged.load(std::memory_order_seq_cst) == 0;
+    };
+    const auto ended = [&] {
+      return process.Ended().has_value();
+    };
+    if (WaitUntil(control.bell, policy_, patience, disengaged, ended) != WaitResult::kDeadline) {
+      continue;
+    }
+    ProcessHeap().Quarantine(operation.call().in);
+    ProcessHeap().Quarantine(operation.call().out);
+    return fmt::format(
+        "; rank {} (process {}) did not let go of this rank's buffers, they were put "
+        "in quarantine",
+        peer, process.StateName());
+  }
+  return "";
+}
+
+absl::StatusOr<std::shared_ptr<NodeWork>> NodeGroup::Enqueue(const Collective& call) {
+  auto work = std::make_shared<NodeWork>(shared_from_this(), call, ++issued_, TimeoutOf(call));
+  Record(work->operation());
+  MutexLock lock(queue_mutex_);
+  queue_.push_back(work);
+  queued_.fetch_add(1, std::memory_order_seq_cst);
+  return work;
+}
+
+absl::StatusOr<WorkRef> NodeGroup::Start(const Collective& call) {
+  if (closed_.load(std::memory_order_relaxed)) return Closed();
+  Deadline turn{TimeoutOf(call)};
+  if (!Acquire(issue_, turn)) {
+    return MakeError(WEFT_TIMEOUT, fmt::format("{} on group {}: another thread's call did not end",
+                                               OpKindName(call.kind), options_.name));
+  }
+  absl::Status refusal = Refusal();
+  if (!refusal.ok()) {
+    Release(issue_);
+    return refusal;
+  }
+  absl::StatusOr<std::shared_ptr<NodeWork>> work = Enqueue(call);
+  Release(issue_);
+  if (!work.ok()) return work.status();
+  WaitTarget target;
+  if (TryStep(&target)) RequestProgress(shared_from_this());
+  return WorkRef(*std::move(work));
+}
+
+std::shared_ptr<NodeWork> NodeGroup::Front() {
+  MutexLock lock(queue_mutex_);
+  return queue_.empty() ? nullptr : queue_.front();
+}
+
+void NodeGroup::PopFront() {
+  MutexLock lock(queue_mutex_);
+  queue_.pop_front();
+  queued_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+// Lets peers know of operations behind the front, so that they find them arrived.
+void NodeGroup::IssueAhead() {
+  MutexLock lock(queue_mutex_);
+  for (const auto& work : queue_) {
+    Operation& operation = work->operation();
+    if (!operation.issued() && operation.Issue(state_) == Operation::Result::kBlocked) return;
+  }
+}
+
+bool NodeGroup::StepQueue(Ended* ended, WaitTarget* target) {
+  while (const std::shared_ptr<NodeWork> front = Front()) {
+    Operation& operation = front->operation();
+    Operation::Result result = Operation::Result::kFailed;
+    if (!state_.aborted()) {
+      IssueAhead();
+      result = operation.issued() ? operation.Step(state_) : Operation::Result::kBlocked;
+    }
+    if (result == Operation::Result::kBlocked) {
+      *target = operation.target();
+      const bool late = front->deadline().Passed(MonotonicNs());
+      if (late && !target->Reached()) {
+        failures_.Raise(failures_.Timeout(operation, *target, front->deadline().timeout_ns));
+      } else if (!Hopeless(operation, *target)) {
+        return true;
+      }
+      result = Operation::Result::kFailed;
+    }
+    front->SetStatus(Conclude(operation, result));
+    PopFront();
+    ended->push_back(front);
+  }
+  return false;
+}
+
+// A visitor counts itself before it looks at gone_, and Close() sets gone_ before it looks at the
+// count (seq_cst): either the visitor turns back, or Close() waits for it.
+bool NodeGroup::Enter() {
+  visitors_.fetch_add(1, std::memory_order_seq_cst);
+  if (!gone_.load(std::memory_order_seq_cst)) return true;
+  Leave();
+  return false;
+}
+
+void NodeGroup::Leave() {
+  visitors_.fetch_sub(1, std::memory_order_seq_cst);
+  Ring(local_);
+}
+
+bool NodeGroup::TryStep(WaitTarget* target) {
+  *target = WaitTarget{};
+  if (!Enter()) return false;
+  uint32_t free = 0;
+  Ended ended;
+  if (step_.compare_exchange_strong(free, 1, std::memory_order_acquire,
+                                    std::memory_order_relaxed)) {
+    StepQueue(&ended, target);
+    Release(step_);
+  }
+  Leave();
+  for (const auto& work : ended)
+    work->Finish();
+  return has_queued();
+}
+
+bool NodeGroup::WaitForTurn(const WaitTarget& target, Deadline& deadline,
+                            const std::atomic<uint32_t>& done) {
+  const auto is_done = [&] {
+    return done.load(std::memory_order_seq_cst) != 0;
+  };
+  if (target.word == nullptr) {  // somebody else steps
+    const auto turn = [&] {
+      return is_done() || step_.load(std::memory_order_seq_cst) == 0;
+    };
+    Deadline brief{10'000'000};
+    WaitUntil(local_, policy_, brief, turn, [] { return false; });
+    return !deadline.Passed(MonotonicNs());
+  }
+  if (!Enter()) return !deadline.Passed(MonotonicNs());
+  // A peer's death or an abort is found by stepping, so the wait ends now and then.
+  const int64_t started_ns = MonotonicNs();
+  const auto pause = [&] {
+    return state_.aborted() || MonotonicNs() - started_ns > kCheckPeersNs;
+  };
+  const WaitResult result = WaitUntil(
+      state_.control(target.peer).bell, policy_, deadline,
+      [&] { return target.Reached() || is_done(); }, pause);
+  Leave();
+  return result != WaitResult::kDeadline;
+}
+
+void NodeGroup::Abort(std::string_view reason) {
+  failures_.Raise(failures_.Aborted(reason));
+  Ring(local_);
+}
+
+void NodeGroup::Close() {
+  if (closed_.exchange(true)) return;
+  if (ForkGeneration() != fork_generation_) return;  // the parent's to close
+  Deadline patience{2 * kDisengageNs};
+  if (has_queued() || issue_.load(std::memory_order_seq_cst) != 0) {
+    NodeGroup::Abort("it was closed with operations under way");
+  }
+  WEFT_CHECK(Acquire(issue_, patience));  // a blocking call of another thread ends by the abort
+  static const std::atomic<uint32_t> never{0};
+  for (WaitTarget target; TryStep(&target);)
+    WEFT_CHECK(WaitForTurn(target, patience, never));
+  gone_.store(true, std::memory_order_seq_cst);
+  const auto alone = [&] {
+    return visitors_.load(std::memory_order_seq_cst) == 0;
+  };
+  WaitUntil(local_, policy_, patience, alone, [] { return false; });
+  RankControl& self = state_.self();
+  self.state.store(RankState::kLeaving, std::memory_order_seq_cst);
+  Ring(self.bell);
+  LeaveBehind(state_);
+  state_.peers.clear();
+  RemoveProgressUser();
+}
+
+}  // namespace weft

@@ -1,0 +1,66 @@
+// A process of the node as a group needs it: its heap, mapped here, and whether it still lives.
+//
+// Death is known from facts (base/proc.h), never from silence.
+// Thread-safety: all members, any thread. One object per process and heap, shared by the groups that
+// two processes have in common; the mapping goes with the last of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/fd.h"
+#include "base/mutex.h"
+#include "base/pages.h"
+#include "base/proc.h"
+
+namespace weft {
+
+class NodePeer {
+ public:
+  struct Identity {
+    int32_t pid = 0;
+    uint64_t start_time = 0;
+    uint64_t heap_id = 0;
+    uint64_t heap_bytes = 0;
+    std::string host;
+  };
+
+  // This process; keeps its heap reserved.
+  static absl::StatusOr<std::shared_ptr<NodePeer>> Self();
+  // Another process, whose heap is behind `fd`; or this one, if `identity` is its own.
+  // CORRUPT if the file is not a sealed heap of the announced size.
+  static absl::StatusOr<std::shared_ptr<NodePeer>> Open(const Identity& identity, UniqueFd fd);
+  ~NodePeer();
+
+  const Identity& identity() const { return identity_; }
+
+  bool is_self() const { return is_self_; }
+
+  char* base() const { return base_; }
+
+  // Its heap as mapped here; nullptr if [offset, offset + bytes) is not inside.
+  char* At(uint64_t offset, uint64_t bytes) const {
+    const bool inside = offset <= identity_.heap_bytes && bytes <= identity_.heap_bytes - offset;
+    return inside ? base_ + offset : nullptr;
+  }
+
+  // How it ended, if it has ended.
+  std::optional<ExitInfo> Ended();
+  // "running", "sleeping", "stopped", "gone"...: for messages.
+  std::string StateName() const;
+
+ private:
+  NodePeer() = default;
+
+  Identity identity_;
+  bool is_self_ = false;
+  char* base_ = nullptr;
+  Pages pages_;  // empty for this process
+  Mutex mutex_;
+  std::unique_ptr<PeerProcess> process_ WEFT_GUARDED_BY(mutex_);
+};
+
+}  // namespace weft

@@ -1,0 +1,72 @@
+#include "comm/node/node_work.h"
+
+#include <utility>
+
+#include "base/status.h"
+#include "comm/node/heap.h"
+#include "comm/node/node_group.h"
+
+namespace weft {
+
+NodeWork::NodeWork(std::shared_ptr<NodeGroup> group, const Collective& call, uint64_t sequence,
+                   int64_t timeout_ns)
+    : group_(std::move(group)),
+      operation_(call, sequence),
+      deadline_{timeout_ns, MonotonicNs() + std::min(timeout_ns, INT64_MAX / 4)} {
+  ProcessHeap().Pin(call.in);
+  ProcessHeap().Pin(call.out);
+}
+
+void NodeWork::Finish() {
+  ProcessHeap().Unpin(operation_.call().in);
+  ProcessHeap().Unpin(operation_.call().out);
+  std::function<void(const absl::Status&)> callback;
+  {
+    MutexLock lock(mutex_);
+    ended_.store(1, std::memory_order_seq_cst);
+    callback = std::move(callback_);
+  }
+  group_->RingLocal();
+  if (callback) callback(status_);
+}
+
+bool NodeWork::Test() {
+  if (ended()) return true;
+  WaitTarget target;
+  group_->TryStep(&target);
+  return ended();
+}
+
+absl::Status NodeWork::Wait(int64_t timeout_ns) {
+  Deadline patience{timeout_ns > 0 ? timeout_ns : INT64_MAX / 4};
+  if (timeout_ns > 0) patience.Passed(MonotonicNs());
+  while (!ended()) {
+    WaitTarget target;
+    group_->TryStep(&target);
+    if (ended()) break;
+    if (!group_->WaitForTurn(target, patience, ended_)) {
+      return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");
+    }
+  }
+  return status_;
+}
+
+absl::Status NodeWork::status() {
+  return ended() ? status_ : absl::OkStatus();
+}
+
+bool NodeWork::OnComplete(std::function<void(const absl::Status&)> callback) {
+  {
+    MutexLock lock(mutex_);
+    if (has_callback_) return false;
+    has_callback_ = true;
+    if (!ended()) {
+      callback_ = std::move(callback);
+      return true;
+    }
+  }
+  callback(status_);
+  return true;
+}
+
+}  // namespace weft

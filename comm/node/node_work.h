@@ -1,0 +1,55 @@
+// An operation in a NodeGroup's queue.
+//
+// Thread-safety: the operation and deadline are stepped under the group's step word; the rest as in
+// Work. Pins the heap blocks of its buffers until it has ended.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "base/mutex.h"
+#include "base/wait.h"
+#include "comm/group/work.h"
+#include "comm/node/operation.h"
+
+namespace weft {
+
+class NodeGroup;
+
+class NodeWork : public Work {
+ public:
+  NodeWork(std::shared_ptr<NodeGroup> group, const Collective& call, uint64_t sequence,
+           int64_t timeout_ns);
+
+  bool Test() override;
+  absl::Status Wait(int64_t timeout_ns) override;
+  absl::Status status() override;
+  bool OnComplete(std::function<void(const absl::Status&)> callback) override;
+
+  // For the group. Sets the status; the operation's buffers are the caller's again after Finish().
+  void SetStatus(absl::Status status) { status_ = std::move(status); }
+
+  // Tells waiters and runs the callback; with no word held.
+  void Finish();
+
+  Operation& operation() { return operation_; }
+
+  Deadline& deadline() { return deadline_; }
+
+ private:
+  bool ended() const { return ended_.load(std::memory_order_acquire) != 0; }
+
+  const std::shared_ptr<NodeGroup> group_;
+  Operation operation_;
+  Deadline deadline_;
+  absl::Status status_;  // written before ended_ is set
+  std::atomic<uint32_t> ended_{0};
+  Mutex mutex_;
+  bool has_callback_ WEFT_GUARDED_BY(mutex_) = false;
+  std::function<void(const absl::Status&)> callback_ WEFT_GUARDED_BY(mutex_);
+};
+
+}  // namespace weft

@@ -1,0 +1,100 @@
+#include "comm/node/remains.h"
+
+#include <algorithm>
+#include <list>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "comm/node/heap.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kPatienceNs = 50'000'000;
+constexpr int kNaps = 25;
+
+struct Remains {
+  Segment segment;
+  int rank;
+  int size;
+  std::vector<std::shared_ptr<NodePeer>> peers;
+  char* stage;
+};
+
+struct Yard {
+  Mutex mutex;
+  std::list<Remains> remains WEFT_GUARDED_BY(mutex);
+};
+
+Yard& ProcessYard() {
+  static Yard& yard = *new Yard;
+  return yard;
+}
+
+bool Reached(const Remains& remains, int rank, RankState state) {
+  return remains.segment.control(rank).state.load(std::memory_order_acquire) >= state ||
+         remains.peers[static_cast<size_t>(rank)]->Ended().has_value();
+}
+
+bool AllReached(const Remains& remains, RankState state) {
+  for (int rank = 0; rank < remains.size; ++rank) {
+    if (rank != remains.rank && !Reached(remains, rank, state)) return false;
+  }
+  return true;
+}
+
+// Frees what can be freed; true if nothing is left.
+bool Reap(Remains& remains) {
+  if (remains.stage != nullptr) {
+    if (!AllReached(remains, RankState::kLeaving)) return false;
+    (void)ProcessHeap().Free(remains.stage);
+    remains.stage = nullptr;
+  }
+  if (remains.rank == 0) {
+    if (!AllReached(remains, RankState::kLeft)) return false;
+    (void)ProcessHeap().Free(remains.segment.base());
+    return true;
+  }
+  // From here on the segment may be gone.
+  remains.segment.control(remains.rank).state.store(RankState::kLeft, std::memory_order_release);
+  return true;
+}
+
+}  // namespace
+
+void LeaveBehind(const NodeState& state) {
+  ReapRemains();
+  Remains remains{state.segment, state.rank, state.size, state.peers, state.stage};
+  const bool alone = std::all_of(state.peers.begin(), state.peers.end(),
+                                 [](const auto& peer) { return peer->is_self(); });
+  // Ranks of this process reap for each other; other processes are waited for.
+  for (int nap_count = 0; nap_count < kNaps; ++nap_count) {
+    if (Reap(remains)) {
+      ReapRemains();  // this may have been what another rank of this process waited for
+      return;
+    }
+    if (alone) break;
+    Bell nap;  // not the segment's: that may be gone soon
+    Deadline brief{kPatienceNs / kNaps};
+    const auto gone = [&] {
+      return AllReached(remains, RankState::kLeft);
+    };
+    WaitUntil(nap, WaitPolicy{.spins = 0, .yields = 100}, brief, gone, [] { return false; });
+  }
+  {
+    Yard& yard = ProcessYard();
+    MutexLock lock(yard.mutex);
+    yard.remains.push_back(std::move(remains));
+  }
+  ReapRemains();  // the last one to leave may have looked just before
+}
+
+void ReapRemains() {
+  Yard& yard = ProcessYard();
+  MutexLock lock(yard.mutex);
+  yard.remains.remove_if([](Remains& remains) { return Reap(remains); });
+}
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+#include "comm/node/segment.h"
+
+#include <new>
+
+namespace weft {
+
+size_t Segment::Bytes(int size) {
+  return kHeaderBytes +
+         static_cast<size_t>(size) * (sizeof(RankControl) + kSlotCount * kSlotBytes +
+                                      RecorderRing::kEntryCount * sizeof(RecorderEntry));
+}
+
+Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch) {
+  auto* const header = new (base) SegmentHeader{};
+  header->version = kSegmentVersion;
+  header->epoch = epoch;
+  header->group_id = group_id;
+  header->size = static_cast<uint32_t>(size);
+  Segment segment(base, size);
+  for (int rank = 0; rank < size; ++rank)
+    new (&segment.control(rank)) RankControl{};
+  header->magic = kSegmentMagic;
+  return segment;
+}
+
+bool Segment::Valid(uint64_t group_id, uint32_t epoch) const {
+  const SegmentHeader& found = header();
+  return found.magic == kSegmentMagic && found.version == kSegmentVersion &&
+         found.group_id == group_id && found.epoch == epoch &&
+         found.size == static_cast<uint32_t>(size_);
+}
+
+RecorderRing Segment::recorder(int rank) const {
+  char* const rings = slot(size_, 0);
+  return RecorderRing(reinterpret_cast<RecorderEntry*>(rings) +
+                      static_cast<size_t>(rank) * RecorderRing::kEntryCount);
+}
+
+}  // namespace weft

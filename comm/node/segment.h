@@ -1,0 +1,149 @@
+// The memory that the ranks of one group share on a node: a header, one control block per rank, a
+// ring of small slots per rank, a recorder ring per rank.
+//
+// It is one block in the heap of the group's rank 0; every rank finds each part by its own arithmetic
+// (rank count and the constants here), never by a length or offset that stands in shared memory.
+//
+// Who writes what. Header: rank 0, before anybody else has it, except abort. A control
+// block, slot ring and recorder ring: their rank only (sleepers of a Bell excepted, see base/wait.h).
+// Invariants, on which docs/design/003-node.md builds its proof:
+//  I1  arrival[s % kWindow] of rank r holds operation s; it is written only when every rank has
+//      published done >= s - kWindow.
+//  I2  slot k of rank r is written for an operation only when every rank has published done >= the
+//      operation that used slot k before.
+//  I3  staged and reduced never fall, and every rank adds the same number to them per operation.
+//  I4  done = s is published after the rank has stopped reading what others published for s.
+// Sequence numbers are 64 bits locally and 32 bits in memory, compared modulo 2^32.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/wait.h"
+#include "comm/recorder/ring.h"
+
+namespace weft {
+
+constexpr int kNodeRanksMax = 64;
+constexpr uint64_t kWindow = 32;               // operations whose arrival may be outstanding
+constexpr size_t kInlineBytes = 48;            // payload in an arrival line
+constexpr size_t kSlotBytes = 8192;            // payload in a slot
+constexpr uint32_t kSlotCount = 4;             // slots per rank
+constexpr size_t kStageHalfBytes = 256 << 10;  // staging per rank and half
+constexpr uint64_t kSegmentMagic = 0x31'74'66'65'77ULL;  // "weft1"
+constexpr uint32_t kSegmentVersion = 1;
+
+// Kinds of memory, as told to peers.
+enum class MemoryKind : uint8_t { kPrivate = 0, kHeap = 1 };
+
+// What a rank says when it enters an operation: one cache line. Operations of at most kInlineBytes
+// per rank carry their data, larger ones the places of the buffers.
+struct alignas(64) Arrival {
+  std::atomic<uint32_t> sequence;  // published last
+  uint32_t signature;              // of what all ranks must agree on
+  uint32_t epoch;                  // of the membership
+  uint32_t done;                   // last operation that the writer had finished
+
+  union {
+    unsigned char data[kInlineBytes];
+
+    struct {
+      uint64_t in_offset;   // in the writer's heap, if in_kind is kHeap
+      uint64_t out_offset;  // likewise
+      MemoryKind in_kind;
+      MemoryKind out_kind;
+    } place;
+  };
+};
+
+static_assert(sizeof(Arrival) == 64);
+
+// Why a group ended, written by the rank that found out; read when `abort` names that rank.
+struct AbortRecord {
+  int32_t culprit;
+  int32_t pid;
+  int32_t signal;
+  int32_t exit_code;
+  int64_t sequence;
+  char host[64];
+  char text[416];
+};
+
+// kLeaving: starts no operation and reads no peer's staging any more. kLeft: does not read the segment
+// either.
+enum class RankState : uint32_t { kAbsent = 0, kJoined = 1, kLeaving = 2, kLeft = 3 };
+
+struct RankControl {
+  alignas(128) Bell bell;  // rung when any word below changes
+  alignas(128) std::atomic<uint32_t> staged;
+  alignas(64) std::atomic<uint32_t> reduced;
+  alignas(128) std::atomic<uint32_t> done;  // last finished operation
+  std::atomic<uint32_t> engaged;            // 1 while it may touch peers' buffers
+  std::atomic<uint32_t> acknowledged;       // 1 once it has seen the abort and is not engaged
+  std::atomic<RankState> state;
+  std::atomic<uint64_t> stage_offset;  // of its staging, in its heap; set before the first `staged`
+  int32_t pid;
+  uint64_t start_time;
+  alignas(64) AbortRecord abort_record;
+  alignas(64) Arrival arrivals[kWindow];
+};
+
+// Packed into one word so that the first writer wins: result code, finder, nonzero if aborted.
+struct AbortWord {
+  uint16_t result = 0;
+  uint16_t finder = 0;
+
+  uint64_t Pack() const { return uint64_t{1} << 32 | uint64_t{finder} << 16 | result; }
+
+  static AbortWord Unpack(uint64_t word) {
+    return {static_cast<uint16_t>(word), static_cast<uint16_t>(word >> 16)};
+  }
+};
+
+struct SegmentHeader {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t epoch;
+  uint64_t group_id;
+  uint32_t size;
+  alignas(64) std::atomic<uint64_t> abort;  // 0, or AbortWord::Pack()
+};
+
+// A view of a segment in this process.
+class Segment {
+ public:
+  Segment() = default;
+
+  Segment(char* base, int size) : base_(base), size_(size) {}
+
+  static size_t Bytes(int size);
+  // Writes the header into zeroed memory.
+  static Segment Create(char* base, int size, uint64_t group_id, uint32_t epoch);
+  // True if `base` holds a segment of this version, group and size.
+  bool Valid(uint64_t group_id, uint32_t epoch) const;
+
+  SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
+
+  RankControl& control(int rank) const {
+    return reinterpret_cast<RankControl*>(base_ + kHeaderBytes)[rank];
+  }
+
+  char* slot(int rank, uint32_t index) const {
+    return base_ + kHeaderBytes + static_cast<size_t>(size_) * sizeof(RankControl) +
+           (static_cast<size_t>(rank) * kSlotCount + index) * kSlotBytes;
+  }
+
+  RecorderRing recorder(int rank) const;
+
+  char* base() const { return base_; }
+
+ private:
+  static constexpr size_t kHeaderBytes = 256;
+  static_assert(sizeof(SegmentHeader) <= kHeaderBytes);
+
+  char* base_ = nullptr;
+  int size_ = 0;
+};
+
+}  // namespace weft

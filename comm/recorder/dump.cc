@@ -1,0 +1,172 @@
+#include "comm/recorder/dump.h"
+
+#include <algorithm>
+
+#include <openssl/evp.h>
+
+#include "base/status.h"
+#include "base/wire.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+constexpr std::string_view kMagic = "WEFTREC1";
+constexpr size_t kHashBytes = 32;
+// Magic, version, header bytes.
+constexpr size_t kPrefixBytes = 16;
+constexpr size_t kEntryBytes = sizeof(RecorderWords);
+static_assert(kEntryBytes == 64);
+
+absl::StatusOr<std::string> Sha256(std::string_view bytes) {
+  std::string hash(kHashBytes, '\0');
+  if (EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(hash.data()), nullptr,
+                 EVP_sha256(), nullptr) != 1) {
+    return MakeError(WEFT_INTERNAL_ERROR, "hashing a recorder dump: libcrypto has no SHA-256");
+  }
+  return hash;
+}
+
+absl::Status Corrupt(const std::string& what) {
+  return MakeError(WEFT_CORRUPT, what);
+}
+
+// Everything between the prefix and the entries.
+std::string EncodeHeader(const RecorderDump& dump) {
+  WireWriter writer;
+  writer.Text(std::string_view(dump.group).substr(0, kDumpTextBytesMax));
+  writer.Text(std::string_view(dump.host).substr(0, kDumpTextBytesMax));
+  writer.Text(std::string_view(dump.reason).substr(0, kDumpTextBytesMax));
+  writer.I32(dump.result);
+  writer.U32(dump.writer_rank);
+  writer.I32(dump.writer_pid);
+  writer.U32(dump.epoch);
+  writer.U64(dump.ticks_per_second);
+  writer.U64(dump.ticks_now);
+  writer.I64(dump.wall_time_ns);
+  writer.U32(static_cast<uint32_t>(dump.ranks.size()));
+  for (const DumpedRank& rank : dump.ranks) {
+    writer.I32(rank.pid);
+    writer.U64(rank.start_time);
+    writer.U32(rank.state);
+    writer.U32(static_cast<uint32_t>(rank.entries.size()));
+  }
+  return writer.Take();
+}
+
+// As above; `entry_counts` by rank. False if the header is not one.
+bool DecodeHeader(std::string_view bytes, RecorderDump* dump, std::vector<size_t>* entry_counts) {
+  WireReader reader(bytes);
+  dump->group = reader.Text(kDumpTextBytesMax);
+  dump->host = reader.Text(kDumpTextBytesMax);
+  dump->reason = reader.Text(kDumpTextBytesMax);
+  dump->result = reader.I32();
+  dump->writer_rank = reader.U32();
+  dump->writer_pid = reader.I32();
+  dump->epoch = reader.U32();
+  dump->ticks_per_second = reader.U64();
+  dump->ticks_now = reader.U64();
+  dump->wall_time_ns = reader.I64();
+  const uint32_t size = reader.U32();
+  if (!reader.ok() || size > kDumpRanksMax || dump->writer_rank >= size) return false;
+  for (uint32_t rank = 0; rank < size && reader.ok(); ++rank) {
+    DumpedRank& found = dump->ranks.emplace_back();
+    found.pid = reader.I32();
+    found.start_time = reader.U64();
+    found.state = reader.U32();
+    entry_counts->push_back(reader.U32());
+    if (entry_counts->back() > RecorderRing::kEntryCount) return false;
+  }
+  return reader.Finished();
+}
+
+// Magic and version are looked at before the checksum, so that a file of another kind or version is
+// called what it is.
+absl::StatusOr<size_t> HeaderBytes(std::string_view bytes) {
+  if (bytes.substr(0, kMagic.size()) != kMagic.substr(0, bytes.size()) || bytes.empty()) {
+    return Corrupt("it is not a recorder dump: it does not begin with WEFTREC1");
+  }
+  if (bytes.size() < kPrefixBytes + kHashBytes) {
+    return Corrupt(
+        fmt::format("it is cut short: {} bytes are less than any dump has", bytes.size()));
+  }
+  WireReader reader(bytes.substr(kMagic.size()));
+  const uint32_t version = reader.U32();
+  if (version != kDumpVersion) {
+    return Corrupt(fmt::format("it has format version {}, this program reads version {}", version,
+                               kDumpVersion));
+  }
+  const size_t header_bytes = reader.U32();
+  if (header_bytes > bytes.size() - kPrefixBytes - kHashBytes) {
+    return Corrupt(
+        fmt::format("it is cut short or damaged: a header of {} bytes does not fit in "
+                    "{} bytes",
+                    header_bytes, bytes.size()));
+  }
+  return header_bytes;
+}
+
+}  // namespace
+
+std::vector<RecordedCall> DumpedRank::Calls() const {
+  std::vector<RecordedCall> calls;
+  for (const RecorderWords& words : entries) {
+    if (const auto call = RecorderRing::Decode(words)) calls.push_back(*call);
+  }
+  std::sort(calls.begin(), calls.end(),
+            [](const RecordedCall& a, const RecordedCall& b) { return a.sequence < b.sequence; });
+  return calls;
+}
+
+const char* DumpedRankStateName(uint32_t state) {
+  constexpr const char* kNames[] = {"absent", "joined", "leaving", "left"};
+  return state < std::size(kNames) ? kNames[state] : "unknown";
+}
+
+absl::StatusOr<std::string> EncodeDump(const RecorderDump& dump) {
+  const std::string header = EncodeHeader(dump);
+  WireWriter writer;
+  writer.Bytes(kMagic);
+  writer.U32(kDumpVersion);
+  writer.U32(static_cast<uint32_t>(header.size()));
+  writer.Bytes(header);
+  for (const DumpedRank& rank : dump.ranks) {
+    for (const RecorderWords& words : rank.entries) {
+      for (const uint64_t word : words)
+        writer.U64(word);
+    }
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::string hash, Sha256(writer.data()));
+  writer.Bytes(hash);
+  return writer.Take();
+}
+
+absl::StatusOr<RecorderDump> DecodeDump(std::string_view bytes) {
+  WEFT_ASSIGN_OR_RETURN(const size_t header_bytes, HeaderBytes(bytes));
+  RecorderDump dump;
+  std::vector<size_t> entry_counts;
+  if (!DecodeHeader(bytes.substr(kPrefixBytes, header_bytes), &dump, &entry_counts)) {
+    return Corrupt("it is damaged: its header makes no sense");
+  }
+  size_t expected_bytes = kPrefixBytes + header_bytes + kHashBytes;
+  for (const size_t count : entry_counts)
+    expected_bytes += count * kEntryBytes;
+  if (bytes.size() != expected_bytes) {
+    return Corrupt(fmt::format("it is cut short or damaged: it has {} bytes, expected {}",
+                               bytes.size(), expected_bytes));
+  }
+  const std::string_view body = bytes.substr(0, bytes.size() - kHashBytes);
+  WEFT_ASSIGN_OR_RETURN(const std::string hash, Sha256(body));
+  if (bytes.substr(body.size()) != hash) return Corrupt("it is damaged: its checksum is wrong");
+  WireReader reader(body.substr(kPrefixBytes + header_bytes));
+  for (size_t rank = 0; rank < dump.ranks.size(); ++rank) {
+    dump.ranks[rank].entries.resize(entry_counts[rank]);
+    for (RecorderWords& words : dump.ranks[rank].entries) {
+      for (uint64_t& word : words)
+        word = reader.U64();
+    }
+  }
+  return dump;
+}
+
+}  // namespace weft

@@ -1,0 +1,84 @@
+// The flight recorder: the last operations of one rank, in the group's shared segment, so that peers
+// can read them after their owner has died.
+//
+//   RecorderRing ring(entries);           // entries: in the segment, zeroed
+//   ring.Record({.sequence = 412, .kind = ..., ...});
+//   ...
+//   ring.SetState(412, RecordState::kDone);
+//   std::optional<RecordedCall> call = ring.Find(412);   // any process
+//
+// One entry is one cache line of eight words; word 0 is the sequence number, written 0 before and the
+// number after the rest, so that a reader that sees the same number before and after has a whole
+// entry. Every word is stored with release and loaded with acquire: who sees a word of a newer call
+// also sees that word 0 has changed.
+// Record has one writer (the owner's issue word), SetState another (its step word); any number of
+// readers. The state stands beside the sequence number that it belongs to, so that a state which comes
+// when its entry has a newer call already changes nothing. Time: one TSC read per call.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "weft/types.h"
+
+#include "comm/group/collective.h"
+
+namespace weft {
+
+enum class RecordState : uint8_t { kIssued = 0, kRunning = 1, kDone = 2, kFailed = 3 };
+
+struct alignas(64) RecorderEntry {
+  std::atomic<uint64_t> words[8];
+};
+
+static_assert(sizeof(RecorderEntry) == 64);
+
+// An entry as it stood in the segment; word 0 is 0 if it held no call or was being written.
+using RecorderWords = std::array<uint64_t, 8>;
+
+struct RecordedCall {
+  uint64_t sequence = 0;  // from 1
+  uint64_t ticks = 0;     // TSC when it was issued
+  OpKind kind = OpKind::kBarrier;
+  weft_dtype_t dtype = WEFT_UINT8;
+  weft_op_t op = WEFT_SUM;
+  uint8_t algorithm = 0;
+  uint32_t epoch = 0;
+  uint64_t count = 0;
+  int32_t root = 0;
+  uint32_t signature = 0;
+  uint64_t tag = 0;
+  RecordState state = RecordState::kIssued;
+};
+
+class RecorderRing {
+ public:
+  static constexpr uint64_t kEntryCount = 128;
+
+  RecorderRing() = default;
+
+  explicit RecorderRing(RecorderEntry* entries) : entries_(entries) {}
+
+  void Record(const RecordedCall& call);
+  void SetState(uint64_t sequence, RecordState state);
+  std::optional<RecordedCall> Find(uint64_t sequence) const;
+  // The newest call, if any.
+  std::optional<RecordedCall> Last() const;
+
+  // Entry `index` (below kEntryCount).
+  RecorderWords Copy(uint64_t index) const;
+  // What the words say; nothing if there is no call, or one that this version does not know.
+  static std::optional<RecordedCall> Decode(const RecorderWords& words);
+
+ private:
+  RecorderEntry& At(uint64_t sequence) const { return entries_[sequence % kEntryCount]; }
+
+  RecorderEntry* entries_ = nullptr;
+};
+
+// Ticks of the recorder's clock.
+uint64_t RecorderTicks();
+
+}  // namespace weft

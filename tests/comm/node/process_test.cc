@@ -1,0 +1,257 @@
+// Ranks as processes: the same numbers, and what survivors are told when one is killed or stopped.
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "base/wait.h"
+#include "collective_case.h"
+#include "comm/node/heap.h"
+#include "comm/node/make_group.h"
+#include "directory_store.h"
+#include "rank_threads.h"
+#include "tests/support/forked_ranks.h"
+#include "tests/support/leak_check.h"
+
+namespace weft::test {
+namespace {
+
+// Sanitizers slow the ranks down by an order of magnitude; a sample shows what they look for.
+#ifdef WEFT_SANITIZE
+constexpr int kRounds = 1;
+constexpr size_t kLargeCount = 4099;
+#else
+constexpr int kRounds = 3;
+constexpr size_t kLargeCount = 300007;
+#endif
+
+std::string Text(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+// Runs `body` on `size` forked ranks that have made a group; each checks that it holds nothing more
+// afterwards than before.
+void OnProcesses(int size, const std::function<std::string(ProcessGroup&)>& body,
+                 const std::vector<int>& killed = {}) {
+  const TemporaryDirectory directory;
+  const auto ends = RunForkedRanks(size, 240, [&](int rank) -> std::string {
+    const Holdings before = Holdings::Now();
+    std::string problem;
+    {
+      DirectoryStore store(directory.path());
+      auto group = MakeNodeGroup(&store, rank, size, {.name = "p", .timeout_ns = 120'000'000'000});
+      if (!group.ok()) return Text(group.status());
+      problem = body(**group);
+      (*group)->Close();
+    }
+    if (!problem.empty()) return problem;
+    // Rank 0 keeps the segment until the others have left; they may be a moment behind.
+    std::string left;
+    const int64_t start_ns = MonotonicNs();
+    do {
+      CreateLocalGroups(1, {.name = "reaper"}).value()[0]->Close();
+      left = Holdings::Now().Since(before);
+    } while (!left.empty() && MonotonicNs() - start_ns < 10'000'000'000);
+    return left.empty() ? "" : "left behind: " + left;
+  });
+  for (size_t rank = 0; rank < ends.size(); ++rank) {
+    const bool dead = std::find(killed.begin(), killed.end(), rank) != killed.end();
+    if (dead) {
+      EXPECT_TRUE(WIFSIGNALED(ends[rank].wait_status));
+    } else {
+      EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
+    }
+  }
+}
+
+class Processes : public ::testing::TestWithParam<int> {};
+
+TEST_P(Processes, MatchReferenceWhateverEachRankChooses) {
+  const uint64_t seed = TestSeed(31);
+  OnProcesses(GetParam(), [&](ProcessGroup& group) -> std::string {
+    uint64_t number = 0;
+    for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduce, OpKind::kBroadcast,
+                              OpKind::kAllGather, OpKind::kReduceScatter}) {
+      for (const weft_dtype_t dtype : {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_INT64}) {
+        for (const size_t count : {0UL, 1UL, 5UL, 1021UL, 3000UL, 70001UL, kLargeCount}) {
+          for (int round = 0; round < kRounds; ++round) {
+            const CollectiveCase test{.kind = kind,
+                                      .dtype = dtype,
+                                      .root = static_cast<int>(number) % group.size(),
+                                      .count = count,
+                                      .seed = seed + ++number};
+            const std::string problem =
+                RunCase(group, test, LocalChoice::FromSeed(test.seed, group.rank()));
+            if (!problem.empty()) return problem;
+          }
+        }
+      }
+    }
+    return "";
+  });
+}
+
+TEST_P(Processes, SplitGroupsWork) {
+  OnProcesses(GetParam(), [](ProcessGroup& group) -> std::string {
+    auto part = group.Split(group.rank() % 2, group.rank(), {.name = "half"});
+    if (!part.ok()) return Text(part.status());
+    for (const bool heap : {false, true}) {
+      const CollectiveCase test{.kind = OpKind::kAllReduce, .count = 50000, .seed = 3};
+      const std::string problem = RunCase(**part, test, {.heap_in = heap, .heap_out = heap});
+      if (!problem.empty()) return problem;
+    }
+    (*part)->Close();
+    return "";
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(RankSet, Processes, ::testing::ValuesIn(kProcessRanks));
+
+// Rank 2 of 4 is killed in an all_reduce loop: the others say so within a second.
+void KillOneOfFour(size_t count, bool heap, bool asynchronous) {
+  constexpr int kSize = 4;
+  constexpr int kVictim = 2;
+  OnProcesses(kSize,
+              [&](ProcessGroup& group) -> std::string {
+                const size_t bytes = count * sizeof(float);
+                std::vector<float> own(heap ? 0 : count);
+                void* const data = heap ? *ProcessHeap().Allocate(bytes) : own.data();
+                const pid_t self = getpid();
+                Collective call{.kind = OpKind::kAllReduce, .dtype = WEFT_FLOAT32, .count = count};
+                call.in = call.out = data;
+                std::vector<int32_t> pids(kSize);
+                Collective gather{.kind = OpKind::kAllGather, .dtype = WEFT_INT32, .count = 1};
+                gather.in = &self;
+                gather.out = pids.data();
+                if (!group.Run(gather).ok()) return "could not gather the pids";
+                absl::Status status;
+                int64_t called_ns = 0;
+                for (int i = 0; status.ok() && i < 1'000'000; ++i) {
+                  if (group.rank() == kVictim && i == 200) kill(self, SIGKILL);
+                  called_ns = MonotonicNs();
+                  if (asynchronous) {
+                    auto work = group.Start(call);
+                    status = work.ok() ? (*work)->Wait(0) : work.status();
+                  } else {
+                    status = group.Run(call);
+                  }
+                }
+                const int64_t took_ns = MonotonicNs() - called_ns;
+                if (heap) (void)ProcessHeap().Free(data);
+                const ErrorFields fields = FieldsOf(status);
+                if (ResultOf(status) != WEFT_PEER_LOST) return "got: " + Text(status);
+                if (fields.rank != kVictim || fields.pid != pids[kVictim])
+                  return "blames: " + Text(status);
+                if (fields.signal != SIGKILL) return "signal unknown: " + Text(status);
+                if (fields.host.empty()) return "no host";
+                return took_ns < 1'000'000'000 ? "" : "took " + std::to_string(took_ns) + " ns";
+              },
+              {kVictim});
+}
+
+TEST(KilledRank, IsNamedBySmallOperations) {
+  KillOneOfFour(2, false, false);
+}
+
+TEST(KilledRank, IsNamedByLargePrivateOperations) {
+  KillOneOfFour(200'000, false, false);
+}
+
+TEST(KilledRank, IsNamedByLargeSymmetricOperations) {
+  KillOneOfFour(200'000, true, false);
+}
+
+TEST(KilledRank, IsNamedByAsynchronousOperations) {
+  KillOneOfFour(20'000, false, true);
+}
+
+// A stopped rank is not dead: the deadline says that it is stopped, and private memory is not touched
+// any more once it goes on.
+TEST(StoppedRank, IsReportedAsStoppedAtTheDeadline) {
+  OnProcesses(2, [](ProcessGroup& group) -> std::string {
+    const pid_t self = getpid();
+    std::vector<int32_t> pids(2);
+    Collective gather{.kind = OpKind::kAllGather, .dtype = WEFT_INT32, .count = 1};
+    gather.in = &self;
+    gather.out = pids.data();
+    if (!group.Run(gather).ok()) return "could not gather the pids";
+    if (group.rank() == 1) {
+      raise(SIGSTOP);
+      const absl::Status late = group.Run({.kind = OpKind::kBarrier});
+      return ResultOf(late) == WEFT_TIMEOUT ? "" : "after SIGCONT: " + Text(late);
+    }
+    Collective call{.kind = OpKind::kBarrier};
+    call.timeout_ns = 500'000'000;
+    const absl::Status status = group.Run(call);
+    kill(pids[1], SIGCONT);
+    if (ResultOf(status) != WEFT_TIMEOUT) return "got: " + Text(status);
+    return Text(status).find("process stopped") != std::string::npos ? "" : Text(status);
+  });
+}
+
+// Its buffer is symmetric and it cannot answer: the block is put in quarantine and the error says so.
+TEST(StoppedRank, CostsASymmetricBlockIfItWasWorkingOnIt) {
+  constexpr size_t kCount = 64 << 20;
+  OnProcesses(2, [](ProcessGroup& group) -> std::string {
+    const pid_t self = getpid();
+    std::vector<int32_t> pids(2);
+    Collective gather{.kind = OpKind::kAllGather, .dtype = WEFT_INT32, .count = 1};
+    gather.in = &self;
+    gather.out = pids.data();
+    if (!group.Run(gather).ok()) return "could not gather the pids";
+    void* const data = *ProcessHeap().Allocate(kCount);
+    Collective call{.kind = OpKind::kAllReduce, .dtype = WEFT_UINT8, .count = kCount};
+    call.in = call.out = data;
+    const pid_t stopper = group.rank() == 0 ? fork() : -1;
+    if (stopper == 0) {  // stops rank 1 somewhere inside one of its operations
+      usleep(200'000);
+      kill(pids[1], SIGSTOP);
+      _exit(0);
+    }
+    call.timeout_ns = 1'000'000'000;
+    absl::Status status;
+    while (status.ok())
+      status = group.Run(call);
+    if (group.rank() == 1) {
+      (void)ProcessHeap().Free(data);
+      return ResultOf(status) == WEFT_TIMEOUT ? "" : "after SIGCONT: " + Text(status);
+    }
+    waitpid(stopper, nullptr, 0);
+    const bool quarantined = Text(status).find("quarantine") != std::string::npos;
+    const size_t live = ProcessHeap().live_bytes();
+    (void)ProcessHeap().Free(data);
+    const bool kept = ProcessHeap().live_bytes() == live;
+    kill(pids[1], SIGCONT);
+    if (ResultOf(status) != WEFT_TIMEOUT) return "got: " + Text(status);
+    // Where it was stopped is chance; the block is kept if, and only if, the message says so.
+    if (quarantined != kept) return "message and heap disagree: " + Text(status);
+    _exit(0);  // a quarantined block stays, so the leak check does not apply
+  });
+}
+
+TEST(MakingAGroup, MissingRankIsNamedAtTheDeadline) {
+  const TemporaryDirectory directory;
+  const auto ends = RunForkedRanks(3, 30, [&](int rank) -> std::string {
+    if (rank == 1) return "";
+    const Holdings before = Holdings::Now();
+    DirectoryStore store(directory.path());
+    const auto group =
+        MakeNodeGroup(&store, rank, 3, {.name = "p", .init_timeout_ns = 700'000'000});
+    if (group.ok()) return "made a group without rank 1";
+    if (ResultOf(group.status()) != WEFT_TIMEOUT) return "got: " + Text(group.status());
+    if (Text(group.status()).find("1") == std::string::npos) return Text(group.status());
+    return Holdings::Now().Since(before);
+  });
+  for (const RankEnd& end : ends)
+    EXPECT_EQ(end.Problem(), "");
+}
+
+}  // namespace
+}  // namespace weft::test

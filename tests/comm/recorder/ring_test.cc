@@ -1,0 +1,170 @@
+// The ring keeps the newest calls, and a reader never gets half of one.
+#include "comm/recorder/ring.h"
+
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "comm/recorder/describe.h"
+
+namespace weft::test {
+namespace {
+
+constexpr uint64_t kEntries = RecorderRing::kEntryCount;
+
+struct Memory {
+  std::array<RecorderEntry, kEntries> entries{};
+  RecorderRing ring{entries.data()};
+};
+
+// A call all of whose fields follow from its number, so that a mixture of two is found out.
+RecordedCall CallNumber(uint64_t sequence) {
+  RecordedCall call;
+  call.sequence = sequence;
+  call.kind = static_cast<OpKind>(sequence % kOpKindCount);
+  call.dtype = static_cast<weft_dtype_t>(sequence % 12);
+  call.op = static_cast<weft_op_t>(sequence % 5);
+  call.algorithm = static_cast<uint8_t>(sequence * 3);
+  call.epoch = static_cast<uint32_t>(sequence * 5);
+  call.count = sequence * 7;
+  call.root = -static_cast<int32_t>(sequence % 1000);
+  call.signature = static_cast<uint32_t>(sequence * 11);
+  call.tag = sequence * 13;
+  return call;
+}
+
+bool IsCallNumber(const RecordedCall& found, uint64_t sequence) {
+  const RecordedCall want = CallNumber(sequence);
+  return found.sequence == sequence && found.kind == want.kind && found.dtype == want.dtype &&
+         found.op == want.op && found.algorithm == want.algorithm && found.epoch == want.epoch &&
+         found.count == want.count && found.root == want.root &&
+         found.signature == want.signature && found.tag == want.tag;
+}
+
+TEST(RecorderRing, IsEmptyAtFirst) {
+  Memory memory;
+  EXPECT_FALSE(memory.ring.Last().has_value());
+  for (const uint64_t sequence : {uint64_t{0}, uint64_t{1}, kEntries, ~uint64_t{0}}) {
+    EXPECT_FALSE(memory.ring.Find(sequence).has_value()) << sequence;
+  }
+}
+
+TEST(RecorderRing, ReturnsAllFieldsOfACall) {
+  Memory memory;
+  for (uint64_t sequence = 1; sequence <= 60; ++sequence) {
+    const uint64_t before = RecorderTicks();
+    memory.ring.Record(CallNumber(sequence));
+    const auto found = memory.ring.Find(sequence);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_TRUE(IsCallNumber(*found, sequence)) << sequence;
+    EXPECT_EQ(found->state, RecordState::kIssued);
+    EXPECT_GE(found->ticks, before);
+    EXPECT_LE(found->ticks, RecorderTicks());
+    EXPECT_EQ(memory.ring.Last()->sequence, sequence);
+  }
+}
+
+TEST(RecorderRing, KeepsTheNewestCallsWhenItWraps) {
+  Memory memory;
+  constexpr uint64_t kLast = 5 * kEntries + 17;
+  for (uint64_t sequence = 1; sequence <= kLast; ++sequence)
+    memory.ring.Record(CallNumber(sequence));
+  for (uint64_t sequence = 0; sequence <= kLast + kEntries; ++sequence) {
+    const auto found = memory.ring.Find(sequence);
+    const bool kept = sequence > kLast - kEntries && sequence <= kLast;
+    ASSERT_EQ(found.has_value(), kept) << sequence;
+    ASSERT_TRUE(!kept || IsCallNumber(*found, sequence)) << sequence;
+  }
+  EXPECT_EQ(memory.ring.Last()->sequence, kLast);
+}
+
+TEST(RecorderRing, AStateBelongsToItsOwnCall) {
+  Memory memory;
+  memory.ring.Record(CallNumber(5));
+  memory.ring.SetState(5, RecordState::kDone);
+  EXPECT_EQ(memory.ring.Find(5)->state, RecordState::kDone);
+  // More calls are queued than the ring has entries: 5's entry is 133's when 5 ends.
+  memory.ring.Record(CallNumber(5 + kEntries));
+  memory.ring.SetState(5, RecordState::kFailed);
+  EXPECT_EQ(memory.ring.Find(5 + kEntries)->state, RecordState::kIssued);
+  memory.ring.SetState(5 + kEntries, RecordState::kDone);
+  EXPECT_EQ(memory.ring.Find(5 + kEntries)->state, RecordState::kDone);
+}
+
+TEST(RecorderRing, DoesNotDecodeWhatItDoesNotKnow) {
+  Memory memory;
+  memory.ring.Record(CallNumber(7));
+  const RecorderWords good = memory.ring.Copy(7);
+  ASSERT_TRUE(RecorderRing::Decode(good).has_value());
+  for (const int byte : {0, 1, 2}) {  // kind, dtype, op
+    RecorderWords bad = good;
+    bad[2] |= uint64_t{0xff} << 8 * byte;
+    EXPECT_FALSE(RecorderRing::Decode(bad).has_value()) << byte;
+  }
+  RecorderWords bad = good;
+  bad[6] |= 0xff;
+  EXPECT_FALSE(RecorderRing::Decode(bad).has_value());
+  bad = good;
+  bad[0] = 0;
+  EXPECT_FALSE(RecorderRing::Decode(bad).has_value());
+}
+
+// Under ThreadSanitizer this also shows that reader and writer do not race.
+TEST(RecorderRing, ATornEntryIsNeverReturned) {
+  Memory memory;
+  constexpr uint64_t kCalls = 200'000;
+  std::atomic<uint64_t> recorded{0};
+  std::thread writer([&] {
+    for (uint64_t sequence = 1; sequence <= kCalls; ++sequence) {
+      memory.ring.Record(CallNumber(sequence));
+      memory.ring.SetState(sequence, RecordState::kDone);
+      recorded.store(sequence, std::memory_order_release);
+    }
+  });
+  uint64_t reads = 0;
+  uint64_t wrong = 0;
+  uint64_t newest = 0;
+  const auto look = [&](const std::optional<RecordedCall>& found) {
+    if (!found) return;
+    ++reads;
+    if (!IsCallNumber(*found, found->sequence)) ++wrong;
+  };
+  while (recorded.load(std::memory_order_acquire) < kCalls) {
+    // The oldest entries are the ones that are about to be written.
+    const uint64_t now = recorded.load(std::memory_order_acquire);
+    for (uint64_t ahead = 0; ahead < 4; ++ahead)
+      look(RecorderRing::Decode(memory.ring.Copy((now + ahead) % kEntries)));
+    const std::optional<RecordedCall> last = memory.ring.Last();
+    look(last);
+    if (!last) continue;
+    EXPECT_GE(last->sequence, newest);
+    newest = last->sequence;
+  }
+  writer.join();
+  look(memory.ring.Last());
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_GT(reads, 0u);
+  EXPECT_EQ(memory.ring.Last()->sequence, kCalls);
+}
+
+TEST(Describe, SaysWhatRanksMustAgreeOn) {
+  RecordedCall call{.sequence = 1, .kind = OpKind::kReduce, .dtype = WEFT_FLOAT32, .op = WEFT_MAX};
+  call.count = 12;
+  call.root = 3;
+  EXPECT_EQ(Describe(call), "reduce (max) of 12 float32 to root 3");
+  call.kind = OpKind::kBroadcast;
+  EXPECT_EQ(Describe(call), "broadcast of 12 float32 from root 3");
+  call.kind = OpKind::kAllReduce;
+  EXPECT_EQ(Describe(call), "all_reduce (max) of 12 float32");
+  call.kind = OpKind::kReduceScatter;
+  EXPECT_EQ(Describe(call), "reduce_scatter (max) of 12 float32");
+  call.kind = OpKind::kAllGather;
+  EXPECT_EQ(Describe(call), "all_gather of 12 float32");
+  call.kind = OpKind::kBarrier;
+  EXPECT_EQ(Describe(call), "barrier");
+}
+
+}  // namespace
+}  // namespace weft::test
