@@ -1,0 +1,147 @@
+#include "shard/agreement.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/status.h"
+#include "base/text.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kTextBytesMax = 4096;
+
+// `own` of every rank, by rank.
+template <typename T>
+absl::StatusOr<std::vector<T>> Gather(ProcessGroup& group, const T& own, int64_t timeout_ns) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(static_cast<size_t>(group.size()));
+  WEFT_RETURN_IF_ERROR(group.Run({.kind = OpKind::kAllGather,
+                                  .dtype = WEFT_UINT8,
+                                  .count = sizeof(T),
+                                  .in = &own,
+                                  .out = all.data(),
+                                  .timeout_ns = timeout_ns}));
+  return all;
+}
+
+// What a rank says about its whole list.
+struct Summary {
+  Digest digest;
+  uint64_t count = 0;
+  bool operator==(const Summary&) const = default;
+};
+
+static_assert(sizeof(Summary) == 24, "no padding: it is sent as bytes");
+
+// running[k] is the digest of the first k entries; one more stands for "the list has ended".
+class RunningDigests {
+ public:
+  explicit RunningDigests(const std::vector<Digest>& entries) {
+    running_.reserve(entries.size() + 1);
+    running_.push_back(DigestOf("", 0));
+    for (const Digest& entry : entries)
+      running_.push_back(Join(running_.back(), entry));
+    ended_ = Join(running_.back(), DigestOf("ended", 5));
+  }
+
+  const Digest& At(size_t count) const {
+    return count < running_.size() ? running_[count] : ended_;
+  }
+
+  const Digest& Whole() const { return running_.back(); }
+
+ private:
+  static Digest Join(const Digest& left, const Digest& right) {
+    Hasher hasher;
+    hasher.Update(left.bytes.data(), left.bytes.size());
+    hasher.Update(right.bytes.data(), right.bytes.size());
+    return hasher.Finish();
+  }
+
+  std::vector<Digest> running_;
+  Digest ended_;
+};
+
+template <typename T>
+std::vector<int> UnlikeFirst(const std::vector<T>& all) {
+  std::vector<int> ranks;
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (!(all[rank] == all[0])) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<Difference>> FirstDifference(ProcessGroup& group,
+                                                          const std::vector<Digest>& entries,
+                                                          int64_t timeout_ns) {
+  const RunningDigests running(entries);
+  const Summary own{running.Whole(), entries.size()};
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Summary> summaries, Gather(group, own, timeout_ns));
+  if (UnlikeFirst(summaries).empty()) return std::optional<Difference>();
+
+  // The first `same` entries agree, the first `unlike` do not.
+  uint64_t same = 0;
+  uint64_t unlike = 0;
+  for (const Summary& summary : summaries)
+    unlike = std::max(unlike, summary.count);
+  // Bound the search by a limit of our own: the counts came from other ranks.
+  for (int halvings = 0; halvings < 64 && unlike - same > 1; ++halvings) {
+    const uint64_t middle = same + (unlike - same) / 2;
+    WEFT_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
+                          Gather(group, running.At(middle), timeout_ns));
+    (UnlikeFirst(digests).empty() ? same : unlike) = middle;
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
+                        Gather(group, running.At(unlike), timeout_ns));
+  Difference difference{.index = unlike - 1, .ranks = UnlikeFirst(digests)};
+  if (difference.ranks.empty()) {
+    return MakeError(WEFT_CORRUPT, {.group = group.name()},
+                     StrCat("comparing lists on group ", group.name(),
+                            ": digests of the same list changed between two exchanges; check the "
+                            "memory and the links of this machine"));
+  }
+  return std::optional<Difference>(std::move(difference));
+}
+
+absl::StatusOr<std::vector<std::string>> GatherText(ProcessGroup& group, std::string_view text,
+                                                    int64_t timeout_ns) {
+  text = text.substr(0, kTextBytesMax);
+  WEFT_ASSIGN_OR_RETURN(const std::vector<uint64_t> sizes,
+                        GatherNumber(group, text.size(), timeout_ns));
+  const size_t room =
+      std::min<uint64_t>(kTextBytesMax, *std::max_element(sizes.begin(), sizes.end()));
+  std::string own(text);
+  own.resize(room);
+  std::string all(room * sizes.size(), '\0');
+  WEFT_RETURN_IF_ERROR(group.Run({.kind = OpKind::kAllGather,
+                                  .dtype = WEFT_UINT8,
+                                  .count = room,
+                                  .in = own.data(),
+                                  .out = all.data(),
+                                  .timeout_ns = timeout_ns}));
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    texts.push_back(all.substr(rank * room, std::min<uint64_t>(room, sizes[rank])));
+  }
+  return texts;
+}
+
+absl::StatusOr<std::vector<uint64_t>> GatherNumber(ProcessGroup& group, uint64_t number,
+                                                   int64_t timeout_ns) {
+  return Gather(group, number, timeout_ns);
+}
+
+std::string RankList(const std::vector<int>& ranks) {
+  constexpr size_t kListed = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < std::min(ranks.size(), kListed); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", ranks[i]);
+  }
+  if (ranks.size() > kListed) absl::StrAppend(&text, " and ", ranks.size() - kListed, " more");
+  return text;
+}
+
+}  // namespace weft

@@ -1,0 +1,75 @@
+// The all-reduces of buckets, under way while backward goes on.
+//
+//   reduction.Start(0); ... reduction.Start(1);      // under the context's mutex
+//   std::vector<StartedReduce> started = reduction.TakeStarted();
+//   absl::Status status = WaitFor(started, &times);  // without it
+//
+// All ranks start buckets in the order of their numbers, whatever order they became complete in, so
+// the operations of the group match. Each range of a bucket is one all_reduce in place.
+//
+// Thread-safety: members under the context's mutex; WaitFor from any thread, it touches no member.
+// Owns no thread: works complete in the group's progress.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "comm/group/process_group.h"
+#include "shard/layout.h"
+#include "shard/storage.h"
+
+namespace weft {
+
+struct StartedReduce {
+  WorkRef work;
+  int bucket = 0;
+  // MonotonicNs of the completion, 0 until then; shared with the work's callback.
+  std::shared_ptr<std::atomic<int64_t>> ended_ns;
+};
+
+class Reduction {
+ public:
+  struct Options {
+    weft_op_t op = WEFT_AVG;
+    int64_t timeout_ns = 0;
+  };
+
+  // `layout` and `storage` outlive this.
+  Reduction(std::shared_ptr<ProcessGroup> group, const Layout& layout, const Storage& storage,
+            const Options& options);
+
+  // Starts the all-reduces of one bucket.
+  absl::Status Start(int bucket);
+
+  // What was started since the last call; to be waited for before its memory is used.
+  std::vector<StartedReduce> TakeStarted();
+
+  // Of the present step: start of its first operation (0: none yet) and payload bytes started.
+  int64_t first_start_ns() const { return first_start_ns_; }
+
+  uint64_t started_bytes() const { return started_bytes_; }
+
+  void BeginStep();
+
+ private:
+  const std::shared_ptr<ProcessGroup> group_;
+  const Layout& layout_;
+  const Storage& storage_;
+  const Options options_;
+  std::vector<StartedReduce> started_;
+  int64_t first_start_ns_ = 0;
+  uint64_t started_bytes_ = 0;
+};
+
+struct WaitTimes {
+  int64_t waited_ns = 0;      // by this thread
+  int64_t last_ended_ns = 0;  // completion of the last operation; 0 if there was none
+};
+
+// Waits for all of them, also after one failed, and adds to `times`. Returns the first failure.
+absl::Status WaitFor(const std::vector<StartedReduce>& started, WaitTimes* times);
+
+}  // namespace weft

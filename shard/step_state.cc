@@ -1,0 +1,308 @@
+#include "shard/step_state.h"
+
+#include <algorithm>
+
+#include "base/status.h"
+#include "base/text.h"
+
+namespace weft {
+
+StepState::StepState(const Registry& registry)
+    : registry_(registry), units_(registry.units().size()), params_(registry.params().size()) {}
+
+absl::Status StepState::CheckQuiet(const char* call) const {
+  if (phase_ == Phase::kIdle || phase_ == Phase::kFinished) return absl::OkStatus();
+  return BadState({call}, StrCat("the context is ", PhaseText()),
+                  "call it between steps or after finish");
+}
+
+absl::Status StepState::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
+  const Event event{"step_begin"};
+  if (phase_ != Phase::kIdle) {
+    return BadState(event, StrCat("the context is ", PhaseText()), "end the step with step_end");
+  }
+  phase_ = Phase::kStep;
+  mode_ = mode;
+  tag_ = tag;
+  ++step_;
+  microbatch_ = -1;
+  last_ = false;
+  Record(event);
+  return absl::OkStatus();
+}
+
+absl::Status StepState::MicrobatchBegin(int index, bool last) {
+  const Event event{"microbatch_begin", Event::Kind::kMicrobatch, index};
+  if (phase_ != Phase::kStep) {
+    return BadState(event, StrCat("the context is ", PhaseText()),
+                    phase_ == Phase::kMicrobatch ? "end the micro-batch with microbatch_end"
+                                                 : "begin a step with step_begin");
+  }
+  if (last_) {
+    return BadState(event, StrCat("micro-batch ", microbatch_, " was the step's last"),
+                    "call finish");
+  }
+  if (index != microbatch_ + 1) {
+    return BadState(event, StrCat("the next micro-batch is ", microbatch_ + 1),
+                    "count micro-batches from 0 without gaps");
+  }
+  phase_ = Phase::kMicrobatch;
+  microbatch_ = index;
+  last_ = last;
+  std::fill(units_.begin(), units_.end(), UnitState());
+  std::fill(params_.begin(), params_.end(), ParamPhase::kWaiting);
+  Record(event);
+  return absl::OkStatus();
+}
+
+absl::Status StepState::PreForward(int unit) {
+  const Event event{"pre_forward", Event::Kind::kUnit, unit};
+  WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
+  UnitState& state = units_[static_cast<size_t>(unit)];
+  if (state.phase == UnitPhase::kDone) {
+    return BadState(event, UnitText(unit), "recompute a unit before its post_backward");
+  }
+  ++state.uses;
+  if (state.phase != UnitPhase::kBackward) state.phase = UnitPhase::kForward;
+  Record(event);
+  return absl::OkStatus();
+}
+
+absl::Status StepState::PostForward(int unit) {
+  const Event event{"post_forward", Event::Kind::kUnit, unit};
+  WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
+  UnitState& state = units_[static_cast<size_t>(unit)];
+  if (state.uses == 0) return BadState(event, UnitText(unit), "call pre_forward first");
+  --state.uses;
+  if (state.uses == 0 && state.phase == UnitPhase::kForward) state.phase = UnitPhase::kForwarded;
+  Record(event);
+  return absl::OkStatus();
+}
+
+absl::Status StepState::PreBackward(int unit) {
+  const Event event{"pre_backward", Event::Kind::kUnit, unit};
+  WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
+  if (!training()) {
+    return BadState(event, "the step is WEFT_SHARD_EVAL", "begin the step with WEFT_SHARD_TRAIN");
+  }
+  UnitState& state = units_[static_cast<size_t>(unit)];
+  switch (state.phase) {
+    case UnitPhase::kForwarded:
+      break;
+    case UnitPhase::kUntouched:
+      return BadState(event, UnitText(unit), "call pre_forward and post_forward first");
+    case UnitPhase::kForward:
+      return BadState(event, UnitText(unit), "call post_forward first");
+    case UnitPhase::kBackward:
+    case UnitPhase::kDone:
+      return BadState(event, UnitText(unit),
+                      "a unit has one backward per micro-batch in this version");
+  }
+  state.phase = UnitPhase::kBackward;
+  Record(event);
+  return absl::OkStatus();
+}
+
+absl::Status StepState::ClaimGradient(int param) {
+  const Event event{"grad_ready", Event::Kind::kParam, param};
+  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
+  if (spec.frozen) {
+    return BadState(event, StrCat("parameter ", spec.name, " is frozen"),
+                    "frozen parameters have no gradient");
+  }
+  WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
+  ParamPhase& phase = params_[static_cast<size_t>(param)];
+  if (phase != ParamPhase::kWaiting) {
+    return BadState(event, "its gradient was given, or said to be missing, in this micro-batch",
+                    "call grad_ready once per parameter and micro-batch, when all of its gradient "
+                    "is there");
+  }
+  WEFT_RETURN_IF_ERROR(RequireBackward(event, spec.unit));
+  phase = ParamPhase::kClaimed;
+  Record(event);
+  return absl::OkStatus();
+}
+
+void StepState::GradientReady(int param) {
+  params_[static_cast<size_t>(param)] = ParamPhase::kSettled;
+}
+
+absl::Status StepState::PostBackward(int unit, std::vector<int>& missing) {
+  const Event event{"post_backward", Event::Kind::kUnit, unit};
+  WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
+  WEFT_RETURN_IF_ERROR(RequireBackward(event, unit));
+  UnitState& state = units_[static_cast<size_t>(unit)];
+  if (state.uses > 0) {
+    return BadState(event, StrCat("unit ", UnitName(unit), " is being recomputed"),
+                    "call post_forward first");
+  }
+  const UnitSpec& spec = registry_.units()[static_cast<size_t>(unit)];
+  for (int param = spec.first_param; param < spec.first_param + spec.param_count; ++param) {
+    if (params_[static_cast<size_t>(param)] == ParamPhase::kClaimed) {
+      return BadState(event, StrCat("grad_ready of ", ParamName(param), " is still running"),
+                      "wait for the threads that hand over gradients");
+    }
+  }
+  state.phase = UnitPhase::kDone;
+  TakeMissing(unit, missing);
+  Record(event);
+  return absl::OkStatus();
+}
+
+absl::Status StepState::MicrobatchEnd(std::vector<int>& missing) {
+  const Event event{"microbatch_end", Event::Kind::kMicrobatch, microbatch_};
+  WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
+  for (size_t i = 0; i < units_.size(); ++i) {
+    const int unit = static_cast<int>(i);
+    if (units_[i].phase == UnitPhase::kBackward) {
+      return BadState(event, UnitText(unit), "call post_backward first");
+    }
+    if (units_[i].uses > 0) return BadState(event, UnitText(unit), "call post_forward first");
+  }
+  phase_ = Phase::kStep;
+  if (training()) {
+    // From the last unit to the first, as backward would.
+    for (size_t i = units_.size(); i > 0; --i)
+      TakeMissing(static_cast<int>(i - 1), missing);
+  }
+  Record(event);
+  return absl::OkStatus();
+}
+
+absl::Status StepState::FinishBegin() {
+  const Event event{"finish"};
+  if (phase_ != Phase::kStep) {
+    return BadState(event, StrCat("the context is ", PhaseText()),
+                    phase_ == Phase::kMicrobatch ? "end the micro-batch with microbatch_end"
+                                                 : "begin a step with step_begin");
+  }
+  if (training() && !last_) {
+    return BadState(event, "no micro-batch of the step was begun with last = 1",
+                    "run the last micro-batch first");
+  }
+  phase_ = Phase::kFinishing;
+  Record(event);
+  return absl::OkStatus();
+}
+
+void StepState::FinishEnd() {
+  phase_ = Phase::kFinished;
+}
+
+absl::Status StepState::StepEnd() {
+  const Event event{"step_end"};
+  const bool eval_done = phase_ == Phase::kStep && !training();
+  if (phase_ != Phase::kFinished && !eval_done) {
+    return BadState(event, StrCat("the context is ", PhaseText()),
+                    phase_ == Phase::kIdle ? "begin a step with step_begin" : "call finish first");
+  }
+  phase_ = Phase::kIdle;
+  Record(event);
+  return absl::OkStatus();
+}
+
+const std::string& StepState::UnitName(int unit) const {
+  return registry_.units()[static_cast<size_t>(unit)].name;
+}
+
+const std::string& StepState::ParamName(int param) const {
+  return registry_.params()[static_cast<size_t>(param)].name;
+}
+
+std::string StepState::SubjectOf(const Event& event) const {
+  switch (event.kind) {
+    case Event::Kind::kNone:
+      return "";
+    case Event::Kind::kUnit:
+      return StrCat(" ", UnitName(event.index));
+    case Event::Kind::kParam:
+      return StrCat(" ", ParamName(event.index));
+    case Event::Kind::kMicrobatch:
+      return StrCat(" ", event.index);
+  }
+  return "";
+}
+
+std::string StepState::PhaseText() const {
+  const std::string step = StrCat("step ", step_, training() ? "" : " (eval)");
+  switch (phase_) {
+    case Phase::kIdle:
+      return "between steps";
+    case Phase::kStep:
+      if (microbatch_ < 0) return StrCat("in ", step, " before its first micro-batch");
+      return StrCat("in ", step, " after micro-batch ", microbatch_, last_ ? ", its last" : "");
+    case Phase::kMicrobatch:
+      return StrCat("in micro-batch ", microbatch_, " of ", step);
+    case Phase::kFinishing:
+      return StrCat("in finish of ", step);
+    case Phase::kFinished:
+      return StrCat("in ", step, " after finish");
+  }
+  return "";
+}
+
+std::string StepState::UnitText(int unit) const {
+  const UnitState& state = units_[static_cast<size_t>(unit)];
+  const std::string name = StrCat("unit ", UnitName(unit));
+  switch (state.phase) {
+    case UnitPhase::kUntouched:
+      return StrCat(name, " was not used in this micro-batch");
+    case UnitPhase::kForward:
+      return StrCat(name, " is in forward");
+    case UnitPhase::kForwarded:
+      return StrCat(name, " has done forward");
+    case UnitPhase::kBackward:
+      return StrCat(name, " is in backward");
+    case UnitPhase::kDone:
+      return StrCat(name, " has done backward");
+  }
+  return name;
+}
+
+absl::Status StepState::BadState(const Event& call, std::string_view found,
+                                 std::string_view advice) const {
+  std::string text = StrCat(call.call, SubjectOf(call));
+  if (call.kind == Event::Kind::kParam) {
+    const int unit = registry_.params()[static_cast<size_t>(call.index)].unit;
+    absl::StrAppend(&text, " of unit ", UnitName(unit));
+  }
+  absl::StrAppend(&text, " is not legal here: ", ToAbsl(found), " (the context is ", PhaseText(),
+                  "); ", ToAbsl(advice), "; last events: ");
+  if (event_count_ == 0) absl::StrAppend(&text, "none");
+  const uint64_t kept = std::min<uint64_t>(event_count_, kEventsKept);
+  for (uint64_t i = event_count_ - kept; i < event_count_; ++i) {
+    const Event& event = events_[i % kEventsKept];
+    absl::StrAppend(&text, i == event_count_ - kept ? "" : ", ", event.call, SubjectOf(event));
+  }
+  return MakeError(WEFT_BAD_STATE, {.operation = call.call}, text);
+}
+
+absl::Status StepState::RequireMicrobatch(const Event& call) const {
+  if (phase_ == Phase::kMicrobatch) return absl::OkStatus();
+  return BadState(call, "no micro-batch is under way", "begin one with microbatch_begin");
+}
+
+absl::Status StepState::RequireBackward(const Event& call, int unit) const {
+  const UnitPhase phase = units_[static_cast<size_t>(unit)].phase;
+  if (phase == UnitPhase::kBackward) return absl::OkStatus();
+  return BadState(
+      call, UnitText(unit),
+      phase == UnitPhase::kDone ? "call it before post_backward" : "call pre_backward first");
+}
+
+void StepState::TakeMissing(int unit, std::vector<int>& missing) {
+  const UnitSpec& spec = registry_.units()[static_cast<size_t>(unit)];
+  for (int param = spec.first_param + spec.param_count - 1; param >= spec.first_param; --param) {
+    ParamPhase& phase = params_[static_cast<size_t>(param)];
+    if (phase != ParamPhase::kWaiting) continue;
+    phase = ParamPhase::kSettled;
+    if (!registry_.params()[static_cast<size_t>(param)].frozen) missing.push_back(param);
+  }
+}
+
+void StepState::Record(const Event& event) {
+  events_[event_count_ % kEventsKept] = event;
+  ++event_count_;
+}
+
+}  // namespace weft

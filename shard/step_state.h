@@ -1,0 +1,107 @@
+// Which call is legal now: the state machine of a step, its micro-batches, units and params.
+//
+//   idle --step_begin--> in step --microbatch_begin--> in micro-batch --microbatch_end--> in step
+//        --(after the last one) finish--> finished --step_end--> idle
+//   unit, per micro-batch:  untouched -> forward (counted) -> forwarded -> backward -> done
+//
+// Every member checks one call and, if it is legal, makes its transition. An illegal one changes
+// nothing and returns WEFT_BAD_STATE with the unit, the phase, what to do and the last 8 events.
+// pre_forward and post_forward during a unit's backward are activation recompute: no phase changes.
+//
+// Thread-safety: none of its own; the context's mutex guards it. Sends and allocates nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/shard.h"
+
+#include "absl/status/status.h"
+#include "shard/registry.h"
+
+namespace weft {
+
+class StepState {
+ public:
+  // `registry` outlives this and no longer changes.
+  explicit StepState(const Registry& registry);
+
+  // Legal between steps and after finish.
+  absl::Status CheckQuiet(const char* call) const;
+
+  absl::Status StepBegin(weft_shard_mode_t mode, uint64_t tag);
+  absl::Status MicrobatchBegin(int index, bool last);
+  absl::Status PreForward(int unit);
+  absl::Status PostForward(int unit);
+  absl::Status PreBackward(int unit);
+  // The gradient is being handed over (claimed) and then there (ready). Between the two no lock
+  // need be held.
+  absl::Status ClaimGradient(int param);
+  void GradientReady(int param);
+  // Fills `missing` with the trainable params of the unit that have no gradient.
+  absl::Status PostBackward(int unit, std::vector<int>& missing);
+  // Fills `missing` with the trainable params of untouched units.
+  absl::Status MicrobatchEnd(std::vector<int>& missing);
+  absl::Status FinishBegin();
+  void FinishEnd();
+  absl::Status StepEnd();
+
+  // Of the step under way.
+  bool training() const { return mode_ == WEFT_SHARD_TRAIN; }
+
+  bool last_microbatch() const { return last_; }
+
+  int microbatch() const { return microbatch_; }
+
+  uint64_t tag() const { return tag_; }
+
+  int64_t step() const { return step_; }  // counted from 1; 0 before the first
+
+  bool idle() const { return phase_ == Phase::kIdle; }
+
+ private:
+  enum class Phase : uint8_t { kIdle, kStep, kMicrobatch, kFinishing, kFinished };
+  enum class UnitPhase : uint8_t { kUntouched, kForward, kForwarded, kBackward, kDone };
+  enum class ParamPhase : uint8_t { kWaiting, kClaimed, kSettled };  // settled: ready or missing
+
+  struct UnitState {
+    UnitPhase phase = UnitPhase::kUntouched;
+    int uses = 0;  // pre_forward without its post_forward
+  };
+
+  struct Event {
+    const char* call = nullptr;
+    enum class Kind : uint8_t { kNone, kUnit, kParam, kMicrobatch } kind = Kind::kNone;
+    int index = 0;
+  };
+
+  static constexpr size_t kEventsKept = 8;
+
+  const std::string& UnitName(int unit) const;
+  const std::string& ParamName(int param) const;
+  std::string SubjectOf(const Event& event) const;
+  std::string PhaseText() const;
+  std::string UnitText(int unit) const;
+  absl::Status BadState(const Event& call, std::string_view found, std::string_view advice) const;
+  absl::Status RequireMicrobatch(const Event& call) const;
+  absl::Status RequireBackward(const Event& call, int unit) const;
+  void TakeMissing(int unit, std::vector<int>& missing);
+  void Record(const Event& event);
+
+  const Registry& registry_;
+  Phase phase_ = Phase::kIdle;
+  weft_shard_mode_t mode_ = WEFT_SHARD_TRAIN;
+  uint64_t tag_ = 0;
+  int64_t step_ = 0;
+  int microbatch_ = -1;  // the present or last one of this step
+  bool last_ = false;    // it is the step's last one
+  std::vector<UnitState> units_;
+  std::vector<ParamPhase> params_;
+  std::array<Event, kEventsKept> events_;
+  uint64_t event_count_ = 0;
+};
+
+}  // namespace weft

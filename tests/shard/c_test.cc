@@ -1,0 +1,245 @@
+// The C interface: bad input gives a status and a sentence and touches nothing; a step works.
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "weft/shard.h"
+
+#include "absl/status/status.h"
+#include "base/status.h"
+#include "bindings/c/handles.h"
+#include "bindings/c/last_error.h"
+#include "gmock/gmock.h"
+#include "tests/shard/ranks.h"
+
+namespace weft {
+namespace {
+
+thread_local std::string last_error;
+
+}  // namespace
+
+// Stand-ins for what the rest of bindings/c provides: a handle is the address of the pointer.
+weft_result_t SetLastError(const absl::Status& status) {
+  if (!status.ok()) last_error = std::string(status.message());
+  return ResultOf(status);
+}
+
+std::shared_ptr<ProcessGroup> GroupOf(weft_group_t group) {
+  return group == nullptr ? nullptr : *reinterpret_cast<std::shared_ptr<ProcessGroup>*>(group);
+}
+
+namespace {
+
+using testing::HasSubstr;
+
+weft_group_t HandleOf(std::shared_ptr<ProcessGroup>& group) {
+  return reinterpret_cast<weft_group_t>(&group);
+}
+
+void ExpectRefused(weft_result_t result, weft_result_t expected, const char* text) {
+  EXPECT_EQ(result, expected);
+  EXPECT_THAT(last_error, HasSubstr(text));
+}
+
+// A mesh and a context of one rank.
+class ShardCTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto groups = CreateLocalGroups(1, {});
+    ASSERT_TRUE(groups.ok()) << groups.status();
+    group_ = (*groups)[0];
+    ASSERT_EQ(weft_mesh_create(HandleOf(group_), nullptr, &mesh_), WEFT_SUCCESS);
+    ASSERT_EQ(weft_shard_context_create(mesh_, nullptr, &context_), WEFT_SUCCESS);
+  }
+
+  void TearDown() override {
+    EXPECT_EQ(weft_shard_context_destroy(context_), WEFT_SUCCESS);
+    EXPECT_EQ(weft_mesh_destroy(mesh_), WEFT_SUCCESS);
+    group_->Close();
+  }
+
+  std::shared_ptr<ProcessGroup> group_;
+  weft_mesh_t mesh_ = nullptr;
+  weft_shard_context_t context_ = nullptr;
+};
+
+TEST_F(ShardCTest, RefusesNull) {
+  int storage = 0;
+  void* const any = &storage;
+  const auto refused = [](weft_result_t result) {
+    ExpectRefused(result, WEFT_INVALID_ARGUMENT, "NULL");
+  };
+  weft_mesh_t mesh = nullptr;
+  refused(weft_mesh_create(nullptr, nullptr, &mesh));
+  refused(weft_mesh_create(HandleOf(group_), nullptr, nullptr));
+  refused(weft_shard_context_create(nullptr, nullptr, &context_));
+  refused(weft_shard_context_create(mesh_, nullptr, nullptr));
+  refused(weft_shard_context_finalize(nullptr, nullptr));
+  refused(weft_shard_context_broadcast(nullptr, 0));
+  refused(weft_shard_context_verify(nullptr));
+  weft_shard_unit_t unit = nullptr;
+  refused(weft_shard_unit_begin(nullptr, "a", nullptr, &unit));
+  refused(weft_shard_unit_begin(context_, nullptr, nullptr, &unit));
+  refused(weft_shard_unit_begin(context_, "a", nullptr, nullptr));
+  weft_shard_param_t param = nullptr;
+  const int64_t shape = 1;
+  refused(weft_shard_unit_add_param(nullptr, "w", &shape, 1, WEFT_FLOAT32, 0, &param));
+  refused(weft_shard_unit_seal(nullptr));
+  weft_shard_view_t view = {sizeof(view)};
+  refused(weft_shard_param_view(nullptr, &view));
+  refused(weft_shard_step_begin(nullptr, WEFT_SHARD_TRAIN, 0));
+  refused(weft_shard_microbatch_begin(nullptr, 0, 1));
+  refused(weft_shard_pre_forward(nullptr, nullptr));
+  refused(weft_shard_post_forward(nullptr, nullptr));
+  refused(weft_shard_pre_backward(nullptr, nullptr));
+  refused(weft_shard_grad_ready(nullptr, any, nullptr));
+  refused(weft_shard_post_backward(nullptr, nullptr));
+  refused(weft_shard_microbatch_end(nullptr, nullptr));
+  refused(weft_shard_finish(nullptr, nullptr, nullptr));
+  refused(weft_shard_step_end(nullptr));
+  refused(weft_shard_abort_step(nullptr, nullptr));
+  EXPECT_EQ(mesh, nullptr);
+  EXPECT_EQ(unit, nullptr);
+  EXPECT_EQ(param, nullptr);
+  EXPECT_EQ(weft_mesh_destroy(nullptr), WEFT_SUCCESS);
+  EXPECT_EQ(weft_shard_context_destroy(nullptr), WEFT_SUCCESS);
+}
+
+TEST_F(ShardCTest, RefusesNullInsideOfAParam) {
+  weft_shard_unit_t unit = nullptr;
+  ASSERT_EQ(weft_shard_unit_begin(context_, "a", nullptr, &unit), WEFT_SUCCESS);
+  weft_shard_param_t param = nullptr;
+  const int64_t shape = 1;
+  ExpectRefused(weft_shard_unit_add_param(unit, nullptr, &shape, 1, WEFT_FLOAT32, 0, &param),
+                WEFT_INVALID_ARGUMENT, "name is NULL");
+  ExpectRefused(weft_shard_unit_add_param(unit, "w", nullptr, 1, WEFT_FLOAT32, 0, &param),
+                WEFT_INVALID_ARGUMENT, "shape of w is NULL");
+  ExpectRefused(weft_shard_unit_add_param(unit, "w", &shape, 1, WEFT_FLOAT32, 0, nullptr),
+                WEFT_INVALID_ARGUMENT, "param is NULL");
+  ExpectRefused(weft_shard_unit_add_param(unit, "w", &shape, 1, WEFT_FLOAT32, 6, &param),
+                WEFT_INVALID_ARGUMENT, "flags of w are 6");
+  EXPECT_EQ(weft_shard_unit_add_param(unit, "scalar", nullptr, 0, WEFT_FLOAT32, 0, &param),
+            WEFT_SUCCESS);
+}
+
+TEST_F(ShardCTest, RefusesHandlesOfAnotherKind) {
+  ExpectRefused(
+      weft_shard_step_begin(reinterpret_cast<weft_shard_context_t>(mesh_), WEFT_SHARD_TRAIN, 0),
+      WEFT_INVALID_ARGUMENT, "not the handle of a context");
+  weft_shard_context_t context = nullptr;
+  ExpectRefused(
+      weft_shard_context_create(reinterpret_cast<weft_mesh_t>(context_), nullptr, &context),
+      WEFT_INVALID_ARGUMENT, "not the handle of a mesh");
+}
+
+TEST_F(ShardCTest, RefusesBadMeshes) {
+  weft_mesh_t mesh = nullptr;
+  const auto create = [&](weft_mesh_config_t config) {
+    return weft_mesh_create(HandleOf(group_), &config, &mesh);
+  };
+  for (const size_t size : {size_t{1}, sizeof(weft_mesh_config_t) - 1, SIZE_MAX}) {
+    ExpectRefused(create({size, 0, {}, {}}), WEFT_INVALID_ARGUMENT, "struct_size");
+  }
+  ExpectRefused(create({0, 1, {"data"}, {1}}), WEFT_INVALID_ARGUMENT, "struct_size is 0");
+  constexpr size_t kSize = sizeof(weft_mesh_config_t);
+  ExpectRefused(create({kSize, -1, {}, {}}), WEFT_INVALID_ARGUMENT, "axis_count is -1");
+  ExpectRefused(create({kSize, 4, {}, {}}), WEFT_INVALID_ARGUMENT, "axis_count is 4");
+  ExpectRefused(create({kSize, 1, {}, {1}}), WEFT_INVALID_ARGUMENT, "axis 0 is NULL");
+  ExpectRefused(create({kSize, 1, {"data"}, {2}}), WEFT_INVALID_ARGUMENT, "size 2");
+  ExpectRefused(create({kSize, 2, {"a", "b"}, {1, 1}}), WEFT_UNSUPPORTED, "2 axes");
+  EXPECT_EQ(mesh, nullptr);
+  EXPECT_EQ(create({kSize, 1, {"data"}, {1}}), WEFT_SUCCESS);
+  EXPECT_EQ(weft_mesh_destroy(mesh), WEFT_SUCCESS);
+}
+
+TEST_F(ShardCTest, RefusesBadConfigs) {
+  weft_shard_context_t context = nullptr;
+  weft_shard_config_t config = {sizeof(config) - 1};
+  ExpectRefused(weft_shard_context_create(mesh_, &config, &context), WEFT_INVALID_ARGUMENT,
+                "struct_size");
+  config = {sizeof(config)};
+  config.timeout_ns = -5;
+  ExpectRefused(weft_shard_context_create(mesh_, &config, &context), WEFT_INVALID_ARGUMENT,
+                "timeout_ns is -5");
+  config = {sizeof(config)};
+  const int unknown = 2;
+  std::memcpy(&config.accumulation, &unknown, sizeof(unknown));
+  ExpectRefused(weft_shard_context_create(mesh_, &config, &context), WEFT_INVALID_ARGUMENT,
+                "accumulation is 2");
+  EXPECT_EQ(context, nullptr);
+}
+
+TEST_F(ShardCTest, RefusesPresetsOfLaterVersions) {
+  weft_shard_unit_t unit = nullptr;
+  weft_shard_policy_t policy = {sizeof(policy), WEFT_SHARD_ZERO1};
+  ExpectRefused(weft_shard_unit_begin(context_, "a", &policy, &unit), WEFT_UNSUPPORTED,
+                "preset 1 is not in this version");
+  const int unknown = 17;
+  std::memcpy(&policy.preset, &unknown, sizeof(unknown));
+  ExpectRefused(weft_shard_unit_begin(context_, "a", &policy, &unit), WEFT_INVALID_ARGUMENT,
+                "preset is 17");
+  EXPECT_EQ(unit, nullptr);
+  policy.preset = WEFT_SHARD_NO_SHARD;
+  EXPECT_EQ(weft_shard_unit_begin(context_, "a", &policy, &unit), WEFT_SUCCESS);
+}
+
+TEST_F(ShardCTest, RefusesToDestroyAMeshInUse) {
+  ExpectRefused(weft_mesh_destroy(mesh_), WEFT_INVALID_USAGE, "1 shard contexts use the mesh");
+}
+
+TEST_F(ShardCTest, TrainsAStep) {
+  weft_shard_unit_t unit = nullptr;
+  ASSERT_EQ(weft_shard_unit_begin(context_, "linear", nullptr, &unit), WEFT_SUCCESS);
+  weft_shard_param_t weight = nullptr;
+  weft_shard_param_t bias = nullptr;
+  const int64_t shape[] = {2, 3};
+  ASSERT_EQ(weft_shard_unit_add_param(unit, "w", shape, 2, WEFT_FLOAT32, 0, &weight), WEFT_SUCCESS);
+  ASSERT_EQ(
+      weft_shard_unit_add_param(unit, "b", shape, 1, WEFT_FLOAT32, WEFT_SHARD_PARAM_FROZEN, &bias),
+      WEFT_SUCCESS);
+  ASSERT_EQ(weft_shard_unit_seal(unit), WEFT_SUCCESS);
+  weft_shard_view_t view = {sizeof(view)};
+  ExpectRefused(weft_shard_param_view(weight, &view), WEFT_BAD_STATE, "not finalized");
+  weft_shard_plan_t plan = {};
+  ExpectRefused(weft_shard_context_finalize(context_, &plan), WEFT_INVALID_ARGUMENT, "struct_size");
+  plan.struct_size = sizeof(plan);
+  ASSERT_EQ(weft_shard_context_finalize(context_, &plan), WEFT_SUCCESS);
+  EXPECT_EQ(plan.element_count, 8u);
+  EXPECT_EQ(plan.struct_size, sizeof(plan));
+
+  ASSERT_EQ(weft_shard_param_view(bias, &view), WEFT_SUCCESS);
+  EXPECT_EQ(view.grad, nullptr);
+  ASSERT_EQ(weft_shard_param_view(weight, &view), WEFT_SUCCESS);
+  EXPECT_EQ(view.count, 6u);
+  EXPECT_EQ(view.dtype, WEFT_FLOAT32);
+  ASSERT_EQ(weft_shard_context_broadcast(context_, 0), WEFT_SUCCESS);
+  ASSERT_EQ(weft_shard_context_verify(context_), WEFT_SUCCESS);
+
+  ExpectRefused(weft_shard_step_begin(context_, static_cast<weft_shard_mode_t>(7), 0),
+                WEFT_INVALID_ARGUMENT, "mode is 7");
+  ASSERT_EQ(weft_shard_step_begin(context_, WEFT_SHARD_TRAIN, 0), WEFT_SUCCESS);
+  ExpectRefused(weft_shard_microbatch_begin(context_, 0, 2), WEFT_INVALID_ARGUMENT, "last is 2");
+  ASSERT_EQ(weft_shard_microbatch_begin(context_, 0, 1), WEFT_SUCCESS);
+  ExpectRefused(weft_shard_pre_forward(unit, &view), WEFT_UNSUPPORTED, "stream");
+  ASSERT_EQ(weft_shard_pre_forward(unit, nullptr), WEFT_SUCCESS);
+  ASSERT_EQ(weft_shard_post_forward(unit, nullptr), WEFT_SUCCESS);
+  ExpectRefused(weft_shard_grad_ready(weight, nullptr, nullptr), WEFT_BAD_STATE, "pre_backward");
+  ASSERT_EQ(weft_shard_pre_backward(unit, nullptr), WEFT_SUCCESS);
+  const float gradient[] = {1, 2, 3, 4, 5, 6};
+  ASSERT_EQ(weft_shard_grad_ready(weight, gradient, nullptr), WEFT_SUCCESS);
+  ASSERT_EQ(weft_shard_post_backward(unit, nullptr), WEFT_SUCCESS);
+  ASSERT_EQ(weft_shard_microbatch_end(context_, nullptr), WEFT_SUCCESS);
+  weft_shard_step_result_t result = {sizeof(result)};
+  ASSERT_EQ(weft_shard_finish(context_, nullptr, &result), WEFT_SUCCESS);
+  EXPECT_EQ(result.reduced_bytes, 64u);
+  for (int i = 0; i < 6; ++i)
+    EXPECT_EQ(static_cast<float*>(view.grad)[i], gradient[i]);
+  ASSERT_EQ(weft_shard_step_end(context_), WEFT_SUCCESS);
+  EXPECT_EQ(weft_shard_abort_step(context_, nullptr), WEFT_SUCCESS);
+  ExpectRefused(weft_shard_step_begin(context_, WEFT_SHARD_TRAIN, 0), WEFT_ABORTED,
+                "no reason given");
+}
+
+}  // namespace
+}  // namespace weft

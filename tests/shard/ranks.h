@@ -1,0 +1,47 @@
+// Ranks as threads, over the real group and over the reference.
+//
+//   const std::vector<absl::Status> statuses =
+//       RunRanks(kind, size, [&](int rank, std::shared_ptr<ProcessGroup> group) { ... });
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "weft/shard.h"
+
+#include "absl/status/status.h"
+#include "comm/group/process_group.h"
+#include "gtest/gtest.h"
+#include "shard/context.h"
+
+namespace weft {
+
+enum class GroupKind { kLocal, kReference, kLazyReference };
+
+inline constexpr GroupKind kGroupKinds[] = {GroupKind::kLocal, GroupKind::kReference,
+                                            GroupKind::kLazyReference};
+inline constexpr int kRankSet[] = {1, 2, 3, 4, 5, 7, 8};
+
+const char* GroupKindName(GroupKind kind);
+
+// Runs `body` on one thread per rank and returns what each returned, by rank. Groups are closed
+// when all have returned.
+using RankBody = std::function<absl::Status(int rank, std::shared_ptr<ProcessGroup> group)>;
+std::vector<absl::Status> RunRanks(GroupKind kind, int size, const RankBody& body);
+
+// Fails the test for every rank whose status is not Ok.
+void ExpectAllOk(const std::vector<absl::Status>& statuses);
+
+// A context over a one-axis mesh of `group`.
+absl::StatusOr<std::unique_ptr<Context>> MakeContext(std::shared_ptr<ProcessGroup> group,
+                                                     const ContextOptions& options = {});
+
+// A unit `name` with the one param `name`.weight. Returns the param's index, which is the unit's
+// too when every unit is made by this.
+absl::StatusOr<int> AddUnitWithParam(Context& context, std::string_view name,
+                                     const std::vector<int64_t>& shape,
+                                     weft_dtype_t dtype = WEFT_FLOAT32, bool frozen = false);
+
+}  // namespace weft

@@ -1,0 +1,251 @@
+#include "tests/shard/small_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "base/status.h"
+#include "comm/kernels/dtype.h"
+
+namespace weft {
+namespace {
+
+Elements ReadElements(weft_dtype_t dtype, const void* memory, size_t count) {
+  const size_t size = DtypeSize(dtype);
+  Elements elements(count);
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(&elements[i], static_cast<const char*>(memory) + i * size, size);
+  }
+  return elements;
+}
+
+void WriteElements(weft_dtype_t dtype, const Elements& elements, void* memory) {
+  const size_t size = DtypeSize(dtype);
+  for (size_t i = 0; i < elements.size(); ++i) {
+    std::memcpy(static_cast<char*>(memory) + i * size, &elements[i], size);
+  }
+}
+
+uint64_t Add(weft_dtype_t dtype, uint64_t a, uint64_t b) {
+  return ReduceReference(dtype, WEFT_SUM, {a, b}, 1);
+}
+
+// Hands over one gradient: in place, or by pointer from an unaligned buffer.
+absl::Status HandOver(Context& context, const ModelParam& param, const Scenario& scenario, int step,
+                      int microbatch, int rank, int index) {
+  Elements gradient(param.count());
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    gradient[i] = scenario.Gradient(param.dtype, step, microbatch, rank, index, i);
+  }
+  const bool in_place = Mix(scenario.seed + static_cast<uint64_t>(index + step)) % 2 == 0;
+  WEFT_ASSIGN_OR_RETURN(const ParamView view, context.View(index));
+  if (!in_place) {
+    std::vector<char> buffer(gradient.size() * DtypeSize(param.dtype) + 1);
+    WriteElements(param.dtype, gradient, buffer.data() + 1);
+    return context.GradReady(index, buffer.data() + 1);
+  }
+  Elements sums = ReadElements(param.dtype, view.grad, view.count);
+  for (size_t i = 0; i < sums.size(); ++i)
+    sums[i] = Add(param.dtype, sums[i], gradient[i]);
+  WriteElements(param.dtype, sums, view.grad);
+  return context.GradReady(index, nullptr);
+}
+
+// The params of `unit` that have a gradient, last one first.
+std::vector<int> ParamsWithGradient(const std::vector<ModelParam>& model, const Scenario& scenario,
+                                    int step, int microbatch, int rank, int unit) {
+  std::vector<int> params;
+  const std::vector<int> units = UnitsOf(model);
+  for (int i = static_cast<int>(model.size()) - 1; i >= 0; --i) {
+    const auto index = static_cast<size_t>(i);
+    if (units[index] != unit || model[index].frozen) continue;
+    if (!scenario.Missing(step, microbatch, rank, i)) params.push_back(i);
+  }
+  return params;
+}
+
+absl::Status BackwardUnit(Context& context, const std::vector<ModelParam>& model,
+                          const Scenario& scenario, int step, int microbatch, int rank, int unit,
+                          std::mt19937_64& random) {
+  std::vector<int> params = ParamsWithGradient(model, scenario, step, microbatch, rank, unit);
+  if (scenario.shuffle) std::shuffle(params.begin(), params.end(), random);
+  WEFT_RETURN_IF_ERROR(context.PreBackward(unit));
+  std::vector<absl::Status> statuses(static_cast<size_t>(scenario.grad_threads));
+  const auto hand_over = [&](size_t thread) {
+    for (size_t i = thread; i < params.size(); i += statuses.size()) {
+      const absl::Status status = HandOver(context, model[static_cast<size_t>(params[i])], scenario,
+                                           step, microbatch, rank, params[i]);
+      if (!status.ok()) statuses[thread] = status;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < statuses.size(); ++i)
+    threads.emplace_back(hand_over, i);
+  hand_over(0);
+  for (std::thread& thread : threads)
+    thread.join();
+  for (const absl::Status& status : statuses)
+    WEFT_RETURN_IF_ERROR(status);
+  return context.PostBackward(unit);
+}
+
+absl::Status RunMicrobatch(Context& context, const std::vector<ModelParam>& model,
+                           const Scenario& scenario, int rank, int step, int microbatch) {
+  std::mt19937_64 random(
+      Mix(scenario.seed + static_cast<uint64_t>((step * 16 + microbatch) * 16 + rank)));
+  std::vector<int> units;
+  for (int unit = 0; unit <= UnitsOf(model).back(); ++unit)
+    units.push_back(unit);
+  WEFT_RETURN_IF_ERROR(
+      context.MicrobatchBegin(microbatch, microbatch == scenario.microbatches - 1));
+  for (const int unit : units) {
+    WEFT_RETURN_IF_ERROR(context.PreForward(unit));
+    WEFT_RETURN_IF_ERROR(context.PostForward(unit));
+  }
+  std::reverse(units.begin(), units.end());
+  if (scenario.shuffle) std::shuffle(units.begin(), units.end(), random);
+  for (const int unit : units) {
+    // Ranks drift apart: some buckets are ready long before other ranks have them.
+    for (uint64_t i = random() % 16; i > 0; --i)
+      std::this_thread::yield();
+    WEFT_RETURN_IF_ERROR(
+        BackwardUnit(context, model, scenario, step, microbatch, rank, unit, random));
+  }
+  return context.MicrobatchEnd();
+}
+
+}  // namespace
+
+size_t ModelParam::count() const {
+  size_t product = 1;
+  for (const int64_t dimension : shape)
+    product *= static_cast<size_t>(dimension);
+  return product;
+}
+
+std::vector<ModelParam> SmallModel() {
+  return {
+      {"embed", "embed.tokens", {19, 11}, WEFT_FLOAT32},
+      {"embed", "embed.positions", {5, 11}, WEFT_FLOAT32},
+      {"blocks.0", "blocks.0.norm", {11}, WEFT_FLOAT32},
+      {"blocks.0", "blocks.0.scale", {}, WEFT_FLOAT32},
+      {"blocks.0", "blocks.0.weight", {13, 7}, WEFT_BFLOAT16},
+      {"blocks.0", "blocks.0.base", {7, 3}, WEFT_FLOAT32, true},
+      {"blocks.0", "blocks.0.none", {0, 4}, WEFT_FLOAT32},
+      {"blocks.1", "blocks.1.weight", {19, 3}, WEFT_FLOAT16},
+      {"blocks.1", "blocks.1.bias", {29}, WEFT_FLOAT64},
+      {"blocks.1", "blocks.1.base", {5, 5}, WEFT_BFLOAT16, true},
+      {"frozen", "frozen.weight", {3, 3}, WEFT_FLOAT32, true},
+      {"head", "head.weight", {40, 13}, WEFT_FLOAT32},
+      {"head", "head.bias", {2}, WEFT_FLOAT32},
+      {"head", "head.temperature", {1, 1, 1}, WEFT_FLOAT64},
+  };
+}
+
+absl::Status Declare(Context& context, const std::vector<ModelParam>& model) {
+  std::string open;
+  int unit = -1;
+  for (const ModelParam& param : model) {
+    if (param.unit != open) {
+      if (unit >= 0) WEFT_RETURN_IF_ERROR(context.SealUnit(unit));
+      WEFT_ASSIGN_OR_RETURN(unit, context.BeginUnit(param.unit));
+      open = param.unit;
+    }
+    WEFT_RETURN_IF_ERROR(context
+                             .AddParam(unit, param.name, param.shape.data(),
+                                       static_cast<int>(param.shape.size()), param.dtype,
+                                       param.frozen)
+                             .status());
+  }
+  return context.SealUnit(unit);
+}
+
+std::vector<int> UnitsOf(const std::vector<ModelParam>& model) {
+  std::vector<int> units;
+  int unit = 0;
+  for (size_t i = 0; i < model.size(); ++i) {
+    if (i > 0 && model[i].unit != model[i - 1].unit) ++unit;
+    units.push_back(unit);
+  }
+  return units;
+}
+
+bool Scenario::Missing(int step, int microbatch, int rank, int param) const {
+  const auto key = static_cast<uint64_t>(((step * 16 + microbatch) * 16 + rank) * 64 + param);
+  return static_cast<int>(Mix(key + Mix(seed ^ 0x5eed)) % 100) < missing_percent;
+}
+
+uint64_t Scenario::Gradient(weft_dtype_t dtype, int step, int microbatch, int rank, int param,
+                            size_t element) const {
+  uint64_t key = Mix(seed);
+  for (const int part : {step, microbatch, rank, param}) {
+    key = Mix(key + static_cast<uint64_t>(part));
+  }
+  key = Mix(key + element);
+  // Exponents over 12 binary orders, so that the order of additions shows in the bits.
+  const double mantissa = static_cast<double>(static_cast<int64_t>(key)) * 0x1p-63;
+  const double value = mantissa * static_cast<double>(1 << (key % 12));
+  if (dtype == WEFT_FLOAT64) return std::bit_cast<uint64_t>(value);
+  return EncodeFloat(dtype, static_cast<float>(value));
+}
+
+std::vector<Elements> ExpectedGradients(const std::vector<ModelParam>& model,
+                                        const Scenario& scenario, int step) {
+  const weft_op_t op = scenario.average ? WEFT_AVG : WEFT_SUM;
+  const bool every = scenario.accumulation == WEFT_SHARD_REDUCE_EVERY;
+  std::vector<Elements> expected(model.size());
+  for (size_t p = 0; p < model.size(); ++p) {
+    if (model[p].frozen) continue;
+    const weft_dtype_t dtype = model[p].dtype;
+    const int index = static_cast<int>(p);
+    for (size_t i = 0; i < model[p].count(); ++i) {
+      Elements local(static_cast<size_t>(scenario.ranks), 0);
+      uint64_t total = 0;
+      for (int mb = 0; mb < scenario.microbatches; ++mb) {
+        for (int rank = 0; rank < scenario.ranks; ++rank) {
+          uint64_t& sum = local[static_cast<size_t>(rank)];
+          if (every) sum = 0;
+          if (scenario.Missing(step, mb, rank, index)) continue;
+          sum = Add(dtype, sum, scenario.Gradient(dtype, step, mb, rank, index, i));
+        }
+        if (!every) continue;
+        const uint64_t reduced = ReduceReference(dtype, op, local, scenario.ranks);
+        total = mb == 0 ? reduced : Add(dtype, total, reduced);
+      }
+      expected[p].push_back(every ? total : ReduceReference(dtype, op, local, scenario.ranks));
+    }
+  }
+  return expected;
+}
+
+absl::StatusOr<weft_shard_step_result_t> RunStep(Context& context,
+                                                 const std::vector<ModelParam>& model,
+                                                 const Scenario& scenario, int rank, int step) {
+  WEFT_RETURN_IF_ERROR(context.StepBegin(WEFT_SHARD_TRAIN, 0));
+  for (int microbatch = 0; microbatch < scenario.microbatches; ++microbatch) {
+    WEFT_RETURN_IF_ERROR(RunMicrobatch(context, model, scenario, rank, step, microbatch));
+  }
+  return context.Finish();
+}
+
+absl::StatusOr<std::vector<Elements>> ReadGradients(Context& context,
+                                                    const std::vector<ModelParam>& model) {
+  std::vector<Elements> gradients(model.size());
+  for (size_t i = 0; i < model.size(); ++i) {
+    WEFT_ASSIGN_OR_RETURN(const ParamView view, context.View(static_cast<int>(i)));
+    if (view.grad != nullptr) gradients[i] = ReadElements(view.dtype, view.grad, view.count);
+  }
+  return gradients;
+}
+
+// splitmix64.
+uint64_t Mix(uint64_t value) {
+  value += 0x9e3779b97f4a7c15;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+  return value ^ (value >> 31);
+}
+
+}  // namespace weft

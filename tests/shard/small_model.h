@@ -1,0 +1,69 @@
+// A small model with every kind of param, made-up gradients, and what a step must make of them.
+//
+// The gradient of (step, micro-batch, rank, param, element) is a hash of these, so every rank and
+// the single-threaded reference know all of them. Some are missing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/shard.h"
+
+#include "absl/status/status.h"
+#include "shard/context.h"
+#include "tests/comm/kernels/reference.h"
+
+namespace weft {
+
+struct ModelParam {
+  std::string unit;
+  std::string name;
+  std::vector<int64_t> shape;
+  weft_dtype_t dtype;
+  bool frozen = false;
+
+  size_t count() const;
+};
+
+// Matrices, vectors, scalars, empty and frozen params of four types in five units.
+std::vector<ModelParam> SmallModel();
+
+// Declares the model; unit and param indices count from 0 in its order.
+absl::Status Declare(Context& context, const std::vector<ModelParam>& model);
+// Index of the unit of each param.
+std::vector<int> UnitsOf(const std::vector<ModelParam>& model);
+
+struct Scenario {
+  uint64_t seed = 1;
+  int ranks = 1;
+  int steps = 2;
+  int microbatches = 1;
+  int missing_percent = 0;
+  weft_shard_accumulation_t accumulation = WEFT_SHARD_LOCAL_THEN_REDUCE;
+  bool average = true;
+  bool shuffle = false;  // order of units and params in backward differs per rank
+  int grad_threads = 1;  // threads that call grad_ready for a unit's params
+
+  bool Missing(int step, int microbatch, int rank, int param) const;
+  uint64_t Gradient(weft_dtype_t dtype, int step, int microbatch, int rank, int param,
+                    size_t element) const;
+};
+
+// The reduced gradients of one step, by param: single-threaded, element by element.
+std::vector<Elements> ExpectedGradients(const std::vector<ModelParam>& model,
+                                        const Scenario& scenario, int step);
+
+// Runs one step's calls on `context` as rank `rank`, up to and with finish.
+absl::StatusOr<weft_shard_step_result_t> RunStep(Context& context,
+                                                 const std::vector<ModelParam>& model,
+                                                 const Scenario& scenario, int rank, int step);
+
+// The gradients of a context as bits; empty for frozen params.
+absl::StatusOr<std::vector<Elements>> ReadGradients(Context& context,
+                                                    const std::vector<ModelParam>& model);
+
+// A well mixed function of its argument.
+uint64_t Mix(uint64_t value);
+
+}  // namespace weft

@@ -1,0 +1,290 @@
+#include "shard/step_state.h"
+
+#include <functional>
+#include <string>
+
+#include "base/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Units a (params 0, 1 and frozen 2) and b (param 3).
+Registry TwoUnits() {
+  Registry registry;
+  const int64_t count = 4;
+  const int a = *registry.BeginUnit("a");
+  EXPECT_TRUE(registry.AddParam(a, "a.w", &count, 1, WEFT_FLOAT32, false).ok());
+  EXPECT_TRUE(registry.AddParam(a, "a.b", &count, 1, WEFT_FLOAT32, false).ok());
+  EXPECT_TRUE(registry.AddParam(a, "a.frozen", &count, 1, WEFT_FLOAT32, true).ok());
+  EXPECT_TRUE(registry.SealUnit(a).ok());
+  const int b = *registry.BeginUnit("b");
+  EXPECT_TRUE(registry.AddParam(b, "b.w", &count, 1, WEFT_FLOAT32, false).ok());
+  EXPECT_TRUE(registry.SealUnit(b).ok());
+  return registry;
+}
+
+constexpr int kA = 0;
+constexpr int kB = 1;
+
+struct Call {
+  const char* name;
+  std::function<absl::Status(StepState&)> run;
+};
+
+std::vector<int> ignored;
+
+// Every call of a step, on unit a and param a.w where one is needed.
+const std::vector<Call>& AllCalls() {
+  static const std::vector<Call> calls = {
+      {"step_begin",
+       [](StepState& s) {
+         return s.StepBegin(WEFT_SHARD_TRAIN, 0);
+       }},
+      {"microbatch_begin 0",
+       [](StepState& s) {
+         return s.MicrobatchBegin(0, true);
+       }},
+      {"microbatch_begin 1",
+       [](StepState& s) {
+         return s.MicrobatchBegin(1, true);
+       }},
+      {"pre_forward",
+       [](StepState& s) {
+         return s.PreForward(kA);
+       }},
+      {"post_forward",
+       [](StepState& s) {
+         return s.PostForward(kA);
+       }},
+      {"pre_backward",
+       [](StepState& s) {
+         return s.PreBackward(kA);
+       }},
+      {"grad_ready",
+       [](StepState& s) {
+         const absl::Status status = s.ClaimGradient(0);
+         if (status.ok()) s.GradientReady(0);
+         return status;
+       }},
+      {"post_backward",
+       [](StepState& s) {
+         return s.PostBackward(kA, ignored);
+       }},
+      {"microbatch_end",
+       [](StepState& s) {
+         return s.MicrobatchEnd(ignored);
+       }},
+      {"finish",
+       [](StepState& s) {
+         const absl::Status status = s.FinishBegin();
+         if (status.ok()) s.FinishEnd();
+         return status;
+       }},
+      {"step_end",
+       [](StepState& s) {
+         return s.StepEnd();
+       }},
+      {"verify",
+       [](StepState& s) {
+         return s.CheckQuiet("verify");
+       }},
+  };
+  return calls;
+}
+
+absl::Status RunCall(StepState& state, const std::string& name) {
+  for (const Call& call : AllCalls()) {
+    if (name == call.name) return call.run(state);
+  }
+  ADD_FAILURE() << "no call " << name;
+  return absl::OkStatus();
+}
+
+// After `path`, exactly the calls of `legal` are legal.
+void ExpectLegal(const std::vector<std::string>& path, const std::vector<std::string>& legal,
+                 weft_shard_mode_t mode = WEFT_SHARD_TRAIN) {
+  SCOPED_TRACE(testing::PrintToString(path));
+  const Registry registry = TwoUnits();
+  std::vector<std::string> accepted;
+  for (const Call& call : AllCalls()) {
+    StepState state(registry);
+    for (const std::string& step : path) {
+      const absl::Status status =
+          step == "step_begin" ? state.StepBegin(mode, 0) : RunCall(state, step);
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    const absl::Status status = call.run(state);
+    if (status.ok()) {
+      accepted.push_back(call.name);
+      continue;
+    }
+    EXPECT_EQ(ResultOf(status), WEFT_BAD_STATE) << status;
+    EXPECT_EQ(ResultOf(call.run(state)), WEFT_BAD_STATE) << "changed by the refused " << call.name;
+    if (!path.empty()) {
+      const std::string event = path.back().substr(0, path.back().find(' '));
+      EXPECT_THAT(std::string(status.message()), HasSubstr(event)) << "last events";
+    }
+  }
+  EXPECT_EQ(accepted, legal);
+}
+
+TEST(StepState, AcceptsExactlyTheLegalCalls) {
+  using Path = std::vector<std::string>;
+  ExpectLegal({}, {"step_begin", "verify"});
+  Path path = {"step_begin"};
+  ExpectLegal(path, {"microbatch_begin 0"});
+  path.push_back("microbatch_begin 0");
+  ExpectLegal(path, {"pre_forward", "microbatch_end"});
+  path.push_back("pre_forward");
+  ExpectLegal(path, {"pre_forward", "post_forward"});
+  path.push_back("post_forward");
+  ExpectLegal(path, {"pre_forward", "pre_backward", "microbatch_end"});
+  path.push_back("pre_backward");
+  ExpectLegal(path, {"pre_forward", "grad_ready", "post_backward"});
+  path.push_back("grad_ready");
+  ExpectLegal(path, {"pre_forward", "post_backward"});
+  path.push_back("post_backward");
+  ExpectLegal(path, {"microbatch_end"});
+  path.push_back("microbatch_end");
+  ExpectLegal(path, {"finish"});
+  path.push_back("finish");
+  ExpectLegal(path, {"step_end", "verify"});
+  path.push_back("step_end");
+  ExpectLegal(path, {"step_begin", "verify"});
+}
+
+TEST(StepState, AcceptsExactlyTheLegalCallsOfEval) {
+  std::vector<std::string> path = {"step_begin"};
+  ExpectLegal(path, {"microbatch_begin 0", "finish", "step_end"}, WEFT_SHARD_EVAL);
+  path.push_back("microbatch_begin 0");
+  ExpectLegal(path, {"pre_forward", "microbatch_end"}, WEFT_SHARD_EVAL);
+  path.push_back("pre_forward");
+  ExpectLegal(path, {"pre_forward", "post_forward"}, WEFT_SHARD_EVAL);
+  path.push_back("post_forward");
+  ExpectLegal(path, {"pre_forward", "microbatch_end"}, WEFT_SHARD_EVAL);
+  path.push_back("microbatch_end");
+  ExpectLegal(path, {"finish", "step_end"}, WEFT_SHARD_EVAL);
+}
+
+class StepStateTest : public testing::Test {
+ protected:
+  void Run(std::initializer_list<const char*> calls) {
+    for (const char* call : calls) {
+      const absl::Status status = RunCall(state_, call);
+      ASSERT_TRUE(status.ok()) << status;
+    }
+  }
+
+  static void ExpectBadState(const absl::Status& status, const char* text) {
+    EXPECT_EQ(ResultOf(status), WEFT_BAD_STATE) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+  }
+
+  const Registry registry_ = TwoUnits();
+  StepState state_{registry_};
+};
+
+TEST_F(StepStateTest, NamesUnitPhaseAndTheLastEightEvents) {
+  Run({"step_begin", "microbatch_begin 0"});
+  for (int i = 0; i < 9; ++i)
+    ASSERT_TRUE(state_.PreForward(kA).ok());
+  const std::string message(state_.PreBackward(kA).message());
+  EXPECT_THAT(message, HasSubstr("pre_backward a is not legal here: unit a is in forward"));
+  EXPECT_THAT(message, HasSubstr("in micro-batch 0 of step 1"));
+  EXPECT_THAT(message, HasSubstr("call post_forward first"));
+  size_t events = 0;
+  for (size_t at = message.find("pre_forward a"); at != std::string::npos;
+       at = message.find("pre_forward a", at + 1)) {
+    ++events;
+  }
+  EXPECT_EQ(events, 8u);
+  EXPECT_THAT(message, testing::Not(HasSubstr("step_begin")));
+}
+
+TEST_F(StepStateTest, CountsMicrobatchesWithoutGaps) {
+  Run({"step_begin"});
+  ExpectBadState(state_.MicrobatchBegin(1, false), "the next micro-batch is 0");
+  ExpectBadState(state_.MicrobatchBegin(-1, false), "the next micro-batch is 0");
+  ASSERT_TRUE(state_.MicrobatchBegin(0, false).ok());
+  Run({"microbatch_end"});
+  ExpectBadState(state_.MicrobatchBegin(0, false), "the next micro-batch is 1");
+  ExpectBadState(state_.FinishBegin(), "last = 1");
+  ASSERT_TRUE(state_.MicrobatchBegin(1, true).ok());
+  Run({"microbatch_end"});
+  ExpectBadState(state_.MicrobatchBegin(2, true), "was the step's last");
+}
+
+TEST_F(StepStateTest, CountsNestedForwards) {
+  Run({"step_begin", "microbatch_begin 0", "pre_forward", "pre_forward", "post_forward"});
+  ExpectBadState(state_.PreBackward(kA), "in forward");
+  Run({"post_forward", "pre_forward", "post_forward", "pre_backward"});
+}
+
+TEST_F(StepStateTest, TakesForwardDuringBackwardAsRecompute) {
+  Run({"step_begin", "microbatch_begin 0", "pre_forward", "post_forward", "pre_backward",
+       "pre_forward"});
+  ExpectBadState(state_.PostBackward(kA, ignored), "being recomputed");
+  Run({"grad_ready", "post_forward", "post_backward"});
+}
+
+TEST_F(StepStateTest, WantsEachGradientOnce) {
+  Run({"step_begin", "microbatch_begin 0", "pre_forward", "post_forward", "pre_backward"});
+  ASSERT_TRUE(state_.ClaimGradient(1).ok());
+  ExpectBadState(state_.ClaimGradient(1), "grad_ready a.b of unit a is not legal here");
+  ExpectBadState(state_.PostBackward(kA, ignored), "grad_ready of a.b is still running");
+  state_.GradientReady(1);
+  ExpectBadState(state_.ClaimGradient(1), "call grad_ready once");
+  ExpectBadState(state_.ClaimGradient(2), "a.frozen is frozen");
+  ExpectBadState(state_.ClaimGradient(3), "unit b was not used");
+  Run({"post_backward"});
+  ExpectBadState(state_.ClaimGradient(0), "once per parameter");
+}
+
+TEST_F(StepStateTest, ListsMissingGradientsOnce) {
+  Run({"step_begin", "microbatch_begin 0", "pre_forward", "post_forward", "pre_backward",
+       "grad_ready"});
+  std::vector<int> missing;
+  ASSERT_TRUE(state_.PostBackward(kA, missing).ok());
+  EXPECT_THAT(missing, testing::ElementsAre(1));
+  missing.clear();
+  ASSERT_TRUE(state_.MicrobatchEnd(missing).ok());
+  EXPECT_THAT(missing, testing::ElementsAre(3));
+}
+
+TEST_F(StepStateTest, ForgetsUnitsBetweenMicrobatches) {
+  Run({"step_begin"});
+  ASSERT_TRUE(state_.MicrobatchBegin(0, false).ok());
+  Run({"pre_forward", "post_forward", "pre_backward", "grad_ready", "post_backward",
+       "microbatch_end", "microbatch_begin 1"});
+  ExpectBadState(state_.PreBackward(kA), "was not used in this micro-batch");
+  Run({"pre_forward", "post_forward", "pre_backward", "grad_ready", "post_backward"});
+}
+
+TEST_F(StepStateTest, EndsNoMicrobatchWithAnOpenUnit) {
+  Run({"step_begin", "microbatch_begin 0"});
+  ASSERT_TRUE(state_.PreForward(kB).ok());
+  ExpectBadState(state_.MicrobatchEnd(ignored), "unit b is in forward");
+  ASSERT_TRUE(state_.PostForward(kB).ok());
+  ASSERT_TRUE(state_.PreBackward(kB).ok());
+  std::vector<int> missing;
+  ExpectBadState(state_.MicrobatchEnd(missing), "unit b is in backward");
+  EXPECT_THAT(missing, IsEmpty());
+}
+
+TEST_F(StepStateTest, HasNoGradientsInEval) {
+  ASSERT_TRUE(state_.StepBegin(WEFT_SHARD_EVAL, 0).ok());
+  Run({"microbatch_begin 0", "pre_forward", "post_forward"});
+  ExpectBadState(state_.PreBackward(kA), "WEFT_SHARD_EVAL");
+  std::vector<int> missing;
+  ASSERT_TRUE(state_.MicrobatchEnd(missing).ok());
+  EXPECT_THAT(missing, IsEmpty());
+  Run({"step_end", "step_begin"});
+}
+
+}  // namespace
+}  // namespace weft
