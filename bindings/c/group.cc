@@ -1,0 +1,207 @@
+#include "weft/group.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "bindings/c/guard.h"
+#include "bindings/c/handles.h"
+#include "comm/node/make_group.h"
+#include "comm/node/segment.h"
+#include "comm/rendezvous/rendezvous.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kNameBytesMax = 63;
+
+absl::Status ReadOptions(std::string_view call, const weft_group_config_t* config,
+                         const char* default_name, GroupOptions* options) {
+  weft_group_config_t full{};
+  WEFT_RETURN_IF_ERROR(ReadConfig(call, config, &full));
+  options->name = full.name != nullptr ? full.name : default_name;
+  if (options->name.size() > kNameBytesMax) {
+    return InvalidArgument(call, StrCat("the group's name has ", options->name.size(),
+                                        " bytes, at most ", kNameBytesMax, " are allowed"));
+  }
+  if (full.timeout_ns < 0 || full.init_timeout_ns < 0) {
+    return InvalidArgument(call, "a timeout is negative; 0 means the default");
+  }
+  options->timeout_ns = full.timeout_ns;
+  options->init_timeout_ns = full.init_timeout_ns;
+  return absl::OkStatus();
+}
+
+absl::Status CheckPlace(std::string_view call, int size, int rank, const void* group) {
+  if (group == nullptr) return InvalidArgument(call, "group is NULL");
+  if (size < 1) return InvalidArgument(call, StrCat("size is ", size, ", at least 1 is needed"));
+  if (size > kNodeRanksMax) {
+    return CallError(WEFT_UNSUPPORTED, call,
+                     StrCat("size is ", size, ", this version has groups of 1 to ", kNodeRanksMax));
+  }
+  if (rank < 0 || rank >= size) {
+    return InvalidArgument(call, StrCat("rank ", rank, " is not one of 0..", size - 1));
+  }
+  return absl::OkStatus();
+}
+
+weft_group_t MakeHandle(std::shared_ptr<ProcessGroup> group) {
+  auto* const handle = new weft_group;
+  handle->group = std::move(group);
+  return handle;
+}
+
+absl::Status NotAGroup(std::string_view call) {
+  return InvalidArgument(call, "group is NULL or not a group");
+}
+
+absl::Status Make(Store* store, int rank, int size, const GroupOptions& options,
+                  weft_group_t* group) {
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> made,
+                        MakeNodeGroup(store, rank, size, options));
+  *group = MakeHandle(std::move(made));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> GroupOf(weft_group_t group) {
+  if (group == nullptr || group->magic != weft_group::kMagic) return nullptr;
+  return group->group;
+}
+
+}  // namespace weft
+
+using weft::Guarded;
+
+weft_result_t weft_group_create_from_env(const weft_group_config_t* config, weft_group_t* group) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_group_create_from_env";
+    if (group == nullptr) return weft::InvalidArgument(kCall, "group is NULL");
+    weft::GroupOptions options;
+    WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
+    WEFT_ASSIGN_OR_RETURN(weft::Rendezvous place,
+                          weft::RendezvousFromEnvironment(weft::InitDeadlineNs(options)));
+    return weft::Make(place.store.get(), place.rank, place.size, options, group);
+  });
+}
+
+weft_result_t weft_group_create_from_id(const weft_unique_id_t* id, int size, int rank,
+                                        const weft_group_config_t* config, weft_group_t* group) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_group_create_from_id";
+    if (id == nullptr) return weft::InvalidArgument(kCall, "id is NULL");
+    WEFT_RETURN_IF_ERROR(weft::CheckPlace(kCall, size, rank, group));
+    weft::GroupOptions options;
+    WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
+    const absl::StatusOr<weft::Rendezvous> place =
+        weft::RendezvousFromId(*id, size, rank, weft::InitDeadlineNs(options));
+    if (!place.ok()) return weft::Annotate(place.status(), weft::StrCat(kCall, ": "));
+    return weft::Make(place->store.get(), rank, size, options, group);
+  });
+}
+
+weft_result_t weft_group_create_from_store(weft_store_t store, int size, int rank,
+                                           const weft_group_config_t* config, weft_group_t* group) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_group_create_from_store";
+    if (store == nullptr || store->magic != weft_store::kMagic) {
+      return weft::InvalidArgument(kCall, "store is NULL or not a store");
+    }
+    WEFT_RETURN_IF_ERROR(weft::CheckPlace(kCall, size, rank, group));
+    weft::GroupOptions options;
+    WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
+    return weft::Make(store->store.get(), rank, size, options, group);
+  });
+}
+
+weft_result_t weft_group_create_local(int size, const weft_group_config_t* config,
+                                      weft_group_t groups[]) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_group_create_local";
+    WEFT_RETURN_IF_ERROR(weft::CheckPlace(kCall, size, 0, groups));
+    weft::GroupOptions options;
+    WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
+    WEFT_ASSIGN_OR_RETURN(auto made, weft::CreateLocalGroups(size, options));
+    for (int rank = 0; rank < size; ++rank) {
+      groups[rank] = weft::MakeHandle(std::move(made[static_cast<size_t>(rank)]));
+    }
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_group_split(weft_group_t parent, int color, int key,
+                               const weft_group_config_t* config, weft_group_t* group) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_group_split";
+    const auto from = weft::GroupOf(parent);
+    if (from == nullptr) return weft::NotAGroup(kCall);
+    if (group == nullptr) return weft::InvalidArgument(kCall, "group is NULL");
+    if (color < WEFT_COLOR_NONE) {
+      return weft::InvalidArgument(kCall, weft::StrCat("color ", color, " is below -1"));
+    }
+    weft::GroupOptions options;
+    WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "", &options));
+    WEFT_ASSIGN_OR_RETURN(auto part, from->Split(color, key, options));
+    *group = part == nullptr ? nullptr : weft::MakeHandle(std::move(part));
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_group_rank(weft_group_t group, int* rank) {
+  return Guarded([&]() -> absl::Status {
+    const auto of = weft::GroupOf(group);
+    if (of == nullptr) return weft::NotAGroup("weft_group_rank");
+    if (rank == nullptr) return weft::InvalidArgument("weft_group_rank", "rank is NULL");
+    *rank = of->rank();
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_group_size(weft_group_t group, int* size) {
+  return Guarded([&]() -> absl::Status {
+    const auto of = weft::GroupOf(group);
+    if (of == nullptr) return weft::NotAGroup("weft_group_size");
+    if (size == nullptr) return weft::InvalidArgument("weft_group_size", "size is NULL");
+    *size = of->size();
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_group_name(weft_group_t group, const char** name) {
+  return Guarded([&]() -> absl::Status {
+    const auto of = weft::GroupOf(group);
+    if (of == nullptr) return weft::NotAGroup("weft_group_name");
+    if (name == nullptr) return weft::InvalidArgument("weft_group_name", "name is NULL");
+    *name = of->name().c_str();
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_group_error(weft_group_t group) {
+  return Guarded([&]() -> absl::Status {
+    const auto of = weft::GroupOf(group);
+    return of == nullptr ? weft::NotAGroup("weft_group_error") : of->error();
+  });
+}
+
+weft_result_t weft_group_abort(weft_group_t group, const char* reason) {
+  return Guarded([&]() -> absl::Status {
+    const auto of = weft::GroupOf(group);
+    if (of == nullptr) return weft::NotAGroup("weft_group_abort");
+    of->Abort(reason == nullptr ? "" : std::string_view(reason));
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_group_destroy(weft_group_t group) {
+  return Guarded([&]() -> absl::Status {
+    if (group == nullptr) return absl::OkStatus();
+    const auto of = weft::GroupOf(group);
+    if (of == nullptr) return weft::NotAGroup("weft_group_destroy");
+    of->Close();
+    group->magic = 0;
+    delete group;
+    return absl::OkStatus();
+  });
+}

@@ -1,0 +1,72 @@
+// Log, options, version and the names of types: the parts of the C interface that have no handle.
+#include <algorithm>
+#include <cstring>
+
+#include "weft/log.h"
+#include "weft/options.h"
+#include "weft/version.h"
+
+#include "base/log.h"
+#include "base/options.h"
+#include "bindings/c/guard.h"
+#include "comm/kernels/dtype.h"
+
+using weft::Guarded;
+
+weft_result_t weft_log_set_callback(weft_log_callback_t callback, void* user) {
+  weft::SetLogCallback(callback, user);
+  return WEFT_SUCCESS;
+}
+
+weft_result_t weft_log_set_level(weft_log_level_t level) {
+  return Guarded([&]() -> absl::Status {
+    if (level < WEFT_LOG_ERROR || level > WEFT_LOG_DEBUG) {
+      return weft::InvalidArgument("weft_log_set_level",
+                                   weft::StrCat(static_cast<int>(level), " is not a log level"));
+    }
+    weft::SetLogLevel(level);
+    return absl::OkStatus();
+  });
+}
+
+size_t weft_option_count(void) {
+  return weft::OptionCount();
+}
+
+weft_result_t weft_option_at(size_t index, weft_option_info_t* info) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_option_at";
+    if (info == nullptr) return weft::InvalidArgument(kCall, "info is NULL");
+    if (info->struct_size < sizeof(weft_option_info_t) ||
+        info->struct_size > weft::kStructBytesMax) {
+      return weft::InvalidArgument(kCall, weft::StrCat("struct_size is ", info->struct_size,
+                                                       "; set it to sizeof(weft_option_info_t)"));
+    }
+    if (index >= weft::OptionCount()) {
+      return weft::InvalidArgument(
+          kCall, weft::StrCat("index ", index, " is not below ", weft::OptionCount()));
+    }
+    const weft::OptionRow& row = weft::OptionAt(index);
+    info->environment = row.environment;
+    info->type = row.type;
+    info->default_value = row.default_value;
+    info->meaning = row.meaning;
+    return absl::OkStatus();
+  });
+}
+
+int weft_version(void) {
+  return WEFT_VERSION_MAJOR * 10000 + WEFT_VERSION_MINOR * 100 + WEFT_VERSION_PATCH;
+}
+
+size_t weft_dtype_size(weft_dtype_t dtype) {
+  return weft::DtypeSize(dtype);
+}
+
+const char* weft_dtype_name(weft_dtype_t dtype) {
+  return weft::DtypeName(dtype);
+}
+
+const char* weft_op_name(weft_op_t op) {
+  return weft::OpName(op);
+}

@@ -1,0 +1,323 @@
+// Calls of group.h, store.h and work.h with one wrong argument each.
+#include "tests/bindings/bad_input.h"
+
+namespace weft::test {
+namespace {
+
+using Make = std::function<weft_result_t(Bench&, int size, int rank,
+                                         const weft_group_config_t* config, weft_group_t* group)>;
+
+struct Maker {
+  const char* function;
+  bool has_size;
+  bool has_rank;
+  Make make;
+};
+
+std::vector<Maker> Makers() {
+  return {
+      {"weft_group_create_from_env", false, false,
+       [](Bench&, int, int, const weft_group_config_t* config, weft_group_t* group) {
+         return weft_group_create_from_env(config, group);
+       }},
+      {"weft_group_create_from_id", true, true,
+       [](Bench&, int size, int rank, const weft_group_config_t* config, weft_group_t* group) {
+         const weft_unique_id_t id = {};
+         return weft_group_create_from_id(&id, size, rank, config, group);
+       }},
+      {"weft_group_create_from_store", true, true,
+       [](Bench& b, int size, int rank, const weft_group_config_t* config, weft_group_t* group) {
+         return weft_group_create_from_store(b.store, size, rank, config, group);
+       }},
+      {"weft_group_create_local", true, false,
+       [](Bench& b, int size, int, const weft_group_config_t* config, weft_group_t* group) {
+         return weft_group_create_local(size, config, group == nullptr ? nullptr : b.out.groups);
+       }},
+      {"weft_group_split", false, false,
+       [](Bench& b, int, int, const weft_group_config_t* config, weft_group_t* group) {
+         return weft_group_split(b.pair[0], 0, 0, config, group);
+       }},
+  };
+}
+
+void AddPlaceFaults(const Maker& maker, std::vector<BadCall>* calls) {
+  const auto add = [&](const char* fault, weft_result_t expected, const char* needle, int size,
+                       int rank) {
+    calls->push_back(
+        {maker.function, fault, expected, needle, [make = maker.make, size, rank](Bench& bench) {
+           return make(bench, size, rank, nullptr, &bench.out.group);
+         }});
+  };
+  if (maker.has_size) {
+    add("size_0", WEFT_INVALID_ARGUMENT, "size is 0", 0, 0);
+    add("size_minus_1", WEFT_INVALID_ARGUMENT, "size is -1", -1, 0);
+    add("size_INT32_MIN", WEFT_INVALID_ARGUMENT, "size is -2147483648", INT32_MIN, 0);
+    add("size_65", WEFT_UNSUPPORTED, "65", 65, 0);
+    add("size_INT32_MAX", WEFT_UNSUPPORTED, "2147483647", INT32_MAX, 0);
+  }
+  if (maker.has_rank) {
+    add("rank_minus_1", WEFT_INVALID_ARGUMENT, "rank -1", 2, -1);
+    add("rank_of_the_size", WEFT_INVALID_ARGUMENT, "rank 2", 2, 2);
+    add("rank_INT32_MAX", WEFT_INVALID_ARGUMENT, "rank 2147483647", 2, INT32_MAX);
+  }
+}
+
+void AddMakerFaults(const Maker& maker, std::vector<BadCall>* calls) {
+  calls->push_back({maker.function, "group_NULL", WEFT_INVALID_ARGUMENT, "group is NULL",
+                    [make = maker.make](Bench& b) {
+                      return make(b, 2, 0, nullptr, nullptr);
+                    }});
+  AddPlaceFaults(maker, calls);
+  const auto add = [&](const char* fault, const char* needle, int64_t timeout_ns,
+                       int64_t init_timeout_ns, size_t name_bytes) {
+    calls->push_back({maker.function, fault, WEFT_INVALID_ARGUMENT, needle,
+                      [=, make = maker.make](Bench& bench) {
+                        const std::string name(name_bytes, 'n');
+                        weft_group_config_t config = {};
+                        config.struct_size = sizeof(config);
+                        config.timeout_ns = timeout_ns;
+                        config.init_timeout_ns = init_timeout_ns;
+                        if (name_bytes > 0) config.name = name.c_str();
+                        return make(bench, 2, 0, &config, &bench.out.group);
+                      }});
+  };
+  add("timeout_negative", "a timeout is negative", -1, 0, 0);
+  add("init_timeout_negative", "a timeout is negative", 0, INT64_MIN, 0);
+  add("name_of_64_bytes", "64", 0, 0, 64);
+  add("name_of_a_megabyte", "1048576", 0, 0, 1 << 20);
+  AddConfigFaults<weft_group_config_t>(
+      maker.function, calls, [make = maker.make](Bench& bench, const weft_group_config_t* config) {
+        return make(bench, 2, 0, config, &bench.out.group);
+      });
+}
+
+std::vector<BadCall> BadGroupHandles() {
+  const std::pair<const char*, std::function<weft_result_t(Bench&, weft_group_t)>> calls[] = {
+      {"weft_group_rank",
+       [](Bench& b, weft_group_t group) {
+         return weft_group_rank(group, &b.out.number);
+       }},
+      {"weft_group_size",
+       [](Bench& b, weft_group_t group) {
+         return weft_group_size(group, &b.out.number);
+       }},
+      {"weft_group_name",
+       [](Bench& b, weft_group_t group) {
+         return weft_group_name(group, &b.out.name);
+       }},
+      {"weft_group_error",
+       [](Bench&, weft_group_t group) {
+         return weft_group_error(group);
+       }},
+      {"weft_group_abort",
+       [](Bench&, weft_group_t group) {
+         return weft_group_abort(group, "because");
+       }},
+      {"weft_group_split",
+       [](Bench& b, weft_group_t group) {
+         return weft_group_split(group, 0, 0, nullptr, &b.out.group);
+       }},
+      {"weft_group_destroy",
+       [](Bench&, weft_group_t group) {
+         return weft_group_destroy(group);
+       }},
+  };
+  std::vector<BadCall> bad;
+  for (const auto& [function, call] : calls) {
+    if (std::string_view(function) != "weft_group_destroy") {  // whose NULL is fine
+      bad.push_back({function, "handle_NULL", WEFT_INVALID_ARGUMENT, "group is NULL",
+                     [call = call](Bench& b) {
+                       return call(b, nullptr);
+                     }});
+    }
+    bad.push_back(
+        {function, "garbage_handle", WEFT_INVALID_ARGUMENT, "not a group", [call = call](Bench& b) {
+           return call(b, b.Garbage<weft_group_t>());
+         }});
+    bad.push_back({function, "a_work_for_a_group", WEFT_INVALID_ARGUMENT, "not a group",
+                   [call = call](Bench& b) {
+                     return call(b, reinterpret_cast<weft_group_t>(b.done));
+                   }});
+  }
+  return bad;
+}
+
+std::vector<BadCall> BadGroupArguments() {
+  const auto split = [](int color) {
+    return [color](Bench& b) {
+      return weft_group_split(b.pair[0], color, 0, nullptr, &b.out.group);
+    };
+  };
+  return {
+      {"weft_group_rank", "rank_NULL", WEFT_INVALID_ARGUMENT, "rank is NULL",
+       [](Bench& b) {
+         return weft_group_rank(b.solo, nullptr);
+       }},
+      {"weft_group_size", "size_NULL", WEFT_INVALID_ARGUMENT, "size is NULL",
+       [](Bench& b) {
+         return weft_group_size(b.solo, nullptr);
+       }},
+      {"weft_group_name", "name_NULL", WEFT_INVALID_ARGUMENT, "name is NULL",
+       [](Bench& b) {
+         return weft_group_name(b.solo, nullptr);
+       }},
+      {"weft_group_split", "color_minus_2", WEFT_INVALID_ARGUMENT, "color -2", split(-2)},
+      {"weft_group_split", "color_INT32_MIN", WEFT_INVALID_ARGUMENT, "color -2147483648",
+       split(INT32_MIN)},
+      {"weft_group_create_from_id", "id_NULL", WEFT_INVALID_ARGUMENT, "id is NULL",
+       [](Bench& b) {
+         return weft_group_create_from_id(nullptr, 1, 0, nullptr, &b.out.group);
+       }},
+      {"weft_group_create_from_id", "id_of_zeros", WEFT_INVALID_ARGUMENT, "unique id",
+       [](Bench& b) {
+         const weft_unique_id_t id = {};
+         return weft_group_create_from_id(&id, 2, 0, nullptr, &b.out.group);
+       }},
+      {"weft_group_create_from_id", "id_changed_on_its_way", WEFT_INVALID_ARGUMENT, "changed",
+       [](Bench& b) {
+         weft_unique_id_t id;
+         EXPECT_EQ(weft_unique_id_create(&id), WEFT_SUCCESS) << weft_last_error();
+         id.internal[20] = static_cast<char>(id.internal[20] ^ 1);
+         return weft_group_create_from_id(&id, 2, 0, nullptr, &b.out.group);
+       }},
+      {"weft_group_create_from_store", "store_NULL", WEFT_INVALID_ARGUMENT, "store is NULL",
+       [](Bench& b) {
+         return weft_group_create_from_store(nullptr, 1, 0, nullptr, &b.out.group);
+       }},
+      {"weft_group_create_from_store", "garbage_store", WEFT_INVALID_ARGUMENT, "not a store",
+       [](Bench& b) {
+         return weft_group_create_from_store(b.Garbage<weft_store_t>(), 2, 0, nullptr,
+                                             &b.out.group);
+       }},
+  };
+}
+
+std::vector<BadCall> BadStoreCalls() {
+  std::vector<BadCall> calls = {
+      {"weft_unique_id_create", "id_NULL", WEFT_INVALID_ARGUMENT, "id is NULL",
+       [](Bench&) {
+         return weft_unique_id_create(nullptr);
+       }},
+      {"weft_store_create_callbacks", "callbacks_NULL", WEFT_INVALID_ARGUMENT, "is NULL",
+       [](Bench& b) {
+         return weft_store_create_callbacks(nullptr, &b.out.store);
+       }},
+      {"weft_store_create_callbacks", "store_NULL", WEFT_INVALID_ARGUMENT, "is NULL",
+       [](Bench&) {
+         weft_store_callbacks_t callbacks = {};
+         callbacks.struct_size = sizeof(callbacks);
+         return weft_store_create_callbacks(&callbacks, nullptr);
+       }},
+      {"weft_store_create_callbacks", "no_functions", WEFT_INVALID_ARGUMENT, "set, get and add",
+       [](Bench& b) {
+         weft_store_callbacks_t callbacks = {};
+         callbacks.struct_size = sizeof(callbacks);
+         return weft_store_create_callbacks(&callbacks, &b.out.store);
+       }},
+      {"weft_store_create_callbacks", "all_zero", WEFT_INVALID_ARGUMENT, "set, get and add",
+       [](Bench& b) {
+         const weft_store_callbacks_t callbacks = {};
+         return weft_store_create_callbacks(&callbacks, &b.out.store);
+       }},
+      {"weft_store_create_callbacks", "one_function_missing", WEFT_INVALID_ARGUMENT,
+       "set, get and add",
+       [](Bench& b) {
+         weft_store_callbacks_t callbacks = {};
+         callbacks.struct_size = sizeof(callbacks);
+         callbacks.set = [](void*, const char*, const void*, size_t) {
+           return WEFT_SUCCESS;
+         };
+         callbacks.add = [](void*, const char*, int64_t, int64_t*) {
+           return WEFT_SUCCESS;
+         };
+         return weft_store_create_callbacks(&callbacks, &b.out.store);
+       }},
+      {"weft_store_destroy", "garbage_handle", WEFT_INVALID_ARGUMENT, "not a store",
+       [](Bench& b) {
+         return weft_store_destroy(b.Garbage<weft_store_t>());
+       }},
+      {"weft_store_destroy", "a_group_for_a_store", WEFT_INVALID_ARGUMENT, "not a store",
+       [](Bench& b) {
+         return weft_store_destroy(reinterpret_cast<weft_store_t>(b.solo));
+       }},
+  };
+  AddConfigFaults<weft_store_callbacks_t>(
+      "weft_store_create_callbacks", &calls, [](Bench& b, const weft_store_callbacks_t* callbacks) {
+        return weft_store_create_callbacks(callbacks, &b.out.store);
+      });
+  return calls;
+}
+
+std::vector<BadCall> BadWorkCalls() {
+  const weft_work_callback_t callback = [](weft_result_t, void*) {
+    ADD_FAILURE() << "the callback of a refused call was called";
+  };
+  return {
+      {"weft_work_test", "work_NULL", WEFT_INVALID_ARGUMENT, "work is NULL",
+       [](Bench& b) {
+         return weft_work_test(nullptr, &b.out.number);
+       }},
+      {"weft_work_test", "garbage_work", WEFT_INVALID_ARGUMENT, "not a work",
+       [](Bench& b) {
+         return weft_work_test(b.Garbage<weft_work_t>(), &b.out.number);
+       }},
+      {"weft_work_test", "done_NULL", WEFT_INVALID_ARGUMENT, "done is NULL",
+       [](Bench& b) {
+         return weft_work_test(b.done, nullptr);
+       }},
+      {"weft_work_wait", "work_NULL", WEFT_INVALID_ARGUMENT, "work is NULL",
+       [](Bench&) {
+         return weft_work_wait(nullptr, 0);
+       }},
+      {"weft_work_wait", "garbage_work", WEFT_INVALID_ARGUMENT, "not a work",
+       [](Bench& b) {
+         return weft_work_wait(b.Garbage<weft_work_t>(), 0);
+       }},
+      {"weft_work_wait", "timeout_negative", WEFT_INVALID_ARGUMENT, "timeout_ns is negative",
+       [](Bench& b) {
+         return weft_work_wait(b.done, -1);
+       }},
+      {"weft_work_on_complete", "work_NULL", WEFT_INVALID_ARGUMENT, "work is NULL",
+       [callback](Bench&) {
+         return weft_work_on_complete(nullptr, callback, nullptr);
+       }},
+      {"weft_work_on_complete", "garbage_work", WEFT_INVALID_ARGUMENT, "not a work",
+       [callback](Bench& b) {
+         return weft_work_on_complete(b.Garbage<weft_work_t>(), callback, nullptr);
+       }},
+      {"weft_work_on_complete", "callback_NULL", WEFT_INVALID_ARGUMENT, "callback is NULL",
+       [](Bench& b) {
+         return weft_work_on_complete(b.done, nullptr, nullptr);
+       }},
+      {"weft_work_on_complete", "second_callback", WEFT_INVALID_USAGE, "has a callback already",
+       [callback](Bench& b) {
+         const weft_work_callback_t first = [](weft_result_t, void*) {
+         };
+         EXPECT_EQ(weft_work_on_complete(b.done, first, nullptr), WEFT_SUCCESS);
+         return weft_work_on_complete(b.done, callback, nullptr);
+       }},
+      {"weft_work_free", "garbage_work", WEFT_INVALID_ARGUMENT, "not a work",
+       [](Bench& b) {
+         return weft_work_free(b.Garbage<weft_work_t>());
+       }},
+      {"weft_work_free", "a_group_for_a_work", WEFT_INVALID_ARGUMENT, "not a work",
+       [](Bench& b) {
+         return weft_work_free(reinterpret_cast<weft_work_t>(b.solo));
+       }},
+  };
+}
+
+}  // namespace
+
+std::vector<BadCall> BadGroupCalls() {
+  std::vector<BadCall> all;
+  for (const Maker& maker : Makers())
+    AddMakerFaults(maker, &all);
+  for (const std::vector<BadCall>& calls :
+       {BadGroupHandles(), BadGroupArguments(), BadStoreCalls(), BadWorkCalls()}) {
+    all.insert(all.end(), calls.begin(), calls.end());
+  }
+  return all;
+}
+
+}  // namespace weft::test

@@ -1,0 +1,236 @@
+// Calls of shard.h with one wrong argument each. Which orders of right calls are refused is tested
+// with the shard managers themselves.
+#include "tests/bindings/bad_input.h"
+
+namespace weft::test {
+namespace {
+
+void AddMeshFaults(std::vector<BadCall>* calls) {
+  AddHandleFaults<weft_mesh_t>(
+      "weft_mesh_destroy", "mesh", [](Bench&, weft_mesh_t mesh) { return weft_mesh_destroy(mesh); },
+      calls);
+  calls->push_back({"weft_mesh_destroy", "contexts_that_use_it", WEFT_INVALID_USAGE,
+                    "2 shard contexts", [](Bench& b) {
+                      return weft_mesh_destroy(b.mesh);
+                    }});
+  calls->push_back(
+      {"weft_mesh_create", "group_NULL", WEFT_INVALID_ARGUMENT, "group is NULL", [](Bench& b) {
+         return weft_mesh_create(nullptr, nullptr, &b.out.mesh);
+       }});
+  calls->push_back({"weft_mesh_create", "garbage_group", WEFT_INVALID_ARGUMENT, "not a live group",
+                    [](Bench& b) {
+                      return weft_mesh_create(b.Garbage<weft_group_t>(), nullptr, &b.out.mesh);
+                    }});
+  calls->push_back(
+      {"weft_mesh_create", "mesh_NULL", WEFT_INVALID_ARGUMENT, "mesh is NULL", [](Bench& b) {
+         return weft_mesh_create(b.solo, nullptr, nullptr);
+       }});
+  const auto add = [&](const char* fault, weft_result_t expected, const char* needle, int count,
+                       const char* name, int size) {
+    calls->push_back({"weft_mesh_create", fault, expected, needle, [=](Bench& b) {
+                        weft_mesh_config_t config = {};
+                        config.struct_size = sizeof(config);
+                        config.axis_count = count;
+                        config.axis_names[0] = name;
+                        config.axis_names[1] = "other";
+                        config.axis_sizes[0] = size;
+                        config.axis_sizes[1] = 1;
+                        return weft_mesh_create(b.solo, &config, &b.out.mesh);
+                      }});
+  };
+  add("axis_count_minus_1", WEFT_INVALID_ARGUMENT, "axis_count is -1", -1, "data", 1);
+  add("axis_count_4", WEFT_INVALID_ARGUMENT, "axis_count is 4", 4, "data", 1);
+  add("axis_name_NULL", WEFT_INVALID_ARGUMENT, "axis 0 is NULL", 1, nullptr, 1);
+  add("axis_name_empty", WEFT_INVALID_ARGUMENT, "axis 0 has no name", 1, "", 1);
+  add("axis_size_0", WEFT_INVALID_ARGUMENT, "size 0", 1, "data", 0);
+  add("axis_size_minus_1", WEFT_INVALID_ARGUMENT, "size -1", 1, "data", -1);
+  add("axis_size_INT32_MAX", WEFT_INVALID_ARGUMENT, "size 2147483647", 1, "data", INT32_MAX);
+  add("axes_of_one_name", WEFT_INVALID_ARGUMENT, "two axes", 2, "other", 1);
+  add("two_axes", WEFT_UNSUPPORTED, "2 axes", 2, "data", 1);
+  AddConfigFaults<weft_mesh_config_t>("weft_mesh_create", calls,
+                                      [](Bench& b, const weft_mesh_config_t* config) {
+                                        return weft_mesh_create(b.solo, config, &b.out.mesh);
+                                      });
+}
+
+void AddContextFaults(std::vector<BadCall>* calls) {
+  AddHandleFaults<weft_mesh_t>(
+      "weft_shard_context_create", "mesh",
+      [](Bench& b, weft_mesh_t mesh) {
+        return weft_shard_context_create(mesh, nullptr, &b.out.context);
+      },
+      calls);
+  calls->push_back({"weft_shard_context_create", "context_NULL", WEFT_INVALID_ARGUMENT,
+                    "context is NULL", [](Bench& b) {
+                      return weft_shard_context_create(b.mesh, nullptr, nullptr);
+                    }});
+  const auto add = [&](const char* fault, const char* needle, int accumulation, int64_t timeout) {
+    calls->push_back(
+        {"weft_shard_context_create", fault, WEFT_INVALID_ARGUMENT, needle, [=](Bench& b) {
+           weft_shard_config_t config = {};
+           config.struct_size = sizeof(config);
+           config.accumulation = Unknown<weft_shard_accumulation_t>(accumulation);
+           config.timeout_ns = timeout;
+           return weft_shard_context_create(b.mesh, &config, &b.out.context);
+         }});
+  };
+  add("unknown_accumulation", "accumulation is 2", 2, 0);
+  add("timeout_negative", "timeout_ns is -1", 0, -1);
+  AddConfigFaults<weft_shard_config_t>(
+      "weft_shard_context_create", calls, [](Bench& b, const weft_shard_config_t* config) {
+        return weft_shard_context_create(b.mesh, config, &b.out.context);
+      });
+  for (const size_t struct_size : {size_t{0}, size_t{1}, size_t{4}, SIZE_MAX}) {
+    calls->push_back({"weft_shard_context_finalize", "struct_size_" + std::to_string(struct_size),
+                      WEFT_INVALID_ARGUMENT, "struct_size", [struct_size](Bench& b) {
+                        return WithAnswer<weft_shard_plan_t>(
+                            struct_size, [&b](weft_shard_plan_t* plan) {
+                              return weft_shard_context_finalize(b.open, plan);
+                            });
+                      }});
+  }
+  for (const int root : {1, 65, INT32_MAX}) {
+    calls->push_back({"weft_shard_context_broadcast", "root_" + std::to_string(root),
+                      WEFT_INVALID_ARGUMENT, "root is " + std::to_string(root), [root](Bench& b) {
+                        return weft_shard_context_broadcast(b.ready, root);
+                      }});
+  }
+  calls->push_back({"weft_shard_context_broadcast", "root_minus_1", WEFT_INVALID_ARGUMENT,
+                    "root is -1", [](Bench& b) {
+                      return weft_shard_context_broadcast(b.ready, -1);
+                    }});
+}
+
+void AddUnitFaults(std::vector<BadCall>* calls) {
+  AddHandleFaults<weft_shard_context_t>(
+      "weft_shard_unit_begin", "context",
+      [](Bench& b, weft_shard_context_t context) {
+        return weft_shard_unit_begin(context, "unit", nullptr, &b.out.unit);
+      },
+      calls);
+  const auto add = [&](const char* fault, const char* needle,
+                       const std::function<weft_result_t(Bench&)>& call) {
+    calls->push_back({"weft_shard_unit_begin", fault, WEFT_INVALID_ARGUMENT, needle, call});
+  };
+  add("name_NULL", "name is NULL",
+      [](Bench& b) { return weft_shard_unit_begin(b.open, nullptr, nullptr, &b.out.unit); });
+  add("name_empty", "is empty",
+      [](Bench& b) { return weft_shard_unit_begin(b.open, "", nullptr, &b.out.unit); });
+  add("name_used_twice", "unit open already", [](Bench& b) {
+    EXPECT_EQ(weft_shard_unit_seal(b.open_unit), WEFT_SUCCESS);
+    return weft_shard_unit_begin(b.open, "open", nullptr, &b.out.unit);
+  });
+  add("unit_NULL", "unit is NULL",
+      [](Bench& b) { return weft_shard_unit_begin(b.open, "unit", nullptr, nullptr); });
+  add("unknown_preset", "preset is 6", [](Bench& b) {
+    const weft_shard_policy_t policy = {sizeof(policy), Unknown<weft_shard_preset_t>(6)};
+    return weft_shard_unit_begin(b.open, "unit", &policy, &b.out.unit);
+  });
+  calls->push_back({"weft_shard_unit_begin", "preset_of_a_later_version", WEFT_UNSUPPORTED,
+                    "preset 1 is not in this version", [](Bench& b) {
+                      const weft_shard_policy_t policy = {sizeof(policy), WEFT_SHARD_ZERO1};
+                      return weft_shard_unit_begin(b.open, "unit", &policy, &b.out.unit);
+                    }});
+  AddConfigFaults<weft_shard_policy_t>(
+      "weft_shard_unit_begin", calls, [](Bench& b, const weft_shard_policy_t* policy) {
+        return weft_shard_unit_begin(b.open, "unit", policy, &b.out.unit);
+      });
+}
+
+void AddParamFaults(std::vector<BadCall>* calls) {
+  AddHandleFaults<weft_shard_unit_t>(
+      "weft_shard_unit_add_param", "unit",
+      [](Bench& b, weft_shard_unit_t unit) {
+        return weft_shard_unit_add_param(unit, "w", nullptr, 0, WEFT_FLOAT32, 0, &b.out.param);
+      },
+      calls);
+  calls->push_back({"weft_shard_unit_add_param", "param_NULL", WEFT_INVALID_ARGUMENT,
+                    "param is NULL", [](Bench& b) {
+                      return weft_shard_unit_add_param(b.open_unit, "w", nullptr, 0, WEFT_FLOAT32,
+                                                       0, nullptr);
+                    }});
+
+  struct Fault {
+    const char* fault;
+    const char* needle;
+    const char* name;
+    std::vector<int64_t> shape;
+    int ndim;
+    int dtype;
+    uint32_t flags;
+  };
+
+  const int f32 = WEFT_FLOAT32;
+  const Fault faults[] = {
+      {"name_NULL", "name is NULL", nullptr, {4}, 1, f32, 0},
+      {"name_empty", "is empty", "", {4}, 1, f32, 0},
+      {"shape_NULL", "shape of w is NULL", "w", {}, 1, f32, 0},
+      {"ndim_minus_1", "-1 dimensions", "w", {4}, -1, f32, 0},
+      {"ndim_33", "33 dimensions", "w", {4}, 33, f32, 0},
+      {"ndim_INT32_MAX", "2147483647 dimensions", "w", {4}, INT32_MAX, f32, 0},
+      {"dimension_negative", "dimension 1 = -3", "w", {4, -3}, 2, f32, 0},
+      {"dimension_INT64_MIN", "dimension 0", "w", {INT64_MIN}, 1, f32, 0},
+      {"dimension_INT64_MAX", "check its shape", "w", {INT64_MAX}, 1, f32, 0},
+      {"dimensions_that_wrap", "check its shape", "w", {1LL << 32, 1LL << 32, 4}, 3, f32, 0},
+      {"dtype_99", "number 99", "w", {4}, 1, 99, 0},
+      {"dtype_minus_1", "number -1", "w", {4}, 1, -1, 0},
+      {"dtype_int32", "int32", "w", {4}, 1, WEFT_INT32, 0},
+      {"unknown_flags", "flags of w are 6", "w", {4}, 1, f32, 6},
+      {"every_flag", "flags of w are 4294967295", "w", {4}, 1, f32, UINT32_MAX},
+  };
+  for (const Fault& f : faults) {
+    calls->push_back(
+        {"weft_shard_unit_add_param", f.fault, WEFT_INVALID_ARGUMENT, f.needle, [f](Bench& b) {
+           return weft_shard_unit_add_param(b.open_unit, f.name,
+                                            f.shape.empty() ? nullptr : f.shape.data(), f.ndim,
+                                            Unknown<weft_dtype_t>(f.dtype), f.flags, &b.out.param);
+         }});
+  }
+  calls->push_back(
+      {"weft_shard_unit_add_param", "name_used_twice", WEFT_INVALID_ARGUMENT, "parameter w already",
+       [](Bench& b) {
+         weft_shard_param_t first = nullptr;
+         EXPECT_EQ(weft_shard_unit_add_param(b.open_unit, "w", nullptr, 0, WEFT_FLOAT32, 0, &first),
+                   WEFT_SUCCESS);
+         return weft_shard_unit_add_param(b.open_unit, "w", nullptr, 0, WEFT_FLOAT32, 0,
+                                          &b.out.param);
+       }});
+}
+
+void AddViewFaults(std::vector<BadCall>* calls) {
+  calls->push_back(
+      {"weft_shard_param_view", "view_NULL", WEFT_INVALID_ARGUMENT, "view is NULL", [](Bench& b) {
+         return weft_shard_param_view(b.param, nullptr);
+       }});
+  AddHandleFaults<weft_shard_param_t>(
+      "weft_shard_param_view", "param",
+      [](Bench&, weft_shard_param_t param) {
+        return WithAnswer<weft_shard_view_t>(
+            sizeof(weft_shard_view_t),
+            [param](weft_shard_view_t* view) { return weft_shard_param_view(param, view); });
+      },
+      calls);
+  for (const size_t struct_size : {size_t{0}, size_t{1}, size_t{4}, SIZE_MAX}) {
+    calls->push_back({"weft_shard_param_view", "struct_size_" + std::to_string(struct_size),
+                      WEFT_INVALID_ARGUMENT, "struct_size", [struct_size](Bench& b) {
+                        return WithAnswer<weft_shard_view_t>(
+                            struct_size, [&b](weft_shard_view_t* view) {
+                              return weft_shard_param_view(b.param, view);
+                            });
+                      }});
+  }
+}
+
+}  // namespace
+
+std::vector<BadCall> BadShardCalls() {
+  std::vector<BadCall> calls;
+  AddMeshFaults(&calls);
+  AddContextFaults(&calls);
+  AddUnitFaults(&calls);
+  AddParamFaults(&calls);
+  AddViewFaults(&calls);
+  return calls;
+}
+
+}  // namespace weft::test

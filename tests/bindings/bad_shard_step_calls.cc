@@ -1,0 +1,200 @@
+// The calls of a step of shard.h with one wrong argument each, and each call where it is not legal.
+#include "tests/bindings/bad_input.h"
+
+namespace weft::test {
+namespace {
+
+void BeginStep(Bench& bench) {
+  EXPECT_EQ(weft_shard_step_begin(bench.ready, WEFT_SHARD_TRAIN, 0), WEFT_SUCCESS);
+}
+
+// To where weft_shard_grad_ready is legal.
+void BeginBackward(Bench& bench) {
+  BeginStep(bench);
+  EXPECT_EQ(weft_shard_microbatch_begin(bench.ready, 0, 1), WEFT_SUCCESS);
+  EXPECT_EQ(weft_shard_pre_forward(bench.unit, nullptr), WEFT_SUCCESS);
+  EXPECT_EQ(weft_shard_post_forward(bench.unit, nullptr), WEFT_SUCCESS);
+  EXPECT_EQ(weft_shard_pre_backward(bench.unit, nullptr), WEFT_SUCCESS);
+}
+
+struct ContextCall {
+  const char* function;
+  std::function<weft_result_t(Bench&, weft_shard_context_t)> call;
+};
+
+std::vector<ContextCall> ContextCalls() {
+  using Context = weft_shard_context_t;
+  return {
+      {"weft_shard_context_finalize",
+       [](Bench&, Context c) {
+         return weft_shard_context_finalize(c, nullptr);
+       }},
+      {"weft_shard_context_broadcast",
+       [](Bench&, Context c) {
+         return weft_shard_context_broadcast(c, 0);
+       }},
+      {"weft_shard_context_verify",
+       [](Bench&, Context c) {
+         return weft_shard_context_verify(c);
+       }},
+      {"weft_shard_step_begin",
+       [](Bench&, Context c) {
+         return weft_shard_step_begin(c, WEFT_SHARD_TRAIN, 0);
+       }},
+      {"weft_shard_microbatch_begin",
+       [](Bench&, Context c) {
+         return weft_shard_microbatch_begin(c, 0, 1);
+       }},
+      {"weft_shard_microbatch_end",
+       [](Bench&, Context c) {
+         return weft_shard_microbatch_end(c, nullptr);
+       }},
+      {"weft_shard_finish",
+       [](Bench&, Context c) {
+         return weft_shard_finish(c, nullptr, nullptr);
+       }},
+      {"weft_shard_step_end",
+       [](Bench&, Context c) {
+         return weft_shard_step_end(c);
+       }},
+  };
+}
+
+struct UnitCall {
+  const char* function;
+  weft_result_t (*call)(weft_shard_unit_t unit, void* stream);
+};
+
+constexpr UnitCall kUnitCalls[] = {
+    {"weft_shard_pre_forward", weft_shard_pre_forward},
+    {"weft_shard_post_forward", weft_shard_post_forward},
+    {"weft_shard_pre_backward", weft_shard_pre_backward},
+    {"weft_shard_post_backward", weft_shard_post_backward},
+};
+
+void AddContextCalls(std::vector<BadCall>* calls) {
+  for (const ContextCall& c : ContextCalls()) {
+    AddHandleFaults<weft_shard_context_t>(c.function, "context", c.call, calls);
+    // finalize is legal only before it has been called, the others only after.
+    const bool finalize = std::string(c.function) == "weft_shard_context_finalize";
+    calls->push_back({c.function, "a_context_not_ready_for_it", WEFT_BAD_STATE, "is not legal here",
+                      [call = c.call, finalize](Bench& b) {
+                        return call(b, finalize ? b.ready : b.open);
+                      }});
+  }
+  calls->push_back(
+      {"weft_shard_context_finalize", "an_open_unit", WEFT_BAD_STATE, "is open", [](Bench& b) {
+         return weft_shard_context_finalize(b.open, nullptr);
+       }});
+  AddHandleFaults<weft_shard_context_t>(
+      "weft_shard_abort_step", "context",
+      [](Bench&, weft_shard_context_t c) { return weft_shard_abort_step(c, "because"); }, calls);
+  AddHandleFaults<weft_shard_context_t>(
+      "weft_shard_context_destroy", "context",
+      [](Bench&, weft_shard_context_t c) { return weft_shard_context_destroy(c); }, calls);
+}
+
+void AddStepFaults(std::vector<BadCall>* calls) {
+  for (const int mode : {2, 7, -1}) {
+    calls->push_back({"weft_shard_step_begin",
+                      mode < 0 ? "mode_minus_1" : "mode_" + std::to_string(mode),
+                      WEFT_INVALID_ARGUMENT, "mode is " + std::to_string(mode), [mode](Bench& b) {
+                        return weft_shard_step_begin(b.ready, Unknown<weft_shard_mode_t>(mode), 0);
+                      }});
+  }
+  for (const int last : {2, -1}) {
+    calls->push_back({"weft_shard_microbatch_begin", last < 0 ? "last_minus_1" : "last_2",
+                      WEFT_INVALID_ARGUMENT, "last is " + std::to_string(last), [last](Bench& b) {
+                        BeginStep(b);
+                        return weft_shard_microbatch_begin(b.ready, 0, last);
+                      }});
+  }
+  for (const int index : {1, -1}) {
+    calls->push_back({"weft_shard_microbatch_begin", index < 0 ? "index_minus_1" : "index_1",
+                      WEFT_BAD_STATE, "is not legal here", [index](Bench& b) {
+                        BeginStep(b);
+                        return weft_shard_microbatch_begin(b.ready, index, 1);
+                      }});
+  }
+  calls->push_back(
+      {"weft_shard_microbatch_end", "a_stream", WEFT_UNSUPPORTED, "stream", [](Bench& b) {
+         return weft_shard_microbatch_end(b.ready, &b);
+       }});
+  calls->push_back({"weft_shard_finish", "a_stream", WEFT_UNSUPPORTED, "stream", [](Bench& b) {
+                      return weft_shard_finish(b.ready, &b, nullptr);
+                    }});
+  for (const size_t struct_size : {size_t{0}, size_t{1}, size_t{4}, SIZE_MAX}) {
+    calls->push_back({"weft_shard_finish", "struct_size_" + std::to_string(struct_size),
+                      WEFT_INVALID_ARGUMENT, "struct_size", [struct_size](Bench& b) {
+                        return WithAnswer<weft_shard_step_result_t>(
+                            struct_size, [&b](weft_shard_step_result_t* result) {
+                              return weft_shard_finish(b.ready, nullptr, result);
+                            });
+                      }});
+  }
+}
+
+void AddUnitCalls(std::vector<BadCall>* calls) {
+  for (const UnitCall& c : kUnitCalls) {
+    AddHandleFaults<weft_shard_unit_t>(
+        c.function, "unit",
+        [call = c.call](Bench&, weft_shard_unit_t unit) { return call(unit, nullptr); }, calls);
+    calls->push_back(
+        {c.function, "a_stream", WEFT_UNSUPPORTED, "stream", [call = c.call](Bench& b) {
+           return call(b.unit, &b);
+         }});
+    calls->push_back(
+        {c.function, "no_step", WEFT_BAD_STATE, "is not legal here", [call = c.call](Bench& b) {
+           return call(b.unit, nullptr);
+         }});
+  }
+  AddHandleFaults<weft_shard_unit_t>(
+      "weft_shard_unit_seal", "unit",
+      [](Bench&, weft_shard_unit_t unit) { return weft_shard_unit_seal(unit); }, calls);
+  calls->push_back(
+      {"weft_shard_unit_seal", "a_sealed_unit", WEFT_BAD_STATE, "sealed already", [](Bench& b) {
+         EXPECT_EQ(weft_shard_unit_seal(b.open_unit), WEFT_SUCCESS);
+         return weft_shard_unit_seal(b.open_unit);
+       }});
+}
+
+void AddGradientFaults(std::vector<BadCall>* calls) {
+  AddHandleFaults<weft_shard_param_t>(
+      "weft_shard_grad_ready", "param",
+      [](Bench&, weft_shard_param_t param) {
+        return weft_shard_grad_ready(param, nullptr, nullptr);
+      },
+      calls);
+  calls->push_back({"weft_shard_grad_ready", "a_stream", WEFT_UNSUPPORTED, "stream", [](Bench& b) {
+                      return weft_shard_grad_ready(b.param, nullptr, &b);
+                    }});
+  calls->push_back(
+      {"weft_shard_grad_ready", "no_step", WEFT_BAD_STATE, "is not legal here", [](Bench& b) {
+         return weft_shard_grad_ready(b.param, nullptr, nullptr);
+       }});
+  for (const int shift : {0, 4, -4}) {
+    const std::string name = shift < 0 ? "before" : (shift > 0 ? "after" : "same");
+    calls->push_back({"weft_shard_grad_ready", "grad_overlapping_its_own_" + name,
+                      WEFT_INVALID_ARGUMENT, "overlaps", [shift](Bench& b) {
+                        weft_shard_view_t view = {};
+                        view.struct_size = sizeof(view);
+                        EXPECT_EQ(weft_shard_param_view(b.param, &view), WEFT_SUCCESS);
+                        BeginBackward(b);
+                        const auto* const grad = static_cast<const char*>(view.grad) + shift;
+                        return weft_shard_grad_ready(b.param, grad, nullptr);
+                      }});
+  }
+}
+
+}  // namespace
+
+std::vector<BadCall> BadShardStepCalls() {
+  std::vector<BadCall> calls;
+  AddContextCalls(&calls);
+  AddStepFaults(&calls);
+  AddUnitCalls(&calls);
+  AddGradientFaults(&calls);
+  return calls;
+}
+
+}  // namespace weft::test

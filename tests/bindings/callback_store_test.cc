@@ -1,0 +1,143 @@
+// Groups made through a store that the host program brings: a map with a mutex.
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "tests/bindings/local_threads.h"
+
+namespace weft::test {
+namespace {
+
+using testing::HasSubstr;
+
+class MapStore {
+ public:
+  MapStore() {
+    weft_store_callbacks_t callbacks = {};
+    callbacks.struct_size = sizeof(callbacks);
+    callbacks.user = this;
+    callbacks.set = Set;
+    callbacks.get = Get;
+    callbacks.add = Add;
+    EXPECT_EQ(weft_store_create_callbacks(&callbacks, &store_), WEFT_SUCCESS) << weft_last_error();
+    std::memset(&callbacks, 0, sizeof(callbacks));  // it was copied
+  }
+
+  ~MapStore() { EXPECT_EQ(weft_store_destroy(store_), WEFT_SUCCESS); }
+
+  MapStore(const MapStore&) = delete;
+  MapStore& operator=(const MapStore&) = delete;
+
+  weft_store_t get() const { return store_; }
+
+  // From now on every function returns this.
+  void Break(weft_result_t result) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    broken_ = result;
+  }
+
+ private:
+  static weft_result_t Set(void* user, const char* key, const void* value, size_t size) {
+    auto& self = *static_cast<MapStore*>(user);
+    const std::lock_guard<std::mutex> lock(self.mutex_);
+    if (self.broken_ != WEFT_SUCCESS) return self.broken_;
+    self.data_[key].assign(static_cast<const char*>(value), size);
+    self.changed_.notify_all();
+    return WEFT_SUCCESS;
+  }
+
+  static weft_result_t Get(void* user, const char* key, void* value, size_t* size,
+                           int64_t timeout_ns) {
+    auto& self = *static_cast<MapStore*>(user);
+    std::unique_lock<std::mutex> lock(self.mutex_);
+    if (self.broken_ != WEFT_SUCCESS) return self.broken_;
+    const std::string name(key);
+    const auto there = [&] {
+      return self.data_.count(name) > 0;
+    };
+    if (!self.changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), there)) {
+      return WEFT_TIMEOUT;
+    }
+    const std::string& found = self.data_[name];
+    const size_t room = *size;
+    *size = found.size();
+    if (found.size() > room) return WEFT_INVALID_ARGUMENT;
+    std::memcpy(value, found.data(), found.size());
+    return WEFT_SUCCESS;
+  }
+
+  static weft_result_t Add(void* user, const char* key, int64_t delta, int64_t* result) {
+    auto& self = *static_cast<MapStore*>(user);
+    const std::lock_guard<std::mutex> lock(self.mutex_);
+    if (self.broken_ != WEFT_SUCCESS) return self.broken_;
+    std::string& number = self.data_[key];
+    *result = (number.empty() ? 0 : std::stoll(number)) + delta;
+    number = std::to_string(*result);
+    self.changed_.notify_all();
+    return WEFT_SUCCESS;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> data_;
+  weft_result_t broken_ = WEFT_SUCCESS;
+  weft_store_t store_ = nullptr;
+};
+
+// One map, one weft_store_t per rank, as ranks in processes would have.
+TEST(CallbackStore, MakesGroupsOfSeveralNames) {
+  MapStore store;
+  for (const char* name : {"first", "second"}) {
+    OnThreads(2, [&](int rank) {
+      const weft_group_config_t config = ConfigNamed(name);
+      weft_group_t group = nullptr;
+      ASSERT_EQ(weft_group_create_from_store(store.get(), 2, rank, &config, &group), WEFT_SUCCESS)
+          << weft_last_error();
+      const char* found = nullptr;
+      EXPECT_EQ(weft_group_name(group, &found), WEFT_SUCCESS);
+      EXPECT_STREQ(found, name);
+      ExpectSumsAndDestroy(group, 2, rank);
+    });
+  }
+}
+
+TEST(CallbackStore, GroupsOutliveTheirStore) {
+  weft_group_t groups[2] = {};
+  {
+    MapStore store;
+    OnThreads(2, [&](int rank) {
+      const weft_group_config_t config = ConfigNamed("survivors");
+      EXPECT_EQ(weft_group_create_from_store(store.get(), 2, rank, &config, &groups[rank]),
+                WEFT_SUCCESS)
+          << weft_last_error();
+    });
+  }
+  OnThreads(2, [&](int rank) { ExpectSumsAndDestroy(groups[rank], 2, rank); });
+}
+
+TEST(CallbackStore, WhatTheStoreReportsIsReported) {
+  MapStore store;
+  store.Break(WEFT_SYSTEM_ERROR);
+  const weft_group_config_t config = ConfigNamed("broken");
+  weft_group_t group = nullptr;
+  EXPECT_EQ(weft_group_create_from_store(store.get(), 2, 0, &config, &group), WEFT_SYSTEM_ERROR);
+  EXPECT_THAT(weft_last_error(), HasSubstr("store given by callbacks"));
+  EXPECT_EQ(group, nullptr);
+}
+
+TEST(CallbackStore, ARankThatDoesNotComeIsATimeoutThatNamesIt) {
+  MapStore store;
+  const weft_group_config_t config = ConfigNamed("lonely", 50'000'000);
+  weft_group_t group = nullptr;
+  EXPECT_EQ(weft_group_create_from_store(store.get(), 2, 0, &config, &group), WEFT_TIMEOUT);
+  EXPECT_THAT(weft_last_error(), HasSubstr("1"));
+  EXPECT_EQ(group, nullptr);
+}
+
+}  // namespace
+}  // namespace weft::test

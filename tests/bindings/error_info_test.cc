@@ -1,0 +1,133 @@
+// weft_last_error and weft_last_error_info: the sentence and the fields of a thread's last failure.
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "tests/bindings/local_threads.h"
+
+namespace {
+
+using testing::HasSubstr;
+
+weft_error_info_t Info() {
+  weft_error_info_t info;
+  std::memset(&info, 0x5a, sizeof(info));
+  info.struct_size = sizeof(info);
+  EXPECT_EQ(weft_last_error_info(&info), WEFT_SUCCESS);
+  return info;
+}
+
+// Each test in a thread of its own, which has had no failure before.
+template <typename Body>
+void InNewThread(const Body& body) {
+  std::thread(body).join();
+}
+
+TEST(ErrorInfo, BeforeAnyFailureEverythingIsUnknown) {
+  InNewThread([] {
+    EXPECT_STREQ(weft_last_error(), "");
+    const weft_error_info_t info = Info();
+    EXPECT_EQ(info.struct_size, sizeof(info));
+    EXPECT_EQ(info.result, WEFT_SUCCESS);
+    EXPECT_EQ(info.rank, -1);
+    EXPECT_EQ(info.pid, -1);
+    EXPECT_EQ(info.signal, -1);
+    EXPECT_EQ(info.exit_code, -1);
+    EXPECT_EQ(info.sequence, -1);
+    EXPECT_STREQ(info.host, "");
+    EXPECT_STREQ(info.group, "");
+    EXPECT_STREQ(info.operation, "");
+  });
+}
+
+TEST(ErrorInfo, NamesTheOperationOfARefusedCall) {
+  EXPECT_EQ(weft_mem_alloc(0, 0, nullptr), WEFT_INVALID_ARGUMENT);
+  EXPECT_EQ(Info().result, WEFT_INVALID_ARGUMENT);
+  EXPECT_STREQ(Info().operation, "mem_alloc");
+  EXPECT_EQ(weft_barrier(nullptr, nullptr, nullptr), WEFT_INVALID_ARGUMENT);
+  EXPECT_STREQ(Info().operation, "barrier");
+}
+
+TEST(ErrorInfo, SuccessLeavesItAlone) {
+  EXPECT_EQ(weft_mem_free(&errno), WEFT_INVALID_ARGUMENT);
+  const std::string sentence = weft_last_error();
+  EXPECT_THAT(sentence, HasSubstr("weft_mem_free"));
+  EXPECT_EQ(weft_mem_free(nullptr), WEFT_SUCCESS);
+  EXPECT_EQ(weft_last_error(), sentence);
+  EXPECT_EQ(Info().result, WEFT_INVALID_ARGUMENT);
+}
+
+TEST(ErrorInfo, IsOfTheCallingThread) {
+  EXPECT_EQ(weft_log_set_level(static_cast<weft_log_level_t>(4)), WEFT_INVALID_ARGUMENT);
+  const std::string mine = weft_last_error();
+  InNewThread([] {
+    EXPECT_STREQ(weft_last_error(), "");
+    EXPECT_EQ(weft_option_at(SIZE_MAX, nullptr), WEFT_INVALID_ARGUMENT);
+    EXPECT_THAT(weft_last_error(), HasSubstr("weft_option_at"));
+  });
+  EXPECT_EQ(weft_last_error(), mine);
+  EXPECT_THAT(mine, HasSubstr("weft_log_set_level"));
+}
+
+// One rank of three disagrees: all learn which, in which operation of which group.
+TEST(ErrorInfo, HasGroupRankAndSequenceOfAFailedOperation) {
+  const weft_group_config_t config = weft::test::ConfigNamed("disputed");
+  weft_group_t groups[3] = {};
+  ASSERT_EQ(weft_group_create_local(3, &config, groups), WEFT_SUCCESS) << weft_last_error();
+  weft::test::OnThreads(3, [&](int rank) {
+    float x[8] = {};
+    EXPECT_EQ(weft_barrier(groups[rank], nullptr, nullptr), WEFT_SUCCESS) << weft_last_error();
+    const size_t count = rank == 1 ? 4 : 8;
+    EXPECT_EQ(weft_all_reduce(x, x, count, WEFT_FLOAT32, WEFT_SUM, groups[rank], nullptr, nullptr),
+              WEFT_MISMATCH)
+        << weft_last_error();
+    EXPECT_THAT(weft_last_error(), HasSubstr("disputed"));
+    const weft_error_info_t info = Info();
+    EXPECT_EQ(info.result, WEFT_MISMATCH);
+    EXPECT_EQ(info.rank, 1);
+    EXPECT_EQ(info.sequence, 2);
+    EXPECT_STREQ(info.group, "disputed");
+    EXPECT_STREQ(info.operation, "all_reduce");
+    EXPECT_EQ(weft_group_destroy(groups[rank]), WEFT_SUCCESS);
+  });
+}
+
+// A program built when the struct was shorter gets what fits and not a byte more.
+TEST(ErrorInfo, AnOlderCallersShorterStructIsFilledToItsEnd) {
+  EXPECT_EQ(weft_barrier(nullptr, nullptr, nullptr), WEFT_INVALID_ARGUMENT);
+  const weft_error_info_t full = Info();
+  for (const size_t size : {offsetof(weft_error_info_t, rank), offsetof(weft_error_info_t, host),
+                            offsetof(weft_error_info_t, group)}) {
+    weft_error_info_t info;
+    std::memset(&info, 0x5a, sizeof(info));
+    info.struct_size = size;
+    ASSERT_EQ(weft_last_error_info(&info), WEFT_SUCCESS) << size;
+    EXPECT_EQ(info.struct_size, size);
+    EXPECT_EQ(info.result, WEFT_INVALID_ARGUMENT);
+    const auto* const bytes = reinterpret_cast<const unsigned char*>(&info);
+    const auto* const expected = reinterpret_cast<const unsigned char*>(&full);
+    for (size_t i = sizeof(size_t); i < sizeof(info); ++i)
+      ASSERT_EQ(bytes[i], i < size ? expected[i] : 0x5a) << "byte " << i << " of " << size;
+  }
+}
+
+TEST(ErrorInfo, ANewerCallersLongerStructKeepsItsEnd) {
+  EXPECT_EQ(weft_barrier(nullptr, nullptr, nullptr), WEFT_INVALID_ARGUMENT);
+
+  struct Newer {
+    weft_error_info_t info;
+    uint64_t field;
+  } newer = {};
+
+  newer.info.struct_size = sizeof(newer);
+  newer.field = 7;
+  EXPECT_EQ(weft_last_error_info(&newer.info), WEFT_SUCCESS);
+  EXPECT_STREQ(newer.info.operation, "barrier");
+  EXPECT_EQ(newer.field, 7u);
+}
+
+}  // namespace

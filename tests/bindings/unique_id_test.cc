@@ -1,0 +1,46 @@
+// Groups made from a unique id, as programs written for NCCL do it.
+#include <cstring>
+
+#include <gmock/gmock.h>
+
+#include "tests/bindings/local_threads.h"
+
+namespace weft::test {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(UniqueId, MakesAGroupOfThoseWhoHaveIt) {
+  weft_unique_id_t id;
+  ASSERT_EQ(weft_unique_id_create(&id), WEFT_SUCCESS) << weft_last_error();
+  OnThreads(2, [&](int rank) {
+    weft_unique_id_t received;
+    std::memcpy(&received, &id, sizeof(id));  // as if sent
+    const weft_group_config_t config = ConfigNamed("from id");
+    weft_group_t group = nullptr;
+    ASSERT_EQ(weft_group_create_from_id(&received, 2, rank, &config, &group), WEFT_SUCCESS)
+        << weft_last_error();
+    ExpectSumsAndDestroy(group, 2, rank);
+  });
+}
+
+TEST(UniqueId, EveryOneIsAnother) {
+  weft_unique_id_t a;
+  weft_unique_id_t b;
+  ASSERT_EQ(weft_unique_id_create(&a), WEFT_SUCCESS) << weft_last_error();
+  ASSERT_EQ(weft_unique_id_create(&b), WEFT_SUCCESS) << weft_last_error();
+  EXPECT_NE(std::memcmp(&a, &b, sizeof(a)), 0);
+}
+
+TEST(UniqueId, ARankThatDoesNotComeIsATimeoutThatNamesIt) {
+  weft_unique_id_t id;
+  ASSERT_EQ(weft_unique_id_create(&id), WEFT_SUCCESS) << weft_last_error();
+  const weft_group_config_t config = ConfigNamed("lonely", 100'000'000);
+  weft_group_t group = nullptr;
+  EXPECT_EQ(weft_group_create_from_id(&id, 2, 0, &config, &group), WEFT_TIMEOUT);
+  EXPECT_THAT(weft_last_error(), HasSubstr("1"));
+  EXPECT_EQ(group, nullptr);
+}
+
+}  // namespace
+}  // namespace weft::test
