@@ -1,0 +1,325 @@
+#include "cli/weftrun/job.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wait.h"
+
+namespace weft {
+namespace {
+
+// How the process ended, std::nullopt if it has not. Leaves it unreaped.
+std::optional<ExitReport> PeekExit(pid_t pid) {
+  siginfo_t info = {};
+  if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid != pid) {
+    return std::nullopt;
+  }
+  if (info.si_code == CLD_EXITED) return ExitReport{0, info.si_status};
+  return ExitReport{info.si_status, 0};
+}
+
+}  // namespace
+
+Job::Job(const RunOptions& options, JobPlan plan, Signals* signals, ProcessGuard* guard,
+         const Sinks& sinks)
+    : options_(options), plan_(std::move(plan)), signals_(signals), guard_(guard), sinks_(sinks) {}
+
+Job::~Job() {
+  SignalAll(SIGKILL, /*groups=*/true);
+  ReapAll();
+}
+
+absl::Status Job::Start() {
+  if (!options_.log_dir.empty() && mkdir(options_.log_dir.c_str(), 0777) != 0 && errno != EEXIST) {
+    return SystemError(errno, StrCat("making the log directory ", options_.log_dir));
+  }
+  WEFT_RETURN_IF_ERROR(StartStore());
+  const Variables defaults = DefaultVariables(options_.ranks_per_node);
+  ranks_.reserve(static_cast<size_t>(options_.ranks_per_node));  // first_failure_ points into it
+  for (int local_rank = 0; local_rank < options_.ranks_per_node; ++local_rank) {
+    WEFT_RETURN_IF_ERROR(StartRank(local_rank, defaults));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Job::StartStore() {
+  if (options_.node_rank != 0) return absl::OkStatus();
+  store_ = std::make_unique<StoreServer>(
+      SystemSeams(), StoreServerOptions{.secret = plan_.secret,
+                                        .insecure = plan_.secret.empty(),
+                                        .uid = static_cast<int64_t>(geteuid())});
+  Endpoint endpoint = plan_.store;
+  return Annotate(store_->AddListener(&endpoint),
+                  StrCat("opening the job's store at ", plan_.store.ToString(), ": "));
+}
+
+absl::Status Job::StartRank(int local_rank, const Variables& defaults) {
+  Rank rank;
+  rank.rank = options_.node_rank * options_.ranks_per_node + local_rank;
+  std::string log_path;
+  if (!options_.log_dir.empty()) {
+    log_path = StrCat(options_.log_dir, "/rank", rank.rank);
+    if (plan_.restart > 0) log_path += StrCat(".restart", plan_.restart);
+  }
+  WEFT_ASSIGN_OR_RETURN(rank.output, RankOutput::Open(rank.rank, log_path, sinks_));
+  RankSpec spec;
+  spec.rank = rank.rank;
+  spec.program = options_.program;
+  spec.variables = plan_.VariablesOf(local_rank, options_);
+  spec.defaults = defaults;
+  // Of a launcher around weftrun; here they would claim a store that does not exist.
+  spec.unset = {"TORCHELASTIC_USE_AGENT_STORE", "WEFT_JOB_SECRET_FILE"};
+  spec.stdout_fd = rank.output->child_end(0);
+  spec.stderr_fd = rank.output->child_end(1);
+  spec.secret_fd = plan_.secret_fd.get();
+  spec.signal_mask = signals_->original_mask();
+  WEFT_ASSIGN_OR_RETURN(rank.pid, SpawnRank(spec));
+  guard_->Add(rank.pid);
+  rank.output->CloseChildEnds();
+  ranks_.push_back(std::move(rank));
+  return absl::OkStatus();
+}
+
+JobResult Job::Run() {
+  while (!AllExited()) {
+    Turn(phase_end_ns_);
+    ObserveExits();
+    Escalate();
+  }
+  DrainOutput();
+  LingerForOtherNodes();
+  ReapAll();
+  Report();
+  FlushSinks();
+  return Result();
+}
+
+// One round of the loop: waits for something to do until `wake_ns` and does it.
+void Job::Turn(int64_t wake_ns) {
+  std::vector<pollfd> items = {{signals_->fd(), POLLIN, 0}};
+  for (const Rank& rank : ranks_)
+    rank.output->AddPollItems(&items);
+  for (const OutputSink* sink : {sinks_.out, sinks_.err}) {
+    if (sink->pending()) items.push_back({sink->fd(), POLLOUT, 0});
+  }
+  if (store_ != nullptr) {
+    std::vector<PollItem> store_items;
+    store_->AppendPollItems(&store_items);
+    for (const PollItem& item : store_items) {
+      const int events = (item.want_read ? POLLIN : 0) | (item.want_write ? POLLOUT : 0);
+      items.push_back({item.handle, static_cast<short>(events), 0});
+    }
+    wake_ns = std::min(wake_ns, store_->NextWakeNs());
+  }
+  const int64_t left_ns = std::max<int64_t>(wake_ns - MonotonicNs(), 0);
+  // Rounded up, so that the deadline has passed when poll() returns; an hour is as good as forever.
+  const int64_t left_ms = std::min<int64_t>(left_ns / 1'000'000 + (left_ns > 0), 3'600'000);
+  if (poll(items.data(), items.size(), static_cast<int>(left_ms)) < 0 && errno != EINTR) {
+    LogError("the loop of weftrun: ", FromAbsl(SystemError(errno, "poll").message()));
+  }
+  HandleSignals();
+  for (Rank& rank : ranks_)
+    rank.output->Read();
+  sinks_.out->Flush();
+  sinks_.err->Flush();
+  if (store_ != nullptr) store_->Step();
+}
+
+bool Job::AllExited() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& r) { return r.exit.has_value(); });
+}
+
+bool Job::AllFinished() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& r) { return r.output->Finished(); });
+}
+
+void Job::ObserveExits() {
+  Rank* culprit = nullptr;
+  for (Rank& rank : ranks_) {
+    if (rank.exit.has_value()) continue;
+    rank.exit = PeekExit(rank.pid);
+    if (!rank.exit.has_value() || !rank.exit->failed()) continue;
+    // Of several that ended since the last look, a crash explains more than the exit of one that
+    // noticed it.
+    const bool crashed = rank.exit->signal != 0;
+    if (culprit == nullptr || (crashed && culprit->exit->signal == 0)) culprit = &rank;
+  }
+  if (culprit != nullptr && first_failure_ == nullptr) NoteFirstFailure(*culprit);
+}
+
+void Job::NoteFirstFailure(Rank& rank) {
+  first_failure_ = &rank;
+  if (AllExited() || phase_ != Phase::kRunning) return;
+  Say(StrCat("rank ", rank.rank, " (pid ", rank.pid, ") ", rank.exit->ToString(),
+             "; the others have ", kGraceNs / 1'000'000'000, " s to end by themselves"));
+  Enter(Phase::kGrace, kGraceNs);
+}
+
+void Job::Enter(Phase phase, int64_t stay_ns) {
+  phase_ = phase;
+  phase_end_ns_ = stay_ns == INT64_MAX ? INT64_MAX : MonotonicNs() + stay_ns;
+}
+
+void Job::Escalate() {
+  if (sinks_.out->broken() && phase_ == Phase::kRunning) {
+    last_signal_ = SIGPIPE;
+    Say("the reader of the output has gone; ending the ranks");
+    Enter(Phase::kGrace, 0);
+  }
+  if (MonotonicNs() < phase_end_ns_) return;
+  if (phase_ == Phase::kGrace) {
+    SignalAll(SIGTERM, /*groups=*/true);
+    SignalAll(SIGCONT, /*groups=*/true);  // stopped ones notice only then
+    Enter(Phase::kTerm, kTermNs);
+  } else if (phase_ == Phase::kTerm) {
+    Say("killing the ranks that SIGTERM did not end");
+    SignalAll(SIGKILL, /*groups=*/true);
+    Enter(Phase::kKill, INT64_MAX);
+  }
+}
+
+// Unreaped processes keep their pid and group, so none of these numbers can belong to a stranger.
+void Job::SignalAll(int signal, bool groups) {
+  for (const Rank& rank : ranks_) {
+    if (rank.pid > 0) kill(groups ? -rank.pid : rank.pid, signal);
+  }
+}
+
+void Job::HandleSignals() {
+  while (const int signal = signals_->Next()) {
+    switch (signal) {
+      case SIGCHLD:
+        break;
+      case SIGTSTP:
+        Suspend();
+        break;
+      case SIGCONT:
+        SignalAll(SIGCONT, /*groups=*/true);
+        break;
+      case SIGUSR1:
+      case SIGUSR2:
+        // For the program alone: they end whatever did not ask for them.
+        SignalAll(signal, /*groups=*/false);
+        break;
+      case SIGINT:
+        last_signal_ = signal;
+        if (++interrupts_ == 1) {
+          SignalAll(SIGINT, /*groups=*/true);
+        } else {
+          Say("killing the ranks after the second SIGINT");
+          SignalAll(SIGKILL, /*groups=*/true);
+          Enter(Phase::kKill, INT64_MAX);
+        }
+        break;
+      default:
+        last_signal_ = signal;
+        SignalAll(signal, /*groups=*/true);
+        break;
+    }
+  }
+}
+
+void Job::Suspend() {
+  SignalAll(SIGTSTP, /*groups=*/true);
+  raise(SIGSTOP);
+}
+
+// Every rank has exited. What they started may still hold their pipes: it gets a moment, then goes.
+void Job::DrainOutput() {
+  const int64_t deadline_ns = MonotonicNs() + kDrainNs;
+  while (!AllFinished() && MonotonicNs() < deadline_ns)
+    Turn(deadline_ns);
+  SignalAll(SIGKILL, /*groups=*/true);
+  const int64_t last_ns = MonotonicNs() + kDrainNs / 4;
+  while (!AllFinished() && MonotonicNs() < last_ns)
+    Turn(last_ns);
+  for (Rank& rank : ranks_)
+    rank.output->Close();
+}
+
+// Ranks of other nodes may still need the store that lives here.
+void Job::LingerForOtherNodes() {
+  if (store_ == nullptr || options_.node_count == 1 || first_failure_ != nullptr) return;
+  const int64_t deadline_ns = MonotonicNs() + kDesertNs;
+  while (!store_->Deserted() && store_->client_count() > 0 && last_signal_ == 0 &&
+         MonotonicNs() < deadline_ns) {
+    Turn(deadline_ns);
+  }
+}
+
+void Job::FlushSinks() {
+  // As long as it takes, as with any program whose output nobody reads; a second ^C ends it.
+  while ((sinks_.out->pending() || sinks_.err->pending()) && interrupts_ < 2)
+    Turn(INT64_MAX);
+}
+
+void Job::ReapAll() {
+  for (Rank& rank : ranks_) {
+    if (rank.pid <= 0) continue;
+    guard_->Remove(rank.pid);
+    while (waitpid(rank.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    rank.pid = -1;
+  }
+}
+
+void Job::Report() {
+  if (first_failure_ == nullptr) {
+    if (last_signal_ != 0) Say(StrCat("all ranks ended well after ", SignalName(last_signal_)));
+    return;
+  }
+  const Rank& rank = *first_failure_;
+  Say(StrCat("rank ", rank.rank, " failed first: ", rank.exit->ToString(),
+             last_signal_ == 0 ? "" : StrCat(", after ", SignalName(last_signal_), " to weftrun")));
+  const auto& lines = rank.output->last_lines();
+  if (lines.empty()) {
+    Say("it printed nothing");
+  } else {
+    Say(lines.size() == 1 ? "its last line:" : StrCat("its last ", lines.size(), " lines:"));
+    for (const std::string& line : lines)
+      Say(StrCat("  | ", line));
+  }
+  const std::string others = OtherEndings();
+  if (!others.empty()) Say(StrCat("the others: ", others));
+}
+
+// "ranks 0, 2, 3 exited with code 1; rank 4 killed by signal 15 (SIGTERM)".
+std::string Job::OtherEndings() const {
+  std::map<std::string, std::string> by_ending;
+  for (const Rank& rank : ranks_) {
+    if (&rank == first_failure_) continue;
+    std::string& list = by_ending[rank.exit->ToString()];
+    list += StrCat(list.empty() ? "" : ", ", rank.rank);
+  }
+  std::string text;
+  for (const auto& [ending, list] : by_ending) {
+    const bool several = list.find(',') != std::string::npos;
+    text += StrCat(text.empty() ? "" : "; ", several ? "ranks " : "rank ", list, " ", ending);
+  }
+  return text;
+}
+
+void Job::Say(std::string_view line) {
+  sinks_.err->Append("weftrun: ", StrCat(line, "\n"));
+}
+
+JobResult Job::Result() const {
+  JobResult result;
+  result.interrupted = last_signal_ != 0;
+  if (first_failure_ != nullptr) result.exit_code = first_failure_->exit->shell_code();
+  if (sinks_.out->broken()) result.exit_code = 128 + SIGPIPE;
+  return result;
+}
+
+}  // namespace weft

@@ -1,0 +1,104 @@
+// One start of all ranks of this node, from the first process to the last: relays their output,
+// forwards signals, serves the store, and ends the rest when one fails.
+//
+//   Job job(options, std::move(plan), &signals, &guard, sinks);
+//   WEFT_RETURN_IF_ERROR(job.Start());
+//   JobResult result = job.Run();
+//
+// After a failure the others have kGraceNs to say what they saw, then get SIGTERM, and SIGKILL
+// kTermNs later. All processes that a rank left in its process group are killed at the end.
+// Ranks that ended stay unreaped until all have: their exit status can be read in /proc/<pid>/stat,
+// which is how a peer learns by what its neighbour died, and no pid is given away while one of us
+// might still signal it.
+//
+// Thread-safety: one thread. Owns the rank processes: none is left after Run() or the destructor.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include "absl/status/statusor.h"
+#include "cli/weftrun/job_plan.h"
+#include "cli/weftrun/process_guard.h"
+#include "cli/weftrun/rank_output.h"
+#include "cli/weftrun/rank_process.h"
+#include "cli/weftrun/run_options.h"
+#include "cli/weftrun/signals.h"
+#include "comm/rendezvous/store_server.h"
+
+namespace weft {
+
+struct JobResult {
+  int exit_code = 0;         // of weftrun
+  bool interrupted = false;  // a signal asked weftrun to end: no restart
+};
+
+class Job {
+ public:
+  static constexpr int64_t kGraceNs = 2'000'000'000;
+  static constexpr int64_t kTermNs = 5'000'000'000;
+  static constexpr int64_t kDrainNs = 1'000'000'000;
+  static constexpr int64_t kDesertNs = 30'000'000'000;
+
+  Job(const RunOptions& options, JobPlan plan, Signals* signals, ProcessGuard* guard,
+      const Sinks& sinks);
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  // Opens the store and starts the ranks. On failure none is left.
+  absl::Status Start();
+  JobResult Run();
+
+ private:
+  struct Rank {
+    int rank = 0;
+    pid_t pid = -1;
+    std::unique_ptr<RankOutput> output;
+    std::optional<ExitReport> exit;
+  };
+
+  // What comes next if the ranks do not end by themselves.
+  enum class Phase { kRunning, kGrace, kTerm, kKill };
+
+  absl::Status StartStore();
+  absl::Status StartRank(int local_rank, const Variables& defaults);
+  void Turn(int64_t wake_ns);
+  bool AllExited() const;
+  bool AllFinished() const;
+  void ObserveExits();
+  void NoteFirstFailure(Rank& rank);
+  void HandleSignals();
+  void Suspend();
+  void Escalate();
+  void Enter(Phase phase, int64_t stay_ns);
+  void SignalAll(int signal, bool groups);
+  void ServeStore();
+  void DrainOutput();
+  void LingerForOtherNodes();
+  void FlushSinks();
+  void ReapAll();
+  void Report();
+  std::string OtherEndings() const;
+  void Say(std::string_view line);
+  JobResult Result() const;
+
+  const RunOptions& options_;
+  const JobPlan plan_;
+  Signals* const signals_;
+  ProcessGuard* const guard_;
+  const Sinks sinks_;
+  std::unique_ptr<StoreServer> store_;  // in node 0
+  std::vector<Rank> ranks_;
+  Rank* first_failure_ = nullptr;
+  Phase phase_ = Phase::kRunning;
+  int64_t phase_end_ns_ = INT64_MAX;
+  int interrupts_ = 0;   // SIGINTs so far
+  int last_signal_ = 0;  // that asked weftrun to end
+};
+
+}  // namespace weft

@@ -1,0 +1,43 @@
+// What one start of a job has of its own: its name, its secret, where its store listens, and the
+// variables that tell a rank about it.
+//
+//   WEFT_ASSIGN_OR_RETURN(JobPlan plan, PlanJob(options, /*restart=*/0));
+//   plan.VariablesOf(local_rank, options)
+//
+// Thread-safety: values.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/fd.h"
+#include "base/net.h"
+#include "cli/weftrun/run_options.h"
+
+namespace weft {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+struct JobPlan {
+  std::string job_id;
+  int restart = 0;
+  std::string secret;  // "" only with WEFT_INSECURE=1
+  UniqueFd secret_fd;  // holds the secret, invalid without one
+  Endpoint store;      // where node 0 listens
+  std::string master_host;
+  int master_port = 0;
+
+  // Of the rank on this node, in addition to weftrun's own environment.
+  Variables VariablesOf(int local_rank, const RunOptions& options) const;
+};
+
+// Variables that are set for all ranks where the user has not: threads per rank, quiet waiting.
+Variables DefaultVariables(int ranks_per_node);
+
+// Makes the name and the secret; on several nodes takes the secret from WEFT_JOB_SECRET_FILE, because
+// all nodes must have the same.
+absl::StatusOr<JobPlan> PlanJob(const RunOptions& options, int restart);
+
+}  // namespace weft

@@ -1,0 +1,82 @@
+// weftrun: starts the ranks of a job on this node. docs/launch.md tells users about it.
+#include <cstdio>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "cli/weftrun/job.h"
+#include "cli/weftrun/run_options.h"
+#include "cli/weftrun/signals.h"
+
+namespace weft {
+namespace {
+
+constexpr int kUsageError = 2;
+constexpr int kSystemError = 1;
+
+int Complain(const absl::Status& status, int exit_code) {
+  std::fprintf(stderr, "weftrun: %s\n", std::string(status.message()).c_str());
+  return exit_code;
+}
+
+// Descriptors 0 to 2 exist, so that none of ours gets such a number.
+void OpenStandardStreams() {
+  int fd = 0;
+  do {
+    fd = open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= 2);
+  if (fd > 2) close(fd);
+}
+
+int ExitCodeOfStartError(const absl::Status& status) {
+  if (ResultOf(status) == WEFT_INVALID_ARGUMENT) return kUsageError;
+  return FieldsOf(status).exit_code >= 0 ? ExitCodeOfSpawnError(status) : kSystemError;
+}
+
+int Run(const RunOptions& options) {
+  absl::StatusOr<Signals> signals = Signals::Block();
+  if (!signals.ok()) return Complain(signals.status(), kSystemError);
+  absl::StatusOr<ProcessGuard> guard = ProcessGuard::Start();
+  if (!guard.ok()) return Complain(guard.status(), kSystemError);
+  OutputSink out(STDOUT_FILENO);
+  OutputSink err(STDERR_FILENO);
+  // Warnings of the store go where the ranks' lines go, so that they do not break one apart.
+  SetLogCallback(
+      [](weft_log_level_t, const char* message, void* sink) {
+        static_cast<OutputSink*>(sink)->Append("weftrun: ", StrCat(message, "\n"));
+      },
+      &err);
+  JobResult result;
+  for (int restart = 0; restart <= options.restarts_max; ++restart) {
+    if (restart > 0) {
+      err.Append("weftrun: ",
+                 StrCat("restart ", restart, " of at most ", options.restarts_max, "\n"));
+    }
+    absl::StatusOr<JobPlan> plan = PlanJob(options, restart);
+    if (!plan.ok()) return Complain(plan.status(), ExitCodeOfStartError(plan.status()));
+    Job job(options, *std::move(plan), &*signals, &*guard, {&out, &err});
+    const absl::Status started = job.Start();
+    if (!started.ok()) return Complain(started, ExitCodeOfStartError(started));
+    result = job.Run();
+    if (result.exit_code == 0 || result.interrupted) break;
+  }
+  SetLogCallback(nullptr, nullptr);
+  return result.exit_code;
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  weft::OpenStandardStreams();
+  const absl::StatusOr<weft::RunOptions> options = weft::ParseRunOptions(argc, argv);
+  if (!options.ok()) return weft::Complain(options.status(), weft::kUsageError);
+  if (!options->help.empty()) {
+    std::fputs(options->help.c_str(), stdout);
+    return 0;
+  }
+  return weft::Run(*options);
+}

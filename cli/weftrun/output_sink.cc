@@ -1,0 +1,40 @@
+#include "cli/weftrun/output_sink.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+
+#include <poll.h>
+#include <unistd.h>
+
+namespace weft {
+
+void OutputSink::Append(std::string_view prefix, std::string_view line) {
+  if (broken_) return;
+  buffer_ += prefix;
+  buffer_ += line;
+}
+
+void OutputSink::Flush() {
+  while (pending()) {
+    pollfd watch{fd_, POLLOUT, 0};
+    if (poll(&watch, 1, 0) <= 0) break;
+    const size_t bytes = std::min<size_t>(buffer_.size() - written_, PIPE_BUF);
+    const ssize_t n = write(fd_, buffer_.data() + written_, bytes);
+    if (n > 0) {
+      written_ += static_cast<size_t>(n);
+    } else if (n < 0 && errno != EINTR && errno != EAGAIN) {
+      broken_ = true;
+      written_ = buffer_.size();
+    } else {
+      break;
+    }
+  }
+  // Moving the rest down each time would cost a copy per write.
+  if (written_ == buffer_.size() || written_ >= kPendingBytesMax / 2) {
+    buffer_.erase(0, written_);
+    written_ = 0;
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,46 @@
+// One of weftrun's own output streams: takes whole lines, writes them without ever blocking the loop.
+//
+//   OutputSink out(STDOUT_FILENO);
+//   out.Append("[3] ", line);
+//   if (out.pending()) ...poll out.fd() for POLLOUT, then out.Flush();
+//   if (out.full()) ...do not read more from the ranks
+//
+// The descriptor stays blocking, because a terminal's is shared with the shell: a write happens only
+// after poll() said that it will not block, and is at most PIPE_BUF long, for which a pipe that polls
+// writable has room.
+// Thread-safety: one thread. Borrows the descriptor.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+class OutputSink {
+ public:
+  static constexpr size_t kPendingBytesMax = 1 << 20;
+
+  explicit OutputSink(int fd) : fd_(fd) {}
+
+  void Append(std::string_view prefix, std::string_view line);
+  // Writes what can be written now.
+  void Flush();
+
+  int fd() const { return fd_; }
+
+  bool pending() const { return written_ < buffer_.size(); }
+
+  bool full() const { return buffer_.size() - written_ >= kPendingBytesMax; }
+
+  // The reader has gone (or the disk is full): everything from now on is dropped.
+  bool broken() const { return broken_; }
+
+ private:
+  const int fd_;
+  std::string buffer_;
+  size_t written_ = 0;  // of buffer_
+  bool broken_ = false;
+};
+
+}  // namespace weft

@@ -1,0 +1,109 @@
+#include "cli/weftrun/rank_process.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "base/text.h"
+
+namespace weft {
+namespace {
+
+constexpr int kNotFound = 127;
+constexpr int kNotExecutable = 126;
+
+// Everything between fork and exec. Reports errno through `failure` if it does not get there.
+[[noreturn]] void Execute(const RankSpec& spec, const std::vector<char*>& arguments, pid_t parent,
+                          int failure) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(kNotExecutable);  // weftrun ended before the line above
+  if (spec.rank != 0 || isatty(0)) {
+    const int null = open("/dev/null", O_RDONLY);
+    if (null > 0) {
+      dup2(null, 0);
+      close(null);
+    }
+  }
+  dup2(spec.stdout_fd, 1);
+  dup2(spec.stderr_fd, 2);
+  if (spec.secret_fd >= 0) fcntl(spec.secret_fd, F_SETFD, 0);
+  for (const std::string& name : spec.unset)
+    unsetenv(name.c_str());
+  for (const auto& [name, value] : spec.variables)
+    setenv(name.c_str(), value.c_str(), 1);
+  for (const auto& [name, value] : spec.defaults)
+    setenv(name.c_str(), value.c_str(), 0);
+  signal(SIGPIPE, SIG_DFL);
+  sigprocmask(SIG_SETMASK, &spec.signal_mask, nullptr);
+  execvp(arguments[0], arguments.data());
+  const int error = errno;
+  if (write(failure, &error, sizeof error) != sizeof error) _exit(kNotExecutable);
+  _exit(kNotFound);
+}
+
+absl::Status ExplainExecError(const std::string& program, int error) {
+  const std::string what = StrCat("starting ", program);
+  if (error == ENOENT && access(program.c_str(), F_OK) == 0) {
+    return Annotate(SystemError(error, "its interpreter (first line, or ELF loader)"),
+                    StrCat(what, ": "));
+  }
+  if (error == ENOENT && program.find('/') == std::string::npos) {
+    return SystemError(error, StrCat(what, " (looked for in PATH)"));
+  }
+  return SystemError(error, what);
+}
+
+}  // namespace
+
+int ExitCodeOfSpawnError(const absl::Status& status) {
+  return FieldsOf(status).exit_code == kNotFound ? kNotFound : kNotExecutable;
+}
+
+absl::StatusOr<pid_t> SpawnRank(const RankSpec& spec) {
+  std::vector<char*> arguments;
+  for (const std::string& word : spec.program)
+    arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return SystemError(errno, "making a pipe to a new rank");
+  const UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid < 0) return SystemError(errno, StrCat("starting a process for rank ", spec.rank));
+  if (pid == 0) Execute(spec, arguments, parent, write_end.get());
+  setpgid(pid, pid);  // in both processes, so that neither runs on before it is done
+  write_end.Reset();
+  // exec closes the other end: end of file means that the program runs.
+  int error = 0;
+  ssize_t n = 0;
+  do {
+    n = read(read_end.get(), &error, sizeof error);
+  } while (n < 0 && errno == EINTR);
+  if (n != sizeof error) return pid;
+  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  const absl::Status status = ExplainExecError(spec.program[0], error);
+  const ErrorFields fields{.exit_code = error == ENOENT ? kNotFound : kNotExecutable};
+  return MakeError(ResultOf(status), fields, FromAbsl(status.message()));
+}
+
+std::string SignalName(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name == nullptr ? StrCat("signal ", signal) : StrCat("SIG", name);
+}
+
+std::string ExitReport::ToString() const {
+  if (signal != 0) return StrCat("killed by signal ", signal, " (", SignalName(signal), ")");
+  return StrCat("exited with code ", exit_code);
+}
+
+}  // namespace weft

@@ -1,0 +1,124 @@
+#include "cli/weftrun/run_options.h"
+
+#include <memory>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "base/status.h"
+#include "base/text.h"
+
+namespace weft {
+namespace {
+
+constexpr int kNotGiven = -1;
+
+// CLI11 does not know of the program that follows the options.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    (void)app;
+    return StrCat("Usage: ", name, " -n RANKS [OPTIONS] PROGRAM [ARGUMENTS...]\n");
+  }
+};
+
+absl::Status Refuse(std::string_view what) {
+  return MakeError(WEFT_INVALID_ARGUMENT, what);
+}
+
+// The program begins at the first word that is no option; CLI11 leaves it and all behind it.
+absl::Status TakeProgram(std::vector<std::string> rest, RunOptions* options) {
+  if (!rest.empty() && rest.front() == "--") {
+    rest.erase(rest.begin());
+  } else if (!rest.empty() && rest.front().size() > 1 && rest.front().front() == '-') {
+    return Refuse(StrCat("unknown option ", rest.front(),
+                         "; options of weftrun stand before the "
+                         "program, weftrun --help lists them"));
+  }
+  if (rest.empty() || rest.front().empty()) {
+    return Refuse("no program to start; usage: weftrun -n RANKS PROGRAM [ARGUMENTS...]");
+  }
+  options->program = std::move(rest);
+  return absl::OkStatus();
+}
+
+absl::Status CheckNumbers(RunOptions* options, int ranks, int node_rank) {
+  if (ranks == kNotGiven) return Refuse("-n is missing: the number of ranks on this node");
+  if (ranks < 1 || ranks > kRanksPerNodeMax) {
+    return Refuse(StrCat("-n ", ranks, ": the number of ranks on this node must be from 1 to ",
+                         kRanksPerNodeMax));
+  }
+  if (options->node_count < 1 || options->node_count > 1 << 16) {
+    return Refuse(StrCat("--nnodes ", options->node_count, ": must be from 1 to ", 1 << 16));
+  }
+  if (options->node_count > 1 && node_rank == kNotGiven) {
+    return Refuse("--node-rank is missing: with --nnodes each node has its own, from 0");
+  }
+  if (node_rank == kNotGiven) node_rank = 0;
+  if (node_rank < 0 || node_rank >= options->node_count) {
+    return Refuse(StrCat("--node-rank ", node_rank, ": must be from 0 to ", options->node_count - 1,
+                         " for --nnodes ", options->node_count));
+  }
+  if (options->master_port < 0 || options->master_port > 65534) {
+    return Refuse(StrCat("--master-port ", options->master_port, ": must be from 1 to 65534"));
+  }
+  if (options->restarts_max < 0) {
+    return Refuse(StrCat("--max-restarts ", options->restarts_max, ": must not be negative"));
+  }
+  options->ranks_per_node = ranks;
+  options->node_rank = node_rank;
+  return absl::OkStatus();
+}
+
+absl::Status CheckSeveralNodes(const RunOptions& options) {
+  if (options.node_count == 1) return absl::OkStatus();
+  if (options.master_host.empty() || options.master_port == 0) {
+    return Refuse(
+        "--master-addr and --master-port are needed with --nnodes: an address of node 0 "
+        "and a port that is free there, as is the one above it");
+  }
+  if (options.restarts_max > 0) {
+    return Refuse(
+        "--max-restarts works on one node only so far: the nodes cannot agree yet on "
+        "when to restart");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RunOptions> ParseRunOptions(int argc, const char* const* argv) {
+  RunOptions options;
+  int ranks = kNotGiven;
+  int node_rank = kNotGiven;
+  CLI::App app(
+      "Starts the ranks of a job on this node, relays their output and ends them together.",
+      "weftrun");
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.add_option("-n,--nproc-per-node", ranks, "ranks to start on this node");
+  app.add_option("--nnodes", options.node_count, "nodes of the job; run weftrun once on each");
+  app.add_option("--node-rank", node_rank, "which of them this is, from 0");
+  app.add_option("--master-addr", options.master_host, "address of node 0");
+  app.add_option("--master-port", options.master_port,
+                 "MASTER_PORT of the ranks; weft's store listens on the next port");
+  app.add_option("--max-restarts", options.restarts_max,
+                 "how often all ranks are started again after a failure");
+  app.add_option("--log-dir", options.log_dir,
+                 "directory that gets the unprefixed output of each rank in files");
+  app.prefix_command();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    options.help = app.help();
+    return options;
+  } catch (const CLI::ParseError& error) {
+    return Refuse(error.what());
+  }
+  WEFT_RETURN_IF_ERROR(CheckNumbers(&options, ranks, node_rank));
+  WEFT_RETURN_IF_ERROR(CheckSeveralNodes(options));
+  WEFT_RETURN_IF_ERROR(TakeProgram(app.remaining(), &options));
+  return options;
+}
+
+}  // namespace weft

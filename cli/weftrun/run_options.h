@@ -1,0 +1,34 @@
+// The command line of weftrun, parsed and checked.
+//
+//   absl::StatusOr<RunOptions> options = ParseRunOptions(argc, argv);
+//
+// Thread-safety: values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace weft {
+
+constexpr int kRanksPerNodeMax = 4096;
+
+struct RunOptions {
+  int ranks_per_node = 1;
+  int node_count = 1;
+  int node_rank = 0;
+  std::string master_host;  // "" on one node
+  int master_port = 0;      // 0: a free one, on one node only
+  int restarts_max = 0;
+  std::string log_dir;               // "": no files
+  std::vector<std::string> program;  // with its arguments
+  std::string help;                  // not empty: print it and stop
+
+  int size() const { return ranks_per_node * node_count; }
+};
+
+// INVALID_ARGUMENT with one line for the user if anything is wrong.
+absl::StatusOr<RunOptions> ParseRunOptions(int argc, const char* const* argv);
+
+}  // namespace weft

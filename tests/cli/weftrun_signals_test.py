@@ -1,0 +1,96 @@
+"""weftrun: which signals reach whom, and what is left after a kill."""
+import os
+import signal
+
+import launched
+from launched import LaunchedTest, ends_soon, rank
+
+
+class Forwarding(LaunchedTest):
+    def test_each_signal_reaches_each_rank_once(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number.name):
+                run = self.launch("-n", 3, *rank(
+                    f"signal.signal({int(number)}, lambda n, f: (say('got it'), sys.exit(0)))\n"
+                    "say('ready')\nwhile True: signal.pause()"))
+                run.wait_for(3, "ready")
+                run.process.send_signal(number)
+                code, out, err = run.finish()
+                self.assertEqual(0, code)
+                self.assertEqual(["[0] got it", "[1] got it", "[2] got it"], sorted(line for line in out if "got it" in line))
+                self.assertEqual([f"weftrun: all ranks ended well after {number.name}"], err)
+
+    def test_user_signals_do_not_end_anything(self):
+        run = self.launch("-n", 2, *rank(
+            "signal.signal(signal.SIGUSR1, lambda n, f: say('usr1'))\n"
+            "signal.signal(signal.SIGUSR2, lambda n, f: sys.exit(0))\n"
+            "say('ready')\nwhile True: signal.pause()"))
+        run.wait_for(2, "ready")
+        run.process.send_signal(signal.SIGUSR1)
+        run.wait_for(2, "usr1")
+        run.process.send_signal(signal.SIGUSR2)
+        self.assertEqual((0, []), run.finish()[::2])
+
+    def test_an_unhandled_sigterm_is_the_reason_of_the_end(self):
+        run = self.launch("-n", 2, "--max-restarts", 5, *rank("say('ready'); signal.pause()"))
+        run.wait_for(2, "ready")
+        run.process.terminate()
+        code, out, err = run.finish()
+        self.assertEqual(143, code)
+        self.assertEqual(2, len(out), "a job that was asked to end does not restart")
+        self.assertTrue(any("killed by signal 15 (SIGTERM), after SIGTERM to weftrun" in line for line in err), err)
+
+    def test_the_second_interrupt_kills(self):
+        run = self.launch("-n", 2, *rank(
+            "signal.signal(signal.SIGINT, lambda n, f: say('first'))\n"
+            "say('ready')\nwhile True: signal.pause()"))
+        run.wait_for(2, "ready")
+        run.process.send_signal(signal.SIGINT)
+        run.wait_for(2, "first")
+        run.process.send_signal(signal.SIGINT)
+        self.assertEqual(137, run.finish()[0])
+
+    def test_ranks_start_with_the_signals_of_any_program(self):
+        code, out, _ = self.run_to_end("-n", 1, *rank(
+            "status = dict(line.split(':\\t') for line in open('/proc/self/status').read().splitlines() if line.startswith('Sig'))\n"
+            "say('blocked', int(status['SigBlk'], 16))"))
+        self.assertEqual((0, ["[0] blocked 0"]), (code, out))
+
+
+class Kills(LaunchedTest):
+    _WITH_CHILD = ("import subprocess\n"
+                   "child = subprocess.Popen(['sleep', '1000'])\n"
+                   "say('pids', os.getpid(), child.pid)\nsignal.pause()")
+
+    def pids(self, run, count):
+        return {int(line[1:line.index("]")]): list(map(int, line.split()[2:])) for line in run.wait_for(count, "pids")}
+
+    def test_a_killed_rank_is_named_and_its_children_go(self):
+        run = self.launch("-n", 2, *rank(self._WITH_CHILD))
+        pids = self.pids(run, 2)
+        os.kill(pids[1][0], signal.SIGKILL)
+        code, _, err = run.finish()
+        self.assertEqual(137, code)
+        self.assertIn("weftrun: rank 1 failed first: killed by signal 9 (SIGKILL)", err)
+        self.assertTrue(all(ends_soon(pid, launched.DEADLINE_S) for own in pids.values() for pid in own))
+
+    def test_nothing_outlives_a_killed_weftrun(self):
+        run = self.launch("-n", 3, *rank(self._WITH_CHILD))
+        pids = self.pids(run, 3)
+        run.process.kill()
+        run.finish()
+        self.assertTrue(all(ends_soon(pid, launched.DEADLINE_S) for own in pids.values() for pid in own))
+
+    def test_a_stopped_rank_is_ended_too(self):
+        run = self.launch("-n", 2, *rank("say('pids', os.getpid())\nsignal.pause()"))
+        pids = self.pids(run, 2)
+        os.kill(pids[0][0], signal.SIGSTOP)
+        os.kill(pids[1][0], signal.SIGKILL)
+        code, _, err = run.finish()
+        self.assertEqual(137, code)
+        self.assertIn("weftrun: rank 1 failed first: killed by signal 9 (SIGKILL)", err)
+        self.assertIn("weftrun: the others: rank 0 killed by signal 15 (SIGTERM)", err)
+
+
+if __name__ == "__main__":
+    launched.main()

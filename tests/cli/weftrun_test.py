@@ -1,0 +1,334 @@
+"""weftrun: variables, output, exit codes, reports, restarts and bad command lines."""
+import os
+import re
+import socket
+import subprocess
+import tempfile
+
+import launched
+from launched import LaunchedTest, clean_environment, rank
+
+_NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WEFT_JOB_ID",
+          "WEFT_STORE", "WEFT_JOB_SECRET_FD", "WEFT_RESTART_COUNT", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+_PRINT_VARIABLES = f"for name in {_NAMES}: say(name, os.environ.get(name))"
+# Says what a listening store says first.
+_GREET_STORE = """
+import socket
+kind, _, name = os.environ["WEFT_STORE"].partition(":")
+if kind == "unix":
+    peer = socket.socket(socket.AF_UNIX); peer.settimeout(60); peer.connect("\\0" + name[1:])
+else:
+    host, _, port = name.rpartition(":")
+    for attempt in range(600):  # node 0 may start later
+        try:
+            peer = socket.create_connection((host, int(port)), 60); break
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+say("store says", peer.recv(8))
+"""
+
+
+def by_rank(lines):
+    """Lines of each rank, without the prefix."""
+    ranks = {}
+    for line in lines:
+        match = re.fullmatch(r"\[(\d+)\] (.*)", line)
+        assert match, f"no prefix: {line!r}"
+        ranks.setdefault(int(match[1]), []).append(match[2])
+    return ranks
+
+
+def variables(lines):
+    return {number: dict(line.split(" ", 1) for line in own) for number, own in by_rank(lines).items()}
+
+
+class Variables(LaunchedTest):
+    def test_each_rank_knows_its_place(self):
+        for size in (1, 2, 3):
+            code, out, err = self.run_to_end("-n", size, *rank(_PRINT_VARIABLES))
+            self.assertEqual((0, []), (code, err))
+            ranks = variables(out)
+            self.assertEqual(set(range(size)), set(ranks))
+            for number, own in ranks.items():
+                expected = {"RANK": number, "WORLD_SIZE": size, "LOCAL_RANK": number, "LOCAL_WORLD_SIZE": size, "NODE_RANK": 0,
+                            "MASTER_ADDR": "127.0.0.1", "WEFT_RESTART_COUNT": 0, "OMP_WAIT_POLICY": "passive",
+                            "GOMP_SPINCOUNT": 0,
+                            "OMP_NUM_THREADS": max(1, len(os.sched_getaffinity(0)) // size)}
+                self.assertEqual({name: str(value) for name, value in expected.items()},
+                                 {name: own[name] for name in expected})
+                self.assertTrue(own["WEFT_STORE"].startswith("unix:@"))
+                self.assertGreater(int(own["MASTER_PORT"]), 0)
+            self.assertEqual(1, len({(own["WEFT_JOB_ID"], own["WEFT_STORE"]) for own in ranks.values()}))
+
+    def test_what_the_user_set_for_threads_stays(self):
+        environment = clean_environment(OMP_NUM_THREADS="7", OMP_WAIT_POLICY="active", GOMP_SPINCOUNT="5")
+        _, out, _ = self.run_to_end("-n", 1, *rank(_PRINT_VARIABLES), environment=environment)
+        own = variables(out)[0]
+        self.assertEqual(("7", "active", "5"), (own["OMP_NUM_THREADS"], own["OMP_WAIT_POLICY"], own["GOMP_SPINCOUNT"]))
+
+    def test_the_secret_comes_by_descriptor_and_nowhere_else(self):
+        code, out, _ = self.run_to_end("-n", 2, *rank(
+            "secret = os.pread(int(os.environ['WEFT_JOB_SECRET_FD']), 1000, 0)\n"
+            "everything = open('/proc/self/environ', 'rb').read() + open('/proc/self/cmdline', 'rb').read()\n"
+            "say(secret.hex(), secret in everything or secret.hex().encode() in everything)"))
+        secrets = [own[0] for own in by_rank(out).values()]
+        self.assertEqual(0, code)
+        self.assertEqual(1, len(set(secrets)))
+        self.assertRegex(secrets[0], "^[0-9a-f]{64} False$")
+
+    def test_ranks_lead_process_groups_of_their_own(self):
+        _, out, _ = self.run_to_end("-n", 2, *rank("say(os.getpgid(0) == os.getpid())"))
+        self.assertEqual({0: ["True"], 1: ["True"]}, by_rank(out))
+
+    def test_the_store_answers(self):
+        code, out, err = self.run_to_end("-n", 2, *rank(_GREET_STORE))
+        self.assertEqual((0, []), (code, err))
+        self.assertEqual({0: ["store says b'weft-st\\n'"], 1: ["store says b'weft-st\\n'"]}, by_rank(out))
+
+    def test_input_goes_to_rank_0(self):
+        launched_run = self.launch("-n", 2, *rank("say(repr(sys.stdin.read()))"), stdin=subprocess.PIPE)
+        launched_run.process.stdin.write(b"hello")
+        launched_run.process.stdin.close()
+        self.assertEqual({0: ["'hello'"], 1: ["''"]}, by_rank(launched_run.finish()[1]))
+
+
+class SeveralNodes(LaunchedTest):
+    @staticmethod
+    def free_port():
+        """A port of which the next one is free as well."""
+        while True:
+            with socket.socket() as first, socket.socket() as second:
+                first.bind(("127.0.0.1", 0))
+                port = first.getsockname()[1]
+                try:
+                    second.bind(("127.0.0.1", port + 1))
+                    return port
+                except (OSError, OverflowError):
+                    continue
+
+    def run_two_nodes(self, environment):
+        port = self.free_port()
+        # Rank 0 stays until the other node is done, as it would if they computed something together.
+        code = _PRINT_VARIABLES + _GREET_STORE + "if rank == 0: sys.stdin.read()"
+        nodes = [self.launch("-n", 2, "--nnodes", 2, "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port,
+                             *rank(code), environment=environment, stdin=subprocess.PIPE) for node in (0, 1)]
+        nodes[1].process.stdin.close()
+        second = nodes[1].finish()
+        nodes[0].process.stdin.close()
+        return port, [nodes[0].finish(), second]
+
+    def test_two_nodes_share_one_store_and_secret(self):
+        with tempfile.NamedTemporaryFile() as secret:
+            secret.write(b"0123456789abcdef0123456789abcdef\n")
+            secret.flush()
+            port, results = self.run_two_nodes(clean_environment(WEFT_JOB_SECRET_FILE=secret.name))
+        for node, (code, out, err) in enumerate(results):
+            self.assertEqual((0, []), (code, err))
+            ranks = by_rank(out)
+            self.assertEqual({2 * node, 2 * node + 1}, set(ranks))
+            for number, own in ranks.items():
+                self.assertEqual("store says b'weft-st\\n'", own.pop())
+                own = dict(line.split(" ", 1) for line in own)
+                self.assertEqual((str(number), "4", str(number - 2 * node), "2", str(node)),
+                                 tuple(own[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")))
+                self.assertEqual((str(port), f"tcp:127.0.0.1:{port + 1}"), (own["MASTER_PORT"], own["WEFT_STORE"]))
+
+    def test_without_a_secret_they_are_refused(self):
+        code, out, err = self.run_to_end("-n", 1, "--nnodes", 2, "--node-rank", 0, "--master-addr", "127.0.0.1",
+                                         "--master-port", 20000, "true")
+        self.assertEqual((2, [], 1), (code, out, len(err)))
+        self.assertIn("WEFT_JOB_SECRET_FILE", err[0])
+        self.assertIn("WEFT_INSECURE=1", err[0])
+
+    def test_insecure_is_allowed_with_a_warning(self):
+        _, results = self.run_two_nodes(clean_environment(WEFT_INSECURE="1"))
+        for code, out, err in results:
+            self.assertEqual((0, 1), (code, len(err)), err)
+            self.assertIn("WEFT_INSECURE=1", err[0])
+
+
+class Output(LaunchedTest):
+    def test_streams_stay_apart_and_the_last_line_needs_no_newline(self):
+        code, out, err = self.run_to_end("-n", 2, *rank("sys.stdout.write('a\\nb'); sys.stderr.write('c\\n\\nd')"))
+        self.assertEqual(0, code)
+        self.assertEqual({0: ["a", "b"], 1: ["a", "b"]}, by_rank(out))
+        self.assertEqual({0: ["c", "", "d"], 1: ["c", "", "d"]}, by_rank(err))
+
+    def test_any_bytes_pass(self):
+        code = "os.write(1, bytes(b for b in range(256) if b != 10) + b'\\n')"
+        process = subprocess.run([launched.program, "-n", "1", *rank(code)], env=clean_environment(), capture_output=True,
+                                 timeout=launched.DEADLINE_S, check=True)
+        self.assertEqual(b"[0] " + bytes(b for b in range(256) if b != 10) + b"\n", process.stdout)
+
+    def test_long_lines_are_cut_between_characters(self):
+        _, out, _ = self.run_to_end("-n", 1, *rank("sys.stdout.buffer.write(('x' + '\\u20ac' * 40000 + '\\n').encode())"))
+        pieces = by_rank(out)[0]
+        self.assertGreater(len(pieces), 2)
+        self.assertEqual("x" + "\u20ac" * 40000, "".join(pieces))
+
+    def test_a_flood_from_four_ranks_keeps_its_lines_whole(self):
+        count = 25000
+        code, out, err = self.run_to_end("-n", 4, *rank(
+            f"for i in range({count}): print(f'line {{i}} ' + 'abcdefgh' * (i % 7), file=sys.stderr if i % 10 == 9 else sys.stdout)"))
+        self.assertEqual(0, code)
+        text = [f"line {i} " + "abcdefgh" * (i % 7) for i in range(count)]
+        for number in range(4):
+            self.assertEqual([line for i, line in enumerate(text) if i % 10 != 9], by_rank(out)[number])
+            self.assertEqual([line for i, line in enumerate(text) if i % 10 == 9], by_rank(err)[number])
+
+    def test_log_files_hold_what_the_ranks_wrote(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "logs")
+            self.run_to_end("-n", 2, "--log-dir", path, *rank("sys.stdout.write(f'out {rank}'); sys.stderr.write('err\\n')"))
+            content = {}
+            for name in sorted(os.listdir(path)):
+                with open(os.path.join(path, name), encoding="utf-8") as file:
+                    content[name] = file.read()
+        self.assertEqual({"rank0.out": "out 0", "rank0.err": "err\n", "rank1.out": "out 1", "rank1.err": "err\n"}, content)
+
+    def test_a_reader_that_leaves_ends_the_job(self):
+        process = subprocess.Popen([launched.program, "-n", "2", *rank("while True: say('y' * 100)")], env=clean_environment(),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.readline()
+        process.stdout.close()
+        err = process.stderr.read().decode()
+        process.stderr.close()
+        self.assertEqual(141, process.wait(launched.DEADLINE_S))
+        self.assertIn("reader of the output has gone", err)
+
+    def test_what_a_rank_leaves_running_is_ended(self):
+        # The grandchild holds the pipe open; weftrun neither waits for it nor lets it live.
+        code, out, _ = self.run_to_end("-n", 1, "bash", "-c", "sleep 1000 & echo started")
+        self.assertEqual((0, ["[0] started"]), (code, out))
+
+
+class Failures(LaunchedTest):
+    def test_exit_code_is_that_of_the_first_failure(self):
+        for ending, expected, reason in (("sys.exit(7)", 7, "exited with code 7"),
+                                         ("os.kill(os.getpid(), signal.SIGKILL)", 137, "killed by signal 9 (SIGKILL)"),
+                                         ("os.kill(os.getpid(), signal.SIGSEGV)", 139, "killed by signal 11 (SIGSEGV)"),
+                                         ("os._exit(255)", 255, "exited with code 255")):
+            with self.subTest(ending):
+                code, _, err = self.run_to_end("-n", 2, *rank(f"if rank == 1: {ending}"))
+                self.assertEqual(expected, code)
+                self.assertIn(f"weftrun: rank 1 failed first: {reason}", err)
+
+    def test_the_report_has_the_last_lines_and_the_others(self):
+        code, _, err = self.run_to_end("-n", 3, *rank(
+            "if rank != 2: signal.pause()\n"
+            "for i in range(15): say('line', i)\n"
+            "print('it broke', file=sys.stderr)\n"
+            "sys.exit(3)"))
+        self.assertEqual(3, code)
+        report = err[err.index("weftrun: rank 2 failed first: exited with code 3"):]
+        self.assertEqual("weftrun: its last 10 lines:", report[1])
+        self.assertEqual(10, sum(line.startswith("weftrun:   | ") for line in report))
+        self.assertIn("weftrun:   | it broke", report)
+        self.assertEqual("weftrun: the others: ranks 0, 1 killed by signal 15 (SIGTERM)", report[-1])
+
+    def test_others_may_report_before_they_are_ended(self):
+        # Rank 0 sees rank 1 die, can still read by what, says so, and fails after it.
+        run = self.launch("-n", 2, *rank(
+            "import select\n"
+            "say('pid', os.getpid())\n"
+            "if rank == 1: signal.pause()\n"
+            "peer = int(sys.stdin.readline())\n"
+            "descriptor = os.pidfd_open(peer)\n"
+            "os.kill(peer, signal.SIGKILL)\n"
+            "select.select([descriptor], [], [])\n"
+            "fields = open(f'/proc/{peer}/stat').read().rpartition(')')[2].split()\n"
+            "say('peer is', fields[0], 'with status', fields[-1])\n"
+            "sys.exit(1)"), stdin=subprocess.PIPE)
+        victim = next(line.split()[2] for line in run.wait_for(2, "pid") if line.startswith("[1]"))
+        run.process.stdin.write(f"{victim}\n".encode())
+        run.process.stdin.close()
+        code, out, err = run.finish()
+        self.assertEqual(137, code)
+        self.assertIn("[0] peer is Z with status 9", out)
+        self.assertIn("weftrun: rank 1 failed first: killed by signal 9 (SIGKILL)", err)
+        self.assertIn("weftrun: the others: rank 0 exited with code 1", err)
+
+    def test_ranks_and_their_children_that_ignore_sigterm_are_killed(self):
+        code, out, err = self.run_to_end("-n", 2, "bash", "-c",
+                                         "[ $RANK = 0 ] && exit 5; trap '' TERM; sleep 1000 & while true; do wait; done")
+        self.assertEqual(5, code)
+        self.assertIn("weftrun: the others: rank 1 killed by signal 9 (SIGKILL)", err)
+
+    def test_a_rank_that_ends_well_early_is_no_failure(self):
+        code, out, err = self.run_to_end("-n", 2, *rank("if rank == 1: sys.exit(0)\nsay('still here')"))
+        self.assertEqual((0, ["[0] still here"], []), (code, out, err))
+
+
+class Restarts(LaunchedTest):
+    _FAIL_TWICE = "say('job', os.environ['WEFT_JOB_ID'])\nif os.environ['WEFT_RESTART_COUNT'] != '2' and rank == 1: sys.exit(9)"
+
+    def test_all_ranks_start_again_as_a_new_job(self):
+        code, out, err = self.run_to_end("-n", 2, "--max-restarts", 3, *rank(self._FAIL_TWICE))
+        self.assertEqual(0, code)
+        self.assertEqual(3, len({line for line in out if " job " in line and line.startswith("[1]")}))
+        self.assertEqual(6, len(out))
+        self.assertIn("weftrun: restart 2 of at most 3", err)
+
+    def test_the_last_failure_counts_when_restarts_are_used_up(self):
+        code, _, err = self.run_to_end("-n", 2, "--max-restarts", 1, *rank(self._FAIL_TWICE))
+        self.assertEqual(9, code)
+        self.assertEqual(2, err.count("weftrun: rank 1 failed first: exited with code 9"))
+
+
+class BadInput(LaunchedTest):
+    def test_one_clear_line_and_exit_code(self):
+        several = ("--nnodes", 2, "--node-rank", 0, "--master-addr", "127.0.0.1", "--master-port", 2000)
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "script")
+            with open(script, "w", encoding="ascii") as file:
+                file.write("#!/nonexistent/interpreter\n")
+            os.chmod(script, 0o755)
+            for arguments, expected, part in (
+                    ((), 2, "-n is missing"),
+                    (("-n",), 2, "-n"),
+                    (("-n", 0, "true"), 2, "-n 0"),
+                    (("-n", -3, "true"), 2, "-n -3"),
+                    (("-n", 5000, "true"), 2, "4096"),
+                    (("-n", "two", "true"), 2, "two"),
+                    (("-n", "99999999999", "true"), 2, "99999999999"),
+                    (("-n", 2), 2, "no program"),
+                    (("-n", 2, ""), 2, "no program"),
+                    (("-n", 2, "--bogus", "true"), 2, "--bogus"),
+                    (("-n", 2, "--nnodes", 0, "true"), 2, "--nnodes 0"),
+                    (("-n", 2, "--nnodes", 2, "true"), 2, "--node-rank is missing"),
+                    (("-n", 2, "--node-rank", 1, "true"), 2, "--node-rank 1"),
+                    (("-n", 2, "--nnodes", 2, "--node-rank", 0, "true"), 2, "--master-addr"),
+                    (("-n", 2, *several, "--max-restarts", 1, "true"), 2, "--max-restarts"),
+                    (("-n", 2, "--master-port", 70000, "true"), 2, "70000"),
+                    (("-n", 2, "--max-restarts", -1, "true"), 2, "--max-restarts -1"),
+                    (("-n", 2, "--log-dir", "/nonexistent/a/b", "true"), 1, "/nonexistent/a/b"),
+                    (("-n", 2, "/nonexistent/program"), 127, "/nonexistent/program"),
+                    (("-n", 2, "no-such-program-anywhere"), 127, "PATH"),
+                    (("-n", 2, "/etc/passwd"), 126, "/etc/passwd"),
+                    (("-n", 2, script), 127, "interpreter")):
+                with self.subTest(arguments):
+                    code, out, err = self.run_to_end(*arguments)
+                    self.assertEqual((expected, [], 1), (code, out, len(err)), err)
+                    self.assertTrue(err[0].startswith("weftrun: "))
+                    self.assertIn(part, err[0])
+
+    def test_a_secret_that_others_can_read_is_refused(self):
+        with tempfile.NamedTemporaryFile() as secret:
+            secret.write(b"0123456789abcdef0123456789abcdef")
+            secret.flush()
+            os.chmod(secret.name, 0o644)
+            code, _, err = self.run_to_end("-n", 1, "--nnodes", 2, "--node-rank", 1, "--master-addr", "127.0.0.1", "--master-port",
+                                           2000, "true", environment=clean_environment(WEFT_JOB_SECRET_FILE=secret.name))
+        self.assertEqual((1, 1), (code, len(err)))
+        self.assertIn("chmod 600", err[0])
+
+    def test_help_and_options_of_the_program(self):
+        code, out, _ = self.run_to_end("--help")
+        self.assertEqual(0, code)
+        self.assertIn("Usage: weftrun -n RANKS [OPTIONS] PROGRAM [ARGUMENTS...]", out)
+        self.assertEqual((0, ["[0] -n --help -- x"], []), self.run_to_end("-n", 1, "--", "echo", "-n --help -- x"))
+        self.assertEqual((0, ["[0] --nnodes"], []), self.run_to_end("-n", 1, "echo", "--nnodes"))
+
+
+if __name__ == "__main__":
+    launched.main()
