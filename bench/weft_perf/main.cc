@@ -1,0 +1,46 @@
+// weft_perf: measures weft's collectives with the options, the protocol and the output of nccl-
+// tests. README.md says what is where, docs/weft_perf.md how to use it.
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "bench/weft_perf/launcher.h"
+#include "bench/weft_perf/options.h"
+#include "bench/weft_perf/ranks.h"
+#include "bench/weft_perf/sweep.h"
+
+namespace weft::perf {
+namespace {
+
+ExitCode Main(int argc, char** argv) {
+  const CommandLine line = ParseCommandLine(argc, argv);
+  if (!line.run) {
+    std::fputs(line.text.c_str(), line.code == ExitCode::kOk ? stdout : stderr);
+    return line.code;
+  }
+  const Options& options = line.options;
+  const std::vector<LauncherSize> sizes = LauncherSizes(std::getenv);
+  if (const Outcome checked = CheckLauncher(sizes, options); !checked.ok()) {
+    std::fprintf(stderr, "%s: %s\n", options.program.c_str(), checked.message.c_str());
+    return checked.code;
+  }
+  // A reader of the table that goes away must not look like a lost rank to the others.
+  std::signal(SIGPIPE, SIG_IGN);
+  const RankBody body = [&](weft_group_t group) {
+    return RunSweep(options, argc, argv, group);
+  };
+  if (options.threads_as_ranks) {
+    const int ranks = options.processes > 0 ? options.processes : options.ranks_per_process();
+    return RunLocally(options, ranks, body);
+  }
+  if (options.processes > 0) return RunProcesses(options, body);
+  if (!sizes.empty()) return RunFromEnvironment(options, body);
+  return RunLocally(options, options.ranks_per_process(), body);
+}
+
+}  // namespace
+}  // namespace weft::perf
+
+int main(int argc, char** argv) {
+  return static_cast<int>(weft::perf::Main(argc, argv));
+}

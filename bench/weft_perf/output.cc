@@ -1,0 +1,76 @@
+#include "bench/weft_perf/output.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include <unistd.h>
+
+#include "weft/version.h"
+
+#include "bench/weft_perf/json.h"
+#include "bench/weft_perf/machine.h"
+#include "bench/weft_perf/table.h"
+
+namespace weft::perf {
+
+Output::Output(const Options& options, int argc, char** argv, bool writer) : writer_(writer) {
+  report_.options = options;
+  if (!writer) return;
+  report_.version = WEFT_VERSION_STRING;
+  report_.header_version =
+      WEFT_VERSION_MAJOR * 10000 + WEFT_VERSION_MINOR * 100 + WEFT_VERSION_PATCH;
+  report_.library_version = weft_version();
+  report_.start_time = TimeOfDay();
+  report_.arguments.assign(argv, argv + argc);
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    environment.emplace_back(*entry);
+  report_.environment = ReportedEnvironment(environment);
+  report_.governor = Governor();
+  if (!options.json_path.empty()) OpenJson();
+}
+
+Output::~Output() {
+  if (json_ != nullptr) std::fclose(json_);
+}
+
+void Output::OpenJson() {
+  std::string used;
+  json_ = CreateReportFile(report_.options.json_path, &used);
+  if (json_ == nullptr) {
+    Print(Printf("# skipping json output; %s not accessible: %s\n", used.c_str(),
+                 std::strerror(errno)));
+    return;
+  }
+  Print("# Writing JSON output to " + used + "\n");
+}
+
+void Output::Print(const std::string& text) const {
+  if (!writer_) return;
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+void Output::AddRow(Row row) {
+  if (!writer_) return;
+  row.time_of_day = report_.options.timestamps ? TimeOfDay() : "";
+  Print(RowText(row, report_.options));
+  report_.rows.push_back(std::move(row));
+}
+
+void Output::Finish() {
+  if (!writer_) return;
+  Print(FooterText(report_));
+  if (json_ == nullptr) return;
+  report_.end_time = TimeOfDay();
+  const std::string text = JsonText(report_);
+  const bool written = std::fwrite(text.data(), 1, text.size(), json_) == text.size();
+  const bool closed = std::fclose(json_) == 0;
+  json_ = nullptr;
+  if (!written || !closed) {
+    std::fprintf(stderr, "%s: writing the JSON file failed: %s\n", report_.options.program.c_str(),
+                 std::strerror(errno));
+  }
+}
+
+}  // namespace weft::perf

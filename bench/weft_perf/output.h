@@ -1,0 +1,43 @@
+// Where rank 0's findings go: the table on stdout as it grows, and the JSON file at the end, also
+// when the run fails. On other ranks it only keeps what both need.
+//
+// Thread-safety: used by the rank's thread only.
+#ifndef WEFT_BENCH_WEFT_PERF_OUTPUT_H_
+#define WEFT_BENCH_WEFT_PERF_OUTPUT_H_
+
+#include <cstdio>
+#include <string>
+
+#include "bench/weft_perf/report.h"
+
+namespace weft::perf {
+
+class Output {
+ public:
+  // `writer`: this is rank 0.
+  Output(const Options& options, int argc, char** argv, bool writer);
+  ~Output();
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  Report& report() { return report_; }
+
+  const Report& report() const { return report_; }
+
+  // Prints on rank 0 only.
+  void Print(const std::string& text) const;
+  void AddRow(Row row);
+  // Prints the footer and writes the JSON file.
+  void Finish();
+
+ private:
+  void OpenJson();
+
+  Report report_;
+  bool writer_;
+  std::FILE* json_ = nullptr;
+};
+
+}  // namespace weft::perf
+
+#endif  // WEFT_BENCH_WEFT_PERF_OUTPUT_H_

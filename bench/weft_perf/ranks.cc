@@ -1,0 +1,113 @@
+#include "bench/weft_perf/ranks.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "weft/collective.h"
+
+#include "bench/weft_perf/launcher.h"
+#include "bench/weft_perf/peers.h"
+
+namespace weft::perf {
+namespace {
+
+// Makes the group of this process's rank `local`; runs on that rank's thread.
+using GroupMaker = std::function<Outcome(int local, weft_group_t* group)>;
+
+ExitCode Tell(const Options& options, const Outcome& outcome) {
+  if (!outcome.ok()) {
+    std::fprintf(stderr, "%s: %s\n", options.program.c_str(), outcome.message.c_str());
+  }
+  return outcome.code;
+}
+
+ExitCode RunRank(const Options& options, int local, const GroupMaker& make, const RankBody& body) {
+  weft_group_t group = nullptr;
+  if (Outcome made = make(local, &group); !made.ok()) return Tell(options, made);
+  const ExitCode code = Tell(options, body(group));
+  static_cast<void>(weft_group_destroy(group));
+  return code;
+}
+
+// Rank 0 of the process on the calling thread, the others on threads that end before this returns.
+ExitCode RunThreads(const Options& options, int ranks, const GroupMaker& make,
+                    const RankBody& body) {
+  std::vector<ExitCode> codes(static_cast<size_t>(ranks), ExitCode::kOk);
+  std::vector<std::thread> threads;
+  for (int local = 1; local < ranks; ++local) {
+    threads.emplace_back(
+        [&, local] { codes[static_cast<size_t>(local)] = RunRank(options, local, make, body); });
+  }
+  codes[0] = RunRank(options, 0, make, body);
+  for (std::thread& thread : threads)
+    thread.join();
+  return *std::max_element(codes.begin(), codes.end());
+}
+
+// Rank 0 of `group` makes an id, all get it.
+Outcome ShareId(weft_group_t group, int rank, weft_unique_id_t* id) {
+  if (rank == 0) {
+    const weft_result_t made = weft_unique_id_create(id);
+    if (made != WEFT_SUCCESS) return LibraryFailure("making a job id", made);
+  }
+  const weft_result_t sent =
+      weft_broadcast(id, id, sizeof(*id), WEFT_UINT8, 0, group, nullptr, nullptr);
+  if (sent != WEFT_SUCCESS) return LibraryFailure("sending the job id", sent);
+  return {};
+}
+
+}  // namespace
+
+ExitCode RunFromId(const Options& options, const weft_unique_id_t& id, int process, int processes,
+                   const RankBody& body) {
+  const int locals = options.ranks_per_process();
+  const auto make = [&](int local, weft_group_t* group) {
+    const weft_result_t result = weft_group_create_from_id(
+        &id, processes * locals, process * locals + local, nullptr, group);
+    if (result == WEFT_SUCCESS) return Outcome{};
+    return LibraryFailure(Printf("rank %d: joining", process * locals + local), result);
+  };
+  return RunThreads(options, locals, make, body);
+}
+
+ExitCode RunLocally(const Options& options, int ranks, const RankBody& body) {
+  std::vector<weft_group_t> groups(static_cast<size_t>(ranks), nullptr);
+  const weft_result_t result = weft_group_create_local(ranks, nullptr, groups.data());
+  if (result != WEFT_SUCCESS) {
+    return Tell(options, LibraryFailure(Printf("making %d ranks", ranks), result));
+  }
+  const auto make = [&](int local, weft_group_t* group) {
+    *group = groups[static_cast<size_t>(local)];
+    return Outcome{};
+  };
+  return RunThreads(options, ranks, make, body);
+}
+
+ExitCode RunFromEnvironment(const Options& options, const RankBody& body) {
+  weft_group_t world = nullptr;
+  const weft_result_t result = weft_group_create_from_env(nullptr, &world);
+  if (result != WEFT_SUCCESS) return Tell(options, LibraryFailure("joining", result));
+  Peers peers;
+  Outcome outcome = Peers::Make(world, &peers);
+  if (outcome.ok()) outcome = CheckWorldSize(LauncherSizes(std::getenv), peers.size());
+  const bool threads = options.ranks_per_process() > 1;
+  weft_unique_id_t id = {};
+  if (outcome.ok() && threads) outcome = ShareId(world, peers.rank(), &id);
+  ExitCode code = ExitCode::kOk;
+  if (!outcome.ok()) {
+    static_cast<void>(weft_group_abort(world, outcome.message.c_str()));
+    code = Tell(options, outcome);
+  } else if (threads) {
+    code = RunFromId(options, id, peers.rank(), peers.size(), body);
+  } else {
+    code = Tell(options, body(world));
+  }
+  static_cast<void>(weft_group_destroy(world));
+  return code;
+}
+
+}  // namespace weft::perf
