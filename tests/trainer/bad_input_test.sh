@@ -1,0 +1,37 @@
+#!/bin/sh
+# Usage: bad_input_test.sh PROGRAM. Bad input gives one line on standard error and exit code 2.
+program=$(realpath "$1")
+directory=$(mktemp -d) || exit 1
+trap 'rm -rf "$directory"' EXIT
+cd "$directory" || exit 1
+mkdir empty
+: >nothing
+printf 'short text\n' >short
+head -c 20000 "$program" | tr -d '\0' >enough
+touch occupied
+failed=0
+
+expect() { # PATTERN ARGUMENTS...
+  pattern=$1
+  shift
+  "$program" "$@" >out 2>err
+  code=$?
+  if [ $code -ne 2 ] || [ "$(wc -l <err)" -ne 1 ] || ! grep -q -e "$pattern" err; then
+    echo "weft_train $*: exit code $code, expected 2 and one line with '$pattern', got:"
+    cat err
+    failed=1
+  fi
+}
+
+expect '--unknown' --unknown
+expect '--steps' --steps
+expect 'absent' --data absent
+expect 'no text' --data empty
+expect 'no text' --data nothing
+expect 'needs .* bytes' --data short
+expect '--batch 0' --data enough --batch 0
+expect '--heads 3' --data enough --width 10 --heads 3
+expect '--dtype fp8' --dtype fp8
+expect '--strategy magic' --strategy magic
+expect '--run-dir' --data enough --seq 16 --batch 2 --steps 1 --run-dir occupied --name x
+exit $failed

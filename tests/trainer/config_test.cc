@@ -1,0 +1,169 @@
+#include "trainer/config.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trainer/failure.h"
+#include "trainer/options.h"
+
+namespace weft::trainer {
+namespace {
+
+bool Parse(std::vector<std::string> arguments, ProgramConfig& config, std::string& help) {
+  arguments.insert(arguments.begin(), "weft_train");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments)
+    argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  return ParseOptions(int(arguments.size()), argv.data(), config, help);
+}
+
+// The sentence that parsing or checking ends with, "" if all is well.
+std::string Complaint(const std::vector<std::string>& arguments, size_t world_size = 2) {
+  ProgramConfig config;
+  std::string help;
+  try {
+    Parse(arguments, config, help);
+    CheckConfig(config.train, world_size);
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Options, DefaultsAreLegalOnOneTwoAndFourRanks) {
+  for (const size_t ranks : {1, 2, 4})
+    EXPECT_EQ(Complaint({}, ranks), "");
+}
+
+TEST(Options, EveryOptionArrives) {
+  ProgramConfig c;
+  std::string help;
+  ASSERT_TRUE(Parse({"--data",
+                     "a",
+                     "b",
+                     "--steps",
+                     "7",
+                     "--batch",
+                     "8",
+                     "--seq",
+                     "32",
+                     "--layers",
+                     "2",
+                     "--heads",
+                     "3",
+                     "--width",
+                     "24",
+                     "--lr",
+                     "0.01",
+                     "--warmup",
+                     "5",
+                     "--seed",
+                     "9",
+                     "--dtype",
+                     "fp32",
+                     "--accumulate",
+                     "2",
+                     "--no-overlap",
+                     "--run-dir",
+                     "r",
+                     "--name",
+                     "n",
+                     "--eval-every",
+                     "3",
+                     "--threads",
+                     "2",
+                     "--strategy",
+                     "ddp"},
+                    c, help));
+  EXPECT_EQ(c.data, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(c.train.steps, 7u);
+  EXPECT_EQ(c.train.global_batch, 8u);
+  EXPECT_EQ(c.train.model.seq, 32u);
+  EXPECT_EQ(c.train.model.layers, 2u);
+  EXPECT_EQ(c.train.model.heads, 3u);
+  EXPECT_EQ(c.train.model.width, 24u);
+  EXPECT_EQ(c.train.lr, 0.01);
+  EXPECT_EQ(c.train.warmup, 5u);
+  EXPECT_EQ(c.train.seed, 9u);
+  EXPECT_EQ(c.train.precision, Precision::kFp32);
+  EXPECT_EQ(c.train.accumulate, 2u);
+  EXPECT_TRUE(c.train.no_overlap);
+  EXPECT_EQ(c.run_dir, "r");
+  EXPECT_EQ(c.name, "n");
+  EXPECT_EQ(c.train.eval_every, 3u);
+  EXPECT_EQ(c.train.threads, 2);
+}
+
+TEST(Options, DtypeAutoIsAPrecisionThatWorksHere) {
+  ProgramConfig c;
+  std::string help;
+  ASSERT_TRUE(Parse({}, c, help));
+  EXPECT_EQ(c.train.precision, FastestPrecision());
+  EXPECT_TRUE(PrecisionSupported(FastestPrecision()));
+}
+
+TEST(Options, HelpAndVersionAreNotErrors) {
+  ProgramConfig config;
+  std::string help;
+  EXPECT_FALSE(Parse({"--help"}, config, help));
+  EXPECT_NE(help.find("--accumulate"), std::string::npos);
+  EXPECT_FALSE(Parse({"--version"}, config, help));
+  EXPECT_EQ(help, "weft_train 0.1.0\n");
+}
+
+TEST(Options, BadInputIsOneLineThatNamesTheOption) {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* expected;
+  } kCases[] = {
+      {{"--stepz", "5"}, "--stepz"},
+      {{"--steps"}, "--steps"},
+      {{"--steps", "many"}, "many"},
+      {{"--steps", "-1"}, "--steps"},
+      {{"--steps", "0"}, "--steps 0"},
+      {{"--batch", "0"}, "--batch 0"},
+      {{"--batch", "3"}, "--batch 3"},
+      {{"--seq", "1"}, "--seq 1"},
+      {{"--seq", "100000"}, "--seq 100000"},
+      {{"--layers", "0"}, "--layers 0"},
+      {{"--width", "10", "--heads", "3"}, "--heads 3"},
+      {{"--heads", "0"}, "--heads 0"},
+      {{"--width", "99999999999999999999"}, "--width"},
+      {{"--lr", "0"}, "--lr 0"},
+      {{"--lr", "nan"}, "--lr nan"},
+      {{"--lr", "-1"}, "--lr -1"},
+      {{"--accumulate", "0"}, "--accumulate 0"},
+      {{"--batch", "4", "--accumulate", "4"}, "multiple of 8"},
+      {{"--dtype", "fp8"}, "--dtype fp8"},
+      {{"--strategy", "zero9"}, "--strategy zero9"},
+      {{"--threads", "0"}, "--threads"},
+      {{"stray"}, "stray"},
+  };
+
+  for (const auto& c : kCases) {
+    const std::string complaint = Complaint(c.arguments);
+    EXPECT_NE(complaint.find(c.expected), std::string::npos) << c.expected << ": " << complaint;
+    EXPECT_EQ(complaint.find('\n'), std::string::npos) << complaint;
+  }
+}
+
+TEST(LearningRate, WarmsUpLinearlyAndFallsToATwentieth) {
+  TrainConfig config;
+  config.steps = 100, config.warmup = 10, config.lr = 1;
+  EXPECT_DOUBLE_EQ(LearningRate(config, 0), 0.1);
+  EXPECT_DOUBLE_EQ(LearningRate(config, 9), 1);
+  EXPECT_DOUBLE_EQ(LearningRate(config, 10), 1);
+  EXPECT_NEAR(LearningRate(config, 55), 0.525, 1e-9);
+  EXPECT_NEAR(LearningRate(config, 100), 0.05, 1e-9);
+  for (size_t step = 11; step < 100; step++) {
+    EXPECT_LT(LearningRate(config, step), LearningRate(config, step - 1));
+  }
+  config.warmup = 0;
+  EXPECT_DOUBLE_EQ(LearningRate(config, 0), 1);
+}
+
+}  // namespace
+}  // namespace weft::trainer

@@ -1,0 +1,306 @@
+#include "trainer/ops.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tests/trainer/finite_difference.h"
+
+namespace weft::trainer {
+namespace {
+
+// Every test runs on every instruction set of this machine.
+class OpsTest : public testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    if (!IsaSupported(GetParam())) GTEST_SKIP() << "this CPU lacks the instructions";
+  }
+
+  const Ops<double>& ops() const { return OpsFor<double>(GetParam()); }
+
+  const Ops<float>& ops32() const { return OpsFor<float>(GetParam()); }
+};
+
+TEST_P(OpsTest, ExpIsAccurateInFloatAndDouble) {
+  std::vector<float> x32, y32;
+  std::vector<double> x64, y64;
+  for (double x = -80; x <= 80; x += 0.0137) {
+    x32.push_back(float(x));
+    x64.push_back(x);
+  }
+  y32.resize(x32.size());
+  y64.resize(x64.size());
+  ops32().exp(x32.data(), y32.data(), x32.size());
+  ops().exp(x64.data(), y64.data(), x64.size());
+  for (size_t i = 0; i < x32.size(); i++) {
+    const double expected32 = std::exp(double(x32[i]));
+    EXPECT_NEAR(y32[i] / expected32, 1, 3e-7) << x32[i];
+    EXPECT_NEAR(y64[i] / std::exp(x64[i]), 1, 4e-15) << x64[i];
+  }
+}
+
+TEST_P(OpsTest, ExpClampsInsteadOfOverflowing) {
+  const float x[3] = {-1e30f, 0, 1e30f};
+  float y[3];
+  ops32().exp(x, y, 3);
+  EXPECT_GE(y[0], 0);
+  EXPECT_LT(y[0], 1e-36f);
+  EXPECT_EQ(y[1], 1);
+  EXPECT_TRUE(std::isfinite(y[2]));
+}
+
+TEST_P(OpsTest, EmbeddingGradient) {
+  constexpr size_t kBatch = 2, kSeq = 3, kWidth = 5, kVocabulary = 4;
+  const uint8_t tokens[kBatch * kSeq] = {0, 3, 3, 1, 0, 3};
+  auto wte = RandomValues(kVocabulary * kWidth, 1);
+  auto wpe = RandomValues(kSeq * kWidth, 2);
+  const auto weights = RandomValues(kBatch * kSeq * kWidth, 3);
+  std::vector<double> out(weights.size()), dwte(wte.size()), dwpe(wpe.size());
+  const auto f = [&] {
+    ops().embed(tokens, wte.data(), wpe.data(), out.data(), kBatch, kSeq, kWidth);
+    return Dot(out, weights);
+  };
+  ops().embed_backward(tokens, weights.data(), dwte.data(), dwpe.data(), kBatch, kSeq, kWidth);
+  ExpectGradient("wte", wte.data(), dwte.data(), wte.size(), f);
+  ExpectGradient("wpe", wpe.data(), dwpe.data(), wpe.size(), f);
+}
+
+TEST_P(OpsTest, LayerNormGradientAtWidthsAroundTheVectorSize) {
+  for (const size_t width : {1, 2, 7, 8, 9, 16, 21}) {
+    constexpr size_t kRows = 3;
+    auto x = RandomValues(kRows * width, 1);
+    auto gamma = RandomValues(width, 2), beta = RandomValues(width, 3);
+    const auto weights = RandomValues(kRows * width, 4);
+    std::vector<double> out(x.size()), mean(kRows), rstd(kRows);
+    const auto f = [&] {
+      ops().layer_norm(x.data(), gamma.data(), beta.data(), out.data(), mean.data(), rstd.data(),
+                       kRows, width);
+      return Dot(out, weights);
+    };
+    f();
+    std::vector<double> dx(x.size()), dgamma(width), dbeta(width);
+    ops().layer_norm_backward(weights.data(), x.data(), gamma.data(), mean.data(), rstd.data(),
+                              dx.data(), dgamma.data(), dbeta.data(), kRows, width);
+    if (width > 1) ExpectGradient("x", x.data(), dx.data(), x.size(), f);
+    ExpectGradient("gamma", gamma.data(), dgamma.data(), width, f);
+    ExpectGradient("beta", beta.data(), dbeta.data(), width, f);
+  }
+}
+
+TEST_P(OpsTest, LayerNormRowsHaveMeanZeroAndVarianceOne) {
+  constexpr size_t kWidth = 37;
+  const auto x = RandomValues(kWidth, 5);
+  const std::vector<double> one(kWidth, 1), zero(kWidth, 0);
+  std::vector<double> out(kWidth);
+  double mean, rstd, sum = 0, squares = 0;
+  ops().layer_norm(x.data(), one.data(), zero.data(), out.data(), &mean, &rstd, 1, kWidth);
+  for (const double y : out)
+    sum += y, squares += y * y;
+  EXPECT_NEAR(sum / kWidth, 0, 1e-12);
+  EXPECT_NEAR(squares / kWidth, 1, 1e-4);
+}
+
+// The definition, one query at a time.
+std::vector<double> PlainAttention(const std::vector<double>& qkv, const AttentionShape& s) {
+  const size_t width = s.heads * s.head_dim;
+  std::vector<double> out(s.batch * s.seq * width);
+  const auto at = [&](size_t b, size_t t, size_t which, size_t h, size_t d) {
+    return qkv[((b * s.seq + t) * 3 + which) * width + h * s.head_dim + d];
+  };
+  for (size_t b = 0; b < s.batch; b++) {
+    for (size_t h = 0; h < s.heads; h++) {
+      for (size_t t = 0; t < s.seq; t++) {
+        std::vector<double> p(t + 1);
+        double sum = 0;
+        for (size_t u = 0; u <= t; u++) {
+          double score = 0;
+          for (size_t d = 0; d < s.head_dim; d++)
+            score += at(b, t, 0, h, d) * at(b, u, 1, h, d);
+          sum += p[u] = std::exp(score / std::sqrt(double(s.head_dim)));
+        }
+        for (size_t d = 0; d < s.head_dim; d++) {
+          double value = 0;
+          for (size_t u = 0; u <= t; u++)
+            value += p[u] / sum * at(b, u, 2, h, d);
+          out[(b * s.seq + t) * width + h * s.head_dim + d] = value;
+        }
+      }
+    }
+  }
+  return out;
+}
+
+TEST_P(OpsTest, AttentionEqualsItsDefinition) {
+  for (const size_t seq : {1, 2, 31, 32, 33, 70}) {
+    for (const size_t dim : {1, 4, 9, 16}) {
+      const AttentionShape shape{2, seq, 3, dim};
+      const auto qkv = RandomValues(2 * seq * 3 * 3 * dim, seq + dim);
+      std::vector<double> out(2 * seq * 3 * dim), lse(2 * 3 * seq);
+      ops().attention(qkv.data(), out.data(), lse.data(), shape);
+      const auto expected = PlainAttention(qkv, shape);
+      for (size_t i = 0; i < out.size(); i++)
+        ASSERT_NEAR(out[i], expected[i], 1e-12) << i;
+    }
+  }
+}
+
+TEST_P(OpsTest, AttentionGradient) {
+  for (const size_t seq : {1, 5, 35}) {
+    const AttentionShape shape{2, seq, 2, 3};
+    auto qkv = RandomValues(2 * seq * 3 * 6, seq);
+    const auto weights = RandomValues(2 * seq * 6, seq + 1);
+    std::vector<double> out(weights.size()), lse(2 * 2 * seq), dqkv(qkv.size(), 7);
+    const auto f = [&] {
+      ops().attention(qkv.data(), out.data(), lse.data(), shape);
+      return Dot(out, weights);
+    };
+    f();
+    ops().attention_backward(qkv.data(), out.data(), lse.data(), weights.data(), dqkv.data(),
+                             shape);
+    ExpectGradient("qkv", qkv.data(), dqkv.data(), qkv.size(), f, 150);
+  }
+}
+
+TEST_P(OpsTest, GeluIsItsTanhFormAndHasItsGradient) {
+  auto x = RandomValues(29, 1);
+  for (double& v : x)
+    v *= 5;
+  const auto weights = RandomValues(x.size(), 2);
+  std::vector<double> out(x.size()), dx(x.size());
+  const auto f = [&] {
+    ops().gelu(x.data(), out.data(), x.size());
+    return Dot(out, weights);
+  };
+  f();
+  for (size_t i = 0; i < x.size(); i++) {
+    const double u = std::sqrt(2 / M_PI) * (x[i] + 0.044715 * x[i] * x[i] * x[i]);
+    EXPECT_NEAR(out[i], 0.5 * x[i] * (1 + std::tanh(u)), 1e-12);
+  }
+  ops().gelu_backward(x.data(), weights.data(), dx.data(), x.size());
+  ExpectGradient("x", x.data(), dx.data(), x.size(), f);
+}
+
+TEST_P(OpsTest, ResidualAndBiasGradientsAreSums) {
+  auto a = RandomValues(23, 1), b = RandomValues(23, 2);
+  std::vector<double> out(23);
+  ops().add(a.data(), b.data(), out.data(), 23);
+  for (size_t i = 0; i < 23; i++)
+    EXPECT_EQ(out[i], a[i] + b[i]);
+
+  constexpr size_t kRows = 4, kColumns = 11;
+  const auto dy = RandomValues(kRows * kColumns, 3);
+  auto bias = RandomValues(kColumns, 4);
+  std::vector<double> dbias(kColumns, 1);  // the operation adds
+  ops().column_sum(dy.data(), dbias.data(), kRows, kColumns);
+  for (double& v : dbias)
+    v -= 1;
+  const auto f = [&] {
+    double sum = 0;
+    for (size_t i = 0; i < dy.size(); i++)
+      sum += dy[i] * bias[i % kColumns];
+    return sum;
+  };
+  ExpectGradient("bias", bias.data(), dbias.data(), kColumns, f);
+}
+
+TEST_P(OpsTest, CrossEntropyGradient) {
+  for (const size_t columns : {1, 5, 16, 19}) {
+    constexpr size_t kRows = 3;
+    auto logits = RandomValues(kRows * columns, 1);
+    const uint8_t targets[kRows] = {0, uint8_t(columns - 1), uint8_t(columns / 2)};
+    constexpr double kScale = 0.25;
+    const auto f = [&] {
+      auto copy = logits;
+      return kScale * ops().cross_entropy(copy.data(), targets, 0, kRows, columns);
+    };
+    auto gradient = logits;
+    const double loss = ops().cross_entropy(gradient.data(), targets, kScale, kRows, columns);
+    EXPECT_DOUBLE_EQ(kScale * loss, f());
+    ExpectGradient("logits", logits.data(), gradient.data(), logits.size(), f);
+  }
+}
+
+TEST_P(OpsTest, CrossEntropySurvivesLargeLogits) {
+  float logits[4] = {1000, 0, -1000, 999};
+  const uint8_t target = 3;
+  const double loss = ops32().cross_entropy(logits, &target, 1, 1, 4);
+  EXPECT_NEAR(loss, std::log(1 + std::exp(1.0)), 1e-5);
+  EXPECT_NEAR(logits[0] + logits[1] + logits[2] + logits[3], 0, 1e-6);
+}
+
+TEST_P(OpsTest, AdamwFollowsTheTextbook) {
+  constexpr size_t kCount = 13;
+  auto param = RandomValues(kCount, 1), expected = param;
+  std::vector<double> m(kCount), v(kCount), m2(kCount), v2(kCount);
+  for (int step = 1; step <= 5; step++) {
+    const auto grad = RandomValues(kCount, uint64_t(step) + 9);
+    AdamwStep s;
+    s.lr = 0.01, s.weight_decay = 0.1, s.grad_scale = 0.5;
+    s.correction1 = 1 - std::pow(s.beta1, step);
+    s.correction2 = 1 - std::pow(s.beta2, step);
+    ops().adamw(param.data(), grad.data(), m.data(), v.data(), kCount, s);
+    for (size_t i = 0; i < kCount; i++) {
+      const double g = grad[i] * 0.5;
+      m2[i] = 0.9 * m2[i] + 0.1 * g;
+      v2[i] = 0.95 * v2[i] + 0.05 * g * g;
+      const double m_hat = m2[i] / (1 - std::pow(0.9, step));
+      const double v_hat = v2[i] / (1 - std::pow(0.95, step));
+      expected[i] -= 0.01 * 0.1 * expected[i];
+      expected[i] -= 0.01 * m_hat / (std::sqrt(v_hat) + 1e-8);
+      EXPECT_NEAR(param[i], expected[i], 1e-12);
+    }
+  }
+}
+
+TEST_P(OpsTest, SumSquaresAddsInDouble) {
+  std::vector<float> x(1003, 1e-3f);
+  x[500] = 1e4f;
+  double expected = 0;
+  for (const float v : x)
+    expected += double(v) * double(v);
+  EXPECT_NEAR(ops32().sum_squares(x.data(), x.size()), expected, 1e-6);
+}
+
+TEST_P(OpsTest, SmallMatmulHandlesEveryTail) {
+  for (const size_t m : {1, 3, 8, 13}) {
+    for (const size_t n : {1, 7, 16, 35}) {
+      constexpr size_t kInner = 5;
+      const auto a = RandomValues(m * kInner, m), b = RandomValues(kInner * n, n);
+      std::vector<double> c(m * n, 2);
+      ops().small_matmul(m, n, kInner, a.data(), 1, m, b.data(), n, c.data(), n, true);
+      for (size_t i = 0; i < m; i++) {
+        for (size_t j = 0; j < n; j++) {
+          double sum = 2;
+          for (size_t p = 0; p < kInner; p++)
+            sum += a[p * m + i] * b[p * n + j];
+          ASSERT_NEAR(c[i * n + j], sum, 1e-13) << m << " " << n;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OpsTest, Bf16RoundsToNearestEvenAndKeepsNaN) {
+  const uint32_t bits[] = {0x3f800000, 0x3f808000, 0x3f818000, 0x3f808001, 0x7f800000,
+                           0x7f800001, 0xff7fffff, 0x00000001, 0xffc00000};
+  const uint16_t expected[] = {0x3f80, 0x3f80, 0x3f82, 0x3f81, 0x7f80,
+                               0x7fc0, 0xff80, 0x0000, 0xffc0};
+  constexpr size_t kCount = std::size(bits);
+  float x[kCount];
+  uint16_t y[kCount];
+  std::memcpy(x, bits, sizeof x);
+  ops32().to_bf16(x, y, kCount);
+  for (size_t i = 0; i < kCount; i++)
+    EXPECT_EQ(y[i], expected[i]) << i;
+}
+
+std::string IsaName(const testing::TestParamInfo<Isa>& info) {
+  if (info.param == Isa::kAvx512) return "Avx512";
+  return info.param == Isa::kAvx2 ? "Avx2" : "Baseline";
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, OpsTest, testing::Values(Isa::kBaseline, Isa::kAvx2, Isa::kAvx512),
+                         IsaName);
+
+}  // namespace
+}  // namespace weft::trainer

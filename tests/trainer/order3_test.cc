@@ -1,0 +1,126 @@
+#include "trainer/order3.h"
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace weft::trainer {
+namespace {
+
+const std::string kText = "abracadabra abracadabra; the cat sat on the mat, the rat ate the cat";
+
+// The same models straight from their definitions, counting by substring.
+class BruteForce {
+ public:
+  explicit BruteForce(const std::string& text) {
+    for (size_t order = 0; order <= 3; order++) {
+      for (size_t i = order; i < text.size(); i++) {
+        counts_[order][text.substr(i - order, order)][text[i]]++;
+        if (i > order) before_[text.substr(i - order, order + 1)].insert(text[i - order - 1]);
+      }
+    }
+  }
+
+  double WittenBell(const std::string& context, char next) const {
+    const double shorter = context.empty() ? 1.0 / 256 : WittenBell(context.substr(1), next);
+    const auto found = counts_[context.size()].find(context);
+    if (found == counts_[context.size()].end()) return shorter;
+    double total = 0;
+    for (const auto& [byte, count] : found->second)
+      total += count;
+    const auto hit = found->second.find(next);
+    const double types = double(found->second.size());
+    return ((hit == found->second.end() ? 0 : hit->second) + types * shorter) / (total + types);
+  }
+
+  double KneserNey(const std::string& context, char next) const {
+    const size_t order = context.size();
+    const double shorter = order == 0 ? 1.0 / 256 : KneserNey(context.substr(1), next);
+    const auto found = counts_[order].find(context);
+    if (found == counts_[order].end()) return shorter;
+    double total = 0, types = 0;
+    for (const auto& [byte, count] : found->second) {
+      const double value = Value(order, context, byte);
+      total += value;
+      types += value > 0;
+    }
+    if (total == 0) return shorter;
+    const double discount = DiscountOf(order);
+    const double hit = found->second.contains(next) ? Value(order, context, next) : 0;
+    return (std::max(hit - discount, 0.0) + discount * types * shorter) / total;
+  }
+
+ private:
+  double Value(size_t order, const std::string& context, char next) const {
+    if (order == 3) return counts_[3].at(context).at(next);
+    const auto found = before_.find(context + next);
+    return found == before_.end() ? 0 : double(found->second.size());
+  }
+
+  double DiscountOf(size_t order) const {
+    double ones = 0, twos = 0;
+    for (const auto& [context, followers] : counts_[order]) {
+      for (const auto& [byte, count] : followers) {
+        ones += Value(order, context, byte) == 1;
+        twos += Value(order, context, byte) == 2;
+      }
+    }
+    return ones == 0 ? 0.5 : ones / (ones + 2 * twos);
+  }
+
+  std::map<std::string, std::map<char, double>> counts_[4];
+  std::map<std::string, std::set<char>> before_;
+};
+
+TEST(Order3Model, EqualsTheDefinitionsOnASmallText) {
+  const Order3Model model(kText);
+  const BruteForce brute(kText);
+  for (const std::string context :
+       {"", "a", "br", "abr", "the", "he ", " ca", "zzz", "zab", "xx"}) {
+    for (const char next : std::string("abcdert ,;z")) {
+      EXPECT_NEAR(model.Probability(context, uint8_t(next), Smoothing::kWittenBell),
+                  brute.WittenBell(context, next), 1e-12)
+          << context << next;
+      EXPECT_NEAR(model.Probability(context, uint8_t(next), Smoothing::kKneserNey),
+                  brute.KneserNey(context, next), 1e-12)
+          << context << next;
+    }
+  }
+}
+
+TEST(Order3Model, ProbabilitiesSumToOne) {
+  const Order3Model model(kText);
+  for (const Smoothing smoothing : {Smoothing::kWittenBell, Smoothing::kKneserNey}) {
+    for (const std::string context : {"", "a", "abr", "cat", "\xff\xfe\xfd", "the"}) {
+      double sum = 0;
+      for (int next = 0; next < 256; next++) {
+        const double p = model.Probability(context, uint8_t(next), smoothing);
+        EXPECT_GT(p, 0);
+        sum += p;
+      }
+      EXPECT_NEAR(sum, 1, 1e-12) << context;
+    }
+  }
+}
+
+TEST(Order3Model, UsesThreeBytesOfContextAndNoMore) {
+  const Order3Model model(kText);
+  EXPECT_EQ(model.Probability("xyzabr", 'a', Smoothing::kWittenBell),
+            model.Probability("abr", 'a', Smoothing::kWittenBell));
+  EXPECT_DOUBLE_EQ(model.Loss("abra", 3, Smoothing::kWittenBell),
+                   -std::log(model.Probability("abr", 'a', Smoothing::kWittenBell)));
+  EXPECT_DOUBLE_EQ(model.Loss("abra", 0, Smoothing::kWittenBell),
+                   -std::log(model.Probability("", 'a', Smoothing::kWittenBell)));
+}
+
+TEST(Order3Model, NoTextMeansUniform) {
+  const Order3Model model("");
+  EXPECT_DOUBLE_EQ(model.Probability("abc", 'd', Smoothing::kWittenBell), 1.0 / 256);
+  EXPECT_DOUBLE_EQ(model.Probability("abc", 'd', Smoothing::kKneserNey), 1.0 / 256);
+}
+
+}  // namespace
+}  // namespace weft::trainer

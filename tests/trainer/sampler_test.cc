@@ -1,0 +1,97 @@
+#include "trainer/sampler.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trainer/failure.h"
+#include "trainer/train.h"
+
+namespace weft::trainer {
+namespace {
+
+constexpr size_t kText = 10007, kSeq = 16, kBatch = 12;
+
+TEST(WindowSampler, WindowsOfAnEpochAreDisjointAndInsideTheText) {
+  WindowSampler sampler(kText, kSeq, kBatch, 7);
+  for (size_t epoch = 0; epoch < 3; epoch++) {
+    std::vector<size_t> offsets;
+    for (size_t step = 0; step < sampler.steps_per_epoch(); step++) {
+      for (size_t slot = 0; slot < kBatch; slot++) {
+        offsets.push_back(sampler.Offset(epoch * sampler.steps_per_epoch() + step, slot));
+      }
+    }
+    std::sort(offsets.begin(), offsets.end());
+    EXPECT_LE(offsets.back() + kSeq + 1, kText);
+    for (size_t i = 1; i < offsets.size(); i++)
+      ASSERT_GE(offsets[i] - offsets[i - 1], kSeq);
+    // Nearly the whole text is used.
+    EXPECT_GE(offsets.size() * kSeq, kText - (kBatch + 2) * kSeq);
+  }
+}
+
+TEST(WindowSampler, RanksTogetherSeeTheSameBatchForAnyRankCount) {
+  for (const size_t ranks : {1, 2, 3, 4}) {
+    for (size_t step : {0, 5, 51, 52, 200}) {
+      std::vector<size_t> together;
+      for (size_t rank = 0; rank < ranks; rank++) {
+        WindowSampler own(kText, kSeq, kBatch, 7);  // each rank has its own
+        for (size_t slot = rank * kBatch / ranks; slot < (rank + 1) * kBatch / ranks; slot++) {
+          together.push_back(own.Offset(step, slot));
+        }
+      }
+      WindowSampler single(kText, kSeq, kBatch, 7);
+      std::vector<size_t> alone;
+      for (size_t slot = 0; slot < kBatch; slot++)
+        alone.push_back(single.Offset(step, slot));
+      EXPECT_EQ(together, alone) << ranks << " ranks, step " << step;
+    }
+  }
+}
+
+TEST(WindowSampler, SeedAndEpochChangeTheOrder) {
+  WindowSampler a(kText, kSeq, kBatch, 1), b(kText, kSeq, kBatch, 2), c(kText, kSeq, kBatch, 1);
+  std::vector<size_t> first, other_seed, other_epoch;
+  for (size_t slot = 0; slot < kBatch; slot++) {
+    first.push_back(a.Offset(0, slot));
+    other_seed.push_back(b.Offset(0, slot));
+    other_epoch.push_back(c.Offset(c.steps_per_epoch(), slot));
+  }
+  EXPECT_NE(first, other_seed);
+  EXPECT_NE(first, other_epoch);
+}
+
+TEST(WindowSampler, GoingBackGivesTheSameWindows) {
+  WindowSampler sampler(kText, kSeq, kBatch, 7);
+  const size_t early = sampler.Offset(3, 2);
+  sampler.Offset(10 * sampler.steps_per_epoch(), 0);
+  EXPECT_EQ(sampler.Offset(3, 2), early);
+}
+
+TEST(WindowSampler, TextOfExactlyOneBatchIsEnoughAndOneByteLessIsNot) {
+  WindowSampler sampler(kBatch * kSeq + 1, kSeq, kBatch, 7);
+  std::set<size_t> offsets;
+  for (size_t slot = 0; slot < kBatch; slot++)
+    offsets.insert(sampler.Offset(9, slot));
+  EXPECT_EQ(offsets.size(), kBatch);
+  EXPECT_EQ(*offsets.rbegin(), (kBatch - 1) * kSeq);
+  EXPECT_THROW(WindowSampler(kBatch * kSeq, kSeq, kBatch, 7), BadInput);
+  EXPECT_THROW(WindowSampler(0, kSeq, kBatch, 7), BadInput);
+}
+
+TEST(SpreadWindows, CoversTheTextEvenlyWithoutOverlap) {
+  const auto offsets = SpreadWindows(1001, 10, 7);
+  ASSERT_EQ(offsets.size(), 7u);
+  EXPECT_EQ(offsets.front(), 0u);
+  EXPECT_LE(offsets.back() + 11, 1001u);
+  for (size_t i = 1; i < offsets.size(); i++)
+    EXPECT_GE(offsets[i], offsets[i - 1] + 140);
+  EXPECT_EQ(SpreadWindows(1001, 10, 1000).size(), 100u);
+  EXPECT_TRUE(SpreadWindows(10, 10, 5).empty());
+  EXPECT_TRUE(SpreadWindows(0, 10, 5).empty());
+}
+
+}  // namespace
+}  // namespace weft::trainer

@@ -1,0 +1,61 @@
+#include "trainer/config.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+
+#include "trainer/failure.h"
+
+namespace weft::trainer {
+namespace {
+
+constexpr size_t kSeqMax = 4096;
+constexpr size_t kWidthMax = 4096;
+constexpr size_t kLayersMax = 256;
+constexpr double kLastRate = 0.05;  // of the peak
+
+void CheckRange(const char* option, size_t value, size_t low, size_t high) {
+  if (value < low || value > high) {
+    throw BadInput(fmt::format("{} {} is out of range; use {} to {}", option, value, low, high));
+  }
+}
+
+}  // namespace
+
+double LearningRate(const TrainConfig& config, size_t step) {
+  if (step < config.warmup) return config.lr * double(step + 1) / double(config.warmup);
+  const size_t rest = config.steps > config.warmup ? config.steps - config.warmup : 1;
+  const double progress = std::min(1.0, double(step - config.warmup) / double(rest));
+  return config.lr * (kLastRate + (1 - kLastRate) * 0.5 * (1 + std::cos(M_PI * progress)));
+}
+
+void CheckConfig(const TrainConfig& config, size_t world_size) {
+  CheckRange("--steps", config.steps, 1, 100000000);
+  CheckRange("--seq", config.model.seq, 2, kSeqMax);
+  CheckRange("--layers", config.model.layers, 1, kLayersMax);
+  CheckRange("--width", config.model.width, 1, kWidthMax);
+  CheckRange("--heads", config.model.heads, 1, config.model.width);
+  CheckRange("--batch", config.global_batch, 1, 1000000);
+  CheckRange("--accumulate", config.accumulate, 1, config.global_batch);
+  if (config.model.width % config.model.heads != 0) {
+    throw BadInput(fmt::format("--width {} is not a multiple of --heads {}; choose one that is",
+                               config.model.width, config.model.heads));
+  }
+  const size_t pieces = world_size * config.accumulate;
+  if (config.global_batch % pieces != 0) {
+    throw BadInput(
+        fmt::format("--batch {} cannot be dealt evenly to {} ranks x {} micro-batches; use a "
+                    "multiple of {}",
+                    config.global_batch, world_size, config.accumulate, pieces));
+  }
+  if (!(config.lr > 0 && config.lr < 10)) {
+    throw BadInput(
+        fmt::format("--lr {} is out of range; use more than 0 and less than 10", config.lr));
+  }
+  if (!PrecisionSupported(config.precision)) {
+    throw BadInput("--dtype bf16: oneDNN has no bfloat16 product for this CPU; use --dtype fp32");
+  }
+}
+
+}  // namespace weft::trainer

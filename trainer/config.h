@@ -1,0 +1,51 @@
+// Everything that decides what a training run computes; options.cc fills it from the command line.
+#ifndef WEFT_TRAINER_CONFIG_H_
+#define WEFT_TRAINER_CONFIG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/matmul.h"
+#include "trainer/model.h"
+
+namespace weft::trainer {
+
+struct TrainConfig {
+  ModelConfig model;
+  size_t steps = 5000;
+  size_t global_batch = 4;  // sequences per step, over all ranks and micro-batches
+  size_t accumulate = 1;    // micro-batches per step
+  double lr = 2.5e-3;
+  size_t warmup = 100;
+  double weight_decay = 0.1;
+  double grad_clip = 1.0;
+  uint64_t seed = 1;
+  Precision precision = Precision::kFp32;
+  bool no_overlap = false;
+  size_t eval_every = 500;      // steps; 0: at the end only
+  size_t eval_windows = 128;    // in between
+  size_t final_windows = 2048;  // at the end, and for the order-3 model
+  size_t sample_bytes = 400;
+  int threads = 1;  // OpenMP threads of this rank
+};
+
+// How the program runs around it.
+struct ProgramConfig {
+  TrainConfig train;
+  std::vector<std::string> data = {"auto"};
+  std::string run_dir = "runs";
+  std::string name;  // empty: made from the time
+  std::string strategy = "ddp";
+};
+
+// The learning rate of a step: linear warm-up, then half a cosine down to a twentieth.
+double LearningRate(const TrainConfig& config, size_t step);
+
+// Throws BadInput with one sentence if the numbers do not fit together on `world_size` ranks.
+void CheckConfig(const TrainConfig& config, size_t world_size);
+
+}  // namespace weft::trainer
+
+#endif  // WEFT_TRAINER_CONFIG_H_

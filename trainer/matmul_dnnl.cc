@@ -1,0 +1,149 @@
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "trainer/matmul.h"
+#include "trainer/ops.h"
+
+namespace weft::trainer {
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+using Type = memory::data_type;
+
+// c[m, n] (+)= a[m, k] b[k, n] (+ bias[n]); `a_transposed` means that a is stored [k, m].
+struct Product {
+  size_t m = 0, k = 0, n = 0;
+  bool a_transposed = false, b_transposed = false;
+  bool bias = false;
+  bool accumulate = false;
+
+  auto Key() const { return std::array<size_t, 5>{m, k, n, Flags(), 0}; }
+
+  size_t Flags() const {
+    return size_t{a_transposed} | size_t{b_transposed} << 1 | size_t{bias} << 2 |
+           size_t{accumulate} << 3;
+  }
+};
+
+dnnl::matmul::primitive_desc Describe(const dnnl::engine& engine, const Product& p, Type inputs) {
+  const auto dim = [](size_t n) {
+    return static_cast<memory::dim>(n);
+  };
+  const memory::desc a({dim(p.m), dim(p.k)}, inputs, p.a_transposed ? Tag::ba : Tag::ab);
+  const memory::desc b({dim(p.k), dim(p.n)}, inputs, p.b_transposed ? Tag::ba : Tag::ab);
+  const memory::desc c({dim(p.m), dim(p.n)}, Type::f32, Tag::ab);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (p.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0f);
+    attributes.set_post_ops(sum);
+  }
+  if (!p.bias) return {{a, b, c}, attributes, engine};
+  const memory::desc bias({1, dim(p.n)}, Type::f32, Tag::ab);
+  return {{a, b, bias, c}, attributes, engine};
+}
+
+class DnnlMatmul : public Matmul<float> {
+ public:
+  explicit DnnlMatmul(Precision precision)
+      : inputs_(precision == Precision::kBf16 ? Type::bf16 : Type::f32) {}
+
+  void Forward(const float* x, const float* w, const float* bias, float* y, MatmulShape s,
+               bool w_transposed) override {
+    Run({s.m, s.k, s.n, false, w_transposed, bias != nullptr, false}, x, w, bias, y);
+  }
+
+  void BackwardInput(const float* dy, const float* w, float* dx, MatmulShape s,
+                     bool w_transposed) override {
+    Run({s.m, s.n, s.k, false, !w_transposed, false, false}, dy, w, nullptr, dx);
+  }
+
+  void BackwardWeight(const float* x, const float* dy, float* dw, MatmulShape s,
+                      bool w_transposed) override {
+    if (w_transposed) {
+      Run({s.n, s.m, s.k, true, false, false, true}, dy, x, nullptr, dw);
+    } else {
+      Run({s.k, s.m, s.n, true, false, false, true}, x, dy, nullptr, dw);
+    }
+  }
+
+ private:
+  struct Entry {
+    dnnl::matmul primitive;
+    memory a, b, c, bias, scratchpad;
+    std::unordered_map<int, memory> arguments;
+  };
+
+  Entry& EntryFor(const Product& p) {
+    const auto found = entries_.find(p.Key());
+    if (found != entries_.end()) return found->second;
+    const auto desc = Describe(engine_, p, inputs_);
+    Entry e;
+    e.primitive = dnnl::matmul(desc);
+    e.a = memory(desc.src_desc(), engine_, nullptr);
+    e.b = memory(desc.weights_desc(), engine_, nullptr);
+    e.c = memory(desc.dst_desc(), engine_, nullptr);
+    e.scratchpad = memory(desc.scratchpad_desc(), engine_);
+    e.arguments = {{DNNL_ARG_SRC, e.a},
+                   {DNNL_ARG_WEIGHTS, e.b},
+                   {DNNL_ARG_DST, e.c},
+                   {DNNL_ARG_SCRATCHPAD, e.scratchpad}};
+    if (p.bias) {
+      e.bias = memory(desc.bias_desc(), engine_, nullptr);
+      e.arguments[DNNL_ARG_BIAS] = e.bias;
+    }
+    return entries_.emplace(p.Key(), std::move(e)).first->second;
+  }
+
+  void Run(const Product& p, const float* a, const float* b, const float* bias, float* c) {
+    Entry& e = EntryFor(p);
+    e.a.set_data_handle(Input(a, p.m * p.k, a_half_));
+    e.b.set_data_handle(Input(b, p.k * p.n, b_half_));
+    e.c.set_data_handle(c);
+    if (p.bias) e.bias.set_data_handle(const_cast<float*>(bias));
+    e.primitive.execute(stream_, e.arguments);
+    stream_.wait();
+  }
+
+  void* Input(const float* x, size_t count, std::vector<uint16_t>& half) {
+    if (inputs_ == Type::f32) return const_cast<float*>(x);
+    if (half.size() < count) half.resize(count);
+    GetOps<float>().to_bf16(x, half.data(), count);
+    return half.data();
+  }
+
+  Type inputs_;
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  std::map<std::array<size_t, 5>, Entry> entries_;
+  std::vector<uint16_t> a_half_, b_half_;
+};
+
+}  // namespace
+
+bool PrecisionSupported(Precision precision) {
+  if (precision == Precision::kFp32) return true;
+  try {
+    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    Describe(engine, {16, 16, 16, false, false, true, false}, Type::bf16);
+    return true;
+  } catch (const dnnl::error&) {
+    return false;
+  }
+}
+
+template <>
+std::unique_ptr<Matmul<float>> MakeMatmul<float>(Precision precision) {
+  return std::make_unique<DnnlMatmul>(precision);
+}
+
+}  // namespace weft::trainer

@@ -1,0 +1,100 @@
+// The trainer's own numerical operations, as one table of functions per instruction set.
+//
+//   const Ops<float>& ops = GetOps<float>();
+//   ops.layer_norm(x, gamma, beta, out, mean, rstd, rows, width);
+//
+// Every operation exists for float and double; double is what the finite-difference tests use.
+// Matrices are row-major and dense. "+=" in a comment means that the operation adds to its output.
+// Each function is deterministic: same input, same machine, same bits. Another instruction set may
+// give other bits, because fused multiply-add rounds once where two instructions round twice.
+//
+// Thread-safety: all functions are pure apart from their outputs.
+#ifndef WEFT_TRAINER_OPS_H_
+#define WEFT_TRAINER_OPS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::trainer {
+
+// What AdamW needs besides the tensors; the corrections are 1 - beta^step.
+struct AdamwStep {
+  double lr = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  double grad_scale = 1;  // from clipping by the global norm
+  double correction1 = 1;
+  double correction2 = 1;
+};
+
+// Sizes of one attention call. qkv is [batch, seq, 3, heads, head_dim].
+struct AttentionShape {
+  size_t batch = 0;
+  size_t seq = 0;
+  size_t heads = 0;
+  size_t head_dim = 0;
+};
+
+template <typename T>
+struct Ops {
+  const char* isa;
+
+  // y[i] = exp(x[i]), about 1e-7 (1e-15) relative.
+  void (*exp)(const T* x, T* y, size_t count);
+  // out[b, t] = wte[tokens[b, t]] + wpe[t]
+  void (*embed)(const uint8_t* tokens, const T* wte, const T* wpe, T* out, size_t batch, size_t seq,
+                size_t width);
+  // dwte += , dwpe +=
+  void (*embed_backward)(const uint8_t* tokens, const T* dout, T* dwte, T* dwpe, size_t batch,
+                         size_t seq, size_t width);
+  // Saves mean and 1/sigma of each row for the way back.
+  void (*layer_norm)(const T* x, const T* gamma, const T* beta, T* out, T* mean, T* rstd,
+                     size_t rows, size_t width);
+  // dx += , dgamma += , dbeta +=
+  void (*layer_norm_backward)(const T* dout, const T* x, const T* gamma, const T* mean,
+                              const T* rstd, T* dx, T* dgamma, T* dbeta, size_t rows, size_t width);
+  // Causal attention; out is [batch, seq, heads, head_dim], lse [batch, heads, seq] keeps the
+  // logarithm of each row's softmax sum, all that the way back needs.
+  void (*attention)(const T* qkv, T* out, T* lse, const AttentionShape& shape);
+  // dqkv = (overwritten)
+  void (*attention_backward)(const T* qkv, const T* out, const T* lse, const T* dout, T* dqkv,
+                             const AttentionShape& shape);
+  // GELU in its tanh form.
+  void (*gelu)(const T* x, T* out, size_t count);
+  // dx = dout * gelu'(x); dx may be dout.
+  void (*gelu_backward)(const T* x, const T* dout, T* dx, size_t count);
+  // out = a + b; out may be a.
+  void (*add)(const T* a, const T* b, T* out, size_t count);
+  // sums[j] += sum over i of x[i, j]
+  void (*column_sum)(const T* x, T* sums, size_t rows, size_t columns);
+  // Returns the sum over rows of -log softmax(logits)[target]. With grad_scale != 0 the logits are
+  // replaced by grad_scale * (softmax - onehot).
+  double (*cross_entropy)(T* logits, const uint8_t* targets, double grad_scale, size_t rows,
+                          size_t columns);
+  // Sum of squares, added in double in a fixed order.
+  double (*sum_squares)(const T* x, size_t count);
+  // One AdamW update with decoupled weight decay.
+  void (*adamw)(T* param, const T* grad, T* m, T* v, size_t count, const AdamwStep& step);
+  // c[m, n] (+)= a[m, k] b[k, n], where a[i, p] stands at a[i * a_row + p * a_column].
+  void (*small_matmul)(size_t m, size_t n, size_t k, const T* a, size_t a_row, size_t a_column,
+                       const T* b, size_t ldb, T* c, size_t ldc, bool accumulate);
+  // Rounds to bfloat16, nearest even; NaN stays NaN.
+  void (*to_bf16)(const T* x, uint16_t* y, size_t count);
+};
+
+enum class Isa { kBaseline, kAvx2, kAvx512 };
+
+// Whether this machine can run the table of `isa`.
+bool IsaSupported(Isa isa);
+// The table of one instruction set; the machine must support it.
+template <typename T>
+const Ops<T>& OpsFor(Isa isa);
+// The fastest table this machine can run.
+template <typename T>
+const Ops<T>& GetOps();
+
+}  // namespace weft::trainer
+
+#endif  // WEFT_TRAINER_OPS_H_

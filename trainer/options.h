@@ -1,0 +1,17 @@
+// The command line of weft_train.
+#ifndef WEFT_TRAINER_OPTIONS_H_
+#define WEFT_TRAINER_OPTIONS_H_
+
+#include <string>
+
+#include "trainer/config.h"
+
+namespace weft::trainer {
+
+// Fills `config`. Returns false after --help or --version, with the text to print in `help`. Throws
+// BadInput with one sentence for anything it does not understand.
+bool ParseOptions(int argc, char** argv, ProgramConfig& config, std::string& help);
+
+}  // namespace weft::trainer
+
+#endif  // WEFT_TRAINER_OPTIONS_H_

@@ -1,0 +1,90 @@
+#include "trainer/order3.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weft::trainer {
+namespace {
+
+// n1 / (n1 + 2 n2), where n1 and n2 are how many values are 1 and 2.
+double Discount(size_t ones, size_t twos) {
+  return ones == 0 ? 0.5 : double(ones) / double(ones + 2 * twos);
+}
+
+}  // namespace
+
+Order3Model::Order3Model(std::string_view train) {
+  for (size_t order = kOrder + 1; order-- > 0;) {
+    const uint32_t mask = order == kOrder ? ~uint32_t{0} : (uint32_t{1} << (8 * (order + 1))) - 1;
+    std::vector<uint32_t> keys;
+    keys.reserve(train.size());
+    uint32_t key = 0;
+    for (size_t i = 0; i < train.size(); i++) {
+      key = ((key << 8) | uint8_t(train[i])) & mask;
+      if (i >= order) keys.push_back(key);
+    }
+    std::sort(keys.begin(), keys.end());
+    std::vector<Gram>& grams = tables_[order].grams;
+    for (const uint32_t k : keys) {
+      if (grams.empty() || grams.back().key != k) grams.push_back({k, 0, 0});
+      grams.back().count++;
+    }
+    if (order == kOrder) {
+      for (Gram& g : grams)
+        g.types = g.count;  // the longest grams count themselves
+    } else {
+      const auto by_key = [](const Gram& g, uint32_t k) {
+        return g.key < k;
+      };
+      for (const Gram& longer : tables_[order + 1].grams) {
+        std::lower_bound(grams.begin(), grams.end(), longer.key & mask, by_key)->types++;
+      }
+    }
+    std::array<size_t, 4> n{};
+    for (const Gram& g : grams) {
+      if (g.count <= 2) n[g.count - 1]++;
+      if (g.types >= 1 && g.types <= 2) n[1 + g.types]++;
+    }
+    tables_[order].discount_count = Discount(n[0], n[1]);
+    tables_[order].discount_types = Discount(n[2], n[3]);
+  }
+}
+
+double Order3Model::Blend(size_t order, uint32_t context, uint8_t next, Smoothing smoothing) const {
+  const double shorter =
+      order == 0
+          ? 1.0 / 256
+          : Blend(order - 1, context & ((uint32_t{1} << (8 * (order - 1))) - 1), next, smoothing);
+  const Table& table = tables_[order];
+  const uint32_t first = context << 8;
+  const auto by_key = [](const Gram& g, uint32_t k) {
+    return g.key < k;
+  };
+  auto it = std::lower_bound(table.grams.begin(), table.grams.end(), first, by_key);
+  double total = 0, distinct = 0, hit = 0;
+  for (; it != table.grams.end() && (it->key >> 8) == context; ++it) {
+    const double value = smoothing == Smoothing::kWittenBell ? it->count : it->types;
+    total += value;
+    distinct += value > 0;
+    if (uint8_t(it->key) == next) hit = value;
+  }
+  if (total == 0) return shorter;
+  if (smoothing == Smoothing::kWittenBell) return (hit + distinct * shorter) / (total + distinct);
+  const double discount = order == kOrder ? table.discount_count : table.discount_types;
+  return (std::max(hit - discount, 0.0) + discount * distinct * shorter) / total;
+}
+
+double Order3Model::Probability(std::string_view context, uint8_t next, Smoothing smoothing) const {
+  const size_t order = std::min(context.size(), kOrder);
+  uint32_t key = 0;
+  for (const char c : context.substr(context.size() - order))
+    key = (key << 8) | uint8_t(c);
+  return Blend(order, key, next, smoothing);
+}
+
+double Order3Model::Loss(std::string_view text, size_t at, Smoothing smoothing) const {
+  const size_t begin = at < kOrder ? 0 : at - kOrder;
+  return -std::log(Probability(text.substr(begin, at - begin), uint8_t(text[at]), smoothing));
+}
+
+}  // namespace weft::trainer

@@ -1,0 +1,53 @@
+// What a run prints: the plan, progress, and the closing report. Rank 0 only.
+//
+// On a terminal progress is one line that is redrawn; elsewhere a line at each validation and at
+// most every few seconds. Thread-safety: an object belongs to one thread.
+#ifndef WEFT_TRAINER_PROGRESS_H_
+#define WEFT_TRAINER_PROGRESS_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "trainer/config.h"
+#include "trainer/corpus.h"
+#include "trainer/train.h"
+
+namespace weft::trainer {
+
+class Progress {
+ public:
+  Progress(const TrainConfig& config, bool terminal);
+
+  void Show(const StepRecord& record, std::optional<double> val_loss);
+  // Leaves the redrawn line, before anything else is printed.
+  void Finish();
+
+  double tok_s() const { return tok_s_; }
+
+  double train_seconds() const { return seconds_; }
+
+  double exposed_seconds() const { return exposed_; }
+
+ private:
+  std::string Line(const StepRecord& record) const;
+
+  const TrainConfig config_;
+  const bool terminal_;
+  double tok_s_ = 0;    // smoothed
+  double loss_ = 0;     // smoothed
+  double seconds_ = 0;  // all steps so far, validation not counted
+  double exposed_ = 0;
+  double shown_at_ = 0;  // seconds_ when a line was last printed
+  std::optional<double> val_loss_;
+};
+
+// The lines before step 1.
+std::string DescribeCorpus(const Corpus& corpus);
+std::string DescribePlan(const ProgramConfig& config, const Trainer& trainer, const Corpus& corpus);
+// Control characters and bytes that are not ASCII as '?', so that a sample cannot upset a terminal.
+std::string Printable(const std::string& text);
+
+}  // namespace weft::trainer
+
+#endif  // WEFT_TRAINER_PROGRESS_H_

@@ -1,0 +1,47 @@
+#include "trainer/sampler.h"
+
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "trainer/failure.h"
+#include "trainer/random.h"
+
+namespace weft::trainer {
+
+WindowSampler::WindowSampler(size_t text_bytes, size_t seq, size_t global_batch, uint64_t seed)
+    : seq_(seq), global_batch_(global_batch), seed_(seed) {
+  const size_t windows = text_bytes == 0 ? 0 : (text_bytes - 1) / seq;
+  if (windows < global_batch) {
+    throw BadInput(fmt::format(
+        "--batch {} --seq {} needs {} bytes of training text, there are {}; give more data or a "
+        "smaller batch",
+        global_batch, seq, global_batch * seq + 1, text_bytes));
+  }
+  // One window is given up, where there are enough, so that the grid can start anywhere in it.
+  const bool spare = windows > global_batch;
+  window_count_ = spare ? windows - 1 : windows;
+  shift_count_ = spare ? seq : (text_bytes - 1) - windows * seq + 1;
+  steps_per_epoch_ = window_count_ / global_batch;
+  Shuffle(0);
+}
+
+void WindowSampler::Shuffle(size_t epoch) {
+  const uint64_t key = Mix(Mix(seed_) + epoch);
+  epoch_ = epoch;
+  shift_ = BitsAt(key, ~uint64_t{0}) % shift_count_;
+  order_.resize(window_count_);
+  for (size_t i = 0; i < window_count_; i++)
+    order_[i] = uint32_t(i);
+  for (size_t i = window_count_ - 1; i > 0; i--) {
+    std::swap(order_[i], order_[BitsAt(key, i) % (i + 1)]);
+  }
+}
+
+size_t WindowSampler::Offset(size_t step, size_t slot) {
+  const size_t epoch = step / steps_per_epoch_;
+  if (epoch != epoch_) Shuffle(epoch);
+  return shift_ + order_[(step % steps_per_epoch_) * global_batch_ + slot] * seq_;
+}
+
+}  // namespace weft::trainer

@@ -1,0 +1,45 @@
+// Which window of the training text stands in which slot of which step.
+//
+//   WindowSampler sampler(text.size(), seq, global_batch, seed);
+//   size_t at = sampler.Offset(step, slot);    // inputs [at, at + seq), targets one byte later
+//
+// The global batch of a step depends on the seed and the step, not on the number of ranks: rank r
+// of n takes slots [r * B / n, (r + 1) * B / n). Windows of one epoch do not overlap and none is
+// used twice; each epoch starts the grid elsewhere and uses another order.
+//
+// Thread-safety: an object belongs to one thread (it keeps the permutation of the current epoch).
+#ifndef WEFT_TRAINER_SAMPLER_H_
+#define WEFT_TRAINER_SAMPLER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace weft::trainer {
+
+class WindowSampler {
+ public:
+  // Throws BadInput when the text has fewer windows than a batch.
+  WindowSampler(size_t text_bytes, size_t seq, size_t global_batch, uint64_t seed);
+
+  size_t Offset(size_t step, size_t slot);
+
+  size_t steps_per_epoch() const { return steps_per_epoch_; }
+
+ private:
+  void Shuffle(size_t epoch);
+
+  const size_t seq_;
+  const size_t global_batch_;
+  const uint64_t seed_;
+  size_t window_count_;
+  size_t shift_count_;  // how many places the grid can start at
+  size_t steps_per_epoch_;
+  size_t epoch_;
+  size_t shift_ = 0;
+  std::vector<uint32_t> order_;
+};
+
+}  // namespace weft::trainer
+
+#endif  // WEFT_TRAINER_SAMPLER_H_

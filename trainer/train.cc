@@ -1,0 +1,198 @@
+#include "trainer/train.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <numeric>
+
+#include <fmt/core.h>
+
+#include "trainer/failure.h"
+#include "trainer/random.h"
+
+namespace weft::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Draws one byte from softmax(logits / temperature) restricted to the `top` largest.
+uint8_t Draw(const float* logits, size_t vocabulary, double temperature, size_t top,
+             double uniform) {
+  std::vector<size_t> order(vocabulary);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+  order.resize(std::min(top, vocabulary));
+  std::vector<double> weights;
+  for (size_t i : order) {
+    weights.push_back(std::exp((double(logits[i]) - double(logits[order[0]])) / temperature));
+  }
+  double left = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (size_t i = 0; i < order.size(); i++) {
+    left -= weights[i];
+    if (left < 0) return uint8_t(order[i]);
+  }
+  return uint8_t(order[0]);
+}
+
+size_t MicroBatch(const TrainConfig& config, size_t world_size) {
+  CheckConfig(config, world_size);
+  return config.global_batch / (world_size * config.accumulate);
+}
+
+}  // namespace
+
+std::vector<size_t> SpreadWindows(size_t text_bytes, size_t seq, size_t count) {
+  const size_t windows = text_bytes == 0 ? 0 : (text_bytes - 1) / seq;
+  count = std::min(count, windows);
+  std::vector<size_t> offsets;
+  for (size_t i = 0; i < count; i++)
+    offsets.push_back(i * windows / count * seq);
+  return offsets;
+}
+
+Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, weft_group_t group)
+    : config_(config),
+      corpus_(corpus),
+      units_(ModelUnits(config.model)),
+      parallel_(group, units_, {config.no_overlap, 0}),
+      matmul_(MakeMatmul<float>(config.precision)),
+      micro_batch_(MicroBatch(config, parallel_.size())),
+      sampler_(corpus.train.size(), config.model.seq, config.global_batch, config.seed),
+      model_(config.model, micro_batch_, parallel_.views(), *matmul_, parallel_),
+      optimizer_(units_, parallel_.views()) {
+  if (corpus.validation.size() <= config.model.seq) {
+    throw BadInput(fmt::format(
+        "the validation text has {} bytes, --seq {} needs at least {}; give more data or a smaller "
+        "--seq",
+        corpus.validation.size(), config.model.seq, config.model.seq + 1));
+  }
+#ifdef _OPENMP
+  omp_set_num_threads(config.threads);  // of this thread's parallel regions
+#endif
+  inputs_.resize(micro_batch_ * config.model.seq);
+  targets_.resize(inputs_.size());
+}
+
+void Trainer::Begin() {
+  if (parallel_.rank() == 0) {
+    size_t index = 0;
+    for (size_t u = 0; u < units_.size(); u++) {
+      for (size_t p = 0; p < units_[u].params.size(); p++) {
+        InitParam(units_[u].params[p], config_.seed, index++, parallel_.views()[u][p].data);
+      }
+    }
+  }
+  parallel_.Broadcast();
+}
+
+void Trainer::FillBatch(const std::string& text, const std::vector<size_t>& offsets) {
+  const size_t seq = config_.model.seq;
+  for (size_t i = 0; i < offsets.size(); i++) {
+    std::memcpy(inputs_.data() + i * seq, text.data() + offsets[i], seq);
+    std::memcpy(targets_.data() + i * seq, text.data() + offsets[i] + 1, seq);
+  }
+}
+
+StepRecord Trainer::Step(size_t index) {
+  try {
+    return TryStep(index);
+  } catch (const std::exception& error) {
+    parallel_.Abort(error.what());
+    throw;
+  }
+}
+
+StepRecord Trainer::TryStep(size_t index) {
+  const auto start = Clock::now();
+  const double tokens = double(config_.global_batch * config_.model.seq);
+  // The context averages over ranks, so a rank weighs its own tokens by their share of a rank's.
+  const double scale = double(parallel_.size()) / tokens;
+  const size_t first = parallel_.rank() * micro_batch_ * config_.accumulate;
+  double loss = 0;
+  parallel_.BeginStep(true);
+  for (size_t micro = 0; micro < config_.accumulate; micro++) {
+    std::vector<size_t> offsets;
+    for (size_t i = 0; i < micro_batch_; i++) {
+      offsets.push_back(sampler_.Offset(index, first + micro * micro_batch_ + i));
+    }
+    FillBatch(corpus_.train, offsets);
+    parallel_.BeginMicrobatch(micro, micro + 1 == config_.accumulate);
+    loss += model_.Forward(inputs_.data(), targets_.data(), micro_batch_, scale);
+    model_.Backward(inputs_.data(), micro_batch_);
+    parallel_.EndMicrobatch();
+  }
+  const StepComm comm = parallel_.Finish();
+  StepRecord record;
+  record.step = index + 1;
+  record.lr = LearningRate(config_, index);
+  record.grad_norm = optimizer_.Step(record.lr, config_.grad_clip, config_.weight_decay);
+  parallel_.EndStep();
+  const auto before_sum = Clock::now();
+  record.loss = parallel_.Sum(loss) / tokens;
+  record.comm_exposed_s = double(comm.exposed_ns) * 1e-9 + SecondsSince(before_sum);
+  record.seconds = SecondsSince(start);
+  if (!std::isfinite(record.loss) || !std::isfinite(record.grad_norm)) {
+    throw RunFailure(
+        fmt::format("step {}: the loss is no longer a number; use a smaller --lr", record.step));
+  }
+  return record;
+}
+
+double Trainer::Evaluate(const std::vector<size_t>& offsets) {
+  const size_t seq = config_.model.seq;
+  const size_t skip = ContextBytes(seq);
+  const size_t begin = offsets.size() * parallel_.rank() / parallel_.size();
+  const size_t end = offsets.size() * (parallel_.rank() + 1) / parallel_.size();
+  double loss = 0;
+  parallel_.BeginStep(false);
+  // Every rank makes the same number of calls: a strategy that gathers parameters needs that.
+  const size_t longest = (offsets.size() + parallel_.size() - 1) / parallel_.size();
+  const size_t batches = (longest + micro_batch_ - 1) / micro_batch_;
+  for (size_t b = 0; b < batches; b++) {
+    const size_t from = std::min(end, begin + b * micro_batch_);
+    const std::vector<size_t> some(offsets.begin() + long(from),
+                                   offsets.begin() + long(std::min(end, from + micro_batch_)));
+    FillBatch(corpus_.validation, some);
+    parallel_.BeginMicrobatch(b, b + 1 == batches);
+    // A rank that has run out computes something all the same and does not count it.
+    const double sum =
+        model_.Score(inputs_.data(), targets_.data(), std::max<size_t>(1, some.size()), skip);
+    if (!some.empty()) loss += sum;
+    parallel_.EndMicrobatch();
+  }
+  parallel_.EndStep();
+  return parallel_.Sum(loss) / double(offsets.size() * (seq - skip));
+}
+
+std::string Trainer::Generate(const std::string& prompt, size_t count, double temperature,
+                              size_t top) {
+  const size_t seq = config_.model.seq;
+  const uint64_t key = Mix(config_.seed ^ 0x73616d706c65u);
+  std::string text = prompt;
+  for (size_t i = 0; i < count; i++) {
+    const size_t used = std::min(text.size(), seq);
+    std::fill(inputs_.begin(), inputs_.end(), uint8_t{0});
+    std::memcpy(inputs_.data(), text.data() + text.size() - used, used);
+    parallel_.BeginStep(false);
+    parallel_.BeginMicrobatch(0, true);
+    const float* logits = model_.Logits(inputs_.data()) + (used - 1) * config_.model.vocabulary;
+    parallel_.EndMicrobatch();
+    parallel_.EndStep();
+    text.push_back(
+        char(Draw(logits, config_.model.vocabulary, temperature, top, UniformAt(key, i))));
+  }
+  return text;
+}
+
+}  // namespace weft::trainer

@@ -1,0 +1,89 @@
+// One rank of a training run.
+//
+//   Trainer trainer(config, corpus, group);
+//   trainer.Begin();
+//   for (size_t step = 0; step < config.steps; step++) StepRecord r = trainer.Step(step);
+//   double nats = trainer.Evaluate(SpreadWindows(corpus.validation.size(), seq, 1024));
+//
+// Every function is collective over the group. The same configuration, data, rank count and thread
+// count give the same bits, run after run, with and without overlap. Another rank count gives the
+// same global batches and losses that agree to rounding.
+//
+// Thread-safety: an object belongs to one thread; ranks may be threads of one process.
+#ifndef WEFT_TRAINER_TRAIN_H_
+#define WEFT_TRAINER_TRAIN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/group.h"
+
+#include "trainer/config.h"
+#include "trainer/corpus.h"
+#include "trainer/model.h"
+#include "trainer/optimizer.h"
+#include "trainer/parallel.h"
+#include "trainer/sampler.h"
+
+namespace weft::trainer {
+
+// What one step amounted to; the fields of metrics.jsonl.
+struct StepRecord {
+  size_t step = 0;  // from 1
+  double loss = 0;  // nats per byte, mean over the global batch
+  double grad_norm = 0;
+  double lr = 0;
+  double seconds = 0;  // wall time of the step
+  double comm_exposed_s = 0;
+};
+
+// Starts of `count` windows of `seq` + 1 bytes, evenly spread over a text without overlap, or as
+// many as there are.
+std::vector<size_t> SpreadWindows(size_t text_bytes, size_t seq, size_t count);
+
+// How many bytes at the start of a validation window are context only, so that each judged byte has
+// at least half of the model's context before it.
+inline size_t ContextBytes(size_t seq) {
+  return seq / 2;
+}
+
+class Trainer {
+ public:
+  // `corpus` is borrowed. Throws BadInput or RunFailure.
+  Trainer(const TrainConfig& config, const Corpus& corpus, weft_group_t group);
+
+  // Initial values, sent from rank 0.
+  void Begin();
+  // Step `index`, from 0. A failure on this rank releases the others and is thrown on.
+  StepRecord Step(size_t index);
+  // Mean loss in nats per byte over windows of the validation text, ContextBytes of each not judged.
+  double Evaluate(const std::vector<size_t>& offsets);
+  // Continues `prompt` by `count` bytes, drawn at `temperature` among the `top` likeliest.
+  std::string Generate(const std::string& prompt, size_t count, double temperature, size_t top);
+
+  const DataParallel& parallel() const { return parallel_; }
+
+  size_t parameter_count() const { return ParameterCount(units_); }
+
+ private:
+  StepRecord TryStep(size_t index);
+  void FillBatch(const std::string& text, const std::vector<size_t>& offsets);
+
+  const TrainConfig config_;
+  const Corpus& corpus_;
+  const std::vector<UnitSpec> units_;
+  DataParallel parallel_;
+  std::unique_ptr<Matmul<float>> matmul_;
+  const size_t micro_batch_;  // sequences per rank and micro-batch
+  WindowSampler sampler_;
+  Model<float> model_;
+  Adamw optimizer_;
+  std::vector<uint8_t> inputs_, targets_;
+};
+
+}  // namespace weft::trainer
+
+#endif  // WEFT_TRAINER_TRAIN_H_
