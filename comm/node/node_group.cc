@@ -129,29 +129,31 @@ void NodeGroup::Record(const Operation& operation) const {
                .tag = call.tag});
 }
 
-absl::Status NodeGroup::Run(const Collective& call) {
+// On Ok issue_ is held.
+absl::Status NodeGroup::TakeTurn(const Collective& call, Deadline& turn) {
   if (closed_.load(std::memory_order_relaxed)) return Closed();
-  const int64_t timeout_ns = TimeoutOf(call);
-  Deadline turn{timeout_ns};
   if (!Acquire(issue_, turn)) {
     return MakeError(WEFT_TIMEOUT, fmt::format("{} on group {}: another thread's call did not end",
                                                OpKindName(call.kind), options_.name));
   }
-  absl::Status status = Refusal();
-  if (!status.ok()) {
-    Release(issue_);
-    return status;
-  }
+  absl::Status refusal = Refusal();
+  if (!refusal.ok()) Release(issue_);
+  return refusal;
+}
+
+absl::Status NodeGroup::Run(const Collective& call) {
+  const int64_t timeout_ns = TimeoutOf(call);
+  Deadline turn{timeout_ns};
+  WEFT_RETURN_IF_ERROR(TakeTurn(call, turn));
   if (!has_queued() && Acquire(step_, turn)) {
-    status = RunNow(call, timeout_ns);
+    absl::Status status = RunNow(call, timeout_ns);
     step_.store(0, std::memory_order_release);
     Release(issue_);
     return status;
   }
-  absl::StatusOr<std::shared_ptr<NodeWork>> work = Enqueue(call);
+  const std::shared_ptr<NodeWork> work = Enqueue(call);
   Release(issue_);
-  if (!work.ok()) return work.status();
-  return (*work)->Wait(0);
+  return work->Wait(0);
 }
 
 absl::Status NodeGroup::RunNow(const Collective& call, int64_t timeout_ns) {
@@ -208,12 +210,12 @@ bool NodeGroup::Hopeless(const Operation& operation, const WaitTarget& target) {
 }
 
 absl::Status NodeGroup::Conclude(const Operation& operation, Operation::Result result) {
-  const RecorderRing ring = state_.segment.recorder(state_.rank);
+  RecorderRing ring = state_.segment.recorder(state_.rank);
   if (result == Operation::Result::kDone) {
-    RecorderRing(ring).SetState(operation.sequence(), RecordState::kDone);
+    ring.SetState(operation.sequence(), RecordState::kDone);
     return absl::OkStatus();
   }
-  RecorderRing(ring).SetState(operation.sequence(), RecordState::kFailed);
+  ring.SetState(operation.sequence(), RecordState::kFailed);
   if (operation.odd_rank() >= 0) {
     failures_.Raise(failures_.Mismatch(operation));
   } else if (!operation.error().ok() && !state_.aborted()) {
@@ -256,7 +258,7 @@ std::string NodeGroup::Disengage(const Operation& operation) {
   return "";
 }
 
-absl::StatusOr<std::shared_ptr<NodeWork>> NodeGroup::Enqueue(const Collective& call) {
+std::shared_ptr<NodeWork> NodeGroup::Enqueue(const Collective& call) {
   auto work = std::make_shared<NodeWork>(shared_from_this(), call, ++issued_, TimeoutOf(call));
   Record(work->operation());
   MutexLock lock(queue_mutex_);
@@ -266,23 +268,13 @@ absl::StatusOr<std::shared_ptr<NodeWork>> NodeGroup::Enqueue(const Collective& c
 }
 
 absl::StatusOr<WorkRef> NodeGroup::Start(const Collective& call) {
-  if (closed_.load(std::memory_order_relaxed)) return Closed();
   Deadline turn{TimeoutOf(call)};
-  if (!Acquire(issue_, turn)) {
-    return MakeError(WEFT_TIMEOUT, fmt::format("{} on group {}: another thread's call did not end",
-                                               OpKindName(call.kind), options_.name));
-  }
-  absl::Status refusal = Refusal();
-  if (!refusal.ok()) {
-    Release(issue_);
-    return refusal;
-  }
-  absl::StatusOr<std::shared_ptr<NodeWork>> work = Enqueue(call);
+  WEFT_RETURN_IF_ERROR(TakeTurn(call, turn));
+  std::shared_ptr<NodeWork> work = Enqueue(call);
   Release(issue_);
-  if (!work.ok()) return work.status();
   WaitTarget target;
   if (TryStep(&target)) RequestProgress(shared_from_this());
-  return WorkRef(*std::move(work));
+  return WorkRef(std::move(work));
 }
 
 std::shared_ptr<NodeWork> NodeGroup::Front() {

@@ -66,7 +66,8 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   // One blocking operation; issue_ and step_ are held.
   absl::Status RunNow(const Collective& call, int64_t timeout_ns);
-  absl::StatusOr<std::shared_ptr<NodeWork>> Enqueue(const Collective& call);
+  absl::Status TakeTurn(const Collective& call, Deadline& turn);
+  std::shared_ptr<NodeWork> Enqueue(const Collective& call);
   // Why no operation may start, or Ok.
   absl::Status Refusal();
   absl::Status Closed() const;
