@@ -94,7 +94,9 @@ void LeaveBehind(const NodeState& state) {
 void ReapRemains() {
   Yard& yard = ProcessYard();
   MutexLock lock(yard.mutex);
-  yard.remains.remove_if([](Remains& remains) { return Reap(remains); });
+  // Again after each success: rank 0's may wait for one that stands behind it in the list.
+  while (yard.remains.remove_if([](Remains& remains) { return Reap(remains); }) > 0) {
+  }
 }
 
 }  // namespace weft

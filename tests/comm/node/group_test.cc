@@ -234,6 +234,19 @@ TEST_P(Groups, NothingIsLeftAfterwards) {
 
 INSTANTIATE_TEST_SUITE_P(RankSet, Groups, ::testing::ValuesIn(kThreadRanks));
 
+// Ranks that leave at once hand the last block from one to the other; nobody comes after them.
+TEST_P(Groups, LeavingAtOnceLeavesNothing) {
+  for (int round = 0; round < 30; ++round) {
+    ASSERT_EQ(RunThreadRanks(GetParam(), {.name = "leaving"},
+                             [](ProcessGroup& group) -> std::string {
+                               std::vector<int32_t> data(5000, 1);
+                               return Text(group.Run(Sum(data)));
+                             }),
+              "");
+    ASSERT_EQ(ProcessHeap().live_bytes(), 0u) << "round " << round;
+  }
+}
+
 TEST(Group, ForkedChildIsTold) {
   auto groups = CreateLocalGroups(1, {.name = "parent"});
   ASSERT_TRUE(groups.ok());
