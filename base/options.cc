@@ -8,6 +8,8 @@
 #include <limits>
 #include <variant>
 
+#include <unistd.h>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -15,8 +17,6 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/text.h"
-
-extern char** environ;
 
 namespace weft {
 namespace {
@@ -267,7 +267,7 @@ bool ParseBytes(std::string_view text, int64_t* bytes) {
       suffix.erase(0, 1);
       if (absl::StartsWith(suffix, "I")) suffix.erase(0, 1);
     }
-    if (suffix != "" && suffix != "B") return false;
+    if (!suffix.empty() && suffix != "B") return false;
   }
   if (number > (std::numeric_limits<int64_t>::max() >> shift)) return false;
   *bytes = number << shift;

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fmt/format.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "fmt/format.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
@@ -58,8 +58,8 @@ size_t PageBytes() {
 
 std::string FormatBytes(size_t bytes) {
   if (bytes < 1024) return StrCat(bytes, " bytes");
-  double value = static_cast<double>(bytes);
-  int unit = -1;
+  double value = static_cast<double>(bytes) / 1024;
+  int unit = 0;
   while (value >= 1024 && unit < 3) {
     value /= 1024;
     ++unit;
@@ -143,6 +143,25 @@ absl::Status Pages::Map() {
     return SystemError(errno, StrCat("could not map ", FormatBytes(size_), " of shared memory"));
   }
   data_ = static_cast<std::byte*>(address);
+  return absl::OkStatus();
+}
+
+absl::Status Pages::MapOver(void* address, size_t offset, size_t bytes) {
+  if (!InRange(offset, bytes, size_)) return RangeError("map", offset, bytes, size_);
+  if (mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_.get(),
+           static_cast<off_t>(offset)) == MAP_FAILED) {
+    return SystemError(
+        errno, fmt::format("could not map {} of shared memory at {}", FormatBytes(bytes), address));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MapPrivateOver(void* address, size_t bytes) {
+  if (mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+           0) == MAP_FAILED) {
+    return SystemError(errno, fmt::format("could not map {} of private memory at {}",
+                                          FormatBytes(bytes), address));
+  }
   return absl::OkStatus();
 }
 

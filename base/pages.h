@@ -57,6 +57,10 @@ class Pages {
   // no fault. The range must have been allocated.
   absl::Status Populate(size_t offset, size_t bytes);
 
+  // Puts the pages of [offset, offset + bytes) under `address` too, in place of what is mapped there:
+  // from then on they have two addresses. Whole pages only. On failure the range is as before.
+  absl::Status MapOver(void* address, size_t offset, size_t bytes);
+
   // Closes the descriptor; the mapping stays.
   void CloseFd() { fd_.Reset(); }
 
@@ -69,6 +73,11 @@ class Pages {
   size_t size_ = 0;
 };
 
+// Puts fresh private pages, which read as zero, under `address` in place of what is mapped there. Whole
+// pages only. On failure the range is as before.
+absl::Status MapPrivateOver(void* address, size_t bytes);
+
+// Bytes of a page of this machine.
 size_t PageBytes();
 // "64.0 MiB", for messages.
 std::string FormatBytes(size_t bytes);

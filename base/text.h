@@ -4,9 +4,13 @@
 //
 // absl::StrCat alone does not take std::string_view where absl was built for C++14, as Debian's is:
 // there absl::string_view is a class of its own. Interfaces of weft say std::string_view.
+//   CopyText(record.host, name)                 // char host[64]
+//
 // Thread-safety: pure functions.
 #pragma once
 
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -38,6 +42,14 @@ const T& Part(const T& part) {
 template <typename... Parts>
 std::string StrCat(const Parts&... parts) {
   return absl::StrCat(text_internal::Part(parts)...);
+}
+
+// As much of `text` as fits before a terminating zero; the rest of the array is zeroed.
+template <size_t N>
+void CopyText(char (&to)[N], std::string_view text) {
+  const size_t bytes = text.size() < N ? text.size() : N - 1;
+  std::memcpy(to, text.data(), bytes);
+  std::memset(to + bytes, 0, N - bytes);
 }
 
 }  // namespace weft

@@ -43,7 +43,8 @@ enum class WaitResult { kReady, kDeadline, kStopped };
 // read the clock. Copies share nothing; give the same object to all waits of one operation.
 struct Deadline {
   int64_t timeout_ns;
-  int64_t at_ns = 0;  // on MonotonicNs's clock; 0: not started
+  int64_t at_ns = 0;    // on MonotonicNs's clock; 0: not started
+  int64_t slow_ns = 0;  // what the waits have taken after they stopped spinning
 
   bool Passed(int64_t now_ns) {
     if (at_ns == 0) at_ns = timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
@@ -59,6 +60,21 @@ inline int64_t MonotonicNs() {
 }
 
 namespace wait_internal {
+// Adds the time of a scope to `total_ns`.
+class Stopwatch {
+ public:
+  explicit Stopwatch(int64_t& total_ns) : total_ns_(total_ns), started_ns_(MonotonicNs()) {}
+
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  ~Stopwatch() { total_ns_ += MonotonicNs() - started_ns_; }
+
+ private:
+  int64_t& total_ns_;
+  const int64_t started_ns_;
+};
+
 constexpr int64_t kNapNs = 20'000'000;
 
 inline void Pause() {
@@ -89,6 +105,8 @@ WaitResult WaitUntil(Bell& bell, const WaitPolicy& policy, Deadline& deadline, R
     wait_internal::Pause();
     if (spin % 1024 == 1023 && stop()) return WaitResult::kStopped;
   }
+  if (ready()) return WaitResult::kReady;
+  const wait_internal::Stopwatch slow(deadline.slow_ns);
   for (uint32_t yield = 0; yield < policy.yields; ++yield) {
     if (ready()) return WaitResult::kReady;
     if (yield % 16 == 15 && stop()) return WaitResult::kStopped;

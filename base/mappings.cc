@@ -1,0 +1,118 @@
+#include "base/mappings.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "base/fd.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+struct Mapping {
+  uintptr_t begin = 0;
+  uintptr_t end = 0;
+  std::string_view permissions;  // "rw-p"
+  bool stack = false;
+};
+
+// "7f12a000-7f12b000 rw-p 00000000 00:00 0    [heap]"
+std::optional<Mapping> ParseMapping(std::string_view line) {
+  const size_t dash = line.find('-');
+  const size_t space = line.find(' ');
+  if (dash == std::string_view::npos || space == std::string_view::npos || dash > space ||
+      line.size() < space + 5) {
+    return std::nullopt;
+  }
+  Mapping mapping;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  if (!absl::SimpleHexAtoi(ToAbsl(line.substr(0, dash)), &begin) ||
+      !absl::SimpleHexAtoi(ToAbsl(line.substr(dash + 1, space - dash - 1)), &end)) {
+    return std::nullopt;
+  }
+  mapping.begin = begin;
+  mapping.end = end;
+  mapping.permissions = line.substr(space + 1, 4);
+  mapping.stack = absl::EndsWith(ToAbsl(line), "[stack]");
+  return mapping;
+}
+
+absl::StatusOr<std::string> ReadOwnMaps() {
+  UniqueFd fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return SystemError(errno, "reading /proc/self/maps");
+  std::string text;
+  char buffer[16384];
+  while (true) {
+    const ssize_t count = read(fd.get(), buffer, sizeof(buffer));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return SystemError(errno, "reading /proc/self/maps");
+    if (count == 0) return text;
+    text.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+absl::Status Refuse(uintptr_t address, std::string_view what) {
+  return MakeError(WEFT_INVALID_ARGUMENT, fmt::format("the memory at {:#x} {}", address, what));
+}
+
+bool TouchesOwnStack(uintptr_t begin, size_t bytes) {
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
+  void* stack = nullptr;
+  size_t stack_bytes = 0;
+  const bool known = pthread_attr_getstack(&attributes, &stack, &stack_bytes) == 0;
+  pthread_attr_destroy(&attributes);
+  const auto stack_begin = reinterpret_cast<uintptr_t>(stack);
+  return known && begin < stack_begin + stack_bytes && stack_begin < begin + bytes;
+}
+
+absl::Status CheckMapping(const Mapping& mapping, uintptr_t address) {
+  const std::string_view permissions = mapping.permissions;
+  if (mapping.stack) return Refuse(address, "is a stack");
+  if (permissions == "rw-p") return absl::OkStatus();
+  if (permissions[0] != 'r' || permissions[1] != 'w') {
+    return Refuse(address, StrCat("is not readable and writable (", permissions, ")"));
+  }
+  if (permissions[3] != 'p') return Refuse(address, StrCat("is shared (", permissions, ")"));
+  return Refuse(address, StrCat("is executable (", permissions, ")"));
+}
+
+}  // namespace
+
+absl::Status CheckOrdinaryMemory(std::string_view maps, const void* memory, size_t bytes) {
+  auto next = reinterpret_cast<uintptr_t>(memory);  // all before it is fine
+  const uintptr_t end = next + bytes;
+  while (!maps.empty() && next < end) {
+    const size_t length = std::min(maps.find('\n'), maps.size());
+    const std::optional<Mapping> mapping = ParseMapping(maps.substr(0, length));
+    maps.remove_prefix(std::min(length + 1, maps.size()));
+    if (!mapping || mapping->end <= next) continue;
+    if (mapping->begin > next) break;
+    WEFT_RETURN_IF_ERROR(CheckMapping(*mapping, next));
+    next = mapping->end;
+  }
+  return next < end ? Refuse(next, "is not mapped") : absl::OkStatus();
+}
+
+absl::Status CheckOrdinaryMemory(const void* memory, size_t bytes) {
+  // The stacks of other threads than the first have no name in the list; the caller's own is known.
+  if (TouchesOwnStack(reinterpret_cast<uintptr_t>(memory), bytes)) {
+    return Refuse(reinterpret_cast<uintptr_t>(memory), "is a stack");
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::string maps, ReadOwnMaps());
+  return CheckOrdinaryMemory(maps, memory, bytes);
+}
+
+}  // namespace weft
