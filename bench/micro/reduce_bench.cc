@@ -1,8 +1,8 @@
-// How fast the sum kernels move bytes, next to memcpy in the same program.
+// How fast the kernels move bytes, next to memcpy in the same program.
 //
-//   build/release/bench/reduce_bench --benchmark_filter=avx512/bfloat16
+//   build/release/bench/reduce_bench --benchmark_filter=avx512/bfloat16/sum
 //
-// A case sums 2, 4 or 8 sources of `bytes` into one destination: (sources + 1) x bytes of traffic.
+// A case reduces 2, 4 or 8 sources of `bytes` into one destination: (sources + 1) x bytes of traffic.
 // The counter memcpy_share is that traffic per second over memcpy's (2 x bytes a copy), measured
 // on the same buffers immediately before and after the case, the better of the two: on a shared
 // machine the ratio is steadier than either rate.
@@ -53,7 +53,7 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 }
 
 // Bytes read and written per second by memcpy from each block to the next, so that the copies go
-// through the same memory as the sums do: the best of several samples.
+// through the same memory as the reductions do: the best of several samples.
 double MemcpyRate(const Blocks& blocks, int block_count, size_t bytes) {
   constexpr int kSamples = 5;
   const int copies = std::max(1, block_count - 1);
@@ -71,13 +71,35 @@ double MemcpyRate(const Blocks& blocks, int block_count, size_t bytes) {
   return 2.0 * static_cast<double>(bytes) / best_seconds;
 }
 
-void SumSources(benchmark::State& state, Isa isa, weft_dtype_t dtype, int source_count,
-                size_t bytes) {
+// One kernel of each family, and what training sums.
+struct Reduction {
+  weft_dtype_t dtype;
+  weft_op_t op;
+};
+
+constexpr Reduction kReductions[] = {
+    {WEFT_FLOAT32, WEFT_SUM},         {WEFT_BFLOAT16, WEFT_SUM},    {WEFT_FLOAT8_E4M3, WEFT_SUM},
+    {WEFT_FLOAT8_E5M2, WEFT_SUM},     {WEFT_FLOAT8_E4M3, WEFT_MAX}, {WEFT_BOOL, WEFT_SUM},
+    {WEFT_INT64, WEFT_BIT_OR},        {WEFT_FLOAT32, kOpPremulSum}, {WEFT_BFLOAT16, kOpPremulSum},
+    {WEFT_FLOAT8_E4M3, kOpPremulSum}, {WEFT_FLOAT32, WEFT_MAX_LOC},
+};
+
+// 1.0 for each source.
+constexpr uint64_t kFactors[] = {0x3f800000, 0x3f800000, 0x3f800000, 0x3f800000,
+                                 0x3f800000, 0x3f800000, 0x3f800000, 0x3f800000};
+
+void ReduceBlocks(benchmark::State& state, Isa isa, Reduction reduction, int source_count,
+                  size_t bytes) {
   const Blocks blocks(source_count + 1, bytes);
   void* const destination = blocks[source_count];
-  const ReduceKernel kernel = FindReduceKernel(isa, dtype, WEFT_SUM);
-  const ReduceArguments arguments{
-      blocks.sources(), source_count, &destination, 1, bytes / DtypeSize(dtype), 0};
+  const ReduceKernel kernel = FindReduceKernel(isa, reduction.dtype, reduction.op);
+  const ReduceArguments arguments{blocks.sources(),
+                                  source_count,
+                                  &destination,
+                                  1,
+                                  bytes / ElementBytes(reduction.dtype, reduction.op),
+                                  0,
+                                  kFactors};
   double memcpy_rate = MemcpyRate(blocks, source_count + 1, bytes);
   const auto start = std::chrono::steady_clock::now();
   while (state.KeepRunning()) {
@@ -96,13 +118,14 @@ void SumSources(benchmark::State& state, Isa isa, weft_dtype_t dtype, int source
 void RegisterCases() {
   for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
     if (isa > BestIsa()) continue;
-    for (const weft_dtype_t dtype : {WEFT_FLOAT32, WEFT_BFLOAT16}) {
+    for (const Reduction& reduction : kReductions) {
       for (const int sources : {2, 4, 8}) {
         for (const size_t kib : {16, 256, 8192}) {
-          const std::string name = std::string(IsaName(isa)) + "/" + DtypeName(dtype) + "/" +
-                                   std::to_string(sources) + " sources/" + std::to_string(kib) +
-                                   " KiB";
-          benchmark::RegisterBenchmark(name.c_str(), SumSources, isa, dtype, sources, kib * 1024);
+          const std::string name = std::string(IsaName(isa)) + "/" + DtypeName(reduction.dtype) +
+                                   "/" + OpName(reduction.op) + "/" + std::to_string(sources) +
+                                   " sources/" + std::to_string(kib) + " KiB";
+          benchmark::RegisterBenchmark(name.c_str(), ReduceBlocks, isa, reduction, sources,
+                                       kib * 1024);
         }
       }
     }

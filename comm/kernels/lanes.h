@@ -65,7 +65,28 @@ struct IntegerLanes {
   WEFT_INLINE static Value Combine(Value left, Value right) {
     return Op::template Combine<IntegerLanes>(left, right);
   }
+
+  // Wraps; for unsigned T.
+  WEFT_INLINE static Value Scale(Value value, uint64_t factor) {
+    return static_cast<Value>(value * static_cast<T>(factor));
+  }
 };
+
+// Booleans: anything but 0 in memory is 1 in registers.
+template <int kWidthOf>
+struct BoolLanes : IntegerLanes<uint8_t, kWidthOf> {
+  using Value = Vector<uint8_t, kWidthOf>;
+
+  WEFT_INLINE static Value Load(const char* from) {
+    const Value bytes = LoadAs<Value>(from);
+    return bytes != 0 ? Value{} + uint8_t{1} : Value{};
+  }
+};
+
+// The factors of premul_sum, see reduce_arguments.h.
+WEFT_INLINE float FloatOfBits(uint64_t bits) {
+  return __builtin_bit_cast(float, static_cast<uint32_t>(bits));
+}
 
 // float32 and float64: kNan is the bit pattern that stands for every NaN.
 template <typename T, typename BitsOf, BitsOf kNan, int kWidthOf>
@@ -92,6 +113,10 @@ struct FloatingLanes {
   }
 
   WEFT_INLINE static Value Divide(Value value, Scalar divisor) { return value / divisor; }
+
+  WEFT_INLINE static Value Scale(Value value, uint64_t factor) {
+    return value * __builtin_bit_cast(Scalar, static_cast<BitsOf>(factor));
+  }
 };
 
 template <int kWidth>
@@ -146,6 +171,11 @@ struct BfloatLanes {
 
   WEFT_INLINE static Value Divide(Value value, Scalar divisor) {
     return {value.even / divisor, value.odd / divisor};
+  }
+
+  WEFT_INLINE static Value Scale(Value value, uint64_t factor) {
+    const Scalar scalar = FloatOfBits(factor);
+    return {value.even * scalar, value.odd * scalar};
   }
 };
 
@@ -241,9 +271,11 @@ struct HalfLanes<16> : FloatLanes<16> {
 };
 #endif
 
-// kEveryCount: worth an unrolled tree for every small count of sources, see reduce_tree.h.
+// kEveryCount: worth an unrolled tree for every small count of sources. kScaled: each source is
+// multiplied by its factor first. See reduce_tree.h for both.
 struct Sum {
   static constexpr bool kEveryCount = true;
+  static constexpr bool kScaled = false;
 
   template <typename Lanes, typename V>
   WEFT_INLINE static V Combine(V left, V right) {
@@ -251,8 +283,14 @@ struct Sum {
   }
 };
 
+struct ScaledSum : Sum {
+  static constexpr bool kEveryCount = false;
+  static constexpr bool kScaled = true;
+};
+
 struct Product {
   static constexpr bool kEveryCount = false;
+  static constexpr bool kScaled = false;
 
   template <typename Lanes, typename V>
   WEFT_INLINE static V Combine(V left, V right) {
@@ -265,6 +303,7 @@ struct Product {
 // and a NaN.
 struct Minimum {
   static constexpr bool kEveryCount = false;
+  static constexpr bool kScaled = false;
 
   template <typename Lanes, typename V>
   WEFT_INLINE static V Combine(V left, V right) {
@@ -282,6 +321,7 @@ struct Minimum {
 // As Minimum, but the zeros need the intersection; NaNs are put back by all ones.
 struct Maximum {
   static constexpr bool kEveryCount = false;
+  static constexpr bool kScaled = false;
 
   template <typename Lanes, typename V>
   WEFT_INLINE static V Combine(V left, V right) {
@@ -295,6 +335,37 @@ struct Maximum {
     } else {
       return left > right ? left : right;
     }
+  }
+};
+
+// Integers only.
+struct BitAnd {
+  static constexpr bool kEveryCount = false;
+  static constexpr bool kScaled = false;
+
+  template <typename Lanes, typename V>
+  WEFT_INLINE static V Combine(V left, V right) {
+    return static_cast<V>(left & right);
+  }
+};
+
+struct BitOr {
+  static constexpr bool kEveryCount = false;
+  static constexpr bool kScaled = false;
+
+  template <typename Lanes, typename V>
+  WEFT_INLINE static V Combine(V left, V right) {
+    return static_cast<V>(left | right);
+  }
+};
+
+struct BitXor {
+  static constexpr bool kEveryCount = false;
+  static constexpr bool kScaled = false;
+
+  template <typename Lanes, typename V>
+  WEFT_INLINE static V Combine(V left, V right) {
+    return static_cast<V>(left ^ right);
   }
 };
 

@@ -1,9 +1,15 @@
 #include "comm/kernels/reduce.h"
 
+#include <iterator>
+#include <string_view>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce_isa.h"
 
 namespace weft {
@@ -34,6 +40,25 @@ Isa DetectIsa() {
 }
 #endif
 
+using Finder = ReduceKernel (*)(weft_dtype_t dtype, weft_op_t op);
+
+// By Isa; each kernel is found by one of the finders.
+constexpr Finder kFinders[][6] = {
+    {FindFloatKernelScalar, FindIntegerKernelScalar, FindFloat8KernelScalar, FindBitsKernelScalar,
+     FindPremulKernelScalar, FindLocKernel},
+#if defined(__x86_64__)
+    {FindFloatKernelAvx2, FindIntegerKernelAvx2, FindFloat8KernelAvx2, FindBitsKernelAvx2,
+     FindPremulKernelAvx2, FindLocKernel},
+    {FindFloatKernelAvx512, FindIntegerKernelAvx512, FindFloat8KernelAvx512, FindBitsKernelAvx512,
+     FindPremulKernelAvx512, FindLocKernel},
+#endif
+};
+
+absl::Status Invalid(weft_dtype_t dtype, weft_op_t op, std::string_view why) {
+  return MakeError(WEFT_INVALID_ARGUMENT,
+                   StrCat("there is no ", OpName(op), " of ", DtypeName(dtype), ": ", why));
+}
+
 }  // namespace
 
 Isa BestIsa() {
@@ -54,22 +79,35 @@ const char* IsaName(Isa isa) {
 }
 
 ReduceKernel FindReduceKernel(Isa isa, weft_dtype_t dtype, weft_op_t op) {
-  ReduceKernel kernel = nullptr;
-  switch (isa) {
-    case Isa::kScalar:
-      kernel = FindFloatKernelScalar(dtype, op);
-      return kernel != nullptr ? kernel : FindIntegerKernelScalar(dtype, op);
-#if defined(__x86_64__)
-    case Isa::kAvx2:
-      kernel = FindFloatKernelAvx2(dtype, op);
-      return kernel != nullptr ? kernel : FindIntegerKernelAvx2(dtype, op);
-    case Isa::kAvx512:
-      kernel = FindFloatKernelAvx512(dtype, op);
-      return kernel != nullptr ? kernel : FindIntegerKernelAvx512(dtype, op);
-#endif
-    default:
-      return nullptr;
+  const auto row = static_cast<size_t>(isa);
+  if (row >= std::size(kFinders)) return nullptr;
+  for (const Finder find : kFinders[row]) {
+    const ReduceKernel kernel = find(dtype, op);
+    if (kernel != nullptr) return kernel;
   }
+  return nullptr;
+}
+
+absl::Status CheckReduction(weft_dtype_t dtype, weft_op_t op, const CustomOp* custom) {
+  if (!IsDtype(dtype)) {
+    return MakeError(WEFT_INVALID_ARGUMENT, StrCat(static_cast<int>(dtype), " is not a data type"));
+  }
+  const bool made_at_run_time = op == kOpPremulSum || op == kOpUser;
+  if (!IsReductionOp(op) || (made_at_run_time && (custom == nullptr || custom->kind != op))) {
+    return MakeError(WEFT_INVALID_ARGUMENT, StrCat(static_cast<int>(op), " is not a reduction"));
+  }
+  if (op == kOpPremulSum && custom->dtype != dtype) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat("the premul_sum was made for ", DtypeName(custom->dtype), ", not for ",
+                            DtypeName(dtype), "; make one for each type"));
+  }
+  if (op == kOpUser || FindReduceKernel(Isa::kScalar, dtype, op) != nullptr) {
+    return absl::OkStatus();
+  }
+  if (dtype == WEFT_BOOL) {
+    return Invalid(dtype, op, "booleans have sum, prod, min, max and the bit operations");
+  }
+  return Invalid(dtype, op, "bit operations are for integers and bool");
 }
 
 }  // namespace weft

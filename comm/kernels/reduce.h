@@ -1,13 +1,15 @@
-// Vector kernels: n-ary reductions in canonical order, and copies.
+// Vector kernels: n-ary reductions in canonical order.
 //
-//   const ReduceKernel kernel = FindReduceKernel(WEFT_BFLOAT16, WEFT_SUM);
+//   const ReduceKernel kernel = FindReduceKernel(isa, WEFT_BFLOAT16, WEFT_SUM);
 //   kernel(ReduceArguments{sources, source_count, destinations, destination_count, count, divisor});
 //
 // Canonical order (docs/design/): the balanced binary tree over the source index, left subtree = the
 // largest power of two below n, operands left to right; for 4: (s0+s1)+(s2+s3); for 5: that + s4.
-// float16, bfloat16 and float32 accumulate in float32, float64 in float64, and are rounded once, to
-// nearest even, at the end; integers wrap. avg divides the accumulator by `divisor` before rounding
-// (integers truncate toward zero). min and max: NaN wins, -0 < +0. prod follows sum's rules.
+// float8, float16, bfloat16 and float32 accumulate in float32, float64 in float64, and are rounded
+// once, to nearest even, at the end; integers wrap. avg divides the accumulator by `divisor` before
+// rounding (integers truncate toward zero). min and max: NaN wins, -0 < +0. prod follows sum's rules;
+// premul_sum multiplies each source by its factor in the accumulator first. min_loc and max_loc take
+// elements of 16 bytes, see weft/types.h.
 // Results are bitwise the same for every instruction set, alignment, element position and count.
 //
 // A destination may be one of the sources (same address); otherwise nothing may overlap. Pointers
@@ -22,7 +24,9 @@
 
 #include "weft/types.h"
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "comm/kernels/custom_op.h"
 #include "comm/kernels/reduce_arguments.h"
 
 namespace weft {
@@ -36,11 +40,14 @@ Isa BestIsa();
 absl::StatusOr<Isa> SelectIsa();
 const char* IsaName(Isa isa);
 
-// The kernel of `isa` for (dtype, op); nullptr if there is none (unknown numbers, or a dtype that
-// reductions do not support yet).
+// The kernel of `isa` for (dtype, op), which may be kOpPremulSum; nullptr if there is none: kOpUser
+// (ReduceByUser in custom_op.h does it), and what CheckReduction refuses.
 ReduceKernel FindReduceKernel(Isa isa, weft_dtype_t dtype, weft_op_t op);
 
-// Copies `bytes` to each destination.
-void CopyBytes(const void* source, void* const* destinations, int destination_count, size_t bytes);
+// OK if (dtype, op) is a reduction that exists, INVALID_ARGUMENT with a sentence if not: unknown
+// numbers, bit operations on floating-point types, avg, min_loc or max_loc of bool, and a premul_sum
+// made for another type. `custom` is what weft/op.h made when op is kOpPremulSum or kOpUser, else
+// it is not looked at.
+absl::Status CheckReduction(weft_dtype_t dtype, weft_op_t op, const CustomOp* custom);
 
 }  // namespace weft

@@ -18,6 +18,10 @@ struct ReduceArguments {
   int destination_count;
   size_t count;     // elements
   int64_t divisor;  // avg only: the group size
+  // premul_sum only: the factor of each source in the type in which sums are formed, bits
+  // zero-extended: of a float32 for float8, float16, bfloat16 and float32, of a float64 for float64,
+  // the low bits for integers.
+  const uint64_t* factors = nullptr;
 };
 
 using ReduceKernel = void (*)(const ReduceArguments& arguments);

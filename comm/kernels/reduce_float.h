@@ -35,8 +35,9 @@ ReduceKernel FindFloatOp(weft_op_t op) {
       return ReduceFloats<Lanes, Minimum>;
     case WEFT_AVG:
       return AverageFloats<Lanes>;
+    default:
+      return nullptr;
   }
-  return nullptr;
 }
 
 template <int kRegisterBytes>

@@ -69,8 +69,9 @@ ReduceKernel FindIntegerOp(weft_op_t op) {
       return ReduceIntegers<Lanes, Minimum>;
     case WEFT_AVG:
       return AverageIntegers<T, Wide, UnsignedLanes>;
+    default:
+      return nullptr;
   }
-  return nullptr;
 }
 
 template <int kRegisterBytes>

@@ -54,15 +54,47 @@ constexpr int LargestPowerBelow(int count) {
   return power;
 }
 
+// Lanes that take only some elements of a block at a time, see lanes_float8.h.
+template <typename Lanes>
+constexpr bool kInTurns = requires {
+  Lanes::kTurns;
+};
+
+// Where a block's elements come from. `factors` is read only by operations with kScaled, `turn` only
+// by lanes in turns.
+struct Leaves {
+  const void* const* sources;
+  const uint64_t* factors;
+  int turn;
+
+  template <bool kScaled>
+  WEFT_INLINE Leaves From(int first) const {
+    return {sources + first, kScaled ? factors + first : nullptr, turn};
+  }
+
+  template <typename Lanes, typename Op>
+  WEFT_INLINE typename Lanes::Value Load(size_t offset) const {
+    const char* const from = static_cast<const char*>(sources[0]) + offset;
+    typename Lanes::Value value;
+    if constexpr (kInTurns<Lanes>) {
+      value = Lanes::Load(from, turn);
+    } else {
+      value = Lanes::Load(from);
+    }
+    if constexpr (Op::kScaled) value = Lanes::Scale(value, factors[0]);
+    return value;
+  }
+};
+
 // The balanced tree over kCount sources.
 template <typename Lanes, typename Op, int kCount>
-WEFT_INLINE typename Lanes::Value Tree(const void* const* sources, size_t offset) {
+WEFT_INLINE typename Lanes::Value Tree(Leaves leaves, size_t offset) {
   if constexpr (kCount == 1) {
-    return Lanes::Load(static_cast<const char*>(sources[0]) + offset);
+    return leaves.Load<Lanes, Op>(offset);
   } else {
     constexpr int kLeft = LargestPowerBelow(kCount);
-    const auto left = Tree<Lanes, Op, kLeft>(sources, offset);
-    const auto right = Tree<Lanes, Op, kCount - kLeft>(sources + kLeft, offset);
+    const auto left = Tree<Lanes, Op, kLeft>(leaves, offset);
+    const auto right = Tree<Lanes, Op, kCount - kLeft>(leaves.From<Op::kScaled>(kLeft), offset);
     return Lanes::template Combine<Op>(left, right);
   }
 }
@@ -70,20 +102,20 @@ WEFT_INLINE typename Lanes::Value Tree(const void* const* sources, size_t offset
 // The balanced tree over any number of sources, as a binary counter: trees[k] is a finished tree over
 // 2^k sources that waits for its right half. What is left at the end joins from the right.
 template <typename Lanes, typename Op>
-WEFT_INLINE typename Lanes::Value Grove(const void* const* sources, int count, size_t offset) {
+WEFT_INLINE typename Lanes::Value Grove(Leaves leaves, int count, size_t offset) {
   constexpr int kLevels = 7;  // 2^6 is kSourcesMax
   static_assert(kSourcesMax < 1 << kLevels);
   typename Lanes::Value trees[kLevels];
   int done = 0;
   for (; done + 8 <= count; done += 8) {
-    auto tree = Tree<Lanes, Op, 8>(sources + done, offset);
+    auto tree = Tree<Lanes, Op, 8>(leaves.From<Op::kScaled>(done), offset);
     int level = 3;
     for (; done >> level & 1; ++level)
       tree = Lanes::template Combine<Op>(trees[level], tree);
     trees[level] = tree;
   }
   for (; done < count; ++done) {
-    auto tree = Tree<Lanes, Op, 1>(sources + done, offset);
+    auto tree = Tree<Lanes, Op, 1>(leaves.From<Op::kScaled>(done), offset);
     int level = 0;
     for (; done >> level & 1; ++level)
       tree = Lanes::template Combine<Op>(trees[level], tree);
@@ -105,6 +137,33 @@ WEFT_INLINE typename Lanes::Value DivideIf(typename Lanes::Value value, int64_t 
   return value;
 }
 
+// What a block's elements, or those of one turn, are reduced to.
+template <typename Lanes, typename Op, int kCount>
+WEFT_INLINE typename Lanes::Value Reduced(Leaves leaves, int count, size_t offset,
+                                          int64_t divisor) {
+  if constexpr (kCount == 0) {
+    return DivideIf<Lanes>(Grove<Lanes, Op>(leaves, count, offset), divisor);
+  } else {
+    return DivideIf<Lanes>(Tree<Lanes, Op, kCount>(leaves, offset), divisor);
+  }
+}
+
+// A block's result as Lanes::Store takes it.
+template <typename Lanes, typename Op, int kCount>
+WEFT_INLINE auto Block(Leaves leaves, int count, size_t offset, int64_t divisor) {
+  if constexpr (kInTurns<Lanes>) {
+    typename Lanes::Packed packed{};
+#pragma GCC unroll 1
+    for (int turn = 0; turn < Lanes::kTurns; ++turn) {
+      leaves.turn = turn;
+      packed |= Lanes::Pack(Reduced<Lanes, Op, kCount>(leaves, count, offset, divisor), turn);
+    }
+    return packed;
+  } else {
+    return Reduced<Lanes, Op, kCount>(leaves, count, offset, divisor);
+  }
+}
+
 // The elements from `done` on, fewer than a vector: padded with zeros to one, and reduced by `reduce`.
 template <typename Lanes>
 [[gnu::noinline]] void ReduceRest(const ReduceArguments& arguments, int64_t divisor, size_t done,
@@ -120,7 +179,8 @@ template <typename Lanes>
     sources[s] = padded[s];
   }
   void* const result = padded[0];
-  reduce({sources, arguments.source_count, &result, 1, Lanes::kWidth, 0}, divisor);
+  reduce({sources, arguments.source_count, &result, 1, Lanes::kWidth, 0, arguments.factors},
+         divisor);
   for (int d = 0; d < arguments.destination_count; ++d) {
     __builtin_memcpy(static_cast<char*>(arguments.destinations[d]) + offset, result, bytes);
   }
@@ -137,8 +197,8 @@ void ReduceElements(const ReduceArguments& arguments, int64_t divisor) {
 #pragma GCC unroll 8
   for (int s = 0; s < kCount; ++s)
     local[s] = arguments.sources[s];
-  const void* const* sources = local;
-  if constexpr (kCount == 0) sources = arguments.sources;
+  Leaves leaves{local, arguments.factors, 0};
+  if constexpr (kCount == 0) leaves.sources = arguments.sources;
   void* const* destinations = arguments.destinations;
   char* const first = static_cast<char*>(destinations[0]);
   const int source_count = arguments.source_count;
@@ -146,13 +206,7 @@ void ReduceElements(const ReduceArguments& arguments, int64_t divisor) {
 
   const size_t bytes = arguments.count / Lanes::kWidth * kVectorBytes;
   for (size_t offset = 0; offset < bytes; offset += kVectorBytes) {
-    typename Lanes::Value value;
-    if constexpr (kCount == 0) {
-      value = Grove<Lanes, Op>(sources, source_count, offset);
-    } else {
-      value = Tree<Lanes, Op, kCount>(sources, offset);
-    }
-    value = DivideIf<Lanes>(value, divisor);
+    const auto value = Block<Lanes, Op, kCount>(leaves, source_count, offset, divisor);
     Lanes::Store(first + offset, value);
     for (int d = 1; d < destination_count; ++d) {
       Lanes::Store(static_cast<char*>(destinations[d]) + offset, value);

@@ -1,5 +1,6 @@
 // Names and sizes of types and operations, and the choice of the instruction set.
 
+#include <iterator>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -30,22 +31,43 @@ TEST(Dtype, HasSizesAndNames) {
                       {WEFT_FLOAT64, 8, "float64"},
                       {WEFT_BFLOAT16, 2, "bfloat16"},
                       {WEFT_FLOAT8_E4M3, 1, "float8_e4m3"},
-                      {WEFT_FLOAT8_E5M2, 1, "float8_e5m2"}};
+                      {WEFT_FLOAT8_E5M2, 1, "float8_e5m2"},
+                      {WEFT_BOOL, 1, "bool"}};
+  EXPECT_EQ(std::size(rows), std::size(kDtypes));
   for (const Row& row : rows) {
+    EXPECT_TRUE(IsDtype(row.dtype)) << row.name;
+    EXPECT_EQ(ElementBytes(row.dtype, WEFT_SUM), row.bytes) << row.name;
+    EXPECT_EQ(ElementBytes(row.dtype, WEFT_MIN_LOC), 16u) << row.name;
+    EXPECT_EQ(ElementBytes(row.dtype, WEFT_MAX_LOC), 16u) << row.name;
     EXPECT_EQ(DtypeSize(row.dtype), row.bytes) << row.name;
     EXPECT_STREQ(DtypeName(row.dtype), row.name);
   }
 }
 
 TEST(Dtype, UnknownNumbersAreAnswered) {
-  for (const int number : {-1, 12, 1 << 20}) {
+  for (const int number : {-1, 12, 99, 101, 1 << 20}) {
+    EXPECT_FALSE(IsDtype(static_cast<weft_dtype_t>(number)));
+    EXPECT_EQ(ElementBytes(static_cast<weft_dtype_t>(number), WEFT_MIN_LOC), 0u);
     EXPECT_EQ(DtypeSize(static_cast<weft_dtype_t>(number)), 0u);
     EXPECT_STREQ(DtypeName(static_cast<weft_dtype_t>(number)), "unknown");
+  }
+  for (const int number : {-1, 5, 99, 105, 1021, 1024, 1 << 20}) {
+    EXPECT_FALSE(IsReductionOp(static_cast<weft_op_t>(number)));
     EXPECT_STREQ(OpName(static_cast<weft_op_t>(number)), "unknown");
   }
 }
 
 TEST(Op, HasNames) {
+  for (const weft_op_t op : kReductionOps)
+    EXPECT_TRUE(IsReductionOp(op)) << OpName(op);
+  EXPECT_TRUE(IsReductionOp(kOpPremulSum) && IsReductionOp(kOpUser));
+  EXPECT_STREQ(OpName(WEFT_BIT_AND), "bit_and");
+  EXPECT_STREQ(OpName(WEFT_BIT_OR), "bit_or");
+  EXPECT_STREQ(OpName(WEFT_BIT_XOR), "bit_xor");
+  EXPECT_STREQ(OpName(WEFT_MIN_LOC), "min_loc");
+  EXPECT_STREQ(OpName(WEFT_MAX_LOC), "max_loc");
+  EXPECT_STREQ(OpName(kOpPremulSum), "premul_sum");
+  EXPECT_STREQ(OpName(kOpUser), "user");
   EXPECT_STREQ(OpName(WEFT_SUM), "sum");
   EXPECT_STREQ(OpName(WEFT_PROD), "prod");
   EXPECT_STREQ(OpName(WEFT_MAX), "max");

@@ -57,7 +57,7 @@ Elements RandomElements(weft_dtype_t dtype, size_t count, std::mt19937_64& rando
     const uint64_t kind = random() % 20;
     if (kind == 0) {
       bits = special[random() % special.size()];
-    } else if (kind < 10 || !IsFloating(dtype)) {
+    } else if (kind < 10 || !IsFloatingDtype(dtype)) {
       bits = random();
       if (DtypeSize(dtype) < 8) bits &= (uint64_t{1} << (8 * DtypeSize(dtype))) - 1;
     } else {
@@ -95,10 +95,11 @@ class ReduceTest : public testing::TestWithParam<weft_dtype_t> {
     int source_count;
     std::vector<std::vector<char>> sources;
     std::vector<char> expected;
+    Elements factors;
   };
 
   Case MakeCase(weft_op_t op, int source_count) {
-    Case made{op, source_count, {}, {}};
+    Case made{op, source_count, {}, {}, Factors(GetParam(), static_cast<size_t>(source_count))};
     std::vector<Elements> sources;
     for (int s = 0; s < source_count; ++s) {
       sources.push_back(RandomElements(GetParam(), kCountMax, random_));
@@ -109,7 +110,7 @@ class ReduceTest : public testing::TestWithParam<weft_dtype_t> {
     for (size_t i = 0; i < kCountMax; ++i) {
       for (int s = 0; s < source_count; ++s)
         column[s] = sources[s][i];
-      expected[i] = ReduceReference(GetParam(), op, column, source_count);
+      expected[i] = ReduceReference(GetParam(), op, column, source_count, made.factors);
     }
     made.expected = Pack(GetParam(), expected);
     return made;
@@ -145,7 +146,7 @@ class ReduceTest : public testing::TestWithParam<weft_dtype_t> {
           std::memset(destination - kMargin, kCanary, bytes + 2 * kMargin);
         }
         kernel({sources.data(), of.source_count, pointers.data(), destination_count, count,
-                of.source_count});
+                of.source_count, of.factors.data()});
         for (int d = 0; d < destination_count; ++d) {
           const char* destination = destinations[d];
           ASSERT_EQ(std::memcmp(destination, of.expected.data(), bytes), 0)
@@ -166,7 +167,7 @@ class ReduceTest : public testing::TestWithParam<weft_dtype_t> {
     const int first = of.source_count - destination_count;
     FindReduceKernel(isa, GetParam(),
                      of.op)({pointers.data(), of.source_count, pointers.data() + first,
-                             destination_count, kCountMax, of.source_count});
+                             destination_count, kCountMax, of.source_count, of.factors.data()});
     for (int s = 0; s < of.source_count; ++s) {
       EXPECT_TRUE(buffers[s] == (s < first ? of.sources[s] : of.expected))
           << Name(of, isa) << ", source " << s << " of which the last " << destination_count
@@ -188,7 +189,7 @@ class ReduceTest : public testing::TestWithParam<weft_dtype_t> {
 };
 
 TEST_P(ReduceTest, EveryInstructionSetGivesTheReferencesBits) {
-  for (const weft_op_t op : kOps) {
+  for (const weft_op_t op : OpsOf(GetParam())) {
     for (const int source_count : kSourceCounts) {
       const Case made = MakeCase(op, source_count);
       for (const Isa isa : AvailableIsas()) {
@@ -203,7 +204,7 @@ TEST_P(ReduceTest, EveryInstructionSetGivesTheReferencesBits) {
 }
 
 TEST_P(ReduceTest, ADestinationMayBeASource) {
-  for (const weft_op_t op : kOps) {
+  for (const weft_op_t op : OpsOf(GetParam())) {
     for (const int source_count : {1, 2, 3, 8, 9, 64}) {
       const Case made = MakeCase(op, source_count);
       for (const Isa isa : AvailableIsas()) {
@@ -230,20 +231,24 @@ TEST_P(ReduceTest, ReducesIntoTheMostDestinations) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, ReduceTest, testing::ValuesIn(kReducedDtypes),
+INSTANTIATE_TEST_SUITE_P(Dtypes, ReduceTest, testing::ValuesIn(kDtypes),
                          [](const auto& info) { return std::string(DtypeName(info.param)); });
 
-TEST(FindReduceKernel, KnowsWhatItDoesNotHave) {
-  for (const Isa isa : AvailableIsas()) {
-    for (const weft_op_t op : kOps) {
-      EXPECT_EQ(FindReduceKernel(isa, WEFT_FLOAT8_E4M3, op), nullptr);
-      EXPECT_EQ(FindReduceKernel(isa, WEFT_FLOAT8_E5M2, op), nullptr);
-      EXPECT_EQ(FindReduceKernel(isa, static_cast<weft_dtype_t>(12), op), nullptr);
-      EXPECT_EQ(FindReduceKernel(isa, static_cast<weft_dtype_t>(-1), op), nullptr);
-    }
-    for (const weft_dtype_t dtype : kReducedDtypes) {
-      EXPECT_EQ(FindReduceKernel(isa, dtype, static_cast<weft_op_t>(5)), nullptr);
-      EXPECT_EQ(FindReduceKernel(isa, dtype, static_cast<weft_op_t>(-1)), nullptr);
+TEST(FindReduceKernel, HasExactlyWhatCheckReductionAllows) {
+  const auto number = [](auto of) {
+    return static_cast<int>(of);
+  };
+  for (int dtype = -1; dtype < 130; ++dtype) {
+    for (int op = -1; op < 1030; ++op) {
+      const auto dtype_of = static_cast<weft_dtype_t>(dtype);
+      const auto op_of = static_cast<weft_op_t>(op);
+      const CustomOp custom{.kind = op_of, .dtype = dtype_of, .name = "mine"};
+      const absl::Status allowed = CheckReduction(dtype_of, op_of, &custom);
+      for (const Isa isa : AvailableIsas()) {
+        const bool found = FindReduceKernel(isa, dtype_of, op_of) != nullptr;
+        ASSERT_EQ(found, allowed.ok() && op != number(kOpUser))
+            << IsaName(isa) << " type " << dtype << " op " << op << ": " << allowed;
+      }
     }
   }
 }

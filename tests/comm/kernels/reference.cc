@@ -4,7 +4,9 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <type_traits>
 
 #include <gtest/gtest.h>
@@ -17,10 +19,15 @@ namespace {
 struct Format {
   int exponent_bits;
   int mantissa_bits;
+  bool infinite = true;  // if not, the largest exponent is of numbers, and NaN is all ones
 };
 
 Format FormatOf(weft_dtype_t dtype) {
   switch (dtype) {
+    case WEFT_FLOAT8_E4M3:
+      return {4, 3, false};
+    case WEFT_FLOAT8_E5M2:
+      return {5, 2};
     case WEFT_FLOAT16:
       return {5, 10};
     case WEFT_BFLOAT16:
@@ -40,7 +47,9 @@ double DecodeFormat(Format format, uint64_t bits) {
   const int exponent = static_cast<int>(bits >> format.mantissa_bits) & exponent_max;
   const bool negative = (bits >> (format.mantissa_bits + format.exponent_bits) & 1) != 0;
   double magnitude;
-  if (exponent == exponent_max) {
+  if (!format.infinite && exponent == exponent_max && (bits & mantissa_mask) == mantissa_mask) {
+    magnitude = std::numeric_limits<double>::quiet_NaN();
+  } else if (format.infinite && exponent == exponent_max) {
     magnitude = mantissa == 0 ? std::numeric_limits<double>::infinity()
                               : std::numeric_limits<double>::quiet_NaN();
   } else if (exponent == 0) {
@@ -52,7 +61,7 @@ double DecodeFormat(Format format, uint64_t bits) {
   return negative ? -magnitude : magnitude;
 }
 
-// All finite magnitudes of a 16-bit format; the index is the bits.
+// All finite magnitudes of a format of 8 or 16 bits; the index is the bits.
 const std::vector<float>& FiniteMagnitudes(weft_dtype_t dtype) {
   static const auto make = [](weft_dtype_t of) {
     std::vector<float> values;
@@ -61,13 +70,16 @@ const std::vector<float>& FiniteMagnitudes(weft_dtype_t dtype) {
     }
     return values;
   };
-  static const std::vector<float> half = make(WEFT_FLOAT16);
-  static const std::vector<float> bfloat = make(WEFT_BFLOAT16);
-  return dtype == WEFT_FLOAT16 ? half : bfloat;
+  static const std::map<weft_dtype_t, std::vector<float>> all = {
+      {WEFT_FLOAT16, make(WEFT_FLOAT16)},
+      {WEFT_BFLOAT16, make(WEFT_BFLOAT16)},
+      {WEFT_FLOAT8_E4M3, make(WEFT_FLOAT8_E4M3)},
+      {WEFT_FLOAT8_E5M2, make(WEFT_FLOAT8_E5M2)}};
+  return all.at(dtype);
 }
 
 // Between neighbours, distances are compared in float64, where they are exact. Above the largest
-// finite value stands infinity, as if it were one more step of the same size.
+// finite value stands one more step of the same size, which is infinity, or "too large".
 uint64_t EncodeMagnitude(weft_dtype_t dtype, float magnitude) {
   const std::vector<float>& values = FiniteMagnitudes(dtype);
   const auto above = std::lower_bound(values.begin(), values.end(), magnitude);
@@ -93,7 +105,7 @@ T Tree(weft_op_t op, const T* values, size_t count, T (*combine)(weft_op_t, T, T
 
 template <typename T>
 T CombineFloats(weft_op_t op, T left, T right) {
-  if (op == WEFT_SUM || op == WEFT_AVG) return left + right;
+  if (op == WEFT_SUM || op == WEFT_AVG || op == kOpPremulSum) return left + right;
   if (op == WEFT_PROD) return left * right;
   if (std::isnan(left) || std::isnan(right)) return std::numeric_limits<T>::quiet_NaN();
   if (left == right) return std::signbit(left) == (op == WEFT_MIN) ? left : right;
@@ -105,16 +117,32 @@ template <typename T>
 T CombineIntegers(weft_op_t op, T left, T right) {
   const uint64_t left_bits = static_cast<std::make_unsigned_t<T>>(left);
   const uint64_t right_bits = static_cast<std::make_unsigned_t<T>>(right);
-  if (op == WEFT_SUM || op == WEFT_AVG) return static_cast<T>(left_bits + right_bits);
-  if (op == WEFT_PROD) return static_cast<T>(left_bits * right_bits);
+  switch (static_cast<int>(op)) {
+    case WEFT_SUM:
+    case WEFT_AVG:
+    case kOpPremulSum:
+      return static_cast<T>(left_bits + right_bits);
+    case WEFT_PROD:
+      return static_cast<T>(left_bits * right_bits);
+    case WEFT_BIT_AND:
+      return static_cast<T>(left_bits & right_bits);
+    case WEFT_BIT_OR:
+      return static_cast<T>(left_bits | right_bits);
+    case WEFT_BIT_XOR:
+      return static_cast<T>(left_bits ^ right_bits);
+    default:
+      break;
+  }
   return op == WEFT_MIN ? std::min(left, right) : std::max(left, right);
 }
 
 template <typename T>
-uint64_t ReduceIntegers(weft_op_t op, const Elements& sources, int64_t divisor) {
+uint64_t ReduceIntegers(weft_op_t op, const Elements& sources, int64_t divisor,
+                        const Elements& factors) {
   std::vector<T> values;
-  for (const uint64_t bits : sources)
-    values.push_back(static_cast<T>(bits));
+  for (size_t s = 0; s < sources.size(); ++s) {
+    values.push_back(static_cast<T>(op == kOpPremulSum ? sources[s] * factors[s] : sources[s]));
+  }
   T result = Tree<T>(op, values.data(), values.size(), CombineIntegers<T>);
   if (op == WEFT_AVG && std::is_signed_v<T>) {
     result = static_cast<T>(static_cast<int64_t>(result) / divisor);
@@ -124,19 +152,35 @@ uint64_t ReduceIntegers(weft_op_t op, const Elements& sources, int64_t divisor) 
   return static_cast<uint64_t>(static_cast<std::make_unsigned_t<T>>(result));
 }
 
-uint64_t ReduceDoubles(weft_op_t op, const Elements& sources, int64_t divisor) {
-  std::vector<double> values;
+// By counting the true ones.
+uint64_t ReduceBools(weft_op_t op, const Elements& sources) {
+  size_t trues = 0;
   for (const uint64_t bits : sources)
-    values.push_back(DecodeFormat(FormatOf(WEFT_FLOAT64), bits));
-  double result = Tree<double>(op, values.data(), values.size(), CombineFloats<double>);
-  if (op == WEFT_AVG) result /= static_cast<double>(divisor);
-  return std::isnan(result) ? 0x7ff8000000000000u : std::bit_cast<uint64_t>(result);
+    trues += bits != 0 ? 1 : 0;
+  if (op == WEFT_SUM || op == WEFT_MAX || op == WEFT_BIT_OR) return trues > 0 ? 1 : 0;
+  if (op == WEFT_BIT_XOR) return trues % 2;
+  return trues == sources.size() ? 1 : 0;
 }
 
-uint64_t ReduceFloats(weft_dtype_t dtype, weft_op_t op, const Elements& sources, int64_t divisor) {
+uint64_t ReduceDoubles(weft_op_t op, const Elements& sources, int64_t divisor,
+                       const Elements& factors) {
+  std::vector<double> values;
+  for (size_t s = 0; s < sources.size(); ++s) {
+    values.push_back(DecodeFormat(FormatOf(WEFT_FLOAT64), sources[s]));
+    if (op == kOpPremulSum) values[s] *= std::bit_cast<double>(factors[s]);
+  }
+  double result = Tree<double>(op, values.data(), values.size(), CombineFloats<double>);
+  if (op == WEFT_AVG) result /= static_cast<double>(divisor);
+  return std::isnan(result) ? QuietNan(WEFT_FLOAT64) : std::bit_cast<uint64_t>(result);
+}
+
+uint64_t ReduceFloats(weft_dtype_t dtype, weft_op_t op, const Elements& sources, int64_t divisor,
+                      const Elements& factors) {
   std::vector<float> values;
-  for (const uint64_t bits : sources)
-    values.push_back(DecodeFloat(dtype, bits));
+  for (size_t s = 0; s < sources.size(); ++s) {
+    values.push_back(DecodeFloat(dtype, sources[s]));
+    if (op == kOpPremulSum) values[s] *= std::bit_cast<float>(static_cast<uint32_t>(factors[s]));
+  }
   float result = Tree<float>(op, values.data(), values.size(), CombineFloats<float>);
   if (op == WEFT_AVG) result /= static_cast<float>(divisor);
   return EncodeFloat(dtype, result);
@@ -144,9 +188,11 @@ uint64_t ReduceFloats(weft_dtype_t dtype, weft_op_t op, const Elements& sources,
 
 }  // namespace
 
-bool IsFloating(weft_dtype_t dtype) {
-  return dtype == WEFT_FLOAT16 || dtype == WEFT_BFLOAT16 || dtype == WEFT_FLOAT32 ||
-         dtype == WEFT_FLOAT64;
+std::vector<weft_op_t> OpsOf(weft_dtype_t dtype) {
+  std::vector<weft_op_t> ops = {WEFT_SUM, WEFT_PROD, WEFT_MAX, WEFT_MIN};
+  if (dtype != WEFT_BOOL) ops.insert(ops.end(), {WEFT_AVG, kOpPremulSum});
+  if (!IsFloatingDtype(dtype)) ops.insert(ops.end(), {WEFT_BIT_AND, WEFT_BIT_OR, WEFT_BIT_XOR});
+  return ops;
 }
 
 float DecodeFloat(weft_dtype_t dtype, uint64_t bits) {
@@ -154,35 +200,71 @@ float DecodeFloat(weft_dtype_t dtype, uint64_t bits) {
 }
 
 uint64_t EncodeFloat(weft_dtype_t dtype, float value) {
-  if (dtype == WEFT_FLOAT32)
-    return std::isnan(value) ? 0x7fc00000u : std::bit_cast<uint32_t>(value);
-  const uint64_t infinity = dtype == WEFT_FLOAT16 ? 0x7c00 : 0x7f80;
-  if (std::isnan(value)) return dtype == WEFT_FLOAT16 ? 0x7e00 : 0x7fc0;
-  const uint64_t sign = std::signbit(value) ? 0x8000 : 0;
-  if (std::isinf(value)) return sign | infinity;
-  return sign | std::min(infinity, EncodeMagnitude(dtype, std::fabs(value)));
+  if (std::isnan(value)) return QuietNan(dtype);
+  if (dtype == WEFT_FLOAT32) return std::bit_cast<uint32_t>(value);
+  const uint64_t too_large = FiniteMagnitudes(dtype).size() - (FormatOf(dtype).infinite ? 0 : 1);
+  const uint64_t sign = std::signbit(value) ? uint64_t{1} << (DtypeSize(dtype) * 8 - 1) : 0;
+  if (std::isinf(value)) return sign | too_large;
+  return sign | std::min(too_large, EncodeMagnitude(dtype, std::fabs(value)));
 }
 
-uint64_t ReduceReference(weft_dtype_t dtype, weft_op_t op, const Elements& sources,
-                         int64_t divisor) {
+uint64_t QuietNan(weft_dtype_t dtype) {
+  switch (dtype) {
+    case WEFT_FLOAT8_E4M3:
+      return 0x7f;
+    case WEFT_FLOAT8_E5M2:
+      return 0x7e;
+    case WEFT_FLOAT16:
+      return 0x7e00;
+    case WEFT_BFLOAT16:
+      return 0x7fc0;
+    case WEFT_FLOAT32:
+      return 0x7fc00000;
+    default:
+      return 0x7ff8000000000000;
+  }
+}
+
+uint64_t ReduceReference(weft_dtype_t dtype, weft_op_t op, const Elements& sources, int64_t divisor,
+                         const Elements& factors) {
   switch (dtype) {
     case WEFT_INT8:
-      return ReduceIntegers<int8_t>(op, sources, divisor);
+      return ReduceIntegers<int8_t>(op, sources, divisor, factors);
     case WEFT_UINT8:
-      return ReduceIntegers<uint8_t>(op, sources, divisor);
+      return ReduceIntegers<uint8_t>(op, sources, divisor, factors);
     case WEFT_INT32:
-      return ReduceIntegers<int32_t>(op, sources, divisor);
+      return ReduceIntegers<int32_t>(op, sources, divisor, factors);
     case WEFT_UINT32:
-      return ReduceIntegers<uint32_t>(op, sources, divisor);
+      return ReduceIntegers<uint32_t>(op, sources, divisor, factors);
     case WEFT_INT64:
-      return ReduceIntegers<int64_t>(op, sources, divisor);
+      return ReduceIntegers<int64_t>(op, sources, divisor, factors);
     case WEFT_UINT64:
-      return ReduceIntegers<uint64_t>(op, sources, divisor);
+      return ReduceIntegers<uint64_t>(op, sources, divisor, factors);
     case WEFT_FLOAT64:
-      return ReduceDoubles(op, sources, divisor);
+      return ReduceDoubles(op, sources, divisor, factors);
+    case WEFT_BOOL:
+      return ReduceBools(op, sources);
     default:
-      return ReduceFloats(dtype, op, sources, divisor);
+      return ReduceFloats(dtype, op, sources, divisor, factors);
   }
+}
+
+Elements Factors(weft_dtype_t dtype, size_t count) {
+  constexpr float kFloats[] = {0.1f, -3.0f, 0x1.8p-9f, 1e10f, -0.0f, 1.0f, 0x1.fffffep-1f};
+  Elements factors;
+  for (size_t s = 0; s < count; ++s) {
+    const float factor = kFloats[s % std::size(kFloats)];
+    if (dtype == WEFT_FLOAT64) {
+      factors.push_back(std::bit_cast<uint64_t>(double{factor} / 3));
+    } else if (IsFloatingDtype(dtype)) {
+      factors.push_back(std::bit_cast<uint32_t>(factor));
+    } else {
+      const uint64_t bits = 0xfedcba9876543211 * (s + 1);
+      factors.push_back(
+          DtypeSize(dtype) == 8 ? bits : bits & ((uint64_t{1} << (8 * DtypeSize(dtype))) - 1));
+    }
+  }
+  return factors;
 }
 
 std::vector<char> Pack(weft_dtype_t dtype, const Elements& elements) {
@@ -207,7 +289,7 @@ Elements SpecialElements(weft_dtype_t dtype) {
   const int width = static_cast<int>(DtypeSize(dtype)) * 8;
   const uint64_t sign = uint64_t{1} << (width - 1);
   Elements magnitudes;
-  if (IsFloating(dtype)) {
+  if (IsFloatingDtype(dtype)) {
     const Format format = FormatOf(dtype);
     const uint64_t one = uint64_t{1} << format.mantissa_bits;
     const uint64_t infinity = ((uint64_t{1} << format.exponent_bits) - 1) << format.mantissa_bits;
@@ -228,6 +310,8 @@ Elements SpecialElements(weft_dtype_t dtype) {
                   infinity + 1,
                   infinity + one / 2,
                   infinity + one - 1};
+  } else if (dtype == WEFT_BOOL) {
+    magnitudes = {0, 1, 2, 0x7f};
   } else {
     magnitudes = {0, 1, 2, 3, 7, sign - 1, sign - 2, sign / 2, sign / 2 + 1};
   }
@@ -246,7 +330,7 @@ std::vector<Isa> AvailableIsas() {
 }
 
 Elements RunKernel(Isa isa, weft_dtype_t dtype, weft_op_t op, const std::vector<Elements>& sources,
-                   int64_t divisor) {
+                   int64_t divisor, const Elements& factors) {
   std::vector<std::vector<char>> packed;
   std::vector<const void*> pointers;
   packed.reserve(sources.size());
@@ -258,7 +342,7 @@ Elements RunKernel(Isa isa, weft_dtype_t dtype, weft_op_t op, const std::vector<
   std::vector<char> result(packed[0].size());
   void* destination = result.data();
   FindReduceKernel(isa, dtype, op)({pointers.data(), static_cast<int>(pointers.size()),
-                                    &destination, 1, sources[0].size(), divisor});
+                                    &destination, 1, sources[0].size(), divisor, factors.data()});
   return Unpack(dtype, result);
 }
 

@@ -15,21 +15,25 @@ namespace weft {
 // Elements as their bits in memory, zero-extended.
 using Elements = std::vector<uint64_t>;
 
-inline constexpr weft_dtype_t kReducedDtypes[] = {
-    WEFT_INT8,   WEFT_UINT8,   WEFT_INT32,   WEFT_UINT32,  WEFT_INT64,
-    WEFT_UINT64, WEFT_FLOAT16, WEFT_FLOAT32, WEFT_FLOAT64, WEFT_BFLOAT16};
-inline constexpr weft_op_t kOps[] = {WEFT_SUM, WEFT_PROD, WEFT_MAX, WEFT_MIN, WEFT_AVG};
+// The reductions of weft/types.h that `dtype` has, min_loc and max_loc aside, and premul_sum.
+std::vector<weft_op_t> OpsOf(weft_dtype_t dtype);
 
-bool IsFloating(weft_dtype_t dtype);
-
-// The value of float16, bfloat16 or float32 bits.
+// The value of float8, float16, bfloat16 or float32 bits.
 float DecodeFloat(weft_dtype_t dtype, uint64_t bits);
-// The bits of the float16, bfloat16 or float32 nearest to `value`, ties to even.
+// The bits of the float8, float16, bfloat16 or float32 nearest to `value`, ties to even; the largest
+// number or infinity for what is too large.
 uint64_t EncodeFloat(weft_dtype_t dtype, float value);
 
-// The reduction of sources[s][i] over s, in canonical order, for one i.
-uint64_t ReduceReference(weft_dtype_t dtype, weft_op_t op, const Elements& sources,
-                         int64_t divisor);
+// The reduction of sources[s][i] over s, in canonical order, for one i. `factors` are those of
+// ReduceArguments, for premul_sum.
+uint64_t ReduceReference(weft_dtype_t dtype, weft_op_t op, const Elements& sources, int64_t divisor,
+                         const Elements& factors = {});
+
+// Factors for premul_sum whose products round, wrap and overflow, one per source.
+Elements Factors(weft_dtype_t dtype, size_t count);
+
+// The bits that stand for every NaN of a floating-point type.
+uint64_t QuietNan(weft_dtype_t dtype);
 
 std::vector<char> Pack(weft_dtype_t dtype, const Elements& elements);
 Elements Unpack(weft_dtype_t dtype, const std::vector<char>& bytes);
@@ -42,7 +46,7 @@ std::vector<Isa> AvailableIsas();
 
 // Runs the kernel of `isa` on unpacked elements; result[i] reduces sources[s][i].
 Elements RunKernel(Isa isa, weft_dtype_t dtype, weft_op_t op, const std::vector<Elements>& sources,
-                   int64_t divisor);
+                   int64_t divisor, const Elements& factors = {});
 
 // --gtest_random_seed, or 1; printed by whoever uses it.
 uint32_t TestSeed();

@@ -1,0 +1,43 @@
+// Reductions made at run time (weft/op.h), as values.
+//
+//   const CustomOp op{.kind = kOpUser, .function = Concatenate, .name = "concatenate"};
+//   ReduceByUser(op, WEFT_INT32, {sources, source_count, destinations, destination_count, count, 0});
+//
+// A premul_sum is done by a kernel of FindReduceKernel with one factor per source; a user's reduction
+// by ReduceByUser, along the same tree.
+//
+// Thread-safety: a CustomOp does not change once it is made; the functions are pure but for what the
+// user's function does.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "weft/op.h"
+
+#include "comm/kernels/dtype.h"
+#include "comm/kernels/reduce_arguments.h"
+
+namespace weft {
+
+struct CustomOp {
+  weft_op_t kind = kOpUser;           // kOpPremulSum or kOpUser
+  weft_dtype_t dtype = WEFT_UINT8;    // premul_sum: the only type it is for
+  uint64_t factor = 0;                // premul_sum: as in ReduceArguments::factors
+  weft_user_op_t function = nullptr;  // user
+  void* user = nullptr;               // user: handed to `function`
+  std::string name;                   // user: the same on all ranks
+};
+
+// One element of a numeric type in the type in which its sums are formed, as ReduceArguments::factors
+// wants it. `element` may have any alignment.
+uint64_t FactorBits(weft_dtype_t dtype, const void* element);
+
+// Reduces the sources with op.function along the canonical tree, as reduce.h describes it; values are
+// kept in `dtype` between its calls. Does not allocate. Called with element-aligned memory of at most
+// kUserTileBytes; with one source it is not called. A destination may be one of the sources.
+void ReduceByUser(const CustomOp& op, weft_dtype_t dtype, const ReduceArguments& arguments);
+
+constexpr size_t kUserTileBytes = 2048;
+
+}  // namespace weft

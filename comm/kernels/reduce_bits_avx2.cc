@@ -1,0 +1,11 @@
+// Compiled with -mavx2 -mf16c: nothing here may be called on a CPU without them.
+#include "comm/kernels/reduce_bits.h"
+#include "comm/kernels/reduce_isa.h"
+
+namespace weft {
+
+ReduceKernel FindBitsKernelAvx2(weft_dtype_t dtype, weft_op_t op) {
+  return FindBitsKernel<32>(dtype, op);
+}
+
+}  // namespace weft

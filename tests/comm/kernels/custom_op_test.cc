@@ -1,0 +1,248 @@
+// Reductions made at run time: users' functions along the tree, factors, and what is refused.
+
+#include "comm/kernels/custom_op.h"
+
+#include <bit>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/status.h"
+#include "comm/kernels/reduce.h"
+#include "tests/comm/kernels/reference.h"
+
+namespace weft {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kSourceCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33, 63, 64};
+
+// What a function under test has been called with.
+struct Seen {
+  int calls = 0;
+  weft_dtype_t dtype = WEFT_BOOL;
+  bool wrong_place = false;  // out overlaps an input that it is not, or something is not aligned
+};
+
+void Look(const void* left, const void* right, void* out, size_t count, weft_dtype_t dtype,
+          Seen* seen) {
+  const size_t bytes = count * DtypeSize(dtype);
+  const auto begin = [](const void* pointer) {
+    return reinterpret_cast<uintptr_t>(pointer);
+  };
+  const auto apart = [&](const void* a, const void* b) {
+    return begin(a) + bytes <= begin(b) || begin(b) + bytes <= begin(a);
+  };
+  for (const void* pointer : {left, right, static_cast<const void*>(out)}) {
+    if (begin(pointer) % DtypeSize(dtype) != 0) seen->wrong_place = true;
+  }
+  if ((out != left && !apart(out, left)) || !apart(out, right)) seen->wrong_place = true;
+  if (count == 0 || bytes > kUserTileBytes) seen->wrong_place = true;
+  ++seen->calls;
+  seen->dtype = dtype;
+}
+
+// float32 addition: not associative, so only the canonical tree gives the kernels' bits.
+void AddFloats(const void* left, const void* right, void* out, size_t count, weft_dtype_t dtype,
+               void* user) {
+  Look(left, right, out, count, dtype, static_cast<Seen*>(user));
+  for (size_t i = 0; i < count; ++i) {
+    static_cast<float*>(out)[i] =
+        static_cast<const float*>(left)[i] + static_cast<const float*>(right)[i];
+  }
+}
+
+// Composition of x -> a x + b, a in the upper and b in the lower half: associative, not commutative.
+uint64_t Compose(uint64_t left, uint64_t right) {
+  const auto a = static_cast<uint32_t>(left >> 32);
+  const auto b = static_cast<uint32_t>(left);
+  const uint32_t product = a * static_cast<uint32_t>(right >> 32);
+  return uint64_t{product} << 32 | static_cast<uint32_t>(a * static_cast<uint32_t>(right) + b);
+}
+
+void ComposeAll(const void* left, const void* right, void* out, size_t count, weft_dtype_t dtype,
+                void* user) {
+  Look(left, right, out, count, dtype, static_cast<Seen*>(user));
+  for (size_t i = 0; i < count; ++i) {
+    static_cast<uint64_t*>(out)[i] =
+        Compose(static_cast<const uint64_t*>(left)[i], static_cast<const uint64_t*>(right)[i]);
+  }
+}
+
+// Buffers of `bytes`, each `shift` bytes off an aligned place.
+class Buffers {
+ public:
+  Buffers(int count, size_t bytes, size_t shift) : shift_(shift) {
+    for (int i = 0; i < count; ++i)
+      storage_.emplace_back(bytes / 8 + 2);
+  }
+
+  char* operator[](int i) { return reinterpret_cast<char*>(storage_[i].data()) + shift_; }
+
+  std::vector<void*> Pointers() {
+    std::vector<void*> pointers;
+    for (int i = 0; i < static_cast<int>(storage_.size()); ++i)
+      pointers.push_back((*this)[i]);
+    return pointers;
+  }
+
+ private:
+  size_t shift_;
+  std::vector<std::vector<uint64_t>> storage_;
+};
+
+// Fills random bits and reduces into two destinations, the second of which is the last source.
+void ExpectComposed(int source_count, size_t count, size_t shift) {
+  std::mt19937_64 random(TestSeed());
+  Buffers sources(source_count, count * 8, shift);
+  Buffers apart(1, count * 8, shift);
+  Elements expected(count, uint64_t{1} << 32);  // x -> x
+  for (int s = 0; s < source_count; ++s) {
+    for (size_t i = 0; i < count; ++i) {
+      const uint64_t bits = random();
+      std::memcpy(sources[s] + i * 8, &bits, 8);
+      expected[i] = Compose(expected[i], bits);
+    }
+  }
+  Seen seen;
+  const CustomOp op{.kind = kOpUser, .function = ComposeAll, .user = &seen, .name = "compose"};
+  const std::vector<void*> pointers = sources.Pointers();
+  void* const destinations[] = {apart[0], sources[source_count - 1]};
+  ReduceByUser(op, WEFT_UINT64, {pointers.data(), source_count, destinations, 2, count, 0});
+  const std::vector<char> packed = Pack(WEFT_UINT64, expected);
+  for (void* const destination : destinations) {
+    const char* const bytes = static_cast<const char*>(destination);
+    ASSERT_EQ(std::vector<char>(bytes, bytes + packed.size()), packed)
+        << source_count << " sources, " << count << " elements, shift " << shift
+        << ", --gtest_random_seed=" << TestSeed();
+  }
+  ASSERT_FALSE(seen.wrong_place) << source_count << " sources, " << count << " elements";
+  ASSERT_EQ(seen.calls == 0, source_count == 1 || count == 0);
+}
+
+TEST(ReduceByUser, KeepsTheOrderOfTheSources) {
+  constexpr size_t kTile = kUserTileBytes / 8;
+  for (const int source_count : kSourceCounts) {
+    for (const size_t count :
+         {size_t{0}, size_t{1}, size_t{3}, kTile - 1, kTile, kTile + 1, size_t{1021}}) {
+      for (const size_t shift : {0, 1, 4})
+        ASSERT_NO_FATAL_FAILURE(ExpectComposed(source_count, count, shift));
+    }
+  }
+}
+
+TEST(ReduceByUser, FollowsTheTreeOfSums) {
+  constexpr size_t kCount = 2049;
+  std::mt19937_64 random(TestSeed());
+  for (const int source_count : kSourceCounts) {
+    Buffers sources(source_count, kCount * 4, 0);
+    for (int s = 0; s < source_count; ++s) {
+      for (size_t i = 0; i < kCount; ++i) {
+        const float value =
+            std::ldexp(static_cast<float>(random() % 2000) - 1000, static_cast<int>(random() % 30));
+        std::memcpy(sources[s] + i * 4, &value, 4);
+      }
+    }
+    const std::vector<void*> pointers = sources.Pointers();
+    std::vector<char> expected(kCount * 4);
+    std::vector<char> result(kCount * 4);
+    void* to = expected.data();
+    FindReduceKernel(Isa::kScalar, WEFT_FLOAT32,
+                     WEFT_SUM)({pointers.data(), source_count, &to, 1, kCount, 0});
+    Seen seen;
+    const CustomOp op{.kind = kOpUser, .function = AddFloats, .user = &seen, .name = "add"};
+    to = result.data();
+    ReduceByUser(op, WEFT_FLOAT32, {pointers.data(), source_count, &to, 1, kCount, 0});
+    EXPECT_EQ(result, expected) << source_count << " sources, --gtest_random_seed=" << TestSeed();
+    EXPECT_FALSE(seen.wrong_place);
+    // Five tiles, each one call less than there are sources.
+    EXPECT_EQ(seen.calls, 5 * (source_count - 1));
+    EXPECT_EQ(seen.dtype, source_count > 1 ? WEFT_FLOAT32 : WEFT_BOOL);
+  }
+}
+
+void KeepLeft(const void* left, const void* /*right*/, void* out, size_t count, weft_dtype_t dtype,
+              void* /*user*/) {
+  std::memmove(out, left, count * DtypeSize(dtype));
+}
+
+TEST(ReduceByUser, TakesEveryType) {
+  const CustomOp op{.kind = kOpUser, .function = KeepLeft, .name = "first"};
+  for (const weft_dtype_t dtype : kDtypes) {
+    const Elements first = SpecialElements(dtype);
+    const Elements other(first.size(), 1);
+    const std::vector<char> packed = Pack(dtype, first);
+    const std::vector<char> rest = Pack(dtype, other);
+    const void* const sources[] = {packed.data(), rest.data(), rest.data()};
+    std::vector<char> result(packed.size());
+    void* const destination = result.data();
+    ReduceByUser(op, dtype, {sources, 3, &destination, 1, first.size(), 0});
+    EXPECT_EQ(result, packed) << DtypeName(dtype);  // NaNs and all, nothing is rounded
+  }
+}
+
+TEST(FactorBits, AreInTheTypeOfTheAccumulator) {
+  for (const weft_dtype_t dtype :
+       {WEFT_FLOAT8_E4M3, WEFT_FLOAT8_E5M2, WEFT_FLOAT16, WEFT_BFLOAT16}) {
+    for (uint64_t bits = 0; bits < uint64_t{1} << (8 * DtypeSize(dtype)); ++bits) {
+      const float value = DecodeFloat(dtype, bits);
+      const uint64_t factor = FactorBits(dtype, &bits);
+      ASSERT_EQ(factor >> 32, 0u);
+      const auto given = std::bit_cast<float>(static_cast<uint32_t>(factor));
+      if (std::isnan(value)) {
+        ASSERT_TRUE(std::isnan(given)) << DtypeName(dtype) << " " << bits;
+      } else {
+        ASSERT_EQ(factor, std::bit_cast<uint32_t>(value)) << DtypeName(dtype) << " " << bits;
+      }
+    }
+  }
+  const uint64_t all = ~uint64_t{0};
+  EXPECT_EQ(FactorBits(WEFT_INT8, &all), 0xffu);
+  EXPECT_EQ(FactorBits(WEFT_UINT32, &all), 0xffffffffu);
+  EXPECT_EQ(FactorBits(WEFT_INT64, &all), all);
+  const double half = 0.5;
+  EXPECT_EQ(FactorBits(WEFT_FLOAT64, &half), std::bit_cast<uint64_t>(half));
+}
+
+void ExpectRefused(weft_dtype_t dtype, weft_op_t op, const CustomOp* custom, const char* needle) {
+  const absl::Status status = CheckReduction(dtype, op, custom);
+  EXPECT_EQ(ResultOf(status), WEFT_INVALID_ARGUMENT) << DtypeName(dtype) << " " << OpName(op);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(needle));
+}
+
+TEST(CheckReduction, RefusesWhatDoesNotExist) {
+  for (const weft_op_t op : {WEFT_BIT_AND, WEFT_BIT_OR, WEFT_BIT_XOR}) {
+    for (const weft_dtype_t dtype : kDtypes) {
+      if (IsFloatingDtype(dtype)) ExpectRefused(dtype, op, nullptr, "integers and bool");
+    }
+  }
+  ExpectRefused(WEFT_FLOAT16, WEFT_BIT_XOR, nullptr, "no bit_xor of float16");
+  ExpectRefused(WEFT_BOOL, WEFT_AVG, nullptr, "no avg of bool");
+  ExpectRefused(WEFT_BOOL, WEFT_MIN_LOC, nullptr, "no min_loc of bool");
+  ExpectRefused(WEFT_BOOL, WEFT_MAX_LOC, nullptr, "no max_loc of bool");
+  ExpectRefused(static_cast<weft_dtype_t>(12), WEFT_SUM, nullptr, "12 is not a data type");
+  ExpectRefused(WEFT_INT8, static_cast<weft_op_t>(5), nullptr, "5 is not a reduction");
+  ExpectRefused(WEFT_INT8, WEFT_OP_CUSTOM_FIRST, nullptr, "1024 is not a reduction");
+}
+
+TEST(CheckReduction, WantsTheReductionThatTheNumberStandsFor) {
+  const CustomOp scaled{.kind = kOpPremulSum, .dtype = WEFT_FLOAT32};
+  const CustomOp boolean{.kind = kOpPremulSum, .dtype = WEFT_BOOL};
+  const CustomOp user{.kind = kOpUser, .function = KeepLeft, .name = "first"};
+  ExpectRefused(WEFT_FLOAT32, kOpPremulSum, nullptr, "1022 is not a reduction");
+  ExpectRefused(WEFT_FLOAT32, kOpUser, nullptr, "1023 is not a reduction");
+  ExpectRefused(WEFT_FLOAT32, kOpPremulSum, &user, "1022 is not a reduction");
+  ExpectRefused(WEFT_FLOAT64, kOpPremulSum, &scaled, "made for float32, not for float64");
+  ExpectRefused(WEFT_BOOL, kOpPremulSum, &boolean, "no premul_sum of bool");
+  EXPECT_TRUE(CheckReduction(WEFT_FLOAT32, kOpPremulSum, &scaled).ok());
+  for (const weft_dtype_t dtype : kDtypes)
+    EXPECT_TRUE(CheckReduction(dtype, kOpUser, &user).ok()) << DtypeName(dtype);
+}
+
+}  // namespace
+}  // namespace weft
