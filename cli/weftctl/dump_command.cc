@@ -94,8 +94,8 @@ std::string FormatHead(const Report& report) {
 std::string FormatCall(const Report& report, const RecordedCall& call) {
   return fmt::format("  {:>10}  {:<14}  {:<13}  {:<5}  {:>14}  {:>4}  {:<7}  {:>12}\n",
                      call.sequence, OpKindName(call.kind),
-                     HasElements(call.kind) ? DtypeName(call.dtype) : "-",
-                     HasReduction(call.kind) ? OpName(call.op) : "-", call.count,
+                     call.kind != OpKind::kBarrier ? DtypeName(call.dtype) : "-",
+                     TraitsOf(call.kind).reduces ? OpName(call.op) : "-", call.count,
                      HasRoot(call.kind) ? std::to_string(call.root) : "-",
                      RecordStateName(call.state), Age(report, call));
 }

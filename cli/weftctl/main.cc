@@ -1,5 +1,6 @@
-// weftctl: looks at what weft knows. One subcommand per file; each adds itself in main().
+// weftctl: looks at what weft knows. One subcommand per file; each adds itself in Run().
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,9 +44,7 @@ void AddDump(CLI::App& app, std::string* output, DumpArguments* arguments) {
   });
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int Run(int argc, char** argv) {
   CLI::App app("Looks at what weft knows.", "weftctl");
   app.require_subcommand(1);
   std::string output;
@@ -68,4 +67,15 @@ int main(int argc, char** argv) {
   for (const std::string& problem : dump.problems)
     std::fprintf(stderr, "weftctl: %s\n", problem.c_str());
   return dump.problems.empty() ? 0 : kUsageError;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {  // of the libraries, when memory runs out
+    std::fprintf(stderr, "weftctl: %s\n", error.what());
+    return kSystemError;
+  }
 }

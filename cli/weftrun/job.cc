@@ -30,8 +30,13 @@ std::optional<ExitReport> PeekExit(pid_t pid) {
 }  // namespace
 
 Job::Job(const RunOptions& options, JobPlan plan, Signals* signals, ProcessGuard* guard,
-         const Sinks& sinks)
-    : options_(options), plan_(std::move(plan)), signals_(signals), guard_(guard), sinks_(sinks) {}
+         const Sinks& sinks, Agents* agents)
+    : options_(options),
+      plan_(std::move(plan)),
+      signals_(signals),
+      guard_(guard),
+      sinks_(sinks),
+      agents_(agents) {}
 
 Job::~Job() {
   SignalAll(SIGKILL, /*groups=*/true);
@@ -42,7 +47,32 @@ absl::Status Job::Start() {
   if (!options_.log_dir.empty() && mkdir(options_.log_dir.c_str(), 0777) != 0 && errno != EEXIST) {
     return SystemError(errno, StrCat("making the log directory ", options_.log_dir));
   }
-  WEFT_RETURN_IF_ERROR(StartStore());
+  if (agents_ == nullptr) {
+    WEFT_RETURN_IF_ERROR(StartStore());
+    return StartRanks();
+  }
+  agents_->BeginRound(plan_.restart);
+  WEFT_RETURN_IF_ERROR(AwaitOtherNodes());
+  absl::Status started = StartRanks();
+  if (!started.ok()) {
+    agents_->SayFailed(
+        {.exit_code = 1,
+         .reason = StrCat("node ", options_.node_rank, " could not start its ranks")});
+    AgreeOnTheEnd();
+  }
+  return started;
+}
+
+// The ranks of all nodes start together, so that none meets one of the round before.
+absl::Status Job::AwaitOtherNodes() {
+  while (!agents_->may_start() && agents_->failure().ok() && last_signal_ == 0)
+    Turn(INT64_MAX);
+  if (last_signal_ == 0) return agents_->failure();
+  return MakeError(WEFT_ABORTED,
+                   StrCat(SignalName(last_signal_), " while waiting for the other nodes"));
+}
+
+absl::Status Job::StartRanks() {
   const Variables defaults = DefaultVariables(options_.ranks_per_node);
   ranks_.reserve(static_cast<size_t>(options_.ranks_per_node));  // first_failure_ points into it
   for (int local_rank = 0; local_rank < options_.ranks_per_node; ++local_rank) {
@@ -93,9 +123,12 @@ JobResult Job::Run() {
   while (!AllExited()) {
     Turn(phase_end_ns_);
     ObserveExits();
+    HeedOtherNodes();
     Escalate();
   }
   DrainOutput();
+  AwaitAllDone();
+  AgreeOnTheEnd();
   LingerForOtherNodes();
   ReapAll();
   Report();
@@ -111,14 +144,20 @@ void Job::Turn(int64_t wake_ns) {
   for (const OutputSink* sink : {sinks_.out, sinks_.err}) {
     if (sink->pending()) items.push_back({sink->fd(), POLLOUT, 0});
   }
-  if (store_ != nullptr) {
+  if (store() != nullptr || agents_ != nullptr) {
     std::vector<PollItem> store_items;
-    store_->AppendPollItems(&store_items);
+    if (store() != nullptr) {
+      store()->AppendPollItems(&store_items);
+      wake_ns = std::min(wake_ns, store()->NextWakeNs());
+    }
+    if (agents_ != nullptr) {
+      agents_->AppendPollItems(&store_items);
+      wake_ns = std::min(wake_ns, agents_->NextWakeNs());
+    }
     for (const PollItem& item : store_items) {
       const int events = (item.want_read ? POLLIN : 0) | (item.want_write ? POLLOUT : 0);
       items.push_back({item.handle, static_cast<short>(events), 0});
     }
-    wake_ns = std::min(wake_ns, store_->NextWakeNs());
   }
   const int64_t left_ns = std::max<int64_t>(wake_ns - MonotonicNs(), 0);
   // Rounded up, so that the deadline has passed when poll() returns; an hour is as good as forever.
@@ -131,7 +170,8 @@ void Job::Turn(int64_t wake_ns) {
     rank.output->Read();
   sinks_.out->Flush();
   sinks_.err->Flush();
-  if (store_ != nullptr) store_->Step();
+  if (store() != nullptr) store()->Step();
+  if (agents_ != nullptr) agents_->Step();
 }
 
 bool Job::AllExited() const {
@@ -159,6 +199,14 @@ void Job::ObserveExits() {
 }
 
 void Job::NoteFirstFailure(Rank& rank) {
+  if (agents_ != nullptr) {
+    // Something on another node was first.
+    if (agents_->verdict().has_value() || !agents_->failure().ok()) return;
+    agents_->SayFailed({.exit_code = rank.exit->shell_code(),
+                        .restart = last_signal_ == 0,
+                        .reason = StrCat("rank ", rank.rank, " on node ", options_.node_rank, " ",
+                                         rank.exit->ToString())});
+  }
   first_failure_ = &rank;
   if (AllExited() || phase_ != Phase::kRunning) return;
   Say(StrCat("rank ", rank.rank, " (pid ", rank.pid, ") ", rank.exit->ToString(),
@@ -248,12 +296,61 @@ void Job::DrainOutput() {
     rank.output->Close();
 }
 
-// Ranks of other nodes may still need the store that lives here.
+// What other nodes say ends the ranks here too.
+void Job::HeedOtherNodes() {
+  if (agents_ == nullptr || phase_ != Phase::kRunning || first_failure_ != nullptr) return;
+  if (!agents_->failure().ok()) {
+    Say(FromAbsl(agents_->failure().message()));
+  } else if (agents_->verdict().has_value()) {
+    Say(agents_->verdict()->reason);
+  } else {
+    return;
+  }
+  Say(StrCat("the ranks of this node have ", kGraceNs / 1'000'000'000, " s to end by themselves"));
+  Enter(Phase::kGrace, kGraceNs);
+}
+
+// The ranks of this node have ended well; those of other nodes may still fail.
+void Job::AwaitAllDone() {
+  if (agents_ == nullptr || first_failure_ != nullptr || agents_->verdict().has_value()) return;
+  agents_->SayDone();
+  const int64_t say_ns = MonotonicNs() + kSayWaitingNs;
+  bool said = false;
+  while (!agents_->verdict().has_value() && agents_->failure().ok() && last_signal_ == 0) {
+    Turn(said ? INT64_MAX : say_ns);
+    if (said || MonotonicNs() < say_ns) continue;
+    Say("the ranks of this node have ended well; waiting for the weftrun of other nodes");
+    said = true;
+  }
+}
+
+// Until what this node said has been heard and, if there may be a restart, the end of the round is
+// known here.
+void Job::AgreeOnTheEnd() {
+  if (agents_ == nullptr) return;
+  const int64_t deadline_ns = MonotonicNs() + kTellNs;
+  const auto agreed = [&] {
+    return agents_->heard() && (agents_->verdict().has_value() || last_signal_ != 0);
+  };
+  while (!agreed() && agents_->failure().ok() && MonotonicNs() < deadline_ns && interrupts_ < 2)
+    Turn(deadline_ns);
+  if (last_round()) agents_->Leave();
+}
+
+// No restart follows.
+bool Job::last_round() const {
+  if (agents_ == nullptr) return plan_.restart == options_.restarts_max;
+  return plan_.restart == options_.restarts_max || !agents_->verdict().has_value() ||
+         !agents_->verdict()->restart;
+}
+
+// Ranks and weftruns of other nodes may still need the store that lives here.
 void Job::LingerForOtherNodes() {
-  if (store_ == nullptr || options_.node_count == 1 || first_failure_ != nullptr) return;
+  if (store() == nullptr || options_.node_count == 1) return;
+  if (agents_ == nullptr ? first_failure_ != nullptr : !last_round()) return;
   const int64_t deadline_ns = MonotonicNs() + kDesertNs;
-  while (!store_->Deserted() && store_->client_count() > 0 && last_signal_ == 0 &&
-         MonotonicNs() < deadline_ns) {
+  while (store()->client_count() > 0 && last_signal_ == 0 && MonotonicNs() < deadline_ns) {
+    if (agents_ == nullptr && store()->Deserted()) return;
     Turn(deadline_ns);
   }
 }
@@ -276,6 +373,12 @@ void Job::ReapAll() {
 
 void Job::Report() {
   if (first_failure_ == nullptr) {
+    if (agents_ != nullptr && agents_->verdict().has_value() &&
+        agents_->verdict()->exit_code != 0) {
+      Say(StrCat("failed first: ", agents_->verdict()->reason));
+      Say(StrCat("the ranks of this node: ", OtherEndings()));
+      return;
+    }
     if (last_signal_ != 0) Say(StrCat("all ranks ended well after ", SignalName(last_signal_)));
     return;
   }
@@ -316,9 +419,15 @@ void Job::Say(std::string_view line) {
 
 JobResult Job::Result() const {
   JobResult result;
-  result.interrupted = last_signal_ != 0;
-  if (first_failure_ != nullptr) result.exit_code = first_failure_->exit->shell_code();
+  if (first_failure_ != nullptr) {
+    result.exit_code = first_failure_->exit->shell_code();
+  } else if (agents_ != nullptr) {
+    const std::optional<RoundEnd>& verdict = agents_->verdict();
+    if (!agents_->failure().ok()) result.exit_code = 1;
+    if (verdict.has_value()) result.exit_code = verdict->exit_code;
+  }
   if (sinks_.out->broken()) result.exit_code = 128 + SIGPIPE;
+  result.restart = result.exit_code != 0 && last_signal_ == 0 && !last_round();
   return result;
 }
 

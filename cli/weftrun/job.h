@@ -22,6 +22,7 @@
 #include <sys/types.h>
 
 #include "absl/status/statusor.h"
+#include "cli/weftrun/agents.h"
 #include "cli/weftrun/job_plan.h"
 #include "cli/weftrun/process_guard.h"
 #include "cli/weftrun/rank_output.h"
@@ -33,8 +34,8 @@
 namespace weft {
 
 struct JobResult {
-  int exit_code = 0;         // of weftrun
-  bool interrupted = false;  // a signal asked weftrun to end: no restart
+  int exit_code = 0;     // of weftrun
+  bool restart = false;  // it failed, and nobody asked to end: all ranks may start again
 };
 
 class Job {
@@ -43,9 +44,12 @@ class Job {
   static constexpr int64_t kTermNs = 5'000'000'000;
   static constexpr int64_t kDrainNs = 1'000'000'000;
   static constexpr int64_t kDesertNs = 30'000'000'000;
+  static constexpr int64_t kTellNs = 10'000'000'000;
+  static constexpr int64_t kSayWaitingNs = 5'000'000'000;  // then the wait for other nodes is said
 
+  // `agents` is nullptr unless the nodes restart together; then it hosts the store.
   Job(const RunOptions& options, JobPlan plan, Signals* signals, ProcessGuard* guard,
-      const Sinks& sinks);
+      const Sinks& sinks, Agents* agents);
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -66,6 +70,8 @@ class Job {
   enum class Phase { kRunning, kGrace, kTerm, kKill };
 
   absl::Status StartStore();
+  absl::Status StartRanks();
+  absl::Status AwaitOtherNodes();
   absl::Status StartRank(int local_rank, const Variables& defaults);
   void Turn(int64_t wake_ns);
   bool AllExited() const;
@@ -77,9 +83,15 @@ class Job {
   void Escalate();
   void Enter(Phase phase, int64_t stay_ns);
   void SignalAll(int signal, bool groups);
-  void ServeStore();
   void DrainOutput();
+  void HeedOtherNodes();
+  void AwaitAllDone();
+  void AgreeOnTheEnd();
   void LingerForOtherNodes();
+
+  StoreServer* store() { return agents_ != nullptr ? agents_->store() : store_.get(); }
+
+  bool last_round() const;
   void FlushSinks();
   void ReapAll();
   void Report();
@@ -92,7 +104,8 @@ class Job {
   Signals* const signals_;
   ProcessGuard* const guard_;
   const Sinks sinks_;
-  std::unique_ptr<StoreServer> store_;  // in node 0
+  Agents* const agents_;
+  std::unique_ptr<StoreServer> store_;  // in node 0, unless agents_ has it
   std::vector<Rank> ranks_;
   Rank* first_failure_ = nullptr;
   Phase phase_ = Phase::kRunning;

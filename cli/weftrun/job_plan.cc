@@ -51,8 +51,10 @@ absl::Status PlanSeveralNodes(const RunOptions& options, JobPlan* plan) {
   if (!settings.job_secret_file.empty()) {
     WEFT_ASSIGN_OR_RETURN(plan->secret, ReadJobSecretFile(settings.job_secret_file));
   } else if (settings.insecure) {
-    LogWarn("WEFT_INSECURE=1: whoever reaches ", options.master_host,
-            " can join this job and read what it exchanges");
+    if (plan->restart == 0) {
+      LogWarn("WEFT_INSECURE=1: whoever reaches ", options.master_host,
+              " can join this job and read what it exchanges");
+    }
   } else {
     return MakeError(WEFT_INVALID_ARGUMENT,
                      "ranks on several nodes need a shared secret: put one in a file that only you "
@@ -64,6 +66,7 @@ absl::Status PlanSeveralNodes(const RunOptions& options, JobPlan* plan) {
   plan->job_id = settings.job_id.empty()
                      ? StrCat("weftrun-", plan->master_host, ":", plan->master_port)
                      : settings.job_id;
+  if (plan->restart > 0) plan->job_id += StrCat("-restart", plan->restart);
   WEFT_ASSIGN_OR_RETURN(plan->store.host,
                         ResolveHost(options.master_host, MonotonicNs() + kResolveNs));
   plan->store.kind = Endpoint::Kind::kTcp;

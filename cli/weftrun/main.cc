@@ -1,5 +1,6 @@
 // weftrun: starts the ranks of a job on this node. docs/launch.md tells users about it.
 #include <cstdio>
+#include <optional>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "cli/weftrun/agents.h"
 #include "cli/weftrun/job.h"
 #include "cli/weftrun/run_options.h"
 #include "cli/weftrun/signals.h"
@@ -50,6 +52,7 @@ int Run(const RunOptions& options) {
       },
       &err);
   JobResult result;
+  std::optional<Agents> agents;
   for (int restart = 0; restart <= options.restarts_max; ++restart) {
     if (restart > 0) {
       err.Append("weftrun: ",
@@ -57,11 +60,17 @@ int Run(const RunOptions& options) {
     }
     absl::StatusOr<JobPlan> plan = PlanJob(options, restart);
     if (!plan.ok()) return Complain(plan.status(), ExitCodeOfStartError(plan.status()));
-    Job job(options, *std::move(plan), &*signals, &*guard, {&out, &err});
+    if (options.node_count > 1 && options.restarts_max > 0 && !agents.has_value()) {
+      agents.emplace(options, *plan);
+      const absl::Status opened = agents->Open();
+      if (!opened.ok()) return Complain(opened, kSystemError);
+    }
+    Job job(options, *std::move(plan), &*signals, &*guard, {&out, &err},
+            agents.has_value() ? &*agents : nullptr);
     const absl::Status started = job.Start();
     if (!started.ok()) return Complain(started, ExitCodeOfStartError(started));
     result = job.Run();
-    if (result.exit_code == 0 || result.interrupted) break;
+    if (!result.restart) break;
   }
   SetLogCallback(nullptr, nullptr);
   return result.exit_code;

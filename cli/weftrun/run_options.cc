@@ -78,11 +78,6 @@ absl::Status CheckSeveralNodes(const RunOptions& options) {
         "--master-addr and --master-port are needed with --nnodes: an address of node 0 "
         "and a port that is free there, as is the one above it");
   }
-  if (options.restarts_max > 0) {
-    return Refuse(
-        "--max-restarts works on one node only so far: the nodes cannot agree yet on "
-        "when to restart");
-  }
   return absl::OkStatus();
 }
 

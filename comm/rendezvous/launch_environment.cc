@@ -261,6 +261,9 @@ absl::Status Reader::ReadPmi() {
                    "only the inherited descriptor PMI_FD is understood; start the job with weftrun "
                    "or with an mpiexec that passes it");
   }
+  if (Has("PMI_FD")) {
+    WEFT_ASSIGN_OR_RETURN(launch_.pmi_fd, Number("PMI_FD", 0, INT32_MAX));
+  }
   return absl::OkStatus();
 }
 

@@ -26,6 +26,7 @@ struct LaunchEnvironment {
   int master_port = 0;      // 0 if unknown
   bool single_node = true;
   std::string store_address;  // of weftrun's store: "unix:@name" or "tcp:host:port"; else ""
+  int pmi_fd = -1;            // PMI_FD under PMI-1
   std::string secret;         // of the job (job_secret.h); "" if none was given
 };
 

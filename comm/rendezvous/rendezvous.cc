@@ -8,13 +8,14 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/proc.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
 #include "comm/rendezvous/keyed_hash.h"
 #include "comm/rendezvous/launch_environment.h"
+#include "comm/rendezvous/pmi_id.h"
 #include "comm/rendezvous/remote_store.h"
+#include "comm/rendezvous/served_id.h"
 #include "comm/rendezvous/store_host.h"
 #include "comm/rendezvous/unique_id.h"
 
@@ -22,7 +23,7 @@ namespace weft {
 namespace {
 
 constexpr int kWorldMax = 65536;
-constexpr size_t kNameHashBytes = 9;  // 18 letters: the name fits into a unique id
+constexpr size_t kNameHashBytes = 9;  // 18 letters
 
 // How to reach a store, and what to serve if this rank is the one that hosts it.
 struct Plan {
@@ -31,6 +32,7 @@ struct Plan {
   int64_t uid = -1;
   bool insecure = false;
   bool hosts = false;
+  HeldHost host;  // if it serves already
   std::string host_hint;
   std::string prefix;  // of the keys
 };
@@ -63,13 +65,13 @@ class WorldStore : public Store {
 };
 
 absl::StatusOr<std::unique_ptr<Store>> Join(Plan plan, int rank, int size, int64_t deadline_ns) {
-  std::shared_ptr<StoreHost> host;
-  if (plan.hosts) {
+  if (plan.hosts && !plan.host.held()) {
     const StoreServerOptions options{
         .secret = plan.secret, .insecure = plan.insecure, .uid = plan.uid};
-    WEFT_ASSIGN_OR_RETURN(host, StoreHost::Start(options, &plan.endpoints, deadline_ns));
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<StoreHost> host,
+                          StoreHost::Start(options, &plan.endpoints, deadline_ns));
+    plan.host = HeldHost(std::move(host));
   }
-  HeldHost held(std::move(host));
   StoreClientOptions options;
   options.endpoints = std::move(plan.endpoints);
   options.secret = std::move(plan.secret);
@@ -78,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Store>> Join(Plan plan, int rank, int size, int64
   options.connect_deadline_ns = deadline_ns;
   options.host_hint = std::move(plan.host_hint);
   options.server_uid = plan.uid;
-  auto store = std::make_unique<WorldStore>(std::move(held), options, std::move(plan.prefix));
+  auto store = std::make_unique<WorldStore>(std::move(plan.host), options, std::move(plan.prefix));
   WEFT_RETURN_IF_ERROR(store->Connect());
   return std::unique_ptr<Store>(std::move(store));
 }
@@ -152,13 +154,30 @@ absl::StatusOr<Plan> PlanForSeveralNodes(const LaunchEnvironment& launch, int64_
   return plan;
 }
 
-absl::StatusOr<uint64_t> BootHash() {
-  WEFT_ASSIGN_OR_RETURN(const std::string hash,
-                        KeyedHash("weft boot id", SystemProc().Self().boot_id));
-  uint64_t value = 0;
-  for (int i = 0; i < 8; ++i)
-    value = value << 8 | static_cast<uint8_t>(hash[i]);
-  return value;
+// Several nodes under PMI-1, whose ranks were not told where rank 0 is.
+absl::StatusOr<Plan> PlanThroughPmi(const LaunchEnvironment& launch, int64_t deadline_ns) {
+  WEFT_ASSIGN_OR_RETURN(PmiId pmi, IdThroughPmi(launch, deadline_ns));
+  Plan plan;
+  plan.hosts = launch.rank == 0;
+  plan.host = HeldHost(std::move(pmi.host));
+  plan.secret = launch.secret.empty() ? pmi.id.secret : launch.secret;
+  plan.host_hint = "rank 0";
+  absl::StatusOr<std::vector<Endpoint>> endpoints = EndpointsOf(pmi.id);
+  if (!endpoints.ok()) {
+    return Annotate(endpoints.status(),
+                    StrCat("rank ", launch.rank,
+                           " cannot reach rank 0; set MASTER_ADDR to the address where it shall "
+                           "listen: "));
+  }
+  plan.endpoints = *std::move(endpoints);
+  return plan;
+}
+
+absl::StatusOr<Plan> PlanFromEnvironment(const LaunchEnvironment& launch, int64_t deadline_ns) {
+  if (!launch.store_address.empty()) return PlanForWeftrun(launch, deadline_ns);
+  if (launch.single_node) return PlanForOneNode(launch);
+  if (NeedsPmi(launch)) return PlanThroughPmi(launch, deadline_ns);
+  return PlanForSeveralNodes(launch, deadline_ns);
 }
 
 }  // namespace
@@ -170,34 +189,21 @@ absl::StatusOr<Rendezvous> RendezvousFromEnvironment(int64_t deadline_ns) {
   rendezvous.size = launch.size;
   const int generation = NextGeneration();
   if (launch.size == 1) return rendezvous;
-  absl::StatusOr<Plan> plan = !launch.store_address.empty() ? PlanForWeftrun(launch, deadline_ns)
-                              : launch.single_node          ? PlanForOneNode(launch)
-                                                   : PlanForSeveralNodes(launch, deadline_ns);
+  absl::StatusOr<Plan> plan = PlanFromEnvironment(launch, deadline_ns);
   if (!plan.ok()) return plan.status();
-  plan->prefix = StrCat(generation, "/");
+  // After a restart the store may be the same, with what the ranks before left there.
+  const int64_t restart = GetOptions().restart_count;
+  plan->prefix = restart == 0 ? StrCat(generation, "/") : StrCat(restart, ".", generation, "/");
   WEFT_ASSIGN_OR_RETURN(rendezvous.store,
                         Join(*std::move(plan), launch.rank, launch.size, deadline_ns));
   return rendezvous;
 }
 
 absl::StatusOr<weft_unique_id_t> CreateUniqueId() {
-  UniqueId id;
-  id.secret.resize(kKeyBytes);
-  std::string name(kNameHashBytes, '\0');
-  WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(id.secret.data(), id.secret.size()));
-  WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(name.data(), name.size()));
-  WEFT_ASSIGN_OR_RETURN(id.boot_hash, BootHash());
-  WEFT_ASSIGN_OR_RETURN(name, HashName("weft unique id", name, kNameHashBytes));
-  std::vector<Endpoint> endpoints = {
-      {.kind = Endpoint::Kind::kUnix, .host = StrCat("weft-", name)}};
-  const std::string address = FirstRoutableAddress();
-  if (!address.empty()) endpoints.push_back({.kind = Endpoint::Kind::kTcp, .host = address});
+  const Endpoint tcp{.kind = Endpoint::Kind::kTcp, .host = FirstRoutableAddress()};
   // Nobody releases this host: it ends when every rank has come and left, or with the process.
-  WEFT_RETURN_IF_ERROR(StoreHost::Start({.secret = id.secret}, &endpoints, MonotonicNs()).status());
-  id.unix_socket = endpoints[0];
-  id.tcp.kind = Endpoint::Kind::kTcp;
-  if (endpoints.size() > 1) id.tcp = endpoints[1];
-  return EncodeUniqueId(id);
+  WEFT_ASSIGN_OR_RETURN(const ServedId served, ServeUniqueId(tcp, "", MonotonicNs()));
+  return EncodeUniqueId(served.id);
 }
 
 absl::StatusOr<Rendezvous> RendezvousFromId(const weft_unique_id_t& bytes, int size, int rank,
@@ -208,17 +214,10 @@ absl::StatusOr<Rendezvous> RendezvousFromId(const weft_unique_id_t& bytes, int s
                             kWorldMax, " and ranks 0 to size - 1"));
   }
   WEFT_ASSIGN_OR_RETURN(const UniqueId id, DecodeUniqueId(bytes));
-  WEFT_ASSIGN_OR_RETURN(const uint64_t boot_hash, BootHash());
   Plan plan;
   plan.secret = id.secret;
   plan.host_hint = "the process that made the unique id";
-  if (boot_hash == id.boot_hash) plan.endpoints.push_back(id.unix_socket);
-  if (!id.tcp.host.empty()) plan.endpoints.push_back(id.tcp);
-  if (plan.endpoints.empty()) {
-    return MakeError(WEFT_UNREACHABLE,
-                     "the unique id was made on another machine, which had no address that others "
-                     "can reach");
-  }
+  WEFT_ASSIGN_OR_RETURN(plan.endpoints, EndpointsOf(id));
   Rendezvous rendezvous;
   rendezvous.rank = rank;
   rendezvous.size = size;

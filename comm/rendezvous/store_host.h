@@ -76,11 +76,17 @@ class HeldHost {
   explicit HeldHost(std::shared_ptr<StoreHost> host) : host_(std::move(host)) {}
 
   HeldHost(HeldHost&&) = default;
-  HeldHost& operator=(HeldHost&&) = delete;
+
+  HeldHost& operator=(HeldHost&& other) noexcept {
+    std::swap(host_, other.host_);
+    return *this;
+  }
 
   ~HeldHost() {
     if (host_) host_->Release();
   }
+
+  bool held() const { return host_ != nullptr; }
 
  private:
   std::shared_ptr<StoreHost> host_;

@@ -2,6 +2,7 @@
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -32,6 +33,19 @@ def clean_environment(**more):
     launchers = ("WEFT_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMP_", "GOMP_", "TORCHELASTIC_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
     return {**environment, **more}
+
+
+def free_port():
+    """A port of which the next one is free as well."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+                return port
+            except (OSError, OverflowError):
+                continue
 
 
 class Launched:

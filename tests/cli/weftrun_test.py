@@ -1,7 +1,6 @@
 """weftrun: variables, output, exit codes, reports, restarts and bad command lines."""
 import os
 import re
-import socket
 import subprocess
 import tempfile
 
@@ -93,21 +92,8 @@ class Variables(LaunchedTest):
 
 
 class SeveralNodes(LaunchedTest):
-    @staticmethod
-    def free_port():
-        """A port of which the next one is free as well."""
-        while True:
-            with socket.socket() as first, socket.socket() as second:
-                first.bind(("127.0.0.1", 0))
-                port = first.getsockname()[1]
-                try:
-                    second.bind(("127.0.0.1", port + 1))
-                    return port
-                except (OSError, OverflowError):
-                    continue
-
     def run_two_nodes(self, environment):
-        port = self.free_port()
+        port = launched.free_port()
         # Rank 0 stays until the other node is done, as it would if they computed something together.
         code = _PRINT_VARIABLES + _GREET_STORE + "if rank == 0: sys.stdin.read()"
         nodes = [self.launch("-n", 2, "--nnodes", 2, "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port,
@@ -298,7 +284,7 @@ class BadInput(LaunchedTest):
                     (("-n", 2, "--nnodes", 2, "true"), 2, "--node-rank is missing"),
                     (("-n", 2, "--node-rank", 1, "true"), 2, "--node-rank 1"),
                     (("-n", 2, "--nnodes", 2, "--node-rank", 0, "true"), 2, "--master-addr"),
-                    (("-n", 2, *several, "--max-restarts", 1, "true"), 2, "--max-restarts"),
+                    (("-n", 2, *several, "--max-restarts", -1, "true"), 2, "--max-restarts -1"),
                     (("-n", 2, "--master-port", 70000, "true"), 2, "70000"),
                     (("-n", 2, "--max-restarts", -1, "true"), 2, "--max-restarts -1"),
                     (("-n", 2, "--log-dir", "/nonexistent/a/b", "true"), 1, "/nonexistent/a/b"),

@@ -1,116 +1,30 @@
 // PmiClient against a small PMI-1 launcher in this process: one thread serves all ranks.
 #include "comm/rendezvous/pmi_client.h"
 
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "base/status.h"
 #include "base/wait.h"
+#include "tests/comm/rendezvous/pmi_launcher.h"
 
-namespace weft {
+namespace weft::test {
 namespace {
 
 using ::testing::HasSubstr;
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 
-struct Pair {
-  Pair() {
-    int fds[2] = {-1, -1};
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    launcher = UniqueFd(fds[0]);
-    rank = UniqueFd(fds[1]);
-  }
-
-  UniqueFd launcher;
-  UniqueFd rank;
-};
-
-// Answers as Hydra does: a put is visible after the barrier that follows it.
-class Launcher {
- public:
-  explicit Launcher(std::vector<Pair>& pairs) : pairs_(pairs), unread_(pairs.size()) {}
-
-  void Serve() {
-    while (finalized_ < pairs_.size()) {
-      std::vector<pollfd> watch;
-      for (const Pair& pair : pairs_)
-        watch.push_back({pair.launcher.get(), POLLIN, 0});
-      if (poll(watch.data(), watch.size(), 20'000) <= 0) return;
-      for (size_t rank = 0; rank < watch.size(); ++rank) {
-        if (watch[rank].revents != 0 && !Read(rank)) return;
-      }
-    }
-  }
-
-  std::vector<std::string> seen;
-
- private:
-  bool Read(size_t rank) {
-    char buffer[256];
-    const ssize_t n = read(pairs_[rank].launcher.get(), buffer, sizeof buffer);
-    if (n <= 0) return false;
-    unread_[rank].append(buffer, static_cast<size_t>(n));
-    for (size_t end; (end = unread_[rank].find('\n')) != std::string::npos;) {
-      Answer(rank, unread_[rank].substr(0, end));
-      unread_[rank].erase(0, end + 1);
-    }
-    return true;
-  }
-
-  void Say(size_t rank, const std::string& line) {
-    // In two pieces: lines need not arrive whole.
-    const size_t half = line.size() / 2;
-    EXPECT_EQ(write(pairs_[rank].launcher.get(), line.data(), half), static_cast<ssize_t>(half));
-    const std::string rest = line.substr(half) + "\n";
-    EXPECT_EQ(write(pairs_[rank].launcher.get(), rest.data(), rest.size()),
-              static_cast<ssize_t>(rest.size()));
-  }
-
-  void Answer(size_t rank, const std::string& line) {
-    seen.push_back(line);
-    if (line.starts_with("cmd=init ")) {
-      Say(rank, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
-    } else if (line == "cmd=get_my_kvsname") {
-      Say(rank, "cmd=my_kvsname kvsname=kvs_1_0");
-    } else if (line.starts_with("cmd=put ")) {
-      pending_ = line.substr(line.find("value=") + 6);
-      Say(rank, "cmd=put_result rc=0 msg=success");
-    } else if (line == "cmd=barrier_in") {
-      if (++in_barrier_ < pairs_.size()) return;
-      visible_ = pending_;
-      for (size_t r = 0; r < pairs_.size(); ++r)
-        Say(r, "cmd=barrier_out");
-    } else if (line.starts_with("cmd=get ")) {
-      Say(rank, visible_.empty() ? "cmd=get_result rc=-1 msg=key_not_found value=unknown"
-                                 : "cmd=get_result rc=0 msg=success value=" + visible_);
-    } else if (line == "cmd=finalize") {
-      ++finalized_;
-      Say(rank, "cmd=finalize_ack");
-    }
-  }
-
-  std::vector<Pair>& pairs_;
-  std::vector<std::string> unread_;
-  std::string pending_;
-  std::string visible_;
-  size_t in_barrier_ = 0;
-  size_t finalized_ = 0;
-};
-
 TEST(PmiClient, CarriesTheEndpointOfRankZeroToAll) {
   for (int size : {1, 2, 5}) {
-    std::vector<Pair> pairs(size);
-    Launcher launcher(pairs);
+    std::vector<PmiPair> pairs(size);
+    PmiLauncher launcher(pairs);
     std::vector<std::string> got(size);
     std::thread server([&] { launcher.Serve(); });
     std::vector<std::thread> ranks;
@@ -135,7 +49,7 @@ TEST(PmiClient, CarriesTheEndpointOfRankZeroToAll) {
 
 // What Start says when the launcher has already written `bytes`.
 absl::Status StartAfter(const std::string& bytes, bool hang_up = false) {
-  Pair pair;
+  PmiPair pair;
   EXPECT_EQ(write(pair.launcher.get(), bytes.data(), bytes.size()),
             static_cast<ssize_t>(bytes.size()));
   if (hang_up) shutdown(pair.launcher.get(), SHUT_WR);
@@ -156,7 +70,7 @@ TEST(PmiClient, RefusesWhatIsNoPmi) {
 }
 
 TEST(PmiClient, RefusesAValueThatWouldBreakTheLine) {
-  Pair pair;
+  PmiPair pair;
   const std::string script =
       "cmd=response_to_init rc=0\ncmd=my_kvsname kvsname=k\ncmd=finalize_ack\n";
   ASSERT_EQ(write(pair.launcher.get(), script.data(), script.size()),
@@ -171,4 +85,4 @@ TEST(PmiClient, RefusesAValueThatWouldBreakTheLine) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::test
