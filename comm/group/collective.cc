@@ -1,112 +1,210 @@
 #include "comm/group/collective.h"
 
-#include <cstdint>
+#include <algorithm>
+#include <cstring>
 
-#include "absl/status/status.h"
-#include "base/status.h"
-#include "comm/group/process_group.h"
+#include "base/check.h"
 #include "comm/kernels/dtype.h"
-#include "comm/kernels/reduce.h"
-#include "fmt/format.h"
 
 namespace weft {
 namespace {
 
-bool Reduces(OpKind kind) {
-  return kind == OpKind::kAllReduce || kind == OpKind::kReduce || kind == OpKind::kReduceScatter;
+constexpr OpTraits kTraits[kOpKindCount] = {
+    {.name = "barrier"},
+    {.name = "all_reduce", .reduces = true},
+    {.name = "reduce", .reduces = true, .root_out = true},
+    {.name = "broadcast", .root_in = true},
+    {.name = "all_gather", .out_blocks = true},
+    {.name = "reduce_scatter", .reduces = true, .in_blocks = true},
+    {.name = "gather", .root_out = true, .out_blocks = true},
+    {.name = "scatter", .root_in = true, .in_blocks = true},
+    {.name = "all_to_all", .in_blocks = true, .out_blocks = true},
+    {.name = "all_gather_v", .out_blocks = true},
+    {.name = "reduce_scatter_v", .reduces = true, .in_blocks = true},
+    {.name = "gather_v", .in_blocks = true, .out_blocks = true, .local_counts = true},
+    {.name = "scatter_v", .in_blocks = true, .out_blocks = true, .local_counts = true},
+    {.name = "all_to_all_v", .in_blocks = true, .out_blocks = true, .local_counts = true},
+    {.name = "all_reduce_iov", .reduces = true, .iov = true},
+    {.name = "all_gather_iov", .out_blocks = true, .iov = true},
+    {.name = "reduce_scatter_iov", .reduces = true, .in_blocks = true, .iov = true},
+};
+
+// One side of a call.
+struct Side {
+  const char* base;
+  bool blocks;
+  const std::vector<size_t>* counts;   // nullptr: `count` each
+  const std::vector<size_t>* offsets;  // likewise
+};
+
+Side InSide(const Collective& call) {
+  Side side{static_cast<const char*>(call.in), TraitsOf(call.kind).in_blocks, nullptr, nullptr};
+  if (call.layout != nullptr && !call.layout->in_counts.empty()) {
+    side.counts = &call.layout->in_counts;
+    side.offsets = &call.layout->in_offsets;
+  }
+  return side;
 }
 
-bool HasRoot(OpKind kind) {
-  return kind == OpKind::kReduce || kind == OpKind::kBroadcast;
+Side OutSide(const Collective& call) {
+  Side side{static_cast<const char*>(call.out), TraitsOf(call.kind).out_blocks, nullptr, nullptr};
+  if (call.layout != nullptr && !call.layout->out_counts.empty()) {
+    side.counts = &call.layout->out_counts;
+    side.offsets = &call.layout->out_offsets;
+  }
+  return side;
 }
 
-absl::Status Invalid(const Collective& call, std::string_view what) {
-  return MakeError(WEFT_INVALID_ARGUMENT, {.operation = OpKindName(call.kind)},
-                   fmt::format("{}: {}", OpKindName(call.kind), what));
+// Elements that a side spans.
+size_t Extent(const Collective& call, const Side& side, int size) {
+  if (side.counts == nullptr) return call.count * (side.blocks ? static_cast<size_t>(size) : 1);
+  size_t end = 0;
+  for (size_t block = 0; block < side.counts->size(); ++block) {
+    if ((*side.counts)[block] > 0)
+      end = std::max(end, (*side.offsets)[block] + (*side.counts)[block]);
+  }
+  return end;
 }
 
-// True if the byte ranges share a byte. Ranges may be empty.
-bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
-  const auto a_begin = reinterpret_cast<uintptr_t>(a);
-  const auto b_begin = reinterpret_cast<uintptr_t>(b);
-  return a_bytes > 0 && b_bytes > 0 && a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
+// The pointer that part `index` has on the side with that base, and the part's elements per block.
+Run IovRun(const BlockLayout& layout, bool in, bool blocks, int block, size_t begin, size_t limit,
+           size_t element) {
+  const auto after = std::upper_bound(layout.starts.begin(), layout.starts.end(), begin);
+  const auto index = static_cast<size_t>(after - layout.starts.begin()) - 1;
+  const weft_iov_t& part = layout.parts[index];
+  const size_t within = begin - layout.starts[index];
+  auto* const base = const_cast<char*>(
+      static_cast<const char*>(in ? part.in : static_cast<const void*>(part.out)));
+  const size_t first = (blocks ? static_cast<size_t>(block) * part.count : 0) + within;
+  return {base + first * element, std::min(limit, part.count - within)};
 }
 
-// The one allowed overlap of each collective; weft/collective.h states it.
-bool InPlace(const Collective& call, int rank) {
-  const auto in = reinterpret_cast<uintptr_t>(call.in);
-  const auto out = reinterpret_cast<uintptr_t>(call.out);
-  const size_t block = static_cast<size_t>(rank) * call.count * DtypeSize(call.dtype);
-  if (call.kind == OpKind::kAllGather) return in == out + block;
-  if (call.kind == OpKind::kReduceScatter) return out == in + block;
-  return in == out;
+size_t OffsetIn(const Collective& call, const Side& side, int block) {
+  if (side.offsets != nullptr) return (*side.offsets)[static_cast<size_t>(block)];
+  return side.blocks ? static_cast<size_t>(block) * call.count : 0;
+}
+
+Run RunOf(const Collective& call, const Side& side, int block, size_t begin, size_t limit) {
+  const size_t first = OffsetIn(call, side, block) + begin;
+  return {const_cast<char*>(side.base) + first * ElementBytes(call), limit};
 }
 
 }  // namespace
 
+const OpTraits& TraitsOf(OpKind kind) {
+  return kTraits[static_cast<size_t>(kind)];
+}
+
 const char* OpKindName(OpKind kind) {
-  switch (kind) {
-    case OpKind::kBarrier:
-      return "barrier";
-    case OpKind::kAllReduce:
-      return "all_reduce";
-    case OpKind::kReduce:
-      return "reduce";
-    case OpKind::kBroadcast:
-      return "broadcast";
-    case OpKind::kAllGather:
-      return "all_gather";
-    case OpKind::kReduceScatter:
-      return "reduce_scatter";
+  return static_cast<int>(kind) < kOpKindCount ? TraitsOf(kind).name : "unknown";
+}
+
+bool HasRoot(OpKind kind) {
+  const OpTraits& traits = TraitsOf(kind);
+  return traits.root_in || traits.root_out || kind == OpKind::kGatherV || kind == OpKind::kScatterV;
+}
+
+const char* AlgorithmName(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kAuto:
+      return "auto";
+    case Algorithm::kInline:
+      return "inline";
+    case Algorithm::kSlot:
+      return "slot";
+    case Algorithm::kDirect:
+      return "direct";
+    case Algorithm::kStaged:
+      return "staged";
   }
   return "unknown";
 }
 
+size_t ElementBytes(const Collective& call) {
+  return TraitsOf(call.kind).reduces ? ElementBytes(call.dtype, call.op) : DtypeSize(call.dtype);
+}
+
 size_t InputBytes(const Collective& call, int size) {
-  const size_t bytes = call.count * DtypeSize(call.dtype);
-  return call.kind == OpKind::kReduceScatter ? bytes * static_cast<size_t>(size) : bytes;
+  if (TraitsOf(call.kind).iov) return 0;
+  return Extent(call, InSide(call), size) * ElementBytes(call);
 }
 
 size_t OutputBytes(const Collective& call, int size) {
-  const size_t bytes = call.count * DtypeSize(call.dtype);
-  return call.kind == OpKind::kAllGather ? bytes * static_cast<size_t>(size) : bytes;
+  if (TraitsOf(call.kind).iov) return 0;
+  return Extent(call, OutSide(call), size) * ElementBytes(call);
 }
 
-absl::Status CheckCollective(const Collective& call, int rank, int size) {
-  if (call.kind == OpKind::kBarrier) return absl::OkStatus();
-  if (DtypeSize(call.dtype) == 0) {
-    return Invalid(call, fmt::format("{} is not a data type", static_cast<int>(call.dtype)));
+bool HasInput(const Collective& call, int rank) {
+  return !TraitsOf(call.kind).root_in || call.root == rank;
+}
+
+bool HasOutput(const Collective& call, int rank) {
+  return !TraitsOf(call.kind).root_out || call.root == rank;
+}
+
+size_t InCount(const Collective& call, int block) {
+  const Side side = InSide(call);
+  return side.counts == nullptr ? call.count : (*side.counts)[static_cast<size_t>(block)];
+}
+
+size_t OutCount(const Collective& call, int block) {
+  const Side side = OutSide(call);
+  return side.counts == nullptr ? call.count : (*side.counts)[static_cast<size_t>(block)];
+}
+
+size_t InOffset(const Collective& call, int block) {
+  return OffsetIn(call, InSide(call), block);
+}
+
+size_t PackedCount(const Collective& call, int rank, int size) {
+  if (!HasInput(call, rank)) return 0;
+  if (call.kind == OpKind::kAllGatherV) return OutCount(call, rank);
+  if (call.kind == OpKind::kReduceScatterV) return call.count;
+  return call.count * (TraitsOf(call.kind).in_blocks ? static_cast<size_t>(size) : 1);
+}
+
+size_t PackedOffset(const Collective& call, int block) {
+  if (!TraitsOf(call.kind).in_blocks) return 0;
+  if (call.kind != OpKind::kReduceScatterV) return static_cast<size_t>(block) * call.count;
+  size_t offset = 0;
+  for (int before = 0; before < block; ++before)
+    offset += InCount(call, before);
+  return offset;
+}
+
+Run InRun(const Collective& call, int block, size_t begin, size_t limit) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  if (traits.iov) {
+    return IovRun(*call.layout, true, traits.in_blocks, block, begin, limit, ElementBytes(call));
   }
-  if (Reduces(call.kind)) {
-    if (call.op < WEFT_SUM || call.op > WEFT_AVG) {
-      return Invalid(call, fmt::format("{} is not a reduction", static_cast<int>(call.op)));
-    }
-    if (FindReduceKernel(Isa::kScalar, call.dtype, call.op) == nullptr) {
-      return MakeError(WEFT_UNSUPPORTED, {.operation = OpKindName(call.kind)},
-                       fmt::format("{}: {} of {} is not supported; convert to bfloat16 or float32",
-                                   OpKindName(call.kind), OpName(call.op), DtypeName(call.dtype)));
-    }
+  return RunOf(call, InSide(call), block, begin, limit);
+}
+
+Run OutRun(const Collective& call, int block, size_t begin, size_t limit) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  if (traits.iov) {
+    return IovRun(*call.layout, false, traits.out_blocks, block, begin, limit, ElementBytes(call));
   }
-  if (HasRoot(call.kind) && (call.root < 0 || call.root >= size)) {
-    return Invalid(call, fmt::format("root {} is not one of the ranks 0..{}", call.root, size - 1));
+  return RunOf(call, OutSide(call), block, begin, limit);
+}
+
+void CopyIn(const Collective& call, int block, size_t begin, size_t count, void* to) {
+  const size_t element = ElementBytes(call);
+  for (size_t done = 0; done < count;) {
+    const Run run = InRun(call, block, begin + done, count - done);
+    std::memcpy(static_cast<char*>(to) + done * element, run.memory, run.count * element);
+    done += run.count;
   }
-  size_t total = 0;
-  if (__builtin_mul_overflow(call.count, DtypeSize(call.dtype), &total) ||
-      __builtin_mul_overflow(total, static_cast<size_t>(size), &total) || total > PTRDIFF_MAX) {
-    return Invalid(call, fmt::format("{} elements of {} on {} ranks do not fit in memory",
-                                     call.count, DtypeName(call.dtype), size));
+}
+
+void CopyOut(const Collective& call, int block, size_t begin, size_t count, const void* from) {
+  const size_t element = ElementBytes(call);
+  for (size_t done = 0; done < count;) {
+    const Run run = OutRun(call, block, begin + done, count - done);
+    const char* const source = static_cast<const char*>(from) + done * element;
+    if (run.memory != source) std::memcpy(run.memory, source, run.count * element);
+    done += run.count;
   }
-  if (call.count == 0) return absl::OkStatus();
-  const bool root = !HasRoot(call.kind) || call.root == rank;
-  const bool needs_in = call.kind != OpKind::kBroadcast || root;
-  const bool needs_out = call.kind != OpKind::kReduce || root;
-  if (needs_in && call.in == nullptr) return Invalid(call, "in is NULL");
-  if (needs_out && call.out == nullptr) return Invalid(call, "out is NULL");
-  if (needs_in && needs_out && !InPlace(call, rank) &&
-      Overlap(call.in, InputBytes(call, size), call.out, OutputBytes(call, size))) {
-    return Invalid(call, "in and out overlap without being in place; use one buffer or two");
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace weft

@@ -1,13 +1,24 @@
 // One call of a collective, as a value: what every rank must agree on, and what is local.
+//
+//   Collective call{.kind = OpKind::kAllGather, .dtype = WEFT_FLOAT32, .count = n, .in = x, .out = y};
+//   WEFT_RETURN_IF_ERROR(CheckCollective(call, rank, size));   // comm/group/process_group.h
+//
+// Thread-safety: values. A BlockLayout is not changed once a Collective has it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
+#include "weft/iov.h"
 #include "weft/types.h"
+
+#include "comm/kernels/custom_op.h"
 
 namespace weft {
 
+// Numbers stand in flight-recorder files: never reused.
 enum class OpKind : uint8_t {
   kBarrier = 0,
   kAllReduce = 1,
@@ -15,11 +26,57 @@ enum class OpKind : uint8_t {
   kBroadcast = 3,
   kAllGather = 4,
   kReduceScatter = 5,
+  kGather = 6,
+  kScatter = 7,
+  kAllToAll = 8,
+  kAllGatherV = 9,
+  kReduceScatterV = 10,
+  kGatherV = 11,
+  kScatterV = 12,
+  kAllToAllV = 13,
+  kAllReduceIov = 14,
+  kAllGatherIov = 15,
+  kReduceScatterIov = 16,
 };
-constexpr int kOpKindCount = 6;
+constexpr int kOpKindCount = 17;
 
+// What a kind does, from which every protocol is derived.
+struct OpTraits {
+  const char* name;
+  bool reduces;       // combines the ranks' elements
+  bool root_in;       // only the root contributes
+  bool root_out;      // only the root gets a result
+  bool in_blocks;     // in has one block per rank, for that rank
+  bool out_blocks;    // out has one block per rank, from that rank
+  bool local_counts;  // ranks know only what they themselves send and receive
+  bool iov;           // in and out are lists of buffers
+};
+
+// For a known kind.
+const OpTraits& TraitsOf(OpKind kind);
 // "all_reduce"; "unknown" for an unknown number.
 const char* OpKindName(OpKind kind);
+// True if the call names a root.
+bool HasRoot(OpKind kind);
+
+// How a call asks for a protocol (comm/node/operation.h); numbers stand in flight-recorder files.
+enum class Algorithm : uint8_t { kAuto = 0, kInline = 1, kSlot = 2, kDirect = 3, kStaged = 4 };
+constexpr int kAlgorithmCount = 5;
+// "auto", "inline"...
+const char* AlgorithmName(Algorithm algorithm);
+
+// Counts and places of the forms that have more than one count. In elements.
+struct BlockLayout {
+  // Vector forms, one entry per block.
+  std::vector<size_t> in_counts;
+  std::vector<size_t> in_offsets;
+  std::vector<size_t> out_counts;
+  std::vector<size_t> out_offsets;
+  // iov forms; starts[i] is the sum of the counts before part i, and one more for the total.
+  std::vector<weft_iov_t> parts;
+  std::vector<size_t> starts;
+  uint32_t hash = 0;  // of what all ranks must agree on
+};
 
 struct Collective {
   // The same on all ranks; the signature is made from these.
@@ -27,7 +84,12 @@ struct Collective {
   weft_dtype_t dtype = WEFT_UINT8;
   weft_op_t op = WEFT_SUM;
   int32_t root = 0;
-  size_t count = 0;  // as in weft/collective.h: per rank for all_gather and reduce_scatter
+  // As in weft/collective.h: per rank for those with blocks. The total of the counts for the other
+  // forms; with local_counts that is this rank's own, and not part of the signature.
+  size_t count = 0;
+  Algorithm algorithm = Algorithm::kAuto;
+  std::shared_ptr<const BlockLayout> layout;  // vector and iov forms only
+  std::shared_ptr<const CustomOp> custom;     // of kOpPremulSum and kOpUser only
   // Local.
   const void* in = nullptr;
   void* out = nullptr;
@@ -36,8 +98,42 @@ struct Collective {
   uint64_t tag = 0;
 };
 
-// Bytes that `in` and `out` span in a group of `size` ranks.
-size_t InputBytes(const Collective& collective, int size);
-size_t OutputBytes(const Collective& collective, int size);
+// Bytes of one element of the call.
+size_t ElementBytes(const Collective& call);
+
+// Bytes that `in` and `out` span in a group of `size` ranks, from their first byte on; 0 for iov forms.
+size_t InputBytes(const Collective& call, int size);
+size_t OutputBytes(const Collective& call, int size);
+
+// True if `rank` contributes elements, or gets a result.
+bool HasInput(const Collective& call, int rank);
+bool HasOutput(const Collective& call, int rank);
+
+// Elements of block `block` of in and out; of the only block (0) on a side that has no blocks.
+size_t InCount(const Collective& call, int block);
+size_t OutCount(const Collective& call, int block);
+
+// Elements between the first byte of in and the beginning of a block of it. Not for iov forms.
+size_t InOffset(const Collective& call, int block);
+
+// Elements that `rank` contributes, its blocks packed one behind the other, and how many of them stand
+// before block `block`. Not with local_counts.
+size_t PackedCount(const Collective& call, int rank, int size);
+size_t PackedOffset(const Collective& call, int block);
+
+// Elements that lie side by side in memory.
+struct Run {
+  char* memory;
+  size_t count;
+};
+
+// The elements from `begin` (below the block's count) on of a block of in or out: as many as lie side by
+// side, at most `limit`.
+Run InRun(const Collective& call, int block, size_t begin, size_t limit);
+Run OutRun(const Collective& call, int block, size_t begin, size_t limit);
+
+// Copies elements [begin, begin + count) of a block to or from contiguous memory that may be the same.
+void CopyIn(const Collective& call, int block, size_t begin, size_t count, void* to);
+void CopyOut(const Collective& call, int block, size_t begin, size_t count, const void* from);
 
 }  // namespace weft

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "comm/group/collective.h"
+#include "comm/group/message.h"
 #include "comm/group/work.h"
 
 namespace weft {
@@ -24,6 +25,19 @@ struct GroupOptions {
   std::string name = "world";
   int64_t timeout_ns = 0;       // per operation; 0: the option timeout_s
   int64_t init_timeout_ns = 0;  // 0: timeout_ns
+};
+
+// As weft_group_stats_t.
+struct GroupStats {
+  uint64_t collectives = 0;
+  uint64_t messages = 0;
+  uint64_t failures = 0;
+  uint64_t in_bytes = 0;
+  uint64_t out_bytes = 0;
+  uint64_t pending = 0;
+  int64_t wait_ns = 0;
+  uint64_t shared_bytes = 0;
+  uint64_t private_bytes = 0;
 };
 
 class ProcessGroup {
@@ -40,9 +54,25 @@ class ProcessGroup {
   // Starts one; the buffers stay the operation's until it has ended.
   virtual absl::StatusOr<WorkRef> Start(const Collective& collective) = 0;
 
+  // One send or receive: as Run and Start of a collective, with messages and collectives not ordering
+  // each other. Arguments were checked by CheckMessage. UNSUPPORTED where groups have no messages.
+  virtual absl::Status Run(const Message& message);
+  virtual absl::StatusOr<WorkRef> Start(const Message& message);
+
+  // A send and a receive at once, which cannot deadlock; checked by CheckPair.
+  virtual absl::Status RunPair(const Message& send, const Message& recv);
+  virtual absl::StatusOr<WorkRef> StartPair(const Message& send, const Message& recv);
+
   // Cuts the group; collective. nullptr for color < 0.
   virtual absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                               const GroupOptions& options) = 0;
+
+  // What the group would do for a call, and why, in lines of "name: value". `symmetric`: all buffers can
+  // be reached by all ranks.
+  virtual std::string Explain(const Collective& collective, bool symmetric) const = 0;
+
+  // What this rank has done with the group. Never waits.
+  virtual GroupStats stats() const = 0;
 
   // Ok, or why the group no longer works.
   virtual absl::Status error() = 0;
@@ -52,6 +82,9 @@ class ProcessGroup {
 
   // Leaves the group: operations under way are aborted, later calls refused. Not collective.
   virtual void Close() = 0;
+
+ private:
+  absl::Status NoMessages() const;
 };
 
 // INVALID_ARGUMENT with a sentence, or Ok: NULL, unknown dtype or op, sizes over PTRDIFF_MAX,

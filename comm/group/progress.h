@@ -1,11 +1,18 @@
-// The one thread of a process that finishes operations nobody waits for.
+// What moves operations that nobody waits for: the one hidden thread of a process, or the program.
 //
-// Started when the first operation is queued anywhere, asleep while no group has queued operations,
-// ended when the last group has been closed. With WEFT_PROGRESS=caller there is none.
+//   RequestProgress(shared_from_this());         // a group has queued operations
+//   const int pending = ProgressAll();           // weft_progress()
+//
+// The thread is started when the first operation is queued anywhere, is asleep while no group has queued
+// operations, and ends when the last group has been closed. With WEFT_PROGRESS=caller there is none.
+// Groups are served in the order of the highest priority among their queued operations.
+// A forked child starts with nothing: the parent's groups and thread are the parent's.
 // Thread-safety: all functions, any thread; with no group word held.
 #pragma once
 
 #include <memory>
+
+#include "absl/status/statusor.h"
 
 namespace weft {
 
@@ -13,9 +20,19 @@ class NodeGroup;
 
 // A group exists: keeps the thread's place until RemoveProgressUser.
 void AddProgressUser();
-// Ends the thread when it was the last one. Not from the progress thread itself.
-void RemoveProgressUser();
+// `group` is closed and has nothing queued any more. Ends the thread when it was the last group's.
+void RemoveProgressUser(const NodeGroup* group);
 // `group` has queued operations.
 void RequestProgress(std::shared_ptr<NodeGroup> group);
+
+// True if no thread moves operations.
+bool CallerDrivesProgress();
+// Steps every group that has queued operations once, without waiting; returns how many operations have
+// not ended.
+int ProgressAll();
+// The descriptor of weft_progress_fd.
+absl::StatusOr<int> ProgressFd();
+// A queued operation has ended, and its callback has run.
+void NoteWorkEnded();
 
 }  // namespace weft

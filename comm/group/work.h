@@ -26,6 +26,9 @@ class Work {
   // long with WEFT_IN_PROGRESS and leaves the operation alone; 0: its own deadline is the only one.
   virtual absl::Status Wait(int64_t timeout_ns) = 0;
 
+  // True when the operation has ended. Never waits and never moves anything.
+  virtual bool ended() const = 0;
+
   // The status after Test() said true; Ok before.
   virtual absl::Status status() = 0;
 

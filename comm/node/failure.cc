@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "comm/recorder/describe.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -15,13 +16,6 @@ namespace {
 
 constexpr int64_t kAttendanceNs = 50'000'000;
 constexpr int kAttendanceRounds = 25;
-
-template <size_t N>
-void CopyText(char (&to)[N], std::string_view from) {
-  const size_t bytes = std::min(from.size(), N - 1);
-  std::memcpy(to, from.data(), bytes);
-  to[bytes] = 0;
-}
 
 template <size_t N>
 std::string ReadText(const char (&from)[N]) {
@@ -51,10 +45,7 @@ absl::Status FailureReporter::Cause() const {
   fields.sequence = record.sequence;
   fields.host = ReadText(record.host);
   fields.group = group_;
-  if (const auto call = state_.segment.recorder(abort.finder)
-                            .Find(static_cast<uint64_t>(std::max<int64_t>(0, record.sequence)))) {
-    fields.operation = OpKindName(call->kind);
-  }
+  fields.operation = ReadText(record.operation);
   return MakeError(static_cast<weft_result_t>(abort.result), fields, ReadText(record.text));
 }
 
@@ -70,6 +61,7 @@ void FailureReporter::Raise(const absl::Status& status) {
     record.exit_code = fields.exit_code;
     record.sequence = fields.sequence;
     CopyText(record.host, fields.host);
+    CopyText(record.operation, fields.operation);
     CopyText(record.text, std::string(status.message()));
     uint64_t expected = 0;
     word.compare_exchange_strong(
@@ -78,8 +70,10 @@ void FailureReporter::Raise(const absl::Status& status) {
             .Pack(),
         std::memory_order_seq_cst);
   }
-  for (int peer = 0; peer < state_.size; ++peer)
+  for (int peer = 0; peer < state_.size; ++peer) {
     Ring(state_.control(peer).bell);
+    Ring(state_.segment.messages(peer).bell);
+  }
 }
 
 ErrorFields FailureReporter::FieldsFor(const Operation* operation, int culprit) const {
@@ -104,7 +98,6 @@ std::string FailureReporter::Heading(const Operation* operation) const {
                      operation->sequence(), group_);
 }
 
-// "rank 2 (host a, pid 4711, last call all_gather #411, process stopped)"
 std::string FailureReporter::WhereIs(int peer) const {
   const NodePeer& process = *state_.peers[static_cast<size_t>(peer)];
   std::string text = fmt::format("rank {} (host {}, pid {}", peer, process.identity().host,
@@ -208,6 +201,10 @@ absl::Status FailureReporter::PeerLeft(const Operation& operation, int peer) con
 }
 
 absl::Status FailureReporter::Local(const Operation& operation, const absl::Status& cause) const {
+  if (ResultOf(cause) == WEFT_MISMATCH) {  // every rank finds the same
+    return MakeError(WEFT_MISMATCH, FieldsFor(&operation, FieldsOf(cause).rank),
+                     Heading(&operation) + std::string(cause.message()));
+  }
   ErrorFields fields = FieldsFor(&operation, state_.rank);
   return MakeError(
       ResultOf(cause), fields,

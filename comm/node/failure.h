@@ -39,11 +39,13 @@ class FailureReporter {
   absl::Status Local(const Operation& operation, const absl::Status& cause) const;
   absl::Status Aborted(std::string_view reason) const;
 
+  // "rank 2 (host a, pid 4711, last call all_gather #411, process stopped)"
+  std::string WhereIs(int peer) const;
+
  private:
   void AwaitRecords(uint64_t sequence) const;
   ErrorFields FieldsFor(const Operation* operation, int culprit) const;
   std::string Heading(const Operation* operation) const;
-  std::string WhereIs(int peer) const;
 
   const NodeState& state_;
   const std::string& group_;

@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/group/fork.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -24,7 +25,8 @@ constexpr size_t kDefaultBytesMax = size_t{1} << 42;
 constexpr size_t kBytesMin = size_t{64} << 20;
 
 size_t RoundUp(size_t bytes) {
-  return (bytes + Heap::kAlignment - 1) / Heap::kAlignment * Heap::kAlignment;
+  const size_t unit = std::max(Heap::kAlignment, PageBytes());
+  return (bytes + unit - 1) / unit * unit;
 }
 
 // Address space to reserve: what was asked for, else as much as the machine has memory.
@@ -38,9 +40,17 @@ size_t WantedBytes() {
 
 }  // namespace
 
+// A child has the parent's file but not its mapping.
+absl::Status Heap::CheckFork() const {
+  if (!pages_.mapped() || fork_generation_ == ForkGeneration()) return absl::OkStatus();
+  return MakeError(WEFT_FORKED,
+                   "the shared heap belongs to the parent of this forked process; fork before the "
+                   "first use of weft");
+}
+
 // Limits on address space or file size make a large reservation fail: then half of it is tried.
 absl::Status Heap::Reserve() {
-  if (pages_.mapped()) return absl::OkStatus();
+  if (pages_.mapped()) return CheckFork();
   uint64_t id = 0;
   if (getrandom(&id, sizeof(id), 0) != static_cast<ssize_t>(sizeof(id))) {
     return SystemError(errno, "reserving the shared heap: getrandom");
@@ -57,6 +67,7 @@ absl::Status Heap::Reserve() {
     madvise(pages_.data(), pages_.size(), MADV_DONTFORK);
     madvise(pages_.data(), pages_.size(), MADV_DONTDUMP);
     id_ = id;
+    fork_generation_ = ForkGeneration();
     bytes_.store(pages_.size(), std::memory_order_release);
     base_.store(reinterpret_cast<char*>(pages_.data()), std::memory_order_release);
     return absl::OkStatus();
@@ -66,6 +77,7 @@ absl::Status Heap::Reserve() {
 
 void Heap::UnreserveIfUnused() {
   if (!pages_.mapped() || references_ > 0 || !blocks_.empty()) return;
+  if (!CheckFork().ok()) return;  // something else may lie at these addresses of the child
   base_.store(nullptr);
   bytes_.store(0);
   pages_ = Pages();
@@ -85,6 +97,27 @@ absl::StatusOr<size_t> Heap::FindGap(size_t bytes) {
                           " in use and no gap that large; raise WEFT_HEAP_BYTES"));
 }
 
+// A new block of `bytes`, which are whole pages; returns its offset.
+absl::StatusOr<size_t> Heap::Take(size_t bytes) {
+  WEFT_RETURN_IF_ERROR(Reserve());
+  absl::StatusOr<size_t> offset = FindGap(bytes);
+  if (!offset.ok()) {
+    UnreserveIfUnused();
+    return offset.status();
+  }
+  if (const absl::Status taken = pages_.Allocate(*offset, bytes); !taken.ok()) {
+    (void)pages_.Release(*offset, bytes);
+    const absl::Status error =
+        Annotate(taken, StrCat("the shared heap has ", FormatBytes(live_bytes_), " in use: "));
+    UnreserveIfUnused();
+    return error;
+  }
+  (void)pages_.Populate(*offset, bytes);  // best effort: saves page faults later
+  blocks_[*offset] = Block{.bytes = bytes};
+  live_bytes_ += bytes;
+  return *offset;
+}
+
 absl::StatusOr<void*> Heap::Allocate(size_t bytes) {
   if (bytes == 0) return MakeError(WEFT_INVALID_ARGUMENT, "allocating 0 bytes of shared memory");
   if (bytes > PTRDIFF_MAX) {
@@ -92,31 +125,30 @@ absl::StatusOr<void*> Heap::Allocate(size_t bytes) {
                                                 " bytes of shared memory: more than an address "
                                                 "space has"));
   }
-  const size_t rounded = RoundUp(bytes);
   MutexLock lock(mutex_);
-  WEFT_RETURN_IF_ERROR(Reserve());
-  absl::StatusOr<size_t> offset = FindGap(rounded);
-  if (!offset.ok()) {
-    UnreserveIfUnused();
-    return offset.status();
-  }
-  if (const absl::Status taken = pages_.Allocate(*offset, rounded); !taken.ok()) {
-    (void)pages_.Release(*offset, rounded);
-    const absl::Status error =
-        Annotate(taken, StrCat("the shared heap has ", FormatBytes(live_bytes_), " in use: "));
-    UnreserveIfUnused();
-    return error;
-  }
-  char* const block = base_.load(std::memory_order_relaxed) + *offset;
-  (void)pages_.Populate(*offset, rounded);  // best effort: saves page faults later
-  blocks_[*offset] = Block{.bytes = rounded};
-  live_bytes_ += rounded;
-  return block;
+  WEFT_ASSIGN_OR_RETURN(const size_t offset, Take(RoundUp(bytes)));
+  return base_.load(std::memory_order_relaxed) + offset;
 }
 
 std::map<size_t, Heap::Block>::iterator Heap::BlockOf(const void* pointer) {
+  const auto block = std::as_const(*this).BlockOf(pointer);
+  return block == blocks_.end() ? blocks_.end() : blocks_.find(block->first);
+}
+
+size_t Heap::BlockBytes(const void* pointer) const {
+  MutexLock lock(mutex_);
+  const auto block = BlockOf(pointer);
+  return block == blocks_.end() ? 0 : block->second.bytes;
+}
+
+std::map<size_t, Heap::Block>::const_iterator Heap::BlockOf(const void* pointer) const {
   char* const base = base_.load(std::memory_order_relaxed);
-  if (base == nullptr || !Contains(pointer, 1)) return blocks_.end();
+  if (base == nullptr) return blocks_.end();
+  if (!Contains(pointer, 1)) {
+    const auto registration = RegistrationOf(reinterpret_cast<uintptr_t>(pointer));
+    return registration == registrations_.end() ? blocks_.end()
+                                                : blocks_.find(registration->second.offset);
+  }
   const auto offset = static_cast<size_t>(static_cast<const char*>(pointer) - base);
   auto block = blocks_.upper_bound(offset);
   if (block == blocks_.begin()) return blocks_.end();
@@ -134,8 +166,9 @@ void Heap::Drop(std::map<size_t, Block>::iterator block) {
 
 absl::Status Heap::Free(void* pointer) {
   MutexLock lock(mutex_);
+  WEFT_RETURN_IF_ERROR(CheckFork());
   const auto block = BlockOf(pointer);
-  if (block == blocks_.end() || block->second.freed ||
+  if (block == blocks_.end() || block->second.freed || block->second.registered ||
       pointer != base_.load(std::memory_order_relaxed) + block->first) {
     return MakeError(WEFT_INVALID_ARGUMENT,
                      fmt::format("freeing {}: it is not a block of the shared heap", pointer));
@@ -154,16 +187,16 @@ bool Heap::Contains(const void* pointer, size_t bytes) const {
 }
 
 void Heap::Pin(const void* pointer) {
-  if (!Contains(pointer, 1)) return;
+  if (!Contains(pointer, 1) && !MayBeRegistered(pointer)) return;
   MutexLock lock(mutex_);
   if (const auto block = BlockOf(pointer); block != blocks_.end()) ++block->second.pins;
 }
 
 void Heap::Unpin(const void* pointer) {
-  if (!Contains(pointer, 1)) return;
+  if (!Contains(pointer, 1) && !MayBeRegistered(pointer)) return;
   MutexLock lock(mutex_);
   const auto block = BlockOf(pointer);
-  if (block == blocks_.end()) return;
+  if (block == blocks_.end() || block->second.pins == 0) return;
   --block->second.pins;
   if (block->second.freed) Drop(block);
 }

@@ -8,7 +8,15 @@
 // block and given back by punching holes. Peers map the whole of it once, when a group is made, so
 // allocation is local and needs no message (docs/design/003-node.md).
 //
-// Thread-safety: all members, any thread; a mutex, not for steady paths. Contains() is lock-free.
+// Memory that the caller owns can be made part of the heap: Register() moves its pages into a block,
+// which then has two addresses, the caller's and one inside the reservation. Peers know the latter only.
+//
+//   WEFT_RETURN_IF_ERROR(ProcessHeap().Register(mine, bytes));
+//   ... ProcessHeap().OffsetOf(mine + k, n) ...              // where peers find it
+//   WEFT_RETURN_IF_ERROR(ProcessHeap().Deregister(mine));
+//
+// Thread-safety: all members, any thread; a mutex, not for steady paths. Contains() is lock-free, and
+// OffsetOf, Pin and Unpin are for pointers that lie neither in the reservation nor near a registration.
 // Lifetime: the reservation is made on first use and given back when the last block is freed and the
 // last group has let go of it; then a later use makes a new one with another id.
 #pragma once
@@ -17,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,6 +41,27 @@ class Heap {
   // Zeroed, present, page aligned. OUT_OF_MEMORY says how much was asked for and what is in use.
   absl::StatusOr<void*> Allocate(size_t bytes);
 
+  // Moves the pages of [memory, memory + bytes) into a new block: same addresses, same contents. Whole
+  // pages of private memory only, and nobody may touch them while this runs. INVALID_ARGUMENT,
+  // OUT_OF_MEMORY and SYSTEM_ERROR leave the range as it was. A forked child does not have the range.
+  absl::Status Register(void* memory, size_t bytes);
+
+  // Gives the range private pages with its contents again, and the block back; a quarantined block
+  // stays. BAD_STATE while it is pinned; INVALID_ARGUMENT if `memory` begins no registration.
+  absl::Status Deregister(void* memory);
+
+  // Where peers find [memory, memory + bytes): the offset in the reservation if the range lies in it or
+  // in one registration. A range of the reservation that no block holds is the caller's mistake and
+  // not looked for.
+  std::optional<uint64_t> OffsetOf(const void* memory, size_t bytes) const;
+
+  // False if `memory` is surely not registered, which is told by two loads.
+  bool MayBeRegistered(const void* memory) const {
+    const auto address = reinterpret_cast<uintptr_t>(memory);
+    return address < registered_end_.load(std::memory_order_acquire) &&
+           address >= registered_begin_.load(std::memory_order_acquire);
+  }
+
   // INVALID_ARGUMENT if `block` is not the start of a live block. A pinned block is freed when its
   // last pin goes, a quarantined one never.
   absl::Status Free(void* block);
@@ -39,11 +69,15 @@ class Heap {
   // True if [pointer, pointer + bytes) lies in the reservation.
   bool Contains(const void* pointer, size_t bytes) const;
 
-  // Keeps the block that holds `pointer` from being reused; no effect on foreign pointers.
+  // Keeps the block that holds `pointer` from being reused, and a registration from ending; no effect on
+  // foreign pointers.
   void Pin(const void* pointer);
   void Unpin(const void* pointer);
   // A peer that cannot be reached may still write to the block: never reuse it.
   void Quarantine(const void* pointer);
+
+  // Bytes of the block that holds `pointer`; 0 if none does.
+  size_t BlockBytes(const void* pointer) const;
 
   // Bytes in live blocks.
   size_t live_bytes() const;
@@ -65,12 +99,31 @@ class Heap {
     int pins = 0;
     bool freed = false;
     bool quarantined = false;
+    bool registered = false;  // its owner is a Registration
   };
+
+  struct Registration {
+    size_t offset = 0;  // of its block
+    size_t bytes = 0;
+    bool ready = false;  // false while its pages move
+  };
+
+  using Registrations = std::map<uintptr_t, Registration>;  // by the caller's address
+
+  absl::Status CheckFork() const WEFT_REQUIRES(mutex_);
+  absl::StatusOr<size_t> Take(size_t bytes) WEFT_REQUIRES(mutex_);
+  absl::Status CheckForeign(const void* memory, size_t bytes) const WEFT_REQUIRES(mutex_);
+  absl::StatusOr<size_t> BeginRegistration(void* memory, size_t bytes);
+  absl::Status MoveIn(void* memory, size_t offset, size_t bytes);
+  void EndRegistration(uintptr_t address);
+  Registrations::const_iterator RegistrationOf(uintptr_t address) const WEFT_REQUIRES(mutex_);
+  void SetRegisteredRange() WEFT_REQUIRES(mutex_);
 
   absl::Status Reserve() WEFT_REQUIRES(mutex_);
   void UnreserveIfUnused() WEFT_REQUIRES(mutex_);
   absl::StatusOr<size_t> FindGap(size_t bytes) WEFT_REQUIRES(mutex_);
   void Drop(std::map<size_t, Block>::iterator block) WEFT_REQUIRES(mutex_);
+  std::map<size_t, Block>::const_iterator BlockOf(const void* pointer) const WEFT_REQUIRES(mutex_);
   std::map<size_t, Block>::iterator BlockOf(const void* pointer) WEFT_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
@@ -79,8 +132,33 @@ class Heap {
   int references_ WEFT_GUARDED_BY(mutex_) = 0;
   Pages pages_ WEFT_GUARDED_BY(mutex_);
   uint64_t id_ WEFT_GUARDED_BY(mutex_) = 0;
+  uint32_t fork_generation_ WEFT_GUARDED_BY(mutex_) = 0;  // of the reservation
+  Registrations registrations_ WEFT_GUARDED_BY(mutex_);
+  // From the first registration's first byte to the last one's end.
+  std::atomic<uintptr_t> registered_begin_{UINTPTR_MAX};
+  std::atomic<uintptr_t> registered_end_{0};
   std::atomic<char*> base_{nullptr};
   std::atomic<size_t> bytes_{0};
+};
+
+// Pins the registration that holds `memory`, if one does, for a scope.
+class RegistrationPin {
+ public:
+  RegistrationPin(Heap& heap, const void* memory)
+      : heap_(heap), memory_(heap.MayBeRegistered(memory) ? memory : nullptr) {
+    if (memory_ != nullptr) heap_.Pin(memory_);
+  }
+
+  RegistrationPin(const RegistrationPin&) = delete;
+  RegistrationPin& operator=(const RegistrationPin&) = delete;
+
+  ~RegistrationPin() {
+    if (memory_ != nullptr) heap_.Unpin(memory_);
+  }
+
+ private:
+  Heap& heap_;
+  const void* const memory_;
 };
 
 // This process's heap; errors of making it come from Allocate and Retain.

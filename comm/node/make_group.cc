@@ -8,6 +8,7 @@
 
 #include <sys/random.h>
 
+#include "base/allocator.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "base/wait.h"
@@ -72,6 +73,7 @@ absl::StatusOr<uint64_t> MakeSegment(int size, uint64_t group_id, uint32_t epoch
 absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint64_t segment_offset,
                                                           uint64_t group_id,
                                                           const GroupOptions& options) {
+  FixAllocator();
   char* const base = state.peers[0]->At(segment_offset, Segment::Bytes(state.size));
   state.segment = Segment(base, state.size);
   if (base == nullptr || !state.segment.Valid(group_id, state.epoch)) {
@@ -86,8 +88,8 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint6
 absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
     int size, const GroupOptions& options) {
   WEFT_RETURN_IF_ERROR(CheckSize(size));
-  ReapRemains();
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<NodePeer> self, NodePeer::Self());
+  ReapRemains();  // not in a forked child, which Self() has told off
   WEFT_ASSIGN_OR_RETURN(const uint64_t group_id, RandomId());
   WEFT_ASSIGN_OR_RETURN(const uint64_t offset, MakeSegment(size, group_id, 1));
   SegmentGuard guard(self->base() + offset);
@@ -112,10 +114,10 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int ra
     WEFT_ASSIGN_OR_RETURN(auto groups, CreateLocalGroups(1, options));
     return groups[0];
   }
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<NodePeer> self_peer, NodePeer::Self());
   ReapRemains();
   WEFT_RETURN_IF_ERROR(SelectIsa().status());  // now: later it would strand the others
   const int64_t deadline_ns = InitDeadlineNs(options);
-  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<NodePeer> self_peer, NodePeer::Self());
   WEFT_ASSIGN_OR_RETURN(const uint64_t nonce, RandomId());
   Member self = DescribeSelf(rank);
   self.node_socket = fmt::format("weft-node-{:016x}", nonce);

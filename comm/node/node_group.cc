@@ -1,6 +1,7 @@
 #include "comm/node/node_group.h"
 
 #include <algorithm>
+#include <list>
 #include <utility>
 
 #include <sched.h>
@@ -11,7 +12,9 @@
 #include "base/status.h"
 #include "comm/group/fork.h"
 #include "comm/group/progress.h"
+#include "comm/node/explain.h"
 #include "comm/node/heap.h"
+#include "comm/node/message_work.h"
 #include "comm/node/node_work.h"
 #include "comm/node/remains.h"
 #include "fmt/format.h"
@@ -20,6 +23,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kCheckPeersNs = 5'000'000;
+constexpr int64_t kHelpNs = 200'000;  // between looks at messages, while an operation is waited for
 constexpr int64_t kDisengageNs = 1'000'000'000;
 
 // Spinning for a peer that has no core to run on only keeps it from running.
@@ -38,6 +42,16 @@ GroupOptions WithDefaults(GroupOptions options) {
   return options;
 }
 
+// Those that may be registered; usually none.
+void PinParts(const BlockLayout& layout, std::list<RegistrationPin>* pins) {
+  Heap& heap = ProcessHeap();
+  for (const weft_iov_t& part : layout.parts) {
+    for (const void* const memory : {part.in, static_cast<const void*>(part.out)}) {
+      if (heap.MayBeRegistered(memory)) pins->emplace_back(heap, memory);
+    }
+  }
+}
+
 }  // namespace
 
 NodeGroup::NodeGroup(NodeState state, GroupOptions options)
@@ -46,7 +60,9 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
       fork_generation_(ForkGeneration()),
       policy_(PolicyFor(state_.size)),
       failures_(state_, options_.name),
-      dump_(state_, options_.name) {
+      disengage_patience_{kDisengageNs},
+      dump_(state_, options_.name),
+      messages_(*this, state_, options_.name, failures_, policy_) {
   state_.known_done.assign(static_cast<size_t>(state_.size), 0);
   state_.peer_stage.assign(static_cast<size_t>(state_.size), nullptr);
   // A one-shot reads every rank's slot: with many ranks two phases pay earlier.
@@ -57,6 +73,7 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
   self.start_time = identity.start_time;
   self.state.store(RankState::kJoined, std::memory_order_seq_cst);
   Ring(self.bell);
+  if (state_.rank == 0) counters_.Holds(Segment::Bytes(state_.size));
   AddProgressUser();
 }
 
@@ -88,6 +105,10 @@ bool NodeGroup::Acquire(std::atomic<uint32_t>& word, Deadline& deadline) {
 void NodeGroup::Release(std::atomic<uint32_t>& word) {
   word.store(0, std::memory_order_seq_cst);
   Ring(local_);
+}
+
+std::string NodeGroup::Explain(const Collective& call, bool symmetric) const {
+  return ExplainCollective(call, symmetric, state_);
 }
 
 absl::Status NodeGroup::error() {
@@ -122,10 +143,11 @@ void NodeGroup::Record(const Operation& operation) const {
                .kind = call.kind,
                .dtype = call.dtype,
                .op = call.op,
+               .algorithm = static_cast<uint8_t>(call.algorithm),
                .epoch = state_.epoch,
                .count = call.count,
                .root = call.root,
-               .signature = Signature(call),
+               .signature = operation.signature(),
                .tag = call.tag});
 }
 
@@ -137,6 +159,7 @@ absl::Status NodeGroup::TakeTurn(const Collective& call, Deadline& turn) {
                                                OpKindName(call.kind), options_.name));
   }
   absl::Status refusal = Refusal();
+  if (refusal.ok() && call.algorithm != Algorithm::kAuto) refusal = CheckAlgorithm(call, state_);
   if (!refusal.ok()) Release(issue_);
   return refusal;
 }
@@ -145,10 +168,13 @@ absl::Status NodeGroup::Run(const Collective& call) {
   const int64_t timeout_ns = TimeoutOf(call);
   Deadline turn{timeout_ns};
   WEFT_RETURN_IF_ERROR(TakeTurn(call, turn));
-  if (!has_queued() && Acquire(step_, turn)) {
-    absl::Status status = RunNow(call, timeout_ns);
+  if (!has_operations() && Acquire(step_, turn)) {
+    Deadline deadline{timeout_ns};
+    absl::Status status = RunNow(call, deadline);
+    counters_.Waited(deadline.slow_ns);
     step_.store(0, std::memory_order_release);
     Release(issue_);
+    messages_.RunCallbacks();
     return status;
   }
   const std::shared_ptr<NodeWork> work = Enqueue(call);
@@ -156,10 +182,14 @@ absl::Status NodeGroup::Run(const Collective& call) {
   return work->Wait(0);
 }
 
-absl::Status NodeGroup::RunNow(const Collective& call, int64_t timeout_ns) {
+absl::Status NodeGroup::RunNow(const Collective& call, Deadline& deadline) {
+  const RegistrationPin in(ProcessHeap(), call.in);
+  const RegistrationPin out(ProcessHeap(), call.out);
+  std::list<RegistrationPin> parts;
+  if (TraitsOf(call.kind).iov) PinParts(*call.layout, &parts);
   Operation operation(call, ++issued_);
+  counters_.Started();
   Record(operation);
-  Deadline deadline{timeout_ns};
   Operation::Result result = Operation::Result::kBlocked;
   while (operation.Issue(state_) == Operation::Result::kBlocked) {
     if (!AwaitTarget(operation, deadline)) return Conclude(operation, Operation::Result::kFailed);
@@ -188,6 +218,7 @@ bool NodeGroup::AwaitTarget(const Operation& operation, Deadline& deadline) {
 
 bool NodeGroup::Hopeless(const Operation& operation, const WaitTarget& target) {
   if (state_.aborted()) return true;
+  messages_.StepUnderWords();
   const int64_t now_ns = MonotonicNs();
   if (now_ns - checked_ns_.load(std::memory_order_relaxed) < kCheckPeersNs) return false;
   checked_ns_.store(now_ns, std::memory_order_relaxed);
@@ -209,32 +240,56 @@ bool NodeGroup::Hopeless(const Operation& operation, const WaitTarget& target) {
   return false;
 }
 
+void NodeGroup::Count(const Operation& operation, bool well) {
+  counters_.Ended(operation.call(), state_.rank, state_.size, well);
+  if (state_.stage == nullptr || counts_stage_) return;
+  counts_stage_ = true;  // staging is made once, and stays
+  counters_.Holds(ProcessHeap().BlockBytes(state_.stage));
+}
+
+GroupStats NodeGroup::stats() const {
+  GroupStats stats = counters_.Read();
+  stats.pending += messages_.works();
+  const auto ranks = static_cast<uint64_t>(state_.size);
+  stats.private_bytes =
+      sizeof(NodeGroup) + options_.name.capacity() + queued() * sizeof(NodeWork) +
+      ranks * (sizeof(state_.known_done[0]) + sizeof(char*) + sizeof(std::shared_ptr<NodePeer>));
+  return stats;
+}
+
 absl::Status NodeGroup::Conclude(const Operation& operation, Operation::Result result) {
+  Count(operation, result == Operation::Result::kDone);
   RecorderRing ring = state_.segment.recorder(state_.rank);
   if (result == Operation::Result::kDone) {
     ring.SetState(operation.sequence(), RecordState::kDone);
     return absl::OkStatus();
   }
   ring.SetState(operation.sequence(), RecordState::kFailed);
+  if (result == Operation::Result::kRefused) {
+    return Annotate(operation.error(), StrCat(OpKindName(operation.call().kind), ": "));
+  }
   if (operation.odd_rank() >= 0) {
     failures_.Raise(failures_.Mismatch(operation));
   } else if (!operation.error().ok() && !state_.aborted()) {
     failures_.Raise(failures_.Local(operation, operation.error()));
   }
-  state_.Publish(state_.self().acknowledged, 1);
   absl::Status cause = failures_.Cause();
-  reported_.store(true);
   const std::string quarantined = Disengage(operation);
-  dump_.WriteOnce(cause);
+  NoteFailure(cause);
   if (quarantined.empty()) return cause;
   return MakeError(ResultOf(cause), FieldsOf(cause), std::string(cause.message()) + quarantined);
+}
+
+void NodeGroup::NoteFailure(const absl::Status& cause) {
+  state_.Publish(state_.self().acknowledged, 1);
+  reported_.store(true);
+  dump_.WriteOnce(cause);
 }
 
 // Symmetric buffers may still be in use by peers that have not seen the abort: waits for them, and
 // gives the blocks up for good if one cannot answer.
 std::string NodeGroup::Disengage(const Operation& operation) {
   if (!operation.exposed()) return "";
-  Deadline patience{kDisengageNs};
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank) continue;
     RankControl& control = state_.control(peer);
@@ -245,7 +300,8 @@ std::string NodeGroup::Disengage(const Operation& operation) {
     const auto ended = [&] {
       return process.Ended().has_value();
     };
-    if (WaitUntil(control.bell, policy_, patience, disengaged, ended) != WaitResult::kDeadline) {
+    if (WaitUntil(control.bell, policy_, disengage_patience_, disengaged, ended) !=
+        WaitResult::kDeadline) {
       continue;
     }
     ProcessHeap().Quarantine(operation.call().in);
@@ -260,6 +316,7 @@ std::string NodeGroup::Disengage(const Operation& operation) {
 
 std::shared_ptr<NodeWork> NodeGroup::Enqueue(const Collective& call) {
   auto work = std::make_shared<NodeWork>(shared_from_this(), call, ++issued_, TimeoutOf(call));
+  counters_.Started();
   Record(work->operation());
   MutexLock lock(queue_mutex_);
   queue_.push_back(work);
@@ -277,9 +334,61 @@ absl::StatusOr<WorkRef> NodeGroup::Start(const Collective& call) {
   return WorkRef(std::move(work));
 }
 
+int64_t NodeGroup::TimeoutOf(const Message& message) const {
+  return message.timeout_ns > 0 ? message.timeout_ns : options_.timeout_ns;
+}
+
+absl::Status NodeGroup::Run(const Message& message) {
+  WEFT_RETURN_IF_ERROR(Refusal());
+  MessageOperation operation(message, TimeoutOf(message));
+  const RegistrationPin pin(ProcessHeap(), message.is_send ? message.in : message.out);
+  MessageOperation* const operations[] = {&operation};
+  return messages_.Run(operations);
+}
+
+// The receive first: a message to oneself finds it posted.
+absl::Status NodeGroup::RunPair(const Message& send, const Message& recv) {
+  WEFT_RETURN_IF_ERROR(Refusal());
+  MessageOperation sends(send, TimeoutOf(send));
+  MessageOperation receives(recv, TimeoutOf(recv));
+  const RegistrationPin in(ProcessHeap(), send.in);
+  const RegistrationPin out(ProcessHeap(), recv.out);
+  MessageOperation* const operations[] = {&receives, &sends};
+  return messages_.Run(operations);
+}
+
+absl::StatusOr<WorkRef> NodeGroup::Start(const Message& message) {
+  return StartMessages({&message, 1});
+}
+
+absl::StatusOr<WorkRef> NodeGroup::StartPair(const Message& send, const Message& recv) {
+  const Message messages[] = {recv, send};
+  return StartMessages(messages);
+}
+
+absl::StatusOr<WorkRef> NodeGroup::StartMessages(std::span<const Message> messages) {
+  WEFT_RETURN_IF_ERROR(Refusal());
+  int64_t timeout_ns[MessageWork::kOperationsMax];
+  for (size_t i = 0; i < messages.size(); ++i)
+    timeout_ns[i] = TimeoutOf(messages[i]);
+  auto work = std::make_shared<MessageWork>(shared_from_this(), messages,
+                                            std::span(timeout_ns, messages.size()));
+  WEFT_RETURN_IF_ERROR(messages_.Start(work));
+  if (messages_.has_works()) RequestProgress(shared_from_this());
+  return WorkRef(std::move(work));
+}
+
 std::shared_ptr<NodeWork> NodeGroup::Front() {
   MutexLock lock(queue_mutex_);
   return queue_.empty() ? nullptr : queue_.front();
+}
+
+int32_t NodeGroup::QueuedPriority() {
+  MutexLock lock(queue_mutex_);
+  int32_t highest = messages_.has_works() ? 0 : INT32_MIN;
+  for (const auto& work : queue_)
+    highest = std::max(highest, work->operation().call().priority);
+  return highest;
 }
 
 void NodeGroup::PopFront() {
@@ -347,8 +456,14 @@ bool NodeGroup::TryStep(WaitTarget* target) {
     Release(step_);
   }
   Leave();
+  messages_.RunCallbacks();  // of messages that ended under the step word
   for (const auto& work : ended)
     work->Finish();
+  WaitTarget of_messages;
+  if (messages_.TryStep(&of_messages)) {
+    target->others = true;
+    if (!has_operations()) *target = of_messages;
+  }
   return has_queued();
 }
 
@@ -363,17 +478,20 @@ bool NodeGroup::WaitForTurn(const WaitTarget& target, Deadline& deadline,
     };
     Deadline brief{10'000'000};
     WaitUntil(local_, policy_, brief, turn, [] { return false; });
+    deadline.slow_ns += brief.slow_ns;
     return !deadline.Passed(MonotonicNs());
   }
   if (!Enter()) return !deadline.Passed(MonotonicNs());
   // A peer's death or an abort is found by stepping, so the wait ends now and then.
   const int64_t started_ns = MonotonicNs();
+  const int64_t span_ns = target.others ? kHelpNs : kCheckPeersNs;
   const auto pause = [&] {
-    return state_.aborted() || MonotonicNs() - started_ns > kCheckPeersNs;
+    return state_.aborted() || MonotonicNs() - started_ns > span_ns;
   };
+  Bell& bell = target.of_messages ? state_.segment.messages(target.peer).bell
+                                  : state_.control(target.peer).bell;
   const WaitResult result = WaitUntil(
-      state_.control(target.peer).bell, policy_, deadline,
-      [&] { return target.Reached() || is_done(); }, pause);
+      bell, policy_, deadline, [&] { return target.Reached() || is_done(); }, pause);
   Leave();
   return result != WaitResult::kDeadline;
 }
@@ -383,28 +501,47 @@ void NodeGroup::Abort(std::string_view reason) {
   Ring(local_);
 }
 
+// Until all operations have ended, by the abort if there was one. Only what runs in this process can
+// take long, a user's reduction say: that is waited for, and said.
+void NodeGroup::AwaitTurnToClose() {
+  const auto say = [&] {
+    LogWarn("closing group ", options_.name, ": an operation of this process has not ended yet");
+    return Deadline{2 * kDisengageNs};
+  };
+  Deadline patience{2 * kDisengageNs};
+  while (!Acquire(issue_, patience))
+    patience = say();
+  static const std::atomic<uint32_t> never{0};
+  for (WaitTarget target; TryStep(&target);) {
+    if (!WaitForTurn(target, patience, never)) patience = say();
+  }
+}
+
 void NodeGroup::Close() {
   if (closed_.exchange(true)) return;
   if (ForkGeneration() != fork_generation_) return;  // the parent's to close
-  Deadline patience{2 * kDisengageNs};
-  if (has_queued() || issue_.load(std::memory_order_seq_cst) != 0) {
+  const bool messages_pending = messages_.Seal();
+  if (has_queued() || messages_pending || issue_.load(std::memory_order_seq_cst) != 0) {
     NodeGroup::Abort("it was closed with operations under way");
   }
-  WEFT_CHECK(Acquire(issue_, patience));  // a blocking call of another thread ends by the abort
-  static const std::atomic<uint32_t> never{0};
-  for (WaitTarget target; TryStep(&target);)
-    WEFT_CHECK(WaitForTurn(target, patience, never));
+  AwaitTurnToClose();
   gone_.store(true, std::memory_order_seq_cst);
   const auto alone = [&] {
     return visitors_.load(std::memory_order_seq_cst) == 0;
   };
+  Deadline patience{2 * kDisengageNs};
   WaitUntil(local_, policy_, patience, alone, [] { return false; });
   RankControl& self = state_.self();
   self.state.store(RankState::kLeaving, std::memory_order_seq_cst);
   Ring(self.bell);
-  LeaveBehind(state_);
+  std::vector<FailedSplit> failed_splits;
+  {
+    MutexLock lock(splits_mutex_);
+    failed_splits.swap(failed_splits_);
+  }
+  LeaveBehind(state_, messages_.TakeBlocks(), std::move(failed_splits));
   state_.peers.clear();
-  RemoveProgressUser();
+  RemoveProgressUser(this);
 }
 
 }  // namespace weft

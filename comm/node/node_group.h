@@ -4,6 +4,8 @@
 // lock, no system call unless it has to wait long. Otherwise the operation is queued as a NodeWork and
 // stepped by whoever waits or tests, or by the process's progress thread.
 //
+// Sends and receives go another way, in `messages_` (message_engine.h); the two do not order each other.
+//
 // Words: `issue_` orders callers; `step_` guards NodeState and the queue's front. Both are taken by one
 // compare-and-swap; a loser waits in base/wait. Callbacks run with neither held.
 // Thread-safety: all public members, any thread. Owns no thread; hands itself to Progress while
@@ -22,12 +24,23 @@
 #include "comm/group/process_group.h"
 #include "comm/node/failure.h"
 #include "comm/node/failure_dump.h"
+#include "comm/node/group_counters.h"
+#include "comm/node/message_engine.h"
 #include "comm/node/node_state.h"
 #include "comm/node/operation.h"
+#include "comm/node/remains.h"
 
 namespace weft {
 
 class NodeWork;
+
+// What the first rank of a part tells the others when a group is split.
+struct SplitOffer {
+  int32_t result;  // weft_result_t of making the segment
+  uint32_t unused;
+  uint64_t offset;  // of the segment, in its heap
+  uint64_t group_id;
+};
 
 class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeGroup> {
  public:
@@ -44,20 +57,50 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   absl::Status Run(const Collective& collective) override;
   absl::StatusOr<WorkRef> Start(const Collective& collective) override;
+  absl::Status Run(const Message& message) override;
+  absl::StatusOr<WorkRef> Start(const Message& message) override;
+  absl::Status RunPair(const Message& send, const Message& recv) override;
+  absl::StatusOr<WorkRef> StartPair(const Message& send, const Message& recv) override;
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                       const GroupOptions& options) override;
+  std::string Explain(const Collective& collective, bool symmetric) const override;
+  GroupStats stats() const override;
   absl::Status error() override;
   void Abort(std::string_view reason) override;
   void Close() override;
 
   // For Progress and works.
-  // Steps queued operations unless somebody else does. True if some are still queued; then *target is
-  // what the oldest one waits for, or empty if another thread steps.
+  // Steps queued operations and messages unless somebody else does. True if some are still queued; then
+  // *target is what the oldest one waits for, or empty if another thread steps.
   bool TryStep(WaitTarget* target);
   // Waits until it makes sense to step again, or *done is set; false at the deadline.
   bool WaitForTurn(const WaitTarget& target, Deadline& deadline, const std::atomic<uint32_t>& done);
 
-  bool has_queued() const { return queued_.load(std::memory_order_seq_cst) > 0; }
+  // Operations or asynchronous messages.
+  bool has_queued() const { return has_operations() || messages_.has_works(); }
+
+  MessageEngine& messages() { return messages_; }
+
+  // A thread that steps or waits counts itself between the two; false if it must not any more.
+  bool Enter();
+  void Leave();
+  absl::Status Closed() const;
+  // The group has ended and an operation is about to say so.
+  void NoteFailure(const absl::Status& cause);
+
+  // Operations and asynchronous messages that have not ended.
+  uint32_t queued() const { return queued_.load(std::memory_order_seq_cst) + messages_.works(); }
+
+  // Under the rank's message word.
+  void CountMessage(bool is_send, size_t bytes, bool well) {
+    counters_.MessageEnded(is_send, bytes, well);
+  }
+
+  // The highest priority among the queued operations; INT32_MIN if there are none.
+  int32_t QueuedPriority();
+
+  // A blocking call of a work has waited this long.
+  void CountWait(int64_t ns) { counters_.Waited(ns); }
 
   void RingLocal() { Ring(local_); }
 
@@ -65,14 +108,16 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   using Ended = std::vector<std::shared_ptr<NodeWork>>;
 
   // One blocking operation; issue_ and step_ are held.
-  absl::Status RunNow(const Collective& call, int64_t timeout_ns);
+  absl::Status RunNow(const Collective& call, Deadline& deadline);
   absl::Status TakeTurn(const Collective& call, Deadline& turn);
   std::shared_ptr<NodeWork> Enqueue(const Collective& call);
   // Why no operation may start, or Ok.
   absl::Status Refusal();
-  absl::Status Closed() const;
-  bool Enter();
-  void Leave();
+
+  bool has_operations() const { return queued_.load(std::memory_order_seq_cst) > 0; }
+
+  absl::StatusOr<WorkRef> StartMessages(std::span<const Message> messages);
+  int64_t TimeoutOf(const Message& message) const;
   bool Acquire(std::atomic<uint32_t>& word, Deadline& deadline);
   void Release(std::atomic<uint32_t>& word);
   void Record(const Operation& operation) const;
@@ -84,6 +129,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   // processes every few milliseconds.
   bool Hopeless(const Operation& operation, const WaitTarget& target);
   // What to return for an operation that was stepped to its end.
+  void Count(const Operation& operation, bool well);
   absl::Status Conclude(const Operation& operation, Operation::Result result);
   // Steps the queue; step_ is held.
   bool StepQueue(Ended* ended, WaitTarget* target);
@@ -91,13 +137,25 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   std::shared_ptr<NodeWork> Front();
   void PopFront();
   std::string Disengage(const Operation& operation);
+  void AwaitTurnToClose();
+  // Keeps the segment of a part that this rank leads and cannot join, until Close().
+  void KeepFailedSplit(uint64_t offset, const std::vector<int>& members);
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> SplitAsVisitor(int color, int key,
+                                                               const GroupOptions& options);
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinPart(int color, const std::vector<int>& members,
+                                                         const SplitOffer& chosen,
+                                                         const GroupOptions& options);
 
   NodeState state_;
   const GroupOptions options_;
   const uint32_t fork_generation_;
   const WaitPolicy policy_;
   FailureReporter failures_;
+  Deadline disengage_patience_;  // of all operations together; guarded by step_
   FailureDump dump_;
+  GroupCounters counters_;
+  bool counts_stage_ = false;  // guarded by step_
+  MessageEngine messages_;
 
   Bell local_;  // rung when step_ or issue_ is let go, and when a work ends
   std::atomic<uint32_t> issue_{0};
@@ -105,13 +163,16 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   uint64_t issued_ = 0;                 // last sequence number given out; guarded by issue_
   std::atomic<bool> closed_{false};     // takes no operations
   std::atomic<bool> gone_{false};       // the segment may be freed; nobody may step or wait
-  std::atomic<uint32_t> visitors_{0};   // threads that step or wait for queued operations
+  std::atomic<uint32_t> visitors_{0};   // threads that step or wait for queued operations, or split
   std::atomic<bool> reported_{false};   // the first failure was returned to somebody
   std::atomic<int64_t> checked_ns_{0};  // when peers' processes were last looked at
 
   std::atomic<uint32_t> queued_{0};  // size of queue_
   Mutex queue_mutex_;
   std::deque<std::shared_ptr<NodeWork>> queue_ WEFT_GUARDED_BY(queue_mutex_);
+
+  Mutex splits_mutex_;
+  std::vector<FailedSplit> failed_splits_ WEFT_GUARDED_BY(splits_mutex_);
 };
 
 }  // namespace weft

@@ -20,6 +20,8 @@ struct WaitTarget {
   int peer = -1;
   const std::atomic<uint32_t>* word = nullptr;
   uint32_t want = 0;
+  bool of_messages = false;  // word is this rank's own count of events, with a bell of its own
+  bool others = false;       // messages are waited for too, which have another bell
 
   bool Reached() const {
     return static_cast<int32_t>(word->load(std::memory_order_acquire) - want) >= 0;
@@ -57,6 +59,13 @@ struct NodeState {
   void Publish(std::atomic<uint32_t>& word, uint32_t value) const {
     word.store(value, std::memory_order_seq_cst);
     Ring(self().bell);
+  }
+
+  // Tells `peer` that something has changed for which its messages may wait.
+  void Notify(int peer) const {
+    MessageControl& control = segment.messages(peer);
+    control.events.fetch_add(1, std::memory_order_seq_cst);
+    Ring(control.bell);
   }
 };
 

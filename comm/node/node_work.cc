@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "comm/group/progress.h"
 #include "comm/node/heap.h"
 #include "comm/node/node_group.h"
 
@@ -13,13 +14,23 @@ NodeWork::NodeWork(std::shared_ptr<NodeGroup> group, const Collective& call, uin
     : group_(std::move(group)),
       operation_(call, sequence),
       deadline_{timeout_ns, MonotonicNs() + std::min(timeout_ns, INT64_MAX / 4)} {
-  ProcessHeap().Pin(call.in);
-  ProcessHeap().Pin(call.out);
+  ForEachBuffer([](const void* memory) { ProcessHeap().Pin(memory); });
+}
+
+template <typename Visit>
+void NodeWork::ForEachBuffer(Visit&& visit) const {
+  const Collective& call = operation_.call();
+  visit(call.in);
+  visit(call.out);
+  if (!TraitsOf(call.kind).iov) return;
+  for (const weft_iov_t& part : call.layout->parts) {
+    visit(part.in);
+    visit(part.out);
+  }
 }
 
 void NodeWork::Finish() {
-  ProcessHeap().Unpin(operation_.call().in);
-  ProcessHeap().Unpin(operation_.call().out);
+  ForEachBuffer([](const void* memory) { ProcessHeap().Unpin(memory); });
   std::function<void(const absl::Status&)> callback;
   {
     MutexLock lock(mutex_);
@@ -28,6 +39,7 @@ void NodeWork::Finish() {
   }
   group_->RingLocal();
   if (callback) callback(status_);
+  NoteWorkEnded();
 }
 
 bool NodeWork::Test() {
@@ -44,7 +56,9 @@ absl::Status NodeWork::Wait(int64_t timeout_ns) {
     WaitTarget target;
     group_->TryStep(&target);
     if (ended()) break;
-    if (!group_->WaitForTurn(target, patience, ended_)) {
+    const bool in_time = group_->WaitForTurn(target, patience, ended_);
+    group_->CountWait(std::exchange(patience.slow_ns, 0));
+    if (!in_time) {
       return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");
     }
   }

@@ -26,6 +26,9 @@ class NodeWork : public Work {
 
   bool Test() override;
   absl::Status Wait(int64_t timeout_ns) override;
+
+  bool ended() const override { return ended_.load(std::memory_order_acquire) != 0; }
+
   absl::Status status() override;
   bool OnComplete(std::function<void(const absl::Status&)> callback) override;
 
@@ -40,7 +43,9 @@ class NodeWork : public Work {
   Deadline& deadline() { return deadline_; }
 
  private:
-  bool ended() const { return ended_.load(std::memory_order_acquire) != 0; }
+  // Every pointer that the caller gave.
+  template <typename Visit>
+  void ForEachBuffer(Visit&& visit) const;
 
   const std::shared_ptr<NodeGroup> group_;
   Operation operation_;

@@ -21,52 +21,56 @@ constexpr size_t kLineBytes = 64;
 
 // Decided from all arrivals, hence alike on all ranks.
 bool Operation::AllDirect(const NodeState& state) const {
+  const bool writes_out = traits().reduces && !traits().in_blocks;
   for (int peer = 0; peer < state.size; ++peer) {
     const auto& place = state.control(peer).arrivals[sequence_ % kWindow].place;
-    if (HasInput(peer) && place.in_kind != MemoryKind::kHeap) return false;
-    const bool writes_out = call_.kind == OpKind::kAllReduce || call_.kind == OpKind::kReduce;
-    if (writes_out && HasOutput(peer) && place.out_kind != MemoryKind::kHeap) return false;
+    if (HasInput(call_, peer) && place.in_kind != MemoryKind::kHeap) return false;
+    if (writes_out && HasOutput(call_, peer) && place.out_kind != MemoryKind::kHeap) return false;
   }
   return true;
 }
 
-// Offsets come from a peer: never used unchecked.
-absl::StatusOr<char*> Operation::PeerBuffer(const NodeState& state, int peer, bool input) const {
+// Elements [begin, begin + count) of what `peer` announced as its in or out. Offsets come from a peer:
+// never used unchecked.
+absl::StatusOr<char*> Operation::PeerBuffer(const NodeState& state, int peer, bool input,
+                                            size_t begin, size_t count) const {
   const auto& place = state.control(peer).arrivals[sequence_ % kWindow].place;
-  const uint64_t offset = input ? place.in_offset : place.out_offset;
-  const size_t bytes = input ? InputBytes(call_, state.size) : OutputBytes(call_, state.size);
-  char* const buffer = state.peers[static_cast<size_t>(peer)]->At(offset, bytes);
+  const size_t element = ElementBytes(call_);
+  uint64_t offset = 0;
+  char* buffer = nullptr;
+  if (!__builtin_mul_overflow(begin, element, &offset) &&
+      !__builtin_add_overflow(offset, input ? place.in_offset : place.out_offset, &offset)) {
+    buffer = state.peers[static_cast<size_t>(peer)]->At(offset, count * element);
+  }
   if (buffer != nullptr) return buffer;
   return MakeError(WEFT_CORRUPT, {.rank = peer},
                    fmt::format("rank {} announced a buffer at {} + {} bytes, outside its heap",
-                               peer, offset, bytes));
+                               peer, offset, count * element));
+}
+
+// The elements that this rank reduces, in every input: its block, or a slice of whole cache lines.
+Operation::Piece Operation::DirectPiece(const NodeState& state) const {
+  if (traits().in_blocks) return {InOffset(call_, state.rank), InCount(call_, state.rank)};
+  const auto ranks = static_cast<size_t>(state.size);
+  const size_t per_line = kLineBytes / ElementBytes(call_);
+  const size_t slice = ((call_.count + ranks - 1) / ranks + per_line - 1) / per_line * per_line;
+  const size_t begin = std::min(static_cast<size_t>(state.rank) * slice, call_.count);
+  return {begin, std::min(slice, call_.count - begin)};
 }
 
 absl::Status Operation::DirectReduce(NodeState& state) {
-  const size_t element = DtypeSize(call_.dtype);
-  const auto ranks = static_cast<size_t>(state.size);
-  const auto rank = static_cast<size_t>(state.rank);
-  size_t begin = 0;  // first element of this rank's part, in every input
-  size_t count = call_.count;
-  if (call_.kind == OpKind::kReduceScatter) {
-    begin = rank * call_.count;
-  } else {
-    const size_t per_line = kLineBytes / element;
-    const size_t slice = ((call_.count + ranks - 1) / ranks + per_line - 1) / per_line * per_line;
-    begin = std::min(rank * slice, call_.count);
-    count = std::min(slice, call_.count - begin);
-  }
+  const size_t element = ElementBytes(call_);
+  const bool scatter = traits().in_blocks;
+  const auto [begin, count] = DirectPiece(state);
   const char* inputs[kNodeRanksMax];
   char* outputs[kNodeRanksMax];
   int output_count = 0;
   for (int peer = 0; peer < state.size; ++peer) {
-    WEFT_ASSIGN_OR_RETURN(char* const input, PeerBuffer(state, peer, true));
-    inputs[peer] = input + begin * element;
-    if (call_.kind == OpKind::kReduceScatter || !HasOutput(peer)) continue;
-    WEFT_ASSIGN_OR_RETURN(char* const output, PeerBuffer(state, peer, false));
-    outputs[output_count++] = output + begin * element;
+    WEFT_ASSIGN_OR_RETURN(inputs[peer], PeerBuffer(state, peer, true, begin, count));
+    if (scatter || !HasOutput(call_, peer)) continue;
+    WEFT_ASSIGN_OR_RETURN(outputs[output_count++], PeerBuffer(state, peer, false, begin, count));
   }
-  if (call_.kind == OpKind::kReduceScatter) outputs[output_count++] = out();
+  if (scatter) outputs[output_count++] = static_cast<char*>(call_.out);
 
   const size_t chunk = kChunkBytes / element;
   for (size_t done = 0; done < count; done += chunk) {
@@ -83,17 +87,25 @@ absl::Status Operation::DirectReduce(NodeState& state) {
 }
 
 absl::Status Operation::DirectCopy(NodeState& state) {
-  const size_t bytes = call_.count * DtypeSize(call_.dtype);
+  if (!HasOutput(call_, state.rank)) return absl::OkStatus();
+  const size_t element = ElementBytes(call_);
+  const size_t chunk = kChunkBytes / element;
   for (int i = 0; i < state.size; ++i) {
     const int peer = (state.rank + i) % state.size;  // not all at the same peer
-    if (!HasInput(peer)) continue;
-    WEFT_ASSIGN_OR_RETURN(const char* const from, PeerBuffer(state, peer, true));
-    char* const to =
-        out() + (call_.kind == OpKind::kAllGather ? static_cast<size_t>(peer) * bytes : 0);
-    if (to == from) continue;
-    for (size_t done = 0; done < bytes; done += kChunkBytes) {
+    if (!HasInput(call_, peer)) continue;
+    const int block = OutBlock(peer);
+    const size_t count = OutCount(call_, block);
+    if (count == 0) continue;
+    const char* from = nullptr;
+    if (peer ==
+        state.rank) {  // by the caller's address, so that in place is seen to be nothing to do
+      from = InRun(call_, InBlock(peer), 0, count).memory;
+    } else {
+      WEFT_ASSIGN_OR_RETURN(from, PeerBuffer(state, peer, true, PeerOffset(state, peer), count));
+    }
+    for (size_t done = 0; done < count; done += chunk) {
       if (state.aborted()) return MakeError(WEFT_ABORTED, "aborted");
-      std::memcpy(to + done, from + done, std::min(kChunkBytes, bytes - done));
+      CopyOut(call_, block, done, std::min(chunk, count - done), from + done * element);
     }
   }
   return absl::OkStatus();
@@ -105,9 +117,9 @@ absl::Status Operation::DirectCopy(NodeState& state) {
 Operation::Result Operation::Direct(NodeState& state) {
   RankControl& self = state.self();
   self.engaged.store(1, std::memory_order_seq_cst);
-  const absl::Status moved = state.aborted() ? MakeError(WEFT_ABORTED, "aborted")
-                             : Reduces()     ? DirectReduce(state)
-                                             : DirectCopy(state);
+  const absl::Status moved = state.aborted()    ? MakeError(WEFT_ABORTED, "aborted")
+                             : traits().reduces ? DirectReduce(state)
+                                                : DirectCopy(state);
   state.Publish(self.engaged, 0);
   if (!moved.ok()) return Fail(moved);
   state.Publish(self.reduced, static_cast<uint32_t>(state.reduced + 1));

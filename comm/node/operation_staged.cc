@@ -1,4 +1,5 @@
-// Operations on private memory: through the ranks' staging areas, in rounds, two rounds under way.
+// Operations on private memory: through the ranks' staging areas, in rounds, two rounds under way. The
+// copying ones among them: operation_staged_copy.cc.
 //
 // A rank's staging area is two halves and two result pieces, used alternately. Round t of a reduction:
 //   stage   copy the pieces that other ranks own into the half of t; publish staged = base + t + 1
@@ -32,13 +33,8 @@ constexpr size_t kLineBytes = 64;
 // fail far beyond it.
 constexpr uint64_t kRecent = uint64_t{1} << 30;
 
-// Of a reduction's piece: a half holds one for every rank.
-size_t PieceBytes(int ranks) {
-  return kStageHalfBytes / static_cast<size_t>(ranks) / kLineBytes * kLineBytes;
-}
-
 size_t StageBytes(int ranks) {
-  return 2 * kStageHalfBytes + 2 * PieceBytes(ranks);
+  return 2 * kStageHalfBytes + 2 * StagePieceBytes(ranks);
 }
 
 }  // namespace
@@ -53,26 +49,48 @@ absl::Status Operation::BeginStaged(NodeState& state) {
                                     std::memory_order_release);
   }
   phase_ = Phase::kStaged;
-  const size_t element = DtypeSize(call_.dtype);
-  piece_elements_ = (Reduces() ? PieceBytes(state.size) : kStageHalfBytes) / element;
-  const size_t per_round = call_.kind == OpKind::kAllReduce || call_.kind == OpKind::kReduce
-                               ? piece_elements_ * static_cast<size_t>(state.size)
-                               : piece_elements_;
-  rounds_ = (call_.count + per_round - 1) / per_round;
   ranks_ = state.size;
+  // A half holds one piece, or one for every rank where each gets another.
+  const bool split = traits().reduces || traits().in_blocks;
+  piece_elements_ = (split ? StagePieceBytes(state.size) : kStageHalfBytes) / ElementBytes(call_);
+  const size_t per_round =
+      Sliced() ? piece_elements_ * static_cast<size_t>(state.size) : piece_elements_;
+  rounds_ = (LargestBlock(state) + per_round - 1) / per_round;
   return absl::OkStatus();
 }
 
-// Element range of `owner`'s piece: of the buffer in all_reduce and reduce, of a block otherwise.
-Operation::Piece Operation::PieceOf(size_t round, int owner) const {
-  if (call_.kind != OpKind::kAllReduce && call_.kind != OpKind::kReduce) {
-    const size_t begin = round * piece_elements_;
-    return {begin, std::min(piece_elements_, call_.count - begin)};
+// The largest block of the buffers, alike on all ranks.
+size_t Operation::LargestBlock(const NodeState& state) const {
+  if (size_ == Size::kRows) return largest_;
+  size_t largest = 0;
+  switch (call_.kind) {
+    case OpKind::kAllGatherV:
+      for (int rank = 0; rank < state.size; ++rank)
+        largest = std::max(largest, OutCount(call_, rank));
+      return largest;
+    case OpKind::kReduceScatterV:
+      for (int rank = 0; rank < state.size; ++rank)
+        largest = std::max(largest, InCount(call_, rank));
+      return largest;
+    default:
+      return call_.count;
   }
+}
+
+// What a round has of a block.
+Operation::Piece Operation::Clip(size_t round, size_t block_count) const {
+  const size_t begin = std::min(round * piece_elements_, block_count);
+  return {begin, std::min(piece_elements_, block_count - begin)};
+}
+
+// Of a reduction, the elements that `owner` reduces: of the buffer if all get all of it, else of the
+// owner's block.
+Operation::Piece Operation::PieceOf(size_t round, int owner) const {
+  if (!Sliced()) return Clip(round, InCount(call_, owner));
   const auto ranks = static_cast<size_t>(ranks_);
   const size_t begin = round * piece_elements_ * ranks;
   const size_t length = std::min(piece_elements_ * ranks, call_.count - begin);
-  const size_t per_line = kLineBytes / DtypeSize(call_.dtype);
+  const size_t per_line = kLineBytes / ElementBytes(call_);
   const size_t share = ((length + ranks - 1) / ranks + per_line - 1) / per_line * per_line;
   const size_t first = std::min(static_cast<size_t>(owner) * share, length);
   return {begin + first, std::min(share, length - first)};
@@ -83,7 +101,7 @@ size_t Operation::HalfOffset(const NodeState& state, size_t round) const {
 }
 
 size_t Operation::ResultOffset(const NodeState& state, size_t round) const {
-  return 2 * kStageHalfBytes + ((state.staged + round) & 1) * PieceBytes(state.size);
+  return 2 * kStageHalfBytes + ((state.staged + round) & 1) * StagePieceBytes(state.size);
 }
 
 // nullptr and error_ set if the peer announced something outside its heap.
@@ -116,25 +134,21 @@ Operation::Result Operation::AwaitAll(NodeState& state, std::atomic<uint32_t> Ra
 
 Operation::Result Operation::StageRound(NodeState& state) {
   const size_t round = stage_round_;
-  if (!HasInput(state.rank)) return Result::kDone;
+  if (!HasInput(call_, state.rank)) return Result::kDone;
   uint64_t& free_at = state.stage_free_at[(state.staged + round) & 1];
   if (state.reduced - free_at < kRecent || free_at > state.reduced) {
     const Result free = AwaitAll(state, &RankControl::reduced, static_cast<uint32_t>(free_at));
     if (free == Result::kBlocked) return free;
   }
-  const size_t element = DtypeSize(call_.dtype);
   char* const half = state.stage + HalfOffset(state, round);
-  if (!Reduces()) {
-    const Piece piece = PieceOf(round, state.rank);
-    std::memcpy(half, in() + piece.begin * element, piece.count * element);
+  if (!traits().reduces) {
+    StageCopies(state, round, half);
   } else {
     for (int owner = 0; owner < state.size; ++owner) {
       const Piece piece = PieceOf(round, owner);
       if (owner == state.rank || piece.count == 0) continue;
-      const size_t block =
-          call_.kind == OpKind::kReduceScatter ? static_cast<size_t>(owner) * call_.count : 0;
-      std::memcpy(half + static_cast<size_t>(owner) * PieceBytes(state.size),
-                  in() + (block + piece.begin) * element, piece.count * element);
+      CopyIn(call_, InBlock(owner), piece.begin, piece.count,
+             half + static_cast<size_t>(owner) * StagePieceBytes(state.size));
     }
   }
   free_at = state.reduced + round + 1;
@@ -142,80 +156,60 @@ Operation::Result Operation::StageRound(NodeState& state) {
   return Result::kDone;
 }
 
+// Reduces this rank's piece of the round: from its own input and the peers' halves.
+bool Operation::ReducePiece(NodeState& state, const Piece& piece) {
+  const size_t element = ElementBytes(call_);
+  const char* staged[kNodeRanksMax];
+  for (int peer = 0; peer < state.size; ++peer) {
+    if (peer == state.rank) continue;
+    const char* const stage = PeerStage(state, peer);
+    if (stage == nullptr) return false;
+    staged[peer] = stage + HalfOffset(state, round_) +
+                   static_cast<size_t>(state.rank) * StagePieceBytes(state.size);
+  }
+  for (size_t done = 0; done < piece.count;) {
+    const Run own = InRun(call_, InBlock(state.rank), piece.begin + done, piece.count - done);
+    const void* sources[kNodeRanksMax];
+    for (int peer = 0; peer < state.size; ++peer)
+      sources[peer] = peer == state.rank ? own.memory : staged[peer] + done * element;
+    void* destinations[2];
+    int destination_count = 0;
+    if (HasOutput(call_, state.rank)) {  // where in is cut, out is
+      destinations[destination_count++] = OutRun(call_, 0, piece.begin + done, own.count).memory;
+    }
+    if (Sliced()) {
+      destinations[destination_count++] =
+          state.stage + ResultOffset(state, round_) + done * element;
+    }
+    RunKernel(state, sources, destinations, destination_count, own.count);
+    done += own.count;
+  }
+  return true;
+}
+
 Operation::Result Operation::ReduceRound(NodeState& state) {
   const auto staged = static_cast<uint32_t>(state.staged + round_ + 1);
   if (AwaitAll(state, &RankControl::staged, staged) == Result::kBlocked) return Result::kBlocked;
-  const Piece piece = PieceOf(round_, state.rank);
-  if (piece.count > 0) {
-    const size_t element = DtypeSize(call_.dtype);
-    const auto rank = static_cast<size_t>(state.rank);
-    const bool scatter = call_.kind == OpKind::kReduceScatter;
-    const void* sources[kNodeRanksMax];
-    for (int peer = 0; peer < state.size; ++peer) {
-      if (peer == state.rank) {
-        sources[peer] = in() + ((scatter ? rank * call_.count : 0) + piece.begin) * element;
-        continue;
-      }
-      char* const stage = PeerStage(state, peer);
-      if (stage == nullptr) return Result::kFailed;
-      sources[peer] = stage + HalfOffset(state, round_) + rank * PieceBytes(state.size);
-    }
-    void* destinations[2];
-    int destination_count = 0;
-    if (HasOutput(state.rank)) destinations[destination_count++] = out() + piece.begin * element;
-    if (!scatter) destinations[destination_count++] = state.stage + ResultOffset(state, round_);
-    RunKernel(state, sources, destinations, destination_count, piece.count);
-  }
+  if (!ReducePiece(state, PieceOf(round_, state.rank))) return Result::kFailed;
   state.Publish(state.self().reduced, static_cast<uint32_t>(state.reduced + round_ + 1));
   return Result::kDone;
 }
 
 Operation::Result Operation::GatherResults(NodeState& state) {
-  if (call_.kind == OpKind::kReduceScatter || !HasOutput(state.rank)) return Result::kDone;
+  if (!Sliced() || !HasOutput(call_, state.rank)) return Result::kDone;
   const auto want = static_cast<uint32_t>(state.reduced + round_ + 1);
-  const size_t element = DtypeSize(call_.dtype);
   for (; next_peer_ < state.size; ++next_peer_) {
     if (next_peer_ == state.rank) continue;
-    const Piece piece = PieceOf(round_, next_peer_);
     const std::atomic<uint32_t>& word = state.control(next_peer_).reduced;
     if (static_cast<int32_t>(word.load(std::memory_order_acquire) - want) < 0) {
       return Block(next_peer_, word, want);
     }
     const char* const stage = PeerStage(state, next_peer_);
     if (stage == nullptr) return Result::kFailed;
-    std::memcpy(out() + piece.begin * element, stage + ResultOffset(state, round_),
-                piece.count * element);
+    const Piece piece = PieceOf(round_, next_peer_);
+    CopyOut(call_, 0, piece.begin, piece.count, stage + ResultOffset(state, round_));
   }
   next_peer_ = 0;
-  return Result::kDone;
-}
-
-// all_gather and broadcast: every staged chunk goes to its place.
-Operation::Result Operation::GatherCopies(NodeState& state) {
-  const size_t element = DtypeSize(call_.dtype);
-  const Piece piece = PieceOf(round_, state.rank);
-  const auto staged = static_cast<uint32_t>(state.staged + round_ + 1);
-  for (; next_peer_ < state.size; ++next_peer_) {
-    if (!HasInput(next_peer_)) continue;
-    const size_t block =
-        call_.kind == OpKind::kAllGather ? static_cast<size_t>(next_peer_) * call_.count : 0;
-    char* const to = out() + (block + piece.begin) * element;
-    const char* from = nullptr;
-    if (next_peer_ == state.rank) {
-      from = in() + piece.begin * element;
-    } else {
-      const std::atomic<uint32_t>& word = state.control(next_peer_).staged;
-      if (static_cast<int32_t>(word.load(std::memory_order_acquire) - staged) < 0) {
-        return Block(next_peer_, word, staged);
-      }
-      const char* const stage = PeerStage(state, next_peer_);
-      if (stage == nullptr) return Result::kFailed;
-      from = stage + HalfOffset(state, round_);
-    }
-    if (from != to) std::memcpy(to, from, piece.count * element);
-  }
-  next_peer_ = 0;
-  state.Publish(state.self().reduced, static_cast<uint32_t>(state.reduced + round_ + 1));
   return Result::kDone;
 }
 
@@ -226,16 +220,16 @@ Operation::Result Operation::Staged(NodeState& state) {
     for (; !reduced_ && stage_round_ < rounds_ && stage_round_ <= round_ + 1; ++stage_round_) {
       if (const Result r = StageRound(state); r != Result::kDone) return r;
     }
-    if (Reduces() && !reduced_) {
+    if (traits().reduces && !reduced_) {
       if (const Result r = ReduceRound(state); r != Result::kDone) return r;
     }
     reduced_ = true;
-    const Result gathered = Reduces() ? GatherResults(state) : GatherCopies(state);
+    const Result gathered = traits().reduces ? GatherResults(state) : GatherCopies(state);
     if (gathered != Result::kDone) return gathered;
   }
   state.staged += rounds_;
   state.reduced += rounds_;
-  if (!HasInput(state.rank)) {  // I3
+  if (!HasInput(call_, state.rank)) {  // I3
     state.Publish(state.self().staged, static_cast<uint32_t>(state.staged));
   }
   return Finish(state);

@@ -20,7 +20,8 @@ struct Remains {
   int rank;
   int size;
   std::vector<std::shared_ptr<NodePeer>> peers;
-  char* stage;
+  std::vector<void*> blocks;  // staging and channels
+  std::vector<FailedSplit> failed_splits;
 };
 
 struct Yard {
@@ -45,13 +46,35 @@ bool AllReached(const Remains& remains, RankState state) {
   return true;
 }
 
+// No member is in the segment of the failed split, nor will be.
+bool Unneeded(const Remains& remains, const FailedSplit& split) {
+  for (size_t i = 1; i < split.members.size(); ++i) {
+    // Asked in this order: who is seen leaving the parent first has joined before that, or never will.
+    const bool past = Reached(remains, split.members[i], RankState::kLeaving);
+    const RankState state =
+        split.segment.control(static_cast<int>(i)).state.load(std::memory_order_acquire);
+    const bool ended = remains.peers[static_cast<size_t>(split.members[i])]->Ended().has_value();
+    const bool out = state == RankState::kLeft || (state == RankState::kAbsent && past);
+    if (!out && !ended) return false;
+  }
+  return true;
+}
+
 // Frees what can be freed; true if nothing is left.
 bool Reap(Remains& remains) {
-  if (remains.stage != nullptr) {
+  std::erase_if(remains.failed_splits, [&](const FailedSplit& split) {
+    if (!Unneeded(remains, split)) return false;
+    (void)ProcessHeap().Free(split.segment.base());
+    return true;
+  });
+  if (!remains.blocks.empty()) {
     if (!AllReached(remains, RankState::kLeaving)) return false;
-    (void)ProcessHeap().Free(remains.stage);
-    remains.stage = nullptr;
+    for (void* const block : remains.blocks)
+      (void)ProcessHeap().Free(block);
+    remains.blocks.clear();
   }
+  // They are judged by the parent's segment, which has to stay until then.
+  if (!remains.failed_splits.empty()) return false;
   if (remains.rank == 0) {
     if (!AllReached(remains, RankState::kLeft)) return false;
     (void)ProcessHeap().Free(remains.segment.base());
@@ -64,9 +87,12 @@ bool Reap(Remains& remains) {
 
 }  // namespace
 
-void LeaveBehind(const NodeState& state) {
+void LeaveBehind(const NodeState& state, std::vector<void*> blocks,
+                 std::vector<FailedSplit> failed_splits) {
   ReapRemains();
-  Remains remains{state.segment, state.rank, state.size, state.peers, state.stage};
+  if (state.stage != nullptr) blocks.push_back(state.stage);
+  Remains remains{state.segment, state.rank,        state.size,
+                  state.peers,   std::move(blocks), std::move(failed_splits)};
   const bool alone = std::all_of(state.peers.begin(), state.peers.end(),
                                  [](const auto& peer) { return peer->is_self(); });
   // Ranks of this process reap for each other; other processes are waited for.

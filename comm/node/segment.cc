@@ -6,8 +6,9 @@ namespace weft {
 
 size_t Segment::Bytes(int size) {
   return kHeaderBytes +
-         static_cast<size_t>(size) * (sizeof(RankControl) + kSlotCount * kSlotBytes +
-                                      RecorderRing::kEntryCount * sizeof(RecorderEntry));
+         static_cast<size_t>(size) *
+             (sizeof(RankControl) + kSlotCount * kSlotBytes +
+              RecorderRing::kEntryCount * sizeof(RecorderEntry) + sizeof(MessageControl));
 }
 
 Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch) {
@@ -17,8 +18,10 @@ Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch)
   header->group_id = group_id;
   header->size = static_cast<uint32_t>(size);
   Segment segment(base, size);
-  for (int rank = 0; rank < size; ++rank)
+  for (int rank = 0; rank < size; ++rank) {
     new (&segment.control(rank)) RankControl{};
+    new (&segment.messages(rank)) MessageControl{};
+  }
   header->magic = kSegmentMagic;
   return segment;
 }
@@ -34,6 +37,12 @@ RecorderRing Segment::recorder(int rank) const {
   char* const rings = slot(size_, 0);
   return RecorderRing(reinterpret_cast<RecorderEntry*>(rings) +
                       static_cast<size_t>(rank) * RecorderRing::kEntryCount);
+}
+
+MessageControl& Segment::messages(int rank) const {
+  char* const blocks = slot(size_, 0) + static_cast<size_t>(size_) * RecorderRing::kEntryCount *
+                                            sizeof(RecorderEntry);
+  return reinterpret_cast<MessageControl*>(blocks)[rank];
 }
 
 }  // namespace weft

@@ -1,11 +1,12 @@
 // The memory that the ranks of one group share on a node: a header, one control block per rank, a
-// ring of small slots per rank, a recorder ring per rank.
+// ring of small slots per rank, a recorder ring per rank, one block for messages per rank.
 //
 // It is one block in the heap of the group's rank 0; every rank finds each part by its own arithmetic
 // (rank count and the constants here), never by a length or offset that stands in shared memory.
 //
 // Who writes what. Header: rank 0, before anybody else has it, except abort. A control
-// block, slot ring and recorder ring: their rank only (sleepers of a Bell excepted, see base/wait.h).
+// block, slot ring and recorder ring: their rank only (sleepers of a Bell excepted, see base/wait.h). Of
+// a message block, `events` and inbox[s] are written by others, as said there.
 // Invariants, on which docs/design/003-node.md builds its proof:
 //  I1  arrival[s % kWindow] of rank r holds operation s; it is written only when every rank has
 //      published done >= s - kWindow.
@@ -28,11 +29,18 @@ namespace weft {
 constexpr int kNodeRanksMax = 64;
 constexpr uint64_t kWindow = 32;               // operations whose arrival may be outstanding
 constexpr size_t kInlineBytes = 48;            // payload in an arrival line
+constexpr size_t kFactorOffset = 40;           // where a premul_sum has its factor in it
 constexpr size_t kSlotBytes = 8192;            // payload in a slot
 constexpr uint32_t kSlotCount = 4;             // slots per rank
 constexpr size_t kStageHalfBytes = 256 << 10;  // staging per rank and half
 constexpr uint64_t kSegmentMagic = 0x31'74'66'65'77ULL;  // "weft1"
-constexpr uint32_t kSegmentVersion = 1;
+constexpr uint32_t kSegmentVersion = 2;
+
+// Of a half that holds a piece for every rank: the bytes of one.
+constexpr size_t StagePieceBytes(int ranks) {
+  constexpr size_t kLineBytes = 64;
+  return kStageHalfBytes / static_cast<size_t>(ranks) / kLineBytes * kLineBytes;
+}
 
 // Kinds of memory, as told to peers.
 enum class MemoryKind : uint8_t { kPrivate = 0, kHeap = 1 };
@@ -67,6 +75,7 @@ struct AbortRecord {
   int32_t exit_code;
   int64_t sequence;
   char host[64];
+  char operation[32];
   char text[416];
 };
 
@@ -87,6 +96,16 @@ struct RankControl {
   uint64_t start_time;
   alignas(64) AbortRecord abort_record;
   alignas(64) Arrival arrivals[kWindow];
+};
+
+// What a rank's sends and receives share with the other ranks (message_engine.h).
+struct MessageControl {
+  alignas(128) Bell bell;  // rung when a word of the next line changes
+  alignas(
+      64) std::atomic<uint32_t> events;  // counted up by any rank that did what this one waits for
+  std::atomic<uint32_t> engaged;         // 1 while it copies from a peer's buffer
+  // By rank: 1 + offset of that rank's channel to this one, in its heap; written by that rank.
+  alignas(64) std::atomic<uint64_t> inbox[kNodeRanksMax];
 };
 
 // Packed into one word so that the first writer wins: result code, finder, nonzero if aborted.
@@ -135,6 +154,7 @@ class Segment {
   }
 
   RecorderRing recorder(int rank) const;
+  MessageControl& messages(int rank) const;
 
   char* base() const { return base_; }
 

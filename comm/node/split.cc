@@ -20,13 +20,6 @@ struct Wish {
   int32_t key;
 };
 
-struct Offer {
-  int32_t result;  // weft_result_t of making the segment
-  uint32_t unused;
-  uint64_t offset;
-  uint64_t group_id;
-};
-
 // Parent ranks of `color`, in the order of the new group.
 std::vector<int> MembersOf(const std::vector<Wish>& wishes, int color) {
   std::vector<int> members;
@@ -50,18 +43,40 @@ absl::Status Exchange(NodeGroup& parent, const T& mine, std::vector<T>* all) {
 
 }  // namespace
 
+// A visitor, so that Close() does not say "leaving" to the others before this rank has joined the part
+// or given it up.
 absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::Split(int color, int key,
                                                                const GroupOptions& options) {
+  if (!Enter()) return Closed();
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> part = SplitAsVisitor(color, key, options);
+  Leave();
+  return part;
+}
+
+// Others may have the offer and be in the segment, so it cannot be freed yet. They are told that its
+// rank 0 will not come.
+void NodeGroup::KeepFailedSplit(uint64_t offset, const std::vector<int>& members) {
+  char* const base = state_.peers[static_cast<size_t>(state_.rank)]->base() + offset;
+  const Segment segment(base, static_cast<int>(members.size()));
+  segment.control(0).state.store(RankState::kLeft, std::memory_order_seq_cst);
+  Ring(segment.control(0).bell);
+  MutexLock lock(splits_mutex_);
+  failed_splits_.push_back({segment, members});
+}
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::SplitAsVisitor(
+    int color, int key, const GroupOptions& options) {
   std::vector<Wish> wishes;
   WEFT_RETURN_IF_ERROR(Exchange(*this, Wish{color, key}, &wishes));
   const std::vector<int> members = MembersOf(wishes, color);
   const bool leads = color >= 0 && members[0] == state_.rank;
 
-  Offer offer{};
+  SplitOffer offer{};
   absl::Status made;
   if (leads) {
-    offer.group_id = RecorderTicks() ^ (uint64_t{static_cast<uint32_t>(issued_)} << 40) ^
-                     static_cast<uint64_t>(state_.rank);
+    static std::atomic<uint32_t> split_count{0};
+    offer.group_id =
+        RecorderTicks() ^ uint64_t { ++split_count } << 40 ^ static_cast<uint64_t>(state_.rank);
     absl::StatusOr<uint64_t> offset =
         MakeSegment(static_cast<int>(members.size()), offer.group_id, state_.epoch);
     if (offset.ok()) {
@@ -71,12 +86,22 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::Split(int color, int ke
       offer.result = ResultOf(made);
     }
   }
-  std::vector<Offer> offers;
-  WEFT_RETURN_IF_ERROR(Exchange(*this, offer, &offers));
+  std::vector<SplitOffer> offers;
+  const absl::Status exchanged = Exchange(*this, offer, &offers);
+  if (!exchanged.ok() && leads && made.ok()) KeepFailedSplit(offer.offset, members);
+  WEFT_RETURN_IF_ERROR(exchanged);
   WEFT_RETURN_IF_ERROR(made);
   if (color < 0) return std::shared_ptr<ProcessGroup>();
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> part =
+      JoinPart(color, members, offers[static_cast<size_t>(members[0])], options);
+  if (!part.ok() && leads) KeepFailedSplit(offer.offset, members);
+  return part;
+}
 
-  const Offer& chosen = offers[static_cast<size_t>(members[0])];
+absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::JoinPart(int color,
+                                                                  const std::vector<int>& members,
+                                                                  const SplitOffer& chosen,
+                                                                  const GroupOptions& options) {
   if (chosen.result != WEFT_SUCCESS) {
     return MakeError(WEFT_REMOTE_ERROR, {.rank = members[0], .group = options_.name},
                      fmt::format("splitting group {}: rank {} could not make the shared segment",

@@ -16,9 +16,4 @@ std::string Describe(const RecordedCall& call);
 // "issued", "running", "done", "failed".
 const char* RecordStateName(RecordState state);
 
-// Whether a call of this kind has a reduction, a root, elements.
-bool HasReduction(OpKind kind);
-bool HasRoot(OpKind kind);
-bool HasElements(OpKind kind);
-
 }  // namespace weft

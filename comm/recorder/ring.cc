@@ -17,6 +17,19 @@ constexpr auto kAcquire = std::memory_order_acquire;
 // Words of an entry.
 enum Word { kSequence, kTicks, kWhat, kCount, kRootSignature, kTag, kState };
 
+// A reduction as one byte: those of weft/types.h by their numbers, the two internal ones of dtype.h
+// from kInternalOps on, where weft/types.h has none.
+constexpr uint64_t kInternalOps = 250;
+
+uint64_t OpByte(weft_op_t op) {
+  const auto number = static_cast<uint64_t>(op);
+  return (op < kOpPremulSum ? number : number - kOpPremulSum + kInternalOps) & 0xff;
+}
+
+weft_op_t OpOfByte(uint64_t byte) {
+  return static_cast<weft_op_t>(byte < kInternalOps ? byte : byte - kInternalOps + kOpPremulSum);
+}
+
 uint64_t StateWord(uint64_t sequence, RecordState state) {
   return sequence << 8 | static_cast<uint64_t>(state);
 }
@@ -36,8 +49,7 @@ void RecorderRing::Record(const RecordedCall& call) {
   words[kSequence].store(0, kRelease);
   words[kTicks].store(RecorderTicks(), kRelease);
   words[kWhat].store(static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.dtype) << 8 |
-                         static_cast<uint64_t>(call.op) << 16 |
-                         static_cast<uint64_t>(call.algorithm) << 24 |
+                         OpByte(call.op) << 16 | static_cast<uint64_t>(call.algorithm) << 24 |
                          static_cast<uint64_t>(call.epoch) << 32,
                      kRelease);
   words[kCount].store(call.count, kRelease);
@@ -64,18 +76,18 @@ RecorderWords RecorderRing::Copy(uint64_t index) const {
 
 std::optional<RecordedCall> RecorderRing::Decode(const RecorderWords& words) {
   const uint64_t kind = words[kWhat] & 0xff;
-  const uint64_t dtype = words[kWhat] >> 8 & 0xff;
-  const uint64_t op = words[kWhat] >> 16 & 0xff;
+  const auto dtype = static_cast<weft_dtype_t>(words[kWhat] >> 8 & 0xff);
+  const weft_op_t op = OpOfByte(words[kWhat] >> 16 & 0xff);
   const uint64_t state = words[kState] & 0xff;
-  const bool known = kind < kOpKindCount && dtype < kDtypeCount && op < kOpCount &&
+  const bool known = kind < kOpKindCount && IsDtype(dtype) && IsReductionOp(op) &&
                      state <= static_cast<uint64_t>(RecordState::kFailed);
   if (words[kSequence] == 0 || !known) return {};
   RecordedCall call;
   call.sequence = words[kSequence];
   call.ticks = words[kTicks];
   call.kind = static_cast<OpKind>(kind);
-  call.dtype = static_cast<weft_dtype_t>(dtype);
-  call.op = static_cast<weft_op_t>(op);
+  call.dtype = dtype;
+  call.op = op;
   call.algorithm = static_cast<uint8_t>(words[kWhat] >> 24 & 0xff);
   call.epoch = static_cast<uint32_t>(words[kWhat] >> 32);
   call.count = words[kCount];

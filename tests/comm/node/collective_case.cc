@@ -1,146 +1,164 @@
 #include "collective_case.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <vector>
 
+#include <gtest/gtest.h>
+
+#include "collective_model.h"
 #include "comm/kernels/dtype.h"
-#include "comm/kernels/reduce.h"
 #include "comm/node/heap.h"
 #include "fmt/format.h"
 
 namespace weft::test {
 namespace {
 
-constexpr size_t kCanaryBytes = 256;
-constexpr char kCanary = 0x5a;
+constexpr size_t kMarginBytes = 256;
+constexpr char kPattern = 0x5a;
 
 uint64_t Mix(uint64_t x) {
   x ^= x >> 33;
   x *= 0xff51afd7ed558ccdULL;
-  x ^= x >> 33;
-  x *= 0xc4ceb9fe1a85ec53ULL;
-  return x ^ x >> 33;
+  return x ^ x >> 29;
 }
 
-// Values whose sums depend on the order of additions, within range for every type and operation.
-void Fill(const CollectiveCase& test, int rank, size_t count, char* bytes) {
-  for (size_t i = 0; i < count; ++i) {
-    const uint64_t random = Mix(test.seed * 1000003 + static_cast<uint64_t>(rank) * 7919 + i);
-    const double value = (static_cast<double>(random >> 11) * 0x1p-53 - 0.5) *
-                         static_cast<double>(1 << (random & 7));
-    const auto put = [&](auto typed) {
-      std::memcpy(bytes + i * sizeof(typed), &typed, sizeof(typed));
-    };
-    switch (test.dtype) {
-      case WEFT_FLOAT32:
-        put(static_cast<float>(value));
-        break;
-      case WEFT_FLOAT64:
-        put(value);
-        break;
-      case WEFT_FLOAT16:
-        put(static_cast<_Float16>(value));
-        break;
-      case WEFT_BFLOAT16: {
-        const auto narrow = static_cast<float>(value);
-        uint32_t bits;
-        std::memcpy(&bits, &narrow, 4);
-        put(static_cast<uint16_t>(bits >> 16));
-        break;
-      }
-      default:
-        std::memcpy(bytes + i * DtypeSize(test.dtype), &random, DtypeSize(test.dtype));
-    }
-  }
-}
-
-// Memory with canaries around, private or in the heap.
+// Memory of one kind, filled with the pattern, with margins around.
 class Buffer {
  public:
-  Buffer(size_t bytes, bool heap, size_t misalignment_bytes)
-      : bytes_(bytes), total_(bytes + 2 * kCanaryBytes + 64), heap_(heap) {
-    base_ = heap ? static_cast<char*>(*ProcessHeap().Allocate(total_)) : new char[total_];
-    std::memset(base_, kCanary, total_);
-    data_ = base_ + kCanaryBytes + misalignment_bytes;
+  Buffer(size_t bytes, Memory memory, size_t misalignment_bytes)
+      : total_(bytes + 2 * kMarginBytes + 64), memory_(memory) {
+    base_ = Take();
+    std::memset(base_, kPattern, total_);
+    data_ = base_ + kMarginBytes + misalignment_bytes;
+    image_.assign(total_, kPattern);
   }
 
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
   ~Buffer() {
-    if (heap_) {
+    if (memory_ == Memory::kSymmetric) {
       (void)ProcessHeap().Free(base_);
-    } else {
-      delete[] base_;
+      return;
     }
+    if (memory_ == Memory::kRegistered) EXPECT_TRUE(ProcessHeap().Deregister(base_).ok());
+    std::free(base_);
   }
 
   char* data() { return data_; }
 
-  bool CanariesLive() const {
-    const char* const begin = base_;
-    const char* const end = begin + total_;
-    const auto untouched = [](char c) {
-      return c == kCanary;
-    };
-    return std::all_of(begin, begin + (data_ - base_), untouched) &&
-           std::all_of(begin + (data_ - base_) + bytes_, end, untouched);
+  // Puts bytes into the memory and into what it must be in the end; or only into the latter.
+  void Put(size_t at, const char* bytes, size_t count) {
+    if (count > 0) std::memcpy(data_ + at, bytes, count);
+    Expect(at, bytes, count);
+  }
+
+  void Expect(size_t at, const char* bytes, size_t count) {
+    if (count > 0) std::memcpy(image_.data() + (data_ - base_) + at, bytes, count);
+  }
+
+  // The first byte that is not what it must be, relative to data(); or nothing.
+  std::string Difference(const char* what) const {
+    const auto at = std::mismatch(image_.begin(), image_.end(), base_);
+    if (at.first == image_.end()) return "";
+    return fmt::format("byte {} of {} is {:#04x}, not {:#04x}", at.second - data_, what,
+                       static_cast<unsigned char>(*at.second),
+                       static_cast<unsigned char>(*at.first));
   }
 
  private:
-  size_t bytes_;
+  char* Take() {
+    if (memory_ == Memory::kSymmetric) return static_cast<char*>(*ProcessHeap().Allocate(total_));
+    constexpr size_t kPageBytes = 4096;
+    total_ = (total_ + kPageBytes - 1) / kPageBytes * kPageBytes;
+    auto* const base = static_cast<char*>(std::aligned_alloc(kPageBytes, total_));
+    if (memory_ == Memory::kRegistered) EXPECT_TRUE(ProcessHeap().Register(base, total_).ok());
+    return base;
+  }
+
   size_t total_;
-  bool heap_;
+  Memory memory_;
   char* base_;
   char* data_;
+  std::vector<char> image_;
 };
 
-// Every rank's input, and from that what `rank` must get. Kernels are proved against an independent
-// reference in tests/comm/kernels; here the scalar one stands for it.
-std::vector<char> Expected(const CollectiveCase& test, int rank, int size) {
-  const size_t element = DtypeSize(test.dtype);
-  const size_t bytes = test.count * element;
-  std::vector<std::vector<char>> inputs(static_cast<size_t>(size));
-  for (int r = 0; r < size; ++r) {
-    const size_t count =
-        test.kind == OpKind::kReduceScatter ? test.count * static_cast<size_t>(size) : test.count;
-    inputs[static_cast<size_t>(r)].resize(count * element);
-    Fill(test, r, count, inputs[static_cast<size_t>(r)].data());
+// Writes the blocks of a side as `block` makes them, through `put`.
+template <typename Block, typename Put>
+void WriteSide(const Side& side, size_t element, size_t first, Block&& block, Put&& put) {
+  std::vector<char> bytes;
+  int current = -1;
+  for (const Piece& piece : side.pieces) {
+    if (piece.block != current) bytes = block(current = piece.block);
+    put((first + piece.at) * element, bytes.data() + piece.begin * element, piece.count * element);
   }
-  if (test.kind == OpKind::kBroadcast) return inputs[static_cast<size_t>(test.root)];
-  std::vector<char> expected;
-  if (test.kind == OpKind::kAllGather) {
-    for (const auto& input : inputs)
-      expected.insert(expected.end(), input.begin(), input.end());
-    return expected;
+}
+
+// The call's layout, as a caller's arrays.
+absl::Status LayOut(const CollectiveModel& model, const Side& in, const Side& out, char* in_data,
+                    char* out_data, int rank, int size, Collective* call, BlockLayout* layout) {
+  const size_t element = model.element();
+  if (model.IsVector()) {
+    const size_t nothing = 0;
+    const auto blocks = [&](const Side& side) {
+      return side.counts.empty() ? Blocks{&nothing, nullptr}
+                                 : Blocks{side.counts.data(), side.offsets.data()};
+    };
+    return LayOutBlocks(blocks(in), blocks(out), rank, size, layout, call);
   }
-  expected.resize(bytes);
-  std::vector<const void*> sources;
-  const size_t offset = test.kind == OpKind::kReduceScatter ? static_cast<size_t>(rank) * bytes : 0;
-  for (const auto& input : inputs)
-    sources.push_back(input.data() + offset);
-  void* destination = expected.data();
-  FindReduceKernel(Isa::kScalar, test.dtype,
-                   test.op)({sources.data(), size, &destination, 1, test.count, size});
-  return expected;
+  std::vector<weft_iov_t> parts;
+  const size_t in_blocks = in.pieces.size() / model.part_counts().size();
+  const size_t out_blocks = out.pieces.size() / model.part_counts().size();
+  for (size_t part = 0; part < model.part_counts().size(); ++part) {
+    parts.push_back({in_data + in.pieces[part * in_blocks].at * element,
+                     out_data + out.pieces[part * out_blocks].at * element,
+                     model.part_counts()[part]});
+  }
+  return LayOutParts(parts.data(), parts.size(), layout, call);
+}
+
+absl::Status Issue(ProcessGroup& group, const Collective& call, bool asynchronous) {
+  const absl::Status checked = CheckCollective(call, group.rank(), group.size());
+  if (!checked.ok()) return checked;
+  if (!asynchronous) return group.Run(call);
+  absl::StatusOr<WorkRef> work = group.Start(call);
+  return work.ok() ? (*work)->Wait(0) : work.status();
+}
+
+// In place for lists of buffers is a matter of each part: here all parts or none.
+void ShiftPartsInPlace(const CollectiveModel& model, int rank, Side* in, Side* out) {
+  const size_t parts = model.part_counts().size();
+  const size_t in_blocks = in->pieces.size() / parts;
+  const size_t out_blocks = out->pieces.size() / parts;
+  Side& larger = in_blocks > out_blocks ? *in : *out;
+  Side& smaller = in_blocks > out_blocks ? *out : *in;
+  const size_t blocks = std::max(in_blocks, out_blocks);
+  for (size_t part = 0; part < parts; ++part) {
+    const size_t own = blocks == 1 ? 0 : static_cast<size_t>(rank);
+    smaller.pieces[part].at = larger.pieces[part * blocks + own].at;
+  }
+  smaller.extent = larger.extent;
 }
 
 }  // namespace
 
 std::string CollectiveCase::Name() const {
-  return fmt::format("{} {} {} count {} root {} seed {}", OpKindName(kind), DtypeName(dtype),
-                     OpName(op), count, root, seed);
+  return fmt::format("{} {} {} count {} root {} seed {} {}", OpKindName(kind), DtypeName(dtype),
+                     OpName(op), count, root, seed, AlgorithmName(algorithm));
 }
 
 LocalChoice LocalChoice::FromSeed(uint64_t seed, int rank) {
   const uint64_t random = Mix(seed * 31 + static_cast<uint64_t>(rank) + 17);
+  const auto memory = [](uint64_t bits) {
+    return static_cast<Memory>(bits % 3);
+  };
   return {.in_place = (random & 1) != 0,
           .asynchronous = (random & 2) != 0,
-          .heap_in = (random & 4) != 0,
-          .heap_out = (random & 8) != 0,
+          .in = memory(random >> 2),
+          .out = memory(random >> 5),
           .misalignment_in = random >> 8 & 3,
           .misalignment_out = random >> 10 & 3};
 }
@@ -148,59 +166,53 @@ LocalChoice LocalChoice::FromSeed(uint64_t seed, int rank) {
 std::string RunCase(ProcessGroup& group, const CollectiveCase& test, const LocalChoice& choice) {
   const int rank = group.rank();
   const int size = group.size();
+  const CollectiveModel model(test, size);
+  const size_t element = model.element();
+  Side in = model.In(rank);
+  Side out = model.Out(rank);
+  const bool in_place = choice.in_place && model.CanBeInPlace(rank);
+  if (in_place && model.IsIov()) ShiftPartsInPlace(model, rank, &in, &out);
+  const size_t in_first = in_place && !model.IsIov() ? model.InPlaceIn(rank) : 0;
+  const size_t out_first = in_place && !model.IsIov() ? model.InPlaceOut(rank) : 0;
+
+  Buffer first(std::max(in_first + in.extent, out_first + out.extent) * element, choice.in,
+               choice.misalignment_in * element);
+  Buffer second(out.extent * element, choice.out, choice.misalignment_out * element);
+  Buffer& out_buffer = in_place ? first : second;
+  WriteSide(
+      in, element, in_first, [&](int block) { return model.Input(rank, block); },
+      [&](size_t at, const char* bytes, size_t count) { first.Put(at, bytes, count); });
+  WriteSide(
+      out, element, out_first, [&](int block) { return model.Expected(rank, block); },
+      [&](size_t at, const char* bytes, size_t count) { out_buffer.Expect(at, bytes, count); });
+
+  char* const in_data = first.data() + in_first * element;
+  char* const out_data = out_buffer.data() + out_first * element;
   Collective call{.kind = test.kind,
                   .dtype = test.dtype,
                   .op = test.op,
                   .root = test.root,
-                  .count = test.count};
-  const size_t element = DtypeSize(test.dtype);
-  const size_t in_bytes = InputBytes(call, size);
-  const size_t out_bytes = OutputBytes(call, size);
-  const bool has_in = test.kind != OpKind::kBroadcast || test.root == rank;
-  const bool has_out = test.kind != OpKind::kReduce || test.root == rank;
-  const size_t block = static_cast<size_t>(rank) * test.count * element;
-
-  Buffer in(std::max(in_bytes, out_bytes), choice.heap_in, choice.misalignment_in * element);
-  Buffer out(out_bytes, choice.heap_out, choice.misalignment_out * element);
-  char* in_data = in.data();
-  char* out_data = out.data();
-  bool in_place = choice.in_place && has_in && has_out;
-  if (in_place) {
-    out_data = in_data;
-    if (test.kind == OpKind::kAllGather) in_data += block;
-    if (test.kind == OpKind::kReduceScatter) out_data += block;
-  }
-  Fill(test, rank, in_bytes / element, in_data);
+                  .count = test.count,
+                  .algorithm = test.algorithm,
+                  .custom = model.Custom(rank)};
   // What a rank does not contribute or get is not looked at: it may be NULL or the other buffer.
+  const bool has_in = model.HasInput(rank);
+  const bool has_out = model.HasOutput(rank);
   char* const ignored = choice.in_place ? (has_in ? in_data : out_data) : nullptr;
   call.in = has_in ? in_data : ignored;
   call.out = has_out ? out_data : ignored;
-  const absl::Status checked = CheckCollective(call, rank, size);
-  if (!checked.ok()) return std::string(checked.message());
-  absl::Status status;
-  if (choice.asynchronous) {
-    absl::StatusOr<WorkRef> work = group.Start(call);
-    status = work.ok() ? (*work)->Wait(0) : work.status();
-  } else {
-    status = group.Run(call);
+  auto layout = std::make_shared<BlockLayout>();
+  if (model.IsVector() || model.IsIov()) {
+    const absl::Status laid =
+        LayOut(model, in, out, in_data, out_data, rank, size, &call, layout.get());
+    if (!laid.ok()) return std::string(laid.message());
+    call.layout = layout;
   }
-  if (!status.ok()) return std::string(status.message());
-  if (has_out) {
-    const std::vector<char> expected = Expected(test, rank, size);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      if (expected[i] == out_data[i]) continue;
-      return fmt::format("rank {}: {}: byte {} (element {}) differs{}", rank, test.Name(), i,
-                         i / element, in_place ? ", in place" : "");
-    }
-  }
-  if (!in_place && has_in && in_bytes > 0) {
-    std::vector<char> input(in_bytes);
-    Fill(test, rank, in_bytes / element, input.data());
-    if (std::memcmp(input.data(), in_data, in_bytes) != 0) return test.Name() + ": in was changed";
-  }
-  // The buffer for the input is as large as the larger of both, so its own canaries start later.
-  if (!out.CanariesLive()) return test.Name() + ": wrote around out";
-  return "";
+  const absl::Status status = Issue(group, call, choice.asynchronous);
+  if (!status.ok()) return fmt::format("{}: {}", test.Name(), std::string(status.message()));
+  std::string difference = first.Difference(in_place ? "the buffer in place" : "in");
+  if (difference.empty() && !in_place) difference = second.Difference("out");
+  return difference.empty() ? "" : fmt::format("rank {}: {}: {}", rank, test.Name(), difference);
 }
 
 }  // namespace weft::test

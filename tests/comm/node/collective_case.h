@@ -3,8 +3,9 @@
 //   const CollectiveCase c{.kind = OpKind::kAllReduce, .dtype = WEFT_FLOAT32, .op = WEFT_SUM, .count = 1021};
 //   EXPECT_EQ(RunCase(*group, c, LocalChoice::FromSeed(seed, rank)), "");
 //
-// Inputs are functions of (seed, rank, index), so every rank knows what all ranks hold. Buffers are
-// surrounded by canaries.
+// Inputs, and the counts of the forms that have several, are functions of (seed, rank, index), so every
+// rank knows what all ranks hold. All memory around and between the blocks is filled with a pattern
+// that must survive.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +20,22 @@ struct CollectiveCase {
   weft_dtype_t dtype = WEFT_FLOAT32;
   weft_op_t op = WEFT_SUM;
   int root = 0;
-  size_t count = 0;
+  size_t count = 0;  // vector forms: blocks have up to that many; iov forms: all parts together
   uint64_t seed = 1;
+  Algorithm algorithm = Algorithm::kAuto;
 
   std::string Name() const;
 };
+
+// kRegistered: pages of the caller's that the heap has taken over.
+enum class Memory { kPrivate, kRegistered, kSymmetric };
 
 // What a rank may choose for itself without the others knowing.
 struct LocalChoice {
   bool in_place = false;
   bool asynchronous = false;
-  bool heap_in = false;
-  bool heap_out = false;
+  Memory in = Memory::kPrivate;
+  Memory out = Memory::kPrivate;
   size_t misalignment_in = 0;  // elements
   size_t misalignment_out = 0;
 

@@ -1,9 +1,13 @@
 // Every core collective against the reference, bitwise, with ranks as threads.
+#include <future>
+#include <iterator>
+#include <memory>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "collective_case.h"
+#include "comm/group/block_layout.h"
 #include "comm/node/heap.h"
 #include "comm/node/segment.h"
 #include "rank_threads.h"
@@ -19,14 +23,21 @@ constexpr size_t kEveryNth = 9;
 constexpr size_t kEveryNth = 1;
 #endif
 
-constexpr OpKind kKinds[] = {OpKind::kAllReduce, OpKind::kReduce, OpKind::kBroadcast,
-                             OpKind::kAllGather, OpKind::kReduceScatter};
+constexpr OpKind kKinds[] = {
+    OpKind::kAllReduce,        OpKind::kReduce,        OpKind::kBroadcast,
+    OpKind::kAllGather,        OpKind::kReduceScatter, OpKind::kGather,
+    OpKind::kScatter,          OpKind::kAllToAll,      OpKind::kAllGatherV,
+    OpKind::kReduceScatterV,   OpKind::kGatherV,       OpKind::kScatterV,
+    OpKind::kAllToAllV,        OpKind::kAllReduceIov,  OpKind::kAllGatherIov,
+    OpKind::kReduceScatterIov,
+};
 constexpr weft_dtype_t kDtypes[] = {WEFT_UINT8,   WEFT_INT32,   WEFT_INT64,   WEFT_FLOAT16,
                                     WEFT_FLOAT32, WEFT_FLOAT64, WEFT_BFLOAT16};
 constexpr weft_op_t kOps[] = {WEFT_SUM, WEFT_PROD, WEFT_MAX, WEFT_MIN, WEFT_AVG};
 
-bool Reduces(OpKind kind) {
-  return kind != OpKind::kBroadcast && kind != OpKind::kAllGather;
+// How many blocks the larger buffer has.
+size_t BlockCount(OpKind kind, size_t ranks) {
+  return TraitsOf(kind).in_blocks || TraitsOf(kind).out_blocks ? ranks : 1;
 }
 
 // Every kind, type and operation at the small counts, a few types at counts of several rounds.
@@ -36,10 +47,11 @@ std::vector<CollectiveCase> Cases(int size, uint64_t seed) {
   for (OpKind kind : kKinds) {
     for (weft_dtype_t dtype : kDtypes) {
       for (weft_op_t op : kOps) {
-        if (!Reduces(kind) && op != WEFT_SUM) continue;
+        if (!TraitsOf(kind).reduces && op != WEFT_SUM) continue;
         std::vector<size_t> counts = {0, 1, n - 1, n, n + 1, 12, 1021, 4099};
         const bool rounds = op == WEFT_SUM && (dtype == WEFT_FLOAT32 || dtype == WEFT_BFLOAT16);
-        if (rounds) counts.insert(counts.end(), {65537, 300007});
+        if (rounds)
+          counts.insert(counts.end(), {65537 / BlockCount(kind, n), 300007 / BlockCount(kind, n)});
         for (size_t count : counts) {
           cases.push_back({.kind = kind,
                            .dtype = dtype,
@@ -81,11 +93,12 @@ TEST_P(ThreadRanks, MatchReferenceWhateverEachRankChooses) {
 TEST_P(ThreadRanks, MatchReferenceOnEveryPath) {
   const uint64_t seed = TestSeed(7);
   int executed = 0;
-  for (const bool heap : {false, true}) {
+  for (const Memory memory : {Memory::kPrivate, Memory::kSymmetric}) {
     for (const bool in_place : {false, true}) {
       for (const OpKind kind : kKinds) {
         std::vector<CollectiveCase> cases;
-        for (const size_t count : {2500UL, 70001UL, 262144UL / kEveryNth}) {
+        const size_t blocks = BlockCount(kind, static_cast<size_t>(GetParam()));
+        for (const size_t count : {2500UL, 70001UL / blocks, 262144UL / kEveryNth / blocks}) {
           cases.push_back({.kind = kind, .dtype = WEFT_FLOAT32, .count = count, .seed = seed});
           cases.push_back({.kind = kind,
                            .dtype = WEFT_BFLOAT16,
@@ -100,7 +113,7 @@ TEST_P(ThreadRanks, MatchReferenceOnEveryPath) {
                                    for (const CollectiveCase& test : cases) {
                                      const std::string problem = RunCase(
                                          group, test,
-                                         {.in_place = in_place, .heap_in = heap, .heap_out = heap});
+                                         {.in_place = in_place, .in = memory, .out = memory});
                                      if (!problem.empty()) return problem;
                                    }
                                    return "";
@@ -145,13 +158,84 @@ TEST_P(ThreadRanks, ManyOperationsInFlight) {
             "");
 }
 
+// Rank 0 has queued more than there are slots, or lines, before another rank calls: what it announced
+// ahead must still be there when it comes to do the older ones, as it reads its own from there.
+TEST_P(ThreadRanks, OneRankFarAheadLosesNothing) {
+  constexpr int kOperations = 40;
+  const auto ranks = static_cast<size_t>(GetParam());
+  std::promise<void> queued;
+  const std::shared_future<void> all_queued = queued.get_future().share();
+  const std::vector<size_t> counts(ranks, 3);
+  const auto call_of = [&](ProcessGroup& group, int i, std::vector<int32_t>* in,
+                           std::vector<int32_t>* out) {
+    in->assign(3 * ranks, 1000 * i + group.rank());
+    out->assign(3 * ranks, -1);
+    auto layout = std::make_shared<BlockLayout>();
+    Collective call{.dtype = WEFT_INT32, .in = in->data(), .out = out->data()};
+    const Blocks blocks{counts.data(), nullptr};
+    if (i % 3 == 0) {
+      call.kind = OpKind::kAllToAllV;
+    } else if (i % 3 == 1) {
+      call.kind = OpKind::kAllGatherV;
+    } else {
+      call.kind = OpKind::kAllReduce;
+      call.op = kOpPremulSum;
+      call.count = 1;
+      call.custom = std::make_shared<CustomOp>(
+          CustomOp{.kind = kOpPremulSum, .dtype = WEFT_INT32, .factor = static_cast<uint64_t>(i)});
+      return call;
+    }
+    EXPECT_TRUE(LayOutBlocks(blocks, blocks, group.rank(), group.size(), layout.get(), &call).ok());
+    call.layout = layout;
+    return call;
+  };
+  const auto check = [&](int i, const std::vector<int32_t>& out) -> std::string {
+    for (size_t from = 0; from < ranks; ++from) {
+      const auto rank = static_cast<int32_t>(from);
+      if (i % 3 != 2 && out[3 * from + 2] != 1000 * i + rank) return "wrong data";
+    }
+    const auto n = static_cast<int32_t>(ranks);
+    const int32_t sum = i * (n * 1000 * i + n * (n - 1) / 2);
+    return i % 3 == 2 && out[0] != sum ? "a wrong sum" : "";
+  };
+  EXPECT_EQ(RunThreadRanks(GetParam(), {.name = "ahead"},
+                           [&](ProcessGroup& group) -> std::string {
+                             std::vector<std::vector<int32_t>> in(kOperations), out(kOperations);
+                             std::vector<WorkRef> works;
+                             if (group.rank() != 0) all_queued.wait();
+                             for (int i = 0; i < kOperations; ++i) {
+                               const auto k = static_cast<size_t>(i);
+                               const Collective call = call_of(group, i, &in[k], &out[k]);
+                               if (group.rank() != 0) {
+                                 const absl::Status status = group.Run(call);
+                                 if (!status.ok()) return std::string(status.message());
+                                 continue;
+                               }
+                               auto work = group.Start(call);
+                               if (!work.ok()) return std::string(work.status().message());
+                               works.push_back(*work);
+                             }
+                             if (group.rank() == 0) queued.set_value();
+                             for (const WorkRef& work : works) {
+                               const absl::Status status = work->Wait(0);
+                               if (!status.ok()) return std::string(status.message());
+                             }
+                             for (int i = 0; i < kOperations; ++i) {
+                               const std::string problem = check(i, out[static_cast<size_t>(i)]);
+                               if (!problem.empty()) return problem;
+                             }
+                             return "";
+                           }),
+            "");
+}
+
 // Blocking calls of every class follow each other closely, so slots and halves are reused at once.
 TEST_P(ThreadRanks, SlotsAndHalvesAreReusedSafely) {
   EXPECT_EQ(RunThreadRanks(GetParam(), {.name = "reuse"},
                            [&](ProcessGroup& group) -> std::string {
                              const uint64_t seed = TestSeed(99);
                              for (uint64_t i = 0; i < 300; ++i) {
-                               const OpKind kind = kKinds[(seed + i * 7) % 5];
+                               const OpKind kind = kKinds[(seed + i * 7) % std::size(kKinds)];
                                const size_t count = i % 50 == 49 ? 150001 : (i * 131) % 2500 + 1;
                                const int root =
                                    static_cast<int>(i % static_cast<uint64_t>(group.size()));
@@ -162,7 +246,8 @@ TEST_P(ThreadRanks, SlotsAndHalvesAreReusedSafely) {
                                                          .count = count,
                                                          .seed = i};
                                LocalChoice choice;
-                               choice.heap_in = choice.heap_out = i % 3 == 0;
+                               choice.in = choice.out =
+                                   i % 3 == 0 ? Memory::kSymmetric : Memory::kPrivate;
                                const std::string problem = RunCase(group, test, choice);
                                if (!problem.empty()) return problem;
                              }

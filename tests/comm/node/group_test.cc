@@ -66,6 +66,35 @@ TEST_P(Groups, SplitWithoutColorTakesPartAndGetsNothing) {
             "");
 }
 
+// The last rank leaves the split half way: where the others got to, and whether some have the part
+// already, is chance.
+TEST_P(Groups, SplitThatFailsHalfWayGivesItsSegmentBack) {
+  if (GetParam() == 1) GTEST_SKIP() << "one rank waits for nobody";
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_EQ(RunThreadRanks(GetParam(), {.name = "w"},
+                             [](ProcessGroup& group) -> std::string {
+                               const int last = group.size() - 1;
+                               if (group.rank() != last) {
+                                 auto part = group.Split(0, 0, {.name = "part"});
+                                 if (part.ok()) return "split without the last rank";
+                                 const bool aborted = ResultOf(part.status()) == WEFT_ABORTED;
+                                 return aborted ? "" : Text(part.status());
+                               }
+                               // The first of Split's two exchanges: a color and a key of each rank.
+                               const int32_t wish[2] = {0, 0};
+                               std::vector<int32_t> wishes(2 * static_cast<size_t>(group.size()));
+                               Collective gather{.kind = OpKind::kAllGather, .count = sizeof(wish)};
+                               gather.in = wish;
+                               gather.out = wishes.data();
+                               const absl::Status status = group.Run(gather);
+                               group.Abort("half way");
+                               return Text(status);
+                             }),
+              "");
+    EXPECT_EQ(ProcessHeap().live_bytes(), 0u) << "round " << round;
+  }
+}
+
 TEST_P(Groups, CallbacksRunOnceAndMayStartOperations) {
   EXPECT_EQ(RunThreadRanks(GetParam(), {.name = "w"},
                            [](ProcessGroup& group) -> std::string {
@@ -253,7 +282,8 @@ TEST(Group, ForkedChildIsTold) {
   const pid_t child = fork();
   if (child == 0) {
     const absl::Status status = (*groups)[0]->Run({.kind = OpKind::kBarrier});
-    _exit(ResultOf(status) == WEFT_FORKED ? 42 : 1);
+    const absl::Status made = CreateLocalGroups(1, {.name = "child"}).status();
+    _exit(ResultOf(status) == WEFT_FORKED && ResultOf(made) == WEFT_FORKED ? 42 : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -16,6 +16,8 @@
 #include "comm/node/heap.h"
 #include "comm/node/make_group.h"
 #include "directory_store.h"
+#include "message_case.h"
+#include "rank_processes.h"
 #include "rank_threads.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
@@ -32,55 +34,18 @@ constexpr int kRounds = 3;
 constexpr size_t kLargeCount = 300007;
 #endif
 
-std::string Text(const absl::Status& status) {
-  return std::string(status.message());
-}
-
-// Runs `body` on `size` forked ranks that have made a group; each checks that it holds nothing more
-// afterwards than before.
-void OnProcesses(int size, const std::function<std::string(ProcessGroup&)>& body,
-                 const std::vector<int>& killed = {}) {
-  const TemporaryDirectory directory;
-  const auto ends = RunForkedRanks(size, 240, [&](int rank) -> std::string {
-    const Holdings before = Holdings::Now();
-    std::string problem;
-    {
-      DirectoryStore store(directory.path());
-      auto group = MakeNodeGroup(&store, rank, size, {.name = "p", .timeout_ns = 120'000'000'000});
-      if (!group.ok()) return Text(group.status());
-      problem = body(**group);
-      (*group)->Close();
-    }
-    if (!problem.empty()) return problem;
-    // Rank 0 keeps the segment until the others have left; they may be a moment behind.
-    std::string left;
-    const int64_t start_ns = MonotonicNs();
-    do {
-      CreateLocalGroups(1, {.name = "reaper"}).value()[0]->Close();
-      left = Holdings::Now().Since(before);
-    } while (!left.empty() && MonotonicNs() - start_ns < 10'000'000'000);
-    return left.empty() ? "" : "left behind: " + left;
-  });
-  for (size_t rank = 0; rank < ends.size(); ++rank) {
-    const bool dead = std::find(killed.begin(), killed.end(), rank) != killed.end();
-    if (dead) {
-      EXPECT_TRUE(WIFSIGNALED(ends[rank].wait_status));
-    } else {
-      EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
-    }
-  }
-}
-
 class Processes : public ::testing::TestWithParam<int> {};
 
 TEST_P(Processes, MatchReferenceWhateverEachRankChooses) {
   const uint64_t seed = TestSeed(31);
-  OnProcesses(GetParam(), [&](ProcessGroup& group) -> std::string {
+  RunProcessRanks(GetParam(), [&](ProcessGroup& group) -> std::string {
     uint64_t number = 0;
-    for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduce, OpKind::kBroadcast,
-                              OpKind::kAllGather, OpKind::kReduceScatter}) {
+    for (int number_of_kind = 1; number_of_kind < kOpKindCount; ++number_of_kind) {
+      const auto kind = static_cast<OpKind>(number_of_kind);
+      const bool blocks = TraitsOf(kind).in_blocks || TraitsOf(kind).out_blocks;
       for (const weft_dtype_t dtype : {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_INT64}) {
-        for (const size_t count : {0UL, 1UL, 5UL, 1021UL, 3000UL, 70001UL, kLargeCount}) {
+        for (size_t count : {0UL, 1UL, 5UL, 1021UL, 3000UL, 70001UL, kLargeCount}) {
+          if (blocks && count > 3000) count /= static_cast<size_t>(group.size());
           for (int round = 0; round < kRounds; ++round) {
             const CollectiveCase test{.kind = kind,
                                       .dtype = dtype,
@@ -99,12 +64,12 @@ TEST_P(Processes, MatchReferenceWhateverEachRankChooses) {
 }
 
 TEST_P(Processes, SplitGroupsWork) {
-  OnProcesses(GetParam(), [](ProcessGroup& group) -> std::string {
+  RunProcessRanks(GetParam(), [](ProcessGroup& group) -> std::string {
     auto part = group.Split(group.rank() % 2, group.rank(), {.name = "half"});
     if (!part.ok()) return Text(part.status());
-    for (const bool heap : {false, true}) {
+    for (const Memory memory : {Memory::kPrivate, Memory::kSymmetric}) {
       const CollectiveCase test{.kind = OpKind::kAllReduce, .count = 50000, .seed = 3};
-      const std::string problem = RunCase(**part, test, {.heap_in = heap, .heap_out = heap});
+      const std::string problem = RunCase(**part, test, {.in = memory, .out = memory});
       if (!problem.empty()) return problem;
     }
     (*part)->Close();
@@ -118,42 +83,43 @@ INSTANTIATE_TEST_SUITE_P(RankSet, Processes, ::testing::ValuesIn(kProcessRanks))
 void KillOneOfFour(size_t count, bool heap, bool asynchronous) {
   constexpr int kSize = 4;
   constexpr int kVictim = 2;
-  OnProcesses(kSize,
-              [&](ProcessGroup& group) -> std::string {
-                const size_t bytes = count * sizeof(float);
-                std::vector<float> own(heap ? 0 : count);
-                void* const data = heap ? *ProcessHeap().Allocate(bytes) : own.data();
-                const pid_t self = getpid();
-                Collective call{.kind = OpKind::kAllReduce, .dtype = WEFT_FLOAT32, .count = count};
-                call.in = call.out = data;
-                std::vector<int32_t> pids(kSize);
-                Collective gather{.kind = OpKind::kAllGather, .dtype = WEFT_INT32, .count = 1};
-                gather.in = &self;
-                gather.out = pids.data();
-                if (!group.Run(gather).ok()) return "could not gather the pids";
-                absl::Status status;
-                int64_t called_ns = 0;
-                for (int i = 0; status.ok() && i < 1'000'000; ++i) {
-                  if (group.rank() == kVictim && i == 200) kill(self, SIGKILL);
-                  called_ns = MonotonicNs();
-                  if (asynchronous) {
-                    auto work = group.Start(call);
-                    status = work.ok() ? (*work)->Wait(0) : work.status();
-                  } else {
-                    status = group.Run(call);
-                  }
-                }
-                const int64_t took_ns = MonotonicNs() - called_ns;
-                if (heap) (void)ProcessHeap().Free(data);
-                const ErrorFields fields = FieldsOf(status);
-                if (ResultOf(status) != WEFT_PEER_LOST) return "got: " + Text(status);
-                if (fields.rank != kVictim || fields.pid != pids[kVictim])
-                  return "blames: " + Text(status);
-                if (fields.signal != SIGKILL) return "signal unknown: " + Text(status);
-                if (fields.host.empty()) return "no host";
-                return took_ns < 1'000'000'000 ? "" : "took " + std::to_string(took_ns) + " ns";
-              },
-              {kVictim});
+  RunProcessRanks(kSize,
+                  [&](ProcessGroup& group) -> std::string {
+                    const size_t bytes = count * sizeof(float);
+                    std::vector<float> own(heap ? 0 : count);
+                    void* const data = heap ? *ProcessHeap().Allocate(bytes) : own.data();
+                    const pid_t self = getpid();
+                    Collective call{
+                        .kind = OpKind::kAllReduce, .dtype = WEFT_FLOAT32, .count = count};
+                    call.in = call.out = data;
+                    std::vector<int32_t> pids(kSize);
+                    Collective gather{.kind = OpKind::kAllGather, .dtype = WEFT_INT32, .count = 1};
+                    gather.in = &self;
+                    gather.out = pids.data();
+                    if (!group.Run(gather).ok()) return "could not gather the pids";
+                    absl::Status status;
+                    int64_t called_ns = 0;
+                    for (int i = 0; status.ok() && i < 1'000'000; ++i) {
+                      if (group.rank() == kVictim && i == 200) kill(self, SIGKILL);
+                      called_ns = MonotonicNs();
+                      if (asynchronous) {
+                        auto work = group.Start(call);
+                        status = work.ok() ? (*work)->Wait(0) : work.status();
+                      } else {
+                        status = group.Run(call);
+                      }
+                    }
+                    const int64_t took_ns = MonotonicNs() - called_ns;
+                    if (heap) (void)ProcessHeap().Free(data);
+                    const ErrorFields fields = FieldsOf(status);
+                    if (ResultOf(status) != WEFT_PEER_LOST) return "got: " + Text(status);
+                    if (fields.rank != kVictim || fields.pid != pids[kVictim])
+                      return "blames: " + Text(status);
+                    if (fields.signal != SIGKILL) return "signal unknown: " + Text(status);
+                    if (fields.host.empty()) return "no host";
+                    return took_ns < 1'000'000'000 ? "" : "took " + std::to_string(took_ns) + " ns";
+                  },
+                  {kVictim});
 }
 
 TEST(KilledRank, IsNamedBySmallOperations) {
@@ -175,7 +141,7 @@ TEST(KilledRank, IsNamedByAsynchronousOperations) {
 // A stopped rank is not dead: the deadline says that it is stopped, and private memory is not touched
 // any more once it goes on.
 TEST(StoppedRank, IsReportedAsStoppedAtTheDeadline) {
-  OnProcesses(2, [](ProcessGroup& group) -> std::string {
+  RunProcessRanks(2, [](ProcessGroup& group) -> std::string {
     const pid_t self = getpid();
     std::vector<int32_t> pids(2);
     Collective gather{.kind = OpKind::kAllGather, .dtype = WEFT_INT32, .count = 1};
@@ -199,7 +165,7 @@ TEST(StoppedRank, IsReportedAsStoppedAtTheDeadline) {
 // Its buffer is symmetric and it cannot answer: the block is put in quarantine and the error says so.
 TEST(StoppedRank, CostsASymmetricBlockIfItWasWorkingOnIt) {
   constexpr size_t kCount = 64 << 20;
-  OnProcesses(2, [](ProcessGroup& group) -> std::string {
+  RunProcessRanks(2, [](ProcessGroup& group) -> std::string {
     const pid_t self = getpid();
     std::vector<int32_t> pids(2);
     Collective gather{.kind = OpKind::kAllGather, .dtype = WEFT_INT32, .count = 1};

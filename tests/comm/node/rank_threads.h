@@ -24,6 +24,7 @@ inline std::string RunThreadRanks(int size, const GroupOptions& options,
   if (!groups.ok()) return std::string(groups.status().message());
   std::vector<std::string> problems(static_cast<size_t>(size));
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       ProcessGroup& group = *(*groups)[static_cast<size_t>(rank)];

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/kernels/dtype.h"
 #include "comm/recorder/describe.h"
 
 namespace weft::test {
@@ -24,8 +25,10 @@ RecordedCall CallNumber(uint64_t sequence) {
   RecordedCall call;
   call.sequence = sequence;
   call.kind = static_cast<OpKind>(sequence % kOpKindCount);
-  call.dtype = static_cast<weft_dtype_t>(sequence % 12);
-  call.op = static_cast<weft_op_t>(sequence % 5);
+  call.dtype = kDtypes[sequence % std::size(kDtypes)];
+  constexpr size_t kOps = std::size(kReductionOps) + 2;
+  const size_t op = sequence % kOps;
+  call.op = op < kOps - 2 ? kReductionOps[op] : op < kOps - 1 ? kOpPremulSum : kOpUser;
   call.algorithm = static_cast<uint8_t>(sequence * 3);
   call.epoch = static_cast<uint32_t>(sequence * 5);
   call.count = sequence * 7;

@@ -1,0 +1,207 @@
+// What can be wrong with a collective's arguments, found before anything is sent.
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/group/collective.h"
+#include "comm/group/process_group.h"
+#include "comm/kernels/dtype.h"
+#include "comm/kernels/reduce.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+absl::Status Invalid(const Collective& call, std::string_view what) {
+  return MakeError(WEFT_INVALID_ARGUMENT, {.operation = OpKindName(call.kind)},
+                   fmt::format("{}: {}", OpKindName(call.kind), what));
+}
+
+absl::Status Overlapping(const Collective& call) {
+  return Invalid(call, "in and out overlap without being in place; use one buffer or two");
+}
+
+// Bytes in memory, not empty.
+struct Range {
+  uintptr_t begin;
+  uintptr_t end;
+};
+
+Range RangeOf(const void* memory, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  return {begin, begin + bytes};
+}
+
+// The blocks of one side, but for block `skipped` and those that are empty.
+void AddRanges(const Collective& call, int rank, int size, bool in, int skipped,
+               std::vector<Range>* ranges) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  if (in ? !HasInput(call, rank) : !HasOutput(call, rank)) return;
+  const int blocks = (in ? traits.in_blocks : traits.out_blocks) ? size : 1;
+  const size_t element = ElementBytes(call);
+  for (int block = 0; block < blocks; ++block) {
+    const size_t count = in ? InCount(call, block) : OutCount(call, block);
+    if (count == 0 || block == skipped) continue;
+    const Run run = in ? InRun(call, block, 0, count) : OutRun(call, block, 0, count);
+    ranges->push_back(RangeOf(run.memory, count * element));
+  }
+}
+
+bool Before(const Range& a, const Range& b) {
+  return a.begin < b.begin;
+}
+
+// Sorts them; true if two share a byte.
+bool SortAndFindOverlap(std::vector<Range>* ranges) {
+  std::sort(ranges->begin(), ranges->end(), Before);
+  for (size_t i = 1; i < ranges->size(); ++i) {
+    if ((*ranges)[i].begin < (*ranges)[i - 1].end) return true;
+  }
+  return false;
+}
+
+// `sorted` do not overlap each other.
+bool OverlapsAny(const std::vector<Range>& sorted, const Range& range) {
+  const auto after = std::lower_bound(sorted.begin(), sorted.end(), Range{range.end, 0}, Before);
+  return after != sorted.begin() && std::prev(after)->end > range.begin;
+}
+
+// The one allowed overlap of each collective; the headers state it.
+bool InPlace(const Collective& call, int rank) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  if (call.kind == OpKind::kAllToAllV) {
+    const BlockLayout& layout = *call.layout;
+    return call.in == call.out && layout.in_counts == layout.out_counts &&
+           layout.in_offsets == layout.out_offsets;
+  }
+  if (call.kind == OpKind::kAllToAll) return call.in == call.out;
+  // Where one side has a block for each rank, the other is the own one of them.
+  return InRun(call, traits.in_blocks ? rank : 0, 0, 0).memory ==
+         OutRun(call, traits.out_blocks ? rank : 0, 0, 0).memory;
+}
+
+// Buffers without gaps, one count: the usual case, which must cost nothing.
+absl::Status CheckPlainBuffers(const Collective& call, int rank, int size) {
+  if (call.count == 0) return absl::OkStatus();
+  const bool needs_in = HasInput(call, rank);
+  const bool needs_out = HasOutput(call, rank);
+  if (needs_in && call.in == nullptr) return Invalid(call, "in is NULL");
+  if (needs_out && call.out == nullptr) return Invalid(call, "out is NULL");
+  if (!needs_in || !needs_out || InPlace(call, rank)) return absl::OkStatus();
+  const Range in = RangeOf(call.in, InputBytes(call, size));
+  const Range out = RangeOf(call.out, OutputBytes(call, size));
+  if (in.begin < out.end && out.begin < in.end) return Overlapping(call);
+  return absl::OkStatus();
+}
+
+absl::Status CheckVectorBuffers(const Collective& call, int rank, int size) {
+  static thread_local std::vector<Range> ins;
+  static thread_local std::vector<Range> outs;
+  ins.clear();
+  outs.clear();
+  constexpr int kNone = -1;
+  AddRanges(call, rank, size, true, kNone, &ins);
+  AddRanges(call, rank, size, false, kNone, &outs);
+  if (!ins.empty() && call.in == nullptr) return Invalid(call, "in is NULL");
+  if (!outs.empty() && call.out == nullptr) return Invalid(call, "out is NULL");
+  if (SortAndFindOverlap(&outs)) return Invalid(call, "blocks of out overlap each other");
+  if (ins.empty() || outs.empty()) return absl::OkStatus();
+  if (InPlace(call, rank)) {
+    if (call.kind == OpKind::kAllToAllV) return absl::OkStatus();
+    ins.clear();  // the own block is the one that may be both
+    AddRanges(call, rank, size, true, TraitsOf(call.kind).in_blocks ? rank : 0, &ins);
+  }
+  for (const Range& in : ins) {
+    if (OverlapsAny(outs, in)) return Overlapping(call);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckParts(const Collective& call, int rank, int size) {
+  static thread_local std::vector<Range> outs;
+  outs.clear();
+  const OpTraits& traits = TraitsOf(call.kind);
+  const size_t element = ElementBytes(call);
+  const size_t in_blocks = traits.in_blocks ? static_cast<size_t>(size) : 1;
+  const size_t out_blocks = traits.out_blocks ? static_cast<size_t>(size) : 1;
+  const auto in_place = [&](const weft_iov_t& part) {
+    const size_t own = static_cast<size_t>(rank) * part.count * element;
+    return static_cast<const char*>(part.in) + (traits.in_blocks ? own : 0) ==
+           static_cast<const char*>(part.out) + (traits.out_blocks ? own : 0);
+  };
+  for (size_t i = 0; i < call.layout->parts.size(); ++i) {
+    const weft_iov_t& part = call.layout->parts[i];
+    if (part.count == 0) continue;
+    if (part.in == nullptr) return Invalid(call, fmt::format("in of part {} is NULL", i));
+    if (part.out == nullptr) return Invalid(call, fmt::format("out of part {} is NULL", i));
+    outs.push_back(RangeOf(part.out, part.count * out_blocks * element));
+  }
+  if (SortAndFindOverlap(&outs)) return Invalid(call, "outs of two parts overlap each other");
+  for (size_t i = 0; i < call.layout->parts.size(); ++i) {
+    const weft_iov_t& part = call.layout->parts[i];
+    if (part.count == 0) continue;
+    const Range in = RangeOf(part.in, part.count * in_blocks * element);
+    bool overlaps = false;
+    if (in_place(part)) {  // what lies before and behind the own block
+      const size_t own = traits.in_blocks ? static_cast<size_t>(rank) * part.count * element : 0;
+      const uintptr_t behind = in.begin + own + part.count * element;
+      overlaps = (own > 0 && OverlapsAny(outs, {in.begin, in.begin + own})) ||
+                 (behind < in.end && OverlapsAny(outs, {behind, in.end}));
+    } else {
+      overlaps = OverlapsAny(outs, in);
+    }
+    if (overlaps) {
+      return Invalid(call, fmt::format("in of part {} overlaps an out without being in place", i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Elements of the larger side, or of all ranks together; false if the number does not fit.
+bool LargestSide(const Collective& call, int size, size_t* elements) {
+  if (call.layout == nullptr || TraitsOf(call.kind).iov) {
+    return !__builtin_mul_overflow(call.count, static_cast<size_t>(size), elements);
+  }
+  const BlockLayout& layout = *call.layout;
+  *elements = call.count;
+  const auto widen = [&](const std::vector<size_t>& counts, const std::vector<size_t>& offsets) {
+    for (size_t i = 0; i < counts.size(); ++i) {
+      size_t end = 0;
+      if (__builtin_add_overflow(counts[i], offsets[i], &end)) return false;
+      *elements = std::max(*elements, counts[i] == 0 ? 0 : end);
+    }
+    return true;
+  };
+  return widen(layout.in_counts, layout.in_offsets) && widen(layout.out_counts, layout.out_offsets);
+}
+
+}  // namespace
+
+absl::Status CheckCollective(const Collective& call, int rank, int size) {
+  if (call.kind == OpKind::kBarrier) return absl::OkStatus();
+  if (DtypeSize(call.dtype) == 0) {
+    return Invalid(call, fmt::format("{} is not a data type", static_cast<int>(call.dtype)));
+  }
+  const OpTraits& traits = TraitsOf(call.kind);
+  if (traits.reduces) {
+    const absl::Status reduction = CheckReduction(call.dtype, call.op, call.custom.get());
+    if (!reduction.ok()) return Invalid(call, FromAbsl(reduction.message()));
+  }
+  if (HasRoot(call.kind) && (call.root < 0 || call.root >= size)) {
+    return Invalid(call, fmt::format("root {} is not one of the ranks 0..{}", call.root, size - 1));
+  }
+  size_t total = 0;
+  if (!LargestSide(call, size, &total) ||
+      __builtin_mul_overflow(total, ElementBytes(call), &total) || total > PTRDIFF_MAX) {
+    return Invalid(call, fmt::format("{} elements of {} on {} ranks do not fit in memory",
+                                     call.count, DtypeName(call.dtype), size));
+  }
+  if (traits.iov) return CheckParts(call, rank, size);
+  return call.layout == nullptr ? CheckPlainBuffers(call, rank, size)
+                                : CheckVectorBuffers(call, rank, size);
+}
+
+}  // namespace weft

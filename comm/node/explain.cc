@@ -1,0 +1,128 @@
+#include "comm/node/explain.h"
+
+#include <vector>
+
+#include "comm/kernels/dtype.h"
+#include "comm/node/operation.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+// One of the algorithms and, if it is not taken, why.
+struct Choice {
+  Algorithm algorithm;
+  std::string refusal;
+};
+
+std::vector<Choice> Choices(const Collective& call, bool symmetric, const NodeState& state) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  const size_t bytes = ContributionBytes(call, state.size);
+  const std::string rows = "ranks know only their own counts before they meet";
+  std::vector<Choice> choices = {{Algorithm::kInline, ""},
+                                 {Algorithm::kSlot, ""},
+                                 {Algorithm::kDirect, ""},
+                                 {Algorithm::kStaged, ""}};
+  if (traits.local_counts) {
+    choices[0].refusal = rows;
+  } else if (bytes > InlineBytes(call)) {
+    choices[0].refusal = fmt::format("{} bytes per rank are more than the {} of an arrival line",
+                                     bytes, InlineBytes(call));
+  }
+  if (bytes > state.slot_limit_bytes) {
+    choices[1].refusal =
+        fmt::format("{} bytes per rank are more than the {} up to which one pass pays", bytes,
+                    state.slot_limit_bytes);
+  }
+  if (call.kind == OpKind::kBarrier) {
+    choices[2].refusal = choices[3].refusal = "there is no data";
+  } else if (traits.iov) {
+    choices[2].refusal = "lists of buffers go through staging";
+  } else if (!symmetric) {
+    choices[2].refusal =
+        "peers cannot reach private buffers; weft_mem_alloc and "
+        "weft_mem_register make memory that they can";
+  }
+  return choices;
+}
+
+// Bytes loaded and stored by all ranks together, every block as large as the largest. S is what a rank
+// contributes and R what all ranks get, in sum.
+double BytesMoved(const Collective& call, Algorithm algorithm, int size) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  if (call.kind == OpKind::kBarrier) return 0;
+  const double ranks = size;
+  const double block =
+      static_cast<double>(ContributionBytes(call, size)) / (traits.in_blocks ? ranks : 1);
+  const double senders = traits.root_in ? 1 : ranks;
+  const double receivers = traits.root_out ? 1 : ranks;
+  const double contributed = senders * block * (traits.in_blocks ? ranks : 1);
+  const bool sliced = traits.reduces && !traits.in_blocks;
+  const double received = receivers * block * (traits.out_blocks ? ranks : 1);
+  const double others = (ranks - 1) / ranks;
+  switch (algorithm) {
+    case Algorithm::kInline:
+    case Algorithm::kSlot:
+      return 2 * contributed + (traits.reduces ? receivers * (ranks + 1) * block : 2 * received);
+    case Algorithm::kDirect:
+      if (!traits.reduces) return 2 * received;
+      return sliced ? (ranks + receivers) * block : ranks * (ranks + 1) * block;
+    default:
+      break;
+  }
+  if (!traits.reduces) return 2 * (contributed + received) * others + 2 * block;
+  if (!sliced) return ranks * block * (2 * (ranks - 1) + ranks + 1);
+  return 2 * (ranks - 1) * block + ranks * block + 2 * block + 2 * receivers * others * block;
+}
+
+std::string WaitsOf(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kInline:
+    case Algorithm::kSlot:
+      return "one, for all ranks to arrive with their data";
+    case Algorithm::kDirect:
+      return "two, for all ranks to arrive and for all to be done with each other's buffers";
+    default:
+      return fmt::format(
+          "two for each round of at most {} bytes of a rank's staging; two rounds "
+          "are under way at a time",
+          kStageHalfBytes);
+  }
+}
+
+}  // namespace
+
+std::string ExplainCollective(const Collective& call, bool symmetric, const NodeState& state) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  const std::vector<Choice> choices = Choices(call, symmetric, state);
+  const Choice* taken = &choices.back();
+  for (const Choice& choice : choices) {
+    if (!choice.refusal.empty()) continue;
+    taken = &choice;
+    break;
+  }
+  const char* const name = AlgorithmName(taken->algorithm);
+  std::string text =
+      fmt::format("operation: {} on {} ranks of one node\n", traits.name, state.size);
+  text += fmt::format("algorithm: {}\n", name);
+  text += fmt::format("bytes per rank: {}\n", ContributionBytes(call, state.size));
+  text += fmt::format("bytes moved: {:.0f} loaded and stored by all ranks together\n",
+                      BytesMoved(call, taken->algorithm, state.size));
+  text += fmt::format("waits: {}\n", WaitsOf(taken->algorithm));
+  if (traits.reduces) {
+    text += fmt::format("kernel: {}\n",
+                        call.op == kOpUser ? "the user's function" : IsaName(state.isa));
+  }
+  text += fmt::format("why: {}\n", taken == choices.data()
+                                       ? "it fits, and nothing waits for less"
+                                       : "the first of inline, slot, direct, staged that can");
+  for (const Choice& choice : choices) {
+    if (&choice == taken) continue;
+    text +=
+        fmt::format("not {}: {}\n", AlgorithmName(choice.algorithm),
+                    choice.refusal.empty() ? fmt::format("{} comes first", name) : choice.refusal);
+  }
+  return text;
+}
+
+}  // namespace weft

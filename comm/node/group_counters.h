@@ -1,0 +1,85 @@
+// What one rank has done with a group: the numbers of weft_group_stats.
+//
+//   counters.Started();                          // under the issue word
+//   counters.Ended(call, rank, size, well);      // under the step word
+//   const GroupStats stats = counters.Read();
+//
+// Each counter has one writer at a time, so that counting is a plain load and store: no locked
+// instruction on the blocking path. Readers take no word and may see bytes and failures of another
+// moment than the number of operations.
+// Thread-safety: as said at each function; Read and Waited from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "comm/group/collective.h"
+#include "comm/group/process_group.h"
+
+namespace weft {
+
+class GroupCounters {
+ public:
+  // Under the issue word.
+  void Started() { Add(started_, 1); }
+
+  // Under the step word, once per operation that was started.
+  void Ended(const Collective& call, int rank, int size, bool well) {
+    Add(collectives_, 1);
+    if (!well) {
+      Add(failures_, 1);
+      return;
+    }
+    const OpTraits& traits = TraitsOf(call.kind);
+    const size_t parts = traits.iov ? call.count * ElementBytes(call) : 0;
+    const auto ranks = static_cast<size_t>(size);
+    if (HasInput(call, rank)) {
+      Add(in_bytes_, InputBytes(call, size) + parts * (traits.in_blocks ? ranks : 1));
+    }
+    if (HasOutput(call, rank)) {
+      Add(out_bytes_, OutputBytes(call, size) + parts * (traits.out_blocks ? ranks : 1));
+    }
+  }
+
+  // Under the rank's message word, once per message.
+  void MessageEnded(bool is_send, size_t bytes, bool well) {
+    Add(messages_, 1);
+    if (!well) {
+      Add(message_failures_, 1);
+    } else {
+      Add(is_send ? sent_bytes_ : received_bytes_, bytes);
+    }
+  }
+
+  // Under the step word: the rank holds this much more shared memory for the group.
+  void Holds(uint64_t shared_bytes) { Add(shared_bytes_, shared_bytes); }
+
+  // A blocking call has waited for peers this long after it stopped spinning.
+  void Waited(int64_t ns) {
+    if (ns > 0) wait_ns_.fetch_add(ns, std::memory_order_relaxed);
+  }
+
+  // Without private_bytes, which the group knows.
+  GroupStats Read() const;
+
+ private:
+  using Counter = std::atomic<uint64_t>;
+
+  static void Add(Counter& counter, uint64_t amount) {
+    counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_release);
+  }
+
+  Counter started_{0};
+  Counter collectives_{0};
+  Counter failures_{0};
+  Counter in_bytes_{0};
+  Counter out_bytes_{0};
+  Counter shared_bytes_{0};
+  Counter messages_{0};
+  Counter message_failures_{0};
+  Counter sent_bytes_{0};
+  Counter received_bytes_{0};
+  std::atomic<int64_t> wait_ns_{0};
+};
+
+}  // namespace weft

@@ -1,0 +1,392 @@
+#include "comm/node/message_engine.h"
+
+#include <algorithm>
+#include <bitset>
+#include <optional>
+#include <utility>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "comm/node/heap.h"
+#include "comm/node/message_work.h"
+#include "comm/node/node_group.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kLookNs = 5'000'000;
+constexpr int64_t kHelpNs = 200'000;  // between looks at collectives, where no thread does it
+constexpr int64_t kDisengageNs = 1'000'000'000;
+constexpr int64_t kForeverNs = INT64_MAX / 4;
+
+using Operations = std::span<MessageOperation* const>;
+
+bool AllEnded(Operations operations) {
+  return std::all_of(operations.begin(), operations.end(),
+                     [](const MessageOperation* operation) { return operation->ended(); });
+}
+
+// Whom the operation cannot do without; WEFT_ANY_SOURCE: anybody may do.
+int Needs(const MessageOperation& operation) {
+  return operation.source >= 0 ? operation.source : operation.message().peer;
+}
+
+}  // namespace
+
+// A rank that will not take part any more.
+struct MessageEngine::Loss {
+  int peer;
+  std::optional<ExitInfo> exit;  // none: it has left in good order
+};
+
+MessageEngine::MessageEngine(NodeGroup& group, const NodeState& state,
+                             const std::string& group_name, FailureReporter& failures,
+                             const WaitPolicy& policy)
+    : group_(group),
+      state_(state),
+      failures_(failures),
+      sentences_(state, group_name, failures),
+      policy_(policy),
+      alone_(GetOptions().progress == "caller"),
+      outbox_(state),
+      inbox_(state, group_name) {}
+
+bool MessageEngine::TryLock() {
+  uint32_t free = 0;
+  return word_.compare_exchange_strong(free, 1, std::memory_order_acquire,
+                                       std::memory_order_relaxed);
+}
+
+bool MessageEngine::Lock(Deadline& deadline) {
+  if (TryLock()) return true;
+  const auto take = [this] {
+    return TryLock();
+  };
+  return WaitUntil(local_, policy_, deadline, take, [] { return false; }) == WaitResult::kReady;
+}
+
+// False if the operations have ended; then the word is not held. Whoever holds it lets go soon.
+bool MessageEngine::LockUnlessEnded(Operations operations) {
+  bool locked = TryLock();
+  if (locked) return true;
+  Deadline patience{kForeverNs};
+  const auto take = [&] {
+    return (locked = TryLock()) || AllEnded(operations);
+  };
+  WaitUntil(local_, policy_, patience, take, [] { return false; });
+  return locked;
+}
+
+void MessageEngine::Unlock() {
+  word_.store(0, std::memory_order_seq_cst);
+  Ring(local_);
+}
+
+void MessageEngine::UnlockAndCallBack() {
+  Works ended;
+  ended.swap(ended_works_);
+  Unlock();
+  for (const auto& work : ended)
+    work->RunCallback();
+}
+
+template <typename Visit>
+void MessageEngine::ForEach(Visit&& visit) const {
+  outbox_.ForEach(visit);
+  inbox_.ForEach(visit);
+}
+
+void MessageEngine::End(MessageOperation& operation, const absl::Status& status) {
+  if (status.ok() && operation.message().sender != nullptr) {
+    *operation.message().sender = operation.source;
+  }
+  group_.CountMessage(operation.message().is_send, operation.bytes(), status.ok());
+  if (operation.work != nullptr) {
+    if (auto work = operation.work->OperationEnded(status)) {
+      ended_works_.push_back(std::move(work));
+      works_.fetch_sub(1, std::memory_order_seq_cst);
+    }
+  }
+  operation.End(status);
+}
+
+// The group has ended, or ends here. Operations whose buffers peers may read end when those have let go.
+void MessageEngine::FailAll() {
+  if (outbox_.idle() && inbox_.idle()) return;
+  const absl::Status cause = failures_.Cause();
+  group_.NoteFailure(cause);
+  Deadline patience{kDisengageNs};
+  MessageList all;
+  outbox_.TakeAll(&all);
+  inbox_.TakeAll(&all);
+  while (MessageOperation* const operation = all.PopFront()) {
+    const std::string quarantined = Disengage(*operation, patience);
+    End(*operation, quarantined.empty() ? cause
+                                        : MakeError(ResultOf(cause), FieldsOf(cause),
+                                                    std::string(cause.message()) + quarantined));
+  }
+  Ring(state_.segment.messages(state_.rank).bell);
+}
+
+// The receiver may be copying from the buffer without having seen the abort: waits for it, and gives the
+// block up for good if it cannot answer.
+std::string MessageEngine::Disengage(const MessageOperation& send, Deadline& patience) {
+  const int peer = send.message().peer;
+  if (!send.exposed || peer == state_.rank) return "";
+  MessageControl& control = state_.segment.messages(peer);
+  NodePeer& process = *state_.peers[static_cast<size_t>(peer)];
+  const auto disengaged = [&] {
+    return control.engaged.load(std::memory_order_seq_cst) == 0;
+  };
+  const auto ended = [&] {
+    return process.Ended().has_value();
+  };
+  const WaitResult result = WaitUntil(control.bell, policy_, patience, disengaged, ended);
+  if (result != WaitResult::kDeadline) return "";
+  ProcessHeap().Quarantine(send.message().in);
+  return fmt::format(
+      "; rank {} (process {}) did not let go of this rank's buffer, it was put in quarantine", peer,
+      process.StateName());
+}
+
+void MessageEngine::Settle(const absl::Status& status, MessageList* ended) {
+  const bool any = !ended->empty();
+  while (MessageOperation* const operation = ended->PopFront())
+    End(*operation, absl::OkStatus());
+  if (any) Ring(state_.segment.messages(state_.rank).bell);
+  if (status.ok()) return;
+  if (!state_.aborted()) {
+    failures_.Raise(ResultOf(status) == WEFT_MISMATCH || ResultOf(status) == WEFT_PEER_LOST
+                        ? status
+                        : sentences_.Local(status));
+  }
+  FailAll();
+}
+
+void MessageEngine::TakeUp(Operations operations) {
+  MessageList ended;
+  absl::Status status;
+  size_t taken = 0;
+  for (; taken < operations.size() && status.ok(); ++taken) {
+    MessageOperation& operation = *operations[taken];
+    if (operation.deadline.at_ns > 0) look_ns_ = std::min(look_ns_, operation.deadline.at_ns);
+    if (!operation.message().is_send) {
+      status = inbox_.Add(operation, &ended);
+      continue;
+    }
+    if (Left(operation.message().peer)) {
+      status = sentences_.PeerLeft(operation.message(), operation.message().peer);
+      break;
+    }
+    status = outbox_.Add(operation, &ended);
+  }
+  Settle(status, &ended);
+  for (size_t i = taken; i < operations.size(); ++i)
+    End(*operations[i], failures_.Cause());
+}
+
+bool MessageEngine::Left(int peer) const {
+  return state_.control(peer).state.load(std::memory_order_acquire) >= RankState::kLeaving;
+}
+
+bool MessageEngine::Step() {
+  bool moved = false;
+  MessageList ended;
+  if (state_.aborted()) {
+    FailAll();
+    return false;
+  }
+  absl::Status status = outbox_.Step(&ended, &moved);
+  if (status.ok()) status = inbox_.Step(&ended, &moved);
+  Settle(status, &ended);
+  return moved;
+}
+
+bool MessageEngine::AnyLate(int64_t now_ns) {
+  bool late = false;
+  look_ns_ = now_ns + kLookNs;
+  ForEach([&](MessageOperation& operation) {
+    if (operation.deadline.Passed(now_ns)) {
+      late = true;
+    } else {
+      look_ns_ = std::min(look_ns_, operation.deadline.at_ns);
+    }
+  });
+  return late;
+}
+
+// Of the ranks that pending operations need, those that will do nothing more.
+std::vector<MessageEngine::Loss> MessageEngine::FindLosses() const {
+  std::bitset<kNodeRanksMax> needed;
+  ForEach([&](const MessageOperation& operation) {
+    if (Needs(operation) == WEFT_ANY_SOURCE) {
+      needed.set();
+    } else {
+      needed.set(static_cast<size_t>(Needs(operation)));
+    }
+  });
+  std::vector<Loss> losses;
+  for (int peer = 0; peer < state_.size; ++peer) {
+    if (peer == state_.rank || !needed[static_cast<size_t>(peer)]) continue;
+    const bool left = Left(peer);
+    std::optional<ExitInfo> exit;
+    if (!left) exit = state_.peers[static_cast<size_t>(peer)]->Ended();
+    if (left || exit) losses.push_back({peer, exit});
+  }
+  return losses;
+}
+
+absl::Status MessageEngine::LossOf(const MessageOperation& operation,
+                                   const std::vector<Loss>& losses) const {
+  const int needs = Needs(operation);
+  size_t left = 0;
+  for (const Loss& loss : losses) {
+    if (needs != WEFT_ANY_SOURCE && needs != loss.peer) continue;
+    if (loss.exit) return sentences_.PeerLost(operation, loss.peer, *loss.exit);
+    if (needs == loss.peer) return sentences_.PeerLeft(operation.message(), loss.peer);
+    ++left;
+  }
+  // A rank may go when it has sent what it had to; only without any other rank is there no hope.
+  if (left > 0 && left + 1 == state_.peers.size()) return sentences_.AllLeft(operation.message());
+  return absl::OkStatus();
+}
+
+absl::Status MessageEngine::Diagnose(const std::vector<Loss>& losses, int64_t now_ns) const {
+  absl::Status found;
+  ForEach([&](const MessageOperation& operation) {
+    if (found.ok()) found = LossOf(operation, losses);
+  });
+  ForEach([&](MessageOperation& operation) {
+    if (found.ok() && operation.deadline.Passed(now_ns)) found = sentences_.Timeout(operation);
+  });
+  return found;
+}
+
+// Every few milliseconds: deadlines, and ranks that ended or left. What they had sent before counts.
+void MessageEngine::LookAtPeers() {
+  if (outbox_.idle() && inbox_.idle()) return;
+  const int64_t now_ns = MonotonicNs();
+  if (now_ns < look_ns_) return;
+  const bool late = AnyLate(now_ns);
+  const std::vector<Loss> losses = FindLosses();
+  if (!late && losses.empty()) return;
+  Step();
+  if (state_.aborted()) return FailAll();
+  if (const absl::Status found = Diagnose(losses, now_ns); !found.ok()) {
+    failures_.Raise(found);
+    FailAll();
+  }
+}
+
+absl::Status MessageEngine::Run(Operations operations) {
+  Deadline turn{operations[0]->deadline.timeout_ns};
+  if (!Lock(turn)) {
+    return MakeError(WEFT_TIMEOUT,
+                     fmt::format("{} on group {}: another thread's call did not end",
+                                 MessageName(operations[0]->message()), group_.name()));
+  }
+  if (sealed_) {
+    Unlock();
+    return group_.Closed();
+  }
+  TakeUp(operations);
+  if (AllEnded(operations)) {
+    UnlockAndCallBack();
+  } else {
+    const bool entered = group_.Enter();  // before the word is let go, so that Close() waits
+    Unlock();
+    Deadline patience{kForeverNs};
+    Await(operations, patience);
+    if (entered) group_.Leave();
+  }
+  for (const MessageOperation* const operation : operations)
+    WEFT_RETURN_IF_ERROR(operation->status());
+  return absl::OkStatus();
+}
+
+absl::Status MessageEngine::Start(const std::shared_ptr<MessageWork>& work) {
+  Deadline patience{kForeverNs};
+  Lock(patience);
+  if (sealed_) {
+    Unlock();
+    return group_.Closed();
+  }
+  work->Hold(work);
+  works_.fetch_add(1, std::memory_order_seq_cst);
+  TakeUp(work->operations());
+  if (!AllEnded(work->operations())) Step();
+  UnlockAndCallBack();
+  return absl::OkStatus();
+}
+
+bool MessageEngine::Await(Operations operations, Deadline& patience) {
+  if (!group_.Enter()) return AllEnded(operations);  // closed: all have ended
+  MessageControl& self = state_.segment.messages(state_.rank);
+  // Not before it has waited once: looking costs system calls.
+  for (bool waited = false; !AllEnded(operations); waited = true) {
+    const uint32_t seen = self.events.load(std::memory_order_seq_cst);
+    if (!LockUnlessEnded(operations)) break;
+    const bool moved = Step();
+    if (!moved && waited) LookAtPeers();
+    UnlockAndCallBack();
+    if (moved || AllEnded(operations)) continue;
+    WaitTarget unused;
+    const bool helps = alone_ && group_.has_queued();
+    if (helps) group_.TryStep(&unused);
+    const int64_t started_ns = MonotonicNs();
+    if (patience.Passed(started_ns)) break;
+    const auto changed = [&] {
+      return self.events.load(std::memory_order_seq_cst) != seen || AllEnded(operations);
+    };
+    const auto pause = [&] {
+      const int64_t span_ns = helps ? kHelpNs : kLookNs;
+      return state_.aborted() || MonotonicNs() - started_ns > span_ns;
+    };
+    WaitUntil(self.bell, policy_, patience, changed, pause);
+  }
+  group_.Leave();
+  return AllEnded(operations);
+}
+
+bool MessageEngine::TryStep(WaitTarget* target) {
+  const MessageControl& self = state_.segment.messages(state_.rank);
+  if (!has_works() || !group_.Enter()) return false;
+  const uint32_t seen = self.events.load(std::memory_order_seq_cst);
+  *target = WaitTarget{};
+  if (TryLock()) {
+    const bool moved = Step();
+    if (!moved) LookAtPeers();
+    UnlockAndCallBack();
+    *target = WaitTarget{.peer = state_.rank,
+                         .word = &self.events,
+                         .want = moved ? seen : seen + 1,
+                         .of_messages = true};
+  }
+  group_.Leave();
+  return has_works();
+}
+
+void MessageEngine::StepUnderWords() {
+  if (!alone_ || !has_works() || !TryLock()) return;
+  if (!Step()) LookAtPeers();
+  Unlock();
+}
+
+void MessageEngine::RunCallbacks() {
+  if (!alone_) return;
+  Deadline patience{kForeverNs};
+  Lock(patience);
+  UnlockAndCallBack();
+}
+
+bool MessageEngine::Seal() {
+  Deadline patience{kForeverNs};
+  Lock(patience);
+  sealed_ = true;
+  const bool pending = !outbox_.idle() || !inbox_.idle();
+  Unlock();
+  return pending;
+}
+
+}  // namespace weft

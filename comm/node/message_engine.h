@@ -1,0 +1,115 @@
+// The messages of one rank of a node group: beside the queue of collectives, which they do not order.
+//
+//   WEFT_RETURN_IF_ERROR(engine.Run(operations));       // operations on the caller's stack
+//   engine.Start(work);                                 // or in a MessageWork
+//
+// The outbox and the inbox are stepped by whoever waits or tests and by the progress thread, one
+// thread at a time under the engine's word; the word is never held while waiting for a peer. Any rank
+// that does something for which this one may wait counts `events` up and rings its bell, so a waiter
+// steps, and sleeps until the count is another than before its step.
+// A blocking call that finds room, or its message, takes the word once and neither allocates, locks
+// nor calls the kernel.
+//
+// Thread-safety: all members, any thread, unless said otherwise. docs/design/005-messages.md.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/wait.h"
+#include "comm/node/failure.h"
+#include "comm/node/inbox.h"
+#include "comm/node/message_failure.h"
+#include "comm/node/message_operation.h"
+#include "comm/node/node_state.h"
+#include "comm/node/outbox.h"
+
+namespace weft {
+
+class MessageWork;
+class NodeGroup;
+
+class MessageEngine {
+ public:
+  // All outlive the engine; of `state` only the constants are used.
+  MessageEngine(NodeGroup& group, const NodeState& state, const std::string& group_name,
+                FailureReporter& failures, const WaitPolicy& policy);
+
+  // Takes the operations up and waits until all have ended; the first failure, if any.
+  absl::Status Run(std::span<MessageOperation* const> operations);
+
+  // Takes the work's operations up; refused only if the group was closed.
+  absl::Status Start(const std::shared_ptr<MessageWork>& work);
+
+  // Steps until all operations have ended; false at the deadline.
+  bool Await(std::span<MessageOperation* const> operations, Deadline& patience);
+
+  // One step, unless another thread steps. True if works are pending; then *target is what to wait for,
+  // or empty if another thread steps. Runs callbacks: with no weft word held.
+  bool TryStep(WaitTarget* target);
+
+  // As TryStep, for a caller that holds words of the group: callbacks are left for RunCallbacks().
+  void StepUnderWords();
+  void RunCallbacks();
+
+  // Works taken up and not ended.
+  uint32_t works() const { return works_.load(std::memory_order_seq_cst); }
+
+  bool has_works() const { return works_.load(std::memory_order_seq_cst) > 0; }
+
+  // Takes up nothing from now on; true if something has not ended.
+  bool Seal();
+
+  // After Seal, once nobody steps any more: the heap blocks that peers may be reading.
+  std::vector<void*> TakeBlocks() { return outbox_.TakeBlocks(); }
+
+ private:
+  using Works = std::vector<std::shared_ptr<MessageWork>>;
+  struct Loss;
+
+  bool TryLock();
+  bool Lock(Deadline& deadline);
+  void Unlock();
+  bool LockUnlessEnded(std::span<MessageOperation* const> operations);
+  void UnlockAndCallBack();
+
+  // All below with the word held.
+  void TakeUp(std::span<MessageOperation* const> operations);
+  bool Step();
+  void Settle(const absl::Status& status, MessageList* ended);
+  void FailAll();
+  void End(MessageOperation& operation, const absl::Status& status);
+  std::string Disengage(const MessageOperation& send, Deadline& patience);
+  bool Left(int peer) const;
+  void LookAtPeers();
+  bool AnyLate(int64_t now_ns);
+  std::vector<Loss> FindLosses() const;
+  absl::Status Diagnose(const std::vector<Loss>& losses, int64_t now_ns) const;
+  absl::Status LossOf(const MessageOperation& operation, const std::vector<Loss>& losses) const;
+  template <typename Visit>
+  void ForEach(Visit&& visit) const;
+
+  NodeGroup& group_;
+  const NodeState& state_;
+  FailureReporter& failures_;
+  const MessageFailure sentences_;
+  const WaitPolicy policy_;
+  const bool alone_;  // no progress thread: waiters help collectives on
+
+  Bell local_;  // rung when the word is let go
+  std::atomic<uint32_t> word_{0};
+  std::atomic<uint32_t> works_{0};  // taken up and not ended
+  // Guarded by word_.
+  Outbox outbox_;
+  Inbox inbox_;
+  bool sealed_ = false;
+  int64_t look_ns_ = 0;  // when to look at deadlines and peers next
+  Works ended_works_;    // whose callbacks have not run
+};
+
+}  // namespace weft

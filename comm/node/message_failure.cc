@@ -1,0 +1,75 @@
+#include "comm/node/message_failure.h"
+
+#include "base/status.h"
+#include "fmt/format.h"
+
+namespace weft {
+
+ErrorFields MessageFailure::FieldsFor(const Message& message, int culprit) const {
+  ErrorFields fields{.group = group_, .operation = MessageName(message)};
+  if (culprit >= 0) {
+    const auto& identity = state_.peers[static_cast<size_t>(culprit)]->identity();
+    fields.rank = culprit;
+    fields.pid = identity.pid;
+    fields.host = identity.host;
+  }
+  return fields;
+}
+
+// "recv of 4096 float32 with tag 7 on group dp: "
+std::string MessageFailure::Heading(const Message& message) const {
+  return fmt::format("{} of {} with tag {} on group {}: ", MessageName(message),
+                     ElementsText(message.count, message.dtype), message.tag, group_);
+}
+
+absl::Status MessageFailure::Timeout(const MessageOperation& operation) const {
+  const Message& message = operation.message();
+  const int peer = operation.source >= 0 ? operation.source : message.peer;
+  const double seconds = static_cast<double>(operation.deadline.timeout_ns) * 1e-9;
+  std::string text = Heading(message);
+  if (peer == WEFT_ANY_SOURCE) {
+    text += fmt::format("no rank sent one within {:.3g} s", seconds);
+  } else if (message.is_send) {
+    text += fmt::format("{} has not received it within {:.3g} s", reporter_.WhereIs(peer), seconds);
+  } else if (operation.source < 0) {
+    text += fmt::format("{} did not send one within {:.3g} s", reporter_.WhereIs(peer), seconds);
+  } else {
+    text += fmt::format("{} of {} bytes came from {} within {:.3g} s", operation.moved,
+                        operation.bytes(), reporter_.WhereIs(peer), seconds);
+  }
+  return MakeError(WEFT_TIMEOUT, FieldsFor(message, peer), text);
+}
+
+absl::Status MessageFailure::PeerLost(const MessageOperation& operation, int peer,
+                                      const ExitInfo& exit) const {
+  ErrorFields fields = FieldsFor(operation.message(), peer);
+  fields.signal = exit.signal;
+  fields.exit_code = exit.exit_code;
+  return MakeError(WEFT_PEER_LOST, fields,
+                   fmt::format("{}rank {} (host {}, pid {}) {}", Heading(operation.message()), peer,
+                               fields.host, fields.pid, exit.ToString()));
+}
+
+absl::Status MessageFailure::PeerLeft(const Message& message, int peer) const {
+  return MakeError(
+      WEFT_PEER_LOST, FieldsFor(message, peer),
+      fmt::format("{}rank {} has left the group (it destroyed its handle) and will not {}",
+                  Heading(message), peer, message.is_send ? "receive it" : "send one"));
+}
+
+absl::Status MessageFailure::AllLeft(const Message& message) const {
+  return MakeError(WEFT_PEER_LOST, FieldsFor(message, -1),
+                   fmt::format("{}all other ranks have left the group (they destroyed their "
+                               "handles), nobody will send one",
+                               Heading(message)));
+}
+
+absl::Status MessageFailure::Local(const absl::Status& cause) const {
+  ErrorFields fields = FieldsOf(cause);
+  fields.group = group_;
+  return MakeError(ResultOf(cause), fields,
+                   fmt::format("messages on group {}: rank {}: {}", group_, state_.rank,
+                               std::string(cause.message())));
+}
+
+}  // namespace weft

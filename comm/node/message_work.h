@@ -1,0 +1,66 @@
+// An asynchronous send or receive, or one of each.
+//
+// Keeps itself alive until its operations have ended, and pins the heap blocks of their buffers.
+// Thread-safety: as in Work; OperationEnded under the rank's message word.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "absl/status/status.h"
+#include "base/mutex.h"
+#include "comm/group/work.h"
+#include "comm/node/message_operation.h"
+
+namespace weft {
+
+class NodeGroup;
+
+class MessageWork : public Work {
+ public:
+  static constexpr size_t kOperationsMax = 2;
+
+  // timeout_ns[i] is that of messages[i].
+  MessageWork(std::shared_ptr<NodeGroup> group, std::span<const Message> messages,
+              std::span<const int64_t> timeout_ns);
+
+  bool Test() override;
+  absl::Status Wait(int64_t timeout_ns) override;
+  absl::Status status() override;
+
+  bool ended() const override { return ended_.load(std::memory_order_acquire) != 0; }
+
+  bool OnComplete(std::function<void(const absl::Status&)> callback) override;
+
+  // For the engine.
+  std::span<MessageOperation* const> operations() const { return {pointers_.data(), count_}; }
+
+  // It has been taken up: stays alive without its caller.
+  void Hold(std::shared_ptr<MessageWork> self) { self_ = std::move(self); }
+
+  // One of its operations has ended; the work itself if it was the last one.
+  std::shared_ptr<MessageWork> OperationEnded(const absl::Status& status);
+
+  // After the work has ended, with no word held.
+  void RunCallback();
+
+ private:
+  const std::shared_ptr<NodeGroup> group_;
+  const size_t count_;
+  std::array<std::optional<MessageOperation>, kOperationsMax> operations_;
+  std::array<MessageOperation*, kOperationsMax> pointers_{};
+  size_t ended_count_ = 0;
+  std::shared_ptr<MessageWork> self_;
+  absl::Status status_;  // written before ended_ is set
+  std::atomic<uint32_t> ended_{0};
+  Mutex mutex_;
+  bool has_callback_ WEFT_GUARDED_BY(mutex_) = false;
+  std::function<void(const absl::Status&)> callback_ WEFT_GUARDED_BY(mutex_);
+};
+
+}  // namespace weft

@@ -1,0 +1,175 @@
+#include "comm/node/outbox.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <optional>
+
+#include "base/status.h"
+#include "comm/node/heap.h"
+#include "fmt/format.h"
+
+namespace weft {
+
+// What the channel's making costs the heap: whole pages.
+static_assert(sizeof(Channel) <= 36 << 10);
+
+absl::Status Outbox::Corrupt(int destination, std::string_view what) const {
+  return MakeError(WEFT_CORRUPT, {.rank = destination},
+                   fmt::format("rank {} {}", destination, what));
+}
+
+absl::Status Outbox::Open(int destination) {
+  absl::StatusOr<void*> block = ProcessHeap().Allocate(sizeof(Channel));
+  if (!block.ok()) return Annotate(block.status(), fmt::format("channel to {}: ", destination));
+  blocks_.push_back(*block);
+  auto* const channel = new (*block) Channel{};
+  routes_[static_cast<size_t>(destination)].writer = ChannelWriter(channel);
+  const char* const base = state_.peers[static_cast<size_t>(state_.rank)]->base();
+  const auto offset = static_cast<uint64_t>(static_cast<char*>(*block) - base);
+  state_.segment.messages(destination)
+      .inbox[state_.rank]
+      .store(offset + 1, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::Status Outbox::MakeStage(int destination) {
+  absl::StatusOr<void*> block = ProcessHeap().Allocate(kStreamHalves * kStreamHalfBytes);
+  if (!block.ok()) return Annotate(block.status(), fmt::format("staging to {}: ", destination));
+  blocks_.push_back(*block);
+  const char* const base = state_.peers[static_cast<size_t>(state_.rank)]->base();
+  routes_[static_cast<size_t>(destination)].writer.SetStage(
+      static_cast<char*>(*block), static_cast<uint64_t>(static_cast<char*>(*block) - base));
+  return absl::OkStatus();
+}
+
+absl::Status Outbox::Add(MessageOperation& send, MessageList* ended) {
+  const int destination = send.message().peer;
+  Route& route = routes_[static_cast<size_t>(destination)];
+  ++pending_;
+  if (!route.writer.open()) {
+    if (absl::Status opened = Open(destination); !opened.ok()) {
+      route.unsent.PushBack(send);  // ends with all others
+      return opened;
+    }
+  }
+  // Behind an earlier one that waits for room, whatever its size: receives match in order of issue.
+  if (!route.unsent.empty() || !Write(destination, send, ended)) route.unsent.PushBack(send);
+  return absl::OkStatus();
+}
+
+void Outbox::End(MessageOperation& send, MessageList* ended) {
+  --pending_;
+  ended->PushBack(send);
+}
+
+// The record of a send that is in no list.
+bool Outbox::Write(int destination, MessageOperation& send, MessageList* ended) {
+  Route& route = routes_[static_cast<size_t>(destination)];
+  const Message& message = send.message();
+  const size_t bytes = send.bytes();
+  MessageHeader header{.kind = RecordKind::kEager,
+                       .dtype = static_cast<uint16_t>(message.dtype),
+                       .epoch = state_.epoch,
+                       .tag = message.tag,
+                       .count = message.count};
+  const bool eager = bytes <= kEagerBytes;
+  if (!eager) {
+    const std::optional<uint64_t> place = ProcessHeap().OffsetOf(message.in, bytes);
+    header.kind = place ? RecordKind::kHeapOffer : RecordKind::kOffer;
+    header.offer = route.next_offer;
+    if (place) header.place = *place;
+  }
+  if (!route.writer.Write(header, message.in, eager ? bytes : 0)) return false;
+  if (eager) {
+    End(send, ended);
+  } else {
+    send.offer = route.next_offer++;
+    send.exposed = header.kind == RecordKind::kHeapOffer;
+    route.offered.PushBack(send);
+  }
+  state_.Notify(destination);
+  return true;
+}
+
+absl::Status Outbox::ReadNotices(int destination, MessageList* ended, bool* moved) {
+  Route& route = routes_[static_cast<size_t>(destination)];
+  Notice notice;
+  while (true) {
+    const ChannelWriter::Found found = route.writer.NextNotice(&notice);
+    if (found == ChannelWriter::Found::kNone) return absl::OkStatus();
+    MessageOperation* send = route.offered.front();
+    while (send != nullptr && send->offer != notice.offer)
+      send = send->next();
+    const bool known = found == ChannelWriter::Found::kNotice && send != nullptr &&
+                       notice.kind == (send->exposed ? Notice::kTaken : Notice::kAccepted);
+    if (!known) return Corrupt(destination, "answered an offer that this rank has not made");
+    *moved = true;
+    route.offered.Remove(*send);
+    if (send->exposed) {
+      End(*send, ended);
+      continue;
+    }
+    route.streaming.PushBack(*send);
+    if (!route.writer.has_stage()) WEFT_RETURN_IF_ERROR(MakeStage(destination));
+  }
+}
+
+// As many chunks as there are free halves, then ends what the receiver has all of.
+bool Outbox::Stream(int destination, MessageList* ended) {
+  Route& route = routes_[static_cast<size_t>(destination)];
+  bool moved = false;
+  for (MessageOperation* send = route.streaming.front(); send != nullptr;) {
+    char* const half = send->moved < send->bytes() ? route.writer.FreeHalf() : nullptr;
+    if (half != nullptr) {
+      const size_t chunk = std::min(kStreamHalfBytes, send->bytes() - send->moved);
+      std::memcpy(half, static_cast<const char*>(send->message().in) + send->moved, chunk);
+      send->moved += chunk;
+      route.writer.PublishChunk();
+      send->last_chunk = route.writer.staged();
+      moved = true;
+      state_.Notify(destination);
+    } else if (send->moved < send->bytes()) {
+      break;
+    } else {
+      send = send->next();
+    }
+  }
+  while (MessageOperation* const send = route.streaming.front()) {
+    if (send->moved < send->bytes() || !route.writer.Drained(send->last_chunk)) break;
+    route.streaming.Remove(*send);
+    End(*send, ended);
+    moved = true;
+  }
+  return moved;
+}
+
+absl::Status Outbox::Step(MessageList* ended, bool* moved) {
+  if (idle()) return absl::OkStatus();
+  for (int destination = 0; destination < state_.size; ++destination) {
+    Route& route = routes_[static_cast<size_t>(destination)];
+    if (route.idle()) continue;
+    WEFT_RETURN_IF_ERROR(ReadNotices(destination, ended, moved));
+    if (!route.streaming.empty() && Stream(destination, ended)) *moved = true;
+    while (MessageOperation* const send = route.unsent.front()) {
+      route.unsent.Remove(*send);
+      if (!Write(destination, *send, ended)) {
+        route.unsent.PushFront(*send);
+        break;
+      }
+      *moved = true;
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Outbox::TakeAll(MessageList* ended) {
+  for (Route& route : routes_) {
+    for (MessageList* list : {&route.unsent, &route.offered, &route.streaming}) {
+      while (MessageOperation* const send = list->PopFront())
+        End(*send, ended);
+    }
+  }
+}
+
+}  // namespace weft

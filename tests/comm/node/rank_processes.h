@@ -1,0 +1,59 @@
+// Ranks as processes, for tests of groups.
+//
+//   RunProcessRanks(4, [](ProcessGroup& group) -> std::string { return "what is wrong"; });
+//
+// Each rank makes the group, runs the body, closes the group and checks that it holds nothing more than
+// before. Failures are EXPECTed here.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include "base/wait.h"
+#include "comm/node/make_group.h"
+#include "directory_store.h"
+#include "tests/support/forked_ranks.h"
+#include "tests/support/leak_check.h"
+
+namespace weft::test {
+
+// The ranks in `killed` must end by a signal.
+inline void RunProcessRanks(int size, const std::function<std::string(ProcessGroup&)>& body,
+                            const std::vector<int>& killed = {}) {
+  const TemporaryDirectory directory;
+  const auto ends = RunForkedRanks(size, 240, [&](int rank) -> std::string {
+    const Holdings before = Holdings::Now();
+    std::string problem;
+    {
+      DirectoryStore store(directory.path());
+      auto group = MakeNodeGroup(&store, rank, size, {.name = "p", .timeout_ns = 120'000'000'000});
+      if (!group.ok()) return std::string(group.status().message());
+      problem = body(**group);
+      (*group)->Close();
+    }
+    if (!problem.empty()) return problem;
+    // Rank 0 keeps the segment until the others have left; they may be a moment behind.
+    std::string left;
+    const int64_t start_ns = MonotonicNs();
+    do {
+      CreateLocalGroups(1, {.name = "reaper"}).value()[0]->Close();
+      left = Holdings::Now().Since(before);
+    } while (!left.empty() && MonotonicNs() - start_ns < 10'000'000'000);
+    return left.empty() ? "" : "left behind: " + left;
+  });
+  for (size_t rank = 0; rank < ends.size(); ++rank) {
+    const bool dead = std::find(killed.begin(), killed.end(), rank) != killed.end();
+    if (dead) {
+      EXPECT_TRUE(WIFSIGNALED(ends[rank].wait_status));
+    } else {
+      EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
+    }
+  }
+}
+
+}  // namespace weft::test
