@@ -1,11 +1,13 @@
 #include "weft/group.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
+#include "comm/group/from_ranks.h"
 #include "comm/node/make_group.h"
 #include "comm/node/segment.h"
 #include "comm/rendezvous/rendezvous.h"
@@ -148,6 +150,30 @@ weft_result_t weft_group_split(weft_group_t parent, int color, int key,
   });
 }
 
+weft_result_t weft_group_create_from_ranks(weft_group_t parent, const int ranks[], int count,
+                                           const weft_group_config_t* config, weft_group_t* group) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_group_create_from_ranks";
+    const auto from = weft::GroupOf(parent);
+    if (from == nullptr) return weft::NotAGroup(kCall);
+    if (group == nullptr) return weft::InvalidArgument(kCall, "group is NULL");
+    if (ranks == nullptr) return weft::InvalidArgument(kCall, "ranks is NULL");
+    if (count < 1 || count > from->size()) {
+      return weft::InvalidArgument(
+          kCall, weft::StrCat("count is ", count, ", not 1 to the parent's size, ", from->size()));
+    }
+    const std::vector<int> list(ranks, ranks + count);
+    weft::GroupOptions options;
+    WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "", &options));
+    const absl::Status checked = weft::CheckRanks(list, from->size());
+    if (!checked.ok()) return weft::InvalidArgument(kCall, weft::FromAbsl(checked.message()));
+    auto part = weft::CreateFromRanks(*from, list, options);
+    if (!part.ok()) return weft::Annotate(part.status(), "weft_group_create_from_ranks: ");
+    *group = *part == nullptr ? nullptr : weft::MakeHandle(*std::move(part));
+    return absl::OkStatus();
+  });
+}
+
 weft_result_t weft_group_rank(weft_group_t group, int* rank) {
   return Guarded([&]() -> absl::Status {
     const auto of = weft::GroupOf(group);
@@ -174,6 +200,33 @@ weft_result_t weft_group_name(weft_group_t group, const char** name) {
     if (of == nullptr) return weft::NotAGroup("weft_group_name");
     if (name == nullptr) return weft::InvalidArgument("weft_group_name", "name is NULL");
     *name = of->name().c_str();
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_group_stats(weft_group_t group, weft_group_stats_t* stats) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_group_stats";
+    const auto of = weft::GroupOf(group);
+    if (of == nullptr) return weft::NotAGroup(kCall);
+    if (stats == nullptr) return weft::InvalidArgument(kCall, "stats is NULL");
+    const size_t bytes = stats->struct_size;
+    if (bytes < sizeof(size_t) || bytes > weft::kStructBytesMax || bytes % alignof(size_t) != 0) {
+      return weft::InvalidArgument(
+          kCall, weft::StrCat("struct_size is ", bytes, "; set it to sizeof(weft_group_stats_t)"));
+    }
+    const weft::GroupStats found = of->stats();
+    const weft_group_stats_t full = {.struct_size = bytes,
+                                     .collectives = found.collectives,
+                                     .messages = found.messages,
+                                     .failures = found.failures,
+                                     .in_bytes = found.in_bytes,
+                                     .out_bytes = found.out_bytes,
+                                     .pending = found.pending,
+                                     .wait_ns = found.wait_ns,
+                                     .shared_bytes = found.shared_bytes,
+                                     .private_bytes = found.private_bytes};
+    std::memcpy(stats, &full, std::min(bytes, sizeof(full)));  // an older caller's is shorter
     return absl::OkStatus();
   });
 }

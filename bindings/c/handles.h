@@ -12,6 +12,10 @@
 #include "comm/group/work.h"
 #include "comm/rendezvous/store.h"
 
+namespace weft {
+class BatchedWork;
+}  // namespace weft
+
 // The first word tells a handle from something else and a live one from a freed one.
 struct weft_group {
   static constexpr uint64_t kMagic = 0x70756f7267746677ULL;
@@ -23,6 +27,7 @@ struct weft_work {
   static constexpr uint64_t kMagic = 0x6b726f7774666577ULL;
   uint64_t magic = kMagic;
   weft::WorkRef work;
+  std::shared_ptr<weft::BatchedWork> batched;  // the same as `work`, if it was noted in a batch
 };
 
 struct weft_store {

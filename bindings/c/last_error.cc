@@ -24,13 +24,6 @@ LastError& OfThisThread() {
   return error;
 }
 
-template <size_t N>
-void CopyText(char (&to)[N], const std::string& from) {
-  const size_t bytes = std::min(from.size(), N - 1);
-  std::memset(to, 0, N);
-  std::memcpy(to, from.data(), bytes);
-}
-
 }  // namespace
 
 weft_result_t SetLastError(const absl::Status& status) {

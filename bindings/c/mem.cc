@@ -1,5 +1,6 @@
 #include "weft/mem.h"
 
+#include "base/allocator.h"
 #include "bindings/c/guard.h"
 #include "comm/node/heap.h"
 
@@ -16,6 +17,40 @@ weft_result_t weft_mem_alloc(size_t bytes, uint32_t flags, void** memory) {
     if (!block.ok()) return weft::Annotate(block.status(), "weft_mem_alloc: ");
     *memory = *block;
     return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_mem_register(void* memory, size_t bytes, uint32_t flags) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_mem_register";
+    if (memory == nullptr) return weft::InvalidArgument(kCall, "memory is NULL");
+    if (flags != 0)
+      return weft::InvalidArgument(kCall, weft::StrCat("flags is ", flags, ", not 0"));
+    if (bytes == 0) return weft::InvalidArgument(kCall, "bytes is 0, not a page or more");
+    return weft::Annotate(weft::ProcessHeap().Register(memory, bytes), "weft_mem_register: ");
+  });
+}
+
+weft_result_t weft_mem_deregister(void* memory) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_mem_deregister";
+    if (memory == nullptr) return weft::InvalidArgument(kCall, "memory is NULL");
+    return weft::Annotate(weft::ProcessHeap().Deregister(memory), "weft_mem_deregister: ");
+  });
+}
+
+weft_result_t weft_set_allocator(const weft_allocator_t* allocator) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_set_allocator";
+    weft_allocator_t full{};
+    if (allocator != nullptr) {
+      WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, allocator, &full));
+      if (full.allocate == nullptr || full.release == nullptr) {
+        return weft::InvalidArgument(kCall, "allocate or release is NULL");
+      }
+    }
+    return weft::Annotate(weft::SetAllocator(allocator == nullptr ? nullptr : &full),
+                          "weft_set_allocator: ");
   });
 }
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "bindings/c/guard.h"
+#include "bindings/c/op.h"
 #include "comm/kernels/dtype.h"
 
 using weft::Guarded;
@@ -68,5 +69,10 @@ const char* weft_dtype_name(weft_dtype_t dtype) {
 }
 
 const char* weft_op_name(weft_op_t op) {
-  return weft::OpName(op);
+  if (op < WEFT_OP_CUSTOM_FIRST) {
+    const bool internal = op == weft::kOpPremulSum || op == weft::kOpUser;
+    return internal ? "unknown" : weft::OpName(op);
+  }
+  const auto made = weft::CustomOpOf(op);
+  return made.ok() ? weft::OpName((*made)->kind) : "unknown";
 }

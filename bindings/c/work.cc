@@ -1,14 +1,23 @@
 #include "weft/work.h"
 
+#include "bindings/c/batch.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
+#include "comm/group/progress.h"
 
 namespace weft {
 namespace {
 
+absl::Status CheckWork(weft_work_t work, std::string_view call) {
+  if (work != nullptr && work->magic == weft_work::kMagic) return absl::OkStatus();
+  return InvalidArgument(call, "work is NULL or not a work");
+}
+
 absl::StatusOr<WorkRef> WorkOf(weft_work_t work, std::string_view call) {
-  if (work == nullptr || work->magic != weft_work::kMagic) {
-    return InvalidArgument(call, "work is NULL or not a work");
+  WEFT_RETURN_IF_ERROR(CheckWork(work, call));
+  if (work->batched != nullptr && !work->batched->settled()) {
+    return CallError(WEFT_BAD_STATE, call,
+                     "the work belongs to a batch that has not ended; call weft_batch_end() first");
   }
   return work->work;
 }
@@ -35,6 +44,35 @@ weft_result_t weft_work_wait(weft_work_t work, int64_t timeout_ns) {
   });
 }
 
+weft_result_t weft_work_error(weft_work_t work) {
+  bool under_way = false;
+  const weft_result_t result = Guarded([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const weft::WorkRef of, weft::WorkOf(work, "weft_work_error"));
+    under_way = !of->ended();
+    return under_way ? absl::OkStatus() : of->status();
+  });
+  return under_way ? WEFT_IN_PROGRESS : result;  // no failure: weft_last_error() stays
+}
+
+weft_result_t weft_progress(int* pending) {
+  return Guarded([&]() -> absl::Status {
+    const int left = weft::ProgressAll();
+    if (pending != nullptr) *pending = left;
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_progress_fd(int* fd) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_progress_fd";
+    if (fd == nullptr) return weft::InvalidArgument(kCall, "fd is NULL");
+    const absl::StatusOr<int> made = weft::ProgressFd();
+    if (!made.ok()) return weft::Annotate(made.status(), "weft_progress_fd: ");
+    *fd = *made;
+    return absl::OkStatus();
+  });
+}
+
 weft_result_t weft_work_on_complete(weft_work_t work, weft_work_callback_t callback, void* user) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_work_on_complete";
@@ -51,7 +89,7 @@ weft_result_t weft_work_on_complete(weft_work_t work, weft_work_callback_t callb
 weft_result_t weft_work_free(weft_work_t work) {
   return Guarded([&]() -> absl::Status {
     if (work == nullptr) return absl::OkStatus();
-    WEFT_RETURN_IF_ERROR(weft::WorkOf(work, "weft_work_free").status());
+    WEFT_RETURN_IF_ERROR(weft::CheckWork(work, "weft_work_free"));
     work->magic = 0;
     delete work;
     return absl::OkStatus();

@@ -8,11 +8,14 @@
  *   other count.
  * - Buffers may have any alignment. In place is `in == out` (the exact rule stands at each function);
  *   any other overlap of in and out is INVALID_ARGUMENT.
+ * - The forms whose names end in _v (vector.h) and _iov (iov.h) have headers of their own.
  * - All ranks pass the same dtype, op, count and root; a difference is WEFT_MISMATCH on every rank, in
  *   that operation. Blocking or not, in place or not, and the kind of memory may differ from rank to
  *   rank.
- * - Operations on one group start in the order of the calls. An operation that fails poisons the
- *   group: later calls return WEFT_ABORTED with the first reason.
+ * - Operations on one group start in the order of the calls, and several may be under way: one must
+ *   not read what an earlier one writes before that has completed, in a batch neither. An operation
+ *   that fails poisons the group: later calls return WEFT_ABORTED with the first reason. Not so
+ *   UNSUPPORTED, which an algorithm that the call asks for may cause, on all ranks alike.
  *
  * Which buffer may be reused when:
  *   work == NULL    in and out both when the call returns, also when it returns an error
@@ -22,7 +25,7 @@
  *                   quarantine
  *
  * Errors of all: INVALID_ARGUMENT (NULL, unknown dtype or op, count x size over PTRDIFF_MAX,
- * overlap, root out of range), TIMEOUT, MISMATCH, PEER_LOST, ABORTED, OUT_OF_MEMORY, FORKED. Any
+ * overlap, root out of range), TIMEOUT, MISMATCH, PEER_LOST, ABORTED, UNSUPPORTED, OUT_OF_MEMORY, FORKED. Any
  * thread.
  */
 #ifndef WEFT_COLLECTIVE_H_
@@ -60,6 +63,25 @@ WEFT_EXPORT weft_result_t weft_all_gather(const void* in, void* out, size_t coun
 WEFT_EXPORT weft_result_t weft_reduce_scatter(const void* in, void* out, size_t count,
                                               weft_dtype_t dtype, weft_op_t op, weft_group_t group,
                                               const weft_call_t* call, weft_work_t* work);
+
+/* out[r * count + i] = in[i] of rank r, on rank `root`. in: [count], out: [size * count]; out is
+ * written on root only and may be NULL elsewhere. In place: on root in == out + root * count
+ * elements. */
+WEFT_EXPORT weft_result_t weft_gather(const void* in, void* out, size_t count, weft_dtype_t dtype,
+                                      int root, weft_group_t group, const weft_call_t* call,
+                                      weft_work_t* work);
+
+/* out[i] = in[rank * count + i] of rank `root`, on every rank. in: [size * count], read on root only,
+ * may be NULL elsewhere; out: [count]. In place: on root out == in + root * count elements. */
+WEFT_EXPORT weft_result_t weft_scatter(const void* in, void* out, size_t count, weft_dtype_t dtype,
+                                       int root, weft_group_t group, const weft_call_t* call,
+                                       weft_work_t* work);
+
+/* out[r * count + i] = in[rank * count + i] of rank r, on every rank. in, out: [size * count].
+ * In place: in == out. */
+WEFT_EXPORT weft_result_t weft_all_to_all(const void* in, void* out, size_t count,
+                                          weft_dtype_t dtype, weft_group_t group,
+                                          const weft_call_t* call, weft_work_t* work);
 
 /* Completes on no rank before every rank has called it. */
 WEFT_EXPORT weft_result_t weft_barrier(weft_group_t group, const weft_call_t* call,

@@ -54,6 +54,7 @@ WEFT_EXPORT weft_result_t weft_group_create_from_store(weft_store_t store, int s
 WEFT_EXPORT weft_result_t weft_group_create_local(int size, const weft_group_config_t* config,
                                                   weft_group_t groups[]);
 
+/* The colour of ranks that are in no part of a split. */
 #define WEFT_COLOR_NONE (-1)
 
 /* Cuts `parent` into groups of equal `color`, ranked by `key` and then by parent rank. A rank that
@@ -62,12 +63,37 @@ WEFT_EXPORT weft_result_t weft_group_create_local(int size, const weft_group_con
 WEFT_EXPORT weft_result_t weft_group_split(weft_group_t parent, int color, int key,
                                            const weft_group_config_t* config, weft_group_t* group);
 
-/* This process's rank, 0..size-1. Any thread. */
+/* Makes a group of the `count` given ranks of `parent`, in the order given: ranks[i] becomes rank i. A
+ * rank that is not listed takes part and gets *group = NULL. Collective over parent; all pass the same
+ * list (MISMATCH). Errors: INVALID_ARGUMENT (a rank twice or outside the parent, count < 1), and those
+ * of any collective on parent. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_create_from_ranks(weft_group_t parent, const int ranks[],
+                                                       int count, const weft_group_config_t* config,
+                                                       weft_group_t* group);
+
+/* This process's rank, 0..size-1. Errors: INVALID_ARGUMENT. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_rank(weft_group_t group, int* rank);
-/* How many ranks the group has. Any thread. */
+/* How many ranks the group has. Errors: INVALID_ARGUMENT. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_size(weft_group_t group, int* size);
-/* The group's name; valid until the group is destroyed. Any thread. */
+/* The group's name; valid until the group is destroyed. Errors: INVALID_ARGUMENT. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_name(weft_group_t group, const char** name);
+
+/* What this rank has done with a group so far. Bytes are of the caller's buffers. */
+typedef struct weft_group_stats {
+  size_t struct_size;
+  uint64_t collectives;   /* operations ended, well or not */
+  uint64_t messages;      /* sends and receives ended, well or not */
+  uint64_t failures;      /* of these, not ended well */
+  uint64_t in_bytes;      /* read from in buffers */
+  uint64_t out_bytes;     /* written to out buffers */
+  uint64_t pending;       /* operations started and not ended */
+  int64_t wait_ns;        /* time that blocking calls spent asleep or yielding for peers */
+  uint64_t shared_bytes;  /* shared memory that this rank holds for the group */
+  uint64_t private_bytes; /* other memory that it holds for the group, about */
+} weft_group_stats_t;
+
+/* Fills *stats, whose struct_size must be set (INVALID_ARGUMENT). Never waits. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_stats(weft_group_t group, weft_group_stats_t* stats);
 
 /* WEFT_SUCCESS while the group works; else why it no longer does, with the sentence in
  * weft_last_error(). Never waits. Any thread. */
@@ -80,7 +106,7 @@ WEFT_EXPORT weft_result_t weft_group_abort(weft_group_t group, const char* reaso
 
 /* Frees this rank's part. Operations still under way are aborted. Not collective: a rank may leave
  * while others still hold the group, but an operation that needs it then fails, naming it. NULL is
- * fine. No other call may use the handle during or after this one. */
+ * fine. No other call may use the handle during or after this one. Errors: INVALID_ARGUMENT. */
 WEFT_EXPORT weft_result_t weft_group_destroy(weft_group_t group);
 
 WEFT_END_DECLS

@@ -9,6 +9,7 @@
 
 WEFT_BEGIN_DECLS
 
+/* How grave a message is. */
 typedef enum weft_log_level {
   WEFT_LOG_ERROR = 0,
   WEFT_LOG_WARN = 1,
@@ -21,7 +22,8 @@ typedef enum weft_log_level {
 typedef void (*weft_log_callback_t)(weft_log_level_t level, const char* message, void* user);
 
 /* Sends messages to `callback` instead of stderr; NULL: back to stderr. When it returns, the former
- * callback is no longer running on any thread. Any thread, but not from a log callback. */
+ * callback is no longer running on any thread. Never fails. Any thread, but not from a log
+ * callback. */
 WEFT_EXPORT weft_result_t weft_log_set_callback(weft_log_callback_t callback, void* user);
 
 /* Messages above `level` are dropped. INVALID_ARGUMENT for an unknown level. Any thread. */

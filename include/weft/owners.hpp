@@ -1,4 +1,5 @@
-// The parts of weft.hpp that do not communicate: the exception, element types, and owners of works, memory and stores.
+// The parts of weft.hpp that do not communicate: the exception, element types, and owners of works, memory,
+// registrations and stores.
 //
 //   weft::Memory memory(bytes);             // freed with the object
 //   float* x = memory.As<float>();
@@ -122,6 +123,10 @@ class Work : public Handle<weft_work_t, weft_work_free> {
     return done != 0;
   }
 
+  // WEFT_IN_PROGRESS until it has ended, then its result; never waits or moves anything, and does not throw.
+  weft_result_t Error() const noexcept { return weft_work_error(get()); }
+
+  // At most one per work; may be called at once, on this thread.
   void OnComplete(weft_work_callback_t callback, void* user) const {
     Check(weft_work_on_complete(get(), callback, user));
   }
@@ -152,6 +157,26 @@ class Memory {
   std::size_t bytes_ = 0;
 };
 
+// Makes memory of the caller's as reachable as Memory, and private again with the object (mem.h has the rules). An
+// operation must not be using it then; Deregister() says so, the destructor cannot.
+class Registration : public Handle<void*, weft_mem_deregister> {
+ public:
+  Registration() noexcept = default;
+
+  Registration(void* memory, std::size_t bytes) : Handle(Register(memory, bytes)) {}
+
+  void Deregister() {
+    Check(weft_mem_deregister(get()));
+    (void)Release();
+  }
+
+ private:
+  static void* Register(void* memory, std::size_t bytes) {
+    Check(weft_mem_register(memory, bytes, 0));
+    return memory;
+  }
+};
+
 // A host framework's key-value store; `callbacks.user` must outlive it.
 class Store : public Handle<weft_store_t, weft_store_destroy> {
  public:
@@ -167,6 +192,7 @@ class Store : public Handle<weft_store_t, weft_store_destroy> {
   }
 };
 
+// An id for Group::FromId; one rank makes it and sends it to all.
 inline weft_unique_id_t CreateUniqueId() {
   weft_unique_id_t id;
   Check(weft_unique_id_create(&id));

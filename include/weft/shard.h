@@ -26,6 +26,9 @@
  *
  * This version has the preset NO_SHARD (DDP); the others return WEFT_UNSUPPORTED.
  *
+ * Errors of all: INVALID_ARGUMENT (NULL, wrong struct_size, a value out of range), BAD_STATE; collective
+ * calls also have those of collective.h.
+ *
  * Thread rule: weft_shard_grad_ready from any thread; the other calls of one context from one
  * thread at a time. `stream` is NULL for host memory.
  */
@@ -36,13 +39,18 @@
 
 WEFT_BEGIN_DECLS
 
+/* Named axes over the ranks of a group. */
 typedef struct weft_mesh* weft_mesh_t;
+/* All units of a model on a mesh. */
 typedef struct weft_shard_context* weft_shard_context_t;
+/* What is gathered and reduced together; owned by its context. */
 typedef struct weft_shard_unit* weft_shard_unit_t;
+/* A view into a unit; owned by its context. */
 typedef struct weft_shard_param* weft_shard_param_t;
 
 /* ---- mesh -------------------------------------------------------------------------------------- */
 
+/* How many axes a mesh may have. */
 #define WEFT_MESH_AXES_MAX 3
 
 /* Named axes over the ranks of a group, the last one varying fastest; the product of sizes is the
@@ -70,6 +78,7 @@ typedef enum weft_shard_accumulation {
   WEFT_SHARD_REDUCE_EVERY = 1 /* reduce every micro-batch */
 } weft_shard_accumulation_t;
 
+/* How a context works; NULL where one is asked for means all defaults. */
 typedef struct weft_shard_config {
   size_t struct_size;
   size_t bucket_bytes;       /* units are merged up to this size; 0: 25 MiB */
@@ -118,6 +127,7 @@ WEFT_EXPORT weft_result_t weft_shard_context_destroy(weft_shard_context_t contex
 
 /* ---- units and params ---------------------------------------------------------------------------- */
 
+/* What is cut between ranks: parameters, gradients, optimizer state. */
 typedef enum weft_shard_preset {
   WEFT_SHARD_NO_SHARD = 0, /* everything replicated, gradients all-reduced: DDP */
   WEFT_SHARD_ZERO1 = 1,
@@ -127,6 +137,7 @@ typedef enum weft_shard_preset {
   WEFT_SHARD_HYBRID_SHARD = 5
 } weft_shard_preset_t;
 
+/* How one unit is cut. */
 typedef struct weft_shard_policy {
   size_t struct_size;
   weft_shard_preset_t preset;
@@ -134,6 +145,7 @@ typedef struct weft_shard_policy {
 
 #define WEFT_SHARD_PARAM_FROZEN 1u /* no gradient */
 
+/* How many dimensions a param may have. */
 #define WEFT_SHARD_DIMS_MAX 32
 
 /* Opens a unit. Units are declared in the order in which forward uses them. NULL policy: NO_SHARD.
@@ -168,6 +180,7 @@ WEFT_EXPORT weft_result_t weft_shard_param_view(weft_shard_param_t param, weft_s
 
 /* ---- step -------------------------------------------------------------------------------------- */
 
+/* What a step is for. */
 typedef enum weft_shard_mode {
   WEFT_SHARD_TRAIN = 0,
   WEFT_SHARD_EVAL = 1 /* forward only; finish is not needed */
@@ -182,6 +195,7 @@ WEFT_EXPORT weft_result_t weft_shard_microbatch_begin(weft_shard_context_t conte
                                                       int last);
 /* The unit's parameters are valid from here. In backward this is activation recompute. */
 WEFT_EXPORT weft_result_t weft_shard_pre_forward(weft_shard_unit_t unit, void* stream);
+/* The unit's parameters are no longer read by forward. */
 WEFT_EXPORT weft_result_t weft_shard_post_forward(weft_shard_unit_t unit, void* stream);
 /* The unit's parameters are valid and its gradients may be written from here. */
 WEFT_EXPORT weft_result_t weft_shard_pre_backward(weft_shard_unit_t unit, void* stream);

@@ -11,6 +11,7 @@
 
 WEFT_BEGIN_DECLS
 
+/* Size of a unique id. */
 #define WEFT_UNIQUE_ID_BYTES 128
 
 /* Names a rendezvous and carries its secret: whoever has it can join. Send it to ranks you trust,
@@ -46,7 +47,8 @@ typedef struct weft_store_callbacks {
 WEFT_EXPORT weft_result_t weft_store_create_callbacks(const weft_store_callbacks_t* callbacks,
                                                       weft_store_t* store);
 
-/* Frees the store; groups made through it live on. NULL is fine. Any thread. */
+/* Frees the store; groups made through it live on. NULL is fine. Errors: INVALID_ARGUMENT. Any
+ * thread. */
 WEFT_EXPORT weft_result_t weft_store_destroy(weft_store_t store);
 
 WEFT_END_DECLS

@@ -57,7 +57,7 @@ typedef enum weft_result {
   WEFT_FORKED = 111       /* the handle was made by the parent of this forked process */
 } weft_result_t;
 
-/* Element types; the first twelve are nccl.h's. */
+/* Element types; the first twelve are nccl.h's, weft's own start at 100. */
 typedef enum weft_dtype {
   WEFT_INT8 = 0,
   WEFT_UINT8 = 1,
@@ -70,21 +70,39 @@ typedef enum weft_dtype {
   WEFT_FLOAT64 = 8,
   WEFT_BFLOAT16 = 9,
   WEFT_FLOAT8_E4M3 = 10,
-  WEFT_FLOAT8_E5M2 = 11
+  WEFT_FLOAT8_E5M2 = 11,
+  WEFT_BOOL = 100 /* one byte; 0 is false, anything else is read as true, results are 0 or 1 */
 } weft_dtype_t;
 
-/* Reductions; the numbers are nccl.h's.
+/* Reductions; the first five numbers are nccl.h's, weft's own start at 100, those that op.h makes at
+ * run time at 1024.
  *
  * Floating-point sums are formed in float32 (float64 for float64) along one fixed balanced tree
  * over the group ranks and rounded once, so the bits of the result do not depend on rank, size,
  * position, algorithm or machine. AVG divides that sum by the group size before rounding; integers
- * truncate toward zero. Integer sums wrap. MIN and MAX: NaN wins, -0 < +0. */
+ * truncate toward zero. Integer sums wrap. MIN and MAX: NaN wins, -0 < +0. Rounding is to nearest,
+ * ties to even; too large becomes infinity, in float8_e4m3, which has none, the largest number.
+ *
+ * BOOL: SUM and MAX are "or", PROD and MIN are "and"; AVG is INVALID_ARGUMENT. BIT_AND, BIT_OR and
+ * BIT_XOR take integers and BOOL.
+ *
+ * MIN_LOC and MAX_LOC take pairs {value, int64_t index}: with them an element is 16 bytes, the value
+ * of the given dtype at offset 0 and the index at offset 8, and counts count pairs. Values compare as
+ * in MIN and MAX; equal values: the lower index. NaN wins, among NaNs the lower index. Not for BOOL.
+ * The bytes between value and index are zero in results. */
 typedef enum weft_op {
   WEFT_SUM = 0,
   WEFT_PROD = 1,
   WEFT_MAX = 2,
   WEFT_MIN = 3,
-  WEFT_AVG = 4
+  WEFT_AVG = 4,
+  WEFT_BIT_AND = 100,
+  WEFT_BIT_OR = 101,
+  WEFT_BIT_XOR = 102,
+  WEFT_MIN_LOC = 103,
+  WEFT_MAX_LOC = 104,
+  WEFT_OP_CUSTOM_FIRST = 1024, /* numbers from here on are made by op.h */
+  WEFT_OP_CUSTOM_LAST = 0x7fffffff
 } weft_op_t;
 
 /* A process group: ordered ranks that do collectives together (group.h). */
@@ -107,20 +125,23 @@ typedef enum weft_numerics {
 typedef struct weft_call {
   size_t struct_size;
   int64_t timeout_ns;    /* nanoseconds until WEFT_TIMEOUT; 0: the group's */
-  const char* algorithm; /* NULL: chosen by weft; else a name that weft_explain prints */
+  const char* algorithm; /* NULL: chosen by weft; else a name that weft_explain prints, the same on
+                            all ranks */
   uint32_t fields; /* WEFT_CALL_*: which of the fields below that have no zero default are set */
   weft_dtype_t wire_dtype;  /* element type between nodes */
   weft_numerics_t numerics; /* order of additions */
-  int32_t priority;         /* larger runs first among operations not yet started */
-  uint64_t tag;             /* yours; stands in the flight recorder and in error messages */
-  void* stream;             /* cudaStream_t of device groups; NULL for host groups */
+  int32_t priority; /* larger runs first: within a batch (batch.h), and among the groups that
+                               the progress thread serves */
+  uint64_t tag;     /* yours; stands in the flight recorder; messages ignore it */
+  void* stream;     /* cudaStream_t of device groups; NULL for host groups */
 } weft_call_t;
 
 /* Bytes of one element, 0 for an unknown type. Any thread. */
 WEFT_EXPORT size_t weft_dtype_size(weft_dtype_t dtype);
 /* "float32", "bfloat16"...; "unknown" for an unknown type. Static storage. Any thread. */
 WEFT_EXPORT const char* weft_dtype_name(weft_dtype_t dtype);
-/* "sum", "prod", "max", "min", "avg"; "unknown" otherwise. Static storage. Any thread. */
+/* "sum", "prod", "max", "min", "avg", "bit_and", "bit_or", "bit_xor", "min_loc", "max_loc", and for
+ * reductions of op.h "premul_sum" and "user"; "unknown" otherwise. Static storage. Any thread. */
 WEFT_EXPORT const char* weft_op_name(weft_op_t op);
 
 WEFT_END_DECLS

@@ -1,9 +1,10 @@
-/* Which weft this is. */
+/* Which weft this is: the headers' version here, the loaded library's from weft_version(). */
 #ifndef WEFT_VERSION_H_
 #define WEFT_VERSION_H_
 
 #include "weft/types.h"
 
+/* The version of the headers. */
 #define WEFT_VERSION_MAJOR 0
 #define WEFT_VERSION_MINOR 1
 #define WEFT_VERSION_PATCH 0

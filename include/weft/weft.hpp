@@ -8,8 +8,12 @@
 //   work.Wait();
 //
 // A call that fails throws weft::Error, which has the result code, the sentence and the fields. Destructors do not
-// fail. Everything else, the rules for buffers and threads above all, is as the C headers say. The shard managers are
-// used through weft/shard.h; `get()` gives the C handle of everything here.
+// fail. Everything else, the rules for buffers and threads above all, is as the C headers say. `get()` gives the C
+// handle of everything here.
+//
+//   collectives.hpp  every operation, in all forms          op.hpp        reductions of your own
+//   owners.hpp       Error, Work, Memory, Registration...   settings.hpp  progress, log, allocator, options
+//   shard.hpp        shard managers; the one header that is not included from here
 //
 // The classes live in an inline namespace, so that their symbols meet no other version's in one program.
 #ifndef WEFT_WEFT_HPP_
@@ -17,107 +21,54 @@
 
 #include <cstddef>
 #include <string>
-#include <type_traits>
 #include <vector>
 
+#include "weft/collectives.hpp"
+#include "weft/op.hpp"
 #include "weft/owners.hpp"
+#include "weft/settings.hpp"
 #include "weft/weft.h"
 
 namespace weft {
 inline namespace interface_0 {
 
-// The collectives of a group, in one of two forms: Blocking returns nothing when the operation is done, Started
-// returns its Work. Made by Group; borrows it and `call`.
-template <typename Result>
-class Collectives {
+// Operations that return when done, with options. Made by Group; borrows it and `call`.
+class Blocking : public Collectives<Blocking, void> {
  public:
-  explicit Collectives(weft_group_t group, const weft_call_t* call = nullptr) noexcept
+  explicit Blocking(weft_group_t group, const weft_call_t* call = nullptr) noexcept
       : group_(group), call_(call) {}
 
-  Result AllReduce(const void* in, void* out, std::size_t count, weft_dtype_t dtype,
-                   weft_op_t op) const {
-    return Issue([&](weft_work_t* work) {
-      return weft_all_reduce(in, out, count, dtype, op, group_, call_, work);
-    });
-  }
-
-  template <typename T>
-  Result AllReduce(const T* in, T* out, std::size_t count, weft_op_t op) const {
-    return AllReduce(in, out, count, DtypeOf<T>(), op);
-  }
-
-  Result Reduce(const void* in, void* out, std::size_t count, weft_dtype_t dtype, weft_op_t op,
-                int root) const {
-    return Issue([&](weft_work_t* work) {
-      return weft_reduce(in, out, count, dtype, op, root, group_, call_, work);
-    });
-  }
-
-  template <typename T>
-  Result Reduce(const T* in, T* out, std::size_t count, weft_op_t op, int root) const {
-    return Reduce(in, out, count, DtypeOf<T>(), op, root);
-  }
-
-  Result Broadcast(const void* in, void* out, std::size_t count, weft_dtype_t dtype,
-                   int root) const {
-    return Issue([&](weft_work_t* work) {
-      return weft_broadcast(in, out, count, dtype, root, group_, call_, work);
-    });
-  }
-
-  template <typename T>
-  Result Broadcast(const T* in, T* out, std::size_t count, int root) const {
-    return Broadcast(in, out, count, DtypeOf<T>(), root);
-  }
-
-  Result AllGather(const void* in, void* out, std::size_t count, weft_dtype_t dtype) const {
-    return Issue([&](weft_work_t* work) {
-      return weft_all_gather(in, out, count, dtype, group_, call_, work);
-    });
-  }
-
-  template <typename T>
-  Result AllGather(const T* in, T* out, std::size_t count) const {
-    return AllGather(in, out, count, DtypeOf<T>());
-  }
-
-  Result ReduceScatter(const void* in, void* out, std::size_t count, weft_dtype_t dtype,
-                       weft_op_t op) const {
-    return Issue([&](weft_work_t* work) {
-      return weft_reduce_scatter(in, out, count, dtype, op, group_, call_, work);
-    });
-  }
-
-  template <typename T>
-  Result ReduceScatter(const T* in, T* out, std::size_t count, weft_op_t op) const {
-    return ReduceScatter(in, out, count, DtypeOf<T>(), op);
-  }
-
-  Result Barrier() const {
-    return Issue([&](weft_work_t* work) { return weft_barrier(group_, call_, work); });
+  template <typename Call>
+  void Issue(Call&& call) const {
+    Check(call(group_, call_, static_cast<weft_work_t*>(nullptr)));
   }
 
  private:
-  template <typename Call>
-  Result Issue(Call&& call) const {
-    if constexpr (std::is_void_v<Result>) {
-      Check(call(nullptr));
-    } else {
-      weft_work_t work = nullptr;
-      Check(call(&work));
-      return Result(work);
-    }
-  }
-
   weft_group_t group_;
   const weft_call_t* call_;
 };
 
-using Blocking = Collectives<void>;
-using Started = Collectives<Work>;
+// Operations that return at once, with a Work. Made by Group; borrows it and `call`.
+class Started : public Collectives<Started, Work> {
+ public:
+  explicit Started(weft_group_t group, const weft_call_t* call = nullptr) noexcept
+      : group_(group), call_(call) {}
 
-// Ordered ranks that do collectives together. Destroying one aborts what is still under way.
-class Group : public Handle<weft_group_t, weft_group_destroy> {
+  template <typename Call>
+  Work Issue(Call&& call) const {
+    weft_work_t work = nullptr;
+    Check(call(group_, call_, &work));
+    return Work(work);
+  }
+
+ private:
+  weft_group_t group_;
+  const weft_call_t* call_;
+};
+
+// Ordered ranks that do collectives together. Destroying one aborts what is still under way. The operations of
+// collectives.hpp on the group itself return when done and have default options.
+class Group : public Handle<weft_group_t, weft_group_destroy>, public Collectives<Group, void> {
  public:
   using Handle::Handle;
 
@@ -157,6 +108,15 @@ class Group : public Handle<weft_group_t, weft_group_destroy> {
         [&](weft_group_t* group) { return weft_group_split(get(), color, key, config, group); });
   }
 
+  // The given ranks of this group, in that order; empty (false) on a rank that is not listed. Collective.
+  Group FromRanks(const std::vector<int>& ranks,
+                  const weft_group_config_t* config = nullptr) const {
+    return Make([&](weft_group_t* group) {
+      return weft_group_create_from_ranks(get(), ranks.data(), static_cast<int>(ranks.size()),
+                                          config, group);
+    });
+  }
+
   int Rank() const {
     int rank = 0;
     Check(weft_group_rank(get(), &rank));
@@ -175,6 +135,24 @@ class Group : public Handle<weft_group_t, weft_group_destroy> {
     return name;
   }
 
+  weft_group_stats_t Stats() const {
+    weft_group_stats_t stats = {};
+    stats.struct_size = sizeof(stats);
+    Check(weft_group_stats(get(), &stats));
+    return stats;
+  }
+
+  // What weft does for a call, and why, as lines of "name: value".
+  std::string Explain(const weft_explain_query_t& query) const {
+    std::size_t length = 0;
+    char none = '\0';
+    Check(weft_explain(get(), &query, &none, 1, &length));
+    std::string text(length + 1, '\0');
+    Check(weft_explain(get(), &query, text.data(), text.size(), nullptr));
+    text.resize(length);
+    return text;
+  }
+
   // Throws why the group no longer works, if so.
   void CheckHealth() const { Check(weft_group_error(get())); }
 
@@ -185,33 +163,10 @@ class Group : public Handle<weft_group_t, weft_group_destroy> {
 
   Started Start(const weft_call_t* call = nullptr) const noexcept { return Started(get(), call); }
 
-  // Blocking collectives with default options: group.AllReduce(in, out, count, WEFT_SUM).
-  template <typename... Arguments>
-  void AllReduce(Arguments... arguments) const {
-    Blocking(get()).AllReduce(arguments...);
+  template <typename Call>
+  void Issue(Call&& call) const {
+    Blocking(get()).Issue(call);
   }
-
-  template <typename... Arguments>
-  void Reduce(Arguments... arguments) const {
-    Blocking(get()).Reduce(arguments...);
-  }
-
-  template <typename... Arguments>
-  void Broadcast(Arguments... arguments) const {
-    Blocking(get()).Broadcast(arguments...);
-  }
-
-  template <typename... Arguments>
-  void AllGather(Arguments... arguments) const {
-    Blocking(get()).AllGather(arguments...);
-  }
-
-  template <typename... Arguments>
-  void ReduceScatter(Arguments... arguments) const {
-    Blocking(get()).ReduceScatter(arguments...);
-  }
-
-  void Barrier() const { Blocking(get()).Barrier(); }
 
  private:
   template <typename Create>
@@ -220,6 +175,36 @@ class Group : public Handle<weft_group_t, weft_group_destroy> {
     Check(create(&group));
     return Group(group);
   }
+};
+
+// Operations started together (batch.h): what is called on this thread while a Batch lives is noted, and started by
+// End(), which also waits for what was called in the blocking form and throws the first failure.
+//
+//   weft::Batch batch;
+//   group.Send(x, n, next);
+//   group.Recv(y, n, previous);
+//   batch.End();
+//
+// Without End(), as when an exception leaves the scope, the destructor ends the batch and drops its result: the peers
+// count on what was noted before.
+class Batch {
+ public:
+  Batch() { Check(weft_batch_begin()); }
+
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  ~Batch() {
+    if (open_) (void)weft_batch_end();
+  }
+
+  void End() {
+    open_ = false;
+    Check(weft_batch_end());
+  }
+
+ private:
+  bool open_ = true;
 };
 
 }  // namespace interface_0

@@ -26,6 +26,10 @@ WEFT_EXPORT weft_result_t weft_work_test(weft_work_t work, int* done);
  * deadline is the only one. */
 WEFT_EXPORT weft_result_t weft_work_wait(weft_work_t work, int64_t timeout_ns);
 
+/* Never waits and never moves anything: WEFT_IN_PROGRESS until the operation has ended, then its
+ * result. */
+WEFT_EXPORT weft_result_t weft_work_error(weft_work_t work);
+
 /* Called once when the operation has ended, on the thread that completes it and with no weft lock
  * held, or at once on the calling thread if it has ended already. It may start operations but must
  * not block. */
@@ -36,8 +40,20 @@ WEFT_EXPORT weft_result_t weft_work_on_complete(weft_work_t work, weft_work_call
                                                 void* user);
 
 /* Gives the handle back. An operation that has not ended goes on by itself; its buffers must stay
- * until then. NULL is fine. */
+ * until then. NULL is fine. Errors: INVALID_ARGUMENT. */
 WEFT_EXPORT weft_result_t weft_work_free(weft_work_t work);
+
+/* Moves every operation of this process that can move, without waiting. *pending, if not NULL, gets
+ * the number of operations that have not ended. For programs that run with WEFT_PROGRESS=caller,
+ * where no thread does it. The results of the operations stand in their works; this call never
+ * fails. */
+WEFT_EXPORT weft_result_t weft_progress(int* pending);
+
+/* A file descriptor for poll, select and epoll, one per process, not to be read, written or closed. It
+ * is readable when weft_progress() is worth calling: an operation has ended since the last
+ * weft_progress(), or, with WEFT_PROGRESS=caller, operations are pending (then about every
+ * millisecond). SYSTEM_ERROR when none can be had. */
+WEFT_EXPORT weft_result_t weft_progress_fd(int* fd);
 
 WEFT_END_DECLS
 

@@ -47,6 +47,18 @@ const Kind kKinds[] = {
      [](const Arguments& a) {
        return weft_reduce_scatter(a.in, a.out, a.count, a.dtype, a.op, a.group, a.call, a.work);
      }},
+    {"weft_gather", false, true, true,
+     [](const Arguments& a) {
+       return weft_gather(a.in, a.out, a.count, a.dtype, a.root, a.group, a.call, a.work);
+     }},
+    {"weft_scatter", false, true, true,
+     [](const Arguments& a) {
+       return weft_scatter(a.in, a.out, a.count, a.dtype, a.root, a.group, a.call, a.work);
+     }},
+    {"weft_all_to_all", false, false, true,
+     [](const Arguments& a) {
+       return weft_all_to_all(a.in, a.out, a.count, a.dtype, a.group, a.call, a.work);
+     }},
     {"weft_barrier", false, false, false,
      [](const Arguments& a) {
        return weft_barrier(a.group, a.call, a.work);
@@ -131,10 +143,6 @@ void AddValueFaults(const Kind& kind, Faults* faults) {
     faults->AddInvalid("op_" + name, "is not a reduction",
                        [number](Arguments& a, Bench&) { a.op = Unknown<weft_op_t>(number); });
   }
-  if (kind.reduces) {
-    faults->Add("sum_of_float8", WEFT_UNSUPPORTED, "float8",
-                [](Arguments& a, Bench&) { a.dtype = WEFT_FLOAT8_E4M3; });
-  }
   if (!kind.has_root) return;
   for (const int root : {-1, 2, INT32_MAX, INT32_MIN}) {
     const std::string name =
@@ -163,7 +171,8 @@ void AddBufferFaults(const Kind& kind, Faults* faults) {
     });
   }
   // Where other collectives are in place, these are not: rank 1's block is not the first.
-  if (function == "weft_all_gather" || function == "weft_reduce_scatter") {
+  if (function == "weft_all_gather" || function == "weft_reduce_scatter" ||
+      function == "weft_gather" || function == "weft_scatter") {
     faults->AddInvalid("in_place_at_the_block_of_rank_0", "overlap",
                        [](Arguments& a, Bench&) { a.out = const_cast<void*>(a.in); });
   }

@@ -37,6 +37,11 @@ std::vector<Maker> Makers() {
        [](Bench& b, int, int, const weft_group_config_t* config, weft_group_t* group) {
          return weft_group_split(b.pair[0], 0, 0, config, group);
        }},
+      {"weft_group_create_from_ranks", false, false,
+       [](Bench& b, int, int, const weft_group_config_t* config, weft_group_t* group) {
+         const int ranks[] = {1, 0};
+         return weft_group_create_from_ranks(b.pair[0], ranks, 2, config, group);
+       }},
   };
 }
 
@@ -117,6 +122,17 @@ std::vector<BadCall> BadGroupHandles() {
        [](Bench& b, weft_group_t group) {
          return weft_group_split(group, 0, 0, nullptr, &b.out.group);
        }},
+      {"weft_group_create_from_ranks",
+       [](Bench& b, weft_group_t group) {
+         const int rank = 0;
+         return weft_group_create_from_ranks(group, &rank, 1, nullptr, &b.out.group);
+       }},
+      {"weft_group_stats",
+       [](Bench&, weft_group_t group) {
+         return WithAnswer<weft_group_stats_t>(
+             sizeof(weft_group_stats_t),
+             [group](weft_group_stats_t* stats) { return weft_group_stats(group, stats); });
+       }},
       {"weft_group_destroy",
        [](Bench&, weft_group_t group) {
          return weft_group_destroy(group);
@@ -148,7 +164,46 @@ std::vector<BadCall> BadGroupArguments() {
       return weft_group_split(b.pair[0], color, 0, nullptr, &b.out.group);
     };
   };
+  const auto from_ranks = [](std::vector<int> ranks, int count) {
+    return [ranks = std::move(ranks), count](Bench& b) {
+      return weft_group_create_from_ranks(b.pair[0], ranks.data(), count, nullptr, &b.out.group);
+    };
+  };
+  const auto stats = [](size_t struct_size) {
+    return [struct_size](Bench& b) {
+      return WithAnswer<weft_group_stats_t>(
+          struct_size, [&b](weft_group_stats_t* to) { return weft_group_stats(b.solo, to); });
+    };
+  };
   return {
+      {"weft_group_create_from_ranks", "ranks_NULL", WEFT_INVALID_ARGUMENT, "ranks is NULL",
+       [](Bench& b) {
+         return weft_group_create_from_ranks(b.pair[0], nullptr, 1, nullptr, &b.out.group);
+       }},
+      {"weft_group_create_from_ranks", "count_0", WEFT_INVALID_ARGUMENT, "count is 0",
+       from_ranks({0}, 0)},
+      {"weft_group_create_from_ranks", "count_minus_1", WEFT_INVALID_ARGUMENT, "count is -1",
+       from_ranks({0}, -1)},
+      {"weft_group_create_from_ranks", "count_over_the_size", WEFT_INVALID_ARGUMENT, "count is 3",
+       from_ranks({0, 1, 2}, 3)},
+      {"weft_group_create_from_ranks", "count_INT32_MAX", WEFT_INVALID_ARGUMENT,
+       "count is 2147483647", from_ranks({0}, INT32_MAX)},
+      {"weft_group_create_from_ranks", "a_rank_twice", WEFT_INVALID_ARGUMENT, "listed twice",
+       from_ranks({1, 1}, 2)},
+      {"weft_group_create_from_ranks", "rank_minus_1", WEFT_INVALID_ARGUMENT, "rank -1",
+       from_ranks({0, -1}, 2)},
+      {"weft_group_create_from_ranks", "rank_of_the_size", WEFT_INVALID_ARGUMENT, "rank 2",
+       from_ranks({2, 0}, 2)},
+      {"weft_group_stats", "stats_NULL", WEFT_INVALID_ARGUMENT, "stats is NULL",
+       [](Bench& b) {
+         return weft_group_stats(b.solo, nullptr);
+       }},
+      {"weft_group_stats", "struct_size_0", WEFT_INVALID_ARGUMENT, "struct_size is 0", stats(0)},
+      {"weft_group_stats", "struct_size_4", WEFT_INVALID_ARGUMENT, "struct_size is 4", stats(4)},
+      {"weft_group_stats", "struct_size_that_cuts_a_field", WEFT_INVALID_ARGUMENT,
+       "struct_size is 12", stats(12)},
+      {"weft_group_stats", "struct_size_without_end", WEFT_INVALID_ARGUMENT, "struct_size is 1844",
+       stats(SIZE_MAX)},
       {"weft_group_rank", "rank_NULL", WEFT_INVALID_ARGUMENT, "rank is NULL",
        [](Bench& b) {
          return weft_group_rank(b.solo, nullptr);
@@ -248,6 +303,47 @@ std::vector<BadCall> BadStoreCalls() {
   return calls;
 }
 
+// A work whose batch has not ended; `call` is made with it, and the batch ended afterwards.
+BadCall InBatch(const char* function,
+                const std::function<weft_result_t(Bench&, weft_work_t)>& call) {
+  return {function, "a_work_of_an_open_batch", WEFT_BAD_STATE, "batch", [call](Bench& b) {
+            weft_work_t work = nullptr;
+            EXPECT_EQ(weft_batch_begin(), WEFT_SUCCESS);
+            EXPECT_EQ(weft_barrier(b.solo, nullptr, &work), WEFT_SUCCESS) << weft_last_error();
+            const weft_result_t result = call(b, work);
+            EXPECT_EQ(weft_batch_end(), WEFT_SUCCESS);
+            EXPECT_EQ(weft_work_wait(work, 0), WEFT_SUCCESS);
+            EXPECT_EQ(weft_work_free(work), WEFT_SUCCESS);
+            return result;
+          }};
+}
+
+std::vector<BadCall> BadBatchCalls() {
+  return {
+      {"weft_batch_end", "no_begin", WEFT_BAD_STATE, "no weft_batch_begin",
+       [](Bench&) {
+         return weft_batch_end();
+       }},
+      {"weft_batch_end", "one_end_too_many", WEFT_BAD_STATE, "no weft_batch_begin",
+       [](Bench&) {
+         EXPECT_EQ(weft_batch_begin(), WEFT_SUCCESS);
+         EXPECT_EQ(weft_batch_end(), WEFT_SUCCESS);
+         return weft_batch_end();
+       }},
+      InBatch("weft_work_test",
+              [](Bench& b, weft_work_t work) { return weft_work_test(work, &b.out.number); }),
+      InBatch("weft_work_wait", [](Bench&, weft_work_t work) { return weft_work_wait(work, 0); }),
+      InBatch("weft_work_error", [](Bench&, weft_work_t work) { return weft_work_error(work); }),
+      InBatch("weft_work_on_complete",
+              [](Bench&, weft_work_t work) {
+                const weft_work_callback_t callback = [](weft_result_t, void*) {
+                  ADD_FAILURE() << "the callback of a refused call was called";
+                };
+                return weft_work_on_complete(work, callback, nullptr);
+              }),
+  };
+}
+
 std::vector<BadCall> BadWorkCalls() {
   const weft_work_callback_t callback = [](weft_result_t, void*) {
     ADD_FAILURE() << "the callback of a refused call was called";
@@ -276,6 +372,18 @@ std::vector<BadCall> BadWorkCalls() {
       {"weft_work_wait", "timeout_negative", WEFT_INVALID_ARGUMENT, "timeout_ns is negative",
        [](Bench& b) {
          return weft_work_wait(b.done, -1);
+       }},
+      {"weft_work_error", "work_NULL", WEFT_INVALID_ARGUMENT, "work is NULL",
+       [](Bench&) {
+         return weft_work_error(nullptr);
+       }},
+      {"weft_work_error", "garbage_work", WEFT_INVALID_ARGUMENT, "not a work",
+       [](Bench& b) {
+         return weft_work_error(b.Garbage<weft_work_t>());
+       }},
+      {"weft_progress_fd", "fd_NULL", WEFT_INVALID_ARGUMENT, "fd is NULL",
+       [](Bench&) {
+         return weft_progress_fd(nullptr);
        }},
       {"weft_work_on_complete", "work_NULL", WEFT_INVALID_ARGUMENT, "work is NULL",
        [callback](Bench&) {
@@ -314,7 +422,7 @@ std::vector<BadCall> BadGroupCalls() {
   for (const Maker& maker : Makers())
     AddMakerFaults(maker, &all);
   for (const std::vector<BadCall>& calls :
-       {BadGroupHandles(), BadGroupArguments(), BadStoreCalls(), BadWorkCalls()}) {
+       {BadGroupHandles(), BadGroupArguments(), BadStoreCalls(), BadWorkCalls(), BadBatchCalls()}) {
     all.insert(all.end(), calls.begin(), calls.end());
   }
   return all;

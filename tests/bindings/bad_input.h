@@ -35,6 +35,7 @@ struct Outputs {
   weft_shard_param_t param;
   const char* name;
   int number;
+  weft_op_t op;
 };
 
 // One process with a group of one and a group of two, both ranks here, and a shard context with a
@@ -86,9 +87,13 @@ inline void PrintTo(const BadCall& call, std::ostream* to) {
 }
 
 std::vector<BadCall> BadCollectives();
+std::vector<BadCall> BadVectorCalls();     // vector.h, iov.h
+std::vector<BadCall> BadExplainCalls();    // explain.h
+std::vector<BadCall> BadMessages();        // point_to_point.h
 std::vector<BadCall> BadGroupCalls();      // group.h, store.h, work.h
 std::vector<BadCall> BadShardCalls();      // shard.h, set-up
 std::vector<BadCall> BadShardStepCalls();  // shard.h, step
+std::vector<BadCall> BadOpCalls();         // op.h
 std::vector<BadCall> BadProcessCalls();    // mem.h, log.h, options.h, error.h
 
 // A number as a value of an enum that may not have it, as a C caller can pass it.

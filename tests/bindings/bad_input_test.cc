@@ -23,13 +23,15 @@ using testing::HasSubstr;
 const std::set<std::string> kTakeAnything = {
     "weft_dtype_size", "weft_dtype_name",   "weft_op_name", "weft_result_name",
     "weft_last_error", "weft_option_count", "weft_version", "weft_log_set_callback",
+    "weft_progress",   "weft_batch_begin",
 };
 
 const std::vector<BadCall>& AllBadCalls() {
   static const std::vector<BadCall> all = [] {
     std::vector<BadCall> calls;
-    for (const auto& some : {BadCollectives(), BadGroupCalls(), BadShardCalls(),
-                             BadShardStepCalls(), BadProcessCalls()}) {
+    for (const auto& some :
+         {BadCollectives(), BadVectorCalls(), BadExplainCalls(), BadOpCalls(), BadMessages(),
+          BadGroupCalls(), BadShardCalls(), BadShardStepCalls(), BadProcessCalls()}) {
       calls.insert(calls.end(), some.begin(), some.end());
     }
     return calls;
@@ -129,6 +131,38 @@ TEST(AnyInput, NullIsFineWhereTheHeadersSaySo) {
   EXPECT_EQ(weft_mesh_destroy(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_context_destroy(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_log_set_callback(nullptr, nullptr), WEFT_SUCCESS);
+  EXPECT_EQ(weft_progress(nullptr), WEFT_SUCCESS);
+}
+
+TEST(AnyInput, ExplainCutsWhatDoesNotFit) {
+  Bench bench;
+  weft_explain_query_t query = {};
+  query.struct_size = sizeof(query);
+  query.operation = "all_reduce";
+  query.count = 1 << 20;
+  query.dtype = WEFT_FLOAT32;
+  size_t length = 0;
+  ASSERT_EQ(weft_explain(bench.pair[0], &query, nullptr, 0, &length), WEFT_SUCCESS);
+  std::string text(length + 1, 'x');
+  ASSERT_EQ(weft_explain(bench.pair[0], &query, text.data(), text.size(), nullptr), WEFT_SUCCESS);
+  EXPECT_THAT(text, HasSubstr("algorithm: staged\n"));
+  // (5P-2)S with two ranks and 4 MiB.
+  EXPECT_THAT(text, HasSubstr("bytes moved: 33554432 "));
+  EXPECT_THAT(text, HasSubstr("not direct: peers cannot reach private buffers"));
+  char part[12];
+  ASSERT_EQ(weft_explain(bench.pair[0], &query, part, sizeof(part), nullptr), WEFT_SUCCESS);
+  EXPECT_EQ(std::string(part), text.substr(0, 11));
+  query.symmetric = 1;
+  ASSERT_EQ(weft_explain(bench.pair[0], &query, text.data(), text.size(), nullptr), WEFT_SUCCESS);
+  EXPECT_THAT(text, HasSubstr("algorithm: direct\n"));
+  EXPECT_THAT(text, HasSubstr("bytes moved: 16777216 "));  // 2PS
+}
+
+TEST(AnyInput, BatchesMayBeEmptyAndNested) {
+  for (int level = 0; level < 1000; ++level)
+    EXPECT_EQ(weft_batch_begin(), WEFT_SUCCESS);
+  for (int level = 0; level < 1000; ++level)
+    EXPECT_EQ(weft_batch_end(), WEFT_SUCCESS) << weft_last_error();
 }
 
 TEST(AnyInput, CountsOfZeroNeedNoBuffers) {

@@ -1,4 +1,9 @@
 // Calls about the process, memory, log, options, errors, with one wrong argument each.
+#include <algorithm>
+#include <cstdlib>
+
+#include <unistd.h>
+
 #include "tests/bindings/bad_input.h"
 
 namespace weft::test {
@@ -58,6 +63,147 @@ std::vector<BadCall> BadMemoryCalls() {
   };
 }
 
+// Two pages of the caller's own, for calls that must leave them alone.
+struct TwoPages {
+  TwoPages() {
+    data = static_cast<char*>(std::aligned_alloc(page, 2 * page));
+    std::memset(data, 0x3c, 2 * page);
+  }
+
+  TwoPages(const TwoPages&) = delete;
+  TwoPages& operator=(const TwoPages&) = delete;
+
+  ~TwoPages() {
+    EXPECT_TRUE(std::all_of(data, data + 2 * page, [](char c) { return c == 0x3c; }));
+    std::free(data);
+  }
+
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  char* data;
+};
+
+BadCall Register(const char* fault, const char* needle,
+                 const std::function<weft_result_t(const TwoPages&)>& call) {
+  return {"weft_mem_register", fault, WEFT_INVALID_ARGUMENT, needle, [call](Bench&) {
+            const TwoPages pages;
+            return call(pages);
+          }};
+}
+
+std::vector<BadCall> BadRegistrations() {
+  return {
+      Register("memory_NULL", "memory is NULL",
+               [](const TwoPages& p) { return weft_mem_register(nullptr, p.page, 0); }),
+      Register("bytes_0", "bytes is 0",
+               [](const TwoPages& p) { return weft_mem_register(p.data, 0, 0); }),
+      Register("flags", "flags is 1",
+               [](const TwoPages& p) { return weft_mem_register(p.data, p.page, 1); }),
+      Register("an_address_inside_a_page", "page size",
+               [](const TwoPages& p) { return weft_mem_register(p.data + 64, p.page, 0); }),
+      Register("half_a_page", "page size",
+               [](const TwoPages& p) { return weft_mem_register(p.data, p.page / 2, 0); }),
+      Register("bytes_SIZE_MAX", "page size",
+               [](const TwoPages& p) { return weft_mem_register(p.data, SIZE_MAX, 0); }),
+      Register("bytes_to_the_end_of_memory", "address space",
+               [](const TwoPages& p) {
+                 return weft_mem_register(p.data, SIZE_MAX / p.page * p.page, 0);
+               }),
+      Register("a_number", "not mapped",
+               [](const TwoPages& p) {
+                 return weft_mem_register(reinterpret_cast<void*>(p.page), p.page, 0);
+               }),
+      Register("a_block_of_the_heap", "own heap",
+               [](const TwoPages& p) {
+                 void* block = nullptr;
+                 EXPECT_EQ(weft_mem_alloc(p.page, 0, &block), WEFT_SUCCESS) << weft_last_error();
+                 const weft_result_t result = weft_mem_register(block, p.page, 0);
+                 EXPECT_EQ(weft_mem_free(block), WEFT_SUCCESS);
+                 return result;
+               }),
+      Register("a_range_registered_already", "registered already",
+               [](const TwoPages& p) {
+                 EXPECT_EQ(weft_mem_register(p.data + p.page, p.page, 0), WEFT_SUCCESS);
+                 const weft_result_t result = weft_mem_register(p.data, 2 * p.page, 0);
+                 EXPECT_EQ(weft_mem_deregister(p.data + p.page), WEFT_SUCCESS);
+                 return result;
+               }),
+      {"weft_mem_deregister", "memory_NULL", WEFT_INVALID_ARGUMENT, "memory is NULL",
+       [](Bench&) {
+         return weft_mem_deregister(nullptr);
+       }},
+      {"weft_mem_deregister", "memory_never_registered", WEFT_INVALID_ARGUMENT, "no registration",
+       [](Bench&) {
+         const TwoPages pages;
+         return weft_mem_deregister(pages.data);
+       }},
+      {"weft_mem_deregister", "the_middle_of_a_registration", WEFT_INVALID_ARGUMENT,
+       "no registration",
+       [](Bench&) {
+         const TwoPages pages;
+         EXPECT_EQ(weft_mem_register(pages.data, 2 * pages.page, 0), WEFT_SUCCESS);
+         const weft_result_t result = weft_mem_deregister(pages.data + pages.page);
+         EXPECT_EQ(weft_mem_deregister(pages.data), WEFT_SUCCESS);
+         return result;
+       }},
+      {"weft_mem_deregister", "memory_that_an_operation_uses", WEFT_BAD_STATE, "an operation",
+       [](Bench& b) {
+         const TwoPages pages;
+         EXPECT_EQ(weft_mem_register(pages.data, pages.page, 0), WEFT_SUCCESS);
+         weft_work_t work = nullptr;
+         EXPECT_EQ(
+             weft_broadcast(pages.data, pages.data, 64, WEFT_UINT8, 0, b.pair[0], nullptr, &work),
+             WEFT_SUCCESS);
+         const weft_result_t result = weft_mem_deregister(pages.data);
+         char other[64];
+         EXPECT_EQ(weft_broadcast(nullptr, other, 64, WEFT_UINT8, 0, b.pair[1], nullptr, nullptr),
+                   WEFT_SUCCESS);
+         EXPECT_EQ(weft_work_wait(work, 0), WEFT_SUCCESS);
+         EXPECT_EQ(weft_work_free(work), WEFT_SUCCESS);
+         EXPECT_EQ(weft_mem_deregister(pages.data), WEFT_SUCCESS) << weft_last_error();
+         return result;
+       }},
+  };
+}
+
+weft_allocator_t AnAllocator() {
+  weft_allocator_t allocator = {};
+  allocator.struct_size = sizeof(allocator);
+  allocator.allocate = [](size_t bytes, size_t, void*) {
+    return std::malloc(bytes);
+  };
+  allocator.release = [](void* memory, size_t, void*) {
+    std::free(memory);
+  };
+  return allocator;
+}
+
+void AddAllocatorFaults(std::vector<BadCall>* calls) {
+  calls->push_back({"weft_set_allocator", "allocate_NULL", WEFT_INVALID_ARGUMENT,
+                    "allocate or release is NULL", [](Bench&) {
+                      weft_allocator_t allocator = AnAllocator();
+                      allocator.allocate = nullptr;
+                      return weft_set_allocator(&allocator);
+                    }});
+  calls->push_back({"weft_set_allocator", "release_NULL", WEFT_INVALID_ARGUMENT,
+                    "allocate or release is NULL", [](Bench&) {
+                      weft_allocator_t allocator = AnAllocator();
+                      allocator.release = nullptr;
+                      return weft_set_allocator(&allocator);
+                    }});
+  calls->push_back(
+      {"weft_set_allocator", "a_group_made_already", WEFT_BAD_STATE, "first group", [](Bench&) {
+         const weft_allocator_t allocator = AnAllocator();
+         return weft_set_allocator(&allocator);
+       }});
+  calls->push_back({"weft_set_allocator", "NULL_and_a_group_made_already", WEFT_BAD_STATE,
+                    "first group", [](Bench&) {
+                      return weft_set_allocator(nullptr);
+                    }});
+  AddConfigFaults<weft_allocator_t>(
+      "weft_set_allocator", calls,
+      [](Bench&, const weft_allocator_t* allocator) { return weft_set_allocator(allocator); });
+}
+
 BadCall Level(const char* fault, int level) {
   return {"weft_log_set_level", fault, WEFT_INVALID_ARGUMENT,
           std::to_string(level) + " is not a log level", [level](Bench&) {
@@ -92,6 +238,9 @@ BadCall OptionIndex(const char* fault, size_t index) {
 
 std::vector<BadCall> BadProcessCalls() {
   std::vector<BadCall> calls = BadMemoryCalls();
+  for (const BadCall& call : BadRegistrations())
+    calls.push_back(call);
+  AddAllocatorFaults(&calls);
   calls.push_back(Level("level_99", 99));
   calls.push_back(Level("level_4", 4));
   calls.push_back(Level("level_minus_1", -1));

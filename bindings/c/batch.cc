@@ -1,0 +1,162 @@
+#include "weft/batch.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "bindings/c/batch.h"
+#include "bindings/c/guard.h"
+#include "bindings/c/handles.h"
+#include "comm/group/progress.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kLookNs = 1'000'000;  // between two rounds of all groups, if no thread moves them
+
+struct Entry {
+  BatchedCall call;
+  size_t group = 0;                     // index of its group in the batch
+  std::shared_ptr<BatchedWork> handle;  // nullptr: the end waits for it
+  WorkRef work;                         // once started
+};
+
+struct Batch {
+  Batch() = default;
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  // The thread ends within its batch.
+  ~Batch() {
+    for (const Entry& entry : entries) {
+      if (entry.handle == nullptr) continue;
+      entry.handle->Settle(
+          MakeError(WEFT_BAD_STATE, "not started: the thread that began the batch did not end it"));
+    }
+  }
+
+  std::vector<Entry> entries;
+  std::vector<const ProcessGroup*> groups;  // in the order of their first calls
+};
+
+// Apart from the rest, as every call looks at it: no constructor to ask for.
+constinit thread_local int depth = 0;
+
+Batch& OfThisThread() {
+  thread_local Batch batch;
+  return batch;
+}
+
+size_t IndexOf(const ProcessGroup* group, std::vector<const ProcessGroup*>& groups) {
+  const auto known = std::find(groups.begin(), groups.end(), group);
+  if (known != groups.end()) return static_cast<size_t>(known - groups.begin());
+  groups.push_back(group);
+  return groups.size() - 1;
+}
+
+// `earlier` is why another operation of the group was not started, or Ok.
+absl::StatusOr<WorkRef> StartOne(const Entry& entry, const absl::Status& earlier) {
+  try {
+    if (earlier.ok()) return entry.call.start();
+    return Annotate(earlier, "not started, as an earlier operation of the batch was not: ");
+  } catch (const std::bad_alloc&) {
+    return MakeError(WEFT_OUT_OF_MEMORY, "starting an operation of a batch: out of memory");
+  }
+}
+
+// Group by group, most urgent first. Returns the first failure to start one.
+absl::Status StartAll(std::vector<Entry>& entries) {
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.group != b.group ? a.group < b.group : a.call.priority > b.call.priority;
+  });
+  absl::Status first;
+  absl::Status of_group;
+  size_t group = 0;
+  for (Entry& entry : entries) {
+    if (entry.group != std::exchange(group, entry.group)) of_group = absl::OkStatus();
+    absl::StatusOr<WorkRef> started = StartOne(entry, of_group);
+    if (!started.ok() && of_group.ok()) of_group = started.status();
+    if (!started.ok() && first.ok()) first = started.status();
+    if (started.ok() && entry.handle == nullptr) entry.work = *started;
+    if (entry.handle != nullptr) entry.handle->Settle(std::move(started));
+  }
+  return first;
+}
+
+// Where no thread moves operations, this one moves those of all groups while it waits: a peer may wait
+// for them in another order.
+absl::Status Await(Work& work) {
+  while (CallerDrivesProgress() && !work.ended()) {
+    ProgressAll();
+    (void)work.Wait(kLookNs);
+  }
+  return work.Wait(0);
+}
+
+absl::Status EndBatch() {
+  if (depth == 0) {
+    return CallError(WEFT_BAD_STATE, "weft_batch_end", "there is no weft_batch_begin() before it");
+  }
+  if (--depth > 0) return absl::OkStatus();
+  Batch& batch = OfThisThread();
+  batch.groups.clear();
+  std::vector<Entry> entries = std::exchange(batch.entries, {});
+  absl::Status first = StartAll(entries);
+  for (const Entry& entry : entries) {
+    if (entry.work == nullptr) continue;
+    absl::Status ended = Await(*entry.work);
+    if (first.ok()) first = std::move(ended);
+  }
+  return first;
+}
+
+}  // namespace
+
+void BatchedWork::Settle(absl::StatusOr<WorkRef> started) {
+  if (started.ok()) {
+    started_ = *std::move(started);
+  } else {
+    failure_ = std::move(started).status();
+  }
+  settled_.store(true, std::memory_order_release);
+}
+
+bool BatchedWork::OnComplete(std::function<void(const absl::Status&)> callback) {
+  if (started_ != nullptr) return started_->OnComplete(std::move(callback));
+  if (has_callback_.exchange(true)) return false;
+  callback(failure_);
+  return true;
+}
+
+bool InBatch() {
+  return depth > 0;
+}
+
+absl::Status NoteInBatch(BatchedCall call, weft_work_t* work) {
+  Batch& batch = OfThisThread();
+  Entry entry;
+  entry.group = IndexOf(call.group.get(), batch.groups);
+  entry.call = std::move(call);
+  std::unique_ptr<weft_work> handle;
+  if (work != nullptr) {
+    handle = std::make_unique<weft_work>();
+    entry.handle = std::make_shared<BatchedWork>();
+    handle->work = handle->batched = entry.handle;
+  }
+  batch.entries.push_back(std::move(entry));
+  if (work != nullptr) *work = handle.release();
+  return absl::OkStatus();
+}
+
+}  // namespace weft
+
+weft_result_t weft_batch_begin(void) {
+  ++weft::depth;
+  return WEFT_SUCCESS;
+}
+
+weft_result_t weft_batch_end(void) {
+  return weft::Guarded(weft::EndBatch);
+}

@@ -1,0 +1,29 @@
+#include "bindings/c/call_options.h"
+
+#include "bindings/c/guard.h"
+#include "comm/kernels/dtype.h"
+
+namespace weft {
+
+absl::Status ReadCallOptions(const char* name, const weft_call_t* given, weft_call_t* options) {
+  weft_call_t& call = *options;
+  WEFT_RETURN_IF_ERROR(ReadConfig(name, given, &call));
+  if (call.timeout_ns < 0) return InvalidArgument(name, "timeout_ns is negative");
+  if ((call.fields & ~WEFT_CALL_WIRE_DTYPE) != 0) {
+    return InvalidArgument(name, StrCat("fields has unknown bits: ", call.fields));
+  }
+  if ((call.fields & WEFT_CALL_WIRE_DTYPE) != 0 && DtypeSize(call.wire_dtype) == 0) {
+    return InvalidArgument(
+        name, StrCat("wire_dtype ", static_cast<int>(call.wire_dtype), " is not a data type"));
+  }
+  if (call.numerics != WEFT_NUMERICS_CANONICAL && call.numerics != WEFT_NUMERICS_FAST) {
+    return InvalidArgument(
+        name, StrCat("numerics ", static_cast<int>(call.numerics), " is not canonical or fast"));
+  }
+  if (call.stream != nullptr) {
+    return InvalidArgument(name, "stream is set, but the group is one of host memory");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

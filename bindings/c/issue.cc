@@ -1,0 +1,106 @@
+#include "bindings/c/issue.h"
+
+#include <cstring>
+#include <utility>
+
+#include "bindings/c/batch.h"
+#include "bindings/c/call_options.h"
+#include "bindings/c/guard.h"
+#include "bindings/c/handles.h"
+#include "bindings/c/op.h"
+
+namespace weft {
+namespace {
+
+absl::Status ReadAlgorithm(const char* call, const char* name, Algorithm* algorithm) {
+  if (name == nullptr) return absl::OkStatus();
+  for (int i = 0; i < kAlgorithmCount; ++i) {
+    if (std::strcmp(name, AlgorithmName(static_cast<Algorithm>(i))) != 0) continue;
+    *algorithm = static_cast<Algorithm>(i);
+    return absl::OkStatus();
+  }
+  return CallError(
+      WEFT_UNSUPPORTED, call,
+      StrCat("there is no algorithm \"", name, "\"; pass NULL or one that weft_explain names"));
+}
+
+// A reduction made at run time, for its number.
+absl::Status ReadOp(Collective* collective) {
+  if (!TraitsOf(collective->kind).reduces || collective->op < WEFT_OP_CUSTOM_FIRST) {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::shared_ptr<const CustomOp>> custom = CustomOpOf(collective->op);
+  if (!custom.ok()) {
+    return InvalidArgument(OpKindName(collective->kind), FromAbsl(custom.status().message()));
+  }
+  collective->op = (*custom)->kind;
+  collective->custom = *std::move(custom);
+  return absl::OkStatus();
+}
+
+absl::Status RunOrStart(Collective collective, const std::shared_ptr<ProcessGroup>& group,
+                        weft_work_t* work) {
+  WEFT_RETURN_IF_ERROR(ReadOp(&collective));
+  WEFT_RETURN_IF_ERROR(CheckCollective(collective, group->rank(), group->size()));
+  if (work == nullptr && !InBatch()) return group->Run(collective);
+  const auto start = [group, collective] {
+    return group->Start(collective);
+  };
+  if (!InBatch()) return StartAs(work, start);
+  return NoteInBatch({.group = group, .priority = collective.priority, .start = start}, work);
+}
+
+absl::Status ReadCall(const weft_call_t* given, Collective* collective) {
+  const char* const name = OpKindName(collective->kind);
+  weft_call_t call{};
+  WEFT_RETURN_IF_ERROR(ReadCallOptions(name, given, &call));
+  WEFT_RETURN_IF_ERROR(ReadAlgorithm(name, call.algorithm, &collective->algorithm));
+  collective->timeout_ns = call.timeout_ns;
+  collective->priority = call.priority;
+  collective->tag = call.tag;
+  return absl::OkStatus();
+}
+
+// A layout for a call. A blocking call reads it on this thread only and so needs no memory of its own.
+std::shared_ptr<BlockLayout> NewLayout(bool blocking) {
+  if (!blocking) return std::make_shared<BlockLayout>();
+  static thread_local BlockLayout layout;
+  layout.in_counts.clear();
+  layout.in_offsets.clear();
+  layout.out_counts.clear();
+  layout.out_offsets.clear();
+  layout.parts.clear();
+  layout.starts.clear();
+  layout.hash = 0;
+  return std::shared_ptr<BlockLayout>(std::shared_ptr<BlockLayout>(), &layout);
+}
+
+}  // namespace
+
+weft_result_t Issue(Collective collective, weft_group_t handle, const weft_call_t* call,
+                    weft_work_t* work) {
+  return Guarded([&]() -> absl::Status {
+    if (handle == nullptr || handle->magic != weft_group::kMagic) {
+      return InvalidArgument(OpKindName(collective.kind), "group is NULL or not a group");
+    }
+    if (call != nullptr) WEFT_RETURN_IF_ERROR(ReadCall(call, &collective));
+    return RunOrStart(std::move(collective), handle->group, work);
+  });
+}
+
+weft_result_t IssueLaidOut(OpKind kind, CollectiveMaker make, const void* arguments,
+                           weft_group_t handle, const weft_call_t* call, weft_work_t* work) {
+  return Guarded([&]() -> absl::Status {
+    if (handle == nullptr || handle->magic != weft_group::kMagic) {
+      return InvalidArgument(OpKindName(kind), "group is NULL or not a group");
+    }
+    Collective collective{.kind = kind};
+    if (call != nullptr) WEFT_RETURN_IF_ERROR(ReadCall(call, &collective));
+    const std::shared_ptr<BlockLayout> layout = NewLayout(work == nullptr && !InBatch());
+    WEFT_RETURN_IF_ERROR(make(*handle->group, arguments, layout.get(), &collective));
+    collective.layout = layout;
+    return RunOrStart(std::move(collective), handle->group, work);
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,114 @@
+#include "bindings/c/op.h"
+
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "weft/op.h"
+
+#include "base/mutex.h"
+#include "bindings/c/guard.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kNameBytesMax = 63;
+
+struct Registry {
+  Mutex mutex;
+  int64_t next WEFT_GUARDED_BY(mutex) = WEFT_OP_CUSTOM_FIRST;
+  std::map<int64_t, std::shared_ptr<const CustomOp>> ops WEFT_GUARDED_BY(mutex);
+};
+
+Registry& OpRegistry() {
+  static Registry& registry = *new Registry;  // never destroyed: static destructors may use it
+  return registry;
+}
+
+// Numbers are not used again: who still has one that was destroyed gets an error, not another's.
+absl::StatusOr<weft_op_t> Register(std::string_view call, CustomOp op) {
+  auto made = std::make_shared<const CustomOp>(std::move(op));
+  Registry& registry = OpRegistry();
+  MutexLock lock(registry.mutex);
+  if (registry.next > WEFT_OP_CUSTOM_LAST) {
+    return CallError(WEFT_OUT_OF_MEMORY, call,
+                     "all numbers of reductions have been used; make one and keep it");
+  }
+  registry.ops[registry.next] = std::move(made);
+  return static_cast<weft_op_t>(registry.next++);
+}
+
+std::string WhyNone(weft_op_t op) {
+  return StrCat(static_cast<int>(op), " is not a reduction made by weft/op.h, or was destroyed");
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const CustomOp>> CustomOpOf(weft_op_t op) {
+  Registry& registry = OpRegistry();
+  MutexLock lock(registry.mutex);
+  const auto found = registry.ops.find(op);
+  if (found == registry.ops.end()) return MakeError(WEFT_INVALID_ARGUMENT, WhyNone(op));
+  return found->second;
+}
+
+}  // namespace weft
+
+using weft::Guarded;
+
+weft_result_t weft_op_create_premul_sum(const void* factor, weft_dtype_t dtype, weft_op_t* op) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_op_create_premul_sum";
+    if (factor == nullptr) return weft::InvalidArgument(kCall, "factor is NULL");
+    if (op == nullptr) return weft::InvalidArgument(kCall, "op is NULL");
+    if (!weft::IsDtype(dtype)) {
+      return weft::InvalidArgument(kCall,
+                                   weft::StrCat(static_cast<int>(dtype), " is not a data type"));
+    }
+    if (dtype == WEFT_BOOL) {
+      return weft::InvalidArgument(kCall, "booleans have no factors; use a numeric type");
+    }
+    WEFT_ASSIGN_OR_RETURN(*op, weft::Register(kCall, {.kind = weft::kOpPremulSum,
+                                                      .dtype = dtype,
+                                                      .factor = weft::FactorBits(dtype, factor)}));
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_op_create_user(weft_user_op_t function, void* user, const char* name,
+                                  weft_op_t* op) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_op_create_user";
+    if (function == nullptr) return weft::InvalidArgument(kCall, "function is NULL");
+    if (name == nullptr) return weft::InvalidArgument(kCall, "name is NULL");
+    if (op == nullptr) return weft::InvalidArgument(kCall, "op is NULL");
+    const size_t bytes = strnlen(name, weft::kNameBytesMax + 1);
+    if (bytes == 0) {
+      return weft::InvalidArgument(kCall, "name is empty; ranks are compared by it");
+    }
+    if (bytes > weft::kNameBytesMax) {
+      return weft::InvalidArgument(
+          kCall, weft::StrCat("name is longer than ", weft::kNameBytesMax, " bytes"));
+    }
+    WEFT_ASSIGN_OR_RETURN(*op, weft::Register(kCall, {.kind = weft::kOpUser,
+                                                      .function = function,
+                                                      .user = user,
+                                                      .name = std::string(name, bytes)}));
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_op_destroy(weft_op_t op) {
+  return Guarded([&]() -> absl::Status {
+    std::shared_ptr<const weft::CustomOp> last;  // freed when the mutex is free again
+    weft::Registry& registry = weft::OpRegistry();
+    weft::MutexLock lock(registry.mutex);
+    const auto found = registry.ops.find(op);
+    if (found == registry.ops.end()) {
+      return weft::InvalidArgument("weft_op_destroy", weft::WhyNone(op));
+    }
+    last = std::move(found->second);
+    registry.ops.erase(found);
+    return absl::OkStatus();
+  });
+}

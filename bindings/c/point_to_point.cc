@@ -1,0 +1,102 @@
+#include "weft/point_to_point.h"
+
+#include "bindings/c/batch.h"
+#include "bindings/c/call_options.h"
+#include "bindings/c/guard.h"
+#include "bindings/c/handles.h"
+#include "bindings/c/issue.h"
+
+namespace weft {
+namespace {
+
+// What the three calls have in common besides their messages.
+struct Tail {
+  const char* name;
+  weft_group_t group;
+  const weft_call_t* call;
+  weft_work_t* work;
+};
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> Open(const Tail& tail, weft_call_t* call) {
+  std::shared_ptr<ProcessGroup> group = GroupOf(tail.group);
+  if (group == nullptr) return InvalidArgument(tail.name, "group is NULL or not a group");
+  WEFT_RETURN_IF_ERROR(ReadCallOptions(tail.name, tail.call, call));
+  if (call->algorithm != nullptr) {
+    return CallError(
+        WEFT_UNSUPPORTED, tail.name,
+        StrCat("algorithm \"", call->algorithm, "\": messages have only one; pass NULL"));
+  }
+  return group;
+}
+
+weft_result_t IssueMessage(Message message, const Tail& tail) {
+  return Guarded([&]() -> absl::Status {
+    weft_call_t call{};
+    WEFT_ASSIGN_OR_RETURN(const auto group, Open(tail, &call));
+    message.timeout_ns = call.timeout_ns;
+    WEFT_RETURN_IF_ERROR(CheckMessage(message, group->size()));
+    if (tail.work == nullptr && !InBatch()) return group->Run(message);
+    const auto start = [group, message] {
+      return group->Start(message);
+    };
+    if (InBatch()) {
+      return NoteInBatch({.group = group, .priority = call.priority, .start = start}, tail.work);
+    }
+    return StartAs(tail.work, start);
+  });
+}
+
+weft_result_t IssuePair(Message send, Message recv, const Tail& tail) {
+  return Guarded([&]() -> absl::Status {
+    weft_call_t call{};
+    WEFT_ASSIGN_OR_RETURN(const auto group, Open(tail, &call));
+    send.timeout_ns = recv.timeout_ns = call.timeout_ns;
+    WEFT_RETURN_IF_ERROR(CheckPair(send, recv, group->size()));
+    if (tail.work == nullptr && !InBatch()) return group->RunPair(send, recv);
+    const auto start = [group, send, recv] {
+      return group->StartPair(send, recv);
+    };
+    if (InBatch()) {
+      return NoteInBatch({.group = group, .priority = call.priority, .start = start}, tail.work);
+    }
+    return StartAs(tail.work, start);
+  });
+}
+
+}  // namespace
+}  // namespace weft
+
+weft_result_t weft_send(const void* in, size_t count, weft_dtype_t dtype, int destination,
+                        uint64_t tag, weft_group_t group, const weft_call_t* call,
+                        weft_work_t* work) {
+  return weft::IssueMessage(
+      {.is_send = true, .in = in, .count = count, .dtype = dtype, .peer = destination, .tag = tag},
+      {"send", group, call, work});
+}
+
+weft_result_t weft_recv(void* out, size_t count, weft_dtype_t dtype, int source, uint64_t tag,
+                        int* sender, weft_group_t group, const weft_call_t* call,
+                        weft_work_t* work) {
+  return weft::IssueMessage(
+      {.out = out, .count = count, .dtype = dtype, .peer = source, .tag = tag, .sender = sender},
+      {"recv", group, call, work});
+}
+
+weft_result_t weft_sendrecv(const void* in, size_t in_count, int destination, uint64_t in_tag,
+                            void* out, size_t out_count, int source, uint64_t out_tag,
+                            weft_dtype_t dtype, int* sender, weft_group_t group,
+                            const weft_call_t* call, weft_work_t* work) {
+  const weft::Message send{.is_send = true,
+                           .in = in,
+                           .count = in_count,
+                           .dtype = dtype,
+                           .peer = destination,
+                           .tag = in_tag};
+  const weft::Message recv{.out = out,
+                           .count = out_count,
+                           .dtype = dtype,
+                           .peer = source,
+                           .tag = out_tag,
+                           .sender = sender};
+  return weft::IssuePair(send, recv, {"sendrecv", group, call, work});
+}

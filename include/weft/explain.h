@@ -1,0 +1,34 @@
+/* What weft does for a call, and why.
+ *
+ *   char text[2048];
+ *   weft_explain_query_t query = {sizeof query, "all_reduce", 1 << 20, WEFT_FLOAT32, WEFT_SUM, 1};
+ *   weft_explain(group, &query, text, sizeof text, NULL);
+ */
+#ifndef WEFT_EXPLAIN_H_
+#define WEFT_EXPLAIN_H_
+
+#include "weft/types.h"
+
+WEFT_BEGIN_DECLS
+
+/* The call to be explained. */
+typedef struct weft_explain_query {
+  size_t struct_size;
+  const char* operation; /* "all_reduce", "all_to_all_v"...: a collective without its "weft_" */
+  size_t count;          /* elements, as the call takes them; for _v forms the largest block */
+  weft_dtype_t dtype;
+  weft_op_t op;
+  int symmetric; /* 1: all buffers are of weft_mem_alloc or weft_mem_register, on all ranks */
+} weft_explain_query_t;
+
+/* Writes into `text` (at most `capacity` bytes, always ended by a NUL) lines of "name: value":
+ * algorithm, the bytes it moves, what it waits for, why it was chosen, and the algorithms that were
+ * not chosen, each with the reason. The names of algorithms are those of weft_call_t::algorithm.
+ * *length, if not NULL, gets the bytes that the whole text needs without the NUL. Never waits. Errors:
+ * INVALID_ARGUMENT. Any thread. */
+WEFT_EXPORT weft_result_t weft_explain(weft_group_t group, const weft_explain_query_t* query,
+                                       char* text, size_t capacity, size_t* length);
+
+WEFT_END_DECLS
+
+#endif /* WEFT_EXPLAIN_H_ */

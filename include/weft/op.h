@@ -1,0 +1,47 @@
+/* Reductions made at run time: sums of scaled inputs, and your own functions.
+ *
+ *   float factor = 0.25f;
+ *   weft_op_t scaled;
+ *   weft_op_create_premul_sum(&factor, WEFT_FLOAT32, &scaled);
+ *   weft_all_reduce(x, x, n, WEFT_FLOAT32, scaled, group, NULL, NULL);
+ *   weft_op_destroy(scaled);
+ *
+ * A reduction made here belongs to the process, not to a group: it may be used with any group, and
+ * every rank makes its own. Operations under way keep what they need of it.
+ */
+#ifndef WEFT_OP_H_
+#define WEFT_OP_H_
+
+#include "weft/types.h"
+
+WEFT_BEGIN_DECLS
+
+/* Sum of factor x input: each input is multiplied in the type in which sums are formed (float32;
+ * float64 for float64; integers wrap) before it is added. `factor` is one element of `dtype`, read
+ * now; ranks may have different factors. For reductions of `dtype` only (INVALID_ARGUMENT with
+ * another). Errors: INVALID_ARGUMENT (NULL, unknown dtype, BOOL). Any thread. */
+WEFT_EXPORT weft_result_t weft_op_create_premul_sum(const void* factor, weft_dtype_t dtype,
+                                                    weft_op_t* op);
+
+/* out[i] = left[i] op right[i] for `count` elements of `dtype`. `left` holds the combination of
+ * lower ranks and `right` that of the ranks that follow them, so the function must be associative but
+ * need not be commutative. `out` is `left`, or overlaps neither; all three are aligned for `dtype`.
+ * May be called on any thread that waits or tests, and on the progress thread; must not call weft or
+ * block. */
+typedef void (*weft_user_op_t)(const void* left, const void* right, void* out, size_t count,
+                               weft_dtype_t dtype, void* user);
+
+/* A reduction by your function, along the same tree over ranks as sums. Every rank of an operation
+ * must use one of the same `name` (at most 63 bytes; a difference is WEFT_MISMATCH). Values are
+ * kept in `dtype` between the calls. `user` is handed to every call and must stay valid until the
+ * reduction is destroyed and no operation uses it. Errors: INVALID_ARGUMENT. Any thread. */
+WEFT_EXPORT weft_result_t weft_op_create_user(weft_user_op_t function, void* user, const char* name,
+                                              weft_op_t* op);
+
+/* Forgets a reduction made here. Operations under way are not disturbed. INVALID_ARGUMENT for any
+ * other number. Any thread. */
+WEFT_EXPORT weft_result_t weft_op_destroy(weft_op_t op);
+
+WEFT_END_DECLS
+
+#endif /* WEFT_OP_H_ */

@@ -1,0 +1,95 @@
+// Reductions made at run time, as objects: scaled sums, and functions of your own.
+//
+//   const weft::Op half = weft::Op::PremulSum(0.5f);
+//   group.AllReduce(x, x, n, half);
+//   const weft::Op longest = weft::Op::Of<int32_t>("longest", [](int32_t a, int32_t b) { return a > b ? a : b; });
+//
+// Include weft/weft.hpp. Works under way keep what they need of a scaled sum. A function of your own is called until they
+// have ended: destroy its Op after them. Thread rule: as in op.h; functions may run on several threads at once.
+#ifndef WEFT_OP_HPP_
+#define WEFT_OP_HPP_
+
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "weft/owners.hpp"
+#include "weft/weft.h"
+
+namespace weft {
+inline namespace interface_0 {
+
+// Owns a reduction; goes wherever a weft_op_t is asked for.
+class Op {
+ public:
+  // out = left op right, for count elements: see weft_user_op_t. It must not throw.
+  using Function = std::function<void(const void* left, const void* right, void* out,
+                                      std::size_t count, weft_dtype_t dtype)>;
+
+  // Sum of factor x input, for the type that the factor has.
+  template <typename T>
+  static Op PremulSum(T factor) {
+    return PremulSum(&factor, DtypeOf<T>());
+  }
+
+  // The same for any type; `factor` is one element of it, read now.
+  static Op PremulSum(const void* factor, weft_dtype_t dtype) {
+    weft_op_t op = WEFT_SUM;
+    Check(weft_op_create_premul_sum(factor, dtype, &op));
+    return Op(op, nullptr);
+  }
+
+  // A reduction by your function; every rank gives its own one the same name.
+  static Op FromFunction(const std::string& name, Function function) {
+    auto owned = std::make_unique<Function>(std::move(function));
+    weft_op_t op = WEFT_SUM;
+    Check(weft_op_create_user(&Call, owned.get(), name.c_str(), &op));
+    return Op(op, std::move(owned));
+  }
+
+  // The same for elements of type T, one at a time: combine(left, right) returns a T.
+  template <typename T, typename Combine>
+  static Op Of(const std::string& name, Combine combine) {
+    (void)DtypeOf<T>();
+    return FromFunction(name, [combine](const void* left, const void* right, void* out,
+                                        std::size_t count, weft_dtype_t) {
+      for (std::size_t i = 0; i < count; ++i) {
+        T a, b;
+        std::memcpy(&a, static_cast<const char*>(left) + i * sizeof(T), sizeof(T));
+        std::memcpy(&b, static_cast<const char*>(right) + i * sizeof(T), sizeof(T));
+        const T combined = combine(a, b);
+        std::memcpy(static_cast<char*>(out) + i * sizeof(T), &combined, sizeof(T));
+      }
+    });
+  }
+
+  Op(Op&& other) noexcept = default;
+  Op& operator=(Op&& other) noexcept = default;
+
+  // The number for C functions. Implicit, so that an Op is passed like WEFT_SUM.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  operator weft_op_t() const noexcept { return handle_.get(); }
+
+  weft_op_t get() const noexcept { return handle_.get(); }
+
+ private:
+  Op(weft_op_t op, std::unique_ptr<Function> function) noexcept
+      : function_(std::move(function)), handle_(op) {}
+
+  static void Call(const void* left, const void* right, void* out, std::size_t count,
+                   weft_dtype_t dtype, void* user) noexcept {
+    (*static_cast<const Function*>(user))(left, right, out, count, dtype);
+  }
+
+  // Before the handle, so that the reduction is forgotten first. Zero, which is WEFT_SUM, counts as no handle.
+  std::unique_ptr<Function> function_;
+  Handle<weft_op_t, weft_op_destroy> handle_;
+};
+
+}  // namespace interface_0
+}  // namespace weft
+
+#endif  // WEFT_OP_HPP_

@@ -1,0 +1,98 @@
+// What concerns the whole process: progress, log, allocator, options, version.
+//
+//   weft::SetMemoryResource(&arena);          // before the first group
+//   weft::SetLogLevel(WEFT_LOG_INFO);
+//   poll.Add(weft::ProgressFd(), [] { weft::Progress(); });
+//
+// Include weft/weft.hpp. Thread rule: as the C functions (work.h, log.h, mem.h, options.h, version.h).
+#ifndef WEFT_SETTINGS_HPP_
+#define WEFT_SETTINGS_HPP_
+
+#include <cstddef>
+#include <memory_resource>
+#include <vector>
+
+#include "weft/owners.hpp"
+#include "weft/weft.h"
+
+namespace weft {
+inline namespace interface_0 {
+
+// Moves what can move, without waiting; returns how many operations have not ended.
+inline int Progress() {
+  int pending = 0;
+  Check(weft_progress(&pending));
+  return pending;
+}
+
+// Readable when Progress() is worth calling; not to be read, written or closed.
+inline int ProgressFd() {
+  int fd = -1;
+  Check(weft_progress_fd(&fd));
+  return fd;
+}
+
+// Where weft gets memory whose size depends on the caller's data. Before the first group.
+inline void SetAllocator(const weft_allocator_t& allocator) {
+  Check(weft_set_allocator(&allocator));
+}
+
+// Back to operator new.
+inline void SetDefaultAllocator() {
+  Check(weft_set_allocator(nullptr));
+}
+
+// The same from a memory resource, which must live until the process ends and serve several threads at once.
+inline void SetMemoryResource(std::pmr::memory_resource* resource) {
+  weft_allocator_t allocator = {};
+  allocator.struct_size = sizeof(allocator);
+  allocator.user = resource;
+  // Every block begins with its alignment, which release() is not told.
+  allocator.allocate = [](std::size_t bytes, std::size_t alignment, void* user) -> void* {
+    const std::size_t before = alignment > sizeof(alignment) ? alignment : sizeof(alignment);
+    try {
+      auto* const block = static_cast<char*>(
+          static_cast<std::pmr::memory_resource*>(user)->allocate(before + bytes, before));
+      reinterpret_cast<std::size_t*>(block + before)[-1] = before;
+      return block + before;
+    } catch (...) {
+      return nullptr;
+    }
+  };
+  allocator.release = [](void* memory, std::size_t bytes, void* user) {
+    const std::size_t before = static_cast<std::size_t*>(memory)[-1];
+    static_cast<std::pmr::memory_resource*>(user)->deallocate(static_cast<char*>(memory) - before,
+                                                              before + bytes, before);
+  };
+  SetAllocator(allocator);
+}
+
+// Messages above `level` are dropped.
+inline void SetLogLevel(weft_log_level_t level) {
+  Check(weft_log_set_level(level));
+}
+
+// A null callback: back to stderr.
+inline void SetLogCallback(weft_log_callback_t callback, void* user = nullptr) {
+  Check(weft_log_set_callback(callback, user));
+}
+
+// The settings that weft reads from the environment.
+inline std::vector<weft_option_info_t> Options() {
+  std::vector<weft_option_info_t> options(weft_option_count());
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    options[i].struct_size = sizeof(weft_option_info_t);
+    Check(weft_option_at(i, &options[i]));
+  }
+  return options;
+}
+
+// Version of the loaded library, major * 10000 + minor * 100 + patch.
+inline int Version() noexcept {
+  return weft_version();
+}
+
+}  // namespace interface_0
+}  // namespace weft
+
+#endif  // WEFT_SETTINGS_HPP_
