@@ -27,7 +27,10 @@ absl::Status Reduction::Start(int bucket) {
                        .timeout_ns = options_.timeout_ns,
                        .tag = static_cast<uint64_t>(bucket)});
     if (!work.ok()) {
-      return Annotate(work.status(), StrCat("reducing gradient bucket ", bucket, ": "));
+      // If a reduction started before it has ended the group, this is the refusal and not the cause.
+      const absl::Status cause = group_->error();
+      return Annotate(cause.ok() ? work.status() : cause,
+                      StrCat("reducing gradient bucket ", bucket, ": "));
     }
     auto ended_ns = std::make_shared<std::atomic<int64_t>>(0);
     (*work)->OnComplete([ended_ns](const absl::Status&) {

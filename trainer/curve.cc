@@ -109,17 +109,44 @@ std::string Axes(const Frame& frame) {
   return out;
 }
 
+// Ends where the plot ends; the fonts of readers differ, so the width of a letter is a guess on the
+// wide side.
 std::string Legend(const Curve& curve) {
-  std::string out;
-  double x = kWidth - kRight - 330;
-  const auto entry = [&](const char* cls, const std::string& label, double width) {
-    out += fmt::format("<path class=\"{}\" d=\"M{} 58h24\"/>", cls, x);
-    out += fmt::format("<text x=\"{}\" y=\"62\">{}</text>\n", x + 30, label);
-    x += width;
+  constexpr double kLetter = 7.2, kMark = 30, kGap = 22;
+
+  struct Entry {
+    const char* style;
+    std::string label;
   };
-  entry("train", "training", 95);
-  entry("validation", "validation", 105);
-  if (curve.order3 > 0) entry("order3", fmt::format("order-3 bytes {:.3f}", curve.order3), 130);
+
+  std::vector<Entry> entries = {{"train", "training"}, {"validation", "validation"}};
+  if (curve.order3 > 0) {
+    entries.push_back({"order3", fmt::format("order-3 byte model {:.3f}", curve.order3)});
+  }
+  std::string out;
+  double x = kWidth - kRight + kGap;
+  for (const Entry& entry : entries)
+    x -= kMark + double(entry.label.size()) * kLetter + kGap;
+  for (const Entry& entry : entries) {
+    out += fmt::format("<path class=\"{}\" d=\"M{} 62h24\"/>", entry.style, x);
+    out += fmt::format("<text x=\"{}\" y=\"66\">{}</text>\n", x + kMark, entry.label);
+    x += kMark + double(entry.label.size()) * kLetter + kGap;
+  }
+  return out;
+}
+
+// Means over about a thirtieth of the run: single steps are noisy. Ends get shorter stretches.
+std::vector<CurvePoint> Smoothed(const std::vector<CurvePoint>& points) {
+  const size_t reach = points.size() / 60;
+  std::vector<CurvePoint> out;
+  out.reserve(points.size());
+  for (size_t i = 0; i < points.size(); i++) {
+    const size_t around = std::min({reach, i, points.size() - 1 - i});
+    double loss = 0;
+    for (size_t j = i - around; j <= i + around; j++)
+      loss += points[j].loss;
+    out.push_back({points[i].step, loss / double(2 * around + 1)});
+  }
   return out;
 }
 
@@ -149,17 +176,20 @@ std::string CurveSvg(const Curve& curve, const std::string& title, const std::st
   out +=
       "<style>text{font:13px system-ui,sans-serif;fill:#333}.head{font-size:17px;font-weight:600}"
       ".sub{fill:#777}path{fill:none;stroke-linejoin:round}.grid{stroke:#e6e6e6}.axis{stroke:#888}"
-      ".train{stroke:#8db8e0;stroke-width:1.5}.validation{stroke:#c2410c;stroke-width:2.5}"
+      ".step{stroke:#cfe0f2;stroke-width:1.2}.train{stroke:#3f82c4;stroke-width:2}"
+      ".validation{stroke:#c2410c;stroke-width:2.5}"
       ".order3{stroke:#555;stroke-width:1.5;stroke-dasharray:6 4}.dot{fill:#c2410c}</style>\n";
   out += fmt::format("<rect width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n", kWidth, kHeight);
   out += fmt::format("<text class=\"head\" x=\"{}\" y=\"28\">{}</text>\n", kLeft, Escaped(title));
-  out += fmt::format("<text class=\"sub\" x=\"{}\" y=\"47\">{}</text>\n", kLeft, Escaped(subtitle));
+  out += fmt::format("<text class=\"sub\" x=\"{}\" y=\"45\">{}</text>\n", kLeft, Escaped(subtitle));
   out += Legend(curve) + Axes(frame);
   if (curve.order3 > 0) {
     out += fmt::format("<path class=\"order3\" d=\"M{} {:.1f}H{}\"/>\n", kLeft,
                        frame.Y(curve.order3), kWidth - kRight);
   }
-  out += fmt::format("<path class=\"train\" d=\"{}\"/>\n", Path(frame, Thinned(curve.train, 400)));
+  const std::vector<CurvePoint> train = Thinned(curve.train, 400);
+  out += fmt::format("<path class=\"step\" d=\"{}\"/>\n", Path(frame, train));
+  out += fmt::format("<path class=\"train\" d=\"{}\"/>\n", Path(frame, Smoothed(train)));
   out += fmt::format("<path class=\"validation\" d=\"{}\"/>\n", Path(frame, curve.validation));
   for (const CurvePoint& p : curve.validation) {
     out += fmt::format("<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"/>\n",

@@ -8,6 +8,11 @@
 #include "trainer/failure.h"
 
 namespace weft::trainer {
+namespace {
+
+constexpr int kVersion = 1;  // of the lines; docs/formats/metrics.md
+
+}  // namespace
 
 MetricsWriter::MetricsWriter(const std::string& directory) : directory_(directory) {
   std::error_code error;
@@ -23,6 +28,7 @@ MetricsWriter::MetricsWriter(const std::string& directory) : directory_(director
 void MetricsWriter::Write(const StepRecord& record, int64_t time_ns, double tok_s,
                           std::optional<double> val_loss) {
   nlohmann::ordered_json line;
+  line["version"] = kVersion;
   line["step"] = record.step;
   line["time_ns"] = time_ns;
   line["loss"] = record.loss;

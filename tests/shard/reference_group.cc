@@ -258,6 +258,8 @@ class ReferenceWork : public Work {
 
   absl::Status Wait(int64_t timeout_ns) override { return state_->Wait(operation_, timeout_ns); }
 
+  bool ended() const override { return state_->Test(operation_); }
+
   absl::Status status() override { return state_->StatusOf(operation_); }
 
   bool OnComplete(std::function<void(const absl::Status&)> callback) override {
@@ -293,6 +295,9 @@ class ReferenceGroup : public ProcessGroup {
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int, int, const GroupOptions&) override {
     return MakeError(WEFT_UNSUPPORTED, "the reference group is not split");
   }
+
+  std::string Explain(const Collective&, bool) const override { return "algorithm: reference\n"; }
+  GroupStats stats() const override { return {}; }
 
   absl::Status error() override { return state_->error(); }
 

@@ -35,7 +35,7 @@ TEST(CurveSvg, HasBothCurvesTheLineAndEscapedText) {
   EXPECT_EQ(svg.find("<svg"), 0u);
   EXPECT_NE(svg.find("</svg>"), std::string::npos);
   for (const char* part : {"a &lt; b", "c &amp; d", "class=\"train\" d=\"M", "nats per byte",
-                           "class=\"order3\"", "order-3 bytes 1.300"}) {
+                           "class=\"order3\"", "order-3 byte model 1.300"}) {
     EXPECT_NE(svg.find(part), std::string::npos) << part;
   }
   EXPECT_EQ(svg.find("nan"), std::string::npos);
