@@ -18,10 +18,25 @@ double Accesses(OperationKind kind, double n, bool symmetric, bool in_place) {
       return (symmetric ? n : 2 * n) + (in_place ? 0 : 1);
     case OperationKind::kBroadcast:
       return symmetric ? n : 2 * n;
+    case OperationKind::kGather:
+    case OperationKind::kScatter:
+      return ((symmetric ? 2 : 4) * (n - 1) + (in_place ? 0 : 2)) / n;
+    case OperationKind::kAllToAll:
+    case OperationKind::kHyperCube:
+      return (symmetric ? 2 : 4) * (n - 1) + (in_place ? 0 : 2);
+    case OperationKind::kSendRecv:
+      return (symmetric ? 2 : 4) * n;
+    case OperationKind::kAllToAllV:  // depends on who sends what
     case OperationKind::kBarrier:
       break;
   }
   return 0;
+}
+
+// The bus bandwidth of a table's size that is moved in one second.
+double BusShare(OperationKind kind, int ranks) {
+  const double n = ranks;
+  return kind == OperationKind::kHyperCube ? (n - 1) / n : BusFactor(kind, ranks);
 }
 
 std::string Share(const Cell& cell, double limit) {
@@ -32,15 +47,9 @@ std::string Share(const Cell& cell, double limit) {
 }  // namespace
 
 double BoundFraction(OperationKind kind, int ranks, bool symmetric, bool in_place) {
-  const double n = ranks;
-  const double accesses = Accesses(kind, n, symmetric, in_place);
+  const double accesses = Accesses(kind, ranks, symmetric, in_place);
   if (accesses == 0 || ranks < 2) return 0;
-  double factor = 1;
-  if (kind == OperationKind::kAllReduce) factor = 2 * (n - 1) / n;
-  if (kind == OperationKind::kAllGather || kind == OperationKind::kReduceScatter) {
-    factor = (n - 1) / n;
-  }
-  return factor * 2 / accesses;
+  return BusShare(kind, ranks) * 2 / accesses;
 }
 
 std::string BoundHeader() {

@@ -14,18 +14,21 @@ namespace weft::perf {
 
 Buffer::~Buffer() {
   if (block_ == nullptr) return;
-  if (symmetric_) {
+  if (memory_ == Memory::kSymmetric) {
     static_cast<void>(weft_mem_free(block_));
-  } else {
-    munmap(block_, allocated_);
+    return;
   }
+  if (memory_ == Memory::kRegistered && weft_mem_deregister(block_) != WEFT_SUCCESS) return;
+  munmap(block_, allocated_);
 }
 
-Outcome Buffer::Allocate(size_t bytes, size_t shift_bytes_max, bool symmetric) {
-  const size_t needed = kPage + bytes + shift_bytes_max + kCanaryBytes;
+Outcome Buffer::Allocate(size_t bytes, size_t shift_bytes_max, Memory memory) {
+  // Whole pages: what is registered consists of them.
+  const size_t used = kPage + bytes + shift_bytes_max + kCanaryBytes;
+  const size_t needed = (used + kPage - 1) / kPage * kPage;
   if (needed < bytes) return Fail(ExitCode::kInternal, Printf("%zu bytes are too many", bytes));
   void* block = nullptr;
-  if (symmetric) {
+  if (memory == Memory::kSymmetric) {
     const weft_result_t result = weft_mem_alloc(needed, 0, &block);
     if (result != WEFT_SUCCESS) return LibraryFailure("allocating symmetric buffers", result);
   } else {
@@ -37,8 +40,12 @@ Outcome Buffer::Allocate(size_t bytes, size_t shift_bytes_max, bool symmetric) {
   }
   block_ = static_cast<unsigned char*>(block);
   allocated_ = needed;
-  symmetric_ = symmetric;
+  memory_ = memory == Memory::kRegistered ? Memory::kPrivate : memory;
   std::memset(block_, 0, needed);
+  if (memory != Memory::kRegistered) return {};
+  const weft_result_t result = weft_mem_register(block_, needed, 0);
+  if (result != WEFT_SUCCESS) return LibraryFailure("registering the buffers", result);
+  memory_ = memory;
   return {};
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include "bench/weft_perf/options.h"
 #include "bench/weft_perf/outcome.h"
 
 namespace weft::perf {
@@ -20,7 +21,7 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
 
   // All pages are touched: untouched ones would read as one shared page of zeros.
-  Outcome Allocate(size_t bytes, size_t shift_bytes_max, bool symmetric);
+  Outcome Allocate(size_t bytes, size_t shift_bytes_max, Memory memory);
 
   // Page aligned; [data(), data() + bytes + shift_bytes_max) is the operation's.
   unsigned char* data() const { return block_ + kPage; }
@@ -37,7 +38,7 @@ class Buffer {
 
   unsigned char* block_ = nullptr;
   size_t allocated_ = 0;
-  bool symmetric_ = false;
+  Memory memory_ = Memory::kPrivate;
 };
 
 }  // namespace weft::perf

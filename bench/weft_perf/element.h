@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "weft/types.h"
@@ -21,16 +22,14 @@ struct ElementType {
   Format format;
   int exponent_bits;  // of floating formats
   int mantissa_bits;  // stored ones; the leading one is not counted
-  bool supported;
 };
 
 struct Reduction {
   const char* name;
-  weft_op_t op;
-  bool supported;
+  weft_op_t op;  // of mulsum WEFT_OP_CUSTOM_FIRST: the number that is used is made at run time
 };
 
-// In the order of `-d all` and `-o all`; unsupported ones are known by name only.
+// In the order of `-d all` and `-o all`.
 std::span<const ElementType> ElementTypes();
 std::span<const Reduction> Reductions();
 
@@ -38,8 +37,25 @@ std::span<const Reduction> Reductions();
 const ElementType* FindElementType(std::string_view name);
 const Reduction* FindReduction(std::string_view name);
 
-// The nearest value of a floating format, ties to even, as bits; infinity when it is too large.
+// The names of all, with blanks between them.
+std::string ElementTypeNames();
+std::string ReductionNames();
+
+// Sum of factor x input; the factor is PremulFactor(rank).
+inline bool IsPremulSum(const Reduction& reduction) {
+  return reduction.op == WEFT_OP_CUSTOM_FIRST;
+}
+
+// What nccl-tests multiplies a rank's input by: 1 on even ranks, 2 on odd ones.
+inline int PremulFactor(int rank) {
+  return 1 + rank % 2;
+}
+
+// The nearest value of a floating format, ties to even, as bits. Too large becomes infinity, in
+// f8e4m3, which has none, the largest number.
 uint64_t EncodeFloat(double value, const ElementType& type);
+// `value` as an element of any type; an integer type must be able to hold it.
+uint64_t EncodeElement(int value, const ElementType& type);
 
 }  // namespace weft::perf
 

@@ -1,12 +1,18 @@
 // One operation at one size: which call it is, where its buffers stand, what goes in and what must
 // come out.
 //
-// Thread-safety: one per rank, used by that rank's thread. Borrows buffers.
+//   job.SetSize(bytes);
+//   job.Prepare(seed);
+//   job.Start(group, nullptr, 0, nullptr);
+//   wrong = job.CountWrong(seed);
+//
+// Thread-safety: one per rank, used by that rank's thread. Borrows buffers and traffic.
 #ifndef WEFT_BENCH_WEFT_PERF_JOB_H_
 #define WEFT_BENCH_WEFT_PERF_JOB_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "weft/group.h"
 #include "weft/work.h"
@@ -14,39 +20,78 @@
 #include "bench/weft_perf/buffers.h"
 #include "bench/weft_perf/operation.h"
 #include "bench/weft_perf/pattern.h"
+#include "bench/weft_perf/traffic.h"
 
 namespace weft::perf {
+
+// Elements that this rank sends to and gets from each rank, and where they stand (alltoallv).
+struct Blocks {
+  std::vector<size_t> in_counts;
+  std::vector<size_t> in_displacements;
+  std::vector<size_t> out_counts;
+  std::vector<size_t> out_displacements;
+};
+
+// A run of elements of the output and where their values come from.
+struct Piece {
+  int from = 0;      // the rank whose input it is; kReduced: the reduction of all ranks' inputs
+  size_t first = 0;  // the first element of those inputs
+  size_t at = 0;     // where it stands in the output, elements
+  size_t count = 0;
+
+  static constexpr int kReduced = -1;
+};
 
 struct Job {
   const Operation* operation = nullptr;
   const ElementType* type = nullptr;
-  const Reduction* reduction = nullptr;  // nullptr: the operation does not reduce
+  const Reduction* reduction = nullptr;  // nullptr: the table shows none
+  weft_op_t op = WEFT_SUM;               // what the library is called with
   int root = 0;
   int rank = 0;
   int ranks = 1;
   bool in_place = false;
+  size_t bytes = 0;  // of the command line; SetSize sets it and what follows from it
   Extent extent;
   Buffer* send = nullptr;
   Buffer* recv = nullptr;
-  size_t offset = 0;  // of both, from -u, bytes
+  size_t offset = 0;                 // of both, from -u, bytes
+  const Traffic* traffic = nullptr;  // alltoallv
+  Blocks blocks;
+
+  void SetSize(size_t wanted_bytes);
 
   unsigned char* send_data(size_t shift) const;
   unsigned char* recv_data(size_t shift) const;
 
   // Calls the library; buffers stand `shift` bytes further on. work == nullptr: until it is done.
+  // Otherwise *work may stay nullptr: hypercube's rounds follow each other, and end here.
   weft_result_t Start(weft_group_t group, const weft_call_t* call, size_t shift,
                       weft_work_t* work) const;
 
+  // This rank's result in order of `at`; empty where a rank gets none.
+  std::vector<Piece> Result() const;
+
   // Fills the buffers for one checked operation at shift 0, the output with canaries.
   void Prepare(uint64_t seed) const;
-  // Elements of this rank that are not what they must be, inputs that changed and canaries that
-  // did.
+  // As Prepare, with inputs whose elements do not depend on the size: each block of the input that
+  // goes to one rank begins at a place of `input` that only depends on that rank.
+  void PrepareBlocks(const Pattern& input) const;
+  // Elements of this rank that are not what they must be, and bytes beside them and beside the
+  // buffers that changed.
   size_t CountWrong(uint64_t seed) const;
+  // Only the latter.
+  size_t CountChangedCanariesAround() const;
+
+  DataKey Key(uint64_t seed) const;
 
  private:
-  DataKey Key(uint64_t seed) const;
-  size_t CountWrongOutput(const DataKey& key) const;
-  size_t CountChangedInput(const DataKey& key) const;
+  size_t recv_region() const { return in_place ? extent.bytes() : extent.recv_bytes; }
+
+  void SetCanaries() const;
+  weft_result_t RunHyperCube(weft_group_t group, const weft_call_t* call, size_t shift) const;
+  size_t CountWrongPieces(const DataKey& key) const;
+  size_t CountTouched(const Pattern& input, size_t first, size_t last) const;
 };
 
 }  // namespace weft::perf

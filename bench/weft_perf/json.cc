@@ -65,6 +65,25 @@ Json CellJson(const Cell& cell, bool cpu_time) {
   return json;
 }
 
+// What each group of NCCL_TESTS_SPLIT measured.
+Json GroupsJson(const Row& row, const Report& report) {
+  Json groups = Json::array();
+  for (size_t i = 0; i < row.out_of_place.groups.size(); ++i) {
+    Json json;
+    json["group"] = report.groups[i].color;
+    json["ranks"] = report.groups[i].ranks.size();
+    const auto add = [&](const char* name, const GroupCell& cell) {
+      json[name] = {{"time", Number(cell.time_us)},
+                    {"alg_bw", Number(cell.bandwidth.algorithm)},
+                    {"bus_bw", Number(cell.bandwidth.bus)}};
+    };
+    add("out_of_place", row.out_of_place.groups[i]);
+    add("in_place", row.in_place.groups[i]);
+    groups.push_back(std::move(json));
+  }
+  return groups;
+}
+
 Json IterationsJson(const Iterations& iterations, int skipped) {
   const IterationSummary& summary = iterations.summary;
   Json json;
@@ -82,7 +101,8 @@ Json IterationsJson(const Iterations& iterations, int skipped) {
   return json;
 }
 
-Json RowJson(const Row& row, const Options& options) {
+Json RowJson(const Row& row, const Report& report) {
+  const Options& options = report.options;
   Json json;
   json["size"] = row.bytes;
   json["count"] = row.count;
@@ -99,6 +119,7 @@ Json RowJson(const Row& row, const Options& options) {
     json["in_place_per_iter"] =
         IterationsJson(*row.in_place.iterations, options.per_iteration_skip);
   }
+  if (!row.out_of_place.groups.empty()) json["groups"] = GroupsJson(row, report);
   json["actual_iterations"] = options.iterations;
   json["experiment_name"] = options.operation->title;
   return json;
@@ -109,7 +130,7 @@ Json WeftJson(const Report& report) {
   const Options& o = report.options;
   Json json;
   json["buffer_mode"] = o.hot ? "hot" : "rotating";
-  json["memory"] = o.symmetric ? "symmetric" : "private";
+  json["memory"] = MemoryName(o.memory);
   json["asynchronous"] = o.asynchronous;
   json["ranks"] = report.devices.size();
   json["cpu_model"] = report.devices.empty() ? "" : report.devices.front().model;
@@ -130,7 +151,7 @@ std::string JsonText(const Report& report) {
   json["config"] = ConfigJson(report);
   json["results"] = Json::array();
   for (const Row& row : report.rows)
-    json["results"].push_back(RowJson(row, report.options));
+    json["results"].push_back(RowJson(row, report));
   if (report.totals.has_value()) {
     const Totals& totals = *report.totals;
     json["out_of_bounds"] = {{"count", totals.out_of_bounds},
@@ -138,6 +159,9 @@ std::string JsonText(const Report& report) {
     json["average_bus_bandwidth"] = {
         {"bandwidth", Number(totals.bus_bandwidth)},
         {"okay", totals.least_bandwidth == -1 ? "unchecked" : Bool(!totals.slow())}};
+  }
+  if (report.repro.has_value()) {
+    json["reproducibility"] = Json::parse(report.repro->JsonText());
   }
   json["errors"] = report.errors;
   json["end_time"] = report.end_time;

@@ -4,7 +4,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
+
+#include <strings.h>
 
 namespace weft::perf {
 namespace {
@@ -25,6 +26,27 @@ bool ParseNumber(const char* text, uint64_t* number) {
   errno = 0;
   *number = std::strtoull(text, &end, base);
   return *end == '\0' && errno == 0;
+}
+
+// "MOD 2" and "%2" are '%' and 2; words in any case.
+bool ParseSplit(const char* text, char* verb, uint64_t* number) {
+  constexpr struct {
+    const char* word;
+    char verb;
+  } kVerbs[] = {{"AND", '&'}, {"OR", '|'}, {"MOD", '%'}, {"DIV", '/'},
+                {"&", '&'},   {"|", '|'},  {"%", '%'},   {"/", '/'}};
+
+  for (const auto& known : kVerbs) {
+    const size_t length = std::strlen(known.word);
+    if (strncasecmp(text, known.word, length) != 0) continue;
+    text += length;
+    while (*text == ' ')
+      ++text;
+    *verb = known.verb;
+    const bool divides = known.verb == '%' || known.verb == '/';
+    return ParseNumber(text, number) && !(divides && *number == 0);
+  }
+  return false;
 }
 
 Outcome BadSplit(const char* variable, const char* text) {
@@ -77,31 +99,30 @@ Outcome CheckWorldSize(const std::vector<LauncherSize>& sizes, int processes) {
 
 Outcome SplitColor(const Lookup& lookup, int process, int* color) {
   const auto self = static_cast<uint64_t>(process);
-  uint64_t number = 0;
   uint64_t result = 0;
-  if (const char* split = lookup("NCCL_TESTS_SPLIT"); split != nullptr) {
-    std::string_view text = split;
-    const size_t end = text.find_first_not_of("ANDORMIV&|%/");
-    const std::string_view verb = text.substr(0, end);
-    std::string rest(end == std::string_view::npos ? "" : text.substr(end));
-    rest.erase(0, rest.find_first_not_of(' '));
-    if (!ParseNumber(rest.c_str(), &number)) return BadSplit("NCCL_TESTS_SPLIT", split);
-    const bool divides = verb == "MOD" || verb == "%" || verb == "DIV" || verb == "/";
-    if (divides && number == 0) return BadSplit("NCCL_TESTS_SPLIT", split);
-    if (verb == "AND" || verb == "&") {
-      result = self & number;
-    } else if (verb == "OR" || verb == "|") {
-      result = self | number;
-    } else if (divides) {
-      result = verb == "MOD" || verb == "%" ? self % number : self / number;
-    } else {
-      return BadSplit("NCCL_TESTS_SPLIT", split);
-    }
-  } else if (const char* mask = lookup("NCCL_TESTS_SPLIT_MASK"); mask != nullptr) {
+  if (const char* mask = lookup("NCCL_TESTS_SPLIT_MASK"); mask != nullptr) {
     char* end = nullptr;
-    number = std::strtoull(mask, &end, 16);
+    const uint64_t number = std::strtoull(mask, &end, 16);
     if (end == mask || *end != '\0') return BadSplit("NCCL_TESTS_SPLIT_MASK", mask);
     result = self & number;
+  } else if (const char* split = lookup("NCCL_TESTS_SPLIT"); split != nullptr) {
+    char verb = '\0';
+    uint64_t number = 0;
+    if (!ParseSplit(split, &verb, &number)) return BadSplit("NCCL_TESTS_SPLIT", split);
+    switch (verb) {
+      case '&':
+        result = self & number;
+        break;
+      case '|':
+        result = self | number;
+        break;
+      case '%':
+        result = self % number;
+        break;
+      default:
+        result = self / number;
+        break;
+    }
   }
   *color = static_cast<int>(result & 0x7fffffff);
   return {};

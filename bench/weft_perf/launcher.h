@@ -32,7 +32,7 @@ Outcome CheckLauncher(const std::vector<LauncherSize>& sizes, const Options& opt
 // Fails when a launcher started another number of processes than found each other.
 Outcome CheckWorldSize(const std::vector<LauncherSize>& sizes, int processes);
 
-// NCCL_TESTS_SPLIT ("MOD 2", "AND 0x1", "DIV 4", "& 1"...) or NCCL_TESTS_SPLIT_MASK (hexadecimal):
+// NCCL_TESTS_SPLIT_MASK (hexadecimal), else NCCL_TESTS_SPLIT ("MOD 2", "AND 0x1", "DIV 4", "& 1"...):
 // processes of one colour measure as one group. On success *color is that of `process`, 0 without
 // the variables.
 Outcome SplitColor(const Lookup& lookup, int process, int* color);

@@ -4,9 +4,13 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include <sys/prctl.h>
+
 #include "bench/weft_perf/launcher.h"
 #include "bench/weft_perf/options.h"
 #include "bench/weft_perf/ranks.h"
+#include "bench/weft_perf/repro.h"
+#include "bench/weft_perf/repro_worlds.h"
 #include "bench/weft_perf/sweep.h"
 
 namespace weft::perf {
@@ -26,8 +30,13 @@ ExitCode Main(int argc, char** argv) {
   }
   // A reader of the table that goes away must not look like a lost rank to the others.
   std::signal(SIGPIPE, SIG_IGN);
+  if (options.repro_world) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (options.repro && !options.repro_world && sizes.empty()) {
+    return RunReproWorlds(options, argc, argv);
+  }
   const RankBody body = [&](weft_group_t group) {
-    return RunSweep(options, argc, argv, group);
+    return options.repro ? RunRepro(options, argc, argv, group)
+                         : RunSweep(options, argc, argv, group);
   };
   if (options.threads_as_ranks) {
     const int ranks = options.processes > 0 ? options.processes : options.ranks_per_process();

@@ -20,8 +20,8 @@ double Seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-Measure::Measure(const Options& options, weft_group_t group, Peers& peers)
-    : options_(options), group_(group), peers_(peers) {
+Measure::Measure(const Options& options, Stage& stage)
+    : options_(options), stage_(stage), group_(stage.group()), peers_(stage.peers()) {
   if (options.timeout_s <= 0) return;
   call_.struct_size = sizeof(call_);
   call_.timeout_ns = int64_t{options.timeout_s} * 1'000'000'000;
@@ -73,7 +73,7 @@ Outcome Measure::Start(const Job& job, uint64_t iteration) {
   weft_work_t work = nullptr;
   const weft_result_t result = job.Start(group_, call_or_null_, shift, &work);
   if (result != WEFT_SUCCESS) return CallFailure(&job, result);
-  under_way_.push_back(work);
+  if (work != nullptr) under_way_.push_back(work);
   return {};
 }
 
@@ -158,8 +158,22 @@ Outcome Measure::SummariseIterations(const std::vector<double>& single, Cell* ce
   return {};
 }
 
+// Each group by its own size and the times of its own ranks.
+void Measure::MeasureGroups(const Job& job, std::span<const double> of_ranks, Cell* cell) const {
+  if (stage_.groups().size() < 2) return;
+  for (const RankGroup& group : stage_.groups()) {
+    std::vector<double> times;
+    for (const int rank : group.ranks)
+      times.push_back(of_ranks[static_cast<size_t>(rank)]);
+    const auto ranks = static_cast<int>(times.size());
+    const double seconds = Combine(times, options_.average);
+    const Extent extent = ExtentOf(*job.operation, job.bytes, job.type->size, ranks, job.traffic);
+    cell->groups.push_back(
+        {seconds * 1e6, BandwidthOf(*job.operation, extent, job.type->size, ranks, seconds)});
+  }
+}
+
 Outcome Measure::Check(const Job& job, Cell* cell, int* failed_checks) {
-  if (job.operation->kind == OperationKind::kBarrier) return {};
   for (int i = 0; i < options_.checks; ++i) {
     const uint64_t seed = ++seed_;
     job.Prepare(seed);
@@ -180,8 +194,8 @@ Outcome Measure::Check(const Job& job, Cell* cell, int* failed_checks) {
   return {};
 }
 
-Outcome Measure::Time(const Job& job, Cell* cell, int* failed_checks) {
-  if (options_.checks > 0 && job.operation->kind != OperationKind::kBarrier) job.Prepare(++seed_);
+Outcome Measure::Time(const Job& job, bool checked, Cell* cell, int* failed_checks) {
+  if (options_.checks > 0) job.Prepare(++seed_);
   if (Outcome o = Start(job, 0); !o.ok()) return o;
   if (Outcome o = WaitAll(); !o.ok()) return o;
   if (Outcome o = peers_.Barrier(); !o.ok()) return o;
@@ -200,11 +214,12 @@ Outcome Measure::Time(const Job& job, Cell* cell, int* failed_checks) {
   seconds = Combine(of_ranks, options_.average);
   cell->bandwidth = BandwidthOf(*job.operation, job.extent, job.type->size, job.ranks, seconds);
   cell->time_us = (options_.cpu_time ? all[1] : seconds) * 1e6;
+  MeasureGroups(job, of_ranks, cell);
   if (options_.per_iteration) {
     if (Outcome o = SummariseIterations(single, cell); !o.ok()) return o;
   }
   if (Outcome o = peers_.Barrier(); !o.ok()) return o;
-  return Check(job, cell, failed_checks);
+  return checked ? Check(job, cell, failed_checks) : Outcome{};
 }
 
 Outcome Measure::CopyRate(const Job& job, double* rate) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "weft/group.h"
@@ -17,6 +18,7 @@
 #include "bench/weft_perf/options.h"
 #include "bench/weft_perf/peers.h"
 #include "bench/weft_perf/report.h"
+#include "bench/weft_perf/stage.h"
 
 namespace weft::perf {
 
@@ -25,17 +27,17 @@ double Seconds();
 
 class Measure {
  public:
-  // Borrows all three. `group` is the one that is measured, `peers` all ranks of the run.
-  Measure(const Options& options, weft_group_t group, Peers& peers);
+  // Borrows both.
+  Measure(const Options& options, Stage& stage);
   ~Measure();
   Measure(const Measure&) = delete;
   Measure& operator=(const Measure&) = delete;
 
   // `count` untimed operations.
   Outcome WarmUp(const Job& job, int count);
-  // Collective over peers; the cell is the same on all ranks. Adds to *failed_checks one for each
-  // rank and check that found a wrong element.
-  Outcome Time(const Job& job, Cell* cell, int* failed_checks);
+  // Collective over peers; the cell is the same on all ranks. If `checked`, adds to *failed_checks
+  // one for each rank and check that found a wrong element.
+  Outcome Time(const Job& job, bool checked, Cell* cell, int* failed_checks);
   // GB/s at which all ranks together copy the job's bytes from send to receive buffer, rotating
   // as the job does. Collective over peers.
   Outcome CopyRate(const Job& job, double* rate);
@@ -52,11 +54,13 @@ class Measure {
                          std::vector<double>* single);
   Outcome Check(const Job& job, Cell* cell, int* failed_checks);
   Outcome SummariseIterations(const std::vector<double>& single, Cell* cell);
+  void MeasureGroups(const Job& job, std::span<const double> of_ranks, Cell* cell) const;
   Outcome CallFailure(const Job* job, weft_result_t result) const;
 
   const Options& options_;
-  weft_group_t group_;
-  Peers& peers_;
+  const Stage& stage_;
+  weft_group_t group_;  // what is measured
+  Peers& peers_;        // all ranks of the run
   weft_call_t call_ = {};
   const weft_call_t* call_or_null_ = nullptr;
   std::deque<weft_work_t> under_way_;

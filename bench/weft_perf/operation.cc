@@ -2,25 +2,59 @@
 
 #include <array>
 
+#include "bench/weft_perf/traffic.h"
+
 namespace weft::perf {
 namespace {
 
+// clang-format off
 constexpr std::array kOperations = {
-    Operation{OperationKind::kAllReduce, "all_reduce", "all_reduce_perf", "AllReduce", true, false,
-              false},
-    Operation{OperationKind::kReduce, "reduce", "reduce_perf", "Reduce", true, true, false},
-    Operation{OperationKind::kBroadcast, "broadcast", "broadcast_perf", "Broadcast", false, true,
-              false},
-    Operation{OperationKind::kAllGather, "all_gather", "all_gather_perf", "AllGather", false, false,
-              true},
+    // kind, name, program, title, layout,                           reduces rooted in-pl. same
+    Operation{OperationKind::kAllReduce, "all_reduce", "all_reduce_perf", "AllReduce",
+              Layout::kWhole,                                        true,  false, true,  true},
+    Operation{OperationKind::kReduce, "reduce", "reduce_perf", "Reduce",
+              Layout::kWhole,                                        true,  true,  true,  false},
+    Operation{OperationKind::kBroadcast, "broadcast", "broadcast_perf", "Broadcast",
+              Layout::kWhole,                                        false, true,  true,  true},
+    Operation{OperationKind::kAllGather, "all_gather", "all_gather_perf", "AllGather",
+              Layout::kCollects,                                     false, false, true,  true},
     Operation{OperationKind::kReduceScatter, "reduce_scatter", "reduce_scatter_perf",
-              "ReduceScatter", true, false, true},
-    Operation{OperationKind::kBarrier, "barrier", "barrier_perf", "Barrier", false, false, false},
+              "ReduceScatter",
+              Layout::kDeals,                                        true,  false, true,  false},
+    Operation{OperationKind::kAllToAll, "alltoall", "alltoall_perf", "AlltoAll",
+              Layout::kSwaps,                                        false, false, false, false},
+    Operation{OperationKind::kAllToAllV, "alltoallv", "alltoallv_perf", "AlltoAllv",
+              Layout::kTraffic,                                      false, false, false, false},
+    Operation{OperationKind::kGather, "gather", "gather_perf", "Gather",
+              Layout::kCollects,                                     false, true,  true,  false},
+    Operation{OperationKind::kScatter, "scatter", "scatter_perf", "Scatter",
+              Layout::kDeals,                                        false, true,  true,  false},
+    Operation{OperationKind::kSendRecv, "sendrecv", "sendrecv_perf", "SendRecv",
+              Layout::kWhole,                                        false, false, false, false},
+    Operation{OperationKind::kHyperCube, "hypercube", "hypercube_perf", "HyperCube",
+              Layout::kCollects,                                     false, false, true,  true},
+    Operation{OperationKind::kBarrier, "barrier", "barrier_perf", "Barrier",
+              Layout::kNone,                                         false, false, false, false},
 };
+// clang-format on
 
 constexpr size_t kChunkAlignment = 16;
 
-// How much more than the payload crosses the busiest link, seen as a ring.
+size_t ChunkOf(size_t total, size_t element_size, int ranks) {
+  return (total / static_cast<size_t>(ranks)) & ~(kChunkAlignment / element_size - 1);
+}
+
+void SetTraffic(const Traffic& traffic, size_t element_size, int ranks, Extent* extent) {
+  // A matrix has its own sizes; nccl-tests then prints a count of 0.
+  if (traffic.from_matrix()) extent->count = 0;
+  const size_t total = extent->count * static_cast<size_t>(ranks) * element_size;
+  const Traffic::Amount largest = traffic.LargestOf(ranks, total);
+  extent->send_count = largest.send_bytes / element_size;
+  extent->recv_count = largest.recv_bytes / element_size;
+}
+
+}  // namespace
+
 double BusFactor(OperationKind kind, int ranks) {
   const double n = ranks;
   switch (kind) {
@@ -28,19 +62,32 @@ double BusFactor(OperationKind kind, int ranks) {
       return 2 * (n - 1) / n;
     case OperationKind::kAllGather:
     case OperationKind::kReduceScatter:
+    case OperationKind::kAllToAll:
+    case OperationKind::kAllToAllV:
+    case OperationKind::kGather:
+    case OperationKind::kScatter:
       return (n - 1) / n;
     case OperationKind::kReduce:
     case OperationKind::kBroadcast:
+    case OperationKind::kSendRecv:
+    case OperationKind::kHyperCube:
     case OperationKind::kBarrier:
       break;
   }
   return 1;
 }
 
-}  // namespace
-
 std::span<const Operation> Operations() {
   return kOperations;
+}
+
+std::string OperationNames() {
+  std::string names;
+  for (const Operation& operation : kOperations) {
+    if (!names.empty()) names += ' ';
+    names += operation.name;
+  }
+  return names;
 }
 
 const Operation* FindOperation(std::string_view name) {
@@ -50,25 +97,34 @@ const Operation* FindOperation(std::string_view name) {
   return nullptr;
 }
 
-Extent ExtentOf(const Operation& operation, size_t bytes, size_t element_size, int ranks) {
+Extent ExtentOf(const Operation& operation, size_t bytes, size_t element_size, int ranks,
+                const Traffic* traffic) {
   Extent extent;
-  if (operation.kind == OperationKind::kBarrier) return extent;
   const size_t total = bytes / element_size;
+  const size_t chunk = ChunkOf(total, element_size, ranks);
   const auto n = static_cast<size_t>(ranks);
-  extent.count = total;
-  extent.send_count = total;
-  extent.recv_count = total;
-  if (operation.chunked) {
-    extent.count = (total / n) & ~(kChunkAlignment / element_size - 1);
-    extent.send_count = extent.count;
-    extent.recv_count = extent.count;
-    if (operation.kind == OperationKind::kAllGather) {
-      extent.recv_count *= n;
-      extent.send_in_place_step = extent.count;
-    } else {
-      extent.send_count *= n;
-      extent.recv_in_place_step = extent.count;
-    }
+  switch (operation.layout) {
+    case Layout::kNone:
+      return extent;
+    case Layout::kWhole:
+      extent.count = extent.send_count = extent.recv_count = total;
+      break;
+    case Layout::kCollects:
+      extent.count = extent.send_count = extent.send_in_place_step = chunk;
+      extent.recv_count = chunk * n;
+      break;
+    case Layout::kDeals:
+      extent.count = extent.recv_count = extent.recv_in_place_step = chunk;
+      extent.send_count = chunk * n;
+      break;
+    case Layout::kSwaps:
+      extent.count = chunk;
+      extent.send_count = extent.recv_count = chunk * n;
+      break;
+    case Layout::kTraffic:
+      extent.count = chunk;
+      SetTraffic(*traffic, element_size, ranks, &extent);
+      break;
   }
   extent.send_bytes = extent.send_count * element_size;
   extent.recv_bytes = extent.recv_count * element_size;
@@ -78,8 +134,11 @@ Extent ExtentOf(const Operation& operation, size_t bytes, size_t element_size, i
 Bandwidth BandwidthOf(const Operation& operation, const Extent& extent, size_t element_size,
                       int ranks, double seconds) {
   if (seconds <= 0) return {};
-  const double chunks = operation.chunked ? ranks : 1;
-  const double bytes = static_cast<double>(extent.count * element_size) * chunks;
+  auto bytes = static_cast<double>(extent.bytes());
+  if (operation.kind == OperationKind::kHyperCube) {
+    // A rank's own chunk does not travel.
+    bytes = static_cast<double>(extent.count * element_size) * (ranks - 1);
+  }
   const double algorithm = bytes / 1e9 / seconds;
   return {algorithm, algorithm * BusFactor(operation.kind, ranks)};
 }

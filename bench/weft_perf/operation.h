@@ -5,30 +5,70 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace weft::perf {
 
-enum class OperationKind { kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kBarrier };
+class Traffic;
+
+enum class OperationKind {
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kAllToAllV,
+  kGather,
+  kScatter,
+  kSendRecv,
+  kHyperCube,
+  kBarrier,
+};
+
+// How the command line's bytes become a rank's input and output.
+enum class Layout {
+  kNone,      // nothing is moved
+  kWhole,     // input and output have the size
+  kCollects,  // the output has one chunk for each rank, the input one chunk
+  kDeals,     // the input has one chunk for each rank, the output one chunk
+  kSwaps,     // input and output have one chunk for each rank
+  kTraffic,   // as traffic.h says
+};
 
 struct Operation {
   OperationKind kind;
   const char* name;       // "all_reduce"
   const char* perf_name;  // "all_reduce_perf", the program of nccl-tests
   const char* title;      // "AllReduce", nccl-tests' experiment name
+  Layout layout;
   bool reduces;           // has a redop
   bool rooted;            // has a root
-  bool chunked;           // every rank owns one of `ranks` equal chunks
+  bool checked_in_place;  // nccl-tests prints N/A for some
+  bool same_result;       // every rank ends with the same output
+
+  // Whether the call can work in place: messages cannot, nor can blocks of unequal sizes.
+  bool has_in_place() const {
+    return kind != OperationKind::kSendRecv && kind != OperationKind::kAllToAllV;
+  }
+
+  // nccl-tests runs sendrecv once for each reduction, and names it in the table.
+  bool lists_reductions() const { return reduces || kind == OperationKind::kSendRecv; }
+
+  bool is_barrier() const { return kind == OperationKind::kBarrier; }
 };
 
 std::span<const Operation> Operations();
+// The names of all, with blanks between them.
+std::string OperationNames();
 
 // By name or by perf_name; nullptr when there is none.
 const Operation* FindOperation(std::string_view name);
 
 // Elements, except the offsets and sizes that say bytes.
 struct Extent {
-  size_t send_count = 0;
+  size_t send_count = 0;  // alltoallv: the largest of all ranks
   size_t recv_count = 0;
   size_t count = 0;               // what the call gets and the table prints
   size_t send_in_place_step = 0;  // in place, a rank's input starts at rank x this
@@ -41,13 +81,17 @@ struct Extent {
 };
 
 // What `bytes` of the command line become. Chunks are rounded down to 16 bytes, so a small size
-// may become 0.
-Extent ExtentOf(const Operation& operation, size_t bytes, size_t element_size, int ranks);
+// may become 0. `traffic` is alltoallv's, nullptr for others.
+Extent ExtentOf(const Operation& operation, size_t bytes, size_t element_size, int ranks,
+                const Traffic* traffic = nullptr);
 
 struct Bandwidth {
   double algorithm = 0;  // GB/s, 1e9
   double bus = 0;
 };
+
+// How much more than the algorithm's bandwidth crosses the busiest link, seen as a ring.
+double BusFactor(OperationKind kind, int ranks);
 
 // 0 for an operation that moves nothing.
 Bandwidth BandwidthOf(const Operation& operation, const Extent& extent, size_t element_size,

@@ -22,9 +22,10 @@ constexpr std::array kOptions = {
     OptionText{'N', "run_cycles", "<n>", "how often to run all sizes, 0: for ever (1)"},
     OptionText{'p', "parallel_init", "<0/1>", "ranks always start concurrently; no effect"},
     OptionText{'c', "check", "<n>", "checked operations of each size, 0: none (1)"},
-    OptionText{'o', "op", "<sum/prod/min/max/avg/all>", "reduction (sum)"},
+    OptionText{'o', "op", "<name/all>", "sum prod min max avg mulsum (sum)"},
     OptionText{'d', "datatype", "<name/all>",
-               "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 (float)"},
+               "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2 "
+               "(float)"},
     OptionText{'r', "root", "<rank/all>", "root (0)"},
     OptionText{'z', "blocking", "<0-3>",
                "1: barrier after each operation, 3: after each iteration, untimed (0)"},
@@ -33,7 +34,8 @@ constexpr std::array kOptions = {
     OptionText{'G', "cudagraph", "<n>", "CUDA only: 0"},
     OptionText{'C', "report_cputime", "<0/1>", "report the time to start the operations"},
     OptionText{'a', "average", "<0-3>", "time of rank 0, mean, least or largest over ranks (1)"},
-    OptionText{'R', "local_register", "<0/2>", "2: symmetric memory, same as --symmetric (0)"},
+    OptionText{'R', "local_register", "<0-2>",
+               "1: registered memory, 2: symmetric memory, same as --symmetric (0)"},
     OptionText{'x', "cta_policy", "<n>", "no effect on CPU memory"},
     OptionText{'D', "device_implementation", "<n>", "CUDA only: 0"},
     OptionText{'V', "device_cta_count", "<n>", "no effect on CPU memory"},
@@ -51,6 +53,10 @@ constexpr std::array kOptions = {
     OptionText{kSymmetric, "symmetric", nullptr, "buffers from weft_mem_alloc"},
     OptionText{kAsync, "async", nullptr, "start operations without waiting for the one before"},
     OptionText{kBound, "bound", nullptr, "compare with the measured memcpy rate after the table"},
+    OptionText{
+        kRepro, "repro", nullptr,
+        "hash results over every way to get them instead of timing; exit code 7 if two differ"},
+    OptionText{kReproWorld, "repro-world", nullptr, nullptr},
 };
 
 constexpr std::array kRanges = {
@@ -91,11 +97,9 @@ std::string OptionName(int letter) {
 std::string UsageText(const std::string& program) {
   std::string text = "USAGE: " + program;
   text += FindOperation(program) != nullptr ? " [options]\n" : " <operation> [options]\n";
-  text += "  operations:";
-  for (const Operation& operation : Operations())
-    text += Printf(" %s", operation.name);
-  text += "\n";
+  text += "  operations: " + OperationNames() + "\n";
   for (const OptionText& option : kOptions) {
+    if (option.meaning == nullptr) continue;
     const std::string name =
         OptionName(option.letter) + " " + (option.argument != nullptr ? option.argument : "");
     text += Printf("  [%s] %s\n", name.c_str(), option.meaning);

@@ -9,13 +9,22 @@
 namespace weft::perf {
 
 // What getopt_long returns for options without a letter.
-enum LongOnly { kProcesses = 256, kThreadsAsRanks, kHot, kSymmetric, kAsync, kBound };
+enum LongOnly {
+  kProcesses = 256,
+  kThreadsAsRanks,
+  kHot,
+  kSymmetric,
+  kAsync,
+  kBound,
+  kRepro,
+  kReproWorld,
+};
 
 struct OptionText {
   int letter;            // or LongOnly
   const char* name;      // long name
   const char* argument;  // nullptr: takes none
-  const char* meaning;
+  const char* meaning;   // nullptr: not in the usage text
 };
 
 struct NumberRange {

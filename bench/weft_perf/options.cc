@@ -62,19 +62,14 @@ Outcome Parser::TakeSize(int letter, const char* value, size_t& bytes) {
 Outcome Parser::TakeReduction(const char* value) {
   options_.reductions.clear();
   if (std::strcmp(value, "all") == 0) {
-    for (const Reduction& reduction : Reductions()) {
-      if (reduction.supported) options_.reductions.push_back(&reduction);
-    }
+    for (const Reduction& reduction : Reductions())
+      options_.reductions.push_back(&reduction);
     return {};
   }
   const Reduction* reduction = FindReduction(value);
   if (reduction == nullptr) {
     return UsageFault(
-        Printf("there is no reduction \"%s\"; -o takes sum prod min max avg all", value));
-  }
-  if (!reduction->supported) {
-    return Fail(ExitCode::kNotImplemented,
-                Printf("-o %s is not implemented; use sum prod min max avg or all", value));
+        Printf("there is no reduction \"%s\"; -o takes %s all", value, ReductionNames().c_str()));
   }
   options_.reductions.push_back(reduction);
   return {};
@@ -83,21 +78,14 @@ Outcome Parser::TakeReduction(const char* value) {
 Outcome Parser::TakeType(const char* value) {
   options_.types.clear();
   if (std::strcmp(value, "all") == 0) {
-    for (const ElementType& type : ElementTypes()) {
-      if (type.supported) options_.types.push_back(&type);
-    }
+    for (const ElementType& type : ElementTypes())
+      options_.types.push_back(&type);
     return {};
   }
   const ElementType* type = FindElementType(value);
   if (type == nullptr) {
-    return UsageFault(
-        Printf("there is no element type \"%s\"; -d takes int8 uint8 int32 uint32 int64 "
-               "uint64 half float double bfloat16 all",
-               value));
-  }
-  if (!type->supported) {
-    return Fail(ExitCode::kNotImplemented,
-                Printf("-d %s is not implemented; see --help for the types that are", value));
+    return UsageFault(Printf("there is no element type \"%s\"; -d takes %s all", value,
+                             ElementTypeNames().c_str()));
   }
   options_.types.push_back(type);
   return {};
@@ -173,11 +161,7 @@ Outcome Parser::TakeNumber(int letter, const char* value, long long number) {
           Printf("%s %s needs CUDA, and this program measures CPU memory; leave it out",
                  OptionName(letter).c_str(), value));
     case 'R':
-      if (number == 1) {
-        return Fail(ExitCode::kNotImplemented,
-                    "-R 1 (registering private buffers) is not implemented; use -R 2");
-      }
-      options_.symmetric = options_.symmetric || number == 2;
+      options_.memory = static_cast<Memory>(small);
       break;
     default:
       break;  // -x, -V and -y have no meaning on CPU memory
@@ -197,13 +181,19 @@ Outcome Parser::Take(int letter, const char* value) {
       options_.hot = true;
       return {};
     case kSymmetric:
-      options_.symmetric = true;
+      options_.memory = Memory::kSymmetric;
       return {};
     case kAsync:
       options_.asynchronous = true;
       return {};
     case kBound:
       options_.bound = true;
+      return {};
+    case kReproWorld:
+      options_.repro_world = true;
+      [[fallthrough]];
+    case kRepro:
+      options_.repro = true;
       return {};
     case 'b':
       return TakeSize(letter, value, options_.min_bytes);
@@ -246,8 +236,7 @@ Outcome Parser::Take(int letter, const char* value) {
 Outcome Parser::CheckTogether() const {
   const Options& o = options_;
   if (o.operation == nullptr) {
-    return UsageFault(
-        "which operation? all_reduce reduce broadcast all_gather reduce_scatter barrier");
+    return UsageFault("which operation? " + OperationNames());
   }
   if (o.min_bytes > o.max_bytes) {
     return Fail(ExitCode::kBadSize, Printf("invalid sizes for 'minbytes' and 'maxbytes': %zu > %zu",
@@ -267,6 +256,9 @@ Outcome Parser::CheckTogether() const {
   }
   if (o.per_iteration && o.asynchronous) {
     return UsageFault("-I waits for every iteration, --async for none; choose one");
+  }
+  if (o.repro && o.operation->is_barrier()) {
+    return UsageFault("--repro compares results, and a barrier has none");
   }
   return {};
 }
@@ -306,16 +298,26 @@ Outcome Parser::Run(int argc, char** argv) {
     }
     options_.operation = FindOperation(argv[optind]);
     if (options_.operation == nullptr) {
-      return UsageFault(
-          Printf("there is no operation \"%s\"; there are all_reduce reduce broadcast "
-                 "all_gather reduce_scatter barrier",
-                 argv[optind]));
+      return UsageFault(Printf("there is no operation \"%s\"; there are %s", argv[optind],
+                               OperationNames().c_str()));
     }
   }
   return CheckTogether();
 }
 
 }  // namespace
+
+const char* MemoryName(Memory memory) {
+  switch (memory) {
+    case Memory::kPrivate:
+      break;
+    case Memory::kRegistered:
+      return "registered";
+    case Memory::kSymmetric:
+      return "symmetric";
+  }
+  return "private";
+}
 
 double ParseSize(const char* text) {
   double size = 0;

@@ -24,6 +24,11 @@ enum class Average { kRank0 = 0, kMean = 1, kMin = 2, kMax = 3 };
 // When a rank waits for its operations and for its peers (-z).
 enum class Blocking { kNone = 0, kWaitAndBarrier = 1, kWait = 2, kBarrierOutsideTime = 3 };
 
+// Where buffers lie (-R).
+enum class Memory { kPrivate, kRegistered, kSymmetric };
+
+const char* MemoryName(Memory memory);  // "private"...
+
 struct Options {
   const Operation* operation = nullptr;
   std::string program;  // argv[0] without folders
@@ -47,7 +52,7 @@ struct Options {
   int timeout_s = 0;                         // -T
   bool cpu_time = false;                     // -C
   Average average = Average::kMean;          // -a
-  bool symmetric = false;                    // -R 2, --symmetric
+  Memory memory = Memory::kPrivate;          // -R, --symmetric
   bool timestamps = false;                   // -S
   std::string json_path;                     // -J
   bool memory_report = false;                // -M
@@ -60,6 +65,8 @@ struct Options {
   bool hot = false;               // --hot
   bool asynchronous = false;      // --async
   bool bound = false;             // --bound
+  bool repro = false;             // --repro
+  bool repro_world = false;       // --repro, and started by it: repro_worlds.h
 
   int ranks_per_process() const { return threads * ranks_per_thread; }
 };

@@ -14,9 +14,9 @@ enum class ExitCode {
   kDevice = 2,          // nccl-tests: CUDA; not used on CPU memory
   kLibrary = 3,         // a weft call failed
   kTimeout = 4,         // -T
-  kNotImplemented = 5,  // legal in nccl-tests, not done here
+  kNotImplemented = 5,  // nccl-tests: a program without some kernel; not used
   kUsage = 6,
-  kWrong = 7,      // wrong results, or bandwidth below NCCL_TESTS_MIN_BW
+  kWrong = 7,      // wrong or irreproducible results, or bandwidth below NCCL_TESTS_MIN_BW
   kBadSize = 255,  // -b and -e that cannot be read; nccl-tests returns -1
 };
 

@@ -4,6 +4,7 @@
 // type: results must agree to the bit. Only the average of a floating type may differ by 2 units in
 // the last place. Values repeat with a prime period of elements, so that a result shifted by any
 // power of two is wrong nearly everywhere, yet filling and checking run at the speed of memory.
+// --repro takes inputs of the opposite kind (real_values.h).
 //
 //   Pattern input = Pattern::Input(data, rank);
 //   input.Fill(send, 0, count);
@@ -18,17 +19,9 @@
 #include <vector>
 
 #include "bench/weft_perf/element.h"
+#include "bench/weft_perf/exact_values.h"
 
 namespace weft::perf {
-
-// What decides the values. Two different seeds agree nowhere but by chance.
-struct DataKey {
-  const ElementType* type = nullptr;
-  const Reduction* reduction = nullptr;  // nullptr: values are only moved, any bits may occur
-  int ranks = 1;
-  uint64_t seed = 0;
-  size_t length = SIZE_MAX;  // only elements below this are asked for; small ones cost less
-};
 
 class Pattern {
  public:
@@ -38,6 +31,8 @@ class Pattern {
   static Pattern Input(const DataKey& key, int rank);
   // The reduction of all ranks' contributions; key.reduction must be set.
   static Pattern Reduced(const DataKey& key);
+  // What `rank` contributes where the order of additions is to show in the result.
+  static Pattern OrderSensitive(const DataKey& key, int rank);
 
   // Writes elements [first, first + count) of the endless pattern.
   void Fill(void* out, size_t first, size_t count) const;
@@ -47,9 +42,8 @@ class Pattern {
  private:
   Pattern(const DataKey& key, uint64_t tolerance);
 
-  size_t held() const { return bytes_.size() / type_.size; }
-
-  void Set(size_t index, uint64_t bits);
+  template <typename Bits>
+  void SetAll(const Bits& bits_at);
   bool Close(const unsigned char* have, const unsigned char* want) const;
 
   const ElementType& type_;

@@ -9,6 +9,7 @@
 
 #include "bench/weft_perf/operation.h"
 #include "bench/weft_perf/options.h"
+#include "bench/weft_perf/repro_result.h"
 #include "bench/weft_perf/statistics.h"
 
 namespace weft::perf {
@@ -31,12 +32,25 @@ struct Iterations {
   std::vector<std::vector<double>> of_ranks_us;  // [rank][iteration]
 };
 
+// Ranks that measure together (NCCL_TESTS_SPLIT).
+struct RankGroup {
+  int color = 0;
+  std::vector<int> ranks;  // of the run
+};
+
+// What one of several groups measured.
+struct GroupCell {
+  double time_us = 0;
+  Bandwidth bandwidth;
+};
+
 // One half of a line of the table.
 struct Cell {
   double time_us = 0;
   Bandwidth bandwidth;
   std::optional<double> wrong;  // empty: not checked
   std::optional<Iterations> iterations;
+  std::vector<GroupCell> groups;  // of each, when there are several
 };
 
 struct Row {
@@ -54,7 +68,8 @@ struct Row {
 struct Totals {
   int out_of_bounds = 0;  // rank and check pairs with a wrong result
   double bus_bandwidth = 0;
-  double least_bandwidth = -1;  // NCCL_TESTS_MIN_BW, -1: unchecked
+  std::vector<double> group_bandwidths;  // of each group, when there are several
+  double least_bandwidth = -1;           // NCCL_TESTS_MIN_BW, -1: unchecked
 
   bool slow() const { return least_bandwidth != -1 && bus_bandwidth < least_bandwidth * 0.9; }
 };
@@ -69,9 +84,11 @@ struct Report {
   std::vector<std::string> arguments;
   std::vector<std::string> environment;
   std::vector<Device> devices;
+  std::vector<RankGroup> groups;
   std::string governor;  // of the CPU's frequency, empty: unknown
   std::vector<Row> rows;
-  std::optional<Totals> totals;  // empty: the run failed
+  std::optional<Totals> totals;       // empty: the run failed, or did not measure
+  std::optional<ReproSummary> repro;  // --repro
   std::vector<std::string> errors;
 };
 

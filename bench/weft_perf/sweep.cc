@@ -4,134 +4,98 @@
 #include <cstdlib>
 #include <memory>
 
-#include <unistd.h>
-
 #include "bench/weft_perf/bound.h"
 #include "bench/weft_perf/launcher.h"
 #include "bench/weft_perf/machine.h"
+#include "bench/weft_perf/made_op.h"
 #include "bench/weft_perf/measure.h"
 #include "bench/weft_perf/output.h"
 #include "bench/weft_perf/peers.h"
+#include "bench/weft_perf/plan.h"
+#include "bench/weft_perf/stage.h"
 #include "bench/weft_perf/table.h"
+#include "bench/weft_perf/traffic.h"
 
 namespace weft::perf {
 namespace {
+
+// The mean bus bandwidth over all cells of the table, and of each group when there are several.
+class MeanBandwidth {
+ public:
+  void Add(const Cell& cell) {
+    ++cells_;
+    sum_ += cell.bandwidth.bus;
+    group_sums_.resize(cell.groups.size());
+    for (size_t i = 0; i < cell.groups.size(); ++i)
+      group_sums_[i] += cell.groups[i].bandwidth.bus;
+  }
+
+  double mean() const { return cells_ > 0 ? sum_ / static_cast<double>(cells_) : 0; }
+
+  std::vector<double> group_means() const {
+    std::vector<double> means;
+    for (const double sum : group_sums_)
+      means.push_back(sum / static_cast<double>(cells_));
+    return means;
+  }
+
+ private:
+  size_t cells_ = 0;
+  double sum_ = 0;
+  std::vector<double> group_sums_;
+};
 
 class Sweep {
  public:
   Sweep(const Options& options, int argc, char** argv, weft_group_t world, const Peers& peers)
       : options_(options),
-        world_(world),
-        peers_(peers),
+        stage_(options, world, peers),
         output_(options, argc, argv, peers.rank() == 0) {}
-
-  ~Sweep() {
-    if (group_ != world_) static_cast<void>(weft_group_destroy(group_));
-  }
 
   Outcome Run();
 
  private:
-  Outcome SplitGroup();
   Outcome ListDevices();
   Outcome LimitMemory();
+  Outcome ReadTraffic();
   Outcome RunAll();
   Outcome RunOne(const ElementType& type, const Reduction* reduction, int root);
   Outcome RunSize(Job job, size_t bytes);
   Outcome CompareWithBound(Job job);
   Outcome Conclude();
-  size_t NextSize(size_t bytes) const;
   Job MakeJob(const ElementType& type, const Reduction* reduction, int root);
 
   Options options_;
-  weft_group_t world_;
-  weft_group_t group_ = nullptr;  // what is measured: world_, or a part of it (NCCL_TESTS_SPLIT)
-  Peers peers_;
+  Stage stage_;
   Output output_;
-  int color_ = 0;
-  int group_rank_ = 0;
-  int group_size_ = 1;
-  int ranks_on_host_ = 1;
   Buffer send_;
   Buffer recv_;
+  Traffic traffic_;
   std::unique_ptr<Measure> measure_;
   Totals totals_;
-  double bandwidth_sum_ = 0;
-  size_t bandwidth_count_ = 0;
+  MeanBandwidth bandwidth_;
   std::vector<Row> rows_;  // for --bound, on all ranks
 };
 
-Outcome Sweep::SplitGroup() {
-  group_ = world_;
-  const int process = peers_.rank() / options_.ranks_per_process();
-  if (Outcome o = SplitColor(std::getenv, process, &color_); !o.ok()) return o;
-  // Every rank splits if any does: the variables may be set on some only.
-  std::vector<double> colors;
-  if (Outcome o = peers_.Gather(color_, &colors); !o.ok()) return o;
-  const bool one = std::equal(colors.begin() + 1, colors.end(), colors.begin());
-  if (!one) {
-    const weft_result_t result = weft_group_split(world_, color_, peers_.rank(), nullptr, &group_);
-    if (result != WEFT_SUCCESS) return LibraryFailure("splitting the ranks", result);
-  }
-  weft_result_t result = weft_group_rank(group_, &group_rank_);
-  if (result == WEFT_SUCCESS) result = weft_group_size(group_, &group_size_);
-  if (result != WEFT_SUCCESS) return LibraryFailure("asking for the rank", result);
-  if (options_.operation->rooted && options_.root >= group_size_) {
-    return Fail(ExitCode::kUsage,
-                Printf("-r %d: the group has ranks 0 to %d only", options_.root, group_size_ - 1));
-  }
-  return {};
-}
-
 Outcome Sweep::ListDevices() {
-  std::vector<std::string> keys;
-  if (Outcome o = peers_.GatherText(HostKey(), &keys); !o.ok()) return o;
-  const std::string& mine = keys[static_cast<size_t>(peers_.rank())];
-  ranks_on_host_ = static_cast<int>(std::count(keys.begin(), keys.end(), mine));
-  const auto device =
-      static_cast<int>(std::count(keys.begin(), keys.begin() + peers_.rank(), mine));
-
-  std::vector<double> numbers;
-  const double numbers_of_mine[] = {static_cast<double>(color_), static_cast<double>(getpid()),
-                                    static_cast<double>(device)};
-  std::vector<std::string> hosts;
-  std::vector<std::string> places;
-  std::vector<std::string> models;
-  if (Outcome o = peers_.Gather(numbers_of_mine, &numbers); !o.ok()) return o;
-  if (Outcome o = peers_.GatherText(HostName(), &hosts); !o.ok()) return o;
-  if (Outcome o = peers_.GatherText(CpuPlace(), &places); !o.ok()) return o;
-  if (Outcome o = peers_.GatherText(CpuModel(), &models); !o.ok()) return o;
-  for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    output_.report().devices.push_back({static_cast<int>(rank), static_cast<int>(numbers[3 * rank]),
-                                        static_cast<int>(numbers[3 * rank + 1]), hosts[rank],
-                                        static_cast<int>(numbers[3 * rank + 2]), places[rank],
-                                        models[rank]});
-  }
+  if (Outcome o = stage_.ListDevices(&output_.report().devices); !o.ok()) return o;
+  output_.report().groups = stage_.groups();
   output_.Print(PreambleText(output_.report()));
   return {};
 }
 
 Outcome Sweep::LimitMemory() {
   // nccl-tests keeps a buffer of expected results as well when it checks.
-  const size_t mine =
-      LargestBufferBytes(AvailableMemoryBytes(), ranks_on_host_, options_.checks > 0 ? 3 : 2);
-  std::vector<double> limits;
-  if (Outcome o = peers_.Gather(static_cast<double>(mine), &limits); !o.ok()) return o;
-  const auto limit = static_cast<size_t>(*std::min_element(limits.begin(), limits.end()));
-  if (options_.max_bytes <= limit) return {};
-  options_.max_bytes = limit;
-  output_.Print(Printf("#\n# Reducing maxBytes to %zu due to memory limitation\n", limit));
-  if (options_.min_bytes <= limit) return {};
-  return Fail(ExitCode::kUsage, Printf("-b %zu does not fit into memory; at most %zu does",
-                                       options_.min_bytes, limit));
+  std::string note;
+  Outcome outcome = stage_.FitSizes(options_.checks > 0 ? 3 : 2, &options_, &note);
+  output_.Print(note);
+  return outcome;
 }
 
-size_t Sweep::NextSize(size_t bytes) const {
-  if (options_.step_factor > 1) {
-    // Past the end instead of around it.
-    return bytes > SIZE_MAX / options_.step_factor ? SIZE_MAX : bytes * options_.step_factor;
-  }
-  return bytes > SIZE_MAX - options_.step_bytes ? SIZE_MAX : bytes + options_.step_bytes;
+Outcome Sweep::ReadTraffic() {
+  if (options_.operation->layout != Layout::kTraffic) return {};
+  if (Outcome o = Traffic::FromEnvironment(std::getenv, &traffic_); !o.ok()) return o;
+  return traffic_.Check(stage_.size(), options_.min_bytes, options_.max_bytes);
 }
 
 Job Sweep::MakeJob(const ElementType& type, const Reduction* reduction, int root) {
@@ -140,46 +104,62 @@ Job Sweep::MakeJob(const ElementType& type, const Reduction* reduction, int root
   job.type = &type;
   job.reduction = reduction;
   job.root = root;
-  job.rank = group_rank_;
-  job.ranks = group_size_;
+  job.rank = stage_.rank();
+  job.ranks = stage_.size();
   job.send = &send_;
   job.recv = &recv_;
   job.offset = options_.unalign * type.size;
+  job.traffic = &traffic_;
   return job;
 }
 
 Outcome Sweep::RunSize(Job job, size_t bytes) {
-  job.extent = ExtentOf(*job.operation, bytes, job.type->size, job.ranks);
-  const bool barrier = job.operation->kind == OperationKind::kBarrier;
+  const Operation& operation = *job.operation;
+  job.SetSize(bytes);
   Row row;
   row.bytes = job.extent.bytes();
   row.count = job.extent.count;
-  row.type = barrier ? "none" : job.type->name;
+  row.type = operation.is_barrier() ? "none" : job.type->name;
   row.reduction = job.reduction != nullptr ? job.reduction->name : "none";
-  row.root = job.operation->rooted ? job.root : -1;
+  row.root = operation.rooted ? job.root : -1;
+  std::string summaries;
   for (Cell* cell : {&row.out_of_place, &row.in_place}) {
-    job.in_place = cell == &row.in_place;
-    if (Outcome o = measure_->Time(job, cell, &totals_.out_of_bounds); !o.ok()) return o;
-    bandwidth_sum_ += cell->bandwidth.bus;
-    ++bandwidth_count_;
+    const bool second = cell == &row.in_place;
+    // What has no form in place is measured once more as it is, so that both halves have numbers.
+    job.in_place = second && operation.has_in_place();
+    const bool checked = !operation.is_barrier() && (!second || operation.checked_in_place);
+    if (Outcome o = measure_->Time(job, checked, cell, &totals_.out_of_bounds); !o.ok()) return o;
+    bandwidth_.Add(*cell);
+    if (operation.layout == Layout::kTraffic && traffic_.print_summary()) {
+      summaries += traffic_.SummaryText(job.ranks,
+                                        row.count * static_cast<size_t>(job.ranks) * job.type->size,
+                                        cell->time_us * 1e-6);
+    }
   }
   if (options_.bound) rows_.push_back(row);
   output_.AddRow(std::move(row));
+  output_.Print(summaries);
   return {};
 }
 
 Outcome Sweep::RunOne(const ElementType& type, const Reduction* reduction, int root) {
   Job job = MakeJob(type, reduction, root);
-  if (Outcome o = peers_.Barrier(); !o.ok()) return o;
-  const bool barrier = options_.operation->kind == OperationKind::kBarrier;
+  MadeOp op;
+  if (options_.operation->reduces) {
+    if (Outcome o = op.Make(*reduction, type, job.rank); !o.ok()) return o;
+    job.op = op.number();
+  }
+  if (Outcome o = stage_.peers().Barrier(); !o.ok()) return o;
+  const bool barrier = options_.operation->is_barrier();
   for (size_t bytes = options_.min_bytes; bytes <= options_.max_bytes;
        bytes = std::max(bytes * 2, bytes + 1)) {
-    job.extent = ExtentOf(*job.operation, bytes, type.size, job.ranks);
+    job.SetSize(bytes);
     if (Outcome o = measure_->WarmUp(job, options_.warmup); !o.ok()) return o;
     if (barrier || bytes > SIZE_MAX / 2) break;
   }
   for (int cycle = 0; options_.cycles == 0 || cycle < options_.cycles; ++cycle) {
-    for (size_t bytes = options_.min_bytes; bytes <= options_.max_bytes; bytes = NextSize(bytes)) {
+    for (size_t bytes = options_.min_bytes; bytes <= options_.max_bytes;
+         bytes = NextSize(options_, bytes)) {
       if (Outcome o = RunSize(job, bytes); !o.ok()) return o;
       if (barrier) break;
     }
@@ -195,37 +175,33 @@ Outcome Sweep::CompareWithBound(Job job) {
     job.extent.send_bytes = row.bytes;
     double rate = 0;
     if (Outcome o = measure_->CopyRate(job, &rate); !o.ok()) return o;
-    output_.Print(BoundLine(row, *job.operation, job.ranks, options_.symmetric, rate));
+    output_.Print(
+        BoundLine(row, *job.operation, job.ranks, options_.memory != Memory::kPrivate, rate));
   }
   rows_.clear();
   return {};
 }
 
 Outcome Sweep::RunAll() {
-  const Operation& operation = *options_.operation;
-  // An operation without a reduction or a root runs once where others run for each of them.
-  std::vector<const Reduction*> reductions = {nullptr};
-  if (operation.reduces) reductions = options_.reductions;
-  std::vector<int> roots = {operation.rooted ? options_.root : 0};
-  if (operation.rooted && options_.root == kAllRoots) {
-    roots.clear();
-    for (int root = 0; root < group_size_; ++root)
-      roots.push_back(root);
+  const int smallest = stage_.smallest_group();
+  if (const std::string why = WhySkipped(options_, smallest); !why.empty()) {
+    output_.Print(why);
+    return {};
   }
   for (const ElementType* type : options_.types) {
-    for (const Reduction* reduction : reductions) {
-      for (const int root : roots) {
+    for (const Reduction* reduction : ReductionsOf(options_)) {
+      for (const int root : RootsOf(options_, smallest)) {
         if (Outcome o = RunOne(*type, reduction, root); !o.ok()) return o;
       }
     }
-    if (operation.kind == OperationKind::kBarrier) break;
+    if (options_.operation->is_barrier()) break;
   }
   return {};
 }
 
 Outcome Sweep::Conclude() {
-  totals_.bus_bandwidth =
-      bandwidth_count_ > 0 ? bandwidth_sum_ / static_cast<double>(bandwidth_count_) : 0;
+  totals_.bus_bandwidth = bandwidth_.mean();
+  totals_.group_bandwidths = bandwidth_.group_means();
   totals_.least_bandwidth = LeastBandwidth(std::getenv);
   output_.report().totals = totals_;
   if (totals_.out_of_bounds > 0) {
@@ -241,16 +217,17 @@ Outcome Sweep::Conclude() {
 
 Outcome Sweep::Run() {
   const double memory_at_start = ResidentBytes();
-  if (Outcome o = SplitGroup(); !o.ok()) return o;
+  if (Outcome o = stage_.Split(); !o.ok()) return o;
   if (Outcome o = ListDevices(); !o.ok()) return o;
   if (Outcome o = LimitMemory(); !o.ok()) return o;
+  if (Outcome o = ReadTraffic(); !o.ok()) return o;
   constexpr size_t kElementMax = 8;
   const size_t shift_max = options_.unalign * kElementMax;
   for (Buffer* buffer : {&send_, &recv_}) {
-    Outcome o = buffer->Allocate(options_.max_bytes, shift_max, options_.symmetric);
+    Outcome o = buffer->Allocate(options_.max_bytes, shift_max, options_.memory);
     if (!o.ok()) return o;
   }
-  measure_ = std::make_unique<Measure>(options_, group_, peers_);
+  measure_ = std::make_unique<Measure>(options_, stage_);
   output_.Print(HeaderText(options_));
   const double memory_before = ResidentBytes();
   Outcome outcome = RunAll();

@@ -45,6 +45,13 @@ const char* BlockingLine(Blocking blocking) {
   return "";
 }
 
+std::string BuffersLine(const Options& o) {
+  const std::string rotation = o.hot ? "the same in every iteration (hot)"
+                                     : Printf("rotating within %zu bytes", o.max_bytes);
+  return Printf("# Buffers: %s, %s%s\n", rotation.c_str(), MemoryName(o.memory),
+                o.asynchronous ? ", asynchronous" : "");
+}
+
 }  // namespace
 
 std::string ShrinkFloat(double value, int width) {
@@ -77,10 +84,11 @@ std::string PreambleText(const Report& report) {
       o.aggregated, o.checks, 0, o.unalign);
   text += BlockingLine(o.blocking);
   if (o.parallel_init != 0) text += "# Parallel Init Enabled: ranks start concurrently\n";
-  text += Printf("# Buffers: %s, %s%s\n",
-                 o.hot ? "the same in every iteration (hot)"
-                       : Printf("rotating within %zu bytes", o.max_bytes).c_str(),
-                 o.symmetric ? "symmetric" : "private", o.asynchronous ? ", asynchronous" : "");
+  if (o.repro) {
+    text += "# Reproducibility: hashes of results, no times\n";
+  } else {
+    text += BuffersLine(o);
+  }
   text += "#\n# Using devices\n";
   for (const Device& device : report.devices)
     text += DeviceLine(device);
@@ -124,6 +132,11 @@ std::string FooterText(const Report& report) {
                    totals.out_of_bounds != 0 ? "FAILED" : "OK");
     text += Printf("# %-20s : %g %s\n", "Avg bus bandwidth", totals.bus_bandwidth,
                    totals.least_bandwidth == -1 ? "" : verdict);
+    for (size_t i = 0; i < totals.group_bandwidths.size(); ++i) {
+      const RankGroup& group = report.groups[i];
+      text += Printf("# Group %2d, %3zu ranks   : %g\n", group.color, group.ranks.size(),
+                     totals.group_bandwidths[i]);
+    }
     text += "#\n";
   }
   text += Printf("# Collective test concluded: %s\n", report.options.operation->perf_name);

@@ -68,12 +68,17 @@ TEST(Launcher, SplitsColourProcesses) {
   EXPECT_EQ(Color("& 0b101", 7), 5);
   EXPECT_EQ(Color("OR 8", 7), 15);
   EXPECT_EQ(Color("|8", 7), 15);
+  EXPECT_EQ(Color("mod 3", 7), 1);
+  EXPECT_EQ(Color("And 0B110", 7), 6);
   int color = -1;
   EXPECT_TRUE(SplitColor(In({}), 7, &color).ok());
   EXPECT_EQ(color, 0);
   const Variables mask = {{"NCCL_TESTS_SPLIT_MASK", "3"}};
   EXPECT_TRUE(SplitColor(In(mask), 7, &color).ok());
   EXPECT_EQ(color, 3);
+  const Variables both = {{"NCCL_TESTS_SPLIT_MASK", "0x4"}, {"NCCL_TESTS_SPLIT", "MOD 2"}};
+  EXPECT_TRUE(SplitColor(In(both), 7, &color).ok());
+  EXPECT_EQ(color, 4);
 }
 
 TEST(Launcher, BadSplitsAreNamed) {
@@ -84,6 +89,9 @@ TEST(Launcher, BadSplitsAreNamed) {
     EXPECT_EQ(outcome.code, ExitCode::kUsage) << split;
     EXPECT_THAT(outcome.message, HasSubstr("NCCL_TESTS_SPLIT"));
   }
+  const Variables mask = {{"NCCL_TESTS_SPLIT_MASK", "MOD 2"}};
+  int color = -1;
+  EXPECT_EQ(SplitColor(In(mask), 1, &color).code, ExitCode::kUsage);
 }
 
 TEST(Launcher, LeastBandwidthIsOff) {

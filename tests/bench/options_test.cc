@@ -45,7 +45,7 @@ TEST(Options, DefaultsAreThoseOfNcclTests) {
   ASSERT_EQ(o.types.size(), 1u);
   EXPECT_STREQ(o.types[0]->name, "float");
   EXPECT_FALSE(o.hot);
-  EXPECT_FALSE(o.symmetric);
+  EXPECT_EQ(o.memory, Memory::kPrivate);
 }
 
 TEST(Options, AProgramOfNcclTestsKnowsItsOperation) {
@@ -137,7 +137,7 @@ TEST(Options, ShortAndLongNamesAgree) {
     EXPECT_EQ(o.timeout_s, 7);
     EXPECT_TRUE(o.cpu_time);
     EXPECT_EQ(o.average, Average::kMax);
-    EXPECT_TRUE(o.symmetric);
+    EXPECT_EQ(o.memory, Memory::kSymmetric);
     EXPECT_TRUE(o.timestamps);
     EXPECT_EQ(o.json_path, "x.JSON");
     EXPECT_TRUE(o.memory_report);
@@ -160,22 +160,42 @@ TEST(Options, OwnOptionsHaveLongNamesOnly) {
   ASSERT_TRUE(line.run) << line.text;
   EXPECT_EQ(line.options.processes, 8);
   EXPECT_TRUE(line.options.hot);
-  EXPECT_TRUE(line.options.symmetric);
+  EXPECT_EQ(line.options.memory, Memory::kSymmetric);
   EXPECT_TRUE(line.options.asynchronous);
   EXPECT_TRUE(line.options.bound);
   EXPECT_TRUE(line.options.threads_as_ranks);
   EXPECT_EQ(line.options.root, kAllRoots);
 }
 
-TEST(Options, AllMeansWhatIsSupported) {
+TEST(Options, AllMeansThoseOfNcclTests) {
   const CommandLine line = Parse({"weft_perf", "all_reduce", "-o", "all", "-d", "all"});
   ASSERT_TRUE(line.run) << line.text;
   std::string reductions;
   for (const Reduction* reduction : line.options.reductions) {
     reductions += std::string(reduction->name) + " ";
   }
-  EXPECT_EQ(reductions, "sum prod max min avg ");
-  EXPECT_EQ(line.options.types.size(), 10u);
+  EXPECT_EQ(reductions, "sum prod max min avg mulsum ");
+  std::string types;
+  for (const ElementType* type : line.options.types)
+    types += std::string(type->name) + " ";
+  EXPECT_EQ(types,
+            "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2 ");
+}
+
+TEST(Options, BuffersLieWhereLocalRegisterSays) {
+  EXPECT_EQ(Parse({"weft_perf", "gather", "-R", "0"}).options.memory, Memory::kPrivate);
+  EXPECT_EQ(Parse({"weft_perf", "gather", "-R", "1"}).options.memory, Memory::kRegistered);
+  EXPECT_EQ(Parse({"weft_perf", "gather", "-R", "2"}).options.memory, Memory::kSymmetric);
+}
+
+TEST(Options, ReproIsAModeOfItsOwn) {
+  EXPECT_FALSE(Parse({"weft_perf", "reduce"}).options.repro);
+  const CommandLine line = Parse({"weft_perf", "reduce", "--repro"});
+  ASSERT_TRUE(line.run) << line.text;
+  EXPECT_TRUE(line.options.repro);
+  EXPECT_FALSE(line.options.repro_world);
+  const CommandLine child = Parse({"weft_perf", "reduce", "--repro", "--repro-world"});
+  EXPECT_TRUE(child.options.repro && child.options.repro_world);
 }
 
 TEST(Options, SizesTakeSuffixesAndDecimals) {
@@ -198,7 +218,7 @@ struct BadLine {
 TEST(Options, BadLinesGetTheirExitCodeAndOneLine) {
   const std::vector<BadLine> lines = {
       {{"weft_perf"}, ExitCode::kUsage, "which operation"},
-      {{"weft_perf", "alltoall"}, ExitCode::kUsage, "no operation \"alltoall\""},
+      {{"weft_perf", "allreduce"}, ExitCode::kUsage, "no operation \"allreduce\""},
       {{"weft_perf", "reduce", "reduce"}, ExitCode::kUsage, "unexpected argument"},
       {{"all_reduce_perf", "reduce"}, ExitCode::kUsage, "unexpected argument \"reduce\""},
       {{"weft_perf", "reduce", "-q"}, ExitCode::kUsage, "invalid option 'q'"},
@@ -213,9 +233,8 @@ TEST(Options, BadLinesGetTheirExitCodeAndOneLine) {
       {{"weft_perf", "reduce", "-a", "4"}, ExitCode::kUsage, "out of range"},
       {{"weft_perf", "reduce", "-o", "xor"}, ExitCode::kUsage, "no reduction \"xor\""},
       {{"weft_perf", "reduce", "-d", "f32"}, ExitCode::kUsage, "no element type \"f32\""},
-      {{"weft_perf", "reduce", "-o", "mulsum"}, ExitCode::kNotImplemented, "not implemented"},
-      {{"weft_perf", "reduce", "-d", "f8e4m3"}, ExitCode::kNotImplemented, "not implemented"},
-      {{"weft_perf", "reduce", "-R", "1"}, ExitCode::kNotImplemented, "-R 2"},
+      {{"weft_perf", "reduce", "-R", "3"}, ExitCode::kUsage, "out of range"},
+      {{"weft_perf", "barrier", "--repro"}, ExitCode::kUsage, "a barrier has none"},
       {{"weft_perf", "reduce", "-G", "1"}, ExitCode::kUsage, "needs CUDA"},
       {{"weft_perf", "reduce", "-D", "1"}, ExitCode::kUsage, "needs CUDA"},
       {{"weft_perf", "reduce", "-J", "out.csv"}, ExitCode::kUsage, "only .json"},
@@ -245,8 +264,11 @@ TEST(Options, HelpNamesEveryOptionAndEndsWell) {
   EXPECT_FALSE(line.run);
   EXPECT_EQ(line.code, ExitCode::kOk);
   for (const OptionText& option : OptionTable()) {
+    if (option.meaning == nullptr) continue;
     EXPECT_THAT(line.text, HasSubstr(std::string("--") + option.name));
   }
+  EXPECT_THAT(line.text, ::testing::Not(HasSubstr("--repro-world")));
+  EXPECT_THAT(line.text, HasSubstr("alltoallv gather scatter sendrecv hypercube barrier"));
 }
 
 }  // namespace

@@ -37,8 +37,8 @@ Row SomeRow() {
   row.count = 256;
   row.type = "float";
   row.reduction = "sum";
-  row.out_of_place = {12.345, {0.08, 0.12}, 0.0, {}};
-  row.in_place = {1234567.8, {123.456, 9999.9}, 17.0, {}};
+  row.out_of_place = {12.345, {0.08, 0.12}, 0.0, {}, {}};
+  row.in_place = {1234567.8, {123.456, 9999.9}, 17.0, {}, {}};
   return row;
 }
 
@@ -75,7 +75,7 @@ TEST(Table, StepInBytesAndBlockingShowInThePreamble) {
   report.options.step_factor = 1;
   report.options.blocking = Blocking::kWaitAndBarrier;
   report.options.hot = true;
-  report.options.symmetric = true;
+  report.options.memory = Memory::kSymmetric;
   const std::string text = PreambleText(report);
   EXPECT_THAT(text, HasSubstr("step: 1048576(bytes)"));
   EXPECT_THAT(text, HasSubstr("# Blocking Enabled"));
@@ -141,18 +141,27 @@ TEST(Table, SingleIterationsFollowEachGroup) {
 
 TEST(Table, FooterSaysWhetherAllIsWell) {
   Report report = SomeReport();
-  report.totals = Totals{0, 1.5, -1};
+  report.totals = Totals{0, 1.5, {}, -1};
   EXPECT_EQ(FooterText(report),
             "# Out of bounds values : 0 OK\n"
             "# Avg bus bandwidth    : 1.5 \n"
             "#\n"
             "# Collective test concluded: all_reduce_perf\n"
             "#\n");
-  report.totals = Totals{3, 1.5, 10};
+  report.totals = Totals{3, 1.5, {}, 10};
   EXPECT_THAT(FooterText(report), HasSubstr("# Out of bounds values : 3 FAILED\n"));
   EXPECT_THAT(FooterText(report), HasSubstr("# Avg bus bandwidth    : 1.5 FAILED\n"));
-  report.totals = Totals{0, 9.1, 10};
+  report.totals = Totals{0, 9.1, {}, 10};
   EXPECT_THAT(FooterText(report), HasSubstr("# Avg bus bandwidth    : 9.1 OK\n"));
+}
+
+TEST(Table, GroupsOfASplitHaveALineEach) {
+  Report report = SomeReport();
+  report.groups = {{0, {0, 2}}, {1, {1}}};
+  report.totals = Totals{0, 1.5, {2.5, 0}, -1};
+  EXPECT_THAT(FooterText(report), HasSubstr("# Avg bus bandwidth    : 1.5 \n"
+                                            "# Group  0,   2 ranks   : 2.5\n"
+                                            "# Group  1,   1 ranks   : 0\n"));
 }
 
 TEST(Table, MemoryIsScaled) {
@@ -173,7 +182,7 @@ TEST(Json, KeepsTheKeysAndQuirksOfNcclTests) {
   report.rows.push_back(SomeRow());
   report.rows[0].in_place.wrong.reset();
   report.rows[0].in_place.bandwidth.bus = std::nan("");
-  report.totals = Totals{0, 2.5, -1};
+  report.totals = Totals{0, 2.5, {}, -1};
   const std::string text = JsonText(report);
   for (const char* part :
        {R"("version": 3)", R"("nccl_version": 10204)", R"("minimum_bytes": 8)",
@@ -183,6 +192,21 @@ TEST(Json, KeepsTheKeysAndQuirksOfNcclTests) {
         R"("actual_iterations": 20)"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+}
+
+TEST(Json, GroupsOfASplitAndReproducibilityHaveKeysOfTheirOwn) {
+  Report report = SomeReport();
+  report.rows.push_back(SomeRow());
+  EXPECT_THAT(JsonText(report), ::testing::Not(HasSubstr("\"groups\"")));
+  EXPECT_THAT(JsonText(report), ::testing::Not(HasSubstr("\"reproducibility\"")));
+  report.groups = {{0, {0}}, {5, {1}}};
+  for (Cell* cell : {&report.rows[0].out_of_place, &report.rows[0].in_place})
+    cell->groups = {{10, {1, 2}}, {20, {3, 4}}};
+  report.repro.emplace();
+  const std::string text = JsonText(report);
+  EXPECT_THAT(text, HasSubstr("\"group\": 5"));
+  EXPECT_THAT(text, HasSubstr("\"time\": 20.0"));
+  EXPECT_THAT(text, HasSubstr("\"distinct_hashes\": 0"));
 }
 
 TEST(Json, SecretsOfTheEnvironmentStayOut) {

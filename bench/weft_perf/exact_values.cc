@@ -1,0 +1,137 @@
+#include "bench/weft_perf/exact_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace weft::perf {
+
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+uint64_t ExactValues::Random(int rank, size_t index) const {
+  return Mix(Mix(key_.seed * 0x10001 + static_cast<uint64_t>(rank) + 1) + index);
+}
+
+// The ranks in another order at every index: contributions that only a few ranks may make come
+// from all of them in turn.
+int ExactValues::Turn(int rank, size_t index) const {
+  return static_cast<int>((static_cast<uint64_t>(rank) + Mix(key_.seed + index) % 65536) %
+                          static_cast<uint64_t>(key_.ranks));
+}
+
+// The smaller of `wanted` and what the type's precision holds.
+uint64_t ExactValues::SmallIntegerLimit(uint64_t wanted) const {
+  return std::min(wanted, (uint64_t{1} << (type_.mantissa_bits + 1)) - 1);
+}
+
+// A random integer such that the magnitudes of all ranks together do not exceed `limit`.
+int64_t ExactValues::Bounded(int rank, size_t index, int64_t limit) const {
+  const int64_t each = std::max<int64_t>(1, limit / key_.ranks);
+  if (Turn(rank, index) >= limit / each) return 0;
+  const uint64_t random = Random(rank, index);
+  if (type_.format == Format::kUnsigned) return static_cast<int64_t>(random % (each + 1));
+  return static_cast<int64_t>(random % (2 * each + 1)) - each;
+}
+
+// Integers below the precision, times a power of two that is the same for all ranks.
+double ExactValues::FloatSummand(int rank, size_t index) const {
+  // Factors must leave them below the precision as well.
+  const int spare = IsPremulSum(*key_.reduction) ? 1 : 0;
+  const int64_t limit = int64_t{1} << std::min(type_.mantissa_bits + 1 - spare, 24);
+  const int scale = static_cast<int>(Mix(key_.seed ^ index) % 7) - 3;
+  return std::ldexp(static_cast<double>(Bounded(rank, index, limit)), scale);
+}
+
+// One rank's small integer times powers of two of a few other ranks: exact in any order, and within
+// the range of the type (float8_e4m3 ends at 448, half at 65504).
+double ExactValues::FloatFactor(int rank, size_t index) const {
+  const int turn = Turn(rank, index);
+  const uint64_t random = Random(rank, index);
+  const double sign = (random & 1) != 0 ? -1 : 1;
+  const int scaling_ranks = type_.size == 1 ? 4 : 8;
+  if (turn == 0) return sign * static_cast<double>(1 + (random >> 8) % SmallIntegerLimit(127));
+  if (turn > scaling_ranks) return sign;
+  return sign * std::ldexp(1.0, static_cast<int>((random >> 8) % 3) - 1);
+}
+
+double ExactValues::Float(int rank, size_t index) const {
+  if (is_sum()) return FloatSummand(rank, index);
+  if (op() == WEFT_PROD) return FloatFactor(rank, index);
+  const uint64_t random = Random(rank, index);
+  const int scale = static_cast<int>((random >> 32) % 7) - 3;
+  const uint64_t limit = SmallIntegerLimit(100);
+  return std::ldexp(static_cast<double>(random % (2 * limit + 1)) - static_cast<double>(limit),
+                    scale);
+}
+
+// The bits of an element as a 64-bit integer of the same value.
+uint64_t ExactValues::Extend(uint64_t bits) const {
+  const unsigned unused = 64 - 8 * static_cast<unsigned>(type_.size);
+  if (type_.format == Format::kSigned) {
+    return static_cast<uint64_t>(static_cast<int64_t>(bits << unused) >> unused);
+  }
+  return (bits << unused) >> unused;
+}
+
+uint64_t ExactValues::Integer(int rank, size_t index) const {
+  // The quotient of an average depends on where the sum wraps, so averaged sums do not wrap.
+  if (op() == WEFT_AVG) {
+    return static_cast<uint64_t>(Bounded(rank, index, type_.size == 1 ? 127 : 1 << 20));
+  }
+  return Extend(Random(rank, index));
+}
+
+uint64_t ExactValues::InputBits(int rank, size_t index) const {
+  if (key_.reduction == nullptr) return Random(rank, index);
+  if (type_.format == Format::kFloat) return EncodeFloat(Float(rank, index), type_);
+  return Integer(rank, index);
+}
+
+// One rank's contribution after another. `less` orders values.
+template <typename Value, typename Contribution, typename Less>
+Value ExactValues::Reduce(const Contribution& contribution, const Less& less) const {
+  Value result = contribution(0);
+  for (int rank = 1; rank < key_.ranks; ++rank) {
+    const Value value = contribution(rank);
+    if (op() == WEFT_PROD) {
+      result *= value;
+    } else if (op() == WEFT_MAX) {
+      result = less(result, value) ? value : result;
+    } else if (op() == WEFT_MIN) {
+      result = less(value, result) ? value : result;
+    } else {
+      result += value;
+    }
+  }
+  return result;
+}
+
+uint64_t ExactValues::ReducedBits(size_t index) const {
+  const auto factor = [&](int rank) {
+    return IsPremulSum(*key_.reduction) ? PremulFactor(rank) : 1;
+  };
+  const bool average = op() == WEFT_AVG;
+  if (type_.format == Format::kFloat) {
+    const auto contribution = [&](int rank) {
+      return factor(rank) * Float(rank, index);
+    };
+    const double result = Reduce<double>(contribution, std::less<>());
+    return EncodeFloat(average ? result / key_.ranks : result, type_);
+  }
+  const auto contribution = [&](int rank) {
+    return static_cast<uint64_t>(factor(rank)) * Integer(rank, index);
+  };
+  const bool is_signed = type_.format == Format::kSigned;
+  const auto less = [is_signed](uint64_t a, uint64_t b) {
+    return is_signed ? static_cast<int64_t>(a) < static_cast<int64_t>(b) : a < b;
+  };
+  const uint64_t result = Reduce<uint64_t>(contribution, less);
+  return average ? static_cast<uint64_t>(static_cast<int64_t>(result) / key_.ranks) : result;
+}
+
+}  // namespace weft::perf

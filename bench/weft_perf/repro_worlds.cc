@@ -1,0 +1,147 @@
+#include "bench/weft_perf/repro_worlds.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/weft_perf/output.h"
+#include "bench/weft_perf/repro_result.h"
+
+namespace weft::perf {
+namespace {
+
+// Pointers to the texts, and a nullptr behind them.
+std::vector<char*> Pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (std::string& text : texts)
+    pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> EnvironmentWith(const std::string& isa) {
+  const std::string start = "WEFT_ISA=";
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, start.c_str(), start.size()) != 0) environment.emplace_back(*entry);
+  }
+  environment.push_back(start + isa);
+  return environment;
+}
+
+// Starts this program once more, its output in *pipe_end.
+Outcome StartWorld(const ReproWorld& world, int argc, char** argv, pid_t* pid, int* pipe_end) {
+  std::vector<std::string> arguments(argv, argv + argc);
+  arguments.emplace_back("--repro-world");
+  if (world.threads) arguments.emplace_back("--threads-as-ranks");
+  std::vector<std::string> environment = EnvironmentWith(world.isa);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return Fail(ExitCode::kInternal, Printf("no pipe for the ranks: %s", std::strerror(errno)));
+  }
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  const int error = posix_spawn(pid, "/proc/self/exe", &actions, nullptr,
+                                Pointers(arguments).data(), Pointers(environment).data());
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  *pipe_end = ends[0];
+  if (error == 0) return {};
+  close(ends[0]);
+  return Fail(ExitCode::kInternal, Printf("cannot start the ranks: %s", std::strerror(error)));
+}
+
+// Reads the world's lines until it ends; those that are no results go on to stdout if `forward`.
+void ReadWorld(int pipe_end, bool forward, const Output& output, ReproSummary* summary) {
+  std::FILE* lines = fdopen(pipe_end, "r");
+  if (lines == nullptr) {
+    close(pipe_end);
+    return;
+  }
+  char* line = nullptr;
+  size_t room = 0;
+  while (getline(&line, &room, lines) >= 0) {
+    if (!summary->AddLine(line) && forward) output.Print(line);
+  }
+  std::free(line);
+  std::fclose(lines);
+}
+
+Outcome RunWorld(const ReproWorld& world, int argc, char** argv, bool forward, const Output& output,
+                 ReproSummary* summary) {
+  pid_t pid = -1;
+  int pipe_end = -1;
+  if (Outcome o = StartWorld(world, argc, argv, &pid, &pipe_end); !o.ok()) return o;
+  ReadWorld(pipe_end, forward, output, summary);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+  const auto code =
+      WIFEXITED(status) ? static_cast<ExitCode>(WEXITSTATUS(status)) : ExitCode::kInternal;
+  return Fail(code, Printf("%s with WEFT_ISA=%s failed", world.threads ? "threads" : "ranks",
+                           world.isa.c_str()));
+}
+
+}  // namespace
+
+std::vector<ReproWorld> ReproWorlds(const Options& options, const std::vector<std::string>& isas,
+                                    const char* chosen) {
+  std::vector<std::string> wanted = isas;
+  if (chosen != nullptr && *chosen != '\0') wanted = {chosen};
+  // --threads-as-ranks has no place beside -t and -g.
+  const bool both =
+      options.processes > 0 && !options.threads_as_ranks && options.ranks_per_process() == 1;
+  std::vector<ReproWorld> worlds;
+  for (const std::string& isa : wanted) {
+    worlds.push_back({false, isa});
+    if (both) worlds.push_back({true, isa});
+  }
+  return worlds;
+}
+
+std::vector<std::string> CpuIsas() {
+  std::vector<std::string> isas = {"scalar"};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) isas.emplace_back("avx2");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  if (avx512) isas.emplace_back("avx512");
+#endif
+  return isas;
+}
+
+ExitCode RunReproWorlds(const Options& options, int argc, char** argv) {
+  Output output(options, argc, argv, /*writer=*/true);
+  ReproSummary summary;
+  Outcome outcome;
+  bool first = true;
+  for (const ReproWorld& world : ReproWorlds(options, CpuIsas(), std::getenv("WEFT_ISA"))) {
+    outcome = RunWorld(world, argc, argv, first, output, &summary);
+    if (!outcome.ok()) break;
+    first = false;
+  }
+  output.report().repro = summary;
+  if (outcome.ok()) {
+    output.Print(summary.Text());
+    if (!summary.ok()) {
+      outcome = Fail(ExitCode::kWrong, "results that must have the same bits differ");
+    }
+  }
+  if (!outcome.ok()) {
+    output.report().errors.push_back(outcome.message);
+    std::fprintf(stderr, "%s: %s\n", options.program.c_str(), outcome.message.c_str());
+  }
+  output.Finish();
+  return outcome.code;
+}
+
+}  // namespace weft::perf
