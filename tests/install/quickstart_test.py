@@ -57,6 +57,14 @@ class Quickstart(unittest.TestCase):
         program = self.compile(blocks(self.page, "cpp")[0], "c++", "-std=c++17")
         self.check_output([self.build / "bin" / "weftrun", "-n", "2", program], blocks(self.page, "text")[0])
 
+    def test_second_program_in_cxx(self):
+        program = self.compile(blocks(self.page, "cpp")[1], "c++", "-std=c++17")
+        self.check_output([self.build / "bin" / "weftrun", "-n", "2", program], blocks(self.page, "text")[2])
+
+    def test_cxx_is_on_the_second_screen(self):
+        start = self.page.index("\n## ")
+        self.assertLessEqual(self.page[start:self.page.index(blocks(self.page, "cpp")[0])].count("\n"), 40)
+
     def test_first_program_is_on_the_first_screen(self):
         self.assertLess(self.page.index(blocks(self.page, "text")[0]), self.page.index("\n## "))
         self.assertLessEqual(self.page[:self.page.index("\n## ")].count("\n"), 40)

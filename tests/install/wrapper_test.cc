@@ -1,25 +1,17 @@
-// The C++ wrapper: ownership, exceptions, and every collective in both forms. Compiled as C++17.
-#include <functional>
-#include <thread>
+// The C++ wrapper: ownership, exceptions, the first collectives in both forms. Compiled as C++17.
+#include <memory_resource>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "weft/weft.hpp"
 
+#include "tests/install/local_ranks.h"
+
 namespace {
 
-// Runs `body` on every rank of a local group, each on its own thread.
-void OnRanks(int size, const std::function<void(const weft::Group&, int)>& body) {
-  const std::vector<weft::Group> groups = weft::Group::Local(size);
-  std::vector<std::thread> threads;
-  threads.reserve(groups.size());
-  for (const weft::Group& group : groups) {
-    threads.emplace_back([&] { body(group, group.Rank()); });
-  }
-  for (std::thread& thread : threads)
-    thread.join();
-}
+using weft_test::OnRanks;
 
 TEST(Wrapper, BlockingCollectivesGiveTheirResults) {
   OnRanks(3, [](const weft::Group& group, int rank) {
@@ -87,6 +79,29 @@ TEST(Wrapper, FailuresThrowWithSentenceAndCode) {
     }
   });
   EXPECT_THROW(weft::Group::Local(0), weft::Error);
+}
+
+TEST(Wrapper, NullPointersGoWhereCTakesThem) {
+  OnRanks(2, [](const weft::Group& group, int rank) {
+    float x = rank == 0 ? 3.0f : 0.0f;
+    float sum = 0;
+    group.Broadcast(rank == 0 ? &x : nullptr, &x, 1, 0);
+    group.Reduce(&x, rank == 1 ? &sum : nullptr, 1, WEFT_SUM, 1);
+    EXPECT_EQ(sum, rank == 1 ? 6.0f : 0.0f);
+  });
+}
+
+TEST(Wrapper, SettingsAnswer) {
+  EXPECT_EQ(weft::Version(),
+            WEFT_VERSION_MAJOR * 10000 + WEFT_VERSION_MINOR * 100 + WEFT_VERSION_PATCH);
+  bool found = false;
+  for (const weft_option_info_t& option : weft::Options())
+    found = found || std::string(option.environment) == "WEFT_TIMEOUT_S";
+  EXPECT_TRUE(found);
+  weft::SetLogLevel(WEFT_LOG_WARN);
+  weft::SetLogCallback([](weft_log_level_t, const char*, void*) {});
+  weft::SetLogCallback(nullptr);
+  EXPECT_THROW(weft::SetLogLevel(static_cast<weft_log_level_t>(9)), weft::Error);
 }
 
 TEST(Wrapper, HandlesMoveAndFreeOnce) {

@@ -1,0 +1,100 @@
+// The C++ wrapper of the shard managers: a whole step, and a step that an exception leaves. Compiled as C++17.
+#include <stdexcept>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "weft/shard.hpp"
+
+#include "tests/install/local_ranks.h"
+
+namespace {
+
+using weft_test::OnRanks;
+
+// One unit of two params, and everything that owns them.
+struct Model {
+  explicit Model(const weft::Group& group)
+      : mesh(group), context(mesh), unit(context.AddUnit("u")) {
+    weight = unit.AddParam("weight", {3, 2}, WEFT_FLOAT32);
+    bias = unit.AddParam("bias", {}, WEFT_FLOAT32, WEFT_SHARD_PARAM_FROZEN);
+    unit.Seal();
+    plan = context.Finalize();
+  }
+
+  weft::Mesh mesh;
+  weft::ShardContext context;
+  weft::ShardUnit unit;
+  weft::ShardParam weight;
+  weft::ShardParam bias;
+  weft_shard_plan_t plan;
+};
+
+TEST(ShardWrapper, AStepAveragesGradients) {
+  OnRanks(2, [](const weft::Group& group, int rank) {
+    Model model(group);
+    EXPECT_EQ(model.plan.param_count, 2u);
+    EXPECT_EQ(model.plan.element_count, 7u);
+    for (int i = 0; i < 6; ++i)
+      model.weight.As<float>()[i] = static_cast<float>(10 * rank + i);
+    model.context.Broadcast(1);
+    model.context.Verify();
+    EXPECT_EQ(model.weight.As<float>()[5], 15.0f);
+    EXPECT_EQ(model.bias.GradAs<float>(), nullptr);
+
+    weft::ShardStep step(model.context);
+    model.context.BeginMicrobatch(0, true);
+    model.unit.PreForward();
+    model.unit.PostForward();
+    model.unit.PreBackward();
+    for (int i = 0; i < 6; ++i)
+      model.weight.GradAs<float>()[i] = static_cast<float>(rank);
+    model.weight.GradReady();
+    model.unit.PostBackward();
+    model.context.EndMicrobatch();
+    EXPECT_EQ(step.Finish().reduced_bytes, model.plan.traffic_bytes);
+    for (int i = 0; i < 6; ++i)
+      EXPECT_EQ(model.weight.GradAs<float>()[i], 0.5f);
+    step.End();
+  });
+}
+
+TEST(ShardWrapper, AStepLeftByAnExceptionReleasesTheOthers) {
+  OnRanks(2, [](const weft::Group& group, int rank) {
+    Model model(group);
+    try {
+      weft::ShardStep step(model.context);
+      model.context.BeginMicrobatch(0, true);
+      if (rank == 1) throw std::runtime_error("bad data");
+      model.unit.PreForward();
+      model.unit.PostForward();
+      model.unit.PreBackward();
+      model.weight.GradReady();
+      model.unit.PostBackward();
+      model.context.EndMicrobatch();
+      step.Finish();
+      FAIL() << "a step without rank 1 was finished";
+    } catch (const weft::Error& error) {
+      EXPECT_EQ(rank, 0);
+      EXPECT_EQ(error.result(), WEFT_ABORTED) << error.what();
+      EXPECT_NE(std::string(error.what()).find("left before its end"), std::string::npos)
+          << error.what();
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(rank, 1) << error.what();
+    }
+  });
+}
+
+TEST(ShardWrapper, WrongOrderThrowsBadState) {
+  OnRanks(1, [](const weft::Group& group, int) {
+    Model model(group);
+    try {
+      model.unit.PreForward();
+      FAIL() << "forward outside a step was accepted";
+    } catch (const weft::Error& error) {
+      EXPECT_EQ(error.result(), WEFT_BAD_STATE);
+    }
+  });
+}
+
+}  // namespace
