@@ -165,11 +165,11 @@ TEST(Registration, RefusesWhatIsNotTheCallersToGive) {
   refuses(shared, page, "is shared");
   munmap(shared, page);
   refuses(shared, page, "not mapped");
-  const auto here = reinterpret_cast<uintptr_t>(&block) / page * page;
+  // Not the address of a variable: AddressSanitizer may keep those elsewhere.
+  const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) / page * page;
   refuses(reinterpret_cast<void*>(here), page, "is a stack");
   std::thread([&] {
-    const int local = 0;
-    const auto own = reinterpret_cast<uintptr_t>(&local) / page * page;
+    const auto own = reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) / page * page;
     refuses(reinterpret_cast<void*>(own), page, "is a stack");
     refuses(reinterpret_cast<void*>(own - 8 * page), page, "is a stack");
   }).join();
