@@ -70,6 +70,24 @@ std::vector<CollectiveCase> Cases(int size, uint64_t seed) {
   return cases;
 }
 
+// A kind at counts of one round and of several.
+std::vector<CollectiveCase> PathCases(OpKind kind, int size, uint64_t seed) {
+  std::vector<CollectiveCase> cases;
+  for (size_t count : kPathCounts) {
+    const bool rounds = count > 2500;
+    if (rounds) count /= BlockCount(kind, static_cast<size_t>(size));
+    cases.push_back({.kind = kind, .dtype = WEFT_FLOAT32, .count = count, .seed = seed});
+    if (kSampled && rounds) continue;
+    cases.push_back({.kind = kind,
+                     .dtype = WEFT_BFLOAT16,
+                     .op = WEFT_AVG,
+                     .root = size - 1,
+                     .count = count,
+                     .seed = seed});
+  }
+  return cases;
+}
+
 class ThreadRanks : public ::testing::TestWithParam<int> {};
 
 // The mixture matrix: every rank chooses for itself whether it blocks, works in place, and what memory
@@ -82,7 +100,7 @@ TEST_P(ThreadRanks, MatchReferenceWhateverEachRankChooses) {
                            [&](ProcessGroup& group) -> std::string {
                              for (size_t i = seed % kEveryNth; i < cases.size(); i += kEveryNth) {
                                const CollectiveCase& test = cases[i];
-                               const std::string problem = RunCase(
+                               std::string problem = RunCase(
                                    group, test, LocalChoice::FromSeed(test.seed, group.rank()));
                                if (!problem.empty()) return problem;
                              }
@@ -101,24 +119,12 @@ TEST_P(ThreadRanks, MatchReferenceOnEveryPath) {
     for (const bool in_place : {false, true}) {
       for (const OpKind kind : kKinds) {
         if (kSampled && in_place == (static_cast<int>(kind) % 2 == 0)) continue;
-        std::vector<CollectiveCase> cases;
-        const size_t blocks = BlockCount(kind, static_cast<size_t>(GetParam()));
-        for (size_t count : kPathCounts) {
-          if (count > 2500) count /= blocks;
-          cases.push_back({.kind = kind, .dtype = WEFT_FLOAT32, .count = count, .seed = seed});
-          if (kSampled && count > 2500) continue;
-          cases.push_back({.kind = kind,
-                           .dtype = WEFT_BFLOAT16,
-                           .op = WEFT_AVG,
-                           .root = GetParam() - 1,
-                           .count = count,
-                           .seed = seed});
-        }
+        const std::vector<CollectiveCase> cases = PathCases(kind, GetParam(), seed);
         executed += static_cast<int>(cases.size()) * GetParam();
         EXPECT_EQ(RunThreadRanks(GetParam(), {.name = "path"},
                                  [&](ProcessGroup& group) -> std::string {
                                    for (const CollectiveCase& test : cases) {
-                                     const std::string problem = RunCase(
+                                     std::string problem = RunCase(
                                          group, test,
                                          {.in_place = in_place, .in = memory, .out = memory});
                                      if (!problem.empty()) return problem;
@@ -228,7 +234,7 @@ TEST_P(ThreadRanks, OneRankFarAheadLosesNothing) {
                                if (!status.ok()) return std::string(status.message());
                              }
                              for (int i = 0; i < kOperations; ++i) {
-                               const std::string problem = check(i, out[static_cast<size_t>(i)]);
+                               std::string problem = check(i, out[static_cast<size_t>(i)]);
                                if (!problem.empty()) return problem;
                              }
                              return "";
@@ -255,7 +261,7 @@ TEST_P(ThreadRanks, SlotsAndHalvesAreReusedSafely) {
                                LocalChoice choice;
                                choice.in = choice.out =
                                    i % 3 == 0 ? Memory::kSymmetric : Memory::kPrivate;
-                               const std::string problem = RunCase(group, test, choice);
+                               std::string problem = RunCase(group, test, choice);
                                if (!problem.empty()) return problem;
                              }
                              return "";
