@@ -59,6 +59,11 @@ class UserTile {
   alignas(64) char buffers_[kTreeDepthMax + 1][kUserTileBytes];
 };
 
+template <typename Lanes>
+float UnpackOne(const void* element) {
+  return Lanes::Unpack(LoadAs<typename Lanes::Raw>(static_cast<const char*>(element)));
+}
+
 uint64_t BitsOf(float value) {
   return __builtin_bit_cast(uint32_t, value);
 }
@@ -66,16 +71,15 @@ uint64_t BitsOf(float value) {
 }  // namespace
 
 uint64_t FactorBits(weft_dtype_t dtype, const void* element) {
-  const char* const bytes = static_cast<const char*>(element);
   switch (dtype) {
     case WEFT_FLOAT16:
-      return BitsOf(HalfLanes<1>::Load(bytes));
+      return BitsOf(UnpackOne<HalfLanes<1>>(element));
     case WEFT_BFLOAT16:
-      return BitsOf(BfloatLanes<0>::Load(bytes));
+      return BitsOf(UnpackOne<BfloatLanes<0>>(element));
     case WEFT_FLOAT8_E4M3:
-      return BitsOf(Float8Lanes<E4m3, 0>::Load(bytes));
+      return BitsOf(UnpackOne<Float8Lanes<E4m3, 0, false>>(element));
     case WEFT_FLOAT8_E5M2:
-      return BitsOf(Float8Lanes<E5m2, 0>::Load(bytes));
+      return BitsOf(UnpackOne<Float8Lanes<E5m2, 0, false>>(element));
     default:
       break;
   }

@@ -1,8 +1,9 @@
-// A few elements side by side, as one value: how they are loaded, combined and stored.
+// A few elements side by side, as one value: how they are unpacked, combined and packed.
 //
 //   using Lanes = HalfLanes<8>;        // 8 float16 in memory, 8 float32 in a register
-//   Lanes::Value sum = Lanes::Combine<Sum>(Lanes::Load(a), Lanes::Load(b));
-//   Lanes::Store(to, sum);             // rounded here, once
+//   using Raw = Lanes::Raw;            // the bytes of 8 elements as memory has them
+//   const auto sum = Lanes::Combine<Sum>(Lanes::Unpack(LoadAs<Raw>(a)), Lanes::Unpack(LoadAs<Raw>(b)));
+//   StoreAs(to, Lanes::Pack(sum));     // rounded here, once
 //
 // Included only by the translation units of one instruction set each (reduce_*.cc). Everything here
 // has internal linkage and calls nothing of std::, so that no function compiled for AVX can be
@@ -16,7 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__F16C__) || defined(__AVX512F__)
+#if defined(__AVX__)
 #include <immintrin.h>
 #endif
 
@@ -53,13 +54,14 @@ WEFT_INLINE void StoreAs(char* to, V value) {
 template <typename T, int kWidthOf>
 struct IntegerLanes {
   using Value = Vector<T, kWidthOf>;
+  using Raw = Value;
   static constexpr int kWidth = kWidthOf;
   static constexpr int kElementBytes = sizeof(T);
   static constexpr bool kFloating = false;
 
-  WEFT_INLINE static Value Load(const char* from) { return LoadAs<Value>(from); }
+  WEFT_INLINE static Value Unpack(Raw raw) { return raw; }
 
-  WEFT_INLINE static void Store(char* to, Value value) { StoreAs(to, value); }
+  WEFT_INLINE static Raw Pack(Value value) { return value; }
 
   template <typename Op>
   WEFT_INLINE static Value Combine(Value left, Value right) {
@@ -77,8 +79,7 @@ template <int kWidthOf>
 struct BoolLanes : IntegerLanes<uint8_t, kWidthOf> {
   using Value = Vector<uint8_t, kWidthOf>;
 
-  WEFT_INLINE static Value Load(const char* from) {
-    const Value bytes = LoadAs<Value>(from);
+  WEFT_INLINE static Value Unpack(Value bytes) {
     return bytes != 0 ? Value{} + uint8_t{1} : Value{};
   }
 };
@@ -94,18 +95,20 @@ struct FloatingLanes {
   using Scalar = T;
   using Value = Vector<T, kWidthOf>;
   using Bits = Vector<BitsOf, kWidthOf>;
+  using Raw = Bits;
   static constexpr int kWidth = kWidthOf;
   static constexpr int kElementBytes = sizeof(T);
   static constexpr bool kFloating = true;
+  static constexpr BitsOf kQuietNan = kNan;
 
-  WEFT_INLINE static Value Load(const char* from) { return LoadAs<Value>(from); }
+  WEFT_INLINE static Value Unpack(Raw raw) { return __builtin_bit_cast(Value, raw); }
 
   WEFT_INLINE static Bits OneNan(Value value) {
     const Bits bits = __builtin_bit_cast(Bits, value);
     return value != value ? Bits{} + kNan : bits;
   }
 
-  WEFT_INLINE static void Store(char* to, Value value) { StoreAs<Bits>(to, OneNan(value)); }
+  WEFT_INLINE static Raw Pack(Value value) { return OneNan(value); }
 
   template <typename Op>
   WEFT_INLINE static Value Combine(Value left, Value right) {
@@ -124,72 +127,136 @@ using FloatLanes = FloatingLanes<float, uint32_t, 0x7fc00000u, kWidth>;
 template <int kWidth>
 using DoubleLanes = FloatingLanes<double, uint64_t, 0x7ff8000000000000u, kWidth>;
 
-// float32 bits -> bfloat16 in their upper half, to nearest, ties to even, by integers on every ISA:
-// vcvtneps2bf16 would flush denormals. A carry out of the mantissa is what overflow to infinity is;
-// NaN must not be rounded into it. The lower half is left as rubbish.
-template <typename Bits, typename Value>
-WEFT_INLINE Bits RoundToUpperHalf(Value value) {
-  const Bits bits = __builtin_bit_cast(Bits, value);
-  const Bits rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
-  return value != value ? Bits{} + 0x7fc00000u : rounded;
-}
-
-// bfloat16 in memory, float32 in registers. A register holds two elements per 32-bit word: the even
-// ones are the lower halves, the odd ones the upper halves, which are float32 with the rest masked
-// off. No lane is ever moved, so packing costs a shift and a mask.
+// What the types have in common that fill two registers of float32 with one register of memory.
 template <int kWords>
-struct BfloatLanes {
+struct FloatPairLanes {
   using Scalar = float;
   using Float = Vector<float, kWords>;
   using Bits = Vector<uint32_t, kWords>;
 
   struct Value {
-    Float even;
-    Float odd;
+    Float first;
+    Float second;
   };
 
-  static constexpr int kWidth = 2 * kWords;
-  static constexpr int kElementBytes = 2;
   static constexpr bool kFloating = true;
-
-  WEFT_INLINE static Value Load(const char* from) {
-    const Bits words = LoadAs<Bits>(from);
-    return {__builtin_bit_cast(Float, words << 16), __builtin_bit_cast(Float, words & 0xffff0000u)};
-  }
-
-  WEFT_INLINE static void Store(char* to, Value value) {
-    const Bits even = RoundToUpperHalf<Bits>(value.even) >> 16;
-    const Bits odd = RoundToUpperHalf<Bits>(value.odd) & 0xffff0000u;
-    StoreAs<Bits>(to, even | odd);
-  }
+  static constexpr uint32_t kQuietNan = FloatLanes<kWords>::kQuietNan;
 
   template <typename Op>
   WEFT_INLINE static Value Combine(Value left, Value right) {
-    return {Op::template Combine<BfloatLanes>(left.even, right.even),
-            Op::template Combine<BfloatLanes>(left.odd, right.odd)};
+    return {Op::template Combine<FloatPairLanes>(left.first, right.first),
+            Op::template Combine<FloatPairLanes>(left.second, right.second)};
   }
 
   WEFT_INLINE static Value Divide(Value value, Scalar divisor) {
-    return {value.even / divisor, value.odd / divisor};
+    return {value.first / divisor, value.second / divisor};
   }
 
   WEFT_INLINE static Value Scale(Value value, uint64_t factor) {
     const Scalar scalar = FloatOfBits(factor);
-    return {value.even * scalar, value.odd * scalar};
+    return {value.first * scalar, value.second * scalar};
   }
 };
+
+// bfloat16 in memory, float32 in registers. A register holds two elements per 32-bit word: the even
+// ones, the first of a pair, are the lower halves, the odd ones the upper halves, which are float32 with
+// the rest masked off. No lane is ever moved, so packing costs a shift and a mask.
+template <int kWords>
+struct BfloatLanes;
+
+#if defined(__AVX2__)
+template <int kWords>
+struct BfloatLanes : FloatPairLanes<kWords> {
+  using typename FloatPairLanes<kWords>::Float;
+  using typename FloatPairLanes<kWords>::Bits;
+  using typename FloatPairLanes<kWords>::Value;
+  using Raw = Bits;
+  static constexpr int kWidth = 2 * kWords;
+  static constexpr int kElementBytes = 2;
+
+  WEFT_INLINE static Value Unpack(Raw words) {
+    return {__builtin_bit_cast(Float, words << 16), __builtin_bit_cast(Float, words & 0xffff0000u)};
+  }
+
+  WEFT_INLINE static Raw Pack(Value value) {
+    // One comparison for both, as a NaN in either makes it true. They are rare enough for a branch.
+    if (__builtin_expect(AnyUnordered(value.first, value.second), 0)) {
+      value.first = __builtin_bit_cast(Float, FloatLanes<kWords>::OneNan(value.first));
+      value.second = __builtin_bit_cast(Float, FloatLanes<kWords>::OneNan(value.second));
+    }
+    return RoundPair(__builtin_bit_cast(Bits, value.first), __builtin_bit_cast(Bits, value.second));
+  }
+
+ private:
+  // To nearest, ties to even, all elements in one register: a kept half goes up if the dropped one is
+  // more than a half of its last place, or just that and it is odd.
+#if defined(__AVX512BW__)
+  WEFT_INLINE static bool AnyUnordered(Float left, Float right) {
+    return _mm512_cmp_ps_mask(left, right, _CMP_UNORD_Q) != 0;
+  }
+
+  WEFT_INLINE static Raw RoundPair(Bits even, Bits odd) {
+    const __m512i one = _mm512_set1_epi16(1);
+    const __m512i kept = _mm512_permutex2var_epi16(AsIntegers(even), Halves(1), AsIntegers(odd));
+    const __m512i dropped = _mm512_permutex2var_epi16(AsIntegers(even), Halves(0), AsIntegers(odd));
+    // 0x8000 | (~kept & 1): the least that goes up.
+    const __m512i up = _mm512_ternarylogic_epi32(kept, one, _mm512_set1_epi16(INT16_MIN), 0xae);
+    const __mmask32 goes_up = _mm512_cmpge_epu16_mask(dropped, up);
+    return __builtin_bit_cast(Raw, _mm512_mask_add_epi16(kept, goes_up, kept, one));
+  }
+
+  // Takes the upper (1) or lower (0) halves of the words of two registers in turn.
+  WEFT_INLINE static __m512i Halves(int upper) {
+    Vector<uint16_t, 32> index{};
+#pragma GCC unroll 16
+    for (int i = 0; i < 32; i += 2) {
+      index[i] = static_cast<uint16_t>(i + upper);
+      index[i + 1] = static_cast<uint16_t>(32 + i + upper);
+    }
+    return __builtin_bit_cast(__m512i, index);
+  }
+
+  WEFT_INLINE static __m512i AsIntegers(Bits bits) {
+    return __builtin_bit_cast(__m512i, bits);
+  }
+#elif defined(__AVX2__)
+  WEFT_INLINE static bool AnyUnordered(Float left, Float right) {
+    return _mm256_movemask_ps(_mm256_cmp_ps(left, right, _CMP_UNORD_Q)) != 0;
+  }
+
+  WEFT_INLINE static Raw RoundPair(Bits even, Bits odd) {
+    constexpr int kOdd = 0xaa;
+    const __m256i kept = _mm256_blend_epi16(AsIntegers(even >> 16), AsIntegers(odd), kOdd);
+    const __m256i dropped = _mm256_blend_epi16(AsIntegers(even), AsIntegers(odd << 16), kOdd);
+    // The rounded mean with 0x7ffe, or 0x7fff if `kept` is odd, has 1 in its first bit to go up.
+    const __m256i last = _mm256_and_si256(kept, _mm256_set1_epi16(1));
+    const __m256i mean =
+        _mm256_avg_epu16(dropped, _mm256_or_si256(last, _mm256_set1_epi16(0x7ffe)));
+    return __builtin_bit_cast(Raw, _mm256_add_epi16(kept, _mm256_srli_epi16(mean, 15)));
+  }
+
+  WEFT_INLINE static __m256i AsIntegers(Bits bits) {
+    return __builtin_bit_cast(__m256i, bits);
+  }
+#endif
+};
+
+#endif
 
 // The plain form.
 template <>
 struct BfloatLanes<0> : FloatLanes<1> {
+  using Raw = uint16_t;
   static constexpr int kElementBytes = 2;
 
-  WEFT_INLINE static Value Load(const char* from) {
-    return __builtin_bit_cast(float, static_cast<uint32_t>(LoadAs<uint16_t>(from)) << 16);
-  }
+  WEFT_INLINE static Value Unpack(Raw raw) { return FloatOfBits(uint32_t{raw} << 16); }
 
-  WEFT_INLINE static void Store(char* to, Value value) {
-    StoreAs(to, static_cast<uint16_t>(RoundToUpperHalf<Bits>(value) >> 16));
+  // To nearest, ties to even, by integers as on every ISA: vcvtneps2bf16 would flush denormals. A carry
+  // out of the mantissa is what overflow to infinity is; NaN must not be rounded into it.
+  WEFT_INLINE static Raw Pack(Value value) {
+    const uint32_t bits = __builtin_bit_cast(uint32_t, value);
+    const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    return value != value ? 0x7fc0 : static_cast<Raw>(rounded);
   }
 };
 
@@ -232,25 +299,24 @@ struct HalfLanes;
 
 template <>
 struct HalfLanes<1> : FloatLanes<1> {
+  using Raw = uint16_t;
   static constexpr int kElementBytes = 2;
 
-  WEFT_INLINE static Value Load(const char* from) { return FloatOfHalf(LoadAs<uint16_t>(from)); }
+  WEFT_INLINE static Value Unpack(Raw raw) { return FloatOfHalf(raw); }
 
-  WEFT_INLINE static void Store(char* to, Value value) { StoreAs(to, HalfOfFloat(value)); }
+  WEFT_INLINE static Raw Pack(Value value) { return HalfOfFloat(value); }
 };
 
 #if defined(__F16C__)
 template <>
 struct HalfLanes<8> : FloatLanes<8> {
+  using Raw = __m128i;
   static constexpr int kElementBytes = 2;
 
-  WEFT_INLINE static Value Load(const char* from) {
-    return static_cast<Value>(_mm256_cvtph_ps(LoadAs<__m128i>(from)));
-  }
+  WEFT_INLINE static Value Unpack(Raw raw) { return static_cast<Value>(_mm256_cvtph_ps(raw)); }
 
-  WEFT_INLINE static void Store(char* to, Value value) {
-    StoreAs(to,
-            _mm256_cvtps_ph(__builtin_bit_cast(__m256, OneNan(value)), _MM_FROUND_TO_NEAREST_INT));
+  WEFT_INLINE static Raw Pack(Value value) {
+    return _mm256_cvtps_ph(__builtin_bit_cast(__m256, OneNan(value)), _MM_FROUND_TO_NEAREST_INT);
   }
 };
 #endif
@@ -258,15 +324,13 @@ struct HalfLanes<8> : FloatLanes<8> {
 #if defined(__AVX512F__)
 template <>
 struct HalfLanes<16> : FloatLanes<16> {
+  using Raw = __m256i;
   static constexpr int kElementBytes = 2;
 
-  WEFT_INLINE static Value Load(const char* from) {
-    return static_cast<Value>(_mm512_cvtph_ps(LoadAs<__m256i>(from)));
-  }
+  WEFT_INLINE static Value Unpack(Raw raw) { return static_cast<Value>(_mm512_cvtph_ps(raw)); }
 
-  WEFT_INLINE static void Store(char* to, Value value) {
-    StoreAs(to,
-            _mm512_cvtps_ph(__builtin_bit_cast(__m512, OneNan(value)), _MM_FROUND_TO_NEAREST_INT));
+  WEFT_INLINE static Raw Pack(Value value) {
+    return _mm512_cvtps_ph(__builtin_bit_cast(__m512, OneNan(value)), _MM_FROUND_TO_NEAREST_INT);
   }
 };
 #endif
@@ -281,6 +345,10 @@ struct Sum {
   WEFT_INLINE static V Combine(V left, V right) {
     return static_cast<V>(left + right);
   }
+};
+
+struct RareSum : Sum {
+  static constexpr bool kEveryCount = false;
 };
 
 struct ScaledSum : Sum {

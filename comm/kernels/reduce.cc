@@ -3,10 +3,6 @@
 #include <iterator>
 #include <string_view>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
@@ -14,31 +10,6 @@
 
 namespace weft {
 namespace {
-
-#if defined(__x86_64__)
-// By hand: __builtin_cpu_supports does not know f16c in every compiler.
-bool HasF16c() {
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-}
-
-// __builtin_cpu_supports asks XGETBV too: an operating system that does not save the registers says
-// no to AVX, and so to F16C.
-Isa DetectIsa() {
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !HasF16c()) return Isa::kScalar;
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  return avx512 ? Isa::kAvx512 : Isa::kAvx2;
-}
-#else
-Isa DetectIsa() {
-  return Isa::kScalar;
-}
-#endif
 
 using Finder = ReduceKernel (*)(weft_dtype_t dtype, weft_op_t op);
 
@@ -54,6 +25,39 @@ constexpr Finder kFinders[][6] = {
 #endif
 };
 
+ReduceKernel AskFinders(size_t isa, weft_dtype_t dtype, weft_op_t op) {
+  for (const Finder find : kFinders[isa]) {
+    const ReduceKernel kernel = find(dtype, op);
+    if (kernel != nullptr) return kernel;
+  }
+  return nullptr;
+}
+
+// What the finders say, asked once: a kernel is looked up for every operation, and they are a chain
+// of switches in as many translation units.
+class KernelTable {
+ public:
+  // Not inlined, so that a look-up saves no registers for it.
+  [[gnu::noinline]] KernelTable() {
+    for (size_t isa = 0; isa < std::size(kFinders); ++isa) {
+      for (const weft_dtype_t dtype : kDtypes) {
+        for (const weft_op_t op : kReductionOps)
+          kernels_[isa][DtypeRow(dtype)][OpRow(op)] = AskFinders(isa, dtype, op);
+        kernels_[isa][DtypeRow(dtype)][OpRow(kOpPremulSum)] = AskFinders(isa, dtype, kOpPremulSum);
+      }
+    }
+  }
+
+  // nullptr for numbers that are not known: nothing is written to their rows.
+  ReduceKernel Find(Isa isa, weft_dtype_t dtype, weft_op_t op) const {
+    const auto row = static_cast<size_t>(isa);
+    return row < std::size(kernels_) ? kernels_[row][DtypeRow(dtype)][OpRow(op)] : nullptr;
+  }
+
+ private:
+  ReduceKernel kernels_[kIsaCount][kDtypeRows][kOpRows] = {};
+};
+
 absl::Status Invalid(weft_dtype_t dtype, weft_op_t op, std::string_view why) {
   return MakeError(WEFT_INVALID_ARGUMENT,
                    StrCat("there is no ", OpName(op), " of ", DtypeName(dtype), ": ", why));
@@ -61,34 +65,12 @@ absl::Status Invalid(weft_dtype_t dtype, weft_op_t op, std::string_view why) {
 
 }  // namespace
 
-Isa BestIsa() {
-  static const Isa best = DetectIsa();
-  return best;
-}
-
-const char* IsaName(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return "scalar";
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kAvx512:
-      return "avx512";
-  }
-  return "unknown";
-}
-
 ReduceKernel FindReduceKernel(Isa isa, weft_dtype_t dtype, weft_op_t op) {
-  const auto row = static_cast<size_t>(isa);
-  if (row >= std::size(kFinders)) return nullptr;
-  for (const Finder find : kFinders[row]) {
-    const ReduceKernel kernel = find(dtype, op);
-    if (kernel != nullptr) return kernel;
-  }
-  return nullptr;
+  static const KernelTable table;
+  return table.Find(isa, dtype, op);
 }
 
-absl::Status CheckReduction(weft_dtype_t dtype, weft_op_t op, const CustomOp* custom) {
+absl::Status CheckUnusualReduction(weft_dtype_t dtype, weft_op_t op, const CustomOp* custom) {
   if (!IsDtype(dtype)) {
     return MakeError(WEFT_INVALID_ARGUMENT, StrCat(static_cast<int>(dtype), " is not a data type"));
   }
@@ -101,9 +83,7 @@ absl::Status CheckReduction(weft_dtype_t dtype, weft_op_t op, const CustomOp* cu
                      StrCat("the premul_sum was made for ", DtypeName(custom->dtype), ", not for ",
                             DtypeName(dtype), "; make one for each type"));
   }
-  if (op == kOpUser || FindReduceKernel(Isa::kScalar, dtype, op) != nullptr) {
-    return absl::OkStatus();
-  }
+  if (HasReduction(dtype, op)) return absl::OkStatus();
   if (dtype == WEFT_BOOL) {
     return Invalid(dtype, op, "booleans have sum, prod, min, max and the bit operations");
   }

@@ -27,27 +27,32 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "comm/kernels/custom_op.h"
+#include "comm/kernels/dtype.h"
+#include "comm/kernels/isa.h"
 #include "comm/kernels/reduce_arguments.h"
 
 namespace weft {
 
-enum class Isa : uint8_t { kScalar, kAvx2, kAvx512 };
-
-// The best instruction set of this CPU that the build has.
-Isa BestIsa();
 // The instruction set that FindReduceKernel uses: BestIsa() or what WEFT_ISA asks for.
 // INVALID_ARGUMENT for an unknown name, UNSUPPORTED for one that this CPU lacks.
 absl::StatusOr<Isa> SelectIsa();
-const char* IsaName(Isa isa);
 
 // The kernel of `isa` for (dtype, op), which may be kOpPremulSum; nullptr if there is none: kOpUser
-// (ReduceByUser in custom_op.h does it), and what CheckReduction refuses.
+// (ReduceByUser in custom_op.h does it), and what CheckReduction refuses. A table look-up; the kernel
+// is the same for the life of the process and may be kept.
 ReduceKernel FindReduceKernel(Isa isa, weft_dtype_t dtype, weft_op_t op);
+
+// CheckReduction beyond what weft/types.h numbers and the type has; apart so that the usual call, which
+// every operation makes, is a few instructions.
+absl::Status CheckUnusualReduction(weft_dtype_t dtype, weft_op_t op, const CustomOp* custom);
 
 // OK if (dtype, op) is a reduction that exists, INVALID_ARGUMENT with a sentence if not: unknown
 // numbers, bit operations on floating-point types, avg, min_loc or max_loc of bool, and a premul_sum
 // made for another type. `custom` is what weft/op.h made when op is kOpPremulSum or kOpUser, else
 // it is not looked at.
-absl::Status CheckReduction(weft_dtype_t dtype, weft_op_t op, const CustomOp* custom);
+inline absl::Status CheckReduction(weft_dtype_t dtype, weft_op_t op, const CustomOp* custom) {
+  if (op < kOpPremulSum && HasReduction(dtype, op)) return absl::OkStatus();
+  return CheckUnusualReduction(dtype, op, custom);
+}
 
 }  // namespace weft

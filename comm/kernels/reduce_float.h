@@ -15,11 +15,11 @@ void ReduceFloats(const ReduceArguments& arguments) {
   ReduceSources<Lanes, Op>(arguments, 0);
 }
 
-template <typename Lanes>
+template <typename Lanes, typename Op = Sum>
 void AverageFloats(const ReduceArguments& arguments) {
   WEFT_CHECK(arguments.divisor > 0);
   const DefaultRounding rounding;
-  ReduceSources<Lanes, Sum>(arguments, arguments.divisor);
+  ReduceSources<Lanes, Op>(arguments, arguments.divisor);
 }
 
 template <typename Lanes>

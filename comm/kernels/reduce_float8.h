@@ -22,18 +22,24 @@ void Float8Extreme(const ReduceArguments& arguments) {
 
 template <typename Format, int kRegisterBytes>
 ReduceKernel FindFloat8Op(weft_op_t op) {
-  using Lanes = Float8Lanes<Format, kRegisterBytes / 4>;
+  // A sum of scaled values is the scaled sum, bit by bit: nothing here comes near the ends of float32.
+  // Its average has to be formed on float32's own grid, where sums are.
+  using AverageLanes = Float8Lanes<Format, kRegisterBytes / 4, true>;
   switch (op) {
     case WEFT_SUM:
-      return ReduceFloats<Lanes, Sum>;
+#if defined(__AVX2__)
+      return ReduceFloats<Float8SumLanes<Format, kRegisterBytes / 4>, Sum>;
+#else
+      return ReduceFloats<AverageLanes, Sum>;
+#endif
     case WEFT_PROD:
-      return ReduceFloats<Lanes, Product>;
+      return ReduceFloats<Float8Lanes<Format, kRegisterBytes / 4, false>, Product>;
     case WEFT_MAX:
       return Float8Extreme<Format, false, kRegisterBytes>;
     case WEFT_MIN:
       return Float8Extreme<Format, true, kRegisterBytes>;
     case WEFT_AVG:
-      return AverageFloats<Lanes>;
+      return AverageFloats<AverageLanes, RareSum>;
     default:
       return nullptr;
   }

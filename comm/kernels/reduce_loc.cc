@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "comm/kernels/dtype.h"
 #include "comm/kernels/lanes.h"
 #include "comm/kernels/reduce_isa.h"
 
@@ -58,7 +59,6 @@ struct FloatOrder {
   }
 };
 
-constexpr size_t kLocBytes = 16;
 constexpr size_t kIndexOffset = 8;
 
 template <typename Order, bool kMinimum>

@@ -48,9 +48,9 @@ ReduceKernel FindPremulKernel(weft_dtype_t dtype, weft_op_t op) {
     case WEFT_FLOAT64:
       return ReduceScaled<DoubleLanes<kLongs>>;
     case WEFT_FLOAT8_E4M3:
-      return ReduceScaled<Float8Lanes<E4m3, kRegisterBytes / 4>>;
+      return ReduceScaled<Float8Lanes<E4m3, kRegisterBytes / 4, false>>;
     case WEFT_FLOAT8_E5M2:
-      return ReduceScaled<Float8Lanes<E5m2, kRegisterBytes / 4>>;
+      return ReduceScaled<Float8Lanes<E5m2, kRegisterBytes / 4, false>>;
     default:
       return nullptr;
   }

@@ -4,14 +4,15 @@
 // 1. Every element of the result is the same expression of the sources' elements, whatever its
 //    position: Tree<n> for up to eight sources, and Grove for more, which forms the same tree.
 // 2. All sources of a block are loaded before its first store, so a destination may be a source.
-// 3. Nothing outside [0, count) of any pointer is read or written: what does not fill a vector goes
-//    through padded copies.
+// 3. Nothing outside [0, count) of any pointer is read or written: what does not fill a vector is
+//    loaded and stored in part (partial_vector.h).
 //
 // Internal linkage throughout, see lanes.h. Thread-safety: pure functions.
 #pragma once
 
 #include "base/check.h"
 #include "comm/kernels/lanes.h"
+#include "comm/kernels/partial_vector.h"
 #include "comm/kernels/reduce_arguments.h"
 
 namespace weft {
@@ -54,68 +55,90 @@ constexpr int LargestPowerBelow(int count) {
   return power;
 }
 
-// Lanes that take only some elements of a block at a time, see lanes_float8.h.
-template <typename Lanes>
-constexpr bool kInTurns = requires {
-  Lanes::kTurns;
-};
-
-// Where a block's elements come from. `factors` is read only by operations with kScaled, `turn` only
-// by lanes in turns.
+// Where a block's elements come from. `factors` is read only by operations with kScaled.
 struct Leaves {
+  static constexpr bool kWhole = true;
   const void* const* sources;
   const uint64_t* factors;
-  int turn;
 
   template <bool kScaled>
   WEFT_INLINE Leaves From(int first) const {
-    return {sources + first, kScaled ? factors + first : nullptr, turn};
+    return {sources + first, kScaled ? factors + first : nullptr};
   }
 
   template <typename Lanes, typename Op>
   WEFT_INLINE typename Lanes::Value Load(size_t offset) const {
     const char* const from = static_cast<const char*>(sources[0]) + offset;
-    typename Lanes::Value value;
-    if constexpr (kInTurns<Lanes>) {
-      value = Lanes::Load(from, turn);
+    const auto value = Lanes::Unpack(LoadAs<typename Lanes::Raw>(from));
+    if constexpr (Op::kScaled) return Lanes::Scale(value, factors[0]);
+    return value;
+  }
+};
+
+// The same of a block of which memory has only the first bytes; kFew as IsFew says.
+template <bool kFew>
+struct PartLeaves {
+  static constexpr bool kWhole = false;
+  const void* const* sources;
+  const uint64_t* factors;
+  size_t bytes;
+
+  template <bool kScaled>
+  WEFT_INLINE PartLeaves From(int first) const {
+    return {sources + first, kScaled ? factors + first : nullptr, bytes};
+  }
+
+  template <typename Raw>
+  WEFT_INLINE Raw LoadRaw(const char* from) const {
+    if constexpr (kFew) {
+      return LoadFew<Raw>(from, bytes);
     } else {
-      value = Lanes::Load(from);
+      return LoadPart<Raw>(from, bytes);
     }
-    if constexpr (Op::kScaled) value = Lanes::Scale(value, factors[0]);
+  }
+
+  template <typename Lanes, typename Op>
+  WEFT_INLINE typename Lanes::Value Load(size_t offset) const {
+    const char* const from = static_cast<const char*>(sources[0]) + offset;
+    const auto value = Lanes::Unpack(LoadRaw<typename Lanes::Raw>(from));
+    if constexpr (Op::kScaled) return Lanes::Scale(value, factors[0]);
     return value;
   }
 };
 
 // The balanced tree over kCount sources.
-template <typename Lanes, typename Op, int kCount>
-WEFT_INLINE typename Lanes::Value Tree(Leaves leaves, size_t offset) {
+template <typename Lanes, typename Op, int kCount, typename Source>
+WEFT_INLINE typename Lanes::Value Tree(Source leaves, size_t offset) {
   if constexpr (kCount == 1) {
-    return leaves.Load<Lanes, Op>(offset);
+    return leaves.template Load<Lanes, Op>(offset);
   } else {
     constexpr int kLeft = LargestPowerBelow(kCount);
     const auto left = Tree<Lanes, Op, kLeft>(leaves, offset);
-    const auto right = Tree<Lanes, Op, kCount - kLeft>(leaves.From<Op::kScaled>(kLeft), offset);
+    const auto right =
+        Tree<Lanes, Op, kCount - kLeft>(leaves.template From<Op::kScaled>(kLeft), offset);
     return Lanes::template Combine<Op>(left, right);
   }
 }
 
 // The balanced tree over any number of sources, as a binary counter: trees[k] is a finished tree over
 // 2^k sources that waits for its right half. What is left at the end joins from the right.
-template <typename Lanes, typename Op>
-WEFT_INLINE typename Lanes::Value Grove(Leaves leaves, int count, size_t offset) {
+template <typename Lanes, typename Op, typename Source>
+WEFT_INLINE typename Lanes::Value Grove(Source leaves, int count, size_t offset) {
   constexpr int kLevels = 7;  // 2^6 is kSourcesMax
   static_assert(kSourcesMax < 1 << kLevels);
   typename Lanes::Value trees[kLevels];
   int done = 0;
-  for (; done + 8 <= count; done += 8) {
-    auto tree = Tree<Lanes, Op, 8>(leaves.From<Op::kScaled>(done), offset);
-    int level = 3;
-    for (; done >> level & 1; ++level)
-      tree = Lanes::template Combine<Op>(trees[level], tree);
-    trees[level] = tree;
+  if constexpr (Source::kWhole) {  // parts are not worth the code
+    for (; done + 8 <= count; done += 8) {
+      auto tree = Tree<Lanes, Op, 8>(leaves.template From<Op::kScaled>(done), offset);
+      int level = 3;
+      for (; done >> level & 1; ++level)
+        tree = Lanes::template Combine<Op>(trees[level], tree);
+      trees[level] = tree;
+    }
   }
   for (; done < count; ++done) {
-    auto tree = Tree<Lanes, Op, 1>(leaves.From<Op::kScaled>(done), offset);
+    auto tree = Tree<Lanes, Op, 1>(leaves.template From<Op::kScaled>(done), offset);
     int level = 0;
     for (; done >> level & 1; ++level)
       tree = Lanes::template Combine<Op>(trees[level], tree);
@@ -132,72 +155,62 @@ WEFT_INLINE typename Lanes::Value Grove(Leaves leaves, int count, size_t offset)
 template <typename Lanes>
 WEFT_INLINE typename Lanes::Value DivideIf(typename Lanes::Value value, int64_t divisor) {
   if constexpr (Lanes::kFloating) {
-    if (divisor != 0) return Lanes::Divide(value, static_cast<typename Lanes::Scalar>(divisor));
+    if (__builtin_expect(divisor != 0, 0))
+      return Lanes::Divide(value, static_cast<typename Lanes::Scalar>(divisor));
   }
   return value;
 }
 
-// What a block's elements, or those of one turn, are reduced to.
-template <typename Lanes, typename Op, int kCount>
-WEFT_INLINE typename Lanes::Value Reduced(Leaves leaves, int count, size_t offset,
-                                          int64_t divisor) {
-  if constexpr (kCount == 0) {
-    return DivideIf<Lanes>(Grove<Lanes, Op>(leaves, count, offset), divisor);
-  } else {
-    return DivideIf<Lanes>(Tree<Lanes, Op, kCount>(leaves, offset), divisor);
-  }
+template <typename Lanes, typename Op, typename Source>
+WEFT_INLINE typename Lanes::Value OneOrTwo(Source leaves, int count, size_t offset) {
+  const auto first = leaves.template Load<Lanes, Op>(offset);
+  if (count == 1) return first;
+  const auto second = leaves.template From<Op::kScaled>(1).template Load<Lanes, Op>(offset);
+  return Lanes::template Combine<Op>(first, second);
 }
 
-// A block's result as Lanes::Store takes it.
-template <typename Lanes, typename Op, int kCount>
-WEFT_INLINE auto Block(Leaves leaves, int count, size_t offset, int64_t divisor) {
-  if constexpr (kInTurns<Lanes>) {
-    typename Lanes::Packed packed{};
-#pragma GCC unroll 1
-    for (int turn = 0; turn < Lanes::kTurns; ++turn) {
-      leaves.turn = turn;
-      packed |= Lanes::Pack(Reduced<Lanes, Op, kCount>(leaves, count, offset, divisor), turn);
-    }
-    return packed;
-  } else {
-    return Reduced<Lanes, Op, kCount>(leaves, count, offset, divisor);
-  }
-}
-
-// The elements from `done` on, fewer than a vector: padded with zeros to one, and reduced by `reduce`.
 template <typename Lanes>
-[[gnu::noinline]] void ReduceRest(const ReduceArguments& arguments, int64_t divisor, size_t done,
-                                  void (*reduce)(const ReduceArguments&, int64_t)) {
-  constexpr size_t kVectorBytes = size_t{Lanes::kWidth} * Lanes::kElementBytes;
+WEFT_INLINE void StoreParts(const ReduceArguments& arguments, typename Lanes::Raw raw,
+                            size_t offset, size_t bytes) {
+  for (int d = 0; d < arguments.destination_count; ++d)
+    StorePart(static_cast<char*>(arguments.destinations[d]) + offset, raw, bytes);
+}
+
+// Apart from ReducePart, which needs no room for the waiting trees.
+template <typename Lanes, typename Op>
+[[gnu::noinline]] void ReducePartOfMany(const ReduceArguments& arguments, int64_t divisor,
+                                        size_t offset, size_t bytes) {
+  const PartLeaves<false> leaves{arguments.sources, arguments.factors, bytes};
+  const auto value = Grove<Lanes, Op>(leaves, arguments.source_count, offset);
+  StoreParts<Lanes>(arguments, Lanes::Pack(DivideIf<Lanes>(value, divisor)), offset, bytes);
+}
+
+// The elements from `done` on, fewer than a vector.
+template <typename Lanes, typename Op>
+[[gnu::noinline]] void ReducePart(const ReduceArguments& arguments, int64_t divisor, size_t done) {
   const size_t offset = done * Lanes::kElementBytes;
   const size_t bytes = (arguments.count - done) * Lanes::kElementBytes;
-  alignas(64) char padded[kSourcesMax][kVectorBytes];
-  const void* sources[kSourcesMax];
-  for (int s = 0; s < arguments.source_count; ++s) {
-    __builtin_memset(padded[s], 0, kVectorBytes);
-    __builtin_memcpy(padded[s], static_cast<const char*>(arguments.sources[s]) + offset, bytes);
-    sources[s] = padded[s];
+  if (arguments.source_count > 2) {
+    return ReducePartOfMany<Lanes, Op>(arguments, divisor, offset, bytes);
   }
-  void* const result = padded[0];
-  reduce({sources, arguments.source_count, &result, 1, Lanes::kWidth, 0, arguments.factors},
-         divisor);
-  for (int d = 0; d < arguments.destination_count; ++d) {
-    __builtin_memcpy(static_cast<char*>(arguments.destinations[d]) + offset, result, bytes);
-  }
+  const PartLeaves<false> leaves{arguments.sources, arguments.factors, bytes};
+  const auto value = OneOrTwo<Lanes, Op>(leaves, arguments.source_count, offset);
+  StoreParts<Lanes>(arguments, Lanes::Pack(DivideIf<Lanes>(value, divisor)), offset, bytes);
 }
 
 // All elements; `divisor` is 0 or divides the accumulators of floats. kCount 0: any source_count.
 // What the loop needs is copied out of `arguments`, which a store could change for all that the
-// compiler knows.
+// compiler knows. What is expected makes the plain loop free of jumps: with AVX2 two jumps in each
+// iteration took half of its time. Not inlined: calls of a few elements need not save what these loops need.
 template <typename Lanes, typename Op, int kCount>
-void ReduceElements(const ReduceArguments& arguments, int64_t divisor) {
+[[gnu::noinline]] void ReduceElements(const ReduceArguments& arguments, int64_t divisor) {
   constexpr size_t kVectorBytes = size_t{Lanes::kWidth} * Lanes::kElementBytes;
   constexpr int kUnrolledSourcesMax = 8;
   const void* local[kUnrolledSourcesMax];
 #pragma GCC unroll 8
   for (int s = 0; s < kCount; ++s)
     local[s] = arguments.sources[s];
-  Leaves leaves{local, arguments.factors, 0};
+  Leaves leaves{local, arguments.factors};
   if constexpr (kCount == 0) leaves.sources = arguments.sources;
   void* const* destinations = arguments.destinations;
   char* const first = static_cast<char*>(destinations[0]);
@@ -206,17 +219,22 @@ void ReduceElements(const ReduceArguments& arguments, int64_t divisor) {
 
   const size_t bytes = arguments.count / Lanes::kWidth * kVectorBytes;
   for (size_t offset = 0; offset < bytes; offset += kVectorBytes) {
-    const auto value = Block<Lanes, Op, kCount>(leaves, source_count, offset, divisor);
-    Lanes::Store(first + offset, value);
-    for (int d = 1; d < destination_count; ++d) {
-      Lanes::Store(static_cast<char*>(destinations[d]) + offset, value);
+    typename Lanes::Value value;
+    if constexpr (kCount == 0) {
+      value = Grove<Lanes, Op>(leaves, source_count, offset);
+    } else {
+      value = Tree<Lanes, Op, kCount>(leaves, offset);
+    }
+    const auto raw = Lanes::Pack(DivideIf<Lanes>(value, divisor));
+    StoreAs(first + offset, raw);
+    if (__builtin_expect(destination_count > 1, 0)) {
+      for (int d = 1; d < destination_count; ++d)
+        StoreAs(static_cast<char*>(destinations[d]) + offset, raw);
     }
   }
   if constexpr (Lanes::kWidth > 1) {
-    const size_t done = bytes / Lanes::kElementBytes;
-    if (done < arguments.count) {
-      ReduceRest<Lanes>(arguments, divisor, done, ReduceElements<Lanes, Op, kCount>);
-    }
+    const size_t done = bytes / kVectorBytes * Lanes::kWidth;
+    if (done < arguments.count) ReducePart<Lanes, Op>(arguments, divisor, done);
   }
 }
 
@@ -224,9 +242,15 @@ void ReduceElements(const ReduceArguments& arguments, int64_t divisor) {
 // and plain C++, for the counts that are common: each costs a kilobyte and a hundredth of a second to
 // compile, for each type and instruction set.
 template <typename Lanes, typename Op>
-void ReduceSources(const ReduceArguments& arguments, int64_t divisor) {
+[[gnu::noinline]] void ReduceAny(const ReduceArguments& arguments, int64_t divisor) {
   WEFT_CHECK(arguments.source_count >= 1 && arguments.source_count <= kSourcesMax);
   WEFT_CHECK(arguments.destination_count >= 1 && arguments.destination_count <= kDestinationsMax);
+  if constexpr (Lanes::kWidth > 1) {
+    if (arguments.count < Lanes::kWidth) {
+      if (arguments.count != 0) ReducePart<Lanes, Op>(arguments, divisor, 0);
+      return;
+    }
+  }
   switch (arguments.source_count) {
     case 2:
       return ReduceElements<Lanes, Op, 2>(arguments, divisor);
@@ -254,6 +278,24 @@ void ReduceSources(const ReduceArguments& arguments, int64_t divisor) {
     }
   }
   ReduceElements<Lanes, Op, 0>(arguments, divisor);
+}
+
+// All of a reduction. The sum of an element or two of one or two sources, which is what the smallest
+// calls are and whose time is instructions, is formed right here, without a call.
+template <typename Lanes, typename Op>
+WEFT_INLINE void ReduceSources(const ReduceArguments& arguments, int64_t divisor) {
+  if constexpr (Op::kEveryCount && Lanes::kWidth > 1) {
+    const size_t bytes = arguments.count * Lanes::kElementBytes;
+    if (IsFew(bytes) && (arguments.source_count == 1 || arguments.source_count == 2)) {
+      const PartLeaves<true> leaves{arguments.sources, arguments.factors, bytes};
+      const auto value = OneOrTwo<Lanes, Op>(leaves, arguments.source_count, 0);
+      const auto raw = Lanes::Pack(DivideIf<Lanes>(value, divisor));
+      for (int d = 0; d < arguments.destination_count; ++d)
+        StoreFew(static_cast<char*>(arguments.destinations[d]), raw, bytes);
+      return;
+    }
+  }
+  ReduceAny<Lanes, Op>(arguments, divisor);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
@@ -26,7 +27,8 @@ constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
 #endif
-constexpr size_t kCounts[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1021, 5003};
+constexpr size_t kCounts[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  11, 12, 13, 14,  15,   16,
+                              17, 19, 23, 24, 31, 33, 47, 48, 56, 63, 64, 65, 96, 127, 1021, 5003};
 constexpr size_t kCountMax = kSanitized ? 1021 : 5003;
 constexpr int kDestinationCounts[] = {1, 2, 3, 8};
 constexpr int kDestinationCountMax = 8;
@@ -98,16 +100,16 @@ class ReduceTest : public testing::TestWithParam<weft_dtype_t> {
     Elements factors;
   };
 
-  Case MakeCase(weft_op_t op, int source_count) {
+  Case MakeCase(weft_op_t op, int source_count, size_t count = kCountMax) {
     Case made{op, source_count, {}, {}, Factors(GetParam(), static_cast<size_t>(source_count))};
     std::vector<Elements> sources;
     for (int s = 0; s < source_count; ++s) {
-      sources.push_back(RandomElements(GetParam(), kCountMax, random_));
+      sources.push_back(RandomElements(GetParam(), count, random_));
       made.sources.push_back(Pack(GetParam(), sources.back()));
     }
-    Elements expected(kCountMax);
+    Elements expected(count);
     Elements column(source_count);
-    for (size_t i = 0; i < kCountMax; ++i) {
+    for (size_t i = 0; i < count; ++i) {
       for (int s = 0; s < source_count; ++s)
         column[s] = sources[s][i];
       expected[i] = ReduceReference(GetParam(), op, column, source_count, made.factors);
@@ -227,6 +229,72 @@ TEST_P(ReduceTest, ReducesIntoTheMostDestinations) {
         {sources.data(), 3, pointers.data(), kDestinationsMax, kCountMax, 0});
     for (const std::vector<char>& result : results) {
       ASSERT_TRUE(result == made.expected) << Name(made, isa);
+    }
+  }
+}
+
+// A page that nobody may touch on either side of two that all may.
+class GuardedPages {
+ public:
+  GuardedPages()
+      : pages_(static_cast<char*>(
+            mmap(nullptr, 4 * kPageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    EXPECT_NE(pages_, MAP_FAILED);
+    EXPECT_EQ(mprotect(begin(), kBytes, PROT_READ | PROT_WRITE), 0);
+  }
+
+  ~GuardedPages() { munmap(pages_, 4 * kPageBytes); }
+
+  GuardedPages(const GuardedPages&) = delete;
+  GuardedPages& operator=(const GuardedPages&) = delete;
+
+  char* begin() const { return pages_ + kPageBytes; }
+
+  char* end() const { return begin() + kBytes; }
+
+ private:
+  static constexpr size_t kPageBytes = 4096;
+  static constexpr size_t kBytes = 2 * kPageBytes;
+  char* pages_;
+};
+
+// Every count up to two of the widest vectors, with memory that ends, or begins, where the elements do.
+TEST_P(ReduceTest, FewElementsAreReadAndWrittenAndNothingElse) {
+  constexpr int kSourceCountMax = 9;
+  constexpr int kDestinations = 2;
+  const size_t size = DtypeSize(GetParam());
+  const size_t count_max = 2 * 64 / size + 2;
+  const std::vector<GuardedPages> memory(kSourceCountMax + kDestinations);
+  for (const weft_op_t op : OpsOf(GetParam())) {
+    for (int source_count = 1; source_count <= kSourceCountMax; ++source_count) {
+      const Case made = MakeCase(op, source_count, count_max);
+      for (const Isa isa : AvailableIsas()) {
+        const ReduceKernel kernel = FindReduceKernel(isa, GetParam(), op);
+        for (size_t count = 0; count <= count_max; ++count) {
+          const size_t bytes = count * size;
+          for (const bool at_end : {true, false}) {
+            const auto place = [&](int i) {
+              return at_end ? memory[i].end() - bytes : memory[i].begin();
+            };
+            std::vector<const void*> sources;
+            for (int s = 0; s < source_count; ++s) {
+              std::memcpy(place(s), made.sources[s].data(), bytes);
+              sources.push_back(place(s));
+            }
+            char* const first = place(kSourceCountMax);
+            char* const second = place(kSourceCountMax + 1);
+            char* const beside = at_end ? first - kMargin : first + bytes;
+            std::memset(beside, kCanary, kMargin);
+            void* const destinations[] = {first, second};
+            kernel({sources.data(), source_count, destinations, kDestinations, count, source_count,
+                    made.factors.data()});
+            ASSERT_TRUE(std::memcmp(first, made.expected.data(), bytes) == 0 &&
+                        std::memcmp(second, made.expected.data(), bytes) == 0)
+                << Name(made, isa) << ", " << count << " elements";
+            ASSERT_TRUE(IsCanary(beside, kMargin)) << Name(made, isa) << ", " << count;
+          }
+        }
+      }
     }
   }
 }

@@ -10,8 +10,12 @@ import re
 import subprocess
 import sys
 
-ENTRY = re.compile(r"^weft::Find(Bits|Float|Float8|Integer|Premul)Kernel(Avx2|Avx512)\(weft_dtype, weft_op\)$")
-MEMBER = re.compile(r"^reduce_\w+_avx\d+\.cc\.o:$")
+ENTRY = re.compile(
+    r"^weft::(Find(Bits|Float|Float8|Integer|Premul)Kernel(Avx2|Avx512)\(weft_dtype, weft_op\)"
+    r"|StreamCopy(Avx2|Avx512)\(void\*, void const\*, unsigned long\))$"
+)
+MEMBER = re.compile(r"^(reduce_\w+|copy)_avx\d+\.cc\.o:$")
+OBJECTS = 12
 
 
 def main() -> int:
@@ -33,8 +37,8 @@ def main() -> int:
         elif name.startswith("_GLOBAL__sub_I") or (kind not in "trbdn" and not name.startswith("DW.ref.")):
             wrong.append(f"{member} defines {name} ({kind})")
     print("\n".join(wrong))
-    if members != 10 or entries != 10:
-        print(f"{archive}: expected 10 objects with one entry point each, found {members} with {entries}")
+    if members != OBJECTS or entries != OBJECTS:
+        print(f"{archive}: expected {OBJECTS} objects with one entry point each, found {members} with {entries}")
         return 1
     return 1 if wrong else 0
 
