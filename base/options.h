@@ -22,9 +22,11 @@ struct Options {
   double timeout_s = 1800;          // WEFT_TIMEOUT_S: deadline of an operation
   std::string isa;                  // WEFT_ISA: "", scalar, avx2, avx512; checked by the kernels
   int64_t heap_bytes = 0;           // WEFT_HEAP_BYTES: address space reserved; 0: physical memory
-  int64_t spin_count = 2000;        // WEFT_SPIN_COUNT: probes before yielding
-  int64_t yield_count = 50;         // WEFT_YIELD_COUNT: yields before sleeping
+  int64_t spin_count = -1;          // WEFT_SPIN_COUNT: probes before yielding; -1: chosen
+  int64_t yield_count = -1;         // WEFT_YIELD_COUNT: yields before sleeping; -1: chosen
   std::string progress = "thread";  // WEFT_PROGRESS: thread, caller
+  bool single_copy = true;          // WEFT_SINGLE_COPY: reads peers' memory by process_vm_readv
+  std::string tune = "auto";        // WEFT_TUNE: auto, static, measure
   std::string dump_dir;             // WEFT_DUMP_DIR: where recorder dumps go; "": no dump files
   bool insecure = false;            // WEFT_INSECURE: several nodes without a secret
   std::string job_secret_file;      // WEFT_JOB_SECRET_FILE

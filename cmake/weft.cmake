@@ -69,7 +69,8 @@ function(weft_test name)
   if(WEFT_SANITIZE)
     math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 3")
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  # Constants instead of this machine's costs: the same choices everywhere, and nothing in the user's cache.
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} ENVIRONMENT WEFT_TUNE=static)
 endfunction()
 
 # weft_script_test(layers LABELS tidy SCRIPT layers_test.py [ARGS ...] [TIMEOUT seconds] [SERIAL]): a Python test, one
@@ -84,5 +85,6 @@ function(weft_script_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL})
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL}
+                                          ENVIRONMENT WEFT_TUNE=static)
 endfunction()

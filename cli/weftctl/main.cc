@@ -11,6 +11,7 @@
 
 #include "cli/weftctl/dump_command.h"
 #include "cli/weftctl/options_command.h"
+#include "cli/weftctl/tune_command.h"
 
 namespace {
 
@@ -44,6 +45,14 @@ void AddDump(CLI::App& app, std::string* output, DumpArguments* arguments) {
   });
 }
 
+void AddTune(CLI::App& app, std::string* output) {
+  CLI::App* command =
+      app.add_subcommand("tune", "what this machine costs, and what follows from it");
+  auto* measure = command->add_flag("--measure")->description("measure now, and keep it");
+  auto* json = command->add_flag("--json")->description("for programs");
+  command->callback([=] { *output = weft::FormatTune(bool(*measure), bool(*json)); });
+}
+
 int Run(int argc, char** argv) {
   CLI::App app("Looks at what weft knows.", "weftctl");
   app.require_subcommand(1);
@@ -51,6 +60,7 @@ int Run(int argc, char** argv) {
   DumpArguments dump;
   AddOptions(app, &output);
   AddDump(app, &output, &dump);
+  AddTune(app, &output);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

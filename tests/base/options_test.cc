@@ -53,7 +53,7 @@ TEST(Options, ParsesEveryType) {
 TEST(Options, WarnsAboutABadValueAndUsesTheDefault) {
   const std::vector<std::string> bad = {
       "WEFT_LOG=loud",          "WEFT_TIMEOUT_S=soon", "WEFT_TIMEOUT_S=0",   "WEFT_TIMEOUT_S=-1",
-      "WEFT_TIMEOUT_S=nan",     "WEFT_TIMEOUT_S=inf",  "WEFT_HEAP_BYTES=1Q", "WEFT_SPIN_COUNT=-1",
+      "WEFT_TIMEOUT_S=nan",     "WEFT_TIMEOUT_S=inf",  "WEFT_HEAP_BYTES=1Q", "WEFT_SPIN_COUNT=-2",
       "WEFT_MASTER_PORT=65536", "WEFT_INSECURE=maybe", "WEFT_PROGRESS=never"};
   const Options defaults;
   for (const std::string& line : bad) {
@@ -105,6 +105,7 @@ TEST(Options, TheTableHasTheDefaultsOfTheStruct) {
   EXPECT_EQ(from_table.spin_count, defaults.spin_count);
   EXPECT_EQ(from_table.yield_count, defaults.yield_count);
   EXPECT_EQ(from_table.progress, defaults.progress);
+  EXPECT_EQ(from_table.tune, defaults.tune);
   EXPECT_EQ(from_table.dump_dir, defaults.dump_dir);
   EXPECT_EQ(from_table.insecure, defaults.insecure);
   EXPECT_EQ(from_table.job_secret_fd, defaults.job_secret_fd);

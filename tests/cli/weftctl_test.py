@@ -1,5 +1,8 @@
 """weftctl: its output formats and its answers to bad command lines."""
 import json
+import os
+import pathlib
+import tempfile
 
 import launched
 from launched import LaunchedTest
@@ -47,6 +50,60 @@ class Dump(LaunchedTest):
         code, out, _ = self.run_to_end("dump", "--json", __file__)
         self.assertEqual(2, code)
         self.assertEqual({"version": 1, "dumps": []}, json.loads("\n".join(out)))
+
+
+class Tune(LaunchedTest):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.cache = pathlib.Path(folder.name)
+
+    def tune(self, *arguments, **environment):
+        environment = launched.clean_environment(**{"XDG_CACHE_HOME": str(self.cache), **environment})
+        code, out, err = self.run_to_end("tune", *arguments, environment=environment)
+        self.assertEqual((0, []), (code, err))
+        return out
+
+    def tune_json(self, *arguments, **environment):
+        return json.loads("\n".join(self.tune("--json", *arguments, **environment)))
+
+    def test_measures_once_and_says_where_numbers_come_from(self):
+        first = self.tune_json()
+        self.assertEqual("measured", first["origin"])
+        files = list(self.cache.glob("weft/*"))
+        self.assertEqual([first["path"]], [str(file) for file in files])
+        again = self.tune_json()
+        self.assertEqual(("file", first["model"], first["path"]), (again["origin"], again["model"], again["path"]))
+        self.assertIn(f"from {first['path']}, measured", self.tune()[1])
+        self.assertEqual("measured", self.tune_json("--measure")["origin"])
+
+    def test_static_touches_nothing(self):
+        self.assertEqual("static", self.tune_json(WEFT_TUNE="static")["origin"])
+        self.assertEqual([], os.listdir(self.cache))
+
+    def test_predictions_are_there_for_what_was_chosen(self):
+        report = self.tune_json(WEFT_TUNE="static")
+        self.assertEqual([2, 4, 8], [tuning["ranks"] for tuning in report["tunings"]])
+        self.assertEqual({2, 4, 8}, {row["ranks"] for row in report["predictions"]})
+        for row in report["predictions"]:
+            for chosen in (row["private"], row["symmetric"]):
+                self.assertGreater(row["ns"][chosen], 0, row)
+
+    def test_a_damaged_file_is_one_line_and_replaced(self):
+        path = pathlib.Path(self.tune_json()["path"])
+        path.write_text("{", encoding="ascii")
+        code, out, err = self.run_to_end("tune", "--json", environment=launched.clean_environment(XDG_CACHE_HOME=str(self.cache)))
+        self.assertEqual((0, 1), (code, len(err)), err)
+        self.assertIn(str(path), err[0])
+        self.assertEqual("measured", json.loads("\n".join(out))["origin"])
+        self.assertEqual("file", self.tune_json()["origin"])
+
+    def test_bad_command_lines(self):
+        for arguments in (("--bogus",), ("x",)):
+            with self.subTest(arguments):
+                code, out, err = self.run_to_end("tune", *arguments)
+                self.assertEqual((2, [], 1), (code, out, len(err)), err)
 
 
 if __name__ == "__main__":

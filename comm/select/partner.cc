@@ -1,0 +1,61 @@
+#include "comm/select/partner.h"
+
+#include <system_error>
+#include <utility>
+
+namespace weft {
+
+Partner::Partner(int64_t stop_at_ns) : stop_at_ns_(stop_at_ns) {
+  try {
+    thread_ = std::thread([this] { Loop(); });
+  } catch (const std::system_error&) {
+    // No thread to be had: running() says so, and nothing between two cores is measured.
+  }
+}
+
+Partner::~Partner() {
+  End();
+}
+
+void Partner::End() {
+  if (!running()) return;
+  ended_.store(true, std::memory_order_seq_cst);
+  Ring(begun_bell_);
+  thread_.join();
+}
+
+void Partner::Begin(std::function<void()> task) {
+  if (!running()) return;
+  task_ = std::move(task);
+  begun_.store(begun_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
+  Ring(begun_bell_);
+}
+
+bool Partner::Finish() {
+  if (!running()) return false;
+  const uint32_t begun = begun_.load(std::memory_order_relaxed);
+  const bool done = WaitFor(done_bell_, kMeasureWait,
+                            [&] { return done_.load(std::memory_order_acquire) == begun; });
+  if (!done) End();
+  return done;
+}
+
+bool Partner::Do(std::function<void()> task) {
+  Begin(std::move(task));
+  return Finish();
+}
+
+void Partner::Loop() {
+  for (uint32_t task = 1;; ++task) {
+    const bool begun = WaitFor(begun_bell_, kMeasureWait, [&] {
+      return begun_.load(std::memory_order_acquire) == task ||
+             ended_.load(std::memory_order_acquire);
+    });
+    if (!begun || ended_.load(std::memory_order_acquire)) return;
+    task_();
+    done_.store(task, std::memory_order_seq_cst);
+    Ring(done_bell_);
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,180 @@
+#include "comm/select/tuning.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/select/predict.h"
+
+namespace weft {
+namespace {
+
+// A choice that needs a copy more, or stores that bypass the caches, must win by this to be taken.
+constexpr double kClearly = 1.1;
+// Of a round of the staged pipeline, at most this part is waiting.
+constexpr double kWaitingPart = 1.0 / 8;
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kStreamStageBytesMin = 4 << 10;
+// The size at which the copies beyond the caches were measured (measure.h).
+constexpr uint64_t kFarBytes = 24 << 20;
+// A staged broadcast has root and readers copying at the same time, which the sum of their costs does not
+// show: where single copy was predicted twice as fast, it was measured as fast or slower.
+constexpr double kClearlyBroadcast = 3;
+constexpr uint64_t kSingleCopyBytesMin = 4 << 10;
+constexpr uint64_t kSingleCopyBytesMax = 64 << 20;
+
+template <typename T>
+T ClampTo(double value, T low, T high) {
+  if (!(value > static_cast<double>(low))) return low;
+  return value < static_cast<double>(high) ? static_cast<T>(value) : high;
+}
+
+double WaitNs(const MachineModel& model, int ranks) {
+  return ranks <= model.cores ? model.sync_ns : model.yield_ns * ranks / model.cores;
+}
+
+// Two halves of all pieces, for each of the ranks that share a core's cache, in half of L2; larger where
+// waiting would take too much of a round.
+uint32_t StagePieceBytes(const MachineModel& model, int ranks) {
+  const double per_core = std::max(1.0, ranks / model.cores);
+  const double cached = static_cast<double>(model.l2_bytes) / (4 * ranks * per_core);
+  const double line_ns =
+      (ranks - 1) * (model.store_shared_plain_line_ns + 2 * model.read_shared_plain_line_ns) +
+      model.reduce2_line_ns * (ranks + 1) / 3;
+  const double waits_hidden =
+      2 * WaitNs(model, ranks) / (kWaitingPart * line_ns) * static_cast<double>(kModelLineBytes);
+  const uint32_t most = static_cast<uint32_t>(std::clamp<uint64_t>(
+      kStageHalfBytesMax / static_cast<uint64_t>(ranks), kStagePieceBytesMin, kStagePieceBytesMax));
+  const uint32_t bytes = ClampTo(std::max(cached, waits_hidden), kStagePieceBytesMin, most);
+  return std::max<uint32_t>(bytes / kPageBytes * kPageBytes, kStagePieceBytesMin);
+}
+
+// Streaming has to pay for its fence. Of all_reduce with two ranks only half of the bytes are staged.
+void ChooseStageStores(const MachineModel& model, Tuning* tuning) {
+  const double plain_ns = model.store_shared_plain_line_ns + model.read_shared_plain_line_ns;
+  const double stream_ns = model.store_shared_stream_line_ns + model.read_shared_stream_line_ns;
+  if (plain_ns <= stream_ns + kStreamPenaltyLineNs) return;
+  tuning->stream_stage = 1;
+  const double lines = 2 * StreamFenceNs(model) / (plain_ns - stream_ns);
+  tuning->stream_stage_min_bytes =
+      ClampTo(lines * static_cast<double>(kModelLineBytes), kStreamStageBytesMin, kFarBytes);
+}
+
+// A destination that stays in a cache must not be streamed: whoever uses it next reads it from memory.
+// It stays there while the buffers of all ranks fit the last level. In a virtual machine the last level
+// may look larger than what one gets, but beyond the size of the measurement streaming did win.
+void ChooseOutStores(const MachineModel& model, int ranks, Tuning* tuning) {
+  if (model.dram_copy_line_ns <= kClearly * model.dram_copy_stream_line_ns) return;
+  const uint64_t fits = model.l3_bytes / (2 * static_cast<uint64_t>(ranks));
+  tuning->stream_out_min_bytes = std::max(std::min(fits, kFarBytes), 2 * model.l2_bytes);
+}
+
+// The least size from which single copy wins at every larger size too.
+uint64_t SingleCopyFrom(const MachineModel& model, const Tuning& tuning, CallFacts call) {
+  const double clearly = call.root_in && !call.in_blocks ? kClearlyBroadcast : kClearly;
+  uint64_t least = kNever;
+  for (uint64_t bytes = kSingleCopyBytesMax; bytes >= kSingleCopyBytesMin; bytes /= 2) {
+    call.bytes = bytes;
+    const double staged_ns = PredictNs(model, tuning, call, Protocol::kStaged);
+    const double single_ns = PredictNs(model, tuning, call, Protocol::kSingleCopy);
+    if (!(staged_ns > clearly * single_ns)) break;
+    least = bytes;
+  }
+  return least;
+}
+
+uint64_t SingleCopyFromForBoth(const MachineModel& model, const Tuning& tuning, const CallFacts& a,
+                               const CallFacts& b) {
+  return std::max(SingleCopyFrom(model, tuning, a), SingleCopyFrom(model, tuning, b));
+}
+
+// One-shot has one wait and moves more bytes. all_reduce decides, because it is the operation that
+// moves more bytes by slots; those that copy move the same.
+uint32_t SlotLimitBytes(const MachineModel& model, const Tuning& tuning, int ranks) {
+  uint32_t limit = kSlotLimitBytesMin;
+  for (uint32_t octave = kSlotLimitBytesMin; octave < kSlotLimitBytesMax; octave *= 2) {
+    for (const uint32_t bytes : {octave + octave / 2, octave * 2}) {
+      const CallFacts call{.reduces = true, .bytes = bytes, .ranks = ranks};
+      if (PredictNs(model, tuning, call, Protocol::kSlot) >
+          PredictNs(model, tuning, call, Protocol::kStaged)) {
+        return limit;
+      }
+      limit = bytes;
+    }
+  }
+  return limit;
+}
+
+// Spinning and sleeping cost the same when one spins for as long as a wake-up takes; twice that,
+// because a core that is free costs nothing but power. Yields: as long as a wake-up takes.
+void ChooseWaiting(const MachineModel& model, int ranks, Tuning* tuning) {
+  tuning->spins = ranks > model.cores
+                      ? 0
+                      : ClampTo<uint32_t>(2 * model.futex_ns / model.probe_ns, 200, kSpinsMax);
+  tuning->yields = ClampTo<uint32_t>(model.futex_ns / model.yield_ns, 20, 200);
+}
+
+absl::Status Odd(const char* member, uint64_t value) {
+  return MakeError(WEFT_CORRUPT, StrCat("the group's shared memory says ", member, " = ", value,
+                                        ", which no rank chooses; run the same weft on all ranks"));
+}
+
+bool IsStreamSize(uint64_t bytes) {
+  return bytes >= 1024;
+}
+
+}  // namespace
+
+Tuning Choose(const MachineModel& model, int ranks) {
+  ranks = std::max(ranks, 1);
+  Tuning tuning;
+  tuning.stage_piece_bytes = StagePieceBytes(model, ranks);
+  ChooseWaiting(model, ranks, &tuning);
+  if (ranks == 1) return tuning;
+  ChooseStageStores(model, &tuning);
+  ChooseOutStores(model, ranks, &tuning);
+  tuning.slot_limit_bytes = SlotLimitBytes(model, tuning, ranks);
+  tuning.single_copy_min_bytes =
+      SingleCopyFromForBoth(model, tuning, {.out_blocks = true, .ranks = ranks},
+                            {.in_blocks = true, .out_blocks = true, .ranks = ranks});
+  tuning.single_copy_broadcast_min_bytes =
+      SingleCopyFrom(model, tuning, {.root_in = true, .ranks = ranks});
+  tuning.single_copy_rooted_min_bytes =
+      SingleCopyFromForBoth(model, tuning, {.root_out = true, .out_blocks = true, .ranks = ranks},
+                            {.root_in = true, .in_blocks = true, .ranks = ranks});
+  return tuning;
+}
+
+absl::Status Validate(const Tuning& tuning) {
+  if (tuning.version != kTuningVersion) return Odd("version", tuning.version);
+  if (tuning.slot_limit_bytes < kSlotLimitBytesMin ||
+      tuning.slot_limit_bytes > kSlotLimitBytesMax) {
+    return Odd("slot_limit_bytes", tuning.slot_limit_bytes);
+  }
+  if (tuning.stage_piece_bytes < kStagePieceBytesMin ||
+      tuning.stage_piece_bytes > kStagePieceBytesMax ||
+      tuning.stage_piece_bytes % kModelLineBytes != 0) {
+    return Odd("stage_piece_bytes", tuning.stage_piece_bytes);
+  }
+  if (tuning.stream_stage > 1) return Odd("stream_stage", tuning.stream_stage);
+  for (const uint8_t reserved : tuning.reserved) {
+    if (reserved != 0) return Odd("reserved", reserved);
+  }
+  if (!IsStreamSize(tuning.stream_stage_min_bytes)) {
+    return Odd("stream_stage_min_bytes", tuning.stream_stage_min_bytes);
+  }
+  if (!IsStreamSize(tuning.stream_out_min_bytes)) {
+    return Odd("stream_out_min_bytes", tuning.stream_out_min_bytes);
+  }
+  for (const uint64_t bytes : {tuning.single_copy_min_bytes, tuning.single_copy_broadcast_min_bytes,
+                               tuning.single_copy_rooted_min_bytes}) {
+    if (bytes < kSingleCopyBytesMin) return Odd("single_copy_min_bytes", bytes);
+  }
+  if (tuning.spins > kSpinsMax) return Odd("spins", tuning.spins);
+  if (tuning.yields > kYieldsMax) return Odd("yields", tuning.yields);
+  return absl::OkStatus();
+}
+
+}  // namespace weft

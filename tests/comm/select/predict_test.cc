@@ -1,0 +1,277 @@
+// Predictions: what they must obey whatever the numbers, and a few worked by hand.
+#include "comm/select/predict.h"
+
+#include <cmath>
+#include <random>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/comm/select/random_model.h"
+#include "tests/support/leak_check.h"
+
+namespace weft::test {
+namespace {
+
+constexpr CallFacts kKinds[] = {
+    {.reduces = true},
+    {.reduces = true, .root_out = true},
+    {.reduces = true, .in_blocks = true},
+    {.out_blocks = true},
+    {.root_out = true, .out_blocks = true},
+    {.root_in = true},
+    {.root_in = true, .in_blocks = true},
+    {.in_blocks = true, .out_blocks = true},
+};
+
+CallFacts With(CallFacts call, uint64_t bytes, int ranks) {
+  call.bytes = bytes;
+  call.ranks = ranks;
+  return call;
+}
+
+double Predict(const MachineModel& model, const CallFacts& call, Protocol protocol) {
+  return PredictNs(model, Choose(model, call.ranks), call, protocol);
+}
+
+TEST(Predict, IsPositiveAndFiniteOrImpossible) {
+  const uint64_t seed = TestSeed(20261121);
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  for (int round = 0; round < 300; ++round) {
+    const MachineModel model = RandomModel(random);
+    for (const int ranks : {1, 2, 3, 8, 64}) {
+      const Tuning tuning = Choose(model, ranks);
+      for (const CallFacts& kind : kKinds) {
+        const CallFacts call = With(kind, random() % (1 << (random() % 30)), ranks);
+        for (int p = 0; p < kProtocolCount; ++p) {
+          const double ns = PredictNs(model, tuning, call, static_cast<Protocol>(p));
+          ASSERT_GT(ns, 0) << p;
+          ASSERT_FALSE(std::isnan(ns)) << p;
+        }
+        ASSERT_TRUE(std::isfinite(PredictNs(model, tuning, call, Protocol::kStaged)));
+        ASSERT_TRUE(std::isfinite(PredictNs(model, tuning, call, Protocol::kDirect)));
+      }
+    }
+  }
+}
+
+TEST(Predict, GrowsWithTheBytes) {
+  for (MachineModel model : {StaticModel(), ZenModel(7), ZenModel(28)}) {
+    for (const double cores : {1.0, 2.0, 16.0}) {
+      model.cores = cores;
+      for (const int ranks : {1, 2, 4, 8}) {
+        for (const CallFacts& kind : kKinds) {
+          for (int p = 0; p < kProtocolCount; ++p) {
+            // Streaming from a threshold on makes a step down; the rest of the curve may have none.
+            Tuning tuning = Choose(model, ranks);
+            tuning.stream_stage = 0;
+            tuning.stream_out_min_bytes = kNever;
+            double last = 0;
+            for (uint64_t bytes = 0; bytes < uint64_t{1} << 28; bytes += bytes / 3 + 1) {
+              const double ns =
+                  PredictNs(model, tuning, With(kind, bytes, ranks), static_cast<Protocol>(p));
+              ASSERT_GE(ns, last) << ProtocolName(static_cast<Protocol>(p)) << " " << bytes;
+              last = ns;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Predict, ChosenStreamingIsNotSlowerThanPlainStores) {
+  for (const MachineModel& model : {StaticModel(), ZenModel(7), ZenModel(28)}) {
+    for (const int ranks : {2, 4, 8}) {
+      const Tuning tuning = Choose(model, ranks);
+      Tuning plain = tuning;
+      plain.stream_stage = 0;
+      plain.stream_out_min_bytes = kNever;
+      for (const CallFacts& kind : kKinds) {
+        // A broadcast's root and readers work at the same time, and streaming may burden the slower side.
+        if (kind.root_in || kind.root_out) continue;
+        for (uint64_t bytes = 64; bytes < uint64_t{1} << 30; bytes *= 2) {
+          const CallFacts call = With(kind, bytes, ranks);
+          ASSERT_LE(PredictNs(model, tuning, call, Protocol::kStaged),
+                    PredictNs(model, plain, call, Protocol::kStaged))
+              << bytes;
+        }
+      }
+    }
+  }
+}
+
+TEST(Predict, ChosenSingleCopyIsFasterThanStaging) {
+  const uint64_t seed = TestSeed(20261121);
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  int chosen = 0;
+  for (int round = 0; round < 500; ++round) {
+    const MachineModel model = RandomModel(random);
+    const int ranks = 2 + static_cast<int>(random() % 8);
+    const Tuning tuning = Choose(model, ranks);
+    for (const CallFacts& kind : kKinds) {
+      const uint64_t least = SingleCopyMinBytes(tuning, kind);
+      for (uint64_t bytes = 4096; bytes <= uint64_t{64} << 20; bytes *= 2) {
+        if (bytes < least) continue;
+        ++chosen;
+        const CallFacts call = With(kind, bytes, ranks);
+        ASSERT_LT(PredictNs(model, tuning, call, Protocol::kSingleCopy),
+                  PredictNs(model, tuning, call, Protocol::kStaged))
+            << bytes;
+      }
+    }
+  }
+  EXPECT_GT(chosen, 0);
+}
+
+TEST(Predict, OnlyWhatAProtocolCanDoIsFinite) {
+  const MachineModel model;
+  EXPECT_TRUE(
+      std::isfinite(Predict(model, {.reduces = true, .bytes = 48, .ranks = 2}, Protocol::kInline)));
+  EXPECT_TRUE(
+      std::isinf(Predict(model, {.reduces = true, .bytes = 49, .ranks = 2}, Protocol::kInline)));
+  EXPECT_TRUE(std::isinf(Predict(
+      model, {.reduces = true, .in_blocks = true, .bytes = 25, .ranks = 2}, Protocol::kInline)));
+  EXPECT_TRUE(
+      std::isfinite(Predict(model, {.reduces = true, .bytes = 8192, .ranks = 2}, Protocol::kSlot)));
+  EXPECT_TRUE(
+      std::isinf(Predict(model, {.reduces = true, .bytes = 8193, .ranks = 2}, Protocol::kSlot)));
+  EXPECT_TRUE(std::isinf(
+      Predict(model, {.reduces = true, .bytes = 1 << 20, .ranks = 2}, Protocol::kSingleCopy)));
+  EXPECT_TRUE(std::isfinite(
+      Predict(model, {.root_in = true, .bytes = 1 << 20, .ranks = 2}, Protocol::kSingleCopy)));
+}
+
+// 2 ranks, 1 MiB each, everything in a huge cache: per rank (docs/design/006-selection.md)
+// half of 16384 lines staged, half reduced with one foreign source, the result stored once more for the
+// peer, half gathered.
+TEST(Predict, StagedAllReduceByHand) {
+  MachineModel model;
+  model.l2_bytes = uint64_t{1} << 30;
+  model.l3_bytes = uint64_t{1} << 34;
+  Tuning tuning = Choose(model, 2);
+  tuning.stream_stage = 0;
+  tuning.stage_piece_bytes = 256 << 10;
+  const double lines = 16384.0 / 2;
+  const double arrival =
+      model.store_shared_plain_line_ns + model.sync_ns + model.read_shared_plain_line_ns;
+  const double reduce =
+      model.reduce2_line_ns + model.read_shared_plain_line_ns - model.copy_line_ns;
+  const double expected =
+      arrival + 3 * model.sync_ns +
+      lines * (2 * model.store_shared_plain_line_ns + reduce + model.read_shared_plain_line_ns);
+  EXPECT_NEAR(
+      PredictNs(model, tuning, {.reduces = true, .bytes = 1 << 20, .ranks = 2}, Protocol::kStaged),
+      expected, expected * 1e-9);
+}
+
+TEST(Predict, SingleCopyAllGatherByHand) {
+  MachineModel model;
+  model.l2_bytes = uint64_t{1} << 30;
+  model.l3_bytes = uint64_t{1} << 34;
+  model.cores = 4;
+  const double arrival =
+      model.store_shared_plain_line_ns + model.sync_ns + 3 * model.read_shared_plain_line_ns;
+  const double block =
+      model.single_copy_call_ns + 16 * model.single_copy_page_ns + 1024 * model.single_copy_line_ns;
+  const double expected = arrival + model.sync_ns + 3 * block;
+  EXPECT_NEAR(Predict(model, {.out_blocks = true, .bytes = 64 << 10, .ranks = 4, .in_place = true},
+                      Protocol::kSingleCopy),
+              expected, expected * 1e-9);
+  // Out of place the own block is copied as well.
+  EXPECT_NEAR(
+      Predict(model, {.out_blocks = true, .bytes = 64 << 10, .ranks = 4}, Protocol::kSingleCopy),
+      expected + 1024 * model.copy_line_ns, expected * 1e-9);
+}
+
+TEST(Predict, SymmetricMemoryIsNeverSlowerThanStaging) {
+  for (const MachineModel& model : {StaticModel(), ZenModel(7), ZenModel(28)}) {
+    for (const CallFacts& kind : kKinds) {
+      for (const uint64_t bytes : {uint64_t{64} << 10, uint64_t{1} << 20}) {
+        const CallFacts call = With(kind, bytes, 2);
+        EXPECT_LE(Predict(model, call, Protocol::kDirect), Predict(model, call, Protocol::kStaged))
+            << bytes;
+      }
+    }
+  }
+}
+
+TEST(Predict, RanksThatShareCoresTakeLonger) {
+  MachineModel many;
+  many.cores = 8;
+  MachineModel few = many;
+  few.cores = 2;
+  for (const CallFacts& kind : kKinds) {
+    const CallFacts call = With(kind, 1 << 20, 8);
+    EXPECT_GT(Predict(few, call, Protocol::kStaged), Predict(many, call, Protocol::kStaged));
+  }
+}
+
+TEST(Predict, AFarBufferTakesLonger) {
+  MachineModel near;
+  near.l2_bytes = uint64_t{1} << 30;
+  near.l3_bytes = uint64_t{1} << 34;
+  const CallFacts call{.out_blocks = true, .bytes = 64 << 20, .ranks = 2};
+  Tuning tuning = Choose(near, 2);
+  EXPECT_GT(PredictNs(MachineModel{}, tuning, call, Protocol::kStaged),
+            PredictNs(near, tuning, call, Protocol::kStaged));
+}
+
+TEST(ProtocolFor, FollowsTheSizes) {
+  Tuning tuning;
+  tuning.slot_limit_bytes = 4096;
+  tuning.single_copy_min_bytes = 64 << 10;
+  CallFacts call{.out_blocks = true, .ranks = 2};
+  const auto of = [&](uint64_t bytes, bool symmetric) {
+    call.bytes = bytes;
+    return ProtocolFor(tuning, call, symmetric);
+  };
+  EXPECT_EQ(of(48, false), Protocol::kInline);
+  EXPECT_EQ(of(49, true), Protocol::kSlot);
+  EXPECT_EQ(of(4096, true), Protocol::kSlot);
+  EXPECT_EQ(of(4097, true), Protocol::kDirect);
+  EXPECT_EQ(of(4097, false), Protocol::kStaged);
+  EXPECT_EQ(of((64 << 10) - 1, false), Protocol::kStaged);
+  EXPECT_EQ(of(64 << 10, false), Protocol::kSingleCopy);
+  EXPECT_EQ(of(64 << 10, true), Protocol::kDirect);
+  call.reduces = true;
+  EXPECT_EQ(of(64 << 20, false), Protocol::kStaged);
+}
+
+TEST(ProtocolFor, EachKindHasItsLeastSizeOfSingleCopy) {
+  Tuning tuning;
+  tuning.single_copy_min_bytes = 1 << 16;
+  tuning.single_copy_broadcast_min_bytes = 1 << 17;
+  tuning.single_copy_rooted_min_bytes = 1 << 18;
+  const uint64_t expected[] = {kNever, kNever, kNever, 1 << 16, 1 << 18, 1 << 17, 1 << 18, 1 << 16};
+  for (size_t i = 0; i < std::size(kKinds); ++i)
+    EXPECT_EQ(SingleCopyMinBytes(tuning, kKinds[i]), expected[i]) << i;
+}
+
+TEST(ContributionBytes, CountsAllBlocksOfTheInput) {
+  EXPECT_EQ(ContributionBytes({.reduces = true, .bytes = 100, .ranks = 8}), 100u);
+  EXPECT_EQ(ContributionBytes({.in_blocks = true, .bytes = 100, .ranks = 8}), 800u);
+  EXPECT_EQ(ContributionBytes({.in_blocks = true, .bytes = UINT64_MAX / 2, .ranks = 8}),
+            UINT64_MAX);
+}
+
+TEST(ModelTable, HasEveryCollectiveAndSizeWithAPossibleProtocol) {
+  for (const int ranks : {1, 2, 8}) {
+    std::set<std::string> operations;
+    const std::vector<ModelRow> rows = ModelTable(StaticModel(), ranks);
+    for (const ModelRow& row : rows) {
+      operations.insert(row.operation);
+      for (const Protocol chosen : {row.private_protocol, row.symmetric_protocol})
+        EXPECT_TRUE(std::isfinite(row.ns[static_cast<size_t>(chosen)]))
+            << row.operation << row.bytes;
+    }
+    EXPECT_EQ(operations.size(), 8u);
+    EXPECT_EQ(rows.size(), 8u * 8);
+  }
+}
+
+}  // namespace
+}  // namespace weft::test
