@@ -33,8 +33,9 @@ struct alignas(64) Bell {
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
 struct WaitPolicy {
-  uint32_t spins = 2000;  // probes with a pause in between
-  uint32_t yields = 50;   // then probes with a sched_yield
+  uint32_t spins = 2000;          // probes with a pause in between
+  uint32_t yields = 50;           // then probes with a sched_yield
+  uint32_t probes_per_yield = 1;  // before each of these
 };
 
 enum class WaitResult { kReady, kDeadline, kStopped };
@@ -95,6 +96,17 @@ inline void Ring(Bell& bell) {
   wait_internal::WakeAll(bell.word);
 }
 
+// Probes a few times, at most `probes`; true as soon as `ready()`. What most waits of ranks that run side by
+// side come to: afterwards the caller does what it has put off until it really has to wait.
+template <typename Ready>
+bool ProbeBriefly(uint32_t probes, Ready&& ready) {
+  for (uint32_t probe = 0; probe < probes; ++probe) {
+    if (ready()) return true;
+    wait_internal::Pause();
+  }
+  return false;
+}
+
 // Waits until `ready()` (kReady), the deadline (kDeadline) or `stop()` (kStopped), which is asked
 // about every 1000 spins, every 16 yields and after each nap.
 template <typename Ready, typename Stop>
@@ -108,7 +120,7 @@ WaitResult WaitUntil(Bell& bell, const WaitPolicy& policy, Deadline& deadline, R
   if (ready()) return WaitResult::kReady;
   const wait_internal::Stopwatch slow(deadline.slow_ns);
   for (uint32_t yield = 0; yield < policy.yields; ++yield) {
-    if (ready()) return WaitResult::kReady;
+    if (ProbeBriefly(policy.probes_per_yield, ready)) return WaitResult::kReady;
     if (yield % 16 == 15 && stop()) return WaitResult::kStopped;
     wait_internal::Yield();
   }

@@ -22,7 +22,7 @@ namespace {
 // Anything; the same in every run, so that hashes of different runs can be compared.
 constexpr uint64_t kSeed = 2026;
 
-constexpr const char* kAlgorithms[] = {nullptr, "slot", "staged", "direct"};
+constexpr const char* kAlgorithms[] = {nullptr, "slot", "staged", "direct", "single_copy"};
 
 // How one call is made.
 struct Way {

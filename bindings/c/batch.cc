@@ -12,6 +12,9 @@
 #include "comm/group/progress.h"
 
 namespace weft {
+
+constinit thread_local int batch_depth = 0;
+
 namespace {
 
 constexpr int64_t kLookNs = 1'000'000;  // between two rounds of all groups, if no thread moves them
@@ -40,9 +43,6 @@ struct Batch {
   std::vector<Entry> entries;
   std::vector<const ProcessGroup*> groups;  // in the order of their first calls
 };
-
-// Apart from the rest, as every call looks at it: no constructor to ask for.
-constinit thread_local int depth = 0;
 
 Batch& OfThisThread() {
   thread_local Batch batch;
@@ -96,10 +96,10 @@ absl::Status Await(Work& work) {
 }
 
 absl::Status EndBatch() {
-  if (depth == 0) {
+  if (batch_depth == 0) {
     return CallError(WEFT_BAD_STATE, "weft_batch_end", "there is no weft_batch_begin() before it");
   }
-  if (--depth > 0) return absl::OkStatus();
+  if (--batch_depth > 0) return absl::OkStatus();
   Batch& batch = OfThisThread();
   batch.groups.clear();
   std::vector<Entry> entries = std::exchange(batch.entries, {});
@@ -130,10 +130,6 @@ bool BatchedWork::OnComplete(std::function<void(const absl::Status&)> callback) 
   return true;
 }
 
-bool InBatch() {
-  return depth > 0;
-}
-
 absl::Status NoteInBatch(BatchedCall call, weft_work_t* work) {
   Batch& batch = OfThisThread();
   Entry entry;
@@ -153,7 +149,7 @@ absl::Status NoteInBatch(BatchedCall call, weft_work_t* work) {
 }  // namespace weft
 
 weft_result_t weft_batch_begin(void) {
-  ++weft::depth;
+  ++weft::batch_depth;
   return WEFT_SUCCESS;
 }
 

@@ -60,8 +60,14 @@ struct BatchedCall {
   std::function<absl::StatusOr<WorkRef>()> start;
 };
 
+// How many batches this thread has open, one in the other. Every call looks at it: no constructor to ask
+// for, and a place that is known when the library is loaded.
+extern constinit thread_local int batch_depth [[gnu::tls_model("initial-exec")]];
+
 // True if this thread has a batch open.
-bool InBatch();
+inline bool InBatch() {
+  return batch_depth > 0;
+}
 
 // Notes a call whose arguments have been checked. `work` as in the call: if it is not NULL, *work gets a
 // handle that is settled when the batch ends.

@@ -26,9 +26,7 @@ absl::Status ReadAlgorithm(const char* call, const char* name, Algorithm* algori
 
 // A reduction made at run time, for its number.
 absl::Status ReadOp(Collective* collective) {
-  if (!TraitsOf(collective->kind).reduces || collective->op < WEFT_OP_CUSTOM_FIRST) {
-    return absl::OkStatus();
-  }
+  if (!TraitsOf(collective->kind).reduces) return absl::OkStatus();
   absl::StatusOr<std::shared_ptr<const CustomOp>> custom = CustomOpOf(collective->op);
   if (!custom.ok()) {
     return InvalidArgument(OpKindName(collective->kind), FromAbsl(custom.status().message()));
@@ -38,16 +36,22 @@ absl::Status ReadOp(Collective* collective) {
   return absl::OkStatus();
 }
 
-absl::Status RunOrStart(Collective collective, const std::shared_ptr<ProcessGroup>& group,
-                        weft_work_t* work) {
-  WEFT_RETURN_IF_ERROR(ReadOp(&collective));
-  WEFT_RETURN_IF_ERROR(CheckCollective(collective, group->rank(), group->size()));
-  if (work == nullptr && !InBatch()) return group->Run(collective);
+// A call that does not run at once on this thread.
+absl::Status StartOrNote(const Collective& collective, const std::shared_ptr<ProcessGroup>& group,
+                         weft_work_t* work) {
   const auto start = [group, collective] {
     return group->Start(collective);
   };
   if (!InBatch()) return StartAs(work, start);
   return NoteInBatch({.group = group, .priority = collective.priority, .start = start}, work);
+}
+
+absl::Status RunOrStart(Collective& collective, const std::shared_ptr<ProcessGroup>& group,
+                        weft_work_t* work) {
+  if (collective.op >= WEFT_OP_CUSTOM_FIRST) WEFT_RETURN_IF_ERROR(ReadOp(&collective));
+  WEFT_RETURN_IF_ERROR(CheckCollective(collective, group->rank(), group->size()));
+  if (work == nullptr && !InBatch()) return group->Run(collective);
+  return StartOrNote(collective, group, work);
 }
 
 absl::Status ReadCall(const weft_call_t* given, Collective* collective) {
@@ -77,14 +81,14 @@ std::shared_ptr<BlockLayout> NewLayout(bool blocking) {
 
 }  // namespace
 
-weft_result_t Issue(Collective collective, weft_group_t handle, const weft_call_t* call,
+weft_result_t Issue(Collective&& collective, weft_group_t handle, const weft_call_t* call,
                     weft_work_t* work) {
   return Guarded([&]() -> absl::Status {
     if (handle == nullptr || handle->magic != weft_group::kMagic) {
       return InvalidArgument(OpKindName(collective.kind), "group is NULL or not a group");
     }
     if (call != nullptr) WEFT_RETURN_IF_ERROR(ReadCall(call, &collective));
-    return RunOrStart(std::move(collective), handle->group, work);
+    return RunOrStart(collective, handle->group, work);
   });
 }
 
@@ -99,7 +103,7 @@ weft_result_t IssueLaidOut(OpKind kind, CollectiveMaker make, const void* argume
     const std::shared_ptr<BlockLayout> layout = NewLayout(work == nullptr && !InBatch());
     WEFT_RETURN_IF_ERROR(make(*handle->group, arguments, layout.get(), &collective));
     collective.layout = layout;
-    return RunOrStart(std::move(collective), handle->group, work);
+    return RunOrStart(collective, handle->group, work);
   });
 }
 

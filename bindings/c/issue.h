@@ -28,7 +28,7 @@ absl::Status StartAs(weft_work_t* work, Start&& start) {
 }
 
 // Checks the call, then runs it or, with `work`, starts it.
-weft_result_t Issue(Collective collective, weft_group_t group, const weft_call_t* call,
+weft_result_t Issue(Collective&& collective, weft_group_t group, const weft_call_t* call,
                     weft_work_t* work);
 
 // For the forms that need to know the group before the call can be put together.

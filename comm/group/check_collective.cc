@@ -69,7 +69,12 @@ bool OverlapsAny(const std::vector<Range>& sorted, const Range& range) {
   return after != sorted.begin() && std::prev(after)->end > range.begin;
 }
 
-// The one allowed overlap of each collective; the headers state it.
+absl::Status TooLarge(const Collective& call, int size) {
+  return Invalid(call, fmt::format("{} elements of {} on {} ranks do not fit in memory", call.count,
+                                   DtypeName(call.dtype), size));
+}
+
+// The one allowed overlap of each vector form; the headers state it.
 bool InPlace(const Collective& call, int rank) {
   const OpTraits& traits = TraitsOf(call.kind);
   if (call.kind == OpKind::kAllToAllV) {
@@ -77,24 +82,39 @@ bool InPlace(const Collective& call, int rank) {
     return call.in == call.out && layout.in_counts == layout.out_counts &&
            layout.in_offsets == layout.out_offsets;
   }
-  if (call.kind == OpKind::kAllToAll) return call.in == call.out;
   // Where one side has a block for each rank, the other is the own one of them.
   return InRun(call, traits.in_blocks ? rank : 0, 0, 0).memory ==
          OutRun(call, traits.out_blocks ? rank : 0, 0, 0).memory;
 }
 
 // Buffers without gaps, one count: the usual case, which must cost nothing.
-absl::Status CheckPlainBuffers(const Collective& call, int rank, int size) {
-  if (call.count == 0) return absl::OkStatus();
-  const bool needs_in = HasInput(call, rank);
-  const bool needs_out = HasOutput(call, rank);
+absl::Status CheckPlain(const Collective& call, int rank, int size) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  const size_t element = ElementBytes(call);
+  const auto ranks = static_cast<size_t>(size);
+  size_t block = 0;
+  size_t total = 0;
+  if (__builtin_mul_overflow(call.count, element, &block) ||
+      __builtin_mul_overflow(block, ranks, &total) || total > PTRDIFF_MAX) {
+    return TooLarge(call, size);
+  }
+  if (block == 0) return absl::OkStatus();
+  const bool needs_in = !traits.root_in || call.root == rank;
+  const bool needs_out = !traits.root_out || call.root == rank;
   if (needs_in && call.in == nullptr) return Invalid(call, "in is NULL");
   if (needs_out && call.out == nullptr) return Invalid(call, "out is NULL");
-  if (!needs_in || !needs_out || InPlace(call, rank)) return absl::OkStatus();
-  const Range in = RangeOf(call.in, InputBytes(call, size));
-  const Range out = RangeOf(call.out, OutputBytes(call, size));
-  if (in.begin < out.end && out.begin < in.end) return Overlapping(call);
-  return absl::OkStatus();
+  if (!needs_in || !needs_out) return absl::OkStatus();
+  const auto in = reinterpret_cast<uintptr_t>(call.in);
+  const auto out = reinterpret_cast<uintptr_t>(call.out);
+  const uintptr_t in_end = in + (traits.in_blocks ? total : block);
+  const uintptr_t out_end = out + (traits.out_blocks ? total : block);
+  if (in >= out_end || out >= in_end) return absl::OkStatus();
+  // Where one side has a block for each rank, the other may be the own one of them.
+  const uintptr_t own = static_cast<size_t>(rank) * block;
+  const bool both = traits.in_blocks && traits.out_blocks;
+  const uintptr_t in_own = in + (traits.in_blocks && !both ? own : 0);
+  const uintptr_t out_own = out + (traits.out_blocks && !both ? own : 0);
+  return in_own == out_own ? absl::OkStatus() : Overlapping(call);
 }
 
 absl::Status CheckVectorBuffers(const Collective& call, int rank, int size) {
@@ -162,7 +182,7 @@ absl::Status CheckParts(const Collective& call, int rank, int size) {
 
 // Elements of the larger side, or of all ranks together; false if the number does not fit.
 bool LargestSide(const Collective& call, int size, size_t* elements) {
-  if (call.layout == nullptr || TraitsOf(call.kind).iov) {
+  if (TraitsOf(call.kind).iov) {
     return !__builtin_mul_overflow(call.count, static_cast<size_t>(size), elements);
   }
   const BlockLayout& layout = *call.layout;
@@ -190,18 +210,16 @@ absl::Status CheckCollective(const Collective& call, int rank, int size) {
     const absl::Status reduction = CheckReduction(call.dtype, call.op, call.custom.get());
     if (!reduction.ok()) return Invalid(call, FromAbsl(reduction.message()));
   }
-  if (HasRoot(call.kind) && (call.root < 0 || call.root >= size)) {
+  if ((call.root < 0 || call.root >= size) && HasRoot(call.kind)) {
     return Invalid(call, fmt::format("root {} is not one of the ranks 0..{}", call.root, size - 1));
   }
+  if (call.layout == nullptr) return CheckPlain(call, rank, size);
   size_t total = 0;
   if (!LargestSide(call, size, &total) ||
       __builtin_mul_overflow(total, ElementBytes(call), &total) || total > PTRDIFF_MAX) {
-    return Invalid(call, fmt::format("{} elements of {} on {} ranks do not fit in memory",
-                                     call.count, DtypeName(call.dtype), size));
+    return TooLarge(call, size);
   }
-  if (traits.iov) return CheckParts(call, rank, size);
-  return call.layout == nullptr ? CheckPlainBuffers(call, rank, size)
-                                : CheckVectorBuffers(call, rank, size);
+  return traits.iov ? CheckParts(call, rank, size) : CheckVectorBuffers(call, rank, size);
 }
 
 }  // namespace weft

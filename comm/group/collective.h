@@ -15,6 +15,7 @@
 #include "weft/types.h"
 
 #include "comm/kernels/custom_op.h"
+#include "comm/kernels/dtype.h"
 
 namespace weft {
 
@@ -52,16 +53,46 @@ struct OpTraits {
   bool iov;           // in and out are lists of buffers
 };
 
+inline constexpr OpTraits kOpTraits[kOpKindCount] = {
+    {.name = "barrier"},
+    {.name = "all_reduce", .reduces = true},
+    {.name = "reduce", .reduces = true, .root_out = true},
+    {.name = "broadcast", .root_in = true},
+    {.name = "all_gather", .out_blocks = true},
+    {.name = "reduce_scatter", .reduces = true, .in_blocks = true},
+    {.name = "gather", .root_out = true, .out_blocks = true},
+    {.name = "scatter", .root_in = true, .in_blocks = true},
+    {.name = "all_to_all", .in_blocks = true, .out_blocks = true},
+    {.name = "all_gather_v", .out_blocks = true},
+    {.name = "reduce_scatter_v", .reduces = true, .in_blocks = true},
+    {.name = "gather_v", .in_blocks = true, .out_blocks = true, .local_counts = true},
+    {.name = "scatter_v", .in_blocks = true, .out_blocks = true, .local_counts = true},
+    {.name = "all_to_all_v", .in_blocks = true, .out_blocks = true, .local_counts = true},
+    {.name = "all_reduce_iov", .reduces = true, .iov = true},
+    {.name = "all_gather_iov", .out_blocks = true, .iov = true},
+    {.name = "reduce_scatter_iov", .reduces = true, .in_blocks = true, .iov = true},
+};
+
 // For a known kind.
-const OpTraits& TraitsOf(OpKind kind);
+inline const OpTraits& TraitsOf(OpKind kind) {
+  return kOpTraits[static_cast<size_t>(kind)];
+}
+
 // "all_reduce"; "unknown" for an unknown number.
 const char* OpKindName(OpKind kind);
 // True if the call names a root.
 bool HasRoot(OpKind kind);
 
 // How a call asks for a protocol (comm/node/operation.h); numbers stand in flight-recorder files.
-enum class Algorithm : uint8_t { kAuto = 0, kInline = 1, kSlot = 2, kDirect = 3, kStaged = 4 };
-constexpr int kAlgorithmCount = 5;
+enum class Algorithm : uint8_t {
+  kAuto = 0,
+  kInline = 1,
+  kSlot = 2,
+  kDirect = 3,
+  kStaged = 4,
+  kSingleCopy = 5
+};
+constexpr int kAlgorithmCount = 6;
 // "auto", "inline"...
 const char* AlgorithmName(Algorithm algorithm);
 
@@ -98,23 +129,66 @@ struct Collective {
   uint64_t tag = 0;
 };
 
-// Bytes of one element of the call.
-size_t ElementBytes(const Collective& call);
+// Bytes of one element of the call, whose numbers have been checked.
+inline size_t ElementBytes(const Collective& call) {
+  return TraitsOf(call.kind).reduces ? ElementBytes(call.dtype, call.op) : DtypeSize(call.dtype);
+}
+
+// Elements that a side spans whose counts and offsets the layout has.
+size_t LaidOutExtent(const std::vector<size_t>& counts, const std::vector<size_t>& offsets);
 
 // Bytes that `in` and `out` span in a group of `size` ranks, from their first byte on; 0 for iov forms.
-size_t InputBytes(const Collective& call, int size);
-size_t OutputBytes(const Collective& call, int size);
+inline size_t InputBytes(const Collective& call, int size) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  if (traits.iov) return 0;
+  if (call.layout != nullptr && !call.layout->in_counts.empty()) {
+    return LaidOutExtent(call.layout->in_counts, call.layout->in_offsets) * ElementBytes(call);
+  }
+  return call.count * (traits.in_blocks ? static_cast<size_t>(size) : 1) * ElementBytes(call);
+}
+
+inline size_t OutputBytes(const Collective& call, int size) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  if (traits.iov) return 0;
+  if (call.layout != nullptr && !call.layout->out_counts.empty()) {
+    return LaidOutExtent(call.layout->out_counts, call.layout->out_offsets) * ElementBytes(call);
+  }
+  return call.count * (traits.out_blocks ? static_cast<size_t>(size) : 1) * ElementBytes(call);
+}
 
 // True if `rank` contributes elements, or gets a result.
-bool HasInput(const Collective& call, int rank);
-bool HasOutput(const Collective& call, int rank);
+inline bool HasInput(const Collective& call, int rank) {
+  return !TraitsOf(call.kind).root_in || call.root == rank;
+}
+
+inline bool HasOutput(const Collective& call, int rank) {
+  return !TraitsOf(call.kind).root_out || call.root == rank;
+}
 
 // Elements of block `block` of in and out; of the only block (0) on a side that has no blocks.
-size_t InCount(const Collective& call, int block);
-size_t OutCount(const Collective& call, int block);
+inline size_t InCount(const Collective& call, int block) {
+  const bool counted = call.layout != nullptr && !call.layout->in_counts.empty();
+  return counted ? call.layout->in_counts[static_cast<size_t>(block)] : call.count;
+}
 
-// Elements between the first byte of in and the beginning of a block of it. Not for iov forms.
-size_t InOffset(const Collective& call, int block);
+inline size_t OutCount(const Collective& call, int block) {
+  const bool counted = call.layout != nullptr && !call.layout->out_counts.empty();
+  return counted ? call.layout->out_counts[static_cast<size_t>(block)] : call.count;
+}
+
+// Elements between the first byte of in and the beginning of a block of it, and likewise for out. Not for
+// iov forms.
+inline size_t InOffset(const Collective& call, int block) {
+  const bool counted = call.layout != nullptr && !call.layout->in_counts.empty();
+  if (counted) return call.layout->in_offsets[static_cast<size_t>(block)];
+  return TraitsOf(call.kind).in_blocks ? static_cast<size_t>(block) * call.count : 0;
+}
+
+inline size_t OutOffset(const Collective& call, int block) {
+  const bool counted = call.layout != nullptr && !call.layout->out_counts.empty();
+  if (counted) return call.layout->out_offsets[static_cast<size_t>(block)];
+  return TraitsOf(call.kind).out_blocks ? static_cast<size_t>(block) * call.count : 0;
+}
 
 // Elements that `rank` contributes, its blocks packed one behind the other, and how many of them stand
 // before block `block`. Not with local_counts.

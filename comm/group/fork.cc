@@ -1,13 +1,12 @@
 #include "comm/group/fork.h"
 
-#include <atomic>
-
 #include <pthread.h>
 
-namespace weft {
-namespace {
+namespace weft::fork_internal {
 
-std::atomic<uint32_t> generation{0};
+constinit std::atomic<uint32_t> generation{0};
+
+namespace {
 
 void CountFork() {
   generation.fetch_add(1, std::memory_order_relaxed);
@@ -15,9 +14,7 @@ void CountFork() {
 
 }  // namespace
 
-uint32_t ForkGeneration() {
-  const uint32_t current = generation.load(std::memory_order_relaxed);
-  if (current != 0) return current;
+uint32_t Begin() {
   static const bool registered = [] {
     pthread_atfork(nullptr, nullptr, CountFork);
     uint32_t expected = 0;
@@ -28,4 +25,4 @@ uint32_t ForkGeneration() {
   return generation.load(std::memory_order_relaxed);
 }
 
-}  // namespace weft
+}  // namespace weft::fork_internal

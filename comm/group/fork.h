@@ -5,11 +5,21 @@
 // Thread-safety: any thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace weft {
 
+namespace fork_internal {
+// 0 until it is first asked for.
+extern constinit std::atomic<uint32_t> generation;
+uint32_t Begin();
+}  // namespace fork_internal
+
 // Starts at 1 and is one higher in every forked child.
-uint32_t ForkGeneration();
+inline uint32_t ForkGeneration() {
+  const uint32_t current = fork_internal::generation.load(std::memory_order_relaxed);
+  return current != 0 ? current : fork_internal::Begin();
+}
 
 }  // namespace weft

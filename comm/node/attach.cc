@@ -22,7 +22,7 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kAttachMagic = 0x31'68'63'74'74'61'66'77ULL;
+constexpr uint64_t kAttachMagic = 0x32'68'63'74'74'61'66'77ULL;
 constexpr int64_t kConnectPauseNs = 2'000'000;
 
 // One message per rank, of fixed size, with the rank's heap descriptor beside it.
@@ -34,6 +34,7 @@ struct AttachMessage {
   uint64_t start_time;
   uint64_t heap_id;
   uint64_t heap_bytes;
+  uint64_t heap_id_address;
   uint64_t segment_offset;  // rank 0's only
   char host[64];
 };
@@ -147,15 +148,16 @@ AttachMessage MessageOf(const AttachRequest& request, int rank, const NodePeer& 
   message.start_time = identity.start_time;
   message.heap_id = identity.heap_id;
   message.heap_bytes = identity.heap_bytes;
+  message.heap_id_address = identity.heap_id_address;
   message.segment_offset = segment_offset;
   std::strncpy(message.host, identity.host.c_str(), sizeof(message.host) - 1);
   return message;
 }
 
 absl::StatusOr<std::shared_ptr<NodePeer>> PeerOf(const AttachMessage& message, UniqueFd fd) {
-  return NodePeer::Open(
-      {message.pid, message.start_time, message.heap_id, message.heap_bytes, message.host},
-      std::move(fd));
+  return NodePeer::Open({message.pid, message.start_time, message.heap_id, message.heap_bytes,
+                         message.host, message.heap_id_address},
+                        std::move(fd));
 }
 
 // The process at the other end, as the kernel tells it; refuses other users.

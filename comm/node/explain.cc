@@ -1,9 +1,11 @@
 #include "comm/node/explain.h"
 
+#include <cmath>
 #include <vector>
 
 #include "comm/kernels/dtype.h"
 #include "comm/node/operation.h"
+#include "comm/select/load_model.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -15,6 +17,23 @@ struct Choice {
   std::string refusal;
 };
 
+std::string WhyNotSingleCopy(const Collective& call, const NodeState& state) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  if (call.kind == OpKind::kBarrier) return "there is no data";
+  if (traits.reduces) return "a reduction reads its sources itself";
+  if (traits.iov) return "lists of buffers go through staging";
+  if (!state.reads_peers) {
+    return "this rank may not read its peers' memory (process_vm_readv, WEFT_SINGLE_COPY)";
+  }
+  const CallFacts facts = FactsOf(call, state.size);
+  const uint64_t least = SingleCopyMinBytes(state.tuning, facts);
+  if (traits.local_counts || facts.bytes >= least) return "";
+  if (least == kNever)
+    return "staging is quicker at every size by what this machine's memory costs";
+  return fmt::format("blocks of {} bytes are smaller than {}, from where on it pays", facts.bytes,
+                     least);
+}
+
 std::vector<Choice> Choices(const Collective& call, bool symmetric, const NodeState& state) {
   const OpTraits& traits = TraitsOf(call.kind);
   const size_t bytes = ContributionBytes(call, state.size);
@@ -22,6 +41,7 @@ std::vector<Choice> Choices(const Collective& call, bool symmetric, const NodeSt
   std::vector<Choice> choices = {{Algorithm::kInline, ""},
                                  {Algorithm::kSlot, ""},
                                  {Algorithm::kDirect, ""},
+                                 {Algorithm::kSingleCopy, ""},
                                  {Algorithm::kStaged, ""}};
   if (traits.local_counts) {
     choices[0].refusal = rows;
@@ -29,13 +49,13 @@ std::vector<Choice> Choices(const Collective& call, bool symmetric, const NodeSt
     choices[0].refusal = fmt::format("{} bytes per rank are more than the {} of an arrival line",
                                      bytes, InlineBytes(call));
   }
-  if (bytes > state.slot_limit_bytes) {
+  if (bytes > state.tuning.slot_limit_bytes) {
     choices[1].refusal =
         fmt::format("{} bytes per rank are more than the {} up to which one pass pays", bytes,
-                    state.slot_limit_bytes);
+                    state.tuning.slot_limit_bytes);
   }
   if (call.kind == OpKind::kBarrier) {
-    choices[2].refusal = choices[3].refusal = "there is no data";
+    choices[2].refusal = choices[3].refusal = choices[4].refusal = "there is no data";
   } else if (traits.iov) {
     choices[2].refusal = "lists of buffers go through staging";
   } else if (!symmetric) {
@@ -43,6 +63,7 @@ std::vector<Choice> Choices(const Collective& call, bool symmetric, const NodeSt
         "peers cannot reach private buffers; weft_mem_alloc and "
         "weft_mem_register make memory that they can";
   }
+  choices[3].refusal = WhyNotSingleCopy(call, state);
   return choices;
 }
 
@@ -64,6 +85,7 @@ double BytesMoved(const Collective& call, Algorithm algorithm, int size) {
     case Algorithm::kInline:
     case Algorithm::kSlot:
       return 2 * contributed + (traits.reduces ? receivers * (ranks + 1) * block : 2 * received);
+    case Algorithm::kSingleCopy:
     case Algorithm::kDirect:
       if (!traits.reduces) return 2 * received;
       return sliced ? (ranks + receivers) * block : ranks * (ranks + 1) * block;
@@ -75,19 +97,45 @@ double BytesMoved(const Collective& call, Algorithm algorithm, int size) {
   return 2 * (ranks - 1) * block + ranks * block + 2 * block + 2 * receivers * others * block;
 }
 
-std::string WaitsOf(Algorithm algorithm) {
+std::string WaitsOf(Algorithm algorithm, const NodeState& state) {
   switch (algorithm) {
     case Algorithm::kInline:
     case Algorithm::kSlot:
       return "one, for all ranks to arrive with their data";
     case Algorithm::kDirect:
+    case Algorithm::kSingleCopy:
       return "two, for all ranks to arrive and for all to be done with each other's buffers";
     default:
       return fmt::format(
           "two for each round of at most {} bytes of a rank's staging; two rounds "
           "are under way at a time",
-          kStageHalfBytes);
+          state.half_bytes());
   }
+}
+
+Protocol ProtocolOf(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kInline:
+      return Protocol::kInline;
+    case Algorithm::kSlot:
+      return Protocol::kSlot;
+    case Algorithm::kDirect:
+      return Protocol::kDirect;
+    case Algorithm::kSingleCopy:
+      return Protocol::kSingleCopy;
+    default:
+      return Protocol::kStaged;
+  }
+}
+
+// By this process's model of the machine, which need not be the one that the group was tuned by.
+std::string PredictedTime(const Collective& call, Algorithm algorithm, const NodeState& state) {
+  const LoadedModel& loaded = ProcessModel();
+  const double ns =
+      PredictNs(loaded.model, state.tuning, FactsOf(call, state.size), ProtocolOf(algorithm));
+  if (!std::isfinite(ns)) return "";
+  return fmt::format("predicted time: {:.2f} us, by a {} model of this machine\n", ns / 1000,
+                     ModelOriginName(loaded.origin));
 }
 
 }  // namespace
@@ -108,14 +156,16 @@ std::string ExplainCollective(const Collective& call, bool symmetric, const Node
   text += fmt::format("bytes per rank: {}\n", ContributionBytes(call, state.size));
   text += fmt::format("bytes moved: {:.0f} loaded and stored by all ranks together\n",
                       BytesMoved(call, taken->algorithm, state.size));
-  text += fmt::format("waits: {}\n", WaitsOf(taken->algorithm));
+  text += fmt::format("waits: {}\n", WaitsOf(taken->algorithm, state));
+  text += PredictedTime(call, taken->algorithm, state);
   if (traits.reduces) {
     text += fmt::format("kernel: {}\n",
                         call.op == kOpUser ? "the user's function" : IsaName(state.isa));
   }
-  text += fmt::format("why: {}\n", taken == choices.data()
-                                       ? "it fits, and nothing waits for less"
-                                       : "the first of inline, slot, direct, staged that can");
+  text += fmt::format("why: {}\n",
+                      taken == choices.data()
+                          ? "it fits, and nothing waits for less"
+                          : "the first of inline, slot, direct, single_copy, staged that can");
   for (const Choice& choice : choices) {
     if (&choice == taken) continue;
     text +=

@@ -1,7 +1,7 @@
 // What one rank has done with a group: the numbers of weft_group_stats.
 //
 //   counters.Started();                          // under the issue word
-//   counters.Ended(call, rank, size, well);      // under the step word
+//   counters.Ended(well, in_bytes, out_bytes);   // under the step word
 //   const GroupStats stats = counters.Read();
 //
 // Each counter has one writer at a time, so that counting is a plain load and store: no locked
@@ -13,7 +13,6 @@
 #include <atomic>
 #include <cstdint>
 
-#include "comm/group/collective.h"
 #include "comm/group/process_group.h"
 
 namespace weft {
@@ -23,21 +22,15 @@ class GroupCounters {
   // Under the issue word.
   void Started() { Add(started_, 1); }
 
-  // Under the step word, once per operation that was started.
-  void Ended(const Collective& call, int rank, int size, bool well) {
+  // Under the step word, once per operation that was started; the bytes of this rank's buffers if it ended
+  // well.
+  void Ended(bool well, size_t in_bytes, size_t out_bytes) {
     Add(collectives_, 1);
-    if (!well) {
+    if (well) {
+      Add(in_bytes_, in_bytes);
+      Add(out_bytes_, out_bytes);
+    } else {
       Add(failures_, 1);
-      return;
-    }
-    const OpTraits& traits = TraitsOf(call.kind);
-    const size_t parts = traits.iov ? call.count * ElementBytes(call) : 0;
-    const auto ranks = static_cast<size_t>(size);
-    if (HasInput(call, rank)) {
-      Add(in_bytes_, InputBytes(call, size) + parts * (traits.in_blocks ? ranks : 1));
-    }
-    if (HasOutput(call, rank)) {
-      Add(out_bytes_, OutputBytes(call, size) + parts * (traits.out_blocks ? ranks : 1));
     }
   }
 

@@ -11,12 +11,14 @@
 #include "base/allocator.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "base/wait.h"
 #include "comm/node/attach.h"
 #include "comm/node/heap.h"
 #include "comm/node/node_group.h"
 #include "comm/node/remains.h"
 #include "comm/rendezvous/membership.h"
+#include "comm/select/load_model.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -66,7 +68,9 @@ int64_t InitDeadlineNs(const GroupOptions& options) {
 absl::StatusOr<uint64_t> MakeSegment(int size, uint64_t group_id, uint32_t epoch) {
   WEFT_ASSIGN_OR_RETURN(void* const block, ProcessHeap().Allocate(Segment::Bytes(size)));
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<NodePeer> self, NodePeer::Self());
-  Segment::Create(static_cast<char*>(block), size, group_id, epoch);
+  // A group of one has nothing to choose, and need not wait for a measurement.
+  const Tuning tuning = size == 1 ? Tuning{} : Choose(ProcessModel().model, size);
+  Segment::Create(static_cast<char*>(block), size, group_id, epoch, tuning);
   return static_cast<uint64_t>(static_cast<char*>(block) - self->base());
 }
 
@@ -81,7 +85,16 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint6
                      fmt::format("joining group {}: what rank 0 shares is not this group's segment",
                                  options.name));
   }
+  state.tuning = state.segment.header().tuning;
+  WEFT_RETURN_IF_ERROR(
+      Annotate(Validate(state.tuning), StrCat("joining group ", options.name, ": ")));
+  state.recorder = state.segment.recorder(state.rank);
   WEFT_ASSIGN_OR_RETURN(state.isa, SelectIsa());
+  state.reads_peers =
+      GetOptions().single_copy &&
+      std::all_of(state.peers.begin(), state.peers.end(),
+                  [](const std::shared_ptr<NodePeer>& peer) { return peer->readable(); });
+  state.stores = SharedStores(FindStreamCopy(state.isa), state.tuning.stream_stage != 0);
   return std::shared_ptr<ProcessGroup>(std::make_shared<NodeGroup>(std::move(state), options));
 }
 

@@ -373,8 +373,7 @@ void MessageEngine::StepUnderWords() {
   Unlock();
 }
 
-void MessageEngine::RunCallbacks() {
-  if (!alone_) return;
+void MessageEngine::RunEndedCallbacks() {
   Deadline patience{kForeverNs};
   Lock(patience);
   UnlockAndCallBack();

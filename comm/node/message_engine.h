@@ -55,7 +55,10 @@ class MessageEngine {
 
   // As TryStep, for a caller that holds words of the group: callbacks are left for RunCallbacks().
   void StepUnderWords();
-  void RunCallbacks();
+
+  void RunCallbacks() {
+    if (alone_) RunEndedCallbacks();
+  }
 
   // Works taken up and not ended.
   uint32_t works() const { return works_.load(std::memory_order_seq_cst); }
@@ -69,6 +72,7 @@ class MessageEngine {
   std::vector<void*> TakeBlocks() { return outbox_.TakeBlocks(); }
 
  private:
+  void RunEndedCallbacks();
   using Works = std::vector<std::shared_ptr<MessageWork>>;
   struct Loss;
 

@@ -4,8 +4,6 @@
 #include <list>
 #include <utility>
 
-#include <sched.h>
-
 #include "base/check.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -24,15 +22,16 @@ namespace {
 
 constexpr int64_t kCheckPeersNs = 5'000'000;
 constexpr int64_t kHelpNs = 200'000;  // between looks at messages, while an operation is waited for
+constexpr uint32_t kBriefProbes = 64;  // a microsecond or two
 constexpr int64_t kDisengageNs = 1'000'000'000;
 
-// Spinning for a peer that has no core to run on only keeps it from running.
-WaitPolicy PolicyFor(int ranks) {
+// What the group's tuning says, unless the user does.
+WaitPolicy PolicyOf(const Tuning& tuning) {
   const Options& options = GetOptions();
-  cpu_set_t cpus;
-  const int cores = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-  return WaitPolicy{.spins = ranks > cores ? 0 : static_cast<uint32_t>(options.spin_count),
-                    .yields = static_cast<uint32_t>(options.yield_count)};
+  WaitPolicy policy{.spins = tuning.spins, .yields = tuning.yields};
+  if (options.spin_count >= 0) policy.spins = static_cast<uint32_t>(options.spin_count);
+  if (options.yield_count >= 0) policy.yields = static_cast<uint32_t>(options.yield_count);
+  return policy;
 }
 
 GroupOptions WithDefaults(GroupOptions options) {
@@ -57,16 +56,15 @@ void PinParts(const BlockLayout& layout, std::list<RegistrationPin>* pins) {
 NodeGroup::NodeGroup(NodeState state, GroupOptions options)
     : state_(std::move(state)),
       options_(WithDefaults(std::move(options))),
+      heap_(ProcessHeap()),
       fork_generation_(ForkGeneration()),
-      policy_(PolicyFor(state_.size)),
+      policy_(PolicyOf(state_.tuning)),
       failures_(state_, options_.name),
       disengage_patience_{kDisengageNs},
       dump_(state_, options_.name),
       messages_(*this, state_, options_.name, failures_, policy_) {
   state_.known_done.assign(static_cast<size_t>(state_.size), 0);
   state_.peer_stage.assign(static_cast<size_t>(state_.size), nullptr);
-  // A one-shot reads every rank's slot: with many ranks two phases pay earlier.
-  state_.slot_limit_bytes = state_.size <= 4 ? kSlotBytes : kSlotBytes / 2;
   RankControl& self = state_.self();
   const NodePeer::Identity& identity = state_.peers[static_cast<size_t>(state_.rank)]->identity();
   self.pid = identity.pid;
@@ -89,13 +87,10 @@ absl::Status NodeGroup::Closed() const {
   return MakeError(WEFT_INVALID_USAGE, fmt::format("group {} was closed", options_.name));
 }
 
-bool NodeGroup::Acquire(std::atomic<uint32_t>& word, Deadline& deadline) {
-  const auto take = [&word] {
-    uint32_t free = 0;
-    return word.compare_exchange_strong(free, 1, std::memory_order_acquire,
-                                        std::memory_order_relaxed);
+bool NodeGroup::AwaitWord(std::atomic<uint32_t>& word, Deadline& deadline) {
+  const auto take = [&] {
+    return TryAcquire(word);
   };
-  if (take()) return true;
   const auto never = [] {
     return false;
   };
@@ -124,9 +119,9 @@ absl::Status NodeGroup::Refusal() {
                                  options_.name));
   }
   if (closed_.load(std::memory_order_relaxed)) return Closed();
-  if (!state_.aborted()) return absl::OkStatus();
   absl::Status cause = failures_.Cause();
-  state_.Publish(state_.self().acknowledged, 1);
+  state_.self().acknowledged.store(1, std::memory_order_seq_cst);
+  Ring(state_.self().bell);
   if (!reported_.exchange(true)) {
     dump_.WriteOnce(cause);
     return cause;
@@ -136,19 +131,19 @@ absl::Status NodeGroup::Refusal() {
                                std::string(cause.message())));
 }
 
-void NodeGroup::Record(const Operation& operation) const {
+void NodeGroup::Record(const Operation& operation, uint64_t ticks) const {
   const Collective& call = operation.call();
-  state_.segment.recorder(state_.rank)
-      .Record({.sequence = operation.sequence(),
-               .kind = call.kind,
-               .dtype = call.dtype,
-               .op = call.op,
-               .algorithm = static_cast<uint8_t>(call.algorithm),
-               .epoch = state_.epoch,
-               .count = call.count,
-               .root = call.root,
-               .signature = operation.signature(),
-               .tag = call.tag});
+  state_.recorder.Record({.sequence = operation.sequence(),
+                          .ticks = ticks,
+                          .kind = call.kind,
+                          .dtype = call.dtype,
+                          .op = call.op,
+                          .algorithm = static_cast<uint8_t>(call.algorithm),
+                          .epoch = state_.epoch,
+                          .count = call.count,
+                          .root = call.root,
+                          .signature = operation.signature(),
+                          .tag = call.tag});
 }
 
 // On Ok issue_ is held.
@@ -158,7 +153,8 @@ absl::Status NodeGroup::TakeTurn(const Collective& call, Deadline& turn) {
     return MakeError(WEFT_TIMEOUT, fmt::format("{} on group {}: another thread's call did not end",
                                                OpKindName(call.kind), options_.name));
   }
-  absl::Status refusal = Refusal();
+  if (Usable() && call.algorithm == Algorithm::kAuto) return absl::OkStatus();
+  absl::Status refusal = Usable() ? absl::OkStatus() : Refusal();
   if (refusal.ok() && call.algorithm != Algorithm::kAuto) refusal = CheckAlgorithm(call, state_);
   if (!refusal.ok()) Release(issue_);
   return refusal;
@@ -183,28 +179,47 @@ absl::Status NodeGroup::Run(const Collective& call) {
 }
 
 absl::Status NodeGroup::RunNow(const Collective& call, Deadline& deadline) {
-  const RegistrationPin in(ProcessHeap(), call.in);
-  const RegistrationPin out(ProcessHeap(), call.out);
+  const RegistrationPin in(heap_, call.in);
+  const RegistrationPin out(heap_, call.out);
   std::list<RegistrationPin> parts;
   if (TraitsOf(call.kind).iov) PinParts(*call.layout, &parts);
-  Operation operation(call, ++issued_);
+  Operation operation(call, ++issued_, state_);
   counters_.Started();
-  Record(operation);
-  Operation::Result result = Operation::Result::kBlocked;
+  uint32_t cpu = 0;
+  Record(operation, RecorderTicks(&cpu));
+  state_.NoteCpu(cpu);
   while (operation.Issue(state_) == Operation::Result::kBlocked) {
     if (!AwaitTarget(operation, deadline)) return Conclude(operation, Operation::Result::kFailed);
   }
-  while ((result = operation.Step(state_)) == Operation::Result::kBlocked) {
+  Operation::Result result = operation.Step(state_);
+  for (; result == Operation::Result::kBlocked; result = operation.Step(state_)) {
     if (!AwaitTarget(operation, deadline)) return Conclude(operation, Operation::Result::kFailed);
   }
   return Conclude(operation, result);
 }
 
+// Spinning for a peer on the CPU of this rank only keeps it from running. For one on another CPU a yield is
+// worth it only after a while: whoever runs next here may do so for longer than the peer takes.
+WaitPolicy NodeGroup::PolicyTowards(int peer) const {
+  WaitPolicy policy = policy_;
+  if (state_.SharesCpu(peer)) {
+    policy.spins = 0;
+  } else {
+    policy.spins = std::max(policy.spins, kBriefProbes);
+    policy.probes_per_yield = kBriefProbes;
+  }
+  return policy;
+}
+
 bool NodeGroup::AwaitTarget(const Operation& operation, Deadline& deadline) {
   const WaitTarget target = operation.target();
-  switch (WaitUntil(
-      state_.control(target.peer).bell, policy_, deadline, [&] { return target.Reached(); },
-      [&] { return Hopeless(operation, target); })) {
+  const auto reached = [&] {
+    return target.Reached();
+  };
+  if (ProbeBriefly(std::min(policy_.spins, kBriefProbes), reached)) return true;
+  state_.Wake();
+  switch (WaitUntil(state_.control(target.peer).bell, policy_, deadline, reached,
+                    [&] { return Hopeless(operation, target); })) {
     case WaitResult::kReady:
       return true;
     case WaitResult::kStopped:
@@ -241,7 +256,16 @@ bool NodeGroup::Hopeless(const Operation& operation, const WaitTarget& target) {
 }
 
 void NodeGroup::Count(const Operation& operation, bool well) {
-  counters_.Ended(operation.call(), state_.rank, state_.size, well);
+  const Collective& call = operation.call();
+  const CallShape& shape = operation.shape();
+  const auto ranks = static_cast<size_t>(state_.size);
+  size_t in_bytes = shape.block_bytes * (shape.traits->in_blocks ? ranks : 1);
+  size_t out_bytes = shape.block_bytes * (shape.traits->out_blocks ? ranks : 1);
+  if (call.layout != nullptr && !shape.traits->iov) {
+    in_bytes = InputBytes(call, state_.size);
+    out_bytes = OutputBytes(call, state_.size);
+  }
+  counters_.Ended(well, shape.has_input ? in_bytes : 0, shape.has_output ? out_bytes : 0);
   if (state_.stage == nullptr || counts_stage_) return;
   counts_stage_ = true;  // staging is made once, and stays
   counters_.Holds(ProcessHeap().BlockBytes(state_.stage));
@@ -258,18 +282,34 @@ GroupStats NodeGroup::stats() const {
 }
 
 absl::Status NodeGroup::Conclude(const Operation& operation, Operation::Result result) {
-  Count(operation, result == Operation::Result::kDone);
-  RecorderRing ring = state_.segment.recorder(state_.rank);
-  if (result == Operation::Result::kDone) {
-    ring.SetState(operation.sequence(), RecordState::kDone);
-    return absl::OkStatus();
-  }
-  ring.SetState(operation.sequence(), RecordState::kFailed);
+  const bool well = result == Operation::Result::kDone;
+  Count(operation, well);
+  state_.recorder.SetState(operation.sequence(), well ? RecordState::kDone : RecordState::kFailed);
+  if (well) return absl::OkStatus();
   if (result == Operation::Result::kRefused) {
     return Annotate(operation.error(), StrCat(OpKindName(operation.call().kind), ": "));
   }
+  return ConcludeFailed(operation);
+}
+
+// True if the process of `peer` has ended: its memory goes a moment before that can be told.
+bool NodeGroup::AwaitEnd(int peer) {
+  NodePeer& process = *state_.peers[static_cast<size_t>(peer)];
+  Deadline patience{kDisengageNs / 4};
+  const auto ended = [&] {
+    return process.Ended().has_value();
+  };
+  return WaitUntil(local_, WaitPolicy{.spins = 0, .yields = 1000}, patience, ended,
+                   [&] { return state_.aborted(); }) == WaitResult::kReady;
+}
+
+absl::Status NodeGroup::ConcludeFailed(const Operation& operation) {
   if (operation.odd_rank() >= 0) {
     failures_.Raise(failures_.Mismatch(operation));
+  } else if (operation.unread_peer() >= 0 && AwaitEnd(operation.unread_peer())) {
+    failures_.Raise(
+        failures_.PeerLost(&operation, operation.unread_peer(),
+                           *state_.peers[static_cast<size_t>(operation.unread_peer())]->Ended()));
   } else if (!operation.error().ok() && !state_.aborted()) {
     failures_.Raise(failures_.Local(operation, operation.error()));
   }
@@ -281,7 +321,8 @@ absl::Status NodeGroup::Conclude(const Operation& operation, Operation::Result r
 }
 
 void NodeGroup::NoteFailure(const absl::Status& cause) {
-  state_.Publish(state_.self().acknowledged, 1);
+  state_.self().acknowledged.store(1, std::memory_order_seq_cst);
+  Ring(state_.self().bell);
   reported_.store(true);
   dump_.WriteOnce(cause);
 }
@@ -315,9 +356,10 @@ std::string NodeGroup::Disengage(const Operation& operation) {
 }
 
 std::shared_ptr<NodeWork> NodeGroup::Enqueue(const Collective& call) {
-  auto work = std::make_shared<NodeWork>(shared_from_this(), call, ++issued_, TimeoutOf(call));
+  auto work =
+      std::make_shared<NodeWork>(shared_from_this(), call, ++issued_, state_, TimeoutOf(call));
   counters_.Started();
-  Record(work->operation());
+  Record(work->operation(), RecorderTicks());
   MutexLock lock(queue_mutex_);
   queue_.push_back(work);
   queued_.fetch_add(1, std::memory_order_seq_cst);
@@ -339,7 +381,7 @@ int64_t NodeGroup::TimeoutOf(const Message& message) const {
 }
 
 absl::Status NodeGroup::Run(const Message& message) {
-  WEFT_RETURN_IF_ERROR(Refusal());
+  if (!Usable()) return Refusal();
   MessageOperation operation(message, TimeoutOf(message));
   const RegistrationPin pin(ProcessHeap(), message.is_send ? message.in : message.out);
   MessageOperation* const operations[] = {&operation};
@@ -348,7 +390,7 @@ absl::Status NodeGroup::Run(const Message& message) {
 
 // The receive first: a message to oneself finds it posted.
 absl::Status NodeGroup::RunPair(const Message& send, const Message& recv) {
-  WEFT_RETURN_IF_ERROR(Refusal());
+  if (!Usable()) return Refusal();
   MessageOperation sends(send, TimeoutOf(send));
   MessageOperation receives(recv, TimeoutOf(recv));
   const RegistrationPin in(ProcessHeap(), send.in);
@@ -367,7 +409,7 @@ absl::StatusOr<WorkRef> NodeGroup::StartPair(const Message& send, const Message&
 }
 
 absl::StatusOr<WorkRef> NodeGroup::StartMessages(std::span<const Message> messages) {
-  WEFT_RETURN_IF_ERROR(Refusal());
+  if (!Usable()) return Refusal();
   int64_t timeout_ns[MessageWork::kOperationsMax];
   for (size_t i = 0; i < messages.size(); ++i)
     timeout_ns[i] = TimeoutOf(messages[i]);
@@ -415,6 +457,7 @@ bool NodeGroup::StepQueue(Ended* ended, WaitTarget* target) {
       result = operation.issued() ? operation.Step(state_) : Operation::Result::kBlocked;
     }
     if (result == Operation::Result::kBlocked) {
+      state_.Wake();
       *target = operation.target();
       const bool late = front->deadline().Passed(MonotonicNs());
       if (late && !target->Reached()) {

@@ -21,10 +21,12 @@
 
 #include "base/mutex.h"
 #include "base/wait.h"
+#include "comm/group/fork.h"
 #include "comm/group/process_group.h"
 #include "comm/node/failure.h"
 #include "comm/node/failure_dump.h"
 #include "comm/node/group_counters.h"
+#include "comm/node/heap.h"
 #include "comm/node/message_engine.h"
 #include "comm/node/node_state.h"
 #include "comm/node/operation.h"
@@ -111,16 +113,34 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   absl::Status RunNow(const Collective& call, Deadline& deadline);
   absl::Status TakeTurn(const Collective& call, Deadline& turn);
   std::shared_ptr<NodeWork> Enqueue(const Collective& call);
-  // Why no operation may start, or Ok.
+
+  // False if no operation may start; why not says Refusal().
+  bool Usable() const {
+    return ForkGeneration() == fork_generation_ && !closed_.load(std::memory_order_relaxed) &&
+           !state_.aborted();
+  }
+
   absl::Status Refusal();
 
   bool has_operations() const { return queued_.load(std::memory_order_seq_cst) > 0; }
 
   absl::StatusOr<WorkRef> StartMessages(std::span<const Message> messages);
   int64_t TimeoutOf(const Message& message) const;
-  bool Acquire(std::atomic<uint32_t>& word, Deadline& deadline);
+
+  bool TryAcquire(std::atomic<uint32_t>& word) {
+    uint32_t free = 0;
+    return word.compare_exchange_strong(free, 1, std::memory_order_acquire,
+                                        std::memory_order_relaxed);
+  }
+
+  bool Acquire(std::atomic<uint32_t>& word, Deadline& deadline) {
+    return TryAcquire(word) || AwaitWord(word, deadline);
+  }
+
+  bool AwaitWord(std::atomic<uint32_t>& word, Deadline& deadline);
   void Release(std::atomic<uint32_t>& word);
-  void Record(const Operation& operation) const;
+  void Record(const Operation& operation, uint64_t ticks) const;
+  WaitPolicy PolicyTowards(int peer) const;
   int64_t TimeoutOf(const Collective& call) const;
 
   // Waits for operation.target(); false if the operation must end, then the group has failed.
@@ -131,6 +151,8 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   // What to return for an operation that was stepped to its end.
   void Count(const Operation& operation, bool well);
   absl::Status Conclude(const Operation& operation, Operation::Result result);
+  absl::Status ConcludeFailed(const Operation& operation);
+  bool AwaitEnd(int peer);
   // Steps the queue; step_ is held.
   bool StepQueue(Ended* ended, WaitTarget* target);
   void IssueAhead();
@@ -148,6 +170,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   NodeState state_;
   const GroupOptions options_;
+  Heap& heap_;
   const uint32_t fork_generation_;
   const WaitPolicy policy_;
   FailureReporter failures_;

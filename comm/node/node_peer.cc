@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include <sys/uio.h>
+
 #include "base/status.h"
 #include "comm/node/heap.h"
 
@@ -50,6 +52,8 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Self() {
   }
   std::shared_ptr<NodePeer> peer(new NodePeer);
   peer->identity_ = identity;
+  peer->identity_.heap_id_address = reinterpret_cast<uintptr_t>(&peer->identity_.heap_id);
+  peer->TryToRead();
   peer->is_self_ = true;
   peer->base_ = heap.base;
   known = peer;
@@ -70,8 +74,18 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Open(const Identity& identit
   peer->base_ = reinterpret_cast<char*>(pages.data());
   peer->pages_ = std::move(pages);
   peer->process_ = std::move(process);
+  peer->TryToRead();
   known = peer;
   return peer;
+}
+
+// Another process may be in another namespace, where the number means somebody else: hence the id.
+void NodePeer::TryToRead() {
+  uint64_t found = 0;
+  const iovec local{&found, sizeof(found)};
+  const iovec remote{reinterpret_cast<void*>(identity_.heap_id_address), sizeof(found)};
+  readable_ = process_vm_readv(identity_.pid, &local, 1, &remote, 1, 0) == sizeof(found) &&
+              found == identity_.heap_id;
 }
 
 NodePeer::~NodePeer() {

@@ -26,6 +26,7 @@ class NodePeer {
     uint64_t heap_id = 0;
     uint64_t heap_bytes = 0;
     std::string host;
+    uint64_t heap_id_address = 0;  // where heap_id stands in the process's own memory
   };
 
   // This process; keeps its heap reserved.
@@ -47,6 +48,10 @@ class NodePeer {
     return inside ? base_ + offset : nullptr;
   }
 
+  // True if this process may read any of its memory by process_vm_readv: tried on its heap's id when the
+  // object was made.
+  bool readable() const { return readable_; }
+
   // How it ended, if it has ended.
   std::optional<ExitInfo> Ended();
   // "running", "sleeping", "stopped", "gone"...: for messages.
@@ -55,8 +60,11 @@ class NodePeer {
  private:
   NodePeer() = default;
 
+  void TryToRead();
+
   Identity identity_;
   bool is_self_ = false;
+  bool readable_ = false;
   char* base_ = nullptr;
   Pages pages_;  // empty for this process
   Mutex mutex_;

@@ -10,20 +10,20 @@
 namespace weft {
 
 NodeWork::NodeWork(std::shared_ptr<NodeGroup> group, const Collective& call, uint64_t sequence,
-                   int64_t timeout_ns)
+                   const NodeState& state, int64_t timeout_ns)
     : group_(std::move(group)),
-      operation_(call, sequence),
+      call_(call),
+      operation_(call_, sequence, state),
       deadline_{timeout_ns, MonotonicNs() + std::min(timeout_ns, INT64_MAX / 4)} {
   ForEachBuffer([](const void* memory) { ProcessHeap().Pin(memory); });
 }
 
 template <typename Visit>
 void NodeWork::ForEachBuffer(Visit&& visit) const {
-  const Collective& call = operation_.call();
-  visit(call.in);
-  visit(call.out);
-  if (!TraitsOf(call.kind).iov) return;
-  for (const weft_iov_t& part : call.layout->parts) {
+  visit(call_.in);
+  visit(call_.out);
+  if (!TraitsOf(call_.kind).iov) return;
+  for (const weft_iov_t& part : call_.layout->parts) {
     visit(part.in);
     visit(part.out);
   }

@@ -22,7 +22,7 @@ class NodeGroup;
 class NodeWork : public Work {
  public:
   NodeWork(std::shared_ptr<NodeGroup> group, const Collective& call, uint64_t sequence,
-           int64_t timeout_ns);
+           const NodeState& state, int64_t timeout_ns);
 
   bool Test() override;
   absl::Status Wait(int64_t timeout_ns) override;
@@ -48,6 +48,7 @@ class NodeWork : public Work {
   void ForEachBuffer(Visit&& visit) const;
 
   const std::shared_ptr<NodeGroup> group_;
+  const Collective call_;
   Operation operation_;
   Deadline deadline_;
   absl::Status status_;  // written before ended_ is set

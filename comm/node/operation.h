@@ -9,6 +9,7 @@
 // What happens next depends on the operation's size and on what the arrivals say of the buffers:
 //   inline, slot   <= 48 B, <= 8 KiB: the data came with the arrival; each rank reduces or copies
 //   direct         buffers in symmetric heaps: read from and written to peers' memory
+//   single_copy    operations that only copy, private buffers: read from peers' memory by the kernel
 //   staged         all others: through the ranks' staging halves, pipelined by two
 // Forms in which a rank knows only its own counts put a table of them into the slot, with the data
 // behind it when there is room (operation_rows.cc).
@@ -23,32 +24,24 @@
 #include "absl/status/status.h"
 #include "comm/group/collective.h"
 #include "comm/kernels/reduce.h"
+#include "comm/node/call_facts.h"
 #include "comm/node/node_state.h"
 
 namespace weft {
-
-// 32 bits of everything that must be the same on all ranks.
-uint32_t Signature(const Collective& call);
-
-// UNSUPPORTED if the call asks for an algorithm that its kind or size does not have; known before
-// anything is sent, and alike on all ranks.
-absl::Status CheckAlgorithm(const Collective& call, const NodeState& state);
-
-// Data that an arrival line can hold for the call.
-size_t InlineBytes(const Collective& call);
-
-// What all ranks know of how large a call is: the bytes of the largest contribution.
-size_t ContributionBytes(const Collective& call, int size);
 
 class Operation {
  public:
   // kRefused: ended with error() on all ranks alike, and the group works on.
   enum class Result { kDone, kBlocked, kFailed, kRefused };
 
-  Operation(const Collective& call, uint64_t sequence)
-      : call_(call), sequence_(sequence), signature_(Signature(call)) {}
+  // `call` outlives the operation.
+  Operation(const Collective& call, uint64_t sequence, const NodeState& state)
+      : call_(call),
+        sequence_(sequence),
+        shape_(call, state.rank, state.size),
+        signature_(Signature(call)) {}
 
-  // Publishes this rank's arrival; kBlocked while the window or a slot is still in use: by this rank
+  // Publishes this rank's arrival, and what it can stage at once; kBlocked while the window or a slot is still in use: by this rank
   // itself only if older operations have not been done, then there is no target(). Operations of a
   // group are issued in order.
   Result Issue(NodeState& state);
@@ -68,20 +61,36 @@ class Operation {
 
   int odd_rank() const { return odd_rank_; }
 
+  // After kFailed: a rank whose memory could not be read, or -1.
+  int unread_peer() const { return unread_peer_; }
+
   const Collective& call() const { return call_; }
+
+  const CallShape& shape() const { return shape_; }
 
   uint64_t sequence() const { return sequence_; }
 
-  // True if peers may have been told where this rank's buffers are.
+  // True if peers may have been told where in the heap this rank's buffers are.
   bool exposed() const { return exposed_; }
 
  private:
-  enum class Size : uint8_t { kInline, kSlot, kRows, kLarge };
+  // kAlone: one rank, which makes its result from its own buffers.
+  enum class Size : uint8_t { kAlone, kInline, kSlot, kRows, kLarge };
   enum class Phase : uint8_t { kArrive, kDirectWait, kStaged };
 
   struct Piece {
     size_t begin = 0;  // element within the buffer or block
     size_t count = 0;
+  };
+
+  // What a staged operation goes by; set by BeginStaged.
+  struct Rounds {
+    size_t piece_elements;  // what one owner's piece of a round holds at most
+    size_t count;
+    size_t staged;   // rounds that this rank has staged
+    size_t current;  // round to reduce or gather
+    bool reduced;    // the current round has been reduced
+    int ranks;
   };
 
   Result Block(int peer, const std::atomic<uint32_t>& word, uint32_t want);
@@ -96,9 +105,14 @@ class Operation {
   bool CheckArrival(NodeState& state, int peer);
   Result Move(NodeState& state);
 
+  const Arrival& ArrivalOf(const NodeState& state, int peer) const {
+    return state.control(peer).arrivals[sequence_ % kWindow];
+  }
+
   // operation_one_shot.cc
-  void PackInput(const NodeState& state, char* to) const;
+  void PackInput(NodeState& state, char* to) const;
   void OneShot(NodeState& state);
+  void OneShotPlain(NodeState& state);
   const char* DataOf(const NodeState& state, int peer) const;
 
   // operation_rows.cc
@@ -108,22 +122,36 @@ class Operation {
   size_t PeerOffset(const NodeState& state, int peer) const;
 
   // operation_direct.cc
+  bool MayBeDirect(const Arrival& line, int rank) const;
   bool AllDirect(const NodeState& state) const;
+  Result Refuse(NodeState& state, std::string_view why);
   Result Direct(NodeState& state);
   Piece DirectPiece(const NodeState& state) const;
   absl::Status DirectReduce(NodeState& state);
   absl::Status DirectCopy(NodeState& state);
+  absl::Status CopyBlock(const NodeState& state, int peer, size_t count);
   absl::StatusOr<char*> PeerBuffer(const NodeState& state, int peer, bool input, size_t begin,
                                    size_t count) const;
   Result DirectWait(NodeState& state);
 
+  // operation_single_copy.cc
+  bool WantsSingleCopy(const NodeState& state) const;
+  bool AllSingleCopy(const NodeState& state) const;
+  absl::Status ReadPeer(const NodeState& state, int peer, size_t begin, size_t count, char* to);
+
   // operation_staged.cc: what all staged operations have in common, and reductions.
   absl::Status BeginStaged(NodeState& state);
+  void StageEarly(NodeState& state, Arrival& line);
   Result Staged(NodeState& state);
+  Result AwaitHalf(NodeState& state, size_t round);
   Result StageRound(NodeState& state);
+  void FillHalf(NodeState& state, size_t round);
+  void StageIn(NodeState& state, int block, const Piece& piece, char* to) const;
   Result ReduceRound(NodeState& state);
   bool ReducePiece(NodeState& state, const Piece& piece);
   Result GatherResults(NodeState& state);
+  bool HasStaged(const NodeState& state, int peer) const;
+  Result AwaitStaged(NodeState& state);
   Result AwaitAll(NodeState& state, std::atomic<uint32_t> RankControl::*word, uint32_t want);
   Piece PieceOf(size_t round, int owner) const;
   Piece Clip(size_t round, size_t block_count) const;
@@ -134,14 +162,14 @@ class Operation {
 
   // operation_staged_copy.cc
   void StageCopies(NodeState& state, size_t round, char* half) const;
-  void CopyOwn(NodeState& state) const;
+  void CopyOwn(const NodeState& state) const;
   Result GatherCopies(NodeState& state);
 
   // Reduces `count` elements of every rank into the destinations, in group order.
-  void RunKernel(const NodeState& state, const void* const* sources, void* const* destinations,
+  void RunKernel(NodeState& state, const void* const* sources, void* const* destinations,
                  int destination_count, size_t count) const;
 
-  const OpTraits& traits() const { return TraitsOf(call_.kind); }
+  const OpTraits& traits() const { return *shape_.traits; }
 
   // Every rank reduces a slice of one buffer, which others get as well.
   bool Sliced() const { return traits().reduces && !traits().in_blocks; }
@@ -151,27 +179,24 @@ class Operation {
 
   int OutBlock(int rank) const { return traits().out_blocks ? rank : 0; }
 
-  Collective call_;
-  uint64_t sequence_;
-  uint32_t signature_;
+  const Collective& call_;
+  const uint64_t sequence_;
+  const CallShape shape_;
+  const uint32_t signature_;
   Size size_ = Size::kInline;
   Phase phase_ = Phase::kArrive;
   bool issued_ = false;
   bool exposed_ = false;
+  bool begun_ = false;     // rounds_ is set
+  bool in_slots_ = false;  // with local counts: all data came with the arrivals
+  int odd_rank_ = -1;
+  int unread_peer_ = -1;
   uint32_t slot_ = 0;
   int next_peer_ = 0;  // of the peers that are waited for one by one
   WaitTarget target_;
-  size_t largest_ = 0;     // with local counts: the largest block that any rank sends to another
-  bool in_slots_ = false;  // with local counts: all data came with the arrivals
-  // Staged only.
-  size_t piece_elements_ = 0;  // what one owner's piece of a round holds at most
-  size_t rounds_ = 0;
-  size_t stage_round_ = 0;  // next round to stage
-  size_t round_ = 0;        // round to reduce or gather
-  bool reduced_ = false;    // round_ has been reduced
-  int ranks_ = 1;
+  size_t largest_ = 0;  // with local counts: the largest block that any rank sends to another
+  Rounds rounds_;
   absl::Status error_;
-  int odd_rank_ = -1;
 };
 
 }  // namespace weft

@@ -15,17 +15,23 @@ namespace {
 
 // Between two looks at the abort word: some 10 us of work.
 constexpr size_t kChunkBytes = 64 << 10;
+constexpr size_t kSingleCopyChunkBytes =
+    512 << 10;  // some 50 us: a system call costs as much as 10 KiB
 constexpr size_t kLineBytes = 64;
 
 }  // namespace
 
+// True if what the rank announced does not stand in the way of going directly.
+bool Operation::MayBeDirect(const Arrival& line, int rank) const {
+  const bool writes_out = traits().reduces && !traits().in_blocks;
+  if (HasInput(call_, rank) && line.place.in_kind != MemoryKind::kHeap) return false;
+  return !writes_out || !HasOutput(call_, rank) || line.place.out_kind == MemoryKind::kHeap;
+}
+
 // Decided from all arrivals, hence alike on all ranks.
 bool Operation::AllDirect(const NodeState& state) const {
-  const bool writes_out = traits().reduces && !traits().in_blocks;
   for (int peer = 0; peer < state.size; ++peer) {
-    const auto& place = state.control(peer).arrivals[sequence_ % kWindow].place;
-    if (HasInput(call_, peer) && place.in_kind != MemoryKind::kHeap) return false;
-    if (writes_out && HasOutput(call_, peer) && place.out_kind != MemoryKind::kHeap) return false;
+    if (!MayBeDirect(ArrivalOf(state, peer), peer)) return false;
   }
   return true;
 }
@@ -34,8 +40,8 @@ bool Operation::AllDirect(const NodeState& state) const {
 // never used unchecked.
 absl::StatusOr<char*> Operation::PeerBuffer(const NodeState& state, int peer, bool input,
                                             size_t begin, size_t count) const {
-  const auto& place = state.control(peer).arrivals[sequence_ % kWindow].place;
-  const size_t element = ElementBytes(call_);
+  const auto& place = ArrivalOf(state, peer).place;
+  const size_t element = shape_.element_bytes;
   uint64_t offset = 0;
   char* buffer = nullptr;
   if (!__builtin_mul_overflow(begin, element, &offset) &&
@@ -52,14 +58,14 @@ absl::StatusOr<char*> Operation::PeerBuffer(const NodeState& state, int peer, bo
 Operation::Piece Operation::DirectPiece(const NodeState& state) const {
   if (traits().in_blocks) return {InOffset(call_, state.rank), InCount(call_, state.rank)};
   const auto ranks = static_cast<size_t>(state.size);
-  const size_t per_line = kLineBytes / ElementBytes(call_);
+  const size_t per_line = kLineBytes / shape_.element_bytes;
   const size_t slice = ((call_.count + ranks - 1) / ranks + per_line - 1) / per_line * per_line;
   const size_t begin = std::min(static_cast<size_t>(state.rank) * slice, call_.count);
   return {begin, std::min(slice, call_.count - begin)};
 }
 
 absl::Status Operation::DirectReduce(NodeState& state) {
-  const size_t element = ElementBytes(call_);
+  const size_t element = shape_.element_bytes;
   const bool scatter = traits().in_blocks;
   const auto [begin, count] = DirectPiece(state);
   const char* inputs[kNodeRanksMax];
@@ -86,42 +92,56 @@ absl::Status Operation::DirectReduce(NodeState& state) {
   return absl::OkStatus();
 }
 
+// This rank's block of what `peer` contributes.
+absl::Status Operation::CopyBlock(const NodeState& state, int peer, size_t count) {
+  const int block = OutBlock(peer);
+  const size_t begin = PeerOffset(state, peer);
+  const bool mapped =
+      peer == state.rank || ArrivalOf(state, peer).place.in_kind == MemoryKind::kHeap;
+  const char* from = nullptr;
+  if (peer ==
+      state.rank) {  // by the caller's address, so that in place is seen to be nothing to do
+    from = InRun(call_, InBlock(peer), 0, count).memory;
+  } else if (mapped) {
+    WEFT_ASSIGN_OR_RETURN(from, PeerBuffer(state, peer, true, begin, count));
+  }
+  const size_t chunk = (mapped ? kChunkBytes : kSingleCopyChunkBytes) / shape_.element_bytes;
+  for (size_t done = 0; done < count; done += chunk) {
+    if (state.aborted()) return MakeError(WEFT_ABORTED, "aborted");
+    const size_t length = std::min(chunk, count - done);
+    if (mapped) {
+      CopyOut(call_, block, done, length, from + done * shape_.element_bytes);
+    } else {
+      char* const to = OutRun(call_, block, done, length).memory;
+      WEFT_RETURN_IF_ERROR(ReadPeer(state, peer, begin + done, length, to));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Operation::DirectCopy(NodeState& state) {
-  if (!HasOutput(call_, state.rank)) return absl::OkStatus();
-  const size_t element = ElementBytes(call_);
-  const size_t chunk = kChunkBytes / element;
+  if (!shape_.has_output) return absl::OkStatus();
   for (int i = 0; i < state.size; ++i) {
     const int peer = (state.rank + i) % state.size;  // not all at the same peer
     if (!HasInput(call_, peer)) continue;
-    const int block = OutBlock(peer);
-    const size_t count = OutCount(call_, block);
-    if (count == 0) continue;
-    const char* from = nullptr;
-    if (peer ==
-        state.rank) {  // by the caller's address, so that in place is seen to be nothing to do
-      from = InRun(call_, InBlock(peer), 0, count).memory;
-    } else {
-      WEFT_ASSIGN_OR_RETURN(from, PeerBuffer(state, peer, true, PeerOffset(state, peer), count));
-    }
-    for (size_t done = 0; done < count; done += chunk) {
-      if (state.aborted()) return MakeError(WEFT_ABORTED, "aborted");
-      CopyOut(call_, block, done, std::min(chunk, count - done), from + done * element);
-    }
+    const size_t count = OutCount(call_, OutBlock(peer));
+    if (count > 0) WEFT_RETURN_IF_ERROR(CopyBlock(state, peer, count));
   }
   return absl::OkStatus();
 }
 
 // `engaged` is raised before the abort word is read, and an aborting rank writes the abort word before
 // it reads `engaged` (all seq_cst): either this rank sees the abort and touches nothing, or the
-// aborting rank sees that it must wait.
+// aborting rank sees that it must wait. For private memory, which is only read, it does not wait: its abort
+// stands before it returns, so that a look at the end tells whether what was read is what was meant.
 Operation::Result Operation::Direct(NodeState& state) {
   RankControl& self = state.self();
   self.engaged.store(1, std::memory_order_seq_cst);
-  const absl::Status moved = state.aborted()    ? MakeError(WEFT_ABORTED, "aborted")
-                             : traits().reduces ? DirectReduce(state)
-                                                : DirectCopy(state);
+  absl::Status moved;
+  if (!state.aborted()) moved = traits().reduces ? DirectReduce(state) : DirectCopy(state);
   state.Publish(self.engaged, 0);
   if (!moved.ok()) return Fail(moved);
+  if (state.aborted()) return Fail(MakeError(WEFT_ABORTED, "aborted"));
   state.Publish(self.reduced, static_cast<uint32_t>(state.reduced + 1));
   phase_ = Phase::kDirectWait;
   return DirectWait(state);

@@ -7,17 +7,16 @@
 namespace weft {
 
 // This rank's contribution, its blocks packed.
-void Operation::PackInput(const NodeState& state, char* to) const {
-  if (call_.kind == OpKind::kBarrier || !HasInput(call_, state.rank)) return;
+void Operation::PackInput(NodeState& state, char* to) const {
+  if (call_.kind == OpKind::kBarrier || !shape_.has_input) return;
   if (call_.layout == nullptr) {
-    const size_t bytes = InputBytes(call_, state.size);
-    if (bytes > 0) std::memcpy(to, call_.in, bytes);
+    if (shape_.contribution_bytes > 0) state.stores.Copy(to, call_.in, shape_.contribution_bytes);
     return;
   }
   const int blocks = traits().in_blocks ? state.size : 1;
   for (int block = 0; block < blocks; ++block) {
     CopyIn(call_, block, 0, InCount(call_, block),
-           to + PackedOffset(call_, block) * ElementBytes(call_));
+           to + PackedOffset(call_, block) * shape_.element_bytes);
   }
 }
 
@@ -29,10 +28,10 @@ const char* Operation::DataOf(const NodeState& state, int peer) const {
 }
 
 void Operation::OneShot(NodeState& state) {
-  if (call_.kind == OpKind::kBarrier || call_.count == 0 || !HasOutput(call_, state.rank)) return;
-  const size_t element = ElementBytes(call_);
+  if (shape_.contribution_bytes == 0 || !shape_.has_output) return;
+  if (call_.layout == nullptr) return OneShotPlain(state);
   const int block = InBlock(state.rank);
-  const size_t offset = PackedOffset(call_, block) * element;
+  const size_t offset = PackedOffset(call_, block) * shape_.element_bytes;
   if (!traits().reduces) {
     for (int peer = 0; peer < state.size; ++peer) {
       if (!HasInput(call_, peer)) continue;
@@ -46,11 +45,32 @@ void Operation::OneShot(NodeState& state) {
     const Run run = OutRun(call_, 0, done, count - done);
     const void* sources[kNodeRanksMax];
     for (int peer = 0; peer < state.size; ++peer) {
-      sources[peer] = DataOf(state, peer) + offset + done * element;
+      sources[peer] = DataOf(state, peer) + offset + done * shape_.element_bytes;
     }
     void* const destination = run.memory;
     RunKernel(state, sources, &destination, 1, run.count);
     done += run.count;
+  }
+}
+
+// The same for buffers without gaps, whose time is that of a small call.
+void Operation::OneShotPlain(NodeState& state) {
+  const size_t offset =
+      traits().in_blocks ? static_cast<size_t>(state.rank) * shape_.block_bytes : 0;
+  char* const out = static_cast<char*>(call_.out);
+  if (traits().reduces) {
+    const void* sources[kNodeRanksMax];
+    for (int peer = 0; peer < state.size; ++peer)
+      sources[peer] = DataOf(state, peer) + offset;
+    void* const destination = out;
+    return RunKernel(state, sources, &destination, 1, call_.count);
+  }
+  for (int peer = 0; peer < state.size; ++peer) {
+    if (!HasInput(call_, peer)) continue;
+    const char* const from = DataOf(state, peer) + offset;
+    char* const to =
+        out + (traits().out_blocks ? static_cast<size_t>(peer) * shape_.block_bytes : 0);
+    if (from != to) std::memcpy(to, from, shape_.block_bytes);
   }
 }
 

@@ -50,7 +50,7 @@ static_assert(sizeof(uint64_t) + kNodeRanksMax * sizeof(Entry) <= kSlotBytes);
 
 void Operation::WriteRow(const NodeState& state) {
   const Row row(state.segment.slot(state.rank, slot_), state.size);
-  const size_t element = ElementBytes(call_);
+  const size_t element = shape_.element_bytes;
   size_t total = 0;
   for (int peer = 0; peer < state.size; ++peer) {
     row.entry(peer) = {InCount(call_, peer), InOffset(call_, peer), OutCount(call_, peer)};
@@ -88,7 +88,7 @@ absl::Status Operation::ReadRows(const NodeState& state) {
 }
 
 absl::Status Operation::OneShotRows(const NodeState& state) {
-  const size_t element = ElementBytes(call_);
+  const size_t element = shape_.element_bytes;
   for (int peer = 0; peer < state.size; ++peer) {
     const size_t count = OutCount(call_, peer);
     if (count == 0) continue;

@@ -11,12 +11,14 @@ size_t Segment::Bytes(int size) {
               RecorderRing::kEntryCount * sizeof(RecorderEntry) + sizeof(MessageControl));
 }
 
-Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch) {
+Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch,
+                        const Tuning& tuning) {
   auto* const header = new (base) SegmentHeader{};
   header->version = kSegmentVersion;
   header->epoch = epoch;
   header->group_id = group_id;
   header->size = static_cast<uint32_t>(size);
+  header->tuning = tuning;
   Segment segment(base, size);
   for (int rank = 0; rank < size; ++rank) {
     new (&segment.control(rank)) RankControl{};

@@ -23,27 +23,21 @@
 
 #include "base/wait.h"
 #include "comm/recorder/ring.h"
+#include "comm/select/tuning.h"
 
 namespace weft {
 
 constexpr int kNodeRanksMax = 64;
-constexpr uint64_t kWindow = 32;               // operations whose arrival may be outstanding
-constexpr size_t kInlineBytes = 48;            // payload in an arrival line
-constexpr size_t kFactorOffset = 40;           // where a premul_sum has its factor in it
-constexpr size_t kSlotBytes = 8192;            // payload in a slot
-constexpr uint32_t kSlotCount = 4;             // slots per rank
-constexpr size_t kStageHalfBytes = 256 << 10;  // staging per rank and half
+constexpr uint64_t kWindow = 32;      // operations whose arrival may be outstanding
+constexpr size_t kInlineBytes = 48;   // payload in an arrival line
+constexpr size_t kFactorOffset = 40;  // where a premul_sum has its factor in it
+constexpr size_t kSlotBytes = 8192;   // payload in a slot
+constexpr uint32_t kSlotCount = 4;    // slots per rank
 constexpr uint64_t kSegmentMagic = 0x31'74'66'65'77ULL;  // "weft1"
-constexpr uint32_t kSegmentVersion = 2;
+constexpr uint32_t kSegmentVersion = 3;
 
-// Of a half that holds a piece for every rank: the bytes of one.
-constexpr size_t StagePieceBytes(int ranks) {
-  constexpr size_t kLineBytes = 64;
-  return kStageHalfBytes / static_cast<size_t>(ranks) / kLineBytes * kLineBytes;
-}
-
-// Kinds of memory, as told to peers.
-enum class MemoryKind : uint8_t { kPrivate = 0, kHeap = 1 };
+// Kinds of memory, as told to peers: not to be used by them, in the heap, elsewhere in the process.
+enum class MemoryKind : uint8_t { kHidden = 0, kHeap = 1, kPrivate = 2 };
 
 // What a rank says when it enters an operation: one cache line. Operations of at most kInlineBytes
 // per rank carry their data, larger ones the places of the buffers.
@@ -57,10 +51,12 @@ struct alignas(64) Arrival {
     unsigned char data[kInlineBytes];
 
     struct {
-      uint64_t in_offset;   // in the writer's heap, if in_kind is kHeap
+      uint64_t in_offset;   // in the writer's heap, if in_kind is kHeap; its address if kPrivate
       uint64_t out_offset;  // likewise
       MemoryKind in_kind;
       MemoryKind out_kind;
+      uint8_t rounds_staged;  // of this operation, before it was announced
+      uint8_t reads_peers;    // 1 if the writer may read every peer's private memory
     } place;
   };
 };
@@ -90,6 +86,7 @@ struct RankControl {
   alignas(128) std::atomic<uint32_t> done;  // last finished operation
   std::atomic<uint32_t> engaged;            // 1 while it may touch peers' buffers
   std::atomic<uint32_t> acknowledged;       // 1 once it has seen the abort and is not engaged
+  std::atomic<uint32_t> cpu;                // that it was seen on when it began its last operation
   std::atomic<RankState> state;
   std::atomic<uint64_t> stage_offset;  // of its staging, in its heap; set before the first `staged`
   int32_t pid;
@@ -127,6 +124,7 @@ struct SegmentHeader {
   uint64_t group_id;
   uint32_t size;
   alignas(64) std::atomic<uint64_t> abort;  // 0, or AbortWord::Pack()
+  alignas(64) Tuning tuning;                // as rank 0 chose it; checked by whoever reads it
 };
 
 // A view of a segment in this process.
@@ -138,7 +136,8 @@ class Segment {
 
   static size_t Bytes(int size);
   // Writes the header into zeroed memory.
-  static Segment Create(char* base, int size, uint64_t group_id, uint32_t epoch);
+  static Segment Create(char* base, int size, uint64_t group_id, uint32_t epoch,
+                        const Tuning& tuning);
   // True if `base` holds a segment of this version, group and size.
   bool Valid(uint64_t group_id, uint32_t epoch) const;
 

@@ -1,68 +1,11 @@
 #include "comm/recorder/ring.h"
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#else
-#include "base/wait.h"
-#endif
-
-#include "comm/kernels/dtype.h"
-
 namespace weft {
 namespace {
 
-constexpr auto kRelease = std::memory_order_release;
 constexpr auto kAcquire = std::memory_order_acquire;
 
-// Words of an entry.
-enum Word { kSequence, kTicks, kWhat, kCount, kRootSignature, kTag, kState };
-
-// A reduction as one byte: those of weft/types.h by their numbers, the two internal ones of dtype.h
-// from kInternalOps on, where weft/types.h has none.
-constexpr uint64_t kInternalOps = 250;
-
-uint64_t OpByte(weft_op_t op) {
-  const auto number = static_cast<uint64_t>(op);
-  return (op < kOpPremulSum ? number : number - kOpPremulSum + kInternalOps) & 0xff;
-}
-
-weft_op_t OpOfByte(uint64_t byte) {
-  return static_cast<weft_op_t>(byte < kInternalOps ? byte : byte - kInternalOps + kOpPremulSum);
-}
-
-uint64_t StateWord(uint64_t sequence, RecordState state) {
-  return sequence << 8 | static_cast<uint64_t>(state);
-}
-
 }  // namespace
-
-uint64_t RecorderTicks() {
-#if defined(__x86_64__)
-  return __rdtsc();
-#else
-  return static_cast<uint64_t>(MonotonicNs());
-#endif
-}
-
-void RecorderRing::Record(const RecordedCall& call) {
-  std::atomic<uint64_t>* const words = At(call.sequence).words;
-  words[kSequence].store(0, kRelease);
-  words[kTicks].store(RecorderTicks(), kRelease);
-  words[kWhat].store(static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.dtype) << 8 |
-                         OpByte(call.op) << 16 | static_cast<uint64_t>(call.algorithm) << 24 |
-                         static_cast<uint64_t>(call.epoch) << 32,
-                     kRelease);
-  words[kCount].store(call.count, kRelease);
-  words[kRootSignature].store(
-      static_cast<uint64_t>(static_cast<uint32_t>(call.root)) << 32 | call.signature, kRelease);
-  words[kTag].store(call.tag, kRelease);
-  words[kState].store(StateWord(call.sequence, call.state), kRelease);
-  words[kSequence].store(call.sequence, kRelease);
-}
-
-void RecorderRing::SetState(uint64_t sequence, RecordState state) {
-  At(sequence).words[kState].store(StateWord(sequence, state), kRelease);
-}
 
 RecorderWords RecorderRing::Copy(uint64_t index) const {
   const std::atomic<uint64_t>* const words = entries_[index].words;
@@ -77,7 +20,9 @@ RecorderWords RecorderRing::Copy(uint64_t index) const {
 std::optional<RecordedCall> RecorderRing::Decode(const RecorderWords& words) {
   const uint64_t kind = words[kWhat] & 0xff;
   const auto dtype = static_cast<weft_dtype_t>(words[kWhat] >> 8 & 0xff);
-  const weft_op_t op = OpOfByte(words[kWhat] >> 16 & 0xff);
+  const uint64_t op_byte = words[kWhat] >> 16 & 0xff;
+  const auto op = static_cast<weft_op_t>(
+      op_byte < kInternalOps ? op_byte : op_byte - kInternalOps + kOpPremulSum);
   const uint64_t state = words[kState] & 0xff;
   const bool known = kind < kOpKindCount && IsDtype(dtype) && IsReductionOp(op) &&
                      state <= static_cast<uint64_t>(RecordState::kFailed);

@@ -21,8 +21,15 @@
 #include <cstdint>
 #include <optional>
 
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#else
+#include <sched.h>
+#endif
+
 #include "weft/types.h"
 
+#include "base/wait.h"
 #include "comm/group/collective.h"
 
 namespace weft {
@@ -53,6 +60,29 @@ struct RecordedCall {
   RecordState state = RecordState::kIssued;
 };
 
+// Ticks of the recorder's clock.
+inline uint64_t RecorderTicks() {
+#if defined(__x86_64__)
+  return __rdtsc();
+#else
+  return static_cast<uint64_t>(MonotonicNs());
+#endif
+}
+
+// The same, and the number of the CPU that this thread runs on: one instruction tells both.
+inline uint64_t RecorderTicks(uint32_t* cpu) {
+#if defined(__x86_64__)
+  constexpr uint32_t kCpuBits = 0xfff;  // Linux keeps the node's number above
+  unsigned int processor = 0;
+  const uint64_t ticks = __rdtscp(&processor);
+  *cpu = processor & kCpuBits;
+  return ticks;
+#else
+  *cpu = static_cast<uint32_t>(sched_getcpu());
+  return RecorderTicks();
+#endif
+}
+
 class RecorderRing {
  public:
   static constexpr uint64_t kEntryCount = 128;
@@ -61,8 +91,28 @@ class RecorderRing {
 
   explicit RecorderRing(RecorderEntry* entries) : entries_(entries) {}
 
-  void Record(const RecordedCall& call);
-  void SetState(uint64_t sequence, RecordState state);
+  // call.ticks is the caller's to set.
+  void Record(const RecordedCall& call) const {
+    constexpr auto kRelease = std::memory_order_release;
+    std::atomic<uint64_t>* const words = At(call.sequence).words;
+    words[kSequence].store(0, kRelease);
+    words[kTicks].store(call.ticks, kRelease);
+    words[kWhat].store(static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.dtype) << 8 |
+                           OpByte(call.op) << 16 | static_cast<uint64_t>(call.algorithm) << 24 |
+                           static_cast<uint64_t>(call.epoch) << 32,
+                       kRelease);
+    words[kCount].store(call.count, kRelease);
+    words[kRootSignature].store(
+        static_cast<uint64_t>(static_cast<uint32_t>(call.root)) << 32 | call.signature, kRelease);
+    words[kTag].store(call.tag, kRelease);
+    words[kState].store(StateWord(call.sequence, call.state), kRelease);
+    words[kSequence].store(call.sequence, kRelease);
+  }
+
+  void SetState(uint64_t sequence, RecordState state) const {
+    At(sequence).words[kState].store(StateWord(sequence, state), std::memory_order_release);
+  }
+
   std::optional<RecordedCall> Find(uint64_t sequence) const;
   // The newest call, if any.
   std::optional<RecordedCall> Last() const;
@@ -73,12 +123,25 @@ class RecorderRing {
   static std::optional<RecordedCall> Decode(const RecorderWords& words);
 
  private:
+  // Words of an entry.
+  enum Word { kSequence, kTicks, kWhat, kCount, kRootSignature, kTag, kState };
+
+  // A reduction as one byte: those of weft/types.h by their numbers, the two internal ones of dtype.h
+  // from kInternalOps on, where weft/types.h has none.
+  static constexpr uint64_t kInternalOps = 250;
+
+  static uint64_t OpByte(weft_op_t op) {
+    const auto number = static_cast<uint64_t>(op);
+    return (op < kOpPremulSum ? number : number - kOpPremulSum + kInternalOps) & 0xff;
+  }
+
+  static uint64_t StateWord(uint64_t sequence, RecordState state) {
+    return sequence << 8 | static_cast<uint64_t>(state);
+  }
+
   RecorderEntry& At(uint64_t sequence) const { return entries_[sequence % kEntryCount]; }
 
   RecorderEntry* entries_ = nullptr;
 };
-
-// Ticks of the recorder's clock.
-uint64_t RecorderTicks();
 
 }  // namespace weft

@@ -39,9 +39,27 @@ std::multiset<std::string> Mappings() {
   return found;
 }
 
+// A thread that has been joined may still be listed for a moment: the kernel wakes who joins it before it
+// takes it off the list.
+bool IsExiting(const fs::path& task) {
+  constexpr unsigned long kExiting = 0x4;  // PF_EXITING
+  std::ifstream file(task / "stat");
+  std::string line;
+  if (!std::getline(file, line)) return true;
+  // What follows the name in parentheses: state, parent, group, session, terminal, its group, flags.
+  std::istringstream fields(line.substr(line.rfind(')') + 1));
+  std::string skipped;
+  unsigned long flags = 0;
+  for (int i = 0; i < 6; ++i)
+    fields >> skipped;
+  return (fields >> flags) && (flags & kExiting) != 0;
+}
+
 int Threads() {
-  return static_cast<int>(
-      std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator()));
+  int threads = 0;
+  for (const fs::directory_entry& task : fs::directory_iterator("/proc/self/task"))
+    threads += IsExiting(task.path()) ? 0 : 1;
+  return threads;
 }
 
 void Report(const std::multiset<std::string>& now, const std::multiset<std::string>& before,

@@ -155,7 +155,8 @@ TEST_P(BlockDisagreement, ImpossibleAlgorithmsAreRefusedAndTheGroupWorksOn) {
                              c->layout = nullptr;
                              c->count = 5000;
                              for (const Algorithm algorithm :
-                                  {Algorithm::kInline, Algorithm::kSlot, Algorithm::kDirect}) {
+                                  {Algorithm::kInline, Algorithm::kSlot, Algorithm::kDirect,
+                                   Algorithm::kSingleCopy}) {
                                for (const bool asynchronous : {false, true}) {
                                  c->algorithm = algorithm;
                                  absl::Status status;

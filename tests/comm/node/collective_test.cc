@@ -111,6 +111,34 @@ TEST_P(ThreadRanks, MatchReferenceWhateverEachRankChooses) {
   EXPECT_EQ(ProcessHeap().live_bytes(), 0u);
 }
 
+// Whatever memory each rank has: what is private is read by the kernel, the rest through mappings.
+TEST_P(ThreadRanks, CopiesReadPeersPrivateMemory) {
+  const uint64_t seed = TestSeed(11);
+  SCOPED_TRACE(testing::Message() << "WEFT_TEST_SEED=" << seed);
+  std::vector<CollectiveCase> cases;
+  for (const OpKind kind : kKinds) {
+    const OpTraits& traits = TraitsOf(kind);
+    if (traits.reduces || traits.iov || kind == OpKind::kBarrier) continue;
+    for (CollectiveCase& test : PathCases(kind, GetParam(), seed + cases.size())) {
+      test.algorithm = Algorithm::kSingleCopy;
+      cases.push_back(test);
+    }
+  }
+  EXPECT_EQ(RunThreadRanks(GetParam(), {.name = "single copy"},
+                           [&](ProcessGroup& group) -> std::string {
+                             for (const CollectiveCase& test : cases) {
+                               LocalChoice choice = LocalChoice::FromSeed(test.seed, group.rank());
+                               // An exchange in place overwrites what peers have yet to read.
+                               if (TraitsOf(test.kind).in_blocks) choice.in_place = false;
+                               std::string problem = RunCase(group, test, choice);
+                               if (!problem.empty()) return problem;
+                             }
+                             return "";
+                           }),
+            "");
+  RecordProperty("cases", static_cast<int>(cases.size()) * GetParam());
+}
+
 // All ranks alike, so that the direct and the staged paths are surely taken.
 TEST_P(ThreadRanks, MatchReferenceOnEveryPath) {
   const uint64_t seed = TestSeed(7);

@@ -193,7 +193,7 @@ TEST_P(Victim, ThreadsSurviveTheFailureOfAnyCall) {
       timeout_ns *= 2;
     }
   }
-  EXPECT_EQ(seen.Problem(5, 6), "");
+  EXPECT_EQ(seen.Problem(5, 5), "");  // staging that cannot be had at once is asked for again
 }
 
 INSTANTIATE_TEST_SUITE_P(EachRank, Victim, ::testing::Values(0, 1));

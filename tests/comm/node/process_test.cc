@@ -77,6 +77,24 @@ TEST_P(Processes, SplitGroupsWork) {
   });
 }
 
+TEST_P(Processes, ReadEachOthersPrivateMemory) {
+  RunProcessRanks(GetParam(), [](ProcessGroup& group) -> std::string {
+    for (const OpKind kind : {OpKind::kAllGather, OpKind::kBroadcast, OpKind::kAllToAll,
+                              OpKind::kGather, OpKind::kScatter, OpKind::kAllToAllV}) {
+      for (const size_t count : {size_t{1}, size_t{1021}, size_t{300'000}}) {
+        const CollectiveCase test{.kind = kind,
+                                  .root = group.size() - 1,
+                                  .count = count,
+                                  .seed = 17 + count,
+                                  .algorithm = Algorithm::kSingleCopy};
+        const std::string problem = RunCase(group, test, LocalChoice{});
+        if (!problem.empty()) return problem;
+      }
+    }
+    return "";
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(RankSet, Processes, ::testing::ValuesIn(kProcessRanks));
 
 // Rank 2 of 4 is killed in an all_reduce loop: the others say so within a second.

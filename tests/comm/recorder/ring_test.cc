@@ -24,6 +24,7 @@ struct Memory {
 RecordedCall CallNumber(uint64_t sequence) {
   RecordedCall call;
   call.sequence = sequence;
+  call.ticks = RecorderTicks();
   call.kind = static_cast<OpKind>(sequence % kOpKindCount);
   call.dtype = kDtypes[sequence % std::size(kDtypes)];
   constexpr size_t kOps = std::size(kReductionOps) + 2;

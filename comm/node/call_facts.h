@@ -1,0 +1,80 @@
+// What a call says of itself before any rank has been met: its signature, its size, and whether the
+// algorithm that it asks for can do it. The same on all ranks.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "comm/group/collective.h"
+#include "comm/node/node_state.h"
+#include "comm/select/predict.h"
+
+namespace weft {
+
+// Of the forms that have a layout or a reduction made at run time: what stands for these two.
+uint64_t LayoutSignature(const Collective& call);
+
+// 32 bits of everything that must be the same on all ranks.
+inline uint32_t Signature(const Collective& call) {
+  constexpr uint64_t kOdd1 = 0x9e3779b97f4a7c15ULL;
+  constexpr uint64_t kOdd2 = 0xc2b2ae3d27d4eb4fULL;
+  const uint64_t what = static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.dtype) << 8 |
+                        static_cast<uint64_t>(call.op) << 16 |
+                        static_cast<uint64_t>(call.algorithm) << 28 |
+                        static_cast<uint64_t>(static_cast<uint32_t>(call.root)) << 32;
+  uint64_t count = TraitsOf(call.kind).local_counts ? 0 : call.count;
+  if (call.layout != nullptr || call.custom != nullptr) count += LayoutSignature(call);
+  uint64_t hash = (what ^ count * kOdd1) * kOdd2;
+  hash ^= hash >> 29;
+  hash *= kOdd1;
+  return static_cast<uint32_t>(hash >> 32);
+}
+
+// Data that an arrival line can hold for the call.
+inline size_t InlineBytes(const Collective& call) {
+  const bool factor = call.op == kOpPremulSum && TraitsOf(call.kind).reduces;
+  return factor ? kFactorOffset : kInlineBytes;
+}
+
+// ContributionBytes of a call with a layout.
+size_t LargestLaidOutBytes(const Collective& call, int size);
+
+// What all ranks know of how large a call is: the bytes of the largest contribution.
+inline size_t ContributionBytes(const Collective& call, int size) {
+  if (call.kind == OpKind::kBarrier) return 0;
+  if (call.layout != nullptr) return LargestLaidOutBytes(call, size);
+  return call.count * (TraitsOf(call.kind).in_blocks ? static_cast<size_t>(size) : 1) *
+         ElementBytes(call);
+}
+
+// What the protocols ask of a call again and again, worked out once.
+struct CallShape {
+  CallShape(const Collective& call, int rank, int size)
+      : traits(&TraitsOf(call.kind)),
+        element_bytes(ElementBytes(call)),
+        block_bytes(call.count * element_bytes),
+        contribution_bytes(call.layout == nullptr
+                               ? block_bytes * (traits->in_blocks ? static_cast<size_t>(size) : 1)
+                               : ContributionBytes(call, size)),
+        has_input(HasInput(call, rank)),
+        has_output(HasOutput(call, rank)) {}
+
+  const OpTraits* traits;
+  size_t element_bytes;
+  size_t block_bytes;         // of a call without a layout
+  size_t contribution_bytes;  // as ContributionBytes
+  bool has_input;             // this rank has one
+  bool has_output;
+};
+
+// The call as predictions know it (comm/select/predict.h), out of place.
+CallFacts FactsOf(const Collective& call, int size);
+
+// UNSUPPORTED if the call asks for an algorithm that its kind or size does not have; known before
+// anything is sent.
+absl::Status CheckAlgorithm(const Collective& call, const NodeState& state);
+
+}  // namespace weft

@@ -1,0 +1,58 @@
+// Copies into memory that peers read, by the kind of stores that is quicker at the moment.
+//
+//   SharedStores stores(FindStreamCopy(isa), false);
+//   stores.Copy(half, input, bytes);
+//   state.Publish(...);                         // what was copied is visible to whoever sees this
+//
+// A store to a line that a peer has read must take the line back first. What that costs depends on where
+// the two cores are, which in a virtual machine changes while a program runs; stores that bypass the
+// caches cost the same everywhere, and make the peer read from memory. So both are timed now and then on
+// the copies that have to be made anyway, and the cheaper one is taken (docs/perf/collectives.md). The
+// choice is this rank's own: peers cannot tell the difference.
+//
+// Thread-safety: none; one per rank of a group, under its step word.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "comm/kernels/copy.h"
+
+namespace weft {
+
+class SharedStores {
+ public:
+  SharedStores() = default;
+
+  // `streams`: what to begin with.
+  SharedStores(CopyKernel stream, bool streams) : stream_(stream), streams_(streams) {}
+
+  void Copy(void* to, const void* from, size_t bytes) {
+    if (bytes < kLeastBytes) {
+      std::memcpy(to, from, bytes);
+    } else if (--copies_until_look_ == 0) {
+      CopyAndLook(static_cast<char*>(to), static_cast<const char*>(from), bytes);
+    } else if (streams_) {
+      stream_(to, from, bytes);
+    } else {
+      std::memcpy(to, from, bytes);
+    }
+  }
+
+  bool streams() const { return streams_; }
+
+ private:
+  static constexpr size_t kLeastBytes = 1024;
+
+  void CopyAndLook(char* to, const char* from, size_t bytes);
+
+  CopyKernel stream_ = nullptr;
+  bool streams_ = false;
+  bool look_at_stream_ = false;
+  uint32_t copies_until_look_ = 1;
+  double plain_line_ns_ = 0;  // 0: not known yet
+  double stream_line_ns_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,463 @@
+#include "protocol_model.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "fmt/format.h"
+
+namespace weft::test {
+namespace {
+
+constexpr std::string_view kFormNames[kFormCount] = {
+    "inline", "slot",           "rows",       "direct",    "all_reduce",
+    "reduce", "reduce_scatter", "all_gather", "broadcast", "gather"};
+
+constexpr std::string_view kRuleNames[kRuleCount] = {
+    "None",         "WindowCredit",       "SlotCredit",       "OwnProgress",   "DoneAfterReading",
+    "HalfCredit",   "EarlyOnlyIfFirst",   "EarlyOnlyIfFree",  "OneRoundAhead", "AwaitStaged",
+    "AwaitReduced", "RootedCountsStaged", "RootedSaysStaged", "DirectWait",    "WakeBeforeSleep"};
+
+bool Slotted(Form form) {
+  return form == Form::kSlot || form == Form::kRows;
+}
+
+bool StagedForm(Form form) {
+  return form == Form::kRows || form >= Form::kAllReduce;
+}
+
+bool Reduces(Form form) {
+  return form == Form::kAllReduce || form == Form::kReduce || form == Form::kReduceScatter;
+}
+
+// Results are read from the ranks that made them.
+bool HasResults(Form form) {
+  return form == Form::kAllReduce || form == Form::kReduce;
+}
+
+bool HasInput(const ModelOperation& operation, int rank) {
+  return operation.form != Form::kBroadcast || operation.root == rank;
+}
+
+bool HasOutput(const ModelOperation& operation, int rank) {
+  const bool rooted = operation.form == Form::kReduce || operation.form == Form::kGather;
+  return !rooted || operation.root == rank;
+}
+
+Tag TagOf(int sequence, int round) {
+  return static_cast<Tag>(sequence * (kModelRoundsMax + 1) + round);
+}
+
+std::string TagName(Tag tag) {
+  if (tag == 0) return "nothing";
+  return fmt::format("operation {} round {}", tag / (kModelRoundsMax + 1),
+                     tag % (kModelRoundsMax + 1));
+}
+
+}  // namespace
+
+std::string_view FormName(Form form) {
+  return kFormNames[static_cast<size_t>(form)];
+}
+
+std::string_view RuleName(Rule rule) {
+  return kRuleNames[static_cast<size_t>(rule)];
+}
+
+std::string Describe(const ModelWorld& world) {
+  std::string text =
+      fmt::format("{} ranks, window {}, {} slots:", world.ranks, world.window, world.slots);
+  for (const ModelOperation& operation : world.operations) {
+    text += fmt::format(" {}", FormName(operation.form));
+    if (!HasInput(operation, operation.root + 1) || !HasOutput(operation, operation.root + 1))
+      text += fmt::format("({})", operation.root);
+    if (StagedForm(operation.form)) text += fmt::format(" x{}", operation.rounds);
+    const uint32_t all = (1U << world.ranks) - 1;
+    if ((operation.eager_ranks & all) != all)
+      text += fmt::format(" eager {:b}", operation.eager_ranks & all);
+    if ((operation.async_ranks & all) != all)
+      text += fmt::format(" async {:b}", operation.async_ranks & all);
+    text += ";";
+  }
+  return text;
+}
+
+// One step of one rank.
+class ProtocolModel::Step {
+ public:
+  Step(const ProtocolModel& model, ProtocolState& state, int rank)
+      : model_(model), world_(model.world_), state_(state), rank_(rank), self_(At(rank)) {}
+
+  // Both return false if the rank must wait, for peer().
+  bool Issue();
+  bool Work();
+
+  int peer() const { return peer_; }
+
+  const std::string& problem() const { return problem_; }
+
+  void Ring() {
+    self_.wake_due = false;
+    for (ModelRank& other : state_)
+      if (other.sleeps_for == rank_ + 1) other.sleeps_for = 0;
+  }
+
+ private:
+  ModelRank& At(int rank) { return state_[static_cast<size_t>(rank)]; }
+
+  bool Drops(Rule rule) const { return world_.left_out == rule; }
+
+  void Expect(bool well, std::string_view what, int peer, const std::string& found) {
+    if (well || !problem_.empty()) return;
+    problem_ = fmt::format("rank {}, operation {} round {}: {} of rank {} holds {}", rank_,
+                           sequence_, self_.current, what, peer, found);
+  }
+
+  // True if `reached` of every other rank; otherwise peer() is the first one that has not.
+  template <typename Reached>
+  bool All(Reached reached) {
+    for (int peer = 0; peer < world_.ranks; ++peer) {
+      if (peer == rank_ || reached(At(peer), peer)) continue;
+      peer_ = peer;
+      return false;
+    }
+    return true;
+  }
+
+  ModelLine& LineOf(int rank) {
+    return At(rank).lines[static_cast<size_t>(sequence_ % world_.window)];
+  }
+
+  void ReadLines();
+  void ReadSlots();
+  void Finish();
+  bool Arrive();
+  bool Direct();
+  bool DirectWait();
+  bool StageEarly();
+  bool HalfIsFree();
+  void FillHalf(int round);
+  bool Staged();
+  bool StageRound();
+  bool ReduceRound();
+  bool Gather();
+  bool AwaitStaged(bool of_inputs_only);
+  void ReadHalves();
+  void EndStaged();
+
+  size_t Parity(int round) const { return static_cast<size_t>(self_.staged + round) & 1; }
+
+  const ProtocolModel& model_;
+  const ModelWorld& world_;
+  ProtocolState& state_;
+  const int rank_;
+  ModelRank& self_;
+  int sequence_ = 0;
+  const ModelOperation* operation_ = nullptr;
+  int peer_ = -1;
+  std::string problem_;
+};
+
+// Lines are read at the arrival and until the operation is done: factors, places, rounds staged.
+void ProtocolModel::Step::ReadLines() {
+  for (int rank = 0; rank < world_.ranks; ++rank) {
+    const ModelLine& line = LineOf(rank);
+    Expect(line.contents == sequence_, "the line", rank,
+           fmt::format("operation {}", line.contents));
+  }
+}
+
+void ProtocolModel::Step::ReadSlots() {
+  if (!Slotted(operation_->form)) return;
+  const size_t index = model_.slots_[static_cast<size_t>(sequence_) - 1].index;
+  for (int rank = 0; rank < world_.ranks; ++rank) {
+    const uint8_t found = At(rank).slots[index];
+    Expect(found == sequence_, "the slot", rank, fmt::format("operation {}", found));
+  }
+}
+
+bool ProtocolModel::Step::Issue() {
+  sequence_ = self_.issued + 1;
+  operation_ = &model_.operation(sequence_);
+  if (!self_.announcing) {
+    const int credit = model_.Credit(sequence_);
+    if (!All([&](const ModelRank& peer, int) { return peer.done >= credit; })) return false;
+    LineOf(rank_) = {static_cast<uint8_t>(sequence_), LineOf(rank_).sequence, 0};
+    if (Slotted(operation_->form))
+      self_.slots[model_.slots_[static_cast<size_t>(sequence_) - 1].index] =
+          static_cast<uint8_t>(sequence_);
+    if (StageEarly()) return true;
+  }
+  LineOf(rank_).sequence = static_cast<uint8_t>(sequence_);
+  self_.announcing = false;
+  self_.issued = static_cast<uint8_t>(sequence_);
+  self_.wake_due = true;
+  return true;
+}
+
+// True if that was a publication of its own; the arrival comes next.
+bool ProtocolModel::Step::StageEarly() {
+  const bool first = sequence_ == self_.completed + 1 || Drops(Rule::kEarlyOnlyIfFirst);
+  const bool eager = (operation_->eager_ranks >> rank_ & 1) != 0;
+  if (!first || !eager || operation_->form < Form::kAllReduce || !HasInput(*operation_, rank_))
+    return false;
+  if (!Drops(Rule::kEarlyOnlyIfFree) && !HalfIsFree()) return false;
+  FillHalf(0);
+  self_.staged_word = static_cast<uint8_t>(self_.staged + 1);
+  LineOf(rank_).rounds_staged = 1;
+  self_.announcing = true;
+  return true;
+}
+
+// Of round 0 early, of the next one to be staged otherwise.
+bool ProtocolModel::Step::HalfIsFree() {
+  const bool early = sequence_ > self_.issued;
+  const uint8_t free_at = self_.free_at[Parity(early ? 0 : self_.staged_rounds)];
+  return All([&](const ModelRank& peer, int) { return peer.reduced_word >= free_at; });
+}
+
+void ProtocolModel::Step::FillHalf(int round) {
+  self_.halves[Parity(round)] = TagOf(sequence_, round);
+  self_.free_at[Parity(round)] = static_cast<uint8_t>(self_.reduced + round + 1);
+}
+
+bool ProtocolModel::Step::Work() {
+  sequence_ = self_.completed + 1;
+  operation_ = &model_.operation(sequence_);
+  switch (self_.phase) {
+    case ModelPhase::kArrive:
+      return Arrive();
+    case ModelPhase::kLateRead:
+      ReadLines();
+      ReadSlots();
+      Finish();
+      return true;
+    case ModelPhase::kDirectWait:
+      return DirectWait();
+    case ModelPhase::kStaged:
+      return Staged();
+  }
+  return false;
+}
+
+bool ProtocolModel::Step::Arrive() {
+  const bool met = All([&](const ModelRank& peer, int) {
+    return peer.lines[static_cast<size_t>(sequence_ % world_.window)].sequence >= sequence_;
+  });
+  if (!met) return false;
+  const bool one_shot = operation_->form == Form::kInline || operation_->form == Form::kSlot;
+  if (one_shot && Drops(Rule::kDoneAfterReading)) {
+    self_.done = static_cast<uint8_t>(sequence_);
+    self_.phase = ModelPhase::kLateRead;
+    return true;
+  }
+  ReadLines();
+  ReadSlots();
+  if (one_shot) {
+    Finish();
+    return true;
+  }
+  if (operation_->form == Form::kDirect) return Direct();
+  self_.phase = ModelPhase::kStaged;
+  self_.staged_rounds = LineOf(rank_).rounds_staged;
+  return true;
+}
+
+void ProtocolModel::Step::Finish() {
+  self_.completed = static_cast<uint8_t>(sequence_);
+  self_.done = self_.completed;
+  self_.phase = ModelPhase::kArrive;
+  self_.current = 0;
+  self_.staged_rounds = 0;
+  Ring();
+}
+
+bool ProtocolModel::Step::Direct() {
+  for (int peer = 0; peer < world_.ranks; ++peer)
+    Expect(At(peer).completed < sequence_, "the buffer", peer, "what its caller put there since");
+  self_.reduced_word = static_cast<uint8_t>(self_.reduced + 1);
+  self_.wake_due = true;
+  self_.phase = ModelPhase::kDirectWait;
+  return true;
+}
+
+bool ProtocolModel::Step::DirectWait() {
+  const int want = self_.reduced + 1;
+  if (!Drops(Rule::kDirectWait) &&
+      !All([&](const ModelRank& peer, int) { return peer.reduced_word >= want; })) {
+    return false;
+  }
+  ++self_.reduced;
+  Finish();
+  return true;
+}
+
+bool ProtocolModel::Step::Staged() {
+  const int ahead = Drops(Rule::kOneRoundAhead) ? 2 : 1;
+  if (self_.current == operation_->rounds) {
+    EndStaged();
+    return true;
+  }
+  while (!self_.round_reduced && self_.staged_rounds < operation_->rounds &&
+         self_.staged_rounds <= self_.current + ahead) {
+    if (HasInput(*operation_, rank_)) return StageRound();
+    ++self_.staged_rounds;
+  }
+  if (Reduces(operation_->form) && !self_.round_reduced) return ReduceRound();
+  return Gather();
+}
+
+bool ProtocolModel::Step::StageRound() {
+  if (!Drops(Rule::kHalfCredit) && !HalfIsFree()) return false;
+  FillHalf(self_.staged_rounds);
+  ++self_.staged_rounds;
+  self_.staged_word = static_cast<uint8_t>(self_.staged + self_.staged_rounds);
+  self_.wake_due = true;
+  return true;
+}
+
+bool ProtocolModel::Step::AwaitStaged(bool of_inputs_only) {
+  if (Drops(Rule::kAwaitStaged)) return true;
+  const int want = self_.staged + self_.current + 1;
+  return All([&](const ModelRank& peer, int rank) {
+    if (of_inputs_only && !HasInput(*operation_, rank)) return true;
+    const bool early =
+        operation_->form != Form::kRows && LineOf(rank).rounds_staged > self_.current;
+    return early || peer.staged_word >= want;
+  });
+}
+
+void ProtocolModel::Step::ReadHalves() {
+  for (int peer = 0; peer < world_.ranks; ++peer) {
+    if (peer == rank_ || !HasInput(*operation_, peer)) continue;
+    const Tag found = At(peer).halves[Parity(self_.current)];
+    Expect(found == TagOf(sequence_, self_.current), "the half", peer, TagName(found));
+  }
+}
+
+bool ProtocolModel::Step::ReduceRound() {
+  if (!AwaitStaged(false)) return false;
+  ReadLines();
+  ReadHalves();
+  if (HasResults(operation_->form))
+    self_.results[Parity(self_.current)] = TagOf(sequence_, self_.current);
+  self_.round_reduced = true;
+  self_.reduced_word = static_cast<uint8_t>(self_.reduced + self_.current + 1);
+  self_.wake_due = true;
+  return true;
+}
+
+bool ProtocolModel::Step::Gather() {
+  const bool has_output = HasOutput(*operation_, rank_);
+  if (!Reduces(operation_->form)) {
+    if (has_output) {
+      if (!AwaitStaged(true)) return false;
+      ReadLines();
+      ReadSlots();
+      ReadHalves();
+    }
+    self_.reduced_word = static_cast<uint8_t>(self_.reduced + self_.current + 1);
+    self_.wake_due = true;
+  } else if (HasResults(operation_->form) && has_output) {
+    const int want = self_.reduced + self_.current + 1;
+    if (!Drops(Rule::kAwaitReduced) &&
+        !All([&](const ModelRank& peer, int) { return peer.reduced_word >= want; })) {
+      return false;
+    }
+    for (int peer = 0; peer < world_.ranks; ++peer) {
+      const Tag found = At(peer).results[Parity(self_.current)];
+      Expect(found == TagOf(sequence_, self_.current), "the result", peer, TagName(found));
+    }
+  }
+  ++self_.current;
+  self_.round_reduced = false;
+  return true;
+}
+
+void ProtocolModel::Step::EndStaged() {
+  const bool counts = HasInput(*operation_, rank_) || !Drops(Rule::kRootedCountsStaged);
+  const auto rounds = static_cast<uint8_t>(operation_->rounds);
+  if (counts) self_.staged = static_cast<uint8_t>(self_.staged + rounds);
+  self_.reduced = static_cast<uint8_t>(self_.reduced + rounds);
+  if (!HasInput(*operation_, rank_) && !Drops(Rule::kRootedSaysStaged))
+    self_.staged_word = self_.staged;
+  Finish();
+}
+
+ProtocolModel::ProtocolModel(ModelWorld world) : world_(std::move(world)) {
+  WEFT_CHECK(world_.ranks >= 1 && world_.ranks <= kModelRanksMax);
+  WEFT_CHECK(world_.window >= 1 && world_.window <= kModelWindowMax);
+  WEFT_CHECK(world_.slots >= 1 && world_.slots <= kModelSlotsMax);
+  WEFT_CHECK(world_.operations.size() <= kModelOperationsMax);
+  std::array<uint8_t, kModelSlotsMax> user{};
+  size_t next = 0;
+  uint8_t sequence = 0;
+  for (const ModelOperation& operation : world_.operations) {
+    WEFT_CHECK(operation.rounds >= 1 && operation.rounds <= kModelRoundsMax);
+    slots_.push_back({static_cast<uint8_t>(next), user[next]});
+    ++sequence;
+    if (!Slotted(operation.form)) continue;
+    user[next] = sequence;
+    next = (next + 1) % static_cast<size_t>(world_.slots);
+  }
+}
+
+// The operation that all must have done before `sequence` is announced.
+int ProtocolModel::Credit(int sequence) const {
+  int credit = 0;
+  if (world_.left_out != Rule::kWindowCredit) credit = std::max(0, sequence - world_.window);
+  if (Slotted(operation(sequence).form) && world_.left_out != Rule::kSlotCredit)
+    credit = std::max<int>(credit, slots_[static_cast<size_t>(sequence) - 1].used_before);
+  return credit;
+}
+
+bool ProtocolModel::Possible(const ProtocolState& state, int rank, Action action) const {
+  const ModelRank& self = state[static_cast<size_t>(rank)];
+  if (self.sleeps_for != 0) return false;
+  if (action == Action::kWork) return !self.announcing && self.issued > self.completed;
+  if (self.announcing) return true;
+  const int sequence = self.issued + 1;
+  if (sequence > static_cast<int>(world_.operations.size())) return false;
+  if (self.issued == self.completed) return true;
+  if ((operation(self.issued).async_ranks >> rank & 1) == 0) return false;
+  // Ahead of its own work a rank only announces what it can at once.
+  const int credit = Credit(sequence);
+  if (credit > self.completed && world_.left_out != Rule::kOwnProgress) return false;
+  for (int peer = 0; peer < world_.ranks; ++peer)
+    if (peer != rank && state[static_cast<size_t>(peer)].done < credit) return false;
+  return true;
+}
+
+std::string ProtocolModel::Move(ProtocolState& state, int rank, Action action) const {
+  Step step(*this, state, rank);
+  if (action == Action::kIssue ? step.Issue() : step.Work()) return step.problem();
+  ModelRank& self = state[static_cast<size_t>(rank)];
+  if (self.wake_due && world_.left_out != Rule::kWakeBeforeSleep) {
+    step.Ring();
+  } else {
+    self.sleeps_for = static_cast<uint8_t>(step.peer() + 1);
+  }
+  return step.problem();
+}
+
+std::string ProtocolModel::CheckEnd(const ProtocolState& state) const {
+  const size_t operations = world_.operations.size();
+  for (int rank = 0; rank < world_.ranks; ++rank) {
+    const ModelRank& self = state[static_cast<size_t>(rank)];
+    if (self.completed != operations) {
+      return fmt::format("deadlock: rank {} has done {} of {} operations and sleeps for rank {}",
+                         rank, self.completed, operations, self.sleeps_for - 1);
+    }
+    const ModelRank& first = state[0];
+    if (self.done != operations || self.staged_word != first.staged ||
+        self.staged != first.staged || self.reduced_word != first.reduced ||
+        self.reduced != first.reduced) {
+      return fmt::format(
+          "at the end rank {} has published done {} staged {} reduced {}, rank 0 counts {} {} {}",
+          rank, self.done, self.staged_word, self.reduced_word, operations, first.staged,
+          first.reduced);
+    }
+  }
+  return "";
+}
+
+}  // namespace weft::test
