@@ -1,0 +1,167 @@
+"""./dev compare: installs and builds the peers, measures them interleaved with weft, writes JSON, Markdown and plots."""
+import argparse
+import datetime
+import json
+import pathlib
+import signal
+import sys
+import tempfile
+import time
+
+from bench.compare import cells, install, launch, machine, report
+from bench.compare.contestants import Field
+from bench.compare.jobs import JobFailed
+from bench.compare.measure import CellRun
+from bench.compare.peers import PEERS
+
+VERSION = 1
+
+
+def parse_size(text):
+    """8, 4K, 64M."""
+    units = {"K": 10, "M": 20, "G": 30}
+    return int(text[:-1]) << units[text[-1].upper()] if text[-1:].upper() in units else int(text)
+
+
+def options_of(arguments):
+    """The parsed command line."""
+    def several(convert, allowed=None):
+        def parse(text):
+            values = [convert(word) for word in text.split(",")]
+            if allowed and not set(values) <= set(allowed):
+                raise argparse.ArgumentTypeError(f"choose from {','.join(map(str, allowed))}")
+            return values
+        return parse
+
+    parser = argparse.ArgumentParser(prog="./dev compare", description=__doc__)
+    names = [peer.name for peer in PEERS]
+    parser.add_argument("--quick", action="store_true", help="2 ranks, float32, hot buffers, 3 rounds")
+    parser.add_argument("--ops", type=several(str, cells.OPERATIONS), default=list(cells.OPERATIONS), metavar="LIST")
+    parser.add_argument("--ranks", type=several(int), default=None, metavar="LIST", help="default 2,4,8")
+    parser.add_argument("--dtypes", type=several(str, cells.DTYPES), default=None, metavar="LIST",
+                        help="default float32,bfloat16")
+    parser.add_argument("--sizes", type=several(parse_size), default=list(cells.SIZES), metavar="LIST",
+                        help="default 8 to 16M by eights, and 64M")
+    parser.add_argument("--buffers", type=several(str, cells.BUFFERS), default=None, metavar="LIST",
+                        help="default hot,rotated")
+    parser.add_argument("--place", choices=("in", "out"), default="in", help="all_reduce and all_gather; default in")
+    parser.add_argument("--peers", type=several(str, names), default=names, metavar="LIST", help="default all: " + ",".join(names))
+    parser.add_argument("--no-symmetric", action="store_true", help="leave out weft on memory from weft_mem_alloc")
+    parser.add_argument("--rounds", type=int, default=None, help="default 9")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="default runs/compare/DATE")
+    options = parser.parse_args(arguments)
+    quick = {"ranks": [2], "dtypes": ["float32"], "buffers": ["hot"], "rounds": 3}
+    full = {"ranks": [2, 4, 8], "dtypes": list(cells.DTYPES), "buffers": list(cells.BUFFERS), "rounds": 9}
+    for name, value in (quick if options.quick else full).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    if options.rounds < 1 or min(options.ranks) < 2:
+        parser.error("at least 1 round and 2 ranks")
+    return options
+
+
+class Run:
+    """A whole run, from the installation to the reports. One thread."""
+
+    def __init__(self, options):
+        self._options = options
+        self._started = time.monotonic()
+        out = options.out or install.ROOT / "runs" / "compare" / f"{datetime.datetime.now():%Y-%m-%d-%H%M%S}"
+        self._out = out.resolve()
+        self._results = {"version": VERSION, "machine": machine.describe(install.ROOT), "rounds": options.rounds,
+                         "place": options.place, "versions": {}, "settings": [], "errors": [], "cells": []}
+
+    def run(self):
+        """Returns the exit code: 0 when everything that takes part was measured."""
+        peers = self._prepare()
+        self._out.mkdir(parents=True, exist_ok=True)
+        everything = cells.cells_of(self._options.ranks, self._options.dtypes, self._options.buffers, self._options.ops,
+                                    self._options.sizes, self._options.place)
+        components = "".join(launch.components_of(peer) for peer in peers)
+        done = 0
+        # Sockets of the peers lie here; their paths must be short.
+        with tempfile.TemporaryDirectory(prefix="weft-compare-") as folder:
+            for ranks in self._options.ranks:
+                field = Field(ranks, machine.core_count(), peers, components, pathlib.Path(folder),
+                              not self._options.no_symmetric, self._report)
+                try:
+                    field.start(self._say)
+                    self._note(field, peers, ranks)
+                    for cell in (cell for cell in everything if cell.ranks == ranks):
+                        done += 1
+                        self._measure(cell, field, done, len(everything))
+                finally:
+                    field.end()
+        self._results["seconds"] = round(time.monotonic() - self._started)
+        self._save()
+        report.write(self._out / "compare.json", self._say)
+        self._say(f"wrote {self._out}")
+        return 0
+
+    def _prepare(self):
+        """The peers that could be installed and built."""
+        usable = []
+        install.make_environment()
+        for peer in (peer for peer in PEERS if peer.name in self._options.peers):
+            try:
+                install.install_peer(peer)
+                launch.compile_driver(peer)
+                usable.append(peer)
+            except (install.InstallFailed, launch.CompileFailed) as error:
+                self._report(peer.name, f"takes no part: {error}")
+        return usable
+
+    def _note(self, field, peers, ranks):
+        """What runs, for the results."""
+        titles = {peer.name: peer for peer in peers}
+        for contestant in field.running():
+            name, _, setting_name = contestant.name.partition("/")
+            self._results["versions"].setdefault(name, contestant.job.version)
+            setting = next((one for one in titles[name].settings if one.name == setting_name), None) if name in titles else None
+            self._results["settings"].append({
+                "name": contestant.name, "ranks": ranks, "title": titles[name].title if name in titles else "weft",
+                "environment": setting.environment if setting else {}, "arguments": list(setting.arguments) if setting else [],
+                "why": setting.why if setting else f"{setting_name} buffers"})
+
+    def _measure(self, cell, field, number, total):
+        l3 = machine.cache_bytes(3)
+        needed = cells.set_bytes(cell) * cells.set_count(cell, l3) * cell.ranks * (len(field.running()) + 2)
+        before = machine.steal_s()
+        began = time.monotonic()
+        result = CellRun(cell, field, self._options.rounds, l3, keep=needed < machine.available_bytes() * 0.4).run()
+        result["seconds"] = round(time.monotonic() - began, 2)
+        result["steal_s"] = round(machine.steal_s() - before, 2)
+        self._results["cells"].append(result)
+        self._save()
+        elapsed = sum(one["seconds"] for one in self._results["cells"])
+        left = elapsed / number * (total - number)
+        self._say(f"[{number}/{total}, {left / 60:.0f} min left] {cell.label}: {report.one_line(result)}")
+
+    def _report(self, name, sentence):
+        self._results["errors"].append({"name": name, "error": sentence})
+        self._say(f"{name}: {sentence}")
+
+    def _save(self):
+        """After every cell, so that a run that is cut off has something to show."""
+        path = self._out / "compare.json"
+        draft = path.with_suffix(".new")
+        draft.write_text(json.dumps(self._results) + "\n")
+        draft.replace(path)
+
+    @staticmethod
+    def _say(text):
+        print(f"compare: {text}", file=sys.stderr, flush=True)
+
+
+def main(arguments):
+    # Jobs are ended on the way out, whoever asks for it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return Run(options_of(arguments)).run()
+    except (install.InstallFailed, JobFailed) as error:
+        print(f"compare: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

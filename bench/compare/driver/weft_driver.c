@@ -1,0 +1,64 @@
+/* weft behind the driver's table. */
+#include <stdio.h>
+
+#include "weft/weft.h"
+
+#include "bench/compare/driver/backend.h"
+
+static weft_group_t group;
+
+static const char* Sentence(weft_result_t result) {
+  return result == WEFT_SUCCESS ? NULL : weft_last_error();
+}
+
+static const char* Refuse(const struct command* command) {
+  (void)command;
+  return NULL;
+}
+
+static const char* Run(const struct command* command, const void* in, void* out, size_t count) {
+  const weft_dtype_t type = command->dtype == ELEMENT_FLOAT32 ? WEFT_FLOAT32 : WEFT_BFLOAT16;
+  switch (command->op) {
+    case OP_ALL_REDUCE:
+      return Sentence(weft_all_reduce(in, out, count, type, WEFT_SUM, group, NULL, NULL));
+    case OP_ALL_GATHER:
+      return Sentence(weft_all_gather(in, out, count, type, group, NULL, NULL));
+    case OP_REDUCE_SCATTER:
+      return Sentence(weft_reduce_scatter(in, out, count, type, WEFT_SUM, group, NULL, NULL));
+    case OP_BROADCAST:
+      return Sentence(weft_broadcast(in, out, count, type, 0, group, NULL, NULL));
+    case OP_ALL_TO_ALL:
+      return Sentence(weft_all_to_all(in, out, count, type, group, NULL, NULL));
+    case OP_BARRIER:
+      return Sentence(weft_barrier(group, NULL, NULL));
+    case OP_COPY:
+      break;
+  }
+  return "weft has no such operation";
+}
+
+static const char* Barrier(void) {
+  return Sentence(weft_barrier(group, NULL, NULL));
+}
+
+static void* Allocate(size_t bytes) {
+  void* memory = NULL;
+  return weft_mem_alloc(bytes, 0, &memory) == WEFT_SUCCESS ? memory : NULL;
+}
+
+static void Release(void* memory) {
+  weft_mem_free(memory);
+}
+
+int main(void) {
+  struct backend backend = {WEFT_VERSION_STRING, 0, 1, Refuse, Run, Barrier, Allocate, Release};
+  if (weft_group_create_from_env(NULL, &group) != WEFT_SUCCESS ||
+      weft_group_rank(group, &backend.rank) != WEFT_SUCCESS ||
+      weft_group_size(group, &backend.size) != WEFT_SUCCESS) {
+    fprintf(stderr, "compare driver: %s\n", weft_last_error());
+    return 1;
+  }
+  const int code = Drive(&backend);
+  weft_group_destroy(group);
+  return code;
+}
