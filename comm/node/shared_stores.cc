@@ -26,8 +26,8 @@ void Drain() {
 
 }  // namespace
 
-// Times one kind of stores on the first bytes of a copy; the other kind has its turn next time. The
-// smaller of two looks counts more: time only ever gets lost to something else.
+// Times one kind of stores on the first bytes of a copy; the other kind has its turn next time. A look that
+// took very long counts as four times what is known: the time went to something else.
 void SharedStores::CopyAndLook(char* to, const char* from, size_t bytes) {
   copies_until_look_ = kCopiesPerLook;
   if (stream_ == nullptr) {
