@@ -44,7 +44,9 @@ class Buffer {
       (void)ProcessHeap().Free(base_);
       return;
     }
-    if (memory_ == Memory::kRegistered) EXPECT_TRUE(ProcessHeap().Deregister(base_).ok());
+    if (memory_ == Memory::kRegistered) {
+      EXPECT_TRUE(ProcessHeap().Deregister(base_).ok());
+    }
     std::free(base_);
   }
 
@@ -75,7 +77,9 @@ class Buffer {
     constexpr size_t kPageBytes = 4096;
     total_ = (total_ + kPageBytes - 1) / kPageBytes * kPageBytes;
     auto* const base = static_cast<char*>(std::aligned_alloc(kPageBytes, total_));
-    if (memory_ == Memory::kRegistered) EXPECT_TRUE(ProcessHeap().Register(base, total_).ok());
+    if (memory_ == Memory::kRegistered) {
+      EXPECT_TRUE(ProcessHeap().Register(base, total_).ok());
+    }
     return base;
   }
 
