@@ -28,6 +28,7 @@ class SharedStores {
   // `streams`: what to begin with.
   SharedStores(CopyKernel stream, bool streams) : stream_(stream), streams_(streams) {}
 
+  // At least one byte.
   void Copy(void* to, const void* from, size_t bytes) {
     if (bytes < kLeastBytes) {
       std::memcpy(to, from, bytes);
