@@ -131,12 +131,14 @@ WaitResult WaitUntil(Bell& bell, const WaitPolicy& policy, Deadline& deadline, R
     if (deadline.Passed(now_ns)) return WaitResult::kDeadline;
     const uint32_t value = bell.word.load(std::memory_order_seq_cst);
     bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
-    if (!ready()) {
+    const bool reached = ready();  // asked once: it may take what it has waited for
+    if (!reached) {
       const int64_t left_ns = deadline.at_ns - now_ns;
       wait_internal::Sleep(bell.word, value,
                            left_ns < wait_internal::kNapNs ? left_ns : wait_internal::kNapNs);
     }
     bell.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    if (reached) return WaitResult::kReady;
   }
 }
 
