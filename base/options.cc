@@ -86,6 +86,13 @@ const Setting kSettings[] = {
      nullptr,
      0,
      0},
+    {{"WEFT_COMBINE", "choice", "auto",
+      "Whether the last rank to arrive reduces small operations for all: auto (in groups of more "
+      "ranks than CPUs), 0 (never) or 1 (always); rank 0's setting counts for its group."},
+     &Options::combine,
+     "auto|0|1",
+     0,
+     0},
     {{"WEFT_TUNE", "choice", "auto",
       "Where the costs of this machine come from: auto (a file in the user's cache directory, "
       "which is "

@@ -26,6 +26,7 @@ struct Options {
   int64_t yield_count = -1;         // WEFT_YIELD_COUNT: yields before sleeping; -1: chosen
   std::string progress = "thread";  // WEFT_PROGRESS: thread, caller
   bool single_copy = true;          // WEFT_SINGLE_COPY: reads peers' memory by process_vm_readv
+  std::string combine = "auto";     // WEFT_COMBINE: auto, 0, 1
   std::string tune = "auto";        // WEFT_TUNE: auto, static, measure
   std::string dump_dir;             // WEFT_DUMP_DIR: where recorder dumps go; "": no dump files
   bool insecure = false;            // WEFT_INSECURE: several nodes without a secret

@@ -24,7 +24,7 @@
 
 namespace weft {
 
-// In shared memory, one line, rung by one publisher.
+// In shared memory, one line, rung by whoever publishes what its sleepers wait for.
 struct alignas(64) Bell {
   std::atomic<uint32_t> word{0};
   std::atomic<uint32_t> sleepers{0};
@@ -33,9 +33,8 @@ struct alignas(64) Bell {
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
 struct WaitPolicy {
-  uint32_t spins = 2000;          // probes with a pause in between
-  uint32_t yields = 50;           // then probes with a sched_yield
-  uint32_t probes_per_yield = 1;  // before each of these
+  uint32_t spins = 2000;  // probes with a pause in between
+  uint32_t yields = 50;   // then probes with a sched_yield
 };
 
 enum class WaitResult { kReady, kDeadline, kStopped };
@@ -120,7 +119,7 @@ WaitResult WaitUntil(Bell& bell, const WaitPolicy& policy, Deadline& deadline, R
   if (ready()) return WaitResult::kReady;
   const wait_internal::Stopwatch slow(deadline.slow_ns);
   for (uint32_t yield = 0; yield < policy.yields; ++yield) {
-    if (ProbeBriefly(policy.probes_per_yield, ready)) return WaitResult::kReady;
+    if (ready()) return WaitResult::kReady;
     if (yield % 16 == 15 && stop()) return WaitResult::kStopped;
     wait_internal::Yield();
   }

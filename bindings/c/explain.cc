@@ -38,6 +38,11 @@ absl::Status ReadReduction(weft_op_t op, Collective* call) {
   return reduction.ok() ? reduction : InvalidArgument(kCall, FromAbsl(reduction.message()));
 }
 
+BufferKind BufferKindOf(int symmetric) {
+  if (symmetric == 0) return BufferKind::kPrivate;
+  return symmetric == 2 ? BufferKind::kShared : BufferKind::kSymmetric;
+}
+
 // The queried call on rank 0, every block of the same size.
 absl::Status MakeCall(const weft_explain_query_t& query, int size, Collective* call) {
   WEFT_RETURN_IF_ERROR(FindKind(query.operation, &call->kind));
@@ -82,7 +87,7 @@ weft_result_t weft_explain(weft_group_t group, const weft_explain_query_t* query
     WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, query, &full));
     weft::Collective call;
     WEFT_RETURN_IF_ERROR(weft::MakeCall(full, of->size(), &call));
-    const std::string whole = of->Explain(call, full.symmetric != 0);
+    const std::string whole = of->Explain(call, weft::BufferKindOf(full.symmetric));
     if (capacity > 0) {
       const size_t bytes = std::min(capacity - 1, whole.size());
       std::memcpy(text, whole.data(), bytes);

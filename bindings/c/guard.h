@@ -7,8 +7,6 @@
 
 #include <cstddef>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <string>
 
 #include "absl/status/status.h"
@@ -18,16 +16,17 @@
 
 namespace weft {
 
+// The status for the exception that is being handled.
+absl::Status StatusOfException();
+
 // Runs `body`, keeps its failure for weft_last_error() and returns its code. Lack of memory and
 // anything a library throws become statuses.
 template <typename Body>
-weft_result_t Guarded(Body&& body) {
+[[gnu::always_inline]] inline weft_result_t Guarded(Body&& body) {
   try {
     return SetLastError(body());
-  } catch (const std::bad_alloc&) {
-    return SetLastError(MakeError(WEFT_OUT_OF_MEMORY, "out of memory"));
-  } catch (const std::exception& error) {
-    return SetLastError(MakeError(WEFT_INTERNAL_ERROR, StrCat("unexpected: ", error.what())));
+  } catch (...) {
+    return SetLastError(StatusOfException());
   }
 }
 

@@ -38,6 +38,11 @@ struct weft_store {
 
 namespace weft {
 
+// False for NULL and for what is not a live group's handle.
+inline bool IsGroup(weft_group_t group) {
+  return group != nullptr && group->magic == weft_group::kMagic;
+}
+
 // The group of a handle; nullptr for NULL and for what is not a group's handle.
 std::shared_ptr<ProcessGroup> GroupOf(weft_group_t group);
 

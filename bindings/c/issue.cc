@@ -3,10 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "bindings/c/batch.h"
 #include "bindings/c/call_options.h"
-#include "bindings/c/guard.h"
-#include "bindings/c/handles.h"
 #include "bindings/c/op.h"
 
 namespace weft {
@@ -81,10 +78,11 @@ std::shared_ptr<BlockLayout> NewLayout(bool blocking) {
 
 }  // namespace
 
-weft_result_t Issue(Collective&& collective, weft_group_t handle, const weft_call_t* call,
-                    weft_work_t* work) {
+weft_result_t IssueChecked(const CallKey& key, const void* in, void* out, weft_group_t handle,
+                           const weft_call_t* call, weft_work_t* work) {
   return Guarded([&]() -> absl::Status {
-    if (handle == nullptr || handle->magic != weft_group::kMagic) {
+    Collective collective = CollectiveOf(key, in, out);
+    if (!IsGroup(handle)) {
       return InvalidArgument(OpKindName(collective.kind), "group is NULL or not a group");
     }
     if (call != nullptr) WEFT_RETURN_IF_ERROR(ReadCall(call, &collective));
@@ -95,7 +93,7 @@ weft_result_t Issue(Collective&& collective, weft_group_t handle, const weft_cal
 weft_result_t IssueLaidOut(OpKind kind, CollectiveMaker make, const void* arguments,
                            weft_group_t handle, const weft_call_t* call, weft_work_t* work) {
   return Guarded([&]() -> absl::Status {
-    if (handle == nullptr || handle->magic != weft_group::kMagic) {
+    if (!IsGroup(handle)) {
       return InvalidArgument(OpKindName(kind), "group is NULL or not a group");
     }
     Collective collective{.kind = kind};

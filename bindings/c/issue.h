@@ -1,6 +1,6 @@
 // The way from a checked C call to its group.
 //
-//   return Issue({.kind = OpKind::kAllReduce, ...}, group, call, work);
+//   return Issue(MakeCallKey(OpKind::kAllReduce, ...), in, out, group, call, work);
 //
 // Thread-safety: any thread.
 #pragma once
@@ -11,7 +11,10 @@
 
 #include "absl/status/status.h"
 #include "base/status.h"
+#include "bindings/c/batch.h"
+#include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
+#include "comm/group/call_key.h"
 #include "comm/group/collective.h"
 #include "comm/group/process_group.h"
 
@@ -28,8 +31,23 @@ absl::Status StartAs(weft_work_t* work, Start&& start) {
 }
 
 // Checks the call, then runs it or, with `work`, starts it.
-weft_result_t Issue(Collective&& collective, weft_group_t group, const weft_call_t* call,
-                    weft_work_t* work);
+weft_result_t IssueChecked(const CallKey& key, const void* in, void* out, weft_group_t group,
+                           const weft_call_t* call, weft_work_t* work);
+
+// The same; of a blocking call that the group has done before only the buffers are checked.
+inline weft_result_t Issue(const CallKey& key, const void* in, void* out, weft_group_t group,
+                           const weft_call_t* call, weft_work_t* work) {
+  if (call == nullptr && work == nullptr && IsGroup(group) && !InBatch()) {
+    bool done = false;
+    const weft_result_t failed = Guarded([&] {
+      absl::Status failure;
+      done = group->group->RunAgain(key, in, out, &failure);
+      return failure;
+    });
+    if (done || failed != WEFT_SUCCESS) return failed;
+  }
+  return IssueChecked(key, in, out, group, call, work);
+}
 
 // For the forms that need to know the group before the call can be put together.
 using CollectiveMaker = absl::Status (*)(const ProcessGroup& group, const void* arguments,

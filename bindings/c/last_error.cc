@@ -26,8 +26,7 @@ LastError& OfThisThread() {
 
 }  // namespace
 
-weft_result_t SetLastError(const absl::Status& status) {
-  if (status.ok()) return WEFT_SUCCESS;
+weft_result_t KeepFailure(const absl::Status& status) {
   LastError& error = OfThisThread();
   error.result = ResultOf(status);
   error.message = std::string(status.message());

@@ -9,8 +9,12 @@
 
 namespace weft {
 
-// Keeps message and fields of a failure for this thread and returns its result code; for Ok keeps
-// nothing and returns WEFT_SUCCESS.
-weft_result_t SetLastError(const absl::Status& status);
+// Keeps message and fields of a failure for this thread and returns its result code.
+weft_result_t KeepFailure(const absl::Status& failure);
+
+// The same; for Ok keeps nothing and returns WEFT_SUCCESS.
+inline weft_result_t SetLastError(const absl::Status& status) {
+  return status.ok() ? WEFT_SUCCESS : KeepFailure(status);
+}
 
 }  // namespace weft

@@ -2,7 +2,9 @@
 
 #include "base/allocator.h"
 #include "bindings/c/guard.h"
+#include "bindings/c/handles.h"
 #include "comm/node/heap.h"
+#include "comm/node/heap_copy.h"
 
 using weft::Guarded;
 
@@ -17,6 +19,43 @@ weft_result_t weft_mem_alloc(size_t bytes, uint32_t flags, void** memory) {
     if (!block.ok()) return weft::Annotate(block.status(), "weft_mem_alloc: ");
     *memory = *block;
     return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_mem_alloc_copy(const void* from, size_t bytes, void** view) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_mem_alloc_copy";
+    if (from == nullptr) return weft::InvalidArgument(kCall, "from is NULL");
+    if (view == nullptr) return weft::InvalidArgument(kCall, "view is NULL");
+    if (bytes == 0) return weft::InvalidArgument(kCall, "bytes is 0, not 1 or more");
+    const absl::StatusOr<void*> block = weft::AllocateCopy(from, bytes);
+    if (!block.ok()) return weft::Annotate(block.status(), "weft_mem_alloc_copy: ");
+    *view = *block;
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_mem_alloc_shared(weft_group_t group, size_t bytes, void** memory) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_mem_alloc_shared";
+    const auto of = weft::GroupOf(group);
+    if (of == nullptr) return weft::InvalidArgument(kCall, "group is NULL or not a group");
+    if (memory == nullptr) return weft::InvalidArgument(kCall, "memory is NULL");
+    if (bytes == 0) return weft::InvalidArgument(kCall, "bytes is 0, not 1 or more");
+    const absl::StatusOr<void*> block = of->AllocateShared(bytes);
+    if (!block.ok()) return weft::Annotate(block.status(), "weft_mem_alloc_shared: ");
+    *memory = *block;
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_mem_free_shared(weft_group_t group, void* memory) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_mem_free_shared";
+    const auto of = weft::GroupOf(group);
+    if (of == nullptr) return weft::InvalidArgument(kCall, "group is NULL or not a group");
+    if (memory == nullptr) return weft::InvalidArgument(kCall, "memory is NULL");
+    return weft::Annotate(of->FreeShared(memory), "weft_mem_free_shared: ");
   });
 }
 

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/group/collective.h"
+#include "comm/group/plain_buffers.h"
 #include "comm/group/process_group.h"
 #include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce.h"
@@ -89,32 +90,12 @@ bool InPlace(const Collective& call, int rank) {
 
 // Buffers without gaps, one count: the usual case, which must cost nothing.
 absl::Status CheckPlain(const Collective& call, int rank, int size) {
-  const OpTraits& traits = TraitsOf(call.kind);
-  const size_t element = ElementBytes(call);
-  const auto ranks = static_cast<size_t>(size);
-  size_t block = 0;
-  size_t total = 0;
-  if (__builtin_mul_overflow(call.count, element, &block) ||
-      __builtin_mul_overflow(block, ranks, &total) || total > PTRDIFF_MAX) {
-    return TooLarge(call, size);
-  }
-  if (block == 0) return absl::OkStatus();
-  const bool needs_in = !traits.root_in || call.root == rank;
-  const bool needs_out = !traits.root_out || call.root == rank;
-  if (needs_in && call.in == nullptr) return Invalid(call, "in is NULL");
-  if (needs_out && call.out == nullptr) return Invalid(call, "out is NULL");
-  if (!needs_in || !needs_out) return absl::OkStatus();
-  const auto in = reinterpret_cast<uintptr_t>(call.in);
-  const auto out = reinterpret_cast<uintptr_t>(call.out);
-  const uintptr_t in_end = in + (traits.in_blocks ? total : block);
-  const uintptr_t out_end = out + (traits.out_blocks ? total : block);
-  if (in >= out_end || out >= in_end) return absl::OkStatus();
-  // Where one side has a block for each rank, the other may be the own one of them.
-  const uintptr_t own = static_cast<size_t>(rank) * block;
-  const bool both = traits.in_blocks && traits.out_blocks;
-  const uintptr_t in_own = in + (traits.in_blocks && !both ? own : 0);
-  const uintptr_t out_own = out + (traits.out_blocks && !both ? own : 0);
-  return in_own == out_own ? absl::OkStatus() : Overlapping(call);
+  PlainBuffers buffers;
+  if (!MeasureBuffers(call, rank, size, &buffers)) return TooLarge(call, size);
+  if (buffers.Allow(call.in, call.out)) return absl::OkStatus();
+  if (buffers.in_bytes != 0 && call.in == nullptr) return Invalid(call, "in is NULL");
+  if (buffers.out_bytes != 0 && call.out == nullptr) return Invalid(call, "out is NULL");
+  return Overlapping(call);
 }
 
 absl::Status CheckVectorBuffers(const Collective& call, int rank, int size) {

@@ -12,7 +12,7 @@ namespace weft {
 
 namespace fork_internal {
 // 0 until it is first asked for.
-extern constinit std::atomic<uint32_t> generation;
+[[gnu::visibility("hidden")]] extern constinit std::atomic<uint32_t> generation;
 uint32_t Begin();
 }  // namespace fork_internal
 
@@ -20,6 +20,11 @@ uint32_t Begin();
 inline uint32_t ForkGeneration() {
   const uint32_t current = fork_internal::generation.load(std::memory_order_relaxed);
   return current != 0 ? current : fork_internal::Begin();
+}
+
+// True in the process in which ForkGeneration() has said `generation`.
+inline bool IsForkGeneration(uint32_t generation) {
+  return fork_internal::generation.load(std::memory_order_relaxed) == generation;
 }
 
 }  // namespace weft

@@ -10,6 +10,23 @@ absl::Status ProcessGroup::NoMessages() const {
                    fmt::format("group {} has collectives, but no messages", name()));
 }
 
+bool ProcessGroup::RunAgain(const CallKey&, const void*, void*, absl::Status*) {
+  return false;
+}
+
+absl::Status ProcessGroup::NoSharedMemory() const {
+  return MakeError(WEFT_UNSUPPORTED, {.group = name()},
+                   fmt::format("the ranks of group {} do not share memory", name()));
+}
+
+absl::StatusOr<void*> ProcessGroup::AllocateShared(size_t) {
+  return NoSharedMemory();
+}
+
+absl::Status ProcessGroup::FreeShared(void*) {
+  return NoSharedMemory();
+}
+
 absl::Status ProcessGroup::Run(const Message&) {
   return NoMessages();
 }

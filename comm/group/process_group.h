@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "comm/group/call_key.h"
 #include "comm/group/collective.h"
 #include "comm/group/message.h"
 #include "comm/group/work.h"
@@ -40,6 +41,9 @@ struct GroupStats {
   uint64_t private_bytes = 0;
 };
 
+// Of all ranks' buffers: private, in reach of all ranks, or so and with one out for all.
+enum class BufferKind : uint8_t { kPrivate, kSymmetric, kShared };
+
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -50,6 +54,12 @@ class ProcessGroup {
 
   // Does one collective on the calling thread. Arguments were checked by CheckCollective.
   virtual absl::Status Run(const Collective& collective) = 0;
+
+  // The same, if the group has done a call of that key before: it need not be checked again, and its buffers
+  // are looked at here. True if it has been done well. Else *failure says why not; if that is still Ok, nothing
+  // has happened: the group does not know the call, or its buffers are wrong, or something is in the way, and
+  // CheckCollective and Run do or say what is right.
+  virtual bool RunAgain(const CallKey& key, const void* in, void* out, absl::Status* failure);
 
   // Starts one; the buffers stay the operation's until it has ended.
   virtual absl::StatusOr<WorkRef> Start(const Collective& collective) = 0;
@@ -67,9 +77,13 @@ class ProcessGroup {
   virtual absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                               const GroupOptions& options) = 0;
 
-  // What the group would do for a call, and why, in lines of "name: value". `symmetric`: all buffers can
-  // be reached by all ranks.
-  virtual std::string Explain(const Collective& collective, bool symmetric) const = 0;
+  // A block that all ranks have, each at an address of its own; both calls are collective. UNSUPPORTED where
+  // ranks do not share memory.
+  virtual absl::StatusOr<void*> AllocateShared(size_t bytes);
+  virtual absl::Status FreeShared(void* memory);
+
+  // What the group would do for a call on such buffers, and why, in lines of "name: value".
+  virtual std::string Explain(const Collective& collective, BufferKind buffers) const = 0;
 
   // What this rank has done with the group. Never waits.
   virtual GroupStats stats() const = 0;
@@ -85,6 +99,7 @@ class ProcessGroup {
 
  private:
   absl::Status NoMessages() const;
+  absl::Status NoSharedMemory() const;
 };
 
 // INVALID_ARGUMENT with a sentence, or Ok: NULL, unknown dtype or op, sizes over PTRDIFF_MAX,

@@ -45,7 +45,7 @@ CallFacts FactsOf(const Collective& call, int size) {
           .ranks = size};
 }
 
-absl::Status CheckAlgorithm(const Collective& call, const NodeState& state) {
+absl::Status CheckNamedAlgorithm(const Collective& call, const NodeState& state) {
   const OpTraits& traits = TraitsOf(call.kind);
   std::string why;
   switch (call.algorithm) {

@@ -52,6 +52,8 @@ inline size_t ContributionBytes(const Collective& call, int size) {
 
 // What the protocols ask of a call again and again, worked out once.
 struct CallShape {
+  CallShape() = default;
+
   CallShape(const Collective& call, int rank, int size)
       : traits(&TraitsOf(call.kind)),
         element_bytes(ElementBytes(call)),
@@ -62,19 +64,30 @@ struct CallShape {
         has_input(HasInput(call, rank)),
         has_output(HasOutput(call, rank)) {}
 
-  const OpTraits* traits;
-  size_t element_bytes;
-  size_t block_bytes;         // of a call without a layout
-  size_t contribution_bytes;  // as ContributionBytes
-  bool has_input;             // this rank has one
-  bool has_output;
+  const OpTraits* traits = nullptr;
+  size_t element_bytes = 0;
+  size_t block_bytes = 0;         // of a call without a layout
+  size_t contribution_bytes = 0;  // as ContributionBytes
+  bool has_input = false;         // this rank has one
+  bool has_output = false;
 };
+
+// True if all ranks get the same result, in one buffer, so that it may be one place for all of them.
+inline bool SameForAll(const Collective& call) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  return !traits.root_out && !traits.in_blocks && !traits.iov && call.kind != OpKind::kBarrier;
+}
 
 // The call as predictions know it (comm/select/predict.h), out of place.
 CallFacts FactsOf(const Collective& call, int size);
 
+// CheckAlgorithm of a call that names one.
+absl::Status CheckNamedAlgorithm(const Collective& call, const NodeState& state);
+
 // UNSUPPORTED if the call asks for an algorithm that its kind or size does not have; known before
 // anything is sent.
-absl::Status CheckAlgorithm(const Collective& call, const NodeState& state);
+inline absl::Status CheckAlgorithm(const Collective& call, const NodeState& state) {
+  return call.algorithm == Algorithm::kAuto ? absl::OkStatus() : CheckNamedAlgorithm(call, state);
+}
 
 }  // namespace weft

@@ -91,6 +91,7 @@ bool ChannelReader::Sound(const MessageHeader& header, uint32_t available) const
     case RecordKind::kEager:
       return bytes <= kEagerBytes && header.lines == RecordLines(bytes);
     case RecordKind::kOffer:
+    case RecordKind::kReadableOffer:  // whatever its address: only the kernel looks there
       return header.lines == 1 && bytes > kEagerBytes && bytes <= PTRDIFF_MAX;
     case RecordKind::kHeapOffer:
       return header.lines == 1 && bytes > kEagerBytes && At(header.place, bytes) != nullptr;

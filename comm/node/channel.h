@@ -24,6 +24,7 @@
 #include "weft/point_to_point.h"
 
 #include "comm/node/node_peer.h"
+#include "comm/select/tuning.h"
 
 namespace weft {
 
@@ -31,7 +32,7 @@ constexpr size_t kLineBytes = 64;
 constexpr uint32_t kRingLines = 512;  // a power of two, so that the counters may wrap
 constexpr uint32_t kNoticeCount = 16;
 constexpr size_t kEagerBytes = WEFT_EAGER_BYTES;
-constexpr size_t kStreamHalfBytes = 128 << 10;
+constexpr size_t kStreamHalfBytes = kMessageChunkBytes;
 constexpr uint32_t kStreamHalves = 2;
 
 enum class RecordKind : uint16_t {
@@ -39,6 +40,8 @@ enum class RecordKind : uint16_t {
   kEager = 1,      // the payload follows
   kOffer = 2,      // of private memory: the sender streams it once it is accepted
   kHeapOffer = 3,  // of memory at `place` in the sender's heap, to be copied from there
+  // Of private memory at address `place`: read from there by the kernel, or streamed like kOffer.
+  kReadableOffer = 4,
 };
 
 struct MessageHeader {
@@ -54,7 +57,7 @@ struct MessageHeader {
 
 static_assert(sizeof(MessageHeader) == 40);
 
-// The receiver's answer to an offer.
+// The receiver's answer to an offer: it waits for the stream, or has all of it.
 struct Notice {
   enum Kind : uint32_t { kAccepted = 1, kTaken = 2 };
 

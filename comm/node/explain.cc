@@ -34,7 +34,7 @@ std::string WhyNotSingleCopy(const Collective& call, const NodeState& state) {
                      least);
 }
 
-std::vector<Choice> Choices(const Collective& call, bool symmetric, const NodeState& state) {
+std::vector<Choice> Choices(const Collective& call, BufferKind buffers, const NodeState& state) {
   const OpTraits& traits = TraitsOf(call.kind);
   const size_t bytes = ContributionBytes(call, state.size);
   const std::string rows = "ranks know only their own counts before they meet";
@@ -58,7 +58,7 @@ std::vector<Choice> Choices(const Collective& call, bool symmetric, const NodeSt
     choices[2].refusal = choices[3].refusal = choices[4].refusal = "there is no data";
   } else if (traits.iov) {
     choices[2].refusal = "lists of buffers go through staging";
-  } else if (!symmetric) {
+  } else if (buffers == BufferKind::kPrivate) {
     choices[2].refusal =
         "peers cannot reach private buffers; weft_mem_alloc and "
         "weft_mem_register make memory that they can";
@@ -67,11 +67,20 @@ std::vector<Choice> Choices(const Collective& call, bool symmetric, const NodeSt
   return choices;
 }
 
+// The last rank to arrive reduces for all.
+bool Combined(const Collective& call, Algorithm algorithm, bool shared, const NodeState& state) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  return state.tuning.combine != 0 && algorithm == Algorithm::kSlot && traits.reduces &&
+         !traits.in_blocks && !traits.root_out && call.op != kOpUser && !shared;
+}
+
 // Bytes loaded and stored by all ranks together, every block as large as the largest. S is what a rank
 // contributes and R what all ranks get, in sum.
-double BytesMoved(const Collective& call, Algorithm algorithm, int size) {
+double BytesMoved(const Collective& call, Algorithm algorithm, bool shared,
+                  const NodeState& state) {
   const OpTraits& traits = TraitsOf(call.kind);
   if (call.kind == OpKind::kBarrier) return 0;
+  const int size = state.size;
   const double ranks = size;
   const double block =
       static_cast<double>(ContributionBytes(call, size)) / (traits.in_blocks ? ranks : 1);
@@ -81,6 +90,12 @@ double BytesMoved(const Collective& call, Algorithm algorithm, int size) {
   const bool sliced = traits.reduces && !traits.in_blocks;
   const double received = receivers * block * (traits.out_blocks ? ranks : 1);
   const double others = (ranks - 1) / ranks;
+  if (shared && algorithm == Algorithm::kDirect) {
+    return traits.reduces ? (ranks + 1) * block : 2 * contributed;
+  }
+  if (Combined(call, algorithm, shared, state)) {
+    return 2 * contributed + (ranks + 1) * block + 2 * received;
+  }
   switch (algorithm) {
     case Algorithm::kInline:
     case Algorithm::kSlot:
@@ -97,10 +112,15 @@ double BytesMoved(const Collective& call, Algorithm algorithm, int size) {
   return 2 * (ranks - 1) * block + ranks * block + 2 * block + 2 * receivers * others * block;
 }
 
-std::string WaitsOf(Algorithm algorithm, const NodeState& state) {
+std::string WaitsOf(Algorithm algorithm, bool shared, const NodeState& state) {
   switch (algorithm) {
     case Algorithm::kInline:
     case Algorithm::kSlot:
+      if (shared) {
+        return "two, for all ranks to arrive with their data and for all to have written the "
+               "shared "
+               "result, one after the other";
+      }
       return "one, for all ranks to arrive with their data";
     case Algorithm::kDirect:
     case Algorithm::kSingleCopy:
@@ -109,7 +129,7 @@ std::string WaitsOf(Algorithm algorithm, const NodeState& state) {
       return fmt::format(
           "two for each round of at most {} bytes of a rank's staging; two rounds "
           "are under way at a time",
-          state.half_bytes());
+          uint64_t{state.tuning.stage_piece_bytes} * static_cast<uint64_t>(state.size));
   }
 }
 
@@ -128,21 +148,48 @@ Protocol ProtocolOf(Algorithm algorithm) {
   }
 }
 
+// What a choice that is not taken would cost, as far as it could be.
+std::string RejectedTime(const Collective& call, Algorithm algorithm, const NodeState& state) {
+  if (call.kind == OpKind::kBarrier) return "";
+  const double ns = PredictNs(ProcessModel().model, state.tuning, FactsOf(call, state.size),
+                              ProtocolOf(algorithm));
+  return std::isfinite(ns) ? fmt::format("; predicted {:.2f} us", ns / 1000) : "";
+}
+
 // By this process's model of the machine, which need not be the one that the group was tuned by.
-std::string PredictedTime(const Collective& call, Algorithm algorithm, const NodeState& state) {
+std::string PredictedTime(const Collective& call, Algorithm algorithm, BufferKind buffers,
+                          bool shared, const NodeState& state) {
   const LoadedModel& loaded = ProcessModel();
-  const double ns =
-      PredictNs(loaded.model, state.tuning, FactsOf(call, state.size), ProtocolOf(algorithm));
+  CallFacts facts = FactsOf(call, state.size);
+  facts.shared_out = shared;
+  const double ns = PredictNs(loaded.model, state.tuning, facts, ProtocolOf(algorithm));
   if (!std::isfinite(ns)) return "";
-  return fmt::format("predicted time: {:.2f} us, by a {} model of this machine\n", ns / 1000,
-                     ModelOriginName(loaded.origin));
+  std::string text = fmt::format("predicted time: {:.2f} us, by a {} model of this machine\n",
+                                 ns / 1000, ModelOriginName(loaded.origin));
+  const bool may_copy = buffers == BufferKind::kPrivate && call.kind != OpKind::kBarrier &&
+                        !TraitsOf(call.kind).iov && state.size > 1;
+  if (!may_copy) return text;
+  const double copied_ns = PredictWithCopyNs(loaded.model, state.tuning, facts);
+  return text + fmt::format(
+                    "with a copy: {:.2f} us if inputs are copied into symmetric memory first and "
+                    "the result is used there (weft_mem_alloc_copy), which is {}\n",
+                    copied_ns / 1000, copied_ns < ns ? "cheaper" : "not cheaper");
+}
+
+// One result for all ranks, if the call has one that is the same for all.
+std::string SharedResult(Algorithm algorithm, bool shared) {
+  if (!shared) return "result: not shared, it is not the same for all ranks\n";
+  const bool small = algorithm == Algorithm::kInline || algorithm == Algorithm::kSlot;
+  return fmt::format("result: shared, in one place for all ranks, {}\n",
+                     small ? "written by each of them in turn" : "every byte written once");
 }
 
 }  // namespace
 
-std::string ExplainCollective(const Collective& call, bool symmetric, const NodeState& state) {
+std::string ExplainCollective(const Collective& call, BufferKind buffers, const NodeState& state) {
   const OpTraits& traits = TraitsOf(call.kind);
-  const std::vector<Choice> choices = Choices(call, symmetric, state);
+  const std::vector<Choice> choices = Choices(call, buffers, state);
+  const bool shared = buffers == BufferKind::kShared && SameForAll(call);
   const Choice* taken = &choices.back();
   for (const Choice& choice : choices) {
     if (!choice.refusal.empty()) continue;
@@ -155,12 +202,19 @@ std::string ExplainCollective(const Collective& call, bool symmetric, const Node
   text += fmt::format("algorithm: {}\n", name);
   text += fmt::format("bytes per rank: {}\n", ContributionBytes(call, state.size));
   text += fmt::format("bytes moved: {:.0f} loaded and stored by all ranks together\n",
-                      BytesMoved(call, taken->algorithm, state.size));
-  text += fmt::format("waits: {}\n", WaitsOf(taken->algorithm, state));
-  text += PredictedTime(call, taken->algorithm, state);
+                      BytesMoved(call, taken->algorithm, shared, state));
+  text += fmt::format("waits: {}\n", WaitsOf(taken->algorithm, shared, state));
+  if (Combined(call, taken->algorithm, shared, state))
+    text += "combining: the last rank to arrive reduces for all\n";
+  if (buffers == BufferKind::kShared) text += SharedResult(taken->algorithm, shared);
+  text += PredictedTime(call, taken->algorithm, buffers, shared, state);
   if (traits.reduces) {
     text += fmt::format("kernel: {}\n",
                         call.op == kOpUser ? "the user's function" : IsaName(state.isa));
+  }
+  if (taken->algorithm == Algorithm::kStaged) {
+    text += fmt::format("chunk: {} bytes, which one rank reduces or hands on at a time\n",
+                        state.tuning.stage_piece_bytes);
   }
   text += fmt::format("why: {}\n",
                       taken == choices.data()
@@ -169,8 +223,9 @@ std::string ExplainCollective(const Collective& call, bool symmetric, const Node
   for (const Choice& choice : choices) {
     if (&choice == taken) continue;
     text +=
-        fmt::format("not {}: {}\n", AlgorithmName(choice.algorithm),
-                    choice.refusal.empty() ? fmt::format("{} comes first", name) : choice.refusal);
+        fmt::format("not {}: {}{}\n", AlgorithmName(choice.algorithm),
+                    choice.refusal.empty() ? fmt::format("{} comes first", name) : choice.refusal,
+                    RejectedTime(call, choice.algorithm, state));
   }
   return text;
 }

@@ -6,11 +6,12 @@
 #include <string>
 
 #include "comm/group/collective.h"
+#include "comm/group/process_group.h"
 #include "comm/node/node_state.h"
 
 namespace weft {
 
-// `call` has its counts and no buffers; `symmetric`: peers can reach the buffers of all ranks.
-std::string ExplainCollective(const Collective& call, bool symmetric, const NodeState& state);
+// `call` has its counts and no buffers.
+std::string ExplainCollective(const Collective& call, BufferKind buffers, const NodeState& state);
 
 }  // namespace weft

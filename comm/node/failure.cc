@@ -1,29 +1,27 @@
 #include "comm/node/failure.h"
 
-#include <algorithm>
 #include <cstring>
-#include <map>
 #include <vector>
 
 #include "base/status.h"
 #include "base/text.h"
-#include "comm/recorder/describe.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 
 namespace weft {
 namespace {
-
-constexpr int64_t kAttendanceNs = 50'000'000;
-constexpr int kAttendanceRounds = 25;
 
 template <size_t N>
 std::string ReadText(const char (&from)[N]) {
   return std::string(from, strnlen(from, N));
 }
 
-std::string RankList(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+// One that the others may wait for while it makes a result for all, or `otherwise`.
+int CombiningRank(const NodeState& state, int otherwise) {
+  for (int peer = 0; peer < state.size; ++peer) {
+    const std::atomic<uint32_t>& combines = state.control(peer).combines;
+    if (peer != state.rank && combines.load(std::memory_order_relaxed) != 0) return peer;
+  }
+  return otherwise;
 }
 
 }  // namespace
@@ -74,6 +72,7 @@ void FailureReporter::Raise(const absl::Status& status) {
     Ring(state_.control(peer).bell);
     Ring(state_.segment.messages(peer).bell);
   }
+  if (state_.tuning.combine != 0) Ring(state_.segment.combining().bell);
 }
 
 ErrorFields FailureReporter::FieldsFor(const Operation* operation, int culprit) const {
@@ -113,48 +112,6 @@ std::string FailureReporter::WhereIs(int peer) const {
   return text + ")";
 }
 
-// Gives the others a moment to arrive, so that the sentence has all calls. Whoever comes later than
-// that is busy elsewhere and left out.
-void FailureReporter::AwaitRecords(uint64_t sequence) const {
-  const auto complete = [&] {
-    for (int peer = 0; peer < state_.size; ++peer) {
-      if (!state_.segment.recorder(peer).Find(sequence)) return false;
-    }
-    return true;
-  };
-  Bell nap;
-  for (int round = 0; round < kAttendanceRounds; ++round) {
-    Deadline brief{kAttendanceNs / kAttendanceRounds};
-    const WaitResult result = WaitUntil(nap, WaitPolicy{.spins = 0, .yields = 20}, brief, complete,
-                                        [&] { return state_.aborted(); });
-    if (result != WaitResult::kDeadline) return;
-  }
-}
-
-// Ranks that made the same call are listed together, the smaller party first. One rank is blamed only
-// if more than half of the group made another call, all of them the same.
-absl::Status FailureReporter::Mismatch(const Operation& operation) const {
-  AwaitRecords(operation.sequence());
-  std::map<std::string, std::vector<int>> parties;
-  for (int peer = 0; peer < state_.size; ++peer) {
-    if (const auto call = state_.segment.recorder(peer).Find(operation.sequence())) {
-      parties[Describe(*call)].push_back(peer);
-    }
-  }
-  std::vector<std::pair<std::string, std::vector<int>>> sorted(parties.begin(), parties.end());
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  std::string text = Heading(&operation);
-  for (size_t i = 0; i < sorted.size(); ++i) {
-    text += fmt::format("{}{} called {}", i == 0 ? "" : ", ", RankList(sorted[i].second),
-                        sorted[i].first);
-  }
-  text += "; all ranks must issue the same operations in the same order";
-  const bool clear = sorted.size() == 2 && sorted[0].second.size() == 1 &&
-                     2 * sorted[1].second.size() > static_cast<size_t>(state_.size);
-  return MakeError(WEFT_MISMATCH, FieldsFor(&operation, clear ? sorted[0].second[0] : -1), text);
-}
-
 absl::Status FailureReporter::Timeout(const Operation& operation, const WaitTarget& target,
                                       int64_t timeout_ns) const {
   std::vector<std::string> missing;
@@ -170,9 +127,9 @@ absl::Status FailureReporter::Timeout(const Operation& operation, const WaitTarg
   const double seconds = static_cast<double>(timeout_ns) * 1e-9;
   std::string text = Heading(&operation);
   if (missing.empty()) {
-    culprit = target.peer;
-    text += fmt::format("{} arrived but has not done its part within {:.3g} s",
-                        WhereIs(target.peer), seconds);
+    culprit = target.of_all ? CombiningRank(state_, target.peer) : target.peer;
+    text += fmt::format("{} arrived but has not done its part within {:.3g} s", WhereIs(culprit),
+                        seconds);
   } else {
     text += fmt::format("{} did not arrive within {:.3g} s", fmt::join(missing, ", "), seconds);
   }

@@ -1,7 +1,7 @@
 // What one rank has done with a group: the numbers of weft_group_stats.
 //
-//   counters.Started();                          // under the issue word
-//   counters.Ended(well, in_bytes, out_bytes);   // under the step word
+//   const uint64_t sequence = counters.Start();  // under the issue word
+//   counters.Ended(well, in_bytes, out_bytes);   // by whoever may touch the group's NodeState
 //   const GroupStats stats = counters.Read();
 //
 // Each counter has one writer at a time, so that counting is a plain load and store: no locked
@@ -19,11 +19,15 @@ namespace weft {
 
 class GroupCounters {
  public:
-  // Under the issue word.
-  void Started() { Add(started_, 1); }
+  // Under the issue word: one more operation begins. Its sequence number, from 1.
+  uint64_t Start() {
+    const uint64_t sequence = started_.load(std::memory_order_relaxed) + 1;
+    started_.store(sequence, std::memory_order_release);
+    return sequence;
+  }
 
-  // Under the step word, once per operation that was started; the bytes of this rank's buffers if it ended
-  // well.
+  // By whoever may touch the group's NodeState, once per operation that was started; the bytes of this
+  // rank's buffers if it ended well.
   void Ended(bool well, size_t in_bytes, size_t out_bytes) {
     Add(collectives_, 1);
     if (well) {
@@ -44,7 +48,7 @@ class GroupCounters {
     }
   }
 
-  // Under the step word: the rank holds this much more shared memory for the group.
+  // As Ended: the rank holds this much more shared memory for the group.
   void Holds(uint64_t shared_bytes) { Add(shared_bytes_, shared_bytes); }
 
   // A blocking call has waited for peers this long after it stopped spinning.

@@ -173,9 +173,20 @@ absl::Status Heap::Free(void* pointer) {
     return MakeError(WEFT_INVALID_ARGUMENT,
                      fmt::format("freeing {}: it is not a block of the shared heap", pointer));
   }
+  if (block->second.shared) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     fmt::format("freeing {}: it is shared with other ranks; all of them free it, "
+                                 "with weft_mem_free_shared",
+                                 pointer));
+  }
   block->second.freed = true;
   Drop(block);
   return absl::OkStatus();
+}
+
+void Heap::SetShared(const void* pointer, bool shared) {
+  MutexLock lock(mutex_);
+  if (const auto block = BlockOf(pointer); block != blocks_.end()) block->second.shared = shared;
 }
 
 bool Heap::Contains(const void* pointer, size_t bytes) const {

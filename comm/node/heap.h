@@ -66,6 +66,9 @@ class Heap {
   // last pin goes, a quarantined one never.
   absl::Status Free(void* block);
 
+  // A live block that all ranks of a group have: Free() refuses it until it is said not to be shared.
+  void SetShared(const void* block, bool shared);
+
   // True if [pointer, pointer + bytes) lies in the reservation.
   bool Contains(const void* pointer, size_t bytes) const;
 
@@ -100,6 +103,7 @@ class Heap {
     bool freed = false;
     bool quarantined = false;
     bool registered = false;  // its owner is a Registration
+    bool shared = false;      // its owner is a group
   };
 
   struct Registration {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "comm/kernels/dtype.h"
 #include "comm/node/heap.h"
@@ -171,9 +172,12 @@ absl::Status Inbox::Match(MessageOperation& recv, int source, const MessageHeade
     return absl::OkStatus();
   }
   recv.offer = header.offer;
-  recv.place = header.kind == RecordKind::kHeapOffer
-                   ? At(source).reader.At(header.place, recv.bytes())
-                   : nullptr;
+  if (header.kind == RecordKind::kHeapOffer) {
+    recv.place = At(source).reader.At(header.place, recv.bytes());
+  } else if (header.kind == RecordKind::kReadableOffer && state_.single_copy &&
+             state_.peers[static_cast<size_t>(source)]->readable()) {
+    recv.address = header.place;
+  }
   At(source).matched.PushBack(recv);
   return absl::OkStatus();
 }
@@ -199,27 +203,50 @@ bool Inbox::CopySlice(MessageOperation& recv) {
   return !aborted;
 }
 
-// Accepts what is private, copies what is mapped here.
+// Private memory is only ever read, so the sender of an aborted message does not wait for this
+// rank, and may have changed its buffer: hence the look for an abort afterwards. What cannot be
+// read (the system forbids it by now, the memory is a device's, the sender is dead) is streamed
+// from its beginning; that a sender is dead others find.
+bool Inbox::ReadSlice(int source, MessageOperation& recv) {
+  const NodePeer& sender = *state_.peers[static_cast<size_t>(source)];
+  const size_t slice = std::min(kSliceBytes, recv.bytes() - recv.moved);
+  const absl::Status read = sender.Read(recv.address + recv.moved, Out(recv) + recv.moved, slice);
+  if (state_.aborted()) return false;
+  if (read.ok()) {
+    recv.moved += slice;
+    return true;
+  }
+  recv.address = 0;
+  recv.moved = 0;
+  if (!At(source).unreadable) {
+    LogInfo("recv on group ", group_, ": a message of rank ", source,
+            " is streamed: ", read.message());
+  }
+  At(source).unreadable = true;
+  return true;
+}
+
+// Copies what is mapped here, reads what can be read, accepts the rest.
 absl::Status Inbox::Answer(int source, MessageList* ended, bool* moved) {
   Source& from = At(source);
   for (MessageOperation *recv = from.matched.front(), *next = nullptr; recv != nullptr;
        recv = next) {
     next = recv->next();
-    if (recv->place != nullptr && recv->moved < recv->bytes()) {
-      if (!CopySlice(*recv)) return absl::OkStatus();
+    if (recv->taken() && recv->moved < recv->bytes()) {
+      const bool goes_on = recv->place != nullptr ? CopySlice(*recv) : ReadSlice(source, *recv);
+      if (!goes_on) return absl::OkStatus();
       *moved = true;
     }
-    const bool ready = recv->place == nullptr || recv->moved == recv->bytes();
+    const bool ready = !recv->taken() || recv->moved == recv->bytes();
     if (!ready || !from.reader.CanNotice()) continue;
     from.matched.Remove(*recv);
-    from.reader.PublishNotice(recv->offer,
-                              recv->place == nullptr ? Notice::kAccepted : Notice::kTaken);
+    from.reader.PublishNotice(recv->offer, recv->taken() ? Notice::kTaken : Notice::kAccepted);
     state_.Notify(source);
     *moved = true;
-    if (recv->place == nullptr) {
-      from.streaming.PushBack(*recv);
-    } else {
+    if (recv->taken()) {
       End(*recv, ended);
+    } else {
+      from.streaming.PushBack(*recv);
     }
   }
   return absl::OkStatus();

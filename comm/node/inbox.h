@@ -2,7 +2,8 @@
 //
 // A receive stands in `posted_` until it is matched with a message; one that was eager ends then, a
 // larger one moves to its source's lists:
-//   matched    its answer waits for room, or, if the sender's buffer is mapped here, for its copy
+//   matched    its answer waits for room, or, if the sender's buffer is mapped here or can be read,
+//              for its copy
 //   streaming  accepted: comes through the sender's staging halves, in the order of acceptance
 // A source's ring is read only while a receive is posted that it could satisfy; records that no posted
 // receive wants are put aside then, up to kUnexpectedBytesMax, so that those behind them can be seen.
@@ -71,7 +72,8 @@ class Inbox {
     std::list<Unexpected> unexpected;
     MessageList matched;
     MessageList streaming;
-    uint32_t wanted = 0;  // posted receives that name this source
+    uint32_t wanted = 0;      // posted receives that name this source
+    bool unreadable = false;  // once a buffer of its could not be read, and that was logged
   };
 
   Source& At(int source) { return sources_[static_cast<size_t>(source)]; }
@@ -90,6 +92,7 @@ class Inbox {
                      const char* payload, MessageList* ended);
   absl::Status Answer(int source, MessageList* ended, bool* moved);
   bool CopySlice(MessageOperation& recv);
+  bool ReadSlice(int source, MessageOperation& recv);
   absl::Status Drain(int source, MessageList* ended, bool* moved);
   absl::Status Corrupt(int source, std::string_view what) const;
   void End(MessageOperation& recv, MessageList* ended);

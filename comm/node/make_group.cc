@@ -66,10 +66,10 @@ int64_t InitDeadlineNs(const GroupOptions& options) {
 }
 
 absl::StatusOr<uint64_t> MakeSegment(int size, uint64_t group_id, uint32_t epoch) {
-  WEFT_ASSIGN_OR_RETURN(void* const block, ProcessHeap().Allocate(Segment::Bytes(size)));
+  const Tuning tuning = ProcessTuning(size);
+  WEFT_ASSIGN_OR_RETURN(void* const block,
+                        ProcessHeap().Allocate(Segment::Bytes(size, tuning.combine != 0)));
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<NodePeer> self, NodePeer::Self());
-  // A group of one has nothing to choose, and need not wait for a measurement.
-  const Tuning tuning = size == 1 ? Tuning{} : Choose(ProcessModel().model, size);
   Segment::Create(static_cast<char*>(block), size, group_id, epoch, tuning);
   return static_cast<uint64_t>(static_cast<char*>(block) - self->base());
 }
@@ -78,23 +78,30 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint6
                                                           uint64_t group_id,
                                                           const GroupOptions& options) {
   FixAllocator();
-  char* const base = state.peers[0]->At(segment_offset, Segment::Bytes(state.size));
+  const auto find = [&](bool combining) {
+    return state.peers[0]->At(segment_offset, Segment::Bytes(state.size, combining));
+  };
+  char* const base = find(false);
   state.segment = Segment(base, state.size);
-  if (base == nullptr || !state.segment.Valid(group_id, state.epoch)) {
+  const bool valid = base != nullptr && state.segment.Valid(group_id, state.epoch);
+  if (valid)
+    state.tuning = state.segment.header().tuning;  // a copy: what is checked is what is used
+  if (!valid || (state.tuning.combine != 0 && find(true) == nullptr)) {
     return MakeError(WEFT_CORRUPT, {.rank = 0, .group = options.name},
                      fmt::format("joining group {}: what rank 0 shares is not this group's segment",
                                  options.name));
   }
-  state.tuning = state.segment.header().tuning;
   WEFT_RETURN_IF_ERROR(
-      Annotate(Validate(state.tuning), StrCat("joining group ", options.name, ": ")));
+      Annotate(Validate(state.tuning, state.size), StrCat("joining group ", options.name, ": ")));
   state.recorder = state.segment.recorder(state.rank);
   WEFT_ASSIGN_OR_RETURN(state.isa, SelectIsa());
-  state.reads_peers =
-      GetOptions().single_copy &&
-      std::all_of(state.peers.begin(), state.peers.end(),
-                  [](const std::shared_ptr<NodePeer>& peer) { return peer->readable(); });
-  state.stores = SharedStores(FindStreamCopy(state.isa), state.tuning.stream_stage != 0);
+  state.single_copy = GetOptions().single_copy;
+  state.reads_peers = state.single_copy && std::all_of(state.peers.begin(), state.peers.end(),
+                                                       [](const std::shared_ptr<NodePeer>& peer) {
+                                                         return peer->readable();
+                                                       });
+  state.stream_copy = FindStreamCopy(state.isa);
+  state.stores = SharedStores(state.stream_copy, state.tuning.stream_stage != 0);
   return std::shared_ptr<ProcessGroup>(std::make_shared<NodeGroup>(std::move(state), options));
 }
 

@@ -35,6 +35,9 @@ class MessageOperation {
 
   size_t bytes() const { return MessageBytes(message_); }
 
+  // Of a receive that was matched: its rank copies it without the sender's help.
+  bool taken() const { return place != nullptr || address != 0; }
+
   bool ended() const { return ended_.load(std::memory_order_seq_cst) != 0; }
 
   // After ended().
@@ -62,11 +65,14 @@ class MessageOperation {
   MessageWork* work = nullptr;  // that it belongs to, if it is asynchronous
   int source = -1;              // of a receive: whose message it has been matched with
   uint32_t offer = 0;           // number of the offer in its channel
-  const char* place =
-      nullptr;              // of a receive: where the sender's buffer is mapped; nullptr: streamed
+  // Of a receive: where the sender's buffer is mapped here, or its address there, to be read by the
+  // kernel; neither: it is streamed.
+  const char* place = nullptr;
+  uint64_t address = 0;
   size_t moved = 0;         // bytes copied so far
   uint32_t last_chunk = 0;  // of a streamed send: one past the last, once that is staged
-  bool exposed = false;     // of a send: the receiver was told where the buffer is
+  bool exposed = false;     // of a send: the receiver was told where in the heap the buffer is
+  bool readable = false;    // of a send: the receiver was told the address of the private buffer
 };
 
 class MessageList {

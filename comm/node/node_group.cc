@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "comm/group/fork.h"
 #include "comm/group/progress.h"
+#include "comm/node/alone.h"
 #include "comm/node/explain.h"
 #include "comm/node/heap.h"
 #include "comm/node/message_work.h"
@@ -69,9 +70,10 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
   const NodePeer::Identity& identity = state_.peers[static_cast<size_t>(state_.rank)]->identity();
   self.pid = identity.pid;
   self.start_time = identity.start_time;
+  self.cpu.store(kUnknownCpu, std::memory_order_relaxed);
   self.state.store(RankState::kJoined, std::memory_order_seq_cst);
   Ring(self.bell);
-  if (state_.rank == 0) counters_.Holds(Segment::Bytes(state_.size));
+  if (state_.rank == 0) counters_.Holds(Segment::Bytes(state_.size, state_.tuning.combine != 0));
   AddProgressUser();
 }
 
@@ -102,8 +104,8 @@ void NodeGroup::Release(std::atomic<uint32_t>& word) {
   Ring(local_);
 }
 
-std::string NodeGroup::Explain(const Collective& call, bool symmetric) const {
-  return ExplainCollective(call, symmetric, state_);
+std::string NodeGroup::Explain(const Collective& call, BufferKind buffers) const {
+  return ExplainCollective(call, buffers, state_);
 }
 
 absl::Status NodeGroup::error() {
@@ -112,7 +114,7 @@ absl::Status NodeGroup::error() {
 
 // The first call to learn of the end returns its cause, later ones that the group is of no use.
 absl::Status NodeGroup::Refusal() {
-  if (ForkGeneration() != fork_generation_) {
+  if (!IsForkGeneration(fork_generation_)) {
     return MakeError(WEFT_FORKED, {.group = options_.name},
                      fmt::format("group {} belongs to the parent of this forked process; make a "
                                  "group after the fork",
@@ -131,21 +133,6 @@ absl::Status NodeGroup::Refusal() {
                                std::string(cause.message())));
 }
 
-void NodeGroup::Record(const Operation& operation, uint64_t ticks) const {
-  const Collective& call = operation.call();
-  state_.recorder.Record({.sequence = operation.sequence(),
-                          .ticks = ticks,
-                          .kind = call.kind,
-                          .dtype = call.dtype,
-                          .op = call.op,
-                          .algorithm = static_cast<uint8_t>(call.algorithm),
-                          .epoch = state_.epoch,
-                          .count = call.count,
-                          .root = call.root,
-                          .signature = operation.signature(),
-                          .tag = call.tag});
-}
-
 // On Ok issue_ is held.
 absl::Status NodeGroup::TakeTurn(const Collective& call, Deadline& turn) {
   if (closed_.load(std::memory_order_relaxed)) return Closed();
@@ -153,22 +140,16 @@ absl::Status NodeGroup::TakeTurn(const Collective& call, Deadline& turn) {
     return MakeError(WEFT_TIMEOUT, fmt::format("{} on group {}: another thread's call did not end",
                                                OpKindName(call.kind), options_.name));
   }
-  if (Usable() && call.algorithm == Algorithm::kAuto) return absl::OkStatus();
-  absl::Status refusal = Usable() ? absl::OkStatus() : Refusal();
-  if (refusal.ok() && call.algorithm != Algorithm::kAuto) refusal = CheckAlgorithm(call, state_);
+  absl::Status refusal = Usable() ? CheckAlgorithm(call, state_) : Refusal();
   if (!refusal.ok()) Release(issue_);
   return refusal;
 }
 
 absl::Status NodeGroup::Run(const Collective& call) {
-  const int64_t timeout_ns = TimeoutOf(call);
-  Deadline turn{timeout_ns};
+  Deadline turn{TimeoutOf(call)};
   WEFT_RETURN_IF_ERROR(TakeTurn(call, turn));
-  if (!has_operations() && Acquire(step_, turn)) {
-    Deadline deadline{timeout_ns};
-    absl::Status status = RunNow(call, deadline);
-    counters_.Waited(deadline.slow_ns);
-    step_.store(0, std::memory_order_release);
+  if (!has_operations()) {
+    absl::Status status = RunPinned(call);
     Release(issue_);
     messages_.RunCallbacks();
     return status;
@@ -178,36 +159,67 @@ absl::Status NodeGroup::Run(const Collective& call) {
   return work->Wait(0);
 }
 
-absl::Status NodeGroup::RunNow(const Collective& call, Deadline& deadline) {
+// Inlined into its two callers: the steady path is short, and a good part of it would be calls.
+[[gnu::always_inline]] inline bool NodeGroup::RunNow(const PreparedCall& prepared,
+                                                     int64_t timeout_ns, absl::Status* failure) {
+  const uint64_t sequence = counters_.Start();
+  uint32_t cpu = 0;
+  state_.recorder.Record(sequence, RecorderTicks(&cpu), prepared.recorded);
+  state_.NoteCpu(cpu);
+  if (prepared.size == CallSize::kAlone) {
+    FinishAlone(prepared, sequence, state_);
+  } else {
+    Operation operation(prepared, sequence);
+    Operation::Result result = operation.Advance(state_);
+    if (result == Operation::Result::kBlocked) result = FinishBlocked(operation, timeout_ns);
+    if (result != Operation::Result::kDone) {
+      *failure = Conclude(operation, result);
+      return false;
+    }
+  }
+  NoteEnd(prepared, sequence, true);
+  return true;
+}
+
+Operation::Result NodeGroup::FinishBlocked(Operation& operation, int64_t timeout_ns) {
+  Deadline deadline{timeout_ns};
+  Operation::Result result = Operation::Result::kBlocked;
+  while (result == Operation::Result::kBlocked && AwaitTarget(operation, deadline))
+    result = operation.Advance(state_);
+  counters_.Waited(deadline.slow_ns);
+  return result == Operation::Result::kBlocked ? Operation::Result::kFailed : result;
+}
+
+bool NodeGroup::RunAgain(const CallKey& key, const void* in, void* out, absl::Status* failure) {
+  if (!TryAcquire(issue_)) return false;
+  const PreparedCall* const prepared = prepared_.Find(key, in, out);
+  const Heap& heap = heap_;
+  // Registered memory must be pinned.
+  const bool usual = prepared != nullptr && !heap.MayBeRegistered(in) &&
+                     !heap.MayBeRegistered(out) && !has_operations() && Usable();
+  const bool well = usual && RunNow(*prepared, options_.timeout_ns, failure);
+  Release(issue_);
+  if (usual) messages_.RunCallbacks();
+  return well;
+}
+
+absl::Status NodeGroup::RunPinned(const Collective& call) {
   const RegistrationPin in(heap_, call.in);
   const RegistrationPin out(heap_, call.out);
   std::list<RegistrationPin> parts;
   if (TraitsOf(call.kind).iov) PinParts(*call.layout, &parts);
-  Operation operation(call, ++issued_, state_);
-  counters_.Started();
-  uint32_t cpu = 0;
-  Record(operation, RecorderTicks(&cpu));
-  state_.NoteCpu(cpu);
-  while (operation.Issue(state_) == Operation::Result::kBlocked) {
-    if (!AwaitTarget(operation, deadline)) return Conclude(operation, Operation::Result::kFailed);
+  PreparedCall prepared(call, state_);
+  absl::Status failure;
+  if (RunNow(prepared, TimeoutOf(call), &failure) && IsPlain(call)) {
+    prepared_.Keep(std::move(prepared));
   }
-  Operation::Result result = operation.Step(state_);
-  for (; result == Operation::Result::kBlocked; result = operation.Step(state_)) {
-    if (!AwaitTarget(operation, deadline)) return Conclude(operation, Operation::Result::kFailed);
-  }
-  return Conclude(operation, result);
+  return failure;
 }
 
-// Spinning for a peer on the CPU of this rank only keeps it from running. For one on another CPU a yield is
-// worth it only after a while: whoever runs next here may do so for longer than the peer takes.
+// Spinning for a peer on the CPU of this rank only keeps it from running.
 WaitPolicy NodeGroup::PolicyTowards(int peer) const {
   WaitPolicy policy = policy_;
-  if (state_.SharesCpu(peer)) {
-    policy.spins = 0;
-  } else {
-    policy.spins = std::max(policy.spins, kBriefProbes);
-    policy.probes_per_yield = kBriefProbes;
-  }
+  if (state_.SharesCpu(peer)) policy.spins = 0;
   return policy;
 }
 
@@ -218,7 +230,7 @@ bool NodeGroup::AwaitTarget(const Operation& operation, Deadline& deadline) {
   };
   if (ProbeBriefly(std::min(policy_.spins, kBriefProbes), reached)) return true;
   state_.Wake();
-  switch (WaitUntil(state_.control(target.peer).bell, policy_, deadline, reached,
+  switch (WaitUntil(state_.BellOf(target), PolicyTowards(target.peer), deadline, reached,
                     [&] { return Hopeless(operation, target); })) {
     case WaitResult::kReady:
       return true;
@@ -243,11 +255,12 @@ bool NodeGroup::Hopeless(const Operation& operation, const WaitTarget& target) {
     const Arrival& line = state_.control(peer).arrivals[operation.sequence() % kWindow];
     const bool arrived = static_cast<int32_t>(line.sequence.load(std::memory_order_acquire) -
                                               static_cast<uint32_t>(operation.sequence())) >= 0;
-    if (arrived && peer != target.peer) continue;
+    const bool awaited = peer == target.peer || target.of_all;
+    if (arrived && !awaited) continue;
     const bool left =
         state_.control(peer).state.load(std::memory_order_acquire) >= RankState::kLeaving;
     const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(peer)]->Ended();
-    if ((!left && !exit) || (peer == target.peer && target.Reached())) continue;
+    if ((!left && !exit) || (awaited && target.Reached())) continue;
     failures_.Raise(left ? failures_.PeerLeft(operation, peer)
                          : failures_.PeerLost(&operation, peer, *exit));
     return true;
@@ -255,25 +268,16 @@ bool NodeGroup::Hopeless(const Operation& operation, const WaitTarget& target) {
   return false;
 }
 
-void NodeGroup::Count(const Operation& operation, bool well) {
-  const Collective& call = operation.call();
-  const CallShape& shape = operation.shape();
-  const auto ranks = static_cast<size_t>(state_.size);
-  size_t in_bytes = shape.block_bytes * (shape.traits->in_blocks ? ranks : 1);
-  size_t out_bytes = shape.block_bytes * (shape.traits->out_blocks ? ranks : 1);
-  if (call.layout != nullptr && !shape.traits->iov) {
-    in_bytes = InputBytes(call, state_.size);
-    out_bytes = OutputBytes(call, state_.size);
-  }
-  counters_.Ended(well, shape.has_input ? in_bytes : 0, shape.has_output ? out_bytes : 0);
-  if (state_.stage == nullptr || counts_stage_) return;
-  counts_stage_ = true;  // staging is made once, and stays
+// Staging is made once, and stays.
+void NodeGroup::CountStage() {
+  counts_stage_ = true;
   counters_.Holds(ProcessHeap().BlockBytes(state_.stage));
 }
 
 GroupStats NodeGroup::stats() const {
   GroupStats stats = counters_.Read();
   stats.pending += messages_.works();
+  stats.shared_bytes += SharedBytes();
   const auto ranks = static_cast<uint64_t>(state_.size);
   stats.private_bytes =
       sizeof(NodeGroup) + options_.name.capacity() + queued() * sizeof(NodeWork) +
@@ -283,8 +287,7 @@ GroupStats NodeGroup::stats() const {
 
 absl::Status NodeGroup::Conclude(const Operation& operation, Operation::Result result) {
   const bool well = result == Operation::Result::kDone;
-  Count(operation, well);
-  state_.recorder.SetState(operation.sequence(), well ? RecordState::kDone : RecordState::kFailed);
+  NoteEnd(operation.prepared(), operation.sequence(), well);
   if (well) return absl::OkStatus();
   if (result == Operation::Result::kRefused) {
     return Annotate(operation.error(), StrCat(OpKindName(operation.call().kind), ": "));
@@ -348,18 +351,19 @@ std::string NodeGroup::Disengage(const Operation& operation) {
     ProcessHeap().Quarantine(operation.call().in);
     ProcessHeap().Quarantine(operation.call().out);
     return fmt::format(
-        "; rank {} (process {}) did not let go of this rank's buffers, they were put "
-        "in quarantine",
+        "; rank {} (process {}) did not let go of this rank's buffers, those from its own heap "
+        "were "
+        "put in quarantine",
         peer, process.StateName());
   }
   return "";
 }
 
 std::shared_ptr<NodeWork> NodeGroup::Enqueue(const Collective& call) {
+  const uint64_t sequence = counters_.Start();
   auto work =
-      std::make_shared<NodeWork>(shared_from_this(), call, ++issued_, state_, TimeoutOf(call));
-  counters_.Started();
-  Record(work->operation(), RecorderTicks());
+      std::make_shared<NodeWork>(shared_from_this(), call, sequence, state_, TimeoutOf(call));
+  state_.recorder.Record(sequence, RecorderTicks(), work->operation().prepared().recorded);
   MutexLock lock(queue_mutex_);
   queue_.push_back(work);
   queued_.fetch_add(1, std::memory_order_seq_cst);
@@ -531,10 +535,9 @@ bool NodeGroup::WaitForTurn(const WaitTarget& target, Deadline& deadline,
   const auto pause = [&] {
     return state_.aborted() || MonotonicNs() - started_ns > span_ns;
   };
-  Bell& bell = target.of_messages ? state_.segment.messages(target.peer).bell
-                                  : state_.control(target.peer).bell;
   const WaitResult result = WaitUntil(
-      bell, policy_, deadline, [&] { return target.Reached() || is_done(); }, pause);
+      state_.BellOf(target), policy_, deadline, [&] { return target.Reached() || is_done(); },
+      pause);
   Leave();
   return result != WaitResult::kDeadline;
 }
@@ -562,7 +565,7 @@ void NodeGroup::AwaitTurnToClose() {
 
 void NodeGroup::Close() {
   if (closed_.exchange(true)) return;
-  if (ForkGeneration() != fork_generation_) return;  // the parent's to close
+  if (!IsForkGeneration(fork_generation_)) return;  // the parent's to close
   const bool messages_pending = messages_.Seal();
   if (has_queued() || messages_pending || issue_.load(std::memory_order_seq_cst) != 0) {
     NodeGroup::Abort("it was closed with operations under way");
@@ -582,7 +585,10 @@ void NodeGroup::Close() {
     MutexLock lock(splits_mutex_);
     failed_splits.swap(failed_splits_);
   }
-  LeaveBehind(state_, messages_.TakeBlocks(), std::move(failed_splits));
+  std::vector<void*> blocks = messages_.TakeBlocks();
+  for (void* const block : TakeShared())
+    blocks.push_back(block);
+  LeaveBehind(state_, std::move(blocks), std::move(failed_splits));
   state_.peers.clear();
   RemoveProgressUser(this);
 }

@@ -6,8 +6,11 @@
 //
 // Sends and receives go another way, in `messages_` (message_engine.h); the two do not order each other.
 //
-// Words: `issue_` orders callers; `step_` guards NodeState and the queue's front. Both are taken by one
-// compare-and-swap; a loser waits in base/wait. Callbacks run with neither held.
+// Words: `issue_` orders callers, `step_` those who step the queue. Both are taken by one
+// compare-and-swap; a loser waits in base/wait. Callbacks run with neither held. NodeState and what an
+// operation changes belong to the queue: to `step_` while an operation is queued, and to `issue_` while none
+// is. Only under `issue_` is one added, and a stepper that finds none touches nothing; so a blocking call
+// that holds `issue_` and has found the queue empty needs no second word.
 // Thread-safety: all public members, any thread. Owns no thread; hands itself to Progress while
 // operations are queued.
 #pragma once
@@ -15,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,11 +34,13 @@
 #include "comm/node/message_engine.h"
 #include "comm/node/node_state.h"
 #include "comm/node/operation.h"
+#include "comm/node/prepared_call.h"
 #include "comm/node/remains.h"
 
 namespace weft {
 
 class NodeWork;
+struct SharedOffer;
 
 // What the first rank of a part tells the others when a group is split.
 struct SplitOffer {
@@ -58,6 +64,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   const std::string& name() const override { return options_.name; }
 
   absl::Status Run(const Collective& collective) override;
+  bool RunAgain(const CallKey& key, const void* in, void* out, absl::Status* failure) override;
   absl::StatusOr<WorkRef> Start(const Collective& collective) override;
   absl::Status Run(const Message& message) override;
   absl::StatusOr<WorkRef> Start(const Message& message) override;
@@ -65,7 +72,9 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   absl::StatusOr<WorkRef> StartPair(const Message& send, const Message& recv) override;
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                       const GroupOptions& options) override;
-  std::string Explain(const Collective& collective, bool symmetric) const override;
+  absl::StatusOr<void*> AllocateShared(size_t bytes) override;
+  absl::Status FreeShared(void* memory) override;
+  std::string Explain(const Collective& collective, BufferKind buffers) const override;
   GroupStats stats() const override;
   absl::Status error() override;
   void Abort(std::string_view reason) override;
@@ -109,14 +118,18 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
  private:
   using Ended = std::vector<std::shared_ptr<NodeWork>>;
 
-  // One blocking operation; issue_ and step_ are held.
-  absl::Status RunNow(const Collective& call, Deadline& deadline);
+  // One blocking operation; issue_ is held and nothing is queued. True if it ended well, else *failure is
+  // set.
+  bool RunNow(const PreparedCall& prepared, int64_t timeout_ns, absl::Status* failure);
+  // Advances an operation that is blocked to its end, which is kFailed as well if it must not go on.
+  Operation::Result FinishBlocked(Operation& operation, int64_t timeout_ns);
+  absl::Status RunPinned(const Collective& call);
   absl::Status TakeTurn(const Collective& call, Deadline& turn);
   std::shared_ptr<NodeWork> Enqueue(const Collective& call);
 
   // False if no operation may start; why not says Refusal().
   bool Usable() const {
-    return ForkGeneration() == fork_generation_ && !closed_.load(std::memory_order_relaxed) &&
+    return IsForkGeneration(fork_generation_) && !closed_.load(std::memory_order_relaxed) &&
            !state_.aborted();
   }
 
@@ -139,7 +152,6 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   bool AwaitWord(std::atomic<uint32_t>& word, Deadline& deadline);
   void Release(std::atomic<uint32_t>& word);
-  void Record(const Operation& operation, uint64_t ticks) const;
   WaitPolicy PolicyTowards(int peer) const;
   int64_t TimeoutOf(const Collective& call) const;
 
@@ -149,8 +161,15 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   // processes every few milliseconds.
   bool Hopeless(const Operation& operation, const WaitTarget& target);
   // What to return for an operation that was stepped to its end.
-  void Count(const Operation& operation, bool well);
   absl::Status Conclude(const Operation& operation, Operation::Result result);
+
+  void NoteEnd(const PreparedCall& prepared, uint64_t sequence, bool well) {
+    counters_.Ended(well, prepared.buffers.in_bytes, prepared.buffers.out_bytes);
+    state_.recorder.SetState(sequence, well ? RecordState::kDone : RecordState::kFailed);
+    if (state_.stage != nullptr && !counts_stage_) CountStage();
+  }
+
+  void CountStage();
   absl::Status ConcludeFailed(const Operation& operation);
   bool AwaitEnd(int peer);
   // Steps the queue; step_ is held.
@@ -168,22 +187,31 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
                                                          const SplitOffer& chosen,
                                                          const GroupOptions& options);
 
+  // shared_memory.cc
+  absl::StatusOr<void*> AllocateSharedAsVisitor(size_t bytes);
+  absl::Status FreeSharedAsVisitor(void* memory);
+  absl::StatusOr<std::vector<SharedOffer>> ExchangeOffers(const SharedOffer& mine);
+  void HoldShared(void* memory, size_t bytes);
+  void DropShared(void* memory);
+  std::vector<void*> TakeShared();
+  uint64_t SharedBytes() const;
+
   NodeState state_;
   const GroupOptions options_;
   Heap& heap_;
   const uint32_t fork_generation_;
   const WaitPolicy policy_;
   FailureReporter failures_;
-  Deadline disengage_patience_;  // of all operations together; guarded by step_
+  Deadline disengage_patience_;  // of all operations together; as NodeState
   FailureDump dump_;
   GroupCounters counters_;
-  bool counts_stage_ = false;  // guarded by step_
+  PreparedCalls prepared_;     // guarded by issue_
+  bool counts_stage_ = false;  // as NodeState
   MessageEngine messages_;
 
   Bell local_;  // rung when step_ or issue_ is let go, and when a work ends
   std::atomic<uint32_t> issue_{0};
   std::atomic<uint32_t> step_{0};
-  uint64_t issued_ = 0;                 // last sequence number given out; guarded by issue_
   std::atomic<bool> closed_{false};     // takes no operations
   std::atomic<bool> gone_{false};       // the segment may be freed; nobody may step or wait
   std::atomic<uint32_t> visitors_{0};   // threads that step or wait for queued operations, or split
@@ -196,6 +224,9 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   Mutex splits_mutex_;
   std::vector<FailedSplit> failed_splits_ WEFT_GUARDED_BY(splits_mutex_);
+
+  mutable Mutex shared_mutex_;
+  std::map<void*, size_t> shared_ WEFT_GUARDED_BY(shared_mutex_);  // bytes of shared blocks
 };
 
 }  // namespace weft

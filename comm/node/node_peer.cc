@@ -1,5 +1,6 @@
 #include "comm/node/node_peer.h"
 
+#include <cerrno>
 #include <fstream>
 #include <map>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "base/status.h"
 #include "comm/node/heap.h"
+#include "fmt/format.h"
 
 namespace weft {
 namespace {
@@ -79,13 +81,26 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Open(const Identity& identit
   return peer;
 }
 
-// Another process may be in another namespace, where the number means somebody else: hence the id.
-void NodePeer::TryToRead() {
+// Another process may be in another namespace, where the number means somebody else, or the number
+// may have been given to somebody else: hence the id, which is read with the rest in one call and
+// so in the same process.
+absl::Status NodePeer::Read(uint64_t address, void* to, size_t bytes) const {
   uint64_t found = 0;
-  const iovec local{&found, sizeof(found)};
-  const iovec remote{reinterpret_cast<void*>(identity_.heap_id_address), sizeof(found)};
-  readable_ = process_vm_readv(identity_.pid, &local, 1, &remote, 1, 0) == sizeof(found) &&
-              found == identity_.heap_id;
+  const iovec local[] = {{to, bytes}, {&found, sizeof(found)}};
+  const iovec remote[] = {{reinterpret_cast<void*>(address), bytes},
+                          {reinterpret_cast<void*>(identity_.heap_id_address), sizeof(found)}};
+  const ssize_t got = process_vm_readv(identity_.pid, local, 2, remote, 2, 0);
+  int error = got < 0 ? errno : EFAULT;
+  if (got == static_cast<ssize_t>(bytes + sizeof(found))) {
+    if (found == identity_.heap_id) return absl::OkStatus();
+    error = ESRCH;
+  }
+  return SystemError(
+      error, fmt::format("process_vm_readv of {} bytes of process {}", bytes, identity_.pid));
+}
+
+void NodePeer::TryToRead() {
+  readable_ = Read(identity_.heap_id_address, nullptr, 0).ok();
 }
 
 NodePeer::~NodePeer() {

@@ -5,11 +5,13 @@
 // two processes have in common; the mapping goes with the last of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/fd.h"
 #include "base/mutex.h"
@@ -51,6 +53,10 @@ class NodePeer {
   // True if this process may read any of its memory by process_vm_readv: tried on its heap's id when the
   // object was made.
   bool readable() const { return readable_; }
+
+  // Copies from its own memory, if readable(). Fails, with some of `to` written, if not all of it
+  // can be read or if the process is not what it was: it has ended, or runs another program.
+  absl::Status Read(uint64_t address, void* to, size_t bytes) const;
 
   // How it ended, if it has ended.
   std::optional<ExitInfo> Ended();

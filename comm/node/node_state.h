@@ -1,7 +1,7 @@
 // What one rank knows about its group on the node: where everything is, and its own counters.
 //
-// Owned by a NodeGroup; touched only under the group's step word, except what is constant after the
-// group was made (segment, rank, size, peers, isa).
+// Owned by a NodeGroup; touched only under the group's step word, or its issue word while nothing is
+// queued (node_group.h), except what is constant after the group was made (segment, rank, size, peers, isa).
 #pragma once
 
 #include <array>
@@ -9,10 +9,13 @@
 #include <memory>
 #include <vector>
 
+#include "comm/kernels/copy.h"
 #include "comm/kernels/reduce.h"
 #include "comm/node/node_peer.h"
 #include "comm/node/segment.h"
+#include "comm/node/shared_blocks.h"
 #include "comm/node/shared_stores.h"
+#include "comm/node/stage_ring.h"
 
 namespace weft {
 
@@ -23,6 +26,7 @@ struct WaitTarget {
   uint32_t want = 0;
   bool of_messages = false;  // word is this rank's own count of events, with a bell of its own
   bool others = false;       // messages are waited for too, which have another bell
+  bool of_all = false;       // word is in Combining: any rank may change it, `peer` perhaps
 
   bool Reached() const {
     return static_cast<int32_t>(word->load(std::memory_order_acquire) - want) >= 0;
@@ -37,26 +41,35 @@ struct NodeState {
   int size = 1;
   uint32_t epoch = 1;
   Isa isa = Isa::kScalar;
+  CopyKernel stream_copy = nullptr;              // into outputs larger than the caches
   std::vector<std::shared_ptr<NodePeer>> peers;  // by rank; own process included
   Tuning tuning;                                 // the same on all ranks
-  bool reads_peers = false;                      // may read every peer's private memory
+  bool single_copy = false;                      // WEFT_SINGLE_COPY, of this process
+  bool reads_peers = false;                      // with it, may read every peer's private memory
+
+  const SharedBlocks* shared_blocks = &ProcessSharedBlocks();
 
   // Counters, see segment.h I1-I4.
   uint64_t completed = 0;                        // last operation finished here
   std::vector<uint32_t> known_done;              // what every rank is known to have finished
+  uint64_t all_done = 0;                         // at least; this rank included
   uint64_t staged = 0;                           // published by all ranks when `completed` is done
   uint64_t reduced = 0;                          // likewise
   uint32_t slot_next = 0;                        // slot of the next one-shot operation
   std::array<uint64_t, kSlotCount> slot_user{};  // operation that used each slot last
-  char* stage = nullptr;                    // own staging, in the own heap; made when first needed
-  std::array<uint64_t, 2> stage_free_at{};  // peers' `reduced` from which each half is free
-  SharedStores stores;                      // into slots and staging
-  std::vector<char*> peer_stage;            // peers' staging as mapped here, once looked up
+  char* stage = nullptr;          // own staging, in the own heap; made when first needed
+  StageRing stage_ring;           // what of its first part has been used for which round
+  StageRing slot_ring;            // and of the rest for which one-shot operation
+  SharedStores stores;            // into slots and staging
+  std::vector<char*> peer_stage;  // peers' staging as mapped here, once looked up
 
-  // Of a half of the staging area that holds a piece for every rank, one of them; and all of it.
-  size_t piece_bytes() const { return tuning.stage_piece_bytes; }
-
-  size_t half_bytes() const { return piece_bytes() * static_cast<size_t>(size); }
+  // The rank that `peer` is of; its first one if several ranks are threads of that process; -1 if none is.
+  int RankOf(const NodePeer* peer) const {
+    for (int rank = 0; rank < size; ++rank) {
+      if (peers[static_cast<size_t>(rank)].get() == peer) return rank;
+    }
+    return -1;
+  }
 
   RankControl& self() const { return segment.control(rank); }
 
@@ -83,21 +96,17 @@ struct NodeState {
     if (wake_due_) PublishDone();
   }
 
+  // That rings when what the target waits for happens.
+  Bell& BellOf(const WaitTarget& target) const {
+    if (target.of_all) return segment.combining().bell;
+    return target.of_messages ? segment.messages(target.peer).bell : control(target.peer).bell;
+  }
+
   // Tells `peer` that something has changed for which its messages may wait.
   void Notify(int peer) const {
     MessageControl& control = segment.messages(peer);
     control.events.fetch_add(1, std::memory_order_seq_cst);
     Ring(control.bell);
-  }
-
-  // The kernel of a reduction that exists; the last one is at hand.
-  ReduceKernel KernelFor(weft_dtype_t dtype, weft_op_t op) {
-    if (dtype != kernel_dtype_ || op != kernel_op_ || kernel_ == nullptr) {
-      kernel_ = FindReduceKernel(isa, dtype, op);
-      kernel_dtype_ = dtype;
-      kernel_op_ = op;
-    }
-    return kernel_;
   }
 
   // Where this rank runs, when a blocking call began; peers that wait for it on the same CPU must not spin.
@@ -108,14 +117,12 @@ struct NodeState {
   }
 
   bool SharesCpu(int peer) const {
-    return control(peer).cpu.load(std::memory_order_relaxed) == cpu_;
+    const uint32_t cpu = control(peer).cpu.load(std::memory_order_relaxed);
+    return cpu == cpu_ && cpu != kUnknownCpu;
   }
 
  private:
-  ReduceKernel kernel_ = nullptr;
-  weft_dtype_t kernel_dtype_ = WEFT_UINT8;
-  weft_op_t kernel_op_ = WEFT_SUM;
-  uint32_t cpu_ = UINT32_MAX;
+  uint32_t cpu_ = kUnknownCpu;
   bool wake_due_ = false;
 };
 

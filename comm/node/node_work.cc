@@ -12,18 +12,18 @@ namespace weft {
 NodeWork::NodeWork(std::shared_ptr<NodeGroup> group, const Collective& call, uint64_t sequence,
                    const NodeState& state, int64_t timeout_ns)
     : group_(std::move(group)),
-      call_(call),
-      operation_(call_, sequence, state),
+      prepared_(call, state),
+      operation_(prepared_, sequence),
       deadline_{timeout_ns, MonotonicNs() + std::min(timeout_ns, INT64_MAX / 4)} {
   ForEachBuffer([](const void* memory) { ProcessHeap().Pin(memory); });
 }
 
 template <typename Visit>
 void NodeWork::ForEachBuffer(Visit&& visit) const {
-  visit(call_.in);
-  visit(call_.out);
-  if (!TraitsOf(call_.kind).iov) return;
-  for (const weft_iov_t& part : call_.layout->parts) {
+  visit(prepared_.call.in);
+  visit(prepared_.call.out);
+  if (!TraitsOf(prepared_.call.kind).iov) return;
+  for (const weft_iov_t& part : prepared_.call.layout->parts) {
     visit(part.in);
     visit(part.out);
   }

@@ -48,7 +48,7 @@ class NodeWork : public Work {
   void ForEachBuffer(Visit&& visit) const;
 
   const std::shared_ptr<NodeGroup> group_;
-  const Collective call_;
+  const PreparedCall prepared_;
   Operation operation_;
   Deadline deadline_;
   absl::Status status_;  // written before ended_ is set

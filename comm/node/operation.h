@@ -1,6 +1,6 @@
 // One collective of one rank on a node, as a state machine.
 //
-//   Operation operation(call, sequence);
+//   Operation operation(prepared, sequence);
 //   operation.Issue(state);                              // publishes the arrival
 //   while (operation.Step(state) == Operation::Result::kBlocked) wait for operation.target();
 //
@@ -10,12 +10,13 @@
 //   inline, slot   <= 48 B, <= 8 KiB: the data came with the arrival; each rank reduces or copies
 //   direct         buffers in symmetric heaps: read from and written to peers' memory
 //   single_copy    operations that only copy, private buffers: read from peers' memory by the kernel
-//   staged         all others: through the ranks' staging halves, pipelined by two
+//   staged         all others: through the ranks' staging, in rounds
+// Ranks that outnumber their CPUs meet at one word, and the last one reduces slots for all (operation_combined.cc).
 // Forms in which a rank knows only its own counts put a table of them into the slot, with the data
 // behind it when there is room (operation_rows.cc).
 // docs/design/003-node.md has the bytes moved and the proof that nothing is overwritten too early.
 //
-// Thread-safety: none; runs under the group's step word. Never waits.
+// Thread-safety: none; runs by whoever may touch the group's NodeState. Never waits.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,7 @@
 #include "comm/kernels/reduce.h"
 #include "comm/node/call_facts.h"
 #include "comm/node/node_state.h"
+#include "comm/node/prepared_call.h"
 
 namespace weft {
 
@@ -34,17 +36,21 @@ class Operation {
   // kRefused: ended with error() on all ranks alike, and the group works on.
   enum class Result { kDone, kBlocked, kFailed, kRefused };
 
-  // `call` outlives the operation.
-  Operation(const Collective& call, uint64_t sequence, const NodeState& state)
-      : call_(call),
+  // `prepared` outlives the operation.
+  Operation(const PreparedCall& prepared, uint64_t sequence)
+      : prepared_(prepared),
+        call_(prepared.call),
+        shape_(prepared.shape),
         sequence_(sequence),
-        shape_(call, state.rank, state.size),
-        signature_(Signature(call)) {}
+        signature_(prepared.signature) {}
 
-  // Publishes this rank's arrival, and what it can stage at once; kBlocked while the window or a slot is still in use: by this rank
-  // itself only if older operations have not been done, then there is no target(). Operations of a
-  // group are issued in order.
+  // Publishes this rank's arrival, and what it can stage at once; kBlocked while the window or a slot is still
+  // in use: by this rank itself only if older operations have not been done, then there is no target().
+  // Operations of a group are issued in order.
   Result Issue(NodeState& state);
+
+  // Issue, unless that has been done, and then Step: for an operation with nothing before it.
+  Result Advance(NodeState& state);
 
   bool issued() const { return issued_; }
 
@@ -66,7 +72,7 @@ class Operation {
 
   const Collective& call() const { return call_; }
 
-  const CallShape& shape() const { return shape_; }
+  const PreparedCall& prepared() const { return prepared_; }
 
   uint64_t sequence() const { return sequence_; }
 
@@ -74,9 +80,8 @@ class Operation {
   bool exposed() const { return exposed_; }
 
  private:
-  // kAlone: one rank, which makes its result from its own buffers.
-  enum class Size : uint8_t { kAlone, kInline, kSlot, kRows, kLarge };
-  enum class Phase : uint8_t { kArrive, kDirectWait, kStaged };
+  using Size = CallSize;
+  enum class Phase : uint8_t { kBroken, kArrive, kMeet, kTurn, kDirectWait, kStaged };
 
   struct Piece {
     size_t begin = 0;  // element within the buffer or block
@@ -86,6 +91,9 @@ class Operation {
   // What a staged operation goes by; set by BeginStaged.
   struct Rounds {
     size_t piece_elements;  // what one owner's piece of a round holds at most
+    size_t piece_bytes;     // from one owner's piece to the next, in the staging of a round
+    size_t part_bytes;      // staging of a round
+    size_t parts[2];        // offsets of that of the last two rounds
     size_t count;
     size_t staged;   // rounds that this rank has staged
     size_t current;  // round to reduce or gather
@@ -95,15 +103,35 @@ class Operation {
 
   Result Block(int peer, const std::atomic<uint32_t>& word, uint32_t want);
   Result Fail(absl::Status error);
-  Result Finish(NodeState& state);
+
+  Result Finish(NodeState& state) {
+    state.completed = sequence_;
+    state.PublishDone();
+    // The line of the next operation was read by peers a while ago: takes it back meanwhile.
+    __builtin_prefetch(&state.self().arrivals[(sequence_ + 1) % kWindow], 1);
+    return Result::kDone;
+  }
+
   Result Arrive(NodeState& state);
 
   // operation.cc: arrival.
-  Size SizeOf(const NodeState& state) const;
+  Result Announce(NodeState& state);
+  Result Proceed(NodeState& state);
+
+  void UseSlot(NodeState& state) const {
+    state.slot_user[slot_] = sequence_;
+    state.slot_next = (slot_ + 1) % kSlotCount;
+  }
+
+  void PublishMore(NodeState& state, Arrival& line);
   Result AwaitCredit(NodeState& state, uint64_t sequence);
   void DescribePlaces(const NodeState& state, Arrival& line);
-  bool CheckArrival(NodeState& state, int peer);
+  Result Go(NodeState& state);
+  Result Break(absl::Status error);
+  bool TakeSharedOut(const NodeState& state, int peer, const Arrival& line);
+  Result RefuseArrival(const NodeState& state, int peer, const Arrival& line);
   Result Move(NodeState& state);
+  Result Meet(NodeState& state);
 
   const Arrival& ArrivalOf(const NodeState& state, int peer) const {
     return state.control(peer).arrivals[sequence_ % kWindow];
@@ -113,7 +141,29 @@ class Operation {
   void PackInput(NodeState& state, char* to) const;
   void OneShot(NodeState& state);
   void OneShotPlain(NodeState& state);
-  const char* DataOf(const NodeState& state, int peer) const;
+  void OneShotLaidOut(NodeState& state);
+
+  // operation_combined.cc
+  void CountIn(NodeState& state);
+  bool MayCombine(const NodeState& state) const;
+  void Combine(NodeState& state) const;
+  bool HaveMet(const NodeState& state) const;
+  Result AwaitMet(const NodeState& state, int peer);
+  void TakeCombined(const NodeState& state) const;
+
+  // What `peer` contributed, packed. The own contribution is read where it is if it lies in one piece and nobody
+  // else writes there.
+  const char* DataOf(const NodeState& state, int peer) const {
+    if (peer == state.rank && call_.layout == nullptr && sharers_ == 0) {
+      return static_cast<const char*>(call_.in);
+    }
+    if (size_ == Size::kSlot) return state.segment.slot(peer, slot_);
+    if (size_ == Size::kRingSlot) {
+      return (peer == state.rank ? state.stage : state.peer_stage[static_cast<size_t>(peer)]) +
+             slot_offset_;
+    }
+    return reinterpret_cast<const char*>(ArrivalOf(state, peer).data);
+  }
 
   // operation_rows.cc
   void WriteRow(const NodeState& state);
@@ -134,18 +184,35 @@ class Operation {
                                    size_t count) const;
   Result DirectWait(NodeState& state);
 
+  // operation_shared.cc: results that several ranks get in one place.
+  void NoteSharedOut(const NodeState& state);
+  void DescribeSharedOut(const NodeState& state, Arrival& line) const;
+  void FindSharers(const NodeState& state);
+  Result GoEngaged(NodeState& state);
+  Result TakeTurns(NodeState& state);
+  Result AwaitWriters(NodeState& state);
+  bool WritesFrom(const NodeState& state, int peer) const;
+
+  // Every rank's out is the same place.
+  bool SharedByAll(const NodeState& state) const {
+    return __builtin_popcountll(sharers_) == state.size;
+  }
+
   // operation_single_copy.cc
   bool WantsSingleCopy(const NodeState& state) const;
   bool AllSingleCopy(const NodeState& state) const;
   absl::Status ReadPeer(const NodeState& state, int peer, size_t begin, size_t count, char* to);
 
   // operation_staged.cc: what all staged operations have in common, and reductions.
+  absl::Status MakeStage(NodeState& state);
+  bool FindStages(NodeState& state);
   absl::Status BeginStaged(NodeState& state);
   void StageEarly(NodeState& state, Arrival& line);
   Result Staged(NodeState& state);
-  Result AwaitHalf(NodeState& state, size_t round);
+  Result AwaitPart(NodeState& state);
+  void TakePart(NodeState& state, size_t round);
   Result StageRound(NodeState& state);
-  void FillHalf(NodeState& state, size_t round);
+  void FillPart(NodeState& state, size_t round);
   void StageIn(NodeState& state, int block, const Piece& piece, char* to) const;
   Result ReduceRound(NodeState& state);
   bool ReducePiece(NodeState& state, const Piece& piece);
@@ -156,18 +223,41 @@ class Operation {
   Piece PieceOf(size_t round, int owner) const;
   Piece Clip(size_t round, size_t block_count) const;
   size_t LargestBlock(const NodeState& state) const;
+  size_t ShareOf(size_t length, size_t ranks) const;
   char* PeerStage(NodeState& state, int peer);
-  size_t HalfOffset(const NodeState& state, size_t round) const;
-  size_t ResultOffset(const NodeState& state, size_t round) const;
+
+  size_t PartOffset(size_t round) const { return rounds_.parts[round & 1]; }
+
+  // Where the piece for `owner` lies in a rank's staging of a round, and behind them its own results.
+  size_t PieceOffset(size_t round, int owner) const {
+    return PartOffset(round) + static_cast<size_t>(owner) * rounds_.piece_bytes;
+  }
+
+  size_t ResultOffset(size_t round) const { return PieceOffset(round, rounds_.ranks); }
+
+  // What was received, into the output.
+  void CopyToOutput(const NodeState& state, int block, size_t begin, size_t count,
+                    const char* from) const;
 
   // operation_staged_copy.cc
-  void StageCopies(NodeState& state, size_t round, char* half) const;
+  void StageCopies(NodeState& state, size_t round) const;
   void CopyOwn(const NodeState& state) const;
   Result GatherCopies(NodeState& state);
 
   // Reduces `count` elements of every rank into the destinations, in group order.
   void RunKernel(NodeState& state, const void* const* sources, void* const* destinations,
-                 int destination_count, size_t count) const;
+                 int destination_count, size_t count) const {
+    const ReduceArguments arguments{.sources = sources,
+                                    .source_count = state.size,
+                                    .destinations = destinations,
+                                    .destination_count = destination_count,
+                                    .count = count,
+                                    .divisor = state.size};
+    prepared_.kernel != nullptr ? prepared_.kernel(arguments) : RunCustom(state, arguments);
+  }
+
+  // The same of a reduction made at run time.
+  void RunCustom(const NodeState& state, ReduceArguments arguments) const;
 
   const OpTraits& traits() const { return *shape_.traits; }
 
@@ -179,20 +269,27 @@ class Operation {
 
   int OutBlock(int rank) const { return traits().out_blocks ? rank : 0; }
 
+  const PreparedCall& prepared_;
   const Collective& call_;
+  const CallShape& shape_;
   const uint64_t sequence_;
-  const CallShape shape_;
   const uint32_t signature_;
   Size size_ = Size::kInline;
   Phase phase_ = Phase::kArrive;
   bool issued_ = false;
   bool exposed_ = false;
-  bool begun_ = false;     // rounds_ is set
-  bool in_slots_ = false;  // with local counts: all data came with the arrivals
+  bool begun_ = false;          // rounds_ is set
+  bool in_slots_ = false;       // with local counts: all data came with the arrivals
+  bool places_shared_ = false;  // two ranks or more have the same out
+  uint64_t shared_outs_ = 0;    // bit per rank that has arrived: its out lies in a shared block
+  uint64_t sharers_ = 0;  // the ranks whose out is this rank's, if it is not this rank's alone
+  const NodePeer* shared_owner_ = nullptr;  // of the block that holds this rank's out
+  uint64_t shared_offset_ = 0;
   int odd_rank_ = -1;
   int unread_peer_ = -1;
   uint32_t slot_ = 0;
-  int next_peer_ = 0;  // of the peers that are waited for one by one
+  size_t slot_offset_ = 0;  // in staging
+  int next_peer_ = 0;       // of the peers that are waited for one by one
   WaitTarget target_;
   size_t largest_ = 0;  // with local counts: the largest block that any rank sends to another
   Rounds rounds_;

@@ -1,5 +1,7 @@
 // Operations on buffers in symmetric heaps: each rank reads its peers' inputs and writes its peers'
-// outputs itself. 2PS bytes for an all_reduce, and two waits whatever the size.
+// outputs itself. 2PS bytes for an all_reduce, and two waits whatever the size. Of outputs that are one
+// place (operation_shared.cc) every byte is written once, (P+1)S; and copies into one that all ranks have need
+// nobody else's input.
 //
 // In place is safe because slice r of every buffer is read and written by rank r only.
 #include <algorithm>
@@ -30,6 +32,7 @@ bool Operation::MayBeDirect(const Arrival& line, int rank) const {
 
 // Decided from all arrivals, hence alike on all ranks.
 bool Operation::AllDirect(const NodeState& state) const {
+  if (!traits().reduces && SharedByAll(state)) return true;
   for (int peer = 0; peer < state.size; ++peer) {
     if (!MayBeDirect(ArrivalOf(state, peer), peer)) return false;
   }
@@ -42,16 +45,18 @@ absl::StatusOr<char*> Operation::PeerBuffer(const NodeState& state, int peer, bo
                                             size_t begin, size_t count) const {
   const auto& place = ArrivalOf(state, peer).place;
   const size_t element = shape_.element_bytes;
+  const int owner = input ? place.in_owner : place.out_owner;
   uint64_t offset = 0;
   char* buffer = nullptr;
-  if (!__builtin_mul_overflow(begin, element, &offset) &&
+  if (owner < state.size && !__builtin_mul_overflow(begin, element, &offset) &&
       !__builtin_add_overflow(offset, input ? place.in_offset : place.out_offset, &offset)) {
-    buffer = state.peers[static_cast<size_t>(peer)]->At(offset, count * element);
+    buffer = state.peers[static_cast<size_t>(owner)]->At(offset, count * element);
   }
   if (buffer != nullptr) return buffer;
-  return MakeError(WEFT_CORRUPT, {.rank = peer},
-                   fmt::format("rank {} announced a buffer at {} + {} bytes, outside its heap",
-                               peer, offset, count * element));
+  return MakeError(
+      WEFT_CORRUPT, {.rank = peer},
+      fmt::format("rank {} announced a buffer at {} + {} bytes, outside the heap of rank {}", peer,
+                  offset, count * element, owner));
 }
 
 // The elements that this rank reduces, in every input: its block, or a slice of whole cache lines.
@@ -74,7 +79,9 @@ absl::Status Operation::DirectReduce(NodeState& state) {
   for (int peer = 0; peer < state.size; ++peer) {
     WEFT_ASSIGN_OR_RETURN(inputs[peer], PeerBuffer(state, peer, true, begin, count));
     if (scatter || !HasOutput(call_, peer)) continue;
-    WEFT_ASSIGN_OR_RETURN(outputs[output_count++], PeerBuffer(state, peer, false, begin, count));
+    WEFT_ASSIGN_OR_RETURN(char* const output, PeerBuffer(state, peer, false, begin, count));
+    char** const end = outputs + output_count;
+    if (!places_shared_ || std::find(outputs, end, output) == end) outputs[output_count++] = output;
   }
   if (scatter) outputs[output_count++] = static_cast<char*>(call_.out);
 
@@ -109,8 +116,10 @@ absl::Status Operation::CopyBlock(const NodeState& state, int peer, size_t count
   for (size_t done = 0; done < count; done += chunk) {
     if (state.aborted()) return MakeError(WEFT_ABORTED, "aborted");
     const size_t length = std::min(chunk, count - done);
-    if (mapped) {
+    if (peer == state.rank) {
       CopyOut(call_, block, done, length, from + done * shape_.element_bytes);
+    } else if (mapped) {
+      CopyToOutput(state, block, done, length, from + done * shape_.element_bytes);
     } else {
       char* const to = OutRun(call_, block, done, length).memory;
       WEFT_RETURN_IF_ERROR(ReadPeer(state, peer, begin + done, length, to));
@@ -123,7 +132,7 @@ absl::Status Operation::DirectCopy(NodeState& state) {
   if (!shape_.has_output) return absl::OkStatus();
   for (int i = 0; i < state.size; ++i) {
     const int peer = (state.rank + i) % state.size;  // not all at the same peer
-    if (!HasInput(call_, peer)) continue;
+    if (!HasInput(call_, peer) || !WritesFrom(state, peer)) continue;
     const size_t count = OutCount(call_, OutBlock(peer));
     if (count > 0) WEFT_RETURN_IF_ERROR(CopyBlock(state, peer, count));
   }

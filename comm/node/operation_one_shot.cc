@@ -20,16 +20,12 @@ void Operation::PackInput(NodeState& state, char* to) const {
   }
 }
 
-// What `peer` contributed, packed. The own contribution is read where it is if it lies in one piece.
-const char* Operation::DataOf(const NodeState& state, int peer) const {
-  if (peer == state.rank && call_.layout == nullptr) return static_cast<const char*>(call_.in);
-  if (size_ == Size::kSlot) return state.segment.slot(peer, slot_);
-  return reinterpret_cast<const char*>(state.control(peer).arrivals[sequence_ % kWindow].data);
-}
-
 void Operation::OneShot(NodeState& state) {
   if (shape_.contribution_bytes == 0 || !shape_.has_output) return;
-  if (call_.layout == nullptr) return OneShotPlain(state);
+  return call_.layout == nullptr ? OneShotPlain(state) : OneShotLaidOut(state);
+}
+
+void Operation::OneShotLaidOut(NodeState& state) {
   const int block = InBlock(state.rank);
   const size_t offset = PackedOffset(call_, block) * shape_.element_bytes;
   if (!traits().reduces) {
@@ -53,7 +49,7 @@ void Operation::OneShot(NodeState& state) {
   }
 }
 
-// The same for buffers without gaps, whose time is that of a small call.
+// For buffers without gaps: the time of a small call.
 void Operation::OneShotPlain(NodeState& state) {
   const size_t offset =
       traits().in_blocks ? static_cast<size_t>(state.rank) * shape_.block_bytes : 0;

@@ -1,21 +1,20 @@
 // Operations on private memory: through the ranks' staging areas, in rounds, two rounds under way. The
 // copying ones among them: operation_staged_copy.cc.
 //
-// A rank's staging area is two halves and two result pieces, used alternately. Round t of a reduction:
-//   stage   copy the pieces that other ranks own into the half of t; publish staged = base + t + 1
-//   reduce  when all have staged t: reduce the own piece from the own input and the peers' halves
-//           straight into the output and the result piece of t; publish reduced = base + t + 1
+// Each round has a part of the ranks' staging (stage_ring.h). Round t of a reduction:
+//   stage   copy the pieces that other ranks own into the part of t; publish staged = base + t + 1
+//   reduce  when all have staged t: reduce the own piece from the own input and the peers' parts
+//           straight into the output and behind the pieces of t; publish reduced = base + t + 1
 //   gather  when all have reduced t: copy the peers' results (all_reduce; reduce: the root only)
 // with stage(t + 1) before reduce(t). all_gather and broadcast stage whole chunks, gather them from
-// the halves, and publish `reduced` when they have been read.
+// the parts, and publish `reduced` when they have been read.
 //
-// Nothing is overwritten too early:
-//   half of t        is next written by stage(t + 2), which waits until all peers have published
-//                    reduced >= the value they publish after their last read of it (stage_free_at)
-//   result of t      is next written by reduce(t + 2), which waits for all staged(t + 2); a rank
-//                    publishes that after its gather(t), the last read
-// Both hold across operations, because the counters run on and an operation's stage(0) comes after
-// everything of the one before.
+// Nothing is overwritten too early: before a part is written, all peers must be through with the newest
+// round that used any of it:
+//   of an older operation   they have published it as done
+//   of a copy (t' < t)      they have published reduced(t'), which follows their last read
+//   of a reduction          they have published staged(t' + 2), which follows their gather(t'). A lap has room for
+//                           four parts, so that t' + 2 < t, and nobody waits for itself.
 #include <algorithm>
 #include <cstring>
 
@@ -30,31 +29,57 @@ namespace {
 
 constexpr size_t kLineBytes = 64;
 constexpr size_t kTileBytes = 8 << 10;  // stays in the nearest cache between two passes
-// A half whose last use is more steps back than this was read long ago; comparing modulo 2^32 would
-// fail far beyond it.
-constexpr uint64_t kRecent = uint64_t{1} << 30;
+// A chunk of what one rank copies to others: it works on the next one while they read.
+constexpr size_t kChunkBytes = 32 << 10;
 
 size_t StageBytes(const NodeState& state) {
-  return 2 * state.half_bytes() + 2 * state.piece_bytes();
+  return state.tuning.stage_ring_bytes + state.tuning.slot_ring_bytes;
 }
 
 }  // namespace
 
-absl::Status Operation::BeginStaged(NodeState& state) {
-  if (state.stage == nullptr) {
-    absl::StatusOr<void*> stage = ProcessHeap().Allocate(StageBytes(state));
-    if (!stage.ok()) return Annotate(stage.status(), "staging of the group: ");
-    state.stage = static_cast<char*>(*stage);
-    const char* const base = state.peers[static_cast<size_t>(state.rank)]->base();
-    state.self().stage_offset.store(static_cast<uint64_t>(state.stage - base),
-                                    std::memory_order_release);
+// Once per group.
+absl::Status Operation::MakeStage(NodeState& state) {
+  if (state.stage != nullptr) return absl::OkStatus();
+  absl::StatusOr<void*> stage = ProcessHeap().Allocate(StageBytes(state));
+  if (!stage.ok()) return Annotate(stage.status(), "staging of the group: ");
+  state.stage = static_cast<char*>(*stage);
+  state.stage_ring = StageRing(state.tuning.stage_ring_bytes);
+  state.slot_ring = StageRing(state.tuning.slot_ring_bytes);
+  const char* const base = state.peers[static_cast<size_t>(state.rank)]->base();
+  state.self().stage_offset.store(static_cast<uint64_t>(state.stage - base),
+                                  std::memory_order_release);
+  return absl::OkStatus();
+}
+
+// All peers' staging; false and error_ set if one announced something outside its heap.
+bool Operation::FindStages(NodeState& state) {
+  for (int peer = 0; peer < state.size; ++peer) {
+    if (peer != state.rank && PeerStage(state, peer) == nullptr) return false;
   }
-  // A half holds one piece, or one for every rank where each gets another.
+  return true;
+}
+
+absl::Status Operation::BeginStaged(NodeState& state) {
+  WEFT_RETURN_IF_ERROR(MakeStage(state));
+  // A part holds one chunk, or, where every rank gets another, a piece for each.
+  const auto ranks = static_cast<size_t>(state.size);
   const bool split = traits().reduces || traits().in_blocks;
-  const size_t piece = (split ? state.piece_bytes() : state.half_bytes()) / shape_.element_bytes;
-  const size_t per_round = Sliced() ? piece * static_cast<size_t>(state.size) : piece;
+  const bool rooted = traits().root_in || traits().root_out;
+  const size_t most = split ? state.tuning.stage_piece_bytes
+                            : (rooted ? kChunkBytes : state.tuning.stage_piece_bytes * ranks);
+  const size_t largest = LargestBlock(state);
+  const size_t piece = most / shape_.element_bytes;
+  const size_t per_round = Sliced() ? piece * ranks : piece;
+  const size_t needed = std::min(per_round, largest);
+  const size_t stride = (Sliced() ? ShareOf(needed, ranks) : needed) * shape_.element_bytes;
+  const size_t piece_bytes = (stride + kLineBytes - 1) / kLineBytes * kLineBytes;
+  const size_t pieces = split ? ranks + (Sliced() ? 1 : 0) : 1;
   rounds_ = Rounds{.piece_elements = piece,
-                   .count = (LargestBlock(state) + per_round - 1) / per_round,
+                   .piece_bytes = piece_bytes,
+                   .part_bytes = piece_bytes * pieces,
+                   .parts = {0, 0},
+                   .count = (largest + per_round - 1) / per_round,
                    .staged = 0,
                    .current = 0,
                    .reduced = false,
@@ -65,19 +90,21 @@ absl::Status Operation::BeginStaged(NodeState& state) {
 
 // What is sure to be staged, because this rank's own buffers are private, can have its first round staged
 // before the ranks meet, so that they meet once less. Only when nothing older is under way, whose rounds
-// come first, and only if the half is free. A failure to get staging is left to be found again later.
+// come first, and only if the part is free. A failure to get staging is left to be found again later.
 void Operation::StageEarly(NodeState& state, Arrival& line) {
   line.place.rounds_staged = 0;
   const bool first = sequence_ == state.completed + 1;
   if (!first || call_.algorithm == Algorithm::kDirect || MayBeDirect(line, state.rank) ||
-      !shape_.has_input || !BeginStaged(state).ok() || rounds_.count == 0) {
+      !shape_.has_input || (shared_owner_ != nullptr && !traits().reduces) ||
+      !BeginStaged(state).ok() || rounds_.count == 0) {
     return;
   }
-  if (AwaitHalf(state, 0) == Result::kBlocked) {
+  if (AwaitPart(state) == Result::kBlocked) {
     next_peer_ = 0;
     return;
   }
-  FillHalf(state, 0);
+  TakePart(state, 0);
+  FillPart(state, 0);
   state.self().staged.store(static_cast<uint32_t>(state.staged + 1), std::memory_order_release);
   rounds_.staged = 1;
   line.place.rounds_staged = 1;
@@ -107,6 +134,12 @@ Operation::Piece Operation::Clip(size_t round, size_t block_count) const {
   return {begin, std::min(rounds_.piece_elements, block_count - begin)};
 }
 
+// Of `length` elements that `ranks` ranks share: what each gets, in whole lines.
+size_t Operation::ShareOf(size_t length, size_t ranks) const {
+  const size_t per_line = kLineBytes / shape_.element_bytes;
+  return ((length + ranks - 1) / ranks + per_line - 1) / per_line * per_line;
+}
+
 // Of a reduction, the elements that `owner` reduces: of the buffer if all get all of it, else of the
 // owner's block.
 Operation::Piece Operation::PieceOf(size_t round, int owner) const {
@@ -114,18 +147,9 @@ Operation::Piece Operation::PieceOf(size_t round, int owner) const {
   const auto ranks = static_cast<size_t>(rounds_.ranks);
   const size_t begin = round * rounds_.piece_elements * ranks;
   const size_t length = std::min(rounds_.piece_elements * ranks, call_.count - begin);
-  const size_t per_line = kLineBytes / shape_.element_bytes;
-  const size_t share = ((length + ranks - 1) / ranks + per_line - 1) / per_line * per_line;
+  const size_t share = ShareOf(length, ranks);
   const size_t first = std::min(static_cast<size_t>(owner) * share, length);
   return {begin + first, std::min(share, length - first)};
-}
-
-size_t Operation::HalfOffset(const NodeState& state, size_t round) const {
-  return ((state.staged + round) & 1) * state.half_bytes();
-}
-
-size_t Operation::ResultOffset(const NodeState& state, size_t round) const {
-  return 2 * state.half_bytes() + ((state.staged + round) & 1) * state.piece_bytes();
 }
 
 // nullptr and error_ set if the peer announced something outside its heap.
@@ -156,11 +180,22 @@ Operation::Result Operation::AwaitAll(NodeState& state, std::atomic<uint32_t> Ra
   return Result::kDone;
 }
 
-// kBlocked until peers have read what the half of the round held before.
-Operation::Result Operation::AwaitHalf(NodeState& state, size_t round) {
-  const uint64_t free_at = state.stage_free_at[(state.staged + round) & 1];
-  if (state.reduced - free_at >= kRecent && free_at <= state.reduced) return Result::kDone;
-  return AwaitAll(state, &RankControl::reduced, static_cast<uint32_t>(free_at));
+// kBlocked until peers have read what the next part held before.
+Operation::Result Operation::AwaitPart(NodeState& state) {
+  const StageRing::User last =
+      state.stage_ring.LastUser(rounds_.part_bytes, state.tuning.stage_lap_bytes);
+  if (last.sequence == 0) return Result::kDone;
+  if (last.sequence != sequence_) return AwaitCredit(state, last.sequence);
+  return traits().reduces ? AwaitAll(state, &RankControl::staged,
+                                     static_cast<uint32_t>(state.staged + last.round + 3))
+                          : AwaitAll(state, &RankControl::reduced,
+                                     static_cast<uint32_t>(state.reduced + last.round + 1));
+}
+
+// Also by a rank that stages nothing, which reads its peers' parts.
+void Operation::TakePart(NodeState& state, size_t round) {
+  rounds_.parts[round & 1] =
+      state.stage_ring.Take(rounds_.part_bytes, state.tuning.stage_lap_bytes, {sequence_, round});
 }
 
 void Operation::StageIn(NodeState& state, int block, const Piece& piece, char* to) const {
@@ -172,29 +207,24 @@ void Operation::StageIn(NodeState& state, int block, const Piece& piece, char* t
   }
 }
 
-void Operation::FillHalf(NodeState& state, size_t round) {
-  char* const half = state.stage + HalfOffset(state, round);
-  if (!traits().reduces) {
-    StageCopies(state, round, half);
-  } else {
-    for (int owner = 0; owner < state.size; ++owner) {
-      if (owner == state.rank) continue;
-      StageIn(state, InBlock(owner), PieceOf(round, owner),
-              half + static_cast<size_t>(owner) * state.piece_bytes());
-    }
+void Operation::FillPart(NodeState& state, size_t round) {
+  if (!traits().reduces) return StageCopies(state, round);
+  for (int owner = 0; owner < state.size; ++owner) {
+    if (owner == state.rank) continue;
+    StageIn(state, InBlock(owner), PieceOf(round, owner), state.stage + PieceOffset(round, owner));
   }
-  state.stage_free_at[(state.staged + round) & 1] = state.reduced + round + 1;
 }
 
 Operation::Result Operation::StageRound(NodeState& state) {
+  if (shape_.has_input && AwaitPart(state) == Result::kBlocked) return Result::kBlocked;
+  TakePart(state, rounds_.staged);
   if (!shape_.has_input) return Result::kDone;
-  if (AwaitHalf(state, rounds_.staged) == Result::kBlocked) return Result::kBlocked;
-  FillHalf(state, rounds_.staged);
+  FillPart(state, rounds_.staged);
   state.Publish(state.self().staged, static_cast<uint32_t>(state.staged + rounds_.staged + 1));
   return Result::kDone;
 }
 
-// Reduces this rank's piece of the round, from its own input and the peers' halves, a tile at a time: into
+// Reduces this rank's piece of the round, from its own input and the peers' parts, a tile at a time: into
 // the output, and from there, while it is in the nearest cache, to where the peers read it.
 bool Operation::ReducePiece(NodeState& state, const Piece& piece) {
   const char* staged[kNodeRanksMax];
@@ -202,12 +232,11 @@ bool Operation::ReducePiece(NodeState& state, const Piece& piece) {
     if (peer == state.rank) continue;
     const char* const stage = PeerStage(state, peer);
     if (stage == nullptr) return false;
-    staged[peer] = stage + HalfOffset(state, rounds_.current) +
-                   static_cast<size_t>(state.rank) * state.piece_bytes();
+    staged[peer] = stage + PieceOffset(rounds_.current, state.rank);
   }
   alignas(kLineBytes) char scratch[kTileBytes];
   const bool has_output = shape_.has_output;
-  char* const result = state.stage + ResultOffset(state, rounds_.current);
+  char* const result = state.stage + ResultOffset(rounds_.current);
   for (size_t done = 0; done < piece.count;) {
     const size_t limit = std::min(piece.count - done, kTileBytes / shape_.element_bytes);
     const Run own = InRun(call_, InBlock(state.rank), piece.begin + done, limit);
@@ -218,7 +247,7 @@ bool Operation::ReducePiece(NodeState& state, const Piece& piece) {
     void* const tile =
         has_output ? OutRun(call_, 0, piece.begin + done, own.count).memory : scratch;
     RunKernel(state, sources, &tile, 1, own.count);
-    if (Sliced()) {
+    if (Sliced() && !SharedByAll(state)) {
       state.stores.Copy(result + done * shape_.element_bytes, tile,
                         own.count * shape_.element_bytes);
     }
@@ -262,10 +291,11 @@ Operation::Result Operation::GatherResults(NodeState& state) {
     if (static_cast<int32_t>(word.load(std::memory_order_acquire) - want) < 0) {
       return Block(next_peer_, word, want);
     }
+    if (!WritesFrom(state, next_peer_)) continue;
     const char* const stage = PeerStage(state, next_peer_);
     if (stage == nullptr) return Result::kFailed;
     const Piece piece = PieceOf(rounds_.current, next_peer_);
-    CopyOut(call_, 0, piece.begin, piece.count, stage + ResultOffset(state, rounds_.current));
+    CopyToOutput(state, 0, piece.begin, piece.count, stage + ResultOffset(rounds_.current));
   }
   next_peer_ = 0;
   return Result::kDone;
@@ -292,7 +322,7 @@ Operation::Result Operation::Staged(NodeState& state) {
   if (!shape_.has_input) {  // I3
     state.Publish(state.self().staged, static_cast<uint32_t>(state.staged));
   }
-  return Finish(state);
+  return places_shared_ ? AwaitWriters(state) : Finish(state);
 }
 
 }  // namespace weft

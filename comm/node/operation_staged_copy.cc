@@ -1,22 +1,23 @@
 // Staged operations that only copy. Per round a rank stages a piece of its block for everybody, or, where
 // every rank gets another, a piece of each rank's block side by side; all read what is for them and
-// publish `reduced` when they have. Rounds, halves and what protects them: operation_staged.cc.
+// publish `reduced` when they have. Rounds, parts and what protects them: operation_staged.cc.
 #include <algorithm>
 
 #include "comm/node/operation.h"
 
 namespace weft {
 
-void Operation::StageCopies(NodeState& state, size_t round, char* half) const {
+void Operation::StageCopies(NodeState& state, size_t round) const {
   if (!traits().in_blocks) {
     const bool read_by_others = !traits().root_out || call_.root != state.rank;
-    if (read_by_others) StageIn(state, 0, Clip(round, InCount(call_, 0)), half);
+    if (read_by_others) {
+      StageIn(state, 0, Clip(round, InCount(call_, 0)), state.stage + PartOffset(round));
+    }
     return;
   }
   for (int peer = 0; peer < state.size; ++peer) {
     if (peer == state.rank) continue;
-    StageIn(state, peer, Clip(round, InCount(call_, peer)),
-            half + static_cast<size_t>(peer) * state.piece_bytes());
+    StageIn(state, peer, Clip(round, InCount(call_, peer)), state.stage + PieceOffset(round, peer));
   }
 }
 
@@ -32,10 +33,10 @@ void Operation::CopyOwn(const NodeState& state) const {
 }
 
 Operation::Result Operation::GatherCopies(NodeState& state) {
-  const size_t within =
-      traits().in_blocks ? static_cast<size_t>(state.rank) * state.piece_bytes() : 0;
+  const size_t offset =
+      traits().in_blocks ? PieceOffset(rounds_.current, state.rank) : PartOffset(rounds_.current);
   for (; shape_.has_output && next_peer_ < state.size; ++next_peer_) {
-    if (!HasInput(call_, next_peer_)) continue;
+    if (!HasInput(call_, next_peer_) || !WritesFrom(state, next_peer_)) continue;
     if (next_peer_ == state.rank) {
       CopyOwn(state);
       continue;
@@ -49,8 +50,7 @@ Operation::Result Operation::GatherCopies(NodeState& state) {
     }
     const char* const stage = PeerStage(state, next_peer_);
     if (stage == nullptr) return Result::kFailed;
-    CopyOut(call_, block, piece.begin, piece.count,
-            stage + HalfOffset(state, rounds_.current) + within);
+    CopyToOutput(state, block, piece.begin, piece.count, stage + offset);
   }
   next_peer_ = 0;
   state.Publish(state.self().reduced, static_cast<uint32_t>(state.reduced + rounds_.current + 1));

@@ -76,9 +76,14 @@ bool Outbox::Write(int destination, MessageOperation& send, MessageList* ended) 
   const bool eager = bytes <= kEagerBytes;
   if (!eager) {
     const std::optional<uint64_t> place = ProcessHeap().OffsetOf(message.in, bytes);
-    header.kind = place ? RecordKind::kHeapOffer : RecordKind::kOffer;
+    const bool readable =
+        !place && state_.single_copy && bytes >= state_.tuning.single_copy_message_min_bytes;
+    header.kind = place      ? RecordKind::kHeapOffer
+                  : readable ? RecordKind::kReadableOffer
+                             : RecordKind::kOffer;
     header.offer = route.next_offer;
     if (place) header.place = *place;
+    if (readable) header.place = reinterpret_cast<uintptr_t>(message.in);
   }
   if (!route.writer.Write(header, message.in, eager ? bytes : 0)) return false;
   if (eager) {
@@ -86,6 +91,7 @@ bool Outbox::Write(int destination, MessageOperation& send, MessageList* ended) 
   } else {
     send.offer = route.next_offer++;
     send.exposed = header.kind == RecordKind::kHeapOffer;
+    send.readable = header.kind == RecordKind::kReadableOffer;
     route.offered.PushBack(send);
   }
   state_.Notify(destination);
@@ -101,12 +107,14 @@ absl::Status Outbox::ReadNotices(int destination, MessageList* ended, bool* move
     MessageOperation* send = route.offered.front();
     while (send != nullptr && send->offer != notice.offer)
       send = send->next();
+    const bool taken = notice.kind == Notice::kTaken;
     const bool known = found == ChannelWriter::Found::kNotice && send != nullptr &&
-                       notice.kind == (send->exposed ? Notice::kTaken : Notice::kAccepted);
+                       (taken ? send->exposed || send->readable
+                              : notice.kind == Notice::kAccepted && !send->exposed);
     if (!known) return Corrupt(destination, "answered an offer that this rank has not made");
     *moved = true;
     route.offered.Remove(*send);
-    if (send->exposed) {
+    if (taken) {
       End(*send, ended);
       continue;
     }

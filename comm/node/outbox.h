@@ -4,7 +4,8 @@
 //   unsent     the ring has no room for its record (or for an earlier one's)
 //   offered    larger than WEFT_EAGER_BYTES: the receiver knows of it and has not matched it
 //   streaming  accepted: through the staging halves, in the order in which they were accepted
-// An eager send ends when its record is written, any other when the receiver has all of it.
+// An eager send ends when its record is written, any other when the receiver has all of it: what it
+// can copy or read by itself goes from offered to its end.
 //
 // Thread-safety: none; under the rank's message word. Never waits. Channels and staging are blocks of
 // this process's heap, made on first use and handed over by TakeBlocks().

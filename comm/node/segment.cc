@@ -4,11 +4,12 @@
 
 namespace weft {
 
-size_t Segment::Bytes(int size) {
+size_t Segment::Bytes(int size, bool combining) {
   return kHeaderBytes +
          static_cast<size_t>(size) *
              (sizeof(RankControl) + kSlotCount * kSlotBytes +
-              RecorderRing::kEntryCount * sizeof(RecorderEntry) + sizeof(MessageControl));
+              RecorderRing::kEntryCount * sizeof(RecorderEntry) + sizeof(MessageControl)) +
+         (combining ? sizeof(Combining) : 0);
 }
 
 Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch,
@@ -24,6 +25,7 @@ Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch,
     new (&segment.control(rank)) RankControl{};
     new (&segment.messages(rank)) MessageControl{};
   }
+  if (tuning.combine != 0) new (&segment.combining()) Combining{};
   header->magic = kSegmentMagic;
   return segment;
 }
@@ -45,6 +47,10 @@ MessageControl& Segment::messages(int rank) const {
   char* const blocks = slot(size_, 0) + static_cast<size_t>(size_) * RecorderRing::kEntryCount *
                                             sizeof(RecorderEntry);
   return reinterpret_cast<MessageControl*>(blocks)[rank];
+}
+
+Combining& Segment::combining() const {
+  return *reinterpret_cast<Combining*>(&messages(size_));
 }
 
 }  // namespace weft

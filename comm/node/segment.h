@@ -1,5 +1,6 @@
 // The memory that the ranks of one group share on a node: a header, one control block per rank, a
-// ring of small slots per rank, a recorder ring per rank, one block for messages per rank.
+// ring of small slots per rank, a recorder ring per rank, one block for messages per rank; and, if its ranks
+// outnumber their CPUs, one word for all to meet at and results that one makes for all.
 //
 // It is one block in the heap of the group's rank 0; every rank finds each part by its own arithmetic
 // (rank count and the constants here), never by a length or offset that stands in shared memory.
@@ -14,6 +15,8 @@
 //      operation that used slot k before.
 //  I3  staged and reduced never fall, and every rank adds the same number to them per operation.
 //  I4  done = s is published after the rank has stopped reading what others published for s.
+//  I5  a rank counts itself in for s once, after its arrival. The last of all publishes met = s before it announces
+//      s + 1, so met never falls; results[k] is written before, by that rank, for an operation in slot k.
 // Sequence numbers are 64 bits locally and 32 bits in memory, compared modulo 2^32.
 #pragma once
 
@@ -34,9 +37,13 @@ constexpr size_t kFactorOffset = 40;  // where a premul_sum has its factor in it
 constexpr size_t kSlotBytes = 8192;   // payload in a slot
 constexpr uint32_t kSlotCount = 4;    // slots per rank
 constexpr uint64_t kSegmentMagic = 0x31'74'66'65'77ULL;  // "weft1"
-constexpr uint32_t kSegmentVersion = 3;
+constexpr uint32_t kSegmentVersion = 5;
 
-// Kinds of memory, as told to peers: not to be used by them, in the heap, elsewhere in the process.
+// In an arrival's epoch: the writer's out, of an operation whose result is the same for all, lies in a shared
+// block (shared_blocks.h), and may be the out of other ranks too.
+constexpr uint32_t kOutIsShared = uint32_t{1} << 31;
+
+// Kinds of memory, as told to peers: not to be used by them, in a heap of a rank, elsewhere in the process.
 enum class MemoryKind : uint8_t { kHidden = 0, kHeap = 1, kPrivate = 2 };
 
 // What a rank says when it enters an operation: one cache line. Operations of at most kInlineBytes
@@ -44,24 +51,28 @@ enum class MemoryKind : uint8_t { kHidden = 0, kHeap = 1, kPrivate = 2 };
 struct alignas(64) Arrival {
   std::atomic<uint32_t> sequence;  // published last
   uint32_t signature;              // of what all ranks must agree on
-  uint32_t epoch;                  // of the membership
+  uint32_t epoch;                  // of the membership; kOutIsShared
   uint32_t done;                   // last operation that the writer had finished
 
   union {
     unsigned char data[kInlineBytes];
 
     struct {
-      uint64_t in_offset;   // in the writer's heap, if in_kind is kHeap; its address if kPrivate
-      uint64_t out_offset;  // likewise
+      uint64_t in_offset;   // in in_owner's heap, if in_kind is kHeap; its address if kPrivate
+      uint64_t out_offset;  // likewise; if kOutIsShared in the heap out_heap, whoever has that
+      uint64_t out_heap;    // id; of shared blocks only
       MemoryKind in_kind;
       MemoryKind out_kind;
       uint8_t rounds_staged;  // of this operation, before it was announced
       uint8_t reads_peers;    // 1 if the writer may read every peer's private memory
+      uint8_t in_owner;       // the rank in whose heap it is, which may be another than the writer
+      uint8_t out_owner;
     } place;
   };
 };
 
 static_assert(sizeof(Arrival) == 64);
+static_assert(sizeof(Arrival::place) <= kFactorOffset);
 
 // Why a group ended, written by the rank that found out; read when `abort` names that rank.
 struct AbortRecord {
@@ -79,6 +90,8 @@ struct AbortRecord {
 // either.
 enum class RankState : uint32_t { kAbsent = 0, kJoined = 1, kLeaving = 2, kLeft = 3 };
 
+constexpr uint32_t kUnknownCpu = UINT32_MAX;
+
 struct RankControl {
   alignas(128) Bell bell;  // rung when any word below changes
   alignas(128) std::atomic<uint32_t> staged;
@@ -86,7 +99,9 @@ struct RankControl {
   alignas(128) std::atomic<uint32_t> done;  // last finished operation
   std::atomic<uint32_t> engaged;            // 1 while it may touch peers' buffers
   std::atomic<uint32_t> acknowledged;       // 1 once it has seen the abort and is not engaged
-  std::atomic<uint32_t> cpu;                // that it was seen on when it began its last operation
+  std::atomic<uint32_t> combines;           // 1 while the others may wait for what it combines
+  std::atomic<uint32_t>
+      cpu;  // that it was seen on when it began its last blocking call, or kUnknownCpu
   std::atomic<RankState> state;
   std::atomic<uint64_t> stage_offset;  // of its staging, in its heap; set before the first `staged`
   int32_t pid;
@@ -103,6 +118,16 @@ struct MessageControl {
   std::atomic<uint32_t> engaged;         // 1 while it copies from a peer's buffer
   // By rank: 1 + offset of that rank's channel to this one, in its heap; written by that rank.
   alignas(64) std::atomic<uint64_t> inbox[kNodeRanksMax];
+};
+
+// Of a group whose Tuning says combine, written by any rank (operation_combined.cc).
+struct Combining {
+  alignas(128) Bell bell;                 // rung when met changes
+  alignas(64) std::atomic<uint32_t> met;  // last operation that all ranks have announced
+  // By operation: ranks that have counted themselves in, since the group was made. So nothing is ever reset that a
+  // late rank might count in.
+  alignas(64) std::atomic<uint64_t> announced[kWindow];
+  alignas(128) char results[kSlotCount][kSlotBytes];  // what was reduced from the ranks' slots
 };
 
 // Packed into one word so that the first writer wins: result code, finder, nonzero if aborted.
@@ -134,8 +159,8 @@ class Segment {
 
   Segment(char* base, int size) : base_(base), size_(size) {}
 
-  static size_t Bytes(int size);
-  // Writes the header into zeroed memory.
+  static size_t Bytes(int size, bool combining);
+  // Writes the header into zeroed memory; `tuning` says whether there is a Combining.
   static Segment Create(char* base, int size, uint64_t group_id, uint32_t epoch,
                         const Tuning& tuning);
   // True if `base` holds a segment of this version, group and size.
@@ -154,6 +179,8 @@ class Segment {
 
   RecorderRing recorder(int rank) const;
   MessageControl& messages(int rank) const;
+  // Only of a group whose Tuning says combine.
+  Combining& combining() const;
 
   char* base() const { return base_; }
 

@@ -1,7 +1,7 @@
 // Copies into memory that peers read, by the kind of stores that is quicker at the moment.
 //
 //   SharedStores stores(FindStreamCopy(isa), false);
-//   stores.Copy(half, input, bytes);
+//   stores.Copy(slot, input, bytes);
 //   state.Publish(...);                         // what was copied is visible to whoever sees this
 //
 // A store to a line that a peer has read must take the line back first. What that costs depends on where
@@ -10,7 +10,7 @@
 // the copies that have to be made anyway, and the cheaper one is taken (docs/perf/collectives.md). The
 // choice is this rank's own: peers cannot tell the difference.
 //
-// Thread-safety: none; one per rank of a group, under its step word.
+// Thread-safety: none; one per rank of a group, under the group's issue or step word.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,14 @@ class SharedStores {
 
   // At least one byte.
   void Copy(void* to, const void* from, size_t bytes) {
-    if (bytes < kLeastBytes) {
+    if (bytes >= kWordBytes && bytes <= 2 * kWordBytes) {  // a call would be longer than the copy
+      const char* const last = static_cast<const char*>(from) + bytes - kWordBytes;
+      uint64_t words[2];
+      std::memcpy(&words[0], from, kWordBytes);
+      std::memcpy(&words[1], last, kWordBytes);
+      std::memcpy(to, &words[0], kWordBytes);
+      std::memcpy(static_cast<char*>(to) + bytes - kWordBytes, &words[1], kWordBytes);
+    } else if (bytes < kLeastBytes) {
       std::memcpy(to, from, bytes);
     } else if (--copies_until_look_ == 0) {
       CopyAndLook(static_cast<char*>(to), static_cast<const char*>(from), bytes);
@@ -45,6 +52,7 @@ class SharedStores {
 
  private:
   static constexpr size_t kLeastBytes = 1024;
+  static constexpr size_t kWordBytes = sizeof(uint64_t);
 
   void CopyAndLook(char* to, const char* from, size_t bytes);
 

@@ -11,9 +11,10 @@
 // number after the rest, so that a reader that sees the same number before and after has a whole
 // entry. Every word is stored with release and loaded with acquire: who sees a word of a newer call
 // also sees that word 0 has changed.
-// Record has one writer (the owner's issue word), SetState another (its step word); any number of
-// readers. The state stands beside the sequence number that it belongs to, so that a state which comes
-// when its entry has a newer call already changes nothing. Time: one TSC read per call.
+// Record has one writer (the owner's issue word), SetState another (its step word, or its
+// issue word while nothing is queued); any number of readers. The state stands beside the sequence
+// number that it belongs to, so that a state which comes when its entry has a newer call already changes
+// nothing. Time: one TSC read per call.
 #pragma once
 
 #include <array>
@@ -60,6 +61,14 @@ struct RecordedCall {
   RecordState state = RecordState::kIssued;
 };
 
+// What the entries of calls with the same arguments have in common, as it stands in them.
+struct RecordedArguments {
+  uint64_t what = 0;
+  uint64_t count = 0;
+  uint64_t root_signature = 0;
+  uint64_t tag = 0;
+};
+
 // Ticks of the recorder's clock.
 inline uint64_t RecorderTicks() {
 #if defined(__x86_64__)
@@ -93,20 +102,22 @@ class RecorderRing {
 
   // call.ticks is the caller's to set.
   void Record(const RecordedCall& call) const {
-    constexpr auto kRelease = std::memory_order_release;
-    std::atomic<uint64_t>* const words = At(call.sequence).words;
-    words[kSequence].store(0, kRelease);
-    words[kTicks].store(call.ticks, kRelease);
-    words[kWhat].store(static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.dtype) << 8 |
-                           OpByte(call.op) << 16 | static_cast<uint64_t>(call.algorithm) << 24 |
-                           static_cast<uint64_t>(call.epoch) << 32,
-                       kRelease);
-    words[kCount].store(call.count, kRelease);
-    words[kRootSignature].store(
-        static_cast<uint64_t>(static_cast<uint32_t>(call.root)) << 32 | call.signature, kRelease);
-    words[kTag].store(call.tag, kRelease);
-    words[kState].store(StateWord(call.sequence, call.state), kRelease);
-    words[kSequence].store(call.sequence, kRelease);
+    Write(call.sequence, call.ticks, ArgumentsOf(call), call.state);
+  }
+
+  // For calls that are made again and again: `arguments` is ArgumentsOf such a call.
+  void Record(uint64_t sequence, uint64_t ticks, const RecordedArguments& arguments) const {
+    Write(sequence, ticks, arguments, RecordState::kIssued);
+  }
+
+  static RecordedArguments ArgumentsOf(const RecordedCall& call) {
+    return {.what = static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.dtype) << 8 |
+                    OpByte(call.op) << 16 | static_cast<uint64_t>(call.algorithm) << 24 |
+                    static_cast<uint64_t>(call.epoch) << 32,
+            .count = call.count,
+            .root_signature =
+                static_cast<uint64_t>(static_cast<uint32_t>(call.root)) << 32 | call.signature,
+            .tag = call.tag};
   }
 
   void SetState(uint64_t sequence, RecordState state) const {
@@ -137,6 +148,20 @@ class RecorderRing {
 
   static uint64_t StateWord(uint64_t sequence, RecordState state) {
     return sequence << 8 | static_cast<uint64_t>(state);
+  }
+
+  void Write(uint64_t sequence, uint64_t ticks, const RecordedArguments& arguments,
+             RecordState state) const {
+    constexpr auto kRelease = std::memory_order_release;
+    std::atomic<uint64_t>* const words = At(sequence).words;
+    words[kSequence].store(0, kRelease);
+    words[kTicks].store(ticks, kRelease);
+    words[kWhat].store(arguments.what, kRelease);
+    words[kCount].store(arguments.count, kRelease);
+    words[kRootSignature].store(arguments.root_signature, kRelease);
+    words[kTag].store(arguments.tag, kRelease);
+    words[kState].store(StateWord(sequence, state), kRelease);
+    words[kSequence].store(sequence, kRelease);
   }
 
   RecorderEntry& At(uint64_t sequence) const { return entries_[sequence % kEntryCount]; }

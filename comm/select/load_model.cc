@@ -58,6 +58,14 @@ const LoadedModel& ProcessModel() {
   return loaded;
 }
 
+Tuning ProcessTuning(int ranks) {
+  if (ranks == 1) return {};
+  Tuning tuning = Choose(ProcessModel().model, ranks);
+  const std::string& combine = GetOptions().combine;
+  if (combine != "auto") tuning.combine = combine == "1" ? 1 : 0;
+  return tuning;
+}
+
 int64_t UnixSeconds() {
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);

@@ -1,6 +1,6 @@
 // The model that this process uses: constants, a file, or a measurement, as WEFT_TUNE says.
 //
-//   const Tuning tuning = Choose(ProcessModel().model, ranks);      // on a group's rank 0
+//   const Tuning tuning = ProcessTuning(ranks);      // on a group's rank 0
 //
 // Thread-safety: any thread. The first ProcessModel() may take a tenth of a second (kMeasureBudgetNs)
 // and start and join a thread; others that call it meanwhile wait.
@@ -12,6 +12,7 @@
 
 #include "base/host.h"
 #include "comm/select/machine_model.h"
+#include "comm/select/tuning.h"
 
 namespace weft {
 
@@ -37,6 +38,10 @@ LoadedModel LoadModel(std::string_view tune, const HostFacts& host, const std::s
 
 // LoadModel with the settings and the machine of this process, once.
 const LoadedModel& ProcessModel();
+
+// What a group goes by whose rank 0 this process is: Choose by the model, and WEFT_COMBINE. One rank has nothing to
+// choose, and does not wait for a measurement.
+Tuning ProcessTuning(int ranks);
 
 // Seconds since 1970, which is what the age of a file is counted in.
 int64_t UnixSeconds();

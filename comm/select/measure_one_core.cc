@@ -4,9 +4,6 @@
 #include <atomic>
 #include <cstring>
 
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include "comm/select/measurement.h"
 
 namespace weft {
@@ -57,38 +54,6 @@ void HotCopies(Measurement& measurement) {
   measurement.Take(&MachineModel::reduce2_line_ns, Per(sum_ns, Measurement::kHotLines / 2));
 }
 
-bool ReadBySingleCopy(const Measurement& measurement, size_t bytes) {
-  const iovec remote = {measurement.Hot(0), bytes};
-  const iovec local = {measurement.Hot(1), bytes};
-  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
-}
-
-// The own process stands for a peer: the kernel finds, pins and copies pages in the same way. A line
-// costs what the rest of a page costs more than its first line, a page what it costs beside its lines.
-void SingleCopies(Measurement& measurement) {
-  constexpr size_t kPageBytes = 4096;
-  constexpr double kMoreLines = static_cast<double>(kPageBytes) / kModelLineBytes - 1;
-  constexpr double kMorePages = static_cast<double>(Measurement::kHotBytes) / kPageBytes - 1;
-  // A sandbox may forbid it; a group finds that out by itself, and the numbers do not matter then.
-  if (!ReadBySingleCopy(measurement, kModelLineBytes)) return;
-  const auto time = [&](size_t bytes) {
-    return measurement.LeastNs(kTries, [&] { ReadBySingleCopy(measurement, bytes); });
-  };
-  const std::optional<double> line_ns = time(kModelLineBytes);
-  const std::optional<double> page_ns = time(kPageBytes);
-  const std::optional<double> all_ns = time(Measurement::kHotBytes);
-  if (!line_ns || !page_ns || !all_ns) return measurement.Miss();
-  // Differences of noisy numbers can be anything; but a line costs something, and so does a page.
-  const double per_line =
-      std::max((*page_ns - *line_ns) / kMoreLines, measurement.model().copy_line_ns / 4);
-  const double per_page =
-      std::max((*all_ns - *page_ns) / kMorePages - per_line * (kMoreLines + 1), 1.0);
-  measurement.TakeAll(
-      {{&MachineModel::single_copy_line_ns, per_line},
-       {&MachineModel::single_copy_page_ns, per_page},
-       {&MachineModel::single_copy_call_ns, std::max(*line_ns - per_page - per_line, 1.0)}});
-}
-
 // In pieces, because a memcpy of all of it would stream by itself on some machines.
 void CopyFar(const Measurement& measurement, CopyKernel copy, char* to, const char* from) {
   for (size_t at = 0; at < kFarBytes && measurement.TimeLeft(); at += Measurement::kHotBytes)
@@ -100,7 +65,6 @@ void CopyFar(const Measurement& measurement, CopyKernel copy, char* to, const ch
 void MeasureOneCore(Measurement& measurement) {
   Probes(measurement);
   HotCopies(measurement);
-  SingleCopies(measurement);
 }
 
 void MeasureMemory(Measurement& measurement) {

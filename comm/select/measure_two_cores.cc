@@ -1,6 +1,7 @@
 // What happens between two cores: this thread is one rank, a second thread the other. The lower quartile
 // of the tries counts: in a virtual machine two cores are neighbours at one time and far apart at another,
 // and what is met most often shall not be hidden by the best moment.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -105,15 +106,19 @@ struct SharedCosts {
   Samples reads;
 };
 
-// One thread writes lines with `store`, the other reads them, in turn: what staging is.
+// One thread writes lines with `store`, the other reads them, in turn: what staging is. Like staging, it goes
+// round in more memory than the second-level caches hold.
 SharedCosts SharedLines(const Measurement& measurement, Partner& partner, CopyKernel store) {
   constexpr size_t kBytes = Measurement::kHotBytes;
-  constexpr int kTries = 32;
+  constexpr size_t kTurnsMax = 128;
+  constexpr size_t kTries = 32;
+  const size_t turns = std::clamp<size_t>(2 * measurement.model().l2_bytes / kBytes, 1, kTurnsMax);
   SharedCosts costs;
-  const absl::StatusOr<Pages> pages = Pages::Create("weft-measure", kBytes, Backing::kAllocated);
+  const absl::StatusOr<Pages> pages =
+      Pages::Create("weft-measure", turns * kBytes, Backing::kAllocated);
   if (!pages.ok()) return costs;
-  char* const shared = reinterpret_cast<char*>(pages->data());
-  for (int i = 0; i < kTries && measurement.TimeLeft(); ++i) {
+  for (size_t i = 0; i < turns + kTries && measurement.TimeLeft(); ++i) {
+    char* const shared = reinterpret_cast<char*>(pages->data()) + i % turns * kBytes;
     const int64_t before_ns = MonotonicNs();
     store(shared, measurement.Hot(0), kBytes);
     const double stored_ns = static_cast<double>(MonotonicNs() - before_ns);
@@ -124,7 +129,7 @@ SharedCosts SharedLines(const Measurement& measurement, Partner& partner, CopyKe
       read_ns = static_cast<double>(MonotonicNs() - began_ns);
     });
     if (!read) break;
-    if (i < 2) continue;  // page tables, and lines that nobody has read yet
+    if (i < turns) continue;  // page tables, and lines that nobody has read yet
     costs.stores.Add(stored_ns / Measurement::kHotLines);
     costs.reads.Add(read_ns / Measurement::kHotLines);
   }
@@ -188,6 +193,7 @@ void MeasureTwoCores(Measurement& measurement) {
   if (!partner.running()) return measurement.Miss();
   measurement.Take(&MachineModel::sync_ns, OneWayNs(measurement, partner, flags, kMeasureWait, 16));
   SharedLinesByEither(measurement, partner);
+  MeasureSingleCopy(measurement, partner);
   Wakes(measurement, partner, flags);
   Yields(measurement, partner, flags);  // last: it binds the partner
 }

@@ -118,10 +118,14 @@ class Measurement {
   MeasuredModel result_;
 };
 
-// What one core tells within its caches: probes, copies, reductions, single copy.
+class Partner;
+
+// What one core tells within its caches: probes, copies, reductions.
 void MeasureOneCore(Measurement& measurement);
 // What happens between two: flags, shared lines, waking, yielding. Starts and joins a thread.
 void MeasureTwoCores(Measurement& measurement);
+// process_vm_readv on both at a time; of MeasureTwoCores.
+void MeasureSingleCopy(Measurement& measurement, Partner& partner);
 // Copies beyond the caches. Takes longest, so it comes last.
 void MeasureMemory(Measurement& measurement);
 

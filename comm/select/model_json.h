@@ -16,7 +16,7 @@
 
 namespace weft {
 
-constexpr int kModelFormatVersion = 1;
+constexpr int kModelFormatVersion = 2;
 
 struct StoredModel {
   std::string key;            // of the machine and weft that it was measured with (model_cache.h)

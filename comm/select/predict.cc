@@ -44,13 +44,14 @@ class Costs {
   }
 
   double Inline() const {
-    return ContributionBytes(call_) > kInlineLimitBytes ? kImpossible : Arrival();
+    return ContributionBytes(call_) > kInlineLimitBytes ? kImpossible : Arrival() + Turns();
   }
 
   double Slot() const;
   double Staged() const;
   double Direct() const;
   double SingleCopy() const;
+  double CopyIn() const;
 
  private:
   // Of copies: nobody has anything to read before the root, or a rank other than the root, has written.
@@ -85,6 +86,9 @@ class Costs {
            (ranks_ - 1) * model_.read_shared_plain_line_ns;
   }
 
+  // Small results in one place are written by one rank after the other, and waited for.
+  double Turns() const { return call_.shared_out ? (ranks_ + 1) * Wait() : 0; }
+
   // A line of sums of all ranks' lines, of which all but one lie with peers. Loads and stores: n + 1 for
   // n sources, 3 for the two that were measured.
   double Reduce(double read_line_ns) const {
@@ -111,6 +115,12 @@ class Costs {
     return {work_of(true), work_of(false)};
   }
 
+  // One rank reduces what all get, each in a place of its own.
+  bool Combined() const {
+    return tuning_.combine != 0 && call_.reduces && !call_.in_blocks && !call_.root_out &&
+           !call_.shared_out;
+  }
+
   double SlotWork(bool root) const;
   double StagedReduceWork(bool root) const;
   double StagedCopyWork(bool root) const;
@@ -125,7 +135,8 @@ class Costs {
   double far_destination_ns_ = 0;
 };
 
-// All of the input is written to the slot, and every rank reads what it needs of all slots.
+// All of the input is written to the slot, and every rank reads what it needs of all slots; or one of them, the
+// root here, reduces for all.
 double Costs::SlotWork(bool root) const {
   double ns = 0;
   if (Contributes(root)) {
@@ -135,12 +146,14 @@ double Costs::SlotWork(bool root) const {
   if (!call_.reduces) {
     return ns + OwnBlock(root) + Sources(root) * lines_ * model_.read_shared_plain_line_ns;
   }
-  return ns + lines_ * Reduce(model_.read_shared_plain_line_ns);
+  if (!Combined()) return ns + lines_ * Reduce(model_.read_shared_plain_line_ns);
+  ns += lines_ * model_.read_shared_plain_line_ns;
+  return root ? ns + lines_ * Reduce(model_.read_shared_plain_line_ns) : ns;
 }
 
 double Costs::Slot() const {
   if (ContributionBytes(call_) > kSlotLimitBytesMax) return kImpossible;
-  return Arrival() + Elapsed(ForBoth([this](bool root) { return SlotWork(root); }), 1);
+  return Arrival() + Turns() + Elapsed(ForBoth([this](bool root) { return SlotWork(root); }), 1);
 }
 
 double Costs::StagedReduceWork(bool root) const {
@@ -195,17 +208,28 @@ double Costs::Direct() const {
   const Work work = ForBoth([this, read_ns](bool root) {
     if (!call_.reduces) {
       if (!Receives(root)) return 0.0;
+      if (call_.shared_out) return OwnBlock(root);
       return OwnBlock(root) +
              Sources(root) * lines_ * (read_ns + far_source_ns_ + far_destination_ns_);
     }
     const double own_lines = call_.in_blocks ? lines_ : lines_ / ranks_;
-    const double outputs = call_.in_blocks ? 1 : call_.root_out ? 1 : ranks_;
-    const double foreign_outputs = call_.root_out && !root ? 1 : outputs - 1;
+    const bool one_output = call_.in_blocks || call_.root_out || call_.shared_out;
+    const double outputs = one_output ? 1 : ranks_;
+    // Every rank has read the lines of a shared one.
+    const bool foreign = (call_.root_out && !root) || call_.shared_out;
+    const double foreign_outputs = foreign ? 1 : outputs - 1;
     return own_lines * (Reduce(read_ns) + ranks_ * far_source_ns_ +
                         foreign_outputs * model_.store_shared_plain_line_ns +
                         outputs * (call_.in_place ? 0 : far_destination_ns_));
   });
   return Arrival() + Wait() + Elapsed(work, kNoFirstRound);
+}
+
+// Every rank its own contribution, to memory that it reads no more itself.
+double Costs::CopyIn() const {
+  const double input_lines = lines_ * (call_.in_blocks ? ranks_ : 1);
+  const double ns = input_lines * (model_.copy_line_ns + far_source_ns_ + far_destination_ns_);
+  return Elapsed(ForBoth([this, ns](bool root) { return Contributes(root) ? ns : 0.0; }), 1);
 }
 
 double Costs::SingleCopy() const {
@@ -282,6 +306,27 @@ double PredictNs(const MachineModel& model, const Tuning& tuning, const CallFact
       return costs.SingleCopy();
   }
   return kImpossible;
+}
+
+double PredictWithCopyNs(const MachineModel& model, const Tuning& tuning, const CallFacts& call) {
+  CallFacts there = call;
+  there.in_place =
+      !(call.in_blocks && call.out_blocks);  // an exchange would overwrite what it sends
+  const double copy_ns = Costs(model, tuning, call).CopyIn();
+  return copy_ns + PredictNs(model, tuning, there, ProtocolFor(tuning, there, true));
+}
+
+// As a broadcast of two ranks, in rounds of a chunk and with plain stores, for that is how chunks
+// are staged. A pair has its part of the cores and of the last level.
+double PredictMessageNs(const MachineModel& model, int ranks, uint64_t bytes, Protocol protocol) {
+  if (protocol != Protocol::kStaged && protocol != Protocol::kSingleCopy) return kImpossible;
+  const int of_pairs = std::max(ranks, 2);
+  MachineModel pair = model;
+  pair.cores = model.cores * 2 / of_pairs;
+  pair.l3_bytes = model.l3_bytes * 2 / static_cast<uint64_t>(of_pairs);
+  const Tuning chunks{.stage_piece_bytes = kMessageChunkBytes / 2};
+  return PredictNs(pair, chunks, {.root_in = true, .bytes = bytes, .ranks = 2, .in_place = true},
+                   protocol);
 }
 
 uint64_t SingleCopyMinBytes(const Tuning& tuning, const CallFacts& call) {

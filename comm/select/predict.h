@@ -34,7 +34,8 @@ struct CallFacts {
   bool out_blocks = false;  // out has a block from each rank
   uint64_t bytes = 0;       // of a block, or of the whole buffer where it has none
   int ranks = 1;
-  bool in_place = false;  // a rank's own block need not be copied
+  bool in_place = false;    // a rank's own block need not be copied
+  bool shared_out = false;  // the result is the same for all ranks, and in one place
 };
 
 // Payload of an arrival line, which is what inline may have.
@@ -52,6 +53,15 @@ double StreamFenceNs(const MachineModel& model);
 // bytes than an arrival line or slot holds, a reduction by single copy.
 double PredictNs(const MachineModel& model, const Tuning& tuning, const CallFacts& call,
                  Protocol protocol);
+
+// The same of private buffers that are copied into symmetric memory first, each rank's contribution by itself,
+// with the result used there: the copies, and then the call on symmetric memory, in place where its kind allows it.
+double PredictWithCopyNs(const MachineModel& model, const Tuning& tuning, const CallFacts& call);
+
+// Nanoseconds of a message of private memory from its offer to the end of its receive, while all
+// `ranks` ranks of a group exchange such: streamed in chunks (kStaged) or read by the kernel
+// (kSingleCopy); infinite for others.
+double PredictMessageNs(const MachineModel& model, int ranks, uint64_t bytes, Protocol protocol);
 
 // What the sizes of `tuning` say of the call: direct if the buffers are symmetric and larger than a
 // slot, otherwise never direct.

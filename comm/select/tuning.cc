@@ -20,8 +20,9 @@ constexpr uint64_t kStreamStageBytesMin = 4 << 10;
 // The size at which the copies beyond the caches were measured (measure.h).
 constexpr uint64_t kFarBytes = 24 << 20;
 // A staged broadcast has root and readers copying at the same time, which the sum of their costs does not
-// show: where single copy was predicted twice as fast, it was measured as fast or slower.
-constexpr double kClearlyBroadcast = 3;
+// show: where single copy was predicted twice as fast, it was measured as fast or slower. A message
+// is streamed in the same way.
+constexpr double kClearlyOverlapped = 3;
 constexpr uint64_t kSingleCopyBytesMin = 4 << 10;
 constexpr uint64_t kSingleCopyBytesMax = 64 << 20;
 
@@ -35,7 +36,7 @@ double WaitNs(const MachineModel& model, int ranks) {
   return ranks <= model.cores ? model.sync_ns : model.yield_ns * ranks / model.cores;
 }
 
-// Two halves of all pieces, for each of the ranks that share a core's cache, in half of L2; larger where
+// Twice all pieces, for each of the ranks that share a core's cache, in half of L2; larger where
 // waiting would take too much of a round.
 uint32_t StagePieceBytes(const MachineModel& model, int ranks) {
   const double per_core = std::max(1.0, ranks / model.cores);
@@ -45,10 +46,40 @@ uint32_t StagePieceBytes(const MachineModel& model, int ranks) {
       model.reduce2_line_ns * (ranks + 1) / 3;
   const double waits_hidden =
       2 * WaitNs(model, ranks) / (kWaitingPart * line_ns) * static_cast<double>(kModelLineBytes);
-  const uint32_t most = static_cast<uint32_t>(std::clamp<uint64_t>(
-      kStageHalfBytesMax / static_cast<uint64_t>(ranks), kStagePieceBytesMin, kStagePieceBytesMax));
-  const uint32_t bytes = ClampTo(std::max(cached, waits_hidden), kStagePieceBytesMin, most);
+  const auto count = static_cast<uint64_t>(ranks);
+  uint64_t most = kStagePiecesBytesMax / count;
+  // Laps of ranks that share cores shall stay in the last level: a quarter of it for all.
+  if (ranks > model.cores) {
+    most = std::min(most, model.l3_bytes / 4 / (kStageRounds * (count + 1) * count));
+  }
+  most = std::clamp<uint64_t>(most, kStagePieceBytesMin, kStagePieceBytesMax);
+  const uint32_t bytes =
+      ClampTo(std::max(cached, waits_hidden), kStagePieceBytesMin, static_cast<uint32_t>(most));
   return std::max<uint32_t>(bytes / kPageBytes * kPageBytes, kStagePieceBytesMin);
+}
+
+// The least that holds all rounds.
+uint64_t LeastRingBytes(uint64_t piece_bytes, int ranks) {
+  const uint64_t bytes = kStageRounds * piece_bytes * (static_cast<uint64_t>(ranks) + 1);
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+// A line is cheap to write again when no second-level cache has it any more. While the ring comes round once, a
+// core writes its own ranks' and reads about as much of the others'; four times the cache is enough (measured,
+// docs/perf/collectives.md).
+uint64_t EvictedBytes(const MachineModel& model, int ranks) {
+  const double cores = std::min(model.cores, static_cast<double>(ranks));
+  const auto bytes = static_cast<uint64_t>(2 * static_cast<double>(model.l2_bytes) * cores / ranks);
+  return bytes / kPageBytes * kPageBytes;
+}
+
+void ChooseRings(const MachineModel& model, int ranks, Tuning* tuning) {
+  const uint64_t evicted = EvictedBytes(model, ranks);
+  const uint64_t least = LeastRingBytes(tuning->stage_piece_bytes, ranks);
+  tuning->stage_ring_bytes = std::clamp(evicted, least, std::max(least, kStageRingBytesMax));
+  // Ranks that share a core share its cache: what they hand over there is best kept in it.
+  tuning->stage_lap_bytes = ranks > model.cores ? 0 : std::min(evicted, tuning->stage_ring_bytes);
+  tuning->slot_ring_bytes = std::clamp(evicted, kSlotRingBytesMin, kSlotRingBytesMax);
 }
 
 // Streaming has to pay for its fence. Of all_reduce with two ranks only half of the bytes are staged.
@@ -71,18 +102,39 @@ void ChooseOutStores(const MachineModel& model, int ranks, Tuning* tuning) {
   tuning->stream_out_min_bytes = std::max(std::min(fits, kFarBytes), 2 * model.l2_bytes);
 }
 
-// The least size from which single copy wins at every larger size too.
-uint64_t SingleCopyFrom(const MachineModel& model, const Tuning& tuning, CallFacts call) {
-  const double clearly = call.root_in && !call.in_blocks ? kClearlyBroadcast : kClearly;
+// The least size from which single copy wins at every larger size too; the times are functions of
+// the size.
+template <typename StagedNs, typename SingleNs>
+uint64_t LeastSingleCopyBytes(double clearly, StagedNs&& staged_ns, SingleNs&& single_ns) {
   uint64_t least = kNever;
   for (uint64_t bytes = kSingleCopyBytesMax; bytes >= kSingleCopyBytesMin; bytes /= 2) {
-    call.bytes = bytes;
-    const double staged_ns = PredictNs(model, tuning, call, Protocol::kStaged);
-    const double single_ns = PredictNs(model, tuning, call, Protocol::kSingleCopy);
-    if (!(staged_ns > clearly * single_ns)) break;
+    if (!(staged_ns(bytes) > clearly * single_ns(bytes))) break;
     least = bytes;
   }
   return least;
+}
+
+uint64_t SingleCopyFrom(const MachineModel& model, const Tuning& tuning, const CallFacts& call) {
+  const auto by = [&](Protocol protocol) {
+    return [&, protocol](uint64_t bytes) {
+      CallFacts sized = call;
+      sized.bytes = bytes;
+      return PredictNs(model, tuning, sized, protocol);
+    };
+  };
+  const double clearly = call.root_in && !call.in_blocks ? kClearlyOverlapped : kClearly;
+  return LeastSingleCopyBytes(clearly, by(Protocol::kStaged), by(Protocol::kSingleCopy));
+}
+
+// Sender and receiver overlap only if each has a core.
+uint64_t SingleCopyMessageFrom(const MachineModel& model, int ranks) {
+  const auto by = [&](Protocol protocol) {
+    return [&, protocol](uint64_t bytes) {
+      return PredictMessageNs(model, ranks, bytes, protocol);
+    };
+  };
+  const double clearly = ranks <= model.cores ? kClearlyOverlapped : kClearly;
+  return LeastSingleCopyBytes(clearly, by(Protocol::kStaged), by(Protocol::kSingleCopy));
 }
 
 uint64_t SingleCopyFromForBoth(const MachineModel& model, const Tuning& tuning, const CallFacts& a,
@@ -131,8 +183,10 @@ Tuning Choose(const MachineModel& model, int ranks) {
   ranks = std::max(ranks, 1);
   Tuning tuning;
   tuning.stage_piece_bytes = StagePieceBytes(model, ranks);
+  ChooseRings(model, ranks, &tuning);
   ChooseWaiting(model, ranks, &tuning);
   if (ranks == 1) return tuning;
+  tuning.combine = ranks > model.cores ? 1 : 0;
   ChooseStageStores(model, &tuning);
   ChooseOutStores(model, ranks, &tuning);
   tuning.slot_limit_bytes = SlotLimitBytes(model, tuning, ranks);
@@ -144,10 +198,11 @@ Tuning Choose(const MachineModel& model, int ranks) {
   tuning.single_copy_rooted_min_bytes =
       SingleCopyFromForBoth(model, tuning, {.root_out = true, .out_blocks = true, .ranks = ranks},
                             {.root_in = true, .in_blocks = true, .ranks = ranks});
+  tuning.single_copy_message_min_bytes = SingleCopyMessageFrom(model, ranks);
   return tuning;
 }
 
-absl::Status Validate(const Tuning& tuning) {
+absl::Status Validate(const Tuning& tuning, int ranks) {
   if (tuning.version != kTuningVersion) return Odd("version", tuning.version);
   if (tuning.slot_limit_bytes < kSlotLimitBytesMin ||
       tuning.slot_limit_bytes > kSlotLimitBytesMax) {
@@ -155,10 +210,24 @@ absl::Status Validate(const Tuning& tuning) {
   }
   if (tuning.stage_piece_bytes < kStagePieceBytesMin ||
       tuning.stage_piece_bytes > kStagePieceBytesMax ||
-      tuning.stage_piece_bytes % kModelLineBytes != 0) {
+      tuning.stage_piece_bytes % kPageBytes != 0) {
     return Odd("stage_piece_bytes", tuning.stage_piece_bytes);
   }
+  const uint64_t least_ring = LeastRingBytes(tuning.stage_piece_bytes, ranks);
+  if (tuning.stage_ring_bytes < least_ring ||
+      tuning.stage_ring_bytes > std::max(least_ring, kStageRingBytesMax) ||
+      tuning.stage_ring_bytes % kPageBytes != 0) {
+    return Odd("stage_ring_bytes", tuning.stage_ring_bytes);
+  }
+  if (tuning.stage_lap_bytes > tuning.stage_ring_bytes) {
+    return Odd("stage_lap_bytes", tuning.stage_lap_bytes);
+  }
+  if (tuning.slot_ring_bytes < kSlotRingBytesMin || tuning.slot_ring_bytes > kSlotRingBytesMax ||
+      tuning.slot_ring_bytes % kPageBytes != 0) {
+    return Odd("slot_ring_bytes", tuning.slot_ring_bytes);
+  }
   if (tuning.stream_stage > 1) return Odd("stream_stage", tuning.stream_stage);
+  if (tuning.combine > 1) return Odd("combine", tuning.combine);
   for (const uint8_t reserved : tuning.reserved) {
     if (reserved != 0) return Odd("reserved", reserved);
   }
@@ -168,8 +237,9 @@ absl::Status Validate(const Tuning& tuning) {
   if (!IsStreamSize(tuning.stream_out_min_bytes)) {
     return Odd("stream_out_min_bytes", tuning.stream_out_min_bytes);
   }
-  for (const uint64_t bytes : {tuning.single_copy_min_bytes, tuning.single_copy_broadcast_min_bytes,
-                               tuning.single_copy_rooted_min_bytes}) {
+  for (const uint64_t bytes :
+       {tuning.single_copy_min_bytes, tuning.single_copy_broadcast_min_bytes,
+        tuning.single_copy_rooted_min_bytes, tuning.single_copy_message_min_bytes}) {
     if (bytes < kSingleCopyBytesMin) return Odd("single_copy_min_bytes", bytes);
   }
   if (tuning.spins > kSpinsMax) return Odd("spins", tuning.spins);

@@ -18,12 +18,15 @@ typedef struct weft_explain_query {
   size_t count;          /* elements, as the call takes them; for _v forms the largest block */
   weft_dtype_t dtype;
   weft_op_t op;
-  int symmetric; /* 1: all buffers are of weft_mem_alloc or weft_mem_register, on all ranks */
+  int symmetric; /* 1: all buffers are of weft_mem_alloc or weft_mem_register, on all ranks; 2: and the
+                    outs of all ranks are one place of weft_mem_alloc_shared ("shared") */
 } weft_explain_query_t;
 
 /* Writes into `text` (at most `capacity` bytes, always ended by a NUL) lines of "name: value":
  * algorithm, the bytes it moves, what it waits for, why it was chosen, and the algorithms that were
- * not chosen, each with the reason. The names of algorithms are those of weft_call_t::algorithm.
+ * not chosen, each with the reason and the time it would take; for private buffers also what it would cost to copy them
+ * into symmetric memory first and to go on with the view (weft_mem_alloc_copy), and whether that is cheaper. The
+ * names of algorithms are those of weft_call_t::algorithm.
  * *length, if not NULL, gets the bytes that the whole text needs without the NUL. Never waits. Errors:
  * INVALID_ARGUMENT. Any thread. */
 WEFT_EXPORT weft_result_t weft_explain(weft_group_t group, const weft_explain_query_t* query,

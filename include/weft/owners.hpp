@@ -143,6 +143,16 @@ class Memory {
     data_ = Handle<void*, weft_mem_free>(data);
   }
 
+  // A copy of memory of any kind.
+  static Memory CopyOf(const void* from, std::size_t bytes) {
+    void* data = nullptr;
+    Check(weft_mem_alloc_copy(from, bytes, &data));
+    Memory copy;
+    copy.data_ = Handle<void*, weft_mem_free>(data);
+    copy.bytes_ = bytes;
+    return copy;
+  }
+
   void* data() const noexcept { return data_.get(); }
 
   std::size_t size_bytes() const noexcept { return data_ ? bytes_ : 0; }

@@ -153,6 +153,15 @@ class Group : public Handle<weft_group_t, weft_group_destroy>, public Collective
     return text;
   }
 
+  // Memory that all ranks have, for results that they get in one place (mem.h); both calls are collective.
+  void* AllocateShared(std::size_t bytes) const {
+    void* memory = nullptr;
+    Check(weft_mem_alloc_shared(get(), bytes, &memory));
+    return memory;
+  }
+
+  void FreeShared(void* memory) const { Check(weft_mem_free_shared(get(), memory)); }
+
   // Throws why the group no longer works, if so.
   void CheckHealth() const { Check(weft_group_error(get())); }
 

@@ -96,6 +96,9 @@ std::vector<BadCall> BadShardStepCalls();  // shard.h, step
 std::vector<BadCall> BadOpCalls();         // op.h
 std::vector<BadCall> BadProcessCalls();    // mem.h, log.h, options.h, error.h
 
+// All of these; made once.
+const std::vector<BadCall>& AllBadCalls();
+
 // A number as a value of an enum that may not have it, as a C caller can pass it.
 template <typename Enum>
 Enum Unknown(int number) {

@@ -31,6 +31,71 @@ std::vector<BadCall> BadMemoryCalls() {
        [](Bench& b) {
          return weft_mem_alloc(64, 1, &b.out.memory);
        }},
+      {"weft_mem_alloc_copy", "from_NULL", WEFT_INVALID_ARGUMENT, "from is NULL",
+       [](Bench& b) {
+         return weft_mem_alloc_copy(nullptr, 64, &b.out.memory);
+       }},
+      {"weft_mem_alloc_copy", "view_NULL", WEFT_INVALID_ARGUMENT, "view is NULL",
+       [](Bench& b) {
+         return weft_mem_alloc_copy(b.out.data, 64, nullptr);
+       }},
+      {"weft_mem_alloc_copy", "bytes_0", WEFT_INVALID_ARGUMENT, "bytes is 0",
+       [](Bench& b) {
+         return weft_mem_alloc_copy(b.out.data, 0, &b.out.memory);
+       }},
+      {"weft_mem_alloc_copy", "bytes_SIZE_MAX", WEFT_OUT_OF_MEMORY, "allocating",
+       [](Bench& b) {
+         return weft_mem_alloc_copy(b.out.data, SIZE_MAX, &b.out.memory);
+       }},
+      {"weft_mem_alloc_shared", "group_NULL", WEFT_INVALID_ARGUMENT, "group is NULL",
+       [](Bench& b) {
+         return weft_mem_alloc_shared(nullptr, 64, &b.out.memory);
+       }},
+      {"weft_mem_alloc_shared", "a_group_that_is_none", WEFT_INVALID_ARGUMENT, "not a group",
+       [](Bench& b) {
+         return weft_mem_alloc_shared(b.Garbage<weft_group_t>(), 64, &b.out.memory);
+       }},
+      {"weft_mem_alloc_shared", "memory_NULL", WEFT_INVALID_ARGUMENT, "memory is NULL",
+       [](Bench& b) {
+         return weft_mem_alloc_shared(b.solo, 64, nullptr);
+       }},
+      {"weft_mem_alloc_shared", "bytes_0", WEFT_INVALID_ARGUMENT, "bytes is 0",
+       [](Bench& b) {
+         return weft_mem_alloc_shared(b.pair[0], 0, &b.out.memory);
+       }},
+      {"weft_mem_alloc_shared", "bytes_SIZE_MAX", WEFT_OUT_OF_MEMORY, "allocating",
+       [](Bench& b) {
+         return weft_mem_alloc_shared(b.solo, SIZE_MAX, &b.out.memory);
+       }},
+      {"weft_mem_free_shared", "group_NULL", WEFT_INVALID_ARGUMENT, "group is NULL",
+       [](Bench& b) {
+         return weft_mem_free_shared(nullptr, b.out.data);
+       }},
+      {"weft_mem_free_shared", "memory_NULL", WEFT_INVALID_ARGUMENT, "memory is NULL",
+       [](Bench& b) {
+         return weft_mem_free_shared(b.solo, nullptr);
+       }},
+      {"weft_mem_free_shared", "a_pointer_to_the_stack", WEFT_INVALID_ARGUMENT, "no shared block",
+       [](Bench& b) {
+         int foreign = 0;
+         return weft_mem_free_shared(b.solo, &foreign);
+       }},
+      {"weft_mem_free_shared", "a_block_of_the_ranks_own", WEFT_INVALID_ARGUMENT, "no shared block",
+       [](Bench& b) {
+         void* block = nullptr;
+         EXPECT_EQ(weft_mem_alloc(64, 0, &block), WEFT_SUCCESS) << weft_last_error();
+         const weft_result_t result = weft_mem_free_shared(b.solo, block);
+         EXPECT_EQ(weft_mem_free(block), WEFT_SUCCESS);
+         return result;
+       }},
+      {"weft_mem_free", "a_shared_block", WEFT_INVALID_ARGUMENT, "weft_mem_free_shared",
+       [](Bench& b) {
+         void* block = nullptr;
+         EXPECT_EQ(weft_mem_alloc_shared(b.solo, 64, &block), WEFT_SUCCESS) << weft_last_error();
+         const weft_result_t result = weft_mem_free(block);
+         EXPECT_EQ(weft_mem_free_shared(b.solo, block), WEFT_SUCCESS);
+         return result;
+       }},
       {"weft_mem_free", "a_pointer_from_malloc", WEFT_INVALID_ARGUMENT, "not a block",
        [](Bench&) {
          const std::vector<char> foreign(4096);

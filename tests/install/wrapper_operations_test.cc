@@ -1,4 +1,5 @@
 // The C++ wrapper: every operation that wrapper_test.cc does not have, batches, reductions, registration. C++17.
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -182,6 +183,62 @@ TEST(WrapperOperations, GroupsFromRanksStatsAndExplain) {
     const std::string text = group.Explain(query);
     EXPECT_NE(text.find("algorithm: "), std::string::npos) << text;
     EXPECT_EQ(text.find('\0'), std::string::npos);
+  });
+}
+
+TEST(WrapperOperations, SharedMemoryIsOneResultForAllRanks) {
+  OnRanks(3, [](const weft::Group& group, int rank) {
+    constexpr size_t kCount = 30000;
+    auto* const all = static_cast<int32_t*>(group.AllocateShared(3 * kCount * sizeof(int32_t)));
+    int32_t* const own = all + static_cast<size_t>(rank) * kCount;
+    std::fill(own, own + kCount, rank + 1);
+    group.AllGather(own, all, kCount);
+    EXPECT_EQ(all[0], 1);
+    EXPECT_EQ(all[kCount], 2);
+    EXPECT_EQ(all[3 * kCount - 1], 3);
+    group.FreeShared(all);
+    EXPECT_THROW(group.FreeShared(all), weft::Error);
+  });
+}
+
+TEST(WrapperOperations, MemoryCopiedFromAnywhereCanBeReached) {
+  OnRanks(2, [](const weft::Group& group, int rank) {
+    const std::vector<float> foreign(1'000'003, static_cast<float>(rank + 1));
+    const weft::Memory view = weft::Memory::CopyOf(foreign.data(), foreign.size() * sizeof(float));
+    auto* const x = view.As<float>();
+    EXPECT_EQ(x[0], foreign[0]);
+    EXPECT_EQ(x[foreign.size() - 1], foreign[0]);
+    weft_call_t call = {};
+    call.struct_size = sizeof(call);
+    call.algorithm = "direct";  // refused on private memory
+    group.With(call).AllReduce(x, x, foreign.size(), WEFT_SUM);
+    EXPECT_EQ(x[foreign.size() - 1], 3.0f);
+    EXPECT_EQ(view.size_bytes(), foreign.size() * sizeof(float));
+  });
+}
+
+TEST(WrapperOperations, ExplainNamesSharedResultsAndWhatACopyWouldCost) {
+  OnRanks(2, [](const weft::Group& group, int) {
+    weft_explain_query_t query = {};
+    query.struct_size = sizeof(query);
+    query.operation = "all_reduce";
+    query.count = 1 << 20;
+    query.dtype = WEFT_FLOAT32;
+    EXPECT_NE(group.Explain(query).find("\nwith a copy: "), std::string::npos);
+    query.symmetric = 1;
+    EXPECT_EQ(group.Explain(query).find("\nwith a copy: "), std::string::npos);
+    query.symmetric = 2;
+    const std::string shared = group.Explain(query);
+    EXPECT_NE(
+        shared.find("\nresult: shared, in one place for all ranks, every byte written once\n"),
+        std::string::npos)
+        << shared;
+    EXPECT_NE(shared.find("\nalgorithm: direct\n"), std::string::npos) << shared;
+    EXPECT_NE(shared.find("\nbytes moved: 12582912 "), std::string::npos) << shared;  // (P+1)S
+    query.count = 2;
+    EXPECT_NE(group.Explain(query).find("written by each of them in turn"), std::string::npos);
+    query.operation = "reduce_scatter";
+    EXPECT_NE(group.Explain(query).find("\nresult: not shared"), std::string::npos);
   });
 }
 

@@ -20,9 +20,9 @@ thread_local std::string last_error;
 }  // namespace
 
 // Stand-ins for what the rest of bindings/c provides: a handle is the address of the pointer.
-weft_result_t SetLastError(const absl::Status& status) {
-  if (!status.ok()) last_error = std::string(status.message());
-  return ResultOf(status);
+weft_result_t KeepFailure(const absl::Status& failure) {
+  last_error = std::string(failure.message());
+  return ResultOf(failure);
 }
 
 std::shared_ptr<ProcessGroup> GroupOf(weft_group_t group) {

@@ -296,7 +296,10 @@ class ReferenceGroup : public ProcessGroup {
     return MakeError(WEFT_UNSUPPORTED, "the reference group is not split");
   }
 
-  std::string Explain(const Collective&, bool) const override { return "algorithm: reference\n"; }
+  std::string Explain(const Collective&, BufferKind) const override {
+    return "algorithm: reference\n";
+  }
+
   GroupStats stats() const override { return {}; }
 
   absl::Status error() override { return state_->error(); }

@@ -182,6 +182,10 @@ TEST_F(ChannelEnds, RefuseForgedRecords) {
   EXPECT_EQ(offer(RecordKind::kHeapOffer, 5000, self_->identity().heap_bytes - 4999),
             Found::kCorrupt);
   EXPECT_EQ(offer(RecordKind::kHeapOffer, 5000, UINT64_MAX), Found::kCorrupt);
+  EXPECT_EQ(offer(RecordKind::kReadableOffer, 10, 4096), Found::kCorrupt);
+  EXPECT_EQ(offer(RecordKind::kReadableOffer, SIZE_MAX, 4096), Found::kCorrupt);
+  EXPECT_EQ(offer(RecordKind::kReadableOffer, 5000, UINT64_MAX), Found::kRecord)
+      << "where it is, is for the kernel to judge";
 }
 
 TEST_F(ChannelEnds, RefuseForgedStaging) {

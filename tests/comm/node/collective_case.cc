@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "collective_model.h"
+#include "comm/group/call_key.h"
 #include "comm/kernels/dtype.h"
 #include "comm/node/heap.h"
 #include "fmt/format.h"
@@ -124,7 +125,12 @@ absl::Status LayOut(const CollectiveModel& model, const Side& in, const Side& ou
   return LayOutParts(parts.data(), parts.size(), layout, call);
 }
 
+// As the C interface does it.
 absl::Status Issue(ProcessGroup& group, const Collective& call, bool asynchronous) {
+  absl::Status failure;
+  if (!asynchronous && IsPlain(call)) {
+    if (group.RunAgain(KeyOf(call), call.in, call.out, &failure) || !failure.ok()) return failure;
+  }
   const absl::Status checked = CheckCollective(call, group.rank(), group.size());
   if (!checked.ok()) return checked;
   if (!asynchronous) return group.Run(call);

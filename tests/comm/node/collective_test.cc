@@ -20,11 +20,11 @@ namespace {
 #ifdef WEFT_SANITIZE
 constexpr size_t kEveryNth = 23;
 constexpr bool kSampled = true;
-constexpr size_t kPathCounts[] = {2500, 70001};
+constexpr size_t kPathCounts[] = {2500, 400003};
 #else
 constexpr size_t kEveryNth = 1;
 constexpr bool kSampled = false;
-constexpr size_t kPathCounts[] = {2500, 70001, 262144};
+constexpr size_t kPathCounts[] = {2500, 400003};
 #endif
 
 constexpr OpKind kKinds[] = {

@@ -25,7 +25,7 @@ Choice ChoiceOf(int n) {
 
 uint64_t HashOf(const ProtocolState& state) {
   return std::hash<std::string_view>()(
-      {reinterpret_cast<const char*>(state.data()), sizeof(ProtocolState)});
+      {reinterpret_cast<const char*>(&state), sizeof(ProtocolState)});
 }
 
 std::string Report(const ProtocolModel& model, const std::string& problem,

@@ -12,10 +12,28 @@ constexpr std::string_view kFormNames[kFormCount] = {
     "inline", "slot",           "rows",       "direct",    "all_reduce",
     "reduce", "reduce_scatter", "all_gather", "broadcast", "gather"};
 
-constexpr std::string_view kRuleNames[kRuleCount] = {
-    "None",         "WindowCredit",       "SlotCredit",       "OwnProgress",   "DoneAfterReading",
-    "HalfCredit",   "EarlyOnlyIfFirst",   "EarlyOnlyIfFree",  "OneRoundAhead", "AwaitStaged",
-    "AwaitReduced", "RootedCountsStaged", "RootedSaysStaged", "DirectWait",    "WakeBeforeSleep"};
+constexpr std::string_view kRuleNames[kRuleCount] = {"None",
+                                                     "WindowCredit",
+                                                     "SlotCredit",
+                                                     "OwnProgress",
+                                                     "DoneAfterReading",
+                                                     "OlderPartCredit",
+                                                     "CopyPartCredit",
+                                                     "ReducePartCredit",
+                                                     "EarlyOnlyIfFirst",
+                                                     "EarlyOnlyIfFree",
+                                                     "OneRoundAhead",
+                                                     "AwaitStaged",
+                                                     "AwaitReduced",
+                                                     "RootedCountsStaged",
+                                                     "RootedSaysStaged",
+                                                     "DirectWait",
+                                                     "TurnOrder",
+                                                     "AwaitWriters",
+                                                     "WakeBeforeSleep",
+                                                     "LastCombines",
+                                                     "AwaitMet",
+                                                     "WakeAll"};
 
 bool Slotted(Form form) {
   return form == Form::kSlot || form == Form::kRows;
@@ -43,6 +61,16 @@ bool HasOutput(const ModelOperation& operation, int rank) {
   return !rooted || operation.root == rank;
 }
 
+// Two ranks or more have their result in one place. Direct operations need no further rule for it.
+bool SharesResult(const ModelOperation& operation, int ranks) {
+  const bool same_for_all = operation.form == Form::kInline || operation.form == Form::kSlot ||
+                            operation.form == Form::kAllReduce ||
+                            operation.form == Form::kAllGather ||
+                            operation.form == Form::kBroadcast;
+  const uint32_t shared = operation.shared_ranks & ((1U << ranks) - 1);
+  return same_for_all && (shared & (shared - 1)) != 0;
+}
+
 Tag TagOf(int sequence, int round) {
   return static_cast<Tag>(sequence * (kModelRoundsMax + 1) + round);
 }
@@ -64,8 +92,8 @@ std::string_view RuleName(Rule rule) {
 }
 
 std::string Describe(const ModelWorld& world) {
-  std::string text =
-      fmt::format("{} ranks, window {}, {} slots:", world.ranks, world.window, world.slots);
+  std::string text = fmt::format("{} ranks, window {}, {} slots, {} parts:", world.ranks,
+                                 world.window, world.slots, world.parts);
   for (const ModelOperation& operation : world.operations) {
     text += fmt::format(" {}", FormName(operation.form));
     if (!HasInput(operation, operation.root + 1) || !HasOutput(operation, operation.root + 1))
@@ -76,8 +104,11 @@ std::string Describe(const ModelWorld& world) {
       text += fmt::format(" eager {:b}", operation.eager_ranks & all);
     if ((operation.async_ranks & all) != all)
       text += fmt::format(" async {:b}", operation.async_ranks & all);
+    if (SharesResult(operation, world.ranks))
+      text += fmt::format(" shared {:b}", operation.shared_ranks & all);
     text += ";";
   }
+  if (world.combines) text += " combining";
   return text;
 }
 
@@ -93,11 +124,14 @@ class ProtocolModel::Step {
 
   int peer() const { return peer_; }
 
+  // After false: it waits for no peer but for `met`.
+  bool for_met() const { return for_met_; }
+
   const std::string& problem() const { return problem_; }
 
   void Ring() {
     self_.wake_due = false;
-    for (ModelRank& other : state_)
+    for (ModelRank& other : state_.ranks)
       if (other.sleeps_for == rank_ + 1) other.sleeps_for = 0;
   }
 
@@ -131,20 +165,35 @@ class ProtocolModel::Step {
   void ReadSlots();
   void Finish();
   bool Arrive();
+  bool HaveMet();
+  void CountIn();
+  void SayMet();
+  void ReadContributions();
+  bool Turn();
+
+  bool Combines() const { return world_.combines && operation_->form == Form::kSlot && !Shares(); }
+
+  bool Shares() const { return SharesResult(*operation_, world_.ranks); }
+
+  bool IsSharer(int rank) const { return (operation_->shared_ranks >> rank & 1) != 0; }
+
+  void WriteShared();
   bool Direct();
   bool DirectWait();
   bool StageEarly();
-  bool HalfIsFree();
-  void FillHalf(int round);
+  bool PartIsFree(int round);
+  void FillPart(int round);
   bool Staged();
   bool StageRound();
   bool ReduceRound();
   bool Gather();
   bool AwaitStaged(bool of_inputs_only);
-  void ReadHalves();
+  void ReadPieces();
   void EndStaged();
 
-  size_t Parity(int round) const { return static_cast<size_t>(self_.staged + round) & 1; }
+  size_t PartOf(int round) const {
+    return static_cast<size_t>(self_.staged + round) % static_cast<size_t>(world_.parts);
+  }
 
   const ProtocolModel& model_;
   const ModelWorld& world_;
@@ -154,6 +203,7 @@ class ProtocolModel::Step {
   int sequence_ = 0;
   const ModelOperation* operation_ = nullptr;
   int peer_ = -1;
+  bool for_met_ = false;
   std::string problem_;
 };
 
@@ -191,7 +241,39 @@ bool ProtocolModel::Step::Issue() {
   self_.announcing = false;
   self_.issued = static_cast<uint8_t>(sequence_);
   self_.wake_due = true;
+  if (world_.combines) CountIn();
   return true;
+}
+
+void ProtocolModel::Step::CountIn() {
+  uint8_t& counter = state_.combining.announced[static_cast<size_t>(sequence_ % world_.window)];
+  counter = static_cast<uint8_t>((counter + 1) % world_.ranks);
+  if (counter == 0 || Drops(Rule::kLastCombines)) self_.unmet = static_cast<uint8_t>(sequence_);
+}
+
+// A step of its own, after which the others may go on.
+void ProtocolModel::Step::SayMet() {
+  sequence_ = self_.unmet;
+  operation_ = &model_.operation(sequence_);
+  self_.unmet = 0;
+  if (Combines()) {
+    ReadLines();
+    ReadSlots();
+    state_.combining.results[model_.slots_[static_cast<size_t>(sequence_) - 1].index] =
+        static_cast<uint8_t>(sequence_);
+  }
+  state_.combining.met = static_cast<uint8_t>(sequence_);
+  if (Drops(Rule::kWakeAll)) return;
+  for (ModelRank& other : state_.ranks)
+    if (other.sleeps_for == kSleepsForMet) other.sleeps_for = 0;
+}
+
+// Slots, or what was made of them.
+void ProtocolModel::Step::ReadContributions() {
+  if (!Combines()) return ReadSlots();
+  const size_t index = model_.slots_[static_cast<size_t>(sequence_) - 1].index;
+  const uint8_t found = state_.combining.results[index];
+  Expect(found == sequence_, "the combined result", rank_, fmt::format("operation {}", found));
 }
 
 // True if that was a publication of its own; the arrival comes next.
@@ -200,27 +282,43 @@ bool ProtocolModel::Step::StageEarly() {
   const bool eager = (operation_->eager_ranks >> rank_ & 1) != 0;
   if (!first || !eager || operation_->form < Form::kAllReduce || !HasInput(*operation_, rank_))
     return false;
-  if (!Drops(Rule::kEarlyOnlyIfFree) && !HalfIsFree()) return false;
-  FillHalf(0);
+  if (!Drops(Rule::kEarlyOnlyIfFree) && !PartIsFree(0)) return false;
+  FillPart(0);
   self_.staged_word = static_cast<uint8_t>(self_.staged + 1);
   LineOf(rank_).rounds_staged = 1;
   self_.announcing = true;
   return true;
 }
 
-// Of round 0 early, of the next one to be staged otherwise.
-bool ProtocolModel::Step::HalfIsFree() {
-  const bool early = sequence_ > self_.issued;
-  const uint8_t free_at = self_.free_at[Parity(early ? 0 : self_.staged_rounds)];
-  return All([&](const ModelRank& peer, int) { return peer.reduced_word >= free_at; });
+bool ProtocolModel::Step::PartIsFree(int round) {
+  const int index = self_.staged + round - world_.parts;
+  if (index < 0) return true;
+  const auto [sequence, last] = model_.part_users_[static_cast<size_t>(index)];
+  if (sequence < sequence_) {
+    return Drops(Rule::kOlderPartCredit) ||
+           All([&, user = sequence](const ModelRank& peer, int) { return peer.done >= user; });
+  }
+  if (Reduces(operation_->form)) {
+    const int want = self_.staged + last + 3;
+    return Drops(Rule::kReducePartCredit) ||
+           All([&](const ModelRank& peer, int) { return peer.staged_word >= want; });
+  }
+  const int want = self_.reduced + last + 1;
+  return Drops(Rule::kCopyPartCredit) ||
+         All([&](const ModelRank& peer, int) { return peer.reduced_word >= want; });
 }
 
-void ProtocolModel::Step::FillHalf(int round) {
-  self_.halves[Parity(round)] = TagOf(sequence_, round);
-  self_.free_at[Parity(round)] = static_cast<uint8_t>(self_.reduced + round + 1);
+// Parts of different rounds need not begin at the same place: what is written may lie where results were.
+void ProtocolModel::Step::FillPart(int round) {
+  self_.pieces[PartOf(round)] = TagOf(sequence_, round);
+  self_.results[PartOf(round)] = 0;
 }
 
 bool ProtocolModel::Step::Work() {
+  if (self_.unmet != 0) {
+    SayMet();
+    return true;
+  }
   sequence_ = self_.completed + 1;
   operation_ = &model_.operation(sequence_);
   switch (self_.phase) {
@@ -228,9 +326,11 @@ bool ProtocolModel::Step::Work() {
       return Arrive();
     case ModelPhase::kLateRead:
       ReadLines();
-      ReadSlots();
+      ReadContributions();
       Finish();
       return true;
+    case ModelPhase::kTurn:
+      return Turn();
     case ModelPhase::kDirectWait:
       return DirectWait();
     case ModelPhase::kStaged:
@@ -239,19 +339,30 @@ bool ProtocolModel::Step::Work() {
   return false;
 }
 
+bool ProtocolModel::Step::HaveMet() {
+  if (!world_.combines || Drops(Rule::kAwaitMet)) {
+    return All([&](const ModelRank& peer, int) {
+      return peer.lines[static_cast<size_t>(sequence_ % world_.window)].sequence >= sequence_;
+    });
+  }
+  for_met_ = state_.combining.met < sequence_;
+  return !for_met_;
+}
+
 bool ProtocolModel::Step::Arrive() {
-  const bool met = All([&](const ModelRank& peer, int) {
-    return peer.lines[static_cast<size_t>(sequence_ % world_.window)].sequence >= sequence_;
-  });
-  if (!met) return false;
+  if (!HaveMet()) return false;
   const bool one_shot = operation_->form == Form::kInline || operation_->form == Form::kSlot;
+  if (one_shot && Shares()) {
+    self_.phase = ModelPhase::kTurn;
+    return Turn();
+  }
   if (one_shot && Drops(Rule::kDoneAfterReading)) {
     self_.done = static_cast<uint8_t>(sequence_);
     self_.phase = ModelPhase::kLateRead;
     return true;
   }
   ReadLines();
-  ReadSlots();
+  ReadContributions();
   if (one_shot) {
     Finish();
     return true;
@@ -262,7 +373,38 @@ bool ProtocolModel::Step::Arrive() {
   return true;
 }
 
+// What the rank has to write of a result that others have in the same place.
+void ProtocolModel::Step::WriteShared() {
+  if (!IsSharer(rank_)) return;
+  for (int peer = 0; peer < world_.ranks; ++peer)
+    Expect(At(peer).completed < sequence_, "the result", peer, "what it has returned already");
+  self_.wrote = static_cast<uint8_t>(sequence_);
+}
+
+bool ProtocolModel::Step::Turn() {
+  const int want = self_.reduced + 1;
+  const auto before = [&](int peer) {
+    return IsSharer(rank_) && IsSharer(peer) && peer < rank_;
+  };
+  if (!Drops(Rule::kTurnOrder) && !All([&](const ModelRank& peer, int rank) {
+        return !before(rank) || peer.reduced_word >= want;
+      })) {
+    return false;
+  }
+  for (int peer = 0; peer < rank_; ++peer)
+    if (before(peer)) Expect(At(peer).wrote >= sequence_, "the result", peer, "nothing yet");
+  ReadLines();
+  ReadSlots();
+  WriteShared();
+  self_.reduced_word = static_cast<uint8_t>(want);
+  self_.wake_due = true;
+  self_.phase = ModelPhase::kDirectWait;
+  return true;
+}
+
 void ProtocolModel::Step::Finish() {
+  for (int peer = 0; Shares() && peer < world_.ranks; ++peer)
+    if (IsSharer(peer)) Expect(At(peer).wrote >= sequence_, "the result", peer, "nothing yet");
   self_.completed = static_cast<uint8_t>(sequence_);
   self_.done = self_.completed;
   self_.phase = ModelPhase::kArrive;
@@ -282,7 +424,8 @@ bool ProtocolModel::Step::Direct() {
 
 bool ProtocolModel::Step::DirectWait() {
   const int want = self_.reduced + 1;
-  if (!Drops(Rule::kDirectWait) &&
+  const bool direct = operation_->form == Form::kDirect;
+  if (!Drops(direct ? Rule::kDirectWait : Rule::kAwaitWriters) &&
       !All([&](const ModelRank& peer, int) { return peer.reduced_word >= want; })) {
     return false;
   }
@@ -307,8 +450,8 @@ bool ProtocolModel::Step::Staged() {
 }
 
 bool ProtocolModel::Step::StageRound() {
-  if (!Drops(Rule::kHalfCredit) && !HalfIsFree()) return false;
-  FillHalf(self_.staged_rounds);
+  if (!PartIsFree(self_.staged_rounds)) return false;
+  FillPart(self_.staged_rounds);
   ++self_.staged_rounds;
   self_.staged_word = static_cast<uint8_t>(self_.staged + self_.staged_rounds);
   self_.wake_due = true;
@@ -326,20 +469,20 @@ bool ProtocolModel::Step::AwaitStaged(bool of_inputs_only) {
   });
 }
 
-void ProtocolModel::Step::ReadHalves() {
+void ProtocolModel::Step::ReadPieces() {
   for (int peer = 0; peer < world_.ranks; ++peer) {
     if (peer == rank_ || !HasInput(*operation_, peer)) continue;
-    const Tag found = At(peer).halves[Parity(self_.current)];
-    Expect(found == TagOf(sequence_, self_.current), "the half", peer, TagName(found));
+    const Tag found = At(peer).pieces[PartOf(self_.current)];
+    Expect(found == TagOf(sequence_, self_.current), "the part", peer, TagName(found));
   }
 }
 
 bool ProtocolModel::Step::ReduceRound() {
   if (!AwaitStaged(false)) return false;
   ReadLines();
-  ReadHalves();
+  ReadPieces();
   if (HasResults(operation_->form))
-    self_.results[Parity(self_.current)] = TagOf(sequence_, self_.current);
+    self_.results[PartOf(self_.current)] = TagOf(sequence_, self_.current);
   self_.round_reduced = true;
   self_.reduced_word = static_cast<uint8_t>(self_.reduced + self_.current + 1);
   self_.wake_due = true;
@@ -353,7 +496,7 @@ bool ProtocolModel::Step::Gather() {
       if (!AwaitStaged(true)) return false;
       ReadLines();
       ReadSlots();
-      ReadHalves();
+      ReadPieces();
     }
     self_.reduced_word = static_cast<uint8_t>(self_.reduced + self_.current + 1);
     self_.wake_due = true;
@@ -364,7 +507,7 @@ bool ProtocolModel::Step::Gather() {
       return false;
     }
     for (int peer = 0; peer < world_.ranks; ++peer) {
-      const Tag found = At(peer).results[Parity(self_.current)];
+      const Tag found = At(peer).results[PartOf(self_.current)];
       Expect(found == TagOf(sequence_, self_.current), "the result", peer, TagName(found));
     }
   }
@@ -380,13 +523,18 @@ void ProtocolModel::Step::EndStaged() {
   self_.reduced = static_cast<uint8_t>(self_.reduced + rounds);
   if (!HasInput(*operation_, rank_) && !Drops(Rule::kRootedSaysStaged))
     self_.staged_word = self_.staged;
-  Finish();
+  if (!Shares()) return Finish();
+  WriteShared();
+  self_.reduced_word = static_cast<uint8_t>(self_.reduced + 1);
+  self_.wake_due = true;
+  self_.phase = ModelPhase::kDirectWait;
 }
 
 ProtocolModel::ProtocolModel(ModelWorld world) : world_(std::move(world)) {
   WEFT_CHECK(world_.ranks >= 1 && world_.ranks <= kModelRanksMax);
   WEFT_CHECK(world_.window >= 1 && world_.window <= kModelWindowMax);
   WEFT_CHECK(world_.slots >= 1 && world_.slots <= kModelSlotsMax);
+  WEFT_CHECK(world_.parts >= 3 && world_.parts <= kModelPartsMax);
   WEFT_CHECK(world_.operations.size() <= kModelOperationsMax);
   std::array<uint8_t, kModelSlotsMax> user{};
   size_t next = 0;
@@ -395,6 +543,8 @@ ProtocolModel::ProtocolModel(ModelWorld world) : world_(std::move(world)) {
     WEFT_CHECK(operation.rounds >= 1 && operation.rounds <= kModelRoundsMax);
     slots_.push_back({static_cast<uint8_t>(next), user[next]});
     ++sequence;
+    for (int round = 0; StagedForm(operation.form) && round < operation.rounds; ++round)
+      part_users_.push_back({sequence, round});
     if (!Slotted(operation.form)) continue;
     user[next] = sequence;
     next = (next + 1) % static_cast<size_t>(world_.slots);
@@ -413,6 +563,7 @@ int ProtocolModel::Credit(int sequence) const {
 bool ProtocolModel::Possible(const ProtocolState& state, int rank, Action action) const {
   const ModelRank& self = state[static_cast<size_t>(rank)];
   if (self.sleeps_for != 0) return false;
+  if (self.unmet != 0) return action == Action::kWork;
   if (action == Action::kWork) return !self.announcing && self.issued > self.completed;
   if (self.announcing) return true;
   const int sequence = self.issued + 1;
@@ -434,7 +585,7 @@ std::string ProtocolModel::Move(ProtocolState& state, int rank, Action action) c
   if (self.wake_due && world_.left_out != Rule::kWakeBeforeSleep) {
     step.Ring();
   } else {
-    self.sleeps_for = static_cast<uint8_t>(step.peer() + 1);
+    self.sleeps_for = step.for_met() ? kSleepsForMet : static_cast<uint8_t>(step.peer() + 1);
   }
   return step.problem();
 }

@@ -1,8 +1,8 @@
-// The protocol of comm/node as a model: the words, lines, slots, halves and result pieces that ranks share,
+// The protocol of comm/node as a model: the words, lines, slots and parts of staging that ranks share,
 // and the steps in which a rank reads and writes them. Written from docs/design/003-node.md, sharing no code
 // with comm/node, so that it may be explored in all interleavings (protocol_explorer.h).
 //
-//   const ProtocolModel model({.ranks = 2, .window = 2, .slots = 2,
+//   const ProtocolModel model({.ranks = 2, .window = 2, .slots = 2, .parts = 3,
 //                              .operations = {{Form::kAllReduce, 0, 2}, {Form::kBroadcast, 1, 1}}});
 //   ProtocolState state = model.Initial();
 //   std::string problem = model.Move(state, 0, Action::kIssue);   // "" if nothing is wrong
@@ -32,8 +32,9 @@ namespace weft::test {
 constexpr int kModelRanksMax = 5;
 constexpr int kModelWindowMax = 4;
 constexpr int kModelSlotsMax = 3;
-constexpr int kModelRoundsMax = 3;
-constexpr int kModelOperationsMax = 60;  // states keep their numbers in bytes
+constexpr int kModelPartsMax = 4;
+constexpr int kModelRoundsMax = 5;
+constexpr int kModelOperationsMax = 42;  // states keep their numbers in bytes
 
 enum class Form : uint8_t {
   kInline,         // data in the arrival line
@@ -42,7 +43,7 @@ enum class Form : uint8_t {
   kDirect,         // peers' own buffers; single copy is the same
   kAllReduce,      // staged, as all that follow
   kReduce,         // rooted: only the root gets the result
-  kReduceScatter,  // no result pieces
+  kReduceScatter,  // no results for others
   kAllGather,
   kBroadcast,  // rooted: only the root has an input
   kGather,     // rooted: only the root has an output
@@ -58,18 +59,26 @@ enum class Rule : uint8_t {
   kSlotCredit,          // I2: likewise a slot
   kOwnProgress,         // credit counts the own operations too
   kDoneAfterReading,    // I4
-  kHalfCredit,          // stage_free_at
-  kEarlyOnlyIfFirst,    // a half is filled before the arrival only if nothing older is under way,
+  kOlderPartCredit,     // a part of staging is free when all have done the operation that used it,
+  kCopyPartCredit,      // or, in one that copies, have published that they read that round,
+  kReducePartCredit,    // or, in one that reduces, have staged two rounds after that one
+  kEarlyOnlyIfFirst,    // a part is filled before the arrival only if nothing older is under way,
   kEarlyOnlyIfFree,     // and if all have read it
   kOneRoundAhead,       // staged(t + 2) comes after gather(t)
-  kAwaitStaged,         // before a half is read
-  kAwaitReduced,        // before a result piece is read
+  kAwaitStaged,         // before a part is read
+  kAwaitReduced,        // before a result is read
   kRootedCountsStaged,  // I3: a rank without input counts the rounds as well,
   kRootedSaysStaged,    // and publishes them
   kDirectWait,          // buffers are not given back before all have used them
+  kTurnOrder,           // ranks with one place for a small result write it one after the other,
+  kAwaitWriters,        // and nobody returns before all have written
   kWakeBeforeSleep,     // who sleeps for what was published is woken before the publisher sleeps
+  // Of ranks that meet at one word:
+  kLastCombines,  // slots are reduced, and `met` is published, by the last rank to announce
+  kAwaitMet,      // also by a rank that sees all lines announced
+  kWakeAll,       // who sleeps for `met` is woken when it changes
 };
-constexpr int kRuleCount = 15;
+constexpr int kRuleCount = 22;
 
 std::string_view RuleName(Rule rule);
 
@@ -80,13 +89,17 @@ struct ModelOperation {
   uint32_t eager_ranks = ~0U;  // bit per rank: stages early where it may (its buffers are private)
   uint32_t async_ranks =
       ~0U;  // bit per rank: may announce the next operation before this has ended
+  uint32_t shared_ranks =
+      0;  // bit per rank: its result lies where that of the others of these lies
 };
 
 struct ModelWorld {
   int ranks = 2;
   int window = 2;
   int slots = 2;
+  int parts = 3;                           // of staging; rounds take them in turn. At least 3
   std::vector<ModelOperation> operations;  // of every rank, in this order
+  bool combines = false;                   // ranks outnumber their CPUs and meet at one word
   Rule left_out = Rule::kNone;
 };
 
@@ -102,17 +115,28 @@ struct ModelLine {
   uint8_t rounds_staged = 0;
 };
 
-enum class ModelPhase : uint8_t { kArrive, kLateRead, kDirectWait, kStaged };
+enum class ModelPhase : uint8_t { kArrive, kLateRead, kTurn, kDirectWait, kStaged };
+
+// Instead of a rank's number + 1: it sleeps for `met`.
+constexpr uint8_t kSleepsForMet = 255;
+
+// What all ranks write. A counter starts again at 0 when all have counted in.
+struct ModelCombining {
+  uint8_t met = 0;
+  std::array<uint8_t, kModelWindowMax> announced{};
+  std::array<uint8_t, kModelSlotsMax> results{};  // operation
+};
 
 // One rank: what the others see, then what it keeps for itself. Bytes only: states are compared as memory.
 struct ModelRank {
   std::array<ModelLine, kModelWindowMax> lines{};
   std::array<uint8_t, kModelSlotsMax> slots{};  // operation
-  std::array<Tag, 2> halves{};
-  std::array<Tag, 2> results{};
+  std::array<Tag, kModelPartsMax> pieces{};     // for the others, in a part
+  std::array<Tag, kModelPartsMax> results{};    // behind them
   uint8_t done = 0;
   uint8_t staged_word = 0;
   uint8_t reduced_word = 0;
+  uint8_t wrote = 0;  // the last operation of which it has written a shared result
 
   uint8_t issued = 0;
   uint8_t completed = 0;
@@ -123,14 +147,21 @@ struct ModelRank {
   bool round_reduced = false;
   uint8_t staged = 0;  // when `completed` was done
   uint8_t reduced = 0;
-  std::array<uint8_t, 2> free_at{};
   bool wake_due = false;
   uint8_t sleeps_for = 0;  // 1 + rank
+  uint8_t unmet = 0;  // the operation that it was the last to announce, and has yet to say so of
 };
 
-using ProtocolState = std::array<ModelRank, kModelRanksMax>;
+struct ProtocolState {
+  std::array<ModelRank, kModelRanksMax> ranks{};
+  ModelCombining combining;
 
-static_assert(std::has_unique_object_representations_v<ModelRank>);
+  ModelRank& operator[](size_t rank) { return ranks[rank]; }
+
+  const ModelRank& operator[](size_t rank) const { return ranks[rank]; }
+};
+
+static_assert(std::has_unique_object_representations_v<ProtocolState>);
 
 // kIssue: announce the next operation. kWork: go on with the oldest, or sleep.
 enum class Action : uint8_t { kIssue, kWork };
@@ -164,10 +195,17 @@ class ProtocolModel {
     return world_.operations[static_cast<size_t>(sequence) - 1];
   }
 
+  // A round of an operation that takes a part of staging.
+  struct PartUser {
+    uint8_t sequence = 0;
+    int round = 0;
+  };
+
   int Credit(int sequence) const;
 
   const ModelWorld world_;
-  std::vector<Slot> slots_;  // by operation - 1, where it has one
+  std::vector<Slot> slots_;           // by operation - 1, where it has one
+  std::vector<PartUser> part_users_;  // in the order in which parts are taken
 };
 
 }  // namespace weft::test

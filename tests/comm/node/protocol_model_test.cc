@@ -37,9 +37,10 @@ ModelOperation OperationOf(Form form, int ranks, std::mt19937_64& random) {
   const auto any = static_cast<uint32_t>(random());
   return {.form = form,
           .root = static_cast<int>(random() % static_cast<uint64_t>(ranks)),
-          .rounds = 1 + static_cast<int>(random() % kModelRoundsMax),
+          .rounds = static_cast<int>(OneOf(random, {1, 1, 2, 2, 3, 3, 4, kModelRoundsMax})),
           .eager_ranks = OneOf(random, {~0U, ~0U, 0, any}),
-          .async_ranks = OneOf(random, {~0U, ~0U, ~0U, 0, any >> 8})};
+          .async_ranks = OneOf(random, {~0U, ~0U, ~0U, 0, any >> 8}),
+          .shared_ranks = OneOf(random, {0, 0, 0, ~0U, any >> 16})};
 }
 
 size_t SequencesOf(int length) {
@@ -50,9 +51,12 @@ size_t SequencesOf(int length) {
 }
 
 // The index-th of all sequences of so many forms; the rest is drawn from the index.
-ModelWorld SequenceWorld(int ranks, int length, size_t index) {
+ModelWorld SequenceWorld(int ranks, int length, size_t index, bool combines) {
   std::mt19937_64 random(index);
-  ModelWorld world{.ranks = ranks, .window = 2 + static_cast<int>(random() % 2)};
+  ModelWorld world{.ranks = ranks,
+                   .window = 2 + static_cast<int>(random() % 2),
+                   .parts = 3 + static_cast<int>(random() % 2),
+                   .combines = combines};
   size_t forms = index;
   for (int i = 0; i < length; ++i, forms /= kFormCount)
     world.operations.push_back(OperationOf(static_cast<Form>(forms % kFormCount), ranks, random));
@@ -60,10 +64,11 @@ ModelWorld SequenceWorld(int ranks, int length, size_t index) {
 }
 
 // The states seen in every `stride`-th sequence; a failure at the first problem.
-size_t ExploreSequences(int ranks, int length, size_t stride) {
+size_t ExploreSequences(int ranks, int length, size_t stride, bool combines) {
   size_t states = 0;
   for (size_t index = 0; index < SequencesOf(length); index += stride) {
-    const Exploration all = ExploreAll(ProtocolModel(SequenceWorld(ranks, length, index)));
+    const Exploration all =
+        ExploreAll(ProtocolModel(SequenceWorld(ranks, length, index, combines)));
     states += all.states;
     if (all.problem.empty()) continue;
     ADD_FAILURE() << all.problem;
@@ -73,29 +78,38 @@ size_t ExploreSequences(int ranks, int length, size_t stride) {
   return states;
 }
 
-TEST(ProtocolModel, TwoRanksDoEverySequenceOfThreeInAllInterleavings) {
-  EXPECT_GT(ExploreSequences(2, 3, kStride), SequencesOf(3) / kStride);
+// Whether the ranks outnumber their CPUs, and meet at one word.
+class Protocol : public ::testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Protocol, ::testing::Bool(), [](const auto& info) {
+  return std::string(info.param ? "ThatCombine" : "WithACpuEach");
+});
+
+TEST_P(Protocol, TwoRanksDoEverySequenceOfThreeInAllInterleavings) {
+  EXPECT_GT(ExploreSequences(2, 3, kStride, GetParam()), SequencesOf(3) / kStride);
 }
 
-TEST(ProtocolModel, TwoRanksDoLongerSequencesInAllInterleavings) {
-  EXPECT_GT(ExploreSequences(2, 5, 97 * kStride), SequencesOf(5) / 97 / kStride);
+TEST_P(Protocol, TwoRanksDoLongerSequencesInAllInterleavings) {
+  EXPECT_GT(ExploreSequences(2, 5, 97 * kStride, GetParam()), SequencesOf(5) / 97 / kStride);
 }
 
-TEST(ProtocolModel, ThreeRanksDoEveryPairInAllInterleavings) {
-  EXPECT_GT(ExploreSequences(3, 2, kStride), SequencesOf(2) / kStride);
+TEST_P(Protocol, ThreeRanksDoEveryPairInAllInterleavings) {
+  EXPECT_GT(ExploreSequences(3, 2, kStride, GetParam()), SequencesOf(2) / kStride);
 }
 
-TEST(ProtocolModel, ThreeRanksDoLongerSequencesInAllInterleavings) {
-  EXPECT_GT(ExploreSequences(3, 3, 17 * kStride), SequencesOf(3) / 17 / kStride);
+TEST_P(Protocol, ThreeRanksDoLongerSequencesInAllInterleavings) {
+  EXPECT_GT(ExploreSequences(3, 3, 17 * kStride, GetParam()), SequencesOf(3) / 17 / kStride);
 }
 
 // The problem that random runs of long sequences find, "" if none.
-std::string WalkLongSequences(uint64_t seed, size_t walks, Rule left_out) {
+std::string WalkLongSequences(uint64_t seed, size_t walks, Rule left_out, bool combines) {
   for (size_t walk = 0; walk < walks; ++walk) {
     std::mt19937_64 random(seed + walk);
     ModelWorld world{.ranks = 2 + static_cast<int>(random() % (kModelRanksMax - 1)),
                      .window = 2 + static_cast<int>(random() % (kModelWindowMax - 1)),
                      .slots = 1 + static_cast<int>(random() % kModelSlotsMax),
+                     .parts = 3 + static_cast<int>(random() % 2),
+                     .combines = combines,
                      .left_out = left_out};
     const size_t length = 10 + random() % (kModelOperationsMax - 10);
     while (world.operations.size() < length) {
@@ -108,15 +122,16 @@ std::string WalkLongSequences(uint64_t seed, size_t walks, Rule left_out) {
   return "";
 }
 
-TEST(ProtocolModel, ManyRanksDoLongSequencesInRandomInterleavings) {
+TEST_P(Protocol, ManyRanksDoLongSequencesInRandomInterleavings) {
   const uint64_t seed = TestSeed(5);
   SCOPED_TRACE("seed " + std::to_string(seed));
-  EXPECT_EQ(WalkLongSequences(seed, 4000 / kStride, Rule::kNone), "");
+  EXPECT_EQ(WalkLongSequences(seed, 4000 / kStride, Rule::kNone, GetParam()), "");
 }
 
 struct LeftOut {
   Rule rule;
   std::string_view found;  // what the problem says, if it can only be one
+  bool combines = false;   // left out by ranks that meet at one word
 };
 
 void PrintTo(const LeftOut& left_out, std::ostream* out) {
@@ -128,7 +143,7 @@ class LeftOutRule : public ::testing::TestWithParam<LeftOut> {};
 TEST_P(LeftOutRule, IsFoundInAllInterleavings) {
   std::string problem;
   for (size_t index = 0; index < SequencesOf(3) && problem.empty(); ++index) {
-    ModelWorld world = SequenceWorld(2, 4, index);  // the fourth is inline
+    ModelWorld world = SequenceWorld(2, 4, index, GetParam().combines);  // the fourth is inline
     world.left_out = GetParam().rule;
     problem = ExploreAll(ProtocolModel(world)).problem;
   }
@@ -139,7 +154,7 @@ TEST_P(LeftOutRule, IsFoundInAllInterleavings) {
 TEST_P(LeftOutRule, IsFoundInRandomInterleavings) {
   const uint64_t seed = TestSeed(5);
   SCOPED_TRACE("seed " + std::to_string(seed));
-  EXPECT_NE(WalkLongSequences(seed, 500, GetParam().rule), "");
+  EXPECT_NE(WalkLongSequences(seed, 500, GetParam().rule, GetParam().combines), "");
 }
 
 // A rank that stages too far ahead may make all wait for each other before anything is overwritten, and a
@@ -149,12 +164,25 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         LeftOut{Rule::kWindowCredit, "the line"}, LeftOut{Rule::kSlotCredit, "the slot"},
         LeftOut{Rule::kOwnProgress, "the line"}, LeftOut{Rule::kDoneAfterReading, "the line"},
-        LeftOut{Rule::kHalfCredit, "the half"}, LeftOut{Rule::kEarlyOnlyIfFirst, ""},
-        LeftOut{Rule::kEarlyOnlyIfFree, "the half"}, LeftOut{Rule::kOneRoundAhead, ""},
-        LeftOut{Rule::kAwaitStaged, "the half"}, LeftOut{Rule::kAwaitReduced, "the result"},
+        LeftOut{Rule::kOlderPartCredit, "the part"}, LeftOut{Rule::kCopyPartCredit, "the part"},
+        LeftOut{Rule::kReducePartCredit, ""}, LeftOut{Rule::kEarlyOnlyIfFirst, ""},
+        LeftOut{Rule::kEarlyOnlyIfFree, "the part"}, LeftOut{Rule::kOneRoundAhead, ""},
+        LeftOut{Rule::kAwaitStaged, "the part"}, LeftOut{Rule::kAwaitReduced, "the result"},
         LeftOut{Rule::kRootedCountsStaged, ""}, LeftOut{Rule::kRootedSaysStaged, "at the end"},
-        LeftOut{Rule::kDirectWait, "the buffer"}, LeftOut{Rule::kWakeBeforeSleep, "deadlock"}),
+        LeftOut{Rule::kDirectWait, "the buffer"}, LeftOut{Rule::kTurnOrder, "the result"},
+        LeftOut{Rule::kAwaitWriters, "the result"}, LeftOut{Rule::kWakeBeforeSleep, "deadlock"}),
     [](const auto& info) { return std::string(RuleName(info.param.rule)); });
+
+// Those of combining, and those that protect what is combined as well.
+INSTANTIATE_TEST_SUITE_P(EachRuleOfCombining, LeftOutRule,
+                         ::testing::Values(LeftOut{Rule::kWindowCredit, "", true},
+                                           LeftOut{Rule::kSlotCredit, "", true},
+                                           LeftOut{Rule::kOwnProgress, "", true},
+                                           LeftOut{Rule::kDoneAfterReading, "", true},
+                                           LeftOut{Rule::kLastCombines, "", true},
+                                           LeftOut{Rule::kAwaitMet, "the combined result", true},
+                                           LeftOut{Rule::kWakeAll, "deadlock", true}),
+                         [](const auto& info) { return std::string(RuleName(info.param.rule)); });
 
 }  // namespace
 }  // namespace weft::test

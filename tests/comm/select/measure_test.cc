@@ -26,7 +26,7 @@ TEST(Measure, GivesASaneModelOfThisMachine) {
   EXPECT_EQ(measured.model.cores, host.cores);
   EXPECT_EQ(measured.model.l2_bytes, host.l2_bytes);
   for (const int ranks : {1, 2, 8})
-    EXPECT_TRUE(Validate(Choose(measured.model, ranks)).ok());
+    EXPECT_TRUE(Validate(Choose(measured.model, ranks), ranks).ok());
 }
 
 TEST(Measure, WithoutTimeIsTheStaticModel) {

@@ -210,8 +210,8 @@ TEST_F(ModelCacheTest, WrongMembersAreRefused) {
   };
   const std::string sync = "\"sync_ns\": 80.0";
   for (const std::string& text :
-       {with("\"version\": 1", "\"version\": 2"),
-        with("\"version\": 1", "\"version\": \"1\""),
+       {with("\"version\": 2", "\"version\": 3"),
+        with("\"version\": 2", "\"version\": \"1\""),
         with("\"version\"", "\"versions\""),
         with(sync, "\"sync_ns\": 0"),
         with(sync, "\"sync_ns\": -1"),
@@ -237,7 +237,7 @@ TEST_F(ModelCacheTest, WrongMembersAreRefused) {
         good + good,
         std::string(20'000, ' ') + good,
         std::string(15'000, '['),
-        std::string("{\"version\":1,\"model\":") + std::string(10'000, '{')}) {
+        std::string("{\"version\":2,\"model\":") + std::string(10'000, '{')}) {
     Replace(text);
     EXPECT_FALSE(Readable()) << text.substr(0, 300);
   }

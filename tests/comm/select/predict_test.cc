@@ -82,6 +82,49 @@ TEST(Predict, GrowsWithTheBytes) {
   }
 }
 
+TEST(Predict, OneResultForAllRanksIsNotSlowerThanOneForEach) {
+  for (const MachineModel& model : {StaticModel(), ZenModel(7), ZenModel(28)}) {
+    for (const int ranks : {2, 4, 8}) {
+      for (const CallFacts& kind : kKinds) {
+        if (kind.root_out || kind.in_blocks) continue;
+        for (uint64_t bytes = 64 << 10; bytes <= uint64_t{64} << 20; bytes *= 4) {
+          CallFacts call = With(kind, bytes, ranks);
+          const double each_ns = Predict(model, call, Protocol::kDirect);
+          call.shared_out = true;
+          const double shared_ns = Predict(model, call, Protocol::kDirect);
+          ASSERT_LE(shared_ns, each_ns) << bytes;
+          call.in_place = true;
+          if (!kind.reduces) {  // nothing is moved, whatever the size
+            ASSERT_DOUBLE_EQ(Predict(model, call, Protocol::kDirect),
+                             Predict(model, With(call, 1, ranks), Protocol::kDirect));
+          }
+        }
+      }
+    }
+  }
+}
+
+// By hand: the copy of 1 MiB, and a direct all_reduce in place.
+TEST(Predict, WithACopyIsTheCopyAndTheSymmetricCall) {
+  MachineModel model = StaticModel();
+  model.l2_bytes = uint64_t{1} << 30;  // so that everything is near
+  model.l3_bytes = uint64_t{1} << 33;
+  const Tuning tuning = Choose(model, 2);
+  CallFacts call = With({.reduces = true}, 1 << 20, 2);
+  const double lines = (1 << 20) / 64;
+  CallFacts there = call;
+  there.in_place = true;
+  EXPECT_NEAR(PredictWithCopyNs(model, tuning, call),
+              lines * model.copy_line_ns + PredictNs(model, tuning, there, Protocol::kDirect),
+              1e-3);
+  // A broadcast's root alone has something to copy; a small call stays what it is.
+  call = With({.root_in = true}, 1 << 20, 2);
+  EXPECT_GT(PredictWithCopyNs(model, tuning, call), lines * model.copy_line_ns);
+  call = With({.reduces = true}, 8, 2);
+  EXPECT_NEAR(PredictWithCopyNs(model, tuning, call),
+              model.copy_line_ns + PredictNs(model, tuning, call, Protocol::kInline), 1e-3);
+}
+
 TEST(Predict, ChosenStreamingIsNotSlowerThanPlainStores) {
   for (const MachineModel& model : {StaticModel(), ZenModel(7), ZenModel(28)}) {
     for (const int ranks : {2, 4, 8}) {
@@ -187,6 +230,34 @@ TEST(Predict, SingleCopyAllGatherByHand) {
       expected + 1024 * model.copy_line_ns, expected * 1e-9);
 }
 
+TEST(PredictMessage, ByHand) {
+  MachineModel model;
+  model.l2_bytes = uint64_t{1} << 30;
+  model.l3_bytes = uint64_t{1} << 34;
+  model.cores = 2;
+  constexpr uint64_t kBytes = 8 * kMessageChunkBytes;
+  constexpr double kLines = kBytes / 64.0;
+  const double store = kLines * model.store_shared_plain_line_ns;
+  const double read = kLines * model.read_shared_plain_line_ns;
+  const double arrival =
+      model.store_shared_plain_line_ns + model.sync_ns + model.read_shared_plain_line_ns;
+  // Eight chunks: the receiver works beside the sender but for the last.
+  const double staged = arrival + 8 * model.sync_ns + store + read / 8;
+  EXPECT_NEAR(PredictMessageNs(model, 2, kBytes, Protocol::kStaged), staged, staged * 1e-9);
+  const double single = arrival + model.sync_ns + model.single_copy_call_ns +
+                        256 * model.single_copy_page_ns + kLines * model.single_copy_line_ns;
+  EXPECT_NEAR(PredictMessageNs(model, 2, kBytes, Protocol::kSingleCopy), single, single * 1e-9);
+  // Four ranks: a core for each pair, so that nothing overlaps and waits are turns.
+  const double turns = model.store_shared_plain_line_ns + 9 * 2 * model.yield_ns +
+                       model.read_shared_plain_line_ns + store + read;
+  EXPECT_NEAR(PredictMessageNs(model, 4, kBytes, Protocol::kStaged), turns, turns * 1e-9);
+}
+
+TEST(PredictMessage, HasNoOtherProtocols) {
+  for (const Protocol protocol : {Protocol::kInline, Protocol::kSlot, Protocol::kDirect})
+    EXPECT_TRUE(std::isinf(PredictMessageNs(StaticModel(), 2, 8, protocol)));
+}
+
 TEST(Predict, SymmetricMemoryIsNeverSlowerThanStaging) {
   for (const MachineModel& model : {StaticModel(), ZenModel(7), ZenModel(28)}) {
     for (const CallFacts& kind : kKinds) {
@@ -208,6 +279,26 @@ TEST(Predict, RanksThatShareCoresTakeLonger) {
     const CallFacts call = With(kind, 1 << 20, 8);
     EXPECT_GT(Predict(few, call, Protocol::kStaged), Predict(many, call, Protocol::kStaged));
   }
+}
+
+TEST(Predict, SlotsCostLessWhereOneRankReducesForAll) {
+  MachineModel model = StaticModel();
+  model.cores = 2;
+  Tuning alone = Choose(model, 8);
+  Tuning combining = alone;
+  alone.combine = 0;
+  combining.combine = 1;
+  const auto with = [&](const Tuning& tuning, const CallFacts& call) {
+    return PredictNs(model, tuning, call, Protocol::kSlot);
+  };
+  const CallFacts all{.reduces = true, .bytes = 2048, .ranks = 8};
+  EXPECT_LT(with(combining, all), with(alone, all));
+  CallFacts to_root = all;
+  to_root.root_out = true;
+  EXPECT_EQ(with(combining, to_root), with(alone, to_root));
+  CallFacts in_one_place = all;
+  in_one_place.shared_out = true;
+  EXPECT_EQ(with(combining, in_one_place), with(alone, in_one_place));
 }
 
 TEST(Predict, AFarBufferTakesLonger) {

@@ -2,6 +2,7 @@
 #include "comm/select/tuning.h"
 
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <random>
 
@@ -72,9 +73,10 @@ TEST(Choose, IsValidForAnyModel) {
     ASSERT_TRUE(IsSane(model));
     for (const int ranks : kRanks) {
       const Tuning tuning = Choose(model, ranks);
-      ASSERT_TRUE(Validate(tuning).ok()) << Validate(tuning) << ", " << ranks << " ranks";
+      ASSERT_TRUE(Validate(tuning, ranks).ok())
+          << Validate(tuning, ranks) << ", " << ranks << " ranks";
       ASSERT_LE(uint64_t{tuning.stage_piece_bytes} * ranks,
-                std::max<uint64_t>(kStageHalfBytesMax, uint64_t{kStagePieceBytesMin} * ranks));
+                std::max<uint64_t>(kStagePiecesBytesMax, uint64_t{kStagePieceBytesMin} * ranks));
     }
   }
 }
@@ -86,8 +88,8 @@ TEST(Choose, IsAFunctionOfItsArguments) {
 }
 
 TEST(Choose, TakesNonsenseForOneRank) {
-  EXPECT_TRUE(Validate(Choose(StaticModel(), 0)).ok());
-  EXPECT_TRUE(Validate(Choose(StaticModel(), -5)).ok());
+  EXPECT_TRUE(Validate(Choose(StaticModel(), 0), 1).ok());
+  EXPECT_TRUE(Validate(Choose(StaticModel(), -5), 1).ok());
 }
 
 TEST(Choose, StreamsStagingWhereWritingAndReadingIsClearlyCheaper) {
@@ -146,10 +148,13 @@ TEST(Choose, PiecesGetSmallerWithMoreRanksThatHaveCores) {
 
 TEST(Choose, PiecesGetLargerWhereWaitingIsDear) {
   MachineModel model;
+  model.l3_bytes = uint64_t{1} << 30;
   model.l2_bytes = 256 << 10;
   const uint32_t quick = Choose(model, 4).stage_piece_bytes;
   model.yield_ns *= 10;
   EXPECT_GT(Choose(model, 4).stage_piece_bytes, quick);
+  model.l3_bytes = 8 << 20;  // four rounds of four ranks in a quarter of it
+  EXPECT_LE(Choose(model, 4).stage_piece_bytes * 4u * 5u * 4u, 2u << 20);
 }
 
 TEST(Choose, RanksWithoutACoreDoNotSpin) {
@@ -204,14 +209,67 @@ TEST(Choose, ASingleCopyThatDearlyBeginsBeginsLater) {
   EXPECT_GT(Choose(model, 2).single_copy_min_bytes, cheap);
 }
 
+TEST(Choose, SingleCopyOfMessagesWhereReadingIsClearlyCheaper) {
+  MachineModel model = ZenModel(7);
+  model.cores = 4;
+  const auto from = [&](int ranks) {
+    return Choose(model, ranks).single_copy_message_min_bytes;
+  };
+  // Two copies of 7 and 1.5 ns per line against one of 3.2, but sender and receiver copy at the
+  // same time.
+  EXPECT_EQ(from(2), kNever);
+  model.store_shared_plain_line_ns = 28;
+  const uint64_t cheap = from(2);
+  EXPECT_LT(cheap, kNever);
+  // A pair with less than two cores does both copies one after the other.
+  model.store_shared_plain_line_ns = 7;
+  EXPECT_LT(from(8), kNever);
+  model.store_shared_plain_line_ns = 28;
+  model.single_copy_call_ns = 500'000;
+  EXPECT_GT(from(2), cheap);
+  model.single_copy_page_ns = 50'000;
+  EXPECT_EQ(from(2), kNever);
+  EXPECT_EQ(from(8), kNever);
+}
+
+TEST(Choose, SingleCopyOfMessagesIsPredictedFasterFromThereOn) {
+  const uint64_t seed = TestSeed(20261122);
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  int chosen = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const MachineModel model = RandomModel(random);
+    const int ranks = kRanks[random() % std::size(kRanks)];
+    const uint64_t least = Choose(model, ranks).single_copy_message_min_bytes;
+    if (least == kNever) continue;
+    ++chosen;
+    for (uint64_t bytes = least; bytes <= uint64_t{64} << 20; bytes *= 2) {
+      ASSERT_LT(PredictMessageNs(model, ranks, bytes, Protocol::kSingleCopy),
+                PredictMessageNs(model, ranks, bytes, Protocol::kStaged))
+          << ranks << " ranks, " << bytes << " bytes";
+    }
+  }
+  EXPECT_GT(chosen, 100);
+}
+
+TEST(Choose, RanksCombineWhenTheyOutnumberTheCores) {
+  MachineModel model = ZenModel();
+  for (const double cores : {0.5, 1.0, 2.0, 3.5, 8.0}) {
+    model.cores = cores;
+    for (const int ranks : {2, 3, 4, 8, 9})
+      EXPECT_EQ(Choose(model, ranks).combine, ranks > cores ? 1 : 0) << ranks << " on " << cores;
+    EXPECT_EQ(Choose(model, 1).combine, 0);
+  }
+}
+
 void ExpectRefused(const Tuning& tuning, const char* member) {
-  const absl::Status status = Validate(tuning);
+  const absl::Status status = Validate(tuning, 2);
   EXPECT_EQ(ResultOf(status), WEFT_CORRUPT) << member;
   EXPECT_NE(status.message().find(member), absl::string_view::npos) << status;
 }
 
 TEST(Validate, TakesTheDefault) {
-  EXPECT_TRUE(Validate(Tuning{}).ok());
+  EXPECT_TRUE(Validate(Tuning{}, 2).ok());
 }
 
 TEST(Validate, NamesWhatIsOutOfItsLimits) {
@@ -224,14 +282,24 @@ TEST(Validate, NamesWhatIsOutOfItsLimits) {
   for (const uint32_t bytes : {0u, kSlotLimitBytesMin - 1, kSlotLimitBytesMax + 1, UINT32_MAX})
     ExpectRefused(with(&Tuning::slot_limit_bytes, bytes), "slot_limit_bytes");
   for (const uint32_t bytes : {0u, kStagePieceBytesMin - 64, kStagePieceBytesMin + 1,
-                               kStagePieceBytesMax + 64, UINT32_MAX})
+                               kStagePieceBytesMin + 64, kStagePieceBytesMax + 64, UINT32_MAX})
     ExpectRefused(with(&Tuning::stage_piece_bytes, bytes), "stage_piece_bytes");
+  for (const uint64_t bytes : {uint64_t{0}, kStageRounds * 3 * (64 << 10) - 4096,
+                               uint64_t{2 << 20} + 1, kStageRingBytesMax + 4096, UINT64_MAX}) {
+    ExpectRefused(with(&Tuning::stage_ring_bytes, bytes), "stage_ring_bytes");
+  }
+  ExpectRefused(with(&Tuning::stage_lap_bytes, uint64_t{3 << 20}), "stage_lap_bytes");
+  for (const uint64_t bytes : {uint64_t{0}, kSlotRingBytesMin - 4096, kSlotRingBytesMin + 1,
+                               kSlotRingBytesMax + 4096, UINT64_MAX}) {
+    ExpectRefused(with(&Tuning::slot_ring_bytes, bytes), "slot_ring_bytes");
+  }
   ExpectRefused(with(&Tuning::stream_stage, uint8_t{2}), "stream_stage");
+  ExpectRefused(with(&Tuning::combine, uint8_t{2}), "combine");
   ExpectRefused(with(&Tuning::stream_stage_min_bytes, uint64_t{0}), "stream_stage_min_bytes");
   ExpectRefused(with(&Tuning::stream_out_min_bytes, uint64_t{0}), "stream_out_min_bytes");
   for (uint64_t Tuning::*member :
        {&Tuning::single_copy_min_bytes, &Tuning::single_copy_broadcast_min_bytes,
-        &Tuning::single_copy_rooted_min_bytes}) {
+        &Tuning::single_copy_rooted_min_bytes, &Tuning::single_copy_message_min_bytes}) {
     ExpectRefused(with(member, uint64_t{1}), "single_copy_min_bytes");
   }
   ExpectRefused(with(&Tuning::spins, kSpinsMax + 1), "spins");
@@ -251,12 +319,16 @@ TEST(Validate, WhatItAcceptsIsWithinTheLimits) {
     auto* bytes = reinterpret_cast<unsigned char*>(&tuning);
     for (unsigned i = 0; i <= random() % 4; ++i)
       bytes[random() % sizeof tuning] = static_cast<unsigned char>(random());
-    if (!Validate(tuning).ok()) continue;
+    if (!Validate(tuning, 2).ok()) continue;
     ++accepted;
     ASSERT_LE(tuning.slot_limit_bytes, kSlotLimitBytesMax);
     ASSERT_GE(tuning.stage_piece_bytes, kStagePieceBytesMin);
     ASSERT_LE(tuning.stage_piece_bytes, kStagePieceBytesMax);
     ASSERT_EQ(tuning.stage_piece_bytes % 64, 0u);
+    ASSERT_GE(tuning.stage_ring_bytes, kStageRounds * 3 * tuning.stage_piece_bytes);
+    ASSERT_LE(tuning.stage_ring_bytes, kStageRingBytesMax);
+    ASSERT_LE(tuning.stage_lap_bytes, tuning.stage_ring_bytes);
+    ASSERT_LE(tuning.slot_ring_bytes, kSlotRingBytesMax);
     ASSERT_LE(tuning.spins, kSpinsMax);
     ASSERT_LE(tuning.yields, kYieldsMax);
   }

@@ -1,0 +1,86 @@
+// A call with everything that follows from its arguments: worked out once, and kept for the next call with the
+// same ones.
+//
+//   const PreparedCall prepared(call, state);
+//   Operation operation(prepared, sequence);
+//
+//   if (PreparedCall* again = calls.Find(key, in, out)) ...
+//   calls.Keep(std::move(prepared));
+//
+// A group keeps the last few calls that IsPlain (comm/group/call_key.h), by their keys: loops of
+// real programs make the same few calls again and again, with other buffers.
+// Thread-safety: a PreparedCall is a value; PreparedCalls is guarded by the group's issue word.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "comm/group/call_key.h"
+#include "comm/group/collective.h"
+#include "comm/group/plain_buffers.h"
+#include "comm/kernels/reduce.h"
+#include "comm/node/call_facts.h"
+#include "comm/node/node_state.h"
+#include "comm/recorder/ring.h"
+
+namespace weft {
+
+// By what a call's data travels. kAlone: one rank, which makes its result from its own buffers (alone.h).
+// kRingSlot: as kSlot, from a size on at which it pays that slots are many (stage_ring.h).
+enum class CallSize : uint8_t { kAlone, kInline, kSlot, kRingSlot, kRows, kLarge };
+
+// Up to here all data comes with the arrival, and every rank makes its own result.
+constexpr bool IsOneShot(CallSize size) {
+  return size <= CallSize::kRingSlot;
+}
+
+// How ranks wait for each other when they begin: for each other's lines; at one word of the group's; at that, and
+// whoever comes last makes the result of all (operation_combined.cc).
+enum class Meeting : uint8_t { kLines, kWord, kCombined };
+
+struct PreparedCall {
+  // Matches no call.
+  PreparedCall() = default;
+
+  PreparedCall(const Collective& of, const NodeState& state);
+
+  CallKey key{.kind_root = UINT64_MAX};
+  Collective call;
+  PlainBuffers buffers;  // of a call with a layout only how many bytes are counted
+  CallShape shape;
+  uint32_t signature = 0;
+  RecordedArguments recorded;
+  ReduceKernel kernel = nullptr;  // of a reduction that needs no more than its arguments
+  CallSize size = CallSize::kLarge;
+  Meeting meeting = Meeting::kLines;
+  bool announces_more = false;  // a factor, or at another place
+};
+
+class PreparedCalls {
+ public:
+  // The kept call of that key with these buffers in it; nullptr if there is none, or the buffers will not do.
+  PreparedCall* Find(const CallKey& key, const void* in, void* out) {
+    PreparedCall& kept = kept_[Place(key)];
+    if (kept.key != key || !kept.buffers.Allow(in, out)) return nullptr;
+    kept.call.in = in;
+    kept.call.out = out;
+    return &kept;
+  }
+
+  // In the place of an older one. IsPlain(prepared.call).
+  void Keep(PreparedCall&& prepared) { kept_[Place(prepared.key)] = std::move(prepared); }
+
+ private:
+  static constexpr int kPlaceBits = 3;
+
+  static size_t Place(const CallKey& key) {
+    constexpr uint64_t kOdd = 0x9e3779b97f4a7c15ULL;
+    return (key.kind_root + key.dtype_op + key.count) * kOdd >> (64 - kPlaceBits);
+  }
+
+  std::array<PreparedCall, 1 << kPlaceBits> kept_;
+};
+
+}  // namespace weft

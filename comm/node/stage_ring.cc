@@ -1,0 +1,41 @@
+#include "comm/node/stage_ring.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+constexpr size_t kPartsPerLap = 4;
+
+size_t WholeParts(size_t bytes) {
+  return (bytes + StageRing::kPartBytes - 1) / StageRing::kPartBytes * StageRing::kPartBytes;
+}
+
+}  // namespace
+
+size_t StageRing::NextBegin(size_t bytes, size_t lap_bytes) const {
+  const size_t lap = std::min(bytes_, std::max(lap_bytes, kPartsPerLap * WholeParts(bytes)));
+  return next_ + bytes <= lap ? next_ : 0;
+}
+
+StageRing::User StageRing::LastUser(size_t bytes, size_t lap_bytes) const {
+  const size_t begin = NextBegin(bytes, lap_bytes);
+  User last;
+  for (size_t at = begin; at < begin + bytes; at += kPartBytes) {
+    const User& user = users_[at / kPartBytes];
+    const bool newer = user.sequence > last.sequence ||
+                       (user.sequence == last.sequence && user.round > last.round);
+    if (newer) last = user;
+  }
+  return last;
+}
+
+size_t StageRing::Take(size_t bytes, size_t lap_bytes, User user) {
+  const size_t begin = NextBegin(bytes, lap_bytes);
+  for (size_t at = begin; at < begin + bytes; at += kPartBytes)
+    users_[at / kPartBytes] = user;
+  next_ = begin + WholeParts(bytes);
+  return begin;
+}
+
+}  // namespace weft

@@ -1,0 +1,18 @@
+#include "tests/bindings/bad_input.h"
+
+namespace weft::test {
+
+const std::vector<BadCall>& AllBadCalls() {
+  static const std::vector<BadCall> all = [] {
+    std::vector<BadCall> calls;
+    for (const auto& some :
+         {BadCollectives(), BadVectorCalls(), BadExplainCalls(), BadOpCalls(), BadMessages(),
+          BadGroupCalls(), BadShardCalls(), BadShardStepCalls(), BadProcessCalls()}) {
+      calls.insert(calls.end(), some.begin(), some.end());
+    }
+    return calls;
+  }();
+  return all;
+}
+
+}  // namespace weft::test

@@ -1,0 +1,46 @@
+// The lists of bad calls have every function of include/weft.
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "tests/bindings/bad_input.h"
+
+namespace weft::test {
+namespace {
+
+// Functions that take anything: there is no bad input, and a case of any_input_test.cc each says what they answer.
+const std::set<std::string> kTakeAnything = {
+    "weft_dtype_size", "weft_dtype_name",   "weft_op_name", "weft_result_name",
+    "weft_last_error", "weft_option_count", "weft_version", "weft_log_set_callback",
+    "weft_progress",   "weft_batch_begin",
+};
+
+std::set<std::string> DeclaredFunctions() {
+  std::set<std::string> functions;
+  const std::regex declaration(R"(WEFT_EXPORT[^;(]*?\b(weft_\w+)\s*\()");
+  for (const auto& entry : std::filesystem::directory_iterator(WEFT_HEADERS)) {
+    if (entry.path().extension() != ".h") continue;
+    std::ostringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    const std::string header = text.str();
+    for (std::sregex_iterator i(header.begin(), header.end(), declaration), end; i != end; ++i)
+      functions.insert((*i)[1]);
+  }
+  return functions;
+}
+
+TEST(BadInputList, HasEveryFunctionOfTheHeaders) {
+  const std::set<std::string> declared = DeclaredFunctions();
+  EXPECT_GT(declared.size(), 50u);
+  std::set<std::string> listed = kTakeAnything;
+  for (const BadCall& call : AllBadCalls()) {
+    EXPECT_EQ(kTakeAnything.count(call.function), 0u) << call.function;
+    listed.insert(call.function);
+  }
+  EXPECT_EQ(listed, declared) << "a function has no bad calls here, or is no longer declared";
+}
+
+}  // namespace
+}  // namespace weft::test
