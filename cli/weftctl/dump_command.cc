@@ -1,227 +1,29 @@
 #include "cli/weftctl/dump_command.h"
 
-#include <algorithm>
-#include <ctime>
-#include <map>
+#include <utility>
 
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
-#include "comm/kernels/dtype.h"
-#include "comm/recorder/describe.h"
+#include "cli/weftctl/dump_report.h"
 #include "comm/recorder/dump.h"
 
 namespace weft {
-namespace {
-
-constexpr size_t kShownCalls = 16;
-constexpr size_t kShownDifferences = 16;
-
-// A dump with its calls made readable.
-struct Report {
-  std::string path;
-  RecorderDump dump;
-  std::vector<std::vector<RecordedCall>> calls;  // by rank, oldest first
-  uint64_t newest_ticks = 0;
-};
-
-Report MakeReport(std::string path, RecorderDump dump) {
-  Report report{std::move(path), std::move(dump), {}, 0};
-  for (const DumpedRank& rank : report.dump.ranks) {
-    report.calls.push_back(rank.Calls());
-    for (const RecordedCall& call : report.calls.back())
-      report.newest_ticks = std::max(report.newest_ticks, call.ticks);
-  }
-  return report;
-}
-
-uint64_t LastSequence(const std::vector<RecordedCall>& calls) {
-  return calls.empty() ? 0 : calls.back().sequence;
-}
-
-std::string UtcTime(int64_t wall_time_ns) {
-  const time_t seconds = wall_time_ns / 1'000'000'000;
-  tm parts{};
-  if (gmtime_r(&seconds, &parts) == nullptr) return "at an unknown time";
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", parts.tm_year + 1900,
-                     parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
-}
-
-// Milliseconds before the newest call of any rank; empty if the clock's speed is not known.
-std::string Age(const Report& report, const RecordedCall& call) {
-  if (report.dump.ticks_per_second == 0) return "";
-  return fmt::format("{:.3f}", static_cast<double>(report.newest_ticks - call.ticks) * 1e3 /
-                                   static_cast<double>(report.dump.ticks_per_second));
-}
-
-// Text from a file may hold anything; a terminal shall not obey it.
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text;
-}
-
-std::string RankList(const std::vector<size_t>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
-  return text;
-}
-
-using Parties = std::map<std::string, std::vector<size_t>>;
-
-// Sequence numbers at which ranks called different things, and who called what.
-std::map<uint64_t, Parties> Differences(const Report& report) {
-  std::map<uint64_t, Parties> by_sequence;
-  for (size_t rank = 0; rank < report.calls.size(); ++rank) {
-    for (const RecordedCall& call : report.calls[rank])
-      by_sequence[call.sequence][Describe(call)].push_back(rank);
-  }
-  std::erase_if(by_sequence, [](const auto& item) { return item.second.size() < 2; });
-  return by_sequence;
-}
-
-std::string FormatHead(const Report& report) {
-  const RecorderDump& dump = report.dump;
-  return fmt::format(
-      "{}\n  group {}, {} ranks, epoch {}; written by rank {} (host {}, pid {}), {}\n  because: "
-      "{}\n",
-      report.path, Printable(dump.group), dump.ranks.size(), dump.epoch, dump.writer_rank,
-      Printable(dump.host), dump.writer_pid, UtcTime(dump.wall_time_ns), Printable(dump.reason));
-}
-
-std::string FormatCall(const Report& report, const RecordedCall& call) {
-  return fmt::format("  {:>10}  {:<14}  {:<13}  {:<5}  {:>14}  {:>4}  {:<7}  {:>12}\n",
-                     call.sequence, OpKindName(call.kind),
-                     call.kind != OpKind::kBarrier ? DtypeName(call.dtype) : "-",
-                     TraitsOf(call.kind).reduces ? OpName(call.op) : "-", call.count,
-                     HasRoot(call.kind) ? std::to_string(call.root) : "-",
-                     RecordStateName(call.state), Age(report, call));
-}
-
-std::string FormatRank(const Report& report, size_t index) {
-  const DumpedRank& rank = report.dump.ranks[index];
-  const std::vector<RecordedCall>& calls = report.calls[index];
-  std::string text =
-      fmt::format("\nrank {}: pid {}, {}, ", index, rank.pid, DumpedRankStateName(rank.state));
-  if (calls.empty()) return text + "no call\n";
-  text += fmt::format("last call {} #{}\n", OpKindName(calls.back().kind), calls.back().sequence);
-  text += fmt::format("  {:>10}  {:<14}  {:<13}  {:<5}  {:>14}  {:>4}  {:<7}  {:>12}\n", "sequence",
-                      "operation", "dtype", "redop", "count", "root", "state",
-                      report.dump.ticks_per_second == 0 ? "" : "age [ms]");
-  for (size_t i = calls.size() - std::min(calls.size(), kShownCalls); i < calls.size(); ++i)
-    text += FormatCall(report, calls[i]);
-  return text;
-}
-
-// Who called something else, and who is behind.
-std::string FormatDifferences(const Report& report) {
-  std::string text;
-  const std::map<uint64_t, Parties> differences = Differences(report);
-  size_t shown = 0;
-  for (const auto& [sequence, parties] : differences) {
-    if (++shown > kShownDifferences) break;
-    text += fmt::format("  #{}:", sequence);
-    const char* separator = " ";
-    for (const auto& [call, ranks] : parties) {
-      text += fmt::format("{}{} called {}", separator, RankList(ranks), call);
-      separator = "; ";
-    }
-    text += "\n";
-  }
-  if (differences.size() > kShownDifferences) {
-    text += fmt::format("  and {} more\n", differences.size() - kShownDifferences);
-  }
-  uint64_t newest = 0;
-  for (const auto& calls : report.calls)
-    newest = std::max(newest, LastSequence(calls));
-  for (size_t rank = 0; rank < report.calls.size(); ++rank) {
-    const uint64_t last = LastSequence(report.calls[rank]);
-    if (last == newest) continue;
-    text += fmt::format("  rank {} stopped at #{}, the group's newest call is #{}\n", rank, last,
-                        newest);
-  }
-  if (text.empty()) text = "  none: all ranks made the same calls\n";
-  return "\ndifferences:\n" + text;
-}
-
-std::string AsText(const Report& report) {
-  std::string text = FormatHead(report);
-  for (size_t rank = 0; rank < report.calls.size(); ++rank)
-    text += FormatRank(report, rank);
-  return text + FormatDifferences(report);
-}
-
-nlohmann::ordered_json CallAsJson(const RecordedCall& call) {
-  return {{"sequence", call.sequence},
-          {"operation", OpKindName(call.kind)},
-          {"dtype", DtypeName(call.dtype)},
-          {"op", OpName(call.op)},
-          {"count", call.count},
-          {"root", call.root},
-          {"state", RecordStateName(call.state)},
-          {"ticks", call.ticks},
-          {"epoch", call.epoch},
-          {"algorithm", call.algorithm},
-          {"signature", call.signature},
-          {"tag", call.tag}};
-}
-
-nlohmann::ordered_json AsJson(const Report& report) {
-  const RecorderDump& dump = report.dump;
-  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
-  for (size_t rank = 0; rank < dump.ranks.size(); ++rank) {
-    nlohmann::ordered_json calls = nlohmann::ordered_json::array();
-    for (const RecordedCall& call : report.calls[rank])
-      calls.push_back(CallAsJson(call));
-    ranks.push_back({{"rank", rank},
-                     {"pid", dump.ranks[rank].pid},
-                     {"start_time", dump.ranks[rank].start_time},
-                     {"state", DumpedRankStateName(dump.ranks[rank].state)},
-                     {"calls", calls}});
-  }
-  nlohmann::ordered_json differences = nlohmann::ordered_json::array();
-  for (const auto& [sequence, parties] : Differences(report))
-    differences.push_back({{"sequence", sequence}, {"calls", parties}});
-  return {{"file", report.path},
-          {"group", dump.group},
-          {"host", dump.host},
-          {"reason", dump.reason},
-          {"result", dump.result},
-          {"writer_rank", dump.writer_rank},
-          {"writer_pid", dump.writer_pid},
-          {"epoch", dump.epoch},
-          {"ticks_per_second", dump.ticks_per_second},
-          {"ticks_now", dump.ticks_now},
-          {"wall_time_ns", dump.wall_time_ns},
-          {"ranks", ranks},
-          {"differences", differences}};
-}
-
-}  // namespace
 
 DumpOutput FormatDumps(const std::vector<std::string>& paths, bool json) {
   DumpOutput output;
-  nlohmann::ordered_json dumps = nlohmann::ordered_json::array();
+  std::vector<DumpReport> reports;
   for (const std::string& path : paths) {
     absl::StatusOr<RecorderDump> dump = ReadDumpFile(path);
-    if (!dump.ok()) {
-      output.problems.emplace_back(dump.status().message());
-      continue;
-    }
-    const Report report = MakeReport(path, *std::move(dump));
-    if (json) {
-      dumps.push_back(AsJson(report));
+    if (dump.ok()) {
+      reports.push_back(MakeDumpReport(path, *std::move(dump)));
     } else {
-      output.text += (output.text.empty() ? "" : "\n") + AsText(report);
+      output.problems.emplace_back(dump.status().message());
     }
   }
   if (json) {
-    const nlohmann::ordered_json whole = {{"version", 1}, {"dumps", dumps}};
-    // Text that is not UTF-8 must not make the rest unreadable.
-    output.text = whole.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    output.text = DumpsAsJson(reports);
+    return output;
   }
+  for (const DumpReport& report : reports)
+    output.text += (output.text.empty() ? "" : "\n") + DumpAsText(report);
   return output;
 }
 

@@ -52,6 +52,51 @@ class Dump(LaunchedTest):
         self.assertEqual({"version": 1, "dumps": []}, json.loads("\n".join(out)))
 
 
+class Explain(LaunchedTest):
+    def explain(self, *arguments):
+        return self.run_to_end("explain", *arguments, environment=launched.clean_environment(WEFT_TUNE="static"))
+
+    def lines(self, *arguments):
+        code, out, err = self.explain(*arguments)
+        self.assertEqual((0, []), (code, err))
+        return dict(line.split(": ", 1) for line in out)
+
+    def test_says_what_is_taken_and_what_is_not(self):
+        lines = self.lines("all_reduce", "64M")
+        self.assertEqual(("all_reduce on 2 ranks of one node", "staged", str(64 << 20)),
+                         (lines["operation"], lines["algorithm"], lines["bytes per rank"]))
+        self.assertRegex(lines["predicted time"], r"^[\d.]+ us, by a static model")
+        self.assertRegex(lines["chunk"], r"^\d+ bytes")
+        self.assertEqual({"inline", "slot", "direct", "single_copy"}, {name[4:] for name in lines if name.startswith("not ")})
+        self.assertRegex(lines["not direct"], r"private buffers.*; predicted [\d.]+ us$")
+
+    def test_follows_its_options(self):
+        self.assertEqual("inline", self.lines("all_reduce", "8")["algorithm"])
+        self.assertEqual("direct", self.lines("all_reduce", "1MiB", "--symmetric")["algorithm"])
+        self.assertEqual("all_gather on 8 ranks of one node", self.lines("all_gather", "64K", "--ranks", "8")["operation"])
+        self.assertEqual("6", self.lines("all_reduce", "6", "--dtype", "bfloat16")["bytes per rank"])
+
+    def test_json_has_the_same(self):
+        code, out, err = self.explain("broadcast", "1M", "--json")
+        self.assertEqual((0, []), (code, err))
+        report = json.loads("\n".join(out))
+        lines = self.lines("broadcast", "1M")
+        rejected = {name[4:]: why for name, why in lines.items() if name.startswith("not ")}
+        self.assertEqual(rejected, report.pop("rejected"))
+        self.assertEqual(1, report.pop("version"))
+        self.assertEqual({name.replace(" ", "_"): value for name, value in lines.items() if not name.startswith("not ")}, report)
+
+    def test_bad_command_lines(self):
+        for arguments, word in ((("all_reduce",), "BYTES"), (("reduce_all", "8"), "reduce_all"), (("gather_v", "8"), "gather_v"),
+                                (("all_reduce", "7"), "float32"), (("all_reduce", "-8"), "8"), (("all_reduce", "x"), "x"),
+                                (("all_reduce", "9999999999T"), "9999999999T"), (("all_reduce", "8", "--ranks", "0"), "0 ranks"),
+                                (("all_reduce", "8", "--ranks", "65"), "65 ranks"), (("all_reduce", "8", "--dtype", "f"), '"f"')):
+            with self.subTest(arguments):
+                code, out, err = self.explain(*arguments)
+                self.assertEqual((2, [], 1), (code, out, len(err)), err)
+                self.assertIn(word, err[0])
+
+
 class Tune(LaunchedTest):
     def setUp(self):
         super().setUp()

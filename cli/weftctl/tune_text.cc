@@ -1,0 +1,96 @@
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/pages.h"
+#include "cli/weftctl/tune_report.h"
+#include "comm/select/model_cache.h"
+#include "comm/select/predict.h"
+
+namespace weft {
+namespace {
+
+std::string Number(uint64_t value) {
+  return value == kNever ? "never" : std::to_string(value);
+}
+
+std::string Microseconds(double ns) {
+  return std::isfinite(ns) ? fmt::format("{:.2f}", ns / 1e3) : "-";
+}
+
+std::string Origin(const LoadedModel& loaded) {
+  const char* const note = loaded.complete ? "" : ", not all of it for lack of time";
+  switch (loaded.origin) {
+    case ModelOrigin::kStatic:
+      return "constants (WEFT_TUNE=static)";
+    case ModelOrigin::kFile:
+      return fmt::format("from {}, measured {} s ago{}", loaded.path, loaded.age_s, note);
+    case ModelOrigin::kMeasured:
+      break;
+  }
+  return fmt::format("measured now, in {:.1f} ms{}; {}", static_cast<double>(loaded.took_ns) / 1e6,
+                     note, loaded.path.empty() ? "not kept" : "kept in " + loaded.path);
+}
+
+std::string Predictions(const MachineModel& model, int ranks) {
+  std::string text = fmt::format("\n{} ranks, predicted us:\n  {:<14} {:>9}  {:<11}  {:<9}", ranks,
+                                 "operation", "bytes", "private", "symmetric");
+  for (int p = 0; p < kProtocolCount; ++p)
+    text += fmt::format(" {:>11}", ProtocolName(static_cast<Protocol>(p)));
+  text += "\n";
+  for (const ModelRow& row : ModelTable(model, ranks)) {
+    text += fmt::format("  {:<14} {:>9}  {:<11}  {:<9}", row.operation, row.bytes,
+                        ProtocolName(row.private_protocol), ProtocolName(row.symmetric_protocol));
+    for (const double ns : row.ns)
+      text += fmt::format(" {:>11}", Microseconds(ns));
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::pair<const char*, uint64_t>> MembersOf(const Tuning& tuning) {
+  return {{"slot_limit_bytes", tuning.slot_limit_bytes},
+          {"stage_piece_bytes", tuning.stage_piece_bytes},
+          {"stage_ring_bytes", tuning.stage_ring_bytes},
+          {"stage_lap_bytes", tuning.stage_lap_bytes},
+          {"slot_ring_bytes", tuning.slot_ring_bytes},
+          {"stream_stage", tuning.stream_stage},
+          {"combine", tuning.combine},
+          {"stream_stage_min_bytes", tuning.stream_stage_min_bytes},
+          {"stream_out_min_bytes", tuning.stream_out_min_bytes},
+          {"single_copy_min_bytes", tuning.single_copy_min_bytes},
+          {"single_copy_broadcast_min_bytes", tuning.single_copy_broadcast_min_bytes},
+          {"single_copy_rooted_min_bytes", tuning.single_copy_rooted_min_bytes},
+          {"single_copy_message_min_bytes", tuning.single_copy_message_min_bytes},
+          {"spins", tuning.spins},
+          {"yields", tuning.yields}};
+}
+
+std::string TuneAsText(const HostFacts& host, const LoadedModel& loaded) {
+  const MachineModel& model = loaded.model;
+  std::string text = fmt::format(
+      "machine: {}, {:g} cores on {} CPUs, caches {}, {} and {}{}, kernel {}\ncosts: {}\n",
+      host.cpu_model, host.cores, host.cpus, FormatBytes(model.l1_bytes),
+      FormatBytes(model.l2_bytes), FormatBytes(model.l3_bytes), host.hypervisor ? ", virtual" : "",
+      host.kernel_release, Origin(loaded));
+  for (const ModelField& field : ModelFields())
+    text += fmt::format("  {:<27} {:>10.2f}  {}\n", field.name, model.*field.value, field.meaning);
+  text += fmt::format("\n{:<33}", "tuning");
+  for (const int ranks : kTuneRankCounts)
+    text += fmt::format(" {:>10}", fmt::format("{} ranks", ranks));
+  text += "\n";
+  const size_t count = MembersOf(Tuning{}).size();
+  for (size_t i = 0; i < count; ++i) {
+    text += fmt::format("  {:<31}", MembersOf(Tuning{})[i].first);
+    for (const int ranks : kTuneRankCounts)
+      text += fmt::format(" {:>10}", Number(MembersOf(Choose(model, ranks))[i].second));
+    text += "\n";
+  }
+  for (const int ranks : kTuneRankCounts)
+    text += Predictions(model, ranks);
+  return text;
+}
+
+}  // namespace weft
