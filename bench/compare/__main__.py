@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 
-from bench.compare import cells, install, launch, machine, report
+from bench.compare import alone, bars, cells, findings, install, launch, machine, report
 from bench.compare.contestants import Field
 from bench.compare.jobs import JobFailed
 from bench.compare.measure import CellRun
@@ -47,6 +47,7 @@ def options_of(arguments):
     parser.add_argument("--place", choices=("in", "out"), default="in", help="all_reduce and all_gather; default in")
     parser.add_argument("--peers", type=several(str, names), default=names, metavar="LIST", help="default all: " + ",".join(names))
     parser.add_argument("--no-symmetric", action="store_true", help="leave out weft on memory from weft_mem_alloc")
+    parser.add_argument("--bars", action="store_true", help="only what needs no peer: types, asynchronous, idle, tails")
     parser.add_argument("--rounds", type=int, default=None, help="default 9")
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="default runs/compare/DATE")
     options = parser.parse_args(arguments)
@@ -73,30 +74,42 @@ class Run:
 
     def run(self):
         """Returns the exit code: 0 when everything that takes part was measured."""
-        peers = self._prepare()
+        peers = [] if self._options.bars else self._prepare()
         self._out.mkdir(parents=True, exist_ok=True)
+        # Sockets of the peers lie here; their paths must be short.
+        with tempfile.TemporaryDirectory(prefix="weft-compare-") as folder:
+            if not self._options.bars:
+                self._measure_cells(peers, pathlib.Path(folder))
+            if self._options.bars or not self._options.quick:
+                self._results["alone"] = alone.Alone(self._options.rounds, pathlib.Path(folder), self._say, self._report).run()
+        self._results["seconds"] = round(time.monotonic() - self._started)
+        found = [findings.judge(result) for result in self._results["cells"]]
+        self._results["bars"] = bars.judged(found, self._results.get("alone"), self._options.rounds)
+        self._save()
+        for bar in self._results["bars"]:
+            if bar["verdict"] != "not measured":
+                figure = "" if bar["figure"] is None else f" {bar['figure']:.4g}"
+                self._say(f"{bar['verdict']}: {bar['bar']}:{figure} {bar['detail']}".rstrip())
+        report.write(self._out / "compare.json", self._say)
+        self._say(f"wrote {self._out}")
+        return 0
+
+    def _measure_cells(self, peers, folder):
+        """Everything that is measured against peers."""
         everything = cells.cells_of(self._options.ranks, self._options.dtypes, self._options.buffers, self._options.ops,
                                     self._options.sizes, self._options.place)
         components = "".join(launch.components_of(peer) for peer in peers)
         done = 0
-        # Sockets of the peers lie here; their paths must be short.
-        with tempfile.TemporaryDirectory(prefix="weft-compare-") as folder:
-            for ranks in self._options.ranks:
-                field = Field(ranks, machine.core_count(), peers, components, pathlib.Path(folder),
-                              not self._options.no_symmetric, self._report)
-                try:
-                    field.start(self._say)
-                    self._note(field, peers, ranks)
-                    for cell in (cell for cell in everything if cell.ranks == ranks):
-                        done += 1
-                        self._measure(cell, field, done, len(everything))
-                finally:
-                    field.end()
-        self._results["seconds"] = round(time.monotonic() - self._started)
-        self._save()
-        report.write(self._out / "compare.json", self._say)
-        self._say(f"wrote {self._out}")
-        return 0
+        for ranks in self._options.ranks:
+            field = Field(ranks, machine.core_count(), peers, components, folder, not self._options.no_symmetric, self._report)
+            try:
+                field.start(self._say)
+                self._note(field, peers, ranks)
+                for cell in (cell for cell in everything if cell.ranks == ranks):
+                    done += 1
+                    self._measure(cell, field, done, len(everything))
+            finally:
+                field.end()
 
     def _prepare(self):
         """The peers that could be installed and built."""

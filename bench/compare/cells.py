@@ -78,6 +78,13 @@ def set_count(cell, l3_bytes):
     return max(2, -(-wanted // (set_bytes(cell) * cell.ranks)))
 
 
+def heap_copy_bytes(cell):
+    """Of a memcpy per rank with the footprint of the cell's buffers; 0 where weft on symmetric memory has no bar against the
+    rate of such copies: all_gather in place and reduce_scatter above 1 MiB have."""
+    judged = cell.op == "reduce_scatter" or (cell.op == "all_gather" and cell.place == "in")
+    return set_bytes(cell) // 2 // _PAGE * _PAGE if judged and cell.bytes > 1 << 20 else 0
+
+
 def accesses(cell, symmetric):
     """Bytes loaded and stored per byte of the size, all ranks together, at the least: as `bound` of weft_perf has it.
 

@@ -59,7 +59,9 @@ def judge(result):
         return intervals.ratio_interval(measured[best], measured[ours]) if best and ours in measured else None
 
     rate = intervals.median(result["copy_bytes_per_s"]) if result["copy_bytes_per_s"] else 0.0
+    heap_rates = result.get("heap_copy_bytes_per_s")
+    heap_rate = intervals.median(heap_rates) if heap_rates else rate
     sync = intervals.median(result["sync_us"]) if result["sync_us"] else 0.0
     return Finding(cell, medians, {name: intervals.quartiles(times) for name, times in measured.items()}, best_settings, best,
                    ratio("weft/private"), ratio("weft/symmetric"), cells.bound_us(cell, rate, sync),
-                   cells.bound_us(cell, rate, sync, symmetric=True), rate)
+                   cells.bound_us(cell, heap_rate, sync, symmetric=True), rate)

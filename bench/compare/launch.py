@@ -7,7 +7,7 @@ import sys
 from bench.compare import install
 
 _DRIVER = install.ROOT / "bench" / "compare" / "driver"
-_LOOP = ("buffers", "command", "driver", "values")
+_LOOP = ("buffers", "calls", "command", "driver", "values")
 # What other launchers, or a shell that was set up for one, would say to a library.
 _FOREIGN = ("OMPI_", "OPAL_", "PRTE_", "PMIX_", "PMI_", "MPI", "I_MPI_", "CCL_", "FI_", "UCX_", "SLURM_", "HYDRA_", "WEFT_",
             "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "OMP_", "GLOO_", "LD_LIBRARY_PATH", "PYTHON")

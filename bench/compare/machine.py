@@ -40,6 +40,35 @@ def steal_s():
     return int(fields[8]) / os.sysconf("SC_CLK_TCK") if len(fields) > 8 else 0.0
 
 
+def _cpu_stat_files():
+    """cpu.stat of this process's cgroup and of those above it, as far as they can be seen; version 2, else version 1."""
+    root = pathlib.Path("/sys/fs/cgroup")
+    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        mount = root if not controllers else root / "cpu" if "cpu" in controllers.split(",") else None
+        if mount is None:
+            continue
+        folder = mount / path.lstrip("/")
+        found = [one / "cpu.stat" for one in (folder, *folder.parents) if one.is_relative_to(mount) and (one / "cpu.stat").exists()]
+        if found:
+            return found
+    return []
+
+
+def throttled_seconds(text):
+    """What a cpu.stat says of the time for which its group was not allowed to run."""
+    fields = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
+    return int(fields.get("throttled_usec", 0)) / 1e6 + int(fields.get("throttled_time", 0)) / 1e9
+
+
+def throttled_s():
+    """Seconds for which quotas have held this process's cgroups; 0 where nothing can be seen."""
+    try:
+        return sum(throttled_seconds(path.read_text()) for path in _cpu_stat_files())
+    except (OSError, ValueError):
+        return 0.0
+
+
 def describe(root):
     """The machine and the source, as they stand in the results."""
     commit = subprocess.run(["git", "-C", str(root), "describe", "--always", "--dirty"], stdout=subprocess.PIPE, text=True,

@@ -1,5 +1,5 @@
-"""compare.md: a table per number of ranks, element type and kind of buffers, and the bars."""
-from bench.compare import findings, summary
+"""compare.md: a table per number of ranks, element type and kind of buffers, and the bars: in words first, all of them in a table last."""
+from bench.compare import bars, findings, summary
 from bench.compare.cells import size_text
 
 _TITLES = {"mpich": "MPICH", "openmpi": "Open MPI", "impi": "Intel MPI", "oneccl": "oneCCL", "gloo": "Gloo (torch)"}
@@ -87,4 +87,5 @@ def render(results):
         peers = sorted({peer for finding in group for peer in finding.best_settings}, key=list(_TITLES).index)
         symmetric = any(finding.symmetric is not None for finding in group)
         lines += ["", f"## {ranks} ranks, {dtype}, {buffers} buffers", "", *_table(group, peers, symmetric)]
-    return "\n".join([*lines, "", *_settings(results), "", *_errors(results)]) + "\n"
+    every = bars.lines(bars.judged(found, results.get("alone"), results["rounds"]))
+    return "\n".join([*lines, "", *_settings(results), "", *_errors(results), "", "## Every bar", "", *every]) + "\n"

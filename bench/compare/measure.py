@@ -77,6 +77,7 @@ class CellRun:
         self._seconds = {}  # of a call, when calibrated
         self._turn_s = {}   # of the last turn
         self._copy_bytes_per_s = []
+        self._heap_copy_bytes_per_s = []
         self._sync_us = []
 
     def run(self):
@@ -88,9 +89,9 @@ class CellRun:
         for name, seconds in self._seconds.items():
             if without_hope(seconds, min(self._seconds.values())):
                 self._entries[name]["calls"] = 1
-        copy_calls, sync_calls = self._calibrate_sides()
+        side_calls = self._calibrate_sides()
         for turn in range(self._rounds):
-            self._measure_sides(copy_calls, sync_calls)
+            self._measure_sides(side_calls)
             first = turn % max(len(taking_part), 1)
             out = sitting_out({name: entry["us"] for name, entry in self._entries.items()}, self._turn_s)
             for contestant in taking_part[first:] + taking_part[:first]:
@@ -101,7 +102,8 @@ class CellRun:
                 self._guarded(contestant, self._check)
         return {"ranks": self._cell.ranks, "op": self._cell.op, "dtype": self._cell.dtype, "bytes": self._cell.bytes,
                 "buffers": self._cell.buffers, "place": self._cell.place, "sets": self._sets,
-                "copy_bytes_per_s": self._copy_bytes_per_s, "sync_us": self._sync_us, "contestants": self._entries}
+                "copy_bytes_per_s": self._copy_bytes_per_s, "heap_copy_bytes_per_s": self._heap_copy_bytes_per_s,
+                "sync_us": self._sync_us, "contestants": self._entries}
 
     def _goes_on(self, contestant):
         entry = self._entries[contestant.name]
@@ -161,22 +163,36 @@ class CellRun:
         """After the last round: the same calls once more, not timed but compared."""
         self._ask(contestant, min(self._entries[contestant.name]["calls"], 2 * self._sets + 1), 0, True)
 
-    def _side(self, op, calls, warmup):
+    def _side_bytes(self):
+        """What is asked of weft's job beside the contestants: {operation and memory: bytes}."""
+        sides = {("copy", "private"): max(cells.in_and_out_bytes(self._cell)) // 4 * 4, ("barrier", "private"): 4}
+        heap = cells.heap_copy_bytes(self._cell)
+        if heap and any(contestant.memory == "symmetric" and self._goes_on(contestant)
+                        for contestant in self._field.running()):
+            sides["copy", "symmetric"] = heap
+        return sides
+
+    def _side(self, side, count, calls, warmup):
         """Asks weft's job for memcpy or the barrier."""
-        largest = max(cells.in_and_out_bytes(self._cell))
+        op, memory = side
         sets = self._sets if op == "copy" else 1
-        line = (f"op={op} dtype=float32 bytes={largest} place=out memory=private sets={sets} calls={calls} "
+        line = (f"op={op} dtype=float32 bytes={count} place=out memory={memory} sets={sets} calls={calls} "
                 f"warmup={warmup} keep={int(self._keep)}")
         return self._field.weft.ask(line, CELL_TIMEOUT_S)
 
     def _calibrate_sides(self):
-        counts = []
-        for op in ("copy", "barrier"):
-            seconds = slowest_us(self._side(op, 8, 1), 8) / 1e6
-            counts.append(int(min(max(_SIDE_S / max(seconds, 1e-9), LEAST_CALLS), _MOST_SIDE_CALLS)))
-        return counts
+        """{operation and memory: (bytes, calls)}."""
+        sides = {}
+        for side, count in self._side_bytes().items():
+            seconds = slowest_us(self._side(side, count, 8, 1), 8) / 1e6
+            sides[side] = count, int(min(max(_SIDE_S / max(seconds, 1e-9), LEAST_CALLS), _MOST_SIDE_CALLS))
+        return sides
 
-    def _measure_sides(self, copy_calls, sync_calls):
-        copied = max(cells.in_and_out_bytes(self._cell)) // 4 * 4 * copy_calls
-        self._copy_bytes_per_s.append(round(copy_rate(self._side("copy", copy_calls, 1), copied, self._field.cores)))
-        self._sync_us.append(slowest_us(self._side("barrier", sync_calls, 10), sync_calls))
+    def _measure_sides(self, sides):
+        for side, (count, calls) in sides.items():
+            answers = self._side(side, count, calls, 10 if side[0] == "barrier" else 1)
+            if side[0] == "barrier":
+                self._sync_us.append(slowest_us(answers, calls))
+                continue
+            rates = self._copy_bytes_per_s if side[1] == "private" else self._heap_copy_bytes_per_s
+            rates.append(round(copy_rate(answers, count * calls, self._field.cores)))

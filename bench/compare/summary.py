@@ -2,17 +2,17 @@
 from bench.compare.cells import size_text
 from bench.compare.intervals import geometric_mean
 
-_REDUCING = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
-_OVERSUBSCRIBED_MEANS = {4: 1.4}
+REDUCING = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 
 
-def _name(finding):
+def name_of(finding):
+    """A cell as the bars name it."""
     cell = finding.cell
     return f"{cell.op} {size_text(cell.bytes)} {cell.dtype} {cell.buffers}"
 
 
 def _list(found, ratio):
-    return "; ".join(f"{_name(finding)} {ratio(finding)[0]:.2f}" for finding in found) or "none"
+    return "; ".join(f"{name_of(finding)} {ratio(finding)[0]:.2f}" for finding in found) or "none"
 
 
 def below(found, bar, ratio=lambda finding: finding.ratio):
@@ -40,12 +40,12 @@ def _means(found, ops):
 def _private(found, ranks, buffers):
     """Lines on private buffers of one number of ranks."""
     here = [finding for finding in found if finding.ratio and (finding.cell.ranks, finding.cell.buffers) == (ranks, buffers)]
-    main = [finding for finding in here if finding.cell.op in _REDUCING]
+    main = [finding for finding in here if finding.cell.op in REDUCING]
     lines = []
     if main:
         weak = [finding for finding in main if finding.ratio[0] < 1.2 and finding.share < 0.8]
         lines += [f"- {ranks} ranks, {buffers}, {len(main)} cells without broadcast: geometric mean **{_mean_text(main)}** "
-                  f"({_means(main, _REDUCING)})",
+                  f"({_means(main, REDUCING)})",
                   f"  - {_no_cell_below(main, 1.0)}",
                   f"  - below 1.2 and below 80 % of the bound: {_list(weak, lambda finding: finding.ratio)}"]
     broadcasts = [finding for finding in here if finding.cell.op == "broadcast"]
@@ -63,7 +63,7 @@ def _symmetric(found):
     def bar(title, chosen, limit):
         if chosen:
             least = min(chosen, key=lambda finding: finding.symmetric_ratio[0])
-            lines.append(f"- symmetric, {title}: least {least.symmetric_ratio[0]:.2f} ({_name(least)}); "
+            lines.append(f"- symmetric, {title}: least {least.symmetric_ratio[0]:.2f} ({name_of(least)}); "
                          + _no_cell_below(chosen, limit, lambda finding: finding.symmetric_ratio))
 
     bar("all_reduce from 64 KiB, bar 4", [finding for finding in judged if finding.cell.op == "all_reduce"
@@ -72,7 +72,7 @@ def _symmetric(found):
     bar("all_gather and reduce_scatter to 1 MiB, bar 2.5", [finding for finding in chunks if finding.cell.bytes <= 1 << 20], 2.5)
     large = [finding for finding in chunks if finding.cell.bytes > 1 << 20]
     if large:
-        shares = ", ".join(f"{_name(finding)} {finding.symmetric_share:.0%}" for finding in large)
+        shares = ", ".join(f"{name_of(finding)} {finding.symmetric_share:.0%}" for finding in large)
         lines.append(f"- symmetric, all_gather and reduce_scatter above 1 MiB, share of the copy rate, bar 90 %: {shares}")
     return lines
 

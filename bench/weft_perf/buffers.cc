@@ -13,7 +13,8 @@
 namespace weft::perf {
 
 Buffer::~Buffer() {
-  if (block_ == nullptr) return;
+  // What is shared goes with its group: after a failure not all ranks may come to free it together.
+  if (block_ == nullptr || memory_ == Memory::kShared) return;
   if (memory_ == Memory::kSymmetric) {
     static_cast<void>(weft_mem_free(block_));
     return;
@@ -22,7 +23,7 @@ Buffer::~Buffer() {
   munmap(block_, allocated_);
 }
 
-Outcome Buffer::Allocate(size_t bytes, size_t shift_bytes_max, Memory memory) {
+Outcome Buffer::Allocate(size_t bytes, size_t shift_bytes_max, Memory memory, weft_group_t group) {
   // Whole pages: what is registered consists of them.
   const size_t used = kPage + bytes + shift_bytes_max + kCanaryBytes;
   const size_t needed = (used + kPage - 1) / kPage * kPage;
@@ -31,6 +32,9 @@ Outcome Buffer::Allocate(size_t bytes, size_t shift_bytes_max, Memory memory) {
   if (memory == Memory::kSymmetric) {
     const weft_result_t result = weft_mem_alloc(needed, 0, &block);
     if (result != WEFT_SUCCESS) return LibraryFailure("allocating symmetric buffers", result);
+  } else if (memory == Memory::kShared) {
+    const weft_result_t result = weft_mem_alloc_shared(group, needed, &block);
+    if (result != WEFT_SUCCESS) return LibraryFailure("allocating a shared buffer", result);
   } else {
     block = mmap(nullptr, needed, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block == MAP_FAILED) {

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 
+#include "weft/group.h"
+
 #include "bench/weft_perf/options.h"
 #include "bench/weft_perf/outcome.h"
 
@@ -20,8 +22,10 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  // All pages are touched: untouched ones would read as one shared page of zeros.
-  Outcome Allocate(size_t bytes, size_t shift_bytes_max, Memory memory);
+  // All pages are touched: untouched ones would read as one shared page of zeros. Memory::kShared: collective over
+  // `group`, with which the memory goes.
+  Outcome Allocate(size_t bytes, size_t shift_bytes_max, Memory memory,
+                   weft_group_t group = nullptr);
 
   // Page aligned; [data(), data() + bytes + shift_bytes_max) is the operation's.
   unsigned char* data() const { return block_ + kPage; }

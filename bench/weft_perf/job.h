@@ -57,6 +57,7 @@ struct Job {
   Buffer* recv = nullptr;
   size_t offset = 0;                 // of both, from -u, bytes
   const Traffic* traffic = nullptr;  // alltoallv
+  bool shared_result = false;        // recv is one for all ranks: each prepares a part of it
   Blocks blocks;
 
   void SetSize(size_t wanted_bytes);
@@ -89,6 +90,7 @@ struct Job {
   size_t recv_region() const { return in_place ? extent.bytes() : extent.recv_bytes; }
 
   void SetCanaries() const;
+  void SetSharedCanaries() const;
   weft_result_t RunHyperCube(weft_group_t group, const weft_call_t* call, size_t shift) const;
   size_t CountWrongPieces(const DataKey& key) const;
   size_t CountTouched(const Pattern& input, size_t first, size_t last) const;

@@ -65,14 +65,32 @@ std::vector<Piece> Job::Result() const {
   return pieces;
 }
 
+// Of a result that all ranks have in one place each rank writes its share. In place that is its own input, or the
+// root's alone.
+void Job::SetSharedCanaries() const {
+  const size_t region = recv_region();
+  const size_t share = region / static_cast<size_t>(ranks);
+  const bool roots = in_place && operation->rooted;
+  const size_t begin = roots ? 0 : share * static_cast<size_t>(rank);
+  const size_t end = roots || rank == ranks - 1 ? region : begin + share;
+  if (!roots || rank == root) std::memset(recv->data() + offset + begin, kCanary, end - begin);
+  if (rank == 0) recv->SetCanaries(offset, region);
+}
+
 void Job::SetCanaries() const {
-  std::memset(recv->data() + offset, kCanary, recv_region());
-  recv->SetCanaries(offset, recv_region());
+  if (shared_result) {
+    SetSharedCanaries();
+  } else {
+    std::memset(recv->data() + offset, kCanary, recv_region());
+    recv->SetCanaries(offset, recv_region());
+  }
   if (!in_place) send->SetCanaries(offset, extent.send_bytes);
 }
 
 void Job::Prepare(uint64_t seed) const {
   SetCanaries();
+  // In place in one buffer only the root's is an input.
+  if (shared_result && in_place && operation->rooted && rank != root) return;
   Pattern::Input(Key(seed), rank).Fill(send_data(0), 0, extent.send_count);
 }
 

@@ -57,6 +57,12 @@ struct Operation {
   bool lists_reductions() const { return reduces || kind == OperationKind::kSendRecv; }
 
   bool is_barrier() const { return kind == OperationKind::kBarrier; }
+
+  // The result is the same for all ranks, so that they may have it in one place.
+  bool may_share_result() const {
+    return kind == OperationKind::kAllReduce || kind == OperationKind::kAllGather ||
+           kind == OperationKind::kBroadcast;
+  }
 };
 
 std::span<const Operation> Operations();

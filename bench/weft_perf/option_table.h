@@ -14,6 +14,7 @@ enum LongOnly {
   kThreadsAsRanks,
   kHot,
   kSymmetric,
+  kShared,
   kAsync,
   kBound,
   kRepro,

@@ -183,6 +183,9 @@ Outcome Parser::Take(int letter, const char* value) {
     case kSymmetric:
       options_.memory = Memory::kSymmetric;
       return {};
+    case kShared:
+      options_.memory = Memory::kShared;
+      return {};
     case kAsync:
       options_.asynchronous = true;
       return {};
@@ -257,6 +260,16 @@ Outcome Parser::CheckTogether() const {
   if (o.per_iteration && o.asynchronous) {
     return UsageFault("-I waits for every iteration, --async for none; choose one");
   }
+  if (o.memory == Memory::kShared && !o.operation->may_share_result()) {
+    return UsageFault(Printf(
+        "--shared: the result of %s is not the same for all ranks; all_reduce, all_gather and "
+        "broadcast have such a result",
+        o.operation->name));
+  }
+  if (o.memory == Memory::kShared && (o.bound || o.repro)) {
+    return UsageFault(
+        "--bound and --repro are for results that each rank has for itself; leave --shared out");
+  }
   if (o.repro && o.operation->is_barrier()) {
     return UsageFault("--repro compares results, and a barrier has none");
   }
@@ -315,6 +328,8 @@ const char* MemoryName(Memory memory) {
       return "registered";
     case Memory::kSymmetric:
       return "symmetric";
+    case Memory::kShared:
+      return "shared";
   }
   return "private";
 }

@@ -25,7 +25,8 @@ enum class Average { kRank0 = 0, kMean = 1, kMin = 2, kMax = 3 };
 enum class Blocking { kNone = 0, kWaitAndBarrier = 1, kWait = 2, kBarrierOutsideTime = 3 };
 
 // Where buffers lie (-R).
-enum class Memory { kPrivate, kRegistered, kSymmetric };
+// kShared: the receive buffer is one for all ranks, the send buffers are symmetric.
+enum class Memory { kPrivate, kRegistered, kSymmetric, kShared };
 
 const char* MemoryName(Memory memory);  // "private"...
 
@@ -52,7 +53,7 @@ struct Options {
   int timeout_s = 0;                         // -T
   bool cpu_time = false;                     // -C
   Average average = Average::kMean;          // -a
-  Memory memory = Memory::kPrivate;          // -R, --symmetric
+  Memory memory = Memory::kPrivate;          // -R, --symmetric, --shared
   bool timestamps = false;                   // -S
   std::string json_path;                     // -J
   bool memory_report = false;                // -M

@@ -110,6 +110,7 @@ Job Sweep::MakeJob(const ElementType& type, const Reduction* reduction, int root
   job.recv = &recv_;
   job.offset = options_.unalign * type.size;
   job.traffic = &traffic_;
+  job.shared_result = options_.memory == Memory::kShared;
   return job;
 }
 
@@ -126,7 +127,8 @@ Outcome Sweep::RunSize(Job job, size_t bytes) {
   for (Cell* cell : {&row.out_of_place, &row.in_place}) {
     const bool second = cell == &row.in_place;
     // What has no form in place is measured once more as it is, so that both halves have numbers.
-    job.in_place = second && operation.has_in_place();
+    // Inputs of a reduction cannot all lie where its one result does.
+    job.in_place = second && operation.has_in_place() && !(job.shared_result && operation.reduces);
     const bool checked = !operation.is_barrier() && (!second || operation.checked_in_place);
     if (Outcome o = measure_->Time(job, checked, cell, &totals_.out_of_bounds); !o.ok()) return o;
     bandwidth_.Add(*cell);
@@ -223,9 +225,12 @@ Outcome Sweep::Run() {
   if (Outcome o = ReadTraffic(); !o.ok()) return o;
   constexpr size_t kElementMax = 8;
   const size_t shift_max = options_.unalign * kElementMax;
-  for (Buffer* buffer : {&send_, &recv_}) {
-    Outcome o = buffer->Allocate(options_.max_bytes, shift_max, options_.memory);
-    if (!o.ok()) return o;
+  const bool shared = options_.memory == Memory::kShared;
+  const Memory send_memory = shared ? Memory::kSymmetric : options_.memory;
+  if (Outcome o = send_.Allocate(options_.max_bytes, shift_max, send_memory); !o.ok()) return o;
+  if (Outcome o = recv_.Allocate(options_.max_bytes, shift_max, options_.memory, stage_.group());
+      !o.ok()) {
+    return o;
   }
   measure_ = std::make_unique<Measure>(options_, stage_);
   output_.Print(HeaderText(options_));

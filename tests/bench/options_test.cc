@@ -186,6 +186,18 @@ TEST(Options, BuffersLieWhereLocalRegisterSays) {
   EXPECT_EQ(Parse({"weft_perf", "gather", "-R", "0"}).options.memory, Memory::kPrivate);
   EXPECT_EQ(Parse({"weft_perf", "gather", "-R", "1"}).options.memory, Memory::kRegistered);
   EXPECT_EQ(Parse({"weft_perf", "gather", "-R", "2"}).options.memory, Memory::kSymmetric);
+  EXPECT_EQ(Parse({"weft_perf", "broadcast", "-R", "3"}).options.memory, Memory::kShared);
+  EXPECT_EQ(Parse({"weft_perf", "all_gather", "--shared"}).options.memory, Memory::kShared);
+}
+
+TEST(Options, OneResultForAllRanksIsRefusedWhereThereIsNone) {
+  for (const char* operation : {"gather", "reduce_scatter", "alltoall", "sendrecv", "barrier"}) {
+    const CommandLine line = Parse({"weft_perf", operation, "--shared"});
+    EXPECT_FALSE(line.run) << operation;
+    EXPECT_NE(line.text.find("not the same for all ranks"), std::string::npos) << line.text;
+  }
+  EXPECT_FALSE(Parse({"weft_perf", "all_reduce", "--shared", "--bound"}).run);
+  EXPECT_FALSE(Parse({"weft_perf", "all_reduce", "--shared", "--repro"}).run);
 }
 
 TEST(Options, ReproIsAModeOfItsOwn) {
@@ -233,7 +245,7 @@ TEST(Options, BadLinesGetTheirExitCodeAndOneLine) {
       {{"weft_perf", "reduce", "-a", "4"}, ExitCode::kUsage, "out of range"},
       {{"weft_perf", "reduce", "-o", "xor"}, ExitCode::kUsage, "no reduction \"xor\""},
       {{"weft_perf", "reduce", "-d", "f32"}, ExitCode::kUsage, "no element type \"f32\""},
-      {{"weft_perf", "reduce", "-R", "3"}, ExitCode::kUsage, "out of range"},
+      {{"weft_perf", "reduce", "-R", "4"}, ExitCode::kUsage, "out of range"},
       {{"weft_perf", "barrier", "--repro"}, ExitCode::kUsage, "a barrier has none"},
       {{"weft_perf", "reduce", "-G", "1"}, ExitCode::kUsage, "needs CUDA"},
       {{"weft_perf", "reduce", "-D", "1"}, ExitCode::kUsage, "needs CUDA"},

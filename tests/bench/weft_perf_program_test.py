@@ -153,7 +153,7 @@ class WeftPerf(unittest.TestCase):
 
     def test_exit_codes(self):
         cases = (("", 6), ("all_reduce -q", 6), ("all_reduce -G 1", 6), ("all_reduce -b x", 255),
-                 ("all_reduce -R 3", 6), ("barrier --repro", 6), ("reduce -r 2 -b 8 -e 8 --nprocs 2", 6), ("--help", 0))
+                 ("all_reduce -R 4", 6), ("barrier --repro", 6), ("reduce -r 2 -b 8 -e 8 --nprocs 2", 6), ("--help", 0))
         for arguments, code in cases:
             with self.subTest(arguments):
                 result = run(arguments)
@@ -225,6 +225,17 @@ class WeftPerf(unittest.TestCase):
             self.assertRegex(cells[5], "^[0-9a-f]{16}$")
             self.assertEqual(cells[6], table[0][5])
             self.assertEqual(cells[8], "1")
+
+    def test_one_result_for_all_ranks(self):
+        for operation in ("all_reduce", "all_gather", "broadcast"):
+            for ranks in ("--nprocs 3", "--nprocs 4 --threads-as-ranks", "--nprocs 2 --async"):
+                with self.subTest(operation, ranks=ranks):
+                    result = run(f"{operation} -b 8 -e 2M -f 8 -n 3 -c 2 --shared -u 1 {ranks}")
+                    self.check_table(result, operation, 7)
+                    self.assertIn(", shared", result.stdout)
+        result = run("reduce -b 8 -e 8 --shared --nprocs 2")
+        self.assertEqual(result.returncode, 6, result.stdout)
+        self.assertIn("--shared", result.stderr)
 
     def test_results_are_reproducible(self):
         for operation in PROGRAM_NAMES:

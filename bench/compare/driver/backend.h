@@ -1,6 +1,6 @@
 /* What a library under test has to offer to the driver: a table of functions.
  *
- *   static const struct backend kBackend = {"1.2.3", rank, size, Refuse, Run, Barrier, NULL, NULL};
+ *   static const struct backend kBackend = {"1.2.3", rank, size, Refuse, Run, Barrier};
  *   return Drive(&kBackend);
  *
  * Thread rule: the driver's one thread calls everything.
@@ -30,7 +30,15 @@ struct backend {
   /* Memory of the library's own; both NULL where there is none. */
   void* (*allocate)(size_t bytes);
   void (*release)(void* memory);
+  /* Starts a call as the `slot`-th under way, or waits for the end of the one that was; both NULL where the driver
+   * does not know how. `slot` is less than kFlightMost. */
+  const char* (*start)(const struct command* command, const void* in, void* out, size_t count,
+                       int slot);
+  const char* (*finish)(int slot);
 };
+
+/* Calls under way at a time. */
+enum { kFlightMost = 16 };
 
 /* Answers the commands that arrive in the pipe of this rank until it is closed. Returns the process's
  * exit code. The environment variable COMPARE_PIPES names the folder of the pipes, COMPARE_CORES the core of

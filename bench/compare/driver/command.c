@@ -19,9 +19,9 @@ static int IndexOf(const char* name, const char* const names[], int count) {
 }
 
 static int SetOperation(const char* value, struct command* command) {
-  static const char* const kNames[] = {
-      "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "barrier", "copy"};
-  const int index = IndexOf(value, kNames, 7);
+  static const char* const kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                       "all_to_all", "barrier",    "copy",           "idle"};
+  const int index = IndexOf(value, kNames, 8);
   command->op = (enum operation)index;
   return index >= 0;
 }
@@ -57,6 +57,8 @@ static int SetWord(const char* word, struct command* command) {
   if (IsKey(word, "dtype", &value)) return SetElement(value, command);
   if (IsKey(word, "bytes", &value)) return SetSize(value, &command->bytes);
   if (IsKey(word, "place", &value)) return SetFlag(value, "out", "in", &command->in_place);
+  if (IsKey(word, "flight", &value)) return SetNumber(value, &command->flight);
+  if (IsKey(word, "tail", &value)) return SetFlag(value, "0", "1", &command->tail);
   if (IsKey(word, "memory", &value)) {
     return SetFlag(value, "private", "symmetric", &command->symmetric);
   }
@@ -109,6 +111,7 @@ struct extent ExtentOf(const struct command* command, int ranks) {
       extent = (struct extent){chunk, all, all};
       break;
     case OP_BARRIER:
+    case OP_IDLE:
       extent = (struct extent){0, 0, 0};
       break;
     case OP_ALL_REDUCE:

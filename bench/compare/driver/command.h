@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* What to measure. COPY is memcpy between two buffers of the rank's own. */
+/* What to measure. COPY is memcpy between two buffers of the rank's own; IDLE is nothing, for `calls` seconds. */
 enum operation {
   OP_ALL_REDUCE,
   OP_ALL_GATHER,
@@ -24,7 +24,8 @@ enum operation {
   OP_BROADCAST,
   OP_ALL_TO_ALL,
   OP_BARRIER,
-  OP_COPY
+  OP_COPY,
+  OP_IDLE
 };
 
 /* Element types. */
@@ -41,6 +42,8 @@ struct command {
   size_t sets;   /* how many sets of buffers the calls cycle through; 1: hot */
   long warmup;   /* calls before the clock starts */
   long calls;    /* calls that are timed */
+  long flight;   /* 0: blocking calls; else asynchronous ones, so many under way at a time */
+  int tail;      /* take the time of each blocking call too */
   int check;     /* fill before, compare after */
   int keep;      /* keep the buffers for the next command */
 };

@@ -12,6 +12,7 @@
 
 #include "bench/compare/driver/backend.h"
 #include "bench/compare/driver/buffers.h"
+#include "bench/compare/driver/calls.h"
 #include "bench/compare/driver/command.h"
 #include "bench/compare/driver/values.h"
 
@@ -25,13 +26,9 @@ struct answer {
       cpu_s; /* CPU time of the rank between them: less than end_s - begin_s when others had its core */
   size_t wrong;
   int checked;
+  int has_tail;
+  struct tail tail;
 };
-
-static double Seconds(clockid_t clock) {
-  struct timespec now;
-  clock_gettime(clock, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* An all_reduce in place over and over would grow without end: zeros stay zeros. */
 static int Accumulates(const struct command* command) {
@@ -50,27 +47,6 @@ static void Prepare(const struct command* command, const struct backend* backend
   }
 }
 
-static const char* Copy(const struct command* command, const void* in, void* out, size_t count) {
-  memcpy(out, in, count * ElementSize(command->dtype));
-  return NULL;
-}
-
-/* `calls` calls, one set of buffers after the other from `*set` on. */
-static const char* Repeat(const struct command* command, const struct backend* backend,
-                          const struct buffers* buffers, long calls, size_t* set) {
-  const size_t count = ExtentOf(command, backend->size).count;
-  const char* (*run)(const struct command*, const void*, void*, size_t) =
-      command->op == OP_COPY ? Copy : backend->run;
-  const char* failure = NULL;
-  size_t at = *set;
-  for (long i = 0; i < calls && failure == NULL; ++i) {
-    failure = run(command, InBuffer(buffers, at), OutBuffer(buffers, at), count);
-    if (++at == command->sets) at = 0;
-  }
-  *set = at;
-  return failure;
-}
-
 /* Compares the last result, for operations that accumulate that of one more call. */
 static const char* Check(const struct command* command, const struct backend* backend,
                          const struct buffers* buffers, size_t next_set, struct answer* answer) {
@@ -79,7 +55,7 @@ static const char* Check(const struct command* command, const struct backend* ba
     FillValues(command, backend->rank, backend->size, InBuffer(buffers, set),
                OutBuffer(buffers, set));
     size_t at = set;
-    const char* failure = Repeat(command, backend, buffers, 1, &at);
+    const char* failure = MakeCalls(command, backend, buffers, 1, &at, NULL);
     if (failure != NULL) return failure;
   }
   answer->wrong = CountWrong(command, backend->rank, backend->size, OutBuffer(buffers, set));
@@ -90,19 +66,43 @@ static const char* Check(const struct command* command, const struct backend* ba
 
 static const char* Measure(const struct command* command, const struct backend* backend,
                            const struct buffers* buffers, struct answer* answer) {
+  double* const times = command->tail ? calloc((size_t)command->calls + 1, sizeof(double)) : NULL;
+  if (command->tail && times == NULL) return "no memory for the times of the calls";
   if (command->check) Prepare(command, backend, buffers);
   size_t set = 0;
   const char* failure = backend->barrier();
-  if (failure == NULL) failure = Repeat(command, backend, buffers, command->warmup, &set);
+  if (failure == NULL) failure = MakeCalls(command, backend, buffers, command->warmup, &set, NULL);
   if (failure == NULL) failure = backend->barrier();
-  if (failure != NULL) return failure;
-  const double cpu_s = Seconds(CLOCK_THREAD_CPUTIME_ID);
-  answer->begin_s = Seconds(CLOCK_MONOTONIC);
-  failure = Repeat(command, backend, buffers, command->calls, &set);
-  answer->end_s = Seconds(CLOCK_MONOTONIC);
-  answer->cpu_s = Seconds(CLOCK_THREAD_CPUTIME_ID) - cpu_s;
+  const double cpu_s = ClockSeconds(CLOCK_THREAD_CPUTIME_ID);
+  answer->begin_s = ClockSeconds(CLOCK_MONOTONIC);
+  if (failure == NULL) failure = MakeCalls(command, backend, buffers, command->calls, &set, times);
+  answer->end_s = ClockSeconds(CLOCK_MONOTONIC);
+  answer->cpu_s = ClockSeconds(CLOCK_THREAD_CPUTIME_ID) - cpu_s;
+  answer->has_tail = times != NULL;
+  if (failure == NULL && times != NULL) answer->tail = TailOf(times, command->calls);
+  free(times);
   if (failure != NULL || !command->check) return failure;
   return Check(command, backend, buffers, set, answer);
+}
+
+/* What the process uses while its program does nothing: all of its threads. */
+static void Idle(const struct command* command, struct answer* answer) {
+  const struct timespec rest = {.tv_sec = command->calls};
+  const double cpu_s = ClockSeconds(CLOCK_PROCESS_CPUTIME_ID);
+  answer->begin_s = ClockSeconds(CLOCK_MONOTONIC);
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &rest, NULL);
+  answer->end_s = ClockSeconds(CLOCK_MONOTONIC);
+  answer->cpu_s = ClockSeconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_s;
+}
+
+/* NULL if the library can do the command. */
+static const char* Refusal(const struct command* command, const struct backend* backend) {
+  if (command->op == OP_COPY) return NULL;
+  if (command->symmetric && backend->allocate == NULL)
+    return "the library has no memory of its own";
+  if (command->flight > 0 && backend->start == NULL) return "no asynchronous calls are known here";
+  if (command->flight > kFlightMost) return "more calls under way than this driver keeps";
+  return backend->refuse(command);
 }
 
 /* `kinds`: private buffers, and those of the library. */
@@ -112,10 +112,11 @@ static struct answer Execute(const char* line, const struct backend* backend,
   struct command command;
   answer.failure = ParseCommand(line, &command);
   if (answer.failure != NULL) return answer;
-  answer.refusal = command.op == OP_COPY ? NULL : backend->refuse(&command);
-  if (answer.refusal == NULL && command.symmetric && backend->allocate == NULL) {
-    answer.refusal = "the library has no memory of its own";
+  if (command.op == OP_IDLE) {
+    Idle(&command, &answer);
+    return answer;
   }
+  answer.refusal = Refusal(&command, backend);
   if (answer.refusal != NULL) return answer;
   struct buffers* buffers = &kinds[command.symmetric];
   answer.failure = PlaceBuffers(&command, backend->rank, backend->size, backend, buffers);
@@ -144,6 +145,10 @@ static void Print(FILE* out, const struct answer* answer) {
     fprintf(out, "{\"begin_s\": %.9f, \"end_s\": %.9f, \"cpu_s\": %.9f", answer->begin_s,
             answer->end_s, answer->cpu_s);
     if (answer->checked) fprintf(out, ", \"wrong\": %zu", answer->wrong);
+    if (answer->has_tail) {
+      fprintf(out, ", \"median_s\": %.9f, \"p999_s\": %.9f, \"max_s\": %.9f", answer->tail.median_s,
+              answer->tail.p999_s, answer->tail.max_s);
+    }
     fputs("}\n", out);
   }
   fflush(out);

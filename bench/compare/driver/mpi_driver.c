@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
   int length = 0;
   MPI_Get_library_version(version, &length);
   version[strcspn(version, "\n")] = '\0';
-  struct backend backend = {version, 0, 1, Refuse, Run, Barrier, NULL, NULL};
+  struct backend backend = {version, 0, 1, Refuse, Run, Barrier, NULL, NULL, NULL, NULL};
   MPI_Comm_rank(MPI_COMM_WORLD, &backend.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &backend.size);
   const int code = Drive(&backend);

@@ -51,6 +51,7 @@ static unsigned Expected(const struct command* command, const struct extent* ext
       return ValueOf(kRoot, index);
     case OP_BARRIER:
     case OP_COPY:
+    case OP_IDLE:
       break;
   }
   return ValueOf(rank, index);

@@ -6,6 +6,7 @@
 #include "bench/compare/driver/backend.h"
 
 static weft_group_t group;
+static weft_work_t works[kFlightMost];
 
 static const char* Sentence(weft_result_t result) {
   return result == WEFT_SUCCESS ? NULL : weft_last_error();
@@ -16,25 +17,43 @@ static const char* Refuse(const struct command* command) {
   return NULL;
 }
 
-static const char* Run(const struct command* command, const void* in, void* out, size_t count) {
+/* Blocking when `work` is NULL. */
+static const char* Issue(const struct command* command, const void* in, void* out, size_t count,
+                         weft_work_t* work) {
   const weft_dtype_t type = command->dtype == ELEMENT_FLOAT32 ? WEFT_FLOAT32 : WEFT_BFLOAT16;
   switch (command->op) {
     case OP_ALL_REDUCE:
-      return Sentence(weft_all_reduce(in, out, count, type, WEFT_SUM, group, NULL, NULL));
+      return Sentence(weft_all_reduce(in, out, count, type, WEFT_SUM, group, NULL, work));
     case OP_ALL_GATHER:
-      return Sentence(weft_all_gather(in, out, count, type, group, NULL, NULL));
+      return Sentence(weft_all_gather(in, out, count, type, group, NULL, work));
     case OP_REDUCE_SCATTER:
-      return Sentence(weft_reduce_scatter(in, out, count, type, WEFT_SUM, group, NULL, NULL));
+      return Sentence(weft_reduce_scatter(in, out, count, type, WEFT_SUM, group, NULL, work));
     case OP_BROADCAST:
-      return Sentence(weft_broadcast(in, out, count, type, 0, group, NULL, NULL));
+      return Sentence(weft_broadcast(in, out, count, type, 0, group, NULL, work));
     case OP_ALL_TO_ALL:
-      return Sentence(weft_all_to_all(in, out, count, type, group, NULL, NULL));
+      return Sentence(weft_all_to_all(in, out, count, type, group, NULL, work));
     case OP_BARRIER:
-      return Sentence(weft_barrier(group, NULL, NULL));
+      return Sentence(weft_barrier(group, NULL, work));
     case OP_COPY:
+    case OP_IDLE:
       break;
   }
   return "weft has no such operation";
+}
+
+static const char* Run(const struct command* command, const void* in, void* out, size_t count) {
+  return Issue(command, in, out, count, NULL);
+}
+
+static const char* Start(const struct command* command, const void* in, void* out, size_t count,
+                         int slot) {
+  return Issue(command, in, out, count, &works[slot]);
+}
+
+static const char* Finish(int slot) {
+  const char* const failure = Sentence(weft_work_wait(works[slot], 0));
+  weft_work_free(works[slot]);
+  return failure;
 }
 
 static const char* Barrier(void) {
@@ -51,7 +70,8 @@ static void Release(void* memory) {
 }
 
 int main(void) {
-  struct backend backend = {WEFT_VERSION_STRING, 0, 1, Refuse, Run, Barrier, Allocate, Release};
+  struct backend backend = {
+      WEFT_VERSION_STRING, 0, 1, Refuse, Run, Barrier, Allocate, Release, Start, Finish};
   if (weft_group_create_from_env(NULL, &group) != WEFT_SUCCESS ||
       weft_group_rank(group, &backend.rank) != WEFT_SUCCESS ||
       weft_group_size(group, &backend.size) != WEFT_SUCCESS) {

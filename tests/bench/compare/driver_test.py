@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 import samples
-from bench.compare import cells, launch, measure
+from bench.compare import alone, cells, launch, measure
 from bench.compare.jobs import Job, JobFailed
 
 WEFTRUN = DRIVER = ""
@@ -44,6 +44,29 @@ class Driver(unittest.TestCase):
             for answer in job.ask(line, 60):
                 self.assertGreater(answer["end_s"], answer["begin_s"])
                 self.assertNotIn("wrong", answer)
+
+    def test_calls_under_way_at_a_time_give_the_same_results(self):
+        job = self.start(2)
+        for memory in ("private", "symmetric"):
+            for flight in (1, 4):
+                line = alone.line_of(alone.variant_of(100000, memory, sets=4, flight=flight), 9, 3, check=True)
+                self.assertEqual([0, 0], [answer["wrong"] for answer in job.ask(line, 60)])
+            line = measure.command(cells.Cell(2, "all_gather", "float32", 65536, "hot", "out"), memory, 4, 9, 3, True, True)
+            self.assertEqual([0, 0], [answer["wrong"] for answer in job.ask(line + " flight=3", 60)])
+        answer = job.ask(alone.line_of(alone.variant_of(8, "private", flight=17), 9, 3), 60)[0]
+        self.assertIn("more calls under way", answer["refusal"])
+
+    def test_tails_are_of_all_calls(self):
+        for answer in self.start(2).ask(alone.line_of(alone.variant_of(8, "private"), 1000, 10) + " tail=1", 60):
+            self.assertLessEqual(0, answer["median_s"])
+            self.assertLessEqual(answer["median_s"], answer["p999_s"])
+            self.assertLessEqual(answer["p999_s"], answer["max_s"])
+            self.assertLessEqual(answer["max_s"], answer["end_s"] - answer["begin_s"])
+
+    def test_idling_takes_as_long_as_it_says(self):
+        for answer in self.start(2).ask("op=idle calls=1", 60):
+            self.assertGreaterEqual(answer["end_s"] - answer["begin_s"], 1)
+            self.assertGreaterEqual(answer["cpu_s"], 0)
 
     def test_a_bad_command_is_a_failure_with_a_sentence(self):
         for line, sentence in (("op=all_reduce colour=red calls=1", "a word that this driver does not know"),

@@ -47,6 +47,12 @@ class Cells(unittest.TestCase):
         self.assertEqual({"all_reduce": 8, "all_gather": 5, "reduce_scatter": 5, "broadcast": 4, "all_to_all": 8}, symmetric)
         self.assertEqual(8, cells.accesses(cell("all_gather", ranks=4, place="in"), False))
 
+    def test_copies_with_a_bar_have_the_footprint_of_the_cell(self):
+        self.assertEqual(1 << 20, cells.heap_copy_bytes(cell("all_gather", 2 << 20)))
+        self.assertEqual(3 << 19, cells.heap_copy_bytes(cell("reduce_scatter", 2 << 20)))
+        for other in (cell("all_gather", 1 << 20), cell("all_gather", 2 << 20, place="out"), cell("all_reduce", 2 << 20)):
+            self.assertEqual(0, cells.heap_copy_bytes(other))
+
     def test_bound_is_accesses_over_the_rate_and_one_synchronisation(self):
         # (5 * 2 - 2) * 1 MB / (2 * 1 GB/s) = 4000 us
         self.assertAlmostEqual(4001.5, cells.bound_us(cell("all_reduce", 1000000), 1e9, 1.5))
@@ -157,6 +163,11 @@ class Judgement(unittest.TestCase):
         found = self.found({"weft/private": samples.entry([5.2768]), "weft/symmetric": samples.entry([3.6384])})
         self.assertAlmostEqual(0.5, found.share)
         self.assertAlmostEqual(1.8192 / 3.6384, found.symmetric_share)
+        # 4 * 4096 / (2 * 5 GB/s) = 1.6384 us, and 1 us: of copies in symmetric memory where they were measured
+        found = self.found({"weft/private": samples.entry([5.2768]), "weft/symmetric": samples.entry([2.6384])},
+                           heap_copy_bytes_per_s=[5e9] * 3)
+        self.assertAlmostEqual(0.5, found.share)
+        self.assertAlmostEqual(1.0, found.symmetric_share)
 
 
 class Bars(unittest.TestCase):
