@@ -1,0 +1,37 @@
+#include "trainer/option_table.h"
+
+#include <CLI/App.hpp>
+
+namespace weft::trainer {
+
+void AddOptions(CLI::App& app, ProgramConfig& config, std::string& dtype) {
+  TrainConfig& train = config.train;
+  const auto number = [&app](const char* name, auto& value, const char* meaning) {
+    app.add_option(name, value, meaning)->capture_default_str();
+  };
+  app.add_option("--data", config.data, "files or directories; auto: compiler headers and weft");
+  const auto count = [&app](const char* name, auto& value, const char* meaning) {
+    app.add_option(name, value, meaning)->capture_default_str()->check(CLI::NonNegativeNumber);
+  };
+  count("--steps", train.steps, "optimizer steps");
+  count("--batch", train.global_batch, "sequences per step, over all ranks");
+  count("--seq", train.model.seq, "bytes per sequence");
+  count("--layers", train.model.layers, "transformer blocks");
+  count("--heads", train.model.heads, "attention heads");
+  count("--width", train.model.width, "channels");
+  number("--lr", train.lr, "peak learning rate");
+  count("--warmup", train.warmup, "steps of linear warm-up");
+  count("--seed", train.seed, "of initial values, sampling order and the sample");
+  app.add_option("--dtype", dtype,
+                 "inputs of matrix products: fp32, bf16, auto (bf16 where the CPU has it)")
+      ->capture_default_str();
+  count("--accumulate", train.accumulate, "micro-batches per step");
+  app.add_flag("--no-overlap", train.no_overlap, "reduce gradients after backward, not during it");
+  number("--run-dir", config.run_dir, "where runs are written");
+  app.add_option("--name", config.name, "of this run; default: the time");
+  count("--eval-every", train.eval_every, "steps between validations; 0: at the end only");
+  number("--threads", train.threads, "threads per rank");
+  number("--strategy", config.strategy, "how the model is spread over the ranks: ddp");
+}
+
+}  // namespace weft::trainer
