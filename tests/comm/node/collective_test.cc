@@ -20,7 +20,7 @@ namespace {
 #ifdef WEFT_SANITIZE
 constexpr size_t kEveryNth = 23;
 constexpr bool kSampled = true;
-constexpr size_t kPathCounts[] = {2500, 400003};
+constexpr size_t kPathCounts[] = {2500, 70001};
 #else
 constexpr size_t kEveryNth = 1;
 constexpr bool kSampled = false;
