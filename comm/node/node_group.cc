@@ -351,9 +351,8 @@ std::string NodeGroup::Disengage(const Operation& operation) {
     ProcessHeap().Quarantine(operation.call().in);
     ProcessHeap().Quarantine(operation.call().out);
     return fmt::format(
-        "; rank {} (process {}) did not let go of this rank's buffers, those from its own heap "
-        "were "
-        "put in quarantine",
+        "; rank {} (process {}) did not let go of this rank's buffers, those from its own "
+        "heap were put in quarantine",
         peer, process.StateName());
   }
   return "";

@@ -19,7 +19,6 @@ namespace {
 constexpr size_t kChunkBytes = 64 << 10;
 constexpr size_t kSingleCopyChunkBytes =
     512 << 10;  // some 50 us: a system call costs as much as 10 KiB
-constexpr size_t kLineBytes = 64;
 
 }  // namespace
 
@@ -62,9 +61,7 @@ absl::StatusOr<char*> Operation::PeerBuffer(const NodeState& state, int peer, bo
 // The elements that this rank reduces, in every input: its block, or a slice of whole cache lines.
 Operation::Piece Operation::DirectPiece(const NodeState& state) const {
   if (traits().in_blocks) return {InOffset(call_, state.rank), InCount(call_, state.rank)};
-  const auto ranks = static_cast<size_t>(state.size);
-  const size_t per_line = kLineBytes / shape_.element_bytes;
-  const size_t slice = ((call_.count + ranks - 1) / ranks + per_line - 1) / per_line * per_line;
+  const size_t slice = ShareOf(call_.count, static_cast<size_t>(state.size));
   const size_t begin = std::min(static_cast<size_t>(state.rank) * slice, call_.count);
   return {begin, std::min(slice, call_.count - begin)};
 }

@@ -2,6 +2,7 @@
 // regular and of a sensible size.
 #include <cerrno>
 #include <cstdlib>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include "base/fd.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/write_file.h"
 #include "comm/recorder/dump.h"
 #include "fmt/format.h"
 
@@ -30,16 +32,6 @@ std::string FileNamePart(std::string_view group) {
   return part;
 }
 
-absl::Status WriteAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return SystemError(errno, "writing");
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
-}
-
 // Gives the whole file at `aside` the first free name; link() fails where rename() would replace.
 absl::StatusOr<std::string> GiveName(const std::string& aside, const std::string& stem) {
   for (int number = 1; number <= kNamesMax; ++number) {
@@ -53,9 +45,7 @@ absl::StatusOr<std::string> GiveName(const std::string& aside, const std::string
 
 absl::StatusOr<std::string> WriteAside(const std::string& aside, UniqueFd fd,
                                        const std::string& stem, std::string_view bytes) {
-  WEFT_RETURN_IF_ERROR(WriteAll(fd.get(), bytes));
-  // Some file systems tell of a full disk only here.
-  if (close(fd.Release()) != 0) return SystemError(errno, "closing");
+  WEFT_RETURN_IF_ERROR(WriteAndClose(std::move(fd), bytes));
   return GiveName(aside, stem);
 }
 

@@ -15,6 +15,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/write_file.h"
 #include "comm/kernels/reduce.h"
 #include "comm/rendezvous/keyed_hash.h"
 
@@ -71,16 +72,6 @@ absl::Status CheckStored(const std::string& path, const StoredModel& stored, con
   return absl::OkStatus();
 }
 
-absl::Status WriteAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return SystemError(errno, "writing");
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
-}
-
 // Creates `folder` and those above it that are missing.
 absl::Status MakeFolders(const std::string& folder) {
   for (size_t at = 1; at != std::string::npos;) {
@@ -95,9 +86,7 @@ absl::Status MakeFolders(const std::string& folder) {
 
 absl::Status WriteAside(UniqueFd fd, const std::string& aside, const std::string& path,
                         std::string_view text) {
-  WEFT_RETURN_IF_ERROR(WriteAll(fd.get(), text));
-  // Some file systems tell of a full disk only here.
-  if (close(fd.Release()) != 0) return SystemError(errno, "closing");
+  WEFT_RETURN_IF_ERROR(WriteAndClose(std::move(fd), text));
   if (rename(aside.c_str(), path.c_str()) != 0) return SystemError(errno, "renaming");
   return absl::OkStatus();
 }

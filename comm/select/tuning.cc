@@ -58,10 +58,9 @@ uint32_t StagePieceBytes(const MachineModel& model, int ranks) {
   return std::max<uint32_t>(bytes / kPageBytes * kPageBytes, kStagePieceBytesMin);
 }
 
-// The least that holds all rounds.
+// The least that holds all rounds; whole pages, as pieces are.
 uint64_t LeastRingBytes(uint64_t piece_bytes, int ranks) {
-  const uint64_t bytes = kStageRounds * piece_bytes * (static_cast<uint64_t>(ranks) + 1);
-  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  return kStageRounds * piece_bytes * (static_cast<uint64_t>(ranks) + 1);
 }
 
 // A line is cheap to write again when no second-level cache has it any more. While the ring comes round once, a
