@@ -232,7 +232,7 @@ Operation::Result Operation::RefuseArrival(const NodeState& state, int peer, con
     if (const Result result = Arrive(state); result != Result::kDone) return result;
     if (shared_outs_ != 0) FindSharers(state);
     if (size_ == Size::kRingSlot && !FindStages(state)) return Result::kFailed;
-    if (IsOneShot(size_) && !places_shared_) {
+    if (IsOneShot(size_) && sharers_ == 0) {
       OneShot(state);
       return Finish(state);
     }
@@ -251,6 +251,8 @@ Operation::Result Operation::Go(NodeState& state) {
       return Meet(state);
     case Phase::kTurn:
       return TakeTurns(state);
+    case Phase::kWriters:
+      return AwaitWriters(state);
     case Phase::kDirectWait:
       return DirectWait(state);
     case Phase::kStaged:
@@ -270,8 +272,9 @@ Operation::Result Operation::Meet(NodeState& state) {
   }
   phase_ = Phase::kArrive;
   if (shared_outs_ != 0) FindSharers(state);
-  if (IsOneShot(size_) && !places_shared_) {
-    prepared_.meeting == Meeting::kCombined ? TakeCombined(state) : OneShot(state);
+  if (IsOneShot(size_) && sharers_ == 0) {
+    prepared_.meeting == Meeting::kCombined && !SeveralShareOut() ? TakeCombined(state)
+                                                                  : OneShot(state);
     return Finish(state);
   }
   return sharers_ == 0 ? Move(state) : GoEngaged(state);

@@ -81,7 +81,7 @@ class Operation {
 
  private:
   using Size = CallSize;
-  enum class Phase : uint8_t { kBroken, kArrive, kMeet, kTurn, kDirectWait, kStaged };
+  enum class Phase : uint8_t { kBroken, kArrive, kMeet, kTurn, kWriters, kDirectWait, kStaged };
 
   struct Piece {
     size_t begin = 0;  // element within the buffer or block
@@ -190,8 +190,12 @@ class Operation {
   void FindSharers(const NodeState& state);
   Result GoEngaged(NodeState& state);
   Result TakeTurns(NodeState& state);
+  Result EndShared(NodeState& state);
   Result AwaitWriters(NodeState& state);
   bool WritesFrom(const NodeState& state, int peer) const;
+
+  // Two ranks or more may have the same out.
+  bool SeveralShareOut() const { return (shared_outs_ & (shared_outs_ - 1)) != 0; }
 
   // Every rank's out is the same place.
   bool SharedByAll(const NodeState& state) const {
@@ -278,11 +282,10 @@ class Operation {
   Phase phase_ = Phase::kArrive;
   bool issued_ = false;
   bool exposed_ = false;
-  bool begun_ = false;          // rounds_ is set
-  bool in_slots_ = false;       // with local counts: all data came with the arrivals
-  bool places_shared_ = false;  // two ranks or more have the same out
-  uint64_t shared_outs_ = 0;    // bit per rank that has arrived: its out lies in a shared block
-  uint64_t sharers_ = 0;  // the ranks whose out is this rank's, if it is not this rank's alone
+  bool begun_ = false;        // rounds_ is set
+  bool in_slots_ = false;     // with local counts: all data came with the arrivals
+  uint64_t shared_outs_ = 0;  // bit per rank that has arrived: its out lies in a shared block
+  uint64_t sharers_ = 0;      // the ranks whose out is this rank's, if it is not this rank's alone
   const NodePeer* shared_owner_ = nullptr;  // of the block that holds this rank's out
   uint64_t shared_offset_ = 0;
   int odd_rank_ = -1;

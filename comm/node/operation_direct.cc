@@ -78,7 +78,8 @@ absl::Status Operation::DirectReduce(NodeState& state) {
     if (scatter || !HasOutput(call_, peer)) continue;
     WEFT_ASSIGN_OR_RETURN(char* const output, PeerBuffer(state, peer, false, begin, count));
     char** const end = outputs + output_count;
-    if (!places_shared_ || std::find(outputs, end, output) == end) outputs[output_count++] = output;
+    if (!SeveralShareOut() || std::find(outputs, end, output) == end)
+      outputs[output_count++] = output;
   }
   if (scatter) outputs[output_count++] = static_cast<char*>(call_.out);
 

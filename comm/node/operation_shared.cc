@@ -5,8 +5,8 @@
 //   direct     places are known: of the ranks that have the same one, everybody writes the slice that it reduces or
 //              the block that it contributes, and the first one writes the blocks of ranks outside
 //   staged     likewise; a rank leaves the results of those that have its own place alone
-// In the end all ranks of the group wait until all have written, as in any direct operation: staged and one-shot
-// ones count one more `reduced` for it. All of this is decided from all arrivals, alike on all ranks.
+// In the end the ranks that have one place wait until all of them have written: in direct operations as in any
+// other, in staged and one-shot ones by `wrote`. All of this is decided from all arrivals, alike on all ranks.
 //
 // Places of peers are written to, so ranks are engaged meanwhile, as in direct operations.
 #include "base/status.h"
@@ -40,11 +40,11 @@ void Operation::DescribeSharedOut(const NodeState& state, Arrival& line) const {
 
 // All ranks have arrived: who has the same out.
 void Operation::FindSharers(const NodeState& state) {
-  if ((shared_outs_ & (shared_outs_ - 1)) == 0) return;
+  if (!SeveralShareOut()) return;
   const bool mine = (shared_outs_ >> state.rank & 1) != 0;
+  if (!mine) return;
   if (size_ != Size::kLarge) {
-    places_shared_ = true;
-    if (mine) sharers_ = shared_outs_;
+    sharers_ = shared_outs_;
     return;
   }
   const auto same = [&](int a, int b) {
@@ -53,10 +53,7 @@ void Operation::FindSharers(const NodeState& state) {
     return first.out_heap == second.out_heap && first.out_offset == second.out_offset;
   };
   for (int rank = 0; rank < state.size; ++rank) {
-    if ((shared_outs_ >> rank & 1) == 0) continue;
-    if (mine && same(rank, state.rank)) sharers_ |= uint64_t{1} << rank;
-    for (int before = 0; before < rank && !places_shared_; ++before)
-      places_shared_ = (shared_outs_ >> before & 1) != 0 && same(before, rank);
+    if ((shared_outs_ >> rank & 1) != 0 && same(rank, state.rank)) sharers_ |= uint64_t{1} << rank;
   }
   if ((sharers_ & (sharers_ - 1)) == 0) sharers_ = 0;
 }
@@ -78,26 +75,39 @@ Operation::Result Operation::GoEngaged(NodeState& state) {
   return result;
 }
 
+// Of a small result, which the ranks that share its place write one after the other.
 Operation::Result Operation::TakeTurns(NodeState& state) {
   phase_ = Phase::kTurn;
-  const auto want = static_cast<uint32_t>(state.reduced + 1);
-  for (; sharers_ != 0 && next_peer_ < state.rank; ++next_peer_) {
+  const auto want = static_cast<uint32_t>(sequence_);
+  for (; next_peer_ < state.rank; ++next_peer_) {
     if ((sharers_ >> next_peer_ & 1) == 0) continue;
-    const std::atomic<uint32_t>& word = state.control(next_peer_).reduced;
+    const std::atomic<uint32_t>& word = state.control(next_peer_).wrote;
     if (static_cast<int32_t>(word.load(std::memory_order_acquire) - want) < 0) {
       return Block(next_peer_, word, want);
     }
   }
   OneShot(state);
-  return AwaitWriters(state);
+  return EndShared(state);
 }
 
 // This rank has written what it has to.
-Operation::Result Operation::AwaitWriters(NodeState& state) {
+Operation::Result Operation::EndShared(NodeState& state) {
   next_peer_ = 0;
-  state.Publish(state.self().reduced, static_cast<uint32_t>(state.reduced + 1));
-  phase_ = Phase::kDirectWait;
-  return DirectWait(state);
+  state.Publish(state.self().wrote, static_cast<uint32_t>(sequence_));
+  phase_ = Phase::kWriters;
+  return AwaitWriters(state);
+}
+
+Operation::Result Operation::AwaitWriters(NodeState& state) {
+  const auto want = static_cast<uint32_t>(sequence_);
+  for (; next_peer_ < state.size; ++next_peer_) {
+    if (next_peer_ == state.rank || (sharers_ >> next_peer_ & 1) == 0) continue;
+    const std::atomic<uint32_t>& word = state.control(next_peer_).wrote;
+    if (static_cast<int32_t>(word.load(std::memory_order_acquire) - want) < 0) {
+      return Block(next_peer_, word, want);
+    }
+  }
+  return Finish(state);
 }
 
 }  // namespace weft

@@ -322,7 +322,7 @@ Operation::Result Operation::Staged(NodeState& state) {
   if (!shape_.has_input) {  // I3
     state.Publish(state.self().staged, static_cast<uint32_t>(state.staged));
   }
-  return places_shared_ ? AwaitWriters(state) : Finish(state);
+  return sharers_ != 0 ? EndShared(state) : Finish(state);
 }
 
 }  // namespace weft

@@ -37,7 +37,7 @@ constexpr size_t kFactorOffset = 40;  // where a premul_sum has its factor in it
 constexpr size_t kSlotBytes = 8192;   // payload in a slot
 constexpr uint32_t kSlotCount = 4;    // slots per rank
 constexpr uint64_t kSegmentMagic = 0x31'74'66'65'77ULL;  // "weft1"
-constexpr uint32_t kSegmentVersion = 5;
+constexpr uint32_t kSegmentVersion = 6;
 
 // In an arrival's epoch: the writer's out, of an operation whose result is the same for all, lies in a shared
 // block (shared_blocks.h), and may be the out of other ranks too.
@@ -96,10 +96,13 @@ struct RankControl {
   alignas(128) Bell bell;  // rung when any word below changes
   alignas(128) std::atomic<uint32_t> staged;
   alignas(64) std::atomic<uint32_t> reduced;
-  alignas(128) std::atomic<uint32_t> done;  // last finished operation
-  std::atomic<uint32_t> engaged;            // 1 while it may touch peers' buffers
-  std::atomic<uint32_t> acknowledged;       // 1 once it has seen the abort and is not engaged
-  std::atomic<uint32_t> combines;           // 1 while the others may wait for what it combines
+  alignas(128)
+      std::atomic<uint32_t> done;  // last operation of which nothing of others is read any more
+  std::atomic<uint32_t>
+      wrote;  // last operation of which it has written its part of a shared result
+  std::atomic<uint32_t> engaged;       // 1 while it may touch peers' buffers
+  std::atomic<uint32_t> acknowledged;  // 1 once it has seen the abort and is not engaged
+  std::atomic<uint32_t> combines;      // 1 while the others may wait for what it combines
   std::atomic<uint32_t>
       cpu;  // that it was seen on when it began its last blocking call, or kUnknownCpu
   std::atomic<RankState> state;

@@ -175,9 +175,12 @@ class ProtocolModel::Step {
 
   bool Shares() const { return SharesResult(*operation_, world_.ranks); }
 
+  bool SharesOwn() const { return Shares() && IsSharer(rank_); }
+
   bool IsSharer(int rank) const { return (operation_->shared_ranks >> rank & 1) != 0; }
 
-  void WriteShared();
+  void EndShared();
+  bool Writers();
   bool Direct();
   bool DirectWait();
   bool StageEarly();
@@ -331,6 +334,8 @@ bool ProtocolModel::Step::Work() {
       return true;
     case ModelPhase::kTurn:
       return Turn();
+    case ModelPhase::kWriters:
+      return Writers();
     case ModelPhase::kDirectWait:
       return DirectWait();
     case ModelPhase::kStaged:
@@ -352,7 +357,7 @@ bool ProtocolModel::Step::HaveMet() {
 bool ProtocolModel::Step::Arrive() {
   if (!HaveMet()) return false;
   const bool one_shot = operation_->form == Form::kInline || operation_->form == Form::kSlot;
-  if (one_shot && Shares()) {
+  if (one_shot && SharesOwn()) {
     self_.phase = ModelPhase::kTurn;
     return Turn();
   }
@@ -373,21 +378,23 @@ bool ProtocolModel::Step::Arrive() {
   return true;
 }
 
-// What the rank has to write of a result that others have in the same place.
-void ProtocolModel::Step::WriteShared() {
-  if (!IsSharer(rank_)) return;
-  for (int peer = 0; peer < world_.ranks; ++peer)
-    Expect(At(peer).completed < sequence_, "the result", peer, "what it has returned already");
+// What the rank has written of a result that others have in the same place.
+void ProtocolModel::Step::EndShared() {
+  for (int peer = 0; peer < world_.ranks; ++peer) {
+    Expect(!IsSharer(peer) || At(peer).completed < sequence_, "the result", peer,
+           "what it has returned already");
+  }
   self_.wrote = static_cast<uint8_t>(sequence_);
+  self_.wake_due = true;
+  self_.phase = ModelPhase::kWriters;
 }
 
 bool ProtocolModel::Step::Turn() {
-  const int want = self_.reduced + 1;
   const auto before = [&](int peer) {
-    return IsSharer(rank_) && IsSharer(peer) && peer < rank_;
+    return IsSharer(peer) && peer < rank_;
   };
   if (!Drops(Rule::kTurnOrder) && !All([&](const ModelRank& peer, int rank) {
-        return !before(rank) || peer.reduced_word >= want;
+        return !before(rank) || peer.wrote >= sequence_;
       })) {
     return false;
   }
@@ -395,15 +402,22 @@ bool ProtocolModel::Step::Turn() {
     if (before(peer)) Expect(At(peer).wrote >= sequence_, "the result", peer, "nothing yet");
   ReadLines();
   ReadSlots();
-  WriteShared();
-  self_.reduced_word = static_cast<uint8_t>(want);
-  self_.wake_due = true;
-  self_.phase = ModelPhase::kDirectWait;
+  EndShared();
+  return true;
+}
+
+bool ProtocolModel::Step::Writers() {
+  if (!Drops(Rule::kAwaitWriters) && !All([&](const ModelRank& peer, int rank) {
+        return !IsSharer(rank) || peer.wrote >= sequence_;
+      })) {
+    return false;
+  }
+  Finish();
   return true;
 }
 
 void ProtocolModel::Step::Finish() {
-  for (int peer = 0; Shares() && peer < world_.ranks; ++peer)
+  for (int peer = 0; SharesOwn() && peer < world_.ranks; ++peer)
     if (IsSharer(peer)) Expect(At(peer).wrote >= sequence_, "the result", peer, "nothing yet");
   self_.completed = static_cast<uint8_t>(sequence_);
   self_.done = self_.completed;
@@ -424,8 +438,7 @@ bool ProtocolModel::Step::Direct() {
 
 bool ProtocolModel::Step::DirectWait() {
   const int want = self_.reduced + 1;
-  const bool direct = operation_->form == Form::kDirect;
-  if (!Drops(direct ? Rule::kDirectWait : Rule::kAwaitWriters) &&
+  if (!Drops(Rule::kDirectWait) &&
       !All([&](const ModelRank& peer, int) { return peer.reduced_word >= want; })) {
     return false;
   }
@@ -523,11 +536,7 @@ void ProtocolModel::Step::EndStaged() {
   self_.reduced = static_cast<uint8_t>(self_.reduced + rounds);
   if (!HasInput(*operation_, rank_) && !Drops(Rule::kRootedSaysStaged))
     self_.staged_word = self_.staged;
-  if (!Shares()) return Finish();
-  WriteShared();
-  self_.reduced_word = static_cast<uint8_t>(self_.reduced + 1);
-  self_.wake_due = true;
-  self_.phase = ModelPhase::kDirectWait;
+  SharesOwn() ? EndShared() : Finish();
 }
 
 ProtocolModel::ProtocolModel(ModelWorld world) : world_(std::move(world)) {

@@ -115,7 +115,7 @@ struct ModelLine {
   uint8_t rounds_staged = 0;
 };
 
-enum class ModelPhase : uint8_t { kArrive, kLateRead, kTurn, kDirectWait, kStaged };
+enum class ModelPhase : uint8_t { kArrive, kLateRead, kTurn, kWriters, kDirectWait, kStaged };
 
 // Instead of a rank's number + 1: it sleeps for `met`.
 constexpr uint8_t kSleepsForMet = 255;
