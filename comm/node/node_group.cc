@@ -230,6 +230,7 @@ bool NodeGroup::AwaitTarget(const Operation& operation, Deadline& deadline) {
   };
   if (ProbeBriefly(std::min(policy_.spins, kBriefProbes), reached)) return true;
   state_.Wake();
+  spread_.Look(state_);
   switch (WaitUntil(state_.BellOf(target), PolicyTowards(target.peer), deadline, reached,
                     [&] { return Hopeless(operation, target); })) {
     case WaitResult::kReady:

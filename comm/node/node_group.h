@@ -27,6 +27,7 @@
 #include "base/wait.h"
 #include "comm/group/fork.h"
 #include "comm/group/process_group.h"
+#include "comm/node/cpu_spread.h"
 #include "comm/node/failure.h"
 #include "comm/node/failure_dump.h"
 #include "comm/node/group_counters.h"
@@ -206,6 +207,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   FailureDump dump_;
   GroupCounters counters_;
   PreparedCalls prepared_;     // guarded by issue_
+  CpuSpread spread_;           // guarded by issue_
   bool counts_stage_ = false;  // as NodeState
   MessageEngine messages_;
 

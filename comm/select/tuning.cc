@@ -16,6 +16,7 @@ constexpr double kClearly = 1.1;
 // Of a round of the staged pipeline, at most this part is waiting.
 constexpr double kWaitingPart = 1.0 / 8;
 constexpr uint64_t kPageBytes = 4096;
+constexpr uint32_t kYieldsMost = 200;
 constexpr uint64_t kStreamStageBytesMin = 4 << 10;
 // The size at which the copies beyond the caches were measured (measure.h).
 constexpr uint64_t kFarBytes = 24 << 20;
@@ -159,12 +160,15 @@ uint32_t SlotLimitBytes(const MachineModel& model, const Tuning& tuning, int ran
 }
 
 // Spinning and sleeping cost the same when one spins for as long as a wake-up takes; twice that,
-// because a core that is free costs nothing but power. Yields: as long as a wake-up takes.
+// because a core that is free costs nothing but power. Yields: as long as a wake-up takes. Ranks that share cores wait for
+// each other's work, and whoever yields gives them the core for it: who slept would be woken in the midst of it.
 void ChooseWaiting(const MachineModel& model, int ranks, Tuning* tuning) {
   tuning->spins = ranks > model.cores
                       ? 0
                       : ClampTo<uint32_t>(2 * model.futex_ns / model.probe_ns, 200, kSpinsMax);
-  tuning->yields = ClampTo<uint32_t>(model.futex_ns / model.yield_ns, 20, 200);
+  tuning->yields = ranks > model.cores
+                       ? kYieldsMost
+                       : ClampTo<uint32_t>(model.futex_ns / model.yield_ns, 20, kYieldsMost);
 }
 
 absl::Status Odd(const char* member, uint64_t value) {

@@ -162,7 +162,7 @@ TEST(Choose, RanksWithoutACoreDoNotSpin) {
   model.cores = 2;
   EXPECT_GT(Choose(model, 2).spins, 0u);
   EXPECT_EQ(Choose(model, 3).spins, 0u);
-  EXPECT_GT(Choose(model, 3).yields, 0u);
+  EXPECT_GT(Choose(model, 3).yields, Choose(model, 2).yields);
   model.cores = 1.5;  // a quota
   EXPECT_EQ(Choose(model, 2).spins, 0u);
 }
@@ -173,7 +173,7 @@ TEST(Choose, WaitsTheLongerTheDearerAWakeUp) {
   MachineModel slow;
   slow.futex_ns = 100'000;
   EXPECT_LT(Choose(quick, 2).spins, Choose(slow, 2).spins);
-  EXPECT_LT(Choose(quick, 4).yields, Choose(slow, 4).yields);
+  EXPECT_LT(Choose(quick, 2).yields, Choose(slow, 2).yields);
 }
 
 TEST(Choose, SlotsReachFurtherWhereWaitingIsDear) {
