@@ -124,7 +124,7 @@ class Progress {
     int64_t pause_ns = kLookNs;
     while (true) {
       groups.clear();  // before sleeping: the last reference may be ours
-      const uint32_t rung = nap_.word.load(std::memory_order_seq_cst);
+      uint32_t rung = 0;
       {
         MutexLock lock(mutex_);
         if (active_.empty()) pause_ns = kLookNs;
@@ -132,6 +132,7 @@ class Progress {
           lock.Wait(wake_);
         if (stop) return;
         groups = active_;
+        rung = nap_.word.load(std::memory_order_seq_cst);  // rung under the mutex only
       }
       const Help help = HelpAll(groups);
       if (help.groups > 0) {
