@@ -90,6 +90,21 @@ weft_result_t IssueChecked(const CallKey& key, const void* in, void* out, weft_g
   });
 }
 
+weft_result_t IssueAsWork(const CallKey& key, const void* in, void* out, weft_group_t group,
+                          weft_work_t* work) {
+  if (IsGroup(group) && !InBatch()) {
+    bool started = false;
+    const weft_result_t failed = Guarded([&] {
+      auto made = std::make_unique<weft_work>();
+      started = group->group->StartAgain(key, in, out, &made->work);
+      if (started) *work = made.release();
+      return absl::OkStatus();
+    });
+    if (started || failed != WEFT_SUCCESS) return failed;
+  }
+  return IssueChecked(key, in, out, group, nullptr, work);
+}
+
 weft_result_t IssueLaidOut(OpKind kind, CollectiveMaker make, const void* arguments,
                            weft_group_t handle, const weft_call_t* call, weft_work_t* work) {
   return Guarded([&]() -> absl::Status {

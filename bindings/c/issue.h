@@ -34,7 +34,11 @@ absl::Status StartAs(weft_work_t* work, Start&& start) {
 weft_result_t IssueChecked(const CallKey& key, const void* in, void* out, weft_group_t group,
                            const weft_call_t* call, weft_work_t* work);
 
-// The same; of a blocking call that the group has done before only the buffers are checked.
+// The same; of a call that the group has started or done before only the buffers are checked.
+weft_result_t IssueAsWork(const CallKey& key, const void* in, void* out, weft_group_t group,
+                          weft_work_t* work);
+
+// The same of any call. A blocking one comes first: it is short, and whatever stood beside it would cost it registers.
 inline weft_result_t Issue(const CallKey& key, const void* in, void* out, weft_group_t group,
                            const weft_call_t* call, weft_work_t* work) {
   if (call == nullptr && work == nullptr && IsGroup(group) && !InBatch()) {
@@ -46,6 +50,7 @@ inline weft_result_t Issue(const CallKey& key, const void* in, void* out, weft_g
     });
     if (done || failed != WEFT_SUCCESS) return failed;
   }
+  if (call == nullptr && work != nullptr) return IssueAsWork(key, in, out, group, work);
   return IssueChecked(key, in, out, group, call, work);
 }
 

@@ -14,6 +14,10 @@ bool ProcessGroup::RunAgain(const CallKey&, const void*, void*, absl::Status*) {
   return false;
 }
 
+bool ProcessGroup::StartAgain(const CallKey&, const void*, void*, WorkRef*) {
+  return false;
+}
+
 absl::Status ProcessGroup::NoSharedMemory() const {
   return MakeError(WEFT_UNSUPPORTED, {.group = name()},
                    fmt::format("the ranks of group {} do not share memory", name()));

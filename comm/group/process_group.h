@@ -64,6 +64,9 @@ class ProcessGroup {
   // Starts one; the buffers stay the operation's until it has ended.
   virtual absl::StatusOr<WorkRef> Start(const Collective& collective) = 0;
 
+  // The same, if the group has done or started a call of that key before, as RunAgain; true if it has started.
+  virtual bool StartAgain(const CallKey& key, const void* in, void* out, WorkRef* started);
+
   // One send or receive: as Run and Start of a collective, with messages and collectives not ordering
   // each other. Arguments were checked by CheckMessage. UNSUPPORTED where groups have no messages.
   virtual absl::Status Run(const Message& message);

@@ -20,6 +20,11 @@ namespace {
 
 using Groups = std::vector<std::shared_ptr<NodeGroup>>;
 
+// Between two looks at groups that need no help, doubling from one to the other. A wake-up takes
+// 5 to 10 us of a CPU that a caller may be using.
+constexpr int64_t kLookNs = 50'000;
+constexpr int64_t kSeldomNs = 1'000'000;
+
 // Most urgent first; groups of equal priority keep their order.
 void SortByPriority(Groups& groups) {
   if (groups.size() < 2) return;
@@ -52,6 +57,7 @@ class Progress {
       if (--users_ > 0 || !thread_.joinable()) return;
       *stop_ = true;
       wake_.notify_all();
+      RingNap();
       ended = std::move(thread_);
     }
     if (ended.get_id() == std::this_thread::get_id()) {
@@ -61,10 +67,13 @@ class Progress {
     }
   }
 
-  void Request(std::shared_ptr<NodeGroup> group) {
+  void Ask(std::shared_ptr<NodeGroup> group, Asking asking) {
     MutexLock lock(mutex_);
-    if (std::find(active_.begin(), active_.end(), group) != active_.end()) return;
-    active_.push_back(std::move(group));
+    const bool known = std::find(active_.begin(), active_.end(), group) != active_.end();
+    if (!known) {
+      group->SetAskedForProgress(true);
+      active_.push_back(std::move(group));
+    }
     if (CallerDrivesProgress()) {
       signal_.SetTicking(true);
       return;
@@ -73,10 +82,9 @@ class Progress {
       stop_ = std::make_shared<bool>(false);
       thread_ = std::thread([this, stop = stop_] { Loop(*stop); });
     }
-    wake_.notify_all();
-    // It may be asleep on behalf of another group.
-    nap_.word.fetch_add(1, std::memory_order_seq_cst);
-    Ring(nap_);
+    if (!known) wake_.notify_all();
+    // It may be asleep on behalf of another group, or until its next look.
+    if (!known || asking == Asking::kNow) RingNap();
   }
 
   // The flag of the signal goes down last: who polls has then seen every end before this returns.
@@ -113,52 +121,88 @@ class Progress {
   // started must end all the same.
   void Loop(const bool& stop) {
     Groups groups;
+    int64_t pause_ns = kLookNs;
     while (true) {
       groups.clear();  // before sleeping: the last reference may be ours
+      uint32_t rung = 0;
       {
         MutexLock lock(mutex_);
+        if (active_.empty()) pause_ns = kLookNs;
         while (active_.empty() && !stop)
           lock.Wait(wake_);
         if (stop) return;
         groups = active_;
+        rung = nap_.word.load(std::memory_order_seq_cst);  // rung under the mutex only
       }
-      SortByPriority(groups);
-      WaitTarget target;
-      NodeGroup* waiting = nullptr;
-      for (const auto& group : groups) {
-        WaitTarget wants;
-        if (!group->TryStep(&wants)) {
-          Retire(group);
-        } else if (waiting == nullptr || target.word == nullptr) {
-          waiting = group.get();
-          target = wants;
-        }
+      const Help help = HelpAll(groups);
+      if (help.groups > 0) {
+        pause_ns = kLookNs;
+        NapWhileHelping(help, groups.size() > 1, rung);
+      } else {
+        groups.clear();
+        Nap(pause_ns, rung);
+        pause_ns = std::min(2 * pause_ns, kSeldomNs);
       }
-      if (waiting != nullptr) Nap(*waiting, target, groups.size() > 1);
     }
+  }
+
+  // Of groups that need help and go on needing it: how many there are, and what one of them waits for.
+  struct Help {
+    int groups = 0;
+    NodeGroup* waiting = nullptr;
+    WaitTarget target;
+  };
+
+  // Steps who needs it.
+  Help HelpAll(Groups& groups) {
+    Help help;
+    SortByPriority(groups);
+    for (const auto& group : groups) {
+      const NodeGroup::Attendance attendance = group->Look();
+      if (attendance == NodeGroup::Attendance::kIdle) Retire(group);
+      if (attendance != NodeGroup::Attendance::kNeeded) continue;
+      WaitTarget wants;
+      if (!group->Help(&wants)) continue;
+      ++help.groups;
+      if (help.waiting != nullptr && help.target.word != nullptr) continue;
+      help.waiting = group.get();
+      help.target = wants;
+    }
+    return help;
   }
 
   // Sleeps until the group may go on; with several of them for a fixed short time, as the thread can
   // listen to one bell only.
-  void Nap(NodeGroup& group, const WaitTarget& target, bool several) {
-    static const std::atomic<uint32_t> never{0};
-    const bool listen = !several && !target.others && target.word != nullptr;
-    Deadline patience{listen ? 2'000'000 : 200'000};
-    if (listen) {
-      group.WaitForTurn(target, patience, never);
-    } else {
-      const auto no = [] {
-        return false;
-      };
-      WaitUntil(nap_, WaitPolicy{.spins = 0, .yields = 4}, patience, no, no);
-    }
+  void NapWhileHelping(const Help& help, bool several, uint32_t rung) {
+    if (several || help.target.others || help.target.word == nullptr) return Nap(200'000, rung);
+    Deadline patience{2'000'000};
+    help.waiting->WaitForTurn(help.target, help.waiting->policy(), patience, nullptr);
+  }
+
+  // At once if the bell was rung after `rung` was read.
+  void Nap(int64_t ns, uint32_t rung) {
+    Deadline patience{ns};
+    const auto asked = [&] {
+      return nap_.word.load(std::memory_order_seq_cst) != rung;
+    };
+    WaitUntil(nap_, WaitPolicy{.spins = 0, .yields = 0}, patience, asked, [] { return false; });
+  }
+
+  void RingNap() {
+    nap_.word.fetch_add(1, std::memory_order_seq_cst);
+    Ring(nap_);
   }
 
   // Drops a group that has nothing queued, unless it was requested again meanwhile.
   void Retire(const std::shared_ptr<NodeGroup>& group) {
     Groups dropped;
     MutexLock lock(mutex_);
-    if (!group->has_queued()) Drop(group.get(), &dropped);
+    group->SetAskedForProgress(false);
+    if (group->has_queued()) {
+      group->SetAskedForProgress(true);
+    } else {
+      Drop(group.get(), &dropped);
+    }
   }
 
   void Drop(const NodeGroup* group, Groups* dropped) WEFT_REQUIRES(mutex_) {
@@ -211,8 +255,8 @@ void RemoveProgressUser(const NodeGroup* group) {
   Instance().RemoveUser(group);
 }
 
-void RequestProgress(std::shared_ptr<NodeGroup> group) {
-  Instance().Request(std::move(group));
+void AskForProgress(std::shared_ptr<NodeGroup> group, Asking asking) {
+  Instance().Ask(std::move(group), asking);
 }
 
 bool CallerDrivesProgress() {

@@ -1,15 +1,20 @@
 // What moves operations that nobody waits for: the one hidden thread of a process, or the program.
 //
-//   RequestProgress(shared_from_this());         // a group has queued operations
+//   AskForProgress(shared_from_this(), Asking::kSoon);   // a group has queued operations
 //   const int pending = ProgressAll();           // weft_progress()
 //
 // The thread is started when the first operation is queued anywhere, is asleep while no group has queued
 // operations, and ends when the last group has been closed. With WEFT_PROGRESS=caller there is none.
+// Callers who wait for what they have started need no help, and to wake a thread costs them more than the
+// operation. So the thread looks at a group's queue now and then, seldom where callers do all themselves,
+// and steps it from the second look on at which nothing has ended since the first and nobody waits. A group
+// that has been idle from one look to the next has to ask again.
 // Groups are served in the order of the highest priority among their queued operations.
 // A forked child starts with nothing: the parent's groups and thread are the parent's.
 // Thread-safety: all functions, any thread; with no group word held.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -22,8 +27,10 @@ class NodeGroup;
 void AddProgressUser();
 // `group` is closed and has nothing queued any more. Ends the thread when it was the last group's.
 void RemoveProgressUser(const NodeGroup* group);
-// `group` has queued operations.
-void RequestProgress(std::shared_ptr<NodeGroup> group);
+// kSoon: within a millisecond or so, unless they end before.
+enum class Asking : uint8_t { kSoon, kNow };
+// `group` has queued operations. Called when Progress does not have it, or with kNow.
+void AskForProgress(std::shared_ptr<NodeGroup> group, Asking asking);
 
 // True if no thread moves operations.
 bool CallerDrivesProgress();

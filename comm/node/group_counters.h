@@ -26,6 +26,11 @@ class GroupCounters {
     return sequence;
   }
 
+  uint64_t started() const { return started_.load(std::memory_order_relaxed); }
+
+  // Collectives, well or not.
+  uint64_t ended() const { return collectives_.load(std::memory_order_acquire); }
+
   // By whoever may touch the group's NodeState, once per operation that was started; the bytes of this
   // rank's buffers if it ended well.
   void Ended(bool well, size_t in_bytes, size_t out_bytes) {

@@ -22,7 +22,6 @@ namespace weft {
 namespace {
 
 constexpr int64_t kCheckPeersNs = 5'000'000;
-constexpr int64_t kHelpNs = 200'000;  // between looks at messages, while an operation is waited for
 constexpr uint32_t kBriefProbes = 64;  // a microsecond or two
 constexpr int64_t kDisengageNs = 1'000'000'000;
 
@@ -63,7 +62,8 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
       failures_(state_, options_.name),
       disengage_patience_{kDisengageNs},
       dump_(state_, options_.name),
-      messages_(*this, state_, options_.name, failures_, policy_) {
+      messages_(*this, state_, options_.name, failures_, policy_),
+      caller_drives_(CallerDrivesProgress()) {
   state_.known_done.assign(static_cast<size_t>(state_.size), 0);
   state_.peer_stage.assign(static_cast<size_t>(state_.size), nullptr);
   RankControl& self = state_.self();
@@ -154,7 +154,8 @@ absl::Status NodeGroup::Run(const Collective& call) {
     messages_.RunCallbacks();
     return status;
   }
-  const std::shared_ptr<NodeWork> work = Enqueue(call);
+  const std::shared_ptr<NodeWork> work = MakeWork(PreparedCall(call, state_), TimeoutOf(call));
+  queue_.Add(work);
   Release(issue_);
   return work->Wait(0);
 }
@@ -359,27 +360,6 @@ std::string NodeGroup::Disengage(const Operation& operation) {
   return "";
 }
 
-std::shared_ptr<NodeWork> NodeGroup::Enqueue(const Collective& call) {
-  const uint64_t sequence = counters_.Start();
-  auto work =
-      std::make_shared<NodeWork>(shared_from_this(), call, sequence, state_, TimeoutOf(call));
-  state_.recorder.Record(sequence, RecorderTicks(), work->operation().prepared().recorded);
-  MutexLock lock(queue_mutex_);
-  queue_.push_back(work);
-  queued_.fetch_add(1, std::memory_order_seq_cst);
-  return work;
-}
-
-absl::StatusOr<WorkRef> NodeGroup::Start(const Collective& call) {
-  Deadline turn{TimeoutOf(call)};
-  WEFT_RETURN_IF_ERROR(TakeTurn(call, turn));
-  std::shared_ptr<NodeWork> work = Enqueue(call);
-  Release(issue_);
-  WaitTarget target;
-  if (TryStep(&target)) RequestProgress(shared_from_this());
-  return WorkRef(std::move(work));
-}
-
 int64_t NodeGroup::TimeoutOf(const Message& message) const {
   return message.timeout_ns > 0 ? message.timeout_ns : options_.timeout_ns;
 }
@@ -420,66 +400,12 @@ absl::StatusOr<WorkRef> NodeGroup::StartMessages(std::span<const Message> messag
   auto work = std::make_shared<MessageWork>(shared_from_this(), messages,
                                             std::span(timeout_ns, messages.size()));
   WEFT_RETURN_IF_ERROR(messages_.Start(work));
-  if (messages_.has_works()) RequestProgress(shared_from_this());
+  if (messages_.has_works()) AskForProgress(shared_from_this(), Asking::kNow);
   return WorkRef(std::move(work));
 }
 
-std::shared_ptr<NodeWork> NodeGroup::Front() {
-  MutexLock lock(queue_mutex_);
-  return queue_.empty() ? nullptr : queue_.front();
-}
-
-int32_t NodeGroup::QueuedPriority() {
-  MutexLock lock(queue_mutex_);
-  int32_t highest = messages_.has_works() ? 0 : INT32_MIN;
-  for (const auto& work : queue_)
-    highest = std::max(highest, work->operation().call().priority);
-  return highest;
-}
-
-void NodeGroup::PopFront() {
-  MutexLock lock(queue_mutex_);
-  queue_.pop_front();
-  queued_.fetch_sub(1, std::memory_order_seq_cst);
-}
-
-// Lets peers know of operations behind the front, so that they find them arrived.
-void NodeGroup::IssueAhead() {
-  MutexLock lock(queue_mutex_);
-  for (const auto& work : queue_) {
-    Operation& operation = work->operation();
-    if (!operation.issued() && operation.Issue(state_) == Operation::Result::kBlocked) return;
-  }
-}
-
-bool NodeGroup::StepQueue(Ended* ended, WaitTarget* target) {
-  while (const std::shared_ptr<NodeWork> front = Front()) {
-    Operation& operation = front->operation();
-    Operation::Result result = Operation::Result::kFailed;
-    if (!state_.aborted()) {
-      IssueAhead();
-      result = operation.issued() ? operation.Step(state_) : Operation::Result::kBlocked;
-    }
-    if (result == Operation::Result::kBlocked) {
-      state_.Wake();
-      *target = operation.target();
-      const bool late = front->deadline().Passed(MonotonicNs());
-      if (late && !target->Reached()) {
-        failures_.Raise(failures_.Timeout(operation, *target, front->deadline().timeout_ns));
-      } else if (!Hopeless(operation, *target)) {
-        return true;
-      }
-      result = Operation::Result::kFailed;
-    }
-    front->SetStatus(Conclude(operation, result));
-    PopFront();
-    ended->push_back(front);
-  }
-  return false;
-}
-
 // A visitor counts itself before it looks at gone_, and Close() sets gone_ before it looks at the
-// count (seq_cst): either the visitor turns back, or Close() waits for it.
+// count (seq_cst): either the visitor turns back, or Close() waits for it. With the step word it is the same.
 bool NodeGroup::Enter() {
   visitors_.fetch_add(1, std::memory_order_seq_cst);
   if (!gone_.load(std::memory_order_seq_cst)) return true;
@@ -490,56 +416,6 @@ bool NodeGroup::Enter() {
 void NodeGroup::Leave() {
   visitors_.fetch_sub(1, std::memory_order_seq_cst);
   Ring(local_);
-}
-
-bool NodeGroup::TryStep(WaitTarget* target) {
-  *target = WaitTarget{};
-  if (!Enter()) return false;
-  uint32_t free = 0;
-  Ended ended;
-  if (step_.compare_exchange_strong(free, 1, std::memory_order_acquire,
-                                    std::memory_order_relaxed)) {
-    StepQueue(&ended, target);
-    Release(step_);
-  }
-  Leave();
-  messages_.RunCallbacks();  // of messages that ended under the step word
-  for (const auto& work : ended)
-    work->Finish();
-  WaitTarget of_messages;
-  if (messages_.TryStep(&of_messages)) {
-    target->others = true;
-    if (!has_operations()) *target = of_messages;
-  }
-  return has_queued();
-}
-
-bool NodeGroup::WaitForTurn(const WaitTarget& target, Deadline& deadline,
-                            const std::atomic<uint32_t>& done) {
-  const auto is_done = [&] {
-    return done.load(std::memory_order_seq_cst) != 0;
-  };
-  if (target.word == nullptr) {  // somebody else steps
-    const auto turn = [&] {
-      return is_done() || step_.load(std::memory_order_seq_cst) == 0;
-    };
-    Deadline brief{10'000'000};
-    WaitUntil(local_, policy_, brief, turn, [] { return false; });
-    deadline.slow_ns += brief.slow_ns;
-    return !deadline.Passed(MonotonicNs());
-  }
-  if (!Enter()) return !deadline.Passed(MonotonicNs());
-  // A peer's death or an abort is found by stepping, so the wait ends now and then.
-  const int64_t started_ns = MonotonicNs();
-  const int64_t span_ns = target.others ? kHelpNs : kCheckPeersNs;
-  const auto pause = [&] {
-    return state_.aborted() || MonotonicNs() - started_ns > span_ns;
-  };
-  const WaitResult result = WaitUntil(
-      state_.BellOf(target), policy_, deadline, [&] { return target.Reached() || is_done(); },
-      pause);
-  Leave();
-  return result != WaitResult::kDeadline;
 }
 
 void NodeGroup::Abort(std::string_view reason) {
@@ -557,9 +433,8 @@ void NodeGroup::AwaitTurnToClose() {
   Deadline patience{2 * kDisengageNs};
   while (!Acquire(issue_, patience))
     patience = say();
-  static const std::atomic<uint32_t> never{0};
   for (WaitTarget target; TryStep(&target);) {
-    if (!WaitForTurn(target, patience, never)) patience = say();
+    if (!WaitForTurn(target, policy_, patience, nullptr)) patience = say();
   }
 }
 
@@ -573,7 +448,8 @@ void NodeGroup::Close() {
   AwaitTurnToClose();
   gone_.store(true, std::memory_order_seq_cst);
   const auto alone = [&] {
-    return visitors_.load(std::memory_order_seq_cst) == 0;
+    return visitors_.load(std::memory_order_seq_cst) == 0 &&
+           step_.load(std::memory_order_seq_cst) == 0;
   };
   Deadline patience{2 * kDisengageNs};
   WaitUntil(local_, policy_, patience, alone, [] { return false; });

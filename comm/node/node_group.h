@@ -17,7 +17,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,10 +36,10 @@
 #include "comm/node/operation.h"
 #include "comm/node/prepared_call.h"
 #include "comm/node/remains.h"
+#include "comm/node/work_queue.h"
 
 namespace weft {
 
-class NodeWork;
 struct SharedOffer;
 
 // What the first rank of a part tells the others when a group is split.
@@ -67,6 +66,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   absl::Status Run(const Collective& collective) override;
   bool RunAgain(const CallKey& key, const void* in, void* out, absl::Status* failure) override;
   absl::StatusOr<WorkRef> Start(const Collective& collective) override;
+  bool StartAgain(const CallKey& key, const void* in, void* out, WorkRef* started) override;
   absl::Status Run(const Message& message) override;
   absl::StatusOr<WorkRef> Start(const Message& message) override;
   absl::Status RunPair(const Message& send, const Message& recv) override;
@@ -85,8 +85,26 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   // Steps queued operations and messages unless somebody else does. True if some are still queued; then
   // *target is what the oldest one waits for, or empty if another thread steps.
   bool TryStep(WaitTarget* target);
-  // Waits until it makes sense to step again, or *done is set; false at the deadline.
-  bool WaitForTurn(const WaitTarget& target, Deadline& deadline, const std::atomic<uint32_t>& done);
+  // Steps until `work` has ended, and waits in between; false if timeout_ns, unless that is 0, have passed before.
+  bool Await(const NodeWork& work, int64_t timeout_ns);
+  // Waits until it makes sense to step again, or `work`, if any, has ended; false at the deadline.
+  bool WaitForTurn(const WaitTarget& target, const WaitPolicy& policy, Deadline& deadline,
+                   const NodeWork* work);
+
+  // For the progress thread.
+  // kNeeded: somebody should step, because nothing has ended since the last look and nobody waits.
+  // kIdle: nothing has been queued since then.
+  enum class Attendance : uint8_t { kNeeded, kNotNeeded, kIdle };
+  Attendance Look();
+  // TryStep, of which the next Look() does not say that others were at work.
+  bool Help(WaitTarget* target);
+
+  const WaitPolicy& policy() const { return policy_; }
+
+  // True while Progress has the group; set under its mutex, before it looks at has_queued() a last time.
+  void SetAskedForProgress(bool asked) {
+    asked_for_progress_.store(asked, std::memory_order_seq_cst);
+  }
 
   // Operations or asynchronous messages.
   bool has_queued() const { return has_operations() || messages_.has_works(); }
@@ -101,23 +119,26 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   void NoteFailure(const absl::Status& cause);
 
   // Operations and asynchronous messages that have not ended.
-  uint32_t queued() const { return queued_.load(std::memory_order_seq_cst) + messages_.works(); }
+  uint32_t queued() const { return queue_.size() + messages_.works(); }
 
   // Under the rank's message word.
   void CountMessage(bool is_send, size_t bytes, bool well) {
     counters_.MessageEnded(is_send, bytes, well);
   }
 
-  // The highest priority among the queued operations; INT32_MIN if there are none.
+  // The highest priority among the queued operations; INT32_MIN if there are none, or somebody steps them.
   int32_t QueuedPriority();
-
-  // A blocking call of a work has waited this long.
-  void CountWait(int64_t ns) { counters_.Waited(ns); }
 
   void RingLocal() { Ring(local_); }
 
  private:
-  using Ended = std::vector<std::shared_ptr<NodeWork>>;
+  // What somebody steps the queue for. While the front is blocked it is probed `probes` times, until `work` has
+  // ended. `starts`: deadlines and peers are left to others to look at.
+  struct StepFor {
+    const NodeWork* work = nullptr;
+    uint32_t probes = 0;
+    bool starts = false;
+  };
 
   // One blocking operation; issue_ is held and nothing is queued. True if it ended well, else *failure is
   // set.
@@ -126,7 +147,6 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   Operation::Result FinishBlocked(Operation& operation, int64_t timeout_ns);
   absl::Status RunPinned(const Collective& call);
   absl::Status TakeTurn(const Collective& call, Deadline& turn);
-  std::shared_ptr<NodeWork> Enqueue(const Collective& call);
 
   // False if no operation may start; why not says Refusal().
   bool Usable() const {
@@ -136,14 +156,15 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   absl::Status Refusal();
 
-  bool has_operations() const { return queued_.load(std::memory_order_seq_cst) > 0; }
+  bool has_operations() const { return queue_.size() > 0; }
 
   absl::StatusOr<WorkRef> StartMessages(std::span<const Message> messages);
   int64_t TimeoutOf(const Message& message) const;
 
   bool TryAcquire(std::atomic<uint32_t>& word) {
     uint32_t free = 0;
-    return word.compare_exchange_strong(free, 1, std::memory_order_acquire,
+    // seq_cst: who steps looks at gone_ next (Close).
+    return word.compare_exchange_strong(free, 1, std::memory_order_seq_cst,
                                         std::memory_order_relaxed);
   }
 
@@ -173,11 +194,17 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   void CountStage();
   absl::Status ConcludeFailed(const Operation& operation);
   bool AwaitEnd(int peer);
-  // Steps the queue; step_ is held.
-  bool StepQueue(Ended* ended, WaitTarget* target);
+  // node_group_queue.cc
+  std::shared_ptr<NodeWork> MakeWork(const PreparedCall& prepared, int64_t timeout_ns);
+  void Launch(const std::shared_ptr<NodeWork>& work);
+  void WakeAfterStart();
+  // Steps the queue unless somebody else does; returns what its front waits for, if it does.
+  WaitTarget Step(const StepFor& purpose);
+  bool StepQueue(StepFor purpose, EndedWorks* ended, WaitTarget* target);
+  bool StaysBlocked(NodeWork& work, const StepFor& purpose, Operation::Result* result);
   void IssueAhead();
-  std::shared_ptr<NodeWork> Front();
-  void PopFront();
+  void StepMessages(WaitTarget* target);
+
   std::string Disengage(const Operation& operation);
   void AwaitTurnToClose();
   // Keeps the segment of a part that this rank leads and cannot join, until Close().
@@ -220,9 +247,12 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   std::atomic<bool> reported_{false};   // the first failure was returned to somebody
   std::atomic<int64_t> checked_ns_{0};  // when peers' processes were last looked at
 
-  std::atomic<uint32_t> queued_{0};  // size of queue_
-  Mutex queue_mutex_;
-  std::deque<std::shared_ptr<NodeWork>> queue_ WEFT_GUARDED_BY(queue_mutex_);
+  WorkQueue queue_;
+  const bool caller_drives_;                     // no thread steps what nobody waits for
+  std::atomic<bool> asked_for_progress_{false};  // Progress has the group
+  std::atomic<uint32_t> waiting_{0};             // threads that have waited for works for longer
+  std::atomic<uint64_t> seen_ended_{0};          // operations, at the last Look()
+  std::atomic<bool> seen_queued_{false};
 
   Mutex splits_mutex_;
   std::vector<FailedSplit> failed_splits_ WEFT_GUARDED_BY(splits_mutex_);

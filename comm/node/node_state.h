@@ -96,6 +96,11 @@ struct NodeState {
     if (wake_due_) PublishDone();
   }
 
+  // Wake() if anybody is seen to sleep already: one load, where a later Wake() is sure.
+  void WakeSleepers() {
+    if (self().bell.sleepers.load(std::memory_order_relaxed) != 0) Wake();
+  }
+
   // That rings when what the target waits for happens.
   Bell& BellOf(const WaitTarget& target) const {
     if (target.of_all) return segment.combining().bell;

@@ -9,19 +9,19 @@
 
 namespace weft {
 
-NodeWork::NodeWork(std::shared_ptr<NodeGroup> group, const Collective& call, uint64_t sequence,
-                   const NodeState& state, int64_t timeout_ns)
+NodeWork::NodeWork(std::shared_ptr<NodeGroup> group, const PreparedCall& prepared,
+                   uint64_t sequence, int64_t timeout_ns)
     : group_(std::move(group)),
-      prepared_(call, state),
+      prepared_(prepared),
       operation_(prepared_, sequence),
-      deadline_{timeout_ns, MonotonicNs() + std::min(timeout_ns, INT64_MAX / 4)} {
+      deadline_{timeout_ns} {
   ForEachBuffer([](const void* memory) { ProcessHeap().Pin(memory); });
 }
 
 template <typename Visit>
 void NodeWork::ForEachBuffer(Visit&& visit) const {
   visit(prepared_.call.in);
-  visit(prepared_.call.out);
+  if (prepared_.call.out != prepared_.call.in) visit(prepared_.call.out);
   if (!TraitsOf(prepared_.call.kind).iov) return;
   for (const weft_iov_t& part : prepared_.call.layout->parts) {
     visit(part.in);
@@ -31,14 +31,19 @@ void NodeWork::ForEachBuffer(Visit&& visit) const {
 
 void NodeWork::Finish() {
   ForEachBuffer([](const void* memory) { ProcessHeap().Unpin(memory); });
-  std::function<void(const absl::Status&)> callback;
-  {
-    MutexLock lock(mutex_);
-    ended_.store(1, std::memory_order_seq_cst);
-    callback = std::move(callback_);
+  uint32_t alone = kUnderWay;
+  if (ended_.compare_exchange_strong(alone, kEnded, std::memory_order_seq_cst)) {
+    group_->RingLocal();
+  } else {
+    std::function<void(const absl::Status&)> callback;
+    {
+      MutexLock lock(mutex_);
+      callback = std::move(callback_);
+      ended_.store(kEnded, std::memory_order_seq_cst);
+    }
+    group_->RingLocal();
+    callback(status_);
   }
-  group_->RingLocal();
-  if (callback) callback(status_);
   NoteWorkEnded();
 }
 
@@ -50,17 +55,8 @@ bool NodeWork::Test() {
 }
 
 absl::Status NodeWork::Wait(int64_t timeout_ns) {
-  Deadline patience{timeout_ns > 0 ? timeout_ns : INT64_MAX / 4};
-  if (timeout_ns > 0) patience.Passed(MonotonicNs());
-  while (!ended()) {
-    WaitTarget target;
-    group_->TryStep(&target);
-    if (ended()) break;
-    const bool in_time = group_->WaitForTurn(target, patience, ended_);
-    group_->CountWait(std::exchange(patience.slow_ns, 0));
-    if (!in_time) {
-      return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");
-    }
+  if (!ended() && !group_->Await(*this, timeout_ns)) {
+    return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");
   }
   return status_;
 }
@@ -74,10 +70,12 @@ bool NodeWork::OnComplete(std::function<void(const absl::Status&)> callback) {
     MutexLock lock(mutex_);
     if (has_callback_) return false;
     has_callback_ = true;
-    if (!ended()) {
-      callback_ = std::move(callback);
+    callback_ = std::move(callback);
+    uint32_t under_way = kUnderWay;
+    if (ended_.compare_exchange_strong(under_way, kHasCallback, std::memory_order_seq_cst)) {
       return true;
     }
+    callback = std::move(callback_);
   }
   callback(status_);
   return true;

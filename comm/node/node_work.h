@@ -21,13 +21,13 @@ class NodeGroup;
 
 class NodeWork : public Work {
  public:
-  NodeWork(std::shared_ptr<NodeGroup> group, const Collective& call, uint64_t sequence,
-           const NodeState& state, int64_t timeout_ns);
+  NodeWork(std::shared_ptr<NodeGroup> group, const PreparedCall& prepared, uint64_t sequence,
+           int64_t timeout_ns);
 
   bool Test() override;
   absl::Status Wait(int64_t timeout_ns) override;
 
-  bool ended() const override { return ended_.load(std::memory_order_acquire) != 0; }
+  bool ended() const override { return ended_.load(std::memory_order_seq_cst) == kEnded; }
 
   absl::Status status() override;
   bool OnComplete(std::function<void(const absl::Status&)> callback) override;
@@ -40,9 +40,18 @@ class NodeWork : public Work {
 
   Operation& operation() { return operation_; }
 
+  // Begins when the operation is first found to take long, or is pending when another one is.
   Deadline& deadline() { return deadline_; }
 
+  // Of the list that the work is in (work_queue.h), which holds it by `self`.
+  NodeWork* next = nullptr;
+  std::shared_ptr<NodeWork> self;
+
  private:
+  static constexpr uint32_t kUnderWay = 0;
+  static constexpr uint32_t kHasCallback = 1;  // under way
+  static constexpr uint32_t kEnded = 2;
+
   // Every pointer that the caller gave.
   template <typename Visit>
   void ForEachBuffer(Visit&& visit) const;
@@ -51,8 +60,8 @@ class NodeWork : public Work {
   const PreparedCall prepared_;
   Operation operation_;
   Deadline deadline_;
-  absl::Status status_;  // written before ended_ is set
-  std::atomic<uint32_t> ended_{0};
+  absl::Status status_;  // written before kEnded is
+  std::atomic<uint32_t> ended_{kUnderWay};
   Mutex mutex_;
   bool has_callback_ WEFT_GUARDED_BY(mutex_) = false;
   std::function<void(const absl::Status&)> callback_ WEFT_GUARDED_BY(mutex_);

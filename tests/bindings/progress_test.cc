@@ -96,6 +96,57 @@ TEST_F(Progress, NoEndIsLostBetweenTwoLooks) {
   }
 }
 
+// The thread looks seldom then, at whatever moment of the group's queue.
+TEST_F(Progress, OperationsEndByThemselvesAlsoAfterManyThatWereWaitedFor) {
+  constexpr int kUnderWay = 40;  // more than ranks announce ahead
+  for (int round = 0; round < 20; ++round) {
+    OnThreads(2, [&](int rank) {
+      for (int i = 0; i < 100; ++i) {
+        weft_work_t work = StartBarrier(rank);
+        EXPECT_EQ(weft_work_wait(work, 0), WEFT_SUCCESS);
+        EXPECT_EQ(weft_work_free(work), WEFT_SUCCESS);
+      }
+      std::vector<weft_work_t> works;
+      for (int i = 0; i < kUnderWay; ++i)
+        works.push_back(StartBarrier(rank));
+      for (weft_work_t work : works) {
+        while (weft_work_error(work) == WEFT_IN_PROGRESS)
+          std::this_thread::yield();
+        EXPECT_EQ(weft_work_error(work), WEFT_SUCCESS);
+        EXPECT_EQ(weft_work_free(work), WEFT_SUCCESS);
+      }
+    });
+  }
+}
+
+// One rank calls again what it has called before, with other buffers and ways to wait, while the other one blocks.
+TEST_F(Progress, RepeatedCallsUseTheBuffersThatTheyAreGiven) {
+  OnThreads(2, [&](int rank) {
+    std::vector<float> data(64);
+    for (int i = 0; i < 300; ++i) {
+      float* const at = data.data() + i % 32;
+      at[0] = static_cast<float>(i + rank);
+      weft_work_t work = nullptr;
+      EXPECT_EQ(weft_all_reduce(at, at, 1, WEFT_FLOAT32, WEFT_SUM, groups_[rank], nullptr,
+                                rank == 0 || i % 3 == 0 ? &work : nullptr),
+                WEFT_SUCCESS)
+          << weft_last_error();
+      for (int done = 0; work != nullptr && i % 2 == 0 && done == 0;)
+        EXPECT_EQ(weft_work_test(work, &done), WEFT_SUCCESS);
+      if (work != nullptr) {
+        EXPECT_EQ(weft_work_wait(work, 0), WEFT_SUCCESS);
+      }
+      EXPECT_EQ(at[0], static_cast<float>(2 * i + 1)) << "call " << i;
+      EXPECT_EQ(weft_work_free(work), WEFT_SUCCESS);
+    }
+    weft_work_t none = nullptr;
+    EXPECT_EQ(weft_all_reduce(nullptr, data.data(), 1, WEFT_FLOAT32, WEFT_SUM, groups_[rank],
+                              nullptr, &none),
+              WEFT_INVALID_ARGUMENT);
+    EXPECT_EQ(none, nullptr);
+  });
+}
+
 TEST_F(Progress, ManyThreadsMayCallIt) {
   constexpr int kRounds = 200;
   std::atomic<int> ended{0};

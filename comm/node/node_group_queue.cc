@@ -1,0 +1,250 @@
+// What a NodeGroup does with operations that nobody was made to wait for: starting, stepping and awaiting them.
+//
+// In the usual case a caller starts an operation and soon waits for it, alone with the group. Then that costs
+// little more than a blocking call: the operation announces itself under the issue word, the waiter takes
+// the step word once and keeps it while it spins, and neither a lock nor a clock nor a second thread
+// comes into it.
+#include <algorithm>
+#include <utility>
+
+#include "comm/group/progress.h"
+#include "comm/node/node_group.h"
+#include "comm/node/node_work.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kCheckPeersNs = 5'000'000;
+constexpr int64_t kHelpNs = 200'000;  // between looks at messages, while an operation is waited for
+constexpr uint32_t kBriefProbes = 64;  // a microsecond or two
+
+}  // namespace
+
+// issue_ is held.
+std::shared_ptr<NodeWork> NodeGroup::MakeWork(const PreparedCall& prepared, int64_t timeout_ns) {
+  auto work =
+      std::make_shared<NodeWork>(shared_from_this(), prepared, counters_.started() + 1, timeout_ns);
+  state_.recorder.Record(counters_.Start(), RecorderTicks(), work->operation().prepared().recorded);
+  if (caller_drives_) work->deadline().Passed(MonotonicNs());  // nobody may look for long
+  return work;
+}
+
+// issue_ is held, and let go here. With nothing before it, and so nobody who steps, the operation goes as far as
+// it can at once.
+void NodeGroup::Launch(const std::shared_ptr<NodeWork>& work) {
+  if (has_operations()) {
+    queue_.Add(work);
+    Release(issue_);
+    Step(StepFor{.starts = true});
+  } else {
+    const Operation::Result result = work->operation().Advance(state_);
+    if (result != Operation::Result::kBlocked) {
+      work->SetStatus(Conclude(work->operation(), result));
+      Release(issue_);
+      work->Finish();
+      messages_.RunCallbacks();
+      return;
+    }
+    WakeAfterStart();
+    queue_.Add(work);
+    Release(issue_);
+  }
+  if (!asked_for_progress_.load(std::memory_order_seq_cst) && has_operations()) {
+    AskForProgress(shared_from_this(), Asking::kSoon);
+  }
+}
+
+absl::StatusOr<WorkRef> NodeGroup::Start(const Collective& call) {
+  Deadline turn{TimeoutOf(call)};
+  WEFT_RETURN_IF_ERROR(TakeTurn(call, turn));
+  PreparedCall prepared(call, state_);
+  const std::shared_ptr<NodeWork> work = MakeWork(prepared, TimeoutOf(call));
+  if (IsPlain(call)) prepared_.Keep(std::move(prepared));
+  Launch(work);
+  return WorkRef(work);
+}
+
+bool NodeGroup::StartAgain(const CallKey& key, const void* in, void* out, WorkRef* started) {
+  if (!TryAcquire(issue_)) return false;
+  PreparedCall* const prepared = Usable() ? prepared_.Find(key, in, out) : nullptr;
+  if (prepared == nullptr) {
+    Release(issue_);
+    return false;
+  }
+  prepared->call.priority = 0;
+  std::shared_ptr<NodeWork> work = MakeWork(*prepared, options_.timeout_ns);
+  Launch(work);
+  *started = std::move(work);
+  return true;
+}
+
+int32_t NodeGroup::QueuedPriority() {
+  int32_t highest = messages_.has_works() ? 0 : INT32_MIN;
+  if (!TryAcquire(step_)) return highest;  // it is being moved
+  queue_.TakeIn();
+  for (NodeWork* work = queue_.front(); work != nullptr; work = work->next)
+    highest = std::max(highest, work->operation().call().priority);
+  Release(step_);
+  return highest;
+}
+
+NodeGroup::Attendance NodeGroup::Look() {
+  const uint64_t ended = counters_.ended();
+  const bool moved = seen_ended_.exchange(ended, std::memory_order_relaxed) != ended;
+  const bool queued = has_operations();
+  const bool was_queued = seen_queued_.exchange(queued, std::memory_order_relaxed);
+  if (messages_.has_works()) return Attendance::kNeeded;
+  if (!queued) return moved || was_queued ? Attendance::kNotNeeded : Attendance::kIdle;
+  const bool awaited = waiting_.load(std::memory_order_relaxed) > 0;
+  return was_queued && !moved && !awaited ? Attendance::kNeeded : Attendance::kNotNeeded;
+}
+
+bool NodeGroup::Help(WaitTarget* target) {
+  const bool queued = TryStep(target);
+  seen_ended_.store(counters_.ended(), std::memory_order_relaxed);
+  return queued;
+}
+
+// A peer that sleeps at this moment is woken; if one lies down just now, the next step will find it, and
+// somebody steps before long. Nobody does where callers drive progress.
+void NodeGroup::WakeAfterStart() {
+  if (caller_drives_) {
+    state_.Wake();
+  } else {
+    state_.WakeSleepers();
+  }
+}
+
+// Lets peers know of operations behind the front, so that they find them arrived.
+void NodeGroup::IssueAhead() {
+  while (NodeWork* const work = queue_.unissued()) {
+    if (work->operation().Issue(state_) == Operation::Result::kBlocked) return;
+    queue_.NoteIssued();
+  }
+}
+
+// True if the operation has to wait longer; false if it can go on, or must end: then *result is kFailed.
+bool NodeGroup::StaysBlocked(NodeWork& work, const StepFor& purpose, Operation::Result* result) {
+  const Operation& operation = work.operation();
+  const WaitTarget target = operation.target();
+  const auto through = [&] {
+    return purpose.work != nullptr && purpose.work->ended();
+  };
+  const auto ready = [&] {
+    return target.Reached() || queue_.has_new() || through();
+  };
+  if (ProbeBriefly(purpose.probes, ready) && !through()) return false;
+  if (purpose.starts) {
+    WakeAfterStart();
+    return true;
+  }
+  state_.Wake();
+  const int64_t now_ns = MonotonicNs();
+  queue_.StartDeadlines(now_ns);
+  if (work.deadline().Passed(now_ns) && !target.Reached()) {
+    failures_.Raise(failures_.Timeout(operation, target, work.deadline().timeout_ns));
+  } else if (!Hopeless(operation, target)) {
+    return true;
+  }
+  *result = Operation::Result::kFailed;
+  return false;
+}
+
+bool NodeGroup::StepQueue(StepFor purpose, EndedWorks* ended, WaitTarget* target) {
+  while (true) {
+    queue_.TakeIn();
+    NodeWork* const front = queue_.front();
+    if (front == nullptr) return false;
+    Operation& operation = front->operation();
+    Operation::Result result = Operation::Result::kFailed;
+    if (!state_.aborted()) {
+      IssueAhead();
+      result = operation.issued() ? operation.Step(state_) : Operation::Result::kBlocked;
+    }
+    if (result == Operation::Result::kBlocked) {
+      if (StaysBlocked(*front, purpose, &result)) {
+        *target = operation.target();
+        return true;
+      }
+      if (result == Operation::Result::kBlocked) continue;
+    }
+    front->SetStatus(Conclude(operation, result));
+    if (front == purpose.work) purpose = StepFor{.starts = true};
+    ended->Add(queue_.PopFront());
+  }
+}
+
+WaitTarget NodeGroup::Step(const StepFor& purpose) {
+  WaitTarget target;
+  EndedWorks ended;
+  if (!TryAcquire(step_)) return target;
+  if (!gone_.load(std::memory_order_seq_cst)) StepQueue(purpose, &ended, &target);
+  Release(step_);
+  messages_.RunCallbacks();  // of messages that ended under the step word
+  ended.Finish();
+  return target;
+}
+
+bool NodeGroup::TryStep(WaitTarget* target) {
+  *target = has_operations() ? Step({}) : WaitTarget{};
+  StepMessages(target);
+  return has_queued();
+}
+
+void NodeGroup::StepMessages(WaitTarget* target) {
+  WaitTarget of_messages;
+  if (!messages_.TryStep(&of_messages)) return;
+  target->others = true;
+  if (!has_operations()) *target = of_messages;
+}
+
+bool NodeGroup::Await(const NodeWork& work, int64_t timeout_ns) {
+  Deadline patience{timeout_ns > 0 ? timeout_ns : INT64_MAX / 4};
+  if (timeout_ns > 0) patience.Passed(MonotonicNs());
+  const uint32_t spins = timeout_ns > 0 ? std::min(policy_.spins, kBriefProbes) : policy_.spins;
+  const StepFor purpose{.work = &work, .probes = spins};
+  WaitTarget target = Step(purpose);
+  if (work.ended()) return true;
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  bool in_time = true;
+  while (!work.ended() && in_time) {
+    StepMessages(&target);
+    WaitPolicy rest = policy_;
+    if (target.word != nullptr) rest.spins -= spins;
+    in_time = WaitForTurn(target, rest, patience, &work);
+    counters_.Waited(std::exchange(patience.slow_ns, 0));
+    if (in_time && !work.ended()) target = Step(purpose);
+  }
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  return work.ended();
+}
+
+bool NodeGroup::WaitForTurn(const WaitTarget& target, const WaitPolicy& policy, Deadline& deadline,
+                            const NodeWork* work) {
+  const auto is_done = [&] {
+    return work != nullptr && work->ended();
+  };
+  if (target.word == nullptr) {  // somebody else steps
+    const auto turn = [&] {
+      return is_done() || step_.load(std::memory_order_seq_cst) == 0;
+    };
+    Deadline brief{10'000'000};
+    WaitUntil(local_, policy, brief, turn, [] { return false; });
+    deadline.slow_ns += brief.slow_ns;
+    return !deadline.Passed(MonotonicNs());
+  }
+  if (!Enter()) return !deadline.Passed(MonotonicNs());
+  // A peer's death or an abort is found by stepping, so the wait ends now and then.
+  const int64_t started_ns = MonotonicNs();
+  const int64_t span_ns = target.others ? kHelpNs : kCheckPeersNs;
+  const auto pause = [&] {
+    return state_.aborted() || MonotonicNs() - started_ns > span_ns;
+  };
+  const WaitResult result = WaitUntil(
+      state_.BellOf(target), policy, deadline, [&] { return target.Reached() || is_done(); },
+      pause);
+  Leave();
+  return result != WaitResult::kDeadline;
+}
+
+}  // namespace weft
