@@ -197,23 +197,21 @@ struct BfloatLanes : FloatPairLanes<kWords> {
 
   WEFT_INLINE static Raw RoundPair(Bits even, Bits odd) {
     const __m512i one = _mm512_set1_epi16(1);
-    const __m512i kept = _mm512_permutex2var_epi16(AsIntegers(even), Halves(1), AsIntegers(odd));
-    const __m512i dropped = _mm512_permutex2var_epi16(AsIntegers(even), Halves(0), AsIntegers(odd));
+    constexpr __mmask64 kLowerBytes = 0x3333333333333333;
+    const __m512i swap = SwapHalves();
+    const __m512i kept =
+        _mm512_mask_shuffle_epi8(AsIntegers(odd), kLowerBytes, AsIntegers(even), swap);
+    const __m512i dropped =
+        _mm512_mask_shuffle_epi8(AsIntegers(even), ~kLowerBytes, AsIntegers(odd), swap);
     // 0x8000 | (~kept & 1): the least that goes up.
     const __m512i up = _mm512_ternarylogic_epi32(kept, one, _mm512_set1_epi16(INT16_MIN), 0xae);
     const __mmask32 goes_up = _mm512_cmpge_epu16_mask(dropped, up);
     return __builtin_bit_cast(Raw, _mm512_mask_add_epi16(kept, goes_up, kept, one));
   }
 
-  // Takes the upper (1) or lower (0) halves of the words of two registers in turn.
-  WEFT_INLINE static __m512i Halves(int upper) {
-    Vector<uint16_t, 32> index{};
-#pragma GCC unroll 16
-    for (int i = 0; i < 32; i += 2) {
-      index[i] = static_cast<uint16_t>(i + upper);
-      index[i + 1] = static_cast<uint16_t>(32 + i + upper);
-    }
-    return __builtin_bit_cast(__m512i, index);
+  // For shuffles of bytes, which are one step each on every CPU; permutations of words are three on some.
+  WEFT_INLINE static __m512i SwapHalves() {
+    return _mm512_set4_epi32(0x0d0c0f0e, 0x09080b0a, 0x05040706, 0x01000302);
   }
 
   WEFT_INLINE static __m512i AsIntegers(Bits bits) {

@@ -238,6 +238,25 @@ template <typename Lanes, typename Op, int kCount>
   }
 }
 
+// Two sources into two destinations, which is what two ranks do in each other's memory: as ReduceElements,
+// but without a loop over the destinations, whose jumps cost time while the caches keep up.
+template <typename Lanes, typename Op>
+[[gnu::noinline]] void ReduceTwoIntoTwo(const ReduceArguments& arguments) {
+  constexpr size_t kVectorBytes = size_t{Lanes::kWidth} * Lanes::kElementBytes;
+  const void* const local[] = {arguments.sources[0], arguments.sources[1]};
+  const Leaves leaves{local, arguments.factors};
+  char* const first = static_cast<char*>(arguments.destinations[0]);
+  char* const second = static_cast<char*>(arguments.destinations[1]);
+  const size_t bytes = arguments.count / Lanes::kWidth * kVectorBytes;
+  for (size_t offset = 0; offset < bytes; offset += kVectorBytes) {
+    const auto raw = Lanes::Pack(Tree<Lanes, Op, 2>(leaves, offset));
+    StoreAs(first + offset, raw);
+    StoreAs(second + offset, raw);
+  }
+  const size_t done = bytes / kVectorBytes * Lanes::kWidth;
+  if (done < arguments.count) ReducePart<Lanes, Op>(arguments, 0, done);
+}
+
 // The choice of the unrolled tree. Sums are worth one for each count up to eight; other operations,
 // and plain C++, for the counts that are common: each costs a kilobyte and a hundredth of a second to
 // compile, for each type and instruction set.
@@ -249,6 +268,11 @@ template <typename Lanes, typename Op>
     if (arguments.count < Lanes::kWidth) {
       if (arguments.count != 0) ReducePart<Lanes, Op>(arguments, divisor, 0);
       return;
+    }
+  }
+  if constexpr (Op::kEveryCount && Lanes::kWidth > 1) {
+    if (arguments.source_count == 2 && arguments.destination_count == 2 && divisor == 0) {
+      return ReduceTwoIntoTwo<Lanes, Op>(arguments);
     }
   }
   switch (arguments.source_count) {
