@@ -16,6 +16,7 @@
 #include "comm/node/shared_blocks.h"
 #include "comm/node/shared_stores.h"
 #include "comm/node/stage_ring.h"
+#include "comm/node/turned_stage.h"
 
 namespace weft {
 
@@ -59,6 +60,7 @@ struct NodeState {
   std::array<uint64_t, kSlotCount> slot_user{};  // operation that used each slot last
   char* stage = nullptr;          // own staging, in the own heap; made when first needed
   StageRing stage_ring;           // what of its first part has been used for which round
+  TurnedStage turned_stage;       // of two ranks: the same of its last part
   StageRing slot_ring;            // and of the rest for which one-shot operation
   SharedStores stores;            // into slots and staging
   std::vector<char*> peer_stage;  // peers' staging as mapped here, once looked up

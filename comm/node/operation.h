@@ -94,10 +94,13 @@ class Operation {
     size_t piece_bytes;     // from one owner's piece to the next, in the staging of a round
     size_t part_bytes;      // staging of a round
     size_t parts[2];        // offsets of that of the last two rounds
+    bool turns;             // two ranks write where they read last (turned_stage.h)
+    bool turned[2];         // of the last two rounds: into each other's area
     size_t count;
     size_t staged;   // rounds that this rank has staged
     size_t current;  // round to reduce or gather
     bool reduced;    // the current round has been reduced
+    size_t pieces;   // behind which the results lie
     int ranks;
   };
 
@@ -210,10 +213,13 @@ class Operation {
   void StageEarly(NodeState& state, Arrival& line);
   Result Staged(NodeState& state);
   Result AwaitPart(NodeState& state);
+  Result AwaitTurnedPart(NodeState& state);
+  Result AwaitReaders(NodeState& state, const StageRing::User& last);
   void TakePart(NodeState& state, size_t round);
   Result StageRound(NodeState& state);
   void FillPart(NodeState& state, size_t round);
   void StageIn(NodeState& state, int block, const Piece& piece, char* to) const;
+  void CopyToStage(NodeState& state, char* to, const char* from, size_t bytes) const;
   Result ReduceRound(NodeState& state);
   bool ReducePiece(NodeState& state, const Piece& piece);
   Result GatherResults(NodeState& state);
@@ -225,22 +231,27 @@ class Operation {
   size_t LargestBlock(const NodeState& state) const;
   size_t ShareOf(size_t length, size_t ranks) const;
   char* PeerStage(NodeState& state, int peer);
+  char* StageOf(NodeState& state, int rank, size_t round);
 
   size_t PartOffset(size_t round) const { return rounds_.parts[round & 1]; }
 
-  // Where the piece for `owner` lies in a rank's staging of a round, and behind them its own results.
+  // Where the piece for `owner` lies in a rank's staging of a round, and behind them its own results. Where two ranks
+  // write in turn, it is the same place for both: there is only the piece for the other.
   size_t PieceOffset(size_t round, int owner) const {
-    return PartOffset(round) + static_cast<size_t>(owner) * rounds_.piece_bytes;
+    return PartOffset(round) +
+           (rounds_.turns ? 0 : static_cast<size_t>(owner)) * rounds_.piece_bytes;
   }
 
-  size_t ResultOffset(size_t round) const { return PieceOffset(round, rounds_.ranks); }
+  size_t ResultOffset(size_t round) const {
+    return PartOffset(round) + rounds_.pieces * rounds_.piece_bytes;
+  }
 
   // What was received, into the output.
   void CopyToOutput(const NodeState& state, int block, size_t begin, size_t count,
                     const char* from) const;
 
   // operation_staged_copy.cc
-  void StageCopies(NodeState& state, size_t round) const;
+  void StageCopies(NodeState& state, size_t round);
   void CopyOwn(const NodeState& state) const;
   Result GatherCopies(NodeState& state);
 
