@@ -123,7 +123,11 @@ class Operation {
 
   void UseSlot(NodeState& state) const {
     state.slot_user[slot_] = sequence_;
-    state.slot_next = (slot_ + 1) % kSlotCount;
+    state.slot_next = slot_ + 1;
+    if (state.slot_next == state.slots_used) {
+      state.slot_next = 0;
+      state.slot_turned = state.slots_turn && !state.slot_turned;
+    }
   }
 
   void PublishMore(NodeState& state, Arrival& line);
@@ -154,13 +158,18 @@ class Operation {
   Result AwaitMet(const NodeState& state, int peer);
   void TakeCombined(const NodeState& state) const;
 
+  // Of this operation. Two ranks that write where they read last use each other's every other time round.
+  char* SlotOf(const NodeState& state, int rank) const {
+    return state.segment.slot(slot_turned_ ? state.size - 1 - rank : rank, slot_);
+  }
+
   // What `peer` contributed, packed. The own contribution is read where it is if it lies in one piece and nobody
   // else writes there.
   const char* DataOf(const NodeState& state, int peer) const {
     if (peer == state.rank && call_.layout == nullptr && sharers_ == 0) {
       return static_cast<const char*>(call_.in);
     }
-    if (size_ == Size::kSlot) return state.segment.slot(peer, slot_);
+    if (size_ == Size::kSlot) return SlotOf(state, peer);
     if (size_ == Size::kRingSlot) {
       return (peer == state.rank ? state.stage : state.peer_stage[static_cast<size_t>(peer)]) +
              slot_offset_;
@@ -299,6 +308,7 @@ class Operation {
   int odd_rank_ = -1;
   int unread_peer_ = -1;
   uint32_t slot_ = 0;
+  bool slot_turned_ = false;
   size_t slot_offset_ = 0;  // in staging
   int next_peer_ = 0;       // of the peers that are waited for one by one
   WaitTarget target_;

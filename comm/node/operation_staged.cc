@@ -15,6 +15,9 @@
 //   of a copy (t' < t)      they have published reduced(t'), which follows their last read
 //   of a reduction          they have published staged(t' + 2), which follows their gather(t'). A lap has room for
 //                           four parts, so that t' + 2 < t, and nobody waits for itself.
+// Two ranks that both give and get write their rounds where they read last instead, into each other's staging and
+// their own in turn (turned_stage.h). What a rank itself has read there is free; for what the peer has read, the
+// same rules hold. So a round always follows the peer's staging of it, also of a rank that needs nothing of it.
 #include <algorithm>
 #include <cstring>
 
@@ -29,20 +32,19 @@ namespace weft {
 namespace {
 
 constexpr size_t kLineBytes = 64;
-constexpr int kTurnedRanks = 2;  // with more, a line is read by several, or comes back from another
 constexpr size_t kTileBytes = 8 << 10;  // stays in the nearest cache between two passes
 // A chunk of what one rank copies to others: it works on the next one while they read.
 constexpr size_t kChunkBytes = 32 << 10;
 
 // Behind the two rings.
 size_t TurnedBegin(const NodeState& state) {
-  return state.tuning.stage_ring_bytes + state.tuning.slot_ring_bytes;
+  return state.tuning.stage_ring_bytes + (state.slots_turn ? 0 : state.tuning.slot_ring_bytes);
 }
 
-// Room for two rounds.
+// Room for two rounds, each with a piece for every rank or a piece and results.
 size_t TurnedBytes(const NodeState& state) {
   const auto ranks = static_cast<size_t>(state.size);
-  return state.size == kTurnedRanks ? 2 * state.tuning.stage_piece_bytes * ranks : 0;
+  return state.size == kTurningRanks ? 2 * state.tuning.stage_piece_bytes * ranks : 0;
 }
 
 size_t StageBytes(const NodeState& state) {
@@ -58,7 +60,7 @@ absl::Status Operation::MakeStage(NodeState& state) {
   if (!stage.ok()) return Annotate(stage.status(), "staging of the group: ");
   state.stage = static_cast<char*>(*stage);
   state.stage_ring = StageRing(state.tuning.stage_ring_bytes);
-  state.slot_ring = StageRing(state.tuning.slot_ring_bytes);
+  if (!state.slots_turn) state.slot_ring = StageRing(state.tuning.slot_ring_bytes);
   state.turned_stage = TurnedStage(TurnedBytes(state));
   const char* const base = state.peers[static_cast<size_t>(state.rank)]->base();
   state.self().stage_offset.store(static_cast<uint64_t>(state.stage - base),
@@ -88,7 +90,7 @@ absl::Status Operation::BeginStaged(NodeState& state) {
   const size_t needed = std::min(per_round, largest);
   const size_t stride = (Sliced() ? ShareOf(needed, ranks) : needed) * shape_.element_bytes;
   const size_t piece_bytes = (stride + kLineBytes - 1) / kLineBytes * kLineBytes;
-  const bool turns = state.size == kTurnedRanks && !rooted;
+  const bool turns = state.size == kTurningRanks && !rooted;
   const size_t pieces = split && !turns ? ranks : 1;
   rounds_ = Rounds{.piece_elements = piece,
                    .piece_bytes = piece_bytes,

@@ -23,6 +23,9 @@
 
 namespace weft {
 
+// With more, a line is read by several, or comes back from another rank than the one that took it over.
+constexpr int kTurningRanks = 2;
+
 class TurnedStage {
  public:
   using User = StageRing::User;
