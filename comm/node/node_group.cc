@@ -66,6 +66,8 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
       caller_drives_(CallerDrivesProgress()) {
   state_.known_done.assign(static_cast<size_t>(state_.size), 0);
   state_.peer_stage.assign(static_cast<size_t>(state_.size), nullptr);
+  state_.slots_turn = state_.size == kTurningRanks && state_.tuning.combine == 0;
+  if (state_.slots_turn) state_.slots_used = kTurnedSlotCount;
   RankControl& self = state_.self();
   const NodePeer::Identity& identity = state_.peers[static_cast<size_t>(state_.rank)]->identity();
   self.pid = identity.pid;

@@ -16,6 +16,7 @@
 #include "comm/node/shared_blocks.h"
 #include "comm/node/shared_stores.h"
 #include "comm/node/stage_ring.h"
+#include "comm/node/turned_stage.h"
 
 namespace weft {
 
@@ -32,6 +33,10 @@ struct WaitTarget {
     return static_cast<int32_t>(word->load(std::memory_order_acquire) - want) >= 0;
   }
 };
+
+// Two ranks that write where they read last use so few slots in turn: one more than they need not to wait, since the
+// arrival of an operation says that the one before the last is done.
+constexpr uint32_t kTurnedSlotCount = 2;
 
 struct NodeState {
   // Constant.
@@ -57,8 +62,12 @@ struct NodeState {
   uint64_t reduced = 0;                          // likewise
   uint32_t slot_next = 0;                        // slot of the next one-shot operation
   std::array<uint64_t, kSlotCount> slot_user{};  // operation that used each slot last
+  uint32_t slots_used = kSlotCount;              // of these
+  bool slots_turn = false;                       // two ranks write where they read last,
+  bool slot_turned = false;                      // and the next operation into each other's slot
   char* stage = nullptr;          // own staging, in the own heap; made when first needed
   StageRing stage_ring;           // what of its first part has been used for which round
+  TurnedStage turned_stage;       // of two ranks: the same of its last part
   StageRing slot_ring;            // and of the rest for which one-shot operation
   SharedStores stores;            // into slots and staging
   std::vector<char*> peer_stage;  // peers' staging as mapped here, once looked up

@@ -119,6 +119,7 @@ Operation::Result Operation::Advance(NodeState& state) {
   uint64_t credit = sequence_ > kWindow ? sequence_ - kWindow : 0;  // I1
   if (slotted) {
     slot_ = state.slot_next;
+    slot_turned_ = state.slot_turned;
     credit = std::max(credit, state.slot_user[slot_]);  // I2
   } else if (size_ == Size::kRingSlot) {
     if (absl::Status made = MakeStage(state); !made.ok()) return Break(std::move(made));
@@ -141,7 +142,7 @@ Operation::Result Operation::Advance(NodeState& state) {
       PackInput(state, reinterpret_cast<char*>(line.data));
       break;
     case Size::kSlot:
-      PackInput(state, state.segment.slot(state.rank, slot_));
+      PackInput(state, SlotOf(state, state.rank));
       UseSlot(state);
       break;
     case Size::kRingSlot:

@@ -94,10 +94,13 @@ class Operation {
     size_t piece_bytes;     // from one owner's piece to the next, in the staging of a round
     size_t part_bytes;      // staging of a round
     size_t parts[2];        // offsets of that of the last two rounds
+    bool turns;             // two ranks write where they read last (turned_stage.h)
+    bool turned[2];         // of the last two rounds: into each other's area
     size_t count;
     size_t staged;   // rounds that this rank has staged
     size_t current;  // round to reduce or gather
     bool reduced;    // the current round has been reduced
+    size_t pieces;   // behind which the results lie
     int ranks;
   };
 
@@ -120,7 +123,11 @@ class Operation {
 
   void UseSlot(NodeState& state) const {
     state.slot_user[slot_] = sequence_;
-    state.slot_next = (slot_ + 1) % kSlotCount;
+    state.slot_next = slot_ + 1;
+    if (state.slot_next == state.slots_used) {
+      state.slot_next = 0;
+      state.slot_turned = state.slots_turn && !state.slot_turned;
+    }
   }
 
   void PublishMore(NodeState& state, Arrival& line);
@@ -151,13 +158,18 @@ class Operation {
   Result AwaitMet(const NodeState& state, int peer);
   void TakeCombined(const NodeState& state) const;
 
+  // Of this operation. Two ranks that write where they read last use each other's every other time round.
+  char* SlotOf(const NodeState& state, int rank) const {
+    return state.segment.slot(slot_turned_ ? state.size - 1 - rank : rank, slot_);
+  }
+
   // What `peer` contributed, packed. The own contribution is read where it is if it lies in one piece and nobody
   // else writes there.
   const char* DataOf(const NodeState& state, int peer) const {
     if (peer == state.rank && call_.layout == nullptr && sharers_ == 0) {
       return static_cast<const char*>(call_.in);
     }
-    if (size_ == Size::kSlot) return state.segment.slot(peer, slot_);
+    if (size_ == Size::kSlot) return SlotOf(state, peer);
     if (size_ == Size::kRingSlot) {
       return (peer == state.rank ? state.stage : state.peer_stage[static_cast<size_t>(peer)]) +
              slot_offset_;
@@ -214,10 +226,13 @@ class Operation {
   void StageEarly(NodeState& state, Arrival& line);
   Result Staged(NodeState& state);
   Result AwaitPart(NodeState& state);
+  Result AwaitTurnedPart(NodeState& state);
+  Result AwaitReaders(NodeState& state, const StageRing::User& last);
   void TakePart(NodeState& state, size_t round);
   Result StageRound(NodeState& state);
   void FillPart(NodeState& state, size_t round);
   void StageIn(NodeState& state, int block, const Piece& piece, char* to) const;
+  void CopyToStage(NodeState& state, char* to, const char* from, size_t bytes) const;
   Result ReduceRound(NodeState& state);
   bool ReducePiece(NodeState& state, const Piece& piece);
   Result GatherResults(NodeState& state);
@@ -229,22 +244,27 @@ class Operation {
   size_t LargestBlock(const NodeState& state) const;
   size_t ShareOf(size_t length, size_t ranks) const;
   char* PeerStage(NodeState& state, int peer);
+  char* StageOf(NodeState& state, int rank, size_t round);
 
   size_t PartOffset(size_t round) const { return rounds_.parts[round & 1]; }
 
-  // Where the piece for `owner` lies in a rank's staging of a round, and behind them its own results.
+  // Where the piece for `owner` lies in a rank's staging of a round, and behind them its own results. Where two ranks
+  // write in turn, it is the same place for both: there is only the piece for the other.
   size_t PieceOffset(size_t round, int owner) const {
-    return PartOffset(round) + static_cast<size_t>(owner) * rounds_.piece_bytes;
+    return PartOffset(round) +
+           (rounds_.turns ? 0 : static_cast<size_t>(owner)) * rounds_.piece_bytes;
   }
 
-  size_t ResultOffset(size_t round) const { return PieceOffset(round, rounds_.ranks); }
+  size_t ResultOffset(size_t round) const {
+    return PartOffset(round) + rounds_.pieces * rounds_.piece_bytes;
+  }
 
   // What was received, into the output.
   void CopyToOutput(const NodeState& state, int block, size_t begin, size_t count,
                     const char* from) const;
 
   // operation_staged_copy.cc
-  void StageCopies(NodeState& state, size_t round) const;
+  void StageCopies(NodeState& state, size_t round);
   void CopyOwn(const NodeState& state) const;
   Result GatherCopies(NodeState& state);
 
@@ -291,6 +311,7 @@ class Operation {
   int odd_rank_ = -1;
   int unread_peer_ = -1;
   uint32_t slot_ = 0;
+  bool slot_turned_ = false;
   size_t slot_offset_ = 0;  // in staging
   int next_peer_ = 0;       // of the peers that are waited for one by one
   WaitTarget target_;

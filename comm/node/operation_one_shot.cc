@@ -10,7 +10,12 @@ namespace weft {
 void Operation::PackInput(NodeState& state, char* to) const {
   if (call_.kind == OpKind::kBarrier || !shape_.has_input) return;
   if (call_.layout == nullptr) {
-    if (shape_.contribution_bytes > 0) state.stores.Copy(to, call_.in, shape_.contribution_bytes);
+    const size_t bytes = shape_.contribution_bytes;
+    if (size_ == Size::kSlot && state.slots_turn) {  // lines that this rank has
+      std::memcpy(to, call_.in, bytes);
+    } else if (bytes > 0) {
+      state.stores.Copy(to, call_.in, bytes);
+    }
     return;
   }
   const int blocks = traits().in_blocks ? state.size : 1;

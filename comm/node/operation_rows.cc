@@ -49,7 +49,7 @@ static_assert(sizeof(uint64_t) + kNodeRanksMax * sizeof(Entry) <= kSlotBytes);
 }  // namespace
 
 void Operation::WriteRow(const NodeState& state) {
-  const Row row(state.segment.slot(state.rank, slot_), state.size);
+  const Row row(SlotOf(state, state.rank), state.size);
   const size_t element = shape_.element_bytes;
   size_t total = 0;
   for (int peer = 0; peer < state.size; ++peer) {
@@ -70,10 +70,10 @@ absl::Status Operation::ReadRows(const NodeState& state) {
   in_slots_ = true;
   largest_ = 0;
   for (int from = 0; from < state.size; ++from) {
-    const Row sender(state.segment.slot(from, slot_), state.size);
+    const Row sender(SlotOf(state, from), state.size);
     in_slots_ = in_slots_ && sender.has_data() != 0;
     for (int to = 0; to < state.size; ++to) {
-      const Row receiver(state.segment.slot(to, slot_), state.size);
+      const Row receiver(SlotOf(state, to), state.size);
       const uint64_t sent = sender.entry(to).in_count;
       const uint64_t expected = receiver.entry(from).out_count;
       largest_ = std::max<size_t>(largest_, sent);
@@ -92,7 +92,7 @@ absl::Status Operation::OneShotRows(const NodeState& state) {
   for (int peer = 0; peer < state.size; ++peer) {
     const size_t count = OutCount(call_, peer);
     if (count == 0) continue;
-    const Row row(state.segment.slot(peer, slot_), state.size);
+    const Row row(SlotOf(state, peer), state.size);
     const size_t room = row.room_bytes() / element;
     size_t begin = 0;
     for (int before = 0; before < state.rank; ++before) {
@@ -110,7 +110,7 @@ absl::Status Operation::OneShotRows(const NodeState& state) {
 // Elements between the beginning of what `peer` contributes and the block that is for this rank.
 size_t Operation::PeerOffset(const NodeState& state, int peer) const {
   if (size_ != Size::kRows) return InOffset(call_, InBlock(state.rank));
-  return Row(state.segment.slot(peer, slot_), state.size).entry(state.rank).in_offset;
+  return Row(SlotOf(state, peer), state.size).entry(state.rank).in_offset;
 }
 
 }  // namespace weft

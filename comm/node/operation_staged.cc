@@ -15,9 +15,13 @@
 //   of a copy (t' < t)      they have published reduced(t'), which follows their last read
 //   of a reduction          they have published staged(t' + 2), which follows their gather(t'). A lap has room for
 //                           four parts, so that t' + 2 < t, and nobody waits for itself.
+// Two ranks that both give and get write their rounds where they read last instead, into each other's staging and
+// their own in turn (turned_stage.h). What a rank itself has read there is free; for what the peer has read, the
+// same rules hold. So a round always follows the peer's staging of it, also of a rank that needs nothing of it.
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "comm/kernels/dtype.h"
 #include "comm/node/heap.h"
@@ -32,8 +36,19 @@ constexpr size_t kTileBytes = 8 << 10;  // stays in the nearest cache between tw
 // A chunk of what one rank copies to others: it works on the next one while they read.
 constexpr size_t kChunkBytes = 32 << 10;
 
+// Behind the two rings.
+size_t TurnedBegin(const NodeState& state) {
+  return state.tuning.stage_ring_bytes + (state.slots_turn ? 0 : state.tuning.slot_ring_bytes);
+}
+
+// Room for two rounds, each with a piece for every rank or a piece and results.
+size_t TurnedBytes(const NodeState& state) {
+  const auto ranks = static_cast<size_t>(state.size);
+  return state.size == kTurningRanks ? 2 * state.tuning.stage_piece_bytes * ranks : 0;
+}
+
 size_t StageBytes(const NodeState& state) {
-  return state.tuning.stage_ring_bytes + state.tuning.slot_ring_bytes;
+  return TurnedBegin(state) + TurnedBytes(state);
 }
 
 }  // namespace
@@ -45,7 +60,8 @@ absl::Status Operation::MakeStage(NodeState& state) {
   if (!stage.ok()) return Annotate(stage.status(), "staging of the group: ");
   state.stage = static_cast<char*>(*stage);
   state.stage_ring = StageRing(state.tuning.stage_ring_bytes);
-  state.slot_ring = StageRing(state.tuning.slot_ring_bytes);
+  if (!state.slots_turn) state.slot_ring = StageRing(state.tuning.slot_ring_bytes);
+  state.turned_stage = TurnedStage(TurnedBytes(state));
   const char* const base = state.peers[static_cast<size_t>(state.rank)]->base();
   state.self().stage_offset.store(static_cast<uint64_t>(state.stage - base),
                                   std::memory_order_release);
@@ -74,15 +90,22 @@ absl::Status Operation::BeginStaged(NodeState& state) {
   const size_t needed = std::min(per_round, largest);
   const size_t stride = (Sliced() ? ShareOf(needed, ranks) : needed) * shape_.element_bytes;
   const size_t piece_bytes = (stride + kLineBytes - 1) / kLineBytes * kLineBytes;
-  const size_t pieces = split ? ranks + (Sliced() ? 1 : 0) : 1;
+  // Copies larger than the caches push the lines out before they come back.
+  const bool cached =
+      traits().reduces || largest * shape_.element_bytes <= state.tuning.stage_ring_bytes;
+  const bool turns = state.size == kTurningRanks && !rooted && cached;
+  const size_t pieces = split && !turns ? ranks : 1;
   rounds_ = Rounds{.piece_elements = piece,
                    .piece_bytes = piece_bytes,
-                   .part_bytes = piece_bytes * pieces,
+                   .part_bytes = piece_bytes * (pieces + (Sliced() ? 1 : 0)),
                    .parts = {0, 0},
+                   .turns = turns,
+                   .turned = {false, false},
                    .count = (largest + per_round - 1) / per_round,
                    .staged = 0,
                    .current = 0,
                    .reduced = false,
+                   .pieces = pieces,
                    .ranks = state.size};
   begun_ = true;
   return absl::OkStatus();
@@ -99,7 +122,7 @@ void Operation::StageEarly(NodeState& state, Arrival& line) {
       !BeginStaged(state).ok() || rounds_.count == 0) {
     return;
   }
-  if (AwaitPart(state) == Result::kBlocked) {
+  if (AwaitPart(state) != Result::kDone) {
     next_peer_ = 0;
     return;
   }
@@ -167,6 +190,12 @@ char* Operation::PeerStage(NodeState& state, int peer) {
   return stage;
 }
 
+// Where `rank` writes in this round; nullptr and error_ set as above.
+char* Operation::StageOf(NodeState& state, int rank, size_t round) {
+  const int area = rounds_.turned[round & 1] ? state.size - 1 - rank : rank;
+  return area == state.rank ? state.stage : PeerStage(state, area);
+}
+
 Operation::Result Operation::AwaitAll(NodeState& state, std::atomic<uint32_t> RankControl::*word,
                                       uint32_t want) {
   for (; next_peer_ < state.size; ++next_peer_) {
@@ -182,9 +211,14 @@ Operation::Result Operation::AwaitAll(NodeState& state, std::atomic<uint32_t> Ra
 
 // kBlocked until peers have read what the next part held before.
 Operation::Result Operation::AwaitPart(NodeState& state) {
+  if (rounds_.turns) return AwaitTurnedPart(state);
   const StageRing::User last =
       state.stage_ring.LastUser(rounds_.part_bytes, state.tuning.stage_lap_bytes);
-  if (last.sequence == 0) return Result::kDone;
+  return last.sequence == 0 ? Result::kDone : AwaitReaders(state, last);
+}
+
+// kBlocked until all peers are through with a round that this rank staged.
+Operation::Result Operation::AwaitReaders(NodeState& state, const StageRing::User& last) {
   if (last.sequence != sequence_) return AwaitCredit(state, last.sequence);
   return traits().reduces ? AwaitAll(state, &RankControl::staged,
                                      static_cast<uint32_t>(state.staged + last.round + 3))
@@ -192,31 +226,60 @@ Operation::Result Operation::AwaitPart(NodeState& state) {
                                      static_cast<uint32_t>(state.reduced + last.round + 1));
 }
 
+// The same of ranks that write where they read last. What this rank itself read there it has read: all of an older
+// operation, and of this one the round before the last.
+Operation::Result Operation::AwaitTurnedPart(NodeState& state) {
+  const auto [here, there] = state.turned_stage.LastUsers(rounds_.part_bytes, rounds_.staged);
+  WEFT_CHECK(here.sequence == sequence_ ? here.round < rounds_.current
+                                        : here.sequence <= state.completed);
+  // Who has been read from has staging.
+  if (here.sequence != 0 && PeerStage(state, 1 - state.rank) == nullptr) return Result::kFailed;
+  return there.sequence == 0 ? Result::kDone : AwaitReaders(state, there);
+}
+
 // Also by a rank that stages nothing, which reads its peers' parts.
 void Operation::TakePart(NodeState& state, size_t round) {
+  if (rounds_.turns) {
+    const TurnedStage::Part part = state.turned_stage.Take(rounds_.part_bytes, {sequence_, round});
+    rounds_.parts[round & 1] = TurnedBegin(state) + part.offset;
+    rounds_.turned[round & 1] = part.turned;
+    return;
+  }
   rounds_.parts[round & 1] =
       state.stage_ring.Take(rounds_.part_bytes, state.tuning.stage_lap_bytes, {sequence_, round});
+}
+
+// Where it was read last, this rank has the lines.
+void Operation::CopyToStage(NodeState& state, char* to, const char* from, size_t bytes) const {
+  if (rounds_.turns) {
+    std::memcpy(to, from, bytes);
+  } else {
+    state.stores.Copy(to, from, bytes);
+  }
 }
 
 void Operation::StageIn(NodeState& state, int block, const Piece& piece, char* to) const {
   for (size_t done = 0; done < piece.count;) {
     const Run run = InRun(call_, block, piece.begin + done, piece.count - done);
-    state.stores.Copy(to + done * shape_.element_bytes, run.memory,
-                      run.count * shape_.element_bytes);
+    CopyToStage(state, to + done * shape_.element_bytes, run.memory,
+                run.count * shape_.element_bytes);
     done += run.count;
   }
 }
 
 void Operation::FillPart(NodeState& state, size_t round) {
   if (!traits().reduces) return StageCopies(state, round);
+  char* const stage = StageOf(state, state.rank, round);
   for (int owner = 0; owner < state.size; ++owner) {
     if (owner == state.rank) continue;
-    StageIn(state, InBlock(owner), PieceOf(round, owner), state.stage + PieceOffset(round, owner));
+    StageIn(state, InBlock(owner), PieceOf(round, owner), stage + PieceOffset(round, owner));
   }
 }
 
 Operation::Result Operation::StageRound(NodeState& state) {
-  if (shape_.has_input && AwaitPart(state) == Result::kBlocked) return Result::kBlocked;
+  if (shape_.has_input) {
+    if (const Result awaited = AwaitPart(state); awaited != Result::kDone) return awaited;
+  }
   TakePart(state, rounds_.staged);
   if (!shape_.has_input) return Result::kDone;
   FillPart(state, rounds_.staged);
@@ -230,13 +293,13 @@ bool Operation::ReducePiece(NodeState& state, const Piece& piece) {
   const char* staged[kNodeRanksMax];
   for (int peer = 0; peer < state.size; ++peer) {
     if (peer == state.rank) continue;
-    const char* const stage = PeerStage(state, peer);
+    const char* const stage = StageOf(state, peer, rounds_.current);
     if (stage == nullptr) return false;
     staged[peer] = stage + PieceOffset(rounds_.current, state.rank);
   }
   alignas(kLineBytes) char scratch[kTileBytes];
   const bool has_output = shape_.has_output;
-  char* const result = state.stage + ResultOffset(rounds_.current);
+  char* const result = StageOf(state, state.rank, rounds_.current) + ResultOffset(rounds_.current);
   for (size_t done = 0; done < piece.count;) {
     const size_t limit = std::min(piece.count - done, kTileBytes / shape_.element_bytes);
     const Run own = InRun(call_, InBlock(state.rank), piece.begin + done, limit);
@@ -248,8 +311,8 @@ bool Operation::ReducePiece(NodeState& state, const Piece& piece) {
         has_output ? OutRun(call_, 0, piece.begin + done, own.count).memory : scratch;
     RunKernel(state, sources, &tile, 1, own.count);
     if (Sliced() && !SharedByAll(state)) {
-      state.stores.Copy(result + done * shape_.element_bytes, tile,
-                        own.count * shape_.element_bytes);
+      CopyToStage(state, result + done * shape_.element_bytes, static_cast<const char*>(tile),
+                  own.count * shape_.element_bytes);
     }
     done += own.count;
   }
@@ -292,7 +355,7 @@ Operation::Result Operation::GatherResults(NodeState& state) {
       return Block(next_peer_, word, want);
     }
     if (!WritesFrom(state, next_peer_)) continue;
-    const char* const stage = PeerStage(state, next_peer_);
+    const char* const stage = StageOf(state, next_peer_, rounds_.current);
     if (stage == nullptr) return Result::kFailed;
     const Piece piece = PieceOf(rounds_.current, next_peer_);
     CopyToOutput(state, 0, piece.begin, piece.count, stage + ResultOffset(rounds_.current));

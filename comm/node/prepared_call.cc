@@ -30,9 +30,11 @@ PlainBuffers BuffersOf(const Collective& call, const CallShape& shape, const Nod
 // From this size on the lines of a slot cost more than finding the place of a ring's.
 constexpr size_t kRingSlotBytesMin = 4096;
 
-// Ranks that combine have a place for a result of each of the few slots, and these are in the CPUs' caches anyhow.
+// Ranks that combine have a place for a result of each of the few slots, and these are in the CPUs' caches anyhow. Ranks
+// that write where they read last want to come back there soon.
 CallSize SlotOf(const CallShape& shape, const NodeState& state) {
-  const bool few = shape.contribution_bytes < kRingSlotBytesMin || state.tuning.combine != 0;
+  const bool few =
+      shape.contribution_bytes < kRingSlotBytesMin || state.tuning.combine != 0 || state.slots_turn;
   return few ? CallSize::kSlot : CallSize::kRingSlot;
 }
 

@@ -20,6 +20,7 @@ constexpr std::string_view kRuleNames[kRuleCount] = {"None",
                                                      "OlderPartCredit",
                                                      "CopyPartCredit",
                                                      "ReducePartCredit",
+                                                     "TurnedPartCredit",
                                                      "EarlyOnlyIfFirst",
                                                      "EarlyOnlyIfFree",
                                                      "OneRoundAhead",
@@ -98,7 +99,8 @@ std::string Describe(const ModelWorld& world) {
     text += fmt::format(" {}", FormName(operation.form));
     if (!HasInput(operation, operation.root + 1) || !HasOutput(operation, operation.root + 1))
       text += fmt::format("({})", operation.root);
-    if (StagedForm(operation.form)) text += fmt::format(" x{}", operation.rounds);
+    if (StagedForm(operation.form))
+      text += fmt::format(" x{}{}", operation.rounds, operation.wide ? " wide" : "");
     const uint32_t all = (1U << world.ranks) - 1;
     if ((operation.eager_ranks & all) != all)
       text += fmt::format(" eager {:b}", operation.eager_ranks & all);
@@ -109,6 +111,7 @@ std::string Describe(const ModelWorld& world) {
     text += ";";
   }
   if (world.combines) text += " combining";
+  if (world.turns) text += " turning";
   return text;
 }
 
@@ -194,8 +197,24 @@ class ProtocolModel::Step {
   void ReadPieces();
   void EndStaged();
 
-  size_t PartOf(int round) const {
-    return static_cast<size_t>(self_.staged + round) % static_cast<size_t>(world_.parts);
+  size_t PartOf(int round) const { return PartIndex(round) % static_cast<size_t>(world_.parts); }
+
+  size_t PartIndex(int round) const {
+    return model_.parts_before_[static_cast<size_t>(sequence_) - 1] + static_cast<size_t>(round);
+  }
+
+  // Does something with every piece, or result, that `rank` writes in a round.
+  template <typename Do>
+  void ForPieces(int rank, int round, bool results, Do&& with) {
+    if (!model_.Turns(*operation_)) {
+      const size_t part = PartOf(round);
+      return with(results ? At(rank).results[part] : At(rank).pieces[part]);
+    }
+    const TurnedPart& part =
+        model_.turned_parts_[static_cast<size_t>(sequence_) - 1][static_cast<size_t>(round)];
+    ModelRank& area = At(part.turned ? 1 - rank : rank);
+    for (auto page = static_cast<size_t>(part.begin); page < static_cast<size_t>(part.end); ++page)
+      with(results ? area.turned_results[page] : area.turned_pieces[page]);
   }
 
   const ProtocolModel& model_;
@@ -294,11 +313,18 @@ bool ProtocolModel::Step::StageEarly() {
 }
 
 bool ProtocolModel::Step::PartIsFree(int round) {
-  const int index = self_.staged + round - world_.parts;
-  if (index < 0) return true;
-  const auto [sequence, last] = model_.part_users_[static_cast<size_t>(index)];
+  PartUser user;
+  const bool turns = model_.Turns(*operation_);
+  if (turns) {
+    user = model_.turned_parts_[static_cast<size_t>(sequence_) - 1][static_cast<size_t>(round)]
+               .read_there;
+  } else if (PartIndex(round) >= static_cast<size_t>(world_.parts)) {
+    user = model_.part_users_[PartIndex(round) - static_cast<size_t>(world_.parts)];
+  }
+  const auto [sequence, last] = user;
+  if (sequence == 0) return true;
   if (sequence < sequence_) {
-    return Drops(Rule::kOlderPartCredit) ||
+    return Drops(turns ? Rule::kTurnedPartCredit : Rule::kOlderPartCredit) ||
            All([&, user = sequence](const ModelRank& peer, int) { return peer.done >= user; });
   }
   if (Reduces(operation_->form)) {
@@ -313,8 +339,8 @@ bool ProtocolModel::Step::PartIsFree(int round) {
 
 // Parts of different rounds need not begin at the same place: what is written may lie where results were.
 void ProtocolModel::Step::FillPart(int round) {
-  self_.pieces[PartOf(round)] = TagOf(sequence_, round);
-  self_.results[PartOf(round)] = 0;
+  ForPieces(rank_, round, false, [&](Tag& tag) { tag = TagOf(sequence_, round); });
+  ForPieces(rank_, round, true, [](Tag& tag) { tag = 0; });
 }
 
 bool ProtocolModel::Step::Work() {
@@ -485,8 +511,9 @@ bool ProtocolModel::Step::AwaitStaged(bool of_inputs_only) {
 void ProtocolModel::Step::ReadPieces() {
   for (int peer = 0; peer < world_.ranks; ++peer) {
     if (peer == rank_ || !HasInput(*operation_, peer)) continue;
-    const Tag found = At(peer).pieces[PartOf(self_.current)];
-    Expect(found == TagOf(sequence_, self_.current), "the part", peer, TagName(found));
+    ForPieces(peer, self_.current, false, [&](Tag found) {
+      Expect(found == TagOf(sequence_, self_.current), "the part", peer, TagName(found));
+    });
   }
 }
 
@@ -494,8 +521,9 @@ bool ProtocolModel::Step::ReduceRound() {
   if (!AwaitStaged(false)) return false;
   ReadLines();
   ReadPieces();
-  if (HasResults(operation_->form))
-    self_.results[PartOf(self_.current)] = TagOf(sequence_, self_.current);
+  if (HasResults(operation_->form)) {
+    ForPieces(rank_, self_.current, true, [&](Tag& tag) { tag = TagOf(sequence_, self_.current); });
+  }
   self_.round_reduced = true;
   self_.reduced_word = static_cast<uint8_t>(self_.reduced + self_.current + 1);
   self_.wake_due = true;
@@ -520,8 +548,10 @@ bool ProtocolModel::Step::Gather() {
       return false;
     }
     for (int peer = 0; peer < world_.ranks; ++peer) {
-      const Tag found = At(peer).results[PartOf(self_.current)];
-      Expect(found == TagOf(sequence_, self_.current), "the result", peer, TagName(found));
+      if (peer == rank_) continue;  // was written to the output in the same pass
+      ForPieces(peer, self_.current, true, [&](Tag found) {
+        Expect(found == TagOf(sequence_, self_.current), "the result", peer, TagName(found));
+      });
     }
   }
   ++self_.current;
@@ -545,6 +575,8 @@ ProtocolModel::ProtocolModel(ModelWorld world) : world_(std::move(world)) {
   WEFT_CHECK(world_.slots >= 1 && world_.slots <= kModelSlotsMax);
   WEFT_CHECK(world_.parts >= 3 && world_.parts <= kModelPartsMax);
   WEFT_CHECK(world_.operations.size() <= kModelOperationsMax);
+  WEFT_CHECK(!world_.turns || world_.ranks == 2);
+  PlanTurns();
   std::array<uint8_t, kModelSlotsMax> user{};
   size_t next = 0;
   uint8_t sequence = 0;
@@ -552,11 +584,52 @@ ProtocolModel::ProtocolModel(ModelWorld world) : world_(std::move(world)) {
     WEFT_CHECK(operation.rounds >= 1 && operation.rounds <= kModelRoundsMax);
     slots_.push_back({static_cast<uint8_t>(next), user[next]});
     ++sequence;
-    for (int round = 0; StagedForm(operation.form) && round < operation.rounds; ++round)
+    parts_before_.push_back(part_users_.size());
+    for (int round = 0; StagedForm(operation.form) && !Turns(operation) && round < operation.rounds;
+         ++round)
       part_users_.push_back({sequence, round});
     if (!Slotted(operation.form)) continue;
     user[next] = sequence;
     next = (next + 1) % static_cast<size_t>(world_.slots);
+  }
+}
+
+bool ProtocolModel::Turns(const ModelOperation& operation) const {
+  const Form form = operation.form;
+  return world_.turns && (form == Form::kRows || form == Form::kAllReduce ||
+                          form == Form::kReduceScatter || form == Form::kAllGather);
+}
+
+// Even rounds begin a lap, in which the ranks write into the areas that they read in the lap before.
+void ProtocolModel::PlanTurns() {
+  struct Use {
+    PartUser user;
+    int lap = 0;
+  };
+
+  std::array<Use, kModelTurnedPages> uses{};
+  int lap = 0;
+  uint8_t sequence = 0;
+  for (const ModelOperation& operation : world_.operations) {
+    ++sequence;
+    turned_parts_.emplace_back();
+    const int pages = operation.wide ? 2 : 1;
+    for (int round = 0; Turns(operation) && round < operation.rounds; ++round) {
+      if (round % 2 == 0) ++lap;
+      TurnedPart part{.begin = round % 2 * pages,
+                      .end = (round % 2 + 1) * pages,
+                      .turned = lap % 2 == 0,
+                      .read_there = {}};
+      for (int page = part.begin; page < part.end; ++page) {
+        Use& use = uses[static_cast<size_t>(page)];
+        const bool later = use.user.sequence > part.read_there.sequence ||
+                           (use.user.sequence == part.read_there.sequence &&
+                            use.user.round > part.read_there.round);
+        if ((lap - use.lap) % 2 == 0 && later) part.read_there = use.user;
+        use = {{sequence, round}, lap};
+      }
+      turned_parts_.back().push_back(part);
+    }
   }
 }
 

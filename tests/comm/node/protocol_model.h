@@ -33,6 +33,7 @@ constexpr int kModelRanksMax = 5;
 constexpr int kModelWindowMax = 4;
 constexpr int kModelSlotsMax = 3;
 constexpr int kModelPartsMax = 4;
+constexpr int kModelTurnedPages = 4;  // two rounds of two pages at most
 constexpr int kModelRoundsMax = 5;
 constexpr int kModelOperationsMax = 42;  // states keep their numbers in bytes
 
@@ -55,13 +56,14 @@ std::string_view FormName(Form form);
 // What ranks are obliged to do. One at a time can be left out, to see that this is noticed.
 enum class Rule : uint8_t {
   kNone,
-  kWindowCredit,        // I1: a line is free when all have done the operation that it held
-  kSlotCredit,          // I2: likewise a slot
-  kOwnProgress,         // credit counts the own operations too
-  kDoneAfterReading,    // I4
-  kOlderPartCredit,     // a part of staging is free when all have done the operation that used it,
-  kCopyPartCredit,      // or, in one that copies, have published that they read that round,
-  kReducePartCredit,    // or, in one that reduces, have staged two rounds after that one
+  kWindowCredit,      // I1: a line is free when all have done the operation that it held
+  kSlotCredit,        // I2: likewise a slot
+  kOwnProgress,       // credit counts the own operations too
+  kDoneAfterReading,  // I4
+  kOlderPartCredit,   // a part of staging is free when all have done the operation that used it,
+  kCopyPartCredit,    // or, in one that copies, have published that they read that round,
+  kReducePartCredit,  // or, in one that reduces, have staged two rounds after that one
+  kTurnedPartCredit,  // of two ranks that write where they read last: what the peer has read, likewise
   kEarlyOnlyIfFirst,    // a part is filled before the arrival only if nothing older is under way,
   kEarlyOnlyIfFree,     // and if all have read it
   kOneRoundAhead,       // staged(t + 2) comes after gather(t)
@@ -78,7 +80,7 @@ enum class Rule : uint8_t {
   kAwaitMet,      // also by a rank that sees all lines announced
   kWakeAll,       // who sleeps for `met` is woken when it changes
 };
-constexpr int kRuleCount = 22;
+constexpr int kRuleCount = 23;
 
 std::string_view RuleName(Rule rule);
 
@@ -86,6 +88,8 @@ struct ModelOperation {
   Form form = Form::kInline;
   int root = 0;
   int rounds = 1;
+  bool wide =
+      false;  // its rounds are larger: parts of two ranks that turn overlap those of other rounds of others
   uint32_t eager_ranks = ~0U;  // bit per rank: stages early where it may (its buffers are private)
   uint32_t async_ranks =
       ~0U;  // bit per rank: may announce the next operation before this has ended
@@ -100,6 +104,7 @@ struct ModelWorld {
   int parts = 3;                           // of staging; rounds take them in turn. At least 3
   std::vector<ModelOperation> operations;  // of every rank, in this order
   bool combines = false;                   // ranks outnumber their CPUs and meet at one word
+  bool turns = false;  // two ranks that both give and get write where they read last
   Rule left_out = Rule::kNone;
 };
 
@@ -130,9 +135,11 @@ struct ModelCombining {
 // One rank: what the others see, then what it keeps for itself. Bytes only: states are compared as memory.
 struct ModelRank {
   std::array<ModelLine, kModelWindowMax> lines{};
-  std::array<uint8_t, kModelSlotsMax> slots{};  // operation
-  std::array<Tag, kModelPartsMax> pieces{};     // for the others, in a part
-  std::array<Tag, kModelPartsMax> results{};    // behind them
+  std::array<uint8_t, kModelSlotsMax> slots{};         // operation
+  std::array<Tag, kModelPartsMax> pieces{};            // for the others, in a part
+  std::array<Tag, kModelPartsMax> results{};           // behind them
+  std::array<Tag, kModelTurnedPages> turned_pieces{};  // the same of its area, whoever wrote there
+  std::array<Tag, kModelTurnedPages> turned_results{};
   uint8_t done = 0;
   uint8_t staged_word = 0;
   uint8_t reduced_word = 0;
@@ -203,9 +210,22 @@ class ProtocolModel {
 
   int Credit(int sequence) const;
 
+  // A round of two ranks that turn: its pages, and who must have read what was there.
+  struct TurnedPart {
+    int begin = 0;
+    int end = 0;
+    bool turned = false;  // the ranks write into each other's area
+    PartUser read_there;  // the newest whose reader was the peer
+  };
+
+  bool Turns(const ModelOperation& operation) const;
+  void PlanTurns();
+
   const ModelWorld world_;
   std::vector<Slot> slots_;           // by operation - 1, where it has one
   std::vector<PartUser> part_users_;  // in the order in which parts are taken
+  std::vector<size_t> parts_before_;  // by operation - 1: of part_users_, those of older ones
+  std::vector<std::vector<TurnedPart>> turned_parts_;  // by operation - 1 and round
 };
 
 }  // namespace weft::test

@@ -1,0 +1,38 @@
+#include "comm/node/turned_stage.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kPage = StageRing::kPartBytes;
+
+size_t OffsetOf(size_t bytes, size_t round) {
+  return round % 2 == 0 ? 0 : (bytes + kPage - 1) / kPage * kPage;
+}
+
+bool Newer(const StageRing::User& a, const StageRing::User& b) {
+  return a.sequence > b.sequence || (a.sequence == b.sequence && a.round > b.round);
+}
+
+}  // namespace
+
+TurnedStage::Users TurnedStage::LastUsers(size_t bytes, size_t round) const {
+  const size_t begin = OffsetOf(bytes, round);
+  const uint64_t lap = LapOf(round);
+  Users last;
+  for (size_t at = begin; at < begin + bytes; at += kPage) {
+    const Use& use = users_[at / kPage];
+    User& of_reader = (lap - use.lap) % 2 == 1 ? last.read_here : last.read_there;
+    if (Newer(use.user, of_reader)) of_reader = use.user;
+  }
+  return last;
+}
+
+TurnedStage::Part TurnedStage::Take(size_t bytes, User user) {
+  const size_t begin = OffsetOf(bytes, user.round);
+  lap_ = LapOf(user.round);
+  for (size_t at = begin; at < begin + bytes; at += kPage)
+    users_[at / kPage] = {user, lap_};
+  return {begin, lap_ % 2 == 0};
+}
+
+}  // namespace weft
