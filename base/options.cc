@@ -93,6 +93,13 @@ const Setting kSettings[] = {
      "auto|0|1",
      0,
      0},
+    {{"WEFT_SPREAD", "boolean", "1",
+      "Lets a rank that waits move to a CPU, of those that it may use, on which fewer ranks of its "
+      "group run; set to 0 to leave threads where the system puts them."},
+     &Options::spread,
+     nullptr,
+     0,
+     0},
     {{"WEFT_TUNE", "choice", "auto",
       "Where the costs of this machine come from: auto (a file in the user's cache directory, "
       "which is "

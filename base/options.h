@@ -27,6 +27,7 @@ struct Options {
   std::string progress = "thread";  // WEFT_PROGRESS: thread, caller
   bool single_copy = true;          // WEFT_SINGLE_COPY: reads peers' memory by process_vm_readv
   std::string combine = "auto";     // WEFT_COMBINE: auto, 0, 1
+  bool spread = true;               // WEFT_SPREAD: ranks move to CPUs with fewer of their group
   std::string tune = "auto";        // WEFT_TUNE: auto, static, measure
   std::string dump_dir;             // WEFT_DUMP_DIR: where recorder dumps go; "": no dump files
   bool insecure = false;            // WEFT_INSECURE: several nodes without a secret

@@ -13,14 +13,14 @@ absl::Status CheckWork(weft_work_t work, std::string_view call) {
   return InvalidArgument(call, "work is NULL or not a work");
 }
 
-// The handle, which is not freed while it is used, keeps the work.
-absl::StatusOr<Work*> WorkOf(weft_work_t work, std::string_view call) {
+// A reference of its own: a callback that runs within the call may free the handle.
+absl::StatusOr<WorkRef> WorkOf(weft_work_t work, std::string_view call) {
   WEFT_RETURN_IF_ERROR(CheckWork(work, call));
   if (work->batched != nullptr && !work->batched->settled()) {
     return CallError(WEFT_BAD_STATE, call,
                      "the work belongs to a batch that has not ended; call weft_batch_end() first");
   }
-  return work->work.get();
+  return work->work;
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ using weft::Guarded;
 
 weft_result_t weft_work_test(weft_work_t work, int* done) {
   return Guarded([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(weft::Work* const of, weft::WorkOf(work, "weft_work_test"));
+    WEFT_ASSIGN_OR_RETURN(const weft::WorkRef of, weft::WorkOf(work, "weft_work_test"));
     if (done == nullptr) return weft::InvalidArgument("weft_work_test", "done is NULL");
     *done = of->Test() ? 1 : 0;
     return *done == 1 ? of->status() : absl::OkStatus();
@@ -39,7 +39,7 @@ weft_result_t weft_work_test(weft_work_t work, int* done) {
 
 weft_result_t weft_work_wait(weft_work_t work, int64_t timeout_ns) {
   return Guarded([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(weft::Work* const of, weft::WorkOf(work, "weft_work_wait"));
+    WEFT_ASSIGN_OR_RETURN(const weft::WorkRef of, weft::WorkOf(work, "weft_work_wait"));
     if (timeout_ns < 0) return weft::InvalidArgument("weft_work_wait", "timeout_ns is negative");
     return of->Wait(timeout_ns);
   });
@@ -48,7 +48,7 @@ weft_result_t weft_work_wait(weft_work_t work, int64_t timeout_ns) {
 weft_result_t weft_work_error(weft_work_t work) {
   bool under_way = false;
   const weft_result_t result = Guarded([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(weft::Work* const of, weft::WorkOf(work, "weft_work_error"));
+    WEFT_ASSIGN_OR_RETURN(const weft::WorkRef of, weft::WorkOf(work, "weft_work_error"));
     under_way = !of->ended();
     return under_way ? absl::OkStatus() : of->status();
   });
@@ -77,7 +77,7 @@ weft_result_t weft_progress_fd(int* fd) {
 weft_result_t weft_work_on_complete(weft_work_t work, weft_work_callback_t callback, void* user) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_work_on_complete";
-    WEFT_ASSIGN_OR_RETURN(weft::Work* const of, weft::WorkOf(work, kCall));
+    WEFT_ASSIGN_OR_RETURN(const weft::WorkRef of, weft::WorkOf(work, kCall));
     if (callback == nullptr) return weft::InvalidArgument(kCall, "callback is NULL");
     const bool set = of->OnComplete([callback, user](const absl::Status& status) {
       callback(weft::SetLastError(status), user);

@@ -4,7 +4,7 @@
 //   const int pending = ProgressAll();           // weft_progress()
 //
 // The thread is started when the first operation is queued anywhere, is asleep while no group has queued
-// operations, and ends when the last group has been closed. With WEFT_PROGRESS=caller there is none.
+// operations, but for a last look or two, and ends when the last group has been closed. With WEFT_PROGRESS=caller there is none.
 // Callers who wait for what they have started need no help, and to wake a thread costs them more than the
 // operation. So the thread looks at a group's queue now and then, seldom where callers do all themselves,
 // and steps it from the second look on at which nothing has ended since the first and nobody waits. A group

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 
+#include "base/log.h"
+#include "base/options.h"
 #include "base/wait.h"
 
 namespace weft {
@@ -42,11 +46,15 @@ cpu_set_t BetterCpus(std::span<const uint32_t> cpus, int rank, const cpu_set_t& 
 
 bool MoveToOneOf(const cpu_set_t& cpus, const cpu_set_t& allowed) {
   if (sched_setaffinity(0, sizeof(cpus), &cpus) != 0) return false;
-  return sched_setaffinity(0, sizeof(allowed), &allowed) == 0;
+  if (sched_setaffinity(0, sizeof(allowed), &allowed) == 0) return true;
+  LogWarn("a thread was moved to another CPU and its affinity could not be put back (",
+          std::strerror(errno), "); WEFT_SPREAD=0 moves none");
+  return false;
 }
 
 void CpuSpread::Look(NodeState& state) {
   if (--calls_until_look_ != 0) return;
+  if (!GetOptions().spread) return;
   calls_until_look_ = kCallsPerLook;
   std::array<uint32_t, kNodeRanksMax> cpus;
   const std::span<uint32_t> known(cpus.data(), static_cast<size_t>(state.size));

@@ -8,8 +8,9 @@
 // another CPU has nothing to do. Where each rank runs is known (NodeState::NoteCpu). So a rank that shares its CPU with
 // two ranks more than another CPU has goes there: of a crowd the last ones, so that not all go at once.
 //
-// A thread is moved by its affinity, which is what it was before when Look returns. It moves seldom: if somebody
-// else's work is the reason why a CPU has few ranks, and the system moves the thread back, little is lost.
+// A thread is moved by its affinity, which is what it was before when Look returns; a change that another thread makes of
+// it in these microseconds is lost. It moves seldom: if somebody else's work is the reason why a CPU has few ranks, and
+// the system moves the thread back, little is lost. WEFT_SPREAD=0 moves nobody.
 //
 // Thread-safety: none; one per rank of a group, under the group's issue word.
 #pragma once

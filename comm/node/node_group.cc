@@ -21,8 +21,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kCheckPeersNs = 5'000'000;
-constexpr uint32_t kBriefProbes = 64;  // a microsecond or two
 constexpr int64_t kDisengageNs = 1'000'000'000;
 
 // What the group's tuning says, unless the user does.

@@ -1,16 +1,17 @@
 // The process group of ranks that share a node.
 //
 // A blocking call with nothing before it runs its Operation on the caller's stack: no allocation, no
-// lock, no system call unless it has to wait long. Otherwise the operation is queued as a NodeWork and
-// stepped by whoever waits or tests, or by the process's progress thread.
+// lock, no system call unless it has to wait long. Otherwise the operation is a NodeWork, which goes as far as it can
+// when it is started with nothing before it, and is then queued and stepped by whoever waits or tests, or by the
+// process's progress thread.
 //
 // Sends and receives go another way, in `messages_` (message_engine.h); the two do not order each other.
 //
 // Words: `issue_` orders callers, `step_` those who step the queue. Both are taken by one
 // compare-and-swap; a loser waits in base/wait. Callbacks run with neither held. NodeState and what an
 // operation changes belong to the queue: to `step_` while an operation is queued, and to `issue_` while none
-// is. Only under `issue_` is one added, and a stepper that finds none touches nothing; so a blocking call
-// that holds `issue_` and has found the queue empty needs no second word.
+// is. Only under `issue_` is one added, and a stepper that finds none touches nothing; so a blocking call, or a
+// start, that holds `issue_` and has found the queue empty needs no second word.
 // Thread-safety: all public members, any thread. Owns no thread; hands itself to Progress while
 // operations are queued.
 #pragma once
@@ -132,6 +133,9 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   void RingLocal() { Ring(local_); }
 
  private:
+  static constexpr int64_t kCheckPeersNs = 5'000'000;
+  static constexpr uint32_t kBriefProbes = 64;  // a microsecond or two
+
   // What somebody steps the queue for. While the front is blocked it is probed `probes` times, until `work` has
   // ended. `starts`: deadlines and peers are left to others to look at.
   struct StepFor {

@@ -14,9 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kCheckPeersNs = 5'000'000;
 constexpr int64_t kHelpNs = 200'000;  // between looks at messages, while an operation is waited for
-constexpr uint32_t kBriefProbes = 64;  // a microsecond or two
 
 }  // namespace
 
@@ -41,7 +39,8 @@ void NodeGroup::Launch(const std::shared_ptr<NodeWork>& work) {
     if (result != Operation::Result::kBlocked) {
       work->SetStatus(Conclude(work->operation(), result));
       Release(issue_);
-      work->Finish();
+      work->End();
+      work->RunCallback();
       messages_.RunCallbacks();
       return;
     }

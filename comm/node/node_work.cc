@@ -29,19 +29,19 @@ void NodeWork::ForEachBuffer(Visit&& visit) const {
   }
 }
 
-void NodeWork::Finish() {
+void NodeWork::End() {
   ForEachBuffer([](const void* memory) { ProcessHeap().Unpin(memory); });
-  uint32_t alone = kUnderWay;
-  if (ended_.compare_exchange_strong(alone, kEnded, std::memory_order_seq_cst)) {
-    group_->RingLocal();
-  } else {
+  owes_callback_ = ended_.exchange(kEnded, std::memory_order_seq_cst) == kHasCallback;
+  group_->RingLocal();
+}
+
+void NodeWork::RunCallback() {
+  if (owes_callback_) {
     std::function<void(const absl::Status&)> callback;
     {
       MutexLock lock(mutex_);
       callback = std::move(callback_);
-      ended_.store(kEnded, std::memory_order_seq_cst);
     }
-    group_->RingLocal();
     callback(status_);
   }
   NoteWorkEnded();

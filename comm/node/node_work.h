@@ -32,11 +32,14 @@ class NodeWork : public Work {
   absl::Status status() override;
   bool OnComplete(std::function<void(const absl::Status&)> callback) override;
 
-  // For the group. Sets the status; the operation's buffers are the caller's again after Finish().
+  // For the group. Sets the status; the operation's buffers are the caller's again after End().
   void SetStatus(absl::Status status) { status_ = std::move(status); }
 
-  // Tells waiters and runs the callback; with no word held.
-  void Finish();
+  // Tells waiters; with no word held.
+  void End();
+
+  // After End(): runs the callback that was set before it, if any.
+  void RunCallback();
 
   Operation& operation() { return operation_; }
 
@@ -62,6 +65,7 @@ class NodeWork : public Work {
   Deadline deadline_;
   absl::Status status_;  // written before kEnded is
   std::atomic<uint32_t> ended_{kUnderWay};
+  bool owes_callback_ = false;  // of whoever ended it
   Mutex mutex_;
   bool has_callback_ WEFT_GUARDED_BY(mutex_) = false;
   std::function<void(const absl::Status&)> callback_ WEFT_GUARDED_BY(mutex_);

@@ -109,6 +109,9 @@ class Operation {
 
   Result Finish(NodeState& state) {
     state.completed = sequence_;
+    if (sequence_ % kWroteRefresh == 0) [[unlikely]] {
+      state.self().wrote.store(static_cast<uint32_t>(sequence_), std::memory_order_release);
+    }
     state.PublishDone();
     // The line of the next operation was read by peers a while ago: takes it back meanwhile.
     __builtin_prefetch(&state.self().arrivals[(sequence_ + 1) % kWindow], 1);

@@ -6,12 +6,13 @@
 // (rank count and the constants here), never by a length or offset that stands in shared memory.
 //
 // Who writes what. Header: rank 0, before anybody else has it, except abort. A control
-// block, slot ring and recorder ring: their rank only (sleepers of a Bell excepted, see base/wait.h). Of
-// a message block, `events` and inbox[s] are written by others, as said there.
+// block and recorder ring: their rank only (sleepers of a Bell excepted, see base/wait.h). A slot: its rank, or the
+// other one of two that write in turn (Operation::SlotOf). Of a message block, `events` and inbox[s] are written by
+// others, as said there.
 // Invariants, on which docs/design/003-node.md builds its proof:
 //  I1  arrival[s % kWindow] of rank r holds operation s; it is written only when every rank has
 //      published done >= s - kWindow.
-//  I2  slot k of rank r is written for an operation only when every rank has published done >= the
+//  I2  slot k of a rank is written, by whoever, for an operation only when every rank has published done >= the
 //      operation that used slot k before.
 //  I3  staged and reduced never fall, and every rank adds the same number to them per operation.
 //  I4  done = s is published after the rank has stopped reading what others published for s.
@@ -36,6 +37,8 @@ constexpr size_t kInlineBytes = 48;   // payload in an arrival line
 constexpr size_t kFactorOffset = 40;  // where a premul_sum has its factor in it
 constexpr size_t kSlotBytes = 8192;   // payload in a slot
 constexpr uint32_t kSlotCount = 4;    // slots per rank
+// `wrote` is said again every so many operations, so that it is never half of all numbers behind.
+constexpr uint64_t kWroteRefresh = uint64_t{1} << 30;
 constexpr uint64_t kSegmentMagic = 0x31'74'66'65'77ULL;  // "weft1"
 constexpr uint32_t kSegmentVersion = 6;
 

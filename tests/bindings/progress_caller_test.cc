@@ -92,6 +92,25 @@ TEST_F(CallerProgress, DescriptorTicksOnlyWhileOperationsArePending) {
   EXPECT_EQ(weft_work_free(work), WEFT_SUCCESS);
 }
 
+// Within test and wait it is the last reference to the work.
+TEST_F(CallerProgress, ACallbackMayFreeTheHandleThatIsWaitedFor) {
+  for (const bool by_test : {false, true}) {
+    weft_work_t work = StartBarrier(pairs_[0][0]);
+    const auto free_it = [](weft_result_t result, void* user) {
+      EXPECT_EQ(result, WEFT_SUCCESS);
+      auto* const handle = static_cast<weft_work_t*>(user);
+      EXPECT_EQ(weft_work_free(*handle), WEFT_SUCCESS);
+      *handle = nullptr;
+    };
+    EXPECT_EQ(weft_work_on_complete(work, free_it, &work), WEFT_SUCCESS) << weft_last_error();
+    EXPECT_EQ(weft_barrier(pairs_[0][1], nullptr, nullptr), WEFT_SUCCESS) << weft_last_error();
+    int done = 0;
+    EXPECT_EQ(by_test ? weft_work_test(work, &done) : weft_work_wait(work, 0), WEFT_SUCCESS);
+    EXPECT_EQ(done, by_test ? 1 : 0);
+    EXPECT_EQ(work, nullptr);
+  }
+}
+
 TEST_F(CallerProgress, ADestroyedGroupIsNotWaitedFor) {
   int fd = -1;
   ASSERT_EQ(weft_progress_fd(&fd), WEFT_SUCCESS);

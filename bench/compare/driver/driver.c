@@ -78,7 +78,9 @@ static const char* Measure(const struct command* command, const struct backend* 
   if (failure == NULL) failure = MakeCalls(command, backend, buffers, command->calls, &set, times);
   answer->end_s = ClockSeconds(CLOCK_MONOTONIC);
   answer->cpu_s = ClockSeconds(CLOCK_THREAD_CPUTIME_ID) - cpu_s;
-  if (failure == NULL) failure = backend->barrier();
+  // Also after a failure, which the others do not know of.
+  const char* const unmet = backend->barrier();
+  if (failure == NULL) failure = unmet;
   answer->has_tail = times != NULL;
   if (failure == NULL && times != NULL) answer->tail = TailOf(times, command->calls);
   free(times);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <random>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "comm/node/segment.h"
+#include "rank_threads.h"
 
 namespace weft {
 namespace {
@@ -109,6 +111,30 @@ TEST(CpuSpreadTest, ACpuThatIsNotThereLeavesTheAffinityAsItWas) {
   cpu_set_t after;
   ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
+}
+
+// All begin on one CPU, which is what is to be mended, and may use all.
+TEST(CpuSpreadTest, RanksThatWaitForEachOtherKeepTheirAffinity) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  for (const int ranks : {2, 4}) {
+    const std::string problem =
+        test::RunThreadRanks(ranks, {.name = "spread"}, [&](ProcessGroup& group) -> std::string {
+          int first = 0;
+          while (!CPU_ISSET(static_cast<size_t>(first), &all))
+            ++first;
+          if (!MoveToOneOf(Cpus({first}), all)) return "the thread could not be moved";
+          for (int call = 0; call < 2000; ++call) {
+            const absl::Status met = group.Run({.kind = OpKind::kBarrier});
+            if (!met.ok()) return std::string(met.message());
+            cpu_set_t now;
+            if (sched_getaffinity(0, sizeof(now), &now) != 0) return "no affinity";
+            if (!CPU_EQUAL(&now, &all)) return "the affinity has changed";
+          }
+          return "";
+        });
+    EXPECT_EQ(problem, "");
+  }
 }
 
 }  // namespace
