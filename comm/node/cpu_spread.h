@@ -1,7 +1,7 @@
 // Keeps the ranks of a group spread over the CPUs that they may use.
 //
 //   CpuSpread spread;
-//   spread.Look(state);   // on the thread of a blocking call that has to wait for a while
+//   spread.Look(state);   // on a thread that has to wait for a while
 //
 // Two ranks that wait for each other on one CPU are idle half of the time each, and ranks that yield to each other
 // never sleep: the system sees no reason to move either, and leaves them together for tens of milliseconds while
@@ -12,7 +12,7 @@
 // it in these microseconds is lost. It moves seldom: if somebody else's work is the reason why a CPU has few ranks, and
 // the system moves the thread back, little is lost. WEFT_SPREAD=0 moves nobody.
 //
-// Thread-safety: none; one per rank of a group, under the group's issue word.
+// Thread-safety: none; one per rank of a group, as NodeState.
 #pragma once
 
 #include <cstdint>

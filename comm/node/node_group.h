@@ -238,7 +238,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   FailureDump dump_;
   GroupCounters counters_;
   PreparedCalls prepared_;     // guarded by issue_
-  CpuSpread spread_;           // guarded by issue_
+  CpuSpread spread_;           // as NodeState
   bool counts_stage_ = false;  // as NodeState
   MessageEngine messages_;
 

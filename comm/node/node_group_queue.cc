@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <sched.h>
+
 #include "comm/group/progress.h"
 #include "comm/node/node_group.h"
 #include "comm/node/node_work.h"
@@ -94,7 +96,8 @@ NodeGroup::Attendance NodeGroup::Look() {
   const bool was_queued = seen_queued_.exchange(queued, std::memory_order_relaxed);
   if (messages_.has_works()) return Attendance::kNeeded;
   if (!queued) return moved || was_queued ? Attendance::kNotNeeded : Attendance::kIdle;
-  const bool awaited = waiting_.load(std::memory_order_relaxed) > 0;
+  const bool awaited =
+      waiting_.load(std::memory_order_relaxed) > 0 || step_.load(std::memory_order_relaxed) != 0;
   return was_queued && !moved && !awaited ? Attendance::kNeeded : Attendance::kNotNeeded;
 }
 
@@ -138,6 +141,10 @@ bool NodeGroup::StaysBlocked(NodeWork& work, const StepFor& purpose, Operation::
     return true;
   }
   state_.Wake();
+  if (purpose.work != nullptr) {  // this is the thread that waits
+    state_.NoteCpu(static_cast<uint32_t>(sched_getcpu()));
+    spread_.Look(state_);
+  }
   const int64_t now_ns = MonotonicNs();
   queue_.StartDeadlines(now_ns);
   if (work.deadline().Passed(now_ns) && !target.Reached()) {
