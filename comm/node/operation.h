@@ -204,6 +204,7 @@ class Operation {
   void DescribeSharedOut(const NodeState& state, Arrival& line) const;
   void FindSharers(const NodeState& state);
   Result GoEngaged(NodeState& state);
+  Result AwaitWrote(const NodeState& state, int end);
   Result TakeTurns(NodeState& state);
   Result EndShared(NodeState& state);
   Result AwaitWriters(NodeState& state);

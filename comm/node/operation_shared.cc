@@ -75,17 +75,23 @@ Operation::Result Operation::GoEngaged(NodeState& state) {
   return result;
 }
 
-// Of a small result, which the ranks that share its place write one after the other.
-Operation::Result Operation::TakeTurns(NodeState& state) {
-  phase_ = Phase::kTurn;
+// Until the sharers among the ranks before `end` have written.
+Operation::Result Operation::AwaitWrote(const NodeState& state, int end) {
   const auto want = static_cast<uint32_t>(sequence_);
-  for (; next_peer_ < state.rank; ++next_peer_) {
-    if ((sharers_ >> next_peer_ & 1) == 0) continue;
+  for (; next_peer_ < end; ++next_peer_) {
+    if (next_peer_ == state.rank || (sharers_ >> next_peer_ & 1) == 0) continue;
     const std::atomic<uint32_t>& word = state.control(next_peer_).wrote;
     if (static_cast<int32_t>(word.load(std::memory_order_acquire) - want) < 0) {
       return Block(next_peer_, word, want);
     }
   }
+  return Result::kDone;
+}
+
+// Of a small result, which the ranks that share its place write one after the other.
+Operation::Result Operation::TakeTurns(NodeState& state) {
+  phase_ = Phase::kTurn;
+  if (AwaitWrote(state, state.rank) == Result::kBlocked) return Result::kBlocked;
   OneShot(state);
   return EndShared(state);
 }
@@ -99,14 +105,7 @@ Operation::Result Operation::EndShared(NodeState& state) {
 }
 
 Operation::Result Operation::AwaitWriters(NodeState& state) {
-  const auto want = static_cast<uint32_t>(sequence_);
-  for (; next_peer_ < state.size; ++next_peer_) {
-    if (next_peer_ == state.rank || (sharers_ >> next_peer_ & 1) == 0) continue;
-    const std::atomic<uint32_t>& word = state.control(next_peer_).wrote;
-    if (static_cast<int32_t>(word.load(std::memory_order_acquire) - want) < 0) {
-      return Block(next_peer_, word, want);
-    }
-  }
+  if (AwaitWrote(state, state.size) == Result::kBlocked) return Result::kBlocked;
   return Finish(state);
 }
 

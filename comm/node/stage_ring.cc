@@ -7,10 +7,6 @@ namespace {
 
 constexpr size_t kPartsPerLap = 4;
 
-size_t WholeParts(size_t bytes) {
-  return (bytes + StageRing::kPartBytes - 1) / StageRing::kPartBytes * StageRing::kPartBytes;
-}
-
 }  // namespace
 
 size_t StageRing::NextBegin(size_t bytes, size_t lap_bytes) const {
@@ -22,10 +18,7 @@ StageRing::User StageRing::LastUser(size_t bytes, size_t lap_bytes) const {
   const size_t begin = NextBegin(bytes, lap_bytes);
   User last;
   for (size_t at = begin; at < begin + bytes; at += kPartBytes) {
-    const User& user = users_[at / kPartBytes];
-    const bool newer = user.sequence > last.sequence ||
-                       (user.sequence == last.sequence && user.round > last.round);
-    if (newer) last = user;
+    last = std::max(last, users_[at / kPartBytes]);
   }
   return last;
 }

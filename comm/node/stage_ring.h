@@ -12,6 +12,7 @@
 // Thread-safety: none; under the group's issue or step word.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -27,7 +28,13 @@ class StageRing {
   struct User {
     uint64_t sequence = 0;
     size_t round = 0;
+    auto operator<=>(const User&) const = default;  // the newer one is greater
   };
+
+  // `bytes`, rounded up to whole parts.
+  static constexpr size_t WholeParts(size_t bytes) {
+    return (bytes + kPartBytes - 1) / kPartBytes * kPartBytes;
+  }
 
   StageRing() = default;
 

@@ -1,16 +1,14 @@
 #include "comm/node/turned_stage.h"
 
+#include <algorithm>
+
 namespace weft {
 namespace {
 
 constexpr size_t kPage = StageRing::kPartBytes;
 
 size_t OffsetOf(size_t bytes, size_t round) {
-  return round % 2 == 0 ? 0 : (bytes + kPage - 1) / kPage * kPage;
-}
-
-bool Newer(const StageRing::User& a, const StageRing::User& b) {
-  return a.sequence > b.sequence || (a.sequence == b.sequence && a.round > b.round);
+  return round % 2 == 0 ? 0 : StageRing::WholeParts(bytes);
 }
 
 }  // namespace
@@ -22,7 +20,7 @@ TurnedStage::Users TurnedStage::LastUsers(size_t bytes, size_t round) const {
   for (size_t at = begin; at < begin + bytes; at += kPage) {
     const Use& use = users_[at / kPage];
     User& of_reader = (lap - use.lap) % 2 == 1 ? last.read_here : last.read_there;
-    if (Newer(use.user, of_reader)) of_reader = use.user;
+    of_reader = std::max(of_reader, use.user);
   }
   return last;
 }
