@@ -23,6 +23,7 @@
 #define WEFT_REQUIRES(...) WEFT_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
 #define WEFT_EXCLUDES(...) WEFT_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
 #define WEFT_ACQUIRE(...) WEFT_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
+#define WEFT_TRY_ACQUIRE(...) WEFT_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
 #define WEFT_RELEASE(...) WEFT_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
 
 namespace weft {
@@ -30,6 +31,9 @@ namespace weft {
 class WEFT_CAPABILITY("mutex") Mutex {
  public:
   void Lock() WEFT_ACQUIRE() { mutex_.lock(); }
+
+  // False if somebody holds it; not to be called by the thread that does.
+  bool TryLock() WEFT_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
 
   void Unlock() WEFT_RELEASE() { mutex_.unlock(); }
 

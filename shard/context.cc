@@ -14,29 +14,79 @@ absl::StatusOr<std::unique_ptr<Context>> Context::Create(std::shared_ptr<const M
 }
 
 Context::Context(std::shared_ptr<const Mesh> mesh, const ContextOptions& options, Isa isa)
-    : mesh_(std::move(mesh)), options_(options), isa_(isa) {}
+    : mesh_(std::move(mesh)),
+      options_(options),
+      isa_(isa),
+      doorbell_(std::make_shared<Doorbell>([this] { AnswerDoorbell(); })) {}
 
 Context::~Context() {
+  doorbell_->Silence();
   if (machine_ == nullptr) return;
-  const std::vector<StartedReduce> started = machine_->reduction.TakeStarted();
+  Works works = machine_->residence.UnderWay();
+  for (const StartedReduce& reduce : machine_->reduction.TakeStarted())
+    works.push_back(reduce.work);
   bool ended = true;
-  for (const StartedReduce& reduce : started)
-    ended = reduce.work->Test() && ended;
-  if (ended) return;
-  // A peer may never come to meet these; the memory must be quiet before it goes.
-  group().Abort(StrCat("rank ", group().rank(),
-                       " destroyed its shard context while gradients were being reduced"));
-  for (const StartedReduce& reduce : started)
-    (void)reduce.work->Wait(0);
+  for (const WorkRef& work : works)
+    ended = work->Test() && ended;
+  if (!ended) {
+    // A peer may never come to meet these; the memory must be quiet before it goes.
+    const std::string reason = StrCat("rank ", group().rank(),
+                                      " destroyed its shard context while gradients were being "
+                                      "reduced or parameters gathered");
+    group().Abort(reason);
+    if (machine_->residence.group() != nullptr) machine_->residence.group()->Abort(reason);
+    for (const WorkRef& work : works)
+      (void)work->Wait(0);
+  }
+  machine_->residence.Drop();
 }
 
 Context::Machine::Machine(const Registry& registry, Layout planned, Storage allocated,
-                          std::shared_ptr<ProcessGroup> group, const Reduction::Options& options)
+                          ExtentCalls made, std::shared_ptr<ProcessGroup> group,
+                          const Reduction::Options& options)
     : layout(std::move(planned)),
       storage(std::move(allocated)),
+      calls(std::move(made)),
       state(registry),
       readiness(layout),
-      reduction(std::move(group), layout, storage, options) {}
+      residence(layout, storage, calls, registry.units()),
+      reduction(std::move(group), layout, storage, calls, residence, options),
+      cut_buckets(registry.units().size()) {
+  for (size_t i = 0; i < layout.buckets.size(); ++i) {
+    const int bucket = static_cast<int>(i);
+    order.push_back(bucket);
+    if (!residence.GradientsAreCut(bucket)) continue;
+    for (const int unit : layout.buckets[i].units)
+      cut_buckets[static_cast<size_t>(unit)].push_back(bucket);
+  }
+}
+
+// The flag is set after the lock and cleared before the unlock, so whoever sees it clear and fails to
+// take the lock has met another section, which will look.
+void Context::EnterSection() {
+  mutex_.Lock();
+  inside_.store(true, std::memory_order_seq_cst);
+}
+
+void Context::LeaveSection() {
+  for (;;) {
+    if (rung_.exchange(false, std::memory_order_seq_cst) && machine_ != nullptr && failure_.ok()) {
+      (void)Latch(machine_->residence.Look());
+    }
+    inside_.store(false, std::memory_order_seq_cst);
+    mutex_.Unlock();
+    if (!rung_.load(std::memory_order_seq_cst) || !mutex_.TryLock()) return;
+    inside_.store(true, std::memory_order_seq_cst);
+  }
+}
+
+// On a thread that may be inside a section itself, further up its stack: then that section looks.
+void Context::AnswerDoorbell() {
+  rung_.store(true, std::memory_order_seq_cst);
+  if (inside_.load(std::memory_order_seq_cst) || !mutex_.TryLock()) return;
+  inside_.store(true, std::memory_order_seq_cst);
+  LeaveSection();
+}
 
 absl::Status Context::CheckUsable(const char* call) const {
   if (!failure_.ok()) return Annotate(failure_, StrCat(call, ": an earlier call failed: "));
@@ -66,17 +116,17 @@ absl::Status Context::LatchUnlocked(const absl::Status& status) {
   return Latch(status);
 }
 
-absl::StatusOr<int> Context::BeginUnit(std::string_view name) {
+absl::StatusOr<int> Context::BeginUnit(std::string_view name, const Placement& placement) {
   MutexLock lock(mutex_);
   WEFT_RETURN_IF_ERROR(CheckDeclaring("unit_begin"));
-  return registry_.BeginUnit(name);
+  return registry_.BeginUnit(name, placement);
 }
 
 absl::StatusOr<int> Context::AddParam(int unit, std::string_view name, const int64_t* shape,
-                                      int ndim, weft_dtype_t dtype, bool frozen) {
+                                      int ndim, weft_dtype_t dtype, bool frozen, bool decays) {
   MutexLock lock(mutex_);
   WEFT_RETURN_IF_ERROR(CheckDeclaring("unit_add_param"));
-  return registry_.AddParam(unit, name, shape, ndim, dtype, frozen);
+  return registry_.AddParam(unit, name, shape, ndim, dtype, frozen, decays);
 }
 
 absl::Status Context::SealUnit(int unit) {
@@ -85,22 +135,12 @@ absl::Status Context::SealUnit(int unit) {
   return registry_.SealUnit(unit);
 }
 
-absl::StatusOr<ParamView> Context::View(int param) {
-  MutexLock lock(mutex_);
-  if (machine_ == nullptr) WEFT_RETURN_IF_ERROR(CheckUsable("param_view"));
-  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
-  ParamView view{.count = spec.count, .dtype = spec.dtype};
-  if (spec.count == 0) return view;
-  const Place& place = machine_->layout.places[static_cast<size_t>(param)];
-  view.data = machine_->storage.Data(place.space, place.begin);
-  if (!spec.frozen) view.grad = machine_->storage.Grad(place.space, place.begin);
-  return view;
-}
-
 absl::Status Context::AbortStep(std::string_view reason) {
   std::string text;
+  std::shared_ptr<ProcessGroup> gathers;
   {
     MutexLock lock(mutex_);
+    if (machine_ != nullptr) gathers = machine_->residence.group();
     const int64_t step = machine_ == nullptr ? 0 : machine_->state.step();
     text = StrCat("rank ", group().rank(), " aborted step ", step, ": ",
                   reason.empty() ? std::string_view("no reason given") : reason);
@@ -111,6 +151,7 @@ absl::Status Context::AbortStep(std::string_view reason) {
     }
   }
   group().Abort(text);
+  if (gathers != nullptr) gathers->Abort(text);
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// A shard context: units and params, their storage, and the steps that reduce their gradients.
+// A shard context: units and params, their storage, and the steps that gather and reduce them.
 //
 //   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Context> context, Context::Create(mesh, options));
 //   ... BeginUnit, AddParam, SealUnit ...
@@ -6,19 +6,24 @@
 //   ... StepBegin, MicrobatchBegin, PreForward ..., GradReady ..., Finish, StepEnd ...
 //
 // include/weft/shard.h states the contract of every call; this class is what it runs on. Parts:
-// Registry (what was declared), Layout and Storage (where it lives), StepState (what is legal now),
-// Readiness (which buckets are complete), Reduction (their all-reduces).
+// Registry (what was declared), Layout and Storage (where it rests), StepState (what is legal now),
+// Residence (what is whole, or on its way there), Readiness (which buckets are complete), Reduction (their
+// reductions), Schedule (what a step is expected to do).
 //
 // Thread-safety: GradReady, View and AbortStep from any thread, the rest from one thread at a time.
-// One mutex guards the bookkeeping; it is held neither while gradients are added nor while this
-// waits. Owns no thread. The destructor ends reductions under way (aborting the group if a peer has
+// One mutex guards the bookkeeping; it is held neither while gradients are added or zeroed nor while this
+// waits. Owns no thread; a reduction that has ended starts the gather that waited for its place, on the
+// completing thread. The destructor ends operations under way (aborting the group if a peer has
 // not come) and returns all memory.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/shard.h"
@@ -27,11 +32,15 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "comm/kernels/reduce.h"
+#include "shard/doorbell.h"
+#include "shard/extent_calls.h"
 #include "shard/layout.h"
 #include "shard/mesh.h"
 #include "shard/readiness.h"
 #include "shard/reduction.h"
 #include "shard/registry.h"
+#include "shard/residence.h"
+#include "shard/schedule.h"
 #include "shard/step_state.h"
 #include "shard/storage.h"
 
@@ -43,6 +52,9 @@ struct ContextOptions {
   bool overlap = true;
   bool average = true;
   int64_t timeout_ns = 0;  // of each collective; 0: the group's
+  int prefetch = 1;        // units gathered ahead
+  size_t budget_bytes = 0; // of what is gathered; 0: none
+  int microbatches = 1;    // that the plan expects
 };
 
 struct ParamView {
@@ -61,14 +73,25 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   // Set-up. Units and params are known by the index these return.
-  absl::StatusOr<int> BeginUnit(std::string_view name);
+  absl::StatusOr<int> BeginUnit(std::string_view name, const Placement& placement = {});
   absl::StatusOr<int> AddParam(int unit, std::string_view name, const int64_t* shape, int ndim,
-                               weft_dtype_t dtype, bool frozen);
+                               weft_dtype_t dtype, bool frozen, bool decays = true);
   absl::Status SealUnit(int unit);
   absl::StatusOr<weft_shard_plan_t> Finalize();
   absl::Status Broadcast(int root);
   absl::Status Verify();
   absl::StatusOr<ParamView> View(int param);
+  // What this rank owns of a param, where it rests: elements [begin, begin + view.count) of it.
+  absl::StatusOr<std::pair<ParamView, size_t>> OwnPart(int param);
+  // `values` [count] of rank `root`, or of this rank if root is kEveryRank, become the param's. Collective.
+  absl::Status Load(int param, const void* values, int root);
+  // Writes the whole param to `values` [count]. Collective.
+  absl::Status Read(int param, void* values);
+
+  // The own parts of all params were written: where params rest whole, the parts are gathered. Collective.
+  absl::Status Updated();
+
+  static constexpr int kEveryRank = -1;
 
   // A step.
   absl::Status StepBegin(weft_shard_mode_t mode, uint64_t tag);
@@ -87,17 +110,36 @@ class Context {
   const Layout& layout() const { return machine_->layout; }
 
  private:
+  // What is known of a kind of step: what it will do, or how it was done the last time.
+  struct Habit {
+    Schedule schedule;
+    bool agreed = false;          // on all ranks; else it is served on demand
+    std::vector<int> order;       // of buckets
+    std::vector<int> backwards;   // by unit
+  };
+
+  // A mode and a tag.
+  using Kind = std::pair<weft_shard_mode_t, uint64_t>;
+
   // What exists from finalize on.
   struct Machine {
-    Machine(const Registry& registry, Layout planned, Storage allocated,
+    Machine(const Registry& registry, Layout planned, Storage allocated, ExtentCalls made,
             std::shared_ptr<ProcessGroup> group, const Reduction::Options& options);
     const Layout layout;
     const Storage storage;
+    const ExtentCalls calls;
     StepState state;
     Readiness readiness;
+    Residence residence;
     Reduction reduction;
-    int next_bucket = 0;  // the first one not started in this micro-batch
+    std::vector<std::vector<int>> cut_buckets;  // by unit: those whose gradients are gathered
+    std::map<Kind, Habit> habits;
+    Habit expected[2];          // by mode: of a kind that was not seen yet
+    std::vector<int> order;     // in which buckets are reduced in it
+    size_t next_bucket = 0;     // the first of `order` not started in this micro-batch
   };
+
+  class Section;
 
   Context(std::shared_ptr<const Mesh> mesh, const ContextOptions& options, Isa isa);
 
@@ -110,6 +152,11 @@ class Context {
   absl::Status Latch(const absl::Status& status) WEFT_REQUIRES(mutex_);
   absl::Status LatchUnlocked(const absl::Status& status);
 
+  // What a reduction that has ended makes room for.
+  void AnswerDoorbell();
+  void EnterSection() WEFT_ACQUIRE(mutex_);
+  void LeaveSection() WEFT_RELEASE(mutex_);
+
   std::vector<RegistryEntry> AgreedEntries() const;
   absl::Status CompareRegistry();
   absl::Status ExplainDifference(const std::vector<RegistryEntry>& entries, size_t index,
@@ -118,8 +165,42 @@ class Context {
   weft_shard_plan_t PlanOf(const Machine& machine) const;
   absl::Status BroadcastRange(const Range& range, int root);
   absl::Status CompareParams(const char* call);
+  ScheduleInput InputOf(const Layout& layout) const;
+  absl::StatusOr<std::unique_ptr<Machine>> MakeMachine();
+  absl::Status SplitGatherGroup(Machine& machine);
+  bool AnythingCut() const;
+  absl::Status CheckRoot(const char* call, int root) const;
+  std::byte* WholeElement(std::byte* extent_data, const Place& place) const;
+  absl::Status LoadFrom(int param, const void* values, int root);
+  void StoreElements(int param, size_t begin, size_t count, const std::byte* values) const;
+  absl::Status CompareLoaded(const ParamSpec& spec, const void* values);
+  absl::Status GatherParam(const ParamSpec& spec, const Place& place, void* values);
 
   bool reduces_every() const { return options_.accumulation == WEFT_SHARD_REDUCE_EVERY; }
+
+  // Prepares for the calls that a step of this kind will probably make.
+  void Expect(weft_shard_mode_t mode, uint64_t tag) WEFT_REQUIRES(mutex_);
+  absl::Status Note(const Event& event) WEFT_REQUIRES(mutex_);
+  // Waits until the unit's params are whole, and the gradients of its buckets.
+  absl::Status MakeWhole(int unit);
+  absl::Status MakeGradients(int unit);
+  absl::Status WaitForWorks(const Works& works);
+  void Zero(int bucket) const;
+  std::byte* GradientOf(int param) const;
+  absl::Status StartReduction(int bucket) WEFT_REQUIRES(mutex_);
+  // Waits for everything that is under way and lets go of all that is whole only for a time.
+  absl::Status Drain();
+  // Were this step's calls the expected ones, and the same on all ranks? If only the latter, they are
+  // expected the next time.
+  absl::Status AgreeOnOrder(weft_shard_step_result_t* result);
+  // What was the same on all ranks.
+  struct Agreement {
+    bool calls = false;
+    bool buckets = false;  // the order in which they became complete
+  };
+  absl::StatusOr<Agreement> CompareOrder(const std::vector<Event>& events);
+  absl::StatusOr<bool> MakeRoom(size_t bytes);
+  Habit* HabitOf(const Kind& kind) WEFT_REQUIRES(mutex_);
 
   bool ReducesThisMicrobatch() const WEFT_REQUIRES(mutex_);
   absl::Status SettleParams(const std::vector<int>& params) WEFT_REQUIRES(mutex_);
@@ -137,7 +218,11 @@ class Context {
   // Owned by the one thread that makes step calls.
   int folded_microbatches_ = 0;
   WaitTimes times_;
+  int64_t gather_waited_ns_ = 0;
 
+  const std::shared_ptr<Doorbell> doorbell_;
+  std::atomic<bool> inside_{false};  // somebody holds mutex_ and will look before it lets go
+  std::atomic<bool> rung_{false};
   Mutex mutex_;
   Registry registry_;  // written under mutex_, constant from finalize on
   absl::Status failure_ WEFT_GUARDED_BY(mutex_);

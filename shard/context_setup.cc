@@ -1,4 +1,5 @@
 // Context, the collective part of set-up: finalize, broadcast, verify.
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -46,28 +47,90 @@ absl::StatusOr<weft_shard_plan_t> Context::Finalize() {
     }
   }
   WEFT_RETURN_IF_ERROR(CompareRegistry());
-  Layout layout = MakeLayout(registry_, options_.limits);
-  absl::StatusOr<Storage> storage = Storage::Allocate(layout, reduces_every());
-  WEFT_RETURN_IF_ERROR(AgreeOnMemory(storage.status()));
-  auto machine =
-      std::make_unique<Machine>(registry_, std::move(layout), *std::move(storage), mesh_->group(),
-                                Reduction::Options{.op = options_.average ? WEFT_AVG : WEFT_SUM,
-                                                   .timeout_ns = options_.timeout_ns});
+  absl::StatusOr<std::unique_ptr<Machine>> made = MakeMachine();
+  WEFT_RETURN_IF_ERROR(AgreeOnMemory(made.status()));
+  std::unique_ptr<Machine> machine = *std::move(made);
+  if (AnythingCut()) WEFT_RETURN_IF_ERROR(SplitGatherGroup(*machine));
   const weft_shard_plan_t plan = PlanOf(*machine);
   MutexLock lock(mutex_);
   machine_ = std::move(machine);
   return plan;
 }
 
-// What decides the buckets and their reductions stands first. Overlap and deadlines are local.
+absl::StatusOr<std::unique_ptr<Context::Machine>> Context::MakeMachine() {
+  Layout layout =
+      MakeLayout(registry_, options_.limits, {.rank = group().rank(), .size = group().size()});
+  WEFT_ASSIGN_OR_RETURN(Storage storage, Storage::Allocate(layout, reduces_every()));
+  WEFT_ASSIGN_OR_RETURN(ExtentCalls calls, ExtentCalls::Make(layout, options_.timeout_ns));
+  const Reduction::Options reduction{.op = options_.average ? WEFT_AVG : WEFT_SUM,
+                                     .timeout_ns = options_.timeout_ns,
+                                     .doorbell = AnythingCut() ? doorbell_ : nullptr};
+  auto machine = std::make_unique<Machine>(registry_, std::move(layout), std::move(storage),
+                                           std::move(calls), mesh_->group(), reduction);
+  if (!AnythingCut()) return machine;
+  size_t pool_bytes = 0;
+  for (const weft_shard_mode_t mode : {WEFT_SHARD_TRAIN, WEFT_SHARD_EVAL}) {
+    Habit& habit = machine->expected[mode];
+    habit.schedule = MakeSchedule(InputOf(machine->layout),
+                                  PredictEvents(registry_.units().size(), mode == WEFT_SHARD_TRAIN,
+                                                options_.microbatches));
+    habit.agreed = true;
+    habit.order = machine->order;
+    pool_bytes = std::max(pool_bytes, habit.schedule.pool_bytes);
+  }
+  if (options_.budget_bytes != 0 && pool_bytes > options_.budget_bytes) {
+    return MakeError(WEFT_OUT_OF_MEMORY, {.operation = "finalize"},
+                     StrCat("finalize: what is gathered needs at least ", pool_bytes,
+                            " bytes at a time, the budget is ", options_.budget_bytes,
+                            "; allow more, or declare smaller units"));
+  }
+  WEFT_RETURN_IF_ERROR(machine->residence.Reserve(pool_bytes));
+  return machine;
+}
+
+ScheduleInput Context::InputOf(const Layout& layout) const {
+  return {.layout = &layout,
+          .units = &registry_.units(),
+          .reduces_every = reduces_every(),
+          .overlap = options_.overlap,
+          .prefetch = options_.overlap ? options_.prefetch : 0,
+          .budget_bytes = options_.budget_bytes};
+}
+
+bool Context::AnythingCut() const {
+  for (const UnitSpec& unit : registry_.units()) {
+    if (unit.placement.optimizer_cut) return true;
+  }
+  return false;
+}
+
+absl::Status Context::SplitGatherGroup(Machine& machine) {
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> gathers = group().Split(
+      0, group().rank(),
+      {.name = StrCat(group().name(), ".gather"), .timeout_ns = options_.timeout_ns});
+  if (!gathers.ok()) {
+    return LatchUnlocked(
+        Annotate(gathers.status(), "finalize, splitting the group that gathers: "));
+  }
+  machine.residence.SetGroup(*std::move(gathers));
+  return absl::OkStatus();
+}
+
+// What decides the buckets, their reductions and the gathers stands first. Deadlines are local, and so is
+// overlap as long as nothing is gathered.
 std::vector<RegistryEntry> Context::AgreedEntries() const {
   std::vector<RegistryEntry> entries = registry_.Entries();
-  entries.insert(entries.begin(),
-                 {"the context's config",
-                  StrCat("bucket_bytes ", options_.limits.bucket_bytes, ", first_bucket_bytes ",
-                         options_.limits.first_bucket_bytes, ", accumulation ",
-                         reduces_every() ? "REDUCE_EVERY" : "LOCAL_THEN_REDUCE",
-                         options_.average ? ", average" : ", sum")});
+  std::string facts =
+      StrCat("bucket_bytes ", options_.limits.bucket_bytes, ", first_bucket_bytes ",
+             options_.limits.first_bucket_bytes, ", accumulation ",
+             reduces_every() ? "REDUCE_EVERY" : "LOCAL_THEN_REDUCE",
+             options_.average ? ", average" : ", sum");
+  if (AnythingCut()) {
+    absl::StrAppend(&facts, ", prefetch ", options_.overlap ? options_.prefetch : 0,
+                    options_.overlap ? "" : " without overlap", ", memory_budget_bytes ",
+                    options_.budget_bytes, ", microbatches ", options_.microbatches);
+  }
+  entries.insert(entries.begin(), {"the context's config", facts});
   return entries;
 }
 
@@ -132,81 +195,12 @@ weft_shard_plan_t Context::PlanOf(const Machine& machine) const {
   plan.bucket_count = layout.buckets.size();
   for (const ParamSpec& param : registry_.params())
     plan.element_count += param.count;
-  plan.param_bytes = layout.data_bytes;
+  plan.param_bytes = machine.storage.data_bytes();
   plan.grad_bytes = machine.storage.grad_bytes();
   plan.padding_bytes =
       layout.data_padding_bytes + layout.grad_padding_bytes * (reduces_every() ? 2 : 1);
   plan.traffic_bytes = layout.reduced_bytes;
   return plan;
-}
-
-absl::Status Context::Broadcast(int root) {
-  {
-    MutexLock lock(mutex_);
-    WEFT_RETURN_IF_ERROR(CheckUsable("broadcast"));
-    if (root < 0 || root >= group().size()) {
-      return MakeError(WEFT_INVALID_ARGUMENT, {.operation = "broadcast"},
-                       StrCat("broadcast: root is ", root, ", group ", group().name(), " has ",
-                              group().size(), " ranks; pass a rank from 0"));
-    }
-    WEFT_RETURN_IF_ERROR(machine_->state.CheckQuiet("broadcast"));
-  }
-  for (const Bucket& bucket : machine_->layout.buckets) {
-    for (const Range& range : bucket.ranges)
-      WEFT_RETURN_IF_ERROR(BroadcastRange(range, root));
-  }
-  for (const Range& range : machine_->layout.frozen) {
-    WEFT_RETURN_IF_ERROR(BroadcastRange(range, root));
-  }
-  return CompareParams("broadcast");
-}
-
-absl::Status Context::BroadcastRange(const Range& range, int root) {
-  std::byte* const data = machine_->storage.Data(range.space, range.begin);
-  const absl::Status status =
-      group().Run({.kind = OpKind::kBroadcast,
-                   .dtype = machine_->layout.spaces[static_cast<size_t>(range.space)].dtype,
-                   .root = root,
-                   .count = range.count,
-                   .in = data,
-                   .out = data,
-                   .timeout_ns = options_.timeout_ns});
-  return LatchUnlocked(Annotate(status, "broadcasting parameters: "));
-}
-
-absl::Status Context::Verify() {
-  {
-    MutexLock lock(mutex_);
-    WEFT_RETURN_IF_ERROR(CheckUsable("verify"));
-    WEFT_RETURN_IF_ERROR(machine_->state.CheckQuiet("verify"));
-  }
-  return CompareParams("verify");
-}
-
-absl::Status Context::CompareParams(const char* call) {
-  std::vector<Digest> digests;
-  digests.reserve(registry_.params().size());
-  for (size_t i = 0; i < registry_.params().size(); ++i) {
-    const ParamSpec& param = registry_.params()[i];
-    const Place& place = machine_->layout.places[i];
-    digests.push_back(param.count == 0 ? Digest()
-                                       : DigestOf(machine_->storage.Data(place.space, place.begin),
-                                                  param.count * DtypeSize(param.dtype)));
-  }
-  const absl::StatusOr<std::optional<Difference>> difference =
-      FirstDifference(group(), digests, options_.timeout_ns);
-  if (!difference.ok()) {
-    return LatchUnlocked(Annotate(difference.status(), StrCat(call, ", comparing parameters: ")));
-  }
-  if (!difference->has_value()) return absl::OkStatus();
-  const Difference& found = **difference;
-  return MakeError(
-      WEFT_MISMATCH, {.rank = found.ranks[0], .group = group().name(), .operation = call},
-      StrCat(call, " on group ", group().name(), ": parameter ",
-             registry_.params()[found.index].name, ": ", RankList(found.ranks),
-             found.ranks.size() == 1 ? " has" : " have",
-             " other values than rank 0; copy them from one rank with "
-             "weft_shard_context_broadcast, and look for updates that differ between ranks"));
 }
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 #include "comm/kernels/dtype.h"
 #include "shard/accumulate.h"
 #include "shard/context.h"
+#include "shard/section.h"
 
 namespace weft {
 namespace {
@@ -29,85 +30,120 @@ absl::Status CheckApart(const ParamSpec& param, const void* own, const void* gra
 
 absl::Status Context::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
   {
-    MutexLock lock(mutex_);
+    Section section(*this);
     WEFT_RETURN_IF_ERROR(CheckUsable("step_begin"));
     WEFT_RETURN_IF_ERROR(Latch(Annotate(group().error(), "step_begin: ")));
     WEFT_RETURN_IF_ERROR(machine_->state.StepBegin(mode, tag));
     machine_->reduction.BeginStep();
+    Expect(mode, tag);
   }
   folded_microbatches_ = 0;
   times_ = WaitTimes();
-  if (mode == WEFT_SHARD_TRAIN) machine_->storage.ZeroGradients();
+  gather_waited_ns_ = 0;
+  if (mode == WEFT_SHARD_TRAIN) machine_->storage.ZeroGradients(machine_->layout);
   return absl::OkStatus();
 }
 
 absl::Status Context::MicrobatchBegin(int index, bool last) {
-  MutexLock lock(mutex_);
+  Section section(*this);
   WEFT_RETURN_IF_ERROR(CheckUsable("microbatch_begin"));
   WEFT_RETURN_IF_ERROR(machine_->state.MicrobatchBegin(index, last));
   if (ReducesThisMicrobatch()) {
     machine_->readiness.Reset();
     machine_->next_bucket = 0;
   }
-  return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(Note({Event::Kind::kMicrobatchBegin, last ? 1 : 0}));
+  return Latch(machine_->residence.Served());
 }
 
 absl::Status Context::PreForward(int unit) {
-  MutexLock lock(mutex_);
-  WEFT_RETURN_IF_ERROR(CheckUsable("pre_forward"));
-  return machine_->state.PreForward(unit);
+  {
+    Section section(*this);
+    WEFT_RETURN_IF_ERROR(CheckUsable("pre_forward"));
+    WEFT_RETURN_IF_ERROR(machine_->state.PreForward(unit));
+    WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPreForward, unit}));
+  }
+  WEFT_RETURN_IF_ERROR(MakeWhole(unit));
+  Section section(*this);
+  return Latch(machine_->residence.Served());
 }
 
 absl::Status Context::PostForward(int unit) {
-  MutexLock lock(mutex_);
+  Section section(*this);
   WEFT_RETURN_IF_ERROR(CheckUsable("post_forward"));
-  return machine_->state.PostForward(unit);
+  WEFT_RETURN_IF_ERROR(machine_->state.PostForward(unit));
+  WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPostForward, unit}));
+  if (!machine_->state.InForward(unit) && !machine_->state.InBackward(unit)) {
+    machine_->residence.LetGo(unit, /*in_backward=*/false);
+  }
+  return Latch(machine_->residence.Served());
 }
 
 absl::Status Context::PreBackward(int unit) {
   WEFT_RETURN_IF_ERROR(FoldMicrobatch());
-  MutexLock lock(mutex_);
-  WEFT_RETURN_IF_ERROR(CheckUsable("pre_backward"));
-  return machine_->state.PreBackward(unit);
+  {
+    Section section(*this);
+    WEFT_RETURN_IF_ERROR(CheckUsable("pre_backward"));
+    WEFT_RETURN_IF_ERROR(machine_->state.PreBackward(unit));
+    WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPreBackward, unit}));
+  }
+  WEFT_RETURN_IF_ERROR(MakeWhole(unit));
+  WEFT_RETURN_IF_ERROR(MakeGradients(unit));
+  Section section(*this);
+  return Latch(machine_->residence.Served());
 }
 
 absl::Status Context::GradReady(int param, const void* grad) {
   void* own = nullptr;
   const ParamSpec* spec = nullptr;
   {
-    MutexLock lock(mutex_);
+    Section section(*this);
     WEFT_RETURN_IF_ERROR(CheckUsable("grad_ready"));
     spec = &registry_.params()[static_cast<size_t>(param)];
     if (!spec->frozen && spec->count > 0) {
-      const Place& place = machine_->layout.places[static_cast<size_t>(param)];
-      own = machine_->storage.Grad(place.space, place.begin);
+      own = GradientOf(param);
     }
     if (grad != nullptr && own != nullptr) WEFT_RETURN_IF_ERROR(CheckApart(*spec, own, grad));
     WEFT_RETURN_IF_ERROR(machine_->state.ClaimGradient(param));
   }
   // The claim keeps everybody else, reductions too, away from this gradient.
   if (grad != nullptr && own != nullptr) AddTo(own, grad, spec->count, spec->dtype, isa_);
-  MutexLock lock(mutex_);
-  machine_->state.GradientReady(param);
+  Section section(*this);
+  if (!machine_->state.GradientReady(param)) return absl::OkStatus();
   return SettleParams({param});
 }
 
+// nullptr while the gradients of the param's bucket are not whole; then no gradient is legal.
+std::byte* Context::GradientOf(int param) const {
+  const Place& place = machine_->layout.places[static_cast<size_t>(param)];
+  if (!machine_->residence.GradientsAreCut(place.bucket)) {
+    return machine_->storage.Grad(place.space, place.begin);
+  }
+  return WholeElement(machine_->residence.BucketExtent(place.bucket, place.extent), place);
+}
+
 absl::Status Context::PostBackward(int unit) {
-  MutexLock lock(mutex_);
+  Section section(*this);
   WEFT_RETURN_IF_ERROR(CheckUsable("post_backward"));
-  std::vector<int> missing;
-  WEFT_RETURN_IF_ERROR(machine_->state.PostBackward(unit, missing));
-  return SettleParams(missing);
+  std::vector<int> settled;
+  WEFT_RETURN_IF_ERROR(machine_->state.PostBackward(unit, settled));
+  WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPostBackward, unit}));
+  machine_->residence.LetGo(unit, /*in_backward=*/true);
+  WEFT_RETURN_IF_ERROR(SettleParams(settled));
+  return Latch(machine_->residence.Served());
 }
 
 absl::Status Context::MicrobatchEnd() {
   WEFT_RETURN_IF_ERROR(FoldMicrobatch());
   {
-    MutexLock lock(mutex_);
+    Section section(*this);
     WEFT_RETURN_IF_ERROR(CheckUsable("microbatch_end"));
-    std::vector<int> missing;
-    WEFT_RETURN_IF_ERROR(machine_->state.MicrobatchEnd(missing));
-    WEFT_RETURN_IF_ERROR(SettleParams(missing));
+    std::vector<int> settled;
+    WEFT_RETURN_IF_ERROR(machine_->state.MicrobatchEnd(settled));
+    WEFT_RETURN_IF_ERROR(Note({Event::Kind::kMicrobatchEnd, 0}));
+    machine_->residence.LetGoIdle();
+    WEFT_RETURN_IF_ERROR(SettleParams(settled));
+    WEFT_RETURN_IF_ERROR(Latch(machine_->residence.Served()));
     fold_pending_ =
         reduces_every() && machine_->state.training() && !machine_->state.last_microbatch();
     if (!fold_pending_ || options_.overlap) return absl::OkStatus();
@@ -119,37 +155,48 @@ absl::Status Context::MicrobatchEnd() {
 absl::StatusOr<weft_shard_step_result_t> Context::Finish() {
   std::vector<StartedReduce> started;
   {
-    MutexLock lock(mutex_);
+    Section section(*this);
     WEFT_RETURN_IF_ERROR(CheckUsable("finish"));
     WEFT_RETURN_IF_ERROR(machine_->state.FinishBegin());
     if (machine_->state.training()) WEFT_RETURN_IF_ERROR(StartComplete());
+    WEFT_RETURN_IF_ERROR(Note({Event::Kind::kFinish, 0}));
     started = machine_->reduction.TakeStarted();
   }
   const absl::Status reduced = WaitFor(started, &times_);
-  if (reduced.ok() && folded_microbatches_ > 0) AddFromAccumulated();
-
-  MutexLock lock(mutex_);
   if (!reduced.ok()) {
+    Section section(*this);
     return Latch(Annotate(reduced, StrCat("finish of step ", machine_->state.step(), " on group ",
                                           group().name(), ": ")));
   }
+  if (folded_microbatches_ > 0) AddFromAccumulated();
   weft_shard_step_result_t result = {};
   result.struct_size = sizeof(result);
+  result.gather_exposed_ns = gather_waited_ns_;
+  WEFT_RETURN_IF_ERROR(Drain());
+  WEFT_RETURN_IF_ERROR(AgreeOnOrder(&result));
+
+  Section section(*this);
+  result.gathered_bytes = machine_->residence.gathered_bytes();
   if (machine_->state.training()) {
     const int64_t first_ns = machine_->reduction.first_start_ns();
     if (first_ns != 0) result.comm_ns = std::max<int64_t>(0, times_.last_ended_ns - first_ns);
     result.comm_exposed_ns = times_.waited_ns;
     result.reduced_bytes = machine_->reduction.started_bytes();
-    result.order_changed = machine_->readiness.CompareOrder(machine_->state.tag()) ? 1 : 0;
+    if (machine_->readiness.CompareOrder(machine_->state.tag())) result.order_changed = 1;
   }
   machine_->state.FinishEnd();
   return result;
 }
 
 absl::Status Context::StepEnd() {
-  MutexLock lock(mutex_);
-  WEFT_RETURN_IF_ERROR(CheckUsable("step_end"));
-  return machine_->state.StepEnd();
+  bool ended = false;
+  {
+    Section section(*this);
+    WEFT_RETURN_IF_ERROR(CheckUsable("step_end"));
+    ended = machine_->state.training();
+    WEFT_RETURN_IF_ERROR(machine_->state.StepEnd());
+  }
+  return ended ? absl::OkStatus() : Drain();
 }
 
 bool Context::ReducesThisMicrobatch() const {
@@ -168,52 +215,64 @@ absl::Status Context::SettleParams(const std::vector<int>& params) {
 // order, or the group's operations would not match.
 absl::Status Context::StartComplete() {
   if (!failure_.ok()) return failure_;
-  const int count = static_cast<int>(machine_->layout.buckets.size());
-  int& next = machine_->next_bucket;
-  while (next < count && machine_->readiness.Complete(next)) {
-    WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Start(next)));
+  const std::vector<int>& order = machine_->order;
+  size_t& next = machine_->next_bucket;
+  while (next < order.size() && machine_->readiness.Complete(order[next])) {
+    WEFT_RETURN_IF_ERROR(Latch(StartReduction(order[next])));
     ++next;
   }
   return absl::OkStatus();
 }
 
+// A bucket that no unit ran backward for still has to be reduced: its gradients are zero on this rank.
+absl::Status Context::StartReduction(int bucket) {
+  if (machine_->residence.GradientsAreCut(bucket)) {
+    WEFT_ASSIGN_OR_RETURN(const bool fresh, machine_->residence.PlaceGradients(bucket));
+    if (fresh) Zero(bucket);
+  }
+  return machine_->reduction.Start(bucket);
+}
+
 absl::Status Context::FoldMicrobatch() {
   std::vector<StartedReduce> started;
   {
-    MutexLock lock(mutex_);
+    Section section(*this);
     if (!fold_pending_ || !failure_.ok()) return failure_;
     started = machine_->reduction.TakeStarted();
   }
   WEFT_RETURN_IF_ERROR(LatchUnlocked(WaitFor(started, &times_)));
   AddToAccumulated();
-  machine_->storage.ZeroGradients();
+  machine_->storage.ZeroGradients(machine_->layout);
   ++folded_microbatches_;
-  MutexLock lock(mutex_);
+  Section section(*this);
   fold_pending_ = false;
   return absl::OkStatus();
 }
 
 void Context::AddToAccumulated() const {
-  const std::vector<Space>& spaces = machine_->layout.spaces;
-  for (size_t i = 0; i < spaces.size(); ++i) {
-    if (spaces[i].frozen || spaces[i].count == 0) continue;
-    std::byte* const total = machine_->storage.Accumulated(static_cast<int>(i), 0);
-    const std::byte* const grads = machine_->storage.Grad(static_cast<int>(i), 0);
+  const Layout& layout = machine_->layout;
+  for (const Extent& extent : layout.extents) {
+    if (layout.SpaceOf(extent).frozen) continue;
+    const weft_dtype_t dtype = layout.SpaceOf(extent).dtype;
+    const Part grads = machine_->storage.Reduced(layout, extent);
+    std::byte* const total = machine_->storage.Accumulated(layout, extent);
+    if (grads.count == 0) continue;
     if (folded_microbatches_ == 0) {
-      std::memcpy(total, grads, spaces[i].count * DtypeSize(spaces[i].dtype));
+      std::memcpy(total, grads.data, grads.count * DtypeSize(dtype));
     } else {
-      AddTo(total, grads, spaces[i].count, spaces[i].dtype, isa_);
+      AddTo(total, grads.data, grads.count, dtype, isa_);
     }
   }
 }
 
 void Context::AddFromAccumulated() const {
-  const std::vector<Space>& spaces = machine_->layout.spaces;
-  for (size_t i = 0; i < spaces.size(); ++i) {
-    if (spaces[i].frozen || spaces[i].count == 0) continue;
-    AddTo(machine_->storage.Grad(static_cast<int>(i), 0),
-          machine_->storage.Accumulated(static_cast<int>(i), 0), spaces[i].count, spaces[i].dtype,
-          isa_);
+  const Layout& layout = machine_->layout;
+  for (const Extent& extent : layout.extents) {
+    if (layout.SpaceOf(extent).frozen) continue;
+    const Part grads = machine_->storage.Reduced(layout, extent);
+    if (grads.count == 0) continue;
+    AddTo(grads.data, machine_->storage.Accumulated(layout, extent), grads.count,
+          layout.SpaceOf(extent).dtype, isa_);
   }
 }
 

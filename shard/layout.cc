@@ -8,27 +8,31 @@ namespace weft {
 namespace {
 
 size_t PaddedCount(const ParamSpec& param) {
-  const size_t per_line = kParamAlignment / DtypeSize(param.dtype);
-  return (param.count + per_line - 1) / per_line * per_line;
+  return RoundUpToCut(param.count);
 }
 
 size_t PaddedBytes(const ParamSpec& param) {
   return PaddedCount(param) * DtypeSize(param.dtype);
 }
 
-int SpaceFor(std::vector<Space>& spaces, const ParamSpec& param) {
+const Placement& PlacementOf(const Registry& registry, const ParamSpec& param) {
+  return registry.units()[static_cast<size_t>(param.unit)].placement;
+}
+
+int SpaceFor(std::vector<Space>& spaces, const ParamSpec& param, const Placement& placement) {
   for (size_t i = 0; i < spaces.size(); ++i) {
-    if (spaces[i].dtype == param.dtype && spaces[i].frozen == param.frozen) {
+    if (spaces[i].dtype == param.dtype && spaces[i].frozen == param.frozen &&
+        spaces[i].placement == placement) {
       return static_cast<int>(i);
     }
   }
-  spaces.push_back({.dtype = param.dtype, .frozen = param.frozen});
+  spaces.push_back({.dtype = param.dtype, .frozen = param.frozen, .placement = placement});
   return static_cast<int>(spaces.size()) - 1;
 }
 
-void PlaceParams(const std::vector<ParamSpec>& params, Layout& layout) {
-  for (const ParamSpec& param : params) {
-    const int space_index = SpaceFor(layout.spaces, param);
+void PlaceParams(const Registry& registry, Layout& layout) {
+  for (const ParamSpec& param : registry.params()) {
+    const int space_index = SpaceFor(layout.spaces, param, PlacementOf(registry, param));
     Space& space = layout.spaces[static_cast<size_t>(space_index)];
     layout.places.push_back({.space = space_index, .begin = space.count});
     space.count += PaddedCount(param);
@@ -39,27 +43,38 @@ void PlaceParams(const std::vector<ParamSpec>& params, Layout& layout) {
   }
 }
 
+// The params of a bucket and their units.
+struct Members {
+  std::vector<int> params;
+  std::vector<int> units;
+};
+
 // Collects params last to first into lists, one per bucket.
 class BucketCutter {
  public:
   BucketCutter(const std::vector<ParamSpec>& params, const BucketLimits& limits)
       : params_(params), limits_(limits) {}
 
-  void AddUnit(const UnitSpec& unit) {
+  void AddUnit(int index, const UnitSpec& unit) {
+    if (!open_.units.empty() && !(unit.placement == placement_)) Close();
+    placement_ = unit.placement;
     const size_t unit_bytes = BytesOf(unit);
-    CloseUnlessRoomFor(unit_bytes);
-    const bool cut = unit_bytes > Limit();
+    const bool alone = unit.placement.params_cut;
+    if (alone || open_bytes_ + unit_bytes > Limit()) Close();
+    const bool cut = !alone && unit_bytes > Limit();
     for (int i = unit.param_count - 1; i >= 0; --i) {
-      const int index = unit.first_param + i;
-      if (!Reduced(index)) continue;
-      const size_t bytes = PaddedBytes(params_[static_cast<size_t>(index)]);
-      if (cut) CloseUnlessRoomFor(bytes);
-      open_.push_back(index);
+      const int param = unit.first_param + i;
+      if (!Reduced(param)) continue;
+      const size_t bytes = PaddedBytes(params_[static_cast<size_t>(param)]);
+      if (cut && open_bytes_ + bytes > Limit()) Close();
+      if (open_.units.empty() || open_.units.back() != index) open_.units.push_back(index);
+      open_.params.push_back(param);
       open_bytes_ += bytes;
     }
+    if (alone) Close();
   }
 
-  std::vector<std::vector<int>> Finish() {
+  std::vector<Members> Finish() {
     Close();
     return std::move(closed_);
   }
@@ -83,53 +98,120 @@ class BucketCutter {
     return closed_.empty() ? limits_.first_bucket_bytes : limits_.bucket_bytes;
   }
 
-  void CloseUnlessRoomFor(size_t bytes) {
-    if (open_bytes_ + bytes > Limit()) Close();
-  }
-
   void Close() {
-    if (open_.empty()) return;
-    std::reverse(open_.begin(), open_.end());
+    if (open_.params.empty()) return;
+    std::reverse(open_.params.begin(), open_.params.end());
+    std::reverse(open_.units.begin(), open_.units.end());
     closed_.push_back(std::move(open_));
-    open_.clear();
+    open_ = {};
     open_bytes_ = 0;
   }
 
   const std::vector<ParamSpec>& params_;
   const BucketLimits limits_;
-  std::vector<std::vector<int>> closed_;
-  std::vector<int> open_;
+  std::vector<Members> closed_;
+  Members open_;
+  Placement placement_;  // of what is open
   size_t open_bytes_ = 0;
 };
 
-// The params of a bucket are neighbours in every space, so first and last make the range.
-Bucket MakeBucket(const std::vector<ParamSpec>& params, std::vector<int> members,
-                  const Layout& layout) {
-  Bucket bucket;
-  for (size_t s = 0; s < layout.spaces.size(); ++s) {
-    Range range{.space = static_cast<int>(s)};
-    for (const int member : members) {
-      const Place& place = layout.places[static_cast<size_t>(member)];
-      if (place.space != static_cast<int>(s)) continue;
-      if (range.count == 0) range.begin = place.begin;
-      range.count = place.begin + PaddedCount(params[static_cast<size_t>(member)]) - range.begin;
-    }
-    if (range.count == 0) continue;
-    bucket.ranges.push_back(range);
-    bucket.bytes += range.count * DtypeSize(layout.spaces[s].dtype);
+// Where a range may be cut that holds `params`, all of one space, in order.
+std::vector<size_t> BoundariesOf(const std::vector<ParamSpec>& specs, const std::vector<int>& params,
+                                 const Range& range, const Layout& layout) {
+  const Placement& placement = layout.spaces[static_cast<size_t>(range.space)].placement;
+  std::vector<size_t> boundaries;
+  for (const int param : params) {
+    const ParamSpec& spec = specs[static_cast<size_t>(param)];
+    const size_t begin = layout.places[static_cast<size_t>(param)].begin - range.begin;
+    boundaries.push_back(begin);
+    if (placement.cut != CutRule::kRows || spec.shape.empty()) continue;
+    const size_t row = spec.count / static_cast<size_t>(spec.shape[0]);
+    AddRowBoundaries(begin, spec.count, row, placement.cut_rows, boundaries);
   }
-  bucket.params = std::move(members);
-  return bucket;
+  boundaries.push_back(range.count);
+  return boundaries;
 }
 
-// Cuts the frozen spaces between params into pieces of at most `bytes_max`, or one param.
+// Makes the extent of those `members` that lie in `space`; they are neighbours there, so first and last
+// make the range.
+void AddExtent(const std::vector<ParamSpec>& params, const std::vector<int>& members, int space,
+               Layout& layout, Pack& pack) {
+  Extent extent{.range = {.space = space}};
+  Range& range = extent.range;
+  std::vector<int> inside;
+  for (const int member : members) {
+    Place& place = layout.places[static_cast<size_t>(member)];
+    if (place.space != space) continue;
+    if (range.count == 0) range.begin = place.begin;
+    range.count = place.begin + PaddedCount(params[static_cast<size_t>(member)]) - range.begin;
+    place.extent = static_cast<int>(layout.extents.size());
+    inside.push_back(member);
+  }
+  if (inside.empty()) return;
+  const Space& in = layout.spaces[static_cast<size_t>(space)];
+  extent.cuts = in.placement.cut == CutRule::kElements
+                    ? CutElements(range.count, layout.member.size)
+                    : CutAt(BoundariesOf(params, inside, range, layout), layout.member.size);
+  pack.extents.push_back(static_cast<int>(layout.extents.size()));
+  pack.offsets.push_back(pack.bytes);
+  pack.bytes += range.count * DtypeSize(in.dtype);
+  layout.extents.push_back(std::move(extent));
+}
+
+void AddBucket(const std::vector<ParamSpec>& params, Members members, Layout& layout) {
+  Bucket bucket;
+  const int index = static_cast<int>(layout.buckets.size());
+  for (size_t space = 0; space < layout.spaces.size(); ++space) {
+    AddExtent(params, members.params, static_cast<int>(space), layout, bucket.pack);
+  }
+  for (const int param : members.params)
+    layout.places[static_cast<size_t>(param)].bucket = index;
+  bucket.bytes = bucket.pack.bytes;
+  bucket.params = std::move(members.params);
+  bucket.units = std::move(members.units);
+  layout.reduced_bytes += bucket.bytes;
+  layout.buckets.push_back(std::move(bucket));
+}
+
+// What is gathered for a unit whose params rest cut: the extents of its bucket, and of its frozen params.
+void PackUnit(const std::vector<ParamSpec>& params, const UnitSpec& unit, Layout& layout,
+              Pack& pack) {
+  std::vector<int> frozen;
+  int bucket = -1;
+  for (int i = unit.first_param; i < unit.first_param + unit.param_count; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (params[index].count == 0) continue;
+    if (params[index].frozen) frozen.push_back(i);
+    if (!params[index].frozen) bucket = layout.places[index].bucket;
+  }
+  if (bucket >= 0) pack = layout.buckets[static_cast<size_t>(bucket)].pack;
+  for (size_t space = 0; space < layout.spaces.size(); ++space) {
+    AddExtent(params, frozen, static_cast<int>(space), layout, pack);
+  }
+}
+
+// Gives every extent its place among what this rank owns, in the order of the space.
+void PlaceOwnParts(Layout& layout) {
+  std::vector<Extent*> ordered;
+  for (Extent& extent : layout.extents)
+    ordered.push_back(&extent);
+  std::sort(ordered.begin(), ordered.end(),
+            [](const Extent* a, const Extent* b) { return a->range.begin < b->range.begin; });
+  for (Extent* const extent : ordered) {
+    Space& space = layout.spaces[static_cast<size_t>(extent->range.space)];
+    extent->own_begin = space.own_count;
+    space.own_count += layout.OwnCount(*extent);
+  }
+}
+
+// Cuts the frozen spaces that rest whole, between params, into pieces of at most `bytes_max`, or one param.
 std::vector<Range> CutFrozen(const std::vector<ParamSpec>& params, const Layout& layout,
                              size_t bytes_max) {
   std::vector<Range> ranges;
   std::vector<int> open(layout.spaces.size(), -1);  // the range that grows, by space
   for (size_t i = 0; i < params.size(); ++i) {
-    if (!params[i].frozen || params[i].count == 0) continue;
     const Place& place = layout.places[i];
+    if (!params[i].frozen || params[i].count == 0 || place.extent >= 0) continue;
     int& grows = open[static_cast<size_t>(place.space)];
     const size_t count = PaddedCount(params[i]);
     const bool fits = grows >= 0 && (ranges[static_cast<size_t>(grows)].count + count) *
@@ -146,21 +228,21 @@ std::vector<Range> CutFrozen(const std::vector<ParamSpec>& params, const Layout&
 
 }  // namespace
 
-Layout MakeLayout(const Registry& registry, const BucketLimits& limits) {
+Layout MakeLayout(const Registry& registry, const BucketLimits& limits, const Member& member) {
   const std::vector<ParamSpec>& params = registry.params();
-  Layout layout;
-  PlaceParams(params, layout);
+  const std::vector<UnitSpec>& units = registry.units();
+  Layout layout{.member = member};
+  PlaceParams(registry, layout);
   BucketCutter cutter(params, limits);
-  for (auto unit = registry.units().rbegin(); unit != registry.units().rend(); ++unit) {
-    cutter.AddUnit(*unit);
+  for (size_t i = units.size(); i > 0; --i)
+    cutter.AddUnit(static_cast<int>(i - 1), units[i - 1]);
+  for (Members& members : cutter.Finish())
+    AddBucket(params, std::move(members), layout);
+  layout.units.resize(units.size());
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (units[i].placement.params_cut) PackUnit(params, units[i], layout, layout.units[i]);
   }
-  for (std::vector<int>& members : cutter.Finish()) {
-    const int index = static_cast<int>(layout.buckets.size());
-    for (const int member : members)
-      layout.places[static_cast<size_t>(member)].bucket = index;
-    layout.buckets.push_back(MakeBucket(params, std::move(members), layout));
-    layout.reduced_bytes += layout.buckets.back().bytes;
-  }
+  PlaceOwnParts(layout);
   layout.frozen = CutFrozen(params, layout, limits.bucket_bytes);
   return layout;
 }

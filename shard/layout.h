@@ -1,17 +1,23 @@
-// Where every param lives and which params are reduced together: pure arithmetic on a registry.
+// Where every param lives, which params are gathered and reduced together, and which rank owns what: pure
+// arithmetic on a registry.
 //
-// Space: all elements of one (dtype, trainability), in declaration order, one array. A unit is one
-// interval of each space it has params in, a param one interval of that, starting on 64 bytes.
-// Bucket: params whose gradients are reduced together, one contiguous range per dtype. Buckets are
+// Space: all elements of one (dtype, trainability, placement), in declaration order, one array. A unit is one
+// interval of each space it has params in, a param one interval of that, starting at a multiple of
+// kCutElements.
+// Bucket: params whose gradients are reduced together, one contiguous range per space. Buckets are
 // numbered in the order in which backward completes them, so bucket 0 is the tail of the spaces.
 //
 //   declaration   | embed ..... | block 0 ... | block 1 ... | head |
 //   buckets       |   3   |  2  |      1      |      1      |  0   |
 //
-// Whole units are merged, last unit first, while they fit into the limit. A unit that alone is
-// larger than the limit is cut between its params, so that a model declared as one unit still
+// Whole units of one placement are merged, last unit first, while they fit into the limit. A unit that alone
+// is larger than the limit is cut between its params, so that a model declared as one unit still
 // overlaps and the small first bucket really is ready first; a param is never cut, so a bucket is
-// larger than its limit only if one param is.
+// larger than its limit only if one param is. A unit whose params rest cut is one bucket whatever its size.
+//
+// Extent: a range of a space that is cut between the ranks as one. The ranges of buckets are extents, and
+// those of frozen params in units whose params rest cut. What rests cut is stored without gaps: the
+// rank's own parts of a space's extents, one behind the other.
 //
 // Thread-safety: values.
 #pragma once
@@ -21,21 +27,29 @@
 
 #include "weft/types.h"
 
+#include "shard/cut.h"
+#include "shard/placement.h"
 #include "shard/registry.h"
 
 namespace weft {
-
-constexpr size_t kParamAlignment = 64;
 
 struct BucketLimits {
   size_t bucket_bytes = size_t{25} << 20;
   size_t first_bucket_bytes = size_t{1} << 20;
 };
 
+// A rank among those between which params are cut.
+struct Member {
+  int rank = 0;
+  int size = 1;
+};
+
 struct Space {
   weft_dtype_t dtype = WEFT_FLOAT32;
   bool frozen = false;
-  size_t count = 0;  // elements, padding included
+  Placement placement;
+  size_t count = 0;      // elements, padding included
+  size_t own_count = 0;  // of which this rank owns, where they are cut
 };
 
 struct Range {
@@ -44,29 +58,61 @@ struct Range {
   size_t count = 0;  // elements, padding included
 };
 
+struct Extent {
+  Range range;
+  std::vector<size_t> cuts;  // rank r owns [cuts[r], cuts[r + 1]) of the range
+  size_t own_begin = 0;      // of this rank's part where it rests cut, in elements
+};
+
 struct Place {
   int space = 0;
   size_t begin = 0;  // element in the space
   int bucket = -1;   // -1: frozen or empty
+  int extent = -1;   // -1: frozen and whole, or empty
+};
+
+// Extents that lie in one buffer, one behind the other, while they are whole.
+struct Pack {
+  std::vector<int> extents;
+  std::vector<size_t> offsets;  // of each extent in the buffer, in bytes
+  size_t bytes = 0;
 };
 
 struct Bucket {
-  std::vector<Range> ranges;  // one per dtype, by space
-  std::vector<int> params;    // in declaration order
-  size_t bytes = 0;           // of all ranges
+  Pack pack;                // one extent per space, by space
+  std::vector<int> params;  // in declaration order
+  std::vector<int> units;   // that have params in it, in declaration order
+  size_t bytes = 0;         // of gradients, padding included
 };
 
 struct Layout {
+  Member member;
   std::vector<Space> spaces;
+  std::vector<Extent> extents;
   std::vector<Place> places;  // by param
   std::vector<Bucket> buckets;
-  std::vector<Range> frozen;  // the frozen spaces, in pieces of about bucket_bytes
+  std::vector<Pack> units;    // by unit: what is gathered together; empty where params rest whole
+  std::vector<Range> frozen;  // frozen params that rest whole, in pieces of about bucket_bytes
   size_t reduced_bytes = 0;   // of all buckets
   size_t data_bytes = 0;      // of all spaces
   size_t data_padding_bytes = 0;
   size_t grad_padding_bytes = 0;
+
+  const Space& SpaceOf(const Extent& extent) const {
+    return spaces[static_cast<size_t>(extent.range.space)];
+  }
+
+  size_t OwnCount(const Extent& extent) const {
+    const auto rank = static_cast<size_t>(member.rank);
+    return extent.cuts[rank + 1] - extent.cuts[rank];
+  }
+
+  // Index in the space of the first element that this rank owns.
+  size_t OwnFirst(const Extent& extent) const {
+    return extent.range.begin + extent.cuts[static_cast<size_t>(member.rank)];
+  }
 };
 
-Layout MakeLayout(const Registry& registry, const BucketLimits& limits);
+Layout MakeLayout(const Registry& registry, const BucketLimits& limits, const Member& member = {});
 
 }  // namespace weft

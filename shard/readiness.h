@@ -27,6 +27,9 @@ class Readiness {
 
   bool Complete(int bucket) const { return waiting_[static_cast<size_t>(bucket)] == 0; }
 
+  // Buckets as they became complete since the last Reset.
+  const std::vector<int>& order() const { return order_; }
+
   // True if the order since the last Reset differs from the recorded one of `tag`; records it if
   // there is none.
   bool CompareOrder(uint64_t tag);

@@ -1,11 +1,13 @@
-// The all-reduces of buckets, under way while backward goes on.
+// The reductions of buckets, under way while backward goes on.
 //
 //   reduction.Start(0); ... reduction.Start(1);      // under the context's mutex
 //   std::vector<StartedReduce> started = reduction.TakeStarted();
 //   absl::Status status = WaitFor(started, &times);  // without it
 //
-// All ranks start buckets in the order of their numbers, whatever order they became complete in, so
-// the operations of the group match. Each range of a bucket is one all_reduce in place.
+// All ranks start buckets in one order, whatever order they became complete in, so the operations of the
+// group match. Each extent of a bucket is one operation: an all_reduce in place where the optimizer needs all of
+// it, else a reduce_scatter_v, in place where gradients rest whole, and from the pool to this rank's part
+// where they rest cut. Both add in the same order, so an element has the same bits either way.
 //
 // Thread-safety: members under the context's mutex; WaitFor from any thread, it touches no member.
 // Owns no thread: works complete in the group's progress.
@@ -18,7 +20,10 @@
 
 #include "absl/status/status.h"
 #include "comm/group/process_group.h"
+#include "shard/doorbell.h"
+#include "shard/extent_calls.h"
 #include "shard/layout.h"
+#include "shard/residence.h"
 #include "shard/storage.h"
 
 namespace weft {
@@ -35,13 +40,14 @@ class Reduction {
   struct Options {
     weft_op_t op = WEFT_AVG;
     int64_t timeout_ns = 0;
+    std::shared_ptr<Doorbell> doorbell;  // rung when one has ended; may be nullptr
   };
 
-  // `layout` and `storage` outlive this.
+  // All but the group outlive this.
   Reduction(std::shared_ptr<ProcessGroup> group, const Layout& layout, const Storage& storage,
-            const Options& options);
+            const ExtentCalls& calls, Residence& residence, const Options& options);
 
-  // Starts the all-reduces of one bucket.
+  // Starts the reductions of one bucket, whose gradients are whole.
   absl::Status Start(int bucket);
 
   // What was started since the last call; to be waited for before its memory is used.
@@ -55,9 +61,13 @@ class Reduction {
   void BeginStep();
 
  private:
+  Collective CallOf(int bucket, int extent) const;
+
   const std::shared_ptr<ProcessGroup> group_;
   const Layout& layout_;
   const Storage& storage_;
+  const ExtentCalls& calls_;
+  Residence& residence_;
   const Options options_;
   std::vector<StartedReduce> started_;
   int64_t first_start_ns_ = 0;

@@ -52,9 +52,18 @@ absl::StatusOr<size_t> CountOf(std::string_view name, const int64_t* shape, int 
   return count;
 }
 
+std::string PolicyText(const Placement& placement) {
+  std::string text = StrCat("preset ", PresetName(placement.preset));
+  if (placement.cut == CutRule::kParams) absl::StrAppend(&text, " cut between params");
+  if (placement.cut == CutRule::kRows) {
+    absl::StrAppend(&text, " cut between blocks of ", placement.cut_rows, " rows");
+  }
+  return text;
+}
+
 }  // namespace
 
-absl::StatusOr<int> Registry::BeginUnit(std::string_view name) {
+absl::StatusOr<int> Registry::BeginUnit(std::string_view name, const Placement& placement) {
   if (name.empty()) return Invalid("unit_begin", "the name of the unit is empty; give it one");
   if (open_unit_ >= 0) {
     return BadState("unit_begin", StrCat("unit ", name, " cannot begin while unit ",
@@ -65,12 +74,14 @@ absl::StatusOr<int> Registry::BeginUnit(std::string_view name) {
     return Invalid("unit_begin", StrCat("there is a unit ", name, " already; names are unique"));
   }
   open_unit_ = static_cast<int>(units_.size());
-  units_.push_back({.name = std::string(name), .first_param = static_cast<int>(params_.size())});
+  units_.push_back({.name = std::string(name),
+                    .placement = placement,
+                    .first_param = static_cast<int>(params_.size())});
   return open_unit_;
 }
 
 absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const int64_t* shape,
-                                       int ndim, weft_dtype_t dtype, bool frozen) {
+                                       int ndim, weft_dtype_t dtype, bool frozen, bool decays) {
   if (name.empty()) {
     return Invalid("unit_add_param", "the name of the parameter is empty; give it one");
   }
@@ -111,6 +122,7 @@ absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const in
                      .shape = std::vector<int64_t>(shape, shape + ndim),
                      .dtype = dtype,
                      .frozen = frozen,
+                     .decays = decays,
                      .count = count});
   ++units_[static_cast<size_t>(unit)].param_count;
   return index;
@@ -129,12 +141,13 @@ std::vector<RegistryEntry> Registry::Entries() const {
   std::vector<RegistryEntry> entries;
   entries.reserve(units_.size() + params_.size());
   for (const UnitSpec& unit : units_) {
-    entries.push_back({StrCat("unit ", unit.name), ""});
+    entries.push_back({StrCat("unit ", unit.name), PolicyText(unit.placement)});
     for (int i = 0; i < unit.param_count; ++i) {
       const ParamSpec& param = params_[static_cast<size_t>(unit.first_param + i)];
       entries.push_back({StrCat("parameter ", param.name),
                          StrCat("shape [", absl::StrJoin(param.shape, ", "), "] ",
-                                DtypeName(param.dtype), param.frozen ? " frozen" : "")});
+                                DtypeName(param.dtype), param.frozen ? " frozen" : "",
+                                param.decays ? "" : " without weight decay")});
     }
   }
   return entries;

@@ -1,7 +1,7 @@
 // What a program declares before finalize: units and their params, in the order of forward.
 //
 //   Registry registry;
-//   WEFT_ASSIGN_OR_RETURN(int unit, registry.BeginUnit("blocks.0"));
+//   WEFT_ASSIGN_OR_RETURN(int unit, registry.BeginUnit("blocks.0", PlacementOf(WEFT_SHARD_ZERO2)));
 //   WEFT_ASSIGN_OR_RETURN(int weight, registry.AddParam(unit, "blocks.0.weight", {64, 64},
 //                                                       WEFT_FLOAT32, /*frozen=*/false));
 //   WEFT_RETURN_IF_ERROR(registry.SealUnit(unit));
@@ -21,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "shard/placement.h"
 
 namespace weft {
 
@@ -30,11 +31,13 @@ struct ParamSpec {
   std::vector<int64_t> shape;  // empty: a scalar
   weft_dtype_t dtype = WEFT_FLOAT32;
   bool frozen = false;
-  size_t count = 1;  // elements
+  bool decays = true;  // weight decay of the context's optimizer applies
+  size_t count = 1;    // elements
 };
 
 struct UnitSpec {
   std::string name;
+  Placement placement;
   int first_param = 0;
   int param_count = 0;
 };
@@ -49,12 +52,12 @@ struct RegistryEntry {
 class Registry {
  public:
   // INVALID_ARGUMENT for an empty or used name, BAD_STATE while another unit is open.
-  absl::StatusOr<int> BeginUnit(std::string_view name);
+  absl::StatusOr<int> BeginUnit(std::string_view name, const Placement& placement = {});
 
   // `shape` has `ndim` dimensions. INVALID_ARGUMENT for a bad name, dtype or shape, BAD_STATE if
   // the unit is sealed.
   absl::StatusOr<int> AddParam(int unit, std::string_view name, const int64_t* shape, int ndim,
-                               weft_dtype_t dtype, bool frozen);
+                               weft_dtype_t dtype, bool frozen, bool decays = true);
 
   absl::Status SealUnit(int unit);
 

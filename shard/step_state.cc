@@ -74,7 +74,10 @@ absl::Status StepState::PostForward(int unit) {
   UnitState& state = units_[static_cast<size_t>(unit)];
   if (state.uses == 0) return BadState(event, UnitText(unit), "call pre_forward first");
   --state.uses;
-  if (state.uses == 0 && state.phase == UnitPhase::kForward) state.phase = UnitPhase::kForwarded;
+  if (state.uses == 0 && state.phase == UnitPhase::kForward) {
+    state.phase = UnitPhase::kForwarded;
+    ++state.forwards;
+  }
   Record(event);
   return absl::OkStatus();
 }
@@ -94,11 +97,15 @@ absl::Status StepState::PreBackward(int unit) {
     case UnitPhase::kForward:
       return BadState(event, UnitText(unit), "call post_forward first");
     case UnitPhase::kBackward:
+      return BadState(event, UnitText(unit), "call post_backward first");
     case UnitPhase::kDone:
-      return BadState(event, UnitText(unit),
-                      "a unit has one backward per micro-batch in this version");
+      return BadState(event, StrCat(UnitText(unit), " ", state.backwards, " times"),
+                      "run backward as often as forward, or as in the step before with this tag");
   }
   state.phase = UnitPhase::kBackward;
+  const UnitSpec& spec = registry_.units()[static_cast<size_t>(unit)];
+  for (int param = spec.first_param; param < spec.first_param + spec.param_count; ++param)
+    params_[static_cast<size_t>(param)] = ParamPhase::kWaiting;
   Record(event);
   return absl::OkStatus();
 }
@@ -113,8 +120,8 @@ absl::Status StepState::ClaimGradient(int param) {
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
   ParamPhase& phase = params_[static_cast<size_t>(param)];
   if (phase != ParamPhase::kWaiting) {
-    return BadState(event, "its gradient was given, or said to be missing, in this micro-batch",
-                    "call grad_ready once per parameter and micro-batch, when all of its gradient "
+    return BadState(event, "its gradient was given, or said to be missing, in this backward",
+                    "call grad_ready once per parameter and backward, when all of its gradient "
                     "is there");
   }
   WEFT_RETURN_IF_ERROR(RequireBackward(event, spec.unit));
@@ -123,11 +130,20 @@ absl::Status StepState::ClaimGradient(int param) {
   return absl::OkStatus();
 }
 
-void StepState::GradientReady(int param) {
-  params_[static_cast<size_t>(param)] = ParamPhase::kSettled;
+bool StepState::GradientReady(int param) {
+  const bool last = LastBackward(registry_.params()[static_cast<size_t>(param)].unit);
+  params_[static_cast<size_t>(param)] = last ? ParamPhase::kSettled : ParamPhase::kGiven;
+  return last;
 }
 
-absl::Status StepState::PostBackward(int unit, std::vector<int>& missing) {
+bool StepState::LastBackward(int unit) const {
+  const UnitState& state = units_[static_cast<size_t>(unit)];
+  const int expected =
+      expected_.empty() ? state.forwards : std::max(1, expected_[static_cast<size_t>(unit)]);
+  return state.backwards + 1 >= expected;
+}
+
+absl::Status StepState::PostBackward(int unit, std::vector<int>& settled) {
   const Event event{"post_backward", Event::Kind::kUnit, unit};
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
   WEFT_RETURN_IF_ERROR(RequireBackward(event, unit));
@@ -143,13 +159,15 @@ absl::Status StepState::PostBackward(int unit, std::vector<int>& missing) {
                       "wait for the threads that hand over gradients");
     }
   }
-  state.phase = UnitPhase::kDone;
-  TakeMissing(unit, missing);
+  const bool last = LastBackward(unit);
+  ++state.backwards;
+  state.phase = last ? UnitPhase::kDone : UnitPhase::kForwarded;
+  if (last) Settle(unit, settled);
   Record(event);
   return absl::OkStatus();
 }
 
-absl::Status StepState::MicrobatchEnd(std::vector<int>& missing) {
+absl::Status StepState::MicrobatchEnd(std::vector<int>& settled) {
   const Event event{"microbatch_end", Event::Kind::kMicrobatch, microbatch_};
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
   for (size_t i = 0; i < units_.size(); ++i) {
@@ -163,7 +181,7 @@ absl::Status StepState::MicrobatchEnd(std::vector<int>& missing) {
   if (training()) {
     // From the last unit to the first, as backward would.
     for (size_t i = units_.size(); i > 0; --i)
-      TakeMissing(static_cast<int>(i - 1), missing);
+      Settle(static_cast<int>(i - 1), settled);
   }
   Record(event);
   return absl::OkStatus();
@@ -290,14 +308,18 @@ absl::Status StepState::RequireBackward(const Event& call, int unit) const {
       phase == UnitPhase::kDone ? "call it before post_backward" : "call pre_backward first");
 }
 
-void StepState::TakeMissing(int unit, std::vector<int>& missing) {
+void StepState::Settle(int unit, std::vector<int>& settled) {
   const UnitSpec& spec = registry_.units()[static_cast<size_t>(unit)];
   for (int param = spec.first_param + spec.param_count - 1; param >= spec.first_param; --param) {
     ParamPhase& phase = params_[static_cast<size_t>(param)];
-    if (phase != ParamPhase::kWaiting) continue;
+    if (phase == ParamPhase::kSettled) continue;
     phase = ParamPhase::kSettled;
-    if (!registry_.params()[static_cast<size_t>(param)].frozen) missing.push_back(param);
+    if (!registry_.params()[static_cast<size_t>(param)].frozen) settled.push_back(param);
   }
+}
+
+absl::Status StepState::NotInUse(const char* call, int unit, std::string_view advice) const {
+  return BadState({call, Event::Kind::kUnit, unit}, UnitText(unit), advice);
 }
 
 void StepState::Record(const Event& event) {

@@ -3,7 +3,10 @@
 //   idle --step_begin--> in step --microbatch_begin--> in micro-batch --microbatch_end--> in step
 //        --(after the last one) finish--> finished --step_end--> idle
 //   unit, per micro-batch:  untouched -> forward (counted) -> forwarded -> backward -> done
+//                                                             ^-----------'
 //
+// A unit that runs forward several times may run backward as often; its gradients are complete after the last
+// backward that is expected: as many as forwards, or as many as in the recorded step.
 // Every member checks one call and, if it is legal, makes its transition. An illegal one changes
 // nothing and returns WEFT_BAD_STATE with the unit, the phase, what to do and the last 8 events.
 // pre_forward and post_forward during a unit's backward are activation recompute: no phase changes.
@@ -15,6 +18,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/shard.h"
@@ -38,18 +42,33 @@ class StepState {
   absl::Status PostForward(int unit);
   absl::Status PreBackward(int unit);
   // The gradient is being handed over (claimed) and then there (ready). Between the two no lock
-  // need be held.
+  // need be held. GradientReady is true if no more of it is expected in this micro-batch.
   absl::Status ClaimGradient(int param);
-  void GradientReady(int param);
-  // Fills `missing` with the trainable params of the unit that have no gradient.
-  absl::Status PostBackward(int unit, std::vector<int>& missing);
-  // Fills `missing` with the trainable params of untouched units.
-  absl::Status MicrobatchEnd(std::vector<int>& missing);
+  bool GradientReady(int param);
+  // Adds to `settled` the trainable params of the unit of which no more gradient is expected now.
+  absl::Status PostBackward(int unit, std::vector<int>& settled);
+  // Likewise, of all units.
+  absl::Status MicrobatchEnd(std::vector<int>& settled);
   absl::Status FinishBegin();
   void FinishEnd();
   absl::Status StepEnd();
 
+  // How many backwards each unit runs in a micro-batch, from here on; empty: as many as forwards.
+  void ExpectBackwards(std::vector<int> backwards) { expected_ = std::move(backwards); }
+
+  // The unit's params are being used: in forward, in backward, or in neither.
+  bool InForward(int unit) const { return units_[static_cast<size_t>(unit)].uses > 0; }
+
+  bool InBackward(int unit) const {
+    return units_[static_cast<size_t>(unit)].phase == UnitPhase::kBackward;
+  }
+
+  // BAD_STATE in words of this state machine: `call` needs the unit to be in use.
+  absl::Status NotInUse(const char* call, int unit, std::string_view advice) const;
+
   // Of the step under way.
+  weft_shard_mode_t mode() const { return mode_; }
+
   bool training() const { return mode_ == WEFT_SHARD_TRAIN; }
 
   bool last_microbatch() const { return last_; }
@@ -65,11 +84,14 @@ class StepState {
  private:
   enum class Phase : uint8_t { kIdle, kStep, kMicrobatch, kFinishing, kFinished };
   enum class UnitPhase : uint8_t { kUntouched, kForward, kForwarded, kBackward, kDone };
-  enum class ParamPhase : uint8_t { kWaiting, kClaimed, kSettled };  // settled: ready or missing
+  // Given: there, and more may come. Settled: complete or missing.
+  enum class ParamPhase : uint8_t { kWaiting, kClaimed, kGiven, kSettled };
 
   struct UnitState {
     UnitPhase phase = UnitPhase::kUntouched;
-    int uses = 0;  // pre_forward without its post_forward
+    int uses = 0;      // pre_forward without its post_forward
+    int forwards = 0;  // that have ended, recomputing apart
+    int backwards = 0;
   };
 
   struct Event {
@@ -88,7 +110,9 @@ class StepState {
   absl::Status BadState(const Event& call, std::string_view found, std::string_view advice) const;
   absl::Status RequireMicrobatch(const Event& call) const;
   absl::Status RequireBackward(const Event& call, int unit) const;
-  void TakeMissing(int unit, std::vector<int>& missing);
+  // The backward that is under way, or comes next, is the last one expected.
+  bool LastBackward(int unit) const;
+  void Settle(int unit, std::vector<int>& settled);
   void Record(const Event& event);
 
   const Registry& registry_;
@@ -98,6 +122,7 @@ class StepState {
   int64_t step_ = 0;
   int microbatch_ = -1;  // the present or last one of this step
   bool last_ = false;    // it is the step's last one
+  std::vector<int> expected_;  // backwards by unit; may be empty
   std::vector<UnitState> units_;
   std::vector<ParamPhase> params_;
   std::array<Event, kEventsKept> events_;

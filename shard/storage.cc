@@ -37,9 +37,9 @@ HeapBlock& HeapBlock::operator=(HeapBlock&& other) noexcept {
 
 namespace {
 
-absl::Status AddBlock(const char* role, const Space& space, bool wanted,
+absl::Status AddBlock(const char* role, const Space& space, size_t count,
                       std::vector<HeapBlock>& blocks) {
-  const size_t bytes = wanted ? space.count * DtypeSize(space.dtype) : 0;
+  const size_t bytes = count * DtypeSize(space.dtype);
   absl::StatusOr<HeapBlock> block = HeapBlock::Allocate(bytes);
   if (!block.ok()) {
     return Annotate(block.status(), StrCat("allocating ", bytes, " bytes for the ",
@@ -49,33 +49,69 @@ absl::Status AddBlock(const char* role, const Space& space, bool wanted,
   return absl::OkStatus();
 }
 
+size_t TotalBytes(const std::vector<HeapBlock>& blocks) {
+  size_t bytes = 0;
+  for (const HeapBlock& block : blocks)
+    bytes += block.bytes();
+  return bytes;
+}
+
+// A reduction leaves all of the space on every rank, not only its own part.
+bool ReducesWhole(const Space& space) {
+  return !space.placement.optimizer_cut;
+}
+
 }  // namespace
 
 absl::StatusOr<Storage> Storage::Allocate(const Layout& layout, bool accumulate) {
   Storage storage;
   for (const Space& space : layout.spaces) {
+    const Placement& placement = space.placement;
+    const size_t data = placement.params_cut ? space.own_count : space.count;
+    const size_t grads = placement.gradients_cut ? space.own_count : space.count;
+    const size_t sums = ReducesWhole(space) ? space.count : space.own_count;
     storage.element_bytes_.push_back(DtypeSize(space.dtype));
-    WEFT_RETURN_IF_ERROR(AddBlock("parameters", space, true, storage.data_));
-    WEFT_RETURN_IF_ERROR(AddBlock("gradients", space, !space.frozen, storage.grads_));
-    WEFT_RETURN_IF_ERROR(AddBlock("accumulated gradients", space, !space.frozen && accumulate,
-                                  storage.accumulated_));
+    WEFT_RETURN_IF_ERROR(AddBlock("parameters", space, data, storage.data_));
+    WEFT_RETURN_IF_ERROR(AddBlock("gradients", space, space.frozen ? 0 : grads, storage.grads_));
+    WEFT_RETURN_IF_ERROR(AddBlock("accumulated gradients", space,
+                                  space.frozen || !accumulate ? 0 : sums, storage.accumulated_));
   }
   return storage;
 }
 
-void Storage::ZeroGradients() const {
-  for (const HeapBlock& block : grads_) {
-    if (block.bytes() > 0) std::memset(block.data(), 0, block.bytes());
+Part Storage::OwnParams(const Layout& layout, const Extent& extent) const {
+  const bool cut = layout.SpaceOf(extent).placement.params_cut;
+  return {At(data_, extent.range.space, cut ? extent.own_begin : layout.OwnFirst(extent)),
+          layout.OwnCount(extent)};
+}
+
+Part Storage::Reduced(const Layout& layout, const Extent& extent) const {
+  const Space& space = layout.SpaceOf(extent);
+  const int index = extent.range.space;
+  if (ReducesWhole(space)) return {At(grads_, index, extent.range.begin), extent.range.count};
+  const bool cut = space.placement.gradients_cut;
+  return {At(grads_, index, cut ? extent.own_begin : layout.OwnFirst(extent)),
+          layout.OwnCount(extent)};
+}
+
+std::byte* Storage::Accumulated(const Layout& layout, const Extent& extent) const {
+  const bool whole = ReducesWhole(layout.SpaceOf(extent));
+  return At(accumulated_, extent.range.space, whole ? extent.range.begin : extent.own_begin);
+}
+
+void Storage::ZeroGradients(const Layout& layout) const {
+  for (size_t i = 0; i < grads_.size(); ++i) {
+    const bool whole = !layout.spaces[i].placement.gradients_cut;
+    if (whole && grads_[i].bytes() > 0) std::memset(grads_[i].data(), 0, grads_[i].bytes());
   }
 }
 
+size_t Storage::data_bytes() const {
+  return TotalBytes(data_);
+}
+
 size_t Storage::grad_bytes() const {
-  size_t bytes = 0;
-  for (const HeapBlock& block : grads_)
-    bytes += block.bytes();
-  for (const HeapBlock& block : accumulated_)
-    bytes += block.bytes();
-  return bytes;
+  return TotalBytes(grads_) + TotalBytes(accumulated_);
 }
 
 }  // namespace weft

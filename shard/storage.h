@@ -1,8 +1,9 @@
-// The memory of a context: parameters, gradients and accumulated gradients, in the symmetric heap.
+// What a context keeps from step to step: parameters, gradients and accumulated gradients, in the symmetric heap.
 //
-// Each space of the layout is one heap block per role, so a bucket's gradients are one range that
-// peers on the node can reduce in place. Accumulated gradients exist only when reduced values of
-// several micro-batches are added up (REDUCE_EVERY); they cost the gradients' bytes once more.
+// Each space of the layout is one heap block per role: the whole space, or what this rank owns of it where the
+// role rests cut, so peers on the node read and reduce ranges of it in place. Accumulated gradients exist
+// only when reduced values of several micro-batches are added up (REDUCE_EVERY); they are as large as what a
+// reduction leaves on this rank.
 //
 // Thread-safety: constant after Allocate; who may write which range is the context's affair. Gives
 // all blocks back in the destructor.
@@ -34,22 +35,35 @@ class HeapBlock {
   size_t bytes_ = 0;
 };
 
+// Elements that lie side by side.
+struct Part {
+  std::byte* data = nullptr;
+  size_t count = 0;
+};
+
 class Storage {
  public:
   Storage() = default;
-  // OUT_OF_MEMORY says for what and how much.
+  // OUT_OF_MEMORY says for what and how much. `layout` outlives this.
   static absl::StatusOr<Storage> Allocate(const Layout& layout, bool accumulate);
 
-  // First byte of element `begin`; Grad and Accumulated of trainable spaces only.
+  // First byte of element `begin` of a space that rests whole in that role.
   std::byte* Data(int space, size_t begin) const { return At(data_, space, begin); }
 
   std::byte* Grad(int space, size_t begin) const { return At(grads_, space, begin); }
 
-  std::byte* Accumulated(int space, size_t begin) const { return At(accumulated_, space, begin); }
+  // What this rank owns of the params of an extent, where they rest.
+  Part OwnParams(const Layout& layout, const Extent& extent) const;
+  // What a reduction of the extent leaves on this rank, where it rests: all of it, or its own part.
+  Part Reduced(const Layout& layout, const Extent& extent) const;
+  // The accumulated gradients of the same elements.
+  std::byte* Accumulated(const Layout& layout, const Extent& extent) const;
 
-  void ZeroGradients() const;
+  // Those that rest whole; the others are overwritten by every reduction.
+  void ZeroGradients(const Layout& layout) const;
 
-  // Bytes of gradients, accumulated ones included.
+  // Bytes of parameters, and of gradients, accumulated ones included.
+  size_t data_bytes() const;
   size_t grad_bytes() const;
 
  private:

@@ -134,7 +134,9 @@ typedef enum weft_shard_preset {
   WEFT_SHARD_ZERO2 = 2,
   WEFT_SHARD_GRAD_OP = 3,
   WEFT_SHARD_FULL_SHARD = 4,
-  WEFT_SHARD_HYBRID_SHARD = 5
+  WEFT_SHARD_HYBRID_SHARD = 5,
+  WEFT_SHARD_HPZ = 6,
+  WEFT_SHARD_FRACTION = 7
 } weft_shard_preset_t;
 
 /* How one unit is cut. */
@@ -216,7 +218,11 @@ typedef struct weft_shard_step_result {
   int64_t comm_ns;         /* from the first reduction's start to the last one's end */
   int64_t comm_exposed_ns; /* of which this thread waited, in finish */
   uint64_t reduced_bytes;  /* payload of this step's reductions */
-  int order_changed;       /* 1: buckets became ready in another order than in the recorded step */
+  int order_changed;       /* 1: buckets became ready in another order than in the recorded step, or
+                              units were used in another order than was expected */
+  int replayed;            /* 1: what was gathered was prefetched and placed as planned */
+  int64_t gather_exposed_ns; /* this thread waited for parameters in pre_ calls */
+  uint64_t gathered_bytes;   /* whole parameters gathered in this step */
 } weft_shard_step_result_t;
 
 /* Waits for all reductions; the gradients are then the average (or sum) over all ranks, the same

@@ -152,7 +152,7 @@ TEST(Gradients, ReportThatTheOrderOfBucketsChanged) {
       RunRanks(GroupKind::kLocal, 2, [](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
         WEFT_ASSIGN_OR_RETURN(
             auto context,
-            MakeContext(group, {.limits = {.bucket_bytes = 64, .first_bucket_bytes = 64}}));
+            MakeContext(group, {.limits = {.bucket_bytes = 512, .first_bucket_bytes = 512}}));
         for (const char* name : {"a", "b", "c"}) {
           WEFT_RETURN_IF_ERROR(AddUnitWithParam(*context, name, {16}).status());
         }
@@ -167,7 +167,7 @@ TEST(Gradients, ReportThatTheOrderOfBucketsChanged) {
           WEFT_ASSIGN_OR_RETURN(const weft_shard_step_result_t result,
                                 StepInOrder(*context, step.tag, step.order));
           EXPECT_EQ(result.order_changed, step.changed);
-          EXPECT_EQ(result.reduced_bytes, 3u * 64);
+          EXPECT_EQ(result.reduced_bytes, 3u * 512);
           EXPECT_GT(result.comm_ns, 0);
         }
         return absl::OkStatus();

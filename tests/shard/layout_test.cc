@@ -41,38 +41,39 @@ std::vector<std::vector<int>> Members(const Layout& layout) {
 using Lists = std::vector<std::vector<int>>;
 
 TEST(Layout, MergesWholeUnitsFromTheLast) {
-  // Units of 400 B; the first bucket takes one of 448 B, the others two each.
+  // Units of 400 B in places of 512; the first bucket takes one, the others two each.
   const Registry registry = UnitsOf({{100}, {100}, {100}, {100}, {100}});
-  const Layout layout = MakeLayout(registry, {.bucket_bytes = 1000, .first_bucket_bytes = 500});
+  const Layout layout = MakeLayout(registry, {.bucket_bytes = 1100, .first_bucket_bytes = 600});
   EXPECT_EQ(Members(layout), (Lists{{4}, {2, 3}, {0, 1}}));
+  EXPECT_EQ(layout.buckets[1].units, (std::vector<int>{2, 3}));
 }
 
 TEST(Layout, KeepsAUnitTogetherThatFitsALimitOfItsOwn) {
-  const Registry registry = UnitsOf({{16, 16, 16}, {16, 16}});
-  const Layout layout = MakeLayout(registry, {.bucket_bytes = 256, .first_bucket_bytes = 256});
+  const Registry registry = UnitsOf({{128, 128, 128}, {128, 128}});
+  const Layout layout = MakeLayout(registry, {.bucket_bytes = 2048, .first_bucket_bytes = 2048});
   EXPECT_EQ(Members(layout), (Lists{{3, 4}, {0, 1, 2}}));
 }
 
 TEST(Layout, CutsAUnitLargerThanTheLimitBetweenItsParams) {
-  const Registry registry = UnitsOf({{16, 16, 16, 16, 16}});
-  const Layout layout = MakeLayout(registry, {.bucket_bytes = 128, .first_bucket_bytes = 64});
+  const Registry registry = UnitsOf({{128, 128, 128, 128, 128}});
+  const Layout layout = MakeLayout(registry, {.bucket_bytes = 1024, .first_bucket_bytes = 512});
   EXPECT_EQ(Members(layout), (Lists{{4}, {2, 3}, {0, 1}}));
 }
 
 TEST(Layout, MergesTheRestOfACutUnitWithTheNextUnit) {
-  const Registry registry = UnitsOf({{16}, {16, 16, 16}});
-  const Layout layout = MakeLayout(registry, {.bucket_bytes = 128, .first_bucket_bytes = 128});
+  const Registry registry = UnitsOf({{128}, {128, 128, 128}});
+  const Layout layout = MakeLayout(registry, {.bucket_bytes = 1024, .first_bucket_bytes = 1024});
   EXPECT_EQ(Members(layout), (Lists{{2, 3}, {0, 1}}));
 }
 
 TEST(Layout, NeverCutsAParam) {
-  const Registry registry = UnitsOf({{8}, {100000}, {8}});
+  const Registry registry = UnitsOf({{8}, {100096}, {8}});
   const Layout layout = MakeLayout(registry, {.bucket_bytes = 1024, .first_bucket_bytes = 1024});
   EXPECT_EQ(Members(layout), (Lists{{2}, {1}, {0}}));
-  EXPECT_EQ(layout.buckets[1].bytes, 400000u);
+  EXPECT_EQ(layout.buckets[1].bytes, 400384u);
 }
 
-TEST(Layout, HasOneRangePerDtypeInABucket) {
+TEST(Layout, HasOneExtentPerDtypeInABucket) {
   Registry registry;
   const int unit = Begin(registry);
   Add(registry, unit, 10, WEFT_FLOAT32);
@@ -82,13 +83,14 @@ TEST(Layout, HasOneRangePerDtypeInABucket) {
   ASSERT_TRUE(registry.SealUnit(unit).ok());
   const Layout layout = MakeLayout(registry, {});
   ASSERT_EQ(layout.buckets.size(), 1u);
-  ASSERT_EQ(layout.buckets[0].ranges.size(), 2u);
-  EXPECT_EQ(layout.buckets[0].ranges[0].count, 32u);  // two times 10 float32, padded to 16
-  EXPECT_EQ(layout.buckets[0].ranges[1].count, 32u);  // 10 bfloat16, padded to 32
-  EXPECT_EQ(layout.buckets[0].bytes, 32u * 4 + 32u * 2);
+  ASSERT_EQ(layout.buckets[0].pack.extents, (std::vector<int>{0, 1}));
+  EXPECT_EQ(layout.extents[0].range.count, 256u);  // two times 10 float32, each padded to 128
+  EXPECT_EQ(layout.extents[1].range.count, 128u);
+  EXPECT_EQ(layout.buckets[0].pack.offsets, (std::vector<size_t>{0, 1024}));
+  EXPECT_EQ(layout.buckets[0].bytes, 256u * 4 + 128u * 2);
   EXPECT_EQ(layout.places[3].bucket, -1);
   ASSERT_EQ(layout.frozen.size(), 1u);
-  EXPECT_EQ(layout.frozen[0].count, 16u);
+  EXPECT_EQ(layout.frozen[0].count, 128u);
 }
 
 TEST(Layout, OfNothingIsEmpty) {
@@ -119,8 +121,7 @@ Registry RandomRegistry(std::mt19937& random) {
 
 size_t BytesOf(const Registry& registry, int param) {
   const ParamSpec& spec = registry.params()[static_cast<size_t>(param)];
-  return (spec.count * DtypeSize(spec.dtype) + kParamAlignment - 1) / kParamAlignment *
-         kParamAlignment;
+  return (spec.count + kCutElements - 1) / kCutElements * kCutElements * DtypeSize(spec.dtype);
 }
 
 // Marks the elements of `ranges` in their spaces; true if none was marked before.
@@ -135,12 +136,19 @@ bool MarkOnce(const std::vector<Range>& ranges, std::vector<std::vector<bool>>& 
   return once;
 }
 
+std::vector<Range> RangesOf(const Layout& layout, const Bucket& bucket) {
+  std::vector<Range> ranges;
+  for (const int extent : bucket.pack.extents)
+    ranges.push_back(layout.extents[static_cast<size_t>(extent)].range);
+  return ranges;
+}
+
 void CheckRangesCoverSpaces(const Layout& layout) {
   std::vector<std::vector<bool>> marks;
   for (const Space& space : layout.spaces)
     marks.emplace_back(space.count);
   for (const Bucket& bucket : layout.buckets)
-    EXPECT_TRUE(MarkOnce(bucket.ranges, marks));
+    EXPECT_TRUE(MarkOnce(RangesOf(layout, bucket), marks));
   EXPECT_TRUE(MarkOnce(layout.frozen, marks));
   for (const std::vector<bool>& space : marks) {
     for (const bool mark : space)
@@ -158,7 +166,7 @@ void CheckPlaces(const Registry& registry, const Layout& layout) {
     const Space& space = layout.spaces[static_cast<size_t>(place.space)];
     EXPECT_EQ(space.dtype, spec.dtype);
     EXPECT_EQ(space.frozen, spec.frozen);
-    EXPECT_EQ(place.begin * DtypeSize(spec.dtype) % kParamAlignment, 0u);
+    EXPECT_EQ(place.begin % kCutElements, 0u);
     EXPECT_TRUE(MarkOnce({{place.space, place.begin, spec.count}}, marks));
     EXPECT_EQ(place.bucket < 0, spec.frozen || spec.count == 0);
   }
@@ -189,8 +197,8 @@ TEST(Layout, CoversEveryElementOnceWithinLimits) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     const Registry registry = RandomRegistry(random);
-    const BucketLimits limits{.bucket_bytes = 1 + random() % 8000,
-                              .first_bucket_bytes = 1 + random() % 4000};
+    const BucketLimits limits{.bucket_bytes = 1 + random() % 16000,
+                              .first_bucket_bytes = 1 + random() % 8000};
     const Layout layout = MakeLayout(registry, limits);
     CheckPlaces(registry, layout);
     CheckRangesCoverSpaces(layout);
@@ -218,7 +226,7 @@ TEST(Layout, CountsItsPadding) {
 TEST(Layout, KeepsEachUnitOneIntervalOfItsSpaces) {
   std::mt19937 random(3);
   const Registry registry = RandomRegistry(random);
-  const Layout layout = MakeLayout(registry, {.bucket_bytes = 500, .first_bucket_bytes = 100});
+  const Layout layout = MakeLayout(registry, {.bucket_bytes = 4000, .first_bucket_bytes = 1000});
   std::vector<std::vector<int>> owner;  // unit of each padded element, by space
   for (const Space& space : layout.spaces)
     owner.emplace_back(space.count, -1);

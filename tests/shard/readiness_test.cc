@@ -7,14 +7,14 @@
 namespace weft {
 namespace {
 
-// Three units of two params of 64 bytes; each unit is a bucket: params 4 5, 2 3, 0 1.
+// Three units of two params of 512 bytes; each unit is a bucket: params 4 5, 2 3, 0 1.
 class ReadinessTest : public testing::Test {
  protected:
   ReadinessTest() : layout_(MakeThree()), readiness_(layout_) {}
 
   static Layout MakeThree() {
     Registry registry;
-    const int64_t count = 16;
+    const int64_t count = 128;
     for (int u = 0; u < 3; ++u) {
       const int unit = *registry.BeginUnit("u" + std::to_string(u));
       for (int p = 0; p < 2; ++p) {
@@ -23,7 +23,7 @@ class ReadinessTest : public testing::Test {
       }
       EXPECT_TRUE(registry.SealUnit(unit).ok());
     }
-    return MakeLayout(registry, {.bucket_bytes = 128, .first_bucket_bytes = 128});
+    return MakeLayout(registry, {.bucket_bytes = 1024, .first_bucket_bytes = 1024});
   }
 
   void SettleAll(const std::vector<int>& params) {

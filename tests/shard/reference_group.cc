@@ -64,6 +64,54 @@ void AllGather(const std::vector<OperationRef>& ranks) {
   }
 }
 
+// Block `block` of what a rank contributes.
+std::vector<char> InBlock(const Collective& call, int block, size_t count) {
+  std::vector<char> bytes(count * DtypeSize(call.dtype));
+  if (count > 0) CopyIn(call, block, 0, count, bytes.data());
+  return bytes;
+}
+
+void AllGatherV(const std::vector<OperationRef>& ranks) {
+  std::vector<std::vector<char>> blocks;
+  for (const OperationRef& from : ranks)
+    blocks.push_back(InBlock(from->call, 0, InCount(from->call, 0)));
+  for (const OperationRef& to : ranks) {
+    for (size_t from = 0; from < ranks.size(); ++from) {
+      const int block = static_cast<int>(from);
+      if (!blocks[from].empty()) {
+        CopyOut(to->call, block, 0, OutCount(to->call, block), blocks[from].data());
+      }
+    }
+  }
+}
+
+void ReduceScatterV(const std::vector<OperationRef>& ranks) {
+  const Collective& first = ranks[0]->call;
+  const size_t size = DtypeSize(first.dtype);
+  std::vector<std::vector<char>> results;
+  for (size_t to = 0; to < ranks.size(); ++to) {
+    const int block = static_cast<int>(to);
+    const size_t count = InCount(first, block);
+    std::vector<std::vector<char>> sources;
+    for (const OperationRef& from : ranks)
+      sources.push_back(InBlock(from->call, block, count));
+    results.emplace_back(count * size);
+    for (size_t i = 0; i < count; ++i) {
+      Elements elements;
+      for (const std::vector<char>& source : sources)
+        elements.push_back(LoadElement(source.data(), size, i));
+      const uint64_t result =
+          ReduceReference(first.dtype, first.op, elements, static_cast<int64_t>(ranks.size()));
+      std::memcpy(results.back().data() + i * size, &result, size);
+    }
+  }
+  for (size_t to = 0; to < ranks.size(); ++to) {
+    if (!results[to].empty()) {
+      CopyOut(ranks[to]->call, 0, 0, OutCount(ranks[to]->call, 0), results[to].data());
+    }
+  }
+}
+
 void Execute(const std::vector<OperationRef>& ranks) {
   switch (ranks[0]->call.kind) {
     case OpKind::kAllReduce:
@@ -72,6 +120,10 @@ void Execute(const std::vector<OperationRef>& ranks) {
       return Broadcast(ranks);
     case OpKind::kAllGather:
       return AllGather(ranks);
+    case OpKind::kAllGatherV:
+      return AllGatherV(ranks);
+    case OpKind::kReduceScatterV:
+      return ReduceScatterV(ranks);
     default:
       return;
   }
@@ -79,7 +131,8 @@ void Execute(const std::vector<OperationRef>& ranks) {
 
 bool SameCall(const Collective& a, const Collective& b) {
   return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.root == b.root &&
-         a.count == b.count;
+         a.count == b.count && (a.layout == nullptr) == (b.layout == nullptr) &&
+         (a.layout == nullptr || a.layout->hash == b.layout->hash);
 }
 
 std::string CallText(const Collective& call) {
@@ -170,6 +223,16 @@ class SharedState {
     return failure_;
   }
 
+  // What the ranks' calls of Split number `index` share; whoever comes first makes it.
+  std::shared_ptr<SharedState> Child(size_t index) {
+    std::lock_guard lock(mutex_);
+    if (children_.size() <= index) children_.resize(index + 1);
+    if (children_[index] == nullptr) {
+      children_[index] = std::make_shared<SharedState>(size_, timeout_ns_, lazy_);
+    }
+    return children_[index];
+  }
+
   void Abort(int rank, std::string_view reason) {
     Callbacks callbacks;
     {
@@ -247,6 +310,7 @@ class SharedState {
   std::deque<std::vector<OperationRef>> slots_;  // by sequence number - done_, then by rank
   size_t done_ = 0;
   absl::Status failure_;
+  std::vector<std::shared_ptr<SharedState>> children_;
 };
 
 class ReferenceWork : public Work {
@@ -292,8 +356,10 @@ class ReferenceGroup : public ProcessGroup {
     return WorkRef(std::make_shared<ReferenceWork>(state_, std::move(operation)));
   }
 
+  // A group of the same ranks; it is not cut.
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int, int, const GroupOptions&) override {
-    return MakeError(WEFT_UNSUPPORTED, "the reference group is not split");
+    return std::shared_ptr<ProcessGroup>(
+        std::make_shared<ReferenceGroup>(state_->Child(splits_++), rank_, size_));
   }
 
   std::string Explain(const Collective&, BufferKind) const override {
@@ -312,6 +378,7 @@ class ReferenceGroup : public ProcessGroup {
   const std::shared_ptr<SharedState> state_;
   const int rank_;
   const int size_;
+  size_t splits_ = 0;
   const std::string name_ = "reference";
 };
 

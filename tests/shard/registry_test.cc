@@ -42,7 +42,7 @@ TEST(Registry, DescribesWhatRanksMustAgreeOn) {
   const int64_t shape[] = {3, 5};
   ASSERT_TRUE(registry.AddParam(unit, "a.w", shape, 2, WEFT_BFLOAT16, true).ok());
   EXPECT_THAT(registry.Entries(),
-              testing::ElementsAre(RegistryEntry{"unit a", ""},
+              testing::ElementsAre(RegistryEntry{"unit a", "preset NO_SHARD"},
                                    RegistryEntry{"parameter a.w", "shape [3, 5] bfloat16 frozen"}));
 }
 

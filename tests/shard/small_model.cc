@@ -12,22 +12,6 @@
 namespace weft {
 namespace {
 
-Elements ReadElements(weft_dtype_t dtype, const void* memory, size_t count) {
-  const size_t size = DtypeSize(dtype);
-  Elements elements(count);
-  for (size_t i = 0; i < count; ++i) {
-    std::memcpy(&elements[i], static_cast<const char*>(memory) + i * size, size);
-  }
-  return elements;
-}
-
-void WriteElements(weft_dtype_t dtype, const Elements& elements, void* memory) {
-  const size_t size = DtypeSize(dtype);
-  for (size_t i = 0; i < elements.size(); ++i) {
-    std::memcpy(static_cast<char*>(memory) + i * size, &elements[i], size);
-  }
-}
-
 uint64_t Add(weft_dtype_t dtype, uint64_t a, uint64_t b) {
   return ReduceReference(dtype, WEFT_SUM, {a, b}, 1);
 }
@@ -72,6 +56,7 @@ absl::Status BackwardUnit(Context& context, const std::vector<ModelParam>& model
   std::vector<int> params = ParamsWithGradient(model, scenario, step, microbatch, rank, unit);
   if (scenario.shuffle) std::shuffle(params.begin(), params.end(), random);
   WEFT_RETURN_IF_ERROR(context.PreBackward(unit));
+  if (scenario.in_use) WEFT_RETURN_IF_ERROR(scenario.in_use(unit));
   std::vector<absl::Status> statuses(static_cast<size_t>(scenario.grad_threads));
   const auto hand_over = [&](size_t thread) {
     for (size_t i = thread; i < params.size(); i += statuses.size()) {
@@ -102,6 +87,7 @@ absl::Status RunMicrobatch(Context& context, const std::vector<ModelParam>& mode
       context.MicrobatchBegin(microbatch, microbatch == scenario.microbatches - 1));
   for (const int unit : units) {
     WEFT_RETURN_IF_ERROR(context.PreForward(unit));
+    if (scenario.in_use) WEFT_RETURN_IF_ERROR(scenario.in_use(unit));
     WEFT_RETURN_IF_ERROR(context.PostForward(unit));
   }
   std::reverse(units.begin(), units.end());
@@ -144,13 +130,14 @@ std::vector<ModelParam> SmallModel() {
   };
 }
 
-absl::Status Declare(Context& context, const std::vector<ModelParam>& model) {
+absl::Status Declare(Context& context, const std::vector<ModelParam>& model,
+                     const Placement& placement) {
   std::string open;
   int unit = -1;
   for (const ModelParam& param : model) {
     if (param.unit != open) {
       if (unit >= 0) WEFT_RETURN_IF_ERROR(context.SealUnit(unit));
-      WEFT_ASSIGN_OR_RETURN(unit, context.BeginUnit(param.unit));
+      WEFT_ASSIGN_OR_RETURN(unit, context.BeginUnit(param.unit, placement));
       open = param.unit;
     }
     WEFT_RETURN_IF_ERROR(context
@@ -238,6 +225,22 @@ absl::StatusOr<std::vector<Elements>> ReadGradients(Context& context,
     if (view.grad != nullptr) gradients[i] = ReadElements(view.dtype, view.grad, view.count);
   }
   return gradients;
+}
+
+Elements ReadElements(weft_dtype_t dtype, const void* memory, size_t count) {
+  const size_t size = DtypeSize(dtype);
+  Elements elements(count);
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(&elements[i], static_cast<const char*>(memory) + i * size, size);
+  }
+  return elements;
+}
+
+void WriteElements(weft_dtype_t dtype, const Elements& elements, void* memory) {
+  const size_t size = DtypeSize(dtype);
+  for (size_t i = 0; i < elements.size(); ++i) {
+    std::memcpy(static_cast<char*>(memory) + i * size, &elements[i], size);
+  }
 }
 
 // splitmix64.

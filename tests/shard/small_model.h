@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ struct ModelParam {
 std::vector<ModelParam> SmallModel();
 
 // Declares the model; unit and param indices count from 0 in its order.
-absl::Status Declare(Context& context, const std::vector<ModelParam>& model);
+absl::Status Declare(Context& context, const std::vector<ModelParam>& model,
+                     const Placement& placement = {});
 // Index of the unit of each param.
 std::vector<int> UnitsOf(const std::vector<ModelParam>& model);
 
@@ -44,6 +46,8 @@ struct Scenario {
   bool average = true;
   bool shuffle = false;  // order of units and params in backward differs per rank
   int grad_threads = 1;  // threads that call grad_ready for a unit's params
+  // Called where a unit's params may be read, in forward and in backward; nullptr: not.
+  std::function<absl::Status(int unit)> in_use = nullptr;
 
   bool Missing(int step, int microbatch, int rank, int param) const;
   uint64_t Gradient(weft_dtype_t dtype, int step, int microbatch, int rank, int param,
@@ -62,6 +66,10 @@ absl::StatusOr<weft_shard_step_result_t> RunStep(Context& context,
 // The gradients of a context as bits; empty for frozen params.
 absl::StatusOr<std::vector<Elements>> ReadGradients(Context& context,
                                                     const std::vector<ModelParam>& model);
+
+// Bits of `count` elements at `memory`, and back.
+Elements ReadElements(weft_dtype_t dtype, const void* memory, size_t count);
+void WriteElements(weft_dtype_t dtype, const Elements& elements, void* memory);
 
 // A well mixed function of its argument.
 uint64_t Mix(uint64_t value);

@@ -1,0 +1,179 @@
+// Context, what is whole only for a time: waiting for it, and agreeing on when it is needed.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wait.h"
+#include "shard/agreement.h"
+#include "shard/context.h"
+#include "shard/digest.h"
+#include "shard/section.h"
+
+namespace weft {
+namespace {
+
+// How many backwards each unit ran, the most of all micro-batches.
+std::vector<int> BackwardsOf(const std::vector<Event>& events, size_t units) {
+  std::vector<int> most(units, 0);
+  std::vector<int> now(units, 0);
+  for (const Event& event : events) {
+    if (event.kind == Event::Kind::kMicrobatchBegin) std::fill(now.begin(), now.end(), 0);
+    if (event.kind != Event::Kind::kPostBackward) continue;
+    const auto unit = static_cast<size_t>(event.index);
+    most[unit] = std::max(most[unit], ++now[unit]);
+  }
+  return most;
+}
+
+}  // namespace
+
+void Context::Expect(weft_shard_mode_t mode, uint64_t tag) {
+  const auto known = machine_->habits.find({mode, tag});
+  const Habit& habit = known != machine_->habits.end() ? known->second : machine_->expected[mode];
+  machine_->residence.BeginStep(habit.agreed ? &habit.schedule : nullptr,
+                                mode == WEFT_SHARD_TRAIN);
+  machine_->state.ExpectBackwards(habit.backwards);
+  std::iota(machine_->order.begin(), machine_->order.end(), 0);
+  if (habit.agreed && !habit.order.empty()) machine_->order = habit.order;
+}
+
+absl::Status Context::Note(const Event& event) {
+  return Latch(machine_->residence.Note(event));
+}
+
+absl::Status Context::MakeWhole(int unit) {
+  for (;;) {
+    Works works;
+    {
+      Section section(*this);
+      absl::StatusOr<Works> needed = machine_->residence.Need(unit);
+      if (!needed.ok()) return Latch(needed.status());
+      works = *std::move(needed);
+    }
+    if (works.empty()) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(WaitForWorks(works));
+  }
+}
+
+absl::Status Context::MakeGradients(int unit) {
+  for (const int bucket : machine_->cut_buckets[static_cast<size_t>(unit)]) {
+    bool fresh = false;
+    for (;;) {
+      Works works;
+      {
+        Section section(*this);
+        absl::StatusOr<Works> needed = machine_->residence.NeedGradients(bucket, &fresh);
+        if (!needed.ok()) return Latch(needed.status());
+        works = *std::move(needed);
+      }
+      if (works.empty()) break;
+      WEFT_RETURN_IF_ERROR(WaitForWorks(works));
+    }
+    if (fresh) Zero(bucket);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Context::WaitForWorks(const Works& works) {
+  absl::Status first_failure;
+  const int64_t begin_ns = MonotonicNs();
+  for (const WorkRef& work : works) {
+    const absl::Status status = work->Wait(0);
+    if (!status.ok() && first_failure.ok()) first_failure = status;
+  }
+  gather_waited_ns_ += MonotonicNs() - begin_ns;
+  return LatchUnlocked(Annotate(first_failure, "gathering parameters: "));
+}
+
+void Context::Zero(int bucket) const {
+  const Pack& pack = machine_->layout.buckets[static_cast<size_t>(bucket)].pack;
+  std::memset(machine_->residence.BucketExtent(bucket, pack.extents[0]), 0, pack.bytes);
+}
+
+absl::Status Context::Drain() {
+  Works works;
+  {
+    Section section(*this);
+    works = machine_->residence.UnderWay();
+  }
+  absl::Status first_failure;
+  for (const WorkRef& work : works) {
+    const absl::Status status = work->Wait(0);
+    if (!status.ok() && first_failure.ok()) first_failure = status;
+  }
+  Section section(*this);
+  machine_->residence.Drop();
+  if (first_failure.ok()) return absl::OkStatus();
+  return Latch(Annotate(first_failure, "gathering parameters: "));
+}
+
+absl::Status Context::AgreeOnOrder(weft_shard_step_result_t* result) {
+  const std::vector<Event>& events = machine_->residence.events();
+  const Kind kind{machine_->state.mode(), machine_->state.tag()};
+  std::vector<int> backwards = BackwardsOf(events, registry_.units().size());
+  if (machine_->residence.group() == nullptr) {
+    Section section(*this);
+    if (Habit* const habit = HabitOf(kind)) habit->backwards = std::move(backwards);
+    return absl::OkStatus();
+  }
+  const bool replayed = machine_->residence.on_schedule();
+  WEFT_ASSIGN_OR_RETURN(const Agreement agreed, CompareOrder(events));
+  result->replayed = replayed ? 1 : 0;
+  result->order_changed = agreed.calls && replayed ? 0 : 1;
+  if (agreed.calls && replayed) return absl::OkStatus();
+
+  Habit learnt{.backwards = std::move(backwards)};
+  if (agreed.calls) {
+    learnt.schedule = MakeSchedule(InputOf(machine_->layout), events);
+    WEFT_ASSIGN_OR_RETURN(learnt.agreed, MakeRoom(learnt.schedule.pool_bytes));
+  }
+  Section section(*this);
+  if (agreed.buckets && machine_->state.training()) learnt.order = machine_->readiness.order();
+  if (Habit* const habit = HabitOf(kind)) *habit = std::move(learnt);
+  return absl::OkStatus();
+}
+
+Context::Habit* Context::HabitOf(const Kind& kind) {
+  constexpr size_t kHabitsMax = 128;
+  const auto known = machine_->habits.find(kind);
+  if (known != machine_->habits.end()) return &known->second;
+  if (machine_->habits.size() == kHabitsMax) return nullptr;
+  return &machine_->habits[kind];
+}
+
+// Ranks may complete buckets in different orders, when gradients are missing on some, and yet make the same
+// calls.
+absl::StatusOr<Context::Agreement> Context::CompareOrder(const std::vector<Event>& events) {
+  std::vector<int32_t> calls;
+  for (const Event& event : events) {
+    calls.push_back(static_cast<int32_t>(event.kind));
+    calls.push_back(event.index);
+  }
+  const std::vector<int>& order = machine_->readiness.order();
+  const std::vector<Digest> digests = {DigestOf(calls.data(), calls.size() * sizeof(int32_t)),
+                                       DigestOf(order.data(), order.size() * sizeof(int))};
+  const absl::StatusOr<std::optional<Difference>> difference =
+      FirstDifference(group(), digests, options_.timeout_ns);
+  if (!difference.ok()) {
+    return LatchUnlocked(
+        Annotate(difference.status(), "finish, comparing the order of calls: "));
+  }
+  if (!difference->has_value()) return Agreement{true, true};
+  return Agreement{(*difference)->index > 0, false};
+}
+
+// False if some rank has no memory for it; what is there stays. All ranks ask for the same.
+absl::StatusOr<bool> Context::MakeRoom(size_t bytes) {
+  if (bytes <= machine_->residence.pool_bytes()) return true;
+  const absl::Status own = machine_->residence.Reserve(bytes);
+  const absl::StatusOr<std::vector<uint64_t>> failed =
+      GatherNumber(group(), own.ok() ? 0 : 1, options_.timeout_ns);
+  if (!failed.ok()) return LatchUnlocked(Annotate(failed.status(), "finish: "));
+  return std::all_of(failed->begin(), failed->end(), [](uint64_t one) { return one == 0; });
+}
+
+}  // namespace weft

@@ -1,0 +1,324 @@
+// Context, parameters outside of steps: where they are, loading, reading, broadcasting, comparing.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/group/block_layout.h"
+#include "comm/kernels/dtype.h"
+#include "shard/agreement.h"
+#include "shard/context.h"
+#include "shard/digest.h"
+#include "shard/section.h"
+
+namespace weft {
+namespace {
+
+// Elements of a param, or of a range, that a rank owns.
+struct Overlap {
+  size_t begin = 0;
+  size_t count = 0;
+};
+
+// What rank `rank` owns of the param at `place`.
+Overlap OwnedBy(const Extent& extent, const Place& place, size_t count, size_t rank) {
+  const size_t first = extent.range.begin + extent.cuts[rank];
+  const size_t last = extent.range.begin + extent.cuts[rank + 1];
+  const size_t begin = std::clamp(place.begin, first, last);
+  const size_t end = std::clamp(place.begin + count, first, last);
+  return {begin > place.begin ? begin - place.begin : 0, end - begin};
+}
+
+}  // namespace
+
+absl::StatusOr<ParamView> Context::View(int param) {
+  Section section(*this);
+  if (machine_ == nullptr) WEFT_RETURN_IF_ERROR(CheckUsable("param_view"));
+  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
+  ParamView view{.count = spec.count, .dtype = spec.dtype};
+  if (spec.count == 0) return view;
+  const Place& place = machine_->layout.places[static_cast<size_t>(param)];
+  const Placement& placement =
+      machine_->layout.spaces[static_cast<size_t>(place.space)].placement;
+  const StepState& state = machine_->state;
+  if (!placement.params_cut) {
+    view.data = machine_->storage.Data(place.space, place.begin);
+  } else if (state.InForward(spec.unit) || state.InBackward(spec.unit)) {
+    view.data = WholeElement(machine_->residence.UnitExtent(spec.unit, place.extent), place);
+  } else {
+    return state.NotInUse("param_view", spec.unit,
+                          "its params rest cut: ask for the view between pre_forward and "
+                          "post_forward, or pre_backward and post_backward");
+  }
+  if (spec.frozen) return view;
+  if (!placement.gradients_cut) {
+    view.grad = machine_->storage.Grad(place.space, place.begin);
+  } else if (state.InBackward(spec.unit)) {
+    view.grad = WholeElement(machine_->residence.BucketExtent(place.bucket, place.extent), place);
+  }
+  return view;
+}
+
+std::byte* Context::WholeElement(std::byte* extent_data, const Place& place) const {
+  if (extent_data == nullptr) return nullptr;
+  const Extent& extent = machine_->layout.extents[static_cast<size_t>(place.extent)];
+  return extent_data +
+         (place.begin - extent.range.begin) * DtypeSize(machine_->layout.SpaceOf(extent).dtype);
+}
+
+absl::StatusOr<std::pair<ParamView, size_t>> Context::OwnPart(int param) {
+  Section section(*this);
+  if (machine_ == nullptr) WEFT_RETURN_IF_ERROR(CheckUsable("param_part"));
+  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
+  ParamView view{.count = spec.count, .dtype = spec.dtype};
+  if (spec.count == 0) return std::pair(view, size_t{0});
+  const Layout& layout = machine_->layout;
+  const Place& place = layout.places[static_cast<size_t>(param)];
+  const Placement& placement = layout.spaces[static_cast<size_t>(place.space)].placement;
+  const bool cut = spec.frozen ? placement.params_cut : placement.optimizer_cut;
+  if (!cut) {
+    view.data = machine_->storage.Data(place.space, place.begin);
+    if (!spec.frozen) view.grad = machine_->storage.Grad(place.space, place.begin);
+    return std::pair(view, size_t{0});
+  }
+  const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
+  const Overlap own =
+      OwnedBy(extent, place, spec.count, static_cast<size_t>(layout.member.rank));
+  view.count = own.count;
+  if (own.count == 0) return std::pair(view, size_t{0});
+  const size_t offset =
+      (place.begin + own.begin - layout.OwnFirst(extent)) * DtypeSize(spec.dtype);
+  view.data = machine_->storage.OwnParams(layout, extent).data + offset;
+  if (!spec.frozen) view.grad = machine_->storage.Reduced(layout, extent).data + offset;
+  return std::pair(view, own.begin);
+}
+
+absl::Status Context::CheckRoot(const char* call, int root) const {
+  if (root >= 0 && root < group().size()) return absl::OkStatus();
+  return MakeError(WEFT_INVALID_ARGUMENT, {.operation = call},
+                   StrCat(call, ": root is ", root, ", group ", group().name(), " has ",
+                          group().size(), " ranks; pass a rank from 0"));
+}
+
+absl::Status Context::Load(int param, const void* values, int root) {
+  const ParamSpec* spec = nullptr;
+  {
+    Section section(*this);
+    WEFT_RETURN_IF_ERROR(CheckUsable("param_load"));
+    if (root != kEveryRank) WEFT_RETURN_IF_ERROR(CheckRoot("param_load", root));
+    WEFT_RETURN_IF_ERROR(machine_->state.CheckQuiet("param_load"));
+    spec = &registry_.params()[static_cast<size_t>(param)];
+    const bool gives = root == kEveryRank || root == group().rank();
+    if (gives && values == nullptr && spec->count > 0) {
+      return MakeError(WEFT_INVALID_ARGUMENT, {.operation = "param_load"},
+                       StrCat("param_load ", spec->name, ": values is NULL; pass its ",
+                              spec->count, " elements"));
+    }
+  }
+  WEFT_RETURN_IF_ERROR(Drain());
+  if (root == kEveryRank) {
+    StoreElements(param, 0, spec->count, static_cast<const std::byte*>(values));
+    return CompareLoaded(*spec, values);
+  }
+  return LoadFrom(param, values, root);
+}
+
+// Piece by piece, so that no rank needs room for the whole.
+absl::Status Context::LoadFrom(int param, const void* values, int root) {
+  constexpr size_t kPieceBytes = size_t{4} << 20;
+  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
+  const size_t size = DtypeSize(spec.dtype);
+  std::vector<std::byte> piece(std::min(kPieceBytes, spec.count * size));
+  for (size_t begin = 0; begin < spec.count; begin += piece.size() / size) {
+    const size_t count = std::min(piece.size() / size, spec.count - begin);
+    if (root == group().rank()) {
+      std::memcpy(piece.data(), static_cast<const std::byte*>(values) + begin * size, count * size);
+    }
+    const absl::Status sent = group().Run({.kind = OpKind::kBroadcast,
+                                           .dtype = spec.dtype,
+                                           .root = root,
+                                           .count = count,
+                                           .in = piece.data(),
+                                           .out = piece.data(),
+                                           .timeout_ns = options_.timeout_ns});
+    if (!sent.ok()) {
+      return LatchUnlocked(Annotate(sent, StrCat("param_load ", spec.name, ": ")));
+    }
+    StoreElements(param, begin, count, piece.data());
+  }
+  return absl::OkStatus();
+}
+
+void Context::StoreElements(int param, size_t begin, size_t count, const std::byte* values) const {
+  const Layout& layout = machine_->layout;
+  const Place& place = layout.places[static_cast<size_t>(param)];
+  const Space& space = layout.spaces[static_cast<size_t>(place.space)];
+  const size_t size = DtypeSize(space.dtype);
+  if (count == 0) return;
+  if (!space.placement.params_cut) {
+    std::memcpy(machine_->storage.Data(place.space, place.begin + begin), values, count * size);
+    return;
+  }
+  const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
+  const Place piece{.space = place.space, .begin = place.begin + begin};
+  const Overlap own = OwnedBy(extent, piece, count, static_cast<size_t>(layout.member.rank));
+  if (own.count == 0) return;
+  const size_t offset = piece.begin + own.begin - layout.OwnFirst(extent);
+  std::memcpy(machine_->storage.OwnParams(layout, extent).data + offset * size,
+              values + own.begin * size, own.count * size);
+}
+
+absl::Status Context::CompareLoaded(const ParamSpec& spec, const void* values) {
+  const Digest digest =
+      spec.count == 0 ? Digest() : DigestOf(values, spec.count * DtypeSize(spec.dtype));
+  const absl::StatusOr<std::optional<Difference>> difference =
+      FirstDifference(group(), {digest}, options_.timeout_ns);
+  if (!difference.ok()) {
+    return LatchUnlocked(
+        Annotate(difference.status(), StrCat("param_load ", spec.name, ", comparing values: ")));
+  }
+  if (!difference->has_value()) return absl::OkStatus();
+  const std::vector<int>& ranks = (*difference)->ranks;
+  return MakeError(WEFT_MISMATCH,
+                   {.rank = ranks[0], .group = group().name(), .operation = "param_load"},
+                   StrCat("param_load on group ", group().name(), ": parameter ", spec.name, ": ",
+                          RankList(ranks), ranks.size() == 1 ? " has" : " have",
+                          " other values than rank 0; make initial values from the same seed on "
+                          "every rank, or load them from one"));
+}
+
+absl::Status Context::Read(int param, void* values) {
+  const ParamSpec* spec = nullptr;
+  {
+    Section section(*this);
+    WEFT_RETURN_IF_ERROR(CheckUsable("param_read"));
+    WEFT_RETURN_IF_ERROR(machine_->state.CheckQuiet("param_read"));
+    spec = &registry_.params()[static_cast<size_t>(param)];
+    if (values == nullptr && spec->count > 0) {
+      return MakeError(WEFT_INVALID_ARGUMENT, {.operation = "param_read"},
+                       StrCat("param_read ", spec->name, ": values is NULL; pass room for its ",
+                              spec->count, " elements"));
+    }
+  }
+  WEFT_RETURN_IF_ERROR(Drain());
+  if (spec->count == 0) return absl::OkStatus();
+  const Layout& layout = machine_->layout;
+  const Place& place = layout.places[static_cast<size_t>(param)];
+  if (!layout.spaces[static_cast<size_t>(place.space)].placement.params_cut) {
+    std::memcpy(values, machine_->storage.Data(place.space, place.begin),
+                spec->count * DtypeSize(spec->dtype));
+    return absl::OkStatus();
+  }
+  return GatherParam(*spec, place, values);
+}
+
+absl::Status Context::GatherParam(const ParamSpec& spec, const Place& place, void* values) {
+  const Layout& layout = machine_->layout;
+  const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
+  std::vector<size_t> counts;
+  for (size_t rank = 0; rank + 1 < extent.cuts.size(); ++rank)
+    counts.push_back(OwnedBy(extent, place, spec.count, rank).count);
+  const Overlap own =
+      OwnedBy(extent, place, spec.count, static_cast<size_t>(layout.member.rank));
+  const std::byte* in = nullptr;
+  if (own.count > 0) {
+    in = machine_->storage.OwnParams(layout, extent).data +
+         (place.begin + own.begin - layout.OwnFirst(extent)) * DtypeSize(spec.dtype);
+  }
+  Collective call{.kind = OpKind::kAllGatherV,
+                  .dtype = spec.dtype,
+                  .in = in,
+                  .out = values,
+                  .timeout_ns = options_.timeout_ns};
+  auto blocks = std::make_shared<BlockLayout>();
+  WEFT_RETURN_IF_ERROR(LayOutBlocks({}, {counts.data(), nullptr}, layout.member.rank,
+                                    layout.member.size, blocks.get(), &call));
+  call.layout = std::move(blocks);
+  return LatchUnlocked(Annotate(group().Run(call), StrCat("param_read ", spec.name, ": ")));
+}
+
+absl::Status Context::Updated() {
+  Section section(*this);
+  WEFT_RETURN_IF_ERROR(CheckUsable("params_updated"));
+  WEFT_RETURN_IF_ERROR(machine_->state.CheckQuiet("params_updated"));
+  // In the order in which forward will want them.
+  for (size_t i = machine_->layout.buckets.size(); i > 0; --i) {
+    WEFT_RETURN_IF_ERROR(Latch(machine_->residence.StartUpdate(static_cast<int>(i - 1))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Context::Broadcast(int root) {
+  {
+    Section section(*this);
+    WEFT_RETURN_IF_ERROR(CheckUsable("broadcast"));
+    WEFT_RETURN_IF_ERROR(CheckRoot("broadcast", root));
+    WEFT_RETURN_IF_ERROR(machine_->state.CheckQuiet("broadcast"));
+  }
+  WEFT_RETURN_IF_ERROR(Drain());
+  for (const Extent& extent : machine_->layout.extents) {
+    if (machine_->layout.SpaceOf(extent).placement.params_cut) continue;
+    WEFT_RETURN_IF_ERROR(BroadcastRange(extent.range, root));
+  }
+  for (const Range& range : machine_->layout.frozen) {
+    WEFT_RETURN_IF_ERROR(BroadcastRange(range, root));
+  }
+  return CompareParams("broadcast");
+}
+
+absl::Status Context::BroadcastRange(const Range& range, int root) {
+  std::byte* const data = machine_->storage.Data(range.space, range.begin);
+  const absl::Status status =
+      group().Run({.kind = OpKind::kBroadcast,
+                   .dtype = machine_->layout.spaces[static_cast<size_t>(range.space)].dtype,
+                   .root = root,
+                   .count = range.count,
+                   .in = data,
+                   .out = data,
+                   .timeout_ns = options_.timeout_ns});
+  return LatchUnlocked(Annotate(status, "broadcasting parameters: "));
+}
+
+absl::Status Context::Verify() {
+  {
+    Section section(*this);
+    WEFT_RETURN_IF_ERROR(CheckUsable("verify"));
+    WEFT_RETURN_IF_ERROR(machine_->state.CheckQuiet("verify"));
+  }
+  WEFT_RETURN_IF_ERROR(Drain());
+  return CompareParams("verify");
+}
+
+absl::Status Context::CompareParams(const char* call) {
+  std::vector<Digest> digests;
+  digests.reserve(registry_.params().size());
+  for (size_t i = 0; i < registry_.params().size(); ++i) {
+    const ParamSpec& param = registry_.params()[i];
+    const Place& place = machine_->layout.places[i];
+    // What rests cut is there once.
+    const bool cut =
+        machine_->layout.spaces[static_cast<size_t>(place.space)].placement.params_cut;
+    digests.push_back(param.count == 0 || cut
+                          ? Digest()
+                          : DigestOf(machine_->storage.Data(place.space, place.begin),
+                                     param.count * DtypeSize(param.dtype)));
+  }
+  const absl::StatusOr<std::optional<Difference>> difference =
+      FirstDifference(group(), digests, options_.timeout_ns);
+  if (!difference.ok()) {
+    return LatchUnlocked(Annotate(difference.status(), StrCat(call, ", comparing parameters: ")));
+  }
+  if (!difference->has_value()) return absl::OkStatus();
+  const Difference& found = **difference;
+  return MakeError(
+      WEFT_MISMATCH, {.rank = found.ranks[0], .group = group().name(), .operation = call},
+      StrCat(call, " on group ", group().name(), ": parameter ",
+             registry_.params()[found.index].name, ": ", RankList(found.ranks),
+             found.ranks.size() == 1 ? " has" : " have",
+             " other values than rank 0; copy them from one rank with "
+             "weft_shard_context_broadcast, and look for updates that differ between ranks"));
+}
+
+}  // namespace weft

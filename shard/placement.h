@@ -1,0 +1,77 @@
+// What of a unit is cut between ranks, and how long it is whole: what a preset stands for.
+//
+//   const Placement placement = PlacementOf(WEFT_SHARD_FULL_SHARD);
+//
+//   preset        | params at rest | between forward and backward | gradients | optimizer
+//   NO_SHARD      | whole          | -                            | whole     | whole
+//   ZERO1         | whole          | -                            | whole     | own part
+//   ZERO2         | whole          | -                            | own part  | own part
+//   GRAD_OP       | own part       | whole                        | own part  | own part
+//   FULL_SHARD    | own part       | own part                     | own part  | own part
+//
+// (Rajbhandari et al.: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC20; GRAD_OP is
+// what PyTorch calls SHARD_GRAD_OP, which is not the paper's ZeRO-2: params rest cut.)
+//
+// Thread-safety: values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "weft/shard.h"
+
+namespace weft {
+
+// Where a space may be cut.
+enum class CutRule : uint8_t {
+  kElements,  // anywhere
+  kRows,      // between blocks of rows of a param
+  kParams     // between params
+};
+
+struct Placement {
+  weft_shard_preset_t preset = WEFT_SHARD_NO_SHARD;
+  bool params_cut = false;  // at rest
+  bool gradients_cut = false;
+  bool optimizer_cut = false;
+  bool kept_between = true;  // params_cut: whole from forward to backward
+  CutRule cut = CutRule::kElements;
+  size_t cut_rows = 1;  // kRows: rows that stay together
+  bool operator==(const Placement&) const = default;
+};
+
+// `preset` is one that IsPreset knows.
+constexpr Placement PlacementOf(weft_shard_preset_t preset) {
+  const bool params_cut = preset >= WEFT_SHARD_GRAD_OP;
+  return {.preset = preset,
+          .params_cut = params_cut,
+          .gradients_cut = preset >= WEFT_SHARD_ZERO2,
+          .optimizer_cut = preset >= WEFT_SHARD_ZERO1,
+          .kept_between = preset <= WEFT_SHARD_GRAD_OP};
+}
+
+// "FULL_SHARD"; "unknown" for a number that is no preset.
+constexpr const char* PresetName(int preset) {
+  switch (preset) {
+    case WEFT_SHARD_NO_SHARD:
+      return "NO_SHARD";
+    case WEFT_SHARD_ZERO1:
+      return "ZERO1";
+    case WEFT_SHARD_ZERO2:
+      return "ZERO2";
+    case WEFT_SHARD_GRAD_OP:
+      return "GRAD_OP";
+    case WEFT_SHARD_FULL_SHARD:
+      return "FULL_SHARD";
+    case WEFT_SHARD_HYBRID_SHARD:
+      return "HYBRID_SHARD";
+    case WEFT_SHARD_HPZ:
+      return "HPZ";
+    case WEFT_SHARD_FRACTION:
+      return "FRACTION";
+    default:
+      return "unknown";
+  }
+}
+
+}  // namespace weft

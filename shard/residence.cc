@@ -1,0 +1,326 @@
+#include "shard/residence.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/kernels/dtype.h"
+
+namespace weft {
+namespace {
+
+// Those of `works` that have not ended.
+Works NotEnded(const Works& works) {
+  Works left;
+  for (const WorkRef& work : works) {
+    if (!work->ended()) left.push_back(work);
+  }
+  return left;
+}
+
+std::byte* ExtentIn(const Pack& pack, std::byte* data, int extent) {
+  if (data == nullptr) return nullptr;
+  const auto found = std::find(pack.extents.begin(), pack.extents.end(), extent);
+  WEFT_CHECK(found != pack.extents.end());
+  return data + pack.offsets[static_cast<size_t>(found - pack.extents.begin())];
+}
+
+}  // namespace
+
+Residence::Residence(const Layout& layout, const Storage& storage, const ExtentCalls& calls,
+                     const std::vector<UnitSpec>& units)
+    : layout_(layout),
+      storage_(storage),
+      calls_(calls),
+      specs_(units),
+      units_(units.size()),
+      buckets_(layout.buckets.size()),
+      updated_buckets_(units.size()) {
+  for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
+    for (const int unit : layout.buckets[bucket].units) {
+      const Placement& placement = units[static_cast<size_t>(unit)].placement;
+      if (!placement.optimizer_cut || placement.params_cut) continue;
+      updated_buckets_[static_cast<size_t>(unit)].push_back(static_cast<int>(bucket));
+    }
+  }
+}
+
+Residence::~Residence() {
+  if (group_ != nullptr) group_->Close();
+}
+
+void Residence::BeginStep(const Schedule* schedule, bool train) {
+  schedule_ = schedule;
+  train_ = train;
+  events_.clear();
+  served_ = true;
+  next_gather_ = 0;
+  next_gradients_ = 0;
+  gathered_bytes_ = 0;
+  reduced_.assign(schedule == nullptr ? 0 : schedule->gradients.size(), false);
+}
+
+absl::Status Residence::Note(const Event& event) {
+  const size_t at = events_.size();
+  events_.push_back(event);
+  served_ = false;
+  if (schedule_ == nullptr) return absl::OkStatus();
+  if (at < schedule_->events.size() && schedule_->events[at] == event) return absl::OkStatus();
+  // Other ranks may have started what was due before this call, so this one must.
+  while (next_gather_ < schedule_->gathers.size() &&
+         schedule_->gathers[next_gather_].begin < Now()) {
+    WEFT_RETURN_IF_ERROR(StartNext());
+  }
+  schedule_ = nullptr;
+  return absl::OkStatus();
+}
+
+int64_t Residence::Now() const {
+  return 2 * static_cast<int64_t>(events_.size()) - (served_ ? 1 : 2);
+}
+
+absl::Status Residence::Served() {
+  served_ = true;
+  return StartDue();
+}
+
+absl::Status Residence::Look() {
+  FreeReduced();
+  return StartDue();
+}
+
+absl::Status Residence::StartDue() {
+  if (schedule_ == nullptr) return absl::OkStatus();
+  FreeReduced();
+  while (next_gather_ < schedule_->gathers.size()) {
+    const Residency& next = schedule_->gathers[next_gather_];
+    if (next.begin > Now() || !pool_.IsFree(next.offset, next.bytes)) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(StartNext());
+  }
+  return absl::OkStatus();
+}
+
+Works Residence::Before(const Residency& residency) const {
+  for (const int before : residency.after) {
+    if (reduced_[static_cast<size_t>(before)]) continue;
+    const int bucket = schedule_->gradients[static_cast<size_t>(before)].index;
+    Works left = NotEnded(buckets_[static_cast<size_t>(bucket)].works);
+    if (!left.empty()) return left;
+  }
+  return {};
+}
+
+absl::Status Residence::StartNext() {
+  const Residency& next = schedule_->gathers[next_gather_];
+  std::byte* data = pool_.TakeAt(next.offset, next.bytes);
+  if (data == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(data, pool_.Take(next.bytes));
+  }
+  units_[static_cast<size_t>(next.index)].residency = static_cast<int>(next_gather_);
+  ++next_gather_;
+  return StartGather(next.index, data);
+}
+
+absl::Status Residence::StartGather(int unit, std::byte* data) {
+  Unit& state = units_[static_cast<size_t>(unit)];
+  const Pack& pack = layout_.units[static_cast<size_t>(unit)];
+  state.data = data;
+  for (size_t i = 0; i < pack.extents.size(); ++i) {
+    const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
+    Collective call = calls_.Gather(pack.extents[i], storage_.OwnParams(layout_, extent).data,
+                                    data + pack.offsets[i]);
+    call.tag = static_cast<uint64_t>(unit);
+    absl::StatusOr<WorkRef> work = group_->Start(call);
+    if (!work.ok()) {
+      const absl::Status cause = group_->error();
+      return Annotate(cause.ok() ? work.status() : cause,
+                      StrCat("gathering unit ", specs_[static_cast<size_t>(unit)].name, ": "));
+    }
+    state.works.push_back(*std::move(work));
+  }
+  gathered_bytes_ += pack.bytes;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Works> Residence::Need(int unit) {
+  Unit& state = units_[static_cast<size_t>(unit)];
+  for (const int bucket : updated_buckets_[static_cast<size_t>(unit)]) {
+    Works& updates = buckets_[static_cast<size_t>(bucket)].updates;
+    if (updates.empty()) continue;
+    return std::exchange(updates, {});
+  }
+  if (!Cut(unit)) return Works();
+  FreeReduced();
+  while (state.data == nullptr && schedule_ != nullptr) {
+    WEFT_CHECK(next_gather_ < schedule_->gathers.size());
+    Works before = Before(schedule_->gathers[next_gather_]);
+    if (!before.empty()) return before;
+    WEFT_RETURN_IF_ERROR(StartNext());
+  }
+  if (state.data == nullptr) {
+    const size_t bytes = layout_.units[static_cast<size_t>(unit)].bytes;
+    if (!pool_.HasRoom(bytes) && !reducing_.empty()) return OldestReduction();
+    WEFT_ASSIGN_OR_RETURN(std::byte* const data, pool_.Take(bytes));
+    WEFT_RETURN_IF_ERROR(StartGather(unit, data));
+  }
+  return std::exchange(state.works, {});
+}
+
+void Residence::LetGo(int unit, bool in_backward) {
+  if (!Cut(unit)) return;
+  Unit& state = units_[static_cast<size_t>(unit)];
+  if (state.data == nullptr) return;
+  if (schedule_ != nullptr && state.residency >= 0) {
+    if (schedule_->gathers[static_cast<size_t>(state.residency)].end > Now()) return;
+  } else if (!in_backward && train_ &&
+             specs_[static_cast<size_t>(unit)].placement.kept_between) {
+    return;
+  }
+  Free(state);
+}
+
+void Residence::LetGoIdle() {
+  if (schedule_ != nullptr) return;
+  for (Unit& unit : units_) {
+    if (unit.data != nullptr && unit.works.empty()) Free(unit);
+  }
+}
+
+void Residence::Free(Unit& unit) {
+  WEFT_CHECK(unit.works.empty());
+  pool_.GiveBack(unit.data);
+  unit = Unit();
+}
+
+bool Residence::GradientsAreCut(int bucket) const {
+  const int unit = layout_.buckets[static_cast<size_t>(bucket)].units[0];
+  return specs_[static_cast<size_t>(unit)].placement.gradients_cut;
+}
+
+absl::StatusOr<Works> Residence::NeedGradients(int bucket, bool* fresh) {
+  *fresh = false;
+  BucketState& state = buckets_[static_cast<size_t>(bucket)];
+  FreeReduced();
+  if (state.reducing) return state.works;
+  if (state.data != nullptr) return Works();
+  if (schedule_ != nullptr && next_gradients_ < schedule_->gradients.size()) {
+    Works before = Before(schedule_->gradients[next_gradients_]);
+    if (!before.empty()) return before;
+  } else if (!pool_.HasRoom(layout_.buckets[static_cast<size_t>(bucket)].pack.bytes) &&
+             !reducing_.empty()) {
+    return OldestReduction();
+  }
+  WEFT_RETURN_IF_ERROR(PlaceNextGradients(bucket));
+  *fresh = true;
+  return Works();
+}
+
+// At the offset of the schedule if that is free and the bucket is the one that it expects.
+absl::Status Residence::PlaceNextGradients(int bucket) {
+  BucketState& state = buckets_[static_cast<size_t>(bucket)];
+  const size_t bytes = layout_.buckets[static_cast<size_t>(bucket)].pack.bytes;
+  if (schedule_ != nullptr && next_gradients_ < schedule_->gradients.size()) {
+    const Residency& next = schedule_->gradients[next_gradients_];
+    if (next.index == bucket) {
+      state.residency = static_cast<int>(next_gradients_++);
+      state.data = pool_.TakeAt(next.offset, bytes);
+    }
+  }
+  if (state.data == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(state.data, pool_.Take(bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Residence::PlaceGradients(int bucket) {
+  FreeReduced();
+  if (buckets_[static_cast<size_t>(bucket)].data != nullptr) return false;
+  WEFT_RETURN_IF_ERROR(PlaceNextGradients(bucket));
+  return true;
+}
+
+void Residence::ReductionStarted(int bucket, Works works) {
+  BucketState& state = buckets_[static_cast<size_t>(bucket)];
+  state.reducing = true;
+  state.works = std::move(works);
+  reducing_.push_back(bucket);
+}
+
+Works Residence::OldestReduction() const {
+  return buckets_[static_cast<size_t>(reducing_.front())].works;
+}
+
+void Residence::FreeReduced() {
+  const auto ended = [&](int bucket) {
+    BucketState& state = buckets_[static_cast<size_t>(bucket)];
+    if (!NotEnded(state.works).empty()) return false;
+    pool_.GiveBack(state.data);
+    if (state.residency >= 0 && !reduced_.empty())
+      reduced_[static_cast<size_t>(state.residency)] = true;
+    state = {.updates = std::move(state.updates)};
+    return true;
+  };
+  std::erase_if(reducing_, ended);
+}
+
+absl::Status Residence::StartUpdate(int bucket) {
+  const int unit = layout_.buckets[static_cast<size_t>(bucket)].units[0];
+  const Placement& placement = specs_[static_cast<size_t>(unit)].placement;
+  if (!placement.optimizer_cut || placement.params_cut) return absl::OkStatus();
+  const Pack& pack = layout_.buckets[static_cast<size_t>(bucket)].pack;
+  for (const int index : pack.extents) {
+    const Extent& extent = layout_.extents[static_cast<size_t>(index)];
+    Collective call = calls_.Gather(index, storage_.OwnParams(layout_, extent).data,
+                                    storage_.Data(extent.range.space, extent.range.begin));
+    call.tag = static_cast<uint64_t>(bucket);
+    absl::StatusOr<WorkRef> work = group_->Start(call);
+    if (!work.ok()) {
+      const absl::Status cause = group_->error();
+      return Annotate(cause.ok() ? work.status() : cause,
+                      StrCat("gathering the updated parameters of bucket ", bucket, ": "));
+    }
+    buckets_[static_cast<size_t>(bucket)].updates.push_back(*std::move(work));
+  }
+  gathered_bytes_ += pack.bytes;
+  return absl::OkStatus();
+}
+
+Works Residence::UnderWay() const {
+  Works works;
+  const auto add = [&](const Works& more) {
+    works.insert(works.end(), more.begin(), more.end());
+  };
+  for (const Unit& unit : units_)
+    add(unit.works);
+  for (const BucketState& bucket : buckets_) {
+    add(bucket.works);
+    add(bucket.updates);
+  }
+  return works;
+}
+
+void Residence::Drop() {
+  for (Unit& unit : units_) {
+    unit.works.clear();
+    if (unit.data != nullptr) Free(unit);
+  }
+  for (BucketState& bucket : buckets_) {
+    if (bucket.data != nullptr) pool_.GiveBack(bucket.data);
+    bucket = {};
+  }
+  reducing_.clear();
+}
+
+std::byte* Residence::UnitExtent(int unit, int extent) const {
+  const auto index = static_cast<size_t>(unit);
+  return ExtentIn(layout_.units[index], units_[index].data, extent);
+}
+
+std::byte* Residence::BucketExtent(int bucket, int extent) const {
+  const auto index = static_cast<size_t>(bucket);
+  return ExtentIn(layout_.buckets[index].pack, buckets_[index].data, extent);
+}
+
+}  // namespace weft

@@ -1,0 +1,158 @@
+// Which units' params and which buckets' gradients are whole just now, where, and what is on its way.
+//
+//   residence.BeginStep(schedule, /*train=*/true);
+//   WEFT_RETURN_IF_ERROR(residence.Note({Event::Kind::kPreForward, unit}));
+//   for (;;) {
+//     WEFT_ASSIGN_OR_RETURN(const Works works, residence.Need(unit));
+//     if (works.empty()) break;
+//     (wait for them without the mutex)
+//   }
+//   WEFT_RETURN_IF_ERROR(residence.Served());
+//   ... residence.Param(unit) ...
+//   residence.LetGo(unit);
+//
+// As long as a step makes the calls of its schedule, gathers start when the schedule says and lie where it
+// says. A step that leaves it, or has none, is served on demand: each unit is gathered when it is needed and
+// let go after its use, at the lowest free place. Gathers that were started stay, so ranks that leave the
+// schedule at the same call still agree on all operations of the group.
+//
+// Gathers start in one order on all ranks, on a group of their own, so that they and the reductions do not
+// wait for each other.
+//
+// Thread-safety: none of its own; the context's mutex guards it. Never waits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "comm/group/process_group.h"
+#include "shard/extent_calls.h"
+#include "shard/layout.h"
+#include "shard/pool.h"
+#include "shard/schedule.h"
+#include "shard/storage.h"
+
+namespace weft {
+
+using Works = std::vector<WorkRef>;
+
+class Residence {
+ public:
+  // All outlive this.
+  Residence(const Layout& layout, const Storage& storage, const ExtentCalls& calls,
+            const std::vector<UnitSpec>& units);
+  ~Residence();
+  Residence(const Residence&) = delete;
+  Residence& operator=(const Residence&) = delete;
+
+  // The group that gathers; closed in the destructor. Needed as soon as anything is cut.
+  void SetGroup(std::shared_ptr<ProcessGroup> group) { group_ = std::move(group); }
+
+  const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+
+  // Makes room for a schedule, between steps.
+  absl::Status Reserve(size_t bytes) { return pool_.Reserve(bytes); }
+
+  // `schedule` outlives the step; nullptr: serve on demand.
+  void BeginStep(const Schedule* schedule, bool train);
+  // A legal call, before it is served. One that the schedule does not have ends it; what was due before is
+  // started all the same.
+  absl::Status Note(const Event& event);
+  // The call is served: starts what its schedule prefetches now.
+  absl::Status Served();
+  // Starts what could not start before because gradients were still being reduced.
+  absl::Status Look();
+
+  // Empty if the unit's params are whole; else what to wait for before asking again.
+  absl::StatusOr<Works> Need(int unit);
+  // The unit's params are no longer used; they go unless the schedule keeps them. `in_backward`: since
+  // post_backward, else post_forward.
+  void LetGo(int unit, bool in_backward);
+  // The micro-batch ends: without a schedule nothing that is not in use stays.
+  void LetGoIdle();
+
+  bool GradientsAreCut(int bucket) const;
+  // Likewise for gradients of a bucket whose gradients are cut. *fresh is set to true if they have just
+  // got their place and have to be zeroed.
+  absl::StatusOr<Works> NeedGradients(int bucket, bool* fresh);
+  // Gives a bucket that nothing needed a place at once; true if it had none.
+  absl::StatusOr<bool> PlaceGradients(int bucket);
+  // The reduction that ends the residency of a bucket's gradients.
+  void ReductionStarted(int bucket, Works works);
+
+  // After an update of own parts: gathers the params of a bucket if they rest whole.
+  absl::Status StartUpdate(int bucket);
+
+  // What is under way, to be waited for; Drop() then lets go of everything.
+  Works UnderWay() const;
+  void Drop();
+
+  // First byte of an extent of a whole unit or bucket; nullptr if it is not whole.
+  std::byte* UnitExtent(int unit, int extent) const;
+  std::byte* BucketExtent(int bucket, int extent) const;
+
+  // Of the present step.
+  const std::vector<Event>& events() const { return events_; }
+
+  bool on_schedule() const { return schedule_ != nullptr; }
+
+  uint64_t gathered_bytes() const { return gathered_bytes_; }
+
+  size_t pool_bytes() const { return pool_.bytes(); }
+
+  size_t spilled_bytes_max() const { return pool_.spilled_bytes_max(); }
+
+ private:
+  struct Unit {
+    std::byte* data = nullptr;  // nullptr: at rest
+    Works works;                // of its gather; empty when it has been waited for
+    int residency = -1;         // of the schedule
+  };
+
+  struct BucketState {
+    std::byte* data = nullptr;  // of its gradients, if these are cut
+    bool reducing = false;
+    Works works;       // of its reduction
+    Works updates;     // of its params, after an update
+    int residency = -1;
+  };
+
+  int64_t Now() const;
+  bool Cut(int unit) const { return layout_.units[static_cast<size_t>(unit)].bytes > 0; }
+  // Reductions under way of what stood at the place before.
+  Works Before(const Residency& residency) const;
+  // Starts the schedule's next gather; without a free place at its offset, at the next that is.
+  absl::Status StartNext();
+  absl::Status PlaceNextGradients(int bucket);
+  absl::Status StartGather(int unit, std::byte* data);
+  absl::Status StartDue();
+  void FreeReduced();
+  Works OldestReduction() const;
+  void Free(Unit& unit);
+
+  const Layout& layout_;
+  const Storage& storage_;
+  const ExtentCalls& calls_;
+  const std::vector<UnitSpec>& specs_;
+  std::shared_ptr<ProcessGroup> group_;
+  Pool pool_;
+  std::vector<Unit> units_;
+  std::vector<BucketState> buckets_;
+  std::vector<std::vector<int>> updated_buckets_;  // by unit: whose params rest whole, optimizer cut
+  std::vector<int> reducing_;                      // buckets, oldest first
+  std::vector<bool> reduced_;                      // by residency of gradients
+  const Schedule* schedule_ = nullptr;
+  bool train_ = true;
+  std::vector<Event> events_;
+  bool served_ = false;         // the last of events_
+  size_t next_gather_ = 0;      // of the schedule
+  size_t next_gradients_ = 0;   // likewise
+  uint64_t gathered_bytes_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,371 @@
+#include "shard/schedule.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shard/coloring.h"
+
+namespace weft {
+namespace {
+
+using Kind = Event::Kind;
+
+int64_t At(int event) {
+  return int64_t{2} * event;
+}
+
+int64_t After(int event) {
+  return At(event) + 1;
+}
+
+// Follows the calls of a step and notes when params are needed and let go.
+class ParamWalk {
+ public:
+  explicit ParamWalk(const ScheduleInput& input) : input_(input), units_(input.units->size()) {}
+
+  std::vector<Residency> Walk(const std::vector<Event>& events) {
+    for (size_t i = 0; i < events.size(); ++i)
+      Step(static_cast<int>(i), events[i]);
+    return std::move(found_);
+  }
+
+ private:
+  struct Unit {
+    int open = -1;  // its residency
+    int uses = 0;   // pre_forward without its post_forward
+    bool in_backward = false;
+  };
+
+  void Step(int at, const Event& event) {
+    if (event.kind == Kind::kMicrobatchEnd) std::fill(units_.begin(), units_.end(), Unit());
+    const bool of_unit = event.kind >= Kind::kPreForward && event.kind <= Kind::kPostBackward;
+    if (!of_unit || PackOf(event.index).bytes == 0) return;
+    Unit& unit = units_[static_cast<size_t>(event.index)];
+    switch (event.kind) {
+      case Kind::kPreForward:
+        ++unit.uses;
+        return Use(at, event.index, unit);
+      case Kind::kPostForward:
+        --unit.uses;
+        Use(at, event.index, unit);
+        if (unit.uses == 0 && !unit.in_backward && !KeptBetween(event.index)) unit.open = -1;
+        return;
+      case Kind::kPreBackward:
+        unit.in_backward = true;
+        return Use(at, event.index, unit);
+      default:
+        unit.in_backward = false;
+        Use(at, event.index, unit);
+        unit.open = -1;
+        return;
+    }
+  }
+
+  const Pack& PackOf(int unit) const { return input_.layout->units[static_cast<size_t>(unit)]; }
+
+  bool KeptBetween(int unit) const {
+    return (*input_.units)[static_cast<size_t>(unit)].placement.kept_between;
+  }
+
+  void Use(int at, int index, Unit& unit) {
+    if (unit.open < 0) {
+      unit.open = static_cast<int>(found_.size());
+      found_.push_back({.index = index, .need = at, .bytes = PackOf(index).bytes});
+    }
+    found_[static_cast<size_t>(unit.open)].end = At(at);
+  }
+
+  const ScheduleInput& input_;
+  std::vector<Unit> units_;
+  std::vector<Residency> found_;
+};
+
+// Joins residency `i` and the unit's next one, which is `next`.
+void Join(std::vector<Residency>& gathers, size_t i, size_t next) {
+  gathers[i].end = gathers[next].end;
+  gathers.erase(gathers.begin() + static_cast<std::ptrdiff_t>(next));
+}
+
+size_t NextOf(const std::vector<Residency>& gathers, size_t i) {
+  size_t next = i + 1;
+  while (next < gathers.size() && gathers[next].index != gathers[i].index)
+    ++next;
+  return next;
+}
+
+// Letting go of a unit that is the next to be gathered saves nothing.
+void JoinNeighbours(std::vector<Residency>& gathers) {
+  for (size_t i = 0; i + 1 < gathers.size();) {
+    if (gathers[i + 1].index == gathers[i].index) {
+      Join(gathers, i, i + 1);
+    } else {
+      ++i;
+    }
+  }
+}
+
+// Notes when the gradients of buckets that are cut are needed, and when they have been reduced.
+class GradientWalk {
+ public:
+  explicit GradientWalk(const ScheduleInput& input)
+      : input_(input), buckets_(input.layout->buckets.size()), buckets_of_(input.units->size()) {
+    for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+      for (const int unit : input.layout->buckets[bucket].units) {
+        const bool cut = (*input.units)[static_cast<size_t>(unit)].placement.gradients_cut;
+        buckets_[bucket].cut = cut;
+        if (cut) buckets_of_[static_cast<size_t>(unit)].push_back(static_cast<int>(bucket));
+      }
+    }
+  }
+
+  std::vector<Residency> Walk(const std::vector<Event>& events) {
+    last_ = static_cast<int>(events.size()) - 1;
+    for (size_t i = 0; i < events.size(); ++i)
+      Step(static_cast<int>(i), events);
+    return std::move(found_);
+  }
+
+ private:
+  struct State {
+    bool cut = false;
+    int open = -1;         // its residency
+    bool reduced = false;  // in this micro-batch
+  };
+
+  void Step(int at, const std::vector<Event>& events) {
+    const Event& event = events[static_cast<size_t>(at)];
+    if (event.kind == Kind::kMicrobatchBegin) {
+      reduces_ = input_.reduces_every || event.index == 1;
+      for (State& bucket : buckets_)
+        bucket.reduced = false;
+    }
+    if (event.kind == Kind::kPreBackward) {
+      trains_ = true;
+      for (const int bucket : buckets_of_[static_cast<size_t>(event.index)])
+        Need(at, bucket);
+    }
+    if (event.kind == Kind::kPostBackward && reduces_ && input_.overlap) {
+      for (const int bucket : buckets_of_[static_cast<size_t>(event.index)]) {
+        if (LastUse(at, events, bucket)) Reduce(NextBackward(at, events), bucket);
+      }
+    }
+    if (event.kind != Kind::kMicrobatchEnd) return;
+    for (size_t i = 0; i < buckets_.size(); ++i) {
+      const int bucket = static_cast<int>(i);
+      if (buckets_[i].open >= 0) found_[static_cast<size_t>(buckets_[i].open)].end = At(last_);
+      if (!reduces_ || !trains_ || !buckets_[i].cut || buckets_[i].reduced) continue;
+      Need(at, bucket);
+      Reduce(last_, bucket);
+    }
+  }
+
+  void Need(int at, int bucket) {
+    int& open = buckets_[static_cast<size_t>(bucket)].open;
+    if (open >= 0) return;
+    open = static_cast<int>(found_.size());
+    found_.push_back({.index = bucket,
+                      .need = at,
+                      .begin = At(at),
+                      .end = At(last_),
+                      .bytes = input_.layout->buckets[static_cast<size_t>(bucket)].pack.bytes});
+  }
+
+  // Reduced, at the latest, when event `at` has been served.
+  void Reduce(int at, int bucket) {
+    State& state = buckets_[static_cast<size_t>(bucket)];
+    found_[static_cast<size_t>(state.open)].end = At(at);
+    state.open = -1;
+    state.reduced = true;
+  }
+
+  // No unit of the bucket runs backward again before the micro-batch ends.
+  bool LastUse(int at, const std::vector<Event>& events, int bucket) const {
+    const std::vector<int>& units = input_.layout->buckets[static_cast<size_t>(bucket)].units;
+    if (buckets_[static_cast<size_t>(bucket)].open < 0) return false;
+    for (size_t i = static_cast<size_t>(at) + 1; i < events.size(); ++i) {
+      if (events[i].kind == Kind::kMicrobatchEnd) return true;
+      if (events[i].kind != Kind::kPreBackward && events[i].kind != Kind::kPostBackward) continue;
+      if (std::find(units.begin(), units.end(), events[i].index) != units.end()) return false;
+    }
+    return true;
+  }
+
+  int NextBackward(int at, const std::vector<Event>& events) const {
+    for (size_t i = static_cast<size_t>(at) + 1; i < events.size(); ++i) {
+      if (events[i].kind == Kind::kPreBackward) return static_cast<int>(i);
+    }
+    return last_;
+  }
+
+  const ScheduleInput& input_;
+  std::vector<State> buckets_;
+  std::vector<std::vector<int>> buckets_of_;  // by unit; those whose gradients are cut
+  std::vector<Residency> found_;
+  int last_ = 0;  // event
+  bool reduces_ = true;
+  bool trains_ = false;
+};
+
+void PlacePrefetches(int prefetch, std::vector<Residency>& gathers) {
+  for (size_t i = 0; i < gathers.size(); ++i) {
+    const auto ahead = static_cast<size_t>(prefetch);
+    if (prefetch == 0) {
+      gathers[i].begin = At(gathers[i].need);
+    } else {
+      gathers[i].begin = i < ahead ? 0 : After(gathers[i - ahead].need);
+    }
+    gathers[i].begin = std::min(gathers[i].begin, At(gathers[i].need));
+  }
+}
+
+// Joins the first residency that is not over when the unit's next one begins; false if there is none.
+bool JoinOverlap(std::vector<Residency>& gathers) {
+  for (size_t i = 0; i < gathers.size(); ++i) {
+    const size_t next = NextOf(gathers, i);
+    if (next == gathers.size() || gathers[next].begin > gathers[i].end) continue;
+    Join(gathers, i, next);
+    return true;
+  }
+  return false;
+}
+
+// Finds places for all and says which gradients had a place before.
+void PlaceAll(Schedule& schedule) {
+  std::vector<Interval> intervals;
+  for (const std::vector<Residency>* list : {&schedule.gathers, &schedule.gradients}) {
+    for (const Residency& one : *list)
+      intervals.push_back({one.begin, one.end, one.bytes, 0});
+  }
+  schedule.pool_bytes = Color(intervals);
+  size_t next = 0;
+  for (std::vector<Residency>* list : {&schedule.gathers, &schedule.gradients}) {
+    for (Residency& one : *list)
+      one.offset = intervals[next++].offset;
+  }
+  for (std::vector<Residency>* list : {&schedule.gathers, &schedule.gradients}) {
+    for (Residency& one : *list) {
+      for (size_t i = 0; i < schedule.gradients.size(); ++i) {
+        const Residency& before = schedule.gradients[i];
+        const bool shares = before.offset < one.offset + one.bytes &&
+                            one.offset < before.offset + before.bytes;
+        if (shares && before.end < one.begin) one.after.push_back(static_cast<int>(i));
+      }
+    }
+  }
+}
+
+Schedule Assemble(const std::vector<Residency>& gathers, const std::vector<Residency>& gradients,
+                  int prefetch) {
+  Schedule schedule{.gathers = gathers, .gradients = gradients, .prefetch = prefetch};
+  do {
+    PlacePrefetches(prefetch, schedule.gathers);
+  } while (JoinOverlap(schedule.gathers));
+  PlaceAll(schedule);
+  return schedule;
+}
+
+bool Fits(const Schedule& schedule, size_t budget_bytes) {
+  return budget_bytes == 0 || schedule.pool_bytes <= budget_bytes;
+}
+
+// The residencies of FRACTION units that have a next one, as their needs: those with the shortest time between
+// the two first.
+std::vector<int> GapsOf(const ScheduleInput& input, const std::vector<Residency>& gathers) {
+  std::vector<std::pair<int64_t, int>> gaps;
+  for (size_t i = 0; i < gathers.size(); ++i) {
+    const Placement& placement = (*input.units)[static_cast<size_t>(gathers[i].index)].placement;
+    const size_t next = NextOf(gathers, i);
+    if (placement.preset != WEFT_SHARD_FRACTION || next == gathers.size()) continue;
+    gaps.emplace_back(At(gathers[next].need) - gathers[i].end, gathers[i].need);
+  }
+  std::sort(gaps.begin(), gaps.end());
+  std::vector<int> needs;
+  for (const auto& [length, need] : gaps)
+    needs.push_back(need);
+  return needs;
+}
+
+// `gathers` with the first `count` gaps bridged: the unit stays whole meanwhile.
+std::vector<Residency> Bridge(std::vector<Residency> gathers, const std::vector<int>& gaps,
+                              size_t count) {
+  std::vector<int> bridged(gaps.begin(), gaps.begin() + static_cast<std::ptrdiff_t>(count));
+  // Later gaps first, so that the need that names an earlier one still begins a residency.
+  std::sort(bridged.rbegin(), bridged.rend());
+  for (const int need : bridged) {
+    size_t i = 0;
+    while (gathers[i].need != need)
+      ++i;
+    Join(gathers, i, NextOf(gathers, i));
+  }
+  return gathers;
+}
+
+// Keeps as many units of FRACTION whole between two uses as the budget allows.
+std::vector<Residency> KeepWhatFits(const ScheduleInput& input,
+                                    const std::vector<Residency>& gathers,
+                                    const std::vector<Residency>& gradients, int prefetch) {
+  const std::vector<int> gaps = GapsOf(input, gathers);
+  size_t fits = 0;
+  size_t too_many = gaps.size() + 1;
+  while (too_many - fits > 1) {
+    const size_t count = fits + (too_many - fits) / 2;
+    const Schedule tried = Assemble(Bridge(gathers, gaps, count), gradients, prefetch);
+    (Fits(tried, input.budget_bytes) ? fits : too_many) = count;
+  }
+  return Bridge(gathers, gaps, fits);
+}
+
+}  // namespace
+
+std::vector<Event> PredictEvents(size_t units, bool train, int microbatches) {
+  std::vector<Event> events;
+  const int count = static_cast<int>(units);
+  for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
+    events.push_back({Kind::kMicrobatchBegin, microbatch == microbatches - 1 ? 1 : 0});
+    for (int unit = 0; unit < count; ++unit) {
+      events.push_back({Kind::kPreForward, unit});
+      events.push_back({Kind::kPostForward, unit});
+    }
+    for (int unit = count - 1; train && unit >= 0; --unit) {
+      events.push_back({Kind::kPreBackward, unit});
+      events.push_back({Kind::kPostBackward, unit});
+    }
+    events.push_back({Kind::kMicrobatchEnd, 0});
+  }
+  events.push_back({Kind::kFinish, 0});
+  return events;
+}
+
+Schedule MakeSchedule(const ScheduleInput& input, std::vector<Event> events) {
+  std::vector<Residency> gathers = ParamWalk(input).Walk(events);
+  const std::vector<Residency> gradients = GradientWalk(input).Walk(events);
+  JoinNeighbours(gathers);
+  Schedule schedule = Assemble(gathers, gradients, input.prefetch);
+  while (schedule.prefetch > 0 && !Fits(schedule, input.budget_bytes)) {
+    schedule = Assemble(gathers, gradients, schedule.prefetch - 1);
+  }
+  if (Fits(schedule, input.budget_bytes)) {
+    gathers = KeepWhatFits(input, gathers, gradients, schedule.prefetch);
+    schedule = Assemble(gathers, gradients, schedule.prefetch);
+  }
+  schedule.events = std::move(events);
+  return schedule;
+}
+
+size_t LeastPoolBytes(const Schedule& schedule) {
+  size_t most = 0;
+  for (const std::vector<Residency>* from : {&schedule.gathers, &schedule.gradients}) {
+    for (const Residency& start : *from) {
+      size_t bytes = 0;
+      for (const std::vector<Residency>* list : {&schedule.gathers, &schedule.gradients}) {
+        for (const Residency& one : *list) {
+          if (one.begin <= start.begin && start.begin <= one.end) bytes += one.bytes;
+        }
+      }
+      most = std::max(most, bytes);
+    }
+  }
+  return most;
+}
+
+}  // namespace weft

@@ -1,0 +1,85 @@
+// When params are gathered, when memory is let go, and where everything lies meanwhile: made from the calls of
+// one step, before it begins.
+//
+//   const std::vector<Event> events = PredictEvents(units, /*train=*/true, /*microbatches=*/1);
+//   const Schedule schedule = MakeSchedule(input, events);
+//   ... schedule.gathers[0].offset, schedule.pool_bytes ...
+//
+// A residency is the time in which a unit's params are whole, or a bucket's gradients are, somewhere in the
+// pool. Time is counted in half steps: event k is 2k, and what follows once its call has been served is
+// 2k + 1. The prefetch of a unit begins at 2k + 1 of the event that needs the unit `prefetch` places before it;
+// the gradients of a bucket end at the first pre_backward after the call that completed them. So the
+// prefetch in backward takes the place of gradients that were reduced: with prefetch 1 and units of one
+// size, two of them are whole in forward and three in backward (params, gradients, and the next params
+// or the gradients of before).
+//
+// Places are found by colouring the intervals: largest first, and first come first, each to the lowest free
+// offset; the lower peak wins. (An interval graph's optimal colouring is simple when all sizes are equal; with
+// sizes it is dynamic storage allocation, which is NP-hard: Garey, Johnson 1979, SR2.)
+//
+// Everything is a function of what all ranks have agreed on, so all ranks make the same schedule.
+//
+// Thread-safety: pure functions, values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "shard/layout.h"
+
+namespace weft {
+
+struct Event {
+  enum class Kind : uint8_t {
+    kMicrobatchBegin,  // index: 1 for the step's last one
+    kPreForward,       // index: the unit, for these four
+    kPostForward,
+    kPreBackward,
+    kPostBackward,
+    kMicrobatchEnd,
+    kFinish
+  };
+  Kind kind = Kind::kFinish;
+  int index = 0;
+  bool operator==(const Event&) const = default;
+};
+
+struct Residency {
+  int index = 0;      // of the unit, or of the bucket
+  int need = 0;       // the event that needs it first
+  int64_t begin = 0;  // half steps, both included
+  int64_t end = 0;
+  size_t bytes = 0;
+  size_t offset = 0;       // in the pool
+  std::vector<int> after;  // gradients that had this place before and must have been reduced
+};
+
+struct Schedule {
+  std::vector<Event> events;
+  std::vector<Residency> gathers;    // of params, in the order in which they are started
+  std::vector<Residency> gradients;  // in the order in which they are needed
+  size_t pool_bytes = 0;
+  int prefetch = 0;  // what the budget left of it
+};
+
+struct ScheduleInput {
+  const Layout* layout = nullptr;
+  const std::vector<UnitSpec>* units = nullptr;
+  bool reduces_every = false;  // every micro-batch, not only the last
+  bool overlap = true;         // else gradients stay until the micro-batch ends
+  int prefetch = 1;            // units gathered ahead of the one that is used
+  size_t budget_bytes = 0;     // of the pool; 0: none
+};
+
+// The calls of a step that uses every unit once per micro-batch, in the order of declaration.
+std::vector<Event> PredictEvents(size_t units, bool train, int microbatches);
+
+// With a budget, prefetching is given up first; units of FRACTION stay whole between forward and backward while
+// there is room, the last ones first. If even the least does not fit, that is what is returned.
+Schedule MakeSchedule(const ScheduleInput& input, std::vector<Event> events);
+
+// The most bytes that are resident at a time: what no placing can go below.
+size_t LeastPoolBytes(const Schedule& schedule);
+
+}  // namespace weft
