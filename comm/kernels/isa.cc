@@ -21,7 +21,8 @@ bool HasF16c() {
 // no to AVX, and so to F16C.
 [[gnu::noinline]] Isa DetectIsa() {
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !HasF16c()) return Isa::kScalar;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !HasF16c())
+    return Isa::kScalar;
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   return avx512 ? Isa::kAvx512 : Isa::kAvx2;
