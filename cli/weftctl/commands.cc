@@ -57,6 +57,46 @@ void AddTune(CLI::App& app, CommandLine* line) {
   command->callback([=] { line->output = FormatTune(bool(*measure), bool(*json)); });
 }
 
+void AddModelOptions(CLI::App* command, PlanArguments* plan) {
+  command->add_option("--params", plan->params, "of the model: 7e9, 350M, 7B (powers of 1000)")
+      ->required();
+  command->add_option("--ranks", plan->ranks, "that share it")->required();
+  command
+      ->add_option("--mix", plan->mix,
+                   "fp32, fp16 or bf16; or bytes per param of params, main copy, gradients and "
+                   "optimizer: 2,4,4,8")
+      ->capture_default_str();
+  auto* units = command->add_option("--units", plan->units, "equal ones")->capture_default_str();
+  command->add_option("--largest-unit", plan->largest_unit, "its params, as --params")
+      ->excludes(units);
+}
+
+void AddPlan(CLI::App& app, CommandLine* line) {
+  CLI::App* command =
+      app.add_subcommand("plan", "what each strategy costs per rank: memory and traffic");
+  PlanArguments* const plan = &line->plan;
+  AddModelOptions(command, plan);
+  command->add_option("--microbatches", plan->micro_batches, "per step")->capture_default_str();
+  command
+      ->add_option(
+          "--accumulation", plan->accumulation,
+          "reduce gradients: local, with the last micro-batch; every, with each; inner, inside "
+          "shard groups with each, across with the last")
+      ->capture_default_str();
+  command->add_option("--shard-group", plan->shard_group, "ranks of one, for hybrid and hpz");
+  command->add_option("--budget", plan->budget, "of a rank: 40GB (10^9 bytes), 36GiB (2^30)");
+  auto* deepspeed =
+      command->add_flag("--deepspeed", plan->deepspeed, "and what its estimator says");
+  command->add_option("--ranks-per-node", plan->ranks_per_node, "for that; all, if not given")
+      ->needs(deepspeed);
+  auto* json = command->add_flag("--json")->description("for programs");
+  command->callback([=] {
+    PlanOutput planned = FormatPlan(*plan, bool(*json));
+    line->output = std::move(planned.text);
+    if (!planned.problem.empty()) line->problems.push_back(std::move(planned.problem));
+  });
+}
+
 }  // namespace
 
 void AddCommands(CLI::App& app, CommandLine* line) {
@@ -64,6 +104,7 @@ void AddCommands(CLI::App& app, CommandLine* line) {
   AddDump(app, line);
   AddExplain(app, line);
   AddTune(app, line);
+  AddPlan(app, line);
 }
 
 }  // namespace weft

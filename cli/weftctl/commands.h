@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/weftctl/explain_command.h"
+#include "cli/weftctl/plan_command.h"
 
 namespace CLI {
 class App;
@@ -24,6 +25,7 @@ namespace weft {
 struct CommandLine {
   std::vector<std::string> files;  // of dump
   ExplainArguments explain;
+  PlanArguments plan;
   std::string output;
   std::vector<std::string> problems;  // one sentence each
 };

@@ -151,5 +151,135 @@ class Tune(LaunchedTest):
                 self.assertEqual((2, [], 1), (code, out, len(err)), err)
 
 
+class Plan(LaunchedTest):
+    def plan(self, *arguments):
+        code, out, err = self.run_to_end("plan", *arguments)
+        self.assertEqual((0, []), (code, err))
+        return out
+
+    def plan_json(self, *arguments):
+        return json.loads("\n".join(self.plan("--json", *arguments)))
+
+    def rows(self, *arguments):
+        """The table: {strategy: {column: cell}}."""
+        lines = self.plan(*arguments)
+        head = next(i for i, line in enumerate(lines) if line.startswith("strategy "))
+        names = lines[head].replace("x params", "x_params").split()
+        cells = [line.split() for line in lines[head + 1:lines.index("", head)]]
+        self.assertTrue(all(len(row) == len(names) for row in cells), lines)
+        return {row[0]: dict(zip(names, row)) for row in cells}
+
+    def test_published_tables(self):
+        for arguments, digits, published in (
+                (("--params", "7e9", "--ranks", "4"), 0, ("112", "70", "49", "28")),
+                (("--params", "7.5B", "--ranks", "64", "--mix", "fp16"), 1, ("120.0", "31.4", "16.6", "1.9"))):
+            with self.subTest(arguments):
+                rows = self.rows(*arguments)
+                self.assertEqual(published, tuple(f"{float(rows[name]['total']):.{digits}f}"
+                                                  for name in ("ddp", "zero1", "zero2", "full-shard")))
+                totals = {row["strategy"]: row["rest_bytes"]["total"] for row in self.plan_json(*arguments)["strategies"]}
+                self.assertEqual(published, tuple(f"{totals[name] / 1e9:.{digits}f}"
+                                                  for name in ("ddp", "zero1", "zero2", "full-shard")))
+
+    def test_table_and_json_have_the_same(self):
+        arguments = ("--params", "7B", "--ranks", "8", "--mix", "2,4,4,8", "--largest-unit", "250M", "--microbatches", "3",
+                     "--accumulation", "every", "--shard-group", "4", "--budget", "40GB")
+        table, report = self.rows(*arguments), self.plan_json(*arguments)
+        self.assertEqual(["ddp", "zero1", "zero2", "shard-grad-op", "full-shard", "hybrid", "hpz", "fraction"],
+                         [row["strategy"] for row in report["strategies"]])
+        self.assertEqual(list(table), [row["strategy"] for row in report["strategies"]])
+
+        def cell(value):
+            return f"{value / 1e9:.2f}" if value else "-"
+        for row in report["strategies"]:
+            with self.subTest(row["strategy"]):
+                rest = row["rest_bytes"]
+                self.assertEqual({"strategy": row["strategy"], "params": cell(rest["params"]), "main": cell(rest["main"]),
+                                  "gradients": cell(rest["gradients"]), "optimizer": cell(rest["optimizer"]),
+                                  "total": cell(rest["total"]), "forward": cell(row["forward_bytes"]),
+                                  "backward": cell(row["backward_bytes"]), "peak": cell(row["peak_bytes"]),
+                                  "GB": cell(row["sent_bytes"]), "x_params": f"{row['sent_elements']['total'] / 7e9:.2f}",
+                                  "fits": "yes" if row["fits"] else "no"}, table[row["strategy"]])
+                self.assertEqual(row["fits"], row["peak_bytes"] <= 40e9)
+        self.assertEqual({"params": 7e9, "ranks": 8, "element_bytes": {"params": 2, "main": 4, "gradients": 4, "optimizer": 8},
+                          "largest_unit": 250e6, "micro_batches": 3, "accumulation": "every", "shard_group": 4,
+                          "budget_bytes": 40e9}, report["input"])
+        self.assertEqual(1, report["version"])
+
+    def test_takes_the_least_traffic_that_fits(self):
+        arguments = ("--params", "7B", "--ranks", "4", "--shard-group", "2")
+        for budget in ("200GB", "60GB", "40GiB", "35GB", "20GB"):
+            with self.subTest(budget):
+                report = self.plan_json(*arguments, "--budget", budget)
+                fitting = [row for row in report["strategies"] if row["fits"]]
+                lines = self.plan(*arguments, "--budget", budget)
+                if not fitting:
+                    self.assertIsNone(report["choice"])
+                    self.assertTrue(lines[-1].startswith("none fits 20.00 GB: full-shard takes least, "), lines[-1])
+                    continue
+                best = min(fitting, key=lambda row: (row["sent_bytes"], row["peak_bytes"]))
+                self.assertEqual(best["strategy"], report["choice"])
+                self.assertTrue(lines[-1].startswith(f"take {best['strategy']}: "), lines[-1])
+
+    def test_without_group_or_budget_says_what_is_missing(self):
+        lines = self.plan("--params", "1e6", "--ranks", "2")
+        self.assertTrue(any(line.startswith("hybrid and hpz: with --shard-group") for line in lines))
+        self.assertTrue(any("with --budget" in line for line in lines))
+        report = self.plan_json("--params", "1e6", "--ranks", "2")
+        self.assertEqual((None, None, None), (report["choice"], report["input"]["budget_bytes"], report["input"]["shard_group"]))
+        self.assertEqual({None}, {row["fits"] for row in report["strategies"]})
+
+    def test_the_page_shows_what_it_prints(self):
+        page = (pathlib.Path(__file__).parents[2] / "docs" / "memory.md").read_text(encoding="utf-8").splitlines()
+        command = next(line for line in page if line.startswith("    weftctl plan "))
+        start = page.index(command) + 2
+        printed = self.plan(*command.split()[2:])
+        shown = [line[4:] for line in page[start:start + len(printed)]]
+        self.assertEqual(printed, shown)
+
+    def test_numbers_keep_their_digits(self):
+        for text, value in (("2851598336", 2851598336), ("2.851598336B", 2851598336), ("2851598.336K", 2851598336),
+                            ("7e9", 7e9), ("1.5T", 1.5e12), ("3G", 3e9)):
+            with self.subTest(text):
+                self.assertEqual(value, self.plan_json("--params", text, "--ranks", "2")["input"]["params"])
+        for text, value in (("1234567", 1234567), ("1.5GB", 1.5e9), ("2GiB", 2 << 30), ("3MiB", 3 << 20), ("4096B", 4096)):
+            with self.subTest(text):
+                self.assertEqual(value, self.plan_json("--params", "1e6", "--ranks", "2", "--budget", text)["input"]["budget_bytes"])
+
+    def test_deepspeed(self):
+        arguments = ("--params", "2851598336", "--largest-unit", "32899072", "--ranks", "8", "--deepspeed")
+        lines = self.plan(*arguments)
+        self.assertEqual(["15.93", "5.31", "6.10", "0.79", "0.12"], [line.split()[-3] for line in lines[-5:]])
+        rows = self.plan_json(*arguments)["deepspeed"]
+        self.assertEqual([(2, False, False), (2, False, True), (3, False, False), (3, False, True), (3, True, True)],
+                         [(row["stage"], row["offload_params"], row["offload_optimizer"]) for row in rows])
+        self.assertEqual("15.93", f"{rows[0]['device_bytes'] / 2**30:.2f}")
+        two_nodes = self.plan_json(*arguments, "--ranks-per-node", "4")["deepspeed"]
+        self.assertEqual(rows[3]["host_bytes_zero_init"], 2 * two_nodes[3]["host_bytes_zero_init"])
+        self.assertNotIn("deepspeed", self.plan_json(*arguments[:-1]))
+
+    def test_bad_command_lines(self):
+        good = ("--params", "7e9", "--ranks", "4")
+        for arguments, word in ((("--ranks", "4"), "--params"), (("--params", "7e9"), "--ranks"), ((*good, "x"), "x"),
+                                (("--params", "seven", "--ranks", "4"), "seven"), (("--params", "7e9x", "--ranks", "4"), "7e9x"),
+                                (("--params", "0", "--ranks", "4"), "0 params"), (("--params", "nan", "--ranks", "4"), "nan"),
+                                (("--params", "1e400", "--ranks", "4"), "1e400"),
+                                (("--params", "1e300T", "--ranks", "4"), "1e300T"), (("--params", "1e20", "--ranks", "4"), "1e+20 params"), (("--params", "-7e9", "--ranks", "4"), "-7e+09 params"),
+                                (("--params", "7e9", "--ranks", "0"), "0 ranks"), (("--params", "7e9", "--ranks", "-1"), "-1 ranks"),
+                                (("--params", "7e9", "--ranks", "many"), "many"), ((*good, "--mix", "fp8"), "fp8"),
+                                ((*good, "--mix", "1,2,3"), "1,2,3"), ((*good, "--mix", "1,2,3,4,5"), "1,2,3,4,5"),
+                                ((*good, "--mix", "1,2,,4"), "1,2,,4"), ((*good, "--mix", "0,2,3,4"), "0 (params)"),
+                                ((*good, "--units", "0"), "--units 0"), ((*good, "--largest-unit", "8B"), "8e+09"),
+                                ((*good, "--units", "2", "--largest-unit", "1B"), "--largest-unit"),
+                                ((*good, "--microbatches", "0"), "0 micro-batches"), ((*good, "--accumulation", "never"), "never"),
+                                ((*good, "--shard-group", "3"), "groups of 3"), ((*good, "--budget", "40G"), "40GiB"),
+                                ((*good, "--budget", "0"), "above 0"), ((*good, "--ranks-per-node", "2"), "--deepspeed"),
+                                ((*good, "--deepspeed", "--ranks-per-node", "3"), "--ranks-per-node 3")):
+            with self.subTest(arguments):
+                code, out, err = self.run_to_end("plan", *arguments)
+                self.assertEqual((2, [], 1), (code, out, len(err)), err)
+                self.assertIn(word, err[0])
+
+
 if __name__ == "__main__":
     launched.main()

@@ -1,0 +1,122 @@
+// What each strategy costs per rank, in bytes at rest, bytes at the peak and bytes sent, before
+// anything is allocated: pure arithmetic on the size of a model and the number of ranks.
+//
+//   EstimateInput input{.param_count = 7e9, .ranks = 4, .largest_unit = 7e9 / 32};
+//   WEFT_RETURN_IF_ERROR(CheckEstimateInput(input));
+//   const Estimate zero1 = EstimateStrategy(input, Strategy::kZero1);
+//   zero1.rest.Total();   // 70e9
+//
+// What is cut by which strategy is the table of docs/design/007-presets.md; the formulas, and what
+// they leave out (activations, padding, the memory of the groups), are in docs/memory.md. Elements
+// and bytes are double: a share of a rank is params / ranks, not rounded.
+//
+// Thread-safety: values and pure functions.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace weft {
+
+// What a rank keeps all of, its share of, or its share of now and then.
+enum class Strategy {
+  kNoShard,      // DDP: everything on every rank
+  kZero1,        // optimizer cut
+  kZero2,        // and gradients
+  kShardGradOp,  // and params, but gathered from forward to backward
+  kFullShard,    // and params, gathered twice per micro-batch: ZERO3
+  kHybridShard,  // FULL_SHARD inside a shard group, replicas of it across
+  kHpz,  // FULL_SHARD over all; backward gathers inside a shard group what it kept from forward
+  kFraction,  // FULL_SHARD, but as many units stay gathered as the budget allows
+};
+
+constexpr Strategy kStrategies[] = {
+    Strategy::kNoShard,   Strategy::kZero1,       Strategy::kZero2, Strategy::kShardGradOp,
+    Strategy::kFullShard, Strategy::kHybridShard, Strategy::kHpz,   Strategy::kFraction};
+
+// "ddp", "zero1", "zero2", "shard-grad-op", "full-shard", "hybrid", "hpz", "fraction".
+const char* StrategyName(Strategy strategy);
+
+// When gradients of several micro-batches are reduced.
+enum class Accumulation {
+  kLocalThenReduce,      // added on each rank, reduced with the last micro-batch
+  kReduceEvery,          // reduced with each micro-batch
+  kInnerEveryOuterLast,  // HYBRID: each inside shard groups, across with the last; others: each
+};
+
+// Bytes that one element of the model takes in each role, on one rank that keeps everything.
+struct ElementBytes {
+  double params = 4;     // what forward and backward read, and what is gathered
+  double main = 0;       // the optimizer's own copies of params, and of gradients where it has one
+  double gradients = 4;  // what backward writes, and what is reduced
+  double optimizer = 8;  // the optimizer's state, moments for example
+};
+
+// float32 throughout, with Adam: 16 bytes.
+constexpr ElementBytes kFp32Mix = {.params = 4, .main = 0, .gradients = 4, .optimizer = 8};
+// The ZeRO paper's: float16 params and gradients, float32 copy and moments: 16 bytes.
+constexpr ElementBytes kFp16Mix = {.params = 2, .main = 4, .gradients = 2, .optimizer = 8};
+// bfloat16 params, float32 gradients, copy and moments: 18 bytes.
+constexpr ElementBytes kBf16Mix = {.params = 2, .main = 4, .gradients = 4, .optimizer = 8};
+
+struct EstimateInput {
+  double param_count = 0;
+  int ranks = 1;
+  ElementBytes mix = kFp32Mix;
+  double largest_unit = 0;  // its params: above 0, at most param_count
+  int micro_batches = 1;    // per step
+  Accumulation accumulation = Accumulation::kLocalThenReduce;
+  int shard_group = 0;  // ranks, a divisor of `ranks`; 0: there is none, so neither HYBRID nor hpZ
+  double budget_bytes = 0;  // per rank, for all that is estimated; 0: there is none, so no FRACTION
+};
+
+// Bytes per rank that stay from step to step.
+struct RestBytes {
+  double params = 0;
+  double main = 0;
+  double gradients = 0;
+  double optimizer = 0;
+
+  double Total() const { return params + main + gradients + optimizer; }
+};
+
+// Elements that a rank sends per step, by the ranks among which the collective runs.
+struct SentElements {
+  double all = 0;     // among all ranks
+  double inside = 0;  // among those of a shard group
+  double across = 0;  // among those with the same place in their shard groups
+
+  double Total() const { return all + inside + across; }
+};
+
+struct Estimate {
+  Strategy strategy = Strategy::kNoShard;
+  RestBytes rest;
+  double kept_params = 0;     // elements gathered from forward to backward, own share included
+  double forward_bytes = 0;   // above what rests, at the most, in forward
+  double backward_bytes = 0;  // the same in backward
+  double peak_bytes = 0;      // what rests, and the larger of the two
+  SentElements sent;
+  double sent_bytes = 0;
+  bool fits = true;  // peak_bytes is not above the budget, if there is one
+};
+
+// OK, or INVALID_ARGUMENT with the value that makes no sense and what it must be.
+absl::Status CheckEstimateInput(const EstimateInput& input);
+
+// Whether `input` has what `strategy` needs: a shard group for HYBRID and hpZ, a budget for
+// FRACTION.
+bool CanEstimate(const EstimateInput& input, Strategy strategy);
+
+// The costs of one strategy. `input` is one that CheckEstimateInput accepts and CanEstimate allows.
+Estimate EstimateStrategy(const EstimateInput& input, Strategy strategy);
+
+// All strategies that CanEstimate allows, in the order of kStrategies.
+std::vector<Estimate> EstimateAll(const EstimateInput& input);
+
+// The one to take: of those that fit the one that sends the fewest bytes, of these the one with the
+// lowest peak, of these the first; nullptr if none fits.
+const Estimate* ChooseEstimate(const std::vector<Estimate>& estimates);
+
+}  // namespace weft
