@@ -1,30 +1,37 @@
-/* Shard managers: data parallel training behind calls that any autograd can make.
+/* Shard managers: DDP, ZeRO and FSDP behind calls that any autograd can make.
  *
  * mesh -> context -> unit -> param. A unit is what is gathered and reduced together, usually one
  * transformer block; a param is a view into it. The manager owns the storage of parameters and
- * gradients (views are handed out), merges units into buckets, and reduces a bucket as soon as its
- * last gradient is there, while backward goes on.
+ * gradients (views are handed out), gathers a unit before it is used, merges units into buckets, and
+ * reduces a bucket as soon as its last gradient is there, while backward goes on.
  *
  *   setup, the same on every rank          every step
  *   -----------------------------          ----------
  *   weft_mesh_create                       weft_shard_step_begin
  *   weft_shard_context_create                for each micro-batch
- *     weft_shard_unit_begin                    weft_shard_microbatch_begin
- *       weft_shard_unit_add_param ...            weft_shard_pre_forward / post_forward   per unit
- *     weft_shard_unit_seal                       weft_shard_pre_backward                 per unit
- *   weft_shard_context_finalize                    weft_shard_grad_ready                 per param
- *   weft_shard_param_view ...                    weft_shard_post_backward                per unit
- *   (write initial values)                     weft_shard_microbatch_end
- *   weft_shard_context_broadcast             weft_shard_finish      gradients are reduced from here
- *                                            (update the parameters)
+ *     weft_shard_context_optimizer             weft_shard_microbatch_begin
+ *     weft_shard_unit_begin                    weft_shard_pre_forward / post_forward   per unit
+ *     weft_shard_unit_add_param ...            weft_shard_pre_backward                 per unit
+ *     weft_shard_unit_seal                       weft_shard_grad_ready                 per param
+ *   weft_shard_context_finalize                weft_shard_post_backward                per unit
+ *   weft_shard_param_load ...                  weft_shard_microbatch_end
+ *                                            weft_shard_finish      gradients are reduced from here
+ *                                            weft_shard_optimizer_step
  *                                            weft_shard_step_end
  *
- * Gradients: write or add them in place at view.grad. The manager zeroes them in
- * weft_shard_step_begin. A call that is not legal now returns WEFT_BAD_STATE, names unit, phase and
+ * What rests cut (see weft_shard_preset_t) is whole only between pre_ and post_ calls of its unit: ask
+ * weft_shard_param_view for the addresses there. A unit may run forward several times and be used
+ * again in backward (recomputing); units whose params rest cut are to be used in the same order on
+ * all ranks. The order may change from step to step: it is recorded, compared between ranks, and the
+ * next step with the same tag prefetches by it.
+ *
+ * Gradients: write or add them in place at view.grad. The manager zeroes them before they are needed.
+ * A call that is not legal now returns WEFT_BAD_STATE, names unit, phase and
  * the last events, and sends nothing; the context stays usable. A failure on this rank alone (out
  * of memory, bad data): weft_shard_abort_step releases the others.
  *
- * This version has the preset NO_SHARD (DDP); the others return WEFT_UNSUPPORTED.
+ * At equal rank count, accumulation and micro-batches every preset gives the same bits, whatever is
+ * prefetched or overlapped.
  *
  * Errors of all: INVALID_ARGUMENT (NULL, wrong struct_size, a value out of range), BAD_STATE; collective
  * calls also have those of collective.h.
@@ -87,6 +94,10 @@ typedef struct weft_shard_config {
   int no_overlap;     /* 1: reduce in weft_shard_finish only; same bits, for comparison */
   int no_average;     /* 1: gradients are summed over ranks; 0: averaged */
   int64_t timeout_ns; /* deadline of each collective; 0: the group's */
+  int prefetch;       /* units gathered ahead of the one in use; 0: 1; -1: none */
+  int microbatches;   /* per step, that the plan expects; 0: 1 */
+  size_t memory_budget_bytes; /* for what is gathered, and full gradients where these rest cut; 0: as much
+                                 as prefetching wants. Prefetching is given up first */
 } weft_shard_config_t;
 
 /* `mesh` is borrowed and must outlive the context. Not collective. NULL config: defaults. */
@@ -105,6 +116,11 @@ typedef struct weft_shard_plan {
   uint64_t grad_bytes;
   uint64_t padding_bytes; /* of param_bytes + grad_bytes */
   uint64_t traffic_bytes; /* payload reduced per step */
+  uint64_t optimizer_bytes; /* main parameters and moments */
+  uint64_t pool_bytes;      /* for what is whole only for a time: the peak beside what rests */
+  uint64_t gather_bytes;    /* whole parameters gathered per step */
+  uint64_t largest_unit_bytes; /* of parameters that rest cut */
+  int prefetch;                /* what the budget left of it */
 } weft_shard_plan_t;
 
 /* Ends the set-up: compares names, shapes, types and order of all units and params between the
@@ -114,11 +130,12 @@ typedef struct weft_shard_plan {
 WEFT_EXPORT weft_result_t weft_shard_context_finalize(weft_shard_context_t context,
                                                       weft_shard_plan_t* plan);
 
-/* Copies all parameters from mesh rank `root` to all ranks, then compares them by hash. Collective.
+/* Copies all parameters that rest whole from mesh rank `root` to all ranks, then compares them by hash;
+ * what rests cut exists once and stays as it is (weft_shard_param_load sets it). Collective.
  * Errors: MISMATCH naming the first param that still differs, and those of any collective. */
 WEFT_EXPORT weft_result_t weft_shard_context_broadcast(weft_shard_context_t context, int root);
 
-/* Compares all parameters between ranks by hash, changing nothing. Collective.
+/* Compares all parameters that rest whole between ranks by hash, changing nothing. Collective.
  * Errors: MISMATCH naming the first differing param and the rank that differs from rank 0. */
 WEFT_EXPORT weft_result_t weft_shard_context_verify(weft_shard_context_t context);
 
@@ -129,28 +146,41 @@ WEFT_EXPORT weft_result_t weft_shard_context_destroy(weft_shard_context_t contex
 
 /* What is cut between ranks: parameters, gradients, optimizer state. */
 typedef enum weft_shard_preset {
-  WEFT_SHARD_NO_SHARD = 0, /* everything replicated, gradients all-reduced: DDP */
-  WEFT_SHARD_ZERO1 = 1,
-  WEFT_SHARD_ZERO2 = 2,
-  WEFT_SHARD_GRAD_OP = 3,
-  WEFT_SHARD_FULL_SHARD = 4,
-  WEFT_SHARD_HYBRID_SHARD = 5,
-  WEFT_SHARD_HPZ = 6,
-  WEFT_SHARD_FRACTION = 7
+  WEFT_SHARD_NO_SHARD = 0,   /* everything whole on every rank, gradients all-reduced: DDP */
+  WEFT_SHARD_ZERO1 = 1,      /* optimizer cut */
+  WEFT_SHARD_ZERO2 = 2,      /* optimizer and gradients cut */
+  WEFT_SHARD_GRAD_OP = 3,    /* all three cut at rest; parameters whole from forward to backward
+                                (PyTorch's SHARD_GRAD_OP) */
+  WEFT_SHARD_FULL_SHARD = 4, /* all three cut, parameters whole only while used: ZeRO-3, FSDP */
+  WEFT_SHARD_HYBRID_SHARD = 5, /* not in this version */
+  WEFT_SHARD_HPZ = 6,          /* not in this version */
+  WEFT_SHARD_FRACTION = 7 /* FULL_SHARD, but as many units as memory_budget_bytes allows stay whole from
+                             forward to backward, the last ones first */
 } weft_shard_preset_t;
+
+/* Where a unit may be cut. */
+typedef enum weft_shard_cut {
+  WEFT_SHARD_CUT_FLAT = 0,   /* at any multiple of 128 elements: equal parts */
+  WEFT_SHARD_CUT_BLOCK = 1,  /* within a param only between blocks of cut_rows rows */
+  WEFT_SHARD_CUT_TENSOR = 2  /* between params */
+} weft_shard_cut_t;
 
 /* How one unit is cut. */
 typedef struct weft_shard_policy {
   size_t struct_size;
   weft_shard_preset_t preset;
+  weft_shard_cut_t cut;
+  int64_t cut_rows; /* CUT_BLOCK: rows that stay together; 0: 1 */
 } weft_shard_policy_t;
 
-#define WEFT_SHARD_PARAM_FROZEN 1u /* no gradient */
+#define WEFT_SHARD_PARAM_FROZEN 1u   /* no gradient */
+#define WEFT_SHARD_PARAM_NO_DECAY 2u /* no weight decay */
 
 /* How many dimensions a param may have. */
 #define WEFT_SHARD_DIMS_MAX 32
 
 /* Opens a unit. Units are declared in the order in which forward uses them. NULL policy: NO_SHARD.
+ * Units of one context may have different policies.
  * Errors: INVALID_ARGUMENT (NULL, name empty or used twice), UNSUPPORTED (preset), BAD_STATE. */
 WEFT_EXPORT weft_result_t weft_shard_unit_begin(weft_shard_context_t context, const char* name,
                                                 const weft_shard_policy_t* policy,
@@ -168,17 +198,50 @@ WEFT_EXPORT weft_result_t weft_shard_unit_add_param(weft_shard_unit_t unit, cons
 /* Closes the unit. BAD_STATE if it is closed already. */
 WEFT_EXPORT weft_result_t weft_shard_unit_seal(weft_shard_unit_t unit);
 
-/* Where a param lives, from finalize until the context is destroyed (NO_SHARD). */
+/* Where a whole param is. What does not rest cut is there from finalize until the context is
+ * destroyed; what does, until the next post_ call of its unit. */
 typedef struct weft_shard_view {
   size_t struct_size; /* set by the caller: sizeof(weft_shard_view_t) */
   void* data;         /* [count], 64-byte aligned; NULL for an empty param */
-  void* grad;         /* [count], same dtype; NULL when frozen or empty */
+  void* grad;         /* [count], same dtype; NULL when frozen or empty, and outside of backward where
+                         gradients rest cut */
   size_t count;       /* elements */
   weft_dtype_t dtype;
 } weft_shard_view_t;
 
-/* BAD_STATE before finalize. Any thread. */
+/* BAD_STATE before finalize, and outside of the unit's pre_ and post_ calls if its params rest cut. Any
+ * thread. */
 WEFT_EXPORT weft_result_t weft_shard_param_view(weft_shard_param_t param, weft_shard_view_t* view);
+
+/* What this rank keeps of a param: all of it where nothing is cut, else elements
+ * [begin, begin + count) of it, which may be none. */
+typedef struct weft_shard_part {
+  size_t struct_size; /* set by the caller: sizeof(weft_shard_part_t) */
+  void* data;         /* [count], where it rests */
+  void* grad;         /* [count], reduced, valid after finish until step_end; NULL when frozen */
+  size_t begin;       /* elements of the param before it */
+  size_t count;
+  weft_dtype_t dtype;
+} weft_shard_part_t;
+
+/* For a caller's own optimizer: it updates data of all parts between finish and step_end, then calls
+ * weft_shard_params_updated. BAD_STATE before finalize. Any thread. */
+WEFT_EXPORT weft_result_t weft_shard_param_part(weft_shard_param_t param, weft_shard_part_t* part);
+
+/* The caller has written its parts of the params: where params rest whole, the parts of all ranks are
+ * gathered (asynchronously; pre_forward waits). Collective. BAD_STATE in the middle of a step. */
+WEFT_EXPORT weft_result_t weft_shard_params_updated(weft_shard_context_t context);
+
+#define WEFT_SHARD_EVERY_RANK (-1)
+
+/* Gives a param its values between steps: those of mesh rank `root`, in pieces of 4 MiB, or with
+ * WEFT_SHARD_EVERY_RANK those that each rank passes, which are compared by hash. values: [count]; NULL is
+ * fine on ranks other than root. Collective. Errors: MISMATCH naming param and rank whose values differ. */
+WEFT_EXPORT weft_result_t weft_shard_param_load(weft_shard_param_t param, const void* values,
+                                                int root);
+
+/* Writes the whole param to values [count], on every rank. Between steps. Collective. */
+WEFT_EXPORT weft_result_t weft_shard_param_read(weft_shard_param_t param, void* values);
 
 /* ---- step -------------------------------------------------------------------------------------- */
 
@@ -225,10 +288,70 @@ typedef struct weft_shard_step_result {
   uint64_t gathered_bytes;   /* whole parameters gathered in this step */
 } weft_shard_step_result_t;
 
-/* Waits for all reductions; the gradients are then the average (or sum) over all ranks, the same
- * bits on each. `result` may be NULL. Collective. */
+/* Waits for all reductions; the gradients, or this rank's parts of them, are then the average (or sum)
+ * over all ranks. Where anything is gathered it also compares the order of calls between ranks, so after
+ * an EVAL step, where it is optional, it lets the next one prefetch. `result` may be NULL. Collective. */
 WEFT_EXPORT weft_result_t weft_shard_finish(weft_shard_context_t context, void* stream,
                                             weft_shard_step_result_t* result);
+/* ---- optimizer --------------------------------------------------------------------------------- */
+
+typedef enum weft_optimizer_kind {
+  WEFT_OPTIMIZER_ADAMW = 0,
+  WEFT_OPTIMIZER_SGD = 1,
+  WEFT_OPTIMIZER_LION = 2,
+  WEFT_OPTIMIZER_LAMB = 3,
+  WEFT_OPTIMIZER_LARS = 4
+} weft_optimizer_kind_t;
+
+/* The optimizer of a context; formulas as in torch.optim and the papers, docs/sharding.md. 0 means the
+ * default in brackets, a negative number means 0. */
+typedef struct weft_optimizer_config {
+  size_t struct_size;
+  weft_optimizer_kind_t kind;
+  double beta1;        /* ADAMW, LION, LAMB [0.9] */
+  double beta2;        /* ADAMW, LAMB [0.999], LION [0.99] */
+  double epsilon;      /* ADAMW [1e-8], LAMB [1e-6] */
+  double weight_decay; /* [0] decoupled, but for SGD */
+  double momentum;     /* SGD [0], LARS [0.9] */
+  double trust;        /* LARS: eta [0.001] */
+  int nesterov;        /* SGD */
+  double loss_scale;   /* [1] the loss is multiplied by it: static; the initial one if dynamic */
+  int dynamic_loss_scale;         /* 1: loss_scale [65536] doubles after loss_scale_growth_steps good
+                                     steps and is halved by overflows, as Megatron does */
+  int64_t loss_scale_growth_steps; /* [1000] */
+  int64_t loss_scale_hysteresis;   /* [2] overflows before it is halved */
+} weft_optimizer_config_t;
+
+/* Gives the context an optimizer, before finalize, which then counts and allocates its state: two moments in
+ * float32 (one for SGD with momentum, LION and LARS), and a float32 main copy of params of 16 bits, each
+ * of this rank's parts only. float64 params are UNSUPPORTED in finalize. BAD_STATE if there is one. */
+WEFT_EXPORT weft_result_t weft_shard_context_optimizer(weft_shard_context_t context,
+                                                       const weft_optimizer_config_t* config);
+
+/* One update. */
+typedef struct weft_shard_update {
+  size_t struct_size;
+  double learning_rate;
+  double norm_max; /* gradients are clipped to this global norm; 0: not */
+} weft_shard_update_t;
+
+typedef struct weft_shard_update_result {
+  size_t struct_size;  /* set by the caller: sizeof(weft_shard_update_result_t) */
+  double grad_norm;    /* global, without loss scale, before clipping: the same bits on every rank */
+  double loss_scale;   /* of the next step */
+  int64_t nonfinite;   /* gradient elements that are infinite or NaN, on all ranks */
+  int64_t update_count; /* updates made so far */
+  int skipped;         /* 1: some gradient was not finite: nothing was updated, on any rank */
+} weft_shard_update_result_t;
+
+/* Updates the params from the reduced gradients, between finish and step_end, once: global norm (every element
+ * once, an exact sum, so it does not depend on the preset), unscaling, clipping, update and rounding in
+ * one pass. Where params rest whole the updated parts are gathered behind it; pre_forward waits.
+ * `result` may be NULL. Collective. BAD_STATE without an optimizer, or not after finish of a TRAIN step. */
+WEFT_EXPORT weft_result_t weft_shard_optimizer_step(weft_shard_context_t context,
+                                                    const weft_shard_update_t* update,
+                                                    weft_shard_update_result_t* result);
+
 /* Ends the step. */
 WEFT_EXPORT weft_result_t weft_shard_step_end(weft_shard_context_t context);
 
