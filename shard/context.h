@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,6 +42,7 @@
 #include "shard/registry.h"
 #include "shard/residence.h"
 #include "shard/schedule.h"
+#include "shard/shard_optimizer.h"
 #include "shard/step_state.h"
 #include "shard/storage.h"
 
@@ -77,6 +79,7 @@ class Context {
   absl::StatusOr<int> AddParam(int unit, std::string_view name, const int64_t* shape, int ndim,
                                weft_dtype_t dtype, bool frozen, bool decays = true);
   absl::Status SealUnit(int unit);
+  absl::Status SetOptimizer(const OptimizerConfig& config);
   absl::StatusOr<weft_shard_plan_t> Finalize();
   absl::Status Broadcast(int root);
   absl::Status Verify();
@@ -103,6 +106,9 @@ class Context {
   absl::Status PostBackward(int unit);
   absl::Status MicrobatchEnd();
   absl::StatusOr<weft_shard_step_result_t> Finish();
+  absl::StatusOr<weft_shard_update_result_t> OptimizerStep(const weft_shard_update_t& update);
+  // What the loss is to be multiplied by.
+  absl::StatusOr<double> LossScale();
   absl::Status StepEnd();
   absl::Status AbortStep(std::string_view reason);
 
@@ -130,6 +136,7 @@ class Context {
     const ExtentCalls calls;
     StepState state;
     Readiness readiness;
+    std::unique_ptr<ShardOptimizer> optimizer;  // may be nullptr
     Residence residence;
     Reduction reduction;
     std::vector<std::vector<int>> cut_buckets;  // by unit: those whose gradients are gathered
@@ -148,6 +155,7 @@ class Context {
   // Ok, or why no step call works: not finalized, or an earlier failure.
   absl::Status CheckUsable(const char* call) const WEFT_REQUIRES(mutex_);
   absl::Status CheckDeclaring(const char* call) const WEFT_REQUIRES(mutex_);
+  absl::Status CheckOptimizer(const char* call) const WEFT_REQUIRES(mutex_);
   // Keeps the first failure of communication: after it nothing is sent any more.
   absl::Status Latch(const absl::Status& status) WEFT_REQUIRES(mutex_);
   absl::Status LatchUnlocked(const absl::Status& status);
@@ -200,6 +208,8 @@ class Context {
   };
   absl::StatusOr<Agreement> CompareOrder(const std::vector<Event>& events);
   absl::StatusOr<bool> MakeRoom(size_t bytes);
+  absl::Status AddOverRanks(std::vector<int64_t>& words);
+  absl::Status UpdateParams();
   Habit* HabitOf(const Kind& kind) WEFT_REQUIRES(mutex_);
 
   bool ReducesThisMicrobatch() const WEFT_REQUIRES(mutex_);
@@ -225,6 +235,7 @@ class Context {
   std::atomic<bool> rung_{false};
   Mutex mutex_;
   Registry registry_;  // written under mutex_, constant from finalize on
+  std::optional<OptimizerConfig> optimizer_config_;  // likewise
   absl::Status failure_ WEFT_GUARDED_BY(mutex_);
   bool fold_pending_ WEFT_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Machine> machine_;  // set by finalize; its parts are guarded by mutex_

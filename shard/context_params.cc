@@ -118,6 +118,7 @@ absl::Status Context::Load(int param, const void* values, int root) {
     }
   }
   WEFT_RETURN_IF_ERROR(Drain());
+  if (machine_->optimizer != nullptr) machine_->optimizer->ParamsWritten();
   if (root == kEveryRank) {
     StoreElements(param, 0, spec->count, static_cast<const std::byte*>(values));
     return CompareLoaded(*spec, values);
@@ -243,6 +244,7 @@ absl::Status Context::Updated() {
   Section section(*this);
   WEFT_RETURN_IF_ERROR(CheckUsable("params_updated"));
   WEFT_RETURN_IF_ERROR(machine_->state.CheckQuiet("params_updated"));
+  if (machine_->optimizer != nullptr) machine_->optimizer->ParamsWritten();
   // In the order in which forward will want them.
   for (size_t i = machine_->layout.buckets.size(); i > 0; --i) {
     WEFT_RETURN_IF_ERROR(Latch(machine_->residence.StartUpdate(static_cast<int>(i - 1))));
@@ -258,6 +260,7 @@ absl::Status Context::Broadcast(int root) {
     WEFT_RETURN_IF_ERROR(machine_->state.CheckQuiet("broadcast"));
   }
   WEFT_RETURN_IF_ERROR(Drain());
+  if (machine_->optimizer != nullptr) machine_->optimizer->ParamsWritten();
   for (const Extent& extent : machine_->layout.extents) {
     if (machine_->layout.SpaceOf(extent).placement.params_cut) continue;
     WEFT_RETURN_IF_ERROR(BroadcastRange(extent.range, root));

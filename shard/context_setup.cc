@@ -67,6 +67,10 @@ absl::StatusOr<std::unique_ptr<Context::Machine>> Context::MakeMachine() {
                                      .doorbell = AnythingCut() ? doorbell_ : nullptr};
   auto machine = std::make_unique<Machine>(registry_, std::move(layout), std::move(storage),
                                            std::move(calls), mesh_->group(), reduction);
+  if (optimizer_config_.has_value()) {
+    WEFT_ASSIGN_OR_RETURN(machine->optimizer, ShardOptimizer::Allocate(*optimizer_config_, registry_,
+                                                                       machine->layout, isa_));
+  }
   if (!AnythingCut()) return machine;
   size_t pool_bytes = 0;
   for (const weft_shard_mode_t mode : {WEFT_SHARD_TRAIN, WEFT_SHARD_EVAL}) {
@@ -130,6 +134,8 @@ std::vector<RegistryEntry> Context::AgreedEntries() const {
                     options_.overlap ? "" : " without overlap", ", memory_budget_bytes ",
                     options_.budget_bytes, ", microbatches ", options_.microbatches);
   }
+  absl::StrAppend(&facts, ", optimizer ",
+                  optimizer_config_.has_value() ? OptimizerText(*optimizer_config_) : "none");
   entries.insert(entries.begin(), {"the context's config", facts});
   return entries;
 }
@@ -200,6 +206,19 @@ weft_shard_plan_t Context::PlanOf(const Machine& machine) const {
   plan.padding_bytes =
       layout.data_padding_bytes + layout.grad_padding_bytes * (reduces_every() ? 2 : 1);
   plan.traffic_bytes = layout.reduced_bytes;
+  plan.optimizer_bytes = machine.optimizer == nullptr ? 0 : machine.optimizer->bytes();
+  plan.pool_bytes = machine.residence.pool_bytes();
+  const Schedule& schedule = machine.expected[WEFT_SHARD_TRAIN].schedule;
+  for (const Residency& gather : schedule.gathers)
+    plan.gather_bytes += gather.bytes;
+  for (const Bucket& bucket : layout.buckets) {
+    const Placement& placement =
+        registry_.units()[static_cast<size_t>(bucket.units[0])].placement;
+    if (placement.optimizer_cut && !placement.params_cut) plan.gather_bytes += bucket.bytes;
+  }
+  for (const Pack& unit : layout.units)
+    plan.largest_unit_bytes = std::max<uint64_t>(plan.largest_unit_bytes, unit.bytes);
+  plan.prefetch = schedule.prefetch;
   return plan;
 }
 

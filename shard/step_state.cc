@@ -27,6 +27,7 @@ absl::Status StepState::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
   ++step_;
   microbatch_ = -1;
   last_ = false;
+  updated_ = false;
   Record(event);
   return absl::OkStatus();
 }
@@ -205,6 +206,18 @@ absl::Status StepState::FinishBegin() {
 
 void StepState::FinishEnd() {
   phase_ = Phase::kFinished;
+}
+
+absl::Status StepState::OptimizerStep() {
+  const Event event{"optimizer_step"};
+  if (phase_ != Phase::kFinished || !training()) {
+    return BadState(event, StrCat("the context is ", PhaseText()),
+                    "call it after finish of a WEFT_SHARD_TRAIN step");
+  }
+  if (updated_) return BadState(event, "this step was updated already", "end the step with step_end");
+  updated_ = true;
+  Record(event);
+  return absl::OkStatus();
 }
 
 absl::Status StepState::StepEnd() {

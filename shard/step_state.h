@@ -51,6 +51,7 @@ class StepState {
   absl::Status MicrobatchEnd(std::vector<int>& settled);
   absl::Status FinishBegin();
   void FinishEnd();
+  absl::Status OptimizerStep();
   absl::Status StepEnd();
 
   // How many backwards each unit runs in a micro-batch, from here on; empty: as many as forwards.
@@ -122,6 +123,7 @@ class StepState {
   int64_t step_ = 0;
   int microbatch_ = -1;  // the present or last one of this step
   bool last_ = false;    // it is the step's last one
+  bool updated_ = false;  // in this step
   std::vector<int> expected_;  // backwards by unit; may be empty
   std::vector<UnitState> units_;
   std::vector<ParamPhase> params_;

@@ -5,6 +5,9 @@
 // until the context is destroyed.
 #include "weft/shard.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -104,13 +107,22 @@ absl::Status CheckStream(const char* call, const void* stream) {
                           "NULL"));
 }
 
-// Answer structs: struct_size says how much room there is.
+// Answer structs grow at their end: struct_size says how much room there is, at least that of the
+// first version, `least` bytes.
 template <typename T>
-absl::Status CheckAnswer(const char* call, const T* answer) {
-  if (answer->struct_size == sizeof(T)) return absl::OkStatus();
+absl::Status CheckAnswer(const char* call, const T* answer, size_t least = sizeof(T)) {
+  if (answer->struct_size >= least && answer->struct_size <= sizeof(T)) return absl::OkStatus();
   return Invalid(
       call, StrCat("struct_size of the answer is ", answer->struct_size, ", this weft expects ",
                    sizeof(T), "; set it to the struct's sizeof before the call"));
+}
+
+// Fills as much of the caller's struct as it has.
+template <typename T>
+void WriteAnswer(const T& made, T* answer) {
+  const size_t bytes = answer->struct_size;
+  std::memcpy(answer, &made, bytes);
+  answer->struct_size = bytes;
 }
 
 // The number in an enum that a caller filled, which need not be one of its values.
@@ -157,21 +169,43 @@ absl::StatusOr<weft::ContextOptions> ReadOptions(const weft_shard_config_t* conf
   options.overlap = copy.no_overlap == 0;
   options.average = copy.no_average == 0;
   options.timeout_ns = copy.timeout_ns;
+  if (copy.prefetch < -1 || copy.microbatches < 0) {
+    return Invalid(kCall, StrCat("prefetch is ", copy.prefetch, ", microbatches ",
+                                 copy.microbatches,
+                                 "; use -1 (none), 0 (the default) or a positive number, and 0 "
+                                 "(one) or a positive number"));
+  }
+  if (copy.prefetch != 0) options.prefetch = std::max(copy.prefetch, 0);
+  if (copy.microbatches != 0) options.microbatches = copy.microbatches;
+  options.budget_bytes = copy.memory_budget_bytes;
   return options;
 }
 
-absl::Status CheckPolicy(const weft_shard_policy_t* policy) {
+absl::StatusOr<weft::Placement> ReadPolicy(const weft_shard_policy_t* policy) {
+  constexpr char kCall[] = "shard_unit_begin";
   weft_shard_policy_t copy{};
-  WEFT_RETURN_IF_ERROR(ReadConfig("shard_unit_begin", policy, &copy));
-  const int number = NumberOf(copy.preset);
-  if (number == WEFT_SHARD_NO_SHARD) return absl::OkStatus();
-  if (number < 0 || number > WEFT_SHARD_HYBRID_SHARD) {
-    return Invalid("shard_unit_begin",
-                   StrCat("preset is ", number, "; use a value of weft_shard_preset_t"));
+  WEFT_RETURN_IF_ERROR(ReadConfig(kCall, policy, &copy));
+  const int preset = NumberOf(copy.preset);
+  if (preset < 0 || preset > WEFT_SHARD_FRACTION) {
+    return Invalid(kCall, StrCat("preset is ", preset, "; use a value of weft_shard_preset_t"));
   }
-  return MakeError(WEFT_UNSUPPORTED, {.operation = "shard_unit_begin"},
-                   StrCat("shard_unit_begin: preset ", number,
-                          " is not in this version; use WEFT_SHARD_NO_SHARD"));
+  if (preset == WEFT_SHARD_HYBRID_SHARD || preset == WEFT_SHARD_HPZ) {
+    return MakeError(WEFT_UNSUPPORTED, {.operation = kCall},
+                     StrCat(kCall, ": preset ", weft::PresetName(preset),
+                            " is not in this version; use WEFT_SHARD_FULL_SHARD"));
+  }
+  const int cut = NumberOf(copy.cut);
+  if (cut < WEFT_SHARD_CUT_FLAT || cut > WEFT_SHARD_CUT_TENSOR) {
+    return Invalid(kCall, StrCat("cut is ", cut, "; use a value of weft_shard_cut_t"));
+  }
+  if (copy.cut_rows < 0) {
+    return Invalid(kCall, StrCat("cut_rows is ", copy.cut_rows, "; use 0 or a positive number"));
+  }
+  weft::Placement placement = weft::PlacementOf(copy.preset);
+  if (cut == WEFT_SHARD_CUT_BLOCK) placement.cut = weft::CutRule::kRows;
+  if (cut == WEFT_SHARD_CUT_TENSOR) placement.cut = weft::CutRule::kParams;
+  if (copy.cut_rows > 0) placement.cut_rows = static_cast<size_t>(copy.cut_rows);
+  return placement;
 }
 
 absl::Status MeshCreate(weft_group_t group, const weft_mesh_config_t* config, weft_mesh_t* out) {
@@ -214,9 +248,12 @@ absl::Status ContextCreate(weft_mesh_t mesh, const weft_shard_config_t* config,
 
 absl::Status ContextFinalize(weft_shard_context_t context, weft_shard_plan_t* plan) {
   WEFT_RETURN_IF_ERROR(Check("shard_context_finalize", context));
-  if (plan != nullptr) WEFT_RETURN_IF_ERROR(CheckAnswer("shard_context_finalize", plan));
+  constexpr size_t kFirstVersion = offsetof(weft_shard_plan_t, optimizer_bytes);
+  if (plan != nullptr) {
+    WEFT_RETURN_IF_ERROR(CheckAnswer("shard_context_finalize", plan, kFirstVersion));
+  }
   WEFT_ASSIGN_OR_RETURN(const weft_shard_plan_t made, context->context->Finalize());
-  if (plan != nullptr) *plan = made;
+  if (plan != nullptr) WriteAnswer(made, plan);
   return absl::OkStatus();
 }
 
@@ -232,8 +269,8 @@ absl::Status UnitBegin(weft_shard_context_t context, const char* name,
   WEFT_RETURN_IF_ERROR(CheckOut("shard_unit_begin", out, "unit"));
   WEFT_RETURN_IF_ERROR(Check("shard_unit_begin", context));
   if (name == nullptr) return Invalid("shard_unit_begin", "name is NULL; give the unit a name");
-  WEFT_RETURN_IF_ERROR(CheckPolicy(policy));
-  WEFT_ASSIGN_OR_RETURN(const int index, context->context->BeginUnit(name));
+  WEFT_ASSIGN_OR_RETURN(const weft::Placement placement, ReadPolicy(policy));
+  WEFT_ASSIGN_OR_RETURN(const int index, context->context->BeginUnit(name, placement));
   context->units.push_back({.owner = context, .index = index});
   *out = &context->units.back();
   return absl::OkStatus();
@@ -248,14 +285,16 @@ absl::Status UnitAddParam(weft_shard_unit_t unit, const char* name, const int64_
   if (shape == nullptr && ndim > 0) {
     return Invalid(kCall, StrCat("shape of ", name, " is NULL; pass its ", ndim, " dimensions"));
   }
-  if ((flags & ~WEFT_SHARD_PARAM_FROZEN) != 0) {
+  if ((flags & ~(WEFT_SHARD_PARAM_FROZEN | WEFT_SHARD_PARAM_NO_DECAY)) != 0) {
     return Invalid(kCall, StrCat("flags of ", name, " are ", flags,
-                                 "; WEFT_SHARD_PARAM_FROZEN is the only one"));
+                                 "; WEFT_SHARD_PARAM_FROZEN and WEFT_SHARD_PARAM_NO_DECAY are "
+                                 "possible"));
   }
   weft_shard_context* const owner = unit->owner;
   WEFT_ASSIGN_OR_RETURN(const int index,
                         owner->context->AddParam(unit->index, name, shape, ndim, dtype,
-                                                 (flags & WEFT_SHARD_PARAM_FROZEN) != 0));
+                                                 (flags & WEFT_SHARD_PARAM_FROZEN) != 0,
+                                                 (flags & WEFT_SHARD_PARAM_NO_DECAY) == 0));
   owner->params.push_back({.owner = owner, .index = index});
   *out = &owner->params.back();
   return absl::OkStatus();
@@ -270,6 +309,97 @@ absl::Status View(weft_shard_param_t param, weft_shard_view_t* view) {
   view->grad = found.grad;
   view->count = found.count;
   view->dtype = found.dtype;
+  return absl::OkStatus();
+}
+
+absl::Status GetPart(weft_shard_param_t param, weft_shard_part_t* part) {
+  WEFT_RETURN_IF_ERROR(CheckOut("shard_param_part", part, "part"));
+  WEFT_RETURN_IF_ERROR(CheckAnswer("shard_param_part", part));
+  WEFT_RETURN_IF_ERROR(Check("shard_param_part", param));
+  WEFT_ASSIGN_OR_RETURN(const auto found, param->owner->context->OwnPart(param->index));
+  const auto& [view, begin] = found;
+  part->data = view.data;
+  part->grad = view.grad;
+  part->begin = begin;
+  part->count = view.count;
+  part->dtype = view.dtype;
+  return absl::OkStatus();
+}
+
+// 0 means the default, a negative number 0.
+double Or(double value, double fallback) {
+  return value == 0 ? fallback : std::max(value, 0.0);
+}
+
+absl::Status ReadLossScale(const char* call, const weft_optimizer_config_t& given,
+                           weft::OptimizerConfig& config) {
+  config.dynamic_scale = given.dynamic_loss_scale != 0;
+  config.static_scale = Or(given.loss_scale, 1);
+  config.scale.initial = Or(given.loss_scale, config.scale.initial);
+  if (given.loss_scale_growth_steps != 0) config.scale.growth_steps = given.loss_scale_growth_steps;
+  if (given.loss_scale_hysteresis != 0) config.scale.hysteresis = given.loss_scale_hysteresis;
+  if (std::isfinite(config.static_scale) && config.static_scale > 0) return absl::OkStatus();
+  return Invalid(call, StrCat("loss_scale is ", given.loss_scale, "; use a positive number"));
+}
+
+absl::StatusOr<weft::OptimizerConfig> ReadOptimizer(const weft_optimizer_config_t* given) {
+  constexpr char kCall[] = "shard_context_optimizer";
+  weft_optimizer_config_t copy{};
+  WEFT_RETURN_IF_ERROR(ReadConfig(kCall, given, &copy));
+  const int kind = NumberOf(copy.kind);
+  if (kind < WEFT_OPTIMIZER_ADAMW || kind > WEFT_OPTIMIZER_LARS) {
+    return Invalid(kCall, StrCat("kind is ", kind, "; use a value of weft_optimizer_kind_t"));
+  }
+  for (const double number : {copy.beta1, copy.beta2, copy.epsilon, copy.weight_decay,
+                              copy.momentum, copy.trust}) {
+    if (!std::isfinite(number)) return Invalid(kCall, "a number is not finite");
+  }
+  if (copy.beta1 >= 1 || copy.beta2 >= 1 || copy.momentum >= 1) {
+    return Invalid(kCall, "beta1, beta2 and momentum must be below 1");
+  }
+  weft::OptimizerConfig config;
+  config.kind = copy.kind;
+  const double decay = Or(copy.weight_decay, 0);
+  config.adamw = {.beta1 = Or(copy.beta1, 0.9),
+                  .beta2 = Or(copy.beta2, 0.999),
+                  .epsilon = Or(copy.epsilon, 1e-8),
+                  .weight_decay = decay};
+  config.sgd = {.momentum = Or(copy.momentum, 0), .weight_decay = decay,
+                .nesterov = copy.nesterov != 0};
+  config.lion = {
+      .beta1 = Or(copy.beta1, 0.9), .beta2 = Or(copy.beta2, 0.99), .weight_decay = decay};
+  config.lamb = {.beta1 = Or(copy.beta1, 0.9),
+                 .beta2 = Or(copy.beta2, 0.999),
+                 .epsilon = copy.epsilon > 0 ? copy.epsilon : 1e-6,
+                 .weight_decay = decay};
+  config.lars = {.momentum = Or(copy.momentum, 0.9),
+                 .weight_decay = decay,
+                 .coefficient = Or(copy.trust, 1e-3)};
+  WEFT_RETURN_IF_ERROR(ReadLossScale(kCall, copy, config));
+  return config;
+}
+
+absl::Status SetOptimizer(weft_shard_context_t context, const weft_optimizer_config_t* given) {
+  WEFT_RETURN_IF_ERROR(Check("shard_context_optimizer", context));
+  WEFT_ASSIGN_OR_RETURN(const weft::OptimizerConfig config, ReadOptimizer(given));
+  return context->context->SetOptimizer(config);
+}
+
+absl::Status OptimizerStep(weft_shard_context_t context, const weft_shard_update_t* update,
+                           weft_shard_update_result_t* result) {
+  constexpr char kCall[] = "shard_optimizer_step";
+  WEFT_RETURN_IF_ERROR(Check(kCall, context));
+  WEFT_RETURN_IF_ERROR(CheckOut(kCall, update, "update"));
+  if (result != nullptr) WEFT_RETURN_IF_ERROR(CheckAnswer(kCall, result));
+  weft_shard_update_t copy{};
+  WEFT_RETURN_IF_ERROR(ReadConfig(kCall, update, &copy));
+  if (!std::isfinite(copy.learning_rate) || !std::isfinite(copy.norm_max) || copy.norm_max < 0) {
+    return Invalid(kCall, StrCat("learning_rate is ", copy.learning_rate, ", norm_max ",
+                                 copy.norm_max, "; use finite numbers, norm_max 0 or more"));
+  }
+  WEFT_ASSIGN_OR_RETURN(const weft_shard_update_result_t made,
+                        context->context->OptimizerStep(copy));
+  if (result != nullptr) WriteAnswer(made, result);
   return absl::OkStatus();
 }
 
@@ -313,9 +443,12 @@ absl::Status MicrobatchEnd(weft_shard_context_t context, void* stream) {
 absl::Status Finish(weft_shard_context_t context, void* stream, weft_shard_step_result_t* result) {
   WEFT_RETURN_IF_ERROR(Check("shard_finish", context));
   WEFT_RETURN_IF_ERROR(CheckStream("shard_finish", stream));
-  if (result != nullptr) WEFT_RETURN_IF_ERROR(CheckAnswer("shard_finish", result));
+  constexpr size_t kFirstVersion = offsetof(weft_shard_step_result_t, replayed);
+  if (result != nullptr) {
+    WEFT_RETURN_IF_ERROR(CheckAnswer("shard_finish", result, kFirstVersion));
+  }
   WEFT_ASSIGN_OR_RETURN(const weft_shard_step_result_t found, context->context->Finish());
-  if (result != nullptr) *result = found;
+  if (result != nullptr) WriteAnswer(found, result);
   return absl::OkStatus();
 }
 
@@ -379,6 +512,51 @@ weft_result_t weft_shard_unit_seal(weft_shard_unit_t unit) {
 
 weft_result_t weft_shard_param_view(weft_shard_param_t param, weft_shard_view_t* view) {
   return Guarded([&] { return View(param, view); });
+}
+
+weft_result_t weft_shard_param_part(weft_shard_param_t param, weft_shard_part_t* part) {
+  return Guarded([&] { return GetPart(param, part); });
+}
+
+weft_result_t weft_shard_params_updated(weft_shard_context_t context) {
+  return Guarded([&]() -> absl::Status {
+    WEFT_RETURN_IF_ERROR(Check("shard_params_updated", context));
+    return context->context->Updated();
+  });
+}
+
+weft_result_t weft_shard_param_load(weft_shard_param_t param, const void* values, int root) {
+  return Guarded([&]() -> absl::Status {
+    WEFT_RETURN_IF_ERROR(Check("shard_param_load", param));
+    return param->owner->context->Load(param->index, values, root);
+  });
+}
+
+weft_result_t weft_shard_param_read(weft_shard_param_t param, void* values) {
+  return Guarded([&]() -> absl::Status {
+    WEFT_RETURN_IF_ERROR(Check("shard_param_read", param));
+    return param->owner->context->Read(param->index, values);
+  });
+}
+
+weft_result_t weft_shard_context_optimizer(weft_shard_context_t context,
+                                           const weft_optimizer_config_t* config) {
+  return Guarded([&] { return SetOptimizer(context, config); });
+}
+
+weft_result_t weft_shard_loss_scale(weft_shard_context_t context, double* scale) {
+  return Guarded([&]() -> absl::Status {
+    WEFT_RETURN_IF_ERROR(Check("shard_loss_scale", context));
+    WEFT_RETURN_IF_ERROR(CheckOut("shard_loss_scale", scale, "scale"));
+    WEFT_ASSIGN_OR_RETURN(*scale, context->context->LossScale());
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_shard_optimizer_step(weft_shard_context_t context,
+                                        const weft_shard_update_t* update,
+                                        weft_shard_update_result_t* result) {
+  return Guarded([&] { return OptimizerStep(context, update, result); });
 }
 
 weft_result_t weft_shard_step_begin(weft_shard_context_t context, weft_shard_mode_t mode,

@@ -328,6 +328,10 @@ typedef struct weft_optimizer_config {
 WEFT_EXPORT weft_result_t weft_shard_context_optimizer(weft_shard_context_t context,
                                                        const weft_optimizer_config_t* config);
 
+/* What the loss of the next step is to be multiplied by. BAD_STATE before finalize or without an
+ * optimizer. */
+WEFT_EXPORT weft_result_t weft_shard_loss_scale(weft_shard_context_t context, double* scale);
+
 /* One update. */
 typedef struct weft_shard_update {
   size_t struct_size;

@@ -2,19 +2,21 @@
 //
 //   weft::Mesh mesh(group);
 //   weft::ShardContext context(mesh);
-//   weft::ShardUnit block = context.AddUnit("block0");
+//   context.SetOptimizer();                                           // AdamW
+//   weft_shard_policy_t policy = {sizeof(policy), WEFT_SHARD_FULL_SHARD};
+//   weft::ShardUnit block = context.AddUnit("block0", &policy);
 //   weft::ShardParam weight = block.AddParam("weight", {768, 768}, WEFT_FLOAT32);
 //   block.Seal();
 //   context.Finalize();
-//   Initialise(weight.As<float>());
-//   context.Broadcast();
+//   weight.Load(initial_values);                                      // rank 0's
 //   for (...) {
 //     weft::ShardStep step(context);
 //     context.BeginMicrobatch(0, true);
-//     block.PreForward();  ...  block.PreBackward();  ...  weight.GradReady();  block.PostBackward();
+//     { weft::ForwardScope scope(block);  Forward(weight.As<float>()); }
+//     { weft::BackwardScope scope(block); Backward(weight.GradAs<float>());  weight.GradReady(); }
 //     context.EndMicrobatch();
 //     step.Finish();                       // the gradients are reduced from here
-//     Update(weight.As<float>(), weight.GradAs<float>());
+//     step.Update(3e-4);
 //     step.End();
 //   }
 //
@@ -75,6 +77,22 @@ class ShardParam {
     return static_cast<T*>(View().grad);
   }
 
+  // What this rank keeps of it.
+  weft_shard_part_t Part() const {
+    weft_shard_part_t part = {};
+    part.struct_size = sizeof(part);
+    Check(weft_shard_param_part(param_, &part));
+    return part;
+  }
+
+  // Between steps: its values become those of `root`, or of every rank with WEFT_SHARD_EVERY_RANK; and writes all of
+  // it to `values`. Both are collective.
+  void Load(const void* values, int root = 0) const {
+    Check(weft_shard_param_load(param_, values, root));
+  }
+
+  void Read(void* values) const { Check(weft_shard_param_read(param_, values)); }
+
   // The gradient is complete for this micro-batch; null: it stands at View().grad.
   void GradReady(const void* grad = nullptr, void* stream = nullptr) const {
     Check(weft_shard_grad_ready(param_, grad, stream));
@@ -118,6 +136,42 @@ class ShardUnit {
   weft_shard_unit_t unit_ = nullptr;
 };
 
+// The use of a unit in forward. Left by an exception it still says post_forward; the ShardStep then ends the step.
+class ForwardScope {
+ public:
+  explicit ForwardScope(const ShardUnit& unit, void* stream = nullptr)
+      : unit_(unit.get()), stream_(stream) {
+    unit.PreForward(stream);
+  }
+
+  ForwardScope(const ForwardScope&) = delete;
+  ForwardScope& operator=(const ForwardScope&) = delete;
+
+  ~ForwardScope() { (void)weft_shard_post_forward(unit_, stream_); }
+
+ private:
+  weft_shard_unit_t unit_;
+  void* stream_;
+};
+
+// Likewise in backward. What post_backward has to report shows in the calls that follow.
+class BackwardScope {
+ public:
+  explicit BackwardScope(const ShardUnit& unit, void* stream = nullptr)
+      : unit_(unit.get()), stream_(stream) {
+    unit.PreBackward(stream);
+  }
+
+  BackwardScope(const BackwardScope&) = delete;
+  BackwardScope& operator=(const BackwardScope&) = delete;
+
+  ~BackwardScope() { (void)weft_shard_post_backward(unit_, stream_); }
+
+ private:
+  weft_shard_unit_t unit_;
+  void* stream_;
+};
+
 // All units over a mesh, which must outlive it. Owns parameters and gradients.
 class ShardContext : public Handle<weft_shard_context_t, weft_shard_context_destroy> {
  public:
@@ -132,6 +186,21 @@ class ShardContext : public Handle<weft_shard_context_t, weft_shard_context_dest
     Check(weft_shard_unit_begin(get(), name.c_str(), policy, &unit));
     return ShardUnit(unit);
   }
+
+  // Gives the context an optimizer, AdamW by default, before Finalize().
+  void SetOptimizer(const weft_optimizer_config_t* config = nullptr) const {
+    Check(weft_shard_context_optimizer(get(), config));
+  }
+
+  // What the loss of the next step is to be multiplied by.
+  double LossScale() const {
+    double scale = 1;
+    Check(weft_shard_loss_scale(get(), &scale));
+    return scale;
+  }
+
+  // The caller has written its parts of the params. Collective.
+  void ParamsUpdated() const { Check(weft_shard_params_updated(get())); }
 
   // Ends the set-up and returns what was decided. Collective.
   weft_shard_plan_t Finalize() const {
@@ -190,6 +259,18 @@ class ShardStep {
     weft_shard_step_result_t result = {};
     result.struct_size = sizeof(result);
     Check(weft_shard_finish(context_, stream, &result));
+    return result;
+  }
+
+  // Updates the params with the context's optimizer, gradients clipped to norm_max unless it is 0. Collective.
+  weft_shard_update_result_t Update(double learning_rate, double norm_max = 0) const {
+    weft_shard_update_t update = {};
+    update.struct_size = sizeof(update);
+    update.learning_rate = learning_rate;
+    update.norm_max = norm_max;
+    weft_shard_update_result_t result = {};
+    result.struct_size = sizeof(result);
+    Check(weft_shard_optimizer_step(context_, &update, &result));
     return result;
   }
 

@@ -1,0 +1,242 @@
+// The optimizer of a context: the same norms and params, bit for bit, under every preset; skipped steps, clipping,
+// weight decay by param, and what is refused.
+#include <cmath>
+#include <limits>
+#include <string>
+#include <tuple>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/shard/ranks.h"
+#include "tests/shard/small_model.h"
+
+namespace weft {
+namespace {
+
+constexpr weft_shard_preset_t kPresets[] = {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO1,
+                                            WEFT_SHARD_ZERO2,    WEFT_SHARD_GRAD_OP,
+                                            WEFT_SHARD_FULL_SHARD, WEFT_SHARD_FRACTION};
+constexpr weft_optimizer_kind_t kKinds[] = {WEFT_OPTIMIZER_ADAMW, WEFT_OPTIMIZER_SGD,
+                                            WEFT_OPTIMIZER_LION, WEFT_OPTIMIZER_LAMB,
+                                            WEFT_OPTIMIZER_LARS};
+
+// The small model, but larger, and without trainable float64.
+std::vector<ModelParam> Model() {
+  std::vector<ModelParam> model = SmallModel();
+  for (ModelParam& param : model) {
+    if (param.dtype == WEFT_FLOAT64) param.dtype = WEFT_FLOAT32;
+  }
+  model.push_back({"tail", "tail.weight", {61, 37}, WEFT_BFLOAT16});
+  model.push_back({"tail", "tail.bias", {701}, WEFT_FLOAT32});
+  return model;
+}
+
+struct Outcome {
+  std::vector<double> norms;   // by step
+  std::vector<int> skipped;
+  std::vector<Elements> params;  // at the end
+  bool operator==(const Outcome&) const = default;
+};
+
+struct Setting {
+  weft_shard_preset_t preset = WEFT_SHARD_NO_SHARD;
+  OptimizerConfig optimizer;
+  double norm_max = 0;
+  int poison_step = -1;  // rank 0 has an infinite gradient there
+};
+
+absl::Status LoadAll(Context& context, const std::vector<ModelParam>& model,
+                     const Scenario& scenario) {
+  for (size_t p = 0; p < model.size(); ++p) {
+    Elements values;
+    for (size_t i = 0; i < model[p].count(); ++i)
+      values.push_back(scenario.Gradient(model[p].dtype, 1000, 0, 0, static_cast<int>(p), i));
+    std::vector<char> memory(values.size() * DtypeSize(model[p].dtype));
+    WriteElements(model[p].dtype, values, memory.data());
+    WEFT_RETURN_IF_ERROR(
+        context.Load(static_cast<int>(p), memory.data(), Context::kEveryRank));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeclareAll(Context& context, const std::vector<ModelParam>& model,
+                        const Placement& placement) {
+  std::string open;
+  int unit = -1;
+  for (const ModelParam& param : model) {
+    if (param.unit != open) {
+      if (unit >= 0) WEFT_RETURN_IF_ERROR(context.SealUnit(unit));
+      WEFT_ASSIGN_OR_RETURN(unit, context.BeginUnit(param.unit, placement));
+      open = param.unit;
+    }
+    const bool decays = param.shape.size() > 1;
+    WEFT_RETURN_IF_ERROR(context
+                             .AddParam(unit, param.name, param.shape.data(),
+                                       static_cast<int>(param.shape.size()), param.dtype,
+                                       param.frozen, decays)
+                             .status());
+  }
+  return context.SealUnit(unit);
+}
+
+absl::StatusOr<Outcome> Train(const std::shared_ptr<ProcessGroup>& group, const Setting& setting,
+                              const Scenario& scenario, int rank) {
+  const std::vector<ModelParam> model = Model();
+  WEFT_ASSIGN_OR_RETURN(
+      auto context,
+      MakeContext(group, {.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}}));
+  WEFT_RETURN_IF_ERROR(context->SetOptimizer(setting.optimizer));
+  WEFT_RETURN_IF_ERROR(DeclareAll(*context, model, PlacementOf(setting.preset)));
+  WEFT_RETURN_IF_ERROR(context->Finalize().status());
+  WEFT_RETURN_IF_ERROR(LoadAll(*context, model, scenario));
+  Outcome outcome;
+  for (int step = 0; step < scenario.steps; ++step) {
+    Scenario own = scenario;
+    own.in_use = [&](int unit) -> absl::Status {
+      // A gradient in place, before the scenario adds to it.
+      if (step != setting.poison_step || rank != 0 || unit != 0) return absl::OkStatus();
+      WEFT_ASSIGN_OR_RETURN(const ParamView view, context->View(0));
+      if (view.grad != nullptr) {
+        static_cast<float*>(view.grad)[3] = std::numeric_limits<float>::infinity();
+      }
+      return absl::OkStatus();
+    };
+    WEFT_RETURN_IF_ERROR(RunStep(*context, model, own, rank, step).status());
+    WEFT_ASSIGN_OR_RETURN(const weft_shard_update_result_t result,
+                          context->OptimizerStep({.struct_size = sizeof(weft_shard_update_t),
+                                                  .learning_rate = 0.01,
+                                                  .norm_max = setting.norm_max}));
+    outcome.norms.push_back(std::isfinite(result.grad_norm) ? result.grad_norm : -1);
+    outcome.skipped.push_back(result.skipped);
+    WEFT_RETURN_IF_ERROR(context->StepEnd());
+  }
+  for (size_t p = 0; p < model.size(); ++p) {
+    std::vector<char> memory(model[p].count() * DtypeSize(model[p].dtype));
+    WEFT_RETURN_IF_ERROR(context->Read(static_cast<int>(p), memory.data()));
+    outcome.params.push_back(ReadElements(model[p].dtype, memory.data(), model[p].count()));
+  }
+  return outcome;
+}
+
+// What rank 0 ended with; all ranks must have ended with the same.
+Outcome TrainAll(GroupKind kind, const Setting& setting, const Scenario& scenario) {
+  std::vector<Outcome> outcomes(static_cast<size_t>(scenario.ranks));
+  ExpectAllOk(RunRanks(kind, scenario.ranks,
+                       [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+                         WEFT_ASSIGN_OR_RETURN(outcomes[static_cast<size_t>(rank)],
+                                               Train(group, setting, scenario, rank));
+                         return absl::OkStatus();
+                       }));
+  for (const Outcome& outcome : outcomes)
+    EXPECT_TRUE(outcome == outcomes[0]);
+  return outcomes[0];
+}
+
+OptimizerConfig ConfigOf(weft_optimizer_kind_t kind) {
+  OptimizerConfig config{.kind = kind};
+  config.adamw.weight_decay = 0.1;
+  config.sgd = {.momentum = 0.9, .weight_decay = 0.01, .nesterov = true};
+  config.lion.weight_decay = 0.1;
+  return config;
+}
+
+class OptimizerPresetsTest : public testing::TestWithParam<std::tuple<weft_optimizer_kind_t, int>> {
+};
+
+TEST_P(OptimizerPresetsTest, EveryPresetTrainsTheSameBits) {
+  const auto [kind, ranks] = GetParam();
+  for (const double norm_max : {0.0, 0.5}) {
+    const Scenario scenario{.ranks = ranks, .steps = 6, .missing_percent = 5};
+    Setting setting{.optimizer = ConfigOf(kind), .norm_max = norm_max};
+    const Outcome whole = TrainAll(GroupKind::kLocal, setting, scenario);
+    EXPECT_THAT(whole.skipped, testing::Each(0));
+    EXPECT_THAT(whole.norms, testing::Each(testing::Gt(0)));
+    for (const weft_shard_preset_t preset : kPresets) {
+      SCOPED_TRACE(StrCat(PresetName(preset), ", norm_max ", norm_max));
+      setting.preset = preset;
+      EXPECT_TRUE(TrainAll(GroupKind::kLocal, setting, scenario) == whole);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, OptimizerPresetsTest,
+                         testing::Combine(testing::ValuesIn(kKinds), testing::Values(1, 2, 3, 5, 8)),
+                         [](const auto& info) {
+                           return StrCat("Kind", static_cast<int>(std::get<0>(info.param)), "On",
+                                         std::get<1>(info.param));
+                         });
+
+TEST(OptimizerStep, SkipsOnEveryRankWhenOneHasAnInfiniteGradient) {
+  OptimizerConfig config = ConfigOf(WEFT_OPTIMIZER_ADAMW);
+  config.dynamic_scale = true;
+  for (const weft_shard_preset_t preset : kPresets) {
+    SCOPED_TRACE(PresetName(preset));
+    const Scenario scenario{.ranks = 3, .steps = 3};
+    const Outcome outcome = TrainAll(
+        GroupKind::kLocal, {.preset = preset, .optimizer = config, .poison_step = 1}, scenario);
+    EXPECT_THAT(outcome.skipped, testing::ElementsAre(0, 1, 0));
+  }
+}
+
+TEST(OptimizerStep, NormIsThatOfTheReducedGradients) {
+  const Scenario scenario{.ranks = 4, .steps = 2};
+  const std::vector<ModelParam> model = Model();
+  const Outcome outcome = TrainAll(
+      GroupKind::kLocal,
+      {.preset = WEFT_SHARD_FULL_SHARD, .optimizer = ConfigOf(WEFT_OPTIMIZER_SGD)}, scenario);
+  for (int step = 0; step < scenario.steps; ++step) {
+    const std::vector<Elements> gradients = ExpectedGradients(model, scenario, step);
+    double squares = 0;
+    for (size_t p = 0; p < model.size(); ++p) {
+      for (const uint64_t bits : gradients[p]) {
+        const double value = DecodeFloat(model[p].dtype, bits);
+        squares += value * value;
+      }
+    }
+    EXPECT_NEAR(outcome.norms[static_cast<size_t>(step)] / std::sqrt(squares), 1, 1e-12);
+  }
+}
+
+TEST(OptimizerStep, IsRefusedOutOfPlace) {
+  ExpectAllOk(RunRanks(
+      GroupKind::kLocal, 2, [](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        const weft_shard_update_t update{.struct_size = sizeof(update), .learning_rate = 1};
+        WEFT_ASSIGN_OR_RETURN(auto plain, MakeContext(group));
+        WEFT_RETURN_IF_ERROR(AddUnitWithParam(*plain, "a", {16}).status());
+        WEFT_RETURN_IF_ERROR(plain->Finalize().status());
+        EXPECT_EQ(ResultOf(plain->OptimizerStep(update).status()), WEFT_BAD_STATE);
+
+        WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
+        WEFT_RETURN_IF_ERROR(context->SetOptimizer({}));
+        EXPECT_EQ(ResultOf(context->SetOptimizer({})), WEFT_BAD_STATE);
+        WEFT_RETURN_IF_ERROR(AddUnitWithParam(*context, "a", {16}).status());
+        WEFT_RETURN_IF_ERROR(context->Finalize().status());
+        EXPECT_EQ(ResultOf(context->OptimizerStep(update).status()), WEFT_BAD_STATE);
+        WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_TRAIN, 0));
+        WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, true));
+        WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());
+        EXPECT_EQ(ResultOf(context->OptimizerStep(update).status()), WEFT_BAD_STATE);
+        WEFT_RETURN_IF_ERROR(context->Finish().status());
+        WEFT_RETURN_IF_ERROR(context->OptimizerStep(update).status());
+        EXPECT_EQ(ResultOf(context->OptimizerStep(update).status()), WEFT_BAD_STATE);
+        return context->StepEnd();
+      }));
+}
+
+TEST(OptimizerStep, DoesNotUpdateFloat64) {
+  ExpectAllOk(RunRanks(
+      GroupKind::kLocal, 2, [](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
+        WEFT_RETURN_IF_ERROR(context->SetOptimizer({}));
+        WEFT_RETURN_IF_ERROR(AddUnitWithParam(*context, "a", {16}, WEFT_FLOAT64).status());
+        const absl::Status status = context->Finalize().status();
+        EXPECT_EQ(ResultOf(status), WEFT_UNSUPPORTED);
+        EXPECT_THAT(std::string(status.message()), testing::HasSubstr("a.weight is float64"));
+        return absl::OkStatus();
+      }));
+}
+
+}  // namespace
+}  // namespace weft
