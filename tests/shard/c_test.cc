@@ -172,9 +172,9 @@ TEST_F(ShardCTest, RefusesBadConfigs) {
 
 TEST_F(ShardCTest, RefusesPresetsOfLaterVersions) {
   weft_shard_unit_t unit = nullptr;
-  weft_shard_policy_t policy = {sizeof(policy), WEFT_SHARD_ZERO1};
+  weft_shard_policy_t policy = {sizeof(policy), WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_CUT_FLAT, 0};
   ExpectRefused(weft_shard_unit_begin(context_, "a", &policy, &unit), WEFT_UNSUPPORTED,
-                "preset 1 is not in this version");
+                "preset HYBRID_SHARD is not in this version");
   const int unknown = 17;
   std::memcpy(&policy.preset, &unknown, sizeof(unknown));
   ExpectRefused(weft_shard_unit_begin(context_, "a", &policy, &unit), WEFT_INVALID_ARGUMENT,
@@ -232,7 +232,7 @@ TEST_F(ShardCTest, TrainsAStep) {
   ASSERT_EQ(weft_shard_microbatch_end(context_, nullptr), WEFT_SUCCESS);
   weft_shard_step_result_t result = {sizeof(result)};
   ASSERT_EQ(weft_shard_finish(context_, nullptr, &result), WEFT_SUCCESS);
-  EXPECT_EQ(result.reduced_bytes, 64u);
+  EXPECT_EQ(result.reduced_bytes, 512u);
   for (int i = 0; i < 6; ++i)
     EXPECT_EQ(static_cast<float*>(view.grad)[i], gradient[i]);
   ASSERT_EQ(weft_shard_step_end(context_), WEFT_SUCCESS);

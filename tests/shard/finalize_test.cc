@@ -84,7 +84,7 @@ TEST(Finalize, NamesUnitsInAnotherOrder) {
         WEFT_RETURN_IF_ERROR(AddUnitWithParam(context, swap ? "b" : "a", {2}).status());
         return AddUnitWithParam(context, swap ? "a" : "b", {2}).status();
       },
-      1, "declaration 1: rank 1 has unit b, rank 0 has unit a (ranks 1, 3 differ from rank 0)");
+      1, "declaration 1: rank 1 has unit b preset NO_SHARD, rank 0 has unit a preset NO_SHARD (ranks 1, 3 differ from rank 0)");
 }
 
 TEST(Finalize, NamesARankThatDeclaresLess) {
@@ -187,10 +187,10 @@ TEST(Finalize, ReportsItsPlan) {
           EXPECT_EQ(plan.param_count, 3u);
           EXPECT_EQ(plan.bucket_count, 2u);
           EXPECT_EQ(plan.element_count, 28u);
-          EXPECT_EQ(plan.param_bytes, 128u + 64 + 64);
-          EXPECT_EQ(plan.grad_bytes, (128u + 64) * (every ? 2 : 1));
-          EXPECT_EQ(plan.padding_bytes, 48u + 58 + 24 + (48 + 58) * (every ? 2 : 1));
-          EXPECT_EQ(plan.traffic_bytes, 128u + 64);
+          EXPECT_EQ(plan.param_bytes, 512u + 256 + 1024);
+          EXPECT_EQ(plan.grad_bytes, (512u + 256) * (every ? 2 : 1));
+          EXPECT_EQ(plan.padding_bytes, 432u + 250 + 984 + (432 + 250) * (every ? 2 : 1));
+          EXPECT_EQ(plan.traffic_bytes, 512u + 256);
         }
         return absl::OkStatus();
       }));
