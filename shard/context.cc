@@ -34,7 +34,8 @@ Context::~Context() {
                                       " destroyed its shard context while gradients were being "
                                       "reduced or parameters gathered");
     group().Abort(reason);
-    if (machine_->residence.group() != nullptr) machine_->residence.group()->Abort(reason);
+    machine_->residence.Abort(reason);
+    machine_->reduction.Abort(reason);
     for (const WorkRef& work : works)
       (void)work->Wait(0);
   }
@@ -71,13 +72,18 @@ void Context::EnterSection() {
 void Context::LeaveSection() {
   for (;;) {
     if (rung_.exchange(false, std::memory_order_seq_cst) && machine_ != nullptr && failure_.ok()) {
-      (void)Latch(machine_->residence.Look());
+      (void)Latch(Look());
     }
     inside_.store(false, std::memory_order_seq_cst);
     mutex_.Unlock();
     if (!rung_.load(std::memory_order_seq_cst) || !mutex_.TryLock()) return;
     inside_.store(true, std::memory_order_seq_cst);
   }
+}
+
+absl::Status Context::Look() {
+  WEFT_RETURN_IF_ERROR(machine_->reduction.Advance());
+  return machine_->residence.Look();
 }
 
 // On a thread that may be inside a section itself, further up its stack: then that section looks.
@@ -137,10 +143,8 @@ absl::Status Context::SealUnit(int unit) {
 
 absl::Status Context::AbortStep(std::string_view reason) {
   std::string text;
-  std::shared_ptr<ProcessGroup> gathers;
   {
     MutexLock lock(mutex_);
-    if (machine_ != nullptr) gathers = machine_->residence.group();
     const int64_t step = machine_ == nullptr ? 0 : machine_->state.step();
     text = StrCat("rank ", group().rank(), " aborted step ", step, ": ",
                   reason.empty() ? std::string_view("no reason given") : reason);
@@ -151,7 +155,10 @@ absl::Status Context::AbortStep(std::string_view reason) {
     }
   }
   group().Abort(text);
-  if (gathers != nullptr) gathers->Abort(text);
+  if (machine_ != nullptr) {
+    machine_->residence.Abort(text);
+    machine_->reduction.Abort(text);
+  }
   return absl::OkStatus();
 }
 

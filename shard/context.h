@@ -162,6 +162,7 @@ class Context {
 
   // What a reduction that has ended makes room for.
   void AnswerDoorbell();
+  absl::Status Look() WEFT_REQUIRES(mutex_);
   void EnterSection() WEFT_ACQUIRE(mutex_);
   void LeaveSection() WEFT_RELEASE(mutex_);
 
@@ -174,8 +175,10 @@ class Context {
   absl::Status BroadcastRange(const Range& range, int root);
   absl::Status CompareParams(const char* call);
   ScheduleInput InputOf(const Layout& layout) const;
+  absl::Status CheckMesh() const;
   absl::StatusOr<std::unique_ptr<Machine>> MakeMachine();
-  absl::Status SplitGatherGroup(Machine& machine);
+  absl::Status SplitGroups(Machine& machine);
+  bool Any(bool (*is)(const Placement&)) const;
   bool AnythingCut() const;
   absl::Status CheckRoot(const char* call, int root) const;
   std::byte* WholeElement(std::byte* extent_data, const Place& place) const;
@@ -195,6 +198,7 @@ class Context {
   absl::Status WaitForWorks(const Works& works);
   void Zero(int bucket) const;
   std::byte* GradientOf(int param) const;
+  absl::Status WaitForReductions();
   absl::Status StartReduction(int bucket) WEFT_REQUIRES(mutex_);
   // Waits for everything that is under way and lets go of all that is whole only for a time.
   absl::Status Drain();

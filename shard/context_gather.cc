@@ -50,6 +50,7 @@ absl::Status Context::MakeWhole(int unit) {
     Works works;
     {
       Section section(*this);
+      WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
       absl::StatusOr<Works> needed = machine_->residence.Need(unit);
       if (!needed.ok()) return Latch(needed.status());
       works = *std::move(needed);
@@ -66,6 +67,7 @@ absl::Status Context::MakeGradients(int unit) {
       Works works;
       {
         Section section(*this);
+        WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
         absl::StatusOr<Works> needed = machine_->residence.NeedGradients(bucket, &fresh);
         if (!needed.ok()) return Latch(needed.status());
         works = *std::move(needed);
@@ -90,8 +92,8 @@ absl::Status Context::WaitForWorks(const Works& works) {
 }
 
 void Context::Zero(int bucket) const {
-  const Pack& pack = machine_->layout.buckets[static_cast<size_t>(bucket)].pack;
-  std::memset(machine_->residence.BucketExtent(bucket, pack.extents[0]), 0, pack.bytes);
+  std::memset(machine_->residence.BucketData(bucket), 0,
+              machine_->layout.buckets[static_cast<size_t>(bucket)].bytes);
 }
 
 absl::Status Context::Drain() {
@@ -115,7 +117,7 @@ absl::Status Context::AgreeOnOrder(weft_shard_step_result_t* result) {
   const std::vector<Event>& events = machine_->residence.events();
   const Kind kind{machine_->state.mode(), machine_->state.tag()};
   std::vector<int> backwards = BackwardsOf(events, registry_.units().size());
-  if (machine_->residence.group() == nullptr) {
+  if (!machine_->residence.gathers()) {
     Section section(*this);
     if (Habit* const habit = HabitOf(kind)) habit->backwards = std::move(backwards);
     return absl::OkStatus();

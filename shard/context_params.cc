@@ -85,7 +85,7 @@ absl::StatusOr<std::pair<ParamView, size_t>> Context::OwnPart(int param) {
   }
   const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
   const Overlap own =
-      OwnedBy(extent, place, spec.count, static_cast<size_t>(layout.member.rank));
+      OwnedBy(extent, place, spec.count, static_cast<size_t>(layout.MemberOf(extent).rank));
   view.count = own.count;
   if (own.count == 0) return std::pair(view, size_t{0});
   const size_t offset =
@@ -164,7 +164,7 @@ void Context::StoreElements(int param, size_t begin, size_t count, const std::by
   }
   const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
   const Place piece{.space = place.space, .begin = place.begin + begin};
-  const Overlap own = OwnedBy(extent, piece, count, static_cast<size_t>(layout.member.rank));
+  const Overlap own = OwnedBy(extent, piece, count, static_cast<size_t>(layout.MemberOf(extent).rank));
   if (own.count == 0) return;
   const size_t offset = piece.begin + own.begin - layout.OwnFirst(extent);
   std::memcpy(machine_->storage.OwnParams(layout, extent).data + offset * size,
@@ -222,7 +222,7 @@ absl::Status Context::GatherParam(const ParamSpec& spec, const Place& place, voi
   for (size_t rank = 0; rank + 1 < extent.cuts.size(); ++rank)
     counts.push_back(OwnedBy(extent, place, spec.count, rank).count);
   const Overlap own =
-      OwnedBy(extent, place, spec.count, static_cast<size_t>(layout.member.rank));
+      OwnedBy(extent, place, spec.count, static_cast<size_t>(layout.MemberOf(extent).rank));
   const std::byte* in = nullptr;
   if (own.count > 0) {
     in = machine_->storage.OwnParams(layout, extent).data +
@@ -234,10 +234,12 @@ absl::Status Context::GatherParam(const ParamSpec& spec, const Place& place, voi
                   .out = values,
                   .timeout_ns = options_.timeout_ns};
   auto blocks = std::make_shared<BlockLayout>();
-  WEFT_RETURN_IF_ERROR(LayOutBlocks({}, {counts.data(), nullptr}, layout.member.rank,
-                                    layout.member.size, blocks.get(), &call));
+  WEFT_RETURN_IF_ERROR(LayOutBlocks({}, {counts.data(), nullptr}, layout.MemberOf(extent).rank,
+                                    layout.MemberOf(extent).size, blocks.get(), &call));
   call.layout = std::move(blocks);
-  return LatchUnlocked(Annotate(group().Run(call), StrCat("param_read ", spec.name, ": ")));
+  const bool replicated = layout.SpaceOf(extent).placement.replicated;
+  ProcessGroup& among = replicated ? *mesh_->inner() : group();
+  return LatchUnlocked(Annotate(among.Run(call), StrCat("param_read ", spec.name, ": ")));
 }
 
 absl::Status Context::Updated() {

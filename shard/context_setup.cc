@@ -1,5 +1,6 @@
 // Context, the collective part of set-up: finalize, broadcast, verify.
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <utility>
 
@@ -46,25 +47,48 @@ absl::StatusOr<weft_shard_plan_t> Context::Finalize() {
                               " is open; seal it first"));
     }
   }
+  WEFT_RETURN_IF_ERROR(CheckMesh());
   WEFT_RETURN_IF_ERROR(CompareRegistry());
   absl::StatusOr<std::unique_ptr<Machine>> made = MakeMachine();
   WEFT_RETURN_IF_ERROR(AgreeOnMemory(made.status()));
   std::unique_ptr<Machine> machine = *std::move(made);
-  if (AnythingCut()) WEFT_RETURN_IF_ERROR(SplitGatherGroup(*machine));
+  if (AnythingCut()) WEFT_RETURN_IF_ERROR(SplitGroups(*machine));
   const weft_shard_plan_t plan = PlanOf(*machine);
   MutexLock lock(mutex_);
   machine_ = std::move(machine);
   return plan;
 }
 
+// HYBRID_SHARD's sums must be those of all ranks in one tree: a replica is a subtree if it has 2^k ranks
+// (docs/design/001-numbers.md).
+absl::Status Context::CheckMesh() const {
+  if (!Any([](const Placement& placement) { return placement.replicated; })) return absl::OkStatus();
+  const auto invalid = [](const std::string& what) {
+    return MakeError(WEFT_INVALID_ARGUMENT, {.operation = "finalize"}, StrCat("finalize: ", what));
+  };
+  if (mesh_->outer() == nullptr) {
+    return invalid(
+        "HYBRID_SHARD needs a mesh of two or three axes: it cuts along the last one and "
+        "replicates along the others; give weft_mesh_create their sizes");
+  }
+  const auto size = static_cast<unsigned>(mesh_->inner()->size());
+  if (std::has_single_bit(size)) return absl::OkStatus();
+  return invalid(StrCat("HYBRID_SHARD cuts along axis ", mesh_->axes().back().name, " of ", size,
+                        " ranks; its size must be a power of two, so that sums have the same "
+                        "bits as without replicas"));
+}
+
 absl::StatusOr<std::unique_ptr<Context::Machine>> Context::MakeMachine() {
+  const ProcessGroup& inner = *mesh_->inner();
   Layout layout =
-      MakeLayout(registry_, options_.limits, {.rank = group().rank(), .size = group().size()});
+      MakeLayout(registry_, options_.limits, {.rank = group().rank(), .size = group().size()},
+                 {.rank = inner.rank(), .size = inner.size()});
   WEFT_ASSIGN_OR_RETURN(Storage storage, Storage::Allocate(layout, reduces_every()));
   WEFT_ASSIGN_OR_RETURN(ExtentCalls calls, ExtentCalls::Make(layout, options_.timeout_ns));
   const Reduction::Options reduction{.op = options_.average ? WEFT_AVG : WEFT_SUM,
                                      .timeout_ns = options_.timeout_ns,
-                                     .doorbell = AnythingCut() ? doorbell_ : nullptr};
+                                     .doorbell = AnythingCut() ? doorbell_ : nullptr,
+                                     .isa = isa_};
   auto machine = std::make_unique<Machine>(registry_, std::move(layout), std::move(storage),
                                            std::move(calls), mesh_->group(), reduction);
   if (optimizer_config_.has_value()) {
@@ -101,22 +125,41 @@ ScheduleInput Context::InputOf(const Layout& layout) const {
           .budget_bytes = options_.budget_bytes};
 }
 
-bool Context::AnythingCut() const {
-  for (const UnitSpec& unit : registry_.units()) {
-    if (unit.placement.optimizer_cut) return true;
-  }
-  return false;
+bool Context::Any(bool (*is)(const Placement&)) const {
+  return std::any_of(registry_.units().begin(), registry_.units().end(),
+                     [is](const UnitSpec& unit) { return is(unit.placement); });
 }
 
-absl::Status Context::SplitGatherGroup(Machine& machine) {
-  absl::StatusOr<std::shared_ptr<ProcessGroup>> gathers = group().Split(
-      0, group().rank(),
-      {.name = StrCat(group().name(), ".gather"), .timeout_ns = options_.timeout_ns});
-  if (!gathers.ok()) {
-    return LatchUnlocked(
-        Annotate(gathers.status(), "finalize, splitting the group that gathers: "));
+bool Context::AnythingCut() const {
+  return Any([](const Placement& placement) { return placement.optimizer_cut; });
+}
+
+// Gathers, and the reductions of HYBRID_SHARD, have groups of their own, so that none waits for another.
+absl::Status Context::SplitGroups(Machine& machine) {
+  const auto split = [&](ProcessGroup& from,
+                         const char* name) -> absl::StatusOr<std::shared_ptr<ProcessGroup>> {
+    absl::StatusOr<std::shared_ptr<ProcessGroup>> made =
+        from.Split(0, from.rank(),
+                   {.name = StrCat(from.name(), ".", name), .timeout_ns = options_.timeout_ns});
+    if (made.ok()) return made;
+    return LatchUnlocked(Annotate(made.status(), StrCat("finalize, splitting ", name, ": ")));
+  };
+  std::shared_ptr<ProcessGroup> all;
+  std::shared_ptr<ProcessGroup> inner;
+  if (Any([](const Placement& placement) {
+        return placement.optimizer_cut && !placement.replicated;
+      })) {
+    WEFT_ASSIGN_OR_RETURN(all, split(group(), "gather"));
   }
-  machine.residence.SetGroup(*std::move(gathers));
+  if (Any([](const Placement& placement) { return placement.replicated; })) {
+    WEFT_ASSIGN_OR_RETURN(inner, split(*mesh_->inner(), "gather"));
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> scatter,
+                          split(*mesh_->inner(), "reduce_scatter"));
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> across,
+                          split(*mesh_->outer(), "all_reduce"));
+    machine.reduction.SetReplicaGroups(std::move(scatter), std::move(across));
+  }
+  machine.residence.SetGroups(std::move(all), std::move(inner));
   return absl::OkStatus();
 }
 

@@ -152,22 +152,36 @@ absl::Status Context::MicrobatchEnd() {
   return FoldMicrobatch();
 }
 
+// Chains go on while they are waited for, so new works may come.
+absl::Status Context::WaitForReductions() {
+  for (;;) {
+    std::vector<StartedReduce> started;
+    absl::Status advanced;
+    {
+      Section section(*this);
+      advanced = machine_->reduction.Advance();
+      started = machine_->reduction.TakeStarted();
+    }
+    absl::Status status = WaitFor(started, &times_);
+    if (status.ok()) status = advanced;
+    if (!status.ok()) {
+      Section section(*this);
+      return Latch(Annotate(status, StrCat("step ", machine_->state.step(), " on group ",
+                                           group().name(), ": ")));
+    }
+    if (started.empty()) return absl::OkStatus();
+  }
+}
+
 absl::StatusOr<weft_shard_step_result_t> Context::Finish() {
-  std::vector<StartedReduce> started;
   {
     Section section(*this);
     WEFT_RETURN_IF_ERROR(CheckUsable("finish"));
     WEFT_RETURN_IF_ERROR(machine_->state.FinishBegin());
     if (machine_->state.training()) WEFT_RETURN_IF_ERROR(StartComplete());
     WEFT_RETURN_IF_ERROR(Note({Event::Kind::kFinish, 0}));
-    started = machine_->reduction.TakeStarted();
   }
-  const absl::Status reduced = WaitFor(started, &times_);
-  if (!reduced.ok()) {
-    Section section(*this);
-    return Latch(Annotate(reduced, StrCat("finish of step ", machine_->state.step(), " on group ",
-                                          group().name(), ": ")));
-  }
+  WEFT_RETURN_IF_ERROR(WaitForReductions());
   if (folded_microbatches_ > 0) AddFromAccumulated();
   weft_shard_step_result_t result = {};
   result.struct_size = sizeof(result);
@@ -234,13 +248,11 @@ absl::Status Context::StartReduction(int bucket) {
 }
 
 absl::Status Context::FoldMicrobatch() {
-  std::vector<StartedReduce> started;
   {
     Section section(*this);
     if (!fold_pending_ || !failure_.ok()) return failure_;
-    started = machine_->reduction.TakeStarted();
   }
-  WEFT_RETURN_IF_ERROR(LatchUnlocked(WaitFor(started, &times_)));
+  WEFT_RETURN_IF_ERROR(WaitForReductions());
   AddToAccumulated();
   machine_->storage.ZeroGradients(machine_->layout);
   ++folded_microbatches_;

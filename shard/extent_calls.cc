@@ -16,11 +16,16 @@ absl::StatusOr<Collective> MakeCall(OpKind kind, const Layout& layout, const Ext
     counts.push_back(extent.cuts[rank + 1] - extent.cuts[rank]);
   const Blocks blocks{counts.data(), nullptr};
   const bool gather = kind == OpKind::kAllGatherV;
-  Collective call{
-      .kind = kind, .dtype = layout.SpaceOf(extent).dtype, .timeout_ns = timeout_ns};
+  const Space& space = layout.SpaceOf(extent);
+  // Where sums go on across replicas they must not be rounded on the way.
+  const bool widened = !gather && space.placement.replicated && DtypeSize(space.dtype) == 2;
+  Collective call{.kind = kind,
+                  .dtype = widened ? WEFT_FLOAT32 : space.dtype,
+                  .timeout_ns = timeout_ns};
   auto made = std::make_shared<BlockLayout>();
   WEFT_RETURN_IF_ERROR(LayOutBlocks(gather ? Blocks{} : blocks, gather ? blocks : Blocks{},
-                                    layout.member.rank, layout.member.size, made.get(), &call));
+                                    layout.MemberOf(extent).rank, layout.MemberOf(extent).size,
+                                    made.get(), &call));
   call.layout = std::move(made);
   return call;
 }

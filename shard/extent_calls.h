@@ -4,6 +4,7 @@
 //   Collective call = calls.Gather(extent, own_part, whole);
 //   WEFT_ASSIGN_OR_RETURN(WorkRef work, group->Start(call));
 //
+// HYBRID_SHARD reduces float32 in place of 16 bits (Bucket::sums).
 // In place is out + the rank's cut == in (gather), and in + the rank's cut == out (reduce).
 //
 // Thread-safety: constant after Make.

@@ -149,13 +149,25 @@ void AddExtent(const std::vector<ParamSpec>& params, const std::vector<int>& mem
   }
   if (inside.empty()) return;
   const Space& in = layout.spaces[static_cast<size_t>(space)];
+  const int ranks = (in.placement.replicated ? layout.inner : layout.member).size;
   extent.cuts = in.placement.cut == CutRule::kElements
-                    ? CutElements(range.count, layout.member.size)
-                    : CutAt(BoundariesOf(params, inside, range, layout), layout.member.size);
+                    ? CutElements(range.count, ranks)
+                    : CutAt(BoundariesOf(params, inside, range, layout), ranks);
   pack.extents.push_back(static_cast<int>(layout.extents.size()));
   pack.offsets.push_back(pack.bytes);
   pack.bytes += range.count * DtypeSize(in.dtype);
   layout.extents.push_back(std::move(extent));
+}
+
+void PlaceSums(const Layout& layout, Bucket& bucket) {
+  bucket.sums = bucket.pack.offsets;
+  for (size_t i = 0; i < bucket.sums.size(); ++i) {
+    const Extent& extent = layout.extents[static_cast<size_t>(bucket.pack.extents[i])];
+    const Space& space = layout.SpaceOf(extent);
+    if (!space.placement.replicated || DtypeSize(space.dtype) != 2) continue;
+    bucket.sums[i] = bucket.pack.bytes;
+    bucket.pack.bytes += extent.range.count * sizeof(float);
+  }
 }
 
 void AddBucket(const std::vector<ParamSpec>& params, Members members, Layout& layout) {
@@ -167,6 +179,7 @@ void AddBucket(const std::vector<ParamSpec>& params, Members members, Layout& la
   for (const int param : members.params)
     layout.places[static_cast<size_t>(param)].bucket = index;
   bucket.bytes = bucket.pack.bytes;
+  PlaceSums(layout, bucket);
   bucket.params = std::move(members.params);
   bucket.units = std::move(members.units);
   layout.reduced_bytes += bucket.bytes;
@@ -184,7 +197,10 @@ void PackUnit(const std::vector<ParamSpec>& params, const UnitSpec& unit, Layout
     if (params[index].frozen) frozen.push_back(i);
     if (!params[index].frozen) bucket = layout.places[index].bucket;
   }
-  if (bucket >= 0) pack = layout.buckets[static_cast<size_t>(bucket)].pack;
+  if (bucket >= 0) {
+    pack = layout.buckets[static_cast<size_t>(bucket)].pack;
+    pack.bytes = layout.buckets[static_cast<size_t>(bucket)].bytes;
+  }
   for (size_t space = 0; space < layout.spaces.size(); ++space) {
     AddExtent(params, frozen, static_cast<int>(space), layout, pack);
   }
@@ -228,10 +244,11 @@ std::vector<Range> CutFrozen(const std::vector<ParamSpec>& params, const Layout&
 
 }  // namespace
 
-Layout MakeLayout(const Registry& registry, const BucketLimits& limits, const Member& member) {
+Layout MakeLayout(const Registry& registry, const BucketLimits& limits, const Member& member,
+                  const Member& inner) {
   const std::vector<ParamSpec>& params = registry.params();
   const std::vector<UnitSpec>& units = registry.units();
-  Layout layout{.member = member};
+  Layout layout{.member = member, .inner = inner};
   PlaceParams(registry, layout);
   BucketCutter cutter(params, limits);
   for (size_t i = units.size(); i > 0; --i)

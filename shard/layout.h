@@ -80,13 +80,17 @@ struct Pack {
 
 struct Bucket {
   Pack pack;                // one extent per space, by space
+  // HYBRID_SHARD: where the float32 sums of 16-bit extents are in the buffer, behind the gradients, in bytes;
+  // of the others, where their gradients are.
+  std::vector<size_t> sums;
   std::vector<int> params;  // in declaration order
   std::vector<int> units;   // that have params in it, in declaration order
   size_t bytes = 0;         // of gradients, padding included
 };
 
 struct Layout {
-  Member member;
+  Member member;  // of all ranks
+  Member inner;   // of the ranks between which HYBRID_SHARD cuts
   std::vector<Space> spaces;
   std::vector<Extent> extents;
   std::vector<Place> places;  // by param
@@ -102,17 +106,23 @@ struct Layout {
     return spaces[static_cast<size_t>(extent.range.space)];
   }
 
+  // Between which ranks an extent is cut.
+  const Member& MemberOf(const Extent& extent) const {
+    return SpaceOf(extent).placement.replicated ? inner : member;
+  }
+
   size_t OwnCount(const Extent& extent) const {
-    const auto rank = static_cast<size_t>(member.rank);
+    const auto rank = static_cast<size_t>(MemberOf(extent).rank);
     return extent.cuts[rank + 1] - extent.cuts[rank];
   }
 
   // Index in the space of the first element that this rank owns.
   size_t OwnFirst(const Extent& extent) const {
-    return extent.range.begin + extent.cuts[static_cast<size_t>(member.rank)];
+    return extent.range.begin + extent.cuts[static_cast<size_t>(MemberOf(extent).rank)];
   }
 };
 
-Layout MakeLayout(const Registry& registry, const BucketLimits& limits, const Member& member = {});
+Layout MakeLayout(const Registry& registry, const BucketLimits& limits, const Member& member = {},
+                  const Member& inner = {});
 
 }  // namespace weft

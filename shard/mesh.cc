@@ -1,6 +1,7 @@
 #include "shard/mesh.h"
 
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "base/status.h"
@@ -44,15 +45,48 @@ absl::StatusOr<std::shared_ptr<const Mesh>> Mesh::Create(std::shared_ptr<Process
                                                          std::vector<MeshAxis> axes) {
   if (axes.empty()) axes.push_back({"data", group->size()});
   WEFT_RETURN_IF_ERROR(CheckAxes(axes, group->size()));
-  if (axes.size() > 1) {
-    return MakeError(WEFT_UNSUPPORTED, {.operation = "mesh_create"},
-                     StrCat("mesh_create: ", axes.size(),
-                            " axes were asked for, this version has one; use a group per axis"));
-  }
-  return std::shared_ptr<const Mesh>(new Mesh(std::move(group), std::move(axes)));
+  std::shared_ptr<Mesh> mesh(new Mesh(std::move(group), std::move(axes)));
+  WEFT_RETURN_IF_ERROR(mesh->SplitAxes());
+  return std::shared_ptr<const Mesh>(std::move(mesh));
 }
 
 Mesh::Mesh(std::shared_ptr<ProcessGroup> group, std::vector<MeshAxis> axes)
     : group_(std::move(group)), axes_(std::move(axes)) {}
+
+Mesh::~Mesh() {
+  if (axes_.size() == 1) return;
+  for (const std::shared_ptr<ProcessGroup>& group : axis_groups_)
+    group->Close();
+  if (axes_.size() > 2 && outer_ != nullptr) outer_->Close();
+}
+
+// A rank's place on an axis is (rank / stride) % size, where the stride is the product of the sizes after it.
+absl::Status Mesh::SplitAxes() {
+  if (axes_.size() == 1) {
+    axis_groups_.push_back(group_);
+    return absl::OkStatus();
+  }
+  const int rank = group_->rank();
+  const auto split = [&](const std::string& name,
+                         int color) -> absl::StatusOr<std::shared_ptr<ProcessGroup>> {
+    absl::StatusOr<std::shared_ptr<ProcessGroup>> made =
+        group_->Split(color, rank, {.name = StrCat(group_->name(), ".", name)});
+    if (made.ok()) return made;
+    return Annotate(made.status(), StrCat("mesh_create, splitting axis ", name, ": "));
+  };
+  int stride = group_->size();
+  for (const MeshAxis& axis : axes_) {
+    const int outer_part = rank / stride * stride;
+    stride /= axis.size;
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> group,
+                          split(axis.name, outer_part + rank % stride));
+    axis_groups_.push_back(std::move(group));
+  }
+  outer_ = axis_groups_[0];
+  if (axes_.size() > 2) {
+    WEFT_ASSIGN_OR_RETURN(outer_, split("outer", rank % axes_.back().size));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace weft

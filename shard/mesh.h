@@ -1,9 +1,12 @@
 // Named axes over the ranks of a group, the last one varying fastest.
 //
-//   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const Mesh> mesh, Mesh::Create(group, {{"data", 8}}));
+//   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const Mesh> mesh,
+//                         Mesh::Create(group, {{"replica", 2}, {"shard", 4}}));
+//   mesh->inner();       // the 4 ranks of this rank's replica
+//   mesh->outer();       // the 2 ranks that are at this rank's place of their replicas
 //
-// This version has one axis; several are UNSUPPORTED. Thread-safety: constant after Create. Shares
-// the group.
+// Create is collective if there are several axes: it splits the group. Thread-safety: constant after Create.
+// Shares the group; closes those that it has split in the destructor.
 #pragma once
 
 #include <memory>
@@ -23,19 +26,34 @@ struct MeshAxis {
 class Mesh {
  public:
   // No axes: one named "data" of the group's size. INVALID_ARGUMENT for an empty or repeated name
-  // or sizes whose product is not the group's.
+  // or sizes whose product is not the group's, and what a split fails with.
   static absl::StatusOr<std::shared_ptr<const Mesh>> Create(std::shared_ptr<ProcessGroup> group,
                                                             std::vector<MeshAxis> axes);
+  ~Mesh();
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
 
   const std::vector<MeshAxis>& axes() const { return axes_; }
 
   const std::shared_ptr<ProcessGroup>& group() const { return group_; }
 
+  // The ranks that differ from this one in their place on axis `axis` only.
+  const std::shared_ptr<ProcessGroup>& axis_group(size_t axis) const { return axis_groups_[axis]; }
+
+  // The ranks along the last axis; the whole group if there is one axis.
+  const std::shared_ptr<ProcessGroup>& inner() const { return axis_groups_.back(); }
+
+  // The ranks with the same place on the last axis; nullptr if there is one axis.
+  const std::shared_ptr<ProcessGroup>& outer() const { return outer_; }
+
  private:
   Mesh(std::shared_ptr<ProcessGroup> group, std::vector<MeshAxis> axes);
+  absl::Status SplitAxes();
 
   const std::shared_ptr<ProcessGroup> group_;
   const std::vector<MeshAxis> axes_;
+  std::vector<std::shared_ptr<ProcessGroup>> axis_groups_;
+  std::shared_ptr<ProcessGroup> outer_;
 };
 
 }  // namespace weft

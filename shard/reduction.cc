@@ -6,8 +6,19 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/kernels/dtype.h"
+#include "comm/kernels/reduce.h"
+#include "shard/widen.h"
 
 namespace weft {
+namespace {
+
+// What gradients of a type are added in.
+weft_dtype_t SumTypeOf(weft_dtype_t dtype) {
+  return DtypeSize(dtype) == 2 ? WEFT_FLOAT32 : dtype;
+}
+
+}  // namespace
 
 Reduction::Reduction(std::shared_ptr<ProcessGroup> group, const Layout& layout,
                      const Storage& storage, const ExtentCalls& calls, Residence& residence,
@@ -38,32 +49,170 @@ Collective Reduction::CallOf(int bucket, int extent) const {
           .timeout_ns = options_.timeout_ns};
 }
 
-absl::Status Reduction::Start(int bucket) {
-  if (first_start_ns_ == 0) first_start_ns_ = MonotonicNs();
-  Works works;
-  for (const int extent : layout_.buckets[static_cast<size_t>(bucket)].pack.extents) {
-    Collective call = CallOf(bucket, extent);
+Reduction::~Reduction() {
+  if (scatter_ != nullptr) scatter_->Close();
+  if (across_ != nullptr) across_->Close();
+}
+
+void Reduction::SetReplicaGroups(std::shared_ptr<ProcessGroup> scatter,
+                                 std::shared_ptr<ProcessGroup> across) {
+  scatter_ = std::move(scatter);
+  across_ = std::move(across);
+}
+
+void Reduction::Abort(std::string_view reason) {
+  if (scatter_ != nullptr) scatter_->Abort(reason);
+  if (across_ != nullptr) across_->Abort(reason);
+}
+
+absl::Status Reduction::StartWorks(int bucket, const std::vector<Collective>& calls,
+                                   ProcessGroup& group, Works* works) {
+  for (Collective call : calls) {
     call.tag = static_cast<uint64_t>(bucket);
-    absl::StatusOr<WorkRef> work = group_->Start(call);
+    absl::StatusOr<WorkRef> work = group.Start(call);
     if (!work.ok()) {
       // If a reduction started before it has ended the group, this is the refusal and not the cause.
-      const absl::Status cause = group_->error();
+      const absl::Status cause = group.error();
       return Annotate(cause.ok() ? work.status() : cause,
                       StrCat("reducing gradient bucket ", bucket, ": "));
     }
-    works.push_back(*work);
+    works->push_back(*work);
     started_.push_back({*std::move(work), bucket, std::make_shared<std::atomic<int64_t>>(0)});
   }
-  if (residence_.GradientsAreCut(bucket)) residence_.ReductionStarted(bucket, works);
-  // Last, because one that has ended calls back at once.
-  for (size_t i = started_.size() - works.size(); i < started_.size(); ++i) {
+  return absl::OkStatus();
+}
+
+// The last `count` that were started; after everything else, because one that has ended calls back at once.
+void Reduction::CallBack(size_t count) {
+  for (size_t i = started_.size() - count; i < started_.size(); ++i) {
     started_[i].work->OnComplete(
         [ended_ns = started_[i].ended_ns, doorbell = options_.doorbell](const absl::Status&) {
           ended_ns->store(MonotonicNs(), std::memory_order_release);
           if (doorbell != nullptr) doorbell->Ring();
         });
   }
-  started_bytes_ += layout_.buckets[static_cast<size_t>(bucket)].bytes;
+}
+
+absl::Status Reduction::Start(int bucket) {
+  if (first_start_ns_ == 0) first_start_ns_ = MonotonicNs();
+  const Bucket& of = layout_.buckets[static_cast<size_t>(bucket)];
+  started_bytes_ += of.bytes;
+  const Extent& first = layout_.extents[static_cast<size_t>(of.pack.extents[0])];
+  if (layout_.SpaceOf(first).placement.replicated) return StartChain(bucket);
+  std::vector<Collective> calls;
+  for (const int extent : of.pack.extents)
+    calls.push_back(CallOf(bucket, extent));
+  Works works;
+  WEFT_RETURN_IF_ERROR(StartWorks(bucket, calls, *group_, &works));
+  const size_t count = works.size();
+  if (residence_.GradientsAreCut(bucket)) residence_.ReductionStarted(bucket, std::move(works));
+  CallBack(count);
+  return absl::OkStatus();
+}
+
+std::byte* Reduction::SumsOf(int bucket, size_t i) const {
+  return residence_.BucketData(bucket) + layout_.buckets[static_cast<size_t>(bucket)].sums[i];
+}
+
+Part Reduction::OwnSumsOf(int bucket, size_t i) const {
+  const int index = layout_.buckets[static_cast<size_t>(bucket)].pack.extents[i];
+  const Extent& extent = layout_.extents[static_cast<size_t>(index)];
+  const size_t before = layout_.OwnFirst(extent) - extent.range.begin;
+  return {SumsOf(bucket, i) + before * DtypeSize(SumTypeOf(layout_.SpaceOf(extent).dtype)),
+          layout_.OwnCount(extent)};
+}
+
+absl::Status Reduction::StartChain(int bucket) {
+  const Pack& pack = layout_.buckets[static_cast<size_t>(bucket)].pack;
+  std::vector<Collective> calls;
+  for (size_t i = 0; i < pack.extents.size(); ++i) {
+    const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
+    const weft_dtype_t dtype = layout_.SpaceOf(extent).dtype;
+    std::byte* const sums = SumsOf(bucket, i);
+    if (DtypeSize(dtype) == 2) {
+      Widen(dtype, residence_.BucketData(bucket) + pack.offsets[i], extent.range.count,
+            reinterpret_cast<float*>(sums));
+    }
+    calls.push_back(
+        calls_.Reduce(pack.extents[i], WEFT_SUM, sums, OwnSumsOf(bucket, i).data));
+  }
+  Chain chain{.bucket = bucket};
+  WEFT_RETURN_IF_ERROR(StartWorks(bucket, calls, *scatter_, &chain.works));
+  residence_.ReductionStarted(bucket, chain.works, /*goes_on=*/true);
+  const size_t count = chain.works.size();
+  chains_.push_back(std::move(chain));
+  CallBack(count);
+  return absl::OkStatus();
+}
+
+absl::Status Reduction::StartAcross(Chain& chain) {
+  const Pack& pack = layout_.buckets[static_cast<size_t>(chain.bucket)].pack;
+  std::vector<Collective> calls;
+  for (size_t i = 0; i < pack.extents.size(); ++i) {
+    const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
+    const Part own = OwnSumsOf(chain.bucket, i);
+    calls.push_back({.kind = OpKind::kAllReduce,
+                     .dtype = SumTypeOf(layout_.SpaceOf(extent).dtype),
+                     .op = WEFT_SUM,
+                     .count = own.count,
+                     .in = own.data,
+                     .out = own.data,
+                     .timeout_ns = options_.timeout_ns});
+  }
+  chain.works.clear();
+  chain.across = true;
+  WEFT_RETURN_IF_ERROR(StartWorks(chain.bucket, calls, *across_, &chain.works));
+  residence_.ReductionStarted(chain.bucket, chain.works, /*goes_on=*/true);
+  CallBack(chain.works.size());
+  return absl::OkStatus();
+}
+
+void Reduction::EndChain(int bucket) {
+  const Pack& pack = layout_.buckets[static_cast<size_t>(bucket)].pack;
+  const int64_t divisor = options_.op == WEFT_AVG ? layout_.member.size : 1;
+  for (size_t i = 0; i < pack.extents.size(); ++i) {
+    const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
+    const weft_dtype_t dtype = layout_.SpaceOf(extent).dtype;
+    const Part own = OwnSumsOf(bucket, i);
+    void* const reduced = storage_.Reduced(layout_, extent).data;
+    if (own.count == 0) continue;
+    if (DtypeSize(dtype) == 2) {
+      NarrowQuotients(dtype, reinterpret_cast<const float*>(own.data), own.count, divisor, reduced);
+      continue;
+    }
+    const void* const sources[] = {own.data};
+    FindReduceKernel(options_.isa, dtype, WEFT_AVG)({.sources = sources,
+                                                     .source_count = 1,
+                                                     .destinations = &reduced,
+                                                     .destination_count = 1,
+                                                     .count = own.count,
+                                                     .divisor = divisor});
+  }
+  residence_.ReductionEnded(bucket);
+}
+
+absl::Status Reduction::Advance() {
+  const auto ended = [](const Chain& chain) {
+    return std::all_of(chain.works.begin(), chain.works.end(),
+                       [](const WorkRef& work) { return work->ended() && work->Test(); });
+  };
+  for (Chain& chain : chains_) {
+    if (chain.across) continue;
+    if (!ended(chain)) break;
+    for (const WorkRef& work : chain.works) {
+      WEFT_RETURN_IF_ERROR(Annotate(work->status(),
+                                    StrCat("reducing gradient bucket ", chain.bucket, ": ")));
+    }
+    WEFT_RETURN_IF_ERROR(StartAcross(chain));
+  }
+  while (!chains_.empty() && chains_.front().across && ended(chains_.front())) {
+    for (const WorkRef& work : chains_.front().works) {
+      WEFT_RETURN_IF_ERROR(Annotate(
+          work->status(), StrCat("reducing gradient bucket ", chains_.front().bucket, ": ")));
+    }
+    EndChain(chains_.front().bucket);
+    chains_.pop_front();
+  }
   return absl::OkStatus();
 }
 

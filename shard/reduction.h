@@ -9,17 +9,26 @@
 // it, else a reduce_scatter_v, in place where gradients rest whole, and from the pool to this rank's part
 // where they rest cut. Both add in the same order, so an element has the same bits either way.
 //
+// HYBRID_SHARD: a chain per bucket. Its sums are made within the replica (reduce_scatter_v), then across
+// replicas (all_reduce of this rank's part), without rounding to 16 bits in between, and divided at the end: a
+// replica of 2^k ranks is a subtree of the sum over all ranks, so the bits are those of the other presets.
+// Chains go on in the order in which they were started; who ends a link rings the doorbell, and Advance
+// starts the next one.
+//
 // Thread-safety: members under the context's mutex; WaitFor from any thread, it touches no member.
 // Owns no thread: works complete in the group's progress.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "comm/group/process_group.h"
+#include "comm/kernels/isa.h"
 #include "shard/doorbell.h"
 #include "shard/extent_calls.h"
 #include "shard/layout.h"
@@ -41,14 +50,25 @@ class Reduction {
     weft_op_t op = WEFT_AVG;
     int64_t timeout_ns = 0;
     std::shared_ptr<Doorbell> doorbell;  // rung when one has ended; may be nullptr
+    Isa isa = Isa::kScalar;
   };
 
   // All but the group outlive this.
   Reduction(std::shared_ptr<ProcessGroup> group, const Layout& layout, const Storage& storage,
             const ExtentCalls& calls, Residence& residence, const Options& options);
+  ~Reduction();
+  Reduction(const Reduction&) = delete;
+  Reduction& operator=(const Reduction&) = delete;
 
   // Starts the reductions of one bucket, whose gradients are whole.
   absl::Status Start(int bucket);
+
+  // For HYBRID_SHARD: the ranks of this replica, and those at this rank's place of theirs. Closed in the
+  // destructor.
+  void SetReplicaGroups(std::shared_ptr<ProcessGroup> scatter, std::shared_ptr<ProcessGroup> across);
+  void Abort(std::string_view reason);
+  // Starts the links of chains whose turn it is, and ends those that are through.
+  absl::Status Advance();
 
   // What was started since the last call; to be waited for before its memory is used.
   std::vector<StartedReduce> TakeStarted();
@@ -61,7 +81,22 @@ class Reduction {
   void BeginStep();
 
  private:
+  struct Chain {
+    int bucket = 0;
+    Works works;          // of its present link
+    bool across = false;  // that is the all_reduce across replicas
+  };
+
   Collective CallOf(int bucket, int extent) const;
+  absl::Status StartWorks(int bucket, const std::vector<Collective>& calls, ProcessGroup& group,
+                          Works* works);
+  void CallBack(size_t count);
+  absl::Status StartChain(int bucket);
+  absl::Status StartAcross(Chain& chain);
+  void EndChain(int bucket);
+  // The sums of extent `i` of the bucket's pack: of all of it, or this rank's part.
+  std::byte* SumsOf(int bucket, size_t i) const;
+  Part OwnSumsOf(int bucket, size_t i) const;
 
   const std::shared_ptr<ProcessGroup> group_;
   const Layout& layout_;
@@ -69,6 +104,9 @@ class Reduction {
   const ExtentCalls& calls_;
   Residence& residence_;
   const Options options_;
+  std::shared_ptr<ProcessGroup> scatter_;
+  std::shared_ptr<ProcessGroup> across_;
+  std::deque<Chain> chains_;
   std::vector<StartedReduce> started_;
   int64_t first_start_ns_ = 0;
   uint64_t started_bytes_ = 0;

@@ -49,6 +49,21 @@ Residence::Residence(const Layout& layout, const Storage& storage, const ExtentC
 
 Residence::~Residence() {
   if (group_ != nullptr) group_->Close();
+  if (inner_ != nullptr) inner_->Close();
+}
+
+void Residence::SetGroups(std::shared_ptr<ProcessGroup> all, std::shared_ptr<ProcessGroup> inner) {
+  group_ = std::move(all);
+  inner_ = std::move(inner);
+}
+
+void Residence::Abort(std::string_view reason) {
+  if (group_ != nullptr) group_->Abort(reason);
+  if (inner_ != nullptr) inner_->Abort(reason);
+}
+
+ProcessGroup& Residence::GroupFor(const Extent& extent) const {
+  return layout_.SpaceOf(extent).placement.replicated ? *inner_ : *group_;
 }
 
 void Residence::BeginStep(const Schedule* schedule, bool train) {
@@ -106,10 +121,23 @@ Works Residence::Before(const Residency& residency) const {
   for (const int before : residency.after) {
     if (reduced_[static_cast<size_t>(before)]) continue;
     const int bucket = schedule_->gradients[static_cast<size_t>(before)].index;
-    Works left = NotEnded(buckets_[static_cast<size_t>(bucket)].works);
+    Works left = WorksLeft(bucket);
     if (!left.empty()) return left;
   }
   return {};
+}
+
+// What to wait for before the bucket's place can be free: its works, those of the bucket before it if its own
+// have ended and it goes on behind that, or ended ones, if the next thing is the caller's to start.
+Works Residence::WorksLeft(int bucket) const {
+  const BucketState& state = buckets_[static_cast<size_t>(bucket)];
+  Works left = NotEnded(state.works);
+  if (!left.empty() || !state.goes_on) return left;
+  for (const int other : reducing_) {
+    left = NotEnded(buckets_[static_cast<size_t>(other)].works);
+    if (!left.empty()) return left;
+  }
+  return state.works;
 }
 
 absl::Status Residence::StartNext() {
@@ -132,9 +160,10 @@ absl::Status Residence::StartGather(int unit, std::byte* data) {
     Collective call = calls_.Gather(pack.extents[i], storage_.OwnParams(layout_, extent).data,
                                     data + pack.offsets[i]);
     call.tag = static_cast<uint64_t>(unit);
-    absl::StatusOr<WorkRef> work = group_->Start(call);
+    ProcessGroup& group = GroupFor(extent);
+    absl::StatusOr<WorkRef> work = group.Start(call);
     if (!work.ok()) {
-      const absl::Status cause = group_->error();
+      const absl::Status cause = group.error();
       return Annotate(cause.ok() ? work.status() : cause,
                       StrCat("gathering unit ", specs_[static_cast<size_t>(unit)].name, ": "));
     }
@@ -203,7 +232,7 @@ absl::StatusOr<Works> Residence::NeedGradients(int bucket, bool* fresh) {
   *fresh = false;
   BucketState& state = buckets_[static_cast<size_t>(bucket)];
   FreeReduced();
-  if (state.reducing) return state.works;
+  if (state.reducing) return WorksLeft(bucket);
   if (state.data != nullptr) return Works();
   if (schedule_ != nullptr && next_gradients_ < schedule_->gradients.size()) {
     Works before = Before(schedule_->gradients[next_gradients_]);
@@ -241,21 +270,27 @@ absl::StatusOr<bool> Residence::PlaceGradients(int bucket) {
   return true;
 }
 
-void Residence::ReductionStarted(int bucket, Works works) {
+void Residence::ReductionStarted(int bucket, Works works, bool goes_on) {
   BucketState& state = buckets_[static_cast<size_t>(bucket)];
+  if (!state.reducing) reducing_.push_back(bucket);
   state.reducing = true;
+  state.goes_on = goes_on;
   state.works = std::move(works);
-  reducing_.push_back(bucket);
+}
+
+void Residence::ReductionEnded(int bucket) {
+  buckets_[static_cast<size_t>(bucket)].goes_on = false;
+  FreeReduced();
 }
 
 Works Residence::OldestReduction() const {
-  return buckets_[static_cast<size_t>(reducing_.front())].works;
+  return WorksLeft(reducing_.front());
 }
 
 void Residence::FreeReduced() {
   const auto ended = [&](int bucket) {
     BucketState& state = buckets_[static_cast<size_t>(bucket)];
-    if (!NotEnded(state.works).empty()) return false;
+    if (state.goes_on || !NotEnded(state.works).empty()) return false;
     pool_.GiveBack(state.data);
     if (state.residency >= 0 && !reduced_.empty())
       reduced_[static_cast<size_t>(state.residency)] = true;
@@ -275,9 +310,10 @@ absl::Status Residence::StartUpdate(int bucket) {
     Collective call = calls_.Gather(index, storage_.OwnParams(layout_, extent).data,
                                     storage_.Data(extent.range.space, extent.range.begin));
     call.tag = static_cast<uint64_t>(bucket);
-    absl::StatusOr<WorkRef> work = group_->Start(call);
+    ProcessGroup& group = GroupFor(extent);
+    absl::StatusOr<WorkRef> work = group.Start(call);
     if (!work.ok()) {
-      const absl::Status cause = group_->error();
+      const absl::Status cause = group.error();
       return Annotate(cause.ok() ? work.status() : cause,
                       StrCat("gathering the updated parameters of bucket ", bucket, ": "));
     }

@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,10 +51,13 @@ class Residence {
   Residence(const Residence&) = delete;
   Residence& operator=(const Residence&) = delete;
 
-  // The group that gathers; closed in the destructor. Needed as soon as anything is cut.
-  void SetGroup(std::shared_ptr<ProcessGroup> group) { group_ = std::move(group); }
+  // The groups that gather, closed in the destructor: all ranks, and those between which HYBRID_SHARD cuts;
+  // each may be nullptr if it is not needed.
+  void SetGroups(std::shared_ptr<ProcessGroup> all, std::shared_ptr<ProcessGroup> inner);
 
-  const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+  bool gathers() const { return group_ != nullptr || inner_ != nullptr; }
+
+  void Abort(std::string_view reason);
 
   // Makes room for a schedule, between steps.
   absl::Status Reserve(size_t bytes) { return pool_.Reserve(bytes); }
@@ -82,8 +86,10 @@ class Residence {
   absl::StatusOr<Works> NeedGradients(int bucket, bool* fresh);
   // Gives a bucket that nothing needed a place at once; true if it had none.
   absl::StatusOr<bool> PlaceGradients(int bucket);
-  // The reduction that ends the residency of a bucket's gradients.
-  void ReductionStarted(int bucket, Works works);
+  // The reduction that ends the residency of a bucket's gradients. `goes_on`: more comes after these works;
+  // then it is started again with what comes, and ended by ReductionEnded.
+  void ReductionStarted(int bucket, Works works, bool goes_on = false);
+  void ReductionEnded(int bucket);
 
   // After an update of own parts: gathers the params of a bucket if they rest whole.
   absl::Status StartUpdate(int bucket);
@@ -91,6 +97,9 @@ class Residence {
   // What is under way, to be waited for; Drop() then lets go of everything.
   Works UnderWay() const;
   void Drop();
+
+  // First byte of a bucket's gradients; nullptr if they are not whole.
+  std::byte* BucketData(int bucket) const { return buckets_[static_cast<size_t>(bucket)].data; }
 
   // First byte of an extent of a whole unit or bucket; nullptr if it is not whole.
   std::byte* UnitExtent(int unit, int extent) const;
@@ -117,6 +126,7 @@ class Residence {
   struct BucketState {
     std::byte* data = nullptr;  // of its gradients, if these are cut
     bool reducing = false;
+    bool goes_on = false;  // not over when its works are
     Works works;       // of its reduction
     Works updates;     // of its params, after an update
     int residency = -1;
@@ -130,9 +140,11 @@ class Residence {
   absl::Status StartNext();
   absl::Status PlaceNextGradients(int bucket);
   absl::Status StartGather(int unit, std::byte* data);
+  ProcessGroup& GroupFor(const Extent& extent) const;
   absl::Status StartDue();
   void FreeReduced();
   Works OldestReduction() const;
+  Works WorksLeft(int bucket) const;
   void Free(Unit& unit);
 
   const Layout& layout_;
@@ -140,6 +152,7 @@ class Residence {
   const ExtentCalls& calls_;
   const std::vector<UnitSpec>& specs_;
   std::shared_ptr<ProcessGroup> group_;
+  std::shared_ptr<ProcessGroup> inner_;
   Pool pool_;
   std::vector<Unit> units_;
   std::vector<BucketState> buckets_;

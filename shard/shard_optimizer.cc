@@ -1,9 +1,7 @@
 #include "shard/shard_optimizer.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -11,28 +9,12 @@
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
 #include "shard/sum_squares.h"
+#include "shard/widen.h"
 
 namespace weft {
 namespace {
 
 constexpr size_t kWordsPerSum = std::tuple_size_v<ExactSum::Words>;
-
-float WidenBfloat16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
-
-// Denormals are multiples of 2^-24; the others get the exponent's other bias.
-float WidenFloat16(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
-  const uint32_t exponent = (bits >> 10) & 31;
-  const uint32_t fraction = bits & 1023;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
-  }
-  const uint32_t widened = exponent == 31 ? 255 : exponent + 112;
-  return std::bit_cast<float>(sign | widened << 23 | fraction << 13);
-}
 
 float* Floats(const HeapBlock& block) {
   return reinterpret_cast<float*>(block.data());
@@ -136,7 +118,9 @@ absl::Status ShardOptimizer::AllocateExtent(int index) {
   const bool cut = space.placement.optimizer_cut;
   state.first = cut ? layout_.OwnFirst(extent) : extent.range.begin;
   state.count = cut ? layout_.OwnCount(extent) : extent.range.count;
-  state.counts = cut || layout_.member.rank == 0;
+  // Replicas have the same sums: the first one's count.
+  state.counts = space.placement.replicated ? layout_.member.rank < layout_.inner.size
+                                            : cut || layout_.member.rank == 0;
   const auto allocate = [&](bool wanted, HeapBlock& block) -> absl::Status {
     const size_t bytes = wanted ? state.count * sizeof(float) : 0;
     absl::StatusOr<HeapBlock> made = HeapBlock::Allocate(bytes);
@@ -187,7 +171,9 @@ GradientSums ShardOptimizer::SumGradients(const Storage& storage) const {
   for (const Extent& extent : layout_.extents) {
     const Space& space = layout_.SpaceOf(extent);
     const size_t count = layout_.OwnCount(extent);
-    if (space.frozen || count == 0) continue;
+    const bool counted =
+        !space.placement.replicated || layout_.member.rank < layout_.inner.size;
+    if (space.frozen || count == 0 || !counted) continue;
     const Part reduced = storage.Reduced(layout_, extent);
     const size_t skipped =
         space.placement.optimizer_cut ? 0 : layout_.OwnFirst(extent) - extent.range.begin;
@@ -211,13 +197,8 @@ void ShardOptimizer::WidenParams(const Storage& storage, int index) {
   const State& state = states_[static_cast<size_t>(index)];
   if (state.main.bytes() == 0) return;
   const Extent& extent = layout_.extents[static_cast<size_t>(index)];
-  const bool bfloat16 = layout_.SpaceOf(extent).dtype == WEFT_BFLOAT16;
   const void* const params = ArraysOf(storage, index, {.begin = state.first}).cast;
-  for (size_t i = 0; i < state.count; ++i) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, static_cast<const std::byte*>(params) + i * sizeof(bits), sizeof(bits));
-    Floats(state.main)[i] = bfloat16 ? WidenBfloat16(bits) : WidenFloat16(bits);
-  }
+  Widen(layout_.SpaceOf(extent).dtype, params, state.count, Floats(state.main));
 }
 
 OptimizerArrays ShardOptimizer::ArraysOf(const Storage& storage, int index, const Run& run) const {

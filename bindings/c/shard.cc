@@ -37,6 +37,7 @@ enum class Mark : uint32_t {
 struct weft_mesh {
   Mark mark = Mark::kMesh;
   std::shared_ptr<const weft::Mesh> mesh;
+  std::deque<weft_group> axis_groups;  // handles
 };
 
 struct weft_shard_unit {
@@ -189,7 +190,7 @@ absl::StatusOr<weft::Placement> ReadPolicy(const weft_shard_policy_t* policy) {
   if (preset < 0 || preset > WEFT_SHARD_FRACTION) {
     return Invalid(kCall, StrCat("preset is ", preset, "; use a value of weft_shard_preset_t"));
   }
-  if (preset == WEFT_SHARD_HYBRID_SHARD || preset == WEFT_SHARD_HPZ) {
+  if (preset == WEFT_SHARD_HPZ) {
     return MakeError(WEFT_UNSUPPORTED, {.operation = kCall},
                      StrCat(kCall, ": preset ", weft::PresetName(preset),
                             " is not in this version; use WEFT_SHARD_FULL_SHARD"));
@@ -219,7 +220,21 @@ absl::Status MeshCreate(weft_group_t group, const weft_mesh_config_t* config, we
   WEFT_ASSIGN_OR_RETURN(std::vector<weft::MeshAxis> axes, ReadAxes(copy));
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const weft::Mesh> mesh,
                         weft::Mesh::Create(std::move(ranks), std::move(axes)));
-  *out = new weft_mesh{.mesh = std::move(mesh)};
+  *out = new weft_mesh{.mesh = std::move(mesh), .axis_groups = {}};
+  for (size_t axis = 0; axis < (*out)->mesh->axes().size(); ++axis) {
+    (*out)->axis_groups.push_back({.group = (*out)->mesh->axis_group(axis)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AxisGroup(weft_mesh_t mesh, int axis, weft_group_t* group) {
+  WEFT_RETURN_IF_ERROR(CheckOut("mesh_axis_group", group, "group"));
+  WEFT_RETURN_IF_ERROR(Check("mesh_axis_group", mesh));
+  if (axis < 0 || static_cast<size_t>(axis) >= mesh->axis_groups.size()) {
+    return Invalid("mesh_axis_group", StrCat("axis is ", axis, ", the mesh has ",
+                                             mesh->axis_groups.size(), "; count from 0"));
+  }
+  *group = &mesh->axis_groups[static_cast<size_t>(axis)];
   return absl::OkStatus();
 }
 
@@ -459,6 +474,10 @@ extern "C" {
 weft_result_t weft_mesh_create(weft_group_t group, const weft_mesh_config_t* config,
                                weft_mesh_t* mesh) {
   return Guarded([&] { return MeshCreate(group, config, mesh); });
+}
+
+weft_result_t weft_mesh_axis_group(weft_mesh_t mesh, int axis, weft_group_t* group) {
+  return Guarded([&] { return AxisGroup(mesh, axis, group); });
 }
 
 weft_result_t weft_mesh_destroy(weft_mesh_t mesh) {

@@ -69,10 +69,14 @@ typedef struct weft_mesh_config {
   int axis_sizes[WEFT_MESH_AXES_MAX];
 } weft_mesh_config_t;
 
-/* `group` is borrowed and must outlive the mesh. Not collective. Errors: INVALID_ARGUMENT,
- * UNSUPPORTED (several axes). */
+/* `group` is borrowed and must outlive the mesh. Collective if there are several axes: it splits the
+ * group. Errors: INVALID_ARGUMENT, and those of weft_group_split. */
 WEFT_EXPORT weft_result_t weft_mesh_create(weft_group_t group, const weft_mesh_config_t* config,
                                            weft_mesh_t* mesh);
+/* The group of the ranks that differ from this one in their place on axis `axis` only; the mesh's own
+ * group if there is one axis. It belongs to the mesh: do not destroy it, nor use it afterwards. */
+WEFT_EXPORT weft_result_t weft_mesh_axis_group(weft_mesh_t mesh, int axis, weft_group_t* group);
+
 /* NULL is fine; INVALID_USAGE while a context uses it. */
 WEFT_EXPORT weft_result_t weft_mesh_destroy(weft_mesh_t mesh);
 
@@ -152,7 +156,8 @@ typedef enum weft_shard_preset {
   WEFT_SHARD_GRAD_OP = 3,    /* all three cut at rest; parameters whole from forward to backward
                                 (PyTorch's SHARD_GRAD_OP) */
   WEFT_SHARD_FULL_SHARD = 4, /* all three cut, parameters whole only while used: ZeRO-3, FSDP */
-  WEFT_SHARD_HYBRID_SHARD = 5, /* not in this version */
+  WEFT_SHARD_HYBRID_SHARD = 5, /* FULL_SHARD along the last axis of the mesh (2^k ranks), replicated along
+                                  the others; gradients are added across replicas */
   WEFT_SHARD_HPZ = 6,          /* not in this version */
   WEFT_SHARD_FRACTION = 7 /* FULL_SHARD, but as many units as memory_budget_bytes allows stay whole from
                              forward to backward, the last ones first */

@@ -147,8 +147,14 @@ TEST_F(ShardCTest, RefusesBadMeshes) {
   ExpectRefused(create({kSize, 4, {}, {}}), WEFT_INVALID_ARGUMENT, "axis_count is 4");
   ExpectRefused(create({kSize, 1, {}, {1}}), WEFT_INVALID_ARGUMENT, "axis 0 is NULL");
   ExpectRefused(create({kSize, 1, {"data"}, {2}}), WEFT_INVALID_ARGUMENT, "size 2");
-  ExpectRefused(create({kSize, 2, {"a", "b"}, {1, 1}}), WEFT_UNSUPPORTED, "2 axes");
   EXPECT_EQ(mesh, nullptr);
+  EXPECT_EQ(create({kSize, 2, {"a", "b"}, {1, 1}}), WEFT_SUCCESS);
+  weft_group_t along = nullptr;
+  ExpectRefused(weft_mesh_axis_group(mesh, 2, &along), WEFT_INVALID_ARGUMENT, "axis is 2");
+  EXPECT_EQ(weft_mesh_axis_group(mesh, 1, &along), WEFT_SUCCESS);
+  EXPECT_TRUE(weft::IsGroup(along));
+  EXPECT_EQ(weft_mesh_destroy(mesh), WEFT_SUCCESS);
+  mesh = nullptr;
   EXPECT_EQ(create({kSize, 1, {"data"}, {1}}), WEFT_SUCCESS);
   EXPECT_EQ(weft_mesh_destroy(mesh), WEFT_SUCCESS);
 }
@@ -172,9 +178,9 @@ TEST_F(ShardCTest, RefusesBadConfigs) {
 
 TEST_F(ShardCTest, RefusesPresetsOfLaterVersions) {
   weft_shard_unit_t unit = nullptr;
-  weft_shard_policy_t policy = {sizeof(policy), WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_CUT_FLAT, 0};
+  weft_shard_policy_t policy = {sizeof(policy), WEFT_SHARD_HPZ, WEFT_SHARD_CUT_FLAT, 0};
   ExpectRefused(weft_shard_unit_begin(context_, "a", &policy, &unit), WEFT_UNSUPPORTED,
-                "preset HYBRID_SHARD is not in this version");
+                "preset HPZ is not in this version");
   const int unknown = 17;
   std::memcpy(&policy.preset, &unknown, sizeof(unknown));
   ExpectRefused(weft_shard_unit_begin(context_, "a", &policy, &unit), WEFT_INVALID_ARGUMENT,

@@ -45,6 +45,7 @@ struct Setting {
   OptimizerConfig optimizer;
   double norm_max = 0;
   int poison_step = -1;  // rank 0 has an infinite gradient there
+  std::vector<int> axes = {};
 };
 
 absl::Status LoadAll(Context& context, const std::vector<ModelParam>& model,
@@ -86,7 +87,8 @@ absl::StatusOr<Outcome> Train(const std::shared_ptr<ProcessGroup>& group, const 
   const std::vector<ModelParam> model = Model();
   WEFT_ASSIGN_OR_RETURN(
       auto context,
-      MakeContext(group, {.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}}));
+      MakeContext(group, {.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}},
+                  setting.axes));
   WEFT_RETURN_IF_ERROR(context->SetOptimizer(setting.optimizer));
   WEFT_RETURN_IF_ERROR(DeclareAll(*context, model, PlacementOf(setting.preset)));
   WEFT_RETURN_IF_ERROR(context->Finalize().status());
@@ -167,6 +169,22 @@ INSTANTIATE_TEST_SUITE_P(, OptimizerPresetsTest,
                            return StrCat("Kind", static_cast<int>(std::get<0>(info.param)), "On",
                                          std::get<1>(info.param));
                          });
+
+TEST(OptimizerStep, ReplicasTrainTheSameBits) {
+  for (const weft_optimizer_kind_t kind : kKinds) {
+    for (const std::vector<int>& axes : std::vector<std::vector<int>>{{2, 2}, {3, 2}, {2, 4}}) {
+      const Scenario scenario{.ranks = axes[0] * axes[1], .steps = 4};
+      Setting setting{.optimizer = ConfigOf(kind), .norm_max = 0.5};
+      const Outcome whole = TrainAll(GroupKind::kLocal, setting, scenario);
+      setting.axes = axes;
+      for (const weft_shard_preset_t preset : {WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD}) {
+        SCOPED_TRACE(StrCat(PresetName(preset), " on ", axes[0], " x ", axes[1]));
+        setting.preset = preset;
+        EXPECT_TRUE(TrainAll(GroupKind::kLocal, setting, scenario) == whole);
+      }
+    }
+  }
+}
 
 TEST(OptimizerStep, SkipsOnEveryRankWhenOneHasAnInfiniteGradient) {
   OptimizerConfig config = ConfigOf(WEFT_OPTIMIZER_ADAMW);

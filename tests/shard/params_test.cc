@@ -140,9 +140,44 @@ TEST(Mesh, ChecksItsAxes) {
     EXPECT_EQ(result({{"", 4}}), WEFT_INVALID_ARGUMENT);
     EXPECT_EQ(result({{"a", 2}, {"a", 2}}), WEFT_INVALID_ARGUMENT);
     EXPECT_EQ(result({{"a", 4}, {"b", 4}}), WEFT_INVALID_ARGUMENT);
-    EXPECT_EQ(result({{"a", 2}, {"b", 2}}), WEFT_UNSUPPORTED);
     return absl::OkStatus();
   }));
+}
+
+// The sum of the ranks' numbers in the whole group, over a group that the mesh has split off.
+absl::StatusOr<int32_t> SumOf(ProcessGroup& group, int32_t number) {
+  WEFT_RETURN_IF_ERROR(group.Run({.kind = OpKind::kAllReduce,
+                                  .dtype = WEFT_INT32,
+                                  .count = 1,
+                                  .in = &number,
+                                  .out = &number}));
+  return number;
+}
+
+TEST(Mesh, SplitsTheGroupAlongItsAxes) {
+  ExpectAllOk(RunRanks(
+      GroupKind::kLocal, 12, [](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        const int32_t bit = 1 << rank;
+        {
+          WEFT_ASSIGN_OR_RETURN(const auto mesh, Mesh::Create(group, {{"a", 2}, {"b", 3}, {"c", 2}}));
+          const int a = rank / 6;
+          const int b = rank / 2 % 3;
+          const int c = rank % 2;
+          const auto at = [](int i, int j, int k) { return 1 << (i * 6 + j * 2 + k); };
+          WEFT_ASSIGN_OR_RETURN(const int32_t along_a, SumOf(*mesh->axis_group(0), bit));
+          WEFT_ASSIGN_OR_RETURN(const int32_t along_b, SumOf(*mesh->axis_group(1), bit));
+          WEFT_ASSIGN_OR_RETURN(const int32_t along_c, SumOf(*mesh->inner(), bit));
+          WEFT_ASSIGN_OR_RETURN(const int32_t across, SumOf(*mesh->outer(), bit));
+          EXPECT_EQ(along_a, at(0, b, c) | at(1, b, c));
+          EXPECT_EQ(along_b, at(a, 0, c) | at(a, 1, c) | at(a, 2, c));
+          EXPECT_EQ(along_c, at(a, b, 0) | at(a, b, 1));
+          EXPECT_EQ(across, 0b010101010101 << c);
+          EXPECT_EQ(mesh->inner()->rank(), c);
+          EXPECT_EQ(mesh->outer()->rank(), rank / 2);
+          WEFT_RETURN_IF_ERROR(SumOf(*group, 0).status());  // nobody leaves before all are done
+        }
+        return absl::OkStatus();
+      }));
 }
 
 }  // namespace

@@ -98,6 +98,7 @@ struct Case {
   ContextOptions options;
   CutRule cut = CutRule::kElements;
   bool predictable = true;  // the order of calls is the declared one
+  std::vector<int> axes = {};
 };
 
 std::string NameOf(const Case& one, const Scenario& scenario) {
@@ -118,7 +119,7 @@ void ExpectReference(GroupKind kind, const Case& one, Scenario scenario) {
     ContextOptions options = one.options;
     options.accumulation = scenario.accumulation;
     options.microbatches = scenario.microbatches;
-    WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, options));
+    WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, options, one.axes));
     Placement placement = PlacementOf(one.preset);
     placement.cut = one.cut;
     WEFT_RETURN_IF_ERROR(Declare(*context, model, placement));
@@ -194,6 +195,29 @@ TEST_P(PresetsTest, AccumulateInBothWays) {
 TEST_P(PresetsTest, CutBetweenParams) {
   for (const weft_shard_preset_t preset : {WEFT_SHARD_ZERO2, WEFT_SHARD_FULL_SHARD}) {
     ExpectReference(kind(), {.preset = preset, .cut = CutRule::kParams}, {.ranks = ranks()});
+  }
+}
+
+// Replicas of 2^k ranks, of any number.
+TEST(Presets, ReplicasGiveTheSameBits) {
+  for (const std::vector<int>& axes : std::vector<std::vector<int>>{
+           {1, 2}, {2, 1}, {2, 2}, {3, 2}, {1, 4}, {2, 4}, {4, 2}, {2, 2, 2}, {3, 1, 2}}) {
+    int ranks = 1;
+    for (const int size : axes)
+      ranks *= size;
+    for (const weft_shard_accumulation_t accumulation :
+         {WEFT_SHARD_LOCAL_THEN_REDUCE, WEFT_SHARD_REDUCE_EVERY}) {
+      for (const int prefetch : {0, 1, 3}) {
+        ExpectReference(GroupKind::kLocal,
+                        {.preset = WEFT_SHARD_HYBRID_SHARD,
+                         .options = {.overlap = prefetch != 0, .prefetch = prefetch},
+                         .axes = axes},
+                        {.ranks = ranks,
+                         .microbatches = 2,
+                         .missing_percent = 10,
+                         .accumulation = accumulation});
+      }
+    }
   }
 }
 

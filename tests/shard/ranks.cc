@@ -65,8 +65,12 @@ void ExpectAllOk(const std::vector<absl::Status>& statuses) {
 }
 
 absl::StatusOr<std::unique_ptr<Context>> MakeContext(std::shared_ptr<ProcessGroup> group,
-                                                     const ContextOptions& options) {
-  WEFT_ASSIGN_OR_RETURN(auto mesh, Mesh::Create(std::move(group), {}));
+                                                     const ContextOptions& options,
+                                                     const std::vector<int>& axes) {
+  std::vector<MeshAxis> named;
+  for (size_t i = 0; i < axes.size(); ++i)
+    named.push_back({StrCat("axis", i), axes[i]});
+  WEFT_ASSIGN_OR_RETURN(auto mesh, Mesh::Create(std::move(group), named));
   return Context::Create(std::move(mesh), options);
 }
 

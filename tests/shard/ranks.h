@@ -34,9 +34,10 @@ std::vector<absl::Status> RunRanks(GroupKind kind, int size, const RankBody& bod
 // Fails the test for every rank whose status is not Ok.
 void ExpectAllOk(const std::vector<absl::Status>& statuses);
 
-// A context over a one-axis mesh of `group`.
+// A context over a mesh of `group`, of one axis unless sizes of several are given.
 absl::StatusOr<std::unique_ptr<Context>> MakeContext(std::shared_ptr<ProcessGroup> group,
-                                                     const ContextOptions& options = {});
+                                                     const ContextOptions& options = {},
+                                                     const std::vector<int>& axes = {});
 
 // A unit `name` with the one param `name`.weight. Returns the param's index, which is the unit's
 // too when every unit is made by this.
