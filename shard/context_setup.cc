@@ -62,15 +62,19 @@ absl::StatusOr<weft_shard_plan_t> Context::Finalize() {
 // HYBRID_SHARD's sums must be those of all ranks in one tree: a replica is a subtree if it has 2^k ranks
 // (docs/design/001-numbers.md).
 absl::Status Context::CheckMesh() const {
-  if (!Any([](const Placement& placement) { return placement.replicated; })) return absl::OkStatus();
+  const bool replicates = Any([](const Placement& placement) { return placement.replicated; });
+  const bool keeps_parts = Any([](const Placement& placement) { return placement.inner_part; });
+  if (!replicates && !keeps_parts) return absl::OkStatus();
   const auto invalid = [](const std::string& what) {
     return MakeError(WEFT_INVALID_ARGUMENT, {.operation = "finalize"}, StrCat("finalize: ", what));
   };
   if (mesh_->outer() == nullptr) {
     return invalid(
-        "HYBRID_SHARD needs a mesh of two or three axes: it cuts along the last one and "
-        "replicates along the others; give weft_mesh_create their sizes");
+        "HYBRID_SHARD and HPZ need a mesh of two or three axes: the last one is that of a replica, "
+        "or of the part that is kept between forward and backward; give weft_mesh_create their "
+        "sizes");
   }
+  if (!replicates) return absl::OkStatus();
   const auto size = static_cast<unsigned>(mesh_->inner()->size());
   if (std::has_single_bit(size)) return absl::OkStatus();
   return invalid(StrCat("HYBRID_SHARD cuts along axis ", mesh_->axes().back().name, " of ", size,
@@ -151,8 +155,10 @@ absl::Status Context::SplitGroups(Machine& machine) {
       })) {
     WEFT_ASSIGN_OR_RETURN(all, split(group(), "gather"));
   }
-  if (Any([](const Placement& placement) { return placement.replicated; })) {
+  if (Any([](const Placement& placement) { return placement.replicated || placement.inner_part; })) {
     WEFT_ASSIGN_OR_RETURN(inner, split(*mesh_->inner(), "gather"));
+  }
+  if (Any([](const Placement& placement) { return placement.replicated; })) {
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> scatter,
                           split(*mesh_->inner(), "reduce_scatter"));
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> across,

@@ -74,7 +74,7 @@ absl::Status Context::PostForward(int unit) {
   WEFT_RETURN_IF_ERROR(machine_->state.PostForward(unit));
   WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPostForward, unit}));
   if (!machine_->state.InForward(unit) && !machine_->state.InBackward(unit)) {
-    machine_->residence.LetGo(unit, /*in_backward=*/false);
+    WEFT_RETURN_IF_ERROR(Latch(machine_->residence.LetGo(unit, /*in_backward=*/false)));
   }
   return Latch(machine_->residence.Served());
 }
@@ -128,7 +128,7 @@ absl::Status Context::PostBackward(int unit) {
   std::vector<int> settled;
   WEFT_RETURN_IF_ERROR(machine_->state.PostBackward(unit, settled));
   WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPostBackward, unit}));
-  machine_->residence.LetGo(unit, /*in_backward=*/true);
+  WEFT_RETURN_IF_ERROR(Latch(machine_->residence.LetGo(unit, /*in_backward=*/true)));
   WEFT_RETURN_IF_ERROR(SettleParams(settled));
   return Latch(machine_->residence.Served());
 }

@@ -10,10 +10,11 @@ namespace weft {
 namespace {
 
 absl::StatusOr<Collective> MakeCall(OpKind kind, const Layout& layout, const Extent& extent,
+                                    const std::vector<size_t>& cuts, const Member& member,
                                     int64_t timeout_ns) {
   std::vector<size_t> counts;
-  for (size_t rank = 0; rank + 1 < extent.cuts.size(); ++rank)
-    counts.push_back(extent.cuts[rank + 1] - extent.cuts[rank]);
+  for (size_t rank = 0; rank + 1 < cuts.size(); ++rank)
+    counts.push_back(cuts[rank + 1] - cuts[rank]);
   const Blocks blocks{counts.data(), nullptr};
   const bool gather = kind == OpKind::kAllGatherV;
   const Space& space = layout.SpaceOf(extent);
@@ -24,8 +25,7 @@ absl::StatusOr<Collective> MakeCall(OpKind kind, const Layout& layout, const Ext
                   .timeout_ns = timeout_ns};
   auto made = std::make_shared<BlockLayout>();
   WEFT_RETURN_IF_ERROR(LayOutBlocks(gather ? Blocks{} : blocks, gather ? blocks : Blocks{},
-                                    layout.MemberOf(extent).rank, layout.MemberOf(extent).size,
-                                    made.get(), &call));
+                                    member.rank, member.size, made.get(), &call));
   call.layout = std::move(made);
   return call;
 }
@@ -35,11 +35,18 @@ absl::StatusOr<Collective> MakeCall(OpKind kind, const Layout& layout, const Ext
 absl::StatusOr<ExtentCalls> ExtentCalls::Make(const Layout& layout, int64_t timeout_ns) {
   ExtentCalls calls;
   for (const Extent& extent : layout.extents) {
-    WEFT_ASSIGN_OR_RETURN(Collective gather,
-                          MakeCall(OpKind::kAllGatherV, layout, extent, timeout_ns));
-    WEFT_ASSIGN_OR_RETURN(Collective reduce,
-                          MakeCall(OpKind::kReduceScatterV, layout, extent, timeout_ns));
+    const Member& member = layout.MemberOf(extent);
+    WEFT_ASSIGN_OR_RETURN(Collective gather, MakeCall(OpKind::kAllGatherV, layout, extent,
+                                                      extent.cuts, member, timeout_ns));
+    WEFT_ASSIGN_OR_RETURN(Collective reduce, MakeCall(OpKind::kReduceScatterV, layout, extent,
+                                                      extent.cuts, member, timeout_ns));
+    Collective inner;
+    if (!extent.inner_cuts.empty()) {
+      WEFT_ASSIGN_OR_RETURN(inner, MakeCall(OpKind::kAllGatherV, layout, extent, extent.inner_cuts,
+                                            layout.inner, timeout_ns));
+    }
     calls.gathers_.push_back(std::move(gather));
+    calls.inner_gathers_.push_back(std::move(inner));
     calls.reduces_.push_back(std::move(reduce));
   }
   return calls;
@@ -48,6 +55,13 @@ absl::StatusOr<ExtentCalls> ExtentCalls::Make(const Layout& layout, int64_t time
 Collective ExtentCalls::Gather(int extent, const void* own, void* whole) const {
   Collective call = gathers_[static_cast<size_t>(extent)];
   call.in = own;
+  call.out = whole;
+  return call;
+}
+
+Collective ExtentCalls::GatherInner(int extent, const void* part, void* whole) const {
+  Collective call = inner_gathers_[static_cast<size_t>(extent)];
+  call.in = part;
   call.out = whole;
   return call;
 }

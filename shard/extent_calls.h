@@ -27,10 +27,13 @@ class ExtentCalls {
 
   // `own` is this rank's part, `whole` the range's first element.
   Collective Gather(int extent, const void* own, void* whole) const;
+  // HPZ: from the parts of the ranks of the mesh's last axis.
+  Collective GatherInner(int extent, const void* part, void* whole) const;
   Collective Reduce(int extent, weft_op_t op, const void* whole, void* own) const;
 
  private:
   std::vector<Collective> gathers_;  // by extent
+  std::vector<Collective> inner_gathers_;
   std::vector<Collective> reduces_;
 };
 

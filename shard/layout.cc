@@ -153,6 +153,7 @@ void AddExtent(const std::vector<ParamSpec>& params, const std::vector<int>& mem
   extent.cuts = in.placement.cut == CutRule::kElements
                     ? CutElements(range.count, ranks)
                     : CutAt(BoundariesOf(params, inside, range, layout), ranks);
+  if (in.placement.inner_part) extent.inner_cuts = CutElements(range.count, layout.inner.size);
   pack.extents.push_back(static_cast<int>(layout.extents.size()));
   pack.offsets.push_back(pack.bytes);
   pack.bytes += range.count * DtypeSize(in.dtype);
@@ -206,6 +207,18 @@ void PackUnit(const std::vector<ParamSpec>& params, const UnitSpec& unit, Layout
   }
 }
 
+// HPZ: the first rank's share of every extent is the largest.
+Pack PackPart(const Layout& layout, const Pack& unit) {
+  Pack part;
+  for (const int index : unit.extents) {
+    const Extent& extent = layout.extents[static_cast<size_t>(index)];
+    part.extents.push_back(index);
+    part.offsets.push_back(part.bytes);
+    part.bytes += extent.inner_cuts[1] * DtypeSize(layout.SpaceOf(extent).dtype);
+  }
+  return part;
+}
+
 // Gives every extent its place among what this rank owns, in the order of the space.
 void PlaceOwnParts(Layout& layout) {
   std::vector<Extent*> ordered;
@@ -256,8 +269,10 @@ Layout MakeLayout(const Registry& registry, const BucketLimits& limits, const Me
   for (Members& members : cutter.Finish())
     AddBucket(params, std::move(members), layout);
   layout.units.resize(units.size());
+  layout.parts.resize(units.size());
   for (size_t i = 0; i < units.size(); ++i) {
     if (units[i].placement.params_cut) PackUnit(params, units[i], layout, layout.units[i]);
+    if (units[i].placement.inner_part) layout.parts[i] = PackPart(layout, layout.units[i]);
   }
   PlaceOwnParts(layout);
   layout.frozen = CutFrozen(params, layout, limits.bucket_bytes);

@@ -62,6 +62,7 @@ struct Extent {
   Range range;
   std::vector<size_t> cuts;  // rank r owns [cuts[r], cuts[r + 1]) of the range
   size_t own_begin = 0;      // of this rank's part where it rests cut, in elements
+  std::vector<size_t> inner_cuts;  // HPZ: between the ranks of the mesh's last axis
 };
 
 struct Place {
@@ -96,6 +97,7 @@ struct Layout {
   std::vector<Place> places;  // by param
   std::vector<Bucket> buckets;
   std::vector<Pack> units;    // by unit: what is gathered together; empty where params rest whole
+  std::vector<Pack> parts;    // by unit: HPZ's parts, each with room for the largest rank's
   std::vector<Range> frozen;  // frozen params that rest whole, in pieces of about bucket_bytes
   size_t reduced_bytes = 0;   // of all buckets
   size_t data_bytes = 0;      // of all spaces
@@ -114,6 +116,15 @@ struct Layout {
   size_t OwnCount(const Extent& extent) const {
     const auto rank = static_cast<size_t>(MemberOf(extent).rank);
     return extent.cuts[rank + 1] - extent.cuts[rank];
+  }
+
+  // HPZ: this rank's part between forward and backward; where it begins in the range.
+  size_t InnerFirst(const Extent& extent) const {
+    return extent.inner_cuts[static_cast<size_t>(inner.rank)];
+  }
+
+  size_t InnerCount(const Extent& extent) const {
+    return extent.inner_cuts[static_cast<size_t>(inner.rank) + 1] - InnerFirst(extent);
   }
 
   // Index in the space of the first element that this rank owns.

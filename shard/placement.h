@@ -9,9 +9,11 @@
 //   GRAD_OP       | own part       | whole                        | own part  | own part
 //   FULL_SHARD    | own part       | own part                     | own part  | own part
 //   HYBRID_SHARD  | as FULL_SHARD between the ranks of the mesh's last axis, the same on its other ranks
+//   HPZ           | as FULL_SHARD, but between forward and backward a part by the ranks of the mesh's last axis
 //   FRACTION      | as FULL_SHARD, but whole between forward and backward as far as a budget allows
 //
-// (Rajbhandari et al.: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC20; GRAD_OP is
+// (HPZ: Wang et al.: ZeRO++: Extremely Efficient Collective Communication for Giant Model Training, 2023.
+// Rajbhandari et al.: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC20; GRAD_OP is
 // what PyTorch calls SHARD_GRAD_OP, which is not the paper's ZeRO-2: params rest cut.)
 //
 // Thread-safety: values.
@@ -38,6 +40,7 @@ struct Placement {
   bool optimizer_cut = false;
   bool kept_between = true;  // params_cut: whole from forward to backward
   bool replicated = false;   // cut along the last axis of the mesh, the same along the others
+  bool inner_part = false;   // between forward and backward a part by the last axis of the mesh is kept
   CutRule cut = CutRule::kElements;
   size_t cut_rows = 1;  // kRows: rows that stay together
   bool operator==(const Placement&) const = default;
@@ -51,7 +54,8 @@ constexpr Placement PlacementOf(weft_shard_preset_t preset) {
           .gradients_cut = preset >= WEFT_SHARD_ZERO2,
           .optimizer_cut = preset >= WEFT_SHARD_ZERO1,
           .kept_between = preset <= WEFT_SHARD_GRAD_OP,
-          .replicated = preset == WEFT_SHARD_HYBRID_SHARD};
+          .replicated = preset == WEFT_SHARD_HYBRID_SHARD,
+          .inner_part = preset == WEFT_SHARD_HPZ};
 }
 
 // "FULL_SHARD"; "unknown" for a number that is no preset.

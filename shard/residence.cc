@@ -1,6 +1,7 @@
 #include "shard/residence.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -157,10 +158,16 @@ absl::Status Residence::StartGather(int unit, std::byte* data) {
   state.data = data;
   for (size_t i = 0; i < pack.extents.size(); ++i) {
     const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
-    Collective call = calls_.Gather(pack.extents[i], storage_.OwnParams(layout_, extent).data,
-                                    data + pack.offsets[i]);
+    const bool from_part = state.part != nullptr;
+    std::byte* const whole = data + pack.offsets[i];
+    Collective call =
+        from_part
+            ? calls_.GatherInner(pack.extents[i],
+                                 state.part + layout_.parts[static_cast<size_t>(unit)].offsets[i],
+                                 whole)
+            : calls_.Gather(pack.extents[i], storage_.OwnParams(layout_, extent).data, whole);
     call.tag = static_cast<uint64_t>(unit);
-    ProcessGroup& group = GroupFor(extent);
+    ProcessGroup& group = from_part ? *inner_ : GroupFor(extent);
     absl::StatusOr<WorkRef> work = group.Start(call);
     if (!work.ok()) {
       const absl::Status cause = group.error();
@@ -194,33 +201,61 @@ absl::StatusOr<Works> Residence::Need(int unit) {
     WEFT_ASSIGN_OR_RETURN(std::byte* const data, pool_.Take(bytes));
     WEFT_RETURN_IF_ERROR(StartGather(unit, data));
   }
+  if (state.works.empty() && state.part != nullptr) FreePart(state);
   return std::exchange(state.works, {});
 }
 
-void Residence::LetGo(int unit, bool in_backward) {
-  if (!Cut(unit)) return;
+absl::Status Residence::LetGo(int unit, bool in_backward) {
   Unit& state = units_[static_cast<size_t>(unit)];
-  if (state.data == nullptr) return;
+  if (!Cut(unit) || state.data == nullptr) return absl::OkStatus();
   if (schedule_ != nullptr && state.residency >= 0) {
-    if (schedule_->gathers[static_cast<size_t>(state.residency)].end > Now()) return;
+    const Residency& residency = schedule_->gathers[static_cast<size_t>(state.residency)];
+    if (residency.end > Now()) return absl::OkStatus();
+    if (residency.part >= 0) WEFT_RETURN_IF_ERROR(KeepPart(unit));
   } else if (!in_backward && train_ &&
              specs_[static_cast<size_t>(unit)].placement.kept_between) {
-    return;
+    return absl::OkStatus();
   }
   Free(state);
+  return absl::OkStatus();
 }
 
 void Residence::LetGoIdle() {
   if (schedule_ != nullptr) return;
   for (Unit& unit : units_) {
     if (unit.data != nullptr && unit.works.empty()) Free(unit);
+    if (unit.data == nullptr && unit.part != nullptr) FreePart(unit);
   }
 }
 
 void Residence::Free(Unit& unit) {
   WEFT_CHECK(unit.works.empty());
   pool_.GiveBack(unit.data);
-  unit = Unit();
+  unit = {.part = unit.part};
+}
+
+void Residence::FreePart(Unit& unit) {
+  pool_.GiveBack(unit.part);
+  unit.part = nullptr;
+}
+
+absl::Status Residence::KeepPart(int index) {
+  Unit& unit = units_[static_cast<size_t>(index)];
+  const Pack& pack = layout_.parts[static_cast<size_t>(index)];
+  const int at = schedule_->gathers[static_cast<size_t>(unit.residency)].part;
+  const Residency& residency = schedule_->parts[static_cast<size_t>(at)];
+  unit.part = pool_.TakeAt(residency.offset, residency.bytes);
+  if (unit.part == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(unit.part, pool_.Take(residency.bytes));
+  }
+  for (size_t i = 0; i < pack.extents.size(); ++i) {
+    const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
+    const size_t size = DtypeSize(layout_.SpaceOf(extent).dtype);
+    const std::byte* const whole = unit.data + layout_.units[static_cast<size_t>(index)].offsets[i];
+    std::memcpy(unit.part + pack.offsets[i], whole + layout_.InnerFirst(extent) * size,
+                layout_.InnerCount(extent) * size);
+  }
+  return absl::OkStatus();
 }
 
 bool Residence::GradientsAreCut(int bucket) const {
@@ -341,6 +376,7 @@ void Residence::Drop() {
   for (Unit& unit : units_) {
     unit.works.clear();
     if (unit.data != nullptr) Free(unit);
+    if (unit.part != nullptr) FreePart(unit);
   }
   for (BucketState& bucket : buckets_) {
     if (bucket.data != nullptr) pool_.GiveBack(bucket.data);

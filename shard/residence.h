@@ -76,7 +76,7 @@ class Residence {
   absl::StatusOr<Works> Need(int unit);
   // The unit's params are no longer used; they go unless the schedule keeps them. `in_backward`: since
   // post_backward, else post_forward.
-  void LetGo(int unit, bool in_backward);
+  absl::Status LetGo(int unit, bool in_backward);
   // The micro-batch ends: without a schedule nothing that is not in use stays.
   void LetGoIdle();
 
@@ -121,6 +121,7 @@ class Residence {
     std::byte* data = nullptr;  // nullptr: at rest
     Works works;                // of its gather; empty when it has been waited for
     int residency = -1;         // of the schedule
+    std::byte* part = nullptr;  // HPZ: what is kept of it
   };
 
   struct BucketState {
@@ -146,6 +147,9 @@ class Residence {
   Works OldestReduction() const;
   Works WorksLeft(int bucket) const;
   void Free(Unit& unit);
+  void FreePart(Unit& unit);
+  // HPZ: keeps this rank's part of a unit that is about to be let go.
+  absl::Status KeepPart(int unit);
 
   const Layout& layout_;
   const Storage& storage_;

@@ -232,13 +232,14 @@ bool JoinOverlap(std::vector<Residency>& gathers) {
 // Finds places for all and says which gradients had a place before.
 void PlaceAll(Schedule& schedule) {
   std::vector<Interval> intervals;
-  for (const std::vector<Residency>* list : {&schedule.gathers, &schedule.gradients}) {
+  for (const std::vector<Residency>* list :
+       {&schedule.gathers, &schedule.gradients, &schedule.parts}) {
     for (const Residency& one : *list)
       intervals.push_back({one.begin, one.end, one.bytes, 0});
   }
   schedule.pool_bytes = Color(intervals);
   size_t next = 0;
-  for (std::vector<Residency>* list : {&schedule.gathers, &schedule.gradients}) {
+  for (std::vector<Residency>* list : {&schedule.gathers, &schedule.gradients, &schedule.parts}) {
     for (Residency& one : *list)
       one.offset = intervals[next++].offset;
   }
@@ -254,12 +255,32 @@ void PlaceAll(Schedule& schedule) {
   }
 }
 
-Schedule Assemble(const std::vector<Residency>& gathers, const std::vector<Residency>& gradients,
+// HPZ: between forward and backward a part is kept of units that are let go.
+void AddParts(const ScheduleInput& input, const std::vector<Event>& events, Schedule& schedule) {
+  std::vector<Residency>& gathers = schedule.gathers;
+  for (size_t i = 0; i < gathers.size(); ++i) {
+    const size_t next = NextOf(gathers, i);
+    const auto unit = static_cast<size_t>(gathers[i].index);
+    const size_t bytes = input.layout->parts[unit].bytes;
+    if (bytes == 0 || next == gathers.size()) continue;
+    if (events[static_cast<size_t>(gathers[next].need)].kind != Kind::kPreBackward) continue;
+    gathers[i].part = static_cast<int>(schedule.parts.size());
+    schedule.parts.push_back({.index = gathers[i].index,
+                              .need = gathers[next].need,
+                              .begin = gathers[i].end,
+                              .end = At(gathers[next].need),
+                              .bytes = bytes});
+  }
+}
+
+Schedule Assemble(const ScheduleInput& input, const std::vector<Event>& events,
+                  const std::vector<Residency>& gathers, const std::vector<Residency>& gradients,
                   int prefetch) {
   Schedule schedule{.gathers = gathers, .gradients = gradients, .prefetch = prefetch};
   do {
     PlacePrefetches(prefetch, schedule.gathers);
   } while (JoinOverlap(schedule.gathers));
+  AddParts(input, events, schedule);
   PlaceAll(schedule);
   return schedule;
 }
@@ -301,7 +322,7 @@ std::vector<Residency> Bridge(std::vector<Residency> gathers, const std::vector<
 }
 
 // Keeps as many units of FRACTION whole between two uses as the budget allows.
-std::vector<Residency> KeepWhatFits(const ScheduleInput& input,
+std::vector<Residency> KeepWhatFits(const ScheduleInput& input, const std::vector<Event>& events,
                                     const std::vector<Residency>& gathers,
                                     const std::vector<Residency>& gradients, int prefetch) {
   const std::vector<int> gaps = GapsOf(input, gathers);
@@ -309,7 +330,8 @@ std::vector<Residency> KeepWhatFits(const ScheduleInput& input,
   size_t too_many = gaps.size() + 1;
   while (too_many - fits > 1) {
     const size_t count = fits + (too_many - fits) / 2;
-    const Schedule tried = Assemble(Bridge(gathers, gaps, count), gradients, prefetch);
+    const Schedule tried =
+        Assemble(input, events, Bridge(gathers, gaps, count), gradients, prefetch);
     (Fits(tried, input.budget_bytes) ? fits : too_many) = count;
   }
   return Bridge(gathers, gaps, fits);
@@ -340,13 +362,13 @@ Schedule MakeSchedule(const ScheduleInput& input, std::vector<Event> events) {
   std::vector<Residency> gathers = ParamWalk(input).Walk(events);
   const std::vector<Residency> gradients = GradientWalk(input).Walk(events);
   JoinNeighbours(gathers);
-  Schedule schedule = Assemble(gathers, gradients, input.prefetch);
+  Schedule schedule = Assemble(input, events, gathers, gradients, input.prefetch);
   while (schedule.prefetch > 0 && !Fits(schedule, input.budget_bytes)) {
-    schedule = Assemble(gathers, gradients, schedule.prefetch - 1);
+    schedule = Assemble(input, events, gathers, gradients, schedule.prefetch - 1);
   }
   if (Fits(schedule, input.budget_bytes)) {
-    gathers = KeepWhatFits(input, gathers, gradients, schedule.prefetch);
-    schedule = Assemble(gathers, gradients, schedule.prefetch);
+    gathers = KeepWhatFits(input, events, gathers, gradients, schedule.prefetch);
+    schedule = Assemble(input, events, gathers, gradients, schedule.prefetch);
   }
   schedule.events = std::move(events);
   return schedule;
@@ -354,10 +376,11 @@ Schedule MakeSchedule(const ScheduleInput& input, std::vector<Event> events) {
 
 size_t LeastPoolBytes(const Schedule& schedule) {
   size_t most = 0;
-  for (const std::vector<Residency>* from : {&schedule.gathers, &schedule.gradients}) {
+  const auto lists = {&schedule.gathers, &schedule.gradients, &schedule.parts};
+  for (const std::vector<Residency>* from : lists) {
     for (const Residency& start : *from) {
       size_t bytes = 0;
-      for (const std::vector<Residency>* list : {&schedule.gathers, &schedule.gradients}) {
+      for (const std::vector<Residency>* list : lists) {
         for (const Residency& one : *list) {
           if (one.begin <= start.begin && start.begin <= one.end) bytes += one.bytes;
         }

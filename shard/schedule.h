@@ -53,12 +53,14 @@ struct Residency {
   size_t bytes = 0;
   size_t offset = 0;       // in the pool
   std::vector<int> after;  // gradients that had this place before and must have been reduced
+  int part = -1;           // HPZ, of params: what is kept of them at the end, among the parts
 };
 
 struct Schedule {
   std::vector<Event> events;
   std::vector<Residency> gathers;    // of params, in the order in which they are started
   std::vector<Residency> gradients;  // in the order in which they are needed
+  std::vector<Residency> parts;      // HPZ: of units, from the end of their use in forward to backward
   size_t pool_bytes = 0;
   int prefetch = 0;  // what the budget left of it
 };

@@ -190,11 +190,6 @@ absl::StatusOr<weft::Placement> ReadPolicy(const weft_shard_policy_t* policy) {
   if (preset < 0 || preset > WEFT_SHARD_FRACTION) {
     return Invalid(kCall, StrCat("preset is ", preset, "; use a value of weft_shard_preset_t"));
   }
-  if (preset == WEFT_SHARD_HPZ) {
-    return MakeError(WEFT_UNSUPPORTED, {.operation = kCall},
-                     StrCat(kCall, ": preset ", weft::PresetName(preset),
-                            " is not in this version; use WEFT_SHARD_FULL_SHARD"));
-  }
   const int cut = NumberOf(copy.cut);
   if (cut < WEFT_SHARD_CUT_FLAT || cut > WEFT_SHARD_CUT_TENSOR) {
     return Invalid(kCall, StrCat("cut is ", cut, "; use a value of weft_shard_cut_t"));

@@ -158,7 +158,8 @@ typedef enum weft_shard_preset {
   WEFT_SHARD_FULL_SHARD = 4, /* all three cut, parameters whole only while used: ZeRO-3, FSDP */
   WEFT_SHARD_HYBRID_SHARD = 5, /* FULL_SHARD along the last axis of the mesh (2^k ranks), replicated along
                                   the others; gradients are added across replicas */
-  WEFT_SHARD_HPZ = 6,          /* not in this version */
+  WEFT_SHARD_HPZ = 6, /* FULL_SHARD, but between forward and backward each rank keeps a part, so that backward
+                         gathers along the last axis of the mesh only (ZeRO++) */
   WEFT_SHARD_FRACTION = 7 /* FULL_SHARD, but as many units as memory_budget_bytes allows stay whole from
                              forward to backward, the last ones first */
 } weft_shard_preset_t;
@@ -186,7 +187,7 @@ typedef struct weft_shard_policy {
 
 /* Opens a unit. Units are declared in the order in which forward uses them. NULL policy: NO_SHARD.
  * Units of one context may have different policies.
- * Errors: INVALID_ARGUMENT (NULL, name empty or used twice), UNSUPPORTED (preset), BAD_STATE. */
+ * Errors: INVALID_ARGUMENT (NULL, name empty or used twice, preset), BAD_STATE. */
 WEFT_EXPORT weft_result_t weft_shard_unit_begin(weft_shard_context_t context, const char* name,
                                                 const weft_shard_policy_t* policy,
                                                 weft_shard_unit_t* unit);

@@ -176,11 +176,12 @@ TEST_F(ShardCTest, RefusesBadConfigs) {
   EXPECT_EQ(context, nullptr);
 }
 
-TEST_F(ShardCTest, RefusesPresetsOfLaterVersions) {
+TEST_F(ShardCTest, RefusesUnknownPolicies) {
   weft_shard_unit_t unit = nullptr;
-  weft_shard_policy_t policy = {sizeof(policy), WEFT_SHARD_HPZ, WEFT_SHARD_CUT_FLAT, 0};
-  ExpectRefused(weft_shard_unit_begin(context_, "a", &policy, &unit), WEFT_UNSUPPORTED,
-                "preset HPZ is not in this version");
+  weft_shard_policy_t policy = {sizeof(policy), WEFT_SHARD_FULL_SHARD, WEFT_SHARD_CUT_BLOCK, -1};
+  ExpectRefused(weft_shard_unit_begin(context_, "a", &policy, &unit), WEFT_INVALID_ARGUMENT,
+                "cut_rows is -1");
+  policy.cut_rows = 0;
   const int unknown = 17;
   std::memcpy(&policy.preset, &unknown, sizeof(unknown));
   ExpectRefused(weft_shard_unit_begin(context_, "a", &policy, &unit), WEFT_INVALID_ARGUMENT,

@@ -177,7 +177,7 @@ TEST(OptimizerStep, ReplicasTrainTheSameBits) {
       Setting setting{.optimizer = ConfigOf(kind), .norm_max = 0.5};
       const Outcome whole = TrainAll(GroupKind::kLocal, setting, scenario);
       setting.axes = axes;
-      for (const weft_shard_preset_t preset : {WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD}) {
+      for (const weft_shard_preset_t preset : {WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_HPZ}) {
         SCOPED_TRACE(StrCat(PresetName(preset), " on ", axes[0], " x ", axes[1]));
         setting.preset = preset;
         EXPECT_TRUE(TrainAll(GroupKind::kLocal, setting, scenario) == whole);

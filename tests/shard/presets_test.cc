@@ -198,6 +198,22 @@ TEST_P(PresetsTest, CutBetweenParams) {
   }
 }
 
+// Parts of any number of ranks.
+TEST(Presets, PartsBetweenForwardAndBackwardGiveTheSameBits) {
+  for (const std::vector<int>& axes :
+       std::vector<std::vector<int>>{{1, 2}, {2, 1}, {2, 2}, {2, 3}, {1, 4}, {2, 4}}) {
+    for (const int prefetch : {0, 1, 4}) {
+      ExpectReference(GroupKind::kLocal,
+                      {.preset = WEFT_SHARD_HPZ,
+                       .options = {.overlap = prefetch != 0, .prefetch = prefetch},
+                       .axes = axes},
+                      {.ranks = axes[0] * axes[1],
+                       .microbatches = prefetch == 4 ? 2 : 1,
+                       .missing_percent = 10});
+    }
+  }
+}
+
 // Replicas of 2^k ranks, of any number.
 TEST(Presets, ReplicasGiveTheSameBits) {
   for (const std::vector<int>& axes : std::vector<std::vector<int>>{
