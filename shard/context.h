@@ -64,6 +64,7 @@ struct ParamView {
   void* grad = nullptr;
   size_t count = 0;
   weft_dtype_t dtype = WEFT_FLOAT32;
+  weft_dtype_t grad_dtype = WEFT_FLOAT32;
 };
 
 class Context {
@@ -181,7 +182,9 @@ class Context {
   bool Any(bool (*is)(const Placement&)) const;
   bool AnythingCut() const;
   absl::Status CheckRoot(const char* call, int root) const;
-  std::byte* WholeElement(std::byte* extent_data, const Place& place) const;
+  // Where a param, or its gradient, is while it is whole for a time; nullptr while it is not.
+  std::byte* WholeParam(int param) const;
+  std::byte* WholeGradient(int param) const;
   absl::Status LoadFrom(int param, const void* values, int root);
   void StoreElements(int param, size_t begin, size_t count, const std::byte* values) const;
   absl::Status CompareLoaded(const ParamSpec& spec, const void* values);

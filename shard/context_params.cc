@@ -37,16 +37,16 @@ absl::StatusOr<ParamView> Context::View(int param) {
   Section section(*this);
   if (machine_ == nullptr) WEFT_RETURN_IF_ERROR(CheckUsable("param_view"));
   const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
-  ParamView view{.count = spec.count, .dtype = spec.dtype};
-  if (spec.count == 0) return view;
   const Place& place = machine_->layout.places[static_cast<size_t>(param)];
-  const Placement& placement =
-      machine_->layout.spaces[static_cast<size_t>(place.space)].placement;
+  const Space& space = machine_->layout.spaces[static_cast<size_t>(place.space)];
+  const Placement& placement = space.placement;
+  ParamView view{.count = spec.count, .dtype = spec.dtype, .grad_dtype = space.grad_dtype};
+  if (spec.count == 0) return view;
   const StepState& state = machine_->state;
   if (!placement.params_cut) {
     view.data = machine_->storage.Data(place.space, place.begin);
   } else if (state.InForward(spec.unit) || state.InBackward(spec.unit)) {
-    view.data = WholeElement(machine_->residence.UnitExtent(spec.unit, place.extent), place);
+    view.data = WholeParam(param);
   } else {
     return state.NotInUse("param_view", spec.unit,
                           "its params rest cut: ask for the view between pre_forward and "
@@ -56,27 +56,40 @@ absl::StatusOr<ParamView> Context::View(int param) {
   if (!placement.gradients_cut) {
     view.grad = machine_->storage.Grad(place.space, place.begin);
   } else if (state.InBackward(spec.unit)) {
-    view.grad = WholeElement(machine_->residence.BucketExtent(place.bucket, place.extent), place);
+    view.grad = WholeGradient(param);
   }
   return view;
 }
 
-std::byte* Context::WholeElement(std::byte* extent_data, const Place& place) const {
-  if (extent_data == nullptr) return nullptr;
+std::byte* Context::WholeParam(int param) const {
+  const Place& place = machine_->layout.places[static_cast<size_t>(param)];
+  const int unit = registry_.params()[static_cast<size_t>(param)].unit;
+  std::byte* const data = machine_->residence.UnitExtent(unit, place.extent);
+  if (data == nullptr) return nullptr;
   const Extent& extent = machine_->layout.extents[static_cast<size_t>(place.extent)];
-  return extent_data +
+  return data +
          (place.begin - extent.range.begin) * DtypeSize(machine_->layout.SpaceOf(extent).dtype);
+}
+
+std::byte* Context::WholeGradient(int param) const {
+  const Place& place = machine_->layout.places[static_cast<size_t>(param)];
+  std::byte* const data = machine_->residence.BucketExtent(place.bucket, place.extent);
+  if (data == nullptr) return nullptr;
+  const Extent& extent = machine_->layout.extents[static_cast<size_t>(place.extent)];
+  return data + (place.begin - extent.range.begin) *
+                    DtypeSize(machine_->layout.SpaceOf(extent).grad_dtype);
 }
 
 absl::StatusOr<std::pair<ParamView, size_t>> Context::OwnPart(int param) {
   Section section(*this);
   if (machine_ == nullptr) WEFT_RETURN_IF_ERROR(CheckUsable("param_part"));
   const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
-  ParamView view{.count = spec.count, .dtype = spec.dtype};
-  if (spec.count == 0) return std::pair(view, size_t{0});
   const Layout& layout = machine_->layout;
   const Place& place = layout.places[static_cast<size_t>(param)];
-  const Placement& placement = layout.spaces[static_cast<size_t>(place.space)].placement;
+  const Space& space = layout.spaces[static_cast<size_t>(place.space)];
+  const Placement& placement = space.placement;
+  ParamView view{.count = spec.count, .dtype = spec.dtype, .grad_dtype = space.grad_dtype};
+  if (spec.count == 0) return std::pair(view, size_t{0});
   const bool cut = spec.frozen ? placement.params_cut : placement.optimizer_cut;
   if (!cut) {
     view.data = machine_->storage.Data(place.space, place.begin);
@@ -88,10 +101,12 @@ absl::StatusOr<std::pair<ParamView, size_t>> Context::OwnPart(int param) {
       OwnedBy(extent, place, spec.count, static_cast<size_t>(layout.MemberOf(extent).rank));
   view.count = own.count;
   if (own.count == 0) return std::pair(view, size_t{0});
-  const size_t offset =
-      (place.begin + own.begin - layout.OwnFirst(extent)) * DtypeSize(spec.dtype);
-  view.data = machine_->storage.OwnParams(layout, extent).data + offset;
-  if (!spec.frozen) view.grad = machine_->storage.Reduced(layout, extent).data + offset;
+  const size_t offset = place.begin + own.begin - layout.OwnFirst(extent);
+  view.data = machine_->storage.OwnParams(layout, extent).data + offset * DtypeSize(spec.dtype);
+  if (!spec.frozen) {
+    view.grad =
+        machine_->storage.Reduced(layout, extent).data + offset * DtypeSize(space.grad_dtype);
+  }
   return std::pair(view, own.begin);
 }
 

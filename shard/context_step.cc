@@ -15,8 +15,9 @@ namespace weft {
 namespace {
 
 // Not Ok if `grad` reaches into the gradient's own memory.
-absl::Status CheckApart(const ParamSpec& param, const void* own, const void* grad) {
-  const size_t bytes = param.count * DtypeSize(param.dtype);
+absl::Status CheckApart(const ParamSpec& param, weft_dtype_t dtype, const void* own,
+                        const void* grad) {
+  const size_t bytes = param.count * DtypeSize(dtype);
   const auto own_begin = reinterpret_cast<uintptr_t>(own);
   const auto begin = reinterpret_cast<uintptr_t>(grad);
   if (begin >= own_begin + bytes || own_begin >= begin + bytes) return absl::OkStatus();
@@ -96,18 +97,23 @@ absl::Status Context::PreBackward(int unit) {
 absl::Status Context::GradReady(int param, const void* grad) {
   void* own = nullptr;
   const ParamSpec* spec = nullptr;
+  weft_dtype_t dtype = WEFT_FLOAT32;
   {
     Section section(*this);
     WEFT_RETURN_IF_ERROR(CheckUsable("grad_ready"));
     spec = &registry_.params()[static_cast<size_t>(param)];
     if (!spec->frozen && spec->count > 0) {
       own = GradientOf(param);
+      const int space = machine_->layout.places[static_cast<size_t>(param)].space;
+      dtype = machine_->layout.spaces[static_cast<size_t>(space)].grad_dtype;
     }
-    if (grad != nullptr && own != nullptr) WEFT_RETURN_IF_ERROR(CheckApart(*spec, own, grad));
+    if (grad != nullptr && own != nullptr) {
+      WEFT_RETURN_IF_ERROR(CheckApart(*spec, dtype, own, grad));
+    }
     WEFT_RETURN_IF_ERROR(machine_->state.ClaimGradient(param));
   }
   // The claim keeps everybody else, reductions too, away from this gradient.
-  if (grad != nullptr && own != nullptr) AddTo(own, grad, spec->count, spec->dtype, isa_);
+  if (grad != nullptr && own != nullptr) AddTo(own, grad, spec->count, dtype, isa_);
   Section section(*this);
   if (!machine_->state.GradientReady(param)) return absl::OkStatus();
   return SettleParams({param});
@@ -119,7 +125,7 @@ std::byte* Context::GradientOf(int param) const {
   if (!machine_->residence.GradientsAreCut(place.bucket)) {
     return machine_->storage.Grad(place.space, place.begin);
   }
-  return WholeElement(machine_->residence.BucketExtent(place.bucket, place.extent), place);
+  return WholeGradient(param);
 }
 
 absl::Status Context::PostBackward(int unit) {
@@ -265,7 +271,7 @@ void Context::AddToAccumulated() const {
   const Layout& layout = machine_->layout;
   for (const Extent& extent : layout.extents) {
     if (layout.SpaceOf(extent).frozen) continue;
-    const weft_dtype_t dtype = layout.SpaceOf(extent).dtype;
+    const weft_dtype_t dtype = layout.SpaceOf(extent).grad_dtype;
     const Part grads = machine_->storage.Reduced(layout, extent);
     std::byte* const total = machine_->storage.Accumulated(layout, extent);
     if (grads.count == 0) continue;
@@ -284,7 +290,7 @@ void Context::AddFromAccumulated() const {
     const Part grads = machine_->storage.Reduced(layout, extent);
     if (grads.count == 0) continue;
     AddTo(grads.data, machine_->storage.Accumulated(layout, extent), grads.count,
-          layout.SpaceOf(extent).dtype, isa_);
+          layout.SpaceOf(extent).grad_dtype, isa_);
   }
 }
 

@@ -11,8 +11,8 @@ size_t PaddedCount(const ParamSpec& param) {
   return RoundUpToCut(param.count);
 }
 
-size_t PaddedBytes(const ParamSpec& param) {
-  return PaddedCount(param) * DtypeSize(param.dtype);
+weft_dtype_t GradTypeOf(weft_dtype_t dtype, const Placement& placement) {
+  return placement.float32_gradients && DtypeSize(dtype) == 2 ? WEFT_FLOAT32 : dtype;
 }
 
 const Placement& PlacementOf(const Registry& registry, const ParamSpec& param) {
@@ -26,7 +26,10 @@ int SpaceFor(std::vector<Space>& spaces, const ParamSpec& param, const Placement
       return static_cast<int>(i);
     }
   }
-  spaces.push_back({.dtype = param.dtype, .frozen = param.frozen, .placement = placement});
+  spaces.push_back({.dtype = param.dtype,
+                    .grad_dtype = GradTypeOf(param.dtype, placement),
+                    .frozen = param.frozen,
+                    .placement = placement});
   return static_cast<int>(spaces.size()) - 1;
 }
 
@@ -36,10 +39,10 @@ void PlaceParams(const Registry& registry, Layout& layout) {
     Space& space = layout.spaces[static_cast<size_t>(space_index)];
     layout.places.push_back({.space = space_index, .begin = space.count});
     space.count += PaddedCount(param);
-    const size_t padding = PaddedBytes(param) - param.count * DtypeSize(param.dtype);
-    layout.data_bytes += PaddedBytes(param);
-    layout.data_padding_bytes += padding;
-    if (!param.frozen) layout.grad_padding_bytes += padding;
+    const size_t padding = PaddedCount(param) - param.count;
+    layout.data_bytes += PaddedCount(param) * DtypeSize(param.dtype);
+    layout.data_padding_bytes += padding * DtypeSize(param.dtype);
+    if (!param.frozen) layout.grad_padding_bytes += padding * DtypeSize(space.grad_dtype);
   }
 }
 
@@ -65,7 +68,7 @@ class BucketCutter {
     for (int i = unit.param_count - 1; i >= 0; --i) {
       const int param = unit.first_param + i;
       if (!Reduced(param)) continue;
-      const size_t bytes = PaddedBytes(params_[static_cast<size_t>(param)]);
+      const size_t bytes = GradBytes(param);
       if (cut && open_bytes_ + bytes > Limit()) Close();
       if (open_.units.empty() || open_.units.back() != index) open_.units.push_back(index);
       open_.params.push_back(param);
@@ -89,9 +92,14 @@ class BucketCutter {
     size_t bytes = 0;
     for (int i = 0; i < unit.param_count; ++i) {
       const int index = unit.first_param + i;
-      if (Reduced(index)) bytes += PaddedBytes(params_[static_cast<size_t>(index)]);
+      if (Reduced(index)) bytes += GradBytes(index);
     }
     return bytes;
+  }
+
+  size_t GradBytes(int index) const {
+    const ParamSpec& param = params_[static_cast<size_t>(index)];
+    return PaddedCount(param) * DtypeSize(GradTypeOf(param.dtype, placement_));
   }
 
   size_t Limit() const {
@@ -135,7 +143,7 @@ std::vector<size_t> BoundariesOf(const std::vector<ParamSpec>& specs, const std:
 // Makes the extent of those `members` that lie in `space`; they are neighbours there, so first and last
 // make the range.
 void AddExtent(const std::vector<ParamSpec>& params, const std::vector<int>& members, int space,
-               Layout& layout, Pack& pack) {
+               weft_dtype_t Space::*packed_dtype, Layout& layout, Pack& pack) {
   Extent extent{.range = {.space = space}};
   Range& range = extent.range;
   std::vector<int> inside;
@@ -156,7 +164,7 @@ void AddExtent(const std::vector<ParamSpec>& params, const std::vector<int>& mem
   if (in.placement.inner_part) extent.inner_cuts = CutElements(range.count, layout.inner.size);
   pack.extents.push_back(static_cast<int>(layout.extents.size()));
   pack.offsets.push_back(pack.bytes);
-  pack.bytes += range.count * DtypeSize(in.dtype);
+  pack.bytes += range.count * DtypeSize(in.*packed_dtype);
   layout.extents.push_back(std::move(extent));
 }
 
@@ -165,7 +173,7 @@ void PlaceSums(const Layout& layout, Bucket& bucket) {
   for (size_t i = 0; i < bucket.sums.size(); ++i) {
     const Extent& extent = layout.extents[static_cast<size_t>(bucket.pack.extents[i])];
     const Space& space = layout.SpaceOf(extent);
-    if (!space.placement.replicated || DtypeSize(space.dtype) != 2) continue;
+    if (!space.placement.replicated || DtypeSize(space.grad_dtype) != 2) continue;
     bucket.sums[i] = bucket.pack.bytes;
     bucket.pack.bytes += extent.range.count * sizeof(float);
   }
@@ -175,7 +183,8 @@ void AddBucket(const std::vector<ParamSpec>& params, Members members, Layout& la
   Bucket bucket;
   const int index = static_cast<int>(layout.buckets.size());
   for (size_t space = 0; space < layout.spaces.size(); ++space) {
-    AddExtent(params, members.params, static_cast<int>(space), layout, bucket.pack);
+    AddExtent(params, members.params, static_cast<int>(space), &Space::grad_dtype, layout,
+              bucket.pack);
   }
   for (const int param : members.params)
     layout.places[static_cast<size_t>(param)].bucket = index;
@@ -199,11 +208,15 @@ void PackUnit(const std::vector<ParamSpec>& params, const UnitSpec& unit, Layout
     if (!params[index].frozen) bucket = layout.places[index].bucket;
   }
   if (bucket >= 0) {
-    pack = layout.buckets[static_cast<size_t>(bucket)].pack;
-    pack.bytes = layout.buckets[static_cast<size_t>(bucket)].bytes;
+    for (const int index : layout.buckets[static_cast<size_t>(bucket)].pack.extents) {
+      const Extent& extent = layout.extents[static_cast<size_t>(index)];
+      pack.extents.push_back(index);
+      pack.offsets.push_back(pack.bytes);
+      pack.bytes += extent.range.count * DtypeSize(layout.SpaceOf(extent).dtype);
+    }
   }
   for (size_t space = 0; space < layout.spaces.size(); ++space) {
-    AddExtent(params, frozen, static_cast<int>(space), layout, pack);
+    AddExtent(params, frozen, static_cast<int>(space), &Space::dtype, layout, pack);
   }
 }
 

@@ -46,6 +46,7 @@ struct Member {
 
 struct Space {
   weft_dtype_t dtype = WEFT_FLOAT32;
+  weft_dtype_t grad_dtype = WEFT_FLOAT32;  // of its gradients
   bool frozen = false;
   Placement placement;
   size_t count = 0;      // elements, padding included

@@ -41,7 +41,7 @@ Collective Reduction::CallOf(int bucket, int extent) const {
     return calls_.Reduce(extent, options_.op, whole, own);
   }
   return {.kind = OpKind::kAllReduce,
-          .dtype = layout_.SpaceOf(of).dtype,
+          .dtype = layout_.SpaceOf(of).grad_dtype,
           .op = options_.op,
           .count = of.range.count,
           .in = own,
@@ -118,7 +118,7 @@ Part Reduction::OwnSumsOf(int bucket, size_t i) const {
   const int index = layout_.buckets[static_cast<size_t>(bucket)].pack.extents[i];
   const Extent& extent = layout_.extents[static_cast<size_t>(index)];
   const size_t before = layout_.OwnFirst(extent) - extent.range.begin;
-  return {SumsOf(bucket, i) + before * DtypeSize(SumTypeOf(layout_.SpaceOf(extent).dtype)),
+  return {SumsOf(bucket, i) + before * DtypeSize(SumTypeOf(layout_.SpaceOf(extent).grad_dtype)),
           layout_.OwnCount(extent)};
 }
 
@@ -127,7 +127,7 @@ absl::Status Reduction::StartChain(int bucket) {
   std::vector<Collective> calls;
   for (size_t i = 0; i < pack.extents.size(); ++i) {
     const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
-    const weft_dtype_t dtype = layout_.SpaceOf(extent).dtype;
+    const weft_dtype_t dtype = layout_.SpaceOf(extent).grad_dtype;
     std::byte* const sums = SumsOf(bucket, i);
     if (DtypeSize(dtype) == 2) {
       Widen(dtype, residence_.BucketData(bucket) + pack.offsets[i], extent.range.count,
@@ -152,7 +152,7 @@ absl::Status Reduction::StartAcross(Chain& chain) {
     const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
     const Part own = OwnSumsOf(chain.bucket, i);
     calls.push_back({.kind = OpKind::kAllReduce,
-                     .dtype = SumTypeOf(layout_.SpaceOf(extent).dtype),
+                     .dtype = SumTypeOf(layout_.SpaceOf(extent).grad_dtype),
                      .op = WEFT_SUM,
                      .count = own.count,
                      .in = own.data,
@@ -172,7 +172,7 @@ void Reduction::EndChain(int bucket) {
   const int64_t divisor = options_.op == WEFT_AVG ? layout_.member.size : 1;
   for (size_t i = 0; i < pack.extents.size(); ++i) {
     const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
-    const weft_dtype_t dtype = layout_.SpaceOf(extent).dtype;
+    const weft_dtype_t dtype = layout_.SpaceOf(extent).grad_dtype;
     const Part own = OwnSumsOf(bucket, i);
     void* const reduced = storage_.Reduced(layout_, extent).data;
     if (own.count == 0) continue;

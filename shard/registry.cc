@@ -54,6 +54,7 @@ absl::StatusOr<size_t> CountOf(std::string_view name, const int64_t* shape, int 
 
 std::string PolicyText(const Placement& placement) {
   std::string text = StrCat("preset ", PresetName(placement.preset));
+  if (placement.float32_gradients) absl::StrAppend(&text, " with float32 gradients");
   if (placement.cut == CutRule::kParams) absl::StrAppend(&text, " cut between params");
   if (placement.cut == CutRule::kRows) {
     absl::StrAppend(&text, " cut between blocks of ", placement.cut_rows, " rows");

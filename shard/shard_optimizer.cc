@@ -178,8 +178,8 @@ GradientSums ShardOptimizer::SumGradients(const Storage& storage) const {
     const size_t skipped =
         space.placement.optimizer_cut ? 0 : layout_.OwnFirst(extent) - extent.range.begin;
     sums.nonfinite +=
-        AddSquares(isa_, space.dtype, reduced.data + skipped * DtypeSize(space.dtype), count,
-                   layout_.OwnFirst(extent), sums.squares);
+        AddSquares(isa_, space.grad_dtype, reduced.data + skipped * DtypeSize(space.grad_dtype),
+                   count, layout_.OwnFirst(extent), sums.squares);
   }
   return sums;
 }
@@ -221,8 +221,8 @@ OptimizerArrays ShardOptimizer::ArraysOf(const Storage& storage, int index, cons
   arrays.cast_dtype = space.dtype;
   arrays.first_moment = moment(state.first_moment);
   arrays.second_moment = moment(state.second_moment);
-  arrays.gradients = storage.Reduced(layout_, extent).data + at * size;
-  arrays.gradient_dtype = space.dtype;
+  arrays.gradients = storage.Reduced(layout_, extent).data + at * DtypeSize(space.grad_dtype);
+  arrays.gradient_dtype = space.grad_dtype;
   arrays.count = run.count;
   return arrays;
 }

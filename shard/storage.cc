@@ -37,13 +37,13 @@ HeapBlock& HeapBlock::operator=(HeapBlock&& other) noexcept {
 
 namespace {
 
-absl::Status AddBlock(const char* role, const Space& space, size_t count,
+absl::Status AddBlock(const char* role, weft_dtype_t dtype, size_t count,
                       std::vector<HeapBlock>& blocks) {
-  const size_t bytes = count * DtypeSize(space.dtype);
+  const size_t bytes = count * DtypeSize(dtype);
   absl::StatusOr<HeapBlock> block = HeapBlock::Allocate(bytes);
   if (!block.ok()) {
     return Annotate(block.status(), StrCat("allocating ", bytes, " bytes for the ",
-                                           DtypeName(space.dtype), " ", role, ": "));
+                                           DtypeName(dtype), " ", role, ": "));
   }
   blocks.push_back(*std::move(block));
   return absl::OkStatus();
@@ -71,9 +71,11 @@ absl::StatusOr<Storage> Storage::Allocate(const Layout& layout, bool accumulate)
     const size_t grads = placement.gradients_cut ? space.own_count : space.count;
     const size_t sums = ReducesWhole(space) ? space.count : space.own_count;
     storage.element_bytes_.push_back(DtypeSize(space.dtype));
-    WEFT_RETURN_IF_ERROR(AddBlock("parameters", space, data, storage.data_));
-    WEFT_RETURN_IF_ERROR(AddBlock("gradients", space, space.frozen ? 0 : grads, storage.grads_));
-    WEFT_RETURN_IF_ERROR(AddBlock("accumulated gradients", space,
+    storage.grad_element_bytes_.push_back(DtypeSize(space.grad_dtype));
+    WEFT_RETURN_IF_ERROR(AddBlock("parameters", space.dtype, data, storage.data_));
+    WEFT_RETURN_IF_ERROR(
+        AddBlock("gradients", space.grad_dtype, space.frozen ? 0 : grads, storage.grads_));
+    WEFT_RETURN_IF_ERROR(AddBlock("accumulated gradients", space.grad_dtype,
                                   space.frozen || !accumulate ? 0 : sums, storage.accumulated_));
   }
   return storage;
@@ -88,15 +90,14 @@ Part Storage::OwnParams(const Layout& layout, const Extent& extent) const {
 Part Storage::Reduced(const Layout& layout, const Extent& extent) const {
   const Space& space = layout.SpaceOf(extent);
   const int index = extent.range.space;
-  if (ReducesWhole(space)) return {At(grads_, index, extent.range.begin), extent.range.count};
+  if (ReducesWhole(space)) return {Grad(index, extent.range.begin), extent.range.count};
   const bool cut = space.placement.gradients_cut;
-  return {At(grads_, index, cut ? extent.own_begin : layout.OwnFirst(extent)),
-          layout.OwnCount(extent)};
+  return {Grad(index, cut ? extent.own_begin : layout.OwnFirst(extent)), layout.OwnCount(extent)};
 }
 
 std::byte* Storage::Accumulated(const Layout& layout, const Extent& extent) const {
   const bool whole = ReducesWhole(layout.SpaceOf(extent));
-  return At(accumulated_, extent.range.space, whole ? extent.range.begin : extent.own_begin);
+  return GradAt(accumulated_, extent.range.space, whole ? extent.range.begin : extent.own_begin);
 }
 
 void Storage::ZeroGradients(const Layout& layout) const {

@@ -50,7 +50,7 @@ class Storage {
   // First byte of element `begin` of a space that rests whole in that role.
   std::byte* Data(int space, size_t begin) const { return At(data_, space, begin); }
 
-  std::byte* Grad(int space, size_t begin) const { return At(grads_, space, begin); }
+  std::byte* Grad(int space, size_t begin) const { return GradAt(grads_, space, begin); }
 
   // What this rank owns of the params of an extent, where they rest.
   Part OwnParams(const Layout& layout, const Extent& extent) const;
@@ -72,10 +72,16 @@ class Storage {
            begin * element_bytes_[static_cast<size_t>(space)];
   }
 
+  std::byte* GradAt(const std::vector<HeapBlock>& blocks, int space, size_t begin) const {
+    return blocks[static_cast<size_t>(space)].data() +
+           begin * grad_element_bytes_[static_cast<size_t>(space)];
+  }
+
   std::vector<HeapBlock> data_;  // all by space
   std::vector<HeapBlock> grads_;
   std::vector<HeapBlock> accumulated_;
   std::vector<size_t> element_bytes_;
+  std::vector<size_t> grad_element_bytes_;
 };
 
 }  // namespace weft

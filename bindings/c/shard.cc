@@ -200,6 +200,7 @@ absl::StatusOr<weft::Placement> ReadPolicy(const weft_shard_policy_t* policy) {
   weft::Placement placement = weft::PlacementOf(copy.preset);
   if (cut == WEFT_SHARD_CUT_BLOCK) placement.cut = weft::CutRule::kRows;
   if (cut == WEFT_SHARD_CUT_TENSOR) placement.cut = weft::CutRule::kParams;
+  placement.float32_gradients = copy.float32_gradients != 0;
   if (copy.cut_rows > 0) placement.cut_rows = static_cast<size_t>(copy.cut_rows);
   return placement;
 }
@@ -312,6 +313,7 @@ absl::Status UnitAddParam(weft_shard_unit_t unit, const char* name, const int64_
 
 absl::Status View(weft_shard_param_t param, weft_shard_view_t* view) {
   WEFT_RETURN_IF_ERROR(CheckOut("shard_param_view", view, "view"));
+  // The struct ended in padding where grad_dtype is now, so its size is the same.
   WEFT_RETURN_IF_ERROR(CheckAnswer("shard_param_view", view));
   WEFT_RETURN_IF_ERROR(Check("shard_param_view", param));
   WEFT_ASSIGN_OR_RETURN(const weft::ParamView found, param->owner->context->View(param->index));
@@ -319,6 +321,7 @@ absl::Status View(weft_shard_param_t param, weft_shard_view_t* view) {
   view->grad = found.grad;
   view->count = found.count;
   view->dtype = found.dtype;
+  view->grad_dtype = found.grad_dtype;
   return absl::OkStatus();
 }
 
@@ -333,6 +336,7 @@ absl::Status GetPart(weft_shard_param_t param, weft_shard_part_t* part) {
   part->begin = begin;
   part->count = view.count;
   part->dtype = view.dtype;
+  part->grad_dtype = view.grad_dtype;
   return absl::OkStatus();
 }
 

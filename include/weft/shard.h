@@ -177,6 +177,8 @@ typedef struct weft_shard_policy {
   weft_shard_preset_t preset;
   weft_shard_cut_t cut;
   int64_t cut_rows; /* CUT_BLOCK: rows that stay together; 0: 1 */
+  int float32_gradients; /* 1: gradients of params of 16 bits are float32: accumulated, reduced and
+                            read by the optimizer so */
 } weft_shard_policy_t;
 
 #define WEFT_SHARD_PARAM_FROZEN 1u   /* no gradient */
@@ -209,10 +211,11 @@ WEFT_EXPORT weft_result_t weft_shard_unit_seal(weft_shard_unit_t unit);
 typedef struct weft_shard_view {
   size_t struct_size; /* set by the caller: sizeof(weft_shard_view_t) */
   void* data;         /* [count], 64-byte aligned; NULL for an empty param */
-  void* grad;         /* [count], same dtype; NULL when frozen or empty, and outside of backward where
+  void* grad;         /* [count], of grad_dtype; NULL when frozen or empty, and outside of backward where
                          gradients rest cut */
   size_t count;       /* elements */
   weft_dtype_t dtype;
+  weft_dtype_t grad_dtype; /* dtype, or float32 by policy */
 } weft_shard_view_t;
 
 /* BAD_STATE before finalize, and outside of the unit's pre_ and post_ calls if its params rest cut. Any
@@ -228,6 +231,7 @@ typedef struct weft_shard_part {
   size_t begin;       /* elements of the param before it */
   size_t count;
   weft_dtype_t dtype;
+  weft_dtype_t grad_dtype;
 } weft_shard_part_t;
 
 /* For a caller's own optimizer: it updates data of all parts between finish and step_end, then calls
@@ -271,7 +275,7 @@ WEFT_EXPORT weft_result_t weft_shard_post_forward(weft_shard_unit_t unit, void* 
 /* The unit's parameters are valid and its gradients may be written from here. */
 WEFT_EXPORT weft_result_t weft_shard_pre_backward(weft_shard_unit_t unit, void* stream);
 /* The gradient of `param` is complete for this micro-batch. grad NULL: it was written or added at
- * view.grad; otherwise it is [count] elsewhere and is added to view.grad during the call. In the
+ * view.grad; otherwise it is [count] of grad_dtype elsewhere and is added to view.grad during the call. In the
  * reducing micro-batch the bucket's reduction starts when its last param is ready. Errors:
  * BAD_STATE (twice, frozen, outside backward). Any thread. */
 WEFT_EXPORT weft_result_t weft_shard_grad_ready(weft_shard_param_t param, const void* grad,

@@ -46,6 +46,7 @@ struct Setting {
   double norm_max = 0;
   int poison_step = -1;  // rank 0 has an infinite gradient there
   std::vector<int> axes = {};
+  bool float32_gradients = false;
 };
 
 absl::Status LoadAll(Context& context, const std::vector<ModelParam>& model,
@@ -90,7 +91,9 @@ absl::StatusOr<Outcome> Train(const std::shared_ptr<ProcessGroup>& group, const 
       MakeContext(group, {.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}},
                   setting.axes));
   WEFT_RETURN_IF_ERROR(context->SetOptimizer(setting.optimizer));
-  WEFT_RETURN_IF_ERROR(DeclareAll(*context, model, PlacementOf(setting.preset)));
+  Placement placement = PlacementOf(setting.preset);
+  placement.float32_gradients = setting.float32_gradients;
+  WEFT_RETURN_IF_ERROR(DeclareAll(*context, model, placement));
   WEFT_RETURN_IF_ERROR(context->Finalize().status());
   WEFT_RETURN_IF_ERROR(LoadAll(*context, model, scenario));
   Outcome outcome;
@@ -183,6 +186,23 @@ TEST(OptimizerStep, ReplicasTrainTheSameBits) {
         EXPECT_TRUE(TrainAll(GroupKind::kLocal, setting, scenario) == whole);
       }
     }
+  }
+}
+
+TEST(OptimizerStep, Float32GradientsOf16BitParamsGiveTheSameBits) {
+  Setting setting{.optimizer = ConfigOf(WEFT_OPTIMIZER_ADAMW), .norm_max = 0.5};
+  const Scenario scenario{.ranks = 4, .steps = 4, .microbatches = 2};
+  const Outcome rounded = TrainAll(GroupKind::kLocal, setting, scenario);
+  setting.float32_gradients = true;
+  const Outcome whole = TrainAll(GroupKind::kLocal, setting, scenario);
+  EXPECT_FALSE(whole == rounded);
+  setting.axes = {2, 2};
+  for (const weft_shard_preset_t preset :
+       {WEFT_SHARD_ZERO1, WEFT_SHARD_ZERO2, WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD,
+        WEFT_SHARD_HPZ}) {
+    SCOPED_TRACE(PresetName(preset));
+    setting.preset = preset;
+    EXPECT_TRUE(TrainAll(GroupKind::kLocal, setting, scenario) == whole);
   }
 }
 

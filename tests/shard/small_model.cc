@@ -19,21 +19,22 @@ uint64_t Add(weft_dtype_t dtype, uint64_t a, uint64_t b) {
 // Hands over one gradient: in place, or by pointer from an unaligned buffer.
 absl::Status HandOver(Context& context, const ModelParam& param, const Scenario& scenario, int step,
                       int microbatch, int rank, int index) {
+  WEFT_ASSIGN_OR_RETURN(const ParamView view, context.View(index));
+  const weft_dtype_t dtype = view.grad_dtype;
   Elements gradient(param.count());
   for (size_t i = 0; i < gradient.size(); ++i) {
-    gradient[i] = scenario.Gradient(param.dtype, step, microbatch, rank, index, i);
+    gradient[i] = scenario.Gradient(dtype, step, microbatch, rank, index, i);
   }
   const bool in_place = Mix(scenario.seed + static_cast<uint64_t>(index + step)) % 2 == 0;
-  WEFT_ASSIGN_OR_RETURN(const ParamView view, context.View(index));
   if (!in_place) {
-    std::vector<char> buffer(gradient.size() * DtypeSize(param.dtype) + 1);
-    WriteElements(param.dtype, gradient, buffer.data() + 1);
+    std::vector<char> buffer(gradient.size() * DtypeSize(dtype) + 1);
+    WriteElements(dtype, gradient, buffer.data() + 1);
     return context.GradReady(index, buffer.data() + 1);
   }
-  Elements sums = ReadElements(param.dtype, view.grad, view.count);
+  Elements sums = ReadElements(dtype, view.grad, view.count);
   for (size_t i = 0; i < sums.size(); ++i)
-    sums[i] = Add(param.dtype, sums[i], gradient[i]);
-  WriteElements(param.dtype, sums, view.grad);
+    sums[i] = Add(dtype, sums[i], gradient[i]);
+  WriteElements(dtype, sums, view.grad);
   return context.GradReady(index, nullptr);
 }
 
