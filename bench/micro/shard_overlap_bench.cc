@@ -1,0 +1,187 @@
+// How much of a sharded step's communication is hidden behind compute, with compute that only sleeps, and what a
+// pre_forward call costs that finds its unit gathered.
+//
+//   build/release/bin/weftrun -n 2 build/release/bench/shard_overlap_bench [MIB_PER_UNIT] [STEPS]
+//
+// Twelve equal units, FULL_SHARD, one micro-batch. The steps alternate between two contexts: one that prefetches
+// and overlaps, one that does neither. The compute of a unit sleeps for twice as long as its slowest
+// communication takes. What cannot be hidden is the first gather and the last reduction, which are printed apart; of
+// the rest, 1 - (what is waited for) / (what is waited for without overlap) is hidden. Rank 0 prints JSON:
+// medians and quartiles over the steps.
+//
+// Every rank is one thread; nothing is shared between ranks but weft.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "weft/shard.hpp"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kUnits = 12;
+
+double MicrosSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+// What one step amounted to, in microseconds.
+struct StepTimes {
+  double total = 0;
+  double gathers = 0;     // waited for in pre_ calls
+  double first = 0;       // of that, in the first one
+  double reductions = 0;  // waited for in finish
+  double longest = 0;     // the longest call
+  double hit = 0;         // median of the pre_forward calls but the first
+  bool replayed = false;
+};
+
+class Model {
+ public:
+  Model(const weft::Mesh& mesh, size_t unit_bytes, bool overlap) : context_(mesh, Config(overlap)) {
+    weft_shard_policy_t policy = {};
+    policy.struct_size = sizeof(policy);
+    policy.preset = WEFT_SHARD_FULL_SHARD;
+    for (int i = 0; i < kUnits; ++i) {
+      const std::string name = "block." + std::to_string(i);
+      units_.push_back(context_.AddUnit(name, &policy));
+      params_.push_back(units_.back().AddParam(
+          name + ".weight", {static_cast<std::int64_t>(unit_bytes / sizeof(float))}, WEFT_FLOAT32));
+      units_.back().Seal();
+    }
+    (void)context_.Finalize();
+  }
+
+  StepTimes Step(std::chrono::microseconds compute) {
+    StepTimes times;
+    const auto start = Clock::now();
+    std::vector<double> hits;
+    const auto timed = [&](auto call) {
+      const auto before = Clock::now();
+      call();
+      const double micros = MicrosSince(before);
+      times.longest = std::max(times.longest, micros);
+      return micros;
+    };
+    weft::ShardStep step(context_);
+    context_.BeginMicrobatch(0, true);
+    for (int i = 0; i < kUnits; ++i) {
+      const double micros = timed([&] { units_[size_t(i)].PreForward(); });
+      (i == 0 ? times.first : hits.emplace_back()) = micros;
+      std::this_thread::sleep_for(compute);
+      units_[size_t(i)].PostForward();
+    }
+    for (int i = kUnits - 1; i >= 0; --i) {
+      timed([&] { units_[size_t(i)].PreBackward(); });
+      std::this_thread::sleep_for(2 * compute);
+      params_[size_t(i)].GradReady();
+      units_[size_t(i)].PostBackward();
+    }
+    context_.EndMicrobatch();
+    timed([&] {
+      const weft_shard_step_result_t result = step.Finish();
+      times.replayed = result.replayed == 1;
+      times.gathers = double(result.gather_exposed_ns) * 1e-3;
+      times.reductions = double(result.comm_exposed_ns) * 1e-3;
+    });
+    step.End();
+    times.total = MicrosSince(start);
+    std::nth_element(hits.begin(), hits.begin() + kUnits / 2, hits.end());
+    times.hit = hits[kUnits / 2];
+    return times;
+  }
+
+ private:
+  static const weft_shard_config_t* Config(bool overlap) {
+    static weft_shard_config_t config = {};
+    config = {};
+    config.struct_size = sizeof(config);
+    config.no_overlap = overlap ? 0 : 1;
+    return &config;
+  }
+
+  weft::ShardContext context_;
+  std::vector<weft::ShardUnit> units_;
+  std::vector<weft::ShardParam> params_;
+};
+
+struct Summary {
+  double median = 0, low = 0, high = 0;  // low and high: quartiles
+};
+
+Summary Summarize(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return {values[n / 2], values[n / 4], values[n - 1 - n / 4]};
+}
+
+template <typename Field>
+Summary Of(const std::vector<StepTimes>& steps, Field field) {
+  std::vector<double> values;
+  for (const StepTimes& step : steps)
+    values.push_back(field(step));
+  return Summarize(std::move(values));
+}
+
+void Print(const char* name, const Summary& summary, const char* end = ",\n") {
+  std::printf("  \"%s\": {\"median\": %.3f, \"quartiles\": [%.3f, %.3f]}%s", name, summary.median,
+              summary.low, summary.high, end);
+}
+
+void Run(size_t unit_bytes, int steps) {
+  weft::Group group = weft::Group::FromEnvironment();
+  const weft::Mesh mesh(group);
+  Model hidden(mesh, unit_bytes, true);
+  Model exposed(mesh, unit_bytes, false);
+  double slowest = 0;
+  for (int i = 0; i < 3; ++i)
+    slowest = exposed.Step(std::chrono::microseconds(0)).longest;
+  group.AllReduce(&slowest, &slowest, 1, WEFT_MAX);
+  const auto compute = std::chrono::microseconds(std::int64_t(2 * slowest) + 1000);
+  std::vector<StepTimes> with, without;
+  for (int i = 0; i < steps; ++i) {
+    with.push_back(hidden.Step(compute));
+    without.push_back(exposed.Step(compute));
+  }
+  std::vector<double> fraction;
+  for (size_t i = 0; i < with.size(); ++i) {
+    const double can_hide =
+        without[i].gathers - without[i].first + without[i].reductions * (kUnits - 1) / kUnits;
+    fraction.push_back(1 - (with[i].gathers - with[i].first) / can_hide);
+  }
+  if (group.Rank() != 0) return;
+  std::printf("{\n  \"ranks\": %d, \"units\": %d, \"unit_bytes\": %zu, \"steps\": %d,\n",
+              group.Size(), kUnits, unit_bytes, steps);
+  std::printf("  \"compute_us\": %lld, \"replayed\": %s,\n", (long long)compute.count(),
+              with.back().replayed ? "true" : "false");
+  Print("hidden_fraction", Summarize(fraction));
+  const auto waited = [](const StepTimes& t) { return t.gathers + t.reductions; };
+  Print("waited_us", Of(with, waited));
+  Print("first_gather_us", Of(with, [](const StepTimes& t) { return t.first; }));
+  Print("last_reduction_us", Of(with, [](const StepTimes& t) { return t.reductions; }));
+  Print("waited_without_overlap_us", Of(without, waited));
+  Print("step_us", Of(with, [](const StepTimes& t) { return t.total; }));
+  Print("step_without_overlap_us", Of(without, [](const StepTimes& t) { return t.total; }));
+  Print("pre_forward_hit_us", Of(with, [](const StepTimes& t) { return t.hit; }), "\n}\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const double mib = argc > 1 ? std::atof(argv[1]) : 4;
+  const int steps = argc > 2 ? std::atoi(argv[2]) : 21;
+  try {
+    Run(static_cast<size_t>(mib * 1024 * 1024), steps);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "shard_overlap_bench: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
