@@ -69,6 +69,7 @@ absl::Status Reduction::StartWorks(int bucket, const std::vector<Collective>& ca
                                    ProcessGroup& group, Works* works) {
   for (Collective call : calls) {
     call.tag = static_cast<uint64_t>(bucket);
+    call.background = true;
     absl::StatusOr<WorkRef> work = group.Start(call);
     if (!work.ok()) {
       // If a reduction started before it has ended the group, this is the refusal and not the cause.

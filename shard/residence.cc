@@ -167,6 +167,7 @@ absl::Status Residence::StartGather(int unit, std::byte* data) {
                                  whole)
             : calls_.Gather(pack.extents[i], storage_.OwnParams(layout_, extent).data, whole);
     call.tag = static_cast<uint64_t>(unit);
+    call.background = true;
     ProcessGroup& group = from_part ? *inner_ : GroupFor(extent);
     absl::StatusOr<WorkRef> work = group.Start(call);
     if (!work.ok()) {

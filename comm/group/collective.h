@@ -127,6 +127,9 @@ struct Collective {
   int64_t timeout_ns = 0;  // 0: the group's
   int32_t priority = 0;
   uint64_t tag = 0;
+  // Started, it is left to the progress thread at once, if there is one: its caller has other things to do and
+  // will not wait for it soon. Else the start goes as far as it can.
+  bool background = false;
 };
 
 // Bytes of one element of the call, whose numbers have been checked.

@@ -32,6 +32,13 @@ std::shared_ptr<NodeWork> NodeGroup::MakeWork(const PreparedCall& prepared, int6
 // issue_ is held, and let go here. With nothing before it, and so nobody who steps, the operation goes as far as
 // it can at once.
 void NodeGroup::Launch(const std::shared_ptr<NodeWork>& work) {
+  if (work->operation().call().background && !caller_drives_) {
+    background_until_.store(counters_.started(), std::memory_order_relaxed);
+    queue_.Add(work);
+    Release(issue_);
+    AskForProgress(shared_from_this(), Asking::kNow);
+    return;
+  }
   if (has_operations()) {
     queue_.Add(work);
     Release(issue_);
@@ -96,6 +103,7 @@ NodeGroup::Attendance NodeGroup::Look() {
   const bool was_queued = seen_queued_.exchange(queued, std::memory_order_relaxed);
   if (messages_.has_works()) return Attendance::kNeeded;
   if (!queued) return moved || was_queued ? Attendance::kNotNeeded : Attendance::kIdle;
+  if (ended < background_until_.load(std::memory_order_relaxed)) return Attendance::kNeeded;
   const bool awaited =
       waiting_.load(std::memory_order_relaxed) > 0 || step_.load(std::memory_order_relaxed) != 0;
   return was_queued && !moved && !awaited ? Attendance::kNeeded : Attendance::kNotNeeded;
