@@ -239,8 +239,6 @@ constexpr Ops<T> MakeOps(const char* isa) {
           Add<T>,
           ColumnSum<T>,
           CrossEntropy<T>,
-          SumSquares<T>,
-          Adamw<T>,
           SmallMatmul<T>,
           ToBf16<T>};
 }

@@ -13,6 +13,7 @@ namespace {
 constexpr size_t kSeqMax = 4096;
 constexpr size_t kWidthMax = 4096;
 constexpr size_t kLayersMax = 256;
+constexpr size_t kPrefetchMax = 1000;
 constexpr double kLastRate = 0.05;  // of the peak
 
 void CheckRange(const char* option, size_t value, size_t low, size_t high) {
@@ -52,6 +53,12 @@ void CheckConfig(const TrainConfig& config, size_t world_size) {
   if (!(config.lr > 0 && config.lr < 10)) {
     throw BadInput(
         fmt::format("--lr {} is out of range; use more than 0 and less than 10", config.lr));
+  }
+  CheckRange("--prefetch", config.prefetch, 0, kPrefetchMax);
+  if (config.strategy == Strategy::kFraction && config.memory_budget == 0) {
+    throw BadInput(
+        "--strategy fraction needs --memory-budget, the bytes that may be spent on keeping blocks "
+        "whole");
   }
   if (!PrecisionSupported(config.precision)) {
     throw BadInput("--dtype bf16: oneDNN has no bfloat16 product for this CPU; use --dtype fp32");

@@ -9,6 +9,7 @@
 
 #include "trainer/matmul.h"
 #include "trainer/model.h"
+#include "trainer/strategy.h"
 
 namespace weft::trainer {
 
@@ -23,7 +24,12 @@ struct TrainConfig {
   double grad_clip = 1.0;
   uint64_t seed = 1;
   Precision precision = Precision::kFp32;
-  bool no_overlap = false;
+  Strategy strategy = Strategy::kDdp;
+  Accumulation accumulation = Accumulation::kLocal;
+  bool no_overlap = false;      // reduce gradients after backward only
+  size_t prefetch = 1;          // units gathered ahead of the one in use
+  size_t memory_budget = 0;     // bytes for what is gathered; 0: as many as it takes
+  size_t bucket_bytes = 0;      // units are reduced together up to this size; 0: weft's default
   size_t eval_every = 500;      // steps; 0: at the end only
   size_t eval_windows = 128;    // in between
   size_t final_windows = 2048;  // at the end, and for the order-3 model
@@ -37,7 +43,6 @@ struct ProgramConfig {
   std::vector<std::string> data = {"auto"};
   std::string run_dir = "runs";
   std::string name;  // empty: made from the time
-  std::string strategy = "ddp";
 };
 
 // The learning rate of a step: linear warm-up, then half a cosine down to a twentieth.

@@ -134,7 +134,7 @@ void Run(const ProgramConfig& config, weft_group_t group, bool first_rank) {
   if (first_rank) {
     const std::string name = config.name.empty() ? RunName() : config.name;
     report = std::make_unique<Report>(config, config.run_dir + "/" + name);
-    fmt::print("{}{}", DescribeCorpus(corpus), DescribePlan(config, trainer, corpus));
+    fmt::print("{}{}", DescribeCorpus(corpus), DescribePlan(t, trainer, corpus));
     std::fflush(stdout);
     report->curve.order3 = Order3Loss(corpus, many, seq);
     fmt::print("       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n\n",

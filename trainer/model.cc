@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "trainer/random.h"
 
@@ -127,13 +126,12 @@ void InitParam(const ParamSpec& spec, uint64_t seed, size_t param_index, T* data
 }
 
 template <typename T>
-Model<T>::Model(const ModelConfig& config, size_t batch,
-                std::vector<std::vector<ParamView<T>>> views, Matmul<T>& matmul, UnitHooks& hooks)
+Model<T>::Model(const ModelConfig& config, size_t batch, Matmul<T>& matmul, UnitHooks<T>& hooks)
     : config_(config),
-      views_(std::move(views)),
       matmul_(matmul),
       hooks_(hooks),
       ops_(GetOps<T>()),
+      views_(config.layers + 2),
       blocks_(config.layers) {
   const size_t rows = batch * config.seq;
   const size_t c = config.width;
@@ -157,12 +155,34 @@ Model<T>::Model(const ModelConfig& config, size_t batch,
 }
 
 template <typename T>
+void Model<T>::EnterForward(size_t unit) {
+  views_[unit] = hooks_.PreForward(unit);
+}
+
+template <typename T>
+void Model<T>::LeaveForward(size_t unit) {
+  views_[unit] = {};
+  hooks_.PostForward(unit);
+}
+
+template <typename T>
+void Model<T>::EnterBackward(size_t unit) {
+  views_[unit] = hooks_.PreBackward(unit);
+}
+
+template <typename T>
+void Model<T>::LeaveBackward(size_t unit) {
+  views_[unit] = {};
+  hooks_.PostBackward(unit);
+}
+
+template <typename T>
 void Model<T>::ForwardBlock(size_t layer, size_t batch, T* out) {
   const size_t unit = layer + 1;
   const size_t c = config_.width;
   const size_t rows = batch * config_.seq;
   Block& b = blocks_[layer];
-  hooks_.PreForward(unit);
+  EnterForward(unit);
   ops_.layer_norm(b.in.data(), Data(unit, kNorm1Gain), Data(unit, kNorm1Bias), b.norm1.data(),
                   b.mean1.data(), b.rstd1.data(), rows, c);
   matmul_.Forward(b.norm1.data(), Data(unit, kQkv), Data(unit, kQkvBias), b.qkv.data(),
@@ -180,7 +200,7 @@ void Model<T>::ForwardBlock(size_t layer, size_t batch, T* out) {
   ops_.gelu(b.hidden.data(), b.active.data(), rows * 4 * c);
   matmul_.Forward(b.active.data(), Data(unit, kDown), Data(unit, kDownBias), out, {rows, 4 * c, c});
   ops_.add(out, b.middle.data(), out, rows * c);
-  hooks_.PostForward(unit);
+  LeaveForward(unit);
 }
 
 template <typename T>
@@ -191,21 +211,21 @@ void Model<T>::ForwardToLogits(const uint8_t* inputs, size_t batch) {
   const auto in = [&](size_t layer) {
     return layer < config_.layers ? blocks_[layer].in.data() : last_.data();
   };
-  hooks_.PreForward(kEmbeddingUnit);
+  EnterForward(kEmbeddingUnit);
   ops_.embed(inputs, Data(kEmbeddingUnit, kTokens), Data(kEmbeddingUnit, kPositions), in(0), batch,
              config_.seq, c);
-  hooks_.PostForward(kEmbeddingUnit);
+  LeaveForward(kEmbeddingUnit);
   for (size_t layer = 0; layer < config_.layers; layer++) {
     ForwardBlock(layer, batch, in(layer + 1));
   }
-  hooks_.PreForward(final_unit);
+  EnterForward(final_unit);
   ops_.layer_norm(last_.data(), Data(final_unit, kFinalGain), Data(final_unit, kFinalBias),
                   norm_.data(), mean_.data(), rstd_.data(), rows, c);
-  hooks_.PostForward(final_unit);
-  hooks_.PreForward(kEmbeddingUnit);
+  LeaveForward(final_unit);
+  EnterForward(kEmbeddingUnit);
   matmul_.Forward(norm_.data(), Data(kEmbeddingUnit, kTokens), nullptr, logits_.data(),
                   {rows, c, config_.vocabulary}, true);
-  hooks_.PostForward(kEmbeddingUnit);
+  LeaveForward(kEmbeddingUnit);
 }
 
 template <typename T>
@@ -280,10 +300,10 @@ void Model<T>::BackwardAttention(size_t layer, size_t batch) {
 
 template <typename T>
 void Model<T>::BackwardBlock(size_t layer, size_t batch) {
-  hooks_.PreBackward(layer + 1);
+  EnterBackward(layer + 1);
   BackwardMlp(layer, batch * config_.seq);
   BackwardAttention(layer, batch);
-  hooks_.PostBackward(layer + 1);
+  LeaveBackward(layer + 1);
 }
 
 template <typename T>
@@ -291,12 +311,12 @@ void Model<T>::Backward(const uint8_t* inputs, size_t batch) {
   const size_t c = config_.width;
   const size_t rows = batch * config_.seq;
   const size_t final_unit = config_.layers + 1;
-  hooks_.PreBackward(kEmbeddingUnit);
+  EnterBackward(kEmbeddingUnit);
   const MatmulShape head = {rows, c, config_.vocabulary};
   matmul_.BackwardWeight(norm_.data(), logits_.data(), Grad(kEmbeddingUnit, kTokens), head, true);
   matmul_.BackwardInput(logits_.data(), Data(kEmbeddingUnit, kTokens), dnorm_.data(), head, true);
 
-  hooks_.PreBackward(final_unit);
+  EnterBackward(final_unit);
   for (size_t i = 0; i < rows * c; i++)
     dres_[i] = 0;
   ops_.layer_norm_backward(dnorm_.data(), last_.data(), Data(final_unit, kFinalGain), mean_.data(),
@@ -304,7 +324,7 @@ void Model<T>::Backward(const uint8_t* inputs, size_t batch) {
                            Grad(final_unit, kFinalBias), rows, c);
   hooks_.GradReady(final_unit, kFinalGain);
   hooks_.GradReady(final_unit, kFinalBias);
-  hooks_.PostBackward(final_unit);
+  LeaveBackward(final_unit);
 
   for (size_t layer = config_.layers; layer-- > 0;)
     BackwardBlock(layer, batch);
@@ -313,7 +333,7 @@ void Model<T>::Backward(const uint8_t* inputs, size_t batch) {
                       Grad(kEmbeddingUnit, kPositions), batch, config_.seq, c);
   hooks_.GradReady(kEmbeddingUnit, kTokens);
   hooks_.GradReady(kEmbeddingUnit, kPositions);
-  hooks_.PostBackward(kEmbeddingUnit);
+  LeaveBackward(kEmbeddingUnit);
 }
 
 template void InitParam<float>(const ParamSpec&, uint64_t, size_t, float*);

@@ -2,20 +2,21 @@
 // embedding, cross-entropy. Forward and backward are written out by hand.
 //
 //   const auto units = ModelUnits(config);                 // what is stored, by unit
-//   Model<float> model(config, batch, views, *matmul, hooks);
-//   double loss = model.Forward(inputs, targets, 1.0 / token_count) ;   // sum over the tokens
-//   model.Backward(inputs);                                 // gradients are added to the views
+//   Model<float> model(config, batch, *matmul, hooks);
+//   double loss = model.Forward(inputs, targets, batch, 1.0 / token_count);  // sum over the tokens
+//   model.Backward(inputs, batch);                          // gradients are added to the views
 //
-// The model owns activations only. Parameters and gradients belong to whoever made the views, in the
-// trainer to a weft shard context, which learns through UnitHooks when a unit is needed and when a
-// gradient is complete.
+// The model owns activations only. Parameters and gradients belong to whoever implements UnitHooks, in
+// the trainer to a weft shard context, which learns through them when a unit is needed and when a
+// gradient is complete. Where they lie may change from use to use: the hook that opens a use says it.
 //
-// Thread-safety: an object belongs to one thread. The views must outlive it.
+// Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_MODEL_H_
 #define WEFT_TRAINER_MODEL_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,7 @@ size_t ParameterCount(const std::vector<UnitSpec>& units);
 // Floating-point operations of forward and backward for one token.
 double FlopsPerToken(const ModelConfig& config);
 
+// Where a parameter and its gradient are while their unit is in use.
 template <typename T>
 struct ParamView {
   T* data = nullptr;
@@ -64,18 +66,25 @@ struct ParamView {
   size_t count = 0;
 };
 
+// The parameters of a unit, as ModelUnits lists them.
+template <typename T>
+using UnitView = std::span<const ParamView<T>>;
+
 // Initial values; they depend on the seed, the position of the parameter and the element only.
 template <typename T>
 void InitParam(const ParamSpec& spec, uint64_t seed, size_t param_index, T* data);
 
 // Called around the use of each unit. The embedding unit is used twice: its pre_backward comes
 // first and its post_backward last, because the output head shares its token table.
+template <typename T>
 class UnitHooks {
  public:
   virtual ~UnitHooks() = default;
-  virtual void PreForward(size_t unit) = 0;
+  // The unit's parameters, where they are until PostForward.
+  virtual UnitView<T> PreForward(size_t unit) = 0;
   virtual void PostForward(size_t unit) = 0;
-  virtual void PreBackward(size_t unit) = 0;
+  // Parameters and gradients, where they are until PostBackward.
+  virtual UnitView<T> PreBackward(size_t unit) = 0;
   virtual void GradReady(size_t unit, size_t param) = 0;
   virtual void PostBackward(size_t unit) = 0;
 };
@@ -83,9 +92,8 @@ class UnitHooks {
 template <typename T>
 class Model {
  public:
-  // views[unit][param] as ModelUnits lists them; `batch` is the largest count of sequences.
-  Model(const ModelConfig& config, size_t batch, std::vector<std::vector<ParamView<T>>> views,
-        Matmul<T>& matmul, UnitHooks& hooks);
+  // `batch` is the largest count of sequences.
+  Model(const ModelConfig& config, size_t batch, Matmul<T>& matmul, UnitHooks<T>& hooks);
 
   // Returns the sum of -log p(target) over batch * seq tokens (both arrays are [batch, seq]).
   // grad_scale is the weight of one token's loss in the gradient.
@@ -103,6 +111,10 @@ class Model {
     std::vector<T> middle, norm2, mean2, rstd2, hidden, active;
   };
 
+  void EnterForward(size_t unit);
+  void LeaveForward(size_t unit);
+  void EnterBackward(size_t unit);
+  void LeaveBackward(size_t unit);
   void ForwardToLogits(const uint8_t* inputs, size_t batch);
   void ForwardBlock(size_t layer, size_t batch, T* out);
   void BackwardBlock(size_t layer, size_t batch);
@@ -116,10 +128,10 @@ class Model {
   T* Grad(size_t unit, size_t param) const { return views_[unit][param].grad; }
 
   const ModelConfig config_;
-  const std::vector<std::vector<ParamView<T>>> views_;
   Matmul<T>& matmul_;
-  UnitHooks& hooks_;
+  UnitHooks<T>& hooks_;
   const Ops<T>& ops_;
+  std::vector<UnitView<T>> views_;  // by unit; empty while the unit is not in use
   std::vector<Block> blocks_;
   std::vector<T> last_, norm_, mean_, rstd_, logits_;  // final norm and head
   std::vector<T> dres_, dnorm_, dwide_, dqkv_;         // gradients in flight

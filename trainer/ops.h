@@ -17,18 +17,6 @@
 
 namespace weft::trainer {
 
-// What AdamW needs besides the tensors; the corrections are 1 - beta^step.
-struct AdamwStep {
-  double lr = 0;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double epsilon = 1e-8;
-  double weight_decay = 0;
-  double grad_scale = 1;  // from clipping by the global norm
-  double correction1 = 1;
-  double correction2 = 1;
-};
-
 // Sizes of one attention call. qkv is [batch, seq, 3, heads, head_dim].
 struct AttentionShape {
   size_t batch = 0;
@@ -73,10 +61,6 @@ struct Ops {
   // replaced by grad_scale * (softmax - onehot).
   double (*cross_entropy)(T* logits, const uint8_t* targets, double grad_scale, size_t rows,
                           size_t columns);
-  // Sum of squares, added in double in a fixed order.
-  double (*sum_squares)(const T* x, size_t count);
-  // One AdamW update with decoupled weight decay.
-  void (*adamw)(T* param, const T* grad, T* m, T* v, size_t count, const AdamwStep& step);
   // c[m, n] (+)= a[m, k] b[k, n], where a[i, p] stands at a[i * a_row + p * a_column].
   void (*small_matmul)(size_t m, size_t n, size_t k, const T* a, size_t a_row, size_t a_column,
                        const T* b, size_t ldb, T* c, size_t ldc, bool accumulate);

@@ -196,36 +196,6 @@ double CrossEntropy(T* logits, const uint8_t* targets, double grad_scale, size_t
 }
 
 template <typename T>
-double SumSquares(const T* x, size_t count) {
-  double lanes[8] = {};
-  size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    for (size_t j = 0; j < 8; j++)
-      lanes[j] += double(x[i + j]) * double(x[i + j]);
-  }
-  for (size_t j = 0; i + j < count; j++)
-    lanes[j] += double(x[i + j]) * double(x[i + j]);
-  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
-         ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
-}
-
-template <typename T>
-void Adamw(T* param, const T* grad, T* m, T* v, size_t count, const AdamwStep& step) {
-  const T beta1 = T(step.beta1), beta2 = T(step.beta2);
-  const T rest1 = T(1 - step.beta1), rest2 = T(1 - step.beta2);
-  const T scale = T(step.grad_scale), epsilon = T(step.epsilon);
-  const T keep = T(1 - step.lr * step.weight_decay);
-  const T rate = T(step.lr / step.correction1);
-  const T inverse2 = T(1 / step.correction2);
-  for (size_t i = 0; i < count; i++) {
-    const T g = grad[i] * scale;
-    m[i] = beta1 * m[i] + rest1 * g;
-    v[i] = beta2 * v[i] + rest2 * g * g;
-    param[i] = keep * param[i] - rate * m[i] / (SquareRoot<T>(v[i] * inverse2) + epsilon);
-  }
-}
-
-template <typename T>
 void ToBf16(const T* x, uint16_t* y, size_t count) {
   for (size_t i = 0; i < count; i++) {
     const float f = float(x[i]);

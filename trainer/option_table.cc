@@ -4,7 +4,7 @@
 
 namespace weft::trainer {
 
-void AddOptions(CLI::App& app, ProgramConfig& config, std::string& dtype) {
+void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
   TrainConfig& train = config.train;
   const auto number = [&app](const char* name, auto& value, const char* meaning) {
     app.add_option(name, value, meaning)->capture_default_str();
@@ -22,7 +22,7 @@ void AddOptions(CLI::App& app, ProgramConfig& config, std::string& dtype) {
   number("--lr", train.lr, "peak learning rate");
   count("--warmup", train.warmup, "steps of linear warm-up");
   count("--seed", train.seed, "of initial values, sampling order and the sample");
-  app.add_option("--dtype", dtype,
+  app.add_option("--dtype", texts.dtype,
                  "inputs of matrix products: fp32, bf16, auto (bf16 where the CPU has it)")
       ->capture_default_str();
   count("--accumulate", train.accumulate, "micro-batches per step");
@@ -31,7 +31,15 @@ void AddOptions(CLI::App& app, ProgramConfig& config, std::string& dtype) {
   app.add_option("--name", config.name, "of this run; default: the time");
   count("--eval-every", train.eval_every, "steps between validations; 0: at the end only");
   number("--threads", train.threads, "threads per rank");
-  number("--strategy", config.strategy, "how the model is spread over the ranks: ddp");
+  number("--strategy", texts.strategy,
+         "what is cut between the ranks: ddp (nothing), zero1, zero2, shard-grad-op, full-shard, "
+         "fraction; zero3 is full-shard");
+  number("--accumulation", texts.accumulation,
+         "reduce gradients after the last micro-batch (local) or after every one");
+  count("--prefetch", train.prefetch, "blocks gathered ahead where parameters are cut");
+  number("--memory-budget", texts.memory_budget,
+         "bytes for what is gathered, like 40MB or 1.5MiB; fraction keeps as many blocks whole as "
+         "fit; 0: no limit");
 }
 
 }  // namespace weft::trainer

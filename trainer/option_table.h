@@ -12,8 +12,16 @@ class App;
 
 namespace weft::trainer {
 
-// Adds all of them to `app`: they fill `config` and the name of the type, whose value is the default.
-void AddOptions(CLI::App& app, ProgramConfig& config, std::string& dtype);
+// Options whose text is read after the parsing, with their defaults.
+struct OptionTexts {
+  std::string dtype = "auto";
+  std::string strategy = "ddp";
+  std::string accumulation = "local";
+  std::string memory_budget = "0";
+};
+
+// Adds all of them to `app`: they fill `config` and `texts`, whose values are the defaults.
+void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts);
 
 }  // namespace weft::trainer
 

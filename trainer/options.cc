@@ -1,5 +1,8 @@
 #include "trainer/options.h"
 
+#include <cstdlib>
+#include <map>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -8,13 +11,32 @@
 #include "trainer/option_table.h"
 
 namespace weft::trainer {
+namespace {
+
+// "40MB" (10^6), "1.5MiB" (2^20) or a plain number.
+size_t ParseBytes(const std::string& text) {
+  static const std::map<std::string, double> kUnits = {
+      {"", 1},     {"B", 1},      {"kB", 1e3},   {"KB", 1e3},      {"MB", 1e6},
+      {"GB", 1e9}, {"kiB", 1024}, {"KiB", 1024}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
+  };
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const auto unit = kUnits.find(end);
+  const double bytes = unit == kUnits.end() ? -1 : number * unit->second;
+  if (end == text.c_str() || !(bytes >= 0 && bytes < 1e15)) {
+    throw BadInput("--memory-budget " + text +
+                   " is no number of bytes like 40000, 40MB (10^6) or 1.5MiB (2^20)");
+  }
+  return size_t(bytes);
+}
+
+}  // namespace
 
 bool ParseOptions(int argc, char** argv, ProgramConfig& config, std::string& help) {
-  CLI::App app{"Trains a small GPT on bytes of text, data parallel over the ranks of the launcher.",
-               "weft_train"};
+  CLI::App app{"Trains a small GPT on bytes of text over the ranks of the launcher.", "weft_train"};
   TrainConfig& train = config.train;
-  std::string dtype = "auto";
-  AddOptions(app, config, dtype);
+  OptionTexts texts;
+  AddOptions(app, config, texts);
   app.set_version_flag("--version", "weft_train 0.1.0");
   try {
     app.parse(argc, argv);
@@ -27,16 +49,16 @@ bool ParseOptions(int argc, char** argv, ProgramConfig& config, std::string& hel
   } catch (const CLI::ParseError& error) {
     throw BadInput(std::string(error.what()) + "; see weft_train --help");
   }
-  if (dtype == "auto") {
+  if (texts.dtype == "auto") {
     train.precision = FastestPrecision();
-  } else if (dtype == "fp32" || dtype == "bf16") {
-    train.precision = dtype == "bf16" ? Precision::kBf16 : Precision::kFp32;
+  } else if (texts.dtype == "fp32" || texts.dtype == "bf16") {
+    train.precision = texts.dtype == "bf16" ? Precision::kBf16 : Precision::kFp32;
   } else {
-    throw BadInput("--dtype " + dtype + " is unknown; use auto, fp32 or bf16");
+    throw BadInput("--dtype " + texts.dtype + " is unknown; use auto, fp32 or bf16");
   }
-  if (config.strategy != "ddp") {
-    throw BadInput("--strategy " + config.strategy + " is unknown; use ddp");
-  }
+  train.strategy = ParseStrategy(texts.strategy);
+  train.memory_budget = ParseBytes(texts.memory_budget);
+  train.accumulation = ParseAccumulation(texts.accumulation);
   if (train.threads < 1 || train.threads > 1024) {
     throw BadInput("--threads must be 1 to 1024");
   }

@@ -1,18 +1,21 @@
-// Data parallel training through weft's public headers: the one file of the trainer that knows weft.
+// Training over the ranks of a group through weft's public headers: the one file of the trainer that
+// knows weft.
 //
-//   DataParallel parallel(group, units, {});
-//   Model<float> model(config, batch, parallel.views(), *matmul, parallel);
-//   parallel.BeginStep(true);
+//   DataParallel parallel(group, units, config);
+//   parallel.Load(unit, param, values);      // for all of them; values of rank 0
+//   Model<float> model(config.model, batch, *matmul, parallel);
+//   parallel.BeginStep();
 //   parallel.BeginMicrobatch(0, true);
 //   model.Forward(...); model.Backward(...);
 //   parallel.EndMicrobatch();
 //   parallel.Finish();                       // gradients are the average over all ranks
-//   (update the parameters)
+//   parallel.Update(learning_rate, grad_clip);
 //   parallel.EndStep();
 //
-// Parameters and gradients live in a weft shard context. As UnitHooks it tells the context when a
-// unit is used and when a gradient is complete, so that reduction overlaps backward. Calls that fail
-// throw RunFailure with weft's sentence.
+// Parameters, gradients and the state of AdamW live in a weft shard context, cut between the ranks as
+// the strategy says. As UnitHooks it tells the context when a unit is used and when a gradient is
+// complete, so that gathering and reducing overlap computing, and tells the model where the unit is.
+// Calls that fail throw RunFailure with weft's sentence.
 //
 // The group is borrowed and must outlive the object. Thread-safety: belongs to one thread.
 #ifndef WEFT_TRAINER_PARALLEL_H_
@@ -26,25 +29,14 @@
 #include "weft/group.h"
 #include "weft/shard.h"
 
+#include "trainer/config.h"
 #include "trainer/model.h"
 
 namespace weft::trainer {
 
-struct ParallelConfig {
-  bool no_overlap = false;
-  size_t bucket_bytes = 0;  // 0: weft's default
-};
-
-// What communication cost in one step.
-struct StepComm {
-  int64_t exposed_ns = 0;  // the step waited for it
-  uint64_t bytes = 0;
-};
-
-class DataParallel : public UnitHooks {
+class DataParallel : public UnitHooks<float> {
  public:
-  DataParallel(weft_group_t group, const std::vector<UnitSpec>& units,
-               const ParallelConfig& config);
+  DataParallel(weft_group_t group, const std::vector<UnitSpec>& units, const TrainConfig& config);
   ~DataParallel() override;
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
@@ -53,26 +45,35 @@ class DataParallel : public UnitHooks {
 
   size_t size() const { return size_; }
 
-  size_t bucket_count() const { return bucket_count_; }
+  // What a rank's memory and a step's traffic will be.
+  const weft_shard_plan_t& plan() const { return plan_; }
 
-  const std::vector<std::vector<ParamView<float>>>& views() const { return views_; }
-
-  // Makes the parameters of rank 0 everybody's.
-  void Broadcast();
-  // The sum over all ranks, the same bits on each.
+  // Gives a parameter the values that rank 0 passes; NULL is fine on the others. Collective.
+  void Load(size_t unit, size_t param, const float* values);
+  // The whole parameter. Collective.
+  std::vector<float> Read(size_t unit, size_t param);
+  // The sum over all ranks, the same bits on each. Collective.
   double Sum(double value);
 
-  void BeginStep(bool train);
+  void BeginStep();
+  // A step without backward, of so many micro-batches.
+  void BeginEvaluation(size_t microbatches);
   void BeginMicrobatch(size_t index, bool last);
   void EndMicrobatch();
-  StepComm Finish();
+  // Ends the communication of a step, with or without backward. Returns for how many nanoseconds the
+  // step has waited for it.
+  int64_t Finish();
+  // Clips the reduced gradients to the global norm `clip` unless that is 0, and updates the
+  // parameters; weight decay is on where ParamSpec says so. `skipped` in the result: a gradient was
+  // infinite or not a number, and nothing was updated.
+  weft_shard_update_result_t Update(double learning_rate, double clip);
   void EndStep();
   // This rank cannot go on: the others learn why instead of waiting.
   void Abort(const std::string& reason);
 
-  void PreForward(size_t unit) override;
+  UnitView<float> PreForward(size_t unit) override;
   void PostForward(size_t unit) override;
-  void PreBackward(size_t unit) override;
+  UnitView<float> PreBackward(size_t unit) override;
   void GradReady(size_t unit, size_t param) override;
   void PostBackward(size_t unit) override;
 
@@ -80,10 +81,14 @@ class DataParallel : public UnitHooks {
   struct Unit {
     weft_shard_unit_t handle = nullptr;
     std::vector<weft_shard_param_t> params;
+    std::vector<size_t> counts;          // elements, by param
+    std::vector<ParamView<float>> view;  // as of the last pre_ call
   };
 
-  void Declare(const UnitSpec& spec);
-  void Create(const std::vector<UnitSpec>& units, const ParallelConfig& config);
+  void Create(const std::vector<UnitSpec>& units, const TrainConfig& config);
+  void CreateContext(const TrainConfig& config);
+  void Declare(const UnitSpec& spec, Strategy strategy);
+  UnitView<float> ViewOf(Unit& unit);
   void Destroy();
 
   const weft_group_t group_;
@@ -91,9 +96,8 @@ class DataParallel : public UnitHooks {
   weft_shard_context_t context_ = nullptr;
   size_t rank_ = 0;
   size_t size_ = 1;
-  size_t bucket_count_ = 0;
+  weft_shard_plan_t plan_ = {};
   std::vector<Unit> units_;
-  std::vector<std::vector<ParamView<float>>> views_;
 };
 
 // Throws RunFailure with weft's sentence unless `result` is WEFT_SUCCESS.

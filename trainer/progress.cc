@@ -26,6 +26,12 @@ std::string Clock(double seconds) {
   return fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
+std::string Bytes(uint64_t bytes) {
+  if (bytes >= 1000000) return fmt::format("{:.2f} MB", double(bytes) * 1e-6);
+  if (bytes >= 1000) return fmt::format("{:.1f} kB", double(bytes) * 1e-3);
+  return fmt::format("{} bytes", bytes);
+}
+
 std::string Count(double n) {
   if (n >= 1e6) return fmt::format("{:.2f} M", n / 1e6);
   if (n >= 1e3) return fmt::format("{:.1f} k", n / 1e3);
@@ -89,9 +95,31 @@ std::string DescribeCorpus(const Corpus& corpus) {
   return out;
 }
 
-std::string DescribePlan(const ProgramConfig& config, const Trainer& trainer,
-                         const Corpus& corpus) {
-  const TrainConfig& t = config.train;
+namespace {
+
+// What finalize decided: bytes of a rank and of a step.
+std::string DescribeSharding(const TrainConfig& config, const DataParallel& parallel) {
+  const weft_shard_plan_t& plan = parallel.plan();
+  const uint64_t rest = plan.param_bytes + plan.grad_bytes + plan.optimizer_bytes;
+  std::string out =
+      fmt::format("       {} rank{} ({}), {} gradient bucket{}{}\n", parallel.size(),
+                  parallel.size() == 1 ? "" : "s", StrategyName(config.strategy), plan.bucket_count,
+                  plan.bucket_count == 1 ? "" : "s", config.no_overlap ? ", no overlap" : "");
+  out += fmt::format(
+      "memory {} of parameters, {} of gradients, {} of optimizer state, {} of pool: {} per rank, "
+      "{} "
+      "of it padding\n",
+      Bytes(plan.param_bytes), Bytes(plan.grad_bytes), Bytes(plan.optimizer_bytes),
+      Bytes(plan.pool_bytes), Bytes(rest + plan.pool_bytes), Bytes(plan.padding_bytes));
+  out += fmt::format("       per step {} reduced, {} gathered, {} unit{} ahead\n",
+                     Bytes(plan.traffic_bytes), Bytes(plan.gather_bytes), plan.prefetch,
+                     plan.prefetch == 1 ? "" : "s");
+  return out;
+}
+
+}  // namespace
+
+std::string DescribePlan(const TrainConfig& t, const Trainer& trainer, const Corpus& corpus) {
   const double tokens = double(t.steps * t.global_batch * t.model.seq);
   std::string out;
   out +=
@@ -104,11 +132,7 @@ std::string DescribePlan(const ProgramConfig& config, const Trainer& trainer,
       t.steps, t.global_batch, Count(tokens), tokens / double(corpus.train.size()),
       tokens * FlopsPerToken(t.model) * 1e-12, t.precision == Precision::kBf16 ? "bf16" : "fp32",
       t.lr, t.seed);
-  out += fmt::format(
-      "       {} rank{} ({}), {} gradient bucket{}{}\n", trainer.parallel().size(),
-      trainer.parallel().size() == 1 ? "" : "s", config.strategy, trainer.parallel().bucket_count(),
-      trainer.parallel().bucket_count() == 1 ? "" : "s", t.no_overlap ? ", no overlap" : "");
-  return out;
+  return out + DescribeSharding(t, trainer.parallel());
 }
 
 std::string Printable(const std::string& text) {

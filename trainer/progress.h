@@ -44,7 +44,7 @@ class Progress {
 
 // The lines before step 1.
 std::string DescribeCorpus(const Corpus& corpus);
-std::string DescribePlan(const ProgramConfig& config, const Trainer& trainer, const Corpus& corpus);
+std::string DescribePlan(const TrainConfig& config, const Trainer& trainer, const Corpus& corpus);
 // Control characters and bytes that are not ASCII as '?', so that a sample cannot upset a terminal.
 std::string Printable(const std::string& text);
 

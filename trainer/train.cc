@@ -65,12 +65,11 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, weft_group_t g
     : config_(config),
       corpus_(corpus),
       units_(ModelUnits(config.model)),
-      parallel_(group, units_, {config.no_overlap, 0}),
+      parallel_(group, units_, config),
       matmul_(MakeMatmul<float>(config.precision)),
       micro_batch_(MicroBatch(config, parallel_.size())),
       sampler_(corpus.train.size(), config.model.seq, config.global_batch, config.seed),
-      model_(config.model, micro_batch_, parallel_.views(), *matmul_, parallel_),
-      optimizer_(units_, parallel_.views()) {
+      model_(config.model, micro_batch_, *matmul_, parallel_) {
   if (corpus.validation.size() <= config.model.seq) {
     throw BadInput(fmt::format(
         "the validation text has {} bytes, --seq {} needs at least {}; give more data or a smaller "
@@ -85,15 +84,26 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, weft_group_t g
 }
 
 void Trainer::Begin() {
-  if (parallel_.rank() == 0) {
-    size_t index = 0;
-    for (size_t u = 0; u < units_.size(); u++) {
-      for (size_t p = 0; p < units_[u].params.size(); p++) {
-        InitParam(units_[u].params[p], config_.seed, index++, parallel_.views()[u][p].data);
+  size_t index = 0;
+  std::vector<float> values;
+  for (size_t u = 0; u < units_.size(); u++) {
+    for (size_t p = 0; p < units_[u].params.size(); p++, index++) {
+      if (parallel_.rank() == 0) {
+        values.resize(units_[u].params[p].Count());
+        InitParam(units_[u].params[p], config_.seed, index, values.data());
       }
+      parallel_.Load(u, p, values.data());
     }
   }
-  parallel_.Broadcast();
+}
+
+std::vector<std::vector<float>> Trainer::ReadParams() {
+  std::vector<std::vector<float>> params;
+  for (size_t u = 0; u < units_.size(); u++) {
+    for (size_t p = 0; p < units_[u].params.size(); p++)
+      params.push_back(parallel_.Read(u, p));
+  }
+  return params;
 }
 
 void Trainer::FillBatch(const std::string& text, const std::vector<size_t>& offsets) {
@@ -120,7 +130,7 @@ StepRecord Trainer::TryStep(size_t index) {
   const double scale = double(parallel_.size()) / tokens;
   const size_t first = parallel_.rank() * micro_batch_ * config_.accumulate;
   double loss = 0;
-  parallel_.BeginStep(true);
+  parallel_.BeginStep();
   for (size_t micro = 0; micro < config_.accumulate; micro++) {
     std::vector<size_t> offsets;
     for (size_t i = 0; i < micro_batch_; i++) {
@@ -132,17 +142,19 @@ StepRecord Trainer::TryStep(size_t index) {
     model_.Backward(inputs_.data(), micro_batch_);
     parallel_.EndMicrobatch();
   }
-  const StepComm comm = parallel_.Finish();
+  const int64_t exposed_ns = parallel_.Finish();
   StepRecord record;
   record.step = index + 1;
   record.lr = LearningRate(config_, index);
-  record.grad_norm = optimizer_.Step(record.lr, config_.grad_clip, config_.weight_decay);
-  parallel_.EndStep();
+  // Before the update, which leaves gathers of parameters under way.
   const auto before_sum = Clock::now();
   record.loss = parallel_.Sum(loss) / tokens;
-  record.comm_exposed_s = double(comm.exposed_ns) * 1e-9 + SecondsSince(before_sum);
+  record.comm_exposed_s = double(exposed_ns) * 1e-9 + SecondsSince(before_sum);
+  const weft_shard_update_result_t update = parallel_.Update(record.lr, config_.grad_clip);
+  record.grad_norm = update.grad_norm;
+  parallel_.EndStep();
   record.seconds = SecondsSince(start);
-  if (!std::isfinite(record.loss) || !std::isfinite(record.grad_norm)) {
+  if (!std::isfinite(record.loss) || update.skipped != 0) {
     throw RunFailure(
         fmt::format("step {}: the loss is no longer a number; use a smaller --lr", record.step));
   }
@@ -155,10 +167,10 @@ double Trainer::Evaluate(const std::vector<size_t>& offsets) {
   const size_t begin = offsets.size() * parallel_.rank() / parallel_.size();
   const size_t end = offsets.size() * (parallel_.rank() + 1) / parallel_.size();
   double loss = 0;
-  parallel_.BeginStep(false);
   // Every rank makes the same number of calls: a strategy that gathers parameters needs that.
   const size_t longest = (offsets.size() + parallel_.size() - 1) / parallel_.size();
   const size_t batches = (longest + micro_batch_ - 1) / micro_batch_;
+  parallel_.BeginEvaluation(batches);
   for (size_t b = 0; b < batches; b++) {
     const size_t from = std::min(end, begin + b * micro_batch_);
     const std::vector<size_t> some(offsets.begin() + long(from),
@@ -171,6 +183,7 @@ double Trainer::Evaluate(const std::vector<size_t>& offsets) {
     if (!some.empty()) loss += sum;
     parallel_.EndMicrobatch();
   }
+  parallel_.Finish();
   parallel_.EndStep();
   return parallel_.Sum(loss) / double(offsets.size() * (seq - skip));
 }
@@ -184,10 +197,11 @@ std::string Trainer::Generate(const std::string& prompt, size_t count, double te
     const size_t used = std::min(text.size(), seq);
     std::fill(inputs_.begin(), inputs_.end(), uint8_t{0});
     std::memcpy(inputs_.data(), text.data() + text.size() - used, used);
-    parallel_.BeginStep(false);
+    parallel_.BeginEvaluation(1);
     parallel_.BeginMicrobatch(0, true);
     const float* logits = model_.Logits(inputs_.data()) + (used - 1) * config_.model.vocabulary;
     parallel_.EndMicrobatch();
+    parallel_.Finish();
     parallel_.EndStep();
     text.push_back(
         char(Draw(logits, config_.model.vocabulary, temperature, top, UniformAt(key, i))));

@@ -6,8 +6,8 @@
 //   double nats = trainer.Evaluate(SpreadWindows(corpus.validation.size(), seq, 1024));
 //
 // Every function is collective over the group. The same configuration, data, rank count and thread
-// count give the same bits, run after run, with and without overlap. Another rank count gives the
-// same global batches and losses that agree to rounding.
+// count give the same bits, run after run, with every strategy, with and without overlap. Another
+// rank count gives the same global batches and losses that agree to rounding.
 //
 // Thread-safety: an object belongs to one thread; ranks may be threads of one process.
 #ifndef WEFT_TRAINER_TRAIN_H_
@@ -24,7 +24,6 @@
 #include "trainer/config.h"
 #include "trainer/corpus.h"
 #include "trainer/model.h"
-#include "trainer/optimizer.h"
 #include "trainer/parallel.h"
 #include "trainer/sampler.h"
 
@@ -55,7 +54,7 @@ class Trainer {
   // `corpus` is borrowed. Throws BadInput or RunFailure.
   Trainer(const TrainConfig& config, const Corpus& corpus, weft_group_t group);
 
-  // Initial values, sent from rank 0.
+  // Initial values, those of rank 0.
   void Begin();
   // Step `index`, from 0. A failure on this rank releases the others and is thrown on.
   StepRecord Step(size_t index);
@@ -65,6 +64,9 @@ class Trainer {
   std::string Generate(const std::string& prompt, size_t count, double temperature, size_t top);
 
   const DataParallel& parallel() const { return parallel_; }
+
+  // The whole parameters, in the order of ModelUnits.
+  std::vector<std::vector<float>> ReadParams();
 
   size_t parameter_count() const { return ParameterCount(units_); }
 
@@ -80,7 +82,6 @@ class Trainer {
   const size_t micro_batch_;  // sequences per rank and micro-batch
   WindowSampler sampler_;
   Model<float> model_;
-  Adamw optimizer_;
   std::vector<uint8_t> inputs_, targets_;
 };
 

@@ -1,4 +1,5 @@
 // Failures: illegal calls leave no trace, an abort releases the others, nothing leaks.
+#include <chrono>
 #include <future>
 #include <string>
 #include <thread>
@@ -240,6 +241,34 @@ TEST(Destroy, AfterCompletedReductionsLeavesTheGroupAlone) {
       context.reset();
       return group->Run({.kind = OpKind::kBarrier});
     }));
+  }
+}
+
+TEST(Destroy, BetweenStepsLetsTheGathersOfUpdatedParamsEnd) {
+  for (const GroupKind kind : kBothKinds) {
+    std::promise<void> leaving;
+    ExpectAllOk(
+        RunRanks(kind, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+          WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
+          WEFT_ASSIGN_OR_RETURN(const int unit,
+                                context->BeginUnit("u", PlacementOf(WEFT_SHARD_ZERO1)));
+          const int64_t shape = 1000;
+          WEFT_RETURN_IF_ERROR(
+              context->AddParam(unit, "w", &shape, 1, WEFT_FLOAT32, false).status());
+          WEFT_RETURN_IF_ERROR(context->SealUnit(unit));
+          WEFT_RETURN_IF_ERROR(context->Finalize().status());
+          if (rank == 0) {
+            WEFT_RETURN_IF_ERROR(context->Updated());
+            leaving.set_value();
+            context.reset();
+          } else {
+            leaving.get_future().wait();
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            WEFT_RETURN_IF_ERROR(context->Updated());
+            context.reset();
+          }
+          return group->Run({.kind = OpKind::kBarrier});
+        }));
   }
 }
 

@@ -76,7 +76,13 @@ TEST(Options, EveryOptionArrives) {
                      "--threads",
                      "2",
                      "--strategy",
-                     "ddp"},
+                     "fraction",
+                     "--accumulation",
+                     "every",
+                     "--prefetch",
+                     "4",
+                     "--memory-budget",
+                     "1.5MiB"},
                     c, help));
   EXPECT_EQ(c.data, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(c.train.steps, 7u);
@@ -95,6 +101,24 @@ TEST(Options, EveryOptionArrives) {
   EXPECT_EQ(c.name, "n");
   EXPECT_EQ(c.train.eval_every, 3u);
   EXPECT_EQ(c.train.threads, 2);
+  EXPECT_EQ(c.train.strategy, Strategy::kFraction);
+  EXPECT_EQ(c.train.accumulation, Accumulation::kEvery);
+  EXPECT_EQ(c.train.prefetch, 4u);
+  EXPECT_EQ(c.train.memory_budget, size_t{3} << 19);
+}
+
+TEST(Options, EveryStrategyHasItsName) {
+  for (const Strategy strategy : AllStrategies())
+    EXPECT_EQ(ParseStrategy(StrategyName(strategy)), strategy) << StrategyName(strategy);
+  EXPECT_EQ(ParseStrategy("zero3"), Strategy::kFullShard);
+}
+
+TEST(Options, HelpNamesEveryStrategy) {
+  ProgramConfig config;
+  std::string help;
+  ASSERT_FALSE(Parse({"--help"}, config, help));
+  for (const Strategy strategy : AllStrategies())
+    EXPECT_NE(help.find(StrategyName(strategy)), std::string::npos) << StrategyName(strategy);
 }
 
 TEST(Options, DtypeAutoIsAPrecisionThatWorksHere) {
@@ -138,7 +162,17 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
       {{"--accumulate", "0"}, "--accumulate 0"},
       {{"--batch", "4", "--accumulate", "4"}, "multiple of 8"},
       {{"--dtype", "fp8"}, "--dtype fp8"},
-      {{"--strategy", "zero9"}, "--strategy zero9"},
+      {{"--strategy", "zero9"}, "--strategy zero9 is unknown; use ddp"},
+      {{"--strategy", "hybrid"}, "--strategy hybrid is not in this version; use ddp"},
+      {{"--strategy", "hpz"}, "--strategy hpz is not in this version; use ddp"},
+      {{"--strategy", "fraction"}, "--strategy fraction needs --memory-budget"},
+      {{"--accumulation", "never"}, "--accumulation never"},
+      {{"--prefetch", "-1"}, "--prefetch"},
+      {{"--prefetch", "5000"}, "--prefetch 5000"},
+      {{"--memory-budget", "-1"}, "--memory-budget"},
+      {{"--memory-budget", "much"}, "--memory-budget much"},
+      {{"--memory-budget", "4XB"}, "--memory-budget 4XB"},
+      {{"--memory-budget", "nan"}, "--memory-budget nan"},
       {{"--threads", "0"}, "--threads"},
       {{"stray"}, "stray"},
   };

@@ -1,21 +1,32 @@
 #include "trainer/model.h"
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 
 #include "tests/trainer/finite_difference.h"
+#include "tests/trainer/owned_params.h"
 
 namespace weft::trainer {
 namespace {
 
 // Notes the calls, so that their order can be checked.
-class RecordingHooks : public UnitHooks {
+class RecordingHooks : public OwnedParams<double> {
  public:
-  void PreForward(size_t unit) override { Add("pre_forward", unit); }
+  using OwnedParams::OwnedParams;
+
+  UnitView<double> PreForward(size_t unit) override {
+    Add("pre_forward", unit);
+    return OwnedParams::PreForward(unit);
+  }
 
   void PostForward(size_t unit) override { Add("post_forward", unit); }
 
-  void PreBackward(size_t unit) override { Add("pre_backward", unit); }
+  UnitView<double> PreBackward(size_t unit) override {
+    Add("pre_backward", unit);
+    return OwnedParams::PreBackward(unit);
+  }
 
   void PostBackward(size_t unit) override { Add("post_backward", unit); }
 
@@ -23,6 +34,8 @@ class RecordingHooks : public UnitHooks {
     EXPECT_TRUE(ready.emplace(unit, param).second) << unit << " " << param;
     EXPECT_FALSE(closed.contains(unit));
   }
+
+  void Forget() { calls.clear(), ready.clear(), closed.clear(); }
 
   std::vector<std::string> calls;
   std::set<std::pair<size_t, size_t>> ready;
@@ -35,31 +48,68 @@ class RecordingHooks : public UnitHooks {
   }
 };
 
+// Hands out other memory for each use of a unit and spoils it when the use ends.
+class MovingHooks : public UnitHooks<double> {
+ public:
+  explicit MovingHooks(OwnedParams<double>& rest)
+      : rest_(rest), forward_(rest.data.size()), backward_(rest.data.size()) {}
+
+  UnitView<double> PreForward(size_t unit) override { return Lend(unit, forward_[unit], false); }
+
+  void PostForward(size_t unit) override { Spoil(forward_[unit]); }
+
+  UnitView<double> PreBackward(size_t unit) override { return Lend(unit, backward_[unit], true); }
+
+  void PostBackward(size_t unit) override {
+    rest_.grad[unit] = backward_[unit].back().grad;
+    Spoil(backward_[unit]);
+  }
+
+  void GradReady(size_t, size_t) override {}
+
+ private:
+  // What one use was lent.
+  struct Loan {
+    std::vector<std::vector<double>> data, grad;
+    std::vector<ParamView<double>> views;
+  };
+
+  UnitView<double> Lend(size_t unit, std::vector<Loan>& loans, bool grads) {
+    Loan& loan = loans.emplace_back(Loan{rest_.data[unit], rest_.grad[unit], {}});
+    for (size_t p = 0; p < loan.data.size(); p++) {
+      loan.views.push_back(
+          {loan.data[p].data(), grads ? loan.grad[p].data() : nullptr, loan.data[p].size()});
+    }
+    return loan.views;
+  }
+
+  static void Spoil(std::vector<Loan>& loans) {
+    for (auto* tensors : {&loans.back().data, &loans.back().grad}) {
+      for (auto& values : *tensors)
+        std::fill(values.begin(), values.end(), std::nan(""));
+    }
+    for (ParamView<double>& view : loans.back().views)
+      view = {};
+  }
+
+  OwnedParams<double>& rest_;
+  std::vector<std::vector<Loan>> forward_, backward_;  // by unit
+};
+
 // A model whose parameters are larger than usual, so that every gradient is felt.
 struct Tiny {
   ModelConfig config{7, 4, 6, 2, 2};
   std::vector<UnitSpec> units = ModelUnits(config);
-  std::vector<std::vector<std::vector<double>>> data, grad;
-  std::vector<std::vector<ParamView<double>>> views;
+  RecordingHooks hooks{units};
   std::unique_ptr<Matmul<double>> matmul = MakeMatmul<double>(Precision::kFp32);
-  RecordingHooks hooks;
 
   Tiny() {
     uint64_t seed = 1;
-    for (const UnitSpec& unit : units) {
-      auto& d = data.emplace_back();
-      auto& g = grad.emplace_back();
-      for (const ParamSpec& param : unit.params) {
-        d.push_back(RandomValues(param.Count(), seed++));
-        for (double& v : d.back())
-          v = v * 0.5 + param.mean;
-        g.emplace_back(param.Count());
-      }
-    }
     for (size_t u = 0; u < units.size(); u++) {
-      auto& v = views.emplace_back();
       for (size_t p = 0; p < units[u].params.size(); p++) {
-        v.push_back({data[u][p].data(), grad[u][p].data(), data[u][p].size()});
+        hooks.data[u][p] = RandomValues(units[u].params[p].Count(), seed++);
+        for (double& v : hooks.data[u][p])
+          v = v * 0.5 + units[u].params[p].mean;
       }
     }
   }
@@ -70,7 +120,7 @@ const uint8_t kTargets[8] = {3, 6, 2, 1, 5, 1, 0, 4};
 
 TEST(Model, BackwardIsTheGradientOfTheLossForEveryParameter) {
   Tiny tiny;
-  Model<double> model(tiny.config, 2, tiny.views, *tiny.matmul, tiny.hooks);
+  Model<double> model(tiny.config, 2, *tiny.matmul, tiny.hooks);
   constexpr double kScale = 0.125;
   model.Forward(kInputs, kTargets, 2, kScale);
   model.Backward(kInputs, 2);
@@ -79,15 +129,15 @@ TEST(Model, BackwardIsTheGradientOfTheLossForEveryParameter) {
   };
   for (size_t u = 0; u < tiny.units.size(); u++) {
     for (size_t p = 0; p < tiny.units[u].params.size(); p++) {
-      ExpectGradient(tiny.units[u].params[p].name, tiny.data[u][p].data(), tiny.grad[u][p].data(),
-                     tiny.data[u][p].size(), f, 40);
+      ExpectGradient(tiny.units[u].params[p].name, tiny.hooks.data[u][p].data(),
+                     tiny.hooks.grad[u][p].data(), tiny.hooks.data[u][p].size(), f, 40);
     }
   }
 }
 
 TEST(Model, ScoreLeavesOutTheContext) {
   Tiny tiny;
-  Model<double> model(tiny.config, 2, tiny.views, *tiny.matmul, tiny.hooks);
+  Model<double> model(tiny.config, 2, *tiny.matmul, tiny.hooks);
   const double all = model.Forward(kInputs, kTargets, 2, 0);
   EXPECT_DOUBLE_EQ(model.Score(kInputs, kTargets, 2, 0), all);
   double last = 0;  // of each sequence, from the logits themselves
@@ -114,17 +164,17 @@ TEST(Model, PositionsStartAsSinusoids) {
 
 TEST(Model, BackwardAddsToTheGradients) {
   Tiny tiny;
-  Model<double> model(tiny.config, 2, tiny.views, *tiny.matmul, tiny.hooks);
+  Model<double> model(tiny.config, 2, *tiny.matmul, tiny.hooks);
   model.Forward(kInputs, kTargets, 2, 1);
   model.Backward(kInputs, 2);
-  const auto once = tiny.grad;
-  tiny.hooks = {};
+  const auto once = tiny.hooks.grad;
+  tiny.hooks.Forget();
   model.Forward(kInputs, kTargets, 2, 1);
   model.Backward(kInputs, 2);
   for (size_t u = 0; u < once.size(); u++) {
     for (size_t p = 0; p < once[u].size(); p++) {
       for (size_t i = 0; i < once[u][p].size(); i++) {
-        EXPECT_NEAR(tiny.grad[u][p][i], 2 * once[u][p][i], 1e-12);
+        EXPECT_NEAR(tiny.hooks.grad[u][p][i], 2 * once[u][p][i], 1e-12);
       }
     }
   }
@@ -132,7 +182,7 @@ TEST(Model, BackwardAddsToTheGradients) {
 
 TEST(Model, AnnouncesEveryGradientOnceAndInsideItsUnit) {
   Tiny tiny;
-  Model<double> model(tiny.config, 2, tiny.views, *tiny.matmul, tiny.hooks);
+  Model<double> model(tiny.config, 2, *tiny.matmul, tiny.hooks);
   model.Forward(kInputs, kTargets, 2, 1);
   model.Backward(kInputs, 2);
   const std::vector<std::string> expected = {
@@ -144,9 +194,23 @@ TEST(Model, AnnouncesEveryGradientOnceAndInsideItsUnit) {
   EXPECT_EQ(tiny.hooks.ready.size(), 2u + 2 * 12 + 2);
 }
 
+TEST(Model, AsksForAddressesAtEveryUse) {
+  Tiny still, moving;
+  Model<double> expected(still.config, 2, *still.matmul, still.hooks);
+  MovingHooks hooks(moving.hooks);
+  Model<double> model(moving.config, 2, *moving.matmul, hooks);
+  for (size_t pass = 0; pass < 2; pass++) {
+    still.hooks.Forget();
+    EXPECT_EQ(model.Forward(kInputs, kTargets, 2, 1), expected.Forward(kInputs, kTargets, 2, 1));
+    model.Backward(kInputs, 2);
+    expected.Backward(kInputs, 2);
+    EXPECT_EQ(moving.hooks.grad, still.hooks.grad);
+  }
+}
+
 TEST(Model, LaterBytesDoNotChangeEarlierLogits) {
   Tiny tiny;
-  Model<double> model(tiny.config, 2, tiny.views, *tiny.matmul, tiny.hooks);
+  Model<double> model(tiny.config, 2, *tiny.matmul, tiny.hooks);
   const uint8_t a[4] = {1, 2, 3, 4}, b[4] = {1, 2, 6, 0};
   const double* logits = model.Logits(a);
   const std::vector<double> before(logits, logits + 2 * tiny.config.vocabulary);

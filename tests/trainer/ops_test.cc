@@ -228,39 +228,6 @@ TEST_P(OpsTest, CrossEntropySurvivesLargeLogits) {
   EXPECT_NEAR(logits[0] + logits[1] + logits[2] + logits[3], 0, 1e-6);
 }
 
-TEST_P(OpsTest, AdamwFollowsTheTextbook) {
-  constexpr size_t kCount = 13;
-  auto param = RandomValues(kCount, 1), expected = param;
-  std::vector<double> m(kCount), v(kCount), m2(kCount), v2(kCount);
-  for (int step = 1; step <= 5; step++) {
-    const auto grad = RandomValues(kCount, uint64_t(step) + 9);
-    AdamwStep s;
-    s.lr = 0.01, s.weight_decay = 0.1, s.grad_scale = 0.5;
-    s.correction1 = 1 - std::pow(s.beta1, step);
-    s.correction2 = 1 - std::pow(s.beta2, step);
-    ops().adamw(param.data(), grad.data(), m.data(), v.data(), kCount, s);
-    for (size_t i = 0; i < kCount; i++) {
-      const double g = grad[i] * 0.5;
-      m2[i] = 0.9 * m2[i] + 0.1 * g;
-      v2[i] = 0.95 * v2[i] + 0.05 * g * g;
-      const double m_hat = m2[i] / (1 - std::pow(0.9, step));
-      const double v_hat = v2[i] / (1 - std::pow(0.95, step));
-      expected[i] -= 0.01 * 0.1 * expected[i];
-      expected[i] -= 0.01 * m_hat / (std::sqrt(v_hat) + 1e-8);
-      EXPECT_NEAR(param[i], expected[i], 1e-12);
-    }
-  }
-}
-
-TEST_P(OpsTest, SumSquaresAddsInDouble) {
-  std::vector<float> x(1003, 1e-3f);
-  x[500] = 1e4f;
-  double expected = 0;
-  for (const float v : x)
-    expected += double(v) * double(v);
-  EXPECT_NEAR(ops32().sum_squares(x.data(), x.size()), expected, 1e-6);
-}
-
 TEST_P(OpsTest, SmallMatmulHandlesEveryTail) {
   for (const size_t m : {1, 3, 8, 13}) {
     for (const size_t n : {1, 7, 16, 35}) {

@@ -1,107 +1,17 @@
 #include "trainer/train.h"
 
-#include <cmath>
-#include <exception>
-#include <functional>
-#include <limits>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "weft/error.h"
 #include "weft/group.h"
 
+#include "tests/trainer/training_run.h"
 #include "trainer/failure.h"
-#include "trainer/random.h"
 
 namespace weft::trainer {
 namespace {
-
-// Words in random order: something to learn within fifty steps.
-std::string Babble(size_t bytes, uint64_t seed) {
-  static const char* const kWords[] = {"template ", "typename ", "class ", "int ", "return ",
-                                       "const ",    "auto ",     "{\n",    "}\n",  "; "};
-  std::string text;
-  for (uint64_t i = 0; text.size() < bytes; i++)
-    text += kWords[BitsAt(seed, i) % 10];
-  return text;
-}
-
-const Corpus& TestCorpus() {
-  static const Corpus corpus = [] {
-    Corpus c;
-    c.train = Babble(20000, 1);
-    c.validation = Babble(3000, 2);
-    return c;
-  }();
-  return corpus;
-}
-
-TrainConfig SmallConfig() {
-  TrainConfig config;
-  config.model = {256, 16, 24, 2, 2};
-  config.steps = 50;
-  config.global_batch = 8;
-  config.lr = 2e-3;
-  config.warmup = 10;
-  return config;
-}
-
-// What a run leaves behind on one rank.
-struct Outcome {
-  std::vector<double> losses;
-  std::vector<std::vector<float>> params;
-  double validation = 0;
-  std::string sample;
-  std::string error;
-};
-
-Outcome RunRank(const TrainConfig& config, weft_group_t group) {
-  Outcome outcome;
-  try {
-    Trainer trainer(config, TestCorpus(), group);
-    trainer.Begin();
-    for (size_t step = 0; step < config.steps; step++) {
-      outcome.losses.push_back(trainer.Step(step).loss);
-    }
-    const auto windows = SpreadWindows(TestCorpus().validation.size(), config.model.seq, 21);
-    outcome.validation = trainer.Evaluate(windows);
-    outcome.sample = trainer.Generate("return ", 20, 0.7, 40);
-    for (const auto& unit : trainer.parallel().views()) {
-      for (const auto& view : unit)
-        outcome.params.emplace_back(view.data, view.data + view.count);
-    }
-  } catch (const std::exception& error) {
-    outcome.error = error.what();
-  }
-  return outcome;
-}
-
-// Runs `ranks` threads, each with its own configuration.
-std::vector<Outcome> RunRanks(size_t ranks, const std::function<TrainConfig(size_t rank)>& config) {
-  weft_group_config_t group_config = {};
-  group_config.struct_size = sizeof group_config;
-  group_config.timeout_ns = int64_t{60} * 1000000000;
-  std::vector<weft_group_t> groups(ranks);
-  EXPECT_EQ(weft_group_create_local(int(ranks), &group_config, groups.data()), WEFT_SUCCESS)
-      << weft_last_error();
-  std::vector<Outcome> outcomes(ranks);
-  std::vector<std::thread> threads;
-  for (size_t rank = 0; rank < ranks; rank++) {
-    threads.emplace_back([&, rank] { outcomes[rank] = RunRank(config(rank), groups[rank]); });
-  }
-  for (std::thread& thread : threads)
-    thread.join();
-  for (weft_group_t group : groups)
-    weft_group_destroy(group);
-  return outcomes;
-}
-
-std::vector<Outcome> RunRanks(size_t ranks, const TrainConfig& config) {
-  return RunRanks(ranks, [&](size_t) { return config; });
-}
 
 TEST(Trainer, LossesOfOneTwoAndFourRanksAgreeAtEqualGlobalBatch) {
   const TrainConfig config = SmallConfig();
@@ -117,7 +27,7 @@ TEST(Trainer, LossesOfOneTwoAndFourRanksAgreeAtEqualGlobalBatch) {
       EXPECT_NEAR(outcomes[0].losses[step] / one.losses[step], 1, 1e-5)
           << ranks << " ranks, step " << step;
     }
-    EXPECT_NEAR(outcomes[0].validation / one.validation, 1, 1e-4);
+    EXPECT_NEAR(outcomes[0].validations.back() / one.validations.back(), 1, 1e-4);
   }
 }
 
@@ -132,7 +42,7 @@ TEST(Trainer, AllRanksHoldTheSameBits) {
     ASSERT_EQ(outcome.error, "");
     EXPECT_EQ(outcome.losses, outcomes[0].losses);
     EXPECT_EQ(outcome.params, outcomes[0].params);
-    EXPECT_EQ(outcome.validation, outcomes[0].validation);
+    EXPECT_EQ(outcome.validations, outcomes[0].validations);
     EXPECT_EQ(outcome.sample, outcomes[0].sample);
   }
 }
@@ -186,23 +96,64 @@ TEST(Trainer, SampleContinuesThePrompt) {
 }
 
 TEST(Trainer, ADivergingRunEndsOnEveryRankWithASentence) {
-  TrainConfig config = SmallConfig();
-  config.lr = 9;
-  config.grad_clip = 0;
-  config.weight_decay = 1e6;
-  for (const Outcome& outcome : RunRanks(2, config)) {
-    EXPECT_NE(outcome.error.find("no longer a number"), std::string::npos) << outcome.error;
+  for (const Strategy strategy : {Strategy::kDdp, Strategy::kZero2, Strategy::kFullShard}) {
+    TrainConfig config = SmallConfig();
+    config.strategy = strategy;
+    config.lr = 9;
+    config.grad_clip = 0;
+    config.weight_decay = 1e6;
+    for (const Outcome& outcome : RunRanks(2, config)) {
+      EXPECT_NE(outcome.error.find("no longer a number"), std::string::npos) << outcome.error;
+    }
   }
 }
 
-TEST(Trainer, RanksThatDisagreeAboutTheModelAreToldSo) {
-  const auto outcomes = RunRanks(2, [](size_t rank) {
-    TrainConfig config = SmallConfig();
-    if (rank == 1) config.model.layers = 3;
-    return config;
-  });
-  for (const Outcome& outcome : outcomes) {
-    EXPECT_NE(outcome.error.find("agreeing on the parameters"), std::string::npos) << outcome.error;
+TEST(Trainer, RanksThatDisagreeAreToldSo) {
+  const struct {
+    const char* what;
+    void (*change)(TrainConfig&);
+  } kCases[] = {
+      {"layers",
+       [](TrainConfig& config) {
+         config.model.layers = 3;
+       }},
+      {"strategy",
+       [](TrainConfig& config) {
+         config.strategy = Strategy::kZero1;
+       }},
+      {"accumulation",
+       [](TrainConfig& config) {
+         config.accumulation = Accumulation::kEvery;
+       }},
+      {"prefetch",
+       [](TrainConfig& config) {
+         config.prefetch = 3;
+       }},
+      {"budget",
+       [](TrainConfig& config) {
+         config.memory_budget = 1 << 20;
+       }},
+      {"micro-batches",
+       [](TrainConfig& config) {
+         config.accumulate = 2;
+       }},
+      {"weight decay",
+       [](TrainConfig& config) {
+         config.weight_decay = 0.2;
+       }},
+  };
+
+  for (const auto& c : kCases) {
+    const auto outcomes = RunRanks(2, [&](size_t rank) {
+      TrainConfig config = SmallConfig();
+      config.strategy = Strategy::kFullShard;
+      if (rank == 1) c.change(config);
+      return config;
+    });
+    for (const Outcome& outcome : outcomes) {
+      EXPECT_NE(outcome.error.find("agreeing on the parameters"), std::string::npos)
+          << c.what << ": " << outcome.error;
+    }
   }
 }
 

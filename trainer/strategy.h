@@ -1,0 +1,43 @@
+// How the model and what it needs are spread over the ranks.
+//
+//   config.strategy = ParseStrategy("zero2");        // throws BadInput, with the names there are
+//   fmt::print("{}\n", StrategyName(config.strategy));
+//
+// All strategies compute the same bits at equal rank count and accumulation; they differ in memory and
+// traffic. Pure functions.
+#ifndef WEFT_TRAINER_STRATEGY_H_
+#define WEFT_TRAINER_STRATEGY_H_
+
+#include <string>
+#include <vector>
+
+namespace weft::trainer {
+
+// What is cut between the ranks.
+enum class Strategy {
+  kDdp,          // nothing
+  kZero1,        // optimizer state
+  kZero2,        // and gradients
+  kShardGradOp,  // and parameters, whole from forward to backward
+  kFullShard,    // and parameters, whole only while used; zero3 is the same
+  kFraction,     // as kFullShard, but as many blocks stay whole as a budget allows
+};
+
+// When gradients of several micro-batches are reduced.
+enum class Accumulation {
+  kLocal,  // after the last one
+  kEvery,  // after each
+};
+
+// All of them, in the order of what they save.
+const std::vector<Strategy>& AllStrategies();
+// The name that --strategy takes.
+std::string StrategyName(Strategy strategy);
+// Throws BadInput for a name that is unknown or of a later version.
+Strategy ParseStrategy(const std::string& name);
+// "local" or "every"; throws BadInput for anything else.
+Accumulation ParseAccumulation(const std::string& name);
+
+}  // namespace weft::trainer
+
+#endif  // WEFT_TRAINER_STRATEGY_H_
