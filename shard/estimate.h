@@ -6,8 +6,8 @@
 //   const Estimate zero1 = EstimateStrategy(input, Strategy::kZero1);
 //   zero1.rest.Total();   // 70e9
 //
-// What is cut by which strategy is the table of docs/design/007-presets.md; the formulas, and what
-// they leave out (activations, padding, the memory of the groups), are in docs/memory.md. Elements
+// What is cut by which strategy is in docs/design/004-shard.md and 007-presets.md; the formulas, and
+// what they leave out (activations, padding, the memory of the groups), are in docs/memory.md. Elements
 // and bytes are double: a share of a rank is params / ranks, not rounded.
 //
 // Thread-safety: values and pure functions.

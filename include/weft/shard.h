@@ -242,6 +242,7 @@ WEFT_EXPORT weft_result_t weft_shard_param_part(weft_shard_param_t param, weft_s
  * gathered (asynchronously; pre_forward waits). Collective. BAD_STATE in the middle of a step. */
 WEFT_EXPORT weft_result_t weft_shard_params_updated(weft_shard_context_t context);
 
+/* For weft_shard_param_load: every rank passes the values. */
 #define WEFT_SHARD_EVERY_RANK (-1)
 
 /* Gives a param its values between steps: those of mesh rank `root`, in pieces of 4 MiB, or with
@@ -305,6 +306,7 @@ WEFT_EXPORT weft_result_t weft_shard_finish(weft_shard_context_t context, void* 
                                             weft_shard_step_result_t* result);
 /* ---- optimizer --------------------------------------------------------------------------------- */
 
+/* Which formula; docs/sharding.md has them. */
 typedef enum weft_optimizer_kind {
   WEFT_OPTIMIZER_ADAMW = 0,
   WEFT_OPTIMIZER_SGD = 1,
@@ -349,6 +351,7 @@ typedef struct weft_shard_update {
   double norm_max; /* gradients are clipped to this global norm; 0: not */
 } weft_shard_update_t;
 
+/* What an update amounted to. */
 typedef struct weft_shard_update_result {
   size_t struct_size;  /* set by the caller: sizeof(weft_shard_update_result_t) */
   double grad_norm;    /* global, without loss scale, before clipping: the same bits on every rank */

@@ -59,7 +59,7 @@ class ShardParam {
 
   weft_shard_param_t get() const noexcept { return param_; }
 
-  // Where it lives, from Finalize() on.
+  // Where it is: from Finalize() on, but inside of a ForwardScope or BackwardScope of its unit if it rests cut.
   weft_shard_view_t View() const {
     weft_shard_view_t view = {};
     view.struct_size = sizeof(view);
@@ -210,10 +210,10 @@ class ShardContext : public Handle<weft_shard_context_t, weft_shard_context_dest
     return plan;
   }
 
-  // Copies all parameters from one rank to all. Collective.
+  // Copies all parameters that rest whole from one rank to all. Collective.
   void Broadcast(int root = 0) const { Check(weft_shard_context_broadcast(get(), root)); }
 
-  // Compares all parameters between the ranks. Collective.
+  // Compares all parameters that rest whole between the ranks. Collective.
   void Verify() const { Check(weft_shard_context_verify(get())); }
 
   void BeginMicrobatch(int index, bool last) const {

@@ -57,7 +57,7 @@ class Documents(unittest.TestCase):
     def test_index_has_every_page(self):
         documents = source_tree.read_tree((".md",))
         index = documents["docs/README.md"]
-        pages = [path[len("docs/"):] for path in documents if re.fullmatch(r"docs/(design/)?[\w-]+\.md", path)]
+        pages = [path[len("docs/"):] for path in documents if re.fullmatch(r"docs/((design|tutorials)/)?[\w-]+\.md", path)]
         self.assertEqual([], [page for page in pages if page != "README.md" and f"({page})" not in index])
 
     def test_every_result_code_is_explained(self):
