@@ -25,13 +25,12 @@ Context::~Context() {
   Works works = machine_->residence.UnderWay();
   for (const StartedReduce& reduce : machine_->reduction.TakeStarted())
     works.push_back(reduce.work);
+  // Outside of a step these are updated parameters on their way, which every rank gathers: they end by
+  // themselves, or by their deadline.
+  const bool ends = failure_.ok() && machine_->state.CheckQuiet("destroy").ok();
   bool ended = true;
-  for (const WorkRef& work : works) {
-    // Between steps these are gathers of updated parameters, which every rank starts in a call that it
-    // has made or is about to make: they end by themselves, and a peer still needs this rank's part.
-    if (machine_->state.idle()) (void)work->Wait(0);
-    ended = work->Test() && ended;
-  }
+  for (const WorkRef& work : works)
+    ended = (ends ? work->Wait(0).ok() : work->Test()) && ended;
   if (!ended) {
     // A peer may never come to meet these; the memory must be quiet before it goes.
     const std::string reason = StrCat("rank ", group().rank(),

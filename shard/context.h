@@ -13,8 +13,8 @@
 // Thread-safety: GradReady, View and AbortStep from any thread, the rest from one thread at a time.
 // One mutex guards the bookkeeping; it is held neither while gradients are added or zeroed nor while this
 // waits. Owns no thread; a reduction that has ended starts the gather that waited for its place, on the
-// completing thread. The destructor ends operations under way (aborting the group if a peer has
-// not come) and returns all memory.
+// completing thread. The destructor waits for updated parameters that are on their way, ends other operations
+// under way (aborting the group if a peer has not come) and returns all memory.
 #pragma once
 
 #include <atomic>
@@ -53,10 +53,10 @@ struct ContextOptions {
   weft_shard_accumulation_t accumulation = WEFT_SHARD_LOCAL_THEN_REDUCE;
   bool overlap = true;
   bool average = true;
-  int64_t timeout_ns = 0;  // of each collective; 0: the group's
-  int prefetch = 1;        // units gathered ahead
-  size_t budget_bytes = 0; // of what is gathered; 0: none
-  int microbatches = 1;    // that the plan expects
+  int64_t timeout_ns = 0;   // of each collective; 0: the group's
+  int prefetch = 1;         // units gathered ahead
+  size_t budget_bytes = 0;  // of what is gathered; 0: none
+  int microbatches = 1;     // that the plan expects
 };
 
 struct ParamView {
@@ -116,13 +116,17 @@ class Context {
   // For tests and `weftctl`; valid after Finalize.
   const Layout& layout() const { return machine_->layout; }
 
+  // For tests: the pool, and the most that lay outside of it in this step.
+  size_t pool_bytes() const { return machine_->residence.pool_bytes(); }
+
+  size_t spilled_bytes_max() const { return machine_->residence.spilled_bytes_max(); }
+
  private:
   // What is known of a kind of step: what it will do, or how it was done the last time.
   struct Habit {
     Schedule schedule;
-    bool agreed = false;          // on all ranks; else it is served on demand
-    std::vector<int> order;       // of buckets
-    std::vector<int> backwards;   // by unit
+    bool agreed = false;         // on all ranks; else it is served on demand
+    std::vector<int> backwards;  // by unit
   };
 
   // A mode and a tag.
@@ -142,9 +146,9 @@ class Context {
     Reduction reduction;
     std::vector<std::vector<int>> cut_buckets;  // by unit: those whose gradients are gathered
     std::map<Kind, Habit> habits;
-    Habit expected[2];          // by mode: of a kind that was not seen yet
-    std::vector<int> order;     // in which buckets are reduced in it
-    size_t next_bucket = 0;     // the first of `order` not started in this micro-batch
+    Habit expected[2];       // by mode: of a kind that was not seen yet
+    std::vector<int> order;  // in which buckets are reduced in it
+    size_t next_bucket = 0;  // the first of `order` not started in this micro-batch
   };
 
   class Section;
@@ -175,7 +179,7 @@ class Context {
   weft_shard_plan_t PlanOf(const Machine& machine) const;
   absl::Status BroadcastRange(const Range& range, int root);
   absl::Status CompareParams(const char* call);
-  ScheduleInput InputOf(const Layout& layout) const;
+  ScheduleInput InputOf(const Layout& layout, weft_shard_mode_t mode) const;
   absl::Status CheckMesh() const;
   absl::StatusOr<std::unique_ptr<Machine>> MakeMachine();
   absl::Status SplitGroups(Machine& machine);
@@ -198,7 +202,9 @@ class Context {
   // Waits until the unit's params are whole, and the gradients of its buckets.
   absl::Status MakeWhole(int unit);
   absl::Status MakeGradients(int unit);
-  absl::Status WaitForWorks(const Works& works);
+  // Waits for the places of gradients of buckets that no unit ran backward for.
+  absl::Status MakeUntouched();
+  absl::Status WaitForWorks(const Works& works, std::string_view what);
   void Zero(int bucket) const;
   std::byte* GradientOf(int param) const;
   absl::Status WaitForReductions();
@@ -208,12 +214,7 @@ class Context {
   // Were this step's calls the expected ones, and the same on all ranks? If only the latter, they are
   // expected the next time.
   absl::Status AgreeOnOrder(weft_shard_step_result_t* result);
-  // What was the same on all ranks.
-  struct Agreement {
-    bool calls = false;
-    bool buckets = false;  // the order in which they became complete
-  };
-  absl::StatusOr<Agreement> CompareOrder(const std::vector<Event>& events);
+  absl::StatusOr<bool> CompareOrder(const std::vector<Event>& events);
   absl::StatusOr<bool> MakeRoom(size_t bytes);
   absl::Status AddOverRanks(std::vector<int64_t>& words);
   absl::Status UpdateParams();

@@ -14,31 +14,13 @@
 #include "shard/section.h"
 
 namespace weft {
-namespace {
-
-// How many backwards each unit ran, the most of all micro-batches.
-std::vector<int> BackwardsOf(const std::vector<Event>& events, size_t units) {
-  std::vector<int> most(units, 0);
-  std::vector<int> now(units, 0);
-  for (const Event& event : events) {
-    if (event.kind == Event::Kind::kMicrobatchBegin) std::fill(now.begin(), now.end(), 0);
-    if (event.kind != Event::Kind::kPostBackward) continue;
-    const auto unit = static_cast<size_t>(event.index);
-    most[unit] = std::max(most[unit], ++now[unit]);
-  }
-  return most;
-}
-
-}  // namespace
-
 void Context::Expect(weft_shard_mode_t mode, uint64_t tag) {
   const auto known = machine_->habits.find({mode, tag});
   const Habit& habit = known != machine_->habits.end() ? known->second : machine_->expected[mode];
-  machine_->residence.BeginStep(habit.agreed ? &habit.schedule : nullptr,
-                                mode == WEFT_SHARD_TRAIN);
+  machine_->residence.BeginStep(habit.agreed ? &habit.schedule : nullptr, mode == WEFT_SHARD_TRAIN);
   machine_->state.ExpectBackwards(habit.backwards);
   std::iota(machine_->order.begin(), machine_->order.end(), 0);
-  if (habit.agreed && !habit.order.empty()) machine_->order = habit.order;
+  if (habit.agreed) machine_->order = habit.schedule.order;
 }
 
 absl::Status Context::Note(const Event& event) {
@@ -56,7 +38,9 @@ absl::Status Context::MakeWhole(int unit) {
       works = *std::move(needed);
     }
     if (works.empty()) return absl::OkStatus();
-    WEFT_RETURN_IF_ERROR(WaitForWorks(works));
+    WEFT_RETURN_IF_ERROR(
+        WaitForWorks(works, StrCat("waiting for the parameters of unit ",
+                                   registry_.units()[static_cast<size_t>(unit)].name, ": ")));
   }
 }
 
@@ -73,14 +57,28 @@ absl::Status Context::MakeGradients(int unit) {
         works = *std::move(needed);
       }
       if (works.empty()) break;
-      WEFT_RETURN_IF_ERROR(WaitForWorks(works));
+      WEFT_RETURN_IF_ERROR(
+          WaitForWorks(works, StrCat("making room for the gradients of unit ",
+                                     registry_.units()[static_cast<size_t>(unit)].name, ": ")));
     }
     if (fresh) Zero(bucket);
   }
   return absl::OkStatus();
 }
 
-absl::Status Context::WaitForWorks(const Works& works) {
+absl::Status Context::MakeUntouched() {
+  for (;;) {
+    Works works;
+    {
+      Section section(*this);
+      works = machine_->residence.NeedUntouched();
+    }
+    if (works.empty()) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(WaitForWorks(works, "making room for gradients that are missing: "));
+  }
+}
+
+absl::Status Context::WaitForWorks(const Works& works, std::string_view what) {
   absl::Status first_failure;
   const int64_t begin_ns = MonotonicNs();
   for (const WorkRef& work : works) {
@@ -88,7 +86,7 @@ absl::Status Context::WaitForWorks(const Works& works) {
     if (!status.ok() && first_failure.ok()) first_failure = status;
   }
   gather_waited_ns_ += MonotonicNs() - begin_ns;
-  return LatchUnlocked(Annotate(first_failure, "gathering parameters: "));
+  return LatchUnlocked(Annotate(first_failure, what));
 }
 
 void Context::Zero(int bucket) const {
@@ -123,18 +121,18 @@ absl::Status Context::AgreeOnOrder(weft_shard_step_result_t* result) {
     return absl::OkStatus();
   }
   const bool replayed = machine_->residence.on_schedule();
-  WEFT_ASSIGN_OR_RETURN(const Agreement agreed, CompareOrder(events));
+  WEFT_ASSIGN_OR_RETURN(const bool agreed, CompareOrder(events));
   result->replayed = replayed ? 1 : 0;
-  result->order_changed = agreed.calls && replayed ? 0 : 1;
-  if (agreed.calls && replayed) return absl::OkStatus();
+  result->order_changed = agreed && replayed ? 0 : 1;
+  if (agreed && replayed) return absl::OkStatus();
 
   Habit learnt{.backwards = std::move(backwards)};
-  if (agreed.calls) {
-    learnt.schedule = MakeSchedule(InputOf(machine_->layout), events);
+  if (agreed) {
+    learnt.schedule = MakeSchedule(InputOf(machine_->layout, kind.first), events);
     WEFT_ASSIGN_OR_RETURN(learnt.agreed, MakeRoom(learnt.schedule.pool_bytes));
   }
   Section section(*this);
-  if (agreed.buckets && machine_->state.training()) learnt.order = machine_->readiness.order();
+  if (machine_->state.training()) machine_->readiness.ForgetOrder(kind.second);
   if (Habit* const habit = HabitOf(kind)) *habit = std::move(learnt);
   return absl::OkStatus();
 }
@@ -147,25 +145,19 @@ Context::Habit* Context::HabitOf(const Kind& kind) {
   return &machine_->habits[kind];
 }
 
-// Ranks may complete buckets in different orders, when gradients are missing on some, and yet make the same
-// calls.
-absl::StatusOr<Context::Agreement> Context::CompareOrder(const std::vector<Event>& events) {
+absl::StatusOr<bool> Context::CompareOrder(const std::vector<Event>& events) {
   std::vector<int32_t> calls;
   for (const Event& event : events) {
     calls.push_back(static_cast<int32_t>(event.kind));
     calls.push_back(event.index);
   }
-  const std::vector<int>& order = machine_->readiness.order();
-  const std::vector<Digest> digests = {DigestOf(calls.data(), calls.size() * sizeof(int32_t)),
-                                       DigestOf(order.data(), order.size() * sizeof(int))};
+  const std::vector<Digest> digests = {DigestOf(calls.data(), calls.size() * sizeof(int32_t))};
   const absl::StatusOr<std::optional<Difference>> difference =
       FirstDifference(group(), digests, options_.timeout_ns);
   if (!difference.ok()) {
-    return LatchUnlocked(
-        Annotate(difference.status(), "finish, comparing the order of calls: "));
+    return LatchUnlocked(Annotate(difference.status(), "finish, comparing the order of calls: "));
   }
-  if (!difference->has_value()) return Agreement{true, true};
-  return Agreement{(*difference)->index > 0, false};
+  return !difference->has_value();
 }
 
 // False if some rank has no memory for it; what is there stays. All ranks ask for the same.

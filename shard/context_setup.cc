@@ -103,11 +103,10 @@ absl::StatusOr<std::unique_ptr<Context::Machine>> Context::MakeMachine() {
   size_t pool_bytes = 0;
   for (const weft_shard_mode_t mode : {WEFT_SHARD_TRAIN, WEFT_SHARD_EVAL}) {
     Habit& habit = machine->expected[mode];
-    habit.schedule = MakeSchedule(InputOf(machine->layout),
-                                  PredictEvents(registry_.units().size(), mode == WEFT_SHARD_TRAIN,
-                                                options_.microbatches));
+    habit.schedule = MakeSchedule(
+        InputOf(machine->layout, mode),
+        PredictEvents(registry_.units().size(), mode == WEFT_SHARD_TRAIN, options_.microbatches));
     habit.agreed = true;
-    habit.order = machine->order;
     pool_bytes = std::max(pool_bytes, habit.schedule.pool_bytes);
   }
   if (options_.budget_bytes != 0 && pool_bytes > options_.budget_bytes) {
@@ -120,9 +119,10 @@ absl::StatusOr<std::unique_ptr<Context::Machine>> Context::MakeMachine() {
   return machine;
 }
 
-ScheduleInput Context::InputOf(const Layout& layout) const {
+ScheduleInput Context::InputOf(const Layout& layout, weft_shard_mode_t mode) const {
   return {.layout = &layout,
           .units = &registry_.units(),
+          .train = mode == WEFT_SHARD_TRAIN,
           .reduces_every = reduces_every(),
           .overlap = options_.overlap,
           .prefetch = options_.overlap ? options_.prefetch : 0,
@@ -173,11 +173,10 @@ absl::Status Context::SplitGroups(Machine& machine) {
 // overlap as long as nothing is gathered.
 std::vector<RegistryEntry> Context::AgreedEntries() const {
   std::vector<RegistryEntry> entries = registry_.Entries();
-  std::string facts =
-      StrCat("bucket_bytes ", options_.limits.bucket_bytes, ", first_bucket_bytes ",
-             options_.limits.first_bucket_bytes, ", accumulation ",
-             reduces_every() ? "REDUCE_EVERY" : "LOCAL_THEN_REDUCE",
-             options_.average ? ", average" : ", sum");
+  std::string facts = StrCat("bucket_bytes ", options_.limits.bucket_bytes, ", first_bucket_bytes ",
+                             options_.limits.first_bucket_bytes, ", accumulation ",
+                             reduces_every() ? "REDUCE_EVERY" : "LOCAL_THEN_REDUCE",
+                             options_.average ? ", average" : ", sum");
   if (AnythingCut()) {
     absl::StrAppend(&facts, ", prefetch ", options_.overlap ? options_.prefetch : 0,
                     options_.overlap ? "" : " without overlap", ", memory_budget_bytes ",

@@ -141,13 +141,17 @@ absl::Status Context::PostBackward(int unit) {
 
 absl::Status Context::MicrobatchEnd() {
   WEFT_RETURN_IF_ERROR(FoldMicrobatch());
+  std::vector<int> settled;
   {
     Section section(*this);
     WEFT_RETURN_IF_ERROR(CheckUsable("microbatch_end"));
-    std::vector<int> settled;
     WEFT_RETURN_IF_ERROR(machine_->state.MicrobatchEnd(settled));
     WEFT_RETURN_IF_ERROR(Note({Event::Kind::kMicrobatchEnd, 0}));
     machine_->residence.LetGoIdle();
+  }
+  WEFT_RETURN_IF_ERROR(MakeUntouched());
+  {
+    Section section(*this);
     WEFT_RETURN_IF_ERROR(SettleParams(settled));
     WEFT_RETURN_IF_ERROR(Latch(machine_->residence.Served()));
     fold_pending_ =

@@ -9,9 +9,10 @@
 namespace weft {
 namespace {
 
-absl::StatusOr<Collective> MakeCall(OpKind kind, const Layout& layout, const Extent& extent,
+absl::StatusOr<Collective> MakeCall(OpKind kind, const Layout& layout, size_t index,
                                     const std::vector<size_t>& cuts, const Member& member,
                                     int64_t timeout_ns) {
+  const Extent& extent = layout.extents[index];
   std::vector<size_t> counts;
   for (size_t rank = 0; rank + 1 < cuts.size(); ++rank)
     counts.push_back(cuts[rank + 1] - cuts[rank]);
@@ -27,6 +28,8 @@ absl::StatusOr<Collective> MakeCall(OpKind kind, const Layout& layout, const Ext
   auto made = std::make_shared<BlockLayout>();
   WEFT_RETURN_IF_ERROR(LayOutBlocks(gather ? Blocks{} : blocks, gather ? blocks : Blocks{},
                                     member.rank, member.size, made.get(), &call));
+  // Units of one size look alike to a group; with this it sees that ranks gather different ones.
+  made->hash ^= static_cast<uint32_t>(index + 1) * 0x9e3779b1u;
   call.layout = std::move(made);
   return call;
 }
@@ -35,15 +38,16 @@ absl::StatusOr<Collective> MakeCall(OpKind kind, const Layout& layout, const Ext
 
 absl::StatusOr<ExtentCalls> ExtentCalls::Make(const Layout& layout, int64_t timeout_ns) {
   ExtentCalls calls;
-  for (const Extent& extent : layout.extents) {
+  for (size_t index = 0; index < layout.extents.size(); ++index) {
+    const Extent& extent = layout.extents[index];
     const Member& member = layout.MemberOf(extent);
-    WEFT_ASSIGN_OR_RETURN(Collective gather, MakeCall(OpKind::kAllGatherV, layout, extent,
+    WEFT_ASSIGN_OR_RETURN(Collective gather, MakeCall(OpKind::kAllGatherV, layout, index,
                                                       extent.cuts, member, timeout_ns));
-    WEFT_ASSIGN_OR_RETURN(Collective reduce, MakeCall(OpKind::kReduceScatterV, layout, extent,
+    WEFT_ASSIGN_OR_RETURN(Collective reduce, MakeCall(OpKind::kReduceScatterV, layout, index,
                                                       extent.cuts, member, timeout_ns));
     Collective inner;
     if (!extent.inner_cuts.empty()) {
-      WEFT_ASSIGN_OR_RETURN(inner, MakeCall(OpKind::kAllGatherV, layout, extent, extent.inner_cuts,
+      WEFT_ASSIGN_OR_RETURN(inner, MakeCall(OpKind::kAllGatherV, layout, index, extent.inner_cuts,
                                             layout.inner, timeout_ns));
     }
     calls.gathers_.push_back(std::move(gather));

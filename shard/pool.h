@@ -37,7 +37,9 @@ class Pool {
 
   size_t bytes() const { return block_.bytes(); }
 
-  // The most bytes in blocks of their own since Reserve.
+  // The most bytes in blocks of their own since Reserve, or the last of these calls.
+  void CountSpilledAnew() { spilled_bytes_max_ = spilled_bytes_; }
+
   size_t spilled_bytes_max() const { return spilled_bytes_max_; }
 
  private:

@@ -34,6 +34,9 @@ class Readiness {
   // there is none.
   bool CompareOrder(uint64_t tag);
 
+  // The next order of `tag` is recorded anew.
+  void ForgetOrder(uint64_t tag) { recorded_.erase(tag); }
+
  private:
   static constexpr size_t kTagsMax = 64;
 

@@ -71,6 +71,7 @@ void Residence::BeginStep(const Schedule* schedule, bool train) {
   schedule_ = schedule;
   train_ = train;
   events_.clear();
+  pool_.CountSpilledAnew();
   served_ = true;
   next_gather_ = 0;
   next_gradients_ = 0;
@@ -122,20 +123,21 @@ Works Residence::Before(const Residency& residency) const {
   for (const int before : residency.after) {
     if (reduced_[static_cast<size_t>(before)]) continue;
     const int bucket = schedule_->gradients[static_cast<size_t>(before)].index;
-    Works left = WorksLeft(bucket);
-    if (!left.empty()) return left;
+    const BucketState& state = buckets_[static_cast<size_t>(bucket)];
+    if (state.reducing && state.residency == before) return WorksLeft(bucket);
   }
   return {};
 }
 
 // What to wait for before the bucket's place can be free: its works, those of the bucket before it if its own
-// have ended and it goes on behind that, or ended ones, if the next thing is the caller's to start.
+// have ended and it goes on behind that. Ended ones if the next thing is the caller's to do: to free the
+// place, or to start the next link.
 Works Residence::WorksLeft(int bucket) const {
   const BucketState& state = buckets_[static_cast<size_t>(bucket)];
   Works left = NotEnded(state.works);
-  if (!left.empty() || !state.goes_on) return left;
+  if (!left.empty()) return left;
   for (const int other : reducing_) {
-    left = NotEnded(buckets_[static_cast<size_t>(other)].works);
+    left = state.goes_on ? NotEnded(buckets_[static_cast<size_t>(other)].works) : Works();
     if (!left.empty()) return left;
   }
   return state.works;
@@ -280,6 +282,18 @@ absl::StatusOr<Works> Residence::NeedGradients(int bucket, bool* fresh) {
   WEFT_RETURN_IF_ERROR(PlaceNextGradients(bucket));
   *fresh = true;
   return Works();
+}
+
+Works Residence::NeedUntouched() {
+  FreeReduced();
+  if (schedule_ == nullptr) return {};
+  for (size_t i = next_gradients_; i < schedule_->gradients.size(); ++i) {
+    const Residency& residency = schedule_->gradients[i];
+    if (static_cast<size_t>(residency.need) + 1 != events_.size()) break;
+    Works before = Before(residency);
+    if (!before.empty()) return before;
+  }
+  return {};
 }
 
 // At the offset of the schedule if that is free and the bucket is the one that it expects.

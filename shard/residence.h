@@ -84,6 +84,9 @@ class Residence {
   // Likewise for gradients of a bucket whose gradients are cut. *fresh is set to true if they have just
   // got their place and have to be zeroed.
   absl::StatusOr<Works> NeedGradients(int bucket, bool* fresh);
+  // Likewise for the buckets of which the schedule says that only the end of the micro-batch, which is being
+  // served, needs them. Their places are not taken yet.
+  Works NeedUntouched();
   // Gives a bucket that nothing needed a place at once; true if it had none.
   absl::StatusOr<bool> PlaceGradients(int bucket);
   // The reduction that ends the residency of a bucket's gradients. `goes_on`: more comes after these works;
@@ -114,6 +117,7 @@ class Residence {
 
   size_t pool_bytes() const { return pool_.bytes(); }
 
+  // Of the present step, beside the pool.
   size_t spilled_bytes_max() const { return pool_.spilled_bytes_max(); }
 
  private:
@@ -128,13 +132,15 @@ class Residence {
     std::byte* data = nullptr;  // of its gradients, if these are cut
     bool reducing = false;
     bool goes_on = false;  // not over when its works are
-    Works works;       // of its reduction
-    Works updates;     // of its params, after an update
+    Works works;           // of its reduction
+    Works updates;         // of its params, after an update
     int residency = -1;
   };
 
   int64_t Now() const;
+
   bool Cut(int unit) const { return layout_.units[static_cast<size_t>(unit)].bytes > 0; }
+
   // Reductions under way of what stood at the place before.
   Works Before(const Residency& residency) const;
   // Starts the schedule's next gather; without a free place at its offset, at the next that is.
@@ -160,15 +166,16 @@ class Residence {
   Pool pool_;
   std::vector<Unit> units_;
   std::vector<BucketState> buckets_;
-  std::vector<std::vector<int>> updated_buckets_;  // by unit: whose params rest whole, optimizer cut
-  std::vector<int> reducing_;                      // buckets, oldest first
-  std::vector<bool> reduced_;                      // by residency of gradients
+  std::vector<std::vector<int>>
+      updated_buckets_;        // by unit: whose params rest whole, optimizer cut
+  std::vector<int> reducing_;  // buckets, oldest first
+  std::vector<bool> reduced_;  // by residency of gradients
   const Schedule* schedule_ = nullptr;
   bool train_ = true;
   std::vector<Event> events_;
-  bool served_ = false;         // the last of events_
-  size_t next_gather_ = 0;      // of the schedule
-  size_t next_gradients_ = 0;   // likewise
+  bool served_ = false;        // the last of events_
+  size_t next_gather_ = 0;     // of the schedule
+  size_t next_gradients_ = 0;  // likewise
   uint64_t gathered_bytes_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "shard/schedule.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "shard/coloring.h"
@@ -104,11 +105,66 @@ void JoinNeighbours(std::vector<Residency>& gathers) {
   }
 }
 
+// Which calls of backward complete which buckets, as the context's own bookkeeping has it.
+class Completion {
+ public:
+  Completion(const Layout& layout, const std::vector<Event>& events, size_t units)
+      : layout_(layout), expected_(BackwardsOf(events, units)), done_(units, 0) {}
+
+  void Reset() { std::fill(done_.begin(), done_.end(), 0); }
+
+  void PostBackward(int unit) { ++done_[static_cast<size_t>(unit)]; }
+
+  bool Complete(size_t bucket) const {
+    const std::vector<int>& units = layout_.buckets[bucket].units;
+    return std::all_of(units.begin(), units.end(), [&](int index) {
+      const auto unit = static_cast<size_t>(index);
+      return done_[unit] >= std::max(1, expected_[unit]);
+    });
+  }
+
+ private:
+  const Layout& layout_;
+  const std::vector<int> expected_;
+  std::vector<int> done_;  // backwards in this micro-batch, by unit
+};
+
+// Buckets in the order in which the last micro-batch completes them.
+std::vector<int> OrderOf(const ScheduleInput& input, const std::vector<Event>& events) {
+  const size_t buckets = input.layout->buckets.size();
+  Completion completion(*input.layout, events, input.units->size());
+  std::vector<size_t> completed(buckets, events.size());
+  for (size_t at = 0; at < events.size(); ++at) {
+    if (events[at].kind == Kind::kMicrobatchBegin) {
+      completion.Reset();
+      std::fill(completed.begin(), completed.end(), events.size());
+    }
+    if (events[at].kind != Kind::kPostBackward) continue;
+    completion.PostBackward(events[at].index);
+    for (size_t bucket = 0; bucket < buckets; ++bucket) {
+      if (completion.Complete(bucket)) completed[bucket] = std::min(completed[bucket], at);
+    }
+  }
+  std::vector<int> order(buckets);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return completed[static_cast<size_t>(a)] < completed[static_cast<size_t>(b)];
+  });
+  return order;
+}
+
 // Notes when the gradients of buckets that are cut are needed, and when they have been reduced.
 class GradientWalk {
  public:
-  explicit GradientWalk(const ScheduleInput& input)
-      : input_(input), buckets_(input.layout->buckets.size()), buckets_of_(input.units->size()) {
+  GradientWalk(const ScheduleInput& input, const std::vector<Event>& events,
+               const std::vector<int>& order)
+      : input_(input),
+        events_(events),
+        order_(order),
+        completion_(*input.layout, events, input.units->size()),
+        buckets_(input.layout->buckets.size()),
+        buckets_of_(input.units->size()),
+        last_(static_cast<int>(events.size()) - 1) {
     for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
       for (const int unit : input.layout->buckets[bucket].units) {
         const bool cut = (*input.units)[static_cast<size_t>(unit)].placement.gradients_cut;
@@ -118,44 +174,51 @@ class GradientWalk {
     }
   }
 
-  std::vector<Residency> Walk(const std::vector<Event>& events) {
-    last_ = static_cast<int>(events.size()) - 1;
-    for (size_t i = 0; i < events.size(); ++i)
-      Step(static_cast<int>(i), events);
+  std::vector<Residency> Walk() {
+    if (!input_.train) return {};
+    for (int at = 0; at <= last_; ++at)
+      Step(at, events_[static_cast<size_t>(at)]);
     return std::move(found_);
   }
 
  private:
   struct State {
     bool cut = false;
-    int open = -1;         // its residency
-    bool reduced = false;  // in this micro-batch
+    int open = -1;  // its residency
   };
 
-  void Step(int at, const std::vector<Event>& events) {
-    const Event& event = events[static_cast<size_t>(at)];
-    if (event.kind == Kind::kMicrobatchBegin) {
-      reduces_ = input_.reduces_every || event.index == 1;
-      for (State& bucket : buckets_)
-        bucket.reduced = false;
+  void Step(int at, const Event& event) {
+    switch (event.kind) {
+      case Kind::kMicrobatchBegin:
+        reduces_ = input_.reduces_every || event.index == 1;
+        completion_.Reset();
+        next_ = 0;
+        return;
+      case Kind::kPreBackward:
+        for (const int bucket : buckets_of_[static_cast<size_t>(event.index)])
+          Need(at, bucket);
+        return;
+      case Kind::kPostBackward:
+        completion_.PostBackward(event.index);
+        if (reduces_ && input_.overlap) StartReductions(at, /*all=*/false);
+        return;
+      case Kind::kMicrobatchEnd:
+        if (reduces_) StartReductions(at, /*all=*/true);
+        return;
+      default:
+        return;
     }
-    if (event.kind == Kind::kPreBackward) {
-      trains_ = true;
-      for (const int bucket : buckets_of_[static_cast<size_t>(event.index)])
-        Need(at, bucket);
-    }
-    if (event.kind == Kind::kPostBackward && reduces_ && input_.overlap) {
-      for (const int bucket : buckets_of_[static_cast<size_t>(event.index)]) {
-        if (LastUse(at, events, bucket)) Reduce(NextBackward(at, events), bucket);
-      }
-    }
-    if (event.kind != Kind::kMicrobatchEnd) return;
-    for (size_t i = 0; i < buckets_.size(); ++i) {
-      const int bucket = static_cast<int>(i);
-      if (buckets_[i].open >= 0) found_[static_cast<size_t>(buckets_[i].open)].end = At(last_);
-      if (!reduces_ || !trains_ || !buckets_[i].cut || buckets_[i].reduced) continue;
+  }
+
+  // One that is complete before its predecessors waits for them.
+  void StartReductions(int at, bool all) {
+    while (next_ < order_.size()) {
+      const int bucket = order_[next_];
+      if (!all && !completion_.Complete(static_cast<size_t>(bucket))) return;
+      ++next_;
+      if (!buckets_[static_cast<size_t>(bucket)].cut) continue;
       Need(at, bucket);
-      Reduce(last_, bucket);
+      Reduce(Reduced(at), bucket);
     }
   }
 
@@ -170,40 +233,37 @@ class GradientWalk {
                       .bytes = input_.layout->buckets[static_cast<size_t>(bucket)].pack.bytes});
   }
 
-  // Reduced, at the latest, when event `at` has been served.
-  void Reduce(int at, int bucket) {
+  void Reduce(int64_t end, int bucket) {
     State& state = buckets_[static_cast<size_t>(bucket)];
-    found_[static_cast<size_t>(state.open)].end = At(at);
+    found_[static_cast<size_t>(state.open)].end = end;
     state.open = -1;
-    state.reduced = true;
   }
 
-  // No unit of the bucket runs backward again before the micro-batch ends.
-  bool LastUse(int at, const std::vector<Event>& events, int bucket) const {
-    const std::vector<int>& units = input_.layout->buckets[static_cast<size_t>(bucket)].units;
-    if (buckets_[static_cast<size_t>(bucket)].open < 0) return false;
-    for (size_t i = static_cast<size_t>(at) + 1; i < events.size(); ++i) {
-      if (events[i].kind == Kind::kMicrobatchEnd) return true;
-      if (events[i].kind != Kind::kPreBackward && events[i].kind != Kind::kPostBackward) continue;
-      if (std::find(units.begin(), units.end(), events[i].index) != units.end()) return false;
+  // The latest time at which a reduction ends that event `at` starts: the next backward of the micro-batch is
+  // served, or the micro-batch is folded.
+  int64_t Reduced(int at) const {
+    bool same = events_[static_cast<size_t>(at)].kind != Kind::kMicrobatchEnd;
+    if (!same && !input_.overlap && at + 1 < last_) return At(at);
+    for (int i = at + 1; i < last_; ++i) {
+      const Kind kind = events_[static_cast<size_t>(i)].kind;
+      if (kind == Kind::kPreBackward) return same ? At(i) : After(i - 1);
+      if (kind != Kind::kMicrobatchEnd) continue;
+      if (!same) return After(i - 1);
+      same = false;
     }
-    return true;
-  }
-
-  int NextBackward(int at, const std::vector<Event>& events) const {
-    for (size_t i = static_cast<size_t>(at) + 1; i < events.size(); ++i) {
-      if (events[i].kind == Kind::kPreBackward) return static_cast<int>(i);
-    }
-    return last_;
+    return At(last_);
   }
 
   const ScheduleInput& input_;
+  const std::vector<Event>& events_;
+  const std::vector<int>& order_;
+  Completion completion_;
   std::vector<State> buckets_;
   std::vector<std::vector<int>> buckets_of_;  // by unit; those whose gradients are cut
   std::vector<Residency> found_;
-  int last_ = 0;  // event
+  size_t next_ = 0;  // of order_: the first that is not reduced in this micro-batch
+  int last_ = 0;     // event
   bool reduces_ = true;
-  bool trains_ = false;
 };
 
 void PlacePrefetches(int prefetch, std::vector<Residency>& gathers) {
@@ -247,8 +307,8 @@ void PlaceAll(Schedule& schedule) {
     for (Residency& one : *list) {
       for (size_t i = 0; i < schedule.gradients.size(); ++i) {
         const Residency& before = schedule.gradients[i];
-        const bool shares = before.offset < one.offset + one.bytes &&
-                            one.offset < before.offset + before.bytes;
+        const bool shares =
+            before.offset < one.offset + one.bytes && one.offset < before.offset + before.bytes;
         if (shares && before.end < one.begin) one.after.push_back(static_cast<int>(i));
       }
     }
@@ -358,9 +418,22 @@ std::vector<Event> PredictEvents(size_t units, bool train, int microbatches) {
   return events;
 }
 
+std::vector<int> BackwardsOf(const std::vector<Event>& events, size_t units) {
+  std::vector<int> most(units, 0);
+  std::vector<int> now(units, 0);
+  for (const Event& event : events) {
+    if (event.kind == Kind::kMicrobatchBegin) std::fill(now.begin(), now.end(), 0);
+    if (event.kind != Kind::kPostBackward) continue;
+    const auto unit = static_cast<size_t>(event.index);
+    most[unit] = std::max(most[unit], ++now[unit]);
+  }
+  return most;
+}
+
 Schedule MakeSchedule(const ScheduleInput& input, std::vector<Event> events) {
   std::vector<Residency> gathers = ParamWalk(input).Walk(events);
-  const std::vector<Residency> gradients = GradientWalk(input).Walk(events);
+  const std::vector<int> order = OrderOf(input, events);
+  const std::vector<Residency> gradients = GradientWalk(input, events, order).Walk();
   JoinNeighbours(gathers);
   Schedule schedule = Assemble(input, events, gathers, gradients, input.prefetch);
   while (schedule.prefetch > 0 && !Fits(schedule, input.budget_bytes)) {
@@ -370,6 +443,7 @@ Schedule MakeSchedule(const ScheduleInput& input, std::vector<Event> events) {
     gathers = KeepWhatFits(input, events, gathers, gradients, schedule.prefetch);
     schedule = Assemble(input, events, gathers, gradients, schedule.prefetch);
   }
+  schedule.order = order;
   schedule.events = std::move(events);
   return schedule;
 }

@@ -8,7 +8,8 @@
 // A residency is the time in which a unit's params are whole, or a bucket's gradients are, somewhere in the
 // pool. Time is counted in half steps: event k is 2k, and what follows once its call has been served is
 // 2k + 1. The prefetch of a unit begins at 2k + 1 of the event that needs the unit `prefetch` places before it;
-// the gradients of a bucket end at the first pre_backward after the call that completed them. So the
+// the gradients of a bucket end at the first pre_backward after the call that completed them and those of
+// all buckets before it: reductions start in the order in which the last micro-batch completes buckets. So the
 // prefetch in backward takes the place of gradients that were reduced: with prefetch 1 and units of one
 // size, two of them are whole in forward and three in backward (params, gradients, and the next params
 // or the gradients of before).
@@ -61,6 +62,7 @@ struct Schedule {
   std::vector<Residency> gathers;    // of params, in the order in which they are started
   std::vector<Residency> gradients;  // in the order in which they are needed
   std::vector<Residency> parts;      // HPZ: of units, from the end of their use in forward to backward
+  std::vector<int> order;            // of buckets, in which their reductions start
   size_t pool_bytes = 0;
   int prefetch = 0;  // what the budget left of it
 };
@@ -68,6 +70,7 @@ struct Schedule {
 struct ScheduleInput {
   const Layout* layout = nullptr;
   const std::vector<UnitSpec>* units = nullptr;
+  bool train = true;
   bool reduces_every = false;  // every micro-batch, not only the last
   bool overlap = true;         // else gradients stay until the micro-batch ends
   int prefetch = 1;            // units gathered ahead of the one that is used
@@ -76,6 +79,9 @@ struct ScheduleInput {
 
 // The calls of a step that uses every unit once per micro-batch, in the order of declaration.
 std::vector<Event> PredictEvents(size_t units, bool train, int microbatches);
+
+// How many backwards each unit runs, the most of all micro-batches.
+std::vector<int> BackwardsOf(const std::vector<Event>& events, size_t units);
 
 // With a budget, prefetching is given up first; units of FRACTION stay whole between forward and backward while
 // there is room, the last ones first. If even the least does not fit, that is what is returned.

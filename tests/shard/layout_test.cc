@@ -1,5 +1,6 @@
 #include "shard/layout.h"
 
+#include <algorithm>
 #include <random>
 #include <string>
 
@@ -244,6 +245,154 @@ TEST(Layout, KeepsEachUnitOneIntervalOfItsSpaces) {
       last = unit;
     }
   }
+}
+
+// Units of random presets and cuts, with params of two dimensions.
+Registry RandomPlacements(std::mt19937& random) {
+  constexpr weft_shard_preset_t kPresets[] = {WEFT_SHARD_NO_SHARD,   WEFT_SHARD_ZERO1,
+                                              WEFT_SHARD_ZERO2,      WEFT_SHARD_GRAD_OP,
+                                              WEFT_SHARD_FULL_SHARD, WEFT_SHARD_FRACTION};
+  Registry registry;
+  for (uint32_t units = random() % 8; units > 0; --units) {
+    Placement placement = PlacementOf(kPresets[random() % std::size(kPresets)]);
+    placement.cut = static_cast<CutRule>(random() % 3);
+    placement.cut_rows = 1 + random() % 3;
+    const std::string name = "u" + std::to_string(registry.units().size());
+    const int unit = *registry.BeginUnit(name, placement);
+    for (uint32_t params = random() % 5; params > 0; --params) {
+      const int64_t shape[] = {static_cast<int64_t>(random() % 40),
+                               static_cast<int64_t>(1 + random() % 200)};
+      const std::string param = "p" + std::to_string(registry.params().size());
+      EXPECT_TRUE(registry
+                      .AddParam(unit, param, shape, static_cast<int>(random() % 3),
+                                random() % 2 == 0 ? WEFT_FLOAT32 : WEFT_BFLOAT16, random() % 4 == 0)
+                      .ok());
+    }
+    EXPECT_TRUE(registry.SealUnit(unit).ok());
+  }
+  return registry;
+}
+
+// Own parts of a space lie one behind the other, in its order, and fill what the rank has.
+void CheckOwnParts(const Layout& layout) {
+  for (size_t space = 0; space < layout.spaces.size(); ++space) {
+    std::vector<const Extent*> extents;
+    for (const Extent& extent : layout.extents)
+      if (extent.range.space == static_cast<int>(space)) extents.push_back(&extent);
+    std::sort(extents.begin(), extents.end(),
+              [](const Extent* a, const Extent* b) { return a->range.begin < b->range.begin; });
+    size_t next = 0;
+    for (const Extent* const extent : extents) {
+      EXPECT_EQ(extent->own_begin, next);
+      next += layout.OwnCount(*extent);
+    }
+    EXPECT_EQ(layout.spaces[space].own_count, next);
+  }
+}
+
+void CheckCuts(const Registry& registry, const Layout& layout, int ranks) {
+  for (const Extent& extent : layout.extents) {
+    const Placement& placement = layout.SpaceOf(extent).placement;
+    ASSERT_EQ(extent.cuts.size(), static_cast<size_t>(ranks) + 1);
+    EXPECT_EQ(extent.cuts.front(), 0u);
+    EXPECT_EQ(extent.cuts.back(), extent.range.count);
+    EXPECT_TRUE(std::is_sorted(extent.cuts.begin(), extent.cuts.end()));
+    for (const size_t cut : extent.cuts) {
+      EXPECT_EQ(cut % kCutElements, 0u);
+      const size_t at = extent.range.begin + cut;
+      for (size_t p = 0; p < registry.params().size(); ++p) {
+        const ParamSpec& spec = registry.params()[p];
+        const Place& place = layout.places[p];
+        const bool inside =
+            place.space == extent.range.space && place.begin < at && at < place.begin + spec.count;
+        if (!inside || placement.cut == CutRule::kElements) continue;
+        EXPECT_NE(placement.cut, CutRule::kParams) << "a param is parted";
+        const size_t row = spec.count / static_cast<size_t>(spec.shape[0]);
+        EXPECT_EQ((at - place.begin) % (row * placement.cut_rows), 0u) << "rows are parted";
+      }
+    }
+  }
+}
+
+void CheckPacks(const Registry& registry, const Layout& layout) {
+  for (const Bucket& bucket : layout.buckets) {
+    ASSERT_FALSE(bucket.units.empty());
+    const auto first = static_cast<size_t>(bucket.units[0]);
+    for (const int unit : bucket.units) {
+      EXPECT_EQ(registry.units()[static_cast<size_t>(unit)].placement,
+                registry.units()[first].placement);
+    }
+    if (registry.units()[first].placement.params_cut) {
+      EXPECT_EQ(bucket.units.size(), 1u);
+    }
+  }
+  for (size_t u = 0; u < registry.units().size(); ++u) {
+    const Pack& pack = layout.units[u];
+    const UnitSpec& unit = registry.units()[u];
+    if (!unit.placement.params_cut) {
+      EXPECT_EQ(pack.bytes, 0u);
+      continue;
+    }
+    size_t bytes = 0;
+    for (size_t i = 0; i < pack.extents.size(); ++i) {
+      const Extent& extent = layout.extents[static_cast<size_t>(pack.extents[i])];
+      EXPECT_EQ(pack.offsets[i], bytes);
+      bytes += extent.range.count * DtypeSize(layout.SpaceOf(extent).dtype);
+    }
+    EXPECT_EQ(pack.bytes, bytes);
+    for (int p = unit.first_param; p < unit.first_param + unit.param_count; ++p) {
+      if (registry.params()[static_cast<size_t>(p)].count == 0) continue;
+      const int extent = layout.places[static_cast<size_t>(p)].extent;
+      EXPECT_NE(std::find(pack.extents.begin(), pack.extents.end(), extent), pack.extents.end())
+          << "param " << p << " is not gathered";
+    }
+  }
+}
+
+TEST(Layout, CutsItsExtentsTheSameOnAllRanks) {
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const Registry registry = RandomPlacements(random);
+    const BucketLimits limits{.bucket_bytes = 1 + random() % 16000,
+                              .first_bucket_bytes = 1 + random() % 8000};
+    const int ranks = 1 + static_cast<int>(random() % 9);
+    const Layout first = MakeLayout(registry, limits, {.rank = 0, .size = ranks});
+    CheckCuts(registry, first, ranks);
+    CheckPacks(registry, first);
+    std::vector<size_t> owned(first.spaces.size(), 0);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Layout layout = MakeLayout(registry, limits, {.rank = rank, .size = ranks});
+      CheckOwnParts(layout);
+      ASSERT_EQ(layout.extents.size(), first.extents.size());
+      for (size_t e = 0; e < layout.extents.size(); ++e) {
+        EXPECT_EQ(layout.extents[e].cuts, first.extents[e].cuts);
+        EXPECT_EQ(layout.extents[e].range.begin, first.extents[e].range.begin);
+        EXPECT_EQ(layout.extents[e].range.space, first.extents[e].range.space);
+      }
+      for (size_t s = 0; s < owned.size(); ++s)
+        owned[s] += layout.spaces[s].own_count;
+    }
+    // Together they own everything that is in an extent: all but what is frozen and rests whole.
+    for (size_t s = 0; s < owned.size(); ++s) {
+      const Space& space = first.spaces[s];
+      EXPECT_EQ(owned[s], space.frozen && !space.placement.params_cut ? 0 : space.count);
+    }
+  }
+}
+
+TEST(Layout, MakesAUnitWhoseParamsRestCutOneBucket) {
+  Registry registry;
+  for (const weft_shard_preset_t preset :
+       {WEFT_SHARD_ZERO2, WEFT_SHARD_FULL_SHARD, WEFT_SHARD_ZERO2}) {
+    const std::string name = "u" + std::to_string(registry.units().size());
+    const int unit = *registry.BeginUnit(name, PlacementOf(preset));
+    for (int i = 0; i < 4; ++i)
+      Add(registry, unit, 128);
+    ASSERT_TRUE(registry.SealUnit(unit).ok());
+  }
+  const Layout layout = MakeLayout(registry, {.bucket_bytes = 1024, .first_bucket_bytes = 512});
+  EXPECT_EQ(Members(layout), (Lists{{11}, {9, 10}, {8}, {4, 5, 6, 7}, {2, 3}, {0, 1}}));
 }
 
 }  // namespace

@@ -286,5 +286,87 @@ TEST_F(StepStateTest, HasNoGradientsInEval) {
   Run({"step_end", "step_begin"});
 }
 
+class BackwardsTest : public StepStateTest {
+ protected:
+  // Unit a runs forward `forwards` times in a step of one micro-batch.
+  void Begin(int forwards) {
+    Run({"step_begin", "microbatch_begin 0"});
+    for (int i = 0; i < forwards; ++i)
+      Run({"pre_forward", "post_forward"});
+  }
+
+  // One backward; true if the gradient of a.w was complete, `settled` gets what post_backward says.
+  bool Backward() {
+    Run({"pre_backward"});
+    EXPECT_TRUE(state_.ClaimGradient(0).ok());
+    const bool complete = state_.GradientReady(0);
+    settled_.clear();
+    EXPECT_TRUE(state_.PostBackward(kA, settled_).ok());
+    return complete;
+  }
+
+  std::vector<int> settled_;
+};
+
+TEST_F(BackwardsTest, AreAsManyAsForwards) {
+  Begin(2);
+  EXPECT_FALSE(Backward());
+  EXPECT_THAT(settled_, IsEmpty());
+  EXPECT_TRUE(Backward());
+  EXPECT_THAT(settled_, testing::ElementsAre(1)) << "a.w is settled, a.b missing";
+  ExpectBadState(state_.PreBackward(kA), "has done backward 2 times");
+}
+
+TEST_F(BackwardsTest, MayBeFewerThanForwards) {
+  Begin(3);
+  EXPECT_FALSE(Backward());
+  ASSERT_TRUE(state_.MicrobatchEnd(settled_).ok());
+  EXPECT_THAT(settled_, testing::ElementsAre(3, 1, 0)) << "complete when the micro-batch ends";
+}
+
+TEST_F(BackwardsTest, AreThoseOfTheRecordedStep) {
+  state_.ExpectBackwards({1, 0});
+  Begin(2);
+  EXPECT_TRUE(Backward());
+  ExpectBadState(state_.PreBackward(kA), "has done backward 1 times");
+  Run({"microbatch_end", "finish", "step_end"});
+  state_.ExpectBackwards({3, 0});
+  Begin(1);
+  EXPECT_FALSE(Backward());
+  EXPECT_FALSE(Backward());
+  EXPECT_TRUE(Backward());
+  Run({"microbatch_end", "finish", "step_end"});
+  state_.ExpectBackwards({0, 0});
+  Begin(2);
+  EXPECT_TRUE(Backward()) << "one at least";
+}
+
+TEST_F(BackwardsTest, DoNotCountRecomputing) {
+  Begin(1);
+  Run({"pre_backward", "pre_forward", "post_forward", "pre_forward", "post_forward"});
+  EXPECT_TRUE(state_.InBackward(kA));
+  EXPECT_FALSE(state_.InForward(kA));
+  ASSERT_TRUE(state_.ClaimGradient(0).ok());
+  EXPECT_TRUE(state_.GradientReady(0));
+  Run({"post_backward"});
+  ExpectBadState(state_.PreForward(kA), "recompute a unit before its post_backward");
+}
+
+TEST_F(BackwardsTest, TakeEachGradientOncePerBackward) {
+  Begin(2);
+  Run({"pre_backward", "grad_ready"});
+  ExpectBadState(state_.ClaimGradient(0), "once per parameter and backward");
+  Run({"post_backward"});
+  ExpectBadState(state_.ClaimGradient(0), "not legal here");
+  Run({"pre_backward", "grad_ready", "post_backward"});
+}
+
+TEST_F(StepStateTest, SaysWhichUnitIsNotInUse) {
+  Run({"step_begin", "microbatch_begin 0", "pre_forward", "post_forward"});
+  const absl::Status status = state_.NotInUse("param_view", kA, "ask later");
+  ExpectBadState(status, "param_view a is not legal here: unit a has done forward");
+  ExpectBadState(status, "ask later");
+}
+
 }  // namespace
 }  // namespace weft

@@ -1,0 +1,137 @@
+/* The steps of a shard context: what is called around forward and backward, and the update. See shard.h for
+ * the order of calls, errors and the thread rule.
+ */
+#ifndef WEFT_SHARD_STEP_H_
+#define WEFT_SHARD_STEP_H_
+
+#include "weft/shard.h"
+#include "weft/types.h"
+
+WEFT_BEGIN_DECLS
+
+/* ---- step -------------------------------------------------------------------------------------- */
+
+/* What a step is for. */
+typedef enum weft_shard_mode {
+  WEFT_SHARD_TRAIN = 0,
+  WEFT_SHARD_EVAL = 1 /* forward only; finish is not needed */
+} weft_shard_mode_t;
+
+/* Begins a step and zeroes the gradients (TRAIN). `tag` names the kind of step when there are
+ * several whose order of units differs; 0 otherwise. */
+WEFT_EXPORT weft_result_t weft_shard_step_begin(weft_shard_context_t context,
+                                                weft_shard_mode_t mode, uint64_t tag);
+/* Begins micro-batch `index`, counted from 0; `last` = 1 for the step's last one. */
+WEFT_EXPORT weft_result_t weft_shard_microbatch_begin(weft_shard_context_t context, int index,
+                                                      int last);
+/* The unit's parameters are valid from here. In backward this is activation recompute. */
+WEFT_EXPORT weft_result_t weft_shard_pre_forward(weft_shard_unit_t unit, void* stream);
+/* The unit's parameters are no longer read by forward. */
+WEFT_EXPORT weft_result_t weft_shard_post_forward(weft_shard_unit_t unit, void* stream);
+/* The unit's parameters are valid and its gradients may be written from here. */
+WEFT_EXPORT weft_result_t weft_shard_pre_backward(weft_shard_unit_t unit, void* stream);
+/* The gradient of `param` is complete for this micro-batch. grad NULL: it was written or added at
+ * view.grad; otherwise it is [count] of grad_dtype elsewhere and is added to view.grad during the call. In the
+ * reducing micro-batch the bucket's reduction starts when its last param is ready. Errors:
+ * BAD_STATE (twice, frozen, outside backward). Any thread. */
+WEFT_EXPORT weft_result_t weft_shard_grad_ready(weft_shard_param_t param, const void* grad,
+                                                void* stream);
+/* The unit is done: params not yet ready have no gradient in this micro-batch. */
+WEFT_EXPORT weft_result_t weft_shard_post_backward(weft_shard_unit_t unit, void* stream);
+/* Ends the micro-batch: units that were not touched have no gradient in it. */
+WEFT_EXPORT weft_result_t weft_shard_microbatch_end(weft_shard_context_t context, void* stream);
+
+/* What a step amounted to. */
+typedef struct weft_shard_step_result {
+  size_t struct_size;      /* set by the caller: sizeof(weft_shard_step_result_t) */
+  int64_t comm_ns;         /* from the first reduction's start to the last one's end */
+  int64_t comm_exposed_ns; /* of which this thread waited, in finish */
+  uint64_t reduced_bytes;  /* payload of this step's reductions */
+  int order_changed;       /* 1: buckets became ready in another order than in the recorded step, or
+                              units were used in another order than was expected */
+  int replayed;            /* 1: what was gathered was prefetched and placed as planned */
+  int64_t gather_exposed_ns; /* this thread waited for parameters in pre_ calls */
+  uint64_t gathered_bytes;   /* whole parameters gathered in this step */
+} weft_shard_step_result_t;
+
+/* Waits for all reductions; the gradients, or this rank's parts of them, are then the average (or sum)
+ * over all ranks. Where anything is gathered it also compares the order of calls between ranks, so after
+ * an EVAL step, where it is optional, it lets the next one prefetch. `result` may be NULL. Collective. */
+WEFT_EXPORT weft_result_t weft_shard_finish(weft_shard_context_t context, void* stream,
+                                            weft_shard_step_result_t* result);
+/* ---- optimizer --------------------------------------------------------------------------------- */
+
+/* Which formula; docs/sharding.md has them. */
+typedef enum weft_optimizer_kind {
+  WEFT_OPTIMIZER_ADAMW = 0,
+  WEFT_OPTIMIZER_SGD = 1,
+  WEFT_OPTIMIZER_LION = 2,
+  WEFT_OPTIMIZER_LAMB = 3,
+  WEFT_OPTIMIZER_LARS = 4
+} weft_optimizer_kind_t;
+
+/* The optimizer of a context; formulas as in torch.optim and the papers, docs/sharding.md. 0 means the
+ * default in brackets, a negative number means 0. */
+typedef struct weft_optimizer_config {
+  size_t struct_size;
+  weft_optimizer_kind_t kind;
+  double beta1;        /* ADAMW, LION, LAMB [0.9] */
+  double beta2;        /* ADAMW, LAMB [0.999], LION [0.99] */
+  double epsilon;      /* ADAMW [1e-8], LAMB [1e-6] */
+  double weight_decay; /* [0] decoupled, but for SGD */
+  double momentum;     /* SGD [0], LARS [0.9] */
+  double trust;        /* LARS: eta [0.001] */
+  int nesterov;        /* SGD */
+  double loss_scale;   /* [1] the loss is multiplied by it: static; the initial one if dynamic */
+  int dynamic_loss_scale;         /* 1: loss_scale [65536] doubles after loss_scale_growth_steps good
+                                     steps and is halved by overflows, as Megatron does */
+  int64_t loss_scale_growth_steps; /* [1000] */
+  int64_t loss_scale_hysteresis;   /* [2] overflows before it is halved */
+} weft_optimizer_config_t;
+
+/* Gives the context an optimizer, before finalize, which then counts and allocates its state: two moments in
+ * float32 (one for SGD with momentum, LION and LARS), and a float32 main copy of params of 16 bits, each
+ * of this rank's parts only. float64 params are UNSUPPORTED in finalize. BAD_STATE if there is one. */
+WEFT_EXPORT weft_result_t weft_shard_context_optimizer(weft_shard_context_t context,
+                                                       const weft_optimizer_config_t* config);
+
+/* What the loss of the next step is to be multiplied by. BAD_STATE before finalize or without an
+ * optimizer. */
+WEFT_EXPORT weft_result_t weft_shard_loss_scale(weft_shard_context_t context, double* scale);
+
+/* One update. */
+typedef struct weft_shard_update {
+  size_t struct_size;
+  double learning_rate;
+  double norm_max; /* gradients are clipped to this global norm; 0: not */
+} weft_shard_update_t;
+
+/* What an update amounted to. */
+typedef struct weft_shard_update_result {
+  size_t struct_size;  /* set by the caller: sizeof(weft_shard_update_result_t) */
+  double grad_norm;    /* global, without loss scale, before clipping: the same bits on every rank */
+  double loss_scale;   /* of the next step */
+  int64_t nonfinite;   /* gradient elements that are infinite or NaN, on all ranks */
+  int64_t update_count; /* updates made so far */
+  int skipped;         /* 1: some gradient was not finite: nothing was updated, on any rank */
+} weft_shard_update_result_t;
+
+/* Updates the params from the reduced gradients, between finish and step_end, once: global norm (every element
+ * once, an exact sum, so it does not depend on the preset), unscaling, clipping, update and rounding in
+ * one pass. Where params rest whole the updated parts are gathered behind it; pre_forward waits.
+ * `result` may be NULL. Collective. BAD_STATE without an optimizer, or not after finish of a TRAIN step. */
+WEFT_EXPORT weft_result_t weft_shard_optimizer_step(weft_shard_context_t context,
+                                                    const weft_shard_update_t* update,
+                                                    weft_shard_update_result_t* result);
+
+/* Ends the step. */
+WEFT_EXPORT weft_result_t weft_shard_step_end(weft_shard_context_t context);
+
+/* This rank cannot finish the step: the others' waits return WEFT_ABORTED with rank and `reason`
+ * within a second. The parameters are untouched. The group is poisoned as by weft_group_abort. Any
+ * thread. */
+WEFT_EXPORT weft_result_t weft_shard_abort_step(weft_shard_context_t context, const char* reason);
+
+WEFT_END_DECLS
+
+#endif /* WEFT_SHARD_STEP_H_ */

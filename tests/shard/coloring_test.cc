@@ -1,0 +1,93 @@
+#include "shard/coloring.h"
+
+#include <algorithm>
+#include <random>
+
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+// The most bytes that are alive at a time, moment by moment.
+size_t MostAlive(const std::vector<Interval>& intervals, int64_t moments) {
+  size_t most = 0;
+  for (int64_t at = 0; at < moments; ++at) {
+    size_t bytes = 0;
+    for (const Interval& one : intervals)
+      bytes += one.begin <= at && at <= one.end ? one.bytes : 0;
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+void ExpectApart(const std::vector<Interval>& intervals, size_t bytes) {
+  for (size_t i = 0; i < intervals.size(); ++i) {
+    EXPECT_LE(intervals[i].offset + intervals[i].bytes, bytes);
+    for (size_t j = 0; j < i; ++j) {
+      const Interval& a = intervals[i];
+      const Interval& b = intervals[j];
+      const bool in_time = a.begin <= b.end && b.begin <= a.end;
+      const bool in_space = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+      EXPECT_FALSE(in_time && in_space) << i << " and " << j;
+    }
+  }
+}
+
+constexpr int64_t kMoments = 60;
+
+std::vector<Interval> RandomIntervals(std::mt19937& random, size_t bytes) {
+  std::vector<Interval> intervals(random() % 40);
+  for (Interval& one : intervals) {
+    one.begin = static_cast<int64_t>(random() % kMoments);
+    one.end = std::min(kMoments - 1, one.begin + static_cast<int64_t>(random() % 12));
+    one.bytes = bytes != 0 ? bytes : 64 * (1 + random() % 20);
+  }
+  return intervals;
+}
+
+TEST(Color, KeepsApartWhatIsAliveTogether) {
+  for (uint32_t seed = 1; seed <= 500; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    std::vector<Interval> intervals = RandomIntervals(random, 0);
+    const std::vector<Interval> before = intervals;
+    const size_t bytes = Color(intervals);
+    ExpectApart(intervals, bytes);
+    EXPECT_GE(bytes, MostAlive(intervals, kMoments));
+    ASSERT_EQ(intervals.size(), before.size());
+    size_t all = 0;
+    for (size_t i = 0; i < before.size(); ++i) {
+      EXPECT_EQ(intervals[i].begin, before[i].begin);
+      EXPECT_EQ(intervals[i].end, before[i].end);
+      EXPECT_EQ(intervals[i].bytes, before[i].bytes);
+      all += before[i].bytes;
+    }
+    EXPECT_LE(bytes, all);
+  }
+}
+
+TEST(Color, IsOptimalForEqualSizes) {
+  for (uint32_t seed = 1; seed <= 500; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    std::vector<Interval> intervals = RandomIntervals(random, 256);
+    const size_t bytes = Color(intervals);
+    ExpectApart(intervals, bytes);
+    EXPECT_EQ(bytes, MostAlive(intervals, kMoments));
+  }
+}
+
+TEST(Color, TakesTheBetterOfBothOrders) {
+  // Largest first would be best here: the small ones come first and would split the room.
+  std::vector<Interval> intervals = {{0, 2, 1, 0}, {0, 0, 1, 0}, {1, 5, 2, 0}, {3, 5, 1, 0}};
+  EXPECT_EQ(Color(intervals), 3u);
+  ExpectApart(intervals, 3);
+}
+
+TEST(Color, OfNothingIsNothing) {
+  std::vector<Interval> none;
+  EXPECT_EQ(Color(none), 0u);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,502 @@
+#include "shard/schedule.h"
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "shard/step_state.h"
+
+namespace weft {
+namespace {
+
+using Kind = Event::Kind;
+
+constexpr size_t kUnitBytes = 512;
+
+struct UnitOf {
+  weft_shard_preset_t preset = WEFT_SHARD_FULL_SHARD;
+  std::vector<int64_t> params = {128};
+};
+
+Registry MakeRegistry(const std::vector<UnitOf>& units) {
+  Registry registry;
+  for (const UnitOf& one : units) {
+    const std::string name = "u" + std::to_string(registry.units().size());
+    const int unit = *registry.BeginUnit(name, PlacementOf(one.preset));
+    for (const int64_t& count : one.params) {
+      const std::string param = "p" + std::to_string(registry.params().size());
+      EXPECT_TRUE(registry.AddParam(unit, param, &count, 1, WEFT_FLOAT32, false).ok());
+    }
+    EXPECT_TRUE(registry.SealUnit(unit).ok());
+  }
+  return registry;
+}
+
+std::vector<UnitOf> Equal(size_t units, weft_shard_preset_t preset) {
+  return std::vector<UnitOf>(units, {.preset = preset});
+}
+
+// A registry, its layout, and what is asked of a schedule for them.
+struct Model {
+  explicit Model(const std::vector<UnitOf>& units, const BucketLimits& limits = {})
+      : registry(MakeRegistry(units)),
+        layout(MakeLayout(registry, limits, {.rank = 0, .size = 2})) {
+    input.layout = &layout;
+    input.units = &registry.units();
+  }
+
+  Schedule Predicted(int microbatches = 1) const {
+    return MakeSchedule(input, PredictEvents(registry.units().size(), input.train, microbatches));
+  }
+
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  Registry registry;
+  Layout layout;
+  ScheduleInput input;
+};
+
+int64_t At(size_t event) {
+  return 2 * static_cast<int64_t>(event);
+}
+
+// ---- what every schedule has to keep -------------------------------------------------------------
+
+bool InTime(const Residency& a, const Residency& b) {
+  return a.begin <= b.end && b.begin <= a.end;
+}
+
+bool InSpace(const Residency& a, const Residency& b) {
+  return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
+void ExpectPlacesApart(const Schedule& schedule) {
+  std::vector<Residency> all = schedule.gathers;
+  all.insert(all.end(), schedule.gradients.begin(), schedule.gradients.end());
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_LE(all[i].offset + all[i].bytes, schedule.pool_bytes);
+    EXPECT_LE(all[i].begin, At(static_cast<size_t>(all[i].need)));
+    EXPECT_LE(At(static_cast<size_t>(all[i].need)), all[i].end);
+    EXPECT_LE(all[i].end, At(schedule.events.size() - 1));
+    for (size_t j = 0; j < i; ++j)
+      EXPECT_FALSE(InTime(all[i], all[j]) && InSpace(all[i], all[j])) << i << " and " << j;
+    std::vector<int> before;
+    for (size_t g = 0; g < schedule.gradients.size(); ++g) {
+      const Residency& gradients = schedule.gradients[g];
+      if (gradients.end < all[i].begin && InSpace(gradients, all[i]))
+        before.push_back(static_cast<int>(g));
+    }
+    EXPECT_EQ(all[i].after, before);
+  }
+}
+
+void ExpectInOrder(const std::vector<Residency>& list) {
+  for (size_t i = 1; i < list.size(); ++i) {
+    EXPECT_LE(list[i - 1].need, list[i].need);
+    EXPECT_LE(list[i - 1].begin, list[i].begin);
+  }
+}
+
+void ExpectOncePerIndex(const std::vector<Residency>& list) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    for (size_t j = 0; j < i; ++j)
+      EXPECT_FALSE(list[i].index == list[j].index && InTime(list[i], list[j])) << i << " " << j;
+  }
+}
+
+// The one of `index` that holds from half step `from` until `to`.
+bool Covered(const std::vector<Residency>& list, int index, int64_t from, int64_t to) {
+  return std::any_of(list.begin(), list.end(), [&](const Residency& one) {
+    return one.index == index && one.begin <= from && to <= one.end;
+  });
+}
+
+// Units are whole from each pre_ call until its post_, and are let go at a call that may do so.
+void ExpectUnitsWhole(const Model& model, const Schedule& schedule) {
+  const size_t units = model.registry.units().size();
+  for (size_t u = 0; u < units; ++u) {
+    if (model.layout.units[u].bytes == 0) continue;
+    const int unit = static_cast<int>(u);
+    std::vector<bool> lets_go(schedule.events.size(), false);
+    int uses = 0;
+    bool backward = false;
+    size_t since = 0;
+    for (size_t at = 0; at < schedule.events.size(); ++at) {
+      const Event& event = schedule.events[at];
+      if (event.index != unit || event.kind < Kind::kPreForward ||
+          event.kind > Kind::kPostBackward) {
+        continue;
+      }
+      if (uses == 0 && !backward) since = at;
+      uses += event.kind == Kind::kPreForward ? 1 : event.kind == Kind::kPostForward ? -1 : 0;
+      if (event.kind == Kind::kPreBackward) backward = true;
+      if (event.kind == Kind::kPostBackward) backward = false;
+      if (uses > 0 || backward) continue;
+      lets_go[at] = true;
+      EXPECT_TRUE(Covered(schedule.gathers, unit, At(since), At(at)))
+          << "unit " << u << " from event " << since << " to " << at;
+    }
+    for (const Residency& one : schedule.gathers) {
+      if (one.index != unit) continue;
+      ASSERT_EQ(one.end % 2, 0);
+      EXPECT_TRUE(lets_go[static_cast<size_t>(one.end / 2)]) << "unit " << u << " stays for ever";
+      EXPECT_EQ(schedule.events[static_cast<size_t>(one.need)].index, unit);
+    }
+  }
+}
+
+// Follows backward as the context does: which buckets get gradients when, in which order their reductions
+// start, and that they have their place meanwhile.
+void ExpectGradientsWhole(const Model& model, const Schedule& schedule) {
+  const std::vector<Bucket>& buckets = model.layout.buckets;
+  std::vector<int> since(buckets.size(), -1);
+  std::vector<int> done(model.registry.units().size(), 0);
+  const std::vector<int> expected = BackwardsOf(schedule.events, done.size());
+  size_t next_needed = 0;
+  const auto cut = [&](int bucket) {
+    const int unit = buckets[static_cast<size_t>(bucket)].units[0];
+    return model.registry.units()[static_cast<size_t>(unit)].placement.gradients_cut;
+  };
+  const auto need = [&](int bucket, size_t at) {
+    if (!cut(bucket) || since[static_cast<size_t>(bucket)] >= 0) return;
+    since[static_cast<size_t>(bucket)] = static_cast<int>(at);
+    ASSERT_LT(next_needed, schedule.gradients.size());
+    EXPECT_EQ(schedule.gradients[next_needed++].index, bucket) << "needed at event " << at;
+  };
+  bool reduces = false;
+  size_t started = 0;
+  const auto start = [&](size_t at, bool all) {
+    for (; started < schedule.order.size(); ++started) {
+      const int bucket = schedule.order[started];
+      for (const int unit : buckets[static_cast<size_t>(bucket)].units) {
+        const auto u = static_cast<size_t>(unit);
+        if (!all && done[u] < std::max(1, expected[u])) return;
+      }
+      need(bucket, at);
+      if (!cut(bucket)) continue;
+      int& from = since[static_cast<size_t>(bucket)];
+      EXPECT_TRUE(Covered(schedule.gradients, bucket, At(static_cast<size_t>(from)), At(at)))
+          << "bucket " << bucket << " from event " << from << " to " << at;
+      from = -1;
+    }
+  };
+  for (size_t at = 0; at < schedule.events.size(); ++at) {
+    const Event& event = schedule.events[at];
+    if (event.kind == Kind::kMicrobatchBegin) {
+      reduces = model.input.reduces_every || event.index == 1;
+      std::fill(done.begin(), done.end(), 0);
+      started = 0;
+    }
+    if (event.kind == Kind::kPreBackward) {
+      for (size_t b = 0; b < buckets.size(); ++b) {
+        const std::vector<int>& units = buckets[b].units;
+        if (std::find(units.begin(), units.end(), event.index) != units.end())
+          need(static_cast<int>(b), at);
+      }
+    }
+    if (event.kind == Kind::kPostBackward) {
+      ++done[static_cast<size_t>(event.index)];
+      if (reduces && model.input.overlap) start(at, false);
+    }
+    if (event.kind == Kind::kMicrobatchEnd && reduces && model.input.train) start(at, true);
+  }
+  EXPECT_EQ(next_needed, schedule.gradients.size());
+}
+
+void ExpectSound(const Model& model, const Schedule& schedule) {
+  ExpectPlacesApart(schedule);
+  ExpectInOrder(schedule.gathers);
+  ExpectOncePerIndex(schedule.gathers);
+  ExpectOncePerIndex(schedule.gradients);
+  ExpectUnitsWhole(model, schedule);
+  ExpectGradientsWhole(model, schedule);
+  EXPECT_GE(schedule.pool_bytes, LeastPoolBytes(schedule));
+  std::vector<int> order = schedule.order;
+  std::sort(order.begin(), order.end());
+  for (size_t i = 0; i < order.size(); ++i)
+    EXPECT_EQ(order[i], static_cast<int>(i));
+  EXPECT_EQ(order.size(), model.layout.buckets.size());
+}
+
+// ---- plans ---------------------------------------------------------------------------------------
+
+TEST(PredictEvents, UsesEveryUnitOnceInOrder) {
+  const std::vector<Event> events = PredictEvents(2, /*train=*/true, 1);
+  EXPECT_EQ(events, (std::vector<Event>{{Kind::kMicrobatchBegin, 1},
+                                        {Kind::kPreForward, 0},
+                                        {Kind::kPostForward, 0},
+                                        {Kind::kPreForward, 1},
+                                        {Kind::kPostForward, 1},
+                                        {Kind::kPreBackward, 1},
+                                        {Kind::kPostBackward, 1},
+                                        {Kind::kPreBackward, 0},
+                                        {Kind::kPostBackward, 0},
+                                        {Kind::kMicrobatchEnd, 0},
+                                        {Kind::kFinish, 0}}));
+  const std::vector<Event> eval = PredictEvents(1, /*train=*/false, 2);
+  EXPECT_EQ(eval, (std::vector<Event>{{Kind::kMicrobatchBegin, 0},
+                                      {Kind::kPreForward, 0},
+                                      {Kind::kPostForward, 0},
+                                      {Kind::kMicrobatchEnd, 0},
+                                      {Kind::kMicrobatchBegin, 1},
+                                      {Kind::kPreForward, 0},
+                                      {Kind::kPostForward, 0},
+                                      {Kind::kMicrobatchEnd, 0},
+                                      {Kind::kFinish, 0}}));
+}
+
+TEST(MakeSchedule, NeedsTwoUnitsInForwardAndThreeInBackward) {
+  for (const size_t units : {3, 4, 10}) {
+    Model model(Equal(units, WEFT_SHARD_FULL_SHARD));
+    const Schedule schedule = model.Predicted();
+    ExpectSound(model, schedule);
+    EXPECT_EQ(schedule.pool_bytes, 3 * kUnitBytes);
+    EXPECT_EQ(schedule.gathers.size(), 2 * units - 1) << "the last unit stays";
+    model.input.train = false;
+    const Schedule eval = model.Predicted();
+    ExpectSound(model, eval);
+    EXPECT_EQ(eval.pool_bytes, 2 * kUnitBytes);
+    EXPECT_EQ(eval.gathers.size(), units);
+    EXPECT_TRUE(eval.gradients.empty());
+  }
+}
+
+TEST(MakeSchedule, GathersAsFarAheadAsItIsTold) {
+  for (int prefetch = 0; prefetch <= 4; ++prefetch) {
+    SCOPED_TRACE(prefetch);
+    Model model(Equal(8, WEFT_SHARD_FULL_SHARD));
+    model.input.prefetch = prefetch;
+    model.input.train = false;
+    const Schedule schedule = model.Predicted();
+    ExpectSound(model, schedule);
+    EXPECT_EQ(schedule.prefetch, prefetch);
+    EXPECT_EQ(schedule.pool_bytes, static_cast<size_t>(prefetch + 1) * kUnitBytes);
+    model.input.train = true;
+    ExpectSound(model, model.Predicted());
+  }
+}
+
+TEST(MakeSchedule, GivesUpPrefetchingForTheBudgetFirst) {
+  Model model(Equal(6, WEFT_SHARD_FRACTION));
+  model.input.prefetch = 4;
+  size_t last_bytes = 0;
+  int last_prefetch = 0;
+  size_t last_gathers = ~size_t{0};
+  for (size_t budget = 3 * kUnitBytes; budget <= 16 * kUnitBytes; budget += kUnitBytes / 2) {
+    SCOPED_TRACE(budget);
+    model.input.budget_bytes = budget;
+    const Schedule schedule = model.Predicted();
+    ExpectSound(model, schedule);
+    EXPECT_LE(schedule.pool_bytes, budget);
+    EXPECT_GE(schedule.pool_bytes, last_bytes);
+    EXPECT_GE(schedule.prefetch, last_prefetch);
+    // Keeping uses what prefetching leaves, so it is monotone while prefetching stays the same.
+    if (schedule.prefetch == last_prefetch) {
+      EXPECT_LE(schedule.gathers.size(), last_gathers);
+    }
+    if (schedule.prefetch < 4) {
+      ++model.input.prefetch;
+      EXPECT_EQ(model.Predicted().prefetch, schedule.prefetch) << "as much as fits";
+      --model.input.prefetch;
+    }
+    last_bytes = schedule.pool_bytes;
+    last_prefetch = schedule.prefetch;
+    last_gathers = schedule.gathers.size();
+  }
+  EXPECT_EQ(last_prefetch, 4);
+  EXPECT_EQ(last_gathers, 6u) << "all of them stay whole";
+}
+
+TEST(MakeSchedule, ReturnsTheLeastIfNothingFits) {
+  Model model(Equal(4, WEFT_SHARD_FRACTION));
+  model.input.budget_bytes = 1;
+  const Schedule schedule = model.Predicted();
+  ExpectSound(model, schedule);
+  EXPECT_EQ(schedule.prefetch, 0);
+  EXPECT_GT(schedule.pool_bytes, 1u);
+  EXPECT_EQ(schedule.gathers.size(), 7u);
+}
+
+TEST(MakeSchedule, KeepsAsManyUnitsOfFractionAsFit) {
+  constexpr size_t kUnits = 7;
+  Model model(Equal(kUnits, WEFT_SHARD_FRACTION));
+  const size_t least = 3 * kUnitBytes;
+  size_t last = 2 * kUnits;
+  for (size_t more = 0; more <= kUnits; ++more) {
+    SCOPED_TRACE(more);
+    model.input.budget_bytes = least + more * kUnitBytes;
+    const Schedule schedule = model.Predicted();
+    ExpectSound(model, schedule);
+    EXPECT_EQ(schedule.prefetch, 1);
+    EXPECT_LE(schedule.pool_bytes, model.input.budget_bytes);
+    EXPECT_LE(schedule.gathers.size(), last);
+    last = schedule.gathers.size();
+    // The last ones stay, so those that are gathered twice are the first.
+    for (size_t i = kUnits; i < schedule.gathers.size(); ++i)
+      EXPECT_LT(static_cast<size_t>(schedule.gathers[i].index), schedule.gathers.size() - kUnits);
+  }
+  EXPECT_EQ(last, kUnits);
+  model.input.budget_bytes = 0;
+  EXPECT_EQ(model.Predicted().gathers.size(), kUnits);
+}
+
+TEST(MakeSchedule, KeepsGradOpUntilPostBackward) {
+  Model model(Equal(5, WEFT_SHARD_GRAD_OP));
+  const Schedule schedule = model.Predicted();
+  ExpectSound(model, schedule);
+  ASSERT_EQ(schedule.gathers.size(), 5u);
+  for (const Residency& one : schedule.gathers) {
+    const Event& event = schedule.events[static_cast<size_t>(one.end / 2)];
+    EXPECT_EQ(event, (Event{Kind::kPostBackward, one.index}));
+  }
+  model.input.train = false;
+  const Schedule eval = model.Predicted();
+  ExpectSound(model, eval);
+  for (const Residency& one : eval.gathers) {
+    EXPECT_EQ(eval.events[static_cast<size_t>(one.end / 2)], (Event{Kind::kPostForward, one.index}))
+        << "nothing comes after forward";
+  }
+}
+
+TEST(MakeSchedule, HoldsGradientsOverMicrobatchesUnlessEachIsReduced) {
+  for (const weft_shard_preset_t preset : {WEFT_SHARD_ZERO2, WEFT_SHARD_FULL_SHARD}) {
+    Model model(Equal(4, preset), {.bucket_bytes = 512, .first_bucket_bytes = 512});
+    model.input.reduces_every = false;
+    const Schedule locally = model.Predicted(3);
+    ExpectSound(model, locally);
+    EXPECT_EQ(locally.gradients.size(), 4u);
+    EXPECT_GE(locally.pool_bytes, 4 * kUnitBytes);
+    model.input.reduces_every = true;
+    const Schedule every = model.Predicted(3);
+    ExpectSound(model, every);
+    EXPECT_EQ(every.gradients.size(), 12u);
+    EXPECT_EQ(every.pool_bytes, model.Predicted(1).pool_bytes) << "micro-batches cost nothing";
+    model.input.overlap = false;
+    model.input.prefetch = 0;
+    EXPECT_EQ(model.Predicted(3).pool_bytes, model.Predicted(1).pool_bytes);
+    ExpectSound(model, model.Predicted(3));
+  }
+}
+
+TEST(MakeSchedule, HoldsGradientsOfABucketUntilAllItsUnitsAreThrough) {
+  // Units 0 and 1 share a bucket, 0 never runs backward: the bucket is reduced when the micro-batch ends.
+  Model model(Equal(3, WEFT_SHARD_ZERO2), {.bucket_bytes = 1024, .first_bucket_bytes = 512});
+  ASSERT_EQ(model.layout.buckets.size(), 2u);
+  std::vector<Event> events = PredictEvents(3, true, 1);
+  std::swap(events[7], events[9]);  // 1 before 2
+  std::swap(events[8], events[10]);
+  events.erase(events.begin() + 11, events.begin() + 13);
+  const Schedule schedule = MakeSchedule(model.input, events);
+  ExpectSound(model, schedule);
+  EXPECT_EQ(schedule.order, (std::vector<int>{0, 1}));
+  EXPECT_TRUE(Covered(schedule.gradients, 1, At(7), At(11)));
+}
+
+TEST(MakeSchedule, OfNothing) {
+  Model none({});
+  const Schedule schedule = none.Predicted();
+  EXPECT_EQ(schedule.pool_bytes, 0u);
+  EXPECT_TRUE(schedule.gathers.empty());
+  Model empty({{.params = {}}, {.params = {0}}, {.params = {128}}});
+  ExpectSound(empty, empty.Predicted(2));
+}
+
+// ---- random steps --------------------------------------------------------------------------------
+
+// The calls that one unit makes in a micro-batch, in its order.
+std::vector<Kind> UnitCalls(std::mt19937& random) {
+  std::vector<Kind> calls;
+  const uint32_t forwards = random() % 3;
+  const bool nested = random() % 4 == 0;
+  for (uint32_t i = 0; i < forwards; ++i) {
+    calls.insert(calls.end(), {Kind::kPreForward, Kind::kPostForward});
+  }
+  if (nested && forwards == 2) std::swap(calls[1], calls[2]);
+  // One within the other counts once.
+  const uint32_t backwards_max = nested ? std::min(1u, forwards) : forwards;
+  const uint32_t backwards = random() % (backwards_max + 1);
+  for (uint32_t i = 0; i < backwards; ++i) {
+    calls.push_back(Kind::kPreBackward);
+    if (random() % 3 == 0) calls.insert(calls.end(), {Kind::kPreForward, Kind::kPostForward});
+    calls.push_back(Kind::kPostBackward);
+  }
+  return calls;
+}
+
+// Units take turns at random; the state machine sees every call.
+std::vector<Event> RandomEvents(const Registry& registry, std::mt19937& random, bool train) {
+  std::vector<Event> events;
+  StepState state(registry);
+  std::vector<int> settled;
+  EXPECT_TRUE(state.StepBegin(WEFT_SHARD_TRAIN, 0).ok());
+  const int microbatches = 1 + static_cast<int>(random() % 3);
+  for (int m = 0; m < microbatches; ++m) {
+    const bool last = m == microbatches - 1;
+    EXPECT_TRUE(state.MicrobatchBegin(m, last).ok());
+    events.push_back({Kind::kMicrobatchBegin, last ? 1 : 0});
+    std::vector<std::vector<Kind>> calls;
+    std::vector<size_t> next(registry.units().size(), 0);
+    for (size_t u = 0; u < next.size(); ++u)
+      calls.push_back(UnitCalls(random));
+    const uint32_t stay = 1 + random() % 8;  // how long one unit goes on
+    size_t unit = 0;
+    const auto left = [&](size_t u) {
+      return next[u] < calls[u].size();
+    };
+    for (;;) {
+      std::vector<size_t> open;
+      for (size_t u = 0; u < next.size(); ++u)
+        if (left(u)) open.push_back(u);
+      if (open.empty()) break;
+      if (!left(unit) || random() % stay == 0) unit = open[random() % open.size()];
+      const Event event{calls[unit][next[unit]++], static_cast<int>(unit)};
+      absl::Status status;
+      if (event.kind == Kind::kPreForward) status = state.PreForward(event.index);
+      if (event.kind == Kind::kPostForward) status = state.PostForward(event.index);
+      if (!train && event.kind >= Kind::kPreBackward) {
+        next[unit] = calls[unit].size();
+        continue;
+      }
+      if (event.kind == Kind::kPreBackward) status = state.PreBackward(event.index);
+      if (event.kind == Kind::kPostBackward) status = state.PostBackward(event.index, settled);
+      EXPECT_TRUE(status.ok()) << status;
+      events.push_back(event);
+    }
+    EXPECT_TRUE(state.MicrobatchEnd(settled).ok());
+    events.push_back({Kind::kMicrobatchEnd, 0});
+  }
+  events.push_back({Kind::kFinish, 0});
+  return events;
+}
+
+TEST(MakeSchedule, IsSoundForRandomSteps) {
+  constexpr weft_shard_preset_t kPresets[] = {WEFT_SHARD_NO_SHARD,   WEFT_SHARD_ZERO1,
+                                              WEFT_SHARD_ZERO2,      WEFT_SHARD_GRAD_OP,
+                                              WEFT_SHARD_FULL_SHARD, WEFT_SHARD_FRACTION};
+  for (uint32_t seed = 1; seed <= 600 && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    std::vector<UnitOf> units(1 + random() % 6);
+    for (UnitOf& unit : units) {
+      unit.preset = kPresets[random() % std::size(kPresets)];
+      unit.params.clear();
+      for (uint32_t p = random() % 4; p > 0; --p)
+        unit.params.push_back(random() % 600);
+    }
+    Model model(units, {.bucket_bytes = 1 + random() % 8000, .first_bucket_bytes = 2000});
+    model.input.train = random() % 4 != 0;
+    model.input.reduces_every = random() % 2 == 0;
+    model.input.overlap = random() % 3 != 0;
+    model.input.prefetch = static_cast<int>(random() % 5);
+    model.input.budget_bytes = random() % 2 == 0 ? 0 : 1 + random() % 20000;
+    const std::vector<Event> events = RandomEvents(model.registry, random, model.input.train);
+    const Schedule schedule = MakeSchedule(model.input, events);
+    EXPECT_EQ(schedule.events, events);
+    ExpectSound(model, schedule);
+  }
+}
+
+}  // namespace
+}  // namespace weft
