@@ -33,7 +33,10 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
   number("--threads", train.threads, "threads per rank");
   number("--strategy", texts.strategy,
          "what is cut between the ranks: ddp (nothing), zero1, zero2, shard-grad-op, full-shard, "
-         "fraction; zero3 is full-shard");
+         "hybrid, hpz, fraction; zero3 is full-shard");
+  count("--shard-group", train.shard_group,
+        "hybrid: ranks of a replica, a power of two; hpz: ranks that keep a block between forward "
+        "and backward; 0: the largest power of two that divides the ranks, but not all");
   number("--accumulation", texts.accumulation,
          "reduce gradients after the last micro-batch (local) or after every one");
   count("--prefetch", train.prefetch, "blocks gathered ahead where parameters are cut");

@@ -27,6 +27,10 @@ weft_shard_preset_t PresetOf(Strategy strategy) {
       return WEFT_SHARD_GRAD_OP;
     case Strategy::kFullShard:
       return WEFT_SHARD_FULL_SHARD;
+    case Strategy::kHybrid:
+      return WEFT_SHARD_HYBRID_SHARD;
+    case Strategy::kHpz:
+      return WEFT_SHARD_HPZ;
     case Strategy::kFraction:
       return WEFT_SHARD_FRACTION;
   }
@@ -69,7 +73,17 @@ void DataParallel::Destroy() {
 }
 
 void DataParallel::Create(const std::vector<UnitSpec>& units, const TrainConfig& config) {
-  Check(weft_mesh_create(group_, nullptr, &mesh_), "making the mesh");
+  weft_mesh_config_t mesh = {};
+  mesh.struct_size = sizeof mesh;
+  if (HasGroups(config.strategy)) {
+    const size_t shard = config.shard_group == 0 ? DefaultGroup(size_) : config.shard_group;
+    mesh.axis_count = 2;
+    mesh.axis_names[0] = "replica";
+    mesh.axis_sizes[0] = int(size_ / shard);
+    mesh.axis_names[1] = "shard";
+    mesh.axis_sizes[1] = int(shard);
+  }
+  Check(weft_mesh_create(group_, &mesh, &mesh_), "making the mesh");
   CreateContext(config);
   for (const UnitSpec& unit : units)
     Declare(unit, config.strategy);

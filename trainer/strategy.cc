@@ -5,15 +5,27 @@
 namespace weft::trainer {
 namespace {
 
-constexpr char kNames[] = "ddp, zero1, zero2, zero3, shard-grad-op, full-shard or fraction";
+constexpr char kNames[] = "ddp, zero1, zero2, zero3, shard-grad-op, full-shard, hybrid, hpz or fraction";
 
 }  // namespace
 
 const std::vector<Strategy>& AllStrategies() {
   static const std::vector<Strategy> all = {Strategy::kDdp,       Strategy::kZero1,
                                             Strategy::kZero2,     Strategy::kShardGradOp,
-                                            Strategy::kFullShard, Strategy::kFraction};
+                                            Strategy::kFullShard, Strategy::kHybrid,
+                                            Strategy::kHpz,       Strategy::kFraction};
   return all;
+}
+
+bool HasGroups(Strategy strategy) {
+  return strategy == Strategy::kHybrid || strategy == Strategy::kHpz;
+}
+
+size_t DefaultGroup(size_t world_size) {
+  size_t group = 1;
+  while (world_size % (2 * group) == 0 && 2 * group < world_size)
+    group *= 2;
+  return group;
 }
 
 std::string StrategyName(Strategy strategy) {
@@ -28,6 +40,10 @@ std::string StrategyName(Strategy strategy) {
       return "shard-grad-op";
     case Strategy::kFullShard:
       return "full-shard";
+    case Strategy::kHybrid:
+      return "hybrid";
+    case Strategy::kHpz:
+      return "hpz";
     case Strategy::kFraction:
       return "fraction";
   }
@@ -39,9 +55,7 @@ Strategy ParseStrategy(const std::string& name) {
   for (const Strategy strategy : AllStrategies()) {
     if (StrategyName(strategy) == name) return strategy;
   }
-  const bool later = name == "hybrid" || name == "hpz";
-  throw BadInput("--strategy " + name + " is " + (later ? "not in this version" : "unknown") +
-                 "; use " + kNames);
+  throw BadInput("--strategy " + name + " is unknown; use " + kNames);
 }
 
 Accumulation ParseAccumulation(const std::string& name) {

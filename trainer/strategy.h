@@ -8,6 +8,7 @@
 #ifndef WEFT_TRAINER_STRATEGY_H_
 #define WEFT_TRAINER_STRATEGY_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ enum class Strategy {
   kZero2,        // and gradients
   kShardGradOp,  // and parameters, whole from forward to backward
   kFullShard,    // and parameters, whole only while used; zero3 is the same
+  kHybrid,       // as kFullShard within groups of ranks, which are replicas of each other
+  kHpz,          // as kFullShard, but between forward and backward a part by such a group is kept
   kFraction,     // as kFullShard, but as many blocks stay whole as a budget allows
 };
 
@@ -31,9 +34,13 @@ enum class Accumulation {
 
 // All of them, in the order of what they save.
 const std::vector<Strategy>& AllStrategies();
+// True if the ranks are cut into groups for it (--shard-group).
+bool HasGroups(Strategy strategy);
+// The ranks of a group unless the user says: the largest power of two that divides `world_size`, but not all.
+size_t DefaultGroup(size_t world_size);
 // The name that --strategy takes.
 std::string StrategyName(Strategy strategy);
-// Throws BadInput for a name that is unknown or of a later version.
+// Throws BadInput for a name that is unknown.
 Strategy ParseStrategy(const std::string& name);
 // "local" or "every"; throws BadInput for anything else.
 Accumulation ParseAccumulation(const std::string& name);

@@ -45,9 +45,11 @@ uint8_t Draw(const float* logits, size_t vocabulary, double temperature, size_t 
   return uint8_t(order[0]);
 }
 
-size_t MicroBatch(const TrainConfig& config, size_t world_size) {
-  CheckConfig(config, world_size);
-  return config.global_batch / (world_size * config.accumulate);
+const TrainConfig& Checked(const TrainConfig& config, weft_group_t group) {
+  int size = 1;
+  Check(weft_group_size(group, &size), "asking for the group's size");
+  CheckConfig(config, size_t(size));
+  return config;
 }
 
 }  // namespace
@@ -62,12 +64,12 @@ std::vector<size_t> SpreadWindows(size_t text_bytes, size_t seq, size_t count) {
 }
 
 Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, weft_group_t group)
-    : config_(config),
+    : config_(Checked(config, group)),
       corpus_(corpus),
       units_(ModelUnits(config.model)),
       parallel_(group, units_, config),
       matmul_(MakeMatmul<float>(config.precision)),
-      micro_batch_(MicroBatch(config, parallel_.size())),
+      micro_batch_(config.global_batch / (parallel_.size() * config.accumulate)),
       sampler_(corpus.train.size(), config.model.seq, config.global_batch, config.seed),
       model_(config.model, micro_batch_, *matmul_, parallel_) {
   if (corpus.validation.size() <= config.model.seq) {

@@ -1,5 +1,11 @@
 /* The steps of a shard context: what is called around forward and backward, and the update. See shard.h for
- * the order of calls, errors and the thread rule.
+ * the order of calls.
+ *
+ * Errors of all: INVALID_ARGUMENT (NULL, wrong struct_size, a value out of range), BAD_STATE; those that wait for
+ * parameters or gradients also have those of collective.h.
+ *
+ * Thread rule: weft_shard_grad_ready and weft_shard_abort_step from any thread; the other calls of one context
+ * from one thread at a time. `stream` is NULL for host memory.
  */
 #ifndef WEFT_SHARD_STEP_H_
 #define WEFT_SHARD_STEP_H_

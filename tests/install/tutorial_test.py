@@ -86,10 +86,10 @@ class Tutorial(unittest.TestCase):
         self.assertRegex(done.stderr, r"\[0\] .*rank \d aborted step 2: the loss is not finite")
         self.assertRegex(done.stderr, r"\[1\] .*rank \d aborted step 2: the loss is not finite")
 
-    def test_a_preset_that_is_not_there_says_so(self):
+    def test_a_preset_that_needs_another_mesh_says_so(self):
         done = self.launch(2, 5)
         self.assertNotEqual(0, done.returncode)
-        self.assertIn(re.search(r"^    (shard_unit_begin: .*)$", self.page, re.MULTILINE)[1], done.stderr)
+        self.assertIn(re.search(r"^    (finalize: .*)$", self.page, re.MULTILINE)[1], done.stderr)
 
 
 if __name__ == "__main__":

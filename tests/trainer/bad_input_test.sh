@@ -33,6 +33,6 @@ expect '--batch 0' --data enough --batch 0
 expect '--heads 3' --data enough --width 10 --heads 3
 expect '--dtype fp8' --dtype fp8
 expect '--strategy magic' --strategy magic
-expect '--strategy hpz is not in this version' --strategy hpz
+expect '--shard-group 3 does not divide' --strategy hpz --shard-group 3
 expect '--run-dir' --data enough --seq 16 --batch 2 --steps 1 --run-dir occupied --name x
 exit $failed

@@ -69,6 +69,7 @@ class ParallelTest : public ::testing::TestWithParam<Strategy> {
     config.strategy = GetParam();
     config.weight_decay = weight_decay;
     if (config.strategy == Strategy::kFraction) config.memory_budget = 1 << 20;
+    if (HasGroups(config.strategy)) config.shard_group = kRanks;
     return config;
   }
 };
