@@ -258,9 +258,13 @@ absl::Status Context::GatherParam(const ParamSpec& spec, const Place& place, voi
 }
 
 absl::Status Context::Updated() {
+  {
+    Section section(*this);
+    WEFT_RETURN_IF_ERROR(CheckUsable("params_updated"));
+    WEFT_RETURN_IF_ERROR(machine_->state.CheckQuiet("params_updated"));
+  }
+  WEFT_RETURN_IF_ERROR(Drain());  // of an earlier update
   Section section(*this);
-  WEFT_RETURN_IF_ERROR(CheckUsable("params_updated"));
-  WEFT_RETURN_IF_ERROR(machine_->state.CheckQuiet("params_updated"));
   if (machine_->optimizer != nullptr) machine_->optimizer->ParamsWritten();
   // In the order in which forward will want them.
   for (size_t i = machine_->layout.buckets.size(); i > 0; --i) {

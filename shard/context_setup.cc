@@ -253,7 +253,8 @@ weft_shard_plan_t Context::PlanOf(const Machine& machine) const {
   plan.grad_bytes = machine.storage.grad_bytes();
   plan.padding_bytes =
       layout.data_padding_bytes + layout.grad_padding_bytes * (reduces_every() ? 2 : 1);
-  plan.traffic_bytes = layout.reduced_bytes;
+  plan.traffic_bytes =
+      layout.reduced_bytes * static_cast<uint64_t>(reduces_every() ? options_.microbatches : 1);
   plan.optimizer_bytes = machine.optimizer == nullptr ? 0 : machine.optimizer->bytes();
   plan.pool_bytes = machine.residence.pool_bytes();
   const Schedule& schedule = machine.expected[WEFT_SHARD_TRAIN].schedule;

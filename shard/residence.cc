@@ -75,7 +75,7 @@ void Residence::BeginStep(const Schedule* schedule, bool train) {
   served_ = true;
   next_gather_ = 0;
   next_gradients_ = 0;
-  gathered_bytes_ = 0;
+  gathered_bytes_ = std::exchange(updated_bytes_, 0);
   reduced_.assign(schedule == nullptr ? 0 : schedule->gradients.size(), false);
 }
 
@@ -369,7 +369,7 @@ absl::Status Residence::StartUpdate(int bucket) {
     }
     buckets_[static_cast<size_t>(bucket)].updates.push_back(*std::move(work));
   }
-  gathered_bytes_ += pack.bytes;
+  updated_bytes_ += layout_.buckets[static_cast<size_t>(bucket)].bytes;
   return absl::OkStatus();
 }
 

@@ -113,6 +113,7 @@ class Residence {
 
   bool on_schedule() const { return schedule_ != nullptr; }
 
+  // For it: updates of the step before included.
   uint64_t gathered_bytes() const { return gathered_bytes_; }
 
   size_t pool_bytes() const { return pool_.bytes(); }
@@ -177,6 +178,7 @@ class Residence {
   size_t next_gather_ = 0;     // of the schedule
   size_t next_gradients_ = 0;  // likewise
   uint64_t gathered_bytes_ = 0;
+  uint64_t updated_bytes_ = 0;  // gathered after updates, for the next step
 };
 
 }  // namespace weft

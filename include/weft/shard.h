@@ -122,7 +122,7 @@ typedef struct weft_shard_plan {
   uint64_t traffic_bytes; /* payload reduced per step */
   uint64_t optimizer_bytes; /* main parameters and moments */
   uint64_t pool_bytes;      /* for what is whole only for a time: the peak beside what rests */
-  uint64_t gather_bytes;    /* whole parameters gathered per step */
+  uint64_t gather_bytes;    /* whole parameters gathered per step, after updates included */
   uint64_t largest_unit_bytes; /* of parameters that rest cut */
   int prefetch;                /* what the budget left of it */
 } weft_shard_plan_t;
@@ -160,8 +160,8 @@ typedef enum weft_shard_preset {
                                   the others; gradients are added across replicas */
   WEFT_SHARD_HPZ = 6, /* FULL_SHARD, but between forward and backward each rank keeps a part, so that backward
                          gathers along the last axis of the mesh only (ZeRO++) */
-  WEFT_SHARD_FRACTION = 7 /* FULL_SHARD, but as many units as memory_budget_bytes allows stay whole from
-                             forward to backward, the last ones first */
+  WEFT_SHARD_FRACTION = 7 /* FULL_SHARD, but as many units as memory_budget_bytes allows stay whole between
+                             two uses, those that are used again soonest first */
 } weft_shard_preset_t;
 
 /* Where a unit may be cut. */

@@ -57,7 +57,7 @@ typedef struct weft_shard_step_result {
                               units were used in another order than was expected */
   int replayed;            /* 1: what was gathered was prefetched and placed as planned */
   int64_t gather_exposed_ns; /* this thread waited for parameters in pre_ calls */
-  uint64_t gathered_bytes;   /* whole parameters gathered in this step */
+  uint64_t gathered_bytes;   /* whole parameters gathered in this step, and after the update before it */
 } weft_shard_step_result_t;
 
 /* Waits for all reductions; the gradients, or this rank's parts of them, are then the average (or sum)

@@ -21,13 +21,6 @@ namespace {
 using testing::HasSubstr;
 using Kind = Event::Kind;
 
-// Sanitizers look for races and bad accesses, which a sample of the cases shows as well.
-#ifdef WEFT_SANITIZE
-constexpr bool kSampled = true;
-#else
-constexpr bool kSampled = false;
-#endif
-
 constexpr weft_shard_preset_t kCutPresets[] = {WEFT_SHARD_ZERO1, WEFT_SHARD_ZERO2,
                                                WEFT_SHARD_GRAD_OP, WEFT_SHARD_FULL_SHARD,
                                                WEFT_SHARD_FRACTION};

@@ -18,13 +18,8 @@ namespace {
 
 using testing::HasSubstr;
 
-#ifdef WEFT_SANITIZE
-constexpr int kSteps = 30;
-constexpr size_t kEveryNth = 3;
-#else
-constexpr int kSteps = 300;
-constexpr size_t kEveryNth = 1;
-#endif
+constexpr int kSteps = kSampled ? 30 : 300;
+constexpr size_t kEveryNth = kSampled ? 3 : 1;
 
 constexpr size_t kUnits = 4;
 

@@ -24,6 +24,13 @@ inline constexpr GroupKind kGroupKinds[] = {GroupKind::kLocal, GroupKind::kRefer
                                             GroupKind::kLazyReference};
 inline constexpr int kRankSet[] = {1, 2, 3, 4, 5, 7, 8};
 
+// Sanitizers look for races and bad accesses, which a sample of the cases shows as well.
+#ifdef WEFT_SANITIZE
+inline constexpr bool kSampled = true;
+#else
+inline constexpr bool kSampled = false;
+#endif
+
 const char* GroupKindName(GroupKind kind);
 
 // Runs `body` on one thread per rank and returns what each returned, by rank. Groups are closed
