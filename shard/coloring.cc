@@ -50,9 +50,8 @@ size_t Color(std::vector<Interval>& intervals) {
     return std::tie(intervals[a].begin, a) < std::tie(intervals[b].begin, b);
   });
   const size_t earliest_bytes = PlaceInOrder(order, earliest);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return intervals[a].bytes > intervals[b].bytes;
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return intervals[a].bytes > intervals[b].bytes; });
   const size_t largest_bytes = PlaceInOrder(order, intervals);
   if (earliest_bytes >= largest_bytes) return largest_bytes;
   intervals = std::move(earliest);

@@ -128,8 +128,8 @@ absl::Status Context::Load(int param, const void* values, int root) {
     const bool gives = root == kEveryRank || root == group().rank();
     if (gives && values == nullptr && spec->count > 0) {
       return MakeError(WEFT_INVALID_ARGUMENT, {.operation = "param_load"},
-                       StrCat("param_load ", spec->name, ": values is NULL; pass its ",
-                              spec->count, " elements"));
+                       StrCat("param_load ", spec->name, ": values is NULL; pass its ", spec->count,
+                              " elements"));
     }
   }
   WEFT_RETURN_IF_ERROR(Drain());
@@ -179,7 +179,8 @@ void Context::StoreElements(int param, size_t begin, size_t count, const std::by
   }
   const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
   const Place piece{.space = place.space, .begin = place.begin + begin};
-  const Overlap own = OwnedBy(extent, piece, count, static_cast<size_t>(layout.MemberOf(extent).rank));
+  const Overlap own =
+      OwnedBy(extent, piece, count, static_cast<size_t>(layout.MemberOf(extent).rank));
   if (own.count == 0) return;
   const size_t offset = piece.begin + own.begin - layout.OwnFirst(extent);
   std::memcpy(machine_->storage.OwnParams(layout, extent).data + offset * size,
@@ -322,8 +323,7 @@ absl::Status Context::CompareParams(const char* call) {
     const ParamSpec& param = registry_.params()[i];
     const Place& place = machine_->layout.places[i];
     // What rests cut is there once.
-    const bool cut =
-        machine_->layout.spaces[static_cast<size_t>(place.space)].placement.params_cut;
+    const bool cut = machine_->layout.spaces[static_cast<size_t>(place.space)].placement.params_cut;
     digests.push_back(param.count == 0 || cut
                           ? Digest()
                           : DigestOf(machine_->storage.Data(place.space, place.begin),

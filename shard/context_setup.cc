@@ -96,8 +96,9 @@ absl::StatusOr<std::unique_ptr<Context::Machine>> Context::MakeMachine() {
   auto machine = std::make_unique<Machine>(registry_, std::move(layout), std::move(storage),
                                            std::move(calls), mesh_->group(), reduction);
   if (optimizer_config_.has_value()) {
-    WEFT_ASSIGN_OR_RETURN(machine->optimizer, ShardOptimizer::Allocate(*optimizer_config_, registry_,
-                                                                       machine->layout, isa_));
+    WEFT_ASSIGN_OR_RETURN(
+        machine->optimizer,
+        ShardOptimizer::Allocate(*optimizer_config_, registry_, machine->layout, isa_));
   }
   if (!AnythingCut()) return machine;
   size_t pool_bytes = 0;
@@ -155,7 +156,9 @@ absl::Status Context::SplitGroups(Machine& machine) {
       })) {
     WEFT_ASSIGN_OR_RETURN(all, split(group(), "gather"));
   }
-  if (Any([](const Placement& placement) { return placement.replicated || placement.inner_part; })) {
+  if (Any([](const Placement& placement) {
+        return placement.replicated || placement.inner_part;
+      })) {
     WEFT_ASSIGN_OR_RETURN(inner, split(*mesh_->inner(), "gather"));
   }
   if (Any([](const Placement& placement) { return placement.replicated; })) {
@@ -261,8 +264,7 @@ weft_shard_plan_t Context::PlanOf(const Machine& machine) const {
   for (const Residency& gather : schedule.gathers)
     plan.gather_bytes += gather.bytes;
   for (const Bucket& bucket : layout.buckets) {
-    const Placement& placement =
-        registry_.units()[static_cast<size_t>(bucket.units[0])].placement;
+    const Placement& placement = registry_.units()[static_cast<size_t>(bucket.units[0])].placement;
     if (placement.optimizer_cut && !placement.params_cut) plan.gather_bytes += bucket.bytes;
   }
   for (const Pack& unit : layout.units)

@@ -176,8 +176,8 @@ absl::Status Context::WaitForReductions() {
     if (status.ok()) status = advanced;
     if (!status.ok()) {
       Section section(*this);
-      return Latch(Annotate(status, StrCat("step ", machine_->state.step(), " on group ",
-                                           group().name(), ": ")));
+      return Latch(Annotate(
+          status, StrCat("step ", machine_->state.step(), " on group ", group().name(), ": ")));
     }
     if (started.empty()) return absl::OkStatus();
   }

@@ -124,8 +124,9 @@ class BucketCutter {
 };
 
 // Where a range may be cut that holds `params`, all of one space, in order.
-std::vector<size_t> BoundariesOf(const std::vector<ParamSpec>& specs, const std::vector<int>& params,
-                                 const Range& range, const Layout& layout) {
+std::vector<size_t> BoundariesOf(const std::vector<ParamSpec>& specs,
+                                 const std::vector<int>& params, const Range& range,
+                                 const Layout& layout) {
   const Placement& placement = layout.spaces[static_cast<size_t>(range.space)].placement;
   std::vector<size_t> boundaries;
   for (const int param : params) {

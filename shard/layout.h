@@ -61,8 +61,8 @@ struct Range {
 
 struct Extent {
   Range range;
-  std::vector<size_t> cuts;  // rank r owns [cuts[r], cuts[r + 1]) of the range
-  size_t own_begin = 0;      // of this rank's part where it rests cut, in elements
+  std::vector<size_t> cuts;        // rank r owns [cuts[r], cuts[r + 1]) of the range
+  size_t own_begin = 0;            // of this rank's part where it rests cut, in elements
   std::vector<size_t> inner_cuts;  // HPZ: between the ranks of the mesh's last axis
 };
 
@@ -81,7 +81,7 @@ struct Pack {
 };
 
 struct Bucket {
-  Pack pack;                // one extent per space, by space
+  Pack pack;  // one extent per space, by space
   // HYBRID_SHARD: where the float32 sums of 16-bit extents are in the buffer, behind the gradients, in bytes;
   // of the others, where their gradients are.
   std::vector<size_t> sums;

@@ -40,7 +40,8 @@ struct Placement {
   bool optimizer_cut = false;
   bool kept_between = true;  // params_cut: whole from forward to backward
   bool replicated = false;   // cut along the last axis of the mesh, the same along the others
-  bool inner_part = false;   // between forward and backward a part by the last axis of the mesh is kept
+  bool inner_part =
+      false;  // between forward and backward a part by the last axis of the mesh is kept
   bool float32_gradients = false;  // of params of 16 bits
   CutRule cut = CutRule::kElements;
   size_t cut_rows = 1;  // kRows: rows that stay together

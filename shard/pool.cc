@@ -15,9 +15,9 @@ absl::Status Pool::Reserve(size_t bytes) {
   if (bytes <= block_.bytes()) return absl::OkStatus();
   absl::StatusOr<HeapBlock> block = HeapBlock::Allocate(bytes);
   if (!block.ok()) {
-    return Annotate(block.status(),
-                    StrCat("allocating ", bytes,
-                           " bytes for parameters and gradients that are gathered: "));
+    return Annotate(
+        block.status(),
+        StrCat("allocating ", bytes, " bytes for parameters and gradients that are gathered: "));
   }
   block_ = *std::move(block);
   return absl::OkStatus();

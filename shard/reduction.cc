@@ -134,8 +134,7 @@ absl::Status Reduction::StartChain(int bucket) {
       Widen(dtype, residence_.BucketData(bucket) + pack.offsets[i], extent.range.count,
             reinterpret_cast<float*>(sums));
     }
-    calls.push_back(
-        calls_.Reduce(pack.extents[i], WEFT_SUM, sums, OwnSumsOf(bucket, i).data));
+    calls.push_back(calls_.Reduce(pack.extents[i], WEFT_SUM, sums, OwnSumsOf(bucket, i).data));
   }
   Chain chain{.bucket = bucket};
   WEFT_RETURN_IF_ERROR(StartWorks(bucket, calls, *scatter_, &chain.works));
@@ -201,8 +200,8 @@ absl::Status Reduction::Advance() {
     if (chain.across) continue;
     if (!ended(chain)) break;
     for (const WorkRef& work : chain.works) {
-      WEFT_RETURN_IF_ERROR(Annotate(work->status(),
-                                    StrCat("reducing gradient bucket ", chain.bucket, ": ")));
+      WEFT_RETURN_IF_ERROR(
+          Annotate(work->status(), StrCat("reducing gradient bucket ", chain.bucket, ": ")));
     }
     WEFT_RETURN_IF_ERROR(StartAcross(chain));
   }

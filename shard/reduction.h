@@ -65,7 +65,8 @@ class Reduction {
 
   // For HYBRID_SHARD: the ranks of this replica, and those at this rank's place of theirs. Closed in the
   // destructor.
-  void SetReplicaGroups(std::shared_ptr<ProcessGroup> scatter, std::shared_ptr<ProcessGroup> across);
+  void SetReplicaGroups(std::shared_ptr<ProcessGroup> scatter,
+                        std::shared_ptr<ProcessGroup> across);
   void Abort(std::string_view reason);
   // Starts the links of chains whose turn it is, and ends those that are through.
   absl::Status Advance();

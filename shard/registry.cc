@@ -145,10 +145,10 @@ std::vector<RegistryEntry> Registry::Entries() const {
     entries.push_back({StrCat("unit ", unit.name), PolicyText(unit.placement)});
     for (int i = 0; i < unit.param_count; ++i) {
       const ParamSpec& param = params_[static_cast<size_t>(unit.first_param + i)];
-      entries.push_back({StrCat("parameter ", param.name),
-                         StrCat("shape [", absl::StrJoin(param.shape, ", "), "] ",
-                                DtypeName(param.dtype), param.frozen ? " frozen" : "",
-                                param.decays ? "" : " without weight decay")});
+      entries.push_back(
+          {StrCat("parameter ", param.name),
+           StrCat("shape [", absl::StrJoin(param.shape, ", "), "] ", DtypeName(param.dtype),
+                  param.frozen ? " frozen" : "", param.decays ? "" : " without weight decay")});
     }
   }
   return entries;

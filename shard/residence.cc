@@ -163,11 +163,10 @@ absl::Status Residence::StartGather(int unit, std::byte* data) {
     const bool from_part = state.part != nullptr;
     std::byte* const whole = data + pack.offsets[i];
     Collective call =
-        from_part
-            ? calls_.GatherInner(pack.extents[i],
-                                 state.part + layout_.parts[static_cast<size_t>(unit)].offsets[i],
-                                 whole)
-            : calls_.Gather(pack.extents[i], storage_.OwnParams(layout_, extent).data, whole);
+        from_part ? calls_.GatherInner(
+                        pack.extents[i],
+                        state.part + layout_.parts[static_cast<size_t>(unit)].offsets[i], whole)
+                  : calls_.Gather(pack.extents[i], storage_.OwnParams(layout_, extent).data, whole);
     call.tag = static_cast<uint64_t>(unit);
     call.background = true;
     ProcessGroup& group = from_part ? *inner_ : GroupFor(extent);
@@ -215,8 +214,7 @@ absl::Status Residence::LetGo(int unit, bool in_backward) {
     const Residency& residency = schedule_->gathers[static_cast<size_t>(state.residency)];
     if (residency.end > Now()) return absl::OkStatus();
     if (residency.part >= 0) WEFT_RETURN_IF_ERROR(KeepPart(unit));
-  } else if (!in_backward && train_ &&
-             specs_[static_cast<size_t>(unit)].placement.kept_between) {
+  } else if (!in_backward && train_ && specs_[static_cast<size_t>(unit)].placement.kept_between) {
     return absl::OkStatus();
   }
   Free(state);

@@ -61,8 +61,8 @@ struct Schedule {
   std::vector<Event> events;
   std::vector<Residency> gathers;    // of params, in the order in which they are started
   std::vector<Residency> gradients;  // in the order in which they are needed
-  std::vector<Residency> parts;      // HPZ: of units, from the end of their use in forward to backward
-  std::vector<int> order;            // of buckets, in which their reductions start
+  std::vector<Residency> parts;  // HPZ: of units, from the end of their use in forward to backward
+  std::vector<int> order;        // of buckets, in which their reductions start
   size_t pool_bytes = 0;
   int prefetch = 0;  // what the budget left of it
 };

@@ -12,6 +12,7 @@ class WEFT_SCOPED_CAPABILITY Context::Section {
   }
 
   ~Section() WEFT_RELEASE() { context_.LeaveSection(); }
+
   Section(const Section&) = delete;
   Section& operator=(const Section&) = delete;
 

@@ -171,8 +171,7 @@ GradientSums ShardOptimizer::SumGradients(const Storage& storage) const {
   for (const Extent& extent : layout_.extents) {
     const Space& space = layout_.SpaceOf(extent);
     const size_t count = layout_.OwnCount(extent);
-    const bool counted =
-        !space.placement.replicated || layout_.member.rank < layout_.inner.size;
+    const bool counted = !space.placement.replicated || layout_.member.rank < layout_.inner.size;
     if (space.frozen || count == 0 || !counted) continue;
     const Part reduced = storage.Reduced(layout_, extent);
     const size_t skipped =

@@ -85,8 +85,8 @@ class ShardOptimizer {
  private:
   // Elements of an extent that are updated alike.
   struct Run {
-    int param = 0;      // the first
-    size_t begin = 0;   // element in the space
+    int param = 0;     // the first
+    size_t begin = 0;  // element in the space
     size_t count = 0;
     bool decays = true;
   };

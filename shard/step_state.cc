@@ -214,7 +214,8 @@ absl::Status StepState::OptimizerStep() {
     return BadState(event, StrCat("the context is ", PhaseText()),
                     "call it after finish of a WEFT_SHARD_TRAIN step");
   }
-  if (updated_) return BadState(event, "this step was updated already", "end the step with step_end");
+  if (updated_)
+    return BadState(event, "this step was updated already", "end the step with step_end");
   updated_ = true;
   Record(event);
   return absl::OkStatus();

@@ -121,9 +121,9 @@ class StepState {
   weft_shard_mode_t mode_ = WEFT_SHARD_TRAIN;
   uint64_t tag_ = 0;
   int64_t step_ = 0;
-  int microbatch_ = -1;  // the present or last one of this step
-  bool last_ = false;    // it is the step's last one
-  bool updated_ = false;  // in this step
+  int microbatch_ = -1;        // the present or last one of this step
+  bool last_ = false;          // it is the step's last one
+  bool updated_ = false;       // in this step
   std::vector<int> expected_;  // backwards by unit; may be empty
   std::vector<UnitState> units_;
   std::vector<ParamPhase> params_;

@@ -57,13 +57,14 @@ void CheckConfig(const TrainConfig& config, size_t world_size) {
   CheckRange("--prefetch", config.prefetch, 0, kPrefetchMax);
   const size_t shard = config.shard_group;
   if (shard != 0 && world_size % shard != 0) {
-    throw BadInput(fmt::format("--shard-group {} does not divide {} ranks; use a divisor", shard,
-                               world_size));
+    throw BadInput(
+        fmt::format("--shard-group {} does not divide {} ranks; use a divisor", shard, world_size));
   }
   if (config.strategy == Strategy::kHybrid && (shard & (shard - 1)) != 0) {
-    throw BadInput(fmt::format("--shard-group {} is not a power of two, which hybrid needs for the "
-                               "bits of the other strategies",
-                               shard));
+    throw BadInput(
+        fmt::format("--shard-group {} is not a power of two, which hybrid needs for the "
+                    "bits of the other strategies",
+                    shard));
   }
   if (config.strategy == Strategy::kFraction && config.memory_budget == 0) {
     throw BadInput(

@@ -5,15 +5,15 @@
 namespace weft::trainer {
 namespace {
 
-constexpr char kNames[] = "ddp, zero1, zero2, zero3, shard-grad-op, full-shard, hybrid, hpz or fraction";
+constexpr char kNames[] =
+    "ddp, zero1, zero2, zero3, shard-grad-op, full-shard, hybrid, hpz or fraction";
 
 }  // namespace
 
 const std::vector<Strategy>& AllStrategies() {
-  static const std::vector<Strategy> all = {Strategy::kDdp,       Strategy::kZero1,
-                                            Strategy::kZero2,     Strategy::kShardGradOp,
-                                            Strategy::kFullShard, Strategy::kHybrid,
-                                            Strategy::kHpz,       Strategy::kFraction};
+  static const std::vector<Strategy> all = {
+      Strategy::kDdp,       Strategy::kZero1,  Strategy::kZero2, Strategy::kShardGradOp,
+      Strategy::kFullShard, Strategy::kHybrid, Strategy::kHpz,   Strategy::kFraction};
   return all;
 }
 

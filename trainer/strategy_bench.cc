@@ -55,8 +55,7 @@ void Run(int blocks, const weft::trainer::ModelConfig& model, size_t batch) {
     config.model = model;
     config.global_batch = batch * static_cast<size_t>(group.Size());
     config.strategy = strategy;
-    trainers.push_back(
-        std::make_unique<weft::trainer::Trainer>(config, corpus, group.get()));
+    trainers.push_back(std::make_unique<weft::trainer::Trainer>(config, corpus, group.get()));
     trainers.back()->Begin();
   }
   constexpr int kWarmUp = 3;
@@ -75,8 +74,9 @@ void Run(int blocks, const weft::trainer::ModelConfig& model, size_t batch) {
     }
   }
   if (group.Rank() != 0) return;
-  std::printf("{\n  \"ranks\": %d, \"layers\": %zu, \"width\": %zu, \"batch\": %zu, \"seq\": %zu,\n",
-              group.Size(), model.layers, model.width, batch, model.seq);
+  std::printf(
+      "{\n  \"ranks\": %d, \"layers\": %zu, \"width\": %zu, \"batch\": %zu, \"seq\": %zu,\n",
+      group.Size(), model.layers, model.width, batch, model.seq);
   std::printf("  \"parameters\": %zu, \"blocks\": %d, \"loss\": %.9g,\n",
               trainers[0]->parameter_count(), blocks, loss);
   for (size_t i = 0; i < kCount; ++i) {
@@ -84,11 +84,12 @@ void Run(int blocks, const weft::trainer::ModelConfig& model, size_t batch) {
     for (size_t block = 0; block < seconds[i].size(); ++block)
       ratios.push_back(seconds[i][block] / seconds[0][block]);
     const double spread = 0.98 / std::sqrt(static_cast<double>(blocks));
-    std::printf("  \"%s\": {\"seconds\": %.4f, \"exposed_s\": %.4f, \"of_ddp\": %.4f, "
-                "\"interval\": [%.4f, %.4f]}%s\n",
-                weft::trainer::StrategyName(kStrategies[i]).c_str(), At(seconds[i], 0.5),
-                At(exposed[i], 0.5), At(ratios, 0.5), At(ratios, 0.5 - spread),
-                At(ratios, 0.5 + spread), i + 1 < kCount ? "," : "\n}");
+    std::printf(
+        "  \"%s\": {\"seconds\": %.4f, \"exposed_s\": %.4f, \"of_ddp\": %.4f, "
+        "\"interval\": [%.4f, %.4f]}%s\n",
+        weft::trainer::StrategyName(kStrategies[i]).c_str(), At(seconds[i], 0.5),
+        At(exposed[i], 0.5), At(ratios, 0.5), At(ratios, 0.5 - spread), At(ratios, 0.5 + spread),
+        i + 1 < kCount ? "," : "\n}");
   }
 }
 

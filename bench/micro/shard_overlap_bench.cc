@@ -162,7 +162,9 @@ void Run(size_t unit_bytes, int steps) {
   std::printf("  \"compute_us\": %lld, \"replayed\": %s,\n", (long long)compute.count(),
               with.back().replayed ? "true" : "false");
   Print("hidden_fraction", Summarize(fraction));
-  const auto waited = [](const StepTimes& t) { return t.gathers + t.reductions; };
+  const auto waited = [](const StepTimes& t) {
+    return t.gathers + t.reductions;
+  };
   Print("waited_us", Of(with, waited));
   Print("first_gather_us", Of(with, [](const StepTimes& t) { return t.first; }));
   Print("last_reduction_us", Of(with, [](const StepTimes& t) { return t.reductions; }));

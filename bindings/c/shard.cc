@@ -171,10 +171,10 @@ absl::StatusOr<weft::ContextOptions> ReadOptions(const weft_shard_config_t* conf
   options.average = copy.no_average == 0;
   options.timeout_ns = copy.timeout_ns;
   if (copy.prefetch < -1 || copy.microbatches < 0) {
-    return Invalid(kCall, StrCat("prefetch is ", copy.prefetch, ", microbatches ",
-                                 copy.microbatches,
-                                 "; use -1 (none), 0 (the default) or a positive number, and 0 "
-                                 "(one) or a positive number"));
+    return Invalid(kCall,
+                   StrCat("prefetch is ", copy.prefetch, ", microbatches ", copy.microbatches,
+                          "; use -1 (none), 0 (the default) or a positive number, and 0 "
+                          "(one) or a positive number"));
   }
   if (copy.prefetch != 0) options.prefetch = std::max(copy.prefetch, 0);
   if (copy.microbatches != 0) options.microbatches = copy.microbatches;
@@ -364,8 +364,8 @@ absl::StatusOr<weft::OptimizerConfig> ReadOptimizer(const weft_optimizer_config_
   if (kind < WEFT_OPTIMIZER_ADAMW || kind > WEFT_OPTIMIZER_LARS) {
     return Invalid(kCall, StrCat("kind is ", kind, "; use a value of weft_optimizer_kind_t"));
   }
-  for (const double number : {copy.beta1, copy.beta2, copy.epsilon, copy.weight_decay,
-                              copy.momentum, copy.trust}) {
+  for (const double number :
+       {copy.beta1, copy.beta2, copy.epsilon, copy.weight_decay, copy.momentum, copy.trust}) {
     if (!std::isfinite(number)) return Invalid(kCall, "a number is not finite");
   }
   if (copy.beta1 >= 1 || copy.beta2 >= 1 || copy.momentum >= 1) {
@@ -378,8 +378,8 @@ absl::StatusOr<weft::OptimizerConfig> ReadOptimizer(const weft_optimizer_config_
                   .beta2 = Or(copy.beta2, 0.999),
                   .epsilon = Or(copy.epsilon, 1e-8),
                   .weight_decay = decay};
-  config.sgd = {.momentum = Or(copy.momentum, 0), .weight_decay = decay,
-                .nesterov = copy.nesterov != 0};
+  config.sgd = {
+      .momentum = Or(copy.momentum, 0), .weight_decay = decay, .nesterov = copy.nesterov != 0};
   config.lion = {
       .beta1 = Or(copy.beta1, 0.9), .beta2 = Or(copy.beta2, 0.99), .weight_decay = decay};
   config.lamb = {.beta1 = Or(copy.beta1, 0.9),

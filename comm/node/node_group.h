@@ -255,8 +255,9 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   const bool caller_drives_;                     // no thread steps what nobody waits for
   std::atomic<bool> asked_for_progress_{false};  // Progress has the group
   std::atomic<uint32_t> waiting_{0};             // threads that have waited for works for longer
-  std::atomic<uint64_t> background_until_{0};  // so many have to end until none was left to the progress thread
-  std::atomic<uint64_t> seen_ended_{0};          // operations, at the last Look()
+  std::atomic<uint64_t> background_until_{
+      0};  // so many have to end until none was left to the progress thread
+  std::atomic<uint64_t> seen_ended_{0};  // operations, at the last Look()
   std::atomic<bool> seen_queued_{false};
 
   Mutex splits_mutex_;

@@ -100,8 +100,9 @@ typedef struct weft_shard_config {
   int64_t timeout_ns; /* deadline of each collective; 0: the group's */
   int prefetch;       /* units gathered ahead of the one in use; 0: 1; -1: none */
   int microbatches;   /* per step, that the plan expects; 0: 1 */
-  size_t memory_budget_bytes; /* for what is gathered, and full gradients where these rest cut; 0: as much
-                                 as prefetching wants. Prefetching is given up first */
+  /* For what is gathered, and full gradients where these rest cut; 0: as much as prefetching wants.
+   * Prefetching is given up first. */
+  size_t memory_budget_bytes;
 } weft_shard_config_t;
 
 /* `mesh` is borrowed and must outlive the context. Not collective. NULL config: defaults. */
@@ -118,11 +119,11 @@ typedef struct weft_shard_plan {
   uint64_t element_count; /* trainable and frozen */
   uint64_t param_bytes;
   uint64_t grad_bytes;
-  uint64_t padding_bytes; /* of param_bytes + grad_bytes */
-  uint64_t traffic_bytes; /* payload reduced per step */
-  uint64_t optimizer_bytes; /* main parameters and moments */
-  uint64_t pool_bytes;      /* for what is whole only for a time: the peak beside what rests */
-  uint64_t gather_bytes;    /* whole parameters gathered per step, after updates included */
+  uint64_t padding_bytes;      /* of param_bytes + grad_bytes */
+  uint64_t traffic_bytes;      /* payload reduced per step */
+  uint64_t optimizer_bytes;    /* main parameters and moments */
+  uint64_t pool_bytes;         /* for what is whole only for a time: the peak beside what rests */
+  uint64_t gather_bytes;       /* whole parameters gathered per step, after updates included */
   uint64_t largest_unit_bytes; /* of parameters that rest cut */
   int prefetch;                /* what the budget left of it */
 } weft_shard_plan_t;
@@ -150,25 +151,32 @@ WEFT_EXPORT weft_result_t weft_shard_context_destroy(weft_shard_context_t contex
 
 /* What is cut between ranks: parameters, gradients, optimizer state. */
 typedef enum weft_shard_preset {
-  WEFT_SHARD_NO_SHARD = 0,   /* everything whole on every rank, gradients all-reduced: DDP */
-  WEFT_SHARD_ZERO1 = 1,      /* optimizer cut */
-  WEFT_SHARD_ZERO2 = 2,      /* optimizer and gradients cut */
-  WEFT_SHARD_GRAD_OP = 3,    /* all three cut at rest; parameters whole from forward to backward
-                                (PyTorch's SHARD_GRAD_OP) */
-  WEFT_SHARD_FULL_SHARD = 4, /* all three cut, parameters whole only while used: ZeRO-3, FSDP */
-  WEFT_SHARD_HYBRID_SHARD = 5, /* FULL_SHARD along the last axis of the mesh (2^k ranks), replicated along
-                                  the others; gradients are added across replicas */
-  WEFT_SHARD_HPZ = 6, /* FULL_SHARD, but between forward and backward each rank keeps a part, so that backward
-                         gathers along the last axis of the mesh only (ZeRO++) */
-  WEFT_SHARD_FRACTION = 7 /* FULL_SHARD, but as many units as memory_budget_bytes allows stay whole between
-                             two uses, those that are used again soonest first */
+  /* Everything whole on every rank, gradients all-reduced: DDP. */
+  WEFT_SHARD_NO_SHARD = 0,
+  /* Optimizer cut. */
+  WEFT_SHARD_ZERO1 = 1,
+  /* Optimizer and gradients cut. */
+  WEFT_SHARD_ZERO2 = 2,
+  /* All three cut at rest; parameters whole from forward to backward (PyTorch's SHARD_GRAD_OP). */
+  WEFT_SHARD_GRAD_OP = 3,
+  /* All three cut, parameters whole only while used: ZeRO-3, FSDP. */
+  WEFT_SHARD_FULL_SHARD = 4,
+  /* FULL_SHARD along the last axis of the mesh (2^k ranks), replicated along the others; gradients
+   * are added across replicas. */
+  WEFT_SHARD_HYBRID_SHARD = 5,
+  /* FULL_SHARD, but between forward and backward each rank keeps a part, so that backward gathers
+   * along the last axis of the mesh only (ZeRO++). */
+  WEFT_SHARD_HPZ = 6,
+  /* FULL_SHARD, but as many units as memory_budget_bytes allows stay whole between two uses, those
+   * that are used again soonest first. */
+  WEFT_SHARD_FRACTION = 7
 } weft_shard_preset_t;
 
 /* Where a unit may be cut. */
 typedef enum weft_shard_cut {
-  WEFT_SHARD_CUT_FLAT = 0,   /* at any multiple of 128 elements: equal parts */
-  WEFT_SHARD_CUT_BLOCK = 1,  /* within a param only between blocks of cut_rows rows */
-  WEFT_SHARD_CUT_TENSOR = 2  /* between params */
+  WEFT_SHARD_CUT_FLAT = 0,  /* at any multiple of 128 elements: equal parts */
+  WEFT_SHARD_CUT_BLOCK = 1, /* within a param only between blocks of cut_rows rows */
+  WEFT_SHARD_CUT_TENSOR = 2 /* between params */
 } weft_shard_cut_t;
 
 /* How one unit is cut. */
@@ -176,7 +184,7 @@ typedef struct weft_shard_policy {
   size_t struct_size;
   weft_shard_preset_t preset;
   weft_shard_cut_t cut;
-  int64_t cut_rows; /* CUT_BLOCK: rows that stay together; 0: 1 */
+  int64_t cut_rows;      /* CUT_BLOCK: rows that stay together; 0: 1 */
   int float32_gradients; /* 1: gradients of params of 16 bits are float32: accumulated, reduced and
                             read by the optimizer so */
 } weft_shard_policy_t;
@@ -211,9 +219,9 @@ WEFT_EXPORT weft_result_t weft_shard_unit_seal(weft_shard_unit_t unit);
 typedef struct weft_shard_view {
   size_t struct_size; /* set by the caller: sizeof(weft_shard_view_t) */
   void* data;         /* [count], 64-byte aligned; NULL for an empty param */
-  void* grad;         /* [count], of grad_dtype; NULL when frozen or empty, and outside of backward where
+  void* grad;   /* [count], of grad_dtype; NULL when frozen or empty, and outside of backward where
                          gradients rest cut */
-  size_t count;       /* elements */
+  size_t count; /* elements */
   weft_dtype_t dtype;
   weft_dtype_t grad_dtype; /* dtype, or float32 by policy */
 } weft_shard_view_t;

@@ -57,7 +57,8 @@ typedef struct weft_shard_step_result {
                               units were used in another order than was expected */
   int replayed;            /* 1: what was gathered was prefetched and placed as planned */
   int64_t gather_exposed_ns; /* this thread waited for parameters in pre_ calls */
-  uint64_t gathered_bytes;   /* whole parameters gathered in this step, and after the update before it */
+  /* Whole parameters gathered in this step, and after the update before it. */
+  uint64_t gathered_bytes;
 } weft_shard_step_result_t;
 
 /* Waits for all reductions; the gradients, or this rank's parts of them, are then the average (or sum)
@@ -65,6 +66,7 @@ typedef struct weft_shard_step_result {
  * an EVAL step, where it is optional, it lets the next one prefetch. `result` may be NULL. Collective. */
 WEFT_EXPORT weft_result_t weft_shard_finish(weft_shard_context_t context, void* stream,
                                             weft_shard_step_result_t* result);
+
 /* ---- optimizer --------------------------------------------------------------------------------- */
 
 /* Which formula; docs/sharding.md has them. */
@@ -81,15 +83,15 @@ typedef enum weft_optimizer_kind {
 typedef struct weft_optimizer_config {
   size_t struct_size;
   weft_optimizer_kind_t kind;
-  double beta1;        /* ADAMW, LION, LAMB [0.9] */
-  double beta2;        /* ADAMW, LAMB [0.999], LION [0.99] */
-  double epsilon;      /* ADAMW [1e-8], LAMB [1e-6] */
-  double weight_decay; /* [0] decoupled, but for SGD */
-  double momentum;     /* SGD [0], LARS [0.9] */
-  double trust;        /* LARS: eta [0.001] */
-  int nesterov;        /* SGD */
-  double loss_scale;   /* [1] the loss is multiplied by it: static; the initial one if dynamic */
-  int dynamic_loss_scale;         /* 1: loss_scale [65536] doubles after loss_scale_growth_steps good
+  double beta1;           /* ADAMW, LION, LAMB [0.9] */
+  double beta2;           /* ADAMW, LAMB [0.999], LION [0.99] */
+  double epsilon;         /* ADAMW [1e-8], LAMB [1e-6] */
+  double weight_decay;    /* [0] decoupled, but for SGD */
+  double momentum;        /* SGD [0], LARS [0.9] */
+  double trust;           /* LARS: eta [0.001] */
+  int nesterov;           /* SGD */
+  double loss_scale;      /* [1] the loss is multiplied by it: static; the initial one if dynamic */
+  int dynamic_loss_scale; /* 1: loss_scale [65536] doubles after loss_scale_growth_steps good
                                      steps and is halved by overflows, as Megatron does */
   int64_t loss_scale_growth_steps; /* [1000] */
   int64_t loss_scale_hysteresis;   /* [2] overflows before it is halved */
@@ -114,12 +116,12 @@ typedef struct weft_shard_update {
 
 /* What an update amounted to. */
 typedef struct weft_shard_update_result {
-  size_t struct_size;  /* set by the caller: sizeof(weft_shard_update_result_t) */
-  double grad_norm;    /* global, without loss scale, before clipping: the same bits on every rank */
-  double loss_scale;   /* of the next step */
-  int64_t nonfinite;   /* gradient elements that are infinite or NaN, on all ranks */
+  size_t struct_size; /* set by the caller: sizeof(weft_shard_update_result_t) */
+  double grad_norm;   /* global, without loss scale, before clipping: the same bits on every rank */
+  double loss_scale;  /* of the next step */
+  int64_t nonfinite;  /* gradient elements that are infinite or NaN, on all ranks */
   int64_t update_count; /* updates made so far */
-  int skipped;         /* 1: some gradient was not finite: nothing was updated, on any rank */
+  int skipped;          /* 1: some gradient was not finite: nothing was updated, on any rank */
 } weft_shard_update_result_t;
 
 /* Updates the params from the reduced gradients, between finish and step_end, once: global norm (every element

@@ -84,7 +84,9 @@ TEST(Finalize, NamesUnitsInAnotherOrder) {
         WEFT_RETURN_IF_ERROR(AddUnitWithParam(context, swap ? "b" : "a", {2}).status());
         return AddUnitWithParam(context, swap ? "a" : "b", {2}).status();
       },
-      1, "declaration 1: rank 1 has unit b preset NO_SHARD, rank 0 has unit a preset NO_SHARD (ranks 1, 3 differ from rank 0)");
+      1,
+      "declaration 1: rank 1 has unit b preset NO_SHARD, rank 0 has unit a preset NO_SHARD (ranks "
+      "1, 3 differ from rank 0)");
 }
 
 TEST(Finalize, NamesARankThatDeclaresLess) {

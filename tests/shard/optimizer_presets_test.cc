@@ -15,8 +15,8 @@
 namespace weft {
 namespace {
 
-constexpr weft_shard_preset_t kPresets[] = {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO1,
-                                            WEFT_SHARD_ZERO2,    WEFT_SHARD_GRAD_OP,
+constexpr weft_shard_preset_t kPresets[] = {WEFT_SHARD_NO_SHARD,   WEFT_SHARD_ZERO1,
+                                            WEFT_SHARD_ZERO2,      WEFT_SHARD_GRAD_OP,
                                             WEFT_SHARD_FULL_SHARD, WEFT_SHARD_FRACTION};
 constexpr weft_optimizer_kind_t kKinds[] = {WEFT_OPTIMIZER_ADAMW, WEFT_OPTIMIZER_SGD,
                                             WEFT_OPTIMIZER_LION, WEFT_OPTIMIZER_LAMB,
@@ -34,7 +34,7 @@ std::vector<ModelParam> Model() {
 }
 
 struct Outcome {
-  std::vector<double> norms;   // by step
+  std::vector<double> norms;  // by step
   std::vector<int> skipped;
   std::vector<Elements> params;  // at the end
   bool operator==(const Outcome&) const = default;
@@ -57,8 +57,7 @@ absl::Status LoadAll(Context& context, const std::vector<ModelParam>& model,
       values.push_back(scenario.Gradient(model[p].dtype, 1000, 0, 0, static_cast<int>(p), i));
     std::vector<char> memory(values.size() * DtypeSize(model[p].dtype));
     WriteElements(model[p].dtype, values, memory.data());
-    WEFT_RETURN_IF_ERROR(
-        context.Load(static_cast<int>(p), memory.data(), Context::kEveryRank));
+    WEFT_RETURN_IF_ERROR(context.Load(static_cast<int>(p), memory.data(), Context::kEveryRank));
   }
   return absl::OkStatus();
 }
@@ -168,7 +167,8 @@ TEST_P(OptimizerPresetsTest, EveryPresetTrainsTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, OptimizerPresetsTest,
-                         testing::Combine(testing::ValuesIn(kKinds), testing::Values(1, 2, 3, 5, 8)),
+                         testing::Combine(testing::ValuesIn(kKinds),
+                                          testing::Values(1, 2, 3, 5, 8)),
                          [](const auto& info) {
                            return StrCat("Kind", static_cast<int>(std::get<0>(info.param)), "On",
                                          std::get<1>(info.param));
@@ -182,7 +182,8 @@ TEST(OptimizerStep, ReplicasTrainTheSameBits) {
       Setting setting{.optimizer = ConfigOf(kind), .norm_max = 0.5};
       const Outcome whole = TrainAll(GroupKind::kLocal, setting, scenario);
       setting.axes = axes;
-      for (const weft_shard_preset_t preset : {WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_HPZ}) {
+      for (const weft_shard_preset_t preset :
+           {WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_HPZ}) {
         SCOPED_TRACE(StrCat(PresetName(preset), " on ", axes[0], " x ", axes[1]));
         setting.preset = preset;
         EXPECT_TRUE(TrainAll(GroupKind::kLocal, setting, scenario) == whole);
@@ -240,8 +241,8 @@ TEST(OptimizerStep, NormIsThatOfTheReducedGradients) {
 }
 
 TEST(OptimizerStep, IsRefusedOutOfPlace) {
-  ExpectAllOk(RunRanks(
-      GroupKind::kLocal, 2, [](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+  ExpectAllOk(
+      RunRanks(GroupKind::kLocal, 2, [](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
         const weft_shard_update_t update{.struct_size = sizeof(update), .learning_rate = 1};
         WEFT_ASSIGN_OR_RETURN(auto plain, MakeContext(group));
         WEFT_RETURN_IF_ERROR(AddUnitWithParam(*plain, "a", {16}).status());
@@ -266,8 +267,8 @@ TEST(OptimizerStep, IsRefusedOutOfPlace) {
 }
 
 TEST(OptimizerStep, DoesNotUpdateFloat64) {
-  ExpectAllOk(RunRanks(
-      GroupKind::kLocal, 2, [](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+  ExpectAllOk(
+      RunRanks(GroupKind::kLocal, 2, [](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
         WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
         WEFT_RETURN_IF_ERROR(context->SetOptimizer({}));
         WEFT_RETURN_IF_ERROR(AddUnitWithParam(*context, "a", {16}, WEFT_FLOAT64).status());

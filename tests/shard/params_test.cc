@@ -159,11 +159,14 @@ TEST(Mesh, SplitsTheGroupAlongItsAxes) {
       GroupKind::kLocal, 12, [](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
         const int32_t bit = 1 << rank;
         {
-          WEFT_ASSIGN_OR_RETURN(const auto mesh, Mesh::Create(group, {{"a", 2}, {"b", 3}, {"c", 2}}));
+          WEFT_ASSIGN_OR_RETURN(const auto mesh,
+                                Mesh::Create(group, {{"a", 2}, {"b", 3}, {"c", 2}}));
           const int a = rank / 6;
           const int b = rank / 2 % 3;
           const int c = rank % 2;
-          const auto at = [](int i, int j, int k) { return 1 << (i * 6 + j * 2 + k); };
+          const auto at = [](int i, int j, int k) {
+            return 1 << (i * 6 + j * 2 + k);
+          };
           WEFT_ASSIGN_OR_RETURN(const int32_t along_a, SumOf(*mesh->axis_group(0), bit));
           WEFT_ASSIGN_OR_RETURN(const int32_t along_b, SumOf(*mesh->axis_group(1), bit));
           WEFT_ASSIGN_OR_RETURN(const int32_t along_c, SumOf(*mesh->inner(), bit));

@@ -12,9 +12,8 @@
 namespace weft {
 namespace {
 
-constexpr weft_shard_preset_t kPresets[] = {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO1,
-                                            WEFT_SHARD_ZERO2, WEFT_SHARD_GRAD_OP,
-                                            WEFT_SHARD_FULL_SHARD};
+constexpr weft_shard_preset_t kPresets[] = {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO1, WEFT_SHARD_ZERO2,
+                                            WEFT_SHARD_GRAD_OP, WEFT_SHARD_FULL_SHARD};
 
 using Values = std::vector<Elements>;  // by param
 
@@ -22,8 +21,7 @@ Values InitialValues(const std::vector<ModelParam>& model, const Scenario& scena
   Values values(model.size());
   for (size_t p = 0; p < model.size(); ++p) {
     for (size_t i = 0; i < model[p].count(); ++i) {
-      values[p].push_back(
-          scenario.Gradient(model[p].dtype, 1000, 0, 0, static_cast<int>(p), i));
+      values[p].push_back(scenario.Gradient(model[p].dtype, 1000, 0, 0, static_cast<int>(p), i));
     }
   }
   return values;
@@ -55,8 +53,7 @@ absl::Status LoadAll(Context& context, const std::vector<ModelParam>& model, con
     WriteElements(model[p].dtype, values[p], memory.data());
     const int root = p % 2 == 0 ? Context::kEveryRank : static_cast<int>(p) % ranks;
     const bool gives = root == Context::kEveryRank || root == rank;
-    WEFT_RETURN_IF_ERROR(
-        context.Load(static_cast<int>(p), gives ? memory.data() : nullptr, root));
+    WEFT_RETURN_IF_ERROR(context.Load(static_cast<int>(p), gives ? memory.data() : nullptr, root));
   }
   return absl::OkStatus();
 }
@@ -143,8 +140,7 @@ void ExpectReference(GroupKind kind, const Case& one, Scenario scenario) {
       if (one.predictable && gathers) {
         EXPECT_EQ(result.replayed, 1) << "step " << step;
       }
-      WEFT_RETURN_IF_ERROR(
-          UpdateOwnParts(*context, model, gradients[static_cast<size_t>(step)]));
+      WEFT_RETURN_IF_ERROR(UpdateOwnParts(*context, model, gradients[static_cast<size_t>(step)]));
       WEFT_RETURN_IF_ERROR(context->StepEnd());
     }
     return ExpectParams(*context, model, params.back());
@@ -175,10 +171,9 @@ TEST_P(PresetsTest, GiveTheSameBits) {
 TEST_P(PresetsTest, GiveTheSameBitsForAnyPrefetchAndWithoutOverlap) {
   for (const weft_shard_preset_t preset : {WEFT_SHARD_GRAD_OP, WEFT_SHARD_FULL_SHARD}) {
     for (const int prefetch : {0, 2, 4}) {
-      ExpectReference(kind(),
-                      {.preset = preset,
-                       .options = {.overlap = prefetch != 2, .prefetch = prefetch}},
-                      {.ranks = ranks()});
+      ExpectReference(
+          kind(), {.preset = preset, .options = {.overlap = prefetch != 2, .prefetch = prefetch}},
+          {.ranks = ranks()});
     }
   }
 }

@@ -36,7 +36,8 @@ TEST_P(WidenTest, QuotientsAreRoundedOnceToNearestEven) {
     for (int i = 0; i < 20000; ++i) {
       // Any bits, NaNs and infinities among them, and numbers of the sizes that gradients have.
       const float any = std::bit_cast<float>(static_cast<uint32_t>(random()));
-      const float usual = std::ldexp(static_cast<float>(random() % 8191) - 4095, -int(random() % 30));
+      const float usual =
+          std::ldexp(static_cast<float>(random() % 8191) - 4095, -int(random() % 30));
       sums.push_back(i % 2 == 0 ? any : usual);
     }
     std::vector<uint16_t> narrowed(sums.size());
