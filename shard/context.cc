@@ -146,8 +146,10 @@ absl::Status Context::SealUnit(int unit) {
 
 absl::Status Context::AbortStep(std::string_view reason) {
   std::string text;
+  Machine* machine = nullptr;  // is not replaced once it is there
   {
     MutexLock lock(mutex_);
+    machine = machine_.get();
     const int64_t step = machine_ == nullptr ? 0 : machine_->state.step();
     text = StrCat("rank ", group().rank(), " aborted step ", step, ": ",
                   reason.empty() ? std::string_view("no reason given") : reason);
@@ -158,9 +160,9 @@ absl::Status Context::AbortStep(std::string_view reason) {
     }
   }
   group().Abort(text);
-  if (machine_ != nullptr) {
-    machine_->residence.Abort(text);
-    machine_->reduction.Abort(text);
+  if (machine != nullptr) {
+    machine->residence.Abort(text);
+    machine->reduction.Abort(text);
   }
   return absl::OkStatus();
 }
