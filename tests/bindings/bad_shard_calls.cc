@@ -46,7 +46,25 @@ void AddMeshFaults(std::vector<BadCall>* calls) {
   add("axis_size_minus_1", WEFT_INVALID_ARGUMENT, "size -1", 1, "data", -1);
   add("axis_size_INT32_MAX", WEFT_INVALID_ARGUMENT, "size 2147483647", 1, "data", INT32_MAX);
   add("axes_of_one_name", WEFT_INVALID_ARGUMENT, "two axes", 2, "other", 1);
-  add("two_axes", WEFT_UNSUPPORTED, "2 axes", 2, "data", 1);
+  for (const int axis : {-1, 1, INT32_MAX}) {
+    calls->push_back({"weft_mesh_axis_group",
+                      axis < 0 ? "axis_minus_1" : "axis_" + std::to_string(axis),
+                      WEFT_INVALID_ARGUMENT, "axis is " + std::to_string(axis), [axis](Bench& b) {
+                        weft_group_t group = nullptr;
+                        return weft_mesh_axis_group(b.mesh, axis, &group);
+                      }});
+  }
+  calls->push_back(
+      {"weft_mesh_axis_group", "group_NULL", WEFT_INVALID_ARGUMENT, "group is NULL", [](Bench& b) {
+         return weft_mesh_axis_group(b.mesh, 0, nullptr);
+       }});
+  AddHandleFaults<weft_mesh_t>(
+      "weft_mesh_axis_group", "mesh",
+      [](Bench&, weft_mesh_t mesh) {
+        weft_group_t group = nullptr;
+        return weft_mesh_axis_group(mesh, 0, &group);
+      },
+      calls);
   AddConfigFaults<weft_mesh_config_t>("weft_mesh_create", calls,
                                       [](Bench& b, const weft_mesh_config_t* config) {
                                         return weft_mesh_create(b.solo, config, &b.out.mesh);
@@ -74,6 +92,19 @@ void AddContextFaults(std::vector<BadCall>* calls) {
            return weft_shard_context_create(b.mesh, &config, &b.out.context);
          }});
   };
+  const auto add_config = [&](const char* fault, const char* needle, int prefetch,
+                              int microbatches) {
+    calls->push_back(
+        {"weft_shard_context_create", fault, WEFT_INVALID_ARGUMENT, needle, [=](Bench& b) {
+           weft_shard_config_t config = {};
+           config.struct_size = sizeof(config);
+           config.prefetch = prefetch;
+           config.microbatches = microbatches;
+           return weft_shard_context_create(b.mesh, &config, &b.out.context);
+         }});
+  };
+  add_config("prefetch_minus_2", "prefetch is -2", -2, 0);
+  add_config("microbatches_minus_1", "microbatches -1", 0, -1);
   add("unknown_accumulation", "accumulation is 2", 2, 0);
   add("timeout_negative", "timeout_ns is -1", 0, -1);
   AddConfigFaults<weft_shard_config_t>(
@@ -122,15 +153,22 @@ void AddUnitFaults(std::vector<BadCall>* calls) {
   });
   add("unit_NULL", "unit is NULL",
       [](Bench& b) { return weft_shard_unit_begin(b.open, "unit", nullptr, nullptr); });
-  add("unknown_preset", "preset is 6", [](Bench& b) {
-    const weft_shard_policy_t policy = {sizeof(policy), Unknown<weft_shard_preset_t>(6)};
-    return weft_shard_unit_begin(b.open, "unit", &policy, &b.out.unit);
-  });
-  calls->push_back({"weft_shard_unit_begin", "preset_of_a_later_version", WEFT_UNSUPPORTED,
-                    "preset 1 is not in this version", [](Bench& b) {
-                      const weft_shard_policy_t policy = {sizeof(policy), WEFT_SHARD_ZERO1};
-                      return weft_shard_unit_begin(b.open, "unit", &policy, &b.out.unit);
-                    }});
+  const auto add_policy = [&](const char* fault, const char* needle, int preset, int cut,
+                              int64_t rows) {
+    add(fault, needle, [=](Bench& b) {
+      weft_shard_policy_t policy = {};
+      policy.struct_size = sizeof(policy);
+      policy.preset = Unknown<weft_shard_preset_t>(preset);
+      policy.cut = Unknown<weft_shard_cut_t>(cut);
+      policy.cut_rows = rows;
+      return weft_shard_unit_begin(b.open, "unit", &policy, &b.out.unit);
+    });
+  };
+  add_policy("unknown_preset", "preset is 8", 8, 0, 0);
+  add_policy("preset_minus_1", "preset is -1", -1, 0, 0);
+  add_policy("unknown_cut", "cut is 3", 1, 3, 0);
+  add_policy("cut_minus_1", "cut is -1", 1, -1, 0);
+  add_policy("cut_rows_negative", "cut_rows is -5", 1, 1, -5);
   AddConfigFaults<weft_shard_policy_t>(
       "weft_shard_unit_begin", calls, [](Bench& b, const weft_shard_policy_t* policy) {
         return weft_shard_unit_begin(b.open, "unit", policy, &b.out.unit);
@@ -221,6 +259,63 @@ void AddViewFaults(std::vector<BadCall>* calls) {
   }
 }
 
+void AddPartFaults(std::vector<BadCall>* calls) {
+  calls->push_back(
+      {"weft_shard_param_part", "part_NULL", WEFT_INVALID_ARGUMENT, "part is NULL", [](Bench& b) {
+         return weft_shard_param_part(b.param, nullptr);
+       }});
+  AddHandleFaults<weft_shard_param_t>(
+      "weft_shard_param_part", "param",
+      [](Bench&, weft_shard_param_t param) {
+        return WithAnswer<weft_shard_part_t>(
+            sizeof(weft_shard_part_t),
+            [param](weft_shard_part_t* part) { return weft_shard_param_part(param, part); });
+      },
+      calls);
+  for (const size_t struct_size : {size_t{0}, size_t{1}, size_t{4}, SIZE_MAX}) {
+    calls->push_back({"weft_shard_param_part", "struct_size_" + std::to_string(struct_size),
+                      WEFT_INVALID_ARGUMENT, "struct_size", [struct_size](Bench& b) {
+                        return WithAnswer<weft_shard_part_t>(
+                            struct_size, [&b](weft_shard_part_t* part) {
+                              return weft_shard_param_part(b.param, part);
+                            });
+                      }});
+  }
+}
+
+void AddValueFaults(std::vector<BadCall>* calls) {
+  static const float kValues[4096] = {};
+  for (const int root : {-2, 1, INT32_MAX}) {
+    calls->push_back({"weft_shard_param_load",
+                      root < 0 ? "root_minus_2" : "root_" + std::to_string(root),
+                      WEFT_INVALID_ARGUMENT, "root is " + std::to_string(root), [root](Bench& b) {
+                        return weft_shard_param_load(b.param, kValues, root);
+                      }});
+  }
+  for (const int root : {0, WEFT_SHARD_EVERY_RANK}) {
+    calls->push_back({"weft_shard_param_load",
+                      root == 0 ? "values_NULL_on_the_root" : "values_NULL_on_every_rank",
+                      WEFT_INVALID_ARGUMENT, "values is NULL", [root](Bench& b) {
+                        return weft_shard_param_load(b.param, nullptr, root);
+                      }});
+  }
+  AddHandleFaults<weft_shard_param_t>(
+      "weft_shard_param_load", "param",
+      [](Bench&, weft_shard_param_t param) { return weft_shard_param_load(param, kValues, 0); },
+      calls);
+  calls->push_back({"weft_shard_param_read", "values_NULL", WEFT_INVALID_ARGUMENT, "values is NULL",
+                    [](Bench& b) {
+                      return weft_shard_param_read(b.param, nullptr);
+                    }});
+  AddHandleFaults<weft_shard_param_t>(
+      "weft_shard_param_read", "param",
+      [](Bench&, weft_shard_param_t param) {
+        float values[4096];
+        return weft_shard_param_read(param, values);
+      },
+      calls);
+}
+
 }  // namespace
 
 std::vector<BadCall> BadShardCalls() {
@@ -230,6 +325,8 @@ std::vector<BadCall> BadShardCalls() {
   AddUnitFaults(&calls);
   AddParamFaults(&calls);
   AddViewFaults(&calls);
+  AddPartFaults(&calls);
+  AddValueFaults(&calls);
   return calls;
 }
 

@@ -1,4 +1,6 @@
 // The calls of a step of shard.h with one wrong argument each, and each call where it is not legal.
+#include <cmath>
+
 #include "tests/bindings/bad_input.h"
 
 namespace weft::test {
@@ -56,6 +58,10 @@ std::vector<ContextCall> ContextCalls() {
       {"weft_shard_step_end",
        [](Bench&, Context c) {
          return weft_shard_step_end(c);
+       }},
+      {"weft_shard_params_updated",
+       [](Bench&, Context c) {
+         return weft_shard_params_updated(c);
        }},
   };
 }
@@ -186,6 +192,104 @@ void AddGradientFaults(std::vector<BadCall>* calls) {
   }
 }
 
+weft_shard_update_t Update(double learning_rate, double norm_max) {
+  weft_shard_update_t update = {};
+  update.struct_size = sizeof(update);
+  update.learning_rate = learning_rate;
+  update.norm_max = norm_max;
+  return update;
+}
+
+void AddUpdateFaults(std::vector<BadCall>* calls) {
+  const weft_shard_update_t good = Update(0.1, 0);
+  AddHandleFaults<weft_shard_context_t>(
+      "weft_shard_optimizer_step", "context",
+      [good](Bench&, weft_shard_context_t c) {
+        return weft_shard_optimizer_step(c, &good, nullptr);
+      },
+      calls);
+  calls->push_back({"weft_shard_optimizer_step", "update_NULL", WEFT_INVALID_ARGUMENT,
+                    "update is NULL", [](Bench& b) {
+                      return weft_shard_optimizer_step(b.ready, nullptr, nullptr);
+                    }});
+  calls->push_back({"weft_shard_optimizer_step", "no_optimizer", WEFT_BAD_STATE, "no optimizer",
+                    [good](Bench& b) {
+                      return weft_shard_optimizer_step(b.ready, &good, nullptr);
+                    }});
+  const auto add = [&](const char* fault, const char* needle, double rate, double norm) {
+    calls->push_back({"weft_shard_optimizer_step", fault, WEFT_INVALID_ARGUMENT, needle,
+                      [update = Update(rate, norm)](Bench& b) {
+                        return weft_shard_optimizer_step(b.ready, &update, nullptr);
+                      }});
+  };
+  add("learning_rate_nan", "learning_rate is nan", NAN, 0);
+  add("learning_rate_infinite", "learning_rate is inf", INFINITY, 0);
+  add("norm_max_negative", "norm_max -1", 0.1, -1);
+  for (const size_t struct_size : {size_t{0}, size_t{1}, size_t{4}, SIZE_MAX}) {
+    calls->push_back({"weft_shard_optimizer_step",
+                      "result_struct_size_" + std::to_string(struct_size), WEFT_INVALID_ARGUMENT,
+                      "struct_size", [struct_size, good](Bench& b) {
+                        return WithAnswer<weft_shard_update_result_t>(
+                            struct_size, [&](weft_shard_update_result_t* result) {
+                              return weft_shard_optimizer_step(b.ready, &good, result);
+                            });
+                      }});
+  }
+  AddConfigFaults<weft_shard_update_t>("weft_shard_optimizer_step", calls,
+                                       [](Bench& b, const weft_shard_update_t* update) {
+                                         return weft_shard_optimizer_step(b.ready, update, nullptr);
+                                       });
+}
+
+void AddOptimizerFaults(std::vector<BadCall>* calls) {
+  AddHandleFaults<weft_shard_context_t>(
+      "weft_shard_context_optimizer", "context",
+      [](Bench&, weft_shard_context_t c) { return weft_shard_context_optimizer(c, nullptr); },
+      calls);
+  calls->push_back({"weft_shard_context_optimizer", "a_finalized_context", WEFT_BAD_STATE,
+                    "is not legal here", [](Bench& b) {
+                      return weft_shard_context_optimizer(b.ready, nullptr);
+                    }});
+  const auto add = [&](const char* fault, const char* needle,
+                       const std::function<void(weft_optimizer_config_t&)>& spoil) {
+    calls->push_back(
+        {"weft_shard_context_optimizer", fault, WEFT_INVALID_ARGUMENT, needle, [spoil](Bench& b) {
+           weft_optimizer_config_t config = {};
+           config.struct_size = sizeof(config);
+           spoil(config);
+           return weft_shard_context_optimizer(b.open, &config);
+         }});
+  };
+  using Config = weft_optimizer_config_t;
+  add("unknown_kind", "kind is 5", [](Config& c) { c.kind = Unknown<weft_optimizer_kind_t>(5); });
+  add("kind_minus_1", "kind is -1", [](Config& c) { c.kind = Unknown<weft_optimizer_kind_t>(-1); });
+  add("beta1_1", "below 1", [](Config& c) { c.beta1 = 1; });
+  add("momentum_2", "below 1", [](Config& c) { c.momentum = 2; });
+  add("epsilon_nan", "not finite", [](Config& c) { c.epsilon = NAN; });
+  add("loss_scale_negative", "loss_scale is -2", [](Config& c) { c.loss_scale = -2; });
+  add("loss_scale_infinite", "loss_scale is inf", [](Config& c) { c.loss_scale = INFINITY; });
+  AddConfigFaults<weft_optimizer_config_t>("weft_shard_context_optimizer", calls,
+                                           [](Bench& b, const weft_optimizer_config_t* config) {
+                                             return weft_shard_context_optimizer(b.open, config);
+                                           });
+  AddHandleFaults<weft_shard_context_t>(
+      "weft_shard_loss_scale", "context",
+      [](Bench&, weft_shard_context_t c) {
+        double scale = 0;
+        return weft_shard_loss_scale(c, &scale);
+      },
+      calls);
+  calls->push_back(
+      {"weft_shard_loss_scale", "scale_NULL", WEFT_INVALID_ARGUMENT, "scale is NULL", [](Bench& b) {
+         return weft_shard_loss_scale(b.ready, nullptr);
+       }});
+  calls->push_back(
+      {"weft_shard_loss_scale", "no_optimizer", WEFT_BAD_STATE, "no optimizer", [](Bench& b) {
+         double scale = 0;
+         return weft_shard_loss_scale(b.ready, &scale);
+       }});
+}
+
 }  // namespace
 
 std::vector<BadCall> BadShardStepCalls() {
@@ -194,6 +298,8 @@ std::vector<BadCall> BadShardStepCalls() {
   AddStepFaults(&calls);
   AddUnitCalls(&calls);
   AddGradientFaults(&calls);
+  AddUpdateFaults(&calls);
+  AddOptimizerFaults(&calls);
   return calls;
 }
 
