@@ -361,6 +361,7 @@ std::vector<int> GapsOf(const ScheduleInput& input, const std::vector<Residency>
   }
   std::sort(gaps.begin(), gaps.end());
   std::vector<int> needs;
+  needs.reserve(gaps.size());
   for (const auto& [length, need] : gaps)
     needs.push_back(need);
   return needs;
