@@ -204,6 +204,7 @@ class Context {
   absl::Status MakeGradients(int unit);
   // Waits for the places of gradients of buckets that no unit ran backward for.
   absl::Status MakeUntouched();
+  // Waits for all, also after one failed; keeps and returns the first failure.
   absl::Status WaitForWorks(const Works& works, std::string_view what);
   void Zero(int bucket) const;
   std::byte* GradientOf(int param) const;

@@ -14,6 +14,7 @@
 #include "shard/section.h"
 
 namespace weft {
+
 void Context::Expect(weft_shard_mode_t mode, uint64_t tag) {
   const auto known = machine_->habits.find({mode, tag});
   const Habit& habit = known != machine_->habits.end() ? known->second : machine_->expected[mode];
@@ -100,24 +101,19 @@ absl::Status Context::Drain() {
     Section section(*this);
     works = machine_->residence.UnderWay();
   }
-  absl::Status first_failure;
-  for (const WorkRef& work : works) {
-    const absl::Status status = work->Wait(0);
-    if (!status.ok() && first_failure.ok()) first_failure = status;
-  }
+  const absl::Status ended = WaitForWorks(works, "gathering parameters: ");
   Section section(*this);
   machine_->residence.Drop();
-  if (first_failure.ok()) return absl::OkStatus();
-  return Latch(Annotate(first_failure, "gathering parameters: "));
+  return ended;
 }
 
 absl::Status Context::AgreeOnOrder(weft_shard_step_result_t* result) {
   const std::vector<Event>& events = machine_->residence.events();
   const Kind kind{machine_->state.mode(), machine_->state.tag()};
-  std::vector<int> backwards = BackwardsOf(events, registry_.units().size());
+  const size_t units = registry_.units().size();
   if (!machine_->residence.gathers()) {
     Section section(*this);
-    if (Habit* const habit = HabitOf(kind)) habit->backwards = std::move(backwards);
+    if (Habit* const habit = HabitOf(kind)) habit->backwards = BackwardsOf(events, units);
     return absl::OkStatus();
   }
   const bool replayed = machine_->residence.on_schedule();
@@ -126,7 +122,7 @@ absl::Status Context::AgreeOnOrder(weft_shard_step_result_t* result) {
   result->order_changed = agreed && replayed ? 0 : 1;
   if (agreed && replayed) return absl::OkStatus();
 
-  Habit learnt{.backwards = std::move(backwards)};
+  Habit learnt{.backwards = BackwardsOf(events, units)};
   if (agreed) {
     learnt.schedule = MakeSchedule(InputOf(machine_->layout, kind.first), events);
     WEFT_ASSIGN_OR_RETURN(learnt.agreed, MakeRoom(learnt.schedule.pool_bytes));

@@ -31,6 +31,19 @@ Overlap OwnedBy(const Extent& extent, const Place& place, size_t count, size_t r
   return {begin > place.begin ? begin - place.begin : 0, end - begin};
 }
 
+// What this rank owns of it, and where that begins among its own elements of the extent.
+struct Own {
+  Overlap overlap;
+  size_t offset = 0;  // elements; 0 if it owns none
+};
+
+Own OwnedHere(const Layout& layout, const Extent& extent, const Place& place, size_t count) {
+  const Overlap overlap =
+      OwnedBy(extent, place, count, static_cast<size_t>(layout.MemberOf(extent).rank));
+  if (overlap.count == 0) return {overlap, 0};
+  return {overlap, place.begin + overlap.begin - layout.OwnFirst(extent)};
+}
+
 }  // namespace
 
 absl::StatusOr<ParamView> Context::View(int param) {
@@ -97,11 +110,9 @@ absl::StatusOr<std::pair<ParamView, size_t>> Context::OwnPart(int param) {
     return std::pair(view, size_t{0});
   }
   const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
-  const Overlap own =
-      OwnedBy(extent, place, spec.count, static_cast<size_t>(layout.MemberOf(extent).rank));
+  const auto [own, offset] = OwnedHere(layout, extent, place, spec.count);
   view.count = own.count;
   if (own.count == 0) return std::pair(view, size_t{0});
-  const size_t offset = place.begin + own.begin - layout.OwnFirst(extent);
   view.data = machine_->storage.OwnParams(layout, extent).data + offset * DtypeSize(spec.dtype);
   if (!spec.frozen) {
     view.grad =
@@ -179,10 +190,8 @@ void Context::StoreElements(int param, size_t begin, size_t count, const std::by
   }
   const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
   const Place piece{.space = place.space, .begin = place.begin + begin};
-  const Overlap own =
-      OwnedBy(extent, piece, count, static_cast<size_t>(layout.MemberOf(extent).rank));
+  const auto [own, offset] = OwnedHere(layout, extent, piece, count);
   if (own.count == 0) return;
-  const size_t offset = piece.begin + own.begin - layout.OwnFirst(extent);
   std::memcpy(machine_->storage.OwnParams(layout, extent).data + offset * size,
               values + own.begin * size, own.count * size);
 }
@@ -237,16 +246,11 @@ absl::Status Context::GatherParam(const ParamSpec& spec, const Place& place, voi
   std::vector<size_t> counts;
   for (size_t rank = 0; rank + 1 < extent.cuts.size(); ++rank)
     counts.push_back(OwnedBy(extent, place, spec.count, rank).count);
-  const Overlap own =
-      OwnedBy(extent, place, spec.count, static_cast<size_t>(layout.MemberOf(extent).rank));
-  const std::byte* in = nullptr;
-  if (own.count > 0) {
-    in = machine_->storage.OwnParams(layout, extent).data +
-         (place.begin + own.begin - layout.OwnFirst(extent)) * DtypeSize(spec.dtype);
-  }
+  const auto [own, offset] = OwnedHere(layout, extent, place, spec.count);
+  const std::byte* const parts = machine_->storage.OwnParams(layout, extent).data;
   Collective call{.kind = OpKind::kAllGatherV,
                   .dtype = spec.dtype,
-                  .in = in,
+                  .in = own.count > 0 ? parts + offset * DtypeSize(spec.dtype) : nullptr,
                   .out = values,
                   .timeout_ns = options_.timeout_ns};
   auto blocks = std::make_shared<BlockLayout>();

@@ -1,4 +1,4 @@
-// Context, the collective part of set-up: finalize, broadcast, verify.
+// Context, the collective part of set-up: finalize.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -7,7 +7,6 @@
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "comm/kernels/dtype.h"
 #include "shard/agreement.h"
 #include "shard/context.h"
 #include "shard/digest.h"
@@ -264,8 +263,7 @@ weft_shard_plan_t Context::PlanOf(const Machine& machine) const {
   for (const Residency& gather : schedule.gathers)
     plan.gather_bytes += gather.bytes;
   for (const Bucket& bucket : layout.buckets) {
-    const Placement& placement = registry_.units()[static_cast<size_t>(bucket.units[0])].placement;
-    if (placement.optimizer_cut && !placement.params_cut) plan.gather_bytes += bucket.bytes;
+    if (GathersUpdates(layout.PlacementOf(bucket))) plan.gather_bytes += bucket.bytes;
   }
   for (const Pack& unit : layout.units)
     plan.largest_unit_bytes = std::max<uint64_t>(plan.largest_unit_bytes, unit.bytes);

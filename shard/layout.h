@@ -109,6 +109,11 @@ struct Layout {
     return spaces[static_cast<size_t>(extent.range.space)];
   }
 
+  // Of all its params.
+  const Placement& PlacementOf(const Bucket& bucket) const {
+    return SpaceOf(extents[static_cast<size_t>(bucket.pack.extents[0])]).placement;
+  }
+
   // Between which ranks an extent is cut.
   const Member& MemberOf(const Extent& extent) const {
     return SpaceOf(extent).placement.replicated ? inner : member;

@@ -10,7 +10,7 @@
 //   FULL_SHARD    | own part       | own part                     | own part  | own part
 //   HYBRID_SHARD  | as FULL_SHARD between the ranks of the mesh's last axis, the same on its other ranks
 //   HPZ           | as FULL_SHARD, but between forward and backward a part by the ranks of the mesh's last axis
-//   FRACTION      | as FULL_SHARD, but whole between forward and backward as far as a budget allows
+//   FRACTION      | as FULL_SHARD, but whole between two uses as far as a budget allows
 //
 // (HPZ: Wang et al.: ZeRO++: Extremely Efficient Collective Communication for Giant Model Training, 2023.
 // Rajbhandari et al.: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC20; GRAD_OP is
@@ -40,15 +40,14 @@ struct Placement {
   bool optimizer_cut = false;
   bool kept_between = true;  // params_cut: whole from forward to backward
   bool replicated = false;   // cut along the last axis of the mesh, the same along the others
-  bool inner_part =
-      false;  // between forward and backward a part by the last axis of the mesh is kept
+  bool inner_part = false;   // a part by the last axis of the mesh is kept from forward to backward
   bool float32_gradients = false;  // of params of 16 bits
   CutRule cut = CutRule::kElements;
   size_t cut_rows = 1;  // kRows: rows that stay together
   bool operator==(const Placement&) const = default;
 };
 
-// `preset` is one that IsPreset knows.
+// `preset` is a value of the enum.
 constexpr Placement PlacementOf(weft_shard_preset_t preset) {
   const bool params_cut = preset >= WEFT_SHARD_GRAD_OP;
   return {.preset = preset,
@@ -58,6 +57,11 @@ constexpr Placement PlacementOf(weft_shard_preset_t preset) {
           .kept_between = preset <= WEFT_SHARD_GRAD_OP,
           .replicated = preset == WEFT_SHARD_HYBRID_SHARD,
           .inner_part = preset == WEFT_SHARD_HPZ};
+}
+
+// Params rest whole, but each rank updates a part of them, so the parts are gathered afterwards.
+constexpr bool GathersUpdates(const Placement& placement) {
+  return placement.optimizer_cut && !placement.params_cut;
 }
 
 // "FULL_SHARD"; "unknown" for a number that is no preset.

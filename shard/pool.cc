@@ -46,6 +46,12 @@ size_t Pool::LowestFree(size_t bytes) const {
   return offset + bytes <= block_.bytes() ? offset : kNowhere;
 }
 
+absl::StatusOr<std::byte*> Pool::TakeNear(size_t offset, size_t bytes) {
+  std::byte* const place = TakeAt(offset, bytes);
+  if (place != nullptr) return place;
+  return Take(bytes);
+}
+
 bool Pool::HasRoom(size_t bytes) const {
   return LowestFree(bytes) != kNowhere;
 }

@@ -28,6 +28,8 @@ class Pool {
 
   // bytes > 0 for both.
   std::byte* TakeAt(size_t offset, size_t bytes);
+  // At the offset if that is free, else as Take.
+  absl::StatusOr<std::byte*> TakeNear(size_t offset, size_t bytes);
   // Never nullptr. OUT_OF_MEMORY if there is no room and no block either.
   absl::StatusOr<std::byte*> Take(size_t bytes);
   bool IsFree(size_t offset, size_t bytes) const;

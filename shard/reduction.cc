@@ -98,8 +98,7 @@ absl::Status Reduction::Start(int bucket) {
   if (first_start_ns_ == 0) first_start_ns_ = MonotonicNs();
   const Bucket& of = layout_.buckets[static_cast<size_t>(bucket)];
   started_bytes_ += of.bytes;
-  const Extent& first = layout_.extents[static_cast<size_t>(of.pack.extents[0])];
-  if (layout_.SpaceOf(first).placement.replicated) return StartChain(bucket);
+  if (layout_.PlacementOf(of).replicated) return StartChain(bucket);
   std::vector<Collective> calls;
   for (const int extent : of.pack.extents)
     calls.push_back(CallOf(bucket, extent));
@@ -196,20 +195,21 @@ absl::Status Reduction::Advance() {
     return std::all_of(chain.works.begin(), chain.works.end(),
                        [](const WorkRef& work) { return work->ended() && work->Test(); });
   };
-  for (Chain& chain : chains_) {
-    if (chain.across) continue;
-    if (!ended(chain)) break;
+  const auto failure = [](const Chain& chain) {
     for (const WorkRef& work : chain.works) {
       WEFT_RETURN_IF_ERROR(
           Annotate(work->status(), StrCat("reducing gradient bucket ", chain.bucket, ": ")));
     }
+    return absl::OkStatus();
+  };
+  for (Chain& chain : chains_) {
+    if (chain.across) continue;
+    if (!ended(chain)) break;
+    WEFT_RETURN_IF_ERROR(failure(chain));
     WEFT_RETURN_IF_ERROR(StartAcross(chain));
   }
   while (!chains_.empty() && chains_.front().across && ended(chains_.front())) {
-    for (const WorkRef& work : chains_.front().works) {
-      WEFT_RETURN_IF_ERROR(Annotate(
-          work->status(), StrCat("reducing gradient bucket ", chains_.front().bucket, ": ")));
-    }
+    WEFT_RETURN_IF_ERROR(failure(chains_.front()));
     EndChain(chains_.front().bucket);
     chains_.pop_front();
   }

@@ -39,12 +39,11 @@ Residence::Residence(const Layout& layout, const Storage& storage, const ExtentC
       units_(units.size()),
       buckets_(layout.buckets.size()),
       updated_buckets_(units.size()) {
-  for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
-    for (const int unit : layout.buckets[bucket].units) {
-      const Placement& placement = units[static_cast<size_t>(unit)].placement;
-      if (!placement.optimizer_cut || placement.params_cut) continue;
-      updated_buckets_[static_cast<size_t>(unit)].push_back(static_cast<int>(bucket));
-    }
+  for (size_t i = 0; i < layout.buckets.size(); ++i) {
+    const int bucket = static_cast<int>(i);
+    if (!GathersUpdates(PlacementOf(bucket))) continue;
+    for (const int unit : layout.buckets[i].units)
+      updated_buckets_[static_cast<size_t>(unit)].push_back(bucket);
   }
 }
 
@@ -100,18 +99,12 @@ int64_t Residence::Now() const {
 
 absl::Status Residence::Served() {
   served_ = true;
-  return StartDue();
+  return Look();
 }
 
 absl::Status Residence::Look() {
   FreeReduced();
-  return StartDue();
-}
-
-absl::Status Residence::StartDue() {
-  if (schedule_ == nullptr) return absl::OkStatus();
-  FreeReduced();
-  while (next_gather_ < schedule_->gathers.size()) {
+  while (schedule_ != nullptr && next_gather_ < schedule_->gathers.size()) {
     const Residency& next = schedule_->gathers[next_gather_];
     if (next.begin > Now() || !pool_.IsFree(next.offset, next.bytes)) return absl::OkStatus();
     WEFT_RETURN_IF_ERROR(StartNext());
@@ -145,10 +138,7 @@ Works Residence::WorksLeft(int bucket) const {
 
 absl::Status Residence::StartNext() {
   const Residency& next = schedule_->gathers[next_gather_];
-  std::byte* data = pool_.TakeAt(next.offset, next.bytes);
-  if (data == nullptr) {
-    WEFT_ASSIGN_OR_RETURN(data, pool_.Take(next.bytes));
-  }
+  WEFT_ASSIGN_OR_RETURN(std::byte* const data, pool_.TakeNear(next.offset, next.bytes));
   units_[static_cast<size_t>(next.index)].residency = static_cast<int>(next_gather_);
   ++next_gather_;
   return StartGather(next.index, data);
@@ -245,10 +235,7 @@ absl::Status Residence::KeepPart(int index) {
   const Pack& pack = layout_.parts[static_cast<size_t>(index)];
   const int at = schedule_->gathers[static_cast<size_t>(unit.residency)].part;
   const Residency& residency = schedule_->parts[static_cast<size_t>(at)];
-  unit.part = pool_.TakeAt(residency.offset, residency.bytes);
-  if (unit.part == nullptr) {
-    WEFT_ASSIGN_OR_RETURN(unit.part, pool_.Take(residency.bytes));
-  }
+  WEFT_ASSIGN_OR_RETURN(unit.part, pool_.TakeNear(residency.offset, residency.bytes));
   for (size_t i = 0; i < pack.extents.size(); ++i) {
     const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
     const size_t size = DtypeSize(layout_.SpaceOf(extent).dtype);
@@ -257,11 +244,6 @@ absl::Status Residence::KeepPart(int index) {
                 layout_.InnerCount(extent) * size);
   }
   return absl::OkStatus();
-}
-
-bool Residence::GradientsAreCut(int bucket) const {
-  const int unit = layout_.buckets[static_cast<size_t>(bucket)].units[0];
-  return specs_[static_cast<size_t>(unit)].placement.gradients_cut;
 }
 
 absl::StatusOr<Works> Residence::NeedGradients(int bucket, bool* fresh) {
@@ -294,20 +276,19 @@ Works Residence::NeedUntouched() {
   return {};
 }
 
-// At the offset of the schedule if that is free and the bucket is the one that it expects.
+// Near the offset of the schedule if the bucket is the one that it expects.
 absl::Status Residence::PlaceNextGradients(int bucket) {
   BucketState& state = buckets_[static_cast<size_t>(bucket)];
   const size_t bytes = layout_.buckets[static_cast<size_t>(bucket)].pack.bytes;
-  if (schedule_ != nullptr && next_gradients_ < schedule_->gradients.size()) {
-    const Residency& next = schedule_->gradients[next_gradients_];
-    if (next.index == bucket) {
-      state.residency = static_cast<int>(next_gradients_++);
-      state.data = pool_.TakeAt(next.offset, bytes);
-    }
-  }
-  if (state.data == nullptr) {
+  const bool expected = schedule_ != nullptr && next_gradients_ < schedule_->gradients.size() &&
+                        schedule_->gradients[next_gradients_].index == bucket;
+  if (!expected) {
     WEFT_ASSIGN_OR_RETURN(state.data, pool_.Take(bytes));
+    return absl::OkStatus();
   }
+  state.residency = static_cast<int>(next_gradients_++);
+  const Residency& residency = schedule_->gradients[static_cast<size_t>(state.residency)];
+  WEFT_ASSIGN_OR_RETURN(state.data, pool_.TakeNear(residency.offset, bytes));
   return absl::OkStatus();
 }
 
@@ -349,9 +330,7 @@ void Residence::FreeReduced() {
 }
 
 absl::Status Residence::StartUpdate(int bucket) {
-  const int unit = layout_.buckets[static_cast<size_t>(bucket)].units[0];
-  const Placement& placement = specs_[static_cast<size_t>(unit)].placement;
-  if (!placement.optimizer_cut || placement.params_cut) return absl::OkStatus();
+  if (!GathersUpdates(PlacementOf(bucket))) return absl::OkStatus();
   const Pack& pack = layout_.buckets[static_cast<size_t>(bucket)].pack;
   for (const int index : pack.extents) {
     const Extent& extent = layout_.extents[static_cast<size_t>(index)];

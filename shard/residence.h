@@ -69,7 +69,7 @@ class Residence {
   absl::Status Note(const Event& event);
   // The call is served: starts what its schedule prefetches now.
   absl::Status Served();
-  // Starts what could not start before because gradients were still being reduced.
+  // Frees what has been reduced, and starts what is due and has its place.
   absl::Status Look();
 
   // Empty if the unit's params are whole; else what to wait for before asking again.
@@ -80,7 +80,8 @@ class Residence {
   // The micro-batch ends: without a schedule nothing that is not in use stays.
   void LetGoIdle();
 
-  bool GradientsAreCut(int bucket) const;
+  bool GradientsAreCut(int bucket) const { return PlacementOf(bucket).gradients_cut; }
+
   // Likewise for gradients of a bucket whose gradients are cut. *fresh is set to true if they have just
   // got their place and have to be zeroed.
   absl::StatusOr<Works> NeedGradients(int bucket, bool* fresh);
@@ -140,16 +141,19 @@ class Residence {
 
   int64_t Now() const;
 
+  const Placement& PlacementOf(int bucket) const {
+    return layout_.PlacementOf(layout_.buckets[static_cast<size_t>(bucket)]);
+  }
+
   bool Cut(int unit) const { return layout_.units[static_cast<size_t>(unit)].bytes > 0; }
 
   // Reductions under way of what stood at the place before.
   Works Before(const Residency& residency) const;
-  // Starts the schedule's next gather; without a free place at its offset, at the next that is.
+  // Starts the schedule's next gather.
   absl::Status StartNext();
   absl::Status PlaceNextGradients(int bucket);
   absl::Status StartGather(int unit, std::byte* data);
   ProcessGroup& GroupFor(const Extent& extent) const;
-  absl::Status StartDue();
   void FreeReduced();
   Works OldestReduction() const;
   Works WorksLeft(int bucket) const;

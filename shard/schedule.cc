@@ -165,12 +165,12 @@ class GradientWalk {
         buckets_(input.layout->buckets.size()),
         buckets_of_(input.units->size()),
         last_(static_cast<int>(events.size()) - 1) {
-    for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
-      for (const int unit : input.layout->buckets[bucket].units) {
-        const bool cut = (*input.units)[static_cast<size_t>(unit)].placement.gradients_cut;
-        buckets_[bucket].cut = cut;
-        if (cut) buckets_of_[static_cast<size_t>(unit)].push_back(static_cast<int>(bucket));
-      }
+    for (size_t i = 0; i < buckets_.size(); ++i) {
+      const Bucket& bucket = input.layout->buckets[i];
+      buckets_[i].cut = input.layout->PlacementOf(bucket).gradients_cut;
+      if (!buckets_[i].cut) continue;
+      for (const int unit : bucket.units)
+        buckets_of_[static_cast<size_t>(unit)].push_back(static_cast<int>(i));
     }
   }
 

@@ -30,6 +30,8 @@ std::vector<ModelParam> Model() {
   }
   model.push_back({"tail", "tail.weight", {61, 37}, WEFT_BFLOAT16});
   model.push_back({"tail", "tail.bias", {701}, WEFT_FLOAT32});
+  for (ModelParam& param : model)
+    param.decays = param.shape.size() > 1;
   return model;
 }
 
@@ -62,26 +64,6 @@ absl::Status LoadAll(Context& context, const std::vector<ModelParam>& model,
   return absl::OkStatus();
 }
 
-absl::Status DeclareAll(Context& context, const std::vector<ModelParam>& model,
-                        const Placement& placement) {
-  std::string open;
-  int unit = -1;
-  for (const ModelParam& param : model) {
-    if (param.unit != open) {
-      if (unit >= 0) WEFT_RETURN_IF_ERROR(context.SealUnit(unit));
-      WEFT_ASSIGN_OR_RETURN(unit, context.BeginUnit(param.unit, placement));
-      open = param.unit;
-    }
-    const bool decays = param.shape.size() > 1;
-    WEFT_RETURN_IF_ERROR(context
-                             .AddParam(unit, param.name, param.shape.data(),
-                                       static_cast<int>(param.shape.size()), param.dtype,
-                                       param.frozen, decays)
-                             .status());
-  }
-  return context.SealUnit(unit);
-}
-
 absl::StatusOr<Outcome> Train(const std::shared_ptr<ProcessGroup>& group, const Setting& setting,
                               const Scenario& scenario, int rank) {
   const std::vector<ModelParam> model = Model();
@@ -92,7 +74,7 @@ absl::StatusOr<Outcome> Train(const std::shared_ptr<ProcessGroup>& group, const 
   WEFT_RETURN_IF_ERROR(context->SetOptimizer(setting.optimizer));
   Placement placement = PlacementOf(setting.preset);
   placement.float32_gradients = setting.float32_gradients;
-  WEFT_RETURN_IF_ERROR(DeclareAll(*context, model, placement));
+  WEFT_RETURN_IF_ERROR(Declare(*context, model, placement));
   WEFT_RETURN_IF_ERROR(context->Finalize().status());
   WEFT_RETURN_IF_ERROR(LoadAll(*context, model, scenario));
   Outcome outcome;

@@ -144,7 +144,7 @@ absl::Status Declare(Context& context, const std::vector<ModelParam>& model,
     WEFT_RETURN_IF_ERROR(context
                              .AddParam(unit, param.name, param.shape.data(),
                                        static_cast<int>(param.shape.size()), param.dtype,
-                                       param.frozen)
+                                       param.frozen, param.decays)
                              .status());
   }
   return context.SealUnit(unit);

@@ -23,6 +23,7 @@ struct ModelParam {
   std::vector<int64_t> shape;
   weft_dtype_t dtype;
   bool frozen = false;
+  bool decays = true;
 
   size_t count() const;
 };
