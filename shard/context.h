@@ -194,7 +194,12 @@ class Context {
   absl::Status CompareLoaded(const ParamSpec& spec, const void* values);
   absl::Status GatherParam(const ParamSpec& spec, const Place& place, void* values);
 
-  bool reduces_every() const { return options_.accumulation == WEFT_SHARD_REDUCE_EVERY; }
+  bool reduces_every() const { return options_.accumulation != WEFT_SHARD_LOCAL_THEN_REDUCE; }
+
+  // Of replicated spaces sums are kept until the last micro-batch, by the reduction.
+  bool keeps_sums() const {
+    return options_.accumulation == WEFT_SHARD_INNER_EVERY_OUTER_LAST;
+  }
 
   // Prepares for the calls that a step of this kind will probably make.
   void Expect(weft_shard_mode_t mode, uint64_t tag) WEFT_REQUIRES(mutex_);
@@ -228,6 +233,7 @@ class Context {
   // accumulated gradients and zeroes the gradients for the next one.
   absl::Status FoldMicrobatch();
   // accumulated += grad, or accumulated = grad for the first; or grad += accumulated at the end.
+  bool FoldsReduced(const Space& space) const;
   void AddToAccumulated() const;
   void AddFromAccumulated() const;
 

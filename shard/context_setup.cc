@@ -27,6 +27,17 @@ std::string Subject(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
+const char* AccumulationName(weft_shard_accumulation_t accumulation) {
+  switch (accumulation) {
+    case WEFT_SHARD_REDUCE_EVERY:
+      return "REDUCE_EVERY";
+    case WEFT_SHARD_INNER_EVERY_OUTER_LAST:
+      return "INNER_EVERY_OUTER_LAST";
+    default:
+      return "LOCAL_THEN_REDUCE";
+  }
+}
+
 Digest DigestOfEntry(const RegistryEntry& entry) {
   const std::string text = StrCat(entry.subject, "\n", entry.facts);
   return DigestOf(text.data(), text.size());
@@ -86,11 +97,17 @@ absl::StatusOr<std::unique_ptr<Context::Machine>> Context::MakeMachine() {
   Layout layout =
       MakeLayout(registry_, options_.limits, {.rank = group().rank(), .size = group().size()},
                  {.rank = inner.rank(), .size = inner.size()});
-  WEFT_ASSIGN_OR_RETURN(Storage storage, Storage::Allocate(layout, reduces_every()));
+  const Accumulate accumulate = keeps_sums()      ? Accumulate::kSumsOfReplicas
+                                : reduces_every() ? Accumulate::kReduced
+                                                  : Accumulate::kNothing;
+  WEFT_ASSIGN_OR_RETURN(Storage storage, Storage::Allocate(layout, accumulate));
   WEFT_ASSIGN_OR_RETURN(ExtentCalls calls, ExtentCalls::Make(layout, options_.timeout_ns));
+  const bool chains = AnythingCut() || Any([](const Placement& placement) {
+                        return placement.wire != WEFT_SHARD_WIRE_GRADIENTS;
+                      });
   const Reduction::Options reduction{.op = options_.average ? WEFT_AVG : WEFT_SUM,
                                      .timeout_ns = options_.timeout_ns,
-                                     .doorbell = AnythingCut() ? doorbell_ : nullptr,
+                                     .doorbell = chains ? doorbell_ : nullptr,
                                      .isa = isa_};
   auto machine = std::make_unique<Machine>(registry_, std::move(layout), std::move(storage),
                                            std::move(calls), mesh_->group(), reduction);
@@ -175,10 +192,10 @@ absl::Status Context::SplitGroups(Machine& machine) {
 // overlap as long as nothing is gathered.
 std::vector<RegistryEntry> Context::AgreedEntries() const {
   std::vector<RegistryEntry> entries = registry_.Entries();
-  std::string facts = StrCat("bucket_bytes ", options_.limits.bucket_bytes, ", first_bucket_bytes ",
-                             options_.limits.first_bucket_bytes, ", accumulation ",
-                             reduces_every() ? "REDUCE_EVERY" : "LOCAL_THEN_REDUCE",
-                             options_.average ? ", average" : ", sum");
+  std::string facts =
+      StrCat("bucket_bytes ", options_.limits.bucket_bytes, ", first_bucket_bytes ",
+             options_.limits.first_bucket_bytes, ", accumulation ",
+             AccumulationName(options_.accumulation), options_.average ? ", average" : ", sum");
   if (AnythingCut()) {
     absl::StrAppend(&facts, ", prefetch ", options_.overlap ? options_.prefetch : 0,
                     options_.overlap ? "" : " without overlap", ", memory_budget_bytes ",

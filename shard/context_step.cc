@@ -53,6 +53,7 @@ absl::Status Context::MicrobatchBegin(int index, bool last) {
     machine_->readiness.Reset();
     machine_->next_bucket = 0;
   }
+  if (keeps_sums()) machine_->reduction.BeginMicrobatch(index == 0, last);
   WEFT_RETURN_IF_ERROR(Note({Event::Kind::kMicrobatchBegin, last ? 1 : 0}));
   return Latch(machine_->residence.Served());
 }
@@ -271,10 +272,14 @@ absl::Status Context::FoldMicrobatch() {
   return absl::OkStatus();
 }
 
+bool Context::FoldsReduced(const Space& space) const {
+  return !space.frozen && !(keeps_sums() && space.placement.replicated);
+}
+
 void Context::AddToAccumulated() const {
   const Layout& layout = machine_->layout;
   for (const Extent& extent : layout.extents) {
-    if (layout.SpaceOf(extent).frozen) continue;
+    if (!FoldsReduced(layout.SpaceOf(extent))) continue;
     const weft_dtype_t dtype = layout.SpaceOf(extent).grad_dtype;
     const Part grads = machine_->storage.Reduced(layout, extent);
     std::byte* const total = machine_->storage.Accumulated(layout, extent);
@@ -290,7 +295,7 @@ void Context::AddToAccumulated() const {
 void Context::AddFromAccumulated() const {
   const Layout& layout = machine_->layout;
   for (const Extent& extent : layout.extents) {
-    if (layout.SpaceOf(extent).frozen) continue;
+    if (!FoldsReduced(layout.SpaceOf(extent))) continue;
     const Part grads = machine_->storage.Reduced(layout, extent);
     if (grads.count == 0) continue;
     AddTo(grads.data, machine_->storage.Accumulated(layout, extent), grads.count,

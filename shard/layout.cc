@@ -15,6 +15,11 @@ weft_dtype_t GradTypeOf(weft_dtype_t dtype, const Placement& placement) {
   return placement.float32_gradients && DtypeSize(dtype) == 2 ? WEFT_FLOAT32 : dtype;
 }
 
+weft_dtype_t WireTypeOf(weft_dtype_t grad_dtype, const Placement& placement) {
+  if (grad_dtype != WEFT_FLOAT32 || placement.wire == WEFT_SHARD_WIRE_GRADIENTS) return grad_dtype;
+  return placement.wire == WEFT_SHARD_WIRE_BFLOAT16 ? WEFT_BFLOAT16 : WEFT_FLOAT16;
+}
+
 const Placement& PlacementOf(const Registry& registry, const ParamSpec& param) {
   return registry.units()[static_cast<size_t>(param.unit)].placement;
 }
@@ -26,8 +31,10 @@ int SpaceFor(std::vector<Space>& spaces, const ParamSpec& param, const Placement
       return static_cast<int>(i);
     }
   }
+  const weft_dtype_t grad_dtype = GradTypeOf(param.dtype, placement);
   spaces.push_back({.dtype = param.dtype,
-                    .grad_dtype = GradTypeOf(param.dtype, placement),
+                    .grad_dtype = grad_dtype,
+                    .wire_dtype = WireTypeOf(grad_dtype, placement),
                     .frozen = param.frozen,
                     .placement = placement});
   return static_cast<int>(spaces.size()) - 1;
@@ -190,10 +197,14 @@ void AddBucket(const std::vector<ParamSpec>& params, Members members, Layout& la
   for (const int param : members.params)
     layout.places[static_cast<size_t>(param)].bucket = index;
   bucket.bytes = bucket.pack.bytes;
+  for (const int extent : bucket.pack.extents) {
+    const Extent& of = layout.extents[static_cast<size_t>(extent)];
+    bucket.wire_bytes += of.range.count * DtypeSize(layout.SpaceOf(of).wire_dtype);
+  }
   PlaceSums(layout, bucket);
   bucket.params = std::move(members.params);
   bucket.units = std::move(members.units);
-  layout.reduced_bytes += bucket.bytes;
+  layout.reduced_bytes += bucket.wire_bytes;
   layout.buckets.push_back(std::move(bucket));
 }
 

@@ -47,6 +47,7 @@ struct Member {
 struct Space {
   weft_dtype_t dtype = WEFT_FLOAT32;
   weft_dtype_t grad_dtype = WEFT_FLOAT32;  // of its gradients
+  weft_dtype_t wire_dtype = WEFT_FLOAT32;  // in which these are reduced
   bool frozen = false;
   Placement placement;
   size_t count = 0;      // elements, padding included
@@ -88,6 +89,7 @@ struct Bucket {
   std::vector<int> params;  // in declaration order
   std::vector<int> units;   // that have params in it, in declaration order
   size_t bytes = 0;         // of gradients, padding included
+  size_t wire_bytes = 0;    // as they are reduced
 };
 
 struct Layout {
@@ -100,7 +102,7 @@ struct Layout {
   std::vector<Pack> units;    // by unit: what is gathered together; empty where params rest whole
   std::vector<Pack> parts;    // by unit: HPZ's parts, each with room for the largest rank's
   std::vector<Range> frozen;  // frozen params that rest whole, in pieces of about bucket_bytes
-  size_t reduced_bytes = 0;   // of all buckets
+  size_t reduced_bytes = 0;   // of all buckets, as they are reduced
   size_t data_bytes = 0;      // of all spaces
   size_t data_padding_bytes = 0;
   size_t grad_padding_bytes = 0;

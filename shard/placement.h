@@ -21,8 +21,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "weft/shard.h"
+
+#include "absl/status/statusor.h"
 
 namespace weft {
 
@@ -43,7 +46,8 @@ struct Placement {
   bool inner_part = false;   // a part by the last axis of the mesh is kept from forward to backward
   bool float32_gradients = false;  // of params of 16 bits
   CutRule cut = CutRule::kElements;
-  size_t cut_rows = 1;  // kRows: rows that stay together
+  size_t cut_rows = 1;                                 // kRows: rows that stay together
+  weft_shard_wire_t wire = WEFT_SHARD_WIRE_GRADIENTS;  // of float32 gradients
   bool operator==(const Placement&) const = default;
 };
 
@@ -58,6 +62,23 @@ constexpr Placement PlacementOf(weft_shard_preset_t preset) {
           .replicated = preset == WEFT_SHARD_HYBRID_SHARD,
           .inner_part = preset == WEFT_SHARD_HPZ};
 }
+
+// The same as four values: where each state of a unit is.
+struct Places {
+  weft_shard_place_t params = WEFT_SHARD_PLACE_BY_PRESET;
+  weft_shard_place_t between = WEFT_SHARD_PLACE_BY_PRESET;
+  weft_shard_place_t gradients = WEFT_SHARD_PLACE_BY_PRESET;
+  weft_shard_place_t optimizer = WEFT_SHARD_PLACE_BY_PRESET;
+  bool operator==(const Places&) const = default;
+};
+
+Places PlacesOf(const Placement& placement);
+
+// `placement` with those of `given` that are not BY_PRESET. INVALID_ARGUMENT names two that do not go together.
+absl::StatusOr<Placement> Replace(Placement placement, const Places& given);
+
+// "params WHOLE, between WHOLE, gradients SHARDED, optimizer SHARDED".
+std::string PlacesText(const Placement& placement);
 
 // Params rest whole, but each rank updates a part of them, so the parts are gathered afterwards.
 constexpr bool GathersUpdates(const Placement& placement) {

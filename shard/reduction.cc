@@ -1,6 +1,7 @@
 #include "shard/reduction.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/status.h"
@@ -8,6 +9,7 @@
 #include "base/wait.h"
 #include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce.h"
+#include "shard/accumulate.h"
 #include "shard/widen.h"
 
 namespace weft {
@@ -16,6 +18,11 @@ namespace {
 // What gradients of a type are added in.
 weft_dtype_t SumTypeOf(weft_dtype_t dtype) {
   return DtypeSize(dtype) == 2 ? WEFT_FLOAT32 : dtype;
+}
+
+// Gradients are reduced in fewer bits than they have.
+bool IsRounded(const Space& space) {
+  return space.wire_dtype != space.grad_dtype;
 }
 
 }  // namespace
@@ -30,22 +37,46 @@ Reduction::Reduction(std::shared_ptr<ProcessGroup> group, const Layout& layout,
       residence_(residence),
       options_(options) {}
 
-Collective Reduction::CallOf(int bucket, int extent) const {
+const Extent& Reduction::ExtentOf(int bucket, size_t i) const {
+  const int index = layout_.buckets[static_cast<size_t>(bucket)].pack.extents[i];
+  return layout_.extents[static_cast<size_t>(index)];
+}
+
+// Bytes before this rank's part of an extent that lies in its wire type.
+size_t Reduction::NarrowBefore(const Extent& extent) const {
+  return (layout_.OwnFirst(extent) - extent.range.begin) *
+         DtypeSize(layout_.SpaceOf(extent).wire_dtype);
+}
+
+std::byte* Reduction::ReducedOf(const Extent& extent) const {
+  return storage_.Reduced(layout_, extent).data;
+}
+
+std::byte* Reduction::WholeOf(int bucket, int extent) const {
   const Extent& of = layout_.extents[static_cast<size_t>(extent)];
-  const Placement& placement = layout_.SpaceOf(of).placement;
-  std::byte* const own = storage_.Reduced(layout_, of).data;
-  if (placement.optimizer_cut) {
-    const std::byte* const whole = placement.gradients_cut
-                                       ? residence_.BucketExtent(bucket, extent)
-                                       : storage_.Grad(of.range.space, of.range.begin);
+  return layout_.SpaceOf(of).placement.gradients_cut
+             ? residence_.BucketExtent(bucket, extent)
+             : storage_.Grad(of.range.space, of.range.begin);
+}
+
+Collective Reduction::CallOf(int bucket, size_t i) const {
+  const int extent = layout_.buckets[static_cast<size_t>(bucket)].pack.extents[i];
+  const Extent& of = layout_.extents[static_cast<size_t>(extent)];
+  const Space& space = layout_.SpaceOf(of);
+  if (space.placement.replicated) {
+    return calls_.Reduce(extent, WEFT_SUM, SumsOf(bucket, i), OwnSumsOf(bucket, i).data);
+  }
+  std::byte* const whole = WholeOf(bucket, extent);
+  if (space.placement.optimizer_cut) {
+    std::byte* const own = IsRounded(space) ? whole + NarrowBefore(of) : ReducedOf(of);
     return calls_.Reduce(extent, options_.op, whole, own);
   }
   return {.kind = OpKind::kAllReduce,
-          .dtype = layout_.SpaceOf(of).grad_dtype,
+          .dtype = space.wire_dtype,
           .op = options_.op,
           .count = of.range.count,
-          .in = own,
-          .out = own,
+          .in = whole,
+          .out = whole,
           .timeout_ns = options_.timeout_ns};
 }
 
@@ -97,15 +128,26 @@ void Reduction::CallBack(size_t count) {
 absl::Status Reduction::Start(int bucket) {
   if (first_start_ns_ == 0) first_start_ns_ = MonotonicNs();
   const Bucket& of = layout_.buckets[static_cast<size_t>(bucket)];
-  started_bytes_ += of.bytes;
-  if (layout_.PlacementOf(of).replicated) return StartChain(bucket);
+  started_bytes_ += of.wire_bytes;
+  const bool replicated = layout_.PlacementOf(of).replicated;
   std::vector<Collective> calls;
-  for (const int extent : of.pack.extents)
-    calls.push_back(CallOf(bucket, extent));
+  bool settles = replicated;
+  for (size_t i = 0; i < of.pack.extents.size(); ++i) {
+    Prepare(bucket, i);
+    settles = settles || IsRounded(layout_.SpaceOf(ExtentOf(bucket, i)));
+    calls.push_back(CallOf(bucket, i));
+  }
   Works works;
-  WEFT_RETURN_IF_ERROR(StartWorks(bucket, calls, *group_, &works));
+  WEFT_RETURN_IF_ERROR(StartWorks(bucket, calls, replicated ? *scatter_ : *group_, &works));
   const size_t count = works.size();
-  if (residence_.GradientsAreCut(bucket)) residence_.ReductionStarted(bucket, std::move(works));
+  if (residence_.GradientsAreCut(bucket)) residence_.ReductionStarted(bucket, works, settles);
+  if (settles) {
+    chains_.push_back({.bucket = bucket,
+                       .works = std::move(works),
+                       .goes_across = replicated && last_,
+                       .first = first_,
+                       .last = last_});
+  }
   CallBack(count);
   return absl::OkStatus();
 }
@@ -122,36 +164,30 @@ Part Reduction::OwnSumsOf(int bucket, size_t i) const {
           layout_.OwnCount(extent)};
 }
 
-absl::Status Reduction::StartChain(int bucket) {
-  const Pack& pack = layout_.buckets[static_cast<size_t>(bucket)].pack;
-  std::vector<Collective> calls;
-  for (size_t i = 0; i < pack.extents.size(); ++i) {
-    const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
-    const weft_dtype_t dtype = layout_.SpaceOf(extent).grad_dtype;
-    std::byte* const sums = SumsOf(bucket, i);
-    if (DtypeSize(dtype) == 2) {
-      Widen(dtype, residence_.BucketData(bucket) + pack.offsets[i], extent.range.count,
-            reinterpret_cast<float*>(sums));
-    }
-    calls.push_back(calls_.Reduce(pack.extents[i], WEFT_SUM, sums, OwnSumsOf(bucket, i).data));
+void Reduction::Prepare(int bucket, size_t i) const {
+  const Extent& extent = ExtentOf(bucket, i);
+  const Space& space = layout_.SpaceOf(extent);
+  const int index = layout_.buckets[static_cast<size_t>(bucket)].pack.extents[i];
+  const size_t count = extent.range.count;
+  if (IsRounded(space)) {
+    auto* const values = reinterpret_cast<float*>(WholeOf(bucket, index));
+    NarrowQuotients(space.wire_dtype, values, count, 1, values);
+    // Sums of replicas are made in float32 all the way.
+    if (space.placement.replicated) Widen(space.wire_dtype, values, count, values);
+  } else if (space.placement.replicated && DtypeSize(space.grad_dtype) == 2) {
+    Widen(space.grad_dtype, WholeOf(bucket, index), count,
+          reinterpret_cast<float*>(SumsOf(bucket, i)));
   }
-  Chain chain{.bucket = bucket};
-  WEFT_RETURN_IF_ERROR(StartWorks(bucket, calls, *scatter_, &chain.works));
-  residence_.ReductionStarted(bucket, chain.works, /*goes_on=*/true);
-  const size_t count = chain.works.size();
-  chains_.push_back(std::move(chain));
-  CallBack(count);
-  return absl::OkStatus();
 }
 
 absl::Status Reduction::StartAcross(Chain& chain) {
   const Pack& pack = layout_.buckets[static_cast<size_t>(chain.bucket)].pack;
   std::vector<Collective> calls;
   for (size_t i = 0; i < pack.extents.size(); ++i) {
-    const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
+    if (!chain.first) AddKeptSums(chain.bucket, i);
     const Part own = OwnSumsOf(chain.bucket, i);
     calls.push_back({.kind = OpKind::kAllReduce,
-                     .dtype = SumTypeOf(layout_.SpaceOf(extent).grad_dtype),
+                     .dtype = SumTypeOf(layout_.SpaceOf(ExtentOf(chain.bucket, i)).grad_dtype),
                      .op = WEFT_SUM,
                      .count = own.count,
                      .in = own.data,
@@ -159,35 +195,80 @@ absl::Status Reduction::StartAcross(Chain& chain) {
                      .timeout_ns = options_.timeout_ns});
   }
   chain.works.clear();
-  chain.across = true;
+  chain.goes_across = false;
   WEFT_RETURN_IF_ERROR(StartWorks(chain.bucket, calls, *across_, &chain.works));
   residence_.ReductionStarted(chain.bucket, chain.works, /*goes_on=*/true);
   CallBack(chain.works.size());
   return absl::OkStatus();
 }
 
-void Reduction::EndChain(int bucket) {
-  const Pack& pack = layout_.buckets[static_cast<size_t>(bucket)].pack;
-  const int64_t divisor = options_.op == WEFT_AVG ? layout_.member.size : 1;
-  for (size_t i = 0; i < pack.extents.size(); ++i) {
-    const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
-    const weft_dtype_t dtype = layout_.SpaceOf(extent).grad_dtype;
-    const Part own = OwnSumsOf(bucket, i);
-    void* const reduced = storage_.Reduced(layout_, extent).data;
-    if (own.count == 0) continue;
-    if (DtypeSize(dtype) == 2) {
-      NarrowQuotients(dtype, reinterpret_cast<const float*>(own.data), own.count, divisor, reduced);
-      continue;
+void Reduction::EndChain(const Chain& chain) {
+  const int bucket = chain.bucket;
+  for (size_t i = 0; i < layout_.buckets[static_cast<size_t>(bucket)].pack.extents.size(); ++i) {
+    const Space& space = layout_.SpaceOf(ExtentOf(bucket, i));
+    if (!space.placement.replicated) {
+      WidenReduced(bucket, i);
+    } else if (chain.last) {
+      Divide(bucket, i);
+    } else {
+      KeepSums(bucket, i, chain.first);
     }
-    const void* const sources[] = {own.data};
-    FindReduceKernel(options_.isa, dtype, WEFT_AVG)({.sources = sources,
-                                                     .source_count = 1,
-                                                     .destinations = &reduced,
-                                                     .destination_count = 1,
-                                                     .count = own.count,
-                                                     .divisor = divisor});
   }
-  residence_.ReductionEnded(bucket);
+  if (residence_.GradientsAreCut(bucket)) residence_.ReductionEnded(bucket);
+}
+
+void Reduction::WidenReduced(int bucket, size_t i) const {
+  const Extent& extent = ExtentOf(bucket, i);
+  const Space& space = layout_.SpaceOf(extent);
+  if (!IsRounded(space)) return;
+  const Part reduced = storage_.Reduced(layout_, extent);
+  const int index = layout_.buckets[static_cast<size_t>(bucket)].pack.extents[i];
+  const size_t before = space.placement.optimizer_cut ? NarrowBefore(extent) : 0;
+  Widen(space.wire_dtype, WholeOf(bucket, index) + before, reduced.count,
+        reinterpret_cast<float*>(reduced.data));
+}
+
+void Reduction::KeepSums(int bucket, size_t i, bool first) const {
+  const Extent& extent = ExtentOf(bucket, i);
+  const weft_dtype_t dtype = SumTypeOf(layout_.SpaceOf(extent).grad_dtype);
+  const Part own = OwnSumsOf(bucket, i);
+  std::byte* const kept = storage_.Accumulated(layout_, extent);
+  if (own.count == 0) return;
+  if (first) {
+    std::memcpy(kept, own.data, own.count * DtypeSize(dtype));
+  } else {
+    AddTo(kept, own.data, own.count, dtype, options_.isa);
+  }
+}
+
+void Reduction::AddKeptSums(int bucket, size_t i) const {
+  const Extent& extent = ExtentOf(bucket, i);
+  const Part own = OwnSumsOf(bucket, i);
+  if (own.count == 0) return;
+  AddTo(own.data, storage_.Accumulated(layout_, extent), own.count,
+        SumTypeOf(layout_.SpaceOf(extent).grad_dtype), options_.isa);
+}
+
+void Reduction::Divide(int bucket, size_t i) const {
+  const Extent& extent = ExtentOf(bucket, i);
+  const Space& space = layout_.SpaceOf(extent);
+  const int64_t divisor = options_.op == WEFT_AVG ? layout_.member.size : 1;
+  const Part own = OwnSumsOf(bucket, i);
+  void* const reduced = ReducedOf(extent);
+  if (own.count == 0) return;
+  if (DtypeSize(space.wire_dtype) == 2) {
+    NarrowQuotients(space.wire_dtype, reinterpret_cast<const float*>(own.data), own.count, divisor,
+                    reduced);
+    if (IsRounded(space)) Widen(space.wire_dtype, reduced, own.count, static_cast<float*>(reduced));
+    return;
+  }
+  const void* const sources[] = {own.data};
+  FindReduceKernel(options_.isa, space.grad_dtype, WEFT_AVG)({.sources = sources,
+                                                              .source_count = 1,
+                                                              .destinations = &reduced,
+                                                              .destination_count = 1,
+                                                              .count = own.count,
+                                                              .divisor = divisor});
 }
 
 absl::Status Reduction::Advance() {
@@ -203,14 +284,14 @@ absl::Status Reduction::Advance() {
     return absl::OkStatus();
   };
   for (Chain& chain : chains_) {
-    if (chain.across) continue;
+    if (!chain.goes_across) continue;
     if (!ended(chain)) break;
     WEFT_RETURN_IF_ERROR(failure(chain));
     WEFT_RETURN_IF_ERROR(StartAcross(chain));
   }
-  while (!chains_.empty() && chains_.front().across && ended(chains_.front())) {
+  while (!chains_.empty() && !chains_.front().goes_across && ended(chains_.front())) {
     WEFT_RETURN_IF_ERROR(failure(chains_.front()));
-    EndChain(chains_.front().bucket);
+    EndChain(chains_.front());
     chains_.pop_front();
   }
   return absl::OkStatus();

@@ -9,11 +9,16 @@
 // it, else a reduce_scatter_v, in place where gradients rest whole, and from the pool to this rank's part
 // where they rest cut. Both add in the same order, so an element has the same bits either way.
 //
-// HYBRID_SHARD: a chain per bucket. Its sums are made within the replica (reduce_scatter_v), then across
-// replicas (all_reduce of this rank's part), without rounding to 16 bits in between, and divided at the end: a
-// replica of 2^k ranks is a subtree of the sum over all ranks, so the bits are those of the other presets.
-// Chains go on in the order in which they were started; who ends a link rings the doorbell, and Advance
-// starts the next one.
+// Where more is to be done than one operation per extent, a bucket is a chain. Chains go on in the order in which
+// they were started; who ends a link rings the doorbell, and Advance starts the next one.
+//
+// HYBRID_SHARD: sums are made within the replica (reduce_scatter_v), then across replicas (all_reduce of this
+// rank's part), without rounding to 16 bits in between, and divided at the end: a replica of 2^k ranks is a
+// subtree of the sum over all ranks, so the bits are those of the other presets. INNER_EVERY_OUTER_LAST adds the
+// sums of the replica to the accumulated ones; the last micro-batch adds these to its own and goes across.
+//
+// float32 gradients that are reduced in 16 bits are rounded in place, reduced as any others of 16 bits, and
+// widened in place: the result is rounded twice, wherever it rests.
 //
 // Thread-safety: members under the context's mutex; WaitFor from any thread, it touches no member.
 // Owns no thread: works complete in the group's progress.
@@ -60,6 +65,13 @@ class Reduction {
   Reduction(const Reduction&) = delete;
   Reduction& operator=(const Reduction&) = delete;
 
+  // INNER_EVERY_OUTER_LAST: whether nothing has been accumulated in this step, and whether the sums of the
+  // replicas are complete with this micro-batch. Other ways to accumulate leave both true.
+  void BeginMicrobatch(bool first, bool last) {
+    first_ = first;
+    last_ = last;
+  }
+
   // Starts the reductions of one bucket, whose gradients are whole.
   absl::Status Start(int bucket);
 
@@ -84,17 +96,31 @@ class Reduction {
  private:
   struct Chain {
     int bucket = 0;
-    Works works;          // of its present link
-    bool across = false;  // that is the all_reduce across replicas
+    Works works;               // of its present link
+    bool goes_across = false;  // another link comes: the all_reduce across replicas
+    bool first = true;         // nothing has been kept
+    bool last = true;          // nothing is to be kept
   };
 
-  Collective CallOf(int bucket, int extent) const;
+  Collective CallOf(int bucket, size_t i) const;
   absl::Status StartWorks(int bucket, const std::vector<Collective>& calls, ProcessGroup& group,
                           Works* works);
   void CallBack(size_t count);
-  absl::Status StartChain(int bucket);
+  // All of these are of extent `i` of the bucket's pack.
+  const Extent& ExtentOf(int bucket, size_t i) const;
+  // Before the first link.
+  void Prepare(int bucket, size_t i) const;
+  // What the last link leaves becomes the reduced gradients, or, before the last micro-batch, kept sums.
+  void WidenReduced(int bucket, size_t i) const;
+  void Divide(int bucket, size_t i) const;
+  void KeepSums(int bucket, size_t i, bool first) const;
+  void AddKeptSums(int bucket, size_t i) const;
   absl::Status StartAcross(Chain& chain);
-  void EndChain(int bucket);
+  void EndChain(const Chain& chain);
+  // First byte of an extent's gradients, whole, and of what is reduced of them.
+  std::byte* WholeOf(int bucket, int extent) const;
+  std::byte* ReducedOf(const Extent& extent) const;
+  size_t NarrowBefore(const Extent& extent) const;
   // The sums of extent `i` of the bucket's pack: of all of it, or this rank's part.
   std::byte* SumsOf(int bucket, size_t i) const;
   Part OwnSumsOf(int bucket, size_t i) const;
@@ -111,6 +137,8 @@ class Reduction {
   std::vector<StartedReduce> started_;
   int64_t first_start_ns_ = 0;
   uint64_t started_bytes_ = 0;
+  bool first_ = true;
+  bool last_ = true;
 };
 
 struct WaitTimes {

@@ -54,6 +54,13 @@ absl::StatusOr<size_t> CountOf(std::string_view name, const int64_t* shape, int 
 
 std::string PolicyText(const Placement& placement) {
   std::string text = StrCat("preset ", PresetName(placement.preset));
+  if (!(PlacesOf(placement) == PlacesOf(PlacementOf(placement.preset)))) {
+    absl::StrAppend(&text, " with ", PlacesText(placement));
+  }
+  if (placement.wire != WEFT_SHARD_WIRE_GRADIENTS) {
+    absl::StrAppend(&text, " reduced as ",
+                    placement.wire == WEFT_SHARD_WIRE_BFLOAT16 ? "bfloat16" : "float16");
+  }
   if (placement.float32_gradients) absl::StrAppend(&text, " with float32 gradients");
   if (placement.cut == CutRule::kParams) absl::StrAppend(&text, " cut between params");
   if (placement.cut == CutRule::kRows) {

@@ -63,7 +63,7 @@ bool ReducesWhole(const Space& space) {
 
 }  // namespace
 
-absl::StatusOr<Storage> Storage::Allocate(const Layout& layout, bool accumulate) {
+absl::StatusOr<Storage> Storage::Allocate(const Layout& layout, Accumulate accumulate) {
   Storage storage;
   for (const Space& space : layout.spaces) {
     const Placement& placement = space.placement;
@@ -75,8 +75,13 @@ absl::StatusOr<Storage> Storage::Allocate(const Layout& layout, bool accumulate)
     WEFT_RETURN_IF_ERROR(AddBlock("parameters", space.dtype, data, storage.data_));
     WEFT_RETURN_IF_ERROR(
         AddBlock("gradients", space.grad_dtype, space.frozen ? 0 : grads, storage.grads_));
-    WEFT_RETURN_IF_ERROR(AddBlock("accumulated gradients", space.grad_dtype,
-                                  space.frozen || !accumulate ? 0 : sums, storage.accumulated_));
+    const bool widened = accumulate == Accumulate::kSumsOfReplicas && placement.replicated &&
+                         DtypeSize(space.grad_dtype) == 2;
+    const weft_dtype_t dtype = widened ? WEFT_FLOAT32 : space.grad_dtype;
+    const bool none = space.frozen || accumulate == Accumulate::kNothing;
+    storage.accumulated_element_bytes_.push_back(DtypeSize(dtype));
+    WEFT_RETURN_IF_ERROR(
+        AddBlock("accumulated gradients", dtype, none ? 0 : sums, storage.accumulated_));
   }
   return storage;
 }
@@ -97,7 +102,9 @@ Part Storage::Reduced(const Layout& layout, const Extent& extent) const {
 
 std::byte* Storage::Accumulated(const Layout& layout, const Extent& extent) const {
   const bool whole = ReducesWhole(layout.SpaceOf(extent));
-  return GradAt(accumulated_, extent.range.space, whole ? extent.range.begin : extent.own_begin);
+  const auto space = static_cast<size_t>(extent.range.space);
+  return accumulated_[space].data() +
+         (whole ? extent.range.begin : extent.own_begin) * accumulated_element_bytes_[space];
 }
 
 void Storage::ZeroGradients(const Layout& layout) const {

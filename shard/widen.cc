@@ -1,5 +1,6 @@
 #include "shard/widen.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -24,15 +25,42 @@ uint16_t Float16OfFloat(float value) {
   return value != value ? uint16_t{0x7e00} : HalfOfFloat(value);
 }
 
+// Elements that are converted at a time: read before any of them is written.
+constexpr size_t kBlock = 64;
+
+void WidenBlock(weft_dtype_t dtype, const uint16_t* from, float* to) {
+  if (dtype == WEFT_BFLOAT16) {
+    for (size_t i = 0; i < kBlock; ++i)
+      to[i] = FloatOfBfloat16(from[i]);
+  } else {
+    for (size_t i = 0; i < kBlock; ++i)
+      to[i] = FloatOfHalf(from[i]);
+  }
+}
+
+void NarrowBlock(weft_dtype_t dtype, const float* from, uint16_t* to) {
+  if (dtype == WEFT_BFLOAT16) {
+    for (size_t i = 0; i < kBlock; ++i)
+      to[i] = Bfloat16OfFloat(from[i]);
+  } else {
+    for (size_t i = 0; i < kBlock; ++i)
+      to[i] = Float16OfFloat(from[i]);
+  }
+}
+
 }  // namespace
 
 void Widen(weft_dtype_t dtype, const void* from, size_t count, float* to) {
   WEFT_CHECK(dtype == WEFT_BFLOAT16 || dtype == WEFT_FLOAT16);
   const auto* const bytes = static_cast<const std::byte*>(from);
-  for (size_t i = 0; i < count; ++i) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, bytes + i * sizeof(bits), sizeof(bits));
-    to[i] = dtype == WEFT_BFLOAT16 ? FloatOfBfloat16(bits) : FloatOfHalf(bits);
+  uint16_t narrow[kBlock] = {};
+  float wide[kBlock];
+  for (size_t end = count; end > 0;) {
+    const size_t block = end % kBlock == 0 ? kBlock : end % kBlock;
+    end -= block;
+    std::memcpy(narrow, bytes + end * sizeof(uint16_t), block * sizeof(uint16_t));
+    WidenBlock(dtype, narrow, wide);
+    std::memcpy(to + end, wide, block * sizeof(float));
   }
 }
 
@@ -42,10 +70,17 @@ void NarrowQuotients(weft_dtype_t dtype, const float* from, size_t count, int64_
   const DefaultRounding rounding;
   const auto by = static_cast<float>(divisor);
   auto* const bytes = static_cast<std::byte*>(to);
-  for (size_t i = 0; i < count; ++i) {
-    const float value = from[i] / by;
-    const uint16_t bits = dtype == WEFT_BFLOAT16 ? Bfloat16OfFloat(value) : Float16OfFloat(value);
-    std::memcpy(bytes + i * sizeof(bits), &bits, sizeof(bits));
+  uint16_t narrow[kBlock];
+  float wide[kBlock] = {};
+  for (size_t begin = 0; begin < count; begin += kBlock) {
+    const size_t block = std::min(kBlock, count - begin);
+    std::memcpy(wide, from + begin, block * sizeof(float));
+    if (divisor != 1) {
+      for (size_t i = 0; i < kBlock; ++i)
+        wide[i] /= by;
+    }
+    NarrowBlock(dtype, wide, narrow);
+    std::memcpy(bytes + begin * sizeof(uint16_t), narrow, block * sizeof(uint16_t));
   }
 }
 

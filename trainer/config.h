@@ -26,6 +26,7 @@ struct TrainConfig {
   Precision precision = Precision::kFp32;
   Strategy strategy = Strategy::kDdp;
   Accumulation accumulation = Accumulation::kLocal;
+  ReduceType reduce_type = ReduceType::kFp32;
   bool no_overlap = false;      // reduce gradients after backward only
   size_t prefetch = 1;          // units gathered ahead of the one in use
   size_t shard_group = 0;       // ranks of a group of kHybrid and kHpz; 0: DefaultGroup

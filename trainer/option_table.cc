@@ -37,8 +37,12 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
   count("--shard-group", train.shard_group,
         "hybrid: ranks of a replica, a power of two; hpz: ranks that keep a block between forward "
         "and backward; 0: the largest power of two that divides the ranks, but not all");
-  number("--accumulation", texts.accumulation,
-         "reduce gradients after the last micro-batch (local) or after every one");
+  number(
+      "--accumulation", texts.accumulation,
+      "reduce gradients after the last micro-batch (local), after every one (every), or within the "
+      "groups of hybrid after every one and across them after the last (inner)");
+  number("--reduce-dtype", texts.reduce_dtype,
+         "gradients are rounded to this for their reduction: fp32 (they are not), bf16, fp16");
   count("--prefetch", train.prefetch, "blocks gathered ahead where parameters are cut");
   number("--memory-budget", texts.memory_budget,
          "bytes for what is gathered, like 40MB or 1.5MiB; fraction keeps as many blocks whole as "

@@ -17,6 +17,7 @@ struct OptionTexts {
   std::string dtype = "auto";
   std::string strategy = "ddp";
   std::string accumulation = "local";
+  std::string reduce_dtype = "fp32";
   std::string memory_budget = "0";
 };
 

@@ -59,6 +59,7 @@ bool ParseOptions(int argc, char** argv, ProgramConfig& config, std::string& hel
   train.strategy = ParseStrategy(texts.strategy);
   train.memory_budget = ParseBytes(texts.memory_budget);
   train.accumulation = ParseAccumulation(texts.accumulation);
+  train.reduce_type = ParseReduceType(texts.reduce_dtype);
   if (train.threads < 1 || train.threads > 1024) {
     throw BadInput("--threads must be 1 to 1024");
   }

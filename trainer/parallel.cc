@@ -37,6 +37,28 @@ weft_shard_preset_t PresetOf(Strategy strategy) {
   return WEFT_SHARD_NO_SHARD;
 }
 
+weft_shard_accumulation_t AccumulationOf(Accumulation accumulation) {
+  switch (accumulation) {
+    case Accumulation::kEvery:
+      return WEFT_SHARD_REDUCE_EVERY;
+    case Accumulation::kInner:
+      return WEFT_SHARD_INNER_EVERY_OUTER_LAST;
+    default:
+      return WEFT_SHARD_LOCAL_THEN_REDUCE;
+  }
+}
+
+weft_shard_wire_t WireOf(ReduceType type) {
+  switch (type) {
+    case ReduceType::kBf16:
+      return WEFT_SHARD_WIRE_BFLOAT16;
+    case ReduceType::kFp16:
+      return WEFT_SHARD_WIRE_FLOAT16;
+    default:
+      return WEFT_SHARD_WIRE_GRADIENTS;
+  }
+}
+
 }  // namespace
 
 void Check(weft_result_t result, const char* attempted) {
@@ -86,7 +108,7 @@ void DataParallel::Create(const std::vector<UnitSpec>& units, const TrainConfig&
   Check(weft_mesh_create(group_, &mesh, &mesh_), "making the mesh");
   CreateContext(config);
   for (const UnitSpec& unit : units)
-    Declare(unit, config.strategy);
+    Declare(unit, config);
   plan_.struct_size = sizeof plan_;
   Check(weft_shard_context_finalize(context_, &plan_), "agreeing on the parameters");
 }
@@ -97,8 +119,7 @@ void DataParallel::CreateContext(const TrainConfig& config) {
   shard.no_overlap = config.no_overlap;
   shard.bucket_bytes = config.bucket_bytes;
   shard.first_bucket_bytes = config.bucket_bytes;
-  shard.accumulation = config.accumulation == Accumulation::kEvery ? WEFT_SHARD_REDUCE_EVERY
-                                                                   : WEFT_SHARD_LOCAL_THEN_REDUCE;
+  shard.accumulation = AccumulationOf(config.accumulation);
   shard.prefetch = config.prefetch == 0 ? -1 : int(config.prefetch);
   shard.microbatches = int(config.accumulate);
   shard.memory_budget_bytes = config.memory_budget;
@@ -113,10 +134,11 @@ void DataParallel::CreateContext(const TrainConfig& config) {
   Check(weft_shard_context_optimizer(context_, &optimizer), "adding the optimizer");
 }
 
-void DataParallel::Declare(const UnitSpec& spec, Strategy strategy) {
+void DataParallel::Declare(const UnitSpec& spec, const TrainConfig& config) {
   weft_shard_policy_t policy = {};
   policy.struct_size = sizeof policy;
-  policy.preset = PresetOf(strategy);
+  policy.preset = PresetOf(config.strategy);
+  policy.wire = WireOf(config.reduce_type);
   Unit& unit = units_.emplace_back();
   Check(weft_shard_unit_begin(context_, spec.name.c_str(), &policy, &unit.handle),
         "declaring a unit");

@@ -87,7 +87,7 @@ class DataParallel : public UnitHooks<float> {
 
   void Create(const std::vector<UnitSpec>& units, const TrainConfig& config);
   void CreateContext(const TrainConfig& config);
-  void Declare(const UnitSpec& spec, Strategy strategy);
+  void Declare(const UnitSpec& spec, const TrainConfig& config);
   UnitView<float> ViewOf(Unit& unit);
   void Destroy();
 

@@ -61,7 +61,15 @@ Strategy ParseStrategy(const std::string& name) {
 Accumulation ParseAccumulation(const std::string& name) {
   if (name == "local") return Accumulation::kLocal;
   if (name == "every") return Accumulation::kEvery;
-  throw BadInput("--accumulation " + name + " is unknown; use local or every");
+  if (name == "inner") return Accumulation::kInner;
+  throw BadInput("--accumulation " + name + " is unknown; use local, every or inner");
+}
+
+ReduceType ParseReduceType(const std::string& name) {
+  if (name == "fp32") return ReduceType::kFp32;
+  if (name == "bf16") return ReduceType::kBf16;
+  if (name == "fp16") return ReduceType::kFp16;
+  throw BadInput("--reduce-dtype " + name + " is unknown; use fp32, bf16 or fp16");
 }
 
 }  // namespace weft::trainer

@@ -30,7 +30,11 @@ enum class Strategy {
 enum class Accumulation {
   kLocal,  // after the last one
   kEvery,  // after each
+  kInner,  // within the groups of kHybrid after each, across them after the last one; else as kEvery
 };
+
+// In what gradients are reduced.
+enum class ReduceType { kFp32, kBf16, kFp16 };
 
 // All of them, in the order of what they save.
 const std::vector<Strategy>& AllStrategies();
@@ -42,8 +46,10 @@ size_t DefaultGroup(size_t world_size);
 std::string StrategyName(Strategy strategy);
 // Throws BadInput for a name that is unknown.
 Strategy ParseStrategy(const std::string& name);
-// "local" or "every"; throws BadInput for anything else.
+// "local", "every" or "inner"; throws BadInput for anything else.
 Accumulation ParseAccumulation(const std::string& name);
+// "fp32", "bf16" or "fp16"; throws BadInput for anything else.
+ReduceType ParseReduceType(const std::string& name);
 
 }  // namespace weft::trainer
 

@@ -39,7 +39,8 @@ absl::StatusOr<ContextOptions> ReadOptions(const weft_shard_config_t* config) {
   weft_shard_config_t copy{};
   WEFT_RETURN_IF_ERROR(ReadConfig(kCall, config, &copy));
   const int accumulation = NumberOf(copy.accumulation);
-  if (accumulation != WEFT_SHARD_LOCAL_THEN_REDUCE && accumulation != WEFT_SHARD_REDUCE_EVERY) {
+  if (accumulation < WEFT_SHARD_LOCAL_THEN_REDUCE ||
+      accumulation > WEFT_SHARD_INNER_EVERY_OUTER_LAST) {
     return Invalid(kCall, StrCat("accumulation is ", accumulation,
                                  "; use a value of weft_shard_accumulation_t"));
   }
@@ -66,6 +67,17 @@ absl::StatusOr<ContextOptions> ReadOptions(const weft_shard_config_t* config) {
   return options;
 }
 
+absl::Status CheckPlaces(const char* call, const weft_shard_policy_t& policy) {
+  for (const weft_shard_place_t* const place :
+       {&policy.params, &policy.between, &policy.gradients, &policy.optimizer}) {
+    const int number = NumberOf(*place);
+    if (number < WEFT_SHARD_PLACE_BY_PRESET || number > WEFT_SHARD_PLACE_SHARDED_INNER) {
+      return Invalid(call, StrCat("a place is ", number, "; use a value of weft_shard_place_t"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Placement> ReadPolicy(const weft_shard_policy_t* policy) {
   constexpr char kCall[] = "shard_unit_begin";
   weft_shard_policy_t copy{};
@@ -86,7 +98,13 @@ absl::StatusOr<Placement> ReadPolicy(const weft_shard_policy_t* policy) {
   if (cut == WEFT_SHARD_CUT_TENSOR) placement.cut = CutRule::kParams;
   placement.float32_gradients = copy.float32_gradients != 0;
   if (copy.cut_rows > 0) placement.cut_rows = static_cast<size_t>(copy.cut_rows);
-  return placement;
+  const int wire = NumberOf(copy.wire);
+  if (wire < WEFT_SHARD_WIRE_GRADIENTS || wire > WEFT_SHARD_WIRE_FLOAT16) {
+    return Invalid(kCall, StrCat("wire is ", wire, "; use a value of weft_shard_wire_t"));
+  }
+  placement.wire = copy.wire;
+  WEFT_RETURN_IF_ERROR(CheckPlaces(kCall, copy));
+  return Replace(placement, {copy.params, copy.between, copy.gradients, copy.optimizer});
 }
 
 absl::Status MeshCreate(weft_group_t group, const weft_mesh_config_t* config, weft_mesh_t* out) {

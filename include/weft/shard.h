@@ -42,6 +42,7 @@
 #ifndef WEFT_SHARD_H_
 #define WEFT_SHARD_H_
 
+#include "weft/shard_policy.h"
 #include "weft/types.h"
 
 WEFT_BEGIN_DECLS
@@ -86,7 +87,10 @@ WEFT_EXPORT weft_result_t weft_mesh_destroy(weft_mesh_t mesh);
 typedef enum weft_shard_accumulation {
   WEFT_SHARD_LOCAL_THEN_REDUCE =
       0, /* add locally, reduce during the last micro-batch (PyTorch's no_sync) */
-  WEFT_SHARD_REDUCE_EVERY = 1 /* reduce every micro-batch */
+  WEFT_SHARD_REDUCE_EVERY = 1, /* reduce every micro-batch, add what was reduced */
+  /* HYBRID_SHARD: reduce every micro-batch within the replica, add, reduce the sums across replicas in the
+   * last one; as REDUCE_EVERY where there are no replicas */
+  WEFT_SHARD_INNER_EVERY_OUTER_LAST = 2
 } weft_shard_accumulation_t;
 
 /* How a context works; NULL where one is asked for means all defaults. */
@@ -148,46 +152,6 @@ WEFT_EXPORT weft_result_t weft_shard_context_verify(weft_shard_context_t context
 WEFT_EXPORT weft_result_t weft_shard_context_destroy(weft_shard_context_t context);
 
 /* ---- units and params ---------------------------------------------------------------------------- */
-
-/* What is cut between ranks: parameters, gradients, optimizer state. */
-typedef enum weft_shard_preset {
-  /* Everything whole on every rank, gradients all-reduced: DDP. */
-  WEFT_SHARD_NO_SHARD = 0,
-  /* Optimizer cut. */
-  WEFT_SHARD_ZERO1 = 1,
-  /* Optimizer and gradients cut. */
-  WEFT_SHARD_ZERO2 = 2,
-  /* All three cut at rest; parameters whole from forward to backward (PyTorch's SHARD_GRAD_OP). */
-  WEFT_SHARD_GRAD_OP = 3,
-  /* All three cut, parameters whole only while used: ZeRO-3, FSDP. */
-  WEFT_SHARD_FULL_SHARD = 4,
-  /* FULL_SHARD along the last axis of the mesh (2^k ranks), replicated along the others; gradients
-   * are added across replicas. */
-  WEFT_SHARD_HYBRID_SHARD = 5,
-  /* FULL_SHARD, but between forward and backward each rank keeps a part, so that backward gathers
-   * along the last axis of the mesh only (ZeRO++). */
-  WEFT_SHARD_HPZ = 6,
-  /* FULL_SHARD, but as many units as memory_budget_bytes allows stay whole between two uses, those
-   * that are used again soonest first. */
-  WEFT_SHARD_FRACTION = 7
-} weft_shard_preset_t;
-
-/* Where a unit may be cut. */
-typedef enum weft_shard_cut {
-  WEFT_SHARD_CUT_FLAT = 0,  /* at any multiple of 128 elements: equal parts */
-  WEFT_SHARD_CUT_BLOCK = 1, /* within a param only between blocks of cut_rows rows */
-  WEFT_SHARD_CUT_TENSOR = 2 /* between params */
-} weft_shard_cut_t;
-
-/* How one unit is cut. */
-typedef struct weft_shard_policy {
-  size_t struct_size;
-  weft_shard_preset_t preset;
-  weft_shard_cut_t cut;
-  int64_t cut_rows;      /* CUT_BLOCK: rows that stay together; 0: 1 */
-  int float32_gradients; /* 1: gradients of params of 16 bits are float32: accumulated, reduced and
-                            read by the optimizer so */
-} weft_shard_policy_t;
 
 #define WEFT_SHARD_PARAM_FROZEN 1u   /* no gradient */
 #define WEFT_SHARD_PARAM_NO_DECAY 2u /* no weight decay */

@@ -105,7 +105,7 @@ void AddContextFaults(std::vector<BadCall>* calls) {
   };
   add_config("prefetch_minus_2", "prefetch is -2", -2, 0);
   add_config("microbatches_minus_1", "microbatches -1", 0, -1);
-  add("unknown_accumulation", "accumulation is 2", 2, 0);
+  add("unknown_accumulation", "accumulation is 3", 3, 0);
   add("timeout_negative", "timeout_ns is -1", 0, -1);
   AddConfigFaults<weft_shard_config_t>(
       "weft_shard_context_create", calls, [](Bench& b, const weft_shard_config_t* config) {
@@ -169,6 +169,28 @@ void AddUnitFaults(std::vector<BadCall>* calls) {
   add_policy("unknown_cut", "cut is 3", 1, 3, 0);
   add_policy("cut_minus_1", "cut is -1", 1, -1, 0);
   add_policy("cut_rows_negative", "cut_rows is -5", 1, 1, -5);
+  const auto add_places = [&](const char* fault, const char* needle, int wire, int params,
+                              int between, int gradients, int optimizer) {
+    add(fault, needle, [=](Bench& b) {
+      weft_shard_policy_t policy = {};
+      policy.struct_size = sizeof(policy);
+      policy.preset = WEFT_SHARD_FULL_SHARD;
+      policy.wire = Unknown<weft_shard_wire_t>(wire);
+      policy.params = Unknown<weft_shard_place_t>(params);
+      policy.between = Unknown<weft_shard_place_t>(between);
+      policy.gradients = Unknown<weft_shard_place_t>(gradients);
+      policy.optimizer = Unknown<weft_shard_place_t>(optimizer);
+      return weft_shard_unit_begin(b.open, "unit", &policy, &b.out.unit);
+    });
+  };
+  add_places("unknown_wire", "wire is 3", 3, 0, 0, 0, 0);
+  add_places("wire_minus_1", "wire is -1", -1, 0, 0, 0, 0);
+  add_places("unknown_place", "place is 4", 0, 0, 4, 0, 0);
+  add_places("place_minus_1", "place is -1", 0, 0, 0, -1, 0);
+  add_places("gradients_cut_optimizer_whole", "gradients are to be SHARDED and the optimizer WHOLE",
+             0, 0, 0, 0, 1);
+  add_places("params_cut_gradients_whole", "params are to be SHARDED and gradients WHOLE", 0, 0, 0,
+             1, 0);
   AddConfigFaults<weft_shard_policy_t>(
       "weft_shard_unit_begin", calls, [](Bench& b, const weft_shard_policy_t* policy) {
         return weft_shard_unit_begin(b.open, "unit", policy, &b.out.unit);

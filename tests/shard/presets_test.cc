@@ -96,6 +96,7 @@ struct Case {
   CutRule cut = CutRule::kElements;
   bool predictable = true;  // the order of calls is the declared one
   std::vector<int> axes = {};
+  Places places = {};  // in place of the preset's
 };
 
 std::string NameOf(const Case& one, const Scenario& scenario) {
@@ -119,6 +120,8 @@ void ExpectReference(GroupKind kind, const Case& one, Scenario scenario) {
     WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, options, one.axes));
     Placement placement = PlacementOf(one.preset);
     placement.cut = one.cut;
+    placement.wire = scenario.wire;
+    WEFT_ASSIGN_OR_RETURN(placement, Replace(placement, one.places));
     WEFT_RETURN_IF_ERROR(Declare(*context, model, placement));
     WEFT_RETURN_IF_ERROR(context->Finalize().status());
     WEFT_RETURN_IF_ERROR(LoadAll(*context, model, params[0], rank, scenario.ranks));
@@ -191,6 +194,21 @@ TEST_P(PresetsTest, AccumulateInBothWays) {
   }
 }
 
+TEST_P(PresetsTest, ReduceFloat32In16Bits) {
+  for (const weft_shard_wire_t wire : {WEFT_SHARD_WIRE_BFLOAT16, WEFT_SHARD_WIRE_FLOAT16}) {
+    for (const weft_shard_preset_t preset : kPresets) {
+      const bool every = preset == WEFT_SHARD_ZERO1 || preset == WEFT_SHARD_FULL_SHARD;
+      ExpectReference(
+          kind(), {.preset = preset, .options = {.limits = kSmallBuckets, .overlap = !every}},
+          {.ranks = ranks(),
+           .microbatches = 2,
+           .missing_percent = 10,
+           .accumulation = every ? WEFT_SHARD_REDUCE_EVERY : WEFT_SHARD_LOCAL_THEN_REDUCE,
+           .wire = wire});
+    }
+  }
+}
+
 TEST_P(PresetsTest, CutBetweenParams) {
   for (const weft_shard_preset_t preset : {WEFT_SHARD_ZERO2, WEFT_SHARD_FULL_SHARD}) {
     ExpectReference(kind(), {.preset = preset, .cut = CutRule::kParams}, {.ranks = ranks()});
@@ -234,6 +252,64 @@ TEST(Presets, ReplicasGiveTheSameBits) {
                          .missing_percent = 10,
                          .accumulation = accumulation});
       }
+    }
+  }
+}
+
+TEST(Presets, ReplicasReduceFloat32In16Bits) {
+  for (const weft_shard_wire_t wire : {WEFT_SHARD_WIRE_BFLOAT16, WEFT_SHARD_WIRE_FLOAT16}) {
+    for (const std::vector<int>& axes : std::vector<std::vector<int>>{{2, 2}, {3, 2}, {1, 4}}) {
+      ExpectReference(GroupKind::kLocal, {.preset = WEFT_SHARD_HYBRID_SHARD, .axes = axes},
+                      {.ranks = axes[0] * axes[1], .missing_percent = 10, .wire = wire});
+    }
+  }
+}
+
+// Sums within the replica in every micro-batch, across replicas in the last one.
+TEST(Presets, ReplicasMayGoAcrossInTheLastMicrobatch) {
+  for (const std::vector<int>& axes :
+       std::vector<std::vector<int>>{{1, 2}, {2, 1}, {2, 2}, {3, 2}, {2, 4}}) {
+    for (const weft_shard_wire_t wire : {WEFT_SHARD_WIRE_GRADIENTS, WEFT_SHARD_WIRE_BFLOAT16}) {
+      for (const int microbatches : {1, 2, 4}) {
+        ExpectReference(GroupKind::kLocal,
+                        {.preset = WEFT_SHARD_HYBRID_SHARD,
+                         .options = {.overlap = microbatches != 2},
+                         .axes = axes},
+                        {.ranks = axes[0] * axes[1],
+                         .microbatches = microbatches,
+                         .missing_percent = 10,
+                         .accumulation = WEFT_SHARD_INNER_EVERY_OUTER_LAST,
+                         .wire = wire,
+                         .replica = axes[1]});
+      }
+    }
+  }
+}
+
+TEST(Presets, WithoutReplicasGoingAcrossLastIsReducingEveryTime) {
+  for (const weft_shard_preset_t preset : kPresets) {
+    ExpectReference(GroupKind::kLocal, {.preset = preset, .options = {.limits = kSmallBuckets}},
+                    {.ranks = 3,
+                     .microbatches = 3,
+                     .missing_percent = 10,
+                     .accumulation = WEFT_SHARD_INNER_EVERY_OUTER_LAST});
+  }
+}
+
+// What no preset says: whole params, or params that are kept whole, of replicas.
+TEST(Presets, PlacesOfTheirOwnGiveTheSameBits) {
+  constexpr auto kWhole = WEFT_SHARD_PLACE_WHOLE;
+  constexpr auto kInner = WEFT_SHARD_PLACE_SHARDED_INNER;
+  constexpr auto kAll = WEFT_SHARD_PLACE_SHARDED;
+  for (const Places& places :
+       {Places{kInner, kWhole, kInner, kInner}, Places{kWhole, kWhole, kInner, kInner},
+        Places{kAll, kInner, kAll, kAll}, Places{kWhole, kWhole, kAll, kAll},
+        Places{kAll, kWhole, kAll, kAll}}) {
+    for (const std::vector<int>& axes : std::vector<std::vector<int>>{{2, 2}, {3, 2}, {1, 4}}) {
+      ExpectReference(
+          GroupKind::kLocal,
+          {.preset = WEFT_SHARD_NO_SHARD, .predictable = false, .axes = axes, .places = places},
+          {.ranks = axes[0] * axes[1], .microbatches = 2, .missing_percent = 10});
     }
   }
 }

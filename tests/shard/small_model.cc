@@ -16,6 +16,103 @@ uint64_t Add(weft_dtype_t dtype, uint64_t a, uint64_t b) {
   return ReduceReference(dtype, WEFT_SUM, {a, b}, 1);
 }
 
+// What one param's gradients are reduced to, element by element.
+struct ElementReference {
+  const Scenario& scenario;
+  weft_dtype_t dtype;
+  int step;
+  int param;
+
+  uint64_t Reduced(size_t element) const {
+    if (scenario.accumulation == WEFT_SHARD_LOCAL_THEN_REDUCE) {
+      Elements sums(Ranks(), 0);
+      for (int mb = 0; mb < scenario.microbatches; ++mb) {
+        const Elements local = LocalOf(mb, element);
+        for (size_t rank = 0; rank < sums.size(); ++rank)
+          sums[rank] = Add(dtype, sums[rank], local[rank]);
+      }
+      return Reduce(sums);
+    }
+    if (scenario.accumulation == WEFT_SHARD_INNER_EVERY_OUTER_LAST && scenario.replica > 0) {
+      return OfReplicas(element);
+    }
+    uint64_t total = Reduce(LocalOf(0, element));
+    for (int mb = 1; mb < scenario.microbatches; ++mb)
+      total = Add(dtype, total, Reduce(LocalOf(mb, element)));
+    return total;
+  }
+
+  size_t Ranks() const { return static_cast<size_t>(scenario.ranks); }
+
+  bool Rounded() const {
+    return dtype == WEFT_FLOAT32 && scenario.wire != WEFT_SHARD_WIRE_GRADIENTS;
+  }
+
+  weft_dtype_t Wire() const {
+    if (!Rounded()) return dtype;
+    return scenario.wire == WEFT_SHARD_WIRE_BFLOAT16 ? WEFT_BFLOAT16 : WEFT_FLOAT16;
+  }
+
+  // In one micro-batch, by rank. A gradient is added to zero, which makes -0 of none of them.
+  Elements LocalOf(int mb, size_t element) const {
+    Elements local(Ranks(), 0);
+    for (int rank = 0; rank < scenario.ranks; ++rank) {
+      if (scenario.Missing(step, mb, rank, param)) continue;
+      local[static_cast<size_t>(rank)] =
+          Add(dtype, 0, scenario.Gradient(dtype, step, mb, rank, param, element));
+    }
+    return local;
+  }
+
+  uint64_t Reduce(Elements local) const {
+    for (uint64_t& value : local)
+      value = ToWire(value);
+    const weft_op_t op = scenario.average ? WEFT_AVG : WEFT_SUM;
+    return FromWire(ReduceReference(Wire(), op, local, scenario.ranks));
+  }
+
+  uint64_t ToWire(uint64_t value) const {
+    if (!Rounded()) return value;
+    return EncodeFloat(Wire(), DecodeFloat(WEFT_FLOAT32, value));
+  }
+
+  uint64_t FromWire(uint64_t value) const {
+    if (!Rounded()) return value;
+    return EncodeFloat(WEFT_FLOAT32, DecodeFloat(Wire(), value));
+  }
+
+  // Sums of replicas, by micro-batch, then over micro-batches, then across replicas; 16 bits in float32.
+  uint64_t OfReplicas(size_t element) const {
+    const weft_dtype_t sum_type = dtype == WEFT_FLOAT64 ? WEFT_FLOAT64 : WEFT_FLOAT32;
+    const auto size = static_cast<size_t>(scenario.replica);
+    Elements sums(Ranks() / size, 0);
+    for (int mb = 0; mb < scenario.microbatches; ++mb) {
+      Elements local = LocalOf(mb, element);
+      for (uint64_t& value : local)
+        value = Widened(ToWire(value));
+      for (size_t replica = 0; replica < sums.size(); ++replica) {
+        const auto first = local.begin() + static_cast<std::ptrdiff_t>(replica * size);
+        const uint64_t sum = ReduceReference(
+            sum_type, WEFT_SUM, Elements(first, first + scenario.replica), scenario.replica);
+        sums[replica] = mb == 0 ? sum : Add(sum_type, sums[replica], sum);
+      }
+    }
+    const uint64_t total = ReduceReference(sum_type, WEFT_SUM, sums, static_cast<int>(sums.size()));
+    return Quotient(total, scenario.average ? scenario.ranks : 1);
+  }
+
+  uint64_t Widened(uint64_t value) const {
+    if (dtype == WEFT_FLOAT64) return value;
+    return EncodeFloat(WEFT_FLOAT32, DecodeFloat(Wire(), value));
+  }
+
+  uint64_t Quotient(uint64_t sum, int divisor) const {
+    if (dtype == WEFT_FLOAT64) return std::bit_cast<uint64_t>(std::bit_cast<double>(sum) / divisor);
+    const float quotient = DecodeFloat(WEFT_FLOAT32, sum) / static_cast<float>(divisor);
+    return FromWire(EncodeFloat(Wire(), quotient));
+  }
+};
+
 // Hands over one gradient: in place, or by pointer from an unaligned buffer.
 absl::Status HandOver(Context& context, const ModelParam& param, const Scenario& scenario, int step,
                       int microbatch, int rank, int index) {
@@ -181,29 +278,12 @@ uint64_t Scenario::Gradient(weft_dtype_t dtype, int step, int microbatch, int ra
 
 std::vector<Elements> ExpectedGradients(const std::vector<ModelParam>& model,
                                         const Scenario& scenario, int step) {
-  const weft_op_t op = scenario.average ? WEFT_AVG : WEFT_SUM;
-  const bool every = scenario.accumulation == WEFT_SHARD_REDUCE_EVERY;
   std::vector<Elements> expected(model.size());
   for (size_t p = 0; p < model.size(); ++p) {
     if (model[p].frozen) continue;
-    const weft_dtype_t dtype = model[p].dtype;
-    const int index = static_cast<int>(p);
-    for (size_t i = 0; i < model[p].count(); ++i) {
-      Elements local(static_cast<size_t>(scenario.ranks), 0);
-      uint64_t total = 0;
-      for (int mb = 0; mb < scenario.microbatches; ++mb) {
-        for (int rank = 0; rank < scenario.ranks; ++rank) {
-          uint64_t& sum = local[static_cast<size_t>(rank)];
-          if (every) sum = 0;
-          if (scenario.Missing(step, mb, rank, index)) continue;
-          sum = Add(dtype, sum, scenario.Gradient(dtype, step, mb, rank, index, i));
-        }
-        if (!every) continue;
-        const uint64_t reduced = ReduceReference(dtype, op, local, scenario.ranks);
-        total = mb == 0 ? reduced : Add(dtype, total, reduced);
-      }
-      expected[p].push_back(every ? total : ReduceReference(dtype, op, local, scenario.ranks));
-    }
+    const ElementReference reference{scenario, model[p].dtype, step, static_cast<int>(p)};
+    for (size_t i = 0; i < model[p].count(); ++i)
+      expected[p].push_back(reference.Reduced(i));
   }
   return expected;
 }

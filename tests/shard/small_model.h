@@ -45,6 +45,8 @@ struct Scenario {
   int missing_percent = 0;
   weft_shard_accumulation_t accumulation = WEFT_SHARD_LOCAL_THEN_REDUCE;
   bool average = true;
+  weft_shard_wire_t wire = WEFT_SHARD_WIRE_GRADIENTS;
+  int replica = 0;       // ranks of one, for INNER_EVERY_OUTER_LAST; 0: there are no replicas
   bool shuffle = false;  // order of units and params in backward differs per rank
   int grad_threads = 1;  // threads that call grad_ready for a unit's params
   // Called where a unit's params may be read, in forward and in backward; nullptr: not.

@@ -82,7 +82,9 @@ TEST(Options, EveryOptionArrives) {
                      "--prefetch",
                      "4",
                      "--memory-budget",
-                     "1.5MiB"},
+                     "1.5MiB",
+                     "--reduce-dtype",
+                     "bf16"},
                     c, help));
   EXPECT_EQ(c.data, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(c.train.steps, 7u);
@@ -105,6 +107,7 @@ TEST(Options, EveryOptionArrives) {
   EXPECT_EQ(c.train.accumulation, Accumulation::kEvery);
   EXPECT_EQ(c.train.prefetch, 4u);
   EXPECT_EQ(c.train.memory_budget, size_t{3} << 19);
+  EXPECT_EQ(c.train.reduce_type, ReduceType::kBf16);
 }
 
 TEST(Options, EveryStrategyHasItsName) {
@@ -166,6 +169,7 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
       {{"--strategy", "fsdp"}, "--strategy fsdp is unknown; use ddp"},
       {{"--strategy", "fraction"}, "--strategy fraction needs --memory-budget"},
       {{"--accumulation", "never"}, "--accumulation never"},
+      {{"--reduce-dtype", "int8"}, "--reduce-dtype int8"},
       {{"--prefetch", "-1"}, "--prefetch"},
       {{"--prefetch", "5000"}, "--prefetch 5000"},
       {{"--memory-budget", "-1"}, "--memory-budget"},

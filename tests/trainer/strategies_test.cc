@@ -114,6 +114,27 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWhateverIsOverlappedOrPrefetched) {
   }
 }
 
+TEST_P(StrategiesTest, AllGiveTheSameBitsWithGradientsReducedIn16Bits) {
+  for (const ReduceType type : {ReduceType::kBf16, ReduceType::kFp16}) {
+    TrainConfig config = OddConfig(Strategy::kDdp, accumulation());
+    const Outcome unrounded = RunRanks(ranks(), config)[0];
+    config.reduce_type = type;
+    const Outcome expected = RunRanks(ranks(), config)[0];
+    ASSERT_EQ(expected.error, "");
+    EXPECT_NE(expected.losses, unrounded.losses);
+    EXPECT_NEAR(expected.losses.back(), unrounded.losses.back(), 0.05);
+    for (const Strategy strategy : AllStrategies()) {
+      config.strategy = strategy;
+      config.no_overlap = type == ReduceType::kFp16;
+      SCOPED_TRACE(Describe(config));
+      if (strategy == Strategy::kFraction) ChooseBudget(ranks(), config);
+      for (const Outcome& outcome : RunRanks(ranks(), config))
+        ExpectSameBits(outcome, expected);
+      if (HasFailure()) return;
+    }
+  }
+}
+
 // fp32 of torch.testing: what one step may differ by from another order of summation.
 void ExpectClose(double got, double expected, const std::string& what) {
   EXPECT_NEAR(got, expected, 1e-5 + 1.3e-6 * std::abs(expected)) << what;
@@ -152,6 +173,21 @@ TEST_P(StrategiesTest, EveryStepIsThatOfOneProcessWithTheSameBatch) {
       if (HasFailure()) return;
     }
   }
+}
+
+// Sums of replicas go across in the last micro-batch: other bits, the same training.
+TEST(Strategies, ReplicasMayGoAcrossInTheLastMicrobatch) {
+  const TrainConfig every = OddConfig(Strategy::kHybrid, Accumulation::kEvery);
+  const Outcome expected = RunRanks(4, every)[0];
+  TrainConfig config = OddConfig(Strategy::kHybrid, Accumulation::kInner);
+  const Outcome first = RunRanks(4, config)[0];
+  ASSERT_EQ(first.error, "");
+  for (size_t step = 0; step < kSteps; step++)
+    EXPECT_NEAR(first.losses[step], expected.losses[step], 1e-4) << step;
+  config.no_overlap = true;
+  config.prefetch = 4;
+  for (const Outcome& outcome : RunRanks(4, config))
+    ExpectSameBits(outcome, first);
 }
 
 INSTANTIATE_TEST_SUITE_P(, StrategiesTest,
