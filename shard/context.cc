@@ -138,6 +138,12 @@ absl::StatusOr<int> Context::AddParam(int unit, std::string_view name, const int
   return registry_.AddParam(unit, name, shape, ndim, dtype, frozen, decays);
 }
 
+absl::Status Context::TieParam(int unit, std::string_view name, int param) {
+  MutexLock lock(mutex_);
+  WEFT_RETURN_IF_ERROR(CheckDeclaring("unit_tie_param"));
+  return registry_.TieParam(unit, name, param);
+}
+
 absl::Status Context::SealUnit(int unit) {
   MutexLock lock(mutex_);
   WEFT_RETURN_IF_ERROR(CheckDeclaring("unit_seal"));

@@ -57,6 +57,7 @@ struct ContextOptions {
   int prefetch = 1;         // units gathered ahead
   size_t budget_bytes = 0;  // of what is gathered; 0: none
   int microbatches = 1;     // that the plan expects
+  bool uneven = false;      // ranks may run out of data before others
 };
 
 struct ParamView {
@@ -79,6 +80,8 @@ class Context {
   absl::StatusOr<int> BeginUnit(std::string_view name, const Placement& placement = {});
   absl::StatusOr<int> AddParam(int unit, std::string_view name, const int64_t* shape, int ndim,
                                weft_dtype_t dtype, bool frozen, bool decays = true);
+  // The unit uses a param of an earlier unit, under this name.
+  absl::Status TieParam(int unit, std::string_view name, int param);
   absl::Status SealUnit(int unit);
   absl::Status SetOptimizer(const OptimizerConfig& config);
   absl::StatusOr<weft_shard_plan_t> Finalize();
@@ -99,12 +102,20 @@ class Context {
 
   // A step.
   absl::Status StepBegin(weft_shard_mode_t mode, uint64_t tag);
+  // In place of all micro-batches of a step for which this rank has no data: makes the calls that the others are
+  // expected to make, with gradients of zero. Returns how many ranks have data; 0 ends the step. Collective with
+  // their first MicrobatchBegin.
+  absl::StatusOr<int> Join();
   absl::Status MicrobatchBegin(int index, bool last);
   absl::Status PreForward(int unit);
   absl::Status PostForward(int unit);
+  absl::Status UnshardStart(int unit);
+  absl::Status UnshardWait(int unit);
+  absl::Status Reshard(int unit);
   absl::Status PreBackward(int unit);
   absl::Status GradReady(int param, const void* grad);
   absl::Status PostBackward(int unit);
+  absl::Status ReduceWait(int unit);
   absl::Status MicrobatchEnd();
   absl::StatusOr<weft_shard_step_result_t> Finish();
   absl::StatusOr<weft_shard_update_result_t> OptimizerStep(const weft_shard_update_t& update);
@@ -115,6 +126,9 @@ class Context {
 
   // For tests and `weftctl`; valid after Finalize.
   const Layout& layout() const { return machine_->layout; }
+
+  // The calls of a step's micro-batches, in this order, without gradients.
+  absl::Status Walk(const std::vector<Event>& events);
 
   // For tests: the pool, and the most that lay outside of it in this step.
   size_t pool_bytes() const { return machine_->residence.pool_bytes(); }
@@ -197,13 +211,17 @@ class Context {
   bool reduces_every() const { return options_.accumulation != WEFT_SHARD_LOCAL_THEN_REDUCE; }
 
   // Of replicated spaces sums are kept until the last micro-batch, by the reduction.
-  bool keeps_sums() const {
-    return options_.accumulation == WEFT_SHARD_INNER_EVERY_OUTER_LAST;
-  }
+  bool keeps_sums() const { return options_.accumulation == WEFT_SHARD_INNER_EVERY_OUTER_LAST; }
 
   // Prepares for the calls that a step of this kind will probably make.
   void Expect(weft_shard_mode_t mode, uint64_t tag) WEFT_REQUIRES(mutex_);
   absl::Status Note(const Event& event) WEFT_REQUIRES(mutex_);
+
+  const std::vector<int>& UsedBy(int unit) const {
+    return registry_.units()[static_cast<size_t>(unit)].used;
+  }
+
+  absl::Status CheckReducing(int unit) WEFT_REQUIRES(mutex_);
   // Waits until the unit's params are whole, and the gradients of its buckets.
   absl::Status MakeWhole(int unit);
   absl::Status MakeGradients(int unit);
@@ -225,6 +243,8 @@ class Context {
   absl::Status AddOverRanks(std::vector<int64_t>& words);
   absl::Status UpdateParams();
   Habit* HabitOf(const Kind& kind) WEFT_REQUIRES(mutex_);
+  absl::StatusOr<int> TakeTurn(bool active);
+  std::vector<Event> EventsOf(const Kind& kind) const;
 
   bool ReducesThisMicrobatch() const WEFT_REQUIRES(mutex_);
   absl::Status SettleParams(const std::vector<int>& params) WEFT_REQUIRES(mutex_);
@@ -242,6 +262,7 @@ class Context {
   const Isa isa_;
   // Owned by the one thread that makes step calls.
   int folded_microbatches_ = 0;
+  bool joined_ = false;  // it walks through a step without data
   WaitTimes times_;
   int64_t gather_waited_ns_ = 0;
 

@@ -110,10 +110,12 @@ absl::Status Context::Drain() {
 absl::Status Context::AgreeOnOrder(weft_shard_step_result_t* result) {
   const std::vector<Event>& events = machine_->residence.events();
   const Kind kind{machine_->state.mode(), machine_->state.tag()};
-  const size_t units = registry_.units().size();
   if (!machine_->residence.gathers()) {
     Section section(*this);
-    if (Habit* const habit = HabitOf(kind)) habit->backwards = BackwardsOf(events, units);
+    if (Habit* const habit = HabitOf(kind)) {
+      habit->backwards = BackwardsOf(events, registry_.units());
+      if (options_.uneven) habit->schedule.events = events;
+    }
     return absl::OkStatus();
   }
   const bool replayed = machine_->residence.on_schedule();
@@ -122,7 +124,7 @@ absl::Status Context::AgreeOnOrder(weft_shard_step_result_t* result) {
   result->order_changed = agreed && replayed ? 0 : 1;
   if (agreed && replayed) return absl::OkStatus();
 
-  Habit learnt{.backwards = BackwardsOf(events, units)};
+  Habit learnt{.schedule = {.events = events}, .backwards = BackwardsOf(events, registry_.units())};
   if (agreed) {
     learnt.schedule = MakeSchedule(InputOf(machine_->layout, kind.first), events);
     WEFT_ASSIGN_OR_RETURN(learnt.agreed, MakeRoom(learnt.schedule.pool_bytes));

@@ -58,7 +58,7 @@ absl::StatusOr<ParamView> Context::View(int param) {
   const StepState& state = machine_->state;
   if (!placement.params_cut) {
     view.data = machine_->storage.Data(place.space, place.begin);
-  } else if (state.InForward(spec.unit) || state.InBackward(spec.unit)) {
+  } else if (state.InUse(spec.unit)) {
     view.data = WholeParam(param);
   } else {
     return state.NotInUse("param_view", spec.unit,

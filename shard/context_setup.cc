@@ -195,7 +195,8 @@ std::vector<RegistryEntry> Context::AgreedEntries() const {
   std::string facts =
       StrCat("bucket_bytes ", options_.limits.bucket_bytes, ", first_bucket_bytes ",
              options_.limits.first_bucket_bytes, ", accumulation ",
-             AccumulationName(options_.accumulation), options_.average ? ", average" : ", sum");
+             AccumulationName(options_.accumulation), options_.average ? ", average" : ", sum",
+             options_.uneven ? ", uneven" : "");
   if (AnythingCut()) {
     absl::StrAppend(&facts, ", prefetch ", options_.overlap ? options_.prefetch : 0,
                     options_.overlap ? "" : " without overlap", ", memory_budget_bytes ",

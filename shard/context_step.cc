@@ -46,9 +46,15 @@ absl::Status Context::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
 }
 
 absl::Status Context::MicrobatchBegin(int index, bool last) {
+  {
+    Section section(*this);
+    WEFT_RETURN_IF_ERROR(CheckUsable("microbatch_begin"));
+    WEFT_RETURN_IF_ERROR(machine_->state.MicrobatchBegin(index, last));
+  }
+  if (options_.uneven && index == 0 && !joined_) {
+    WEFT_RETURN_IF_ERROR(TakeTurn(/*active=*/true).status());
+  }
   Section section(*this);
-  WEFT_RETURN_IF_ERROR(CheckUsable("microbatch_begin"));
-  WEFT_RETURN_IF_ERROR(machine_->state.MicrobatchBegin(index, last));
   if (ReducesThisMicrobatch()) {
     machine_->readiness.Reset();
     machine_->next_bucket = 0;
@@ -65,7 +71,8 @@ absl::Status Context::PreForward(int unit) {
     WEFT_RETURN_IF_ERROR(machine_->state.PreForward(unit));
     WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPreForward, unit}));
   }
-  WEFT_RETURN_IF_ERROR(MakeWhole(unit));
+  for (const int used : UsedBy(unit))
+    WEFT_RETURN_IF_ERROR(MakeWhole(used));
   Section section(*this);
   return Latch(machine_->residence.Served());
 }
@@ -75,8 +82,9 @@ absl::Status Context::PostForward(int unit) {
   WEFT_RETURN_IF_ERROR(CheckUsable("post_forward"));
   WEFT_RETURN_IF_ERROR(machine_->state.PostForward(unit));
   WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPostForward, unit}));
-  if (!machine_->state.InForward(unit) && !machine_->state.InBackward(unit)) {
-    WEFT_RETURN_IF_ERROR(Latch(machine_->residence.LetGo(unit, /*in_backward=*/false)));
+  for (const int used : UsedBy(unit)) {
+    if (machine_->state.Kept(used)) continue;
+    WEFT_RETURN_IF_ERROR(Latch(machine_->residence.LetGo(used, /*in_backward=*/false)));
   }
   return Latch(machine_->residence.Served());
 }
@@ -89,8 +97,10 @@ absl::Status Context::PreBackward(int unit) {
     WEFT_RETURN_IF_ERROR(machine_->state.PreBackward(unit));
     WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPreBackward, unit}));
   }
-  WEFT_RETURN_IF_ERROR(MakeWhole(unit));
-  WEFT_RETURN_IF_ERROR(MakeGradients(unit));
+  for (const int used : UsedBy(unit)) {
+    WEFT_RETURN_IF_ERROR(MakeWhole(used));
+    WEFT_RETURN_IF_ERROR(MakeGradients(used));
+  }
   Section section(*this);
   return Latch(machine_->residence.Served());
 }
@@ -135,7 +145,10 @@ absl::Status Context::PostBackward(int unit) {
   std::vector<int> settled;
   WEFT_RETURN_IF_ERROR(machine_->state.PostBackward(unit, settled));
   WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPostBackward, unit}));
-  WEFT_RETURN_IF_ERROR(Latch(machine_->residence.LetGo(unit, /*in_backward=*/true)));
+  for (const int used : UsedBy(unit)) {
+    if (machine_->state.Kept(used)) continue;
+    WEFT_RETURN_IF_ERROR(Latch(machine_->residence.LetGo(used, /*in_backward=*/true)));
+  }
   WEFT_RETURN_IF_ERROR(SettleParams(settled));
   return Latch(machine_->residence.Served());
 }

@@ -35,7 +35,8 @@ Reduction::Reduction(std::shared_ptr<ProcessGroup> group, const Layout& layout,
       storage_(storage),
       calls_(calls),
       residence_(residence),
-      options_(options) {}
+      options_(options),
+      latest_(layout.buckets.size()) {}
 
 const Extent& Reduction::ExtentOf(int bucket, size_t i) const {
   const int index = layout_.buckets[static_cast<size_t>(bucket)].pack.extents[i];
@@ -111,6 +112,7 @@ absl::Status Reduction::StartWorks(int bucket, const std::vector<Collective>& ca
     works->push_back(*work);
     started_.push_back({*std::move(work), bucket, std::make_shared<std::atomic<int64_t>>(0)});
   }
+  latest_[static_cast<size_t>(bucket)] = *works;
   return absl::OkStatus();
 }
 
@@ -295,6 +297,19 @@ absl::Status Reduction::Advance() {
     chains_.pop_front();
   }
   return absl::OkStatus();
+}
+
+Works Reduction::Left(int bucket) const {
+  const auto of_bucket = [bucket](const Chain& chain) {
+    return chain.bucket == bucket;
+  };
+  const auto last = std::find_if(chains_.begin(), chains_.end(), of_bucket);
+  if (last == chains_.end()) return NotEnded(latest_[static_cast<size_t>(bucket)]);
+  for (auto chain = chains_.begin(); chain != last; ++chain) {
+    Works left = NotEnded(chain->works);
+    if (!left.empty()) return left;
+  }
+  return last->works;
 }
 
 std::vector<StartedReduce> Reduction::TakeStarted() {

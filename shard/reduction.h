@@ -83,6 +83,9 @@ class Reduction {
   // Starts the links of chains whose turn it is, and ends those that are through.
   absl::Status Advance();
 
+  // What to wait for until the bucket's last reduction has ended, and Advance was called; empty if there is nothing.
+  Works Left(int bucket) const;
+
   // What was started since the last call; to be waited for before its memory is used.
   std::vector<StartedReduce> TakeStarted();
 
@@ -134,6 +137,7 @@ class Reduction {
   std::shared_ptr<ProcessGroup> scatter_;
   std::shared_ptr<ProcessGroup> across_;
   std::deque<Chain> chains_;
+  std::vector<Works> latest_;  // by bucket: of its last link
   std::vector<StartedReduce> started_;
   int64_t first_start_ns_ = 0;
   uint64_t started_bytes_ = 0;

@@ -1,5 +1,6 @@
 #include "shard/registry.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "weft/shard.h"
@@ -84,7 +85,8 @@ absl::StatusOr<int> Registry::BeginUnit(std::string_view name, const Placement& 
   open_unit_ = static_cast<int>(units_.size());
   units_.push_back({.name = std::string(name),
                     .placement = placement,
-                    .first_param = static_cast<int>(params_.size())});
+                    .first_param = static_cast<int>(params_.size()),
+                    .used = {open_unit_}});
   return open_unit_;
 }
 
@@ -136,6 +138,33 @@ absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const in
   return index;
 }
 
+absl::Status Registry::TieParam(int unit, std::string_view name, int param) {
+  if (name.empty()) {
+    return Invalid("unit_tie_param", "the name of the tied parameter is empty; give it one");
+  }
+  const ParamSpec& owner = params_[static_cast<size_t>(param)];
+  if (owner.unit == unit) {
+    return Invalid("unit_tie_param", StrCat("parameter ", owner.name,
+                                            " is one of this unit; use "
+                                            "it without tying"));
+  }
+  UnitSpec& spec = units_[static_cast<size_t>(unit)];
+  if (open_unit_ != unit) {
+    return BadState("unit_tie_param",
+                    StrCat("parameter ", name, " cannot be added to unit ", spec.name,
+                           ", which is sealed; tie parameters before sealing"));
+  }
+  if (!param_names_.emplace(name).second) {
+    return Invalid("unit_tie_param", StrCat("there is a parameter ", name,
+                                            " already; names are unique in a context"));
+  }
+  tied_.push_back({.name = std::string(name), .unit = unit, .param = param});
+  if (std::find(spec.used.begin(), spec.used.end(), owner.unit) == spec.used.end()) {
+    spec.used.insert(spec.used.end() - 1, owner.unit);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Registry::SealUnit(int unit) {
   if (open_unit_ != unit) {
     return BadState("unit_seal", StrCat("unit ", units_[static_cast<size_t>(unit)].name,
@@ -157,6 +186,11 @@ std::vector<RegistryEntry> Registry::Entries() const {
            StrCat("shape [", absl::StrJoin(param.shape, ", "), "] ", DtypeName(param.dtype),
                   param.frozen ? " frozen" : "", param.decays ? "" : " without weight decay")});
     }
+  }
+  for (const TiedParam& tied : tied_) {
+    entries.push_back({StrCat("parameter ", tied.name),
+                       StrCat("of unit ", units_[static_cast<size_t>(tied.unit)].name, ", is ",
+                              params_[static_cast<size_t>(tied.param)].name)});
   }
   return entries;
 }

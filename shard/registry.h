@@ -40,6 +40,15 @@ struct UnitSpec {
   Placement placement;
   int first_param = 0;
   int param_count = 0;
+  std::vector<int>
+      used;  // units whose params it uses: those of its tied params, each once, then itself
+};
+
+// A param of another unit, under another name.
+struct TiedParam {
+  std::string name;
+  int unit = 0;   // that uses it
+  int param = 0;  // the one it is
 };
 
 // One line of what ranks must agree on: "parameter blocks.0.weight", "shape [64, 64] float32".
@@ -59,6 +68,9 @@ class Registry {
   absl::StatusOr<int> AddParam(int unit, std::string_view name, const int64_t* shape, int ndim,
                                weft_dtype_t dtype, bool frozen, bool decays = true);
 
+  // The unit uses `param` of an earlier unit. INVALID_ARGUMENT for a bad name, or a param of this unit.
+  absl::Status TieParam(int unit, std::string_view name, int param);
+
   absl::Status SealUnit(int unit);
 
   const std::vector<UnitSpec>& units() const { return units_; }
@@ -74,6 +86,7 @@ class Registry {
  private:
   std::vector<UnitSpec> units_;
   std::vector<ParamSpec> params_;
+  std::vector<TiedParam> tied_;
   std::unordered_set<std::string> unit_names_;
   std::unordered_set<std::string> param_names_;
   int open_unit_ = -1;

@@ -12,15 +12,6 @@
 namespace weft {
 namespace {
 
-// Those of `works` that have not ended.
-Works NotEnded(const Works& works) {
-  Works left;
-  for (const WorkRef& work : works) {
-    if (!work->ended()) left.push_back(work);
-  }
-  return left;
-}
-
 std::byte* ExtentIn(const Pack& pack, std::byte* data, int extent) {
   if (data == nullptr) return nullptr;
   const auto found = std::find(pack.extents.begin(), pack.extents.end(), extent);
@@ -29,6 +20,14 @@ std::byte* ExtentIn(const Pack& pack, std::byte* data, int extent) {
 }
 
 }  // namespace
+
+Works NotEnded(const Works& works) {
+  Works left;
+  for (const WorkRef& work : works) {
+    if (!work->ended()) left.push_back(work);
+  }
+  return left;
+}
 
 Residence::Residence(const Layout& layout, const Storage& storage, const ExtentCalls& calls,
                      const std::vector<UnitSpec>& units)
@@ -179,6 +178,14 @@ absl::StatusOr<Works> Residence::Need(int unit) {
     if (updates.empty()) continue;
     return std::exchange(updates, {});
   }
+  WEFT_ASSIGN_OR_RETURN(Works before, Begin(unit));
+  if (!before.empty()) return before;
+  if (state.works.empty() && state.part != nullptr) FreePart(state);
+  return std::exchange(state.works, {});
+}
+
+absl::StatusOr<Works> Residence::Begin(int unit) {
+  Unit& state = units_[static_cast<size_t>(unit)];
   if (!Cut(unit)) return Works();
   FreeReduced();
   while (state.data == nullptr && schedule_ != nullptr) {
@@ -193,8 +200,7 @@ absl::StatusOr<Works> Residence::Need(int unit) {
     WEFT_ASSIGN_OR_RETURN(std::byte* const data, pool_.Take(bytes));
     WEFT_RETURN_IF_ERROR(StartGather(unit, data));
   }
-  if (state.works.empty() && state.part != nullptr) FreePart(state);
-  return std::exchange(state.works, {});
+  return Works();
 }
 
 absl::Status Residence::LetGo(int unit, bool in_backward) {

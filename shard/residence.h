@@ -42,6 +42,9 @@ namespace weft {
 
 using Works = std::vector<WorkRef>;
 
+// Those of `works` that have not ended.
+Works NotEnded(const Works& works);
+
 class Residence {
  public:
   // All outlive this.
@@ -72,6 +75,9 @@ class Residence {
   // Frees what has been reduced, and starts what is due and has its place.
   absl::Status Look();
 
+  // Starts to make the unit's params whole. Empty if that is under way or done; else what to wait for before
+  // asking again.
+  absl::StatusOr<Works> Begin(int unit);
   // Empty if the unit's params are whole; else what to wait for before asking again.
   absl::StatusOr<Works> Need(int unit);
   // The unit's params are no longer used; they go unless the schedule keeps them. `in_backward`: since

@@ -33,31 +33,49 @@ class ParamWalk {
  private:
   struct Unit {
     int open = -1;  // its residency
-    int uses = 0;   // pre_forward without its post_forward
+    int uses = 0;   // pre_forward without its post_forward, unshard without its reshard
     bool in_backward = false;
   };
 
   void Step(int at, const Event& event) {
     if (event.kind == Kind::kMicrobatchEnd) std::fill(units_.begin(), units_.end(), Unit());
-    const bool of_unit = event.kind >= Kind::kPreForward && event.kind <= Kind::kPostBackward;
-    if (!of_unit || PackOf(event.index).bytes == 0) return;
-    Unit& unit = units_[static_cast<size_t>(event.index)];
     switch (event.kind) {
+      case Kind::kUnshard:
+      case Kind::kReshard:
+        return StepOf(at, event.kind, event.index);
       case Kind::kPreForward:
-        ++unit.uses;
-        return Use(at, event.index, unit);
       case Kind::kPostForward:
+      case Kind::kPreBackward:
+      case Kind::kPostBackward:
+        for (const int used : (*input_.units)[static_cast<size_t>(event.index)].used)
+          StepOf(at, event.kind, used);
+        return;
+      default:
+        return;
+    }
+  }
+
+  void StepOf(int at, Kind kind, int index) {
+    if (PackOf(index).bytes == 0) return;
+    Unit& unit = units_[static_cast<size_t>(index)];
+    switch (kind) {
+      case Kind::kPreForward:
+      case Kind::kUnshard:
+        ++unit.uses;
+        return Use(at, index, unit);
+      case Kind::kPostForward:
+      case Kind::kReshard:
         --unit.uses;
-        Use(at, event.index, unit);
-        if (unit.uses == 0 && !unit.in_backward && !KeptBetween(event.index)) unit.open = -1;
+        Use(at, index, unit);
+        if (unit.uses == 0 && !unit.in_backward && !KeptBetween(index)) unit.open = -1;
         return;
       case Kind::kPreBackward:
         unit.in_backward = true;
-        return Use(at, event.index, unit);
+        return Use(at, index, unit);
       default:
         unit.in_backward = false;
-        Use(at, event.index, unit);
-        unit.open = -1;
+        Use(at, index, unit);
+        if (unit.uses == 0) unit.open = -1;
         return;
     }
   }
@@ -108,12 +126,19 @@ void JoinNeighbours(std::vector<Residency>& gathers) {
 // Which calls of backward complete which buckets, as the context's own bookkeeping has it.
 class Completion {
  public:
-  Completion(const Layout& layout, const std::vector<Event>& events, size_t units)
-      : layout_(layout), expected_(BackwardsOf(events, units)), done_(units, 0) {}
+  Completion(const Layout& layout, const std::vector<Event>& events,
+             const std::vector<UnitSpec>& units)
+      : layout_(layout),
+        units_(units),
+        expected_(BackwardsOf(events, units)),
+        done_(units.size(), 0) {}
 
   void Reset() { std::fill(done_.begin(), done_.end(), 0); }
 
-  void PostBackward(int unit) { ++done_[static_cast<size_t>(unit)]; }
+  void PostBackward(int unit) {
+    for (const int used : units_[static_cast<size_t>(unit)].used)
+      ++done_[static_cast<size_t>(used)];
+  }
 
   bool Complete(size_t bucket) const {
     const std::vector<int>& units = layout_.buckets[bucket].units;
@@ -125,6 +150,7 @@ class Completion {
 
  private:
   const Layout& layout_;
+  const std::vector<UnitSpec>& units_;
   const std::vector<int> expected_;
   std::vector<int> done_;  // backwards in this micro-batch, by unit
 };
@@ -132,7 +158,7 @@ class Completion {
 // Buckets in the order in which the last micro-batch completes them.
 std::vector<int> OrderOf(const ScheduleInput& input, const std::vector<Event>& events) {
   const size_t buckets = input.layout->buckets.size();
-  Completion completion(*input.layout, events, input.units->size());
+  Completion completion(*input.layout, events, *input.units);
   std::vector<size_t> completed(buckets, events.size());
   for (size_t at = 0; at < events.size(); ++at) {
     if (events[at].kind == Kind::kMicrobatchBegin) {
@@ -161,7 +187,7 @@ class GradientWalk {
       : input_(input),
         events_(events),
         order_(order),
-        completion_(*input.layout, events, input.units->size()),
+        completion_(*input.layout, events, *input.units),
         buckets_(input.layout->buckets.size()),
         buckets_of_(input.units->size()),
         last_(static_cast<int>(events.size()) - 1) {
@@ -195,8 +221,10 @@ class GradientWalk {
         next_ = 0;
         return;
       case Kind::kPreBackward:
-        for (const int bucket : buckets_of_[static_cast<size_t>(event.index)])
-          Need(at, bucket);
+        for (const int used : (*input_.units)[static_cast<size_t>(event.index)].used) {
+          for (const int bucket : buckets_of_[static_cast<size_t>(used)])
+            Need(at, bucket);
+        }
         return;
       case Kind::kPostBackward:
         completion_.PostBackward(event.index);
@@ -349,33 +377,37 @@ bool Fits(const Schedule& schedule, size_t budget_bytes) {
   return budget_bytes == 0 || schedule.pool_bytes <= budget_bytes;
 }
 
-// The residencies of FRACTION units that have a next one, as their needs: those with the shortest time between
-// the two first.
-std::vector<int> GapsOf(const ScheduleInput& input, const std::vector<Residency>& gathers) {
-  std::vector<std::pair<int64_t, int>> gaps;
+// The time between two residencies of a unit, named by what begins the first.
+struct Gap {
+  int64_t length = 0;
+  int need = 0;
+  int unit = 0;
+  auto operator<=>(const Gap&) const = default;
+};
+
+// Those of FRACTION units, shortest first.
+std::vector<Gap> GapsOf(const ScheduleInput& input, const std::vector<Residency>& gathers) {
+  std::vector<Gap> gaps;
   for (size_t i = 0; i < gathers.size(); ++i) {
     const Placement& placement = (*input.units)[static_cast<size_t>(gathers[i].index)].placement;
     const size_t next = NextOf(gathers, i);
     if (placement.preset != WEFT_SHARD_FRACTION || next == gathers.size()) continue;
-    gaps.emplace_back(At(gathers[next].need) - gathers[i].end, gathers[i].need);
+    gaps.push_back({At(gathers[next].need) - gathers[i].end, gathers[i].need, gathers[i].index});
   }
   std::sort(gaps.begin(), gaps.end());
-  std::vector<int> needs;
-  needs.reserve(gaps.size());
-  for (const auto& [length, need] : gaps)
-    needs.push_back(need);
-  return needs;
+  return gaps;
 }
 
 // `gathers` with the first `count` gaps bridged: the unit stays whole meanwhile.
-std::vector<Residency> Bridge(std::vector<Residency> gathers, const std::vector<int>& gaps,
+std::vector<Residency> Bridge(std::vector<Residency> gathers, const std::vector<Gap>& gaps,
                               size_t count) {
-  std::vector<int> bridged(gaps.begin(), gaps.begin() + static_cast<std::ptrdiff_t>(count));
+  std::vector<Gap> bridged(gaps.begin(), gaps.begin() + static_cast<std::ptrdiff_t>(count));
   // Later gaps first, so that the need that names an earlier one still begins a residency.
-  std::sort(bridged.rbegin(), bridged.rend());
-  for (const int need : bridged) {
+  std::sort(bridged.begin(), bridged.end(),
+            [](const Gap& a, const Gap& b) { return a.need > b.need; });
+  for (const Gap& gap : bridged) {
     size_t i = 0;
-    while (gathers[i].need != need)
+    while (gathers[i].need != gap.need || gathers[i].index != gap.unit)
       ++i;
     Join(gathers, i, NextOf(gathers, i));
   }
@@ -386,7 +418,7 @@ std::vector<Residency> Bridge(std::vector<Residency> gathers, const std::vector<
 std::vector<Residency> KeepWhatFits(const ScheduleInput& input, const std::vector<Event>& events,
                                     const std::vector<Residency>& gathers,
                                     const std::vector<Residency>& gradients, int prefetch) {
-  const std::vector<int> gaps = GapsOf(input, gathers);
+  const std::vector<Gap> gaps = GapsOf(input, gathers);
   size_t fits = 0;
   size_t too_many = gaps.size() + 1;
   while (too_many - fits > 1) {
@@ -419,14 +451,16 @@ std::vector<Event> PredictEvents(size_t units, bool train, int microbatches) {
   return events;
 }
 
-std::vector<int> BackwardsOf(const std::vector<Event>& events, size_t units) {
-  std::vector<int> most(units, 0);
-  std::vector<int> now(units, 0);
+std::vector<int> BackwardsOf(const std::vector<Event>& events, const std::vector<UnitSpec>& units) {
+  std::vector<int> most(units.size(), 0);
+  std::vector<int> now(units.size(), 0);
   for (const Event& event : events) {
     if (event.kind == Kind::kMicrobatchBegin) std::fill(now.begin(), now.end(), 0);
     if (event.kind != Kind::kPostBackward) continue;
-    const auto unit = static_cast<size_t>(event.index);
-    most[unit] = std::max(most[unit], ++now[unit]);
+    for (const int used : units[static_cast<size_t>(event.index)].used) {
+      const auto unit = static_cast<size_t>(used);
+      most[unit] = std::max(most[unit], ++now[unit]);
+    }
   }
   return most;
 }

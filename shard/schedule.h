@@ -34,10 +34,12 @@ namespace weft {
 struct Event {
   enum class Kind : uint8_t {
     kMicrobatchBegin,  // index: 1 for the step's last one
-    kPreForward,       // index: the unit, for these four
+    kPreForward,       // index: the unit, for these six
     kPostForward,
     kPreBackward,
     kPostBackward,
+    kUnshard,
+    kReshard,
     kMicrobatchEnd,
     kFinish
   };
@@ -80,8 +82,8 @@ struct ScheduleInput {
 // The calls of a step that uses every unit once per micro-batch, in the order of declaration.
 std::vector<Event> PredictEvents(size_t units, bool train, int microbatches);
 
-// How many backwards each unit runs, the most of all micro-batches.
-std::vector<int> BackwardsOf(const std::vector<Event>& events, size_t units);
+// How many backwards each unit runs, those of units that are tied to it included; the most of all micro-batches.
+std::vector<int> BackwardsOf(const std::vector<Event>& events, const std::vector<UnitSpec>& units);
 
 // With a budget, prefetching is given up first; units of FRACTION stay whole between forward and backward while
 // there is room, the last ones first. If even the least does not fit, that is what is returned.

@@ -32,6 +32,18 @@ absl::Status StepState::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
   return absl::OkStatus();
 }
 
+absl::Status StepState::CheckJoin() const {
+  const Event event{"join"};
+  if (phase_ == Phase::kStep && microbatch_ < 0) return absl::OkStatus();
+  return BadState(event, StrCat("the context is ", PhaseText()),
+                  "call it after step_begin, in place of the step's micro-batches");
+}
+
+void StepState::AbandonStep() {
+  phase_ = Phase::kIdle;
+  Record({"join"});
+}
+
 absl::Status StepState::MicrobatchBegin(int index, bool last) {
   const Event event{"microbatch_begin", Event::Kind::kMicrobatch, index};
   if (phase_ != Phase::kStep) {
@@ -56,31 +68,106 @@ absl::Status StepState::MicrobatchBegin(int index, bool last) {
   return absl::OkStatus();
 }
 
+absl::Status StepState::CheckPreForward(const Event& call, int unit) const {
+  const UnitState& state = units_[static_cast<size_t>(unit)];
+  if (state.phase != UnitPhase::kDone) return absl::OkStatus();
+  return BadState(call, UnitText(unit), "recompute a unit before its post_backward");
+}
+
 absl::Status StepState::PreForward(int unit) {
   const Event event{"pre_forward", Event::Kind::kUnit, unit};
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
-  UnitState& state = units_[static_cast<size_t>(unit)];
-  if (state.phase == UnitPhase::kDone) {
-    return BadState(event, UnitText(unit), "recompute a unit before its post_backward");
+  for (const int used : UsedBy(unit))
+    WEFT_RETURN_IF_ERROR(CheckPreForward(event, used));
+  for (const int used : UsedBy(unit)) {
+    UnitState& state = units_[static_cast<size_t>(used)];
+    ++state.uses;
+    if (state.phase != UnitPhase::kBackward) state.phase = UnitPhase::kForward;
   }
-  ++state.uses;
-  if (state.phase != UnitPhase::kBackward) state.phase = UnitPhase::kForward;
   Record(event);
   return absl::OkStatus();
+}
+
+absl::Status StepState::CheckPostForward(const Event& call, int unit) const {
+  if (units_[static_cast<size_t>(unit)].uses > 0) return absl::OkStatus();
+  return BadState(call, UnitText(unit), "call pre_forward first");
 }
 
 absl::Status StepState::PostForward(int unit) {
   const Event event{"post_forward", Event::Kind::kUnit, unit};
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
-  UnitState& state = units_[static_cast<size_t>(unit)];
-  if (state.uses == 0) return BadState(event, UnitText(unit), "call pre_forward first");
-  --state.uses;
-  if (state.uses == 0 && state.phase == UnitPhase::kForward) {
+  // Its own uses say whether this is legal: those of the units it is tied to include others.
+  WEFT_RETURN_IF_ERROR(CheckPostForward(event, unit));
+  for (const int used : UsedBy(unit))
+    WEFT_RETURN_IF_ERROR(CheckPostForward(event, used));
+  for (const int used : UsedBy(unit)) {
+    UnitState& state = units_[static_cast<size_t>(used)];
+    --state.uses;
+    if (state.uses > 0 || state.phase != UnitPhase::kForward) continue;
     state.phase = UnitPhase::kForwarded;
     ++state.forwards;
   }
   Record(event);
   return absl::OkStatus();
+}
+
+absl::Status StepState::UnshardStart(int unit) {
+  const Event event{"unshard_start", Event::Kind::kUnit, unit};
+  WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
+  UnitState& state = units_[static_cast<size_t>(unit)];
+  if (state.unshard != Unshard::kNone) {
+    return BadState(event, StrCat("unit ", UnitName(unit), " is unsharded already"),
+                    "call reshard first");
+  }
+  state.unshard = Unshard::kStarted;
+  Record(event);
+  return absl::OkStatus();
+}
+
+absl::Status StepState::UnshardWait(int unit) const {
+  const Event event{"unshard_wait", Event::Kind::kUnit, unit};
+  WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
+  if (units_[static_cast<size_t>(unit)].unshard != Unshard::kNone) return absl::OkStatus();
+  return BadState(event, StrCat("unit ", UnitName(unit), " is not being unsharded"),
+                  "call unshard_start first");
+}
+
+void StepState::Unsharded(int unit) {
+  units_[static_cast<size_t>(unit)].unshard = Unshard::kWhole;
+}
+
+absl::Status StepState::Reshard(int unit) {
+  const Event event{"reshard", Event::Kind::kUnit, unit};
+  WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
+  UnitState& state = units_[static_cast<size_t>(unit)];
+  if (state.unshard != Unshard::kWhole) {
+    const bool started = state.unshard == Unshard::kStarted;
+    return BadState(
+        event,
+        StrCat("unit ", UnitName(unit), started ? " has not been waited for" : " is not unsharded"),
+        started ? "call unshard_wait first" : "call unshard_start first");
+  }
+  state.unshard = Unshard::kNone;
+  Record(event);
+  return absl::OkStatus();
+}
+
+absl::Status StepState::CheckPreBackward(const Event& call, int unit) const {
+  const UnitState& state = units_[static_cast<size_t>(unit)];
+  switch (state.phase) {
+    case UnitPhase::kForwarded:
+      return absl::OkStatus();
+    case UnitPhase::kUntouched:
+      return BadState(call, UnitText(unit), "call pre_forward and post_forward first");
+    case UnitPhase::kForward:
+      return BadState(call, UnitText(unit), "call post_forward first");
+    case UnitPhase::kBackward:
+      return BadState(call, UnitText(unit), "call post_backward first");
+    case UnitPhase::kDone:
+      break;
+  }
+  return BadState(call, StrCat(UnitText(unit), " ", state.backwards, " times"),
+                  "run backward as often as forward, or as in the step before with this tag");
 }
 
 absl::Status StepState::PreBackward(int unit) {
@@ -89,24 +176,14 @@ absl::Status StepState::PreBackward(int unit) {
   if (!training()) {
     return BadState(event, "the step is WEFT_SHARD_EVAL", "begin the step with WEFT_SHARD_TRAIN");
   }
-  UnitState& state = units_[static_cast<size_t>(unit)];
-  switch (state.phase) {
-    case UnitPhase::kForwarded:
-      break;
-    case UnitPhase::kUntouched:
-      return BadState(event, UnitText(unit), "call pre_forward and post_forward first");
-    case UnitPhase::kForward:
-      return BadState(event, UnitText(unit), "call post_forward first");
-    case UnitPhase::kBackward:
-      return BadState(event, UnitText(unit), "call post_backward first");
-    case UnitPhase::kDone:
-      return BadState(event, StrCat(UnitText(unit), " ", state.backwards, " times"),
-                      "run backward as often as forward, or as in the step before with this tag");
+  for (const int used : UsedBy(unit))
+    WEFT_RETURN_IF_ERROR(CheckPreBackward(event, used));
+  for (const int used : UsedBy(unit)) {
+    units_[static_cast<size_t>(used)].phase = UnitPhase::kBackward;
+    const UnitSpec& spec = registry_.units()[static_cast<size_t>(used)];
+    for (int param = spec.first_param; param < spec.first_param + spec.param_count; ++param)
+      params_[static_cast<size_t>(param)] = ParamPhase::kWaiting;
   }
-  state.phase = UnitPhase::kBackward;
-  const UnitSpec& spec = registry_.units()[static_cast<size_t>(unit)];
-  for (int param = spec.first_param; param < spec.first_param + spec.param_count; ++param)
-    params_[static_cast<size_t>(param)] = ParamPhase::kWaiting;
   Record(event);
   return absl::OkStatus();
 }
@@ -144,26 +221,34 @@ bool StepState::LastBackward(int unit) const {
   return state.backwards + 1 >= expected;
 }
 
-absl::Status StepState::PostBackward(int unit, std::vector<int>& settled) {
-  const Event event{"post_backward", Event::Kind::kUnit, unit};
-  WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
-  WEFT_RETURN_IF_ERROR(RequireBackward(event, unit));
-  UnitState& state = units_[static_cast<size_t>(unit)];
-  if (state.uses > 0) {
-    return BadState(event, StrCat("unit ", UnitName(unit), " is being recomputed"),
+absl::Status StepState::CheckPostBackward(const Event& call, int unit) const {
+  WEFT_RETURN_IF_ERROR(RequireBackward(call, unit));
+  if (units_[static_cast<size_t>(unit)].uses > 0) {
+    return BadState(call, StrCat("unit ", UnitName(unit), " is being recomputed"),
                     "call post_forward first");
   }
   const UnitSpec& spec = registry_.units()[static_cast<size_t>(unit)];
   for (int param = spec.first_param; param < spec.first_param + spec.param_count; ++param) {
     if (params_[static_cast<size_t>(param)] == ParamPhase::kClaimed) {
-      return BadState(event, StrCat("grad_ready of ", ParamName(param), " is still running"),
+      return BadState(call, StrCat("grad_ready of ", ParamName(param), " is still running"),
                       "wait for the threads that hand over gradients");
     }
   }
-  const bool last = LastBackward(unit);
-  ++state.backwards;
-  state.phase = last ? UnitPhase::kDone : UnitPhase::kForwarded;
-  if (last) Settle(unit, settled);
+  return absl::OkStatus();
+}
+
+absl::Status StepState::PostBackward(int unit, std::vector<int>& settled) {
+  const Event event{"post_backward", Event::Kind::kUnit, unit};
+  WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
+  for (const int used : UsedBy(unit))
+    WEFT_RETURN_IF_ERROR(CheckPostBackward(event, used));
+  for (const int used : UsedBy(unit)) {
+    UnitState& state = units_[static_cast<size_t>(used)];
+    const bool last = LastBackward(used);
+    ++state.backwards;
+    state.phase = last ? UnitPhase::kDone : UnitPhase::kForwarded;
+    if (last) Settle(used, settled);
+  }
   Record(event);
   return absl::OkStatus();
 }
@@ -177,6 +262,10 @@ absl::Status StepState::MicrobatchEnd(std::vector<int>& settled) {
       return BadState(event, UnitText(unit), "call post_backward first");
     }
     if (units_[i].uses > 0) return BadState(event, UnitText(unit), "call post_forward first");
+    if (units_[i].unshard != Unshard::kNone) {
+      return BadState(event, StrCat("unit ", UnitName(unit), " is unsharded"),
+                      "call reshard first");
+    }
   }
   phase_ = Phase::kStep;
   if (training()) {
@@ -186,6 +275,17 @@ absl::Status StepState::MicrobatchEnd(std::vector<int>& settled) {
   }
   Record(event);
   return absl::OkStatus();
+}
+
+absl::Status StepState::CheckReduceWait(int unit) const {
+  const Event event{"reduce_wait", Event::Kind::kUnit, unit};
+  const bool running = phase_ == Phase::kMicrobatch || (phase_ == Phase::kStep && microbatch_ >= 0);
+  if (!running || !training()) {
+    return BadState(event, StrCat("the context is ", PhaseText()),
+                    "call it after post_backward of the unit in a WEFT_SHARD_TRAIN step");
+  }
+  if (units_[static_cast<size_t>(unit)].phase == UnitPhase::kDone) return absl::OkStatus();
+  return BadState(event, UnitText(unit), "call it after the unit's last post_backward");
 }
 
 absl::Status StepState::FinishBegin() {

@@ -10,6 +10,9 @@
 // Every member checks one call and, if it is legal, makes its transition. An illegal one changes
 // nothing and returns WEFT_BAD_STATE with the unit, the phase, what to do and the last 8 events.
 // pre_forward and post_forward during a unit's backward are activation recompute: no phase changes.
+// A unit with tied params is used together with the units that have them: a call is legal if it is for all of
+// these, and is the call of all of these.
+// A unit may be unsharded at any time of a micro-batch, until it is resharded; no phase changes.
 //
 // Thread-safety: none of its own; the context's mutex guards it. Sends and allocates nothing.
 #pragma once
@@ -37,10 +40,17 @@ class StepState {
   absl::Status CheckQuiet(const char* call) const;
 
   absl::Status StepBegin(weft_shard_mode_t mode, uint64_t tag);
+  // Joining takes the place of the step's micro-batches; abandoning ends a step before its first one.
+  absl::Status CheckJoin() const;
+  void AbandonStep();
   absl::Status MicrobatchBegin(int index, bool last);
   absl::Status PreForward(int unit);
   absl::Status PostForward(int unit);
   absl::Status PreBackward(int unit);
+  absl::Status UnshardStart(int unit);
+  absl::Status UnshardWait(int unit) const;
+  void Unsharded(int unit);  // it has been waited for
+  absl::Status Reshard(int unit);
   // The gradient is being handed over (claimed) and then there (ready). Between the two no lock
   // need be held. GradientReady is true if no more of it is expected in this micro-batch.
   absl::Status ClaimGradient(int param);
@@ -49,6 +59,8 @@ class StepState {
   absl::Status PostBackward(int unit, std::vector<int>& settled);
   // Likewise, of all units.
   absl::Status MicrobatchEnd(std::vector<int>& settled);
+  // Of a unit that has done backward in a training step that is not finished.
+  absl::Status CheckReduceWait(int unit) const;
   absl::Status FinishBegin();
   void FinishEnd();
   absl::Status OptimizerStep();
@@ -57,7 +69,19 @@ class StepState {
   // How many backwards each unit runs in a micro-batch, from here on; empty: as many as forwards.
   void ExpectBackwards(std::vector<int> backwards) { expected_ = std::move(backwards); }
 
-  // The unit's params are being used: in forward, in backward, or in neither.
+  // The unit's params may be read.
+  bool InUse(int unit) const {
+    const UnitState& state = units_[static_cast<size_t>(unit)];
+    return state.uses > 0 || state.phase == UnitPhase::kBackward ||
+           state.unshard == Unshard::kWhole;
+  }
+
+  // Something keeps them whole.
+  bool Kept(int unit) const {
+    return InUse(unit) || units_[static_cast<size_t>(unit)].unshard != Unshard::kNone;
+  }
+
+  // They are being used in forward, in backward, or in neither.
   bool InForward(int unit) const { return units_[static_cast<size_t>(unit)].uses > 0; }
 
   bool InBackward(int unit) const {
@@ -88,8 +112,11 @@ class StepState {
   // Given: there, and more may come. Settled: complete or missing.
   enum class ParamPhase : uint8_t { kWaiting, kClaimed, kGiven, kSettled };
 
+  enum class Unshard : uint8_t { kNone, kStarted, kWhole };
+
   struct UnitState {
     UnitPhase phase = UnitPhase::kUntouched;
+    Unshard unshard = Unshard::kNone;
     int uses = 0;      // pre_forward without its post_forward
     int forwards = 0;  // that have ended, recomputing apart
     int backwards = 0;
@@ -111,6 +138,15 @@ class StepState {
   absl::Status BadState(const Event& call, std::string_view found, std::string_view advice) const;
   absl::Status RequireMicrobatch(const Event& call) const;
   absl::Status RequireBackward(const Event& call, int unit) const;
+  absl::Status CheckPreForward(const Event& call, int unit) const;
+  absl::Status CheckPostForward(const Event& call, int unit) const;
+  absl::Status CheckPreBackward(const Event& call, int unit) const;
+  absl::Status CheckPostBackward(const Event& call, int unit) const;
+
+  const std::vector<int>& UsedBy(int unit) const {
+    return registry_.units()[static_cast<size_t>(unit)].used;
+  }
+
   // The backward that is under way, or comes next, is the last one expected.
   bool LastBackward(int unit) const;
   void Settle(int unit, std::vector<int>& settled);

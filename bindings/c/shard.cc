@@ -64,6 +64,7 @@ absl::StatusOr<ContextOptions> ReadOptions(const weft_shard_config_t* config) {
   if (copy.prefetch != 0) options.prefetch = std::max(copy.prefetch, 0);
   if (copy.microbatches != 0) options.microbatches = copy.microbatches;
   options.budget_bytes = copy.memory_budget_bytes;
+  options.uneven = copy.uneven != 0;
   return options;
 }
 
@@ -212,6 +213,23 @@ absl::Status UnitAddParam(weft_shard_unit_t unit, const char* name, const int64_
   return absl::OkStatus();
 }
 
+absl::Status UnitTieParam(weft_shard_unit_t unit, const char* name, weft_shard_param_t param,
+                          weft_shard_param_t* out) {
+  constexpr char kCall[] = "shard_unit_tie_param";
+  WEFT_RETURN_IF_ERROR(CheckOut(kCall, out, "tied"));
+  WEFT_RETURN_IF_ERROR(Check(kCall, unit));
+  WEFT_RETURN_IF_ERROR(Check(kCall, param));
+  if (name == nullptr) return Invalid(kCall, "name is NULL; give the tied parameter a name");
+  weft_shard_context* const owner = unit->owner;
+  if (param->owner != owner) {
+    return Invalid(kCall, "param belongs to another context; tie params of one context");
+  }
+  WEFT_RETURN_IF_ERROR(owner->context->TieParam(unit->index, name, param->index));
+  owner->params.push_back({.owner = owner, .index = param->index});
+  *out = &owner->params.back();
+  return absl::OkStatus();
+}
+
 absl::Status View(weft_shard_param_t param, weft_shard_view_t* view) {
   WEFT_RETURN_IF_ERROR(CheckOut("shard_param_view", view, "view"));
   // The struct ended in padding where grad_dtype is now, so its size is the same.
@@ -298,6 +316,11 @@ weft_result_t weft_shard_unit_add_param(weft_shard_unit_t unit, const char* name
                                         const int64_t* shape, int ndim, weft_dtype_t dtype,
                                         uint32_t flags, weft_shard_param_t* param) {
   return Guarded([&] { return calls::UnitAddParam(unit, name, shape, ndim, dtype, flags, param); });
+}
+
+weft_result_t weft_shard_unit_tie_param(weft_shard_unit_t unit, const char* name,
+                                        weft_shard_param_t param, weft_shard_param_t* tied) {
+  return Guarded([&] { return calls::UnitTieParam(unit, name, param, tied); });
 }
 
 weft_result_t weft_shard_unit_seal(weft_shard_unit_t unit) {

@@ -21,6 +21,13 @@ absl::Status StepBegin(weft_shard_context_t context, weft_shard_mode_t mode, uin
   return context->context->StepBegin(mode, tag);
 }
 
+absl::Status Join(weft_shard_context_t context, int* active_ranks) {
+  WEFT_RETURN_IF_ERROR(Check("shard_join", context));
+  WEFT_ASSIGN_OR_RETURN(const int active, context->context->Join());
+  if (active_ranks != nullptr) *active_ranks = active;
+  return absl::OkStatus();
+}
+
 absl::Status MicrobatchBegin(weft_shard_context_t context, int index, int last) {
   WEFT_RETURN_IF_ERROR(Check("shard_microbatch_begin", context));
   if (last != 0 && last != 1) {
@@ -74,6 +81,10 @@ weft_result_t weft_shard_step_begin(weft_shard_context_t context, weft_shard_mod
   return Guarded([&] { return calls::StepBegin(context, mode, tag); });
 }
 
+weft_result_t weft_shard_join(weft_shard_context_t context, int* active_ranks) {
+  return Guarded([&] { return calls::Join(context, active_ranks); });
+}
+
 weft_result_t weft_shard_microbatch_begin(weft_shard_context_t context, int index, int last) {
   return Guarded([&] { return calls::MicrobatchBegin(context, index, last); });
 }
@@ -103,6 +114,29 @@ weft_result_t weft_shard_grad_ready(weft_shard_param_t param, const void* grad, 
 weft_result_t weft_shard_post_backward(weft_shard_unit_t unit, void* stream) {
   return Guarded([&] {
     return calls::CallUnit("shard_post_backward", &weft::Context::PostBackward, unit, stream);
+  });
+}
+
+weft_result_t weft_shard_unshard_start(weft_shard_unit_t unit, void* stream) {
+  return Guarded([&] {
+    return calls::CallUnit("shard_unshard_start", &weft::Context::UnshardStart, unit, stream);
+  });
+}
+
+weft_result_t weft_shard_unshard_wait(weft_shard_unit_t unit, void* stream) {
+  return Guarded([&] {
+    return calls::CallUnit("shard_unshard_wait", &weft::Context::UnshardWait, unit, stream);
+  });
+}
+
+weft_result_t weft_shard_reshard(weft_shard_unit_t unit, void* stream) {
+  return Guarded(
+      [&] { return calls::CallUnit("shard_reshard", &weft::Context::Reshard, unit, stream); });
+}
+
+weft_result_t weft_shard_reduce_wait(weft_shard_unit_t unit, void* stream) {
+  return Guarded([&] {
+    return calls::CallUnit("shard_reduce_wait", &weft::Context::ReduceWait, unit, stream);
   });
 }
 

@@ -107,6 +107,7 @@ typedef struct weft_shard_config {
   /* For what is gathered, and full gradients where these rest cut; 0: as much as prefetching wants.
    * Prefetching is given up first. */
   size_t memory_budget_bytes;
+  int uneven; /* 1: ranks may run out of data before others, see weft_shard_join */
 } weft_shard_config_t;
 
 /* `mesh` is borrowed and must outlive the context. Not collective. NULL config: defaults. */
@@ -174,6 +175,14 @@ WEFT_EXPORT weft_result_t weft_shard_unit_add_param(weft_shard_unit_t unit, cons
                                                     const int64_t* shape, int ndim,
                                                     weft_dtype_t dtype, uint32_t flags,
                                                     weft_shard_param_t* param);
+
+/* The unit uses `param` of an earlier unit, under this name: a head that shares the token table. *tied is a handle like
+ * any other: of the same storage and gradient. While the unit is used, so is the unit that has the param: its pre_
+ * and post_ calls are both units' calls; each gives a gradient of its own, which is added. Errors: INVALID_ARGUMENT
+ * (NULL, name empty or used twice, a param of this unit or of another context), BAD_STATE. */
+WEFT_EXPORT weft_result_t weft_shard_unit_tie_param(weft_shard_unit_t unit, const char* name,
+                                                    weft_shard_param_t param,
+                                                    weft_shard_param_t* tied);
 
 /* Closes the unit. BAD_STATE if it is closed already. */
 WEFT_EXPORT weft_result_t weft_shard_unit_seal(weft_shard_unit_t unit);

@@ -120,11 +120,28 @@ class ShardUnit {
     return ShardParam(param);
   }
 
+  // A param of an earlier unit that this one uses too.
+  ShardParam TieParam(const std::string& name, const ShardParam& param) const {
+    weft_shard_param_t tied = nullptr;
+    Check(weft_shard_unit_tie_param(unit_, name.c_str(), param.get(), &tied));
+    return ShardParam(tied);
+  }
+
   void Seal() const { Check(weft_shard_unit_seal(unit_)); }
 
   void PreForward(void* stream = nullptr) const { Check(weft_shard_pre_forward(unit_, stream)); }
 
   void PostForward(void* stream = nullptr) const { Check(weft_shard_post_forward(unit_, stream)); }
+
+  void UnshardStart(void* stream = nullptr) const {
+    Check(weft_shard_unshard_start(unit_, stream));
+  }
+
+  void UnshardWait(void* stream = nullptr) const { Check(weft_shard_unshard_wait(unit_, stream)); }
+
+  void Reshard(void* stream = nullptr) const { Check(weft_shard_reshard(unit_, stream)); }
+
+  void ReduceWait(void* stream = nullptr) const { Check(weft_shard_reduce_wait(unit_, stream)); }
 
   void PreBackward(void* stream = nullptr) const { Check(weft_shard_pre_backward(unit_, stream)); }
 
@@ -134,42 +151,6 @@ class ShardUnit {
 
  private:
   weft_shard_unit_t unit_ = nullptr;
-};
-
-// The use of a unit in forward. Left by an exception it still says post_forward; the ShardStep then ends the step.
-class ForwardScope {
- public:
-  explicit ForwardScope(const ShardUnit& unit, void* stream = nullptr)
-      : unit_(unit.get()), stream_(stream) {
-    unit.PreForward(stream);
-  }
-
-  ForwardScope(const ForwardScope&) = delete;
-  ForwardScope& operator=(const ForwardScope&) = delete;
-
-  ~ForwardScope() { (void)weft_shard_post_forward(unit_, stream_); }
-
- private:
-  weft_shard_unit_t unit_;
-  void* stream_;
-};
-
-// Likewise in backward. What post_backward has to report shows in the calls that follow.
-class BackwardScope {
- public:
-  explicit BackwardScope(const ShardUnit& unit, void* stream = nullptr)
-      : unit_(unit.get()), stream_(stream) {
-    unit.PreBackward(stream);
-  }
-
-  BackwardScope(const BackwardScope&) = delete;
-  BackwardScope& operator=(const BackwardScope&) = delete;
-
-  ~BackwardScope() { (void)weft_shard_post_backward(unit_, stream_); }
-
- private:
-  weft_shard_unit_t unit_;
-  void* stream_;
 };
 
 // All units over a mesh, which must outlive it. Owns parameters and gradients.
@@ -237,54 +218,9 @@ class ShardContext : public Handle<weft_shard_context_t, weft_shard_context_dest
   }
 };
 
-// One step of a context, which it borrows. Left without End(), as by an exception, it aborts the step, so that the other
-// ranks do not wait for this one until their deadline; the group is then poisoned.
-class ShardStep {
- public:
-  explicit ShardStep(const ShardContext& context, weft_shard_mode_t mode = WEFT_SHARD_TRAIN,
-                     std::uint64_t tag = 0)
-      : context_(context.get()) {
-    Check(weft_shard_step_begin(context_, mode, tag));
-  }
-
-  ShardStep(const ShardStep&) = delete;
-  ShardStep& operator=(const ShardStep&) = delete;
-
-  ~ShardStep() {
-    if (open_) (void)weft_shard_abort_step(context_, "a step was left before its end");
-  }
-
-  // Waits for all reductions. Collective.
-  weft_shard_step_result_t Finish(void* stream = nullptr) const {
-    weft_shard_step_result_t result = {};
-    result.struct_size = sizeof(result);
-    Check(weft_shard_finish(context_, stream, &result));
-    return result;
-  }
-
-  // Updates the params with the context's optimizer, gradients clipped to norm_max unless it is 0. Collective.
-  weft_shard_update_result_t Update(double learning_rate, double norm_max = 0) const {
-    weft_shard_update_t update = {};
-    update.struct_size = sizeof(update);
-    update.learning_rate = learning_rate;
-    update.norm_max = norm_max;
-    weft_shard_update_result_t result = {};
-    result.struct_size = sizeof(result);
-    Check(weft_shard_optimizer_step(context_, &update, &result));
-    return result;
-  }
-
-  void End() {
-    Check(weft_shard_step_end(context_));
-    open_ = false;
-  }
-
- private:
-  weft_shard_context_t context_;
-  bool open_ = true;
-};
-
 }  // namespace interface_0
 }  // namespace weft
+
+#include "weft/shard_step.hpp"
 
 #endif  // WEFT_SHARD_HPP_

@@ -27,7 +27,16 @@ typedef enum weft_shard_mode {
  * several whose order of units differs; 0 otherwise. */
 WEFT_EXPORT weft_result_t weft_shard_step_begin(weft_shard_context_t context,
                                                 weft_shard_mode_t mode, uint64_t tag);
-/* Begins micro-batch `index`, counted from 0; `last` = 1 for the step's last one. */
+/* In place of all micro-batches of a step for which this rank has no data, while others do: makes the calls that
+ * those made in the last step of this kind, with gradients of zero, so that they need not wait. *active_ranks, which
+ * may be NULL, is how many ranks have data; the step then goes on as theirs: finish, optimizer_step, step_end.
+ * With 0, on all ranks in the same step, it has ended here. Averages divide by all ranks. (Join of PyTorch's DDP.)
+ * The config's `uneven` must be set, which makes microbatch_begin(0) compare mode and tag between ranks. Collective.
+ * Errors: MISMATCH naming the rank that began another kind of step, or that gathers other units than those. */
+WEFT_EXPORT weft_result_t weft_shard_join(weft_shard_context_t context, int* active_ranks);
+
+/* Begins micro-batch `index`, counted from 0; `last` = 1 for the step's last one. Collective for index 0 if the
+ * context's config says `uneven`. */
 WEFT_EXPORT weft_result_t weft_shard_microbatch_begin(weft_shard_context_t context, int index,
                                                       int last);
 /* The unit's parameters are valid from here. In backward this is activation recompute. */
@@ -44,6 +53,20 @@ WEFT_EXPORT weft_result_t weft_shard_grad_ready(weft_shard_param_t param, const 
                                                 void* stream);
 /* The unit is done: params not yet ready have no gradient in this micro-batch. */
 WEFT_EXPORT weft_result_t weft_shard_post_backward(weft_shard_unit_t unit, void* stream);
+/* The calls above in two forms, for programs that order communication themselves (compiled or functional autograd,
+ * pipeline schedules). unshard_start begins to gather the unit's parameters, at any time of a micro-batch and beside
+ * its other calls; it waits for nothing but room. unshard_wait waits: the unit is whole from there to reshard. All ranks
+ * make these calls in one order, as pre_forward. BAD_STATE: started already, not started, not waited for, or
+ * still unsharded when the micro-batch ends. */
+WEFT_EXPORT weft_result_t weft_shard_unshard_start(weft_shard_unit_t unit, void* stream);
+WEFT_EXPORT weft_result_t weft_shard_unshard_wait(weft_shard_unit_t unit, void* stream);
+WEFT_EXPORT weft_result_t weft_shard_reshard(weft_shard_unit_t unit, void* stream);
+/* grad_ready and post_backward start reductions; this waits for those of one unit, in the reducing micro-batch before
+ * finish: the part that weft_shard_param_part has is reduced from here, with LOCAL_THEN_REDUCE the step's, else this
+ * micro-batch's. BAD_STATE before the unit's last post_backward, and if another unit's gradients, which are reduced
+ * before, are not complete. */
+WEFT_EXPORT weft_result_t weft_shard_reduce_wait(weft_shard_unit_t unit, void* stream);
+
 /* Ends the micro-batch: units that were not touched have no gradient in it. */
 WEFT_EXPORT weft_result_t weft_shard_microbatch_end(weft_shard_context_t context, void* stream);
 

@@ -197,6 +197,41 @@ void AddUnitFaults(std::vector<BadCall>* calls) {
       });
 }
 
+// A param of the unit that is open, and a call that ties it or another one to a unit.
+void AddTieFaults(std::vector<BadCall>* calls) {
+  constexpr char kCall[] = "weft_shard_unit_tie_param";
+  AddHandleFaults<weft_shard_unit_t>(
+      kCall, "unit",
+      [](Bench& b, weft_shard_unit_t unit) {
+        return weft_shard_unit_tie_param(unit, "t", b.param, &b.out.param);
+      },
+      calls);
+  AddHandleFaults<weft_shard_param_t>(
+      kCall, "param",
+      [](Bench& b, weft_shard_param_t param) {
+        return weft_shard_unit_tie_param(b.open_unit, "t", param, &b.out.param);
+      },
+      calls);
+  const auto add = [&](const char* fault, const char* needle, const char* name, bool own,
+                       bool has_out) {
+    calls->push_back({kCall, fault, WEFT_INVALID_ARGUMENT, needle, [=](Bench& b) {
+                        weft_shard_param_t param = b.param;
+                        if (own) {
+                          EXPECT_EQ(weft_shard_unit_add_param(b.open_unit, "w", nullptr, 0,
+                                                              WEFT_FLOAT32, 0, &param),
+                                    WEFT_SUCCESS);
+                        }
+                        return weft_shard_unit_tie_param(b.open_unit, name, param,
+                                                         has_out ? &b.out.param : nullptr);
+                      }});
+  };
+  add("name_NULL", "name is NULL", nullptr, true, true);
+  add("name_empty", "is empty", "", true, true);
+  add("tied_NULL", "tied is NULL", "t", true, false);
+  add("a_param_of_the_unit", "one of this unit", "t", true, true);
+  add("a_param_of_another_context", "another context", "t", false, true);
+}
+
 void AddParamFaults(std::vector<BadCall>* calls) {
   AddHandleFaults<weft_shard_unit_t>(
       "weft_shard_unit_add_param", "unit",
@@ -345,6 +380,7 @@ std::vector<BadCall> BadShardCalls() {
   AddMeshFaults(&calls);
   AddContextFaults(&calls);
   AddUnitFaults(&calls);
+  AddTieFaults(calls);
   AddParamFaults(&calls);
   AddViewFaults(&calls);
   AddPartFaults(&calls);

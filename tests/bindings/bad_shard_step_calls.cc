@@ -43,6 +43,10 @@ std::vector<ContextCall> ContextCalls() {
        [](Bench&, Context c) {
          return weft_shard_step_begin(c, WEFT_SHARD_TRAIN, 0);
        }},
+      {"weft_shard_join",
+       [](Bench&, Context c) {
+         return weft_shard_join(c, nullptr);
+       }},
       {"weft_shard_microbatch_begin",
        [](Bench&, Context c) {
          return weft_shard_microbatch_begin(c, 0, 1);
@@ -76,6 +80,10 @@ constexpr UnitCall kUnitCalls[] = {
     {"weft_shard_post_forward", weft_shard_post_forward},
     {"weft_shard_pre_backward", weft_shard_pre_backward},
     {"weft_shard_post_backward", weft_shard_post_backward},
+    {"weft_shard_unshard_start", weft_shard_unshard_start},
+    {"weft_shard_unshard_wait", weft_shard_unshard_wait},
+    {"weft_shard_reshard", weft_shard_reshard},
+    {"weft_shard_reduce_wait", weft_shard_reduce_wait},
 };
 
 void AddContextCalls(std::vector<BadCall>* calls) {

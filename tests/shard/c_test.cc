@@ -169,10 +169,10 @@ TEST_F(ShardCTest, RefusesBadConfigs) {
   ExpectRefused(weft_shard_context_create(mesh_, &config, &context), WEFT_INVALID_ARGUMENT,
                 "timeout_ns is -5");
   config = {sizeof(config)};
-  const int unknown = 2;
+  const int unknown = 3;
   std::memcpy(&config.accumulation, &unknown, sizeof(unknown));
   ExpectRefused(weft_shard_context_create(mesh_, &config, &context), WEFT_INVALID_ARGUMENT,
-                "accumulation is 2");
+                "accumulation is 3");
   EXPECT_EQ(context, nullptr);
 }
 

@@ -130,6 +130,12 @@ absl::Status ExactModel::Call(const Event& event, int* microbatch) {
     case Kind::kPostBackward:
       WEFT_RETURN_IF_ERROR(ExpectWhole(event.index));
       return context_.PostBackward(event.index);
+    case Kind::kUnshard:
+      return context_.UnshardStart(event.index);
+    case Kind::kReshard:
+      WEFT_RETURN_IF_ERROR(context_.UnshardWait(event.index));
+      WEFT_RETURN_IF_ERROR(ExpectWhole(event.index));
+      return context_.Reshard(event.index);
     default:
       return context_.MicrobatchEnd();
   }

@@ -60,6 +60,13 @@ absl::Status RunUpTo(Context& context, const Script& script, size_t calls) {
       case Event::Kind::kMicrobatchEnd:
         WEFT_RETURN_IF_ERROR(context.MicrobatchEnd());
         break;
+      case Event::Kind::kUnshard:
+        WEFT_RETURN_IF_ERROR(context.UnshardStart(index));
+        break;
+      case Event::Kind::kReshard:
+        WEFT_RETURN_IF_ERROR(context.UnshardWait(index));
+        WEFT_RETURN_IF_ERROR(context.Reshard(index));
+        break;
       case Event::Kind::kFinish:
         return context.Finish().status();
     }

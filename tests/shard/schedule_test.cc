@@ -153,7 +153,7 @@ void ExpectGradientsWhole(const Model& model, const Schedule& schedule) {
   const std::vector<Bucket>& buckets = model.layout.buckets;
   std::vector<int> since(buckets.size(), -1);
   std::vector<int> done(model.registry.units().size(), 0);
-  const std::vector<int> expected = BackwardsOf(schedule.events, done.size());
+  const std::vector<int> expected = BackwardsOf(schedule.events, model.registry.units());
   size_t next_needed = 0;
   const auto cut = [&](int bucket) {
     const int unit = buckets[static_cast<size_t>(bucket)].units[0];

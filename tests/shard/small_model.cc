@@ -258,6 +258,7 @@ std::vector<int> UnitsOf(const std::vector<ModelParam>& model) {
 }
 
 bool Scenario::Missing(int step, int microbatch, int rank, int param) const {
+  if (absent && absent(step, rank)) return true;
   const auto key = static_cast<uint64_t>(((step * 16 + microbatch) * 16 + rank) * 64 + param);
   return static_cast<int>(Mix(key + Mix(seed ^ 0x5eed)) % 100) < missing_percent;
 }

@@ -49,6 +49,8 @@ struct Scenario {
   int replica = 0;       // ranks of one, for INNER_EVERY_OUTER_LAST; 0: there are no replicas
   bool shuffle = false;  // order of units and params in backward differs per rank
   int grad_threads = 1;  // threads that call grad_ready for a unit's params
+  // Ranks that have no data in a step; nullptr: none.
+  std::function<bool(int step, int rank)> absent = nullptr;
   // Called where a unit's params may be read, in forward and in backward; nullptr: not.
   std::function<absl::Status(int unit)> in_use = nullptr;
 

@@ -1,0 +1,101 @@
+// Context, calls in two forms, to start and to wait: for programs that order communication themselves.
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "shard/context.h"
+#include "shard/section.h"
+
+namespace weft {
+
+// Waits for room in the pool if it has to, so that gathers start in the order of these calls on every rank.
+absl::Status Context::UnshardStart(int unit) {
+  {
+    Section section(*this);
+    WEFT_RETURN_IF_ERROR(CheckUsable("unshard_start"));
+    WEFT_RETURN_IF_ERROR(machine_->state.UnshardStart(unit));
+    WEFT_RETURN_IF_ERROR(Note({Event::Kind::kUnshard, unit}));
+  }
+  for (;;) {
+    Works before;
+    {
+      Section section(*this);
+      WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
+      absl::StatusOr<Works> begun = machine_->residence.Begin(unit);
+      if (!begun.ok()) return Latch(begun.status());
+      before = *std::move(begun);
+      if (before.empty()) return Latch(machine_->residence.Served());
+    }
+    WEFT_RETURN_IF_ERROR(
+        WaitForWorks(before, StrCat("making room for the parameters of unit ",
+                                    registry_.units()[static_cast<size_t>(unit)].name, ": ")));
+  }
+}
+
+absl::Status Context::UnshardWait(int unit) {
+  {
+    Section section(*this);
+    WEFT_RETURN_IF_ERROR(CheckUsable("unshard_wait"));
+    WEFT_RETURN_IF_ERROR(machine_->state.UnshardWait(unit));
+  }
+  WEFT_RETURN_IF_ERROR(MakeWhole(unit));
+  Section section(*this);
+  machine_->state.Unsharded(unit);
+  return absl::OkStatus();
+}
+
+absl::Status Context::Reshard(int unit) {
+  Section section(*this);
+  WEFT_RETURN_IF_ERROR(CheckUsable("reshard"));
+  WEFT_RETURN_IF_ERROR(machine_->state.Reshard(unit));
+  WEFT_RETURN_IF_ERROR(Note({Event::Kind::kReshard, unit}));
+  if (!machine_->state.Kept(unit)) {
+    WEFT_RETURN_IF_ERROR(Latch(machine_->residence.LetGo(unit, /*in_backward=*/false)));
+  }
+  return Latch(machine_->residence.Served());
+}
+
+// A bucket whose turn has not come waits for other units' gradients, which this thread may be the one to give.
+absl::Status Context::CheckReducing(int unit) {
+  WEFT_RETURN_IF_ERROR(machine_->state.CheckReduceWait(unit));
+  const std::vector<int>& order = machine_->order;
+  const std::vector<Bucket>& buckets = machine_->layout.buckets;
+  for (size_t i = machine_->next_bucket; i < order.size(); ++i) {
+    const std::vector<int>& units = buckets[static_cast<size_t>(order[i])].units;
+    if (std::find(units.begin(), units.end(), unit) == units.end()) continue;
+    const int first = buckets[static_cast<size_t>(order[machine_->next_bucket])].units.front();
+    return machine_->state.NotInUse(
+        "reduce_wait", unit,
+        StrCat("its reduction has not started, as that of unit ",
+               registry_.units()[static_cast<size_t>(first)].name,
+               " comes first and is not complete: run its backward, or wait in finish"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Context::ReduceWait(int unit) {
+  {
+    Section section(*this);
+    WEFT_RETURN_IF_ERROR(CheckUsable("reduce_wait"));
+    WEFT_RETURN_IF_ERROR(CheckReducing(unit));
+  }
+  const std::vector<Bucket>& buckets = machine_->layout.buckets;
+  for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+    const std::vector<int>& units = buckets[bucket].units;
+    if (std::find(units.begin(), units.end(), unit) == units.end()) continue;
+    for (;;) {
+      Works left;
+      {
+        Section section(*this);
+        WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
+        left = machine_->reduction.Left(static_cast<int>(bucket));
+      }
+      if (left.empty()) break;
+      WEFT_RETURN_IF_ERROR(WaitForWorks(left, StrCat("reducing gradient bucket ", bucket, ": ")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft
