@@ -33,6 +33,7 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "comm/kernels/reduce.h"
+#include "shard/block.h"
 #include "shard/doorbell.h"
 #include "shard/extent_calls.h"
 #include "shard/layout.h"
@@ -58,6 +59,7 @@ struct ContextOptions {
   size_t budget_bytes = 0;  // of what is gathered; 0: none
   int microbatches = 1;     // that the plan expects
   bool uneven = false;      // ranks may run out of data before others
+  BlockSource memory;
 };
 
 struct ParamView {
@@ -158,6 +160,7 @@ class Context {
     std::unique_ptr<ShardOptimizer> optimizer;  // may be nullptr
     Residence residence;
     Reduction reduction;
+    size_t pool_bytes = 0;                      // that all ranks have
     std::vector<std::vector<int>> cut_buckets;  // by unit: those whose gradients are gathered
     std::map<Kind, Habit> habits;
     Habit expected[2];       // by mode: of a kind that was not seen yet

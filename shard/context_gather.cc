@@ -158,14 +158,18 @@ absl::StatusOr<bool> Context::CompareOrder(const std::vector<Event>& events) {
   return !difference->has_value();
 }
 
-// False if some rank has no memory for it; what is there stays. All ranks ask for the same.
+// False if some rank has no memory for it; what is there stays. All ranks ask for the same, and all ask the others
+// or none does: a rank that had room where another had none has a larger pool.
 absl::StatusOr<bool> Context::MakeRoom(size_t bytes) {
-  if (bytes <= machine_->residence.pool_bytes()) return true;
+  if (bytes <= machine_->pool_bytes) return true;
   const absl::Status own = machine_->residence.Reserve(bytes);
   const absl::StatusOr<std::vector<uint64_t>> failed =
       GatherNumber(group(), own.ok() ? 0 : 1, options_.timeout_ns);
   if (!failed.ok()) return LatchUnlocked(Annotate(failed.status(), "finish: "));
-  return std::all_of(failed->begin(), failed->end(), [](uint64_t one) { return one == 0; });
+  const bool all =
+      std::all_of(failed->begin(), failed->end(), [](uint64_t one) { return one == 0; });
+  if (all) machine_->pool_bytes = bytes;
+  return all;
 }
 
 }  // namespace weft

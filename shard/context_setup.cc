@@ -100,7 +100,7 @@ absl::StatusOr<std::unique_ptr<Context::Machine>> Context::MakeMachine() {
   const Accumulate accumulate = keeps_sums()      ? Accumulate::kSumsOfReplicas
                                 : reduces_every() ? Accumulate::kReduced
                                                   : Accumulate::kNothing;
-  WEFT_ASSIGN_OR_RETURN(Storage storage, Storage::Allocate(layout, accumulate));
+  WEFT_ASSIGN_OR_RETURN(Storage storage, Storage::Allocate(layout, accumulate, options_.memory));
   WEFT_ASSIGN_OR_RETURN(ExtentCalls calls, ExtentCalls::Make(layout, options_.timeout_ns));
   const bool chains = AnythingCut() || Any([](const Placement& placement) {
                         return placement.wire != WEFT_SHARD_WIRE_GRADIENTS;
@@ -112,9 +112,9 @@ absl::StatusOr<std::unique_ptr<Context::Machine>> Context::MakeMachine() {
   auto machine = std::make_unique<Machine>(registry_, std::move(layout), std::move(storage),
                                            std::move(calls), mesh_->group(), reduction);
   if (optimizer_config_.has_value()) {
-    WEFT_ASSIGN_OR_RETURN(
-        machine->optimizer,
-        ShardOptimizer::Allocate(*optimizer_config_, registry_, machine->layout, isa_));
+    WEFT_ASSIGN_OR_RETURN(machine->optimizer,
+                          ShardOptimizer::Allocate(*optimizer_config_, registry_, machine->layout,
+                                                   isa_, options_.memory));
   }
   if (!AnythingCut()) return machine;
   size_t pool_bytes = 0;
@@ -132,7 +132,9 @@ absl::StatusOr<std::unique_ptr<Context::Machine>> Context::MakeMachine() {
                             " bytes at a time, the budget is ", options_.budget_bytes,
                             "; allow more, or declare smaller units"));
   }
+  machine->residence.SetSource(options_.memory);
   WEFT_RETURN_IF_ERROR(machine->residence.Reserve(pool_bytes));
+  machine->pool_bytes = pool_bytes;
   return machine;
 }
 

@@ -1,6 +1,7 @@
 #include "shard/pool.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -11,16 +12,22 @@ namespace weft {
 
 absl::Status Pool::Reserve(size_t bytes) {
   WEFT_CHECK(taken_.empty() && spilled_.empty());
+  ReleaseGivenBack();
   spilled_bytes_max_ = 0;
   if (bytes <= block_.bytes()) return absl::OkStatus();
-  absl::StatusOr<HeapBlock> block = HeapBlock::Allocate(bytes);
+  absl::StatusOr<Block> block = Block::Allocate(source_, WEFT_SHARD_TIER_POOL, bytes);
   if (!block.ok()) {
     return Annotate(
         block.status(),
         StrCat("allocating ", bytes, " bytes for parameters and gradients that are gathered: "));
   }
   block_ = *std::move(block);
+  Poison(block_.data(), block_.bytes());
   return absl::OkStatus();
+}
+
+void Pool::Poison(std::byte* data, size_t bytes) const {
+  if (source_.poison) std::memset(data, 0xff, bytes);
 }
 
 bool Pool::IsFree(size_t offset, size_t bytes) const {
@@ -59,13 +66,15 @@ bool Pool::HasRoom(size_t bytes) const {
 absl::StatusOr<std::byte*> Pool::Take(size_t bytes) {
   const size_t offset = LowestFree(bytes);
   if (offset != kNowhere) return TakeAt(offset, bytes);
-  absl::StatusOr<HeapBlock> block = HeapBlock::Allocate(bytes);
+  ReleaseGivenBack();
+  absl::StatusOr<Block> block = Block::Allocate(source_, WEFT_SHARD_TIER_POOL, bytes);
   if (!block.ok()) {
     return Annotate(block.status(), StrCat("allocating ", bytes,
                                            " bytes outside the plan, as the order of calls "
                                            "is not the recorded one: "));
   }
   std::byte* const data = block->data();
+  Poison(data, bytes);
   spilled_bytes_ += bytes;
   spilled_bytes_max_ = std::max(spilled_bytes_max_, spilled_bytes_);
   spilled_.emplace(data, *std::move(block));
@@ -75,12 +84,17 @@ absl::StatusOr<std::byte*> Pool::Take(size_t bytes) {
 void Pool::GiveBack(const std::byte* place) {
   const auto spilled = spilled_.find(place);
   if (spilled != spilled_.end()) {
-    spilled_bytes_ -= spilled->second.bytes();
+    Block& block = spilled->second;
+    Poison(block.data(), block.bytes());
+    spilled_bytes_ -= block.bytes();
+    given_back_.push_back(std::move(block));
     spilled_.erase(spilled);
     return;
   }
-  const size_t erased = taken_.erase(static_cast<size_t>(place - block_.data()));
-  WEFT_CHECK(erased == 1);
+  const auto taken = taken_.find(static_cast<size_t>(place - block_.data()));
+  WEFT_CHECK(taken != taken_.end());
+  Poison(block_.data() + taken->first, taken->second - taken->first);
+  taken_.erase(taken);
 }
 
 }  // namespace weft

@@ -38,6 +38,7 @@ Residence::Residence(const Layout& layout, const Storage& storage, const ExtentC
       units_(units.size()),
       buckets_(layout.buckets.size()),
       updated_buckets_(units.size()) {
+  reducing_.reserve(layout.buckets.size());  // else it grows when reductions happen to be slow
   for (size_t i = 0; i < layout.buckets.size(); ++i) {
     const int bucket = static_cast<int>(i);
     if (!GathersUpdates(PlacementOf(bucket))) continue;
@@ -98,6 +99,7 @@ int64_t Residence::Now() const {
 
 absl::Status Residence::Served() {
   served_ = true;
+  pool_.ReleaseGivenBack();
   return Look();
 }
 
@@ -380,6 +382,7 @@ void Residence::Drop() {
     if (bucket.data != nullptr) pool_.GiveBack(bucket.data);
     bucket = {};
   }
+  pool_.ReleaseGivenBack();
   reducing_.clear();
 }
 

@@ -65,6 +65,8 @@ class Residence {
   // Makes room for a schedule, between steps.
   absl::Status Reserve(size_t bytes) { return pool_.Reserve(bytes); }
 
+  void SetSource(const BlockSource& source) { pool_.SetSource(source); }
+
   // `schedule` outlives the step; nullptr: serve on demand.
   void BeginStep(const Schedule* schedule, bool train);
   // A legal call, before it is served. One that the schedule does not have ends it; what was due before is

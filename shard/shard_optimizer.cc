@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kWordsPerSum = std::tuple_size_v<ExactSum::Words>;
 
-float* Floats(const HeapBlock& block) {
+float* Floats(const Block& block) {
   return reinterpret_cast<float*>(block.data());
 }
 
@@ -85,7 +85,8 @@ std::string OptimizerText(const OptimizerConfig& config) {
 }
 
 absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Allocate(
-    const OptimizerConfig& config, const Registry& registry, const Layout& layout, Isa isa) {
+    const OptimizerConfig& config, const Registry& registry, const Layout& layout, Isa isa,
+    const BlockSource& source) {
   for (const ParamSpec& param : registry.params()) {
     if (param.frozen || param.dtype != WEFT_FLOAT64) continue;
     return MakeError(WEFT_UNSUPPORTED, {.operation = "finalize"},
@@ -95,7 +96,7 @@ absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Allocate(
   }
   std::unique_ptr<ShardOptimizer> optimizer(new ShardOptimizer(config, registry, layout, isa));
   for (size_t extent = 0; extent < layout.extents.size(); ++extent) {
-    WEFT_RETURN_IF_ERROR(optimizer->AllocateExtent(static_cast<int>(extent)));
+    WEFT_RETURN_IF_ERROR(optimizer->AllocateExtent(static_cast<int>(extent), source));
   }
   return optimizer;
 }
@@ -110,7 +111,7 @@ ShardOptimizer::ShardOptimizer(const OptimizerConfig& config, const Registry& re
       states_(layout.extents.size()),
       ratios_(registry.params().size(), 1) {}
 
-absl::Status ShardOptimizer::AllocateExtent(int index) {
+absl::Status ShardOptimizer::AllocateExtent(int index, const BlockSource& source) {
   const Extent& extent = layout_.extents[static_cast<size_t>(index)];
   const Space& space = layout_.SpaceOf(extent);
   State& state = states_[static_cast<size_t>(index)];
@@ -121,9 +122,9 @@ absl::Status ShardOptimizer::AllocateExtent(int index) {
   // Replicas have the same sums: the first one's count.
   state.counts = space.placement.replicated ? layout_.member.rank < layout_.inner.size
                                             : cut || layout_.member.rank == 0;
-  const auto allocate = [&](bool wanted, HeapBlock& block) -> absl::Status {
+  const auto allocate = [&](bool wanted, Block& block) -> absl::Status {
     const size_t bytes = wanted ? state.count * sizeof(float) : 0;
-    absl::StatusOr<HeapBlock> made = HeapBlock::Allocate(bytes);
+    absl::StatusOr<Block> made = Block::Allocate(source, WEFT_SHARD_TIER_OPTIMIZER, bytes);
     if (!made.ok()) {
       return Annotate(made.status(),
                       StrCat("allocating ", bytes, " bytes for the optimizer's state: "));
@@ -212,7 +213,7 @@ OptimizerArrays ShardOptimizer::ArraysOf(const Storage& storage, int index, cons
                           : storage.Data(extent.range.space, extent.range.begin);
   params += at * size;
   OptimizerArrays arrays;
-  const auto moment = [&](const HeapBlock& block) {
+  const auto moment = [&](const Block& block) {
     return block.bytes() == 0 ? nullptr : Floats(block) + at;
   };
   arrays.weights = state.main.bytes() == 0 ? reinterpret_cast<float*>(params) : moment(state.main);

@@ -57,10 +57,11 @@ struct GradientSums {
 
 class ShardOptimizer {
  public:
-  // All but the config outlive it. UNSUPPORTED for trainable float64 params, OUT_OF_MEMORY.
+  // All but config and source outlive it. UNSUPPORTED for trainable float64 params, OUT_OF_MEMORY.
   static absl::StatusOr<std::unique_ptr<ShardOptimizer>> Allocate(const OptimizerConfig& config,
                                                                   const Registry& registry,
-                                                                  const Layout& layout, Isa isa);
+                                                                  const Layout& layout, Isa isa,
+                                                                  const BlockSource& source = {});
 
   size_t bytes() const;
 
@@ -95,9 +96,9 @@ class ShardOptimizer {
     size_t first = 0;  // element in the space of the first one
     size_t count = 0;
     bool counts = true;  // this rank adds its sums; else another one has the same
-    HeapBlock main;      // [count] float32 each; empty if not needed
-    HeapBlock first_moment;
-    HeapBlock second_moment;
+    Block main;          // [count] float32 each; empty if not needed
+    Block first_moment;
+    Block second_moment;
     std::vector<Run> runs;
   };
 
@@ -108,7 +109,7 @@ class ShardOptimizer {
     return config_.kind == WEFT_OPTIMIZER_LAMB || config_.kind == WEFT_OPTIMIZER_LARS;
   }
 
-  absl::Status AllocateExtent(int extent);
+  absl::Status AllocateExtent(int extent, const BlockSource& source);
   void AddRuns(int extent, State& state) const;
   OptimizerArrays ArraysOf(const Storage& storage, int extent, const Run& run) const;
   void WidenParams(const Storage& storage, int extent);

@@ -3,44 +3,17 @@
 #include <cstring>
 #include <utility>
 
-#include "base/check.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
-#include "comm/node/heap.h"
 
 namespace weft {
-
-absl::StatusOr<HeapBlock> HeapBlock::Allocate(size_t bytes) {
-  HeapBlock block;
-  if (bytes == 0) return block;
-  WEFT_ASSIGN_OR_RETURN(void* const memory, ProcessHeap().Allocate(bytes));
-  block.data_ = static_cast<std::byte*>(memory);
-  block.bytes_ = bytes;
-  return block;
-}
-
-HeapBlock::~HeapBlock() {
-  if (data_ == nullptr) return;
-  const absl::Status freed = ProcessHeap().Free(data_);
-  WEFT_CHECK(freed.ok() || ResultOf(freed) == WEFT_FORKED);  // in a child it stays the parent's
-}
-
-HeapBlock::HeapBlock(HeapBlock&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-
-HeapBlock& HeapBlock::operator=(HeapBlock&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
 namespace {
 
-absl::Status AddBlock(const char* role, weft_dtype_t dtype, size_t count,
-                      std::vector<HeapBlock>& blocks) {
+absl::Status AddBlock(const BlockSource& source, weft_shard_tier_t tier, const char* role,
+                      weft_dtype_t dtype, size_t count, std::vector<Block>& blocks) {
   const size_t bytes = count * DtypeSize(dtype);
-  absl::StatusOr<HeapBlock> block = HeapBlock::Allocate(bytes);
+  absl::StatusOr<Block> block = Block::Allocate(source, tier, bytes);
   if (!block.ok()) {
     return Annotate(block.status(), StrCat("allocating ", bytes, " bytes for the ",
                                            DtypeName(dtype), " ", role, ": "));
@@ -49,9 +22,9 @@ absl::Status AddBlock(const char* role, weft_dtype_t dtype, size_t count,
   return absl::OkStatus();
 }
 
-size_t TotalBytes(const std::vector<HeapBlock>& blocks) {
+size_t TotalBytes(const std::vector<Block>& blocks) {
   size_t bytes = 0;
-  for (const HeapBlock& block : blocks)
+  for (const Block& block : blocks)
     bytes += block.bytes();
   return bytes;
 }
@@ -63,7 +36,8 @@ bool ReducesWhole(const Space& space) {
 
 }  // namespace
 
-absl::StatusOr<Storage> Storage::Allocate(const Layout& layout, Accumulate accumulate) {
+absl::StatusOr<Storage> Storage::Allocate(const Layout& layout, Accumulate accumulate,
+                                          const BlockSource& source) {
   Storage storage;
   for (const Space& space : layout.spaces) {
     const Placement& placement = space.placement;
@@ -72,16 +46,17 @@ absl::StatusOr<Storage> Storage::Allocate(const Layout& layout, Accumulate accum
     const size_t sums = ReducesWhole(space) ? space.count : space.own_count;
     storage.element_bytes_.push_back(DtypeSize(space.dtype));
     storage.grad_element_bytes_.push_back(DtypeSize(space.grad_dtype));
-    WEFT_RETURN_IF_ERROR(AddBlock("parameters", space.dtype, data, storage.data_));
     WEFT_RETURN_IF_ERROR(
-        AddBlock("gradients", space.grad_dtype, space.frozen ? 0 : grads, storage.grads_));
+        AddBlock(source, WEFT_SHARD_TIER_PARAMS, "parameters", space.dtype, data, storage.data_));
+    WEFT_RETURN_IF_ERROR(AddBlock(source, WEFT_SHARD_TIER_GRADIENTS, "gradients", space.grad_dtype,
+                                  space.frozen ? 0 : grads, storage.grads_));
     const bool widened = accumulate == Accumulate::kSumsOfReplicas && placement.replicated &&
                          DtypeSize(space.grad_dtype) == 2;
     const weft_dtype_t dtype = widened ? WEFT_FLOAT32 : space.grad_dtype;
     const bool none = space.frozen || accumulate == Accumulate::kNothing;
     storage.accumulated_element_bytes_.push_back(DtypeSize(dtype));
-    WEFT_RETURN_IF_ERROR(
-        AddBlock("accumulated gradients", dtype, none ? 0 : sums, storage.accumulated_));
+    WEFT_RETURN_IF_ERROR(AddBlock(source, WEFT_SHARD_TIER_GRADIENTS, "accumulated gradients", dtype,
+                                  none ? 0 : sums, storage.accumulated_));
   }
   return storage;
 }

@@ -1,9 +1,9 @@
-// What a context keeps from step to step: parameters, gradients and accumulated gradients, in the symmetric heap.
+// What a context keeps from step to step: parameters, gradients and accumulated gradients.
 //
-// Each space of the layout is one heap block per role: the whole space, or what this rank owns of it where the
-// role rests cut, so peers on the node read and reduce ranges of it in place. Accumulated gradients exist
-// only when reduced values of several micro-batches are added up (REDUCE_EVERY, INNER_EVERY_OUTER_LAST); they
-// are as large as what a reduction leaves on this rank.
+// Each space of the layout is one block per role: the whole space, or what this rank owns of it where the
+// role rests cut, so that in the symmetric heap peers on the node read and reduce ranges of it in place.
+// Accumulated gradients exist only when reduced values of several micro-batches are added up (REDUCE_EVERY,
+// INNER_EVERY_OUTER_LAST); they are as large as what a reduction leaves on this rank.
 //
 // Thread-safety: constant after Allocate; who may write which range is the context's affair. Gives
 // all blocks back in the destructor.
@@ -14,27 +14,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "shard/block.h"
 #include "shard/layout.h"
 
 namespace weft {
-
-// One block of the process's heap; empty when moved from or made of 0 bytes.
-class HeapBlock {
- public:
-  static absl::StatusOr<HeapBlock> Allocate(size_t bytes);
-  HeapBlock() = default;
-  ~HeapBlock();
-  HeapBlock(HeapBlock&& other) noexcept;
-  HeapBlock& operator=(HeapBlock&& other) noexcept;
-
-  std::byte* data() const { return data_; }
-
-  size_t bytes() const { return bytes_; }
-
- private:
-  std::byte* data_ = nullptr;
-  size_t bytes_ = 0;
-};
 
 // What is added up over micro-batches.
 enum class Accumulate : uint8_t {
@@ -53,7 +36,8 @@ class Storage {
  public:
   Storage() = default;
   // OUT_OF_MEMORY says for what and how much. `layout` outlives this.
-  static absl::StatusOr<Storage> Allocate(const Layout& layout, Accumulate accumulate);
+  static absl::StatusOr<Storage> Allocate(const Layout& layout, Accumulate accumulate,
+                                          const BlockSource& source = {});
 
   // First byte of element `begin` of a space that rests whole in that role.
   std::byte* Data(int space, size_t begin) const { return At(data_, space, begin); }
@@ -78,14 +62,14 @@ class Storage {
   size_t grad_bytes() const;
 
  private:
-  std::byte* At(const std::vector<HeapBlock>& blocks, int space, size_t begin) const {
+  std::byte* At(const std::vector<Block>& blocks, int space, size_t begin) const {
     return blocks[static_cast<size_t>(space)].data() +
            begin * element_bytes_[static_cast<size_t>(space)];
   }
 
-  std::vector<HeapBlock> data_;  // all by space
-  std::vector<HeapBlock> grads_;
-  std::vector<HeapBlock> accumulated_;
+  std::vector<Block> data_;  // all by space
+  std::vector<Block> grads_;
+  std::vector<Block> accumulated_;
   std::vector<size_t> element_bytes_;
   std::vector<size_t> grad_element_bytes_;
   std::vector<size_t> accumulated_element_bytes_;

@@ -34,6 +34,17 @@ absl::StatusOr<std::vector<MeshAxis>> ReadAxes(const weft_mesh_config_t& config)
   return axes;
 }
 
+absl::StatusOr<weft_shard_allocator_t> ReadAllocator(const weft_shard_allocator_t* allocator) {
+  constexpr char kCall[] = "shard_context_create";
+  weft_shard_allocator_t copy{};
+  if (allocator == nullptr) return copy;
+  WEFT_RETURN_IF_ERROR(ReadConfig(kCall, allocator, &copy));
+  if (copy.allocate != nullptr && copy.release != nullptr) return copy;
+  return Invalid(kCall, StrCat(copy.allocate == nullptr ? "allocate" : "release",
+                               " of the allocator is NULL; give it both functions, or pass no "
+                               "allocator"));
+}
+
 absl::StatusOr<ContextOptions> ReadOptions(const weft_shard_config_t* config) {
   constexpr char kCall[] = "shard_context_create";
   weft_shard_config_t copy{};
@@ -65,6 +76,8 @@ absl::StatusOr<ContextOptions> ReadOptions(const weft_shard_config_t* config) {
   if (copy.microbatches != 0) options.microbatches = copy.microbatches;
   options.budget_bytes = copy.memory_budget_bytes;
   options.uneven = copy.uneven != 0;
+  WEFT_ASSIGN_OR_RETURN(options.memory.allocator, ReadAllocator(copy.allocator));
+  options.memory.poison = copy.poison != 0;
   return options;
 }
 

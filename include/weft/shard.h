@@ -42,6 +42,7 @@
 #ifndef WEFT_SHARD_H_
 #define WEFT_SHARD_H_
 
+#include "weft/shard_memory.h"
 #include "weft/shard_policy.h"
 #include "weft/types.h"
 
@@ -108,6 +109,9 @@ typedef struct weft_shard_config {
    * Prefetching is given up first. */
   size_t memory_budget_bytes;
   int uneven; /* 1: ranks may run out of data before others, see weft_shard_join */
+  const weft_shard_allocator_t* allocator; /* copied; NULL: weft's own heap */
+  int poison; /* 1: what is let go is filled with 0xff: whoever goes on reading a view of what rests cut
+                 reads NaN. For debugging */
 } weft_shard_config_t;
 
 /* `mesh` is borrowed and must outlive the context. Not collective. NULL config: defaults. */

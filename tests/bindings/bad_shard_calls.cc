@@ -103,6 +103,32 @@ void AddContextFaults(std::vector<BadCall>* calls) {
            return weft_shard_context_create(b.mesh, &config, &b.out.context);
          }});
   };
+  const auto add_allocator = [&](const char* fault, const char* needle, size_t struct_size,
+                                 bool allocates, bool releases) {
+    calls->push_back(
+        {"weft_shard_context_create", fault, WEFT_INVALID_ARGUMENT, needle, [=](Bench& b) {
+           weft_shard_allocator_t allocator = {};
+           allocator.struct_size = struct_size;
+           if (allocates) {
+             allocator.allocate = [](size_t, size_t, weft_shard_tier_t, void*) -> void* {
+               return nullptr;
+             };
+           }
+           if (releases)
+             allocator.release = [](void*, size_t, weft_shard_tier_t, void*) {
+             };
+           weft_shard_config_t config = {};
+           config.struct_size = sizeof(config);
+           config.allocator = &allocator;
+           return weft_shard_context_create(b.mesh, &config, &b.out.context);
+         }});
+  };
+  constexpr size_t kWhole = sizeof(weft_shard_allocator_t);
+  add_allocator("allocate_NULL", "allocate of the allocator is NULL", kWhole, false, true);
+  add_allocator("release_NULL", "release of the allocator is NULL", kWhole, true, false);
+  add_allocator("allocator_all_zero", "allocate of the allocator is NULL", 0, false, false);
+  add_allocator("allocator_struct_size_0", "struct_size", 0, true, true);
+  add_allocator("allocator_struct_size_1", "struct_size", 1, true, true);
   add_config("prefetch_minus_2", "prefetch is -2", -2, 0);
   add_config("microbatches_minus_1", "microbatches -1", 0, -1);
   add("unknown_accumulation", "accumulation is 3", 3, 0);
@@ -380,7 +406,7 @@ std::vector<BadCall> BadShardCalls() {
   AddMeshFaults(&calls);
   AddContextFaults(&calls);
   AddUnitFaults(&calls);
-  AddTieFaults(calls);
+  AddTieFaults(&calls);
   AddParamFaults(&calls);
   AddViewFaults(&calls);
   AddPartFaults(&calls);

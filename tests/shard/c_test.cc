@@ -1,6 +1,7 @@
 // The C interface: bad input gives a status and a sentence and touches nothing; a step works.
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "weft/shard.h"
@@ -174,6 +175,49 @@ TEST_F(ShardCTest, RefusesBadConfigs) {
   ExpectRefused(weft_shard_context_create(mesh_, &config, &context), WEFT_INVALID_ARGUMENT,
                 "accumulation is 3");
   EXPECT_EQ(context, nullptr);
+}
+
+TEST_F(ShardCTest, TakesMemoryFromTheCaller) {
+  struct Asked {
+    size_t bytes[4] = {};
+    int live = 0;
+  } asked;
+
+  weft_shard_allocator_t allocator = {sizeof(allocator)};
+  allocator.allocate = [](size_t bytes, size_t alignment, weft_shard_tier_t tier,
+                          void* user) -> void* {
+    auto* const told = static_cast<Asked*>(user);
+    told->bytes[tier] += bytes;
+    ++told->live;
+    return ::operator new (bytes, std::align_val_t{alignment});
+  };
+  allocator.release = [](void* memory, size_t, weft_shard_tier_t, void* user) {
+    --static_cast<Asked*>(user)->live;
+    ::operator delete (memory, std::align_val_t{64});
+  };
+  allocator.user = &asked;
+  weft_shard_config_t config = {sizeof(config)};
+  config.allocator = &allocator;
+  config.poison = 1;
+  weft_shard_context_t context = nullptr;
+  ASSERT_EQ(weft_shard_context_create(mesh_, &config, &context), WEFT_SUCCESS) << last_error;
+  allocator = {};  // was copied
+  weft_shard_unit_t unit = nullptr;
+  weft_shard_policy_t policy = {sizeof(policy), WEFT_SHARD_FULL_SHARD};
+  ASSERT_EQ(weft_shard_unit_begin(context, "a", &policy, &unit), WEFT_SUCCESS);
+  weft_shard_param_t param = nullptr;
+  const int64_t shape = 1000;
+  ASSERT_EQ(weft_shard_unit_add_param(unit, "w", &shape, 1, WEFT_FLOAT32, 0, &param), WEFT_SUCCESS);
+  ASSERT_EQ(weft_shard_unit_seal(unit), WEFT_SUCCESS);
+  weft_shard_plan_t plan = {sizeof(plan)};
+  ASSERT_EQ(weft_shard_context_finalize(context, &plan), WEFT_SUCCESS) << last_error;
+  EXPECT_EQ(asked.bytes[WEFT_SHARD_TIER_PARAMS], plan.param_bytes);
+  EXPECT_EQ(asked.bytes[WEFT_SHARD_TIER_GRADIENTS], plan.grad_bytes);
+  EXPECT_EQ(asked.bytes[WEFT_SHARD_TIER_OPTIMIZER], 0u);
+  EXPECT_EQ(asked.bytes[WEFT_SHARD_TIER_POOL], plan.pool_bytes);
+  EXPECT_EQ(asked.live, 3);
+  EXPECT_EQ(weft_shard_context_destroy(context), WEFT_SUCCESS);
+  EXPECT_EQ(asked.live, 0);
 }
 
 TEST_F(ShardCTest, RefusesUnknownPolicies) {

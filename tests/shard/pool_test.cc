@@ -57,6 +57,8 @@ TEST(Pool, SpillsIntoBlocksThatGoBackToTheHeap) {
     EXPECT_EQ(pool.spilled_bytes_max(), 12288u);
     pool.GiveBack(first);
     pool.GiveBack(second);
+    EXPECT_EQ(ProcessHeap().live_bytes(), before + 16384) << "until somebody may release it";
+    pool.ReleaseGivenBack();
     EXPECT_EQ(ProcessHeap().live_bytes(), before + 4096);
     EXPECT_EQ(pool.spilled_bytes_max(), 12288u) << "the most since Reserve";
     pool.CountSpilledAnew();
@@ -69,6 +71,39 @@ TEST(Pool, SpillsIntoBlocksThatGoBackToTheHeap) {
     EXPECT_EQ(ProcessHeap().live_bytes(), before + 32768);
   }
   EXPECT_EQ(ProcessHeap().live_bytes(), before);
+}
+
+TEST(Pool, ReleasesWhatWasGivenBackBeforeItTakesMore) {
+  const size_t before = ProcessHeap().live_bytes();
+  Pool pool;
+  pool.GiveBack(*pool.Take(8192));
+  pool.GiveBack(*pool.Take(4096));
+  EXPECT_EQ(ProcessHeap().live_bytes(), before + 4096);
+}
+
+TEST(Pool, PoisonsWhatIsNotTaken) {
+  const auto all = [](const std::byte* place, size_t bytes, int value) {
+    return std::all_of(place, place + bytes,
+                       [value](std::byte b) { return b == static_cast<std::byte>(value); });
+  };
+  Pool pool;
+  pool.SetSource({.poison = true});
+  ASSERT_TRUE(pool.Reserve(4096).ok());
+  std::byte* const first = pool.TakeAt(0, 1024);
+  std::byte* const second = pool.TakeAt(1024, 512);
+  EXPECT_TRUE(all(first, 4096, 0xff)) << "never written";
+  std::memset(first, 1, 1024);
+  std::memset(second, 2, 512);
+  pool.GiveBack(first);
+  EXPECT_TRUE(all(first, 1024, 0xff));
+  EXPECT_TRUE(all(second, 512, 2)) << "still taken";
+  std::byte* const beyond = *pool.Take(8192);
+  EXPECT_TRUE(all(beyond, 8192, 0xff));
+  std::memset(beyond, 3, 8192);
+  pool.GiveBack(beyond);
+  EXPECT_TRUE(all(beyond, 8192, 0xff)) << "until it is released";
+  pool.GiveBack(second);
+  EXPECT_TRUE(all(first, 4096, 0xff));
 }
 
 TEST(Pool, WithoutABlockSpillsEverything) {
