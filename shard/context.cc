@@ -97,7 +97,16 @@ void Context::AnswerDoorbell() {
   LeaveSection();
 }
 
+absl::Status Context::CheckPeers(const char* call) const {
+  if (!mesh_->dry()) return absl::OkStatus();
+  return MakeError(WEFT_INVALID_USAGE, {.operation = call},
+                   StrCat(call,
+                          ": the context's mesh is dry: its ranks do not exist, so it can be "
+                          "planned only; make the mesh with weft_mesh_create"));
+}
+
 absl::Status Context::CheckUsable(const char* call) const {
+  WEFT_RETURN_IF_ERROR(CheckPeers(call));
   if (!failure_.ok()) return Annotate(failure_, StrCat(call, ": an earlier call failed: "));
   if (machine_ != nullptr) return absl::OkStatus();
   return MakeError(WEFT_BAD_STATE, {.operation = call},
@@ -114,6 +123,14 @@ absl::Status Context::CheckDeclaring(const char* call) const {
                           "parameters are declared before that, finalize is called once"));
 }
 
+absl::Status Context::CheckSealed(std::string_view call) const {
+  if (registry_.open_unit() < 0) return absl::OkStatus();
+  return MakeError(
+      WEFT_BAD_STATE, {.operation = std::string(call)},
+      StrCat(call, ": unit ", registry_.units()[static_cast<size_t>(registry_.open_unit())].name,
+             " is open; seal it first"));
+}
+
 absl::Status Context::Latch(const absl::Status& status) {
   if (failure_.ok()) failure_ = status;
   return status;
@@ -128,6 +145,7 @@ absl::Status Context::LatchUnlocked(const absl::Status& status) {
 absl::StatusOr<int> Context::BeginUnit(std::string_view name, const Placement& placement) {
   MutexLock lock(mutex_);
   WEFT_RETURN_IF_ERROR(CheckDeclaring("unit_begin"));
+  planned_.reset();
   return registry_.BeginUnit(name, placement);
 }
 
@@ -135,12 +153,14 @@ absl::StatusOr<int> Context::AddParam(int unit, std::string_view name, const int
                                       int ndim, weft_dtype_t dtype, bool frozen, bool decays) {
   MutexLock lock(mutex_);
   WEFT_RETURN_IF_ERROR(CheckDeclaring("unit_add_param"));
+  planned_.reset();
   return registry_.AddParam(unit, name, shape, ndim, dtype, frozen, decays);
 }
 
 absl::Status Context::TieParam(int unit, std::string_view name, int param) {
   MutexLock lock(mutex_);
   WEFT_RETURN_IF_ERROR(CheckDeclaring("unit_tie_param"));
+  planned_.reset();
   return registry_.TieParam(unit, name, param);
 }
 
@@ -151,6 +171,7 @@ absl::Status Context::SealUnit(int unit) {
 }
 
 absl::Status Context::AbortStep(std::string_view reason) {
+  WEFT_RETURN_IF_ERROR(CheckPeers("abort_step"));
   std::string text;
   Machine* machine = nullptr;  // is not replaced once it is there
   {

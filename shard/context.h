@@ -36,8 +36,10 @@
 #include "shard/block.h"
 #include "shard/doorbell.h"
 #include "shard/extent_calls.h"
+#include "shard/grouping.h"
 #include "shard/layout.h"
 #include "shard/mesh.h"
+#include "shard/plan.h"
 #include "shard/readiness.h"
 #include "shard/reduction.h"
 #include "shard/registry.h"
@@ -86,6 +88,17 @@ class Context {
   absl::Status TieParam(int unit, std::string_view name, int param);
   absl::Status SealUnit(int unit);
   absl::Status SetOptimizer(const OptimizerConfig& config);
+  // Units that hold `params` in order, as `groups` says, or nothing. Returns the first unit's index and the first
+  // param's; the others follow. `unit` of a param is not read.
+  absl::StatusOr<std::pair<int, int>> AddUnits(const std::vector<ParamSpec>& params,
+                                               const std::vector<ParamGroup>& groups,
+                                               const Placement& placement);
+  // The order of units in forward; empty: the declared one.
+  absl::Status HintOrder(const std::vector<int>& order);
+  // The plan, without peers.
+  absl::StatusOr<weft_shard_plan_t> Plan();
+  // What mesh rank `rank` keeps of a param.
+  absl::StatusOr<OwnedElements> Interval(int param, int rank);
   absl::StatusOr<weft_shard_plan_t> Finalize();
   absl::Status Broadcast(int root);
   absl::Status Verify();
@@ -152,6 +165,7 @@ class Context {
   struct Machine {
     Machine(const Registry& registry, Layout planned, Storage allocated, ExtentCalls made,
             std::shared_ptr<ProcessGroup> group, const Reduction::Options& options);
+    weft_shard_plan_t plan = {};
     const Layout layout;
     const Storage storage;
     const ExtentCalls calls;
@@ -177,6 +191,9 @@ class Context {
   // Ok, or why no step call works: not finalized, or an earlier failure.
   absl::Status CheckUsable(const char* call) const WEFT_REQUIRES(mutex_);
   absl::Status CheckDeclaring(const char* call) const WEFT_REQUIRES(mutex_);
+  // Not Ok on a mesh of ranks that do not exist.
+  absl::Status CheckPeers(const char* call) const;
+  absl::Status CheckSealed(std::string_view call) const WEFT_REQUIRES(mutex_);
   absl::Status CheckOptimizer(const char* call) const WEFT_REQUIRES(mutex_);
   // Keeps the first failure of communication: after it nothing is sent any more.
   absl::Status Latch(const absl::Status& status) WEFT_REQUIRES(mutex_);
@@ -193,15 +210,15 @@ class Context {
   absl::Status ExplainDifference(const std::vector<RegistryEntry>& entries, size_t index,
                                  const std::vector<int>& ranks);
   absl::Status AgreeOnMemory(const absl::Status& own);
-  weft_shard_plan_t PlanOf(const Machine& machine) const;
+  PlanInput PlanInputOf() const;
+  // What is planned from the present declarations, kept until they change.
+  absl::StatusOr<const ContextPlan*> Planned(std::string_view call) WEFT_REQUIRES(mutex_);
   absl::Status BroadcastRange(const Range& range, int root);
   absl::Status CompareParams(const char* call);
-  ScheduleInput InputOf(const Layout& layout, weft_shard_mode_t mode) const;
-  absl::Status CheckMesh() const;
+  absl::Status CheckMesh(std::string_view call) const;
   absl::StatusOr<std::unique_ptr<Machine>> MakeMachine();
   absl::Status SplitGroups(Machine& machine);
   bool Any(bool (*is)(const Placement&)) const;
-  bool AnythingCut() const;
   absl::Status CheckRoot(const char* call, int root) const;
   // Where a param, or its gradient, is while it is whole for a time; nullptr while it is not.
   std::byte* WholeParam(int param) const;
@@ -212,6 +229,11 @@ class Context {
   absl::Status GatherParam(const ParamSpec& spec, const Place& place, void* values);
 
   bool reduces_every() const { return options_.accumulation != WEFT_SHARD_LOCAL_THEN_REDUCE; }
+
+  Accumulate accumulate() const {
+    if (keeps_sums()) return Accumulate::kSumsOfReplicas;
+    return reduces_every() ? Accumulate::kReduced : Accumulate::kNothing;
+  }
 
   // Of replicated spaces sums are kept until the last micro-batch, by the reduction.
   bool keeps_sums() const { return options_.accumulation == WEFT_SHARD_INNER_EVERY_OUTER_LAST; }
@@ -243,6 +265,8 @@ class Context {
   absl::Status AgreeOnOrder(weft_shard_step_result_t* result);
   absl::StatusOr<bool> CompareOrder(const std::vector<Event>& events);
   absl::StatusOr<bool> MakeRoom(size_t bytes);
+  // Says once that steps need more than the budget.
+  void WarnOfBudget(size_t pool_bytes);
   absl::Status AddOverRanks(std::vector<int64_t>& words);
   absl::Status UpdateParams();
   Habit* HabitOf(const Kind& kind) WEFT_REQUIRES(mutex_);
@@ -268,6 +292,7 @@ class Context {
   bool joined_ = false;  // it walks through a step without data
   WaitTimes times_;
   int64_t gather_waited_ns_ = 0;
+  bool warned_of_budget_ = false;
 
   const std::shared_ptr<Doorbell> doorbell_;
   std::atomic<bool> inside_{false};  // somebody holds mutex_ and will look before it lets go
@@ -275,6 +300,8 @@ class Context {
   Mutex mutex_;
   Registry registry_;  // written under mutex_, constant from finalize on
   std::optional<OptimizerConfig> optimizer_config_;  // likewise
+  std::vector<int> order_;                           // likewise: hinted, of units in forward
+  std::optional<ContextPlan> planned_ WEFT_GUARDED_BY(mutex_);  // moved from by finalize
   absl::Status failure_ WEFT_GUARDED_BY(mutex_);
   bool fold_pending_ WEFT_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Machine> machine_;  // set by finalize; its parts are guarded by mutex_

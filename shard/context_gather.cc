@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -110,6 +111,7 @@ absl::Status Context::Drain() {
 absl::Status Context::AgreeOnOrder(weft_shard_step_result_t* result) {
   const std::vector<Event>& events = machine_->residence.events();
   const Kind kind{machine_->state.mode(), machine_->state.tag()};
+  result->pool_bytes = machine_->residence.pool_bytes();
   if (!machine_->residence.gathers()) {
     Section section(*this);
     if (Habit* const habit = HabitOf(kind)) {
@@ -126,8 +128,11 @@ absl::Status Context::AgreeOnOrder(weft_shard_step_result_t* result) {
 
   Habit learnt{.schedule = {.events = events}, .backwards = BackwardsOf(events, registry_.units())};
   if (agreed) {
-    learnt.schedule = MakeSchedule(InputOf(machine_->layout, kind.first), events);
+    learnt.schedule =
+        MakeSchedule(ScheduleInputOf(PlanInputOf(), machine_->layout, kind.first), events);
+    WarnOfBudget(learnt.schedule.pool_bytes);
     WEFT_ASSIGN_OR_RETURN(learnt.agreed, MakeRoom(learnt.schedule.pool_bytes));
+    result->pool_bytes = machine_->residence.pool_bytes();
   }
   Section section(*this);
   if (machine_->state.training()) machine_->readiness.ForgetOrder(kind.second);
@@ -170,6 +175,18 @@ absl::StatusOr<bool> Context::MakeRoom(size_t bytes) {
       std::all_of(failed->begin(), failed->end(), [](uint64_t one) { return one == 0; });
   if (all) machine_->pool_bytes = bytes;
   return all;
+}
+
+// All ranks need the same; one says so.
+void Context::WarnOfBudget(size_t pool_bytes) {
+  if (options_.budget_bytes == 0 || pool_bytes <= options_.budget_bytes) return;
+  if (std::exchange(warned_of_budget_, true) || group().rank() != 0) return;
+  LogWarn(
+      "finish on group ", group().name(), ": steps like this one need ", pool_bytes,
+      " bytes on each rank for what is gathered, memory_budget_bytes is ", options_.budget_bytes,
+      " and the plan said ", machine_->plan.pool_bytes,
+      ", as units were not used once each, in the order of declaration or of the hint; they get "
+      "the memory: pass the order to weft_shard_hint_order before finalize, which then checks it");
 }
 
 }  // namespace weft

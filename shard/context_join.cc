@@ -92,8 +92,7 @@ std::vector<Event> Context::EventsOf(const Kind& kind) const {
   }
   const Schedule& expected = machine_->expected[kind.first].schedule;
   if (!expected.events.empty()) return expected.events;
-  return PredictEvents(registry_.units().size(), kind.first == WEFT_SHARD_TRAIN,
-                       options_.microbatches);
+  return ExpectedEvents(PlanInputOf(), kind.first);
 }
 
 // Gradients are zeroed before they may be written, so nothing else has to be done to have zeros.

@@ -19,6 +19,7 @@ absl::Status Context::SetOptimizer(const OptimizerConfig& config) {
                      "context_optimizer: the context has an optimizer already; give it one");
   }
   optimizer_config_ = config;
+  planned_.reset();
   return absl::OkStatus();
 }
 

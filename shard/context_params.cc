@@ -16,32 +16,17 @@
 namespace weft {
 namespace {
 
-// Elements of a param, or of a range, that a rank owns.
-struct Overlap {
-  size_t begin = 0;
-  size_t count = 0;
-};
-
-// What rank `rank` owns of the param at `place`.
-Overlap OwnedBy(const Extent& extent, const Place& place, size_t count, size_t rank) {
-  const size_t first = extent.range.begin + extent.cuts[rank];
-  const size_t last = extent.range.begin + extent.cuts[rank + 1];
-  const size_t begin = std::clamp(place.begin, first, last);
-  const size_t end = std::clamp(place.begin + count, first, last);
-  return {begin > place.begin ? begin - place.begin : 0, end - begin};
-}
-
 // What this rank owns of it, and where that begins among its own elements of the extent.
 struct Own {
-  Overlap overlap;
+  OwnedElements owned;
   size_t offset = 0;  // elements; 0 if it owns none
 };
 
 Own OwnedHere(const Layout& layout, const Extent& extent, const Place& place, size_t count) {
-  const Overlap overlap =
+  const OwnedElements owned =
       OwnedBy(extent, place, count, static_cast<size_t>(layout.MemberOf(extent).rank));
-  if (overlap.count == 0) return {overlap, 0};
-  return {overlap, place.begin + overlap.begin - layout.OwnFirst(extent)};
+  if (owned.count == 0) return {owned, 0};
+  return {owned, place.begin + owned.begin - layout.OwnFirst(extent)};
 }
 
 }  // namespace

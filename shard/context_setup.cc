@@ -46,46 +46,42 @@ Digest DigestOfEntry(const RegistryEntry& entry) {
 }  // namespace
 
 absl::StatusOr<weft_shard_plan_t> Context::Finalize() {
+  WEFT_RETURN_IF_ERROR(CheckPeers("finalize"));
   {
     MutexLock lock(mutex_);
     WEFT_RETURN_IF_ERROR(CheckDeclaring("finalize"));
     if (!failure_.ok()) return failure_;
-    if (registry_.open_unit() >= 0) {
-      return MakeError(WEFT_BAD_STATE, {.operation = "finalize"},
-                       StrCat("finalize: unit ",
-                              registry_.units()[static_cast<size_t>(registry_.open_unit())].name,
-                              " is open; seal it first"));
-    }
+    WEFT_RETURN_IF_ERROR(CheckSealed("finalize"));
   }
-  WEFT_RETURN_IF_ERROR(CheckMesh());
+  WEFT_RETURN_IF_ERROR(CheckMesh("finalize"));
   WEFT_RETURN_IF_ERROR(CompareRegistry());
   absl::StatusOr<std::unique_ptr<Machine>> made = MakeMachine();
   WEFT_RETURN_IF_ERROR(AgreeOnMemory(made.status()));
   std::unique_ptr<Machine> machine = *std::move(made);
-  if (AnythingCut()) WEFT_RETURN_IF_ERROR(SplitGroups(*machine));
-  const weft_shard_plan_t plan = PlanOf(*machine);
+  if (AnythingCut(registry_)) WEFT_RETURN_IF_ERROR(SplitGroups(*machine));
   MutexLock lock(mutex_);
   machine_ = std::move(machine);
-  return plan;
+  return machine_->plan;
 }
 
 // HYBRID_SHARD's sums must be those of all ranks in one tree: a replica is a subtree if it has 2^k ranks
 // (docs/design/001-numbers.md).
-absl::Status Context::CheckMesh() const {
+absl::Status Context::CheckMesh(std::string_view call) const {
   const bool replicates = Any([](const Placement& placement) { return placement.replicated; });
   const bool keeps_parts = Any([](const Placement& placement) { return placement.inner_part; });
   if (!replicates && !keeps_parts) return absl::OkStatus();
-  const auto invalid = [](const std::string& what) {
-    return MakeError(WEFT_INVALID_ARGUMENT, {.operation = "finalize"}, StrCat("finalize: ", what));
+  const auto invalid = [call](const std::string& what) {
+    return MakeError(WEFT_INVALID_ARGUMENT, {.operation = std::string(call)},
+                     StrCat(call, ": ", what));
   };
-  if (mesh_->outer() == nullptr) {
+  if (mesh_->axes().size() == 1) {
     return invalid(
         "HYBRID_SHARD and HPZ need a mesh of two or three axes: the last one is that of a replica, "
         "or of the part that is kept between forward and backward; give weft_mesh_create their "
         "sizes");
   }
   if (!replicates) return absl::OkStatus();
-  const auto size = static_cast<unsigned>(mesh_->inner()->size());
+  const auto size = static_cast<unsigned>(mesh_->inner_size());
   if (std::has_single_bit(size)) return absl::OkStatus();
   return invalid(StrCat("HYBRID_SHARD cuts along axis ", mesh_->axes().back().name, " of ", size,
                         " ranks; its size must be a power of two, so that sums have the same "
@@ -93,68 +89,46 @@ absl::Status Context::CheckMesh() const {
 }
 
 absl::StatusOr<std::unique_ptr<Context::Machine>> Context::MakeMachine() {
-  const ProcessGroup& inner = *mesh_->inner();
-  Layout layout =
-      MakeLayout(registry_, options_.limits, {.rank = group().rank(), .size = group().size()},
-                 {.rank = inner.rank(), .size = inner.size()});
-  const Accumulate accumulate = keeps_sums()      ? Accumulate::kSumsOfReplicas
-                                : reduces_every() ? Accumulate::kReduced
-                                                  : Accumulate::kNothing;
-  WEFT_ASSIGN_OR_RETURN(Storage storage, Storage::Allocate(layout, accumulate, options_.memory));
-  WEFT_ASSIGN_OR_RETURN(ExtentCalls calls, ExtentCalls::Make(layout, options_.timeout_ns));
-  const bool chains = AnythingCut() || Any([](const Placement& placement) {
+  ContextPlan plan;
+  {
+    MutexLock lock(mutex_);
+    WEFT_RETURN_IF_ERROR(Planned("finalize").status());
+    plan = *std::move(planned_);
+    planned_.reset();
+  }
+  const bool cut = AnythingCut(registry_);
+  WEFT_ASSIGN_OR_RETURN(Storage storage,
+                        Storage::Allocate(plan.layout, accumulate(), options_.memory));
+  WEFT_ASSIGN_OR_RETURN(ExtentCalls calls, ExtentCalls::Make(plan.layout, options_.timeout_ns));
+  const bool chains = cut || Any([](const Placement& placement) {
                         return placement.wire != WEFT_SHARD_WIRE_GRADIENTS;
                       });
   const Reduction::Options reduction{.op = options_.average ? WEFT_AVG : WEFT_SUM,
                                      .timeout_ns = options_.timeout_ns,
                                      .doorbell = chains ? doorbell_ : nullptr,
                                      .isa = isa_};
-  auto machine = std::make_unique<Machine>(registry_, std::move(layout), std::move(storage),
+  auto machine = std::make_unique<Machine>(registry_, std::move(plan.layout), std::move(storage),
                                            std::move(calls), mesh_->group(), reduction);
+  machine->plan = plan.numbers;
   if (optimizer_config_.has_value()) {
     WEFT_ASSIGN_OR_RETURN(machine->optimizer,
                           ShardOptimizer::Allocate(*optimizer_config_, registry_, machine->layout,
                                                    isa_, options_.memory));
   }
-  if (!AnythingCut()) return machine;
-  size_t pool_bytes = 0;
+  if (!cut) return machine;
   for (const weft_shard_mode_t mode : {WEFT_SHARD_TRAIN, WEFT_SHARD_EVAL}) {
-    Habit& habit = machine->expected[mode];
-    habit.schedule = MakeSchedule(
-        InputOf(machine->layout, mode),
-        PredictEvents(registry_.units().size(), mode == WEFT_SHARD_TRAIN, options_.microbatches));
-    habit.agreed = true;
-    pool_bytes = std::max(pool_bytes, habit.schedule.pool_bytes);
-  }
-  if (options_.budget_bytes != 0 && pool_bytes > options_.budget_bytes) {
-    return MakeError(WEFT_OUT_OF_MEMORY, {.operation = "finalize"},
-                     StrCat("finalize: what is gathered needs at least ", pool_bytes,
-                            " bytes at a time, the budget is ", options_.budget_bytes,
-                            "; allow more, or declare smaller units"));
+    machine->expected[mode].schedule = std::move(plan.expected[mode]);
+    machine->expected[mode].agreed = true;
   }
   machine->residence.SetSource(options_.memory);
-  WEFT_RETURN_IF_ERROR(machine->residence.Reserve(pool_bytes));
-  machine->pool_bytes = pool_bytes;
+  WEFT_RETURN_IF_ERROR(machine->residence.Reserve(plan.numbers.pool_bytes));
+  machine->pool_bytes = plan.numbers.pool_bytes;
   return machine;
-}
-
-ScheduleInput Context::InputOf(const Layout& layout, weft_shard_mode_t mode) const {
-  return {.layout = &layout,
-          .units = &registry_.units(),
-          .train = mode == WEFT_SHARD_TRAIN,
-          .reduces_every = reduces_every(),
-          .overlap = options_.overlap,
-          .prefetch = options_.overlap ? options_.prefetch : 0,
-          .budget_bytes = options_.budget_bytes};
 }
 
 bool Context::Any(bool (*is)(const Placement&)) const {
   return std::any_of(registry_.units().begin(), registry_.units().end(),
                      [is](const UnitSpec& unit) { return is(unit.placement); });
-}
-
-bool Context::AnythingCut() const {
-  return Any([](const Placement& placement) { return placement.optimizer_cut; });
 }
 
 // Gathers, and the reductions of HYBRID_SHARD, have groups of their own, so that none waits for another.
@@ -199,7 +173,7 @@ std::vector<RegistryEntry> Context::AgreedEntries() const {
              options_.limits.first_bucket_bytes, ", accumulation ",
              AccumulationName(options_.accumulation), options_.average ? ", average" : ", sum",
              options_.uneven ? ", uneven" : "");
-  if (AnythingCut()) {
+  if (AnythingCut(registry_)) {
     absl::StrAppend(&facts, ", prefetch ", options_.overlap ? options_.prefetch : 0,
                     options_.overlap ? "" : " without overlap", ", memory_budget_bytes ",
                     options_.budget_bytes, ", microbatches ", options_.microbatches);
@@ -207,6 +181,10 @@ std::vector<RegistryEntry> Context::AgreedEntries() const {
   absl::StrAppend(&facts, ", optimizer ",
                   optimizer_config_.has_value() ? OptimizerText(*optimizer_config_) : "none");
   entries.insert(entries.begin(), {"the context's config", facts});
+  for (size_t i = 0; i < order_.size(); ++i) {
+    entries.push_back({StrCat("use ", i, " of the hinted order"),
+                       StrCat("unit ", registry_.units()[static_cast<size_t>(order_[i])].name)});
+  }
   return entries;
 }
 
@@ -260,35 +238,6 @@ absl::Status Context::AgreeOnMemory(const absl::Status& own) {
                " could not allocate its parameters and gradients; see its message"));
   }
   return absl::OkStatus();
-}
-
-weft_shard_plan_t Context::PlanOf(const Machine& machine) const {
-  const Layout& layout = machine.layout;
-  weft_shard_plan_t plan = {};
-  plan.struct_size = sizeof(plan);
-  plan.unit_count = registry_.units().size();
-  plan.param_count = registry_.params().size();
-  plan.bucket_count = layout.buckets.size();
-  for (const ParamSpec& param : registry_.params())
-    plan.element_count += param.count;
-  plan.param_bytes = machine.storage.data_bytes();
-  plan.grad_bytes = machine.storage.grad_bytes();
-  plan.padding_bytes =
-      layout.data_padding_bytes + layout.grad_padding_bytes * (reduces_every() ? 2 : 1);
-  plan.traffic_bytes =
-      layout.reduced_bytes * static_cast<uint64_t>(reduces_every() ? options_.microbatches : 1);
-  plan.optimizer_bytes = machine.optimizer == nullptr ? 0 : machine.optimizer->bytes();
-  plan.pool_bytes = machine.residence.pool_bytes();
-  const Schedule& schedule = machine.expected[WEFT_SHARD_TRAIN].schedule;
-  for (const Residency& gather : schedule.gathers)
-    plan.gather_bytes += gather.bytes;
-  for (const Bucket& bucket : layout.buckets) {
-    if (GathersUpdates(layout.PlacementOf(bucket))) plan.gather_bytes += bucket.bytes;
-  }
-  for (const Pack& unit : layout.units)
-    plan.largest_unit_bytes = std::max<uint64_t>(plan.largest_unit_bytes, unit.bytes);
-  plan.prefetch = schedule.prefetch;
-  return plan;
 }
 
 }  // namespace weft

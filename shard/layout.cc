@@ -200,6 +200,7 @@ void AddBucket(const std::vector<ParamSpec>& params, Members members, Layout& la
   for (const int extent : bucket.pack.extents) {
     const Extent& of = layout.extents[static_cast<size_t>(extent)];
     bucket.wire_bytes += of.range.count * DtypeSize(layout.SpaceOf(of).wire_dtype);
+    bucket.param_bytes += of.range.count * DtypeSize(layout.SpaceOf(of).dtype);
   }
   PlaceSums(layout, bucket);
   bucket.params = std::move(members.params);
@@ -281,6 +282,15 @@ std::vector<Range> CutFrozen(const std::vector<ParamSpec>& params, const Layout&
 }
 
 }  // namespace
+
+OwnedElements OwnedBy(const Extent& extent, const Place& place, size_t count, size_t rank) {
+  const size_t first = extent.range.begin + extent.cuts[rank];
+  const size_t last = extent.range.begin + extent.cuts[rank + 1];
+  const size_t begin = std::clamp(place.begin, first, last);
+  const size_t end = std::clamp(place.begin + count, first, last);
+  if (begin == end) return {};
+  return {begin - place.begin, end - begin};
+}
 
 Layout MakeLayout(const Registry& registry, const BucketLimits& limits, const Member& member,
                   const Member& inner) {

@@ -90,6 +90,7 @@ struct Bucket {
   std::vector<int> units;   // that have params in it, in declaration order
   size_t bytes = 0;         // of gradients, padding included
   size_t wire_bytes = 0;    // as they are reduced
+  size_t param_bytes = 0;   // of the params, likewise
 };
 
 struct Layout {
@@ -140,6 +141,16 @@ struct Layout {
     return extent.range.begin + extent.cuts[static_cast<size_t>(MemberOf(extent).rank)];
   }
 };
+
+// Elements [begin, begin + count) of a param.
+struct OwnedElements {
+  size_t begin = 0;
+  size_t count = 0;
+};
+
+// Those of the param of `count` elements at `place` that rank `rank` of the extent's members owns; begin is 0 if it
+// owns none.
+OwnedElements OwnedBy(const Extent& extent, const Place& place, size_t count, size_t rank);
 
 Layout MakeLayout(const Registry& registry, const BucketLimits& limits, const Member& member = {},
                   const Member& inner = {});

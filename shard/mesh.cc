@@ -10,33 +10,71 @@
 namespace weft {
 namespace {
 
-absl::Status Invalid(std::string_view what) {
-  return MakeError(WEFT_INVALID_ARGUMENT, {.operation = "mesh_create"},
-                   StrCat("mesh_create: ", what));
+absl::Status Invalid(const char* call, std::string_view what) {
+  return MakeError(WEFT_INVALID_ARGUMENT, {.operation = call}, StrCat(call, ": ", what));
+}
+
+absl::Status CheckNames(const char* call, const std::vector<MeshAxis>& axes) {
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].name.empty()) {
+      return Invalid(call, StrCat("axis ", i, " has no name; give it one"));
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (axes[j].name == axes[i].name) {
+        return Invalid(call, StrCat("two axes are named ", axes[i].name, "; names are unique"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The product of the sizes, or more than `ranks_max` if it is that.
+int64_t RanksOf(const std::vector<MeshAxis>& axes, int ranks_max) {
+  int64_t product = 1;
+  for (const MeshAxis& axis : axes) {
+    product *= axis.size;
+    if (product > ranks_max) break;
+  }
+  return product;
 }
 
 absl::Status CheckAxes(const std::vector<MeshAxis>& axes, int group_size) {
-  int64_t product = 1;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i].name.empty()) return Invalid(StrCat("axis ", i, " has no name; give it one"));
-    for (size_t j = 0; j < i; ++j) {
-      if (axes[j].name == axes[i].name) {
-        return Invalid(StrCat("two axes are named ", axes[i].name, "; names are unique"));
-      }
-    }
-    if (axes[i].size < 1 || axes[i].size > group_size) {
-      return Invalid(StrCat("axis ", axes[i].name, " has size ", axes[i].size, " in a group of ",
-                            group_size, " ranks; 1 to ", group_size, " are possible"));
-    }
-    product *= axes[i].size;
-    if (product > group_size) break;
+  constexpr char kCall[] = "mesh_create";
+  WEFT_RETURN_IF_ERROR(CheckNames(kCall, axes));
+  for (const MeshAxis& axis : axes) {
+    if (axis.size >= 1 && axis.size <= group_size) continue;
+    return Invalid(kCall, StrCat("axis ", axis.name, " has size ", axis.size, " in a group of ",
+                                 group_size, " ranks; 1 to ", group_size, " are possible"));
   }
-  if (product != group_size) {
-    return Invalid(StrCat("the axes' sizes multiply to ", product,
-                          product > group_size ? " or more" : "", ", the group has ", group_size,
-                          " ranks; make them equal"));
+  const int64_t product = RanksOf(axes, group_size);
+  if (product == group_size) return absl::OkStatus();
+  return Invalid(
+      kCall, StrCat("the axes' sizes multiply to ", product, product > group_size ? " or more" : "",
+                    ", the group has ", group_size, " ranks; make them equal"));
+}
+
+absl::Status CheckDryAxes(const std::vector<MeshAxis>& axes, int rank) {
+  constexpr char kCall[] = "mesh_create_dry";
+  constexpr int kMost = Mesh::kDryRanksMax;
+  if (axes.empty()) {
+    return Invalid(kCall,
+                   "there is no axis; without a group the number of ranks is not known, "
+                   "so give names and sizes of one to three axes");
   }
-  return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(CheckNames(kCall, axes));
+  for (const MeshAxis& axis : axes) {
+    if (axis.size >= 1 && axis.size <= kMost) continue;
+    return Invalid(kCall, StrCat("axis ", axis.name, " has size ", axis.size, "; 1 to ", kMost,
+                                 " are possible"));
+  }
+  const int64_t product = RanksOf(axes, kMost);
+  if (product > kMost) {
+    return Invalid(kCall, StrCat("the axes' sizes multiply to ", product, " or more; up to ", kMost,
+                                 " ranks are possible"));
+  }
+  if (rank >= 0 && rank < product) return absl::OkStatus();
+  return Invalid(kCall,
+                 StrCat("rank is ", rank, ", the mesh has ", product, " ranks; pass one from 0"));
 }
 
 }  // namespace
@@ -45,16 +83,24 @@ absl::StatusOr<std::shared_ptr<const Mesh>> Mesh::Create(std::shared_ptr<Process
                                                          std::vector<MeshAxis> axes) {
   if (axes.empty()) axes.push_back({"data", group->size()});
   WEFT_RETURN_IF_ERROR(CheckAxes(axes, group->size()));
-  std::shared_ptr<Mesh> mesh(new Mesh(std::move(group), std::move(axes)));
+  const int rank = group->rank();
+  const int size = group->size();
+  std::shared_ptr<Mesh> mesh(new Mesh(std::move(group), std::move(axes), rank, size));
   WEFT_RETURN_IF_ERROR(mesh->SplitAxes());
   return std::shared_ptr<const Mesh>(std::move(mesh));
 }
 
-Mesh::Mesh(std::shared_ptr<ProcessGroup> group, std::vector<MeshAxis> axes)
-    : group_(std::move(group)), axes_(std::move(axes)) {}
+absl::StatusOr<std::shared_ptr<const Mesh>> Mesh::CreateDry(std::vector<MeshAxis> axes, int rank) {
+  WEFT_RETURN_IF_ERROR(CheckDryAxes(axes, rank));
+  const auto size = static_cast<int>(RanksOf(axes, kDryRanksMax));
+  return std::shared_ptr<const Mesh>(new Mesh(nullptr, std::move(axes), rank, size));
+}
+
+Mesh::Mesh(std::shared_ptr<ProcessGroup> group, std::vector<MeshAxis> axes, int rank, int size)
+    : group_(std::move(group)), axes_(std::move(axes)), rank_(rank), size_(size) {}
 
 Mesh::~Mesh() {
-  if (axes_.size() == 1) return;
+  if (axes_.size() == 1 || dry()) return;
   for (const std::shared_ptr<ProcessGroup>& group : axis_groups_)
     group->Close();
   if (axes_.size() > 2 && outer_ != nullptr) outer_->Close();

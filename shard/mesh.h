@@ -5,8 +5,9 @@
 //   mesh->inner();       // the 4 ranks of this rank's replica
 //   mesh->outer();       // the 2 ranks that are at this rank's place of their replicas
 //
-// Create is collective if there are several axes: it splits the group. Thread-safety: constant after Create.
-// Shares the group; closes those that it has split in the destructor.
+// Create is collective if there are several axes: it splits the group. CreateDry makes a mesh of ranks that do
+// not exist, on which contexts can be planned and nothing else: it has no groups. Thread-safety: constant
+// after Create. Shares the group; closes those that it has split in the destructor.
 #pragma once
 
 #include <memory>
@@ -25,15 +26,33 @@ struct MeshAxis {
 
 class Mesh {
  public:
+  static constexpr int kDryRanksMax = 1 << 20;
+
   // No axes: one named "data" of the group's size. INVALID_ARGUMENT for an empty or repeated name
   // or sizes whose product is not the group's, and what a split fails with.
   static absl::StatusOr<std::shared_ptr<const Mesh>> Create(std::shared_ptr<ProcessGroup> group,
                                                             std::vector<MeshAxis> axes);
+  // As seen by rank `rank`. INVALID_ARGUMENT likewise, for no axes, for more ranks than kDryRanksMax, and for a rank
+  // that is not among them.
+  static absl::StatusOr<std::shared_ptr<const Mesh>> CreateDry(std::vector<MeshAxis> axes,
+                                                               int rank);
   ~Mesh();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
   const std::vector<MeshAxis>& axes() const { return axes_; }
+
+  // This rank among all, and among those along the last axis.
+  int rank() const { return rank_; }
+
+  int size() const { return size_; }
+
+  int inner_rank() const { return rank_ % inner_size(); }
+
+  int inner_size() const { return axes_.back().size; }
+
+  // Nobody is there: no group below exists.
+  bool dry() const { return group_ == nullptr; }
 
   const std::shared_ptr<ProcessGroup>& group() const { return group_; }
 
@@ -47,11 +66,13 @@ class Mesh {
   const std::shared_ptr<ProcessGroup>& outer() const { return outer_; }
 
  private:
-  Mesh(std::shared_ptr<ProcessGroup> group, std::vector<MeshAxis> axes);
+  Mesh(std::shared_ptr<ProcessGroup> group, std::vector<MeshAxis> axes, int rank, int size);
   absl::Status SplitAxes();
 
   const std::shared_ptr<ProcessGroup> group_;
   const std::vector<MeshAxis> axes_;
+  const int rank_;
+  const int size_;
   std::vector<std::shared_ptr<ProcessGroup>> axis_groups_;
   std::shared_ptr<ProcessGroup> outer_;
 };

@@ -354,7 +354,7 @@ absl::Status Residence::StartUpdate(int bucket) {
     }
     buckets_[static_cast<size_t>(bucket)].updates.push_back(*std::move(work));
   }
-  updated_bytes_ += layout_.buckets[static_cast<size_t>(bucket)].bytes;
+  updated_bytes_ += layout_.buckets[static_cast<size_t>(bucket)].param_bytes;
   return absl::OkStatus();
 }
 

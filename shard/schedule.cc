@@ -75,7 +75,8 @@ class ParamWalk {
       default:
         unit.in_backward = false;
         Use(at, index, unit);
-        if (unit.uses == 0) unit.open = -1;
+        // What is kept from forward to backward stays until the last of several backwards.
+        if (unit.uses == 0 && !KeptBetween(index)) unit.open = -1;
         return;
     }
   }
@@ -433,17 +434,22 @@ std::vector<Residency> KeepWhatFits(const ScheduleInput& input, const std::vecto
 }  // namespace
 
 std::vector<Event> PredictEvents(size_t units, bool train, int microbatches) {
+  std::vector<int> order(units);
+  std::iota(order.begin(), order.end(), 0);
+  return PredictEvents(order, train, microbatches);
+}
+
+std::vector<Event> PredictEvents(const std::vector<int>& order, bool train, int microbatches) {
   std::vector<Event> events;
-  const int count = static_cast<int>(units);
   for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
     events.push_back({Kind::kMicrobatchBegin, microbatch == microbatches - 1 ? 1 : 0});
-    for (int unit = 0; unit < count; ++unit) {
+    for (const int unit : order) {
       events.push_back({Kind::kPreForward, unit});
       events.push_back({Kind::kPostForward, unit});
     }
-    for (int unit = count - 1; train && unit >= 0; --unit) {
-      events.push_back({Kind::kPreBackward, unit});
-      events.push_back({Kind::kPostBackward, unit});
+    for (size_t i = train ? order.size() : 0; i > 0; --i) {
+      events.push_back({Kind::kPreBackward, order[i - 1]});
+      events.push_back({Kind::kPostBackward, order[i - 1]});
     }
     events.push_back({Kind::kMicrobatchEnd, 0});
   }

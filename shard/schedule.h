@@ -79,7 +79,11 @@ struct ScheduleInput {
   size_t budget_bytes = 0;     // of the pool; 0: none
 };
 
-// The calls of a step that uses every unit once per micro-batch, in the order of declaration.
+// The calls of a step that uses units in forward in this order in each micro-batch, where a unit may stand
+// several times or not at all, and in backward in the reverse order.
+std::vector<Event> PredictEvents(const std::vector<int>& order, bool train, int microbatches);
+
+// Likewise for a step that uses every unit once, in the order of declaration.
 std::vector<Event> PredictEvents(size_t units, bool train, int microbatches);
 
 // How many backwards each unit runs, those of units that are tied to it included; the most of all micro-batches.

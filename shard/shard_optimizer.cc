@@ -84,9 +84,7 @@ std::string OptimizerText(const OptimizerConfig& config) {
   return text;
 }
 
-absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Allocate(
-    const OptimizerConfig& config, const Registry& registry, const Layout& layout, Isa isa,
-    const BlockSource& source) {
+absl::Status CheckUpdatable(const Registry& registry) {
   for (const ParamSpec& param : registry.params()) {
     if (param.frozen || param.dtype != WEFT_FLOAT64) continue;
     return MakeError(WEFT_UNSUPPORTED, {.operation = "finalize"},
@@ -94,6 +92,30 @@ absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Allocate(
                             " is float64, which the optimizers do not update; freeze it, or "
                             "update its parts yourself"));
   }
+  return absl::OkStatus();
+}
+
+StateSize StateSizeOf(const OptimizerConfig& config, const Layout& layout, const Extent& extent) {
+  const Space& space = layout.SpaceOf(extent);
+  const bool cut = space.placement.optimizer_cut;
+  return {.first = cut ? layout.OwnFirst(extent) : extent.range.begin,
+          .count = cut ? layout.OwnCount(extent) : extent.range.count,
+          .main = space.dtype != WEFT_FLOAT32,
+          .moments = MomentCount(config)};
+}
+
+size_t StateBytes(const OptimizerConfig& config, const Layout& layout) {
+  size_t bytes = 0;
+  for (const Extent& extent : layout.extents) {
+    if (!layout.SpaceOf(extent).frozen) bytes += StateSizeOf(config, layout, extent).bytes();
+  }
+  return bytes;
+}
+
+absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Allocate(
+    const OptimizerConfig& config, const Registry& registry, const Layout& layout, Isa isa,
+    const BlockSource& source) {
+  WEFT_RETURN_IF_ERROR(CheckUpdatable(registry));
   std::unique_ptr<ShardOptimizer> optimizer(new ShardOptimizer(config, registry, layout, isa));
   for (size_t extent = 0; extent < layout.extents.size(); ++extent) {
     WEFT_RETURN_IF_ERROR(optimizer->AllocateExtent(static_cast<int>(extent), source));
@@ -116,12 +138,13 @@ absl::Status ShardOptimizer::AllocateExtent(int index, const BlockSource& source
   const Space& space = layout_.SpaceOf(extent);
   State& state = states_[static_cast<size_t>(index)];
   if (space.frozen) return absl::OkStatus();
-  const bool cut = space.placement.optimizer_cut;
-  state.first = cut ? layout_.OwnFirst(extent) : extent.range.begin;
-  state.count = cut ? layout_.OwnCount(extent) : extent.range.count;
+  const StateSize size = StateSizeOf(config_, layout_, extent);
+  state.first = size.first;
+  state.count = size.count;
   // Replicas have the same sums: the first one's count.
-  state.counts = space.placement.replicated ? layout_.member.rank < layout_.inner.size
-                                            : cut || layout_.member.rank == 0;
+  state.counts = space.placement.replicated
+                     ? layout_.member.rank < layout_.inner.size
+                     : space.placement.optimizer_cut || layout_.member.rank == 0;
   const auto allocate = [&](bool wanted, Block& block) -> absl::Status {
     const size_t bytes = wanted ? state.count * sizeof(float) : 0;
     absl::StatusOr<Block> made = Block::Allocate(source, WEFT_SHARD_TIER_OPTIMIZER, bytes);
@@ -132,10 +155,9 @@ absl::Status ShardOptimizer::AllocateExtent(int index, const BlockSource& source
     block = *std::move(made);
     return absl::OkStatus();
   };
-  const int moments = MomentCount(config_);
-  WEFT_RETURN_IF_ERROR(allocate(space.dtype != WEFT_FLOAT32, state.main));
-  WEFT_RETURN_IF_ERROR(allocate(moments >= 1, state.first_moment));
-  WEFT_RETURN_IF_ERROR(allocate(moments >= 2, state.second_moment));
+  WEFT_RETURN_IF_ERROR(allocate(size.main, state.main));
+  WEFT_RETURN_IF_ERROR(allocate(size.moments >= 1, state.first_moment));
+  WEFT_RETURN_IF_ERROR(allocate(size.moments >= 2, state.second_moment));
   AddRuns(index, state);
   return absl::OkStatus();
 }

@@ -50,6 +50,26 @@ struct OptimizerConfig {
 // One line for comparing ranks.
 std::string OptimizerText(const OptimizerConfig& config);
 
+// What is kept for the elements of an extent that this rank updates, whose params are trainable.
+struct StateSize {
+  size_t first = 0;  // element in the space
+  size_t count = 0;
+  bool main = false;  // a main copy
+  int moments = 0;
+
+  size_t bytes() const {
+    return ((main ? 1 : 0) + static_cast<size_t>(moments)) * count * sizeof(float);
+  }
+};
+
+StateSize StateSizeOf(const OptimizerConfig& config, const Layout& layout, const Extent& extent);
+
+// Of all extents.
+size_t StateBytes(const OptimizerConfig& config, const Layout& layout);
+
+// UNSUPPORTED for trainable float64 params.
+absl::Status CheckUpdatable(const Registry& registry);
+
 struct GradientSums {
   ExactSum squares;
   int64_t nonfinite = 0;

@@ -11,8 +11,7 @@ namespace weft {
 namespace {
 
 absl::Status AddBlock(const BlockSource& source, weft_shard_tier_t tier, const char* role,
-                      weft_dtype_t dtype, size_t count, std::vector<Block>& blocks) {
-  const size_t bytes = count * DtypeSize(dtype);
+                      weft_dtype_t dtype, size_t bytes, std::vector<Block>& blocks) {
   absl::StatusOr<Block> block = Block::Allocate(source, tier, bytes);
   if (!block.ok()) {
     return Annotate(block.status(), StrCat("allocating ", bytes, " bytes for the ",
@@ -34,29 +33,42 @@ bool ReducesWhole(const Space& space) {
   return !space.placement.optimizer_cut;
 }
 
+// In what something is accumulated.
+weft_dtype_t AccumulatedType(const Space& space, Accumulate accumulate) {
+  const bool widened = accumulate == Accumulate::kSumsOfReplicas && space.placement.replicated &&
+                       DtypeSize(space.grad_dtype) == 2;
+  return widened ? WEFT_FLOAT32 : space.grad_dtype;
+}
+
 }  // namespace
+
+SpaceBytes SpaceBytesOf(const Space& space, Accumulate accumulate) {
+  const Placement& placement = space.placement;
+  const size_t grad_size = space.frozen ? 0 : DtypeSize(space.grad_dtype);
+  const bool none = space.frozen || accumulate == Accumulate::kNothing;
+  const size_t sum_size = none ? 0 : DtypeSize(AccumulatedType(space, accumulate));
+  return {
+      .data = (placement.params_cut ? space.own_count : space.count) * DtypeSize(space.dtype),
+      .grads = (placement.gradients_cut ? space.own_count : space.count) * grad_size,
+      .accumulated = (ReducesWhole(space) ? space.count : space.own_count) * sum_size,
+  };
+}
 
 absl::StatusOr<Storage> Storage::Allocate(const Layout& layout, Accumulate accumulate,
                                           const BlockSource& source) {
   Storage storage;
   for (const Space& space : layout.spaces) {
-    const Placement& placement = space.placement;
-    const size_t data = placement.params_cut ? space.own_count : space.count;
-    const size_t grads = placement.gradients_cut ? space.own_count : space.count;
-    const size_t sums = ReducesWhole(space) ? space.count : space.own_count;
+    const SpaceBytes bytes = SpaceBytesOf(space, accumulate);
     storage.element_bytes_.push_back(DtypeSize(space.dtype));
     storage.grad_element_bytes_.push_back(DtypeSize(space.grad_dtype));
-    WEFT_RETURN_IF_ERROR(
-        AddBlock(source, WEFT_SHARD_TIER_PARAMS, "parameters", space.dtype, data, storage.data_));
+    const weft_dtype_t accumulated = AccumulatedType(space, accumulate);
+    storage.accumulated_element_bytes_.push_back(DtypeSize(accumulated));
+    WEFT_RETURN_IF_ERROR(AddBlock(source, WEFT_SHARD_TIER_PARAMS, "parameters", space.dtype,
+                                  bytes.data, storage.data_));
     WEFT_RETURN_IF_ERROR(AddBlock(source, WEFT_SHARD_TIER_GRADIENTS, "gradients", space.grad_dtype,
-                                  space.frozen ? 0 : grads, storage.grads_));
-    const bool widened = accumulate == Accumulate::kSumsOfReplicas && placement.replicated &&
-                         DtypeSize(space.grad_dtype) == 2;
-    const weft_dtype_t dtype = widened ? WEFT_FLOAT32 : space.grad_dtype;
-    const bool none = space.frozen || accumulate == Accumulate::kNothing;
-    storage.accumulated_element_bytes_.push_back(DtypeSize(dtype));
-    WEFT_RETURN_IF_ERROR(AddBlock(source, WEFT_SHARD_TIER_GRADIENTS, "accumulated gradients", dtype,
-                                  none ? 0 : sums, storage.accumulated_));
+                                  bytes.grads, storage.grads_));
+    WEFT_RETURN_IF_ERROR(AddBlock(source, WEFT_SHARD_TIER_GRADIENTS, "accumulated gradients",
+                                  accumulated, bytes.accumulated, storage.accumulated_));
   }
   return storage;
 }

@@ -32,6 +32,15 @@ struct Part {
   size_t count = 0;
 };
 
+// What a space takes of each role, in bytes.
+struct SpaceBytes {
+  size_t data = 0;
+  size_t grads = 0;
+  size_t accumulated = 0;
+};
+
+SpaceBytes SpaceBytesOf(const Space& space, Accumulate accumulate);
+
 class Storage {
  public:
   Storage() = default;

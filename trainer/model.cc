@@ -74,9 +74,9 @@ std::vector<UnitSpec> ModelUnits(const ModelConfig& config) {
   // GPT-2 scales what is added to the residual stream by the number of such additions.
   const double residual = kDeviation / std::sqrt(2.0 * double(config.layers));
   std::vector<UnitSpec> units;
-  units.push_back(
-      {"embedding",
-       {Matrix("wte", config.vocabulary, c, kDeviation), PositionTable(config.seq, c)}});
+  units.push_back({"embedding",
+                   {Matrix("wte", config.vocabulary, c, kDeviation), PositionTable(config.seq, c)},
+                   /*ends_forward=*/true});
   for (size_t i = 0; i < config.layers; i++) {
     const std::string at = "block." + std::to_string(i);
     units.push_back(
@@ -315,6 +315,7 @@ void Model<T>::Backward(const uint8_t* inputs, size_t batch) {
   const MatmulShape head = {rows, c, config_.vocabulary};
   matmul_.BackwardWeight(norm_.data(), logits_.data(), Grad(kEmbeddingUnit, kTokens), head, true);
   matmul_.BackwardInput(logits_.data(), Data(kEmbeddingUnit, kTokens), dnorm_.data(), head, true);
+  LeaveBackward(kEmbeddingUnit);
 
   EnterBackward(final_unit);
   for (size_t i = 0; i < rows * c; i++)
@@ -329,6 +330,7 @@ void Model<T>::Backward(const uint8_t* inputs, size_t batch) {
   for (size_t layer = config_.layers; layer-- > 0;)
     BackwardBlock(layer, batch);
 
+  EnterBackward(kEmbeddingUnit);
   ops_.embed_backward(inputs, dres_.data(), Grad(kEmbeddingUnit, kTokens),
                       Grad(kEmbeddingUnit, kPositions), batch, config_.seq, c);
   hooks_.GradReady(kEmbeddingUnit, kTokens);

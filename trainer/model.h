@@ -50,6 +50,7 @@ struct ParamSpec {
 struct UnitSpec {
   std::string name;
   std::vector<ParamSpec> params;
+  bool ends_forward = false;  // it is used once more, at the end of forward: the head is tied to it
 };
 
 // All units in the order in which forward uses them.
@@ -74,8 +75,8 @@ using UnitView = std::span<const ParamView<T>>;
 template <typename T>
 void InitParam(const ParamSpec& spec, uint64_t seed, size_t param_index, T* data);
 
-// Called around the use of each unit. The embedding unit is used twice: its pre_backward comes
-// first and its post_backward last, because the output head shares its token table.
+// Called around the use of each unit. The embedding unit is used twice, because the output head shares its token
+// table: at both ends of forward, and of backward, which announces its gradients at the second use.
 template <typename T>
 class UnitHooks {
  public:

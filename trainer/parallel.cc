@@ -109,6 +109,7 @@ void DataParallel::Create(const std::vector<UnitSpec>& units, const TrainConfig&
   CreateContext(config);
   for (const UnitSpec& unit : units)
     Declare(unit, config);
+  HintOrder(units);
   plan_.struct_size = sizeof plan_;
   Check(weft_shard_context_finalize(context_, &plan_), "agreeing on the parameters");
 }
@@ -155,6 +156,17 @@ void DataParallel::Declare(const UnitSpec& spec, const TrainConfig& config) {
   Check(weft_shard_unit_seal(unit.handle), "closing a unit");
 }
 
+void DataParallel::HintOrder(const std::vector<UnitSpec>& units) {
+  std::vector<weft_shard_unit_t> order;
+  for (const Unit& unit : units_)
+    order.push_back(unit.handle);
+  for (size_t u = 0; u < units.size(); u++) {
+    if (units[u].ends_forward) order.push_back(units_[u].handle);
+  }
+  Check(weft_shard_hint_order(context_, order.data(), order.size()),
+        "telling the order of the units");
+}
+
 void DataParallel::Load(size_t unit, size_t param, const float* values) {
   Check(weft_shard_param_load(units_[unit].params[param], values, 0),
         "sending the initial parameters");
@@ -191,10 +203,9 @@ void DataParallel::EndMicrobatch() {
 }
 
 int64_t DataParallel::Finish() {
-  weft_shard_step_result_t result = {};
-  result.struct_size = sizeof result;
-  Check(weft_shard_finish(context_, nullptr, &result), "reducing the gradients");
-  return result.comm_exposed_ns + result.gather_exposed_ns;
+  step_result_.struct_size = sizeof step_result_;
+  Check(weft_shard_finish(context_, nullptr, &step_result_), "reducing the gradients");
+  return step_result_.comm_exposed_ns + step_result_.gather_exposed_ns;
 }
 
 weft_shard_update_result_t DataParallel::Update(double learning_rate, double clip) {

@@ -48,6 +48,9 @@ class DataParallel : public UnitHooks<float> {
   // What a rank's memory and a step's traffic will be.
   const weft_shard_plan_t& plan() const { return plan_; }
 
+  // What the last Finish found.
+  const weft_shard_step_result_t& step_result() const { return step_result_; }
+
   // Gives a parameter the values that rank 0 passes; NULL is fine on the others. Collective.
   void Load(size_t unit, size_t param, const float* values);
   // The whole parameter. Collective.
@@ -88,6 +91,8 @@ class DataParallel : public UnitHooks<float> {
   void Create(const std::vector<UnitSpec>& units, const TrainConfig& config);
   void CreateContext(const TrainConfig& config);
   void Declare(const UnitSpec& spec, const TrainConfig& config);
+  // Tells the context in which order forward uses the units.
+  void HintOrder(const std::vector<UnitSpec>& units);
   UnitView<float> ViewOf(Unit& unit);
   void Destroy();
 
@@ -97,6 +102,7 @@ class DataParallel : public UnitHooks<float> {
   size_t rank_ = 0;
   size_t size_ = 1;
   weft_shard_plan_t plan_ = {};
+  weft_shard_step_result_t step_result_ = {};
   std::vector<Unit> units_;
 };
 

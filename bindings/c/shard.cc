@@ -17,22 +17,23 @@
 #include "shard/mesh.h"
 
 namespace weft::shard_calls {
-namespace {
 
-absl::StatusOr<std::vector<MeshAxis>> ReadAxes(const weft_mesh_config_t& config) {
+absl::StatusOr<std::vector<MeshAxis>> ReadAxes(const char* call, const weft_mesh_config_t& config) {
   std::vector<MeshAxis> axes;
   if (config.axis_count < 0 || config.axis_count > WEFT_MESH_AXES_MAX) {
-    return Invalid("mesh_create", StrCat("axis_count is ", config.axis_count, "; 0 to ",
-                                         WEFT_MESH_AXES_MAX, " are possible"));
+    return Invalid(call, StrCat("axis_count is ", config.axis_count, "; 0 to ", WEFT_MESH_AXES_MAX,
+                                " are possible"));
   }
   for (int i = 0; i < config.axis_count; ++i) {
     if (config.axis_names[i] == nullptr) {
-      return Invalid("mesh_create", StrCat("the name of axis ", i, " is NULL; give it one"));
+      return Invalid(call, StrCat("the name of axis ", i, " is NULL; give it one"));
     }
     axes.push_back({config.axis_names[i], config.axis_sizes[i]});
   }
   return axes;
 }
+
+namespace {
 
 absl::StatusOr<weft_shard_allocator_t> ReadAllocator(const weft_shard_allocator_t* allocator) {
   constexpr char kCall[] = "shard_context_create";
@@ -92,20 +93,21 @@ absl::Status CheckPlaces(const char* call, const weft_shard_policy_t& policy) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Placement> ReadPolicy(const weft_shard_policy_t* policy) {
-  constexpr char kCall[] = "shard_unit_begin";
+}  // namespace
+
+absl::StatusOr<Placement> ReadPolicy(const char* call, const weft_shard_policy_t* policy) {
   weft_shard_policy_t copy{};
-  WEFT_RETURN_IF_ERROR(ReadConfig(kCall, policy, &copy));
+  WEFT_RETURN_IF_ERROR(ReadConfig(call, policy, &copy));
   const int preset = NumberOf(copy.preset);
   if (preset < 0 || preset > WEFT_SHARD_FRACTION) {
-    return Invalid(kCall, StrCat("preset is ", preset, "; use a value of weft_shard_preset_t"));
+    return Invalid(call, StrCat("preset is ", preset, "; use a value of weft_shard_preset_t"));
   }
   const int cut = NumberOf(copy.cut);
   if (cut < WEFT_SHARD_CUT_FLAT || cut > WEFT_SHARD_CUT_TENSOR) {
-    return Invalid(kCall, StrCat("cut is ", cut, "; use a value of weft_shard_cut_t"));
+    return Invalid(call, StrCat("cut is ", cut, "; use a value of weft_shard_cut_t"));
   }
   if (copy.cut_rows < 0) {
-    return Invalid(kCall, StrCat("cut_rows is ", copy.cut_rows, "; use 0 or a positive number"));
+    return Invalid(call, StrCat("cut_rows is ", copy.cut_rows, "; use 0 or a positive number"));
   }
   Placement placement = PlacementOf(copy.preset);
   if (cut == WEFT_SHARD_CUT_BLOCK) placement.cut = CutRule::kRows;
@@ -114,12 +116,28 @@ absl::StatusOr<Placement> ReadPolicy(const weft_shard_policy_t* policy) {
   if (copy.cut_rows > 0) placement.cut_rows = static_cast<size_t>(copy.cut_rows);
   const int wire = NumberOf(copy.wire);
   if (wire < WEFT_SHARD_WIRE_GRADIENTS || wire > WEFT_SHARD_WIRE_FLOAT16) {
-    return Invalid(kCall, StrCat("wire is ", wire, "; use a value of weft_shard_wire_t"));
+    return Invalid(call, StrCat("wire is ", wire, "; use a value of weft_shard_wire_t"));
   }
   placement.wire = copy.wire;
-  WEFT_RETURN_IF_ERROR(CheckPlaces(kCall, copy));
+  WEFT_RETURN_IF_ERROR(CheckPlaces(call, copy));
   return Replace(placement, {copy.params, copy.between, copy.gradients, copy.optimizer});
 }
+
+absl::Status CheckParam(const char* call, const char* name, const int64_t* shape, int ndim,
+                        uint32_t flags) {
+  if (name == nullptr) return Invalid(call, "name is NULL; give the parameter a name");
+  if (shape == nullptr && ndim > 0) {
+    return Invalid(call, StrCat("shape of ", name, " is NULL; pass its ", ndim, " dimensions"));
+  }
+  if ((flags & ~(WEFT_SHARD_PARAM_FROZEN | WEFT_SHARD_PARAM_NO_DECAY)) == 0) {
+    return absl::OkStatus();
+  }
+  return Invalid(call, StrCat("flags of ", name, " are ", flags,
+                              "; WEFT_SHARD_PARAM_FROZEN and WEFT_SHARD_PARAM_NO_DECAY are "
+                              "possible"));
+}
+
+namespace {
 
 absl::Status MeshCreate(weft_group_t group, const weft_mesh_config_t* config, weft_mesh_t* out) {
   WEFT_RETURN_IF_ERROR(CheckOut("mesh_create", out, "mesh"));
@@ -129,7 +147,7 @@ absl::Status MeshCreate(weft_group_t group, const weft_mesh_config_t* config, we
   }
   weft_mesh_config_t copy{};
   WEFT_RETURN_IF_ERROR(ReadConfig("mesh_create", config, &copy));
-  WEFT_ASSIGN_OR_RETURN(std::vector<MeshAxis> axes, ReadAxes(copy));
+  WEFT_ASSIGN_OR_RETURN(std::vector<MeshAxis> axes, ReadAxes("mesh_create", copy));
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const Mesh> mesh,
                         Mesh::Create(std::move(ranks), std::move(axes)));
   *out = new weft_mesh{.mesh = std::move(mesh), .axis_groups = {}};
@@ -142,6 +160,11 @@ absl::Status MeshCreate(weft_group_t group, const weft_mesh_config_t* config, we
 absl::Status AxisGroup(weft_mesh_t mesh, int axis, weft_group_t* group) {
   WEFT_RETURN_IF_ERROR(CheckOut("mesh_axis_group", group, "group"));
   WEFT_RETURN_IF_ERROR(Check("mesh_axis_group", mesh));
+  if (mesh->mesh->dry()) {
+    return MakeError(WEFT_INVALID_USAGE, {.operation = "mesh_axis_group"},
+                     "mesh_axis_group: the mesh is dry: its ranks do not exist, so there is no "
+                     "group; make it with weft_mesh_create");
+  }
   if (axis < 0 || static_cast<size_t>(axis) >= mesh->axis_groups.size()) {
     return Invalid("mesh_axis_group", StrCat("axis is ", axis, ", the mesh has ",
                                              mesh->axis_groups.size(), "; count from 0"));
@@ -172,17 +195,6 @@ absl::Status ContextCreate(weft_mesh_t mesh, const weft_shard_config_t* config,
   return absl::OkStatus();
 }
 
-absl::Status ContextFinalize(weft_shard_context_t context, weft_shard_plan_t* plan) {
-  WEFT_RETURN_IF_ERROR(Check("shard_context_finalize", context));
-  constexpr size_t kFirstVersion = offsetof(weft_shard_plan_t, optimizer_bytes);
-  if (plan != nullptr) {
-    WEFT_RETURN_IF_ERROR(CheckAnswer("shard_context_finalize", plan, kFirstVersion));
-  }
-  WEFT_ASSIGN_OR_RETURN(const weft_shard_plan_t made, context->context->Finalize());
-  if (plan != nullptr) WriteAnswer(made, plan);
-  return absl::OkStatus();
-}
-
 absl::Status ContextDestroy(weft_shard_context_t context) {
   if (context == nullptr) return absl::OkStatus();
   WEFT_RETURN_IF_ERROR(Check("shard_context_destroy", context));
@@ -195,7 +207,7 @@ absl::Status UnitBegin(weft_shard_context_t context, const char* name,
   WEFT_RETURN_IF_ERROR(CheckOut("shard_unit_begin", out, "unit"));
   WEFT_RETURN_IF_ERROR(Check("shard_unit_begin", context));
   if (name == nullptr) return Invalid("shard_unit_begin", "name is NULL; give the unit a name");
-  WEFT_ASSIGN_OR_RETURN(const Placement placement, ReadPolicy(policy));
+  WEFT_ASSIGN_OR_RETURN(const Placement placement, ReadPolicy("shard_unit_begin", policy));
   WEFT_ASSIGN_OR_RETURN(const int index, context->context->BeginUnit(name, placement));
   context->units.push_back({.owner = context, .index = index});
   *out = &context->units.back();
@@ -207,15 +219,7 @@ absl::Status UnitAddParam(weft_shard_unit_t unit, const char* name, const int64_
   constexpr char kCall[] = "shard_unit_add_param";
   WEFT_RETURN_IF_ERROR(CheckOut(kCall, out, "param"));
   WEFT_RETURN_IF_ERROR(Check(kCall, unit));
-  if (name == nullptr) return Invalid(kCall, "name is NULL; give the parameter a name");
-  if (shape == nullptr && ndim > 0) {
-    return Invalid(kCall, StrCat("shape of ", name, " is NULL; pass its ", ndim, " dimensions"));
-  }
-  if ((flags & ~(WEFT_SHARD_PARAM_FROZEN | WEFT_SHARD_PARAM_NO_DECAY)) != 0) {
-    return Invalid(kCall, StrCat("flags of ", name, " are ", flags,
-                                 "; WEFT_SHARD_PARAM_FROZEN and WEFT_SHARD_PARAM_NO_DECAY are "
-                                 "possible"));
-  }
+  WEFT_RETURN_IF_ERROR(CheckParam(kCall, name, shape, ndim, flags));
   weft_shard_context* const owner = unit->owner;
   WEFT_ASSIGN_OR_RETURN(const int index,
                         owner->context->AddParam(unit->index, name, shape, ndim, dtype,
@@ -296,10 +300,6 @@ weft_result_t weft_mesh_destroy(weft_mesh_t mesh) {
 weft_result_t weft_shard_context_create(weft_mesh_t mesh, const weft_shard_config_t* config,
                                         weft_shard_context_t* context) {
   return Guarded([&] { return calls::ContextCreate(mesh, config, context); });
-}
-
-weft_result_t weft_shard_context_finalize(weft_shard_context_t context, weft_shard_plan_t* plan) {
-  return Guarded([&] { return calls::ContextFinalize(context, plan); });
 }
 
 weft_result_t weft_shard_context_broadcast(weft_shard_context_t context, int root) {

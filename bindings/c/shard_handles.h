@@ -15,6 +15,7 @@
 #include <deque>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "weft/shard.h"
 
@@ -122,6 +123,13 @@ void WriteAnswer(const T& made, T* answer) {
   std::memcpy(answer, &made, bytes);
   answer->struct_size = bytes;
 }
+
+// What callers describe, in shard.cc: the axes of a mesh, the policy of a unit; and whether a param's description
+// can be read.
+absl::StatusOr<std::vector<MeshAxis>> ReadAxes(const char* call, const weft_mesh_config_t& config);
+absl::StatusOr<Placement> ReadPolicy(const char* call, const weft_shard_policy_t* policy);
+absl::Status CheckParam(const char* call, const char* name, const int64_t* shape, int ndim,
+                        uint32_t flags);
 
 // The number in an enum that a caller filled, which need not be one of its values.
 template <typename Enum>

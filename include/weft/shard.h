@@ -119,31 +119,6 @@ WEFT_EXPORT weft_result_t weft_shard_context_create(weft_mesh_t mesh,
                                                     const weft_shard_config_t* config,
                                                     weft_shard_context_t* context);
 
-/* What finalize decided. Bytes are per rank. */
-typedef struct weft_shard_plan {
-  size_t struct_size; /* set by the caller: sizeof(weft_shard_plan_t) */
-  size_t unit_count;
-  size_t param_count;
-  size_t bucket_count;
-  uint64_t element_count; /* trainable and frozen */
-  uint64_t param_bytes;
-  uint64_t grad_bytes;
-  uint64_t padding_bytes;      /* of param_bytes + grad_bytes */
-  uint64_t traffic_bytes;      /* payload reduced per step */
-  uint64_t optimizer_bytes;    /* main parameters and moments */
-  uint64_t pool_bytes;         /* for what is whole only for a time: the peak beside what rests */
-  uint64_t gather_bytes;       /* whole parameters gathered per step, after updates included */
-  uint64_t largest_unit_bytes; /* of parameters that rest cut */
-  int prefetch;                /* what the budget left of it */
-} weft_shard_plan_t;
-
-/* Ends the set-up: compares names, shapes, types and order of all units and params between the
- * ranks by hash and allocates their storage, zeroed. Collective. `plan` may be NULL. Errors:
- * MISMATCH naming the first differing unit or param and the rank, BAD_STATE (a unit is not sealed,
- * or called twice), OUT_OF_MEMORY, and those of any collective. */
-WEFT_EXPORT weft_result_t weft_shard_context_finalize(weft_shard_context_t context,
-                                                      weft_shard_plan_t* plan);
-
 /* Copies all parameters that rest whole from mesh rank `root` to all ranks, then compares them by hash;
  * what rests cut exists once and stays as it is (weft_shard_param_load sets it). Collective.
  * Errors: MISMATCH naming the first param that still differs, and those of any collective. */
@@ -241,6 +216,8 @@ WEFT_EXPORT weft_result_t weft_shard_param_read(weft_shard_param_t param, void* 
 
 WEFT_END_DECLS
 
+#include "weft/shard_plan.h"
 #include "weft/shard_step.h"
+#include "weft/shard_units.h"
 
 #endif /* WEFT_SHARD_H_ */

@@ -39,6 +39,8 @@ class Mesh : public Handle<weft_mesh_t, weft_mesh_destroy> {
  public:
   Mesh() noexcept = default;
 
+  explicit Mesh(weft_mesh_t mesh) noexcept : Handle(mesh) {}
+
   explicit Mesh(const Group& group, const weft_mesh_config_t* config = nullptr)
       : Handle(Create(group, config)) {}
 

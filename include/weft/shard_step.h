@@ -82,6 +82,8 @@ typedef struct weft_shard_step_result {
   int64_t gather_exposed_ns; /* this thread waited for parameters in pre_ calls */
   /* Whole parameters gathered in this step, and after the update before it. */
   uint64_t gathered_bytes;
+  uint64_t
+      pool_bytes; /* what the pool has now: weft_shard_plan_t's, or more if the step needs more */
 } weft_shard_step_result_t;
 
 /* Waits for all reductions; the gradients, or this rank's parts of them, are then the average (or sum)

@@ -5,9 +5,9 @@ namespace weft::test {
 const std::vector<BadCall>& AllBadCalls() {
   static const std::vector<BadCall> all = [] {
     std::vector<BadCall> calls;
-    for (const auto& some :
-         {BadCollectives(), BadVectorCalls(), BadExplainCalls(), BadOpCalls(), BadMessages(),
-          BadGroupCalls(), BadShardCalls(), BadShardStepCalls(), BadProcessCalls()}) {
+    for (const auto& some : {BadCollectives(), BadVectorCalls(), BadExplainCalls(), BadOpCalls(),
+                             BadMessages(), BadGroupCalls(), BadShardCalls(), BadShardPlanCalls(),
+                             BadShardStepCalls(), BadProcessCalls()}) {
       calls.insert(calls.end(), some.begin(), some.end());
     }
     return calls;

@@ -93,6 +93,7 @@ std::vector<BadCall> BadMessages();        // point_to_point.h
 std::vector<BadCall> BadGroupCalls();      // group.h, store.h, work.h
 std::vector<BadCall> BadShardCalls();      // shard.h, set-up
 std::vector<BadCall> BadShardStepCalls();  // shard.h, step
+std::vector<BadCall> BadShardPlanCalls();  // shard_plan.h, shard_units.h
 std::vector<BadCall> BadOpCalls();         // op.h
 std::vector<BadCall> BadProcessCalls();    // mem.h, log.h, options.h, error.h
 

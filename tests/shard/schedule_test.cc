@@ -247,6 +247,30 @@ TEST(PredictEvents, UsesEveryUnitOnceInOrder) {
                                       {Kind::kFinish, 0}}));
 }
 
+TEST(PredictEvents, RunsBackwardAsTheReverseOfAnOrder) {
+  const std::vector<Event> events = PredictEvents(std::vector<int>{0, 2, 0}, /*train=*/true, 1);
+  std::vector<int> forward, backward;
+  for (const Event& event : events) {
+    if (event.kind == Kind::kPostForward) forward.push_back(event.index);
+    if (event.kind == Kind::kPostBackward) backward.push_back(event.index);
+  }
+  EXPECT_EQ(forward, (std::vector<int>{0, 2, 0}));
+  EXPECT_EQ(backward, (std::vector<int>{0, 2, 0}));
+  EXPECT_EQ(BackwardsOf(events, MakeRegistry(Equal(3, WEFT_SHARD_NO_SHARD)).units()),
+            (std::vector<int>{2, 0, 1}));
+}
+
+TEST(MakeSchedule, KeepsGradOpUntilTheLastOfSeveralBackwards) {
+  const Model model(Equal(3, WEFT_SHARD_GRAD_OP));
+  const Schedule schedule =
+      MakeSchedule(model.input, PredictEvents(std::vector<int>{0, 1, 2, 0}, true, 1));
+  ExpectSound(model, schedule);
+  ASSERT_EQ(schedule.gathers.size(), 3u);
+  EXPECT_EQ(schedule.gathers[0].index, 0);
+  // Microbatch begin, four uses of two calls forward, three backward, and the last post_backward.
+  EXPECT_EQ(schedule.gathers[0].end, At(16));
+}
+
 TEST(MakeSchedule, NeedsTwoUnitsInForwardAndThreeInBackward) {
   for (const size_t units : {3, 4, 10}) {
     Model model(Equal(units, WEFT_SHARD_FULL_SHARD));

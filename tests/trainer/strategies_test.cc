@@ -12,6 +12,7 @@
 #include "tests/trainer/training_run.h"
 #include "trainer/parallel.h"
 #include "trainer/strategy.h"
+#include "trainer/train.h"
 
 namespace weft::trainer {
 namespace {
@@ -131,6 +132,33 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWithGradientsReducedIn16Bits) {
       for (const Outcome& outcome : RunRanks(ranks(), config))
         ExpectSameBits(outcome, expected);
       if (HasFailure()) return;
+    }
+  }
+}
+
+// The head is tied to the embedding, which the plan knows: no step has to teach it.
+TEST(Strategies, TheFirstStepIsThePlannedOneAndThePoolNeverGrows) {
+  for (const Strategy strategy : AllStrategies()) {
+    if (strategy == Strategy::kDdp) continue;  // gathers nothing
+    for (const Accumulation accumulation : {Accumulation::kLocal, Accumulation::kEvery}) {
+      TrainConfig config = OddConfig(strategy, accumulation);
+      SCOPED_TRACE(Describe(config));
+      if (strategy == Strategy::kFraction) ChooseBudget(2, config);
+      RunAsThreads(2, [&](size_t, weft_group_t group) {
+        try {
+          Trainer trainer(config, TestCorpus(), group);
+          trainer.Begin();
+          const DataParallel& parallel = trainer.parallel();
+          for (size_t step = 0; step < 3; step++) {
+            trainer.Step(step);
+            EXPECT_EQ(parallel.step_result().replayed, 1) << "step " << step;
+            trainer.Evaluate(SpreadWindows(TestCorpus().validation.size(), config.model.seq, 16));
+            EXPECT_EQ(parallel.step_result().pool_bytes, parallel.plan().pool_bytes);
+          }
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << error.what();
+        }
+      });
     }
   }
 }

@@ -1,0 +1,89 @@
+/* The plan of a shard context: what it keeps, what it needs at the peak and what it sends, before it is there.
+ *
+ *   weft_mesh_config_t cluster = {sizeof cluster, 2, {"node", "gpu"}, {128, 8}};
+ *   weft_mesh_create_dry(&cluster, 0, &mesh);           // 1,024 ranks that do not exist, seen by rank 0
+ *   weft_shard_context_create(mesh, &config, &context);
+ *   ... units and params, weft_shard_context_optimizer ...
+ *   weft_shard_plan_t plan = {sizeof plan};
+ *   weft_shard_context_plan(context, &plan);            // plan.peak_bytes, plan.sent_bytes
+ *
+ * Everything that decides a plan is declared, so it is made without peers, in memory that does not grow with the
+ * model, and is what finalize then does.
+ *
+ * Errors of all: INVALID_ARGUMENT (NULL, wrong struct_size, a value out of range), BAD_STATE; finalize also has
+ * those of collective.h.
+ *
+ * Thread rule: the calls of one context from one thread at a time, as in shard.h.
+ */
+#ifndef WEFT_SHARD_PLAN_H_
+#define WEFT_SHARD_PLAN_H_
+
+#include "weft/shard.h"
+#include "weft/types.h"
+
+WEFT_BEGIN_DECLS
+
+/* A mesh of ranks that do not exist, seen by rank `rank`, for planning. At least one axis must be given; the product
+ * of sizes is the number of ranks, 1,048,576 at most. Contexts can be created on it, declared and planned;
+ * weft_mesh_axis_group and the other calls of its contexts return INVALID_USAGE. Not collective. */
+WEFT_EXPORT weft_result_t weft_mesh_create_dry(const weft_mesh_config_t* config, int rank,
+                                               weft_mesh_t* mesh);
+
+/* What a context will do. Bytes are per rank. */
+typedef struct weft_shard_plan {
+  size_t struct_size; /* set by the caller: sizeof(weft_shard_plan_t) */
+  size_t unit_count;
+  size_t param_count;
+  size_t bucket_count;
+  uint64_t element_count; /* trainable and frozen */
+  uint64_t param_bytes;
+  uint64_t grad_bytes;
+  uint64_t padding_bytes;      /* of param_bytes + grad_bytes, were nothing cut */
+  uint64_t traffic_bytes;      /* payload reduced per step */
+  uint64_t optimizer_bytes;    /* main parameters and moments */
+  uint64_t pool_bytes;         /* for what is whole only for a time: the peak beside what rests */
+  uint64_t gather_bytes;       /* whole parameters gathered per step, after updates included */
+  uint64_t largest_unit_bytes; /* of parameters that rest cut */
+  int prefetch;                /* what the budget left of it */
+  uint64_t resting_bytes;      /* param_bytes + grad_bytes + optimizer_bytes */
+  uint64_t peak_bytes;         /* resting_bytes + pool_bytes */
+  /* What a rank sends per step: a gathering or reduction among n ranks counts its bytes times (n-1)/n, an
+   * all_reduce twice. */
+  uint64_t sent_bytes;
+  uint64_t sent_inner_bytes; /* of which along the mesh's last axis (HYBRID_SHARD, HPZ) */
+} weft_shard_plan_t;
+
+/* Works out the plan on this rank alone: allocates no parameters and communicates with nobody, so it also works on
+ * a dry mesh. After finalize it is the plan that finalize returned. Errors: those of finalize that need no
+ * peers: BAD_STATE (a unit is not sealed), INVALID_ARGUMENT (a mesh that HYBRID_SHARD or HPZ cannot use),
+ * UNSUPPORTED (params that the optimizer cannot update), OUT_OF_MEMORY (memory_budget_bytes is below the least). */
+WEFT_EXPORT weft_result_t weft_shard_context_plan(weft_shard_context_t context,
+                                                  weft_shard_plan_t* plan);
+
+/* What mesh rank `rank` keeps of a param: all of it where nothing is cut, else elements [*begin, *begin + *count),
+ * which may be none. It is what weft_shard_param_part says on that rank. Legal as soon as all units are sealed, on
+ * a dry mesh too; a unit that is declared later may move it where units share a bucket, so checkpoints ask after
+ * finalize. Errors: those of weft_shard_context_plan. */
+WEFT_EXPORT weft_result_t weft_shard_param_interval(weft_shard_param_t param, int rank,
+                                                    size_t* begin, size_t* count);
+
+/* The order in which forward uses units: units[0..n), in which a unit may stand several times (a tied head is used at
+ * both ends of a model); backward is its reverse. Without it, or with n 0, each unit is used once, as declared. A
+ * unit that the list lacks is not used. The plan, the budget and the first step's prefetching follow it, so give
+ * it where units are not used once each: else the first step of a mode and tag is served on demand from the first
+ * call that was not expected, and what it teaches may need a larger pool than the plan said. It is an expectation: a
+ * step may do something else. Before finalize, the same on all ranks; the last one counts. Errors: INVALID_ARGUMENT
+ * (NULL, a unit of another context), BAD_STATE after finalize. */
+WEFT_EXPORT weft_result_t weft_shard_hint_order(weft_shard_context_t context,
+                                                const weft_shard_unit_t* units, size_t n);
+
+/* Ends the set-up: compares names, shapes, types and order of all units and params between the
+ * ranks by hash and allocates their storage, zeroed. Collective. `plan` may be NULL. Errors:
+ * MISMATCH naming the first differing unit or param and the rank, BAD_STATE (a unit is not sealed,
+ * or called twice), OUT_OF_MEMORY, INVALID_USAGE on a dry mesh, and those of any collective. */
+WEFT_EXPORT weft_result_t weft_shard_context_finalize(weft_shard_context_t context,
+                                                      weft_shard_plan_t* plan);
+
+WEFT_END_DECLS
+
+#endif /* WEFT_SHARD_PLAN_H_ */

@@ -1,0 +1,54 @@
+// The C++ wrapper of plans, hints and lists of units. Compiled as C++17.
+#include <gtest/gtest.h>
+
+#include "weft/shard_plan.hpp"
+
+#include "tests/install/local_ranks.h"
+
+namespace {
+
+const weft_shard_grouping_t kBlocks = {sizeof(weft_shard_grouping_t), "blocks.*", 0};
+
+weft::ShardModel AddModel(const weft::ShardContext& context) {
+  weft_shard_policy_t policy = {};
+  policy.struct_size = sizeof(policy);
+  policy.preset = WEFT_SHARD_FULL_SHARD;
+  return weft::AddUnits(context,
+                        {{"embed", {64, 8}},
+                         {"blocks.0.weight", {32, 32}, WEFT_FLOAT32, WEFT_SHARD_PARAM_NO_DECAY},
+                         {"blocks.1.weight", {32, 32}},
+                         {"scale", {}}},
+                        kBlocks, &policy);
+}
+
+TEST(ShardPlanWrapper, ADryPlanIsThatOfTheRanks) {
+  weft_mesh_config_t config = {sizeof(config), 1, {"data"}, {2}};
+  weft_test::OnRanks(2, [&](const weft::Group& group, int rank) {
+    const weft::Mesh mesh(group);
+    const weft::ShardContext context(mesh);
+    const weft::ShardModel model = AddModel(context);
+    ASSERT_EQ(model.units.size(), 4u);
+    ASSERT_EQ(model.params.size(), 4u);
+    std::vector<weft::ShardUnit> order = model.units;
+    order.push_back(model.units[0]);
+    weft::HintOrder(context, order);
+    const weft_shard_plan_t finalized = context.Finalize();
+
+    const weft::Mesh dry = weft::DryMesh(config, rank);
+    const weft::ShardContext planned(dry);
+    const weft::ShardModel same = AddModel(planned);
+    order = same.units;
+    order.push_back(same.units[0]);
+    weft::HintOrder(planned, order);
+    const weft_shard_plan_t plan = weft::PlanOf(planned);
+    EXPECT_EQ(plan.peak_bytes, finalized.peak_bytes);
+    EXPECT_EQ(plan.sent_bytes, finalized.sent_bytes);
+    const weft::ShardInterval interval = weft::IntervalOf(same.params[1], rank);
+    const weft_shard_part_t part = model.params[1].Part();
+    EXPECT_EQ(interval.begin, part.begin);
+    EXPECT_EQ(interval.count, part.count);
+    EXPECT_THROW(planned.Finalize(), weft::Error);
+  });
+}
+
+}  // namespace
