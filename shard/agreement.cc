@@ -63,24 +63,59 @@ class RunningDigests {
   Digest ended_;
 };
 
+// Ranks that are `stride` apart have the same.
 template <typename T>
-std::vector<int> UnlikeFirst(const std::vector<T>& all) {
-  std::vector<int> ranks;
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (!(all[rank] == all[0])) ranks.push_back(static_cast<int>(rank));
+bool AllSame(const std::vector<T>& all, size_t stride) {
+  for (size_t rank = stride; rank < all.size(); ++rank) {
+    if (!(all[rank] == all[rank - stride])) return false;
   }
-  return ranks;
+  return true;
+}
+
+// Of ranks first, first + stride, ...
+Sides SidesOfSet(const std::vector<Digest>& all, size_t first, size_t stride) {
+  Sides sides;
+  for (size_t rank = first; rank < all.size(); rank += stride) {
+    const auto side = std::find_if(sides.begin(), sides.end(), [&](const std::vector<int>& ranks) {
+      return all[static_cast<size_t>(ranks[0])] == all[rank];
+    });
+    if (side == sides.end()) {
+      sides.push_back({static_cast<int>(rank)});
+    } else {
+      side->push_back(static_cast<int>(rank));
+    }
+  }
+  std::stable_sort(sides.begin(), sides.end(),
+                   [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  return sides;
+}
+
+// Of the first set of ranks that differ; none if there is none.
+std::optional<Difference> DifferenceAt(size_t index, const std::vector<Digest>& all,
+                                       size_t stride) {
+  for (size_t first = 0; first < stride; ++first) {
+    Sides sides = SidesOfSet(all, first, stride);
+    if (sides.size() < 2) continue;
+    Difference difference{.index = index, .majority = sides[0].size() > sides[1].size()};
+    for (size_t i = 1; i < sides.size(); ++i)
+      difference.ranks.insert(difference.ranks.end(), sides[i].begin(), sides[i].end());
+    std::sort(difference.ranks.begin(), difference.ranks.end());
+    difference.sides = std::move(sides);
+    return difference;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 absl::StatusOr<std::optional<Difference>> FirstDifference(ProcessGroup& group,
                                                           const std::vector<Digest>& entries,
-                                                          int64_t timeout_ns) {
+                                                          int64_t timeout_ns, int stride) {
+  const auto step = static_cast<size_t>(stride);
   const RunningDigests running(entries);
   const Summary own{running.Whole(), entries.size()};
   WEFT_ASSIGN_OR_RETURN(const std::vector<Summary> summaries, Gather(group, own, timeout_ns));
-  if (UnlikeFirst(summaries).empty()) return std::optional<Difference>();
+  if (AllSame(summaries, step)) return std::optional<Difference>();
 
   // The first `same` entries agree, the first `unlike` do not.
   uint64_t same = 0;
@@ -92,18 +127,25 @@ absl::StatusOr<std::optional<Difference>> FirstDifference(ProcessGroup& group,
     const uint64_t middle = same + (unlike - same) / 2;
     WEFT_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
                           Gather(group, running.At(middle), timeout_ns));
-    (UnlikeFirst(digests).empty() ? same : unlike) = middle;
+    (AllSame(digests, step) ? same : unlike) = middle;
   }
   WEFT_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
                         Gather(group, running.At(unlike), timeout_ns));
-  Difference difference{.index = unlike - 1, .ranks = UnlikeFirst(digests)};
-  if (difference.ranks.empty()) {
-    return MakeError(WEFT_CORRUPT, {.group = group.name()},
-                     StrCat("comparing lists on group ", group.name(),
-                            ": digests of the same list changed between two exchanges; check the "
-                            "memory and the links of this machine"));
-  }
-  return std::optional<Difference>(std::move(difference));
+  std::optional<Difference> difference = DifferenceAt(unlike - 1, digests, step);
+  if (difference.has_value()) return difference;
+  return MakeError(WEFT_CORRUPT, {.group = group.name()},
+                   StrCat("comparing lists on group ", group.name(),
+                          ": digests of the same list changed between two exchanges; check the "
+                          "memory and the links of this machine"));
+}
+
+absl::StatusOr<std::vector<Digest>> GatherDigests(ProcessGroup& group, const Digest& own,
+                                                  int64_t timeout_ns) {
+  return Gather(group, own, timeout_ns);
+}
+
+Sides SidesOf(const std::vector<Digest>& digests) {
+  return SidesOfSet(digests, 0, 1);
 }
 
 absl::StatusOr<std::vector<std::string>> GatherText(ProcessGroup& group, std::string_view text,
@@ -142,6 +184,26 @@ std::string RankList(const std::vector<int>& ranks) {
   }
   if (ranks.size() > kListed) absl::StrAppend(&text, " and ", ranks.size() - kListed, " more");
   return text;
+}
+
+std::string SideList(const Sides& sides) {
+  constexpr size_t kListed = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(sides.size(), kListed); ++i) {
+    const bool last = i + 1 == sides.size();
+    absl::StrAppend(&text, i == 0 ? "" : (last ? " and " : ", "), RankList(sides[i]));
+  }
+  size_t others = 0;
+  for (size_t i = kListed; i < sides.size(); ++i)
+    others += sides[i].size();
+  if (others > 0) absl::StrAppend(&text, " and ", others, " other rank", others == 1 ? "" : "s");
+  return text;
+}
+
+std::string WhoDiffers(const Difference& difference) {
+  if (!difference.majority) return StrCat(SideList(difference.sides), " have different values");
+  return StrCat(RankList(difference.ranks), difference.ranks.size() == 1 ? " has" : " have",
+                " other values than ", RankList(difference.sides[0]));
 }
 
 }  // namespace weft

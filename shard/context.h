@@ -33,6 +33,7 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "comm/kernels/reduce.h"
+#include "shard/agreement.h"
 #include "shard/block.h"
 #include "shard/doorbell.h"
 #include "shard/extent_calls.h"
@@ -46,6 +47,7 @@
 #include "shard/residence.h"
 #include "shard/schedule.h"
 #include "shard/shard_optimizer.h"
+#include "shard/step_clock.h"
 #include "shard/step_state.h"
 #include "shard/storage.h"
 
@@ -62,6 +64,8 @@ struct ContextOptions {
   int microbatches = 1;     // that the plan expects
   bool uneven = false;      // ranks may run out of data before others
   BlockSource memory;
+  // Training steps after which copies are compared; 0: never.
+  int64_t verify_steps = 0;
 };
 
 struct ParamView {
@@ -139,6 +143,13 @@ class Context {
   absl::Status StepEnd();
   absl::Status AbortStep(std::string_view reason);
 
+  // MISMATCH if another rank was given the same bytes. Collective.
+  absl::Status CheckSamples(const void* samples, size_t bytes);
+  // What every rank keeps and how long its steps took since the last call, by rank. Collective.
+  absl::StatusOr<std::vector<weft_shard_rank_report_t>> Report();
+
+  int rank_count() const { return mesh_->group()->size(); }
+
   // For tests and `weftctl`; valid after Finalize.
   const Layout& layout() const { return machine_->layout; }
 
@@ -207,15 +218,21 @@ class Context {
 
   std::vector<RegistryEntry> AgreedEntries() const;
   absl::Status CompareRegistry();
-  absl::Status ExplainDifference(const std::vector<RegistryEntry>& entries, size_t index,
-                                 const std::vector<int>& ranks);
+  absl::Status ExplainDifference(const std::vector<RegistryEntry>& entries,
+                                 const Difference& difference);
   absl::Status AgreeOnMemory(const absl::Status& own);
   PlanInput PlanInputOf() const;
   // What is planned from the present declarations, kept until they change.
   absl::StatusOr<const ContextPlan*> Planned(std::string_view call) WEFT_REQUIRES(mutex_);
-  absl::Status BroadcastRange(const Range& range, int root);
-  absl::Status CompareParams(const char* call);
   absl::Status CheckMesh(std::string_view call) const;
+  absl::Status BroadcastElements(ProcessGroup& among, int space, Part part, int root);
+  // After so many training steps as the options say; `call` says in whose name.
+  absl::Status VerifyIfDue(const char* call);
+  absl::Status CompareCopies(const char* call, bool optimizer_too);
+  Digest DigestOfParam(int param);
+  Digest DigestOfState(int param) const;
+  absl::Status ExplainCopies(const char* call, const Difference& difference);
+  absl::StatusOr<weft_shard_rank_report_t> OwnReport();
   absl::StatusOr<std::unique_ptr<Machine>> MakeMachine();
   absl::Status SplitGroups(Machine& machine);
   bool Any(bool (*is)(const Placement&)) const;
@@ -293,6 +310,8 @@ class Context {
   WaitTimes times_;
   int64_t gather_waited_ns_ = 0;
   bool warned_of_budget_ = false;
+  StepClock clock_;
+  int64_t steps_unverified_ = 0;
 
   const std::shared_ptr<Doorbell> doorbell_;
   std::atomic<bool> inside_{false};  // somebody holds mutex_ and will look before it lets go

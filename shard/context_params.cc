@@ -1,16 +1,13 @@
-// Context, parameters outside of steps: where they are, loading, reading, broadcasting, comparing.
+// Context, parameters outside of steps: where they are, loading, reading, broadcasting.
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/group/block_layout.h"
 #include "comm/kernels/dtype.h"
-#include "shard/agreement.h"
 #include "shard/context.h"
-#include "shard/digest.h"
 #include "shard/section.h"
 
 namespace weft {
@@ -181,25 +178,6 @@ void Context::StoreElements(int param, size_t begin, size_t count, const std::by
               values + own.begin * size, own.count * size);
 }
 
-absl::Status Context::CompareLoaded(const ParamSpec& spec, const void* values) {
-  const Digest digest =
-      spec.count == 0 ? Digest() : DigestOf(values, spec.count * DtypeSize(spec.dtype));
-  const absl::StatusOr<std::optional<Difference>> difference =
-      FirstDifference(group(), {digest}, options_.timeout_ns);
-  if (!difference.ok()) {
-    return LatchUnlocked(
-        Annotate(difference.status(), StrCat("param_load ", spec.name, ", comparing values: ")));
-  }
-  if (!difference->has_value()) return absl::OkStatus();
-  const std::vector<int>& ranks = (*difference)->ranks;
-  return MakeError(WEFT_MISMATCH,
-                   {.rank = ranks[0], .group = group().name(), .operation = "param_load"},
-                   StrCat("param_load on group ", group().name(), ": parameter ", spec.name, ": ",
-                          RankList(ranks), ranks.size() == 1 ? " has" : " have",
-                          " other values than rank 0; make initial values from the same seed on "
-                          "every rank, or load them from one"));
-}
-
 absl::Status Context::Read(int param, void* values) {
   const ParamSpec* spec = nullptr;
   {
@@ -272,66 +250,39 @@ absl::Status Context::Broadcast(int root) {
   }
   WEFT_RETURN_IF_ERROR(Drain());
   if (machine_->optimizer != nullptr) machine_->optimizer->ParamsWritten();
-  for (const Extent& extent : machine_->layout.extents) {
-    if (machine_->layout.SpaceOf(extent).placement.params_cut) continue;
-    WEFT_RETURN_IF_ERROR(BroadcastRange(extent.range, root));
+  const Layout& layout = machine_->layout;
+  const Storage& storage = machine_->storage;
+  for (const Extent& extent : layout.extents) {
+    const Placement& placement = layout.SpaceOf(extent).placement;
+    const Range& range = extent.range;
+    if (placement.replicated) {
+      // Ranks of a replica lie side by side: root's place among this rank's own is that of its replica.
+      WEFT_RETURN_IF_ERROR(BroadcastElements(*mesh_->outer(), range.space,
+                                             storage.OwnParams(layout, extent),
+                                             root / layout.inner.size));
+    } else if (!placement.params_cut) {
+      WEFT_RETURN_IF_ERROR(BroadcastElements(
+          group(), range.space, {storage.Data(range.space, range.begin), range.count}, root));
+    }
   }
-  for (const Range& range : machine_->layout.frozen) {
-    WEFT_RETURN_IF_ERROR(BroadcastRange(range, root));
+  for (const Range& range : layout.frozen) {
+    WEFT_RETURN_IF_ERROR(BroadcastElements(
+        group(), range.space, {storage.Data(range.space, range.begin), range.count}, root));
   }
-  return CompareParams("broadcast");
+  return CompareCopies("broadcast", /*optimizer_too=*/false);
 }
 
-absl::Status Context::BroadcastRange(const Range& range, int root) {
-  std::byte* const data = machine_->storage.Data(range.space, range.begin);
+absl::Status Context::BroadcastElements(ProcessGroup& among, int space, Part part, int root) {
+  if (part.count == 0) return absl::OkStatus();
   const absl::Status status =
-      group().Run({.kind = OpKind::kBroadcast,
-                   .dtype = machine_->layout.spaces[static_cast<size_t>(range.space)].dtype,
-                   .root = root,
-                   .count = range.count,
-                   .in = data,
-                   .out = data,
-                   .timeout_ns = options_.timeout_ns});
+      among.Run({.kind = OpKind::kBroadcast,
+                 .dtype = machine_->layout.spaces[static_cast<size_t>(space)].dtype,
+                 .root = root,
+                 .count = part.count,
+                 .in = part.data,
+                 .out = part.data,
+                 .timeout_ns = options_.timeout_ns});
   return LatchUnlocked(Annotate(status, "broadcasting parameters: "));
-}
-
-absl::Status Context::Verify() {
-  {
-    Section section(*this);
-    WEFT_RETURN_IF_ERROR(CheckUsable("verify"));
-    WEFT_RETURN_IF_ERROR(machine_->state.CheckQuiet("verify"));
-  }
-  WEFT_RETURN_IF_ERROR(Drain());
-  return CompareParams("verify");
-}
-
-absl::Status Context::CompareParams(const char* call) {
-  std::vector<Digest> digests;
-  digests.reserve(registry_.params().size());
-  for (size_t i = 0; i < registry_.params().size(); ++i) {
-    const ParamSpec& param = registry_.params()[i];
-    const Place& place = machine_->layout.places[i];
-    // What rests cut is there once.
-    const bool cut = machine_->layout.spaces[static_cast<size_t>(place.space)].placement.params_cut;
-    digests.push_back(param.count == 0 || cut
-                          ? Digest()
-                          : DigestOf(machine_->storage.Data(place.space, place.begin),
-                                     param.count * DtypeSize(param.dtype)));
-  }
-  const absl::StatusOr<std::optional<Difference>> difference =
-      FirstDifference(group(), digests, options_.timeout_ns);
-  if (!difference.ok()) {
-    return LatchUnlocked(Annotate(difference.status(), StrCat(call, ", comparing parameters: ")));
-  }
-  if (!difference->has_value()) return absl::OkStatus();
-  const Difference& found = **difference;
-  return MakeError(
-      WEFT_MISMATCH, {.rank = found.ranks[0], .group = group().name(), .operation = call},
-      StrCat(call, " on group ", group().name(), ": parameter ",
-             registry_.params()[found.index].name, ": ", RankList(found.ranks),
-             found.ranks.size() == 1 ? " has" : " have",
-             " other values than rank 0; copy them from one rank with "
-             "weft_shard_context_broadcast, and look for updates that differ between ranks"));
 }
 
 }  // namespace weft

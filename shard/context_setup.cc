@@ -178,6 +178,9 @@ std::vector<RegistryEntry> Context::AgreedEntries() const {
                     options_.overlap ? "" : " without overlap", ", memory_budget_bytes ",
                     options_.budget_bytes, ", microbatches ", options_.microbatches);
   }
+  if (options_.verify_steps != 0) {
+    absl::StrAppend(&facts, ", verify_steps ", options_.verify_steps);
+  }
   absl::StrAppend(&facts, ", optimizer ",
                   optimizer_config_.has_value() ? OptimizerText(*optimizer_config_) : "none");
   entries.insert(entries.begin(), {"the context's config", facts});
@@ -200,27 +203,36 @@ absl::Status Context::CompareRegistry() {
     return LatchUnlocked(Annotate(difference.status(), "finalize, comparing declarations: "));
   }
   if (!difference->has_value()) return absl::OkStatus();
-  return ExplainDifference(entries, (*difference)->index, (*difference)->ranks);
+  return ExplainDifference(entries, **difference);
 }
 
-absl::Status Context::ExplainDifference(const std::vector<RegistryEntry>& entries, size_t index,
-                                        const std::vector<int>& ranks) {
+absl::Status Context::ExplainDifference(const std::vector<RegistryEntry>& entries,
+                                        const Difference& difference) {
+  const size_t index = difference.index;
+  const int odd = difference.ranks[0];
+  const int usual = difference.sides[0][0];
   std::string own;
   if (index < entries.size()) own = StrCat(entries[index].subject, "\n", entries[index].facts);
   const absl::StatusOr<std::vector<std::string>> texts =
       GatherText(group(), own, options_.timeout_ns);
   if (!texts.ok()) return LatchUnlocked(Annotate(texts.status(), "finalize: "));
-  const std::string& first = (*texts)[0];
-  const std::string& other = (*texts)[static_cast<size_t>(ranks[0])];
+  const std::string& first = (*texts)[static_cast<size_t>(usual)];
+  const std::string& other = (*texts)[static_cast<size_t>(odd)];
   const bool same_subject = !first.empty() && Subject(first) == Subject(other);
   std::string message = StrCat("finalize on group ", group().name(), ": ",
                                same_subject ? Subject(first) : StrCat("declaration ", index),
-                               ": rank ", ranks[0], " has ", Declared(other, same_subject),
-                               ", rank 0 has ", Declared(first, same_subject));
-  if (ranks.size() > 1) absl::StrAppend(&message, " (", RankList(ranks), " differ from rank 0)");
+                               ": rank ", odd, " has ", Declared(other, same_subject), ", rank ",
+                               usual, " has ", Declared(first, same_subject));
+  if (difference.ranks.size() > 1) {
+    absl::StrAppend(&message, " (",
+                    difference.majority ? StrCat(RankList(difference.ranks), " differ from ",
+                                                 RankList(difference.sides[0]))
+                                        : StrCat(SideList(difference.sides), " differ"),
+                    ")");
+  }
   absl::StrAppend(&message, "; every rank must declare the same in the same order");
-  return MakeError(WEFT_MISMATCH,
-                   {.rank = ranks[0], .group = group().name(), .operation = "finalize"}, message);
+  return MakeError(WEFT_MISMATCH, {.rank = odd, .group = group().name(), .operation = "finalize"},
+                   message);
 }
 
 // Tells the others whether this rank has its memory, so that none goes on without it.

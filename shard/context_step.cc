@@ -41,6 +41,7 @@ absl::Status Context::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
   folded_microbatches_ = 0;
   times_ = WaitTimes();
   gather_waited_ns_ = 0;
+  clock_.Begin();
   if (mode == WEFT_SHARD_TRAIN) machine_->storage.ZeroGradients(machine_->layout);
   return absl::OkStatus();
 }
@@ -205,6 +206,7 @@ absl::StatusOr<weft_shard_step_result_t> Context::Finish() {
     if (machine_->state.training()) WEFT_RETURN_IF_ERROR(StartComplete());
     WEFT_RETURN_IF_ERROR(Note({Event::Kind::kFinish, 0}));
   }
+  clock_.Computed(gather_waited_ns_ + times_.waited_ns);
   WEFT_RETURN_IF_ERROR(WaitForReductions());
   if (folded_microbatches_ > 0) AddFromAccumulated();
   weft_shard_step_result_t result = {};
@@ -220,6 +222,7 @@ absl::StatusOr<weft_shard_step_result_t> Context::Finish() {
     if (first_ns != 0) result.comm_ns = std::max<int64_t>(0, times_.last_ended_ns - first_ns);
     result.comm_exposed_ns = times_.waited_ns;
     result.reduced_bytes = machine_->reduction.started_bytes();
+    clock_.Finished(result.gather_exposed_ns, times_.waited_ns);
     if (machine_->readiness.CompareOrder(machine_->state.tag())) result.order_changed = 1;
   }
   machine_->state.FinishEnd();
@@ -234,7 +237,7 @@ absl::Status Context::StepEnd() {
     ended = machine_->state.training();
     WEFT_RETURN_IF_ERROR(machine_->state.StepEnd());
   }
-  return ended ? absl::OkStatus() : Drain();
+  return ended ? VerifyIfDue("step_end") : Drain();
 }
 
 bool Context::ReducesThisMicrobatch() const {

@@ -189,6 +189,22 @@ size_t ShardOptimizer::bytes() const {
   return bytes;
 }
 
+Digest ShardOptimizer::DigestOf(const Place& place, size_t count) const {
+  const State& state = states_[static_cast<size_t>(place.extent)];
+  const size_t begin = std::max(place.begin, state.first);
+  const size_t end = std::min(place.begin + count, state.first + state.count);
+  if (begin >= end) return Digest();
+  Hasher hasher;
+  const auto add = [&](const Block& block) {
+    if (block.bytes() == 0) return;
+    hasher.Update(Floats(block) + (begin - state.first), (end - begin) * sizeof(float));
+  };
+  if (!main_stale_) add(state.main);
+  add(state.first_moment);
+  add(state.second_moment);
+  return hasher.Finish();
+}
+
 GradientSums ShardOptimizer::SumGradients(const Storage& storage) const {
   GradientSums sums;
   for (const Extent& extent : layout_.extents) {

@@ -26,6 +26,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "shard/digest.h"
 #include "shard/exact_sum.h"
 #include "shard/layout.h"
 #include "shard/loss_scale.h"
@@ -84,6 +85,9 @@ class ShardOptimizer {
                                                                   const BlockSource& source = {});
 
   size_t bytes() const;
+
+  // Of what is kept for the param at `place` on this rank; main copies that are to be made anew do not count.
+  Digest DigestOf(const Place& place, size_t count) const;
 
   LossScale& loss_scale() { return loss_scale_; }
 

@@ -130,11 +130,13 @@ void Run(const ProgramConfig& config, weft_group_t group, bool first_rank) {
   const auto some = SpreadWindows(corpus.validation.size(), seq, t.eval_windows);
   const auto many = SpreadWindows(corpus.validation.size(), seq, t.final_windows);
 
+  const RankReports kept = trainer.parallel().Report();
   std::unique_ptr<Report> report;
   if (first_rank) {
     const std::string name = config.name.empty() ? RunName() : config.name;
     report = std::make_unique<Report>(config, config.run_dir + "/" + name);
-    fmt::print("{}{}", DescribeCorpus(corpus), DescribePlan(t, trainer, corpus));
+    fmt::print("{}{}{}", DescribeCorpus(corpus), DescribePlan(t, trainer, corpus),
+               DescribeBalance(kept));
     std::fflush(stdout);
     report->curve.order3 = Order3Loss(corpus, many, seq);
     fmt::print("       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n\n",
@@ -151,6 +153,10 @@ void Run(const ProgramConfig& config, weft_group_t group, bool first_rank) {
       val_loss = trainer.Evaluate(some);
     }
     if (last) val_loss = trainer.Evaluate(many);
+    if (val_loss) {
+      const RankReports since = trainer.parallel().Report();
+      if (report) report->progress.SetSlowest(DescribeSlowest(since.summary));
+    }
     if (report) report->Add(record, val_loss);
   }
   const std::string sample =

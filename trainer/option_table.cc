@@ -44,6 +44,10 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
   number("--reduce-dtype", texts.reduce_dtype,
          "gradients are rounded to this for their reduction: fp32 (they are not), bf16, fp16");
   count("--prefetch", train.prefetch, "blocks gathered ahead where parameters are cut");
+  count("--verify-every", train.verify_every,
+        "steps between comparisons of the weights that several ranks have; 0: never");
+  count("--check-samples", train.check_samples,
+        "steps between comparisons of the samples that ranks read; 0: never");
   number("--memory-budget", texts.memory_budget,
          "bytes for what is gathered, like 40MB or 1.5MiB; fraction keeps as many blocks whole as "
          "fit; 0: no limit");

@@ -124,6 +124,7 @@ void DataParallel::CreateContext(const TrainConfig& config) {
   shard.prefetch = config.prefetch == 0 ? -1 : int(config.prefetch);
   shard.microbatches = int(config.accumulate);
   shard.memory_budget_bytes = config.memory_budget;
+  shard.verify_steps = int64_t(config.verify_every);
   Check(weft_shard_context_create(mesh_, &shard, &context_), "making the shard context");
   weft_optimizer_config_t optimizer = {};
   optimizer.struct_size = sizeof optimizer;
@@ -183,6 +184,20 @@ double DataParallel::Sum(double value) {
   Check(weft_all_reduce(&value, &sum, 1, WEFT_FLOAT64, WEFT_SUM, group_, nullptr, nullptr),
         "adding up the loss");
   return sum;
+}
+
+RankReports DataParallel::Report() const {
+  RankReports report;
+  report.summary.struct_size = sizeof report.summary;
+  report.ranks.resize(size_);
+  report.ranks[0].struct_size = sizeof report.ranks[0];
+  Check(weft_shard_context_report(context_, &report.summary, report.ranks.data(), int(size_)),
+        "asking what the ranks keep");
+  return report;
+}
+
+void DataParallel::CheckSamples(const void* samples, size_t bytes) {
+  Check(weft_shard_check_samples(context_, samples, bytes), "comparing samples");
 }
 
 void DataParallel::BeginStep() {

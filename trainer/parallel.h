@@ -34,6 +34,12 @@
 
 namespace weft::trainer {
 
+// What ranks keep, and how long their steps took.
+struct RankReports {
+  weft_shard_report_t summary = {};
+  std::vector<weft_shard_rank_report_t> ranks;  // by rank
+};
+
 class DataParallel : public UnitHooks<float> {
  public:
   DataParallel(weft_group_t group, const std::vector<UnitSpec>& units, const TrainConfig& config);
@@ -57,6 +63,11 @@ class DataParallel : public UnitHooks<float> {
   std::vector<float> Read(size_t unit, size_t param);
   // The sum over all ranks, the same bits on each. Collective.
   double Sum(double value);
+
+  // What every rank keeps, and the times of its steps since the last call, between steps. Collective.
+  RankReports Report() const;
+  // Throws if another rank passes the same bytes, before or between micro-batches. Collective.
+  void CheckSamples(const void* samples, size_t bytes);
 
   void BeginStep();
   // A step without backward, of so many micro-batches.

@@ -47,8 +47,9 @@ std::string Progress::Line(const StepRecord& record) const {
   const double share = seconds_ > 0 ? 100 * exposed_ / seconds_ : 0;
   const double left = seconds_ / double(record.step) * double(config_.steps - record.step);
   const std::string val = val_loss_ ? fmt::format("{:.3f}", *val_loss_) : "-";
-  return fmt::format("step {}/{} | loss {:.3f} | val {} | {} tok/s | comm {:.1f} % | eta {}",
-                     record.step, config_.steps, loss_, val, Count(tok_s_), share, Clock(left));
+  return fmt::format("step {}/{} | loss {:.3f} | val {} | {} tok/s | comm {:.1f} % | eta {}{}{}",
+                     record.step, config_.steps, loss_, val, Count(tok_s_), share, Clock(left),
+                     slowest_.empty() ? "" : " | ", slowest_);
 }
 
 void Progress::Show(const StepRecord& record, std::optional<double> val_loss) {
@@ -133,6 +134,30 @@ std::string DescribePlan(const TrainConfig& t, const Trainer& trainer, const Cor
       tokens * FlopsPerToken(t.model) * 1e-12, t.precision == Precision::kBf16 ? "bf16" : "fp32",
       t.lr, t.seed);
   return out + DescribeSharding(t, trainer.parallel());
+}
+
+std::string DescribeBalance(const RankReports& report) {
+  const weft_shard_report_t& summary = report.summary;
+  if (summary.rank_count < 2) return "";
+  uint64_t least = UINT64_MAX, most = 0;
+  for (const weft_shard_rank_report_t& rank : report.ranks) {
+    const uint64_t bytes =
+        rank.param_bytes + rank.grad_bytes + rank.optimizer_bytes + rank.pool_bytes;
+    least = std::min(least, bytes);
+    most = std::max(most, bytes);
+  }
+  return fmt::format("ranks  {} (rank {}) to {} (rank {}) parameters each, {} to {} of memory\n",
+                     summary.smallest_element_count, summary.smallest_rank,
+                     summary.largest_element_count, summary.largest_rank, Bytes(least),
+                     Bytes(most));
+}
+
+std::string DescribeSlowest(const weft_shard_report_t& summary) {
+  constexpr double kNoted = 1.1;
+  const double median = double(summary.median_busy_ns);
+  const double slowest = double(summary.slowest_busy_ns);
+  if (summary.slowest_rank < 0 || median <= 0 || slowest <= kNoted * median) return "";
+  return fmt::format("rank {} {:.0f} % slower", summary.slowest_rank, 100 * (slowest / median - 1));
 }
 
 std::string Printable(const std::string& text) {

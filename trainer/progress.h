@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "trainer/config.h"
 #include "trainer/corpus.h"
@@ -20,6 +21,10 @@ class Progress {
   Progress(const TrainConfig& config, bool terminal);
 
   void Show(const StepRecord& record, std::optional<double> val_loss);
+
+  // Stands in the lines from here on; empty: nothing.
+  void SetSlowest(std::string text) { slowest_ = std::move(text); }
+
   // Leaves the redrawn line, before anything else is printed.
   void Finish();
 
@@ -40,11 +45,16 @@ class Progress {
   double exposed_ = 0;
   double shown_at_ = 0;  // seconds_ when a line was last printed
   std::optional<double> val_loss_;
+  std::string slowest_;
 };
 
 // The lines before step 1.
 std::string DescribeCorpus(const Corpus& corpus);
 std::string DescribePlan(const TrainConfig& config, const Trainer& trainer, const Corpus& corpus);
+// Elements and memory of the ranks, most and least; empty if there is one rank.
+std::string DescribeBalance(const RankReports& report);
+// "rank 1 23 % slower" than the median, or nothing if it is no more than a tenth.
+std::string DescribeSlowest(const weft_shard_report_t& summary);
 // Control characters and bytes that are not ASCII as '?', so that a sample cannot upset a terminal.
 std::string Printable(const std::string& text);
 

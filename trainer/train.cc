@@ -139,6 +139,11 @@ StepRecord Trainer::TryStep(size_t index) {
       offsets.push_back(sampler_.Offset(index, first + micro * micro_batch_ + i));
     }
     FillBatch(corpus_.train, offsets);
+    // Their places and not their bytes: texts repeat themselves.
+    const bool check = config_.check_samples > 0 && index % config_.check_samples == 0;
+    if (check && micro == 0) {
+      parallel_.CheckSamples(offsets.data(), offsets.size() * sizeof offsets[0]);
+    }
     parallel_.BeginMicrobatch(micro, micro + 1 == config_.accumulate);
     loss += model_.Forward(inputs_.data(), targets_.data(), micro_batch_, scale);
     model_.Backward(inputs_.data(), micro_batch_);

@@ -79,6 +79,11 @@ absl::StatusOr<ContextOptions> ReadOptions(const weft_shard_config_t* config) {
   options.uneven = copy.uneven != 0;
   WEFT_ASSIGN_OR_RETURN(options.memory.allocator, ReadAllocator(copy.allocator));
   options.memory.poison = copy.poison != 0;
+  if (copy.verify_steps < 0) {
+    return Invalid(kCall, StrCat("verify_steps is ", copy.verify_steps,
+                                 "; use 0 (never) or a positive number"));
+  }
+  options.verify_steps = copy.verify_steps;
   return options;
 }
 

@@ -112,6 +112,8 @@ typedef struct weft_shard_config {
   const weft_shard_allocator_t* allocator; /* copied; NULL: weft's own heap */
   int poison; /* 1: what is let go is filled with 0xff: whoever goes on reading a view of what rests cut
                  reads NaN. For debugging */
+  /* After every so many training steps step_end does what weft_shard_context_verify does; 0: never. */
+  int64_t verify_steps;
 } weft_shard_config_t;
 
 /* `mesh` is borrowed and must outlive the context. Not collective. NULL config: defaults. */
@@ -119,13 +121,15 @@ WEFT_EXPORT weft_result_t weft_shard_context_create(weft_mesh_t mesh,
                                                     const weft_shard_config_t* config,
                                                     weft_shard_context_t* context);
 
-/* Copies all parameters that rest whole from mesh rank `root` to all ranks, then compares them by hash;
- * what rests cut exists once and stays as it is (weft_shard_param_load sets it). Collective.
- * Errors: MISMATCH naming the first param that still differs, and those of any collective. */
+/* Copies all parameters that rest whole from mesh rank `root` to all ranks, and HYBRID_SHARD's parts from
+ * root's replica to the others, then compares them by hash; what exists once stays as it is
+ * (weft_shard_param_load sets it). Collective. Errors: MISMATCH naming the first param that still
+ * differs, and those of any collective. */
 WEFT_EXPORT weft_result_t weft_shard_context_broadcast(weft_shard_context_t context, int root);
 
-/* Compares all parameters that rest whole between ranks by hash, changing nothing. Collective.
- * Errors: MISMATCH naming the first differing param and the rank that differs from rank 0. */
+/* Compares by hash what exists more than once, changing nothing: parameters that rest whole, HYBRID_SHARD's
+ * parts between replicas, optimizer state likewise. Collective. Errors: MISMATCH naming the first param that
+ * differs and the odd rank: the one that has not what most have; all of them where there is no majority. */
 WEFT_EXPORT weft_result_t weft_shard_context_verify(weft_shard_context_t context);
 
 /* Frees everything, views included. Not collective. NULL is fine. */
@@ -207,7 +211,7 @@ WEFT_EXPORT weft_result_t weft_shard_params_updated(weft_shard_context_t context
 
 /* Gives a param its values between steps: those of mesh rank `root`, in pieces of 4 MiB, or with
  * WEFT_SHARD_EVERY_RANK those that each rank passes, which are compared by hash. values: [count]; NULL is
- * fine on ranks other than root. Collective. Errors: MISMATCH naming param and rank whose values differ. */
+ * fine on ranks other than root. Collective. Errors: MISMATCH naming param and odd rank, as verify does. */
 WEFT_EXPORT weft_result_t weft_shard_param_load(weft_shard_param_t param, const void* values,
                                                 int root);
 
@@ -216,6 +220,7 @@ WEFT_EXPORT weft_result_t weft_shard_param_read(weft_shard_param_t param, void* 
 
 WEFT_END_DECLS
 
+#include "weft/shard_checks.h"
 #include "weft/shard_plan.h"
 #include "weft/shard_step.h"
 #include "weft/shard_units.h"

@@ -157,7 +157,8 @@ WEFT_EXPORT weft_result_t weft_shard_optimizer_step(weft_shard_context_t context
                                                     const weft_shard_update_t* update,
                                                     weft_shard_update_result_t* result);
 
-/* Ends the step. */
+/* Ends the step. With verify_steps in the config it is collective every so many training steps and may return
+ * MISMATCH as weft_shard_context_verify does; the step has ended all the same. */
 WEFT_EXPORT weft_result_t weft_shard_step_end(weft_shard_context_t context);
 
 /* This rank cannot finish the step: the others' waits return WEFT_ABORTED with rank and `reason`

@@ -14,6 +14,7 @@
 #include "weft/options.h"
 #include "weft/point_to_point.h"
 #include "weft/shard.h"
+#include "weft/shard_checks.h"
 #include "weft/shard_memory.h"
 #include "weft/shard_plan.h"
 #include "weft/shard_policy.h"

@@ -7,7 +7,7 @@ const std::vector<BadCall>& AllBadCalls() {
     std::vector<BadCall> calls;
     for (const auto& some : {BadCollectives(), BadVectorCalls(), BadExplainCalls(), BadOpCalls(),
                              BadMessages(), BadGroupCalls(), BadShardCalls(), BadShardPlanCalls(),
-                             BadShardStepCalls(), BadProcessCalls()}) {
+                             BadShardStepCalls(), BadShardCheckCalls(), BadProcessCalls()}) {
       calls.insert(calls.end(), some.begin(), some.end());
     }
     return calls;

@@ -87,15 +87,16 @@ inline void PrintTo(const BadCall& call, std::ostream* to) {
 }
 
 std::vector<BadCall> BadCollectives();
-std::vector<BadCall> BadVectorCalls();     // vector.h, iov.h
-std::vector<BadCall> BadExplainCalls();    // explain.h
-std::vector<BadCall> BadMessages();        // point_to_point.h
-std::vector<BadCall> BadGroupCalls();      // group.h, store.h, work.h
-std::vector<BadCall> BadShardCalls();      // shard.h, set-up
-std::vector<BadCall> BadShardStepCalls();  // shard.h, step
-std::vector<BadCall> BadShardPlanCalls();  // shard_plan.h, shard_units.h
-std::vector<BadCall> BadOpCalls();         // op.h
-std::vector<BadCall> BadProcessCalls();    // mem.h, log.h, options.h, error.h
+std::vector<BadCall> BadVectorCalls();      // vector.h, iov.h
+std::vector<BadCall> BadExplainCalls();     // explain.h
+std::vector<BadCall> BadMessages();         // point_to_point.h
+std::vector<BadCall> BadGroupCalls();       // group.h, store.h, work.h
+std::vector<BadCall> BadShardCalls();       // shard.h, set-up
+std::vector<BadCall> BadShardStepCalls();   // shard.h, step
+std::vector<BadCall> BadShardCheckCalls();  // shard_checks.h
+std::vector<BadCall> BadOpCalls();          // op.h
+std::vector<BadCall> BadProcessCalls();     // mem.h, log.h, options.h, error.h
+std::vector<BadCall> BadShardPlanCalls();   // shard_plan.h, shard_units.h
 
 // All of these; made once.
 const std::vector<BadCall>& AllBadCalls();

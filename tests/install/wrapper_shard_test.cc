@@ -1,10 +1,13 @@
 // The C++ wrapper of the shard managers: a whole step, and a step that an exception leaves. Compiled as C++17.
+#include <algorithm>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "weft/shard.hpp"
+#include "weft/shard_checks.hpp"
 
 #include "tests/install/local_ranks.h"
 
@@ -94,6 +97,52 @@ TEST(ShardWrapper, WrongOrderThrowsBadState) {
     } catch (const weft::Error& error) {
       EXPECT_EQ(error.result(), WEFT_BAD_STATE);
     }
+  });
+}
+
+TEST(ShardWrapper, ChecksSamplesAndReportsRanks) {
+  OnRanks(3, [](const weft::Group& group, int rank) {
+    Model model(group);
+    weft::CheckSamples(model.context, &rank, sizeof(rank));
+    try {
+      weft::CheckSamples(model.context, rank == 1 ? "other" : "equal", 5);
+      FAIL() << "equal samples were not found";
+    } catch (const weft::Error& error) {
+      EXPECT_EQ(error.result(), WEFT_MISMATCH);
+      EXPECT_NE(std::string(error.what()).find("ranks 0, 2 were given"), std::string::npos)
+          << error.what();
+    }
+    const weft::ShardReport report = weft::ReportRanks(model.context, group);
+    EXPECT_EQ(report.summary.rank_count, 3);
+    EXPECT_EQ(report.summary.largest_rank, 0);
+    EXPECT_EQ(report.summary.smallest_rank, 0);
+    EXPECT_EQ(report.summary.largest_element_count, 7u);
+    EXPECT_EQ(report.summary.smallest_element_count, 7u);
+    EXPECT_EQ(report.summary.slowest_rank, -1);
+    ASSERT_EQ(report.ranks.size(), 3u);
+    for (const weft_shard_rank_report_t& of_rank : report.ranks) {
+      EXPECT_EQ(of_rank.struct_size, sizeof(of_rank));
+      EXPECT_EQ(of_rank.param_bytes, model.plan.param_bytes);
+      EXPECT_EQ(of_rank.step_count, 0);
+    }
+  });
+}
+
+TEST(ShardWrapper, TheSlowestRankIsThatOfTheReports) {
+  OnRanks(2, [](const weft::Group& group, int) {
+    Model model(group);
+    weft::ShardStep step(model.context);
+    model.context.BeginMicrobatch(0, true);
+    model.context.EndMicrobatch();
+    step.Finish();
+    step.End();
+    const weft::ShardReport report = weft::ReportRanks(model.context, group);
+    const std::int64_t first = report.ranks[0].busy_ns;
+    const std::int64_t second = report.ranks[1].busy_ns;
+    ASSERT_GT(std::max(first, second), 0);
+    EXPECT_EQ(report.summary.slowest_rank, first >= second ? 0 : 1);
+    EXPECT_EQ(report.summary.slowest_busy_ns, std::max(first, second));
+    EXPECT_EQ(report.summary.median_busy_ns, (first + second) / 2);
   });
 }
 

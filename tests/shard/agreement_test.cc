@@ -67,7 +67,59 @@ TEST(Agreement, FindsNothingInEqualLists) {
 TEST(Agreement, FindsTheFirstDifference) {
   ExpectDifference({{1, 2, 3}, {1, 9, 8}, {1, 2, 3}}, 1, {1});
   ExpectDifference({{1, 2, 3}, {1, 2, 4}, {7, 2, 3}}, 0, {2});
-  ExpectDifference({{9, 2}, {1, 2}, {1, 2}}, 0, {1, 2});
+}
+
+TEST(Agreement, NamesTheOddRanksWhoeverTheyAre) {
+  ExpectDifference({{9, 2}, {1, 2}, {1, 2}}, 0, {0});
+  ExpectDifference({{9}, {8}, {1}, {1}}, 0, {0, 1});
+  ExpectDifference({{1}, {2}, {1}, {2}, {1}}, 0, {1, 3});
+}
+
+TEST(Agreement, NamesAllSidesWithoutAMajority) {
+  for (const auto& [lists, text] :
+       std::vector<std::pair<std::vector<std::vector<int>>, std::string>>{
+           {{{1}, {2}}, "rank 0 and rank 1 have different values"},
+           {{{1}, {2}, {1}, {2}}, "ranks 0, 2 and ranks 1, 3 have different values"},
+           {{{1}, {2}, {2}, {1}, {3}}, "ranks 0, 3, ranks 1, 2 and rank 4 have different values"},
+           {{{1}, {2}, {3}, {4}, {5}, {6}},
+            "rank 0, rank 1, rank 2, rank 3 and 2 other ranks have different values"}}) {
+    const Answers answers = Compare(GroupKind::kReference, lists);
+    ExpectAllOk(answers.statuses);
+    for (const auto& difference : answers.differences) {
+      ASSERT_TRUE(difference.has_value());
+      EXPECT_FALSE(difference->majority);
+      EXPECT_EQ(WhoDiffers(*difference), text);
+    }
+  }
+}
+
+TEST(Agreement, SaysWhatTheOddRanksDifferFrom) {
+  const Answers answers = Compare(GroupKind::kReference, {{2}, {1}, {1}, {3}, {1}});
+  ASSERT_TRUE(answers.differences[4].has_value());
+  EXPECT_EQ(WhoDiffers(*answers.differences[4]), "ranks 0, 3 have other values than ranks 1, 2, 4");
+}
+
+// Ranks 0, 2, 4 have one list, ranks 1, 3, 5 another: that is no difference, but what is odd within them.
+TEST(Agreement, ComparesRanksAStrideApart) {
+  const std::vector<std::vector<int>> equal = {{1, 2}, {5, 6}, {1, 2}, {5, 6}, {1, 2}, {5, 6}};
+  std::vector<std::vector<int>> odd = equal;
+  odd[1][1] = 7;
+  for (const GroupKind kind : kGroupKinds) {
+    ExpectAllOk(
+        RunRanks(kind, 6, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+          const auto index = static_cast<size_t>(rank);
+          WEFT_ASSIGN_OR_RETURN(const auto none,
+                                FirstDifference(*group, Digests(equal[index]), 0, 2));
+          EXPECT_FALSE(none.has_value());
+          WEFT_ASSIGN_OR_RETURN(const auto found,
+                                FirstDifference(*group, Digests(odd[index]), 0, 2));
+          EXPECT_TRUE(found.has_value());
+          if (!found.has_value()) return absl::OkStatus();
+          EXPECT_EQ(found->index, 1u);
+          EXPECT_EQ(WhoDiffers(*found), "rank 1 has other values than ranks 3, 5");
+          return absl::OkStatus();
+        }));
+  }
 }
 
 TEST(Agreement, FindsTheEndOfAShorterList) {

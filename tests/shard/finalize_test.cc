@@ -57,6 +57,26 @@ TEST(Finalize, NamesAParamOfAnotherShape) {
       "[384, 384] float32");
 }
 
+TEST(Finalize, NamesRankZeroIfItIsTheOddOne) {
+  ExpectMismatch(
+      3,
+      [](Context& context, int rank) {
+        return AddUnitWithParam(context, "a", {rank == 0 ? 3 : 2}).status();
+      },
+      0, "parameter a.weight: rank 0 has shape [3] float32, rank 1 has shape [2] float32;");
+}
+
+TEST(Finalize, NamesAllOddRanks) {
+  ExpectMismatch(
+      5,
+      [](Context& context, int rank) {
+        return AddUnitWithParam(context, "a", {rank % 3 == 0 ? 3 : 2}).status();
+      },
+      0,
+      "rank 0 has shape [3] float32, rank 1 has shape [2] float32 (ranks 0, 3 differ from ranks 1, "
+      "2, 4); every rank");
+}
+
 TEST(Finalize, NamesAParamOfAnotherType) {
   ExpectMismatch(
       2,
@@ -86,7 +106,7 @@ TEST(Finalize, NamesUnitsInAnotherOrder) {
       },
       1,
       "declaration 1: rank 1 has unit b preset NO_SHARD, rank 0 has unit a preset NO_SHARD (ranks "
-      "1, 3 differ from rank 0)");
+      "0, 2 and ranks 1, 3 differ)");
 }
 
 TEST(Finalize, NamesARankThatDeclaresLess) {

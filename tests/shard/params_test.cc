@@ -88,7 +88,7 @@ TEST(Verify, NamesTheFirstParamThatDiffers) {
     EXPECT_EQ(ResultOf(status), WEFT_MISMATCH) << status;
     EXPECT_EQ(FieldsOf(status).rank, 1);
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("parameter blocks.1.bias: rank 1 has other values than rank 0"));
+                HasSubstr("parameter blocks.1.bias: rank 1 has other values than ranks 0, 2, 3"));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/trainer/rank_threads.h"
+#include "trainer/failure.h"
 
 namespace weft::trainer {
 namespace {
@@ -166,6 +167,29 @@ TEST_P(ParallelTest, ThePlanSaysWhatIsCut) {
       EXPECT_EQ(parallel.plan().gather_bytes > 0, strategy != Strategy::kDdp);
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what();
+    }
+  });
+}
+
+TEST_P(ParallelTest, FindsEqualSamplesAndReportsTheRanks) {
+  TrainConfig config = Config(0);
+  config.verify_every = 1;
+  WithParams(config, [](DataParallel& parallel) {
+    const size_t rank = parallel.rank();
+    parallel.CheckSamples(&rank, sizeof rank);
+    Step(parallel, 1, 1, 0);
+    const RankReports report = parallel.Report();
+    EXPECT_EQ(report.summary.rank_count, int(kRanks));
+    ASSERT_EQ(report.ranks.size(), kRanks);
+    EXPECT_EQ(report.ranks[1].step_count, 1);
+    EXPECT_EQ(report.ranks[rank].param_bytes, parallel.plan().param_bytes);
+    try {
+      parallel.CheckSamples("same", 4);
+      ADD_FAILURE() << "equal samples were not found";
+    } catch (const RunFailure& error) {
+      EXPECT_NE(std::string(error.what()).find("ranks 0, 1 were given the same samples"),
+                std::string::npos)
+          << error.what();
     }
   });
 }

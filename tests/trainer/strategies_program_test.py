@@ -65,6 +65,18 @@ class StrategiesProgramTest(unittest.TestCase):
         self.assertAlmostEqual(sum(parts), together, delta=0.3)
         self.assertRegex(before, r"per step \S+ kB reduced, \S+ kB gathered, 1 unit ahead")
 
+    def test_checks_change_nothing_and_the_ranks_are_reported(self):
+        for strategy in ("ddp", "zero1", "full-shard"):
+            _, plain = train(self.directory.name, strategy, "--check-samples", "0")
+            output, checked = train(self.directory.name, strategy, "--check-samples", "1", "--verify-every", "2")
+            self.assertEqual(checked, plain, strategy)
+            found = re.search(r"ranks  (\d+) \(rank ([01])\) to (\d+) \(rank ([01])\) parameters each, "
+                              r"\S+ kB to \S+ kB of memory", output.partition("step 1/21")[0])
+            self.assertIsNotNone(found, output)
+            least, _, most, _ = map(int, found.groups())
+            self.assertTrue(0 < least <= most, found.group())
+            self.assertEqual(least == most, strategy == "ddp", found.group())
+
 
 if __name__ == "__main__":
     weftrun, weft_train = sys.argv[1:3]
