@@ -12,9 +12,9 @@
 //
 // Thread-safety: GradReady, View and AbortStep from any thread, the rest from one thread at a time.
 // One mutex guards the bookkeeping; it is held neither while gradients are added or zeroed nor while this
-// waits. Owns no thread; a reduction that has ended starts the gather that waited for its place, on the
-// completing thread. The destructor waits for updated parameters that are on their way, ends other operations
-// under way (aborting the group if a peer has not come) and returns all memory.
+// waits. Owns no thread but those of its optimizer; a reduction that has ended starts the gather that waited
+// for its place, on the completing thread. The destructor waits for updated parameters that are on their way,
+// ends other operations under way (aborting the group if a peer has not come) and returns all memory.
 #pragma once
 
 #include <atomic>
@@ -264,8 +264,10 @@ class Context {
   }
 
   absl::Status CheckReducing(int unit) WEFT_REQUIRES(mutex_);
-  // Waits until the unit's params are whole, and the gradients of its buckets.
-  absl::Status MakeWhole(int unit);
+  // What to wait for before the params that the unit uses are whole; empty if they are.
+  absl::StatusOr<Works> NeedAll(int unit) WEFT_REQUIRES(mutex_);
+  // Waits until they are, for `needed` first, and until the gradients of the unit's buckets have their place.
+  absl::Status MakeWhole(int unit, Works needed = {});
   absl::Status MakeGradients(int unit);
   // Waits for the places of gradients of buckets that no unit ran backward for.
   absl::Status MakeUntouched();

@@ -29,20 +29,26 @@ absl::Status Context::Note(const Event& event) {
   return Latch(machine_->residence.Note(event));
 }
 
-absl::Status Context::MakeWhole(int unit) {
+absl::StatusOr<Works> Context::NeedAll(int unit) {
+  WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
+  for (const int used : UsedBy(unit)) {
+    absl::StatusOr<Works> needed = machine_->residence.Need(used);
+    if (!needed.ok()) return Latch(needed.status());
+    if (!needed->empty()) return needed;
+  }
+  return Works();
+}
+
+absl::Status Context::MakeWhole(int unit, Works needed) {
   for (;;) {
-    Works works;
-    {
-      Section section(*this);
-      WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
-      absl::StatusOr<Works> needed = machine_->residence.Need(unit);
-      if (!needed.ok()) return Latch(needed.status());
-      works = *std::move(needed);
+    if (!needed.empty()) {
+      WEFT_RETURN_IF_ERROR(
+          WaitForWorks(needed, StrCat("waiting for the parameters of unit ",
+                                      registry_.units()[static_cast<size_t>(unit)].name, ": ")));
     }
-    if (works.empty()) return absl::OkStatus();
-    WEFT_RETURN_IF_ERROR(
-        WaitForWorks(works, StrCat("waiting for the parameters of unit ",
-                                   registry_.units()[static_cast<size_t>(unit)].name, ": ")));
+    Section section(*this);
+    WEFT_ASSIGN_OR_RETURN(needed, NeedAll(unit));
+    if (needed.empty()) return absl::OkStatus();
   }
 }
 

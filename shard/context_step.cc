@@ -66,14 +66,16 @@ absl::Status Context::MicrobatchBegin(int index, bool last) {
 }
 
 absl::Status Context::PreForward(int unit) {
+  Works needed;
   {
     Section section(*this);
     WEFT_RETURN_IF_ERROR(CheckUsable("pre_forward"));
     WEFT_RETURN_IF_ERROR(machine_->state.PreForward(unit));
     WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPreForward, unit}));
+    WEFT_ASSIGN_OR_RETURN(needed, NeedAll(unit));
+    if (needed.empty()) return Latch(machine_->residence.Served());
   }
-  for (const int used : UsedBy(unit))
-    WEFT_RETURN_IF_ERROR(MakeWhole(used));
+  WEFT_RETURN_IF_ERROR(MakeWhole(unit, std::move(needed)));
   Section section(*this);
   return Latch(machine_->residence.Served());
 }
@@ -98,10 +100,9 @@ absl::Status Context::PreBackward(int unit) {
     WEFT_RETURN_IF_ERROR(machine_->state.PreBackward(unit));
     WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPreBackward, unit}));
   }
-  for (const int used : UsedBy(unit)) {
-    WEFT_RETURN_IF_ERROR(MakeWhole(used));
+  WEFT_RETURN_IF_ERROR(MakeWhole(unit));
+  for (const int used : UsedBy(unit))
     WEFT_RETURN_IF_ERROR(MakeGradients(used));
-  }
   Section section(*this);
   return Latch(machine_->residence.Served());
 }

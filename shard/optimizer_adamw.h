@@ -161,29 +161,68 @@ WEFT_INLINE void Prefetch(const Place& place) {
         reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(array) + kAheadBytes));
 }
 
-template <typename Lanes, bool kWide>
-WEFT_INLINE void UpdateByAdamWFrom(const AdamWStep& step, const OptimizerArrays& arrays) {
-  const AdamWStep own = step;  // which no store can change
-  ForEachRegister<Lanes>(
-      arrays, [ own, &step, arrays ](const Place& place) __attribute__((always_inline)) {
-        Prefetch<Lanes>(place);
-        const auto gradients = LoadGradients<Lanes, kWide>(place.gradients, arrays.gradient_dtype);
-        const auto next = Next<Lanes, kWide>(own, gradients, LoadNumbers<Lanes>(place));
-        if (__builtin_expect(Lanes::AnyNan(next.weights), 0)) {
-          StepCarefully<Lanes, kWide>(step, place, arrays.gradient_dtype, arrays.cast_dtype);
-        } else {
-          StoreNumbers<Lanes>(place, next, arrays.cast_dtype);
-        }
-      });
+// The elements from `i` on in every array.
+template <weft_dtype_t kGradients, bool kCasts>
+WEFT_INLINE Place PlaceAt(const OptimizerArrays& arrays, size_t i) {
+  char* const cast = static_cast<char*>(arrays.cast);
+  return {arrays.weights + i, arrays.first_moment + i, arrays.second_moment + i,
+          static_cast<const char*>(arrays.gradients) + i * BytesOf(kGradients),
+          kCasts ? cast + i * BytesOf(arrays.cast_dtype) : nullptr};
+}
+
+// One loop for each type of gradients, with and without a cast, as looking at them per register is too much beside eight
+// elements; and one prefetch per cache line, not per register. The invariants are those of ForEachRegister.
+template <typename Lanes, weft_dtype_t kGradients, bool kCasts>
+void UpdateByAdamWFrom(const AdamWStep& step, const OptimizerArrays& given) {
+  constexpr bool kWide = kGradients == WEFT_FLOAT64;
+  constexpr size_t kLineFloats = 64 / sizeof(float);
+  constexpr size_t kAtOnce = Lanes::kWidth == 1 ? 1 : kLineFloats;
+  const DefaultRounding rounding;
+  const AdamWStep own = step;  // which no store can change; nor this:
+  const OptimizerArrays arrays = given;
+  const auto update =
+      [&step, own, type = arrays.cast_dtype ](const Place& place) __attribute__((always_inline)) {
+    const auto gradients = LoadGradients<Lanes, kWide>(place.gradients, kGradients);
+    const auto next = Next<Lanes, kWide>(own, gradients, LoadNumbers<Lanes>(place));
+    if (__builtin_expect(Lanes::AnyNan(next.weights), 0)) {
+      StepCarefully<Lanes, kWide>(step, place, kGradients, type);
+    } else {
+      StoreNumbers<Lanes>(place, next, type);
+    }
+  };
+  size_t i = 0;
+  for (; i + kAtOnce <= arrays.count; i += kAtOnce) {
+    Prefetch<Lanes>(PlaceAt<kGradients, kCasts>(arrays, i));
+#pragma GCC unroll 2
+    for (size_t more = 0; more < kAtOnce; more += Lanes::kWidth)
+      update(PlaceAt<kGradients, kCasts>(arrays, i + more));
+  }
+  for (; i + Lanes::kWidth <= arrays.count; i += Lanes::kWidth)
+    update(PlaceAt<kGradients, kCasts>(arrays, i));
+  if (i == arrays.count) return;
+  Remainder<Lanes> remainder(arrays, i);
+  update(remainder.place());
+  remainder.CopyBack();
+}
+
+template <typename Lanes, weft_dtype_t kGradients>
+void UpdateByAdamWOf(const AdamWStep& step, const OptimizerArrays& arrays) {
+  if (arrays.cast == nullptr) return UpdateByAdamWFrom<Lanes, kGradients, false>(step, arrays);
+  UpdateByAdamWFrom<Lanes, kGradients, true>(step, arrays);
 }
 
 // An AdamWKernel.
 template <typename Lanes>
 void UpdateByAdamW(const AdamWStep& step, const OptimizerArrays& arrays) {
-  if (arrays.gradient_dtype == WEFT_FLOAT64) {
-    UpdateByAdamWFrom<Lanes, true>(step, arrays);
-  } else {
-    UpdateByAdamWFrom<Lanes, false>(step, arrays);
+  switch (arrays.gradient_dtype) {
+    case WEFT_FLOAT32:
+      return UpdateByAdamWOf<Lanes, WEFT_FLOAT32>(step, arrays);
+    case WEFT_FLOAT64:
+      return UpdateByAdamWOf<Lanes, WEFT_FLOAT64>(step, arrays);
+    case WEFT_BFLOAT16:
+      return UpdateByAdamWOf<Lanes, WEFT_BFLOAT16>(step, arrays);
+    default:
+      return UpdateByAdamWOf<Lanes, WEFT_FLOAT16>(step, arrays);
   }
 }
 

@@ -295,13 +295,23 @@ class GradientWalk {
   bool reduces_ = true;
 };
 
-void PlacePrefetches(int prefetch, std::vector<Residency>& gathers) {
+// When a prefetch may begin that comes with the need of event `need`. In forward just before that call, when the
+// unit before has been let go: then the call finds nothing to do. In backward after it, when the gradients
+// that the call needs have their place.
+int64_t With(const std::vector<Event>& events, int need) {
+  const Kind kind = events[static_cast<size_t>(need)].kind;
+  const bool forward = kind == Kind::kPreForward || kind == Kind::kUnshard;
+  return forward && need > 0 ? After(need - 1) : After(need);
+}
+
+void PlacePrefetches(int prefetch, const std::vector<Event>& events,
+                     std::vector<Residency>& gathers) {
   for (size_t i = 0; i < gathers.size(); ++i) {
     const auto ahead = static_cast<size_t>(prefetch);
     if (prefetch == 0) {
       gathers[i].begin = At(gathers[i].need);
     } else {
-      gathers[i].begin = i < ahead ? 0 : After(gathers[i - ahead].need);
+      gathers[i].begin = i < ahead ? 0 : With(events, gathers[i - ahead].need);
     }
     gathers[i].begin = std::min(gathers[i].begin, At(gathers[i].need));
   }
@@ -367,7 +377,7 @@ Schedule Assemble(const ScheduleInput& input, const std::vector<Event>& events,
                   int prefetch) {
   Schedule schedule{.gathers = gathers, .gradients = gradients, .prefetch = prefetch};
   do {
-    PlacePrefetches(prefetch, schedule.gathers);
+    PlacePrefetches(prefetch, events, schedule.gathers);
   } while (JoinOverlap(schedule.gathers));
   AddParts(input, events, schedule);
   PlaceAll(schedule);

@@ -7,7 +7,8 @@
 //
 // A residency is the time in which a unit's params are whole, or a bucket's gradients are, somewhere in the
 // pool. Time is counted in half steps: event k is 2k, and what follows once its call has been served is
-// 2k + 1. The prefetch of a unit begins at 2k + 1 of the event that needs the unit `prefetch` places before it;
+// 2k + 1. The prefetch of a unit begins with the event k that needs the unit `prefetch` places before it: in backward at
+// 2k + 1; in forward at 2k - 1, when the unit before has been let go, so that pre_forward itself starts nothing;
 // the gradients of a bucket end at the first pre_backward after the call that completed them and those of
 // all buckets before it: reductions start in the order in which the last micro-batch completes buckets. So the
 // prefetch in backward takes the place of gradients that were reduced: with prefetch 1 and units of one

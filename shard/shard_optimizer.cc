@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
@@ -51,39 +52,6 @@ double ValueAt(const std::vector<int64_t>& words, size_t index) {
 
 }  // namespace
 
-std::string OptimizerText(const OptimizerConfig& config) {
-  std::string text = StrCat("kind ", static_cast<int>(config.kind));
-  switch (config.kind) {
-    case WEFT_OPTIMIZER_ADAMW:
-      absl::StrAppend(&text, ", ", config.adamw.beta1, " ", config.adamw.beta2, " ",
-                      config.adamw.epsilon, " decay ", config.adamw.weight_decay);
-      break;
-    case WEFT_OPTIMIZER_SGD:
-      absl::StrAppend(&text, ", momentum ", config.sgd.momentum, " decay ", config.sgd.weight_decay,
-                      config.sgd.nesterov ? " nesterov" : "");
-      break;
-    case WEFT_OPTIMIZER_LION:
-      absl::StrAppend(&text, ", ", config.lion.beta1, " ", config.lion.beta2, " decay ",
-                      config.lion.weight_decay);
-      break;
-    case WEFT_OPTIMIZER_LAMB:
-      absl::StrAppend(&text, ", ", config.lamb.beta1, " ", config.lamb.beta2, " ",
-                      config.lamb.epsilon, " decay ", config.lamb.weight_decay);
-      break;
-    case WEFT_OPTIMIZER_LARS:
-      absl::StrAppend(&text, ", momentum ", config.lars.momentum, " decay ",
-                      config.lars.weight_decay, " trust ", config.lars.coefficient);
-      break;
-  }
-  if (config.dynamic_scale) {
-    absl::StrAppend(&text, ", loss scale from ", config.scale.initial, " every ",
-                    config.scale.growth_steps, " steps, hysteresis ", config.scale.hysteresis);
-  } else {
-    absl::StrAppend(&text, ", loss scale ", config.static_scale);
-  }
-  return text;
-}
-
 absl::Status CheckUpdatable(const Registry& registry) {
   for (const ParamSpec& param : registry.params()) {
     if (param.frozen || param.dtype != WEFT_FLOAT64) continue;
@@ -120,6 +88,10 @@ absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Allocate(
   for (size_t extent = 0; extent < layout.extents.size(); ++extent) {
     WEFT_RETURN_IF_ERROR(optimizer->AllocateExtent(static_cast<int>(extent), source));
   }
+  optimizer->AddSumPieces();
+  absl::StatusOr<std::unique_ptr<ThreadTeam>> team = ThreadTeam::Start(config.threads);
+  if (!team.ok()) return Annotate(team.status(), "finalize: the optimizer's threads: ");
+  optimizer->team_ = *std::move(team);
   return optimizer;
 }
 
@@ -158,11 +130,12 @@ absl::Status ShardOptimizer::AllocateExtent(int index, const BlockSource& source
   WEFT_RETURN_IF_ERROR(allocate(size.main, state.main));
   WEFT_RETURN_IF_ERROR(allocate(size.moments >= 1, state.first_moment));
   WEFT_RETURN_IF_ERROR(allocate(size.moments >= 2, state.second_moment));
-  AddRuns(index, state);
+  AddPieces(index, state);
   return absl::OkStatus();
 }
 
-void ShardOptimizer::AddRuns(int extent, State& state) const {
+std::vector<ShardOptimizer::Run> ShardOptimizer::RunsOf(int extent, const State& state) const {
+  std::vector<Run> runs;
   for (size_t i = 0; i < layout_.places.size(); ++i) {
     const Place& place = layout_.places[i];
     const ParamSpec& spec = registry_.params()[i];
@@ -170,13 +143,38 @@ void ShardOptimizer::AddRuns(int extent, State& state) const {
     const size_t end = std::min(place.begin + RoundUpToCut(spec.count), state.first + state.count);
     const size_t begin = std::max(place.begin, state.first);
     if (begin >= end) continue;
-    const bool joins = !NeedsNorms() && !state.runs.empty() &&
-                       state.runs.back().decays == spec.decays &&
-                       state.runs.back().begin + state.runs.back().count == begin;
+    const bool joins = !NeedsNorms() && !runs.empty() && runs.back().decays == spec.decays &&
+                       runs.back().begin + runs.back().count == begin;
     if (joins) {
-      state.runs.back().count += end - begin;
+      runs.back().count += end - begin;
     } else {
-      state.runs.push_back({static_cast<int>(i), begin, end - begin, spec.decays});
+      runs.push_back({extent, static_cast<int>(i), begin, end - begin, spec.decays});
+    }
+  }
+  return runs;
+}
+
+void ShardOptimizer::AddPieces(int extent, State& state) {
+  state.first_piece = pieces_.size();
+  for (const Run& run : RunsOf(extent, state)) {
+    for (size_t i = 0; i < PieceCount(run.begin, run.count); ++i) {
+      const Piece piece = PieceOf(run.begin, run.count, i);
+      pieces_.push_back({extent, run.param, piece.begin, piece.count, run.decays});
+    }
+  }
+  state.piece_count = pieces_.size() - state.first_piece;
+}
+
+void ShardOptimizer::AddSumPieces() {
+  for (size_t i = 0; i < layout_.extents.size(); ++i) {
+    const Extent& extent = layout_.extents[i];
+    const Space& space = layout_.SpaceOf(extent);
+    const size_t count = layout_.OwnCount(extent);
+    const bool counted = !space.placement.replicated || layout_.member.rank < layout_.inner.size;
+    if (space.frozen || !counted) continue;
+    for (size_t at = 0; at < PieceCount(layout_.OwnFirst(extent), count); ++at) {
+      const Piece piece = PieceOf(layout_.OwnFirst(extent), count, at);
+      sum_pieces_.push_back({static_cast<int>(i), piece});
     }
   }
 }
@@ -206,20 +204,29 @@ Digest ShardOptimizer::DigestOf(const Place& place, size_t count) const {
 }
 
 GradientSums ShardOptimizer::SumGradients(const Storage& storage) const {
-  GradientSums sums;
-  for (const Extent& extent : layout_.extents) {
+  struct alignas(64) Sums {  // of one member, on lines of its own
+    GradientSums of;
+  };
+
+  std::vector<Sums> sums(static_cast<size_t>(team_->size()));
+  team_->ForEach(sum_pieces_.size(), [&](size_t index, int member) {
+    const auto& [of, piece] = sum_pieces_[index];
+    const Extent& extent = layout_.extents[static_cast<size_t>(of)];
     const Space& space = layout_.SpaceOf(extent);
-    const size_t count = layout_.OwnCount(extent);
-    const bool counted = !space.placement.replicated || layout_.member.rank < layout_.inner.size;
-    if (space.frozen || count == 0 || !counted) continue;
-    const Part reduced = storage.Reduced(layout_, extent);
-    const size_t skipped =
-        space.placement.optimizer_cut ? 0 : layout_.OwnFirst(extent) - extent.range.begin;
-    sums.nonfinite +=
-        AddSquares(isa_, space.grad_dtype, reduced.data + skipped * DtypeSize(space.grad_dtype),
-                   count, layout_.OwnFirst(extent), sums.squares);
+    // What a reduction leaves here begins with this rank's share, or with the extent.
+    const size_t first =
+        space.placement.optimizer_cut ? layout_.OwnFirst(extent) : extent.range.begin;
+    const std::byte* const gradients = storage.Reduced(layout_, extent).data;
+    GradientSums& own = sums[static_cast<size_t>(member)].of;
+    own.nonfinite += AddSquares(isa_, space.grad_dtype,
+                                gradients + (piece.begin - first) * DtypeSize(space.grad_dtype),
+                                piece.count, piece.begin, own.squares);
+  });
+  for (size_t member = 1; member < sums.size(); ++member) {
+    sums[0].of.squares.Merge(sums[member].of.squares);
+    sums[0].of.nonfinite += sums[member].of.nonfinite;
   }
-  return sums;
+  return sums[0].of;
 }
 
 void ShardOptimizer::Begin(const Storage& storage, double learning_rate, double gradient_factor) {
@@ -235,13 +242,13 @@ void ShardOptimizer::WidenParams(const Storage& storage, int index) {
   const State& state = states_[static_cast<size_t>(index)];
   if (state.main.bytes() == 0) return;
   const Extent& extent = layout_.extents[static_cast<size_t>(index)];
-  const void* const params = ArraysOf(storage, index, {.begin = state.first}).cast;
+  const void* const params = ArraysOf(storage, {.extent = index, .begin = state.first}).cast;
   Widen(layout_.SpaceOf(extent).dtype, params, state.count, Floats(state.main));
 }
 
-OptimizerArrays ShardOptimizer::ArraysOf(const Storage& storage, int index, const Run& run) const {
-  const State& state = states_[static_cast<size_t>(index)];
-  const Extent& extent = layout_.extents[static_cast<size_t>(index)];
+OptimizerArrays ShardOptimizer::ArraysOf(const Storage& storage, const Run& run) const {
+  const State& state = states_[static_cast<size_t>(run.extent)];
+  const Extent& extent = layout_.extents[static_cast<size_t>(run.extent)];
   const Space& space = layout_.SpaceOf(extent);
   const size_t at = run.begin - state.first;
   const size_t size = DtypeSize(space.dtype);
@@ -268,31 +275,35 @@ OptimizerArrays ShardOptimizer::ArraysOf(const Storage& storage, int index, cons
 std::vector<int64_t> ShardOptimizer::StartNorms(const Storage& storage) {
   if (!NeedsNorms()) return {};
   std::vector<LambSums> sums(registry_.params().size());
-  for (size_t extent = 0; extent < states_.size(); ++extent) {
-    for (const Run& run : states_[extent].runs) {
-      const OptimizerArrays arrays = ArraysOf(storage, static_cast<int>(extent), run);
-      LambSums of_run;
-      if (config_.kind == WEFT_OPTIMIZER_LAMB) {
-        LambOptions options = config_.lamb;
-        if (!run.decays) options.weight_decay = 0;
-        UpdateLambMoments(isa_, MakeLambStep(options, update_count_, factor_), arrays, run.begin,
-                          of_run);
-      } else {
-        AddSquares(isa_, WEFT_FLOAT32, arrays.weights, run.count, run.begin, of_run.weights);
-        AddSquares(isa_, arrays.gradient_dtype, arrays.gradients, run.count, run.begin,
-                   of_run.updates);
-      }
-      if (!states_[extent].counts) continue;
-      sums[static_cast<size_t>(run.param)].weights.Merge(of_run.weights);
-      sums[static_cast<size_t>(run.param)].updates.Merge(of_run.updates);
-    }
-  }
+  Mutex adding;
+  team_->ForEach(pieces_.size(), [&](size_t index, int) {
+    const Run& run = pieces_[index];
+    const LambSums of_run = NormsOf(ArraysOf(storage, run), run);
+    if (!states_[static_cast<size_t>(run.extent)].counts) return;
+    LambSums& of_param = sums[static_cast<size_t>(run.param)];
+    MutexLock lock(adding);
+    of_param.weights.Merge(of_run.weights);
+    of_param.updates.Merge(of_run.updates);
+  });
   std::vector<int64_t> words;
   for (const LambSums& of_param : sums) {
     Append(of_param.weights, words);
     Append(of_param.updates, words);
   }
   return words;
+}
+
+LambSums ShardOptimizer::NormsOf(const OptimizerArrays& arrays, const Run& run) const {
+  LambSums sums;
+  if (config_.kind == WEFT_OPTIMIZER_LAMB) {
+    LambOptions options = config_.lamb;
+    if (!run.decays) options.weight_decay = 0;
+    UpdateLambMoments(isa_, MakeLambStep(options, update_count_, factor_), arrays, run.begin, sums);
+  } else {
+    AddSquares(isa_, WEFT_FLOAT32, arrays.weights, run.count, run.begin, sums.weights);
+    AddSquares(isa_, arrays.gradient_dtype, arrays.gradients, run.count, run.begin, sums.updates);
+  }
+  return sums;
 }
 
 void ShardOptimizer::TakeNorms(const std::vector<int64_t>& words) {
@@ -313,8 +324,11 @@ void ShardOptimizer::TakeNorms(const std::vector<int64_t>& words) {
 }
 
 void ShardOptimizer::Update(const Storage& storage, int extent) {
-  for (const Run& run : states_[static_cast<size_t>(extent)].runs)
-    UpdateRun(ArraysOf(storage, extent, run), run);
+  const State& state = states_[static_cast<size_t>(extent)];
+  team_->ForEach(state.piece_count, [&](size_t index, int) {
+    const Run& run = pieces_[state.first_piece + index];
+    UpdateRun(ArraysOf(storage, run), run);
+  });
 }
 
 void ShardOptimizer::UpdateRun(const OptimizerArrays& arrays, const Run& run) const {

@@ -11,18 +11,17 @@
 // params of 16 bits. Updates go over runs of params that lie side by side and decay alike; padding is
 // updated too, and stays zero. LAMB and LARS go param by param, as they need norms of whole params.
 //
-// Every number that ranks add up is an exact sum, so nothing depends on how params are cut.
+// Every number that ranks add up is an exact sum, so nothing depends on how params are cut, nor on which of the
+// config's threads did what: sums and updates go over pieces (piece.h) that a team shares (thread_team.h).
 //
-// Thread-safety: one thread at a time. Communicates with nobody.
+// Thread-safety: one thread at a time, which the team's threads help. They are started in Allocate and joined in the
+// destructor. Communicates with nobody.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
-
-#include "weft/shard.h"
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,26 +29,13 @@
 #include "shard/exact_sum.h"
 #include "shard/layout.h"
 #include "shard/loss_scale.h"
+#include "shard/optimizer_config.h"
 #include "shard/optimizer_kernels.h"
-#include "shard/optimizer_step.h"
+#include "shard/piece.h"
 #include "shard/storage.h"
+#include "shard/thread_team.h"
 
 namespace weft {
-
-struct OptimizerConfig {
-  weft_optimizer_kind_t kind = WEFT_OPTIMIZER_ADAMW;
-  AdamWOptions adamw;  // the options of `kind` count
-  SgdOptions sgd;
-  LionOptions lion;
-  LambOptions lamb;
-  LarsOptions lars;
-  bool dynamic_scale = false;
-  double static_scale = 1;
-  LossScaleOptions scale;
-};
-
-// One line for comparing ranks.
-std::string OptimizerText(const OptimizerConfig& config);
 
 // What is kept for the elements of an extent that this rank updates, whose params are trainable.
 struct StateSize {
@@ -78,7 +64,8 @@ struct GradientSums {
 
 class ShardOptimizer {
  public:
-  // All but config and source outlive it. UNSUPPORTED for trainable float64 params, OUT_OF_MEMORY.
+  // All but config and source outlive it. UNSUPPORTED for trainable float64 params, OUT_OF_MEMORY, SYSTEM_ERROR if
+  // there are no threads to be had.
   static absl::StatusOr<std::unique_ptr<ShardOptimizer>> Allocate(const OptimizerConfig& config,
                                                                   const Registry& registry,
                                                                   const Layout& layout, Isa isa,
@@ -110,10 +97,16 @@ class ShardOptimizer {
  private:
   // Elements of an extent that are updated alike.
   struct Run {
+    int extent = 0;
     int param = 0;     // the first
     size_t begin = 0;  // element in the space
     size_t count = 0;
     bool decays = true;
+  };
+
+  struct SumPiece {
+    int extent = 0;
+    Piece piece;
   };
 
   struct State {
@@ -123,7 +116,8 @@ class ShardOptimizer {
     Block main;          // [count] float32 each; empty if not needed
     Block first_moment;
     Block second_moment;
-    std::vector<Run> runs;
+    size_t first_piece = 0;  // of pieces_
+    size_t piece_count = 0;
   };
 
   ShardOptimizer(const OptimizerConfig& config, const Registry& registry, const Layout& layout,
@@ -134,9 +128,12 @@ class ShardOptimizer {
   }
 
   absl::Status AllocateExtent(int extent, const BlockSource& source);
-  void AddRuns(int extent, State& state) const;
-  OptimizerArrays ArraysOf(const Storage& storage, int extent, const Run& run) const;
+  std::vector<Run> RunsOf(int extent, const State& state) const;
+  void AddPieces(int extent, State& state);
+  void AddSumPieces();
+  OptimizerArrays ArraysOf(const Storage& storage, const Run& run) const;
   void WidenParams(const Storage& storage, int extent);
+  LambSums NormsOf(const OptimizerArrays& arrays, const Run& run) const;
   void UpdateRun(const OptimizerArrays& arrays, const Run& run) const;
 
   const OptimizerConfig config_;
@@ -144,7 +141,10 @@ class ShardOptimizer {
   const Layout& layout_;
   const Isa isa_;
   LossScale loss_scale_;
-  std::vector<State> states_;  // by extent; count 0 for frozen ones
+  std::vector<State> states_;         // by extent; count 0 for frozen ones
+  std::vector<Run> pieces_;           // what is updated, cut for threads; by extent
+  std::vector<SumPiece> sum_pieces_;  // what the gradient norm is made of
+  std::unique_ptr<ThreadTeam> team_;
   int64_t update_count_ = 0;
   bool main_stale_ = true;
   double learning_rate_ = 0;  // of the update that was begun

@@ -40,6 +40,7 @@ struct StepTimes {
   double reductions = 0;  // waited for in finish
   double longest = 0;     // the longest call
   double hit = 0;         // median of the pre_forward calls but the first
+  double post = 0;        // median of the post_forward calls, which start the next gather
   bool replayed = false;
 };
 
@@ -63,6 +64,7 @@ class Model {
     StepTimes times;
     const auto start = Clock::now();
     std::vector<double> hits;
+    std::vector<double> posts;
     const auto timed = [&](auto call) {
       const auto before = Clock::now();
       call();
@@ -76,7 +78,7 @@ class Model {
       const double micros = timed([&] { units_[size_t(i)].PreForward(); });
       (i == 0 ? times.first : hits.emplace_back()) = micros;
       std::this_thread::sleep_for(compute);
-      units_[size_t(i)].PostForward();
+      posts.push_back(timed([&] { units_[size_t(i)].PostForward(); }));
     }
     for (int i = kUnits - 1; i >= 0; --i) {
       timed([&] { units_[size_t(i)].PreBackward(); });
@@ -95,6 +97,8 @@ class Model {
     times.total = MicrosSince(start);
     std::nth_element(hits.begin(), hits.begin() + kUnits / 2, hits.end());
     times.hit = hits[kUnits / 2];
+    std::nth_element(posts.begin(), posts.begin() + kUnits / 2, posts.end());
+    times.post = posts[kUnits / 2];
     return times;
   }
 
@@ -171,7 +175,8 @@ void Run(size_t unit_bytes, int steps) {
   Print("waited_without_overlap_us", Of(without, waited));
   Print("step_us", Of(with, [](const StepTimes& t) { return t.total; }));
   Print("step_without_overlap_us", Of(without, [](const StepTimes& t) { return t.total; }));
-  Print("pre_forward_hit_us", Of(with, [](const StepTimes& t) { return t.hit; }), "\n}\n");
+  Print("pre_forward_hit_us", Of(with, [](const StepTimes& t) { return t.hit; }));
+  Print("post_forward_us", Of(with, [](const StepTimes& t) { return t.post; }), "\n}\n");
 }
 
 }  // namespace

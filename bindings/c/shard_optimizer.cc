@@ -29,6 +29,15 @@ absl::Status ReadLossScale(const char* call, const weft_optimizer_config_t& give
   return Invalid(call, StrCat("loss_scale is ", given.loss_scale, "; use a positive number"));
 }
 
+absl::Status ReadThreads(const char* call, int threads, OptimizerConfig& config) {
+  constexpr int kThreadsMax = 256;
+  if (threads < 0 || threads > kThreadsMax) {
+    return Invalid(call, StrCat("threads is ", threads, "; use 0 (one) to ", kThreadsMax));
+  }
+  config.threads = std::max(threads, 1);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<OptimizerConfig> ReadOptimizer(const weft_optimizer_config_t* given) {
   constexpr char kCall[] = "shard_context_optimizer";
   weft_optimizer_config_t copy{};
@@ -63,6 +72,7 @@ absl::StatusOr<OptimizerConfig> ReadOptimizer(const weft_optimizer_config_t* giv
                  .weight_decay = decay,
                  .coefficient = Or(copy.trust, 1e-3)};
   WEFT_RETURN_IF_ERROR(ReadLossScale(kCall, copy, config));
+  WEFT_RETURN_IF_ERROR(ReadThreads(kCall, copy.threads, config));
   return config;
 }
 

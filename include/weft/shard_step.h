@@ -104,7 +104,7 @@ typedef enum weft_optimizer_kind {
 } weft_optimizer_kind_t;
 
 /* The optimizer of a context; formulas as in torch.optim and the papers, docs/sharding.md. 0 means the
- * default in brackets, a negative number means 0. */
+ * default in brackets, a negative floating-point number means 0. */
 typedef struct weft_optimizer_config {
   size_t struct_size;
   weft_optimizer_kind_t kind;
@@ -120,11 +120,14 @@ typedef struct weft_optimizer_config {
                                      steps and is halved by overflows, as Megatron does */
   int64_t loss_scale_growth_steps; /* [1000] */
   int64_t loss_scale_hysteresis;   /* [2] overflows before it is halved */
+  int threads; /* [1] of this rank that make norms and updates, the calling one included, at most 256; the
+                  bits do not depend on it, and ranks may differ */
 } weft_optimizer_config_t;
 
 /* Gives the context an optimizer, before finalize, which then counts and allocates its state: two moments in
  * float32 (one for SGD with momentum, LION and LARS), and a float32 main copy of params of 16 bits, each
- * of this rank's parts only. float64 params are UNSUPPORTED in finalize. BAD_STATE if there is one. */
+ * of this rank's parts only, and starts `threads` - 1 threads, which the context's destruction joins. float64
+ * params are UNSUPPORTED in finalize. BAD_STATE if there is one. */
 WEFT_EXPORT weft_result_t weft_shard_context_optimizer(weft_shard_context_t context,
                                                        const weft_optimizer_config_t* config);
 

@@ -275,6 +275,8 @@ void AddOptimizerFaults(std::vector<BadCall>* calls) {
   add("momentum_2", "below 1", [](Config& c) { c.momentum = 2; });
   add("epsilon_nan", "not finite", [](Config& c) { c.epsilon = NAN; });
   add("loss_scale_negative", "loss_scale is -2", [](Config& c) { c.loss_scale = -2; });
+  add("threads_minus_1", "threads is -1", [](Config& c) { c.threads = -1; });
+  add("threads_257", "threads is 257", [](Config& c) { c.threads = 257; });
   add("loss_scale_infinite", "loss_scale is inf", [](Config& c) { c.loss_scale = INFINITY; });
   AddConfigFaults<weft_optimizer_config_t>("weft_shard_context_optimizer", calls,
                                            [](Bench& b, const weft_optimizer_config_t* config) {

@@ -49,6 +49,7 @@ struct Setting {
   int poison_step = -1;  // rank 0 has an infinite gradient there
   std::vector<int> axes = {};
   bool float32_gradients = false;
+  bool own_threads = false;  // another number on each rank
 };
 
 absl::Status LoadAll(Context& context, const std::vector<ModelParam>& model,
@@ -71,7 +72,9 @@ absl::StatusOr<Outcome> Train(const std::shared_ptr<ProcessGroup>& group, const 
       auto context,
       MakeContext(group, {.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}},
                   setting.axes));
-  WEFT_RETURN_IF_ERROR(context->SetOptimizer(setting.optimizer));
+  OptimizerConfig optimizer = setting.optimizer;
+  if (setting.own_threads) optimizer.threads = 1 + rank;
+  WEFT_RETURN_IF_ERROR(context->SetOptimizer(optimizer));
   Placement placement = PlacementOf(setting.preset);
   placement.float32_gradients = setting.float32_gradients;
   WEFT_RETURN_IF_ERROR(Declare(*context, model, placement));
@@ -188,6 +191,22 @@ TEST(OptimizerStep, Float32GradientsOf16BitParamsGiveTheSameBits) {
     SCOPED_TRACE(PresetName(preset));
     setting.preset = preset;
     EXPECT_TRUE(TrainAll(GroupKind::kLocal, setting, scenario) == whole);
+  }
+}
+
+// Enough elements for several threads: shard_optimizer_test; here ranks differ in how many they have.
+TEST(OptimizerStep, RanksMayHaveTheirOwnNumbersOfThreads) {
+  for (const weft_optimizer_kind_t kind : kKinds) {
+    const Scenario scenario{.ranks = 3, .steps = 3};
+    Setting setting{.optimizer = ConfigOf(kind), .norm_max = 0.5};
+    const Outcome alone = TrainAll(GroupKind::kLocal, setting, scenario);
+    setting.own_threads = true;
+    for (const weft_shard_preset_t preset :
+         {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO1, WEFT_SHARD_FULL_SHARD}) {
+      SCOPED_TRACE(PresetName(preset));
+      setting.preset = preset;
+      EXPECT_TRUE(TrainAll(GroupKind::kLocal, setting, scenario) == alone);
+    }
   }
 }
 
