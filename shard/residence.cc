@@ -12,6 +12,13 @@
 namespace weft {
 namespace {
 
+// Nothing is left to wait for, nor to report.
+bool EndedWell(const Works& works) {
+  return std::all_of(works.begin(), works.end(), [](const WorkRef& work) {
+    return work->ended() && work->Test() && work->status().ok();
+  });
+}
+
 std::byte* ExtentIn(const Pack& pack, std::byte* data, int extent) {
   if (data == nullptr) return nullptr;
   const auto found = std::find(pack.extents.begin(), pack.extents.end(), extent);
@@ -182,6 +189,7 @@ absl::StatusOr<Works> Residence::Need(int unit) {
   }
   WEFT_ASSIGN_OR_RETURN(Works before, Begin(unit));
   if (!before.empty()) return before;
+  if (!state.works.empty() && EndedWell(state.works)) state.spent.swap(state.works);
   if (state.works.empty() && state.part != nullptr) FreePart(state);
   return std::exchange(state.works, {});
 }

@@ -134,6 +134,7 @@ class Residence {
   struct Unit {
     std::byte* data = nullptr;  // nullptr: at rest
     Works works;                // of its gather; empty when it has been waited for
+    Works spent;  // these then, if nothing was to be waited for; not the caller's time to free
     int residency = -1;         // of the schedule
     std::byte* part = nullptr;  // HPZ: what is kept of it
   };
