@@ -54,12 +54,15 @@ WEFT_EXPORT weft_result_t weft_shard_grad_ready(weft_shard_param_t param, const 
 /* The unit is done: params not yet ready have no gradient in this micro-batch. */
 WEFT_EXPORT weft_result_t weft_shard_post_backward(weft_shard_unit_t unit, void* stream);
 /* The calls above in two forms, for programs that order communication themselves (compiled or functional autograd,
- * pipeline schedules). unshard_start begins to gather the unit's parameters, at any time of a micro-batch and beside
- * its other calls; it waits for nothing but room. unshard_wait waits: the unit is whole from there to reshard. All ranks
- * make these calls in one order, as pre_forward. BAD_STATE: started already, not started, not waited for, or
- * still unsharded when the micro-batch ends. */
+ * pipeline schedules). All ranks make these calls in one order, as pre_forward.
+ *
+ * Begins to gather the unit's parameters, at any time of a micro-batch and beside its other calls; waits for nothing
+ * but room. BAD_STATE if the unit is unsharded already. */
 WEFT_EXPORT weft_result_t weft_shard_unshard_start(weft_shard_unit_t unit, void* stream);
+/* Waits for that: the unit is whole from here to reshard. BAD_STATE if it was not started. */
 WEFT_EXPORT weft_result_t weft_shard_unshard_wait(weft_shard_unit_t unit, void* stream);
+/* The unit's parameters are no longer read because of unshard_start. BAD_STATE if that was not waited for. A micro-batch
+ * cannot end before. */
 WEFT_EXPORT weft_result_t weft_shard_reshard(weft_shard_unit_t unit, void* stream);
 /* grad_ready and post_backward start reductions; this waits for those of one unit, in the reducing micro-batch before
  * finish: the part that weft_shard_param_part has is reduced from here, with LOCAL_THEN_REDUCE the step's, else this
