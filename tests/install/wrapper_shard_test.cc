@@ -100,6 +100,61 @@ TEST(ShardWrapper, WrongOrderThrowsBadState) {
   });
 }
 
+// A table that a head shares, gathered by hand, whose gradient is waited for alone; then rank 1 has no data left.
+TEST(ShardWrapper, TiesUnshardsWaitsAndJoins) {
+  OnRanks(2, [](const weft::Group& group, int rank) {
+    const weft::Mesh mesh(group);
+    weft_shard_config_t config = {};
+    config.struct_size = sizeof(config);
+    config.uneven = 1;
+    config.no_average = 1;
+    const weft::ShardContext context(mesh, &config);
+    weft_shard_policy_t policy = {};
+    policy.struct_size = sizeof(policy);
+    policy.preset = WEFT_SHARD_FULL_SHARD;
+    const weft::ShardUnit embed = context.AddUnit("embed", &policy);
+    const weft::ShardParam table = embed.AddParam("table", {5}, WEFT_FLOAT32);
+    embed.Seal();
+    const weft::ShardUnit head = context.AddUnit("head", &policy);
+    const weft::ShardParam weight = head.TieParam("head.weight", table);
+    head.Seal();
+    (void)context.Finalize();
+    const float initial[] = {1, 2, 3, 4, 5};
+    table.Load(initial);
+
+    for (int active = 2; active >= 0; --active) {
+      weft::ShardStep step(context);
+      if (rank < active) {
+        context.BeginMicrobatch(0, true);
+        embed.UnshardStart();
+        embed.UnshardWait();
+        EXPECT_EQ(table.As<float>()[4], 5.0f);
+        embed.Reshard();
+        for (const weft::ShardUnit* unit : {&embed, &head}) {
+          const weft::ForwardScope scope(*unit);
+          EXPECT_EQ(weight.As<float>()[0], 1.0f);
+        }
+        for (const weft::ShardUnit* unit : {&head, &embed}) {
+          const weft::BackwardScope scope(*unit);
+          std::fill_n(unit == &head ? weight.GradAs<float>() : table.GradAs<float>(), 5, 1.0f);
+          (unit == &head ? weight : table).GradReady();
+        }
+        embed.ReduceWait();
+        context.EndMicrobatch();
+      } else {
+        EXPECT_EQ(step.Join(), active);
+        if (active == 0) return;
+      }
+      step.Finish();
+      const weft_shard_part_t part = table.Part();
+      // Written, not added: the head's gradient is overwritten by the embedding's.
+      for (size_t i = 0; i < part.count; ++i)
+        EXPECT_EQ(static_cast<const float*>(part.grad)[i], static_cast<float>(active));
+      step.End();
+    }
+  });
+}
+
 TEST(ShardWrapper, ChecksSamplesAndReportsRanks) {
   OnRanks(3, [](const weft::Group& group, int rank) {
     Model model(group);

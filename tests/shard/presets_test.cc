@@ -296,6 +296,37 @@ TEST(Presets, WithoutReplicasGoingAcrossLastIsReducingEveryTime) {
   }
 }
 
+// The last step of an epoch has what is left: fewer micro-batches than planned, or more.
+TEST(Presets, StepsMayHaveAnyNumberOfMicrobatches) {
+  const std::vector<ModelParam> model = SmallModel();
+  for (const weft_shard_preset_t preset : kPresets) {
+    for (const auto accumulation : {WEFT_SHARD_LOCAL_THEN_REDUCE, WEFT_SHARD_REDUCE_EVERY}) {
+      SCOPED_TRACE(PresetName(preset));
+      const auto body = [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, {.limits = kSmallBuckets,
+                                                                .accumulation = accumulation,
+                                                                .microbatches = 3}));
+        WEFT_RETURN_IF_ERROR(Declare(*context, model, PlacementOf(preset)));
+        WEFT_RETURN_IF_ERROR(context->Finalize().status());
+        int step = 0;
+        for (const int microbatches : {3, 1, 3, 2, 4, 1}) {
+          const Scenario scenario{.ranks = 3,
+                                  .microbatches = microbatches,
+                                  .missing_percent = 10,
+                                  .accumulation = accumulation};
+          WEFT_RETURN_IF_ERROR(RunStep(*context, model, scenario, rank, step).status());
+          WEFT_RETURN_IF_ERROR(
+              UpdateOwnParts(*context, model, ExpectedGradients(model, scenario, step)));
+          WEFT_RETURN_IF_ERROR(context->StepEnd());
+          ++step;
+        }
+        return absl::OkStatus();
+      };
+      ExpectAllOk(RunRanks(GroupKind::kLocal, 3, body));
+    }
+  }
+}
+
 // What no preset says: whole params, or params that are kept whole, of replicas.
 TEST(Presets, PlacesOfTheirOwnGiveTheSameBits) {
   constexpr auto kWhole = WEFT_SHARD_PLACE_WHOLE;
