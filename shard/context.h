@@ -148,7 +148,7 @@ class Context {
   // What every rank keeps and how long its steps took since the last call, by rank. Collective.
   absl::StatusOr<std::vector<weft_shard_rank_report_t>> Report();
 
-  int rank_count() const { return mesh_->group()->size(); }
+  int rank_count() const { return mesh_->size(); }
 
   // For tests and `weftctl`; valid after Finalize.
   const Layout& layout() const { return machine_->layout; }
@@ -266,13 +266,14 @@ class Context {
   absl::Status CheckReducing(int unit) WEFT_REQUIRES(mutex_);
   // What to wait for before the params that the unit uses are whole; empty if they are.
   absl::StatusOr<Works> NeedAll(int unit) WEFT_REQUIRES(mutex_);
+  absl::StatusOr<Works> BeginAll(int unit) WEFT_REQUIRES(mutex_);
   // Waits until they are, for `needed` first, and until the gradients of the unit's buckets have their place.
   absl::Status MakeWhole(int unit, Works needed = {});
   absl::Status MakeGradients(int unit);
   // Waits for the places of gradients of buckets that no unit ran backward for.
   absl::Status MakeUntouched();
   // Waits for all, also after one failed; keeps and returns the first failure.
-  absl::Status WaitForWorks(const Works& works, std::string_view what);
+  absl::Status WaitForWorks(const Works& works, std::string_view what, int64_t* waited_ns);
   void Zero(int bucket) const;
   std::byte* GradientOf(int param) const;
   absl::Status WaitForReductions();
@@ -291,6 +292,8 @@ class Context {
   Habit* HabitOf(const Kind& kind) WEFT_REQUIRES(mutex_);
   absl::StatusOr<int> TakeTurn(bool active);
   std::vector<Event> EventsOf(const Kind& kind) const;
+  // Of an evaluation without finish, for whoever joins the next one.
+  void RememberCalls() WEFT_REQUIRES(mutex_);
 
   bool ReducesThisMicrobatch() const WEFT_REQUIRES(mutex_);
   absl::Status SettleParams(const std::vector<int>& params) WEFT_REQUIRES(mutex_);

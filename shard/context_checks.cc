@@ -82,10 +82,12 @@ absl::Status Context::CompareCopies(const char* call, bool optimizer_too) {
     const auto i = static_cast<size_t>(param);
     const Layout& layout = machine_->layout;
     const int space = layout.places[i].space;
-    const bool replicated = layout.spaces[static_cast<size_t>(space)].placement.replicated;
-    std::vector<Digest>& entries = replicated ? in_replicas : everywhere;
-    entries[2 * i] = DigestOfParam(param);
-    if (optimizer_too) entries[2 * i + 1] = DigestOfState(param);
+    const Placement& placement = layout.spaces[static_cast<size_t>(space)].placement;
+    // Params may rest whole though the optimizer is cut within the replica.
+    const bool parts = placement.replicated && placement.params_cut;
+    (parts ? in_replicas : everywhere)[2 * i] = DigestOfParam(param);
+    if (!optimizer_too) continue;
+    (placement.replicated ? in_replicas : everywhere)[2 * i + 1] = DigestOfState(param);
   }
   const bool replicas = Any([](const Placement& placement) { return placement.replicated; });
   for (const bool among_replicas : {false, true}) {
@@ -144,7 +146,7 @@ absl::Status Context::CheckSamples(const void* samples, size_t bytes) {
     const std::vector<Event>& events = machine_->residence.events();
     const Event last = events.empty() ? Event{} : events.back();
     const bool using_units =
-        last.kind >= Event::Kind::kPreForward && last.kind <= Event::Kind::kPostBackward;
+        last.kind >= Event::Kind::kPreForward && last.kind <= Event::Kind::kReshard;
     if (using_units) {
       return machine_->state.NotInUse("check_samples", last.index,
                                       "call it before the micro-batch uses its first unit, or "

@@ -43,8 +43,10 @@ absl::Status Context::MakeWhole(int unit, Works needed) {
   for (;;) {
     if (!needed.empty()) {
       WEFT_RETURN_IF_ERROR(
-          WaitForWorks(needed, StrCat("waiting for the parameters of unit ",
-                                      registry_.units()[static_cast<size_t>(unit)].name, ": ")));
+          WaitForWorks(needed,
+                       StrCat("waiting for the parameters of unit ",
+                              registry_.units()[static_cast<size_t>(unit)].name, ": "),
+                       &gather_waited_ns_));
     }
     Section section(*this);
     WEFT_ASSIGN_OR_RETURN(needed, NeedAll(unit));
@@ -66,8 +68,10 @@ absl::Status Context::MakeGradients(int unit) {
       }
       if (works.empty()) break;
       WEFT_RETURN_IF_ERROR(
-          WaitForWorks(works, StrCat("making room for the gradients of unit ",
-                                     registry_.units()[static_cast<size_t>(unit)].name, ": ")));
+          WaitForWorks(works,
+                       StrCat("making room for the gradients of unit ",
+                              registry_.units()[static_cast<size_t>(unit)].name, ": "),
+                       &gather_waited_ns_));
     }
     if (fresh) Zero(bucket);
   }
@@ -79,21 +83,23 @@ absl::Status Context::MakeUntouched() {
     Works works;
     {
       Section section(*this);
+      WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
       works = machine_->residence.NeedUntouched();
     }
     if (works.empty()) return absl::OkStatus();
-    WEFT_RETURN_IF_ERROR(WaitForWorks(works, "making room for gradients that are missing: "));
+    WEFT_RETURN_IF_ERROR(
+        WaitForWorks(works, "making room for gradients that are missing: ", &gather_waited_ns_));
   }
 }
 
-absl::Status Context::WaitForWorks(const Works& works, std::string_view what) {
+absl::Status Context::WaitForWorks(const Works& works, std::string_view what, int64_t* waited_ns) {
   absl::Status first_failure;
   const int64_t begin_ns = MonotonicNs();
   for (const WorkRef& work : works) {
     const absl::Status status = work->Wait(0);
     if (!status.ok() && first_failure.ok()) first_failure = status;
   }
-  gather_waited_ns_ += MonotonicNs() - begin_ns;
+  *waited_ns += MonotonicNs() - begin_ns;
   return LatchUnlocked(Annotate(first_failure, what));
 }
 
@@ -108,7 +114,7 @@ absl::Status Context::Drain() {
     Section section(*this);
     works = machine_->residence.UnderWay();
   }
-  const absl::Status ended = WaitForWorks(works, "gathering parameters: ");
+  const absl::Status ended = WaitForWorks(works, "gathering parameters: ", &gather_waited_ns_);
   Section section(*this);
   machine_->residence.Drop();
   return ended;

@@ -255,7 +255,7 @@ absl::Status Context::Broadcast(int root) {
   for (const Extent& extent : layout.extents) {
     const Placement& placement = layout.SpaceOf(extent).placement;
     const Range& range = extent.range;
-    if (placement.replicated) {
+    if (placement.replicated && placement.params_cut) {
       // Ranks of a replica lie side by side: root's place among this rank's own is that of its replica.
       WEFT_RETURN_IF_ERROR(BroadcastElements(*mesh_->outer(), range.space,
                                              storage.OwnParams(layout, extent),

@@ -22,15 +22,25 @@ absl::Status Context::UnshardStart(int unit) {
     {
       Section section(*this);
       WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
-      absl::StatusOr<Works> begun = machine_->residence.Begin(unit);
-      if (!begun.ok()) return Latch(begun.status());
-      before = *std::move(begun);
+      WEFT_ASSIGN_OR_RETURN(before, BeginAll(unit));
       if (before.empty()) return Latch(machine_->residence.Served());
     }
     WEFT_RETURN_IF_ERROR(
-        WaitForWorks(before, StrCat("making room for the parameters of unit ",
-                                    registry_.units()[static_cast<size_t>(unit)].name, ": ")));
+        WaitForWorks(before,
+                     StrCat("making room for the parameters of unit ",
+                            registry_.units()[static_cast<size_t>(unit)].name, ": "),
+                     &gather_waited_ns_));
   }
+}
+
+// What to wait for before the gathers of all that the unit uses are started.
+absl::StatusOr<Works> Context::BeginAll(int unit) {
+  for (const int used : UsedBy(unit)) {
+    absl::StatusOr<Works> before = machine_->residence.Begin(used);
+    if (!before.ok()) return Latch(before.status());
+    if (!before->empty()) return before;
+  }
+  return Works();
 }
 
 absl::Status Context::UnshardWait(int unit) {
@@ -50,8 +60,9 @@ absl::Status Context::Reshard(int unit) {
   WEFT_RETURN_IF_ERROR(CheckUsable("reshard"));
   WEFT_RETURN_IF_ERROR(machine_->state.Reshard(unit));
   WEFT_RETURN_IF_ERROR(Note({Event::Kind::kReshard, unit}));
-  if (!machine_->state.Kept(unit)) {
-    WEFT_RETURN_IF_ERROR(Latch(machine_->residence.LetGo(unit, /*in_backward=*/false)));
+  for (const int used : UsedBy(unit)) {
+    if (machine_->state.Kept(used)) continue;
+    WEFT_RETURN_IF_ERROR(Latch(machine_->residence.LetGo(used, /*in_backward=*/false)));
   }
   return Latch(machine_->residence.Served());
 }
@@ -59,6 +70,17 @@ absl::Status Context::Reshard(int unit) {
 // A bucket whose turn has not come waits for other units' gradients, which this thread may be the one to give.
 absl::Status Context::CheckReducing(int unit) {
   WEFT_RETURN_IF_ERROR(machine_->state.CheckReduceWait(unit));
+  if (!options_.overlap) {
+    return machine_->state.NotInUse(
+        "reduce_wait", unit,
+        "the context does not overlap: reductions start when the micro-batch has ended; wait in "
+        "finish");
+  }
+  if (!ReducesThisMicrobatch() || (keeps_sums() && !machine_->state.last_microbatch())) {
+    return machine_->state.NotInUse(
+        "reduce_wait", unit,
+        "gradients are not reduced to the end in this micro-batch; wait in the step's last one");
+  }
   const std::vector<int>& order = machine_->order;
   const std::vector<Bucket>& buckets = machine_->layout.buckets;
   for (size_t i = machine_->next_bucket; i < order.size(); ++i) {
@@ -92,7 +114,8 @@ absl::Status Context::ReduceWait(int unit) {
         left = machine_->reduction.Left(static_cast<int>(bucket));
       }
       if (left.empty()) break;
-      WEFT_RETURN_IF_ERROR(WaitForWorks(left, StrCat("reducing gradient bucket ", bucket, ": ")));
+      WEFT_RETURN_IF_ERROR(
+          WaitForWorks(left, StrCat("reducing gradient bucket ", bucket, ": "), &times_.waited_ns));
     }
   }
   return absl::OkStatus();

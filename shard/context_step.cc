@@ -236,7 +236,9 @@ absl::Status Context::StepEnd() {
     Section section(*this);
     WEFT_RETURN_IF_ERROR(CheckUsable("step_end"));
     ended = machine_->state.training();
+    const bool finished = machine_->state.finished();
     WEFT_RETURN_IF_ERROR(machine_->state.StepEnd());
+    if (options_.uneven && !finished) RememberCalls();
   }
   return ended ? VerifyIfDue("step_end") : Drain();
 }

@@ -291,10 +291,14 @@ absl::Status Reduction::Advance() {
     WEFT_RETURN_IF_ERROR(failure(chain));
     WEFT_RETURN_IF_ERROR(StartAcross(chain));
   }
-  while (!chains_.empty() && !chains_.front().goes_across && ended(chains_.front())) {
-    WEFT_RETURN_IF_ERROR(failure(chains_.front()));
-    EndChain(chains_.front());
-    chains_.pop_front();
+  for (auto chain = chains_.begin(); chain != chains_.end();) {
+    if (chain->goes_across || !ended(*chain)) {
+      ++chain;
+      continue;
+    }
+    WEFT_RETURN_IF_ERROR(failure(*chain));
+    EndChain(*chain);
+    chain = chains_.erase(chain);
   }
   return absl::OkStatus();
 }

@@ -9,8 +9,8 @@
 // it, else a reduce_scatter_v, in place where gradients rest whole, and from the pool to this rank's part
 // where they rest cut. Both add in the same order, so an element has the same bits either way.
 //
-// Where more is to be done than one operation per extent, a bucket is a chain. Chains go on in the order in which
-// they were started; who ends a link rings the doorbell, and Advance starts the next one.
+// Where more is to be done than one operation per extent, a bucket is a chain. Chains go across in the order in which
+// they were started and end in any; who ends a link rings the doorbell, and Advance starts the next one.
 //
 // HYBRID_SHARD: sums are made within the replica (reduce_scatter_v), then across replicas (all_reduce of this
 // rank's part), without rounding to 16 bits in between, and divided at the end: a replica of 2^k ranks is a

@@ -40,13 +40,12 @@ class ParamWalk {
   void Step(int at, const Event& event) {
     if (event.kind == Kind::kMicrobatchEnd) std::fill(units_.begin(), units_.end(), Unit());
     switch (event.kind) {
-      case Kind::kUnshard:
-      case Kind::kReshard:
-        return StepOf(at, event.kind, event.index);
       case Kind::kPreForward:
       case Kind::kPostForward:
       case Kind::kPreBackward:
       case Kind::kPostBackward:
+      case Kind::kUnshard:
+      case Kind::kReshard:
         for (const int used : (*input_.units)[static_cast<size_t>(event.index)].used)
           StepOf(at, event.kind, used);
         return;

@@ -84,22 +84,17 @@ absl::Status StepState::PreForward(int unit) {
     ++state.uses;
     if (state.phase != UnitPhase::kBackward) state.phase = UnitPhase::kForward;
   }
+  ++units_[static_cast<size_t>(unit)].own_uses;
   Record(event);
   return absl::OkStatus();
-}
-
-absl::Status StepState::CheckPostForward(const Event& call, int unit) const {
-  if (units_[static_cast<size_t>(unit)].uses > 0) return absl::OkStatus();
-  return BadState(call, UnitText(unit), "call pre_forward first");
 }
 
 absl::Status StepState::PostForward(int unit) {
   const Event event{"post_forward", Event::Kind::kUnit, unit};
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
-  // Its own uses say whether this is legal: those of the units it is tied to include others.
-  WEFT_RETURN_IF_ERROR(CheckPostForward(event, unit));
-  for (const int used : UsedBy(unit))
-    WEFT_RETURN_IF_ERROR(CheckPostForward(event, used));
+  int& own_uses = units_[static_cast<size_t>(unit)].own_uses;
+  if (own_uses == 0) return BadState(event, UnitText(unit), "call its pre_forward first");
+  --own_uses;
   for (const int used : UsedBy(unit)) {
     UnitState& state = units_[static_cast<size_t>(used)];
     --state.uses;
@@ -120,6 +115,8 @@ absl::Status StepState::UnshardStart(int unit) {
                     "call reshard first");
   }
   state.unshard = Unshard::kStarted;
+  for (const int used : UsedBy(unit))
+    ++units_[static_cast<size_t>(used)].unshards;
   Record(event);
   return absl::OkStatus();
 }
@@ -133,7 +130,11 @@ absl::Status StepState::UnshardWait(int unit) const {
 }
 
 void StepState::Unsharded(int unit) {
-  units_[static_cast<size_t>(unit)].unshard = Unshard::kWhole;
+  Unshard& unshard = units_[static_cast<size_t>(unit)].unshard;
+  if (unshard == Unshard::kWhole) return;
+  unshard = Unshard::kWhole;
+  for (const int used : UsedBy(unit))
+    ++units_[static_cast<size_t>(used)].unshards_whole;
 }
 
 absl::Status StepState::Reshard(int unit) {
@@ -148,6 +149,10 @@ absl::Status StepState::Reshard(int unit) {
         started ? "call unshard_wait first" : "call unshard_start first");
   }
   state.unshard = Unshard::kNone;
+  for (const int used : UsedBy(unit)) {
+    --units_[static_cast<size_t>(used)].unshards;
+    --units_[static_cast<size_t>(used)].unshards_whole;
+  }
   Record(event);
   return absl::OkStatus();
 }
@@ -180,6 +185,7 @@ absl::Status StepState::PreBackward(int unit) {
     WEFT_RETURN_IF_ERROR(CheckPreBackward(event, used));
   for (const int used : UsedBy(unit)) {
     units_[static_cast<size_t>(used)].phase = UnitPhase::kBackward;
+    units_[static_cast<size_t>(used)].backward_of = unit;
     const UnitSpec& spec = registry_.units()[static_cast<size_t>(used)];
     for (int param = spec.first_param; param < spec.first_param + spec.param_count; ++param)
       params_[static_cast<size_t>(param)] = ParamPhase::kWaiting;
@@ -223,7 +229,14 @@ bool StepState::LastBackward(int unit) const {
 
 absl::Status StepState::CheckPostBackward(const Event& call, int unit) const {
   WEFT_RETURN_IF_ERROR(RequireBackward(call, unit));
-  if (units_[static_cast<size_t>(unit)].uses > 0) {
+  const UnitState& state = units_[static_cast<size_t>(unit)];
+  if (state.backward_of != call.index) {
+    return BadState(call,
+                    StrCat("unit ", UnitName(unit), " is in the backward of unit ",
+                           UnitName(state.backward_of)),
+                    "end that one first, and call pre_backward before post_backward");
+  }
+  if (state.uses > 0) {
     return BadState(call, StrCat("unit ", UnitName(unit), " is being recomputed"),
                     "call post_forward first");
   }

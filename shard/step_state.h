@@ -72,13 +72,12 @@ class StepState {
   // The unit's params may be read.
   bool InUse(int unit) const {
     const UnitState& state = units_[static_cast<size_t>(unit)];
-    return state.uses > 0 || state.phase == UnitPhase::kBackward ||
-           state.unshard == Unshard::kWhole;
+    return state.uses > 0 || state.phase == UnitPhase::kBackward || state.unshards_whole > 0;
   }
 
   // Something keeps them whole.
   bool Kept(int unit) const {
-    return InUse(unit) || units_[static_cast<size_t>(unit)].unshard != Unshard::kNone;
+    return InUse(unit) || units_[static_cast<size_t>(unit)].unshards > 0;
   }
 
   // They are being used in forward, in backward, or in neither.
@@ -106,6 +105,8 @@ class StepState {
 
   bool idle() const { return phase_ == Phase::kIdle; }
 
+  bool finished() const { return phase_ == Phase::kFinished; }
+
  private:
   enum class Phase : uint8_t { kIdle, kStep, kMicrobatch, kFinishing, kFinished };
   enum class UnitPhase : uint8_t { kUntouched, kForward, kForwarded, kBackward, kDone };
@@ -117,9 +118,13 @@ class StepState {
   struct UnitState {
     UnitPhase phase = UnitPhase::kUntouched;
     Unshard unshard = Unshard::kNone;
-    int uses = 0;      // pre_forward without its post_forward
+    int uses = 0;  // pre_forward without its post_forward, of this unit or one that is tied to it
+    int own_uses = 0;  // of this unit
     int forwards = 0;  // that have ended, recomputing apart
     int backwards = 0;
+    int backward_of = -1;  // the unit whose pre_backward began the one that is under way
+    int unshards = 0;  // unshard_start without its reshard, of this unit or one that is tied to it
+    int unshards_whole = 0;  // of which were waited for
   };
 
   struct Event {
@@ -139,7 +144,6 @@ class StepState {
   absl::Status RequireMicrobatch(const Event& call) const;
   absl::Status RequireBackward(const Event& call, int unit) const;
   absl::Status CheckPreForward(const Event& call, int unit) const;
-  absl::Status CheckPostForward(const Event& call, int unit) const;
   absl::Status CheckPreBackward(const Event& call, int unit) const;
   absl::Status CheckPostBackward(const Event& call, int unit) const;
 

@@ -132,7 +132,8 @@ WEFT_EXPORT weft_result_t weft_shard_context_broadcast(weft_shard_context_t cont
  * differs and the odd rank: the one that has not what most have; all of them where there is no majority. */
 WEFT_EXPORT weft_result_t weft_shard_context_verify(weft_shard_context_t context);
 
-/* Frees everything, views included. Not collective. NULL is fine. */
+/* Frees everything, views included. Not collective. NULL is fine. In the middle of a step call
+ * weft_shard_abort_step before, or peers may wait for this rank until their deadline. */
 WEFT_EXPORT weft_result_t weft_shard_context_destroy(weft_shard_context_t context);
 
 /* ---- units and params ---------------------------------------------------------------------------- */

@@ -24,8 +24,8 @@ WEFT_BEGIN_DECLS
 
 /* Were other ranks given the same samples? `samples` [bytes] is what tells them apart: the samples themselves, or their
  * indices where equal samples may occur by right. Digests of 16 bytes are compared over all ranks of the mesh; a rank
- * without samples (bytes 0, samples may be NULL) is not. Anywhere from finalize on but between the first pre_ call of
- * a micro-batch and its end. Errors: MISMATCH naming the ranks that have the same, BAD_STATE. */
+ * without samples (bytes 0, samples may be NULL) is not. Anywhere from finalize on but between the first pre_ call, or
+ * unshard_start, of a micro-batch and its end. Errors: MISMATCH naming the ranks that have the same, BAD_STATE. */
 WEFT_EXPORT weft_result_t weft_shard_check_samples(weft_shard_context_t context,
                                                    const void* samples, size_t bytes);
 

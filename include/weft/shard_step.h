@@ -32,7 +32,9 @@ WEFT_EXPORT weft_result_t weft_shard_step_begin(weft_shard_context_t context,
  * may be NULL, is how many ranks have data; the step then goes on as theirs: finish, optimizer_step, step_end.
  * With 0, on all ranks in the same step, it has ended here. Averages divide by all ranks. (Join of PyTorch's DDP.)
  * The config's `uneven` must be set, which makes microbatch_begin(0) compare mode and tag between ranks. Collective.
- * Errors: MISMATCH naming the rank that began another kind of step, or that gathers other units than those. */
+ * Where anything is gathered the others' step must have as many micro-batches, and the same order, as that one; give other
+ * kinds of step a tag. A rank that calls weft_shard_check_samples does so before microbatch_begin(0), and before
+ * this with 0 bytes. Errors: MISMATCH naming the rank that began another kind of step, or that gathers other units. */
 WEFT_EXPORT weft_result_t weft_shard_join(weft_shard_context_t context, int* active_ranks);
 
 /* Begins micro-batch `index`, counted from 0; `last` = 1 for the step's last one. Collective for index 0 if the
@@ -66,8 +68,8 @@ WEFT_EXPORT weft_result_t weft_shard_unshard_wait(weft_shard_unit_t unit, void* 
 WEFT_EXPORT weft_result_t weft_shard_reshard(weft_shard_unit_t unit, void* stream);
 /* grad_ready and post_backward start reductions; this waits for those of one unit, in the reducing micro-batch before
  * finish: the part that weft_shard_param_part has is reduced from here, with LOCAL_THEN_REDUCE the step's, else this
- * micro-batch's. BAD_STATE before the unit's last post_backward, and if another unit's gradients, which are reduced
- * before, are not complete. */
+ * micro-batch's. BAD_STATE before the unit's last post_backward, where another unit's gradients, which are reduced
+ * before, are not complete, in a micro-batch that does not reduce to the end, and without overlap. */
 WEFT_EXPORT weft_result_t weft_shard_reduce_wait(weft_shard_unit_t unit, void* stream);
 
 /* Ends the micro-batch: units that were not touched have no gradient in it. */
@@ -77,7 +79,7 @@ WEFT_EXPORT weft_result_t weft_shard_microbatch_end(weft_shard_context_t context
 typedef struct weft_shard_step_result {
   size_t struct_size;      /* set by the caller: sizeof(weft_shard_step_result_t) */
   int64_t comm_ns;         /* from the first reduction's start to the last one's end */
-  int64_t comm_exposed_ns; /* of which this thread waited, in finish */
+  int64_t comm_exposed_ns; /* of which this thread waited, in finish and reduce_wait */
   uint64_t reduced_bytes;  /* payload of this step's reductions */
   int order_changed;       /* 1: buckets became ready in another order than in the recorded step, or
                               units were used in another order than was expected */
