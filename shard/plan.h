@@ -10,6 +10,7 @@
 // Thread-safety: values and pure functions.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -42,7 +43,7 @@ struct PlanInput {
 
 struct ContextPlan {
   Layout layout;
-  Schedule expected[2];  // by mode; empty if nothing is cut
+  std::array<Schedule, 2> expected;  // by mode; empty if nothing is cut
   weft_shard_plan_t numbers = {};
 };
 

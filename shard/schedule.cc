@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "shard/coloring.h"
@@ -392,7 +393,10 @@ struct Gap {
   int64_t length = 0;
   int need = 0;
   int unit = 0;
-  auto operator<=>(const Gap&) const = default;
+
+  bool operator<(const Gap& other) const {
+    return std::tie(length, need, unit) < std::tie(other.length, other.need, other.unit);
+  }
 };
 
 // Those of FRACTION units, shortest first.

@@ -388,7 +388,7 @@ std::string StepState::PhaseText() const {
 
 std::string StepState::UnitText(int unit) const {
   const UnitState& state = units_[static_cast<size_t>(unit)];
-  const std::string name = StrCat("unit ", UnitName(unit));
+  std::string name = StrCat("unit ", UnitName(unit));
   switch (state.phase) {
     case UnitPhase::kUntouched:
       return StrCat(name, " was not used in this micro-batch");

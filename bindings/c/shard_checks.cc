@@ -42,6 +42,7 @@ weft_shard_report_t Summarize(const std::vector<weft_shard_rank_report_t>& ranks
   report.slowest_rank = slowest->busy_ns > 0 ? static_cast<int>(slowest - ranks.begin()) : -1;
   report.slowest_busy_ns = slowest->busy_ns;
   std::vector<int64_t> times;
+  times.reserve(ranks.size());
   for (const weft_shard_rank_report_t& rank : ranks)
     times.push_back(rank.busy_ns);
   report.median_busy_ns = MedianOf(std::move(times));
