@@ -35,8 +35,7 @@ Reduction::Reduction(std::shared_ptr<ProcessGroup> group, const Layout& layout,
       storage_(storage),
       calls_(calls),
       residence_(residence),
-      options_(options),
-      latest_(layout.buckets.size()) {}
+      options_(options) {}
 
 const Extent& Reduction::ExtentOf(int bucket, size_t i) const {
   const int index = layout_.buckets[static_cast<size_t>(bucket)].pack.extents[i];
@@ -112,7 +111,6 @@ absl::Status Reduction::StartWorks(int bucket, const std::vector<Collective>& ca
     works->push_back(*work);
     started_.push_back({*std::move(work), bucket, std::make_shared<std::atomic<int64_t>>(0)});
   }
-  latest_[static_cast<size_t>(bucket)] = *works;
   return absl::OkStatus();
 }
 
@@ -308,7 +306,13 @@ Works Reduction::Left(int bucket) const {
     return chain.bucket == bucket;
   };
   const auto last = std::find_if(chains_.begin(), chains_.end(), of_bucket);
-  if (last == chains_.end()) return NotEnded(latest_[static_cast<size_t>(bucket)]);
+  if (last == chains_.end()) {
+    Works left;
+    for (const StartedReduce& reduce : started_) {
+      if (reduce.bucket == bucket && !reduce.work->Test()) left.push_back(reduce.work);
+    }
+    return left;
+  }
   for (auto chain = chains_.begin(); chain != last; ++chain) {
     Works left = NotEnded(chain->works);
     if (!left.empty()) return left;

@@ -137,7 +137,6 @@ class Reduction {
   std::shared_ptr<ProcessGroup> scatter_;
   std::shared_ptr<ProcessGroup> across_;
   std::deque<Chain> chains_;
-  std::vector<Works> latest_;  // by bucket: of its last link
   std::vector<StartedReduce> started_;
   int64_t first_start_ns_ = 0;
   uint64_t started_bytes_ = 0;
