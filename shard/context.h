@@ -264,11 +264,14 @@ class Context {
   }
 
   absl::Status CheckReducing(int unit) WEFT_REQUIRES(mutex_);
-  // What to wait for before the params that the unit uses are whole; empty if they are.
-  absl::StatusOr<Works> NeedAll(int unit) WEFT_REQUIRES(mutex_);
-  absl::StatusOr<Works> BeginAll(int unit) WEFT_REQUIRES(mutex_);
-  // Waits until they are, for `needed` first, and until the gradients of the unit's buckets have their place.
-  absl::Status MakeWhole(int unit, Works needed = {});
+  // Residence::Begin or Need, of all units whose params the unit uses: what to wait for before asking again.
+  using Ask = absl::StatusOr<Works> (Residence::*)(int unit);
+  absl::StatusOr<Works> AskForUsed(int unit, Ask ask) WEFT_REQUIRES(mutex_);
+  // Asks until there is nothing to wait for, which `works` is first.
+  absl::Status WaitForUsed(int unit, Ask ask, Works works = {});
+  // Of the units whose params the unit used, what nothing keeps.
+  absl::Status LetGoUsed(int unit, bool in_backward) WEFT_REQUIRES(mutex_);
+  // Waits until the gradients of the unit's buckets have their place.
   absl::Status MakeGradients(int unit);
   // Waits for the places of gradients of buckets that no unit ran backward for.
   absl::Status MakeUntouched();

@@ -29,28 +29,36 @@ absl::Status Context::Note(const Event& event) {
   return Latch(machine_->residence.Note(event));
 }
 
-absl::StatusOr<Works> Context::NeedAll(int unit) {
+absl::StatusOr<Works> Context::AskForUsed(int unit, Ask ask) {
   WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
   for (const int used : UsedBy(unit)) {
-    absl::StatusOr<Works> needed = machine_->residence.Need(used);
-    if (!needed.ok()) return Latch(needed.status());
-    if (!needed->empty()) return needed;
+    absl::StatusOr<Works> works = (machine_->residence.*ask)(used);
+    if (!works.ok()) return Latch(works.status());
+    if (!works->empty()) return works;
   }
   return Works();
 }
 
-absl::Status Context::MakeWhole(int unit, Works needed) {
+absl::Status Context::LetGoUsed(int unit, bool in_backward) {
+  for (const int used : UsedBy(unit)) {
+    if (machine_->state.Kept(used)) continue;
+    WEFT_RETURN_IF_ERROR(Latch(machine_->residence.LetGo(used, in_backward)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Context::WaitForUsed(int unit, Ask ask, Works works) {
   for (;;) {
-    if (!needed.empty()) {
+    if (!works.empty()) {
       WEFT_RETURN_IF_ERROR(
-          WaitForWorks(needed,
+          WaitForWorks(works,
                        StrCat("waiting for the parameters of unit ",
                               registry_.units()[static_cast<size_t>(unit)].name, ": "),
                        &gather_waited_ns_));
     }
     Section section(*this);
-    WEFT_ASSIGN_OR_RETURN(needed, NeedAll(unit));
-    if (needed.empty()) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(works, AskForUsed(unit, ask));
+    if (works.empty()) return absl::OkStatus();
   }
 }
 

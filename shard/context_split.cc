@@ -17,30 +17,9 @@ absl::Status Context::UnshardStart(int unit) {
     WEFT_RETURN_IF_ERROR(machine_->state.UnshardStart(unit));
     WEFT_RETURN_IF_ERROR(Note({Event::Kind::kUnshard, unit}));
   }
-  for (;;) {
-    Works before;
-    {
-      Section section(*this);
-      WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
-      WEFT_ASSIGN_OR_RETURN(before, BeginAll(unit));
-      if (before.empty()) return Latch(machine_->residence.Served());
-    }
-    WEFT_RETURN_IF_ERROR(
-        WaitForWorks(before,
-                     StrCat("making room for the parameters of unit ",
-                            registry_.units()[static_cast<size_t>(unit)].name, ": "),
-                     &gather_waited_ns_));
-  }
-}
-
-// What to wait for before the gathers of all that the unit uses are started.
-absl::StatusOr<Works> Context::BeginAll(int unit) {
-  for (const int used : UsedBy(unit)) {
-    absl::StatusOr<Works> before = machine_->residence.Begin(used);
-    if (!before.ok()) return Latch(before.status());
-    if (!before->empty()) return before;
-  }
-  return Works();
+  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Begin));
+  Section section(*this);
+  return Latch(machine_->residence.Served());
 }
 
 absl::Status Context::UnshardWait(int unit) {
@@ -49,7 +28,7 @@ absl::Status Context::UnshardWait(int unit) {
     WEFT_RETURN_IF_ERROR(CheckUsable("unshard_wait"));
     WEFT_RETURN_IF_ERROR(machine_->state.UnshardWait(unit));
   }
-  WEFT_RETURN_IF_ERROR(MakeWhole(unit));
+  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Need));
   Section section(*this);
   machine_->state.Unsharded(unit);
   return absl::OkStatus();
@@ -60,10 +39,7 @@ absl::Status Context::Reshard(int unit) {
   WEFT_RETURN_IF_ERROR(CheckUsable("reshard"));
   WEFT_RETURN_IF_ERROR(machine_->state.Reshard(unit));
   WEFT_RETURN_IF_ERROR(Note({Event::Kind::kReshard, unit}));
-  for (const int used : UsedBy(unit)) {
-    if (machine_->state.Kept(used)) continue;
-    WEFT_RETURN_IF_ERROR(Latch(machine_->residence.LetGo(used, /*in_backward=*/false)));
-  }
+  WEFT_RETURN_IF_ERROR(LetGoUsed(unit, /*in_backward=*/false));
   return Latch(machine_->residence.Served());
 }
 

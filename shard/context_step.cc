@@ -72,10 +72,10 @@ absl::Status Context::PreForward(int unit) {
     WEFT_RETURN_IF_ERROR(CheckUsable("pre_forward"));
     WEFT_RETURN_IF_ERROR(machine_->state.PreForward(unit));
     WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPreForward, unit}));
-    WEFT_ASSIGN_OR_RETURN(needed, NeedAll(unit));
+    WEFT_ASSIGN_OR_RETURN(needed, AskForUsed(unit, &Residence::Need));
     if (needed.empty()) return Latch(machine_->residence.Served());
   }
-  WEFT_RETURN_IF_ERROR(MakeWhole(unit, std::move(needed)));
+  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Need, std::move(needed)));
   Section section(*this);
   return Latch(machine_->residence.Served());
 }
@@ -85,10 +85,7 @@ absl::Status Context::PostForward(int unit) {
   WEFT_RETURN_IF_ERROR(CheckUsable("post_forward"));
   WEFT_RETURN_IF_ERROR(machine_->state.PostForward(unit));
   WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPostForward, unit}));
-  for (const int used : UsedBy(unit)) {
-    if (machine_->state.Kept(used)) continue;
-    WEFT_RETURN_IF_ERROR(Latch(machine_->residence.LetGo(used, /*in_backward=*/false)));
-  }
+  WEFT_RETURN_IF_ERROR(LetGoUsed(unit, /*in_backward=*/false));
   return Latch(machine_->residence.Served());
 }
 
@@ -100,7 +97,7 @@ absl::Status Context::PreBackward(int unit) {
     WEFT_RETURN_IF_ERROR(machine_->state.PreBackward(unit));
     WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPreBackward, unit}));
   }
-  WEFT_RETURN_IF_ERROR(MakeWhole(unit));
+  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Need));
   for (const int used : UsedBy(unit))
     WEFT_RETURN_IF_ERROR(MakeGradients(used));
   Section section(*this);
@@ -147,10 +144,7 @@ absl::Status Context::PostBackward(int unit) {
   std::vector<int> settled;
   WEFT_RETURN_IF_ERROR(machine_->state.PostBackward(unit, settled));
   WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPostBackward, unit}));
-  for (const int used : UsedBy(unit)) {
-    if (machine_->state.Kept(used)) continue;
-    WEFT_RETURN_IF_ERROR(Latch(machine_->residence.LetGo(used, /*in_backward=*/true)));
-  }
+  WEFT_RETURN_IF_ERROR(LetGoUsed(unit, /*in_backward=*/true));
   WEFT_RETURN_IF_ERROR(SettleParams(settled));
   return Latch(machine_->residence.Served());
 }
