@@ -61,7 +61,7 @@ function(weft_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE weft_flags ${arg_LIBS} GTest::gmock_main)
   # What a test spends its time in is in the libraries; optimising the test itself only costs compile time.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
+  target_compile_options(${name} PRIVATE -O0)
   add_test(NAME ${name} COMMAND ${name} --gtest_output=xml:${CMAKE_BINARY_DIR}/test-results/${name}.xml)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
