@@ -166,7 +166,7 @@ class Context {
   struct Habit {
     Schedule schedule;
     bool agreed = false;         // on all ranks; else it is served on demand
-    std::vector<int> backwards;  // by unit
+    std::vector<UnitRuns> runs;  // by unit
   };
 
   // A mode and a tag.

@@ -20,7 +20,7 @@ void Context::Expect(weft_shard_mode_t mode, uint64_t tag) {
   const auto known = machine_->habits.find({mode, tag});
   const Habit& habit = known != machine_->habits.end() ? known->second : machine_->expected[mode];
   machine_->residence.BeginStep(habit.agreed ? &habit.schedule : nullptr, mode == WEFT_SHARD_TRAIN);
-  machine_->state.ExpectBackwards(habit.backwards);
+  machine_->state.ExpectRuns(habit.runs);
   std::iota(machine_->order.begin(), machine_->order.end(), 0);
   if (habit.agreed) machine_->order = habit.schedule.order;
 }
@@ -135,7 +135,7 @@ absl::Status Context::AgreeOnOrder(weft_shard_step_result_t* result) {
   if (!machine_->residence.gathers()) {
     Section section(*this);
     if (Habit* const habit = HabitOf(kind)) {
-      habit->backwards = BackwardsOf(events, registry_.units());
+      habit->runs = RunsOf(events, registry_.units());
       if (options_.uneven) habit->schedule.events = events;
     }
     return absl::OkStatus();
@@ -146,7 +146,7 @@ absl::Status Context::AgreeOnOrder(weft_shard_step_result_t* result) {
   result->order_changed = agreed && replayed ? 0 : 1;
   if (agreed && replayed) return absl::OkStatus();
 
-  Habit learnt{.schedule = {.events = events}, .backwards = BackwardsOf(events, registry_.units())};
+  Habit learnt{.schedule = {.events = events}, .runs = RunsOf(events, registry_.units())};
   if (agreed) {
     learnt.schedule =
         MakeSchedule(ScheduleInputOf(PlanInputOf(), machine_->layout, kind.first), events);

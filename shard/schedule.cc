@@ -124,15 +124,53 @@ void JoinNeighbours(std::vector<Residency>& gathers) {
   }
 }
 
+// Counts runs of units as the context's own bookkeeping does: uses one in the other are one run.
+class RunCount {
+ public:
+  explicit RunCount(size_t units) : now_(units), most_(units) {}
+
+  void Reset() { std::fill(now_.begin(), now_.end(), Unit()); }
+
+  void Add(Kind call, size_t index) {
+    Unit& unit = now_[index];
+    UnitRuns& most = most_[index];
+    switch (call) {
+      case Kind::kPreForward:
+        ++unit.uses;
+        return;
+      case Kind::kPostForward:
+        if (--unit.uses == 0 && !unit.in_backward) ++unit.runs.forwards;
+        return;
+      case Kind::kPreBackward:
+        unit.in_backward = true;
+        return;
+      default:
+        unit.in_backward = false;
+        most.forwards = std::max(most.forwards, unit.runs.forwards);
+        most.backwards = std::max(most.backwards, ++unit.runs.backwards);
+        return;
+    }
+  }
+
+  const std::vector<UnitRuns>& most() const { return most_; }
+
+ private:
+  struct Unit {
+    UnitRuns runs;
+    int uses = 0;
+    bool in_backward = false;
+  };
+
+  std::vector<Unit> now_;
+  std::vector<UnitRuns> most_;
+};
+
 // Which calls of backward complete which buckets, as the context's own bookkeeping has it.
 class Completion {
  public:
   Completion(const Layout& layout, const std::vector<Event>& events,
              const std::vector<UnitSpec>& units)
-      : layout_(layout),
-        units_(units),
-        expected_(BackwardsOf(events, units)),
-        done_(units.size(), 0) {}
+      : layout_(layout), units_(units), runs_(RunsOf(events, units)), done_(units.size(), 0) {}
 
   void Reset() { std::fill(done_.begin(), done_.end(), 0); }
 
@@ -145,14 +183,14 @@ class Completion {
     const std::vector<int>& units = layout_.buckets[bucket].units;
     return std::all_of(units.begin(), units.end(), [&](int index) {
       const auto unit = static_cast<size_t>(index);
-      return done_[unit] >= std::max(1, expected_[unit]);
+      return done_[unit] >= std::max(1, runs_[unit].backwards);
     });
   }
 
  private:
   const Layout& layout_;
   const std::vector<UnitSpec>& units_;
-  const std::vector<int> expected_;
+  const std::vector<UnitRuns> runs_;
   std::vector<int> done_;  // backwards in this micro-batch, by unit
 };
 
@@ -470,18 +508,15 @@ std::vector<Event> PredictEvents(const std::vector<int>& order, bool train, int 
   return events;
 }
 
-std::vector<int> BackwardsOf(const std::vector<Event>& events, const std::vector<UnitSpec>& units) {
-  std::vector<int> most(units.size(), 0);
-  std::vector<int> now(units.size(), 0);
+std::vector<UnitRuns> RunsOf(const std::vector<Event>& events, const std::vector<UnitSpec>& units) {
+  RunCount count(units.size());
   for (const Event& event : events) {
-    if (event.kind == Kind::kMicrobatchBegin) std::fill(now.begin(), now.end(), 0);
-    if (event.kind != Kind::kPostBackward) continue;
-    for (const int used : units[static_cast<size_t>(event.index)].used) {
-      const auto unit = static_cast<size_t>(used);
-      most[unit] = std::max(most[unit], ++now[unit]);
-    }
+    if (event.kind == Kind::kMicrobatchBegin) count.Reset();
+    if (event.kind < Kind::kPreForward || event.kind > Kind::kPostBackward) continue;
+    for (const int used : units[static_cast<size_t>(event.index)].used)
+      count.Add(event.kind, static_cast<size_t>(used));
   }
-  return most;
+  return count.most();
 }
 
 Schedule MakeSchedule(const ScheduleInput& input, std::vector<Event> events) {

@@ -87,8 +87,15 @@ std::vector<Event> PredictEvents(const std::vector<int>& order, bool train, int 
 // Likewise for a step that uses every unit once, in the order of declaration.
 std::vector<Event> PredictEvents(size_t units, bool train, int microbatches);
 
-// How many backwards each unit runs, those of units that are tied to it included; the most of all micro-batches.
-std::vector<int> BackwardsOf(const std::vector<Event>& events, const std::vector<UnitSpec>& units);
+// How often a unit runs in a micro-batch, through units that are tied to it too; recomputing apart.
+struct UnitRuns {
+  int forwards = 0;
+  int backwards = 0;
+  bool operator==(const UnitRuns&) const = default;
+};
+
+// By unit: the most of each in all micro-batches in which it ran backward.
+std::vector<UnitRuns> RunsOf(const std::vector<Event>& events, const std::vector<UnitSpec>& units);
 
 // With a budget, prefetching is given up first; units of FRACTION stay whole between forward and backward while
 // there is room, the last ones first. If even the least does not fit, that is what is returned.

@@ -171,8 +171,10 @@ absl::Status StepState::CheckPreBackward(const Event& call, int unit) const {
     case UnitPhase::kDone:
       break;
   }
-  return BadState(call, StrCat(UnitText(unit), " ", state.backwards, " times"),
-                  "run backward as often as forward, or as in the step before with this tag");
+  return BadState(
+      call, StrCat(UnitText(unit), " ", state.backwards, state.backwards == 1 ? " time" : " times"),
+      "run backward as often as forward, or as in the step before with this tag, and give "
+      "steps that differ in that tags of their own");
 }
 
 absl::Status StepState::PreBackward(int unit) {
@@ -222,9 +224,10 @@ bool StepState::GradientReady(int param) {
 
 bool StepState::LastBackward(int unit) const {
   const UnitState& state = units_[static_cast<size_t>(unit)];
-  const int expected =
-      expected_.empty() ? state.forwards : std::max(1, expected_[static_cast<size_t>(unit)]);
-  return state.backwards + 1 >= expected;
+  const UnitRuns recorded = expected_.empty() ? UnitRuns() : expected_[static_cast<size_t>(unit)];
+  // A unit that runs more often than it did is not over when it used to be.
+  const bool as_recorded = recorded.backwards > 0 && state.forwards <= recorded.forwards;
+  return state.backwards + 1 >= (as_recorded ? recorded.backwards : state.forwards);
 }
 
 absl::Status StepState::CheckPostBackward(const Event& call, int unit) const {

@@ -6,7 +6,8 @@
 //                                                             ^-----------'
 //
 // A unit that runs forward several times may run backward as often; its gradients are complete after the last
-// backward that is expected: as many as forwards, or as many as in the recorded step.
+// backward that is expected: as many as in the recorded step, or as many as forwards if it had none, or fewer
+// forwards than there are now.
 // Every member checks one call and, if it is legal, makes its transition. An illegal one changes
 // nothing and returns WEFT_BAD_STATE with the unit, the phase, what to do and the last 8 events.
 // pre_forward and post_forward during a unit's backward are activation recompute: no phase changes.
@@ -28,6 +29,7 @@
 
 #include "absl/status/status.h"
 #include "shard/registry.h"
+#include "shard/schedule.h"
 
 namespace weft {
 
@@ -66,8 +68,8 @@ class StepState {
   absl::Status OptimizerStep();
   absl::Status StepEnd();
 
-  // How many backwards each unit runs in a micro-batch, from here on; empty: as many as forwards.
-  void ExpectBackwards(std::vector<int> backwards) { expected_ = std::move(backwards); }
+  // How often each unit runs in a micro-batch, from here on; empty: backward as often as forward.
+  void ExpectRuns(std::vector<UnitRuns> runs) { expected_ = std::move(runs); }
 
   // The unit's params may be read.
   bool InUse(int unit) const {
@@ -161,10 +163,10 @@ class StepState {
   weft_shard_mode_t mode_ = WEFT_SHARD_TRAIN;
   uint64_t tag_ = 0;
   int64_t step_ = 0;
-  int microbatch_ = -1;        // the present or last one of this step
-  bool last_ = false;          // it is the step's last one
-  bool updated_ = false;       // in this step
-  std::vector<int> expected_;  // backwards by unit; may be empty
+  int microbatch_ = -1;             // the present or last one of this step
+  bool last_ = false;               // it is the step's last one
+  bool updated_ = false;            // in this step
+  std::vector<UnitRuns> expected_;  // by unit; may be empty
   std::vector<UnitState> units_;
   std::vector<ParamPhase> params_;
   std::array<Event, kEventsKept> events_;

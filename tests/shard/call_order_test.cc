@@ -188,6 +188,28 @@ TEST_P(CallOrderTest, ServesUnitsThatAreUsedTwice) {
   }
 }
 
+// Depth that is drawn anew in each step, with one tag: unit 1 runs 0 to 3 times.
+TEST_P(CallOrderTest, ServesUnitsThatAreUsedMoreOftenThanInTheStepBefore) {
+  std::vector<weft_shard_preset_t> presets = Presets();
+  presets.push_back(WEFT_SHARD_NO_SHARD);
+  for (const weft_shard_preset_t preset : presets) {
+    for (const auto accumulation : {WEFT_SHARD_LOCAL_THEN_REDUCE, WEFT_SHARD_REDUCE_EVERY}) {
+      SCOPED_TRACE(PresetName(preset));
+      ExpectAllOk(RunModel(
+          kind(), ranks(), Sums({.accumulation = accumulation}), Units(preset),
+          [&](ExactModel& model, Context&, int) -> absl::Status {
+            for (const size_t depth : {1, 2, 2, 1, 0, 3, 3}) {
+              std::vector<int> forward = {0, 2, 3, 4};
+              forward.insert(forward.begin() + 1, depth, 1);
+              const Script script = ScriptOf(forward, {forward.rbegin(), forward.rend()}, 2);
+              WEFT_RETURN_IF_ERROR(model.Train(script).status());
+            }
+            return model.ExpectWeights();
+          }));
+    }
+  }
+}
+
 TEST_P(CallOrderTest, ServesEvalBetweenTrainingSteps) {
   for (const weft_shard_preset_t preset : Presets()) {
     for (const bool finish : {true, false}) {

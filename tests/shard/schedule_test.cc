@@ -153,7 +153,7 @@ void ExpectGradientsWhole(const Model& model, const Schedule& schedule) {
   const std::vector<Bucket>& buckets = model.layout.buckets;
   std::vector<int> since(buckets.size(), -1);
   std::vector<int> done(model.registry.units().size(), 0);
-  const std::vector<int> expected = BackwardsOf(schedule.events, model.registry.units());
+  const std::vector<UnitRuns> runs = RunsOf(schedule.events, model.registry.units());
   size_t next_needed = 0;
   const auto cut = [&](int bucket) {
     const int unit = buckets[static_cast<size_t>(bucket)].units[0];
@@ -172,7 +172,7 @@ void ExpectGradientsWhole(const Model& model, const Schedule& schedule) {
       const int bucket = schedule.order[started];
       for (const int unit : buckets[static_cast<size_t>(bucket)].units) {
         const auto u = static_cast<size_t>(unit);
-        if (!all && done[u] < std::max(1, expected[u])) return;
+        if (!all && done[u] < std::max(1, runs[u].backwards)) return;
       }
       need(bucket, at);
       if (!cut(bucket)) continue;
@@ -256,8 +256,17 @@ TEST(PredictEvents, RunsBackwardAsTheReverseOfAnOrder) {
   }
   EXPECT_EQ(forward, (std::vector<int>{0, 2, 0}));
   EXPECT_EQ(backward, (std::vector<int>{0, 2, 0}));
-  EXPECT_EQ(BackwardsOf(events, MakeRegistry(Equal(3, WEFT_SHARD_NO_SHARD)).units()),
-            (std::vector<int>{2, 0, 1}));
+  EXPECT_EQ(RunsOf(events, MakeRegistry(Equal(3, WEFT_SHARD_NO_SHARD)).units()),
+            (std::vector<UnitRuns>{{2, 2}, {0, 0}, {1, 1}}));
+}
+
+TEST(RunsOf, CountsMicrobatchesWithBackwardOnly) {
+  std::vector<Event> events = PredictEvents(std::vector<int>{0, 0, 0}, /*train=*/false, 1);
+  events.pop_back();  // finish
+  const std::vector<Event> with_backward = PredictEvents(std::vector<int>{0}, /*train=*/true, 1);
+  events.insert(events.end(), with_backward.begin(), with_backward.end());
+  EXPECT_EQ(RunsOf(events, MakeRegistry(Equal(1, WEFT_SHARD_NO_SHARD)).units()),
+            (std::vector<UnitRuns>{{1, 1}}));
 }
 
 TEST(MakeSchedule, KeepsGradOpUntilTheLastOfSeveralBackwards) {

@@ -325,20 +325,27 @@ TEST_F(BackwardsTest, MayBeFewerThanForwards) {
 }
 
 TEST_F(BackwardsTest, AreThoseOfTheRecordedStep) {
-  state_.ExpectBackwards({1, 0});
+  state_.ExpectRuns({{2, 1}, {}});
   Begin(2);
   EXPECT_TRUE(Backward());
-  ExpectBadState(state_.PreBackward(kA), "has done backward 1 times");
+  ExpectBadState(state_.PreBackward(kA), "has done backward 1 time");
   Run({"microbatch_end", "finish", "step_end"});
-  state_.ExpectBackwards({3, 0});
+  state_.ExpectRuns({{1, 3}, {}});
   Begin(1);
   EXPECT_FALSE(Backward());
   EXPECT_FALSE(Backward());
   EXPECT_TRUE(Backward());
-  Run({"microbatch_end", "finish", "step_end"});
-  state_.ExpectBackwards({0, 0});
-  Begin(2);
-  EXPECT_TRUE(Backward()) << "one at least";
+}
+
+TEST_F(BackwardsTest, AreAsManyAsForwardsWhereTheRecordedStepHadFewerOfThese) {
+  for (const UnitRuns recorded : {UnitRuns{0, 0}, UnitRuns{1, 1}, UnitRuns{2, 0}}) {
+    SCOPED_TRACE(recorded.forwards);
+    state_.ExpectRuns({recorded, {}});
+    Begin(2);
+    EXPECT_FALSE(Backward());
+    EXPECT_TRUE(Backward());
+    Run({"microbatch_end", "finish", "step_end"});
+  }
 }
 
 TEST_F(BackwardsTest, DoNotCountRecomputing) {
