@@ -12,15 +12,12 @@ StepState::StepState(const Registry& registry)
 
 absl::Status StepState::CheckQuiet(const char* call) const {
   if (phase_ == Phase::kIdle || phase_ == Phase::kFinished) return absl::OkStatus();
-  return BadState({call}, StrCat("the context is ", PhaseText()),
-                  "call it between steps or after finish");
+  return BadState({call}, "", "call it between steps or after finish");
 }
 
 absl::Status StepState::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
   const Event event{"step_begin"};
-  if (phase_ != Phase::kIdle) {
-    return BadState(event, StrCat("the context is ", PhaseText()), "end the step with step_end");
-  }
+  if (phase_ != Phase::kIdle) return BadState(event, "", NextCall());
   phase_ = Phase::kStep;
   mode_ = mode;
   tag_ = tag;
@@ -35,8 +32,7 @@ absl::Status StepState::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
 absl::Status StepState::CheckJoin() const {
   const Event event{"join"};
   if (phase_ == Phase::kStep && microbatch_ < 0) return absl::OkStatus();
-  return BadState(event, StrCat("the context is ", PhaseText()),
-                  "call it after step_begin, in place of the step's micro-batches");
+  return BadState(event, "", "call it after step_begin, in place of the step's micro-batches");
 }
 
 void StepState::AbandonStep() {
@@ -46,15 +42,7 @@ void StepState::AbandonStep() {
 
 absl::Status StepState::MicrobatchBegin(int index, bool last) {
   const Event event{"microbatch_begin", Event::Kind::kMicrobatch, index};
-  if (phase_ != Phase::kStep) {
-    return BadState(event, StrCat("the context is ", PhaseText()),
-                    phase_ == Phase::kMicrobatch ? "end the micro-batch with microbatch_end"
-                                                 : "begin a step with step_begin");
-  }
-  if (last_) {
-    return BadState(event, StrCat("micro-batch ", microbatch_, " was the step's last"),
-                    "call finish");
-  }
+  if (phase_ != Phase::kStep || last_) return BadState(event, "", NextCall());
   if (index != microbatch_ + 1) {
     return BadState(event, StrCat("the next micro-batch is ", microbatch_ + 1),
                     "count micro-batches from 0 without gaps");
@@ -270,8 +258,8 @@ absl::Status StepState::PostBackward(int unit, std::vector<int>& settled) {
 }
 
 absl::Status StepState::MicrobatchEnd(std::vector<int>& settled) {
+  WEFT_RETURN_IF_ERROR(RequireMicrobatch({"microbatch_end"}));
   const Event event{"microbatch_end", Event::Kind::kMicrobatch, microbatch_};
-  WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
   for (size_t i = 0; i < units_.size(); ++i) {
     const int unit = static_cast<int>(i);
     if (units_[i].phase == UnitPhase::kBackward) {
@@ -297,7 +285,7 @@ absl::Status StepState::CheckReduceWait(int unit) const {
   const Event event{"reduce_wait", Event::Kind::kUnit, unit};
   const bool running = phase_ == Phase::kMicrobatch || (phase_ == Phase::kStep && microbatch_ >= 0);
   if (!running || !training()) {
-    return BadState(event, StrCat("the context is ", PhaseText()),
+    return BadState(event, "",
                     "call it after post_backward of the unit in a WEFT_SHARD_TRAIN step");
   }
   if (units_[static_cast<size_t>(unit)].phase == UnitPhase::kDone) return absl::OkStatus();
@@ -306,11 +294,7 @@ absl::Status StepState::CheckReduceWait(int unit) const {
 
 absl::Status StepState::FinishBegin() {
   const Event event{"finish"};
-  if (phase_ != Phase::kStep) {
-    return BadState(event, StrCat("the context is ", PhaseText()),
-                    phase_ == Phase::kMicrobatch ? "end the micro-batch with microbatch_end"
-                                                 : "begin a step with step_begin");
-  }
+  if (phase_ != Phase::kStep) return BadState(event, "", NextCall());
   if (training() && !last_) {
     return BadState(event, "no micro-batch of the step was begun with last = 1",
                     "run the last micro-batch first");
@@ -327,8 +311,7 @@ void StepState::FinishEnd() {
 absl::Status StepState::OptimizerStep() {
   const Event event{"optimizer_step"};
   if (phase_ != Phase::kFinished || !training()) {
-    return BadState(event, StrCat("the context is ", PhaseText()),
-                    "call it after finish of a WEFT_SHARD_TRAIN step");
+    return BadState(event, "", "call it after finish of a WEFT_SHARD_TRAIN step");
   }
   if (updated_)
     return BadState(event, "this step was updated already", "end the step with step_end");
@@ -340,10 +323,7 @@ absl::Status StepState::OptimizerStep() {
 absl::Status StepState::StepEnd() {
   const Event event{"step_end"};
   const bool eval_done = phase_ == Phase::kStep && !training();
-  if (phase_ != Phase::kFinished && !eval_done) {
-    return BadState(event, StrCat("the context is ", PhaseText()),
-                    phase_ == Phase::kIdle ? "begin a step with step_begin" : "call finish first");
-  }
+  if (phase_ != Phase::kFinished && !eval_done) return BadState(event, "", NextCall());
   phase_ = Phase::kIdle;
   Record(event);
   return absl::OkStatus();
@@ -389,9 +369,25 @@ std::string StepState::PhaseText() const {
   return "";
 }
 
+std::string StepState::NextCall() const {
+  switch (phase_) {
+    case Phase::kIdle:
+      return "begin a step with step_begin";
+    case Phase::kStep:
+      return last_ ? "call finish" : "begin the next micro-batch with microbatch_begin";
+    case Phase::kMicrobatch:
+      return "end the micro-batch with microbatch_end";
+    default:
+      return "end the step with step_end";
+  }
+}
+
 std::string StepState::UnitText(int unit) const {
   const UnitState& state = units_[static_cast<size_t>(unit)];
   std::string name = StrCat("unit ", UnitName(unit));
+  // What is known of units is of a micro-batch of this step.
+  const bool in_step = phase_ == Phase::kMicrobatch || phase_ == Phase::kStep;
+  if (!in_step || microbatch_ < 0) return StrCat(name, " is not in use");
   switch (state.phase) {
     case UnitPhase::kUntouched:
       return StrCat(name, " was not used in this micro-batch");
@@ -414,8 +410,10 @@ absl::Status StepState::BadState(const Event& call, std::string_view found,
     const int unit = registry_.params()[static_cast<size_t>(call.index)].unit;
     absl::StrAppend(&text, " of unit ", UnitName(unit));
   }
-  absl::StrAppend(&text, " is not legal here: ", ToAbsl(found), " (the context is ", PhaseText(),
-                  "); ", ToAbsl(advice), "; last events: ");
+  const std::string phase = StrCat("the context is ", PhaseText());
+  absl::StrAppend(&text,
+                  " is not legal here: ", found.empty() ? phase : StrCat(found, " (", phase, ")"),
+                  "; ", ToAbsl(advice), "; last events: ");
   if (event_count_ == 0) absl::StrAppend(&text, "none");
   const uint64_t kept = std::min<uint64_t>(event_count_, kEventsKept);
   for (uint64_t i = event_count_ - kept; i < event_count_; ++i) {
@@ -427,7 +425,7 @@ absl::Status StepState::BadState(const Event& call, std::string_view found,
 
 absl::Status StepState::RequireMicrobatch(const Event& call) const {
   if (phase_ == Phase::kMicrobatch) return absl::OkStatus();
-  return BadState(call, "no micro-batch is under way", "begin one with microbatch_begin");
+  return BadState(call, "no micro-batch is under way", NextCall());
 }
 
 absl::Status StepState::RequireBackward(const Event& call, int unit) const {

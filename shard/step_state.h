@@ -141,7 +141,10 @@ class StepState {
   const std::string& ParamName(int param) const;
   std::string SubjectOf(const Event& event) const;
   std::string PhaseText() const;
+  // What moves the step on from where it is.
+  std::string NextCall() const;
   std::string UnitText(int unit) const;
+  // `found` empty: the phase says it.
   absl::Status BadState(const Event& call, std::string_view found, std::string_view advice) const;
   absl::Status RequireMicrobatch(const Event& call) const;
   absl::Status RequireBackward(const Event& call, int unit) const;

@@ -216,7 +216,7 @@ TEST_F(StepStateTest, CountsMicrobatchesWithoutGaps) {
   ExpectBadState(state_.FinishBegin(), "last = 1");
   ASSERT_TRUE(state_.MicrobatchBegin(1, true).ok());
   Run({"microbatch_end"});
-  ExpectBadState(state_.MicrobatchBegin(2, true), "was the step's last");
+  ExpectBadState(state_.MicrobatchBegin(2, true), "its last; call finish");
 }
 
 TEST_F(StepStateTest, CountsNestedForwards) {
@@ -366,6 +366,34 @@ TEST_F(BackwardsTest, TakeEachGradientOncePerBackward) {
   Run({"post_backward"});
   ExpectBadState(state_.ClaimGradient(0), "not legal here");
   Run({"pre_backward", "grad_ready", "post_backward"});
+}
+
+TEST_F(StepStateTest, SaysWhereItIsOnceAndWhatMovesItOn) {
+  const auto refused = [&](const absl::Status& status) {
+    const std::string text(status.message());
+    return text.substr(0, text.find("; last events"));
+  };
+  EXPECT_EQ(refused(state_.FinishBegin()),
+            "finish is not legal here: the context is between steps; begin a step with step_begin");
+  EXPECT_EQ(refused(state_.MicrobatchEnd(ignored)),
+            "microbatch_end is not legal here: no micro-batch is under way (the context is between "
+            "steps); begin a step with step_begin");
+  Run({"step_begin", "microbatch_begin 0"});
+  EXPECT_EQ(refused(state_.StepEnd()),
+            "step_end is not legal here: the context is in micro-batch 0 of step 1; end the "
+            "micro-batch with microbatch_end");
+  Run({"pre_forward", "post_forward", "microbatch_end"});
+  EXPECT_EQ(
+      refused(state_.PreForward(kA)),
+      "pre_forward a is not legal here: no micro-batch is under way (the context is in step 1 "
+      "after micro-batch 0, its last); call finish");
+  Run({"finish"});
+  EXPECT_EQ(refused(state_.FinishBegin()),
+            "finish is not legal here: the context is in step 1 after finish; end the step with "
+            "step_end");
+  EXPECT_EQ(refused(state_.NotInUse("param_view", kA, "ask later")),
+            "param_view a is not legal here: unit a is not in use (the context is in step 1 after "
+            "finish); ask later");
 }
 
 TEST_F(StepStateTest, SaysWhichUnitIsNotInUse) {
