@@ -1,8 +1,21 @@
 #include "trainer/option_table.h"
 
+#include <algorithm>
+#include <string>
+
 #include <CLI/App.hpp>
 
 namespace weft::trainer {
+namespace {
+
+// CLI11's own check names the range of a double, some 300 digits.
+std::string CheckCount(const std::string& text) {
+  const bool digits = !text.empty() && std::all_of(text.begin(), text.end(),
+                                                   [](char c) { return c >= '0' && c <= '9'; });
+  return digits ? "" : text + " is no whole number from 0";
+}
+
+}  // namespace
 
 void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
   TrainConfig& train = config.train;
@@ -11,7 +24,7 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
   };
   app.add_option("--data", config.data, "files or directories; auto: compiler headers and weft");
   const auto count = [&app](const char* name, auto& value, const char* meaning) {
-    app.add_option(name, value, meaning)->capture_default_str()->check(CLI::NonNegativeNumber);
+    app.add_option(name, value, meaning)->capture_default_str()->check(CheckCount);
   };
   count("--steps", train.steps, "optimizer steps");
   count("--batch", train.global_batch, "sequences per step, over all ranks");
