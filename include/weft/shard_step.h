@@ -115,7 +115,7 @@ typedef struct weft_optimizer_config {
   weft_optimizer_kind_t kind;
   double beta1;           /* ADAMW, LION, LAMB [0.9] */
   double beta2;           /* ADAMW, LAMB [0.999], LION [0.99] */
-  double epsilon;         /* ADAMW [1e-8], LAMB [1e-6] */
+  double epsilon;         /* ADAMW [1e-8], LAMB [1e-6], a negative one too */
   double weight_decay;    /* [0] decoupled, but for SGD */
   double momentum;        /* SGD [0], LARS [0.9] */
   double trust;           /* LARS: eta [0.001] */
