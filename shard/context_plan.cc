@@ -66,7 +66,7 @@ PlanInput Context::PlanInputOf() const {
 }
 
 absl::StatusOr<const ContextPlan*> Context::Planned(std::string_view call) {
-  constexpr std::string_view kFinalize = "finalize";  // the name in the plan's own sentences
+  constexpr std::string_view kFinalize = "finalize";  // adds its name itself, with the rank
   WEFT_RETURN_IF_ERROR(CheckSealed(call));
   WEFT_RETURN_IF_ERROR(CheckMesh(call));
   if (!planned_.has_value()) {

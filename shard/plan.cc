@@ -157,7 +157,7 @@ absl::StatusOr<ContextPlan> MakePlan(const PlanInput& input) {
   plan.numbers = NumbersOf(input, plan);
   if (input.budget_bytes != 0 && plan.numbers.pool_bytes > input.budget_bytes) {
     return MakeError(WEFT_OUT_OF_MEMORY, {.operation = "finalize"},
-                     StrCat("finalize: what is gathered needs at least ", plan.numbers.pool_bytes,
+                     StrCat("what is gathered needs at least ", plan.numbers.pool_bytes,
                             " bytes at a time, the budget is ", input.budget_bytes,
                             "; allow more, or declare smaller units"));
   }

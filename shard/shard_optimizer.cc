@@ -56,7 +56,7 @@ absl::Status CheckUpdatable(const Registry& registry) {
   for (const ParamSpec& param : registry.params()) {
     if (param.frozen || param.dtype != WEFT_FLOAT64) continue;
     return MakeError(WEFT_UNSUPPORTED, {.operation = "finalize"},
-                     StrCat("finalize: parameter ", param.name,
+                     StrCat("parameter ", param.name,
                             " is float64, which the optimizers do not update; freeze it, or "
                             "update its parts yourself"));
   }
@@ -90,7 +90,7 @@ absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Allocate(
   }
   optimizer->AddSumPieces();
   absl::StatusOr<std::unique_ptr<ThreadTeam>> team = ThreadTeam::Start(config.threads);
-  if (!team.ok()) return Annotate(team.status(), "finalize: the optimizer's threads: ");
+  if (!team.ok()) return Annotate(team.status(), "the optimizer's threads: ");
   optimizer->team_ = *std::move(team);
   return optimizer;
 }

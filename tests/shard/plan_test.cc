@@ -162,6 +162,7 @@ TEST(Plan, RefusesWhatFinalizeWouldRefuse) {
   };
   absl::Status refused = planned({WEFT_SHARD_FULL_SHARD, {2}, {.budget_bytes = 1000}});
   EXPECT_EQ(ResultOf(refused), WEFT_OUT_OF_MEMORY);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("context_plan: what is gathered needs"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("the budget is 1000"));
   refused = planned({WEFT_SHARD_HYBRID_SHARD, {4}});
   EXPECT_EQ(ResultOf(refused), WEFT_INVALID_ARGUMENT);
