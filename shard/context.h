@@ -281,6 +281,8 @@ class Context {
   std::byte* GradientOf(int param) const;
   absl::Status WaitForReductions();
   absl::Status StartReduction(int bucket) WEFT_REQUIRES(mutex_);
+  // Until no gather of updated params reads this rank's part of the param, or puts it back where it was.
+  void WaitForUpdates(int param);
   // Waits for everything that is under way and lets go of all that is whole only for a time.
   absl::Status Drain();
   // Were this step's calls the expected ones, and the same on all ranks? If only the latter, they are

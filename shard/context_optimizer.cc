@@ -85,6 +85,7 @@ absl::Status Context::AddOverRanks(std::vector<int64_t>& words) {
 
 // In the order in which forward will want the params.
 absl::Status Context::UpdateParams() {
+  WEFT_RETURN_IF_ERROR(Drain());  // of parts that the caller has updated
   ShardOptimizer& optimizer = *machine_->optimizer;
   std::vector<int64_t> norms = optimizer.StartNorms(machine_->storage);
   if (!norms.empty()) WEFT_RETURN_IF_ERROR(AddOverRanks(norms));

@@ -75,7 +75,21 @@ std::byte* Context::WholeGradient(int param) const {
                     DtypeSize(machine_->layout.SpaceOf(extent).grad_dtype);
 }
 
+// Also after one failed: the part is this rank's all the same, to be saved for example.
+void Context::WaitForUpdates(int param) {
+  Works works;
+  {
+    Section section(*this);
+    if (machine_ == nullptr) return;
+    const int bucket = machine_->layout.places[static_cast<size_t>(param)].bucket;
+    if (bucket >= 0) works = machine_->residence.Updates(bucket);
+  }
+  for (const WorkRef& work : works)
+    (void)work->Wait(0);
+}
+
 absl::StatusOr<std::pair<ParamView, size_t>> Context::OwnPart(int param) {
+  WaitForUpdates(param);
   Section section(*this);
   if (machine_ == nullptr) WEFT_RETURN_IF_ERROR(CheckUsable("param_part"));
   const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];

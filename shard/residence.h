@@ -106,6 +106,9 @@ class Residence {
   // After an update of own parts: gathers the params of a bucket if they rest whole.
   absl::Status StartUpdate(int bucket);
 
+  // What gathers of a bucket's updated params are under way.
+  Works Updates(int bucket) const { return buckets_[static_cast<size_t>(bucket)].updates; }
+
   // What is under way, to be waited for; Drop() then lets go of everything.
   Works UnderWay() const;
   void Drop();

@@ -200,7 +200,8 @@ typedef struct weft_shard_part {
 } weft_shard_part_t;
 
 /* For a caller's own optimizer: it updates data of all parts between finish and step_end, then calls
- * weft_shard_params_updated. BAD_STATE before finalize. Any thread. */
+ * weft_shard_params_updated. Whoever writes parts again before a step has used them asks for them anew: this waits
+ * for a gather of updated parts, which must not see it. BAD_STATE before finalize. Any thread. */
 WEFT_EXPORT weft_result_t weft_shard_param_part(weft_shard_param_t param, weft_shard_part_t* part);
 
 /* The caller has written its parts of the params: where params rest whole, the parts of all ranks are
