@@ -43,6 +43,7 @@ Residence::Residence(const Layout& layout, const Storage& storage, const ExtentC
       calls_(calls),
       specs_(units),
       units_(units.size()),
+      in_backward_(units.size()),
       buckets_(layout.buckets.size()),
       updated_buckets_(units.size()) {
   reducing_.reserve(layout.buckets.size());  // else it grows when reductions happen to be slow
@@ -89,6 +90,10 @@ absl::Status Residence::Note(const Event& event) {
   const size_t at = events_.size();
   events_.push_back(event);
   served_ = false;
+  if (event.kind == Event::Kind::kPreBackward || event.kind == Event::Kind::kPostBackward) {
+    for (const int used : specs_[static_cast<size_t>(event.index)].used)
+      in_backward_[static_cast<size_t>(used)] = event.kind == Event::Kind::kPreBackward;
+  }
   if (schedule_ == nullptr) return absl::OkStatus();
   if (at < schedule_->events.size() && schedule_->events[at] == event) return absl::OkStatus();
   // Other ranks may have started what was due before this call, so this one must.
@@ -138,7 +143,8 @@ Works Residence::WorksLeft(int bucket) const {
   Works left = NotEnded(state.works);
   if (!left.empty()) return left;
   for (const int other : reducing_) {
-    left = state.goes_on ? NotEnded(buckets_[static_cast<size_t>(other)].works) : Works();
+    if (other == bucket || !state.goes_on) break;
+    left = NotEnded(buckets_[static_cast<size_t>(other)].works);
     if (!left.empty()) return left;
   }
   return state.works;
@@ -206,7 +212,8 @@ absl::StatusOr<Works> Residence::Begin(int unit) {
   }
   if (state.data == nullptr) {
     const size_t bytes = layout_.units[static_cast<size_t>(unit)].bytes;
-    if (!pool_.HasRoom(bytes) && !reducing_.empty()) return OldestReduction();
+    Works before = RoomFor(bytes);
+    if (!before.empty()) return before;
     WEFT_ASSIGN_OR_RETURN(std::byte* const data, pool_.Take(bytes));
     WEFT_RETURN_IF_ERROR(StartGather(unit, data));
   }
@@ -271,9 +278,9 @@ absl::StatusOr<Works> Residence::NeedGradients(int bucket, bool* fresh) {
   if (schedule_ != nullptr && next_gradients_ < schedule_->gradients.size()) {
     Works before = Before(schedule_->gradients[next_gradients_]);
     if (!before.empty()) return before;
-  } else if (!pool_.HasRoom(layout_.buckets[static_cast<size_t>(bucket)].pack.bytes) &&
-             !reducing_.empty()) {
-    return OldestReduction();
+  } else {
+    Works before = RoomFor(layout_.buckets[static_cast<size_t>(bucket)].pack.bytes);
+    if (!before.empty()) return before;
   }
   WEFT_RETURN_IF_ERROR(PlaceNextGradients(bucket));
   *fresh = true;
@@ -328,8 +335,15 @@ void Residence::ReductionEnded(int bucket) {
   FreeReduced();
 }
 
-Works Residence::OldestReduction() const {
-  return WorksLeft(reducing_.front());
+// A rank that lacks a gradient starts the reduction of its bucket with post_backward, which may come after this call: until
+// then it cannot be waited for.
+Works Residence::RoomFor(size_t bytes) const {
+  if (pool_.HasRoom(bytes) || reducing_.empty()) return {};
+  const std::vector<int>& units = layout_.buckets[static_cast<size_t>(reducing_.front())].units;
+  const bool everywhere = std::none_of(units.begin(), units.end(), [&](int unit) {
+    return in_backward_[static_cast<size_t>(unit)];
+  });
+  return everywhere ? WorksLeft(reducing_.front()) : Works();
 }
 
 void Residence::FreeReduced() {

@@ -167,7 +167,8 @@ class Residence {
   absl::Status StartGather(int unit, std::byte* data);
   ProcessGroup& GroupFor(const Extent& extent) const;
   void FreeReduced();
-  Works OldestReduction() const;
+  // Without a schedule: the reductions to wait for before so much is taken; empty if there is room, or none is to be had.
+  Works RoomFor(size_t bytes) const;
   Works WorksLeft(int bucket) const;
   void Free(Unit& unit);
   void FreePart(Unit& unit);
@@ -182,6 +183,7 @@ class Residence {
   std::shared_ptr<ProcessGroup> inner_;
   Pool pool_;
   std::vector<Unit> units_;
+  std::vector<bool> in_backward_;  // by unit: between its pre_backward and its post_backward
   std::vector<BucketState> buckets_;
   std::vector<std::vector<int>>
       updated_buckets_;        // by unit: whose params rest whole, optimizer cut

@@ -69,14 +69,15 @@ TEST(SplitForms, GatherAheadWithEveryPresetAndAreReplayed) {
   }
 }
 
-// Two units of 300 elements, one param each.
-absl::StatusOr<std::unique_ptr<Context>> MakeTwoUnits(std::shared_ptr<ProcessGroup> group,
-                                                      const ContextOptions& options,
-                                                      const Placement& placement,
-                                                      const std::vector<int>& axes = {}) {
+// Units of 300 elements, one param each.
+absl::StatusOr<std::unique_ptr<Context>> MakeUnits(std::shared_ptr<ProcessGroup> group,
+                                                   const ContextOptions& options,
+                                                   const Placement& placement,
+                                                   const std::vector<int>& axes = {},
+                                                   int units = 2) {
   WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(std::move(group), options, axes));
   const int64_t count = 300;
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < units; ++i) {
     WEFT_ASSIGN_OR_RETURN(const int unit, context->BeginUnit(StrCat("unit", i), placement));
     WEFT_RETURN_IF_ERROR(
         context->AddParam(unit, StrCat("p", i), &count, 1, WEFT_FLOAT32, false).status());
@@ -88,8 +89,7 @@ absl::StatusOr<std::unique_ptr<Context>> MakeTwoUnits(std::shared_ptr<ProcessGro
 
 TEST(SplitForms, AViewIsThereFromTheWaitToReshard) {
   const auto body = [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(auto context,
-                          MakeTwoUnits(group, {}, PlacementOf(WEFT_SHARD_FULL_SHARD)));
+    WEFT_ASSIGN_OR_RETURN(auto context, MakeUnits(group, {}, PlacementOf(WEFT_SHARD_FULL_SHARD)));
     const std::vector<float> values(300, 2.5f);
     WEFT_RETURN_IF_ERROR(context->Load(0, values.data(), Context::kEveryRank));
     WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_EVAL, 0));
@@ -140,7 +140,7 @@ void ExpectWaits(weft_shard_preset_t preset, weft_shard_wire_t wire, int ranks,
     placement.wire = wire;
     const ContextOptions options{.limits = {.bucket_bytes = 512, .first_bucket_bytes = 512},
                                  .average = false};
-    WEFT_ASSIGN_OR_RETURN(auto context, MakeTwoUnits(group, options, placement, axes));
+    WEFT_ASSIGN_OR_RETURN(auto context, MakeUnits(group, options, placement, axes));
     for (int step = 0; step < 3; ++step) {
       WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_TRAIN, 0));
       WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, true));
@@ -182,8 +182,7 @@ TEST(SplitForms, OneUnitsGradientsAreReducedBeforeFinish) {
 TEST(SplitForms, WaitingForAReductionThatCannotStartIsRefused) {
   const auto body = [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
     const ContextOptions options{.limits = {.bucket_bytes = 512, .first_bucket_bytes = 512}};
-    WEFT_ASSIGN_OR_RETURN(auto context,
-                          MakeTwoUnits(group, options, PlacementOf(WEFT_SHARD_ZERO1)));
+    WEFT_ASSIGN_OR_RETURN(auto context, MakeUnits(group, options, PlacementOf(WEFT_SHARD_ZERO1)));
     WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_TRAIN, 0));
     WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, true));
     for (const int unit : {0, 1}) {
@@ -199,6 +198,39 @@ TEST(SplitForms, WaitingForAReductionThatCannotStartIsRefused) {
     WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());
     WEFT_RETURN_IF_ERROR(context->Finish().status());
     EXPECT_EQ(ResultOf(context->ReduceWait(0)), WEFT_BAD_STATE);
+    return context->StepEnd();
+  };
+  ExpectAllOk(RunRanks(GroupKind::kLocal, 2, body));
+}
+
+// A rank that lacks a gradient starts a reduction later than one that gives it. Who has no room until then may not wait for it, as
+// the others gather meanwhile.
+TEST(SplitForms, UnitsAreGatheredInABackwardWhoseGradientIsMissingOnOneRank) {
+  constexpr int kUnits = 4;
+  const auto body = [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+    ContextOptions options{.limits = {.bucket_bytes = 512, .first_bucket_bytes = 512}};
+    options.prefetch = 0;
+    options.timeout_ns = 5000000000;
+    WEFT_ASSIGN_OR_RETURN(
+        auto context, MakeUnits(group, options, PlacementOf(WEFT_SHARD_FULL_SHARD), {}, kUnits));
+    WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_TRAIN, 0));
+    WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, true));
+    for (int unit = 0; unit < kUnits; ++unit) {
+      WEFT_RETURN_IF_ERROR(context->PreForward(unit));
+      WEFT_RETURN_IF_ERROR(context->PostForward(unit));
+    }
+    constexpr int kLast = kUnits - 1;
+    WEFT_RETURN_IF_ERROR(context->PreBackward(kLast));
+    if (rank == 0) WEFT_RETURN_IF_ERROR(context->GradReady(kLast, nullptr));
+    for (int unit = 0; unit < kLast; ++unit) {
+      WEFT_RETURN_IF_ERROR(context->UnshardStart(unit));
+      WEFT_RETURN_IF_ERROR(context->UnshardWait(unit));
+    }
+    WEFT_RETURN_IF_ERROR(context->PostBackward(kLast));
+    for (int unit = 0; unit < kLast; ++unit)
+      WEFT_RETURN_IF_ERROR(context->Reshard(unit));
+    WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());
+    WEFT_RETURN_IF_ERROR(context->Finish().status());
     return context->StepEnd();
   };
   ExpectAllOk(RunRanks(GroupKind::kLocal, 2, body));
