@@ -123,7 +123,7 @@ Digest Context::DigestOfState(int param) const {
   const Placement& placement = machine_->layout.spaces[static_cast<size_t>(place.space)].placement;
   const bool none = machine_->optimizer == nullptr || spec.frozen || spec.count == 0;
   if (none || ExistsOnce(placement.optimizer_cut, placement)) return kNothing;
-  return machine_->optimizer->DigestOf(place, spec.count);
+  return machine_->optimizer->DigestOf(param);
 }
 
 absl::Status Context::ExplainCopies(const char* call, const Difference& difference) {

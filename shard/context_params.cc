@@ -140,7 +140,7 @@ absl::Status Context::Load(int param, const void* values, int root) {
     }
   }
   WEFT_RETURN_IF_ERROR(Drain());
-  if (machine_->optimizer != nullptr) machine_->optimizer->ParamsWritten();
+  if (machine_->optimizer != nullptr) machine_->optimizer->ParamWritten(param);
   if (root == kEveryRank) {
     StoreElements(param, 0, spec->count, static_cast<const std::byte*>(values));
     return CompareLoaded(*spec, values);

@@ -103,6 +103,7 @@ ShardOptimizer::ShardOptimizer(const OptimizerConfig& config, const Registry& re
       isa_(isa),
       loss_scale_(MakeLossScale(config)),
       states_(layout.extents.size()),
+      main_stale_(registry.params().size(), true),
       ratios_(registry.params().size(), 1) {}
 
 absl::Status ShardOptimizer::AllocateExtent(int index, const BlockSource& source) {
@@ -187,17 +188,26 @@ size_t ShardOptimizer::bytes() const {
   return bytes;
 }
 
-Digest ShardOptimizer::DigestOf(const Place& place, size_t count) const {
+ShardOptimizer::Run ShardOptimizer::KeptOf(int param) const {
+  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
+  const Place& place = layout_.places[static_cast<size_t>(param)];
+  if (spec.frozen || spec.count == 0) return {};
   const State& state = states_[static_cast<size_t>(place.extent)];
   const size_t begin = std::max(place.begin, state.first);
-  const size_t end = std::min(place.begin + count, state.first + state.count);
-  if (begin >= end) return Digest();
+  const size_t end = std::min(place.begin + spec.count, state.first + state.count);
+  return {place.extent, param, begin, begin < end ? end - begin : 0, spec.decays};
+}
+
+Digest ShardOptimizer::DigestOf(int param) const {
+  const Run kept = KeptOf(param);
+  if (kept.count == 0) return Digest();
+  const State& state = states_[static_cast<size_t>(kept.extent)];
   Hasher hasher;
   const auto add = [&](const Block& block) {
     if (block.bytes() == 0) return;
-    hasher.Update(Floats(block) + (begin - state.first), (end - begin) * sizeof(float));
+    hasher.Update(Floats(block) + (kept.begin - state.first), kept.count * sizeof(float));
   };
-  if (!main_stale_) add(state.main);
+  if (!main_stale_[static_cast<size_t>(param)]) add(state.main);
   add(state.first_moment);
   add(state.second_moment);
   return hasher.Finish();
@@ -233,17 +243,17 @@ void ShardOptimizer::Begin(const Storage& storage, double learning_rate, double 
   ++update_count_;
   learning_rate_ = learning_rate;
   factor_ = gradient_factor;
-  if (!std::exchange(main_stale_, false)) return;
-  for (size_t extent = 0; extent < states_.size(); ++extent)
-    WidenParams(storage, static_cast<int>(extent));
+  for (size_t param = 0; param < main_stale_.size(); ++param) {
+    if (main_stale_[param]) WidenParam(storage, static_cast<int>(param));
+    main_stale_[param] = false;
+  }
 }
 
-void ShardOptimizer::WidenParams(const Storage& storage, int index) {
-  const State& state = states_[static_cast<size_t>(index)];
-  if (state.main.bytes() == 0) return;
-  const Extent& extent = layout_.extents[static_cast<size_t>(index)];
-  const void* const params = ArraysOf(storage, {.extent = index, .begin = state.first}).cast;
-  Widen(layout_.SpaceOf(extent).dtype, params, state.count, Floats(state.main));
+void ShardOptimizer::WidenParam(const Storage& storage, int param) {
+  const Run kept = KeptOf(param);
+  if (kept.count == 0) return;
+  const OptimizerArrays arrays = ArraysOf(storage, kept);
+  if (arrays.cast != nullptr) Widen(arrays.cast_dtype, arrays.cast, kept.count, arrays.weights);
 }
 
 OptimizerArrays ShardOptimizer::ArraysOf(const Storage& storage, const Run& run) const {

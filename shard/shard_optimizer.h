@@ -73,15 +73,18 @@ class ShardOptimizer {
 
   size_t bytes() const;
 
-  // Of what is kept for the param at `place` on this rank; main copies that are to be made anew do not count.
-  Digest DigestOf(const Place& place, size_t count) const;
+  // Of what is kept for the param on this rank; a main copy that is to be made anew does not count.
+  Digest DigestOf(int param) const;
 
   LossScale& loss_scale() { return loss_scale_; }
 
   int64_t update_count() const { return update_count_; }
 
-  // The params were written by somebody else: main copies are made from them before the next update.
-  void ParamsWritten() { main_stale_ = true; }
+  // The param was written by somebody else, or all were: its main copy is made from it before the next update. Those of others
+  // are more than their params say, and stay.
+  void ParamWritten(int param) { main_stale_[static_cast<size_t>(param)] = true; }
+
+  void ParamsWritten() { main_stale_.assign(main_stale_.size(), true); }
 
   // Of the share of every reduced gradient that this rank has in a cut, also where nothing rests cut.
   GradientSums SumGradients(const Storage& storage) const;
@@ -132,7 +135,9 @@ class ShardOptimizer {
   void AddPieces(int extent, State& state);
   void AddSumPieces();
   OptimizerArrays ArraysOf(const Storage& storage, const Run& run) const;
-  void WidenParams(const Storage& storage, int extent);
+  // The elements of a param of which this rank keeps a state.
+  Run KeptOf(int param) const;
+  void WidenParam(const Storage& storage, int param);
   LambSums NormsOf(const OptimizerArrays& arrays, const Run& run) const;
   void UpdateRun(const OptimizerArrays& arrays, const Run& run) const;
 
@@ -146,8 +151,8 @@ class ShardOptimizer {
   std::vector<SumPiece> sum_pieces_;  // what the gradient norm is made of
   std::unique_ptr<ThreadTeam> team_;
   int64_t update_count_ = 0;
-  bool main_stale_ = true;
-  double learning_rate_ = 0;  // of the update that was begun
+  std::vector<bool> main_stale_;  // by param
+  double learning_rate_ = 0;      // of the update that was begun
   double factor_ = 1;
   std::vector<double> ratios_;  // LAMB, LARS: by param
 };

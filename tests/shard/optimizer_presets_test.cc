@@ -241,6 +241,51 @@ TEST(OptimizerStep, NormIsThatOfTheReducedGradients) {
   }
 }
 
+// Steps that a bfloat16 weight alone would not feel: the float32 main copy adds them up, also when a frozen buffer and
+// another param are loaded in between.
+TEST(OptimizerStep, LoadingOneParamLeavesTheMainCopiesOfOthers) {
+  for (const weft_shard_preset_t preset : kPresets) {
+    SCOPED_TRACE(PresetName(preset));
+    const auto body = [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+      WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
+      WEFT_RETURN_IF_ERROR(context->SetOptimizer({.kind = WEFT_OPTIMIZER_SGD}));
+      constexpr int64_t kCount = 300;
+      WEFT_ASSIGN_OR_RETURN(const int unit, context->BeginUnit("unit", PlacementOf(preset)));
+      for (const auto& [name, frozen] :
+           {std::pair("weight", false), {"other", false}, {"buffer", true}}) {
+        WEFT_RETURN_IF_ERROR(
+            context->AddParam(unit, name, &kCount, 1, WEFT_BFLOAT16, frozen).status());
+      }
+      WEFT_RETURN_IF_ERROR(context->SealUnit(unit));
+      WEFT_RETURN_IF_ERROR(context->Finalize().status());
+      const std::vector<uint16_t> ones(kCount, 0x3f80);
+      for (const int param : {0, 1, 2})
+        WEFT_RETURN_IF_ERROR(context->Load(param, ones.data(), Context::kEveryRank));
+      for (int step = 0; step < 64; ++step) {
+        WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_TRAIN, 0));
+        WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, true));
+        WEFT_RETURN_IF_ERROR(context->PreForward(unit));
+        WEFT_RETURN_IF_ERROR(context->PostForward(unit));
+        WEFT_RETURN_IF_ERROR(context->PreBackward(unit));
+        WEFT_RETURN_IF_ERROR(context->GradReady(0, ones.data()));
+        WEFT_RETURN_IF_ERROR(context->PostBackward(unit));
+        WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());
+        WEFT_RETURN_IF_ERROR(context->Finish().status());
+        WEFT_RETURN_IF_ERROR(
+            context->OptimizerStep({sizeof(weft_shard_update_t), 0x1p-10, 0}).status());
+        WEFT_RETURN_IF_ERROR(context->StepEnd());
+        for (const int param : {1, 2})
+          WEFT_RETURN_IF_ERROR(context->Load(param, ones.data(), Context::kEveryRank));
+      }
+      std::vector<uint16_t> read(kCount);
+      WEFT_RETURN_IF_ERROR(context->Read(0, read.data()));
+      EXPECT_THAT(read, testing::Each(0x3f70)) << "1 - 64 / 1024";
+      return context->Verify();
+    };
+    ExpectAllOk(RunRanks(GroupKind::kLocal, 2, body));
+  }
+}
+
 TEST(OptimizerStep, IsRefusedOutOfPlace) {
   ExpectAllOk(
       RunRanks(GroupKind::kLocal, 2, [](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
