@@ -62,6 +62,16 @@ double TwoUnits(const EstimateInput& input, double elements) {
   return std::min(2 * input.largest_unit, elements);
 }
 
+// Gradients of this unit, and of the one before, which are being reduced: where params are cut they lie where hers were, and where
+// the next ones will be.
+double UnitGradientBytes(const EstimateInput& input, Strategy strategy) {
+  if (KeepsAllGradients(input, strategy)) return 0;
+  const double before = TwoUnits(input, input.param_count) - input.largest_unit;
+  const double room = CutsParams(strategy) ? input.mix.params : 0;
+  return input.largest_unit * input.mix.gradients +
+         before * std::max(0.0, input.mix.gradients - room);
+}
+
 // FRACTION: what fits in whole units, besides two gathered on demand and the gradients of one.
 double KeptByBudget(const EstimateInput& input, double gradient_bytes, double rest_bytes) {
   const double room =
@@ -74,8 +84,7 @@ double KeptByBudget(const EstimateInput& input, double gradient_bytes, double re
 // Sets what comes and goes during a step, and the peak.
 void AddTransients(const EstimateInput& input, Estimate* estimate) {
   const Strategy strategy = estimate->strategy;
-  const double unit_gradients =
-      KeepsAllGradients(input, strategy) ? 0 : input.largest_unit * input.mix.gradients;
+  const double unit_gradients = UnitGradientBytes(input, strategy);
   double gathered = 0;  // elements: what is kept, and what is gathered on top of it
   if (strategy == Strategy::kShardGradOp) {
     gathered = estimate->kept_params = input.param_count;
