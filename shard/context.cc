@@ -30,15 +30,13 @@ Context::~Context() {
   const bool ends = failure_.ok() && machine_->state.CheckQuiet("destroy").ok();
   bool ended = true;
   for (const WorkRef& work : works)
-    ended = (ends ? work->Wait(0).ok() : work->Test()) && ended;
+    ended = (ends ? Await(*work).ok() : work->Test()) && ended;
   if (!ended) {
     // A peer may never come to meet these; the memory must be quiet before it goes.
-    const std::string reason = StrCat("rank ", group().rank(),
-                                      " destroyed its shard context while gradients were being "
-                                      "reduced or parameters gathered");
-    group().Abort(reason);
-    machine_->residence.Abort(reason);
-    machine_->reduction.Abort(reason);
+    MutexLock lock(mutex_);
+    EndGroups(StrCat("rank ", group().rank(),
+                     " destroyed its shard context while gradients were being "
+                     "reduced or parameters gathered"));
     for (const WorkRef& work : works)
       (void)work->Wait(0);
   }
@@ -132,7 +130,12 @@ absl::Status Context::CheckSealed(std::string_view call) const {
 }
 
 absl::Status Context::Latch(const absl::Status& status) {
-  if (failure_.ok()) failure_ = status;
+  if (status.ok() || !failure_.ok()) return status;
+  failure_ = status;
+  // What fails among some of the ranks is not known to the others, who will wait for this one elsewhere.
+  if (mesh_->axes().size() > 1) {
+    EndGroups(StrCat("rank ", group().rank(), " failed: ", FromAbsl(status.message())));
+  }
   return status;
 }
 
@@ -140,6 +143,37 @@ absl::Status Context::LatchUnlocked(const absl::Status& status) {
   if (status.ok()) return status;
   MutexLock lock(mutex_);
   return Latch(status);
+}
+
+void Context::EndGroups(std::string_view reason) {
+  group().Abort(reason);
+  if (mesh_->axes().size() > 1) {
+    mesh_->inner()->Abort(reason);
+    mesh_->outer()->Abort(reason);
+  }
+  if (machine_ == nullptr) return;
+  machine_->residence.Abort(reason);
+  machine_->reduction.Abort(reason);
+}
+
+// The rank that this one waits for, in a group of some of the ranks, may itself be waiting in another one for a rank
+// that will not come. Who knows that ends the group of all, at which everybody looks.
+absl::Status Context::Await(Work& work) {
+  constexpr int64_t kLookNs = 100'000'000;
+  for (;;) {
+    absl::Status status = work.Wait(kLookNs);
+    if (ResultOf(status) != WEFT_IN_PROGRESS) return status;
+    const absl::Status cause = group().error();
+    if (cause.ok()) continue;
+    MutexLock lock(mutex_);
+    EndGroups(FromAbsl(cause.message()));
+  }
+}
+
+absl::Status Context::RunAmong(ProcessGroup& among, const Collective& call) {
+  if (&among == &group()) return among.Run(call);
+  WEFT_ASSIGN_OR_RETURN(const WorkRef work, among.Start(call));
+  return Await(*work);
 }
 
 absl::StatusOr<int> Context::BeginUnit(std::string_view name, const Placement& placement) {
@@ -172,25 +206,16 @@ absl::Status Context::SealUnit(int unit) {
 
 absl::Status Context::AbortStep(std::string_view reason) {
   WEFT_RETURN_IF_ERROR(CheckPeers("abort_step"));
-  std::string text;
-  Machine* machine = nullptr;  // is not replaced once it is there
-  {
-    MutexLock lock(mutex_);
-    machine = machine_.get();
-    const int64_t step = machine_ == nullptr ? 0 : machine_->state.step();
-    text = StrCat("rank ", group().rank(), " aborted step ", step, ": ",
-                  reason.empty() ? std::string_view("no reason given") : reason);
-    if (failure_.ok()) {
-      failure_ = MakeError(
-          WEFT_ABORTED,
-          {.rank = group().rank(), .group = group().name(), .operation = "abort_step"}, text);
-    }
+  MutexLock lock(mutex_);
+  const int64_t step = machine_ == nullptr ? 0 : machine_->state.step();
+  const std::string text = StrCat("rank ", group().rank(), " aborted step ", step, ": ",
+                                  reason.empty() ? std::string_view("no reason given") : reason);
+  if (failure_.ok()) {
+    failure_ = MakeError(
+        WEFT_ABORTED, {.rank = group().rank(), .group = group().name(), .operation = "abort_step"},
+        text);
   }
-  group().Abort(text);
-  if (machine != nullptr) {
-    machine->residence.Abort(text);
-    machine->reduction.Abort(text);
-  }
+  EndGroups(text);
   return absl::OkStatus();
 }
 

@@ -209,6 +209,11 @@ class Context {
   // Keeps the first failure of communication: after it nothing is sent any more.
   absl::Status Latch(const absl::Status& status) WEFT_REQUIRES(mutex_);
   absl::Status LatchUnlocked(const absl::Status& status);
+  // Ends the groups of this context and its mesh, and so the waits of other ranks in them.
+  void EndGroups(std::string_view reason) WEFT_REQUIRES(mutex_);
+  // Waits for an operation of any of these groups.
+  absl::Status Await(Work& work);
+  absl::Status RunAmong(ProcessGroup& among, const Collective& call);
 
   // What a reduction that has ended makes room for.
   void AnswerDoorbell();
@@ -279,6 +284,8 @@ class Context {
   absl::Status WaitForWorks(const Works& works, std::string_view what, int64_t* waited_ns);
   void Zero(int bucket) const;
   std::byte* GradientOf(int param) const;
+  // Waits for all of them, also after one failed. Returns the first failure.
+  absl::Status WaitForStarted(const std::vector<StartedReduce>& started);
   absl::Status WaitForReductions();
   absl::Status StartReduction(int bucket) WEFT_REQUIRES(mutex_);
   // Until no gather of updated params reads this rank's part of the param, or puts it back where it was.

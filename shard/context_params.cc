@@ -236,7 +236,7 @@ absl::Status Context::GatherParam(const ParamSpec& spec, const Place& place, voi
   call.layout = std::move(blocks);
   const bool replicated = layout.SpaceOf(extent).placement.replicated;
   ProcessGroup& among = replicated ? *mesh_->inner() : group();
-  return LatchUnlocked(Annotate(among.Run(call), StrCat("param_read ", spec.name, ": ")));
+  return LatchUnlocked(Annotate(RunAmong(among, call), StrCat("param_read ", spec.name, ": ")));
 }
 
 absl::Status Context::Updated() {
@@ -289,13 +289,13 @@ absl::Status Context::Broadcast(int root) {
 absl::Status Context::BroadcastElements(ProcessGroup& among, int space, Part part, int root) {
   if (part.count == 0) return absl::OkStatus();
   const absl::Status status =
-      among.Run({.kind = OpKind::kBroadcast,
-                 .dtype = machine_->layout.spaces[static_cast<size_t>(space)].dtype,
-                 .root = root,
-                 .count = part.count,
-                 .in = part.data,
-                 .out = part.data,
-                 .timeout_ns = options_.timeout_ns});
+      RunAmong(among, {.kind = OpKind::kBroadcast,
+                       .dtype = machine_->layout.spaces[static_cast<size_t>(space)].dtype,
+                       .root = root,
+                       .count = part.count,
+                       .in = part.data,
+                       .out = part.data,
+                       .timeout_ns = options_.timeout_ns});
   return LatchUnlocked(Annotate(status, "broadcasting parameters: "));
 }
 

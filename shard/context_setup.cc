@@ -131,13 +131,15 @@ bool Context::Any(bool (*is)(const Placement&)) const {
                      [is](const UnitSpec& unit) { return is(unit.placement); });
 }
 
-// Gathers, and the reductions of HYBRID_SHARD, have groups of their own, so that none waits for another.
+// Gathers, and the reductions of HYBRID_SHARD, have groups of their own, so that none waits for another. All ranks
+// split them together, so that all learn of it if one cannot.
 absl::Status Context::SplitGroups(Machine& machine) {
-  const auto split = [&](ProcessGroup& from,
+  const int replica = mesh_->rank() / mesh_->inner_size();
+  const auto split = [&](const ProcessGroup& among, int color,
                          const char* name) -> absl::StatusOr<std::shared_ptr<ProcessGroup>> {
     absl::StatusOr<std::shared_ptr<ProcessGroup>> made =
-        from.Split(0, from.rank(),
-                   {.name = StrCat(from.name(), ".", name), .timeout_ns = options_.timeout_ns});
+        group().Split(color, mesh_->rank(),
+                      {.name = StrCat(among.name(), ".", name), .timeout_ns = options_.timeout_ns});
     if (made.ok()) return made;
     return LatchUnlocked(Annotate(made.status(), StrCat("finalize, splitting ", name, ": ")));
   };
@@ -146,18 +148,18 @@ absl::Status Context::SplitGroups(Machine& machine) {
   if (Any([](const Placement& placement) {
         return placement.optimizer_cut && !placement.replicated;
       })) {
-    WEFT_ASSIGN_OR_RETURN(all, split(group(), "gather"));
+    WEFT_ASSIGN_OR_RETURN(all, split(group(), 0, "gather"));
   }
   if (Any([](const Placement& placement) {
         return placement.replicated || placement.inner_part;
       })) {
-    WEFT_ASSIGN_OR_RETURN(inner, split(*mesh_->inner(), "gather"));
+    WEFT_ASSIGN_OR_RETURN(inner, split(*mesh_->inner(), replica, "gather"));
   }
   if (Any([](const Placement& placement) { return placement.replicated; })) {
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> scatter,
-                          split(*mesh_->inner(), "reduce_scatter"));
+                          split(*mesh_->inner(), replica, "reduce_scatter"));
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> across,
-                          split(*mesh_->outer(), "all_reduce"));
+                          split(*mesh_->outer(), mesh_->inner_rank(), "all_reduce"));
     machine.reduction.SetReplicaGroups(std::move(scatter), std::move(across));
   }
   machine.residence.SetGroups(std::move(all), std::move(inner));

@@ -172,6 +172,22 @@ absl::Status Context::MicrobatchEnd() {
   return FoldMicrobatch();
 }
 
+absl::Status Context::WaitForStarted(const std::vector<StartedReduce>& started) {
+  absl::Status first_failure;
+  const int64_t begin_ns = MonotonicNs();
+  for (const StartedReduce& reduce : started) {
+    const absl::Status status = Await(*reduce.work);
+    if (!status.ok() && first_failure.ok()) {
+      first_failure = Annotate(status, StrCat("reducing gradient bucket ", reduce.bucket, ": "));
+    }
+    // The callback may still be on its way on the completing thread.
+    const int64_t ended_ns = reduce.ended_ns->load(std::memory_order_acquire);
+    times_.last_ended_ns = std::max(times_.last_ended_ns, ended_ns != 0 ? ended_ns : MonotonicNs());
+  }
+  if (!started.empty()) times_.waited_ns += MonotonicNs() - begin_ns;
+  return first_failure;
+}
+
 // Chains go on while they are waited for, so new works may come.
 absl::Status Context::WaitForReductions() {
   for (;;) {
@@ -182,7 +198,7 @@ absl::Status Context::WaitForReductions() {
       advanced = machine_->reduction.Advance();
       started = machine_->reduction.TakeStarted();
     }
-    absl::Status status = WaitFor(started, &times_);
+    absl::Status status = WaitForStarted(started);
     if (status.ok()) status = advanced;
     if (!status.ok()) {
       Section section(*this);

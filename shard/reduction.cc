@@ -329,20 +329,4 @@ void Reduction::BeginStep() {
   started_bytes_ = 0;
 }
 
-absl::Status WaitFor(const std::vector<StartedReduce>& started, WaitTimes* times) {
-  absl::Status first_failure;
-  const int64_t begin_ns = MonotonicNs();
-  for (const StartedReduce& reduce : started) {
-    const absl::Status status = reduce.work->Wait(0);
-    if (!status.ok() && first_failure.ok()) {
-      first_failure = Annotate(status, StrCat("reducing gradient bucket ", reduce.bucket, ": "));
-    }
-    // The callback may still be on its way on the completing thread.
-    const int64_t ended_ns = reduce.ended_ns->load(std::memory_order_acquire);
-    times->last_ended_ns = std::max(times->last_ended_ns, ended_ns != 0 ? ended_ns : MonotonicNs());
-  }
-  if (!started.empty()) times->waited_ns += MonotonicNs() - begin_ns;
-  return first_failure;
-}
-
 }  // namespace weft

@@ -2,7 +2,7 @@
 //
 //   reduction.Start(0); ... reduction.Start(1);      // under the context's mutex
 //   std::vector<StartedReduce> started = reduction.TakeStarted();
-//   absl::Status status = WaitFor(started, &times);  // without it
+//   ... wait for them ...                            // without it
 //
 // All ranks start buckets in one order, whatever order they became complete in, so the operations of the
 // group match. Each extent of a bucket is one operation: an all_reduce in place where the optimizer needs all of
@@ -20,7 +20,7 @@
 // float32 gradients that are reduced in 16 bits are rounded in place, reduced as any others of 16 bits, and
 // widened in place: the result is rounded twice, wherever it rests.
 //
-// Thread-safety: members under the context's mutex; WaitFor from any thread, it touches no member.
+// Thread-safety: members under the context's mutex.
 // Owns no thread: works complete in the group's progress.
 #pragma once
 
@@ -148,8 +148,5 @@ struct WaitTimes {
   int64_t waited_ns = 0;      // by this thread
   int64_t last_ended_ns = 0;  // completion of the last operation; 0 if there was none
 };
-
-// Waits for all of them, also after one failed, and adds to `times`. Returns the first failure.
-absl::Status WaitFor(const std::vector<StartedReduce>& started, WaitTimes* times);
 
 }  // namespace weft
