@@ -21,7 +21,12 @@ absl::StatusOr<void*> AskCaller(const weft_shard_allocator_t& allocator, weft_sh
                             TierName(tier), ", gave ", what));
   };
   if (bytes > PTRDIFF_MAX) return refuse("nothing, as an address space has less");
-  void* const memory = allocator.allocate(bytes, Block::kAlignment, tier, allocator.user);
+  void* memory = nullptr;
+  try {
+    memory = allocator.allocate(bytes, Block::kAlignment, tier, allocator.user);
+  } catch (...) {  // the other ranks wait to hear whether there is memory
+    return refuse("an exception; let it return NULL");
+  }
   if (memory == nullptr) return refuse("NULL");
   if (reinterpret_cast<uintptr_t>(memory) % Block::kAlignment != 0) {
     allocator.release(memory, bytes, tier, allocator.user);

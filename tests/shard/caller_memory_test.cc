@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -247,6 +248,23 @@ TEST(CallerMemory, MissingAnywhereInFinalizeIsNamedAndToldToTheOthers) {
     }
   }
   EXPECT_EQ(ProcessHeap().live_bytes(), live_before);
+}
+
+TEST(CallerMemory, ThatThrowsIsNamedAndToldToTheOthers) {
+  const std::vector<absl::Status> statuses = RunRanks(
+      GroupKind::kLocal, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        Arena arena;
+        BlockSource source = arena.Source();
+        if (rank == kVictim) {
+          source.allocator.allocate = [](size_t, size_t, weft_shard_tier_t, void*) -> void* {
+            throw std::bad_alloc();
+          };
+        }
+        TrainedModel model({.preset = WEFT_SHARD_FULL_SHARD, .counts = kCounts});
+        return MakeModel(model, std::move(group), source);
+      });
+  EXPECT_EQ(ResultOf(statuses[kVictim]), WEFT_OUT_OF_MEMORY) << statuses[kVictim];
+  EXPECT_EQ(ResultOf(statuses[0]), WEFT_REMOTE_ERROR) << statuses[0];
 }
 
 // A rank without memory for a place outside of the pool says so; abort_step releases the others.
