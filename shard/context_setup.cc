@@ -180,6 +180,10 @@ std::vector<RegistryEntry> Context::AgreedEntries() const {
                     options_.overlap ? "" : " without overlap", ", memory_budget_bytes ",
                     options_.budget_bytes, ", microbatches ", options_.microbatches);
   }
+  for (const MeshAxis& axis : mesh_->axes()) {
+    if (mesh_->axes().size() > 1)
+      absl::StrAppend(&facts, ", ", axis.size, " ranks along ", axis.name);
+  }
   if (options_.verify_steps != 0) {
     absl::StrAppend(&facts, ", verify_steps ", options_.verify_steps);
   }

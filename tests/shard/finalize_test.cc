@@ -218,5 +218,20 @@ TEST(Finalize, ReportsItsPlan) {
       }));
 }
 
+TEST(Finalize, NamesTheRankWhoseMeshHasOtherAxes) {
+  const std::vector<absl::Status> statuses = RunRanks(
+      GroupKind::kLocal, 8, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        const std::vector<int> axes = rank == 2 ? std::vector<int>{2, 4} : std::vector<int>{4, 2};
+        WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, {}, axes));
+        WEFT_RETURN_IF_ERROR(AddUnitWithParam(*context, "u", {100}).status());
+        return context->Finalize().status();
+      });
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(ResultOf(status), WEFT_MISMATCH) << status;
+    EXPECT_EQ(FieldsOf(status).rank, 2);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("2 ranks along axis0"));
+  }
+}
+
 }  // namespace
 }  // namespace weft
