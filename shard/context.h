@@ -225,7 +225,7 @@ class Context {
   absl::Status CompareRegistry();
   absl::Status ExplainDifference(const std::vector<RegistryEntry>& entries,
                                  const Difference& difference);
-  absl::Status AgreeOnMemory(const absl::Status& own);
+  absl::StatusOr<uint64_t> AgreeOnMemory(const absl::Status& own);
   PlanInput PlanInputOf() const;
   // What is planned from the present declarations, kept until they change.
   absl::StatusOr<const ContextPlan*> Planned(std::string_view call) WEFT_REQUIRES(mutex_);

@@ -77,6 +77,7 @@ absl::Status Context::AddOverRanks(std::vector<int64_t>& words) {
                                            .dtype = WEFT_INT64,
                                            .op = WEFT_SUM,
                                            .count = words.size(),
+                                           .purpose = machine_->reduction.purpose(),
                                            .in = words.data(),
                                            .out = words.data(),
                                            .timeout_ns = options_.timeout_ns});

@@ -1,5 +1,6 @@
 // Context, the collective part of set-up: finalize.
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <optional>
 #include <utility>
@@ -56,8 +57,9 @@ absl::StatusOr<weft_shard_plan_t> Context::Finalize() {
   WEFT_RETURN_IF_ERROR(CheckMesh("finalize"));
   WEFT_RETURN_IF_ERROR(CompareRegistry());
   absl::StatusOr<std::unique_ptr<Machine>> made = MakeMachine();
-  WEFT_RETURN_IF_ERROR(AgreeOnMemory(made.status()));
+  WEFT_ASSIGN_OR_RETURN(const uint64_t number, AgreeOnMemory(made.status()));
   std::unique_ptr<Machine> machine = *std::move(made);
+  machine->reduction.SetContext(number);
   if (AnythingCut(registry_)) WEFT_RETURN_IF_ERROR(SplitGroups(*machine));
   MutexLock lock(mutex_);
   machine_ = std::move(machine);
@@ -241,21 +243,23 @@ absl::Status Context::ExplainDifference(const std::vector<RegistryEntry>& entrie
                    message);
 }
 
-// Tells the others whether this rank has its memory, so that none goes on without it.
-absl::Status Context::AgreeOnMemory(const absl::Status& own) {
-  const absl::StatusOr<std::vector<uint64_t>> failed =
-      GatherNumber(group(), own.ok() ? 0 : 1, options_.timeout_ns);
+// Tells the others whether this rank has its memory, so that none goes on without it. Returns rank 0's number of the
+// context, which no other one on the group has.
+absl::StatusOr<uint64_t> Context::AgreeOnMemory(const absl::Status& own) {
+  static std::atomic<uint64_t> context_count{0};
+  const absl::StatusOr<std::vector<uint64_t>> numbers =
+      GatherNumber(group(), own.ok() ? ++context_count : 0, options_.timeout_ns);
   if (!own.ok()) return Annotate(own, StrCat("finalize on rank ", group().rank(), ": "));
-  if (!failed.ok()) return LatchUnlocked(Annotate(failed.status(), "finalize: "));
-  for (size_t rank = 0; rank < failed->size(); ++rank) {
-    if ((*failed)[rank] == 0) continue;
+  if (!numbers.ok()) return LatchUnlocked(Annotate(numbers.status(), "finalize: "));
+  for (size_t rank = 0; rank < numbers->size(); ++rank) {
+    if ((*numbers)[rank] != 0) continue;
     return MakeError(
         WEFT_REMOTE_ERROR,
         {.rank = static_cast<int32_t>(rank), .group = group().name(), .operation = "finalize"},
         StrCat("finalize on group ", group().name(), ": rank ", rank,
                " could not allocate its parameters and gradients; see its message"));
   }
-  return absl::OkStatus();
+  return numbers->front();
 }
 
 }  // namespace weft

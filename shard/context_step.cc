@@ -35,7 +35,7 @@ absl::Status Context::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
     WEFT_RETURN_IF_ERROR(CheckUsable("step_begin"));
     WEFT_RETURN_IF_ERROR(Latch(Annotate(group().error(), "step_begin: ")));
     WEFT_RETURN_IF_ERROR(machine_->state.StepBegin(mode, tag));
-    machine_->reduction.BeginStep();
+    if (mode == WEFT_SHARD_TRAIN) machine_->reduction.BeginStep();
     Expect(mode, tag);
   }
   folded_microbatches_ = 0;
@@ -58,6 +58,7 @@ absl::Status Context::MicrobatchBegin(int index, bool last) {
   Section section(*this);
   if (ReducesThisMicrobatch()) {
     machine_->readiness.Reset();
+    machine_->reduction.BeginReducing();
     machine_->next_bucket = 0;
   }
   if (keeps_sums()) machine_->reduction.BeginMicrobatch(index == 0, last);

@@ -96,10 +96,21 @@ void Reduction::Abort(std::string_view reason) {
   if (across_ != nullptr) across_->Abort(reason);
 }
 
-absl::Status Reduction::StartWorks(int bucket, const std::vector<Collective>& calls,
-                                   ProcessGroup& group, Works* works) {
+uint32_t Reduction::purpose() const {
+  uint64_t mixed = 0;
+  for (const uint64_t part : {context_, step_, microbatch_}) {
+    mixed = (mixed ^ part) * 0x9e3779b97f4a7c15;
+    mixed ^= mixed >> 32;
+  }
+  return static_cast<uint32_t>(mixed);
+}
+
+absl::Status Reduction::StartWorks(int bucket, uint32_t purpose,
+                                   const std::vector<Collective>& calls, ProcessGroup& group,
+                                   Works* works) {
   for (Collective call : calls) {
     call.tag = static_cast<uint64_t>(bucket);
+    call.purpose = purpose;
     call.background = true;
     absl::StatusOr<WorkRef> work = group.Start(call);
     if (!work.ok()) {
@@ -138,11 +149,13 @@ absl::Status Reduction::Start(int bucket) {
     calls.push_back(CallOf(bucket, i));
   }
   Works works;
-  WEFT_RETURN_IF_ERROR(StartWorks(bucket, calls, replicated ? *scatter_ : *group_, &works));
+  WEFT_RETURN_IF_ERROR(
+      StartWorks(bucket, purpose(), calls, replicated ? *scatter_ : *group_, &works));
   const size_t count = works.size();
   if (residence_.GradientsAreCut(bucket)) residence_.ReductionStarted(bucket, works, settles);
   if (settles) {
     chains_.push_back({.bucket = bucket,
+                       .purpose = purpose(),
                        .works = std::move(works),
                        .goes_across = replicated && last_,
                        .first = first_,
@@ -196,7 +209,7 @@ absl::Status Reduction::StartAcross(Chain& chain) {
   }
   chain.works.clear();
   chain.goes_across = false;
-  WEFT_RETURN_IF_ERROR(StartWorks(chain.bucket, calls, *across_, &chain.works));
+  WEFT_RETURN_IF_ERROR(StartWorks(chain.bucket, chain.purpose, calls, *across_, &chain.works));
   residence_.ReductionStarted(chain.bucket, chain.works, /*goes_on=*/true);
   CallBack(chain.works.size());
   return absl::OkStatus();
@@ -325,6 +338,8 @@ std::vector<StartedReduce> Reduction::TakeStarted() {
 }
 
 void Reduction::BeginStep() {
+  ++step_;
+  microbatch_ = 0;
   first_start_ns_ = 0;
   started_bytes_ = 0;
 }

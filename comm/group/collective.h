@@ -121,6 +121,7 @@ struct Collective {
   Algorithm algorithm = Algorithm::kAuto;
   std::shared_ptr<const BlockLayout> layout;  // vector and iov forms only
   std::shared_ptr<const CustomOp> custom;     // of kOpPremulSum and kOpUser only
+  uint32_t purpose = 0;  // tells calls apart that otherwise look alike; in the signature only
   // Local.
   const void* in = nullptr;
   void* out = nullptr;

@@ -21,10 +21,10 @@ uint64_t LayoutSignature(const Collective& call);
 inline uint32_t Signature(const Collective& call) {
   constexpr uint64_t kOdd1 = 0x9e3779b97f4a7c15ULL;
   constexpr uint64_t kOdd2 = 0xc2b2ae3d27d4eb4fULL;
-  const uint64_t what = static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.dtype) << 8 |
-                        static_cast<uint64_t>(call.op) << 16 |
-                        static_cast<uint64_t>(call.algorithm) << 28 |
-                        static_cast<uint64_t>(static_cast<uint32_t>(call.root)) << 32;
+  const uint64_t what =
+      static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.dtype) << 8 |
+      static_cast<uint64_t>(call.op) << 16 | static_cast<uint64_t>(call.algorithm) << 28 |
+      static_cast<uint64_t>(static_cast<uint32_t>(call.root) ^ call.purpose) << 32;
   uint64_t count = TraitsOf(call.kind).local_counts ? 0 : call.count;
   if (call.layout != nullptr || call.custom != nullptr) count += LayoutSignature(call);
   uint64_t hash = (what ^ count * kOdd1) * kOdd2;

@@ -44,11 +44,19 @@ void FailureReporter::AwaitRecords(uint64_t sequence) const {
 absl::Status FailureReporter::Mismatch(const Operation& operation) const {
   AwaitRecords(operation.sequence());
   std::map<std::string, std::vector<int>> parties;
-  for (int peer = 0; peer < state_.size; ++peer) {
-    if (const auto call = state_.segment.recorder(peer).Find(operation.sequence())) {
-      parties[Describe(*call)].push_back(peer);
+  const auto list = [&](bool with_signature) {
+    parties.clear();
+    for (int peer = 0; peer < state_.size; ++peer) {
+      const auto call = state_.segment.recorder(peer).Find(operation.sequence());
+      if (!call) continue;
+      const std::string purpose =
+          with_signature ? fmt::format(" (signature with its purpose {:08x})", call->signature)
+                         : "";
+      parties[Describe(*call) + purpose].push_back(peer);
     }
-  }
+  };
+  list(/*with_signature=*/false);
+  if (parties.size() == 1) list(/*with_signature=*/true);
   std::vector<std::pair<std::string, std::vector<int>>> sorted(parties.begin(), parties.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });

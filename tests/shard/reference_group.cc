@@ -131,7 +131,8 @@ void Execute(const std::vector<OperationRef>& ranks) {
 
 bool SameCall(const Collective& a, const Collective& b) {
   return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.root == b.root &&
-         a.count == b.count && (a.layout == nullptr) == (b.layout == nullptr) &&
+         a.count == b.count && a.purpose == b.purpose &&
+         (a.layout == nullptr) == (b.layout == nullptr) &&
          (a.layout == nullptr || a.layout->hash == b.layout->hash);
 }
 
