@@ -85,7 +85,7 @@ void Context::WaitForUpdates(int param) {
     if (bucket >= 0) works = machine_->residence.Updates(bucket);
   }
   for (const WorkRef& work : works)
-    (void)work->Wait(0);
+    (void)Await(*work);
 }
 
 absl::StatusOr<std::pair<ParamView, size_t>> Context::OwnPart(int param) {

@@ -1,7 +1,10 @@
 #include "shard/schedule.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -113,15 +116,30 @@ size_t NextOf(const std::vector<Residency>& gathers, size_t i) {
   return next;
 }
 
+// Joins residencies of a unit where `joins(one, next, neighbours)`: with no other between them. False if none were.
+template <typename Joins>
+bool JoinWhere(std::vector<Residency>& gathers, const Joins& joins) {
+  std::map<int, size_t> latest;  // by unit: its last one that stays
+  size_t kept = 0;
+  for (Residency& next : gathers) {
+    const auto found = latest.find(next.index);
+    if (found != latest.end() && joins(gathers[found->second], next, found->second + 1 == kept)) {
+      gathers[found->second].end = next.end;
+      continue;
+    }
+    latest[next.index] = kept;
+    if (&next != &gathers[kept]) gathers[kept] = std::move(next);
+    ++kept;
+  }
+  const bool joined = kept < gathers.size();
+  gathers.resize(kept);
+  return joined;
+}
+
 // Letting go of a unit that is the next to be gathered saves nothing.
 void JoinNeighbours(std::vector<Residency>& gathers) {
-  for (size_t i = 0; i + 1 < gathers.size();) {
-    if (gathers[i + 1].index == gathers[i].index) {
-      Join(gathers, i, i + 1);
-    } else {
-      ++i;
-    }
-  }
+  JoinWhere(gathers,
+            [](const Residency&, const Residency&, bool neighbours) { return neighbours; });
 }
 
 // Counts runs of units as the context's own bookkeeping does: uses one in the other are one run.
@@ -355,15 +373,58 @@ void PlacePrefetches(int prefetch, const std::vector<Event>& events,
   }
 }
 
-// Joins the first residency that is not over when the unit's next one begins; false if there is none.
-bool JoinOverlap(std::vector<Residency>& gathers) {
-  for (size_t i = 0; i < gathers.size(); ++i) {
-    const size_t next = NextOf(gathers, i);
-    if (next == gathers.size() || gathers[next].begin > gathers[i].end) continue;
-    Join(gathers, i, next);
-    return true;
+// Joins residencies that are not over when the unit's next one begins. False if there are none.
+bool JoinOverlaps(std::vector<Residency>& gathers) {
+  return JoinWhere(gathers, [](const Residency& one, const Residency& next, bool) {
+    return next.begin <= one.end;
+  });
+}
+
+// Whose gradients lay last at each byte of the pool.
+class LastGradients {
+ public:
+  void Put(size_t begin, size_t end, int index) {
+    if (begin == end) return;
+    Split(begin);
+    Split(end);
+    from_.erase(from_.lower_bound(begin), from_.lower_bound(end));
+    from_[begin] = index;
   }
-  return false;
+
+  // Ascending.
+  std::vector<int> Between(size_t begin, size_t end) const {
+    std::set<int> found;
+    for (auto range = std::prev(from_.upper_bound(begin));
+         range != from_.end() && range->first < end; ++range) {
+      if (range->second != kNobody) found.insert(range->second);
+    }
+    return {found.begin(), found.end()};
+  }
+
+ private:
+  static constexpr int kNobody = -1;
+
+  void Split(size_t at) { from_.emplace(at, std::prev(from_.upper_bound(at))->second); }
+
+  std::map<size_t, int> from_ = {{0, kNobody}};  // by first byte of a range; it reaches to the next
+};
+
+// Those before them were waited for when these were placed.
+void FindPredecessors(Schedule& schedule) {
+  const size_t gathers = schedule.gathers.size();
+  std::vector<size_t> order(gathers + schedule.gradients.size());
+  const auto at = [&](size_t i) -> Residency& {
+    return i < gathers ? schedule.gathers[i] : schedule.gradients[i - gathers];
+  };
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return at(a).begin < at(b).begin; });
+  LastGradients last;
+  for (const size_t i : order) {
+    Residency& one = at(i);
+    one.after = last.Between(one.offset, one.offset + one.bytes);
+    if (i >= gathers) last.Put(one.offset, one.offset + one.bytes, static_cast<int>(i - gathers));
+  }
 }
 
 // Finds places for all and says which gradients had a place before.
@@ -380,16 +441,7 @@ void PlaceAll(Schedule& schedule) {
     for (Residency& one : *list)
       one.offset = intervals[next++].offset;
   }
-  for (std::vector<Residency>* list : {&schedule.gathers, &schedule.gradients}) {
-    for (Residency& one : *list) {
-      for (size_t i = 0; i < schedule.gradients.size(); ++i) {
-        const Residency& before = schedule.gradients[i];
-        const bool shares =
-            before.offset < one.offset + one.bytes && one.offset < before.offset + before.bytes;
-        if (shares && before.end < one.begin) one.after.push_back(static_cast<int>(i));
-      }
-    }
-  }
+  FindPredecessors(schedule);
 }
 
 // HPZ: between forward and backward a part is kept of units that are let go.
@@ -416,7 +468,7 @@ Schedule Assemble(const ScheduleInput& input, const std::vector<Event>& events,
   Schedule schedule{.gathers = gathers, .gradients = gradients, .prefetch = prefetch};
   do {
     PlacePrefetches(prefetch, events, schedule.gathers);
-  } while (JoinOverlap(schedule.gathers));
+  } while (JoinOverlaps(schedule.gathers));
   AddParts(input, events, schedule);
   PlaceAll(schedule);
   return schedule;

@@ -56,7 +56,7 @@ struct Residency {
   int64_t end = 0;
   size_t bytes = 0;
   size_t offset = 0;       // in the pool
-  std::vector<int> after;  // gradients that had this place before and must have been reduced
+  std::vector<int> after;  // gradients that were last at these bytes and must have been reduced
   int part = -1;           // HPZ, of params: what is kept of them at the end, among the parts
 };
 

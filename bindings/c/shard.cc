@@ -35,6 +35,9 @@ absl::StatusOr<std::vector<MeshAxis>> ReadAxes(const char* call, const weft_mesh
 
 namespace {
 
+// The plan has every call of a step.
+constexpr int kMicrobatchesMax = 4096;
+
 absl::StatusOr<weft_shard_allocator_t> ReadAllocator(const weft_shard_allocator_t* allocator) {
   constexpr char kCall[] = "shard_context_create";
   weft_shard_allocator_t copy{};
@@ -67,11 +70,12 @@ absl::StatusOr<ContextOptions> ReadOptions(const weft_shard_config_t* config) {
   options.overlap = copy.no_overlap == 0;
   options.average = copy.no_average == 0;
   options.timeout_ns = copy.timeout_ns;
-  if (copy.prefetch < -1 || copy.microbatches < 0) {
+  if (copy.prefetch < -1 || copy.microbatches < 0 || copy.microbatches > kMicrobatchesMax) {
     return Invalid(kCall,
                    StrCat("prefetch is ", copy.prefetch, ", microbatches ", copy.microbatches,
                           "; use -1 (none), 0 (the default) or a positive number, and 0 "
-                          "(one) or a positive number"));
+                          "(one) or a number up to ",
+                          kMicrobatchesMax));
   }
   if (copy.prefetch != 0) options.prefetch = std::max(copy.prefetch, 0);
   if (copy.microbatches != 0) options.microbatches = copy.microbatches;

@@ -104,7 +104,7 @@ typedef struct weft_shard_config {
   int no_average;     /* 1: gradients are summed over ranks; 0: averaged */
   int64_t timeout_ns; /* deadline of each collective; 0: the group's */
   int prefetch;       /* units gathered ahead of the one in use; 0: 1; -1: none */
-  int microbatches;   /* per step, that the plan expects; 0: 1 */
+  int microbatches;   /* per step, that the plan expects, up to 4096; 0: 1 */
   /* For what is gathered, and full gradients where these rest cut; 0: as much as prefetching wants.
    * Prefetching is given up first. */
   size_t memory_budget_bytes;

@@ -131,6 +131,7 @@ void AddContextFaults(std::vector<BadCall>* calls) {
   add_allocator("allocator_struct_size_1", "struct_size", 1, true, true);
   add_config("prefetch_minus_2", "prefetch is -2", -2, 0);
   add_config("microbatches_minus_1", "microbatches -1", 0, -1);
+  add_config("microbatches_4097", "up to 4096", 0, 4097);
   add("unknown_accumulation", "accumulation is 3", 3, 0);
   add("timeout_negative", "timeout_ns is -1", 0, -1);
   AddConfigFaults<weft_shard_config_t>(
