@@ -122,7 +122,7 @@ absl::Status Context::Drain() {
     Section section(*this);
     works = machine_->residence.UnderWay();
   }
-  const absl::Status ended = WaitForWorks(works, "gathering parameters: ", &gather_waited_ns_);
+  absl::Status ended = WaitForWorks(works, "gathering parameters: ", &gather_waited_ns_);
   Section section(*this);
   machine_->residence.Drop();
   return ended;

@@ -170,8 +170,8 @@ WEFT_EXPORT weft_result_t weft_shard_optimizer_step(weft_shard_context_t context
 WEFT_EXPORT weft_result_t weft_shard_step_end(weft_shard_context_t context);
 
 /* This rank cannot finish the step: the others' waits return WEFT_ABORTED with rank and `reason`
- * within a second. The parameters are untouched. The group is poisoned as by weft_group_abort. Any
- * thread. */
+ * within a second. The parameters are untouched. The group is poisoned as by weft_group_abort, and with it the groups of
+ * the mesh's axes, which any failure of a context on several axes does too. Any thread. */
 WEFT_EXPORT weft_result_t weft_shard_abort_step(weft_shard_context_t context, const char* reason);
 
 WEFT_END_DECLS

@@ -19,7 +19,6 @@
 namespace weft {
 namespace {
 
-using testing::AnyOf;
 using testing::HasSubstr;
 
 // One rank's memory. Gives what was never zero, and fails when told to.
