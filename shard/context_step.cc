@@ -91,11 +91,14 @@ absl::Status Context::PostForward(int unit) {
 }
 
 absl::Status Context::PreBackward(int unit) {
-  WEFT_RETURN_IF_ERROR(FoldMicrobatch());
   {
     Section section(*this);
     WEFT_RETURN_IF_ERROR(CheckUsable("pre_backward"));
     WEFT_RETURN_IF_ERROR(machine_->state.PreBackward(unit));
+  }
+  WEFT_RETURN_IF_ERROR(FoldMicrobatch());
+  {
+    Section section(*this);
     WEFT_RETURN_IF_ERROR(Note({Event::Kind::kPreBackward, unit}));
   }
   WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Need));
@@ -151,12 +154,15 @@ absl::Status Context::PostBackward(int unit) {
 }
 
 absl::Status Context::MicrobatchEnd() {
-  WEFT_RETURN_IF_ERROR(FoldMicrobatch());
   std::vector<int> settled;
   {
     Section section(*this);
     WEFT_RETURN_IF_ERROR(CheckUsable("microbatch_end"));
     WEFT_RETURN_IF_ERROR(machine_->state.MicrobatchEnd(settled));
+  }
+  WEFT_RETURN_IF_ERROR(FoldMicrobatch());
+  {
+    Section section(*this);
     WEFT_RETURN_IF_ERROR(Note({Event::Kind::kMicrobatchEnd, 0}));
     machine_->residence.LetGoIdle();
   }

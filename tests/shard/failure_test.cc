@@ -85,6 +85,35 @@ TEST(IllegalCalls, SendNothingAndLeaveTheContextUsable) {
   }
 }
 
+// The reductions of the micro-batch before are under way, and rank 1 comes to them when rank 0 has been refused.
+TEST(IllegalCalls, WaitForNobody) {
+  for (const GroupKind kind : kBothKinds) {
+    std::promise<void> was_refused;
+    std::shared_future<void> told = was_refused.get_future().share();
+    const auto body = [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+      WEFT_ASSIGN_OR_RETURN(auto context,
+                            FinalizedUnits(group, 2, {.accumulation = WEFT_SHARD_REDUCE_EVERY}));
+      WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_TRAIN, 0));
+      WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, false));
+      if (rank == 1) told.wait_for(std::chrono::seconds(60));
+      WEFT_RETURN_IF_ERROR(BackwardUnit(*context, 1));
+      WEFT_RETURN_IF_ERROR(BackwardUnit(*context, 0));
+      WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());
+      if (rank == 0) EXPECT_EQ(ResultOf(context->MicrobatchEnd()), WEFT_BAD_STATE);
+      WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(1, true));
+      if (rank == 0) {
+        EXPECT_EQ(ResultOf(context->PreBackward(0)), WEFT_BAD_STATE);
+        was_refused.set_value();
+      }
+      WEFT_RETURN_IF_ERROR(BackwardUnit(*context, 1));
+      WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());
+      WEFT_RETURN_IF_ERROR(context->Finish().status());
+      return context->StepEnd();
+    };
+    ExpectAllOk(RunRanks(kind, 2, body));
+  }
+}
+
 TEST(GradReady, RefusesAGradientThatOverlapsItsOwnMemory) {
   ExpectAllOk(
       RunRanks(GroupKind::kLocal, 1, [](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
