@@ -49,14 +49,14 @@ absl::Status FailureReporter::Mismatch(const Operation& operation) const {
     for (int peer = 0; peer < state_.size; ++peer) {
       const auto call = state_.segment.recorder(peer).Find(operation.sequence());
       if (!call) continue;
-      const std::string purpose =
-          with_signature ? fmt::format(" (signature with its purpose {:08x})", call->signature)
-                         : "";
-      parties[Describe(*call) + purpose].push_back(peer);
+      const std::string signature =
+          with_signature ? fmt::format(" (signature {:08x})", call->signature) : "";
+      parties[Describe(*call) + signature].push_back(peer);
     }
   };
   list(/*with_signature=*/false);
-  if (parties.size() == 1) list(/*with_signature=*/true);
+  const bool alike = parties.size() == 1;
+  if (alike) list(/*with_signature=*/true);
   std::vector<std::pair<std::string, std::vector<int>>> sorted(parties.begin(), parties.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
@@ -65,6 +65,7 @@ absl::Status FailureReporter::Mismatch(const Operation& operation) const {
     text += fmt::format("{}{} called {}", i == 0 ? "" : ", ", RankList(sorted[i].second),
                         sorted[i].first);
   }
+  if (alike) text += "; of a shard manager these are of other steps, micro-batches or contexts";
   text += "; all ranks must issue the same operations in the same order";
   const bool clear = sorted.size() == 2 && sorted[0].second.size() == 1 &&
                      2 * sorted[1].second.size() > static_cast<size_t>(state_.size);
