@@ -33,11 +33,14 @@ std::vector<int> MembersOf(const std::vector<Wish>& wishes, int color) {
 }
 
 template <typename T>
-absl::Status Exchange(NodeGroup& parent, const T& mine, std::vector<T>* all) {
+absl::Status Exchange(NodeGroup& parent, const GroupOptions& options, const T& mine,
+                      std::vector<T>* all) {
   all->resize(static_cast<size_t>(parent.size()));
   Collective gather{.kind = OpKind::kAllGather, .count = sizeof(T)};
   gather.in = &mine;
   gather.out = all->data();
+  gather.timeout_ns = options.init_timeout_ns > 0 ? options.init_timeout_ns
+                                                  : std::max<int64_t>(options.timeout_ns, 0);
   return parent.Run(gather);
 }
 
@@ -67,7 +70,7 @@ void NodeGroup::KeepFailedSplit(uint64_t offset, const std::vector<int>& members
 absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::SplitAsVisitor(
     int color, int key, const GroupOptions& options) {
   std::vector<Wish> wishes;
-  WEFT_RETURN_IF_ERROR(Exchange(*this, Wish{color, key}, &wishes));
+  WEFT_RETURN_IF_ERROR(Exchange(*this, options, Wish{color, key}, &wishes));
   const std::vector<int> members = MembersOf(wishes, color);
   const bool leads = color >= 0 && members[0] == state_.rank;
 
@@ -87,7 +90,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::SplitAsVisitor(
     }
   }
   std::vector<SplitOffer> offers;
-  const absl::Status exchanged = Exchange(*this, offer, &offers);
+  const absl::Status exchanged = Exchange(*this, options, offer, &offers);
   if (!exchanged.ok() && leads && made.ok()) KeepFailedSplit(offer.offset, members);
   WEFT_RETURN_IF_ERROR(exchanged);
   WEFT_RETURN_IF_ERROR(made);

@@ -95,6 +95,28 @@ TEST_P(Groups, SplitThatFailsHalfWayGivesItsSegmentBack) {
   }
 }
 
+// The group's own deadline is 30 minutes.
+TEST_P(Groups, SplitThatARankDoesNotComeToEndsByTheDeadlineOfMakingTheGroup) {
+  if (GetParam() == 1) GTEST_SKIP() << "one rank waits for nobody";
+  std::atomic<int> ended{0};
+  EXPECT_EQ(RunThreadRanks(GetParam(), {.name = "w", .timeout_ns = 1'800'000'000'000},
+                           [&](ProcessGroup& group) -> std::string {
+                             const int others = group.size() - 1;
+                             if (group.rank() == others) {
+                               while (ended.load() < others)
+                                 std::this_thread::yield();
+                               return "";
+                             }
+                             auto part =
+                                 group.Split(0, 0, {.name = "part", .init_timeout_ns = 50'000'000});
+                             ++ended;
+                             return ResultOf(part.status()) == WEFT_TIMEOUT ? ""
+                                                                            : Text(part.status());
+                           }),
+            "");
+  EXPECT_EQ(ProcessHeap().live_bytes(), 0u);
+}
+
 TEST_P(Groups, CallbacksRunOnceAndMayStartOperations) {
   EXPECT_EQ(RunThreadRanks(GetParam(), {.name = "w"},
                            [](ProcessGroup& group) -> std::string {
