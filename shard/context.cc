@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "shard/section.h"
 
 namespace weft {
 
@@ -141,7 +142,7 @@ absl::Status Context::Latch(const absl::Status& status) {
 
 absl::Status Context::LatchUnlocked(const absl::Status& status) {
   if (status.ok()) return status;
-  MutexLock lock(mutex_);
+  Section section(*this);
   return Latch(status);
 }
 
@@ -166,7 +167,7 @@ absl::Status Context::Await(Work& work) {
     if (ResultOf(status) != WEFT_IN_PROGRESS) return status;
     const absl::Status cause = group().error();
     if (cause.ok()) continue;
-    MutexLock lock(mutex_);
+    Section section(*this);
     EndGroups(FromAbsl(cause.message()));
   }
 }
@@ -207,7 +208,7 @@ absl::Status Context::SealUnit(int unit) {
 
 absl::Status Context::AbortStep(std::string_view reason) {
   WEFT_RETURN_IF_ERROR(CheckPeers("abort_step"));
-  MutexLock lock(mutex_);
+  Section section(*this);
   const int64_t step = machine_ == nullptr ? 0 : machine_->state.step();
   const std::string text = StrCat("rank ", group().rank(), " aborted step ", step, ": ",
                                   reason.empty() ? std::string_view("no reason given") : reason);

@@ -209,7 +209,8 @@ class Context {
   // Keeps the first failure of communication: after it nothing is sent any more.
   absl::Status Latch(const absl::Status& status) WEFT_REQUIRES(mutex_);
   absl::Status LatchUnlocked(const absl::Status& status);
-  // Ends the groups of this context and its mesh, and so the waits of other ranks in them.
+  // Ends the groups of this context and its mesh, and so the waits of other ranks in them. Within a section, or when the
+  // doorbell is silent: works that end call back on this thread.
   void EndGroups(std::string_view reason) WEFT_REQUIRES(mutex_);
   // Waits for an operation of any of these groups.
   absl::Status Await(Work& work);
