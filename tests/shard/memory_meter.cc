@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -121,17 +122,30 @@ absl::Status MemoryMeter::Sample() {
   return absl::OkStatus();
 }
 
-absl::Status MemoryMeter::ExpectBaseline() {
+absl::Status MemoryMeter::Settle() {
+  constexpr timespec kPause{0, 2'000'000};
+  WEFT_RETURN_IF_ERROR(Sample());
+  for (int i = 0; i < kTriesMax; ++i) {
+    const Held before = now_;
+    nanosleep(&kPause, nullptr);
+    WEFT_RETURN_IF_ERROR(Sample());
+    if (now_.IsLike(before)) return absl::OkStatus();
+  }
+  return absl::InternalError(StrCat("no two samples of ", kTriesMax, " in a row are alike"));
+}
+
+absl::Status MemoryMeter::ExpectHeld(const Held& held) {
   const int64_t begin_ns = MonotonicNs();
   int64_t waited_ns = 0;
   while (waited_ns < 10'000'000'000) {
     ReapRemains();
     WEFT_RETURN_IF_ERROR(Sample());
-    if (now_.file_bytes == 0 && now_.private_bytes == 0) return absl::OkStatus();
+    if (now_.IsLike(held)) return absl::OkStatus();
     WEFT_ASSIGN_OR_RETURN(waited_ns, Sum(MonotonicNs() - begin_ns));
   }
-  return absl::InternalError(StrCat("not as before: ", now_.file_bytes, " bytes of shared memory, ",
-                                    now_.private_bytes, " of malloc"));
+  return absl::InternalError(StrCat(now_.file_bytes, " bytes of shared memory, ",
+                                    now_.private_bytes, " of malloc, where there were ",
+                                    held.file_bytes, " and ", held.private_bytes));
 }
 
 }  // namespace weft

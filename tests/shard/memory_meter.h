@@ -29,6 +29,11 @@ struct Held {
   int64_t private_bytes = 0;
 
   int64_t total() const { return shared_bytes + private_bytes; }
+
+  // Pss is rounded.
+  bool IsLike(const Held& other) const {
+    return file_bytes == other.file_bytes && private_bytes == other.private_bytes;
+  }
 };
 
 class MemoryMeter {
@@ -50,9 +55,11 @@ class MemoryMeter {
   // `value` added over all ranks.
   absl::StatusOr<int64_t> Sum(int64_t value);
 
-  // Ok if shared and private memory are as at the baseline, within a deadline: groups that were closed give memory back
-  // when all ranks have left.
-  absl::Status ExpectBaseline();
+  // Samples until two in a row are alike: a thread that completes a work frees the work's callback a little later.
+  absl::Status Settle();
+  // Ok if shared and private memory are as they were in `held`, to the byte, within a deadline: for the same reason, and
+  // because groups that were closed give memory back when all ranks have left.
+  absl::Status ExpectHeld(const Held& held);
 
   // Of this process's mappings of memfd:weft.
   static int64_t PssBytes();
