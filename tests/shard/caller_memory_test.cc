@@ -212,7 +212,7 @@ void FailTheOne(const Options& options, int failing, bool misaligns) {
                  if (rank == kVictim) arena.failing = failing;
                  arena.misaligns = misaligns;
                  TrainedModel model({.preset = options.preset, .counts = kCounts});
-                 const absl::Status status =
+                 absl::Status status =
                      MakeModel(model, std::move(group), arena.Source(), options.reduces_every);
                  EXPECT_EQ(arena.live(), 0u) << "finalize failed";
                  if (rank == kVictim) tier = TierName(arena.tiers().back());
