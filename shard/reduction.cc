@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/group/number_hash.h"
 #include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce.h"
 #include "shard/accumulate.h"
@@ -97,12 +98,10 @@ void Reduction::Abort(std::string_view reason) {
 }
 
 uint32_t Reduction::purpose() const {
-  uint64_t mixed = 0;
-  for (const uint64_t part : {context_, step_, microbatch_}) {
-    mixed = (mixed ^ part) * 0x9e3779b97f4a7c15;
-    mixed ^= mixed >> 32;
-  }
-  return static_cast<uint32_t>(mixed);
+  NumberHash hash;
+  for (const uint64_t number : {context_, step_, microbatch_})
+    hash.Add(number);
+  return hash.Get32();
 }
 
 absl::Status Reduction::StartWorks(int bucket, uint32_t purpose,

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/status.h"
+#include "comm/group/number_hash.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -12,20 +13,6 @@ absl::Status Invalid(const Collective& call, std::string_view what) {
   return MakeError(WEFT_INVALID_ARGUMENT, {.operation = OpKindName(call.kind)},
                    fmt::format("{}: {}", OpKindName(call.kind), what));
 }
-
-// A multiplication and a shift per number (the finaliser of MurmurHash3 by Austin Appleby).
-class CountHash {
- public:
-  void Add(size_t number) {
-    state_ = (state_ ^ number) * 0xff51afd7ed558ccdULL;
-    state_ ^= state_ >> 33;
-  }
-
-  uint32_t Get() const { return static_cast<uint32_t>(state_ ^ state_ >> 32); }
-
- private:
-  uint64_t state_ = 0x9e3779b97f4a7c15ULL;
-};
 
 // One side as vectors of `size` blocks; packed where no offsets are given. False if a sum does not fit.
 bool Fill(const Blocks& blocks, int size, std::vector<size_t>* counts,
@@ -73,13 +60,13 @@ absl::Status LayOutShared(const Blocks& blocks, bool in, int rank, int size, Blo
   if (!Fill(blocks, size, &counts, &offsets) || !Sum(counts, &call->count)) return TooMuch(*call);
   (in ? layout->out_counts : layout->in_counts).assign(1, counts[static_cast<size_t>(rank)]);
   (in ? layout->out_offsets : layout->in_offsets).assign(1, 0);
-  CountHash hash;
+  NumberHash hash;
   for (size_t count : counts)
     hash.Add(count);
   for (size_t offset : offsets) {
     if (in) hash.Add(offset);
   }
-  layout->hash = hash.Get();
+  layout->hash = hash.Get32();
   return absl::OkStatus();
 }
 
@@ -128,7 +115,7 @@ absl::Status LayOutParts(const weft_iov_t* parts, size_t part_count, BlockLayout
                    fmt::format("{} parts, at most {} are allowed", part_count, WEFT_IOV_PARTS_MAX));
   }
   if (parts == nullptr && part_count > 0) return Invalid(*call, "parts is NULL");
-  CountHash hash;
+  NumberHash hash;
   hash.Add(part_count);
   // Empty parts would make a place in the concatenation ambiguous, and have nothing to say.
   size_t begin = 0;
@@ -140,7 +127,7 @@ absl::Status LayOutParts(const weft_iov_t* parts, size_t part_count, BlockLayout
     if (__builtin_add_overflow(begin, parts[i].count, &begin)) return TooMuch(*call);
   }
   layout->starts.push_back(begin);
-  layout->hash = hash.Get();
+  layout->hash = hash.Get32();
   call->count = begin;
   return absl::OkStatus();
 }

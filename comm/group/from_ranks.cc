@@ -4,20 +4,19 @@
 #include <cstdint>
 
 #include "base/status.h"
+#include "comm/group/number_hash.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
 namespace weft {
 namespace {
 
-// 64 bits of the list: every step is a bijection of the state, and the length is in it.
 uint64_t HashOf(const std::vector<int>& ranks) {
-  uint64_t hash = 0x9e3779b97f4a7c15ULL ^ ranks.size();
-  for (const int rank : ranks) {
-    hash = (hash ^ static_cast<uint32_t>(rank)) * 0xff51afd7ed558ccdULL;
-    hash ^= hash >> 32;
-  }
-  return hash;
+  NumberHash hash;
+  hash.Add(ranks.size());
+  for (const int rank : ranks)
+    hash.Add(static_cast<uint32_t>(rank));
+  return hash.Get();
 }
 
 // All ranks compare all hashes with rank 0's and so say the same.
