@@ -59,7 +59,7 @@ class SegmentGuard {
 }  // namespace
 
 int64_t InitDeadlineNs(const GroupOptions& options) {
-  int64_t timeout_ns = options.init_timeout_ns > 0 ? options.init_timeout_ns : options.timeout_ns;
+  int64_t timeout_ns = options.making_timeout_ns();
   if (timeout_ns <= 0) timeout_ns = static_cast<int64_t>(GetOptions().timeout_s * 1e9);
   const int64_t now_ns = MonotonicNs();
   return timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;

@@ -39,8 +39,7 @@ absl::Status Exchange(NodeGroup& parent, const GroupOptions& options, const T& m
   Collective gather{.kind = OpKind::kAllGather, .count = sizeof(T)};
   gather.in = &mine;
   gather.out = all->data();
-  gather.timeout_ns = options.init_timeout_ns > 0 ? options.init_timeout_ns
-                                                  : std::max<int64_t>(options.timeout_ns, 0);
+  gather.timeout_ns = std::max<int64_t>(options.making_timeout_ns(), 0);
   return parent.Run(gather);
 }
 
