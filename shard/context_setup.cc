@@ -136,7 +136,7 @@ bool Context::Any(bool (*is)(const Placement&)) const {
 // Gathers, and the reductions of HYBRID_SHARD, have groups of their own, so that none waits for another. All ranks
 // split them together, so that all learn of it if one cannot.
 absl::Status Context::SplitGroups(Machine& machine) {
-  const int replica = mesh_->rank() / mesh_->inner_size();
+  const int replica = mesh_->outer_rank();
   const auto split = [&](const ProcessGroup& among, int color,
                          const char* name) -> absl::StatusOr<std::shared_ptr<ProcessGroup>> {
     absl::StatusOr<std::shared_ptr<ProcessGroup>> made =
@@ -182,8 +182,8 @@ std::vector<RegistryEntry> Context::AgreedEntries() const {
                     options_.overlap ? "" : " without overlap", ", memory_budget_bytes ",
                     options_.budget_bytes, ", microbatches ", options_.microbatches);
   }
-  for (const MeshAxis& axis : mesh_->axes()) {
-    if (mesh_->axes().size() > 1)
+  if (mesh_->axes().size() > 1) {
+    for (const MeshAxis& axis : mesh_->axes())
       absl::StrAppend(&facts, ", ", axis.size, " ranks along ", axis.name);
   }
   if (options_.verify_steps != 0) {

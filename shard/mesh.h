@@ -49,6 +49,9 @@ class Mesh {
 
   int inner_rank() const { return rank_ % inner_size(); }
 
+  // Alike on the ranks along the last axis: the number of their replica.
+  int outer_rank() const { return rank_ / inner_size(); }
+
   int inner_size() const { return axes_.back().size; }
 
   // Nobody is there: no group below exists.
