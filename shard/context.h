@@ -325,6 +325,13 @@ class Context {
   // Owned by the one thread that makes step calls.
   int folded_microbatches_ = 0;
   bool joined_ = false;  // it walks through a step without data
+
+  // For reductions of this step.
+  struct WaitTimes {
+    int64_t waited_ns = 0;      // by this thread
+    int64_t last_ended_ns = 0;  // completion of the last one; 0 if there was none
+  };
+
   WaitTimes times_;
   int64_t gather_waited_ns_ = 0;
   bool warned_of_budget_ = false;

@@ -319,11 +319,11 @@ Works Reduction::Left(int bucket) const {
   };
   const auto last = std::find_if(chains_.begin(), chains_.end(), of_bucket);
   if (last == chains_.end()) {
-    Works left;
+    Works works;
     for (const StartedReduce& reduce : started_) {
-      if (reduce.bucket == bucket && !reduce.work->Test()) left.push_back(reduce.work);
+      if (reduce.bucket == bucket) works.push_back(reduce.work);
     }
-    return left;
+    return NotEnded(works);
   }
   for (auto chain = chains_.begin(); chain != last; ++chain) {
     Works left = NotEnded(chain->works);

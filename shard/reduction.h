@@ -159,9 +159,4 @@ class Reduction {
   bool last_ = true;
 };
 
-struct WaitTimes {
-  int64_t waited_ns = 0;      // by this thread
-  int64_t last_ended_ns = 0;  // completion of the last operation; 0 if there was none
-};
-
 }  // namespace weft
