@@ -43,7 +43,6 @@ Residence::Residence(const Layout& layout, const Storage& storage, const ExtentC
       calls_(calls),
       specs_(units),
       units_(units.size()),
-      in_backward_(units.size()),
       buckets_(layout.buckets.size()),
       updated_buckets_(units.size()) {
   reducing_.reserve(layout.buckets.size());  // else it grows when reductions happen to be slow
@@ -92,7 +91,7 @@ absl::Status Residence::Note(const Event& event) {
   served_ = false;
   if (event.kind == Event::Kind::kPreBackward || event.kind == Event::Kind::kPostBackward) {
     for (const int used : specs_[static_cast<size_t>(event.index)].used)
-      in_backward_[static_cast<size_t>(used)] = event.kind == Event::Kind::kPreBackward;
+      units_[static_cast<size_t>(used)].in_backward = event.kind == Event::Kind::kPreBackward;
   }
   if (schedule_ == nullptr) return absl::OkStatus();
   if (at < schedule_->events.size() && schedule_->events[at] == event) return absl::OkStatus();
@@ -341,7 +340,7 @@ Works Residence::RoomFor(size_t bytes) const {
   if (pool_.HasRoom(bytes) || reducing_.empty()) return {};
   const std::vector<int>& units = layout_.buckets[static_cast<size_t>(reducing_.front())].units;
   const bool everywhere = std::none_of(units.begin(), units.end(), [&](int unit) {
-    return in_backward_[static_cast<size_t>(unit)];
+    return units_[static_cast<size_t>(unit)].in_backward;
   });
   return everywhere ? WorksLeft(reducing_.front()) : Works();
 }

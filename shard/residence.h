@@ -140,6 +140,7 @@ class Residence {
     Works spent;  // these then, if nothing was to be waited for; not the caller's time to free
     int residency = -1;         // of the schedule
     std::byte* part = nullptr;  // HPZ: what is kept of it
+    bool in_backward = false;   // between its pre_backward and its post_backward
   };
 
   struct BucketState {
@@ -183,7 +184,6 @@ class Residence {
   std::shared_ptr<ProcessGroup> inner_;
   Pool pool_;
   std::vector<Unit> units_;
-  std::vector<bool> in_backward_;  // by unit: between its pre_backward and its post_backward
   std::vector<BucketState> buckets_;
   std::vector<std::vector<int>>
       updated_buckets_;        // by unit: whose params rest whole, optimizer cut
