@@ -103,12 +103,6 @@ class ParamWalk {
   std::vector<Residency> found_;
 };
 
-// Joins residency `i` and the unit's next one, which is `next`.
-void Join(std::vector<Residency>& gathers, size_t i, size_t next) {
-  gathers[i].end = gathers[next].end;
-  gathers.erase(gathers.begin() + static_cast<std::ptrdiff_t>(next));
-}
-
 size_t NextOf(const std::vector<Residency>& gathers, size_t i) {
   size_t next = i + 1;
   while (next < gathers.size() && gathers[next].index != gathers[i].index)
@@ -478,11 +472,12 @@ bool Fits(const Schedule& schedule, size_t budget_bytes) {
   return budget_bytes == 0 || schedule.pool_bytes <= budget_bytes;
 }
 
-// The time between two residencies of a unit, named by what begins the first.
+// The time between two residencies of a unit, named by what begins each.
 struct Gap {
   int64_t length = 0;
   int need = 0;
   int unit = 0;
+  int next_need = 0;
 
   bool operator<(const Gap& other) const {
     return std::tie(length, need, unit) < std::tie(other.length, other.need, other.unit);
@@ -496,7 +491,8 @@ std::vector<Gap> GapsOf(const ScheduleInput& input, const std::vector<Residency>
     const Placement& placement = (*input.units)[static_cast<size_t>(gathers[i].index)].placement;
     const size_t next = NextOf(gathers, i);
     if (placement.preset != WEFT_SHARD_FRACTION || next == gathers.size()) continue;
-    gaps.push_back({At(gathers[next].need) - gathers[i].end, gathers[i].need, gathers[i].index});
+    gaps.push_back({At(gathers[next].need) - gathers[i].end, gathers[i].need, gathers[i].index,
+                    gathers[next].need});
   }
   std::sort(gaps.begin(), gaps.end());
   return gaps;
@@ -505,16 +501,12 @@ std::vector<Gap> GapsOf(const ScheduleInput& input, const std::vector<Residency>
 // `gathers` with the first `count` gaps bridged: the unit stays whole meanwhile.
 std::vector<Residency> Bridge(std::vector<Residency> gathers, const std::vector<Gap>& gaps,
                               size_t count) {
-  std::vector<Gap> bridged(gaps.begin(), gaps.begin() + static_cast<std::ptrdiff_t>(count));
-  // Later gaps first, so that the need that names an earlier one still begins a residency.
-  std::sort(bridged.begin(), bridged.end(),
-            [](const Gap& a, const Gap& b) { return a.need > b.need; });
-  for (const Gap& gap : bridged) {
-    size_t i = 0;
-    while (gathers[i].need != gap.need || gathers[i].index != gap.unit)
-      ++i;
-    Join(gathers, i, NextOf(gathers, i));
-  }
+  std::set<std::pair<int, int>> bridged;  // what begins after a gap, and its unit
+  for (size_t i = 0; i < count; ++i)
+    bridged.emplace(gaps[i].next_need, gaps[i].unit);
+  JoinWhere(gathers, [&](const Residency&, const Residency& next, bool) {
+    return bridged.count({next.need, next.index}) != 0;
+  });
   return gathers;
 }
 
