@@ -99,7 +99,9 @@ TEST(IllegalCalls, WaitForNobody) {
       WEFT_RETURN_IF_ERROR(BackwardUnit(*context, 1));
       WEFT_RETURN_IF_ERROR(BackwardUnit(*context, 0));
       WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());
-      if (rank == 0) EXPECT_EQ(ResultOf(context->MicrobatchEnd()), WEFT_BAD_STATE);
+      if (rank == 0) {
+        EXPECT_EQ(ResultOf(context->MicrobatchEnd()), WEFT_BAD_STATE);
+      }
       WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(1, true));
       if (rank == 0) {
         EXPECT_EQ(ResultOf(context->PreBackward(0)), WEFT_BAD_STATE);

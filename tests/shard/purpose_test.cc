@@ -19,10 +19,9 @@ absl::StatusOr<std::unique_ptr<Context>> MakeOneUnit(std::shared_ptr<ProcessGrou
                                                      weft_shard_preset_t preset,
                                                      const ContextOptions& options) {
   WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(std::move(group), options));
-  WEFT_ASSIGN_OR_RETURN(const int unit, context->BeginUnit("u", PlacementOf(preset)));
-  const int64_t count = 200;
-  WEFT_RETURN_IF_ERROR(context->AddParam(unit, "w", &count, 1, WEFT_FLOAT32, false).status());
-  WEFT_RETURN_IF_ERROR(context->SealUnit(unit));
+  WEFT_RETURN_IF_ERROR(
+      AddUnitWithParam(*context, "u", {200}, WEFT_FLOAT32, /*frozen=*/false, PlacementOf(preset))
+          .status());
   WEFT_RETURN_IF_ERROR(context->Finalize().status());
   return context;
 }

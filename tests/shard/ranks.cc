@@ -76,8 +76,8 @@ absl::StatusOr<std::unique_ptr<Context>> MakeContext(std::shared_ptr<ProcessGrou
 
 absl::StatusOr<int> AddUnitWithParam(Context& context, std::string_view name,
                                      const std::vector<int64_t>& shape, weft_dtype_t dtype,
-                                     bool frozen) {
-  WEFT_ASSIGN_OR_RETURN(const int unit, context.BeginUnit(name));
+                                     bool frozen, const Placement& placement) {
+  WEFT_ASSIGN_OR_RETURN(const int unit, context.BeginUnit(name, placement));
   WEFT_ASSIGN_OR_RETURN(const int param,
                         context.AddParam(unit, StrCat(name, ".weight"), shape.data(),
                                          static_cast<int>(shape.size()), dtype, frozen));

@@ -50,6 +50,7 @@ absl::StatusOr<std::unique_ptr<Context>> MakeContext(std::shared_ptr<ProcessGrou
 // too when every unit is made by this.
 absl::StatusOr<int> AddUnitWithParam(Context& context, std::string_view name,
                                      const std::vector<int64_t>& shape,
-                                     weft_dtype_t dtype = WEFT_FLOAT32, bool frozen = false);
+                                     weft_dtype_t dtype = WEFT_FLOAT32, bool frozen = false,
+                                     const Placement& placement = {});
 
 }  // namespace weft

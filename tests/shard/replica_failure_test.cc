@@ -32,18 +32,19 @@ ContextOptions Options(int prefetch) {
 
 // The statuses of all ranks; `fail` is called with this rank's model once a step has been made.
 template <typename Fail>
-std::vector<absl::Status> RunReplicas(GroupKind kind, weft_shard_preset_t preset, int prefetch,
-                                      const Fail& fail) {
+std::vector<absl::Status> RunReplicas(weft_shard_preset_t preset, int prefetch, const Fail& fail) {
   std::barrier all_know(kRanks);
-  return RunRanks(kind, kRanks, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, Options(prefetch), {2, 2}));
-    ExactModel model(*context, ExactUnits(kUnits, preset), rank, kRanks);
-    absl::Status status = model.Finalize().status();
-    if (status.ok()) status = model.Train(ScriptOf({0, 1, 2, 3}, {3, 2, 1, 0})).status();
-    if (status.ok()) status = fail(rank, *context, model);
-    all_know.arrive_and_wait();
-    return status;
-  });
+  return RunRanks(
+      GroupKind::kLocal, kRanks,
+      [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, Options(prefetch), {2, 2}));
+        ExactModel model(*context, ExactUnits(kUnits, preset), rank, kRanks);
+        absl::Status status = model.Finalize().status();
+        if (status.ok()) status = model.Train(ScriptOf({0, 1, 2, 3}, {3, 2, 1, 0})).status();
+        if (status.ok()) status = fail(rank, *context, model);
+        all_know.arrive_and_wait();
+        return status;
+      });
 }
 
 void ExpectAborted(const std::vector<absl::Status>& statuses) {
@@ -60,16 +61,15 @@ TEST(AbortStep, ReleasesAllReplicas) {
     for (int at = 1; at < kCalls; at += kSampled ? 6 : 2) {
       SCOPED_TRACE(std::string(PresetName(preset)) + " at call " + std::to_string(at));
       const int64_t begin_ns = MonotonicNs();
-      ExpectAborted(RunReplicas(GroupKind::kLocal, preset, at % 3,
-                                [&](int rank, Context& context, ExactModel& model) {
-                                  int calls = 0;
-                                  model.pause = [&] {
-                                    if (rank == kAborter && ++calls == at) {
-                                      EXPECT_TRUE(context.AbortStep("sample 9 is torn").ok());
-                                    }
-                                  };
-                                  return model.Train(ScriptOf({0, 1, 2, 3}, {3, 2, 1, 0})).status();
-                                }));
+      ExpectAborted(RunReplicas(preset, at % 3, [&](int rank, Context& context, ExactModel& model) {
+        int calls = 0;
+        model.pause = [&] {
+          if (rank == kAborter && ++calls == at) {
+            EXPECT_TRUE(context.AbortStep("sample 9 is torn").ok());
+          }
+        };
+        return model.Train(ScriptOf({0, 1, 2, 3}, {3, 2, 1, 0})).status();
+      }));
       EXPECT_LT(MonotonicNs() - begin_ns, kTimeoutNs);
     }
   }
@@ -79,8 +79,7 @@ TEST(AbortStep, ReleasesRanksThatReadOrBroadcastAmongSome) {
   for (const bool reads : {true, false}) {
     SCOPED_TRACE(reads ? "read" : "broadcast");
     const std::vector<absl::Status> statuses = RunReplicas(
-        GroupKind::kLocal, WEFT_SHARD_HYBRID_SHARD, 1,
-        [&](int rank, Context& context, ExactModel&) -> absl::Status {
+        WEFT_SHARD_HYBRID_SHARD, 1, [&](int rank, Context& context, ExactModel&) -> absl::Status {
           if (rank == kAborter) {
             EXPECT_TRUE(context.AbortStep("sample 9 is torn").ok());
             return context.Updated();
