@@ -16,6 +16,8 @@ message(STATUS "Abseil ${absl_VERSION}, linked statically: ${WEFT_STATIC_ABSL}")
 function(weft_embed_absl target)
   if(WEFT_STATIC_ABSL)
     target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/absl_position_independent.cc)
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/cmake/absl_position_independent.cc TARGET_DIRECTORY ${target}
+                                PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
     target_link_options(${target} PRIVATE -static-libstdc++)
   endif()
 endfunction()

@@ -52,11 +52,11 @@ if(WEFT_STATIC_ABSL)
   add_custom_command(
     OUTPUT ${weft_archive}
     COMMAND ${CMAKE_CXX_COMPILER} -r -nostdlib -o ${weft_object} -Wl,--force-group-allocation
-            $<TARGET_OBJECTS:weft> -Wl,--start-group ${weft_archives} -Wl,--end-group
+            $<FILTER:$<TARGET_OBJECTS:weft>,EXCLUDE,gch$> -Wl,--start-group ${weft_archives} -Wl,--end-group
     COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol "weft_*" ${weft_object}
     COMMAND ${CMAKE_COMMAND} -E rm -f ${weft_archive}
     COMMAND ${CMAKE_AR} rcs ${weft_archive} ${weft_object}
-    DEPENDS weft ${weft_layers} $<TARGET_OBJECTS:weft>
+    DEPENDS weft ${weft_layers} $<FILTER:$<TARGET_OBJECTS:weft>,EXCLUDE,gch$>
     COMMAND_EXPAND_LISTS VERBATIM COMMENT "Linking libweft.a")
   add_custom_target(weft_static ALL DEPENDS ${weft_archive})
   install(FILES ${weft_archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})

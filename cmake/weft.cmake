@@ -34,12 +34,15 @@ if(WEFT_SANITIZE)
   target_compile_definitions(weft_flags INTERFACE WEFT_SANITIZE=1)
 endif()
 
+include(${CMAKE_CURRENT_LIST_DIR}/precompile.cmake)
+
 # weft_layer(comm DEPS weft_base): the static library of one layer; its folders add their sources with
 # target_sources(weft_comm PRIVATE ...).
 function(weft_layer name)
   cmake_parse_arguments(arg "" "" "DEPS" ${ARGN})
   add_library(weft_${name} STATIC)
   target_link_libraries(weft_${name} PUBLIC weft_flags ${arg_DEPS})
+  weft_precompile_layer(weft_${name})
 endfunction()
 
 # weft_program(weft_perf SOURCES main.cc LIBS weft): a program in bin/.
@@ -49,19 +52,28 @@ function(weft_program name)
   target_link_libraries(${name} PRIVATE weft_flags ${arg_LIBS})
 endfunction()
 
-# weft_test(store_test LABELS comm SOURCES store_test.cc LIBS weft_comm [TIMEOUT seconds]): a GoogleTest program, one
-# ctest entry. Labels select: ./dev test <label>.
+# What a test spends its time in is in the libraries; optimising the test itself, or describing it to a debugger, only
+# costs compile time. -g in CXXFLAGS or the dev preset bring debug information back.
+function(weft_test_flags name)
+  target_compile_options(${name} PRIVATE -O0 $<$<NOT:$<CONFIG:Debug>>:-g0>)
+  # Programs and the object that holds their precompiled headers must agree on -fPIE: neither says anything.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+endfunction()
+
+# weft_test(store_test LABELS comm SOURCES store_test.cc LIBS weft_comm [TIMEOUT seconds] [ONE_THREAD]): a GoogleTest
+# program, one ctest entry. Labels select: ./dev test <label>. ThreadSanitizer has nothing to find with ONE_THREAD: it
+# leaves the test out.
 function(weft_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "LABELS;SOURCES;LIBS" ${ARGN})
-  if(NOT WEFT_BUILD_TESTS)
+  cmake_parse_arguments(arg "ONE_THREAD" "TIMEOUT" "LABELS;SOURCES;LIBS" ${ARGN})
+  if(NOT WEFT_BUILD_TESTS OR (arg_ONE_THREAD AND WEFT_SANITIZE STREQUAL "thread"))
     return()
   endif()
   find_package(GTest REQUIRED)
   add_executable(${name} ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE weft_flags ${arg_LIBS} GTest::gmock_main)
-  # What a test spends its time in is in the libraries; optimising the test itself only costs compile time.
-  target_compile_options(${name} PRIVATE -O0)
+  weft_test_flags(${name})
+  weft_precompile_test(${name})
   add_test(NAME ${name} COMMAND ${name} --gtest_output=xml:${CMAKE_BINARY_DIR}/test-results/${name}.xml)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
@@ -70,7 +82,9 @@ function(weft_test name)
     math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 3")
   endif()
   # Constants instead of this machine's costs: the same choices everywhere, and nothing in the user's cache.
-  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} ENVIRONMENT WEFT_TUNE=static)
+  # COST: what may take long begins first, so that the end does not wait for it; later runs go by what it took.
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT}
+                                          ENVIRONMENT WEFT_TUNE=static)
 endfunction()
 
 # weft_script_test(layers LABELS tidy SCRIPT layers_test.py [ARGS ...] [TIMEOUT seconds] [SERIAL]): a Python test, one
@@ -85,6 +99,6 @@ function(weft_script_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL}
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL}
                                           ENVIRONMENT WEFT_TUNE=static)
 endfunction()

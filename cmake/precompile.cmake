@@ -1,0 +1,32 @@
+# Headers that nearly every source includes, compiled once: parsing them takes a source longer than its own lines
+# (figures in docs/testing.md). A source includes what it uses all the same; nightly's build with
+# CMAKE_DISABLE_PRECOMPILE_HEADERS=ON finds those that do not.
+
+set(weft_common_headers <algorithm> <array> <atomic> <cstdint> <functional> <memory> <optional> <string> <string_view>
+                        <utility> <vector> <absl/status/status.h> <absl/status/statusor.h> <fmt/format.h>)
+
+# Without it ccache does not see what a precompiled header was made of.
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(weft_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+endif()
+
+# weft_precompile_layer(weft_comm): the layers have one set of flags, so all take what the first one, base, compiles.
+function(weft_precompile_layer target)
+  if(target STREQUAL "weft_base")
+    target_precompile_headers(${target} PRIVATE ${weft_common_headers})
+  else()
+    target_precompile_headers(${target} REUSE_FROM weft_base)
+  endif()
+endfunction()
+
+# weft_precompile_test(node_group_test): a test program, whose flags weft_test() sets.
+function(weft_precompile_test target)
+  if(NOT TARGET weft_test_headers)
+    file(WRITE ${CMAKE_BINARY_DIR}/test_headers.cc "")
+    add_library(weft_test_headers OBJECT ${CMAKE_BINARY_DIR}/test_headers.cc)
+    target_link_libraries(weft_test_headers PRIVATE weft_flags weft_fmt absl::statusor GTest::gmock)
+    weft_test_flags(weft_test_headers)
+    target_precompile_headers(weft_test_headers PRIVATE ${weft_common_headers} <thread> <gmock/gmock.h> <gtest/gtest.h>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM weft_test_headers)
+endfunction()
