@@ -14,6 +14,7 @@
 #include "tests/shard/exact_model.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
+#include "tests/support/case_sample.h"
 
 namespace weft {
 namespace {
@@ -70,14 +71,15 @@ class CallOrderTest : public testing::TestWithParam<std::tuple<GroupKind, int>> 
 
   static int ranks() { return std::get<1>(GetParam()); }
 
-  // All presets with few ranks, else every other one, or every fourth: which ones depends on the case.
+  // Which ones are left out depends on the test, the kind of group and the ranks.
   static std::vector<weft_shard_preset_t> Presets() {
-    const size_t every = kSampled ? 4 : ranks() <= 3 ? 1 : 2;
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    const test::CaseSample sample({.every = 3, .sanitized = 3}, std::hash<std::string>()(name));
     std::vector<weft_shard_preset_t> presets;
-    for (size_t i = (static_cast<size_t>(ranks()) + static_cast<size_t>(kind())) % every;
-         i < std::size(kCutPresets); i += every) {
-      presets.push_back(kCutPresets[i]);
+    for (size_t i = 0; i < std::size(kCutPresets); ++i) {
+      if (sample.Takes(i)) presets.push_back(kCutPresets[i]);
     }
+    sample.Print("presets", std::size(kCutPresets));
     return presets;
   }
 };

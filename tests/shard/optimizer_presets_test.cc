@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
+#include "tests/support/case_sample.h"
 
 namespace weft {
 namespace {
@@ -137,6 +138,10 @@ class OptimizerPresetsTest : public testing::TestWithParam<std::tuple<weft_optim
 TEST_P(OptimizerPresetsTest, EveryPresetTrainsTheSameBits) {
   const auto [kind, ranks] = GetParam();
   if (kSampled && ranks != 3) GTEST_SKIP() << "sampled";
+  // Every preset is taken with some optimizer and number of ranks.
+  const test::CaseSample sample({.every = 3, .sanitized = 3},
+                                static_cast<uint64_t>(kind) + static_cast<uint64_t>(ranks));
+  size_t number = 0;
   for (const double norm_max : {0.0, 0.5}) {
     const Scenario scenario{.ranks = ranks, .steps = 6, .missing_percent = 5};
     Setting setting{.optimizer = ConfigOf(kind), .norm_max = norm_max};
@@ -144,11 +149,13 @@ TEST_P(OptimizerPresetsTest, EveryPresetTrainsTheSameBits) {
     EXPECT_THAT(whole.skipped, testing::Each(0));
     EXPECT_THAT(whole.norms, testing::Each(testing::Gt(0)));
     for (const weft_shard_preset_t preset : kPresets) {
+      if (!sample.Takes(number++)) continue;
       SCOPED_TRACE(StrCat(PresetName(preset), ", norm_max ", norm_max));
       setting.preset = preset;
       EXPECT_TRUE(TrainAll(GroupKind::kLocal, setting, scenario) == whole);
     }
   }
+  sample.Print("presets and limits of the norm", number);
 }
 
 INSTANTIATE_TEST_SUITE_P(, OptimizerPresetsTest,

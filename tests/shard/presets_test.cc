@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
+#include "tests/support/case_sample.h"
 
 namespace weft {
 namespace {
@@ -160,6 +161,9 @@ class PresetsTest : public testing::TestWithParam<std::tuple<GroupKind, int>> {
   GroupKind kind() const { return std::get<0>(GetParam()); }
 
   int ranks() const { return std::get<1>(GetParam()); }
+
+  // So that every case is taken with some kind of group and number of ranks.
+  uint64_t seed() const { return static_cast<uint64_t>(kind()) + static_cast<uint64_t>(ranks()); }
 };
 
 constexpr BucketLimits kSmallBuckets = {.bucket_bytes = 4096, .first_bucket_bytes = 1024};
@@ -182,9 +186,12 @@ TEST_P(PresetsTest, GiveTheSameBitsForAnyPrefetchAndWithoutOverlap) {
 }
 
 TEST_P(PresetsTest, AccumulateInBothWays) {
+  const test::CaseSample sample({.every = 3, .sanitized = 3}, seed());
+  size_t number = 0;
   for (const weft_shard_preset_t preset : kPresets) {
     for (const weft_shard_accumulation_t accumulation :
          {WEFT_SHARD_LOCAL_THEN_REDUCE, WEFT_SHARD_REDUCE_EVERY}) {
+      if (!sample.Takes(number++)) continue;
       ExpectReference(kind(), {.preset = preset, .options = {.limits = kSmallBuckets}},
                       {.ranks = ranks(),
                        .microbatches = 3,
@@ -192,11 +199,15 @@ TEST_P(PresetsTest, AccumulateInBothWays) {
                        .accumulation = accumulation});
     }
   }
+  sample.Print("presets and accumulations", number);
 }
 
 TEST_P(PresetsTest, ReduceFloat32In16Bits) {
+  const test::CaseSample sample({.every = 3, .sanitized = 3}, seed());
+  size_t number = 0;
   for (const weft_shard_wire_t wire : {WEFT_SHARD_WIRE_BFLOAT16, WEFT_SHARD_WIRE_FLOAT16}) {
     for (const weft_shard_preset_t preset : kPresets) {
+      if (!sample.Takes(number++)) continue;
       const bool every = preset == WEFT_SHARD_ZERO1 || preset == WEFT_SHARD_FULL_SHARD;
       ExpectReference(
           kind(), {.preset = preset, .options = {.limits = kSmallBuckets, .overlap = !every}},
@@ -207,6 +218,7 @@ TEST_P(PresetsTest, ReduceFloat32In16Bits) {
            .wire = wire});
     }
   }
+  sample.Print("presets and wires", number);
 }
 
 TEST_P(PresetsTest, CutBetweenParams) {

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/case_sample.h"
 #include "tests/trainer/rank_threads.h"
 #include "tests/trainer/reference_step.h"
 #include "tests/trainer/training_run.h"
@@ -93,15 +94,21 @@ class StrategiesTest : public ::testing::TestWithParam<std::tuple<size_t, Accumu
   size_t ranks() const { return std::get<0>(GetParam()); }
 
   Accumulation accumulation() const { return std::get<1>(GetParam()); }
+
+  // So that every strategy is taken with some number of ranks.
+  uint64_t seed() const { return 2 * ranks() + static_cast<uint64_t>(accumulation()); }
 };
 
 TEST_P(StrategiesTest, AllGiveTheSameBitsWhateverIsOverlappedOrPrefetched) {
   const Outcome expected = RunRanks(ranks(), OddConfig(Strategy::kDdp, accumulation()))[0];
   ASSERT_EQ(expected.error, "");
   ASSERT_EQ(expected.losses.size(), kSteps);
+  const test::CaseSample sample({.every = 5, .sanitized = 1}, seed());
+  size_t number = 0;
   for (const Strategy strategy : AllStrategies()) {
     for (const bool no_overlap : {false, true}) {
       for (const size_t prefetch : PrefetchesOf(strategy)) {
+        if (!sample.Takes(number++)) continue;
         TrainConfig config = OddConfig(strategy, accumulation());
         config.no_overlap = no_overlap;
         config.prefetch = prefetch;
@@ -113,9 +120,12 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWhateverIsOverlappedOrPrefetched) {
       }
     }
   }
+  sample.Print("strategies", number);
 }
 
 TEST_P(StrategiesTest, AllGiveTheSameBitsWithGradientsReducedIn16Bits) {
+  const test::CaseSample sample({.every = 3, .sanitized = 1}, seed());
+  size_t number = 0;
   for (const ReduceType type : {ReduceType::kBf16, ReduceType::kFp16}) {
     TrainConfig config = OddConfig(Strategy::kDdp, accumulation());
     const Outcome unrounded = RunRanks(ranks(), config)[0];
@@ -125,6 +135,7 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWithGradientsReducedIn16Bits) {
     EXPECT_NE(expected.losses, unrounded.losses);
     EXPECT_NEAR(expected.losses.back(), unrounded.losses.back(), 0.05);
     for (const Strategy strategy : AllStrategies()) {
+      if (!sample.Takes(number++)) continue;
       config.strategy = strategy;
       config.no_overlap = type == ReduceType::kFp16;
       SCOPED_TRACE(Describe(config));
@@ -134,6 +145,7 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWithGradientsReducedIn16Bits) {
       if (HasFailure()) return;
     }
   }
+  sample.Print("strategies and 16-bit types", number);
 }
 
 // The head is tied to the embedding, which the plan knows: no step has to teach it.

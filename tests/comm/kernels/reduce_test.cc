@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
 #include "tests/comm/kernels/reference.h"
+#include "tests/support/case_sample.h"
 
 namespace weft {
 namespace {
@@ -123,6 +124,9 @@ class ReduceTest : public testing::TestWithParam<weft_dtype_t> {
                   of.source_count, " sources, --gtest_random_seed=", TestSeed());
   }
 
+  // So that what is left out of one type is tried with another.
+  static uint64_t SampleSeed() { return TestSeed() + static_cast<uint64_t>(GetParam()); }
+
   // Reduces prefixes of every length in kCounts into every number of destinations.
   void CheckCounts(const Case& of, Isa isa, Alignment alignment) {
     const size_t size = DtypeSize(GetParam());
@@ -191,8 +195,11 @@ class ReduceTest : public testing::TestWithParam<weft_dtype_t> {
 };
 
 TEST_P(ReduceTest, EveryInstructionSetGivesTheReferencesBits) {
+  const test::CaseSample sample({.every = 5, .sanitized = 5}, SampleSeed());
+  size_t number = 0;
   for (const weft_op_t op : OpsOf(GetParam())) {
     for (const int source_count : kSourceCounts) {
+      if (!sample.Takes(number++)) continue;
       const Case made = MakeCase(op, source_count);
       for (const Isa isa : AvailableIsas()) {
         for (const Alignment alignment :
@@ -203,11 +210,15 @@ TEST_P(ReduceTest, EveryInstructionSetGivesTheReferencesBits) {
       }
     }
   }
+  sample.Print(StrCat("operations and sources of ", DtypeName(GetParam())), number);
 }
 
 TEST_P(ReduceTest, ADestinationMayBeASource) {
+  const test::CaseSample sample({.every = 5, .sanitized = 5}, SampleSeed());
+  size_t number = 0;
   for (const weft_op_t op : OpsOf(GetParam())) {
     for (const int source_count : {1, 2, 3, 8, 9, 64}) {
+      if (!sample.Takes(number++)) continue;
       const Case made = MakeCase(op, source_count);
       for (const Isa isa : AvailableIsas()) {
         CheckInPlace(made, isa, 1);
@@ -215,6 +226,7 @@ TEST_P(ReduceTest, ADestinationMayBeASource) {
       }
     }
   }
+  sample.Print(StrCat("operations and sources in place of ", DtypeName(GetParam())), number);
 }
 
 TEST_P(ReduceTest, ReducesIntoTheMostDestinations) {

@@ -11,6 +11,7 @@
 #include "comm/node/heap.h"
 #include "comm/node/segment.h"
 #include "rank_threads.h"
+#include "tests/support/case_sample.h"
 #include "tests/support/leak_check.h"
 
 namespace weft::test {
@@ -18,11 +19,9 @@ namespace {
 
 // Sanitizers look for races and bad accesses, which a sample of the cases shows as well.
 #ifdef WEFT_SANITIZE
-constexpr size_t kEveryNth = 23;
 constexpr bool kSampled = true;
 constexpr size_t kPathCounts[] = {2500, 70001};
 #else
-constexpr size_t kEveryNth = 1;
 constexpr bool kSampled = false;
 constexpr size_t kPathCounts[] = {2500, 400003};
 #endif
@@ -96,9 +95,11 @@ TEST_P(ThreadRanks, MatchReferenceWhateverEachRankChooses) {
   const uint64_t seed = TestSeed(20261121);
   SCOPED_TRACE(testing::Message() << "WEFT_TEST_SEED=" << seed);
   const std::vector<CollectiveCase> cases = Cases(GetParam(), seed);
+  const CaseSample sample({.every = 7, .sanitized = 23}, seed);
   EXPECT_EQ(RunThreadRanks(GetParam(), {.name = "mixed"},
                            [&](ProcessGroup& group) -> std::string {
-                             for (size_t i = seed % kEveryNth; i < cases.size(); i += kEveryNth) {
+                             for (size_t i = 0; i < cases.size(); ++i) {
+                               if (!sample.Takes(i)) continue;
                                const CollectiveCase& test = cases[i];
                                std::string problem = RunCase(
                                    group, test, LocalChoice::FromSeed(test.seed, group.rank()));
@@ -107,7 +108,7 @@ TEST_P(ThreadRanks, MatchReferenceWhateverEachRankChooses) {
                              return "";
                            }),
             "");
-  RecordProperty("cases", static_cast<int>(cases.size()) * GetParam());
+  sample.Print("mixture matrix on " + std::to_string(GetParam()) + " threads", cases.size());
   EXPECT_EQ(ProcessHeap().live_bytes(), 0u);
 }
 
@@ -142,13 +143,13 @@ TEST_P(ThreadRanks, CopiesReadPeersPrivateMemory) {
 // All ranks alike, so that the direct and the staged paths are surely taken.
 TEST_P(ThreadRanks, MatchReferenceOnEveryPath) {
   const uint64_t seed = TestSeed(7);
-  int executed = 0;
+  const CaseSample sample({.every = 5, .sanitized = 7}, seed);
+  size_t number = 0;
   for (const Memory memory : {Memory::kPrivate, Memory::kSymmetric}) {
     for (const bool in_place : {false, true}) {
       for (const OpKind kind : kKinds) {
-        if (kSampled && in_place == (static_cast<int>(kind) % 2 == 0)) continue;
+        if (!sample.Takes(number++)) continue;
         const std::vector<CollectiveCase> cases = PathCases(kind, GetParam(), seed);
-        executed += static_cast<int>(cases.size()) * GetParam();
         EXPECT_EQ(RunThreadRanks(GetParam(), {.name = "path"},
                                  [&](ProcessGroup& group) -> std::string {
                                    for (const CollectiveCase& test : cases) {
@@ -163,7 +164,7 @@ TEST_P(ThreadRanks, MatchReferenceOnEveryPath) {
       }
     }
   }
-  RecordProperty("cases", executed);
+  sample.Print("paths on " + std::to_string(GetParam()) + " threads", number);
 }
 
 // More operations in flight than the window has places, of every size class, waited for in any order.

@@ -4,7 +4,6 @@
 //
 // The number of counts that each combination is tried with is one, another for each: the combinations
 // are many, and sizes have tests of their own (collective_test.cc).
-#include <cstdio>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -15,17 +14,11 @@
 #include "comm/node/heap.h"
 #include "rank_processes.h"
 #include "rank_threads.h"
+#include "tests/support/case_sample.h"
 #include "tests/support/leak_check.h"
 
 namespace weft::test {
 namespace {
-
-// Sanitizers look for races and bad accesses, which a sample of the cases shows as well.
-#ifdef WEFT_SANITIZE
-constexpr size_t kEveryNth = 37;
-#else
-constexpr size_t kEveryNth = 1;
-#endif
 
 struct Combination {
   CollectiveCase test;
@@ -76,20 +69,14 @@ std::vector<Combination> Combinations(int size, uint64_t seed) {
   return all;
 }
 
-// Every `stride`-th combination.
-std::string RunCombinations(ProcessGroup& group, const std::vector<Combination>& all, uint64_t seed,
-                            size_t stride) {
-  for (size_t i = seed % stride; i < all.size(); i += stride) {
+std::string RunCombinations(ProcessGroup& group, const std::vector<Combination>& all,
+                            const CaseSample& sample) {
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!sample.Takes(i)) continue;
     const std::string problem = RunCase(group, all[i].test, all[i].choice);
     if (!problem.empty()) return problem;
   }
   return "";
-}
-
-void Report(const char* ranks, int size, size_t combinations, uint64_t seed, size_t stride) {
-  const size_t executed = (combinations - seed % stride + stride - 1) / stride;
-  std::printf("matrix cases executed on %d %s: %zu\n", size, ranks, executed);
-  testing::Test::RecordProperty("cases", static_cast<int>(executed));
 }
 
 class ThreadMatrix : public testing::TestWithParam<int> {};
@@ -98,11 +85,12 @@ TEST_P(ThreadMatrix, MatchesTheReferenceBitwise) {
   const uint64_t seed = TestSeed(20261121);
   SCOPED_TRACE(testing::Message() << "WEFT_TEST_SEED=" << seed);
   const std::vector<Combination> all = Combinations(GetParam(), seed);
-  EXPECT_EQ(RunThreadRanks(
-                GetParam(), {.name = "matrix"},
-                [&](ProcessGroup& group) { return RunCombinations(group, all, seed, kEveryNth); }),
-            "");
-  Report("threads", GetParam(), all.size(), seed, kEveryNth);
+  const CaseSample sample({.every = 11, .sanitized = 53}, seed);
+  EXPECT_EQ(
+      RunThreadRanks(GetParam(), {.name = "matrix"},
+                     [&](ProcessGroup& group) { return RunCombinations(group, all, sample); }),
+      "");
+  sample.Print("matrix on " + std::to_string(GetParam()) + " threads", all.size());
   EXPECT_EQ(ProcessHeap().live_bytes(), 0u);
 }
 
@@ -110,15 +98,15 @@ INSTANTIATE_TEST_SUITE_P(RankSet, ThreadMatrix, ::testing::ValuesIn(kThreadRanks
 
 class ProcessMatrix : public testing::TestWithParam<int> {};
 
-// A sample: what processes do differently does not depend on types.
+// Fewer: what processes do differently does not depend on types.
 TEST_P(ProcessMatrix, MatchesTheReferenceBitwise) {
-  constexpr size_t kStride = 5 * kEveryNth;
   const uint64_t seed = TestSeed(7);
   SCOPED_TRACE(testing::Message() << "WEFT_TEST_SEED=" << seed);
   const std::vector<Combination> all = Combinations(GetParam(), seed);
+  const CaseSample sample({.every = 37, .sanitized = 191}, seed);
   RunProcessRanks(GetParam(),
-                  [&](ProcessGroup& group) { return RunCombinations(group, all, seed, kStride); });
-  Report("processes", GetParam(), all.size(), seed, kStride);
+                  [&](ProcessGroup& group) { return RunCombinations(group, all, sample); });
+  sample.Print("matrix on " + std::to_string(GetParam()) + " processes", all.size());
 }
 
 INSTANTIATE_TEST_SUITE_P(RankSet, ProcessMatrix, ::testing::ValuesIn(kProcessRanks));

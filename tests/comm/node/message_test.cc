@@ -14,6 +14,7 @@
 #include "base/wait.h"
 #include "message_case.h"
 #include "rank_threads.h"
+#include "tests/support/case_sample.h"
 #include "tests/support/leak_check.h"
 
 #ifndef WEFT_SANITIZE
@@ -42,12 +43,10 @@ namespace {
 
 // Sanitizers look for races and bad accesses, which a sample of the cases shows as well.
 #ifdef WEFT_SANITIZE
-constexpr uint64_t kEveryNth = 5;
 constexpr int kTrafficMessages = 60;
 constexpr int kManyMessages = 200;
 constexpr int kPingPongs = 200;
 #else
-constexpr uint64_t kEveryNth = 1;
 constexpr int kTrafficMessages = 300;
 constexpr int kManyMessages = 1000;
 constexpr int kPingPongs = 3000;
@@ -79,12 +78,13 @@ TEST_P(ThreadRanks, SendrecvBringsEverySizeAroundTheRing) {
   constexpr size_t kSizes[] = {0,          1,      23,        24,     25,
                                kEager - 1, kEager, 4097,      65537,  131072,
                                131073,     262145, (1 << 20), 700001, (3 << 20) + 7};
+  const CaseSample sample({.every = 3, .sanitized = 7}, TestSeed(3));
   OnRanks([&](ProcessGroup& group) -> std::string {
     uint64_t number = 0;
     for (const size_t bytes : kSizes) {
       for (const int memory : {0, 1, 2, 3}) {
         for (const bool asynchronous : {false, true}) {
-          if (++number % kEveryNth != 0) continue;
+          if (!sample.Takes(++number)) continue;
           // Odd ranks have it the other way round, so that a pair has all four mixtures.
           const int mine = group.rank() % 2 == 0 ? memory : memory ^ 1;
           MessageBuffer in(bytes, (mine & 1) != 0, number % 5);

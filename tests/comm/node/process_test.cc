@@ -19,48 +19,61 @@
 #include "message_case.h"
 #include "rank_processes.h"
 #include "rank_threads.h"
+#include "tests/support/case_sample.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
 
 namespace weft::test {
 namespace {
 
-// Sanitizers slow the ranks down by an order of magnitude; a sample shows what they look for.
+// Sanitizers slow the ranks down by an order of magnitude; smaller calls show what they look for.
 #ifdef WEFT_SANITIZE
-constexpr int kRounds = 1;
 constexpr size_t kLargeCount = 4099;
 #else
-constexpr int kRounds = 3;
 constexpr size_t kLargeCount = 300007;
 #endif
 
 class Processes : public ::testing::TestWithParam<int> {};
 
-TEST_P(Processes, MatchReferenceWhateverEachRankChooses) {
-  const uint64_t seed = TestSeed(31);
-  RunProcessRanks(GetParam(), [&](ProcessGroup& group) -> std::string {
-    uint64_t number = 0;
-    for (int number_of_kind = 1; number_of_kind < kOpKindCount; ++number_of_kind) {
-      const auto kind = static_cast<OpKind>(number_of_kind);
-      const bool blocks = TraitsOf(kind).in_blocks || TraitsOf(kind).out_blocks;
-      for (const weft_dtype_t dtype : {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_INT64}) {
-        for (size_t count : {0UL, 1UL, 5UL, 1021UL, 3000UL, 70001UL, kLargeCount}) {
-          if (blocks && count > 3000) count /= static_cast<size_t>(group.size());
-          for (int round = 0; round < kRounds; ++round) {
-            const CollectiveCase test{.kind = kind,
-                                      .dtype = dtype,
-                                      .root = static_cast<int>(number) % group.size(),
-                                      .count = count,
-                                      .seed = seed + ++number};
-            const std::string problem =
-                RunCase(group, test, LocalChoice::FromSeed(test.seed, group.rank()));
-            if (!problem.empty()) return problem;
-          }
+std::vector<CollectiveCase> Cases(int size, uint64_t seed) {
+  constexpr int kRounds = 3;
+  std::vector<CollectiveCase> cases;
+  for (int number_of_kind = 1; number_of_kind < kOpKindCount; ++number_of_kind) {
+    const auto kind = static_cast<OpKind>(number_of_kind);
+    const bool blocks = TraitsOf(kind).in_blocks || TraitsOf(kind).out_blocks;
+    for (const weft_dtype_t dtype : {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_INT64}) {
+      for (size_t count : {0UL, 1UL, 5UL, 1021UL, 3000UL, 70001UL, kLargeCount}) {
+        if (blocks && count > 3000) count /= static_cast<size_t>(size);
+        for (int round = 0; round < kRounds; ++round) {
+          const uint64_t number = cases.size();
+          cases.push_back({.kind = kind,
+                           .dtype = dtype,
+                           .root = static_cast<int>(number % static_cast<uint64_t>(size)),
+                           .count = count,
+                           .seed = seed + number + 1});
         }
       }
     }
+  }
+  return cases;
+}
+
+TEST_P(Processes, MatchReferenceWhateverEachRankChooses) {
+  const uint64_t seed = TestSeed(31);
+  SCOPED_TRACE(testing::Message() << "WEFT_TEST_SEED=" << seed);
+  const std::vector<CollectiveCase> cases = Cases(GetParam(), seed);
+  const CaseSample sample({.every = 5, .sanitized = 11}, seed);
+  RunProcessRanks(GetParam(), [&](ProcessGroup& group) -> std::string {
+    for (size_t i = 0; i < cases.size(); ++i) {
+      if (!sample.Takes(i)) continue;
+      const CollectiveCase& test = cases[i];
+      const std::string problem =
+          RunCase(group, test, LocalChoice::FromSeed(test.seed, group.rank()));
+      if (!problem.empty()) return problem;
+    }
     return "";
   });
+  sample.Print("mixture matrix on " + std::to_string(GetParam()) + " processes", cases.size());
 }
 
 TEST_P(Processes, SplitGroupsWork) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <initializer_list>
 #include <ostream>
 #include <random>
@@ -15,18 +16,20 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "protocol_explorer.h"
+#include "tests/support/case_sample.h"
 #include "tests/support/leak_check.h"
 
 namespace weft::test {
 namespace {
 
-// Every so many of the sequences are tried: all in an optimised build without sanitizers. Shares no factor with
-// kFormCount, so that all forms come first at times.
-#ifdef EVERY_SEQUENCE
-constexpr size_t kStride = 1;
+// Every so many of the sequences are tried. Shares no factor with kFormCount, so that all forms come first at times.
+size_t Stride() {
+#ifdef WEFT_SANITIZE
+  return 11;
 #else
-constexpr size_t kStride = 11;
+  return AllCasesWanted() ? 1 : 5;
 #endif
+}
 
 uint32_t OneOf(std::mt19937_64& random, std::initializer_list<uint32_t> values) {
   return values.begin()[random() % values.size()];
@@ -77,6 +80,8 @@ size_t ExploreSequences(int ranks, int length, size_t stride, bool combines) {
     ADD_FAILURE() << all.problem;
     break;
   }
+  std::printf("%d ranks, %d operations: %zu of %zu sequences\n", ranks, length,
+              (SequencesOf(length) + stride - 1) / stride, SequencesOf(length));
   ::testing::Test::RecordProperty("states", std::to_string(states));
   return states;
 }
@@ -89,19 +94,19 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Protocol, ::testing::Bool(), [](const auto& info
 });
 
 TEST_P(Protocol, TwoRanksDoEverySequenceOfThreeInAllInterleavings) {
-  EXPECT_GT(ExploreSequences(2, 3, kStride, GetParam()), SequencesOf(3) / kStride);
+  EXPECT_GT(ExploreSequences(2, 3, Stride(), GetParam()), SequencesOf(3) / Stride());
 }
 
 TEST_P(Protocol, TwoRanksDoLongerSequencesInAllInterleavings) {
-  EXPECT_GT(ExploreSequences(2, 5, 97 * kStride, GetParam()), SequencesOf(5) / 97 / kStride);
+  EXPECT_GT(ExploreSequences(2, 5, 97 * Stride(), GetParam()), SequencesOf(5) / 97 / Stride());
 }
 
 TEST_P(Protocol, ThreeRanksDoEveryPairInAllInterleavings) {
-  EXPECT_GT(ExploreSequences(3, 2, kStride, GetParam()), SequencesOf(2) / kStride);
+  EXPECT_GT(ExploreSequences(3, 2, Stride(), GetParam()), SequencesOf(2) / Stride());
 }
 
 TEST_P(Protocol, ThreeRanksDoLongerSequencesInAllInterleavings) {
-  EXPECT_GT(ExploreSequences(3, 3, 17 * kStride, GetParam()), SequencesOf(3) / 17 / kStride);
+  EXPECT_GT(ExploreSequences(3, 3, 17 * Stride(), GetParam()), SequencesOf(3) / 17 / Stride());
 }
 
 // The problem that random runs of long sequences find, "" if none.
@@ -131,7 +136,7 @@ std::string WalkLongSequences(uint64_t seed, size_t walks, Rule left_out, bool c
 TEST_P(Protocol, ManyRanksDoLongSequencesInRandomInterleavings) {
   const uint64_t seed = TestSeed(5);
   SCOPED_TRACE("seed " + std::to_string(seed));
-  EXPECT_EQ(WalkLongSequences(seed, 4000 / kStride, Rule::kNone, GetParam()), "");
+  EXPECT_EQ(WalkLongSequences(seed, 4000 / Stride(), Rule::kNone, GetParam()), "");
 }
 
 struct LeftOut {

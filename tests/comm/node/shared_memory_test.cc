@@ -21,16 +21,11 @@
 #include "fmt/format.h"
 #include "rank_processes.h"
 #include "rank_threads.h"
+#include "tests/support/case_sample.h"
 #include "tests/support/leak_check.h"
 
 namespace weft::test {
 namespace {
-
-#ifdef WEFT_SANITIZE
-constexpr size_t kEveryNth = 5;
-#else
-constexpr size_t kEveryNth = 1;
-#endif
 
 std::string Text(const absl::Status& status) {
   return std::string(status.message());
@@ -210,14 +205,16 @@ size_t RoomBytes(int size) {
   return static_cast<size_t>(size) * 1'300'000 + 4096;
 }
 
-std::string RunSharedCases(ProcessGroup& group, const std::vector<SharedCase>& all, size_t stride) {
+std::string RunSharedCases(ProcessGroup& group, const std::vector<SharedCase>& all,
+                           const CaseSample& sample) {
   char* blocks[2];
   for (char*& block : blocks) {
     const absl::StatusOr<void*> made = group.AllocateShared(RoomBytes(group.size()));
     if (!made.ok()) return Text(made.status());
     block = static_cast<char*>(*made);
   }
-  for (size_t i = 0; i < all.size(); i += stride) {
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!sample.Takes(i)) continue;
     const std::string problem = RunShared(group, all[i], blocks);
     if (!problem.empty()) return problem;
   }
@@ -233,10 +230,11 @@ TEST_P(SharedThreads, GetTheResultOnceAndBitwiseTheSame) {
   const uint64_t seed = TestSeed(4711);
   SCOPED_TRACE(testing::Message() << "WEFT_TEST_SEED=" << seed);
   const std::vector<SharedCase> all = Cases(GetParam(), seed);
-  EXPECT_EQ(
-      RunThreadRanks(GetParam(), {.name = "shared"},
-                     [&](ProcessGroup& group) { return RunSharedCases(group, all, kEveryNth); }),
-      "");
+  const CaseSample sample({.every = 5, .sanitized = 11}, seed);
+  EXPECT_EQ(RunThreadRanks(GetParam(), {.name = "shared"},
+                           [&](ProcessGroup& group) { return RunSharedCases(group, all, sample); }),
+            "");
+  sample.Print("shared results on " + std::to_string(GetParam()) + " threads", all.size());
   EXPECT_EQ(ProcessHeap().live_bytes(), 0u);
 }
 
@@ -248,8 +246,10 @@ TEST_P(SharedProcesses, GetTheResultOnceAndBitwiseTheSame) {
   const uint64_t seed = TestSeed(4712);
   SCOPED_TRACE(testing::Message() << "WEFT_TEST_SEED=" << seed);
   const std::vector<SharedCase> all = Cases(GetParam(), seed);
+  const CaseSample sample({.every = 7, .sanitized = 17}, seed);
   RunProcessRanks(GetParam(),
-                  [&](ProcessGroup& group) { return RunSharedCases(group, all, 3 * kEveryNth); });
+                  [&](ProcessGroup& group) { return RunSharedCases(group, all, sample); });
+  sample.Print("shared results on " + std::to_string(GetParam()) + " processes", all.size());
 }
 
 INSTANTIATE_TEST_SUITE_P(RankSet, SharedProcesses, ::testing::ValuesIn(kProcessRanks));
