@@ -52,12 +52,18 @@ function(weft_program name)
   target_link_libraries(${name} PRIVATE weft_flags ${arg_LIBS})
 endfunction()
 
+# Test programs are many, and a change of a layer links all of them again: lld takes a third of ld's time.
+find_program(WEFT_TEST_LINKER ld.lld)
+
 # What a test spends its time in is in the libraries; optimising the test itself, or describing it to a debugger, only
 # costs compile time. -g in CXXFLAGS or the dev preset bring debug information back.
 function(weft_test_flags name)
   target_compile_options(${name} PRIVATE -O0 $<$<NOT:$<CONFIG:Debug>>:-g0>)
   # Programs and the object that holds their precompiled headers must agree on -fPIE: neither says anything.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  if(WEFT_TEST_LINKER)
+    target_link_options(${name} PRIVATE -fuse-ld=lld)
+  endif()
 endfunction()
 
 # weft_test(store_test LABELS comm SOURCES store_test.cc LIBS weft_comm [TIMEOUT seconds] [ONE_THREAD]): a GoogleTest
