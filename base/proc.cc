@@ -1,8 +1,10 @@
 #include "base/proc.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "base/fd.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -45,8 +48,9 @@ struct Stat {
   int wait_status = 0;  // of a zombie
 };
 
-std::optional<Stat> ReadStat(int32_t pid) {
-  const std::string text = ReadSmallFile(StrCat("/proc/", pid, "/stat"));
+// `process`: its pid in /proc, or "self".
+std::optional<Stat> ReadStat(std::string_view process) {
+  const std::string text = ReadSmallFile(StrCat("/proc/", process, "/stat"));
   // The name in parentheses may hold anything; the fields after its end start with the state, the
   // third of the line.
   const size_t end_of_name = text.rfind(')');
@@ -62,6 +66,22 @@ std::optional<Stat> ReadStat(int32_t pid) {
   }
   stat.state = fields[0][0];
   return stat;
+}
+
+std::optional<Stat> ReadStat(int32_t pid) {
+  return ReadStat(std::to_string(pid));
+}
+
+// The pid of a pidfd's process in this process's /proc; 0 if it is not there or has been reaped.
+int32_t PidOf(int pidfd) {
+  const std::string text = ReadSmallFile(StrCat("/proc/self/fdinfo/", pidfd));
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    int32_t pid = 0;
+    if (line.substr(0, 4) == "Pid:" && absl::SimpleAtoi(line.substr(4), &pid)) {
+      return std::max(pid, 0);
+    }
+  }
+  return 0;
 }
 
 ExitInfo FromWaitStatus(int status) {
@@ -93,40 +113,51 @@ std::optional<ExitInfo> ExitFromPidfd(int pidfd) {
 
 class SystemPeerProcess : public PeerProcess {
  public:
-  // Without a pidfd: ended before we looked.
-  SystemPeerProcess(int32_t pid, uint64_t start_time, UniqueFd pidfd)
-      : pid_(pid), start_time_(start_time), pidfd_(std::move(pidfd)) {}
+  // `pid`: in /proc, or 0. Without a lifeline: ended before we looked.
+  SystemPeerProcess(int32_t pid, uint64_t start_time, Lifeline lifeline)
+      : pid_(pid), start_time_(start_time), lifeline_(std::move(lifeline)) {}
 
   bool Ended() override {
-    if (!pidfd_.valid()) return true;
-    pollfd item = {pidfd_.get(), POLLIN, 0};
+    if (!lifeline_.fd.valid()) return true;
+    pollfd item = {lifeline_.fd.get(), POLLIN, 0};
     int count;
     do {
       count = poll(&item, 1, 0);
     } while (count < 0 && errno == EINTR);
-    return count > 0;
+    if (count <= 0 || (item.revents & (POLLIN | POLLHUP)) == 0) return false;  // no proof
+    // A pipe is closed a moment before /proc tells how the process ended; and by a process that closes what it has not
+    // opened, which lives on.
+    return lifeline_.kind == Lifeline::Kind::kPidfd || pid_ == 0 || !Lives(ReadStat(pid_));
   }
 
   // A zombie tells through /proc, a reaped process through its pidfd. It may be reaped between the
   // two looks, hence the pidfd last.
   ExitInfo Exit() override {
-    const std::optional<Stat> stat = ReadStat(pid_);
-    const bool same = stat && (start_time_ == 0 || stat->start_time == start_time_);
-    if (same && (stat->state == 'Z' || stat->state == 'X')) {
-      return FromWaitStatus(stat->wait_status);
-    }
-    if (pidfd_.valid()) {
-      if (const std::optional<ExitInfo> info = ExitFromPidfd(pidfd_.get())) return *info;
+    const std::optional<Stat> stat = pid_ > 0 ? ReadStat(pid_) : std::nullopt;
+    if (IsIt(stat) && !Lives(stat)) return FromWaitStatus(stat->wait_status);
+    if (lifeline_.fd.valid() && lifeline_.kind == Lifeline::Kind::kPidfd) {
+      if (const std::optional<ExitInfo> info = ExitFromPidfd(lifeline_.fd.get())) return *info;
     }
     return {};
   }
 
-  int fd() const override { return pidfd_.get(); }
+  int32_t visible_pid() const override { return pid_; }
+
+  int fd() const override { return lifeline_.fd.get(); }
 
  private:
+  // Not a younger process that got the number.
+  bool IsIt(const std::optional<Stat>& stat) const {
+    return stat && (start_time_ == 0 || stat->start_time == start_time_);
+  }
+
+  bool Lives(const std::optional<Stat>& stat) const {
+    return IsIt(stat) && stat->state != 'Z' && stat->state != 'X';
+  }
+
   const int32_t pid_;
   const uint64_t start_time_;
-  const UniqueFd pidfd_;
+  const Lifeline lifeline_;
 };
 
 }  // namespace
@@ -140,7 +171,8 @@ std::string ExitInfo::ToString() const {
 ProcessIdentity SystemProc::Self() {
   ProcessIdentity self;
   self.pid = getpid();
-  if (const std::optional<Stat> stat = ReadStat(self.pid)) self.start_time = stat->start_time;
+  // By no number: /proc may be of another pid namespace than this process.
+  if (const std::optional<Stat> stat = ReadStat("self")) self.start_time = stat->start_time;
   utsname names = {};
   if (uname(&names) == 0) self.host = names.nodename;
   self.boot_id = ReadSmallFile("/proc/sys/kernel/random/boot_id");
@@ -161,7 +193,24 @@ absl::StatusOr<std::unique_ptr<PeerProcess>> SystemProc::Open(int32_t pid, uint6
   // peer is gone.
   const std::optional<Stat> stat = ReadStat(pid);
   if (pidfd.valid() && stat && start_time != 0 && stat->start_time != start_time) pidfd.Reset();
-  return std::make_unique<SystemPeerProcess>(pid, start_time, std::move(pidfd));
+  return std::make_unique<SystemPeerProcess>(pid, start_time, Lifeline{std::move(pidfd)});
+}
+
+// A pidfd says which number its process has here. With a pipe, the number that the process itself has is good if
+// what has it here began when it did. Start times are not compared with what a process says of itself where that can be helped:
+// its clock may be another one.
+absl::StatusOr<std::unique_ptr<PeerProcess>> SystemProc::Watch(Lifeline lifeline, int32_t pid,
+                                                               uint64_t start_time) {
+  if (!lifeline.fd.valid()) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat("could not watch process ", pid, ": it sent no descriptor"));
+  }
+  const bool by_pidfd = lifeline.kind == Lifeline::Kind::kPidfd;
+  const int32_t visible_pid = by_pidfd ? PidOf(lifeline.fd.get()) : pid;
+  const std::optional<Stat> stat = visible_pid > 0 ? ReadStat(visible_pid) : std::nullopt;
+  const bool found = stat && (by_pidfd || stat->start_time == start_time);
+  return std::make_unique<SystemPeerProcess>(found ? visible_pid : 0, found ? stat->start_time : 0,
+                                             std::move(lifeline));
 }
 
 }  // namespace weft

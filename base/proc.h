@@ -1,7 +1,10 @@
 // Processes as facts: who this one is, whether another one has ended, and how.
 //
-//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<PeerProcess> peer, proc.Open(pid, start_time));
+//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<PeerProcess> peer, proc.Watch(lifeline, pid, start_time));
 //   if (peer->Ended()) { ExitInfo how = peer->Exit(); ... }
+//
+// A pid is a number of one pid namespace: in another one it is somebody else or nobody. So who may be of another one is
+// watched by what it sent of itself (lifeline.h), and looked up in /proc only by the number that it has there.
 //
 // Thread-safety: SystemProc from any thread; a PeerProcess from one thread at a time.
 #pragma once
@@ -11,6 +14,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/lifeline.h"
 
 namespace weft {
 
@@ -36,10 +40,11 @@ class PeerProcess {
   // True once the process has ended, reaped or not. Stopped and starved processes have not.
   virtual bool Ended() = 0;
   // Meaningful once Ended(). Known while its parent has not reaped it, and afterwards on Linux 6.15
-  // and later.
+  // and later; of a process of this pid namespace or of one below it.
   virtual ExitInfo Exit() = 0;
-  // A pidfd, readable once the process has ended; -1 if there is none (ended before Open, or
-  // simulated).
+  // Its pid in this process's /proc; 0 if it is not there.
+  virtual int32_t visible_pid() const = 0;
+  // Ready once the process has ended; -1 if there is none (ended before Open, or simulated).
   virtual int fd() const = 0;
 };
 
@@ -50,12 +55,17 @@ class Proc {
   // Watches a process of this pid namespace. A pid that is gone or belongs to a younger process is
   // not an error: that peer has ended. start_time 0: do not compare.
   virtual absl::StatusOr<std::unique_ptr<PeerProcess>> Open(int32_t pid, uint64_t start_time) = 0;
+  // Watches a process of any pid namespace by what it sent of itself; `pid` and `start_time` as it knows them.
+  virtual absl::StatusOr<std::unique_ptr<PeerProcess>> Watch(Lifeline lifeline, int32_t pid,
+                                                             uint64_t start_time) = 0;
 };
 
 class SystemProc : public Proc {
  public:
   ProcessIdentity Self() override;
   absl::StatusOr<std::unique_ptr<PeerProcess>> Open(int32_t pid, uint64_t start_time) override;
+  absl::StatusOr<std::unique_ptr<PeerProcess>> Watch(Lifeline lifeline, int32_t pid,
+                                                     uint64_t start_time) override;
 };
 
 }  // namespace weft
