@@ -66,7 +66,7 @@ absl::Status LayOutShared(const Blocks& blocks, bool in, int rank, int size, Blo
   for (size_t offset : offsets) {
     if (in) hash.Add(offset);
   }
-  layout->hash = hash.Get32();
+  layout->hash = hash.Get();
   return absl::OkStatus();
 }
 
@@ -127,7 +127,7 @@ absl::Status LayOutParts(const weft_iov_t* parts, size_t part_count, BlockLayout
     if (__builtin_add_overflow(begin, parts[i].count, &begin)) return TooMuch(*call);
   }
   layout->starts.push_back(begin);
-  layout->hash = hash.Get32();
+  layout->hash = hash.Get();
   call->count = begin;
   return absl::OkStatus();
 }

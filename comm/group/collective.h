@@ -106,7 +106,7 @@ struct BlockLayout {
   // iov forms; starts[i] is the sum of the counts before part i, and one more for the total.
   std::vector<weft_iov_t> parts;
   std::vector<size_t> starts;
-  uint32_t hash = 0;  // of what all ranks must agree on
+  uint64_t hash = 0;  // of what all ranks must agree on
 };
 
 struct Collective {

@@ -11,6 +11,9 @@
 namespace weft {
 namespace {
 
+constexpr uint32_t kListPurpose =
+    0x6c697374;  // in the signature: no call of a user's is taken for it
+
 uint64_t HashOf(const std::vector<int>& ranks) {
   NumberHash hash;
   hash.Add(ranks.size());
@@ -23,7 +26,8 @@ uint64_t HashOf(const std::vector<int>& ranks) {
 absl::Status AgreeOn(ProcessGroup& parent, const std::vector<int>& ranks) {
   const uint64_t mine = HashOf(ranks);
   std::vector<uint64_t> all(static_cast<size_t>(parent.size()));
-  Collective gather{.kind = OpKind::kAllGather, .dtype = WEFT_UINT64, .count = 1};
+  Collective gather{
+      .kind = OpKind::kAllGather, .dtype = WEFT_UINT64, .count = 1, .purpose = kListPurpose};
   gather.in = &mine;
   gather.out = all.data();
   WEFT_RETURN_IF_ERROR(parent.Run(gather));

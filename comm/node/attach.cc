@@ -22,10 +22,10 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kAttachMagic = 0x32'68'63'74'74'61'66'77ULL;
+constexpr uint64_t kAttachMagic = 0x33'68'63'74'74'61'66'77ULL;
 constexpr int64_t kConnectPauseNs = 2'000'000;
 
-// One message per rank, of fixed size, with the rank's heap descriptor beside it.
+// One message per rank, of fixed size, with the rank's descriptors beside it.
 struct AttachMessage {
   uint64_t magic;
   uint64_t group_id;
@@ -36,7 +36,16 @@ struct AttachMessage {
   uint64_t heap_bytes;
   uint64_t heap_id_address;
   uint64_t segment_offset;  // rank 0's only
+  Lifeline::Kind lifeline_kind;
   char host[64];
+};
+
+// Of a process: where its memory is, and what tells when it has ended.
+constexpr size_t kDescriptorCount = 2;
+
+struct Descriptors {
+  UniqueFd heap;
+  UniqueFd lifeline;
 };
 
 socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
@@ -60,9 +69,11 @@ absl::Status PollFor(int fd, short events, int64_t deadline_ns, std::string_view
   }
 }
 
-absl::Status SendMessage(int socket, const AttachMessage& message, int fd, int64_t deadline_ns) {
+absl::Status SendMessage(int socket, const AttachMessage& message, int heap, int lifeline,
+                         int64_t deadline_ns) {
   iovec data{const_cast<AttachMessage*>(&message), sizeof(message)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  const int descriptors[kDescriptorCount] = {heap, lifeline};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(descriptors))] = {};
   msghdr header{};
   header.msg_iov = &data;
   header.msg_iovlen = 1;
@@ -71,8 +82,8 @@ absl::Status SendMessage(int socket, const AttachMessage& message, int fd, int64
   cmsghdr* const rights = CMSG_FIRSTHDR(&header);
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+  rights->cmsg_len = CMSG_LEN(sizeof(descriptors));
+  std::memcpy(CMSG_DATA(rights), descriptors, sizeof(descriptors));
   while (true) {
     const ssize_t sent = sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent == static_cast<ssize_t>(sizeof(message))) return absl::OkStatus();
@@ -83,9 +94,26 @@ absl::Status SendMessage(int socket, const AttachMessage& message, int fd, int64
   }
 }
 
-absl::Status ReceiveMessage(int socket, AttachMessage* message, UniqueFd* fd, int64_t deadline_ns) {
+// What came with a message, each of which is now this process's to close. Whoever sends fewer or more than were asked for
+// sends nothing of use.
+Descriptors TakeDescriptors(msghdr& header) {
+  std::vector<UniqueFd> taken;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= part->cmsg_len; at += sizeof(int)) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(part) + at, sizeof(number));
+      taken.emplace_back(number);
+    }
+  }
+  if (taken.size() != kDescriptorCount) return {};
+  return {std::move(taken[0]), std::move(taken[1])};
+}
+
+absl::Status ReceiveMessage(int socket, AttachMessage* message, Descriptors* descriptors,
+                            int64_t deadline_ns) {
   iovec data{message, sizeof(*message)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorCount * sizeof(int))] = {};
   msghdr header{};
   header.msg_iov = &data;
   header.msg_iovlen = 1;
@@ -97,16 +125,10 @@ absl::Status ReceiveMessage(int socket, AttachMessage* message, UniqueFd* fd, in
     if (errno != EAGAIN) return SystemError(errno, "receiving a peer's heap");
     WEFT_RETURN_IF_ERROR(PollFor(socket, POLLIN, deadline_ns, "receiving a peer's heap"));
   }
-  const cmsghdr* const rights = CMSG_FIRSTHDR(&header);
-  if (rights != nullptr && rights->cmsg_type == SCM_RIGHTS &&
-      rights->cmsg_len == CMSG_LEN(sizeof(int))) {
-    int number = -1;
-    std::memcpy(&number, CMSG_DATA(rights), sizeof(number));
-    *fd = UniqueFd(number);
-  }
+  *descriptors = TakeDescriptors(header);
   if (received == 0) return MakeError(WEFT_PEER_LOST, "the peer closed the connection");
   if (received != static_cast<ssize_t>(sizeof(*message)) || (header.msg_flags & MSG_CTRUNC) != 0 ||
-      !fd->valid() || message->magic != kAttachMagic) {
+      !descriptors->heap.valid() || message->magic != kAttachMagic) {
     return MakeError(WEFT_CORRUPT, "what came is not a heap of this version of weft");
   }
   message->host[sizeof(message->host) - 1] = 0;
@@ -138,7 +160,7 @@ absl::Status ReceiveToken(int socket, uint64_t group_id, int64_t deadline_ns) {
 }
 
 AttachMessage MessageOf(const AttachRequest& request, int rank, const NodePeer& peer,
-                        uint64_t segment_offset) {
+                        Lifeline::Kind lifeline_kind, uint64_t segment_offset) {
   AttachMessage message{};
   const NodePeer::Identity& identity = peer.identity();
   message.magic = kAttachMagic;
@@ -150,14 +172,17 @@ AttachMessage MessageOf(const AttachRequest& request, int rank, const NodePeer& 
   message.heap_bytes = identity.heap_bytes;
   message.heap_id_address = identity.heap_id_address;
   message.segment_offset = segment_offset;
+  message.lifeline_kind = lifeline_kind;
   std::strncpy(message.host, identity.host.c_str(), sizeof(message.host) - 1);
   return message;
 }
 
-absl::StatusOr<std::shared_ptr<NodePeer>> PeerOf(const AttachMessage& message, UniqueFd fd) {
+absl::StatusOr<std::shared_ptr<NodePeer>> PeerOf(const AttachMessage& message,
+                                                 Descriptors descriptors) {
   return NodePeer::Open({message.pid, message.start_time, message.heap_id, message.heap_bytes,
                          message.host, message.heap_id_address},
-                        std::move(fd));
+                        std::move(descriptors.heap),
+                        {std::move(descriptors.lifeline), message.lifeline_kind});
 }
 
 // The process at the other end, as the kernel tells it; refuses other users.
@@ -176,10 +201,10 @@ absl::Status CheckUser(int socket) {
 
 // Who has connected to rank 0; by rank.
 struct Callers {
-  explicit Callers(size_t size) : sockets(size), heaps(size), messages(size) {}
+  explicit Callers(size_t size) : sockets(size), descriptors(size), messages(size) {}
 
   std::vector<UniqueFd> sockets;
-  std::vector<UniqueFd> heaps;
+  std::vector<Descriptors> descriptors;  // but for rank 0's heap
   std::vector<AttachMessage> messages;
 };
 
@@ -203,11 +228,11 @@ absl::Status AcceptAll(const AttachRequest& request, const UniqueFd& listener, C
       return Missing(SystemError(errno, "accepting a connection"), *callers);
     }
     AttachMessage message{};
-    UniqueFd heap;
+    Descriptors descriptors;
     absl::Status received = CheckUser(socket.get());
     // A stranger that connects and says nothing is given a second, not the whole deadline.
     const int64_t patience_ns = std::min(request.deadline_ns, MonotonicNs() + 1'000'000'000);
-    if (received.ok()) received = ReceiveMessage(socket.get(), &message, &heap, patience_ns);
+    if (received.ok()) received = ReceiveMessage(socket.get(), &message, &descriptors, patience_ns);
     const bool mine = received.ok() && message.group_id == request.group_id && message.rank > 0 &&
                       message.rank < request.size &&
                       !callers->sockets[static_cast<size_t>(message.rank)].valid();
@@ -218,7 +243,7 @@ absl::Status AcceptAll(const AttachRequest& request, const UniqueFd& listener, C
     }
     const auto rank = static_cast<size_t>(message.rank);
     callers->sockets[rank] = std::move(socket);
-    callers->heaps[rank] = std::move(heap);
+    callers->descriptors[rank] = std::move(descriptors);
     callers->messages[rank] = message;
     ++joined;
   }
@@ -231,8 +256,10 @@ absl::Status SendLists(const AttachRequest& request, const Callers& callers) {
   const size_t size = callers.sockets.size();
   for (size_t to = 1; to < size && sent.ok(); ++to) {
     for (size_t rank = 0; rank < size && sent.ok(); ++rank) {
+      const Descriptors& descriptors = callers.descriptors[rank];
       sent = SendMessage(callers.sockets[to].get(), callers.messages[rank],
-                         rank == 0 ? own.fd : callers.heaps[rank].get(), request.deadline_ns);
+                         rank == 0 ? own.fd : descriptors.heap.get(), descriptors.lifeline.get(),
+                         request.deadline_ns);
     }
   }
   ProcessHeap().Release();
@@ -257,7 +284,9 @@ absl::StatusOr<Attachment> ServeAttach(const AttachRequest& request, const Uniqu
                                        std::shared_ptr<NodePeer> self, uint64_t segment_offset) {
   const auto size = static_cast<size_t>(request.size);
   Callers callers(size);
-  callers.messages[0] = MessageOf(request, 0, *self, segment_offset);
+  WEFT_ASSIGN_OR_RETURN(Lifeline lifeline, OwnLifeline());
+  callers.messages[0] = MessageOf(request, 0, *self, lifeline.kind, segment_offset);
+  callers.descriptors[0].lifeline = std::move(lifeline.fd);
   WEFT_RETURN_IF_ERROR(AcceptAll(request, listener, &callers));
   WEFT_RETURN_IF_ERROR(SendLists(request, callers));
   Attachment attachment;
@@ -265,7 +294,7 @@ absl::StatusOr<Attachment> ServeAttach(const AttachRequest& request, const Uniqu
   attachment.peers.push_back(std::move(self));
   for (size_t rank = 1; rank < size; ++rank) {
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<NodePeer> peer,
-                          PeerOf(callers.messages[rank], std::move(callers.heaps[rank])));
+                          PeerOf(callers.messages[rank], std::move(callers.descriptors[rank])));
     attachment.peers.push_back(std::move(peer));
   }
   for (size_t rank = 1; rank < size; ++rank) {
@@ -333,18 +362,20 @@ absl::StatusOr<Attachment> Attach(const AttachRequest& request,
     nanosleep(&pause, nullptr);
   }
   WEFT_RETURN_IF_ERROR(CheckUser(socket.get()));
+  WEFT_ASSIGN_OR_RETURN(const Lifeline lifeline, OwnLifeline());
   WEFT_ASSIGN_OR_RETURN(const Heap::Announcement own, ProcessHeap().Retain());
-  const absl::Status sent = SendMessage(socket.get(), MessageOf(request, request.rank, *self, 0),
-                                        own.fd, request.deadline_ns);
+  const absl::Status sent =
+      SendMessage(socket.get(), MessageOf(request, request.rank, *self, lifeline.kind, 0), own.fd,
+                  lifeline.fd.get(), request.deadline_ns);
   ProcessHeap().Release();
   WEFT_RETURN_IF_ERROR(sent);
   Attachment attachment;
   attachment.peers.resize(static_cast<size_t>(request.size));
   for (int expected = 0; expected < request.size; ++expected) {
     AttachMessage message{};
-    UniqueFd heap;
+    Descriptors descriptors;
     const absl::Status received =
-        ReceiveMessage(socket.get(), &message, &heap, request.deadline_ns);
+        ReceiveMessage(socket.get(), &message, &descriptors, request.deadline_ns);
     if (!received.ok()) return Annotate(received, "waiting for rank 0's list of heaps: ");
     if (message.rank != expected || message.group_id != request.group_id) {
       return MakeError(WEFT_CORRUPT, "rank 0's list of heaps is not of this group");
@@ -354,7 +385,7 @@ absl::StatusOr<Attachment> Attach(const AttachRequest& request,
     if (expected == request.rank) {
       peer = self;
     } else {
-      WEFT_ASSIGN_OR_RETURN(peer, PeerOf(message, std::move(heap)));
+      WEFT_ASSIGN_OR_RETURN(peer, PeerOf(message, std::move(descriptors)));
     }
   }
   WEFT_RETURN_IF_ERROR(SendToken(socket.get(), request.group_id));

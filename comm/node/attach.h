@@ -1,7 +1,7 @@
 // How the processes of a group come to have each other's heaps mapped.
 //
-// Every rank connects to rank 0's abstract unix socket and sends its identity and its heap's
-// descriptor; rank 0 checks that the caller has the same user and belongs to the group, then sends
+// Every rank connects to rank 0's abstract unix socket and sends its identity, its heap's descriptor and its lifeline
+// (base/lifeline.h); rank 0 checks that the caller has the same user and belongs to the group, then sends
 // everybody all identities and descriptors, and where it put the group's segment. Who has mapped
 // everything says so; when all have, rank 0 tells them to enter. Descriptors are closed when mapped.
 // Nothing has a name in a file system.

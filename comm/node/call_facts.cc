@@ -1,29 +1,12 @@
 #include "comm/node/call_facts.h"
 
 #include <algorithm>
-#include <string_view>
+#include <string>
 
 #include "base/status.h"
 #include "fmt/format.h"
 
 namespace weft {
-namespace {
-
-// FNV-1a (Fowler, Noll, Vo).
-uint64_t NameHash(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : name)
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
-
-}  // namespace
-
-uint64_t LayoutSignature(const Collective& call) {
-  const uint64_t layout = call.layout == nullptr ? 0 : call.layout->hash;
-  const uint64_t name = call.custom == nullptr ? 0 : NameHash(call.custom->name);
-  return (layout << 32) + (name << 17);
-}
 
 size_t LargestLaidOutBytes(const Collective& call, int size) {
   if (call.kind != OpKind::kAllGatherV) {

@@ -1,5 +1,5 @@
-// What a call says of itself before any rank has been met: its signature, its size, and whether the
-// algorithm that it asks for can do it. The same on all ranks.
+// What a call says of itself before any rank has been met: its size, and whether the algorithm that it
+// asks for can do it. The same on all ranks.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -13,25 +13,6 @@
 #include "comm/select/predict.h"
 
 namespace weft {
-
-// Of the forms that have a layout or a reduction made at run time: what stands for these two.
-uint64_t LayoutSignature(const Collective& call);
-
-// 32 bits of everything that must be the same on all ranks.
-inline uint32_t Signature(const Collective& call) {
-  constexpr uint64_t kOdd1 = 0x9e3779b97f4a7c15ULL;
-  constexpr uint64_t kOdd2 = 0xc2b2ae3d27d4eb4fULL;
-  const uint64_t what =
-      static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.dtype) << 8 |
-      static_cast<uint64_t>(call.op) << 16 | static_cast<uint64_t>(call.algorithm) << 28 |
-      static_cast<uint64_t>(static_cast<uint32_t>(call.root) ^ call.purpose) << 32;
-  uint64_t count = TraitsOf(call.kind).local_counts ? 0 : call.count;
-  if (call.layout != nullptr || call.custom != nullptr) count += LayoutSignature(call);
-  uint64_t hash = (what ^ count * kOdd1) * kOdd2;
-  hash ^= hash >> 29;
-  hash *= kOdd1;
-  return static_cast<uint32_t>(hash >> 32);
-}
 
 // Data that an arrival line can hold for the call.
 inline size_t InlineBytes(const Collective& call) {

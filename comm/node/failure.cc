@@ -157,6 +157,15 @@ absl::Status FailureReporter::PeerLeft(const Operation& operation, int peer) con
                                Heading(&operation), peer));
 }
 
+absl::Status FailureReporter::PeerReplaced(const Operation& operation, int peer) const {
+  const ErrorFields fields = FieldsFor(&operation, peer);
+  return MakeError(
+      WEFT_PEER_LOST, fields,
+      fmt::format("{}rank {} (host {}, pid {}) runs another program by now (exec); what it "
+                  "announced is gone",
+                  Heading(&operation), peer, fields.host, fields.pid));
+}
+
 absl::Status FailureReporter::Local(const Operation& operation, const absl::Status& cause) const {
   if (ResultOf(cause) == WEFT_MISMATCH) {  // every rank finds the same
     return MakeError(WEFT_MISMATCH, FieldsFor(&operation, FieldsOf(cause).rank),

@@ -36,6 +36,7 @@ class FailureReporter {
   // `operation` may be nullptr: found between operations.
   absl::Status PeerLost(const Operation* operation, int peer, const ExitInfo& exit) const;
   absl::Status PeerLeft(const Operation& operation, int peer) const;
+  absl::Status PeerReplaced(const Operation& operation, int peer) const;
   absl::Status Local(const Operation& operation, const absl::Status& cause) const;
   absl::Status Aborted(std::string_view reason) const;
 

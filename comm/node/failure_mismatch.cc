@@ -65,7 +65,12 @@ absl::Status FailureReporter::Mismatch(const Operation& operation) const {
     text += fmt::format("{}{} called {}", i == 0 ? "" : ", ", RankList(sorted[i].second),
                         sorted[i].first);
   }
-  if (alike) text += "; of a shard manager these are of other steps, micro-batches or contexts";
+  if (alike) {
+    text +=
+        "; what looks alike is of another step, micro-batch or context of a shard manager, or a "
+        "part "
+        "of another call (weft_group_split, weft_mem_alloc_shared)";
+  }
   text += "; all ranks must issue the same operations in the same order";
   const bool clear = sorted.size() == 2 && sorted[0].second.size() == 1 &&
                      2 * sorted[1].second.size() > static_cast<size_t>(state_.size);

@@ -3,6 +3,7 @@
 // Thread-safety: any thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -11,6 +12,10 @@
 #include "comm/rendezvous/store.h"
 
 namespace weft {
+
+// Collective::purpose of the two exchanges of a split: no call of a user's is taken for one.
+constexpr uint32_t kSplitWishPurpose = 0x73706c77;
+constexpr uint32_t kSplitOfferPurpose = 0x73706c6f;
 
 // A group of the `size` ranks that meet in `store`. All must be on this machine.
 // Collective; TIMEOUT names the missing ranks.

@@ -252,22 +252,28 @@ bool NodeGroup::Hopeless(const Operation& operation, const WaitTarget& target) {
   if (now_ns - checked_ns_.load(std::memory_order_relaxed) < kCheckPeersNs) return false;
   checked_ns_.store(now_ns, std::memory_order_relaxed);
   for (int peer = 0; peer < state_.size; ++peer) {
-    if (peer == state_.rank) continue;
-    // Only what this operation still needs counts: a rank may go when it has done its part.
-    const Arrival& line = state_.control(peer).arrivals[operation.sequence() % kWindow];
-    const bool arrived = static_cast<int32_t>(line.sequence.load(std::memory_order_acquire) -
-                                              static_cast<uint32_t>(operation.sequence())) >= 0;
-    const bool awaited = peer == target.peer || target.of_all;
-    if (arrived && !awaited) continue;
+    if (peer == state_.rank || !Needs(operation, target, peer)) continue;
     const bool left =
         state_.control(peer).state.load(std::memory_order_acquire) >= RankState::kLeaving;
     const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(peer)]->Ended();
-    if ((!left && !exit) || (awaited && target.Reached())) continue;
+    if (!left && !exit) continue;
+    // It may have done its part after the first look and gone before the second. What it published before it went is
+    // seen by now, and there will be nothing more.
+    if (!Needs(operation, target, peer)) continue;
     failures_.Raise(left ? failures_.PeerLeft(operation, peer)
                          : failures_.PeerLost(&operation, peer, *exit));
     return true;
   }
   return false;
+}
+
+// Whether the operation waits for something that `peer` has still to do. A rank may go when it has done its part.
+bool NodeGroup::Needs(const Operation& operation, const WaitTarget& target, int peer) const {
+  const bool awaited = peer == target.peer || target.of_all;
+  if (awaited && !target.Reached()) return true;
+  const Arrival& line = state_.control(peer).arrivals[operation.sequence() % kWindow];
+  const uint32_t arrived = line.sequence.load(std::memory_order_acquire);
+  return static_cast<int32_t>(arrived - static_cast<uint32_t>(operation.sequence())) < 0;
 }
 
 // Staging is made once, and stays.
@@ -311,6 +317,9 @@ bool NodeGroup::AwaitEnd(int peer) {
 absl::Status NodeGroup::ConcludeFailed(const Operation& operation) {
   if (operation.odd_rank() >= 0) {
     failures_.Raise(failures_.Mismatch(operation));
+  } else if (operation.unread_peer() >= 0 &&
+             state_.peers[static_cast<size_t>(operation.unread_peer())]->RunsAnotherProgram()) {
+    failures_.Raise(failures_.PeerReplaced(operation, operation.unread_peer()));
   } else if (operation.unread_peer() >= 0 && AwaitEnd(operation.unread_peer())) {
     failures_.Raise(
         failures_.PeerLost(&operation, operation.unread_peer(),

@@ -186,6 +186,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   // True if waiting for `target` is pointless: the group has ended, or that peer has. Looks at
   // processes every few milliseconds.
   bool Hopeless(const Operation& operation, const WaitTarget& target);
+  bool Needs(const Operation& operation, const WaitTarget& target, int peer) const;
   // What to return for an operation that was stepped to its end.
   absl::Status Conclude(const Operation& operation, Operation::Result result);
 

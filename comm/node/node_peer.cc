@@ -30,7 +30,7 @@ Registry::Key KeyOf(const NodePeer::Identity& identity) {
   return {{identity.pid, identity.start_time}, identity.heap_id};
 }
 
-// The third field of /proc/<pid>/stat; the second is in parentheses and may hold anything.
+// Of a pid in /proc: the third field of its stat; the second is in parentheses and may hold anything.
 char ReadState(int32_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
@@ -55,28 +55,32 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Self() {
   std::shared_ptr<NodePeer> peer(new NodePeer);
   peer->identity_ = identity;
   peer->identity_.heap_id_address = reinterpret_cast<uintptr_t>(&peer->identity_.heap_id);
-  peer->TryToRead();
+  peer->TryToRead(identity.pid);
   peer->is_self_ = true;
   peer->base_ = heap.base;
   known = peer;
   return peer;
 }
 
-absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Open(const Identity& identity, UniqueFd fd) {
+absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Open(const Identity& identity, UniqueFd fd,
+                                                         Lifeline lifeline) {
   Registry& registry = PeerRegistry();
   MutexLock lock(registry.mutex);
   std::weak_ptr<NodePeer>& known = registry.peers[KeyOf(identity)];
   if (std::shared_ptr<NodePeer> peer = known.lock()) return peer;
   WEFT_ASSIGN_OR_RETURN(Pages pages, Pages::Adopt(std::move(fd), identity.heap_bytes));
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<PeerProcess> process,
-                        SystemProc().Open(identity.pid, identity.start_time));
+                        SystemProc().Watch(std::move(lifeline), identity.pid, identity.start_time));
   pages.CloseFd();
   std::shared_ptr<NodePeer> peer(new NodePeer);
   peer->identity_ = identity;
   peer->base_ = reinterpret_cast<char*>(pages.data());
   peer->pages_ = std::move(pages);
-  peer->process_ = std::move(process);
-  peer->TryToRead();
+  peer->TryToRead(process->visible_pid());
+  {
+    MutexLock own(peer->mutex_);
+    peer->process_ = std::move(process);
+  }
   known = peer;
   return peer;
 }
@@ -89,7 +93,7 @@ absl::Status NodePeer::Read(uint64_t address, void* to, size_t bytes) const {
   const iovec local[] = {{to, bytes}, {&found, sizeof(found)}};
   const iovec remote[] = {{reinterpret_cast<void*>(address), bytes},
                           {reinterpret_cast<void*>(identity_.heap_id_address), sizeof(found)}};
-  const ssize_t got = process_vm_readv(identity_.pid, local, 2, remote, 2, 0);
+  const ssize_t got = process_vm_readv(read_pid_, local, 2, remote, 2, 0);
   int error = got < 0 ? errno : EFAULT;
   if (got == static_cast<ssize_t>(bytes + sizeof(found))) {
     if (found == identity_.heap_id) return absl::OkStatus();
@@ -99,8 +103,23 @@ absl::Status NodePeer::Read(uint64_t address, void* to, size_t bytes) const {
       error, fmt::format("process_vm_readv of {} bytes of process {}", bytes, identity_.pid));
 }
 
-void NodePeer::TryToRead() {
-  readable_ = Read(identity_.heap_id_address, nullptr, 0).ok();
+// Under the pid that the process has for itself, which is its pid here unless the namespaces differ, or under that which it
+// has in /proc, which may be of another namespace than this process: the id tells whether it is the right one.
+void NodePeer::TryToRead(int32_t visible_pid) {
+  for (const int32_t pid : {identity_.pid, visible_pid}) {
+    if (readable_ || pid <= 0) continue;
+    read_pid_ = pid;
+    readable_ = Read(identity_.heap_id_address, nullptr, 0).ok();
+  }
+}
+
+bool NodePeer::RunsAnotherProgram() const {
+  if (!readable_) return false;
+  uint64_t found = 0;
+  const iovec local{&found, sizeof(found)};
+  const iovec remote{reinterpret_cast<void*>(identity_.heap_id_address), sizeof(found)};
+  const ssize_t got = process_vm_readv(read_pid_, &local, 1, &remote, 1, 0);
+  return got < 0 ? errno == EFAULT : found != identity_.heap_id;
 }
 
 NodePeer::~NodePeer() {
@@ -115,7 +134,11 @@ std::optional<ExitInfo> NodePeer::Ended() {
 }
 
 std::string NodePeer::StateName() const {
-  switch (ReadState(identity_.pid)) {
+  if (is_self_) return "running";
+  MutexLock lock(mutex_);
+  const int32_t pid = process_->visible_pid();
+  if (pid == 0) return process_->Ended() ? "ended" : "of another pid namespace, not ended";
+  switch (ReadState(pid)) {
     case 'R':
       return "running";
     case 'S':

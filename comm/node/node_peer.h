@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/fd.h"
+#include "base/lifeline.h"
 #include "base/mutex.h"
 #include "base/pages.h"
 #include "base/proc.h"
@@ -35,7 +36,8 @@ class NodePeer {
   static absl::StatusOr<std::shared_ptr<NodePeer>> Self();
   // Another process, whose heap is behind `fd`; or this one, if `identity` is its own.
   // CORRUPT if the file is not a sealed heap of the announced size.
-  static absl::StatusOr<std::shared_ptr<NodePeer>> Open(const Identity& identity, UniqueFd fd);
+  static absl::StatusOr<std::shared_ptr<NodePeer>> Open(const Identity& identity, UniqueFd fd,
+                                                        Lifeline lifeline);
   ~NodePeer();
 
   const Identity& identity() const { return identity_; }
@@ -60,20 +62,24 @@ class NodePeer {
 
   // How it ended, if it has ended.
   std::optional<ExitInfo> Ended();
+  // True if what was readable() is another program's memory now: the process has called exec. For finding out why
+  // Read() failed.
+  bool RunsAnotherProgram() const;
   // "running", "sleeping", "stopped", "gone"...: for messages.
   std::string StateName() const;
 
  private:
   NodePeer() = default;
 
-  void TryToRead();
+  void TryToRead(int32_t visible_pid);
 
   Identity identity_;
   bool is_self_ = false;
   bool readable_ = false;
+  int32_t read_pid_ = 0;  // under which it is read
   char* base_ = nullptr;
   Pages pages_;  // empty for this process
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::unique_ptr<PeerProcess> process_ WEFT_GUARDED_BY(mutex_);
 };
 

@@ -27,6 +27,10 @@ bool InPeersHeap(const NodeState& state, const void* memory, size_t bytes, uint6
   return true;
 }
 
+absl::Status DifferentCalls() {
+  return MakeError(WEFT_MISMATCH, "the ranks called different operations");
+}
+
 }  // namespace
 
 Operation::Result Operation::Block(int peer, const std::atomic<uint32_t>& word, uint32_t want) {
@@ -64,9 +68,12 @@ Operation::Result Operation::AwaitCredit(NodeState& state, uint64_t sequence) {
 // Where peers may find this rank's buffers. Nowhere, whatever they are, if they must not be read or
 // written in place: lists of buffers, an all_to_all that overwrites what it sends, and when the staged
 // algorithm was asked for. A side without bytes can be read by everybody.
-void Operation::DescribePlaces(const NodeState& state, Arrival& line) {
-  line.place = {};
-  if (shared_owner_ != nullptr) DescribeSharedOut(state, line);
+void Operation::DescribePlaces(NodeState& state, Arrival& line) {
+  auto& told = line.told;
+  told = {.identity = prepared_.identity};
+  BufferPlaces& places = state.self().places[sequence_ % kWindow];
+  places = {};
+  if (shared_owner_ != nullptr) DescribeSharedOut(state, line, places);
   const bool swaps = (call_.kind == OpKind::kAllToAll || call_.kind == OpKind::kAllToAllV) &&
                      call_.in == call_.out && call_.in != nullptr;
   if (traits().iov || swaps || call_.algorithm == Algorithm::kStaged) return;
@@ -88,12 +95,13 @@ void Operation::DescribePlaces(const NodeState& state, Arrival& line) {
   };
   const size_t in_bytes = shape_.has_input ? InputBytes(call_, state.size) : 0;
   const size_t out_bytes = shape_.has_output ? OutputBytes(call_, state.size) : 0;
-  auto& place = line.place;
-  describe(call_.in, in_bytes, &place.in_kind, &place.in_offset, &place.in_owner);
+  places.in_bytes = in_bytes;
+  places.out_bytes = out_bytes;
+  describe(call_.in, in_bytes, &told.in_kind, &places.in_offset, &told.in_owner);
   if (shared_owner_ == nullptr) {
-    describe(call_.out, out_bytes, &place.out_kind, &place.out_offset, &place.out_owner);
+    describe(call_.out, out_bytes, &told.out_kind, &places.out_offset, &told.out_owner);
   }
-  line.place.reads_peers = state.reads_peers ? 1 : 0;
+  told.reads_peers = state.reads_peers ? 1 : 0;
 }
 
 Operation::Result Operation::Issue(NodeState& state) {
@@ -143,10 +151,12 @@ Operation::Result Operation::Advance(NodeState& state) {
       PackInput(state, reinterpret_cast<char*>(line.data));
       break;
     case Size::kSlot:
+      line.told = {.identity = prepared_.identity};
       PackInput(state, SlotOf(state, state.rank));
       UseSlot(state);
       break;
     case Size::kRingSlot:
+      line.told = {.identity = prepared_.identity};
       slot_offset_ = state.tuning.stage_ring_bytes +
                      state.slot_ring.Take(shape_.contribution_bytes, state.tuning.slot_ring_bytes,
                                           {sequence_, 0});
@@ -195,11 +205,23 @@ bool Operation::TakeSharedOut(const NodeState& state, int peer, const Arrival& l
   return true;
 }
 
+// All ranks have arrived for a call whose data is not in their lines, and their signatures are this rank's: whether the
+// calls are, too. Then the ranks' staging must be known, if the data is there.
+bool Operation::AcceptArrivals(NodeState& state) {
+  for (int peer = 0; peer < state.size; ++peer) {
+    if (ArrivalOf(state, peer).told.identity == prepared_.identity) continue;
+    odd_rank_ = peer;
+    error_ = DifferentCalls();
+    return false;
+  }
+  return size_ != Size::kRingSlot || FindStages(state);
+}
+
 // An arrival that this rank cannot go on with.
 Operation::Result Operation::RefuseArrival(const NodeState& state, int peer, const Arrival& line) {
   if (line.signature != signature_) {
     odd_rank_ = peer;
-    return Fail(MakeError(WEFT_MISMATCH, "the ranks called different operations"));
+    return Fail(DifferentCalls());
   }
   return Fail(
       MakeError(WEFT_CORRUPT, fmt::format("rank {} is of membership epoch {}, this rank of {}",
@@ -232,8 +254,8 @@ Operation::Result Operation::RefuseArrival(const NodeState& state, int peer, con
   }
   if (phase_ == Phase::kArrive) {
     if (const Result result = Arrive(state); result != Result::kDone) return result;
+    if (size_ != Size::kInline && !AcceptArrivals(state)) return Result::kFailed;
     if (shared_outs_ != 0) FindSharers(state);
-    if (size_ == Size::kRingSlot && !FindStages(state)) return Result::kFailed;
     if (IsOneShot(size_) && sharers_ == 0) {
       OneShot(state);
       return Finish(state);
@@ -273,6 +295,7 @@ Operation::Result Operation::Meet(NodeState& state) {
     return AwaitMet(state, result == Result::kBlocked ? next_peer_ : (state.rank + 1) % state.size);
   }
   phase_ = Phase::kArrive;
+  if (size_ != Size::kInline && !AcceptArrivals(state)) return Result::kFailed;
   if (shared_outs_ != 0) FindSharers(state);
   if (IsOneShot(size_) && sharers_ == 0) {
     prepared_.meeting == Meeting::kCombined && !SeveralShareOut() ? TakeCombined(state)

@@ -4,8 +4,8 @@
 //   operation.Issue(state);                              // publishes the arrival
 //   while (operation.Step(state) == Operation::Result::kBlocked) wait for operation.target();
 //
-// Every operation begins with an arrival of every rank at every rank; the signatures in the arrivals
-// are compared then, so that a mismatch is known on all ranks before a byte of a result is written.
+// Every operation begins with an arrival of every rank at every rank; what the arrivals say of the call
+// is compared then, so that a mismatch is known on all ranks before a byte of a result is written.
 // What happens next depends on the operation's size and on what the arrivals say of the buffers:
 //   inline, slot   <= 48 B, <= 8 KiB: the data came with the arrival; each rank reduces or copies
 //   direct         buffers in symmetric heaps: read from and written to peers' memory
@@ -135,16 +135,21 @@ class Operation {
 
   void PublishMore(NodeState& state, Arrival& line);
   Result AwaitCredit(NodeState& state, uint64_t sequence);
-  void DescribePlaces(const NodeState& state, Arrival& line);
+  void DescribePlaces(NodeState& state, Arrival& line);
   Result Go(NodeState& state);
   Result Break(absl::Status error);
   bool TakeSharedOut(const NodeState& state, int peer, const Arrival& line);
   Result RefuseArrival(const NodeState& state, int peer, const Arrival& line);
+  bool AcceptArrivals(NodeState& state);
   Result Move(NodeState& state);
   Result Meet(NodeState& state);
 
   const Arrival& ArrivalOf(const NodeState& state, int peer) const {
     return state.control(peer).arrivals[sequence_ % kWindow];
+  }
+
+  const BufferPlaces& PlacesOf(const NodeState& state, int peer) const {
+    return state.control(peer).places[sequence_ % kWindow];
   }
 
   // operation_one_shot.cc
@@ -195,13 +200,15 @@ class Operation {
   absl::Status DirectReduce(NodeState& state);
   absl::Status DirectCopy(NodeState& state);
   absl::Status CopyBlock(const NodeState& state, int peer, size_t count);
+  absl::StatusOr<uint64_t> PeerPlace(const NodeState& state, int peer, bool input, size_t begin,
+                                     size_t count) const;
   absl::StatusOr<char*> PeerBuffer(const NodeState& state, int peer, bool input, size_t begin,
                                    size_t count) const;
   Result DirectWait(NodeState& state);
 
   // operation_shared.cc: results that several ranks get in one place.
   void NoteSharedOut(const NodeState& state);
-  void DescribeSharedOut(const NodeState& state, Arrival& line) const;
+  void DescribeSharedOut(const NodeState& state, Arrival& line, BufferPlaces& places) const;
   void FindSharers(const NodeState& state);
   Result GoEngaged(NodeState& state);
   Result AwaitWrote(const NodeState& state, int end);

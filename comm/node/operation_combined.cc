@@ -22,7 +22,10 @@ bool Operation::MayCombine(const NodeState& state) const {
   int shared_outs = 0;
   for (int peer = 0; peer < state.size; ++peer) {
     const Arrival& line = ArrivalOf(state, peer);
-    if (line.signature != signature_ || (line.epoch & ~kOutIsShared) != state.epoch) return false;
+    if (line.signature != signature_ || line.told.identity != prepared_.identity ||
+        (line.epoch & ~kOutIsShared) != state.epoch) {
+      return false;
+    }
     if ((line.epoch & kOutIsShared) != 0) ++shared_outs;
   }
   return shared_outs < 2;

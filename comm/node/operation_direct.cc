@@ -25,8 +25,8 @@ constexpr size_t kSingleCopyChunkBytes =
 // True if what the rank announced does not stand in the way of going directly.
 bool Operation::MayBeDirect(const Arrival& line, int rank) const {
   const bool writes_out = traits().reduces && !traits().in_blocks;
-  if (HasInput(call_, rank) && line.place.in_kind != MemoryKind::kHeap) return false;
-  return !writes_out || !HasOutput(call_, rank) || line.place.out_kind == MemoryKind::kHeap;
+  if (HasInput(call_, rank) && line.told.in_kind != MemoryKind::kHeap) return false;
+  return !writes_out || !HasOutput(call_, rank) || line.told.out_kind == MemoryKind::kHeap;
 }
 
 // Decided from all arrivals, hence alike on all ranks.
@@ -38,24 +38,38 @@ bool Operation::AllDirect(const NodeState& state) const {
   return true;
 }
 
-// Elements [begin, begin + count) of what `peer` announced as its in or out. Offsets come from a peer:
-// never used unchecked.
+// Where elements [begin, begin + count) of what `peer` announced as its in or out begin. They lie in what it
+// announced: numbers come from a peer, and are never used unchecked.
+absl::StatusOr<uint64_t> Operation::PeerPlace(const NodeState& state, int peer, bool input,
+                                              size_t begin, size_t count) const {
+  const BufferPlaces& places = PlacesOf(state, peer);
+  const uint64_t offset = input ? places.in_offset : places.out_offset;
+  const uint64_t bytes = input ? places.in_bytes : places.out_bytes;
+  const uint64_t elements = bytes / shape_.element_bytes;
+  const bool within = begin <= elements && count <= elements - begin;
+  if (within && offset <= UINT64_MAX - bytes) return offset + begin * shape_.element_bytes;
+  return MakeError(
+      WEFT_CORRUPT, {.rank = peer},
+      fmt::format("rank {} announced {} bytes as its {}, of which elements {} to {} of {} bytes "
+                  "each are needed; it is of another version of weft, or its memory is damaged",
+                  peer, bytes, input ? "input" : "output", begin, begin + count,
+                  shape_.element_bytes));
+}
+
+// The same of memory in a heap, as mapped here.
 absl::StatusOr<char*> Operation::PeerBuffer(const NodeState& state, int peer, bool input,
                                             size_t begin, size_t count) const {
-  const auto& place = ArrivalOf(state, peer).place;
-  const size_t element = shape_.element_bytes;
-  const int owner = input ? place.in_owner : place.out_owner;
-  uint64_t offset = 0;
-  char* buffer = nullptr;
-  if (owner < state.size && !__builtin_mul_overflow(begin, element, &offset) &&
-      !__builtin_add_overflow(offset, input ? place.in_offset : place.out_offset, &offset)) {
-    buffer = state.peers[static_cast<size_t>(owner)]->At(offset, count * element);
-  }
+  WEFT_ASSIGN_OR_RETURN(const uint64_t offset, PeerPlace(state, peer, input, begin, count));
+  const auto& told = ArrivalOf(state, peer).told;
+  const int owner = input ? told.in_owner : told.out_owner;
+  const size_t bytes = count * shape_.element_bytes;
+  char* const buffer =
+      owner < state.size ? state.peers[static_cast<size_t>(owner)]->At(offset, bytes) : nullptr;
   if (buffer != nullptr) return buffer;
   return MakeError(
       WEFT_CORRUPT, {.rank = peer},
       fmt::format("rank {} announced a buffer at {} + {} bytes, outside the heap of rank {}", peer,
-                  offset, count * element, owner));
+                  offset, bytes, owner));
 }
 
 // The elements that this rank reduces, in every input: its block, or a slice of whole cache lines.
@@ -102,7 +116,7 @@ absl::Status Operation::CopyBlock(const NodeState& state, int peer, size_t count
   const int block = OutBlock(peer);
   const size_t begin = PeerOffset(state, peer);
   const bool mapped =
-      peer == state.rank || ArrivalOf(state, peer).place.in_kind == MemoryKind::kHeap;
+      peer == state.rank || ArrivalOf(state, peer).told.in_kind == MemoryKind::kHeap;
   const char* from = nullptr;
   if (peer ==
       state.rank) {  // by the caller's address, so that in place is seen to be nothing to do

@@ -30,12 +30,13 @@ void Operation::NoteSharedOut(const NodeState& state) {
 
 // A group need not have the block's owner among its ranks: then its ranks know the place, and cannot all reach
 // it.
-void Operation::DescribeSharedOut(const NodeState& state, Arrival& line) const {
+void Operation::DescribeSharedOut(const NodeState& state, Arrival& line,
+                                  BufferPlaces& places) const {
   const int owner = state.RankOf(shared_owner_);
-  line.place.out_heap = shared_owner_->identity().heap_id;
-  line.place.out_offset = shared_offset_;
-  line.place.out_owner = static_cast<uint8_t>(owner < 0 ? 0 : owner);
-  line.place.out_kind = owner < 0 ? MemoryKind::kPrivate : MemoryKind::kHeap;
+  places.out_heap = shared_owner_->identity().heap_id;
+  places.out_offset = shared_offset_;
+  line.told.out_owner = static_cast<uint8_t>(owner < 0 ? 0 : owner);
+  line.told.out_kind = owner < 0 ? MemoryKind::kPrivate : MemoryKind::kHeap;
 }
 
 // All ranks have arrived: who has the same out.
@@ -48,8 +49,8 @@ void Operation::FindSharers(const NodeState& state) {
     return;
   }
   const auto same = [&](int a, int b) {
-    const auto& first = ArrivalOf(state, a).place;
-    const auto& second = ArrivalOf(state, b).place;
+    const BufferPlaces& first = PlacesOf(state, a);
+    const BufferPlaces& second = PlacesOf(state, b);
     return first.out_heap == second.out_heap && first.out_offset == second.out_offset;
   };
   for (int rank = 0; rank < state.size; ++rank) {

@@ -6,11 +6,8 @@
 //
 // A peer's private memory is only ever read. A rank that leaves an operation early, by an abort, leaves
 // memory behind that may be read for a moment: the reader looks for an abort when it has read, and throws
-// away what it has.
-#include <cerrno>
-
-#include <sys/uio.h>
-
+// away what it has. A peer may also have become another program meanwhile, or its pid may be another process's: every
+// read brings the peer's heap id with it, which no other process has (NodePeer::Read).
 #include "base/status.h"
 #include "comm/node/operation.h"
 #include "fmt/format.h"
@@ -31,37 +28,25 @@ bool Operation::WantsSingleCopy(const NodeState& state) const {
 bool Operation::AllSingleCopy(const NodeState& state) const {
   if (traits().reduces || traits().iov) return false;
   for (int peer = 0; peer < state.size; ++peer) {
-    const auto& place = ArrivalOf(state, peer).place;
-    if (place.reads_peers == 0) return false;
-    if (HasInput(call_, peer) && place.in_kind == MemoryKind::kHidden) return false;
+    const auto& told = ArrivalOf(state, peer).told;
+    if (told.reads_peers == 0) return false;
+    if (HasInput(call_, peer) && told.in_kind == MemoryKind::kHidden) return false;
   }
   return WantsSingleCopy(state);
 }
 
-// Elements [begin, begin + count) of the private memory that `peer` announced.
+// Elements [begin, begin + count) of the private memory that `peer` announced; of the process that announced it, or
+// nothing.
 absl::Status Operation::ReadPeer(const NodeState& state, int peer, size_t begin, size_t count,
                                  char* to) {
-  const auto& place = ArrivalOf(state, peer).place;
+  WEFT_ASSIGN_OR_RETURN(const uint64_t address, PeerPlace(state, peer, true, begin, count));
   const size_t bytes = count * shape_.element_bytes;
-  iovec local{to, bytes};
-  iovec remote{reinterpret_cast<void*>(place.in_offset + begin * shape_.element_bytes), bytes};
-  const int32_t pid = state.peers[static_cast<size_t>(peer)]->identity().pid;
-  while (local.iov_len > 0) {
-    const ssize_t got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
-    if (got <= 0) {
-      const int error = got == 0 ? EFAULT : errno;
-      unread_peer_ = peer;
-      return Annotate(
-          SystemError(error, "process_vm_readv"),
-          fmt::format("reading {} bytes of rank {}'s buffer (process {}); WEFT_SINGLE_COPY=0 does "
-                      "without: ",
-                      bytes, peer, pid));
-    }
-    const auto done = static_cast<size_t>(got);
-    local = {static_cast<char*>(local.iov_base) + done, local.iov_len - done};
-    remote = {static_cast<char*>(remote.iov_base) + done, remote.iov_len - done};
-  }
-  return absl::OkStatus();
+  const absl::Status read = state.peers[static_cast<size_t>(peer)]->Read(address, to, bytes);
+  if (read.ok()) return read;
+  unread_peer_ = peer;
+  return Annotate(read, fmt::format("reading {} bytes of rank {}'s buffer; WEFT_SINGLE_COPY=0 does "
+                                    "without: ",
+                                    bytes, peer));
 }
 
 }  // namespace weft

@@ -115,7 +115,7 @@ absl::Status Operation::BeginStaged(NodeState& state) {
 // before the ranks meet, so that they meet once less. Only when nothing older is under way, whose rounds
 // come first, and only if the part is free. A failure to get staging is left to be found again later.
 void Operation::StageEarly(NodeState& state, Arrival& line) {
-  line.place.rounds_staged = 0;
+  line.told.rounds_staged = 0;
   const bool first = sequence_ == state.completed + 1;
   if (!first || call_.algorithm == Algorithm::kDirect || MayBeDirect(line, state.rank) ||
       !shape_.has_input || (shared_owner_ != nullptr && !traits().reduces) ||
@@ -130,7 +130,7 @@ void Operation::StageEarly(NodeState& state, Arrival& line) {
   FillPart(state, 0);
   state.self().staged.store(static_cast<uint32_t>(state.staged + 1), std::memory_order_release);
   rounds_.staged = 1;
-  line.place.rounds_staged = 1;
+  line.told.rounds_staged = 1;
 }
 
 // The largest block of the buffers, alike on all ranks.
@@ -321,7 +321,7 @@ bool Operation::ReducePiece(NodeState& state, const Piece& piece) {
 
 // True if the rank has staged the current round.
 bool Operation::HasStaged(const NodeState& state, int peer) const {
-  if (size_ == Size::kLarge && ArrivalOf(state, peer).place.rounds_staged > rounds_.current)
+  if (size_ == Size::kLarge && ArrivalOf(state, peer).told.rounds_staged > rounds_.current)
     return true;
   const auto want = static_cast<uint32_t>(state.staged + rounds_.current + 1);
   const uint32_t staged = state.control(peer).staged.load(std::memory_order_acquire);

@@ -72,21 +72,19 @@ Meeting MeetingOf(const Collective& call, const CallShape& shape, CallSize size,
 }  // namespace
 
 PreparedCall::PreparedCall(const Collective& of, const NodeState& state)
-    : key(KeyOf(of)),
-      call(of),
-      shape(of, state.rank, state.size),
-      signature(Signature(of)),
-      recorded(RecorderRing::ArgumentsOf({.kind = of.kind,
-                                          .dtype = of.dtype,
-                                          .op = of.op,
-                                          .algorithm = static_cast<uint8_t>(of.algorithm),
-                                          .epoch = state.epoch,
-                                          .count = of.count,
-                                          .root = of.root,
-                                          .signature = signature,
-                                          .tag = of.tag})) {
+    : key(KeyOf(of)), call(of), shape(of, state.rank, state.size), identity(IdentityOf(of)) {
   buffers = BuffersOf(of, shape, state);
   size = SizeOf(of, shape, state);
+  signature = SignatureOf(identity, size == CallSize::kInline);
+  recorded = RecorderRing::ArgumentsOf({.kind = of.kind,
+                                        .dtype = of.dtype,
+                                        .op = of.op,
+                                        .algorithm = static_cast<uint8_t>(of.algorithm),
+                                        .epoch = state.epoch,
+                                        .count = of.count,
+                                        .root = of.root,
+                                        .signature = signature,
+                                        .tag = of.tag});
   meeting = MeetingOf(of, shape, size, state);
   announces_more = meeting != Meeting::kLines || (of.op == kOpPremulSum && shape.traits->reduces);
   if (shape.traits->reduces && of.custom == nullptr) {

@@ -22,6 +22,7 @@
 #include "comm/group/plain_buffers.h"
 #include "comm/kernels/reduce.h"
 #include "comm/node/call_facts.h"
+#include "comm/node/call_identity.h"
 #include "comm/node/node_state.h"
 #include "comm/recorder/ring.h"
 
@@ -50,7 +51,8 @@ struct PreparedCall {
   Collective call;
   PlainBuffers buffers;  // of a call with a layout only how many bytes are counted
   CallShape shape;
-  uint32_t signature = 0;
+  CallIdentity identity{};
+  uint32_t signature = 0;  // of it
   RecordedArguments recorded;
   ReduceKernel kernel = nullptr;  // of a reduction that needs no more than its arguments
   CallSize size = CallSize::kLarge;

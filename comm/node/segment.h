@@ -10,8 +10,8 @@
 // other one of two that write in turn (Operation::SlotOf). Of a message block, `events` and inbox[s] are written by
 // others, as said there.
 // Invariants, on which docs/design/003-node.md builds its proof:
-//  I1  arrival[s % kWindow] of rank r holds operation s; it is written only when every rank has
-//      published done >= s - kWindow.
+//  I1  arrivals[s % kWindow] and places[s % kWindow] of rank r hold operation s; they are written only when every
+//      rank has published done >= s - kWindow.
 //  I2  slot k of a rank is written, by whoever, for an operation only when every rank has published done >= the
 //      operation that used slot k before.
 //  I3  staged and reduced never fall, and every rank adds the same number to them per operation.
@@ -26,6 +26,7 @@
 #include <cstdint>
 
 #include "base/wait.h"
+#include "comm/node/call_identity.h"
 #include "comm/recorder/ring.h"
 #include "comm/select/tuning.h"
 
@@ -40,7 +41,7 @@ constexpr uint32_t kSlotCount = 4;    // slots per rank
 // `wrote` is said again every so many operations, so that it is never half of all numbers behind.
 constexpr uint64_t kWroteRefresh = uint64_t{1} << 30;
 constexpr uint64_t kSegmentMagic = 0x31'74'66'65'77ULL;  // "weft1"
-constexpr uint32_t kSegmentVersion = 6;
+constexpr uint32_t kSegmentVersion = 7;
 
 // In an arrival's epoch: the writer's out, of an operation whose result is the same for all, lies in a shared
 // block (shared_blocks.h), and may be the out of other ranks too.
@@ -50,7 +51,7 @@ constexpr uint32_t kOutIsShared = uint32_t{1} << 31;
 enum class MemoryKind : uint8_t { kHidden = 0, kHeap = 1, kPrivate = 2 };
 
 // What a rank says when it enters an operation: one cache line. Operations of at most kInlineBytes
-// per rank carry their data, larger ones the places of the buffers.
+// per rank carry their data, larger ones all that the ranks must agree on, and of what kind the buffers are.
 struct alignas(64) Arrival {
   std::atomic<uint32_t> sequence;  // published last
   uint32_t signature;              // of what all ranks must agree on
@@ -61,21 +62,32 @@ struct alignas(64) Arrival {
     unsigned char data[kInlineBytes];
 
     struct {
-      uint64_t in_offset;   // in in_owner's heap, if in_kind is kHeap; its address if kPrivate
-      uint64_t out_offset;  // likewise; if kOutIsShared in the heap out_heap, whoever has that
-      uint64_t out_heap;    // id; of shared blocks only
+      CallIdentity identity;
+      // The rest only of operations larger than a slot.
       MemoryKind in_kind;
       MemoryKind out_kind;
       uint8_t rounds_staged;  // of this operation, before it was announced
       uint8_t reads_peers;    // 1 if the writer may read every peer's private memory
       uint8_t in_owner;       // the rank in whose heap it is, which may be another than the writer
       uint8_t out_owner;
-    } place;
+    } told;
   };
 };
 
 static_assert(sizeof(Arrival) == 64);
-static_assert(sizeof(Arrival::place) <= kFactorOffset);
+static_assert(sizeof(Arrival::told) <= kFactorOffset);
+
+// Where the writer's buffers are, written with the arrival of an operation larger than a slot. What peers may read and
+// write lies within, whatever they think the operation is.
+struct alignas(64) BufferPlaces {
+  uint64_t in_offset;   // in in_owner's heap, if in_kind is kHeap; its address if kPrivate
+  uint64_t in_bytes;    // from there on
+  uint64_t out_offset;  // likewise; if kOutIsShared in the heap out_heap, whoever has that
+  uint64_t out_bytes;
+  uint64_t out_heap;  // id; of shared blocks only
+};
+
+static_assert(sizeof(BufferPlaces) == 64);
 
 // Why a group ended, written by the rank that found out; read when `abort` names that rank.
 struct AbortRecord {
@@ -114,6 +126,7 @@ struct RankControl {
   uint64_t start_time;
   alignas(64) AbortRecord abort_record;
   alignas(64) Arrival arrivals[kWindow];
+  alignas(64) BufferPlaces places[kWindow];
 };
 
 // What a rank's sends and receives share with the other ranks (message_engine.h).

@@ -25,6 +25,9 @@ struct SharedOffer {
 
 namespace {
 
+constexpr uint32_t kOfferPurpose =
+    0x73686d6f;  // in the signature: no call of a user's is taken for it
+
 const char* NameOf(uint32_t call) {
   return call == SharedOffer::kAllocate ? "weft_mem_alloc_shared"
          : call == SharedOffer::kFree   ? "weft_mem_free_shared"
@@ -67,7 +70,8 @@ absl::Status Compare(const std::vector<SharedOffer>& offers, const std::string& 
 
 absl::StatusOr<std::vector<SharedOffer>> NodeGroup::ExchangeOffers(const SharedOffer& mine) {
   std::vector<SharedOffer> offers(static_cast<size_t>(state_.size));
-  Collective gather{.kind = OpKind::kAllGather, .count = sizeof(SharedOffer)};
+  Collective gather{
+      .kind = OpKind::kAllGather, .count = sizeof(SharedOffer), .purpose = kOfferPurpose};
   gather.in = &mine;
   gather.out = offers.data();
   WEFT_RETURN_IF_ERROR(Run(gather));

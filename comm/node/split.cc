@@ -33,10 +33,10 @@ std::vector<int> MembersOf(const std::vector<Wish>& wishes, int color) {
 }
 
 template <typename T>
-absl::Status Exchange(NodeGroup& parent, const GroupOptions& options, const T& mine,
-                      std::vector<T>* all) {
+absl::Status Exchange(NodeGroup& parent, const GroupOptions& options, uint32_t purpose,
+                      const T& mine, std::vector<T>* all) {
   all->resize(static_cast<size_t>(parent.size()));
-  Collective gather{.kind = OpKind::kAllGather, .count = sizeof(T)};
+  Collective gather{.kind = OpKind::kAllGather, .count = sizeof(T), .purpose = purpose};
   gather.in = &mine;
   gather.out = all->data();
   gather.timeout_ns = std::max<int64_t>(options.making_timeout_ns(), 0);
@@ -69,7 +69,7 @@ void NodeGroup::KeepFailedSplit(uint64_t offset, const std::vector<int>& members
 absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::SplitAsVisitor(
     int color, int key, const GroupOptions& options) {
   std::vector<Wish> wishes;
-  WEFT_RETURN_IF_ERROR(Exchange(*this, options, Wish{color, key}, &wishes));
+  WEFT_RETURN_IF_ERROR(Exchange(*this, options, kSplitWishPurpose, Wish{color, key}, &wishes));
   const std::vector<int> members = MembersOf(wishes, color);
   const bool leads = color >= 0 && members[0] == state_.rank;
 
@@ -89,7 +89,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::SplitAsVisitor(
     }
   }
   std::vector<SplitOffer> offers;
-  const absl::Status exchanged = Exchange(*this, options, offer, &offers);
+  const absl::Status exchanged = Exchange(*this, options, kSplitOfferPurpose, offer, &offers);
   if (!exchanged.ok() && leads && made.ok()) KeepFailedSplit(offer.offset, members);
   WEFT_RETURN_IF_ERROR(exchanged);
   WEFT_RETURN_IF_ERROR(made);

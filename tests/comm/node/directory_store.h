@@ -40,9 +40,12 @@ class DirectoryStore : public Store {
   explicit DirectoryStore(std::filesystem::path path) : path_(std::move(path)) {}
 
   absl::Status Set(std::string_view key, std::string_view value, int64_t) override {
-    const std::filesystem::path aside = path_ / ("aside-" + std::to_string(getpid()));
+    // With the key: ranks of different pid namespaces have the same pid.
+    const std::filesystem::path file = FileOf(key);
+    const std::filesystem::path aside =
+        path_ / ("aside-" + std::to_string(getpid()) + file.filename().string());
     std::ofstream(aside, std::ios::binary) << value;
-    std::filesystem::rename(aside, FileOf(key));
+    std::filesystem::rename(aside, file);
     return absl::OkStatus();
   }
 

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/wait.h"
 #include "comm/node/heap.h"
+#include "comm/node/make_group.h"
 #include "rank_threads.h"
 #include "tests/support/leak_check.h"
 
@@ -83,7 +84,9 @@ TEST_P(Groups, SplitThatFailsHalfWayGivesItsSegmentBack) {
                                // The first of Split's two exchanges: a color and a key of each rank.
                                const int32_t wish[2] = {0, 0};
                                std::vector<int32_t> wishes(2 * static_cast<size_t>(group.size()));
-                               Collective gather{.kind = OpKind::kAllGather, .count = sizeof(wish)};
+                               Collective gather{.kind = OpKind::kAllGather,
+                                                 .count = sizeof(wish),
+                                                 .purpose = kSplitWishPurpose};
                                gather.in = wish;
                                gather.out = wishes.data();
                                const absl::Status status = group.Run(gather);
