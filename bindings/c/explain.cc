@@ -79,15 +79,14 @@ weft_result_t weft_explain(weft_group_t group, const weft_explain_query_t* query
                            size_t capacity, size_t* length) {
   return weft::Guarded([&]() -> absl::Status {
     using weft::kCall;
-    const auto of = weft::GroupOf(group);
-    if (of == nullptr) return weft::InvalidArgument(kCall, "group is NULL or not a group");
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
     if (query == nullptr) return weft::InvalidArgument(kCall, "query is NULL");
     if (text == nullptr && capacity > 0) return weft::InvalidArgument(kCall, "text is NULL");
     weft_explain_query_t full{};
     WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, query, &full));
     weft::Collective call;
-    WEFT_RETURN_IF_ERROR(weft::MakeCall(full, of->size(), &call));
-    const std::string whole = of->Explain(call, weft::BufferKindOf(full.symmetric));
+    WEFT_RETURN_IF_ERROR(weft::MakeCall(full, group->group->size(), &call));
+    const std::string whole = group->group->Explain(call, weft::BufferKindOf(full.symmetric));
     if (capacity > 0) {
       const size_t bytes = std::min(capacity - 1, whole.size());
       std::memcpy(text, whole.data(), bytes);

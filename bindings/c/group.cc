@@ -8,6 +8,7 @@
 #include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
 #include "comm/group/from_ranks.h"
+#include "comm/node/heap.h"
 #include "comm/node/make_group.h"
 #include "comm/node/segment.h"
 #include "comm/rendezvous/rendezvous.h"
@@ -53,8 +54,9 @@ weft_group_t MakeHandle(std::shared_ptr<ProcessGroup> group) {
   return handle;
 }
 
-absl::Status NotAGroup(std::string_view call) {
-  return InvalidArgument(call, "group is NULL or not a group");
+// Before anybody else is involved: a child of a process that has shared memory cannot make groups.
+absl::Status CheckMayMake(std::string_view call) {
+  return Annotate(ProcessHeap().CheckFork(), StrCat(call, ": "));
 }
 
 absl::Status Make(Store* store, int rank, int size, const GroupOptions& options,
@@ -67,9 +69,10 @@ absl::Status Make(Store* store, int rank, int size, const GroupOptions& options,
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup> GroupOf(weft_group_t group) {
-  if (group == nullptr || group->magic != weft_group::kMagic) return nullptr;
-  return group->group;
+absl::Status CheckGroup(std::string_view call, weft_group_t group) {
+  if (!IsGroup(group)) return InvalidArgument(call, "group is NULL or not a group");
+  if (!group->origin.here()) return ForkedError(call, "group");
+  return absl::OkStatus();
 }
 
 }  // namespace weft
@@ -82,6 +85,7 @@ weft_result_t weft_group_create_from_env(const weft_group_config_t* config, weft
     if (group == nullptr) return weft::InvalidArgument(kCall, "group is NULL");
     weft::GroupOptions options;
     WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
+    WEFT_RETURN_IF_ERROR(weft::CheckMayMake(kCall));
     WEFT_ASSIGN_OR_RETURN(weft::Rendezvous place,
                           weft::RendezvousFromEnvironment(weft::InitDeadlineNs(options)));
     return weft::Make(place.store.get(), place.rank, place.size, options, group);
@@ -96,6 +100,7 @@ weft_result_t weft_group_create_from_id(const weft_unique_id_t* id, int size, in
     WEFT_RETURN_IF_ERROR(weft::CheckPlace(kCall, size, rank, group));
     weft::GroupOptions options;
     WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
+    WEFT_RETURN_IF_ERROR(weft::CheckMayMake(kCall));
     const absl::StatusOr<weft::Rendezvous> place =
         weft::RendezvousFromId(*id, size, rank, weft::InitDeadlineNs(options));
     if (!place.ok()) return weft::Annotate(place.status(), weft::StrCat(kCall, ": "));
@@ -113,6 +118,7 @@ weft_result_t weft_group_create_from_store(weft_store_t store, int size, int ran
     WEFT_RETURN_IF_ERROR(weft::CheckPlace(kCall, size, rank, group));
     weft::GroupOptions options;
     WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
+    WEFT_RETURN_IF_ERROR(weft::CheckMayMake(kCall));
     return weft::Make(store->store.get(), rank, size, options, group);
   });
 }
@@ -124,6 +130,7 @@ weft_result_t weft_group_create_local(int size, const weft_group_config_t* confi
     WEFT_RETURN_IF_ERROR(weft::CheckPlace(kCall, size, 0, groups));
     weft::GroupOptions options;
     WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
+    WEFT_RETURN_IF_ERROR(weft::CheckMayMake(kCall));
     WEFT_ASSIGN_OR_RETURN(auto made, weft::CreateLocalGroups(size, options));
     for (int rank = 0; rank < size; ++rank) {
       groups[rank] = weft::MakeHandle(std::move(made[static_cast<size_t>(rank)]));
@@ -136,8 +143,8 @@ weft_result_t weft_group_split(weft_group_t parent, int color, int key,
                                const weft_group_config_t* config, weft_group_t* group) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_group_split";
-    const auto from = weft::GroupOf(parent);
-    if (from == nullptr) return weft::NotAGroup(kCall);
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, parent));
+    const auto from = parent->group;
     if (group == nullptr) return weft::InvalidArgument(kCall, "group is NULL");
     if (color < WEFT_COLOR_NONE) {
       return weft::InvalidArgument(kCall, weft::StrCat("color ", color, " is below -1"));
@@ -154,8 +161,8 @@ weft_result_t weft_group_create_from_ranks(weft_group_t parent, const int ranks[
                                            const weft_group_config_t* config, weft_group_t* group) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_group_create_from_ranks";
-    const auto from = weft::GroupOf(parent);
-    if (from == nullptr) return weft::NotAGroup(kCall);
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, parent));
+    const auto from = parent->group;
     if (group == nullptr) return weft::InvalidArgument(kCall, "group is NULL");
     if (ranks == nullptr) return weft::InvalidArgument(kCall, "ranks is NULL");
     if (count < 1 || count > from->size()) {
@@ -176,30 +183,27 @@ weft_result_t weft_group_create_from_ranks(weft_group_t parent, const int ranks[
 
 weft_result_t weft_group_rank(weft_group_t group, int* rank) {
   return Guarded([&]() -> absl::Status {
-    const auto of = weft::GroupOf(group);
-    if (of == nullptr) return weft::NotAGroup("weft_group_rank");
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup("weft_group_rank", group));
     if (rank == nullptr) return weft::InvalidArgument("weft_group_rank", "rank is NULL");
-    *rank = of->rank();
+    *rank = group->group->rank();
     return absl::OkStatus();
   });
 }
 
 weft_result_t weft_group_size(weft_group_t group, int* size) {
   return Guarded([&]() -> absl::Status {
-    const auto of = weft::GroupOf(group);
-    if (of == nullptr) return weft::NotAGroup("weft_group_size");
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup("weft_group_size", group));
     if (size == nullptr) return weft::InvalidArgument("weft_group_size", "size is NULL");
-    *size = of->size();
+    *size = group->group->size();
     return absl::OkStatus();
   });
 }
 
 weft_result_t weft_group_name(weft_group_t group, const char** name) {
   return Guarded([&]() -> absl::Status {
-    const auto of = weft::GroupOf(group);
-    if (of == nullptr) return weft::NotAGroup("weft_group_name");
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup("weft_group_name", group));
     if (name == nullptr) return weft::InvalidArgument("weft_group_name", "name is NULL");
-    *name = of->name().c_str();
+    *name = group->group->name().c_str();
     return absl::OkStatus();
   });
 }
@@ -207,15 +211,14 @@ weft_result_t weft_group_name(weft_group_t group, const char** name) {
 weft_result_t weft_group_stats(weft_group_t group, weft_group_stats_t* stats) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_group_stats";
-    const auto of = weft::GroupOf(group);
-    if (of == nullptr) return weft::NotAGroup(kCall);
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
     if (stats == nullptr) return weft::InvalidArgument(kCall, "stats is NULL");
     const size_t bytes = stats->struct_size;
     if (bytes < sizeof(size_t) || bytes > weft::kStructBytesMax || bytes % alignof(size_t) != 0) {
       return weft::InvalidArgument(
           kCall, weft::StrCat("struct_size is ", bytes, "; set it to sizeof(weft_group_stats_t)"));
     }
-    const weft::GroupStats found = of->stats();
+    const weft::GroupStats found = group->group->stats();
     const weft_group_stats_t full = {.struct_size = bytes,
                                      .collectives = found.collectives,
                                      .messages = found.messages,
@@ -233,16 +236,15 @@ weft_result_t weft_group_stats(weft_group_t group, weft_group_stats_t* stats) {
 
 weft_result_t weft_group_error(weft_group_t group) {
   return Guarded([&]() -> absl::Status {
-    const auto of = weft::GroupOf(group);
-    return of == nullptr ? weft::NotAGroup("weft_group_error") : of->error();
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup("weft_group_error", group));
+    return group->group->error();
   });
 }
 
 weft_result_t weft_group_abort(weft_group_t group, const char* reason) {
   return Guarded([&]() -> absl::Status {
-    const auto of = weft::GroupOf(group);
-    if (of == nullptr) return weft::NotAGroup("weft_group_abort");
-    of->Abort(reason == nullptr ? "" : std::string_view(reason));
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup("weft_group_abort", group));
+    group->group->Abort(reason == nullptr ? "" : std::string_view(reason));
     return absl::OkStatus();
   });
 }
@@ -250,9 +252,8 @@ weft_result_t weft_group_abort(weft_group_t group, const char* reason) {
 weft_result_t weft_group_destroy(weft_group_t group) {
   return Guarded([&]() -> absl::Status {
     if (group == nullptr) return absl::OkStatus();
-    const auto of = weft::GroupOf(group);
-    if (of == nullptr) return weft::NotAGroup("weft_group_destroy");
-    of->Close();
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup("weft_group_destroy", group));
+    group->group->Close();
     group->magic = 0;
     delete group;
     return absl::OkStatus();

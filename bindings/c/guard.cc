@@ -15,4 +15,13 @@ absl::Status StatusOfException() {
   }
 }
 
+absl::Status ForkedError(std::string_view call, std::string_view kind) {
+  return CallError(
+      WEFT_FORKED, call,
+      StrCat("the ", kind,
+             " was made by the parent of this forked process, which goes on with it; a "
+             "child that is to use weft must be forked before the parent makes groups "
+             "or shared memory"));
+}
+
 }  // namespace weft

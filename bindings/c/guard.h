@@ -46,6 +46,9 @@ inline absl::Status InvalidArgument(std::string_view call, std::string_view what
   return CallError(WEFT_INVALID_ARGUMENT, call, what);
 }
 
+// FORKED: "<call>: the <kind> was made by the parent of this forked process ...".
+absl::Status ForkedError(std::string_view call, std::string_view kind);
+
 inline bool IsZero(const char* data, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) {
     if (data[i] != 0) return false;

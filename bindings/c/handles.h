@@ -5,9 +5,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "weft/types.h"
 
+#include "absl/status/status.h"
+#include "comm/group/fork.h"
 #include "comm/group/process_group.h"
 #include "comm/group/work.h"
 #include "comm/rendezvous/store.h"
@@ -16,16 +19,19 @@ namespace weft {
 class BatchedWork;
 }  // namespace weft
 
-// The first word tells a handle from something else and a live one from a freed one.
+// The first word tells a handle from something else and a live one from a freed one, `origin` one of this process from
+// its parent's, with which a forked child can do nothing. A store is callbacks only, and a child may use it.
 struct weft_group {
   static constexpr uint64_t kMagic = 0x70756f7267746677ULL;
   uint64_t magic = kMagic;
+  weft::Origin origin;
   std::shared_ptr<weft::ProcessGroup> group;
 };
 
 struct weft_work {
   static constexpr uint64_t kMagic = 0x6b726f7774666577ULL;
   uint64_t magic = kMagic;
+  weft::Origin origin;
   weft::WorkRef work;
   std::shared_ptr<weft::BatchedWork> batched;  // the same as `work`, if it was noted in a batch
 };
@@ -43,7 +49,8 @@ inline bool IsGroup(weft_group_t group) {
   return group != nullptr && group->magic == weft_group::kMagic;
 }
 
-// The group of a handle; nullptr for NULL and for what is not a group's handle.
-std::shared_ptr<ProcessGroup> GroupOf(weft_group_t group);
+// INVALID_ARGUMENT for NULL and for what is not a live group's handle, FORKED for that of a parent of this
+// process.
+absl::Status CheckGroup(std::string_view call, weft_group_t group);
 
 }  // namespace weft

@@ -82,9 +82,7 @@ weft_result_t IssueChecked(const CallKey& key, const void* in, void* out, weft_g
                            const weft_call_t* call, weft_work_t* work) {
   return Guarded([&]() -> absl::Status {
     Collective collective = CollectiveOf(key, in, out);
-    if (!IsGroup(handle)) {
-      return InvalidArgument(OpKindName(collective.kind), "group is NULL or not a group");
-    }
+    WEFT_RETURN_IF_ERROR(CheckGroup(OpKindName(collective.kind), handle));
     if (call != nullptr) WEFT_RETURN_IF_ERROR(ReadCall(call, &collective));
     return RunOrStart(collective, handle->group, work);
   });
@@ -108,9 +106,7 @@ weft_result_t IssueAsWork(const CallKey& key, const void* in, void* out, weft_gr
 weft_result_t IssueLaidOut(OpKind kind, CollectiveMaker make, const void* arguments,
                            weft_group_t handle, const weft_call_t* call, weft_work_t* work) {
   return Guarded([&]() -> absl::Status {
-    if (!IsGroup(handle)) {
-      return InvalidArgument(OpKindName(kind), "group is NULL or not a group");
-    }
+    WEFT_RETURN_IF_ERROR(CheckGroup(OpKindName(kind), handle));
     Collective collective{.kind = kind};
     if (call != nullptr) WEFT_RETURN_IF_ERROR(ReadCall(call, &collective));
     const std::shared_ptr<BlockLayout> layout = NewLayout(work == nullptr && !InBatch());

@@ -38,8 +38,8 @@ weft_result_t weft_mem_alloc_copy(const void* from, size_t bytes, void** view) {
 weft_result_t weft_mem_alloc_shared(weft_group_t group, size_t bytes, void** memory) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_mem_alloc_shared";
-    const auto of = weft::GroupOf(group);
-    if (of == nullptr) return weft::InvalidArgument(kCall, "group is NULL or not a group");
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
+    const auto of = group->group;
     if (memory == nullptr) return weft::InvalidArgument(kCall, "memory is NULL");
     if (bytes == 0) return weft::InvalidArgument(kCall, "bytes is 0, not 1 or more");
     const absl::StatusOr<void*> block = of->AllocateShared(bytes);
@@ -52,8 +52,8 @@ weft_result_t weft_mem_alloc_shared(weft_group_t group, size_t bytes, void** mem
 weft_result_t weft_mem_free_shared(weft_group_t group, void* memory) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_mem_free_shared";
-    const auto of = weft::GroupOf(group);
-    if (of == nullptr) return weft::InvalidArgument(kCall, "group is NULL or not a group");
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
+    const auto of = group->group;
     if (memory == nullptr) return weft::InvalidArgument(kCall, "memory is NULL");
     return weft::Annotate(of->FreeShared(memory), "weft_mem_free_shared: ");
   });

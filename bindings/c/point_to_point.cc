@@ -18,15 +18,14 @@ struct Tail {
 };
 
 absl::StatusOr<std::shared_ptr<ProcessGroup>> Open(const Tail& tail, weft_call_t* call) {
-  std::shared_ptr<ProcessGroup> group = GroupOf(tail.group);
-  if (group == nullptr) return InvalidArgument(tail.name, "group is NULL or not a group");
+  WEFT_RETURN_IF_ERROR(CheckGroup(tail.name, tail.group));
   WEFT_RETURN_IF_ERROR(ReadCallOptions(tail.name, tail.call, call));
   if (call->algorithm != nullptr) {
     return CallError(
         WEFT_UNSUPPORTED, tail.name,
         StrCat("algorithm \"", call->algorithm, "\": messages have only one; pass NULL"));
   }
-  return group;
+  return tail.group->group;
 }
 
 weft_result_t IssueMessage(Message message, const Tail& tail) {

@@ -150,10 +150,11 @@ namespace {
 
 absl::Status MeshCreate(weft_group_t group, const weft_mesh_config_t* config, weft_mesh_t* out) {
   WEFT_RETURN_IF_ERROR(CheckOut("mesh_create", out, "mesh"));
-  std::shared_ptr<ProcessGroup> ranks = GroupOf(group);
-  if (ranks == nullptr) {
+  if (!IsGroup(group)) {
     return Invalid("mesh_create", "group is NULL or not a live group; pass a weft_group_t");
   }
+  WEFT_RETURN_IF_ERROR(CheckGroup("mesh_create", group));
+  std::shared_ptr<ProcessGroup> ranks = group->group;
   weft_mesh_config_t copy{};
   WEFT_RETURN_IF_ERROR(ReadConfig("mesh_create", config, &copy));
   WEFT_ASSIGN_OR_RETURN(std::vector<MeshAxis> axes, ReadAxes("mesh_create", copy));

@@ -22,7 +22,9 @@
 #include "absl/status/status.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
+#include "comm/group/fork.h"
 #include "shard/context.h"
 #include "shard/mesh.h"
 
@@ -39,6 +41,7 @@ enum class ShardMark : uint32_t {
 
 struct weft_mesh {
   weft::ShardMark mark = weft::ShardMark::kMesh;
+  weft::Origin origin;
   std::shared_ptr<const weft::Mesh> mesh;
   std::deque<weft_group> axis_groups;  // handles
 };
@@ -57,6 +60,7 @@ struct weft_shard_param {
 
 struct weft_shard_context {
   weft::ShardMark mark = weft::ShardMark::kContext;
+  weft::Origin origin;
   std::unique_ptr<weft::Context> context;
   std::deque<weft_shard_unit> units;
   std::deque<weft_shard_param> params;
@@ -75,20 +79,29 @@ absl::Status CheckHandle(const char* call, const T* handle, ShardMark mark, cons
   return Invalid(call, StrCat(kind, " is not the handle of a ", kind, "; pass one"));
 }
 
+// What a forked child has of its parent's is no use to it, nor is what has no ranks.
+inline absl::Status CheckOrigin(const char* call, const Origin& origin, const char* kind) {
+  return origin.here() ? absl::OkStatus() : ForkedError(call, kind);
+}
+
 inline absl::Status Check(const char* call, weft_mesh_t mesh) {
-  return CheckHandle(call, mesh, ShardMark::kMesh, "mesh");
+  WEFT_RETURN_IF_ERROR(CheckHandle(call, mesh, ShardMark::kMesh, "mesh"));
+  return CheckOrigin(call, mesh->origin, "mesh");
 }
 
 inline absl::Status Check(const char* call, weft_shard_context_t context) {
-  return CheckHandle(call, context, ShardMark::kContext, "context");
+  WEFT_RETURN_IF_ERROR(CheckHandle(call, context, ShardMark::kContext, "context"));
+  return CheckOrigin(call, context->origin, "context");
 }
 
 inline absl::Status Check(const char* call, weft_shard_unit_t unit) {
-  return CheckHandle(call, unit, ShardMark::kUnit, "unit");
+  WEFT_RETURN_IF_ERROR(CheckHandle(call, unit, ShardMark::kUnit, "unit"));
+  return CheckOrigin(call, unit->owner->origin, "unit");
 }
 
 inline absl::Status Check(const char* call, weft_shard_param_t param) {
-  return CheckHandle(call, param, ShardMark::kParam, "param");
+  WEFT_RETURN_IF_ERROR(CheckHandle(call, param, ShardMark::kParam, "param"));
+  return CheckOrigin(call, param->owner->origin, "param");
 }
 
 // `out` is where the call puts its answer.

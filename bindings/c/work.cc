@@ -9,8 +9,10 @@ namespace weft {
 namespace {
 
 absl::Status CheckWork(weft_work_t work, std::string_view call) {
-  if (work != nullptr && work->magic == weft_work::kMagic) return absl::OkStatus();
-  return InvalidArgument(call, "work is NULL or not a work");
+  if (work == nullptr || work->magic != weft_work::kMagic) {
+    return InvalidArgument(call, "work is NULL or not a work");
+  }
+  return work->origin.here() ? absl::OkStatus() : ForkedError(call, "work");
 }
 
 // A reference of its own: a callback that runs within the call may free the handle.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -40,9 +42,8 @@ size_t WantedBytes() {
 
 }  // namespace
 
-// A child has the parent's file but not its mapping.
 absl::Status Heap::CheckFork() const {
-  if (!pages_.mapped() || fork_generation_ == ForkGeneration()) return absl::OkStatus();
+  if (Here()) return absl::OkStatus();
   return MakeError(WEFT_FORKED,
                    "the shared heap belongs to the parent of this forked process; fork before the "
                    "first use of weft");
@@ -50,7 +51,7 @@ absl::Status Heap::CheckFork() const {
 
 // Limits on address space or file size make a large reservation fail: then half of it is tried.
 absl::Status Heap::Reserve() {
-  if (pages_.mapped()) return CheckFork();
+  if (pages_.mapped()) return absl::OkStatus();
   uint64_t id = 0;
   if (getrandom(&id, sizeof(id), 0) != static_cast<ssize_t>(sizeof(id))) {
     return SystemError(errno, "reserving the shared heap: getrandom");
@@ -62,12 +63,13 @@ absl::Status Heap::Reserve() {
       failed = pages.status();
       continue;
     }
+    reserved_in_.store(ForkGeneration(), std::memory_order_release);
     pages_ = *std::move(pages);
+    fd_.store(pages_.fd(), std::memory_order_relaxed);
     // A forked child must not write into running collectives; a core file need not hold the heap.
     madvise(pages_.data(), pages_.size(), MADV_DONTFORK);
     madvise(pages_.data(), pages_.size(), MADV_DONTDUMP);
     id_ = id;
-    fork_generation_ = ForkGeneration();
     bytes_.store(pages_.size(), std::memory_order_release);
     base_.store(reinterpret_cast<char*>(pages_.data()), std::memory_order_release);
     return absl::OkStatus();
@@ -77,10 +79,11 @@ absl::Status Heap::Reserve() {
 
 void Heap::UnreserveIfUnused() {
   if (!pages_.mapped() || references_ > 0 || !blocks_.empty()) return;
-  if (!CheckFork().ok()) return;  // something else may lie at these addresses of the child
   base_.store(nullptr);
   bytes_.store(0);
+  fd_.store(-1, std::memory_order_relaxed);
   pages_ = Pages();
+  reserved_in_.store(0, std::memory_order_release);
 }
 
 absl::StatusOr<size_t> Heap::FindGap(size_t bytes) {
@@ -105,15 +108,21 @@ absl::StatusOr<size_t> Heap::Take(size_t bytes) {
     UnreserveIfUnused();
     return offset.status();
   }
+  try {
+    blocks_[*offset] = Block{.bytes = bytes};
+  } catch (const std::bad_alloc&) {
+    UnreserveIfUnused();
+    return MakeError(WEFT_OUT_OF_MEMORY, "keeping the books of the shared heap: out of memory");
+  }
   if (const absl::Status taken = pages_.Allocate(*offset, bytes); !taken.ok()) {
     (void)pages_.Release(*offset, bytes);
+    blocks_.erase(*offset);
     const absl::Status error =
         Annotate(taken, StrCat("the shared heap has ", FormatBytes(live_bytes_), " in use: "));
     UnreserveIfUnused();
     return error;
   }
   (void)pages_.Populate(*offset, bytes);  // best effort: saves page faults later
-  blocks_[*offset] = Block{.bytes = bytes};
   live_bytes_ += bytes;
   return *offset;
 }
@@ -125,6 +134,7 @@ absl::StatusOr<void*> Heap::Allocate(size_t bytes) {
                                                 " bytes of shared memory: more than an address "
                                                 "space has"));
   }
+  WEFT_RETURN_IF_ERROR(CheckFork());
   MutexLock lock(mutex_);
   WEFT_ASSIGN_OR_RETURN(const size_t offset, Take(RoundUp(bytes)));
   return base_.load(std::memory_order_relaxed) + offset;
@@ -136,6 +146,7 @@ std::map<size_t, Heap::Block>::iterator Heap::BlockOf(const void* pointer) {
 }
 
 size_t Heap::BlockBytes(const void* pointer) const {
+  if (!Here()) return 0;
   MutexLock lock(mutex_);
   const auto block = BlockOf(pointer);
   return block == blocks_.end() ? 0 : block->second.bytes;
@@ -165,8 +176,8 @@ void Heap::Drop(std::map<size_t, Block>::iterator block) {
 }
 
 absl::Status Heap::Free(void* pointer) {
-  MutexLock lock(mutex_);
   WEFT_RETURN_IF_ERROR(CheckFork());
+  MutexLock lock(mutex_);
   const auto block = BlockOf(pointer);
   if (block == blocks_.end() || block->second.freed || block->second.registered ||
       pointer != base_.load(std::memory_order_relaxed) + block->first) {
@@ -185,6 +196,7 @@ absl::Status Heap::Free(void* pointer) {
 }
 
 void Heap::SetShared(const void* pointer, bool shared) {
+  if (!Here()) return;
   MutexLock lock(mutex_);
   if (const auto block = BlockOf(pointer); block != blocks_.end()) block->second.shared = shared;
 }
@@ -198,13 +210,13 @@ bool Heap::Contains(const void* pointer, size_t bytes) const {
 }
 
 void Heap::Pin(const void* pointer) {
-  if (!Contains(pointer, 1) && !MayBeRegistered(pointer)) return;
+  if ((!Contains(pointer, 1) && !MayBeRegistered(pointer)) || !Here()) return;
   MutexLock lock(mutex_);
   if (const auto block = BlockOf(pointer); block != blocks_.end()) ++block->second.pins;
 }
 
 void Heap::Unpin(const void* pointer) {
-  if (!Contains(pointer, 1) && !MayBeRegistered(pointer)) return;
+  if ((!Contains(pointer, 1) && !MayBeRegistered(pointer)) || !Here()) return;
   MutexLock lock(mutex_);
   const auto block = BlockOf(pointer);
   if (block == blocks_.end() || block->second.pins == 0) return;
@@ -213,16 +225,19 @@ void Heap::Unpin(const void* pointer) {
 }
 
 void Heap::Quarantine(const void* pointer) {
+  if (!Here()) return;
   MutexLock lock(mutex_);
   if (const auto block = BlockOf(pointer); block != blocks_.end()) block->second.quarantined = true;
 }
 
 size_t Heap::live_bytes() const {
+  if (!Here()) return 0;
   MutexLock lock(mutex_);
   return live_bytes_;
 }
 
 absl::StatusOr<Heap::Announcement> Heap::Retain() {
+  WEFT_RETURN_IF_ERROR(CheckFork());
   MutexLock lock(mutex_);
   WEFT_RETURN_IF_ERROR(Reserve());
   ++references_;
@@ -231,14 +246,43 @@ absl::StatusOr<Heap::Announcement> Heap::Retain() {
 }
 
 void Heap::Release() {
+  if (!Here()) return;
   MutexLock lock(mutex_);
   --references_;
   UnreserveIfUnused();
 }
 
+// The descriptor keeps the memory as a mapping does.
+void Heap::LetGo() {
+  const int fd = fd_.load(std::memory_order_relaxed);
+  if (fd >= 0) close(fd);
+}
+
+namespace {
+
+// Never destroyed: groups may outlive static destructors.
+constinit std::atomic<Heap*> process_heap{nullptr};
+
+void LetGoOfParents() {
+  if (Heap* const heap = process_heap.load(std::memory_order_relaxed)) heap->LetGo();
+}
+
+// As OfThisProcess (of_this_process.h), but for a child whose parent had reserved its heap.
+Heap& MakeProcessHeap(Heap* known) {
+  auto* const made = new Heap(known);
+  if (!process_heap.compare_exchange_strong(known, made, std::memory_order_acq_rel)) {
+    delete made;  // another thread was quicker
+    return *known;
+  }
+  if (known == nullptr) pthread_atfork(nullptr, nullptr, LetGoOfParents);
+  return *made;
+}
+
+}  // namespace
+
 Heap& ProcessHeap() {
-  static Heap& heap = *new Heap;  // never destroyed: groups may outlive static destructors
-  return heap;
+  Heap* const known = process_heap.load(std::memory_order_acquire);
+  return known != nullptr && known->serves() ? *known : MakeProcessHeap(known);
 }
 
 }  // namespace weft

@@ -31,12 +31,18 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "base/pages.h"
+#include "comm/group/fork.h"
 
 namespace weft {
 
 class Heap {
  public:
   static constexpr size_t kAlignment = 4096;
+
+  Heap() = default;
+
+  // Of a forked child; keeps the parent's reachable, for those who look for leaks.
+  explicit Heap(const Heap* parents) : parents_(parents) {}
 
   // Zeroed, present, page aligned. OUT_OF_MEMORY says how much was asked for and what is in use.
   absl::StatusOr<void*> Allocate(size_t bytes);
@@ -96,6 +102,18 @@ class Heap {
   absl::StatusOr<Announcement> Retain();
   void Release();
 
+  // FORKED if a parent of this process had reserved it: the heap is the parent's then, and does nothing here. Every
+  // function asks first, and takes no lock before: another thread of the parent may have held it at the fork.
+  absl::Status CheckFork() const;
+
+  // True in the process that uses it, and in children that it was reserved before: it tells them off.
+  bool serves() const {
+    return origin_.here() || reserved_in_.load(std::memory_order_acquire) != 0;
+  }
+
+  // In a forked child before fork() returns there: the child keeps nothing of the heap.
+  void LetGo();
+
  private:
   struct Block {
     size_t bytes = 0;
@@ -114,7 +132,6 @@ class Heap {
 
   using Registrations = std::map<uintptr_t, Registration>;  // by the caller's address
 
-  absl::Status CheckFork() const WEFT_REQUIRES(mutex_);
   absl::StatusOr<size_t> Take(size_t bytes) WEFT_REQUIRES(mutex_);
   absl::Status CheckForeign(const void* memory, size_t bytes) const WEFT_REQUIRES(mutex_);
   absl::StatusOr<size_t> BeginRegistration(void* memory, size_t bytes);
@@ -130,19 +147,29 @@ class Heap {
   std::map<size_t, Block>::const_iterator BlockOf(const void* pointer) const WEFT_REQUIRES(mutex_);
   std::map<size_t, Block>::iterator BlockOf(const void* pointer) WEFT_REQUIRES(mutex_);
 
+  // False in a child for which CheckFork() is FORKED.
+  bool Here() const {
+    const uint32_t reserved_in = reserved_in_.load(std::memory_order_acquire);
+    return reserved_in == 0 || IsForkGeneration(reserved_in);
+  }
+
+  const Origin origin_;
+  const Heap* const parents_ = nullptr;
   mutable Mutex mutex_;
   std::map<size_t, Block> blocks_ WEFT_GUARDED_BY(mutex_);  // by offset
   size_t live_bytes_ WEFT_GUARDED_BY(mutex_) = 0;
   int references_ WEFT_GUARDED_BY(mutex_) = 0;
   Pages pages_ WEFT_GUARDED_BY(mutex_);
   uint64_t id_ WEFT_GUARDED_BY(mutex_) = 0;
-  uint32_t fork_generation_ WEFT_GUARDED_BY(mutex_) = 0;  // of the reservation
   Registrations registrations_ WEFT_GUARDED_BY(mutex_);
   // From the first registration's first byte to the last one's end.
   std::atomic<uintptr_t> registered_begin_{UINTPTR_MAX};
   std::atomic<uintptr_t> registered_end_{0};
   std::atomic<char*> base_{nullptr};
   std::atomic<size_t> bytes_{0};
+  std::atomic<uint32_t> reserved_in_{
+      0};                    // the ForkGeneration() of the reservation; 0: there is none
+  std::atomic<int> fd_{-1};  // pages_.fd(), for LetGo()
 };
 
 // Pins the registration that holds `memory`, if one does, for a scope.
@@ -165,7 +192,8 @@ class RegistrationPin {
   const void* const memory_;
 };
 
-// This process's heap; errors of making it come from Allocate and Retain.
+// This process's heap; errors of making it come from Allocate and Retain. In a forked child its parent's, if that was
+// reserved.
 Heap& ProcessHeap();
 
 }  // namespace weft

@@ -90,9 +90,9 @@ absl::Status Heap::CheckForeign(const void* memory, size_t bytes) const {
 
 // A block for the range, and a registration that is not ready.
 absl::StatusOr<size_t> Heap::BeginRegistration(void* memory, size_t bytes) {
+  WEFT_RETURN_IF_ERROR(CheckFork());
   {
     MutexLock lock(mutex_);
-    WEFT_RETURN_IF_ERROR(CheckFork());
     WEFT_RETURN_IF_ERROR(CheckForeign(memory, bytes));
   }
   WEFT_RETURN_IF_ERROR(Annotate(CheckOrdinaryMemory(memory, bytes), Registering(memory, bytes)));
@@ -147,9 +147,9 @@ absl::Status Heap::Register(void* memory, size_t bytes) {
 absl::Status Heap::Deregister(void* memory) {
   const auto address = reinterpret_cast<uintptr_t>(memory);
   Registration registration;
+  WEFT_RETURN_IF_ERROR(CheckFork());
   {
     MutexLock lock(mutex_);
-    WEFT_RETURN_IF_ERROR(CheckFork());
     const auto found = registrations_.find(address);
     if (found == registrations_.end() || !found->second.ready) {
       return MakeError(WEFT_INVALID_ARGUMENT,

@@ -5,9 +5,11 @@
 #include <map>
 #include <utility>
 
+#include <sys/mman.h>
 #include <sys/uio.h>
 
 #include "base/status.h"
+#include "comm/group/of_this_process.h"
 #include "comm/node/heap.h"
 #include "fmt/format.h"
 
@@ -22,8 +24,7 @@ struct Registry {
 };
 
 Registry& PeerRegistry() {
-  static Registry& registry = *new Registry;
-  return registry;
+  return OfThisProcess<Registry>();
 }
 
 Registry::Key KeyOf(const NodePeer::Identity& identity) {
@@ -69,6 +70,8 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Open(const Identity& identit
   std::weak_ptr<NodePeer>& known = registry.peers[KeyOf(identity)];
   if (std::shared_ptr<NodePeer> peer = known.lock()) return peer;
   WEFT_ASSIGN_OR_RETURN(Pages pages, Pages::Adopt(std::move(fd), identity.heap_bytes));
+  // A forked child has no use for it, and would keep the memory when all of the job has ended.
+  madvise(pages.data(), pages.size(), MADV_DONTFORK);
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<PeerProcess> process,
                         SystemProc().Watch(std::move(lifeline), identity.pid, identity.start_time));
   pages.CloseFd();
@@ -123,6 +126,10 @@ bool NodePeer::RunsAnotherProgram() const {
 }
 
 NodePeer::~NodePeer() {
+  if (!origin_.here()) {
+    (void)new Pages(std::move(pages_));  // not mapped in a child, which may have other things there
+    return;
+  }
   if (is_self_) ProcessHeap().Release();
 }
 

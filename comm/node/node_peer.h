@@ -18,6 +18,7 @@
 #include "base/mutex.h"
 #include "base/pages.h"
 #include "base/proc.h"
+#include "comm/group/fork.h"
 
 namespace weft {
 
@@ -73,6 +74,7 @@ class NodePeer {
 
   void TryToRead(int32_t visible_pid);
 
+  const Origin origin_;
   Identity identity_;
   bool is_self_ = false;
   bool readable_ = false;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "comm/group/of_this_process.h"
 #include "comm/node/heap.h"
 
 namespace weft {
@@ -30,8 +31,7 @@ struct Yard {
 };
 
 Yard& ProcessYard() {
-  static Yard& yard = *new Yard;
-  return yard;
+  return OfThisProcess<Yard>();
 }
 
 bool Reached(const Remains& remains, int rank, RankState state) {

@@ -3,6 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include "comm/group/of_this_process.h"
+
 namespace weft {
 
 void SharedBlocks::SetRange() {
@@ -48,8 +50,7 @@ std::optional<SharedPlace> SharedBlocks::Find(const void* memory, size_t bytes) 
 }
 
 SharedBlocks& ProcessSharedBlocks() {
-  static SharedBlocks& blocks = *new SharedBlocks;  // never destroyed, as the heap
-  return blocks;
+  return OfThisProcess<SharedBlocks>();
 }
 
 }  // namespace weft

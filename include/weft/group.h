@@ -12,6 +12,9 @@
  * Thread rule: any thread may use any group; calls on one group are served one after the other, and
  * their order is the callers' to agree on across ranks. weft_group_abort() may be called at any
  * time from any thread.
+ *
+ * In a forked child every call on a group of the parent's returns FORKED, also weft_group_destroy(), and
+ * does nothing; so do the functions that make groups if the parent had groups or shared memory.
  */
 #ifndef WEFT_GROUP_H_
 #define WEFT_GROUP_H_

@@ -5,7 +5,8 @@
  * iov.h, gain nothing.) Allocation is local,
  * not collective: ranks may allocate different sizes in any order, and may mix this memory with any
  * other in one operation. A block that all ranks of a group have, for results that they need once
- * (weft_mem_alloc_shared), is made by all together.
+ * (weft_mem_alloc_shared), is made by all together. A child forked by a process that has such memory does not
+ * have it: there all of these calls return FORKED.
  */
 #ifndef WEFT_MEM_H_
 #define WEFT_MEM_H_

@@ -42,7 +42,7 @@ typedef struct weft_store_callbacks {
 } weft_store_callbacks_t;
 
 /* Wraps a foreign store. `callbacks` is copied; `user` must outlive the store and every group
- * creation that uses it. Errors: INVALID_ARGUMENT (NULL, a missing function, wrong struct_size).
+ * creation that uses it. Children forked later may use the store. Errors: INVALID_ARGUMENT (NULL, a missing function, wrong struct_size).
  * Any thread. */
 WEFT_EXPORT weft_result_t weft_store_create_callbacks(const weft_store_callbacks_t* callbacks,
                                                       weft_store_t* store);

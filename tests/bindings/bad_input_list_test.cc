@@ -1,11 +1,9 @@
 // The lists of bad calls have every function of include/weft.
-#include <filesystem>
-#include <fstream>
-#include <regex>
 #include <set>
-#include <sstream>
+#include <string>
 
 #include "tests/bindings/bad_input.h"
+#include "tests/bindings/declared_functions.h"
 
 namespace weft::test {
 namespace {
@@ -16,20 +14,6 @@ const std::set<std::string> kTakeAnything = {
     "weft_last_error", "weft_option_count", "weft_version", "weft_log_set_callback",
     "weft_progress",   "weft_batch_begin",
 };
-
-std::set<std::string> DeclaredFunctions() {
-  std::set<std::string> functions;
-  const std::regex declaration(R"(WEFT_EXPORT[^;(]*?\b(weft_\w+)\s*\()");
-  for (const auto& entry : std::filesystem::directory_iterator(WEFT_HEADERS)) {
-    if (entry.path().extension() != ".h") continue;
-    std::ostringstream text;
-    text << std::ifstream(entry.path()).rdbuf();
-    const std::string header = text.str();
-    for (std::sregex_iterator i(header.begin(), header.end(), declaration), end; i != end; ++i)
-      functions.insert((*i)[1]);
-  }
-  return functions;
-}
 
 TEST(BadInputList, HasEveryFunctionOfTheHeaders) {
   const std::set<std::string> declared = DeclaredFunctions();
