@@ -4,14 +4,19 @@
 #include <atomic>
 #include <condition_variable>
 #include <memory>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/options.h"
+#include "base/status.h"
+#include "base/text.h"
 #include "base/wait.h"
 #include "comm/group/fork.h"
+#include "comm/group/of_this_process.h"
 #include "comm/group/progress_signal.h"
 #include "comm/node/node_group.h"
 
@@ -29,7 +34,11 @@ constexpr int64_t kSeldomNs = 1'000'000;
 void SortByPriority(Groups& groups) {
   if (groups.size() < 2) return;
   std::vector<std::pair<int32_t, std::shared_ptr<NodeGroup>>> ranked;
-  ranked.reserve(groups.size());
+  try {
+    ranked.reserve(groups.size());
+  } catch (const std::bad_alloc&) {
+    return;  // out of memory: in any order
+  }
   for (auto& group : groups)
     ranked.emplace_back(group->QueuedPriority(), std::move(group));
   std::stable_sort(ranked.begin(), ranked.end(),
@@ -39,21 +48,47 @@ void SortByPriority(Groups& groups) {
     groups.push_back(std::move(group));
 }
 
+// `to` is empty, and stays so while there is no memory: the thread looks again before long.
+void Copy(const Groups& from, Groups& to) {
+  try {
+    to = from;
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 // The groups with queued operations, and the thread. All state is guarded by the mutex, which nobody
 // holds while a group is stepped.
 class Progress {
  public:
   void AddUser() {
     MutexLock lock(mutex_);
+    active_.reserve(static_cast<size_t>(users_) + 1);  // Ask() must not fail
     ++users_;
+  }
+
+  absl::Status Prepare() {
+    if (CallerDrivesProgress()) return absl::OkStatus();
+    MutexLock lock(mutex_);
+    if (thread_.joinable()) return absl::OkStatus();
+    stop_ = std::make_shared<bool>(false);
+    try {
+      thread_ = std::thread([this, stop = stop_] { Loop(*stop); });
+    } catch (const std::system_error& error) {
+      return MakeError(
+          WEFT_SYSTEM_ERROR,
+          StrCat("starting the thread that moves operations: ", error.code().message(),
+                 "; no operation was started. Raise the limit on processes (ulimit -u, "
+                 "or pids.max of the container), or set WEFT_PROGRESS=caller"));
+    }
+    return absl::OkStatus();
   }
 
   void RemoveUser(const NodeGroup* group) {
     std::thread ended;
-    Groups dropped;  // released without the mutex
+    std::shared_ptr<NodeGroup> dropped;  // released without the mutex
     {
       MutexLock lock(mutex_);
-      Drop(group, &dropped);
+      dropped = Drop(group);
       if (--users_ > 0 || !thread_.joinable()) return;
       *stop_ = true;
       wake_.notify_all();
@@ -77,10 +112,6 @@ class Progress {
     if (CallerDrivesProgress()) {
       signal_.SetTicking(true);
       return;
-    }
-    if (!thread_.joinable()) {
-      stop_ = std::make_shared<bool>(false);
-      thread_ = std::thread([this, stop = stop_] { Loop(*stop); });
     }
     if (!known) wake_.notify_all();
     // It may be asleep on behalf of another group, or until its next look.
@@ -131,10 +162,11 @@ class Progress {
         while (active_.empty() && !stop)
           lock.Wait(wake_);
         if (stop) return;
-        groups = active_;
+        Copy(active_, groups);
         rung = nap_.word.load(std::memory_order_seq_cst);  // rung under the mutex only
       }
       const Help help = HelpAll(groups);
+      if (!origin_.here()) return;  // a callback has forked, and this is the child
       if (help.groups > 0) {
         pause_ns = kLookNs;
         NapWhileHelping(help, groups.size() > 1, rung);
@@ -195,25 +227,27 @@ class Progress {
 
   // Drops a group that has nothing queued, unless it was requested again meanwhile.
   void Retire(const std::shared_ptr<NodeGroup>& group) {
-    Groups dropped;
+    std::shared_ptr<NodeGroup> dropped;
     MutexLock lock(mutex_);
     group->SetAskedForProgress(false);
     if (group->has_queued()) {
       group->SetAskedForProgress(true);
     } else {
-      Drop(group.get(), &dropped);
+      dropped = Drop(group.get());
     }
   }
 
-  void Drop(const NodeGroup* group, Groups* dropped) WEFT_REQUIRES(mutex_) {
+  std::shared_ptr<NodeGroup> Drop(const NodeGroup* group) WEFT_REQUIRES(mutex_) {
     const auto found = std::find_if(active_.begin(), active_.end(),
                                     [group](const auto& known) { return known.get() == group; });
-    if (found == active_.end()) return;
-    dropped->push_back(std::move(*found));
+    if (found == active_.end()) return nullptr;
+    std::shared_ptr<NodeGroup> dropped = std::move(*found);
     active_.erase(found);
     if (active_.empty()) signal_.SetTicking(false);
+    return dropped;
   }
 
+  const Origin origin_;
   Mutex mutex_;
   std::condition_variable wake_;
   Groups active_ WEFT_GUARDED_BY(mutex_);
@@ -224,25 +258,8 @@ class Progress {
   ProgressSignal signal_;  // Fd and SetTicking under the mutex
 };
 
-struct Owned {
-  uint32_t fork_generation = 0;
-  const Owned* parents = nullptr;  // keeps the parent's reachable, for those who look for leaks
-  Progress progress;
-};
-
-// Never destroyed: groups may outlive static destructors. A forked child makes its own and leaves the
-// parent's, whose mutex may be held for ever, alone.
 Progress& Instance() {
-  static std::atomic<Owned*> current{nullptr};
-  const uint32_t generation = ForkGeneration();
-  Owned* known = current.load(std::memory_order_acquire);
-  if (known != nullptr && known->fork_generation == generation) return known->progress;
-  auto* const made = new Owned{.fork_generation = generation, .parents = known, .progress = {}};
-  if (current.compare_exchange_strong(known, made, std::memory_order_acq_rel)) {
-    return made->progress;
-  }
-  delete made;  // another thread was quicker
-  return known->progress;
+  return OfThisProcess<Progress>();
 }
 
 }  // namespace
@@ -253,6 +270,10 @@ void AddProgressUser() {
 
 void RemoveProgressUser(const NodeGroup* group) {
   Instance().RemoveUser(group);
+}
+
+absl::Status PrepareProgress() {
+  return Instance().Prepare();
 }
 
 void AskForProgress(std::shared_ptr<NodeGroup> group, Asking asking) {

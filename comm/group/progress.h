@@ -3,7 +3,7 @@
 //   AskForProgress(shared_from_this(), Asking::kSoon);   // a group has queued operations
 //   const int pending = ProgressAll();           // weft_progress()
 //
-// The thread is started when the first operation is queued anywhere, is asleep while no group has queued
+// The thread is started before the first operation is queued anywhere, is asleep while no group has queued
 // operations, but for a last look or two, and ends when the last group has been closed. With WEFT_PROGRESS=caller there is none.
 // Callers who wait for what they have started need no help, and to wake a thread costs them more than the
 // operation. So the thread looks at a group's queue now and then, seldom where callers do all themselves,
@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace weft {
@@ -25,11 +26,14 @@ class NodeGroup;
 
 // A group exists: keeps the thread's place until RemoveProgressUser.
 void AddProgressUser();
+// The thread is there, if there is to be one, and stays as long as the group of the caller exists. Asked before an
+// operation may be seen by anybody, because nothing may fail afterwards. SYSTEM_ERROR if there is no thread to be had.
+absl::Status PrepareProgress();
 // `group` is closed and has nothing queued any more. Ends the thread when it was the last group's.
 void RemoveProgressUser(const NodeGroup* group);
 // kSoon: within a millisecond or so, unless they end before.
 enum class Asking : uint8_t { kSoon, kNow };
-// `group` has queued operations. Called when Progress does not have it, or with kNow.
+// `group` has queued operations, after PrepareProgress(). Called when Progress does not have it, or with kNow.
 void AskForProgress(std::shared_ptr<NodeGroup> group, Asking asking);
 
 // True if no thread moves operations.

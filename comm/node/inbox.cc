@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "base/log.h"
@@ -109,7 +110,11 @@ absl::StatusOr<bool> Inbox::PutAside(int source, const MessageHeader& header, co
                           PrivateMemory::Allocate(bytes, 64, "a message that nobody asked for"));
     std::memcpy(message.payload.data(), payload, bytes);
   }
-  At(source).unexpected.push_back(std::move(message));
+  try {
+    At(source).unexpected.push_back(std::move(message));
+  } catch (const std::bad_alloc&) {
+    return MakeError(WEFT_OUT_OF_MEMORY, "keeping a message that nobody asked for: out of memory");
+  }
   unexpected_bytes_ += kAsideBytes + bytes;
   return true;
 }

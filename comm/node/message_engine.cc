@@ -83,12 +83,35 @@ void MessageEngine::Unlock() {
   Ring(local_);
 }
 
-void MessageEngine::UnlockAndCallBack() {
-  Works ended;
-  ended.swap(ended_works_);
-  Unlock();
-  for (const auto& work : ended)
-    work->RunCallback();
+class MessageEngine::Turn {
+ public:
+  // The word is held.
+  explicit Turn(MessageEngine& engine) : engine_(&engine) {}
+
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  ~Turn() {
+    if (engine_ != nullptr) engine_->Unlock();
+  }
+
+  // Lets go; whose callbacks are to run now.
+  EndedMessages End() {
+    EndedMessages ended = engine_->TakeEnded();
+    std::exchange(engine_, nullptr)->Unlock();
+    return ended;
+  }
+
+ private:
+  MessageEngine* engine_;
+};
+
+// For a visitor; false if the group was closed meanwhile, and the caller is none any more.
+bool MessageEngine::CallBackFromOutside(EndedMessages ended) {
+  if (ended.empty()) return true;
+  group_.Leave();
+  ended.CallBack();
+  return group_.Enter();
 }
 
 template <typename Visit>
@@ -104,7 +127,7 @@ void MessageEngine::End(MessageOperation& operation, const absl::Status& status)
   group_.CountMessage(operation.message().is_send, operation.bytes(), status.ok());
   if (operation.work != nullptr) {
     if (auto work = operation.work->OperationEnded(status)) {
-      ended_works_.push_back(std::move(work));
+      ended_works_.Add(std::move(work));
       works_.fetch_sub(1, std::memory_order_seq_cst);
     }
   }
@@ -179,7 +202,7 @@ void MessageEngine::TakeUp(Operations operations) {
       status = sentences_.PeerLeft(operation.message(), operation.message().peer);
       break;
     }
-    status = outbox_.Add(operation, &ended);
+    outbox_.Add(operation, &ended);
   }
   Settle(status, &ended);
   for (size_t i = taken; i < operations.size(); ++i)
@@ -279,27 +302,30 @@ void MessageEngine::LookAtPeers() {
   }
 }
 
+// All that can fail for this rank alone, before a peer can see anything of the operations.
+absl::Status MessageEngine::Admit(Operations operations) {
+  if (sealed_) return group_.Closed();
+  if (state_.aborted()) return group_.Refusal();
+  for (const MessageOperation* const operation : operations) {
+    const Message& message = operation->message();
+    if (message.is_send) WEFT_RETURN_IF_ERROR(outbox_.Prepare(message.peer));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status MessageEngine::Run(Operations operations) {
-  Deadline turn{operations[0]->deadline.timeout_ns};
-  if (!Lock(turn)) {
+  Deadline patience{operations[0]->deadline.timeout_ns};
+  if (!Lock(patience)) {
     return MakeError(WEFT_TIMEOUT,
                      fmt::format("{} on group {}: another thread's call did not end",
                                  MessageName(operations[0]->message()), group_.name()));
   }
-  if (sealed_) {
-    Unlock();
-    return group_.Closed();
-  }
+  Turn turn(*this);
+  WEFT_RETURN_IF_ERROR(Admit(operations));
   TakeUp(operations);
-  if (AllEnded(operations)) {
-    UnlockAndCallBack();
-  } else {
-    const bool entered = group_.Enter();  // before the word is let go, so that Close() waits
-    Unlock();
-    Deadline patience{kForeverNs};
-    Await(operations, patience);
-    if (entered) group_.Leave();
-  }
+  turn.End().CallBack();
+  Deadline forever{kForeverNs};
+  if (!AllEnded(operations) && !Await(operations, forever)) return group_.Forked();
   for (const MessageOperation* const operation : operations)
     WEFT_RETURN_IF_ERROR(operation->status());
   return absl::OkStatus();
@@ -308,15 +334,13 @@ absl::Status MessageEngine::Run(Operations operations) {
 absl::Status MessageEngine::Start(const std::shared_ptr<MessageWork>& work) {
   Deadline patience{kForeverNs};
   Lock(patience);
-  if (sealed_) {
-    Unlock();
-    return group_.Closed();
-  }
+  Turn turn(*this);
+  WEFT_RETURN_IF_ERROR(Admit(work->operations()));
   work->Hold(work);
   works_.fetch_add(1, std::memory_order_seq_cst);
   TakeUp(work->operations());
   if (!AllEnded(work->operations())) Step();
-  UnlockAndCallBack();
+  turn.End().CallBack();
   return absl::OkStatus();
 }
 
@@ -327,13 +351,13 @@ bool MessageEngine::Await(Operations operations, Deadline& patience) {
   for (bool waited = false; !AllEnded(operations); waited = true) {
     const uint32_t seen = self.events.load(std::memory_order_seq_cst);
     if (!LockUnlessEnded(operations)) break;
+    Turn turn(*this);
     const bool moved = Step();
     if (!moved && waited) LookAtPeers();
-    UnlockAndCallBack();
+    if (!CallBackFromOutside(turn.End())) return AllEnded(operations);
     if (moved || AllEnded(operations)) continue;
-    WaitTarget unused;
     const bool helps = alone_ && group_.has_queued();
-    if (helps) group_.TryStep(&unused);
+    if (helps && !HelpFromOutside()) return AllEnded(operations);
     const int64_t started_ns = MonotonicNs();
     if (patience.Passed(started_ns)) break;
     const auto changed = [&] {
@@ -349,21 +373,31 @@ bool MessageEngine::Await(Operations operations, Deadline& patience) {
   return AllEnded(operations);
 }
 
+// As CallBackFromOutside: what is stepped has callbacks too.
+bool MessageEngine::HelpFromOutside() {
+  WaitTarget unused;
+  group_.Leave();
+  group_.TryStep(&unused);
+  return group_.Enter();
+}
+
 bool MessageEngine::TryStep(WaitTarget* target) {
-  const MessageControl& self = state_.segment.messages(state_.rank);
   if (!has_works() || !group_.Enter()) return false;
+  const MessageControl& self = state_.segment.messages(state_.rank);
   const uint32_t seen = self.events.load(std::memory_order_seq_cst);
   *target = WaitTarget{};
+  bool inside = true;
   if (TryLock()) {
+    Turn turn(*this);
     const bool moved = Step();
     if (!moved) LookAtPeers();
-    UnlockAndCallBack();
     *target = WaitTarget{.peer = state_.rank,
                          .word = &self.events,
                          .want = moved ? seen : seen + 1,
                          .of_messages = true};
+    inside = CallBackFromOutside(turn.End());
   }
-  group_.Leave();
+  if (inside) group_.Leave();
   return has_works();
 }
 
@@ -376,7 +410,15 @@ void MessageEngine::StepUnderWords() {
 void MessageEngine::RunEndedCallbacks() {
   Deadline patience{kForeverNs};
   Lock(patience);
-  UnlockAndCallBack();
+  Turn(*this).End().CallBack();
+}
+
+void MessageEngine::EndAll() {
+  Deadline patience{kForeverNs};
+  Lock(patience);
+  Turn turn(*this);
+  Step();
+  turn.End().CallBack();
 }
 
 bool MessageEngine::Seal() {

@@ -26,12 +26,12 @@
 #include "comm/node/inbox.h"
 #include "comm/node/message_failure.h"
 #include "comm/node/message_operation.h"
+#include "comm/node/message_work.h"
 #include "comm/node/node_state.h"
 #include "comm/node/outbox.h"
 
 namespace weft {
 
-class MessageWork;
 class NodeGroup;
 
 class MessageEngine {
@@ -43,7 +43,8 @@ class MessageEngine {
   // Takes the operations up and waits until all have ended; the first failure, if any.
   absl::Status Run(std::span<MessageOperation* const> operations);
 
-  // Takes the work's operations up; refused only if the group was closed.
+  // Takes the work's operations up. Refused, with nothing done, if the group was closed or has ended, or if there is
+  // no memory for a channel.
   absl::Status Start(const std::shared_ptr<MessageWork>& work);
 
   // Steps until all operations have ended; false at the deadline.
@@ -65,24 +66,35 @@ class MessageEngine {
 
   bool has_works() const { return works_.load(std::memory_order_seq_cst) > 0; }
 
-  // Takes up nothing from now on; true if something has not ended.
+  // Takes up nothing from now on; true if something has not ended: the group is to be aborted then.
   bool Seal();
+
+  // After Seal: ends what has not ended, also what a blocking call waits for.
+  void EndAll();
 
   // After Seal, once nobody steps any more: the heap blocks that peers may be reading.
   std::vector<void*> TakeBlocks() { return outbox_.TakeBlocks(); }
 
  private:
+  // Holds the word for a scope. Callbacks run after it, with no word held, and not as a visitor of the group: they may
+  // close it.
+  class Turn;
+
   void RunEndedCallbacks();
-  using Works = std::vector<std::shared_ptr<MessageWork>>;
   struct Loss;
 
   bool TryLock();
   bool Lock(Deadline& deadline);
   void Unlock();
   bool LockUnlessEnded(std::span<MessageOperation* const> operations);
-  void UnlockAndCallBack();
+  bool CallBackFromOutside(EndedMessages ended);
+  bool HelpFromOutside();
 
   // All below with the word held.
+  absl::Status Admit(std::span<MessageOperation* const> operations);
+
+  EndedMessages TakeEnded() { return std::move(ended_works_); }
+
   void TakeUp(std::span<MessageOperation* const> operations);
   bool Step();
   void Settle(const absl::Status& status, MessageList* ended);
@@ -113,7 +125,7 @@ class MessageEngine {
   Inbox inbox_;
   bool sealed_ = false;
   int64_t look_ns_ = 0;  // when to look at deadlines and peers next
-  Works ended_works_;    // whose callbacks have not run
+  EndedMessages ended_works_;
 };
 
 }  // namespace weft

@@ -28,6 +28,12 @@ MessageWork::MessageWork(std::shared_ptr<NodeGroup> group, std::span<const Messa
   }
 }
 
+MessageWork::~MessageWork() {
+  if (ended()) return;
+  for (MessageOperation* const operation : operations())
+    ProcessHeap().Unpin(BufferOf(operation->message()));
+}
+
 std::shared_ptr<MessageWork> MessageWork::OperationEnded(const absl::Status& status) {
   if (status_.ok()) status_ = status;
   if (++ended_count_ < count_) return nullptr;
@@ -48,8 +54,24 @@ void MessageWork::RunCallback() {
   NoteWorkEnded();
 }
 
+void EndedMessages::Add(std::shared_ptr<MessageWork> work) {
+  MessageWork* const added = work.get();
+  added->self_ = std::move(work);
+  (last_ == nullptr ? first_ : last_->next_) = added;
+  last_ = added;
+}
+
+void EndedMessages::CallBack() {
+  last_ = nullptr;
+  while (first_ != nullptr) {
+    const std::shared_ptr<MessageWork> work = std::move(first_->self_);
+    first_ = std::exchange(work->next_, nullptr);
+    work->RunCallback();
+  }
+}
+
 bool MessageWork::Test() {
-  if (ended()) return true;
+  if (ended() || !group_->here()) return ended();
   WaitTarget target;
   group_->TryStep(&target);
   return ended();
@@ -60,6 +82,7 @@ absl::Status MessageWork::Wait(int64_t timeout_ns) {
   if (!ended()) {
     if (timeout_ns > 0) patience.Passed(MonotonicNs());
     if (!group_->messages().Await(operations(), patience)) {
+      if (!group_->here()) return group_->Forked();
       return MakeError(WEFT_IN_PROGRESS, "the message has not gone through yet");
     }
   }

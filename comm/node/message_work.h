@@ -1,6 +1,7 @@
 // An asynchronous send or receive, or one of each.
 //
-// Keeps itself alive until its operations have ended, and pins the heap blocks of their buffers.
+// Keeps itself alive until its operations have ended, and pins the heap blocks of their buffers; one that is not taken up
+// lets go of them when it goes.
 // Thread-safety: as in Work; OperationEnded under the rank's message word.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "base/mutex.h"
@@ -28,6 +30,7 @@ class MessageWork : public Work {
   // timeout_ns[i] is that of messages[i].
   MessageWork(std::shared_ptr<NodeGroup> group, std::span<const Message> messages,
               std::span<const int64_t> timeout_ns);
+  ~MessageWork() override;
 
   bool Test() override;
   absl::Status Wait(int64_t timeout_ns) override;
@@ -50,17 +53,43 @@ class MessageWork : public Work {
   void RunCallback();
 
  private:
+  friend class EndedMessages;
+
   const std::shared_ptr<NodeGroup> group_;
   const size_t count_;
   std::array<std::optional<MessageOperation>, kOperationsMax> operations_;
   std::array<MessageOperation*, kOperationsMax> pointers_{};
   size_t ended_count_ = 0;
   std::shared_ptr<MessageWork> self_;
-  absl::Status status_;  // written before ended_ is set
+  MessageWork* next_ = nullptr;  // in EndedMessages
+  absl::Status status_;          // written before ended_ is set
   std::atomic<uint32_t> ended_{0};
   Mutex mutex_;
   bool has_callback_ WEFT_GUARDED_BY(mutex_) = false;
   std::function<void(const absl::Status&)> callback_ WEFT_GUARDED_BY(mutex_);
+};
+
+// Works that have ended and whose callbacks have not run, in order. Takes no memory: works are linked by a member.
+// Thread-safety: none.
+class EndedMessages {
+ public:
+  EndedMessages() = default;
+
+  EndedMessages(EndedMessages&& other) noexcept
+      : first_(std::exchange(other.first_, nullptr)), last_(std::exchange(other.last_, nullptr)) {}
+
+  EndedMessages& operator=(EndedMessages&& other) = delete;
+
+  bool empty() const { return first_ == nullptr; }
+
+  void Add(std::shared_ptr<MessageWork> work);
+
+  // Runs the callbacks; with no word held.
+  void CallBack();
+
+ private:
+  MessageWork* first_ = nullptr;
+  MessageWork* last_ = nullptr;
 };
 
 }  // namespace weft

@@ -22,6 +22,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kDisengageNs = 1'000'000'000;
+constexpr std::string_view kClosedWithOperations = "it was closed with operations under way";
 
 // What the group's tuning says, unless the user does.
 WaitPolicy PolicyOf(const Tuning& tuning) {
@@ -55,7 +56,6 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
     : state_(std::move(state)),
       options_(WithDefaults(std::move(options))),
       heap_(ProcessHeap()),
-      fork_generation_(ForkGeneration()),
       policy_(PolicyOf(state_.tuning)),
       failures_(state_, options_.name),
       disengage_patience_{kDisengageNs},
@@ -71,10 +71,10 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
   self.pid = identity.pid;
   self.start_time = identity.start_time;
   self.cpu.store(kUnknownCpu, std::memory_order_relaxed);
+  AddProgressUser();  // may fail: nobody has seen the rank
   self.state.store(RankState::kJoined, std::memory_order_seq_cst);
   Ring(self.bell);
   if (state_.rank == 0) counters_.Holds(Segment::Bytes(state_.size, state_.tuning.combine != 0));
-  AddProgressUser();
 }
 
 NodeGroup::~NodeGroup() {
@@ -86,12 +86,13 @@ int64_t NodeGroup::TimeoutOf(const Collective& call) const {
 }
 
 absl::Status NodeGroup::Closed() const {
+  if (!here()) return Forked();
   return MakeError(WEFT_INVALID_USAGE, fmt::format("group {} was closed", options_.name));
 }
 
-bool NodeGroup::AwaitWord(std::atomic<uint32_t>& word, Deadline& deadline) {
+bool NodeGroup::AwaitIssueWord(Deadline& deadline) {
   const auto take = [&] {
-    return TryAcquire(word);
+    return issue_.TryTake();
   };
   const auto never = [] {
     return false;
@@ -108,18 +109,22 @@ std::string NodeGroup::Explain(const Collective& call, BufferKind buffers) const
   return ExplainCollective(call, buffers, state_);
 }
 
+absl::Status NodeGroup::Forked() const {
+  return MakeError(WEFT_FORKED, {.group = options_.name},
+                   fmt::format("group {} was made by the parent of this forked process, which goes "
+                               "on with it; a child that is to use weft must be forked before the "
+                               "parent makes groups or shared memory",
+                               options_.name));
+}
+
 absl::Status NodeGroup::error() {
+  if (!origin_.here()) return Forked();
   return failures_.Cause();
 }
 
 // The first call to learn of the end returns its cause, later ones that the group is of no use.
 absl::Status NodeGroup::Refusal() {
-  if (!IsForkGeneration(fork_generation_)) {
-    return MakeError(WEFT_FORKED, {.group = options_.name},
-                     fmt::format("group {} belongs to the parent of this forked process; make a "
-                                 "group after the fork",
-                                 options_.name));
-  }
+  if (!origin_.here()) return Forked();
   if (closed_.load(std::memory_order_relaxed)) return Closed();
   absl::Status cause = failures_.Cause();
   state_.self().acknowledged.store(1, std::memory_order_seq_cst);
@@ -133,30 +138,40 @@ absl::Status NodeGroup::Refusal() {
                                std::string(cause.message())));
 }
 
+// What can fail for this rank alone before its peers see anything. issue_ is held.
+absl::Status NodeGroup::Equip(const PreparedCall& prepared) {
+  const bool stages = prepared.size == CallSize::kRingSlot && state_.stage == nullptr;
+  return stages && !has_operations() ? Operation::MakeStage(state_) : absl::OkStatus();
+}
+
 // On Ok issue_ is held.
 absl::Status NodeGroup::TakeTurn(const Collective& call, Deadline& turn) {
+  if (!origin_.here()) return Forked();  // whoever holds issue_ may be of the parent only
   if (closed_.load(std::memory_order_relaxed)) return Closed();
-  if (!Acquire(issue_, turn)) {
+  if (!issue_.TryTake() && !AwaitIssueWord(turn)) {
     return MakeError(WEFT_TIMEOUT, fmt::format("{} on group {}: another thread's call did not end",
                                                OpKindName(call.kind), options_.name));
   }
   absl::Status refusal = Usable() ? CheckAlgorithm(call, state_) : Refusal();
-  if (!refusal.ok()) Release(issue_);
+  if (!refusal.ok()) LetGo();
   return refusal;
 }
 
 absl::Status NodeGroup::Run(const Collective& call) {
   Deadline turn{TimeoutOf(call)};
   WEFT_RETURN_IF_ERROR(TakeTurn(call, turn));
+  IssueTurn held(*this);
   if (!has_operations()) {
     absl::Status status = RunPinned(call);
-    Release(issue_);
+    held.End();
     messages_.RunCallbacks();
     return status;
   }
-  const std::shared_ptr<NodeWork> work = MakeWork(PreparedCall(call, state_), TimeoutOf(call));
+  const auto work =
+      std::make_shared<NodeWork>(shared_from_this(), PreparedCall(call, state_), TimeoutOf(call));
+  Begin(*work);
   queue_.Add(work);
-  Release(issue_);
+  held.End();
   return work->Wait(0);
 }
 
@@ -192,14 +207,15 @@ Operation::Result NodeGroup::FinishBlocked(Operation& operation, int64_t timeout
 }
 
 bool NodeGroup::RunAgain(const CallKey& key, const void* in, void* out, absl::Status* failure) {
-  if (!TryAcquire(issue_)) return false;
+  if (!issue_.TryTake()) return false;
+  IssueTurn held(*this);
   const PreparedCall* const prepared = prepared_.Find(key, in, out);
   const Heap& heap = heap_;
   // Registered memory must be pinned.
   const bool usual = prepared != nullptr && !heap.MayBeRegistered(in) &&
                      !heap.MayBeRegistered(out) && !has_operations() && Usable();
   const bool well = usual && RunNow(*prepared, options_.timeout_ns, failure);
-  Release(issue_);
+  held.End();
   if (usual) messages_.RunCallbacks();
   return well;
 }
@@ -210,6 +226,7 @@ absl::Status NodeGroup::RunPinned(const Collective& call) {
   std::list<RegistrationPin> parts;
   if (TraitsOf(call.kind).iov) PinParts(*call.layout, &parts);
   PreparedCall prepared(call, state_);
+  WEFT_RETURN_IF_ERROR(Equip(prepared));
   absl::Status failure;
   if (RunNow(prepared, TimeoutOf(call), &failure) && IsPlain(call)) {
     prepared_.Keep(std::move(prepared));
@@ -284,7 +301,7 @@ void NodeGroup::CountStage() {
 
 GroupStats NodeGroup::stats() const {
   GroupStats stats = counters_.Read();
-  stats.pending += messages_.works();
+  stats.pending += messages_.works() + left_.load(std::memory_order_relaxed);
   stats.shared_bytes += SharedBytes();
   const auto ranks = static_cast<uint64_t>(state_.size);
   stats.private_bytes =
@@ -374,7 +391,7 @@ int64_t NodeGroup::TimeoutOf(const Message& message) const {
 }
 
 absl::Status NodeGroup::Run(const Message& message) {
-  if (!Usable()) return Refusal();
+  if (!here()) return Forked();
   MessageOperation operation(message, TimeoutOf(message));
   const RegistrationPin pin(ProcessHeap(), message.is_send ? message.in : message.out);
   MessageOperation* const operations[] = {&operation};
@@ -383,7 +400,7 @@ absl::Status NodeGroup::Run(const Message& message) {
 
 // The receive first: a message to oneself finds it posted.
 absl::Status NodeGroup::RunPair(const Message& send, const Message& recv) {
-  if (!Usable()) return Refusal();
+  if (!here()) return Forked();
   MessageOperation sends(send, TimeoutOf(send));
   MessageOperation receives(recv, TimeoutOf(recv));
   const RegistrationPin in(ProcessHeap(), send.in);
@@ -402,7 +419,8 @@ absl::StatusOr<WorkRef> NodeGroup::StartPair(const Message& send, const Message&
 }
 
 absl::StatusOr<WorkRef> NodeGroup::StartMessages(std::span<const Message> messages) {
-  if (!Usable()) return Refusal();
+  if (!here()) return Forked();
+  WEFT_RETURN_IF_ERROR(ReadyForProgress());
   int64_t timeout_ns[MessageWork::kOperationsMax];
   for (size_t i = 0; i < messages.size(); ++i)
     timeout_ns[i] = TimeoutOf(messages[i]);
@@ -416,6 +434,7 @@ absl::StatusOr<WorkRef> NodeGroup::StartMessages(std::span<const Message> messag
 // A visitor counts itself before it looks at gone_, and Close() sets gone_ before it looks at the
 // count (seq_cst): either the visitor turns back, or Close() waits for it. With the step word it is the same.
 bool NodeGroup::Enter() {
+  if (!here()) return false;
   visitors_.fetch_add(1, std::memory_order_seq_cst);
   if (!gone_.load(std::memory_order_seq_cst)) return true;
   Leave();
@@ -428,6 +447,7 @@ void NodeGroup::Leave() {
 }
 
 void NodeGroup::Abort(std::string_view reason) {
+  if (!origin_.here()) return;  // the parent's to abort
   failures_.Raise(failures_.Aborted(reason));
   Ring(local_);
 }
@@ -440,8 +460,10 @@ void NodeGroup::AwaitTurnToClose() {
     return Deadline{2 * kDisengageNs};
   };
   Deadline patience{2 * kDisengageNs};
-  while (!Acquire(issue_, patience))
+  while (!issue_.TryTake() && !AwaitIssueWord(patience))
     patience = say();
+  if (QueueLeft(issue_.Seal())) NodeGroup::Abort(kClosedWithOperations);
+  messages_.EndAll();
   for (WaitTarget target; TryStep(&target);) {
     if (!WaitForTurn(target, policy_, patience, nullptr)) patience = say();
   }
@@ -449,11 +471,9 @@ void NodeGroup::AwaitTurnToClose() {
 
 void NodeGroup::Close() {
   if (closed_.exchange(true)) return;
-  if (!IsForkGeneration(fork_generation_)) return;  // the parent's to close
+  if (!origin_.here()) return;  // the parent's to close
   const bool messages_pending = messages_.Seal();
-  if (has_queued() || messages_pending || issue_.load(std::memory_order_seq_cst) != 0) {
-    NodeGroup::Abort("it was closed with operations under way");
-  }
+  if (has_queued() || messages_pending || issue_.held()) NodeGroup::Abort(kClosedWithOperations);
   AwaitTurnToClose();
   gone_.store(true, std::memory_order_seq_cst);
   const auto alone = [&] {

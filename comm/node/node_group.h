@@ -8,7 +8,8 @@
 // Sends and receives go another way, in `messages_` (message_engine.h); the two do not order each other.
 //
 // Words: `issue_` orders callers, `step_` those who step the queue. Both are taken by one
-// compare-and-swap; a loser waits in base/wait. Callbacks run with neither held. NodeState and what an
+// compare-and-swap; a loser waits in base/wait, but for a start, which never does: it leaves its operation to the
+// holder of `issue_` (issue_word.h). Callbacks run with neither held. NodeState and what an
 // operation changes belong to the queue: to `step_` while an operation is queued, and to `issue_` while none
 // is. Only under `issue_` is one added, and a stepper that finds none touches nothing; so a blocking call, or a
 // start, that holds `issue_` and has found the queue empty needs no second word.
@@ -21,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -32,6 +34,7 @@
 #include "comm/node/failure_dump.h"
 #include "comm/node/group_counters.h"
 #include "comm/node/heap.h"
+#include "comm/node/issue_word.h"
 #include "comm/node/message_engine.h"
 #include "comm/node/node_state.h"
 #include "comm/node/operation.h"
@@ -107,8 +110,8 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
     asked_for_progress_.store(asked, std::memory_order_seq_cst);
   }
 
-  // Operations or asynchronous messages.
-  bool has_queued() const { return has_operations() || messages_.has_works(); }
+  // Operations, those left to be issued included, or asynchronous messages.
+  bool has_queued() const { return queued() > 0; }
 
   MessageEngine& messages() { return messages_; }
 
@@ -116,11 +119,20 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   bool Enter();
   void Leave();
   absl::Status Closed() const;
+  absl::Status Forked() const;
+  // Of a group in which no operation may start, while it is not closed.
+  absl::Status Refusal();
+
+  // False in a forked child of the process that made the group.
+  bool here() const { return origin_.here(); }
+
   // The group has ended and an operation is about to say so.
   void NoteFailure(const absl::Status& cause);
 
   // Operations and asynchronous messages that have not ended.
-  uint32_t queued() const { return queue_.size() + messages_.works(); }
+  uint32_t queued() const {
+    return queue_.size() + left_.load(std::memory_order_seq_cst) + messages_.works();
+  }
 
   // Under the rank's message word.
   void CountMessage(bool is_send, size_t bytes, bool well) {
@@ -150,15 +162,16 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   // Advances an operation that is blocked to its end, which is kFailed as well if it must not go on.
   Operation::Result FinishBlocked(Operation& operation, int64_t timeout_ns);
   absl::Status RunPinned(const Collective& call);
+  // Holds issue_ for a scope.
+  class IssueTurn;
+
   absl::Status TakeTurn(const Collective& call, Deadline& turn);
+  absl::Status Equip(const PreparedCall& prepared);
 
   // False if no operation may start; why not says Refusal().
   bool Usable() const {
-    return IsForkGeneration(fork_generation_) && !closed_.load(std::memory_order_relaxed) &&
-           !state_.aborted();
+    return origin_.here() && !closed_.load(std::memory_order_relaxed) && !state_.aborted();
   }
-
-  absl::Status Refusal();
 
   bool has_operations() const { return queue_.size() > 0; }
 
@@ -172,12 +185,17 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
                                         std::memory_order_relaxed);
   }
 
-  bool Acquire(std::atomic<uint32_t>& word, Deadline& deadline) {
-    return TryAcquire(word) || AwaitWord(word, deadline);
+  void Release(std::atomic<uint32_t>& word);
+
+  // Lets go of issue_. Where others have started operations meanwhile, these are issued first.
+  void LetGo() {
+    if (!issue_.TryLetGo()) [[unlikely]] {
+      return IssueLeft();
+    }
+    Ring(local_);
   }
 
-  bool AwaitWord(std::atomic<uint32_t>& word, Deadline& deadline);
-  void Release(std::atomic<uint32_t>& word);
+  bool AwaitIssueWord(Deadline& deadline);
   WaitPolicy PolicyTowards(int peer) const;
   int64_t TimeoutOf(const Collective& call) const;
 
@@ -200,8 +218,13 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   absl::Status ConcludeFailed(const Operation& operation);
   bool AwaitEnd(int peer);
   // node_group_queue.cc
-  std::shared_ptr<NodeWork> MakeWork(const PreparedCall& prepared, int64_t timeout_ns);
-  void Launch(const std::shared_ptr<NodeWork>& work);
+  absl::Status ReadyForProgress();
+  void Begin(NodeWork& work);
+  void Launch(const std::shared_ptr<NodeWork>& work, IssueTurn& turn);
+  absl::Status LeaveToHolder(const std::shared_ptr<NodeWork>& work);
+  bool QueueLeft(NodeWork* left);
+  void IssueLeft();
+  void AskAfterStart(bool background);
   void WakeAfterStart();
   // Steps the queue unless somebody else does; returns what its front waits for, if it does.
   WaitTarget Step(const StepFor& purpose);
@@ -232,7 +255,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   NodeState state_;
   const GroupOptions options_;
   Heap& heap_;
-  const uint32_t fork_generation_;
+  const Origin origin_;
   const WaitPolicy policy_;
   FailureReporter failures_;
   Deadline disengage_patience_;  // of all operations together; as NodeState
@@ -243,8 +266,10 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   bool counts_stage_ = false;  // as NodeState
   MessageEngine messages_;
 
-  Bell local_;  // rung when step_ or issue_ is let go, and when a work ends
-  std::atomic<uint32_t> issue_{0};
+  Bell
+      local_;  // rung when step_ or issue_ is let go, when what was left is issued, and when a work ends
+  IssueWord issue_;
+  std::atomic<uint32_t> left_{0};  // operations left to the holder of issue_
   std::atomic<uint32_t> step_{0};
   std::atomic<bool> closed_{false};     // takes no operations
   std::atomic<bool> gone_{false};       // the segment may be freed; nobody may step or wait
@@ -254,6 +279,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   WorkQueue queue_;
   const bool caller_drives_;                     // no thread steps what nobody waits for
+  std::atomic<bool> ready_for_progress_{false};  // PrepareProgress() has been Ok: stays so
   std::atomic<bool> asked_for_progress_{false};  // Progress has the group
   std::atomic<uint32_t> waiting_{0};             // threads that have waited for works for longer
   std::atomic<uint64_t> background_until_{
@@ -266,6 +292,24 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   mutable Mutex shared_mutex_;
   std::map<void*, size_t> shared_ WEFT_GUARDED_BY(shared_mutex_);  // bytes of shared blocks
+};
+
+class NodeGroup::IssueTurn {
+ public:
+  // issue_ is held.
+  explicit IssueTurn(NodeGroup& group) : group_(&group) {}
+
+  IssueTurn(const IssueTurn&) = delete;
+  IssueTurn& operator=(const IssueTurn&) = delete;
+
+  ~IssueTurn() {
+    if (group_ != nullptr) group_->LetGo();
+  }
+
+  void End() { std::exchange(group_, nullptr)->LetGo(); }
+
+ private:
+  NodeGroup* group_;
 };
 
 }  // namespace weft

@@ -20,34 +20,43 @@ constexpr int64_t kHelpNs = 200'000;  // between looks at messages, while an ope
 
 }  // namespace
 
-// issue_ is held.
-std::shared_ptr<NodeWork> NodeGroup::MakeWork(const PreparedCall& prepared, int64_t timeout_ns) {
-  auto work =
-      std::make_shared<NodeWork>(shared_from_this(), prepared, counters_.started() + 1, timeout_ns);
-  state_.recorder.Record(counters_.Start(), RecorderTicks(), work->operation().prepared().recorded);
-  if (caller_drives_) work->deadline().Passed(MonotonicNs());  // nobody may look for long
-  return work;
+absl::Status NodeGroup::ReadyForProgress() {
+  if (ready_for_progress_.load(std::memory_order_acquire)) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(PrepareProgress());
+  ready_for_progress_.store(true, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+// The operation gets its place, and from here on nothing may fail: all ranks count operations. issue_ is held.
+void NodeGroup::Begin(NodeWork& work) {
+  const uint64_t sequence = counters_.Start();
+  work.Begin(sequence);
+  state_.recorder.Record(sequence, RecorderTicks(), work.operation().prepared().recorded);
+  if (caller_drives_) work.deadline().Passed(MonotonicNs());  // nobody may look for long
+}
+
+void NodeGroup::AskAfterStart(bool background) {
+  if (background) return AskForProgress(shared_from_this(), Asking::kNow);
+  if (!asked_for_progress_.load(std::memory_order_seq_cst) && has_queued()) {
+    AskForProgress(shared_from_this(), Asking::kSoon);
+  }
 }
 
 // issue_ is held, and let go here. With nothing before it, and so nobody who steps, the operation goes as far as
 // it can at once.
-void NodeGroup::Launch(const std::shared_ptr<NodeWork>& work) {
-  if (work->operation().call().background && !caller_drives_) {
-    background_until_.store(counters_.started(), std::memory_order_relaxed);
+void NodeGroup::Launch(const std::shared_ptr<NodeWork>& work, IssueTurn& turn) {
+  Begin(*work);
+  const bool background = work->call().background && !caller_drives_;
+  if (background) background_until_.store(counters_.started(), std::memory_order_relaxed);
+  if (background || has_operations()) {
     queue_.Add(work);
-    Release(issue_);
-    AskForProgress(shared_from_this(), Asking::kNow);
-    return;
-  }
-  if (has_operations()) {
-    queue_.Add(work);
-    Release(issue_);
-    Step(StepFor{.starts = true});
+    turn.End();
+    if (!background) Step(StepFor{.starts = true});
   } else {
     const Operation::Result result = work->operation().Advance(state_);
     if (result != Operation::Result::kBlocked) {
       work->SetStatus(Conclude(work->operation(), result));
-      Release(issue_);
+      turn.End();
       work->End();
       work->RunCallback();
       messages_.RunCallbacks();
@@ -55,34 +64,90 @@ void NodeGroup::Launch(const std::shared_ptr<NodeWork>& work) {
     }
     WakeAfterStart();
     queue_.Add(work);
-    Release(issue_);
+    turn.End();
   }
-  if (!asked_for_progress_.load(std::memory_order_seq_cst) && has_operations()) {
-    AskForProgress(shared_from_this(), Asking::kSoon);
-  }
+  AskAfterStart(background);
 }
 
+// To be issued by whoever holds issue_: it is not waited for, however long that takes.
+absl::Status NodeGroup::LeaveToHolder(const std::shared_ptr<NodeWork>& work) {
+  left_.fetch_add(1, std::memory_order_seq_cst);
+  const IssueWord::Turn turn = issue_.TakeOrLeave(work);
+  if (turn == IssueWord::Turn::kLeft) {
+    AskAfterStart(false);
+    return absl::OkStatus();
+  }
+  left_.fetch_sub(1, std::memory_order_seq_cst);
+  if (turn == IssueWord::Turn::kSealed) return Closed();
+  IssueTurn held(*this);
+  if (!Usable()) return Refusal();
+  Launch(work, held);
+  return absl::OkStatus();
+}
+
+// Works that were left, in the order of their start; true if there are any. issue_ is held.
+bool NodeGroup::QueueLeft(NodeWork* left) {
+  const bool any = left != nullptr;
+  while (left != nullptr) {
+    std::shared_ptr<NodeWork> work = std::move(left->self);
+    left = left->next;
+    Begin(*work);
+    if (work->call().background && !caller_drives_) {
+      background_until_.store(counters_.started(), std::memory_order_relaxed);
+    }
+    queue_.Add(std::move(work));
+    left_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  return any;
+}
+
+// Only announces them: what ends now has callbacks, and the caller has called for something else.
+void NodeGroup::IssueLeft() {
+  do {
+    QueueLeft(issue_.TakeStarted());
+  } while (!issue_.TryLetGo());
+  if (TryAcquire(step_)) {
+    if (!gone_.load(std::memory_order_seq_cst)) {
+      queue_.TakeIn();
+      if (!state_.aborted()) IssueAhead();
+      WakeAfterStart();
+    }
+    Release(step_);
+  }
+  Ring(local_);
+  const uint64_t background_until = background_until_.load(std::memory_order_relaxed);
+  AskAfterStart(counters_.ended() < background_until);
+}
+
+// All that can fail comes before peers can see the operation, so a start that fails has done nothing.
 absl::StatusOr<WorkRef> NodeGroup::Start(const Collective& call) {
-  Deadline turn{TimeoutOf(call)};
-  WEFT_RETURN_IF_ERROR(TakeTurn(call, turn));
+  if (!here()) return Forked();
+  if (closed_.load(std::memory_order_relaxed)) return Closed();
+  WEFT_RETURN_IF_ERROR(CheckAlgorithm(call, state_));
+  WEFT_RETURN_IF_ERROR(ReadyForProgress());
   PreparedCall prepared(call, state_);
-  const std::shared_ptr<NodeWork> work = MakeWork(prepared, TimeoutOf(call));
+  const auto work = std::make_shared<NodeWork>(shared_from_this(), prepared, TimeoutOf(call));
+  if (!issue_.TryTake()) {
+    WEFT_RETURN_IF_ERROR(LeaveToHolder(work));
+    return WorkRef(work);
+  }
+  IssueTurn held(*this);
+  if (!Usable()) return Refusal();
+  WEFT_RETURN_IF_ERROR(Equip(prepared));
   if (IsPlain(call)) prepared_.Keep(std::move(prepared));
-  Launch(work);
+  Launch(work, held);
   return WorkRef(work);
 }
 
 bool NodeGroup::StartAgain(const CallKey& key, const void* in, void* out, WorkRef* started) {
-  if (!TryAcquire(issue_)) return false;
+  if (!ready_for_progress_.load(std::memory_order_acquire) || !issue_.TryTake()) return false;
+  IssueTurn held(*this);
   PreparedCall* const prepared = Usable() ? prepared_.Find(key, in, out) : nullptr;
-  if (prepared == nullptr) {
-    Release(issue_);
-    return false;
-  }
+  if (prepared == nullptr) return false;
   prepared->call.priority = 0;
-  std::shared_ptr<NodeWork> work = MakeWork(*prepared, options_.timeout_ns);
-  Launch(work);
-  *started = std::move(work);
+  const auto work = std::make_shared<NodeWork>(shared_from_this(), *prepared, options_.timeout_ns);
+  Launch(work, held);
+  *started = work;
   return true;
 }
 
@@ -91,7 +156,7 @@ int32_t NodeGroup::QueuedPriority() {
   if (!TryAcquire(step_)) return highest;  // it is being moved
   queue_.TakeIn();
   for (NodeWork* work = queue_.front(); work != nullptr; work = work->next)
-    highest = std::max(highest, work->operation().call().priority);
+    highest = std::max(highest, work->call().priority);
   Release(step_);
   return highest;
 }
@@ -102,7 +167,8 @@ NodeGroup::Attendance NodeGroup::Look() {
   const bool queued = has_operations();
   const bool was_queued = seen_queued_.exchange(queued, std::memory_order_relaxed);
   if (messages_.has_works()) return Attendance::kNeeded;
-  if (!queued) return moved || was_queued ? Attendance::kNotNeeded : Attendance::kIdle;
+  const bool busy = moved || was_queued || left_.load(std::memory_order_relaxed) > 0;
+  if (!queued) return busy ? Attendance::kNotNeeded : Attendance::kIdle;
   if (ended < background_until_.load(std::memory_order_relaxed)) return Attendance::kNeeded;
   const bool awaited =
       waiting_.load(std::memory_order_relaxed) > 0 || step_.load(std::memory_order_relaxed) != 0;
@@ -191,7 +257,7 @@ bool NodeGroup::StepQueue(StepFor purpose, EndedWorks* ended, WaitTarget* target
 WaitTarget NodeGroup::Step(const StepFor& purpose) {
   WaitTarget target;
   EndedWorks ended;
-  if (!TryAcquire(step_)) return target;
+  if (!here() || !TryAcquire(step_)) return target;
   if (!gone_.load(std::memory_order_seq_cst)) StepQueue(purpose, &ended, &target);
   Release(step_);
   messages_.RunCallbacks();  // of messages that ended under the step word
@@ -221,7 +287,7 @@ bool NodeGroup::Await(const NodeWork& work, int64_t timeout_ns) {
   if (work.ended()) return true;
   waiting_.fetch_add(1, std::memory_order_relaxed);
   bool in_time = true;
-  while (!work.ended() && in_time) {
+  while (!work.ended() && in_time && here()) {
     StepMessages(&target);
     WaitPolicy rest = policy_;
     if (target.word != nullptr) rest.spins -= spins;
@@ -238,9 +304,10 @@ bool NodeGroup::WaitForTurn(const WaitTarget& target, const WaitPolicy& policy, 
   const auto is_done = [&] {
     return work != nullptr && work->ended();
   };
-  if (target.word == nullptr) {  // somebody else steps
+  if (target.word == nullptr) {  // somebody else steps, or `work` was left to who holds issue_
     const auto turn = [&] {
-      return is_done() || step_.load(std::memory_order_seq_cst) == 0;
+      const bool steppable = work == nullptr || has_operations();
+      return is_done() || (steppable && step_.load(std::memory_order_seq_cst) == 0);
     };
     Deadline brief{10'000'000};
     WaitUntil(local_, policy, brief, turn, [] { return false; });

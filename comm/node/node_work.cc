@@ -10,12 +10,13 @@
 namespace weft {
 
 NodeWork::NodeWork(std::shared_ptr<NodeGroup> group, const PreparedCall& prepared,
-                   uint64_t sequence, int64_t timeout_ns)
-    : group_(std::move(group)),
-      prepared_(prepared),
-      operation_(prepared_, sequence),
-      deadline_{timeout_ns} {
+                   int64_t timeout_ns)
+    : group_(std::move(group)), prepared_(prepared), deadline_{timeout_ns} {
   ForEachBuffer([](const void* memory) { ProcessHeap().Pin(memory); });
+}
+
+NodeWork::~NodeWork() {
+  if (!ended()) ForEachBuffer([](const void* memory) { ProcessHeap().Unpin(memory); });
 }
 
 template <typename Visit>
@@ -48,7 +49,7 @@ void NodeWork::RunCallback() {
 }
 
 bool NodeWork::Test() {
-  if (ended()) return true;
+  if (ended() || !group_->here()) return ended();
   WaitTarget target;
   group_->TryStep(&target);
   return ended();
@@ -56,6 +57,7 @@ bool NodeWork::Test() {
 
 absl::Status NodeWork::Wait(int64_t timeout_ns) {
   if (!ended() && !group_->Await(*this, timeout_ns)) {
+    if (!group_->here()) return group_->Forked();
     return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");
   }
   return status_;

@@ -1,13 +1,15 @@
 // An operation in a NodeGroup's queue.
 //
+// Made before the operation has a place in the group's sequence, since what can fail comes before that.
 // Thread-safety: the operation and deadline are stepped under the group's step word; the rest as in
-// Work. Pins the heap blocks of its buffers until it has ended.
+// Work. Pins the heap blocks of its buffers until it has ended, or is given up without having begun.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "base/mutex.h"
@@ -21,8 +23,8 @@ class NodeGroup;
 
 class NodeWork : public Work {
  public:
-  NodeWork(std::shared_ptr<NodeGroup> group, const PreparedCall& prepared, uint64_t sequence,
-           int64_t timeout_ns);
+  NodeWork(std::shared_ptr<NodeGroup> group, const PreparedCall& prepared, int64_t timeout_ns);
+  ~NodeWork() override;
 
   bool Test() override;
   absl::Status Wait(int64_t timeout_ns) override;
@@ -32,7 +34,10 @@ class NodeWork : public Work {
   absl::Status status() override;
   bool OnComplete(std::function<void(const absl::Status&)> callback) override;
 
-  // For the group. Sets the status; the operation's buffers are the caller's again after End().
+  // For the group. The operation gets its place among those of the group.
+  void Begin(uint64_t sequence) { operation_.emplace(prepared_, sequence); }
+
+  // Sets the status; the operation's buffers are the caller's again after End().
   void SetStatus(absl::Status status) { status_ = std::move(status); }
 
   // Tells waiters; with no word held.
@@ -41,7 +46,10 @@ class NodeWork : public Work {
   // After End(): runs the callback that was set before it, if any.
   void RunCallback();
 
-  Operation& operation() { return operation_; }
+  const Collective& call() const { return prepared_.call; }
+
+  // After Begin().
+  Operation& operation() { return *operation_; }
 
   // Begins when the operation is first found to take long, or is pending when another one is.
   Deadline& deadline() { return deadline_; }
@@ -61,7 +69,7 @@ class NodeWork : public Work {
 
   const std::shared_ptr<NodeGroup> group_;
   const PreparedCall prepared_;
-  Operation operation_;
+  std::optional<Operation> operation_;
   Deadline deadline_;
   absl::Status status_;  // written before kEnded is
   std::atomic<uint32_t> ended_{kUnderWay};

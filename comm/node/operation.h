@@ -54,6 +54,9 @@ class Operation {
 
   bool issued() const { return issued_; }
 
+  // What an operation needs that stages for sure, once per group; OUT_OF_MEMORY: nothing has happened.
+  static absl::Status MakeStage(NodeState& state);
+
   // Goes on as far as it can. Only the group's oldest operation may be stepped, after Issue.
   Result Step(NodeState& state);
 
@@ -231,7 +234,6 @@ class Operation {
   absl::Status ReadPeer(const NodeState& state, int peer, size_t begin, size_t count, char* to);
 
   // operation_staged.cc: what all staged operations have in common, and reductions.
-  absl::Status MakeStage(NodeState& state);
   bool FindStages(NodeState& state);
   absl::Status BeginStaged(NodeState& state);
   void StageEarly(NodeState& state, Arrival& line);

@@ -20,6 +20,7 @@
 // same rules hold. So a round always follows the peer's staging of it, also of a rank that needs nothing of it.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -58,10 +59,15 @@ absl::Status Operation::MakeStage(NodeState& state) {
   if (state.stage != nullptr) return absl::OkStatus();
   absl::StatusOr<void*> stage = ProcessHeap().Allocate(StageBytes(state));
   if (!stage.ok()) return Annotate(stage.status(), "staging of the group: ");
+  try {
+    state.stage_ring = StageRing(state.tuning.stage_ring_bytes);
+    if (!state.slots_turn) state.slot_ring = StageRing(state.tuning.slot_ring_bytes);
+    state.turned_stage = TurnedStage(TurnedBytes(state));
+  } catch (const std::bad_alloc&) {
+    (void)ProcessHeap().Free(*stage);
+    return MakeError(WEFT_OUT_OF_MEMORY, "staging of the group: out of memory");
+  }
   state.stage = static_cast<char*>(*stage);
-  state.stage_ring = StageRing(state.tuning.stage_ring_bytes);
-  if (!state.slots_turn) state.slot_ring = StageRing(state.tuning.slot_ring_bytes);
-  state.turned_stage = TurnedStage(TurnedBytes(state));
   const char* const base = state.peers[static_cast<size_t>(state.rank)]->base();
   state.self().stage_offset.store(static_cast<uint64_t>(state.stage - base),
                                   std::memory_order_release);

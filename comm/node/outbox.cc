@@ -19,7 +19,8 @@ absl::Status Outbox::Corrupt(int destination, std::string_view what) const {
                    fmt::format("rank {} {}", destination, what));
 }
 
-absl::Status Outbox::Open(int destination) {
+absl::Status Outbox::Prepare(int destination) {
+  if (routes_[static_cast<size_t>(destination)].writer.open()) return absl::OkStatus();
   absl::StatusOr<void*> block = ProcessHeap().Allocate(sizeof(Channel));
   if (!block.ok()) return Annotate(block.status(), fmt::format("channel to {}: ", destination));
   blocks_.push_back(*block);
@@ -43,19 +44,12 @@ absl::Status Outbox::MakeStage(int destination) {
   return absl::OkStatus();
 }
 
-absl::Status Outbox::Add(MessageOperation& send, MessageList* ended) {
+void Outbox::Add(MessageOperation& send, MessageList* ended) {
   const int destination = send.message().peer;
   Route& route = routes_[static_cast<size_t>(destination)];
   ++pending_;
-  if (!route.writer.open()) {
-    if (absl::Status opened = Open(destination); !opened.ok()) {
-      route.unsent.PushBack(send);  // ends with all others
-      return opened;
-    }
-  }
   // Behind an earlier one that waits for room, whatever its size: receives match in order of issue.
   if (!route.unsent.empty() || !Write(destination, send, ended)) route.unsent.PushBack(send);
-  return absl::OkStatus();
 }
 
 void Outbox::End(MessageOperation& send, MessageList* ended) {

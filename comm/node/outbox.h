@@ -25,10 +25,15 @@ namespace weft {
 class Outbox {
  public:
   // `state` outlives the outbox; only its constants are used.
-  explicit Outbox(const NodeState& state) : state_(state), routes_(state.peers.size()) {}
+  explicit Outbox(const NodeState& state) : state_(state), routes_(state.peers.size()) {
+    blocks_.reserve(2 * state.peers.size());  // a channel and staging for each
+  }
 
-  // Takes the send up; ends it or puts it in a list. Operations that have ended go to `ended`.
-  absl::Status Add(MessageOperation& send, MessageList* ended);
+  // Makes what the first send to a destination needs. OUT_OF_MEMORY: nothing has happened.
+  absl::Status Prepare(int destination);
+
+  // Takes a send up that was prepared; ends it or puts it in a list. Operations that have ended go to `ended`.
+  void Add(MessageOperation& send, MessageList* ended);
 
   // Goes on with all destinations as far as one pass can; *moved if something went on.
   absl::Status Step(MessageList* ended, bool* moved);
@@ -63,7 +68,6 @@ class Outbox {
     bool idle() const { return unsent.empty() && offered.empty() && streaming.empty(); }
   };
 
-  absl::Status Open(int destination);
   absl::Status MakeStage(int destination);
   bool Write(int destination, MessageOperation& send, MessageList* ended);
   absl::Status ReadNotices(int destination, MessageList* ended, bool* moved);

@@ -7,8 +7,13 @@
  *   weft_work_free(work);
  *
  * Works complete without anybody calling wait: a progress thread of the process, which sleeps when
- * there is nothing to do, finishes what nobody waits for. Thread rule: any thread, several at once,
- * except that weft_work_free is the last call on a handle.
+ * there is nothing to do, finishes what nobody waits for. To start an operation is to queue it: the
+ * call does not wait for another thread's blocking call on the group, nor for its callbacks. What is
+ * started while another thread is in a call on the group comes after that call, and before any call
+ * made later. A start that fails has started nothing, and peers have seen nothing (SYSTEM_ERROR when
+ * the progress thread cannot be made, OUT_OF_MEMORY). Thread rule: any thread, several at once,
+ * except that weft_work_free is the last call on a handle. In a forked child all calls on a work of the
+ * parent's return FORKED, and do nothing.
  */
 #ifndef WEFT_WORK_H_
 #define WEFT_WORK_H_
@@ -31,8 +36,8 @@ WEFT_EXPORT weft_result_t weft_work_wait(weft_work_t work, int64_t timeout_ns);
 WEFT_EXPORT weft_result_t weft_work_error(weft_work_t work);
 
 /* Called once when the operation has ended, on the thread that completes it and with no weft lock
- * held, or at once on the calling thread if it has ended already. It may start operations but must
- * not block. */
+ * held, or at once on the calling thread if it has ended already. It may start operations, which never
+ * waits, on any group, and may destroy the group, but must not block. */
 typedef void (*weft_work_callback_t)(weft_result_t result, void* user);
 
 /* Sets the callback; at most one per work (INVALID_USAGE for a second one). */
@@ -46,7 +51,7 @@ WEFT_EXPORT weft_result_t weft_work_free(weft_work_t work);
 /* Moves every operation of this process that can move, without waiting. *pending, if not NULL, gets
  * the number of operations that have not ended. For programs that run with WEFT_PROGRESS=caller,
  * where no thread does it. The results of the operations stand in their works; this call never
- * fails. */
+ * fails. In a forked child it is about the child's own operations. */
 WEFT_EXPORT weft_result_t weft_progress(int* pending);
 
 /* A file descriptor for poll, select and epoll, one per process, not to be read, written or closed. It

@@ -633,5 +633,42 @@ TEST_F(ForkedChild, IsToldHoweverItWasMade) {
 }
 #endif
 
+// What runs in the child afterwards is the rest of the parent's call.
+TEST_F(ForkedChild, MayComeBackFromACallback) {
+  weft_group_t groups[2] = {};
+  ASSERT_EQ(weft_group_create_local(2, nullptr, groups), WEFT_SUCCESS) << weft_last_error();
+  static pid_t child;
+  child = -1;
+  weft_work_t first = nullptr;
+  weft_work_t second = nullptr;
+  ASSERT_EQ(weft_barrier(groups[0], nullptr, &first), WEFT_SUCCESS);
+  ASSERT_EQ(weft_barrier(groups[0], nullptr, &second), WEFT_SUCCESS);
+  const auto forks = [](weft_result_t, void*) {
+    child = fork();
+    if (child == 0) alarm(kChildSeconds);
+  };
+  std::atomic<bool> told{false};
+  const pid_t parent = getpid();
+  ASSERT_EQ(weft_work_on_complete(first, forks, nullptr), WEFT_SUCCESS);
+  std::thread waiter([&] {
+    const weft_result_t result = weft_work_wait(second, 0);
+    if (getpid() != parent) _exit(result == WEFT_FORKED ? 0 : 1);
+    EXPECT_EQ(result, WEFT_SUCCESS) << weft_last_error();
+  });
+  EXPECT_EQ(weft_barrier(groups[1], nullptr, nullptr), WEFT_SUCCESS);
+  while (weft_work_error(first) == WEFT_IN_PROGRESS)
+    std::this_thread::yield();
+  EXPECT_EQ(weft_barrier(groups[1], nullptr, nullptr), WEFT_SUCCESS);
+  waiter.join();
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  for (weft_work_t work : {first, second})
+    EXPECT_EQ(weft_work_free(work), WEFT_SUCCESS);
+  for (weft_group_t group : groups)
+    EXPECT_EQ(weft_group_destroy(group), WEFT_SUCCESS);
+}
+
 }  // namespace
 }  // namespace weft::test
