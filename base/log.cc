@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include "base/mutex.h"
@@ -33,9 +34,32 @@ struct Logger {
 // Constant initialisation, and never destroyed: threads may log while the process exits.
 std::atomic<int> level_now{kLevelUnset};
 
+// A fork waits until no thread of weft's is in here, and the child has no threads that run a callback:
+// else its first line, or its next callback, would wait for a thread that is the parent's.
+void LockForFork() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
+void UnlockInParent() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
+void UnlockInChild() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
+
 Logger& TheLogger() {
-  static Logger* const logger = new Logger;
+  static Logger* const logger = [] {
+    pthread_atfork(LockForFork, UnlockInParent, UnlockInChild);
+    return new Logger;
+  }();
   return *logger;
+}
+
+void LockForFork() {
+  TheLogger().mutex.Lock();
+}
+
+void UnlockInParent() {
+  TheLogger().mutex.Unlock();
+}
+
+void UnlockInChild() {
+  Logger& logger = TheLogger();
+  if (logger.sink) logger.sink->running = 0;
+  logger.mutex.Unlock();
 }
 
 int LevelOf(const std::string& name) {

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include <openssl/evp.h>
-
+#include "base/sha256.h"
 #include "base/status.h"
 #include "base/wire.h"
 #include "fmt/format.h"
@@ -12,19 +11,17 @@ namespace weft {
 namespace {
 
 constexpr std::string_view kMagic = "WEFTREC1";
-constexpr size_t kHashBytes = 32;
+constexpr size_t kHashBytes = Sha256::kDigestBytes;
 // Magic, version, header bytes.
 constexpr size_t kPrefixBytes = 16;
 constexpr size_t kEntryBytes = sizeof(RecorderWords);
 static_assert(kEntryBytes == 64);
 
-absl::StatusOr<std::string> Sha256(std::string_view bytes) {
-  std::string hash(kHashBytes, '\0');
-  if (EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(hash.data()), nullptr,
-                 EVP_sha256(), nullptr) != 1) {
-    return MakeError(WEFT_INTERNAL_ERROR, "hashing a recorder dump: libcrypto has no SHA-256");
-  }
-  return hash;
+std::string CheckSum(std::string_view bytes) {
+  Sha256 hash;
+  hash.Update(bytes);
+  const Sha256::Digest digest = hash.Finish();
+  return std::string(digest.begin(), digest.end());
 }
 
 absl::Status Corrupt(const std::string& what) {
@@ -136,8 +133,7 @@ absl::StatusOr<std::string> EncodeDump(const RecorderDump& dump) {
         writer.U64(word);
     }
   }
-  WEFT_ASSIGN_OR_RETURN(const std::string hash, Sha256(writer.data()));
-  writer.Bytes(hash);
+  writer.Bytes(CheckSum(writer.data()));
   return writer.Take();
 }
 
@@ -156,8 +152,7 @@ absl::StatusOr<RecorderDump> DecodeDump(std::string_view bytes) {
                                bytes.size(), expected_bytes));
   }
   const std::string_view body = bytes.substr(0, bytes.size() - kHashBytes);
-  WEFT_ASSIGN_OR_RETURN(const std::string hash, Sha256(body));
-  if (bytes.substr(body.size()) != hash) return Corrupt("it is damaged: its checksum is wrong");
+  if (bytes.substr(body.size()) != CheckSum(body)) return Corrupt("it is damaged: its checksum is wrong");
   WireReader reader(body.substr(kPrefixBytes + header_bytes));
   for (size_t rank = 0; rank < dump.ranks.size(); ++rank) {
     dump.ranks[rank].entries.resize(entry_counts[rank]);

@@ -112,9 +112,8 @@ absl::StatusOr<Plan> PlanForOneNode(const LaunchEnvironment& launch) {
   if (launch.job_id.empty() && launch.master_port == 0) job += StrCat("|", getppid());
   Plan plan;
   plan.uid = geteuid();
-  WEFT_ASSIGN_OR_RETURN(
-      const std::string name,
-      HashName("weft store on one node", StrCat(plan.uid, "|", job), kNameHashBytes));
+  const std::string name =
+      HashName("weft store on one node", StrCat(plan.uid, "|", job), kNameHashBytes);
   plan.endpoints = {{.kind = Endpoint::Kind::kUnix, .host = StrCat("weft-", name)}};
   plan.secret = launch.secret;
   plan.hosts = launch.rank == 0;

@@ -13,9 +13,8 @@ namespace {
 
 constexpr size_t kNameHashBytes = 9;  // 18 letters: the name fits into a unique id
 
-absl::StatusOr<uint64_t> BootHash() {
-  WEFT_ASSIGN_OR_RETURN(const std::string hash,
-                        KeyedHash("weft boot id", SystemProc().Self().boot_id));
+uint64_t BootHash() {
+  const std::string hash = KeyedHash("weft boot id", SystemProc().Self().boot_id);
   uint64_t value = 0;
   for (int i = 0; i < 8; ++i)
     value = value << 8 | static_cast<uint8_t>(hash[i]);
@@ -32,8 +31,8 @@ absl::StatusOr<ServedId> ServeUniqueId(const Endpoint& tcp, const std::string& s
   std::string name(kNameHashBytes, '\0');
   WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(id.secret.data(), id.secret.size()));
   WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(name.data(), name.size()));
-  WEFT_ASSIGN_OR_RETURN(id.boot_hash, BootHash());
-  WEFT_ASSIGN_OR_RETURN(name, HashName("weft unique id", name, kNameHashBytes));
+  id.boot_hash = BootHash();
+  name = HashName("weft unique id", name, kNameHashBytes);
   std::vector<Endpoint> endpoints = {
       {.kind = Endpoint::Kind::kUnix, .host = StrCat("weft-", name)}};
   if (!tcp.host.empty()) endpoints.push_back(tcp);
@@ -46,9 +45,8 @@ absl::StatusOr<ServedId> ServeUniqueId(const Endpoint& tcp, const std::string& s
 }
 
 absl::StatusOr<std::vector<Endpoint>> EndpointsOf(const UniqueId& id) {
-  WEFT_ASSIGN_OR_RETURN(const uint64_t boot_hash, BootHash());
   std::vector<Endpoint> endpoints;
-  if (boot_hash == id.boot_hash) endpoints.push_back(id.unix_socket);
+  if (BootHash() == id.boot_hash) endpoints.push_back(id.unix_socket);
   if (!id.tcp.host.empty()) endpoints.push_back(id.tcp);
   if (endpoints.empty()) {
     return MakeError(WEFT_UNREACHABLE,

@@ -53,9 +53,8 @@ StoreClient::StoreClient(const Seams& seams, StoreClientOptions options)
 
 StoreClient::~StoreClient() {
   if (state_ == State::kReady && out_.empty()) {
-    if (sealer_->Seal({.type = FrameType::kLeave, .request = ++request_number_}, &out_).ok()) {
-      Flush();
-    }
+    sealer_->Seal({.type = FrameType::kLeave, .request = ++request_number_}, &out_);
+    Flush();
   }
   CloseStream();
 }
@@ -190,12 +189,11 @@ void StoreClient::ReadHello() {
   ClientHello hello{.rank = options_.rank, .size = options_.size};
   const absl::Status random = seams_.random->Fill(hello.nonce.data(), hello.nonce.size());
   const std::string fields = EncodeClientFields(hello);
-  absl::StatusOr<SessionKeys> keys = MakeSessionKeys(options_.secret, in_, fields);
-  if (!random.ok() || !keys.ok()) {
-    Fail(random.ok() ? keys.status() : random);
+  if (!random.ok()) {
+    Fail(random);
     return;
   }
-  keys_ = *std::move(keys);
+  keys_ = MakeSessionKeys(options_.secret, in_, fields);
   out_ = fields + keys_.client_proof;
   server_hello_ = std::exchange(in_, "");
   state_ = State::kVerdict;
@@ -273,10 +271,7 @@ void StoreClient::CheckDeadlines() {
     const bool waiting = sent_ && state_ == State::kReady;
     if (waiting) {
       const Frame cancel{.type = FrameType::kCancel, .request = request_number_};
-      if (absl::Status sealed = sealer_->Seal(cancel, &out_); !sealed.ok()) {
-        Fail(std::move(sealed));
-        return;
-      }
+      sealer_->Seal(cancel, &out_);
       Flush();
     }
     Finish({.status = MakeError(WEFT_TIMEOUT, StrCat("could not ", what, " at ", Where(),
@@ -333,10 +328,7 @@ void StoreClient::SendRequest() {
   const bool may_wait = request_->deadline_ns > seams_.clock->NowNs();
   Frame frame{.request = request_number_};
   frame.body = EncodeRequest(*request_, may_wait, &frame.type);
-  if (absl::Status sealed = sealer_->Seal(frame, &out_); !sealed.ok()) {
-    Fail(std::move(sealed));
-    return;
-  }
+  sealer_->Seal(frame, &out_);
   sent_ = true;
 }
 

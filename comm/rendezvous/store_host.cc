@@ -12,11 +12,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/later.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
-#include "comm/rendezvous/keyed_hash.h"
+#include "comm/rendezvous/name_owner.h"
 
 namespace weft {
 namespace {
@@ -27,11 +28,40 @@ constexpr int64_t kBindPauseNs = 20'000'000;
 struct Hosts {
   Mutex mutex;
   std::vector<std::shared_ptr<StoreHost>> running WEFT_GUARDED_BY(mutex);
+  std::vector<std::shared_ptr<StoreHost>> of_parent;  // whose threads are the parent's
 };
 
+// A fork waits until no thread is in here. The child has none of the threads; it closes its copies of
+// the listeners, or else nobody would be refused once the parent has ended.
+void LockForFork() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
+void UnlockInParent() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
+void DisownInChild() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
+
 Hosts& AllHosts() {
-  static Hosts* const hosts = new Hosts;
+  static Hosts* const hosts = [] {
+    pthread_atfork(LockForFork, UnlockInParent, DisownInChild);
+    return new Hosts;
+  }();
   return *hosts;
+}
+
+void LockForFork() {
+  AllHosts().mutex.Lock();
+}
+
+void UnlockInParent() {
+  AllHosts().mutex.Unlock();
+}
+
+// Nothing of the hosts is touched but what is constant: their threads may have been anywhere.
+void DisownInChild() {
+  Hosts& hosts = AllHosts();
+  for (std::shared_ptr<StoreHost>& host : hosts.running) {
+    host->CloseListenersInChild();
+    hosts.of_parent.push_back(std::move(host));
+  }
+  hosts.running.clear();
+  hosts.mutex.Unlock();
 }
 
 std::vector<std::shared_ptr<StoreHost>> RunningHosts() {
@@ -83,31 +113,38 @@ absl::StatusOr<std::shared_ptr<StoreHost>> StoreHost::Start(const StoreServerOpt
   return host;
 }
 
-// An address may still be held by a host of this process that is about to end.
+// An address may still be held by a host that is about to end: of this process, or of a job before it.
 absl::StatusOr<std::shared_ptr<StoreHost>> StoreHost::Listen(const StoreServerOptions& options,
                                                              std::vector<Endpoint>* endpoints,
                                                              int64_t deadline_ns) {
+  std::optional<NameOwner> owner;
   while (true) {
     UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     UniqueFd done(wake.valid() ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1);
     if (!done.valid()) return SystemError(errno, "could not make an event for the store's thread");
     auto host = std::make_shared<StoreHost>(options, std::move(wake), std::move(done));
     absl::Status status;
+    const Endpoint* refused = nullptr;
     for (Endpoint& endpoint : *endpoints) {
-      if (status.ok()) status = host->server_->AddListener(&endpoint);
+      refused = &endpoint;
+      status = host->server_->AddListener(&endpoint);
+      if (!status.ok()) break;
     }
-    if (status.ok()) return host;
-    if (ResultOf(status) != WEFT_SYSTEM_ERROR || MonotonicNs() + kBindPauseNs >= deadline_ns) {
+    if (status.ok()) {
+      host->listeners_ = host->server_->listeners();
+      return host;
+    }
+    const int64_t again_ns = Later(MonotonicNs(), kBindPauseNs);
+    if (ResultOf(status) != WEFT_SYSTEM_ERROR || again_ns >= deadline_ns) {
       return Annotate(status, "could not host the store: ");
     }
-    Pause(MonotonicNs() + kBindPauseNs);
+    if (!owner) owner.emplace(*refused);
+    WEFT_RETURN_IF_ERROR(owner->Look());
+    Pause(again_ns);
   }
 }
 
 absl::Status StoreHost::Launch(const std::shared_ptr<StoreHost>& host) {
-  // libcrypto clears up at exit too, and the thread needs it until it has ended: functions registered
-  // later run earlier, so libcrypto has to be in use before.
-  WEFT_RETURN_IF_ERROR(KeyedHash("", "").status());
   static const bool registered = std::atexit(StopAllAtExit) == 0;
   if (!registered) LogDebug("store: could not register for exit");
   Hosts& hosts = AllHosts();
@@ -159,8 +196,13 @@ bool StoreHost::Stop(int64_t deadline_ns) {
   Wake();
   // The thread itself ends at the deadline; closing takes it a moment.
   PollItem item{.handle = done_.get(), .want_read = true};
-  const absl::Status polled = SystemSeams().net->Poll({&item, 1}, deadline_ns + kExitNs);
+  const absl::Status polled = SystemSeams().net->Poll({&item, 1}, Later(deadline_ns, kExitNs));
   return polled.ok() && item.readable;
+}
+
+void StoreHost::CloseListenersInChild() {
+  for (const int listener : listeners_)
+    SystemSeams().net->Close(listener);
 }
 
 void StoreHost::Wake() {
@@ -200,13 +242,13 @@ void StoreHost::Run() {
     MutexLock lock(mutex_);
     ending_ = true;
   }
-  server_.reset();
   Hosts& hosts = AllHosts();
   {
+    // At once for whoever forks: its child closes the listeners of hosts that run.
     MutexLock lock(hosts.mutex);
     std::erase_if(hosts.running, [this](const auto& host) { return host.get() == this; });
+    server_.reset();
   }
-  FreeHashesOfThread();  // after the signal libcrypto may be gone before the thread is
   Signal(done_.get());
 }
 

@@ -9,7 +9,7 @@
 // clients that are still reading the last answer.
 //
 // Thread-safety: all members, any thread. The thread touches the server only and blocks all signals;
-// a forked child has none.
+// a forked child has none, and no listener either.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class StoreHost {
 
   // Serves on all `endpoints` (port 0 is replaced). If this process hosts the first of them already,
   // that host is taken again, with its data. SYSTEM_ERROR if an address is in use until the
-  // deadline.
+  // deadline, AUTH_FAILED at once if another user has the socket's name (name_owner.h).
   static absl::StatusOr<std::shared_ptr<StoreHost>> Start(const StoreServerOptions& options,
                                                           std::vector<Endpoint>* endpoints,
                                                           int64_t deadline_ns);
@@ -41,6 +41,8 @@ class StoreHost {
 
   // The caller needs it no more.
   void Release();
+  // In a forked child, whose copies they are.
+  void CloseListenersInChild();
   // Asks the thread to end and waits for it until the deadline; false if it still runs.
   bool Stop(int64_t deadline_ns);
 
@@ -59,6 +61,7 @@ class StoreHost {
   const UniqueFd wake_;                // eventfd: the thread shall look around
   const UniqueFd done_;                // eventfd: the thread has closed everything
   std::vector<Endpoint> endpoints_;    // constant after Start
+  std::vector<int> listeners_;         // handles; constant after Start
   int32_t pid_ = 0;                    // constant after Start
 
   Mutex mutex_;

@@ -118,22 +118,19 @@ absl::StatusOr<Verdict> DecodeVerdict(std::string_view bytes) {
   return verdict;
 }
 
-absl::StatusOr<SessionKeys> MakeSessionKeys(std::string_view secret, std::string_view server_hello,
-                                            std::string_view client_fields) {
+SessionKeys MakeSessionKeys(std::string_view secret, std::string_view server_hello,
+                            std::string_view client_fields) {
   const std::string_view server_nonce = server_hello.substr(server_hello.size() - kNonceBytes);
   const std::string_view client_nonce = client_fields.substr(client_fields.size() - kNonceBytes);
   const std::string salt = StrCat(server_nonce, client_nonce);
   const std::string transcript = StrCat(server_hello, client_fields);
+  const std::string client_proof_key = DeriveKey(secret, salt, "weft store 1 client proof");
+  const std::string server_proof_key = DeriveKey(secret, salt, "weft store 1 server proof");
   SessionKeys keys;
-  WEFT_ASSIGN_OR_RETURN(const std::string client_proof_key,
-                        DeriveKey(secret, salt, "weft store 1 client proof"));
-  WEFT_ASSIGN_OR_RETURN(const std::string server_proof_key,
-                        DeriveKey(secret, salt, "weft store 1 server proof"));
-  WEFT_ASSIGN_OR_RETURN(keys.client_proof, KeyedHash(client_proof_key, transcript));
-  WEFT_ASSIGN_OR_RETURN(keys.server_proof,
-                        KeyedHash(server_proof_key, StrCat(transcript, keys.client_proof)));
-  WEFT_ASSIGN_OR_RETURN(keys.client_key, DeriveKey(secret, salt, "weft store 1 client frames"));
-  WEFT_ASSIGN_OR_RETURN(keys.server_key, DeriveKey(secret, salt, "weft store 1 server frames"));
+  keys.client_proof = KeyedHash(client_proof_key, transcript);
+  keys.server_proof = KeyedHash(server_proof_key, StrCat(transcript, keys.client_proof));
+  keys.client_key = DeriveKey(secret, salt, "weft store 1 client frames");
+  keys.server_key = DeriveKey(secret, salt, "weft store 1 server frames");
   return keys;
 }
 
@@ -154,7 +151,7 @@ const char* GuessProtocol(std::string_view bytes) {
   return bytes.empty() ? "nothing" : "unknown bytes";
 }
 
-absl::Status FrameSealer::Seal(const Frame& frame, std::string* out) {
+void FrameSealer::Seal(const Frame& frame, std::string* out) {
   WEFT_CHECK(frame.body.size() <= kFrameBodyBytesMax);
   WireWriter writer;
   writer.U32(static_cast<uint32_t>(frame.body.size()));
@@ -166,11 +163,9 @@ absl::Status FrameSealer::Seal(const Frame& frame, std::string* out) {
   writer.Bytes(frame.body);
   WireWriter number;
   number.U64(sequence_++);
-  WEFT_ASSIGN_OR_RETURN(const std::string tag,
-                        KeyedHash(key_, StrCat(number.data(), writer.data())));
+  const std::string tag = KeyedHash(key_, StrCat(number.data(), writer.data()));
   out->append(writer.data());
   out->append(tag, 0, kTagBytes);
-  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> FrameOpener::Open(std::string* in, Frame* frame) {
@@ -190,7 +185,7 @@ absl::StatusOr<bool> FrameOpener::Open(std::string* in, Frame* frame) {
   const std::string_view sealed = std::string_view(*in).substr(0, sealed_bytes);
   WireWriter number;
   number.U64(sequence_++);
-  WEFT_ASSIGN_OR_RETURN(const std::string tag, KeyedHash(key_, StrCat(number.data(), sealed)));
+  const std::string tag = KeyedHash(key_, StrCat(number.data(), sealed));
   if (!SameProof(std::string_view(tag).substr(0, kTagBytes),
                  std::string_view(*in).substr(sealed_bytes, kTagBytes))) {
     return MakeError(WEFT_CORRUPT, "a store frame has a wrong tag: changed, replayed or reordered");

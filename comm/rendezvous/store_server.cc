@@ -18,6 +18,8 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kAcceptPauseNs = 100'000'000;
 constexpr int kAcceptsPerStep = 64;
 constexpr size_t kReadBytes = 64 * 1024;
+// What one client is served in a step before it is the next one's turn.
+constexpr size_t kAnswerBytesPerStep = kStoreValueBytesMax;
 constexpr int32_t kWorldMax = 65536;
 constexpr size_t kLogBytesMax = 160;
 
@@ -30,10 +32,12 @@ struct StoreServer::Connection {
   bool proven = false;
   bool refused = false;  // gets its verdict, and is dropped when it has it
   bool dropped = false;
+  bool behind = false;      // `in` may hold requests that were not served yet
   int64_t deadline_ns = 0;  // of the handshake
   std::string hello;        // as sent
   std::string in;
   std::string out;
+  uint64_t answered_bytes = 0;
   int32_t rank = -1;
   std::optional<FrameOpener> opener;
   std::optional<FrameSealer> sealer;
@@ -61,6 +65,13 @@ absl::Status StoreServer::AddListener(Endpoint* endpoint) {
   return absl::OkStatus();
 }
 
+std::vector<int> StoreServer::listeners() const {
+  std::vector<int> handles;
+  for (const Listener& listener : listeners_)
+    handles.push_back(listener.handle);
+  return handles;
+}
+
 void StoreServer::AppendPollItems(std::vector<PollItem>* items) const {
   if (seams_.clock->NowNs() >= accept_again_ns_) {
     for (const Listener& listener : listeners_) {
@@ -68,9 +79,9 @@ void StoreServer::AppendPollItems(std::vector<PollItem>* items) const {
     }
   }
   for (const auto& [handle, connection] : connections_) {
-    // A client that does not read its answers is not read either: that bounds `out`.
+    // A client that does not read its answers is not read either: that bounds `in`.
     items->push_back({.handle = handle,
-                      .want_read = connection->out.empty(),
+                      .want_read = connection->out.empty() && !connection->behind,
                       .want_write = !connection->out.empty()});
   }
 }
@@ -79,6 +90,7 @@ int64_t StoreServer::NextWakeNs() const {
   int64_t wake_ns = std::numeric_limits<int64_t>::max();
   for (const auto& [handle, connection] : connections_) {
     if (!connection->proven) wake_ns = std::min(wake_ns, connection->deadline_ns);
+    if (CanGoOn(*connection)) wake_ns = seams_.clock->NowNs();
   }
   if (accept_again_ns_ > seams_.clock->NowNs()) wake_ns = std::min(wake_ns, accept_again_ns_);
   const bool unlogged = std::any_of(unlogged_.begin(), unlogged_.end(), [](auto n) { return n; });
@@ -92,10 +104,10 @@ void StoreServer::Step() {
   const absl::Status polled = seams_.net->Poll(items, std::numeric_limits<int64_t>::min());
   if (!polled.ok()) LogWarn("store: ", FromAbsl(polled.message()));
   for (const PollItem& item : items) {
-    if (!polled.ok() || (!item.readable && !item.writable)) continue;
+    if (!polled.ok()) break;
     const auto connection = connections_.find(item.handle);
     if (connection == connections_.end()) {
-      Accept(item.handle);
+      if (item.readable) Accept(item.handle);
     } else if (!connection->second->dropped) {
       Advance(*connection->second, item.readable, item.writable);
     }
@@ -103,6 +115,13 @@ void StoreServer::Step() {
   ExpireStrangers();
   SweepDropped();
   LogRefusals();
+}
+
+size_t StoreServer::buffered_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [handle, connection] : connections_)
+    bytes += connection->in.size() + connection->out.size();
+  return bytes;
 }
 
 bool StoreServer::Deserted() const {
@@ -192,19 +211,17 @@ void StoreServer::Judge(Connection& connection) {
   const std::string fields = connection.in.substr(0, kClientFieldsBytes);
   const std::string proof = connection.in.substr(kClientFieldsBytes);
   const absl::StatusOr<ClientHello> hello = DecodeClientFields(fields);
-  const absl::StatusOr<SessionKeys> keys =
-      MakeSessionKeys(options_.secret, connection.hello, fields);
-  if (!hello.ok() || !keys.ok() || !SameProof(proof, keys->client_proof)) {
-    if (!keys.ok()) LogWarn("store: ", FromAbsl(keys.status().message()));
+  const SessionKeys keys = MakeSessionKeys(options_.secret, connection.hello, fields);
+  if (!hello.ok() || !SameProof(proof, keys.client_proof)) {
     Refuse(connection, Refusal::kWrongSecret);
     return;
   }
   connection.in.clear();
   connection.proven = true;
   connection.rank = hello->rank;
-  connection.opener.emplace(keys->client_key, options_.epoch);
-  connection.sealer.emplace(keys->server_key, options_.epoch);
-  connection.out += EncodeVerdict({.proof = keys->server_proof});
+  connection.opener.emplace(keys.client_key, options_.epoch);
+  connection.sealer.emplace(keys.server_key, options_.epoch);
+  connection.out += EncodeVerdict({.proof = keys.server_proof});
   ++client_count_;
   if (hello->rank >= 0 && hello->rank < kWorldMax && hello->size <= kWorldMax) {
     came_.insert(hello->rank);
@@ -259,19 +276,29 @@ void StoreServer::LogRefusals() {
 
 void StoreServer::Advance(Connection& connection, bool readable, bool writable) {
   if (writable) Flush(connection);
-  if (!readable || connection.dropped || connection.refused) return;
-  if (connection.proven) {
-    ReadFrames(connection);
-  } else {
-    ReadHello(connection);
+  if (connection.dropped || connection.refused) return;
+  if (!connection.proven) {
+    if (readable) ReadHello(connection);
+  } else if (CanGoOn(connection) ||
+             (readable && !connection.behind && Receive(connection, kReadBytes))) {
+    ServeFrames(connection);
   }
 }
 
-void StoreServer::ReadFrames(Connection& connection) {
-  if (!Receive(connection, kReadBytes)) return;
+bool StoreServer::CanGoOn(const Connection& connection) const {
+  return connection.behind && connection.out.empty();
+}
+
+// As long as the client takes its answers: a few bytes may ask for a value of a megabyte, so what is
+// owed to a client is one answer at most, and other clients have their turn after some.
+void StoreServer::ServeFrames(Connection& connection) {
   Frame frame;
+  const size_t stop_bytes = connection.answered_bytes + kAnswerBytesPerStep;
   while (!connection.dropped) {
+    connection.behind = true;
+    if (!connection.out.empty() || connection.answered_bytes >= stop_bytes) return;
     const absl::StatusOr<bool> complete = connection.opener->Open(&connection.in, &frame);
+    connection.behind = complete.ok() && *complete;
     if (complete.ok() && !*complete) return;
     if (!complete.ok()) {
       Count(Refusal::kBadFrame, connection.peer.address,
@@ -300,12 +327,8 @@ void StoreServer::Send(const StoreData::Answer& answer) {
   const auto found = connections_.find(answer.client);
   if (found == connections_.end() || found->second->dropped) return;
   Connection& connection = *found->second;
-  if (const absl::Status sealed = connection.sealer->Seal(answer.frame, &connection.out);
-      !sealed.ok()) {
-    LogWarn("store: ", FromAbsl(sealed.message()));
-    Drop(connection);
-    return;
-  }
+  connection.sealer->Seal(answer.frame, &connection.out);
+  connection.answered_bytes += answer.frame.body.size();
   Flush(connection);
 }
 

@@ -11,7 +11,8 @@
 //
 // Strangers cost it little: until a connection has proven that it knows the secret it may be one of
 // at most kStrangersMax (the oldest gives way), has 2 s, and is read into a fixed 88 bytes. Refused
-// connections are counted and logged once a second.
+// connections are counted and logged once a second. A client is owed one answer at most, and read no
+// further until it has taken it.
 //
 // Thread-safety: owned by one thread. Owns its sockets and closes them.
 #pragma once
@@ -52,6 +53,9 @@ class StoreServer {
   // a secret, unless insecure.
   absl::Status AddListener(Endpoint* endpoint);
 
+  // Handles that connections are accepted on.
+  std::vector<int> listeners() const;
+
   void AppendPollItems(std::vector<PollItem>* items) const;
   // When Step() has something to do even if no item becomes ready.
   int64_t NextWakeNs() const;
@@ -60,6 +64,9 @@ class StoreServer {
 
   // How many proven clients are connected.
   int client_count() const { return client_count_; }
+
+  // What was read and is not served yet, and answers that were not taken yet: of all clients.
+  size_t buffered_bytes() const;
 
   // Every rank of the world has come and left again: nobody will need this server any more.
   bool Deserted() const;
@@ -77,7 +84,9 @@ class StoreServer {
   void MakeRoom();
   void Advance(Connection& connection, bool readable, bool writable);
   void ReadHello(Connection& connection);
-  void ReadFrames(Connection& connection);
+  // It has requests that are not served yet, and has taken the answers to those before.
+  bool CanGoOn(const Connection& connection) const;
+  void ServeFrames(Connection& connection);
   bool Receive(Connection& connection, size_t bytes_max);
   void Judge(Connection& connection);
   void Flush(Connection& connection);

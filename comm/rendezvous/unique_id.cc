@@ -24,8 +24,8 @@ absl::Status Malformed(std::string_view why) {
       StrCat("the unique id ", why, "; pass all 128 bytes from weft_unique_id_create() unchanged"));
 }
 
-absl::StatusOr<std::string> CheckSum(std::string_view secret, std::string_view bytes) {
-  WEFT_ASSIGN_OR_RETURN(std::string hash, KeyedHash(secret, bytes));
+std::string CheckSum(std::string_view secret, std::string_view bytes) {
+  std::string hash = KeyedHash(secret, bytes);
   hash.resize(kCheckBytes);
   return hash;
 }
@@ -60,7 +60,7 @@ absl::StatusOr<weft_unique_id_t> EncodeUniqueId(const UniqueId& id) {
   Short(writer, id.tcp.host);
   std::string bytes = writer.Take();
   bytes.resize(WEFT_UNIQUE_ID_BYTES - kCheckBytes, '\0');
-  WEFT_ASSIGN_OR_RETURN(const std::string check, CheckSum(id.secret, bytes));
+  const std::string check = CheckSum(id.secret, bytes);
   bytes += check;
   weft_unique_id_t out;
   std::memcpy(out.internal, bytes.data(), sizeof(out.internal));
@@ -78,7 +78,7 @@ absl::StatusOr<UniqueId> DecodeUniqueId(const weft_unique_id_t& id) {
   }
   UniqueId out;
   out.secret = std::string(reader.Bytes(kSecretBytes));
-  WEFT_ASSIGN_OR_RETURN(const std::string check, CheckSum(out.secret, bytes));
+  const std::string check = CheckSum(out.secret, bytes);
   if (!SameProof(check, all.substr(bytes.size()))) return Malformed("was changed on its way");
   bool ok = true;
   out.boot_hash = reader.U64();

@@ -113,8 +113,7 @@ std::string ModelKey(const HostFacts& host) {
 }
 
 std::string ModelFilePath(const std::string& folder, const HostFacts& host) {
-  const absl::StatusOr<std::string> name = HashName("weft model", ModelKey(host), kHashBytes);
-  return StrCat(folder, "/model-", name.ok() ? *name : "unnamed", ".json");
+  return StrCat(folder, "/model-", HashName("weft model", ModelKey(host), kHashBytes), ".json");
 }
 
 std::optional<StoredModel> ReadModelFile(const std::string& folder, const HostFacts& host,

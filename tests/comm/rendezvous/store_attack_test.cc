@@ -65,7 +65,7 @@ class StoreAttack : public ::testing::Test {
   SessionKeys JoinByHand(RawPeer& peer, std::string* fields) {
     const std::string hello = peer.Read(kServerHelloBytes);
     *fields = EncodeClientFields({.rank = 0, .size = 1, .nonce = {7}});
-    SessionKeys keys = *MakeSessionKeys(kSecret, hello, *fields);
+    SessionKeys keys = MakeSessionKeys(kSecret, hello, *fields);
     EXPECT_TRUE(peer.Send(*fields + keys.client_proof));
     const absl::StatusOr<Verdict> verdict = DecodeVerdict(peer.Read(kVerdictBytes));
     EXPECT_TRUE(verdict.ok());
@@ -188,7 +188,7 @@ TEST_F(StoreAttack, FramesThatAreChangedRepeatedForeignOrTooLongEndTheConnection
     const SessionKeys keys = JoinByHand(peer, &fields);
     FrameSealer sealer(keys.client_key, epoch);
     std::string bytes;
-    EXPECT_TRUE(sealer.Seal(set, &bytes).ok());
+    sealer.Seal(set, &bytes);
     peer.Send(change(bytes));
     EXPECT_TRUE(peer.WaitClosed(In(10)));
   };
@@ -209,12 +209,55 @@ TEST_F(StoreAttack, AProvenClientThatSendsNonsenseInFramesIsDropped) {
     const SessionKeys keys = JoinByHand(peer, &fields);
     FrameSealer sealer(keys.client_key, 1);
     std::string bytes;
-    EXPECT_TRUE(sealer.Seal({.type = type, .request = 1, .body = "\x05"}, &bytes).ok());
+    sealer.Seal({.type = type, .request = 1, .body = "\x05"}, &bytes);
     peer.Send(bytes);
     EXPECT_TRUE(peer.WaitClosed(In(10))) << static_cast<int>(type);
   }
   ExpectARankJoins();
   EXPECT_EQ(Refused(Refusal::kBadFrame), 6u);
+}
+
+// Requests of 41 bytes for a value of a megabyte, by a client that has proven itself.
+class AskingForMuch : public StoreAttack {
+ protected:
+  static constexpr size_t kRequests = 1400;
+
+  AskingForMuch() : peer_(served_.endpoint()) {
+    RemoteStore store(SystemSeams(), ClientOptions(served_.endpoint(), kSecret, 1, 2, 20));
+    EXPECT_TRUE(store.Set("large", std::string(kStoreValueBytesMax, 'x'), In(20)).ok());
+    std::string fields;
+    const SessionKeys keys = JoinByHand(peer_, &fields);
+    FrameSealer sealer(keys.client_key, 1);
+    WireWriter body;
+    body.Text("large");
+    body.U8(0);
+    std::string requests;
+    for (size_t i = 0; i < kRequests; ++i)
+      sealer.Seal({.type = FrameType::kWait, .request = i + 1, .body = body.data()}, &requests);
+    EXPECT_LT(requests.size(), 64u << 10);  // one read of the server's
+    EXPECT_TRUE(peer_.Send(requests));
+  }
+
+  RawPeer peer_;
+};
+
+TEST_F(AskingForMuch, AClientThatDoesNotReadIsOwedOneAnswerAndTheOthersAreServed) {
+  for (int i = 0; i < 20; ++i)
+    ExpectARankJoins();
+  served_.Stop();
+  // One answer, what was read of requests, and the frames' headers.
+  EXPECT_LT(served_.server().buffered_bytes(), kStoreValueBytesMax + (128u << 10));
+}
+
+TEST_F(AskingForMuch, AClientThatReadsLaterGetsEveryAnswer) {
+  ExpectARankJoins();
+  const size_t frame = kFrameHeaderBytes + kStoreValueBytesMax + kTagBytes;
+  size_t got = 0;
+  while (got < 50 * frame) {
+    const std::string some = peer_.Read(frame, In(20));
+    ASSERT_FALSE(some.empty()) << got;
+    got += some.size();
+  }
 }
 
 TEST(StoreAttackOnClients, AServerThatIsNoneIsNamed) {
