@@ -4,14 +4,17 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <deque>
 #include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/later.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
@@ -23,7 +26,12 @@ namespace weft {
 namespace {
 
 constexpr uint64_t kAttachMagic = 0x33'68'63'74'74'61'66'77ULL;
-constexpr int64_t kConnectPauseNs = 2'000'000;
+constexpr int64_t kPauseNs = 2'000'000;
+// Connections that have not said who they are: the oldest gives way, and a rank comes again.
+constexpr size_t kSilentMax = 64;
+// Descriptors that rank 0 has under way at a time. The system allows a user as many as RLIMIT_NOFILE, often
+// 1024, in all its jobs together; 64 lists of 64 would be four times as many.
+constexpr size_t kUnderWayMax = 256;
 
 // One message per rank, of fixed size, with the rank's descriptors beside it.
 struct AttachMessage {
@@ -56,17 +64,71 @@ socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
 }
 
+// Waits until one of `items` is ready, or the deadline; or until a watched process has ended, if there is a
+// `watch`, but what is ready comes first: it was sent before that.
+absl::Status PollForAny(std::vector<pollfd>* items, int64_t deadline_ns, MemberWatch* watch,
+                        std::string_view what) {
+  const size_t count = items->size();
+  if (watch != nullptr) watch->AppendPollItems(items);
+  absl::Status status;
+  int wait_ms = 0;  // who had ended before it was watched has nothing to be ready
+  while (status.ok()) {
+    const int ready = poll(items->data(), items->size(), wait_ms);
+    if (ready < 0 && errno != EINTR) status = SystemError(errno, what);
+    const auto is_ready = [](const pollfd& item) {
+      return item.revents != 0;
+    };
+    if (ready > 0 &&
+        std::any_of(items->begin(), items->begin() + static_cast<ptrdiff_t>(count), is_ready)) {
+      break;
+    }
+    if (status.ok() && watch != nullptr) status = watch->Look();
+    const int64_t left_ns = deadline_ns - MonotonicNs();
+    wait_ms = static_cast<int>(std::min<int64_t>(left_ns / 1'000'000 + 1, 1000));
+    if (status.ok() && left_ns <= 0) {
+      status = MakeError(WEFT_TIMEOUT, fmt::format("{}: the deadline passed", what));
+    }
+  }
+  items->resize(count);
+  return status;
+}
+
 // Waits until `fd` can be read or written, or the deadline.
 absl::Status PollFor(int fd, short events, int64_t deadline_ns, std::string_view what) {
-  while (true) {
-    const int64_t left_ns = deadline_ns - MonotonicNs();
-    if (left_ns <= 0) return MakeError(WEFT_TIMEOUT, fmt::format("{}: the deadline passed", what));
-    pollfd item{fd, events, 0};
-    const int ready =
-        poll(&item, 1, static_cast<int>(std::min<int64_t>(left_ns / 1'000'000 + 1, 1000)));
-    if (ready > 0) return absl::OkStatus();
-    if (ready < 0 && errno != EINTR) return SystemError(errno, what);
+  std::vector<pollfd> items = {{fd, events, 0}};
+  return PollForAny(&items, deadline_ns, nullptr, what);
+}
+
+void Pause() {
+  poll(nullptr, 0, static_cast<int>(kPauseNs / 1'000'000));
+}
+
+// Too many descriptors of this user are under way, perhaps other jobs': there will be fewer.
+absl::Status AwaitFewerUnderWay(int64_t deadline_ns) {
+  if (MonotonicNs() < deadline_ns) {
+    Pause();
+    return absl::OkStatus();
   }
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return MakeError(
+      WEFT_SYSTEM_ERROR,
+      fmt::format("sending a heap to a peer: until the deadline, this user's processes "
+                  "had more descriptors under way to each other than the limit of open "
+                  "files, {}, allows; raise it (ulimit -n), or start fewer jobs at once",
+                  limit.rlim_cur));
+}
+
+// The other end of a connection is gone: who has ended, if somebody has, which the kernel tells a moment
+// later; `otherwise` if nobody has.
+absl::Status WhyGone(const AttachRequest& request, const absl::Status& otherwise) {
+  const absl::Status lost = request.watch->AwaitEnd(
+      std::min(request.deadline_ns, Later(MonotonicNs(), MemberWatch::kEndNs)));
+  return lost.ok() ? otherwise : lost;
+}
+
+absl::Status Closed() {
+  return MakeError(WEFT_PEER_LOST, "the peer closed the connection");
 }
 
 absl::Status SendMessage(int socket, const AttachMessage& message, int heap, int lifeline,
@@ -89,6 +151,11 @@ absl::Status SendMessage(int socket, const AttachMessage& message, int heap, int
     if (sent == static_cast<ssize_t>(sizeof(message))) return absl::OkStatus();
     if (sent >= 0) return MakeError(WEFT_INTERNAL_ERROR, "sending a heap: a message was cut");
     if (errno == EINTR) continue;
+    if (errno == ETOOMANYREFS) {
+      WEFT_RETURN_IF_ERROR(AwaitFewerUnderWay(deadline_ns));
+      continue;
+    }
+    if (errno == EPIPE || errno == ECONNRESET) return Closed();
     if (errno != EAGAIN) return SystemError(errno, "sending a heap to a peer");
     WEFT_RETURN_IF_ERROR(PollFor(socket, POLLOUT, deadline_ns, "sending a heap to a peer"));
   }
@@ -122,11 +189,12 @@ absl::Status ReceiveMessage(int socket, AttachMessage* message, Descriptors* des
   ssize_t received = -1;
   while ((received = recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT)) < 0) {
     if (errno == EINTR) continue;
+    if (errno == ECONNRESET) return Closed();
     if (errno != EAGAIN) return SystemError(errno, "receiving a peer's heap");
     WEFT_RETURN_IF_ERROR(PollFor(socket, POLLIN, deadline_ns, "receiving a peer's heap"));
   }
   *descriptors = TakeDescriptors(header);
-  if (received == 0) return MakeError(WEFT_PEER_LOST, "the peer closed the connection");
+  if (received == 0) return Closed();
   if (received != static_cast<ssize_t>(sizeof(*message)) || (header.msg_flags & MSG_CTRUNC) != 0 ||
       !descriptors->heap.valid() || message->magic != kAttachMagic) {
     return MakeError(WEFT_CORRUPT, "what came is not a heap of this version of weft");
@@ -139,6 +207,7 @@ absl::Status ReceiveMessage(int socket, AttachMessage* message, Descriptors* des
 absl::Status SendToken(int socket, uint64_t group_id) {
   while (send(socket, &group_id, sizeof(group_id), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
     // One small message per direction always fits, so EAGAIN is an error too.
+    if (errno == EPIPE || errno == ECONNRESET) return Closed();
     if (errno != EINTR) return SystemError(errno, "sending to a peer");
   }
   return absl::OkStatus();
@@ -149,6 +218,10 @@ absl::Status ReceiveToken(int socket, uint64_t group_id, int64_t deadline_ns) {
   ssize_t received = -1;
   while ((received = recv(socket, &found, sizeof(found), MSG_DONTWAIT)) < 0) {
     if (errno == EINTR) continue;
+    if (errno == ECONNRESET) {  // it has closed and not read all
+      received = 0;
+      break;
+    }
     if (errno != EAGAIN) return SystemError(errno, "receiving from a peer");
     WEFT_RETURN_IF_ERROR(PollFor(socket, POLLIN, deadline_ns, "waiting for a peer"));
   }
@@ -209,6 +282,7 @@ struct Callers {
 };
 
 absl::Status Missing(const absl::Status& cause, const Callers& callers) {
+  if (ResultOf(cause) == WEFT_PEER_LOST) return cause;  // that one is the cause, not who is missing
   std::vector<size_t> missing;
   for (size_t rank = 1; rank < callers.sockets.size(); ++rank) {
     if (!callers.sockets[rank].valid()) missing.push_back(rank);
@@ -217,53 +291,136 @@ absl::Status Missing(const absl::Status& cause, const Callers& callers) {
                                      missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")));
 }
 
-absl::Status AcceptAll(const AttachRequest& request, const UniqueFd& listener, Callers* callers) {
-  for (size_t joined = 1; joined < callers->sockets.size();) {
-    const absl::Status ready =
-        PollFor(listener.get(), POLLIN, request.deadline_ns, "waiting for the node's other ranks");
-    if (!ready.ok()) return Missing(ready, *callers);
-    UniqueFd socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.valid()) {
-      if (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED) continue;
-      return Missing(SystemError(errno, "accepting a connection"), *callers);
-    }
-    AttachMessage message{};
-    Descriptors descriptors;
-    absl::Status received = CheckUser(socket.get());
-    // A stranger that connects and says nothing is given a second, not the whole deadline.
-    const int64_t patience_ns = std::min(request.deadline_ns, MonotonicNs() + 1'000'000'000);
-    if (received.ok()) received = ReceiveMessage(socket.get(), &message, &descriptors, patience_ns);
-    const bool mine = received.ok() && message.group_id == request.group_id && message.rank > 0 &&
-                      message.rank < request.size &&
-                      !callers->sockets[static_cast<size_t>(message.rank)].valid();
-    if (!mine) {
-      LogWarn("refused a connection to the node socket: ",
-              received.ok() ? "it is not of this group" : std::string(received.message()));
-      continue;
-    }
-    const auto rank = static_cast<size_t>(message.rank);
-    callers->sockets[rank] = std::move(socket);
-    callers->descriptors[rank] = std::move(descriptors);
-    callers->messages[rank] = message;
-    ++joined;
+// Takes what a connection says of itself: that it is a rank that has not come yet. Others are dropped.
+void Introduce(const AttachRequest& request, UniqueFd socket, Callers* callers) {
+  AttachMessage message{};
+  Descriptors descriptors;
+  const absl::Status received = ReceiveMessage(socket.get(), &message, &descriptors, MonotonicNs());
+  const bool mine = received.ok() && message.group_id == request.group_id && message.rank > 0 &&
+                    message.rank < request.size &&
+                    !callers->sockets[static_cast<size_t>(message.rank)].valid();
+  if (!mine) {
+    LogWarn("refused a connection to the node socket: ",
+            received.ok() ? "it is not of this group" : std::string(received.message()));
+    return;
+  }
+  const auto rank = static_cast<size_t>(message.rank);
+  callers->sockets[rank] = std::move(socket);
+  callers->descriptors[rank] = std::move(descriptors);
+  callers->messages[rank] = message;
+}
+
+absl::Status AcceptOne(const UniqueFd& listener, std::deque<UniqueFd>* silent) {
+  UniqueFd socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.valid()) {
+    if (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED) return absl::OkStatus();
+    return SystemError(errno, "accepting a connection");
+  }
+  if (const absl::Status user = CheckUser(socket.get()); !user.ok()) {
+    LogWarn("refused a connection to the node socket: ", std::string(user.message()));
+    return absl::OkStatus();
+  }
+  if (silent->size() == kSilentMax) silent->pop_front();
+  silent->push_back(std::move(socket));
+  return absl::OkStatus();
+}
+
+// A rank that has come says nothing more before it has the list: it is readable when it has closed.
+absl::Status CheckCallers(const AttachRequest& request, const std::vector<pollfd>& items,
+                          const Callers& callers) {
+  for (size_t rank = 1; rank < callers.sockets.size(); ++rank) {
+    const bool gone = std::any_of(items.begin(), items.end(), [&](const pollfd& item) {
+      return item.revents != 0 && item.fd == callers.sockets[rank].get();
+    });
+    if (!gone) continue;
+    return WhyGone(request, MakeError(WEFT_REMOTE_ERROR, {.rank = static_cast<int32_t>(rank)},
+                                      fmt::format("rank {} gave up making the group; its own error "
+                                                  "says why",
+                                                  rank)));
   }
   return absl::OkStatus();
 }
 
-absl::Status SendLists(const AttachRequest& request, const Callers& callers) {
-  WEFT_ASSIGN_OR_RETURN(const Heap::Announcement own, ProcessHeap().Retain());
-  absl::Status sent;
-  const size_t size = callers.sockets.size();
-  for (size_t to = 1; to < size && sent.ok(); ++to) {
-    for (size_t rank = 0; rank < size && sent.ok(); ++rank) {
-      const Descriptors& descriptors = callers.descriptors[rank];
-      sent = SendMessage(callers.sockets[to].get(), callers.messages[rank],
-                         rank == 0 ? own.fd : descriptors.heap.get(), descriptors.lifeline.get(),
-                         request.deadline_ns);
+// Slow ones and strangers keep nobody else waiting.
+absl::Status AcceptAll(const AttachRequest& request, const UniqueFd& listener, Callers* callers) {
+  std::deque<UniqueFd> silent;
+  std::vector<pollfd> items;
+  const auto all_came = [&] {
+    return std::all_of(callers->sockets.begin() + 1, callers->sockets.end(),
+                       [](const UniqueFd& socket) { return socket.valid(); });
+  };
+  while (!all_came()) {
+    items.assign(1, {listener.get(), POLLIN, 0});
+    for (const UniqueFd& socket : silent)
+      items.push_back({socket.get(), POLLIN, 0});
+    for (const UniqueFd& socket : callers->sockets) {
+      if (socket.valid()) items.push_back({socket.get(), POLLIN, 0});
+    }
+    const absl::Status ready = PollForAny(&items, request.deadline_ns, request.watch,
+                                          "waiting for the node's other ranks");
+    if (!ready.ok()) return Missing(ready, *callers);
+    WEFT_RETURN_IF_ERROR(CheckCallers(request, items, *callers));
+    for (size_t i = silent.size(); i-- > 0;) {
+      if (items[1 + i].revents == 0) continue;
+      Introduce(request, std::move(silent[i]), callers);
+      silent.erase(silent.begin() + static_cast<ptrdiff_t>(i));
+    }
+    if (items[0].revents == 0) continue;
+    if (const absl::Status one = AcceptOne(listener, &silent); !one.ok()) {
+      return Missing(one, *callers);
     }
   }
-  ProcessHeap().Release();
-  return sent;
+  return absl::OkStatus();
+}
+
+absl::Status SendList(const AttachRequest& request, const Callers& callers, size_t to,
+                      int own_heap) {
+  for (size_t rank = 0; rank < callers.sockets.size(); ++rank) {
+    const Descriptors& descriptors = callers.descriptors[rank];
+    WEFT_RETURN_IF_ERROR(SendMessage(callers.sockets[to].get(), callers.messages[rank],
+                                     rank == 0 ? own_heap : descriptors.heap.get(),
+                                     descriptors.lifeline.get(), request.deadline_ns));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DidNotMap(const AttachRequest& request, size_t rank, const absl::Status& why) {
+  const absl::Status said = MakeError(
+      ResultOf(why), {.rank = static_cast<int32_t>(rank)},
+      fmt::format("rank {} did not map the group's memory: {}", rank, std::string(why.message())));
+  return ResultOf(why) == WEFT_TIMEOUT ? said : WhyGone(request, said);
+}
+
+// Sends everybody the list, some at a time, and waits until they have mapped what is in it.
+absl::Status ShareLists(const AttachRequest& request, const Callers& callers, int own_heap) {
+  const size_t size = callers.sockets.size();
+  const size_t at_once = std::max<size_t>(1, kUnderWayMax / (size * kDescriptorCount));
+  std::vector<size_t> told;  // and have not said yet that they have mapped it
+  std::vector<pollfd> items;
+  for (size_t next = 1; next < size || !told.empty();) {
+    for (; next < size && told.size() < at_once; ++next) {
+      if (const absl::Status sent = SendList(request, callers, next, own_heap); !sent.ok()) {
+        return DidNotMap(request, next, sent);
+      }
+      told.push_back(next);
+    }
+    items.clear();
+    for (const size_t rank : told)
+      items.push_back({callers.sockets[rank].get(), POLLIN, 0});
+    const absl::Status ready = PollForAny(&items, request.deadline_ns, request.watch,
+                                          "waiting for a peer to map the group's memory");
+    if (!ready.ok()) {
+      return ResultOf(ready) == WEFT_PEER_LOST ? ready : DidNotMap(request, told.front(), ready);
+    }
+    for (size_t i = told.size(); i-- > 0;) {
+      if (items[i].revents == 0) continue;
+      const absl::Status mapped =
+          ReceiveToken(callers.sockets[told[i]].get(), request.group_id, request.deadline_ns);
+      if (!mapped.ok()) return DidNotMap(request, told[i], mapped);
+      told.erase(told.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -288,7 +445,12 @@ absl::StatusOr<Attachment> ServeAttach(const AttachRequest& request, const Uniqu
   callers.messages[0] = MessageOf(request, 0, *self, lifeline.kind, segment_offset);
   callers.descriptors[0].lifeline = std::move(lifeline.fd);
   WEFT_RETURN_IF_ERROR(AcceptAll(request, listener, &callers));
-  WEFT_RETURN_IF_ERROR(SendLists(request, callers));
+  {
+    WEFT_ASSIGN_OR_RETURN(const Heap::Announcement own, ProcessHeap().Retain());
+    const absl::Status shared = ShareLists(request, callers, own.fd);
+    ProcessHeap().Release();
+    WEFT_RETURN_IF_ERROR(shared);
+  }
   Attachment attachment;
   attachment.segment_offset = segment_offset;
   attachment.peers.push_back(std::move(self));
@@ -296,15 +458,6 @@ absl::StatusOr<Attachment> ServeAttach(const AttachRequest& request, const Uniqu
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<NodePeer> peer,
                           PeerOf(callers.messages[rank], std::move(callers.descriptors[rank])));
     attachment.peers.push_back(std::move(peer));
-  }
-  for (size_t rank = 1; rank < size; ++rank) {
-    const absl::Status ready =
-        ReceiveToken(callers.sockets[rank].get(), request.group_id, request.deadline_ns);
-    if (!ready.ok()) {
-      return MakeError(ResultOf(ready), {.rank = static_cast<int32_t>(rank)},
-                       fmt::format("rank {} did not map the group's memory: {}", rank,
-                                   std::string(ready.message())));
-    }
   }
   for (size_t rank = 1; rank < size; ++rank) {
     const absl::Status told = SendToken(callers.sockets[rank].get(), request.group_id);
@@ -325,6 +478,19 @@ void SayEntered(Attachment* attachment) {
   attachment->connections.clear();
 }
 
+namespace {
+
+bool EndsSoon(NodePeer& peer) {
+  const int64_t until_ns = MonotonicNs() + MemberWatch::kEndNs;
+  while (!peer.Ended().has_value()) {
+    if (MonotonicNs() >= until_ns) return false;
+    Pause();
+  }
+  return true;
+}
+
+}  // namespace
+
 void AwaitEntry(const Segment& segment, const AttachRequest& request,
                 const Attachment& attachment) {
   for (int rank = 1; rank < request.size; ++rank) {
@@ -334,14 +500,26 @@ void AwaitEntry(const Segment& segment, const AttachRequest& request,
         !PollFor(connection.get(), POLLIN, request.deadline_ns, "waiting for a rank").ok()) {
       continue;
     }
+    // Who has ended did not give up: that is what the others are to be told.
+    const bool joined =
+        segment.control(rank).state.load(std::memory_order_seq_cst) >= RankState::kJoined;
+    if (!joined && EndsSoon(*attachment.peers[static_cast<size_t>(rank)])) continue;
     RankState absent = RankState::kAbsent;
     segment.control(rank).state.compare_exchange_strong(absent, RankState::kLeft,
                                                         std::memory_order_seq_cst);
   }
 }
 
-absl::StatusOr<Attachment> Attach(const AttachRequest& request,
-                                  const std::shared_ptr<NodePeer>& self) {
+namespace {
+
+// What a wait for rank 0 ended with: if it has closed the connection, why.
+absl::Status FromLeader(const AttachRequest& request, const absl::Status& status) {
+  if (ResultOf(status) != WEFT_PEER_LOST && ResultOf(status) != WEFT_REMOTE_ERROR) return status;
+  return WhyGone(request, MakeError(WEFT_REMOTE_ERROR, {.rank = 0},
+                                    "rank 0 gave up making the group; its own error says why"));
+}
+
+absl::StatusOr<UniqueFd> ConnectToLeader(const AttachRequest& request) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return SystemError(errno, "making the node socket");
   sockaddr_un address;
@@ -349,34 +527,61 @@ absl::StatusOr<Attachment> Attach(const AttachRequest& request,
   while (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0) {
     if (errno == EINTR) continue;
     if (errno != EAGAIN) {
-      return SystemError(errno,
-                         fmt::format("connecting to rank 0's node socket @{}; are both ranks "
-                                     "in the same network namespace?",
-                                     request.leader_socket));
+      return WhyGone(
+          request,
+          SystemError(errno, fmt::format("connecting to rank 0's node socket @{}; either rank 0 "
+                                         "gave up making the group, and its own error says why, "
+                                         "or the two ranks are not in the same network namespace",
+                                         request.leader_socket)));
     }
     // The leader's backlog is full.
     if (MonotonicNs() > request.deadline_ns) {
       return MakeError(WEFT_TIMEOUT, "rank 0 did not accept this rank on its node socket");
     }
-    const timespec pause{0, kConnectPauseNs};
-    nanosleep(&pause, nullptr);
+    Pause();
   }
   WEFT_RETURN_IF_ERROR(CheckUser(socket.get()));
+  return socket;
+}
+
+// Connects, says who this is, and takes the first message of the list. Rank 0 drops those that have
+// connected and not spoken if there are many, as a rank may be that is slow: it comes again.
+absl::StatusOr<UniqueFd> CallLeader(const AttachRequest& request, const NodePeer& self,
+                                    AttachMessage* first, Descriptors* descriptors) {
   WEFT_ASSIGN_OR_RETURN(const Lifeline lifeline, OwnLifeline());
-  WEFT_ASSIGN_OR_RETURN(const Heap::Announcement own, ProcessHeap().Retain());
-  const absl::Status sent =
-      SendMessage(socket.get(), MessageOf(request, request.rank, *self, lifeline.kind, 0), own.fd,
-                  lifeline.fd.get(), request.deadline_ns);
-  ProcessHeap().Release();
-  WEFT_RETURN_IF_ERROR(sent);
+  while (true) {
+    WEFT_ASSIGN_OR_RETURN(UniqueFd socket, ConnectToLeader(request));
+    WEFT_ASSIGN_OR_RETURN(const Heap::Announcement own, ProcessHeap().Retain());
+    absl::Status status =
+        SendMessage(socket.get(), MessageOf(request, request.rank, self, lifeline.kind, 0), own.fd,
+                    lifeline.fd.get(), request.deadline_ns);
+    ProcessHeap().Release();
+    if (status.ok()) status = ReceiveMessage(socket.get(), first, descriptors, request.deadline_ns);
+    if (status.ok()) return socket;
+    status = Annotate(status, "waiting for rank 0's list of heaps: ");
+    if (ResultOf(status) != WEFT_PEER_LOST) return status;
+    if (MonotonicNs() >= request.deadline_ns) return FromLeader(request, status);
+    WEFT_RETURN_IF_ERROR(WhyGone(request, absl::OkStatus()));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Attachment> Attach(const AttachRequest& request,
+                                  const std::shared_ptr<NodePeer>& self) {
+  AttachMessage message{};
+  Descriptors descriptors;
+  WEFT_ASSIGN_OR_RETURN(UniqueFd socket, CallLeader(request, *self, &message, &descriptors));
   Attachment attachment;
   attachment.peers.resize(static_cast<size_t>(request.size));
   for (int expected = 0; expected < request.size; ++expected) {
-    AttachMessage message{};
-    Descriptors descriptors;
-    const absl::Status received =
-        ReceiveMessage(socket.get(), &message, &descriptors, request.deadline_ns);
-    if (!received.ok()) return Annotate(received, "waiting for rank 0's list of heaps: ");
+    if (expected > 0) {
+      const absl::Status received =
+          ReceiveMessage(socket.get(), &message, &descriptors, request.deadline_ns);
+      if (!received.ok()) {
+        return FromLeader(request, Annotate(received, "waiting for rank 0's list of heaps: "));
+      }
+    }
     if (message.rank != expected || message.group_id != request.group_id) {
       return MakeError(WEFT_CORRUPT, "rank 0's list of heaps is not of this group");
     }
@@ -388,9 +593,11 @@ absl::StatusOr<Attachment> Attach(const AttachRequest& request,
       WEFT_ASSIGN_OR_RETURN(peer, PeerOf(message, std::move(descriptors)));
     }
   }
-  WEFT_RETURN_IF_ERROR(SendToken(socket.get(), request.group_id));
-  const absl::Status told = ReceiveToken(socket.get(), request.group_id, request.deadline_ns);
-  if (!told.ok()) return Annotate(told, "waiting for rank 0 to open the group: ");
+  absl::Status told = SendToken(socket.get(), request.group_id);
+  if (told.ok()) told = ReceiveToken(socket.get(), request.group_id, request.deadline_ns);
+  if (!told.ok()) {
+    return FromLeader(request, Annotate(told, "waiting for rank 0 to open the group: "));
+  }
   attachment.connections.push_back(std::move(socket));
   return attachment;
 }

@@ -9,7 +9,12 @@
 // Until it is told to enter, a rank does not touch the segment, so rank 0 may give up and free it. From
 // then on the connection is the proof: a rank closes it when it has entered (kJoined) or given up, and
 // AwaitEntry tells the two apart. Whoever fails closes its connections, so the others need not wait
-// for their deadline.
+// for their deadline. Rank 0 watches the processes of all: when one ends it gives up, and the others, whose
+// connections close, look who has ended (member_watch.h).
+//
+// Rank 0 sends its lists to some ranks at a time and waits until they have mapped what is in them, because
+// the system bounds the descriptors that a user has under way. A rank that comes late, or that rank 0
+// has dropped because it was slow to say who it is, may come again until rank 0 has the last one.
 //
 // Thread-safety: none; used once per group. Deadlines are on MonotonicNs's clock.
 #pragma once
@@ -23,6 +28,7 @@
 #include "base/fd.h"
 #include "comm/node/node_peer.h"
 #include "comm/node/segment.h"
+#include "comm/rendezvous/member_watch.h"
 
 namespace weft {
 
@@ -32,6 +38,7 @@ struct AttachRequest {
   int size = 1;
   std::string leader_socket;  // abstract name, without the leading NUL
   int64_t deadline_ns = 0;
+  MemberWatch* watch = nullptr;  // of all members
 };
 
 struct Attachment {

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 
 #include "base/allocator.h"
+#include "base/later.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -17,6 +18,7 @@
 #include "comm/node/heap.h"
 #include "comm/node/node_group.h"
 #include "comm/node/remains.h"
+#include "comm/rendezvous/member_watch.h"
 #include "comm/rendezvous/membership.h"
 #include "comm/select/load_model.h"
 #include "fmt/format.h"
@@ -61,8 +63,7 @@ class SegmentGuard {
 int64_t InitDeadlineNs(const GroupOptions& options) {
   int64_t timeout_ns = options.making_timeout_ns();
   if (timeout_ns <= 0) timeout_ns = static_cast<int64_t>(GetOptions().timeout_s * 1e9);
-  const int64_t now_ns = MonotonicNs();
-  return timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
+  return Later(MonotonicNs(), timeout_ns);
 }
 
 absl::StatusOr<uint64_t> MakeSegment(int size, uint64_t group_id, uint32_t epoch) {
@@ -154,11 +155,15 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int ra
                                  "connects the ranks of one machine",
                                  options.name, member.rank, member.host, rank, self.host));
   }
+  MemberWatch watch(self, options.name);
+  for (const Member& member : membership.members)
+    watch.Add(member);
   const AttachRequest request{.group_id = membership.group_id,
                               .rank = rank,
                               .size = size,
                               .leader_socket = membership.members[0].node_socket,
-                              .deadline_ns = deadline_ns};
+                              .deadline_ns = deadline_ns,
+                              .watch = &watch};
   Attachment attachment;
   uint64_t offset = 0;
   std::optional<SegmentGuard> guard;
@@ -173,7 +178,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int ra
   state.rank = rank;
   state.size = size;
   state.epoch = membership.epoch;
-  state.peers = std::move(attachment.peers);
+  state.peers = attachment.peers;  // rank 0 looks at them below
   WEFT_ASSIGN_OR_RETURN(
       std::shared_ptr<ProcessGroup> group,
       JoinSegment(std::move(state), attachment.segment_offset, membership.group_id, options));

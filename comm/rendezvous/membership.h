@@ -3,8 +3,9 @@
 //   WEFT_ASSIGN_OR_RETURN(Membership members,
 //                         ExchangeMembership(store, "world", rank, size, self, deadline_ns));
 //
-// Every rank writes its own line and reads the others'. A rank number used twice, or a line of
-// another version, is an error that names both; at the deadline the missing ranks are listed.
+// Every rank writes its own line; rank 0 reads all of them. A rank number used twice, or a line of
+// another version, is an error that names both; a rank that has come and whose process then ends is
+// named within about a second; at the deadline the missing ranks are listed.
 // Thread-safety: the store's.
 #pragma once
 
@@ -21,9 +22,10 @@ namespace weft {
 struct Member {
   int32_t rank = -1;
   int32_t pid = 0;
-  uint64_t start_time = 0;  // field 22 of /proc/<pid>/stat: tells a reused pid
-  std::string host;         // for messages
-  std::string boot_id;      // equal: probably the same machine; proven by mapping memory
+  uint64_t start_time = 0;     // field 22 of /proc/<pid>/stat: tells a reused pid
+  std::string host;            // for messages
+  uint64_t pid_namespace = 0;  // pids mean the same where it is the same; 0: not known
+  std::string boot_id;         // equal: probably the same machine; proven by mapping memory
   std::string node_socket;  // abstract unix socket of the rank's process, without the leading NUL
 };
 

@@ -4,12 +4,13 @@
 #include <limits>
 #include <utility>
 
-#include "fmt/format.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "base/later.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wire.h"
+#include "fmt/format.h"
 
 namespace weft {
 namespace {
@@ -41,6 +42,7 @@ MembershipExchange::MembershipExchange(const Seams& seams, std::string_view grou
       self_(self),
       start_ns_(seams.clock->NowNs()),
       deadline_ns_(deadline_ns),
+      verdict_deadline_ns_(Later(deadline_ns, kVerdictGraceNs)),
       result_(absl::UnknownError("not finished")) {
   if (size < 1 || size > kWorldSizeMax || rank < 0 || rank >= size) {
     Finish(MakeError(WEFT_INVALID_ARGUMENT, StrCat("group ", group_, ": rank ", rank, " of ", size,
@@ -48,6 +50,8 @@ MembershipExchange::MembershipExchange(const Seams& seams, std::string_view grou
                                                    kWorldSizeMax, " and ranks 0 to size - 1")));
   }
   members_.members.resize(finished() ? 0 : static_cast<size_t>(size));
+  for (int other = 1; other < size && rank == 0 && !finished(); ++other)
+    unread_.push_back(other);
 }
 
 std::string MembershipExchange::Key(std::string_view what, int number) const {
@@ -57,6 +61,12 @@ std::string MembershipExchange::Key(std::string_view what, int number) const {
 StoreRequest MembershipExchange::Wait(std::string_view what, int number,
                                       int64_t deadline_ns) const {
   return {.kind = StoreRequest::Kind::kWait, .key = Key(what, number), .deadline_ns = deadline_ns};
+}
+
+// Until the deadline or for a slice, whichever is shorter.
+StoreRequest MembershipExchange::WaitASlice(std::string_view what, int number,
+                                            int64_t deadline_ns) const {
+  return Wait(what, number, std::min(deadline_ns, Later(seams_.clock->NowNs(), kSliceNs)));
 }
 
 std::optional<StoreRequest> MembershipExchange::Next() {
@@ -74,14 +84,20 @@ std::optional<StoreRequest> MembershipExchange::Next() {
                           .value = EncodeLine(),
                           .deadline_ns = deadline_ns_};
     case Phase::kCollect:
-      return Wait("line", next_, deadline_ns_);
+      return WaitASlice("line", unread_.front(), deadline_ns_);
+    case Phase::kScan:
+      return Wait("line", scan_.back(), kPast);
     case Phase::kPublish:
       return StoreRequest{.kind = StoreRequest::Kind::kSet,
                           .key = Key("verdict", next_),
                           .value = parts_[static_cast<size_t>(next_)],
                           .deadline_ns = deadline_ns_};
+    case Phase::kLeader:
+      return WaitASlice("line", 0, verdict_deadline_ns_);
     case Phase::kVerdict:
-      return Wait("verdict", next_, deadline_ns_ + kVerdictGraceNs);
+      return WaitASlice("verdict", next_, verdict_deadline_ns_);
+    case Phase::kLast:
+      return Wait("verdict", next_, kPast);
     case Phase::kLook:
       return Wait("line", next_, kPast);
     case Phase::kFinished:
@@ -92,9 +108,13 @@ std::optional<StoreRequest> MembershipExchange::Next() {
 
 void MembershipExchange::Take(const StoreReply& reply) {
   const bool timeout = ResultOf(reply.status) == WEFT_TIMEOUT;
-  const bool may_time_out = phase_ == Phase::kRival || phase_ == Phase::kCollect ||
-                            phase_ == Phase::kVerdict || phase_ == Phase::kLook;
-  if (!reply.status.ok() && !(timeout && may_time_out)) {
+  const bool writes =
+      phase_ == Phase::kClaim || phase_ == Phase::kLine || phase_ == Phase::kPublish;
+  if (!reply.status.ok() && phase_ == Phase::kLast) {
+    Finish(lost_);
+    return;
+  }
+  if (!reply.status.ok() && (!timeout || writes)) {
     // Rank 0 may still owe the others a verdict, but its store is of no use any more.
     Finish(Annotate(reply.status, StrCat("group ", group_, ", rank ", rank_, ": ")));
     return;
@@ -109,18 +129,24 @@ void MembershipExchange::Take(const StoreReply& reply) {
     case Phase::kLine:
       members_.members[static_cast<size_t>(rank_)] = self_;
       members_.members[static_cast<size_t>(rank_)].rank = rank_;
-      phase_ = rank_ == 0 ? Phase::kCollect : Phase::kVerdict;
-      next_ = rank_ == 0 ? 1 : 0;
+      phase_ = rank_ == 0 ? Phase::kCollect : Phase::kLeader;
       if (rank_ == 0 && size_ == 1) Conclude();
       break;
     case Phase::kCollect:
-      TakeLine(reply);
+      TakeCollected(reply);
+      break;
+    case Phase::kScan:
+      TakeScanned(reply);
+      break;
+    case Phase::kLeader:
+      TakeLeader(reply);
       break;
     case Phase::kPublish:
       if (++next_ < static_cast<int>(parts_.size())) break;
       failure_.ok() ? Finish(members_) : Finish(failure_);
       break;
     case Phase::kVerdict:
+    case Phase::kLast:
       TakeVerdict(reply);
       break;
     case Phase::kLook:
@@ -140,6 +166,7 @@ std::string MembershipExchange::EncodeLine() const {
   writer.I32(size_);
   writer.I32(self_.pid);
   writer.U64(self_.start_time);
+  writer.U64(self_.pid_namespace);
   writer.Text(Cut(self_.host, kHostBytesMax));
   writer.Text(Cut(self_.boot_id, kBootIdBytesMax));
   writer.Text(Cut(self_.node_socket, kSocketBytesMax));
@@ -160,6 +187,7 @@ absl::StatusOr<Member> MembershipExchange::DecodeLine(std::string_view line, int
   const int32_t size = reader.I32();
   member.pid = reader.I32();
   member.start_time = reader.U64();
+  member.pid_namespace = reader.U64();
   member.host = std::string(reader.Text(kHostBytesMax));
   member.boot_id = std::string(reader.Text(kBootIdBytesMax));
   member.node_socket = std::string(reader.Text(kSocketBytesMax));
@@ -206,20 +234,67 @@ absl::Status MembershipExchange::Rival(const StoreReply& reply) const {
 
 // --- Rank 0 --------------------------------------------------------------------------------------
 
-void MembershipExchange::TakeLine(const StoreReply& reply) {
-  if (!reply.status.ok()) {
-    missing_.push_back(next_);
+void MembershipExchange::TakeCollected(const StoreReply& reply) {
+  if (reply.status.ok()) {
+    TakeLine(reply, unread_.front());
   } else {
-    absl::StatusOr<Member> member = DecodeLine(reply.value, next_);
-    if (member.ok()) {
-      members_.members[static_cast<size_t>(next_)] = *std::move(member);
-    } else {
-      failure_ = member.status();
-      PrepareFailure();
-      return;
-    }
+    BeginScan();
   }
-  if (++next_ == size_) Conclude();
+}
+
+// The line of `rank` has come.
+void MembershipExchange::TakeLine(const StoreReply& reply, int rank) {
+  absl::StatusOr<Member> member = DecodeLine(reply.value, rank);
+  if (!member.ok()) {
+    failure_ = member.status();
+    PrepareFailure();
+    return;
+  }
+  known_.push_back(*member);
+  members_.members[static_cast<size_t>(rank)] = *std::move(member);
+  unread_.erase(std::lower_bound(unread_.begin(), unread_.end(), rank));
+  if (unread_.empty()) Conclude();
+}
+
+// The first one makes the others wait: looks for these, some at a time, but for all at the deadline.
+void MembershipExchange::BeginScan() {
+  const bool last = seams_.clock->NowNs() >= deadline_ns_;
+  const size_t count = last ? unread_.size() : std::min(unread_.size(), kScanMax);
+  auto from = std::upper_bound(unread_.begin(), unread_.end(), scanned_);
+  scan_.clear();
+  for (size_t i = 0; i < count; ++i) {
+    if (from == unread_.end()) from = unread_.begin();
+    scan_.push_back(*from++);
+  }
+  scanned_ = scan_.back();
+  std::reverse(scan_.begin(), scan_.end());
+  phase_ = Phase::kScan;
+}
+
+void MembershipExchange::TakeScanned(const StoreReply& reply) {
+  const int rank = scan_.back();
+  scan_.pop_back();
+  if (reply.status.ok()) TakeLine(reply, rank);
+  if (phase_ != Phase::kScan || !scan_.empty()) return;
+  phase_ = Phase::kCollect;
+  if (seams_.clock->NowNs() >= deadline_ns_) {
+    missing_ = unread_;
+    Conclude();
+  }
+}
+
+void MembershipExchange::Lose(absl::Status lost) {
+  // The last to come may have ended, too: nothing is published yet.
+  const bool about_to_publish = phase_ == Phase::kPublish && next_ == 0 && failure_.ok();
+  if (phase_ == Phase::kCollect || phase_ == Phase::kScan || about_to_publish) {
+    failure_ = std::move(lost);
+    parts_.clear();
+    PrepareFailure();
+  } else if (phase_ == Phase::kLeader || phase_ == Phase::kVerdict || phase_ == Phase::kLook) {
+    if (phase_ == Phase::kLook) next_ = 0;
+    lost_ = std::move(lost);
+    phase_ = Phase::kLast;
+  }
 }
 
 // All lines are in, or the deadline has passed.
@@ -252,6 +327,7 @@ void MembershipExchange::PrepareParts() {
       const Member& member = members_.members[static_cast<size_t>(rank)];
       writer.I32(member.pid);
       writer.U64(member.start_time);
+      writer.U64(member.pid_namespace);
       writer.Text(Cut(member.host, kHostBytesMax));
       writer.Text(Cut(member.boot_id, kBootIdBytesMax));
       writer.Text(Cut(member.node_socket, kSocketBytesMax));
@@ -270,6 +346,8 @@ void MembershipExchange::PrepareFailure() {
   writer.I32(static_cast<int32_t>(ResultOf(failure_)));
   writer.I32(fields.rank);
   writer.I32(fields.pid);
+  writer.I32(fields.signal);
+  writer.I32(fields.exit_code);
   writer.Text(Cut(fields.host, kHostBytesMax));
   writer.Text(FromAbsl(failure_.message()).substr(0, kSentenceBytesMax));
   parts_.push_back(writer.Take());
@@ -279,8 +357,20 @@ void MembershipExchange::PrepareFailure() {
 
 // --- The others ----------------------------------------------------------------------------------
 
+// Rank 0 says itself what is wrong with its line.
+void MembershipExchange::TakeLeader(const StoreReply& reply) {
+  if (!reply.status.ok() && seams_.clock->NowNs() < verdict_deadline_ns_) return;
+  if (reply.status.ok()) {
+    if (const absl::StatusOr<Member> leader = DecodeLine(reply.value, 0); leader.ok()) {
+      known_.push_back(*leader);
+    }
+  }
+  phase_ = reply.status.ok() ? Phase::kVerdict : Phase::kLook;
+}
+
 void MembershipExchange::TakeVerdict(const StoreReply& reply) {
   if (!reply.status.ok()) {
+    if (seams_.clock->NowNs() < verdict_deadline_ns_) return;
     next_ = 0;
     phase_ = Phase::kLook;
     return;
@@ -313,6 +403,8 @@ absl::StatusOr<int> MembershipExchange::DecodePart(std::string_view part) {
     ErrorFields fields{.group = group_};
     fields.rank = reader.I32();
     fields.pid = reader.I32();
+    fields.signal = reader.I32();
+    fields.exit_code = reader.I32();
     fields.host = std::string(reader.Text(kHostBytesMax));
     const std::string_view sentence = reader.Text(kSentenceBytesMax);
     if (!reader.Finished() || result == WEFT_SUCCESS) return malformed;
@@ -333,6 +425,7 @@ absl::StatusOr<int> MembershipExchange::DecodePart(std::string_view part) {
     member.rank = rank;
     member.pid = reader.I32();
     member.start_time = reader.U64();
+    member.pid_namespace = reader.U64();
     member.host = std::string(reader.Text(kHostBytesMax));
     member.boot_id = std::string(reader.Text(kBootIdBytesMax));
     member.node_socket = std::string(reader.Text(kSocketBytesMax));

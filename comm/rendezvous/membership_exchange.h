@@ -8,7 +8,11 @@
 // Every rank claims its number (a counter: the second to claim it learns who was first) and writes
 // its line. Rank 0 reads all lines, checks them, and publishes the verdict: either the list, in
 // parts of kMembersPerPart, or the sentence that says what is wrong, so that all ranks end with the
-// same one. A rank that gets no verdict looks for itself who is missing.
+// same one. The others read rank 0's line, so that they know whom they wait for, then the verdict. A
+// rank that gets no verdict looks for itself who is missing.
+//
+// No wait is longer than kSliceNs, for the driver to look whether those in known() live; Lose() tells
+// that one does not. Between slices rank 0 reads what else has come, so that it knows all who have.
 //
 // Thread-safety: owned by one thread.
 #pragma once
@@ -26,7 +30,7 @@
 
 namespace weft {
 
-constexpr uint16_t kMembershipVersion = 1;
+constexpr uint16_t kMembershipVersion = 2;
 constexpr int kWorldSizeMax = 65536;
 
 class MembershipExchange {
@@ -38,6 +42,9 @@ class MembershipExchange {
   static constexpr int64_t kRivalNs = 1'000'000'000;
   // A rank without a verdict asks for at most this many missing ranks.
   static constexpr size_t kMissingMax = 64;
+  static constexpr int64_t kSliceNs = 200'000'000;
+  // Lines that rank 0 looks for between two slices.
+  static constexpr size_t kScanMax = 64;
 
   // `seams` for time and for the group's random id.
   MembershipExchange(const Seams& seams, std::string_view group_name, int rank, int size,
@@ -47,6 +54,13 @@ class MembershipExchange {
   std::optional<StoreRequest> Next();
   // The reply to the last request.
   void Take(const StoreReply& reply);
+
+  // The others whose lines were read so far; only grows.
+  const std::vector<Member>& known() const { return known_; }
+
+  // One of known() has ended, which `lost` says. Rank 0 tells the others; they look for its verdict a last
+  // time: it may have ended because of somebody else.
+  void Lose(absl::Status lost);
 
   bool finished() const { return phase_ == Phase::kFinished; }
 
@@ -58,9 +72,12 @@ class MembershipExchange {
     kClaim,    // counting claims to our rank
     kRival,    // we are not the first: reading who is
     kLine,     // writing our line
-    kCollect,  // rank 0: reading the others' lines
+    kCollect,  // rank 0: waiting for the first line that has not come
+    kScan,     // rank 0: looking for the others in between
     kPublish,  // rank 0: writing the verdict
-    kVerdict,  // others: reading it
+    kLeader,   // others: reading rank 0's line
+    kVerdict,  // others: reading the verdict
+    kLast,     // others: rank 0 has ended; looking for its verdict
     kLook,     // others: no verdict; reading who is there
     kFinished,
   };
@@ -69,7 +86,12 @@ class MembershipExchange {
   StoreRequest Wait(std::string_view what, int number, int64_t deadline_ns) const;
   std::string EncodeLine() const;
   absl::StatusOr<Member> DecodeLine(std::string_view line, int rank) const;
-  void TakeLine(const StoreReply& reply);
+  StoreRequest WaitASlice(std::string_view what, int number, int64_t deadline_ns) const;
+  void TakeLine(const StoreReply& reply, int rank);
+  void TakeCollected(const StoreReply& reply);
+  void BeginScan();
+  void TakeScanned(const StoreReply& reply);
+  void TakeLeader(const StoreReply& reply);
   void TakeVerdict(const StoreReply& reply);
   void TakeLook(const StoreReply& reply);
   void Conclude();
@@ -87,8 +109,14 @@ class MembershipExchange {
   const Member self_;
   const int64_t start_ns_;
   const int64_t deadline_ns_;
+  const int64_t verdict_deadline_ns_;
   Phase phase_ = Phase::kClaim;
-  int next_ = 0;  // rank whose line is read, or part
+  int next_ = 0;             // rank whose line is read, or part
+  std::vector<int> unread_;  // rank 0: whose lines have not come, in order
+  std::vector<int> scan_;    // of these, whom to look for now, the last one first
+  int scanned_ = 0;          // the last one that was looked for
+  std::vector<Member> known_;
+  absl::Status lost_;  // others: rank 0
   std::vector<int> missing_;
   absl::Status failure_;  // rank 0's verdict if it is bad
   Membership members_;

@@ -32,6 +32,37 @@ TEST(UniqueId, EveryOneIsAnother) {
   EXPECT_NE(std::memcmp(&a, &b, sizeof(a)), 0);
 }
 
+// "None", as many say it: the end of time, which nothing may be added to.
+TEST(UniqueId, TimeoutsWithoutAnEndAreNoOverflow) {
+  weft_unique_id_t id;
+  ASSERT_EQ(weft_unique_id_create(&id), WEFT_SUCCESS) << weft_last_error();
+  OnThreads(2, [&](int rank) {
+    weft_group_config_t config = ConfigNamed("endless", INT64_MAX);
+    config.init_timeout_ns = INT64_MAX;
+    weft_group_t group = nullptr;
+    ASSERT_EQ(weft_group_create_from_id(&id, 2, rank, &config, &group), WEFT_SUCCESS)
+        << weft_last_error();
+    weft_group_t part = nullptr;
+    ASSERT_EQ(weft_group_split(group, 0, rank, &config, &part), WEFT_SUCCESS) << weft_last_error();
+    const weft_call_t call = {.struct_size = sizeof(call), .timeout_ns = INT64_MAX};
+    EXPECT_EQ(weft_barrier(part, &call, nullptr), WEFT_SUCCESS) << weft_last_error();
+    weft_work_t work = nullptr;
+    ASSERT_EQ(weft_barrier(part, &call, &work), WEFT_SUCCESS) << weft_last_error();
+    EXPECT_EQ(weft_work_wait(work, INT64_MAX), WEFT_SUCCESS) << weft_last_error();
+    weft_work_free(work);
+    float x = 1;
+    const int peer = 1 - rank;
+    if (rank == 0) {
+      EXPECT_EQ(weft_send(&x, 1, WEFT_FLOAT32, peer, 7, part, &call, nullptr), WEFT_SUCCESS);
+    } else {
+      EXPECT_EQ(weft_recv(&x, 1, WEFT_FLOAT32, peer, 7, nullptr, part, &call, nullptr),
+                WEFT_SUCCESS);
+    }
+    weft_group_destroy(part);
+    weft_group_destroy(group);
+  });
+}
+
 TEST(UniqueId, ARankThatDoesNotComeIsATimeoutThatNamesIt) {
   weft_unique_id_t id;
   ASSERT_EQ(weft_unique_id_create(&id), WEFT_SUCCESS) << weft_last_error();

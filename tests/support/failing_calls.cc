@@ -1,8 +1,10 @@
 #include "tests/support/failing_calls.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdarg>
 #include <cstring>
+#include <ctime>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -20,13 +22,22 @@ struct Plan {
   int left = 0;  // calls until the one that fails; 0: none will
   const char* name = nullptr;
   int error_number = 0;
+  bool dies = false;              // instead
+  const char* delayed = nullptr;  // this call
+  int64_t delay_ns = 0;
 };
 
 thread_local Plan plan;
 
 // True if this call is the one; errno is then set.
 bool Strikes(const char* name, int error_number) {
+  if (plan.delayed != nullptr && std::strcmp(name, plan.delayed) == 0) {
+    plan.delayed = nullptr;
+    const timespec delay{plan.delay_ns / 1'000'000'000, plan.delay_ns % 1'000'000'000};
+    nanosleep(&delay, nullptr);
+  }
   if (plan.left == 0 || --plan.left > 0) return false;
+  if (plan.dies) kill(getpid(), SIGKILL);
   plan.name = name;
   plan.error_number = error_number;
   errno = error_number;
@@ -41,6 +52,14 @@ FailingCalls::FailingCalls(int k) {
 
 FailingCalls::~FailingCalls() {
   plan = {};
+}
+
+void DieAtCall(int k) {
+  plan = {.left = k, .dies = true};
+}
+
+void DelayCall(const char* name, int64_t delay_ns) {
+  plan = {.delayed = name, .delay_ns = delay_ns};
 }
 
 bool FailingCalls::struck() const {

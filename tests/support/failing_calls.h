@@ -1,5 +1,5 @@
-// Makes the k-th system call of a test fail, through the linker's --wrap: the code under test is the
-// shipped code.
+// Makes the k-th system call of a test fail, or end or delay its process, through the linker's --wrap: the code
+// under test is the shipped code.
 //
 //   for (int k = 1;; ++k) {
 //     FailingCalls failing(k);
@@ -10,6 +10,7 @@
 // Link weft_test_failing_calls. Counts the calls of the creating thread only, while the object lives.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace weft::test {
@@ -26,5 +27,11 @@ class FailingCalls {
   // "connect failed with ENOMEM", for messages.
   std::string what() const;
 };
+
+// From now on the k-th call of this thread kills the process.
+void DieAtCall(int k);
+
+// Delays the first call of that name in this thread, once.
+void DelayCall(const char* name, int64_t delay_ns);
 
 }  // namespace weft::test

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "comm/rendezvous/membership_exchange.h"
 #include "comm/rendezvous/store_client.h"
 
@@ -33,11 +35,15 @@ class ExchangingRank {
     Ask();
   }
 
+  // Who knows of the members' processes; a driver over a blocking store looks itself.
+  void WatchBy(std::function<bool(const Member&)> ended) { ended_ = std::move(ended); }
+
   void Step() {
     if (!client_) return;
     client_->Step();
     while (client_->done()) {
       exchange_.Take(client_->TakeReply());
+      LoseWhoHasEnded();
       if (exchange_.finished()) {
         client_.reset();  // leaves
         return;
@@ -58,10 +64,20 @@ class ExchangingRank {
   const absl::StatusOr<Membership>& result() const { return exchange_.result(); }
 
  private:
+  void LoseWhoHasEnded() {
+    for (const Member& member : exchange_.known()) {
+      if (!ended_ || !ended_(member)) continue;
+      exchange_.Lose(MakeError(WEFT_PEER_LOST, {.rank = member.rank, .pid = member.pid},
+                               "rank " + std::to_string(member.rank) + " has ended"));
+      return;
+    }
+  }
+
   void Ask() {
     if (std::optional<StoreRequest> request = exchange_.Next()) client_->Start(*request);
   }
 
+  std::function<bool(const Member&)> ended_;
   MembershipExchange exchange_;
   std::optional<StoreClient> client_;
 };

@@ -269,6 +269,44 @@ TEST(Simulation, AKilledRankIsNamedOrHadJoined) {
   }
 }
 
+// With processes that can be watched: whoever has come and dies is named soon, by all, and nobody else is.
+TEST(Simulation, AKilledRankThatHasComeIsNamedLongBeforeTheDeadline) {
+  int named = 0;
+  for (const uint64_t seed : Seeds(200)) {
+    Job job(seed, 5);
+    const int killed = static_cast<int>(job.world().Pick(5));
+    const int late = (killed + 1) % 5;  // keeps the others waiting
+    SCOPED_TRACE(StrCat("seed ", seed, " kills rank ", killed, ", rank ", late, " is late"));
+    for (int rank = 0; rank < 5; ++rank) {
+      const int64_t start_ns = rank == late ? 3 * kSecondNs : job.world().Pick(50'000'000);
+      job.AddRank(rank, 100 + rank, start_ns, 5)->WatchBy([&job](const Member& member) {
+        return !job.node_of_pid(member.pid)->alive();
+      });
+    }
+    const int64_t start_ns = job.world().now_ns();
+    job.world().KillAt(job.node_of_pid(100 + killed),
+                       start_ns + static_cast<int64_t>(job.world().Pick(1'500'000'000)));
+    ASSERT_TRUE(job.Finish());
+    for (int rank = 0; rank < 5; ++rank) {
+      const absl::Status status = job.rank(rank).result().status();
+      if (rank == killed) continue;
+      ASSERT_FALSE(status.ok());
+      if (ResultOf(status) != WEFT_PEER_LOST) {  // it had not come
+        ExpectExplained(status, killed);
+        continue;
+      }
+      ++named;
+      EXPECT_EQ(FieldsOf(status).rank, killed) << status;
+    }
+    // Whoever waits for a line of the one that was killed waits until the deadline.
+    if (ResultOf(job.rank(killed == 4 ? 3 : 4).result().status()) == WEFT_PEER_LOST && late != 0) {
+      EXPECT_LT(job.world().now_ns() - start_ns, kDeadlineNs);
+    }
+    EXPECT_EQ(job.OpenAfterwards(), 0);
+  }
+  if (TestSeed(0) == 0) EXPECT_GT(named, 300 / kSeedDivisor);
+}
+
 TEST(Simulation, BrokenConnectionsEndInAgreementOrInAReason) {
   for (const uint64_t seed : Seeds(200)) {
     SCOPED_TRACE(StrCat("seed ", seed));

@@ -1,0 +1,58 @@
+// Whether the members of a group that is being made still live.
+//
+//   MemberWatch watch(self, group_name);
+//   watch.Add(member);                        // as they become known
+//   if (const absl::Status lost = watch.Look(); !lost.ok()) return lost;
+//
+// Only what is proven counts: a member is watched if its process id means the same here, which takes the
+// same machine and the same pid namespace. Others are told by their connections, and by the deadline.
+//
+// Thread-safety: owned by one thread. Holds a descriptor per member.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <poll.h>
+
+#include "absl/status/status.h"
+#include "base/proc.h"
+#include "comm/rendezvous/membership.h"
+
+namespace weft {
+
+class MemberWatch {
+ public:
+  // How long after a connection has closed its process may take to end: the kernel closes first.
+  static constexpr int64_t kEndNs = 300'000'000;
+
+  MemberWatch(const Member& self, std::string group_name);
+
+  // Watches it too, unless it is this process, cannot be watched, or is watched already.
+  void Add(const Member& member);
+
+  // Ok while all live; else PEER_LOST that names one. Whom a signal ended comes before who exited by
+  // itself: that one may have given up because of the other.
+  absl::Status Look();
+  // The same, waiting until some process has ended, but not beyond the deadline.
+  absl::Status AwaitEnd(int64_t deadline_ns);
+
+  // What becomes readable when a process ends, for a poll of the caller's.
+  void AppendPollItems(std::vector<pollfd>* items) const;
+
+ private:
+  struct Watched {
+    Member member;
+    std::unique_ptr<PeerProcess> process;
+  };
+
+  absl::Status Lost(const Member& member, const ExitInfo& exit) const;
+
+  const Member self_;
+  const std::string group_;
+  std::vector<Watched> watched_;
+};
+
+}  // namespace weft
