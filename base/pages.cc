@@ -1,14 +1,17 @@
 #include "base/pages.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <utility>
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/refused_call.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"
@@ -16,18 +19,23 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
 #endif
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT 1  // Linux 4.4
+#endif
 
 namespace weft {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
+// Signals that come faster than a call can begin are not waited for to end.
+constexpr int kInterruptionsMax = 1000;
+
 template <typename Call>
 int Retry(Call call) {
-  int result;
-  do {
+  int result = call();
+  for (int i = 0; result < 0 && errno == EINTR && i < kInterruptionsMax; ++i)
     result = call();
-  } while (result < 0 && errno == EINTR);
   return result;
 }
 
@@ -47,6 +55,42 @@ absl::Status RangeError(const char* what, size_t offset, size_t bytes, size_t si
 
 bool InRange(size_t offset, size_t bytes, size_t size) {
   return offset <= size && bytes <= size - offset;
+}
+
+// A file that would become larger than RLIMIT_FSIZE allows costs its process a SIGXFSZ.
+absl::Status CheckFileSize(size_t bytes, std::string_view what) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur) return absl::OkStatus();
+  return SystemError(EFBIG, StrCat(what, ": the limit on the size of files, ulimit -f, is ",
+                                   FormatBytes(limit.rlim_cur), " and holds for it too"));
+}
+
+// Which limits a mapping of `bytes` may have met.
+std::string LimitsOnMapping(int error_number) {
+  std::string text;
+  const auto add = [&](int resource, const char* what) {
+    rlimit limit = {};
+    if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return;
+    if (limit.rlim_cur != RLIM_INFINITY) text += StrCat("; ", what, FormatBytes(limit.rlim_cur));
+  };
+  if (error_number == ENOMEM) add(RLIMIT_AS, "the limit on addresses, ulimit -v, is ");
+  if (error_number == EAGAIN) {
+    add(RLIMIT_MEMLOCK,
+        "after mlockall all addresses count against the limit on locked memory, ulimit -l, of ");
+  }
+  return text;
+}
+
+// Whether new mappings of this process get all their pages at once and keep them: mlockall(MCL_FUTURE).
+// Seen in a page: no call tells.
+bool LocksNewMappings() {
+  void* const probe =
+      mmap(nullptr, PageBytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (probe == MAP_FAILED) return false;
+  unsigned char resident = 0;
+  const bool locks = mincore(probe, PageBytes(), &resident) == 0 && (resident & 1) != 0;
+  munmap(probe, PageBytes());
+  return locks;
 }
 
 }  // namespace
@@ -97,8 +141,11 @@ absl::StatusOr<Pages> Pages::Create(const char* name, size_t bytes, Backing back
   const std::string size_text = FormatBytes(pages.size_);
   pages.fd_ = UniqueFd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!pages.fd_.valid()) {
-    return SystemError(errno, StrCat("could not make ", size_text, " of shared memory"));
+    return RefusedCallError(errno, "memfd_create",
+                            StrCat("could not make ", size_text, " of shared memory"));
   }
+  WEFT_RETURN_IF_ERROR(
+      CheckFileSize(pages.size_, StrCat("could not make ", size_text, " of shared memory")));
   const int fd = pages.fd_.get();
   if (Retry([&] { return ftruncate(fd, static_cast<off_t>(pages.size_)); }) < 0) {
     return SystemError(errno, StrCat("could not size shared memory to ", size_text));
@@ -137,12 +184,25 @@ absl::StatusOr<Pages> Pages::Adopt(UniqueFd fd, size_t bytes) {
   return pages;
 }
 
+// In a process that locks all its memory a new mapping gets pages for all of it, also for what the file has
+// none: sparse memory would be taken whole. What is not accessible gets none, so access comes last.
 absl::Status Pages::Map() {
-  void* const address = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+  const bool locks = LocksNewMappings();
+  void* const address =
+      mmap(nullptr, size_, locks ? PROT_NONE : PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
   if (address == MAP_FAILED) {
-    return SystemError(errno, StrCat("could not map ", FormatBytes(size_), " of shared memory"));
+    const int error = errno;
+    return SystemError(error, StrCat("could not map ", FormatBytes(size_), " of shared memory",
+                                     LimitsOnMapping(error)));
   }
   data_ = static_cast<std::byte*>(address);
+  if (!locks) return absl::OkStatus();
+  munlock(address, size_);
+  if (mprotect(address, size_, PROT_READ | PROT_WRITE) != 0) {
+    return SystemError(errno, StrCat("could not get at ", FormatBytes(size_), " of shared memory"));
+  }
+  // What the process wanted, page by page. Best effort: without it the memory works, and may be swapped out.
+  (void)mlock2(address, size_, MLOCK_ONFAULT);
   return absl::OkStatus();
 }
 
@@ -169,15 +229,26 @@ void Pages::Unmap() {
   if (data_ != nullptr) munmap(std::exchange(data_, nullptr), size_);
 }
 
+// fallocate gives back all that it has taken when a signal comes, so a process that handles one every
+// millisecond gets smaller pieces.
 absl::Status Pages::Allocate(size_t offset, size_t bytes) {
   if (!InRange(offset, bytes, size_)) return RangeError("allocate", offset, bytes, size_);
-  if (bytes == 0) return absl::OkStatus();
-  const int result = Retry([&] {
-    return fallocate(fd_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-  });
-  if (result < 0) {
-    return SystemError(errno,
-                       StrCat("could not allocate ", FormatBytes(bytes), " of shared memory"));
+  const std::string what = StrCat("could not allocate ", FormatBytes(bytes), " of shared memory");
+  if (bytes > 0) WEFT_RETURN_IF_ERROR(CheckFileSize(offset + bytes, what));
+  size_t piece = bytes;
+  int interruptions = 0;  // of this piece
+  while (bytes > 0) {
+    piece = std::min(piece, bytes);
+    if (fallocate(fd_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(piece)) == 0) {
+      offset += piece;
+      bytes -= piece;
+      interruptions = 0;
+      continue;
+    }
+    if (errno != EINTR || ++interruptions > kInterruptionsMax) {
+      return RefusedCallError(errno, "fallocate", what);
+    }
+    piece = RoundUp(piece / 2);
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,9 @@
 // reserves addresses; Allocate() takes pages range by range, Release() gives them back.
 // It lives until the last descriptor and mapping of any process is gone; nothing can be left behind.
 //
+// Mapping takes no pages, also in a process that has called mlockall(MCL_FUTURE): there, pages are locked
+// when they are touched. Exceeding RLIMIT_FSIZE, which counts here too, is an error and no SIGXFSZ.
+//
 // Thread-safety: Allocate, Release and Populate of disjoint ranges from any thread; otherwise a
 // value. Move only.
 #pragma once
@@ -47,7 +50,8 @@ class Pages {
 
   bool mapped() const { return data_ != nullptr; }
 
-  // Takes the pages of [offset, offset + bytes); they read as zero if they were not there.
+  // Takes the pages of [offset, offset + bytes); they read as zero if they were not there. Gets on and ends
+  // whatever signals the thread handles meanwhile. After an error part of them may be taken: Release().
   absl::Status Allocate(size_t offset, size_t bytes);
 
   // Gives the whole pages inside [offset, offset + bytes) back; they read as zero from now on.

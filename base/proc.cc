@@ -20,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "base/fd.h"
+#include "base/refused_call.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -187,7 +188,7 @@ absl::StatusOr<std::unique_ptr<PeerProcess>> SystemProc::Open(int32_t pid, uint6
   }
   UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid() && errno != ESRCH) {
-    return SystemError(errno, StrCat("could not watch process ", pid));
+    return RefusedCallError(errno, "pidfd_open", StrCat("could not watch process ", pid));
   }
   // The pidfd holds on to whatever had the pid when it was opened; if that is a younger process, the
   // peer is gone.

@@ -1,0 +1,15 @@
+// A seccomp filter, as containers have them: the system calls that it lists fail from now on in this thread and all that
+// it starts. It cannot be taken back, so it is for a forked child.
+//
+//   if (fork() == 0) { RefuseCalls({SYS_memfd_create}, EPERM); ... _exit(0); }
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+namespace weft::test {
+
+// "" or what is wrong.
+std::string RefuseCalls(std::initializer_list<int> numbers, int error_number);
+
+}  // namespace weft::test
