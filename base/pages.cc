@@ -229,12 +229,11 @@ void Pages::Unmap() {
   if (data_ != nullptr) munmap(std::exchange(data_, nullptr), size_);
 }
 
-// fallocate gives back all that it has taken when a signal comes, so a process that handles one every
-// millisecond gets smaller pieces.
+// On older kernels fallocate gives back all that it has taken when a signal comes, so a process that handles one
+// every millisecond gets smaller pieces.
 absl::Status Pages::Allocate(size_t offset, size_t bytes) {
   if (!InRange(offset, bytes, size_)) return RangeError("allocate", offset, bytes, size_);
   const std::string what = StrCat("could not allocate ", FormatBytes(bytes), " of shared memory");
-  if (bytes > 0) WEFT_RETURN_IF_ERROR(CheckFileSize(offset + bytes, what));
   size_t piece = bytes;
   int interruptions = 0;  // of this piece
   while (bytes > 0) {

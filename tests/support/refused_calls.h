@@ -4,6 +4,7 @@
 //   if (fork() == 0) { RefuseCalls({SYS_memfd_create}, EPERM); ... _exit(0); }
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 
@@ -11,5 +12,8 @@ namespace weft::test {
 
 // "" or what is wrong.
 std::string RefuseCalls(std::initializer_list<int> numbers, int error_number);
+
+// The same for one call, where the low half of its `argument` (from 0) is more than `most`.
+std::string RefuseCallsAbove(int number, int argument, uint32_t most, int error_number);
 
 }  // namespace weft::test
