@@ -10,10 +10,6 @@
 namespace weft::trainer {
 namespace {
 
-constexpr size_t kSeqMax = 4096;
-constexpr size_t kWidthMax = 4096;
-constexpr size_t kLayersMax = 256;
-constexpr size_t kPrefetchMax = 1000;
 constexpr double kLastRate = 0.05;  // of the peak
 
 void CheckRange(const char* option, size_t value, size_t low, size_t high) {
@@ -32,12 +28,12 @@ double LearningRate(const TrainConfig& config, size_t step) {
 }
 
 void CheckConfig(const TrainConfig& config, size_t world_size) {
-  CheckRange("--steps", config.steps, 1, 100000000);
+  CheckRange("--steps", config.steps, 1, kStepsMax);
   CheckRange("--seq", config.model.seq, 2, kSeqMax);
   CheckRange("--layers", config.model.layers, 1, kLayersMax);
   CheckRange("--width", config.model.width, 1, kWidthMax);
   CheckRange("--heads", config.model.heads, 1, config.model.width);
-  CheckRange("--batch", config.global_batch, 1, 1000000);
+  CheckRange("--batch", config.global_batch, 1, kBatchMax);
   CheckRange("--accumulate", config.accumulate, 1, config.global_batch);
   if (config.model.width % config.model.heads != 0) {
     throw BadInput(fmt::format("--width {} is not a multiple of --heads {}; choose one that is",

@@ -13,6 +13,16 @@
 
 namespace weft::trainer {
 
+// The largest of what the command line takes; CheckConfig says which numbers fit together.
+constexpr size_t kStepsMax = 100'000'000;  // also of steps between things
+constexpr size_t kSeqMax = 4096;
+constexpr size_t kWidthMax = 4096;
+constexpr size_t kLayersMax = 256;
+constexpr size_t kBatchMax = 1'000'000;
+constexpr size_t kRanksMax = 65536;
+constexpr size_t kPrefetchMax = 1000;
+constexpr int kThreadsMax = 1024;
+
 struct TrainConfig {
   ModelConfig model;
   size_t steps = 5000;

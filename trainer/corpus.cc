@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "trainer/failure.h"
 #include "trainer/random.h"
@@ -30,10 +33,52 @@ uint64_t HashText(std::string_view text) {
   return Mix(hash);
 }
 
-std::string ReadFile(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw BadInput(fmt::format("cannot read {}; check its permissions", path.string()));
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+// All of a regular file: a FIFO would be waited for, and a device may have no end.
+std::string ReadFile(const fs::path& path, size_t bytes_max) {
+  const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat info = {};
+  if (fd.get() < 0 || fstat(fd.get(), &info) != 0) {
+    throw BadInput(fmt::format("--data: cannot read {}: {}", path.string(), std::strerror(errno)));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    throw BadInput(
+        fmt::format("--data {} is neither a regular file nor a directory; name files or "
+                    "directories of text",
+                    path.string()));
+  }
+  std::string text;
+  char buffer[65536];
+  while (true) {
+    const ssize_t count = read(fd.get(), buffer, sizeof(buffer));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      throw BadInput(
+          fmt::format("--data: cannot read {}: {}", path.string(), std::strerror(errno)));
+    }
+    if (count == 0) return text;
+    if (text.size() + size_t(count) > bytes_max) {
+      throw BadInput(fmt::format("--data: more than {} bytes of text with {}; name less of it",
+                                 kCorpusBytesMax, path.string()));
+    }
+    text.append(buffer, size_t(count));
+  }
 }
 
 bool LooksLikeText(std::string_view text) {
@@ -59,15 +104,17 @@ std::vector<fs::path> FilesBelow(const fs::path& root) {
 struct Loader {
   std::vector<TextFile> files;
   std::vector<CorpusSource> sources;
+  size_t total_bytes = 0;
 
   // `prefix` keeps equal relative names of two sources apart.
   void Add(const fs::path& root, const std::vector<fs::path>& paths, const std::string& prefix) {
     CorpusSource source{root.string()};
     for (const fs::path& path : paths) {
-      std::string text = ReadFile(path);
+      std::string text = ReadFile(path, kCorpusBytesMax - total_bytes);
       if (text.empty() || !LooksLikeText(text)) continue;
       source.file_count++;
       source.bytes += text.size();
+      total_bytes += text.size();
       const fs::path relative = path == root ? path.filename() : path.lexically_relative(root);
       files.push_back({prefix + relative.generic_string(), std::move(text)});
     }

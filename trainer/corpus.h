@@ -43,6 +43,9 @@ struct Corpus {
   bool split_inside = false;  // one file only: its last tenth is the validation text
 };
 
+// The most text that is read: all of it is held in memory, several times for a while.
+constexpr size_t kCorpusBytesMax = size_t{4} << 30;
+
 // Reads `paths` (files, directories or "auto"). Throws BadInput with one sentence when something is
 // missing, unreadable or empty.
 Corpus LoadCorpus(const std::vector<std::string>& paths, const std::string& program_directory);

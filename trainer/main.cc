@@ -1,8 +1,10 @@
 // weft_train: the reference trainer. See docs/trainer.md.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <exception>
 #include <filesystem>
@@ -75,6 +77,12 @@ std::string Prompt(const Corpus& corpus, const std::vector<size_t>& offsets, siz
   return prompt;
 }
 
+// Whoever redirects the output wants to know that it is not all there.
+void FlushOutput() {
+  if (std::fflush(stdout) == 0) return;
+  throw RunFailure(fmt::format("writing the output: {}", std::strerror(errno)));
+}
+
 // What rank 0 shows and writes; the other ranks have none.
 struct Report {
   MetricsWriter metrics;
@@ -137,11 +145,11 @@ void Run(const ProgramConfig& config, weft_group_t group, bool first_rank) {
     report = std::make_unique<Report>(config, config.run_dir + "/" + name);
     fmt::print("{}{}{}", DescribeCorpus(corpus), DescribePlan(t, trainer, corpus),
                DescribeBalance(kept));
-    std::fflush(stdout);
+    FlushOutput();
     report->curve.order3 = Order3Loss(corpus, many, seq);
     fmt::print("       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n\n",
                report->curve.order3, many.size() * (seq - ContextBytes(seq)));
-    std::fflush(stdout);
+    FlushOutput();
     report->start = Clock::now();
   }
   trainer.Begin();
@@ -166,6 +174,7 @@ void Run(const ProgramConfig& config, weft_group_t group, bool first_rank) {
   PrintEnd(config, *report, report->curve.validation.back().loss, sample,
            trainer.parallel().size());
   fmt::print("       {:.1f} s in all\n", SecondsSince(start));
+  FlushOutput();
 }
 
 // Runs with a group made from the launcher's environment; returns the exit code.

@@ -1,19 +1,35 @@
 #include "trainer/option_table.h"
 
-#include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <string>
+#include <system_error>
 
 #include <CLI/App.hpp>
+#include <fmt/core.h>
 
 namespace weft::trainer {
 namespace {
 
-// CLI11's own check names the range of a double, some 300 digits.
-std::string CheckCount(const std::string& text) {
-  const bool digits = !text.empty() && std::all_of(text.begin(), text.end(),
-                                                   [](char c) { return c >= '0' && c <= '9'; });
-  return digits ? "" : text + " is no whole number from 0";
-}
+// Refuses what is no whole number of the range. CLI11's own check takes a number that is too large for its type as
+// the type's largest, and one that begins with 0 as octal.
+class WholeNumber : public CLI::Validator {
+ public:
+  WholeNumber(uint64_t least, uint64_t most) {
+    description(fmt::format("{} to {}", least, most));
+    func_ = [least, most](const std::string& text) -> std::string {
+      uint64_t value = 0;
+      const char* const end = text.data() + text.size();
+      const auto [rest, error] = std::from_chars(text.data(), end, value);
+      const bool digits = error != std::errc::invalid_argument && rest == end;
+      if (!digits || (text.size() > 1 && text[0] == '0')) {
+        return fmt::format("{} is no whole number from {} to {}", text, least, most);
+      }
+      if (error == std::errc() && value >= least && value <= most) return "";
+      return fmt::format("{} is out of range; use {} to {}", text, least, most);
+    };
+  }
+};
 
 }  // namespace
 
@@ -23,31 +39,33 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
     app.add_option(name, value, meaning)->capture_default_str();
   };
   app.add_option("--data", config.data, "files or directories; auto: compiler headers and weft");
-  const auto count = [&app](const char* name, auto& value, const char* meaning) {
-    app.add_option(name, value, meaning)->capture_default_str()->check(CheckCount);
+  const auto count = [&app](const char* name, auto& value, uint64_t least, uint64_t most,
+                            const char* meaning) {
+    app.add_option(name, value, meaning)->capture_default_str()->check(WholeNumber(least, most));
   };
-  count("--steps", train.steps, "optimizer steps");
-  count("--batch", train.global_batch, "sequences per step, over all ranks");
-  count("--seq", train.model.seq, "bytes per sequence");
-  count("--layers", train.model.layers, "transformer blocks");
-  count("--heads", train.model.heads, "attention heads");
-  count("--width", train.model.width, "channels");
+  count("--steps", train.steps, 1, kStepsMax, "optimizer steps");
+  count("--batch", train.global_batch, 1, kBatchMax, "sequences per step, over all ranks");
+  count("--seq", train.model.seq, 2, kSeqMax, "bytes per sequence");
+  count("--layers", train.model.layers, 1, kLayersMax, "transformer blocks");
+  count("--heads", train.model.heads, 1, kWidthMax, "attention heads");
+  count("--width", train.model.width, 1, kWidthMax, "channels");
   number("--lr", train.lr, "peak learning rate");
-  count("--warmup", train.warmup, "steps of linear warm-up");
-  count("--seed", train.seed, "of initial values, sampling order and the sample");
+  count("--warmup", train.warmup, 0, kStepsMax, "steps of linear warm-up");
+  count("--seed", train.seed, 0, UINT64_MAX, "of initial values, sampling order and the sample");
   app.add_option("--dtype", texts.dtype,
                  "inputs of matrix products: fp32, bf16, auto (bf16 where the CPU has it)")
       ->capture_default_str();
-  count("--accumulate", train.accumulate, "micro-batches per step");
+  count("--accumulate", train.accumulate, 1, kBatchMax, "micro-batches per step");
   app.add_flag("--no-overlap", train.no_overlap, "reduce gradients after backward, not during it");
   number("--run-dir", config.run_dir, "where runs are written");
   app.add_option("--name", config.name, "of this run; default: the time");
-  count("--eval-every", train.eval_every, "steps between validations; 0: at the end only");
-  number("--threads", train.threads, "threads per rank");
+  count("--eval-every", train.eval_every, 0, kStepsMax,
+        "steps between validations; 0: at the end only");
+  count("--threads", train.threads, 1, kThreadsMax, "threads per rank");
   number("--strategy", texts.strategy,
          "what is cut between the ranks: ddp (nothing), zero1, zero2, shard-grad-op, full-shard, "
          "hybrid, hpz, fraction; zero3 is full-shard");
-  count("--shard-group", train.shard_group,
+  count("--shard-group", train.shard_group, 0, kRanksMax,
         "hybrid: ranks of a replica, a power of two; hpz: ranks that keep a block between forward "
         "and backward; 0: the largest power of two that divides the ranks, but not all");
   number(
@@ -56,10 +74,11 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
       "groups of hybrid after every one and across them after the last (inner)");
   number("--reduce-dtype", texts.reduce_dtype,
          "gradients are rounded to this for their reduction: fp32 (they are not), bf16, fp16");
-  count("--prefetch", train.prefetch, "blocks gathered ahead where parameters are cut");
-  count("--verify-every", train.verify_every,
+  count("--prefetch", train.prefetch, 0, kPrefetchMax,
+        "blocks gathered ahead where parameters are cut");
+  count("--verify-every", train.verify_every, 0, kStepsMax,
         "steps between comparisons of the weights that several ranks have; 0: never");
-  count("--check-samples", train.check_samples,
+  count("--check-samples", train.check_samples, 0, kStepsMax,
         "steps between comparisons of the samples that ranks read; 0: never");
   number("--memory-budget", texts.memory_budget,
          "bytes for what is gathered, like 40MB or 1.5MiB; fraction keeps as many blocks whole as "

@@ -1,5 +1,6 @@
 #include "trainer/options.h"
 
+#include <climits>
 #include <cstdlib>
 #include <map>
 
@@ -28,6 +29,15 @@ size_t ParseBytes(const std::string& text) {
                    " is no number of bytes like 40000, 40MB (10^6) or 1.5MiB (2^20)");
   }
   return size_t(bytes);
+}
+
+// A run's name is one folder below --run-dir, wherever it comes from.
+void CheckRunName(const std::string& name) {
+  const bool one_folder = name.find('/') == std::string::npos && name != "." && name != "..";
+  if (one_folder && name.size() <= NAME_MAX) return;
+  throw BadInput("--name " + name +
+                 " is no name of a folder below --run-dir; use one without slashes, and --run-dir "
+                 "for where it lies");
 }
 
 }  // namespace
@@ -60,9 +70,7 @@ bool ParseOptions(int argc, char** argv, ProgramConfig& config, std::string& hel
   train.memory_budget = ParseBytes(texts.memory_budget);
   train.accumulation = ParseAccumulation(texts.accumulation);
   train.reduce_type = ParseReduceType(texts.reduce_dtype);
-  if (train.threads < 1 || train.threads > 1024) {
-    throw BadInput("--threads must be 1 to 1024");
-  }
+  CheckRunName(config.name);
   return true;
 }
 

@@ -9,6 +9,7 @@ mkdir empty
 printf 'short text\n' >short
 head -c 20000 "$program" | tr -d '\0' >enough
 touch occupied
+mkfifo fifo
 failed=0
 
 expect() { # PATTERN ARGUMENTS...
@@ -29,10 +30,25 @@ expect 'absent' --data absent
 expect 'no text' --data empty
 expect 'no text' --data nothing
 expect 'needs .* bytes' --data short
-expect '--batch 0' --data enough --batch 0
+expect '--data fifo is neither' --data fifo
+expect '--data /dev/zero is neither' --data /dev/zero
+expect '--name ../../x' --data enough --name ../../x
+expect '--seed: 1.* is out of range; use 0 to' --seed 100000000000000000000
+expect '--batch: 0' --data enough --batch 0
 expect '--heads 3' --data enough --width 10 --heads 3
 expect '--dtype fp8' --dtype fp8
 expect '--strategy magic' --strategy magic
 expect '--shard-group 3 does not divide' --strategy hpz --shard-group 3
 expect '--run-dir' --data enough --seq 16 --batch 2 --steps 1 --run-dir occupied --name x
+
+# A full disk is named, by exit code 1.
+if [ -e /dev/full ]; then
+  "$program" --data enough --seq 16 --batch 2 --steps 1 --layers 1 --width 16 --heads 1 >/dev/full 2>err
+  code=$?
+  if [ $code -ne 1 ] || ! grep -q 'No space left on device' err; then
+    echo "weft_train >/dev/full: exit code $code, expected 1 and a full disk, got:"
+    cat err
+    failed=1
+  fi
+fi
 exit $failed

@@ -142,6 +142,8 @@ TEST(Options, HelpAndVersionAreNotErrors) {
 }
 
 TEST(Options, BadInputIsOneLineThatNamesTheOption) {
+  const char* const kHuge = "100000000000000000000";  // more than 64 bits hold
+
   const struct {
     std::vector<std::string> arguments;
     const char* expected;
@@ -150,19 +152,19 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
       {{"--steps"}, "--steps"},
       {{"--steps", "many"}, "many"},
       {{"--steps", "-1"}, "--steps"},
-      {{"--steps", "0"}, "--steps 0"},
-      {{"--batch", "0"}, "--batch 0"},
+      {{"--steps", "0"}, "--steps: 0 is out of range; use 1 to 100000000"},
+      {{"--batch", "0"}, "--batch: 0"},
       {{"--batch", "3"}, "--batch 3"},
-      {{"--seq", "1"}, "--seq 1"},
-      {{"--seq", "100000"}, "--seq 100000"},
-      {{"--layers", "0"}, "--layers 0"},
+      {{"--seq", "1"}, "--seq: 1"},
+      {{"--seq", "100000"}, "--seq: 100000"},
+      {{"--layers", "0"}, "--layers: 0"},
       {{"--width", "10", "--heads", "3"}, "--heads 3"},
-      {{"--heads", "0"}, "--heads 0"},
+      {{"--heads", "0"}, "--heads: 0"},
       {{"--width", "99999999999999999999"}, "--width"},
       {{"--lr", "0"}, "--lr 0"},
       {{"--lr", "nan"}, "--lr nan"},
       {{"--lr", "-1"}, "--lr -1"},
-      {{"--accumulate", "0"}, "--accumulate 0"},
+      {{"--accumulate", "0"}, "--accumulate: 0"},
       {{"--batch", "4", "--accumulate", "4"}, "multiple of 8"},
       {{"--dtype", "fp8"}, "--dtype fp8"},
       {{"--strategy", "zero9"}, "--strategy zero9 is unknown; use ddp"},
@@ -170,15 +172,31 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
       {{"--strategy", "fraction"}, "--strategy fraction needs --memory-budget"},
       {{"--accumulation", "never"}, "--accumulation never"},
       {{"--reduce-dtype", "int8"}, "--reduce-dtype int8"},
-      {{"--prefetch", "-1"}, "--prefetch: -1 is no whole number from 0; see weft_train --help"},
+      {{"--prefetch", "-1"},
+       "--prefetch: -1 is no whole number from 0 to 1000; see weft_train --help"},
       {{"--prefetch", "x"}, "--prefetch: x is no whole number from 0"},
-      {{"--steps", "1.5"}, "--steps: 1.5 is no whole number from 0"},
-      {{"--prefetch", "5000"}, "--prefetch 5000"},
+      {{"--steps", "1.5"}, "--steps: 1.5 is no whole number from 1"},
+      {{"--prefetch", "5000"}, "--prefetch: 5000 is out of range; use 0 to 1000"},
       {{"--memory-budget", "-1"}, "--memory-budget"},
       {{"--memory-budget", "much"}, "--memory-budget much"},
       {{"--memory-budget", "4XB"}, "--memory-budget 4XB"},
       {{"--memory-budget", "nan"}, "--memory-budget nan"},
       {{"--threads", "0"}, "--threads"},
+      {{"--steps", "010"}, "--steps: 010 is no whole number"},
+      {{"--threads", "1025"}, "--threads: 1025 is out of range; use 1 to 1024"},
+      {{"--warmup", kHuge}, "--warmup: 100000000000000000000 is out of range; use 0 to 100000000"},
+      {{"--seed", kHuge},
+       "--seed: 100000000000000000000 is out of range; use 0 to 18446744073709551615"},
+      {{"--eval-every", kHuge}, "--eval-every: 100000000000000000000 is out of range"},
+      {{"--check-samples", kHuge}, "--check-samples: 100000000000000000000 is out of range"},
+      {{"--verify-every", kHuge}, "--verify-every: 100000000000000000000 is out of range"},
+      {{"--verify-every", "-1"}, "--verify-every: -1 is no whole number from 0 to 100000000"},
+      {{"--verify-every", "18446744073709551615"}, "--verify-every"},
+      {{"--shard-group", kHuge}, "--shard-group: 100000000000000000000 is out of range"},
+      {{"--name", "../../x"}, "--name ../../x is no name of a folder below --run-dir"},
+      {{"--name", "a/b"}, "--name a/b"},
+      {{"--name", ".."}, "--name .."},
+      {{"--name", "/tmp"}, "--name /tmp"},
       {{"stray"}, "stray"},
   };
 
@@ -187,6 +205,13 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
     EXPECT_NE(complaint.find(c.expected), std::string::npos) << c.expected << ": " << complaint;
     EXPECT_EQ(complaint.find('\n'), std::string::npos) << complaint;
   }
+}
+
+TEST(Options, TheLargestSeedIsTaken) {
+  ProgramConfig c;
+  std::string help;
+  ASSERT_TRUE(Parse({"--seed", "18446744073709551615"}, c, help));
+  EXPECT_EQ(c.train.seed, UINT64_MAX);
 }
 
 TEST(LearningRate, WarmsUpLinearlyAndFallsToATwentieth) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "trainer/failure.h"
 
@@ -155,6 +156,24 @@ TEST_F(CorpusTest, MissingAndEmptyDataAreNamed) {
   EXPECT_THROW(Load(), BadInput);  // an empty directory
   Write("empty", "");
   EXPECT_THROW(Load("empty"), BadInput);
+}
+
+TEST_F(CorpusTest, WhatIsNeitherFileNorDirectoryIsRefusedAtOnce) {
+  const std::string fifo = (root_ / "fifo").string();
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::string& path : {fifo, std::string("/dev/zero")}) {
+    try {
+      LoadCorpus({path}, "/");
+      ADD_FAILURE() << path << " was read";
+    } catch (const BadInput& error) {
+      EXPECT_EQ(error.what(), "--data " + path +
+                                  " is neither a regular file nor a directory; name files or "
+                                  "directories of text");
+    }
+  }
+  // Below a directory such things are passed by.
+  Write("text", "some text\n");
+  EXPECT_EQ(Load().sources[0].file_count, 1u);
 }
 
 }  // namespace
