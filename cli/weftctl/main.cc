@@ -1,5 +1,7 @@
 // weftctl: looks at what weft knows. One subcommand per file; commands.cc adds them.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 
@@ -31,7 +33,7 @@ int Run(int argc, char** argv) {
   const bool written =
       std::fwrite(line.output.data(), 1, line.output.size(), stdout) == line.output.size();
   if (!written || std::fflush(stdout) != 0) {
-    std::fprintf(stderr, "weftctl: writing the output failed\n");
+    std::fprintf(stderr, "weftctl: writing the output failed: %s\n", std::strerror(errno));
     return kSystemError;
   }
   for (const std::string& problem : line.problems)

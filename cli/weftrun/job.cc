@@ -222,7 +222,10 @@ void Job::Enter(Phase phase, int64_t stay_ns) {
 void Job::Escalate() {
   if (sinks_.out->broken() && phase_ == Phase::kRunning) {
     last_signal_ = SIGPIPE;
-    Say("the reader of the output has gone; ending the ranks");
+    Say(sinks_.out->error() == EPIPE
+            ? "the reader of the output has gone; ending the ranks"
+            : StrCat(FromAbsl(SystemError(sinks_.out->error(), "writing the output").message()),
+                     "; ending the ranks"));
     Enter(Phase::kGrace, 0);
   }
   if (MonotonicNs() < phase_end_ns_) return;
@@ -231,10 +234,17 @@ void Job::Escalate() {
     SignalAll(SIGCONT, /*groups=*/true);  // stopped ones notice only then
     Enter(Phase::kTerm, kTermNs);
   } else if (phase_ == Phase::kTerm) {
-    Say("killing the ranks that SIGTERM did not end");
-    SignalAll(SIGKILL, /*groups=*/true);
-    Enter(Phase::kKill, INT64_MAX);
+    KillAll("killing the ranks that SIGTERM did not end");
+  } else if (phase_ == Phase::kAsked) {
+    KillAll(StrCat("killing the ranks that ", SignalName(last_signal_), " did not end within ",
+                   options_.grace_s, " s"));
   }
+}
+
+void Job::KillAll(std::string_view why) {
+  Say(why);
+  SignalAll(SIGKILL, /*groups=*/true);
+  Enter(Phase::kKill, INT64_MAX);
 }
 
 // Unreaped processes keep their pid and group, so none of these numbers can belong to a stranger.
@@ -260,20 +270,23 @@ void Job::HandleSignals() {
         // For the program alone: they end whatever did not ask for them.
         SignalAll(signal, /*groups=*/false);
         break;
-      case SIGINT:
-        last_signal_ = signal;
-        if (++interrupts_ == 1) {
-          SignalAll(SIGINT, /*groups=*/true);
-        } else {
-          Say("killing the ranks after the second SIGINT");
-          SignalAll(SIGKILL, /*groups=*/true);
-          Enter(Phase::kKill, INT64_MAX);
-        }
-        break;
       default:
-        last_signal_ = signal;
-        SignalAll(signal, /*groups=*/true);
+        HandleEndSignal(signal);
         break;
+    }
+  }
+}
+
+// Who asks twice does not want to wait. Ranks that are ending after a failure have their own times.
+void Job::HandleEndSignal(int signal) {
+  const int first = last_signal_;
+  last_signal_ = signal;
+  if (++end_signals_ > 1 && phase_ != Phase::kKill) {
+    KillAll(StrCat("killing the ranks: ", SignalName(signal), " after ", SignalName(first)));
+  } else if (end_signals_ == 1) {
+    SignalAll(signal, /*groups=*/true);
+    if (phase_ == Phase::kRunning) {
+      Enter(Phase::kAsked, int64_t{options_.grace_s} * 1'000'000'000);
     }
   }
 }
@@ -332,7 +345,7 @@ void Job::AgreeOnTheEnd() {
   const auto agreed = [&] {
     return agents_->heard() && (agents_->verdict().has_value() || last_signal_ != 0);
   };
-  while (!agreed() && agents_->failure().ok() && MonotonicNs() < deadline_ns && interrupts_ < 2)
+  while (!agreed() && agents_->failure().ok() && MonotonicNs() < deadline_ns && end_signals_ < 2)
     Turn(deadline_ns);
   if (last_round()) agents_->Leave();
 }
@@ -356,8 +369,8 @@ void Job::LingerForOtherNodes() {
 }
 
 void Job::FlushSinks() {
-  // As long as it takes, as with any program whose output nobody reads; a second ^C ends it.
-  while ((sinks_.out->pending() || sinks_.err->pending()) && interrupts_ < 2)
+  // As long as it takes, as with any program whose output nobody reads; a second signal ends it.
+  while ((sinks_.out->pending() || sinks_.err->pending()) && end_signals_ < 2)
     Turn(INT64_MAX);
 }
 
@@ -426,7 +439,7 @@ JobResult Job::Result() const {
     if (!agents_->failure().ok()) result.exit_code = 1;
     if (verdict.has_value()) result.exit_code = verdict->exit_code;
   }
-  if (sinks_.out->broken()) result.exit_code = 128 + SIGPIPE;
+  if (sinks_.out->broken()) result.exit_code = sinks_.out->error() == EPIPE ? 128 + SIGPIPE : 1;
   result.restart = result.exit_code != 0 && last_signal_ == 0 && !last_round();
   return result;
 }

@@ -6,7 +6,8 @@
 //   JobResult result = job.Run();
 //
 // After a failure the others have kGraceNs to say what they saw, then get SIGTERM, and SIGKILL
-// kTermNs later. All processes that a rank left in its process group are killed at the end.
+// kTermNs later. A job that is asked to end (SIGINT, SIGTERM, SIGHUP) has options.grace_s, then the ranks that
+// are left get SIGKILL; asked again, it ends at once. All processes that a rank left in its process group are killed at the end.
 // Ranks that ended stay unreaped until all have: their exit status can be read in /proc/<pid>/stat,
 // which is how a peer learns by what its neighbour died, and no pid is given away while one of us
 // might still signal it.
@@ -67,7 +68,7 @@ class Job {
   };
 
   // What comes next if the ranks do not end by themselves.
-  enum class Phase { kRunning, kGrace, kTerm, kKill };
+  enum class Phase { kRunning, kAsked, kGrace, kTerm, kKill };
 
   absl::Status StartStore();
   absl::Status StartRanks();
@@ -83,6 +84,8 @@ class Job {
   void Escalate();
   void Enter(Phase phase, int64_t stay_ns);
   void SignalAll(int signal, bool groups);
+  void HandleEndSignal(int signal);
+  void KillAll(std::string_view why);
   void DrainOutput();
   void HeedOtherNodes();
   void AwaitAllDone();
@@ -110,8 +113,8 @@ class Job {
   Rank* first_failure_ = nullptr;
   Phase phase_ = Phase::kRunning;
   int64_t phase_end_ns_ = INT64_MAX;
-  int interrupts_ = 0;   // SIGINTs so far
-  int last_signal_ = 0;  // that asked weftrun to end
+  int end_signals_ = 0;  // that asked weftrun to end, so far
+  int last_signal_ = 0;  // of these
 };
 
 }  // namespace weft

@@ -1,4 +1,5 @@
 // weftrun: starts the ranks of a job on this node. docs/launch.md tells users about it.
+#include <cerrno>
 #include <cstdio>
 #include <optional>
 
@@ -84,8 +85,9 @@ int main(int argc, char** argv) {
   const absl::StatusOr<weft::RunOptions> options = weft::ParseRunOptions(argc, argv);
   if (!options.ok()) return weft::Complain(options.status(), weft::kUsageError);
   if (!options->help.empty()) {
-    std::fputs(options->help.c_str(), stdout);
-    return 0;
+    const bool put = std::fputs(options->help.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+    return put ? 0
+               : weft::Complain(weft::SystemError(errno, "writing the help"), weft::kSystemError);
   }
   return weft::Run(*options);
 }

@@ -10,7 +10,7 @@
 namespace weft {
 
 void OutputSink::Append(std::string_view prefix, std::string_view line) {
-  if (broken_) return;
+  if (broken()) return;
   buffer_ += prefix;
   buffer_ += line;
 }
@@ -24,7 +24,7 @@ void OutputSink::Flush() {
     if (n > 0) {
       written_ += static_cast<size_t>(n);
     } else if (n < 0 && errno != EINTR && errno != EAGAIN) {
-      broken_ = true;
+      error_ = errno;
       written_ = buffer_.size();
     } else {
       break;

@@ -33,14 +33,17 @@ class OutputSink {
 
   bool full() const { return buffer_.size() - written_ >= kPendingBytesMax; }
 
-  // The reader has gone (or the disk is full): everything from now on is dropped.
-  bool broken() const { return broken_; }
+  // The errno of the write that failed, 0 if none did: EPIPE if the reader has gone, ENOSPC if the disk is full.
+  // Everything from then on is dropped.
+  int error() const { return error_; }
+
+  bool broken() const { return error_ != 0; }
 
  private:
   const int fd_;
   std::string buffer_;
   size_t written_ = 0;  // of buffer_
-  bool broken_ = false;
+  int error_ = 0;
 };
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,14 +50,28 @@ constexpr int kNotExecutable = 126;
   _exit(kNotFound);
 }
 
+bool IsDirectory(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// A name without a slash was looked for in PATH, and nowhere else.
 absl::Status ExplainExecError(const std::string& program, int error) {
   const std::string what = StrCat("starting ", program);
+  const bool in_path = program.find('/') == std::string::npos;
+  if (in_path && error == ENOENT) {
+    std::string_view here;
+    if (access(program.c_str(), F_OK) == 0)
+      here = "; there is a file of this name here, start it with ./";
+    if (IsDirectory(program)) here = "; the one here is a directory";
+    return MakeError(WEFT_SYSTEM_ERROR, StrCat(what, ": no such program in PATH", here));
+  }
+  if (!in_path && IsDirectory(program)) {
+    return MakeError(WEFT_SYSTEM_ERROR, StrCat(what, ": it is a directory, not a program"));
+  }
   if (error == ENOENT && access(program.c_str(), F_OK) == 0) {
     return Annotate(SystemError(error, "its interpreter (first line, or ELF loader)"),
                     StrCat(what, ": "));
-  }
-  if (error == ENOENT && program.find('/') == std::string::npos) {
-    return SystemError(error, StrCat(what, " (looked for in PATH)"));
   }
   return SystemError(error, what);
 }

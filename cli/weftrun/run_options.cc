@@ -13,6 +13,10 @@ namespace weft {
 namespace {
 
 constexpr int kNotGiven = -1;
+constexpr int kNodesMax = 1 << 16;
+constexpr int kMasterPortMax = 65534;  // the store has the next one
+constexpr int kRestartsMax = 1'000'000;
+constexpr int kGraceMax = 86'400;
 
 // CLI11 does not know of the program that follows the options.
 class HelpFormatter : public CLI::Formatter {
@@ -43,28 +47,16 @@ absl::Status TakeProgram(std::vector<std::string> rest, RunOptions* options) {
   return absl::OkStatus();
 }
 
+// What ranges alone do not say.
 absl::Status CheckNumbers(RunOptions* options, int ranks, int node_rank) {
   if (ranks == kNotGiven) return Refuse("-n is missing: the number of ranks on this node");
-  if (ranks < 1 || ranks > kRanksPerNodeMax) {
-    return Refuse(StrCat("-n ", ranks, ": the number of ranks on this node must be from 1 to ",
-                         kRanksPerNodeMax));
-  }
-  if (options->node_count < 1 || options->node_count > 1 << 16) {
-    return Refuse(StrCat("--nnodes ", options->node_count, ": must be from 1 to ", 1 << 16));
-  }
   if (options->node_count > 1 && node_rank == kNotGiven) {
     return Refuse("--node-rank is missing: with --nnodes each node has its own, from 0");
   }
   if (node_rank == kNotGiven) node_rank = 0;
-  if (node_rank < 0 || node_rank >= options->node_count) {
+  if (node_rank >= options->node_count) {
     return Refuse(StrCat("--node-rank ", node_rank, ": must be from 0 to ", options->node_count - 1,
                          " for --nnodes ", options->node_count));
-  }
-  if (options->master_port < 0 || options->master_port > 65534) {
-    return Refuse(StrCat("--master-port ", options->master_port, ": must be from 1 to 65534"));
-  }
-  if (options->restarts_max < 0) {
-    return Refuse(StrCat("--max-restarts ", options->restarts_max, ": must not be negative"));
   }
   options->ranks_per_node = ranks;
   options->node_rank = node_rank;
@@ -91,14 +83,21 @@ absl::StatusOr<RunOptions> ParseRunOptions(int argc, const char* const* argv) {
       "Starts the ranks of a job on this node, relays their output and ends them together.",
       "weftrun");
   app.formatter(std::make_shared<HelpFormatter>());
-  app.add_option("-n,--nproc-per-node", ranks, "ranks to start on this node");
-  app.add_option("--nnodes", options.node_count, "nodes of the job; run weftrun once on each");
-  app.add_option("--node-rank", node_rank, "which of them this is, from 0");
+  const auto number = [&app](const char* names, int& value, int least, int most,
+                             const char* meaning) {
+    app.add_option(names, value, meaning)->check(CLI::Range(least, most));
+  };
+  number("-n,--nproc-per-node", ranks, 1, kRanksPerNodeMax, "ranks to start on this node");
+  number("--nnodes", options.node_count, 1, kNodesMax,
+         "nodes of the job; run weftrun once on each");
+  number("--node-rank", node_rank, 0, kNodesMax - 1, "which of them this is, from 0");
   app.add_option("--master-addr", options.master_host, "address of node 0");
-  app.add_option("--master-port", options.master_port,
-                 "MASTER_PORT of the ranks; weft's store listens on the next port");
-  app.add_option("--max-restarts", options.restarts_max,
-                 "how often all ranks are started again after a failure");
+  number("--master-port", options.master_port, 1, kMasterPortMax,
+         "MASTER_PORT of the ranks; weft's store listens on the next port");
+  number("--max-restarts", options.restarts_max, 0, kRestartsMax,
+         "how often all ranks are started again after a failure");
+  number("--grace", options.grace_s, 0, kGraceMax,
+         "seconds that ranks have to end when weftrun is asked to, before it kills them (10)");
   app.add_option("--log-dir", options.log_dir,
                  "directory that gets the unprefixed output of each rank in files");
   app.prefix_command();

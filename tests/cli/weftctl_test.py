@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import subprocess
 import tempfile
 
 import launched
@@ -30,6 +31,13 @@ class Options(LaunchedTest):
                 code, out, err = self.run_to_end(*arguments)
                 self.assertEqual((2, [], 1), (code, out, len(err)), err)
                 self.assertTrue(err[0].startswith("weftctl: "))
+
+    def test_a_full_disk_is_named(self):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            done = subprocess.run([launched.program, "options"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+                                  check=False)
+        self.assertEqual((1, "weftctl: writing the output failed: No space left on device\n"),
+                         (done.returncode, done.stderr))
 
     def test_help_lists_the_commands(self):
         code, out, _ = self.run_to_end("--help")

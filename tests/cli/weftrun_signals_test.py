@@ -50,6 +50,60 @@ class Forwarding(LaunchedTest):
         run.process.send_signal(signal.SIGINT)
         self.assertEqual(137, run.finish()[0])
 
+    # Ranks that heed no signal, and one process each that they have started.
+    _STUBBORN = ("import subprocess\n"
+                 "for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP): signal.signal(number, signal.SIG_IGN)\n"
+                 "child = subprocess.Popen(['sleep', '1000'])\n"
+                 "say('pids', os.getpid(), child.pid)\nwhile True: time.sleep(100)")
+
+    def stubborn(self, *options):
+        run = self.launch("-n", 2, *options, *rank(self._STUBBORN))
+        pids = [int(word) for line in run.wait_for(2, "pids") for word in line.split()[2:]]
+        return run, pids
+
+    def test_ranks_that_do_not_end_within_the_grace_are_killed(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with self.subTest(number.name):
+                run, pids = self.stubborn("--grace", 1)
+                run.process.send_signal(number)
+                code, _, err = run.finish()
+                self.assertEqual(137, code)
+                self.assertIn(f"weftrun: killing the ranks that {number.name} did not end within 1 s", err)
+                self.assertTrue(all(ends_soon(pid, launched.DEADLINE_S) for pid in pids))
+
+    def test_without_a_grace_they_are_killed_at_once(self):
+        run, pids = self.stubborn("--grace", 0)
+        run.process.terminate()
+        self.assertEqual(137, run.finish()[0])
+        self.assertTrue(all(ends_soon(pid, launched.DEADLINE_S) for pid in pids))
+
+    def test_whoever_asks_twice_does_not_wait(self):
+        for first, second in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT),
+                              (signal.SIGINT, signal.SIGTERM)):
+            with self.subTest(first.name + " " + second.name):
+                run = self.launch("-n", 2, "--grace", 86400, *rank(
+                    "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, lambda n, f: say('asked'))\n"
+                    "say('ready')\nwhile True: signal.pause()"))
+                run.wait_for(2, "ready")
+                run.process.send_signal(first)
+                run.wait_for(2, "asked")
+                run.process.send_signal(second)
+                code, _, err = run.finish()
+                self.assertEqual(137, code)
+                self.assertIn(f"weftrun: killing the ranks: {second.name} after {first.name}", err)
+
+    def test_a_rank_that_ends_at_once_does_not_shorten_the_grace_of_others(self):
+        run = self.launch("-n", 2, "--grace", 86400, *rank(
+            "asked = []\n"
+            "signal.signal(signal.SIGTERM, lambda n, f: (asked.append(n), rank == 0 and os._exit(3)))\n"
+            "say('ready')\nwhile not asked: time.sleep(0.05)\n"
+            "time.sleep(3)\nsay('asked', len(asked))"))
+        run.wait_for(2, "ready")
+        run.process.terminate()
+        code, out, _ = run.finish()
+        self.assertEqual(3, code)
+        self.assertIn("[1] asked 1", out)
+
     def test_ranks_start_with_the_signals_of_any_program(self):
         code, out, _ = self.run_to_end("-n", 1, *rank(
             "status = dict(line.split(':\\t') for line in open('/proc/self/status').read().splitlines() if line.startswith('Sig'))\n"

@@ -182,6 +182,16 @@ class Output(LaunchedTest):
         self.assertEqual(141, process.wait(launched.DEADLINE_S))
         self.assertIn("reader of the output has gone", err)
 
+    def test_a_full_disk_ends_the_job_and_is_named(self):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            process = subprocess.Popen([launched.program, "-n", "2", *rank("while True: say('y' * 100)")],
+                                       env=clean_environment(), stdout=full, stderr=subprocess.PIPE)
+        err = process.stderr.read().decode()
+        process.stderr.close()
+        self.assertEqual(1, process.wait(launched.DEADLINE_S))
+        self.assertIn("writing the output: No space left on device", err)
+        self.assertNotIn("reader", err)
+
     def test_what_a_rank_leaves_running_is_ended(self):
         # The grandchild holds the pipe open; weftrun neither waits for it nor lets it live.
         code, out, _ = self.run_to_end("-n", 1, "bash", "-c", "sleep 1000 & echo started")
@@ -272,28 +282,31 @@ class BadInput(LaunchedTest):
             for arguments, expected, part in (
                     ((), 2, "-n is missing"),
                     (("-n",), 2, "-n"),
-                    (("-n", 0, "true"), 2, "-n 0"),
-                    (("-n", -3, "true"), 2, "-n -3"),
+                    (("-n", 0, "true"), 2, "Value 0 not in range 1 to 4096"),
+                    (("-n", -3, "true"), 2, "Value -3 not in range 1 to 4096"),
                     (("-n", 5000, "true"), 2, "4096"),
                     (("-n", "two", "true"), 2, "two"),
-                    (("-n", "99999999999", "true"), 2, "99999999999"),
+                    (("-n", "99999999999", "true"), 2, "Value 99999999999 not in range 1 to 4096"),
+                    (("-n", 2, "--grace", 10**20, "true"), 2, "--grace: Value 100000000000000000000 not in range 0 to 86400"),
                     (("-n", 2), 2, "no program"),
                     (("-n", 2, ""), 2, "no program"),
                     (("-n", 2, "--bogus", "true"), 2, "--bogus"),
-                    (("-n", 2, "--nnodes", 0, "true"), 2, "--nnodes 0"),
+                    (("-n", 2, "--nnodes", 0, "true"), 2, "--nnodes: Value 0 not in range 1 to 65536"),
                     (("-n", 2, "--nnodes", 2, "true"), 2, "--node-rank is missing"),
                     (("-n", 2, "--node-rank", 1, "true"), 2, "--node-rank 1"),
                     (("-n", 2, "--nnodes", 2, "--node-rank", 0, "true"), 2, "--master-addr"),
-                    (("-n", 2, *several, "--max-restarts", -1, "true"), 2, "--max-restarts -1"),
+                    (("-n", 2, *several, "--max-restarts", -1, "true"), 2, "--max-restarts: Value -1 not in range 0 to"),
                     (("-n", 2, "--master-port", 70000, "true"), 2, "70000"),
-                    (("-n", 2, "--max-restarts", -1, "true"), 2, "--max-restarts -1"),
+                    (("-n", 2, "--max-restarts", -1, "true"), 2, "--max-restarts: Value -1 not in range 0 to"),
                     (("-n", 2, "--log-dir", "/nonexistent/a/b", "true"), 1, "/nonexistent/a/b"),
                     (("-n", 2, "/nonexistent/program"), 127, "/nonexistent/program"),
                     (("-n", 2, "no-such-program-anywhere"), 127, "PATH"),
+                    (("-n", 2, folder), 126, "it is a directory, not a program"),
+                    (("-n", 2, os.path.basename(folder)), 127, "no such program in PATH; the one here is a directory"),
                     (("-n", 2, "/etc/passwd"), 126, "/etc/passwd"),
                     (("-n", 2, script), 127, "interpreter")):
                 with self.subTest(arguments):
-                    code, out, err = self.run_to_end(*arguments)
+                    code, out, err = self.run_to_end(*arguments, cwd=os.path.dirname(folder))
                     self.assertEqual((expected, [], 1), (code, out, len(err)), err)
                     self.assertTrue(err[0].startswith("weftrun: "))
                     self.assertIn(part, err[0])
