@@ -55,7 +55,8 @@ const Setting kSettings[] = {
      0,
      0},
     {{"WEFT_HEAP_BYTES", "bytes", "0",
-      "Address space reserved for the symmetric heap; 0 is the size of physical memory."},
+      "Address space reserved for the symmetric heap; 0 is the size of physical memory, less where "
+      "the addresses of a process are limited."},
      &Options::heap_bytes,
      nullptr,
      0,

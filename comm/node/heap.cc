@@ -8,8 +8,13 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "absl/strings/numbers.h"
+#include "base/cgroup.h"
+#include "base/file_start.h"
+#include "base/log.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -25,10 +30,47 @@ constexpr size_t kDefaultBytesMax = size_t{2} << 30;  // shadow memory is made f
 constexpr size_t kDefaultBytesMax = size_t{1} << 42;
 #endif
 constexpr size_t kBytesMin = size_t{64} << 20;
+// Between two looks at what control groups allow: other processes take memory at the same time.
+constexpr size_t kTakenAtOnce = size_t{16} << 20;
 
 size_t RoundUp(size_t bytes) {
   const size_t unit = std::max(Heap::kAlignment, PageBytes());
   return (bytes + unit - 1) / unit * unit;
+}
+
+// The addresses that RLIMIT_AS still allows; SIZE_MAX if it sets no limit.
+size_t AddressesLeft() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
+  size_t pages = 0;  // of all mappings, the first number
+  const std::string statm = ReadFileStart("/proc/self/statm");
+  if (!absl::SimpleAtoi(statm.substr(0, statm.find(' ')), &pages)) return limit.rlim_cur;
+  return limit.rlim_cur - std::min<size_t>(limit.rlim_cur, pages * PageBytes());
+}
+
+size_t Half(size_t bytes) {
+  return std::max(RoundUp(bytes / 2), kBytesMin);
+}
+
+// `bytes`, halved until half of the addresses is left to the program if `heap_count` processes map such heaps of each
+// other.
+size_t Fitting(size_t bytes, int heap_count) {
+  const size_t each = AddressesLeft() / 2 / static_cast<size_t>(heap_count);
+  while (bytes > each && bytes > kBytesMin)
+    bytes = Half(bytes);
+  return bytes;
+}
+
+// Once: a process that makes heaps again and again meets the same limits.
+void SayReduced(size_t bytes, size_t wanted, const absl::Status& failed) {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  LogWarn("the shared heap has ", FormatBytes(bytes), " of addresses instead of ",
+          FormatBytes(wanted), ": ",
+          failed.ok()
+              ? "the heaps of all ranks of the node must fit the limit on addresses, ulimit -v"
+              : std::string(failed.message()),
+          "; it holds no more memory than that, WEFT_HEAP_BYTES sets its size");
 }
 
 // Address space to reserve: what was asked for, else as much as the machine has memory.
@@ -49,32 +91,37 @@ absl::Status Heap::CheckFork() const {
                    "first use of weft");
 }
 
-// Limits on address space or file size make a large reservation fail: then half of it is tried.
-absl::Status Heap::Reserve() {
+// Limits on addresses, locked memory or file size make a large reservation fail: then half of it is tried.
+absl::Status Heap::Reserve(int heap_count) {
   if (pages_.mapped()) return absl::OkStatus();
   uint64_t id = 0;
   if (getrandom(&id, sizeof(id), 0) != static_cast<ssize_t>(sizeof(id))) {
     return SystemError(errno, "reserving the shared heap: getrandom");
   }
+  const size_t wanted = WantedBytes();
+  // Who sets a size has thought of the others.
+  size_t bytes = GetOptions().heap_bytes > 0 ? wanted : Fitting(wanted, heap_count);
   absl::Status failed;
-  for (size_t bytes = WantedBytes(); bytes >= kBytesMin; bytes /= 2) {
+  while (true) {
     absl::StatusOr<Pages> pages = Pages::Create("weft-heap", bytes, Backing::kSparse);
     if (!pages.ok()) {
       failed = pages.status();
+      if (bytes <= kBytesMin) return Annotate(failed, "reserving the shared heap: ");
+      bytes = Half(bytes);
       continue;
     }
     reserved_in_.store(ForkGeneration(), std::memory_order_release);
     pages_ = *std::move(pages);
     fd_.store(pages_.fd(), std::memory_order_relaxed);
-    // A forked child must not write into running collectives; a core file need not hold the heap.
+    // A forked child must not write into running collectives.
     madvise(pages_.data(), pages_.size(), MADV_DONTFORK);
     madvise(pages_.data(), pages_.size(), MADV_DONTDUMP);
     id_ = id;
     bytes_.store(pages_.size(), std::memory_order_release);
     base_.store(reinterpret_cast<char*>(pages_.data()), std::memory_order_release);
+    if (pages_.size() < wanted) SayReduced(pages_.size(), wanted, failed);
     return absl::OkStatus();
   }
-  return Annotate(failed, "reserving the shared heap: ");
 }
 
 void Heap::UnreserveIfUnused() {
@@ -100,9 +147,20 @@ absl::StatusOr<size_t> Heap::FindGap(size_t bytes) {
                           " in use and no gap that large; raise WEFT_HEAP_BYTES"));
 }
 
+absl::Status Heap::TakePages(size_t offset, size_t bytes) {
+  while (bytes > 0) {
+    WEFT_RETURN_IF_ERROR(CheckCgroupMemory(root_, bytes));
+    const size_t now = std::min(bytes, kTakenAtOnce);
+    WEFT_RETURN_IF_ERROR(pages_.Allocate(offset, now));
+    offset += now;
+    bytes -= now;
+  }
+  return absl::OkStatus();
+}
+
 // A new block of `bytes`, which are whole pages; returns its offset.
 absl::StatusOr<size_t> Heap::Take(size_t bytes) {
-  WEFT_RETURN_IF_ERROR(Reserve());
+  WEFT_RETURN_IF_ERROR(Reserve(1));
   absl::StatusOr<size_t> offset = FindGap(bytes);
   if (!offset.ok()) {
     UnreserveIfUnused();
@@ -114,11 +172,12 @@ absl::StatusOr<size_t> Heap::Take(size_t bytes) {
     UnreserveIfUnused();
     return MakeError(WEFT_OUT_OF_MEMORY, "keeping the books of the shared heap: out of memory");
   }
-  if (const absl::Status taken = pages_.Allocate(*offset, bytes); !taken.ok()) {
+  if (const absl::Status taken = TakePages(*offset, bytes); !taken.ok()) {
     (void)pages_.Release(*offset, bytes);
     blocks_.erase(*offset);
     const absl::Status error =
-        Annotate(taken, StrCat("the shared heap has ", FormatBytes(live_bytes_), " in use: "));
+        Annotate(taken, StrCat("allocating ", FormatBytes(bytes), " of shared memory, with ",
+                               FormatBytes(live_bytes_), " in use: "));
     UnreserveIfUnused();
     return error;
   }
@@ -170,6 +229,8 @@ std::map<size_t, Heap::Block>::const_iterator Heap::BlockOf(const void* pointer)
 void Heap::Drop(std::map<size_t, Block>::iterator block) {
   if (block->second.pins > 0 || block->second.quarantined) return;
   (void)pages_.Release(block->first, block->second.bytes);
+  // Its owner may have wanted it in core dumps; what is no block must not be there.
+  madvise(pages_.data() + block->first, block->second.bytes, MADV_DONTDUMP);
   live_bytes_ -= block->second.bytes;
   blocks_.erase(block);
   UnreserveIfUnused();
@@ -236,10 +297,10 @@ size_t Heap::live_bytes() const {
   return live_bytes_;
 }
 
-absl::StatusOr<Heap::Announcement> Heap::Retain() {
+absl::StatusOr<Heap::Announcement> Heap::Retain(int heap_count) {
   WEFT_RETURN_IF_ERROR(CheckFork());
   MutexLock lock(mutex_);
-  WEFT_RETURN_IF_ERROR(Reserve());
+  WEFT_RETURN_IF_ERROR(Reserve(heap_count));
   ++references_;
   return Announcement{pages_.fd(), bytes_.load(std::memory_order_relaxed), id_,
                       base_.load(std::memory_order_relaxed)};
@@ -269,7 +330,7 @@ void LetGoOfParents() {
 
 // As OfThisProcess (of_this_process.h), but for a child whose parent had reserved its heap.
 Heap& MakeProcessHeap(Heap* known) {
-  auto* const made = new Heap(known);
+  auto* const made = new Heap("", known);
   if (!process_heap.compare_exchange_strong(known, made, std::memory_order_acq_rel)) {
     delete made;  // another thread was quicker
     return *known;

@@ -15,6 +15,13 @@
 //   ... ProcessHeap().OffsetOf(mine + k, n) ...              // where peers find it
 //   WEFT_RETURN_IF_ERROR(ProcessHeap().Deregister(mine));
 //
+// The reservation is what the options or the machine's memory say, halved until limits on addresses, files
+// and locked memory allow it; that is logged once. Memory is refused before a control group's limit would be
+// exceeded, for which the kernel ends a process.
+//
+// No heap is in a core dump, neither one's own nor those of peers: a dump would take the pages of all of their
+// addresses. A block whose owner wants it there gets madvise(block, bytes, MADV_DODUMP), which lasts until it is freed.
+//
 // Thread-safety: all members, any thread; a mutex, not for steady paths. Contains() is lock-free, and
 // OffsetOf, Pin and Unpin are for pointers that lie neither in the reservation nor near a registration.
 // Lifetime: the reservation is made on first use and given back when the last block is freed and the
@@ -26,6 +33,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -39,10 +48,10 @@ class Heap {
  public:
   static constexpr size_t kAlignment = 4096;
 
-  Heap() = default;
-
-  // Of a forked child; keeps the parent's reachable, for those who look for leaks.
-  explicit Heap(const Heap* parents) : parents_(parents) {}
+  // `root` has the files that say what control groups allow (base/cgroup.h): "" but in tests. `parents`: of a forked
+  // child, which keeps it reachable for those who look for leaks.
+  explicit Heap(std::string root = "", const Heap* parents = nullptr)
+      : parents_(parents), root_(std::move(root)) {}
 
   // Zeroed, present, page aligned. OUT_OF_MEMORY says how much was asked for and what is in use.
   absl::StatusOr<void*> Allocate(size_t bytes);
@@ -99,7 +108,9 @@ class Heap {
     char* base = nullptr;
   };
 
-  absl::StatusOr<Announcement> Retain();
+  // `heap_count` processes with heaps like this one will map each other's: where addresses are limited, a
+  // reservation that is made now leaves room for the others.
+  absl::StatusOr<Announcement> Retain(int heap_count = 1);
   void Release();
 
   // FORKED if a parent of this process had reserved it: the heap is the parent's then, and does nothing here. Every
@@ -140,7 +151,8 @@ class Heap {
   Registrations::const_iterator RegistrationOf(uintptr_t address) const WEFT_REQUIRES(mutex_);
   void SetRegisteredRange() WEFT_REQUIRES(mutex_);
 
-  absl::Status Reserve() WEFT_REQUIRES(mutex_);
+  absl::Status Reserve(int heap_count) WEFT_REQUIRES(mutex_);
+  absl::Status TakePages(size_t offset, size_t bytes) WEFT_REQUIRES(mutex_);
   void UnreserveIfUnused() WEFT_REQUIRES(mutex_);
   absl::StatusOr<size_t> FindGap(size_t bytes) WEFT_REQUIRES(mutex_);
   void Drop(std::map<size_t, Block>::iterator block) WEFT_REQUIRES(mutex_);
@@ -155,6 +167,7 @@ class Heap {
 
   const Origin origin_;
   const Heap* const parents_ = nullptr;
+  const std::string root_;
   mutable Mutex mutex_;
   std::map<size_t, Block> blocks_ WEFT_GUARDED_BY(mutex_);  // by offset
   size_t live_bytes_ WEFT_GUARDED_BY(mutex_) = 0;

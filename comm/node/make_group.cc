@@ -135,7 +135,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int ra
     WEFT_ASSIGN_OR_RETURN(auto groups, CreateLocalGroups(1, options));
     return groups[0];
   }
-  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<NodePeer> self_peer, NodePeer::Self());
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<NodePeer> self_peer, NodePeer::Self(size));
   ReapRemains();
   WEFT_RETURN_IF_ERROR(SelectIsa().status());  // now: later it would strand the others
   const int64_t deadline_ns = InitDeadlineNs(options);

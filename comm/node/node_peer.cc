@@ -16,19 +16,25 @@
 namespace weft {
 namespace {
 
-// The peers that groups of this process hold, by pid, start time and heap.
+using Key = std::pair<std::pair<int32_t, uint64_t>, uint64_t>;
+
+Key KeyOf(const NodePeer::Identity& identity) {
+  return {{identity.pid, identity.start_time}, identity.heap_id};
+}
+
+// The peers that groups of this process hold, by pid, start time and heap. Each takes itself out at its end.
 struct Registry {
-  using Key = std::pair<std::pair<int32_t, uint64_t>, uint64_t>;
   Mutex mutex;
   std::map<Key, std::weak_ptr<NodePeer>> peers WEFT_GUARDED_BY(mutex);
+
+  std::shared_ptr<NodePeer> Find(const NodePeer::Identity& identity) WEFT_REQUIRES(mutex) {
+    const auto known = peers.find(KeyOf(identity));
+    return known == peers.end() ? nullptr : known->second.lock();
+  }
 };
 
 Registry& PeerRegistry() {
   return OfThisProcess<Registry>();
-}
-
-Registry::Key KeyOf(const NodePeer::Identity& identity) {
-  return {{identity.pid, identity.start_time}, identity.heap_id};
 }
 
 // Of a pid in /proc: the third field of its stat; the second is in parentheses and may hold anything.
@@ -42,14 +48,13 @@ char ReadState(int32_t pid) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Self() {
+absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Self(int process_count) {
   Registry& registry = PeerRegistry();
   MutexLock lock(registry.mutex);
-  WEFT_ASSIGN_OR_RETURN(const Heap::Announcement heap, ProcessHeap().Retain());
+  WEFT_ASSIGN_OR_RETURN(const Heap::Announcement heap, ProcessHeap().Retain(process_count));
   const ProcessIdentity self = SystemProc().Self();
   const Identity identity{self.pid, self.start_time, heap.id, heap.bytes, self.host};
-  std::weak_ptr<NodePeer>& known = registry.peers[KeyOf(identity)];
-  if (std::shared_ptr<NodePeer> peer = known.lock()) {
+  if (std::shared_ptr<NodePeer> peer = registry.Find(identity)) {
     ProcessHeap().Release();  // it keeps its own
     return peer;
   }
@@ -59,7 +64,7 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Self() {
   peer->TryToRead(identity.pid);
   peer->is_self_ = true;
   peer->base_ = heap.base;
-  known = peer;
+  registry.peers[KeyOf(identity)] = peer;
   return peer;
 }
 
@@ -67,11 +72,19 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Open(const Identity& identit
                                                          Lifeline lifeline) {
   Registry& registry = PeerRegistry();
   MutexLock lock(registry.mutex);
-  std::weak_ptr<NodePeer>& known = registry.peers[KeyOf(identity)];
-  if (std::shared_ptr<NodePeer> peer = known.lock()) return peer;
-  WEFT_ASSIGN_OR_RETURN(Pages pages, Pages::Adopt(std::move(fd), identity.heap_bytes));
+  if (std::shared_ptr<NodePeer> peer = registry.Find(identity)) return peer;
+  absl::StatusOr<Pages> adopted = Pages::Adopt(std::move(fd), identity.heap_bytes);
+  if (!adopted.ok()) {
+    return Annotate(adopted.status(),
+                    fmt::format("mapping the heap of process {}; if addresses are short, set "
+                                "WEFT_HEAP_BYTES to less on all ranks: ",
+                                identity.pid));
+  }
+  Pages pages = *std::move(adopted);
   // A forked child has no use for it, and would keep the memory when all of the job has ended.
   madvise(pages.data(), pages.size(), MADV_DONTFORK);
+  // A dump would take pages for all of its addresses, and the memory is the peer's.
+  madvise(pages.data(), pages.size(), MADV_DONTDUMP);
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<PeerProcess> process,
                         SystemProc().Watch(std::move(lifeline), identity.pid, identity.start_time));
   pages.CloseFd();
@@ -84,7 +97,7 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Open(const Identity& identit
     MutexLock own(peer->mutex_);
     peer->process_ = std::move(process);
   }
-  known = peer;
+  registry.peers[KeyOf(identity)] = peer;
   return peer;
 }
 
@@ -129,6 +142,13 @@ NodePeer::~NodePeer() {
   if (!origin_.here()) {
     (void)new Pages(std::move(pages_));  // not mapped in a child, which may have other things there
     return;
+  }
+  {
+    Registry& registry = PeerRegistry();
+    MutexLock lock(registry.mutex);
+    // Meanwhile there may be another one for the same process.
+    const auto known = registry.peers.find(KeyOf(identity_));
+    if (known != registry.peers.end() && known->second.expired()) registry.peers.erase(known);
   }
   if (is_self_) ProcessHeap().Release();
 }

@@ -33,8 +33,8 @@ class NodePeer {
     uint64_t heap_id_address = 0;  // where heap_id stands in the process's own memory
   };
 
-  // This process; keeps its heap reserved.
-  static absl::StatusOr<std::shared_ptr<NodePeer>> Self();
+  // This process; keeps its heap reserved, with room for those of `process_count` processes (Heap::Retain).
+  static absl::StatusOr<std::shared_ptr<NodePeer>> Self(int process_count = 1);
   // Another process, whose heap is behind `fd`; or this one, if `identity` is its own.
   // CORRUPT if the file is not a sealed heap of the announced size.
   static absl::StatusOr<std::shared_ptr<NodePeer>> Open(const Identity& identity, UniqueFd fd,

@@ -140,11 +140,18 @@ void StoreServer::Accept(int listener) {
     const absl::StatusOr<int> handle = seams_.net->Accept(listener);
     if (!handle.ok()) {
       // Out of descriptors: the connection stays in the queue, and asking at once would spin.
-      LogWarn("store: ", FromAbsl(handle.status().message()), "; trying again in 0.1 s");
+      if (!starved_) {
+        LogWarn(
+            "store: ", FromAbsl(handle.status().message()),
+            "; ranks wait until there is one, which is looked for every 0.1 s; raise the limit on "
+            "open files, ulimit -n");
+      }
+      starved_ = true;
       accept_again_ns_ = seams_.clock->NowNs() + kAcceptPauseNs;
       return;
     }
     if (*handle < 0) return;
+    starved_ = false;
     Greet(*handle);
   }
 }

@@ -115,6 +115,7 @@ class StoreServer {
   int world_size_ = 0;
   std::set<int32_t> came_;
   int64_t accept_again_ns_ = 0;  // after a lack of descriptors
+  bool starved_ = false;         // the last attempt to accept met one, which has been logged
   std::array<uint64_t, kRefusalCount> refused_ = {};
   std::array<uint64_t, kRefusalCount> unlogged_ = {};
   std::string last_refused_;
