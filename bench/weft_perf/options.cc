@@ -241,6 +241,11 @@ Outcome Parser::CheckTogether() const {
   if (o.operation == nullptr) {
     return UsageFault("which operation? " + OperationNames());
   }
+  constexpr long long kRanksMax = 65536;
+  if (static_cast<long long>(o.threads) * o.ranks_per_thread > kRanksMax) {
+    return UsageFault(Printf("-t %d times -g %d is out of range; a process has at most %lld ranks",
+                             o.threads, o.ranks_per_thread, kRanksMax));
+  }
   if (o.min_bytes > o.max_bytes) {
     return Fail(ExitCode::kBadSize, Printf("invalid sizes for 'minbytes' and 'maxbytes': %zu > %zu",
                                            o.min_bytes, o.max_bytes));

@@ -47,8 +47,8 @@ void Output::OpenJson() {
 
 void Output::Print(const std::string& text) const {
   if (!writer_) return;
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+  const bool put = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  if (!put && table_error_ == 0) table_error_ = errno;
 }
 
 void Output::AddRow(Row row) {
@@ -64,13 +64,21 @@ void Output::Finish() {
   if (json_ == nullptr) return;
   report_.end_time = TimeOfDay();
   const std::string text = JsonText(report_);
+  errno = 0;
   const bool written = std::fwrite(text.data(), 1, text.size(), json_) == text.size();
   const bool closed = std::fclose(json_) == 0;
   json_ = nullptr;
-  if (!written || !closed) {
-    std::fprintf(stderr, "%s: writing the JSON file failed: %s\n", report_.options.program.c_str(),
-                 std::strerror(errno));
+  if (!written || !closed) json_error_ = errno;
+}
+
+Outcome Output::Written() const {
+  if (table_error_ != 0 && table_error_ != EPIPE) {
+    return Fail(ExitCode::kInternal,
+                Printf("writing the table failed: %s", std::strerror(table_error_)));
   }
+  if (json_error_ == 0) return {};
+  return Fail(ExitCode::kInternal,
+              Printf("writing the JSON file failed: %s", std::strerror(json_error_)));
 }
 
 }  // namespace weft::perf

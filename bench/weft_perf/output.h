@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <string>
 
+#include "bench/weft_perf/outcome.h"
 #include "bench/weft_perf/report.h"
 
 namespace weft::perf {
@@ -30,12 +31,18 @@ class Output {
   // Prints the footer and writes the JSON file.
   void Finish();
 
+  // What of all that could not be written, on a full disk say. A reader that has gone is no failure: it has seen what it
+  // wanted.
+  Outcome Written() const;
+
  private:
   void OpenJson();
 
   Report report_;
   bool writer_;
   std::FILE* json_ = nullptr;
+  mutable int table_error_ = 0;  // errno of the first write that failed
+  int json_error_ = 0;
 };
 
 }  // namespace weft::perf

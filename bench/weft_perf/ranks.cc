@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -38,11 +40,25 @@ ExitCode RunThreads(const Options& options, int ranks, const GroupMaker& make,
                     const RankBody& body) {
   std::vector<ExitCode> codes(static_cast<size_t>(ranks), ExitCode::kOk);
   std::vector<std::thread> threads;
-  for (int local = 1; local < ranks; ++local) {
-    threads.emplace_back(
-        [&, local] { codes[static_cast<size_t>(local)] = RunRank(options, local, make, body); });
+  // No rank begins before all have a thread: the others would wait for one that never comes.
+  std::promise<bool> complete;
+  const std::shared_future<bool> begin = complete.get_future().share();
+  Outcome started;
+  try {
+    for (int local = 1; local < ranks; ++local) {
+      threads.emplace_back([&, local] {
+        if (!begin.get()) return;
+        codes[static_cast<size_t>(local)] = RunRank(options, local, make, body);
+      });
+    }
+  } catch (const std::system_error& error) {
+    started = Fail(ExitCode::kInternal,
+                   Printf("could not start thread %zu of %d: %s; raise the limit on processes and "
+                          "threads, ulimit -u",
+                          threads.size() + 2, ranks, error.code().message().c_str()));
   }
-  codes[0] = RunRank(options, 0, make, body);
+  complete.set_value(started.ok());
+  codes[0] = started.ok() ? RunRank(options, 0, make, body) : Tell(options, started);
   for (std::thread& thread : threads)
     thread.join();
   return *std::max_element(codes.begin(), codes.end());

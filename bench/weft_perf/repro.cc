@@ -70,6 +70,8 @@ class Repro {
 
   Outcome Run();
 
+  Outcome written() const { return output_.Written(); }
+
  private:
   // What a rank tells of its result.
   struct Hashes {
@@ -315,6 +317,8 @@ Outcome RunRepro(const Options& options, int argc, char** argv, weft_group_t wor
     if (!outcome.ok() && outcome.code != ExitCode::kWrong) {
       static_cast<void>(weft_group_abort(world, outcome.message.c_str()));
     }
+    // The peers' last call may be under way still, and is none of this.
+    if (outcome.ok()) outcome = repro.written();
   }
   if (!outcome.ok()) outcome.message = Printf("rank %d: ", peers.rank()) + outcome.message;
   return outcome;

@@ -136,11 +136,12 @@ ExitCode RunReproWorlds(const Options& options, int argc, char** argv) {
       outcome = Fail(ExitCode::kWrong, "results that must have the same bits differ");
     }
   }
+  if (!outcome.ok()) output.report().errors.push_back(outcome.message);
+  output.Finish();
+  if (outcome.ok()) outcome = output.Written();
   if (!outcome.ok()) {
-    output.report().errors.push_back(outcome.message);
     std::fprintf(stderr, "%s: %s\n", options.program.c_str(), outcome.message.c_str());
   }
-  output.Finish();
   return outcome.code;
 }
 

@@ -54,6 +54,8 @@ class Sweep {
 
   Outcome Run();
 
+  Outcome written() const { return output_.Written(); }
+
  private:
   Outcome ListDevices();
   Outcome LimitMemory();
@@ -262,6 +264,8 @@ Outcome RunSweep(const Options& options, int argc, char** argv, weft_group_t wor
     if (!outcome.ok() && outcome.code != ExitCode::kWrong) {
       static_cast<void>(weft_group_abort(world, outcome.message.c_str()));
     }
+    // The peers' last call may be under way still, and is none of this.
+    if (outcome.ok()) outcome = sweep.written();
   }
   if (!outcome.ok()) outcome.message = Printf("rank %d: ", peers.rank()) + outcome.message;
   return outcome;

@@ -4,10 +4,14 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <sstream>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "bench/weft_perf/operation.h"
 
@@ -15,6 +19,7 @@ namespace weft::perf {
 namespace {
 
 constexpr size_t kAlignment = 16;
+constexpr size_t kMatrixBytesMax = 64 << 20;
 
 size_t Aligned(double bytes) {
   return static_cast<size_t>(bytes) & ~(kAlignment - 1);
@@ -34,6 +39,35 @@ double NumberOr(const Lookup& lookup, const char* name, double otherwise) {
 Outcome Unusable(const std::string& name, const std::string& why) {
   return Fail(ExitCode::kInternal,
               Printf("NCCL_TESTS_ALLTOALLV_MATRIX_FILE=%s %s", name.c_str(), why.c_str()));
+}
+
+// All of a regular file: a FIFO would be waited for, and a device may have no end.
+Outcome ReadMatrixFile(const char* path, std::string* text) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return Unusable(path, Printf("cannot be read: %s", std::strerror(errno)));
+  std::FILE* const file = fdopen(fd, "r");
+  if (file == nullptr) {
+    close(fd);
+    return Fail(ExitCode::kInternal, "out of memory");
+  }
+  Outcome outcome;
+  struct stat info = {};
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    outcome = Unusable(path, "is not a regular file");
+  }
+  char buffer[65536];
+  for (size_t count = 1; outcome.ok() && count > 0;) {
+    count = std::fread(buffer, 1, sizeof(buffer), file);
+    text->append(buffer, count);
+    if (count == 0 && std::ferror(file) != 0) {
+      outcome = Unusable(path, Printf("cannot be read: %s", std::strerror(errno)));
+    } else if (text->size() > kMatrixBytesMax) {
+      outcome = Unusable(
+          path, Printf("has more than %zu bytes; it takes a square of numbers", kMatrixBytesMax));
+    }
+  }
+  std::fclose(file);
+  return outcome;
 }
 
 // One number of the matrix, scaled; false when it is none.
@@ -93,12 +127,10 @@ Outcome Traffic::FromEnvironment(const Lookup& lookup, Traffic* traffic) {
   traffic->print_summary_ = summary != nullptr && std::atoi(summary) != 0;
   const char* path = lookup("NCCL_TESTS_ALLTOALLV_MATRIX_FILE");
   if (path == nullptr) return {};
-  std::ifstream file(path);
-  if (!file) return Unusable(path, Printf("cannot be read: %s", std::strerror(errno)));
-  std::ostringstream text;
-  text << file.rdbuf();
+  std::string text;
+  if (Outcome found = ReadMatrixFile(path, &text); !found.ok()) return found;
   const double scale = NumberOr(lookup, "NCCL_TESTS_ALLTOALLV_MATRIX_SCALE", 1);
-  return FromMatrix(text.str(), path, std::max(scale, 0.0), traffic);
+  return FromMatrix(text, path, std::max(scale, 0.0), traffic);
 }
 
 Outcome Traffic::Check(int ranks, size_t min_bytes, size_t max_bytes) const {

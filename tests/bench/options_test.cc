@@ -242,6 +242,7 @@ TEST(Options, BadLinesGetTheirExitCodeAndOneLine) {
       {{"weft_perf", "reduce", "-n", "0"}, ExitCode::kUsage, "out of range"},
       {{"weft_perf", "reduce", "--nprocs", "0"}, ExitCode::kUsage, "out of range"},
       {{"weft_perf", "reduce", "-n", "99999999999999999999"}, ExitCode::kUsage, "out of range"},
+      {{"weft_perf", "reduce", "-t", "65536", "-g", "65536"}, ExitCode::kUsage, "out of range"},
       {{"weft_perf", "reduce", "-a", "4"}, ExitCode::kUsage, "out of range"},
       {{"weft_perf", "reduce", "-o", "xor"}, ExitCode::kUsage, "no reduction \"xor\""},
       {{"weft_perf", "reduce", "-d", "f32"}, ExitCode::kUsage, "no element type \"f32\""},

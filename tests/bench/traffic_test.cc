@@ -7,6 +7,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace weft::perf {
 namespace {
@@ -118,6 +120,33 @@ TEST(Traffic, FilesThatCannotBeReadAreNamed) {
     EXPECT_EQ(outcome.code, ExitCode::kInternal);
     EXPECT_THAT(outcome.message, HasSubstr(path));
   }
+}
+
+TEST(Traffic, WhatIsNoRegularFileIsNotWaitedFor) {
+  const std::string fifo = ::testing::TempDir() + "weft_perf_fifo" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::string& path : {fifo, std::string("/dev/zero"), ::testing::TempDir()}) {
+    Traffic traffic;
+    const Variables variables = {{"NCCL_TESTS_ALLTOALLV_MATRIX_FILE", path}};
+    const Outcome outcome = Traffic::FromEnvironment(In(variables), &traffic);
+    EXPECT_EQ(outcome.code, ExitCode::kInternal);
+    EXPECT_THAT(outcome.message, HasSubstr(path + " is not a regular file"));
+  }
+  std::remove(fifo.c_str());
+}
+
+TEST(Traffic, AFileWithoutEndIsCutShort) {
+  const std::string path = ::testing::TempDir() + "weft_perf_large" + std::to_string(getpid());
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  ASSERT_NE(file, nullptr);
+  ASSERT_EQ(ftruncate(fileno(file), off_t{1} << 40), 0);
+  std::fclose(file);
+  Traffic traffic;
+  const Variables variables = {{"NCCL_TESTS_ALLTOALLV_MATRIX_FILE", path}};
+  const Outcome outcome = Traffic::FromEnvironment(In(variables), &traffic);
+  std::remove(path.c_str());
+  EXPECT_EQ(outcome.code, ExitCode::kInternal);
+  EXPECT_THAT(outcome.message, HasSubstr("has more than"));
 }
 
 TEST(Traffic, AFileOfTheEnvironmentIsScaled) {

@@ -160,6 +160,19 @@ class WeftPerf(unittest.TestCase):
                 self.assertEqual(result.returncode, code, result.stderr)
                 self.assertEqual(bool(result.stderr), code != 0)
 
+    def test_a_full_disk_is_an_error_and_a_reader_that_has_gone_is_none(self):
+        command = [os.path.join(PROGRAMS, "weft_perf"), "all_reduce", "-b", "8", "-e", "8", "-n", "2"]
+        for options in ([], ["--repro"]):
+            with open("/dev/full", "w", encoding="ascii") as full:
+                result = subprocess.run(command + options, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn("writing the table failed: No space left on device", result.stderr)
+        reader, writer = os.pipe()
+        os.close(reader)
+        with os.fdopen(writer, "w") as gone:
+            result = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True, timeout=120)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+
     def test_low_bandwidth_fails(self):
         result = run("all_reduce -b 8 -e 8 -n 2 --nprocs 2", NCCL_TESTS_MIN_BW="1000000")
         self.assertEqual(result.returncode, 7)
