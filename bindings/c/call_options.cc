@@ -1,6 +1,7 @@
 #include "bindings/c/call_options.h"
 
 #include "bindings/c/guard.h"
+#include "bindings/c/struct_size.h"
 #include "comm/kernels/dtype.h"
 
 namespace weft {

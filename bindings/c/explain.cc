@@ -9,6 +9,7 @@
 #include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
 #include "bindings/c/op.h"
+#include "bindings/c/struct_size.h"
 #include "comm/group/block_layout.h"
 #include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce.h"

@@ -1,12 +1,11 @@
 #include "weft/group.h"
 
-#include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
+#include "bindings/c/struct_size.h"
 #include "comm/group/from_ranks.h"
 #include "comm/node/heap.h"
 #include "comm/node/make_group.h"
@@ -213,14 +212,9 @@ weft_result_t weft_group_stats(weft_group_t group, weft_group_stats_t* stats) {
     constexpr const char* kCall = "weft_group_stats";
     WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
     if (stats == nullptr) return weft::InvalidArgument(kCall, "stats is NULL");
-    const size_t bytes = stats->struct_size;
-    if (bytes < sizeof(size_t) || bytes > weft::kStructBytesMax || bytes % alignof(size_t) != 0) {
-      return weft::InvalidArgument(
-          kCall, weft::StrCat("struct_size is ", bytes, "; set it to sizeof(weft_group_stats_t)"));
-    }
+    WEFT_RETURN_IF_ERROR(weft::CheckAnswer(kCall, stats));
     const weft::GroupStats found = group->group->stats();
-    const weft_group_stats_t full = {.struct_size = bytes,
-                                     .collectives = found.collectives,
+    const weft_group_stats_t full = {.collectives = found.collectives,
                                      .messages = found.messages,
                                      .failures = found.failures,
                                      .in_bytes = found.in_bytes,
@@ -229,7 +223,7 @@ weft_result_t weft_group_stats(weft_group_t group, weft_group_stats_t* stats) {
                                      .wait_ns = found.wait_ns,
                                      .shared_bytes = found.shared_bytes,
                                      .private_bytes = found.private_bytes};
-    std::memcpy(stats, &full, std::min(bytes, sizeof(full)));  // an older caller's is shorter
+    weft::WriteAnswer(full, stats);
     return absl::OkStatus();
   });
 }

@@ -1,12 +1,10 @@
-// The edge of the C interface: checks of handles and structs, and no exception beyond it.
+// The edge of the C interface: sentences of bad calls, and no exception beyond it.
 //
 //   return Guarded([&]() -> absl::Status { ... });
 //
 // Thread-safety: any thread.
 #pragma once
 
-#include <cstddef>
-#include <cstring>
 #include <string>
 
 #include "absl/status/status.h"
@@ -48,42 +46,5 @@ inline absl::Status InvalidArgument(std::string_view call, std::string_view what
 
 // FORKED: "<call>: the <kind> was made by the parent of this forked process ...".
 absl::Status ForkedError(std::string_view call, std::string_view kind);
-
-inline bool IsZero(const char* data, size_t bytes) {
-  for (size_t i = 0; i < bytes; ++i) {
-    if (data[i] != 0) return false;
-  }
-  return true;
-}
-
-// More than any struct of this interface will ever have: a struct_size that was never set.
-constexpr size_t kStructBytesMax = 4096;
-
-// Copies a caller's config into `*full`, which holds the defaults. NULL or a struct_size of 0 leave
-// them; a larger struct_size than this library's is accepted only if what it does not know is zero.
-// The size of a struct is a multiple of its alignment; any other number would cut a field in two.
-template <typename T>
-absl::Status ReadConfig(std::string_view call, const T* given, T* full) {
-  if (given == nullptr || given->struct_size == 0) {
-    return given == nullptr || IsZero(reinterpret_cast<const char*>(given), sizeof(T))
-               ? absl::OkStatus()
-               : InvalidArgument(call,
-                                 "the config's struct_size is 0 but other fields are set; set "
-                                 "struct_size to sizeof the struct");
-  }
-  const size_t bytes = given->struct_size;
-  if (bytes < sizeof(size_t) || bytes > kStructBytesMax || bytes % alignof(T) != 0) {
-    return InvalidArgument(call, StrCat("struct_size ", bytes, " is not the size of this struct (",
-                                        sizeof(T), "); set it to sizeof the struct"));
-  }
-  if (bytes > sizeof(T) &&
-      !IsZero(reinterpret_cast<const char*>(given) + sizeof(T), bytes - sizeof(T))) {
-    return CallError(WEFT_UNSUPPORTED, call,
-                     "the config sets fields that this older library does not know");
-  }
-  std::memcpy(full, given, bytes < sizeof(T) ? bytes : sizeof(T));
-  full->struct_size = sizeof(T);
-  return absl::OkStatus();
-}
 
 }  // namespace weft

@@ -1,7 +1,5 @@
 #include "bindings/c/last_error.h"
 
-#include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "weft/error.h"
@@ -9,6 +7,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "bindings/c/guard.h"
+#include "bindings/c/struct_size.h"
 
 namespace weft {
 namespace {
@@ -43,14 +42,11 @@ const char* weft_last_error(void) {
 weft_result_t weft_last_error_info(weft_error_info_t* info) {
   constexpr const char* kCall = "weft_last_error_info";
   if (info == nullptr) return weft::SetLastError(weft::InvalidArgument(kCall, "info is NULL"));
-  const size_t bytes = info->struct_size;
-  if (bytes < sizeof(size_t) + sizeof(weft_result_t) || bytes > weft::kStructBytesMax) {
-    return weft::SetLastError(weft::InvalidArgument(
-        kCall, weft::StrCat("struct_size is ", bytes, "; set it to sizeof(weft_error_info_t)")));
+  if (absl::Status checked = weft::CheckAnswer(kCall, info); !checked.ok()) {
+    return weft::SetLastError(checked);
   }
   const weft::LastError& error = weft::OfThisThread();
   weft_error_info_t full{};
-  full.struct_size = bytes;
   full.result = error.result;
   full.rank = error.fields.rank;
   full.pid = error.fields.pid;
@@ -60,7 +56,7 @@ weft_result_t weft_last_error_info(weft_error_info_t* info) {
   weft::CopyText(full.host, error.fields.host);
   weft::CopyText(full.group, error.fields.group);
   weft::CopyText(full.operation, error.fields.operation);
-  std::memcpy(info, &full, std::min(bytes, sizeof(full)));  // an older caller's struct is shorter
+  weft::WriteAnswer(full, info);
   return WEFT_SUCCESS;
 }
 

@@ -3,6 +3,7 @@
 #include "base/allocator.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
+#include "bindings/c/struct_size.h"
 #include "comm/node/heap.h"
 #include "comm/node/heap_copy.h"
 

@@ -1,7 +1,4 @@
 // Log, options, version and the names of types: the parts of the C interface that have no handle.
-#include <algorithm>
-#include <cstring>
-
 #include "weft/log.h"
 #include "weft/options.h"
 #include "weft/version.h"
@@ -10,6 +7,7 @@
 #include "base/options.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/op.h"
+#include "bindings/c/struct_size.h"
 #include "comm/kernels/dtype.h"
 
 using weft::Guarded;
@@ -38,20 +36,17 @@ weft_result_t weft_option_at(size_t index, weft_option_info_t* info) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_option_at";
     if (info == nullptr) return weft::InvalidArgument(kCall, "info is NULL");
-    if (info->struct_size < sizeof(weft_option_info_t) ||
-        info->struct_size > weft::kStructBytesMax) {
-      return weft::InvalidArgument(kCall, weft::StrCat("struct_size is ", info->struct_size,
-                                                       "; set it to sizeof(weft_option_info_t)"));
-    }
+    WEFT_RETURN_IF_ERROR(weft::CheckAnswer(kCall, info));
     if (index >= weft::OptionCount()) {
       return weft::InvalidArgument(
           kCall, weft::StrCat("index ", index, " is not below ", weft::OptionCount()));
     }
     const weft::OptionRow& row = weft::OptionAt(index);
-    info->environment = row.environment;
-    info->type = row.type;
-    info->default_value = row.default_value;
-    info->meaning = row.meaning;
+    const weft_option_info_t made = {.environment = row.environment,
+                                     .type = row.type,
+                                     .default_value = row.default_value,
+                                     .meaning = row.meaning};
+    weft::WriteAnswer(made, info);
     return absl::OkStatus();
   });
 }

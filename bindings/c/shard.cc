@@ -259,15 +259,15 @@ absl::Status UnitTieParam(weft_shard_unit_t unit, const char* name, weft_shard_p
 
 absl::Status View(weft_shard_param_t param, weft_shard_view_t* view) {
   WEFT_RETURN_IF_ERROR(CheckOut("shard_param_view", view, "view"));
-  // The struct ended in padding where grad_dtype is now, so its size is the same.
   WEFT_RETURN_IF_ERROR(CheckAnswer("shard_param_view", view));
   WEFT_RETURN_IF_ERROR(Check("shard_param_view", param));
   WEFT_ASSIGN_OR_RETURN(const ParamView found, param->owner->context->View(param->index));
-  view->data = found.data;
-  view->grad = found.grad;
-  view->count = found.count;
-  view->dtype = found.dtype;
-  view->grad_dtype = found.grad_dtype;
+  const weft_shard_view_t made = {.data = found.data,
+                                  .grad = found.grad,
+                                  .count = found.count,
+                                  .dtype = found.dtype,
+                                  .grad_dtype = found.grad_dtype};
+  WriteAnswer(made, view);
   return absl::OkStatus();
 }
 
@@ -277,12 +277,13 @@ absl::Status GetPart(weft_shard_param_t param, weft_shard_part_t* part) {
   WEFT_RETURN_IF_ERROR(Check("shard_param_part", param));
   WEFT_ASSIGN_OR_RETURN(const auto found, param->owner->context->OwnPart(param->index));
   const auto& [view, begin] = found;
-  part->data = view.data;
-  part->grad = view.grad;
-  part->begin = begin;
-  part->count = view.count;
-  part->dtype = view.dtype;
-  part->grad_dtype = view.grad_dtype;
+  const weft_shard_part_t made = {.data = view.data,
+                                  .grad = view.grad,
+                                  .begin = begin,
+                                  .count = view.count,
+                                  .dtype = view.dtype,
+                                  .grad_dtype = view.grad_dtype};
+  WriteAnswer(made, part);
   return absl::OkStatus();
 }
 

@@ -24,6 +24,7 @@
 #include "base/text.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
+#include "bindings/c/struct_size.h"
 #include "comm/group/fork.h"
 #include "shard/context.h"
 #include "shard/mesh.h"
@@ -117,24 +118,6 @@ inline absl::Status CheckStream(const char* call, const void* stream) {
                    StrCat(call,
                           ": a stream was passed, but parameters live in host memory; pass "
                           "NULL"));
-}
-
-// Answer structs grow at their end: struct_size says how much room there is, at least that of the
-// first version, `least` bytes.
-template <typename T>
-absl::Status CheckAnswer(const char* call, const T* answer, size_t least = sizeof(T)) {
-  if (answer->struct_size >= least && answer->struct_size <= sizeof(T)) return absl::OkStatus();
-  return Invalid(
-      call, StrCat("struct_size of the answer is ", answer->struct_size, ", this weft expects ",
-                   sizeof(T), "; set it to the struct's sizeof before the call"));
-}
-
-// Fills as much of the caller's struct as it has.
-template <typename T>
-void WriteAnswer(const T& made, T* answer) {
-  const size_t bytes = answer->struct_size;
-  std::memcpy(answer, &made, bytes);
-  answer->struct_size = bytes;
 }
 
 // What callers describe, in shard.cc: the axes of a mesh, the policy of a unit; and whether a param's description

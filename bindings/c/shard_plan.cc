@@ -16,8 +16,6 @@
 namespace weft::shard_calls {
 namespace {
 
-constexpr size_t kFirstPlan = offsetof(weft_shard_plan_t, optimizer_bytes);
-
 absl::Status MeshCreateDry(const weft_mesh_config_t* config, int rank, weft_mesh_t* out) {
   constexpr char kCall[] = "mesh_create_dry";
   WEFT_RETURN_IF_ERROR(CheckOut(kCall, out, "mesh"));
@@ -33,7 +31,7 @@ absl::Status ContextPlan(weft_shard_context_t context, weft_shard_plan_t* plan) 
   constexpr char kCall[] = "shard_context_plan";
   WEFT_RETURN_IF_ERROR(Check(kCall, context));
   WEFT_RETURN_IF_ERROR(CheckOut(kCall, plan, "plan"));
-  WEFT_RETURN_IF_ERROR(CheckAnswer(kCall, plan, kFirstPlan));
+  WEFT_RETURN_IF_ERROR(CheckAnswer(kCall, plan));
   WEFT_ASSIGN_OR_RETURN(const weft_shard_plan_t made, context->context->Plan());
   WriteAnswer(made, plan);
   return absl::OkStatus();
@@ -42,7 +40,7 @@ absl::Status ContextPlan(weft_shard_context_t context, weft_shard_plan_t* plan) 
 absl::Status ContextFinalize(weft_shard_context_t context, weft_shard_plan_t* plan) {
   WEFT_RETURN_IF_ERROR(Check("shard_context_finalize", context));
   if (plan != nullptr) {
-    WEFT_RETURN_IF_ERROR(CheckAnswer("shard_context_finalize", plan, kFirstPlan));
+    WEFT_RETURN_IF_ERROR(CheckAnswer("shard_context_finalize", plan));
   }
   WEFT_ASSIGN_OR_RETURN(const weft_shard_plan_t made, context->context->Finalize());
   if (plan != nullptr) WriteAnswer(made, plan);

@@ -59,10 +59,7 @@ absl::Status MicrobatchEnd(weft_shard_context_t context, void* stream) {
 absl::Status Finish(weft_shard_context_t context, void* stream, weft_shard_step_result_t* result) {
   WEFT_RETURN_IF_ERROR(Check("shard_finish", context));
   WEFT_RETURN_IF_ERROR(CheckStream("shard_finish", stream));
-  constexpr size_t kFirstVersion = offsetof(weft_shard_step_result_t, replayed);
-  if (result != nullptr) {
-    WEFT_RETURN_IF_ERROR(CheckAnswer("shard_finish", result, kFirstVersion));
-  }
+  if (result != nullptr) WEFT_RETURN_IF_ERROR(CheckAnswer("shard_finish", result));
   WEFT_ASSIGN_OR_RETURN(const weft_shard_step_result_t found, context->context->Finish());
   if (result != nullptr) WriteAnswer(found, result);
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 
 #include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
+#include "bindings/c/struct_size.h"
 #include "comm/rendezvous/callback_store.h"
 #include "comm/rendezvous/rendezvous.h"
 

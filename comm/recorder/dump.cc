@@ -152,7 +152,8 @@ absl::StatusOr<RecorderDump> DecodeDump(std::string_view bytes) {
                                bytes.size(), expected_bytes));
   }
   const std::string_view body = bytes.substr(0, bytes.size() - kHashBytes);
-  if (bytes.substr(body.size()) != CheckSum(body)) return Corrupt("it is damaged: its checksum is wrong");
+  if (bytes.substr(body.size()) != CheckSum(body))
+    return Corrupt("it is damaged: its checksum is wrong");
   WireReader reader(body.substr(kPrefixBytes + header_bytes));
   for (size_t rank = 0; rank < dump.ranks.size(); ++rank) {
     dump.ranks[rank].entries.resize(entry_counts[rank]);
