@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPayloadUrl = "weft/error";
 constexpr char kSeparator = '\x1f';
-constexpr size_t kFieldCount = 9;
+constexpr size_t kFieldCount = 10;
 
 absl::StatusCode AbslCode(weft_result_t result) {
   switch (result) {
@@ -104,7 +104,7 @@ absl::Status MakeError(weft_result_t result, const ErrorFields& fields, std::str
                     absl::Cord(absl::StrJoin(
                         {StrCat(static_cast<int>(result)), StrCat(fields.rank), StrCat(fields.pid),
                          StrCat(fields.signal), StrCat(fields.exit_code), StrCat(fields.sequence),
-                         fields.host, fields.group, fields.operation},
+                         fields.host, fields.group, fields.operation, StrCat(fields.world_rank)},
                         separator)));
   return status;
 }
@@ -131,6 +131,7 @@ ErrorFields FieldsOf(const absl::Status& status) {
     fields.host = (*parts)[6];
     fields.group = (*parts)[7];
     fields.operation = (*parts)[8];
+    fields.world_rank = static_cast<int32_t>(Number((*parts)[9]));
   }
   return fields;
 }

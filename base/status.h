@@ -30,6 +30,7 @@ struct ErrorFields {
   std::string host = {};
   std::string group = {};
   std::string operation = {};
+  int32_t world_rank = -1;  // of the culprit, in the group that all others were split from
 };
 
 // A failed status. `message` is a full sentence: attempted, found, what to do.

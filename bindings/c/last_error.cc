@@ -56,6 +56,7 @@ weft_result_t weft_last_error_info(weft_error_info_t* info) {
   weft::CopyText(full.host, error.fields.host);
   weft::CopyText(full.group, error.fields.group);
   weft::CopyText(full.operation, error.fields.operation);
+  full.world_rank = error.fields.world_rank;
   weft::WriteAnswer(full, info);
   return WEFT_SUCCESS;
 }

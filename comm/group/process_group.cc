@@ -31,6 +31,10 @@ absl::Status ProcessGroup::FreeShared(void*) {
   return NoSharedMemory();
 }
 
+void ProcessGroup::Fail(const absl::Status& cause) {
+  Abort(std::string_view(cause.message().data(), cause.message().size()));
+}
+
 absl::Status ProcessGroup::Run(const Message&) {
   return NoMessages();
 }

@@ -18,6 +18,7 @@
 #include "comm/group/call_key.h"
 #include "comm/group/collective.h"
 #include "comm/group/message.h"
+#include "comm/group/notice_board.h"
 #include "comm/group/work.h"
 
 namespace weft {
@@ -54,6 +55,9 @@ class ProcessGroup {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const std::string& name() const = 0;
+
+  // Of a rank of this group: its rank in the group that this one, and all between, were split from.
+  virtual int world_rank(int rank) const { return rank; }
 
   // Does one collective on the calling thread. Arguments were checked by CheckCollective.
   virtual absl::Status Run(const Collective& collective) = 0;
@@ -97,8 +101,14 @@ class ProcessGroup {
   // Ok, or why the group no longer works.
   virtual absl::Status error() = 0;
 
-  // Ends all operations on all ranks with WEFT_ABORTED.
+  // Ends all operations on all ranks with WEFT_ABORTED, or with the loss of a rank, if one is lost.
   virtual void Abort(std::string_view reason) = 0;
+
+  // Ends all operations on all ranks with `cause`, the failure of another group: this one cannot go on without that.
+  virtual void Fail(const absl::Status& cause);
+
+  // nullptr where ranks do not share memory.
+  virtual NoticeBoard* notices() { return nullptr; }
 
   // Leaves the group: operations under way are aborted, later calls refused. Not collective.
   virtual void Close() = 0;

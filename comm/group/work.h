@@ -29,6 +29,9 @@ class Work {
   // True when the operation has ended. Never waits and never moves anything.
   virtual bool ended() const = 0;
 
+  // Its number in its group, from 1; 0 if that has no numbers.
+  virtual uint64_t sequence() const { return 0; }
+
   // The status after Test() said true; Ok before.
   virtual absl::Status status() = 0;
 

@@ -1,10 +1,14 @@
 #include "comm/node/failure.h"
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
 #include "base/text.h"
+#include "base/wait.h"
+#include "comm/node/long_wait.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -15,14 +19,8 @@ std::string ReadText(const char (&from)[N]) {
   return std::string(from, strnlen(from, N));
 }
 
-// One that the others may wait for while it makes a result for all, or `otherwise`.
-int CombiningRank(const NodeState& state, int otherwise) {
-  for (int peer = 0; peer < state.size; ++peer) {
-    const std::atomic<uint32_t>& combines = state.control(peer).combines;
-    if (peer != state.rank && combines.load(std::memory_order_relaxed) != 0) return peer;
-  }
-  return otherwise;
-}
+constexpr int64_t kSettleNs = 50'000'000;  // twice what a rank takes at most to look again
+constexpr int kSettleRounds = 25;
 
 }  // namespace
 
@@ -44,13 +42,30 @@ absl::Status FailureReporter::Cause() const {
   fields.host = ReadText(record.host);
   fields.group = group_;
   fields.operation = ReadText(record.operation);
+  fields.world_rank = record.world_rank;
   return MakeError(static_cast<weft_result_t>(abort.result), fields, ReadText(record.text));
+}
+
+// What is found after an abort is its consequence, unless it cannot be: ranks that have heard of the abort may end as
+// they like, and the aborting one before all. Whoever aborts has looked for the dead.
+bool FailureReporter::MayReplace(uint64_t recorded, const absl::Status& status) const {
+  if (recorded == 0) return true;
+  const AbortWord abort = AbortWord::Unpack(recorded);
+  // A record is not written again while it may be read.
+  if (abort.result != WEFT_ABORTED || abort.finder == state_.rank) return false;
+  const weft_result_t result = ResultOf(status);
+  if (result == WEFT_MISMATCH || result == WEFT_TIMEOUT) return true;
+  const ErrorFields fields = FieldsOf(status);
+  const bool died = result == WEFT_PEER_LOST && (fields.signal >= 0 || fields.exit_code >= 0);
+  return died && fields.rank >= 0 && fields.rank != abort.finder &&
+         state_.control(fields.rank).acknowledged.load(std::memory_order_seq_cst) == 0;
 }
 
 void FailureReporter::Raise(const absl::Status& status) {
   MutexLock lock(raise_mutex_);
   std::atomic<uint64_t>& word = state_.segment.header().abort;
-  if (word.load(std::memory_order_seq_cst) == 0) {
+  uint64_t recorded = word.load(std::memory_order_seq_cst);
+  while (MayReplace(recorded, status)) {
     const ErrorFields fields = FieldsOf(status);
     AbortRecord& record = state_.self().abort_record;
     record.culprit = fields.rank;
@@ -58,15 +73,13 @@ void FailureReporter::Raise(const absl::Status& status) {
     record.signal = fields.signal;
     record.exit_code = fields.exit_code;
     record.sequence = fields.sequence;
+    record.world_rank = fields.world_rank;
     CopyText(record.host, fields.host);
     CopyText(record.operation, fields.operation);
     CopyText(record.text, std::string(status.message()));
-    uint64_t expected = 0;
-    word.compare_exchange_strong(
-        expected,
-        AbortWord{static_cast<uint16_t>(ResultOf(status)), static_cast<uint16_t>(state_.rank)}
-            .Pack(),
-        std::memory_order_seq_cst);
+    const AbortWord own{static_cast<uint16_t>(ResultOf(status)),
+                        static_cast<uint16_t>(state_.rank)};
+    if (word.compare_exchange_strong(recorded, own.Pack(), std::memory_order_seq_cst)) break;
   }
   for (int peer = 0; peer < state_.size; ++peer) {
     Ring(state_.control(peer).bell);
@@ -85,6 +98,7 @@ ErrorFields FailureReporter::FieldsFor(const Operation* operation, int culprit) 
   if (culprit >= 0) {
     const auto& identity = state_.peers[static_cast<size_t>(culprit)]->identity();
     fields.rank = culprit;
+    fields.world_rank = state_.WorldRank(culprit);
     fields.pid = identity.pid;
     fields.host = identity.host;
   }
@@ -97,43 +111,95 @@ std::string FailureReporter::Heading(const Operation* operation) const {
                      operation->sequence(), group_);
 }
 
+// "world rank 6", "world ranks 4, 6"; of another first group than "world" "ranks 4, 6 of group jobs".
+std::string FailureReporter::WorldRanks(const std::vector<int>& ranks) const {
+  std::vector<int> numbers;
+  for (const int rank : ranks)
+    numbers.push_back(state_.WorldRank(rank));
+  const std::string list =
+      fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(numbers, ", "));
+  return state_.world_name == "world" ? "world " + list
+                                      : fmt::format("{} of group {}", list, state_.world_name);
+}
+
+std::string FailureReporter::ListOf(const std::vector<int>& ranks) const {
+  const std::string list =
+      fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+  if (state_.world_ranks.empty()) return list;
+  return fmt::format("{} of group {} ({})", list, group_, WorldRanks(ranks));
+}
+
+std::string FailureReporter::NameOf(int peer, std::string_view facts) const {
+  if (facts.empty()) return ListOf({peer});
+  if (state_.world_ranks.empty()) return fmt::format("rank {} ({})", peer, facts);
+  return fmt::format("rank {} of group {} ({}, {})", peer, group_, WorldRanks({peer}), facts);
+}
+
 std::string FailureReporter::WhereIs(int peer) const {
   const NodePeer& process = *state_.peers[static_cast<size_t>(peer)];
-  std::string text = fmt::format("rank {} (host {}, pid {}", peer, process.identity().host,
-                                 process.identity().pid);
+  std::string facts =
+      fmt::format("host {}, pid {}", process.identity().host, process.identity().pid);
   if (const auto last = state_.segment.recorder(peer).Last()) {
-    text += fmt::format(", last call {} #{}", OpKindName(last->kind), last->sequence);
+    facts += fmt::format(", last call {} #{}", OpKindName(last->kind), last->sequence);
   } else {
-    text += ", no call yet";
+    facts += ", no call yet";
   }
   if (!process.is_self()) {
-    text += fmt::format(", process {}", process.StateName());
+    facts += fmt::format(", process {}", process.StateName());
   }
-  return text + ")";
+  return NameOf(peer, facts);
+}
+
+// A rank that has begun to wait just now has not said so yet, but a stopped one never will.
+std::vector<int> FailureReporter::FindHoldingUp(const std::vector<int>& awaited) const {
+  std::vector<int> found;
+  const auto stopped = [&] {
+    found = RanksHoldingUp(state_, awaited);
+    return state_.peers[static_cast<size_t>(found.front())]->Stopped();
+  };
+  Bell nap;
+  for (int round = 0; round < kSettleRounds; ++round) {
+    Deadline brief{kSettleNs / kSettleRounds};
+    const WaitResult result = WaitUntil(nap, WaitPolicy{.spins = 0, .yields = 0}, brief, stopped,
+                                        [&] { return state_.aborted(); });
+    if (result != WaitResult::kDeadline) break;
+  }
+  return found.empty() ? awaited : found;
 }
 
 absl::Status FailureReporter::Timeout(const Operation& operation, const WaitTarget& target,
                                       int64_t timeout_ns) const {
+  ShowLongWait(state_, operation.sequence(), target);
+  std::vector<int> awaited = RanksAwaited(state_);
+  if (awaited.empty()) awaited.push_back(target.peer);
+  const std::vector<int> found = FindHoldingUp(awaited);
   std::vector<std::string> missing;
-  int culprit = -1;
-  for (int peer = 0; peer < state_.size; ++peer) {
-    const Arrival& line = state_.control(peer).arrivals[operation.sequence() % kWindow];
+  std::vector<std::string> late;
+  for (const int rank : found) {
+    const Arrival& line = state_.control(rank).arrivals[operation.sequence() % kWindow];
     const auto lag = static_cast<int32_t>(line.sequence.load(std::memory_order_acquire) -
                                           static_cast<uint32_t>(operation.sequence()));
-    if (peer == state_.rank || lag >= 0) continue;
-    if (culprit < 0) culprit = peer;
-    missing.push_back(WhereIs(peer));
+    (lag < 0 ? missing : late).push_back(WhereIs(rank));
   }
   const double seconds = static_cast<double>(timeout_ns) * 1e-9;
   std::string text = Heading(&operation);
-  if (missing.empty()) {
-    culprit = target.of_all ? CombiningRank(state_, target.peer) : target.peer;
-    text += fmt::format("{} arrived but has not done its part within {:.3g} s", WhereIs(culprit),
-                        seconds);
-  } else {
+  if (!missing.empty()) {
     text += fmt::format("{} did not arrive within {:.3g} s", fmt::join(missing, ", "), seconds);
   }
-  return MakeError(WEFT_TIMEOUT, FieldsFor(&operation, culprit), text);
+  if (!late.empty()) {
+    text +=
+        fmt::format("{}{} arrived but {} not done {} part within {:.3g} s",
+                    missing.empty() ? "" : "; ", fmt::join(late, ", "),
+                    late.size() == 1 ? "has" : "have", late.size() == 1 ? "its" : "their", seconds);
+  }
+  std::vector<int> waiting;
+  for (const int rank : awaited) {
+    if (std::find(found.begin(), found.end(), rank) == found.end()) waiting.push_back(rank);
+  }
+  if (!waiting.empty()) {
+    text += fmt::format("; {} wait{} as well", ListOf(waiting), waiting.size() == 1 ? "s" : "");
+  }
+  return MakeError(WEFT_TIMEOUT, FieldsFor(&operation, found.front()), text);
 }
 
 absl::Status FailureReporter::PeerLost(const Operation* operation, int peer,
@@ -145,16 +211,17 @@ absl::Status FailureReporter::PeerLost(const Operation* operation, int peer,
   const auto last = ring.Last();
   return MakeError(
       WEFT_PEER_LOST, fields,
-      fmt::format("{}rank {} (host {}, pid {}) {}; its last call was {}", Heading(operation), peer,
-                  fields.host, fields.pid, exit.ToString(),
+      fmt::format("{}{} {}; its last call was {}", Heading(operation),
+                  NameOf(peer, fmt::format("host {}, pid {}", fields.host, fields.pid)),
+                  exit.ToString(),
                   last ? fmt::format("{} #{}", OpKindName(last->kind), last->sequence) : "none"));
 }
 
 absl::Status FailureReporter::PeerLeft(const Operation& operation, int peer) const {
   return MakeError(WEFT_PEER_LOST, FieldsFor(&operation, peer),
-                   fmt::format("{}rank {} has left the group (it destroyed its handle); all ranks "
+                   fmt::format("{}{} has left the group (it destroyed its handle); all ranks "
                                "must issue the same operations",
-                               Heading(&operation), peer));
+                               Heading(&operation), NameOf(peer)));
 }
 
 absl::Status FailureReporter::PeerReplaced(const Operation& operation, int peer) const {
@@ -171,16 +238,34 @@ absl::Status FailureReporter::Local(const Operation& operation, const absl::Stat
     return MakeError(WEFT_MISMATCH, FieldsFor(&operation, FieldsOf(cause).rank),
                      Heading(&operation) + std::string(cause.message()));
   }
-  ErrorFields fields = FieldsFor(&operation, state_.rank);
-  return MakeError(
-      ResultOf(cause), fields,
-      fmt::format("{}rank {}: {}", Heading(&operation), state_.rank, std::string(cause.message())));
+  return MakeError(ResultOf(cause), FieldsFor(&operation, state_.rank),
+                   fmt::format("{}{}: {}", Heading(&operation), NameOf(state_.rank),
+                               std::string(cause.message())));
 }
 
+// Who aborts may have seen that a rank is gone before weft has: then that is why the group ends.
 absl::Status FailureReporter::Aborted(std::string_view reason) const {
+  const std::string told =
+      fmt::format("aborted by {}{}{}", NameOf(state_.rank), reason.empty() ? "" : ": ", reason);
+  for (int peer = 0; peer < state_.size; ++peer) {
+    if (state_.control(peer).state.load(std::memory_order_acquire) != RankState::kJoined) continue;
+    const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(peer)]->Ended();
+    if (!exit) continue;
+    const absl::Status lost = PeerLost(nullptr, peer, *exit);
+    return MakeError(WEFT_PEER_LOST, FieldsOf(lost),
+                     fmt::format("{}; then the group was {}", std::string(lost.message()), told));
+  }
   return MakeError(WEFT_ABORTED, FieldsFor(nullptr, state_.rank),
-                   fmt::format("group {} was aborted by rank {}{}{}", group_, state_.rank,
-                               reason.empty() ? "" : ": ", reason));
+                   fmt::format("group {} was {}", group_, told));
+}
+
+absl::Status FailureReporter::Elsewhere(const absl::Status& cause) const {
+  ErrorFields fields = FieldsOf(cause);
+  fields.rank = -1;
+  for (int rank = 0; rank < state_.size && fields.world_rank >= 0; ++rank) {
+    if (state_.WorldRank(rank) == fields.world_rank) fields.rank = rank;
+  }
+  return MakeError(ResultOf(cause), fields, std::string(cause.message()));
 }
 
 }  // namespace weft

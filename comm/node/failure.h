@@ -7,6 +7,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/mutex.h"
@@ -26,7 +27,8 @@ class FailureReporter {
   // Why the group ended; Ok while it has not.
   absl::Status Cause() const;
 
-  // Ends the group with `status` unless it has ended already; wakes all ranks.
+  // Ends the group with `status` unless it has ended already; wakes all ranks. An abort gives way to what was found
+  // beside it: a death, a mismatch or a deadline that it did not bring about.
   void Raise(const absl::Status& status);
 
   // The sentences.
@@ -38,13 +40,28 @@ class FailureReporter {
   absl::Status PeerLeft(const Operation& operation, int peer) const;
   absl::Status PeerReplaced(const Operation& operation, int peer) const;
   absl::Status Local(const Operation& operation, const absl::Status& cause) const;
+  // The loss of a rank, if one was lost without anybody having said so.
   absl::Status Aborted(std::string_view reason) const;
+  // Of another group's failure, in terms of this one.
+  absl::Status Elsewhere(const absl::Status& cause) const;
 
   // "rank 2 (host a, pid 4711, last call all_gather #411, process stopped)"
   std::string WhereIs(int peer) const;
 
+  // "rank 2", of a group that was split from another one "rank 2 of group dp (world rank 6)"; with facts about it
+  // "rank 2 (facts)".
+  std::string NameOf(int peer, std::string_view facts = {}) const;
+  // Of `awaited` and those for whom they wait, the ranks that wait for nobody (long_wait.h), once all have had the time
+  // to say so.
+  std::vector<int> FindHoldingUp(const std::vector<int>& awaited) const;
+
+  // "rank 2", "ranks 0, 3", likewise.
+  std::string ListOf(const std::vector<int>& ranks) const;
+
  private:
   void AwaitRecords(uint64_t sequence) const;
+  bool MayReplace(uint64_t recorded, const absl::Status& status) const;
+  std::string WorldRanks(const std::vector<int>& ranks) const;
   ErrorFields FieldsFor(const Operation* operation, int culprit) const;
   std::string Heading(const Operation* operation) const;
 

@@ -15,10 +15,6 @@ namespace {
 constexpr int64_t kAttendanceNs = 50'000'000;
 constexpr int kAttendanceRounds = 25;
 
-std::string RankList(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
-}
-
 }  // namespace
 
 // Gives the others a moment to arrive, so that the sentence has all calls. Whoever comes later than
@@ -62,7 +58,7 @@ absl::Status FailureReporter::Mismatch(const Operation& operation) const {
                    [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   std::string text = Heading(&operation);
   for (size_t i = 0; i < sorted.size(); ++i) {
-    text += fmt::format("{}{} called {}", i == 0 ? "" : ", ", RankList(sorted[i].second),
+    text += fmt::format("{}{} called {}", i == 0 ? "" : ", ", ListOf(sorted[i].second),
                         sorted[i].first);
   }
   if (alike) {

@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "comm/node/heap.h"
+#include "comm/node/long_wait.h"
 #include "comm/node/message_work.h"
 #include "comm/node/node_group.h"
 #include "fmt/format.h"
@@ -121,6 +122,7 @@ void MessageEngine::ForEach(Visit&& visit) const {
 }
 
 void MessageEngine::End(MessageOperation& operation, const absl::Status& status) {
+  if (std::exchange(shows_wait_, false)) ClearLongMessageWait(state_);
   if (status.ok() && operation.message().sender != nullptr) {
     *operation.message().sender = operation.source;
   }
@@ -286,11 +288,24 @@ absl::Status MessageEngine::Diagnose(const std::vector<Loss>& losses, int64_t no
   return found;
 }
 
+// For whom the oldest operation waits, of those that have a peer.
+void MessageEngine::ShowWait() {
+  std::optional<int> peer;
+  ForEach([&](const MessageOperation& operation) {
+    const bool first = !peer || *peer == WEFT_ANY_SOURCE;
+    if (first && Needs(operation) != state_.rank) peer = Needs(operation);
+  });
+  if (!peer) return;
+  ShowLongMessageWait(state_, *peer);
+  shows_wait_ = true;
+}
+
 // Every few milliseconds: deadlines, and ranks that ended or left. What they had sent before counts.
 void MessageEngine::LookAtPeers() {
   if (outbox_.idle() && inbox_.idle()) return;
   const int64_t now_ns = MonotonicNs();
   if (now_ns < look_ns_) return;
+  ShowWait();
   const bool late = AnyLate(now_ns);
   const std::vector<Loss> losses = FindLosses();
   if (!late && losses.empty()) return;

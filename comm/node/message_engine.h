@@ -103,6 +103,7 @@ class MessageEngine {
   std::string Disengage(const MessageOperation& send, Deadline& patience);
   bool Left(int peer) const;
   void LookAtPeers();
+  void ShowWait();
   bool AnyLate(int64_t now_ns);
   std::vector<Loss> FindLosses() const;
   absl::Status Diagnose(const std::vector<Loss>& losses, int64_t now_ns) const;
@@ -125,6 +126,7 @@ class MessageEngine {
   Inbox inbox_;
   bool sealed_ = false;
   int64_t look_ns_ = 0;  // when to look at deadlines and peers next
+  bool shows_wait_ = false;
   EndedMessages ended_works_;
 };
 

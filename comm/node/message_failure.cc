@@ -1,5 +1,7 @@
 #include "comm/node/message_failure.h"
 
+#include <vector>
+
 #include "base/status.h"
 #include "fmt/format.h"
 
@@ -10,6 +12,7 @@ ErrorFields MessageFailure::FieldsFor(const Message& message, int culprit) const
   if (culprit >= 0) {
     const auto& identity = state_.peers[static_cast<size_t>(culprit)]->identity();
     fields.rank = culprit;
+    fields.world_rank = state_.WorldRank(culprit);
     fields.pid = identity.pid;
     fields.host = identity.host;
   }
@@ -27,6 +30,9 @@ absl::Status MessageFailure::Timeout(const MessageOperation& operation) const {
   const int peer = operation.source >= 0 ? operation.source : message.peer;
   const double seconds = static_cast<double>(operation.deadline.timeout_ns) * 1e-9;
   std::string text = Heading(message);
+  const std::vector<int> found =
+      peer == WEFT_ANY_SOURCE ? std::vector<int>() : reporter_.FindHoldingUp({peer});
+  const int culprit = found.empty() ? -1 : found.front();
   if (peer == WEFT_ANY_SOURCE) {
     text += fmt::format("no rank sent one within {:.3g} s", seconds);
   } else if (message.is_send) {
@@ -37,7 +43,10 @@ absl::Status MessageFailure::Timeout(const MessageOperation& operation) const {
     text += fmt::format("{} of {} bytes came from {} within {:.3g} s", operation.moved,
                         operation.bytes(), reporter_.WhereIs(peer), seconds);
   }
-  return MakeError(WEFT_TIMEOUT, FieldsFor(message, peer), text);
+  if (culprit >= 0 && culprit != peer) {
+    text += fmt::format("; it waits for others, and they for {}", reporter_.WhereIs(culprit));
+  }
+  return MakeError(WEFT_TIMEOUT, FieldsFor(message, culprit), text);
 }
 
 absl::Status MessageFailure::PeerLost(const MessageOperation& operation, int peer,
@@ -45,16 +54,18 @@ absl::Status MessageFailure::PeerLost(const MessageOperation& operation, int pee
   ErrorFields fields = FieldsFor(operation.message(), peer);
   fields.signal = exit.signal;
   fields.exit_code = exit.exit_code;
-  return MakeError(WEFT_PEER_LOST, fields,
-                   fmt::format("{}rank {} (host {}, pid {}) {}", Heading(operation.message()), peer,
-                               fields.host, fields.pid, exit.ToString()));
+  return MakeError(
+      WEFT_PEER_LOST, fields,
+      fmt::format("{}{} {}", Heading(operation.message()),
+                  reporter_.NameOf(peer, fmt::format("host {}, pid {}", fields.host, fields.pid)),
+                  exit.ToString()));
 }
 
 absl::Status MessageFailure::PeerLeft(const Message& message, int peer) const {
-  return MakeError(
-      WEFT_PEER_LOST, FieldsFor(message, peer),
-      fmt::format("{}rank {} has left the group (it destroyed its handle) and will not {}",
-                  Heading(message), peer, message.is_send ? "receive it" : "send one"));
+  return MakeError(WEFT_PEER_LOST, FieldsFor(message, peer),
+                   fmt::format("{}{} has left the group (it destroyed its handle) and will not {}",
+                               Heading(message), reporter_.NameOf(peer),
+                               message.is_send ? "receive it" : "send one"));
 }
 
 absl::Status MessageFailure::AllLeft(const Message& message) const {
@@ -68,8 +79,8 @@ absl::Status MessageFailure::Local(const absl::Status& cause) const {
   ErrorFields fields = FieldsOf(cause);
   fields.group = group_;
   return MakeError(ResultOf(cause), fields,
-                   fmt::format("messages on group {}: rank {}: {}", group_, state_.rank,
-                               std::string(cause.message())));
+                   fmt::format("messages on group {}: {}: {}", group_,
+                               reporter_.NameOf(state_.rank), std::string(cause.message())));
 }
 
 }  // namespace weft

@@ -13,6 +13,7 @@
 #include "comm/node/alone.h"
 #include "comm/node/explain.h"
 #include "comm/node/heap.h"
+#include "comm/node/long_wait.h"
 #include "comm/node/message_work.h"
 #include "comm/node/node_work.h"
 #include "comm/node/remains.h"
@@ -60,6 +61,7 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
       failures_(state_, options_.name),
       disengage_patience_{kDisengageNs},
       dump_(state_, options_.name),
+      notices_(state_.segment, state_.rank),
       messages_(*this, state_, options_.name, failures_, policy_),
       caller_drives_(CallerDrivesProgress()) {
   state_.known_done.assign(static_cast<size_t>(state_.size), 0);
@@ -256,6 +258,9 @@ bool NodeGroup::AwaitTarget(const Operation& operation, Deadline& deadline) {
     case WaitResult::kStopped:
       return false;
     case WaitResult::kDeadline:
+      checked_ns_.store(
+          0, std::memory_order_relaxed);  // whoever has ended is named before who is late
+      if (Hopeless(operation, target)) return false;
       failures_.Raise(failures_.Timeout(operation, target, deadline.timeout_ns));
       return false;
   }
@@ -268,6 +273,7 @@ bool NodeGroup::Hopeless(const Operation& operation, const WaitTarget& target) {
   const int64_t now_ns = MonotonicNs();
   if (now_ns - checked_ns_.load(std::memory_order_relaxed) < kCheckPeersNs) return false;
   checked_ns_.store(now_ns, std::memory_order_relaxed);
+  ShowLongWait(state_, operation.sequence(), target);
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank || !Needs(operation, target, peer)) continue;
     const bool left =
@@ -449,6 +455,11 @@ void NodeGroup::Leave() {
 void NodeGroup::Abort(std::string_view reason) {
   if (!origin_.here()) return;  // the parent's to abort
   failures_.Raise(failures_.Aborted(reason));
+  Ring(local_);
+}
+
+void NodeGroup::Fail(const absl::Status& cause) {
+  failures_.Raise(failures_.Elsewhere(cause));
   Ring(local_);
 }
 

@@ -40,6 +40,7 @@
 #include "comm/node/operation.h"
 #include "comm/node/prepared_call.h"
 #include "comm/node/remains.h"
+#include "comm/node/segment_notices.h"
 #include "comm/node/work_queue.h"
 
 namespace weft {
@@ -67,6 +68,8 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   const std::string& name() const override { return options_.name; }
 
+  int world_rank(int rank) const override { return state_.WorldRank(rank); }
+
   absl::Status Run(const Collective& collective) override;
   bool RunAgain(const CallKey& key, const void* in, void* out, absl::Status* failure) override;
   absl::StatusOr<WorkRef> Start(const Collective& collective) override;
@@ -83,6 +86,10 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   GroupStats stats() const override;
   absl::Status error() override;
   void Abort(std::string_view reason) override;
+  void Fail(const absl::Status& cause) override;
+
+  NoticeBoard* notices() override { return &notices_; }
+
   void Close() override;
 
   // For Progress and works.
@@ -264,6 +271,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   PreparedCalls prepared_;     // guarded by issue_
   CpuSpread spread_;           // as NodeState
   bool counts_stage_ = false;  // as NodeState
+  SegmentNotices notices_;
   MessageEngine messages_;
 
   Bell

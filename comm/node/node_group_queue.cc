@@ -221,11 +221,14 @@ bool NodeGroup::StaysBlocked(NodeWork& work, const StepFor& purpose, Operation::
   }
   const int64_t now_ns = MonotonicNs();
   queue_.StartDeadlines(now_ns);
-  if (work.deadline().Passed(now_ns) && !target.Reached()) {
-    failures_.Raise(failures_.Timeout(operation, target, work.deadline().timeout_ns));
-  } else if (!Hopeless(operation, target)) {
-    return true;
+  const bool late = work.deadline().Passed(now_ns) && !target.Reached();
+  if (late) checked_ns_.store(0, std::memory_order_relaxed);
+  if (Hopeless(operation, target)) {
+    *result = Operation::Result::kFailed;
+    return false;
   }
+  if (!late) return true;
+  failures_.Raise(failures_.Timeout(operation, target, work.deadline().timeout_ns));
   *result = Operation::Result::kFailed;
   return false;
 }

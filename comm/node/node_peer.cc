@@ -184,4 +184,9 @@ std::string NodePeer::StateName() const {
   }
 }
 
+bool NodePeer::Stopped() const {
+  const char state = is_self_ ? 'R' : ReadState(identity_.pid);
+  return state == 'T' || state == 't';
+}
+
 }  // namespace weft

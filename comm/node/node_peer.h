@@ -68,6 +68,8 @@ class NodePeer {
   bool RunsAnotherProgram() const;
   // "running", "sleeping", "stopped", "gone"...: for messages.
   std::string StateName() const;
+  // By a signal or a debugger.
+  bool Stopped() const;
 
  private:
   NodePeer() = default;

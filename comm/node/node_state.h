@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/kernels/copy.h"
@@ -48,9 +49,12 @@ struct NodeState {
   Isa isa = Isa::kScalar;
   CopyKernel stream_copy = nullptr;              // into outputs larger than the caches
   std::vector<std::shared_ptr<NodePeer>> peers;  // by rank; own process included
-  Tuning tuning;                                 // the same on all ranks
-  bool single_copy = false;                      // WEFT_SINGLE_COPY, of this process
-  bool reads_peers = false;                      // with it, may read every peer's private memory
+  std::vector<int>
+      world_ranks;  // by rank, if it was split from a group; else its ranks are those of the world
+  std::string world_name;    // of the group that this one, and all between, were split from
+  Tuning tuning;             // the same on all ranks
+  bool single_copy = false;  // WEFT_SINGLE_COPY, of this process
+  bool reads_peers = false;  // with it, may read every peer's private memory
 
   const SharedBlocks* shared_blocks = &ProcessSharedBlocks();
 
@@ -71,6 +75,10 @@ struct NodeState {
   StageRing slot_ring;            // and of the rest for which one-shot operation
   SharedStores stores;            // into slots and staging
   std::vector<char*> peer_stage;  // peers' staging as mapped here, once looked up
+
+  int WorldRank(int peer) const {
+    return world_ranks.empty() ? peer : world_ranks[static_cast<size_t>(peer)];
+  }
 
   // The rank that `peer` is of; its first one if several ranks are threads of that process; -1 if none is.
   int RankOf(const NodePeer* peer) const {

@@ -31,6 +31,8 @@ class NodeWork : public Work {
 
   bool ended() const override { return ended_.load(std::memory_order_seq_cst) == kEnded; }
 
+  uint64_t sequence() const override { return operation_.sequence(); }
+
   absl::Status status() override;
   bool OnComplete(std::function<void(const absl::Status&)> callback) override;
 

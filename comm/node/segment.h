@@ -24,8 +24,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 
 #include "base/wait.h"
+#include "comm/group/notice_board.h"
 #include "comm/node/call_identity.h"
 #include "comm/recorder/ring.h"
 #include "comm/select/tuning.h"
@@ -96,9 +98,18 @@ struct AbortRecord {
   int32_t signal;
   int32_t exit_code;
   int64_t sequence;
+  int32_t world_rank;
+  int32_t unused;
   char host[64];
   char operation[32];
-  char text[416];
+  char text[640];
+};
+
+// A notice (notice_board.h) as it stands in the segment, written by its rank only. `version` counts what was shown
+// here; 0 while nothing is, or it is being written.
+struct alignas(64) NoticePlace {
+  std::atomic<uint64_t> version;
+  std::atomic<uint64_t> words[std::tuple_size_v<WaitNotice>];
 };
 
 // kLeaving: starts no operation and reads no peer's staging any more. kLeft: does not read the segment
@@ -122,11 +133,13 @@ struct RankControl {
       cpu;  // that it was seen on when it began its last blocking call, or kUnknownCpu
   std::atomic<RankState> state;
   std::atomic<uint64_t> stage_offset;  // of its staging, in its heap; set before the first `staged`
+  std::atomic<uint64_t> long_wait;     // of a collective (long_wait.h)
   int32_t pid;
   uint64_t start_time;
   alignas(64) AbortRecord abort_record;
   alignas(64) Arrival arrivals[kWindow];
   alignas(64) BufferPlaces places[kWindow];
+  NoticePlace notices[NoticeBoard::kPlaces];
 };
 
 // What a rank's sends and receives share with the other ranks (message_engine.h).
@@ -135,6 +148,7 @@ struct MessageControl {
   alignas(
       64) std::atomic<uint32_t> events;  // counted up by any rank that did what this one waits for
   std::atomic<uint32_t> engaged;         // 1 while it copies from a peer's buffer
+  std::atomic<uint32_t> long_wait;       // for whom its oldest message waits (long_wait.h)
   // By rank: 1 + offset of that rank's channel to this one, in its heap; written by that rank.
   alignas(64) std::atomic<uint64_t> inbox[kNodeRanksMax];
 };

@@ -115,7 +115,9 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::JoinPart(int color,
   for (size_t i = 0; i < members.size(); ++i) {
     if (members[i] == state_.rank) part.rank = static_cast<int>(i);
     part.peers.push_back(state_.peers[static_cast<size_t>(members[i])]);
+    part.world_ranks.push_back(state_.WorldRank(members[i]));
   }
+  part.world_name = state_.world_ranks.empty() ? options_.name : state_.world_name;
   GroupOptions named = options;
   if (named.name.empty()) named.name = fmt::format("{}.{}", options_.name, color);
   if (named.timeout_ns <= 0) named.timeout_ns = options_.timeout_ns;

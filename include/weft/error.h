@@ -25,6 +25,8 @@ typedef struct weft_error_info {
   char host[64];        /* its machine */
   char group[64];       /* the group's name */
   char operation[32];   /* "all_reduce"... */
+  int32_t world_rank; /* rank of the culprit in the group that `group` was split from, first of all;
+                           the same as rank if it was not split */
 } weft_error_info_t;
 
 /* The short name of a result code, "peer_lost"; "unknown" for an unknown one. Static storage. Any

@@ -34,6 +34,7 @@ TEST(ErrorInfo, BeforeAnyFailureEverythingIsUnknown) {
     EXPECT_EQ(info.struct_size, sizeof(info));
     EXPECT_EQ(info.result, WEFT_SUCCESS);
     EXPECT_EQ(info.rank, -1);
+    EXPECT_EQ(info.world_rank, -1);
     EXPECT_EQ(info.pid, -1);
     EXPECT_EQ(info.signal, -1);
     EXPECT_EQ(info.exit_code, -1);
@@ -89,9 +90,33 @@ TEST(ErrorInfo, HasGroupRankAndSequenceOfAFailedOperation) {
     const weft_error_info_t info = Info();
     EXPECT_EQ(info.result, WEFT_MISMATCH);
     EXPECT_EQ(info.rank, 1);
+    EXPECT_EQ(info.world_rank, 1);
     EXPECT_EQ(info.sequence, 2);
     EXPECT_STREQ(info.group, "disputed");
     EXPECT_STREQ(info.operation, "all_reduce");
+    EXPECT_EQ(weft_group_destroy(groups[rank]), WEFT_SUCCESS);
+  });
+}
+
+// In a group that was split from another one a rank has two numbers.
+TEST(ErrorInfo, HasTheWorldRankOfARankOfASplitGroup) {
+  weft_group_t groups[4] = {};
+  ASSERT_EQ(weft_group_create_local(4, nullptr, groups), WEFT_SUCCESS) << weft_last_error();
+  weft::test::OnThreads(4, [&](int rank) {
+    weft_group_t part = nullptr;
+    const weft_group_config_t config = weft::test::ConfigNamed("part");
+    ASSERT_EQ(weft_group_split(groups[rank], rank == 0 ? 0 : 1, rank, &config, &part), WEFT_SUCCESS)
+        << weft_last_error();
+    if (rank > 0) {
+      float x[8] = {};
+      const size_t count = rank == 2 ? 4 : 8;
+      EXPECT_EQ(weft_all_reduce(x, x, count, WEFT_FLOAT32, WEFT_SUM, part, nullptr, nullptr),
+                WEFT_MISMATCH);
+      EXPECT_EQ(Info().rank, 1);
+      EXPECT_EQ(Info().world_rank, 2);
+      EXPECT_THAT(weft_last_error(), HasSubstr("rank 1 of group part ("));
+    }
+    EXPECT_EQ(weft_group_destroy(part), WEFT_SUCCESS);
     EXPECT_EQ(weft_group_destroy(groups[rank]), WEFT_SUCCESS);
   });
 }

@@ -168,6 +168,87 @@ TEST_P(Disagreement, RankThatLeftIsNamed) {
             "");
 }
 
+// An abort gives way to what was found beside it; that stays, whatever comes later.
+TEST(Cause, IsTheFirstThatIsOne) {
+  auto groups = CreateLocalGroups(3, {.name = "dp"});
+  ASSERT_TRUE(groups.ok()) << groups.status();
+  const auto expect = [&](weft_result_t result, const char* words) {
+    for (const auto& group : *groups) {
+      EXPECT_EQ(ResultOf(group->error()), result) << group->error();
+      EXPECT_NE(group->error().message().find(words), std::string::npos) << group->error();
+    }
+  };
+  (*groups)[0]->Abort("first");
+  (*groups)[1]->Abort("second");
+  expect(WEFT_ABORTED, "first");
+  // The rank that aborted has left its record to be read.
+  (*groups)[0]->Fail(MakeError(WEFT_MISMATCH, "found by the one who aborted"));
+  expect(WEFT_ABORTED, "first");
+  (*groups)[2]->Fail(MakeError(WEFT_TIMEOUT, {.world_rank = 1}, "found elsewhere"));
+  expect(WEFT_TIMEOUT, "found elsewhere");
+  EXPECT_EQ(FieldsOf((*groups)[0]->error()).rank, 1);
+  (*groups)[1]->Fail(MakeError(WEFT_MISMATCH, "found later"));
+  (*groups)[1]->Abort("third");
+  expect(WEFT_TIMEOUT, "found elsewhere");
+  for (const auto& group : *groups)
+    group->Close();
+}
+
+// Ranks of a group that was split from another have two numbers, and both are said.
+TEST(SplitGroup, IsNamedWithItsRanksAndTheirWorldRanks) {
+  constexpr int kSize = 6;
+  std::atomic<int> waiting{2};
+  EXPECT_EQ(
+      RunThreadRanks(
+          kSize, {.name = "world", .timeout_ns = 20'000'000'000},
+          [&](ProcessGroup& world) -> std::string {
+            auto tp = world.Split(world.rank() / 3, world.rank(), {.name = "tp"});
+            auto dp = world.Split(world.rank() / 3, -world.rank(), {.name = "dp"});
+            if (!tp.ok() || !dp.ok()) return "could not split";
+            absl::Status mismatch;
+            absl::Status late;
+            if (world.rank() >= 3) {
+              float data[8] = {};
+              Collective call{.kind = OpKind::kAllReduce,
+                              .dtype = WEFT_FLOAT32,
+                              .count = world.rank() == 4 ? size_t{4} : size_t{8}};
+              call.in = call.out = data;
+              mismatch = (*tp)->Run(call);
+              if (world.rank() == 4) {
+                const int64_t start_ns = MonotonicNs();
+                while (waiting > 0 && MonotonicNs() - start_ns < 30'000'000'000)
+                  std::this_thread::yield();
+              }
+              Collective barrier{.kind = OpKind::kBarrier, .timeout_ns = 150'000'000};
+              late = (*dp)->Run(barrier);
+              --waiting;
+            }
+            (*tp)->Close();
+            (*dp)->Close();
+            if (world.rank() < 3) return "";
+            const auto expect = [](const absl::Status& status, weft_result_t result, int rank,
+                                   const std::vector<std::string>& words) -> std::string {
+              const std::string text(status.message());
+              if (ResultOf(status) != result) return "got: " + text;
+              if (FieldsOf(status).rank != rank || FieldsOf(status).world_rank != 4)
+                return "blames another: " + text;
+              for (const std::string& word : words) {
+                if (text.find(word) == std::string::npos) return word + " is not in: " + text;
+              }
+              return "";
+            };
+            const std::string problem = expect(
+                mismatch, WEFT_MISMATCH, 1,
+                {"rank 1 of group tp (world rank 4) called all_reduce (sum) of 4 float32",
+                 "ranks 0, 2 of group tp (world ranks 3, 5) called all_reduce (sum) of 8 float32"});
+            if (!problem.empty()) return problem;
+            return expect(late, WEFT_TIMEOUT, 1,
+                          {"on group dp: rank 1 of group dp (world rank 4, host ",
+                           "did not arrive within 0.15 s"});
+          }),
+      "");
+}
+
 INSTANTIATE_TEST_SUITE_P(RankSet, Disagreement, ::testing::Values(2, 3, 4, 5, 8));
 
 }  // namespace

@@ -1,0 +1,38 @@
+// For whom a rank waits, as its peers read it when they look for the one that holds all of them up.
+//
+//   ShowLongWait(state, operation.sequence(), operation.target());   // at the looks of a wait that takes long
+//   ...
+//   for (const int rank : RanksHoldingUp(state, {missing...})) ...   // at a deadline
+//
+// A rank whose peer has not done its part names that peer; but the peer may itself wait for a third one, and only that
+// one is to blame. What a rank says of its wait is checked against what it waits for: a wait that is over, because the
+// rank was stopped before it saw that, counts for nothing. A rank that is stopped waits for nobody.
+//
+// Shown at the looks of a wait only, every few milliseconds: the steady path knows nothing of it. A record needs not be
+// cleared: it is of the operation after the last one that the rank has done, or it is old.
+//
+// Thread-safety: shown under the group's step word, or its issue word while nothing is queued; read by anybody.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/node/node_state.h"
+
+namespace weft {
+
+// The collective `sequence`, the oldest of this rank, waits for `target`.
+void ShowLongWait(const NodeState& state, uint64_t sequence, const WaitTarget& target);
+
+// The oldest message of this rank waits for `peer`, or, WEFT_ANY_SOURCE, for anybody; cleared when it has ended.
+void ShowLongMessageWait(const NodeState& state, int peer);
+void ClearLongMessageWait(const NodeState& state);
+
+// Those for whom this rank waits in the collective that it has shown.
+std::vector<int> RanksAwaited(const NodeState& state);
+
+// Of `first`, for which this rank waits, and those for whom they wait, and so on: the ranks that wait for nobody, stopped
+// ones first, in the order of ranks otherwise. `first` if there are none.
+std::vector<int> RanksHoldingUp(const NodeState& state, const std::vector<int>& first);
+
+}  // namespace weft
