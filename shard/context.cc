@@ -7,6 +7,15 @@
 #include "shard/section.h"
 
 namespace weft {
+namespace {
+
+// A death, a mismatch and a deadline are the same for all ranks; what else failed, failed on one.
+bool IsOfAllRanks(const absl::Status& failure) {
+  const weft_result_t result = ResultOf(failure);
+  return result == WEFT_PEER_LOST || result == WEFT_MISMATCH || result == WEFT_TIMEOUT;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Context>> Context::Create(std::shared_ptr<const Mesh> mesh,
                                                          const ContextOptions& options) {
@@ -35,9 +44,9 @@ Context::~Context() {
   if (!ended) {
     // A peer may never come to meet these; the memory must be quiet before it goes.
     MutexLock lock(mutex_);
-    EndGroups(StrCat("rank ", group().rank(),
-                     " destroyed its shard context while gradients were being "
-                     "reduced or parameters gathered"));
+    EndGroups(MakeError(WEFT_ABORTED, StrCat("rank ", group().rank(),
+                                             " destroyed its shard context while gradients were "
+                                             "being reduced or parameters gathered")));
     for (const WorkRef& work : works)
       (void)work->Wait(0);
   }
@@ -45,15 +54,19 @@ Context::~Context() {
 }
 
 Context::Machine::Machine(const Registry& registry, Layout planned, Storage allocated,
-                          ExtentCalls made, std::shared_ptr<ProcessGroup> group,
+                          ExtentCalls made, const Mesh& mesh, std::unique_ptr<WaitWatch> made_watch,
                           const Reduction::Options& options)
-    : layout(std::move(planned)),
+    : watch(std::move(made_watch)),
+      group(Watched(ContextGroup::kMesh, mesh.group())),
+      inner(Watched(ContextGroup::kMeshInner, mesh.inner())),
+      outer(Watched(ContextGroup::kMeshOuter, mesh.outer())),
+      layout(std::move(planned)),
       storage(std::move(allocated)),
       calls(std::move(made)),
       state(registry),
       readiness(layout),
       residence(layout, storage, calls, registry.units()),
-      reduction(std::move(group), layout, storage, calls, residence, options),
+      reduction(group, layout, storage, calls, residence, options),
       cut_buckets(registry.units().size()) {
   for (size_t i = 0; i < layout.buckets.size(); ++i) {
     const int bucket = static_cast<int>(i);
@@ -62,6 +75,11 @@ Context::Machine::Machine(const Registry& registry, Layout planned, Storage allo
     for (const int unit : layout.buckets[i].units)
       cut_buckets[static_cast<size_t>(unit)].push_back(bucket);
   }
+}
+
+std::shared_ptr<ProcessGroup> Context::Machine::Watched(ContextGroup channel,
+                                                        std::shared_ptr<ProcessGroup> unwatched) {
+  return watch == nullptr ? unwatched : watch->Watch(channel, std::move(unwatched));
 }
 
 // The flag is set after the lock and cleared before the unlock, so whoever sees it clear and fails to
@@ -134,9 +152,7 @@ absl::Status Context::Latch(const absl::Status& status) {
   if (status.ok() || !failure_.ok()) return status;
   failure_ = status;
   // What fails among some of the ranks is not known to the others, who will wait for this one elsewhere.
-  if (mesh_->axes().size() > 1) {
-    EndGroups(StrCat("rank ", group().rank(), " failed: ", FromAbsl(status.message())));
-  }
+  if (mesh_->axes().size() > 1) EndGroups(status);
   return status;
 }
 
@@ -146,34 +162,74 @@ absl::Status Context::LatchUnlocked(const absl::Status& status) {
   return Latch(status);
 }
 
-void Context::EndGroups(std::string_view reason) {
-  group().Abort(reason);
+// The group of all ends first:
+// where several ranks have found something, what it ended with is the cause in all of them.
+void Context::EndGroups(const absl::Status& found) {
+  const bool told = IsOfAllRanks(found);
+  const std::string text(FromAbsl(found.message()));
+  const std::string reason =
+      ResultOf(found) == WEFT_ABORTED ? text : StrCat("rank ", group().rank(), " failed: ", text);
+  const auto end = [&](ProcessGroup& ended, const absl::Status& cause) {
+    cause.ok() ? ended.Abort(reason) : ended.Fail(cause);
+  };
+  end(group(), told ? found : absl::OkStatus());
+  const absl::Status cause = told ? group().error() : absl::OkStatus();
   if (mesh_->axes().size() > 1) {
-    mesh_->inner()->Abort(reason);
-    mesh_->outer()->Abort(reason);
+    end(*mesh_->inner(), cause);
+    end(*mesh_->outer(), cause);
   }
   if (machine_ == nullptr) return;
-  machine_->residence.Abort(reason);
-  machine_->reduction.Abort(reason);
+  machine_->residence.ForEachGroup([&](ProcessGroup& ended) { end(ended, cause); });
+  machine_->reduction.ForEachGroup([&](ProcessGroup& ended) { end(ended, cause); });
 }
 
 // The rank that this one waits for, in a group of some of the ranks, may itself be waiting in another one for a rank
 // that will not come. Who knows that ends the group of all, at which everybody looks.
-absl::Status Context::Await(Work& work) {
+absl::Status Context::Await(Work& work, std::string_view what) {
   constexpr int64_t kLookNs = 100'000'000;
-  if (mesh_->axes().size() == 1) return work.Wait(0);
-  for (;;) {
+  WaitWatch* const watch = machine_ == nullptr ? nullptr : machine_->watch.get();
+  if (watch == nullptr && mesh_->axes().size() == 1) return work.Wait(0);
+  for (bool looked = false;; looked = true) {
     absl::Status status = work.Wait(kLookNs);
-    if (ResultOf(status) != WEFT_IN_PROGRESS) return status;
-    const absl::Status cause = group().error();
+    if (ResultOf(status) != WEFT_IN_PROGRESS) {
+      if (looked && watch != nullptr) watch->EndWait();
+      if (watch == nullptr || !IsOfAllRanks(status)) return status;
+      // Others may wait for this rank in another group.
+      Section section(*this);
+      EndGroups(status);
+      return status;
+    }
+    const absl::Status cause = LookAround(work, what);
     if (cause.ok()) continue;
     Section section(*this);
-    EndGroups(FromAbsl(cause.message()));
+    EndGroups(cause);
   }
 }
 
+absl::Status Context::LookAround(const Work& work, std::string_view what) {
+  WEFT_RETURN_IF_ERROR(group().error());
+  WaitWatch* const watch = machine_ == nullptr ? nullptr : machine_->watch.get();
+  if (watch == nullptr) return absl::OkStatus();
+  watch->NoteEnded();
+  bool promises = false;
+  std::string call;
+  {
+    // What completing threads would do for what has ended is done now, before the counts are shown.
+    Section section(*this);
+    if (!failure_.ok()) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(Latch(Look()));
+    promises = !machine_->state.AwaitsGradients(entering_backward_);
+    call = machine_->state.LastCall();
+  }
+  if (call.empty()) call = "before the first step";
+  constexpr std::string_view kColon = ": ";
+  if (what.ends_with(kColon)) what.remove_suffix(kColon.size());
+  return watch->Look(work, promises, what.empty() ? call : StrCat(call, ", ", what));
+}
+
 absl::Status Context::RunAmong(ProcessGroup& among, const Collective& call) {
-  if (&among == &group()) return among.Run(call);
+  const bool watched = machine_ != nullptr && machine_->watch != nullptr;
+  if (watched || &among == mesh_->group().get()) return among.Run(call);
   WEFT_ASSIGN_OR_RETURN(const WorkRef work, among.Start(call));
   return Await(*work);
 }
@@ -217,7 +273,7 @@ absl::Status Context::AbortStep(std::string_view reason) {
         WEFT_ABORTED, {.rank = group().rank(), .group = group().name(), .operation = "abort_step"},
         text);
   }
-  EndGroups(text);
+  EndGroups(MakeError(WEFT_ABORTED, text));
   return absl::OkStatus();
 }
 

@@ -50,6 +50,7 @@
 #include "shard/step_clock.h"
 #include "shard/step_state.h"
 #include "shard/storage.h"
+#include "shard/wait_watch.h"
 
 namespace weft {
 
@@ -175,8 +176,18 @@ class Context {
   // What exists from finalize on.
   struct Machine {
     Machine(const Registry& registry, Layout planned, Storage allocated, ExtentCalls made,
-            std::shared_ptr<ProcessGroup> group, const Reduction::Options& options);
+            const Mesh& mesh, std::unique_ptr<WaitWatch> made_watch,
+            const Reduction::Options& options);
+    // Through the watch, if there is one.
+    std::shared_ptr<ProcessGroup> Watched(ContextGroup channel,
+                                          std::shared_ptr<ProcessGroup> group);
     weft_shard_plan_t plan = {};
+    const std::unique_ptr<WaitWatch>
+        watch;  // nullptr: there are no groups that could wait for each other
+    // The mesh's.
+    const std::shared_ptr<ProcessGroup> group;
+    const std::shared_ptr<ProcessGroup> inner;
+    const std::shared_ptr<ProcessGroup> outer;
     const Layout layout;
     const Storage storage;
     const ExtentCalls calls;
@@ -197,7 +208,8 @@ class Context {
 
   Context(std::shared_ptr<const Mesh> mesh, const ContextOptions& options, Isa isa);
 
-  ProcessGroup& group() const { return *mesh_->group(); }
+  // Of the mesh; from finalize on with its operations watched.
+  ProcessGroup& group() const { return machine_ == nullptr ? *mesh_->group() : *machine_->group; }
 
   // Ok, or why no step call works: not finalized, or an earlier failure.
   absl::Status CheckUsable(const char* call) const WEFT_REQUIRES(mutex_);
@@ -211,9 +223,11 @@ class Context {
   absl::Status LatchUnlocked(const absl::Status& status);
   // Ends the groups of this context and its mesh, and so the waits of other ranks in them. Within a section, or when the
   // doorbell is silent: works that end call back on this thread.
-  void EndGroups(std::string_view reason) WEFT_REQUIRES(mutex_);
-  // Waits for an operation of any of these groups.
-  absl::Status Await(Work& work);
+  void EndGroups(const absl::Status& cause) WEFT_REQUIRES(mutex_);
+  // Waits for an operation of any of these groups; `what` says what for.
+  absl::Status Await(Work& work, std::string_view what = {});
+  // While it is waited for: why it should not be any longer, if that is known.
+  absl::Status LookAround(const Work& work, std::string_view what);
   absl::Status RunAmong(ProcessGroup& among, const Collective& call);
 
   // What a reduction that has ended makes room for.
@@ -269,6 +283,8 @@ class Context {
     return registry_.units()[static_cast<size_t>(unit)].used;
   }
 
+  // What pre_backward waits for.
+  absl::Status EnterBackward(int unit);
   absl::Status CheckReducing(int unit) WEFT_REQUIRES(mutex_);
   // Residence::Begin or Need, of all units whose params the unit uses: what to wait for before asking again.
   using Ask = absl::StatusOr<Works> (Residence::*)(int unit);
@@ -324,7 +340,8 @@ class Context {
   const Isa isa_;
   // Owned by the one thread that makes step calls.
   int folded_microbatches_ = 0;
-  bool joined_ = false;  // it walks through a step without data
+  bool joined_ = false;         // it walks through a step without data
+  int entering_backward_ = -1;  // the unit whose pre_backward has not returned
 
   // For reductions of this step.
   struct WaitTimes {

@@ -104,7 +104,7 @@ absl::Status Context::WaitForWorks(const Works& works, std::string_view what, in
   absl::Status first_failure;
   const int64_t begin_ns = MonotonicNs();
   for (const WorkRef& work : works) {
-    const absl::Status status = Await(*work);
+    const absl::Status status = Await(*work, what);
     if (!status.ok() && first_failure.ok()) first_failure = status;
   }
   *waited_ns += MonotonicNs() - begin_ns;

@@ -235,7 +235,7 @@ absl::Status Context::GatherParam(const ParamSpec& spec, const Place& place, voi
                                     layout.MemberOf(extent).size, blocks.get(), &call));
   call.layout = std::move(blocks);
   const bool replicated = layout.SpaceOf(extent).placement.replicated;
-  ProcessGroup& among = replicated ? *mesh_->inner() : group();
+  ProcessGroup& among = replicated ? *machine_->inner : group();
   return LatchUnlocked(Annotate(RunAmong(among, call), StrCat("param_read ", spec.name, ": ")));
 }
 
@@ -271,7 +271,7 @@ absl::Status Context::Broadcast(int root) {
     const Range& range = extent.range;
     if (placement.replicated && placement.params_cut) {
       // Ranks of a replica lie side by side: root's place among this rank's own is that of its replica.
-      WEFT_RETURN_IF_ERROR(BroadcastElements(*mesh_->outer(), range.space,
+      WEFT_RETURN_IF_ERROR(BroadcastElements(*machine_->outer, range.space,
                                              storage.OwnParams(layout, extent),
                                              root / layout.inner.size));
     } else if (!placement.params_cut) {

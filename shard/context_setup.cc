@@ -60,6 +60,7 @@ absl::StatusOr<weft_shard_plan_t> Context::Finalize() {
   WEFT_ASSIGN_OR_RETURN(const uint64_t number, AgreeOnMemory(made.status()));
   std::unique_ptr<Machine> machine = *std::move(made);
   machine->reduction.SetContext(number);
+  if (machine->watch != nullptr) machine->watch->SetContext(number);
   if (AnythingCut(registry_)) WEFT_RETURN_IF_ERROR(SplitGroups(*machine));
   MutexLock lock(mutex_);
   machine_ = std::move(machine);
@@ -109,8 +110,13 @@ absl::StatusOr<std::unique_ptr<Context::Machine>> Context::MakeMachine() {
                                      .timeout_ns = options_.timeout_ns,
                                      .doorbell = chains ? doorbell_ : nullptr,
                                      .isa = isa_};
+  std::unique_ptr<WaitWatch> watch;
+  if (cut) {
+    watch = WaitWatch::Make(mesh_->group(), {mesh_->size(), mesh_->inner_size()},
+                            [this](Work& work) { return Await(work); });
+  }
   auto machine = std::make_unique<Machine>(registry_, std::move(plan.layout), std::move(storage),
-                                           std::move(calls), mesh_->group(), reduction);
+                                           std::move(calls), *mesh_, std::move(watch), reduction);
   machine->plan = plan.numbers;
   if (optimizer_config_.has_value()) {
     WEFT_ASSIGN_OR_RETURN(machine->optimizer,
@@ -162,9 +168,12 @@ absl::Status Context::SplitGroups(Machine& machine) {
                           split(*mesh_->inner(), replica, "reduce_scatter"));
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> across,
                           split(*mesh_->outer(), mesh_->inner_rank(), "all_reduce"));
-    machine.reduction.SetReplicaGroups(std::move(scatter), std::move(across));
+    machine.reduction.SetReplicaGroups(
+        machine.Watched(ContextGroup::kInnerScatter, std::move(scatter)),
+        machine.Watched(ContextGroup::kOuterReduce, std::move(across)));
   }
-  machine.residence.SetGroups(std::move(all), std::move(inner));
+  machine.residence.SetGroups(machine.Watched(ContextGroup::kGather, std::move(all)),
+                              machine.Watched(ContextGroup::kInnerGather, std::move(inner)));
   return absl::OkStatus();
 }
 

@@ -96,6 +96,15 @@ absl::Status Context::PreBackward(int unit) {
     WEFT_RETURN_IF_ERROR(CheckUsable("pre_backward"));
     WEFT_RETURN_IF_ERROR(machine_->state.PreBackward(unit));
   }
+  entering_backward_ = unit;
+  const absl::Status entered = EnterBackward(unit);
+  entering_backward_ = -1;
+  WEFT_RETURN_IF_ERROR(entered);
+  Section section(*this);
+  return Latch(machine_->residence.Served());
+}
+
+absl::Status Context::EnterBackward(int unit) {
   WEFT_RETURN_IF_ERROR(FoldMicrobatch());
   {
     Section section(*this);
@@ -104,8 +113,7 @@ absl::Status Context::PreBackward(int unit) {
   WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Need));
   for (const int used : UsedBy(unit))
     WEFT_RETURN_IF_ERROR(MakeGradients(used));
-  Section section(*this);
-  return Latch(machine_->residence.Served());
+  return absl::OkStatus();
 }
 
 absl::Status Context::GradReady(int param, const void* grad) {
@@ -183,7 +191,7 @@ absl::Status Context::WaitForStarted(const std::vector<StartedReduce>& started) 
   absl::Status first_failure;
   const int64_t begin_ns = MonotonicNs();
   for (const StartedReduce& reduce : started) {
-    const absl::Status status = Await(*reduce.work);
+    const absl::Status status = Await(*reduce.work, "reducing gradients: ");
     if (!status.ok() && first_failure.ok()) {
       first_failure = Annotate(status, StrCat("reducing gradient bucket ", reduce.bucket, ": "));
     }

@@ -92,9 +92,9 @@ void Reduction::SetReplicaGroups(std::shared_ptr<ProcessGroup> scatter,
   across_ = std::move(across);
 }
 
-void Reduction::Abort(std::string_view reason) {
-  if (scatter_ != nullptr) scatter_->Abort(reason);
-  if (across_ != nullptr) across_->Abort(reason);
+void Reduction::ForEachGroup(const std::function<void(ProcessGroup&)>& visit) const {
+  if (scatter_ != nullptr) visit(*scatter_);
+  if (across_ != nullptr) visit(*across_);
 }
 
 uint32_t Reduction::purpose() const {

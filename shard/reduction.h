@@ -30,6 +30,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -82,7 +83,8 @@ class Reduction {
   // destructor.
   void SetReplicaGroups(std::shared_ptr<ProcessGroup> scatter,
                         std::shared_ptr<ProcessGroup> across);
-  void Abort(std::string_view reason);
+  // Those that there are.
+  void ForEachGroup(const std::function<void(ProcessGroup&)>& visit) const;
   // Starts the links of chains whose turn it is, and ends those that are through.
   absl::Status Advance();
 

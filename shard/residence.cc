@@ -64,9 +64,9 @@ void Residence::SetGroups(std::shared_ptr<ProcessGroup> all, std::shared_ptr<Pro
   inner_ = std::move(inner);
 }
 
-void Residence::Abort(std::string_view reason) {
-  if (group_ != nullptr) group_->Abort(reason);
-  if (inner_ != nullptr) inner_->Abort(reason);
+void Residence::ForEachGroup(const std::function<void(ProcessGroup&)>& visit) const {
+  if (group_ != nullptr) visit(*group_);
+  if (inner_ != nullptr) visit(*inner_);
 }
 
 ProcessGroup& Residence::GroupFor(const Extent& extent) const {

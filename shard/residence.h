@@ -24,6 +24,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -60,7 +61,8 @@ class Residence {
 
   bool gathers() const { return group_ != nullptr || inner_ != nullptr; }
 
-  void Abort(std::string_view reason);
+  // Those that there are.
+  void ForEachGroup(const std::function<void(ProcessGroup&)>& visit) const;
 
   // Makes room for a schedule, between steps.
   absl::Status Reserve(size_t bytes) { return pool_.Reserve(bytes); }

@@ -446,6 +446,24 @@ void StepState::Settle(int unit, std::vector<int>& settled) {
   }
 }
 
+bool StepState::AwaitsGradients(int entering) const {
+  for (size_t u = 0; u < units_.size(); ++u) {
+    if (units_[u].phase != UnitPhase::kBackward || units_[u].backward_of == entering) continue;
+    const UnitSpec& spec = registry_.units()[u];
+    for (int param = spec.first_param; param < spec.first_param + spec.param_count; ++param) {
+      const bool open = params_[static_cast<size_t>(param)] != ParamPhase::kSettled;
+      if (open && !registry_.params()[static_cast<size_t>(param)].frozen) return true;
+    }
+  }
+  return false;
+}
+
+std::string StepState::LastCall() const {
+  if (event_count_ == 0) return "";
+  const Event& last = events_[(event_count_ - 1) % kEventsKept];
+  return StrCat(last.call, SubjectOf(last));
+}
+
 absl::Status StepState::NotInUse(const char* call, int unit, std::string_view advice) const {
   return BadState({call, Event::Kind::kUnit, unit}, UnitText(unit), advice);
 }

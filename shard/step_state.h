@@ -89,6 +89,13 @@ class StepState {
     return units_[static_cast<size_t>(unit)].phase == UnitPhase::kBackward;
   }
 
+  // Gradients may still be given in this micro-batch of a unit in backward, other than those whose backward the
+  // pre_backward of `entering` begins.
+  bool AwaitsGradients(int entering) const;
+
+  // The last call that was legal, "pre_forward block.3"; empty if there was none.
+  std::string LastCall() const;
+
   // BAD_STATE in words of this state machine: `call` needs the unit to be in use.
   absl::Status NotInUse(const char* call, int unit, std::string_view advice) const;
 
