@@ -60,6 +60,12 @@ if(WEFT_STATIC_ABSL)
     COMMAND_EXPAND_LISTS VERBATIM COMMENT "Linking libweft.a")
   add_custom_target(weft_static ALL DEPENDS ${weft_archive})
   install(FILES ${weft_archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  # `cmake --install --strip` knows of targets only, and an archive must keep the names that a linker looks for.
+  install(CODE "
+    if(CMAKE_INSTALL_DO_STRIP)
+      set(archive \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libweft.a\")
+      execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-debug \"\${archive}\" COMMAND_ERROR_IS_FATAL ANY)
+    endif()")
 endif()
 
 install(TARGETS weft LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

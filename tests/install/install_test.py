@@ -58,7 +58,8 @@ class Install(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-install-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder, True)
-        run("cmake", "--install", cls.build, "--prefix", cls.folder / "first")
+        # As docs/embedding.md says.
+        run("cmake", "--install", cls.build, "--prefix", cls.folder / "first", "--strip")
         # Used from another place than it was installed to.
         cls.prefix = cls.folder / "moved"
         (cls.folder / "first").rename(cls.prefix)
@@ -106,6 +107,20 @@ class Install(unittest.TestCase):
                 self.check(project / "build" / "with_weft")
                 self.check(project / "build" / "with_weft_static")
                 self.assertNotIn("libweft", run("ldd", project / "build" / "with_weft_static"))
+
+    def test_nothing_is_larger_than_its_code(self):
+        """What is installed has no debug information; of the archive only names that are linked with are left."""
+        binaries = [self.library.resolve(), self.library.with_suffix(".a"), *(self.prefix / "bin").iterdir()]
+        self.assertGreaterEqual(len(binaries), 3)
+        for binary in binaries:
+            with self.subTest(binary.name):
+                self.assertNotIn(".debug_info", run("readelf", "-WS", binary))
+        total = sum(binary.stat().st_size for binary in binaries)
+        self.assertLess(total, 40 << 20, {binary.name: binary.stat().st_size for binary in binaries})
+
+    def test_the_page_on_embedding_says_how(self):
+        page = (_EXPORTS.parents[2] / "docs" / "embedding.md").read_text()
+        self.assertIn("cmake --install build/release --prefix /opt/weft --strip\n", page)
 
     def test_every_header_is_installed(self):
         there = {path.name for path in (self.prefix / "include" / "weft").iterdir()}
