@@ -127,7 +127,7 @@ absl::Status NodeGroup::error() {
 // The first call to learn of the end returns its cause, later ones that the group is of no use.
 absl::Status NodeGroup::Refusal() {
   if (!origin_.here()) return Forked();
-  if (closed_.load(std::memory_order_relaxed)) return Closed();
+  if (closed()) return Closed();
   absl::Status cause = failures_.Cause();
   state_.self().acknowledged.store(1, std::memory_order_seq_cst);
   Ring(state_.self().bell);
@@ -149,7 +149,7 @@ absl::Status NodeGroup::Equip(const PreparedCall& prepared) {
 // On Ok issue_ is held.
 absl::Status NodeGroup::TakeTurn(const Collective& call, Deadline& turn) {
   if (!origin_.here()) return Forked();  // whoever holds issue_ may be of the parent only
-  if (closed_.load(std::memory_order_relaxed)) return Closed();
+  if (closed()) return Closed();
   if (!issue_.TryTake() && !AwaitIssueWord(turn)) {
     return MakeError(WEFT_TIMEOUT, fmt::format("{} on group {}: another thread's call did not end",
                                                OpKindName(call.kind), options_.name));
@@ -481,7 +481,7 @@ void NodeGroup::AwaitTurnToClose() {
 }
 
 void NodeGroup::Close() {
-  if (closed_.exchange(true)) return;
+  if (open_in_.exchange(kClosed) == kClosed) return;
   if (!origin_.here()) return;  // the parent's to close
   const bool messages_pending = messages_.Seal();
   if (has_queued() || messages_pending || issue_.held()) NodeGroup::Abort(kClosedWithOperations);

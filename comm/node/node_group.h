@@ -152,6 +152,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   void RingLocal() { Ring(local_); }
 
  private:
+  static constexpr uint32_t kClosed = UINT32_MAX;  // no process's ForkGeneration()
   static constexpr int64_t kCheckPeersNs = 5'000'000;
   static constexpr uint32_t kBriefProbes = 64;  // a microsecond or two
 
@@ -177,8 +178,10 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   // False if no operation may start; why not says Refusal().
   bool Usable() const {
-    return origin_.here() && !closed_.load(std::memory_order_relaxed) && !state_.aborted();
+    return IsForkGeneration(open_in_.load(std::memory_order_relaxed)) && !state_.aborted();
   }
+
+  bool closed() const { return open_in_.load(std::memory_order_relaxed) == kClosed; }
 
   bool has_operations() const { return queue_.size() > 0; }
 
@@ -279,7 +282,8 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   IssueWord issue_;
   std::atomic<uint32_t> left_{0};  // operations left to the holder of issue_
   std::atomic<uint32_t> step_{0};
-  std::atomic<bool> closed_{false};     // takes no operations
+  // The process that it takes operations in: that it was made in, until Close().
+  std::atomic<uint32_t> open_in_{ForkGeneration()};
   std::atomic<bool> gone_{false};       // the segment may be freed; nobody may step or wait
   std::atomic<uint32_t> visitors_{0};   // threads that step or wait for queued operations, or split
   std::atomic<bool> reported_{false};   // the first failure was returned to somebody

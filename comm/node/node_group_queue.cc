@@ -122,7 +122,7 @@ void NodeGroup::IssueLeft() {
 // All that can fail comes before peers can see the operation, so a start that fails has done nothing.
 absl::StatusOr<WorkRef> NodeGroup::Start(const Collective& call) {
   if (!here()) return Forked();
-  if (closed_.load(std::memory_order_relaxed)) return Closed();
+  if (closed()) return Closed();
   WEFT_RETURN_IF_ERROR(CheckAlgorithm(call, state_));
   WEFT_RETURN_IF_ERROR(ReadyForProgress());
   PreparedCall prepared(call, state_);
