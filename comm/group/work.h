@@ -29,7 +29,7 @@ class Work {
   // True when the operation has ended. Never waits and never moves anything.
   virtual bool ended() const = 0;
 
-  // Its number in its group, from 1; 0 if that has no numbers.
+  // Its number in its group, from 1; 0 while it has none, or if the group has no numbers.
   virtual uint64_t sequence() const { return 0; }
 
   // The status after Test() said true; Ok before.

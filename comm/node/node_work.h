@@ -31,13 +31,16 @@ class NodeWork : public Work {
 
   bool ended() const override { return ended_.load(std::memory_order_seq_cst) == kEnded; }
 
-  uint64_t sequence() const override { return operation_.sequence(); }
+  uint64_t sequence() const override { return sequence_.load(std::memory_order_relaxed); }
 
   absl::Status status() override;
   bool OnComplete(std::function<void(const absl::Status&)> callback) override;
 
   // For the group. The operation gets its place among those of the group.
-  void Begin(uint64_t sequence) { operation_.emplace(prepared_, sequence); }
+  void Begin(uint64_t sequence) {
+    operation_.emplace(prepared_, sequence);
+    sequence_.store(sequence, std::memory_order_relaxed);
+  }
 
   // Sets the status; the operation's buffers are the caller's again after End().
   void SetStatus(absl::Status status) { status_ = std::move(status); }
@@ -72,6 +75,7 @@ class NodeWork : public Work {
   const std::shared_ptr<NodeGroup> group_;
   const PreparedCall prepared_;
   std::optional<Operation> operation_;
+  std::atomic<uint64_t> sequence_{0};  // that of operation_, for whoever asks meanwhile
   Deadline deadline_;
   absl::Status status_;  // written before kEnded is
   std::atomic<uint32_t> ended_{kUnderWay};

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "base/status.h"
+#include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
 #include "bindings/c/last_error.h"
 #include "gmock/gmock.h"
@@ -20,23 +21,20 @@ thread_local std::string last_error;
 
 }  // namespace
 
-// Stand-ins for what the rest of bindings/c provides: a handle is the address of the pointer.
+// Stand-ins for what the rest of bindings/c provides.
 weft_result_t KeepFailure(const absl::Status& failure) {
   last_error = std::string(failure.message());
   return ResultOf(failure);
 }
 
-std::shared_ptr<ProcessGroup> GroupOf(weft_group_t group) {
-  return group == nullptr ? nullptr : *reinterpret_cast<std::shared_ptr<ProcessGroup>*>(group);
+absl::Status CheckGroup(std::string_view call, weft_group_t group) {
+  return IsGroup(group) ? absl::OkStatus()
+                        : CallError(WEFT_INVALID_ARGUMENT, call, "group is not a group");
 }
 
 namespace {
 
 using testing::HasSubstr;
-
-weft_group_t HandleOf(std::shared_ptr<ProcessGroup>& group) {
-  return reinterpret_cast<weft_group_t>(&group);
-}
 
 void ExpectRefused(weft_result_t result, weft_result_t expected, const char* text) {
   EXPECT_EQ(result, expected);
@@ -49,18 +47,18 @@ class ShardCTest : public testing::Test {
   void SetUp() override {
     auto groups = CreateLocalGroups(1, {});
     ASSERT_TRUE(groups.ok()) << groups.status();
-    group_ = (*groups)[0];
-    ASSERT_EQ(weft_mesh_create(HandleOf(group_), nullptr, &mesh_), WEFT_SUCCESS);
+    group_.group = (*groups)[0];
+    ASSERT_EQ(weft_mesh_create(&group_, nullptr, &mesh_), WEFT_SUCCESS);
     ASSERT_EQ(weft_shard_context_create(mesh_, nullptr, &context_), WEFT_SUCCESS);
   }
 
   void TearDown() override {
     EXPECT_EQ(weft_shard_context_destroy(context_), WEFT_SUCCESS);
     EXPECT_EQ(weft_mesh_destroy(mesh_), WEFT_SUCCESS);
-    group_->Close();
+    group_.group->Close();
   }
 
-  std::shared_ptr<ProcessGroup> group_;
+  weft_group group_;
   weft_mesh_t mesh_ = nullptr;
   weft_shard_context_t context_ = nullptr;
 };
@@ -73,7 +71,7 @@ TEST_F(ShardCTest, RefusesNull) {
   };
   weft_mesh_t mesh = nullptr;
   refused(weft_mesh_create(nullptr, nullptr, &mesh));
-  refused(weft_mesh_create(HandleOf(group_), nullptr, nullptr));
+  refused(weft_mesh_create(&group_, nullptr, nullptr));
   refused(weft_shard_context_create(nullptr, nullptr, &context_));
   refused(weft_shard_context_create(mesh_, nullptr, nullptr));
   refused(weft_shard_context_finalize(nullptr, nullptr));
@@ -137,7 +135,7 @@ TEST_F(ShardCTest, RefusesHandlesOfAnotherKind) {
 TEST_F(ShardCTest, RefusesBadMeshes) {
   weft_mesh_t mesh = nullptr;
   const auto create = [&](weft_mesh_config_t config) {
-    return weft_mesh_create(HandleOf(group_), &config, &mesh);
+    return weft_mesh_create(&group_, &config, &mesh);
   };
   for (const size_t size : {size_t{1}, sizeof(weft_mesh_config_t) - 1, SIZE_MAX}) {
     ExpectRefused(create({size, 0, {}, {}}), WEFT_INVALID_ARGUMENT, "struct_size");
