@@ -34,8 +34,13 @@ class WaitWatch::Group : public ProcessGroup {
   absl::StatusOr<WorkRef> Start(const Collective& call) override {
     const uint64_t number = watch_.Begin(channel_, call);
     WEFT_ASSIGN_OR_RETURN(WorkRef work, group_->Start(call));
-    watch_.Began(channel_, number, work);
-    return work;
+    watch_.Began(channel_, number, *work);
+    // The watch holds no work that its starter does not: what a context takes must not depend on when it looks.
+    Work* const started = work.get();
+    return WorkRef(started,
+                   [this, number, work = std::move(work)](Work*) mutable {
+                     watch_.LetGo(channel_, number, std::move(work));
+                   });
   }
 
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
@@ -105,23 +110,41 @@ uint64_t WaitWatch::Begin(ContextGroup channel, const Collective& call) {
   Hide();
   Line& line = lines_[static_cast<size_t>(channel)];
   line.DropEnded();
-  line.under_way.push_back({nullptr, call.kind, call.dtype, call.count});
+  line.under_way.push_back({.kind = call.kind, .dtype = call.dtype, .count = call.count});
   return ++line.progress.started;
 }
 
-void WaitWatch::Began(ContextGroup channel, uint64_t number, WorkRef work) {
+void WaitWatch::Began(ContextGroup channel, uint64_t number, const Work& work) {
   MutexLock lock(mutex_);
   Line& line = lines_[static_cast<size_t>(channel)];
-  line.under_way[number - line.dropped - 1].work = std::move(work);
+  line.under_way[number - line.dropped - 1].work = &work;
+}
+
+void WaitWatch::LetGo(ContextGroup channel, uint64_t number, WorkRef work) {
+  MutexLock lock(mutex_);
+  Line& line = lines_[static_cast<size_t>(channel)];
+  if (number <= line.dropped) return;
+  Operation& operation = line.under_way[number - line.dropped - 1];
+  operation.ended = work->ended();
+  operation.work = nullptr;
+  if (!operation.ended) operation.left = std::move(work);
+}
+
+// More than are under way at a time, so that it does not grow in the middle of a training.
+WaitWatch::Line::Line() {
+  constexpr size_t kUsualMax = 64;
+  under_way.reserve(kUsualMax);
 }
 
 // Operations of a group end in order.
 void WaitWatch::Line::DropEnded() {
-  while (!under_way.empty() && under_way.front().work != nullptr &&
-         under_way.front().work->ended()) {
-    under_way.pop_front();
-    ++dropped;
-  }
+  const auto ended = [](const Operation& operation) {
+    const Work* const work = operation.left != nullptr ? operation.left.get() : operation.work;
+    return operation.ended || (work != nullptr && work->ended());
+  };
+  const auto first = std::find_if_not(under_way.begin(), under_way.end(), ended);
+  dropped += static_cast<uint64_t>(first - under_way.begin());
+  under_way.erase(under_way.begin(), first);
 }
 
 void WaitWatch::NoteEnded() {
@@ -141,7 +164,10 @@ void WaitWatch::Hide() {
 void WaitWatch::EndWait() {
   MutexLock lock(mutex_);
   Hide();
-  suspected_.clear();
+  // With their memory: who waited for long must not hold more than others.
+  suspects_ = {};
+  suspected_ = {};
+  stuck_ = {};
 }
 
 bool WaitWatch::Describe(const Work& work, std::string_view call, Shown* shown) {
@@ -151,7 +177,7 @@ bool WaitWatch::Describe(const Work& work, std::string_view call, Shown* shown) 
     shown->channels[c] = line.progress;
     const auto found =
         std::find_if(line.under_way.begin(), line.under_way.end(),
-                     [&](const Operation& operation) { return operation.work.get() == &work; });
+                     [&](const Operation& operation) { return operation.work == &work; });
     if (found == line.under_way.end()) continue;
     shown->channel = c;
     shown->number = line.dropped + 1 + static_cast<uint64_t>(found - line.under_way.begin());

@@ -19,7 +19,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -65,16 +64,20 @@ class WaitWatch {
   class Group;
 
   struct Operation {
-    WorkRef work;  // nullptr while it is being started
+    const Work* work = nullptr;  // while whoever started it holds it; nullptr before
+    WorkRef left;                // since nobody does, if it had not ended
+    bool ended = false;          // when nobody did any more
     OpKind kind = OpKind::kBarrier;
     weft_dtype_t dtype = WEFT_UINT8;
     size_t count = 0;
   };
 
   struct Line {
-    OpCounts progress;                // `ended` as NoteEnded found it
-    uint64_t dropped = 0;             // operations that have ended and are not kept
-    std::deque<Operation> under_way;  // the one after these, and so on
+    Line();
+
+    OpCounts progress;                 // `ended` as NoteEnded found it
+    uint64_t dropped = 0;              // operations that have ended and are not kept
+    std::vector<Operation> under_way;  // the one after these, and so on
     std::string group;
 
     void DropEnded();
@@ -93,7 +96,8 @@ class WaitWatch {
   WaitWatch(std::shared_ptr<ProcessGroup> mesh_group, const MeshShape& shape, Wait wait);
 
   uint64_t Begin(ContextGroup channel, const Collective& call);
-  void Began(ContextGroup channel, uint64_t number, WorkRef work);
+  void Began(ContextGroup channel, uint64_t number, const Work& work);
+  void LetGo(ContextGroup channel, uint64_t number, WorkRef work);
   // Clears what is shown.
   void Hide() WEFT_REQUIRES(mutex_);
   bool Show(const Work& work, std::string_view call);

@@ -148,14 +148,19 @@ absl::StatusOr<size_t> Heap::FindGap(size_t bytes) {
 }
 
 absl::Status Heap::TakePages(size_t offset, size_t bytes) {
-  while (bytes > 0) {
-    WEFT_RETURN_IF_ERROR(CheckCgroupMemory(root_, bytes));
-    const size_t now = std::min(bytes, kTakenAtOnce);
-    WEFT_RETURN_IF_ERROR(pages_.Allocate(offset, now));
-    offset += now;
-    bytes -= now;
+  try {
+    blocks_[offset] = Block{.bytes = bytes};
+    while (bytes > 0) {
+      WEFT_RETURN_IF_ERROR(CheckCgroupMemory(root_, bytes));
+      const size_t now = std::min(bytes, kTakenAtOnce);
+      WEFT_RETURN_IF_ERROR(pages_.Allocate(offset, now));
+      offset += now;
+      bytes -= now;
+    }
+    return absl::OkStatus();
+  } catch (const std::bad_alloc&) {
+    return MakeError(WEFT_OUT_OF_MEMORY, "keeping the books of the shared heap: out of memory");
   }
-  return absl::OkStatus();
 }
 
 // A new block of `bytes`, which are whole pages; returns its offset.
@@ -165,12 +170,6 @@ absl::StatusOr<size_t> Heap::Take(size_t bytes) {
   if (!offset.ok()) {
     UnreserveIfUnused();
     return offset.status();
-  }
-  try {
-    blocks_[*offset] = Block{.bytes = bytes};
-  } catch (const std::bad_alloc&) {
-    UnreserveIfUnused();
-    return MakeError(WEFT_OUT_OF_MEMORY, "keeping the books of the shared heap: out of memory");
   }
   if (const absl::Status taken = TakePages(*offset, bytes); !taken.ok()) {
     (void)pages_.Release(*offset, bytes);

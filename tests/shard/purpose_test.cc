@@ -70,7 +70,7 @@ TEST(Microbatches, OfAnotherNumberAreToldApartInTheSentence) {
   const std::string text(statuses[0].message());
   EXPECT_THAT(text, HasSubstr("rank 0 called all_reduce"));
   EXPECT_THAT(text, HasSubstr("rank 1 called all_reduce"));
-  EXPECT_THAT(text, HasSubstr("of other steps, micro-batches or contexts"));
+  EXPECT_THAT(text, HasSubstr("is of another step, micro-batch or context"));
 }
 
 TEST(Contexts, OfOneGroupInAnotherOrderAreAMismatch) {
