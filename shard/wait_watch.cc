@@ -37,10 +37,9 @@ class WaitWatch::Group : public ProcessGroup {
     watch_.Began(channel_, number, *work);
     // The watch holds no work that its starter does not: what a context takes must not depend on when it looks.
     Work* const started = work.get();
-    return WorkRef(started,
-                   [this, number, work = std::move(work)](Work*) mutable {
-                     watch_.LetGo(channel_, number, std::move(work));
-                   });
+    return WorkRef(started, [this, number, work = std::move(work)](Work*) mutable {
+      watch_.LetGo(channel_, number, std::move(work));
+    });
   }
 
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
