@@ -33,7 +33,12 @@ class WaitWatch::Group : public ProcessGroup {
 
   absl::StatusOr<WorkRef> Start(const Collective& call) override {
     const uint64_t number = watch_.Begin(channel_, call);
-    WEFT_ASSIGN_OR_RETURN(WorkRef work, group_->Start(call));
+    absl::StatusOr<WorkRef> made = group_->Start(call);
+    if (!made.ok()) {
+      watch_.DidNotBegin(channel_, number);
+      return made;
+    }
+    WorkRef work = *std::move(made);
     watch_.Began(channel_, number, *work);
     // The watch holds no work that its starter does not: what a context takes must not depend on when it looks.
     Work* const started = work.get();
@@ -117,6 +122,18 @@ void WaitWatch::Began(ContextGroup channel, uint64_t number, const Work& work) {
   MutexLock lock(mutex_);
   Line& line = lines_[static_cast<size_t>(channel)];
   line.under_way[number - line.dropped - 1].work = &work;
+}
+
+// Peers have seen nothing of it. An operation that another thread started behind it keeps its number.
+void WaitWatch::DidNotBegin(ContextGroup channel, uint64_t number) {
+  MutexLock lock(mutex_);
+  Line& line = lines_[static_cast<size_t>(channel)];
+  if (number == line.progress.started) {
+    line.under_way.pop_back();
+    --line.progress.started;
+  } else {
+    line.under_way[number - line.dropped - 1].ended = true;
+  }
 }
 
 void WaitWatch::LetGo(ContextGroup channel, uint64_t number, WorkRef work) {

@@ -261,6 +261,8 @@ absl::Status FailureReporter::Aborted(std::string_view reason) const {
 
 absl::Status FailureReporter::Elsewhere(const absl::Status& cause) const {
   ErrorFields fields = FieldsOf(cause);
+  const bool of_this = fields.group == group_ && fields.rank >= 0 && fields.rank < state_.size;
+  if (fields.world_rank < 0 && of_this) fields.world_rank = state_.WorldRank(fields.rank);
   fields.rank = -1;
   for (int rank = 0; rank < state_.size && fields.world_rank >= 0; ++rank) {
     if (state_.WorldRank(rank) == fields.world_rank) fields.rank = rank;

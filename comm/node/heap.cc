@@ -312,9 +312,9 @@ void Heap::Release() {
   UnreserveIfUnused();
 }
 
-// The descriptor keeps the memory as a mapping does.
+// The descriptor keeps the memory as a mapping does. Once: a child of the child may have another file by that number.
 void Heap::LetGo() {
-  const int fd = fd_.load(std::memory_order_relaxed);
+  const int fd = fd_.exchange(-1, std::memory_order_relaxed);
   if (fd >= 0) close(fd);
 }
 

@@ -36,7 +36,7 @@ void NodeGroup::Begin(NodeWork& work) {
 }
 
 void NodeGroup::AskAfterStart(bool background) {
-  if (background) return AskForProgress(shared_from_this(), Asking::kNow);
+  if (background && has_queued()) return AskForProgress(shared_from_this(), Asking::kNow);
   if (!asked_for_progress_.load(std::memory_order_seq_cst) && has_queued()) {
     AskForProgress(shared_from_this(), Asking::kSoon);
   }
@@ -109,8 +109,11 @@ void NodeGroup::IssueLeft() {
   if (TryAcquire(step_)) {
     if (!gone_.load(std::memory_order_seq_cst)) {
       queue_.TakeIn();
-      if (!state_.aborted()) IssueAhead();
-      WakeAfterStart();
+      // With nothing queued the state is that of whoever holds issue_ by now.
+      if (queue_.front() != nullptr) {
+        if (!state_.aborted()) IssueAhead();
+        WakeAfterStart();
+      }
     }
     Release(step_);
   }

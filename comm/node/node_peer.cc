@@ -185,7 +185,10 @@ std::string NodePeer::StateName() const {
 }
 
 bool NodePeer::Stopped() const {
-  const char state = is_self_ ? 'R' : ReadState(identity_.pid);
+  if (is_self_) return false;
+  MutexLock lock(mutex_);
+  const int32_t pid = process_->visible_pid();
+  const char state = pid > 0 ? ReadState(pid) : '?';
   return state == 'T' || state == 't';
 }
 
