@@ -1,47 +1,28 @@
 // Control groups made of files, in both versions: what memory they leave, also when the files make no sense.
 #include "base/cgroup.h"
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/status.h"
+#include "tests/base/machine_of_files.h"
 
 namespace weft {
 namespace {
-
-namespace fs = std::filesystem;
 
 using ::testing::HasSubstr;
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-class CgroupTest : public ::testing::Test {
+class CgroupTest : public MachineOfFiles {
  protected:
-  void SetUp() override {
-    std::string name = fs::temp_directory_path() / "weft-cgroup-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-
-  void TearDown() override { fs::remove_all(root_); }
-
-  void Write(const std::string& path, const std::string& text) {
-    const fs::path file = root_ + path;
-    fs::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
-
   void WriteBytes(const std::string& path, size_t bytes) {
     Write(path, std::to_string(bytes) + "\n");
   }
 
   weft_result_t Check(size_t bytes) { return ResultOf(CheckCgroupMemory(root_, bytes)); }
-
-  std::string root_;
 };
 
 TEST_F(CgroupTest, WithoutLimitsEverythingFits) {

@@ -2,7 +2,6 @@
 #include "base/host.h"
 
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <string>
 
@@ -10,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/base/machine_of_files.h"
 #include "tests/support/leak_check.h"
 
 namespace weft {
@@ -17,25 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class HostTest : public ::testing::Test {
+class HostTest : public MachineOfFiles {
  protected:
-  void SetUp() override {
-    std::string name = fs::temp_directory_path() / "weft-host-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-
-  void TearDown() override { fs::remove_all(root_); }
-
-  void Write(const std::string& path, const std::string& text) {
-    const fs::path file = root_ + path;
-    fs::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
-
   HostFacts Read(int cpus = 8) { return ReadHostFacts(root_, cpus); }
-
-  std::string root_;
 };
 
 TEST(Host, ThisMachineHasCoresAndMemory) {

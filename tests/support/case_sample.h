@@ -20,8 +20,8 @@ namespace weft::test {
 
 struct SampleStrides {
   size_t every = 1;  // optimised
-  size_t sanitized =
-      1;  // sanitizers look for races and bad accesses, which fewer cases show as well
+  // Sanitizers look for races and bad accesses, which fewer cases show as well.
+  size_t sanitized = 1;
 };
 
 // True if this run is to leave nothing out. Builds with sanitizers then take what optimised ones take by default.
