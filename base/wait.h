@@ -22,6 +22,8 @@
 #include <immintrin.h>
 #endif
 
+#include "base/later.h"
+
 namespace weft {
 
 // In shared memory, one line, rung by whoever publishes what its sleepers wait for.
@@ -47,7 +49,7 @@ struct Deadline {
   int64_t slow_ns = 0;  // what the waits have taken after they stopped spinning
 
   bool Passed(int64_t now_ns) {
-    if (at_ns == 0) at_ns = timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
+    if (at_ns == 0) at_ns = Later(now_ns, timeout_ns);
     return now_ns >= at_ns;
   }
 };
