@@ -46,11 +46,13 @@ inline bool IsForkGeneration(uint32_t generation) {
 // The process in which an object was made.
 class Origin {
  public:
+  Origin() : generation_(ForkGeneration()) {}
+
   // False in a forked child of it.
   bool here() const { return IsForkGeneration(generation_); }
 
  private:
-  uint32_t generation_ = ForkGeneration();
+  const uint32_t generation_;
 };
 
 }  // namespace weft
