@@ -34,11 +34,13 @@ absl::StatusOr<std::pair<int, int>> Context::AddUnits(const std::vector<ParamSpe
                                                       const Placement& placement) {
   Section section(*this);
   WEFT_RETURN_IF_ERROR(CheckDeclaring("shard_add_units"));
-  Registry extended = registry_;
-  WEFT_RETURN_IF_ERROR(Annotate(Declare(params, groups, placement, extended), "shard_add_units: "));
   const std::pair<int, int> first(static_cast<int>(registry_.units().size()),
                                   static_cast<int>(registry_.params().size()));
-  registry_ = std::move(extended);
+  const absl::Status declared = Declare(params, groups, placement, registry_);
+  if (!declared.ok()) {
+    registry_.DropUnits(static_cast<size_t>(first.first));
+    return Annotate(declared, "shard_add_units: ");
+  }
   planned_.reset();
   return first;
 }

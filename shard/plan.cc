@@ -31,16 +31,17 @@ struct Traffic {
 void AddGathers(const Layout& layout, const Schedule& schedule, const std::vector<UnitSpec>& units,
                 Traffic& traffic) {
   std::vector<bool> has_part(units.size(), false);
-  for (const Residency& gather : schedule.gathers) {
-    const auto unit = static_cast<size_t>(gather.index);
+  for (size_t i = 0; i < schedule.gather_count(); ++i) {
+    const Occurrence gather = schedule.Gather(i);
+    const auto unit = static_cast<size_t>(gather.index());
     const bool inner = has_part[unit] || units[unit].placement.replicated;
-    traffic.gathered += gather.bytes;
+    traffic.gathered += gather.bytes();
     if (inner) {
-      traffic.SendInner(SentOf(gather.bytes, layout.inner.size));
+      traffic.SendInner(SentOf(gather.bytes(), layout.inner.size));
     } else {
-      traffic.sent += SentOf(gather.bytes, layout.member.size);
+      traffic.sent += SentOf(gather.bytes(), layout.member.size);
     }
-    has_part[unit] = gather.part >= 0;
+    has_part[unit] = gather.part() >= 0;
   }
 }
 

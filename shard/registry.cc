@@ -174,6 +174,18 @@ absl::Status Registry::SealUnit(int unit) {
   return absl::OkStatus();
 }
 
+void Registry::DropUnits(size_t count) {
+  for (; units_.size() > count; units_.pop_back()) {
+    const UnitSpec& unit = units_.back();
+    for (; params_.size() > static_cast<size_t>(unit.first_param); params_.pop_back()) {
+      total_bytes_ -= params_.back().count * DtypeSize(params_.back().dtype);
+      param_names_.erase(params_.back().name);
+    }
+    unit_names_.erase(unit.name);
+  }
+  if (open_unit_ >= static_cast<int>(count)) open_unit_ = -1;
+}
+
 std::vector<RegistryEntry> Registry::Entries() const {
   std::vector<RegistryEntry> entries;
   entries.reserve(units_.size() + params_.size());

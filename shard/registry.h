@@ -73,6 +73,9 @@ class Registry {
 
   absl::Status SealUnit(int unit);
 
+  // Takes back the units from number `count` on, and their params; nothing is tied by them or to them.
+  void DropUnits(size_t count);
+
   const std::vector<UnitSpec>& units() const { return units_; }
 
   const std::vector<ParamSpec>& params() const { return params_; }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "shard/coloring.h"
+#include "shard/repeat.h"
 
 namespace weft {
 namespace {
@@ -103,37 +104,49 @@ class ParamWalk {
   std::vector<Residency> found_;
 };
 
-size_t NextOf(const std::vector<Residency>& gathers, size_t i) {
-  size_t next = i + 1;
-  while (next < gathers.size() && gathers[next].index != gathers[i].index)
-    ++next;
+constexpr size_t kNone = ~size_t{0};
+
+size_t UnitLimit(const std::vector<Residency>& gathers) {
+  int most = -1;
+  for (const Residency& one : gathers)
+    most = std::max(most, one.index);
+  return static_cast<size_t>(most + 1);
+}
+
+// By residency: the unit's next one, or their number.
+std::vector<size_t> NextOfUnits(const std::vector<Residency>& gathers) {
+  std::vector<size_t> next(gathers.size());
+  std::vector<size_t> later(UnitLimit(gathers), gathers.size());
+  for (size_t i = gathers.size(); i > 0; --i) {
+    const auto unit = static_cast<size_t>(gathers[i - 1].index);
+    next[i - 1] = std::exchange(later[unit], i - 1);
+  }
   return next;
 }
 
-// Joins residencies of a unit where `joins(one, next, neighbours)`: with no other between them. False if none were.
+// Joins residencies of a unit where `joins(i, neighbours)`: the next one is the list's number i; neighbours if no other is
+// between them.
 template <typename Joins>
-bool JoinWhere(std::vector<Residency>& gathers, const Joins& joins) {
-  std::map<int, size_t> latest;  // by unit: its last one that stays
+void JoinWhere(std::vector<Residency>& gathers, const Joins& joins) {
+  std::vector<size_t> latest(UnitLimit(gathers), kNone);  // by unit: its last one that stays
   size_t kept = 0;
-  for (Residency& next : gathers) {
-    const auto found = latest.find(next.index);
-    if (found != latest.end() && joins(gathers[found->second], next, found->second + 1 == kept)) {
-      gathers[found->second].end = next.end;
+  for (size_t i = 0; i < gathers.size(); ++i) {
+    Residency& next = gathers[i];
+    size_t& before = latest[static_cast<size_t>(next.index)];
+    if (before != kNone && joins(i, before + 1 == kept)) {
+      gathers[before].end = next.end;
       continue;
     }
-    latest[next.index] = kept;
-    if (&next != &gathers[kept]) gathers[kept] = std::move(next);
+    before = kept;
+    if (i != kept) gathers[kept] = std::move(next);
     ++kept;
   }
-  const bool joined = kept < gathers.size();
   gathers.resize(kept);
-  return joined;
 }
 
 // Letting go of a unit that is the next to be gathered saves nothing.
 void JoinNeighbours(std::vector<Residency>& gathers) {
-  JoinWhere(gathers,
-            [](const Residency&, const Residency&, bool neighbours) { return neighbours; });
+  JoinWhere(gathers, [](size_t, bool neighbours) { return neighbours; });
 }
 
 // Counts runs of units as the context's own bookkeeping does: uses one in the other are one run.
@@ -182,28 +195,43 @@ class Completion {
  public:
   Completion(const Layout& layout, const std::vector<Event>& events,
              const std::vector<UnitSpec>& units)
-      : layout_(layout), units_(units), runs_(RunsOf(events, units)), done_(units.size(), 0) {}
-
-  void Reset() { std::fill(done_.begin(), done_.end(), 0); }
-
-  void PostBackward(int unit) {
-    for (const int used : units_[static_cast<size_t>(unit)].used)
-      ++done_[static_cast<size_t>(used)];
+      : layout_(layout), units_(units), runs_(RunsOf(events, units)), buckets_of_(units.size()) {
+    for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
+      for (const int unit : layout.buckets[bucket].units)
+        buckets_of_[static_cast<size_t>(unit)].push_back(bucket);
+    }
+    Reset();
   }
 
-  bool Complete(size_t bucket) const {
-    const std::vector<int>& units = layout_.buckets[bucket].units;
-    return std::all_of(units.begin(), units.end(), [&](int index) {
-      const auto unit = static_cast<size_t>(index);
-      return done_[unit] >= std::max(1, runs_[unit].backwards);
-    });
+  void Reset() {
+    left_.clear();
+    for (const UnitRuns& runs : runs_)
+      left_.push_back(std::max(1, runs.backwards));
+    units_left_.clear();
+    for (const Bucket& bucket : layout_.buckets)
+      units_left_.push_back(bucket.units.size());
   }
+
+  // Calls completed(bucket) for those that this completes.
+  template <typename Completed>
+  void PostBackward(int unit, const Completed& completed) {
+    for (const int used : units_[static_cast<size_t>(unit)].used) {
+      if (--left_[static_cast<size_t>(used)] != 0) continue;
+      for (const size_t bucket : buckets_of_[static_cast<size_t>(used)]) {
+        if (--units_left_[bucket] == 0) completed(bucket);
+      }
+    }
+  }
+
+  bool Complete(size_t bucket) const { return units_left_[bucket] == 0; }
 
  private:
   const Layout& layout_;
   const std::vector<UnitSpec>& units_;
   const std::vector<UnitRuns> runs_;
-  std::vector<int> done_;  // backwards in this micro-batch, by unit
+  std::vector<std::vector<size_t>> buckets_of_;  // by unit
+  std::vector<int> left_;  // backwards that complete a unit in this micro-batch; below 0 after
+  std::vector<size_t> units_left_;  // by bucket
 };
 
 // Buckets in the order in which the last micro-batch completes them.
@@ -217,10 +245,7 @@ std::vector<int> OrderOf(const ScheduleInput& input, const std::vector<Event>& e
       std::fill(completed.begin(), completed.end(), events.size());
     }
     if (events[at].kind != Kind::kPostBackward) continue;
-    completion.PostBackward(events[at].index);
-    for (size_t bucket = 0; bucket < buckets; ++bucket) {
-      if (completion.Complete(bucket)) completed[bucket] = std::min(completed[bucket], at);
-    }
+    completion.PostBackward(events[at].index, [&](size_t bucket) { completed[bucket] = at; });
   }
   std::vector<int> order(buckets);
   std::iota(order.begin(), order.end(), 0);
@@ -278,7 +303,7 @@ class GradientWalk {
         }
         return;
       case Kind::kPostBackward:
-        completion_.PostBackward(event.index);
+        completion_.PostBackward(event.index, [](size_t) {});
         if (reduces_ && input_.overlap) StartReductions(at, /*all=*/false);
         return;
       case Kind::kMicrobatchEnd:
@@ -297,7 +322,9 @@ class GradientWalk {
       ++next_;
       if (!buckets_[static_cast<size_t>(bucket)].cut) continue;
       Need(at, bucket);
-      Reduce(Reduced(at), bucket);
+      if (at != reduced_at_) reduced_ = Reduced(at);
+      reduced_at_ = at;
+      Reduce(reduced_, bucket);
     }
   }
 
@@ -340,8 +367,10 @@ class GradientWalk {
   std::vector<State> buckets_;
   std::vector<std::vector<int>> buckets_of_;  // by unit; those whose gradients are cut
   std::vector<Residency> found_;
-  size_t next_ = 0;  // of order_: the first that is not reduced in this micro-batch
-  int last_ = 0;     // event
+  size_t next_ = 0;      // of order_: the first that is not reduced in this micro-batch
+  int last_ = 0;         // event
+  int reduced_at_ = -1;  // the event of which `reduced_` is known
+  int64_t reduced_ = 0;
   bool reduces_ = true;
 };
 
@@ -354,24 +383,30 @@ int64_t With(const std::vector<Event>& events, int need) {
   return forward && need > 0 ? After(need - 1) : After(need);
 }
 
+// Finds when each gather begins, and joins residencies of a unit that are not over when its next one begins. Both depend
+// on what comes before, with all that was joined, only.
 void PlacePrefetches(int prefetch, const std::vector<Event>& events,
                      std::vector<Residency>& gathers) {
+  const auto ahead = static_cast<size_t>(prefetch);
+  std::vector<size_t> latest(UnitLimit(gathers), kNone);  // by unit: its last one that stays
+  size_t kept = 0;
   for (size_t i = 0; i < gathers.size(); ++i) {
-    const auto ahead = static_cast<size_t>(prefetch);
-    if (prefetch == 0) {
-      gathers[i].begin = At(gathers[i].need);
-    } else {
-      gathers[i].begin = i < ahead ? 0 : With(events, gathers[i - ahead].need);
+    Residency& next = gathers[i];
+    next.begin = At(next.need);
+    if (ahead > 0) {
+      const int64_t begin = kept < ahead ? 0 : With(events, gathers[kept - ahead].need);
+      next.begin = std::min(begin, next.begin);
     }
-    gathers[i].begin = std::min(gathers[i].begin, At(gathers[i].need));
+    size_t& before = latest[static_cast<size_t>(next.index)];
+    if (before != kNone && next.begin <= gathers[before].end) {
+      gathers[before].end = next.end;
+      continue;
+    }
+    before = kept;
+    if (i != kept) gathers[kept] = std::move(next);
+    ++kept;
   }
-}
-
-// Joins residencies that are not over when the unit's next one begins. False if there are none.
-bool JoinOverlaps(std::vector<Residency>& gathers) {
-  return JoinWhere(gathers, [](const Residency& one, const Residency& next, bool) {
-    return next.begin <= one.end;
-  });
+  gathers.resize(kept);
 }
 
 // Whose gradients lay last at each byte of the pool.
@@ -421,17 +456,26 @@ void FindPredecessors(Schedule& schedule) {
   }
 }
 
-// Finds places for all and says which gradients had a place before.
-void PlaceAll(Schedule& schedule) {
+using Residencies = std::vector<Residency>;
+
+std::vector<Interval> IntervalsOf(const Residencies& gathers, const Residencies& gradients,
+                                  const Residencies& parts) {
   std::vector<Interval> intervals;
-  for (const std::vector<Residency>* list :
-       {&schedule.gathers, &schedule.gradients, &schedule.parts}) {
+  intervals.reserve(gathers.size() + gradients.size() + parts.size());
+  for (const Residencies* list : {&gathers, &gradients, &parts}) {
     for (const Residency& one : *list)
       intervals.push_back({one.begin, one.end, one.bytes, 0});
   }
+  return intervals;
+}
+
+// Finds places for all and says which gradients had a place before.
+void PlaceAll(Schedule& schedule) {
+  std::vector<Interval> intervals =
+      IntervalsOf(schedule.gathers, schedule.gradients, schedule.parts);
   schedule.pool_bytes = Color(intervals);
   size_t next = 0;
-  for (std::vector<Residency>* list : {&schedule.gathers, &schedule.gradients, &schedule.parts}) {
+  for (Residencies* list : {&schedule.gathers, &schedule.gradients, &schedule.parts}) {
     for (Residency& one : *list)
       one.offset = intervals[next++].offset;
   }
@@ -441,8 +485,9 @@ void PlaceAll(Schedule& schedule) {
 // HPZ: between forward and backward a part is kept of units that are let go.
 void AddParts(const ScheduleInput& input, const std::vector<Event>& events, Schedule& schedule) {
   std::vector<Residency>& gathers = schedule.gathers;
+  const std::vector<size_t> nexts = NextOfUnits(gathers);
   for (size_t i = 0; i < gathers.size(); ++i) {
-    const size_t next = NextOf(gathers, i);
+    const size_t next = nexts[i];
     const auto unit = static_cast<size_t>(gathers[i].index);
     const size_t bytes = input.layout->parts[unit].bytes;
     if (bytes == 0 || next == gathers.size()) continue;
@@ -456,28 +501,81 @@ void AddParts(const ScheduleInput& input, const std::vector<Event>& events, Sche
   }
 }
 
-Schedule Assemble(const ScheduleInput& input, const std::vector<Event>& events,
-                  const std::vector<Residency>& gathers, const std::vector<Residency>& gradients,
-                  int prefetch) {
-  Schedule schedule{.gathers = gathers, .gradients = gradients, .prefetch = prefetch};
-  do {
-    PlacePrefetches(prefetch, events, schedule.gathers);
-  } while (JoinOverlaps(schedule.gathers));
-  AddParts(input, events, schedule);
-  PlaceAll(schedule);
+// What all tries to make a schedule of a step begin with.
+struct Step {
+  const ScheduleInput& input;
+  const std::vector<Event>& events;
+  const Residencies& gradients;
+};
+
+// When everything of params is there; places are still to be found.
+Schedule Arrange(const Step& step, Residencies gathers, int prefetch) {
+  Schedule schedule;
+  schedule.gathers = std::move(gathers);
+  schedule.prefetch = prefetch;
+  PlacePrefetches(prefetch, step.events, schedule.gathers);
+  AddParts(step.input, step.events, schedule);
   return schedule;
 }
 
-bool Fits(const Schedule& schedule, size_t budget_bytes) {
-  return budget_bytes == 0 || schedule.pool_bytes <= budget_bytes;
+std::vector<Interval> IntervalsOf(const Step& step, const Schedule& arranged) {
+  return IntervalsOf(arranged.gathers, step.gradients, arranged.parts);
 }
 
-// The time between two residencies of a unit, named by what begins each.
+// What is alive at a time is no more than the budget: a cheap question, whose no is final.
+bool MayFit(const Step& step, const Schedule& arranged) {
+  const size_t budget_bytes = step.input.budget_bytes;
+  return budget_bytes == 0 || MostAlive(IntervalsOf(step, arranged)) <= budget_bytes;
+}
+
+// Places can be found in the budget.
+bool Fits(const Step& step, const Schedule& arranged) {
+  const size_t budget_bytes = step.input.budget_bytes;
+  if (!MayFit(step, arranged)) return false;
+  std::vector<Interval> intervals = IntervalsOf(step, arranged);
+  return budget_bytes == 0 || Color(intervals, budget_bytes) <= budget_bytes;
+}
+
+// The largest number up to `most` for which `fits`, or 0; of very many to a thousandth of them. Where `may` does not hold,
+// which is cheaper, only the few of a bisection are tried; below that numbers fall in growing steps, and a bisection ends it.
+template <typename May, typename Does>
+size_t LargestThatFits(size_t most, const May& may, const Does& fits) {
+  const size_t grain = std::max<size_t>(1, most / 1024);
+  const auto bisect = [grain](size_t low, size_t high, const auto& holds) {
+    while (high - low > grain) {
+      const size_t middle = low + (high - low) / 2;
+      (holds(middle) ? low : high) = middle;
+    }
+    return low;
+  };
+  size_t tried = may(most) ? most : bisect(0, most, may);
+  size_t too_many = tried + 1;
+  for (size_t step = grain; tried > 0 && !fits(tried); step *= 2) {
+    too_many = tried;
+    tried -= std::min(step, tried);
+  }
+  return bisect(tried, too_many, fits);
+}
+
+// The most units ahead, up to `input.prefetch`, with which everything fits, or 0.
+int LargestPrefetch(const Step& step, const Residencies& gathers) {
+  const auto arranged = [&](size_t prefetch) {
+    return Arrange(step, gathers, static_cast<int>(prefetch));
+  };
+  const size_t all = gathers.size();  // further ahead there is nothing
+  const auto asked = static_cast<size_t>(std::max(step.input.prefetch, 0));
+  const size_t found = LargestThatFits(
+      std::min(asked, all), [&](size_t prefetch) { return MayFit(step, arranged(prefetch)); },
+      [&](size_t prefetch) { return Fits(step, arranged(prefetch)); });
+  return found == all ? step.input.prefetch : static_cast<int>(found);
+}
+
+// The time between two residencies of a unit, named by what begins the first.
 struct Gap {
   int64_t length = 0;
   int need = 0;
   int unit = 0;
-  int next_need = 0;
+  size_t next = 0;  // the residency after it
 
   bool operator<(const Gap& other) const {
     return std::tie(length, need, unit) < std::tie(other.length, other.need, other.unit);
@@ -487,12 +585,13 @@ struct Gap {
 // Those of FRACTION units, shortest first.
 std::vector<Gap> GapsOf(const ScheduleInput& input, const std::vector<Residency>& gathers) {
   std::vector<Gap> gaps;
+  const std::vector<size_t> nexts = NextOfUnits(gathers);
   for (size_t i = 0; i < gathers.size(); ++i) {
     const Placement& placement = (*input.units)[static_cast<size_t>(gathers[i].index)].placement;
-    const size_t next = NextOf(gathers, i);
+    const size_t next = nexts[i];
     if (placement.preset != WEFT_SHARD_FRACTION || next == gathers.size()) continue;
-    gaps.push_back({At(gathers[next].need) - gathers[i].end, gathers[i].need, gathers[i].index,
-                    gathers[next].need});
+    gaps.push_back(
+        {At(gathers[next].need) - gathers[i].end, gathers[i].need, gathers[i].index, next});
   }
   std::sort(gaps.begin(), gaps.end());
   return gaps;
@@ -501,29 +600,63 @@ std::vector<Gap> GapsOf(const ScheduleInput& input, const std::vector<Residency>
 // `gathers` with the first `count` gaps bridged: the unit stays whole meanwhile.
 std::vector<Residency> Bridge(std::vector<Residency> gathers, const std::vector<Gap>& gaps,
                               size_t count) {
-  std::set<std::pair<int, int>> bridged;  // what begins after a gap, and its unit
+  std::vector<bool> bridged(gathers.size(), false);  // what begins after a gap
   for (size_t i = 0; i < count; ++i)
-    bridged.emplace(gaps[i].next_need, gaps[i].unit);
-  JoinWhere(gathers, [&](const Residency&, const Residency& next, bool) {
-    return bridged.count({next.need, next.index}) != 0;
-  });
+    bridged[gaps[i].next] = true;
+  JoinWhere(gathers, [&](size_t i, bool) { return bridged[i]; });
   return gathers;
 }
 
-// Keeps as many units of FRACTION whole between two uses as the budget allows.
-std::vector<Residency> KeepWhatFits(const ScheduleInput& input, const std::vector<Event>& events,
-                                    const std::vector<Residency>& gathers,
-                                    const std::vector<Residency>& gradients, int prefetch) {
-  const std::vector<Gap> gaps = GapsOf(input, gathers);
-  size_t fits = 0;
-  size_t too_many = gaps.size() + 1;
-  while (too_many - fits > 1) {
-    const size_t count = fits + (too_many - fits) / 2;
-    const Schedule tried =
-        Assemble(input, events, Bridge(gathers, gaps, count), gradients, prefetch);
-    (Fits(tried, input.budget_bytes) ? fits : too_many) = count;
+// How many of the gaps may be bridged together, ascending: any number, or where micro-batches are to stay alike those of a
+// unit that are as long as each other in all of them or in none.
+std::vector<size_t> Choices(const std::vector<Gap>& gaps, bool alike) {
+  std::vector<size_t> choices;
+  for (size_t count = 1; count <= gaps.size(); ++count) {
+    const bool splits = alike && count < gaps.size() &&
+                        gaps[count].length == gaps[count - 1].length &&
+                        gaps[count].unit == gaps[count - 1].unit;
+    if (!splits) choices.push_back(count);
   }
-  return Bridge(gathers, gaps, fits);
+  return choices;
+}
+
+// Keeps as many units of FRACTION whole between two uses as the budget allows.
+Residencies KeepWhatFits(const Step& step, const Residencies& gathers, int prefetch, bool alike) {
+  std::vector<Gap> gaps = GapsOf(step.input, gathers);
+  if (step.input.budget_bytes == 0) return Bridge(gathers, gaps, gaps.size());
+  if (alike) {
+    std::stable_sort(gaps.begin(), gaps.end(), [](const Gap& a, const Gap& b) {
+      return std::tie(a.length, b.unit) < std::tie(b.length, a.unit);
+    });
+  }
+  const std::vector<size_t> choices = Choices(gaps, alike);
+  const auto bridged = [&](size_t choice) {
+    return Bridge(gathers, gaps, choice == 0 ? 0 : choices[choice - 1]);
+  };
+  const auto arranged = [&](size_t choice) {
+    return Arrange(step, bridged(choice), prefetch);
+  };
+  return bridged(LargestThatFits(
+      choices.size(), [&](size_t choice) { return MayFit(step, arranged(choice)); },
+      [&](size_t choice) { return Fits(step, arranged(choice)); }));
+}
+
+Schedule MakeWritten(const ScheduleInput& input, std::vector<Event> events, bool alike) {
+  Residencies gathers = ParamWalk(input).Walk(events);
+  const std::vector<int> order = OrderOf(input, events);
+  Residencies gradients = GradientWalk(input, events, order).Walk();
+  JoinNeighbours(gathers);
+  const Step step{input, events, gradients};
+  const int prefetch = input.budget_bytes == 0 ? input.prefetch : LargestPrefetch(step, gathers);
+  if (prefetch > 0 || Fits(step, Arrange(step, gathers, prefetch))) {
+    gathers = KeepWhatFits(step, gathers, prefetch, alike);
+  }
+  Schedule schedule = Arrange(step, std::move(gathers), prefetch);
+  schedule.gradients = std::move(gradients);
+  PlaceAll(schedule);
+  schedule.order = order;
+  schedule.events = std::move(events);
+  return schedule;
 }
 
 }  // namespace
@@ -563,39 +696,21 @@ std::vector<UnitRuns> RunsOf(const std::vector<Event>& events, const std::vector
   return count.most();
 }
 
+// Micro-batches alike are looked for in a step that has fewer of them; a pattern of several may come again.
 Schedule MakeSchedule(const ScheduleInput& input, std::vector<Event> events) {
-  std::vector<Residency> gathers = ParamWalk(input).Walk(events);
-  const std::vector<int> order = OrderOf(input, events);
-  const std::vector<Residency> gradients = GradientWalk(input, events, order).Walk();
-  JoinNeighbours(gathers);
-  Schedule schedule = Assemble(input, events, gathers, gradients, input.prefetch);
-  while (schedule.prefetch > 0 && !Fits(schedule, input.budget_bytes)) {
-    schedule = Assemble(input, events, gathers, gradients, schedule.prefetch - 1);
+  constexpr size_t kPeriodMax = 4;
+  const MicrobatchRun run = LongestRun(events);
+  for (size_t period = 1; period <= kPeriodMax; ++period) {
+    const size_t dropped = DroppedOf(run, period);
+    if (dropped == 0) break;
+    Schedule schedule = MakeWritten(input, Shortened(events, run, dropped), /*alike=*/true);
+    if (FindRepeat(run, period, dropped, schedule)) return schedule;
   }
-  if (Fits(schedule, input.budget_bytes)) {
-    gathers = KeepWhatFits(input, events, gathers, gradients, schedule.prefetch);
-    schedule = Assemble(input, events, gathers, gradients, schedule.prefetch);
-  }
-  schedule.order = order;
-  schedule.events = std::move(events);
-  return schedule;
+  return MakeWritten(input, std::move(events), /*alike=*/false);
 }
 
 size_t LeastPoolBytes(const Schedule& schedule) {
-  size_t most = 0;
-  const auto lists = {&schedule.gathers, &schedule.gradients, &schedule.parts};
-  for (const std::vector<Residency>* from : lists) {
-    for (const Residency& start : *from) {
-      size_t bytes = 0;
-      for (const std::vector<Residency>* list : lists) {
-        for (const Residency& one : *list) {
-          if (one.begin <= start.begin && start.begin <= one.end) bytes += one.bytes;
-        }
-      }
-      most = std::max(most, bytes);
-    }
-  }
-  return most;
+  return MostAlive(IntervalsOf(schedule.gathers, schedule.gradients, schedule.parts));
 }
 
 }  // namespace weft

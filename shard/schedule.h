@@ -60,6 +60,57 @@ struct Residency {
   int part = -1;           // HPZ, of params: what is kept of them at the end, among the parts
 };
 
+// Of micro-batches alike only some are written: those of a pattern come `times` more times, one behind the other.
+struct Repeat {
+  struct List {
+    size_t first = 0;
+    size_t count = 0;
+  };
+
+  size_t times = 0;  // 0: all are written
+  List events;       // of the pattern in the lists that are written
+  List gathers;
+  List gradients;
+};
+
+// A residency of the step as a whole, of which the schedule has one of several alike.
+class Occurrence {
+ public:
+  // Number `number` of the step's gathers, or of its gradients, which `list` of the repeat is about.
+  Occurrence(const Repeat& repeat, const Repeat::List& list, const std::vector<Residency>& written,
+             size_t number);
+
+  int index() const { return written_->index; }
+
+  int64_t need() const { return written_->need + Shift(); }  // event
+
+  int64_t begin() const { return written_->begin + 2 * Shift(); }
+
+  int64_t end() const;
+
+  size_t bytes() const { return written_->bytes; }
+
+  size_t offset() const { return written_->offset; }
+
+  // Where it lies among the written parts.
+  int part() const { return written_->part; }
+
+  size_t after_count() const { return written_->after.size(); }
+
+  // A number of the step's gradients.
+  size_t after(size_t i) const;
+
+ private:
+  enum class Where { kBefore, kWithin, kBehind };
+
+  int64_t Shift() const { return static_cast<int64_t>(rounds_ * repeat_->events.count); }
+
+  const Repeat* repeat_;
+  const Residency* written_;
+  Where where_ = Where::kBefore;  // in the lists, as seen from the pattern
+  size_t rounds_ = 0;             // of the pattern that come before and are not written
+};
+
 struct Schedule {
   std::vector<Event> events;
   std::vector<Residency> gathers;    // of params, in the order in which they are started
@@ -68,6 +119,20 @@ struct Schedule {
   std::vector<int> order;        // of buckets, in which their reductions start
   size_t pool_bytes = 0;
   int prefetch = 0;  // what the budget left of it
+  Repeat repeat;     // of events, gathers and gradients; the step as a whole:
+
+  size_t event_count() const { return events.size() + repeat.times * repeat.events.count; }
+
+  const Event& EventAt(size_t number) const;
+  std::vector<Event> AllEvents() const;
+
+  size_t gather_count() const { return gathers.size() + repeat.times * repeat.gathers.count; }
+
+  Occurrence Gather(size_t number) const { return {repeat, repeat.gathers, gathers, number}; }
+
+  size_t gradient_count() const { return gradients.size() + repeat.times * repeat.gradients.count; }
+
+  Occurrence Gradient(size_t number) const { return {repeat, repeat.gradients, gradients, number}; }
 };
 
 struct ScheduleInput {
@@ -97,6 +162,7 @@ struct UnitRuns {
 // By unit: the most of each in all micro-batches in which it ran backward.
 std::vector<UnitRuns> RunsOf(const std::vector<Event>& events, const std::vector<UnitSpec>& units);
 
+// O(n log n) of what is written, which is at most some ten micro-batches where they are alike.
 // With a budget, prefetching is given up first; units of FRACTION stay whole between forward and backward while
 // there is room, the last ones first. If even the least does not fit, that is what is returned.
 Schedule MakeSchedule(const ScheduleInput& input, std::vector<Event> events);

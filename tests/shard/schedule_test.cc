@@ -455,6 +455,103 @@ TEST(MakeSchedule, OfNothing) {
   ExpectSound(empty, empty.Predicted(2));
 }
 
+// ---- micro-batches alike ---------------------------------------------------------------------------
+
+// The step as a whole, as a schedule that has all of it written.
+Schedule Expanded(const Schedule& schedule) {
+  Schedule whole{.events = schedule.AllEvents(),
+                 .parts = schedule.parts,
+                 .order = schedule.order,
+                 .pool_bytes = schedule.pool_bytes,
+                 .prefetch = schedule.prefetch};
+  const auto expand = [](const Occurrence& one) {
+    Residency written{.index = one.index(),
+                      .need = static_cast<int>(one.need()),
+                      .begin = one.begin(),
+                      .end = one.end(),
+                      .bytes = one.bytes(),
+                      .offset = one.offset(),
+                      .part = one.part()};
+    for (size_t i = 0; i < one.after_count(); ++i)
+      written.after.push_back(static_cast<int>(one.after(i)));
+    return written;
+  };
+  for (size_t i = 0; i < schedule.gather_count(); ++i)
+    whole.gathers.push_back(expand(schedule.Gather(i)));
+  for (size_t i = 0; i < schedule.gradient_count(); ++i)
+    whole.gradients.push_back(expand(schedule.Gradient(i)));
+  return whole;
+}
+
+constexpr weft_shard_preset_t kCuttingPresets[] = {WEFT_SHARD_ZERO2, WEFT_SHARD_GRAD_OP,
+                                                   WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HPZ,
+                                                   WEFT_SHARD_FRACTION};
+
+TEST(ManyMicrobatches, HaveASoundScheduleOfAFew) {
+  int repeated = 0;
+  int all = 0;
+  for (const weft_shard_preset_t preset : kCuttingPresets) {
+    for (const bool mixed : {false, true}) {
+      std::vector<UnitOf> units = Equal(5, preset);
+      if (mixed) {
+        for (size_t i = 0; i < units.size(); ++i)
+          units[i].params = {static_cast<int64_t>(100 + 190 * (i * 3 % 5)), 60};
+      }
+      for (int variant = 0; variant < 16; ++variant) {
+        SCOPED_TRACE(testing::Message()
+                     << PresetName(preset) << " mixed " << mixed << " variant " << variant);
+        Model model(units, {.bucket_bytes = 1500, .first_bucket_bytes = 600});
+        model.input.train = variant % 8 != 0;
+        model.input.reduces_every = (variant & 1) != 0;
+        model.input.overlap = (variant & 2) == 0;
+        model.input.prefetch = (variant & 4) == 0 ? 1 : 3;
+        if (preset == WEFT_SHARD_FRACTION) model.input.budget_bytes = 8 * kUnitBytes;
+        for (const int microbatches : {9, 10, 24}) {
+          const Schedule schedule = model.Predicted(microbatches);
+          const Schedule whole = Expanded(schedule);
+          EXPECT_EQ(whole.events, PredictEvents(units.size(), model.input.train, microbatches));
+          ExpectSound(model, whole);
+          if (testing::Test::HasFailure()) return;
+          if (microbatches < 24) continue;
+          ++all;
+          repeated += schedule.repeat.times > 0 ? 1 : 0;
+        }
+      }
+    }
+  }
+  EXPECT_GE(repeated * 10, all * 9) << repeated << " of " << all << " are repeated";
+}
+
+TEST(ManyMicrobatches, NeedNoLargerPoolThanAFew) {
+  for (const weft_shard_preset_t preset : kCuttingPresets) {
+    for (const bool every : {false, true}) {
+      SCOPED_TRACE(testing::Message() << PresetName(preset) << " every " << every);
+      Model model(Equal(6, preset));
+      model.input.reduces_every = every;
+      EXPECT_EQ(model.Predicted(60).pool_bytes, model.Predicted(8).pool_bytes);
+    }
+  }
+}
+
+TEST(ManyMicrobatches, OfOtherCallsInBetweenAreWrittenAsFarAsTheyDiffer) {
+  Model model(Equal(4, WEFT_SHARD_FULL_SHARD));
+  std::vector<Event> events;
+  for (int m = 0; m < 40; ++m) {
+    const std::vector<int> order =
+        m < 3 || m == 20 ? std::vector<int>{0, 2, 1, 3} : std::vector<int>{0, 1, 2, 3};
+    std::vector<Event> one = PredictEvents(order, true, 1);
+    one.pop_back();
+    one.front().index = m == 39 ? 1 : 0;
+    events.insert(events.end(), one.begin(), one.end());
+  }
+  events.push_back({Kind::kFinish, 0});
+  const Schedule schedule = MakeSchedule(model.input, events);
+  EXPECT_GT(schedule.repeat.times, 0u);
+  const Schedule whole = Expanded(schedule);
+  EXPECT_EQ(whole.events, events);
+  ExpectSound(model, whole);
+}
+
 // ---- random steps --------------------------------------------------------------------------------
 
 // The calls that one unit makes in a micro-batch, in its order.
