@@ -38,25 +38,29 @@ struct Difference {
 };
 
 // Rank r is compared with ranks r + stride, r + 2 stride and so on; a difference is that of the first such
-// set of ranks. 1: all with all.
+// set of ranks. 1: all with all. `purpose`, here and below, is that of the collectives.
 absl::StatusOr<std::optional<Difference>> FirstDifference(ProcessGroup& group,
                                                           const std::vector<Digest>& entries,
-                                                          int64_t timeout_ns, int stride = 1);
+                                                          int64_t timeout_ns, int stride = 1,
+                                                          const CallPurpose& purpose = {});
 
 // Every rank's digest, by rank. Collective.
 absl::StatusOr<std::vector<Digest>> GatherDigests(ProcessGroup& group, const Digest& own,
-                                                  int64_t timeout_ns);
+                                                  int64_t timeout_ns,
+                                                  const CallPurpose& purpose = {});
 
 // `digests` by rank.
 Sides SidesOf(const std::vector<Digest>& digests);
 
 // Every rank's text, by rank, each cut to 4096 bytes. Collective.
 absl::StatusOr<std::vector<std::string>> GatherText(ProcessGroup& group, std::string_view text,
-                                                    int64_t timeout_ns);
+                                                    int64_t timeout_ns,
+                                                    const CallPurpose& purpose = {});
 
 // Every rank's number, by rank. Collective.
 absl::StatusOr<std::vector<uint64_t>> GatherNumber(ProcessGroup& group, uint64_t number,
-                                                   int64_t timeout_ns);
+                                                   int64_t timeout_ns,
+                                                   const CallPurpose& purpose = {});
 
 // "rank 2", "ranks 2, 5"; of more than 8, "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 12 more".
 std::string RankList(const std::vector<int>& ranks);

@@ -65,7 +65,7 @@ Context::Machine::Machine(const Registry& registry, Layout planned, Storage allo
       calls(std::move(made)),
       state(registry),
       readiness(layout),
-      residence(layout, storage, calls, registry.units()),
+      residence(layout, storage, calls, registry.units(), *options.purposes),
       reduction(group, layout, storage, calls, residence, options),
       cut_buckets(registry.units().size()) {
   for (size_t i = 0; i < layout.buckets.size(); ++i) {
@@ -99,6 +99,11 @@ void Context::LeaveSection() {
     if (!rung_.load(std::memory_order_seq_cst) || !mutex_.TryLock()) return;
     inside_.store(true, std::memory_order_seq_cst);
   }
+}
+
+absl::Status Context::Advance() {
+  if (!failure_.ok()) return failure_;
+  return Latch(machine_->reduction.Advance());
 }
 
 absl::Status Context::Look() {

@@ -40,7 +40,9 @@
 #include "shard/grouping.h"
 #include "shard/layout.h"
 #include "shard/mesh.h"
+#include "shard/nonfinite.h"
 #include "shard/plan.h"
+#include "shard/purposes.h"
 #include "shard/readiness.h"
 #include "shard/reduction.h"
 #include "shard/registry.h"
@@ -233,6 +235,9 @@ class Context {
   // What a reduction that has ended makes room for.
   void AnswerDoorbell();
   absl::Status Look() WEFT_REQUIRES(mutex_);
+  // Starts and ends what reductions that have ended make possible. Fails if a completing thread has found a failure
+  // since the caller's call began: what that thread was to start, the call must not take for started.
+  absl::Status Advance() WEFT_REQUIRES(mutex_);
   void EnterSection() WEFT_ACQUIRE(mutex_);
   void LeaveSection() WEFT_RELEASE(mutex_);
 
@@ -262,8 +267,8 @@ class Context {
   std::byte* WholeGradient(int param) const;
   absl::Status LoadFrom(int param, const void* values, int root);
   void StoreElements(int param, size_t begin, size_t count, const std::byte* values) const;
-  absl::Status CompareLoaded(const ParamSpec& spec, const void* values);
-  absl::Status GatherParam(const ParamSpec& spec, const Place& place, void* values);
+  absl::Status CompareLoaded(int param, const void* values);
+  absl::Status GatherParam(int param, void* values);
 
   bool reduces_every() const { return options_.accumulation != WEFT_SHARD_LOCAL_THEN_REDUCE; }
 
@@ -316,7 +321,9 @@ class Context {
   absl::StatusOr<bool> MakeRoom(size_t bytes);
   // Says once that steps need more than the budget.
   void WarnOfBudget(size_t pool_bytes);
-  absl::Status AddOverRanks(std::vector<int64_t>& words);
+  absl::Status AddOverRanks(std::vector<int64_t>& words, Purpose::Kind purpose);
+  // What to do about gradients that are not finite; Ok if the step is just skipped. Collective.
+  absl::Status AnswerNonfinite(Nonfinite answer, int64_t elements);
   absl::Status UpdateParams();
   Habit* HabitOf(const Kind& kind) WEFT_REQUIRES(mutex_);
   absl::StatusOr<int> TakeTurn(bool active);
@@ -360,11 +367,13 @@ class Context {
   std::atomic<bool> rung_{false};
   Mutex mutex_;
   Registry registry_;  // written under mutex_, constant from finalize on
+  Purposes purposes_{registry_};
   std::optional<OptimizerConfig> optimizer_config_;  // likewise
   std::vector<int> order_;                           // likewise: hinted, of units in forward
   std::optional<ContextPlan> planned_ WEFT_GUARDED_BY(mutex_);  // moved from by finalize
   absl::Status failure_ WEFT_GUARDED_BY(mutex_);
   bool fold_pending_ WEFT_GUARDED_BY(mutex_) = false;
+  NonfiniteRun nonfinite_;            // of the thread that makes step calls
   std::unique_ptr<Machine> machine_;  // set by finalize; its parts are guarded by mutex_
 };
 

@@ -34,11 +34,12 @@ std::string SameSamples(const std::vector<Digest>& digests) {
 
 }  // namespace
 
-absl::Status Context::CompareLoaded(const ParamSpec& spec, const void* values) {
+absl::Status Context::CompareLoaded(int param, const void* values) {
+  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
   const Digest digest =
       spec.count == 0 ? kNothing : DigestOf(values, spec.count * DtypeSize(spec.dtype));
-  const absl::StatusOr<std::optional<Difference>> difference =
-      FirstDifference(group(), {digest}, options_.timeout_ns);
+  const absl::StatusOr<std::optional<Difference>> difference = FirstDifference(
+      group(), {digest}, options_.timeout_ns, 1, purposes_.Of(Purpose::Kind::kLoad, param));
   if (!difference.ok()) {
     return LatchUnlocked(
         Annotate(difference.status(), StrCat("param_load ", spec.name, ", comparing values: ")));
@@ -92,9 +93,9 @@ absl::Status Context::CompareCopies(const char* call, bool optimizer_too) {
   const bool replicas = Any([](const Placement& placement) { return placement.replicated; });
   for (const bool among_replicas : {false, true}) {
     if (among_replicas && !replicas) continue;
-    const absl::StatusOr<std::optional<Difference>> difference =
-        FirstDifference(group(), among_replicas ? in_replicas : everywhere, options_.timeout_ns,
-                        among_replicas ? machine_->layout.inner.size : 1);
+    const absl::StatusOr<std::optional<Difference>> difference = FirstDifference(
+        group(), among_replicas ? in_replicas : everywhere, options_.timeout_ns,
+        among_replicas ? machine_->layout.inner.size : 1, purposes_.Of(Purpose::Kind::kCompare));
     if (!difference.ok()) {
       return LatchUnlocked(Annotate(difference.status(), StrCat(call, ", comparing parameters: ")));
     }
@@ -155,7 +156,7 @@ absl::Status Context::CheckSamples(const void* samples, size_t bytes) {
   }
   const Digest own = bytes == 0 ? kNothing : DigestOf(samples, bytes);
   const absl::StatusOr<std::vector<Digest>> digests =
-      GatherDigests(group(), own, options_.timeout_ns);
+      GatherDigests(group(), own, options_.timeout_ns, purposes_.Of(Purpose::Kind::kSamples));
   if (!digests.ok()) return LatchUnlocked(Annotate(digests.status(), "check_samples: "));
   const std::string same = SameSamples(*digests);
   if (same.empty()) return absl::OkStatus();
@@ -176,6 +177,7 @@ absl::StatusOr<std::vector<weft_shard_rank_report_t>> Context::Report() {
   const absl::Status gathered = group().Run({.kind = OpKind::kAllGather,
                                              .dtype = WEFT_UINT8,
                                              .count = sizeof(own),
+                                             .purpose = purposes_.Of(Purpose::Kind::kReport),
                                              .in = &own,
                                              .out = reports.data(),
                                              .timeout_ns = options_.timeout_ns});

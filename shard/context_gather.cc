@@ -30,7 +30,7 @@ absl::Status Context::Note(const Event& event) {
 }
 
 absl::StatusOr<Works> Context::AskForUsed(int unit, Ask ask) {
-  WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
+  WEFT_RETURN_IF_ERROR(Advance());
   for (const int used : UsedBy(unit)) {
     absl::StatusOr<Works> works = (machine_->residence.*ask)(used);
     if (!works.ok()) return Latch(works.status());
@@ -69,7 +69,7 @@ absl::Status Context::MakeGradients(int unit) {
       Works works;
       {
         Section section(*this);
-        WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
+        WEFT_RETURN_IF_ERROR(Advance());
         absl::StatusOr<Works> needed = machine_->residence.NeedGradients(bucket, &fresh);
         if (!needed.ok()) return Latch(needed.status());
         works = *std::move(needed);
@@ -91,7 +91,7 @@ absl::Status Context::MakeUntouched() {
     Works works;
     {
       Section section(*this);
-      WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
+      WEFT_RETURN_IF_ERROR(Advance());
       works = machine_->residence.NeedUntouched();
     }
     if (works.empty()) return absl::OkStatus();
@@ -175,8 +175,8 @@ absl::StatusOr<bool> Context::CompareOrder(const std::vector<Event>& events) {
     calls.push_back(event.index);
   }
   const std::vector<Digest> digests = {DigestOf(calls.data(), calls.size() * sizeof(int32_t))};
-  const absl::StatusOr<std::optional<Difference>> difference =
-      FirstDifference(group(), digests, options_.timeout_ns);
+  const absl::StatusOr<std::optional<Difference>> difference = FirstDifference(
+      group(), digests, options_.timeout_ns, 1, purposes_.InStep(Purpose::Kind::kOrder));
   if (!difference.ok()) {
     return LatchUnlocked(Annotate(difference.status(), "finish, comparing the order of calls: "));
   }
@@ -188,8 +188,8 @@ absl::StatusOr<bool> Context::CompareOrder(const std::vector<Event>& events) {
 absl::StatusOr<bool> Context::MakeRoom(size_t bytes) {
   if (bytes <= machine_->pool_bytes) return true;
   const absl::Status own = machine_->residence.Reserve(bytes);
-  const absl::StatusOr<std::vector<uint64_t>> failed =
-      GatherNumber(group(), own.ok() ? 0 : 1, options_.timeout_ns);
+  const absl::StatusOr<std::vector<uint64_t>> failed = GatherNumber(
+      group(), own.ok() ? 0 : 1, options_.timeout_ns, purposes_.Of(Purpose::Kind::kAllocate));
   if (!failed.ok()) return LatchUnlocked(Annotate(failed.status(), "finish: "));
   const bool all =
       std::all_of(failed->begin(), failed->end(), [](uint64_t one) { return one == 0; });

@@ -38,6 +38,7 @@ absl::StatusOr<int> Context::TakeTurn(bool active) {
   const absl::Status gathered = group().Run({.kind = OpKind::kAllGather,
                                              .dtype = WEFT_UINT64,
                                              .count = kTurnNumbers,
+                                             .purpose = purposes_.Of(Purpose::Kind::kJoin),
                                              .in = &own,
                                              .out = turns.data(),
                                              .timeout_ns = options_.timeout_ns});
@@ -88,10 +89,10 @@ absl::StatusOr<int> Context::Join() {
 std::vector<Event> Context::EventsOf(const Kind& kind) const {
   const auto known = machine_->habits.find(kind);
   if (known != machine_->habits.end() && !known->second.schedule.events.empty()) {
-    return known->second.schedule.events;
+    return known->second.schedule.AllEvents();
   }
   const Schedule& expected = machine_->expected[kind.first].schedule;
-  if (!expected.events.empty()) return expected.events;
+  if (!expected.events.empty()) return expected.AllEvents();
   return ExpectedEvents(PlanInputOf(), kind.first);
 }
 

@@ -3,10 +3,12 @@
 #include <cmath>
 #include <utility>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "shard/context.h"
 #include "shard/section.h"
+#include "shard/update_agreement.h"
 
 namespace weft {
 
@@ -51,7 +53,13 @@ absl::StatusOr<weft_shard_update_result_t> Context::OptimizerStep(
   const ExactSum::Words squares = own.squares.words();
   std::vector<int64_t> words(squares.begin(), squares.end());
   words.push_back(own.nonfinite);
-  WEFT_RETURN_IF_ERROR(AddOverRanks(words));
+  words.push_back(UpdateMark(update));
+  WEFT_RETURN_IF_ERROR(AddOverRanks(words, Purpose::Kind::kNorm));
+  if (MarksDiffer(words.back(), update, group().size())) {
+    return ExplainUpdates(group(), update, options_.timeout_ns,
+                          purposes_.InStep(Purpose::Kind::kUpdate));
+  }
+  words.pop_back();
 
   weft_shard_update_result_t result = {};
   result.struct_size = sizeof(result);
@@ -61,8 +69,15 @@ absl::StatusOr<weft_shard_update_result_t> Context::OptimizerStep(
   const double scale = optimizer.loss_scale().value();
   const double scaled_norm = std::sqrt(ExactSum(total).Value());
   result.grad_norm = scaled_norm / scale;
+  const bool scale_answers = !optimizer.loss_scale().at_least();
   result.skipped = optimizer.loss_scale().Update(result.nonfinite != 0) ? 1 : 0;
   result.loss_scale = optimizer.loss_scale().value();
+  if (result.nonfinite == 0) {
+    nonfinite_.End();
+  } else if (const Nonfinite answer = nonfinite_.Next(*optimizer_config_, scale_answers);
+             answer != Nonfinite::kSkip) {
+    WEFT_RETURN_IF_ERROR(AnswerNonfinite(answer, result.nonfinite));
+  }
   if (result.skipped == 0) {
     optimizer.Begin(storage, update.learning_rate,
                     GradientFactor(scale, scaled_norm, update.norm_max));
@@ -72,12 +87,33 @@ absl::StatusOr<weft_shard_update_result_t> Context::OptimizerStep(
   return result;
 }
 
-absl::Status Context::AddOverRanks(std::vector<int64_t>& words) {
+absl::Status Context::AnswerNonfinite(Nonfinite answer, int64_t elements) {
+  absl::StatusOr<NonfiniteGradient> first =
+      FirstNonfinite(group(), registry_, machine_->layout, machine_->storage, isa_,
+                     options_.timeout_ns, purposes_.InStep(Purpose::Kind::kNonfinite));
+  if (!first.ok()) {
+    return LatchUnlocked(Annotate(first.status(), "optimizer_step, finding what is not finite: "));
+  }
+  const std::string text = NonfiniteText(*first, registry_,
+                                         {.group = group().name(),
+                                          .elements = elements,
+                                          .step = purposes_.step(),
+                                          .steps = nonfinite_.steps()});
+  if (answer == Nonfinite::kFail) {
+    return MakeError(WEFT_CORRUPT,
+                     {.rank = first->rank, .group = group().name(), .operation = "optimizer_step"},
+                     text);
+  }
+  if (group().rank() == 0) LogWarn(text);
+  return absl::OkStatus();
+}
+
+absl::Status Context::AddOverRanks(std::vector<int64_t>& words, Purpose::Kind purpose) {
   const absl::Status status = group().Run({.kind = OpKind::kAllReduce,
                                            .dtype = WEFT_INT64,
                                            .op = WEFT_SUM,
                                            .count = words.size(),
-                                           .purpose = machine_->reduction.purpose(),
+                                           .purpose = purposes_.InStep(purpose),
                                            .in = words.data(),
                                            .out = words.data(),
                                            .timeout_ns = options_.timeout_ns});
@@ -89,7 +125,7 @@ absl::Status Context::UpdateParams() {
   WEFT_RETURN_IF_ERROR(Drain());  // of parts that the caller has updated
   ShardOptimizer& optimizer = *machine_->optimizer;
   std::vector<int64_t> norms = optimizer.StartNorms(machine_->storage);
-  if (!norms.empty()) WEFT_RETURN_IF_ERROR(AddOverRanks(norms));
+  if (!norms.empty()) WEFT_RETURN_IF_ERROR(AddOverRanks(norms, Purpose::Kind::kParamNorms));
   optimizer.TakeNorms(norms);
   const std::vector<Bucket>& buckets = machine_->layout.buckets;
   for (size_t i = buckets.size(); i > 0; --i) {

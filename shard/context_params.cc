@@ -143,7 +143,7 @@ absl::Status Context::Load(int param, const void* values, int root) {
   if (machine_->optimizer != nullptr) machine_->optimizer->ParamWritten(param);
   if (root == kEveryRank) {
     StoreElements(param, 0, spec->count, static_cast<const std::byte*>(values));
-    return CompareLoaded(*spec, values);
+    return CompareLoaded(param, values);
   }
   return LoadFrom(param, values, root);
 }
@@ -163,6 +163,7 @@ absl::Status Context::LoadFrom(int param, const void* values, int root) {
                                            .dtype = spec.dtype,
                                            .root = root,
                                            .count = count,
+                                           .purpose = purposes_.Of(Purpose::Kind::kLoad, param),
                                            .in = piece.data(),
                                            .out = piece.data(),
                                            .timeout_ns = options_.timeout_ns});
@@ -214,11 +215,13 @@ absl::Status Context::Read(int param, void* values) {
                 spec->count * DtypeSize(spec->dtype));
     return absl::OkStatus();
   }
-  return GatherParam(*spec, place, values);
+  return GatherParam(param, values);
 }
 
-absl::Status Context::GatherParam(const ParamSpec& spec, const Place& place, void* values) {
+absl::Status Context::GatherParam(int param, void* values) {
+  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
   const Layout& layout = machine_->layout;
+  const Place& place = layout.places[static_cast<size_t>(param)];
   const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
   std::vector<size_t> counts;
   for (size_t rank = 0; rank + 1 < extent.cuts.size(); ++rank)
@@ -227,6 +230,7 @@ absl::Status Context::GatherParam(const ParamSpec& spec, const Place& place, voi
   const std::byte* const parts = machine_->storage.OwnParams(layout, extent).data;
   Collective call{.kind = OpKind::kAllGatherV,
                   .dtype = spec.dtype,
+                  .purpose = purposes_.Of(Purpose::Kind::kRead, param),
                   .in = own.count > 0 ? parts + offset * DtypeSize(spec.dtype) : nullptr,
                   .out = values,
                   .timeout_ns = options_.timeout_ns};
@@ -293,6 +297,7 @@ absl::Status Context::BroadcastElements(ProcessGroup& among, int space, Part par
                        .dtype = machine_->layout.spaces[static_cast<size_t>(space)].dtype,
                        .root = root,
                        .count = part.count,
+                       .purpose = purposes_.Of(Purpose::Kind::kBroadcast),
                        .in = part.data,
                        .out = part.data,
                        .timeout_ns = options_.timeout_ns});

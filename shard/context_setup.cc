@@ -59,7 +59,7 @@ absl::StatusOr<weft_shard_plan_t> Context::Finalize() {
   absl::StatusOr<std::unique_ptr<Machine>> made = MakeMachine();
   WEFT_ASSIGN_OR_RETURN(const uint64_t number, AgreeOnMemory(made.status()));
   std::unique_ptr<Machine> machine = *std::move(made);
-  machine->reduction.SetContext(number);
+  purposes_.SetContext(number, &machine->layout);
   if (machine->watch != nullptr) machine->watch->SetContext(number);
   if (AnythingCut(registry_)) WEFT_RETURN_IF_ERROR(SplitGroups(*machine));
   MutexLock lock(mutex_);
@@ -109,7 +109,8 @@ absl::StatusOr<std::unique_ptr<Context::Machine>> Context::MakeMachine() {
   const Reduction::Options reduction{.op = options_.average ? WEFT_AVG : WEFT_SUM,
                                      .timeout_ns = options_.timeout_ns,
                                      .doorbell = chains ? doorbell_ : nullptr,
-                                     .isa = isa_};
+                                     .isa = isa_,
+                                     .purposes = &purposes_};
   std::unique_ptr<WaitWatch> watch;
   if (cut) {
     watch = WaitWatch::Make(mesh_->group(), {mesh_->size(), mesh_->inner_size()},
@@ -214,8 +215,8 @@ absl::Status Context::CompareRegistry() {
   digests.reserve(entries.size());
   for (const RegistryEntry& entry : entries)
     digests.push_back(DigestOfEntry(entry));
-  absl::StatusOr<std::optional<Difference>> difference =
-      FirstDifference(group(), digests, options_.timeout_ns);
+  absl::StatusOr<std::optional<Difference>> difference = FirstDifference(
+      group(), digests, options_.timeout_ns, 1, purposes_.Of(Purpose::Kind::kDeclare));
   if (!difference.ok()) {
     return LatchUnlocked(Annotate(difference.status(), "finalize, comparing declarations: "));
   }
@@ -231,7 +232,7 @@ absl::Status Context::ExplainDifference(const std::vector<RegistryEntry>& entrie
   std::string own;
   if (index < entries.size()) own = StrCat(entries[index].subject, "\n", entries[index].facts);
   const absl::StatusOr<std::vector<std::string>> texts =
-      GatherText(group(), own, options_.timeout_ns);
+      GatherText(group(), own, options_.timeout_ns, purposes_.Of(Purpose::Kind::kDeclare));
   if (!texts.ok()) return LatchUnlocked(Annotate(texts.status(), "finalize: "));
   const std::string& first = (*texts)[static_cast<size_t>(usual)];
   const std::string& other = (*texts)[static_cast<size_t>(odd)];
@@ -257,7 +258,8 @@ absl::Status Context::ExplainDifference(const std::vector<RegistryEntry>& entrie
 absl::StatusOr<uint64_t> Context::AgreeOnMemory(const absl::Status& own) {
   static std::atomic<uint64_t> context_count{0};
   const absl::StatusOr<std::vector<uint64_t>> numbers =
-      GatherNumber(group(), own.ok() ? ++context_count : 0, options_.timeout_ns);
+      GatherNumber(group(), own.ok() ? ++context_count : 0, options_.timeout_ns,
+                   purposes_.Of(Purpose::Kind::kAllocate));
   if (!own.ok()) return Annotate(own, StrCat("finalize on rank ", group().rank(), ": "));
   if (!numbers.ok()) return LatchUnlocked(Annotate(numbers.status(), "finalize: "));
   for (size_t rank = 0; rank < numbers->size(); ++rank) {

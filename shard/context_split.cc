@@ -86,7 +86,7 @@ absl::Status Context::ReduceWait(int unit) {
       Works left;
       {
         Section section(*this);
-        WEFT_RETURN_IF_ERROR(Latch(machine_->reduction.Advance()));
+        WEFT_RETURN_IF_ERROR(Advance());
         left = machine_->reduction.Left(static_cast<int>(bucket));
       }
       if (left.empty()) break;

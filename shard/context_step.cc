@@ -35,7 +35,10 @@ absl::Status Context::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
     WEFT_RETURN_IF_ERROR(CheckUsable("step_begin"));
     WEFT_RETURN_IF_ERROR(Latch(Annotate(group().error(), "step_begin: ")));
     WEFT_RETURN_IF_ERROR(machine_->state.StepBegin(mode, tag));
-    if (mode == WEFT_SHARD_TRAIN) machine_->reduction.BeginStep();
+    if (mode == WEFT_SHARD_TRAIN) {
+      machine_->reduction.BeginStep();
+      purposes_.BeginStep();
+    }
     Expect(mode, tag);
   }
   folded_microbatches_ = 0;
@@ -56,9 +59,10 @@ absl::Status Context::MicrobatchBegin(int index, bool last) {
     WEFT_RETURN_IF_ERROR(TakeTurn(/*active=*/true).status());
   }
   Section section(*this);
+  purposes_.BeginMicrobatch(index);
   if (ReducesThisMicrobatch()) {
     machine_->readiness.Reset();
-    machine_->reduction.BeginReducing();
+    purposes_.BeginReducing();
     machine_->next_bucket = 0;
   }
   if (keeps_sums()) machine_->reduction.BeginMicrobatch(index == 0, last);
@@ -210,7 +214,7 @@ absl::Status Context::WaitForReductions() {
     absl::Status advanced;
     {
       Section section(*this);
-      advanced = machine_->reduction.Advance();
+      advanced = Advance();
       started = machine_->reduction.TakeStarted();
     }
     absl::Status status = WaitForStarted(started);
@@ -231,6 +235,7 @@ absl::StatusOr<weft_shard_step_result_t> Context::Finish() {
     WEFT_RETURN_IF_ERROR(machine_->state.FinishBegin());
     if (machine_->state.training()) WEFT_RETURN_IF_ERROR(StartComplete());
     WEFT_RETURN_IF_ERROR(Note({Event::Kind::kFinish, 0}));
+    purposes_.EndMicrobatches();
   }
   clock_.Computed(gather_waited_ns_ + times_.waited_ns);
   WEFT_RETURN_IF_ERROR(WaitForReductions());
@@ -242,6 +247,7 @@ absl::StatusOr<weft_shard_step_result_t> Context::Finish() {
   WEFT_RETURN_IF_ERROR(AgreeOnOrder(&result));
 
   Section section(*this);
+  if (!failure_.ok()) return failure_;
   result.gathered_bytes = machine_->residence.gathered_bytes();
   if (machine_->state.training()) {
     const int64_t first_ns = machine_->reduction.first_start_ns();
@@ -263,6 +269,7 @@ absl::Status Context::StepEnd() {
     ended = machine_->state.training();
     const bool finished = machine_->state.finished();
     WEFT_RETURN_IF_ERROR(machine_->state.StepEnd());
+    purposes_.EndMicrobatches();
     if (options_.uneven && !finished) RememberCalls();
   }
   return ended ? VerifyIfDue("step_end") : Drain();

@@ -56,6 +56,9 @@ class LossScale {
   // What the loss of the next step is to be multiplied by.
   double value() const { return state_.value; }
 
+  // An overflow would not lower it: gradients that are not finite are no fault of the scale.
+  bool at_least() const { return state_.value <= options_.least; }
+
   // Ends a step. Returns whether it is to be skipped: weights, moments and the count of steps stay.
   bool Update(bool found_inf);
 

@@ -34,11 +34,24 @@ std::string LossScaleText(const OptimizerConfig& config) {
                      config.scale.growth_steps, config.scale.hysteresis);
 }
 
+std::string NonfiniteText(const OptimizerConfig& config) {
+  switch (config.nonfinite) {
+    case WEFT_NONFINITE_WARN:
+      return "";
+    case WEFT_NONFINITE_SKIP:
+      return ", gradients that are not finite skipped silently";
+    case WEFT_NONFINITE_FAIL:
+      return fmt::format(", gradients that are not finite {} steps in a row fail",
+                         config.nonfinite_steps);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string OptimizerText(const OptimizerConfig& config) {
-  return fmt::format("kind {}, {}, {}", static_cast<int>(config.kind), FormulaText(config),
-                     LossScaleText(config));
+  return fmt::format("kind {}, {}, {}{}", static_cast<int>(config.kind), FormulaText(config),
+                     LossScaleText(config), NonfiniteText(config));
 }
 
 }  // namespace weft

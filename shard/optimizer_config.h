@@ -25,10 +25,12 @@ struct OptimizerConfig {
   bool dynamic_scale = false;
   double static_scale = 1;
   LossScaleOptions scale;
+  weft_nonfinite_t nonfinite = WEFT_NONFINITE_WARN;
+  int64_t nonfinite_steps = 1;  // in a row, of WEFT_NONFINITE_FAIL
   int threads = 1;  // of this rank, the one that calls included; the numbers do not depend on it
 };
 
-// All that decides the numbers, in one line; any two doubles have different texts. Learning rates are given
+// All that decides the numbers and when an update fails, in one line; any two doubles have different texts. Learning rates are given
 // with every update and are not in it, nor is what only decides the speed.
 std::string OptimizerText(const OptimizerConfig& config);
 

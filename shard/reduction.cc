@@ -7,7 +7,6 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
-#include "comm/group/number_hash.h"
 #include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce.h"
 #include "shard/accumulate.h"
@@ -97,18 +96,10 @@ void Reduction::ForEachGroup(const std::function<void(ProcessGroup&)>& visit) co
   if (across_ != nullptr) visit(*across_);
 }
 
-uint32_t Reduction::purpose() const {
-  NumberHash hash;
-  for (const uint64_t number : {context_, step_, microbatch_})
-    hash.Add(number);
-  return hash.Get32();
-}
-
-absl::Status Reduction::StartWorks(int bucket, uint32_t purpose,
+absl::Status Reduction::StartWorks(int bucket, const CallPurpose& purpose,
                                    const std::vector<Collective>& calls, ProcessGroup& group,
                                    Works* works) {
   for (Collective call : calls) {
-    call.tag = static_cast<uint64_t>(bucket);
     call.purpose = purpose;
     call.background = true;
     absl::StatusOr<WorkRef> work = group.Start(call);
@@ -147,14 +138,15 @@ absl::Status Reduction::Start(int bucket) {
     settles = settles || IsRounded(layout_.SpaceOf(ExtentOf(bucket, i)));
     calls.push_back(CallOf(bucket, i));
   }
+  const CallPurpose purpose = options_.purposes->OfReduction(bucket);
   Works works;
   WEFT_RETURN_IF_ERROR(
-      StartWorks(bucket, purpose(), calls, replicated ? *scatter_ : *group_, &works));
+      StartWorks(bucket, purpose, calls, replicated ? *scatter_ : *group_, &works));
   const size_t count = works.size();
   if (residence_.GradientsAreCut(bucket)) residence_.ReductionStarted(bucket, works, settles);
   if (settles) {
     chains_.push_back({.bucket = bucket,
-                       .purpose = purpose(),
+                       .purpose = purpose,
                        .works = std::move(works),
                        .goes_across = replicated && last_,
                        .first = first_,
@@ -337,8 +329,6 @@ std::vector<StartedReduce> Reduction::TakeStarted() {
 }
 
 void Reduction::BeginStep() {
-  ++step_;
-  microbatch_ = 0;
   first_start_ns_ = 0;
   started_bytes_ = 0;
 }

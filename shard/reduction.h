@@ -20,8 +20,8 @@
 // float32 gradients that are reduced in 16 bits are rounded in place, reduced as any others of 16 bits, and
 // widened in place: the result is rounded twice, wherever it rests.
 //
-// Reductions of other contexts on the group, steps and micro-batches look alike to it; their purpose tells them apart, so
-// that ranks that are not in the same one are told, and add nothing.
+// Reductions of other contexts on the group, steps and micro-batches look alike to it; their purpose (purposes.h) tells
+// them apart, so that ranks that are not in the same one are told, and add nothing.
 //
 // Thread-safety: members under the context's mutex.
 // Owns no thread: works complete in the group's progress.
@@ -41,6 +41,7 @@
 #include "shard/doorbell.h"
 #include "shard/extent_calls.h"
 #include "shard/layout.h"
+#include "shard/purposes.h"
 #include "shard/residence.h"
 #include "shard/storage.h"
 
@@ -60,6 +61,7 @@ class Reduction {
     int64_t timeout_ns = 0;
     std::shared_ptr<Doorbell> doorbell;  // rung when one has ended; may be nullptr
     Isa isa = Isa::kScalar;
+    const Purposes* purposes = nullptr;  // of its calls; outlives this
   };
 
   // All but the group outlive this.
@@ -99,20 +101,13 @@ class Reduction {
 
   uint64_t started_bytes() const { return started_bytes_; }
 
-  // `context` tells it from others on the group, on all ranks alike.
-  void SetContext(uint64_t context) { context_ = context; }
-
-  // A training step, and a micro-batch of it that is reduced.
+  // A training step.
   void BeginStep();
-
-  void BeginReducing() { ++microbatch_; }
-
-  uint32_t purpose() const;
 
  private:
   struct Chain {
     int bucket = 0;
-    uint32_t purpose = 0;
+    CallPurpose purpose;
     Works works;               // of its present link
     bool goes_across = false;  // another link comes: the all_reduce across replicas
     bool first = true;         // nothing has been kept
@@ -120,8 +115,8 @@ class Reduction {
   };
 
   Collective CallOf(int bucket, size_t i) const;
-  absl::Status StartWorks(int bucket, uint32_t purpose, const std::vector<Collective>& calls,
-                          ProcessGroup& group, Works* works);
+  absl::Status StartWorks(int bucket, const CallPurpose& purpose,
+                          const std::vector<Collective>& calls, ProcessGroup& group, Works* works);
   void CallBack(size_t count);
   // All of these are of extent `i` of the bucket's pack.
   const Extent& ExtentOf(int bucket, size_t i) const;
@@ -154,9 +149,6 @@ class Reduction {
   std::vector<StartedReduce> started_;
   int64_t first_start_ns_ = 0;
   uint64_t started_bytes_ = 0;
-  uint64_t context_ = 0;
-  uint64_t step_ = 0;
-  uint64_t microbatch_ = 0;  // of those of the step that are reduced
   bool first_ = true;
   bool last_ = true;
 };

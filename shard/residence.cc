@@ -37,11 +37,12 @@ Works NotEnded(const Works& works) {
 }
 
 Residence::Residence(const Layout& layout, const Storage& storage, const ExtentCalls& calls,
-                     const std::vector<UnitSpec>& units)
+                     const std::vector<UnitSpec>& units, const Purposes& purposes)
     : layout_(layout),
       storage_(storage),
       calls_(calls),
       specs_(units),
+      purposes_(purposes),
       units_(units.size()),
       buckets_(layout.buckets.size()),
       updated_buckets_(units.size()) {
@@ -82,7 +83,7 @@ void Residence::BeginStep(const Schedule* schedule, bool train) {
   next_gather_ = 0;
   next_gradients_ = 0;
   gathered_bytes_ = std::exchange(updated_bytes_, 0);
-  reduced_.assign(schedule == nullptr ? 0 : schedule->gradients.size(), false);
+  reduced_.assign(schedule == nullptr ? 0 : schedule->gradient_count(), false);
 }
 
 absl::Status Residence::Note(const Event& event) {
@@ -94,10 +95,10 @@ absl::Status Residence::Note(const Event& event) {
       units_[static_cast<size_t>(used)].in_backward = event.kind == Event::Kind::kPreBackward;
   }
   if (schedule_ == nullptr) return absl::OkStatus();
-  if (at < schedule_->events.size() && schedule_->events[at] == event) return absl::OkStatus();
+  if (at < schedule_->event_count() && schedule_->EventAt(at) == event) return absl::OkStatus();
   // Other ranks may have started what was due before this call, so this one must.
-  while (next_gather_ < schedule_->gathers.size() &&
-         schedule_->gathers[next_gather_].begin < Now()) {
+  while (next_gather_ < schedule_->gather_count() &&
+         schedule_->Gather(next_gather_).begin() < Now()) {
     WEFT_RETURN_IF_ERROR(StartNext());
   }
   schedule_ = nullptr;
@@ -116,20 +117,21 @@ absl::Status Residence::Served() {
 
 absl::Status Residence::Look() {
   FreeReduced();
-  while (schedule_ != nullptr && next_gather_ < schedule_->gathers.size()) {
-    const Residency& next = schedule_->gathers[next_gather_];
-    if (next.begin > Now() || !pool_.IsFree(next.offset, next.bytes)) return absl::OkStatus();
+  while (schedule_ != nullptr && next_gather_ < schedule_->gather_count()) {
+    const Occurrence next = schedule_->Gather(next_gather_);
+    if (next.begin() > Now() || !pool_.IsFree(next.offset(), next.bytes())) return absl::OkStatus();
     WEFT_RETURN_IF_ERROR(StartNext());
   }
   return absl::OkStatus();
 }
 
-Works Residence::Before(const Residency& residency) const {
-  for (const int before : residency.after) {
-    if (reduced_[static_cast<size_t>(before)]) continue;
-    const int bucket = schedule_->gradients[static_cast<size_t>(before)].index;
+Works Residence::Before(const Occurrence& residency) const {
+  for (size_t i = 0; i < residency.after_count(); ++i) {
+    const size_t before = residency.after(i);
+    if (reduced_[before]) continue;
+    const int bucket = schedule_->Gradient(before).index();
     const BucketState& state = buckets_[static_cast<size_t>(bucket)];
-    if (state.reducing && state.residency == before) return WorksLeft(bucket);
+    if (state.reducing && state.residency == static_cast<int>(before)) return WorksLeft(bucket);
   }
   return {};
 }
@@ -150,11 +152,11 @@ Works Residence::WorksLeft(int bucket) const {
 }
 
 absl::Status Residence::StartNext() {
-  const Residency& next = schedule_->gathers[next_gather_];
-  WEFT_ASSIGN_OR_RETURN(std::byte* const data, pool_.TakeNear(next.offset, next.bytes));
-  units_[static_cast<size_t>(next.index)].residency = static_cast<int>(next_gather_);
+  const Occurrence next = schedule_->Gather(next_gather_);
+  WEFT_ASSIGN_OR_RETURN(std::byte* const data, pool_.TakeNear(next.offset(), next.bytes()));
+  units_[static_cast<size_t>(next.index())].residency = static_cast<int>(next_gather_);
   ++next_gather_;
-  return StartGather(next.index, data);
+  return StartGather(next.index(), data);
 }
 
 absl::Status Residence::StartGather(int unit, std::byte* data) {
@@ -170,7 +172,7 @@ absl::Status Residence::StartGather(int unit, std::byte* data) {
                         pack.extents[i],
                         state.part + layout_.parts[static_cast<size_t>(unit)].offsets[i], whole)
                   : calls_.Gather(pack.extents[i], storage_.OwnParams(layout_, extent).data, whole);
-    call.tag = static_cast<uint64_t>(unit);
+    call.purpose = purposes_.Of(Purpose::Kind::kGather, unit);
     call.background = true;
     ProcessGroup& group = from_part ? *inner_ : GroupFor(extent);
     absl::StatusOr<WorkRef> work = group.Start(call);
@@ -204,8 +206,8 @@ absl::StatusOr<Works> Residence::Begin(int unit) {
   if (!Cut(unit)) return Works();
   FreeReduced();
   while (state.data == nullptr && schedule_ != nullptr) {
-    WEFT_CHECK(next_gather_ < schedule_->gathers.size());
-    Works before = Before(schedule_->gathers[next_gather_]);
+    WEFT_CHECK(next_gather_ < schedule_->gather_count());
+    Works before = Before(schedule_->Gather(next_gather_));
     if (!before.empty()) return before;
     WEFT_RETURN_IF_ERROR(StartNext());
   }
@@ -223,9 +225,9 @@ absl::Status Residence::LetGo(int unit, bool in_backward) {
   Unit& state = units_[static_cast<size_t>(unit)];
   if (!Cut(unit) || state.data == nullptr) return absl::OkStatus();
   if (schedule_ != nullptr && state.residency >= 0) {
-    const Residency& residency = schedule_->gathers[static_cast<size_t>(state.residency)];
-    if (residency.end > Now()) return absl::OkStatus();
-    if (residency.part >= 0) WEFT_RETURN_IF_ERROR(KeepPart(unit));
+    const Occurrence residency = schedule_->Gather(static_cast<size_t>(state.residency));
+    if (residency.end() > Now()) return absl::OkStatus();
+    if (residency.part() >= 0) WEFT_RETURN_IF_ERROR(KeepPart(unit));
   } else if (!in_backward && train_ && specs_[static_cast<size_t>(unit)].placement.kept_between) {
     return absl::OkStatus();
   }
@@ -255,7 +257,7 @@ void Residence::FreePart(Unit& unit) {
 absl::Status Residence::KeepPart(int index) {
   Unit& unit = units_[static_cast<size_t>(index)];
   const Pack& pack = layout_.parts[static_cast<size_t>(index)];
-  const int at = schedule_->gathers[static_cast<size_t>(unit.residency)].part;
+  const int at = schedule_->Gather(static_cast<size_t>(unit.residency)).part();
   const Residency& residency = schedule_->parts[static_cast<size_t>(at)];
   WEFT_ASSIGN_OR_RETURN(unit.part, pool_.TakeNear(residency.offset, residency.bytes));
   for (size_t i = 0; i < pack.extents.size(); ++i) {
@@ -274,8 +276,8 @@ absl::StatusOr<Works> Residence::NeedGradients(int bucket, bool* fresh) {
   FreeReduced();
   if (state.reducing) return WorksLeft(bucket);
   if (state.data != nullptr) return Works();
-  if (schedule_ != nullptr && next_gradients_ < schedule_->gradients.size()) {
-    Works before = Before(schedule_->gradients[next_gradients_]);
+  if (schedule_ != nullptr && next_gradients_ < schedule_->gradient_count()) {
+    Works before = Before(schedule_->Gradient(next_gradients_));
     if (!before.empty()) return before;
   } else {
     Works before = RoomFor(layout_.buckets[static_cast<size_t>(bucket)].pack.bytes);
@@ -289,9 +291,9 @@ absl::StatusOr<Works> Residence::NeedGradients(int bucket, bool* fresh) {
 Works Residence::NeedUntouched() {
   FreeReduced();
   if (schedule_ == nullptr) return {};
-  for (size_t i = next_gradients_; i < schedule_->gradients.size(); ++i) {
-    const Residency& residency = schedule_->gradients[i];
-    if (static_cast<size_t>(residency.need) + 1 != events_.size()) break;
+  for (size_t i = next_gradients_; i < schedule_->gradient_count(); ++i) {
+    const Occurrence residency = schedule_->Gradient(i);
+    if (static_cast<size_t>(residency.need()) + 1 != events_.size()) break;
     Works before = Before(residency);
     if (!before.empty()) return before;
   }
@@ -302,15 +304,15 @@ Works Residence::NeedUntouched() {
 absl::Status Residence::PlaceNextGradients(int bucket) {
   BucketState& state = buckets_[static_cast<size_t>(bucket)];
   const size_t bytes = layout_.buckets[static_cast<size_t>(bucket)].pack.bytes;
-  const bool expected = schedule_ != nullptr && next_gradients_ < schedule_->gradients.size() &&
-                        schedule_->gradients[next_gradients_].index == bucket;
+  const bool expected = schedule_ != nullptr && next_gradients_ < schedule_->gradient_count() &&
+                        schedule_->Gradient(next_gradients_).index() == bucket;
   if (!expected) {
     WEFT_ASSIGN_OR_RETURN(state.data, pool_.Take(bytes));
     return absl::OkStatus();
   }
   state.residency = static_cast<int>(next_gradients_++);
-  const Residency& residency = schedule_->gradients[static_cast<size_t>(state.residency)];
-  WEFT_ASSIGN_OR_RETURN(state.data, pool_.TakeNear(residency.offset, bytes));
+  const size_t offset = schedule_->Gradient(static_cast<size_t>(state.residency)).offset();
+  WEFT_ASSIGN_OR_RETURN(state.data, pool_.TakeNear(offset, bytes));
   return absl::OkStatus();
 }
 
@@ -365,7 +367,7 @@ absl::Status Residence::StartUpdate(int bucket) {
     const Extent& extent = layout_.extents[static_cast<size_t>(index)];
     Collective call = calls_.Gather(index, storage_.OwnParams(layout_, extent).data,
                                     storage_.Data(extent.range.space, extent.range.begin));
-    call.tag = static_cast<uint64_t>(bucket);
+    call.purpose = purposes_.Of(Purpose::Kind::kGatherUpdated, bucket);
     ProcessGroup& group = GroupFor(extent);
     absl::StatusOr<WorkRef> work = group.Start(call);
     if (!work.ok()) {

@@ -36,6 +36,7 @@
 #include "shard/extent_calls.h"
 #include "shard/layout.h"
 #include "shard/pool.h"
+#include "shard/purposes.h"
 #include "shard/schedule.h"
 #include "shard/storage.h"
 
@@ -50,7 +51,7 @@ class Residence {
  public:
   // All outlive this.
   Residence(const Layout& layout, const Storage& storage, const ExtentCalls& calls,
-            const std::vector<UnitSpec>& units);
+            const std::vector<UnitSpec>& units, const Purposes& purposes);
   ~Residence();
   Residence(const Residence&) = delete;
   Residence& operator=(const Residence&) = delete;
@@ -163,7 +164,7 @@ class Residence {
   bool Cut(int unit) const { return layout_.units[static_cast<size_t>(unit)].bytes > 0; }
 
   // Reductions under way of what stood at the place before.
-  Works Before(const Residency& residency) const;
+  Works Before(const Occurrence& residency) const;
   // Starts the schedule's next gather.
   absl::Status StartNext();
   absl::Status PlaceNextGradients(int bucket);
@@ -182,6 +183,7 @@ class Residence {
   const Storage& storage_;
   const ExtentCalls& calls_;
   const std::vector<UnitSpec>& specs_;
+  const Purposes& purposes_;
   std::shared_ptr<ProcessGroup> group_;
   std::shared_ptr<ProcessGroup> inner_;
   Pool pool_;

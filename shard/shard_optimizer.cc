@@ -85,8 +85,14 @@ absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Allocate(
     const BlockSource& source) {
   WEFT_RETURN_IF_ERROR(CheckUpdatable(registry));
   std::unique_ptr<ShardOptimizer> optimizer(new ShardOptimizer(config, registry, layout, isa));
+  std::vector<std::vector<int>> params_of(layout.extents.size());
+  for (size_t param = 0; param < layout.places.size(); ++param) {
+    const int extent = layout.places[param].extent;
+    if (extent >= 0) params_of[static_cast<size_t>(extent)].push_back(static_cast<int>(param));
+  }
   for (size_t extent = 0; extent < layout.extents.size(); ++extent) {
-    WEFT_RETURN_IF_ERROR(optimizer->AllocateExtent(static_cast<int>(extent), source));
+    WEFT_RETURN_IF_ERROR(
+        optimizer->AllocateExtent(static_cast<int>(extent), params_of[extent], source));
   }
   optimizer->AddSumPieces();
   absl::StatusOr<std::unique_ptr<ThreadTeam>> team = ThreadTeam::Start(config.threads);
@@ -106,7 +112,8 @@ ShardOptimizer::ShardOptimizer(const OptimizerConfig& config, const Registry& re
       main_stale_(registry.params().size(), true),
       ratios_(registry.params().size(), 1) {}
 
-absl::Status ShardOptimizer::AllocateExtent(int index, const BlockSource& source) {
+absl::Status ShardOptimizer::AllocateExtent(int index, const std::vector<int>& params,
+                                            const BlockSource& source) {
   const Extent& extent = layout_.extents[static_cast<size_t>(index)];
   const Space& space = layout_.SpaceOf(extent);
   State& state = states_[static_cast<size_t>(index)];
@@ -131,16 +138,17 @@ absl::Status ShardOptimizer::AllocateExtent(int index, const BlockSource& source
   WEFT_RETURN_IF_ERROR(allocate(size.main, state.main));
   WEFT_RETURN_IF_ERROR(allocate(size.moments >= 1, state.first_moment));
   WEFT_RETURN_IF_ERROR(allocate(size.moments >= 2, state.second_moment));
-  AddPieces(index, state);
+  AddPieces(params, state);
   return absl::OkStatus();
 }
 
-std::vector<ShardOptimizer::Run> ShardOptimizer::RunsOf(int extent, const State& state) const {
+std::vector<ShardOptimizer::Run> ShardOptimizer::RunsOf(const std::vector<int>& params,
+                                                        const State& state) const {
   std::vector<Run> runs;
-  for (size_t i = 0; i < layout_.places.size(); ++i) {
-    const Place& place = layout_.places[i];
-    const ParamSpec& spec = registry_.params()[i];
-    if (place.extent != extent || spec.count == 0) continue;
+  for (const int param : params) {
+    const Place& place = layout_.places[static_cast<size_t>(param)];
+    const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
+    if (spec.count == 0) continue;
     const size_t end = std::min(place.begin + RoundUpToCut(spec.count), state.first + state.count);
     const size_t begin = std::max(place.begin, state.first);
     if (begin >= end) continue;
@@ -149,18 +157,18 @@ std::vector<ShardOptimizer::Run> ShardOptimizer::RunsOf(int extent, const State&
     if (joins) {
       runs.back().count += end - begin;
     } else {
-      runs.push_back({extent, static_cast<int>(i), begin, end - begin, spec.decays});
+      runs.push_back({place.extent, param, begin, end - begin, spec.decays});
     }
   }
   return runs;
 }
 
-void ShardOptimizer::AddPieces(int extent, State& state) {
+void ShardOptimizer::AddPieces(const std::vector<int>& params, State& state) {
   state.first_piece = pieces_.size();
-  for (const Run& run : RunsOf(extent, state)) {
+  for (const Run& run : RunsOf(params, state)) {
     for (size_t i = 0; i < PieceCount(run.begin, run.count); ++i) {
       const Piece piece = PieceOf(run.begin, run.count, i);
-      pieces_.push_back({extent, run.param, piece.begin, piece.count, run.decays});
+      pieces_.push_back({run.extent, run.param, piece.begin, piece.count, run.decays});
     }
   }
   state.piece_count = pieces_.size() - state.first_piece;

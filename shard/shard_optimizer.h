@@ -130,9 +130,11 @@ class ShardOptimizer {
     return config_.kind == WEFT_OPTIMIZER_LAMB || config_.kind == WEFT_OPTIMIZER_LARS;
   }
 
-  absl::Status AllocateExtent(int extent, const BlockSource& source);
-  std::vector<Run> RunsOf(int extent, const State& state) const;
-  void AddPieces(int extent, State& state);
+  // `params`: those of the extent.
+  absl::Status AllocateExtent(int extent, const std::vector<int>& params,
+                              const BlockSource& source);
+  std::vector<Run> RunsOf(const std::vector<int>& params, const State& state) const;
+  void AddPieces(const std::vector<int>& params, State& state);
   void AddSumPieces();
   OptimizerArrays ArraysOf(const Storage& storage, const Run& run) const;
   // The elements of a param of which this rank keeps a state.

@@ -51,6 +51,7 @@ void CheckConfig(const TrainConfig& config, size_t world_size) {
         fmt::format("--lr {} is out of range; use more than 0 and less than 10", config.lr));
   }
   CheckRange("--prefetch", config.prefetch, 0, kPrefetchMax);
+  CheckRange("--nonfinite-steps", config.nonfinite_steps, 1, kStepsMax);
   const size_t shard = config.shard_group;
   if (shard != 0 && world_size % shard != 0) {
     throw BadInput(

@@ -43,6 +43,7 @@ struct TrainConfig {
   size_t memory_budget = 0;     // bytes for what is gathered; 0: as many as it takes
   size_t verify_every = 0;      // steps between comparisons of what ranks have copies of; 0: never
   size_t check_samples = 100;   // steps between comparisons of the ranks' samples; 0: never
+  size_t nonfinite_steps = 1;   // in a row with infinite or NaN gradients, that end the run
   size_t bucket_bytes = 0;      // units are reduced together up to this size; 0: weft's default
   size_t eval_every = 500;      // steps; 0: at the end only
   size_t eval_windows = 128;    // in between

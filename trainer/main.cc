@@ -94,7 +94,7 @@ struct Report {
       : metrics(directory), progress(config.train, isatty(STDOUT_FILENO) == 1) {}
 
   void Add(const StepRecord& record, std::optional<double> val_loss) {
-    curve.train.push_back({double(record.step), record.loss});
+    if (std::isfinite(record.loss)) curve.train.push_back({double(record.step), record.loss});
     if (val_loss) curve.validation.push_back({double(record.step), *val_loss});
     progress.Show(record, val_loss);
     metrics.Write(record, int64_t(SecondsSince(start) * 1e9), progress.tok_s(), val_loss);
@@ -107,6 +107,7 @@ void PrintEnd(const ProgramConfig& config, Report& report, double final_loss,
   const Progress& p = report.progress;
   const double tokens = double(t.steps * t.global_batch * t.model.seq);
   const double order3 = report.curve.order3;
+  if (report.curve.train.empty()) throw RunFailure("the loss was not finite in any step");
   const double bits = final_loss / std::log(2.0);
   fmt::print(
       "\nloss   first {:.4f}, last {:.4f} nats per byte; {:.1f} s of steps, {:.0f} tok/s, "

@@ -80,6 +80,10 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
         "steps between comparisons of the weights that several ranks have; 0: never");
   count("--check-samples", train.check_samples, 0, kStepsMax,
         "steps between comparisons of the samples that ranks read; 0: never");
+  count(
+      "--nonfinite-steps", train.nonfinite_steps, 1, kStepsMax,
+      "the run ends with so many steps in a row whose gradients are infinite or NaN; before, such "
+      "steps update nothing");
   number("--memory-budget", texts.memory_budget,
          "bytes for what is gathered, like 40MB or 1.5MiB; fraction keeps as many blocks whole as "
          "fit; 0: no limit");

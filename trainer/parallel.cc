@@ -133,6 +133,8 @@ void DataParallel::CreateContext(const TrainConfig& config) {
   optimizer.beta2 = kBeta2;
   optimizer.epsilon = kEpsilon;
   optimizer.weight_decay = config.weight_decay;
+  optimizer.nonfinite = WEFT_NONFINITE_FAIL;
+  optimizer.nonfinite_steps = int64_t(config.nonfinite_steps);
   Check(weft_shard_context_optimizer(context_, &optimizer), "adding the optimizer");
 }
 

@@ -1,6 +1,7 @@
 #include "trainer/progress.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include <fmt/core.h>
@@ -55,7 +56,9 @@ std::string Progress::Line(const StepRecord& record) const {
 void Progress::Show(const StepRecord& record, std::optional<double> val_loss) {
   const double rate = double(config_.global_batch * config_.model.seq) / record.seconds;
   tok_s_ = record.step == 1 ? rate : kKeep * tok_s_ + (1 - kKeep) * rate;
-  loss_ = record.step == 1 ? record.loss : kKeep * loss_ + (1 - kKeep) * record.loss;
+  if (std::isfinite(record.loss)) {
+    loss_ = std::isfinite(loss_) ? kKeep * loss_ + (1 - kKeep) * record.loss : record.loss;
+  }
   seconds_ += record.seconds;
   exposed_ += record.comm_exposed_s;
   if (val_loss) val_loss_ = val_loss;

@@ -6,6 +6,7 @@
 #define WEFT_TRAINER_PROGRESS_H_
 
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -39,9 +40,10 @@ class Progress {
 
   const TrainConfig config_;
   const bool terminal_;
-  double tok_s_ = 0;    // smoothed
-  double loss_ = 0;     // smoothed
-  double seconds_ = 0;  // all steps so far, validation not counted
+  double tok_s_ = 0;  // smoothed
+  double loss_ =
+      std::numeric_limits<double>::quiet_NaN();  // smoothed, of steps where it was finite
+  double seconds_ = 0;                           // all steps so far, validation not counted
   double exposed_ = 0;
   double shown_at_ = 0;  // seconds_ when a line was last printed
   std::optional<double> val_loss_;

@@ -161,7 +161,8 @@ StepRecord Trainer::TryStep(size_t index) {
   record.grad_norm = update.grad_norm;
   parallel_.EndStep();
   record.seconds = SecondsSince(start);
-  if (!std::isfinite(record.loss) || update.skipped != 0) {
+  // A step whose gradients are not finite was skipped; there may be a few, and weft counts them.
+  if (!std::isfinite(record.loss) && update.skipped == 0) {
     throw RunFailure(
         fmt::format("step {}: the loss is no longer a number; use a smaller --lr", record.step));
   }

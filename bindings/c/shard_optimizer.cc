@@ -38,6 +38,25 @@ absl::Status ReadThreads(const char* call, int threads, OptimizerConfig& config)
   return absl::OkStatus();
 }
 
+absl::Status ReadNonfinite(const char* call, const weft_optimizer_config_t& given,
+                           OptimizerConfig& config) {
+  const int policy = NumberOf(given.nonfinite);
+  if (policy < WEFT_NONFINITE_WARN || policy > WEFT_NONFINITE_FAIL) {
+    return Invalid(call, StrCat("nonfinite is ", policy, "; use a value of weft_nonfinite_t"));
+  }
+  if (given.nonfinite_steps < 0) {
+    return Invalid(call, StrCat("nonfinite_steps is ", given.nonfinite_steps,
+                                "; use the number of steps in a row that fail, 0 for one"));
+  }
+  if (given.nonfinite_steps > 0 && policy != WEFT_NONFINITE_FAIL) {
+    return Invalid(call, StrCat("nonfinite_steps is ", given.nonfinite_steps,
+                                ", but nothing fails; set nonfinite to WEFT_NONFINITE_FAIL"));
+  }
+  config.nonfinite = given.nonfinite;
+  config.nonfinite_steps = std::max<int64_t>(given.nonfinite_steps, 1);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<OptimizerConfig> ReadOptimizer(const weft_optimizer_config_t* given) {
   constexpr char kCall[] = "shard_context_optimizer";
   weft_optimizer_config_t copy{};
@@ -73,6 +92,7 @@ absl::StatusOr<OptimizerConfig> ReadOptimizer(const weft_optimizer_config_t* giv
                  .coefficient = Or(copy.trust, 1e-3)};
   WEFT_RETURN_IF_ERROR(ReadLossScale(kCall, copy, config));
   WEFT_RETURN_IF_ERROR(ReadThreads(kCall, copy.threads, config));
+  WEFT_RETURN_IF_ERROR(ReadNonfinite(kCall, copy, config));
   return config;
 }
 
@@ -86,7 +106,9 @@ absl::Status OptimizerStep(weft_shard_context_t context, const weft_shard_update
                            weft_shard_update_result_t* result) {
   constexpr char kCall[] = "shard_optimizer_step";
   WEFT_RETURN_IF_ERROR(Check(kCall, context));
-  WEFT_RETURN_IF_ERROR(CheckOut(kCall, update, "update"));
+  if (update == nullptr) {
+    return Invalid(kCall, "update is NULL; pass a weft_shard_update_t with the learning rate");
+  }
   if (result != nullptr) WEFT_RETURN_IF_ERROR(CheckAnswer(kCall, result));
   weft_shard_update_t copy{};
   WEFT_RETURN_IF_ERROR(ReadConfig(kCall, update, &copy));

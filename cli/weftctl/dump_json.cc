@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/weftctl/dump_report.h"
+#include "comm/group/purpose.h"
 #include "comm/kernels/dtype.h"
 #include "comm/recorder/describe.h"
 
@@ -27,6 +28,7 @@ Json CallAsJson(const RecordedCall& call) {
   json["algorithm"] = call.algorithm;
   json["signature"] = call.signature;
   json["tag"] = call.tag;
+  if (call.purpose != 0) json["purpose"] = PurposeText(UnpackPurpose(call.purpose), nullptr);
   return json;
 }
 

@@ -40,7 +40,7 @@ inline CallKey MakeCallKey(OpKind kind, weft_dtype_t dtype, weft_op_t op, int ro
 // True if its key and buffers are all that `call` says.
 inline bool IsPlain(const Collective& call) {
   return call.layout == nullptr && call.custom == nullptr && call.algorithm == Algorithm::kAuto &&
-         call.timeout_ns == 0 && call.tag == 0 && call.purpose == 0;
+         call.timeout_ns == 0 && call.tag == 0 && call.purpose.salt == 0;
 }
 
 inline CallKey KeyOf(const Collective& call) {

@@ -14,6 +14,7 @@
 #include "weft/iov.h"
 #include "weft/types.h"
 
+#include "comm/group/purpose.h"
 #include "comm/kernels/custom_op.h"
 #include "comm/kernels/dtype.h"
 
@@ -121,7 +122,7 @@ struct Collective {
   Algorithm algorithm = Algorithm::kAuto;
   std::shared_ptr<const BlockLayout> layout;  // vector and iov forms only
   std::shared_ptr<const CustomOp> custom;     // of kOpPremulSum and kOpUser only
-  uint32_t purpose = 0;  // tells calls apart that otherwise look alike; in the signature only
+  CallPurpose purpose;                        // tells calls apart that otherwise look alike
   // Local.
   const void* in = nullptr;
   void* out = nullptr;

@@ -26,8 +26,10 @@ uint64_t HashOf(const std::vector<int>& ranks) {
 absl::Status AgreeOn(ProcessGroup& parent, const std::vector<int>& ranks) {
   const uint64_t mine = HashOf(ranks);
   std::vector<uint64_t> all(static_cast<size_t>(parent.size()));
-  Collective gather{
-      .kind = OpKind::kAllGather, .dtype = WEFT_UINT64, .count = 1, .purpose = kListPurpose};
+  Collective gather{.kind = OpKind::kAllGather,
+                    .dtype = WEFT_UINT64,
+                    .count = 1,
+                    .purpose = {.salt = kListPurpose}};
   gather.in = &mine;
   gather.out = all.data();
   WEFT_RETURN_IF_ERROR(parent.Run(gather));

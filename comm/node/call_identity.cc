@@ -41,7 +41,7 @@ CallIdentity IdentityOf(const Collective& call) {
   return {.count = TraitsOf(call.kind).local_counts ? 0 : call.count,
           .layout = call.layout == nullptr ? 0 : call.layout->hash,
           .name = named ? NameHash(call.custom->name) : 0,
-          .purpose = call.purpose,
+          .purpose = call.purpose.salt,
           .root = call.root,
           .kind = static_cast<uint8_t>(call.kind),
           .dtype = static_cast<uint8_t>(DtypeRow(call.dtype)),

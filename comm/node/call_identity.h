@@ -22,7 +22,7 @@ struct CallIdentity {
   uint64_t count;    // 0 with local counts, which the ranks' rows agree on
   uint64_t layout;   // hash of counts and offsets, of forms that have them
   uint32_t name;     // hash of a user's reduction
-  uint32_t purpose;  // Collective::purpose
+  uint32_t purpose;  // the salt of Collective::purpose
   int32_t root;
   uint8_t kind;
   uint8_t dtype;  // as in kDtypes

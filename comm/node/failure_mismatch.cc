@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +17,30 @@ namespace {
 
 constexpr int64_t kAttendanceNs = 50'000'000;
 constexpr int kAttendanceRounds = 25;
+
+// The counts of a call that has several; the first few of many.
+std::string CountsOf(const Collective& call) {
+  constexpr size_t kListed = 8;
+  const BlockLayout& layout = *call.layout;
+  std::vector<size_t> counts =
+      call.kind == OpKind::kAllGatherV ? layout.out_counts : layout.in_counts;
+  for (const weft_iov_t& part : layout.parts)
+    counts.push_back(part.count);
+  const bool more = counts.size() > kListed;
+  counts.resize(std::min(counts.size(), kListed));
+  return fmt::format("{}{}", fmt::join(counts, ", "), more ? ", ..." : "");
+}
+
+// What tells a call from one that has the same words: this rank knows what its own signature stands for.
+std::string Distinction(const RecordedCall& call, const Operation& own) {
+  const std::string_view only = OnlySigned(call);
+  if (only.empty()) return fmt::format(" (signature {:08x})", call.signature);
+  if (call.signature != own.signature()) {
+    return fmt::format(" with other {} (signature {:08x})", only, call.signature);
+  }
+  if (only == "counts") return fmt::format(" with counts {}", CountsOf(own.call()));
+  return fmt::format(" with the reduction \"{}\"", own.call().custom->name);
+}
 
 }  // namespace
 
@@ -39,20 +66,23 @@ void FailureReporter::AwaitRecords(uint64_t sequence) const {
 // if more than half of the group made another call, all of them the same.
 absl::Status FailureReporter::Mismatch(const Operation& operation) const {
   AwaitRecords(operation.sequence());
-  std::map<std::string, std::vector<int>> parties;
-  const auto list = [&](bool with_signature) {
-    parties.clear();
-    for (int peer = 0; peer < state_.size; ++peer) {
-      const auto call = state_.segment.recorder(peer).Find(operation.sequence());
-      if (!call) continue;
-      const std::string signature =
-          with_signature ? fmt::format(" (signature {:08x})", call->signature) : "";
-      parties[Describe(*call) + signature].push_back(peer);
+  const PurposeNames* const names = operation.call().purpose.names;
+  std::map<std::string, std::set<uint32_t>> signatures;  // by what is called in words
+  std::vector<std::optional<RecordedCall>> calls;
+  for (int peer = 0; peer < state_.size; ++peer) {
+    calls.push_back(state_.segment.recorder(peer).Find(operation.sequence()));
+    if (calls.back()) {
+      signatures[DescribeArguments(*calls.back(), names)].insert(calls.back()->signature);
     }
-  };
-  list(/*with_signature=*/false);
-  const bool alike = parties.size() == 1;
-  if (alike) list(/*with_signature=*/true);
+  }
+  std::map<std::string, std::vector<int>> parties;
+  for (int peer = 0; peer < state_.size; ++peer) {
+    const std::optional<RecordedCall>& call = calls[static_cast<size_t>(peer)];
+    if (!call) continue;
+    std::string words = DescribeArguments(*call, names);
+    if (signatures[words].size() > 1) words += Distinction(*call, operation);
+    parties[words].push_back(peer);
+  }
   std::vector<std::pair<std::string, std::vector<int>>> sorted(parties.begin(), parties.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
@@ -61,11 +91,9 @@ absl::Status FailureReporter::Mismatch(const Operation& operation) const {
     text += fmt::format("{}{} called {}", i == 0 ? "" : ", ", ListOf(sorted[i].second),
                         sorted[i].first);
   }
-  if (alike) {
+  if (signatures.size() == 1) {
     text +=
-        "; what looks alike is of another step, micro-batch or context of a shard manager, or a "
-        "part "
-        "of another call (weft_group_split, weft_mem_alloc_shared)";
+        "; what looks alike is a part of another call (weft_group_split, weft_mem_alloc_shared)";
   }
   text += "; all ranks must issue the same operations in the same order";
   const bool clear = sorted.size() == 2 && sorted[0].second.size() == 1 &&

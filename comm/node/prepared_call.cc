@@ -84,7 +84,8 @@ PreparedCall::PreparedCall(const Collective& of, const NodeState& state)
                                         .count = of.count,
                                         .root = of.root,
                                         .signature = signature,
-                                        .tag = of.tag});
+                                        .tag = of.tag,
+                                        .purpose = of.purpose.record});
   meeting = MeetingOf(of, shape, size, state);
   announces_more = meeting != Meeting::kLines || (of.op == kOpPremulSum && shape.traits->reduces);
   if (shape.traits->reduces && of.custom == nullptr) {

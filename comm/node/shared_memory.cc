@@ -71,7 +71,7 @@ absl::Status Compare(const std::vector<SharedOffer>& offers, const std::string& 
 absl::StatusOr<std::vector<SharedOffer>> NodeGroup::ExchangeOffers(const SharedOffer& mine) {
   std::vector<SharedOffer> offers(static_cast<size_t>(state_.size));
   Collective gather{
-      .kind = OpKind::kAllGather, .count = sizeof(SharedOffer), .purpose = kOfferPurpose};
+      .kind = OpKind::kAllGather, .count = sizeof(SharedOffer), .purpose = {.salt = kOfferPurpose}};
   gather.in = &mine;
   gather.out = offers.data();
   WEFT_RETURN_IF_ERROR(Run(gather));

@@ -36,7 +36,7 @@ template <typename T>
 absl::Status Exchange(NodeGroup& parent, const GroupOptions& options, uint32_t purpose,
                       const T& mine, std::vector<T>* all) {
   all->resize(static_cast<size_t>(parent.size()));
-  Collective gather{.kind = OpKind::kAllGather, .count = sizeof(T), .purpose = purpose};
+  Collective gather{.kind = OpKind::kAllGather, .count = sizeof(T), .purpose = {.salt = purpose}};
   gather.in = &mine;
   gather.out = all->data();
   gather.timeout_ns = std::max<int64_t>(options.making_timeout_ns(), 0);

@@ -5,7 +5,7 @@
 
 namespace weft {
 
-std::string Describe(const RecordedCall& call) {
+std::string DescribeArguments(const RecordedCall& call, const PurposeNames* names) {
   const OpTraits& traits = TraitsOf(call.kind);
   std::string text = traits.name;
   if (traits.reduces) text += fmt::format(" ({})", OpName(call.op));
@@ -21,15 +21,26 @@ std::string Describe(const RecordedCall& call) {
   if (call.algorithm != 0) {
     text += fmt::format(" by {}", AlgorithmName(static_cast<Algorithm>(call.algorithm)));
   }
-  // The same total may be cut differently, and functions of users differ by name; only the signature
-  // tells.
-  const bool cut = call.kind == OpKind::kAllGatherV || call.kind == OpKind::kReduceScatterV;
-  if (traits.reduces && call.op == kOpUser) {
-    text += fmt::format(" (signature of the name {:08x})", call.signature);
-  } else if (cut || traits.iov) {
-    text += fmt::format(" (signature of the counts {:08x})", call.signature);
-  }
+  const std::string purpose = PurposeText(UnpackPurpose(call.purpose), names);
+  if (!purpose.empty()) text += " " + purpose;
   return text;
+}
+
+// The same total may be cut differently, and functions of users differ by name. Who says what it is for has the same
+// of both.
+std::string_view OnlySigned(const RecordedCall& call) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  const bool cut = call.kind == OpKind::kAllGatherV || call.kind == OpKind::kReduceScatterV;
+  if (call.purpose != 0) return "";
+  if (traits.reduces && call.op == kOpUser) return "reduction";
+  return cut || traits.iov ? "counts" : "";
+}
+
+std::string Describe(const RecordedCall& call) {
+  const std::string text = DescribeArguments(call);
+  const std::string_view only = OnlySigned(call);
+  if (only.empty()) return text;
+  return fmt::format("{} (signature of the {} {:08x})", text, only, call.signature);
 }
 
 const char* RecordStateName(RecordState state) {

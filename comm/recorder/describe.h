@@ -4,14 +4,22 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
+#include "comm/group/purpose.h"
 #include "comm/recorder/ring.h"
 
 namespace weft {
 
-// "all_reduce (sum) of 4096 float32", "broadcast of 5 int64 from root 2"; what ranks must agree on,
-// and no more.
+// "all_reduce (sum) of 4096 float32", "broadcast of 5 int64 from root 2 to load parameter 7"; what ranks must agree
+// on, and no more. What arguments are in the signature only is not said.
+std::string DescribeArguments(const RecordedCall& call, const PurposeNames* names = nullptr);
+
+// That, with the signature where it alone tells calls apart.
 std::string Describe(const RecordedCall& call);
+
+// What of the call only its signature tells: "counts", "reduction"; empty if there is nothing.
+std::string_view OnlySigned(const RecordedCall& call);
 
 // "issued", "running", "done", "failed".
 const char* RecordStateName(RecordState state);

@@ -33,12 +33,12 @@ std::optional<RecordedCall> RecorderRing::Decode(const RecorderWords& words) {
   call.kind = static_cast<OpKind>(kind);
   call.dtype = dtype;
   call.op = op;
-  call.algorithm = static_cast<uint8_t>(words[kWhat] >> 24 & 0xff);
+  call.algorithm = static_cast<uint8_t>(words[kWhat] >> 24 & 0x7f);
   call.epoch = static_cast<uint32_t>(words[kWhat] >> 32);
   call.count = words[kCount];
   call.root = static_cast<int32_t>(words[kRootSignature] >> 32);
   call.signature = static_cast<uint32_t>(words[kRootSignature]);
-  call.tag = words[kTag];
+  ((words[kWhat] & kHasPurpose) != 0 ? call.purpose : call.tag) = words[kTag];
   // A state of an older call: that one ended late, this one is still waiting.
   const bool own = words[kState] == StateWord(call.sequence, static_cast<RecordState>(state));
   call.state = own ? static_cast<RecordState>(state) : RecordState::kIssued;

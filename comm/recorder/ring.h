@@ -57,7 +57,8 @@ struct RecordedCall {
   uint64_t count = 0;
   int32_t root = 0;
   uint32_t signature = 0;
-  uint64_t tag = 0;
+  uint64_t tag = 0;      // of the caller; 0 if there is a purpose
+  uint64_t purpose = 0;  // as PackPurpose; 0: the call was the caller's own
   RecordState state = RecordState::kIssued;
 };
 
@@ -113,11 +114,11 @@ class RecorderRing {
   static RecordedArguments ArgumentsOf(const RecordedCall& call) {
     return {.what = static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.dtype) << 8 |
                     OpByte(call.op) << 16 | static_cast<uint64_t>(call.algorithm) << 24 |
-                    static_cast<uint64_t>(call.epoch) << 32,
+                    (call.purpose != 0 ? kHasPurpose : 0) | static_cast<uint64_t>(call.epoch) << 32,
             .count = call.count,
             .root_signature =
                 static_cast<uint64_t>(static_cast<uint32_t>(call.root)) << 32 | call.signature,
-            .tag = call.tag};
+            .tag = call.purpose != 0 ? call.purpose : call.tag};
   }
 
   void SetState(uint64_t sequence, RecordState state) const {
@@ -140,6 +141,9 @@ class RecorderRing {
   // A reduction as one byte: those of weft/types.h by their numbers, the two internal ones of dtype.h
   // from kInternalOps on, where weft/types.h has none.
   static constexpr uint64_t kInternalOps = 250;
+
+  // In the word that says what was called: a purpose stands where the caller's tag would.
+  static constexpr uint64_t kHasPurpose = uint64_t{1} << 31;
 
   static uint64_t OpByte(weft_op_t op) {
     const auto number = static_cast<uint64_t>(op);

@@ -213,11 +213,11 @@ WEFT_EXPORT weft_result_t weft_shard_params_updated(weft_shard_context_t context
 
 /* Gives a param its values between steps: those of mesh rank `root`, in pieces of 4 MiB, or with
  * WEFT_SHARD_EVERY_RANK those that each rank passes, which are compared by hash. values: [count]; NULL is
- * fine on ranks other than root. Collective. Errors: MISMATCH naming param and odd rank, as verify does. */
+ * fine on ranks other than root. Collective. Errors: MISMATCH naming param and odd rank, or both params if ranks load others. */
 WEFT_EXPORT weft_result_t weft_shard_param_load(weft_shard_param_t param, const void* values,
                                                 int root);
 
-/* Writes the whole param to values [count], on every rank. Between steps. Collective. */
+/* Writes the whole param to values [count], on every rank. Between steps. Collective. MISMATCH as param_load. */
 WEFT_EXPORT weft_result_t weft_shard_param_read(weft_shard_param_t param, void* values);
 
 WEFT_END_DECLS

@@ -108,6 +108,17 @@ typedef enum weft_optimizer_kind {
   WEFT_OPTIMIZER_LARS = 4
 } weft_optimizer_kind_t;
 
+/* What comes of gradients that are infinite or NaN. No rank updates anything then, whatever this says. A dynamic loss
+ * scale expects some: only those count that its least value, 1, had as well. */
+typedef enum weft_nonfinite {
+  /* Rank 0 logs the first of such steps in a row: step, param, element, and the rank that has it. */
+  WEFT_NONFINITE_WARN = 0,
+  WEFT_NONFINITE_SKIP =
+      1, /* nothing is said: weft_shard_update_result_t has `skipped` and `nonfinite` */
+  /* The nonfinite_steps-th in a row fails with CORRUPT and that sentence, on all ranks; as WARN before. */
+  WEFT_NONFINITE_FAIL = 2
+} weft_nonfinite_t;
+
 /* The optimizer of a context; formulas as in torch.optim and the papers, docs/sharding.md. 0 means the
  * default in brackets, a negative floating-point number means 0. */
 typedef struct weft_optimizer_config {
@@ -127,6 +138,8 @@ typedef struct weft_optimizer_config {
   int64_t loss_scale_hysteresis;   /* [2] overflows before it is halved */
   int threads; /* [1] of this rank that make norms and updates, the calling one included, at most 256; the
                   bits do not depend on it, and ranks may differ */
+  int64_t nonfinite_steps; /* [1] in a row, of WEFT_NONFINITE_FAIL only */
+  weft_nonfinite_t nonfinite;
 } weft_optimizer_config_t;
 
 /* Gives the context an optimizer, before finalize, which then counts and allocates its state: two moments in
@@ -140,7 +153,7 @@ WEFT_EXPORT weft_result_t weft_shard_context_optimizer(weft_shard_context_t cont
  * optimizer. */
 WEFT_EXPORT weft_result_t weft_shard_loss_scale(weft_shard_context_t context, double* scale);
 
-/* One update. */
+/* One update: the same on all ranks. */
 typedef struct weft_shard_update {
   size_t struct_size;
   double learning_rate;
@@ -160,7 +173,9 @@ typedef struct weft_shard_update_result {
 /* Updates the params from the reduced gradients, between finish and step_end, once: global norm (every element
  * once, an exact sum, so it does not depend on the preset), unscaling, clipping, update and rounding in
  * one pass. Where params rest whole the updated parts are gathered behind it; pre_forward waits.
- * `result` may be NULL. Collective. BAD_STATE without an optimizer, or not after finish of a TRAIN step. */
+ * `result` may be NULL. Collective. Errors: BAD_STATE without an optimizer, or not after finish of a TRAIN step; MISMATCH
+ * if learning_rate or norm_max is not the same on all ranks, naming both; CORRUPT as WEFT_NONFINITE_FAIL says. After these
+ * nothing was updated, on any rank, and the context can go on with step_end. */
 WEFT_EXPORT weft_result_t weft_shard_optimizer_step(weft_shard_context_t context,
                                                     const weft_shard_update_t* update,
                                                     weft_shard_update_result_t* result);

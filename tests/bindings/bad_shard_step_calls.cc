@@ -277,6 +277,16 @@ void AddOptimizerFaults(std::vector<BadCall>* calls) {
   add("loss_scale_negative", "loss_scale is -2", [](Config& c) { c.loss_scale = -2; });
   add("threads_minus_1", "threads is -1", [](Config& c) { c.threads = -1; });
   add("threads_257", "threads is 257", [](Config& c) { c.threads = 257; });
+  add("nonfinite_3", "nonfinite is 3",
+      [](Config& c) { c.nonfinite = Unknown<weft_nonfinite_t>(3); });
+  add("nonfinite_minus_1", "nonfinite is -1",
+      [](Config& c) { c.nonfinite = Unknown<weft_nonfinite_t>(-1); });
+  add("nonfinite_steps_minus_1", "nonfinite_steps is -1", [](Config& c) {
+    c.nonfinite = WEFT_NONFINITE_FAIL;
+    c.nonfinite_steps = -1;
+  });
+  add("nonfinite_steps_that_do_not_fail", "set nonfinite to WEFT_NONFINITE_FAIL",
+      [](Config& c) { c.nonfinite_steps = 3; });
   add("loss_scale_infinite", "loss_scale is inf", [](Config& c) { c.loss_scale = INFINITY; });
   AddConfigFaults<weft_optimizer_config_t>("weft_shard_context_optimizer", calls,
                                            [](Bench& b, const weft_optimizer_config_t* config) {

@@ -131,7 +131,7 @@ void Execute(const std::vector<OperationRef>& ranks) {
 
 bool SameCall(const Collective& a, const Collective& b) {
   return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.root == b.root &&
-         a.count == b.count && a.purpose == b.purpose &&
+         a.count == b.count && a.purpose.salt == b.purpose.salt &&
          (a.layout == nullptr) == (b.layout == nullptr) &&
          (a.layout == nullptr || a.layout->hash == b.layout->hash);
 }

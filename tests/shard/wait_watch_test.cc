@@ -157,6 +157,19 @@ TEST(WaitWatch, NamesARankWithAnotherOrderWhereUnitsStay) {
   }
 }
 
+TEST(WaitWatch, NamesARankWithAnotherOrderOnTwoAxes) {
+  for (const weft_shard_preset_t preset : {WEFT_SHARD_HPZ, WEFT_SHARD_HYBRID_SHARD}) {
+    for (const int odd : {0, 1, 3}) {
+      SCOPED_TRACE(StrCat(PresetName(preset), ", rank ", odd));
+      const Case how{.preset = preset, .ranks = 4, .axes = {2, 2}, .options = Options()};
+      ExpectMismatch(RunSteps(how, [odd](int rank) {
+        return rank == odd ? ScriptOf({0, 1, 2, 3, 4}, {4, 1, 2, 3, 0})
+                           : ScriptOf({0, 1, 2, 3, 4}, {4, 3, 2, 1, 0});
+      }));
+    }
+  }
+}
+
 TEST(WaitWatch, NamesARankThatUnshardsWhileAnotherFinishes) {
   const Case how{.ranks = 2, .options = Options({.prefetch = 0})};
   const std::vector<absl::Status> statuses = RunSteps(how, [](int rank) {

@@ -141,7 +141,9 @@ TEST_P(ParallelTest, ClippingScalesTheGradientNotTheStepOfAdam) {
 }
 
 TEST_P(ParallelTest, AGradientThatIsNoNumberOnOneRankSkipsTheUpdateOnAll) {
-  WithParams(Config(0.5), [](DataParallel& parallel) {
+  TrainConfig config = Config(0.5);
+  config.nonfinite_steps = 2;
+  WithParams(config, [](DataParallel& parallel) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     const auto result = Step(parallel, parallel.rank() == 1 ? nan : 1.0f, 1, 1.0);
     EXPECT_EQ(result.skipped, 1);

@@ -60,7 +60,7 @@ TEST(CallIdentity, CallsInAndNotInTheLineNeverHaveOneSignature) {
                           .dtype = WEFT_UINT8,
                           .count = number % 49,
                           .layout = layout,
-                          .purpose = number};
+                          .purpose = {.salt = number}};
     EXPECT_EQ(SignatureIn(call) >> 31, 1u);
     EXPECT_EQ(SignatureOut(call) >> 31, 0u);
   }
@@ -88,11 +88,11 @@ TEST(CallIdentity, DiffersInEverythingThatRanksMustAgreeOn) {
   EXPECT_TRUE(differs([](Collective& c) { c.root = 1; }));
   EXPECT_TRUE(differs([](Collective& c) { c.count = 8; }));
   EXPECT_TRUE(differs([](Collective& c) { c.algorithm = Algorithm::kStaged; }));
-  EXPECT_TRUE(differs([](Collective& c) { c.purpose = 1; }));
+  EXPECT_TRUE(differs([](Collective& c) { c.purpose.salt = 1; }));
   EXPECT_TRUE(differs([&](Collective& c) { c.custom = std::make_shared<CustomOp>(other); }));
   EXPECT_TRUE(differs([&](Collective& c) { c.layout = layout; }));
   // A salt cannot stand for a root.
-  EXPECT_TRUE(differs([](Collective& c) { c.root = 1, c.purpose = 1; }));
+  EXPECT_TRUE(differs([](Collective& c) { c.root = 1, c.purpose.salt = 1; }));
 }
 
 // What only this rank knows.

@@ -30,12 +30,12 @@ RecordedCall CallNumber(uint64_t sequence) {
   constexpr size_t kOps = std::size(kReductionOps) + 2;
   const size_t op = sequence % kOps;
   call.op = op < kOps - 2 ? kReductionOps[op] : op < kOps - 1 ? kOpPremulSum : kOpUser;
-  call.algorithm = static_cast<uint8_t>(sequence * 3);
+  call.algorithm = static_cast<uint8_t>(sequence * 3 % 128);
   call.epoch = static_cast<uint32_t>(sequence * 5);
   call.count = sequence * 7;
   call.root = -static_cast<int32_t>(sequence % 1000);
   call.signature = static_cast<uint32_t>(sequence * 11);
-  call.tag = sequence * 13;
+  (sequence % 2 == 0 ? call.tag : call.purpose) = sequence * 13;
   return call;
 }
 
@@ -44,7 +44,8 @@ bool IsCallNumber(const RecordedCall& found, uint64_t sequence) {
   return found.sequence == sequence && found.kind == want.kind && found.dtype == want.dtype &&
          found.op == want.op && found.algorithm == want.algorithm && found.epoch == want.epoch &&
          found.count == want.count && found.root == want.root &&
-         found.signature == want.signature && found.tag == want.tag;
+         found.signature == want.signature && found.tag == want.tag &&
+         found.purpose == want.purpose;
 }
 
 TEST(RecorderRing, IsEmptyAtFirst) {
@@ -166,6 +167,14 @@ TEST(Describe, SaysWhatRanksMustAgreeOn) {
   EXPECT_EQ(Describe(call), "reduce_scatter (max) of 12 float32");
   call.kind = OpKind::kAllGather;
   EXPECT_EQ(Describe(call), "all_gather of 12 float32");
+  call.purpose = PackPurpose({.kind = Purpose::Kind::kLoad, .context = 2, .subject = 7});
+  EXPECT_EQ(Describe(call), "all_gather of 12 float32 to load parameter 7 of shard context 2");
+  call.kind = OpKind::kAllGatherV;
+  EXPECT_EQ(Describe(call), "all_gather_v of 12 float32 to load parameter 7 of shard context 2");
+  call.purpose = 0;
+  call.signature = 0x1234;
+  EXPECT_EQ(DescribeArguments(call), "all_gather_v of 12 float32");
+  EXPECT_EQ(Describe(call), "all_gather_v of 12 float32 (signature of the counts 00001234)");
   call.kind = OpKind::kBarrier;
   EXPECT_EQ(Describe(call), "barrier");
 }
