@@ -19,14 +19,26 @@ function(weft_precompile_layer target)
   endif()
 endfunction()
 
+# weft_test_folder_headers(shard_test_headers tests/shard/ranks.h ...): what most tests of this folder include beside what
+# all tests do; called before its weft_test().
+function(weft_test_folder_headers name)
+  set(weft_test_header_target ${name} PARENT_SCOPE)
+  set(weft_test_own_headers ${ARGN} PARENT_SCOPE)
+endfunction()
+
 # weft_precompile_test(node_group_test): a test program, whose flags weft_test() sets.
 function(weft_precompile_test target)
-  if(NOT TARGET weft_test_headers)
-    file(WRITE ${CMAKE_BINARY_DIR}/test_headers.cc "")
-    add_library(weft_test_headers OBJECT ${CMAKE_BINARY_DIR}/test_headers.cc)
-    target_link_libraries(weft_test_headers PRIVATE weft_flags weft_fmt absl::statusor GTest::gmock)
-    weft_test_flags(weft_test_headers)
-    target_precompile_headers(weft_test_headers PRIVATE ${weft_common_headers} <thread> <gmock/gmock.h> <gtest/gtest.h>)
+  if(NOT weft_test_header_target)
+    set(weft_test_header_target weft_test_headers)
   endif()
-  target_precompile_headers(${target} REUSE_FROM weft_test_headers)
+  if(NOT TARGET ${weft_test_header_target})
+    file(WRITE ${CMAKE_BINARY_DIR}/test_headers.cc "")
+    add_library(${weft_test_header_target} OBJECT ${CMAKE_BINARY_DIR}/test_headers.cc)
+    target_link_libraries(${weft_test_header_target} PRIVATE weft_flags weft_fmt absl::statusor GTest::gmock)
+    weft_test_flags(${weft_test_header_target})
+    list(TRANSFORM weft_test_own_headers PREPEND ${PROJECT_SOURCE_DIR}/)
+    target_precompile_headers(${weft_test_header_target} PRIVATE ${weft_common_headers} <thread> <gmock/gmock.h>
+                              <gtest/gtest.h> ${weft_test_own_headers})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${weft_test_header_target})
 endfunction()

@@ -158,7 +158,7 @@ bool IsElementBytes(double value) {
   return value >= 0 && value <= kElementBytesMax;
 }
 
-absl::Status CheckMix(const ElementBytes& mix) {
+absl::Status CheckMix(const BytesPerElement& mix) {
   if (IsElementBytes(mix.params) && mix.params > 0 && IsElementBytes(mix.main) &&
       IsElementBytes(mix.gradients) && IsElementBytes(mix.optimizer)) {
     return absl::OkStatus();

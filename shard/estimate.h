@@ -46,7 +46,7 @@ enum class Accumulation {
 };
 
 // Bytes that one element of the model takes in each role, on one rank that keeps everything.
-struct ElementBytes {
+struct BytesPerElement {
   double params = 4;     // what forward and backward read, and what is gathered
   double main = 0;       // the optimizer's own copies of params, and of gradients where it has one
   double gradients = 4;  // what backward writes, and what is reduced
@@ -54,16 +54,16 @@ struct ElementBytes {
 };
 
 // float32 throughout, with Adam: 16 bytes.
-constexpr ElementBytes kFp32Mix = {.params = 4, .main = 0, .gradients = 4, .optimizer = 8};
+constexpr BytesPerElement kFp32Mix = {.params = 4, .main = 0, .gradients = 4, .optimizer = 8};
 // The ZeRO paper's: float16 params and gradients, float32 copy and moments: 16 bytes.
-constexpr ElementBytes kFp16Mix = {.params = 2, .main = 4, .gradients = 2, .optimizer = 8};
+constexpr BytesPerElement kFp16Mix = {.params = 2, .main = 4, .gradients = 2, .optimizer = 8};
 // bfloat16 params, float32 gradients, copy and moments: 18 bytes.
-constexpr ElementBytes kBf16Mix = {.params = 2, .main = 4, .gradients = 4, .optimizer = 8};
+constexpr BytesPerElement kBf16Mix = {.params = 2, .main = 4, .gradients = 4, .optimizer = 8};
 
 struct EstimateInput {
   double param_count = 0;
   int ranks = 1;
-  ElementBytes mix = kFp32Mix;
+  BytesPerElement mix = kFp32Mix;
   double largest_unit = 0;  // its params: above 0, at most param_count
   int micro_batches = 1;    // per step
   Accumulation accumulation = Accumulation::kLocalThenReduce;

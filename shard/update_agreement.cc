@@ -3,9 +3,9 @@
 #include <bit>
 #include <vector>
 
+#include "comm/group/number_hash.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "comm/group/number_hash.h"
 #include "shard/agreement.h"
 #include "shard/digest.h"
 

@@ -12,20 +12,18 @@
 namespace weft {
 namespace {
 
-absl::Status Refused(std::string_view sentence) {
-  return MakeError(WEFT_INVALID_ARGUMENT, sentence);
-}
-
 absl::Status ReadOperation(const std::string& name, OpKind* kind) {
   for (int i = 0; i < kOpKindCount; ++i) {
     *kind = static_cast<OpKind>(i);
     if (name != OpKindName(*kind)) continue;
     if (*kind < OpKind::kAllGatherV) return absl::OkStatus();
-    return Refused(StrCat(name,
-                          " has a count per rank or buffer, which a command line cannot say; ask ",
-                          "weft_explain"));
+    return MakeError(
+        WEFT_INVALID_ARGUMENT,
+        StrCat(name, " has a count per rank or buffer, which a command line cannot say; ask ",
+               "weft_explain"));
   }
-  return Refused(StrCat("there is no operation \"", name, "\"; all_reduce is one"));
+  return MakeError(WEFT_INVALID_ARGUMENT,
+                   StrCat("there is no operation \"", name, "\"; all_reduce is one"));
 }
 
 absl::Status ReadDtype(const std::string& name, weft_dtype_t* dtype) {
@@ -33,18 +31,21 @@ absl::Status ReadDtype(const std::string& name, weft_dtype_t* dtype) {
     *dtype = one;
     if (name == DtypeName(one)) return absl::OkStatus();
   }
-  return Refused(StrCat("there is no type \"", name, "\"; float32 is one"));
+  return MakeError(WEFT_INVALID_ARGUMENT,
+                   StrCat("there is no type \"", name, "\"; float32 is one"));
 }
 
 // A rank's buffers, and those of all ranks together, must fit in memory.
 absl::Status ReadCount(const ExplainArguments& arguments, Collective* call) {
   int64_t bytes = 0;
   if (!ParseBytes(arguments.bytes, &bytes) || bytes < 0 || bytes > INT64_MAX / (1 << 16)) {
-    return Refused(StrCat("\"", arguments.bytes, "\" is no number of bytes like 4096 or 64K"));
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat("\"", arguments.bytes, "\" is no number of bytes like 4096 or 64K"));
   }
   const auto size = static_cast<int64_t>(DtypeSize(call->dtype));
   if (bytes % size != 0) {
-    return Refused(StrCat(bytes, " bytes are not a whole number of ", arguments.dtype));
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat(bytes, " bytes are not a whole number of ", arguments.dtype));
   }
   call->count = static_cast<size_t>(bytes / size);
   return absl::OkStatus();

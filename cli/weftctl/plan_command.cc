@@ -33,10 +33,6 @@ constexpr Suffix kByteSuffixes[] = {{"", 1},
                                     {"GiB", 1073741824.0},
                                     {"TiB", 1099511627776.0}};
 
-absl::Status Refused(std::string_view sentence) {
-  return MakeError(WEFT_INVALID_ARGUMENT, sentence);
-}
-
 // Reads a decimal number and one of `suffixes` after it. CLI11's AsNumberWithUnit keeps six digits
 // of such numbers.
 bool ReadNumber(std::string_view text, std::span<const Suffix> suffixes, double* value) {
@@ -54,23 +50,25 @@ bool ReadNumber(std::string_view text, std::span<const Suffix> suffixes, double*
 absl::StatusOr<double> ReadCount(const char* option, const std::string& text) {
   double value = 0;
   if (ReadNumber(text, kCountSuffixes, &value)) return value;
-  return Refused(StrCat(option, " \"", text, "\" is no number like 7e9, 350M or 7B"));
+  return MakeError(WEFT_INVALID_ARGUMENT,
+                   StrCat(option, " \"", text, "\" is no number like 7e9, 350M or 7B"));
 }
 
-absl::StatusOr<ElementBytes> ReadMix(const std::string& name) {
+absl::StatusOr<BytesPerElement> ReadMix(const std::string& name) {
   if (name == "fp32") return kFp32Mix;
   if (name == "fp16") return kFp16Mix;
   if (name == "bf16") return kBf16Mix;
-  ElementBytes mix;
+  BytesPerElement mix;
   double* const bytes[] = {&mix.params, &mix.main, &mix.gradients, &mix.optimizer};
   std::string_view rest = name;
   for (int i = 0; i < 4; ++i) {
     const size_t comma = rest.find(',');
     const bool last = comma == std::string_view::npos;
     if (last != (i == 3) || !ReadNumber(rest.substr(0, comma), kNoSuffix, bytes[i])) {
-      return Refused(StrCat("--mix \"", name,
-                            "\" is neither fp32, fp16 nor bf16, nor four numbers of bytes ",
-                            "like 2,4,4,8: params, main copy, gradients, optimizer"));
+      return MakeError(
+          WEFT_INVALID_ARGUMENT,
+          StrCat("--mix \"", name, "\" is neither fp32, fp16 nor bf16, nor four numbers of bytes ",
+                 "like 2,4,4,8: params, main copy, gradients, optimizer"));
     }
     if (!last) rest.remove_prefix(comma + 1);
   }
@@ -82,20 +80,23 @@ absl::StatusOr<Accumulation> ReadAccumulation(const std::string& name) {
                                  Accumulation::kInnerEveryOuterLast}) {
     if (name == AccumulationName(one)) return one;
   }
-  return Refused(StrCat("--accumulation \"", name, "\" is none of local, every and inner"));
+  return MakeError(WEFT_INVALID_ARGUMENT,
+                   StrCat("--accumulation \"", name, "\" is none of local, every and inner"));
 }
 
 absl::StatusOr<double> ReadLargestUnit(const PlanArguments& arguments, double params) {
   if (!arguments.largest_unit.empty()) return ReadCount("--largest-unit", arguments.largest_unit);
   if (arguments.units >= 1) return params / arguments.units;
-  return Refused(StrCat("--units ", arguments.units, ": a model has at least one"));
+  return MakeError(WEFT_INVALID_ARGUMENT,
+                   StrCat("--units ", arguments.units, ": a model has at least one"));
 }
 
 absl::StatusOr<double> ReadBudget(const std::string& text) {
   double bytes = 0;
   if (text.empty() || (ReadNumber(text, kByteSuffixes, &bytes) && bytes > 0)) return bytes;
-  return Refused(StrCat("--budget \"", text,
-                        "\" is no number of bytes above 0 like 40GB (10^9) or 40GiB (2^30)"));
+  return MakeError(WEFT_INVALID_ARGUMENT,
+                   StrCat("--budget \"", text,
+                          "\" is no number of bytes above 0 like 40GB (10^9) or 40GiB (2^30)"));
 }
 
 absl::StatusOr<EstimateInput> ReadInput(const PlanArguments& arguments) {
@@ -116,8 +117,8 @@ absl::Status AddDeepSpeed(const PlanArguments& arguments, PlanReport* report) {
   const int ranks = report->input.ranks;
   const int per_node = arguments.ranks_per_node == 0 ? ranks : arguments.ranks_per_node;
   if (per_node < 1 || ranks % per_node != 0) {
-    return Refused(
-        StrCat("--ranks-per-node ", per_node, ": ", ranks, " ranks do not fill such nodes"));
+    return MakeError(WEFT_INVALID_ARGUMENT, StrCat("--ranks-per-node ", per_node, ": ", ranks,
+                                                   " ranks do not fill such nodes"));
   }
   report->deepspeed = DeepSpeedRows({.param_count = report->input.param_count,
                                      .largest_layer = report->input.largest_unit,

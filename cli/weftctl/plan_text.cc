@@ -34,7 +34,7 @@ Unit UnitFor(const PlanReport& report) {
 }
 
 std::string Head(const EstimateInput& input) {
-  const ElementBytes& mix = input.mix;
+  const BytesPerElement& mix = input.mix;
   std::string text = fmt::format("model: {:.10g} params, {:.10g} in the largest unit\n",
                                  input.param_count, input.largest_unit);
   text +=

@@ -2,17 +2,12 @@
 
 #include <numeric>
 
-#include "base/status.h"
 #include "comm/group/number_hash.h"
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace weft {
 namespace {
-
-absl::Status Invalid(const Collective& call, std::string_view what) {
-  return MakeError(WEFT_INVALID_ARGUMENT, {.operation = OpKindName(call.kind)},
-                   fmt::format("{}: {}", OpKindName(call.kind), what));
-}
 
 // One side as vectors of `size` blocks; packed where no offsets are given. False if a sum does not fit.
 bool Fill(const Blocks& blocks, int size, std::vector<size_t>* counts,
@@ -40,7 +35,7 @@ void FillOne(int block, int size, size_t count, std::vector<size_t>* counts,
 }
 
 absl::Status TooMuch(const Collective& call) {
-  return Invalid(call, "the sum of the counts does not fit in memory");
+  return InvalidCall(call, "the sum of the counts does not fit in memory");
 }
 
 bool Sum(const std::vector<size_t>& counts, size_t* sum) {
@@ -54,7 +49,7 @@ bool Sum(const std::vector<size_t>& counts, size_t* sum) {
 // all_gather_v and reduce_scatter_v: the counts of one side are everybody's.
 absl::Status LayOutShared(const Blocks& blocks, bool in, int rank, int size, BlockLayout* layout,
                           Collective* call) {
-  if (blocks.counts == nullptr) return Invalid(*call, "counts is NULL");
+  if (blocks.counts == nullptr) return InvalidCall(*call, "counts is NULL");
   std::vector<size_t>& counts = in ? layout->in_counts : layout->out_counts;
   std::vector<size_t>& offsets = in ? layout->in_offsets : layout->out_offsets;
   if (!Fill(blocks, size, &counts, &offsets) || !Sum(counts, &call->count)) return TooMuch(*call);
@@ -79,8 +74,8 @@ absl::Status LayOutBlocks(const Blocks& in, const Blocks& out, int rank, int siz
     return LayOutShared(in, true, rank, size, layout, call);
   }
   if (HasRoot(call->kind) && (call->root < 0 || call->root >= size)) {
-    return Invalid(*call,
-                   fmt::format("root {} is not one of the ranks 0..{}", call->root, size - 1));
+    return InvalidCall(*call,
+                       fmt::format("root {} is not one of the ranks 0..{}", call->root, size - 1));
   }
   const bool gather = call->kind == OpKind::kGatherV;
   const bool scatter = call->kind == OpKind::kScatterV;
@@ -90,7 +85,7 @@ absl::Status LayOutBlocks(const Blocks& in, const Blocks& out, int rank, int siz
   } else if (scatter && !root) {
     FillOne(rank, size, 0, &layout->in_counts, &layout->in_offsets);
   } else {
-    if (in.counts == nullptr) return Invalid(*call, "counts of in is NULL");
+    if (in.counts == nullptr) return InvalidCall(*call, "counts of in is NULL");
     if (!Fill(in, size, &layout->in_counts, &layout->in_offsets)) return TooMuch(*call);
   }
   if (scatter) {
@@ -98,7 +93,7 @@ absl::Status LayOutBlocks(const Blocks& in, const Blocks& out, int rank, int siz
   } else if (gather && !root) {
     FillOne(rank, size, 0, &layout->out_counts, &layout->out_offsets);
   } else {
-    if (out.counts == nullptr) return Invalid(*call, "counts of out is NULL");
+    if (out.counts == nullptr) return InvalidCall(*call, "counts of out is NULL");
     if (!Fill(out, size, &layout->out_counts, &layout->out_offsets)) return TooMuch(*call);
   }
   size_t received = 0;
@@ -111,10 +106,10 @@ absl::Status LayOutBlocks(const Blocks& in, const Blocks& out, int rank, int siz
 absl::Status LayOutParts(const weft_iov_t* parts, size_t part_count, BlockLayout* layout,
                          Collective* call) {
   if (part_count > WEFT_IOV_PARTS_MAX) {
-    return Invalid(*call,
-                   fmt::format("{} parts, at most {} are allowed", part_count, WEFT_IOV_PARTS_MAX));
+    return InvalidCall(
+        *call, fmt::format("{} parts, at most {} are allowed", part_count, WEFT_IOV_PARTS_MAX));
   }
-  if (parts == nullptr && part_count > 0) return Invalid(*call, "parts is NULL");
+  if (parts == nullptr && part_count > 0) return InvalidCall(*call, "parts is NULL");
   NumberHash hash;
   hash.Add(part_count);
   // Empty parts would make a place in the concatenation ambiguous, and have nothing to say.

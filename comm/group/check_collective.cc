@@ -14,15 +14,16 @@
 #include "fmt/format.h"
 
 namespace weft {
-namespace {
 
-absl::Status Invalid(const Collective& call, std::string_view what) {
+absl::Status InvalidCall(const Collective& call, std::string_view what) {
   return MakeError(WEFT_INVALID_ARGUMENT, {.operation = OpKindName(call.kind)},
                    fmt::format("{}: {}", OpKindName(call.kind), what));
 }
 
+namespace {
+
 absl::Status Overlapping(const Collective& call) {
-  return Invalid(call, "in and out overlap without being in place; use one buffer or two");
+  return InvalidCall(call, "in and out overlap without being in place; use one buffer or two");
 }
 
 // Bytes in memory, not empty.
@@ -71,8 +72,8 @@ bool OverlapsAny(const std::vector<Range>& sorted, const Range& range) {
 }
 
 absl::Status TooLarge(const Collective& call, int size) {
-  return Invalid(call, fmt::format("{} elements of {} on {} ranks do not fit in memory", call.count,
-                                   DtypeName(call.dtype), size));
+  return InvalidCall(call, fmt::format("{} elements of {} on {} ranks do not fit in memory",
+                                       call.count, DtypeName(call.dtype), size));
 }
 
 // The one allowed overlap of each vector form; the headers state it.
@@ -93,8 +94,8 @@ absl::Status CheckPlain(const Collective& call, int rank, int size) {
   PlainBuffers buffers;
   if (!MeasureBuffers(call, rank, size, &buffers)) return TooLarge(call, size);
   if (buffers.Allow(call.in, call.out)) return absl::OkStatus();
-  if (buffers.in_bytes != 0 && call.in == nullptr) return Invalid(call, "in is NULL");
-  if (buffers.out_bytes != 0 && call.out == nullptr) return Invalid(call, "out is NULL");
+  if (buffers.in_bytes != 0 && call.in == nullptr) return InvalidCall(call, "in is NULL");
+  if (buffers.out_bytes != 0 && call.out == nullptr) return InvalidCall(call, "out is NULL");
   return Overlapping(call);
 }
 
@@ -106,9 +107,9 @@ absl::Status CheckVectorBuffers(const Collective& call, int rank, int size) {
   constexpr int kNone = -1;
   AddRanges(call, rank, size, true, kNone, &ins);
   AddRanges(call, rank, size, false, kNone, &outs);
-  if (!ins.empty() && call.in == nullptr) return Invalid(call, "in is NULL");
-  if (!outs.empty() && call.out == nullptr) return Invalid(call, "out is NULL");
-  if (SortAndFindOverlap(&outs)) return Invalid(call, "blocks of out overlap each other");
+  if (!ins.empty() && call.in == nullptr) return InvalidCall(call, "in is NULL");
+  if (!outs.empty() && call.out == nullptr) return InvalidCall(call, "out is NULL");
+  if (SortAndFindOverlap(&outs)) return InvalidCall(call, "blocks of out overlap each other");
   if (ins.empty() || outs.empty()) return absl::OkStatus();
   if (InPlace(call, rank)) {
     if (call.kind == OpKind::kAllToAllV) return absl::OkStatus();
@@ -136,11 +137,11 @@ absl::Status CheckParts(const Collective& call, int rank, int size) {
   for (size_t i = 0; i < call.layout->parts.size(); ++i) {
     const weft_iov_t& part = call.layout->parts[i];
     if (part.count == 0) continue;
-    if (part.in == nullptr) return Invalid(call, fmt::format("in of part {} is NULL", i));
-    if (part.out == nullptr) return Invalid(call, fmt::format("out of part {} is NULL", i));
+    if (part.in == nullptr) return InvalidCall(call, fmt::format("in of part {} is NULL", i));
+    if (part.out == nullptr) return InvalidCall(call, fmt::format("out of part {} is NULL", i));
     outs.push_back(RangeOf(part.out, part.count * out_blocks * element));
   }
-  if (SortAndFindOverlap(&outs)) return Invalid(call, "outs of two parts overlap each other");
+  if (SortAndFindOverlap(&outs)) return InvalidCall(call, "outs of two parts overlap each other");
   for (size_t i = 0; i < call.layout->parts.size(); ++i) {
     const weft_iov_t& part = call.layout->parts[i];
     if (part.count == 0) continue;
@@ -155,7 +156,8 @@ absl::Status CheckParts(const Collective& call, int rank, int size) {
       overlaps = OverlapsAny(outs, in);
     }
     if (overlaps) {
-      return Invalid(call, fmt::format("in of part {} overlaps an out without being in place", i));
+      return InvalidCall(call,
+                         fmt::format("in of part {} overlaps an out without being in place", i));
     }
   }
   return absl::OkStatus();
@@ -184,15 +186,16 @@ bool LargestSide(const Collective& call, int size, size_t* elements) {
 absl::Status CheckCollective(const Collective& call, int rank, int size) {
   if (call.kind == OpKind::kBarrier) return absl::OkStatus();
   if (DtypeSize(call.dtype) == 0) {
-    return Invalid(call, fmt::format("{} is not a data type", static_cast<int>(call.dtype)));
+    return InvalidCall(call, fmt::format("{} is not a data type", static_cast<int>(call.dtype)));
   }
   const OpTraits& traits = TraitsOf(call.kind);
   if (traits.reduces) {
     const absl::Status reduction = CheckReduction(call.dtype, call.op, call.custom.get());
-    if (!reduction.ok()) return Invalid(call, FromAbsl(reduction.message()));
+    if (!reduction.ok()) return InvalidCall(call, FromAbsl(reduction.message()));
   }
   if ((call.root < 0 || call.root >= size) && HasRoot(call.kind)) {
-    return Invalid(call, fmt::format("root {} is not one of the ranks 0..{}", call.root, size - 1));
+    return InvalidCall(call,
+                       fmt::format("root {} is not one of the ranks 0..{}", call.root, size - 1));
   }
   if (call.layout == nullptr) return CheckPlain(call, rank, size);
   size_t total = 0;

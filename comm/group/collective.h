@@ -14,6 +14,7 @@
 #include "weft/iov.h"
 #include "weft/types.h"
 
+#include "absl/status/status.h"
 #include "comm/group/purpose.h"
 #include "comm/kernels/custom_op.h"
 #include "comm/kernels/dtype.h"
@@ -133,6 +134,9 @@ struct Collective {
   // will not wait for it soon. Else the start goes as far as it can.
   bool background = false;
 };
+
+// INVALID_ARGUMENT: "all_reduce: " and what is wrong with the call.
+absl::Status InvalidCall(const Collective& call, std::string_view what);
 
 // Bytes of one element of the call, whose numbers have been checked.
 inline size_t ElementBytes(const Collective& call) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/status.h"
 #include "comm/group/number_hash.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "base/text.h"
 #include "comm/group/number_hash.h"
+#include "base/text.h"
 
 namespace weft {
 namespace {

@@ -23,12 +23,12 @@
 
 #include "weft/point_to_point.h"
 
+#include "base/cache_line.h"
 #include "comm/node/node_peer.h"
 #include "comm/select/tuning.h"
 
 namespace weft {
 
-constexpr size_t kLineBytes = 64;
 constexpr uint32_t kRingLines = 512;  // a power of two, so that the counters may wrap
 constexpr uint32_t kNoticeCount = 16;
 constexpr size_t kEagerBytes = WEFT_EAGER_BYTES;
@@ -77,13 +77,13 @@ struct Channel {
   std::atomic<uint32_t> drained;                // chunks
   std::atomic<uint32_t> noticed;                // notices written
   alignas(64) Notice notices[kNoticeCount];
-  alignas(64) char lines[kRingLines][kLineBytes];
+  alignas(kCacheLineBytes) char lines[kRingLines][kCacheLineBytes];
 };
 
 // Lines of a record with `payload_bytes` behind its header.
 constexpr uint32_t RecordLines(size_t payload_bytes) {
-  return static_cast<uint32_t>((sizeof(MessageHeader) + payload_bytes + kLineBytes - 1) /
-                               kLineBytes);
+  return static_cast<uint32_t>((sizeof(MessageHeader) + payload_bytes + kCacheLineBytes - 1) /
+                               kCacheLineBytes);
 }
 
 // The sender's end.

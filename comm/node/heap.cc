@@ -134,10 +134,10 @@ void Heap::UnreserveIfUnused() {
 }
 
 absl::StatusOr<size_t> Heap::FindGap(size_t bytes) {
-  size_t begin = 0;
-  for (const auto& [offset, block] : blocks_) {
-    if (offset - begin >= bytes) return begin;
-    begin = offset + block.bytes;
+  size_t begin = full_below_;
+  for (auto next = blocks_.lower_bound(begin); next != blocks_.end(); ++next) {
+    if (next->first - begin >= bytes) return begin;
+    begin = next->first + next->second.bytes;
   }
   const size_t end = bytes_.load(std::memory_order_relaxed);
   if (end - begin >= bytes) return begin;
@@ -180,6 +180,7 @@ absl::StatusOr<size_t> Heap::Take(size_t bytes) {
     UnreserveIfUnused();
     return error;
   }
+  if (*offset == full_below_) full_below_ += bytes;
   (void)pages_.Populate(*offset, bytes);  // best effort: saves page faults later
   live_bytes_ += bytes;
   return *offset;
@@ -231,6 +232,7 @@ void Heap::Drop(std::map<size_t, Block>::iterator block) {
   // Its owner may have wanted it in core dumps; what is no block must not be there.
   madvise(pages_.data() + block->first, block->second.bytes, MADV_DONTDUMP);
   live_bytes_ -= block->second.bytes;
+  full_below_ = std::min(full_below_, block->first);
   blocks_.erase(block);
   UnreserveIfUnused();
 }

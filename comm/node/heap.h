@@ -170,6 +170,8 @@ class Heap {
   const std::string root_;
   mutable Mutex mutex_;
   std::map<size_t, Block> blocks_ WEFT_GUARDED_BY(mutex_);  // by offset
+  // No gap lies before it: blocks that are taken one after the other are not looked through each time.
+  size_t full_below_ WEFT_GUARDED_BY(mutex_) = 0;
   size_t live_bytes_ WEFT_GUARDED_BY(mutex_) = 0;
   int references_ WEFT_GUARDED_BY(mutex_) = 0;
   Pages pages_ WEFT_GUARDED_BY(mutex_);

@@ -22,6 +22,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/cache_line.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "comm/kernels/dtype.h"
@@ -32,7 +33,6 @@
 namespace weft {
 namespace {
 
-constexpr size_t kLineBytes = 64;
 constexpr size_t kTileBytes = 8 << 10;  // stays in the nearest cache between two passes
 // A chunk of what one rank copies to others: it works on the next one while they read.
 constexpr size_t kChunkBytes = 32 << 10;
@@ -95,7 +95,7 @@ absl::Status Operation::BeginStaged(NodeState& state) {
   const size_t per_round = Sliced() ? piece * ranks : piece;
   const size_t needed = std::min(per_round, largest);
   const size_t stride = (Sliced() ? ShareOf(needed, ranks) : needed) * shape_.element_bytes;
-  const size_t piece_bytes = (stride + kLineBytes - 1) / kLineBytes * kLineBytes;
+  const size_t piece_bytes = (stride + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
   // Copies larger than the caches push the lines out before they come back.
   const bool cached =
       traits().reduces || largest * shape_.element_bytes <= state.tuning.stage_ring_bytes;
@@ -165,7 +165,7 @@ Operation::Piece Operation::Clip(size_t round, size_t block_count) const {
 
 // Of `length` elements that `ranks` ranks share: what each gets, in whole lines.
 size_t Operation::ShareOf(size_t length, size_t ranks) const {
-  const size_t per_line = kLineBytes / shape_.element_bytes;
+  const size_t per_line = kCacheLineBytes / shape_.element_bytes;
   return ((length + ranks - 1) / ranks + per_line - 1) / per_line * per_line;
 }
 
@@ -303,7 +303,7 @@ bool Operation::ReducePiece(NodeState& state, const Piece& piece) {
     if (stage == nullptr) return false;
     staged[peer] = stage + PieceOffset(rounds_.current, state.rank);
   }
-  alignas(kLineBytes) char scratch[kTileBytes];
+  alignas(kCacheLineBytes) char scratch[kTileBytes];
   const bool has_output = shape_.has_output;
   char* const result = StageOf(state, state.rank, rounds_.current) + ResultOffset(rounds_.current);
   for (size_t done = 0; done < piece.count;) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/cache_line.h"
 #include "base/wait.h"
 #include "comm/select/tuning.h"
 
@@ -12,7 +13,6 @@
 namespace weft {
 namespace {
 
-constexpr size_t kLineBytes = 64;
 constexpr size_t kLookBytes = 4096;      // timed at a time; more than a store buffer holds
 constexpr uint32_t kCopiesPerLook = 16;  // a look costs a clock and a drained store buffer
 constexpr double kWeight = 0.5;          // of the newest look
@@ -45,7 +45,7 @@ void SharedStores::CopyAndLook(char* to, const char* from, size_t bytes) {
   Drain();
   const auto took_ns = static_cast<double>(MonotonicNs() - before_ns);
   double& known_ns = look_at_stream_ ? stream_line_ns_ : plain_line_ns_;
-  const double line_ns = took_ns * kLineBytes / static_cast<double>(looked);
+  const double line_ns = took_ns * kCacheLineBytes / static_cast<double>(looked);
   known_ns = known_ns == 0 ? line_ns
                            : std::min(line_ns, 4 * known_ns) * kWeight + known_ns * (1 - kWeight);
   look_at_stream_ = !look_at_stream_;

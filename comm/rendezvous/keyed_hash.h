@@ -21,6 +21,8 @@ std::string DeriveKey(std::string_view secret, std::string_view salt, std::strin
 // True if equal; takes the same time wherever they differ.
 bool SameProof(std::string_view a, std::string_view b);
 
+inline constexpr size_t kNameHashBytes = 9;  // 18 letters: such a name fits into a unique id
+
 // A process-independent name: the first `bytes` bytes of HMAC-SHA256(key, data) in hexadecimal.
 std::string HashName(std::string_view key, std::string_view data, size_t bytes);
 

@@ -18,7 +18,6 @@ namespace {
 constexpr size_t kHostBytesMax = 256;
 constexpr size_t kBootIdBytesMax = 64;
 constexpr size_t kSocketBytesMax = 108;
-constexpr size_t kLineBytesMax = 1024;
 constexpr size_t kSentenceBytesMax = 4096;
 constexpr size_t kListedMax = 16;
 constexpr int64_t kPast = std::numeric_limits<int64_t>::min();

@@ -23,7 +23,6 @@ namespace weft {
 namespace {
 
 constexpr int kWorldMax = 65536;
-constexpr size_t kNameHashBytes = 9;  // 18 letters
 
 // How to reach a store, and what to serve if this rank is the one that hosts it.
 struct Plan {

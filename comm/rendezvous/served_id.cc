@@ -11,8 +11,6 @@
 namespace weft {
 namespace {
 
-constexpr size_t kNameHashBytes = 9;  // 18 letters: the name fits into a unique id
-
 uint64_t BootHash() {
   const std::string hash = KeyedHash("weft boot id", SystemProc().Self().boot_id);
   uint64_t value = 0;

@@ -21,6 +21,7 @@
 namespace weft {
 
 constexpr uint64_t kModelLineBytes = 64;
+constexpr uint64_t kModelPageBytes = 4096;
 
 // The defaults are StaticModel(). Where they come from: two machines, AMD Zen 4 (Z) and Intel Sapphire
 // Rapids (S), virtual machines of two CPUs; docs/design/006-selection.md has the measurements.

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr int kTries = 20;
+constexpr int kPassTries = 20;
 // Twice this is more than most last levels. Streaming into buffers begins here at the latest (tuning.cc).
 constexpr size_t kFarBytes = 24 << 20;
 constexpr double kFarLines = static_cast<double>(kFarBytes) / kModelLineBytes;
@@ -41,8 +41,8 @@ void HotCopies(Measurement& measurement) {
   char* const to = measurement.Hot(1);
   std::memset(from, 0,
               Measurement::kHotBytes);  // all sums are of zeros: no denormals, which are slow
-  const std::optional<double> copy_ns =
-      measurement.LeastNs(kTries, [&] { measurement.plain()(to, from, Measurement::kHotBytes); });
+  const std::optional<double> copy_ns = measurement.LeastNs(
+      kPassTries, [&] { measurement.plain()(to, from, Measurement::kHotBytes); });
   measurement.Take(&MachineModel::copy_line_ns, Per(copy_ns, Measurement::kHotLines));
 
   const ReduceKernel sum = FindReduceKernel(measurement.isa(), WEFT_FLOAT32, WEFT_SUM);
@@ -50,7 +50,7 @@ void HotCopies(Measurement& measurement) {
   const void* const sources[2] = {from, from + kHalf};
   void* const destination = to;
   const ReduceArguments arguments{sources, 2, &destination, 1, kHalf / sizeof(float), 2};
-  const std::optional<double> sum_ns = measurement.LeastNs(kTries, [&] { sum(arguments); });
+  const std::optional<double> sum_ns = measurement.LeastNs(kPassTries, [&] { sum(arguments); });
   measurement.Take(&MachineModel::reduce2_line_ns, Per(sum_ns, Measurement::kHotLines / 2));
 }
 

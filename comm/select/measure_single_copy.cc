@@ -12,9 +12,8 @@
 namespace weft {
 namespace {
 
-constexpr size_t kPageBytes = 4096;
 constexpr size_t kBytes = Measurement::kHotBytes / 2;
-constexpr int kTries = 20;
+constexpr int kReadTries = 20;
 constexpr int kPartnersReads = 2000;  // more than the measurement takes
 
 // The own process stands for a peer: the kernel finds, pins and copies pages in the same way. The caller
@@ -27,7 +26,7 @@ bool Read(const Measurement& measurement, bool partner, size_t bytes) {
 
 std::optional<double> ReadNs(const Measurement& measurement, size_t bytes) {
   Samples samples;
-  for (int i = 0; i < kTries && measurement.TimeLeft(); ++i) {
+  for (int i = 0; i < kReadTries && measurement.TimeLeft(); ++i) {
     const int64_t before_ns = MonotonicNs();
     Read(measurement, false, bytes);
     samples.Add(static_cast<double>(MonotonicNs() - before_ns));
@@ -39,8 +38,8 @@ std::optional<double> ReadNs(const Measurement& measurement, size_t bytes) {
 
 // A line costs what the rest of a page costs more than its first line, a page what it costs beside its lines.
 void MeasureSingleCopy(Measurement& measurement, Partner& partner) {
-  constexpr double kMoreLines = static_cast<double>(kPageBytes) / kModelLineBytes - 1;
-  constexpr double kMorePages = static_cast<double>(kBytes) / kPageBytes - 1;
+  constexpr double kMoreLines = static_cast<double>(kModelPageBytes) / kModelLineBytes - 1;
+  constexpr double kMorePages = static_cast<double>(kBytes) / kModelPageBytes - 1;
   // A sandbox may forbid it; a group finds that out by itself, and the numbers do not matter then.
   if (!Read(measurement, false, kModelLineBytes)) return;
   std::atomic<bool> measured{false};
@@ -56,7 +55,7 @@ void MeasureSingleCopy(Measurement& measurement, Partner& partner) {
   });
   partner.WaitFor(bell, kMeasureWait, [&reads] { return reads.load(std::memory_order_acquire); });
   const std::optional<double> line_ns = ReadNs(measurement, kModelLineBytes);
-  const std::optional<double> page_ns = ReadNs(measurement, kPageBytes);
+  const std::optional<double> page_ns = ReadNs(measurement, kModelPageBytes);
   const std::optional<double> all_ns = ReadNs(measurement, kBytes);
   measured.store(true, std::memory_order_relaxed);
   if (!partner.Finish() || !line_ns || !page_ns || !all_ns) return measurement.Miss();

@@ -8,7 +8,6 @@ namespace weft {
 namespace {
 
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
-constexpr uint64_t kPageBytes = 4096;
 // Of protocols in which root and others work at the same time from the beginning.
 constexpr double kNoFirstRound = std::numeric_limits<double>::max();
 
@@ -235,7 +234,8 @@ double Costs::CopyIn() const {
 double Costs::SingleCopy() const {
   if (call_.reduces) return kImpossible;
   const double block_ns =
-      model_.single_copy_call_ns + CeilOf(call_.bytes, kPageBytes) * model_.single_copy_page_ns +
+      model_.single_copy_call_ns +
+      CeilOf(call_.bytes, kModelPageBytes) * model_.single_copy_page_ns +
       lines_ * (model_.single_copy_line_ns + far_source_ns_ + far_destination_ns_);
   const Work work = ForBoth([this, block_ns](bool root) {
     return Receives(root) ? OwnBlock(root) + Sources(root) * block_ns : 0.0;

@@ -15,7 +15,6 @@ namespace {
 constexpr double kClearly = 1.1;
 // Of a round of the staged pipeline, at most this part is waiting.
 constexpr double kWaitingPart = 1.0 / 8;
-constexpr uint64_t kPageBytes = 4096;
 constexpr uint32_t kYieldsMost = 200;
 constexpr uint64_t kStreamStageBytesMin = 4 << 10;
 // The size at which the copies beyond the caches were measured (measure.h).
@@ -56,7 +55,7 @@ uint32_t StagePieceBytes(const MachineModel& model, int ranks) {
   most = std::clamp<uint64_t>(most, kStagePieceBytesMin, kStagePieceBytesMax);
   const uint32_t bytes =
       ClampTo(std::max(cached, waits_hidden), kStagePieceBytesMin, static_cast<uint32_t>(most));
-  return std::max<uint32_t>(bytes / kPageBytes * kPageBytes, kStagePieceBytesMin);
+  return std::max<uint32_t>(bytes / kModelPageBytes * kModelPageBytes, kStagePieceBytesMin);
 }
 
 // The least that holds all rounds; whole pages, as pieces are.
@@ -70,7 +69,7 @@ uint64_t LeastRingBytes(uint64_t piece_bytes, int ranks) {
 uint64_t EvictedBytes(const MachineModel& model, int ranks) {
   const double cores = std::min(model.cores, static_cast<double>(ranks));
   const auto bytes = static_cast<uint64_t>(2 * static_cast<double>(model.l2_bytes) * cores / ranks);
-  return bytes / kPageBytes * kPageBytes;
+  return bytes / kModelPageBytes * kModelPageBytes;
 }
 
 void ChooseRings(const MachineModel& model, int ranks, Tuning* tuning) {
@@ -213,20 +212,20 @@ absl::Status Validate(const Tuning& tuning, int ranks) {
   }
   if (tuning.stage_piece_bytes < kStagePieceBytesMin ||
       tuning.stage_piece_bytes > kStagePieceBytesMax ||
-      tuning.stage_piece_bytes % kPageBytes != 0) {
+      tuning.stage_piece_bytes % kModelPageBytes != 0) {
     return Odd("stage_piece_bytes", tuning.stage_piece_bytes);
   }
   const uint64_t least_ring = LeastRingBytes(tuning.stage_piece_bytes, ranks);
   if (tuning.stage_ring_bytes < least_ring ||
       tuning.stage_ring_bytes > std::max(least_ring, kStageRingBytesMax) ||
-      tuning.stage_ring_bytes % kPageBytes != 0) {
+      tuning.stage_ring_bytes % kModelPageBytes != 0) {
     return Odd("stage_ring_bytes", tuning.stage_ring_bytes);
   }
   if (tuning.stage_lap_bytes > tuning.stage_ring_bytes) {
     return Odd("stage_lap_bytes", tuning.stage_lap_bytes);
   }
   if (tuning.slot_ring_bytes < kSlotRingBytesMin || tuning.slot_ring_bytes > kSlotRingBytesMax ||
-      tuning.slot_ring_bytes % kPageBytes != 0) {
+      tuning.slot_ring_bytes % kModelPageBytes != 0) {
     return Odd("slot_ring_bytes", tuning.slot_ring_bytes);
   }
   if (tuning.stream_stage > 1) return Odd("stream_stage", tuning.stream_stage);

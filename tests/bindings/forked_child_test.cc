@@ -169,7 +169,7 @@ std::vector<NamedCall> GroupCalls() {
          return weft_mem_free(t.block);
        }},
       {"weft_mem_register",
-       [](Things& t) {
+       [](Things&) {
          void* const own = aligned_alloc(4096, 4096);
          return weft_mem_register(own, 4096, 0);
        }},
@@ -647,7 +647,6 @@ TEST_F(ForkedChild, MayComeBackFromACallback) {
     child = fork();
     if (child == 0) alarm(kChildSeconds);
   };
-  std::atomic<bool> told{false};
   const pid_t parent = getpid();
   ASSERT_EQ(weft_work_on_complete(first, forks, nullptr), WEFT_SUCCESS);
   std::thread waiter([&] {

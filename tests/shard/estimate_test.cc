@@ -45,7 +45,7 @@ TEST(Estimate, ReproducesTheZeroPaperFor64Ranks) {
 
 TEST(Estimate, ReproducesMegatronsBytesPerParam) {
   struct Row {
-    ElementBytes mix;
+    BytesPerElement mix;
     double whole;
     double fixed;  // fixed + cut / ranks
     double cut;
@@ -232,7 +232,7 @@ TEST_P(EstimateOf, IsWhatAStepUnitByUnitHoldsAndSends) {
                       .accumulation = accumulation,
                       .shard_group = 4,
                       .budget_bytes = 64.0 * units * 10};
-  for (const ElementBytes& mix : {kFp32Mix, kFp16Mix, kBf16Mix}) {
+  for (const BytesPerElement& mix : {kFp32Mix, kFp16Mix, kBf16Mix}) {
     input.mix = mix;
     for (const Strategy strategy : kStrategies)
       ExpectAsSimulated(input, strategy);

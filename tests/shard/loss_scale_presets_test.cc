@@ -282,7 +282,7 @@ TEST(LossScalePresets, AnOverflowOfTheSumIsSkippedToo) {
           WEFT_RETURN_IF_ERROR(context->PostForward(0));
           WEFT_RETURN_IF_ERROR(context->PreBackward(0));
           const Elements large(300, EncodeFloat(WEFT_FLOAT16, 40000));
-          std::vector<char> gradient = Pack(WEFT_FLOAT16, large);
+          std::vector<char> gradient = PackElements(WEFT_FLOAT16, large);
           WEFT_RETURN_IF_ERROR(context->GradReady(0, gradient.data()));
           WEFT_RETURN_IF_ERROR(context->PostBackward(0));
           WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());

@@ -53,7 +53,7 @@ struct State {
   }
 
   void SetGradients(const Elements& elements) {
-    const std::vector<char> bytes = Pack(gradient_dtype, elements);
+    const std::vector<char> bytes = PackElements(gradient_dtype, elements);
     std::copy(bytes.begin(), bytes.end(),
               gradient.begin() + static_cast<ptrdiff_t>(offset * DtypeSize(gradient_dtype)));
   }

@@ -111,7 +111,7 @@ TEST(RefusedGather, IsNotTakenForAGatheredUnit) {
                 Ring(stage.bell);
               }
               if (rank == 1 && pauses == kFirstGradient) {
-                Deadline deadline(20'000'000'000);
+                Deadline deadline{20'000'000'000};
                 (void)WaitUntil(
                     stage.bell, {}, deadline, [&] { return stage.refuses || stage.refused; },
                     [] { return false; });

@@ -29,7 +29,7 @@ Elements RandomElements(weft_dtype_t dtype, size_t count) {
 }
 
 ExactSum SquaresOf(Isa isa, weft_dtype_t dtype, const Elements& elements, uint64_t first = 0) {
-  const std::vector<char> bytes = Pack(dtype, elements);
+  const std::vector<char> bytes = PackElements(dtype, elements);
   ExactSum sum;
   EXPECT_EQ(AddSquares(isa, dtype, bytes.data(), elements.size(), first, sum), 0);
   return sum;
@@ -99,7 +99,7 @@ TEST(SumSquares, CountsBlocksFromTheStartOfTheSpace) {
 TEST(SumSquares, TakesAnyAddress) {
   for (const weft_dtype_t dtype : kTypes) {
     const Elements elements = RandomElements(dtype, 1000);
-    const std::vector<char> bytes = Pack(dtype, elements);
+    const std::vector<char> bytes = PackElements(dtype, elements);
     const ExactSum::Words expected = SquaresOf(Isa::kScalar, dtype, elements).words();
     for (const Isa isa : AvailableIsas()) {
       for (size_t offset = 0; offset < 9; ++offset) {
@@ -122,12 +122,12 @@ TEST(SumSquares, CountsWhatIsNotFinite) {
       elements[500] = EncodeFloat(dtype, -INFINITY);
       elements[999] = infinity;
       ExactSum infinite;
-      EXPECT_EQ(AddSquares(isa, dtype, Pack(dtype, elements).data(), 1000, 0, infinite), 3);
+      EXPECT_EQ(AddSquares(isa, dtype, PackElements(dtype, elements).data(), 1000, 0, infinite), 3);
       EXPECT_EQ(infinite.Value(), INFINITY);
       elements[4] = QuietNan(dtype);
       elements[700] = QuietNan(dtype);
       ExactSum unordered;
-      EXPECT_EQ(AddSquares(isa, dtype, Pack(dtype, elements).data(), 1000, 0, unordered), 5);
+      EXPECT_EQ(AddSquares(isa, dtype, PackElements(dtype, elements).data(), 1000, 0, unordered), 5);
       EXPECT_TRUE(std::isnan(unordered.Value()));
     }
   }

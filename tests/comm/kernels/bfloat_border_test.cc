@@ -101,8 +101,8 @@ TEST(BfloatBorder, TwoDestinationsGetTheSameBits) {
   }
   const Elements expected =
       RunKernel(Isa::kScalar, WEFT_BFLOAT16, WEFT_SUM, sources, 0, Elements());
-  const std::vector<char> first = Pack(WEFT_BFLOAT16, sources[0]);
-  const std::vector<char> second = Pack(WEFT_BFLOAT16, sources[1]);
+  const std::vector<char> first = PackElements(WEFT_BFLOAT16, sources[0]);
+  const std::vector<char> second = PackElements(WEFT_BFLOAT16, sources[1]);
   for (const Isa isa : AvailableIsas()) {
     std::vector<char> one(first.size());
     std::vector<char> other(first.size());

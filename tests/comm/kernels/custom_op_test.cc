@@ -114,7 +114,7 @@ void ExpectComposed(int source_count, size_t count, size_t shift) {
   const std::vector<void*> pointers = sources.Pointers();
   void* const destinations[] = {apart[0], sources[source_count - 1]};
   ReduceByUser(op, WEFT_UINT64, {pointers.data(), source_count, destinations, 2, count, 0});
-  const std::vector<char> packed = Pack(WEFT_UINT64, expected);
+  const std::vector<char> packed = PackElements(WEFT_UINT64, expected);
   for (void* const destination : destinations) {
     const char* const bytes = static_cast<const char*>(destination);
     ASSERT_EQ(std::vector<char>(bytes, bytes + packed.size()), packed)
@@ -176,8 +176,8 @@ TEST(ReduceByUser, TakesEveryType) {
   for (const weft_dtype_t dtype : kDtypes) {
     const Elements first = SpecialElements(dtype);
     const Elements other(first.size(), 1);
-    const std::vector<char> packed = Pack(dtype, first);
-    const std::vector<char> rest = Pack(dtype, other);
+    const std::vector<char> packed = PackElements(dtype, first);
+    const std::vector<char> rest = PackElements(dtype, other);
     const void* const sources[] = {packed.data(), rest.data(), rest.data()};
     std::vector<char> result(packed.size());
     void* const destination = result.data();

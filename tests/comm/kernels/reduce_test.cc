@@ -106,7 +106,7 @@ class ReduceTest : public testing::TestWithParam<weft_dtype_t> {
     std::vector<Elements> sources;
     for (int s = 0; s < source_count; ++s) {
       sources.push_back(RandomElements(GetParam(), count, random_));
-      made.sources.push_back(Pack(GetParam(), sources.back()));
+      made.sources.push_back(PackElements(GetParam(), sources.back()));
     }
     Elements expected(count);
     Elements column(source_count);
@@ -115,7 +115,7 @@ class ReduceTest : public testing::TestWithParam<weft_dtype_t> {
         column[s] = sources[s][i];
       expected[i] = ReduceReference(GetParam(), op, column, source_count, made.factors);
     }
-    made.expected = Pack(GetParam(), expected);
+    made.expected = PackElements(GetParam(), expected);
     return made;
   }
 

@@ -267,7 +267,7 @@ Elements Factors(weft_dtype_t dtype, size_t count) {
   return factors;
 }
 
-std::vector<char> Pack(weft_dtype_t dtype, const Elements& elements) {
+std::vector<char> PackElements(weft_dtype_t dtype, const Elements& elements) {
   const size_t size = DtypeSize(dtype);
   std::vector<char> bytes(elements.size() * size);
   for (size_t i = 0; i < elements.size(); ++i) {
@@ -336,7 +336,7 @@ Elements RunKernel(Isa isa, weft_dtype_t dtype, weft_op_t op, const std::vector<
   packed.reserve(sources.size());
   pointers.reserve(sources.size());
   for (const Elements& elements : sources)
-    packed.push_back(Pack(dtype, elements));
+    packed.push_back(PackElements(dtype, elements));
   for (const std::vector<char>& bytes : packed)
     pointers.push_back(bytes.data());
   std::vector<char> result(packed[0].size());

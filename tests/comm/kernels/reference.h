@@ -35,7 +35,7 @@ Elements Factors(weft_dtype_t dtype, size_t count);
 // The bits that stand for every NaN of a floating-point type.
 uint64_t QuietNan(weft_dtype_t dtype);
 
-std::vector<char> Pack(weft_dtype_t dtype, const Elements& elements);
+std::vector<char> PackElements(weft_dtype_t dtype, const Elements& elements);
 Elements Unpack(weft_dtype_t dtype, const std::vector<char>& bytes);
 
 // Bits worth trying: both zeros, extremes, denormals, infinities, NaNs of both kinds and signs.

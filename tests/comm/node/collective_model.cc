@@ -4,6 +4,7 @@
 
 #include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce.h"
+#include "tests/comm/kernels/reference.h"
 
 namespace weft::test {
 namespace {
@@ -29,7 +30,7 @@ void PutElement(weft_dtype_t dtype, uint64_t random, char* to) {
     case WEFT_FLOAT64:
       return put(value);
     case WEFT_FLOAT16:
-      return put(static_cast<_Float16>(value));
+      return put(static_cast<uint16_t>(EncodeFloat(dtype, static_cast<float>(value))));
     case WEFT_BFLOAT16: {
       const auto narrow = static_cast<float>(value);
       uint32_t bits;
