@@ -69,11 +69,20 @@ function(weft_test_flags name)
   endif()
 endfunction()
 
-# weft_test(store_test LABELS comm SOURCES store_test.cc LIBS weft_comm [TIMEOUT seconds] [ONE_THREAD]): a GoogleTest
+# Tests that mostly wait, for deadlines or for ranks that are late, run beside others: dev gives ctest two slots per core.
+set(weft_test_slots 2)
+function(weft_slots_of waits)
+  set(slots ${weft_test_slots} PARENT_SCOPE)
+  if(waits)
+    set(slots 1 PARENT_SCOPE)
+  endif()
+endfunction()
+
+# weft_test(store_test LABELS comm SOURCES store_test.cc LIBS weft_comm [TIMEOUT seconds] [ONE_THREAD] [WAITS]): a GoogleTest
 # program, one ctest entry. Labels select: ./dev test <label>. ThreadSanitizer has nothing to find with ONE_THREAD: it
-# leaves the test out.
+# leaves the test out. WAITS: takes half a core.
 function(weft_test name)
-  cmake_parse_arguments(arg "ONE_THREAD" "TIMEOUT" "LABELS;SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "ONE_THREAD;WAITS" "TIMEOUT" "LABELS;SOURCES;LIBS" ${ARGN})
   if(NOT WEFT_BUILD_TESTS OR (arg_ONE_THREAD AND WEFT_SANITIZE STREQUAL "thread"))
     return()
   endif()
@@ -90,24 +99,28 @@ function(weft_test name)
   if(WEFT_SANITIZE)
     math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 3")
   endif()
+  weft_slots_of("${arg_WAITS}")
   # Constants instead of this machine's costs: the same choices everywhere, and nothing in the user's cache.
   # COST: what may take long begins first, so that the end does not wait for it; later runs go by what it took.
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT}
-                                          ENVIRONMENT WEFT_TUNE=static)
+                                          ENVIRONMENT WEFT_TUNE=static
+                                          PROCESSORS ${slots})
 endfunction()
 
-# weft_script_test(layers LABELS tidy SCRIPT layers_test.py [ARGS ...] [TIMEOUT seconds] [SERIAL]): a Python test, one
-# ctest entry; its cases are counted from unittest's "Ran N tests".
+# weft_script_test(layers LABELS tidy SCRIPT layers_test.py [ARGS ...] [TIMEOUT seconds] [SERIAL] [WAITS]): a Python test,
+# one ctest entry; its cases are counted from unittest's "Ran N tests".
 function(weft_script_test name)
-  cmake_parse_arguments(arg "SERIAL" "TIMEOUT;SCRIPT" "LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(arg "SERIAL;WAITS" "TIMEOUT;SCRIPT" "LABELS;ARGS" ${ARGN})
   if(NOT WEFT_BUILD_TESTS)
     return()
   endif()
   find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
+  weft_slots_of("${arg_WAITS}")
   add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/${arg_SCRIPT} ${arg_ARGS})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL}
-                                          ENVIRONMENT WEFT_TUNE=static)
+                                          ENVIRONMENT WEFT_TUNE=static
+                                          PROCESSORS ${slots})
 endfunction()

@@ -274,9 +274,7 @@ absl::Status Context::AbortStep(std::string_view reason) {
   const std::string text = StrCat("rank ", group().rank(), " aborted step ", step, ": ",
                                   reason.empty() ? std::string_view("no reason given") : reason);
   if (failure_.ok()) {
-    failure_ = MakeError(
-        WEFT_ABORTED, {.rank = group().rank(), .group = group().name(), .operation = "abort_step"},
-        text);
+    failure_ = MakeError(WEFT_ABORTED, CulpritOf(group(), group().rank(), "abort_step"), text);
   }
   EndGroups(MakeError(WEFT_ABORTED, text));
   return absl::OkStatus();

@@ -46,8 +46,7 @@ absl::Status Context::CompareLoaded(int param, const void* values) {
   }
   if (!difference->has_value()) return absl::OkStatus();
   return MakeError(
-      WEFT_MISMATCH,
-      {.rank = (*difference)->ranks[0], .group = group().name(), .operation = "param_load"},
+      WEFT_MISMATCH, CulpritOf(group(), (*difference)->ranks[0], "param_load"),
       StrCat("param_load on group ", group().name(), ": parameter ", spec.name, ": ",
              WhoDiffers(**difference),
              "; make initial values from the same seed on every rank, or load them from one"));
@@ -131,7 +130,7 @@ absl::Status Context::ExplainCopies(const char* call, const Difference& differen
   const std::string& name = registry_.params()[difference.index / 2].name;
   const bool state = difference.index % 2 == 1;
   return MakeError(
-      WEFT_MISMATCH, {.rank = difference.ranks[0], .group = group().name(), .operation = call},
+      WEFT_MISMATCH, CulpritOf(group(), difference.ranks[0], call),
       StrCat(call, " on group ", group().name(), ": ", state ? "optimizer state of " : "",
              "parameter ", name, ": ", WhoDiffers(difference), "; ",
              state ? "go back to a checkpoint"

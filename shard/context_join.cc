@@ -49,8 +49,7 @@ absl::StatusOr<int> Context::TakeTurn(bool active) {
   for (size_t rank = 1; rank < turns.size(); ++rank) {
     if (turns[rank].mode == turns[0].mode && turns[rank].tag == turns[0].tag) continue;
     return LatchUnlocked(MakeError(
-        WEFT_MISMATCH,
-        {.rank = static_cast<int32_t>(rank), .group = group().name(), .operation = "step_begin"},
+        WEFT_MISMATCH, CulpritOf(group(), static_cast<int>(rank), "step_begin"),
         StrCat("step_begin on group ", group().name(), ": rank ", rank, " began a step of ",
                TextOf(turns[rank]), ", rank 0 one of ", TextOf(turns[0]),
                "; every rank must begin the same steps, also one that has no data left")));

@@ -100,9 +100,7 @@ absl::Status Context::AnswerNonfinite(Nonfinite answer, int64_t elements) {
                                           .step = purposes_.step(),
                                           .steps = nonfinite_.steps()});
   if (answer == Nonfinite::kFail) {
-    return MakeError(WEFT_CORRUPT,
-                     {.rank = first->rank, .group = group().name(), .operation = "optimizer_step"},
-                     text);
+    return MakeError(WEFT_CORRUPT, CulpritOf(group(), first->rank, "optimizer_step"), text);
   }
   if (group().rank() == 0) LogWarn(text);
   return absl::OkStatus();

@@ -249,8 +249,7 @@ absl::Status Context::ExplainDifference(const std::vector<RegistryEntry>& entrie
                     ")");
   }
   absl::StrAppend(&message, "; every rank must declare the same in the same order");
-  return MakeError(WEFT_MISMATCH, {.rank = odd, .group = group().name(), .operation = "finalize"},
-                   message);
+  return MakeError(WEFT_MISMATCH, CulpritOf(group(), odd, "finalize"), message);
 }
 
 // Tells the others whether this rank has its memory, so that none goes on without it. Returns rank 0's number of the
@@ -264,11 +263,9 @@ absl::StatusOr<uint64_t> Context::AgreeOnMemory(const absl::Status& own) {
   if (!numbers.ok()) return LatchUnlocked(Annotate(numbers.status(), "finalize: "));
   for (size_t rank = 0; rank < numbers->size(); ++rank) {
     if ((*numbers)[rank] != 0) continue;
-    return MakeError(
-        WEFT_REMOTE_ERROR,
-        {.rank = static_cast<int32_t>(rank), .group = group().name(), .operation = "finalize"},
-        StrCat("finalize on group ", group().name(), ": rank ", rank,
-               " could not allocate its parameters and gradients; see its message"));
+    return MakeError(WEFT_REMOTE_ERROR, CulpritOf(group(), static_cast<int>(rank), "finalize"),
+                     StrCat("finalize on group ", group().name(), ": rank ", rank,
+                            " could not allocate its parameters and gradients; see its message"));
   }
   return numbers->front();
 }

@@ -3,9 +3,9 @@
 #include <bit>
 #include <vector>
 
-#include "comm/group/number_hash.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/group/number_hash.h"
 #include "shard/agreement.h"
 #include "shard/digest.h"
 
@@ -76,7 +76,7 @@ absl::Status ExplainUpdates(ProcessGroup& group, const weft_shard_update_t& upda
   const Numbers& odd_numbers = all[static_cast<size_t>(odd[0])];
   const Numbers& numbers = all[static_cast<size_t>(sides[0][0])];
   return MakeError(
-      WEFT_MISMATCH, {.rank = odd[0], .group = group.name(), .operation = "optimizer_step"},
+      WEFT_MISMATCH, CulpritOf(group, odd[0], "optimizer_step"),
       StrCat("optimizer_step on group ", group.name(), ": ", RankList(odd), " passed ",
              TextOf(odd_numbers, numbers), ", ", RankList(sides[0]), " passed ",
              TextOf(numbers, odd_numbers), "; pass the same on every rank: nothing was updated"));

@@ -6,21 +6,20 @@
 namespace weft {
 namespace {
 
-// The pointer that part `index` has on the side with that base, and the part's elements per block.
+// As numbers: what a caller passes is measured before NULL is refused.
+Run RunAt(const void* base, size_t first, size_t element, size_t limit) {
+  return {reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(base) + first * element), limit};
+}
+
+// Of the part that holds element `begin` of a block, on one side: where it lies, up to the end of the part.
 Run IovRun(const BlockLayout& layout, bool in, bool blocks, int block, size_t begin, size_t limit,
            size_t element) {
   const auto after = std::upper_bound(layout.starts.begin(), layout.starts.end(), begin);
   const auto index = static_cast<size_t>(after - layout.starts.begin()) - 1;
   const weft_iov_t& part = layout.parts[index];
   const size_t within = begin - layout.starts[index];
-  auto* const base = const_cast<char*>(
-      static_cast<const char*>(in ? part.in : static_cast<const void*>(part.out)));
   const size_t first = (blocks ? static_cast<size_t>(block) * part.count : 0) + within;
-  return {base + first * element, std::min(limit, part.count - within)};
-}
-
-Run RunAt(const void* base, size_t first, size_t element, size_t limit) {
-  return {const_cast<char*>(static_cast<const char*>(base)) + first * element, limit};
+  return RunAt(in ? part.in : part.out, first, element, std::min(limit, part.count - within));
 }
 
 }  // namespace

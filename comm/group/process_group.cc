@@ -51,4 +51,10 @@ absl::StatusOr<WorkRef> ProcessGroup::StartPair(const Message&, const Message&) 
   return NoMessages();
 }
 
+ErrorFields CulpritOf(const ProcessGroup& group, int culprit, std::string_view operation) {
+  ErrorFields fields{.rank = culprit, .group = group.name(), .operation = std::string(operation)};
+  if (culprit >= 0) fields.world_rank = group.world_rank(culprit);
+  return fields;
+}
+
 }  // namespace weft

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/status.h"
 #include "comm/group/call_key.h"
 #include "comm/group/collective.h"
 #include "comm/group/message.h"
@@ -121,6 +122,9 @@ class ProcessGroup {
 // INVALID_ARGUMENT with a sentence, or Ok: NULL, unknown dtype or op, sizes over PTRDIFF_MAX,
 // overlap of in and out other than in place, root outside the group.
 absl::Status CheckCollective(const Collective& collective, int rank, int size);
+
+// Of an error of which rank `culprit` of the group is the cause; -1: nobody is known to be.
+ErrorFields CulpritOf(const ProcessGroup& group, int culprit, std::string_view operation);
 
 // `size` ranks in this process, each to be driven by its own thread.
 absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(

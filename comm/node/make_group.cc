@@ -128,8 +128,10 @@ absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
   return groups;
 }
 
-absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int rank, int size,
-                                                            const GroupOptions& options) {
+namespace {
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> TryMakeNodeGroup(Store* store, int rank, int size,
+                                                               const GroupOptions& options) {
   WEFT_RETURN_IF_ERROR(CheckSize(size));
   if (size == 1) {
     WEFT_ASSIGN_OR_RETURN(auto groups, CreateLocalGroups(1, options));
@@ -192,6 +194,18 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int ra
   if (joined.ok()) return group;
   group->Close();
   return Annotate(joined, "making the group: ");
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int rank, int size,
+                                                            const GroupOptions& options) {
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> made = TryMakeNodeGroup(store, rank, size, options);
+  if (made.ok()) return made;
+  // It would have been split from no other.
+  ErrorFields fields = FieldsOf(made.status());
+  fields.world_rank = fields.rank;
+  return MakeError(ResultOf(made.status()), fields, FromAbsl(made.status().message()));
 }
 
 }  // namespace weft

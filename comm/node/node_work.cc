@@ -56,10 +56,11 @@ bool NodeWork::Test() {
 }
 
 absl::Status NodeWork::Wait(int64_t timeout_ns) {
-  if (!ended() && !group_->Await(*this, timeout_ns)) {
-    if (!group_->here()) return group_->Forked();
-    return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");
-  }
+  if (ended()) return status_;
+  const bool in_time = group_->Await(*this, timeout_ns);
+  // A callback may have forked meanwhile: what returns in its child is the rest of the parent's call.
+  if (!group_->here()) return group_->Forked();
+  if (!in_time) return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");
   return status_;
 }
 

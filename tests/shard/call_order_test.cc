@@ -64,7 +64,7 @@ Script Declared(size_t units) {
 class CallOrderTest : public testing::TestWithParam<std::tuple<GroupKind, int>> {
  protected:
   void SetUp() override {
-    if (kSampled && (ranks() == 4 || ranks() > 5)) GTEST_SKIP() << "sampled";
+    if (LeftOut(kind(), ranks())) GTEST_SKIP() << "sampled";
   }
 
   static GroupKind kind() { return std::get<0>(GetParam()); }

@@ -31,6 +31,11 @@ inline constexpr bool kSampled = true;
 inline constexpr bool kSampled = false;
 #endif
 
+// In matrices of groups and ranks. Reference groups show what a real one hides; how many ranks they have adds nothing then.
+inline bool LeftOut(GroupKind kind, int ranks) {
+  return kSampled && (ranks == 4 || ranks > 5 || (kind != GroupKind::kLocal && ranks != 3));
+}
+
 const char* GroupKindName(GroupKind kind);
 
 // Runs `body` on one thread per rank and returns what each returned, by rank. Groups are closed

@@ -127,7 +127,8 @@ TEST(SumSquares, CountsWhatIsNotFinite) {
       elements[4] = QuietNan(dtype);
       elements[700] = QuietNan(dtype);
       ExactSum unordered;
-      EXPECT_EQ(AddSquares(isa, dtype, PackElements(dtype, elements).data(), 1000, 0, unordered), 5);
+      EXPECT_EQ(AddSquares(isa, dtype, PackElements(dtype, elements).data(), 1000, 0, unordered),
+                5);
       EXPECT_TRUE(std::isnan(unordered.Value()));
     }
   }

@@ -33,9 +33,14 @@ struct Collision {
 class Search {
  public:
   void Add(const Collective& call) {
-    const auto [known, added] = calls_.emplace(SignatureOf(IdentityOf(call), false), call);
+    const Key key{call.kind, call.dtype, call.op, call.count};
+    const auto [known, added] = calls_.emplace(SignatureOf(IdentityOf(call), false), key);
     if (added) return;
-    const Collective& other = known->second;
+    Collective other = call;
+    other.kind = known->second.kind;
+    other.dtype = known->second.dtype;
+    other.op = known->second.op;
+    other.count = known->second.count;
     const Collision pair{other.count < call.count ? other : call,
                          other.count < call.count ? call : other};
     if (!found_ || Distance(pair) > Distance(*found_)) found_ = pair;
@@ -44,9 +49,17 @@ class Search {
   const std::optional<Collision>& found() const { return found_; }
 
  private:
+  // In what calls of one search differ: hundreds of thousands are kept.
+  struct Key {
+    OpKind kind;
+    weft_dtype_t dtype;
+    weft_op_t op;
+    size_t count;
+  };
+
   static size_t Distance(const Collision& pair) { return pair.many.count - pair.few.count; }
 
-  std::unordered_map<uint32_t, Collective> calls_;
+  std::unordered_map<uint32_t, Key> calls_;
   std::optional<Collision> found_;
 };
 

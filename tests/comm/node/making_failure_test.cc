@@ -64,7 +64,9 @@ GroupOptions Options() {
 std::string NamesVictim(const absl::Status& status, int victim, int64_t since_ns) {
   const ErrorFields fields = FieldsOf(status);
   if (ResultOf(status) != WEFT_PEER_LOST) return "got: " + Text(status);
-  if (fields.rank != victim || fields.pid <= 0) return "blames: " + Text(status);
+  if (fields.rank != victim || fields.world_rank != victim || fields.pid <= 0) {
+    return "blames: " + Text(status);
+  }
   if (fields.signal != SIGKILL) return "signal not named: " + Text(status);
   if (MonotonicNs() - since_ns > kNamedNs) return "late: " + Text(status);
   return "";

@@ -25,7 +25,7 @@ namespace {
 // Every so many of the sequences are tried. Shares no factor with kFormCount, so that all forms come first at times.
 size_t Stride() {
 #ifdef WEFT_SANITIZE
-  return 11;
+  return 37;
 #else
   return AllCasesWanted() ? 1 : 5;
 #endif
