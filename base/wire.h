@@ -43,7 +43,11 @@ class WireWriter {
 
   const std::string& data() const { return data_; }
 
-  std::string Take() { return std::move(data_); }
+  std::string Take() {
+    std::string taken;
+    taken.swap(data_);
+    return taken;
+  }
 
  private:
   void Integer(uint64_t value, int bytes);

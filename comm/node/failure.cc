@@ -217,7 +217,23 @@ absl::Status FailureReporter::PeerLost(const Operation* operation, int peer,
                   last ? fmt::format("{} #{}", OpKindName(last->kind), last->sequence) : "none"));
 }
 
+absl::Status FailureReporter::FirstLost(const Operation* operation) const {
+  for (int peer = 0; peer < state_.size; ++peer) {
+    if (state_.control(peer).state.load(std::memory_order_acquire) != RankState::kJoined) continue;
+    const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(peer)]->Ended();
+    if (exit) return PeerLost(operation, peer, *exit);
+  }
+  return absl::OkStatus();
+}
+
+// Who leaves may have seen in another group that a rank is gone.
 absl::Status FailureReporter::PeerLeft(const Operation& operation, int peer) const {
+  const absl::Status lost = FirstLost(&operation);
+  if (!lost.ok()) {
+    return MakeError(
+        WEFT_PEER_LOST, FieldsOf(lost),
+        fmt::format("{}; then {} left the group", std::string(lost.message()), NameOf(peer)));
+  }
   return MakeError(WEFT_PEER_LOST, FieldsFor(&operation, peer),
                    fmt::format("{}{} has left the group (it destroyed its handle); all ranks "
                                "must issue the same operations",
@@ -247,11 +263,8 @@ absl::Status FailureReporter::Local(const Operation& operation, const absl::Stat
 absl::Status FailureReporter::Aborted(std::string_view reason) const {
   const std::string told =
       fmt::format("aborted by {}{}{}", NameOf(state_.rank), reason.empty() ? "" : ": ", reason);
-  for (int peer = 0; peer < state_.size; ++peer) {
-    if (state_.control(peer).state.load(std::memory_order_acquire) != RankState::kJoined) continue;
-    const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(peer)]->Ended();
-    if (!exit) continue;
-    const absl::Status lost = PeerLost(nullptr, peer, *exit);
+  const absl::Status lost = FirstLost(nullptr);
+  if (!lost.ok()) {
     return MakeError(WEFT_PEER_LOST, FieldsOf(lost),
                      fmt::format("{}; then the group was {}", std::string(lost.message()), told));
   }

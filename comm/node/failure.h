@@ -38,6 +38,8 @@ class FailureReporter {
   // `operation` may be nullptr: found between operations.
   absl::Status PeerLost(const Operation* operation, int peer, const ExitInfo& exit) const;
   absl::Status PeerLeft(const Operation& operation, int peer) const;
+  // PeerLost() of the first rank whose process has ended and which did not leave before; Ok if there is none.
+  absl::Status FirstLost(const Operation* operation) const;
   absl::Status PeerReplaced(const Operation& operation, int peer) const;
   absl::Status Local(const Operation& operation, const absl::Status& cause) const;
   // The loss of a rank, if one was lost without anybody having said so.

@@ -54,6 +54,14 @@ class SharedMeeting {
   Meeting* const meeting_;
 };
 
+bool AwaitEndOf(pid_t pid) {
+  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  pollfd item{fd, POLLIN, 0};
+  const int ended = fd < 0 && errno == ESRCH ? 1 : poll(&item, 1, 60'000);
+  if (fd >= 0) close(fd);
+  return ended == 1;
+}
+
 bool Await(const std::atomic<int>& value, int want) {
   const int64_t begun_ns = MonotonicNs();
   while (value.load() < want) {
@@ -202,12 +210,7 @@ TEST(KilledRank, IsTheCauseOfAnAbortThatComesBeforeAnybodyLooked) {
                     if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
                     if (group.rank() == kVictim) raise(SIGKILL);
                     if (group.rank() == 1) {
-                      const int fd = static_cast<int>(
-                          syscall(SYS_pidfd_open, meeting->pids[kVictim].load(), 0));
-                      pollfd item{fd, POLLIN, 0};
-                      const int ended = fd < 0 && errno == ESRCH ? 1 : poll(&item, 1, 60'000);
-                      if (fd >= 0) close(fd);
-                      if (ended != 1) return "the victim lives";
+                      if (!AwaitEndOf(meeting->pids[kVictim])) return "the victim lives";
                       group.Abort("a program's own reason");
                       meeting->told = 1;
                     }
@@ -223,6 +226,31 @@ TEST(KilledRank, IsTheCauseOfAnAbortThatComesBeforeAnybodyLooked) {
                         return Text(said);
                     }
                     return "";
+                  },
+                  {kVictim});
+}
+
+// Rank 1 has learned of the death elsewhere, and leaves; rank 0 waits for both.
+TEST(LostRank, IsNamedAndNotWhoLeftBecauseOfIt) {
+  constexpr int kVictim = 2;
+  const SharedMeeting meeting;
+  RunProcessRanks(3,
+                  [&](ProcessGroup& group) -> std::string {
+                    meeting->pids[group.rank()] = getpid();
+                    if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
+                    if (group.rank() == kVictim) raise(SIGKILL);
+                    if (group.rank() == 1) {
+                      if (!AwaitEndOf(meeting->pids[kVictim])) return "the victim lives";
+                      group.Close();
+                      meeting->told = 1;
+                      return "";
+                    }
+                    if (!Await(meeting->told, 1)) return "nobody left";
+                    const absl::Status status = group.Run({.kind = OpKind::kBarrier});
+                    const ErrorFields fields = FieldsOf(status);
+                    const bool named = ResultOf(status) == WEFT_PEER_LOST &&
+                                       fields.rank == kVictim && fields.signal == SIGKILL;
+                    return named ? "" : "got: " + Text(status);
                   },
                   {kVictim});
 }
