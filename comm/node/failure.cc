@@ -114,6 +114,7 @@ std::string FailureReporter::Heading(const Operation* operation) const {
 // "world rank 6", "world ranks 4, 6"; of another first group than "world" "ranks 4, 6 of group jobs".
 std::string FailureReporter::WorldRanks(const std::vector<int>& ranks) const {
   std::vector<int> numbers;
+  numbers.reserve(ranks.size());
   for (const int rank : ranks)
     numbers.push_back(state_.WorldRank(rank));
   const std::string list =
@@ -123,7 +124,7 @@ std::string FailureReporter::WorldRanks(const std::vector<int>& ranks) const {
 }
 
 std::string FailureReporter::ListOf(const std::vector<int>& ranks) const {
-  const std::string list =
+  std::string list =
       fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
   if (state_.world_ranks.empty()) return list;
   return fmt::format("{} of group {} ({})", list, group_, WorldRanks(ranks));
