@@ -11,22 +11,6 @@ namespace {
 
 constexpr size_t kTextBytesMax = 4096;
 
-// `own` of every rank, by rank.
-template <typename T>
-absl::StatusOr<std::vector<T>> Gather(ProcessGroup& group, const T& own, int64_t timeout_ns,
-                                      const CallPurpose& purpose) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  std::vector<T> all(static_cast<size_t>(group.size()));
-  WEFT_RETURN_IF_ERROR(group.Run({.kind = OpKind::kAllGather,
-                                  .dtype = WEFT_UINT8,
-                                  .count = sizeof(T),
-                                  .purpose = purpose,
-                                  .in = &own,
-                                  .out = all.data(),
-                                  .timeout_ns = timeout_ns}));
-  return all;
-}
-
 // What a rank says about its whole list.
 struct Summary {
   Digest digest;
@@ -118,7 +102,7 @@ absl::StatusOr<std::optional<Difference>> FirstDifference(ProcessGroup& group,
   const RunningDigests running(entries);
   const Summary own{running.Whole(), entries.size()};
   WEFT_ASSIGN_OR_RETURN(const std::vector<Summary> summaries,
-                        Gather(group, own, timeout_ns, purpose));
+                        GatherValue(group, own, timeout_ns, purpose));
   if (AllSame(summaries, step)) return std::optional<Difference>();
 
   // The first `same` entries agree, the first `unlike` do not.
@@ -130,22 +114,17 @@ absl::StatusOr<std::optional<Difference>> FirstDifference(ProcessGroup& group,
   for (int halvings = 0; halvings < 64 && unlike - same > 1; ++halvings) {
     const uint64_t middle = same + (unlike - same) / 2;
     WEFT_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
-                          Gather(group, running.At(middle), timeout_ns, purpose));
+                          GatherValue(group, running.At(middle), timeout_ns, purpose));
     (AllSame(digests, step) ? same : unlike) = middle;
   }
   WEFT_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
-                        Gather(group, running.At(unlike), timeout_ns, purpose));
+                        GatherValue(group, running.At(unlike), timeout_ns, purpose));
   std::optional<Difference> difference = DifferenceAt(unlike - 1, digests, step);
   if (difference.has_value()) return difference;
   return MakeError(WEFT_CORRUPT, {.group = group.name()},
                    StrCat("comparing lists on group ", group.name(),
                           ": digests of the same list changed between two exchanges; check the "
                           "memory and the links of this machine"));
-}
-
-absl::StatusOr<std::vector<Digest>> GatherDigests(ProcessGroup& group, const Digest& own,
-                                                  int64_t timeout_ns, const CallPurpose& purpose) {
-  return Gather(group, own, timeout_ns, purpose);
 }
 
 Sides SidesOf(const std::vector<Digest>& digests) {
@@ -157,7 +136,7 @@ absl::StatusOr<std::vector<std::string>> GatherText(ProcessGroup& group, std::st
                                                     const CallPurpose& purpose) {
   text = text.substr(0, kTextBytesMax);
   WEFT_ASSIGN_OR_RETURN(const std::vector<uint64_t> sizes,
-                        GatherNumber(group, text.size(), timeout_ns, purpose));
+                        GatherValue<uint64_t>(group, text.size(), timeout_ns, purpose));
   const size_t room =
       std::min<uint64_t>(kTextBytesMax, *std::max_element(sizes.begin(), sizes.end()));
   std::string own(text);
@@ -175,11 +154,6 @@ absl::StatusOr<std::vector<std::string>> GatherText(ProcessGroup& group, std::st
     texts.push_back(all.substr(rank * room, std::min<uint64_t>(room, sizes[rank])));
   }
   return texts;
-}
-
-absl::StatusOr<std::vector<uint64_t>> GatherNumber(ProcessGroup& group, uint64_t number,
-                                                   int64_t timeout_ns, const CallPurpose& purpose) {
-  return Gather(group, number, timeout_ns, purpose);
 }
 
 std::string RankList(const std::vector<int>& ranks) {

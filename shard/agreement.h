@@ -17,9 +17,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/status.h"
 #include "comm/group/process_group.h"
 #include "shard/digest.h"
 
@@ -37,17 +39,28 @@ struct Difference {
   bool majority = false;  // no other side is as large as the first
 };
 
+// `own` of every rank, by rank; `purpose`, here and below, is that of the collectives. Collective.
+template <typename T>
+absl::StatusOr<std::vector<T>> GatherValue(ProcessGroup& group, const T& own, int64_t timeout_ns,
+                                           const CallPurpose& purpose = {}) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(static_cast<size_t>(group.size()));
+  WEFT_RETURN_IF_ERROR(group.Run({.kind = OpKind::kAllGather,
+                                  .dtype = WEFT_UINT8,
+                                  .count = sizeof(T),
+                                  .purpose = purpose,
+                                  .in = &own,
+                                  .out = all.data(),
+                                  .timeout_ns = timeout_ns}));
+  return all;
+}
+
 // Rank r is compared with ranks r + stride, r + 2 stride and so on; a difference is that of the first such
-// set of ranks. 1: all with all. `purpose`, here and below, is that of the collectives.
+// set of ranks. 1: all with all.
 absl::StatusOr<std::optional<Difference>> FirstDifference(ProcessGroup& group,
                                                           const std::vector<Digest>& entries,
                                                           int64_t timeout_ns, int stride = 1,
                                                           const CallPurpose& purpose = {});
-
-// Every rank's digest, by rank. Collective.
-absl::StatusOr<std::vector<Digest>> GatherDigests(ProcessGroup& group, const Digest& own,
-                                                  int64_t timeout_ns,
-                                                  const CallPurpose& purpose = {});
 
 // `digests` by rank.
 Sides SidesOf(const std::vector<Digest>& digests);
@@ -56,11 +69,6 @@ Sides SidesOf(const std::vector<Digest>& digests);
 absl::StatusOr<std::vector<std::string>> GatherText(ProcessGroup& group, std::string_view text,
                                                     int64_t timeout_ns,
                                                     const CallPurpose& purpose = {});
-
-// Every rank's number, by rank. Collective.
-absl::StatusOr<std::vector<uint64_t>> GatherNumber(ProcessGroup& group, uint64_t number,
-                                                   int64_t timeout_ns,
-                                                   const CallPurpose& purpose = {});
 
 // "rank 2", "ranks 2, 5"; of more than 8, "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 12 more".
 std::string RankList(const std::vector<int>& ranks);

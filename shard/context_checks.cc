@@ -155,7 +155,7 @@ absl::Status Context::CheckSamples(const void* samples, size_t bytes) {
   }
   const Digest own = bytes == 0 ? kNothing : DigestOf(samples, bytes);
   const absl::StatusOr<std::vector<Digest>> digests =
-      GatherDigests(group(), own, options_.timeout_ns, purposes_.Of(Purpose::Kind::kSamples));
+      GatherValue(group(), own, options_.timeout_ns, purposes_.Of(Purpose::Kind::kSamples));
   if (!digests.ok()) return LatchUnlocked(Annotate(digests.status(), "check_samples: "));
   const std::string same = SameSamples(*digests);
   if (same.empty()) return absl::OkStatus();

@@ -188,7 +188,7 @@ absl::StatusOr<bool> Context::CompareOrder(const std::vector<Event>& events) {
 absl::StatusOr<bool> Context::MakeRoom(size_t bytes) {
   if (bytes <= machine_->pool_bytes) return true;
   const absl::Status own = machine_->residence.Reserve(bytes);
-  const absl::StatusOr<std::vector<uint64_t>> failed = GatherNumber(
+  const absl::StatusOr<std::vector<uint64_t>> failed = GatherValue<uint64_t>(
       group(), own.ok() ? 0 : 1, options_.timeout_ns, purposes_.Of(Purpose::Kind::kAllocate));
   if (!failed.ok()) return LatchUnlocked(Annotate(failed.status(), "finish: "));
   const bool all =

@@ -257,8 +257,8 @@ absl::Status Context::ExplainDifference(const std::vector<RegistryEntry>& entrie
 absl::StatusOr<uint64_t> Context::AgreeOnMemory(const absl::Status& own) {
   static std::atomic<uint64_t> context_count{0};
   const absl::StatusOr<std::vector<uint64_t>> numbers =
-      GatherNumber(group(), own.ok() ? ++context_count : 0, options_.timeout_ns,
-                   purposes_.Of(Purpose::Kind::kAllocate));
+      GatherValue<uint64_t>(group(), own.ok() ? ++context_count : 0, options_.timeout_ns,
+                            purposes_.Of(Purpose::Kind::kAllocate));
   if (!own.ok()) return Annotate(own, StrCat("finalize on rank ", group().rank(), ": "));
   if (!numbers.ok()) return LatchUnlocked(Annotate(numbers.status(), "finalize: "));
   for (size_t rank = 0; rank < numbers->size(); ++rank) {

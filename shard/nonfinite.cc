@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
+#include "shard/agreement.h"
 #include "shard/sum_squares.h"
 
 namespace weft {
@@ -22,8 +23,6 @@ struct Found {
     return param != other.param ? param < other.param : element < other.element;
   }
 };
-
-constexpr size_t kFoundNumbers = sizeof(Found) / sizeof(uint64_t);
 
 bool HasNonfinite(Isa isa, weft_dtype_t dtype, const std::byte* values, size_t count) {
   ExactSum ignored;
@@ -94,14 +93,8 @@ absl::StatusOr<NonfiniteGradient> FirstNonfinite(ProcessGroup& group, const Regi
                                                  Isa isa, int64_t timeout_ns,
                                                  const CallPurpose& purpose) {
   const Found own = FindOwn(registry, layout, storage, isa);
-  std::vector<Found> found(static_cast<size_t>(group.size()));
-  WEFT_RETURN_IF_ERROR(group.Run({.kind = OpKind::kAllGather,
-                                  .dtype = WEFT_UINT64,
-                                  .count = kFoundNumbers,
-                                  .purpose = purpose,
-                                  .in = &own,
-                                  .out = found.data(),
-                                  .timeout_ns = timeout_ns}));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Found> found,
+                        GatherValue(group, own, timeout_ns, purpose));
   const auto first = std::min_element(found.begin(), found.end());
   if (first->param >= registry.params().size()) return NonfiniteGradient{};
   return NonfiniteGradient{.param = static_cast<int>(first->param),

@@ -124,8 +124,8 @@ std::vector<size_t> NextOfUnits(const std::vector<Residency>& gathers) {
   return next;
 }
 
-// Joins residencies of a unit where `joins(i, neighbours)`: the next one is the list's number i; neighbours if no other is
-// between them.
+// Joins residencies of a unit where `joins(i, before, kept)`, which is asked of each in turn: of the list's number i, the unit's
+// residency before it, kNone if there is none, and how many are before it with all that was joined.
 template <typename Joins>
 void JoinWhere(std::vector<Residency>& gathers, const Joins& joins) {
   std::vector<size_t> latest(UnitLimit(gathers), kNone);  // by unit: its last one that stays
@@ -133,7 +133,7 @@ void JoinWhere(std::vector<Residency>& gathers, const Joins& joins) {
   for (size_t i = 0; i < gathers.size(); ++i) {
     Residency& next = gathers[i];
     size_t& before = latest[static_cast<size_t>(next.index)];
-    if (before != kNone && joins(i, before + 1 == kept)) {
+    if (joins(i, before, kept) && before != kNone) {
       gathers[before].end = next.end;
       continue;
     }
@@ -146,7 +146,7 @@ void JoinWhere(std::vector<Residency>& gathers, const Joins& joins) {
 
 // Letting go of a unit that is the next to be gathered saves nothing.
 void JoinNeighbours(std::vector<Residency>& gathers) {
-  JoinWhere(gathers, [](size_t, bool neighbours) { return neighbours; });
+  JoinWhere(gathers, [](size_t, size_t before, size_t kept) { return before + 1 == kept; });
 }
 
 // Counts runs of units as the context's own bookkeeping does: uses one in the other are one run.
@@ -388,25 +388,15 @@ int64_t With(const std::vector<Event>& events, int need) {
 void PlacePrefetches(int prefetch, const std::vector<Event>& events,
                      std::vector<Residency>& gathers) {
   const auto ahead = static_cast<size_t>(prefetch);
-  std::vector<size_t> latest(UnitLimit(gathers), kNone);  // by unit: its last one that stays
-  size_t kept = 0;
-  for (size_t i = 0; i < gathers.size(); ++i) {
+  JoinWhere(gathers, [&](size_t i, size_t before, size_t kept) {
     Residency& next = gathers[i];
     next.begin = At(next.need);
     if (ahead > 0) {
       const int64_t begin = kept < ahead ? 0 : With(events, gathers[kept - ahead].need);
       next.begin = std::min(begin, next.begin);
     }
-    size_t& before = latest[static_cast<size_t>(next.index)];
-    if (before != kNone && next.begin <= gathers[before].end) {
-      gathers[before].end = next.end;
-      continue;
-    }
-    before = kept;
-    if (i != kept) gathers[kept] = std::move(next);
-    ++kept;
-  }
-  gathers.resize(kept);
+    return before != kNone && next.begin <= gathers[before].end;
+  });
 }
 
 // Whose gradients lay last at each byte of the pool.
@@ -603,7 +593,7 @@ std::vector<Residency> Bridge(std::vector<Residency> gathers, const std::vector<
   std::vector<bool> bridged(gathers.size(), false);  // what begins after a gap
   for (size_t i = 0; i < count; ++i)
     bridged[gaps[i].next] = true;
-  JoinWhere(gathers, [&](size_t i, bool) { return bridged[i]; });
+  JoinWhere(gathers, [&](size_t i, size_t, size_t) { return bridged[i]; });
   return gathers;
 }
 

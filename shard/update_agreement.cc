@@ -18,8 +18,6 @@ struct Numbers {
   double norm_max = 0;
 };
 
-constexpr size_t kNumbers = sizeof(Numbers) / sizeof(double);
-
 Numbers NumbersOf(const weft_shard_update_t& update) {
   return {update.learning_rate + 0.0, update.norm_max + 0.0};
 }
@@ -53,14 +51,8 @@ bool MarksDiffer(int64_t sum, const weft_shard_update_t& update, int ranks) {
 absl::Status ExplainUpdates(ProcessGroup& group, const weft_shard_update_t& update,
                             int64_t timeout_ns, const CallPurpose& purpose) {
   const Numbers own = NumbersOf(update);
-  std::vector<Numbers> all(static_cast<size_t>(group.size()));
-  WEFT_RETURN_IF_ERROR(group.Run({.kind = OpKind::kAllGather,
-                                  .dtype = WEFT_FLOAT64,
-                                  .count = kNumbers,
-                                  .purpose = purpose,
-                                  .in = &own,
-                                  .out = all.data(),
-                                  .timeout_ns = timeout_ns}));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Numbers> all,
+                        GatherValue(group, own, timeout_ns, purpose));
   std::vector<Digest> digests;
   for (const Numbers& numbers : all)
     digests.push_back(DigestOf(&numbers, sizeof(numbers)));

@@ -7,33 +7,26 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/group/forwarding_group.h"
 #include "comm/kernels/dtype.h"
 
 namespace weft {
 
-class WaitWatch::Group : public ProcessGroup {
+class WaitWatch::Group : public ForwardingGroup {
  public:
   Group(WaitWatch& watch, ContextGroup channel, std::shared_ptr<ProcessGroup> group)
-      : watch_(watch), channel_(channel), group_(std::move(group)) {}
-
-  int rank() const override { return group_->rank(); }
-
-  int size() const override { return group_->size(); }
-
-  const std::string& name() const override { return group_->name(); }
-
-  int world_rank(int rank) const override { return group_->world_rank(rank); }
+      : ForwardingGroup(std::move(group)), watch_(watch), channel_(channel) {}
 
   absl::Status Run(const Collective& call) override {
     const absl::StatusOr<WorkRef> work = Start(call);
     if (work.ok()) return watch_.wait_(**work);
-    const absl::Status cause = group_->error();  // a refusal says less
+    const absl::Status cause = group().error();  // a refusal says less
     return cause.ok() ? work.status() : cause;
   }
 
   absl::StatusOr<WorkRef> Start(const Collective& call) override {
     const uint64_t number = watch_.Begin(channel_, call);
-    absl::StatusOr<WorkRef> made = group_->Start(call);
+    absl::StatusOr<WorkRef> made = group().Start(call);
     if (!made.ok()) {
       watch_.DidNotBegin(channel_, number);
       return made;
@@ -47,31 +40,9 @@ class WaitWatch::Group : public ProcessGroup {
     });
   }
 
-  absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
-                                                      const GroupOptions& options) override {
-    return group_->Split(color, key, options);
-  }
-
-  std::string Explain(const Collective& call, BufferKind buffers) const override {
-    return group_->Explain(call, buffers);
-  }
-
-  GroupStats stats() const override { return group_->stats(); }
-
-  absl::Status error() override { return group_->error(); }
-
-  void Abort(std::string_view reason) override { group_->Abort(reason); }
-
-  void Fail(const absl::Status& cause) override { group_->Fail(cause); }
-
-  NoticeBoard* notices() override { return group_->notices(); }
-
-  void Close() override { group_->Close(); }
-
  private:
   WaitWatch& watch_;
   const ContextGroup channel_;
-  const std::shared_ptr<ProcessGroup> group_;
 };
 
 struct WaitWatch::Shown {

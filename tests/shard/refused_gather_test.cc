@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/group/forwarding_group.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/shard/exact_model.h"
@@ -26,55 +27,30 @@ struct Stage {
 };
 
 // A group that ends with the gather that it refuses.
-class RefusingGroup : public ProcessGroup {
+class RefusingGroup : public ForwardingGroup {
  public:
   RefusingGroup(std::shared_ptr<ProcessGroup> group, Stage& stage)
-      : group_(std::move(group)), stage_(stage) {}
-
-  int rank() const override { return group_->rank(); }
-
-  int size() const override { return group_->size(); }
-
-  const std::string& name() const override { return group_->name(); }
-
-  absl::Status Run(const Collective& call) override { return group_->Run(call); }
+      : ForwardingGroup(std::move(group)), stage_(stage) {}
 
   absl::StatusOr<WorkRef> Start(const Collective& call) override {
     const Purpose purpose = UnpackPurpose(call.purpose.record);
     const bool gather = purpose.kind == Purpose::Kind::kGather && rank() == 0;
     if (gather && stage_.refuses.exchange(false)) {
       stage_.refused = true;
-      group_->Abort("a test ends it");
+      group().Abort("a test ends it");
       return MakeError(WEFT_ABORTED, "the group has ended");
     }
-    return group_->Start(call);
+    return group().Start(call);
   }
 
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                       const GroupOptions& options) override {
-    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> part, group_->Split(color, key, options));
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> part, group().Split(color, key, options));
     if (part == nullptr) return part;
     return std::make_shared<RefusingGroup>(std::move(part), stage_);
   }
 
-  std::string Explain(const Collective& call, BufferKind buffers) const override {
-    return group_->Explain(call, buffers);
-  }
-
-  GroupStats stats() const override { return group_->stats(); }
-
-  absl::Status error() override { return group_->error(); }
-
-  void Abort(std::string_view reason) override { group_->Abort(reason); }
-
-  void Fail(const absl::Status& cause) override { group_->Fail(cause); }
-
-  NoticeBoard* notices() override { return group_->notices(); }
-
-  void Close() override { group_->Close(); }
-
  private:
-  const std::shared_ptr<ProcessGroup> group_;
   Stage& stage_;
 };
 
