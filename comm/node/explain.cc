@@ -177,7 +177,7 @@ std::string PredictedTime(const Collective& call, Algorithm algorithm, BufferKin
 }
 
 // One result for all ranks, if the call has one that is the same for all.
-std::string SharedResult(Algorithm algorithm, bool shared) {
+std::string SharedResultLine(Algorithm algorithm, bool shared) {
   if (!shared) return "result: not shared, it is not the same for all ranks\n";
   const bool small = algorithm == Algorithm::kInline || algorithm == Algorithm::kSlot;
   return fmt::format("result: shared, in one place for all ranks, {}\n",
@@ -206,7 +206,7 @@ std::string ExplainCollective(const Collective& call, BufferKind buffers, const 
   text += fmt::format("waits: {}\n", WaitsOf(taken->algorithm, shared, state));
   if (Combined(call, taken->algorithm, shared, state))
     text += "combining: the last rank to arrive reduces for all\n";
-  if (buffers == BufferKind::kShared) text += SharedResult(taken->algorithm, shared);
+  if (buffers == BufferKind::kShared) text += SharedResultLine(taken->algorithm, shared);
   text += PredictedTime(call, taken->algorithm, buffers, shared, state);
   if (traits.reduces) {
     text += fmt::format("kernel: {}\n",

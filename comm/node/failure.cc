@@ -124,8 +124,7 @@ std::string FailureReporter::WorldRanks(const std::vector<int>& ranks) const {
 }
 
 std::string FailureReporter::ListOf(const std::vector<int>& ranks) const {
-  std::string list =
-      fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+  std::string list = fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
   if (state_.world_ranks.empty()) return list;
   return fmt::format("{} of group {} ({})", list, group_, WorldRanks(ranks));
 }

@@ -10,13 +10,13 @@
 #include "base/status.h"
 #include "comm/group/fork.h"
 #include "comm/group/progress.h"
-#include "comm/node/alone.h"
 #include "comm/node/explain.h"
 #include "comm/node/heap.h"
 #include "comm/node/long_wait.h"
 #include "comm/node/message_work.h"
 #include "comm/node/node_work.h"
 #include "comm/node/remains.h"
+#include "comm/node/single_rank.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -65,9 +65,7 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
       messages_(*this, state_, options_.name, failures_, policy_),
       caller_drives_(CallerDrivesProgress()) {
   state_.known_done.assign(static_cast<size_t>(state_.size), 0);
-  state_.peer_stage.assign(static_cast<size_t>(state_.size), nullptr);
-  state_.slots_turn = state_.size == kTurningRanks && state_.tuning.combine == 0;
-  if (state_.slots_turn) state_.slots_used = kTurnedSlotCount;
+  state_.slots = Slots(state_.size == kPingPongRanks && state_.tuning.combine == 0);
   RankControl& self = state_.self();
   const NodePeer::Identity& identity = state_.peers[static_cast<size_t>(state_.rank)]->identity();
   self.pid = identity.pid;
@@ -142,8 +140,8 @@ absl::Status NodeGroup::Refusal() {
 
 // What can fail for this rank alone before its peers see anything. issue_ is held.
 absl::Status NodeGroup::Equip(const PreparedCall& prepared) {
-  const bool stages = prepared.size == CallSize::kRingSlot && state_.stage == nullptr;
-  return stages && !has_operations() ? Operation::MakeStage(state_) : absl::OkStatus();
+  const bool stages = prepared.size == CallSize::kRingSlot && state_.staging.base() == nullptr;
+  return stages && !has_operations() ? state_.staging.Make(state_) : absl::OkStatus();
 }
 
 // On Ok issue_ is held.
@@ -185,10 +183,10 @@ absl::Status NodeGroup::Run(const Collective& call) {
   state_.recorder.Record(sequence, RecorderTicks(&cpu), prepared.recorded);
   state_.NoteCpu(cpu);
   if (prepared.size == CallSize::kAlone) {
-    FinishAlone(prepared, sequence, state_);
+    FinishSingleRank(prepared, sequence, state_);
   } else {
-    Operation operation(prepared, sequence);
-    Operation::Result result = operation.Advance(state_);
+    Operation operation(prepared, sequence, state_);
+    Operation::Result result = operation.Poll();
     if (result == Operation::Result::kBlocked) result = FinishBlocked(operation, timeout_ns);
     if (result != Operation::Result::kDone) {
       *failure = Conclude(operation, result);
@@ -203,7 +201,7 @@ Operation::Result NodeGroup::FinishBlocked(Operation& operation, int64_t timeout
   Deadline deadline{timeout_ns};
   Operation::Result result = Operation::Result::kBlocked;
   while (result == Operation::Result::kBlocked && AwaitTarget(operation, deadline))
-    result = operation.Advance(state_);
+    result = operation.Poll();
   counters_.Waited(deadline.slow_ns);
   return result == Operation::Result::kBlocked ? Operation::Result::kFailed : result;
 }
@@ -302,7 +300,7 @@ bool NodeGroup::Needs(const Operation& operation, const WaitTarget& target, int 
 // Staging is made once, and stays.
 void NodeGroup::CountStage() {
   counts_stage_ = true;
-  counters_.Holds(ProcessHeap().BlockBytes(state_.stage));
+  counters_.Holds(ProcessHeap().BlockBytes(state_.staging.base()));
 }
 
 GroupStats NodeGroup::stats() const {

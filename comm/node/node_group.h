@@ -221,7 +221,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   void NoteEnd(const PreparedCall& prepared, uint64_t sequence, bool well) {
     counters_.Ended(well, prepared.buffers.in_bytes, prepared.buffers.out_bytes);
     state_.recorder.SetState(sequence, well ? RecordState::kDone : RecordState::kFailed);
-    if (state_.stage != nullptr && !counts_stage_) CountStage();
+    if (state_.staging.base() != nullptr && !counts_stage_) CountStage();
   }
 
   void CountStage();

@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kHelpNs = 200'000;  // between looks at messages, while an operation is waited for
+constexpr int64_t kMessageLookNs = 200'000;  // between looks at messages, while an operation is waited for
 
 }  // namespace
 
@@ -30,7 +30,7 @@ absl::Status NodeGroup::ReadyForProgress() {
 // The operation gets its place, and from here on nothing may fail: all ranks count operations. issue_ is held.
 void NodeGroup::Begin(NodeWork& work) {
   const uint64_t sequence = counters_.Start();
-  work.Begin(sequence);
+  work.Begin(sequence, state_);
   state_.recorder.Record(sequence, RecorderTicks(), work.operation().prepared().recorded);
   if (caller_drives_) work.deadline().Passed(MonotonicNs());  // nobody may look for long
 }
@@ -53,7 +53,7 @@ void NodeGroup::Launch(const std::shared_ptr<NodeWork>& work, IssueTurn& turn) {
     turn.End();
     if (!background) Step(StepFor{.starts = true});
   } else {
-    const Operation::Result result = work->operation().Advance(state_);
+    const Operation::Result result = work->operation().Poll();
     if (result != Operation::Result::kBlocked) {
       work->SetStatus(Conclude(work->operation(), result));
       turn.End();
@@ -197,7 +197,7 @@ void NodeGroup::WakeAfterStart() {
 // Lets peers know of operations behind the front, so that they find them arrived.
 void NodeGroup::IssueAhead() {
   while (NodeWork* const work = queue_.unissued()) {
-    if (work->operation().Issue(state_) == Operation::Result::kBlocked) return;
+    if (work->operation().Start() == Operation::Result::kBlocked) return;
     queue_.NoteIssued();
   }
 }
@@ -245,7 +245,7 @@ bool NodeGroup::StepQueue(StepFor purpose, EndedWorks* ended, WaitTarget* target
     Operation::Result result = Operation::Result::kFailed;
     if (!state_.aborted()) {
       IssueAhead();
-      result = operation.issued() ? operation.Step(state_) : Operation::Result::kBlocked;
+      result = operation.Poll();
     }
     if (result == Operation::Result::kBlocked) {
       if (StaysBlocked(*front, purpose, &result)) {
@@ -323,7 +323,7 @@ bool NodeGroup::WaitForTurn(const WaitTarget& target, const WaitPolicy& policy, 
   if (!Enter()) return !deadline.Passed(MonotonicNs());
   // A peer's death or an abort is found by stepping, so the wait ends now and then.
   const int64_t started_ns = MonotonicNs();
-  const int64_t span_ns = target.others ? kHelpNs : kCheckPeersNs;
+  const int64_t span_ns = target.others ? kMessageLookNs : kCheckPeersNs;
   const auto pause = [&] {
     return state_.aborted() || MonotonicNs() - started_ns > span_ns;
   };

@@ -4,7 +4,6 @@
 // queued (node_group.h), except what is constant after the group was made (segment, rank, size, peers, isa).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,8 +15,8 @@
 #include "comm/node/segment.h"
 #include "comm/node/shared_blocks.h"
 #include "comm/node/shared_stores.h"
-#include "comm/node/stage_ring.h"
-#include "comm/node/turned_stage.h"
+#include "comm/node/slots.h"
+#include "comm/node/staging.h"
 
 namespace weft {
 
@@ -34,10 +33,6 @@ struct WaitTarget {
     return static_cast<int32_t>(word->load(std::memory_order_acquire) - want) >= 0;
   }
 };
-
-// Two ranks that write where they read last use so few slots in turn: one more than they need not to wait, since the
-// arrival of an operation says that the one before the last is done.
-constexpr uint32_t kTurnedSlotCount = 2;
 
 struct NodeState {
   // Constant.
@@ -59,22 +54,14 @@ struct NodeState {
   const SharedBlocks* shared_blocks = &ProcessSharedBlocks();
 
   // Counters, see segment.h I1-I4.
-  uint64_t completed = 0;                        // last operation finished here
-  std::vector<uint32_t> known_done;              // what every rank is known to have finished
-  uint64_t all_done = 0;                         // at least; this rank included
-  uint64_t staged = 0;                           // published by all ranks when `completed` is done
-  uint64_t reduced = 0;                          // likewise
-  uint32_t slot_next = 0;                        // slot of the next one-shot operation
-  std::array<uint64_t, kSlotCount> slot_user{};  // operation that used each slot last
-  uint32_t slots_used = kSlotCount;              // of these
-  bool slots_turn = false;                       // two ranks write where they read last,
-  bool slot_turned = false;                      // and the next operation into each other's slot
-  char* stage = nullptr;          // own staging, in the own heap; made when first needed
-  StageRing stage_ring;           // what of its first part has been used for which round
-  TurnedStage turned_stage;       // of two ranks: the same of its last part
-  StageRing slot_ring;            // and of the rest for which one-shot operation
-  SharedStores stores;            // into slots and staging
-  std::vector<char*> peer_stage;  // peers' staging as mapped here, once looked up
+  uint64_t completed = 0;            // last operation finished here
+  std::vector<uint32_t> known_done;  // what every rank is known to have finished
+  uint64_t all_done = 0;             // at least; this rank included
+  uint64_t staged = 0;               // published by all ranks when `completed` is done
+  uint64_t reduced = 0;              // likewise
+  Slots slots;                       // of this rank, in the segment
+  Staging staging;                   // in the own heap; made when first needed
+  SharedStores stores;               // into slots and staging
 
   int WorldRank(int peer) const {
     return world_ranks.empty() ? peer : world_ranks[static_cast<size_t>(peer)];

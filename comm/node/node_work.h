@@ -37,8 +37,8 @@ class NodeWork : public Work {
   bool OnComplete(std::function<void(const absl::Status&)> callback) override;
 
   // For the group. The operation gets its place among those of the group.
-  void Begin(uint64_t sequence) {
-    operation_.emplace(prepared_, sequence);
+  void Begin(uint64_t sequence, NodeState& state) {
+    operation_.emplace(prepared_, sequence, state);
     sequence_.store(sequence, std::memory_order_relaxed);
   }
 

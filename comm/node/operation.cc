@@ -1,3 +1,5 @@
+// The order of an operation. The path of a small call stands here as a whole, and is inlined into Poll: a call of 8 bytes
+// takes some hundred instructions in all, and each function call between would be several of them.
 #include "comm/node/operation.h"
 
 #include <algorithm>
@@ -5,27 +7,14 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "comm/kernels/dtype.h"
-#include "comm/node/alone.h"
-#include "comm/node/heap.h"
-#include "comm/node/shared_blocks.h"
+#include "comm/node/announced_buffers.h"
+#include "comm/node/arrival_counter.h"
+#include "comm/node/direct_protocol.h"
+#include "comm/node/single_rank.h"
 #include "fmt/format.h"
 
 namespace weft {
 namespace {
-
-// True, and where, if it lies in a shared block in the heap of another rank of the group.
-bool InPeersHeap(const NodeState& state, const void* memory, size_t bytes, uint64_t* offset,
-                 uint8_t* owner) {
-  if (!ProcessSharedBlocks().MayHold(memory)) return false;
-  const std::optional<SharedPlace> place = ProcessSharedBlocks().Find(memory, bytes);
-  if (!place) return false;
-  const int rank = state.RankOf(place->owner.get());
-  if (rank < 0) return false;
-  *offset = place->offset;
-  *owner = static_cast<uint8_t>(rank);
-  return true;
-}
 
 absl::Status DifferentCalls() {
   return MakeError(WEFT_MISMATCH, "the ranks called different operations");
@@ -33,344 +22,339 @@ absl::Status DifferentCalls() {
 
 }  // namespace
 
-Operation::Result Operation::Block(int peer, const std::atomic<uint32_t>& word, uint32_t want) {
-  target_ = WaitTarget{peer, &word, want};
-  return Result::kBlocked;
+Operation::Result Operation::Start() {
+  return Announce();
 }
 
-Operation::Result Operation::Fail(absl::Status error) {
-  error_ = std::move(error);
-  return Result::kFailed;
-}
-
-// Until every rank has published done >= sequence. What is found is kept: peers are seldom asked.
-Operation::Result Operation::AwaitCredit(NodeState& state, uint64_t sequence) {
-  if (sequence <= state.all_done) return Result::kDone;  // perhaps older than 32 bits can tell
-  // This rank itself reads its slot and line again when it does the operation: it may announce ahead of
-  // its own work no further than of the others'.
-  if (sequence > state.completed) return Result::kBlocked;
-  const auto want = static_cast<uint32_t>(sequence);
-  uint64_t beyond = state.completed - sequence;
-  for (int peer = 0; peer < state.size; ++peer) {
-    if (peer == state.rank) continue;
-    uint32_t& known = state.known_done[static_cast<size_t>(peer)];
-    if (static_cast<int32_t>(known - want) < 0) {
-      const std::atomic<uint32_t>& done = state.control(peer).done;
-      known = done.load(std::memory_order_acquire);
-      if (static_cast<int32_t>(known - want) < 0) return Block(peer, done, want);
-    }
-    beyond = std::min(beyond, uint64_t{known - want});
-  }
-  state.all_done = sequence + beyond;
-  return Result::kDone;
-}
-
-// Where peers may find this rank's buffers. Nowhere, whatever they are, if they must not be read or
-// written in place: lists of buffers, an all_to_all that overwrites what it sends, and when the staged
-// algorithm was asked for. A side without bytes can be read by everybody.
-void Operation::DescribePlaces(NodeState& state, Arrival& line) {
-  auto& told = line.told;
-  told = {.identity = prepared_.identity};
-  BufferPlaces& places = state.self().places[sequence_ % kWindow];
-  places = {};
-  if (shared_owner_ != nullptr) DescribeSharedOut(state, line, places);
-  const bool swaps = (call_.kind == OpKind::kAllToAll || call_.kind == OpKind::kAllToAllV) &&
-                     call_.in == call_.out && call_.in != nullptr;
-  if (traits().iov || swaps || call_.algorithm == Algorithm::kStaged) return;
-  const Heap& heap = ProcessHeap();
-  const auto describe = [&](const void* memory, size_t bytes, MemoryKind* kind, uint64_t* at,
-                            uint8_t* owner) {
-    *kind = MemoryKind::kHeap;
-    *owner = static_cast<uint8_t>(state.rank);
-    if (bytes == 0) return;
-    if (const std::optional<uint64_t> offset = heap.OffsetOf(memory, bytes)) {
-      *at = *offset;
-      exposed_ = true;
-    } else if (InPeersHeap(state, memory, bytes, at, owner)) {
-      exposed_ = true;
-    } else {
-      *kind = MemoryKind::kPrivate;
-      *at = reinterpret_cast<uintptr_t>(memory);
-    }
-  };
-  const size_t in_bytes = shape_.has_input ? InputBytes(call_, state.size) : 0;
-  const size_t out_bytes = shape_.has_output ? OutputBytes(call_, state.size) : 0;
-  places.in_bytes = in_bytes;
-  places.out_bytes = out_bytes;
-  describe(call_.in, in_bytes, &told.in_kind, &places.in_offset, &told.in_owner);
-  if (shared_owner_ == nullptr) {
-    describe(call_.out, out_bytes, &told.out_kind, &places.out_offset, &told.out_owner);
-  }
-  told.reads_peers = state.reads_peers ? 1 : 0;
-}
-
-Operation::Result Operation::Issue(NodeState& state) {
-  return Announce(state);
-}
-
-Operation::Result Operation::Step(NodeState& state) {
-  return Proceed(state);
-}
-
-Operation::Result Operation::Advance(NodeState& state) {
-  if (!issued_ && Announce(state) == Result::kBlocked) return Result::kBlocked;
-  return Proceed(state);
-}
-
-[[gnu::always_inline]] inline Operation::Result Operation::Announce(NodeState& state) {
-  size_ = prepared_.size;
-  if (size_ == Size::kAlone) {
-    issued_ = true;
+[[gnu::always_inline]] inline Operation::Result Operation::Announce() {
+  NodeState& state = frame_.state;
+  const CallSize size = frame_.prepared.size;
+  if (size == CallSize::kAlone) {
+    started_ = true;
     return Result::kDone;
   }
-  if (state.shared_blocks->MayHold(call_.out)) NoteSharedOut(state);
-  const bool slotted = size_ == Size::kSlot || size_ == Size::kRows;
-  uint64_t credit = sequence_ > kWindow ? sequence_ - kWindow : 0;  // I1
-  if (slotted) {
-    slot_ = state.slot_next;
-    slot_turned_ = state.slot_turned;
-    credit = std::max(credit, state.slot_user[slot_]);  // I2
-  } else if (size_ == Size::kRingSlot) {
-    if (absl::Status made = MakeStage(state); !made.ok()) return Break(std::move(made));
-    credit = std::max(
-        credit,
-        state.slot_ring.LastUser(shape_.contribution_bytes, state.tuning.slot_ring_bytes).sequence);
+  if (state.shared_blocks->MayHold(frame_.call().out)) shared_.FindOwn(frame_);
+  uint64_t credit = frame_.sequence > kWindow ? frame_.sequence - kWindow : 0;  // I1
+  if (size == CallSize::kSlot || size == CallSize::kRows) {
+    credit = std::max(credit, slot_.Choose(frame_));  // I2
+  } else if (size == CallSize::kRingSlot) {
+    if (absl::Status made = state.staging.Make(state); !made.ok()) return Break(std::move(made));
+    credit = std::max(credit, slot_.ChooseInRing(frame_));
   }
-  if (credit > state.all_done && AwaitCredit(state, credit) == Result::kBlocked) {
+  if (credit > state.all_done && frame_.AwaitCredit(credit) == Result::kBlocked) {
     return Result::kBlocked;
   }
 
-  Arrival& line = state.self().arrivals[sequence_ % kWindow];
-  line.signature = signature_;
-  line.epoch = shared_owner_ == nullptr ? state.epoch : state.epoch | kOutIsShared;
+  Arrival& line = state.self().arrivals[frame_.sequence % kWindow];
+  line.signature = frame_.prepared.signature;
+  line.epoch = shared_.announced() ? state.epoch | kOutIsShared : state.epoch;
   line.done = static_cast<uint32_t>(state.completed);
-  switch (size_) {
-    case Size::kAlone:
+  switch (size) {
+    case CallSize::kAlone:
       break;
-    case Size::kInline:
-      PackInput(state, reinterpret_cast<char*>(line.data));
+    case CallSize::kInline:
+      slot_.PutInLine(frame_, line);
       break;
-    case Size::kSlot:
-      line.told = {.identity = prepared_.identity};
-      PackInput(state, SlotOf(state, state.rank));
-      UseSlot(state);
+    case CallSize::kSlot:
+      line.told = {.identity = frame_.prepared.identity};
+      slot_.Put(frame_);
+      state.slots.Take(frame_.sequence);
       break;
-    case Size::kRingSlot:
-      line.told = {.identity = prepared_.identity};
-      slot_offset_ = state.tuning.stage_ring_bytes +
-                     state.slot_ring.Take(shape_.contribution_bytes, state.tuning.slot_ring_bytes,
-                                          {sequence_, 0});
-      PackInput(state, state.stage + slot_offset_);
+    case CallSize::kRingSlot:
+      line.told = {.identity = frame_.prepared.identity};
+      slot_.PutInRing(frame_);
       break;
-    case Size::kRows:
-      DescribePlaces(state, line);
-      WriteRow(state);
-      UseSlot(state);
+    case CallSize::kRows:
+      DescribeBuffers(frame_, shared_, line);
+      CountExchange::PutRow(frame_, slot_);
+      state.slots.Take(frame_.sequence);
       break;
-    case Size::kLarge:
-      DescribePlaces(state, line);
-      if (!WantsSingleCopy(state)) StageEarly(state, line);
+    case CallSize::kLarge:
+      DescribeBuffers(frame_, shared_, line);
+      StageEarly(line);
       break;
   }
-  if (prepared_.announces_more) [[unlikely]] {
-    PublishMore(state, line);
+  if (frame_.prepared.announces_more) [[unlikely]] {
+    Publish(line);
   } else {
-    state.Publish(line.sequence, static_cast<uint32_t>(sequence_));
+    state.Publish(line.sequence, static_cast<uint32_t>(frame_.sequence));
   }
-  issued_ = true;
+  started_ = true;
   return Result::kDone;
 }
 
 // An arrival with a factor in its line, or of ranks that count themselves in.
-void Operation::PublishMore(NodeState& state, Arrival& line) {
-  if (call_.op == kOpPremulSum && traits().reduces) {
-    std::memcpy(line.data + kFactorOffset, &call_.custom->factor, sizeof(call_.custom->factor));
+void Operation::Publish(Arrival& line) {
+  const Collective& call = frame_.call();
+  if (call.op == kOpPremulSum && frame_.traits().reduces) {
+    std::memcpy(line.data + kFactorOffset, &call.custom->factor, sizeof(call.custom->factor));
   }
-  state.Publish(line.sequence, static_cast<uint32_t>(sequence_));
-  if (prepared_.meeting != Meeting::kLines) CountIn(state);
+  frame_.state.Publish(line.sequence, static_cast<uint32_t>(frame_.sequence));
+  if (frame_.prepared.meeting == Meeting::kLines) return;
+  phase_ = Phase::kCounted;
+  CountIn(frame_, slot_);
 }
 
 // Nothing is announced: the operation fails when it is its turn.
 Operation::Result Operation::Break(absl::Status error) {
-  error_ = std::move(error);
+  frame_.error = std::move(error);
   phase_ = Phase::kBroken;
-  issued_ = true;
+  started_ = true;
+  return Result::kDone;
+}
+
+// A call that will be staged for sure, because this rank's own buffers are private.
+void Operation::StageEarly(Arrival& line) {
+  const bool surely = frame_.call().algorithm != Algorithm::kDirect && !WantsSingleCopy() &&
+                      !MayBeDirect(frame_, line, frame_.state.rank) &&
+                      (!shared_.announced() || frame_.traits().reduces);
+  if (surely) staged_.StageEarly(frame_, LargestBlock(), line);
+}
+
+Operation::Result Operation::Poll() {
+  if (!started_ && Announce() == Result::kBlocked) return Result::kBlocked;
+  if (frame_.prepared.size == CallSize::kAlone) {
+    FinishSingleRank(frame_.prepared, frame_.sequence, frame_.state);
+    return Result::kDone;
+  }
+  if (phase_ == Phase::kArrive) {
+    if (const Result arrived = AwaitArrivals(); arrived != Result::kDone) return arrived;
+    if (frame_.prepared.size != CallSize::kInline) {
+      if (const Result compared = CompareCalls(); compared != Result::kDone) return compared;
+    }
+    if (shared_.any_announced()) shared_.FindSharers(frame_);
+    if (IsOneShot(frame_.prepared.size) && !shared_.is_shared()) {
+      slot_.MakeResult(frame_, /*shared=*/false);
+      return frame_.Finish();
+    }
+  }
+  return shared_.is_shared() ? ContinueInPlaceOfOthers() : Continue();
+}
+
+[[gnu::always_inline]] inline Operation::Result Operation::AwaitArrivals() {
+  NodeState& state = frame_.state;
+  const auto want = static_cast<uint32_t>(frame_.sequence);
+  for (int& peer = frame_.next_peer; peer < state.size; ++peer) {
+    if (peer == state.rank) continue;
+    const Arrival& line = frame_.ArrivalOf(peer);
+    if (static_cast<int32_t>(line.sequence.load(std::memory_order_acquire) - want) < 0) {
+      return frame_.Block(peer, line.sequence, want);
+    }
+    if ((line.signature != frame_.prepared.signature || line.epoch != state.epoch) &&
+        !TakeSharedResult(peer, line)) {
+      return RefuseArrival(peer, line);
+    }
+    uint32_t& known = state.known_done[static_cast<size_t>(peer)];
+    if (static_cast<int32_t>(line.done - known) > 0) known = line.done;
+  }
+  frame_.next_peer = 0;
   return Result::kDone;
 }
 
 // True if the arrival is like this rank's, but for an out in a shared block, which is told with the epoch.
-bool Operation::TakeSharedOut(const NodeState& state, int peer, const Arrival& line) {
-  if (line.signature != signature_ || (line.epoch & ~kOutIsShared) != state.epoch) return false;
-  shared_outs_ |= uint64_t{1} << peer;
+bool Operation::TakeSharedResult(int peer, const Arrival& line) {
+  if (line.signature != frame_.prepared.signature ||
+      (line.epoch & ~kOutIsShared) != frame_.state.epoch) {
+    return false;
+  }
+  shared_.NoteArrival(peer);
   return true;
+}
+
+// An arrival that this rank cannot go on with.
+Operation::Result Operation::RefuseArrival(int peer, const Arrival& line) {
+  if (line.signature != frame_.prepared.signature) {
+    frame_.odd_rank = peer;
+    return frame_.Fail(DifferentCalls());
+  }
+  return frame_.Fail(
+      MakeError(WEFT_CORRUPT, fmt::format("rank {} is of membership epoch {}, this rank of {}",
+                                          peer, line.epoch & ~kOutIsShared, frame_.state.epoch)));
 }
 
 // All ranks have arrived for a call whose data is not in their lines, and their signatures are this rank's: whether the
 // calls are, too. Then the ranks' staging must be known, if the data is there.
-bool Operation::AcceptArrivals(NodeState& state) {
+Operation::Result Operation::CompareCalls() {
+  NodeState& state = frame_.state;
   for (int peer = 0; peer < state.size; ++peer) {
-    if (ArrivalOf(state, peer).told.identity == prepared_.identity) continue;
-    odd_rank_ = peer;
-    error_ = DifferentCalls();
-    return false;
+    if (frame_.ArrivalOf(peer).told.identity == frame_.prepared.identity) continue;
+    frame_.odd_rank = peer;
+    return frame_.Fail(DifferentCalls());
   }
-  return size_ != Size::kRingSlot || FindStages(state);
-}
-
-// An arrival that this rank cannot go on with.
-Operation::Result Operation::RefuseArrival(const NodeState& state, int peer, const Arrival& line) {
-  if (line.signature != signature_) {
-    odd_rank_ = peer;
-    return Fail(DifferentCalls());
-  }
-  return Fail(
-      MakeError(WEFT_CORRUPT, fmt::format("rank {} is of membership epoch {}, this rank of {}",
-                                          peer, line.epoch & ~kOutIsShared, state.epoch)));
-}
-
-[[gnu::always_inline]] inline Operation::Result Operation::Arrive(NodeState& state) {
-  for (; next_peer_ < state.size; ++next_peer_) {
-    if (next_peer_ == state.rank) continue;
-    const Arrival& line = ArrivalOf(state, next_peer_);
-    const auto want = static_cast<uint32_t>(sequence_);
-    if (static_cast<int32_t>(line.sequence.load(std::memory_order_acquire) - want) < 0) {
-      return Block(next_peer_, line.sequence, want);
-    }
-    if ((line.signature != signature_ || line.epoch != state.epoch) &&
-        !TakeSharedOut(state, next_peer_, line)) {
-      return RefuseArrival(state, next_peer_, line);
-    }
-    uint32_t& known = state.known_done[static_cast<size_t>(next_peer_)];
-    if (static_cast<int32_t>(line.done - known) > 0) known = line.done;
-  }
-  next_peer_ = 0;
-  return Result::kDone;
-}
-
-[[gnu::always_inline]] inline Operation::Result Operation::Proceed(NodeState& state) {
-  if (size_ == Size::kAlone) {
-    FinishAlone(prepared_, sequence_, state);
-    return Result::kDone;
-  }
-  if (phase_ == Phase::kArrive) {
-    if (const Result result = Arrive(state); result != Result::kDone) return result;
-    if (size_ != Size::kInline && !AcceptArrivals(state)) return Result::kFailed;
-    if (shared_outs_ != 0) FindSharers(state);
-    if (IsOneShot(size_) && sharers_ == 0) {
-      OneShot(state);
-      return Finish(state);
-    }
-  }
-  return sharers_ == 0 ? Go(state) : GoEngaged(state);
-}
-
-// What comes after the arrival.
-Operation::Result Operation::Go(NodeState& state) {
-  switch (phase_) {
-    case Phase::kBroken:
-      return Result::kFailed;
-    case Phase::kArrive:
-      return Move(state);
-    case Phase::kMeet:
-      return Meet(state);
-    case Phase::kTurn:
-      return TakeTurns(state);
-    case Phase::kWriters:
-      return AwaitWriters(state);
-    case Phase::kDirectWait:
-      return DirectWait(state);
-    case Phase::kStaged:
-      break;
-  }
-  return Staged(state);
+  const bool known =
+      frame_.prepared.size != CallSize::kRingSlot || state.staging.FindAll(state, &frame_.error);
+  return known ? Result::kDone : Result::kFailed;
 }
 
 // The arrival, and what follows it, of ranks that meet at one word. Lines that are there are compared before the
 // rank sleeps; once all have met, all are.
-Operation::Result Operation::Meet(NodeState& state) {
-  const bool met = HaveMet(state);
-  const Result result = Arrive(state);
-  if (result == Result::kFailed || (met && result == Result::kBlocked)) return result;
-  if (!met) {
-    return AwaitMet(state, result == Result::kBlocked ? next_peer_ : (state.rank + 1) % state.size);
+Operation::Result Operation::AwaitCounter() {
+  const NodeState& state = frame_.state;
+  const bool all = AllCounted(frame_);
+  const Result result = AwaitArrivals();
+  if (result == Result::kFailed || (all && result == Result::kBlocked)) return result;
+  if (!all) {
+    const bool late = result == Result::kBlocked;
+    return AwaitCounted(frame_, late ? frame_.next_peer : (state.rank + 1) % state.size);
   }
   phase_ = Phase::kArrive;
-  if (size_ != Size::kInline && !AcceptArrivals(state)) return Result::kFailed;
-  if (shared_outs_ != 0) FindSharers(state);
-  if (IsOneShot(size_) && sharers_ == 0) {
-    prepared_.meeting == Meeting::kCombined && !SeveralShareOut() ? TakeCombined(state)
-                                                                  : OneShot(state);
-    return Finish(state);
+  if (frame_.prepared.size != CallSize::kInline) {
+    if (const Result compared = CompareCalls(); compared != Result::kDone) return compared;
   }
-  return sharers_ == 0 ? Move(state) : GoEngaged(state);
+  if (shared_.any_announced()) shared_.FindSharers(frame_);
+  if (shared_.is_shared()) return ContinueInPlaceOfOthers();
+  if (!IsOneShot(frame_.prepared.size)) return Move();
+  if (frame_.prepared.meeting == Meeting::kCombined && !shared_.SeveralAnnounced()) {
+    CopyLastArriversResult(frame_, slot_);
+  } else {
+    slot_.MakeResult(frame_, /*shared=*/false);
+  }
+  return frame_.Finish();
+}
+
+// What comes after the arrival.
+Operation::Result Operation::Continue() {
+  switch (phase_) {
+    case Phase::kBroken:
+      return Result::kFailed;
+    case Phase::kArrive:
+      return Move();
+    case Phase::kCounted:
+      return AwaitCounter();
+    case Phase::kTurn:
+      return TakeTurn();
+    case Phase::kWriters:
+      return shared_.AwaitWriters(frame_);
+    case Phase::kDirect:
+      return PollDirect(frame_);
+    case Phase::kStaged:
+      break;
+  }
+  return PollStaged();
+}
+
+// The rank may write where its peers have their results. The order of `engaged` and the abort word is that of
+// StartDirect.
+Operation::Result Operation::ContinueInPlaceOfOthers() {
+  NodeState& state = frame_.state;
+  std::atomic<uint32_t>& engaged = state.self().engaged;
+  engaged.store(1, std::memory_order_seq_cst);
+  const Result result =
+      state.aborted() ? frame_.Fail(MakeError(WEFT_ABORTED, "aborted")) : Continue();
+  state.Publish(engaged, 0);
+  if (result != Result::kBlocked) state.Wake();
+  return result;
+}
+
+// A small result, which the ranks that share its place write one after the other.
+Operation::Result Operation::TakeTurn() {
+  phase_ = Phase::kTurn;
+  if (shared_.AwaitTurn(frame_) == Result::kBlocked) return Result::kBlocked;
+  slot_.MakeResult(frame_, /*shared=*/true);
+  return EndShared();
+}
+
+// This rank has written what it has to.
+Operation::Result Operation::EndShared() {
+  shared_.PublishWrote(frame_);
+  phase_ = Phase::kWriters;
+  return shared_.AwaitWriters(frame_);
+}
+
+Operation::Result Operation::PollStaged() {
+  const Result result = staged_.Poll(frame_, shared_);
+  if (result != Result::kDone) return result;
+  return shared_.is_shared() ? EndShared() : frame_.Finish();
 }
 
 // Ends the operation on all ranks alike: what it asks for cannot be done.
-Operation::Result Operation::Refuse(NodeState& state, std::string_view why) {
-  error_ = MakeError(WEFT_UNSUPPORTED,
-                     StrCat("algorithm \"", AlgorithmName(call_.algorithm), "\": ", why));
-  Finish(state);
+Operation::Result Operation::Refuse(std::string_view why) {
+  frame_.error =
+      MakeError(WEFT_UNSUPPORTED,
+                StrCat("algorithm \"", AlgorithmName(frame_.call().algorithm), "\": ", why));
+  frame_.Finish();
   return Result::kRefused;
+}
+
+// Decided from all arrivals, hence alike on all ranks.
+bool Operation::AllDirect() const {
+  const NodeState& state = frame_.state;
+  if (!frame_.traits().reduces && shared_.IsSharedByAll(state)) return true;
+  for (int peer = 0; peer < state.size; ++peer) {
+    if (!MayBeDirect(frame_, frame_.ArrivalOf(peer), peer)) return false;
+  }
+  return true;
+}
+
+// True if this rank takes it for granted that its block will be read by single copy. If a peer cannot do
+// that, the block is staged after the ranks have met.
+bool Operation::WantsSingleCopy() const {
+  const NodeState& state = frame_.state;
+  const Collective& call = frame_.call();
+  if (frame_.traits().reduces || frame_.traits().iov) return false;
+  if (call.algorithm != Algorithm::kAuto) return call.algorithm == Algorithm::kSingleCopy;
+  CallFacts facts = FactsOf(call, state.size);
+  if (frame_.prepared.size == CallSize::kRows) {
+    facts.bytes = counts_.largest() * frame_.shape().element_bytes;
+  }
+  return state.reads_peers && facts.bytes >= SingleCopyMinBytes(state.tuning, facts);
+}
+
+// Decided from all arrivals, hence alike on all ranks.
+bool Operation::AllSingleCopy() const {
+  if (frame_.traits().reduces || frame_.traits().iov) return false;
+  for (int peer = 0; peer < frame_.state.size; ++peer) {
+    const auto& told = frame_.ArrivalOf(peer).told;
+    if (told.reads_peers == 0) return false;
+    if (HasInput(frame_.call(), peer) && told.in_kind == MemoryKind::kHidden) return false;
+  }
+  return WantsSingleCopy();
+}
+
+// Of the buffers, alike on all ranks.
+size_t Operation::LargestBlock() const {
+  const Collective& call = frame_.call();
+  if (frame_.prepared.size == CallSize::kRows) return counts_.largest();
+  if (call.kind != OpKind::kAllGatherV && call.kind != OpKind::kReduceScatterV) return call.count;
+  const bool gathers = call.kind == OpKind::kAllGatherV;
+  size_t largest = 0;
+  for (int rank = 0; rank < frame_.state.size; ++rank)
+    largest = std::max(largest, gathers ? OutCount(call, rank) : InCount(call, rank));
+  return largest;
 }
 
 // All ranks have arrived for a call whose data is still to be moved: chooses the protocol, from facts that all
 // of them have.
-Operation::Result Operation::Move(NodeState& state) {
-  if (IsOneShot(size_)) return TakeTurns(state);
-  if (size_ == Size::kRows) {
-    if (const absl::Status read = ReadRows(state); !read.ok()) return Fail(read);
-    if (in_slots_) {
-      if (const absl::Status moved = OneShotRows(state); !moved.ok()) return Fail(moved);
-      return Finish(state);
+Operation::Result Operation::Move() {
+  if (IsOneShot(frame_.prepared.size)) return TakeTurn();
+  if (frame_.prepared.size == CallSize::kRows) {
+    if (const absl::Status read = counts_.Read(frame_, slot_); !read.ok()) return frame_.Fail(read);
+    if (counts_.has_data()) {
+      const absl::Status copied = CountExchange::CopyData(frame_, slot_);
+      return copied.ok() ? frame_.Finish() : frame_.Fail(copied);
     }
   }
-  const bool staged_asked = call_.algorithm == Algorithm::kStaged;
-  if (!staged_asked && AllDirect(state)) return Direct(state);
-  if (AllSingleCopy(state)) return Direct(state);
-  if (call_.algorithm == Algorithm::kDirect) {
-    return Refuse(state,
-                  "a rank's buffers are not in memory that its peers can reach; use weft_mem_alloc "
-                  "or weft_mem_register on all ranks");
+  const Algorithm asked = frame_.call().algorithm;
+  if ((asked != Algorithm::kStaged && AllDirect()) || AllSingleCopy()) {
+    phase_ = Phase::kDirect;
+    return StartDirect(frame_, shared_, slot_);
   }
-  if (call_.algorithm == Algorithm::kSingleCopy) {
-    return Refuse(state,
-                  "a rank may not read its peers' memory (process_vm_readv), or reads what it also "
-                  "overwrites");
+  if (asked == Algorithm::kDirect) {
+    return Refuse(
+        "a rank's buffers are not in memory that its peers can reach; use weft_mem_alloc "
+        "or weft_mem_register on all ranks");
   }
-  if (!begun_) {
-    if (const absl::Status begun = BeginStaged(state); !begun.ok()) return Fail(begun);
+  if (asked == Algorithm::kSingleCopy) {
+    return Refuse(
+        "a rank may not read its peers' memory (process_vm_readv), or reads what it also "
+        "overwrites");
+  }
+  if (!staged_.begun()) {
+    const absl::Status begun = staged_.Begin(frame_, LargestBlock());
+    if (!begun.ok()) return frame_.Fail(begun);
   }
   phase_ = Phase::kStaged;
-  return Staged(state);
-}
-
-// A large output would push everything else out of the caches, and be fetched only to be overwritten.
-void Operation::CopyToOutput(const NodeState& state, int block, size_t begin, size_t count,
-                             const char* from) const {
-  const bool streams = OutputBytes(call_, state.size) >= state.tuning.stream_out_min_bytes;
-  for (size_t done = 0; done < count;) {
-    const Run run = OutRun(call_, block, begin + done, count - done);
-    const char* const source = from + done * shape_.element_bytes;
-    if (streams) {
-      state.stream_copy(run.memory, source, run.count * shape_.element_bytes);
-    } else {
-      std::memcpy(run.memory, source, run.count * shape_.element_bytes);
-    }
-    done += run.count;
-  }
-}
-
-void Operation::RunCustom(const NodeState& state, ReduceArguments arguments) const {
-  if (call_.op == kOpUser) return ReduceByUser(*call_.custom, call_.dtype, arguments);
-  uint64_t factors[kNodeRanksMax];
-  for (int rank = 0; rank < state.size; ++rank) {
-    const void* const factor =
-        rank == state.rank ? &call_.custom->factor
-                           : static_cast<const void*>(ArrivalOf(state, rank).data + kFactorOffset);
-    std::memcpy(&factors[rank], factor, sizeof(factors[rank]));
-  }
-  arguments.factors = factors;
-  FindReduceKernel(state.isa, call_.dtype, call_.op)(arguments);
+  return PollStaged();
 }
 
 }  // namespace weft

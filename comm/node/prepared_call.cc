@@ -33,8 +33,8 @@ constexpr size_t kRingSlotBytesMin = 4096;
 // Ranks that combine have a place for a result of each of the few slots, and these are in the CPUs' caches anyhow. Ranks
 // that write where they read last want to come back there soon.
 CallSize SlotOf(const CallShape& shape, const NodeState& state) {
-  const bool few =
-      shape.contribution_bytes < kRingSlotBytesMin || state.tuning.combine != 0 || state.slots_turn;
+  const bool few = shape.contribution_bytes < kRingSlotBytesMin || state.tuning.combine != 0 ||
+                   state.slots.swap();
   return few ? CallSize::kSlot : CallSize::kRingSlot;
 }
 

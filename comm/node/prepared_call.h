@@ -28,8 +28,8 @@
 
 namespace weft {
 
-// By what a call's data travels. kAlone: one rank, which makes its result from its own buffers (alone.h).
-// kRingSlot: as kSlot, from a size on at which it pays that slots are many (stage_ring.h).
+// By what a call's data travels. kAlone: one rank, which makes its result from its own buffers (single_rank.h).
+// kRingSlot: as kSlot, from a size on at which it pays that slots are many (slot_protocol.h).
 enum class CallSize : uint8_t { kAlone, kInline, kSlot, kRingSlot, kRows, kLarge };
 
 // Up to here all data comes with the arrival, and every rank makes its own result.
@@ -38,7 +38,7 @@ constexpr bool IsOneShot(CallSize size) {
 }
 
 // How ranks wait for each other when they begin: for each other's lines; at one word of the group's; at that, and
-// whoever comes last makes the result of all (operation_combined.cc).
+// whoever comes last makes the result of all (arrival_counter.h).
 enum class Meeting : uint8_t { kLines, kWord, kCombined };
 
 struct PreparedCall {

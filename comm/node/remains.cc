@@ -90,7 +90,7 @@ bool Reap(Remains& remains) {
 void LeaveBehind(const NodeState& state, std::vector<void*> blocks,
                  std::vector<FailedSplit> failed_splits) {
   ReapRemains();
-  if (state.stage != nullptr) blocks.push_back(state.stage);
+  if (state.staging.base() != nullptr) blocks.push_back(state.staging.base());
   Remains remains{state.segment, state.rank,        state.size,
                   state.peers,   std::move(blocks), std::move(failed_splits)};
   const bool alone = std::all_of(state.peers.begin(), state.peers.end(),

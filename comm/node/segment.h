@@ -7,7 +7,7 @@
 //
 // Who writes what. Header: rank 0, before anybody else has it, except abort. A control
 // block and recorder ring: their rank only (sleepers of a Bell excepted, see base/wait.h). A slot: its rank, or the
-// other one of two that write in turn (Operation::SlotOf). Of a message block, `events` and inbox[s] are written by
+// other one of two that write in turn (SlotProtocol::Of). Of a message block, `events` and inbox[s] are written by
 // others, as said there.
 // Invariants, on which docs/design/003-node.md builds its proof:
 //  I1  arrivals[s % kWindow] and places[s % kWindow] of rank r hold operation s; they are written only when every
@@ -153,7 +153,7 @@ struct MessageControl {
   alignas(64) std::atomic<uint64_t> inbox[kNodeRanksMax];
 };
 
-// Of a group whose Tuning says combine, written by any rank (operation_combined.cc).
+// Of a group whose Tuning says combine, written by any rank (arrival_counter.h).
 struct Combining {
   alignas(128) Bell bell;                 // rung when met changes
   alignas(64) std::atomic<uint32_t> met;  // last operation that all ranks have announced

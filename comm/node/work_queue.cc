@@ -39,7 +39,7 @@ void WorkQueue::TakeIn() {
   back_ = last;
   if (unissued_ == nullptr) unissued_ = first;
   if (unstarted_ == nullptr) unstarted_ = first;
-  while (unissued_ != nullptr && unissued_->operation().issued())
+  while (unissued_ != nullptr && unissued_->operation().started())
     NoteIssued();
 }
 

@@ -364,7 +364,7 @@ TEST(AnnouncedPlaces, AreNeverLeftByRows) {
     std::memset(peers.in(), 1, kBytes);
     call.in = own.in();
     call.out = own.out();
-    // As operation_rows.cc has them: no data behind, then per rank what is sent, from where, and what is expected.
+    // As count_exchange.cc has them: no data behind, then per rank what is sent, from where, and what is expected.
     const uint64_t row[] = {0, kCount, begin, kCount, 0, 0, 0};
     std::memcpy(script.slot(), row, sizeof(row));
     script.Arrive(call, {.in_offset = script.OffsetOf(peers.in()),

@@ -1,19 +1,19 @@
-#include "comm/node/turned_stage.h"
+#include "comm/node/ping_pong_area.h"
 
 #include <algorithm>
 
 namespace weft {
 namespace {
 
-constexpr size_t kPage = StageRing::kPartBytes;
+constexpr size_t kPage = BounceRing::kPartBytes;
 
 size_t OffsetOf(size_t bytes, size_t round) {
-  return round % 2 == 0 ? 0 : StageRing::WholeParts(bytes);
+  return round % 2 == 0 ? 0 : BounceRing::WholeParts(bytes);
 }
 
 }  // namespace
 
-TurnedStage::Users TurnedStage::LastUsers(size_t bytes, size_t round) const {
+PingPongArea::Users PingPongArea::LastUsers(size_t bytes, size_t round) const {
   const size_t begin = OffsetOf(bytes, round);
   const uint64_t lap = LapOf(round);
   Users last;
@@ -25,7 +25,7 @@ TurnedStage::Users TurnedStage::LastUsers(size_t bytes, size_t round) const {
   return last;
 }
 
-TurnedStage::Part TurnedStage::Take(size_t bytes, User user) {
+PingPongArea::Part PingPongArea::Take(size_t bytes, User user) {
   const size_t begin = OffsetOf(bytes, user.round);
   lap_ = LapOf(user.round);
   for (size_t at = begin; at < begin + bytes; at += kPage)

@@ -1,4 +1,4 @@
-#include "comm/node/stage_ring.h"
+#include "comm/node/bounce_ring.h"
 
 #include <algorithm>
 
@@ -9,12 +9,12 @@ constexpr size_t kPartsPerLap = 4;
 
 }  // namespace
 
-size_t StageRing::NextBegin(size_t bytes, size_t lap_bytes) const {
+size_t BounceRing::NextBegin(size_t bytes, size_t lap_bytes) const {
   const size_t lap = std::min(bytes_, std::max(lap_bytes, kPartsPerLap * WholeParts(bytes)));
   return next_ + bytes <= lap ? next_ : 0;
 }
 
-StageRing::User StageRing::LastUser(size_t bytes, size_t lap_bytes) const {
+BounceRing::User BounceRing::LastUser(size_t bytes, size_t lap_bytes) const {
   const size_t begin = NextBegin(bytes, lap_bytes);
   User last;
   for (size_t at = begin; at < begin + bytes; at += kPartBytes) {
@@ -23,7 +23,7 @@ StageRing::User StageRing::LastUser(size_t bytes, size_t lap_bytes) const {
   return last;
 }
 
-size_t StageRing::Take(size_t bytes, size_t lap_bytes, User user) {
+size_t BounceRing::Take(size_t bytes, size_t lap_bytes, User user) {
   const size_t begin = NextBegin(bytes, lap_bytes);
   for (size_t at = begin; at < begin + bytes; at += kPartBytes)
     users_[at / kPartBytes] = user;

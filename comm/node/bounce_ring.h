@@ -1,6 +1,6 @@
 // Which part of the ranks' staging each round of each operation has.
 //
-//   StageRing ring(tuning.stage_ring_bytes);
+//   BounceRing ring(tuning.stage_ring_bytes);
 //   if (ring.LastUser(bytes, lap) has been read by all peers) offset = ring.Take(bytes, lap, {sequence, round});
 //
 // Staging is a ring that is taken from in order, and a lap of it is longer than a core's cache on purpose, where
@@ -19,7 +19,7 @@
 
 namespace weft {
 
-class StageRing {
+class BounceRing {
  public:
   // Parts are multiples of this.
   static constexpr size_t kPartBytes = 4096;
@@ -36,10 +36,10 @@ class StageRing {
     return (bytes + kPartBytes - 1) / kPartBytes * kPartBytes;
   }
 
-  StageRing() = default;
+  BounceRing() = default;
 
   // `bytes`: a multiple of kPartBytes.
-  explicit StageRing(size_t bytes) : bytes_(bytes), users_(bytes / kPartBytes) {}
+  explicit BounceRing(size_t bytes) : bytes_(bytes), users_(bytes / kPartBytes) {}
 
   // The newest user of what the next Take(bytes, lap_bytes) would give. When nobody reads for it any more, nobody
   // does for older ones. `bytes` is at least 1 and at most a quarter of the ring.

@@ -1,6 +1,6 @@
 // What a group of one rank does: it makes its result from its own buffers and announces nothing, for nobody waits.
 //
-//   if (prepared.size == CallSize::kAlone) FinishAlone(prepared, sequence, state);
+//   if (prepared.size == CallSize::kAlone) FinishSingleRank(prepared, sequence, state);
 //
 // Thread-safety: as NodeState.
 #pragma once
@@ -32,7 +32,7 @@ inline void ReduceOwn(const PreparedCall& prepared, Isa isa) {
 }
 
 // Writes the result of a call of CallSize::kAlone, and notes that the operation has been done.
-inline void FinishAlone(const PreparedCall& prepared, uint64_t sequence, NodeState& state) {
+inline void FinishSingleRank(const PreparedCall& prepared, uint64_t sequence, NodeState& state) {
   const Collective& call = prepared.call;
   if (prepared.buffers.out_bytes != 0) {
     if (prepared.shape.traits->reduces) {

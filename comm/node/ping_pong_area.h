@@ -1,7 +1,7 @@
 // Which part of staging each round has in a group of two ranks that both give and get: each writes where it read last.
 //
-//   TurnedStage stage(bytes);
-//   const TurnedStage::Users last = stage.LastUsers(bytes, round);
+//   PingPongArea stage(bytes);
+//   const PingPongArea::Users last = stage.LastUsers(bytes, round);
 //   if (last.read_here is through here && last.read_there is through at the peer) part = stage.Take(bytes, {sequence, round});
 //
 // A rank that reads a line which the peer wrote takes it over: the line lies in its own cache then, and in no other if
@@ -19,20 +19,20 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/node/stage_ring.h"
+#include "comm/node/bounce_ring.h"
 
 namespace weft {
 
 // With more, a line is read by several, or comes back from another rank than the one that took it over.
-constexpr int kTurningRanks = 2;
+constexpr int kPingPongRanks = 2;
 
-class TurnedStage {
+class PingPongArea {
  public:
-  using User = StageRing::User;
+  using User = BounceRing::User;
 
   struct Part {
     size_t offset = 0;
-    bool turned = false;  // the ranks write into each other's area
+    bool swapped = false;  // the ranks write into each other's area
   };
 
   // The newest rounds that used any byte of a part, sequence 0 if none did.
@@ -41,10 +41,10 @@ class TurnedStage {
     User read_there;  // and of those in which the peer read it
   };
 
-  TurnedStage() = default;
+  PingPongArea() = default;
 
-  // `bytes`: of an area, a multiple of 2 * StageRing::kPartBytes.
-  explicit TurnedStage(size_t bytes) : users_(bytes / StageRing::kPartBytes) {}
+  // `bytes`: of an area, a multiple of 2 * BounceRing::kPartBytes.
+  explicit PingPongArea(size_t bytes) : users_(bytes / BounceRing::kPartBytes) {}
 
   // Of the part that Take(bytes, {..., round}) would give. `bytes` is at least 1 and at most half an area.
   Users LastUsers(size_t bytes, size_t round) const;
@@ -61,7 +61,7 @@ class TurnedStage {
   uint64_t LapOf(size_t round) const { return round % 2 == 0 ? lap_ + 1 : lap_; }
 
   uint64_t lap_ = 0;
-  std::vector<Use> users_;  // of every StageRing::kPartBytes, the last one
+  std::vector<Use> users_;  // of every BounceRing::kPartBytes, the last one
 };
 
 }  // namespace weft

@@ -1,17 +1,10 @@
-// The forms in which a rank knows only what it sends and receives itself: gather_v, scatter_v and
-// all_to_all_v. All three are an exchange of blocks between all pairs, most of them empty for the first
-// two.
-//
-// With its arrival a rank puts a row into its slot: for every peer what it sends, where that begins in
-// its buffer, and what it expects. Every rank reads all rows and checks all pairs, so that a difference
-// is found by all. Behind the row lies the data, the blocks packed, if there is room for it; if all
-// ranks had room, the operation is done with that.
+#include "comm/node/count_exchange.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "base/status.h"
 #include "comm/kernels/dtype.h"
-#include "comm/node/operation.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -48,32 +41,35 @@ static_assert(sizeof(uint64_t) + kNodeRanksMax * sizeof(Entry) <= kSlotBytes);
 
 }  // namespace
 
-void Operation::WriteRow(const NodeState& state) {
-  const Row row(SlotOf(state, state.rank), state.size);
-  const size_t element = shape_.element_bytes;
+void CountExchange::PutRow(const OperationFrame& frame, const SlotProtocol& slot) {
+  const NodeState& state = frame.state;
+  const Collective& call = frame.call();
+  const Row row(slot.Of(state, state.rank), state.size);
+  const size_t element = frame.shape().element_bytes;
   size_t total = 0;
   for (int peer = 0; peer < state.size; ++peer) {
-    row.entry(peer) = {InCount(call_, peer), InOffset(call_, peer), OutCount(call_, peer)};
-    total += InCount(call_, peer);
+    row.entry(peer) = {InCount(call, peer), InOffset(call, peer), OutCount(call, peer)};
+    total += InCount(call, peer);
   }
-  const bool small = call_.algorithm == Algorithm::kAuto && total * element <= row.room_bytes();
+  const bool small = call.algorithm == Algorithm::kAuto && total * element <= row.room_bytes();
   row.has_data() = small ? 1 : 0;
   if (!small) return;
   char* to = row.data();
   for (int peer = 0; peer < state.size; ++peer) {
-    CopyIn(call_, peer, 0, InCount(call_, peer), to);
-    to += InCount(call_, peer) * element;
+    CopyIn(call, peer, 0, InCount(call, peer), to);
+    to += InCount(call, peer) * element;
   }
 }
 
-absl::Status Operation::ReadRows(const NodeState& state) {
-  in_slots_ = true;
+absl::Status CountExchange::Read(const OperationFrame& frame, const SlotProtocol& slot) {
+  const NodeState& state = frame.state;
+  has_data_ = true;
   largest_ = 0;
   for (int from = 0; from < state.size; ++from) {
-    const Row sender(SlotOf(state, from), state.size);
-    in_slots_ = in_slots_ && sender.has_data() != 0;
+    const Row sender(slot.Of(state, from), state.size);
+    has_data_ = has_data_ && sender.has_data() != 0;
     for (int to = 0; to < state.size; ++to) {
-      const Row receiver(SlotOf(state, to), state.size);
+      const Row receiver(slot.Of(state, to), state.size);
       const uint64_t sent = sender.entry(to).in_count;
       const uint64_t expected = receiver.entry(from).out_count;
       largest_ = std::max<size_t>(largest_, sent);
@@ -81,18 +77,19 @@ absl::Status Operation::ReadRows(const NodeState& state) {
       return MakeError(WEFT_MISMATCH, {.rank = from},
                        fmt::format("rank {} sends {} {} to rank {}, which expects {}; what a rank "
                                    "sends must be what the other one expects",
-                                   from, sent, DtypeName(call_.dtype), to, expected));
+                                   from, sent, DtypeName(frame.call().dtype), to, expected));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status Operation::OneShotRows(const NodeState& state) {
-  const size_t element = shape_.element_bytes;
+absl::Status CountExchange::CopyData(const OperationFrame& frame, const SlotProtocol& slot) {
+  const NodeState& state = frame.state;
+  const size_t element = frame.shape().element_bytes;
   for (int peer = 0; peer < state.size; ++peer) {
-    const size_t count = OutCount(call_, peer);
+    const size_t count = OutCount(frame.call(), peer);
     if (count == 0) continue;
-    const Row row(SlotOf(state, peer), state.size);
+    const Row row(slot.Of(state, peer), state.size);
     const size_t room = row.room_bytes() / element;
     size_t begin = 0;
     for (int before = 0; before < state.rank; ++before) {
@@ -102,15 +99,13 @@ absl::Status Operation::OneShotRows(const NodeState& state) {
       return MakeError(WEFT_CORRUPT, {.rank = peer},
                        fmt::format("rank {} announced blocks that do not fit its slot", peer));
     }
-    CopyOut(call_, peer, 0, count, row.data() + begin * element);
+    CopyOut(frame.call(), peer, 0, count, row.data() + begin * element);
   }
   return absl::OkStatus();
 }
 
-// Elements between the beginning of what `peer` contributes and the block that is for this rank.
-size_t Operation::PeerOffset(const NodeState& state, int peer) const {
-  if (size_ != Size::kRows) return InOffset(call_, InBlock(state.rank));
-  return Row(SlotOf(state, peer), state.size).entry(state.rank).in_offset;
+size_t CountExchange::OffsetAt(const OperationFrame& frame, const SlotProtocol& slot, int peer) {
+  return Row(slot.Of(frame.state, peer), frame.state.size).entry(frame.state.rank).in_offset;
 }
 
 }  // namespace weft

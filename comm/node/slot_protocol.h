@@ -1,0 +1,59 @@
+// Small operations: the data comes with the arrivals, in the line or in a slot, and every rank makes its own result.
+//
+//   const uint64_t older = slot.Choose(frame);   // the operation that all must have done before the slot is written
+//   slot.Put(frame, line);
+//   ... all have arrived ...
+//   slot.MakeResult(frame, /*shared=*/false);
+//
+// A rank has a few slots in the group's segment (slots.h), and for contributions from 4 KiB on slots in a ring of its
+// staging: the lines of a few slots that are written again and again must be taken back from the peers that read them,
+// which for so many lines costs more than finding the place of a ring's.
+//
+// Thread-safety: none; as NodeState.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "comm/node/operation_frame.h"
+#include "comm/node/slots.h"
+
+namespace weft {
+
+class SlotProtocol {
+ public:
+  // The place of this operation's data. Returns the operation that used it before, 0 if none did.
+  uint64_t Choose(const OperationFrame& frame);
+  uint64_t ChooseInRing(const OperationFrame& frame);
+
+  // This rank's contribution, into its line or its slot, which is used up by that.
+  void PutInLine(const OperationFrame& frame, Arrival& line) const {
+    Pack(frame, reinterpret_cast<char*>(line.data));
+  }
+
+  void Put(const OperationFrame& frame);
+  void PutInRing(const OperationFrame& frame);
+
+  // The slot that `rank` writes, which Choose has chosen.
+  char* Of(const NodeState& state, int rank) const {
+    return state.segment.slot(slot_.swapped ? state.size - 1 - rank : rank, slot_.index);
+  }
+
+  // The number of the slot.
+  uint32_t index() const { return slot_.index; }
+
+  // From all contributions, when all ranks have arrived. `shared`: other ranks write the same place.
+  void MakeResult(const OperationFrame& frame, bool shared) const;
+
+ private:
+  static void Pack(const OperationFrame& frame, char* to);
+  void MakePlainResult(const OperationFrame& frame, bool shared) const;
+  void MakeLaidOutResult(const OperationFrame& frame) const;
+  void FindContributions(const OperationFrame& frame, size_t offset, const void** sources) const;
+
+  Slots::Slot slot_;
+  size_t offset_;  // of a slot in the ring: in staging
+};
+
+}  // namespace weft
