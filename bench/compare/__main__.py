@@ -8,7 +8,8 @@ import sys
 import tempfile
 import time
 
-from bench.compare import alone, bars, cells, findings, install, launch, machine, report
+from bench.compare import ab, alone, bars, cells, findings, install, launch, machine, report
+from bench.compare.arguments import parse_size, several
 from bench.compare.contestants import Field
 from bench.compare.jobs import JobFailed
 from bench.compare.measure import CellRun
@@ -17,23 +18,10 @@ from bench.compare.peers import PEERS
 VERSION = 1
 
 
-def parse_size(text):
-    """8, 4K, 64M."""
-    units = {"K": 10, "M": 20, "G": 30}
-    return int(text[:-1]) << units[text[-1].upper()] if text[-1:].upper() in units else int(text)
-
-
 def options_of(arguments):
     """The parsed command line."""
-    def several(convert, allowed=None):
-        def parse(text):
-            values = [convert(word) for word in text.split(",")]
-            if allowed and not set(values) <= set(allowed):
-                raise argparse.ArgumentTypeError(f"choose from {','.join(map(str, allowed))}")
-            return values
-        return parse
-
-    parser = argparse.ArgumentParser(prog="./dev compare", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./dev compare", description=__doc__,
+                                     epilog="Two builds of weft in turns: ./dev compare --ab BEFORE AFTER; ./dev compare --ab --help")
     names = [peer.name for peer in PEERS]
     parser.add_argument("--quick", action="store_true", help="2 ranks, float32, hot buffers, 3 rounds")
     parser.add_argument("--ops", type=several(str, cells.OPERATIONS), default=list(cells.OPERATIONS), metavar="LIST")
@@ -81,7 +69,7 @@ class Run:
             if not self._options.bars:
                 self._measure_cells(peers, pathlib.Path(folder))
             if self._options.bars or not self._options.quick:
-                self._results["alone"] = alone.Alone(self._options.rounds, pathlib.Path(folder), self._say, self._report).run()
+                self._results["alone"] = alone.Alone(self._options.rounds, pathlib.Path(folder), say, self._report).run()
         self._results["seconds"] = round(time.monotonic() - self._started)
         found = [findings.judge(result) for result in self._results["cells"]]
         self._results["bars"] = bars.judged(found, self._results.get("alone"), self._options.rounds)
@@ -89,9 +77,9 @@ class Run:
         for bar in self._results["bars"]:
             if bar["verdict"] != "not measured":
                 figure = "" if bar["figure"] is None else f" {bar['figure']:.4g}"
-                self._say(f"{bar['verdict']}: {bar['bar']}:{figure} {bar['detail']}".rstrip())
-        report.write(self._out / "compare.json", self._say)
-        self._say(f"wrote {self._out}")
+                say(f"{bar['verdict']}: {bar['bar']}:{figure} {bar['detail']}".rstrip())
+        report.write(self._out / "compare.json", say)
+        say(f"wrote {self._out}")
         return 0
 
     def _measure_cells(self, peers, folder):
@@ -103,7 +91,7 @@ class Run:
         for ranks in self._options.ranks:
             field = Field(ranks, machine.core_count(), peers, components, folder, not self._options.no_symmetric, self._report)
             try:
-                field.start(self._say)
+                field.start(say)
                 self._note(field, peers, ranks)
                 for cell in (cell for cell in everything if cell.ranks == ranks):
                     done += 1
@@ -148,11 +136,11 @@ class Run:
         self._save()
         elapsed = sum(one["seconds"] for one in self._results["cells"])
         left = elapsed / number * (total - number)
-        self._say(f"[{number}/{total}, {left / 60:.0f} min left] {cell.label}: {report.one_line(result)}")
+        say(f"[{number}/{total}, {left / 60:.0f} min left] {cell.label}: {report.one_line(result)}")
 
     def _report(self, name, sentence):
         self._results["errors"].append({"name": name, "error": sentence})
-        self._say(f"{name}: {sentence}")
+        say(f"{name}: {sentence}")
 
     def _save(self):
         """After every cell, so that a run that is cut off has something to show."""
@@ -161,14 +149,17 @@ class Run:
         draft.write_text(json.dumps(self._results) + "\n")
         draft.replace(path)
 
-    @staticmethod
-    def _say(text):
-        print(f"compare: {text}", file=sys.stderr, flush=True)
+
+def say(text):
+    """Shows a line of progress."""
+    print(f"compare: {text}", file=sys.stderr, flush=True)
 
 
 def main(arguments):
     # Jobs are ended on the way out, whoever asks for it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if "--ab" in arguments:
+        return ab.main([word for word in arguments if word != "--ab"], say)
     try:
         return Run(options_of(arguments)).run()
     except (install.InstallFailed, JobFailed) as error:
