@@ -47,7 +47,7 @@ class Quickstart(unittest.TestCase):
 
     def test_first_program_in_c(self):
         source = blocks(self.page, "c")[0]
-        self.assertLessEqual(len(source.splitlines()), 12)
+        self.assertLessEqual(len(source.splitlines()), 25)
         program = self.compile(source, "cc", "-std=c99")
         together, alone = blocks(self.page, "text")[:2]
         self.check_output([self.build / "bin" / "weftrun", "-n", "2", program], together)
