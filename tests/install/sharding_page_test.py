@@ -1,0 +1,96 @@
+"""The step with which docs/sharding.md begins compiles and runs, and its memory is what the page says."""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PAGE = ROOT / "docs" / "sharding.md"
+_DEADLINE_S = 60
+# What the page leaves to the reader.
+_BEFORE = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <weft/weft.h>
+
+static weft_shard_unit_t block[4];
+static weft_shard_param_t weight[4];
+static const char* const block_names[] = {"block.0", "block.1", "block.2", "block.3"};
+static const char* const weight_names[] = {"block.0.w", "block.1.w", "block.2.w", "block.3.w"};
+
+static void check(weft_result_t result) {
+  if (result) {
+    fprintf(stderr, "%s\\n", weft_last_error());
+    exit(1);
+  }
+}
+
+static weft_shard_view_t view(int i) {
+  weft_shard_view_t found = {.struct_size = sizeof found};
+  check(weft_shard_param_view(weight[i], &found));
+  return found;
+}
+
+static void forward(int i) {
+  if (*(float*)view(i).data != 0) exit(2);
+}
+
+static void backward(int i) {
+  *(float*)view(i).grad += 0;
+}
+"""
+_AFTER = """
+int main(void) {
+  weft_group_t group;
+  weft_mesh_t mesh;
+  weft_shard_context_t model;
+  weft_shard_plan_t plan = {.struct_size = sizeof plan};
+  int rank;
+  check(weft_group_create_from_env(NULL, &group));
+  check(weft_group_rank(group, &rank));
+  check(weft_mesh_create(group, NULL, &mesh));
+  check(weft_shard_context_create(mesh, NULL, &model));
+  declare_model(model);
+  check(weft_shard_context_plan(model, &plan));
+  if (rank == 0)
+    printf("%d %d %d %d %d %d %d\\n", (int)(plan.param_bytes >> 20), (int)(plan.grad_bytes >> 20), (int)(plan.optimizer_bytes >> 20),
+           (int)(plan.pool_bytes >> 20), (int)(plan.peak_bytes >> 20), (int)(plan.gather_bytes >> 20), (int)(plan.traffic_bytes >> 20));
+  train_step(model);
+  train_step(model);
+  return weft_shard_context_destroy(model) || weft_mesh_destroy(mesh) || weft_group_destroy(group);
+}
+"""
+
+
+def run(*command):
+    return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=_DEADLINE_S, check=False)
+
+
+class WorkedStep(unittest.TestCase):
+    build = pathlib.Path(".")
+
+    def test_it_compiles_and_runs_with_the_memory_that_the_page_says(self):
+        page = PAGE.read_text()
+        blocks = re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        self.assertEqual(2, len(blocks))
+        with tempfile.TemporaryDirectory() as folder:
+            source, program = pathlib.Path(folder, "step.c"), pathlib.Path(folder, "step")
+            source.write_text(_BEFORE + "".join(blocks) + _AFTER)
+            done = run("cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}", source, "-o", program,
+                       f"-L{self.build / 'lib'}", "-lweft", f"-Wl,-rpath,{self.build / 'lib'}")
+            self.assertEqual(0, done.returncode, done.stderr)
+            done = run(self.build / "bin" / "weftrun", "-n", "4", program)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertEqual("[0] 4 4 8 12 28 28 16\n", done.stdout)
+        text = " ".join(page.split())
+        for sentence in ("4 MiB of params, 4 MiB of gradients and 8 MiB of optimizer state", "A *pool* of 12 MiB", "gathers 28 MiB",
+                         "reduces 16 MiB", "The peak is 28 MiB"):
+            self.assertIn(sentence, text)
+
+
+if __name__ == "__main__":
+    WorkedStep.build = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
