@@ -1,8 +1,8 @@
 // Errors: an absl::Status that also knows weft's result code and who is to blame.
 //
-//   return MakeError(WEFT_PEER_LOST, {.rank = 2, .pid = 4711, .signal = 9}, "all_reduce #7 ...:
-//   rank 2 ..."); WEFT_RETURN_IF_ERROR(segment.Map()); WEFT_ASSIGN_OR_RETURN(Segment segment,
-//   Segment::Create(bytes));
+//   WEFT_RETURN_IF_ERROR(segment.Map());
+//   WEFT_ASSIGN_OR_RETURN(Segment segment, Segment::Create(bytes));
+//   return MakeError(WEFT_PEER_LOST, {.rank = 2, .pid = 4711, .signal = 9}, "all_reduce #7: ...");
 //
 // Thread-safety: values. The fields travel as a payload of the status, so they survive copies and
 // annotation.

@@ -14,7 +14,7 @@
 
 namespace weft::test {
 
-// design.md: every test of a collective runs on these.
+// Every test of a collective runs on these numbers of ranks; docs/testing.md says why.
 inline constexpr int kThreadRanks[] = {1, 2, 3, 4, 5, 7, 8};
 inline constexpr int kProcessRanks[] = {1, 2, 4, 8};
 
