@@ -24,7 +24,7 @@
 
 WEFT_BEGIN_DECLS
 
-/* How a group is made; NULL where one is asked for means all defaults. */
+/* How a group is made; pass NULL for all defaults. */
 typedef struct weft_group_config {
   size_t struct_size;
   const char* name; /* in messages and records, at most 63 bytes; NULL: "world", or parent's name +

@@ -4,9 +4,9 @@
  * bytes), because each rank reduces straight from and into its peers' memory. (Lists of buffers,
  * iov.h, gain nothing.) Allocation is local,
  * not collective: ranks may allocate different sizes in any order, and may mix this memory with any
- * other in one operation. A block that all ranks of a group have, for results that they need once
- * (weft_mem_alloc_shared), is made by all together. A child forked by a process that has such memory does not
- * have it: there all of these calls return FORKED.
+ * other in one operation. Only weft_mem_alloc_shared is collective: it makes one block that all ranks of a group
+ * share, for results that they need once. A forked child does not have its parent's memory from here: all of
+ * these calls return FORKED there.
  */
 #ifndef WEFT_MEM_H_
 #define WEFT_MEM_H_
@@ -25,27 +25,27 @@ WEFT_EXPORT weft_result_t weft_mem_alloc(size_t bytes, uint32_t flags, void** me
  * for any other pointer. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_free(void* memory);
 
-/* Copies `bytes` (> 0) bytes from memory of any kind into a new block: *view is as of weft_mem_alloc(), and
- * goes back by weft_mem_free(). For a framework whose buffers are its own: where copying once and working on the
- * view costs less than a collective on private memory, which weft_explain() says, let go of the original
+/* Copies `bytes` (> 0) bytes from memory of any kind into a new block, *view, which is as one of weft_mem_alloc();
+ * free it with weft_mem_free(). For a framework that allocates its own buffers: if weft_explain() says that copying once and
+ * working on the view costs less than a collective on private memory, release the original
  * and use the view. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, SYSTEM_ERROR. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_alloc_copy(const void* from, size_t bytes, void** view);
 
-/* Allocates `bytes` (> 0, the same on all ranks), zeroed, aligned to 4096, which all ranks of the group
- * have: *memory is each rank's address of the same bytes. Collective.
+/* Allocates one block of `bytes` (> 0, the same on all ranks), zeroed, aligned to 4096, that all ranks of the group
+ * share: *memory is this rank's address of it. Collective.
  *
- * Such memory may be used as any from weft_mem_alloc(). Besides, it may be the `out` of several ranks at a time in
- * weft_all_reduce, weft_broadcast, weft_all_gather and weft_all_gather_v: one result for all of these ranks, of which
- * each byte is written once, and which is complete when the call has returned on any of them. An all_gather in place
- * then moves nothing, nor does a broadcast whose root has in == out. Ranks that give the same place give the
- * same address of the block; other ranks may give memory of their own. Small results are written by the ranks one after
- * the other, so this is for large ones. What one rank does with the result the others see: agree on who may change
- * which part, and when. No rank's input may lie in another rank's part of the result, other than in all_reduce and
- * broadcast in place. Not in lists of buffers (iov.h).
+ * You may use the block like any from weft_mem_alloc(), also in operations of other groups of these processes. In addition it may be
+ * the `out` of several ranks at once in weft_all_reduce, weft_broadcast, weft_all_gather and weft_all_gather_v. These ranks
+ * then have one result: each byte is written once, and all of it is complete when the call returns on any of them. An all_gather in
+ * place moves nothing then, nor does a broadcast whose root has in == out. These ranks pass the same offset in the
+ * block; other ranks may pass memory of their own. Ranks write small results one after
+ * the other, so this pays for large ones. All ranks see what one rank does with the result: agree on who may change
+ * which part, and when. No rank's input may lie in another rank's part of the result, except in all_reduce and
+ * broadcast in place. Lists of buffers (iov.h) cannot have such a result.
  *
- * Also in operations of other groups of these processes. The memory belongs to rank 0's heap and is counted
- * there (weft_group_stats). It stays until weft_mem_free_shared(), or until this rank destroys the group: then it may not
- * touch the memory any more. Errors: INVALID_ARGUMENT, on this rank alone, which takes no part then; on all ranks
+ * The memory belongs to rank 0's heap and is counted
+ * there (weft_group_stats). It lasts until weft_mem_free_shared(), or until this rank destroys the group, after which the rank must not
+ * touch it. Errors: INVALID_ARGUMENT, on this rank alone, which takes no part then; on all ranks
  * OUT_OF_MEMORY on rank 0 and REMOTE_ERROR on the others; MISMATCH if sizes differ; those of a collective. Any thread, like a collective. */
 WEFT_EXPORT weft_result_t weft_mem_alloc_shared(weft_group_t group, size_t bytes, void** memory);
 
@@ -73,9 +73,9 @@ WEFT_EXPORT weft_result_t weft_mem_deregister(void* memory);
  * control structures come from operator new. */
 typedef struct weft_allocator {
   size_t struct_size;
-  /* `bytes` > 0 at a multiple of `alignment`, a power of two; NULL when there is none. */
+  /* Returns `bytes` > 0 at a multiple of `alignment`, a power of two; NULL if there is no memory. */
   void* (*allocate)(size_t bytes, size_t alignment, void* user);
-  /* What `allocate` gave, with the same bytes. */
+  /* Takes back a block from `allocate`, with the same bytes. */
   void (*release)(void* memory, size_t bytes, void* user);
   void* user;
 } weft_allocator_t;

@@ -1,9 +1,10 @@
 /* Shard managers: DDP, ZeRO and FSDP behind calls that any autograd can make.
  *
- * mesh -> context -> unit -> param. A unit is what is gathered and reduced together, usually one
- * transformer block; a param is a view into it. The manager owns the storage of parameters and
- * gradients (views are handed out), gathers a unit before it is used, merges units into buckets, and
- * reduces a bucket as soon as its last gradient is there, while backward goes on.
+ * mesh -> context -> unit -> param. A unit is a group of params that are gathered and reduced together, usually
+ * one transformer block; a param is a view into it. The manager owns the storage of parameters and
+ * gradients (you get views), gathers a unit before it is used, merges units into buckets, and
+ * reduces a bucket as soon as its last gradient is ready, while backward goes on. docs/sharding.md explains a step
+ * call by call.
  *
  *   setup, the same on every rank          every step
  *   -----------------------------          ----------
@@ -19,18 +20,18 @@
  *                                            weft_shard_optimizer_step
  *                                            weft_shard_step_end
  *
- * What rests cut (see weft_shard_preset_t) is whole only between pre_ and post_ calls of its unit: ask
- * weft_shard_param_view for the addresses there. A unit may run forward several times and be used
- * again in backward (recomputing); units whose params rest cut are to be used in the same order on
- * all ranks. The order may change from step to step: it is recorded, compared between ranks, and the
- * next step with the same tag prefetches by it.
+ * Sharded params (see weft_shard_preset_t) are unsharded only between the pre_ and post_ calls of their unit: ask
+ * weft_shard_param_view for their addresses there. A unit may run forward several times and again
+ * in backward (recomputing). All ranks must use units with sharded params in the same order. The order may
+ * change from step to step: weft records it, compares it between ranks, and prefetches by it in the next step
+ * with the same tag.
  *
- * Gradients: write or add them in place at view.grad. The manager zeroes them before they are needed.
- * A call that is not legal now returns WEFT_BAD_STATE, names unit, phase and
- * the last events, and sends nothing; the context stays usable. A failure on this rank alone (out
- * of memory, bad data): weft_shard_abort_step releases the others.
+ * Gradients: write or add them in place at view.grad; the manager zeroes them before. A call that is
+ * not legal now returns WEFT_BAD_STATE and sends nothing; the message names the unit, its phase and the last
+ * events, and the context stays usable. If only this rank fails (out of memory, bad data), release the others with
+ * weft_shard_abort_step.
  *
- * At equal rank count, accumulation and micro-batches every preset gives the same bits, whatever is
+ * With the same number of ranks, accumulation and micro-batches every preset gives the same bits, whatever is
  * prefetched or overlapped.
  *
  * Errors of all: INVALID_ARGUMENT (NULL, wrong struct_size, a value out of range), BAD_STATE; collective
@@ -52,7 +53,7 @@ WEFT_BEGIN_DECLS
 typedef struct weft_mesh* weft_mesh_t;
 /* All units of a model on a mesh. */
 typedef struct weft_shard_context* weft_shard_context_t;
-/* What is gathered and reduced together; owned by its context. */
+/* Params that are gathered and reduced together; owned by its context. */
 typedef struct weft_shard_unit* weft_shard_unit_t;
 /* A view into a unit; owned by its context. */
 typedef struct weft_shard_param* weft_shard_param_t;
@@ -75,8 +76,8 @@ typedef struct weft_mesh_config {
  * group. Errors: INVALID_ARGUMENT, and those of weft_group_split. */
 WEFT_EXPORT weft_result_t weft_mesh_create(weft_group_t group, const weft_mesh_config_t* config,
                                            weft_mesh_t* mesh);
-/* The group of the ranks that differ from this one in their place on axis `axis` only; the mesh's own
- * group if there is one axis. It belongs to the mesh: do not destroy it, nor use it afterwards. */
+/* The group of this rank along axis `axis`: the ranks whose coordinates on all other axes are the same. With one axis it is the
+ * mesh's own group. It belongs to the mesh: do not destroy it, and do not use it after the mesh is destroyed. */
 WEFT_EXPORT weft_result_t weft_mesh_axis_group(weft_mesh_t mesh, int axis, weft_group_t* group);
 
 /* NULL is fine; INVALID_USAGE while a context uses it. */
@@ -94,7 +95,7 @@ typedef enum weft_shard_accumulation {
   WEFT_SHARD_INNER_EVERY_OUTER_LAST = 2
 } weft_shard_accumulation_t;
 
-/* How a context works; NULL where one is asked for means all defaults. */
+/* How a context works; pass NULL for all defaults. */
 typedef struct weft_shard_config {
   size_t struct_size;
   size_t bucket_bytes;       /* units are merged up to this size; 0: 25 MiB */
@@ -105,14 +106,14 @@ typedef struct weft_shard_config {
   int64_t timeout_ns; /* deadline of each collective; 0: the group's */
   int prefetch;       /* units gathered ahead of the one in use; 0: 1; -1: none */
   int microbatches;   /* per step, that the plan expects, up to 4096; 0: 1 */
-  /* For what is gathered, and full gradients where these rest cut; 0: as much as prefetching wants.
-   * Prefetching is given up first. */
+  /* Limit of the pool: unsharded params, and unsharded gradients where these are sharded; 0: as much as prefetching
+   * wants. Prefetching is given up first. */
   size_t memory_budget_bytes;
   int uneven; /* 1: ranks may run out of data before others, see weft_shard_join */
   const weft_shard_allocator_t* allocator; /* copied; NULL: weft's own heap */
-  int poison; /* 1: what is let go is filled with 0xff: whoever goes on reading a view of what rests cut
-                 reads NaN. For debugging */
-  /* After every so many training steps step_end does what weft_shard_context_verify does; 0: never. */
+  int poison; /* 1: params are filled with 0xff when they are resharded, so that a view that was kept reads NaN. For
+                 debugging */
+  /* step_end does what weft_shard_context_verify does after every so many training steps; 0: never. */
   int64_t verify_steps;
 } weft_shard_config_t;
 
@@ -121,19 +122,19 @@ WEFT_EXPORT weft_result_t weft_shard_context_create(weft_mesh_t mesh,
                                                     const weft_shard_config_t* config,
                                                     weft_shard_context_t* context);
 
-/* Copies all parameters that rest whole from mesh rank `root` to all ranks, and HYBRID_SHARD's parts from
- * root's replica to the others, then compares them by hash; what exists once stays as it is
- * (weft_shard_param_load sets it). Collective. Errors: MISMATCH naming the first param that still
+/* Copies all parameters that are not sharded from mesh rank `root` to all ranks, and HYBRID_SHARD's shards from
+ * root's replica to the others, then compares them by hash. Shards that exist once stay as they are
+ * (weft_shard_param_load sets them). Collective. Errors: MISMATCH naming the first param that still
  * differs, and those of any collective. */
 WEFT_EXPORT weft_result_t weft_shard_context_broadcast(weft_shard_context_t context, int root);
 
-/* Compares by hash what exists more than once, changing nothing: parameters that rest whole, HYBRID_SHARD's
- * parts between replicas, optimizer state likewise. Collective. Errors: MISMATCH naming the first param that
- * differs and the odd rank: the one that has not what most have; all of them where there is no majority. */
+/* Compares by hash everything that exists more than once: parameters that are not sharded, HYBRID_SHARD's shards between
+ * replicas, and optimizer state. Changes nothing. Collective. Errors: MISMATCH naming the first param that
+ * differs and the rank whose values differ from the majority's, or all ranks if there is no majority. */
 WEFT_EXPORT weft_result_t weft_shard_context_verify(weft_shard_context_t context);
 
 /* Frees everything, views included. Not collective. NULL is fine. In the middle of a step call
- * weft_shard_abort_step before, or peers may wait for this rank until their deadline. */
+ * weft_shard_abort_step first, or peers may wait for this rank until their deadline. */
 WEFT_EXPORT weft_result_t weft_shard_context_destroy(weft_shard_context_t context);
 
 /* ---- units and params ---------------------------------------------------------------------------- */
@@ -160,9 +161,9 @@ WEFT_EXPORT weft_result_t weft_shard_unit_add_param(weft_shard_unit_t unit, cons
                                                     weft_dtype_t dtype, uint32_t flags,
                                                     weft_shard_param_t* param);
 
-/* The unit uses `param` of an earlier unit, under this name: a head that shares the token table. *tied is a handle like
- * any other: of the same storage and gradient. While the unit is used, so is the unit that has the param: its pre_
- * and post_ calls are both units' calls; each gives a gradient of its own, which is added. Errors: INVALID_ARGUMENT
+/* Makes the unit use `param` of an earlier unit under this name, as a head does that shares the token table. *tied is a handle
+ * of the same storage and gradient. While this unit is in use, the unit that has the param is in use too: a pre_ or
+ * post_ call counts for both. Each of the two gives a gradient, and weft adds them. Errors: INVALID_ARGUMENT
  * (NULL, name empty or used twice, a param of this unit or of another context), BAD_STATE. */
 WEFT_EXPORT weft_result_t weft_shard_unit_tie_param(weft_shard_unit_t unit, const char* name,
                                                     weft_shard_param_t param,
@@ -171,27 +172,27 @@ WEFT_EXPORT weft_result_t weft_shard_unit_tie_param(weft_shard_unit_t unit, cons
 /* Closes the unit. BAD_STATE if it is closed already. */
 WEFT_EXPORT weft_result_t weft_shard_unit_seal(weft_shard_unit_t unit);
 
-/* Where a whole param is. What does not rest cut is there from finalize until the context is
- * destroyed; what does, until the next post_ call of its unit. */
+/* Where an unsharded param is. It stays there until the next post_ call of its unit if its params are sharded, else
+ * from finalize until the context is destroyed. */
 typedef struct weft_shard_view {
   size_t struct_size; /* set by the caller: sizeof(weft_shard_view_t) */
   void* data;         /* [count], 64-byte aligned; NULL for an empty param */
   void* grad;   /* [count], of grad_dtype; NULL when frozen or empty, and outside of backward where
-                         gradients rest cut */
+                         gradients are sharded */
   size_t count; /* elements */
   weft_dtype_t dtype;
   weft_dtype_t grad_dtype; /* dtype, or float32 by policy */
 } weft_shard_view_t;
 
-/* BAD_STATE before finalize, and outside of the unit's pre_ and post_ calls if its params rest cut. Any
+/* BAD_STATE before finalize, and outside of the unit's pre_ and post_ calls if its params are sharded. Any
  * thread. */
 WEFT_EXPORT weft_result_t weft_shard_param_view(weft_shard_param_t param, weft_shard_view_t* view);
 
-/* What this rank keeps of a param: all of it where nothing is cut, else elements
- * [begin, begin + count) of it, which may be none. */
+/* The part of a param that this rank keeps: all of it if nothing is sharded, else elements
+ * [begin, begin + count), which may be none. */
 typedef struct weft_shard_part {
   size_t struct_size; /* set by the caller: sizeof(weft_shard_part_t) */
-  void* data;         /* [count], where it rests */
+  void* data;         /* [count] */
   void* grad;         /* [count], reduced, valid after finish until step_end; NULL when frozen */
   size_t begin;       /* elements of the param before it */
   size_t count;
@@ -199,21 +200,22 @@ typedef struct weft_shard_part {
   weft_dtype_t grad_dtype;
 } weft_shard_part_t;
 
-/* For a caller's own optimizer: it updates data of all parts between finish and step_end, then calls
- * weft_shard_params_updated. Whoever writes parts again before a step has used them asks for them anew: this waits
- * for a gather of updated parts, which must not see it. BAD_STATE before finalize. Any thread. */
+/* For an optimizer of your own: it updates the data of all parts between finish and step_end, then calls
+ * weft_shard_params_updated. If you write parts again before a step has used them, ask for them again first: this call
+ * waits until the updated parts have been gathered. BAD_STATE before finalize. Any thread. */
 WEFT_EXPORT weft_result_t weft_shard_param_part(weft_shard_param_t param, weft_shard_part_t* part);
 
-/* The caller has written its parts of the params: where params rest whole, the parts of all ranks are
- * gathered (asynchronously; pre_forward waits). Collective. BAD_STATE in the middle of a step. */
+/* Says that the caller has written its parts of the params. Where params are not sharded, this gathers the parts of all
+ * ranks (asynchronously; pre_forward waits). Collective. BAD_STATE in the middle of a step. */
 WEFT_EXPORT weft_result_t weft_shard_params_updated(weft_shard_context_t context);
 
 /* For weft_shard_param_load: every rank passes the values. */
 #define WEFT_SHARD_EVERY_RANK (-1)
 
-/* Gives a param its values between steps: those of mesh rank `root`, in pieces of 4 MiB, or with
- * WEFT_SHARD_EVERY_RANK those that each rank passes, which are compared by hash. values: [count]; NULL is
- * fine on ranks other than root. Collective. Errors: MISMATCH naming param and odd rank, or both params if ranks load others. */
+/* Sets the values of a param between steps: to those of mesh rank `root`, in pieces of 4 MiB, or with
+ * WEFT_SHARD_EVERY_RANK to those that each rank passes, which are compared by hash. values: [count]; NULL is
+ * fine on ranks other than root. Collective. Errors: MISMATCH naming the param and the rank that differs, or both params if ranks
+ * load different ones. */
 WEFT_EXPORT weft_result_t weft_shard_param_load(weft_shard_param_t param, const void* values,
                                                 int root);
 

@@ -61,7 +61,7 @@ class ShardParam {
 
   weft_shard_param_t get() const noexcept { return param_; }
 
-  // Where it is: from Finalize() on, but inside of a ForwardScope or BackwardScope of its unit if it rests cut.
+  // Where it is. Call it after Finalize(), and if the param is sharded, inside a ForwardScope or BackwardScope of its unit.
   weft_shard_view_t View() const {
     weft_shard_view_t view = {};
     view.struct_size = sizeof(view);
@@ -193,10 +193,10 @@ class ShardContext : public Handle<weft_shard_context_t, weft_shard_context_dest
     return plan;
   }
 
-  // Copies all parameters that rest whole from one rank to all. Collective.
+  // Copies all parameters that are not sharded from one rank to all. Collective.
   void Broadcast(int root = 0) const { Check(weft_shard_context_broadcast(get(), root)); }
 
-  // Compares all parameters that rest whole between the ranks. Collective.
+  // Compares everything that exists more than once between the ranks, as weft_shard_context_verify. Collective.
   void Verify() const { Check(weft_shard_context_verify(get())); }
 
   void BeginMicrobatch(int index, bool last) const {

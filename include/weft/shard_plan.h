@@ -1,4 +1,4 @@
-/* The plan of a shard context: what it keeps, what it needs at the peak and what it sends, before it is there.
+/* The plan of a shard context: what it will keep, need at its peak and send.
  *
  *   weft_mesh_config_t cluster = {sizeof cluster, 2, {"node", "gpu"}, {128, 8}};
  *   weft_mesh_create_dry(&cluster, 0, &mesh);           // 1,024 ranks that do not exist, seen by rank 0
@@ -7,8 +7,8 @@
  *   weft_shard_plan_t plan = {sizeof plan};
  *   weft_shard_context_plan(context, &plan);            // plan.peak_bytes, plan.sent_bytes
  *
- * Everything that decides a plan is declared, so it is made without peers, in memory that does not grow with the
- * model, and is what finalize then does.
+ * A plan depends only on declarations. So it is made without peers, in memory that does not grow with the
+ * model, and finalize does exactly what it says.
  *
  * Errors of all: INVALID_ARGUMENT (NULL, wrong struct_size, a value out of range), BAD_STATE; finalize also has
  * those of collective.h.
@@ -38,19 +38,19 @@ typedef struct weft_shard_plan {
   uint64_t element_count; /* trainable and frozen */
   uint64_t param_bytes;
   uint64_t grad_bytes;
-  uint64_t padding_bytes;      /* of param_bytes + grad_bytes, were nothing cut */
-  uint64_t traffic_bytes;      /* payload reduced per step */
-  uint64_t optimizer_bytes;    /* main parameters and moments */
-  uint64_t pool_bytes;         /* for what is whole only for a time: the peak beside what rests */
-  uint64_t gather_bytes;       /* whole parameters gathered per step, after updates included */
-  uint64_t largest_unit_bytes; /* of parameters that rest cut */
-  int prefetch;                /* what the budget left of it */
+  uint64_t padding_bytes;   /* padding in params and gradients before they are sharded */
+  uint64_t traffic_bytes;   /* payload reduced per step */
+  uint64_t optimizer_bytes; /* main parameters and moments */
+  uint64_t pool_bytes; /* for unsharded params and gradients: what the peak adds to resting_bytes */
+  uint64_t gather_bytes; /* parameters gathered per step, including those gathered after updates */
+  uint64_t largest_unit_bytes; /* of sharded parameters */
+  int prefetch;                /* what the budget allows */
   uint64_t resting_bytes;      /* param_bytes + grad_bytes + optimizer_bytes */
   uint64_t peak_bytes;         /* resting_bytes + pool_bytes */
   /* What a rank sends per step: a gathering or reduction among n ranks counts its bytes times (n-1)/n, an
    * all_reduce twice. */
   uint64_t sent_bytes;
-  uint64_t sent_inner_bytes; /* of which along the mesh's last axis (HYBRID_SHARD, HPZ) */
+  uint64_t sent_inner_bytes; /* the part of it along the mesh's last axis (HYBRID_SHARD, HPZ) */
 } weft_shard_plan_t;
 
 /* Works out the plan on this rank alone: allocates no parameters and communicates with nobody, so it also works on
@@ -60,19 +60,19 @@ typedef struct weft_shard_plan {
 WEFT_EXPORT weft_result_t weft_shard_context_plan(weft_shard_context_t context,
                                                   weft_shard_plan_t* plan);
 
-/* What mesh rank `rank` keeps of a param: all of it where nothing is cut, else elements [*begin, *begin + *count),
- * which may be none. It is what weft_shard_param_part says on that rank. Legal as soon as all units are sealed, on
- * a dry mesh too; a unit that is declared later may move it where units share a bucket, so checkpoints ask after
- * finalize. Errors: those of weft_shard_context_plan. */
+/* The part of a param that mesh rank `rank` keeps: all of it if nothing is sharded, else elements [*begin, *begin + *count),
+ * which may be none. weft_shard_param_part returns the same on that rank. Legal as soon as all units are sealed, on
+ * a dry mesh too. A unit that you declare later may move the part if units share a bucket, so ask after finalize when you
+ * write checkpoints. Errors: those of weft_shard_context_plan. */
 WEFT_EXPORT weft_result_t weft_shard_param_interval(weft_shard_param_t param, int rank,
                                                     size_t* begin, size_t* count);
 
-/* The order in which forward uses units: units[0..n), in which a unit may stand several times (a tied head is used at
- * both ends of a model); backward is its reverse. Without it, or with n 0, each unit is used once, as declared. A
- * unit that the list lacks is not used. The plan, the budget and the first step's prefetching follow it, so give
- * it where units are not used once each: else the first step of a mode and tag is served on demand from the first
- * call that was not expected, and what it teaches may need a larger pool than the plan said. It is an expectation: a
- * step may do something else. Before finalize, the same on all ranks; the last one counts. Errors: INVALID_ARGUMENT
+/* Says in which order forward uses units: units[0..n), in which a unit may appear several times (an embedding with a tied
+ * head is used at both ends of a model); backward is the reverse. Without it, or with n 0, each unit is used once, as declared. A
+ * unit that is missing in the list is not used. The plan, the budget and the prefetching of the first step follow this order. Give
+ * it if units are not used once each: otherwise the first step of a mode and tag gathers on demand from the first
+ * unexpected call on, and the order that it records may need a larger pool than the plan said. A step may still use another
+ * order. Call it before finalize, with the same list on all ranks; the last call counts. Errors: INVALID_ARGUMENT
  * (NULL, a unit of another context), BAD_STATE after finalize. */
 WEFT_EXPORT weft_result_t weft_shard_hint_order(weft_shard_context_t context,
                                                 const weft_shard_unit_t* units, size_t n);

@@ -27,14 +27,14 @@ typedef enum weft_shard_mode {
  * several whose order of units differs; 0 otherwise. */
 WEFT_EXPORT weft_result_t weft_shard_step_begin(weft_shard_context_t context,
                                                 weft_shard_mode_t mode, uint64_t tag);
-/* In place of all micro-batches of a step for which this rank has no data, while others do: makes the calls that
- * those made in the last step of this kind, with gradients of zero, so that they need not wait. *active_ranks, which
- * may be NULL, is how many ranks have data; the step then goes on as theirs: finish, optimizer_step, step_end.
- * With 0, on all ranks in the same step, it has ended here. Averages divide by all ranks. (Join of PyTorch's DDP.)
- * The config's `uneven` must be set, which makes microbatch_begin(0) compare mode and tag between ranks. Collective.
- * Where anything is gathered the others' step must have as many micro-batches, and the same order, as that one; give other
- * kinds of step a tag. A rank that calls weft_shard_check_samples does so before microbatch_begin(0), and before
- * this with 0 bytes. Errors: MISMATCH naming the rank that began another kind of step, or that gathers other units. */
+/* Call it in place of all micro-batches of a step if this rank has no data while others do. It makes the calls of the last
+ * step of this kind with zero gradients, so that the others need not wait. *active_ranks, which may be NULL, receives the
+ * number of ranks with data. If it is not 0, the step goes on as theirs: finish, optimizer_step, step_end. If it is 0, which all
+ * ranks get in the same step, the step has ended. Averages divide by the number of all ranks. (PyTorch's DDP calls this join.)
+ * `uneven` must be set in the config, which makes microbatch_begin(0) compare mode and tag between ranks. Collective.
+ * Where anything is gathered, the others' step must have the same number of micro-batches and the same order as that last step; give
+ * other kinds of step a tag. If you use weft_shard_check_samples, call it before microbatch_begin(0), and before weft_shard_join
+ * with 0 bytes. Errors: MISMATCH naming the rank that began another kind of step, or that gathers other units. */
 WEFT_EXPORT weft_result_t weft_shard_join(weft_shard_context_t context, int* active_ranks);
 
 /* Begins micro-batch `index`, counted from 0; `last` = 1 for the step's last one. Collective for index 0 if the
@@ -58,42 +58,42 @@ WEFT_EXPORT weft_result_t weft_shard_post_backward(weft_shard_unit_t unit, void*
 /* The calls above in two forms, for programs that order communication themselves (compiled or functional autograd,
  * pipeline schedules). All ranks make these calls in one order, as pre_forward.
  *
- * Begins to gather the unit's parameters, at any time of a micro-batch and beside its other calls; waits for nothing
- * but room. BAD_STATE if the unit is unsharded already. */
+ * Begins to gather the unit's parameters, at any time of a micro-batch and beside the unit's other calls; waits only for room
+ * in the pool. BAD_STATE if the unit is unsharded already. */
 WEFT_EXPORT weft_result_t weft_shard_unshard_start(weft_shard_unit_t unit, void* stream);
-/* Waits for that: the unit is whole from here to reshard. BAD_STATE if it was not started. */
+/* Waits for the gather: the unit is unsharded from here until weft_shard_reshard. BAD_STATE if none was started. */
 WEFT_EXPORT weft_result_t weft_shard_unshard_wait(weft_shard_unit_t unit, void* stream);
-/* The unit's parameters are no longer read because of unshard_start. BAD_STATE if that was not waited for. A micro-batch
- * cannot end before. */
+/* Ends the use that unshard_start began. BAD_STATE without unshard_wait before. A micro-batch cannot end before this
+ * call. */
 WEFT_EXPORT weft_result_t weft_shard_reshard(weft_shard_unit_t unit, void* stream);
-/* grad_ready and post_backward start reductions; this waits for those of one unit, in the reducing micro-batch before
- * finish: the part that weft_shard_param_part has is reduced from here, with LOCAL_THEN_REDUCE the step's, else this
- * micro-batch's. BAD_STATE before the unit's last post_backward, where another unit's gradients, which are reduced
- * before, are not complete, in a micro-batch that does not reduce to the end, and without overlap. */
+/* Waits for the reductions of one unit, which grad_ready and post_backward start, before finish and in a micro-batch that reduces.
+ * The gradient of weft_shard_param_part is reduced from here: that of the step with LOCAL_THEN_REDUCE, else that of this
+ * micro-batch. BAD_STATE before the unit's last post_backward; while gradients of a unit that is reduced earlier are not
+ * complete; in a micro-batch that does not reduce to the end; and without overlap. */
 WEFT_EXPORT weft_result_t weft_shard_reduce_wait(weft_shard_unit_t unit, void* stream);
 
 /* Ends the micro-batch: units that were not touched have no gradient in it. */
 WEFT_EXPORT weft_result_t weft_shard_microbatch_end(weft_shard_context_t context, void* stream);
 
-/* What a step amounted to. */
+/* Figures of a step. */
 typedef struct weft_shard_step_result {
   size_t struct_size;      /* set by the caller: sizeof(weft_shard_step_result_t) */
   int64_t comm_ns;         /* from the first reduction's start to the last one's end */
-  int64_t comm_exposed_ns; /* of which this thread waited, in finish and reduce_wait */
+  int64_t comm_exposed_ns; /* the part of it that this thread waited, in finish and reduce_wait */
   uint64_t reduced_bytes;  /* payload of this step's reductions */
   int order_changed;       /* 1: buckets became ready in another order than in the recorded step, or
-                              units were used in another order than was expected */
+                              units were used in an unexpected order */
   int replayed;            /* 1: what was gathered was prefetched and placed as planned */
-  int64_t gather_exposed_ns; /* this thread waited for parameters in pre_ calls */
-  /* Whole parameters gathered in this step, and after the update before it. */
+  int64_t gather_exposed_ns; /* how long this thread waited for parameters in pre_ calls */
+  /* Parameters gathered in this step, and after the update before it. */
   uint64_t gathered_bytes;
   uint64_t
-      pool_bytes; /* what the pool has now: weft_shard_plan_t's, or more if the step needs more */
+      pool_bytes; /* size of the pool now: as in weft_shard_plan_t, or more if the step needs more */
 } weft_shard_step_result_t;
 
-/* Waits for all reductions; the gradients, or this rank's parts of them, are then the average (or sum)
- * over all ranks. Where anything is gathered it also compares the order of calls between ranks, so after
- * an EVAL step, where it is optional, it lets the next one prefetch. `result` may be NULL. Collective. */
+/* Waits for all reductions; the gradients, or this rank's shards of them, are then the average (or sum)
+ * over all ranks. Where anything is gathered it also compares the order of calls between ranks. So it is optional after
+ * an EVAL step, but lets the next one prefetch. `result` may be NULL. Collective. */
 WEFT_EXPORT weft_result_t weft_shard_finish(weft_shard_context_t context, void* stream,
                                             weft_shard_step_result_t* result);
 
@@ -108,14 +108,14 @@ typedef enum weft_optimizer_kind {
   WEFT_OPTIMIZER_LARS = 4
 } weft_optimizer_kind_t;
 
-/* What comes of gradients that are infinite or NaN. No rank updates anything then, whatever this says. A dynamic loss
- * scale expects some: only those count that its least value, 1, had as well. */
+/* What optimizer_step does if gradients are infinite or NaN. No rank updates anything then, whatever the choice. A dynamic loss
+ * scale causes some overflows on purpose: only those at its smallest value, 1, count. */
 typedef enum weft_nonfinite {
-  /* Rank 0 logs the first of such steps in a row: step, param, element, and the rank that has it. */
+  /* Rank 0 logs the first such step in a row: step, param, element, and the rank that has it. */
   WEFT_NONFINITE_WARN = 0,
   WEFT_NONFINITE_SKIP =
-      1, /* nothing is said: weft_shard_update_result_t has `skipped` and `nonfinite` */
-  /* The nonfinite_steps-th in a row fails with CORRUPT and that sentence, on all ranks; as WARN before. */
+      1, /* logs nothing: weft_shard_update_result_t has `skipped` and `nonfinite` */
+  /* As WARN; and the nonfinite_steps-th such step in a row fails with CORRUPT and that message, on all ranks. */
   WEFT_NONFINITE_FAIL = 2
 } weft_nonfinite_t;
 
@@ -149,7 +149,7 @@ typedef struct weft_optimizer_config {
 WEFT_EXPORT weft_result_t weft_shard_context_optimizer(weft_shard_context_t context,
                                                        const weft_optimizer_config_t* config);
 
-/* What the loss of the next step is to be multiplied by. BAD_STATE before finalize or without an
+/* The number to multiply the loss of the next step by. BAD_STATE before finalize or without an
  * optimizer. */
 WEFT_EXPORT weft_result_t weft_shard_loss_scale(weft_shard_context_t context, double* scale);
 
@@ -157,14 +157,14 @@ WEFT_EXPORT weft_result_t weft_shard_loss_scale(weft_shard_context_t context, do
 typedef struct weft_shard_update {
   size_t struct_size;
   double learning_rate;
-  double norm_max; /* gradients are clipped to this global norm; 0: not */
+  double norm_max; /* gradients are clipped to this global norm; 0: no clipping */
 } weft_shard_update_t;
 
-/* What an update amounted to. */
+/* Figures of an update. */
 typedef struct weft_shard_update_result {
   size_t struct_size; /* set by the caller: sizeof(weft_shard_update_result_t) */
   double grad_norm;   /* global, without loss scale, before clipping: the same bits on every rank */
-  double loss_scale;  /* of the next step */
+  double loss_scale;  /* for the next step */
   int64_t nonfinite;  /* gradient elements that are infinite or NaN, on all ranks */
   int64_t update_count; /* updates made so far */
   int skipped;          /* 1: some gradient was not finite: nothing was updated, on any rank */
@@ -172,7 +172,7 @@ typedef struct weft_shard_update_result {
 
 /* Updates the params from the reduced gradients, between finish and step_end, once: global norm (every element
  * once, an exact sum, so it does not depend on the preset), unscaling, clipping, update and rounding in
- * one pass. Where params rest whole the updated parts are gathered behind it; pre_forward waits.
+ * one pass. Where params are not sharded, the updated shards are gathered afterwards; pre_forward waits.
  * `result` may be NULL. Collective. Errors: BAD_STATE without an optimizer, or not after finish of a TRAIN step; MISMATCH
  * if learning_rate or norm_max is not the same on all ranks, naming both; CORRUPT as WEFT_NONFINITE_FAIL says. After these
  * nothing was updated, on any rank, and the context can go on with step_end. */

@@ -15,7 +15,8 @@
 namespace weft {
 inline namespace interface_0 {
 
-// The use of a unit in forward. Left by an exception it still says post_forward; the ShardStep then ends the step.
+// The forward of a unit: pre_forward when it is made, post_forward when it goes, also by an exception; the ShardStep then
+// aborts the step.
 class ForwardScope {
  public:
   explicit ForwardScope(const ShardUnit& unit, void* stream = nullptr)
@@ -33,7 +34,8 @@ class ForwardScope {
   void* stream_;
 };
 
-// Likewise in backward. What post_backward has to report shows in the calls that follow.
+// The backward of a unit: pre_backward when it is made, post_backward when it goes. Errors of post_backward show in the
+// calls that follow.
 class BackwardScope {
  public:
   explicit BackwardScope(const ShardUnit& unit, void* stream = nullptr)
@@ -51,8 +53,8 @@ class BackwardScope {
   void* stream_;
 };
 
-// One step of a context, which it borrows. Left without End(), as by an exception, it aborts the step, so that the other
-// ranks do not wait for this one until their deadline; the group is then poisoned.
+// One step of a context, which it borrows. If it is destroyed without End(), as by an exception, it aborts the step, so that
+// the other ranks do not wait for this one until their deadline; the group is then poisoned.
 class ShardStep {
  public:
   explicit ShardStep(const ShardContext& context, weft_shard_mode_t mode = WEFT_SHARD_TRAIN,

@@ -1,4 +1,4 @@
-/* Units made from a list of params: by the blocks that their names tell, by size, or both.
+/* Units made from a list of params: by the prefixes of their names, by size, or both.
  *
  *   weft_shard_param_spec_t params[] = {
  *       {"embed.weight", embed, 2, WEFT_FLOAT32, 0},
@@ -7,8 +7,8 @@
  *   size_t unit_count = N;                                  // room in units
  *   weft_shard_add_units(context, params, N, &grouping, &policy, handles, units, &unit_count);
  *
- * makes the units embed.weight, blocks.0, blocks.1, ... and one more for all that follows the blocks: a norm and a
- * head. It is what PyTorch's wrap policies do for modules.
+ * makes the units embed.weight, blocks.0, blocks.1, ... and one more for everything after the blocks: a norm and a
+ * head. PyTorch's wrap policies do this for modules.
  *
  * Errors: INVALID_ARGUMENT, BAD_STATE. Thread rule: as shard.h: one thread at a time.
  */
@@ -29,26 +29,26 @@ typedef struct weft_shard_param_spec {
   uint32_t flags; /* WEFT_SHARD_PARAM_* */
 } weft_shard_param_spec_t;
 
-/* What makes a unit. At least one of the two is given. */
+/* How params are grouped into units. Give at least one of the two. */
 typedef struct weft_shard_grouping {
   size_t struct_size;
-  /* Params whose names begin with the same match are one unit, named after it. Names are components with dots
-   * between, "*" matches any one: "blocks.*" takes "blocks.0.attn.weight" to unit "blocks.0". Neighbours that do not
-   * match, before, between and after the blocks, are units of their own, named after their first param. NULL: every
-   * param is for itself. */
+  /* Params whose names begin with the same match form one unit, which has the match as its name. A name consists of components
+   * between dots, and "*" matches any one component: "blocks.*" puts "blocks.0.attn.weight" into unit "blocks.0". Neighbours that
+   * do not match, before, between and after the blocks, form units of their own, named after their first param. NULL: every
+   * param is a group of its own. */
   const char* by_prefix;
-  /* Neighbouring groups are joined, the first ones first, until a unit has so many bytes of parameters; what is left
-   * at the end joins the last unit. Groups of by_prefix are never divided. 0: none are joined. */
+  /* Neighbouring groups are merged from the first one on until a unit has this many bytes of parameters; what is left
+   * at the end joins the last unit. Groups of by_prefix are never split. 0: none are merged. */
   size_t min_bytes;
 } weft_shard_grouping_t;
 
-/* Declares params[0..n), which stand in the order in which forward uses them, and the units that hold them, each
- * with `policy` (NULL: NO_SHARD). handles: [n], the params; units: room for *unit_count elements, of which n always
- * suffice; *unit_count becomes the number of units. All or nothing: a call that fails declares nothing. Units may also
- * be declared before and after it.
+/* Declares params[0..n), given in the order in which forward uses them, and the units that hold them, each
+ * with `policy` (NULL: NO_SHARD). handles: [n], receives the params. units: room for *unit_count units (n always
+ * suffices); *unit_count becomes their number. A call that fails declares nothing. You may declare more units
+ * before and after it.
  * Errors: INVALID_ARGUMENT (as weft_shard_unit_begin and weft_shard_unit_add_param; neither of the two ways to
  * group; a prefix that nothing matches, or whose params are not neighbours; too little room in units, and the
- * sentence has their number), BAD_STATE. */
+ * message has their number), BAD_STATE. */
 WEFT_EXPORT weft_result_t weft_shard_add_units(weft_shard_context_t context,
                                                const weft_shard_param_spec_t* params, size_t n,
                                                const weft_shard_grouping_t* grouping,

@@ -121,7 +121,7 @@ typedef enum weft_numerics {
 /* Bits of weft_call_t::fields. */
 #define WEFT_CALL_WIRE_DTYPE 1u /* wire_dtype is set */
 
-/* Options of one call; NULL where one is asked for means all defaults. */
+/* Options of one call; pass NULL for all defaults. */
 typedef struct weft_call {
   size_t struct_size;
   int64_t timeout_ns;    /* nanoseconds until WEFT_TIMEOUT; 0: the group's */
