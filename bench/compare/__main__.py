@@ -8,14 +8,14 @@ import sys
 import tempfile
 import time
 
-from bench.compare import ab, alone, bars, cells, findings, install, launch, machine, report
+from bench.compare import ab, alone, cells, findings, install, launch, machine, report, targets
 from bench.compare.arguments import parse_size, several
 from bench.compare.contestants import Field
 from bench.compare.jobs import JobFailed
 from bench.compare.measure import CellRun
 from bench.compare.peers import PEERS
 
-VERSION = 1
+VERSION = 2
 
 
 def options_of(arguments):
@@ -35,7 +35,7 @@ def options_of(arguments):
     parser.add_argument("--place", choices=("in", "out"), default="in", help="all_reduce and all_gather; default in")
     parser.add_argument("--peers", type=several(str, names), default=names, metavar="LIST", help="default all: " + ",".join(names))
     parser.add_argument("--no-symmetric", action="store_true", help="leave out weft on memory from weft_mem_alloc")
-    parser.add_argument("--bars", action="store_true", help="only what needs no peer: types, asynchronous, idle, tails")
+    parser.add_argument("--alone", action="store_true", help="only what needs no peer: types, asynchronous, idle, tails")
     parser.add_argument("--rounds", type=int, default=None, help="default 9")
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="default runs/compare/DATE")
     options = parser.parse_args(arguments)
@@ -62,22 +62,22 @@ class Run:
 
     def run(self):
         """Returns the exit code: 0 when everything that takes part was measured."""
-        peers = [] if self._options.bars else self._prepare()
+        peers = [] if self._options.alone else self._prepare()
         self._out.mkdir(parents=True, exist_ok=True)
         # Sockets of the peers lie here; their paths must be short.
         with tempfile.TemporaryDirectory(prefix="weft-compare-") as folder:
-            if not self._options.bars:
+            if not self._options.alone:
                 self._measure_cells(peers, pathlib.Path(folder))
-            if self._options.bars or not self._options.quick:
+            if self._options.alone or not self._options.quick:
                 self._results["alone"] = alone.Alone(self._options.rounds, pathlib.Path(folder), say, self._report).run()
         self._results["seconds"] = round(time.monotonic() - self._started)
         found = [findings.judge(result) for result in self._results["cells"]]
-        self._results["bars"] = bars.judged(found, self._results.get("alone"), self._options.rounds)
+        self._results["targets"] = targets.judged(found, self._results.get("alone"), self._options.rounds)
         self._save()
-        for bar in self._results["bars"]:
-            if bar["verdict"] != "not measured":
-                figure = "" if bar["figure"] is None else f" {bar['figure']:.4g}"
-                say(f"{bar['verdict']}: {bar['bar']}:{figure} {bar['detail']}".rstrip())
+        for target in self._results["targets"]:
+            if target["verdict"] != "not measured":
+                figure = "" if target["figure"] is None else f" {target['figure']:.4g}"
+                say(f"{target['verdict']}: {target['target']}:{figure} {target['detail']}".rstrip())
         report.write(self._out / "compare.json", say)
         say(f"wrote {self._out}")
         return 0

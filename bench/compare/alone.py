@@ -1,4 +1,4 @@
-"""What weft is measured for without its peers: the bars that compare weft with itself, or with nobody.
+"""What weft is measured for without its peers: the targets that compare weft with itself, or with nobody.
 
     figures = Alone(rounds=9, folder=folder, say=print, report=report).run()
 

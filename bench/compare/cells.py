@@ -79,7 +79,7 @@ def set_count(cell, l3_bytes):
 
 
 def heap_copy_bytes(cell):
-    """Of a memcpy per rank with the footprint of the cell's buffers; 0 where weft on symmetric memory has no bar against the
+    """Of a memcpy per rank with the footprint of the cell's buffers; 0 where weft on symmetric memory has no target against the
     rate of such copies: all_gather in place and reduce_scatter above 1 MiB have."""
     judged = cell.op == "reduce_scatter" or (cell.op == "all_gather" and cell.place == "in")
     return set_bytes(cell) // 2 // _PAGE * _PAGE if judged and cell.bytes > 1 << 20 else 0

@@ -1,5 +1,5 @@
-"""compare.md: a table per number of ranks, element type and kind of buffers, and the bars: in words first, all of them in a table last."""
-from bench.compare import bars, findings, summary
+"""compare.md: a table per number of ranks, element type and kind of buffers, and the targets: in words first, all of them in a table last."""
+from bench.compare import findings, summary, targets
 from bench.compare.cells import size_text
 
 _TITLES = {"mpich": "MPICH", "openmpi": "Open MPI", "impi": "Intel MPI", "oneccl": "oneCCL", "gloo": "Gloo (torch)"}
@@ -79,7 +79,7 @@ def _errors(results):
 def render(results):
     """The whole page."""
     found = [findings.judge(result) for result in results["cells"]]
-    lines = ["# weft and its peers", "", *_machine(results), "", "## Bars", "", *summary.lines(found)]
+    lines = ["# weft and its peers", "", *_machine(results), "", "## Targets", "", *summary.lines(found)]
     tables = {}
     for finding in found:
         tables.setdefault((finding.cell.ranks, finding.cell.dtype, finding.cell.buffers), []).append(finding)
@@ -87,5 +87,5 @@ def render(results):
         peers = sorted({peer for finding in group for peer in finding.best_settings}, key=list(_TITLES).index)
         symmetric = any(finding.symmetric is not None for finding in group)
         lines += ["", f"## {ranks} ranks, {dtype}, {buffers} buffers", "", *_table(group, peers, symmetric)]
-    every = bars.lines(bars.judged(found, results.get("alone"), results["rounds"]))
-    return "\n".join([*lines, "", *_settings(results), "", *_errors(results), "", "## Every bar", "", *every]) + "\n"
+    every = targets.lines(targets.judged(found, results.get("alone"), results["rounds"]))
+    return "\n".join([*lines, "", *_settings(results), "", *_errors(results), "", "## Every target", "", *every]) + "\n"

@@ -1,4 +1,4 @@
-"""The bars that weft has set itself, and the figure of this run for each."""
+"""The targets that weft has set itself, and the figure of this run for each."""
 from bench.compare.cells import size_text
 from bench.compare.intervals import geometric_mean
 
@@ -6,7 +6,7 @@ REDUCING = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 
 
 def name_of(finding):
-    """A cell as the bars name it."""
+    """A cell as the targets name it."""
     cell = finding.cell
     return f"{cell.op} {size_text(cell.bytes)} {cell.dtype} {cell.buffers}"
 
@@ -15,17 +15,17 @@ def _list(found, ratio):
     return "; ".join(f"{name_of(finding)} {ratio(finding)[0]:.2f}" for finding in found) or "none"
 
 
-def below(found, bar, ratio=lambda finding: finding.ratio):
-    """(certain, uncertain): whose whole interval is below the bar, and whose interval holds the bar."""
+def below(found, target, ratio=lambda finding: finding.ratio):
+    """(certain, uncertain): whose whole interval is below the target, and whose interval holds the target."""
     judged = [finding for finding in found if ratio(finding)]
-    certain = [finding for finding in judged if ratio(finding)[2] < bar]
-    uncertain = [finding for finding in judged if ratio(finding)[1] < bar <= ratio(finding)[2]]
+    certain = [finding for finding in judged if ratio(finding)[2] < target]
+    uncertain = [finding for finding in judged if ratio(finding)[1] < target <= ratio(finding)[2]]
     return certain, uncertain
 
 
-def _no_cell_below(found, bar, ratio=lambda finding: finding.ratio):
-    certain, uncertain = below(found, bar, ratio)
-    return f"below {bar}: {_list(certain, ratio)}. Not certain: {_list(uncertain, ratio)}"
+def _no_cell_below(found, target, ratio=lambda finding: finding.ratio):
+    certain, uncertain = below(found, target, ratio)
+    return f"below {target}: {_list(certain, ratio)}. Not certain: {_list(uncertain, ratio)}"
 
 
 def _mean_text(found):
@@ -60,20 +60,20 @@ def _symmetric(found):
     judged = [finding for finding in found if finding.symmetric_ratio and finding.cell.ranks == 2]
     lines = []
 
-    def bar(title, chosen, limit):
+    def target(title, chosen, limit):
         if chosen:
             least = min(chosen, key=lambda finding: finding.symmetric_ratio[0])
             lines.append(f"- symmetric, {title}: least {least.symmetric_ratio[0]:.2f} ({name_of(least)}); "
                          + _no_cell_below(chosen, limit, lambda finding: finding.symmetric_ratio))
 
-    bar("all_reduce from 64 KiB, bar 4", [finding for finding in judged if finding.cell.op == "all_reduce"
+    target("all_reduce from 64 KiB, target 4", [finding for finding in judged if finding.cell.op == "all_reduce"
                                          and finding.cell.bytes >= 64 << 10], 4.0)
     chunks = [finding for finding in judged if finding.cell.op in ("all_gather", "reduce_scatter")]
-    bar("all_gather and reduce_scatter to 1 MiB, bar 2.5", [finding for finding in chunks if finding.cell.bytes <= 1 << 20], 2.5)
+    target("all_gather and reduce_scatter to 1 MiB, target 2.5", [finding for finding in chunks if finding.cell.bytes <= 1 << 20], 2.5)
     large = [finding for finding in chunks if finding.cell.bytes > 1 << 20]
     if large:
         shares = ", ".join(f"{name_of(finding)} {finding.symmetric_share:.0%}" for finding in large)
-        lines.append(f"- symmetric, all_gather and reduce_scatter above 1 MiB, share of the copy rate, bar 90 %: {shares}")
+        lines.append(f"- symmetric, all_gather and reduce_scatter above 1 MiB, share of the copy rate, target 90 %: {shares}")
     return lines
 
 
@@ -86,12 +86,12 @@ def _bfloat16(found):
     if not pairs:
         return []
     low = [f"{size_text(size)} {buffers} {ratio:.2f}" for buffers, size, ratio in pairs if ratio < 0.9]
-    return [f"- bfloat16 all_reduce against float32 in bytes/s, bar 0.9: least {min(ratio for *_, ratio in pairs):.2f}; "
+    return [f"- bfloat16 all_reduce against float32 in bytes/s, target 0.9: least {min(ratio for *_, ratio in pairs):.2f}; "
             f"below: {'; '.join(low) or 'none'}"]
 
 
 def lines(found):
-    """The list under "Bars"."""
+    """The list under "Targets"."""
     text = []
     for ranks in sorted({finding.cell.ranks for finding in found}):
         for buffers in ("hot", "rotated"):

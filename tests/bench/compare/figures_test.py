@@ -1,4 +1,4 @@
-"""What ./dev compare computes: sizes, sets, bounds, calls, medians, ratios, intervals, the best peer, the bars."""
+"""What ./dev compare computes: sizes, sets, bounds, calls, medians, ratios, intervals, the best peer, the targets."""
 import random
 import unittest
 
@@ -170,7 +170,7 @@ class Judgement(unittest.TestCase):
         self.assertAlmostEqual(1.0, found.symmetric_share)
 
 
-class Bars(unittest.TestCase):
+class Targets(unittest.TestCase):
     def found(self, ratios, **changes):
         """One finding per ratio; the best peer takes ratio microseconds, weft one."""
         return [findings.judge(samples.cell({"weft/private": samples.entry([1, 1, 1]), "weft/symmetric": samples.entry([1, 1, 1]),
@@ -198,7 +198,7 @@ class Bars(unittest.TestCase):
         self.assertIn("8 ranks, every size and buffer: below 2.0: all_reduce 8 float32 hot 1.50",
                       "\n".join(summary.lines(self.found([[1.5] * 3], ranks=8))))
         text = "\n".join(summary.lines(self.found([[1.5] * 3]) + self.found([[1.5] * 3], dtype="bfloat16")))
-        self.assertIn("bfloat16 all_reduce against float32 in bytes/s, bar 0.9: least 1.00; below: none", text)
+        self.assertIn("bfloat16 all_reduce against float32 in bytes/s, target 0.9: least 1.00; below: none", text)
 
     def test_nothing_is_said_to_be_nothing(self):
         self.assertEqual(["Nothing to judge."], summary.lines([]))

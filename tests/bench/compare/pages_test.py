@@ -18,8 +18,8 @@ class Page(unittest.TestCase):
 
     def test_has_a_table_for_each_group(self):
         text = markdown.render(self.page())
-        self.assertEqual(["## Bars", "## 2 ranks, float32, hot buffers", "## 2 ranks, float32, rotated buffers",
-                          "## 8 ranks, float32, hot buffers", "## Versions and settings", "## What failed", "## Every bar"],
+        self.assertEqual(["## Targets", "## 2 ranks, float32, hot buffers", "## 2 ranks, float32, rotated buffers",
+                          "## 8 ranks, float32, hot buffers", "## Versions and settings", "## What failed", "## Every target"],
                          [line for line in text.splitlines() if line.startswith("## ")])
 
     def test_rows_have_times_settings_ratios_and_shares(self):
