@@ -98,7 +98,7 @@ def _table(found):
 
 
 def _builds(results):
-    lines = ["| build | commit | libweft.so | folder |", "|---|---|---|---|"]
+    lines = ["| build | its source is at | libweft.so (SHA-256) | folder |", "|---|---|---|---|"]
     lines += [f"| {name} | {build['commit'] or 'not known'} | {build['library_sha256'][:16]} | {build['folder']} |"
               for name, build in results["builds"].items()]
     if len({build["library_sha256"] for build in results["builds"].values()}) == 1:
