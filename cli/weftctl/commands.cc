@@ -1,12 +1,6 @@
 #include "cli/weftctl/commands.h"
 
-#include <utility>
-
 #include <CLI/App.hpp>
-
-#include "cli/weftctl/dump_command.h"
-#include "cli/weftctl/options_command.h"
-#include "cli/weftctl/tune_command.h"
 
 namespace weft {
 namespace {
@@ -16,9 +10,9 @@ void AddOptions(CLI::App& app, CommandLine* line) {
   auto* markdown = command->add_flag("--markdown")->description("as a table for docs/options.md");
   auto* json = command->add_flag("--json")->description("for programs")->excludes(markdown);
   command->callback([=] {
-    line->output = FormatOptions(*json       ? OptionsFormat::kJson
-                                 : *markdown ? OptionsFormat::kMarkdown
-                                             : OptionsFormat::kText);
+    line->output = PrintOptions(*json       ? OptionsFormat::kJson
+                                : *markdown ? OptionsFormat::kMarkdown
+                                            : OptionsFormat::kText);
   });
 }
 
@@ -26,11 +20,7 @@ void AddDump(CLI::App& app, CommandLine* line) {
   CLI::App* command = app.add_subcommand("dump", "what ranks had called when a group failed");
   auto* json = command->add_flag("--json")->description("everything, for programs");
   command->add_option("FILE", line->files, "weft-*.wfr, from WEFT_DUMP_DIR")->required();
-  command->callback([=] {
-    DumpOutput dumps = FormatDumps(line->files, bool(*json));
-    line->output = std::move(dumps.text);
-    line->problems = std::move(dumps.problems);
-  });
+  command->callback([=] { line->output = PrintDumps(line->files, bool(*json)); });
 }
 
 void AddExplain(CLI::App& app, CommandLine* line) {
@@ -42,11 +32,7 @@ void AddExplain(CLI::App& app, CommandLine* line) {
   command->add_option("--dtype", line->explain.dtype, "of the elements")->capture_default_str();
   command->add_flag("--symmetric", line->explain.symmetric, "all buffers are of weft_mem_alloc");
   auto* json = command->add_flag("--json")->description("for programs");
-  command->callback([=] {
-    ExplainOutput explained = FormatExplain(line->explain, bool(*json));
-    line->output = std::move(explained.text);
-    if (!explained.problem.empty()) line->problems.push_back(std::move(explained.problem));
-  });
+  command->callback([=] { line->output = PrintExplanation(line->explain, bool(*json)); });
 }
 
 void AddTune(CLI::App& app, CommandLine* line) {
@@ -54,7 +40,7 @@ void AddTune(CLI::App& app, CommandLine* line) {
       app.add_subcommand("tune", "what this machine costs, and what follows from it");
   auto* measure = command->add_flag("--measure")->description("measure now, and keep it");
   auto* json = command->add_flag("--json")->description("for programs");
-  command->callback([=] { line->output = FormatTune(bool(*measure), bool(*json)); });
+  command->callback([=] { line->output = PrintTuning(bool(*measure), bool(*json)); });
 }
 
 void AddModelOptions(CLI::App* command, PlanArguments* plan) {
@@ -90,11 +76,7 @@ void AddPlan(CLI::App& app, CommandLine* line) {
   command->add_option("--ranks-per-node", plan->ranks_per_node, "for that; all, if not given")
       ->needs(deepspeed);
   auto* json = command->add_flag("--json")->description("for programs");
-  command->callback([=] {
-    PlanOutput planned = FormatPlan(*plan, bool(*json));
-    line->output = std::move(planned.text);
-    if (!planned.problem.empty()) line->problems.push_back(std::move(planned.problem));
-  });
+  command->callback([=] { line->output = PrintPlan(*plan, bool(*json)); });
 }
 
 }  // namespace

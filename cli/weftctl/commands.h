@@ -1,10 +1,11 @@
-// The subcommands of weftctl and their options, apart from parsing: each costs the compiler its share.
+// The commands of weftctl: what each is asked, and the functions that answer it, one source each. commands.cc has their
+// options, apart from the answers: CLI11 and JSON cost the compiler too much to stand in one source.
 //
 //   CLI::App app;
 //   CommandLine line;
 //   AddCommands(app, &line);
 //   app.parse(argc, argv);   // runs the command that it finds
-//   fputs(line.output.c_str(), stdout);
+//   fputs(line.output.text.c_str(), stdout);
 //
 // Thread-safety: one thread.
 #pragma once
@@ -12,25 +13,71 @@
 #include <string>
 #include <vector>
 
-#include "cli/weftctl/explain_command.h"
-#include "cli/weftctl/plan_command.h"
-
 namespace CLI {
 class App;
 }
 
 namespace weft {
 
-// What a command line says, and what its command says to it.
+// What a command says.
+struct CommandOutput {
+  std::string text;  // all of stdout; JSON is one document, and ends with a new line
+  std::vector<std::string> problems;  // one sentence each, for stderr
+};
+
+enum class OptionsFormat { kText, kMarkdown, kJson };
+
+// The command line of explain.
+struct ExplainArguments {
+  std::string operation;          // "all_reduce": a collective with one count, without its "weft_"
+  std::string bytes;              // "4096", "64K": what the call's count comes to
+  int ranks = 2;                  // of one node
+  std::string dtype = "float32";  // as weft_dtype_name has it
+  bool symmetric = false;         // all buffers are of weft_mem_alloc
+};
+
+// The command line of plan. Numbers that are long as digits come as text: "7e9", "7B", "40GB".
+struct PlanArguments {
+  std::string params;  // a number; K, M, B or G, T are powers of 1000
+  int ranks = 0;
+  std::string mix =
+      "fp32";      // fp32, fp16, bf16, or bytes per element "params,main,gradients,optimizer"
+  int units = 32;  // equal ones; not looked at where largest_unit is given
+  std::string largest_unit;  // as params; "": of equal units
+  int micro_batches = 1;
+  std::string accumulation = "local";  // local, every or inner
+  int shard_group = 0;                 // ranks; 0: none
+  std::string budget;                  // "40GB", "36GiB" per rank; "": none
+  bool deepspeed = false;              // with what DeepSpeed's estimator says
+  int ranks_per_node = 0;              // for that; 0: all ranks are on one node
+};
+
 struct CommandLine {
   std::vector<std::string> files;  // of dump
   ExplainArguments explain;
   PlanArguments plan;
-  std::string output;
-  std::vector<std::string> problems;  // one sentence each
+  CommandOutput output;
 };
 
-// Adds all subcommands to `app`; `line` outlives it.
+// Adds all commands to `app`; `line` outlives it.
 void AddCommands(CLI::App& app, CommandLine* line);
+
+// The table of settings that base/options.h holds. docs/options.md is its Markdown form.
+CommandOutput PrintOptions(OptionsFormat format);
+
+// Recorder dumps, what each rank had called when an operation failed: tables with the last operations of each rank and
+// where they differ, or everything as JSON.
+CommandOutput PrintDumps(const std::vector<std::string>& paths, bool json);
+
+// What weft would do for a call on this machine, and why, as weft_explain says it, sums where it reduces. May measure
+// the machine, which takes a tenth of a second.
+CommandOutput PrintExplanation(const ExplainArguments& arguments, bool json);
+
+// What this machine costs, where that is known from, and the choices and predictions that follow. Measures as
+// comm/select/load_model.h says; `measure` is WEFT_TUNE=measure.
+CommandOutput PrintTuning(bool measure, bool json);
+
+// What each strategy costs for a model and a number of ranks, side by side.
+CommandOutput PrintPlan(const PlanArguments& arguments, bool json);
 
 }  // namespace weft

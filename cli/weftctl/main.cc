@@ -1,4 +1,4 @@
-// weftctl: looks at what weft knows. One subcommand per file; commands.cc adds them.
+// weftctl: looks at what weft knows.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -24,21 +24,22 @@ int Run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    line.output =
+    line.output.text =
         app.get_subcommands().empty() ? app.help() : app.get_subcommands().front()->help();
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "weftctl: %s; weftctl --help lists the commands\n", error.what());
     return kUsageError;
   }
+  const weft::CommandOutput& output = line.output;
   const bool written =
-      std::fwrite(line.output.data(), 1, line.output.size(), stdout) == line.output.size();
+      std::fwrite(output.text.data(), 1, output.text.size(), stdout) == output.text.size();
   if (!written || std::fflush(stdout) != 0) {
     std::fprintf(stderr, "weftctl: writing the output failed: %s\n", std::strerror(errno));
     return kSystemError;
   }
-  for (const std::string& problem : line.problems)
+  for (const std::string& problem : output.problems)
     std::fprintf(stderr, "weftctl: %s\n", problem.c_str());
-  return line.problems.empty() ? 0 : kUsageError;
+  return output.problems.empty() ? 0 : kUsageError;
 }
 
 }  // namespace

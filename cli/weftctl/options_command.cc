@@ -1,11 +1,11 @@
-#include "cli/weftctl/options_command.h"
-
+// PrintOptions.
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/options.h"
+#include "cli/weftctl/commands.h"
 
 namespace weft {
 namespace {
@@ -60,16 +60,16 @@ std::string AsJson() {
 
 }  // namespace
 
-std::string FormatOptions(OptionsFormat format) {
+CommandOutput PrintOptions(OptionsFormat format) {
   switch (format) {
     case OptionsFormat::kText:
-      return AsText();
+      break;
     case OptionsFormat::kMarkdown:
-      return AsMarkdown();
+      return {AsMarkdown(), {}};
     case OptionsFormat::kJson:
-      return AsJson();
+      return {AsJson(), {}};
   }
-  return "";
+  return {AsText(), {}};
 }
 
 }  // namespace weft
