@@ -9,9 +9,8 @@
 #include "bench/weft_perf/launcher.h"
 #include "bench/weft_perf/options.h"
 #include "bench/weft_perf/ranks.h"
-#include "bench/weft_perf/repro.h"
 #include "bench/weft_perf/repro_worlds.h"
-#include "bench/weft_perf/sweep.h"
+#include "bench/weft_perf/run.h"
 
 namespace weft::perf {
 namespace {
@@ -35,8 +34,7 @@ ExitCode Main(int argc, char** argv) {
     return RunReproWorlds(options, argc, argv);
   }
   const RankBody body = [&](weft_group_t group) {
-    return options.repro ? RunRepro(options, argc, argv, group)
-                         : RunSweep(options, argc, argv, group);
+    return RunRank(options, argc, argv, group);
   };
   if (options.threads_as_ranks) {
     const int ranks = options.processes > 0 ? options.processes : options.ranks_per_process();

@@ -20,11 +20,11 @@ double Seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-Measure::Measure(const Options& options, Stage& stage)
-    : options_(options), stage_(stage), group_(stage.group()), peers_(stage.peers()) {
-  if (options.timeout_s <= 0) return;
+Measure::Measure(Run& run)
+    : options_(run.options()), run_(run), group_(run.group()), peers_(run.peers()) {
+  if (options_.timeout_s <= 0) return;
   call_.struct_size = sizeof(call_);
-  call_.timeout_ns = int64_t{options.timeout_s} * 1'000'000'000;
+  call_.timeout_ns = int64_t{options_.timeout_s} * 1'000'000'000;
   call_or_null_ = &call_;
 }
 
@@ -160,8 +160,8 @@ Outcome Measure::SummariseIterations(const std::vector<double>& single, Cell* ce
 
 // Each group by its own size and the times of its own ranks.
 void Measure::MeasureGroups(const Job& job, std::span<const double> of_ranks, Cell* cell) const {
-  if (stage_.groups().size() < 2) return;
-  for (const RankGroup& group : stage_.groups()) {
+  if (run_.groups().size() < 2) return;
+  for (const RankGroup& group : run_.groups()) {
     std::vector<double> times;
     for (const int rank : group.ranks)
       times.push_back(of_ranks[static_cast<size_t>(rank)]);

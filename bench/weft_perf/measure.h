@@ -18,7 +18,7 @@
 #include "bench/weft_perf/options.h"
 #include "bench/weft_perf/peers.h"
 #include "bench/weft_perf/report.h"
-#include "bench/weft_perf/stage.h"
+#include "bench/weft_perf/run.h"
 
 namespace weft::perf {
 
@@ -27,8 +27,8 @@ double Seconds();
 
 class Measure {
  public:
-  // Borrows both.
-  Measure(const Options& options, Stage& stage);
+  // Borrows the run.
+  explicit Measure(Run& run);
   ~Measure();
   Measure(const Measure&) = delete;
   Measure& operator=(const Measure&) = delete;
@@ -58,7 +58,7 @@ class Measure {
   Outcome CallFailure(const Job* job, weft_result_t result) const;
 
   const Options& options_;
-  const Stage& stage_;
+  const Run& run_;
   weft_group_t group_;  // what is measured
   Peers& peers_;        // all ranks of the run
   weft_call_t call_ = {};

@@ -27,7 +27,7 @@ Output::Output(const Options& options, int argc, char** argv, bool writer) : wri
     environment.emplace_back(*entry);
   report_.environment = ReportedEnvironment(environment);
   report_.governor = Governor();
-  if (!options.json_path.empty()) OpenJson();
+  if (!options.json_path.empty() && !options.repro_world) OpenJson();
 }
 
 Output::~Output() {
@@ -58,10 +58,15 @@ void Output::AddRow(Row row) {
   report_.rows.push_back(std::move(row));
 }
 
-void Output::Finish() {
-  if (!writer_) return;
-  Print(FooterText(report_));
-  if (json_ == nullptr) return;
+Outcome Output::Finish(Outcome outcome) {
+  // Results that are wrong are no error of the run: rows say which, and totals that there are some.
+  if (!outcome.ok() && outcome.code != ExitCode::kWrong) report_.errors.push_back(outcome.message);
+  if (!report_.options.repro_world) Print(FooterText(report_));
+  if (json_ != nullptr) WriteJson();
+  return outcome.ok() ? Written() : outcome;
+}
+
+void Output::WriteJson() {
   report_.end_time = TimeOfDay();
   const std::string text = JsonText(report_);
   errno = 0;

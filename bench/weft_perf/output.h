@@ -23,20 +23,18 @@ class Output {
 
   Report& report() { return report_; }
 
-  const Report& report() const { return report_; }
-
   // Prints on rank 0 only.
   void Print(const std::string& text) const;
   void AddRow(Row row);
-  // Prints the footer and writes the JSON file.
-  void Finish();
-
-  // What of all that could not be written, on a full disk say. A reader that has gone is no failure: it has seen what it
-  // wanted.
-  Outcome Written() const;
+  // Prints the footer and writes the JSON file, with the message of a run that failed; neither is for a process that
+  // --repro started. Returns that failure, or what could not be written, on a full disk say. A reader that has gone is
+  // no failure: it has seen what it wanted.
+  Outcome Finish(Outcome outcome);
 
  private:
   void OpenJson();
+  void WriteJson();
+  Outcome Written() const;
 
   Report report_;
   bool writer_;

@@ -1,5 +1,4 @@
-#include "bench/weft_perf/repro.h"
-
+// MakeRepro of run.h.
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -7,14 +6,9 @@
 
 #include "weft/error.h"
 
-#include "bench/weft_perf/job.h"
-#include "bench/weft_perf/made_op.h"
-#include "bench/weft_perf/output.h"
-#include "bench/weft_perf/peers.h"
 #include "bench/weft_perf/plan.h"
 #include "bench/weft_perf/repro_result.h"
-#include "bench/weft_perf/stage.h"
-#include "bench/weft_perf/table.h"
+#include "bench/weft_perf/run.h"
 
 namespace weft::perf {
 namespace {
@@ -61,16 +55,15 @@ std::string RanksAre(const std::vector<Device>& devices) {
   return processes.size() == 1 ? "threads" : "processes-of-threads";
 }
 
-class Repro {
+class Repro : public Experiment {
  public:
-  Repro(const Options& options, int argc, char** argv, weft_group_t world, const Peers& peers)
-      : options_(options),
-        stage_(options, world, peers),
-        output_(options, argc, argv, peers.rank() == 0) {}
+  explicit Repro(Run& run) : run_(run), options_(run.options()), output_(run.output()) {}
 
-  Outcome Run();
+  int copies() const override { return 5; }
 
-  Outcome written() const { return output_.Written(); }
+  Outcome SetUp() override;
+  Outcome RunOne(Job job) override;
+  Outcome Conclude() override;
 
  private:
   // What a rank tells of its result.
@@ -80,19 +73,14 @@ class Repro {
     size_t stray_bytes = 0;
   };
 
-  Outcome SetUp();
-  Outcome RunAll();
-  Outcome RunOne(const ElementType& type, const Reduction* reduction, int root);
   Outcome RunWay(Job job, const Way& way, const Pattern& input);
   Outcome Call(const Job& job, const Way& way, std::optional<std::string>* unsupported);
   Hashes HashResult(const Job& job) const;
   Outcome Record(const Job& job, const Way& way, const Hashes& mine);
-  Outcome Conclude();
 
-  Options options_;
-  Stage stage_;
-  Output output_;
-  Traffic traffic_;
+  Run& run_;
+  const Options& options_;
+  Output& output_;
   Buffer private_send_;
   Buffer private_recv_;
   Buffer symmetric_send_;
@@ -104,32 +92,16 @@ class Repro {
 };
 
 Outcome Repro::SetUp() {
-  if (Outcome o = stage_.Split(); !o.ok()) return o;
-  if (stage_.groups().size() > 1) {
+  if (run_.groups().size() > 1) {
     return Fail(ExitCode::kUsage,
                 "--repro compares the results of one group; unset NCCL_TESTS_SPLIT");
   }
-  std::vector<Device>& devices = output_.report().devices;
-  if (Outcome o = stage_.ListDevices(&devices); !o.ok()) return o;
-  ranks_are_ = RanksAre(devices);
+  ranks_are_ = RanksAre(run_.report().devices);
   const char* isa = std::getenv("WEFT_ISA");
   isa_ = isa != nullptr && *isa != '\0' ? isa : "best";
-  output_.Print(PreambleText(output_.report()));
-  std::string note;
-  Outcome fits = stage_.FitSizes(5, &options_, &note);
-  output_.Print(note);
-  if (!fits.ok()) return fits;
-  if (options_.operation->layout == Layout::kTraffic) {
-    if (Outcome o = Traffic::FromEnvironment(std::getenv, &traffic_); !o.ok()) return o;
-    Outcome o = traffic_.Check(stage_.size(), options_.min_bytes, options_.max_bytes);
-    if (!o.ok()) return o;
-  }
-  constexpr size_t kElementMax = 8;
-  const size_t shift_max = options_.unalign * kElementMax;
   for (Buffer* buffer : {&private_send_, &private_recv_, &symmetric_send_, &symmetric_recv_}) {
     const bool is_private = buffer == &private_send_ || buffer == &private_recv_;
-    Outcome o = buffer->Allocate(options_.max_bytes, shift_max,
-                                 is_private ? Memory::kPrivate : Memory::kSymmetric);
+    Outcome o = run_.Allocate(is_private ? Memory::kPrivate : Memory::kSymmetric, buffer);
     if (!o.ok()) return o;
   }
   return {};
@@ -142,7 +114,7 @@ Outcome Repro::Call(const Job& job, const Way& way, std::optional<std::string>* 
   call.timeout_ns = int64_t{options_.timeout_s} * 1'000'000'000;
   call.algorithm = way.algorithm;
   weft_work_t work = nullptr;
-  weft_result_t result = job.Start(stage_.group(), &call, 0, way.blocking ? nullptr : &work);
+  weft_result_t result = job.Start(run_.group(), &call, 0, way.blocking ? nullptr : &work);
   if (result == WEFT_SUCCESS && work != nullptr) result = weft_work_wait(work, 0);
   const std::string algorithm = way.algorithm != nullptr ? way.algorithm : "auto";
   Outcome failure = LibraryFailure(Printf("%s of %zu %s, algorithm %s", job.operation->name,
@@ -153,8 +125,8 @@ Outcome Repro::Call(const Job& job, const Way& way, std::optional<std::string>* 
     return failure;
   }
   std::vector<double> results;
-  if (Outcome o = stage_.peers().Gather(result, &results); !o.ok()) return o;
-  if (std::count(results.begin(), results.end(), results[0]) != stage_.size()) {
+  if (Outcome o = run_.peers().Gather(result, &results); !o.ok()) return o;
+  if (std::count(results.begin(), results.end(), results[0]) != run_.size()) {
     return Fail(ExitCode::kLibrary,
                 "some ranks have the algorithm and some do not: " + failure.message);
   }
@@ -184,11 +156,11 @@ Outcome Repro::Record(const Job& job, const Way& way, const Hashes& mine) {
   std::vector<std::string> wholes;
   std::vector<std::string> prefixes;
   std::vector<double> strays;
-  if (Outcome o = stage_.peers().GatherText(mine.whole, &wholes); !o.ok()) return o;
-  if (Outcome o = stage_.peers().GatherText(mine.prefix, &prefixes); !o.ok()) return o;
+  if (Outcome o = run_.peers().GatherText(mine.whole, &wholes); !o.ok()) return o;
+  if (Outcome o = run_.peers().GatherText(mine.prefix, &prefixes); !o.ok()) return o;
   const auto stray = static_cast<double>(mine.stray_bytes);
-  if (Outcome o = stage_.peers().Gather(stray, &strays); !o.ok()) return o;
-  if (stage_.rank() != 0) return {};
+  if (Outcome o = run_.peers().Gather(stray, &strays); !o.ok()) return o;
+  if (run_.rank() != 0) return {};
   ReproResult result;
   result.operation = job.operation->name;
   result.type = job.type->name;
@@ -224,7 +196,7 @@ Outcome Repro::RunWay(Job job, const Way& way, const Pattern& input) {
   std::optional<std::string> unsupported;
   if (Outcome o = Call(job, way, &unsupported); !o.ok()) return o;
   if (!unsupported.has_value()) return Record(job, way, HashResult(job));
-  if (stage_.rank() != 0) return {};
+  if (run_.rank() != 0) return {};
   const ReproSkip skip{way.algorithm, 1, *unsupported};
   if (options_.repro_world) {
     output_.Print(ReproLine(skip));
@@ -234,21 +206,7 @@ Outcome Repro::RunWay(Job job, const Way& way, const Pattern& input) {
   return {};
 }
 
-Outcome Repro::RunOne(const ElementType& type, const Reduction* reduction, int root) {
-  Job job;
-  job.operation = options_.operation;
-  job.type = &type;
-  job.reduction = reduction;
-  job.root = root;
-  job.rank = stage_.rank();
-  job.ranks = stage_.size();
-  job.offset = options_.unalign * type.size;
-  job.traffic = &traffic_;
-  MadeOp op;
-  if (options_.operation->reduces) {
-    if (Outcome o = op.Make(*reduction, type, job.rank); !o.ok()) return o;
-    job.op = op.number();
-  }
+Outcome Repro::RunOne(Job job) {
   DataKey key = job.Key(kSeed);
   key.length = SIZE_MAX;
   const Pattern input = Pattern::OrderSensitive(key, job.rank);
@@ -267,61 +225,18 @@ Outcome Repro::RunOne(const ElementType& type, const Reduction* reduction, int r
   return {};
 }
 
-Outcome Repro::RunAll() {
-  if (const std::string why = WhySkipped(options_, stage_.size()); !why.empty()) {
-    output_.Print(why);
-    return {};
-  }
-  for (const ElementType* type : options_.types) {
-    for (const Reduction* reduction : ReductionsOf(options_)) {
-      for (const int root : RootsOf(options_, stage_.size())) {
-        if (Outcome o = RunOne(*type, reduction, root); !o.ok()) return o;
-      }
-    }
-  }
-  return {};
-}
-
 Outcome Repro::Conclude() {
-  if (stage_.rank() != 0 || options_.repro_world) return {};
+  if (run_.rank() != 0 || options_.repro_world) return {};
   output_.Print(summary_.Text());
-  output_.report().repro = summary_;
+  run_.report().repro = summary_;
   if (summary_.ok()) return {};
   return Fail(ExitCode::kWrong, "results that must have the same bits differ");
 }
 
-Outcome Repro::Run() {
-  Outcome outcome = SetUp();
-  if (outcome.ok()) outcome = RunAll();
-  if (outcome.ok()) outcome = Conclude();
-  if (options_.repro_world) return outcome;
-  if (!outcome.ok() && outcome.code != ExitCode::kWrong) {
-    output_.report().errors.push_back(outcome.message);
-  }
-  output_.Finish();
-  return outcome;
-}
-
 }  // namespace
 
-Outcome RunRepro(const Options& options, int argc, char** argv, weft_group_t world) {
-  Options mine = options;
-  // The process that started this one writes it.
-  if (options.repro_world) mine.json_path.clear();
-  Peers peers;
-  if (Outcome o = Peers::Make(world, &peers); !o.ok()) return o;
-  Outcome outcome;
-  {
-    Repro repro(mine, argc, argv, world, peers);
-    outcome = repro.Run();
-    if (!outcome.ok() && outcome.code != ExitCode::kWrong) {
-      static_cast<void>(weft_group_abort(world, outcome.message.c_str()));
-    }
-    // The peers' last call may be under way still, and is none of this.
-    if (outcome.ok()) outcome = repro.written();
-  }
-  if (!outcome.ok()) outcome.message = Printf("rank %d: ", peers.rank()) + outcome.message;
-  return outcome;
+std::unique_ptr<Experiment> MakeRepro(Run& run) {
+  return std::make_unique<Repro>(run);
 }
 
 }  // namespace weft::perf

@@ -134,11 +134,10 @@ ExitCode RunReproWorlds(const Options& options, int argc, char** argv) {
     output.Print(summary.Text());
     if (!summary.ok()) {
       outcome = Fail(ExitCode::kWrong, "results that must have the same bits differ");
+      output.report().errors.push_back(outcome.message);
     }
   }
-  if (!outcome.ok()) output.report().errors.push_back(outcome.message);
-  output.Finish();
-  if (outcome.ok()) outcome = output.Written();
+  outcome = output.Finish(outcome);
   if (!outcome.ok()) {
     std::fprintf(stderr, "%s: %s\n", options.program.c_str(), outcome.message.c_str());
   }

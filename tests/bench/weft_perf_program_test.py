@@ -151,6 +151,20 @@ class WeftPerf(unittest.TestCase):
         self.assertEqual(len(report["config"]["devices"]), 2)
         self.assertFalse([entry for entry in report["env"] if "SECRET" in entry or "HOME" in entry])
 
+    def test_a_run_that_fails_before_its_first_row_says_so_in_json(self):
+        for arguments, why in (("reduce -r 2 -b 8 -e 8 --nprocs 2", "-r 2: the group has ranks 0 to 1 only"),
+                               ("all_reduce -b 8 -e 8 --repro --nprocs 2", "failed")):
+            with self.subTest(arguments), tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "out.json")
+                result = run(f"{arguments} -J {path}", WEFT_ISA="mmx" if "--repro" in arguments else "scalar")
+                self.assertNotEqual(result.returncode, 0, result.stdout)
+                self.assertIn("# error: ", result.stdout)
+                with open(path, encoding="utf-8") as file:
+                    report = json.load(file)
+                self.assertEqual(report["results"], [])
+                self.assertEqual(len(report["errors"]), 1)
+                self.assertIn(why, report["errors"][0])
+
     def test_exit_codes(self):
         cases = (("", 6), ("all_reduce -q", 6), ("all_reduce -G 1", 6), ("all_reduce -b x", 255),
                  ("all_reduce -R 4", 6), ("barrier --repro", 6), ("reduce -r 2 -b 8 -e 8 --nprocs 2", 6), ("--help", 0))
