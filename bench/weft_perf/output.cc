@@ -43,6 +43,10 @@ void Output::OpenJson() {
     return;
   }
   Print("# Writing JSON output to " + used + "\n");
+  // What a reader finds if the run is killed or crashes.
+  report_.errors = {"the run did not end"};
+  WriteJson();
+  report_.errors.clear();
 }
 
 void Output::Print(const std::string& text) const {
@@ -62,18 +66,23 @@ Outcome Output::Finish(Outcome outcome) {
   // Results that are wrong are no error of the run: rows say which, and totals that there are some.
   if (!outcome.ok() && outcome.code != ExitCode::kWrong) report_.errors.push_back(outcome.message);
   if (!report_.options.repro_world) Print(FooterText(report_));
-  if (json_ != nullptr) WriteJson();
+  report_.end_time = TimeOfDay();
+  if (json_ != nullptr) {
+    WriteJson();
+    // What a file system could not store it may say as late as this.
+    if (std::fclose(json_) != 0 && json_error_ == 0) json_error_ = errno;
+    json_ = nullptr;
+  }
   return outcome.ok() ? Written() : outcome;
 }
 
 void Output::WriteJson() {
-  report_.end_time = TimeOfDay();
   const std::string text = JsonText(report_);
-  errno = 0;
-  const bool written = std::fwrite(text.data(), 1, text.size(), json_) == text.size();
-  const bool closed = std::fclose(json_) == 0;
-  json_ = nullptr;
-  if (!written || !closed) json_error_ = errno;
+  std::rewind(json_);
+  const bool written = ftruncate(fileno(json_), 0) == 0 &&
+                       std::fwrite(text.data(), 1, text.size(), json_) == text.size() &&
+                       std::fflush(json_) == 0;
+  json_error_ = written ? 0 : errno;
 }
 
 Outcome Output::Written() const {

@@ -1,5 +1,5 @@
-// Where rank 0's findings go: the table on stdout as it grows, and the JSON file at the end, also
-// when the run fails. On other ranks it only keeps what both need.
+// Where rank 0's findings go: the table on stdout as it grows, and the JSON file at the end, also when the run fails.
+// Until then the file says that the run did not end. On other ranks it only keeps what both need.
 //
 // Thread-safety: used by the rank's thread only.
 #ifndef WEFT_BENCH_WEFT_PERF_OUTPUT_H_
@@ -33,7 +33,7 @@ class Output {
 
  private:
   void OpenJson();
-  void WriteJson();
+  void WriteJson();  // in place of what the file holds
   Outcome Written() const;
 
   Report report_;

@@ -165,6 +165,17 @@ class WeftPerf(unittest.TestCase):
                 self.assertEqual(len(report["errors"]), 1)
                 self.assertIn(why, report["errors"][0])
 
+    def test_a_run_that_is_killed_says_in_json_that_it_did_not_end(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.json")
+            command = [os.path.join(PROGRAMS, "weft_perf"), "all_reduce", "-b", "8", "-e", "8", "-n", "1", "-N", "0", "-J", path]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+                while process.stdout.readline().startswith("#"):
+                    pass
+                process.kill()
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["errors"], ["the run did not end"])
+
     def test_exit_codes(self):
         cases = (("", 6), ("all_reduce -q", 6), ("all_reduce -G 1", 6), ("all_reduce -b x", 255),
                  ("all_reduce -R 4", 6), ("barrier --repro", 6), ("reduce -r 2 -b 8 -e 8 --nprocs 2", 6), ("--help", 0))
