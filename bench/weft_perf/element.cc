@@ -37,16 +37,6 @@ const Entry* FindByName(std::span<const Entry> entries, std::string_view name) {
   return nullptr;
 }
 
-template <typename Entry>
-std::string Names(std::span<const Entry> entries) {
-  std::string names;
-  for (const Entry& entry : entries) {
-    if (!names.empty()) names += ' ';
-    names += entry.name;
-  }
-  return names;
-}
-
 // The OCP format without infinities: the largest exponent has numbers, and only one NaN.
 bool HasInfinity(const ElementType& type) {
   return type.dtype != WEFT_FLOAT8_E4M3;
@@ -68,14 +58,6 @@ const ElementType* FindElementType(std::string_view name) {
 
 const Reduction* FindReduction(std::string_view name) {
   return FindByName(Reductions(), name);
-}
-
-std::string ElementTypeNames() {
-  return Names(ElementTypes());
-}
-
-std::string ReductionNames() {
-  return Names(Reductions());
 }
 
 uint64_t EncodeElement(int value, const ElementType& type) {

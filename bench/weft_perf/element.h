@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "weft/types.h"
@@ -36,10 +35,6 @@ std::span<const Reduction> Reductions();
 // nullptr when there is none of that name.
 const ElementType* FindElementType(std::string_view name);
 const Reduction* FindReduction(std::string_view name);
-
-// The names of all, with blanks between them.
-std::string ElementTypeNames();
-std::string ReductionNames();
 
 // Sum of factor x input; the factor is PremulFactor(rank).
 inline bool IsPremulSum(const Reduction& reduction) {

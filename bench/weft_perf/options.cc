@@ -1,41 +1,139 @@
 #include "bench/weft_perf/options.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <climits>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include <getopt.h>
 #include <strings.h>
 
-#include "bench/weft_perf/option_table.h"
-
 namespace weft::perf {
 namespace {
 
-// Reads one command line; the first fault ends it.
-class Parser {
- public:
-  explicit Parser(Options& options) : options_(options) {}
-
-  Outcome Run(int argc, char** argv);
-
-  bool help() const { return help_; }
-
- private:
-  Outcome Take(int letter, const char* value);
-  Outcome TakeNumber(int letter, const char* value, long long number);
-  Outcome TakeSize(int letter, const char* value, size_t& bytes);
-  Outcome TakeReduction(const char* value);
-  Outcome TakeType(const char* value);
-  Outcome CheckTogether() const;
-
-  Options& options_;
-  bool help_ = false;
+// What getopt_long returns for options without a letter.
+enum LongOnly {
+  kProcesses = 256,
+  kThreadsAsRanks,
+  kHot,
+  kSymmetric,
+  kShared,
+  kAsync,
+  kBound,
+  kRepro,
+  kReproWorld,
 };
+
+template <auto kMember>
+void Set(Options& options, long long number) {
+  auto& member = options.*kMember;
+  member = static_cast<std::remove_reference_t<decltype(member)>>(number);
+}
+
+template <auto kMember, auto kValue>
+void SetTo(Options& options, long long) {
+  options.*kMember = kValue;
+}
+
+constexpr std::array kOptions = {
+    OptionRow{'t', "nthreads", "<n>", "threads per process (1)", Set<&Options::threads>, 1, 65536},
+    OptionRow{'g', "ngpus", "<n>", "ranks per thread; each gets a thread of its own (1)",
+              Set<&Options::ranks_per_thread>, 1, 65536},
+    OptionRow{'b', "minbytes", "<size>", "smallest size, K M G allowed (32M)"},
+    OptionRow{'e', "maxbytes", "<size>", "largest size (32M)"},
+    OptionRow{'i', "stepbytes", "<size>", "distance of sizes (1M)"},
+    OptionRow{'f', "stepfactor", "<n>", "ratio of sizes; wins over -i when above 1",
+              Set<&Options::step_factor>, 0, INT_MAX},
+    OptionRow{'n', "iters", "<n>", "timed iterations (20)", Set<&Options::iterations>, 1, INT_MAX},
+    OptionRow{'m', "agg_iters", "<n>", "operations started together in an iteration (1)",
+              Set<&Options::aggregated>, 1, 1 << 20},
+    OptionRow{'w', "warmup_iters", "<n>", "untimed operations of each size (1)",
+              Set<&Options::warmup>, 0, INT_MAX},
+    OptionRow{'N', "run_cycles", "<n>", "how often to run all sizes, 0: for ever (1)",
+              Set<&Options::cycles>, 0, INT_MAX},
+    OptionRow{'p', "parallel_init", "<0/1>", "ranks always start concurrently; no effect",
+              Set<&Options::parallel_init>, 0, 1},
+    OptionRow{'c', "check", "<n>", "checked operations of each size, 0: none (1)",
+              Set<&Options::checks>, 0, INT_MAX},
+    OptionRow{'o', "op", "<name/all>", "sum prod min max avg mulsum (sum)"},
+    OptionRow{
+        'd', "datatype", "<name/all>",
+        "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2 (float)"},
+    OptionRow{'r', "root", "<rank/all>", "root (0)", Set<&Options::root>, -1, INT_MAX},
+    OptionRow{'z', "blocking", "<0-3>",
+              "1: barrier after each operation, 3: after each iteration, untimed (0)",
+              Set<&Options::blocking>, 0, 3},
+    OptionRow{'y', "stream_null", "<0/1>", "no effect on CPU memory", nullptr, 0, 1},
+    OptionRow{'T', "timeout", "<s>", "deadline of each operation, 0: the library's (0)",
+              Set<&Options::timeout_s>, 0, INT_MAX},
+    OptionRow{'G', "cudagraph", "<n>", "CUDA only: 0", nullptr, 0, INT_MAX},
+    OptionRow{'C', "report_cputime", "<0/1>", "report the time to start the operations",
+              Set<&Options::cpu_time>, 0, 1},
+    OptionRow{'a', "average", "<0-3>", "time of rank 0, mean, least or largest over ranks (1)",
+              Set<&Options::average>, 0, 3},
+    OptionRow{'R', "local_register", "<0-3>",
+              "1: registered memory, 2: symmetric memory, same as --symmetric, 3: --shared (0)",
+              Set<&Options::memory>, 0, 3},
+    OptionRow{'x', "cta_policy", "<n>", "no effect on CPU memory", nullptr, 0, INT_MAX},
+    OptionRow{'D', "device_implementation", "<n>", "CUDA only: 0", nullptr, 0, INT_MAX},
+    OptionRow{'V', "device_cta_count", "<n>", "no effect on CPU memory", nullptr, 0, INT_MAX},
+    OptionRow{'J', "output_file", "<file.json>", "write the results as JSON as well"},
+    OptionRow{'S', "report_timestamps", "<0/1>", "append the time of day to each line",
+              Set<&Options::timestamps>, 0, 1},
+    OptionRow{'M', "memory", "<0/1>", "report memory use at the end", Set<&Options::memory_report>,
+              0, 1},
+    OptionRow{'u', "unalign", "<n>", "shift the buffers by n elements (0)", Set<&Options::unalign>,
+              0, 1 << 20},
+    OptionRow{'I', "per_iter_timing", "<0/1>", "append columns on single iterations",
+              Set<&Options::per_iteration>, 0, 1},
+    OptionRow{'K', "per_iter_skip", "<n>", "leave the first n iterations out of these (0)",
+              Set<&Options::per_iteration_skip>, 0, INT_MAX},
+    OptionRow{'h', "help", nullptr, "this text"},
+    OptionRow{kProcesses, "nprocs", "<n>", "start n processes as ranks", Set<&Options::processes>,
+              1, 65536},
+    OptionRow{kThreadsAsRanks, "threads-as-ranks", nullptr,
+              "with --nprocs: threads instead of processes", Set<&Options::threads_as_ranks>},
+    OptionRow{kHot, "hot", nullptr, "use the same buffers in every iteration", Set<&Options::hot>},
+    OptionRow{kSymmetric, "symmetric", nullptr, "buffers from weft_mem_alloc",
+              SetTo<&Options::memory, Memory::kSymmetric>},
+    OptionRow{kShared, "shared", nullptr,
+              "one result for all ranks, from weft_mem_alloc_shared; symmetric inputs",
+              SetTo<&Options::memory, Memory::kShared>},
+    OptionRow{kAsync, "async", nullptr, "start operations without waiting for the one before",
+              Set<&Options::asynchronous>},
+    OptionRow{kBound, "bound", nullptr, "compare with the measured memcpy rate after the table",
+              Set<&Options::bound>},
+    OptionRow{
+        kRepro, "repro", nullptr,
+        "hash results over every way to get them instead of timing; exit code 7 if two differ",
+        Set<&Options::repro>},
+    OptionRow{kReproWorld, "repro-world", nullptr, nullptr, Set<&Options::repro_world>},
+};
+
+const OptionRow* FindRow(int letter) {
+  const auto* const row = std::find_if(kOptions.begin(), kOptions.end(),
+                                       [=](const OptionRow& one) { return one.letter == letter; });
+  return row != kOptions.end() ? row : nullptr;
+}
+
+std::string UsageText(const std::string& program) {
+  std::string text = "USAGE: " + program;
+  text += FindOperation(program) != nullptr ? " [options]\n" : " <operation> [options]\n";
+  text += "  operations: " + OperationNames() + "\n";
+  for (const OptionRow& option : kOptions) {
+    if (option.meaning == nullptr) continue;
+    const std::string name =
+        OptionName(option.letter) + " " + (option.argument != nullptr ? option.argument : "");
+    text += Printf("  [%s] %s\n", name.c_str(), option.meaning);
+  }
+  return text;
+}
 
 Outcome UsageFault(std::string message) {
   return Fail(ExitCode::kUsage, std::move(message));
@@ -47,167 +145,84 @@ bool EndsWithJson(const std::string& path) {
   return strcasecmp(path.c_str() + path.size() - kLength, ".json") == 0;
 }
 
-Outcome Parser::TakeSize(int letter, const char* value, size_t& bytes) {
+// The entry of that name, or all.
+template <typename Entry>
+Outcome TakeNames(const char* what, const OptionRow& row, const char* value,
+                  std::span<const Entry> entries, std::vector<const Entry*>* taken) {
+  taken->clear();
+  const bool all = std::strcmp(value, "all") == 0;
+  std::string names;
+  for (const Entry& entry : entries) {
+    if (all || std::strcmp(value, entry.name) == 0) taken->push_back(&entry);
+    names += entry.name + std::string(" ");
+  }
+  if (!taken->empty()) return {};
+  return UsageFault(
+      Printf("there is no %s \"%s\"; -%c takes %sall", what, value, row.letter, names.c_str()));
+}
+
+Outcome TakeSize(const OptionRow& row, const char* value, size_t* bytes) {
   const double parsed = ParseSize(value);
   if (parsed < 0) {
-    return Fail(
-        ExitCode::kBadSize,
-        Printf("invalid size specified for '%s': \"%s\" is not a number with K, M or G",
-               letter == 'b' ? "minbytes" : (letter == 'e' ? "maxbytes" : "stepbytes"), value));
+    return Fail(ExitCode::kBadSize,
+                Printf("invalid size specified for '%s': \"%s\" is not a number with K, M or G",
+                       row.name, value));
   }
-  bytes = static_cast<size_t>(parsed);
+  *bytes = static_cast<size_t>(parsed);
   return {};
 }
 
-Outcome Parser::TakeReduction(const char* value) {
-  options_.reductions.clear();
-  if (std::strcmp(value, "all") == 0) {
-    for (const Reduction& reduction : Reductions())
-      options_.reductions.push_back(&reduction);
-    return {};
+Outcome TakeNumber(const OptionRow& row, const char* value, Options* options) {
+  const std::string name = OptionName(row.letter);
+  char* end = nullptr;
+  const long long number = std::strtoll(value, &end, 0);
+  if (end == value || *end != '\0') {
+    return UsageFault(Printf("%s takes a number, not \"%s\"", name.c_str(), value));
   }
-  const Reduction* reduction = FindReduction(value);
-  if (reduction == nullptr) {
-    return UsageFault(
-        Printf("there is no reduction \"%s\"; -o takes %s all", value, ReductionNames().c_str()));
+  if (number < row.least || number > row.largest) {
+    return UsageFault(Printf("%s %s is out of range; it takes %lld to %lld", name.c_str(), value,
+                             row.least, row.largest));
   }
-  options_.reductions.push_back(reduction);
+  if ((row.letter == 'G' || row.letter == 'D') && number != 0) {
+    return UsageFault(Printf("%s %s needs CUDA, and this program measures CPU memory; leave it out",
+                             name.c_str(), value));
+  }
+  if (row.set != nullptr) row.set(*options, number);
   return {};
 }
 
-Outcome Parser::TakeType(const char* value) {
-  options_.types.clear();
-  if (std::strcmp(value, "all") == 0) {
-    for (const ElementType& type : ElementTypes())
-      options_.types.push_back(&type);
-    return {};
-  }
-  const ElementType* type = FindElementType(value);
-  if (type == nullptr) {
-    return UsageFault(Printf("there is no element type \"%s\"; -d takes %s all", value,
-                             ElementTypeNames().c_str()));
-  }
-  options_.types.push_back(type);
-  return {};
-}
+// Reads one command line; the first fault ends it.
+class Parser {
+ public:
+  explicit Parser(Options& options) : options_(options) {}
 
-Outcome Parser::TakeNumber(int letter, const char* value, long long number) {
-  const auto small = static_cast<int>(number);
-  switch (letter) {
-    case 't':
-      options_.threads = small;
-      break;
-    case 'g':
-      options_.ranks_per_thread = small;
-      break;
-    case 'f':
-      options_.step_factor = static_cast<size_t>(number);
-      break;
-    case 'n':
-      options_.iterations = small;
-      break;
-    case 'm':
-      options_.aggregated = small;
-      break;
-    case 'w':
-      options_.warmup = small;
-      break;
-    case 'N':
-      options_.cycles = small;
-      break;
-    case 'p':
-      options_.parallel_init = small;
-      break;
-    case 'c':
-      options_.checks = small;
-      break;
-    case 'r':
-      options_.root = small;
-      break;
-    case 'z':
-      options_.blocking = static_cast<Blocking>(small);
-      break;
-    case 'T':
-      options_.timeout_s = small;
-      break;
-    case 'C':
-      options_.cpu_time = number != 0;
-      break;
-    case 'a':
-      options_.average = static_cast<Average>(small);
-      break;
-    case 'S':
-      options_.timestamps = number != 0;
-      break;
-    case 'M':
-      options_.memory_report = number != 0;
-      break;
-    case 'u':
-      options_.unalign = static_cast<size_t>(number);
-      break;
-    case 'I':
-      options_.per_iteration = number != 0;
-      break;
-    case 'K':
-      options_.per_iteration_skip = small;
-      break;
-    case kProcesses:
-      options_.processes = small;
-      break;
-    case 'G':
-    case 'D':
-      if (number == 0) break;
-      return UsageFault(
-          Printf("%s %s needs CUDA, and this program measures CPU memory; leave it out",
-                 OptionName(letter).c_str(), value));
-    case 'R':
-      options_.memory = static_cast<Memory>(small);
-      break;
-    default:
-      break;  // -x, -V and -y have no meaning on CPU memory
-  }
-  return {};
-}
+  Outcome Run(int argc, char** argv);
 
-Outcome Parser::Take(int letter, const char* value) {
-  switch (letter) {
+  bool help() const { return help_; }
+
+ private:
+  Outcome Take(const OptionRow& row, const char* value);
+  Outcome CheckTogether() const;
+
+  Options& options_;
+  bool help_ = false;
+};
+
+Outcome Parser::Take(const OptionRow& row, const char* value) {
+  switch (row.letter) {
     case 'h':
       help_ = true;
       return {};
-    case kThreadsAsRanks:
-      options_.threads_as_ranks = true;
-      return {};
-    case kHot:
-      options_.hot = true;
-      return {};
-    case kSymmetric:
-      options_.memory = Memory::kSymmetric;
-      return {};
-    case kShared:
-      options_.memory = Memory::kShared;
-      return {};
-    case kAsync:
-      options_.asynchronous = true;
-      return {};
-    case kBound:
-      options_.bound = true;
-      return {};
-    case kReproWorld:
-      options_.repro_world = true;
-      [[fallthrough]];
-    case kRepro:
-      options_.repro = true;
-      return {};
     case 'b':
-      return TakeSize(letter, value, options_.min_bytes);
+      return TakeSize(row, value, &options_.min_bytes);
     case 'e':
-      return TakeSize(letter, value, options_.max_bytes);
+      return TakeSize(row, value, &options_.max_bytes);
     case 'i':
-      return TakeSize(letter, value, options_.step_bytes);
+      return TakeSize(row, value, &options_.step_bytes);
     case 'o':
-      return TakeReduction(value);
+      return TakeNames("reduction", row, value, Reductions(), &options_.reductions);
     case 'd':
-      return TakeType(value);
+      return TakeNames("element type", row, value, ElementTypes(), &options_.types);
     case 'J':
       if (!EndsWithJson(value)) {
         return UsageFault(
@@ -215,25 +230,16 @@ Outcome Parser::Take(int letter, const char* value) {
       }
       options_.json_path = value;
       return {};
+    case 'r':
+      if (std::strcmp(value, "all") != 0) break;
+      options_.root = kAllRoots;
+      return {};
     default:
       break;
   }
-  if (letter == 'r' && std::strcmp(value, "all") == 0) {
-    options_.root = kAllRoots;
-    return {};
-  }
-  char* end = nullptr;
-  const long long number = std::strtoll(value, &end, 0);
-  if (end == value || *end != '\0') {
-    return UsageFault(Printf("%s takes a number, not \"%s\"", OptionName(letter).c_str(), value));
-  }
-  for (const NumberRange& range : NumberRanges()) {
-    if (range.letter == letter && (number < range.least || number > range.largest)) {
-      return UsageFault(Printf("%s %s is out of range; it takes %lld to %lld",
-                               OptionName(letter).c_str(), value, range.least, range.largest));
-    }
-  }
-  return TakeNumber(letter, value, number);
+  if (row.argument != nullptr) return TakeNumber(row, value, &options_);
+  row.set(options_, 1);
+  return {};
 }
 
 Outcome Parser::CheckTogether() const {
@@ -293,11 +299,11 @@ std::string Fault(int found, const char* last) {
 Outcome Parser::Run(int argc, char** argv) {
   std::string letters = ":";
   std::vector<option> longs;
-  for (const OptionText& text : OptionTable()) {
-    const int argument = text.argument != nullptr ? required_argument : no_argument;
-    longs.push_back({text.name, argument, nullptr, text.letter});
-    if (text.letter >= kProcesses) continue;
-    letters += static_cast<char>(text.letter);
+  for (const OptionRow& row : OptionTable()) {
+    const int argument = row.argument != nullptr ? required_argument : no_argument;
+    longs.push_back({row.name, argument, nullptr, row.letter});
+    if (row.letter >= kProcesses) continue;
+    letters += static_cast<char>(row.letter);
     if (argument == required_argument) letters += ':';
   }
   longs.push_back({});
@@ -307,7 +313,7 @@ Outcome Parser::Run(int argc, char** argv) {
     const int letter = getopt_long(argc, argv, letters.c_str(), longs.data(), nullptr);
     if (letter == -1) break;
     if (letter == '?' || letter == ':') return UsageFault(Fault(letter, argv[optind - 1]));
-    if (Outcome taken = Take(letter, optarg); !taken.ok()) return taken;
+    if (Outcome taken = Take(*FindRow(letter), optarg); !taken.ok()) return taken;
     if (help_) return {};
   }
   for (; optind < argc; ++optind) {
@@ -320,10 +326,28 @@ Outcome Parser::Run(int argc, char** argv) {
                                OperationNames().c_str()));
     }
   }
+  if (options_.repro_world) options_.repro = true;
   return CheckTogether();
 }
 
 }  // namespace
+
+std::span<const OptionRow> OptionTable() {
+  return kOptions;
+}
+
+std::string OptionName(int letter) {
+  const OptionRow* const row = FindRow(letter);
+  if (row == nullptr) return "?";
+  return letter < kProcesses ? Printf("-%c,--%s", letter, row->name) : Printf("--%s", row->name);
+}
+
+size_t Options::NextSize(size_t bytes) const {
+  if (step_factor > 1) {
+    return bytes > SIZE_MAX / step_factor ? SIZE_MAX : bytes * step_factor;
+  }
+  return bytes > SIZE_MAX - step_bytes ? SIZE_MAX : bytes + step_bytes;
+}
 
 const char* MemoryName(Memory memory) {
   switch (memory) {

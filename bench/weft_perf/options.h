@@ -7,6 +7,7 @@
 #define WEFT_BENCH_WEFT_PERF_OPTIONS_H_
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,9 @@ struct Options {
   bool repro_world = false;       // --repro, and started by it: repro_worlds.h
 
   int ranks_per_process() const { return threads * ranks_per_thread; }
+
+  // The size after `bytes`; past the end instead of around it.
+  size_t NextSize(size_t bytes) const;
 };
 
 struct CommandLine {
@@ -81,6 +85,23 @@ struct CommandLine {
 
 // Reads everything; does not look at the environment. Not thread-safe (getopt).
 CommandLine ParseCommandLine(int argc, char** argv);
+
+// A row of the table from which the usage text, getopt's tables and the checks of numbers are made.
+struct OptionRow {
+  int letter;            // above 255 for an option without one
+  const char* name;      // long name
+  const char* argument;  // nullptr: takes none
+  const char* meaning;   // nullptr: not in the usage text
+  // Stores a number, or 1 for an option without argument; nullptr: it has no effect, or takes more than a number.
+  void (*set)(Options& options, long long number) = nullptr;
+  long long least = 0;  // of the number
+  long long largest = 0;
+};
+
+std::span<const OptionRow> OptionTable();
+
+// "-n,--iters", "--hot"; "?" for what is no option.
+std::string OptionName(int letter);
 
 // "1.5K", "64M", "2g", "12": bytes, or -1 when it is not a size.
 double ParseSize(const char* text);

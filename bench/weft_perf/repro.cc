@@ -6,7 +6,6 @@
 
 #include "weft/error.h"
 
-#include "bench/weft_perf/plan.h"
 #include "bench/weft_perf/repro_result.h"
 #include "bench/weft_perf/run.h"
 
@@ -212,7 +211,7 @@ Outcome Repro::RunOne(Job job) {
   const Pattern input = Pattern::OrderSensitive(key, job.rank);
   prefix_counts_.clear();
   for (size_t bytes = options_.min_bytes; bytes <= options_.max_bytes;
-       bytes = NextSize(options_, bytes)) {
+       bytes = options_.NextSize(bytes)) {
     job.SetSize(bytes);
     if (prefix_counts_.empty() && job.extent.bytes() > 0) {
       for (const Piece& piece : job.Result())

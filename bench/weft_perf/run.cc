@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 
 #include <unistd.h>
 
@@ -10,7 +11,6 @@
 
 #include "bench/weft_perf/launcher.h"
 #include "bench/weft_perf/machine.h"
-#include "bench/weft_perf/plan.h"
 #include "bench/weft_perf/table.h"
 
 namespace weft::perf {
@@ -47,6 +47,28 @@ class MadeOp {
   weft_op_t number_ = WEFT_SUM;
   bool made_ = false;
 };
+
+// A line, in the words of nccl-tests, if the operation cannot be run with `ranks` ranks; else "".
+std::string WhySkipped(const Options& options, int ranks) {
+  const bool power_of_two = (ranks & (ranks - 1)) == 0;
+  if (options.operation->kind != OperationKind::kHyperCube || power_of_two) return "";
+  return Printf("nRanks %d is not a power of 2, skipping\n", ranks);
+}
+
+// {nullptr} for an operation that has none.
+std::vector<const Reduction*> ReductionsOf(const Options& options) {
+  if (!options.operation->lists_reductions()) return {nullptr};
+  return options.reductions;
+}
+
+// {0} for an operation that has none; `ranks`: of the smallest group that measures.
+std::vector<int> RootsOf(const Options& options, int ranks) {
+  if (!options.operation->rooted) return {0};
+  if (options.root != kAllRoots) return {options.root};
+  std::vector<int> roots(static_cast<size_t>(ranks));
+  std::iota(roots.begin(), roots.end(), 0);
+  return roots;
+}
 
 }  // namespace
 

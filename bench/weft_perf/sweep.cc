@@ -6,7 +6,6 @@
 #include "bench/weft_perf/launcher.h"
 #include "bench/weft_perf/machine.h"
 #include "bench/weft_perf/measure.h"
-#include "bench/weft_perf/plan.h"
 #include "bench/weft_perf/run.h"
 #include "bench/weft_perf/table.h"
 
@@ -122,7 +121,7 @@ Outcome Sweep::RunOne(Job job) {
   }
   for (int cycle = 0; options_.cycles == 0 || cycle < options_.cycles; ++cycle) {
     for (size_t bytes = options_.min_bytes; bytes <= options_.max_bytes;
-         bytes = NextSize(options_, bytes)) {
+         bytes = options_.NextSize(bytes)) {
       if (Outcome o = RunSize(job, bytes); !o.ok()) return o;
       if (barrier) break;
     }

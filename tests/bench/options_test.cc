@@ -6,8 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/weft_perf/option_table.h"
-
 namespace weft::perf {
 namespace {
 
@@ -276,7 +274,7 @@ TEST(Options, HelpNamesEveryOptionAndEndsWell) {
   const CommandLine line = Parse({"weft_perf", "-h"});
   EXPECT_FALSE(line.run);
   EXPECT_EQ(line.code, ExitCode::kOk);
-  for (const OptionText& option : OptionTable()) {
+  for (const OptionRow& option : OptionTable()) {
     if (option.meaning == nullptr) continue;
     EXPECT_THAT(line.text, HasSubstr(std::string("--") + option.name));
   }
