@@ -1,11 +1,12 @@
-#include "bench/weft_perf/json.h"
-
+// The JSON of report.h.
 #include <array>
 #include <cerrno>
 #include <cmath>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
+
+#include "bench/weft_perf/report.h"
 
 namespace weft::perf {
 namespace {

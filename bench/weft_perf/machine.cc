@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "bench/weft_perf/outcome.h"
-#include "bench/weft_perf/table.h"
+#include "bench/weft_perf/report.h"
 
 namespace weft::perf {
 namespace {

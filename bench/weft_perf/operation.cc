@@ -38,6 +38,35 @@ constexpr std::array kOperations = {
 };
 // clang-format on
 
+constexpr std::array kElementTypes = {
+    ElementType{"int8", WEFT_INT8, 1, Format::kSigned, 0, 0},
+    ElementType{"uint8", WEFT_UINT8, 1, Format::kUnsigned, 0, 0},
+    ElementType{"int32", WEFT_INT32, 4, Format::kSigned, 0, 0},
+    ElementType{"uint32", WEFT_UINT32, 4, Format::kUnsigned, 0, 0},
+    ElementType{"int64", WEFT_INT64, 8, Format::kSigned, 0, 0},
+    ElementType{"uint64", WEFT_UINT64, 8, Format::kUnsigned, 0, 0},
+    ElementType{"half", WEFT_FLOAT16, 2, Format::kFloat, 5, 10},
+    ElementType{"float", WEFT_FLOAT32, 4, Format::kFloat, 8, 23},
+    ElementType{"double", WEFT_FLOAT64, 8, Format::kFloat, 11, 52},
+    ElementType{"bfloat16", WEFT_BFLOAT16, 2, Format::kFloat, 8, 7},
+    ElementType{"f8e4m3", WEFT_FLOAT8_E4M3, 1, Format::kFloat, 4, 3},
+    ElementType{"f8e5m2", WEFT_FLOAT8_E5M2, 1, Format::kFloat, 5, 2},
+};
+
+constexpr std::array kReductions = {
+    Reduction{"sum", WEFT_SUM}, Reduction{"prod", WEFT_PROD},
+    Reduction{"max", WEFT_MAX}, Reduction{"min", WEFT_MIN},
+    Reduction{"avg", WEFT_AVG}, Reduction{"mulsum", WEFT_OP_CUSTOM_FIRST},
+};
+
+template <typename Entry>
+const Entry* FindByName(std::span<const Entry> entries, std::string_view name) {
+  for (const Entry& entry : entries) {
+    if (name == entry.name) return &entry;
+  }
+  return nullptr;
+}
+
 constexpr size_t kChunkAlignment = 16;
 
 size_t ChunkOf(size_t total, size_t element_size, int ranks) {
@@ -51,6 +80,42 @@ void SetTraffic(const Traffic& traffic, size_t element_size, int ranks, Extent* 
   const Traffic::Amount largest = traffic.LargestOf(ranks, total);
   extent->send_count = largest.send_bytes / element_size;
   extent->recv_count = largest.recv_bytes / element_size;
+}
+
+// Memory accesses per byte of the table's size, over all ranks. Private memory: each rank must
+// read its own input and write its own output, and everything between goes through shared memory
+// once in and once out. Symmetric: each input is read once and each output written once, by
+// whoever it suits.
+double Accesses(OperationKind kind, double n, bool symmetric, bool in_place) {
+  switch (kind) {
+    case OperationKind::kAllReduce:
+      return symmetric ? 2 * n : 5 * n - 2;
+    case OperationKind::kReduce:
+    case OperationKind::kReduceScatter:
+      return symmetric ? n + 1 : 3 * n - 1;
+    case OperationKind::kAllGather:
+      return (symmetric ? n : 2 * n) + (in_place ? 0 : 1);
+    case OperationKind::kBroadcast:
+      return symmetric ? n : 2 * n;
+    case OperationKind::kGather:
+    case OperationKind::kScatter:
+      return ((symmetric ? 2 : 4) * (n - 1) + (in_place ? 0 : 2)) / n;
+    case OperationKind::kAllToAll:
+    case OperationKind::kHyperCube:
+      return (symmetric ? 2 : 4) * (n - 1) + (in_place ? 0 : 2);
+    case OperationKind::kSendRecv:
+      return (symmetric ? 2 : 4) * n;
+    case OperationKind::kAllToAllV:  // depends on who sends what
+    case OperationKind::kBarrier:
+      break;
+  }
+  return 0;
+}
+
+// The bus bandwidth of a table's size that is moved in one second.
+double BusShare(OperationKind kind, int ranks) {
+  const double n = ranks;
+  return kind == OperationKind::kHyperCube ? (n - 1) / n : BusFactor(kind, ranks);
 }
 
 }  // namespace
@@ -97,6 +162,22 @@ const Operation* FindOperation(std::string_view name) {
   return nullptr;
 }
 
+std::span<const ElementType> ElementTypes() {
+  return kElementTypes;
+}
+
+std::span<const Reduction> Reductions() {
+  return kReductions;
+}
+
+const ElementType* FindElementType(std::string_view name) {
+  return FindByName(ElementTypes(), name);
+}
+
+const Reduction* FindReduction(std::string_view name) {
+  return FindByName(Reductions(), name);
+}
+
 Extent ExtentOf(const Operation& operation, size_t bytes, size_t element_size, int ranks,
                 const Traffic* traffic) {
   Extent extent;
@@ -141,6 +222,12 @@ Bandwidth BandwidthOf(const Operation& operation, const Extent& extent, size_t e
   }
   const double algorithm = bytes / 1e9 / seconds;
   return {algorithm, algorithm * BusFactor(operation.kind, ranks)};
+}
+
+double BoundFraction(OperationKind kind, int ranks, bool symmetric, bool in_place) {
+  const double accesses = Accesses(kind, ranks, symmetric, in_place);
+  if (accesses == 0 || ranks < 2) return 0;
+  return BusShare(kind, ranks) * 2 / accesses;
 }
 
 }  // namespace weft::perf

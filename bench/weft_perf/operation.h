@@ -1,5 +1,6 @@
-// The operations that weft_perf measures: how nccl-tests cuts a size into counts, where an in-
-// place buffer stands, and what counts as bandwidth. Pure arithmetic.
+// What weft_perf measures, under the names that nccl-tests gives it on its command line and in its table: operations,
+// element types, reductions. How a size becomes counts, where an in-place buffer stands, what counts as bandwidth, and
+// how far memory itself would let an operation go. Pure arithmetic.
 #ifndef WEFT_BENCH_WEFT_PERF_OPERATION_H_
 #define WEFT_BENCH_WEFT_PERF_OPERATION_H_
 
@@ -7,6 +8,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "weft/types.h"
 
 namespace weft::perf {
 
@@ -72,6 +75,40 @@ std::string OperationNames();
 // By name or by perf_name; nullptr when there is none.
 const Operation* FindOperation(std::string_view name);
 
+enum class Format { kSigned, kUnsigned, kFloat };
+
+struct ElementType {
+  const char* name;
+  weft_dtype_t dtype;
+  size_t size;
+  Format format;
+  int exponent_bits;  // of floating formats
+  int mantissa_bits;  // stored ones; the leading one is not counted
+};
+
+struct Reduction {
+  const char* name;
+  weft_op_t op;  // of mulsum WEFT_OP_CUSTOM_FIRST: the number that is used is made at run time
+};
+
+// In the order of `-d all` and `-o all`.
+std::span<const ElementType> ElementTypes();
+std::span<const Reduction> Reductions();
+
+// nullptr when there is none of that name.
+const ElementType* FindElementType(std::string_view name);
+const Reduction* FindReduction(std::string_view name);
+
+// Sum of factor x input; the factor is PremulFactor(rank).
+inline bool IsPremulSum(const Reduction& reduction) {
+  return reduction.op == WEFT_OP_CUSTOM_FIRST;
+}
+
+// What nccl-tests multiplies a rank's input by: 1 on even ranks, 2 on odd ones.
+inline int PremulFactor(int rank) {
+  return 1 + rank % 2;
+}
+
 // Elements, except the offsets and sizes that say bytes.
 struct Extent {
   size_t send_count = 0;  // alltoallv: the largest of all ranks
@@ -102,6 +139,12 @@ double BusFactor(OperationKind kind, int ranks);
 // 0 for an operation that moves nothing.
 Bandwidth BandwidthOf(const Operation& operation, const Extent& extent, size_t element_size,
                       int ranks, double seconds);
+
+// How far memory lets an operation go (--bound): the best bus bandwidth divided by the rate at which all ranks together
+// copy memory. An operation on one node must read and write every byte a certain number of times, and a copy does each
+// once, so with `a` accesses per byte of S it takes at least a S / (2 rate). 0 where there is no such bound (one rank,
+// barrier). A share of it can be compared between machines, bandwidth cannot.
+double BoundFraction(OperationKind kind, int ranks, bool symmetric, bool in_place);
 
 }  // namespace weft::perf
 

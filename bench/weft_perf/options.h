@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/weft_perf/element.h"
 #include "bench/weft_perf/operation.h"
 #include "bench/weft_perf/outcome.h"
 

@@ -7,9 +7,8 @@
 
 #include "weft/version.h"
 
-#include "bench/weft_perf/json.h"
 #include "bench/weft_perf/machine.h"
-#include "bench/weft_perf/table.h"
+#include "bench/weft_perf/report.h"
 
 namespace weft::perf {
 

@@ -4,8 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "bench/weft_perf/real_values.h"
-
 namespace weft::perf {
 namespace {
 
@@ -34,16 +32,14 @@ void Pattern::SetAll(const Bits& bits_at) {
 
 Pattern Pattern::Input(const DataKey& key, int rank) {
   Pattern pattern(key, 0);
-  const ExactValues values(key);
-  pattern.SetAll([&](size_t i) { return values.InputBits(rank, i); });
+  pattern.SetAll([&](size_t i) { return ExactBits(key, rank, i); });
   return pattern;
 }
 
 Pattern Pattern::Reduced(const DataKey& key) {
   const bool rounds = key.reduction->op == WEFT_AVG && key.type->format == Format::kFloat;
   Pattern pattern(key, rounds ? 2 : 0);
-  const ExactValues values(key);
-  pattern.SetAll([&](size_t i) { return values.ReducedBits(i); });
+  pattern.SetAll([&](size_t i) { return ReducedBits(key, i); });
   return pattern;
 }
 

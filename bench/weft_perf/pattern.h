@@ -4,7 +4,7 @@
 // type: results must agree to the bit. Only the average of a floating type may differ by 2 units in
 // the last place. Values repeat with a prime period of elements, so that a result shifted by any
 // power of two is wrong nearly everywhere, yet filling and checking run at the speed of memory.
-// --repro takes inputs of the opposite kind (real_values.h).
+// --repro takes inputs of the opposite kind (values.h).
 //
 //   Pattern input = Pattern::Input(data, rank);
 //   input.Fill(send, 0, count);
@@ -18,8 +18,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/weft_perf/element.h"
-#include "bench/weft_perf/exact_values.h"
+#include "bench/weft_perf/operation.h"
+#include "bench/weft_perf/values.h"
 
 namespace weft::perf {
 

@@ -11,7 +11,7 @@
 
 #include "bench/weft_perf/launcher.h"
 #include "bench/weft_perf/machine.h"
-#include "bench/weft_perf/table.h"
+#include "bench/weft_perf/report.h"
 
 namespace weft::perf {
 namespace {

@@ -2,12 +2,11 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "bench/weft_perf/bound.h"
 #include "bench/weft_perf/launcher.h"
 #include "bench/weft_perf/machine.h"
 #include "bench/weft_perf/measure.h"
+#include "bench/weft_perf/report.h"
 #include "bench/weft_perf/run.h"
-#include "bench/weft_perf/table.h"
 
 namespace weft::perf {
 namespace {

@@ -1,6 +1,7 @@
-#include "bench/weft_perf/table.h"
-
+// The table of report.h.
 #include <cmath>
+
+#include "bench/weft_perf/report.h"
 
 namespace weft::perf {
 namespace {
@@ -50,6 +51,11 @@ std::string BuffersLine(const Options& o) {
                                      : Printf("rotating within %zu bytes", o.max_bytes);
   return Printf("# Buffers: %s, %s%s\n", rotation.c_str(), MemoryName(o.memory),
                 o.asynchronous ? ", asynchronous" : "");
+}
+
+std::string Share(const Cell& cell, double limit) {
+  if (limit <= 0) return Printf("  %8s  %7s", "-", "-");
+  return Printf("  %8.2f  %6.1f%%", limit, cell.bandwidth.bus / limit * 100);
 }
 
 }  // namespace
@@ -161,6 +167,24 @@ std::string MemoryLine(double initialisation, double buffers, double collective)
                 "CPU memory usage", MemoryText(initialisation).c_str(), MemoryText(buffers).c_str(),
                 MemoryText(collective).c_str(),
                 MemoryText(initialisation + buffers + collective).c_str());
+}
+
+std::string BoundHeader() {
+  return Printf(
+      "#\n# bound: best bus bandwidth that the measured copy rate of all ranks allows\n"
+      "# bound %12s  %8s  %8s  %7s  %8s  %7s\n# bound %12s  %8s  %8s  %7s  %8s  %7s\n",
+      "size", "memcpy", "out-of-p", "reached", "in-place", "reached", "(B)", "(GB/s)", "(GB/s)", "",
+      "(GB/s)", "");
+}
+
+std::string BoundLine(const Row& row, const Operation& operation, int ranks, bool symmetric,
+                      double copy_rate) {
+  std::string text = Printf("# bound %12zu  %8.2f", row.bytes, copy_rate);
+  text += Share(row.out_of_place,
+                copy_rate * BoundFraction(operation.kind, ranks, symmetric, /*in_place=*/false));
+  text += Share(row.in_place,
+                copy_rate * BoundFraction(operation.kind, ranks, symmetric, /*in_place=*/true));
+  return text + "\n";
 }
 
 }  // namespace weft::perf

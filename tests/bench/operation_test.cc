@@ -6,10 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include "bench/weft_perf/bound.h"
-#include "bench/weft_perf/element.h"
-#include "bench/weft_perf/statistics.h"
+#include "bench/weft_perf/report.h"
 #include "bench/weft_perf/traffic.h"
+#include "bench/weft_perf/values.h"
 
 namespace weft::perf {
 namespace {

@@ -1,5 +1,3 @@
-#include "bench/weft_perf/table.h"
-
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -8,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/weft_perf/json.h"
 #include "bench/weft_perf/machine.h"
+#include "bench/weft_perf/report.h"
 
 namespace weft::perf {
 namespace {

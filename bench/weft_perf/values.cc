@@ -1,17 +1,53 @@
-#include "bench/weft_perf/exact_values.h"
+#include "bench/weft_perf/values.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 
 namespace weft::perf {
+namespace {
 
+// A 64-bit number that looks random, the same for the same x.
 uint64_t Mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
+
+// The OCP format without infinities: the largest exponent has numbers, and only one NaN.
+bool HasInfinity(const ElementType& type) {
+  return type.dtype != WEFT_FLOAT8_E4M3;
+}
+
+class ExactValues {
+ public:
+  explicit ExactValues(const DataKey& key) : key_(key), type_(*key.type) {}
+
+  uint64_t InputBits(int rank, size_t index) const;
+  uint64_t ReducedBits(size_t index) const;
+
+ private:
+  weft_op_t op() const { return key_.reduction->op; }
+
+  bool is_sum() const { return op() != WEFT_PROD && op() != WEFT_MAX && op() != WEFT_MIN; }
+
+  uint64_t Random(int rank, size_t index) const;
+  int Turn(int rank, size_t index) const;
+  uint64_t SmallIntegerLimit(uint64_t wanted) const;
+  double Float(int rank, size_t index) const;
+  double FloatSummand(int rank, size_t index) const;
+  double FloatFactor(int rank, size_t index) const;
+  int64_t Bounded(int rank, size_t index, int64_t limit) const;
+  uint64_t Integer(int rank, size_t index) const;
+  uint64_t Extend(uint64_t bits) const;
+  template <typename Value, typename Contribution, typename Less>
+  Value Reduce(const Contribution& contribution, const Less& less) const;
+
+  const DataKey& key_;
+  const ElementType& type_;
+};
 
 uint64_t ExactValues::Random(int rank, size_t index) const {
   return Mix(Mix(key_.seed * 0x10001 + static_cast<uint64_t>(rank) + 1) + index);
@@ -132,6 +168,101 @@ uint64_t ExactValues::ReducedBits(size_t index) const {
   };
   const uint64_t result = Reduce<uint64_t>(contribution, less);
   return average ? static_cast<uint64_t>(static_cast<int64_t>(result) / key_.ranks) : result;
+}
+
+// Keeps products of the large numbers with small integers finite in every type.
+constexpr int kLargeExponentMax = 40;
+
+double Fraction(uint64_t random) {
+  return std::ldexp(static_cast<double>(random >> 11), -53);  // [0, 1)
+}
+
+// The power of two of the large numbers. Sums of them and of all ranks stay finite in the type.
+int LargeExponent(const ElementType& type) {
+  const int bias = (1 << (type.exponent_bits - 1)) - 1;
+  return std::min(bias - 1, kLargeExponentMax);
+}
+
+// The power of two of the others: as far below as the type reaches, but for the large ones not to
+// swallow all of them where sums are formed (float32; float64 for float64).
+int SmallExponent(const ElementType& type) {
+  const int least = 2 - (1 << (type.exponent_bits - 1));
+  const int accumulator_bits = type.mantissa_bits > 23 ? 52 : 23;
+  return std::max(least, LargeExponent(type) - accumulator_bits + 2);
+}
+
+double Summand(const DataKey& key, int rank, size_t index, uint64_t random) {
+  const uint64_t shared = Mix(key.seed ^ (index * 2 + 1));
+  const auto ranks = static_cast<uint64_t>(key.ranks);
+  if (ranks > 2 && shared % 2 == 0) {
+    const uint64_t adds = (shared >> 8) % ranks;
+    const uint64_t takes = (adds + 1 + (shared >> 32) % (ranks - 1)) % ranks;
+    const auto self = static_cast<uint64_t>(rank);
+    if (self == adds || self == takes) {
+      const double large = std::ldexp(1.0, LargeExponent(*key.type));
+      return self == adds ? large : -large;
+    }
+  }
+  const double sign = (random & 1) != 0 ? -1 : 1;
+  if ((random >> 1) % 64 == 0) {  // a subnormal number, or the least normal one
+    const int least = 2 - (1 << (key.type->exponent_bits - 1));
+    return sign * std::ldexp(Fraction(Mix(random)), least);
+  }
+  const int spread = static_cast<int>((random >> 8) % 4);
+  return sign * std::ldexp(1 + Fraction(Mix(random)), SmallExponent(*key.type) + spread);
+}
+
+}  // namespace
+
+uint64_t ExactBits(const DataKey& key, int rank, size_t index) {
+  return ExactValues(key).InputBits(rank, index);
+}
+
+uint64_t ReducedBits(const DataKey& key, size_t index) {
+  return ExactValues(key).ReducedBits(index);
+}
+
+uint64_t RealBits(const DataKey& key, int rank, size_t index) {
+  const uint64_t random = Mix(Mix(key.seed + static_cast<uint64_t>(rank) * 0x10001) + index);
+  if (key.type->format != Format::kFloat) return random;
+  if (key.reduction != nullptr && key.reduction->op == WEFT_PROD) {
+    const double sign = (random & 1) != 0 ? -1 : 1;
+    return EncodeFloat(sign * (0.75 + Fraction(Mix(random)) / 2), *key.type);
+  }
+  return EncodeFloat(Summand(key, rank, index, random), *key.type);
+}
+
+uint64_t EncodeElement(int value, const ElementType& type) {
+  if (type.format == Format::kFloat) return EncodeFloat(value, type);
+  return static_cast<uint64_t>(static_cast<int64_t>(value));
+}
+
+uint64_t EncodeFloat(double value, const ElementType& type) {
+  const int mantissa = type.mantissa_bits;
+  if (mantissa == 52) return std::bit_cast<uint64_t>(value);
+  const int bias = (1 << (type.exponent_bits - 1)) - 1;
+  const uint64_t sign = std::signbit(value) ? uint64_t{1} << (mantissa + type.exponent_bits) : 0;
+  const double magnitude = std::fabs(value);
+  if (magnitude == 0) return sign;
+  // Scaled so that one unit is one unit in the last place; subnormals share the smallest exponent.
+  int exponent = std::max(std::ilogb(magnitude), 1 - bias);
+  auto scaled = static_cast<uint64_t>(std::nearbyint(std::ldexp(magnitude, mantissa - exponent)));
+  const uint64_t one = uint64_t{1} << mantissa;
+  if (scaled == 2 * one) {
+    scaled = one;
+    ++exponent;
+  }
+  const uint64_t top = ((uint64_t{1} << type.exponent_bits) - 1) << mantissa;
+  if (!HasInfinity(type)) {
+    const uint64_t largest = top | (one - 2);
+    if (exponent > bias + 1 || (exponent == bias + 1 && scaled == 2 * one - 1)) {
+      return sign | largest;
+    }
+  } else if (exponent > bias) {
+    return sign | top;
+  }
+  if (scaled < one) return sign | scaled;
+  return sign | (static_cast<uint64_t>(exponent + bias) << mantissa) | (scaled - one);
 }
 
 }  // namespace weft::perf

@@ -1,4 +1,4 @@
-#include "bench/weft_perf/statistics.h"
+#include "bench/weft_perf/report.h"
 
 #include <algorithm>
 #include <cmath>
