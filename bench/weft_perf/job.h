@@ -1,12 +1,11 @@
-// One operation at one size: which call it is, where its buffers stand, what goes in and what must
-// come out.
+// One operation at one size: which call it is, its buffers, what goes in and what must come out.
 //
 //   job.SetSize(bytes);
 //   job.Prepare(seed);
 //   job.Start(group, nullptr, 0, nullptr);
 //   wrong = job.CountWrong(seed);
 //
-// Thread-safety: one per rank, used by that rank's thread. Borrows buffers and traffic.
+// Thread-safety: one per rank, used by that rank's thread. A job borrows buffers and traffic.
 #ifndef WEFT_BENCH_WEFT_PERF_JOB_H_
 #define WEFT_BENCH_WEFT_PERF_JOB_H_
 
@@ -17,12 +16,46 @@
 #include "weft/group.h"
 #include "weft/work.h"
 
-#include "bench/weft_perf/buffers.h"
 #include "bench/weft_perf/operation.h"
+#include "bench/weft_perf/options.h"
+#include "bench/weft_perf/outcome.h"
 #include "bench/weft_perf/pattern.h"
 #include "bench/weft_perf/traffic.h"
 
 namespace weft::perf {
+
+// A send or receive buffer of maxbytes with room around it for canaries. Owns the memory.
+class Buffer {
+ public:
+  static constexpr size_t kCanaryBytes = 64;
+
+  Buffer() = default;
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  // All pages are touched: untouched ones would read as one shared page of zeros. Memory::kShared: collective over
+  // `group`, with which the memory goes.
+  Outcome Allocate(size_t bytes, size_t shift_bytes_max, Memory memory,
+                   weft_group_t group = nullptr);
+
+  // Page aligned; [data(), data() + bytes + shift_bytes_max) is the operation's.
+  unsigned char* data() const { return block_ + kPage; }
+
+  // What Allocate took.
+  size_t allocated() const { return allocated_; }
+
+  // Puts canaries right before and after [offset, offset + bytes), and counts those that changed.
+  void SetCanaries(size_t offset, size_t bytes);
+  size_t ChangedCanaries(size_t offset, size_t bytes) const;
+
+ private:
+  static constexpr size_t kPage = 4096;
+
+  unsigned char* block_ = nullptr;
+  size_t allocated_ = 0;
+  Memory memory_ = Memory::kPrivate;
+};
 
 // Elements that this rank sends to and gets from each rank, and where they stand (alltoallv).
 struct Blocks {

@@ -9,7 +9,7 @@
 #include "bench/weft_perf/launcher.h"
 #include "bench/weft_perf/options.h"
 #include "bench/weft_perf/ranks.h"
-#include "bench/weft_perf/repro_worlds.h"
+#include "bench/weft_perf/repro.h"
 #include "bench/weft_perf/run.h"
 
 namespace weft::perf {

@@ -16,7 +16,7 @@
 
 #include "bench/weft_perf/job.h"
 #include "bench/weft_perf/options.h"
-#include "bench/weft_perf/peers.h"
+#include "bench/weft_perf/ranks.h"
 #include "bench/weft_perf/report.h"
 #include "bench/weft_perf/run.h"
 

@@ -67,7 +67,7 @@ struct Options {
   bool asynchronous = false;      // --async
   bool bound = false;             // --bound
   bool repro = false;             // --repro
-  bool repro_world = false;       // --repro, and started by it: repro_worlds.h
+  bool repro_world = false;       // --repro, and started by it: repro.h
 
   int ranks_per_process() const { return threads * ranks_per_thread; }
 

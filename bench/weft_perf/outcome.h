@@ -3,6 +3,8 @@
 #ifndef WEFT_BENCH_WEFT_PERF_OUTCOME_H_
 #define WEFT_BENCH_WEFT_PERF_OUTCOME_H_
 
+#include <cstdarg>
+#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -32,7 +34,18 @@ inline Outcome Fail(ExitCode code, std::string message) {
 }
 
 // printf into a string.
-[[gnu::format(printf, 1, 2)]] std::string Printf(const char* format, ...);
+[[gnu::format(printf, 1, 2)]] inline std::string Printf(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  va_list again;
+  va_copy(again, arguments);
+  const int length = std::vsnprintf(nullptr, 0, format, arguments);
+  va_end(arguments);
+  std::string text(length > 0 ? static_cast<size_t>(length) : 0, '\0');
+  std::vsnprintf(text.data(), text.size() + 1, format, again);
+  va_end(again);
+  return text;
+}
 
 }  // namespace weft::perf
 

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "bench/weft_perf/measure.h"
-#include "bench/weft_perf/peers.h"
 #include "bench/weft_perf/ranks.h"
 
 namespace weft::perf {

@@ -17,7 +17,7 @@
 
 #include "bench/weft_perf/operation.h"
 #include "bench/weft_perf/options.h"
-#include "bench/weft_perf/repro_result.h"
+#include "bench/weft_perf/repro.h"
 
 namespace weft::perf {
 

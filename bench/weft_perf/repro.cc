@@ -1,4 +1,6 @@
 // MakeRepro of run.h.
+#include "bench/weft_perf/repro.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -6,7 +8,6 @@
 
 #include "weft/error.h"
 
-#include "bench/weft_perf/repro_result.h"
 #include "bench/weft_perf/run.h"
 
 namespace weft::perf {

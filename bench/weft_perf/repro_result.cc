@@ -1,5 +1,3 @@
-#include "bench/weft_perf/repro_result.h"
-
 #include <algorithm>
 #include <memory>
 #include <tuple>
@@ -8,6 +6,7 @@
 #include <openssl/evp.h>
 
 #include "bench/weft_perf/outcome.h"
+#include "bench/weft_perf/repro.h"
 
 namespace weft::perf {
 namespace {

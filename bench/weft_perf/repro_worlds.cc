@@ -1,5 +1,3 @@
-#include "bench/weft_perf/repro_worlds.h"
-
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -11,7 +9,7 @@
 #include <unistd.h>
 
 #include "bench/weft_perf/output.h"
-#include "bench/weft_perf/repro_result.h"
+#include "bench/weft_perf/repro.h"
 
 namespace weft::perf {
 namespace {

@@ -19,7 +19,7 @@
 #include "bench/weft_perf/options.h"
 #include "bench/weft_perf/outcome.h"
 #include "bench/weft_perf/output.h"
-#include "bench/weft_perf/peers.h"
+#include "bench/weft_perf/ranks.h"
 #include "bench/weft_perf/traffic.h"
 
 namespace weft::perf {
@@ -105,9 +105,9 @@ Outcome RunRank(const Options& options, int argc, char** argv, weft_group_t worl
 std::unique_ptr<Experiment> MakeSweep(Run& run);
 
 // Does every operation in every way that one set of ranks can do it, on inputs whose reduction shows its order
-// (real_values.h), and hashes the results. The ways: private and symmetric buffers, out of place and in place, blocking
+// (values.h), and hashes the results. The ways: private and symmetric buffers, out of place and in place, blocking
 // and asynchronous, and the algorithms that can be asked for; other sets of ranks, and other instruction sets, are
-// repro_worlds.h's. With options.repro_world rank 0 writes lines for the process that started it (ReproLine), else the
+// repro.h's. With options.repro_world rank 0 writes lines for the process that started it (ReproLine), else the
 // summary. Borrows the run.
 std::unique_ptr<Experiment> MakeRepro(Run& run);
 

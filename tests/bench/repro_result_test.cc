@@ -1,10 +1,10 @@
-#include "bench/weft_perf/repro_result.h"
-
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "bench/weft_perf/repro.h"
 
 namespace weft::perf {
 namespace {

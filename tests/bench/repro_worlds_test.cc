@@ -1,7 +1,7 @@
 // Which sets of ranks --repro runs.
-#include "bench/weft_perf/repro_worlds.h"
-
 #include <gtest/gtest.h>
+
+#include "bench/weft_perf/repro.h"
 
 namespace weft::perf {
 namespace {

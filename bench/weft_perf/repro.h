@@ -1,4 +1,6 @@
-// What --repro finds out: a hash for each way to get a result, and whether all ways agree.
+// --repro: a hash for each way to get a result, and whether all ways agree. run.h does what one set of ranks can do; here
+// are the other sets, processes and threads, and each instruction set of WEFT_ISA. The library reads that variable once,
+// so each set of ranks is a run of this program of its own, whose results come back through a pipe.
 //
 //   ReproSummary summary;
 //   summary.Add(result);            // any number of times
@@ -6,14 +8,17 @@
 //   exit code = summary.ok() ? 0 : 7
 //
 // Thread-safety: values; used by one thread.
-#ifndef WEFT_BENCH_WEFT_PERF_REPRO_RESULT_H_
-#define WEFT_BENCH_WEFT_PERF_REPRO_RESULT_H_
+#ifndef WEFT_BENCH_WEFT_PERF_REPRO_H_
+#define WEFT_BENCH_WEFT_PERF_REPRO_H_
 
 #include <cstddef>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "bench/weft_perf/options.h"
+#include "bench/weft_perf/outcome.h"
 
 namespace weft::perf {
 
@@ -99,6 +104,22 @@ class ReproSummary {
   std::vector<ReproSkip> skips_;
 };
 
+// A set of ranks.
+struct ReproWorld {
+  bool threads = false;  // instead of the processes of --nprocs
+  std::string isa;       // of WEFT_ISA
+};
+
+// `isas`: what the CPU has; `chosen`: what the user's WEFT_ISA says, nullptr or "": all.
+std::vector<ReproWorld> ReproWorlds(const Options& options, const std::vector<std::string>& isas,
+                                    const char* chosen);
+
+// The instruction sets that weft has kernels for and this CPU has.
+std::vector<std::string> CpuIsas();
+
+// Runs all of them one after another, prints what they found and writes JSON.
+ExitCode RunReproWorlds(const Options& options, int argc, char** argv);
+
 }  // namespace weft::perf
 
-#endif  // WEFT_BENCH_WEFT_PERF_REPRO_RESULT_H_
+#endif  // WEFT_BENCH_WEFT_PERF_REPRO_H_
