@@ -26,10 +26,10 @@
 #include "bench/micro/blocks.h"
 #include "comm/kernels/dtype.h"
 #include "fmt/format.h"
-#include "shard/optimizer_kernels.h"
-#include "shard/piece.h"
-#include "shard/sum_squares.h"
-#include "shard/thread_team.h"
+#include "shard/optimizer/optimizer_kernels.h"
+#include "shard/optimizer/piece.h"
+#include "shard/optimizer/sum_squares.h"
+#include "shard/optimizer/thread_team.h"
 
 #if defined(__x86_64__)
 #define WEFT_EVERY_ISA [[gnu::target_clones("default", "avx2", "avx512f")]]

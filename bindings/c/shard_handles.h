@@ -26,8 +26,8 @@
 #include "bindings/c/handles.h"
 #include "bindings/c/struct_size.h"
 #include "comm/group/fork.h"
-#include "shard/context.h"
-#include "shard/mesh.h"
+#include "shard/context/context.h"
+#include "shard/layout/mesh.h"
 
 namespace weft {
 

@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/shard_handles.h"
-#include "shard/context.h"
-#include "shard/mesh.h"
+#include "shard/context/context.h"
+#include "shard/layout/mesh.h"
 
 namespace weft::shard_calls {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/shard_handles.h"
-#include "shard/context.h"
+#include "shard/context/context.h"
 
 namespace weft::shard_calls {
 namespace {

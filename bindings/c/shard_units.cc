@@ -10,8 +10,8 @@
 #include "bindings/c/guard.h"
 #include "bindings/c/shard_handles.h"
 #include "comm/kernels/dtype.h"
-#include "shard/context.h"
-#include "shard/grouping.h"
+#include "shard/context/context.h"
+#include "shard/layout/grouping.h"
 
 namespace weft::shard_calls {
 namespace {

@@ -12,8 +12,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/weftctl/commands.h"
-#include "shard/deepspeed_estimate.h"
-#include "shard/estimate.h"
+#include "shard/plan/deepspeed_estimate.h"
+#include "shard/plan/estimate.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "shard/agreement.h"
+#include "shard/checks/agreement.h"
 
 #include <random>
 #include <string>

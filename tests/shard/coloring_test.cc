@@ -1,4 +1,4 @@
-#include "shard/coloring.h"
+#include "shard/layout/coloring.h"
 
 #include <algorithm>
 #include <iterator>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "shard/gaps.h"
+#include "shard/layout/gaps.h"
 
 namespace weft {
 namespace {

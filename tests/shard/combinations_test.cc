@@ -7,8 +7,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "gtest/gtest.h"
-#include "shard/mesh.h"
-#include "shard/placement.h"
+#include "shard/layout/mesh.h"
+#include "shard/layout/placement.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 

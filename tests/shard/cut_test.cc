@@ -1,4 +1,4 @@
-#include "shard/cut.h"
+#include "shard/layout/cut.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "shard/deepspeed_estimate.h"
+#include "shard/plan/deepspeed_estimate.h"
 
 #include <cstdio>
 #include <string>

@@ -1,4 +1,4 @@
-#include "shard/estimate.h"
+#include "shard/plan/estimate.h"
 
 #include <algorithm>
 #include <cmath>

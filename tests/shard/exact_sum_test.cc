@@ -1,4 +1,4 @@
-#include "shard/exact_sum.h"
+#include "shard/optimizer/exact_sum.h"
 
 #include <algorithm>
 #include <bit>

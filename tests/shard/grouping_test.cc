@@ -1,4 +1,4 @@
-#include "shard/grouping.h"
+#include "shard/layout/grouping.h"
 
 #include <string>
 

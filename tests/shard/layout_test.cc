@@ -1,4 +1,4 @@
-#include "shard/layout.h"
+#include "shard/layout/layout.h"
 
 #include <algorithm>
 #include <random>

@@ -67,7 +67,7 @@ std::vector<Overflow> MakeOverflows() {
   return overflows;
 }
 
-// The scale of each step and the one after the last, by Megatron's rule as shard/loss_scale.h states it, with the numbers
+// The scale of each step and the one after the last, by Megatron's rule as shard/optimizer/loss_scale.h states it, with the numbers
 // of kScale.
 std::vector<double> ScalesByTheRule(const std::vector<Overflow>& overflows) {
   std::vector<double> scales = {65536};

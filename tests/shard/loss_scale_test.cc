@@ -1,4 +1,4 @@
-#include "shard/loss_scale.h"
+#include "shard/optimizer/loss_scale.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "shard/optimizer_config.h"
+#include "shard/optimizer/optimizer_config.h"
 
 #include <cmath>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "shard/optimizer_kernels.h"
+#include "shard/optimizer/optimizer_kernels.h"
 
 #include <algorithm>
 #include <bit>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "shard/sum_squares.h"
+#include "shard/optimizer/sum_squares.h"
 #include "tests/comm/kernels/reference.h"
 #include "tests/shard/optimizer_reference.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "shard/sum_squares.h"
+#include "shard/optimizer/sum_squares.h"
 
 namespace weft {
 namespace {

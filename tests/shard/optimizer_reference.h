@@ -1,4 +1,4 @@
-// The optimizers' formulas as plain as they are written in shard/optimizer_kernels.h, element by element in
+// The optimizers' formulas as plain as they are written in shard/optimizer/optimizer_kernels.h, element by element in
 // long double, and the kernels behind one call. What tests of kernels compare.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "shard/optimizer_kernels.h"
+#include "shard/optimizer/optimizer_kernels.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "shard/optimizer_step.h"
+#include "shard/optimizer/optimizer_step.h"
 
 #include <cmath>
 

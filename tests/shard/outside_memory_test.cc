@@ -19,7 +19,7 @@
 #include "base/wait.h"
 #include "comm/node/make_group.h"
 #include "comm/node/remains.h"
-#include "shard/context.h"
+#include "shard/context/context.h"
 #include "tests/comm/node/directory_store.h"
 #include "tests/shard/live_malloc.h"
 #include "tests/shard/memory_meter.h"

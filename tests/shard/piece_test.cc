@@ -1,4 +1,4 @@
-#include "shard/piece.h"
+#include "shard/optimizer/piece.h"
 
 #include "gtest/gtest.h"
 

@@ -1,5 +1,5 @@
 // Presets as four places, and which places go together.
-#include "shard/placement.h"
+#include "shard/layout/placement.h"
 
 #include <string>
 #include <tuple>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "shard/plan.h"
+#include "shard/plan/plan.h"
 #include "tests/shard/live_malloc.h"
 
 namespace weft {

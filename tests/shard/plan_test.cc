@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "comm/node/heap.h"
 #include "gmock/gmock.h"
-#include "shard/estimate.h"
+#include "shard/plan/estimate.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 

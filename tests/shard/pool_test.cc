@@ -1,4 +1,4 @@
-#include "shard/pool.h"
+#include "shard/layout/pool.h"
 
 #include <algorithm>
 #include <cstring>

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "comm/group/process_group.h"
 #include "gtest/gtest.h"
-#include "shard/context.h"
+#include "shard/context/context.h"
 
 namespace weft {
 

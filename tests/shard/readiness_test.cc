@@ -1,4 +1,4 @@
-#include "shard/readiness.h"
+#include "shard/step/readiness.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "shard/registry.h"
+#include "shard/layout/registry.h"
 
 #include <cstdint>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "shard/schedule.h"
+#include "shard/step/schedule.h"
 
 #include <algorithm>
 #include <random>
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "shard/step_state.h"
+#include "shard/step/step_state.h"
 
 namespace weft {
 namespace {

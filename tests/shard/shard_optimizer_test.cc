@@ -1,5 +1,5 @@
 // The optimizer of a rank, without peers: any number of threads gives the bits of one.
-#include "shard/shard_optimizer.h"
+#include "shard/optimizer/shard_optimizer.h"
 
 #include <cmath>
 #include <cstring>

@@ -12,7 +12,7 @@
 #include "weft/shard.h"
 
 #include "absl/status/status.h"
-#include "shard/context.h"
+#include "shard/context/context.h"
 #include "tests/comm/kernels/reference.h"
 
 namespace weft {

@@ -1,4 +1,4 @@
-#include "shard/step_clock.h"
+#include "shard/step/step_clock.h"
 
 #include "gtest/gtest.h"
 

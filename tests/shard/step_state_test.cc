@@ -1,4 +1,4 @@
-#include "shard/step_state.h"
+#include "shard/step/step_state.h"
 
 #include <functional>
 #include <string>

@@ -1,5 +1,5 @@
 // Who is said to wait for ever: against a small world of ranks that start and await operations, run to its end.
-#include "shard/stuck.h"
+#include "shard/step/stuck.h"
 
 #include <algorithm>
 #include <array>

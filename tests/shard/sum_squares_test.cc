@@ -1,4 +1,4 @@
-#include "shard/sum_squares.h"
+#include "shard/optimizer/sum_squares.h"
 
 #include <bit>
 #include <cmath>

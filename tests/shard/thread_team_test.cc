@@ -1,4 +1,4 @@
-#include "shard/thread_team.h"
+#include "shard/optimizer/thread_team.h"
 
 #include <atomic>
 #include <cfenv>

@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "shard/context.h"
+#include "shard/context/context.h"
 
 namespace weft {
 

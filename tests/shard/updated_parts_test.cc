@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "gmock/gmock.h"
-#include "shard/mesh.h"
+#include "shard/layout/mesh.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/trained_model.h"
 

@@ -1,6 +1,6 @@
 // Ranks of a context that wait for each other in different groups: named at once, whatever they do wrong; and programs that
 // are right, however late their ranks and threads are, never.
-#include "shard/wait_watch.h"
+#include "shard/step/wait_watch.h"
 
 #include <chrono>
 #include <functional>

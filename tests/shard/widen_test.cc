@@ -1,4 +1,4 @@
-#include "shard/widen.h"
+#include "shard/layout/widen.h"
 
 #include <bit>
 #include <cmath>

@@ -1,4 +1,6 @@
-"""Arrows go one way: include <- base <- topology <- comm <- shard <- leaves; some leaves see include/weft only."""
+"""Arrows go one way: include <- base <- topology <- comm <- shard <- leaves; some leaves see include/weft only.
+
+A folder that is divided into rooms has arrows between these too."""
 import re
 import unittest
 
@@ -17,6 +19,18 @@ _MAY_INCLUDE = {
     "bench/compare": ("weft",),
     "bench/weft_perf": ("weft",),
     "trainer": ("weft",),
+}
+# Of folders that are divided: which rooms the files of each room may include, besides their own. A room stands behind those
+# that it may include, so there is no cycle; every file of such a folder lies in a room.
+_ROOMS = {
+    "shard": {
+        "layout": (),
+        "checks": (),
+        "step": ("layout",),
+        "optimizer": ("layout", "checks"),
+        "plan": ("layout", "step", "optimizer"),
+        "context": ("layout", "checks", "step", "optimizer", "plan"),
+    },
 }
 _OURS = ("weft", "base", "topology", "comm", "shard", "bindings", "cli", "bench", "trainer", "tests")
 # What an installed header may take from elsewhere: the C library, and in the C++ wrapper the C++ library.
@@ -48,11 +62,50 @@ def layer_violations(tree):
     return found
 
 
+def room_violations(tree, all_rooms=None):
+    """Sentences naming every include that goes against the arrows between the rooms of a folder, and every file in no room."""
+    found = []
+    for path, text in tree.items():
+        folder, room, name = (path.split("/", 2) + ["", ""])[:3]
+        rooms = (_ROOMS if all_rooms is None else all_rooms).get(folder)
+        if rooms is None:
+            continue
+        if room not in rooms or not name:
+            found.append(f"{path} lies in no room; {folder} has {', '.join(rooms)}")
+            continue
+        for line, header, _ in source_tree.includes(text):
+            target_folder, target = (header.split("/", 2) + [""])[:2]
+            if target_folder == folder and target != room and target not in rooms[room]:
+                may = ", ".join(rooms[room]) or "no other room"
+                found.append(f"{path}:{line} includes {header}; {folder}/{room} may see {may}")
+    return found
+
+
 class Layers(unittest.TestCase):
     def test_tree_follows_the_arrows(self):
         tree = source_tree.read_tree()
         self.assertGreater(len(tree), 20)
         self.assertEqual([], layer_violations(tree))
+
+    def test_rooms_follow_the_arrows(self):
+        self.assertEqual([], room_violations(source_tree.read_tree()))
+
+    def test_rooms_stand_behind_those_they_include(self):
+        for folder, rooms in _ROOMS.items():
+            names = list(rooms)
+            for i, room in enumerate(names):
+                self.assertLessEqual(set(rooms[room]), set(names[:i]), f"{folder}/{room}")
+
+    def test_include_of_a_later_room_is_found(self):
+        rooms = {"shard": {"layout": (), "step": ("layout",)}}
+        tree = {"shard/layout/a.h": '#include "shard/layout/b.h"\n#include "shard/step/c.h"\n',
+                "shard/step/c.h": '#include "shard/layout/a.h"\n#include "base/status.h"\n'}
+        self.assertEqual(["shard/layout/a.h:2"], [text.split()[0] for text in room_violations(tree, rooms)])
+
+    def test_file_in_no_room_is_found(self):
+        rooms = {"shard": {"layout": ()}}
+        tree = {"shard/a.h": "", "shard/attic/b.h": "", "shard/layout/c.h": "", "comm/d.h": ""}
+        self.assertEqual(["shard/a.h", "shard/attic/b.h"], [text.split()[0] for text in room_violations(tree, rooms)])
 
     def test_upward_include_is_found(self):
         tree = {"base/a.cc": '#include "comm/group/work.h"\n', "comm/b.cc": '#include "base/status.h"\n'}

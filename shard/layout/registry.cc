@@ -1,0 +1,210 @@
+#include "shard/layout/registry.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "weft/shard.h"
+
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/kernels/dtype.h"
+
+namespace weft {
+namespace {
+
+// Room for data, gradients and accumulated gradients with padding, far from overflow.
+constexpr size_t kTotalBytesMax = size_t{1} << 60;
+
+absl::Status Invalid(std::string_view call, std::string_view what) {
+  return MakeError(WEFT_INVALID_ARGUMENT, {.operation = std::string(call)},
+                   StrCat(call, ": ", what));
+}
+
+absl::Status BadState(std::string_view call, std::string_view what) {
+  return MakeError(WEFT_BAD_STATE, {.operation = std::string(call)}, StrCat(call, ": ", what));
+}
+
+bool IsFloat(weft_dtype_t dtype) {
+  return dtype == WEFT_FLOAT16 || dtype == WEFT_BFLOAT16 || dtype == WEFT_FLOAT32 ||
+         dtype == WEFT_FLOAT64;
+}
+
+// Elements of a shape; INVALID_ARGUMENT when there are more than memory can hold.
+absl::StatusOr<size_t> CountOf(std::string_view name, const int64_t* shape, int ndim) {
+  bool empty = false;
+  for (int i = 0; i < ndim; ++i) {
+    if (shape[i] < 0) {
+      return Invalid("unit_add_param", StrCat("parameter ", name, " has dimension ", i, " = ",
+                                              shape[i], "; dimensions are 0 or more"));
+    }
+    empty = empty || shape[i] == 0;
+  }
+  if (empty) return size_t{0};
+  size_t count = 1;
+  for (int i = 0; i < ndim; ++i) {
+    if (__builtin_mul_overflow(count, static_cast<size_t>(shape[i]), &count) ||
+        count > kTotalBytesMax) {
+      return Invalid("unit_add_param", StrCat("parameter ", name,
+                                              " has more elements than any "
+                                              "memory holds; check its shape"));
+    }
+  }
+  return count;
+}
+
+std::string PolicyText(const Placement& placement) {
+  std::string text = StrCat("preset ", PresetName(placement.preset));
+  if (!(PlacesOf(placement) == PlacesOf(PlacementOf(placement.preset)))) {
+    absl::StrAppend(&text, " with ", PlacesText(placement));
+  }
+  if (placement.wire != WEFT_SHARD_WIRE_GRADIENTS) {
+    absl::StrAppend(&text, " reduced as ",
+                    placement.wire == WEFT_SHARD_WIRE_BFLOAT16 ? "bfloat16" : "float16");
+  }
+  if (placement.float32_gradients) absl::StrAppend(&text, " with float32 gradients");
+  if (placement.cut == CutRule::kParams) absl::StrAppend(&text, " cut between params");
+  if (placement.cut == CutRule::kRows) {
+    absl::StrAppend(&text, " cut between blocks of ", placement.cut_rows, " rows");
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<int> Registry::BeginUnit(std::string_view name, const Placement& placement) {
+  if (name.empty()) return Invalid("unit_begin", "the name of the unit is empty; give it one");
+  if (open_unit_ >= 0) {
+    return BadState("unit_begin", StrCat("unit ", name, " cannot begin while unit ",
+                                         units_[static_cast<size_t>(open_unit_)].name,
+                                         " is open; seal that one first"));
+  }
+  if (!unit_names_.emplace(name).second) {
+    return Invalid("unit_begin", StrCat("there is a unit ", name, " already; names are unique"));
+  }
+  open_unit_ = static_cast<int>(units_.size());
+  units_.push_back({.name = std::string(name),
+                    .placement = placement,
+                    .first_param = static_cast<int>(params_.size()),
+                    .used = {open_unit_}});
+  return open_unit_;
+}
+
+absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const int64_t* shape,
+                                       int ndim, weft_dtype_t dtype, bool frozen, bool decays) {
+  if (name.empty()) {
+    return Invalid("unit_add_param", "the name of the parameter is empty; give it one");
+  }
+  if (ndim < 0 || ndim > WEFT_SHARD_DIMS_MAX) {
+    return Invalid("unit_add_param", StrCat("parameter ", name, " has ", ndim, " dimensions; 0 to ",
+                                            WEFT_SHARD_DIMS_MAX,
+                                            " are"
+                                            " possible"));
+  }
+  if (!IsFloat(dtype)) {
+    return Invalid(
+        "unit_add_param",
+        StrCat("parameter ", name, " is ", DtypeName(dtype), " (number ", static_cast<int>(dtype),
+               "); float16, bfloat16, float32 and float64 are possible"));
+  }
+  WEFT_ASSIGN_OR_RETURN(const size_t count, CountOf(name, shape, ndim));
+  const size_t bytes = count * DtypeSize(dtype);
+  if (bytes > kTotalBytesMax || total_bytes_ + bytes > kTotalBytesMax) {
+    return Invalid("unit_add_param", StrCat("with parameter ", name,
+                                            " all parameters together "
+                                            "are larger than any memory; check its shape"));
+  }
+  if (open_unit_ != unit) {
+    return BadState("unit_add_param",
+                    StrCat("parameter ", name, " cannot be added to unit ",
+                           units_[static_cast<size_t>(unit)].name,
+                           ", which is sealed; add all parameters before sealing"));
+  }
+  if (!param_names_.emplace(name).second) {
+    return Invalid("unit_add_param",
+                   StrCat("there is a parameter ", name,
+                          " already; names are unique in a context, as in blocks.0.weight"));
+  }
+  total_bytes_ += bytes;
+  const int index = static_cast<int>(params_.size());
+  params_.push_back({.name = std::string(name),
+                     .unit = unit,
+                     .shape = std::vector<int64_t>(shape, shape + ndim),
+                     .dtype = dtype,
+                     .frozen = frozen,
+                     .decays = decays,
+                     .count = count});
+  ++units_[static_cast<size_t>(unit)].param_count;
+  return index;
+}
+
+absl::Status Registry::TieParam(int unit, std::string_view name, int param) {
+  if (name.empty()) {
+    return Invalid("unit_tie_param", "the name of the tied parameter is empty; give it one");
+  }
+  const ParamSpec& owner = params_[static_cast<size_t>(param)];
+  if (owner.unit == unit) {
+    return Invalid("unit_tie_param", StrCat("parameter ", owner.name,
+                                            " is one of this unit; use "
+                                            "it without tying"));
+  }
+  UnitSpec& spec = units_[static_cast<size_t>(unit)];
+  if (open_unit_ != unit) {
+    return BadState("unit_tie_param",
+                    StrCat("parameter ", name, " cannot be added to unit ", spec.name,
+                           ", which is sealed; tie parameters before sealing"));
+  }
+  if (!param_names_.emplace(name).second) {
+    return Invalid("unit_tie_param", StrCat("there is a parameter ", name,
+                                            " already; names are unique in a context"));
+  }
+  tied_.push_back({.name = std::string(name), .unit = unit, .param = param});
+  if (std::find(spec.used.begin(), spec.used.end(), owner.unit) == spec.used.end()) {
+    spec.used.insert(spec.used.end() - 1, owner.unit);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Registry::SealUnit(int unit) {
+  if (open_unit_ != unit) {
+    return BadState("unit_seal", StrCat("unit ", units_[static_cast<size_t>(unit)].name,
+                                        " is sealed already; seal a unit once"));
+  }
+  open_unit_ = -1;
+  return absl::OkStatus();
+}
+
+void Registry::DropUnits(size_t count) {
+  for (; units_.size() > count; units_.pop_back()) {
+    const UnitSpec& unit = units_.back();
+    for (; params_.size() > static_cast<size_t>(unit.first_param); params_.pop_back()) {
+      total_bytes_ -= params_.back().count * DtypeSize(params_.back().dtype);
+      param_names_.erase(params_.back().name);
+    }
+    unit_names_.erase(unit.name);
+  }
+  if (open_unit_ >= static_cast<int>(count)) open_unit_ = -1;
+}
+
+std::vector<RegistryEntry> Registry::Entries() const {
+  std::vector<RegistryEntry> entries;
+  entries.reserve(units_.size() + params_.size());
+  for (const UnitSpec& unit : units_) {
+    entries.push_back({StrCat("unit ", unit.name), PolicyText(unit.placement)});
+    for (int i = 0; i < unit.param_count; ++i) {
+      const ParamSpec& param = params_[static_cast<size_t>(unit.first_param + i)];
+      entries.push_back(
+          {StrCat("parameter ", param.name),
+           StrCat("shape [", absl::StrJoin(param.shape, ", "), "] ", DtypeName(param.dtype),
+                  param.frozen ? " frozen" : "", param.decays ? "" : " without weight decay")});
+    }
+  }
+  for (const TiedParam& tied : tied_) {
+    entries.push_back({StrCat("parameter ", tied.name),
+                       StrCat("of unit ", units_[static_cast<size_t>(tied.unit)].name, ", is ",
+                              params_[static_cast<size_t>(tied.param)].name)});
+  }
+  return entries;
+}
+
+}  // namespace weft

@@ -1,0 +1,99 @@
+// What a program declares before finalize: units and their params, in the order of forward.
+//
+//   Registry registry;
+//   WEFT_ASSIGN_OR_RETURN(int unit, registry.BeginUnit("blocks.0", PlacementOf(WEFT_SHARD_ZERO2)));
+//   WEFT_ASSIGN_OR_RETURN(int weight, registry.AddParam(unit, "blocks.0.weight", {64, 64},
+//                                                       WEFT_FLOAT32, /*frozen=*/false));
+//   WEFT_RETURN_IF_ERROR(registry.SealUnit(unit));
+//
+// One unit is open at a time, so the params of a unit are neighbours. A call that fails changes
+// nothing. Thread-safety: none of its own; the context's mutex guards it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "weft/types.h"
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "shard/layout/placement.h"
+
+namespace weft {
+
+struct ParamSpec {
+  std::string name;
+  int unit = 0;
+  std::vector<int64_t> shape;  // empty: a scalar
+  weft_dtype_t dtype = WEFT_FLOAT32;
+  bool frozen = false;
+  bool decays = true;  // weight decay of the context's optimizer applies
+  size_t count = 1;    // elements
+};
+
+struct UnitSpec {
+  std::string name;
+  Placement placement;
+  int first_param = 0;
+  int param_count = 0;
+  std::vector<int>
+      used;  // units whose params it uses: those of its tied params, each once, then itself
+};
+
+// A param of another unit, under another name.
+struct TiedParam {
+  std::string name;
+  int unit = 0;   // that uses it
+  int param = 0;  // the one it is
+};
+
+// One line of what ranks must agree on: "parameter blocks.0.weight", "shape [64, 64] float32".
+struct RegistryEntry {
+  std::string subject;
+  std::string facts;
+  bool operator==(const RegistryEntry&) const = default;
+};
+
+class Registry {
+ public:
+  // INVALID_ARGUMENT for an empty or used name, BAD_STATE while another unit is open.
+  absl::StatusOr<int> BeginUnit(std::string_view name, const Placement& placement = {});
+
+  // `shape` has `ndim` dimensions. INVALID_ARGUMENT for a bad name, dtype or shape, BAD_STATE if
+  // the unit is sealed.
+  absl::StatusOr<int> AddParam(int unit, std::string_view name, const int64_t* shape, int ndim,
+                               weft_dtype_t dtype, bool frozen, bool decays = true);
+
+  // The unit uses `param` of an earlier unit. INVALID_ARGUMENT for a bad name, or a param of this unit.
+  absl::Status TieParam(int unit, std::string_view name, int param);
+
+  absl::Status SealUnit(int unit);
+
+  // Takes back the units from number `count` on, and their params; nothing is tied by them or to them.
+  void DropUnits(size_t count);
+
+  const std::vector<UnitSpec>& units() const { return units_; }
+
+  const std::vector<ParamSpec>& params() const { return params_; }
+
+  // The unit that is not sealed, or -1.
+  int open_unit() const { return open_unit_; }
+
+  // All units and params in order, as text.
+  std::vector<RegistryEntry> Entries() const;
+
+ private:
+  std::vector<UnitSpec> units_;
+  std::vector<ParamSpec> params_;
+  std::vector<TiedParam> tied_;
+  std::unordered_set<std::string> unit_names_;
+  std::unordered_set<std::string> param_names_;
+  int open_unit_ = -1;
+  size_t total_bytes_ = 0;
+};
+
+}  // namespace weft

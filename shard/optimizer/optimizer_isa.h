@@ -1,0 +1,41 @@
+// What each instruction set's translation units offer to optimizer_kernels.cc and sum_squares.cc. Only to be
+// called on a CPU that has the instruction set. Light, for the reason in optimizer_arguments.h.
+#pragma once
+
+#include "shard/optimizer/optimizer_arguments.h"
+
+namespace weft {
+
+// Sums of squares are taken over blocks of this many elements, which start at multiples of it.
+constexpr size_t kSquareBlock = 128;
+
+struct OptimizerKernels {
+  void (*sgd)(const SgdStep& step, const OptimizerArrays& arrays);
+  void (*lion)(const LionStep& step, const OptimizerArrays& arrays);
+  // Of whole blocks: count is a multiple of kSquareBlock. Element b of the results is the sum of squares of
+  // the weights, and of the update, over block b.
+  void (*lamb_moments)(const LambStep& step, const OptimizerArrays& arrays, double* weight_squares,
+                       double* update_squares);
+  void (*lamb_apply)(const LambStep& step, double trust_ratio, const OptimizerArrays& arrays);
+  void (*lars)(const LarsStep& step, double trust_ratio, const OptimizerArrays& arrays);
+};
+
+using AdamWKernel = void (*)(const AdamWStep& step, const OptimizerArrays& arrays);
+
+// Sums of squares of `blocks` whole blocks of float32, float64, bfloat16 or float16, one result for each.
+using SquareBlocksKernel = void (*)(const char* values, weft_dtype_t dtype, size_t blocks,
+                                    double* squares);
+
+OptimizerKernels OptimizerKernelsScalar();
+AdamWKernel AdamWScalar();
+SquareBlocksKernel SquareBlocksScalar();
+#if defined(__x86_64__)
+OptimizerKernels OptimizerKernelsAvx2();
+AdamWKernel AdamWAvx2();
+SquareBlocksKernel SquareBlocksAvx2();
+OptimizerKernels OptimizerKernelsAvx512();
+AdamWKernel AdamWAvx512();
+SquareBlocksKernel SquareBlocksAvx512();
+#endif
+
+}  // namespace weft

@@ -1,0 +1,422 @@
+#include "shard/step/residence.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/kernels/dtype.h"
+
+namespace weft {
+namespace {
+
+// Nothing is left to wait for, nor to report.
+bool EndedWell(const Works& works) {
+  return std::all_of(works.begin(), works.end(), [](const WorkRef& work) {
+    return work->ended() && work->Test() && work->status().ok();
+  });
+}
+
+std::byte* ExtentIn(const Pack& pack, std::byte* data, int extent) {
+  if (data == nullptr) return nullptr;
+  const auto found = std::find(pack.extents.begin(), pack.extents.end(), extent);
+  WEFT_CHECK(found != pack.extents.end());
+  return data + pack.offsets[static_cast<size_t>(found - pack.extents.begin())];
+}
+
+}  // namespace
+
+Works NotEnded(const Works& works) {
+  Works left;
+  for (const WorkRef& work : works) {
+    if (!work->ended()) left.push_back(work);
+  }
+  return left;
+}
+
+Residence::Residence(const Layout& layout, const Storage& storage, const ExtentCalls& calls,
+                     const std::vector<UnitSpec>& units, const Purposes& purposes)
+    : layout_(layout),
+      storage_(storage),
+      calls_(calls),
+      specs_(units),
+      purposes_(purposes),
+      units_(units.size()),
+      buckets_(layout.buckets.size()),
+      updated_buckets_(units.size()) {
+  reducing_.reserve(layout.buckets.size());  // else it grows when reductions happen to be slow
+  for (size_t i = 0; i < layout.buckets.size(); ++i) {
+    const int bucket = static_cast<int>(i);
+    if (!GathersUpdates(PlacementOf(bucket))) continue;
+    for (const int unit : layout.buckets[i].units)
+      updated_buckets_[static_cast<size_t>(unit)].push_back(bucket);
+  }
+}
+
+Residence::~Residence() {
+  if (group_ != nullptr) group_->Close();
+  if (inner_ != nullptr) inner_->Close();
+}
+
+void Residence::SetGroups(std::shared_ptr<ProcessGroup> all, std::shared_ptr<ProcessGroup> inner) {
+  group_ = std::move(all);
+  inner_ = std::move(inner);
+}
+
+void Residence::ForEachGroup(const std::function<void(ProcessGroup&)>& visit) const {
+  if (group_ != nullptr) visit(*group_);
+  if (inner_ != nullptr) visit(*inner_);
+}
+
+ProcessGroup& Residence::GroupFor(const Extent& extent) const {
+  return layout_.SpaceOf(extent).placement.replicated ? *inner_ : *group_;
+}
+
+void Residence::BeginStep(const Schedule* schedule, bool train) {
+  schedule_ = schedule;
+  train_ = train;
+  events_.clear();
+  pool_.CountSpilledAnew();
+  served_ = true;
+  next_gather_ = 0;
+  next_gradients_ = 0;
+  gathered_bytes_ = std::exchange(updated_bytes_, 0);
+  reduced_.assign(schedule == nullptr ? 0 : schedule->gradient_count(), false);
+}
+
+absl::Status Residence::Note(const Event& event) {
+  const size_t at = events_.size();
+  events_.push_back(event);
+  served_ = false;
+  if (event.kind == Event::Kind::kPreBackward || event.kind == Event::Kind::kPostBackward) {
+    for (const int used : specs_[static_cast<size_t>(event.index)].used)
+      units_[static_cast<size_t>(used)].in_backward = event.kind == Event::Kind::kPreBackward;
+  }
+  if (schedule_ == nullptr) return absl::OkStatus();
+  if (at < schedule_->event_count() && schedule_->EventAt(at) == event) return absl::OkStatus();
+  // Other ranks may have started what was due before this call, so this one must.
+  while (next_gather_ < schedule_->gather_count() &&
+         schedule_->Gather(next_gather_).begin() < Now()) {
+    WEFT_RETURN_IF_ERROR(StartNext());
+  }
+  schedule_ = nullptr;
+  return absl::OkStatus();
+}
+
+int64_t Residence::Now() const {
+  return 2 * static_cast<int64_t>(events_.size()) - (served_ ? 1 : 2);
+}
+
+absl::Status Residence::Served() {
+  served_ = true;
+  pool_.ReleaseGivenBack();
+  return Look();
+}
+
+absl::Status Residence::Look() {
+  FreeReduced();
+  while (schedule_ != nullptr && next_gather_ < schedule_->gather_count()) {
+    const Occurrence next = schedule_->Gather(next_gather_);
+    if (next.begin() > Now() || !pool_.IsFree(next.offset(), next.bytes())) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(StartNext());
+  }
+  return absl::OkStatus();
+}
+
+Works Residence::Before(const Occurrence& residency) const {
+  for (size_t i = 0; i < residency.after_count(); ++i) {
+    const size_t before = residency.after(i);
+    if (reduced_[before]) continue;
+    const int bucket = schedule_->Gradient(before).index();
+    const BucketState& state = buckets_[static_cast<size_t>(bucket)];
+    if (state.reducing && state.residency == static_cast<int>(before)) return WorksLeft(bucket);
+  }
+  return {};
+}
+
+// What to wait for before the bucket's place can be free: its works, those of the bucket before it if its own
+// have ended and it goes on behind that. Ended ones if the next thing is the caller's to do: to free the
+// place, or to start the next link.
+Works Residence::WorksLeft(int bucket) const {
+  const BucketState& state = buckets_[static_cast<size_t>(bucket)];
+  Works left = NotEnded(state.works);
+  if (!left.empty()) return left;
+  for (const int other : reducing_) {
+    if (other == bucket || !state.goes_on) break;
+    left = NotEnded(buckets_[static_cast<size_t>(other)].works);
+    if (!left.empty()) return left;
+  }
+  return state.works;
+}
+
+absl::Status Residence::StartNext() {
+  const Occurrence next = schedule_->Gather(next_gather_);
+  WEFT_ASSIGN_OR_RETURN(std::byte* const data, pool_.TakeNear(next.offset(), next.bytes()));
+  units_[static_cast<size_t>(next.index())].residency = static_cast<int>(next_gather_);
+  ++next_gather_;
+  return StartGather(next.index(), data);
+}
+
+absl::Status Residence::StartGather(int unit, std::byte* data) {
+  Unit& state = units_[static_cast<size_t>(unit)];
+  const Pack& pack = layout_.units[static_cast<size_t>(unit)];
+  state.data = data;
+  for (size_t i = 0; i < pack.extents.size(); ++i) {
+    const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
+    const bool from_part = state.part != nullptr;
+    std::byte* const whole = data + pack.offsets[i];
+    Collective call =
+        from_part ? calls_.GatherInner(
+                        pack.extents[i],
+                        state.part + layout_.parts[static_cast<size_t>(unit)].offsets[i], whole)
+                  : calls_.Gather(pack.extents[i], storage_.OwnParams(layout_, extent).data, whole);
+    call.purpose = purposes_.Of(Purpose::Kind::kGather, unit);
+    call.background = true;
+    ProcessGroup& group = from_part ? *inner_ : GroupFor(extent);
+    absl::StatusOr<WorkRef> work = group.Start(call);
+    if (!work.ok()) {
+      const absl::Status cause = group.error();
+      return Annotate(cause.ok() ? work.status() : cause,
+                      StrCat("gathering unit ", specs_[static_cast<size_t>(unit)].name, ": "));
+    }
+    state.works.push_back(*std::move(work));
+  }
+  gathered_bytes_ += pack.bytes;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Works> Residence::Need(int unit) {
+  Unit& state = units_[static_cast<size_t>(unit)];
+  for (const int bucket : updated_buckets_[static_cast<size_t>(unit)]) {
+    Works& updates = buckets_[static_cast<size_t>(bucket)].updates;
+    if (updates.empty()) continue;
+    return std::exchange(updates, {});
+  }
+  WEFT_ASSIGN_OR_RETURN(Works before, Begin(unit));
+  if (!before.empty()) return before;
+  if (!state.works.empty() && EndedWell(state.works)) state.spent.swap(state.works);
+  if (state.works.empty() && state.part != nullptr) FreePart(state);
+  return std::exchange(state.works, {});
+}
+
+absl::StatusOr<Works> Residence::Begin(int unit) {
+  Unit& state = units_[static_cast<size_t>(unit)];
+  if (!Cut(unit)) return Works();
+  FreeReduced();
+  while (state.data == nullptr && schedule_ != nullptr) {
+    WEFT_CHECK(next_gather_ < schedule_->gather_count());
+    Works before = Before(schedule_->Gather(next_gather_));
+    if (!before.empty()) return before;
+    WEFT_RETURN_IF_ERROR(StartNext());
+  }
+  if (state.data == nullptr) {
+    const size_t bytes = layout_.units[static_cast<size_t>(unit)].bytes;
+    Works before = RoomFor(bytes);
+    if (!before.empty()) return before;
+    WEFT_ASSIGN_OR_RETURN(std::byte* const data, pool_.Take(bytes));
+    WEFT_RETURN_IF_ERROR(StartGather(unit, data));
+  }
+  return Works();
+}
+
+absl::Status Residence::LetGo(int unit, bool in_backward) {
+  Unit& state = units_[static_cast<size_t>(unit)];
+  if (!Cut(unit) || state.data == nullptr) return absl::OkStatus();
+  if (schedule_ != nullptr && state.residency >= 0) {
+    const Occurrence residency = schedule_->Gather(static_cast<size_t>(state.residency));
+    if (residency.end() > Now()) return absl::OkStatus();
+    if (residency.part() >= 0) WEFT_RETURN_IF_ERROR(KeepPart(unit));
+  } else if (!in_backward && train_ && specs_[static_cast<size_t>(unit)].placement.kept_between) {
+    return absl::OkStatus();
+  }
+  Free(state);
+  return absl::OkStatus();
+}
+
+void Residence::LetGoIdle() {
+  if (schedule_ != nullptr) return;
+  for (Unit& unit : units_) {
+    if (unit.data != nullptr && unit.works.empty()) Free(unit);
+    if (unit.data == nullptr && unit.part != nullptr) FreePart(unit);
+  }
+}
+
+void Residence::Free(Unit& unit) {
+  WEFT_CHECK(unit.works.empty());
+  pool_.GiveBack(unit.data);
+  unit = {.part = unit.part};
+}
+
+void Residence::FreePart(Unit& unit) {
+  pool_.GiveBack(unit.part);
+  unit.part = nullptr;
+}
+
+absl::Status Residence::KeepPart(int index) {
+  Unit& unit = units_[static_cast<size_t>(index)];
+  const Pack& pack = layout_.parts[static_cast<size_t>(index)];
+  const int at = schedule_->Gather(static_cast<size_t>(unit.residency)).part();
+  const Residency& residency = schedule_->parts[static_cast<size_t>(at)];
+  WEFT_ASSIGN_OR_RETURN(unit.part, pool_.TakeNear(residency.offset, residency.bytes));
+  for (size_t i = 0; i < pack.extents.size(); ++i) {
+    const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
+    const size_t size = DtypeSize(layout_.SpaceOf(extent).dtype);
+    const std::byte* const whole = unit.data + layout_.units[static_cast<size_t>(index)].offsets[i];
+    std::memcpy(unit.part + pack.offsets[i], whole + layout_.InnerFirst(extent) * size,
+                layout_.InnerCount(extent) * size);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Works> Residence::NeedGradients(int bucket, bool* fresh) {
+  *fresh = false;
+  BucketState& state = buckets_[static_cast<size_t>(bucket)];
+  FreeReduced();
+  if (state.reducing) return WorksLeft(bucket);
+  if (state.data != nullptr) return Works();
+  if (schedule_ != nullptr && next_gradients_ < schedule_->gradient_count()) {
+    Works before = Before(schedule_->Gradient(next_gradients_));
+    if (!before.empty()) return before;
+  } else {
+    Works before = RoomFor(layout_.buckets[static_cast<size_t>(bucket)].pack.bytes);
+    if (!before.empty()) return before;
+  }
+  WEFT_RETURN_IF_ERROR(PlaceNextGradients(bucket));
+  *fresh = true;
+  return Works();
+}
+
+Works Residence::NeedUntouched() {
+  FreeReduced();
+  if (schedule_ == nullptr) return {};
+  for (size_t i = next_gradients_; i < schedule_->gradient_count(); ++i) {
+    const Occurrence residency = schedule_->Gradient(i);
+    if (static_cast<size_t>(residency.need()) + 1 != events_.size()) break;
+    Works before = Before(residency);
+    if (!before.empty()) return before;
+  }
+  return {};
+}
+
+// Near the offset of the schedule if the bucket is the one that it expects.
+absl::Status Residence::PlaceNextGradients(int bucket) {
+  BucketState& state = buckets_[static_cast<size_t>(bucket)];
+  const size_t bytes = layout_.buckets[static_cast<size_t>(bucket)].pack.bytes;
+  const bool expected = schedule_ != nullptr && next_gradients_ < schedule_->gradient_count() &&
+                        schedule_->Gradient(next_gradients_).index() == bucket;
+  if (!expected) {
+    WEFT_ASSIGN_OR_RETURN(state.data, pool_.Take(bytes));
+    return absl::OkStatus();
+  }
+  state.residency = static_cast<int>(next_gradients_++);
+  const size_t offset = schedule_->Gradient(static_cast<size_t>(state.residency)).offset();
+  WEFT_ASSIGN_OR_RETURN(state.data, pool_.TakeNear(offset, bytes));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Residence::PlaceGradients(int bucket) {
+  FreeReduced();
+  if (buckets_[static_cast<size_t>(bucket)].data != nullptr) return false;
+  WEFT_RETURN_IF_ERROR(PlaceNextGradients(bucket));
+  return true;
+}
+
+void Residence::ReductionStarted(int bucket, Works works, bool goes_on) {
+  BucketState& state = buckets_[static_cast<size_t>(bucket)];
+  if (!state.reducing) reducing_.push_back(bucket);
+  state.reducing = true;
+  state.goes_on = goes_on;
+  state.works = std::move(works);
+}
+
+void Residence::ReductionEnded(int bucket) {
+  buckets_[static_cast<size_t>(bucket)].goes_on = false;
+  FreeReduced();
+}
+
+// A rank that lacks a gradient starts the reduction of its bucket with post_backward, which may come after this call: until
+// then it cannot be waited for.
+Works Residence::RoomFor(size_t bytes) const {
+  if (pool_.HasRoom(bytes) || reducing_.empty()) return {};
+  const std::vector<int>& units = layout_.buckets[static_cast<size_t>(reducing_.front())].units;
+  const bool everywhere = std::none_of(units.begin(), units.end(), [&](int unit) {
+    return units_[static_cast<size_t>(unit)].in_backward;
+  });
+  return everywhere ? WorksLeft(reducing_.front()) : Works();
+}
+
+void Residence::FreeReduced() {
+  const auto ended = [&](int bucket) {
+    BucketState& state = buckets_[static_cast<size_t>(bucket)];
+    if (state.goes_on || !NotEnded(state.works).empty()) return false;
+    pool_.GiveBack(state.data);
+    if (state.residency >= 0 && !reduced_.empty())
+      reduced_[static_cast<size_t>(state.residency)] = true;
+    state = {.updates = std::move(state.updates)};
+    return true;
+  };
+  std::erase_if(reducing_, ended);
+}
+
+absl::Status Residence::StartUpdate(int bucket) {
+  if (!GathersUpdates(PlacementOf(bucket))) return absl::OkStatus();
+  const Pack& pack = layout_.buckets[static_cast<size_t>(bucket)].pack;
+  for (const int index : pack.extents) {
+    const Extent& extent = layout_.extents[static_cast<size_t>(index)];
+    Collective call = calls_.Gather(index, storage_.OwnParams(layout_, extent).data,
+                                    storage_.Data(extent.range.space, extent.range.begin));
+    call.purpose = purposes_.Of(Purpose::Kind::kGatherUpdated, bucket);
+    ProcessGroup& group = GroupFor(extent);
+    absl::StatusOr<WorkRef> work = group.Start(call);
+    if (!work.ok()) {
+      const absl::Status cause = group.error();
+      return Annotate(cause.ok() ? work.status() : cause,
+                      StrCat("gathering the updated parameters of bucket ", bucket, ": "));
+    }
+    buckets_[static_cast<size_t>(bucket)].updates.push_back(*std::move(work));
+  }
+  updated_bytes_ += layout_.buckets[static_cast<size_t>(bucket)].param_bytes;
+  return absl::OkStatus();
+}
+
+Works Residence::UnderWay() const {
+  Works works;
+  const auto add = [&](const Works& more) {
+    works.insert(works.end(), more.begin(), more.end());
+  };
+  for (const Unit& unit : units_)
+    add(unit.works);
+  for (const BucketState& bucket : buckets_) {
+    add(bucket.works);
+    add(bucket.updates);
+  }
+  return works;
+}
+
+void Residence::Drop() {
+  for (Unit& unit : units_) {
+    unit.works.clear();
+    if (unit.data != nullptr) Free(unit);
+    if (unit.part != nullptr) FreePart(unit);
+  }
+  for (BucketState& bucket : buckets_) {
+    if (bucket.data != nullptr) pool_.GiveBack(bucket.data);
+    bucket = {};
+  }
+  pool_.ReleaseGivenBack();
+  reducing_.clear();
+}
+
+std::byte* Residence::UnitExtent(int unit, int extent) const {
+  const auto index = static_cast<size_t>(unit);
+  return ExtentIn(layout_.units[index], units_[index].data, extent);
+}
+
+std::byte* Residence::BucketExtent(int bucket, int extent) const {
+  const auto index = static_cast<size_t>(bucket);
+  return ExtentIn(layout_.buckets[index].pack, buckets_[index].data, extent);
+}
+
+}  // namespace weft

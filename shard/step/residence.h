@@ -1,0 +1,206 @@
+// Which units' params and which buckets' gradients are whole just now, where, and what is on its way.
+//
+//   residence.BeginStep(schedule, /*train=*/true);
+//   WEFT_RETURN_IF_ERROR(residence.Note({Event::Kind::kPreForward, unit}));
+//   for (;;) {
+//     WEFT_ASSIGN_OR_RETURN(const Works works, residence.Need(unit));
+//     if (works.empty()) break;
+//     (wait for them without the mutex)
+//   }
+//   WEFT_RETURN_IF_ERROR(residence.Served());
+//   ... residence.Param(unit) ...
+//   residence.LetGo(unit);
+//
+// As long as a step makes the calls of its schedule, gathers start when the schedule says and lie where it
+// says. A step that leaves it, or has none, is served on demand: each unit is gathered when it is needed and
+// let go after its use, at the lowest free place. Gathers that were started stay, so ranks that leave the
+// schedule at the same call still agree on all operations of the group.
+//
+// Gathers start in one order on all ranks, on a group of their own, so that they and the reductions do not
+// wait for each other.
+//
+// Thread-safety: none of its own; the context's mutex guards it. Never waits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "comm/group/process_group.h"
+#include "shard/layout/extent_calls.h"
+#include "shard/layout/layout.h"
+#include "shard/layout/pool.h"
+#include "shard/layout/storage.h"
+#include "shard/step/purposes.h"
+#include "shard/step/schedule.h"
+
+namespace weft {
+
+using Works = std::vector<WorkRef>;
+
+// Those of `works` that have not ended.
+Works NotEnded(const Works& works);
+
+class Residence {
+ public:
+  // All outlive this.
+  Residence(const Layout& layout, const Storage& storage, const ExtentCalls& calls,
+            const std::vector<UnitSpec>& units, const Purposes& purposes);
+  ~Residence();
+  Residence(const Residence&) = delete;
+  Residence& operator=(const Residence&) = delete;
+
+  // The groups that gather, closed in the destructor: all ranks, and those between which HYBRID_SHARD cuts;
+  // each may be nullptr if it is not needed.
+  void SetGroups(std::shared_ptr<ProcessGroup> all, std::shared_ptr<ProcessGroup> inner);
+
+  bool gathers() const { return group_ != nullptr || inner_ != nullptr; }
+
+  // Those that there are.
+  void ForEachGroup(const std::function<void(ProcessGroup&)>& visit) const;
+
+  // Makes room for a schedule, between steps.
+  absl::Status Reserve(size_t bytes) { return pool_.Reserve(bytes); }
+
+  void SetSource(const BlockSource& source) { pool_.SetSource(source); }
+
+  // `schedule` outlives the step; nullptr: serve on demand.
+  void BeginStep(const Schedule* schedule, bool train);
+  // A legal call, before it is served. One that the schedule does not have ends it; what was due before is
+  // started all the same.
+  absl::Status Note(const Event& event);
+  // The call is served: starts what its schedule prefetches now.
+  absl::Status Served();
+  // Frees what has been reduced, and starts what is due and has its place.
+  absl::Status Look();
+
+  // Starts to make the unit's params whole. Empty if that is under way or done; else what to wait for before
+  // asking again.
+  absl::StatusOr<Works> Begin(int unit);
+  // Empty if the unit's params are whole; else what to wait for before asking again.
+  absl::StatusOr<Works> Need(int unit);
+  // The unit's params are no longer used; they go unless the schedule keeps them. `in_backward`: since
+  // post_backward, else post_forward.
+  absl::Status LetGo(int unit, bool in_backward);
+  // The micro-batch ends: without a schedule nothing that is not in use stays.
+  void LetGoIdle();
+
+  bool GradientsAreCut(int bucket) const { return PlacementOf(bucket).gradients_cut; }
+
+  // Likewise for gradients of a bucket whose gradients are cut. *fresh is set to true if they have just
+  // got their place and have to be zeroed.
+  absl::StatusOr<Works> NeedGradients(int bucket, bool* fresh);
+  // Likewise for the buckets of which the schedule says that only the end of the micro-batch, which is being
+  // served, needs them. Their places are not taken yet.
+  Works NeedUntouched();
+  // Gives a bucket that nothing needed a place at once; true if it had none.
+  absl::StatusOr<bool> PlaceGradients(int bucket);
+  // The reduction that ends the residency of a bucket's gradients. `goes_on`: more comes after these works;
+  // then it is started again with what comes, and ended by ReductionEnded.
+  void ReductionStarted(int bucket, Works works, bool goes_on = false);
+  void ReductionEnded(int bucket);
+
+  // After an update of own parts: gathers the params of a bucket if they rest whole.
+  absl::Status StartUpdate(int bucket);
+
+  // What gathers of a bucket's updated params are under way.
+  Works Updates(int bucket) const { return buckets_[static_cast<size_t>(bucket)].updates; }
+
+  // What is under way, to be waited for; Drop() then lets go of everything.
+  Works UnderWay() const;
+  void Drop();
+
+  // First byte of a bucket's gradients; nullptr if they are not whole.
+  std::byte* BucketData(int bucket) const { return buckets_[static_cast<size_t>(bucket)].data; }
+
+  // First byte of an extent of a whole unit or bucket; nullptr if it is not whole.
+  std::byte* UnitExtent(int unit, int extent) const;
+  std::byte* BucketExtent(int bucket, int extent) const;
+
+  // Of the present step.
+  const std::vector<Event>& events() const { return events_; }
+
+  bool on_schedule() const { return schedule_ != nullptr; }
+
+  // For it: updates of the step before included.
+  uint64_t gathered_bytes() const { return gathered_bytes_; }
+
+  size_t pool_bytes() const { return pool_.bytes(); }
+
+  // Of the present step, beside the pool.
+  size_t spilled_bytes_max() const { return pool_.spilled_bytes_max(); }
+
+ private:
+  struct Unit {
+    std::byte* data = nullptr;  // nullptr: at rest
+    Works works;                // of its gather; empty when it has been waited for
+    Works spent;  // these then, if nothing was to be waited for; not the caller's time to free
+    int residency = -1;         // of the schedule
+    std::byte* part = nullptr;  // HPZ: what is kept of it
+    bool in_backward = false;   // between its pre_backward and its post_backward
+  };
+
+  struct BucketState {
+    std::byte* data = nullptr;  // of its gradients, if these are cut
+    bool reducing = false;
+    bool goes_on = false;  // not over when its works are
+    Works works;           // of its reduction
+    Works updates;         // of its params, after an update
+    int residency = -1;
+  };
+
+  int64_t Now() const;
+
+  const Placement& PlacementOf(int bucket) const {
+    return layout_.PlacementOf(layout_.buckets[static_cast<size_t>(bucket)]);
+  }
+
+  bool Cut(int unit) const { return layout_.units[static_cast<size_t>(unit)].bytes > 0; }
+
+  // Reductions under way of what stood at the place before.
+  Works Before(const Occurrence& residency) const;
+  // Starts the schedule's next gather.
+  absl::Status StartNext();
+  absl::Status PlaceNextGradients(int bucket);
+  absl::Status StartGather(int unit, std::byte* data);
+  ProcessGroup& GroupFor(const Extent& extent) const;
+  void FreeReduced();
+  // Without a schedule: the reductions to wait for before so much is taken; empty if there is room, or none is to be had.
+  Works RoomFor(size_t bytes) const;
+  Works WorksLeft(int bucket) const;
+  void Free(Unit& unit);
+  void FreePart(Unit& unit);
+  // HPZ: keeps this rank's part of a unit that is about to be let go.
+  absl::Status KeepPart(int unit);
+
+  const Layout& layout_;
+  const Storage& storage_;
+  const ExtentCalls& calls_;
+  const std::vector<UnitSpec>& specs_;
+  const Purposes& purposes_;
+  std::shared_ptr<ProcessGroup> group_;
+  std::shared_ptr<ProcessGroup> inner_;
+  Pool pool_;
+  std::vector<Unit> units_;
+  std::vector<BucketState> buckets_;
+  std::vector<std::vector<int>>
+      updated_buckets_;        // by unit: whose params rest whole, optimizer cut
+  std::vector<int> reducing_;  // buckets, oldest first
+  std::vector<bool> reduced_;  // by residency of gradients
+  const Schedule* schedule_ = nullptr;
+  bool train_ = true;
+  std::vector<Event> events_;
+  bool served_ = false;        // the last of events_
+  size_t next_gather_ = 0;     // of the schedule
+  size_t next_gradients_ = 0;  // likewise
+  uint64_t gathered_bytes_ = 0;
+  uint64_t updated_bytes_ = 0;  // gathered after updates, for the next step
+};
+
+}  // namespace weft

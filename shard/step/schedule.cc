@@ -1,0 +1,706 @@
+#include "shard/step/schedule.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "shard/layout/coloring.h"
+#include "shard/step/repeat.h"
+
+namespace weft {
+namespace {
+
+using Kind = Event::Kind;
+
+int64_t At(int event) {
+  return int64_t{2} * event;
+}
+
+int64_t After(int event) {
+  return At(event) + 1;
+}
+
+// Follows the calls of a step and notes when params are needed and let go.
+class ParamWalk {
+ public:
+  explicit ParamWalk(const ScheduleInput& input) : input_(input), units_(input.units->size()) {}
+
+  std::vector<Residency> Walk(const std::vector<Event>& events) {
+    for (size_t i = 0; i < events.size(); ++i)
+      Step(static_cast<int>(i), events[i]);
+    return std::move(found_);
+  }
+
+ private:
+  struct Unit {
+    int open = -1;  // its residency
+    int uses = 0;   // pre_forward without its post_forward, unshard without its reshard
+    bool in_backward = false;
+  };
+
+  void Step(int at, const Event& event) {
+    if (event.kind == Kind::kMicrobatchEnd) std::fill(units_.begin(), units_.end(), Unit());
+    switch (event.kind) {
+      case Kind::kPreForward:
+      case Kind::kPostForward:
+      case Kind::kPreBackward:
+      case Kind::kPostBackward:
+      case Kind::kUnshard:
+      case Kind::kReshard:
+        for (const int used : (*input_.units)[static_cast<size_t>(event.index)].used)
+          StepOf(at, event.kind, used);
+        return;
+      default:
+        return;
+    }
+  }
+
+  void StepOf(int at, Kind kind, int index) {
+    if (PackOf(index).bytes == 0) return;
+    Unit& unit = units_[static_cast<size_t>(index)];
+    switch (kind) {
+      case Kind::kPreForward:
+      case Kind::kUnshard:
+        ++unit.uses;
+        return Use(at, index, unit);
+      case Kind::kPostForward:
+      case Kind::kReshard:
+        --unit.uses;
+        Use(at, index, unit);
+        if (unit.uses == 0 && !unit.in_backward && !KeptBetween(index)) unit.open = -1;
+        return;
+      case Kind::kPreBackward:
+        unit.in_backward = true;
+        return Use(at, index, unit);
+      default:
+        unit.in_backward = false;
+        Use(at, index, unit);
+        // What is kept from forward to backward stays until the last of several backwards.
+        if (unit.uses == 0 && !KeptBetween(index)) unit.open = -1;
+        return;
+    }
+  }
+
+  const Pack& PackOf(int unit) const { return input_.layout->units[static_cast<size_t>(unit)]; }
+
+  bool KeptBetween(int unit) const {
+    return (*input_.units)[static_cast<size_t>(unit)].placement.kept_between;
+  }
+
+  void Use(int at, int index, Unit& unit) {
+    if (unit.open < 0) {
+      unit.open = static_cast<int>(found_.size());
+      found_.push_back({.index = index, .need = at, .bytes = PackOf(index).bytes});
+    }
+    found_[static_cast<size_t>(unit.open)].end = At(at);
+  }
+
+  const ScheduleInput& input_;
+  std::vector<Unit> units_;
+  std::vector<Residency> found_;
+};
+
+constexpr size_t kNone = ~size_t{0};
+
+size_t UnitLimit(const std::vector<Residency>& gathers) {
+  int most = -1;
+  for (const Residency& one : gathers)
+    most = std::max(most, one.index);
+  return static_cast<size_t>(most + 1);
+}
+
+// By residency: the unit's next one, or their number.
+std::vector<size_t> NextOfUnits(const std::vector<Residency>& gathers) {
+  std::vector<size_t> next(gathers.size());
+  std::vector<size_t> later(UnitLimit(gathers), gathers.size());
+  for (size_t i = gathers.size(); i > 0; --i) {
+    const auto unit = static_cast<size_t>(gathers[i - 1].index);
+    next[i - 1] = std::exchange(later[unit], i - 1);
+  }
+  return next;
+}
+
+// Joins residencies of a unit where `joins(i, before, kept)`, which is asked of each in turn: of the list's number i, the unit's
+// residency before it, kNone if there is none, and how many are before it with all that was joined.
+template <typename Joins>
+void JoinWhere(std::vector<Residency>& gathers, const Joins& joins) {
+  std::vector<size_t> latest(UnitLimit(gathers), kNone);  // by unit: its last one that stays
+  size_t kept = 0;
+  for (size_t i = 0; i < gathers.size(); ++i) {
+    Residency& next = gathers[i];
+    size_t& before = latest[static_cast<size_t>(next.index)];
+    if (joins(i, before, kept) && before != kNone) {
+      gathers[before].end = next.end;
+      continue;
+    }
+    before = kept;
+    if (i != kept) gathers[kept] = std::move(next);
+    ++kept;
+  }
+  gathers.resize(kept);
+}
+
+// Letting go of a unit that is the next to be gathered saves nothing.
+void JoinNeighbours(std::vector<Residency>& gathers) {
+  JoinWhere(gathers, [](size_t, size_t before, size_t kept) { return before + 1 == kept; });
+}
+
+// Counts runs of units as the context's own bookkeeping does: uses one in the other are one run.
+class RunCount {
+ public:
+  explicit RunCount(size_t units) : now_(units), most_(units) {}
+
+  void Reset() { std::fill(now_.begin(), now_.end(), Unit()); }
+
+  void Add(Kind call, size_t index) {
+    Unit& unit = now_[index];
+    UnitRuns& most = most_[index];
+    switch (call) {
+      case Kind::kPreForward:
+        ++unit.uses;
+        return;
+      case Kind::kPostForward:
+        if (--unit.uses == 0 && !unit.in_backward) ++unit.runs.forwards;
+        return;
+      case Kind::kPreBackward:
+        unit.in_backward = true;
+        return;
+      default:
+        unit.in_backward = false;
+        most.forwards = std::max(most.forwards, unit.runs.forwards);
+        most.backwards = std::max(most.backwards, ++unit.runs.backwards);
+        return;
+    }
+  }
+
+  const std::vector<UnitRuns>& most() const { return most_; }
+
+ private:
+  struct Unit {
+    UnitRuns runs;
+    int uses = 0;
+    bool in_backward = false;
+  };
+
+  std::vector<Unit> now_;
+  std::vector<UnitRuns> most_;
+};
+
+// Which calls of backward complete which buckets, as the context's own bookkeeping has it.
+class Completion {
+ public:
+  Completion(const Layout& layout, const std::vector<Event>& events,
+             const std::vector<UnitSpec>& units)
+      : layout_(layout), units_(units), runs_(RunsOf(events, units)), buckets_of_(units.size()) {
+    for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
+      for (const int unit : layout.buckets[bucket].units)
+        buckets_of_[static_cast<size_t>(unit)].push_back(bucket);
+    }
+    Reset();
+  }
+
+  void Reset() {
+    left_.clear();
+    for (const UnitRuns& runs : runs_)
+      left_.push_back(std::max(1, runs.backwards));
+    units_left_.clear();
+    for (const Bucket& bucket : layout_.buckets)
+      units_left_.push_back(bucket.units.size());
+  }
+
+  // Calls completed(bucket) for those that this completes.
+  template <typename Completed>
+  void PostBackward(int unit, const Completed& completed) {
+    for (const int used : units_[static_cast<size_t>(unit)].used) {
+      if (--left_[static_cast<size_t>(used)] != 0) continue;
+      for (const size_t bucket : buckets_of_[static_cast<size_t>(used)]) {
+        if (--units_left_[bucket] == 0) completed(bucket);
+      }
+    }
+  }
+
+  bool Complete(size_t bucket) const { return units_left_[bucket] == 0; }
+
+ private:
+  const Layout& layout_;
+  const std::vector<UnitSpec>& units_;
+  const std::vector<UnitRuns> runs_;
+  std::vector<std::vector<size_t>> buckets_of_;  // by unit
+  std::vector<int> left_;  // backwards that complete a unit in this micro-batch; below 0 after
+  std::vector<size_t> units_left_;  // by bucket
+};
+
+// Buckets in the order in which the last micro-batch completes them.
+std::vector<int> OrderOf(const ScheduleInput& input, const std::vector<Event>& events) {
+  const size_t buckets = input.layout->buckets.size();
+  Completion completion(*input.layout, events, *input.units);
+  std::vector<size_t> completed(buckets, events.size());
+  for (size_t at = 0; at < events.size(); ++at) {
+    if (events[at].kind == Kind::kMicrobatchBegin) {
+      completion.Reset();
+      std::fill(completed.begin(), completed.end(), events.size());
+    }
+    if (events[at].kind != Kind::kPostBackward) continue;
+    completion.PostBackward(events[at].index, [&](size_t bucket) { completed[bucket] = at; });
+  }
+  std::vector<int> order(buckets);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return completed[static_cast<size_t>(a)] < completed[static_cast<size_t>(b)];
+  });
+  return order;
+}
+
+// Notes when the gradients of buckets that are cut are needed, and when they have been reduced.
+class GradientWalk {
+ public:
+  GradientWalk(const ScheduleInput& input, const std::vector<Event>& events,
+               const std::vector<int>& order)
+      : input_(input),
+        events_(events),
+        order_(order),
+        completion_(*input.layout, events, *input.units),
+        buckets_(input.layout->buckets.size()),
+        buckets_of_(input.units->size()),
+        last_(static_cast<int>(events.size()) - 1) {
+    for (size_t i = 0; i < buckets_.size(); ++i) {
+      const Bucket& bucket = input.layout->buckets[i];
+      buckets_[i].cut = input.layout->PlacementOf(bucket).gradients_cut;
+      if (!buckets_[i].cut) continue;
+      for (const int unit : bucket.units)
+        buckets_of_[static_cast<size_t>(unit)].push_back(static_cast<int>(i));
+    }
+  }
+
+  std::vector<Residency> Walk() {
+    if (!input_.train) return {};
+    for (int at = 0; at <= last_; ++at)
+      Step(at, events_[static_cast<size_t>(at)]);
+    return std::move(found_);
+  }
+
+ private:
+  struct State {
+    bool cut = false;
+    int open = -1;  // its residency
+  };
+
+  void Step(int at, const Event& event) {
+    switch (event.kind) {
+      case Kind::kMicrobatchBegin:
+        reduces_ = input_.reduces_every || event.index == 1;
+        completion_.Reset();
+        next_ = 0;
+        return;
+      case Kind::kPreBackward:
+        for (const int used : (*input_.units)[static_cast<size_t>(event.index)].used) {
+          for (const int bucket : buckets_of_[static_cast<size_t>(used)])
+            Need(at, bucket);
+        }
+        return;
+      case Kind::kPostBackward:
+        completion_.PostBackward(event.index, [](size_t) {});
+        if (reduces_ && input_.overlap) StartReductions(at, /*all=*/false);
+        return;
+      case Kind::kMicrobatchEnd:
+        if (reduces_) StartReductions(at, /*all=*/true);
+        return;
+      default:
+        return;
+    }
+  }
+
+  // One that is complete before its predecessors waits for them.
+  void StartReductions(int at, bool all) {
+    while (next_ < order_.size()) {
+      const int bucket = order_[next_];
+      if (!all && !completion_.Complete(static_cast<size_t>(bucket))) return;
+      ++next_;
+      if (!buckets_[static_cast<size_t>(bucket)].cut) continue;
+      Need(at, bucket);
+      if (at != reduced_at_) reduced_ = Reduced(at);
+      reduced_at_ = at;
+      Reduce(reduced_, bucket);
+    }
+  }
+
+  void Need(int at, int bucket) {
+    int& open = buckets_[static_cast<size_t>(bucket)].open;
+    if (open >= 0) return;
+    open = static_cast<int>(found_.size());
+    found_.push_back({.index = bucket,
+                      .need = at,
+                      .begin = At(at),
+                      .end = At(last_),
+                      .bytes = input_.layout->buckets[static_cast<size_t>(bucket)].pack.bytes});
+  }
+
+  void Reduce(int64_t end, int bucket) {
+    State& state = buckets_[static_cast<size_t>(bucket)];
+    found_[static_cast<size_t>(state.open)].end = end;
+    state.open = -1;
+  }
+
+  // The latest time at which a reduction ends that event `at` starts: the next backward of the micro-batch is
+  // served, or the micro-batch is folded.
+  int64_t Reduced(int at) const {
+    bool same = events_[static_cast<size_t>(at)].kind != Kind::kMicrobatchEnd;
+    if (!same && !input_.overlap && at + 1 < last_) return At(at);
+    for (int i = at + 1; i < last_; ++i) {
+      const Kind kind = events_[static_cast<size_t>(i)].kind;
+      if (kind == Kind::kPreBackward) return same ? At(i) : After(i - 1);
+      if (kind != Kind::kMicrobatchEnd) continue;
+      if (!same) return After(i - 1);
+      same = false;
+    }
+    return At(last_);
+  }
+
+  const ScheduleInput& input_;
+  const std::vector<Event>& events_;
+  const std::vector<int>& order_;
+  Completion completion_;
+  std::vector<State> buckets_;
+  std::vector<std::vector<int>> buckets_of_;  // by unit; those whose gradients are cut
+  std::vector<Residency> found_;
+  size_t next_ = 0;      // of order_: the first that is not reduced in this micro-batch
+  int last_ = 0;         // event
+  int reduced_at_ = -1;  // the event of which `reduced_` is known
+  int64_t reduced_ = 0;
+  bool reduces_ = true;
+};
+
+// When a prefetch may begin that comes with the need of event `need`. In forward just before that call, when the
+// unit before has been let go: then the call finds nothing to do. In backward after it, when the gradients
+// that the call needs have their place.
+int64_t With(const std::vector<Event>& events, int need) {
+  const Kind kind = events[static_cast<size_t>(need)].kind;
+  const bool forward = kind == Kind::kPreForward || kind == Kind::kUnshard;
+  return forward && need > 0 ? After(need - 1) : After(need);
+}
+
+// Finds when each gather begins, and joins residencies of a unit that are not over when its next one begins. Both depend
+// on what comes before, with all that was joined, only.
+void PlacePrefetches(int prefetch, const std::vector<Event>& events,
+                     std::vector<Residency>& gathers) {
+  const auto ahead = static_cast<size_t>(prefetch);
+  JoinWhere(gathers, [&](size_t i, size_t before, size_t kept) {
+    Residency& next = gathers[i];
+    next.begin = At(next.need);
+    if (ahead > 0) {
+      const int64_t begin = kept < ahead ? 0 : With(events, gathers[kept - ahead].need);
+      next.begin = std::min(begin, next.begin);
+    }
+    return before != kNone && next.begin <= gathers[before].end;
+  });
+}
+
+// Whose gradients lay last at each byte of the pool.
+class LastGradients {
+ public:
+  void Put(size_t begin, size_t end, int index) {
+    if (begin == end) return;
+    Split(begin);
+    Split(end);
+    from_.erase(from_.lower_bound(begin), from_.lower_bound(end));
+    from_[begin] = index;
+  }
+
+  // Ascending.
+  std::vector<int> Between(size_t begin, size_t end) const {
+    std::set<int> found;
+    for (auto range = std::prev(from_.upper_bound(begin));
+         range != from_.end() && range->first < end; ++range) {
+      if (range->second != kNobody) found.insert(range->second);
+    }
+    return {found.begin(), found.end()};
+  }
+
+ private:
+  static constexpr int kNobody = -1;
+
+  void Split(size_t at) { from_.emplace(at, std::prev(from_.upper_bound(at))->second); }
+
+  std::map<size_t, int> from_ = {{0, kNobody}};  // by first byte of a range; it reaches to the next
+};
+
+// Those before them were waited for when these were placed.
+void FindPredecessors(Schedule& schedule) {
+  const size_t gathers = schedule.gathers.size();
+  std::vector<size_t> order(gathers + schedule.gradients.size());
+  const auto at = [&](size_t i) -> Residency& {
+    return i < gathers ? schedule.gathers[i] : schedule.gradients[i - gathers];
+  };
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return at(a).begin < at(b).begin; });
+  LastGradients last;
+  for (const size_t i : order) {
+    Residency& one = at(i);
+    one.after = last.Between(one.offset, one.offset + one.bytes);
+    if (i >= gathers) last.Put(one.offset, one.offset + one.bytes, static_cast<int>(i - gathers));
+  }
+}
+
+using Residencies = std::vector<Residency>;
+
+std::vector<Interval> IntervalsOf(const Residencies& gathers, const Residencies& gradients,
+                                  const Residencies& parts) {
+  std::vector<Interval> intervals;
+  intervals.reserve(gathers.size() + gradients.size() + parts.size());
+  for (const Residencies* list : {&gathers, &gradients, &parts}) {
+    for (const Residency& one : *list)
+      intervals.push_back({one.begin, one.end, one.bytes, 0});
+  }
+  return intervals;
+}
+
+// Finds places for all and says which gradients had a place before.
+void PlaceAll(Schedule& schedule) {
+  std::vector<Interval> intervals =
+      IntervalsOf(schedule.gathers, schedule.gradients, schedule.parts);
+  schedule.pool_bytes = Color(intervals);
+  size_t next = 0;
+  for (Residencies* list : {&schedule.gathers, &schedule.gradients, &schedule.parts}) {
+    for (Residency& one : *list)
+      one.offset = intervals[next++].offset;
+  }
+  FindPredecessors(schedule);
+}
+
+// HPZ: between forward and backward a part is kept of units that are let go.
+void AddParts(const ScheduleInput& input, const std::vector<Event>& events, Schedule& schedule) {
+  std::vector<Residency>& gathers = schedule.gathers;
+  const std::vector<size_t> nexts = NextOfUnits(gathers);
+  for (size_t i = 0; i < gathers.size(); ++i) {
+    const size_t next = nexts[i];
+    const auto unit = static_cast<size_t>(gathers[i].index);
+    const size_t bytes = input.layout->parts[unit].bytes;
+    if (bytes == 0 || next == gathers.size()) continue;
+    if (events[static_cast<size_t>(gathers[next].need)].kind != Kind::kPreBackward) continue;
+    gathers[i].part = static_cast<int>(schedule.parts.size());
+    schedule.parts.push_back({.index = gathers[i].index,
+                              .need = gathers[next].need,
+                              .begin = gathers[i].end,
+                              .end = At(gathers[next].need),
+                              .bytes = bytes});
+  }
+}
+
+// What all tries to make a schedule of a step begin with.
+struct Step {
+  const ScheduleInput& input;
+  const std::vector<Event>& events;
+  const Residencies& gradients;
+};
+
+// When everything of params is there; places are still to be found.
+Schedule Arrange(const Step& step, Residencies gathers, int prefetch) {
+  Schedule schedule;
+  schedule.gathers = std::move(gathers);
+  schedule.prefetch = prefetch;
+  PlacePrefetches(prefetch, step.events, schedule.gathers);
+  AddParts(step.input, step.events, schedule);
+  return schedule;
+}
+
+std::vector<Interval> IntervalsOf(const Step& step, const Schedule& arranged) {
+  return IntervalsOf(arranged.gathers, step.gradients, arranged.parts);
+}
+
+// What is alive at a time is no more than the budget: a cheap question, whose no is final.
+bool MayFit(const Step& step, const Schedule& arranged) {
+  const size_t budget_bytes = step.input.budget_bytes;
+  return budget_bytes == 0 || MostAlive(IntervalsOf(step, arranged)) <= budget_bytes;
+}
+
+// Places can be found in the budget.
+bool Fits(const Step& step, const Schedule& arranged) {
+  const size_t budget_bytes = step.input.budget_bytes;
+  if (!MayFit(step, arranged)) return false;
+  std::vector<Interval> intervals = IntervalsOf(step, arranged);
+  return budget_bytes == 0 || Color(intervals, budget_bytes) <= budget_bytes;
+}
+
+// The largest number up to `most` for which `fits`, or 0; of very many to a thousandth of them. Where `may` does not hold,
+// which is cheaper, only the few of a bisection are tried; below that numbers fall in growing steps, and a bisection ends it.
+template <typename May, typename Does>
+size_t LargestThatFits(size_t most, const May& may, const Does& fits) {
+  const size_t grain = std::max<size_t>(1, most / 1024);
+  const auto bisect = [grain](size_t low, size_t high, const auto& holds) {
+    while (high - low > grain) {
+      const size_t middle = low + (high - low) / 2;
+      (holds(middle) ? low : high) = middle;
+    }
+    return low;
+  };
+  size_t tried = may(most) ? most : bisect(0, most, may);
+  size_t too_many = tried + 1;
+  for (size_t step = grain; tried > 0 && !fits(tried); step *= 2) {
+    too_many = tried;
+    tried -= std::min(step, tried);
+  }
+  return bisect(tried, too_many, fits);
+}
+
+// The most units ahead, up to `input.prefetch`, with which everything fits, or 0.
+int LargestPrefetch(const Step& step, const Residencies& gathers) {
+  const auto arranged = [&](size_t prefetch) {
+    return Arrange(step, gathers, static_cast<int>(prefetch));
+  };
+  const size_t all = gathers.size();  // further ahead there is nothing
+  const auto asked = static_cast<size_t>(std::max(step.input.prefetch, 0));
+  const size_t found = LargestThatFits(
+      std::min(asked, all), [&](size_t prefetch) { return MayFit(step, arranged(prefetch)); },
+      [&](size_t prefetch) { return Fits(step, arranged(prefetch)); });
+  return found == all ? step.input.prefetch : static_cast<int>(found);
+}
+
+// The time between two residencies of a unit, named by what begins the first.
+struct Gap {
+  int64_t length = 0;
+  int need = 0;
+  int unit = 0;
+  size_t next = 0;  // the residency after it
+
+  bool operator<(const Gap& other) const {
+    return std::tie(length, need, unit) < std::tie(other.length, other.need, other.unit);
+  }
+};
+
+// Those of FRACTION units, shortest first.
+std::vector<Gap> GapsOf(const ScheduleInput& input, const std::vector<Residency>& gathers) {
+  std::vector<Gap> gaps;
+  const std::vector<size_t> nexts = NextOfUnits(gathers);
+  for (size_t i = 0; i < gathers.size(); ++i) {
+    const Placement& placement = (*input.units)[static_cast<size_t>(gathers[i].index)].placement;
+    const size_t next = nexts[i];
+    if (placement.preset != WEFT_SHARD_FRACTION || next == gathers.size()) continue;
+    gaps.push_back(
+        {At(gathers[next].need) - gathers[i].end, gathers[i].need, gathers[i].index, next});
+  }
+  std::sort(gaps.begin(), gaps.end());
+  return gaps;
+}
+
+// `gathers` with the first `count` gaps bridged: the unit stays whole meanwhile.
+std::vector<Residency> Bridge(std::vector<Residency> gathers, const std::vector<Gap>& gaps,
+                              size_t count) {
+  std::vector<bool> bridged(gathers.size(), false);  // what begins after a gap
+  for (size_t i = 0; i < count; ++i)
+    bridged[gaps[i].next] = true;
+  JoinWhere(gathers, [&](size_t i, size_t, size_t) { return bridged[i]; });
+  return gathers;
+}
+
+// How many of the gaps may be bridged together, ascending: any number, or where micro-batches are to stay alike those of a
+// unit that are as long as each other in all of them or in none.
+std::vector<size_t> Choices(const std::vector<Gap>& gaps, bool alike) {
+  std::vector<size_t> choices;
+  for (size_t count = 1; count <= gaps.size(); ++count) {
+    const bool splits = alike && count < gaps.size() &&
+                        gaps[count].length == gaps[count - 1].length &&
+                        gaps[count].unit == gaps[count - 1].unit;
+    if (!splits) choices.push_back(count);
+  }
+  return choices;
+}
+
+// Keeps as many units of FRACTION whole between two uses as the budget allows.
+Residencies KeepWhatFits(const Step& step, const Residencies& gathers, int prefetch, bool alike) {
+  std::vector<Gap> gaps = GapsOf(step.input, gathers);
+  if (step.input.budget_bytes == 0) return Bridge(gathers, gaps, gaps.size());
+  if (alike) {
+    std::stable_sort(gaps.begin(), gaps.end(), [](const Gap& a, const Gap& b) {
+      return std::tie(a.length, b.unit) < std::tie(b.length, a.unit);
+    });
+  }
+  const std::vector<size_t> choices = Choices(gaps, alike);
+  const auto bridged = [&](size_t choice) {
+    return Bridge(gathers, gaps, choice == 0 ? 0 : choices[choice - 1]);
+  };
+  const auto arranged = [&](size_t choice) {
+    return Arrange(step, bridged(choice), prefetch);
+  };
+  return bridged(LargestThatFits(
+      choices.size(), [&](size_t choice) { return MayFit(step, arranged(choice)); },
+      [&](size_t choice) { return Fits(step, arranged(choice)); }));
+}
+
+Schedule MakeWritten(const ScheduleInput& input, std::vector<Event> events, bool alike) {
+  Residencies gathers = ParamWalk(input).Walk(events);
+  const std::vector<int> order = OrderOf(input, events);
+  Residencies gradients = GradientWalk(input, events, order).Walk();
+  JoinNeighbours(gathers);
+  const Step step{input, events, gradients};
+  const int prefetch = input.budget_bytes == 0 ? input.prefetch : LargestPrefetch(step, gathers);
+  if (prefetch > 0 || Fits(step, Arrange(step, gathers, prefetch))) {
+    gathers = KeepWhatFits(step, gathers, prefetch, alike);
+  }
+  Schedule schedule = Arrange(step, std::move(gathers), prefetch);
+  schedule.gradients = std::move(gradients);
+  PlaceAll(schedule);
+  schedule.order = order;
+  schedule.events = std::move(events);
+  return schedule;
+}
+
+}  // namespace
+
+std::vector<Event> PredictEvents(size_t units, bool train, int microbatches) {
+  std::vector<int> order(units);
+  std::iota(order.begin(), order.end(), 0);
+  return PredictEvents(order, train, microbatches);
+}
+
+std::vector<Event> PredictEvents(const std::vector<int>& order, bool train, int microbatches) {
+  std::vector<Event> events;
+  for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
+    events.push_back({Kind::kMicrobatchBegin, microbatch == microbatches - 1 ? 1 : 0});
+    for (const int unit : order) {
+      events.push_back({Kind::kPreForward, unit});
+      events.push_back({Kind::kPostForward, unit});
+    }
+    for (size_t i = train ? order.size() : 0; i > 0; --i) {
+      events.push_back({Kind::kPreBackward, order[i - 1]});
+      events.push_back({Kind::kPostBackward, order[i - 1]});
+    }
+    events.push_back({Kind::kMicrobatchEnd, 0});
+  }
+  events.push_back({Kind::kFinish, 0});
+  return events;
+}
+
+std::vector<UnitRuns> RunsOf(const std::vector<Event>& events, const std::vector<UnitSpec>& units) {
+  RunCount count(units.size());
+  for (const Event& event : events) {
+    if (event.kind == Kind::kMicrobatchBegin) count.Reset();
+    if (event.kind < Kind::kPreForward || event.kind > Kind::kPostBackward) continue;
+    for (const int used : units[static_cast<size_t>(event.index)].used)
+      count.Add(event.kind, static_cast<size_t>(used));
+  }
+  return count.most();
+}
+
+// Micro-batches alike are looked for in a step that has fewer of them; a pattern of several may come again.
+Schedule MakeSchedule(const ScheduleInput& input, std::vector<Event> events) {
+  constexpr size_t kPeriodMax = 4;
+  const MicrobatchRun run = LongestRun(events);
+  for (size_t period = 1; period <= kPeriodMax; ++period) {
+    const size_t dropped = DroppedOf(run, period);
+    if (dropped == 0) break;
+    Schedule schedule = MakeWritten(input, Shortened(events, run, dropped), /*alike=*/true);
+    if (FindRepeat(run, period, dropped, schedule)) return schedule;
+  }
+  return MakeWritten(input, std::move(events), /*alike=*/false);
+}
+
+size_t LeastPoolBytes(const Schedule& schedule) {
+  return MostAlive(IntervalsOf(schedule.gathers, schedule.gradients, schedule.parts));
+}
+
+}  // namespace weft

@@ -1,0 +1,186 @@
+// Which call is legal now: the state machine of a step, its micro-batches, units and params.
+//
+//   idle --step_begin--> in step --microbatch_begin--> in micro-batch --microbatch_end--> in step
+//        --(after the last one) finish--> finished --step_end--> idle
+//   unit, per micro-batch:  untouched -> forward (counted) -> forwarded -> backward -> done
+//                                                             ^-----------'
+//
+// A unit that runs forward several times may run backward as often; its gradients are complete after the last
+// backward that is expected: as many as in the recorded step, or as many as forwards if it had none, or fewer
+// forwards than there are now.
+// Every member checks one call and, if it is legal, makes its transition. An illegal one changes
+// nothing and returns WEFT_BAD_STATE with the unit, the phase, what to do and the last 8 events.
+// pre_forward and post_forward during a unit's backward are activation recompute: no phase changes.
+// A unit with tied params is used together with the units that have them: a call is legal if it is for all of
+// these, and is the call of all of these.
+// A unit may be unsharded at any time of a micro-batch, until it is resharded; no phase changes.
+//
+// Thread-safety: none of its own; the context's mutex guards it. Sends and allocates nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weft/shard.h"
+
+#include "absl/status/status.h"
+#include "shard/layout/registry.h"
+#include "shard/step/schedule.h"
+
+namespace weft {
+
+class StepState {
+ public:
+  // `registry` outlives this and no longer changes.
+  explicit StepState(const Registry& registry);
+
+  // Legal between steps and after finish.
+  absl::Status CheckQuiet(const char* call) const;
+
+  absl::Status StepBegin(weft_shard_mode_t mode, uint64_t tag);
+  // Joining takes the place of the step's micro-batches; abandoning ends a step before its first one.
+  absl::Status CheckJoin() const;
+  void AbandonStep();
+  absl::Status MicrobatchBegin(int index, bool last);
+  absl::Status PreForward(int unit);
+  absl::Status PostForward(int unit);
+  absl::Status PreBackward(int unit);
+  absl::Status UnshardStart(int unit);
+  absl::Status UnshardWait(int unit) const;
+  void Unsharded(int unit);  // it has been waited for
+  absl::Status Reshard(int unit);
+  // The gradient is being handed over (claimed) and then there (ready). Between the two no lock
+  // need be held. GradientReady is true if no more of it is expected in this micro-batch.
+  absl::Status ClaimGradient(int param);
+  bool GradientReady(int param);
+  // Adds to `settled` the trainable params of the unit of which no more gradient is expected now.
+  absl::Status PostBackward(int unit, std::vector<int>& settled);
+  // Likewise, of all units.
+  absl::Status MicrobatchEnd(std::vector<int>& settled);
+  // Of a unit that has done backward in a training step that is not finished.
+  absl::Status CheckReduceWait(int unit) const;
+  absl::Status FinishBegin();
+  void FinishEnd();
+  absl::Status OptimizerStep();
+  absl::Status StepEnd();
+
+  // How often each unit runs in a micro-batch, from here on; empty: backward as often as forward.
+  void ExpectRuns(std::vector<UnitRuns> runs) { expected_ = std::move(runs); }
+
+  // The unit's params may be read.
+  bool InUse(int unit) const {
+    const UnitState& state = units_[static_cast<size_t>(unit)];
+    return state.uses > 0 || state.phase == UnitPhase::kBackward || state.unshards_whole > 0;
+  }
+
+  // Something keeps them whole.
+  bool Kept(int unit) const {
+    return InUse(unit) || units_[static_cast<size_t>(unit)].unshards > 0;
+  }
+
+  // They are being used in forward, in backward, or in neither.
+  bool InForward(int unit) const { return units_[static_cast<size_t>(unit)].uses > 0; }
+
+  bool InBackward(int unit) const {
+    return units_[static_cast<size_t>(unit)].phase == UnitPhase::kBackward;
+  }
+
+  // Gradients may still be given in this micro-batch of a unit in backward, other than those whose backward the
+  // pre_backward of `entering` begins.
+  bool AwaitsGradients(int entering) const;
+
+  // The last call that was legal, "pre_forward block.3"; empty if there was none.
+  std::string LastCall() const;
+
+  // BAD_STATE in words of this state machine: `call` needs the unit to be in use.
+  absl::Status NotInUse(const char* call, int unit, std::string_view advice) const;
+
+  // Of the step under way.
+  weft_shard_mode_t mode() const { return mode_; }
+
+  bool training() const { return mode_ == WEFT_SHARD_TRAIN; }
+
+  bool last_microbatch() const { return last_; }
+
+  int microbatch() const { return microbatch_; }
+
+  uint64_t tag() const { return tag_; }
+
+  int64_t step() const { return step_; }  // counted from 1; 0 before the first
+
+  bool idle() const { return phase_ == Phase::kIdle; }
+
+  bool finished() const { return phase_ == Phase::kFinished; }
+
+ private:
+  enum class Phase : uint8_t { kIdle, kStep, kMicrobatch, kFinishing, kFinished };
+  enum class UnitPhase : uint8_t { kUntouched, kForward, kForwarded, kBackward, kDone };
+  // Given: there, and more may come. Settled: complete or missing.
+  enum class ParamPhase : uint8_t { kWaiting, kClaimed, kGiven, kSettled };
+
+  enum class Unshard : uint8_t { kNone, kStarted, kWhole };
+
+  struct UnitState {
+    UnitPhase phase = UnitPhase::kUntouched;
+    Unshard unshard = Unshard::kNone;
+    int uses = 0;  // pre_forward without its post_forward, of this unit or one that is tied to it
+    int own_uses = 0;  // of this unit
+    int forwards = 0;  // that have ended, recomputing apart
+    int backwards = 0;
+    int backward_of = -1;  // the unit whose pre_backward began the one that is under way
+    int unshards = 0;  // unshard_start without its reshard, of this unit or one that is tied to it
+    int unshards_whole = 0;  // of which were waited for
+  };
+
+  struct Event {
+    const char* call = nullptr;
+    enum class Kind : uint8_t { kNone, kUnit, kParam, kMicrobatch } kind = Kind::kNone;
+    int index = 0;
+  };
+
+  static constexpr size_t kEventsKept = 8;
+
+  const std::string& UnitName(int unit) const;
+  const std::string& ParamName(int param) const;
+  std::string SubjectOf(const Event& event) const;
+  std::string PhaseText() const;
+  // What moves the step on from where it is.
+  std::string NextCall() const;
+  std::string UnitText(int unit) const;
+  // `found` empty: the phase says it.
+  absl::Status BadState(const Event& call, std::string_view found, std::string_view advice) const;
+  absl::Status RequireMicrobatch(const Event& call) const;
+  absl::Status RequireBackward(const Event& call, int unit) const;
+  absl::Status CheckPreForward(const Event& call, int unit) const;
+  absl::Status CheckPreBackward(const Event& call, int unit) const;
+  absl::Status CheckPostBackward(const Event& call, int unit) const;
+
+  const std::vector<int>& UsedBy(int unit) const {
+    return registry_.units()[static_cast<size_t>(unit)].used;
+  }
+
+  // The backward that is under way, or comes next, is the last one expected.
+  bool LastBackward(int unit) const;
+  void Settle(int unit, std::vector<int>& settled);
+  void Record(const Event& event);
+
+  const Registry& registry_;
+  Phase phase_ = Phase::kIdle;
+  weft_shard_mode_t mode_ = WEFT_SHARD_TRAIN;
+  uint64_t tag_ = 0;
+  int64_t step_ = 0;
+  int microbatch_ = -1;             // the present or last one of this step
+  bool last_ = false;               // it is the step's last one
+  bool updated_ = false;            // in this step
+  std::vector<UnitRuns> expected_;  // by unit; may be empty
+  std::vector<UnitState> units_;
+  std::vector<ParamPhase> params_;
+  std::array<Event, kEventsKept> events_;
+  uint64_t event_count_ = 0;
+};
+
+}  // namespace weft
