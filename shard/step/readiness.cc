@@ -1,12 +1,22 @@
 #include "shard/step/readiness.h"
 
+#include <numeric>
+
 #include "base/check.h"
 
 namespace weft {
 
 Readiness::Readiness(const Layout& layout) : layout_(layout) {
   order_.reserve(layout.buckets.size());
+  SetTurns({});
   Reset();
+}
+
+void Readiness::SetTurns(std::span<const int> turns) {
+  turns_.assign(turns.begin(), turns.end());
+  if (!turns.empty()) return;
+  turns_.resize(layout_.buckets.size());
+  std::iota(turns_.begin(), turns_.end(), 0);
 }
 
 void Readiness::Reset() {
@@ -15,6 +25,7 @@ void Readiness::Reset() {
     waiting_.push_back(static_cast<int>(bucket.params.size()));
   }
   order_.clear();
+  next_ = 0;
 }
 
 void Readiness::Settle(int param) {

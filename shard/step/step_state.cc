@@ -50,6 +50,7 @@ absl::Status StepState::MicrobatchBegin(int index, bool last) {
   phase_ = Phase::kMicrobatch;
   microbatch_ = index;
   last_ = last;
+  entering_backward_ = -1;
   std::fill(units_.begin(), units_.end(), UnitState());
   std::fill(params_.begin(), params_.end(), ParamPhase::kWaiting);
   Record(event);
@@ -180,8 +181,13 @@ absl::Status StepState::PreBackward(int unit) {
     for (int param = spec.first_param; param < spec.first_param + spec.param_count; ++param)
       params_[static_cast<size_t>(param)] = ParamPhase::kWaiting;
   }
+  entering_backward_ = unit;
   Record(event);
   return absl::OkStatus();
+}
+
+void StepState::EnteredBackward() {
+  entering_backward_ = -1;
 }
 
 absl::Status StepState::ClaimGradient(int param) {
@@ -446,9 +452,10 @@ void StepState::Settle(int unit, std::vector<int>& settled) {
   }
 }
 
-bool StepState::AwaitsGradients(int entering) const {
+bool StepState::AwaitsGradients() const {
   for (size_t u = 0; u < units_.size(); ++u) {
-    if (units_[u].phase != UnitPhase::kBackward || units_[u].backward_of == entering) continue;
+    if (units_[u].phase != UnitPhase::kBackward || units_[u].backward_of == entering_backward_)
+      continue;
     const UnitSpec& spec = registry_.units()[u];
     for (int param = spec.first_param; param < spec.first_param + spec.param_count; ++param) {
       const bool open = params_[static_cast<size_t>(param)] != ParamPhase::kSettled;

@@ -49,6 +49,7 @@ class StepState {
   absl::Status PreForward(int unit);
   absl::Status PostForward(int unit);
   absl::Status PreBackward(int unit);
+  void EnteredBackward();  // that call has returned
   absl::Status UnshardStart(int unit);
   absl::Status UnshardWait(int unit) const;
   void Unsharded(int unit);  // it has been waited for
@@ -89,9 +90,8 @@ class StepState {
     return units_[static_cast<size_t>(unit)].phase == UnitPhase::kBackward;
   }
 
-  // Gradients may still be given in this micro-batch of a unit in backward, other than those whose backward the
-  // pre_backward of `entering` begins.
-  bool AwaitsGradients(int entering) const;
+  // Gradients may still be given in this micro-batch: of a unit in backward whose pre_backward has returned.
+  bool AwaitsGradients() const;
 
   // The last call that was legal, "pre_forward block.3"; empty if there was none.
   std::string LastCall() const;
@@ -176,6 +176,7 @@ class StepState {
   int microbatch_ = -1;             // the present or last one of this step
   bool last_ = false;               // it is the step's last one
   bool updated_ = false;            // in this step
+  int entering_backward_ = -1;      // the unit whose pre_backward has not returned
   std::vector<UnitRuns> expected_;  // by unit; may be empty
   std::vector<UnitState> units_;
   std::vector<ParamPhase> params_;

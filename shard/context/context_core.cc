@@ -1,0 +1,226 @@
+// Where several ranks wait in several groups, a failure has to reach all of them: this file decides who is told, by
+// ending which group, and in what order. The group of all ranks ends first, because everybody looks at it, so that the
+// sentence it ended with is the one that every rank reports.
+#include "shard/context/context_core.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wait.h"
+
+namespace weft {
+namespace {
+
+// A death, a mismatch and a deadline are the same for all ranks; what else failed, failed on one.
+bool IsOfAllRanks(const absl::Status& failure) {
+  const weft_result_t result = ResultOf(failure);
+  return result == WEFT_PEER_LOST || result == WEFT_MISMATCH || result == WEFT_TIMEOUT;
+}
+
+}  // namespace
+
+bool Declarations::Any(bool (*is)(const Placement&)) const {
+  return std::any_of(registry.units().begin(), registry.units().end(),
+                     [is](const UnitSpec& unit) { return is(unit.placement); });
+}
+
+ContextCore::ContextCore(std::shared_ptr<const Mesh> mesh, const ContextOptions& options, Isa isa)
+    : mutex([this] { Answer(); }),
+      mesh_(std::move(mesh)),
+      options_(options),
+      isa_(isa),
+      doorbell_(std::make_shared<Doorbell>([this] { mutex.Ask(); })) {}
+
+ContextCore::~ContextCore() {
+  doorbell_->Silence();
+  if (runtime_ == nullptr) return;
+  Works works = runtime_->residence.UnderWay();
+  for (const StartedReduce& reduce : runtime_->reduction.TakeStarted())
+    works.push_back(reduce.work);
+  // Outside of a step these are updated parameters on their way, which every rank gathers: they end by
+  // themselves, or by their deadline.
+  const bool ends = failure_.ok() && runtime_->state.CheckQuiet("destroy").ok();
+  bool ended = true;
+  for (const WorkRef& work : works)
+    ended = (ends ? Await(*work).ok() : work->Test()) && ended;
+  if (!ended) {
+    // A peer may never come to meet these; the memory must be quiet before it goes.
+    Section section(mutex);
+    const absl::Status cause =
+        MakeError(WEFT_ABORTED, StrCat("rank ", group().rank(),
+                                       " destroyed its shard context while gradients were "
+                                       "being reduced or parameters gathered"));
+    if (failure_.ok()) failure_ = cause;  // nothing is started any more
+    EndGroups(cause);
+    for (const WorkRef& work : works)
+      (void)work->Wait(0);
+  }
+  runtime_->residence.Drop();
+}
+
+void ContextCore::SetRuntime(std::unique_ptr<Runtime> runtime) {
+  runtime_ = std::move(runtime);
+}
+
+void ContextCore::Answer() {
+  if (runtime_ != nullptr && failure_.ok()) (void)Latch(Poll());
+}
+
+absl::Status ContextCore::Poll() {
+  WEFT_RETURN_IF_ERROR(runtime_->reduction.Advance());
+  return runtime_->residence.Look();
+}
+
+absl::Status ContextCore::Advance() {
+  if (!failure_.ok()) return failure_;
+  return Latch(runtime_->reduction.Advance());
+}
+
+absl::Status ContextCore::CheckPeers(const char* call) const {
+  if (!mesh_->dry()) return absl::OkStatus();
+  return MakeError(WEFT_INVALID_USAGE, {.operation = call},
+                   StrCat(call,
+                          ": the context's mesh is dry: its ranks do not exist, so it can be "
+                          "planned only; make the mesh with weft_mesh_create"));
+}
+
+absl::Status ContextCore::CheckUsable(const char* call) const {
+  WEFT_RETURN_IF_ERROR(CheckPeers(call));
+  if (!failure_.ok()) return Annotate(failure_, StrCat(call, ": an earlier call failed: "));
+  if (runtime_ != nullptr) return absl::OkStatus();
+  return MakeError(WEFT_BAD_STATE, {.operation = call},
+                   StrCat(call,
+                          " is not legal here: the context is not finalized; declare all "
+                          "units, then call weft_shard_context_finalize"));
+}
+
+absl::Status ContextCore::CheckQuiet(const char* call) const {
+  WEFT_RETURN_IF_ERROR(CheckUsable(call));
+  return runtime_->state.CheckQuiet(call);
+}
+
+absl::Status ContextCore::Latch(const absl::Status& status) {
+  if (status.ok() || !failure_.ok()) return status;
+  failure_ = status;
+  // What fails among some of the ranks is not known to the others, who will wait for this one elsewhere.
+  if (mesh_->axes().size() > 1) EndGroups(status);
+  return status;
+}
+
+absl::Status ContextCore::LatchUnlocked(const absl::Status& status) {
+  if (status.ok()) return status;
+  Section section(mutex);
+  return Latch(status);
+}
+
+absl::Status ContextCore::Abort(std::string_view reason) {
+  WEFT_RETURN_IF_ERROR(CheckPeers("abort_step"));
+  Section section(mutex);
+  const int64_t step = runtime_ == nullptr ? 0 : runtime_->state.step();
+  const std::string text = StrCat("rank ", group().rank(), " aborted step ", step, ": ",
+                                  reason.empty() ? std::string_view("no reason given") : reason);
+  if (failure_.ok()) {
+    failure_ = MakeError(WEFT_ABORTED, CulpritOf(group(), group().rank(), "abort_step"), text);
+  }
+  EndGroups(MakeError(WEFT_ABORTED, text));
+  return absl::OkStatus();
+}
+
+// The group of all ends first: where several ranks have found something, what it ended with is the cause in all of them.
+void ContextCore::EndGroups(const absl::Status& found) {
+  const bool told = IsOfAllRanks(found);
+  const std::string text(FromAbsl(found.message()));
+  const std::string reason =
+      ResultOf(found) == WEFT_ABORTED ? text : StrCat("rank ", group().rank(), " failed: ", text);
+  const auto end = [&](ProcessGroup& ended, const absl::Status& cause) {
+    cause.ok() ? ended.Abort(reason) : ended.Fail(cause);
+  };
+  end(group(), told ? found : absl::OkStatus());
+  const absl::Status cause = told ? group().error() : absl::OkStatus();
+  if (mesh_->axes().size() > 1) {
+    end(*mesh_->inner(), cause);
+    end(*mesh_->outer(), cause);
+  }
+  if (runtime_ == nullptr) return;
+  runtime_->residence.ForEachGroup([&](ProcessGroup& ended) { end(ended, cause); });
+  runtime_->reduction.ForEachGroup([&](ProcessGroup& ended) { end(ended, cause); });
+}
+
+// The rank that this one waits for, in a group of some of the ranks, may itself be waiting in another one for a rank
+// that will not come. Who knows that ends the group of all, at which everybody looks.
+absl::Status ContextCore::Await(Work& work, std::string_view what) {
+  constexpr int64_t kLookNs = 100'000'000;
+  WaitWatch* const watch = this->watch();
+  if (watch == nullptr && mesh_->axes().size() == 1) return work.Wait(0);
+  for (bool looked = false;; looked = true) {
+    absl::Status status = work.Wait(kLookNs);
+    if (ResultOf(status) != WEFT_IN_PROGRESS) {
+      if (looked && watch != nullptr) watch->EndWait();
+      if (watch == nullptr || !IsOfAllRanks(status)) return status;
+      // Others may wait for this rank in another group.
+      Section section(mutex);
+      EndGroups(status);
+      return status;
+    }
+    const absl::Status cause = LookAround(work, what);
+    if (cause.ok()) continue;
+    Section section(mutex);
+    EndGroups(cause);
+  }
+}
+
+absl::Status ContextCore::LookAround(const Work& work, std::string_view what) {
+  WEFT_RETURN_IF_ERROR(group().error());
+  WaitWatch* const watch = this->watch();
+  if (watch == nullptr) return absl::OkStatus();
+  watch->NoteEnded();
+  bool promises = false;
+  std::string call;
+  {
+    // What completing threads would do for what has ended is done now, before the counts are shown.
+    Section section(mutex);
+    if (!failure_.ok()) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(Latch(Poll()));
+    promises = !runtime_->state.AwaitsGradients();
+    call = runtime_->state.LastCall();
+  }
+  if (call.empty()) call = "before the first step";
+  constexpr std::string_view kColon = ": ";
+  if (what.ends_with(kColon)) what.remove_suffix(kColon.size());
+  return watch->Look(work, promises, what.empty() ? call : StrCat(call, ", ", what));
+}
+
+absl::Status ContextCore::Run(ProcessGroup& among, const Collective& call) {
+  if (watch() != nullptr || &among == mesh_->group().get()) return among.Run(call);
+  WEFT_ASSIGN_OR_RETURN(const WorkRef work, among.Start(call));
+  return Await(*work);
+}
+
+absl::Status ContextCore::AwaitAll(const Works& works, std::string_view what, int64_t* waited_ns) {
+  absl::Status first_failure;
+  const int64_t begin_ns = MonotonicNs();
+  for (const WorkRef& work : works) {
+    const absl::Status status = Await(*work, what);
+    if (!status.ok() && first_failure.ok()) first_failure = status;
+  }
+  *waited_ns += MonotonicNs() - begin_ns;
+  return LatchUnlocked(Annotate(first_failure, what));
+}
+
+absl::Status ContextCore::Drain() {
+  Works works;
+  int64_t waited_ns = 0;  // of no step: finish has taken the times
+  {
+    Section section(mutex);
+    works = runtime_->residence.UnderWay();
+  }
+  absl::Status ended = AwaitAll(works, "gathering parameters: ", &waited_ns);
+  Section section(mutex);
+  runtime_->residence.Drop();
+  return ended;
+}
+
+}  // namespace weft

@@ -1,0 +1,413 @@
+// A call takes the mutex to be checked and recorded, lets go of it while it waits, and takes it again to go on: nothing is waited
+// for under the mutex, because the thread that would end the wait may need it. What was true before a wait is
+// therefore asked again after it, in loops that end when there is nothing left to wait for.
+#include "shard/context/step_driver.h"
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wait.h"
+#include "comm/kernels/dtype.h"
+#include "shard/context/context_builder.h"
+#include "shard/context/turn.h"
+#include "shard/step/accumulate.h"
+
+namespace weft {
+namespace {
+
+// Not Ok if `grad` reaches into the gradient's own memory.
+absl::Status CheckApart(const ParamSpec& param, weft_dtype_t dtype, const void* own,
+                        const void* grad) {
+  const size_t bytes = param.count * DtypeSize(dtype);
+  const auto own_begin = reinterpret_cast<uintptr_t>(own);
+  const auto begin = reinterpret_cast<uintptr_t>(grad);
+  if (begin >= own_begin + bytes || own_begin >= begin + bytes) return absl::OkStatus();
+  return MakeError(WEFT_INVALID_ARGUMENT, {.operation = "grad_ready"},
+                   StrCat("grad_ready ", param.name,
+                          ": grad overlaps the parameter's own "
+                          "gradient; pass NULL for a gradient written in place"));
+}
+
+}  // namespace
+
+absl::Status StepDriver::Begin(weft_shard_mode_t mode, uint64_t tag) {
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(core_.CheckUsable("step_begin"));
+    WEFT_RETURN_IF_ERROR(core_.Latch(Annotate(core_.group().error(), "step_begin: ")));
+    WEFT_RETURN_IF_ERROR(state().StepBegin(mode, tag));
+    if (mode == WEFT_SHARD_TRAIN) {
+      runtime().reduction.BeginStep();
+      core_.purposes().BeginStep();
+    }
+    const RecordedStep& expected = runtime().recorded.Of({mode, tag});
+    runtime().residence.BeginStep(expected.agreed ? &expected.schedule : nullptr,
+                                  mode == WEFT_SHARD_TRAIN);
+    state().ExpectRuns(expected.runs);
+    runtime().readiness.SetTurns(expected.agreed ? std::span<const int>(expected.schedule.order)
+                                                 : std::span<const int>());
+  }
+  reducer_.BeginStep();
+  gather_waited_ns_ = 0;
+  clock_.Begin();
+  if (mode == WEFT_SHARD_TRAIN) runtime().storage.ZeroGradients(runtime().layout);
+  return absl::OkStatus();
+}
+
+absl::Status StepDriver::MicrobatchBegin(int index, bool last) {
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(core_.CheckUsable("microbatch_begin"));
+    WEFT_RETURN_IF_ERROR(state().MicrobatchBegin(index, last));
+  }
+  if (core_.options().uneven && index == 0 && !joined_) {
+    WEFT_RETURN_IF_ERROR(TakeTurn(core_, /*active=*/true).status());
+  }
+  Section section(core_.mutex);
+  core_.purposes().BeginMicrobatch(index);
+  reducer_.BeginMicrobatch(index, last);
+  WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kMicrobatchBegin, last ? 1 : 0}));
+  return OnServed();
+}
+
+absl::Status StepDriver::PreForward(int unit) {
+  Works needed;
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(core_.CheckUsable("pre_forward"));
+    WEFT_RETURN_IF_ERROR(state().PreForward(unit));
+    WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kPreForward, unit}));
+    WEFT_ASSIGN_OR_RETURN(needed, AskForUsed(unit, &Residence::Need));
+    if (needed.empty()) return OnServed();
+  }
+  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Need, std::move(needed)));
+  Section section(core_.mutex);
+  return OnServed();
+}
+
+absl::Status StepDriver::PostForward(int unit) {
+  Section section(core_.mutex);
+  WEFT_RETURN_IF_ERROR(core_.CheckUsable("post_forward"));
+  WEFT_RETURN_IF_ERROR(state().PostForward(unit));
+  WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kPostForward, unit}));
+  WEFT_RETURN_IF_ERROR(ReshardUsed(unit, /*in_backward=*/false));
+  return OnServed();
+}
+
+// Waits for room in the pool if it has to, so that gathers start in the order of these calls on every rank.
+absl::Status StepDriver::UnshardStart(int unit) {
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(core_.CheckUsable("unshard_start"));
+    WEFT_RETURN_IF_ERROR(state().UnshardStart(unit));
+    WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kUnshard, unit}));
+  }
+  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Begin));
+  Section section(core_.mutex);
+  return OnServed();
+}
+
+absl::Status StepDriver::UnshardWait(int unit) {
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(core_.CheckUsable("unshard_wait"));
+    WEFT_RETURN_IF_ERROR(state().UnshardWait(unit));
+  }
+  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Need));
+  Section section(core_.mutex);
+  state().Unsharded(unit);
+  return absl::OkStatus();
+}
+
+absl::Status StepDriver::Reshard(int unit) {
+  Section section(core_.mutex);
+  WEFT_RETURN_IF_ERROR(core_.CheckUsable("reshard"));
+  WEFT_RETURN_IF_ERROR(state().Reshard(unit));
+  WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kReshard, unit}));
+  WEFT_RETURN_IF_ERROR(ReshardUsed(unit, /*in_backward=*/false));
+  return OnServed();
+}
+
+absl::Status StepDriver::PreBackward(int unit) {
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(core_.CheckUsable("pre_backward"));
+    WEFT_RETURN_IF_ERROR(state().PreBackward(unit));
+  }
+  WEFT_RETURN_IF_ERROR(EnterBackward(unit));
+  Section section(core_.mutex);
+  state().EnteredBackward();
+  return OnServed();
+}
+
+absl::Status StepDriver::EnterBackward(int unit) {
+  WEFT_RETURN_IF_ERROR(reducer_.Fold());
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kPreBackward, unit}));
+  }
+  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Need));
+  for (const int used : core_.UnitOf(unit).used)
+    WEFT_RETURN_IF_ERROR(MakeGradients(used));
+  return absl::OkStatus();
+}
+
+absl::Status StepDriver::GradReady(int param, const void* grad) {
+  void* own = nullptr;
+  const ParamSpec* spec = nullptr;
+  weft_dtype_t dtype = WEFT_FLOAT32;
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(core_.CheckUsable("grad_ready"));
+    spec = &core_.SpecOf(param);
+    if (!spec->frozen && spec->count > 0) {
+      own = runtime().GradientOf(param);
+      const int space = runtime().PlaceOf(param).space;
+      dtype = runtime().layout.spaces[static_cast<size_t>(space)].grad_dtype;
+    }
+    if (grad != nullptr && own != nullptr) {
+      WEFT_RETURN_IF_ERROR(CheckApart(*spec, dtype, own, grad));
+    }
+    WEFT_RETURN_IF_ERROR(state().ClaimGradient(param));
+  }
+  // The claim keeps everybody else, reductions too, away from this gradient.
+  if (grad != nullptr && own != nullptr) AddTo(own, grad, spec->count, dtype, core_.isa());
+  Section section(core_.mutex);
+  if (!state().GradientReady(param)) return absl::OkStatus();
+  return reducer_.Settle({param});
+}
+
+absl::Status StepDriver::PostBackward(int unit) {
+  Section section(core_.mutex);
+  WEFT_RETURN_IF_ERROR(core_.CheckUsable("post_backward"));
+  std::vector<int> settled;
+  WEFT_RETURN_IF_ERROR(state().PostBackward(unit, settled));
+  WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kPostBackward, unit}));
+  WEFT_RETURN_IF_ERROR(ReshardUsed(unit, /*in_backward=*/true));
+  WEFT_RETURN_IF_ERROR(reducer_.Settle(settled));
+  return OnServed();
+}
+
+absl::Status StepDriver::MicrobatchEnd() {
+  std::vector<int> settled;
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(core_.CheckUsable("microbatch_end"));
+    WEFT_RETURN_IF_ERROR(state().MicrobatchEnd(settled));
+  }
+  WEFT_RETURN_IF_ERROR(reducer_.Fold());
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kMicrobatchEnd, 0}));
+    runtime().residence.LetGoIdle();
+  }
+  WEFT_RETURN_IF_ERROR(MakeUntouched());
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(reducer_.Settle(settled));
+    WEFT_RETURN_IF_ERROR(OnServed());
+    WEFT_ASSIGN_OR_RETURN(const bool folds_now, reducer_.EndMicrobatch());
+    if (!folds_now) return absl::OkStatus();
+  }
+  return reducer_.Fold();
+}
+
+absl::StatusOr<weft_shard_step_result_t> StepDriver::Finish() {
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(core_.CheckUsable("finish"));
+    WEFT_RETURN_IF_ERROR(state().FinishBegin());
+    if (state().training()) WEFT_RETURN_IF_ERROR(reducer_.StartComplete());
+    WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kFinish, 0}));
+    core_.purposes().EndMicrobatches();
+  }
+  clock_.Computed(gather_waited_ns_ + reducer_.waited_ns());
+  WEFT_RETURN_IF_ERROR(reducer_.Finish());
+  weft_shard_step_result_t result = {};
+  result.struct_size = sizeof(result);
+  result.gather_exposed_ns = gather_waited_ns_;
+  WEFT_RETURN_IF_ERROR(core_.Drain());
+  WEFT_RETURN_IF_ERROR(order_.Agree(&result));
+
+  Section section(core_.mutex);
+  WEFT_RETURN_IF_ERROR(core_.failure());
+  result.gathered_bytes = runtime().residence.gathered_bytes();
+  if (state().training()) {
+    result.comm_ns = reducer_.busy_ns();
+    result.comm_exposed_ns = reducer_.waited_ns();
+    result.reduced_bytes = runtime().reduction.started_bytes();
+    clock_.Finished(result.gather_exposed_ns, reducer_.waited_ns());
+    if (runtime().readiness.CompareOrder(state().tag())) result.order_changed = 1;
+  }
+  state().FinishEnd();
+  return result;
+}
+
+absl::StatusOr<bool> StepDriver::End() {
+  Section section(core_.mutex);
+  WEFT_RETURN_IF_ERROR(core_.CheckUsable("step_end"));
+  const bool trained = state().training();
+  const bool finished = state().finished();
+  WEFT_RETURN_IF_ERROR(state().StepEnd());
+  core_.purposes().EndMicrobatches();
+  if (core_.options().uneven && !finished) RememberCalls();
+  return trained;
+}
+
+absl::Status StepDriver::OnCall(const Event& event) {
+  return core_.Latch(runtime().residence.Note(event));
+}
+
+absl::Status StepDriver::OnServed() {
+  return core_.Latch(runtime().residence.Served());
+}
+
+absl::StatusOr<Works> StepDriver::AskForUsed(int unit, Ask ask) {
+  WEFT_RETURN_IF_ERROR(core_.Advance());
+  for (const int used : core_.UnitOf(unit).used) {
+    absl::StatusOr<Works> works = (runtime().residence.*ask)(used);
+    if (!works.ok()) return core_.Latch(works.status());
+    if (!works->empty()) return works;
+  }
+  return Works();
+}
+
+absl::Status StepDriver::ReshardUsed(int unit, bool in_backward) {
+  for (const int used : core_.UnitOf(unit).used) {
+    if (state().Kept(used)) continue;
+    WEFT_RETURN_IF_ERROR(core_.Latch(runtime().residence.LetGo(used, in_backward)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepDriver::WaitForUsed(int unit, Ask ask, Works works) {
+  for (;;) {
+    if (!works.empty()) {
+      WEFT_RETURN_IF_ERROR(core_.AwaitAll(
+          works, StrCat("waiting for the parameters of unit ", core_.UnitOf(unit).name, ": "),
+          &gather_waited_ns_));
+    }
+    Section section(core_.mutex);
+    WEFT_ASSIGN_OR_RETURN(works, AskForUsed(unit, ask));
+    if (works.empty()) return absl::OkStatus();
+  }
+}
+
+absl::Status StepDriver::MakeGradients(int unit) {
+  for (const int bucket : runtime().cut_buckets[static_cast<size_t>(unit)]) {
+    bool fresh = false;
+    for (;;) {
+      Works works;
+      {
+        Section section(core_.mutex);
+        WEFT_RETURN_IF_ERROR(core_.Advance());
+        absl::StatusOr<Works> needed = runtime().residence.NeedGradients(bucket, &fresh);
+        if (!needed.ok()) return core_.Latch(needed.status());
+        works = *std::move(needed);
+      }
+      if (works.empty()) break;
+      WEFT_RETURN_IF_ERROR(core_.AwaitAll(
+          works, StrCat("making room for the gradients of unit ", core_.UnitOf(unit).name, ": "),
+          &gather_waited_ns_));
+    }
+    if (fresh) reducer_.ZeroUnsharded(bucket);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepDriver::MakeUntouched() {
+  for (;;) {
+    Works works;
+    {
+      Section section(core_.mutex);
+      WEFT_RETURN_IF_ERROR(core_.Advance());
+      works = runtime().residence.NeedUntouched();
+    }
+    if (works.empty()) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(
+        core_.AwaitAll(works, "making room for gradients that are missing: ", &gather_waited_ns_));
+  }
+}
+
+absl::StatusOr<int> StepDriver::Join() {
+  std::vector<Event> events;
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(core_.CheckUsable("join"));
+    if (!core_.options().uneven) {
+      return MakeError(WEFT_BAD_STATE, {.operation = "join"},
+                       "join: the context does not expect ranks without data; set uneven in its "
+                       "config, on every rank");
+    }
+    WEFT_RETURN_IF_ERROR(state().CheckJoin());
+    events = ExpectedCalls();
+  }
+  WEFT_ASSIGN_OR_RETURN(const int active, TakeTurn(core_, /*active=*/false));
+  if (active == 0) {
+    Section section(core_.mutex);
+    state().AbandonStep();
+    return 0;
+  }
+  joined_ = true;
+  const absl::Status walked = Walk(events);
+  joined_ = false;
+  WEFT_RETURN_IF_ERROR(walked);
+  return active;
+}
+
+// What they did the last time, or what is expected of the first.
+std::vector<Event> StepDriver::ExpectedCalls() const {
+  std::vector<Event> events = runtime().recorded.EventsOf({state().mode(), state().tag()});
+  return events.empty() ? ExpectedEvents(PlanInputOf(core_), state().mode()) : events;
+}
+
+// Nobody has compared them, so the next step of this kind is served on demand, on all ranks alike.
+void StepDriver::RememberCalls() {
+  std::vector<Event> events = runtime().residence.events();
+  events.push_back({Event::Kind::kFinish, 0});
+  if (ExpectedCalls() == events) return;
+  RecordedStep* const record = runtime().recorded.Record({state().mode(), state().tag()});
+  if (record != nullptr) *record = {.schedule = {.events = std::move(events)}};
+}
+
+// Gradients are zeroed before they may be written, so nothing else has to be done to have zeros.
+absl::Status StepDriver::Walk(const std::vector<Event>& events) {
+  int microbatch = 0;
+  for (const Event& event : events) {
+    switch (event.kind) {
+      case Event::Kind::kMicrobatchBegin:
+        WEFT_RETURN_IF_ERROR(MicrobatchBegin(microbatch++, event.index == 1));
+        break;
+      case Event::Kind::kPreForward:
+        WEFT_RETURN_IF_ERROR(PreForward(event.index));
+        break;
+      case Event::Kind::kPostForward:
+        WEFT_RETURN_IF_ERROR(PostForward(event.index));
+        break;
+      case Event::Kind::kPreBackward:
+        WEFT_RETURN_IF_ERROR(PreBackward(event.index));
+        break;
+      case Event::Kind::kPostBackward:
+        WEFT_RETURN_IF_ERROR(PostBackward(event.index));
+        break;
+      case Event::Kind::kUnshard:
+        WEFT_RETURN_IF_ERROR(UnshardStart(event.index));
+        break;
+      case Event::Kind::kReshard:
+        WEFT_RETURN_IF_ERROR(UnshardWait(event.index));
+        WEFT_RETURN_IF_ERROR(Reshard(event.index));
+        break;
+      case Event::Kind::kMicrobatchEnd:
+        WEFT_RETURN_IF_ERROR(MicrobatchEnd());
+        break;
+      case Event::Kind::kFinish:
+        break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

@@ -1,0 +1,61 @@
+#include "shard/context/turn.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/text.h"
+
+namespace weft {
+namespace {
+
+// What a rank is about to do in a step; travels as numbers.
+struct Turn {
+  uint64_t active = 0;  // it has data
+  uint64_t mode = 0;
+  uint64_t tag = 0;
+};
+
+constexpr size_t kTurnNumbers = sizeof(Turn) / sizeof(uint64_t);
+
+std::string TurnText(const Turn& turn) {
+  return StrCat(turn.mode == WEFT_SHARD_TRAIN ? "TRAIN" : "EVAL", ", tag ", turn.tag);
+}
+
+}  // namespace
+
+absl::StatusOr<int> TakeTurn(ContextCore& core, bool active) {
+  Turn own{.active = active ? 1u : 0u};
+  {
+    Section section(core.mutex);
+    own.mode = static_cast<uint64_t>(core.runtime().state.mode());
+    own.tag = core.runtime().state.tag();
+  }
+  std::vector<Turn> turns(static_cast<size_t>(core.group().size()));
+  const absl::Status gathered =
+      core.group().Run({.kind = OpKind::kAllGather,
+                        .dtype = WEFT_UINT64,
+                        .count = kTurnNumbers,
+                        .purpose = core.purposes().Of(Purpose::Kind::kJoin),
+                        .in = &own,
+                        .out = turns.data(),
+                        .timeout_ns = core.options().timeout_ns});
+  if (!gathered.ok()) {
+    return core.LatchUnlocked(Annotate(gathered, active ? "microbatch_begin, asking who has data: "
+                                                        : "join, asking who has data: "));
+  }
+  for (size_t rank = 1; rank < turns.size(); ++rank) {
+    if (turns[rank].mode == turns[0].mode && turns[rank].tag == turns[0].tag) continue;
+    return core.LatchUnlocked(MakeError(
+        WEFT_MISMATCH, CulpritOf(core.group(), static_cast<int>(rank), "step_begin"),
+        StrCat("step_begin on group ", core.group().name(), ": rank ", rank, " began a step of ",
+               TurnText(turns[rank]), ", rank 0 one of ", TurnText(turns[0]),
+               "; every rank must begin the same steps, also one that has no data left")));
+  }
+  return static_cast<int>(
+      std::count_if(turns.begin(), turns.end(), [](const Turn& turn) { return turn.active != 0; }));
+}
+
+}  // namespace weft
