@@ -65,8 +65,8 @@ absl::Status ConsistencyChecks::CompareCopies(const char* call, bool optimizer_t
     const auto i = static_cast<size_t>(param);
     const int space = layout.places[i].space;
     const Placement& placement = layout.spaces[static_cast<size_t>(space)].placement;
-    // Params may rest whole though the optimizer is cut within the replica.
-    const bool parts = placement.replicated && placement.params_cut;
+    // Params may be unsharded at rest though the optimizer is sharded within the replica.
+    const bool parts = placement.replicated && placement.params_sharded;
     (parts ? in_replicas : everywhere)[2 * i] = DigestOfParam(param);
     if (!optimizer_too) continue;
     (placement.replicated ? in_replicas : everywhere)[2 * i + 1] = DigestOfState(param);
@@ -92,9 +92,9 @@ Digest ConsistencyChecks::DigestOfParam(int param) {
   const ParamSpec& spec = core_.SpecOf(param);
   const Place& place = runtime.PlaceOf(param);
   const Placement& placement = runtime.layout.spaces[static_cast<size_t>(place.space)].placement;
-  if (spec.count == 0 || ExistsOnce(placement.params_cut, placement)) return kNothing;
+  if (spec.count == 0 || ExistsOnce(placement.params_sharded, placement)) return kNothing;
   const size_t size = DtypeSize(spec.dtype);
-  if (!placement.params_cut) {
+  if (!placement.params_sharded) {
     return DigestOf(runtime.storage.Data(place.space, place.begin), spec.count * size);
   }
   const auto own = params_.OwnPart(param);
@@ -108,7 +108,7 @@ Digest ConsistencyChecks::DigestOfState(int param) const {
   const Place& place = runtime.PlaceOf(param);
   const Placement& placement = runtime.layout.spaces[static_cast<size_t>(place.space)].placement;
   const bool none = runtime.optimizer == nullptr || spec.frozen || spec.count == 0;
-  if (none || ExistsOnce(placement.optimizer_cut, placement)) return kNothing;
+  if (none || ExistsOnce(placement.optimizer_sharded, placement)) return kNothing;
   return runtime.optimizer->DigestOf(param);
 }
 
@@ -129,7 +129,7 @@ absl::Status ConsistencyChecks::CheckSamples(const void* samples, size_t bytes) 
   {
     Section section(core_.mutex);
     WEFT_RETURN_IF_ERROR(core_.CheckUsable("check_samples"));
-    const std::vector<Event>& events = core_.runtime().residence.events();
+    const std::vector<Event>& events = core_.runtime().unshard_manager.events();
     const Event last = events.empty() ? Event{} : events.back();
     const bool using_units =
         last.kind >= Event::Kind::kPreForward && last.kind <= Event::Kind::kReshard;
@@ -182,7 +182,7 @@ absl::StatusOr<weft_shard_rank_report_t> ConsistencyChecks::OwnReport() {
   report.param_bytes = runtime.storage.data_bytes();
   report.grad_bytes = runtime.storage.grad_bytes();
   report.optimizer_bytes = runtime.optimizer == nullptr ? 0 : runtime.optimizer->bytes();
-  report.pool_bytes = runtime.residence.pool_bytes();
+  report.pool_bytes = runtime.unshard_manager.pool_bytes();
   const StepTimes times = clock_.Take();
   report.step_count = clock_.steps();
   report.busy_ns = times.busy_ns;

@@ -161,9 +161,9 @@ class Context {
   absl::Status Walk(const std::vector<Event>& events) { return steps_.Walk(events); }
 
   // For tests, valid after Finalize: the pool, and the most that lay outside of it in this step.
-  size_t pool_bytes() const { return core_.runtime().residence.pool_bytes(); }
+  size_t pool_bytes() const { return core_.runtime().unshard_manager.pool_bytes(); }
 
-  size_t spilled_bytes_max() const { return core_.runtime().residence.spilled_bytes_max(); }
+  size_t spilled_bytes_max() const { return core_.runtime().unshard_manager.spilled_bytes_max(); }
 
  private:
   Context(std::shared_ptr<const Mesh> mesh, const ContextOptions& options, Isa isa);

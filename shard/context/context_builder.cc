@@ -174,7 +174,7 @@ absl::StatusOr<OwnedElements> ContextBuilder::Interval(int param, int rank) {
   const ParamSpec& spec = core_.SpecOf(param);
   const Place& place = layout->places[static_cast<size_t>(param)];
   const Placement& placement = layout->spaces[static_cast<size_t>(place.space)].placement;
-  const bool cut = spec.frozen ? placement.params_cut : placement.optimizer_cut;
+  const bool cut = spec.frozen ? placement.params_sharded : placement.optimizer_sharded;
   if (!cut || spec.count == 0) return OwnedElements{0, spec.count};
   const Extent& extent = layout->extents[static_cast<size_t>(place.extent)];
   const int owner = placement.replicated ? rank % layout->inner.size : rank;
@@ -224,7 +224,7 @@ absl::StatusOr<weft_shard_plan_t> ContextBuilder::Finalize() {
   std::unique_ptr<Runtime> runtime = *std::move(made);
   core_.purposes().SetContext(number, &runtime->layout);
   if (runtime->watch != nullptr) runtime->watch->SetContext(number);
-  if (AnythingCut(core_.declared().registry)) WEFT_RETURN_IF_ERROR(SplitGroups(*runtime));
+  if (AnythingSharded(core_.declared().registry)) WEFT_RETURN_IF_ERROR(SplitGroups(*runtime));
   const weft_shard_plan_t plan = runtime->plan;
   Section section(core_.mutex);
   core_.SetRuntime(std::move(runtime));
@@ -242,7 +242,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> ContextBuilder::MakeRuntime() {
     plan = *std::move(planned_);
     planned_.reset();
   }
-  const bool cut = AnythingCut(declared.registry);
+  const bool cut = AnythingSharded(declared.registry);
   WEFT_ASSIGN_OR_RETURN(Storage storage,
                         Storage::Allocate(plan.layout, options.accumulate(), options.memory));
   WEFT_ASSIGN_OR_RETURN(ExtentCalls calls, ExtentCalls::Make(plan.layout, options.timeout_ns));
@@ -272,8 +272,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> ContextBuilder::MakeRuntime() {
   for (const weft_shard_mode_t mode : {WEFT_SHARD_TRAIN, WEFT_SHARD_EVAL}) {
     runtime->recorded.Expect(mode, std::move(plan.expected[mode]));
   }
-  runtime->residence.SetSource(options.memory);
-  WEFT_RETURN_IF_ERROR(runtime->residence.Reserve(plan.numbers.pool_bytes));
+  runtime->unshard_manager.SetSource(options.memory);
+  WEFT_RETURN_IF_ERROR(runtime->unshard_manager.Reserve(plan.numbers.pool_bytes));
   return runtime;
 }
 
@@ -313,7 +313,7 @@ absl::Status ContextBuilder::SplitGroups(Runtime& runtime) {
   std::shared_ptr<ProcessGroup> all;
   std::shared_ptr<ProcessGroup> inner;
   if (declared.Any([](const Placement& placement) {
-        return placement.optimizer_cut && !placement.replicated;
+        return placement.optimizer_sharded && !placement.replicated;
       })) {
     WEFT_ASSIGN_OR_RETURN(all, split(core_.group(), 0, "gather"));
   }
@@ -331,8 +331,8 @@ absl::Status ContextBuilder::SplitGroups(Runtime& runtime) {
         runtime.Watched(ContextGroup::kInnerScatter, std::move(scatter)),
         runtime.Watched(ContextGroup::kOuterReduce, std::move(across)));
   }
-  runtime.residence.SetGroups(runtime.Watched(ContextGroup::kGather, std::move(all)),
-                              runtime.Watched(ContextGroup::kInnerGather, std::move(inner)));
+  runtime.unshard_manager.SetGroups(runtime.Watched(ContextGroup::kGather, std::move(all)),
+                                    runtime.Watched(ContextGroup::kInnerGather, std::move(inner)));
   return absl::OkStatus();
 }
 

@@ -37,7 +37,7 @@ ContextCore::ContextCore(std::shared_ptr<const Mesh> mesh, const ContextOptions&
 ContextCore::~ContextCore() {
   doorbell_->Silence();
   if (runtime_ == nullptr) return;
-  Works works = runtime_->residence.UnderWay();
+  Works works = runtime_->unshard_manager.UnderWay();
   for (const StartedReduce& reduce : runtime_->reduction.TakeStarted())
     works.push_back(reduce.work);
   // Outside of a step these are updated parameters on their way, which every rank gathers: they end by
@@ -58,7 +58,7 @@ ContextCore::~ContextCore() {
     for (const WorkRef& work : works)
       (void)work->Wait(0);
   }
-  runtime_->residence.Drop();
+  runtime_->unshard_manager.Drop();
 }
 
 void ContextCore::SetRuntime(std::unique_ptr<Runtime> runtime) {
@@ -71,7 +71,7 @@ void ContextCore::Answer() {
 
 absl::Status ContextCore::Poll() {
   WEFT_RETURN_IF_ERROR(runtime_->reduction.Advance());
-  return runtime_->residence.Look();
+  return runtime_->unshard_manager.Poll();
 }
 
 absl::Status ContextCore::Advance() {
@@ -145,7 +145,7 @@ void ContextCore::EndGroups(const absl::Status& found) {
     end(*mesh_->outer(), cause);
   }
   if (runtime_ == nullptr) return;
-  runtime_->residence.ForEachGroup([&](ProcessGroup& ended) { end(ended, cause); });
+  runtime_->unshard_manager.ForEachGroup([&](ProcessGroup& ended) { end(ended, cause); });
   runtime_->reduction.ForEachGroup([&](ProcessGroup& ended) { end(ended, cause); });
 }
 
@@ -215,11 +215,11 @@ absl::Status ContextCore::Drain() {
   int64_t waited_ns = 0;  // of no step: finish has taken the times
   {
     Section section(mutex);
-    works = runtime_->residence.UnderWay();
+    works = runtime_->unshard_manager.UnderWay();
   }
   absl::Status ended = AwaitAll(works, "gathering parameters: ", &waited_ns);
   Section section(mutex);
-  runtime_->residence.Drop();
+  runtime_->unshard_manager.Drop();
   return ended;
 }
 

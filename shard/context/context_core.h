@@ -2,7 +2,7 @@
 //
 //   Section section(core.mutex);
 //   WEFT_RETURN_IF_ERROR(core.CheckUsable("pre_forward"));
-//   WEFT_RETURN_IF_ERROR(core.Latch(core.runtime().residence.Served()));
+//   WEFT_RETURN_IF_ERROR(core.Latch(core.runtime().unshard_manager.OnServed()));
 //
 // Every wait of a context goes through here. Operations run in several groups, some of them of a part of the ranks: a
 // rank may wait in one for a peer that waits in another for somebody who has failed. So a long wait looks around, and

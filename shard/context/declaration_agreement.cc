@@ -56,7 +56,7 @@ std::vector<RegistryEntry> AgreedEntries(const ContextCore& core) {
       "bucket_bytes ", options.limits.bucket_bytes, ", first_bucket_bytes ",
       options.limits.first_bucket_bytes, ", accumulation ", AccumulationName(options.accumulation),
       options.average ? ", average" : ", sum", options.uneven ? ", uneven" : "");
-  if (AnythingCut(registry)) {
+  if (AnythingSharded(registry)) {
     absl::StrAppend(&facts, ", prefetch ", options.overlap ? options.prefetch : 0,
                     options.overlap ? "" : " without overlap", ", memory_budget_bytes ",
                     options.budget_bytes, ", microbatches ", options.microbatches);

@@ -59,15 +59,15 @@ absl::Status GradientReducer::StartComplete() {
 // A bucket that no unit ran backward for still has to be reduced: its gradients are zero on this rank.
 absl::Status GradientReducer::Start(int bucket) {
   Runtime& runtime = core_.runtime();
-  if (runtime.residence.GradientsAreCut(bucket)) {
-    WEFT_ASSIGN_OR_RETURN(const bool fresh, runtime.residence.PlaceGradients(bucket));
+  if (runtime.unshard_manager.GradientsAreSharded(bucket)) {
+    WEFT_ASSIGN_OR_RETURN(const bool fresh, runtime.unshard_manager.PlaceGradients(bucket));
     if (fresh) ZeroUnsharded(bucket);
   }
   return runtime.reduction.Start(bucket);
 }
 
 void GradientReducer::ZeroUnsharded(int bucket) const {
-  std::memset(core_.runtime().residence.BucketData(bucket), 0,
+  std::memset(core_.runtime().unshard_manager.BucketData(bucket), 0,
               core_.runtime().layout.buckets[static_cast<size_t>(bucket)].bytes);
 }
 

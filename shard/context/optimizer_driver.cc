@@ -122,7 +122,7 @@ absl::Status OptimizerDriver::UpdateParams() {
       optimizer.Update(core_.runtime().storage, extent);
     Section section(core_.mutex);
     WEFT_RETURN_IF_ERROR(
-        core_.Latch(core_.runtime().residence.StartUpdate(static_cast<int>(i - 1))));
+        core_.Latch(core_.runtime().unshard_manager.StartUpdate(static_cast<int>(i - 1))));
   }
   return absl::OkStatus();
 }

@@ -16,10 +16,10 @@ namespace weft {
 
 absl::Status OrderAgreement::Agree(weft_shard_step_result_t* result) {
   Runtime& runtime = core_.runtime();
-  const std::vector<Event>& events = runtime.residence.events();
+  const std::vector<Event>& events = runtime.unshard_manager.events();
   const StepKind kind{runtime.state.mode(), runtime.state.tag()};
-  result->pool_bytes = runtime.residence.pool_bytes();
-  if (!runtime.residence.gathers()) {
+  result->pool_bytes = runtime.unshard_manager.pool_bytes();
+  if (!runtime.unshard_manager.gathers()) {
     Section section(core_.mutex);
     if (RecordedStep* const record = runtime.recorded.Record(kind)) {
       record->runs = RunsOf(events, core_.declared().registry.units());
@@ -27,7 +27,7 @@ absl::Status OrderAgreement::Agree(weft_shard_step_result_t* result) {
     }
     return absl::OkStatus();
   }
-  const bool replayed = runtime.residence.on_schedule();
+  const bool replayed = runtime.unshard_manager.on_schedule();
   WEFT_ASSIGN_OR_RETURN(const bool agreed, SameOnAllRanks(events));
   result->replayed = replayed ? 1 : 0;
   result->order_changed = agreed && replayed ? 0 : 1;
@@ -40,7 +40,7 @@ absl::Status OrderAgreement::Agree(weft_shard_step_result_t* result) {
         MakeSchedule(ScheduleInputOf(PlanInputOf(core_), runtime.layout, kind.first), events);
     WarnOfBudget(learnt.schedule.pool_bytes);
     WEFT_ASSIGN_OR_RETURN(learnt.agreed, MakeRoom(learnt.schedule.pool_bytes));
-    result->pool_bytes = runtime.residence.pool_bytes();
+    result->pool_bytes = runtime.unshard_manager.pool_bytes();
   }
   Section section(core_.mutex);
   if (runtime.state.training()) runtime.readiness.ForgetOrder(kind.second);
@@ -69,7 +69,7 @@ absl::StatusOr<bool> OrderAgreement::SameOnAllRanks(const std::vector<Event>& ev
 // or none does: a rank that had room where another had none has a larger pool.
 absl::StatusOr<bool> OrderAgreement::MakeRoom(size_t bytes) {
   if (bytes <= std::max<size_t>(core_.runtime().plan.pool_bytes, pool_bytes_)) return true;
-  const absl::Status own = core_.runtime().residence.Reserve(bytes);
+  const absl::Status own = core_.runtime().unshard_manager.Reserve(bytes);
   const absl::StatusOr<std::vector<uint64_t>> failed =
       GatherValue<uint64_t>(core_.group(), own.ok() ? 0 : 1, core_.options().timeout_ns,
                             core_.purposes().Of(Purpose::Kind::kAllocate));

@@ -46,17 +46,18 @@ absl::StatusOr<ParamView> ParamAccess::View(int param) {
   ParamView view{.count = spec.count, .dtype = spec.dtype, .grad_dtype = space.grad_dtype};
   if (spec.count == 0) return view;
   const StepState& state = runtime.state;
-  if (!placement.params_cut) {
+  if (!placement.params_sharded) {
     view.data = runtime.storage.Data(place.space, place.begin);
   } else if (state.InUse(spec.unit)) {
     view.data = runtime.UnshardedParam(param);
   } else {
-    return state.NotInUse("param_view", spec.unit,
-                          "its params rest cut: ask for the view between pre_forward and "
-                          "post_forward, or pre_backward and post_backward");
+    return state.NotInUse(
+        "param_view", spec.unit,
+        "its params are sharded at rest: ask for the view between pre_forward and "
+        "post_forward, or pre_backward and post_backward");
   }
   if (spec.frozen) return view;
-  if (!placement.gradients_cut) {
+  if (!placement.gradients_sharded) {
     view.grad = runtime.storage.Grad(place.space, place.begin);
   } else if (state.InBackward(spec.unit)) {
     view.grad = runtime.UnshardedGradient(param);
@@ -71,7 +72,7 @@ void ParamAccess::WaitForUpdates(int param) {
     Section section(core_.mutex);
     if (!core_.finalized()) return;
     const int bucket = core_.runtime().PlaceOf(param).bucket;
-    if (bucket >= 0) works = core_.runtime().residence.Updates(bucket);
+    if (bucket >= 0) works = core_.runtime().unshard_manager.Updates(bucket);
   }
   for (const WorkRef& work : works)
     (void)core_.Await(*work);
@@ -89,7 +90,7 @@ absl::StatusOr<std::pair<ParamView, size_t>> ParamAccess::OwnPart(int param) {
   const Placement& placement = space.placement;
   ParamView view{.count = spec.count, .dtype = spec.dtype, .grad_dtype = space.grad_dtype};
   if (spec.count == 0) return std::pair(view, size_t{0});
-  const bool cut = spec.frozen ? placement.params_cut : placement.optimizer_cut;
+  const bool cut = spec.frozen ? placement.params_sharded : placement.optimizer_sharded;
   if (!cut) {
     view.data = runtime.storage.Data(place.space, place.begin);
     if (!spec.frozen) view.grad = runtime.storage.Grad(place.space, place.begin);
@@ -192,7 +193,7 @@ void ParamAccess::StoreElements(int param, size_t begin, size_t count,
   const Space& space = layout.spaces[static_cast<size_t>(place.space)];
   const size_t size = DtypeSize(space.dtype);
   if (count == 0) return;
-  if (!space.placement.params_cut) {
+  if (!space.placement.params_sharded) {
     std::memcpy(runtime.storage.Data(place.space, place.begin + begin), values, count * size);
     return;
   }
@@ -220,7 +221,7 @@ absl::Status ParamAccess::Read(int param, void* values) {
   if (spec->count == 0) return absl::OkStatus();
   const Layout& layout = core_.runtime().layout;
   const Place& place = layout.places[static_cast<size_t>(param)];
-  if (!layout.spaces[static_cast<size_t>(place.space)].placement.params_cut) {
+  if (!layout.spaces[static_cast<size_t>(place.space)].placement.params_sharded) {
     std::memcpy(values, core_.runtime().storage.Data(place.space, place.begin),
                 spec->count * DtypeSize(spec->dtype));
     return absl::OkStatus();
@@ -266,7 +267,7 @@ absl::Status ParamAccess::Updated() {
   // In the order in which forward will want them.
   for (size_t i = core_.runtime().layout.buckets.size(); i > 0; --i) {
     WEFT_RETURN_IF_ERROR(
-        core_.Latch(core_.runtime().residence.StartUpdate(static_cast<int>(i - 1))));
+        core_.Latch(core_.runtime().unshard_manager.StartUpdate(static_cast<int>(i - 1))));
   }
   return absl::OkStatus();
 }
@@ -286,12 +287,12 @@ absl::Status ParamAccess::Broadcast(int root) {
   for (const Extent& extent : layout.extents) {
     const Placement& placement = layout.SpaceOf(extent).placement;
     const Range& range = extent.range;
-    if (placement.replicated && placement.params_cut) {
+    if (placement.replicated && placement.params_sharded) {
       // Ranks of a replica lie side by side: root's place among this rank's own is that of its replica.
       WEFT_RETURN_IF_ERROR(BroadcastElements(*runtime.outer, range.space,
                                              storage.OwnParams(layout, extent),
                                              root / layout.inner.size));
-    } else if (!placement.params_cut) {
+    } else if (!placement.params_sharded) {
       WEFT_RETURN_IF_ERROR(BroadcastElements(
           core_.group(), range.space, {storage.Data(range.space, range.begin), range.count}, root));
     }

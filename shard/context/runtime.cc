@@ -19,14 +19,14 @@ Runtime::Runtime(const Registry& declared, Layout planned, Storage allocated, Ex
       calls(std::move(made)),
       state(registry),
       readiness(layout),
-      residence(layout, storage, calls, registry.units(), *options.purposes),
-      reduction(group, layout, storage, calls, residence, options),
-      cut_buckets(registry.units().size()) {
+      unshard_manager(layout, storage, calls, registry.units(), *options.purposes),
+      reduction(group, layout, storage, calls, unshard_manager, options),
+      sharded_buckets(registry.units().size()) {
   for (size_t i = 0; i < layout.buckets.size(); ++i) {
     const int bucket = static_cast<int>(i);
-    if (!residence.GradientsAreCut(bucket)) continue;
+    if (!unshard_manager.GradientsAreSharded(bucket)) continue;
     for (const int unit : layout.buckets[i].units)
-      cut_buckets[static_cast<size_t>(unit)].push_back(bucket);
+      sharded_buckets[static_cast<size_t>(unit)].push_back(bucket);
   }
 }
 
@@ -38,7 +38,7 @@ std::shared_ptr<ProcessGroup> Runtime::Watched(ContextGroup channel,
 std::byte* Runtime::UnshardedParam(int param) const {
   const Place& place = PlaceOf(param);
   const int unit = registry.params()[static_cast<size_t>(param)].unit;
-  std::byte* const data = residence.UnitExtent(unit, place.extent);
+  std::byte* const data = unshard_manager.UnitExtent(unit, place.extent);
   if (data == nullptr) return nullptr;
   const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
   return data + (place.begin - extent.range.begin) * DtypeSize(layout.SpaceOf(extent).dtype);
@@ -46,7 +46,7 @@ std::byte* Runtime::UnshardedParam(int param) const {
 
 std::byte* Runtime::UnshardedGradient(int param) const {
   const Place& place = PlaceOf(param);
-  std::byte* const data = residence.BucketExtent(place.bucket, place.extent);
+  std::byte* const data = unshard_manager.BucketExtent(place.bucket, place.extent);
   if (data == nullptr) return nullptr;
   const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
   return data + (place.begin - extent.range.begin) * DtypeSize(layout.SpaceOf(extent).grad_dtype);
@@ -54,7 +54,7 @@ std::byte* Runtime::UnshardedGradient(int param) const {
 
 std::byte* Runtime::GradientOf(int param) const {
   const Place& place = PlaceOf(param);
-  if (residence.GradientsAreCut(place.bucket)) return UnshardedGradient(param);
+  if (unshard_manager.GradientsAreSharded(place.bucket)) return UnshardedGradient(param);
   return storage.Grad(place.space, place.begin);
 }
 

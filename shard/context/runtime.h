@@ -24,8 +24,8 @@
 #include "shard/step/readiness.h"
 #include "shard/step/recorded_steps.h"
 #include "shard/step/reduction.h"
-#include "shard/step/residence.h"
 #include "shard/step/step_state.h"
+#include "shard/step/unshard_manager.h"
 #include "shard/step/wait_watch.h"
 
 namespace weft {
@@ -60,10 +60,10 @@ struct Runtime {
   StepState state;
   Readiness readiness;
   std::unique_ptr<ShardOptimizer> optimizer;  // may be nullptr
-  Residence residence;
+  UnshardManager unshard_manager;
   Reduction reduction;
   RecordedSteps recorded;
-  std::vector<std::vector<int>> cut_buckets;  // by unit: those whose gradients are gathered
+  std::vector<std::vector<int>> sharded_buckets;  // by unit: those whose gradients are gathered
 };
 
 }  // namespace weft

@@ -44,8 +44,8 @@ absl::Status StepDriver::Begin(weft_shard_mode_t mode, uint64_t tag) {
       core_.purposes().BeginStep();
     }
     const RecordedStep& expected = runtime().recorded.Of({mode, tag});
-    runtime().residence.BeginStep(expected.agreed ? &expected.schedule : nullptr,
-                                  mode == WEFT_SHARD_TRAIN);
+    runtime().unshard_manager.BeginStep(expected.agreed ? &expected.schedule : nullptr,
+                                        mode == WEFT_SHARD_TRAIN);
     state().ExpectRuns(expected.runs);
     runtime().readiness.SetTurns(expected.agreed ? std::span<const int>(expected.schedule.order)
                                                  : std::span<const int>());
@@ -80,10 +80,10 @@ absl::Status StepDriver::PreForward(int unit) {
     WEFT_RETURN_IF_ERROR(core_.CheckUsable("pre_forward"));
     WEFT_RETURN_IF_ERROR(state().PreForward(unit));
     WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kPreForward, unit}));
-    WEFT_ASSIGN_OR_RETURN(needed, AskForUsed(unit, &Residence::Need));
+    WEFT_ASSIGN_OR_RETURN(needed, AskForUsed(unit, &UnshardManager::Need));
     if (needed.empty()) return OnServed();
   }
-  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Need, std::move(needed)));
+  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &UnshardManager::Need, std::move(needed)));
   Section section(core_.mutex);
   return OnServed();
 }
@@ -105,7 +105,7 @@ absl::Status StepDriver::UnshardStart(int unit) {
     WEFT_RETURN_IF_ERROR(state().UnshardStart(unit));
     WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kUnshard, unit}));
   }
-  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Begin));
+  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &UnshardManager::Begin));
   Section section(core_.mutex);
   return OnServed();
 }
@@ -116,7 +116,7 @@ absl::Status StepDriver::UnshardWait(int unit) {
     WEFT_RETURN_IF_ERROR(core_.CheckUsable("unshard_wait"));
     WEFT_RETURN_IF_ERROR(state().UnshardWait(unit));
   }
-  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Need));
+  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &UnshardManager::Need));
   Section section(core_.mutex);
   state().Unsharded(unit);
   return absl::OkStatus();
@@ -149,7 +149,7 @@ absl::Status StepDriver::EnterBackward(int unit) {
     Section section(core_.mutex);
     WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kPreBackward, unit}));
   }
-  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &Residence::Need));
+  WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &UnshardManager::Need));
   for (const int used : core_.UnitOf(unit).used)
     WEFT_RETURN_IF_ERROR(MakeGradients(used));
   return absl::OkStatus();
@@ -202,7 +202,7 @@ absl::Status StepDriver::MicrobatchEnd() {
   {
     Section section(core_.mutex);
     WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kMicrobatchEnd, 0}));
-    runtime().residence.LetGoIdle();
+    runtime().unshard_manager.ReshardIdle();
   }
   WEFT_RETURN_IF_ERROR(MakeUntouched());
   {
@@ -234,7 +234,7 @@ absl::StatusOr<weft_shard_step_result_t> StepDriver::Finish() {
 
   Section section(core_.mutex);
   WEFT_RETURN_IF_ERROR(core_.failure());
-  result.gathered_bytes = runtime().residence.gathered_bytes();
+  result.gathered_bytes = runtime().unshard_manager.gathered_bytes();
   if (state().training()) {
     result.comm_ns = reducer_.busy_ns();
     result.comm_exposed_ns = reducer_.waited_ns();
@@ -258,17 +258,17 @@ absl::StatusOr<bool> StepDriver::End() {
 }
 
 absl::Status StepDriver::OnCall(const Event& event) {
-  return core_.Latch(runtime().residence.Note(event));
+  return core_.Latch(runtime().unshard_manager.OnCall(event));
 }
 
 absl::Status StepDriver::OnServed() {
-  return core_.Latch(runtime().residence.Served());
+  return core_.Latch(runtime().unshard_manager.OnServed());
 }
 
 absl::StatusOr<Works> StepDriver::AskForUsed(int unit, Ask ask) {
   WEFT_RETURN_IF_ERROR(core_.Advance());
   for (const int used : core_.UnitOf(unit).used) {
-    absl::StatusOr<Works> works = (runtime().residence.*ask)(used);
+    absl::StatusOr<Works> works = (runtime().unshard_manager.*ask)(used);
     if (!works.ok()) return core_.Latch(works.status());
     if (!works->empty()) return works;
   }
@@ -278,7 +278,7 @@ absl::StatusOr<Works> StepDriver::AskForUsed(int unit, Ask ask) {
 absl::Status StepDriver::ReshardUsed(int unit, bool in_backward) {
   for (const int used : core_.UnitOf(unit).used) {
     if (state().Kept(used)) continue;
-    WEFT_RETURN_IF_ERROR(core_.Latch(runtime().residence.LetGo(used, in_backward)));
+    WEFT_RETURN_IF_ERROR(core_.Latch(runtime().unshard_manager.Reshard(used, in_backward)));
   }
   return absl::OkStatus();
 }
@@ -297,14 +297,14 @@ absl::Status StepDriver::WaitForUsed(int unit, Ask ask, Works works) {
 }
 
 absl::Status StepDriver::MakeGradients(int unit) {
-  for (const int bucket : runtime().cut_buckets[static_cast<size_t>(unit)]) {
+  for (const int bucket : runtime().sharded_buckets[static_cast<size_t>(unit)]) {
     bool fresh = false;
     for (;;) {
       Works works;
       {
         Section section(core_.mutex);
         WEFT_RETURN_IF_ERROR(core_.Advance());
-        absl::StatusOr<Works> needed = runtime().residence.NeedGradients(bucket, &fresh);
+        absl::StatusOr<Works> needed = runtime().unshard_manager.NeedGradients(bucket, &fresh);
         if (!needed.ok()) return core_.Latch(needed.status());
         works = *std::move(needed);
       }
@@ -324,7 +324,7 @@ absl::Status StepDriver::MakeUntouched() {
     {
       Section section(core_.mutex);
       WEFT_RETURN_IF_ERROR(core_.Advance());
-      works = runtime().residence.NeedUntouched();
+      works = runtime().unshard_manager.NeedUntouched();
     }
     if (works.empty()) return absl::OkStatus();
     WEFT_RETURN_IF_ERROR(
@@ -366,7 +366,7 @@ std::vector<Event> StepDriver::ExpectedCalls() const {
 
 // Nobody has compared them, so the next step of this kind is served on demand, on all ranks alike.
 void StepDriver::RememberCalls() {
-  std::vector<Event> events = runtime().residence.events();
+  std::vector<Event> events = runtime().unshard_manager.events();
   events.push_back({Event::Kind::kFinish, 0});
   if (ExpectedCalls() == events) return;
   RecordedStep* const record = runtime().recorded.Record({state().mode(), state().tag()});

@@ -62,7 +62,7 @@ class StepDriver {
   StepClock& clock() { return clock_; }
 
  private:
-  using Ask = absl::StatusOr<Works> (Residence::*)(int unit);
+  using Ask = absl::StatusOr<Works> (UnshardManager::*)(int unit);
 
   // A call that is legal: it is recorded, and the schedule is left if it has another one here.
   absl::Status OnCall(const Event& event) WEFT_REQUIRES(core_.mutex);
@@ -70,7 +70,7 @@ class StepDriver {
   absl::Status OnServed() WEFT_REQUIRES(core_.mutex);
   // What pre_backward waits for.
   absl::Status EnterBackward(int unit);
-  // Residence::Begin or Need, of all units whose params the unit uses: what to wait for before asking again.
+  // UnshardManager::Begin or Need, of all units whose params the unit uses: what to wait for before asking again.
   absl::StatusOr<Works> AskForUsed(int unit, Ask ask) WEFT_REQUIRES(core_.mutex);
   // Asks until there is nothing to wait for, which `works` is first.
   absl::Status WaitForUsed(int unit, Ask ask, Works works = {});

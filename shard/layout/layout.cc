@@ -69,7 +69,7 @@ class BucketCutter {
     if (!open_.units.empty() && !(unit.placement == placement_)) Close();
     placement_ = unit.placement;
     const size_t unit_bytes = BytesOf(unit);
-    const bool alone = unit.placement.params_cut;
+    const bool alone = unit.placement.params_sharded;
     if (alone || open_bytes_ + unit_bytes > Limit()) Close();
     const bool cut = !alone && unit_bytes > Limit();
     for (int i = unit.param_count - 1; i >= 0; --i) {
@@ -209,7 +209,7 @@ void AddBucket(const std::vector<ParamSpec>& params, Members members, Layout& la
   layout.buckets.push_back(std::move(bucket));
 }
 
-// What is gathered for a unit whose params rest cut: the extents of its bucket, and of its frozen params.
+// What is gathered for a unit whose params are sharded at rest: the extents of its bucket, and of its frozen params.
 void PackUnit(const std::vector<ParamSpec>& params, const UnitSpec& unit, Layout& layout,
               Pack& pack) {
   std::vector<int> frozen;
@@ -259,7 +259,7 @@ void PlaceOwnParts(Layout& layout) {
   }
 }
 
-// Cuts the frozen spaces that rest whole, between params, into pieces of at most `bytes_max`, or one param.
+// Cuts the frozen spaces that are unsharded at rest, between params, into pieces of at most `bytes_max`, or one param.
 std::vector<Range> CutFrozen(const std::vector<ParamSpec>& params, const Layout& layout,
                              size_t bytes_max) {
   std::vector<Range> ranges;
@@ -306,7 +306,7 @@ Layout MakeLayout(const Registry& registry, const BucketLimits& limits, const Me
   layout.units.resize(units.size());
   layout.parts.resize(units.size());
   for (size_t i = 0; i < units.size(); ++i) {
-    if (units[i].placement.params_cut) PackUnit(params, units[i], layout, layout.units[i]);
+    if (units[i].placement.params_sharded) PackUnit(params, units[i], layout, layout.units[i]);
     if (units[i].placement.inner_part) layout.parts[i] = PackPart(layout, layout.units[i]);
   }
   PlaceOwnParts(layout);

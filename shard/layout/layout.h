@@ -13,10 +13,10 @@
 // Whole units of one placement are merged, last unit first, while they fit into the limit. A unit that alone
 // is larger than the limit is cut between its params, so that a model declared as one unit still
 // overlaps and the small first bucket really is ready first; a param is never cut, so a bucket is
-// larger than its limit only if one param is. A unit whose params rest cut is one bucket whatever its size.
+// larger than its limit only if one param is. A unit whose params are sharded at rest is one bucket whatever its size.
 //
 // Extent: a range of a space that is cut between the ranks as one. The ranges of buckets are extents, and
-// those of frozen params in units whose params rest cut. What rests cut is stored without gaps: the
+// those of frozen params in units whose params are sharded at rest. What is sharded is stored without gaps: the
 // rank's own parts of a space's extents, one behind the other.
 //
 // Thread-safety: values.
@@ -63,7 +63,7 @@ struct Range {
 struct Extent {
   Range range;
   std::vector<size_t> cuts;        // rank r owns [cuts[r], cuts[r + 1]) of the range
-  size_t own_begin = 0;            // of this rank's part where it rests cut, in elements
+  size_t own_begin = 0;            // of this rank's part where it is sharded at rest, in elements
   std::vector<size_t> inner_cuts;  // HPZ: between the ranks of the mesh's last axis
 };
 
@@ -71,10 +71,10 @@ struct Place {
   int space = 0;
   size_t begin = 0;  // element in the space
   int bucket = -1;   // -1: frozen or empty
-  int extent = -1;   // -1: frozen and whole, or empty
+  int extent = -1;   // -1: frozen and unsharded, or empty
 };
 
-// Extents that lie in one buffer, one behind the other, while they are whole.
+// Extents that lie in one buffer, one behind the other, while they are unsharded.
 struct Pack {
   std::vector<int> extents;
   std::vector<size_t> offsets;  // of each extent in the buffer, in bytes
@@ -100,11 +100,13 @@ struct Layout {
   std::vector<Extent> extents;
   std::vector<Place> places;  // by param
   std::vector<Bucket> buckets;
-  std::vector<Pack> units;    // by unit: what is gathered together; empty where params rest whole
-  std::vector<Pack> parts;    // by unit: HPZ's parts, each with room for the largest rank's
-  std::vector<Range> frozen;  // frozen params that rest whole, in pieces of about bucket_bytes
-  size_t reduced_bytes = 0;   // of all buckets, as they are reduced
-  size_t data_bytes = 0;      // of all spaces
+  std::vector<Pack>
+      units;  // by unit: what is gathered together; empty where params are never sharded
+  std::vector<Pack> parts;  // by unit: HPZ's parts, each with room for the largest rank's
+  std::vector<Range>
+      frozen;  // frozen params that are unsharded at rest, in pieces of about bucket_bytes
+  size_t reduced_bytes = 0;  // of all buckets, as they are reduced
+  size_t data_bytes = 0;     // of all spaces
   size_t data_padding_bytes = 0;
   size_t grad_padding_bytes = 0;
 

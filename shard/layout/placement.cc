@@ -54,7 +54,7 @@ absl::Status CheckPlaces(const Places& places) {
   }
   if (Whole(params) && !Whole(between)) {
     return Conflict("params", params, "between forward and backward", between,
-                    "params that rest whole stay whole");
+                    "params that are WHOLE at rest stay WHOLE");
   }
   if (params == WEFT_SHARD_PLACE_SHARDED_INNER && between == WEFT_SHARD_PLACE_SHARDED) {
     return Conflict("params", params, "between forward and backward", between,
@@ -71,10 +71,10 @@ Places PlacesOf(const Placement& placement) {
   const auto place = [&](bool is_cut) {
     return is_cut ? cut : WEFT_SHARD_PLACE_WHOLE;
   };
-  Places places{.params = place(placement.params_cut),
-                .between = place(placement.params_cut && !placement.kept_between),
-                .gradients = place(placement.gradients_cut),
-                .optimizer = place(placement.optimizer_cut)};
+  Places places{.params = place(placement.params_sharded),
+                .between = place(placement.params_sharded && !placement.kept_between),
+                .gradients = place(placement.gradients_sharded),
+                .optimizer = place(placement.optimizer_sharded)};
   if (placement.inner_part) places.between = WEFT_SHARD_PLACE_SHARDED_INNER;
   return places;
 }
@@ -91,9 +91,9 @@ absl::StatusOr<Placement> Replace(Placement placement, const Places& given) {
   places.between =
       either(given.between, places.params == preset.params ? preset.between : places.params);
   WEFT_RETURN_IF_ERROR(CheckPlaces(places));
-  placement.params_cut = !Whole(places.params);
-  placement.gradients_cut = !Whole(places.gradients);
-  placement.optimizer_cut = !Whole(places.optimizer);
+  placement.params_sharded = !Whole(places.params);
+  placement.gradients_sharded = !Whole(places.gradients);
+  placement.optimizer_sharded = !Whole(places.optimizer);
   placement.kept_between = Whole(places.between);
   placement.replicated = places.optimizer == WEFT_SHARD_PLACE_SHARDED_INNER;
   placement.inner_part = !placement.replicated && places.between == WEFT_SHARD_PLACE_SHARDED_INNER;

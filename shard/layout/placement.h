@@ -1,4 +1,4 @@
-// What of a unit is cut between ranks, and how long it is whole: what a preset stands for.
+// What of a unit is sharded between ranks, and how long it is unsharded: what a preset stands for.
 //
 //   const Placement placement = PlacementOf(WEFT_SHARD_FULL_SHARD);
 //
@@ -14,7 +14,7 @@
 //
 // (HPZ: Wang et al.: ZeRO++: Extremely Efficient Collective Communication for Giant Model Training, 2023.
 // Rajbhandari et al.: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC20; GRAD_OP is
-// what PyTorch calls SHARD_GRAD_OP, which is not the paper's ZeRO-2: params rest cut.)
+// what PyTorch calls SHARD_GRAD_OP, which is not the paper's ZeRO-2: params are sharded at rest.)
 //
 // Thread-safety: values.
 #pragma once
@@ -38,10 +38,10 @@ enum class CutRule : uint8_t {
 
 struct Placement {
   weft_shard_preset_t preset = WEFT_SHARD_NO_SHARD;
-  bool params_cut = false;  // at rest
-  bool gradients_cut = false;
-  bool optimizer_cut = false;
-  bool kept_between = true;  // params_cut: whole from forward to backward
+  bool params_sharded = false;  // at rest
+  bool gradients_sharded = false;
+  bool optimizer_sharded = false;
+  bool kept_between = true;  // params_sharded: unsharded from forward to backward
   bool replicated = false;   // cut along the last axis of the mesh, the same along the others
   bool inner_part = false;   // a part by the last axis of the mesh is kept from forward to backward
   bool float32_gradients = false;  // of params of 16 bits
@@ -53,11 +53,11 @@ struct Placement {
 
 // `preset` is a value of the enum.
 constexpr Placement PlacementOf(weft_shard_preset_t preset) {
-  const bool params_cut = preset >= WEFT_SHARD_GRAD_OP;
+  const bool params_sharded = preset >= WEFT_SHARD_GRAD_OP;
   return {.preset = preset,
-          .params_cut = params_cut,
-          .gradients_cut = preset >= WEFT_SHARD_ZERO2,
-          .optimizer_cut = preset >= WEFT_SHARD_ZERO1,
+          .params_sharded = params_sharded,
+          .gradients_sharded = preset >= WEFT_SHARD_ZERO2,
+          .optimizer_sharded = preset >= WEFT_SHARD_ZERO1,
           .kept_between = preset <= WEFT_SHARD_GRAD_OP,
           .replicated = preset == WEFT_SHARD_HYBRID_SHARD,
           .inner_part = preset == WEFT_SHARD_HPZ};
@@ -80,9 +80,9 @@ absl::StatusOr<Placement> Replace(Placement placement, const Places& given);
 // "params WHOLE, between WHOLE, gradients SHARDED, optimizer SHARDED".
 std::string PlacesText(const Placement& placement);
 
-// Params rest whole, but each rank updates a part of them, so the parts are gathered afterwards.
+// Params are unsharded at rest, but each rank updates a part of them, so the parts are gathered afterwards.
 constexpr bool GathersUpdates(const Placement& placement) {
-  return placement.optimizer_cut && !placement.params_cut;
+  return placement.optimizer_sharded && !placement.params_sharded;
 }
 
 // "FULL_SHARD"; "unknown" for a number that is no preset.

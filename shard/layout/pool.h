@@ -1,4 +1,4 @@
-// Memory for params and gradients that are whole only for a time: one block.
+// Memory for params and gradients that are unsharded only for a time: one block.
 //
 //   Pool pool;
 //   WEFT_RETURN_IF_ERROR(pool.Reserve(schedule.pool_bytes));

@@ -29,8 +29,8 @@ size_t TotalBytes(const std::vector<Block>& blocks) {
 }
 
 // A reduction leaves all of the space on every rank, not only its own part.
-bool ReducesWhole(const Space& space) {
-  return !space.placement.optimizer_cut;
+bool ReducesUnsharded(const Space& space) {
+  return !space.placement.optimizer_sharded;
 }
 
 // In what something is accumulated.
@@ -48,9 +48,9 @@ SpaceBytes SpaceBytesOf(const Space& space, Accumulate accumulate) {
   const bool none = space.frozen || accumulate == Accumulate::kNothing;
   const size_t sum_size = none ? 0 : DtypeSize(AccumulatedType(space, accumulate));
   return {
-      .data = (placement.params_cut ? space.own_count : space.count) * DtypeSize(space.dtype),
-      .grads = (placement.gradients_cut ? space.own_count : space.count) * grad_size,
-      .accumulated = (ReducesWhole(space) ? space.count : space.own_count) * sum_size,
+      .data = (placement.params_sharded ? space.own_count : space.count) * DtypeSize(space.dtype),
+      .grads = (placement.gradients_sharded ? space.own_count : space.count) * grad_size,
+      .accumulated = (ReducesUnsharded(space) ? space.count : space.own_count) * sum_size,
   };
 }
 
@@ -74,7 +74,7 @@ absl::StatusOr<Storage> Storage::Allocate(const Layout& layout, Accumulate accum
 }
 
 Part Storage::OwnParams(const Layout& layout, const Extent& extent) const {
-  const bool cut = layout.SpaceOf(extent).placement.params_cut;
+  const bool cut = layout.SpaceOf(extent).placement.params_sharded;
   return {At(data_, extent.range.space, cut ? extent.own_begin : layout.OwnFirst(extent)),
           layout.OwnCount(extent)};
 }
@@ -82,13 +82,13 @@ Part Storage::OwnParams(const Layout& layout, const Extent& extent) const {
 Part Storage::Reduced(const Layout& layout, const Extent& extent) const {
   const Space& space = layout.SpaceOf(extent);
   const int index = extent.range.space;
-  if (ReducesWhole(space)) return {Grad(index, extent.range.begin), extent.range.count};
-  const bool cut = space.placement.gradients_cut;
+  if (ReducesUnsharded(space)) return {Grad(index, extent.range.begin), extent.range.count};
+  const bool cut = space.placement.gradients_sharded;
   return {Grad(index, cut ? extent.own_begin : layout.OwnFirst(extent)), layout.OwnCount(extent)};
 }
 
 std::byte* Storage::Accumulated(const Layout& layout, const Extent& extent) const {
-  const bool whole = ReducesWhole(layout.SpaceOf(extent));
+  const bool whole = ReducesUnsharded(layout.SpaceOf(extent));
   const auto space = static_cast<size_t>(extent.range.space);
   return accumulated_[space].data() +
          (whole ? extent.range.begin : extent.own_begin) * accumulated_element_bytes_[space];
@@ -96,7 +96,7 @@ std::byte* Storage::Accumulated(const Layout& layout, const Extent& extent) cons
 
 void Storage::ZeroGradients(const Layout& layout) const {
   for (size_t i = 0; i < grads_.size(); ++i) {
-    const bool whole = !layout.spaces[i].placement.gradients_cut;
+    const bool whole = !layout.spaces[i].placement.gradients_sharded;
     if (whole && grads_[i].bytes() > 0) std::memset(grads_[i].data(), 0, grads_[i].bytes());
   }
 }

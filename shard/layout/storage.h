@@ -1,7 +1,7 @@
 // What a context keeps from step to step: parameters, gradients and accumulated gradients.
 //
 // Each space of the layout is one block per role: the whole space, or what this rank owns of it where the
-// role rests cut, so that in the symmetric heap peers on the node read and reduce ranges of it in place.
+// role is sharded at rest, so that in the symmetric heap peers on the node read and reduce ranges of it in place.
 // Accumulated gradients exist only when reduced values of several micro-batches are added up (REDUCE_EVERY,
 // INNER_EVERY_OUTER_LAST); they are as large as what a reduction leaves on this rank.
 //
@@ -48,7 +48,7 @@ class Storage {
   static absl::StatusOr<Storage> Allocate(const Layout& layout, Accumulate accumulate,
                                           const BlockSource& source = {});
 
-  // First byte of element `begin` of a space that rests whole in that role.
+  // First byte of element `begin` of a space that is unsharded at rest in that role.
   std::byte* Data(int space, size_t begin) const { return At(data_, space, begin); }
 
   std::byte* Grad(int space, size_t begin) const {
@@ -63,7 +63,7 @@ class Storage {
   // What was accumulated of the same elements.
   std::byte* Accumulated(const Layout& layout, const Extent& extent) const;
 
-  // Those that rest whole; the others are overwritten by every reduction.
+  // Those that are unsharded at rest; the others are overwritten by every reduction.
   void ZeroGradients(const Layout& layout) const;
 
   // Bytes of parameters, and of gradients, accumulated ones included.

@@ -50,7 +50,8 @@ std::optional<size_t> FindIn(const ParamSpec& spec, const Place& place, const La
       OwnedBy(extent, place, spec.count, static_cast<size_t>(layout.MemberOf(extent).rank));
   if (own.count == 0) return std::nullopt;
   // What a reduction leaves here begins with this rank's share, or with the extent.
-  const size_t first = space.placement.optimizer_cut ? layout.OwnFirst(extent) : extent.range.begin;
+  const size_t first =
+      space.placement.optimizer_sharded ? layout.OwnFirst(extent) : extent.range.begin;
   const std::byte* const gradients =
       storage.Reduced(layout, extent).data +
       (place.begin + own.begin - first) * DtypeSize(space.grad_dtype);

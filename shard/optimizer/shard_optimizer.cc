@@ -65,7 +65,7 @@ absl::Status CheckUpdatable(const Registry& registry) {
 
 StateSize StateSizeOf(const OptimizerConfig& config, const Layout& layout, const Extent& extent) {
   const Space& space = layout.SpaceOf(extent);
-  const bool cut = space.placement.optimizer_cut;
+  const bool cut = space.placement.optimizer_sharded;
   return {.first = cut ? layout.OwnFirst(extent) : extent.range.begin,
           .count = cut ? layout.OwnCount(extent) : extent.range.count,
           .main = space.dtype != WEFT_FLOAT32,
@@ -124,7 +124,7 @@ absl::Status ShardOptimizer::AllocateExtent(int index, const std::vector<int>& p
   // Replicas have the same sums: the first one's count.
   state.counts = space.placement.replicated
                      ? layout_.member.rank < layout_.inner.size
-                     : space.placement.optimizer_cut || layout_.member.rank == 0;
+                     : space.placement.optimizer_sharded || layout_.member.rank == 0;
   const auto allocate = [&](bool wanted, Block& block) -> absl::Status {
     const size_t bytes = wanted ? state.count * sizeof(float) : 0;
     absl::StatusOr<Block> made = Block::Allocate(source, WEFT_SHARD_TIER_OPTIMIZER, bytes);
@@ -233,7 +233,7 @@ GradientSums ShardOptimizer::SumGradients(const Storage& storage) const {
     const Space& space = layout_.SpaceOf(extent);
     // What a reduction leaves here begins with this rank's share, or with the extent.
     const size_t first =
-        space.placement.optimizer_cut ? layout_.OwnFirst(extent) : extent.range.begin;
+        space.placement.optimizer_sharded ? layout_.OwnFirst(extent) : extent.range.begin;
     const std::byte* const gradients = storage.Reduced(layout_, extent).data;
     GradientSums& own = sums[static_cast<size_t>(member)].of;
     own.nonfinite += AddSquares(isa_, space.grad_dtype,
@@ -271,7 +271,7 @@ OptimizerArrays ShardOptimizer::ArraysOf(const Storage& storage, const Run& run)
   const size_t at = run.begin - state.first;
   const size_t size = DtypeSize(space.dtype);
   // Params lie whole in their space, or as this rank's part alone; in both cases the state begins there.
-  std::byte* params = space.placement.optimizer_cut
+  std::byte* params = space.placement.optimizer_sharded
                           ? storage.OwnParams(layout_, extent).data
                           : storage.Data(extent.range.space, extent.range.begin);
   params += at * size;

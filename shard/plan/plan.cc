@@ -72,7 +72,7 @@ void AddReductions(const Layout& layout, const Reductions& reductions, Traffic& 
       continue;
     }
     const uint64_t once = SentOf(bucket.wire_bytes, layout.member.size);
-    traffic.sent += reductions.times * (placement.optimizer_cut ? once : 2 * once);
+    traffic.sent += reductions.times * (placement.optimizer_sharded ? once : 2 * once);
     if (!GathersUpdates(placement)) continue;
     traffic.gathered += bucket.param_bytes;
     traffic.sent += SentOf(bucket.param_bytes, layout.member.size);
@@ -122,9 +122,9 @@ weft_shard_plan_t NumbersOf(const PlanInput& input, const ContextPlan& made) {
 
 }  // namespace
 
-bool AnythingCut(const Registry& registry) {
+bool AnythingSharded(const Registry& registry) {
   return std::any_of(registry.units().begin(), registry.units().end(),
-                     [](const UnitSpec& unit) { return unit.placement.optimizer_cut; });
+                     [](const UnitSpec& unit) { return unit.placement.optimizer_sharded; });
 }
 
 ScheduleInput ScheduleInputOf(const PlanInput& input, const Layout& layout,
@@ -149,7 +149,7 @@ absl::StatusOr<ContextPlan> MakePlan(const PlanInput& input) {
   if (input.optimizer != nullptr) WEFT_RETURN_IF_ERROR(CheckUpdatable(*input.registry));
   ContextPlan plan;
   plan.layout = MakeLayout(*input.registry, input.limits, input.member, input.inner);
-  if (AnythingCut(*input.registry)) {
+  if (AnythingSharded(*input.registry)) {
     for (const weft_shard_mode_t mode : {WEFT_SHARD_TRAIN, WEFT_SHARD_EVAL}) {
       plan.expected[mode] =
           MakeSchedule(ScheduleInputOf(input, plan.layout, mode), ExpectedEvents(input, mode));

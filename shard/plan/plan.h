@@ -47,7 +47,7 @@ struct ContextPlan {
   weft_shard_plan_t numbers = {};
 };
 
-bool AnythingCut(const Registry& registry);
+bool AnythingSharded(const Registry& registry);
 
 // What a schedule of steps of this mode is made from. `layout` and `input` outlive it.
 ScheduleInput ScheduleInputOf(const PlanInput& input, const Layout& layout, weft_shard_mode_t mode);

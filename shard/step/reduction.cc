@@ -28,13 +28,13 @@ bool IsRounded(const Space& space) {
 }  // namespace
 
 Reduction::Reduction(std::shared_ptr<ProcessGroup> group, const Layout& layout,
-                     const Storage& storage, const ExtentCalls& calls, Residence& residence,
-                     const Options& options)
+                     const Storage& storage, const ExtentCalls& calls,
+                     UnshardManager& unshard_manager, const Options& options)
     : group_(std::move(group)),
       layout_(layout),
       storage_(storage),
       calls_(calls),
-      residence_(residence),
+      unshard_manager_(unshard_manager),
       options_(options) {}
 
 const Extent& Reduction::ExtentOf(int bucket, size_t i) const {
@@ -54,8 +54,8 @@ std::byte* Reduction::ReducedOf(const Extent& extent) const {
 
 std::byte* Reduction::WholeOf(int bucket, int extent) const {
   const Extent& of = layout_.extents[static_cast<size_t>(extent)];
-  return layout_.SpaceOf(of).placement.gradients_cut
-             ? residence_.BucketExtent(bucket, extent)
+  return layout_.SpaceOf(of).placement.gradients_sharded
+             ? unshard_manager_.BucketExtent(bucket, extent)
              : storage_.Grad(of.range.space, of.range.begin);
 }
 
@@ -67,7 +67,7 @@ Collective Reduction::CallOf(int bucket, size_t i) const {
     return calls_.Reduce(extent, WEFT_SUM, SumsOf(bucket, i), OwnSumsOf(bucket, i).data);
   }
   std::byte* const whole = WholeOf(bucket, extent);
-  if (space.placement.optimizer_cut) {
+  if (space.placement.optimizer_sharded) {
     std::byte* const own = IsRounded(space) ? whole + NarrowBefore(of) : ReducedOf(of);
     return calls_.Reduce(extent, options_.op, whole, own);
   }
@@ -143,7 +143,8 @@ absl::Status Reduction::Start(int bucket) {
   WEFT_RETURN_IF_ERROR(
       StartWorks(bucket, purpose, calls, replicated ? *scatter_ : *group_, &works));
   const size_t count = works.size();
-  if (residence_.GradientsAreCut(bucket)) residence_.ReductionStarted(bucket, works, settles);
+  if (unshard_manager_.GradientsAreSharded(bucket))
+    unshard_manager_.ReductionStarted(bucket, works, settles);
   if (settles) {
     chains_.push_back({.bucket = bucket,
                        .purpose = purpose,
@@ -157,7 +158,7 @@ absl::Status Reduction::Start(int bucket) {
 }
 
 std::byte* Reduction::SumsOf(int bucket, size_t i) const {
-  return residence_.BucketData(bucket) + layout_.buckets[static_cast<size_t>(bucket)].sums[i];
+  return unshard_manager_.BucketData(bucket) + layout_.buckets[static_cast<size_t>(bucket)].sums[i];
 }
 
 Part Reduction::OwnSumsOf(int bucket, size_t i) const {
@@ -201,7 +202,7 @@ absl::Status Reduction::StartAcross(Chain& chain) {
   chain.works.clear();
   chain.goes_across = false;
   WEFT_RETURN_IF_ERROR(StartWorks(chain.bucket, chain.purpose, calls, *across_, &chain.works));
-  residence_.ReductionStarted(chain.bucket, chain.works, /*goes_on=*/true);
+  unshard_manager_.ReductionStarted(chain.bucket, chain.works, /*goes_on=*/true);
   CallBack(chain.works.size());
   return absl::OkStatus();
 }
@@ -218,7 +219,7 @@ void Reduction::EndChain(const Chain& chain) {
       KeepSums(bucket, i, chain.first);
     }
   }
-  if (residence_.GradientsAreCut(bucket)) residence_.ReductionEnded(bucket);
+  if (unshard_manager_.GradientsAreSharded(bucket)) unshard_manager_.ReductionEnded(bucket);
 }
 
 void Reduction::WidenReduced(int bucket, size_t i) const {
@@ -227,7 +228,7 @@ void Reduction::WidenReduced(int bucket, size_t i) const {
   if (!IsRounded(space)) return;
   const Part reduced = storage_.Reduced(layout_, extent);
   const int index = layout_.buckets[static_cast<size_t>(bucket)].pack.extents[i];
-  const size_t before = space.placement.optimizer_cut ? NarrowBefore(extent) : 0;
+  const size_t before = space.placement.optimizer_sharded ? NarrowBefore(extent) : 0;
   Widen(space.wire_dtype, WholeOf(bucket, index) + before, reduced.count,
         reinterpret_cast<float*>(reduced.data));
 }

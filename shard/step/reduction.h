@@ -6,8 +6,8 @@
 //
 // All ranks start buckets in one order, whatever order they became complete in, so the operations of the
 // group match. Each extent of a bucket is one operation: an all_reduce in place where the optimizer needs all of
-// it, else a reduce_scatter_v, in place where gradients rest whole, and from the pool to this rank's part
-// where they rest cut. Both add in the same order, so an element has the same bits either way.
+// it, else a reduce_scatter_v, in place where gradients are unsharded at rest, and from the pool to this rank's
+// part where they are sharded. Both add in the same order, so an element has the same bits either way.
 //
 // Where more is to be done than one operation per extent, a bucket is a chain. Chains go across in the order in which
 // they were started and end in any; who ends a link rings the doorbell, and Advance starts the next one.
@@ -43,7 +43,7 @@
 #include "shard/layout/storage.h"
 #include "shard/step/doorbell.h"
 #include "shard/step/purposes.h"
-#include "shard/step/residence.h"
+#include "shard/step/unshard_manager.h"
 
 namespace weft {
 
@@ -66,7 +66,7 @@ class Reduction {
 
   // All but the group outlive this.
   Reduction(std::shared_ptr<ProcessGroup> group, const Layout& layout, const Storage& storage,
-            const ExtentCalls& calls, Residence& residence, const Options& options);
+            const ExtentCalls& calls, UnshardManager& unshard_manager, const Options& options);
   ~Reduction();
   Reduction(const Reduction&) = delete;
   Reduction& operator=(const Reduction&) = delete;
@@ -78,7 +78,7 @@ class Reduction {
     last_ = last;
   }
 
-  // Starts the reductions of one bucket, whose gradients are whole.
+  // Starts the reductions of one bucket, whose gradients are unsharded.
   absl::Status Start(int bucket);
 
   // For HYBRID_SHARD: the ranks of this replica, and those at this rank's place of theirs. Closed in the
@@ -129,7 +129,7 @@ class Reduction {
   void AddKeptSums(int bucket, size_t i) const;
   absl::Status StartAcross(Chain& chain);
   void EndChain(const Chain& chain);
-  // First byte of an extent's gradients, whole, and of what is reduced of them.
+  // First byte of an extent's gradients, unsharded, and of what is reduced of them.
   std::byte* WholeOf(int bucket, int extent) const;
   std::byte* ReducedOf(const Extent& extent) const;
   size_t NarrowBefore(const Extent& extent) const;
@@ -141,7 +141,7 @@ class Reduction {
   const Layout& layout_;
   const Storage& storage_;
   const ExtentCalls& calls_;
-  Residence& residence_;
+  UnshardManager& unshard_manager_;
   const Options options_;
   std::shared_ptr<ProcessGroup> scatter_;
   std::shared_ptr<ProcessGroup> across_;

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "shard/layout/coloring.h"
+#include "shard/layout/interval_packing.h"
 #include "shard/step/repeat.h"
 
 namespace weft {
@@ -24,7 +24,7 @@ int64_t After(int event) {
   return At(event) + 1;
 }
 
-// Follows the calls of a step and notes when params are needed and let go.
+// Follows the calls of a step and notes when params are needed and resharded.
 class ParamWalk {
  public:
   explicit ParamWalk(const ScheduleInput& input) : input_(input), units_(input.units->size()) {}
@@ -144,7 +144,7 @@ void JoinWhere(std::vector<Residency>& gathers, const Joins& joins) {
   gathers.resize(kept);
 }
 
-// Letting go of a unit that is the next to be gathered saves nothing.
+// Resharding a unit that is the next to be gathered saves nothing.
 void JoinNeighbours(std::vector<Residency>& gathers) {
   JoinWhere(gathers, [](size_t, size_t before, size_t kept) { return before + 1 == kept; });
 }
@@ -269,7 +269,7 @@ class GradientWalk {
         last_(static_cast<int>(events.size()) - 1) {
     for (size_t i = 0; i < buckets_.size(); ++i) {
       const Bucket& bucket = input.layout->buckets[i];
-      buckets_[i].cut = input.layout->PlacementOf(bucket).gradients_cut;
+      buckets_[i].cut = input.layout->PlacementOf(bucket).gradients_sharded;
       if (!buckets_[i].cut) continue;
       for (const int unit : bucket.units)
         buckets_of_[static_cast<size_t>(unit)].push_back(static_cast<int>(i));
@@ -375,7 +375,7 @@ class GradientWalk {
 };
 
 // When a prefetch may begin that comes with the need of event `need`. In forward just before that call, when the
-// unit before has been let go: then the call finds nothing to do. In backward after it, when the gradients
+// unit before has been resharded: then the call finds nothing to do. In backward after it, when the gradients
 // that the call needs have their place.
 int64_t With(const std::vector<Event>& events, int need) {
   const Kind kind = events[static_cast<size_t>(need)].kind;
@@ -463,7 +463,7 @@ std::vector<Interval> IntervalsOf(const Residencies& gathers, const Residencies&
 void PlaceAll(Schedule& schedule) {
   std::vector<Interval> intervals =
       IntervalsOf(schedule.gathers, schedule.gradients, schedule.parts);
-  schedule.pool_bytes = Color(intervals);
+  schedule.pool_bytes = PackIntervals(intervals);
   size_t next = 0;
   for (Residencies* list : {&schedule.gathers, &schedule.gradients, &schedule.parts}) {
     for (Residency& one : *list)
@@ -472,7 +472,7 @@ void PlaceAll(Schedule& schedule) {
   FindPredecessors(schedule);
 }
 
-// HPZ: between forward and backward a part is kept of units that are let go.
+// HPZ: between forward and backward a part is kept of units that are resharded.
 void AddParts(const ScheduleInput& input, const std::vector<Event>& events, Schedule& schedule) {
   std::vector<Residency>& gathers = schedule.gathers;
   const std::vector<size_t> nexts = NextOfUnits(gathers);
@@ -523,7 +523,7 @@ bool Fits(const Step& step, const Schedule& arranged) {
   const size_t budget_bytes = step.input.budget_bytes;
   if (!MayFit(step, arranged)) return false;
   std::vector<Interval> intervals = IntervalsOf(step, arranged);
-  return budget_bytes == 0 || Color(intervals, budget_bytes) <= budget_bytes;
+  return budget_bytes == 0 || PackIntervals(intervals, budget_bytes) <= budget_bytes;
 }
 
 // The largest number up to `most` for which `fits`, or 0; of very many to a thousandth of them. Where `may` does not hold,
@@ -587,7 +587,7 @@ std::vector<Gap> GapsOf(const ScheduleInput& input, const std::vector<Residency>
   return gaps;
 }
 
-// `gathers` with the first `count` gaps bridged: the unit stays whole meanwhile.
+// `gathers` with the first `count` gaps bridged: the unit stays unsharded meanwhile.
 std::vector<Residency> Bridge(std::vector<Residency> gathers, const std::vector<Gap>& gaps,
                               size_t count) {
   std::vector<bool> bridged(gathers.size(), false);  // what begins after a gap
@@ -610,7 +610,7 @@ std::vector<size_t> Choices(const std::vector<Gap>& gaps, bool alike) {
   return choices;
 }
 
-// Keeps as many units of FRACTION whole between two uses as the budget allows.
+// Keeps as many units of FRACTION unsharded between two uses as the budget allows.
 Residencies KeepWhatFits(const Step& step, const Residencies& gathers, int prefetch, bool alike) {
   std::vector<Gap> gaps = GapsOf(step.input, gathers);
   if (step.input.budget_bytes == 0) return Bridge(gathers, gaps, gaps.size());

@@ -1,23 +1,23 @@
-// When params are gathered, when memory is let go, and where everything lies meanwhile: made from the calls of
+// When params are unsharded and resharded, and where everything lies meanwhile: made from the calls of
 // one step, before it begins.
 //
 //   const std::vector<Event> events = PredictEvents(units, /*train=*/true, /*microbatches=*/1);
 //   const Schedule schedule = MakeSchedule(input, events);
 //   ... schedule.gathers[0].offset, schedule.pool_bytes ...
 //
-// A residency is the time in which a unit's params are whole, or a bucket's gradients are, somewhere in the
+// A residency is the time in which a unit's params, or a bucket's gradients, are unsharded, somewhere in the
 // pool. Time is counted in half steps: event k is 2k, and what follows once its call has been served is
 // 2k + 1. The prefetch of a unit begins with the event k that needs the unit `prefetch` places before it: in backward at
-// 2k + 1; in forward at 2k - 1, when the unit before has been let go, so that pre_forward itself starts nothing;
+// 2k + 1; in forward at 2k - 1, when the unit before has been resharded, so that pre_forward itself starts nothing;
 // the gradients of a bucket end at the first pre_backward after the call that completed them and those of
 // all buckets before it: reductions start in the order in which the last micro-batch completes buckets. So the
 // prefetch in backward takes the place of gradients that were reduced: with prefetch 1 and units of one
-// size, two of them are whole in forward and three in backward (params, gradients, and the next params
+// size, two of them are unsharded in forward and three in backward (params, gradients, and the next params
 // or the gradients of before).
 //
-// Places are found by colouring the intervals: largest first, and first come first, each to the lowest free
-// offset; the lower peak wins. (An interval graph's optimal colouring is simple when all sizes are equal; with
-// sizes it is dynamic storage allocation, which is NP-hard: Garey, Johnson 1979, SR2.)
+// Places are found by packing the intervals: largest first, and first come first, each to the lowest free
+// offset; the lower peak wins. (The best packing is simple when all sizes are equal; with different sizes it is
+// dynamic storage allocation, which is NP-hard: Garey, Johnson 1979, SR2.)
 //
 // Everything is a function of what all ranks have agreed on, so all ranks make the same schedule.
 //
@@ -163,7 +163,7 @@ struct UnitRuns {
 std::vector<UnitRuns> RunsOf(const std::vector<Event>& events, const std::vector<UnitSpec>& units);
 
 // O(n log n) of what is written, which is at most some ten micro-batches where they are alike.
-// With a budget, prefetching is given up first; units of FRACTION stay whole between forward and backward while
+// With a budget, prefetching is given up first; units of FRACTION stay unsharded between forward and backward while
 // there is room, the last ones first. If even the least does not fit, that is what is returned.
 Schedule MakeSchedule(const ScheduleInput& input, std::vector<Event> events);
 

@@ -120,17 +120,17 @@ absl::Status StepState::UnshardWait(int unit) const {
 
 void StepState::Unsharded(int unit) {
   Unshard& unshard = units_[static_cast<size_t>(unit)].unshard;
-  if (unshard == Unshard::kWhole) return;
-  unshard = Unshard::kWhole;
+  if (unshard == Unshard::kDone) return;
+  unshard = Unshard::kDone;
   for (const int used : UsedBy(unit))
-    ++units_[static_cast<size_t>(used)].unshards_whole;
+    ++units_[static_cast<size_t>(used)].unshards_done;
 }
 
 absl::Status StepState::Reshard(int unit) {
   const Event event{"reshard", Event::Kind::kUnit, unit};
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
   UnitState& state = units_[static_cast<size_t>(unit)];
-  if (state.unshard != Unshard::kWhole) {
+  if (state.unshard != Unshard::kDone) {
     const bool started = state.unshard == Unshard::kStarted;
     return BadState(
         event,
@@ -140,7 +140,7 @@ absl::Status StepState::Reshard(int unit) {
   state.unshard = Unshard::kNone;
   for (const int used : UsedBy(unit)) {
     --units_[static_cast<size_t>(used)].unshards;
-    --units_[static_cast<size_t>(used)].unshards_whole;
+    --units_[static_cast<size_t>(used)].unshards_done;
   }
   Record(event);
   return absl::OkStatus();

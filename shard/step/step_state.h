@@ -75,10 +75,10 @@ class StepState {
   // The unit's params may be read.
   bool InUse(int unit) const {
     const UnitState& state = units_[static_cast<size_t>(unit)];
-    return state.uses > 0 || state.phase == UnitPhase::kBackward || state.unshards_whole > 0;
+    return state.uses > 0 || state.phase == UnitPhase::kBackward || state.unshards_done > 0;
   }
 
-  // Something keeps them whole.
+  // Something keeps them unsharded.
   bool Kept(int unit) const {
     return InUse(unit) || units_[static_cast<size_t>(unit)].unshards > 0;
   }
@@ -122,7 +122,7 @@ class StepState {
   // Given: there, and more may come. Settled: complete or missing.
   enum class ParamPhase : uint8_t { kWaiting, kClaimed, kGiven, kSettled };
 
-  enum class Unshard : uint8_t { kNone, kStarted, kWhole };
+  enum class Unshard : uint8_t { kNone, kStarted, kDone };
 
   struct UnitState {
     UnitPhase phase = UnitPhase::kUntouched;
@@ -133,7 +133,7 @@ class StepState {
     int backwards = 0;
     int backward_of = -1;  // the unit whose pre_backward began the one that is under way
     int unshards = 0;  // unshard_start without its reshard, of this unit or one that is tied to it
-    int unshards_whole = 0;  // of which were waited for
+    int unshards_done = 0;  // of which were waited for
   };
 
   struct Event {

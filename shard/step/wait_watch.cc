@@ -36,7 +36,7 @@ class WaitWatch::Group : public ForwardingGroup {
     // The watch holds no work that its starter does not: what a context takes must not depend on when it looks.
     Work* const started = work.get();
     return WorkRef(started, [this, number, work = std::move(work)](Work*) mutable {
-      watch_.LetGo(channel_, number, std::move(work));
+      watch_.Released(channel_, number, std::move(work));
     });
   }
 
@@ -107,7 +107,7 @@ void WaitWatch::DidNotBegin(ContextGroup channel, uint64_t number) {
   }
 }
 
-void WaitWatch::LetGo(ContextGroup channel, uint64_t number, WorkRef work) {
+void WaitWatch::Released(ContextGroup channel, uint64_t number, WorkRef work) {
   MutexLock lock(mutex_);
   Line& line = lines_[static_cast<size_t>(channel)];
   if (number <= line.dropped) return;

@@ -98,7 +98,7 @@ class WaitWatch {
   uint64_t Begin(ContextGroup channel, const Collective& call);
   void Began(ContextGroup channel, uint64_t number, const Work& work);
   void DidNotBegin(ContextGroup channel, uint64_t number);
-  void LetGo(ContextGroup channel, uint64_t number, WorkRef work);
+  void Released(ContextGroup channel, uint64_t number, WorkRef work);
   // Clears what is shown.
   void Hide() WEFT_REQUIRES(mutex_);
   bool Show(const Work& work, std::string_view call);

@@ -322,14 +322,14 @@ void CheckPacks(const Registry& registry, const Layout& layout) {
       EXPECT_EQ(registry.units()[static_cast<size_t>(unit)].placement,
                 registry.units()[first].placement);
     }
-    if (registry.units()[first].placement.params_cut) {
+    if (registry.units()[first].placement.params_sharded) {
       EXPECT_EQ(bucket.units.size(), 1u);
     }
   }
   for (size_t u = 0; u < registry.units().size(); ++u) {
     const Pack& pack = layout.units[u];
     const UnitSpec& unit = registry.units()[u];
-    if (!unit.placement.params_cut) {
+    if (!unit.placement.params_sharded) {
       EXPECT_EQ(pack.bytes, 0u);
       continue;
     }
@@ -376,7 +376,7 @@ TEST(Layout, CutsItsExtentsTheSameOnAllRanks) {
     // Together they own everything that is in an extent: all but what is frozen and rests whole.
     for (size_t s = 0; s < owned.size(); ++s) {
       const Space& space = first.spaces[s];
-      EXPECT_EQ(owned[s], space.frozen && !space.placement.params_cut ? 0 : space.count);
+      EXPECT_EQ(owned[s], space.frozen && !space.placement.params_sharded ? 0 : space.count);
     }
   }
 }

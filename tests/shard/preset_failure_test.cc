@@ -179,11 +179,11 @@ TEST(IllegalCalls, NameUnitAndPhaseAndLeaveTheContextUsable) {
           const auto mistakes = [&](const char* phase) {
             if (rank == 0) return;
             const absl::StatusOr<ParamView> view = context->View(2);
-            EXPECT_EQ(view.ok(), !placement.params_cut);
+            EXPECT_EQ(view.ok(), !placement.params_sharded);
             if (!view.ok()) {
               refused(view.status(), "unit unit2");
               refused(view.status(), phase);
-            } else if (placement.gradients_cut) {
+            } else if (placement.gradients_sharded) {
               EXPECT_EQ(view->grad, nullptr) << "outside of backward";
             }
             refused(context->GradReady(2, values.data()), "unit2.2");

@@ -176,7 +176,7 @@ void ExpectGradientsWhole(const Model& model, const Schedule& schedule) {
   size_t next_needed = 0;
   const auto cut = [&](int bucket) {
     const int unit = buckets[static_cast<size_t>(bucket)].units[0];
-    return model.registry.units()[static_cast<size_t>(unit)].placement.gradients_cut;
+    return model.registry.units()[static_cast<size_t>(unit)].placement.gradients_sharded;
   };
   const auto need = [&](int bucket, size_t at) {
     if (!cut(bucket) || since[static_cast<size_t>(bucket)] >= 0) return;

@@ -111,7 +111,8 @@ class Rank {
   // Params of an extent as this rank has them.
   Part PartOf(size_t index) const {
     const Extent& extent = layout_.extents[index];
-    if (layout_.SpaceOf(extent).placement.optimizer_cut) return storage_.OwnParams(layout_, extent);
+    if (layout_.SpaceOf(extent).placement.optimizer_sharded)
+      return storage_.OwnParams(layout_, extent);
     return {storage_.Data(extent.range.space, extent.range.begin), extent.range.count};
   }
 
@@ -150,9 +151,9 @@ class Rank {
            part.data);
       // Whatever of the extent counts for this rank's norm.
       if (step == 2 && layout_.OwnCount(layout_.extents[i]) != 0) {
-        const size_t at = space.placement.optimizer_cut ? 0
-                                                        : layout_.OwnFirst(layout_.extents[i]) -
-                                                              layout_.extents[i].range.begin;
+        const size_t at = space.placement.optimizer_sharded ? 0
+                                                            : layout_.OwnFirst(layout_.extents[i]) -
+                                                                  layout_.extents[i].range.begin;
         const Elements infinity = {EncodeFloat(space.grad_dtype, INFINITY)};
         WriteElements(space.grad_dtype, infinity, part.data + at * DtypeSize(space.grad_dtype));
       }

@@ -1,4 +1,4 @@
-#include "shard/layout/coloring.h"
+#include "shard/layout/interval_packing.h"
 
 #include <algorithm>
 #include <numeric>
@@ -178,7 +178,7 @@ size_t MostAlive(const std::vector<Interval>& intervals) {
   return most;
 }
 
-size_t Color(std::vector<Interval>& intervals, size_t enough) {
+size_t PackIntervals(std::vector<Interval>& intervals, size_t enough) {
   const Orders orders(intervals);
   const size_t earliest_bytes = PlaceEarliestFirst(orders, intervals);
   const size_t least = MostAlive(intervals);

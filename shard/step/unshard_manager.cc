@@ -1,4 +1,4 @@
-#include "shard/step/residence.h"
+#include "shard/step/unshard_manager.h"
 
 #include <algorithm>
 #include <cstring>
@@ -36,8 +36,9 @@ Works NotEnded(const Works& works) {
   return left;
 }
 
-Residence::Residence(const Layout& layout, const Storage& storage, const ExtentCalls& calls,
-                     const std::vector<UnitSpec>& units, const Purposes& purposes)
+UnshardManager::UnshardManager(const Layout& layout, const Storage& storage,
+                               const ExtentCalls& calls, const std::vector<UnitSpec>& units,
+                               const Purposes& purposes)
     : layout_(layout),
       storage_(storage),
       calls_(calls),
@@ -55,26 +56,27 @@ Residence::Residence(const Layout& layout, const Storage& storage, const ExtentC
   }
 }
 
-Residence::~Residence() {
+UnshardManager::~UnshardManager() {
   if (group_ != nullptr) group_->Close();
   if (inner_ != nullptr) inner_->Close();
 }
 
-void Residence::SetGroups(std::shared_ptr<ProcessGroup> all, std::shared_ptr<ProcessGroup> inner) {
+void UnshardManager::SetGroups(std::shared_ptr<ProcessGroup> all,
+                               std::shared_ptr<ProcessGroup> inner) {
   group_ = std::move(all);
   inner_ = std::move(inner);
 }
 
-void Residence::ForEachGroup(const std::function<void(ProcessGroup&)>& visit) const {
+void UnshardManager::ForEachGroup(const std::function<void(ProcessGroup&)>& visit) const {
   if (group_ != nullptr) visit(*group_);
   if (inner_ != nullptr) visit(*inner_);
 }
 
-ProcessGroup& Residence::GroupFor(const Extent& extent) const {
+ProcessGroup& UnshardManager::GroupFor(const Extent& extent) const {
   return layout_.SpaceOf(extent).placement.replicated ? *inner_ : *group_;
 }
 
-void Residence::BeginStep(const Schedule* schedule, bool train) {
+void UnshardManager::BeginStep(const Schedule* schedule, bool train) {
   schedule_ = schedule;
   train_ = train;
   events_.clear();
@@ -86,7 +88,7 @@ void Residence::BeginStep(const Schedule* schedule, bool train) {
   reduced_.assign(schedule == nullptr ? 0 : schedule->gradient_count(), false);
 }
 
-absl::Status Residence::Note(const Event& event) {
+absl::Status UnshardManager::OnCall(const Event& event) {
   const size_t at = events_.size();
   events_.push_back(event);
   served_ = false;
@@ -105,17 +107,17 @@ absl::Status Residence::Note(const Event& event) {
   return absl::OkStatus();
 }
 
-int64_t Residence::Now() const {
+int64_t UnshardManager::Now() const {
   return 2 * static_cast<int64_t>(events_.size()) - (served_ ? 1 : 2);
 }
 
-absl::Status Residence::Served() {
+absl::Status UnshardManager::OnServed() {
   served_ = true;
   pool_.ReleaseGivenBack();
-  return Look();
+  return Poll();
 }
 
-absl::Status Residence::Look() {
+absl::Status UnshardManager::Poll() {
   FreeReduced();
   while (schedule_ != nullptr && next_gather_ < schedule_->gather_count()) {
     const Occurrence next = schedule_->Gather(next_gather_);
@@ -125,7 +127,7 @@ absl::Status Residence::Look() {
   return absl::OkStatus();
 }
 
-Works Residence::Before(const Occurrence& residency) const {
+Works UnshardManager::Before(const Occurrence& residency) const {
   for (size_t i = 0; i < residency.after_count(); ++i) {
     const size_t before = residency.after(i);
     if (reduced_[before]) continue;
@@ -139,7 +141,7 @@ Works Residence::Before(const Occurrence& residency) const {
 // What to wait for before the bucket's place can be free: its works, those of the bucket before it if its own
 // have ended and it goes on behind that. Ended ones if the next thing is the caller's to do: to free the
 // place, or to start the next link.
-Works Residence::WorksLeft(int bucket) const {
+Works UnshardManager::WorksLeft(int bucket) const {
   const BucketState& state = buckets_[static_cast<size_t>(bucket)];
   Works left = NotEnded(state.works);
   if (!left.empty()) return left;
@@ -151,7 +153,7 @@ Works Residence::WorksLeft(int bucket) const {
   return state.works;
 }
 
-absl::Status Residence::StartNext() {
+absl::Status UnshardManager::StartNext() {
   const Occurrence next = schedule_->Gather(next_gather_);
   WEFT_ASSIGN_OR_RETURN(std::byte* const data, pool_.TakeNear(next.offset(), next.bytes()));
   units_[static_cast<size_t>(next.index())].residency = static_cast<int>(next_gather_);
@@ -159,7 +161,7 @@ absl::Status Residence::StartNext() {
   return StartGather(next.index(), data);
 }
 
-absl::Status Residence::StartGather(int unit, std::byte* data) {
+absl::Status UnshardManager::StartGather(int unit, std::byte* data) {
   Unit& state = units_[static_cast<size_t>(unit)];
   const Pack& pack = layout_.units[static_cast<size_t>(unit)];
   state.data = data;
@@ -187,7 +189,7 @@ absl::Status Residence::StartGather(int unit, std::byte* data) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Works> Residence::Need(int unit) {
+absl::StatusOr<Works> UnshardManager::Need(int unit) {
   Unit& state = units_[static_cast<size_t>(unit)];
   for (const int bucket : updated_buckets_[static_cast<size_t>(unit)]) {
     Works& updates = buckets_[static_cast<size_t>(bucket)].updates;
@@ -201,9 +203,9 @@ absl::StatusOr<Works> Residence::Need(int unit) {
   return std::exchange(state.works, {});
 }
 
-absl::StatusOr<Works> Residence::Begin(int unit) {
+absl::StatusOr<Works> UnshardManager::Begin(int unit) {
   Unit& state = units_[static_cast<size_t>(unit)];
-  if (!Cut(unit)) return Works();
+  if (!Sharded(unit)) return Works();
   FreeReduced();
   while (state.data == nullptr && schedule_ != nullptr) {
     WEFT_CHECK(next_gather_ < schedule_->gather_count());
@@ -221,9 +223,9 @@ absl::StatusOr<Works> Residence::Begin(int unit) {
   return Works();
 }
 
-absl::Status Residence::LetGo(int unit, bool in_backward) {
+absl::Status UnshardManager::Reshard(int unit, bool in_backward) {
   Unit& state = units_[static_cast<size_t>(unit)];
-  if (!Cut(unit) || state.data == nullptr) return absl::OkStatus();
+  if (!Sharded(unit) || state.data == nullptr) return absl::OkStatus();
   if (schedule_ != nullptr && state.residency >= 0) {
     const Occurrence residency = schedule_->Gather(static_cast<size_t>(state.residency));
     if (residency.end() > Now()) return absl::OkStatus();
@@ -235,7 +237,7 @@ absl::Status Residence::LetGo(int unit, bool in_backward) {
   return absl::OkStatus();
 }
 
-void Residence::LetGoIdle() {
+void UnshardManager::ReshardIdle() {
   if (schedule_ != nullptr) return;
   for (Unit& unit : units_) {
     if (unit.data != nullptr && unit.works.empty()) Free(unit);
@@ -243,18 +245,18 @@ void Residence::LetGoIdle() {
   }
 }
 
-void Residence::Free(Unit& unit) {
+void UnshardManager::Free(Unit& unit) {
   WEFT_CHECK(unit.works.empty());
   pool_.GiveBack(unit.data);
   unit = {.part = unit.part};
 }
 
-void Residence::FreePart(Unit& unit) {
+void UnshardManager::FreePart(Unit& unit) {
   pool_.GiveBack(unit.part);
   unit.part = nullptr;
 }
 
-absl::Status Residence::KeepPart(int index) {
+absl::Status UnshardManager::KeepPart(int index) {
   Unit& unit = units_[static_cast<size_t>(index)];
   const Pack& pack = layout_.parts[static_cast<size_t>(index)];
   const int at = schedule_->Gather(static_cast<size_t>(unit.residency)).part();
@@ -270,7 +272,7 @@ absl::Status Residence::KeepPart(int index) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Works> Residence::NeedGradients(int bucket, bool* fresh) {
+absl::StatusOr<Works> UnshardManager::NeedGradients(int bucket, bool* fresh) {
   *fresh = false;
   BucketState& state = buckets_[static_cast<size_t>(bucket)];
   FreeReduced();
@@ -288,7 +290,7 @@ absl::StatusOr<Works> Residence::NeedGradients(int bucket, bool* fresh) {
   return Works();
 }
 
-Works Residence::NeedUntouched() {
+Works UnshardManager::NeedUntouched() {
   FreeReduced();
   if (schedule_ == nullptr) return {};
   for (size_t i = next_gradients_; i < schedule_->gradient_count(); ++i) {
@@ -301,7 +303,7 @@ Works Residence::NeedUntouched() {
 }
 
 // Near the offset of the schedule if the bucket is the one that it expects.
-absl::Status Residence::PlaceNextGradients(int bucket) {
+absl::Status UnshardManager::PlaceNextGradients(int bucket) {
   BucketState& state = buckets_[static_cast<size_t>(bucket)];
   const size_t bytes = layout_.buckets[static_cast<size_t>(bucket)].pack.bytes;
   const bool expected = schedule_ != nullptr && next_gradients_ < schedule_->gradient_count() &&
@@ -316,14 +318,14 @@ absl::Status Residence::PlaceNextGradients(int bucket) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Residence::PlaceGradients(int bucket) {
+absl::StatusOr<bool> UnshardManager::PlaceGradients(int bucket) {
   FreeReduced();
   if (buckets_[static_cast<size_t>(bucket)].data != nullptr) return false;
   WEFT_RETURN_IF_ERROR(PlaceNextGradients(bucket));
   return true;
 }
 
-void Residence::ReductionStarted(int bucket, Works works, bool goes_on) {
+void UnshardManager::ReductionStarted(int bucket, Works works, bool goes_on) {
   BucketState& state = buckets_[static_cast<size_t>(bucket)];
   if (!state.reducing) reducing_.push_back(bucket);
   state.reducing = true;
@@ -331,14 +333,14 @@ void Residence::ReductionStarted(int bucket, Works works, bool goes_on) {
   state.works = std::move(works);
 }
 
-void Residence::ReductionEnded(int bucket) {
+void UnshardManager::ReductionEnded(int bucket) {
   buckets_[static_cast<size_t>(bucket)].goes_on = false;
   FreeReduced();
 }
 
 // A rank that lacks a gradient starts the reduction of its bucket with post_backward, which may come after this call: until
 // then it cannot be waited for.
-Works Residence::RoomFor(size_t bytes) const {
+Works UnshardManager::RoomFor(size_t bytes) const {
   if (pool_.HasRoom(bytes) || reducing_.empty()) return {};
   const std::vector<int>& units = layout_.buckets[static_cast<size_t>(reducing_.front())].units;
   const bool everywhere = std::none_of(units.begin(), units.end(), [&](int unit) {
@@ -347,7 +349,7 @@ Works Residence::RoomFor(size_t bytes) const {
   return everywhere ? WorksLeft(reducing_.front()) : Works();
 }
 
-void Residence::FreeReduced() {
+void UnshardManager::FreeReduced() {
   const auto ended = [&](int bucket) {
     BucketState& state = buckets_[static_cast<size_t>(bucket)];
     if (state.goes_on || !NotEnded(state.works).empty()) return false;
@@ -360,7 +362,7 @@ void Residence::FreeReduced() {
   std::erase_if(reducing_, ended);
 }
 
-absl::Status Residence::StartUpdate(int bucket) {
+absl::Status UnshardManager::StartUpdate(int bucket) {
   if (!GathersUpdates(PlacementOf(bucket))) return absl::OkStatus();
   const Pack& pack = layout_.buckets[static_cast<size_t>(bucket)].pack;
   for (const int index : pack.extents) {
@@ -381,7 +383,7 @@ absl::Status Residence::StartUpdate(int bucket) {
   return absl::OkStatus();
 }
 
-Works Residence::UnderWay() const {
+Works UnshardManager::UnderWay() const {
   Works works;
   const auto add = [&](const Works& more) {
     works.insert(works.end(), more.begin(), more.end());
@@ -395,7 +397,7 @@ Works Residence::UnderWay() const {
   return works;
 }
 
-void Residence::Drop() {
+void UnshardManager::Drop() {
   for (Unit& unit : units_) {
     unit.works.clear();
     if (unit.data != nullptr) Free(unit);
@@ -409,12 +411,12 @@ void Residence::Drop() {
   reducing_.clear();
 }
 
-std::byte* Residence::UnitExtent(int unit, int extent) const {
+std::byte* UnshardManager::UnitExtent(int unit, int extent) const {
   const auto index = static_cast<size_t>(unit);
   return ExtentIn(layout_.units[index], units_[index].data, extent);
 }
 
-std::byte* Residence::BucketExtent(int bucket, int extent) const {
+std::byte* UnshardManager::BucketExtent(int bucket, int extent) const {
   const auto index = static_cast<size_t>(bucket);
   return ExtentIn(layout_.buckets[index].pack, buckets_[index].data, extent);
 }

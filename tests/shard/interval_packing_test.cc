@@ -1,4 +1,4 @@
-#include "shard/layout/coloring.h"
+#include "shard/layout/interval_packing.h"
 
 #include <algorithm>
 #include <iterator>
@@ -56,7 +56,7 @@ TEST(Color, KeepsApartWhatIsAliveTogether) {
     std::mt19937 random(seed);
     std::vector<Interval> intervals = RandomIntervals(random, 0);
     const std::vector<Interval> before = intervals;
-    const size_t bytes = Color(intervals);
+    const size_t bytes = PackIntervals(intervals);
     ExpectApart(intervals, bytes);
     EXPECT_GE(bytes, MostAliveByMoment(intervals, kMoments));
     EXPECT_EQ(MostAlive(intervals), MostAliveByMoment(intervals, kMoments));
@@ -77,7 +77,7 @@ TEST(Color, IsOptimalForEqualSizes) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     std::vector<Interval> intervals = RandomIntervals(random, 256);
-    const size_t bytes = Color(intervals);
+    const size_t bytes = PackIntervals(intervals);
     ExpectApart(intervals, bytes);
     EXPECT_EQ(bytes, MostAliveByMoment(intervals, kMoments));
   }
@@ -86,7 +86,7 @@ TEST(Color, IsOptimalForEqualSizes) {
 TEST(Color, TakesTheBetterOfBothOrders) {
   // Largest first would be best here: the small ones come first and would split the room.
   std::vector<Interval> intervals = {{0, 2, 1, 0}, {0, 0, 1, 0}, {1, 5, 2, 0}, {3, 5, 1, 0}};
-  EXPECT_EQ(Color(intervals), 3u);
+  EXPECT_EQ(PackIntervals(intervals), 3u);
   ExpectApart(intervals, 3);
 }
 
@@ -104,7 +104,7 @@ TEST(Color, KeepsApartWhatIsAliveWithVeryManyOthers) {
   size_t all = 0;
   for (const Interval& one : intervals)
     all += one.bytes;
-  const size_t bytes = Color(intervals);
+  const size_t bytes = PackIntervals(intervals);
   EXPECT_EQ(bytes, all) << "all are alive at a time";
   std::vector<std::pair<size_t, size_t>> places;
   for (const Interval& one : intervals)
@@ -150,7 +150,7 @@ TEST(Gaps, GiveTheLowestThatIsLargeEnough) {
 
 TEST(Color, OfNothingIsNothing) {
   std::vector<Interval> none;
-  EXPECT_EQ(Color(none), 0u);
+  EXPECT_EQ(PackIntervals(none), 0u);
 }
 
 }  // namespace

@@ -1,19 +1,19 @@
-// Which units' params and which buckets' gradients are whole just now, where, and what is on its way.
+// Which units' params and which buckets' gradients are unsharded just now, where, and what is on its way.
 //
-//   residence.BeginStep(schedule, /*train=*/true);
-//   WEFT_RETURN_IF_ERROR(residence.Note({Event::Kind::kPreForward, unit}));
+//   unshard_manager.BeginStep(schedule, /*train=*/true);
+//   WEFT_RETURN_IF_ERROR(unshard_manager.OnCall({Event::Kind::kPreForward, unit}));
 //   for (;;) {
-//     WEFT_ASSIGN_OR_RETURN(const Works works, residence.Need(unit));
+//     WEFT_ASSIGN_OR_RETURN(const Works works, unshard_manager.Need(unit));
 //     if (works.empty()) break;
 //     (wait for them without the mutex)
 //   }
-//   WEFT_RETURN_IF_ERROR(residence.Served());
-//   ... residence.Param(unit) ...
-//   residence.LetGo(unit);
+//   WEFT_RETURN_IF_ERROR(unshard_manager.OnServed());
+//   ... unshard_manager.Param(unit) ...
+//   unshard_manager.Reshard(unit);
 //
 // As long as a step makes the calls of its schedule, gathers start when the schedule says and lie where it
 // says. A step that leaves it, or has none, is served on demand: each unit is gathered when it is needed and
-// let go after its use, at the lowest free place. Gathers that were started stay, so ranks that leave the
+// resharded after its use, at the lowest free place. Gathers that were started stay, so ranks that leave the
 // schedule at the same call still agree on all operations of the group.
 //
 // Gathers start in one order on all ranks, on a group of their own, so that they and the reductions do not
@@ -47,14 +47,14 @@ using Works = std::vector<WorkRef>;
 // Those of `works` that have not ended.
 Works NotEnded(const Works& works);
 
-class Residence {
+class UnshardManager {
  public:
   // All outlive this.
-  Residence(const Layout& layout, const Storage& storage, const ExtentCalls& calls,
-            const std::vector<UnitSpec>& units, const Purposes& purposes);
-  ~Residence();
-  Residence(const Residence&) = delete;
-  Residence& operator=(const Residence&) = delete;
+  UnshardManager(const Layout& layout, const Storage& storage, const ExtentCalls& calls,
+                 const std::vector<UnitSpec>& units, const Purposes& purposes);
+  ~UnshardManager();
+  UnshardManager(const UnshardManager&) = delete;
+  UnshardManager& operator=(const UnshardManager&) = delete;
 
   // The groups that gather, closed in the destructor: all ranks, and those between which HYBRID_SHARD cuts;
   // each may be nullptr if it is not needed.
@@ -74,26 +74,26 @@ class Residence {
   void BeginStep(const Schedule* schedule, bool train);
   // A legal call, before it is served. One that the schedule does not have ends it; what was due before is
   // started all the same.
-  absl::Status Note(const Event& event);
+  absl::Status OnCall(const Event& event);
   // The call is served: starts what its schedule prefetches now.
-  absl::Status Served();
+  absl::Status OnServed();
   // Frees what has been reduced, and starts what is due and has its place.
-  absl::Status Look();
+  absl::Status Poll();
 
-  // Starts to make the unit's params whole. Empty if that is under way or done; else what to wait for before
+  // Starts to unshard the unit's params. Empty if that is under way or done; else what to wait for before
   // asking again.
   absl::StatusOr<Works> Begin(int unit);
-  // Empty if the unit's params are whole; else what to wait for before asking again.
+  // Empty if the unit's params are unsharded; else what to wait for before asking again.
   absl::StatusOr<Works> Need(int unit);
-  // The unit's params are no longer used; they go unless the schedule keeps them. `in_backward`: since
+  // The unit's params are no longer used; their memory goes unless the schedule keeps it. `in_backward`: since
   // post_backward, else post_forward.
-  absl::Status LetGo(int unit, bool in_backward);
-  // The micro-batch ends: without a schedule nothing that is not in use stays.
-  void LetGoIdle();
+  absl::Status Reshard(int unit, bool in_backward);
+  // The micro-batch ends: without a schedule nothing stays unsharded that is not in use.
+  void ReshardIdle();
 
-  bool GradientsAreCut(int bucket) const { return PlacementOf(bucket).gradients_cut; }
+  bool GradientsAreSharded(int bucket) const { return PlacementOf(bucket).gradients_sharded; }
 
-  // Likewise for gradients of a bucket whose gradients are cut. *fresh is set to true if they have just
+  // Likewise for gradients of a bucket whose gradients are sharded at rest. *fresh is set to true if they have just
   // got their place and have to be zeroed.
   absl::StatusOr<Works> NeedGradients(int bucket, bool* fresh);
   // Likewise for the buckets of which the schedule says that only the end of the micro-batch, which is being
@@ -106,20 +106,20 @@ class Residence {
   void ReductionStarted(int bucket, Works works, bool goes_on = false);
   void ReductionEnded(int bucket);
 
-  // After an update of own parts: gathers the params of a bucket if they rest whole.
+  // After an update of own parts: gathers the params of a bucket if they are unsharded at rest.
   absl::Status StartUpdate(int bucket);
 
   // What gathers of a bucket's updated params are under way.
   Works Updates(int bucket) const { return buckets_[static_cast<size_t>(bucket)].updates; }
 
-  // What is under way, to be waited for; Drop() then lets go of everything.
+  // What is under way, to be waited for; Drop() then frees everything.
   Works UnderWay() const;
   void Drop();
 
-  // First byte of a bucket's gradients; nullptr if they are not whole.
+  // First byte of a bucket's gradients; nullptr if they are sharded.
   std::byte* BucketData(int bucket) const { return buckets_[static_cast<size_t>(bucket)].data; }
 
-  // First byte of an extent of a whole unit or bucket; nullptr if it is not whole.
+  // First byte of an extent of an unsharded unit or bucket; nullptr if that is sharded.
   std::byte* UnitExtent(int unit, int extent) const;
   std::byte* BucketExtent(int bucket, int extent) const;
 
@@ -138,7 +138,7 @@ class Residence {
 
  private:
   struct Unit {
-    std::byte* data = nullptr;  // nullptr: at rest
+    std::byte* data = nullptr;  // nullptr: sharded
     Works works;                // of its gather; empty when it has been waited for
     Works spent;  // these then, if nothing was to be waited for; not the caller's time to free
     int residency = -1;         // of the schedule
@@ -147,7 +147,7 @@ class Residence {
   };
 
   struct BucketState {
-    std::byte* data = nullptr;  // of its gradients, if these are cut
+    std::byte* data = nullptr;  // of its gradients, if these are sharded
     bool reducing = false;
     bool goes_on = false;  // not over when its works are
     Works works;           // of its reduction
@@ -161,7 +161,7 @@ class Residence {
     return layout_.PlacementOf(layout_.buckets[static_cast<size_t>(bucket)]);
   }
 
-  bool Cut(int unit) const { return layout_.units[static_cast<size_t>(unit)].bytes > 0; }
+  bool Sharded(int unit) const { return layout_.units[static_cast<size_t>(unit)].bytes > 0; }
 
   // Reductions under way of what stood at the place before.
   Works Before(const Occurrence& residency) const;
@@ -176,7 +176,7 @@ class Residence {
   Works WorksLeft(int bucket) const;
   void Free(Unit& unit);
   void FreePart(Unit& unit);
-  // HPZ: keeps this rank's part of a unit that is about to be let go.
+  // HPZ: keeps this rank's part of a unit that is about to be resharded.
   absl::Status KeepPart(int unit);
 
   const Layout& layout_;
@@ -190,7 +190,7 @@ class Residence {
   std::vector<Unit> units_;
   std::vector<BucketState> buckets_;
   std::vector<std::vector<int>>
-      updated_buckets_;        // by unit: whose params rest whole, optimizer cut
+      updated_buckets_;        // by unit: unsharded at rest, but not its optimizer
   std::vector<int> reducing_;  // buckets, oldest first
   std::vector<bool> reduced_;  // by residency of gradients
   const Schedule* schedule_ = nullptr;

@@ -1,7 +1,7 @@
 // Gives intervals of time places in one block of memory, so that no two that are alive together overlap.
 //
 //   std::vector<Interval> intervals = {{0, 4, 1024, 0}, {2, 6, 512, 0}};
-//   const size_t bytes = Color(intervals);      // sets the offsets
+//   const size_t bytes = PackIntervals(intervals);      // sets the offsets
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -26,7 +26,7 @@ size_t MostAlive(const std::vector<Interval>& intervals);
 // returns how many bytes it takes. O(n log n) for the first; the second, which looks at all pairs that are alive
 // together, is left out where the first is as good as any, or there are more than kPairsMax. Who only asks, perhaps
 // often, whether `enough` bytes suffice gets no better answer than that needs, from kAskedPairsMax.
-size_t Color(std::vector<Interval>& intervals, size_t enough = 0);
+size_t PackIntervals(std::vector<Interval>& intervals, size_t enough = 0);
 
 // What largest first may cost: some 100 ms and 16 MB (docs/perf/shard.md); an eighth of it for a question.
 inline constexpr size_t kPairsMax = size_t{1} << 20;
