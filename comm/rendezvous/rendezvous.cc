@@ -6,12 +6,12 @@
 
 #include <unistd.h>
 
+#include "base/keyed_hash.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
-#include "comm/rendezvous/keyed_hash.h"
 #include "comm/rendezvous/launch_environment.h"
 #include "comm/rendezvous/pmi_id.h"
 #include "comm/rendezvous/remote_store.h"

@@ -3,10 +3,10 @@
 #include <string>
 #include <utility>
 
+#include "base/keyed_hash.h"
 #include "base/proc.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "comm/rendezvous/keyed_hash.h"
 
 namespace weft {
 namespace {

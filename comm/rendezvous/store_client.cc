@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/keyed_hash.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wire.h"
-#include "comm/rendezvous/keyed_hash.h"
 
 namespace weft {
 namespace {

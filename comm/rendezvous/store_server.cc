@@ -5,11 +5,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/keyed_hash.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wire.h"
-#include "comm/rendezvous/keyed_hash.h"
 
 namespace weft {
 namespace {

@@ -11,13 +11,13 @@
 #include "weft/version.h"
 
 #include "base/fd.h"
+#include "base/keyed_hash.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/write_file.h"
 #include "comm/kernels/reduce.h"
-#include "comm/rendezvous/keyed_hash.h"
 
 namespace weft {
 namespace {

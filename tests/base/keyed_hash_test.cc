@@ -1,5 +1,5 @@
 // The primitives against the vectors of their standards.
-#include "comm/rendezvous/keyed_hash.h"
+#include "base/keyed_hash.h"
 
 #include <string>
 

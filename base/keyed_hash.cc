@@ -1,4 +1,4 @@
-#include "comm/rendezvous/keyed_hash.h"
+#include "base/keyed_hash.h"
 
 #include <algorithm>
 #include <array>

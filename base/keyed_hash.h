@@ -1,4 +1,5 @@
-// The three primitives of weft's handshakes: HMAC-SHA256, HKDF-SHA256, comparison in constant time.
+// The three primitives of weft's handshakes: HMAC-SHA256, HKDF-SHA256, comparison in constant time; and names
+// made by the first of them.
 //
 // Thread-safety: pure functions. They take no lock (base/sha256.h), so a forked child may call them
 // whatever the parent's other threads were doing.
