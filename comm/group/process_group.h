@@ -11,7 +11,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -125,9 +124,5 @@ absl::Status CheckCollective(const Collective& collective, int rank, int size);
 
 // Of an error of which rank `culprit` of the group is the cause; -1: nobody is known to be.
 ErrorFields CulpritOf(const ProcessGroup& group, int culprit, std::string_view operation);
-
-// `size` ranks in this process, each to be driven by its own thread.
-absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
-    int size, const GroupOptions& options);
 
 }  // namespace weft

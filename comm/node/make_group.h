@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "comm/group/process_group.h"
@@ -16,6 +17,10 @@ namespace weft {
 // Collective::purpose of the two exchanges of a split: no call of a user's is taken for one.
 constexpr uint32_t kSplitWishPurpose = 0x73706c77;
 constexpr uint32_t kSplitOfferPurpose = 0x73706c6f;
+
+// `size` ranks in this process, each to be driven by its own thread.
+absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
+    int size, const GroupOptions& options);
 
 // A group of the `size` ranks that meet in `store`. All must be on this machine.
 // Collective; TIMEOUT names the missing ranks.

@@ -11,6 +11,7 @@
 #include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
 #include "bindings/c/last_error.h"
+#include "comm/node/make_group.h"
 #include "gmock/gmock.h"
 #include "tests/shard/ranks.h"
 

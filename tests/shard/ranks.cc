@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/node/make_group.h"
 #include "comm/node/remains.h"
 #include "tests/shard/reference_group.h"
 

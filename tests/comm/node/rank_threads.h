@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/group/process_group.h"
+#include "comm/node/make_group.h"
 
 namespace weft::test {
 
