@@ -18,12 +18,12 @@
 #include "comm/group/fork.h"
 #include "comm/group/of_this_process.h"
 #include "comm/group/progress_signal.h"
-#include "comm/node/node_group.h"
+#include "comm/group/stepped.h"
 
 namespace weft {
 namespace {
 
-using Groups = std::vector<std::shared_ptr<NodeGroup>>;
+using Groups = std::vector<std::shared_ptr<Stepped>>;
 
 // Between two looks at groups that need no help, doubling from one to the other. A wake-up takes
 // 5 to 10 us of a CPU that a caller may be using.
@@ -33,7 +33,7 @@ constexpr int64_t kSeldomNs = 1'000'000;
 // Most urgent first; groups of equal priority keep their order.
 void SortByPriority(Groups& groups) {
   if (groups.size() < 2) return;
-  std::vector<std::pair<int32_t, std::shared_ptr<NodeGroup>>> ranked;
+  std::vector<std::pair<int32_t, std::shared_ptr<Stepped>>> ranked;
   try {
     ranked.reserve(groups.size());
   } catch (const std::bad_alloc&) {
@@ -83,9 +83,9 @@ class Progress {
     return absl::OkStatus();
   }
 
-  void RemoveUser(const NodeGroup* group) {
+  void RemoveUser(const Stepped* group) {
     std::thread ended;
-    std::shared_ptr<NodeGroup> dropped;  // released without the mutex
+    std::shared_ptr<Stepped> dropped;  // released without the mutex
     {
       MutexLock lock(mutex_);
       dropped = Drop(group);
@@ -102,7 +102,7 @@ class Progress {
     }
   }
 
-  void Ask(std::shared_ptr<NodeGroup> group, Asking asking) {
+  void Ask(std::shared_ptr<Stepped> group, Asking asking) {
     MutexLock lock(mutex_);
     const bool known = std::find(active_.begin(), active_.end(), group) != active_.end();
     if (!known) {
@@ -181,7 +181,7 @@ class Progress {
   // Of groups that need help and go on needing it: how many there are, and what one of them waits for.
   struct Help {
     int groups = 0;
-    NodeGroup* waiting = nullptr;
+    Stepped* waiting = nullptr;
     WaitTarget target;
   };
 
@@ -190,9 +190,9 @@ class Progress {
     Help help;
     SortByPriority(groups);
     for (const auto& group : groups) {
-      const NodeGroup::Attendance attendance = group->Look();
-      if (attendance == NodeGroup::Attendance::kIdle) Retire(group);
-      if (attendance != NodeGroup::Attendance::kNeeded) continue;
+      const Stepped::Attendance attendance = group->Look();
+      if (attendance == Stepped::Attendance::kIdle) Retire(group);
+      if (attendance != Stepped::Attendance::kNeeded) continue;
       WaitTarget wants;
       if (!group->Help(&wants)) continue;
       ++help.groups;
@@ -208,7 +208,7 @@ class Progress {
   void NapWhileHelping(const Help& help, bool several, uint32_t rung) {
     if (several || help.target.others || help.target.word == nullptr) return Nap(200'000, rung);
     Deadline patience{2'000'000};
-    help.waiting->WaitForTurn(help.target, help.waiting->policy(), patience, nullptr);
+    help.waiting->WaitFor(help.target, patience);
   }
 
   // At once if the bell was rung after `rung` was read.
@@ -226,22 +226,22 @@ class Progress {
   }
 
   // Drops a group that has nothing queued, unless it was requested again meanwhile.
-  void Retire(const std::shared_ptr<NodeGroup>& group) {
-    std::shared_ptr<NodeGroup> dropped;
+  void Retire(const std::shared_ptr<Stepped>& group) {
+    std::shared_ptr<Stepped> dropped;
     MutexLock lock(mutex_);
     group->SetAskedForProgress(false);
-    if (group->has_queued()) {
+    if (group->queued() > 0) {
       group->SetAskedForProgress(true);
     } else {
       dropped = Drop(group.get());
     }
   }
 
-  std::shared_ptr<NodeGroup> Drop(const NodeGroup* group) WEFT_REQUIRES(mutex_) {
+  std::shared_ptr<Stepped> Drop(const Stepped* group) WEFT_REQUIRES(mutex_) {
     const auto found = std::find_if(active_.begin(), active_.end(),
                                     [group](const auto& known) { return known.get() == group; });
     if (found == active_.end()) return nullptr;
-    std::shared_ptr<NodeGroup> dropped = std::move(*found);
+    std::shared_ptr<Stepped> dropped = std::move(*found);
     active_.erase(found);
     if (active_.empty()) signal_.SetTicking(false);
     return dropped;
@@ -268,7 +268,7 @@ void AddProgressUser() {
   Instance().AddUser();
 }
 
-void RemoveProgressUser(const NodeGroup* group) {
+void RemoveProgressUser(const Stepped* group) {
   Instance().RemoveUser(group);
 }
 
@@ -276,7 +276,7 @@ absl::Status PrepareProgress() {
   return Instance().Prepare();
 }
 
-void AskForProgress(std::shared_ptr<NodeGroup> group, Asking asking) {
+void AskForProgress(std::shared_ptr<Stepped> group, Asking asking) {
   Instance().Ask(std::move(group), asking);
 }
 

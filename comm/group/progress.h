@@ -22,7 +22,7 @@
 
 namespace weft {
 
-class NodeGroup;
+class Stepped;
 
 // A group exists: keeps the thread's place until RemoveProgressUser.
 void AddProgressUser();
@@ -30,11 +30,11 @@ void AddProgressUser();
 // operation may be seen by anybody, because nothing may fail afterwards. SYSTEM_ERROR if there is no thread to be had.
 absl::Status PrepareProgress();
 // `group` is closed and has nothing queued any more. Ends the thread when it was the last group's.
-void RemoveProgressUser(const NodeGroup* group);
+void RemoveProgressUser(const Stepped* group);
 // kSoon: within a millisecond or so, unless they end before.
 enum class Asking : uint8_t { kSoon, kNow };
 // `group` has queued operations, after PrepareProgress(). Called when Progress does not have it, or with kNow.
-void AskForProgress(std::shared_ptr<NodeGroup> group, Asking asking);
+void AskForProgress(std::shared_ptr<Stepped> group, Asking asking);
 
 // True if no thread moves operations.
 bool CallerDrivesProgress();

@@ -29,6 +29,7 @@
 #include "base/wait.h"
 #include "comm/group/fork.h"
 #include "comm/group/process_group.h"
+#include "comm/group/stepped.h"
 #include "comm/node/cpu_spread.h"
 #include "comm/node/failure.h"
 #include "comm/node/failure_dump.h"
@@ -55,7 +56,9 @@ struct SplitOffer {
   uint64_t group_id;
 };
 
-class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeGroup> {
+class NodeGroup : public ProcessGroup,
+                  public Stepped,
+                  public std::enable_shared_from_this<NodeGroup> {
  public:
   // What a rank knows when it joins; `state` has its constants set. The segment belongs to rank 0's
   // heap; rank 0 gives it back when all have left.
@@ -92,32 +95,31 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   void Close() override;
 
-  // For Progress and works.
-  // Steps queued operations and messages unless somebody else does. True if some are still queued; then
-  // *target is what the oldest one waits for, or empty if another thread steps.
-  bool TryStep(WaitTarget* target);
+  Attendance Look() override;
+  bool TryStep(WaitTarget* target) override;
+  bool Help(WaitTarget* target) override;
+
+  void WaitFor(const WaitTarget& target, Deadline& deadline) override {
+    WaitForTurn(target, policy_, deadline, nullptr);
+  }
+
+  int32_t QueuedPriority() override;
+
+  uint32_t queued() const override {
+    return queue_.size() + left_.load(std::memory_order_seq_cst) + messages_.works();
+  }
+
+  void SetAskedForProgress(bool asked) override {
+    asked_for_progress_.store(asked, std::memory_order_seq_cst);
+  }
+
+  // For works.
   // Steps until `work` has ended, and waits in between; false if timeout_ns, unless that is 0, have passed before.
   bool Await(const NodeWork& work, int64_t timeout_ns);
   // Waits until it makes sense to step again, or `work`, if any, has ended; false at the deadline.
   bool WaitForTurn(const WaitTarget& target, const WaitPolicy& policy, Deadline& deadline,
                    const NodeWork* work);
 
-  // For the progress thread.
-  // kNeeded: somebody should step, because nothing has ended since the last look and nobody waits.
-  // kIdle: nothing has been queued since then.
-  enum class Attendance : uint8_t { kNeeded, kNotNeeded, kIdle };
-  Attendance Look();
-  // TryStep, of which the next Look() does not say that others were at work.
-  bool Help(WaitTarget* target);
-
-  const WaitPolicy& policy() const { return policy_; }
-
-  // True while Progress has the group; set under its mutex, before it looks at has_queued() a last time.
-  void SetAskedForProgress(bool asked) {
-    asked_for_progress_.store(asked, std::memory_order_seq_cst);
-  }
-
-  // Operations, those left to be issued included, or asynchronous messages.
   bool has_queued() const { return queued() > 0; }
 
   MessageEngine& messages() { return messages_; }
@@ -136,18 +138,10 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   // The group has ended and an operation is about to say so.
   void NoteFailure(const absl::Status& cause);
 
-  // Operations and asynchronous messages that have not ended.
-  uint32_t queued() const {
-    return queue_.size() + left_.load(std::memory_order_seq_cst) + messages_.works();
-  }
-
   // Under the rank's message word.
   void CountMessage(bool is_send, size_t bytes, bool well) {
     counters_.MessageEnded(is_send, bytes, well);
   }
-
-  // The highest priority among the queued operations; INT32_MIN if there are none, or somebody steps them.
-  int32_t QueuedPriority();
 
   void RingLocal() { Ring(local_); }
 

@@ -23,6 +23,14 @@ _MAY_INCLUDE = {
 # Of folders that are divided: which rooms the files of each room may include, besides their own. A room stands behind those
 # that it may include, so there is no cycle; every file of such a folder lies in a room.
 _ROOMS = {
+    "comm": {
+        "kernels": (),
+        "rendezvous": (),
+        "select": ("kernels",),
+        "group": ("kernels",),
+        "recorder": ("kernels", "group"),
+        "node": ("kernels", "rendezvous", "select", "group", "recorder"),
+    },
     "shard": {
         "layout": (),
         "checks": (),
