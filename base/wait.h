@@ -1,17 +1,17 @@
 // The one loop in weft that waits on an atomic.
 //
 //   Deadline deadline{timeout_ns};
-//   WaitResult r = WaitUntil(bell, policy, deadline, [&] { return word.load() == want; }, stop);
+//   WaitResult r = WaitUntil(events, policy, deadline, [&] { return word.load() == want; }, stop);
 //
 // It spins for policy.spins probes, then yields policy.yields times, then sleeps on a futex. Whoever
-// makes the predicate true stores it with memory_order_seq_cst and then calls Ring(bell): one load
+// makes the predicate true stores it with memory_order_seq_cst and then calls NotifyAll(events): one load
 // of `sleepers` when nobody sleeps, one FUTEX_WAKE otherwise.
 // No wake-up is lost: the sleeper adds itself to `sleepers` (seq_cst) before it probes the predicate
 // a last time; the publisher stores (seq_cst) before it reads `sleepers`. One of the two sees the
 // other. Sleeps are at most kNapNs long anyway, because `stop` must run: it looks for aborts and dead
 // peers.
 //
-// Thread-safety: any number of waiters and ringers, in several processes if the bell is shared.
+// Thread-safety: any number of waiters and notifiers, in several processes if the EventCount is in shared memory.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,9 @@
 
 namespace weft {
 
-// In shared memory, one line, rung by whoever publishes what its sleepers wait for.
-struct alignas(64) Bell {
+// What waiters sleep on: counts how often whoever publishes something has found sleepers and woken them. One line, which may
+// be in shared memory.
+struct alignas(64) EventCount {
   std::atomic<uint32_t> word{0};
   std::atomic<uint32_t> sleepers{0};
 };
@@ -90,11 +91,18 @@ void Sleep(const std::atomic<uint32_t>& word, uint32_t value, int64_t nap_ns);
 void WakeAll(const std::atomic<uint32_t>& word);
 }  // namespace wait_internal
 
-// Wakes whoever sleeps on `bell`; after the publishing store, which must be seq_cst.
-inline void Ring(Bell& bell) {
-  if (bell.sleepers.load(std::memory_order_seq_cst) == 0) return;
-  bell.word.fetch_add(1, std::memory_order_seq_cst);
-  wait_internal::WakeAll(bell.word);
+// Wakes whoever sleeps on `events`; after the publishing store, which must be seq_cst.
+inline void NotifyAll(EventCount& events) {
+  if (events.sleepers.load(std::memory_order_seq_cst) == 0) return;
+  events.word.fetch_add(1, std::memory_order_seq_cst);
+  wait_internal::WakeAll(events.word);
+}
+
+// Names under which sources that have not been gone through know these two.
+using Bell = EventCount;
+
+inline void Ring(EventCount& events) {
+  NotifyAll(events);
 }
 
 // Probes a few times, at most `probes`; true as soon as `ready()`. What most waits of ranks that run side by
@@ -111,8 +119,8 @@ bool ProbeBriefly(uint32_t probes, Ready&& ready) {
 // Waits until `ready()` (kReady), the deadline (kDeadline) or `stop()` (kStopped), which is asked
 // about every 1000 spins, every 16 yields and after each nap.
 template <typename Ready, typename Stop>
-WaitResult WaitUntil(Bell& bell, const WaitPolicy& policy, Deadline& deadline, Ready&& ready,
-                     Stop&& stop) {
+WaitResult WaitUntil(EventCount& events, const WaitPolicy& policy, Deadline& deadline,
+                     Ready&& ready, Stop&& stop) {
   for (uint32_t spin = 0; spin < policy.spins; ++spin) {
     if (ready()) return WaitResult::kReady;
     wait_internal::Pause();
@@ -130,15 +138,15 @@ WaitResult WaitUntil(Bell& bell, const WaitPolicy& policy, Deadline& deadline, R
     if (stop()) return WaitResult::kStopped;
     const int64_t now_ns = MonotonicNs();
     if (deadline.Passed(now_ns)) return WaitResult::kDeadline;
-    const uint32_t value = bell.word.load(std::memory_order_seq_cst);
-    bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const uint32_t value = events.word.load(std::memory_order_seq_cst);
+    events.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const bool reached = ready();  // asked once: it may take what it has waited for
     if (!reached) {
       const int64_t left_ns = deadline.at_ns - now_ns;
-      wait_internal::Sleep(bell.word, value,
+      wait_internal::Sleep(events.word, value,
                            left_ns < wait_internal::kNapNs ? left_ns : wait_internal::kNapNs);
     }
-    bell.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    events.sleepers.fetch_sub(1, std::memory_order_seq_cst);
     if (reached) return WaitResult::kReady;
   }
 }

@@ -92,7 +92,7 @@ class Progress {
       if (--users_ > 0 || !thread_.joinable()) return;
       *stop_ = true;
       wake_.notify_all();
-      RingNap();
+      WakeFromNap();
       ended = std::move(thread_);
     }
     if (ended.get_id() == std::this_thread::get_id()) {
@@ -115,7 +115,7 @@ class Progress {
     }
     if (!known) wake_.notify_all();
     // It may be asleep on behalf of another group, or until its next look.
-    if (!known || asking == Asking::kNow) RingNap();
+    if (!known || asking == Asking::kNow) WakeFromNap();
   }
 
   // The flag of the signal goes down last: who polls has then seen every end before this returns.
@@ -155,7 +155,7 @@ class Progress {
     int64_t pause_ns = kLookNs;
     while (true) {
       groups.clear();  // before sleeping: the last reference may be ours
-      uint32_t rung = 0;
+      uint32_t seen = 0;
       {
         MutexLock lock(mutex_);
         if (active_.empty()) pause_ns = kLookNs;
@@ -163,16 +163,16 @@ class Progress {
           lock.Wait(wake_);
         if (stop) return;
         Copy(active_, groups);
-        rung = nap_.word.load(std::memory_order_seq_cst);  // rung under the mutex only
+        seen = nap_.word.load(std::memory_order_seq_cst);  // notified under the mutex only
       }
       const Help help = HelpAll(groups);
       if (!origin_.here()) return;  // a callback has forked, and this is the child
       if (help.groups > 0) {
         pause_ns = kLookNs;
-        NapWhileHelping(help, groups.size() > 1, rung);
+        NapWhileHelping(help, groups.size() > 1, seen);
       } else {
         groups.clear();
-        Nap(pause_ns, rung);
+        Nap(pause_ns, seen);
         pause_ns = std::min(2 * pause_ns, kSeldomNs);
       }
     }
@@ -204,25 +204,25 @@ class Progress {
   }
 
   // Sleeps until the group may go on; with several of them for a fixed short time, as the thread can
-  // listen to one bell only.
-  void NapWhileHelping(const Help& help, bool several, uint32_t rung) {
-    if (several || help.target.others || help.target.word == nullptr) return Nap(200'000, rung);
+  // listen to one EventCount only.
+  void NapWhileHelping(const Help& help, bool several, uint32_t seen) {
+    if (several || help.target.others || help.target.word == nullptr) return Nap(200'000, seen);
     Deadline patience{2'000'000};
     help.waiting->WaitFor(help.target, patience);
   }
 
-  // At once if the bell was rung after `rung` was read.
-  void Nap(int64_t ns, uint32_t rung) {
+  // At once if nap_ was notified after `seen` was read.
+  void Nap(int64_t ns, uint32_t seen) {
     Deadline patience{ns};
     const auto asked = [&] {
-      return nap_.word.load(std::memory_order_seq_cst) != rung;
+      return nap_.word.load(std::memory_order_seq_cst) != seen;
     };
     WaitUntil(nap_, WaitPolicy{.spins = 0, .yields = 0}, patience, asked, [] { return false; });
   }
 
-  void RingNap() {
+  void WakeFromNap() {
     nap_.word.fetch_add(1, std::memory_order_seq_cst);
-    Ring(nap_);
+    NotifyAll(nap_);
   }
 
   // Drops a group that has nothing queued, unless it was requested again meanwhile.
@@ -254,7 +254,7 @@ class Progress {
   int users_ WEFT_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<bool> stop_ WEFT_GUARDED_BY(mutex_);  // what it points to as well
   std::thread thread_ WEFT_GUARDED_BY(mutex_);
-  Bell nap_;
+  EventCount nap_;
   ProgressSignal signal_;  // Fd and SetTicking under the mutex
 };
 

@@ -82,10 +82,10 @@ void FailureReporter::Raise(const absl::Status& status) {
     if (word.compare_exchange_strong(recorded, own.Pack(), std::memory_order_seq_cst)) break;
   }
   for (int peer = 0; peer < state_.size; ++peer) {
-    Ring(state_.control(peer).bell);
-    Ring(state_.segment.messages(peer).bell);
+    NotifyAll(state_.control(peer).bell);
+    NotifyAll(state_.segment.messages(peer).bell);
   }
-  if (state_.tuning.combine != 0) Ring(state_.segment.combining().bell);
+  if (state_.tuning.combine != 0) NotifyAll(state_.segment.combining().bell);
 }
 
 ErrorFields FailureReporter::FieldsFor(const Operation* operation, int culprit) const {
@@ -157,7 +157,7 @@ std::vector<int> FailureReporter::FindHoldingUp(const std::vector<int>& awaited)
     found = RanksHoldingUp(state_, awaited);
     return state_.peers[static_cast<size_t>(found.front())]->Stopped();
   };
-  Bell nap;
+  EventCount nap;
   for (int round = 0; round < kSettleRounds; ++round) {
     Deadline brief{kSettleNs / kSettleRounds};
     const WaitResult result = WaitUntil(nap, WaitPolicy{.spins = 0, .yields = 0}, brief, stopped,

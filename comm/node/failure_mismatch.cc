@@ -53,7 +53,7 @@ void FailureReporter::AwaitRecords(uint64_t sequence) const {
     }
     return true;
   };
-  Bell nap;
+  EventCount nap;
   for (int round = 0; round < kAttendanceRounds; ++round) {
     Deadline brief{kAttendanceNs / kAttendanceRounds};
     const WaitResult result = WaitUntil(nap, WaitPolicy{.spins = 0, .yields = 20}, brief, complete,

@@ -204,7 +204,7 @@ bool Inbox::CopySlice(MessageOperation& recv) {
     recv.moved += slice;
   }
   self.engaged.store(0, std::memory_order_seq_cst);
-  Ring(self.bell);
+  NotifyAll(self.bell);
   return !aborted;
 }
 

@@ -81,7 +81,7 @@ bool MessageEngine::LockUnlessEnded(Operations operations) {
 
 void MessageEngine::Unlock() {
   word_.store(0, std::memory_order_seq_cst);
-  Ring(local_);
+  NotifyAll(local_);
 }
 
 class MessageEngine::Turn {
@@ -151,7 +151,7 @@ void MessageEngine::FailAll() {
                                         : MakeError(ResultOf(cause), FieldsOf(cause),
                                                     std::string(cause.message()) + quarantined));
   }
-  Ring(state_.segment.messages(state_.rank).bell);
+  NotifyAll(state_.segment.messages(state_.rank).bell);
 }
 
 // The receiver may be copying from the buffer without having seen the abort: waits for it, and gives the
@@ -179,7 +179,7 @@ void MessageEngine::Settle(const absl::Status& status, MessageList* ended) {
   const bool any = !ended->empty();
   while (MessageOperation* const operation = ended->PopFront())
     End(*operation, absl::OkStatus());
-  if (any) Ring(state_.segment.messages(state_.rank).bell);
+  if (any) NotifyAll(state_.segment.messages(state_.rank).bell);
   if (status.ok()) return;
   if (!state_.aborted()) {
     failures_.Raise(ResultOf(status) == WEFT_MISMATCH || ResultOf(status) == WEFT_PEER_LOST

@@ -118,7 +118,7 @@ class MessageEngine {
   const WaitPolicy policy_;
   const bool alone_;  // no progress thread: waiters help collectives on
 
-  Bell local_;  // rung when the word is let go
+  EventCount local_;  // rung when the word is let go
   std::atomic<uint32_t> word_{0};
   std::atomic<uint32_t> works_{0};  // taken up and not ended
   // Guarded by word_.

@@ -73,7 +73,7 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
   self.cpu.store(kUnknownCpu, std::memory_order_relaxed);
   AddProgressUser();  // may fail: nobody has seen the rank
   self.state.store(RankState::kJoined, std::memory_order_seq_cst);
-  Ring(self.bell);
+  NotifyAll(self.bell);
   if (state_.rank == 0) counters_.Holds(Segment::Bytes(state_.size, state_.tuning.combine != 0));
 }
 
@@ -102,7 +102,7 @@ bool NodeGroup::AwaitIssueWord(Deadline& deadline) {
 
 void NodeGroup::Release(std::atomic<uint32_t>& word) {
   word.store(0, std::memory_order_seq_cst);
-  Ring(local_);
+  NotifyAll(local_);
 }
 
 std::string NodeGroup::Explain(const Collective& call, BufferKind buffers) const {
@@ -128,7 +128,7 @@ absl::Status NodeGroup::Refusal() {
   if (closed()) return Closed();
   absl::Status cause = failures_.Cause();
   state_.self().acknowledged.store(1, std::memory_order_seq_cst);
-  Ring(state_.self().bell);
+  NotifyAll(state_.self().bell);
   if (!reported_.exchange(true)) {
     dump_.WriteOnce(cause);
     return cause;
@@ -249,7 +249,7 @@ bool NodeGroup::AwaitTarget(const Operation& operation, Deadline& deadline) {
   if (ProbeBriefly(std::min(policy_.spins, kBriefProbes), reached)) return true;
   state_.Wake();
   spread_.Look(state_);
-  switch (WaitUntil(state_.BellOf(target), PolicyTowards(target.peer), deadline, reached,
+  switch (WaitUntil(state_.EventsOf(target), PolicyTowards(target.peer), deadline, reached,
                     [&] { return Hopeless(operation, target); })) {
     case WaitResult::kReady:
       return true;
@@ -357,7 +357,7 @@ absl::Status NodeGroup::ConcludeFailed(const Operation& operation) {
 
 void NodeGroup::NoteFailure(const absl::Status& cause) {
   state_.self().acknowledged.store(1, std::memory_order_seq_cst);
-  Ring(state_.self().bell);
+  NotifyAll(state_.self().bell);
   reported_.store(true);
   dump_.WriteOnce(cause);
 }
@@ -447,18 +447,18 @@ bool NodeGroup::Enter() {
 
 void NodeGroup::Leave() {
   visitors_.fetch_sub(1, std::memory_order_seq_cst);
-  Ring(local_);
+  NotifyAll(local_);
 }
 
 void NodeGroup::Abort(std::string_view reason) {
   if (!origin_.here()) return;  // the parent's to abort
   failures_.Raise(failures_.Aborted(reason));
-  Ring(local_);
+  NotifyAll(local_);
 }
 
 void NodeGroup::Fail(const absl::Status& cause) {
   failures_.Raise(failures_.Elsewhere(cause));
-  Ring(local_);
+  NotifyAll(local_);
 }
 
 // Until all operations have ended, by the abort if there was one. Only what runs in this process can
@@ -493,7 +493,7 @@ void NodeGroup::Close() {
   WaitUntil(local_, policy_, patience, alone, [] { return false; });
   RankControl& self = state_.self();
   self.state.store(RankState::kLeaving, std::memory_order_seq_cst);
-  Ring(self.bell);
+  NotifyAll(self.bell);
   std::vector<FailedSplit> failed_splits;
   {
     MutexLock lock(splits_mutex_);

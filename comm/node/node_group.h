@@ -143,7 +143,7 @@ class NodeGroup : public ProcessGroup,
     counters_.MessageEnded(is_send, bytes, well);
   }
 
-  void RingLocal() { Ring(local_); }
+  void RingLocal() { NotifyAll(local_); }
 
  private:
   static constexpr uint32_t kClosed = UINT32_MAX;  // no process's ForkGeneration()
@@ -196,7 +196,7 @@ class NodeGroup : public ProcessGroup,
     if (!issue_.TryLetGo()) [[unlikely]] {
       return IssueLeft();
     }
-    Ring(local_);
+    NotifyAll(local_);
   }
 
   bool AwaitIssueWord(Deadline& deadline);
@@ -271,7 +271,7 @@ class NodeGroup : public ProcessGroup,
   SegmentNotices notices_;
   MessageEngine messages_;
 
-  Bell
+  EventCount
       local_;  // rung when step_ or issue_ is let go, when what was left is issued, and when a work ends
   IssueWord issue_;
   std::atomic<uint32_t> left_{0};  // operations left to the holder of issue_

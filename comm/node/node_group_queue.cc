@@ -117,7 +117,7 @@ void NodeGroup::IssueLeft() {
     }
     Release(step_);
   }
-  Ring(local_);
+  NotifyAll(local_);
   const uint64_t background_until = background_until_.load(std::memory_order_relaxed);
   AskAfterStart(counters_.ended() < background_until);
 }
@@ -328,7 +328,7 @@ bool NodeGroup::WaitForTurn(const WaitTarget& target, const WaitPolicy& policy, 
     return state_.aborted() || MonotonicNs() - started_ns > span_ns;
   };
   const WaitResult result = WaitUntil(
-      state_.BellOf(target), policy, deadline, [&] { return target.Reached() || is_done(); },
+      state_.EventsOf(target), policy, deadline, [&] { return target.Reached() || is_done(); },
       pause);
   Leave();
   return result != WaitResult::kDeadline;

@@ -80,7 +80,7 @@ struct NodeState {
   void PublishDone() {
     wake_due_ = false;
     self().done.store(static_cast<uint32_t>(completed), std::memory_order_seq_cst);
-    Ring(self().bell);
+    NotifyAll(self().bell);
   }
 
   void Wake() {
@@ -92,8 +92,8 @@ struct NodeState {
     if (self().bell.sleepers.load(std::memory_order_relaxed) != 0) Wake();
   }
 
-  // That rings when what the target waits for happens.
-  Bell& BellOf(const WaitTarget& target) const {
+  // What is notified when that happens which the target waits for.
+  EventCount& EventsOf(const WaitTarget& target) const {
     if (target.of_all) return segment.combining().bell;
     return target.of_messages ? segment.messages(target.peer).bell : control(target.peer).bell;
   }
@@ -102,7 +102,7 @@ struct NodeState {
   void Notify(int peer) const {
     MessageControl& control = segment.messages(peer);
     control.events.fetch_add(1, std::memory_order_seq_cst);
-    Ring(control.bell);
+    NotifyAll(control.bell);
   }
 
   // Where this rank runs, when a blocking call began; peers that wait for it on the same CPU must not spin.

@@ -102,7 +102,7 @@ void LeaveBehind(const NodeState& state, std::vector<void*> blocks,
       return;
     }
     if (alone) break;
-    Bell nap;  // not the segment's: that may be gone soon
+    EventCount nap;  // not the segment's: that may be gone soon
     Deadline brief{kPatienceNs / kNaps};
     const auto gone = [&] {
       return AllReached(remains, RankState::kLeft);

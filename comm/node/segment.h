@@ -6,7 +6,7 @@
 // (rank count and the constants here), never by a length or offset that stands in shared memory.
 //
 // Who writes what. Header: rank 0, before anybody else has it, except abort. A control
-// block and recorder ring: their rank only (sleepers of a Bell excepted, see base/wait.h). A slot: its rank, or the
+// block and recorder ring: their rank only (sleepers of an EventCount excepted, see base/wait.h). A slot: its rank, or the
 // other one of two that write in turn (SlotProtocol::Of). Of a message block, `events` and inbox[s] are written by
 // others, as said there.
 // Invariants, on which docs/design/003-node.md builds its proof:
@@ -119,7 +119,7 @@ enum class RankState : uint32_t { kAbsent = 0, kJoined = 1, kLeaving = 2, kLeft 
 constexpr uint32_t kUnknownCpu = UINT32_MAX;
 
 struct RankControl {
-  alignas(128) Bell bell;  // rung when any word below changes
+  alignas(128) EventCount bell;  // notified when any word below changes
   alignas(128) std::atomic<uint32_t> staged;
   alignas(64) std::atomic<uint32_t> reduced;
   alignas(128)
@@ -144,7 +144,7 @@ struct RankControl {
 
 // What a rank's sends and receives share with the other ranks (message_engine.h).
 struct MessageControl {
-  alignas(128) Bell bell;  // rung when a word of the next line changes
+  alignas(128) EventCount bell;  // notified when a word of the next line changes
   alignas(
       64) std::atomic<uint32_t> events;  // counted up by any rank that did what this one waits for
   std::atomic<uint32_t> engaged;         // 1 while it copies from a peer's buffer
@@ -155,7 +155,7 @@ struct MessageControl {
 
 // Of a group whose Tuning says combine, written by any rank (arrival_counter.h).
 struct Combining {
-  alignas(128) Bell bell;                 // rung when met changes
+  alignas(128) EventCount bell;           // notified when met changes
   alignas(64) std::atomic<uint32_t> met;  // last operation that all ranks have announced
   // By operation: ranks that have counted themselves in, since the group was made. So nothing is ever reset that a
   // late rank might count in.

@@ -61,7 +61,7 @@ void NodeGroup::KeepFailedSplit(uint64_t offset, const std::vector<int>& members
   char* const base = state_.peers[static_cast<size_t>(state_.rank)]->base() + offset;
   const Segment segment(base, static_cast<int>(members.size()));
   segment.control(0).state.store(RankState::kLeft, std::memory_order_seq_cst);
-  Ring(segment.control(0).bell);
+  NotifyAll(segment.control(0).bell);
   MutexLock lock(splits_mutex_);
   failed_splits_.push_back({segment, members});
 }

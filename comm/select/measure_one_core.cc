@@ -25,12 +25,12 @@ std::optional<double> Per(std::optional<double> ns, double unit) {
 // Probes as WaitUntil makes them, for nothing.
 void Probes(Measurement& measurement) {
   constexpr uint32_t kProbes = 1000;
-  Bell bell;
+  EventCount nobody;
   std::atomic<uint32_t> word{0};
   const std::optional<double> ns = measurement.LeastNs(5, [&] {
     Deadline none{.timeout_ns = 0};
     WaitUntil(
-        bell, {.spins = kProbes, .yields = 0}, none,
+        nobody, {.spins = kProbes, .yields = 0}, none,
         [&] { return word.load(std::memory_order_acquire) == 1; }, [] { return true; });
   });
   measurement.Take(&MachineModel::probe_ns, Per(ns, kProbes));

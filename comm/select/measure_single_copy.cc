@@ -44,16 +44,16 @@ void MeasureSingleCopy(Measurement& measurement, Partner& partner) {
   if (!Read(measurement, false, kModelLineBytes)) return;
   std::atomic<bool> measured{false};
   std::atomic<bool> reads{false};
-  Bell bell;
-  partner.Begin([&measurement, &measured, &reads, &bell] {
+  EventCount copied;
+  partner.Begin([&measurement, &measured, &reads, &copied] {
     for (int i = 0; i < kPartnersReads && !measured.load(std::memory_order_relaxed); ++i) {
       Read(measurement, true, kBytes);
       if (i > 0) continue;
       reads.store(true, std::memory_order_seq_cst);
-      Ring(bell);
+      NotifyAll(copied);
     }
   });
-  partner.WaitFor(bell, kMeasureWait, [&reads] { return reads.load(std::memory_order_acquire); });
+  partner.WaitFor(copied, kMeasureWait, [&reads] { return reads.load(std::memory_order_acquire); });
   const std::optional<double> line_ns = ReadNs(measurement, kModelLineBytes);
   const std::optional<double> page_ns = ReadNs(measurement, kModelPageBytes);
   const std::optional<double> all_ns = ReadNs(measurement, kBytes);

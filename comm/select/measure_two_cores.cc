@@ -19,18 +19,18 @@ constexpr uint32_t kRoundTrips = 64;  // per sample
 constexpr WaitPolicy kSleeping = {.spins = 0, .yields = 0};
 constexpr WaitPolicy kYielding = {.spins = 0, .yields = 1'000'000};
 
-// A flag as ranks have them: a line that one writes, and the bell of the writer.
+// A flag as ranks have them: a line that one writes, and the EventCount of the writer.
 struct Flag {
   alignas(64) std::atomic<uint32_t> value{0};
-  Bell bell;
+  EventCount written;
 
   void Raise(uint32_t to) {
     value.store(to, std::memory_order_seq_cst);
-    Ring(bell);
+    NotifyAll(written);
   }
 
   bool Await(const Partner& partner, const WaitPolicy& policy, uint32_t want) {
-    return partner.WaitFor(bell, policy,
+    return partner.WaitFor(written, policy,
                            [&] { return value.load(std::memory_order_acquire) == want; });
   }
 };
@@ -147,7 +147,7 @@ void SharedLinesByEither(Measurement& measurement, Partner& partner) {
 
 // Sleeps for a moment: until whoever is about to sleep does.
 void Nap() {
-  Bell nobodys;
+  EventCount nobodys;
   Deadline nap{.timeout_ns = 50'000};
   WaitUntil(
       nobodys, kSleeping, nap, [] { return false; }, [] { return false; });
@@ -162,8 +162,9 @@ void Wakes(Measurement& measurement, Partner& partner, Flags& flags) {
     partner.Begin([&partner, &flags, k] {
       if (flags.mine.Await(partner, kSleeping, k)) flags.theirs.Raise(k);
     });
-    partner.WaitFor(flags.theirs.bell, kMeasureWait,
-                    [&] { return flags.mine.bell.sleepers.load(std::memory_order_acquire) != 0; });
+    partner.WaitFor(flags.theirs.written, kMeasureWait, [&] {
+      return flags.mine.written.sleepers.load(std::memory_order_acquire) != 0;
+    });
     Nap();
     const int64_t before_ns = MonotonicNs();
     flags.mine.Raise(k);

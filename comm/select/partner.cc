@@ -20,7 +20,7 @@ Partner::~Partner() {
 void Partner::End() {
   if (!running()) return;
   ended_.store(true, std::memory_order_seq_cst);
-  Ring(begun_bell_);
+  NotifyAll(begun_bell_);
   thread_.join();
 }
 
@@ -28,7 +28,7 @@ void Partner::Begin(std::function<void()> task) {
   if (!running()) return;
   task_ = std::move(task);
   begun_.store(begun_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
-  Ring(begun_bell_);
+  NotifyAll(begun_bell_);
 }
 
 bool Partner::Finish() {
@@ -54,7 +54,7 @@ void Partner::Loop() {
     if (!begun || ended_.load(std::memory_order_acquire)) return;
     task_();
     done_.store(task, std::memory_order_seq_cst);
-    Ring(done_bell_);
+    NotifyAll(done_bell_);
   }
 }
 

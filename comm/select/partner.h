@@ -41,11 +41,11 @@ class Partner {
   // Begin and Finish.
   bool Do(std::function<void()> task);
 
-  // True when `ready()`, of which whoever makes it true rings `bell`; false when the time is over.
+  // True when `ready()`, of which whoever makes it true notifies `events`; false when the time is over.
   template <typename Ready>
-  bool WaitFor(Bell& bell, const WaitPolicy& policy, Ready&& ready) const {
+  bool WaitFor(EventCount& events, const WaitPolicy& policy, Ready&& ready) const {
     Deadline deadline{.timeout_ns = 0, .at_ns = stop_at_ns_};
-    return WaitUntil(bell, policy, deadline, ready, [] { return false; }) == WaitResult::kReady;
+    return WaitUntil(events, policy, deadline, ready, [] { return false; }) == WaitResult::kReady;
   }
 
  private:
@@ -53,8 +53,8 @@ class Partner {
   void End();
 
   const int64_t stop_at_ns_;
-  Bell begun_bell_;
-  Bell done_bell_;
+  EventCount begun_bell_;
+  EventCount done_bell_;
   alignas(64) std::atomic<uint32_t> begun_{0};
   alignas(64) std::atomic<uint32_t> done_{0};
   std::atomic<bool> ended_{false};

@@ -7,14 +7,14 @@ namespace {
 
 // The last probe before a sleep may take what is waited for: it must not be asked again.
 TEST(WaitUntil, KeepsWhatItsLastProbeTook) {
-  Bell bell;
+  EventCount events;
   Deadline deadline{200'000'000};
   int probes = 0;
   const auto third = [&] {
     return ++probes == 3;
   };
   EXPECT_EQ(
-      WaitUntil(bell, WaitPolicy{.spins = 0, .yields = 0}, deadline, third, [] { return false; }),
+      WaitUntil(events, WaitPolicy{.spins = 0, .yields = 0}, deadline, third, [] { return false; }),
       WaitResult::kReady);
   EXPECT_EQ(probes, 3);
 }

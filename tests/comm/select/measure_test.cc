@@ -126,9 +126,9 @@ TEST(Partner, DoesOneTaskAfterTheOther) {
 TEST(Partner, ATaskThatWaitsTooLongHasEndedWhenFinishReturns) {
   Partner partner(InMs(30));
   bool ended = false;
-  Bell bell;
+  EventCount nobody;
   partner.Begin([&] {
-    EXPECT_FALSE(partner.WaitFor(bell, {.spins = 10, .yields = 10}, [] { return false; }));
+    EXPECT_FALSE(partner.WaitFor(nobody, {.spins = 10, .yields = 10}, [] { return false; }));
     ended = true;
   });
   partner.Finish();
