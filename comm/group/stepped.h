@@ -31,8 +31,8 @@ class Stepped {
   // TryStep, of which the next Look() does not say that others were at work.
   virtual bool Help(WaitTarget* target) = 0;
 
-  // Waits until it makes sense to step again, or until `deadline`.
-  virtual void WaitFor(const WaitTarget& target, Deadline& deadline) = 0;
+  // Waits until it makes sense to step again; false at the deadline.
+  virtual bool WaitFor(const WaitTarget& target, Deadline& deadline) = 0;
 
   // The highest priority among the queued operations; INT32_MIN if there are none, or somebody steps them.
   virtual int32_t QueuedPriority() = 0;

@@ -1,11 +1,11 @@
 // What one rank has done with a group: the numbers of weft_group_stats.
 //
-//   const uint64_t sequence = counters.Start();  // under the issue word
+//   const uint64_t sequence = counters.Start();  // under the issue lock
 //   counters.Ended(well, in_bytes, out_bytes);   // by whoever may touch the group's NodeState
 //   const GroupStats stats = counters.Read();
 //
 // Each counter has one writer at a time, so that counting is a plain load and store: no locked
-// instruction on the blocking path. Readers take no word and may see bytes and failures of another
+// instruction on the blocking path. Readers acquire nothing and may see bytes and failures of another
 // moment than the number of operations.
 // Thread-safety: as said at each function; Read and Waited from any thread.
 #pragma once
@@ -19,7 +19,7 @@ namespace weft {
 
 class GroupCounters {
  public:
-  // Under the issue word: one more operation begins. Its sequence number, from 1.
+  // Under the issue lock: one more operation begins. Its sequence number, from 1.
   uint64_t Start() {
     const uint64_t sequence = started_.load(std::memory_order_relaxed) + 1;
     started_.store(sequence, std::memory_order_release);
@@ -43,7 +43,7 @@ class GroupCounters {
     }
   }
 
-  // Under the rank's message word, once per message.
+  // Under the rank's message lock, once per message.
   void MessageEnded(bool is_send, size_t bytes, bool well) {
     Add(messages_, 1);
     if (!well) {
@@ -55,6 +55,14 @@ class GroupCounters {
 
   // As Ended: the rank holds this much more shared memory for the group.
   void Holds(uint64_t shared_bytes) { Add(shared_bytes_, shared_bytes); }
+
+  // The same, of staging, which a rank makes at most once.
+  void HoldsStage(uint64_t shared_bytes) {
+    holds_stage_ = true;
+    Holds(shared_bytes);
+  }
+
+  bool holds_stage() const { return holds_stage_; }
 
   // A blocking call has waited for peers this long after it stopped spinning.
   void Waited(int64_t ns) {
@@ -82,6 +90,7 @@ class GroupCounters {
   Counter sent_bytes_{0};
   Counter received_bytes_{0};
   std::atomic<int64_t> wait_ns_{0};
+  bool holds_stage_ = false;  // of whoever may touch the group's NodeState
 };
 
 }  // namespace weft

@@ -1,3 +1,7 @@
+// Whoever waits for a message steps all messages of its rank, since what holds up its own may be any of them: so the engine has
+// no queue of steps and no thread, only a lock that is never held for long. What makes it more than a loop is that callbacks
+// may do anything, even close the group: they are collected while the lock is held and run after it, by a thread that has left
+// the group's gate meanwhile and may find it closed when it comes back.
 #include "comm/node/message_engine.h"
 
 #include <algorithm>
@@ -7,10 +11,10 @@
 
 #include "base/options.h"
 #include "base/status.h"
-#include "comm/node/heap.h"
 #include "comm/node/long_wait.h"
 #include "comm/node/message_work.h"
 #include "comm/node/node_group.h"
+#include "comm/node/peer_access.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -18,7 +22,6 @@ namespace {
 
 constexpr int64_t kLookNs = 5'000'000;
 constexpr int64_t kHelpNs = 200'000;  // between looks at collectives, where no thread does it
-constexpr int64_t kDisengageNs = 1'000'000'000;
 constexpr int64_t kForeverNs = INT64_MAX / 4;
 
 using Operations = std::span<MessageOperation* const>;
@@ -43,63 +46,43 @@ struct MessageEngine::Loss {
 
 MessageEngine::MessageEngine(NodeGroup& group, const NodeState& state,
                              const std::string& group_name, FailureReporter& failures,
-                             const WaitPolicy& policy)
+                             EndReport& report, GroupCounters& counters, const WaitPolicy& policy)
     : group_(group),
       state_(state),
       failures_(failures),
+      report_(report),
+      counters_(counters),
       sentences_(state, group_name, failures),
       policy_(policy),
       alone_(GetOptions().progress == "caller"),
       outbox_(state),
       inbox_(state, group_name) {}
 
-bool MessageEngine::TryLock() {
-  uint32_t free = 0;
-  return word_.compare_exchange_strong(free, 1, std::memory_order_acquire,
-                                       std::memory_order_relaxed);
-}
-
-bool MessageEngine::Lock(Deadline& deadline) {
-  if (TryLock()) return true;
-  const auto take = [this] {
-    return TryLock();
-  };
-  return WaitUntil(local_, policy_, deadline, take, [] { return false; }) == WaitResult::kReady;
-}
-
-// False if the operations have ended; then the word is not held. Whoever holds it lets go soon.
-bool MessageEngine::LockUnlessEnded(Operations operations) {
-  bool locked = TryLock();
-  if (locked) return true;
+// Whoever holds the lock releases it soon.
+void MessageEngine::Acquire() {
   Deadline patience{kForeverNs};
-  const auto take = [&] {
-    return (locked = TryLock()) || AllEnded(operations);
-  };
-  WaitUntil(local_, policy_, patience, take, [] { return false; });
-  return locked;
+  while (!lock_.Acquire(policy_, patience)) {
+  }
 }
 
-void MessageEngine::Unlock() {
-  word_.store(0, std::memory_order_seq_cst);
-  NotifyAll(local_);
-}
-
-class MessageEngine::Turn {
+// Holds the lock for a scope. Callbacks run after it, with no lock held, and not as a visitor of the group: they may
+// close it.
+class WEFT_SCOPED_CAPABILITY MessageEngine::Turn {
  public:
-  // The word is held.
-  explicit Turn(MessageEngine& engine) : engine_(&engine) {}
+  // The lock is held.
+  explicit Turn(MessageEngine& engine) WEFT_REQUIRES(engine.lock_) : engine_(&engine) {}
 
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  ~Turn() {
-    if (engine_ != nullptr) engine_->Unlock();
+  ~Turn() WEFT_RELEASE() {
+    if (engine_ != nullptr) engine_->lock_.Release();
   }
 
-  // Lets go; whose callbacks are to run now.
-  EndedMessages End() {
+  // Releases the lock; whose callbacks are to run now.
+  EndedMessages End() WEFT_RELEASE() {
     EndedMessages ended = engine_->TakeEnded();
-    std::exchange(engine_, nullptr)->Unlock();
+    std::exchange(engine_, nullptr)->lock_.Release();
     return ended;
   }
 
@@ -110,9 +93,9 @@ class MessageEngine::Turn {
 // For a visitor; false if the group was closed meanwhile, and the caller is none any more.
 bool MessageEngine::CallBackFromOutside(EndedMessages ended) {
   if (ended.empty()) return true;
-  group_.Leave();
+  group_.gate().Leave();
   ended.CallBack();
-  return group_.Enter();
+  return group_.gate().Enter();
 }
 
 template <typename Visit>
@@ -126,7 +109,7 @@ void MessageEngine::End(MessageOperation& operation, const absl::Status& status)
   if (status.ok() && operation.message().sender != nullptr) {
     *operation.message().sender = operation.source;
   }
-  group_.CountMessage(operation.message().is_send, operation.bytes(), status.ok());
+  counters_.MessageEnded(operation.message().is_send, operation.bytes(), status.ok());
   if (operation.work != nullptr) {
     if (auto work = operation.work->OperationEnded(status)) {
       ended_works_.Add(std::move(work));
@@ -140,13 +123,13 @@ void MessageEngine::End(MessageOperation& operation, const absl::Status& status)
 void MessageEngine::FailAll() {
   if (outbox_.idle() && inbox_.idle()) return;
   const absl::Status cause = failures_.Cause();
-  group_.NoteFailure(cause);
-  Deadline patience{kDisengageNs};
+  report_.Tell(cause);
+  Deadline patience{kQuiesceNs};
   MessageList all;
   outbox_.TakeAll(&all);
   inbox_.TakeAll(&all);
   while (MessageOperation* const operation = all.PopFront()) {
-    const std::string quarantined = Disengage(*operation, patience);
+    const std::string quarantined = QuiescePeer(*operation, patience);
     End(*operation, quarantined.empty() ? cause
                                         : MakeError(ResultOf(cause), FieldsOf(cause),
                                                     std::string(cause.message()) + quarantined));
@@ -154,25 +137,15 @@ void MessageEngine::FailAll() {
   NotifyAll(state_.segment.messages(state_.rank).bell);
 }
 
-// The receiver may be copying from the buffer without having seen the abort: waits for it, and gives the
-// block up for good if it cannot answer.
-std::string MessageEngine::Disengage(const MessageOperation& send, Deadline& patience) {
+// The receiver may be copying from the buffer.
+std::string MessageEngine::QuiescePeer(const MessageOperation& send, Deadline& patience) {
   const int peer = send.message().peer;
   if (!send.exposed || peer == state_.rank) return "";
   MessageControl& control = state_.segment.messages(peer);
-  NodePeer& process = *state_.peers[static_cast<size_t>(peer)];
-  const auto disengaged = [&] {
-    return control.engaged.load(std::memory_order_seq_cst) == 0;
-  };
-  const auto ended = [&] {
-    return process.Ended().has_value();
-  };
-  const WaitResult result = WaitUntil(control.bell, policy_, patience, disengaged, ended);
-  if (result != WaitResult::kDeadline) return "";
-  ProcessHeap().Quarantine(send.message().in);
-  return fmt::format(
-      "; rank {} (process {}) did not let go of this rank's buffer, it was put in quarantine", peer,
-      process.StateName());
+  const PeerAccess access{peer, *state_.peers[static_cast<size_t>(peer)], control.engaged,
+                          control.bell};
+  const void* const buffers[] = {send.message().in};
+  return Quiesce(access, buffers, policy_, patience);
 }
 
 void MessageEngine::Settle(const absl::Status& status, MessageList* ended) {
@@ -230,14 +203,15 @@ bool MessageEngine::Step() {
 
 bool MessageEngine::AnyLate(int64_t now_ns) {
   bool late = false;
-  look_ns_ = now_ns + kLookNs;
+  int64_t next_ns = now_ns + kLookNs;
   ForEach([&](MessageOperation& operation) {
     if (operation.deadline.Passed(now_ns)) {
       late = true;
     } else {
-      look_ns_ = std::min(look_ns_, operation.deadline.at_ns);
+      next_ns = std::min(next_ns, operation.deadline.at_ns);
     }
   });
+  look_ns_ = next_ns;
   return late;
 }
 
@@ -330,7 +304,7 @@ absl::Status MessageEngine::Admit(Operations operations) {
 
 absl::Status MessageEngine::Run(Operations operations) {
   Deadline patience{operations[0]->deadline.timeout_ns};
-  if (!Lock(patience)) {
+  if (!lock_.Acquire(policy_, patience)) {
     return MakeError(WEFT_TIMEOUT,
                      fmt::format("{} on group {}: another thread's call did not end",
                                  MessageName(operations[0]->message()), group_.name()));
@@ -347,8 +321,7 @@ absl::Status MessageEngine::Run(Operations operations) {
 }
 
 absl::Status MessageEngine::Start(const std::shared_ptr<MessageWork>& work) {
-  Deadline patience{kForeverNs};
-  Lock(patience);
+  Acquire();
   Turn turn(*this);
   WEFT_RETURN_IF_ERROR(Admit(work->operations()));
   work->Hold(work);
@@ -360,18 +333,22 @@ absl::Status MessageEngine::Start(const std::shared_ptr<MessageWork>& work) {
 }
 
 bool MessageEngine::Await(Operations operations, Deadline& patience) {
-  if (!group_.Enter()) return AllEnded(operations);  // closed: all have ended
+  if (!group_.gate().Enter()) return AllEnded(operations);  // closed: all have ended
   MessageControl& self = state_.segment.messages(state_.rank);
+  const auto all_ended = [&] {
+    return AllEnded(operations);
+  };
+  Deadline forever{kForeverNs};
   // Not before it has waited once: looking costs system calls.
   for (bool waited = false; !AllEnded(operations); waited = true) {
     const uint32_t seen = self.events.load(std::memory_order_seq_cst);
-    if (!LockUnlessEnded(operations)) break;
+    if (!lock_.AcquireUnless(policy_, forever, all_ended)) break;
     Turn turn(*this);
     const bool moved = Step();
     if (!moved && waited) LookAtPeers();
     if (!CallBackFromOutside(turn.End())) return AllEnded(operations);
     if (moved || AllEnded(operations)) continue;
-    const bool helps = alone_ && group_.has_queued();
+    const bool helps = alone_ && group_.queue().queued() > 0;
     if (helps && !HelpFromOutside()) return AllEnded(operations);
     const int64_t started_ns = MonotonicNs();
     if (patience.Passed(started_ns)) break;
@@ -384,25 +361,25 @@ bool MessageEngine::Await(Operations operations, Deadline& patience) {
     };
     WaitUntil(self.bell, policy_, patience, changed, pause);
   }
-  group_.Leave();
+  group_.gate().Leave();
   return AllEnded(operations);
 }
 
 // As CallBackFromOutside: what is stepped has callbacks too.
 bool MessageEngine::HelpFromOutside() {
   WaitTarget unused;
-  group_.Leave();
-  group_.TryStep(&unused);
-  return group_.Enter();
+  group_.gate().Leave();
+  group_.queue().TryStep(&unused);
+  return group_.gate().Enter();
 }
 
 bool MessageEngine::TryStep(WaitTarget* target) {
-  if (!has_works() || !group_.Enter()) return false;
+  if (!has_works() || !group_.gate().Enter()) return false;
   const MessageControl& self = state_.segment.messages(state_.rank);
   const uint32_t seen = self.events.load(std::memory_order_seq_cst);
   *target = WaitTarget{};
   bool inside = true;
-  if (TryLock()) {
+  if (lock_.TryAcquire()) {
     Turn turn(*this);
     const bool moved = Step();
     if (!moved) LookAtPeers();
@@ -412,36 +389,41 @@ bool MessageEngine::TryStep(WaitTarget* target) {
                          .of_messages = true};
     inside = CallBackFromOutside(turn.End());
   }
-  if (inside) group_.Leave();
+  if (inside) group_.gate().Leave();
   return has_works();
 }
 
-void MessageEngine::StepUnderWords() {
-  if (!alone_ || !has_works() || !TryLock()) return;
+void MessageEngine::StepUnderLocks() {
+  if (!alone_ || !has_works() || !lock_.TryAcquire()) return;
   if (!Step()) LookAtPeers();
-  Unlock();
+  lock_.Release();
 }
 
 void MessageEngine::RunEndedCallbacks() {
-  Deadline patience{kForeverNs};
-  Lock(patience);
-  Turn(*this).End().CallBack();
+  Acquire();
+  Turn turn(*this);
+  turn.End().CallBack();
+}
+
+std::vector<void*> MessageEngine::TakeBlocks() {
+  Acquire();
+  std::vector<void*> blocks = outbox_.TakeBlocks();
+  lock_.Release();
+  return blocks;
 }
 
 void MessageEngine::EndAll() {
-  Deadline patience{kForeverNs};
-  Lock(patience);
+  Acquire();
   Turn turn(*this);
   Step();
   turn.End().CallBack();
 }
 
 bool MessageEngine::Seal() {
-  Deadline patience{kForeverNs};
-  Lock(patience);
+  Acquire();
   sealed_ = true;
   const bool pending = !outbox_.idle() || !inbox_.idle();
-  Unlock();
+  lock_.Release();
   return pending;
 }
 

@@ -4,10 +4,10 @@
 //   engine.Start(work);                                 // or in a MessageWork
 //
 // The outbox and the inbox are stepped by whoever waits or tests and by the progress thread, one
-// thread at a time under the engine's word; the word is never held while waiting for a peer. Any rank
-// that does something for which this one may wait counts `events` up and rings its bell, so a waiter
+// thread at a time under the engine's lock, which is never held while waiting for a peer. Any rank
+// that does something for which this one may wait counts `events` up and notifies it, so a waiter
 // steps, and sleeps until the count is another than before its step.
-// A blocking call that finds room, or its message, takes the word once and neither allocates, locks
+// A blocking call that finds room, or its message, acquires the lock once and neither allocates
 // nor calls the kernel.
 //
 // Thread-safety: all members, any thread, unless said otherwise. docs/design/005-messages.md.
@@ -21,8 +21,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "base/wait.h"
+#include "base/word_lock.h"
+#include "comm/node/end_report.h"
 #include "comm/node/failure.h"
+#include "comm/node/group_counters.h"
 #include "comm/node/inbox.h"
 #include "comm/node/message_failure.h"
 #include "comm/node/message_operation.h"
@@ -38,7 +42,8 @@ class MessageEngine {
  public:
   // All outlive the engine; of `state` only the constants are used.
   MessageEngine(NodeGroup& group, const NodeState& state, const std::string& group_name,
-                FailureReporter& failures, const WaitPolicy& policy);
+                FailureReporter& failures, EndReport& report, GroupCounters& counters,
+                const WaitPolicy& policy);
 
   // Takes the operations up and waits until all have ended; the first failure, if any.
   absl::Status Run(std::span<MessageOperation* const> operations);
@@ -51,11 +56,11 @@ class MessageEngine {
   bool Await(std::span<MessageOperation* const> operations, Deadline& patience);
 
   // One step, unless another thread steps. True if works are pending; then *target is what to wait for,
-  // or empty if another thread steps. Runs callbacks: with no weft word held.
+  // or empty if another thread steps. Runs callbacks: with no lock of weft held.
   bool TryStep(WaitTarget* target);
 
-  // As TryStep, for a caller that holds words of the group: callbacks are left for RunCallbacks().
-  void StepUnderWords();
+  // As TryStep, for a caller that holds locks of the group: callbacks are left for RunCallbacks().
+  void StepUnderLocks();
 
   void RunCallbacks() {
     if (alone_) RunEndedCallbacks();
@@ -73,61 +78,56 @@ class MessageEngine {
   void EndAll();
 
   // After Seal, once nobody steps any more: the heap blocks that peers may be reading.
-  std::vector<void*> TakeBlocks() { return outbox_.TakeBlocks(); }
+  std::vector<void*> TakeBlocks();
 
  private:
-  // Holds the word for a scope. Callbacks run after it, with no word held, and not as a visitor of the group: they may
-  // close it.
   class Turn;
 
   void RunEndedCallbacks();
   struct Loss;
 
-  bool TryLock();
-  bool Lock(Deadline& deadline);
-  void Unlock();
-  bool LockUnlessEnded(std::span<MessageOperation* const> operations);
+  void Acquire() WEFT_ACQUIRE(lock_);
   bool CallBackFromOutside(EndedMessages ended);
   bool HelpFromOutside();
 
-  // All below with the word held.
-  absl::Status Admit(std::span<MessageOperation* const> operations);
+  absl::Status Admit(std::span<MessageOperation* const> operations) WEFT_REQUIRES(lock_);
 
-  EndedMessages TakeEnded() { return std::move(ended_works_); }
+  EndedMessages TakeEnded() WEFT_REQUIRES(lock_) { return std::move(ended_works_); }
 
-  void TakeUp(std::span<MessageOperation* const> operations);
-  bool Step();
-  void Settle(const absl::Status& status, MessageList* ended);
-  void FailAll();
-  void End(MessageOperation& operation, const absl::Status& status);
-  std::string Disengage(const MessageOperation& send, Deadline& patience);
+  void TakeUp(std::span<MessageOperation* const> operations) WEFT_REQUIRES(lock_);
+  bool Step() WEFT_REQUIRES(lock_);
+  void Settle(const absl::Status& status, MessageList* ended) WEFT_REQUIRES(lock_);
+  void FailAll() WEFT_REQUIRES(lock_);
+  void End(MessageOperation& operation, const absl::Status& status) WEFT_REQUIRES(lock_);
+  std::string QuiescePeer(const MessageOperation& send, Deadline& patience);
   bool Left(int peer) const;
-  void LookAtPeers();
-  void ShowWait();
-  bool AnyLate(int64_t now_ns);
-  std::vector<Loss> FindLosses() const;
-  absl::Status Diagnose(const std::vector<Loss>& losses, int64_t now_ns) const;
+  void LookAtPeers() WEFT_REQUIRES(lock_);
+  void ShowWait() WEFT_REQUIRES(lock_);
+  bool AnyLate(int64_t now_ns) WEFT_REQUIRES(lock_);
+  std::vector<Loss> FindLosses() const WEFT_REQUIRES(lock_);
+  absl::Status Diagnose(const std::vector<Loss>& losses, int64_t now_ns) const WEFT_REQUIRES(lock_);
   absl::Status LossOf(const MessageOperation& operation, const std::vector<Loss>& losses) const;
   template <typename Visit>
-  void ForEach(Visit&& visit) const;
+  void ForEach(Visit&& visit) const WEFT_REQUIRES(lock_);
 
   NodeGroup& group_;
   const NodeState& state_;
   FailureReporter& failures_;
+  EndReport& report_;
+  GroupCounters& counters_;
   const MessageFailure sentences_;
   const WaitPolicy policy_;
   const bool alone_;  // no progress thread: waiters help collectives on
 
-  EventCount local_;  // rung when the word is let go
-  std::atomic<uint32_t> word_{0};
   std::atomic<uint32_t> works_{0};  // taken up and not ended
-  // Guarded by word_.
-  Outbox outbox_;
-  Inbox inbox_;
-  bool sealed_ = false;
-  int64_t look_ns_ = 0;  // when to look at deadlines and peers next
-  bool shows_wait_ = false;
-  EndedMessages ended_works_;
+  EventCount released_;
+  WordLock lock_{released_};
+  Outbox outbox_ WEFT_GUARDED_BY(lock_);
+  Inbox inbox_ WEFT_GUARDED_BY(lock_);
+  bool sealed_ WEFT_GUARDED_BY(lock_) = false;
+  int64_t look_ns_ WEFT_GUARDED_BY(lock_) = 0;  // when to look at deadlines and peers next
+  bool shows_wait_ WEFT_GUARDED_BY(lock_) = false;
+  EndedMessages ended_works_ WEFT_GUARDED_BY(lock_);
 };
 
 }  // namespace weft

@@ -73,7 +73,7 @@ void EndedMessages::CallBack() {
 bool MessageWork::Test() {
   if (ended() || !group_->here()) return ended();
   WaitTarget target;
-  group_->TryStep(&target);
+  group_->queue().TryStep(&target);
   return ended();
 }
 

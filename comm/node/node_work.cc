@@ -33,7 +33,7 @@ void NodeWork::ForEachBuffer(Visit&& visit) const {
 void NodeWork::End() {
   ForEachBuffer([](const void* memory) { ProcessHeap().Unpin(memory); });
   owes_callback_ = ended_.exchange(kEnded, std::memory_order_seq_cst) == kHasCallback;
-  group_->RingLocal();
+  NotifyAll(group_->queue().woken());
 }
 
 void NodeWork::RunCallback() {
@@ -51,13 +51,13 @@ void NodeWork::RunCallback() {
 bool NodeWork::Test() {
   if (ended() || !group_->here()) return ended();
   WaitTarget target;
-  group_->TryStep(&target);
+  group_->queue().TryStep(&target);
   return ended();
 }
 
 absl::Status NodeWork::Wait(int64_t timeout_ns) {
   if (ended()) return status_;
-  const bool in_time = group_->Await(*this, timeout_ns);
+  const bool in_time = group_->queue().Await(*this, timeout_ns);
   // A callback may have forked meanwhile: what returns in its child is the rest of the parent's call.
   if (!group_->here()) return group_->Forked();
   if (!in_time) return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");

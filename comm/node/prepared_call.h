@@ -2,7 +2,7 @@
 // same ones.
 //
 //   const PreparedCall prepared(call, state);
-//   Operation operation(prepared, sequence);
+//   Operation operation(prepared, sequence, state);
 //
 //   if (PreparedCall* again = calls.Find(key, in, out)) ...
 //   calls.Keep(std::move(prepared));

@@ -12,15 +12,10 @@
 
 #include <vector>
 
+#include "comm/node/failed_splits.h"
 #include "comm/node/node_state.h"
 
 namespace weft {
-
-// A segment in this process's heap whose rank 0 would have been this rank.
-struct FailedSplit {
-  Segment segment;
-  std::vector<int> members;  // ranks of the parent, in the order of the part
-};
 
 // This rank is kLeaving: frees what is its own of the group, and of its failed splits, as soon as nobody
 // needs it: staging, `blocks` (which peers may read like staging), segments. Waits a moment (50 ms) for

@@ -1,19 +1,27 @@
-// Cutting a node group: the members of each part are agreed by two small collectives of the parent;
-// the part's segment goes into its first rank's heap, which all members have mapped already. No
-// message, no descriptor, no new mapping.
+// Both exchanges are collectives of the parent, so all its ranks go through them whatever happens to one of them, and what a
+// rank could not do is said in its offer: only then is it sure that nobody waits in the parent for one that has given up.
+#include "comm/node/split.h"
+
 #include <algorithm>
-#include <cstring>
+#include <atomic>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "comm/node/heap.h"
 #include "comm/node/make_group.h"
-#include "comm/node/node_group.h"
 #include "fmt/format.h"
 
 namespace weft {
 namespace {
+
+// What the first rank of a part tells the others.
+struct SplitOffer {
+  int32_t result;  // weft_result_t of making the segment
+  uint32_t unused;
+  uint64_t offset;  // of the segment, in its heap
+  uint64_t group_id;
+};
 
 struct Wish {
   int32_t color;
@@ -33,7 +41,7 @@ std::vector<int> MembersOf(const std::vector<Wish>& wishes, int color) {
 }
 
 template <typename T>
-absl::Status Exchange(NodeGroup& parent, const GroupOptions& options, uint32_t purpose,
+absl::Status Exchange(ProcessGroup& parent, const GroupOptions& options, uint32_t purpose,
                       const T& mine, std::vector<T>* all) {
   all->resize(static_cast<size_t>(parent.size()));
   Collective gather{.kind = OpKind::kAllGather, .count = sizeof(T), .purpose = {.salt = purpose}};
@@ -43,44 +51,57 @@ absl::Status Exchange(NodeGroup& parent, const GroupOptions& options, uint32_t p
   return parent.Run(gather);
 }
 
+// The segment stays until the parent is closed.
+void KeepFailed(const SplitParent& parent, uint64_t offset, const std::vector<int>& members) {
+  char* const base = parent.state.peers[static_cast<size_t>(parent.state.rank)]->base() + offset;
+  parent.failed.Keep(Segment(base, static_cast<int>(members.size())), members);
+}
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinPart(const SplitParent& parent, int color,
+                                                       const std::vector<int>& members,
+                                                       const SplitOffer& chosen,
+                                                       const GroupOptions& options) {
+  const NodeState& state = parent.state;
+  const std::string& parent_name = parent.options.name;
+  if (chosen.result != WEFT_SUCCESS) {
+    return MakeError(WEFT_REMOTE_ERROR, {.rank = members[0], .group = parent_name},
+                     fmt::format("splitting group {}: rank {} could not make the shared segment",
+                                 parent_name, members[0]));
+  }
+  NodeState part;
+  part.size = static_cast<int>(members.size());
+  part.epoch = state.epoch;
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (members[i] == state.rank) part.rank = static_cast<int>(i);
+    part.peers.push_back(state.peers[static_cast<size_t>(members[i])]);
+    part.world_ranks.push_back(state.WorldRank(members[i]));
+  }
+  part.world_name = state.world_ranks.empty() ? parent_name : state.world_name;
+  GroupOptions named = options;
+  if (named.name.empty()) named.name = fmt::format("{}.{}", parent_name, color);
+  if (named.timeout_ns <= 0) named.timeout_ns = parent.options.timeout_ns;
+  return JoinSegment(std::move(part), chosen.offset, chosen.group_id, named);
+}
+
 }  // namespace
 
-// A visitor, so that Close() does not say "leaving" to the others before this rank has joined the part
-// or given it up.
-absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::Split(int color, int key,
-                                                               const GroupOptions& options) {
-  if (!Enter()) return Closed();
-  absl::StatusOr<std::shared_ptr<ProcessGroup>> part = SplitAsVisitor(color, key, options);
-  Leave();
-  return part;
-}
-
-// Others may have the offer and be in the segment, so it cannot be freed yet. They are told that its
-// rank 0 will not come.
-void NodeGroup::KeepFailedSplit(uint64_t offset, const std::vector<int>& members) {
-  char* const base = state_.peers[static_cast<size_t>(state_.rank)]->base() + offset;
-  const Segment segment(base, static_cast<int>(members.size()));
-  segment.control(0).state.store(RankState::kLeft, std::memory_order_seq_cst);
-  NotifyAll(segment.control(0).bell);
-  MutexLock lock(splits_mutex_);
-  failed_splits_.push_back({segment, members});
-}
-
-absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::SplitAsVisitor(
-    int color, int key, const GroupOptions& options) {
+absl::StatusOr<std::shared_ptr<ProcessGroup>> SplitNodeGroup(const SplitParent& parent, int color,
+                                                             int key, const GroupOptions& options) {
+  const NodeState& state = parent.state;
   std::vector<Wish> wishes;
-  WEFT_RETURN_IF_ERROR(Exchange(*this, options, kSplitWishPurpose, Wish{color, key}, &wishes));
+  WEFT_RETURN_IF_ERROR(
+      Exchange(parent.group, options, kSplitWishPurpose, Wish{color, key}, &wishes));
   const std::vector<int> members = MembersOf(wishes, color);
-  const bool leads = color >= 0 && members[0] == state_.rank;
+  const bool leads = color >= 0 && members[0] == state.rank;
 
   SplitOffer offer{};
   absl::Status made;
   if (leads) {
     static std::atomic<uint32_t> split_count{0};
     offer.group_id =
-        RecorderTicks() ^ uint64_t { ++split_count } << 40 ^ static_cast<uint64_t>(state_.rank);
+        RecorderTicks() ^ uint64_t { ++split_count } << 40 ^ static_cast<uint64_t>(state.rank);
     absl::StatusOr<uint64_t> offset =
-        MakeSegment(static_cast<int>(members.size()), offer.group_id, state_.epoch);
+        MakeSegment(static_cast<int>(members.size()), offer.group_id, state.epoch);
     if (offset.ok()) {
       offer.offset = *offset;
     } else {
@@ -89,39 +110,16 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::SplitAsVisitor(
     }
   }
   std::vector<SplitOffer> offers;
-  const absl::Status exchanged = Exchange(*this, options, kSplitOfferPurpose, offer, &offers);
-  if (!exchanged.ok() && leads && made.ok()) KeepFailedSplit(offer.offset, members);
+  const absl::Status exchanged =
+      Exchange(parent.group, options, kSplitOfferPurpose, offer, &offers);
+  if (!exchanged.ok() && leads && made.ok()) KeepFailed(parent, offer.offset, members);
   WEFT_RETURN_IF_ERROR(exchanged);
   WEFT_RETURN_IF_ERROR(made);
   if (color < 0) return std::shared_ptr<ProcessGroup>();
   absl::StatusOr<std::shared_ptr<ProcessGroup>> part =
-      JoinPart(color, members, offers[static_cast<size_t>(members[0])], options);
-  if (!part.ok() && leads) KeepFailedSplit(offer.offset, members);
+      JoinPart(parent, color, members, offers[static_cast<size_t>(members[0])], options);
+  if (!part.ok() && leads) KeepFailed(parent, offer.offset, members);
   return part;
-}
-
-absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::JoinPart(int color,
-                                                                  const std::vector<int>& members,
-                                                                  const SplitOffer& chosen,
-                                                                  const GroupOptions& options) {
-  if (chosen.result != WEFT_SUCCESS) {
-    return MakeError(WEFT_REMOTE_ERROR, {.rank = members[0], .group = options_.name},
-                     fmt::format("splitting group {}: rank {} could not make the shared segment",
-                                 options_.name, members[0]));
-  }
-  NodeState part;
-  part.size = static_cast<int>(members.size());
-  part.epoch = state_.epoch;
-  for (size_t i = 0; i < members.size(); ++i) {
-    if (members[i] == state_.rank) part.rank = static_cast<int>(i);
-    part.peers.push_back(state_.peers[static_cast<size_t>(members[i])]);
-    part.world_ranks.push_back(state_.WorldRank(members[i]));
-  }
-  part.world_name = state_.world_ranks.empty() ? options_.name : state_.world_name;
-  GroupOptions named = options;
-  if (named.name.empty()) named.name = fmt::format("{}.{}", options_.name, color);
-  if (named.timeout_ns <= 0) named.timeout_ns = options_.timeout_ns;
-  return JoinSegment(std::move(part), chosen.offset, chosen.group_id, named);
 }
 
 }  // namespace weft

@@ -1,7 +1,7 @@
 // The operations of a group that have been started and have not ended, in the order of their start.
 //
-//   queue.Add(work);                                 // under the issue word
-//   queue.TakeIn();                                  // all else under the step word
+//   queue.Add(work);                                 // under the issue lock
+//   queue.TakeIn();                                  // all else under the step lock
 //   while (NodeWork* const front = queue.front()) ... queue.PopFront();
 //
 // Who starts an operation and who steps others must not wait for each other: what is added lies in a list
@@ -20,16 +20,18 @@ namespace weft {
 
 class WorkQueue {
  public:
-  // Under the issue word: behind all others.
+  // Under the issue lock: behind all others. A stepper finds it at its next TakeIn().
   void Add(std::shared_ptr<NodeWork> work);
 
   // Counts works from before they can be found until after they have been let go.
   uint32_t size() const { return size_.load(std::memory_order_seq_cst); }
 
-  // All below under the step word.
+  // All below under the step lock.
+
+  // Works have been added since the last TakeIn().
   bool has_new() const { return added_.load(std::memory_order_acquire) != nullptr; }
 
-  // Makes works that were added part of what the functions below are about.
+  // Appends these works to the queue that front(), unissued() and the others see.
   void TakeIn();
 
   // The oldest; nullptr if there is none.
@@ -49,7 +51,7 @@ class WorkQueue {
  private:
   std::atomic<uint32_t> size_{0};
   std::atomic<NodeWork*> added_{nullptr};  // the last; each leads to the one before it
-  // Under the step word. The two in the middle have front_'s list behind them, or are nullptr.
+  // Under the step lock. One list, linked from front_ to back_; unissued_ and unstarted_ point into it, or are nullptr.
   NodeWork* front_ = nullptr;
   NodeWork* unissued_ = nullptr;
   NodeWork* unstarted_ = nullptr;  // whose deadline has not begun
@@ -61,7 +63,7 @@ class EndedWorks {
  public:
   void Add(std::shared_ptr<NodeWork> work);
 
-  // Tells all; with no word held.
+  // Tells all; with no lock held.
   void Finish();
 
  private:

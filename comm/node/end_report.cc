@@ -1,0 +1,31 @@
+#include "comm/node/end_report.h"
+
+#include "base/status.h"
+#include "fmt/format.h"
+
+namespace weft {
+
+void EndReport::Acknowledge() {
+  state_.self().acknowledged.store(1, std::memory_order_seq_cst);
+  NotifyAll(state_.self().bell);
+}
+
+void EndReport::Tell(const absl::Status& cause) {
+  Acknowledge();
+  told_.store(true);
+  dump_.WriteOnce(cause);
+}
+
+absl::Status EndReport::Refusal() {
+  absl::Status cause = failures_.Cause();
+  Acknowledge();
+  if (!told_.exchange(true)) {
+    dump_.WriteOnce(cause);
+    return cause;
+  }
+  return MakeError(WEFT_ABORTED, FieldsOf(cause),
+                   fmt::format("group {} has ended and takes no more operations: {}", group_,
+                               std::string(cause.message())));
+}
+
+}  // namespace weft
