@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/status.h"
-#include "comm/group/progress.h"
 #include "comm/node/heap.h"
 #include "comm/node/node_group.h"
 
@@ -18,7 +17,7 @@ const void* BufferOf(const Message& message) {
 
 MessageWork::MessageWork(std::shared_ptr<NodeGroup> group, std::span<const Message> messages,
                          std::span<const int64_t> timeout_ns)
-    : group_(std::move(group)), count_(messages.size()) {
+    : GroupWork(std::move(group)), count_(messages.size()) {
   for (size_t i = 0; i < count_; ++i) {
     MessageOperation& operation = operations_[i].emplace(messages[i], timeout_ns[i]);
     operation.deadline.Passed(MonotonicNs());  // begins now
@@ -39,19 +38,8 @@ std::shared_ptr<MessageWork> MessageWork::OperationEnded(const absl::Status& sta
   if (++ended_count_ < count_) return nullptr;
   for (MessageOperation* const operation : operations())
     ProcessHeap().Unpin(BufferOf(operation->message()));
-  MutexLock lock(mutex_);
-  ended_.store(1, std::memory_order_release);
+  SetEnded();
   return std::move(self_);
-}
-
-void MessageWork::RunCallback() {
-  std::function<void(const absl::Status&)> callback;
-  {
-    MutexLock lock(mutex_);
-    callback = std::move(callback_);
-  }
-  if (callback) callback(status_);
-  NoteWorkEnded();
 }
 
 void EndedMessages::Add(std::shared_ptr<MessageWork> work) {
@@ -70,41 +58,16 @@ void EndedMessages::CallBack() {
   }
 }
 
-bool MessageWork::Test() {
-  if (ended() || !group_->here()) return ended();
-  WaitTarget target;
-  group_->queue().TryStep(&target);
-  return ended();
-}
-
 absl::Status MessageWork::Wait(int64_t timeout_ns) {
   Deadline patience{timeout_ns > 0 ? timeout_ns : INT64_MAX / 4};
   if (!ended()) {
     if (timeout_ns > 0) patience.Passed(MonotonicNs());
-    if (!group_->messages().Await(operations(), patience)) {
-      if (!group_->here()) return group_->Forked();
+    if (!group().messages().Await(operations(), patience)) {
+      if (!group().here()) return group().Forked();
       return MakeError(WEFT_IN_PROGRESS, "the message has not gone through yet");
     }
   }
   return status_;
-}
-
-absl::Status MessageWork::status() {
-  return ended() ? status_ : absl::OkStatus();
-}
-
-bool MessageWork::OnComplete(std::function<void(const absl::Status&)> callback) {
-  {
-    MutexLock lock(mutex_);
-    if (has_callback_) return false;
-    has_callback_ = true;
-    if (!ended()) {
-      callback_ = std::move(callback);
-      return true;
-    }
-  }
-  callback(status_);
-  return true;
 }
 
 }  // namespace weft

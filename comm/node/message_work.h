@@ -2,28 +2,23 @@
 //
 // Keeps itself alive until its operations have ended, and pins the heap blocks of their buffers; one that is not taken up
 // lets go of them when it goes.
-// Thread-safety: as in Work; OperationEnded under the rank's message word.
+// Thread-safety: as in Work; OperationEnded under the message engine's lock.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "base/mutex.h"
-#include "comm/group/work.h"
+#include "comm/node/group_work.h"
 #include "comm/node/message_operation.h"
 
 namespace weft {
 
-class NodeGroup;
-
-class MessageWork : public Work {
+class MessageWork : public GroupWork {
  public:
   static constexpr size_t kOperationsMax = 2;
 
@@ -32,13 +27,7 @@ class MessageWork : public Work {
               std::span<const int64_t> timeout_ns);
   ~MessageWork() override;
 
-  bool Test() override;
   absl::Status Wait(int64_t timeout_ns) override;
-  absl::Status status() override;
-
-  bool ended() const override { return ended_.load(std::memory_order_acquire) != 0; }
-
-  bool OnComplete(std::function<void(const absl::Status&)> callback) override;
 
   // For the engine.
   std::span<MessageOperation* const> operations() const { return {pointers_.data(), count_}; }
@@ -49,24 +38,15 @@ class MessageWork : public Work {
   // One of its operations has ended; the work itself if it was the last one.
   std::shared_ptr<MessageWork> OperationEnded(const absl::Status& status);
 
-  // After the work has ended, with no word held.
-  void RunCallback();
-
  private:
   friend class EndedMessages;
 
-  const std::shared_ptr<NodeGroup> group_;
   const size_t count_;
   std::array<std::optional<MessageOperation>, kOperationsMax> operations_;
   std::array<MessageOperation*, kOperationsMax> pointers_{};
   size_t ended_count_ = 0;
   std::shared_ptr<MessageWork> self_;
   MessageWork* next_ = nullptr;  // in EndedMessages
-  absl::Status status_;          // written before ended_ is set
-  std::atomic<uint32_t> ended_{0};
-  Mutex mutex_;
-  bool has_callback_ WEFT_GUARDED_BY(mutex_) = false;
-  std::function<void(const absl::Status&)> callback_ WEFT_GUARDED_BY(mutex_);
 };
 
 // Works that have ended and whose callbacks have not run, in order. Takes no memory: works are linked by a member.
@@ -84,7 +64,7 @@ class EndedMessages {
 
   void Add(std::shared_ptr<MessageWork> work);
 
-  // Runs the callbacks; with no word held.
+  // Runs the callbacks; with no lock held.
   void CallBack();
 
  private:

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/status.h"
-#include "comm/group/progress.h"
 #include "comm/node/heap.h"
 #include "comm/node/node_group.h"
 
@@ -11,7 +10,7 @@ namespace weft {
 
 NodeWork::NodeWork(std::shared_ptr<NodeGroup> group, const PreparedCall& prepared,
                    int64_t timeout_ns)
-    : group_(std::move(group)), prepared_(prepared), deadline_{timeout_ns} {
+    : GroupWork(std::move(group)), prepared_(prepared), deadline_{timeout_ns} {
   ForEachBuffer([](const void* memory) { ProcessHeap().Pin(memory); });
 }
 
@@ -32,56 +31,17 @@ void NodeWork::ForEachBuffer(Visit&& visit) const {
 
 void NodeWork::End() {
   ForEachBuffer([](const void* memory) { ProcessHeap().Unpin(memory); });
-  owes_callback_ = ended_.exchange(kEnded, std::memory_order_seq_cst) == kHasCallback;
-  NotifyAll(group_->queue().woken());
-}
-
-void NodeWork::RunCallback() {
-  if (owes_callback_) {
-    std::function<void(const absl::Status&)> callback;
-    {
-      MutexLock lock(mutex_);
-      callback = std::move(callback_);
-    }
-    callback(status_);
-  }
-  NoteWorkEnded();
-}
-
-bool NodeWork::Test() {
-  if (ended() || !group_->here()) return ended();
-  WaitTarget target;
-  group_->queue().TryStep(&target);
-  return ended();
+  SetEnded();
+  NotifyAll(group().queue().woken());
 }
 
 absl::Status NodeWork::Wait(int64_t timeout_ns) {
   if (ended()) return status_;
-  const bool in_time = group_->queue().Await(*this, timeout_ns);
+  const bool in_time = group().queue().Await(*this, timeout_ns);
   // A callback may have forked meanwhile: what returns in its child is the rest of the parent's call.
-  if (!group_->here()) return group_->Forked();
+  if (!group().here()) return group().Forked();
   if (!in_time) return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");
   return status_;
-}
-
-absl::Status NodeWork::status() {
-  return ended() ? status_ : absl::OkStatus();
-}
-
-bool NodeWork::OnComplete(std::function<void(const absl::Status&)> callback) {
-  {
-    MutexLock lock(mutex_);
-    if (has_callback_) return false;
-    has_callback_ = true;
-    callback_ = std::move(callback);
-    uint32_t under_way = kUnderWay;
-    if (ended_.compare_exchange_strong(under_way, kHasCallback, std::memory_order_seq_cst)) {
-      return true;
-    }
-    callback = std::move(callback_);
-  }
-  callback(status_);
-  return true;
 }
 
 }  // namespace weft
