@@ -3,7 +3,7 @@
 //   WEFT_RETURN_IF_ERROR(group->Run({.kind = OpKind::kAllReduce, .dtype = WEFT_FLOAT32,
 //                                    .count = n, .in = x, .out = x}));
 //
-// Thread-safety: any thread; calls are serialised by the group's issue word. Abort from any thread
+// Thread-safety: any thread; calls are serialised by the group's issue lock. Abort from any thread
 // at any time. Close() before the last reference goes, as works keep their group alive.
 #pragma once
 

@@ -11,7 +11,7 @@
 // that has been idle from one look to the next has to ask again.
 // Groups are served in the order of the highest priority among their queued operations.
 // A forked child starts with nothing: the parent's groups and thread are the parent's.
-// Thread-safety: all functions, any thread; with no group word held.
+// Thread-safety: all functions, any thread; with no lock of a group held.
 #pragma once
 
 #include <cstdint>

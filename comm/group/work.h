@@ -35,7 +35,7 @@ class Work {
   // The status after Test() said true; Ok before.
   virtual absl::Status status() = 0;
 
-  // Called once when the operation has ended, on the completing thread with no weft word held; at
+  // Called once when the operation has ended, on the completing thread with no lock of weft held; at
   // once on this thread if it has ended. At most one; false if there is one already.
   virtual bool OnComplete(std::function<void(const absl::Status&)> callback) = 0;
 };

@@ -14,7 +14,7 @@
 //  M3  Half c mod 2 is written for chunk c only when drained >= c - 1, and read only when staged > c.
 //  M4  Notice n is written only when n < answered + kNoticeCount, and read only when n < noticed.
 //
-// Thread-safety: none; a writer and a reader, each under its own rank's message word. Never waits.
+// Thread-safety: none; a writer and a reader, each under its own rank's message lock. Never waits.
 #pragma once
 
 #include <atomic>

@@ -8,7 +8,7 @@
 // A source's ring is read only while a receive is posted that it could satisfy; records that no posted
 // receive wants are put aside then, up to kUnexpectedBytesMax, so that those behind them can be seen.
 //
-// Thread-safety: none; under the rank's message word. Never waits.
+// Thread-safety: none; under the rank's message lock. Never waits.
 #pragma once
 
 #include <list>

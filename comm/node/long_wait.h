@@ -11,7 +11,7 @@
 // Shown at the looks of a wait only, every few milliseconds: the steady path knows nothing of it. A record needs not be
 // cleared: it is of the operation after the last one that the rank has done, or it is old.
 //
-// Thread-safety: shown under the group's step word, or its issue word while nothing is queued; read by anybody.
+// Thread-safety: shown under the group's step lock, or its issue lock while nothing is queued; read by anybody.
 #pragma once
 
 #include <cstdint>

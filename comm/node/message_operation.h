@@ -6,7 +6,7 @@
 //
 // A list owns nothing and allocates nothing: a blocking call's operation is on its caller's stack, an
 // asynchronous one in its MessageWork. An operation is in one list at a time.
-// Thread-safety: all under the rank's message word, except ended().
+// Thread-safety: all under the rank's message lock, except ended().
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // What one rank knows about its group on the node: where everything is, and its own counters.
 //
-// Owned by a NodeGroup; touched only under the group's step word, or its issue word while nothing is
-// queued (node_group.h), except what is constant after the group was made (segment, rank, size, peers, isa).
+// Owned by a NodeGroup; touched only under the group's step lock, or its issue lock while nothing is
+// queued (operation_queue.h), except what is constant after the group was made (segment, rank, size, peers, isa).
 #pragma once
 
 #include <cstdint>

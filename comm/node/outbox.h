@@ -7,7 +7,7 @@
 // An eager send ends when its record is written, any other when the receiver has all of it: what it
 // can copy or read by itself goes from offered to its end.
 //
-// Thread-safety: none; under the rank's message word. Never waits. Channels and staging are blocks of
+// Thread-safety: none; under the rank's message lock. Never waits. Channels and staging are blocks of
 // this process's heap, made on first use and handed over by TakeBlocks().
 #pragma once
 

@@ -10,7 +10,7 @@
 // the copies that have to be made anyway, and the cheaper one is taken (docs/perf/collectives.md). The
 // choice is this rank's own: peers cannot tell the difference.
 //
-// Thread-safety: none; one per rank of a group, under the group's issue or step word.
+// Thread-safety: none; one per rank of a group, under the group's issue or step lock.
 #pragma once
 
 #include <cstddef>

@@ -11,8 +11,8 @@
 // number after the rest, so that a reader that sees the same number before and after has a whole
 // entry. Every word is stored with release and loaded with acquire: who sees a word of a newer call
 // also sees that word 0 has changed.
-// Record has one writer (the owner's issue word), SetState another (its step word, or its
-// issue word while nothing is queued); any number of readers. The state stands beside the sequence
+// Record has one writer (the owner's issue lock), SetState another (its step lock, or its
+// issue lock while nothing is queued); any number of readers. The state stands beside the sequence
 // number that it belongs to, so that a state which comes when its entry has a newer call already changes
 // nothing. Time: one TSC read per call.
 #pragma once
