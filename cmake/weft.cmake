@@ -21,6 +21,9 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 add_library(weft_flags INTERFACE)
 target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
                                             -ffp-contract=off -fno-math-errno)
+# Which lock guards what is written with the members (base/mutex.h); clang checks it, in the builds with sanitizers.
+target_compile_options(weft_flags INTERFACE
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety;-Werror=thread-safety>)
 target_include_directories(weft_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 # Packages unpacked without root (./dev setup --prefix) keep some headers where only the system's compiler looks.
 set(WEFT_PREFIX "" CACHE PATH "Where ./dev setup --prefix unpacked packages")
