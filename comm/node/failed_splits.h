@@ -1,6 +1,6 @@
 // Segments of parts that this rank was to lead and could not join, until the group they were split from is closed.
 //
-// Other ranks may have the offer and be in such a segment, so it cannot be freed at once: remains.h frees it
+// Other ranks may have the offer and be in such a segment, so it cannot be freed at once: deferred_reclamation.h frees it
 // when they can no longer come to it.
 // Thread-safety: any thread.
 #pragma once

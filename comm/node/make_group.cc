@@ -15,9 +15,9 @@
 #include "base/text.h"
 #include "base/wait.h"
 #include "comm/node/attach.h"
+#include "comm/node/deferred_reclamation.h"
 #include "comm/node/heap.h"
 #include "comm/node/node_group.h"
-#include "comm/node/remains.h"
 #include "comm/rendezvous/member_watch.h"
 #include "comm/rendezvous/membership.h"
 #include "comm/select/load_model.h"
@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
     int size, const GroupOptions& options) {
   WEFT_RETURN_IF_ERROR(CheckSize(size));
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<NodePeer> self, NodePeer::Self());
-  ReapRemains();  // not in a forked child, which Self() has told off
+  ReclaimDeferred();  // not in a forked child, which Self() has told off
   WEFT_ASSIGN_OR_RETURN(const uint64_t group_id, RandomId());
   WEFT_ASSIGN_OR_RETURN(const uint64_t offset, MakeSegment(size, group_id, 1));
   SegmentGuard guard(self->base() + offset);
@@ -138,7 +138,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> TryMakeNodeGroup(Store* store, int
     return groups[0];
   }
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<NodePeer> self_peer, NodePeer::Self(size));
-  ReapRemains();
+  ReclaimDeferred();
   WEFT_RETURN_IF_ERROR(SelectIsa().status());  // now: later it would strand the others
   const int64_t deadline_ns = InitDeadlineNs(options);
   WEFT_ASSIGN_OR_RETURN(const uint64_t nonce, RandomId());

@@ -13,10 +13,10 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "comm/group/progress.h"
+#include "comm/node/deferred_reclamation.h"
 #include "comm/node/explain.h"
 #include "comm/node/message_work.h"
 #include "comm/node/node_work.h"
-#include "comm/node/remains.h"
 #include "comm/node/split.h"
 #include "fmt/format.h"
 
@@ -396,7 +396,7 @@ void NodeGroup::Close() {
   std::vector<void*> blocks = messages_.TakeBlocks();
   for (void* const block : shared_memory_.TakeAll())
     blocks.push_back(block);
-  LeaveBehind(state_, std::move(blocks), failed_splits_.TakeAll());
+  ReclaimLater(state_, std::move(blocks), failed_splits_.TakeAll());
   state_.peers.clear();
   RemoveProgressUser(&queue_);
 }

@@ -244,7 +244,7 @@ bool OperationQueue::StepWorks(StepFor purpose, EndedWorks* ended, WaitTarget* t
     Operation::Result result = Operation::Result::kFailed;
     if (!state_.aborted()) {
       IssueAhead();
-      result = operation.Poll();
+      result = operation.started() ? operation.Poll() : Operation::Result::kBlocked;
     }
     if (result == Operation::Result::kBlocked) {
       if (StaysBlocked(*front, purpose, &result)) {

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
-#include "comm/node/remains.h"
+#include "comm/node/deferred_reclamation.h"
 #include "tests/shard/live_malloc.h"
 
 namespace weft {
@@ -138,7 +138,7 @@ absl::Status MemoryMeter::ExpectHeld(const Held& held) {
   const int64_t begin_ns = MonotonicNs();
   int64_t waited_ns = 0;
   while (waited_ns < 10'000'000'000) {
-    ReapRemains();
+    ReclaimDeferred();
     WEFT_RETURN_IF_ERROR(Sample());
     if (now_.IsLike(held)) return absl::OkStatus();
     WEFT_ASSIGN_OR_RETURN(waited_ns, Sum(MonotonicNs() - begin_ns));

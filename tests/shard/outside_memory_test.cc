@@ -17,8 +17,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/node/deferred_reclamation.h"
 #include "comm/node/make_group.h"
-#include "comm/node/remains.h"
 #include "shard/context/context.h"
 #include "tests/comm/node/directory_store.h"
 #include "tests/shard/live_malloc.h"
@@ -158,7 +158,7 @@ absl::Status WarmUp(const Case& one, const std::shared_ptr<const Mesh>& mesh, Me
     WEFT_RETURN_IF_ERROR(meter.SetBaseline());
     const timespec pause{0, 100'000'000};
     nanosleep(&pause, nullptr);
-    ReapRemains();
+    ReclaimDeferred();
     WEFT_RETURN_IF_ERROR(meter.Sample());
   } while (!meter.now().IsLike({}));
   return absl::OkStatus();

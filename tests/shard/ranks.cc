@@ -7,8 +7,8 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/node/deferred_reclamation.h"
 #include "comm/node/make_group.h"
-#include "comm/node/remains.h"
 #include "tests/shard/reference_group.h"
 
 namespace weft {
@@ -54,7 +54,7 @@ std::vector<absl::Status> RunRanks(GroupKind kind, int size, const RankBody& bod
   }
   for (std::thread& thread : threads)
     thread.join();
-  ReapRemains();
+  ReclaimDeferred();
   return statuses;
 }
 

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "base/wait.h"
+#include "comm/node/deferred_reclamation.h"
 #include "comm/node/heap.h"
 #include "comm/node/make_group.h"
-#include "comm/node/remains.h"
 #include "directory_store.h"
 #include "tests/shard/live_malloc.h"
 #include "tests/support/forked_ranks.h"
@@ -46,7 +46,7 @@ std::string TogetherAndGone(const std::filesystem::path& directory, int rank, in
 int64_t SettledBytes() {
   const int64_t deadline_ns = MonotonicNs() + 20'000'000'000;
   while (ProcessHeap().live_bytes() != 0 && MonotonicNs() < deadline_ns)
-    ReapRemains();
+    ReclaimDeferred();
   return LiveMallocBytes();
 }
 

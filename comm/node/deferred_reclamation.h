@@ -20,9 +20,10 @@ namespace weft {
 // This rank is kLeaving: frees what is its own of the group, and of its failed splits, as soon as nobody
 // needs it: staging, `blocks` (which peers may read like staging), segments. Waits a moment (50 ms) for
 // the others, which usually leave at the same time.
-void LeaveBehind(const NodeState& state, std::vector<void*> blocks,
-                 std::vector<FailedSplit> failed_splits);
+void ReclaimLater(const NodeState& state, std::vector<void*> blocks,
+                  std::vector<FailedSplit> failed_splits);
 
-void ReapRemains();
+// Frees what groups of this process have left behind and nobody needs any more.
+void ReclaimDeferred();
 
 }  // namespace weft
