@@ -102,7 +102,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint6
                                                          return peer->readable();
                                                        });
   state.stream_copy = FindStreamCopy(state.isa);
-  state.stores = SharedStores(state.stream_copy, state.tuning.stream_stage != 0);
+  state.stores = AdaptiveCopy(state.stream_copy, state.tuning.stream_stage != 0);
   return std::shared_ptr<ProcessGroup>(std::make_shared<NodeGroup>(std::move(state), options));
 }
 

@@ -12,10 +12,10 @@
 #include "comm/group/wait_target.h"
 #include "comm/kernels/copy.h"
 #include "comm/kernels/reduce.h"
+#include "comm/node/adaptive_copy.h"
 #include "comm/node/node_peer.h"
 #include "comm/node/segment.h"
 #include "comm/node/shared_blocks.h"
-#include "comm/node/shared_stores.h"
 #include "comm/node/slots.h"
 #include "comm/node/staging.h"
 
@@ -48,7 +48,7 @@ struct NodeState {
   uint64_t reduced = 0;              // likewise
   Slots slots;                       // of this rank, in the segment
   Staging staging;                   // in the own heap; made when first needed
-  SharedStores stores;               // into slots and staging
+  AdaptiveCopy stores;               // into slots and staging
 
   int WorldRank(int peer) const {
     return world_ranks.empty() ? peer : world_ranks[static_cast<size_t>(peer)];

@@ -55,7 +55,7 @@ struct Tuning {
   uint8_t combine = 0;
   uint8_t reserved[2] = {0, 0};
   // stream_stage holds for calls of at least this many bytes. Which stores a rank uses is its own affair, and
-  // it goes on watching what they cost (comm/node/shared_stores.h): this is where it begins.
+  // it goes on watching what they cost (comm/node/adaptive_copy.h): this is where it begins.
   uint64_t stream_stage_min_bytes = kNever;
   // Copies into a caller's output of at least this many bytes, all of its blocks together, use
   // non-temporal stores.

@@ -1,7 +1,7 @@
 // Copies into memory that peers read, by the kind of stores that is quicker at the moment.
 //
-//   SharedStores stores(FindStreamCopy(isa), false);
-//   stores.Copy(slot, input, bytes);
+//   AdaptiveCopy copy(FindStreamCopy(isa), false);
+//   copy.Copy(slot, input, bytes);
 //   state.Publish(...);                         // what was copied is visible to whoever sees this
 //
 // A store to a line that a peer has read must take the line back first. What that costs depends on where
@@ -21,12 +21,12 @@
 
 namespace weft {
 
-class SharedStores {
+class AdaptiveCopy {
  public:
-  SharedStores() = default;
+  AdaptiveCopy() = default;
 
   // `streams`: what to begin with.
-  SharedStores(CopyKernel stream, bool streams) : stream_(stream), streams_(streams) {}
+  AdaptiveCopy(CopyKernel stream, bool streams) : stream_(stream), streams_(streams) {}
 
   // At least one byte.
   void Copy(void* to, const void* from, size_t bytes) {

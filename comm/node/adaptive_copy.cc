@@ -1,4 +1,4 @@
-#include "comm/node/shared_stores.h"
+#include "comm/node/adaptive_copy.h"
 
 #include <algorithm>
 
@@ -28,7 +28,7 @@ void Drain() {
 
 // Times one kind of stores on the first bytes of a copy; the other kind has its turn next time. A look that
 // took very long counts as four times what is known: the time went to something else.
-void SharedStores::CopyAndLook(char* to, const char* from, size_t bytes) {
+void AdaptiveCopy::CopyAndLook(char* to, const char* from, size_t bytes) {
   copies_until_look_ = kCopiesPerLook;
   if (stream_ == nullptr) {
     std::memcpy(to, from, bytes);

@@ -1,4 +1,4 @@
-#include "comm/node/shared_stores.h"
+#include "comm/node/adaptive_copy.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,9 +12,9 @@ namespace weft {
 namespace {
 
 // Whatever kind it begins with and however often it looks at the other.
-TEST(SharedStores, CopiesEveryByteAndNoOther) {
+TEST(AdaptiveCopy, CopiesEveryByteAndNoOther) {
   for (const bool streams : {false, true}) {
-    SharedStores stores(FindStreamCopy(BestIsa()), streams);
+    AdaptiveCopy copy(FindStreamCopy(BestIsa()), streams);
     for (size_t turn = 0; turn < 200; ++turn) {
       const size_t bytes = 1 + turn * 97 % 9000;
       const size_t offset = turn % 67;
@@ -22,7 +22,7 @@ TEST(SharedStores, CopiesEveryByteAndNoOther) {
       for (size_t i = 0; i < bytes; ++i)
         from[i] = static_cast<unsigned char>(i * 7 + turn);
       std::vector<unsigned char> to(bytes + offset + 64, 0xa5);
-      stores.Copy(to.data() + offset, from.data(), bytes);
+      copy.Copy(to.data() + offset, from.data(), bytes);
       ASSERT_TRUE(std::equal(from.begin(), from.end(), to.data() + offset)) << bytes;
       const auto untouched = [](unsigned char byte) {
         return byte == 0xa5;
@@ -41,25 +41,25 @@ void CountingCopy(void* to, const void* from, size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 
-TEST(SharedStores, GoesOnLookingAtBothKinds) {
-  SharedStores stores(CountingCopy, false);
+TEST(AdaptiveCopy, GoesOnLookingAtBothKinds) {
+  AdaptiveCopy copy(CountingCopy, false);
   std::vector<char> from(64 << 10, 1);
   std::vector<char> to(from.size());
   streamed_copies = 0;
   for (int turn = 0; turn < 320; ++turn)
-    stores.Copy(to.data(), from.data(), from.size());
+    copy.Copy(to.data(), from.data(), from.size());
   EXPECT_GE(streamed_copies, 5);
   EXPECT_EQ(to, from);
 }
 
-TEST(SharedStores, HaveNothingToChooseWithoutStreamingStores) {
-  SharedStores stores(nullptr, false);
+TEST(AdaptiveCopy, HasNothingToChooseWithoutStreamingStores) {
+  AdaptiveCopy copy(nullptr, false);
   std::vector<char> from(4096, 3);
   std::vector<char> to(from.size());
   for (int turn = 0; turn < 50; ++turn)
-    stores.Copy(to.data(), from.data(), from.size());
+    copy.Copy(to.data(), from.data(), from.size());
   EXPECT_EQ(to, from);
-  EXPECT_FALSE(stores.streams());
+  EXPECT_FALSE(copy.streams());
 }
 
 }  // namespace
