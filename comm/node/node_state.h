@@ -44,11 +44,12 @@ struct NodeState {
   uint64_t completed = 0;            // last operation finished here
   std::vector<uint32_t> known_done;  // what every rank is known to have finished
   uint64_t all_done = 0;             // at least; this rank included
-  uint64_t staged = 0;               // published by all ranks when `completed` is done
-  uint64_t reduced = 0;              // likewise
-  Slots slots;                       // of this rank, in the segment
-  Staging staging;                   // in the own heap; made when first needed
-  AdaptiveCopy stores;               // into slots and staging
+  // Rounds of all operations up to `completed`, as every rank has counted them in its words `staged` and `reduced`.
+  uint64_t staged = 0;
+  uint64_t reduced = 0;
+  Slots slots;          // of this rank, in the segment
+  Staging staging;      // in the own heap; made when first needed
+  AdaptiveCopy stores;  // into slots and staging
 
   int WorldRank(int peer) const {
     return world_ranks.empty() ? peer : world_ranks[static_cast<size_t>(peer)];

@@ -37,10 +37,11 @@ namespace weft {
 constexpr int kNodeRanksMax = 64;
 constexpr uint64_t kWindow = 32;      // operations whose arrival may be outstanding
 constexpr size_t kInlineBytes = 48;   // payload in an arrival line
-constexpr size_t kFactorOffset = 40;  // where a premul_sum has its factor in it
+constexpr size_t kFactorOffset = 40;  // where in this payload the factor of a premul_sum lies
 constexpr size_t kSlotBytes = 8192;   // payload in a slot
 constexpr uint32_t kSlotCount = 4;    // slots per rank
-// `wrote` is said again every so many operations, so that it is never half of all numbers behind.
+// A rank publishes `wrote` at least every so many operations, even if it has written nothing. Numbers in memory are compared
+// modulo 2^32, so one that stood still for half of them would seem to lie ahead.
 constexpr uint64_t kWroteRefresh = uint64_t{1} << 30;
 constexpr uint64_t kSegmentMagic = 0x31'74'66'65'77ULL;  // "weft1"
 constexpr uint32_t kSegmentVersion = 7;
@@ -84,9 +85,9 @@ static_assert(sizeof(Arrival::told) <= kFactorOffset);
 struct alignas(64) BufferPlaces {
   uint64_t in_offset;   // in in_owner's heap, if in_kind is kHeap; its address if kPrivate
   uint64_t in_bytes;    // from there on
-  uint64_t out_offset;  // likewise; if kOutIsShared in the heap out_heap, whoever has that
+  uint64_t out_offset;  // as in_offset; of a shared result in the heap out_heap
   uint64_t out_bytes;
-  uint64_t out_heap;  // id; of shared blocks only
+  uint64_t out_heap;  // only if kOutIsShared: the heap's id, which may be any rank's
 };
 
 static_assert(sizeof(BufferPlaces) == 64);
@@ -105,8 +106,8 @@ struct AbortRecord {
   char text[640];
 };
 
-// A notice (notice_board.h) as it stands in the segment, written by its rank only. `version` counts what was shown
-// here; 0 while nothing is, or it is being written.
+// A notice (notice_board.h) as it stands in the segment, written by its rank only. `version` is 0 while there is no notice
+// or one is being written, else a number of this notice alone: a reader that sees it before and after has read one notice.
 struct alignas(64) NoticePlace {
   std::atomic<uint64_t> version;
   std::atomic<uint64_t> words[std::tuple_size_v<WaitNotice>];
