@@ -1,3 +1,8 @@
+// To wake a thread takes a CPU from the caller or its peer for longer than a small operation lasts, so most of this
+// source is about not waking it: it looks at groups that have asked, ever less often, and helps those only that nobody
+// else moves. All of its state is under one mutex that nobody holds while a group is stepped, because a step runs
+// callbacks, and these may do anything: close the last group and so end the thread that they are running on, or fork and
+// return in the child.
 #include "comm/group/progress.h"
 
 #include <algorithm>

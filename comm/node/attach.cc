@@ -1,3 +1,8 @@
+// Everything here is done before ranks have a common memory, with peers that may be slow, dead, somebody else's, or of
+// another version, so each step has a deadline and what comes is checked before it is used. Two limits of the system
+// shape it: one user's processes may have only so many descriptors on their way to each other, hence the rounds in which
+// rank 0 answers; and a connection costs a descriptor before it has said who it is, hence the oldest silent one that
+// gives way.
 #include "comm/node/attach.h"
 
 #include <algorithm>

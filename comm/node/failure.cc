@@ -1,3 +1,7 @@
+// Many ranks find the same failure at the same time, each a different consequence of it, and the user shall read one
+// sentence, the same on all of them. So who finds one writes a record of its own and then claims one word for it; all
+// else follows from the order: records are written before they can be read and never again, and only an abort, which says
+// nothing of a cause, gives way.
 #include "comm/node/failure.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// What makes this longer than an allocator is that its memory is not only the process's own: peers have it mapped at all
+// times. So a block's pages are taken when it is (a fault on a full machine would end a process that did nothing), limits
+// that the kernel enforces by ending somebody are read before, and a block that a stopped peer may still write is never
+// used again.
 #include "comm/node/heap.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// Receives are matched in the order of issue on both sides, and a ring can be read from its front only, while a receive
+// may want what lies behind. So a record that nobody wants yet is either left, which keeps the sender waiting, or put
+// aside, which costs memory of this rank: it is put aside while somebody waits for what is behind it, up to a bound.
+// Whatever a peer has written is checked before it is believed, as the peer may be broken, and may be writing still.
 #include "comm/node/inbox.h"
 
 #include <algorithm>

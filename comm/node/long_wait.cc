@@ -1,3 +1,6 @@
+// A wait is told in one word, so that it is read whole without a lock: which is why the sequence number is cut to 20
+// bits, and why a reader looks at the awaited word itself before it believes the wait. To find who holds up all others is
+// then to follow these words as far as they lead.
 #include "comm/node/long_wait.h"
 
 #include <algorithm>

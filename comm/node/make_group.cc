@@ -1,3 +1,7 @@
+// A group comes to be in an order that lets every rank give up at any step without harm to the others: what may fail here
+// alone is done first (the heap, the kernels), nobody touches the segment before all have mapped it, and rank 0 frees it
+// if it gives up before a group owns it. The last step is a barrier of the group itself, so who returns knows that all
+// others are inside.
 #include "comm/node/make_group.h"
 
 #include <algorithm>

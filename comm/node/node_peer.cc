@@ -1,3 +1,7 @@
+// A process is known by pid, start time and heap, and there is one object for it however many groups it is in: a heap is
+// as large as the machine's memory in addresses, so mapping it once per group would run out of them. Numbers tell nothing
+// across namespaces, so death is known by the lifeline, and memory is read by pid only if the heap's id is found where
+// that process has it.
 #include "comm/node/node_peer.h"
 
 #include <cerrno>

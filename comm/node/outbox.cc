@@ -1,3 +1,6 @@
+// A send must never wait for its receiver here, or two ranks that send to each other would. So what has no room stays in
+// a list, is tried again at each step, and keeps its place: one that is small enough to go at once does not pass one that
+// is not, since the receiver matches by order.
 #include "comm/node/outbox.h"
 
 #include <algorithm>
