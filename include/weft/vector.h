@@ -2,13 +2,12 @@
  *
  * All rules of collective.h hold. Counts and displacements are arrays of one element per rank, in
  * elements of `dtype`, read during the call (also when work != NULL). Displacements say where a
- * rank's block begins in the buffer; NULL: packed, each block behind the one before. Blocks of an out
- * buffer must not overlap (INVALID_ARGUMENT). What a rank does not send or receive may be NULL.
+ * rank's block begins in the buffer; NULL: packed, each block behind the previous one. Blocks of an out
+ * buffer must not overlap (INVALID_ARGUMENT). A buffer that a rank neither sends nor receives may be NULL.
  *
- * Counts that every rank knows (all_gather_v, reduce_scatter_v) must be the same on all ranks. Where
- * each rank knows its own only (gather_v, scatter_v, all_to_all_v), what a rank sends to another must
- * be what that one expects; the sentence has both counts. A difference is WEFT_MISMATCH on every
- * rank.
+ * The counts of all_gather_v and reduce_scatter_v must be the same on all ranks. For gather_v, scatter_v and
+ * all_to_all_v, each rank passes its own counts, and the count that a rank sends must be the count that the
+ * receiver expects. A difference is WEFT_MISMATCH on every rank; the message has both counts.
  */
 #ifndef WEFT_VECTOR_H_
 #define WEFT_VECTOR_H_
