@@ -14,7 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "base/cgroup.h"
 #include "base/file_start.h"
-#include "base/options.h"
+#include "base/quantity.h"
 #include "base/text.h"
 
 namespace weft {

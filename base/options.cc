@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "base/text.h"
 
 namespace weft {
@@ -288,26 +289,6 @@ Loaded Load() {
 }
 
 }  // namespace
-
-bool ParseBytes(std::string_view text, int64_t* bytes) {
-  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  int64_t number = 0;
-  if (!absl::SimpleAtoi(ToAbsl(text.substr(0, digits)), &number)) return false;
-  std::string suffix = absl::AsciiStrToUpper(ToAbsl(text.substr(digits)));
-  int shift = 0;
-  if (!suffix.empty()) {
-    const size_t power = std::string_view("KMGT").find(suffix[0]);
-    if (power != std::string_view::npos) {
-      shift = 10 * (static_cast<int>(power) + 1);
-      suffix.erase(0, 1);
-      if (absl::StartsWith(suffix, "I")) suffix.erase(0, 1);
-    }
-    if (!suffix.empty() && suffix != "B") return false;
-  }
-  if (number > (std::numeric_limits<int64_t>::max() >> shift)) return false;
-  *bytes = number << shift;
-  return true;
-}
 
 Options ParseOptions(const std::vector<std::string>& environment,
                      std::vector<std::string>* warnings) {

@@ -57,10 +57,6 @@ const OptionRow& OptionAt(size_t index);
 // changes its environment: copy it.
 const char* EnvironmentValue(const char* name);
 
-// "64M", "1G", "4096", "16KiB" as bytes (K, M, G, T are powers of 1024; an i, a B or both may
-// follow); false if it is none, or more than INT64_MAX.
-bool ParseBytes(std::string_view text, int64_t* bytes);
-
 // What GetOptions makes of an environment ("NAME=value" lines), for tests. One sentence per problem
 // is added to *warnings.
 Options ParseOptions(const std::vector<std::string>& environment,

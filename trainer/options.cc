@@ -1,30 +1,21 @@
 #include "trainer/options.h"
 
 #include <climits>
-#include <cstdlib>
-#include <map>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include "base/quantity.h"
 #include "trainer/failure.h"
 #include "trainer/option_table.h"
 
 namespace weft::trainer {
 namespace {
 
-// "40MB" (10^6), "1.5MiB" (2^20) or a plain number.
-size_t ParseBytes(const std::string& text) {
-  static const std::map<std::string, double> kUnits = {
-      {"", 1},     {"B", 1},      {"kB", 1e3},   {"KB", 1e3},      {"MB", 1e6},
-      {"GB", 1e9}, {"kiB", 1024}, {"KiB", 1024}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
-  };
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  const auto unit = kUnits.find(end);
-  const double bytes = unit == kUnits.end() ? -1 : number * unit->second;
-  if (end == text.c_str() || !(bytes >= 0 && bytes < 1e15)) {
+size_t ParseBudget(const std::string& text) {
+  double bytes = 0;
+  if (!ParseQuantity(text, kByteSuffixes, &bytes) || !(bytes >= 0 && bytes < 1e15)) {
     throw BadInput("--memory-budget " + text +
                    " is no number of bytes like 40000, 40MB (10^6) or 1.5MiB (2^20)");
   }
@@ -67,7 +58,7 @@ bool ParseOptions(int argc, char** argv, ProgramConfig& config, std::string& hel
     throw BadInput("--dtype " + texts.dtype + " is unknown; use auto, fp32 or bf16");
   }
   train.strategy = ParseStrategy(texts.strategy);
-  train.memory_budget = ParseBytes(texts.memory_budget);
+  train.memory_budget = ParseBudget(texts.memory_budget);
   train.accumulation = ParseAccumulation(texts.accumulation);
   train.reduce_type = ParseReduceType(texts.reduce_dtype);
   CheckRunName(config.name);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <climits>
 #include <cmath>
 #include <cstdint>
@@ -13,6 +12,8 @@
 
 #include <getopt.h>
 #include <strings.h>
+
+#include "base/quantity.h"
 
 namespace weft::perf {
 namespace {
@@ -365,25 +366,9 @@ const char* MemoryName(Memory memory) {
 
 double ParseSize(const char* text) {
   double size = 0;
-  char unit = '\0';
-  const int found = std::sscanf(text, "%lf %c", &size, &unit);
-  if (found < 1 || !std::isfinite(size) || size < 0) return -1;
-  if (found == 2) {
-    switch (std::toupper(static_cast<unsigned char>(unit))) {
-      case 'K':
-        size *= 1024.0;
-        break;
-      case 'M':
-        size *= 1024.0 * 1024.0;
-        break;
-      case 'G':
-        size *= 1024.0 * 1024.0 * 1024.0;
-        break;
-      default:
-        return -1;
-    }
-  }
-  return size > static_cast<double>(PTRDIFF_MAX) ? -1 : std::floor(size);
+  const bool is_size = std::strpbrk(text, "tT") == nullptr &&  // nccl-tests ends at G
+                       ParseBytes(text, &size) && size <= static_cast<double>(PTRDIFF_MAX);
+  return is_size ? std::floor(size) : -1;
 }
 
 CommandLine ParseCommandLine(int argc, char** argv) {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/options.h"
+#include "base/quantity.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/weftctl/commands.h"

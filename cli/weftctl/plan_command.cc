@@ -1,14 +1,12 @@
 // PrintPlan. One report, made of the command line, and its two forms.
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <span>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/quantity.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/weftctl/commands.h"
@@ -39,44 +37,15 @@ const char* AccumulationName(Accumulation accumulation) {
   return "unknown";
 }
 
-struct Suffix {
-  std::string_view text;
-  double factor;
-};
-
-constexpr Suffix kNoSuffix[] = {{"", 1}};
-constexpr Suffix kCountSuffixes[] = {{"", 1},    {"K", 1e3}, {"M", 1e6},
-                                     {"B", 1e9}, {"G", 1e9}, {"T", 1e12}};
-// "40G" is left out on purpose: elsewhere in weft it is a power of 1024, the table's unit is one of
-// 1000.
-constexpr Suffix kByteSuffixes[] = {{"", 1},
-                                    {"B", 1},
-                                    {"KB", 1e3},
-                                    {"MB", 1e6},
-                                    {"GB", 1e9},
-                                    {"TB", 1e12},
-                                    {"KiB", 1024.0},
-                                    {"MiB", 1048576.0},
-                                    {"GiB", 1073741824.0},
-                                    {"TiB", 1099511627776.0}};
-
-// Reads a decimal number and one of `suffixes` after it. CLI11's AsNumberWithUnit keeps six digits
-// of such numbers.
-bool ReadNumber(std::string_view text, std::span<const Suffix> suffixes, double* value) {
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-  if (error != std::errc()) return false;
-  const std::string_view suffix = text.substr(static_cast<size_t>(rest - text.data()));
-  for (const Suffix& one : suffixes) {
-    if (suffix != one.text) continue;
-    *value *= one.factor;
-    return std::isfinite(*value);
-  }
-  return false;
-}
+constexpr Suffix kCountSuffixes[] = {{"K", 1'000},
+                                     {"M", 1'000'000},
+                                     {"B", 1'000'000'000},
+                                     {"G", 1'000'000'000},
+                                     {"T", 1'000'000'000'000}};
 
 absl::StatusOr<double> ReadCount(const char* option, const std::string& text) {
   double value = 0;
-  if (ReadNumber(text, kCountSuffixes, &value)) return value;
+  if (ParseQuantity(text, kCountSuffixes, &value)) return value;
   return MakeError(WEFT_INVALID_ARGUMENT,
                    StrCat(option, " \"", text, "\" is no number like 7e9, 350M or 7B"));
 }
@@ -91,7 +60,7 @@ absl::StatusOr<BytesPerElement> ReadMix(const std::string& name) {
   for (int i = 0; i < 4; ++i) {
     const size_t comma = rest.find(',');
     const bool last = comma == std::string_view::npos;
-    if (last != (i == 3) || !ReadNumber(rest.substr(0, comma), kNoSuffix, bytes[i])) {
+    if (last != (i == 3) || !ParseQuantity(rest.substr(0, comma), {}, bytes[i])) {
       return MakeError(
           WEFT_INVALID_ARGUMENT,
           StrCat("--mix \"", name, "\" is neither fp32, fp16 nor bf16, nor four numbers of bytes ",
@@ -120,7 +89,7 @@ absl::StatusOr<double> ReadLargestUnit(const PlanArguments& arguments, double pa
 
 absl::StatusOr<double> ReadBudget(const std::string& text) {
   double bytes = 0;
-  if (text.empty() || (ReadNumber(text, kByteSuffixes, &bytes) && bytes > 0)) return bytes;
+  if (text.empty() || (ParseQuantity(text, kByteSuffixes, &bytes) && bytes > 0)) return bytes;
   return MakeError(WEFT_INVALID_ARGUMENT,
                    StrCat("--budget \"", text,
                           "\" is no number of bytes above 0 like 40GB (10^9) or 40GiB (2^30)"));

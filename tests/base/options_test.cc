@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/quantity.h"
+
 namespace weft {
 namespace {
 

@@ -214,7 +214,8 @@ TEST(Options, SizesTakeSuffixesAndDecimals) {
   EXPECT_EQ(ParseSize("64M"), 64.0 * 1024 * 1024);
   EXPECT_EQ(ParseSize("2g"), 2.0 * 1024 * 1024 * 1024);
   EXPECT_EQ(ParseSize("1MB"), 1024.0 * 1024);
-  for (const char* bad : {"", "x", "-1", "1T", "nan", "inf", "1e40", "9999999999G"}) {
+  for (const char* bad :
+       {"", "x", "-1", "1T", "nan", "inf", "1e40", "9999999999G", "64Mx", "64 M", " 8"}) {
     EXPECT_EQ(ParseSize(bad), -1) << bad;
   }
 }

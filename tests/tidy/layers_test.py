@@ -40,6 +40,9 @@ _ROOMS = {
         "context": ("layout", "checks", "step", "optimizer", "plan"),
     },
 }
+# Headers that need the standard library only, and that every leaf may take: they are no part of what weft's users see,
+# and nothing of weft's is behind them.
+_FREESTANDING = ("base/quantity.h",)
 _OURS = ("weft", "base", "topology", "comm", "shard", "bindings", "cli", "bench", "trainer", "tests")
 # What an installed header may take from elsewhere: the C library, and in the C++ wrapper the C++ library.
 _C_HEADERS = {"stddef.h", "stdint.h", "stdbool.h", "limits.h"}
@@ -58,7 +61,12 @@ def layer_violations(tree):
             continue
         for line, name, quoted in source_tree.includes(text):
             target = source_tree.top_folder(name)
-            if home == "include":
+            if path in _FREESTANDING:
+                if target in _OURS or not re.fullmatch(r"[a-z_]+", name):
+                    found.append(f"{path}:{line} includes {name}; leaves take it for the standard library alone")
+            elif name in _FREESTANDING and home != "include":
+                continue
+            elif home == "include":
                 allowed = (name.startswith("weft/") or name in _C_HEADERS
                            or path.endswith(".hpp") and re.fullmatch(r"[a-z_]+", name))
                 if not allowed:
@@ -125,6 +133,13 @@ class Layers(unittest.TestCase):
         self.assertEqual(["trainer/a.cc:2"], [text.split()[0] for text in layer_violations(tree)])
         self.assertEqual(1, len(layer_violations({"bench/weft_perf/a.cc": '#include "comm/group/work.h"\n'})))
         self.assertEqual([], layer_violations({"bench/micro/a.cc": '#include "comm/kernels/reduce.h"\n'}))
+
+    def test_freestanding_header_is_for_all_and_takes_nothing_of_ours(self):
+        tree = {"base/quantity.h": "#include <span>\n", "trainer/a.cc": '#include "base/quantity.h"\n'}
+        self.assertEqual([], layer_violations(tree))
+        for include in ('"base/status.h"', '"weft/types.h"', "<fmt/format.h>"):
+            self.assertEqual(1, len(layer_violations({"base/quantity.h": f"#include {include}\n"})), include)
+        self.assertEqual(1, len(layer_violations({"include/weft/a.hpp": '#include "base/quantity.h"\n'})))
 
     def test_foreign_type_in_an_installed_header_is_found(self):
         tree = {"include/weft/a.h": '#include "absl/status/status.h"\n#include <stdint.h>\n#include <vector>\n',

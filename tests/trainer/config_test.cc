@@ -181,6 +181,8 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
       {{"--memory-budget", "much"}, "--memory-budget much"},
       {{"--memory-budget", "4XB"}, "--memory-budget 4XB"},
       {{"--memory-budget", "nan"}, "--memory-budget nan"},
+      {{"--memory-budget", "40MBx"}, "--memory-budget 40MBx"},
+      {{"--memory-budget", " 40MB"}, "--memory-budget  40MB"},
       {{"--threads", "0"}, "--threads"},
       {{"--steps", "010"}, "--steps: 010 is no whole number"},
       {{"--threads", "1025"}, "--threads: 1025 is out of range; use 1 to 1024"},
