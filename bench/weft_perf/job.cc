@@ -71,10 +71,10 @@ void Job::SetSize(size_t wanted_bytes) {
   extent = ExtentOf(*operation, bytes, type->size, ranks, traffic);
   blocks = {};
   if (operation->layout != Layout::kTraffic) return;
-  const size_t total = extent.count * static_cast<size_t>(ranks) * type->size;
+  const size_t total = extent.count * ranks * type->size;
   size_t in_at = 0;
   size_t out_at = 0;
-  for (int peer = 0; peer < ranks; ++peer) {
+  for (size_t peer = 0; peer < ranks; ++peer) {
     blocks.in_counts.push_back(traffic->Bytes(rank, peer, ranks, total) / type->size);
     blocks.out_counts.push_back(traffic->Bytes(peer, rank, ranks, total) / type->size);
     blocks.in_displacements.push_back(in_at);
@@ -87,12 +87,12 @@ void Job::SetSize(size_t wanted_bytes) {
 unsigned char* Job::send_data(size_t shift) const {
   if (!in_place) return send->data() + offset + shift;
   const size_t step = extent.send_in_place_step * type->size;
-  return recv->data() + offset + shift + step * static_cast<size_t>(rank);
+  return recv->data() + offset + shift + step * rank;
 }
 
 unsigned char* Job::recv_data(size_t shift) const {
   const size_t step = in_place ? extent.recv_in_place_step * type->size : 0;
-  return recv->data() + offset + shift + step * static_cast<size_t>(rank);
+  return recv->data() + offset + shift + step * rank;
 }
 
 // All-gather by exchanges with the neighbour in each dimension, of twice as much each time.
@@ -100,13 +100,13 @@ weft_result_t Job::RunHyperCube(weft_group_t group, const weft_call_t* call, siz
   unsigned char* out = recv_data(shift);
   const size_t chunk = extent.send_bytes;
   const unsigned char* in = send_data(shift);
-  unsigned char* own = out + static_cast<size_t>(rank) * chunk;
+  unsigned char* own = out + rank * chunk;
   if (in != own) std::memcpy(own, in, chunk);
-  for (int round = 1; round < ranks; round *= 2) {
-    const int peer = rank ^ round;
-    const auto have = static_cast<size_t>(rank & ~(round - 1));
-    const auto want = have ^ static_cast<size_t>(round);
-    const size_t count = extent.count * static_cast<size_t>(round);
+  for (size_t round = 1; round < ranks; round *= 2) {
+    const auto peer = static_cast<int>(rank ^ round);
+    const size_t have = rank & ~(round - 1);
+    const size_t want = have ^ round;
+    const size_t count = extent.count * round;
     const weft_result_t result =
         weft_sendrecv(out + have * chunk, count, peer, 0, out + want * chunk, count, peer, 0,
                       type->dtype, nullptr, group, call, nullptr);
@@ -121,13 +121,14 @@ weft_result_t Job::Start(weft_group_t group, const weft_call_t* call, size_t shi
   void* out = recv_data(shift);
   const size_t count = extent.count;
   const weft_dtype_t dtype = type->dtype;
+  const auto root_rank = static_cast<int>(root);
   switch (operation->kind) {
     case OperationKind::kAllReduce:
       return weft_all_reduce(in, out, count, dtype, op, group, call, work);
     case OperationKind::kReduce:
-      return weft_reduce(in, out, count, dtype, op, root, group, call, work);
+      return weft_reduce(in, out, count, dtype, op, root_rank, group, call, work);
     case OperationKind::kBroadcast:
-      return weft_broadcast(in, out, count, dtype, root, group, call, work);
+      return weft_broadcast(in, out, count, dtype, root_rank, group, call, work);
     case OperationKind::kAllGather:
       return weft_all_gather(in, out, count, dtype, group, call, work);
     case OperationKind::kReduceScatter:
@@ -139,12 +140,13 @@ weft_result_t Job::Start(weft_group_t group, const weft_call_t* call, size_t shi
                                blocks.out_counts.data(), blocks.out_displacements.data(), dtype,
                                group, call, work);
     case OperationKind::kGather:
-      return weft_gather(in, out, count, dtype, root, group, call, work);
+      return weft_gather(in, out, count, dtype, root_rank, group, call, work);
     case OperationKind::kScatter:
-      return weft_scatter(in, out, count, dtype, root, group, call, work);
+      return weft_scatter(in, out, count, dtype, root_rank, group, call, work);
     case OperationKind::kSendRecv:
-      return weft_sendrecv(in, count, (rank + 1) % ranks, 0, out, count, (rank + ranks - 1) % ranks,
-                           0, dtype, nullptr, group, call, work);
+      return weft_sendrecv(in, count, static_cast<int>((rank + 1) % ranks), 0, out, count,
+                           static_cast<int>((rank + ranks - 1) % ranks), 0, dtype, nullptr, group,
+                           call, work);
     case OperationKind::kHyperCube:
       return RunHyperCube(group, call, shift);
     case OperationKind::kBarrier:
@@ -160,13 +162,12 @@ DataKey Job::Key(uint64_t seed) const {
 
 std::vector<Piece> Job::Result() const {
   const size_t count = extent.count;
-  const auto self = static_cast<size_t>(rank);
   const bool has_result = !operation->rooted || rank == root;
   std::vector<Piece> pieces;
   // From each rank the block that begins at `first` in its input.
   const auto collect = [&](size_t first) {
-    for (int from = 0; from < ranks; ++from)
-      pieces.push_back({from, first, static_cast<size_t>(from) * count, count});
+    for (size_t from = 0; from < ranks; ++from)
+      pieces.push_back({from, first, from * count, count});
   };
   switch (operation->kind) {
     case OperationKind::kAllReduce:
@@ -174,13 +175,13 @@ std::vector<Piece> Job::Result() const {
       if (has_result) pieces.push_back({Piece::kReduced, 0, 0, count});
       break;
     case OperationKind::kReduceScatter:
-      pieces.push_back({Piece::kReduced, self * count, 0, count});
+      pieces.push_back({Piece::kReduced, rank * count, 0, count});
       break;
     case OperationKind::kBroadcast:
       pieces.push_back({root, 0, 0, count});
       break;
     case OperationKind::kScatter:
-      pieces.push_back({root, self * count, 0, count});
+      pieces.push_back({root, rank * count, 0, count});
       break;
     case OperationKind::kSendRecv:
       pieces.push_back({(rank + ranks - 1) % ranks, 0, 0, count});
@@ -191,19 +192,15 @@ std::vector<Piece> Job::Result() const {
       if (has_result) collect(0);
       break;
     case OperationKind::kAllToAll:
-      collect(self * count);
+      collect(rank * count);
       break;
     case OperationKind::kAllToAllV:
-      for (int from = 0; from < ranks; ++from) {
-        const auto source = static_cast<size_t>(from);
+      for (size_t from = 0; from < ranks; ++from) {
         size_t before = 0;  // what `from` sends to the ranks below this one
-        for (int to = 0; to < rank; ++to) {
-          before +=
-              traffic->Bytes(from, to, ranks, count * static_cast<size_t>(ranks) * type->size) /
-              type->size;
+        for (size_t to = 0; to < rank; ++to) {
+          before += traffic->Bytes(from, to, ranks, count * ranks * type->size) / type->size;
         }
-        pieces.push_back(
-            {from, before, blocks.out_displacements[source], blocks.out_counts[source]});
+        pieces.push_back({from, before, blocks.out_displacements[from], blocks.out_counts[from]});
       }
       break;
     case OperationKind::kBarrier:
@@ -216,9 +213,9 @@ std::vector<Piece> Job::Result() const {
 // root's alone.
 void Job::SetSharedCanaries() const {
   const size_t region = recv_region();
-  const size_t share = region / static_cast<size_t>(ranks);
+  const size_t share = region / ranks;
   const bool roots = in_place && operation->rooted;
-  const size_t begin = roots ? 0 : share * static_cast<size_t>(rank);
+  const size_t begin = roots ? 0 : share * rank;
   const size_t end = roots || rank == ranks - 1 ? region : begin + share;
   if (!roots || rank == root) std::memset(recv->data() + offset + begin, kCanary, end - begin);
   if (rank == 0) recv->SetCanaries(offset, region);
@@ -247,7 +244,7 @@ void Job::PrepareBlocks(const Pattern& input) const {
   const bool dealt = operation->layout == Layout::kDeals || operation->layout == Layout::kSwaps;
   const bool has_blocks = dealt || operation->layout == Layout::kTraffic;
   size_t at = 0;
-  for (size_t to = 0; to < (has_blocks ? static_cast<size_t>(ranks) : 1); ++to) {
+  for (size_t to = 0; to < (has_blocks ? ranks : 1); ++to) {
     const size_t whole = dealt ? extent.count : extent.send_count;
     const size_t count = blocks.in_counts.empty() ? whole : blocks.in_counts[to];
     input.Fill(send_data(0) + at * type->size, to * kBetweenBlocks, count);
@@ -265,7 +262,7 @@ size_t Job::CountChangedCanariesAround() const {
 size_t Job::CountTouched(const Pattern& input, size_t first, size_t last) const {
   const unsigned char* region = recv->data() + offset;
   const size_t size = type->size;
-  const size_t input_at = extent.send_in_place_step * static_cast<size_t>(rank);
+  const size_t input_at = extent.send_in_place_step * rank;
   const size_t input_end = input_at + extent.send_count;
   const size_t from = in_place ? std::clamp(input_at, first, last) : last;
   const size_t to = in_place ? std::clamp(input_end, from, last) : last;
@@ -276,7 +273,7 @@ size_t Job::CountTouched(const Pattern& input, size_t first, size_t last) const 
 
 size_t Job::CountWrongPieces(const DataKey& key) const {
   const Pattern input = Pattern::Input(key, rank);
-  const size_t recv_at = in_place ? extent.recv_in_place_step * static_cast<size_t>(rank) : 0;
+  const size_t recv_at = in_place ? extent.recv_in_place_step * rank : 0;
   size_t wrong = 0;
   size_t seen = 0;  // elements of the output buffer
   for (const Piece& piece : Result()) {

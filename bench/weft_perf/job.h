@@ -67,12 +67,12 @@ struct Blocks {
 
 // A run of elements of the output and where their values come from.
 struct Piece {
-  int from = 0;      // the rank whose input it is; kReduced: the reduction of all ranks' inputs
+  size_t from = 0;   // the rank whose input it is; kReduced: the reduction of all ranks' inputs
   size_t first = 0;  // the first element of those inputs
   size_t at = 0;     // where it stands in the output, elements
   size_t count = 0;
 
-  static constexpr int kReduced = -1;
+  static constexpr size_t kReduced = SIZE_MAX;
 };
 
 struct Job {
@@ -80,9 +80,9 @@ struct Job {
   const ElementType* type = nullptr;
   const Reduction* reduction = nullptr;  // nullptr: the table shows none
   weft_op_t op = WEFT_SUM;               // what the library is called with
-  int root = 0;
-  int rank = 0;
-  int ranks = 1;
+  size_t root = 0;
+  size_t rank = 0;
+  size_t ranks = 1;
   bool in_place = false;
   size_t bytes = 0;  // of the command line; SetSize sets it and what follows from it
   Extent extent;

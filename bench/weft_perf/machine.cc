@@ -97,13 +97,12 @@ double ResidentBytes() {
   double total = 0;
   double resident = 0;
   text >> total >> resident;
-  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+  return resident * sysconf(_SC_PAGESIZE);
 }
 
-size_t LargestBufferBytes(size_t available_bytes, int ranks_on_host, int copies) {
+size_t LargestBufferBytes(size_t available_bytes, size_t ranks_on_host, size_t copies) {
   const size_t reserve = std::min<size_t>(size_t{1} << 30, available_bytes / 4);
-  return (available_bytes - reserve) / static_cast<size_t>(ranks_on_host) /
-         static_cast<size_t>(copies);
+  return (available_bytes - reserve) / ranks_on_host / copies;
 }
 
 }  // namespace weft::perf

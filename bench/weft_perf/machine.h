@@ -21,7 +21,7 @@ double ResidentBytes();
 
 // The largest maxbytes that `ranks_on_host` ranks can have at once: each needs `copies` buffers of
 // that size, and up to 1 GiB stays free for everything else.
-size_t LargestBufferBytes(size_t available_bytes, int ranks_on_host, int copies);
+size_t LargestBufferBytes(size_t available_bytes, size_t ranks_on_host, size_t copies);
 
 }  // namespace weft::perf
 

@@ -17,7 +17,7 @@ constexpr size_t kUnderWayMax = 64;
 double Seconds() {
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
 Measure::Measure(Run& run)
@@ -93,9 +93,9 @@ Outcome Measure::WaitAll() {
   return {};
 }
 
-Outcome Measure::WarmUp(const Job& job, int count) {
-  for (int i = 0; i < count; ++i) {
-    if (Outcome started = Start(job, static_cast<uint64_t>(i)); !started.ok()) return started;
+Outcome Measure::WarmUp(const Job& job, uint64_t count) {
+  for (uint64_t i = 0; i < count; ++i) {
+    if (Outcome started = Start(job, i); !started.ok()) return started;
   }
   return WaitAll();
 }
@@ -103,7 +103,7 @@ Outcome Measure::WarmUp(const Job& job, int count) {
 // One iteration: -m operations and the waits that -z, -m and -I ask for. *excluded grows by the
 // time that does not count.
 Outcome Measure::Iterate(const Job& job, uint64_t iteration, double* excluded) {
-  const auto aggregated = static_cast<uint64_t>(options_.aggregated);
+  const uint64_t aggregated = options_.aggregated;
   const Blocking blocking = options_.blocking;
   for (uint64_t i = 0; i < aggregated; ++i) {
     if (Outcome o = Start(job, iteration * aggregated + i); !o.ok()) return o;
@@ -130,14 +130,14 @@ Outcome Measure::TimeIterations(const Job& job, double* cpu_seconds, double* sec
   for (int i = 0; i < options_.iterations; ++i) {
     const double excluded_before = excluded;
     const double iteration_begin = options_.per_iteration ? Seconds() : 0;
-    if (Outcome o = Iterate(job, static_cast<uint64_t>(i), &excluded); !o.ok()) return o;
+    if (Outcome o = Iterate(job, i, &excluded); !o.ok()) return o;
     if (!options_.per_iteration) continue;
     const double spent = Seconds() - iteration_begin - (excluded - excluded_before);
     single->push_back(spent / options_.aggregated * 1e6);
   }
   const double started = Seconds();
   if (Outcome o = WaitAll(); !o.ok()) return o;
-  const double operations = static_cast<double>(options_.iterations) * options_.aggregated;
+  const double operations = 1.0 * options_.iterations * options_.aggregated;
   *cpu_seconds = (started - begin - excluded) / operations;
   *seconds = (Seconds() - begin - excluded) / operations;
   return {};
@@ -148,11 +148,11 @@ Outcome Measure::SummariseIterations(const std::vector<double>& single, Cell* ce
   if (Outcome o = peers_.Gather(single, &all); !o.ok()) return o;
   Iterations iterations;
   iterations.times_us = SlowestPerIteration(all, single.size());
-  iterations.summary = Summarise(
-      std::span(iterations.times_us).subspan(static_cast<size_t>(options_.per_iteration_skip)));
+  iterations.summary =
+      Summarise(std::span(iterations.times_us).subspan(options_.per_iteration_skip));
   for (size_t at = 0; at < all.size(); at += single.size()) {
-    const auto first = all.begin() + static_cast<ptrdiff_t>(at);
-    iterations.of_ranks_us.emplace_back(first, first + static_cast<ptrdiff_t>(single.size()));
+    const auto of_rank = std::span(all).subspan(at, single.size());
+    iterations.of_ranks_us.emplace_back(of_rank.begin(), of_rank.end());
   }
   cell->iterations = std::move(iterations);
   return {};
@@ -163,9 +163,9 @@ void Measure::MeasureGroups(const Job& job, std::span<const double> of_ranks, Ce
   if (run_.groups().size() < 2) return;
   for (const RankGroup& group : run_.groups()) {
     std::vector<double> times;
-    for (const int rank : group.ranks)
-      times.push_back(of_ranks[static_cast<size_t>(rank)]);
-    const auto ranks = static_cast<int>(times.size());
+    for (const size_t rank : group.ranks)
+      times.push_back(of_ranks[rank]);
+    const size_t ranks = times.size();
     const double seconds = Combine(times, options_.average);
     const Extent extent = ExtentOf(*job.operation, job.bytes, job.type->size, ranks, job.traffic);
     cell->groups.push_back(
@@ -180,7 +180,7 @@ Outcome Measure::Check(const Job& job, Cell* cell, int* failed_checks) {
     if (Outcome o = Start(job, 0); !o.ok()) return o;
     if (Outcome o = WaitAll(); !o.ok()) return o;
     std::vector<double> wrong;
-    if (Outcome o = peers_.Gather(static_cast<double>(job.CountWrong(seed)), &wrong); !o.ok()) {
+    if (Outcome o = peers_.Gather(job.CountWrong(seed), &wrong); !o.ok()) {
       return o;
     }
     double total = 0;
@@ -202,7 +202,7 @@ Outcome Measure::Time(const Job& job, bool checked, Cell* cell, int* failed_chec
   double cpu_seconds = 0;
   double seconds = 0;
   std::vector<double> single;
-  single.reserve(options_.per_iteration ? static_cast<size_t>(options_.iterations) : 0);
+  single.reserve(options_.per_iteration ? options_.iterations : 0);
   if (Outcome o = TimeIterations(job, &cpu_seconds, &seconds, &single); !o.ok()) return o;
 
   const double mine[] = {seconds, cpu_seconds};
@@ -235,8 +235,7 @@ Outcome Measure::CopyRate(const Job& job, double* rate) {
   const double begin = Seconds();
   for (size_t i = 0; i < repeats; ++i)
     copy(i);
-  const double mine =
-      static_cast<double>(bytes * repeats) / 1e9 / std::max(Seconds() - begin, 1e-9);
+  const double mine = bytes * repeats / 1e9 / std::max(Seconds() - begin, 1e-9);
   std::vector<double> all;
   if (Outcome o = peers_.Gather(mine, &all); !o.ok()) return o;
   *rate = 0;

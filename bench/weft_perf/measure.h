@@ -34,7 +34,7 @@ class Measure {
   Measure& operator=(const Measure&) = delete;
 
   // `count` untimed operations.
-  Outcome WarmUp(const Job& job, int count);
+  Outcome WarmUp(const Job& job, uint64_t count);
   // Collective over peers; the cell is the same on all ranks. If `checked`, adds to *failed_checks
   // one for each rank and check that found a wrong element.
   Outcome Time(const Job& job, bool checked, Cell* cell, int* failed_checks);

@@ -69,14 +69,14 @@ const Entry* FindByName(std::span<const Entry> entries, std::string_view name) {
 
 constexpr size_t kChunkAlignment = 16;
 
-size_t ChunkOf(size_t total, size_t element_size, int ranks) {
-  return (total / static_cast<size_t>(ranks)) & ~(kChunkAlignment / element_size - 1);
+size_t ChunkOf(size_t total, size_t element_size, size_t ranks) {
+  return (total / ranks) & ~(kChunkAlignment / element_size - 1);
 }
 
-void SetTraffic(const Traffic& traffic, size_t element_size, int ranks, Extent* extent) {
+void SetTraffic(const Traffic& traffic, size_t element_size, size_t ranks, Extent* extent) {
   // A matrix has its own sizes; nccl-tests then prints a count of 0.
   if (traffic.from_matrix()) extent->count = 0;
-  const size_t total = extent->count * static_cast<size_t>(ranks) * element_size;
+  const size_t total = extent->count * ranks * element_size;
   const Traffic::Amount largest = traffic.LargestOf(ranks, total);
   extent->send_count = largest.send_bytes / element_size;
   extent->recv_count = largest.recv_bytes / element_size;
@@ -113,14 +113,14 @@ double Accesses(OperationKind kind, double n, bool symmetric, bool in_place) {
 }
 
 // The bus bandwidth of a table's size that is moved in one second.
-double BusShare(OperationKind kind, int ranks) {
+double BusShare(OperationKind kind, size_t ranks) {
   const double n = ranks;
   return kind == OperationKind::kHyperCube ? (n - 1) / n : BusFactor(kind, ranks);
 }
 
 }  // namespace
 
-double BusFactor(OperationKind kind, int ranks) {
+double BusFactor(OperationKind kind, size_t ranks) {
   const double n = ranks;
   switch (kind) {
     case OperationKind::kAllReduce:
@@ -178,12 +178,11 @@ const Reduction* FindReduction(std::string_view name) {
   return FindByName(Reductions(), name);
 }
 
-Extent ExtentOf(const Operation& operation, size_t bytes, size_t element_size, int ranks,
+Extent ExtentOf(const Operation& operation, size_t bytes, size_t element_size, size_t ranks,
                 const Traffic* traffic) {
   Extent extent;
   const size_t total = bytes / element_size;
   const size_t chunk = ChunkOf(total, element_size, ranks);
-  const auto n = static_cast<size_t>(ranks);
   switch (operation.layout) {
     case Layout::kNone:
       return extent;
@@ -192,15 +191,15 @@ Extent ExtentOf(const Operation& operation, size_t bytes, size_t element_size, i
       break;
     case Layout::kCollects:
       extent.count = extent.send_count = extent.send_in_place_step = chunk;
-      extent.recv_count = chunk * n;
+      extent.recv_count = chunk * ranks;
       break;
     case Layout::kDeals:
       extent.count = extent.recv_count = extent.recv_in_place_step = chunk;
-      extent.send_count = chunk * n;
+      extent.send_count = chunk * ranks;
       break;
     case Layout::kSwaps:
       extent.count = chunk;
-      extent.send_count = extent.recv_count = chunk * n;
+      extent.send_count = extent.recv_count = chunk * ranks;
       break;
     case Layout::kTraffic:
       extent.count = chunk;
@@ -213,18 +212,18 @@ Extent ExtentOf(const Operation& operation, size_t bytes, size_t element_size, i
 }
 
 Bandwidth BandwidthOf(const Operation& operation, const Extent& extent, size_t element_size,
-                      int ranks, double seconds) {
+                      size_t ranks, double seconds) {
   if (seconds <= 0) return {};
-  auto bytes = static_cast<double>(extent.bytes());
+  double bytes = extent.bytes();
   if (operation.kind == OperationKind::kHyperCube) {
     // A rank's own chunk does not travel.
-    bytes = static_cast<double>(extent.count * element_size) * (ranks - 1);
+    bytes = extent.count * element_size * (ranks - 1.0);
   }
   const double algorithm = bytes / 1e9 / seconds;
   return {algorithm, algorithm * BusFactor(operation.kind, ranks)};
 }
 
-double BoundFraction(OperationKind kind, int ranks, bool symmetric, bool in_place) {
+double BoundFraction(OperationKind kind, size_t ranks, bool symmetric, bool in_place) {
   const double accesses = Accesses(kind, ranks, symmetric, in_place);
   if (accesses == 0 || ranks < 2) return 0;
   return BusShare(kind, ranks) * 2 / accesses;

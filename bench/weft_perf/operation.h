@@ -105,8 +105,8 @@ inline bool IsPremulSum(const Reduction& reduction) {
 }
 
 // What nccl-tests multiplies a rank's input by: 1 on even ranks, 2 on odd ones.
-inline int PremulFactor(int rank) {
-  return 1 + rank % 2;
+inline int PremulFactor(size_t rank) {
+  return rank % 2 == 0 ? 1 : 2;
 }
 
 // Elements, except the offsets and sizes that say bytes.
@@ -125,7 +125,7 @@ struct Extent {
 
 // What `bytes` of the command line become. Chunks are rounded down to 16 bytes, so a small size
 // may become 0. `traffic` is alltoallv's, nullptr for others.
-Extent ExtentOf(const Operation& operation, size_t bytes, size_t element_size, int ranks,
+Extent ExtentOf(const Operation& operation, size_t bytes, size_t element_size, size_t ranks,
                 const Traffic* traffic = nullptr);
 
 struct Bandwidth {
@@ -134,17 +134,17 @@ struct Bandwidth {
 };
 
 // How much more than the algorithm's bandwidth crosses the busiest link, seen as a ring.
-double BusFactor(OperationKind kind, int ranks);
+double BusFactor(OperationKind kind, size_t ranks);
 
 // 0 for an operation that moves nothing.
 Bandwidth BandwidthOf(const Operation& operation, const Extent& extent, size_t element_size,
-                      int ranks, double seconds);
+                      size_t ranks, double seconds);
 
 // How far memory lets an operation go (--bound): the best bus bandwidth divided by the rate at which all ranks together
 // copy memory. An operation on one node must read and write every byte a certain number of times, and a copy does each
 // once, so with `a` accesses per byte of S it takes at least a S / (2 rate). 0 where there is no such bound (one rank,
 // barrier). A share of it can be compared between machines, bandwidth cannot.
-double BoundFraction(OperationKind kind, int ranks, bool symmetric, bool in_place);
+double BoundFraction(OperationKind kind, size_t ranks, bool symmetric, bool in_place);
 
 }  // namespace weft::perf
 

@@ -30,7 +30,7 @@ void Pattern::SetAll(const Bits& bits_at) {
   }
 }
 
-Pattern Pattern::Input(const DataKey& key, int rank) {
+Pattern Pattern::Input(const DataKey& key, size_t rank) {
   Pattern pattern(key, 0);
   pattern.SetAll([&](size_t i) { return ExactBits(key, rank, i); });
   return pattern;
@@ -43,7 +43,7 @@ Pattern Pattern::Reduced(const DataKey& key) {
   return pattern;
 }
 
-Pattern Pattern::OrderSensitive(const DataKey& key, int rank) {
+Pattern Pattern::OrderSensitive(const DataKey& key, size_t rank) {
   Pattern pattern(key, 0);
   pattern.SetAll([&](size_t i) { return RealBits(key, rank, i); });
   return pattern;

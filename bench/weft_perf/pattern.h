@@ -28,11 +28,11 @@ class Pattern {
   static constexpr size_t kPeriod = 16381;  // prime
 
   // What `rank` contributes.
-  static Pattern Input(const DataKey& key, int rank);
+  static Pattern Input(const DataKey& key, size_t rank);
   // The reduction of all ranks' contributions; key.reduction must be set.
   static Pattern Reduced(const DataKey& key);
   // What `rank` contributes where the order of additions is to show in the result.
-  static Pattern OrderSensitive(const DataKey& key, int rank);
+  static Pattern OrderSensitive(const DataKey& key, size_t rank);
 
   // Writes elements [first, first + count) of the endless pattern.
   void Fill(void* out, size_t first, size_t count) const;

@@ -18,7 +18,7 @@ namespace weft::perf {
 namespace {
 
 // Makes the group of this process's rank `local`; runs on that rank's thread.
-using GroupMaker = std::function<Outcome(int local, weft_group_t* group)>;
+using GroupMaker = std::function<Outcome(size_t local, weft_group_t* group)>;
 
 ExitCode Tell(const Options& options, const Outcome& outcome) {
   if (!outcome.ok()) {
@@ -27,7 +27,8 @@ ExitCode Tell(const Options& options, const Outcome& outcome) {
   return outcome.code;
 }
 
-ExitCode RunRank(const Options& options, int local, const GroupMaker& make, const RankBody& body) {
+ExitCode RunRank(const Options& options, size_t local, const GroupMaker& make,
+                 const RankBody& body) {
   weft_group_t group = nullptr;
   if (Outcome made = make(local, &group); !made.ok()) return Tell(options, made);
   const ExitCode code = Tell(options, body(group));
@@ -36,24 +37,24 @@ ExitCode RunRank(const Options& options, int local, const GroupMaker& make, cons
 }
 
 // Rank 0 of the process on the calling thread, the others on threads that end before this returns.
-ExitCode RunThreads(const Options& options, int ranks, const GroupMaker& make,
+ExitCode RunThreads(const Options& options, size_t ranks, const GroupMaker& make,
                     const RankBody& body) {
-  std::vector<ExitCode> codes(static_cast<size_t>(ranks), ExitCode::kOk);
+  std::vector<ExitCode> codes(ranks, ExitCode::kOk);
   std::vector<std::thread> threads;
   // No rank begins before all have a thread: the others would wait for one that never comes.
   std::promise<bool> complete;
   const std::shared_future<bool> begin = complete.get_future().share();
   Outcome started;
   try {
-    for (int local = 1; local < ranks; ++local) {
+    for (size_t local = 1; local < ranks; ++local) {
       threads.emplace_back([&, local] {
         if (!begin.get()) return;
-        codes[static_cast<size_t>(local)] = RunRank(options, local, make, body);
+        codes[local] = RunRank(options, local, make, body);
       });
     }
   } catch (const std::system_error& error) {
     started = Fail(ExitCode::kInternal,
-                   Printf("could not start thread %zu of %d: %s; raise the limit on processes and "
+                   Printf("could not start thread %zu of %zu: %s; raise the limit on processes and "
                           "threads, ulimit -u",
                           threads.size() + 2, ranks, error.code().message().c_str()));
   }
@@ -122,23 +123,24 @@ Outcome Peers::GatherText(const std::string& mine, std::vector<std::string>* all
 ExitCode RunFromId(const Options& options, const weft_unique_id_t& id, int process, int processes,
                    const RankBody& body) {
   const int locals = options.ranks_per_process();
-  const auto make = [&](int local, weft_group_t* group) {
-    const weft_result_t result = weft_group_create_from_id(
-        &id, processes * locals, process * locals + local, nullptr, group);
+  const auto make = [&](size_t local, weft_group_t* group) {
+    const int rank = process * locals + static_cast<int>(local);
+    const weft_result_t result =
+        weft_group_create_from_id(&id, processes * locals, rank, nullptr, group);
     if (result == WEFT_SUCCESS) return Outcome{};
-    return LibraryFailure(Printf("rank %d: joining", process * locals + local), result);
+    return LibraryFailure(Printf("rank %d: joining", rank), result);
   };
   return RunThreads(options, locals, make, body);
 }
 
-ExitCode RunLocally(const Options& options, int ranks, const RankBody& body) {
-  std::vector<weft_group_t> groups(static_cast<size_t>(ranks), nullptr);
+ExitCode RunLocally(const Options& options, size_t ranks, const RankBody& body) {
+  std::vector<weft_group_t> groups(ranks, nullptr);
   const weft_result_t result = weft_group_create_local(ranks, nullptr, groups.data());
   if (result != WEFT_SUCCESS) {
-    return Tell(options, LibraryFailure(Printf("making %d ranks", ranks), result));
+    return Tell(options, LibraryFailure(Printf("making %zu ranks", ranks), result));
   }
-  const auto make = [&](int local, weft_group_t* group) {
-    *group = groups[static_cast<size_t>(local)];
+  const auto make = [&](size_t local, weft_group_t* group) {
+    *group = groups[local];
     return Outcome{};
   };
   return RunThreads(options, ranks, make, body);

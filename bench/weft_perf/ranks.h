@@ -51,7 +51,7 @@ using RankBody = std::function<Outcome(weft_group_t group)>;
 // Each of these runs `body` once per rank of this process, one thread each, and returns the worst
 // exit code; every failure is one line on stderr.
 ExitCode RunFromEnvironment(const Options& options, const RankBody& body);
-ExitCode RunLocally(const Options& options, int ranks, const RankBody& body);
+ExitCode RunLocally(const Options& options, size_t ranks, const RankBody& body);
 ExitCode RunFromId(const Options& options, const weft_unique_id_t& id, int process, int processes,
                    const RankBody& body);
 

@@ -13,7 +13,7 @@ double NearestRank(std::span<const double> sorted, size_t percent) {
 }
 
 double Mean(std::span<const double> values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  return std::accumulate(values.begin(), values.end(), 0.0) / values.size();
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ IterationSummary Summarise(std::span<const double> times) {
   double squares = 0;
   for (const double time : sorted)
     squares += (time - summary.mean) * (time - summary.mean);
-  summary.deviation = std::sqrt(squares / static_cast<double>(sorted.size()));
+  summary.deviation = std::sqrt(squares / sorted.size());
   return summary;
 }
 

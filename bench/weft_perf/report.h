@@ -55,7 +55,7 @@ struct Iterations {
 // Ranks that measure together (NCCL_TESTS_SPLIT).
 struct RankGroup {
   int color = 0;
-  std::vector<int> ranks;  // of the run
+  std::vector<size_t> ranks;  // of the run
 };
 
 // What one of several groups measured.
@@ -149,7 +149,7 @@ inline constexpr size_t kLeastBoundBytes = 4096;
 
 // "# bound ..." for one line of the table; copy_rate in GB/s, of all ranks together.
 std::string BoundHeader();
-std::string BoundLine(const Row& row, const Operation& operation, int ranks, bool symmetric,
+std::string BoundLine(const Row& row, const Operation& operation, size_t ranks, bool symmetric,
                       double copy_rate);
 
 std::string JsonText(const Report& report);

@@ -59,7 +59,7 @@ class Repro : public Experiment {
  public:
   explicit Repro(Run& run) : run_(run), options_(run.options()), output_(run.output()) {}
 
-  int copies() const override { return 5; }
+  size_t copies() const override { return 5; }
 
   Outcome SetUp() override;
   Outcome RunOne(Job job) override;
@@ -126,7 +126,7 @@ Outcome Repro::Call(const Job& job, const Way& way, std::optional<std::string>* 
   }
   std::vector<double> results;
   if (Outcome o = run_.peers().Gather(result, &results); !o.ok()) return o;
-  if (std::count(results.begin(), results.end(), results[0]) != run_.size()) {
+  if (std::count(results.begin(), results.end(), results[0]) != std::ssize(results)) {
     return Fail(ExitCode::kLibrary,
                 "some ranks have the algorithm and some do not: " + failure.message);
   }
@@ -158,14 +158,14 @@ Outcome Repro::Record(const Job& job, const Way& way, const Hashes& mine) {
   std::vector<double> strays;
   if (Outcome o = run_.peers().GatherText(mine.whole, &wholes); !o.ok()) return o;
   if (Outcome o = run_.peers().GatherText(mine.prefix, &prefixes); !o.ok()) return o;
-  const auto stray = static_cast<double>(mine.stray_bytes);
+  const double stray = mine.stray_bytes;
   if (Outcome o = run_.peers().Gather(stray, &strays); !o.ok()) return o;
   if (run_.rank() != 0) return {};
   ReproResult result;
   result.operation = job.operation->name;
   result.type = job.type->name;
   result.reduction = job.reduction != nullptr ? job.reduction->name : "none";
-  result.root = job.operation->rooted ? job.root : -1;
+  result.root = job.operation->rooted ? static_cast<int>(job.root) : -1;
   result.ranks = job.ranks;
   result.bytes = job.extent.bytes();
   result.count = job.extent.count;

@@ -35,7 +35,7 @@ struct ReproResult {
   std::string type;
   std::string reduction;
   int root = -1;
-  int ranks = 1;
+  size_t ranks = 1;
   size_t bytes = 0;  // the table's size
   size_t count = 0;
   // How.

@@ -75,8 +75,7 @@ std::string HashOfRanks(const std::vector<std::string>& of_ranks, bool same, boo
   const auto first = std::find_if(of_ranks.begin(), of_ranks.end(),
                                   [](const std::string& hash) { return !hash.empty(); });
   if (first == of_ranks.end()) return HashText({});
-  const bool equal = std::count(of_ranks.begin(), of_ranks.end(), *first) ==
-                     static_cast<ptrdiff_t>(of_ranks.size());
+  const bool equal = std::count(of_ranks.begin(), of_ranks.end(), *first) == std::ssize(of_ranks);
   if (same && equal) return *first;
   if (same) *agree = false;
   std::vector<std::span<const unsigned char>> runs;
@@ -113,7 +112,7 @@ bool ReproSummary::AddLine(const std::string& line) {
   r.type = json.value("type", "");
   r.reduction = json.value("redop", "");
   r.root = json.value("root", -1);
-  r.ranks = json.value("ranks", 0);
+  r.ranks = json.value("ranks", size_t{0});
   r.bytes = json.value("size", size_t{0});
   r.count = json.value("count", size_t{0});
   r.ranks_are = json.value("ranks_are", "");
@@ -144,7 +143,7 @@ void ReproSummary::Add(const ReproSkip& skip) {
 }
 
 std::vector<ReproSummary::Group> ReproSummary::Groups(bool prefixes) const {
-  using Key = std::tuple<std::string, std::string, std::string, int, int, size_t>;
+  using Key = std::tuple<std::string, std::string, std::string, int, size_t, size_t>;
   std::map<Key, size_t> place;
   std::vector<Group> groups;  // in the order in which they were first seen
   for (const ReproResult& r : results_) {

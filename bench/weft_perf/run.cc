@@ -30,7 +30,7 @@ class MadeOp {
   MadeOp& operator=(const MadeOp&) = delete;
 
   // At most once. `rank` decides the factor.
-  Outcome Make(const Reduction& reduction, const ElementType& type, int rank) {
+  Outcome Make(const Reduction& reduction, const ElementType& type, size_t rank) {
     number_ = reduction.op;
     if (!IsPremulSum(reduction)) return {};
     const uint64_t factor = EncodeElement(PremulFactor(rank), type);
@@ -49,10 +49,10 @@ class MadeOp {
 };
 
 // A line, in the words of nccl-tests, if the operation cannot be run with `ranks` ranks; else "".
-std::string WhySkipped(const Options& options, int ranks) {
+std::string WhySkipped(const Options& options, size_t ranks) {
   const bool power_of_two = (ranks & (ranks - 1)) == 0;
   if (options.operation->kind != OperationKind::kHyperCube || power_of_two) return "";
-  return Printf("nRanks %d is not a power of 2, skipping\n", ranks);
+  return Printf("nRanks %zu is not a power of 2, skipping\n", ranks);
 }
 
 // {nullptr} for an operation that has none.
@@ -62,10 +62,10 @@ std::vector<const Reduction*> ReductionsOf(const Options& options) {
 }
 
 // {0} for an operation that has none; `ranks`: of the smallest group that measures.
-std::vector<int> RootsOf(const Options& options, int ranks) {
+std::vector<size_t> RootsOf(const Options& options, size_t ranks) {
   if (!options.operation->rooted) return {0};
-  if (options.root != kAllRoots) return {options.root};
-  std::vector<int> roots(static_cast<size_t>(ranks));
+  if (options.root != kAllRoots) return {static_cast<size_t>(options.root)};
+  std::vector<size_t> roots(ranks);
   std::iota(roots.begin(), roots.end(), 0);
   return roots;
 }
@@ -93,28 +93,29 @@ Outcome Run::Split() {
   for (size_t rank = 0; rank < colors.size(); ++rank) {
     const auto color = static_cast<int>(colors[rank]);
     by_color[color].color = color;
-    by_color[color].ranks.push_back(static_cast<int>(rank));
+    by_color[color].ranks.push_back(rank);
   }
   for (auto& [color, group] : by_color)
     groups_.push_back(std::move(group));
-  weft_result_t result = WEFT_SUCCESS;
   if (groups_.size() > 1) {
-    result = weft_group_split(world_, color_, peers_.rank(), nullptr, &group_);
+    const weft_result_t result = weft_group_split(world_, color_, peers_.rank(), nullptr, &group_);
     if (result != WEFT_SUCCESS) return LibraryFailure("splitting the ranks", result);
   }
-  result = weft_group_rank(group_, &rank_);
-  if (result == WEFT_SUCCESS) result = weft_group_size(group_, &size_);
-  if (result != WEFT_SUCCESS) return LibraryFailure("asking for the rank", result);
-  if (!options_.operation->rooted || options_.root < smallest_group()) return {};
-  return Fail(ExitCode::kUsage, Printf("-r %d: the group has ranks 0 to %d only", options_.root,
-                                       smallest_group() - 1));
+  Peers measured;
+  if (Outcome o = Peers::Make(group_, &measured); !o.ok()) return o;
+  rank_ = measured.rank();
+  size_ = measured.size();
+  const auto smallest = static_cast<int>(smallest_group());
+  if (!options_.operation->rooted || options_.root < smallest) return {};
+  return Fail(ExitCode::kUsage,
+              Printf("-r %d: the group has ranks 0 to %d only", options_.root, smallest - 1));
 }
 
-int Run::smallest_group() const {
+size_t Run::smallest_group() const {
   size_t smallest = SIZE_MAX;
   for (const RankGroup& group : groups_)
     smallest = std::min(smallest, group.ranks.size());
-  return static_cast<int>(smallest);
+  return smallest;
 }
 
 // All ranks' lines, in rank order.
@@ -122,7 +123,7 @@ Outcome Run::ListDevices(std::vector<Device>* devices) {
   std::vector<std::string> keys;
   if (Outcome o = peers_.GatherText(HostKey(), &keys); !o.ok()) return o;
   const std::string& mine = keys[static_cast<size_t>(peers_.rank())];
-  ranks_on_host_ = static_cast<int>(std::count(keys.begin(), keys.end(), mine));
+  ranks_on_host_ = std::count(keys.begin(), keys.end(), mine);
   const auto device =
       static_cast<int>(std::count(keys.begin(), keys.begin() + peers_.rank(), mine));
 
@@ -145,10 +146,10 @@ Outcome Run::ListDevices(std::vector<Device>* devices) {
 }
 
 // Lowers the largest size to what fits if each rank has `copies` buffers of it. After ListDevices.
-Outcome Run::FitSizes(int copies) {
+Outcome Run::FitSizes(size_t copies) {
   const size_t mine = LargestBufferBytes(AvailableMemoryBytes(), ranks_on_host_, copies);
   std::vector<double> limits;
-  if (Outcome o = peers_.Gather(static_cast<double>(mine), &limits); !o.ok()) return o;
+  if (Outcome o = peers_.Gather(mine, &limits); !o.ok()) return o;
   const auto limit = static_cast<size_t>(*std::min_element(limits.begin(), limits.end()));
   if (options_.max_bytes <= limit) return {};
   options_.max_bytes = limit;
@@ -158,7 +159,7 @@ Outcome Run::FitSizes(int copies) {
                                        options_.min_bytes, limit));
 }
 
-Outcome Run::SetUp(int copies) {
+Outcome Run::SetUp(size_t copies) {
   if (Outcome o = Split(); !o.ok()) return o;
   report().groups = groups_;
   if (Outcome o = ListDevices(&report().devices); !o.ok()) return o;
@@ -186,7 +187,7 @@ Outcome Run::RunAll(Experiment& experiment) {
       if (operation.reduces) {
         if (Outcome o = op.Make(*reduction, *type, rank_); !o.ok()) return o;
       }
-      for (const int root : RootsOf(options_, smallest_group())) {
+      for (const size_t root : RootsOf(options_, smallest_group())) {
         Job job;
         job.operation = &operation;
         job.type = type;

@@ -30,7 +30,7 @@ class Experiment {
   virtual ~Experiment() = default;
 
   // How many buffers of the largest size a rank needs at once.
-  virtual int copies() const = 0;
+  virtual size_t copies() const = 0;
   // Allocates them, and prints what stands above the rows.
   virtual Outcome SetUp() = 0;
   // All sizes of one type, reduction and root. `job` has everything but buffers and a size.
@@ -66,9 +66,9 @@ class Run {
   // What is measured: the world or this rank's part of it (NCCL_TESTS_SPLIT).
   weft_group_t group() const { return group_; }
 
-  int rank() const { return rank_; }
+  size_t rank() const { return rank_; }
 
-  int size() const { return size_; }
+  size_t size() const { return size_; }
 
   // By colour; one without a split.
   const std::vector<RankGroup>& groups() const { return groups_; }
@@ -77,13 +77,13 @@ class Run {
   Outcome Allocate(Memory memory, Buffer* buffer) const;
 
  private:
-  Outcome SetUp(int copies);
+  Outcome SetUp(size_t copies);
   Outcome Split();
   Outcome ListDevices(std::vector<Device>* devices);
-  Outcome FitSizes(int copies);
+  Outcome FitSizes(size_t copies);
   Outcome RunAll(Experiment& experiment);
   Outcome RunAllOf(Experiment& experiment);
-  int smallest_group() const;
+  size_t smallest_group() const;
 
   Options options_;
   weft_group_t world_;
@@ -92,9 +92,9 @@ class Run {
   Output output_;
   Traffic traffic_;
   int color_ = 0;
-  int rank_ = 0;  // in group_
-  int size_ = 1;
-  int ranks_on_host_ = 1;
+  size_t rank_ = 0;  // in group_
+  size_t size_ = 1;
+  size_t ranks_on_host_ = 1;
   std::vector<RankGroup> groups_;
 };
 

@@ -22,12 +22,12 @@ class MeanBandwidth {
       group_sums_[i] += cell.groups[i].bandwidth.bus;
   }
 
-  double mean() const { return cells_ > 0 ? sum_ / static_cast<double>(cells_) : 0; }
+  double mean() const { return cells_ > 0 ? sum_ / cells_ : 0; }
 
   std::vector<double> group_means() const {
     std::vector<double> means;
     for (const double sum : group_sums_)
-      means.push_back(sum / static_cast<double>(cells_));
+      means.push_back(sum / cells_);
     return means;
   }
 
@@ -42,7 +42,7 @@ class Sweep : public Experiment {
   explicit Sweep(Run& run) : run_(run), options_(run.options()), output_(run.output()) {}
 
   // nccl-tests keeps a buffer of expected results as well when it checks.
-  int copies() const override { return options_.checks > 0 ? 3 : 2; }
+  size_t copies() const override { return options_.checks > 0 ? 3 : 2; }
 
   Outcome SetUp() override;
   Outcome RunOne(Job job) override;
@@ -84,7 +84,7 @@ Outcome Sweep::RunSize(Job job, size_t bytes) {
   row.count = job.extent.count;
   row.type = operation.is_barrier() ? "none" : job.type->name;
   row.reduction = job.reduction != nullptr ? job.reduction->name : "none";
-  row.root = operation.rooted ? job.root : -1;
+  row.root = operation.rooted ? static_cast<int>(job.root) : -1;
   std::string summaries;
   for (Cell* cell : {&row.out_of_place, &row.in_place}) {
     const bool second = cell == &row.in_place;
@@ -95,9 +95,8 @@ Outcome Sweep::RunSize(Job job, size_t bytes) {
     if (Outcome o = measure_->Time(job, checked, cell, &totals_.out_of_bounds); !o.ok()) return o;
     bandwidth_.Add(*cell);
     if (operation.layout == Layout::kTraffic && run_.traffic().print_summary()) {
-      summaries += run_.traffic().SummaryText(
-          job.ranks, row.count * static_cast<size_t>(job.ranks) * job.type->size,
-          cell->time_us * 1e-6);
+      summaries += run_.traffic().SummaryText(job.ranks, row.count * job.ranks * job.type->size,
+                                              cell->time_us * 1e-6);
     }
   }
   if (options_.bound) rows_.push_back(row);
@@ -145,8 +144,7 @@ Outcome Sweep::CompareWithBound(Job job) {
 
 Outcome Sweep::Conclude() {
   if (options_.memory_report) {
-    output_.Print(MemoryLine(resident_at_start_,
-                             static_cast<double>(send_.allocated() + recv_.allocated()),
+    output_.Print(MemoryLine(resident_at_start_, send_.allocated() + recv_.allocated(),
                              ResidentBytes() - resident_before_));
   }
   totals_.bus_bandwidth = bandwidth_.mean();

@@ -177,7 +177,7 @@ std::string BoundHeader() {
       "(GB/s)", "");
 }
 
-std::string BoundLine(const Row& row, const Operation& operation, int ranks, bool symmetric,
+std::string BoundLine(const Row& row, const Operation& operation, size_t ranks, bool symmetric,
                       double copy_rate) {
   std::string text = Printf("# bound %12zu  %8.2f", row.bytes, copy_rate);
   text += Share(row.out_of_place,

@@ -133,10 +133,11 @@ Outcome Traffic::FromEnvironment(const Lookup& lookup, Traffic* traffic) {
   return FromMatrix(text, path, std::max(scale, 0.0), traffic);
 }
 
-Outcome Traffic::Check(int ranks, size_t min_bytes, size_t max_bytes) const {
+Outcome Traffic::Check(size_t ranks, size_t min_bytes, size_t max_bytes) const {
   if (!from_matrix()) return {};
-  if (static_cast<size_t>(ranks) > dimension_) {
-    return Unusable(name_, Printf("is for %zu ranks at most, and there are %d", dimension_, ranks));
+  if (ranks > dimension_) {
+    return Unusable(name_,
+                    Printf("is for %zu ranks at most, and there are %zu", dimension_, ranks));
   }
   if (min_bytes != max_bytes) {
     return Unusable(name_, "has the sizes of one operation; give -b and -e the same value");
@@ -149,33 +150,33 @@ Outcome Traffic::Check(int ranks, size_t min_bytes, size_t max_bytes) const {
                                 needed, max_bytes));
 }
 
-size_t Traffic::Bytes(int from, int to, int ranks, size_t total_bytes) const {
+size_t Traffic::Bytes(size_t from, size_t to, size_t ranks, size_t total_bytes) const {
   if (from_matrix()) {
-    return bytes_[static_cast<size_t>(from) * dimension_ + static_cast<size_t>(to)];
+    return bytes_[from * dimension_ + to];
   }
-  const auto total = static_cast<double>(total_bytes);
+  const double total = total_bytes;
   if (ranks == 1) return total_bytes & ~(kAlignment - 1);
   const double n = ranks;
-  const double distance = (to - from + ranks) % ranks;
+  const double distance = (to + ranks - from) % ranks;
   const double equal_share = total / n;
   const double distance_share = distance * total / (n * (n - 1) / 2);
   return Aligned((1 - spread_) * equal_share + spread_ * distance_share);
 }
 
-Traffic::Amount Traffic::Of(int rank, int ranks, size_t total_bytes) const {
+Traffic::Amount Traffic::Of(size_t rank, size_t ranks, size_t total_bytes) const {
   Amount amount;
-  for (int peer = 0; peer < ranks; ++peer) {
+  for (size_t peer = 0; peer < ranks; ++peer) {
     amount.send_bytes += Bytes(rank, peer, ranks, total_bytes);
     amount.recv_bytes += Bytes(peer, rank, ranks, total_bytes);
   }
   return amount;
 }
 
-Traffic::Amount Traffic::LargestOf(int ranks, size_t total_bytes) const {
+Traffic::Amount Traffic::LargestOf(size_t ranks, size_t total_bytes) const {
   Amount largest;
   // By distance all ranks are alike.
-  const int different = from_matrix() ? ranks : 1;
-  for (int rank = 0; rank < different; ++rank) {
+  const size_t different = from_matrix() ? ranks : 1;
+  for (size_t rank = 0; rank < different; ++rank) {
     const Amount amount = Of(rank, ranks, total_bytes);
     largest.send_bytes = std::max(largest.send_bytes, amount.send_bytes);
     largest.recv_bytes = std::max(largest.recv_bytes, amount.recv_bytes);
@@ -183,20 +184,20 @@ Traffic::Amount Traffic::LargestOf(int ranks, size_t total_bytes) const {
   return largest;
 }
 
-std::string Traffic::SummaryText(int ranks, size_t total_bytes, double seconds) const {
+std::string Traffic::SummaryText(size_t ranks, size_t total_bytes, double seconds) const {
   std::string text = "# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: ";
   if (from_matrix()) {
-    text += Printf("mode=matrix nranks=%d matrix_dim=%zu scale=%.3f", ranks, dimension_, scale_);
+    text += Printf("mode=matrix nranks=%zu matrix_dim=%zu scale=%.3f", ranks, dimension_, scale_);
   } else {
-    text +=
-        Printf("mode=generated nranks=%d total_bytes=%zu spread=%.3f", ranks, total_bytes, spread_);
+    text += Printf("mode=generated nranks=%zu total_bytes=%zu spread=%.3f", ranks, total_bytes,
+                   spread_);
   }
   text += Printf(" time_usec=%.2f\n", seconds * 1e6);
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (size_t rank = 0; rank < ranks; ++rank) {
     const Amount amount = Of(rank, ranks, total_bytes);
-    const auto bytes = static_cast<double>(std::max(amount.send_bytes, amount.recv_bytes));
+    const double bytes = std::max(amount.send_bytes, amount.recv_bytes);
     const double rate = seconds > 0 ? bytes / 1e9 / seconds : 0;
-    text += Printf("#   rank=%d send_bytes=%zu recv_bytes=%zu alg_bw=%.2f bus_bw=%.2f\n", rank,
+    text += Printf("#   rank=%zu send_bytes=%zu recv_bytes=%zu alg_bw=%.2f bus_bw=%.2f\n", rank,
                    amount.send_bytes, amount.recv_bytes, rate,
                    rate * BusFactor(OperationKind::kAllToAllV, ranks));
   }

@@ -37,7 +37,7 @@ class Traffic {
 
   // Fails when a matrix is too small for the ranks, the sizes are more than one, or they do not hold
   // what it says. Always fine by distance.
-  Outcome Check(int ranks, size_t min_bytes, size_t max_bytes) const;
+  Outcome Check(size_t ranks, size_t min_bytes, size_t max_bytes) const;
 
   bool from_matrix() const { return dimension_ > 0; }
 
@@ -45,7 +45,7 @@ class Traffic {
   bool print_summary() const { return print_summary_; }
 
   // What `from` sends to `to`.
-  size_t Bytes(int from, int to, int ranks, size_t total_bytes) const;
+  size_t Bytes(size_t from, size_t to, size_t ranks, size_t total_bytes) const;
 
   struct Amount {
     size_t send_bytes = 0;
@@ -53,12 +53,12 @@ class Traffic {
   };
 
   // What one rank sends and receives in all.
-  Amount Of(int rank, int ranks, size_t total_bytes) const;
+  Amount Of(size_t rank, size_t ranks, size_t total_bytes) const;
   // The largest of all ranks, each by itself.
-  Amount LargestOf(int ranks, size_t total_bytes) const;
+  Amount LargestOf(size_t ranks, size_t total_bytes) const;
 
   // Lines of NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: each rank's amounts and rates.
-  std::string SummaryText(int ranks, size_t total_bytes, double seconds) const;
+  std::string SummaryText(size_t ranks, size_t total_bytes, double seconds) const;
 
  private:
   double spread_ = 1;

@@ -25,7 +25,7 @@ class ExactValues {
  public:
   explicit ExactValues(const DataKey& key) : key_(key), type_(*key.type) {}
 
-  uint64_t InputBits(int rank, size_t index) const;
+  uint64_t InputBits(size_t rank, size_t index) const;
   uint64_t ReducedBits(size_t index) const;
 
  private:
@@ -33,14 +33,14 @@ class ExactValues {
 
   bool is_sum() const { return op() != WEFT_PROD && op() != WEFT_MAX && op() != WEFT_MIN; }
 
-  uint64_t Random(int rank, size_t index) const;
-  int Turn(int rank, size_t index) const;
+  uint64_t Random(size_t rank, size_t index) const;
+  uint64_t Turn(size_t rank, size_t index) const;
   uint64_t SmallIntegerLimit(uint64_t wanted) const;
-  double Float(int rank, size_t index) const;
-  double FloatSummand(int rank, size_t index) const;
-  double FloatFactor(int rank, size_t index) const;
-  int64_t Bounded(int rank, size_t index, int64_t limit) const;
-  uint64_t Integer(int rank, size_t index) const;
+  double Float(size_t rank, size_t index) const;
+  double FloatSummand(size_t rank, size_t index) const;
+  double FloatFactor(size_t rank, size_t index) const;
+  int64_t Bounded(size_t rank, size_t index, uint64_t limit) const;
+  uint64_t Integer(size_t rank, size_t index) const;
   uint64_t Extend(uint64_t bits) const;
   template <typename Value, typename Contribution, typename Less>
   Value Reduce(const Contribution& contribution, const Less& less) const;
@@ -49,15 +49,14 @@ class ExactValues {
   const ElementType& type_;
 };
 
-uint64_t ExactValues::Random(int rank, size_t index) const {
-  return Mix(Mix(key_.seed * 0x10001 + static_cast<uint64_t>(rank) + 1) + index);
+uint64_t ExactValues::Random(size_t rank, size_t index) const {
+  return Mix(Mix(key_.seed * 0x10001 + rank + 1) + index);
 }
 
 // The ranks in another order at every index: contributions that only a few ranks may make come
 // from all of them in turn.
-int ExactValues::Turn(int rank, size_t index) const {
-  return static_cast<int>((static_cast<uint64_t>(rank) + Mix(key_.seed + index) % 65536) %
-                          static_cast<uint64_t>(key_.ranks));
+uint64_t ExactValues::Turn(size_t rank, size_t index) const {
+  return (rank + Mix(key_.seed + index) % 65536) % key_.ranks;
 }
 
 // The smaller of `wanted` and what the type's precision holds.
@@ -66,36 +65,36 @@ uint64_t ExactValues::SmallIntegerLimit(uint64_t wanted) const {
 }
 
 // A random integer such that the magnitudes of all ranks together do not exceed `limit`.
-int64_t ExactValues::Bounded(int rank, size_t index, int64_t limit) const {
-  const int64_t each = std::max<int64_t>(1, limit / key_.ranks);
+int64_t ExactValues::Bounded(size_t rank, size_t index, uint64_t limit) const {
+  const uint64_t each = std::max<uint64_t>(1, limit / key_.ranks);
   if (Turn(rank, index) >= limit / each) return 0;
   const uint64_t random = Random(rank, index);
   if (type_.format == Format::kUnsigned) return static_cast<int64_t>(random % (each + 1));
-  return static_cast<int64_t>(random % (2 * each + 1)) - each;
+  return static_cast<int64_t>(random % (2 * each + 1) - each);
 }
 
 // Integers below the precision, times a power of two that is the same for all ranks.
-double ExactValues::FloatSummand(int rank, size_t index) const {
+double ExactValues::FloatSummand(size_t rank, size_t index) const {
   // Factors must leave them below the precision as well.
   const int spare = IsPremulSum(*key_.reduction) ? 1 : 0;
-  const int64_t limit = int64_t{1} << std::min(type_.mantissa_bits + 1 - spare, 24);
+  const uint64_t limit = uint64_t{1} << std::min(type_.mantissa_bits + 1 - spare, 24);
   const int scale = static_cast<int>(Mix(key_.seed ^ index) % 7) - 3;
-  return std::ldexp(static_cast<double>(Bounded(rank, index, limit)), scale);
+  return std::ldexp(Bounded(rank, index, limit), scale);
 }
 
 // One rank's small integer times powers of two of a few other ranks: exact in any order, and within
 // the range of the type (float8_e4m3 ends at 448, half at 65504).
-double ExactValues::FloatFactor(int rank, size_t index) const {
-  const int turn = Turn(rank, index);
+double ExactValues::FloatFactor(size_t rank, size_t index) const {
+  const uint64_t turn = Turn(rank, index);
   const uint64_t random = Random(rank, index);
   const double sign = (random & 1) != 0 ? -1 : 1;
-  const int scaling_ranks = type_.size == 1 ? 4 : 8;
-  if (turn == 0) return sign * static_cast<double>(1 + (random >> 8) % SmallIntegerLimit(127));
+  const uint64_t scaling_ranks = type_.size == 1 ? 4 : 8;
+  if (turn == 0) return sign * (1 + (random >> 8) % SmallIntegerLimit(127));
   if (turn > scaling_ranks) return sign;
   return sign * std::ldexp(1.0, static_cast<int>((random >> 8) % 3) - 1);
 }
 
-double ExactValues::Float(int rank, size_t index) const {
+double ExactValues::Float(size_t rank, size_t index) const {
   if (is_sum()) return FloatSummand(rank, index);
   if (op() == WEFT_PROD) return FloatFactor(rank, index);
   const uint64_t random = Random(rank, index);
@@ -114,7 +113,7 @@ uint64_t ExactValues::Extend(uint64_t bits) const {
   return (bits << unused) >> unused;
 }
 
-uint64_t ExactValues::Integer(int rank, size_t index) const {
+uint64_t ExactValues::Integer(size_t rank, size_t index) const {
   // The quotient of an average depends on where the sum wraps, so averaged sums do not wrap.
   if (op() == WEFT_AVG) {
     return static_cast<uint64_t>(Bounded(rank, index, type_.size == 1 ? 127 : 1 << 20));
@@ -122,7 +121,7 @@ uint64_t ExactValues::Integer(int rank, size_t index) const {
   return Extend(Random(rank, index));
 }
 
-uint64_t ExactValues::InputBits(int rank, size_t index) const {
+uint64_t ExactValues::InputBits(size_t rank, size_t index) const {
   if (key_.reduction == nullptr) return Random(rank, index);
   if (type_.format == Format::kFloat) return EncodeFloat(Float(rank, index), type_);
   return Integer(rank, index);
@@ -132,7 +131,7 @@ uint64_t ExactValues::InputBits(int rank, size_t index) const {
 template <typename Value, typename Contribution, typename Less>
 Value ExactValues::Reduce(const Contribution& contribution, const Less& less) const {
   Value result = contribution(0);
-  for (int rank = 1; rank < key_.ranks; ++rank) {
+  for (size_t rank = 1; rank < key_.ranks; ++rank) {
     const Value value = contribution(rank);
     if (op() == WEFT_PROD) {
       result *= value;
@@ -148,18 +147,18 @@ Value ExactValues::Reduce(const Contribution& contribution, const Less& less) co
 }
 
 uint64_t ExactValues::ReducedBits(size_t index) const {
-  const auto factor = [&](int rank) {
+  const auto factor = [&](size_t rank) {
     return IsPremulSum(*key_.reduction) ? PremulFactor(rank) : 1;
   };
   const bool average = op() == WEFT_AVG;
   if (type_.format == Format::kFloat) {
-    const auto contribution = [&](int rank) {
+    const auto contribution = [&](size_t rank) {
       return factor(rank) * Float(rank, index);
     };
     const double result = Reduce<double>(contribution, std::less<>());
     return EncodeFloat(average ? result / key_.ranks : result, type_);
   }
-  const auto contribution = [&](int rank) {
+  const auto contribution = [&](size_t rank) {
     return static_cast<uint64_t>(factor(rank)) * Integer(rank, index);
   };
   const bool is_signed = type_.format == Format::kSigned;
@@ -167,14 +166,16 @@ uint64_t ExactValues::ReducedBits(size_t index) const {
     return is_signed ? static_cast<int64_t>(a) < static_cast<int64_t>(b) : a < b;
   };
   const uint64_t result = Reduce<uint64_t>(contribution, less);
-  return average ? static_cast<uint64_t>(static_cast<int64_t>(result) / key_.ranks) : result;
+  return average ? static_cast<uint64_t>(static_cast<int64_t>(result) /
+                                         static_cast<int64_t>(key_.ranks))
+                 : result;
 }
 
 // Keeps products of the large numbers with small integers finite in every type.
 constexpr int kLargeExponentMax = 40;
 
 double Fraction(uint64_t random) {
-  return std::ldexp(static_cast<double>(random >> 11), -53);  // [0, 1)
+  return std::ldexp(random >> 11, -53);  // [0, 1)
 }
 
 // The power of two of the large numbers. Sums of them and of all ranks stay finite in the type.
@@ -191,16 +192,15 @@ int SmallExponent(const ElementType& type) {
   return std::max(least, LargeExponent(type) - accumulator_bits + 2);
 }
 
-double Summand(const DataKey& key, int rank, size_t index, uint64_t random) {
+double Summand(const DataKey& key, size_t rank, size_t index, uint64_t random) {
   const uint64_t shared = Mix(key.seed ^ (index * 2 + 1));
-  const auto ranks = static_cast<uint64_t>(key.ranks);
+  const uint64_t ranks = key.ranks;
   if (ranks > 2 && shared % 2 == 0) {
     const uint64_t adds = (shared >> 8) % ranks;
     const uint64_t takes = (adds + 1 + (shared >> 32) % (ranks - 1)) % ranks;
-    const auto self = static_cast<uint64_t>(rank);
-    if (self == adds || self == takes) {
+    if (rank == adds || rank == takes) {
       const double large = std::ldexp(1.0, LargeExponent(*key.type));
-      return self == adds ? large : -large;
+      return rank == adds ? large : -large;
     }
   }
   const double sign = (random & 1) != 0 ? -1 : 1;
@@ -214,7 +214,7 @@ double Summand(const DataKey& key, int rank, size_t index, uint64_t random) {
 
 }  // namespace
 
-uint64_t ExactBits(const DataKey& key, int rank, size_t index) {
+uint64_t ExactBits(const DataKey& key, size_t rank, size_t index) {
   return ExactValues(key).InputBits(rank, index);
 }
 
@@ -222,8 +222,8 @@ uint64_t ReducedBits(const DataKey& key, size_t index) {
   return ExactValues(key).ReducedBits(index);
 }
 
-uint64_t RealBits(const DataKey& key, int rank, size_t index) {
-  const uint64_t random = Mix(Mix(key.seed + static_cast<uint64_t>(rank) * 0x10001) + index);
+uint64_t RealBits(const DataKey& key, size_t rank, size_t index) {
+  const uint64_t random = Mix(Mix(key.seed + rank * 0x10001) + index);
   if (key.type->format != Format::kFloat) return random;
   if (key.reduction != nullptr && key.reduction->op == WEFT_PROD) {
     const double sign = (random & 1) != 0 ? -1 : 1;

@@ -26,16 +26,16 @@ namespace weft::perf {
 struct DataKey {
   const ElementType* type = nullptr;
   const Reduction* reduction = nullptr;  // nullptr: values are only moved, any bits may occur
-  int ranks = 1;
+  size_t ranks = 1;
   uint64_t seed = 0;
   size_t length = SIZE_MAX;  // only elements below this are asked for; small ones cost less
 };
 
 // The bits of what `rank` contributes at `index`, in the low bytes.
-uint64_t ExactBits(const DataKey& key, int rank, size_t index);
+uint64_t ExactBits(const DataKey& key, size_t rank, size_t index);
 // Of the reduction of all ranks' exact values; key.reduction must be set.
 uint64_t ReducedBits(const DataKey& key, size_t index);
-uint64_t RealBits(const DataKey& key, int rank, size_t index);
+uint64_t RealBits(const DataKey& key, size_t rank, size_t index);
 
 // The nearest value of a floating format, ties to even, as bits. Too large becomes infinity, in
 // f8e4m3, which has none, the largest number.

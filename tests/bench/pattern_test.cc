@@ -77,16 +77,16 @@ TEST(Pattern, ReductionsAreExactInAnyOrder) {
   for (const ElementType& type : ElementTypes()) {
     for (const Reduction& reduction : Reductions()) {
       if (reduction.op == WEFT_AVG) continue;
-      for (const int ranks : {1, 2, 3, 8, 16, 300}) {
+      for (const size_t ranks : {1, 2, 3, 8, 16, 300}) {
         SCOPED_TRACE(std::string(type.name) + " " + reduction.name + " " + std::to_string(ranks));
         const DataKey key{&type, &reduction, ranks, 17, 200};
         const Pattern reduced = Pattern::Reduced(key);
         std::vector<Pattern> inputs;
-        for (int rank = 0; rank < ranks; ++rank)
+        for (size_t rank = 0; rank < ranks; ++rank)
           inputs.push_back(Pattern::Input(key, rank));
         for (size_t i = 0; i < 200; ++i) {
           std::vector<uint64_t> values;
-          for (int rank = 0; rank < ranks; ++rank) {
+          for (size_t rank = 0; rank < ranks; ++rank) {
             uint64_t value = BitsAt(inputs[static_cast<size_t>(rank)], type, i);
             // What premul_sum adds: twice the value on odd ranks.
             if (IsPremulSum(reduction) && rank % 2 == 1)
@@ -180,7 +180,7 @@ TEST(RealValues, SumsShowTheOrderOfAdditions) {
     const ElementType& type = *FindElementType(name);
     const DataKey key{&type, FindReduction("sum"), 5, 1};
     std::vector<Pattern> inputs;
-    for (int rank = 0; rank < key.ranks; ++rank)
+    for (size_t rank = 0; rank < key.ranks; ++rank)
       inputs.push_back(Pattern::OrderSensitive(key, rank));
     size_t different = 0;
     constexpr size_t kElements = 2000;
