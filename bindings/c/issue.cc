@@ -9,11 +9,11 @@
 namespace weft {
 namespace {
 
-absl::Status ReadAlgorithm(const char* call, const char* name, Algorithm* algorithm) {
+absl::Status ReadAlgorithm(const char* call, const char* name, Protocol* algorithm) {
   if (name == nullptr) return absl::OkStatus();
-  for (int i = 0; i < kAlgorithmCount; ++i) {
-    if (std::strcmp(name, AlgorithmName(static_cast<Algorithm>(i))) != 0) continue;
-    *algorithm = static_cast<Algorithm>(i);
+  for (int i = 0; i < kNamedProtocolCount; ++i) {
+    if (std::strcmp(name, ProtocolName(static_cast<Protocol>(i))) != 0) continue;
+    *algorithm = static_cast<Protocol>(i);
     return absl::OkStatus();
   }
   return CallError(

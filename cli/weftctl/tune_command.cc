@@ -67,8 +67,8 @@ std::string Origin(const LoadedModel& loaded) {
 std::string Predictions(const MachineModel& model, int ranks) {
   std::string text = fmt::format("\n{} ranks, predicted us:\n  {:<14} {:>9}  {:<11}  {:<9}", ranks,
                                  "operation", "bytes", "private", "symmetric");
-  for (int p = 0; p < kProtocolCount; ++p)
-    text += fmt::format(" {:>11}", ProtocolName(static_cast<Protocol>(p)));
+  for (const Protocol protocol : kRankProtocols)
+    text += fmt::format(" {:>11}", ProtocolName(protocol));
   text += "\n";
   for (const ModelRow& row : ModelTable(model, ranks)) {
     text += fmt::format("  {:<14} {:>9}  {:<11}  {:<9}", row.operation, row.bytes,
@@ -126,9 +126,8 @@ Json RowAsJson(const ModelRow& row, int ranks) {
   json["private"] = ProtocolName(row.private_protocol);
   json["symmetric"] = ProtocolName(row.symmetric_protocol);
   Json& ns = json["ns"] = Json::object();
-  for (int p = 0; p < kProtocolCount; ++p) {
-    const double value = row.ns[static_cast<size_t>(p)];
-    if (std::isfinite(value)) ns[ProtocolName(static_cast<Protocol>(p))] = value;
+  for (size_t i = 0; i < kRankProtocols.size(); ++i) {
+    if (std::isfinite(row.ns[i])) ns[ProtocolName(kRankProtocols[i])] = row.ns[i];
   }
   return json;
 }

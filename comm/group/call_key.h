@@ -39,7 +39,7 @@ inline CallKey MakeCallKey(OpKind kind, weft_dtype_t dtype, weft_op_t op, int ro
 
 // True if its key and buffers are all that `call` says.
 inline bool IsPlain(const Collective& call) {
-  return call.layout == nullptr && call.custom == nullptr && call.algorithm == Algorithm::kAuto &&
+  return call.layout == nullptr && call.custom == nullptr && call.algorithm == Protocol::kAuto &&
          call.timeout_ns == 0 && call.tag == 0 && call.purpose.salt == 0;
 }
 

@@ -33,24 +33,6 @@ bool HasRoot(OpKind kind) {
   return traits.root_in || traits.root_out || kind == OpKind::kGatherV || kind == OpKind::kScatterV;
 }
 
-const char* AlgorithmName(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kAuto:
-      return "auto";
-    case Algorithm::kInline:
-      return "inline";
-    case Algorithm::kSlot:
-      return "slot";
-    case Algorithm::kDirect:
-      return "direct";
-    case Algorithm::kStaged:
-      return "staged";
-    case Algorithm::kSingleCopy:
-      return "single_copy";
-  }
-  return "unknown";
-}
-
 size_t LaidOutExtent(const std::vector<size_t>& counts, const std::vector<size_t>& offsets) {
   size_t end = 0;
   for (size_t block = 0; block < counts.size(); ++block) {

@@ -18,6 +18,7 @@
 #include "comm/group/purpose.h"
 #include "comm/kernels/custom_op.h"
 #include "comm/kernels/dtype.h"
+#include "comm/select/protocol.h"
 
 namespace weft {
 
@@ -85,19 +86,6 @@ const char* OpKindName(OpKind kind);
 // True if the call names a root.
 bool HasRoot(OpKind kind);
 
-// How a call asks for a protocol (comm/node/operation.h); numbers stand in flight-recorder files.
-enum class Algorithm : uint8_t {
-  kAuto = 0,
-  kInline = 1,
-  kSlot = 2,
-  kDirect = 3,
-  kStaged = 4,
-  kSingleCopy = 5
-};
-constexpr int kAlgorithmCount = 6;
-// "auto", "inline"...
-const char* AlgorithmName(Algorithm algorithm);
-
 // Counts and places of the forms that have more than one count. In elements.
 struct BlockLayout {
   // Vector forms, one entry per block.
@@ -120,7 +108,7 @@ struct Collective {
   // As in weft/collective.h: per rank for those with blocks. The total of the counts for the other
   // forms; with local_counts that is this rank's own, and not part of the signature.
   size_t count = 0;
-  Algorithm algorithm = Algorithm::kAuto;
+  Protocol algorithm = Protocol::kAuto;       // that the caller asks for
   std::shared_ptr<const BlockLayout> layout;  // vector and iov forms only
   std::shared_ptr<const CustomOp> custom;     // of kOpPremulSum and kOpUser only
   CallPurpose purpose;                        // tells calls apart that otherwise look alike

@@ -53,7 +53,7 @@ void DescribeBuffers(OperationFrame& frame, const SharedResult& shared, Arrival&
   if (shared.announced()) shared.Describe(frame, line, places);
   const bool swaps = (call.kind == OpKind::kAllToAll || call.kind == OpKind::kAllToAllV) &&
                      call.in == call.out && call.in != nullptr;
-  if (frame.traits().iov || swaps || call.algorithm == Algorithm::kStaged) return;
+  if (frame.traits().iov || swaps || call.algorithm == Protocol::kStaged) return;
   const Heap& heap = ProcessHeap();
   const auto describe = [&](const void* memory, size_t bytes, MemoryKind* kind, uint64_t* at,
                             uint8_t* owner) {

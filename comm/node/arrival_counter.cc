@@ -37,7 +37,7 @@ void CountIn(const OperationFrame& frame, const SlotProtocol& slot) {
   std::atomic<uint64_t>& announced = combining.announced[frame.sequence % kWindow];
   const uint64_t counted = announced.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (counted % static_cast<uint64_t>(state.size) == 0) {
-    if (frame.prepared.meeting == Meeting::kCombined && MayReduceForAll(frame)) {
+    if (frame.prepared.meeting == Meeting::kLastArriver && MayReduceForAll(frame)) {
       ReduceForAll(frame, slot);
     }
     combining.met.store(static_cast<uint32_t>(frame.sequence), std::memory_order_seq_cst);

@@ -1,4 +1,4 @@
-// What a call says of itself before any rank has been met: its size, and whether the algorithm that it
+// What a call says of itself before any rank has been met: its size, and whether the protocol that it
 // asks for can do it. The same on all ranks.
 //
 // Thread-safety: pure functions.
@@ -10,15 +10,9 @@
 #include "absl/status/status.h"
 #include "comm/group/collective.h"
 #include "comm/node/node_state.h"
-#include "comm/select/predict.h"
+#include "comm/select/select_protocol.h"
 
 namespace weft {
-
-// Data that an arrival line can hold for the call.
-inline size_t InlineBytes(const Collective& call) {
-  const bool factor = call.op == kOpPremulSum && TraitsOf(call.kind).reduces;
-  return factor ? kFactorOffset : kInlineBytes;
-}
 
 // ContributionBytes of a call with a layout.
 size_t LargestLaidOutBytes(const Collective& call, int size);
@@ -59,7 +53,7 @@ inline bool SameForAll(const Collective& call) {
   return !traits.root_out && !traits.in_blocks && !traits.iov && call.kind != OpKind::kBarrier;
 }
 
-// The call as predictions know it (comm/select/predict.h), out of place.
+// The call as the choice of its protocol and predictions know it, out of place.
 CallFacts FactsOf(const Collective& call, int size);
 
 // CheckAlgorithm of a call that names one.
@@ -68,7 +62,7 @@ absl::Status CheckNamedAlgorithm(const Collective& call, const NodeState& state)
 // UNSUPPORTED if the call asks for an algorithm that its kind or size does not have; known before
 // anything is sent.
 inline absl::Status CheckAlgorithm(const Collective& call, const NodeState& state) {
-  return call.algorithm == Algorithm::kAuto ? absl::OkStatus() : CheckNamedAlgorithm(call, state);
+  return call.algorithm == Protocol::kAuto ? absl::OkStatus() : CheckNamedAlgorithm(call, state);
 }
 
 }  // namespace weft

@@ -19,7 +19,7 @@ constexpr uint32_t kDtypeBits = 4;
 constexpr uint32_t kKindBits = 5;
 static_assert(kCountBits + kRootBits + kAlgorithmBits + kOpBits + kDtypeBits + kKindBits <= 30);
 static_assert(kOpKindCount <= 1 << kKindBits && kDtypeRows <= 1 << kDtypeBits &&
-              kOpRows <= 1 << kOpBits && kAlgorithmCount <= 1 << kAlgorithmBits);
+              kOpRows <= 1 << kOpBits && kNamedProtocolCount <= 1 << kAlgorithmBits);
 
 // FNV-1a (Fowler, Noll, Vo).
 uint32_t NameHash(std::string_view name) {

@@ -41,6 +41,10 @@ static_assert(sizeof(uint64_t) + kNodeRanksMax * sizeof(Entry) <= kSlotBytes);
 
 }  // namespace
 
+size_t CountExchange::RoomBytes(int ranks) {
+  return Row(nullptr, ranks).room_bytes();
+}
+
 void CountExchange::PutRow(const OperationFrame& frame, const SlotProtocol& slot) {
   const NodeState& state = frame.state;
   const Collective& call = frame.call();
@@ -51,7 +55,7 @@ void CountExchange::PutRow(const OperationFrame& frame, const SlotProtocol& slot
     row.entry(peer) = {InCount(call, peer), InOffset(call, peer), OutCount(call, peer)};
     total += InCount(call, peer);
   }
-  const bool small = call.algorithm == Algorithm::kAuto && total * element <= row.room_bytes();
+  const bool small = call.algorithm == Protocol::kAuto && total * element <= row.room_bytes();
   row.has_data() = small ? 1 : 0;
   if (!small) return;
   char* to = row.data();

@@ -26,6 +26,9 @@ namespace weft {
 
 class CountExchange {
  public:
+  // For the data that a rank sends, behind its row.
+  static size_t RoomBytes(int ranks);
+
   static void PutRow(const OperationFrame& frame, const SlotProtocol& slot);
 
   // MISMATCH with the pair of ranks and their counts.

@@ -17,6 +17,7 @@
 #include "comm/node/explain.h"
 #include "comm/node/message_work.h"
 #include "comm/node/node_work.h"
+#include "comm/node/single_rank.h"
 #include "comm/node/split.h"
 #include "fmt/format.h"
 
@@ -160,7 +161,7 @@ GroupStats NodeGroup::stats() const {
 
 // What can fail for this rank alone before its peers see anything.
 absl::Status NodeGroup::Equip(const PreparedCall& prepared) {
-  const bool stages = prepared.size == CallSize::kRingSlot && state_.staging.base() == nullptr;
+  const bool stages = prepared.slot_in_ring && state_.staging.base() == nullptr;
   return stages && !queue_.has_operations() ? state_.staging.Make(state_) : absl::OkStatus();
 }
 
@@ -171,7 +172,7 @@ absl::Status NodeGroup::Equip(const PreparedCall& prepared) {
   uint32_t cpu = 0;
   state_.recorder.Record(sequence, RecorderTicks(&cpu), prepared.recorded);
   state_.NoteCpu(cpu);
-  if (prepared.size == CallSize::kAlone) {
+  if (prepared.protocol == Protocol::kSingleRank) {
     FinishSingleRank(prepared, sequence, state_);
   } else {
     Operation operation(prepared, sequence, state_);
@@ -182,7 +183,7 @@ absl::Status NodeGroup::Equip(const PreparedCall& prepared) {
     }
   }
   NoteEnd(state_, counters_, prepared, sequence, true);
-  if (state_.stage != nullptr && !counters_.holds_stage()) [[unlikely]] {
+  if (state_.staging.base() != nullptr && !counters_.holds_stage()) [[unlikely]] {
     CountStage();
   }
   return true;

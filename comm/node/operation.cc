@@ -28,18 +28,20 @@ Operation::Result Operation::Start() {
 
 [[gnu::always_inline]] inline Operation::Result Operation::Announce() {
   NodeState& state = frame_.state;
-  const CallSize size = frame_.prepared.size;
-  if (size == CallSize::kAlone) {
+  const Protocol protocol = frame_.prepared.protocol;
+  if (protocol == Protocol::kSingleRank) {
     started_ = true;
     return Result::kDone;
   }
   if (state.shared_blocks->MayHold(frame_.call().out)) shared_.FindOwn(frame_);
   uint64_t credit = frame_.sequence > kWindow ? frame_.sequence - kWindow : 0;  // I1
-  if (size == CallSize::kSlot || size == CallSize::kRows) {
-    credit = std::max(credit, slot_.Choose(frame_));  // I2
-  } else if (size == CallSize::kRingSlot) {
-    if (absl::Status made = state.staging.Make(state); !made.ok()) return Break(std::move(made));
-    credit = std::max(credit, slot_.ChooseInRing(frame_));
+  if (protocol != Protocol::kInline) {
+    if (frame_.prepared.slot_in_ring) {
+      if (absl::Status made = state.staging.Make(state); !made.ok()) return Break(std::move(made));
+      credit = std::max(credit, slot_.ChooseInRing(frame_));
+    } else if (protocol == Protocol::kSlot || frame_.traits().local_counts) {
+      credit = std::max(credit, slot_.Choose(frame_));  // I2
+    }
   }
   if (credit > state.all_done && frame_.AwaitCredit(credit) == Result::kBlocked) {
     return Result::kBlocked;
@@ -49,30 +51,19 @@ Operation::Result Operation::Start() {
   line.signature = frame_.prepared.signature;
   line.epoch = shared_.announced() ? state.epoch | kOutIsShared : state.epoch;
   line.done = static_cast<uint32_t>(state.completed);
-  switch (size) {
-    case CallSize::kAlone:
-      break;
-    case CallSize::kInline:
-      slot_.PutInLine(frame_, line);
-      break;
-    case CallSize::kSlot:
-      line.told = {.identity = frame_.prepared.identity};
-      slot_.Put(frame_);
-      state.slots.Take(frame_.sequence);
-      break;
-    case CallSize::kRingSlot:
-      line.told = {.identity = frame_.prepared.identity};
-      slot_.PutInRing(frame_);
-      break;
-    case CallSize::kRows:
-      DescribeBuffers(frame_, shared_, line);
+  if (protocol == Protocol::kInline) {
+    slot_.PutInLine(frame_, line);
+  } else if (protocol == Protocol::kSlot) {
+    line.told = {.identity = frame_.prepared.identity};
+    slot_.Put(frame_);
+  } else {
+    DescribeBuffers(frame_, shared_, line);
+    if (frame_.traits().local_counts) {
       CountExchange::PutRow(frame_, slot_);
       state.slots.Take(frame_.sequence);
-      break;
-    case CallSize::kLarge:
-      DescribeBuffers(frame_, shared_, line);
+    } else {
       StageEarly(line);
-      break;
+    }
   }
   if (frame_.prepared.announces_more) [[unlikely]] {
     Publish(line);
@@ -103,27 +94,32 @@ Operation::Result Operation::Break(absl::Status error) {
   return Result::kDone;
 }
 
-// A call that will be staged for sure, because this rank's own buffers are private.
+// A call that will be staged for sure, if the others' buffers are like this rank's.
 void Operation::StageEarly(Arrival& line) {
-  const bool surely = frame_.call().algorithm != Algorithm::kDirect && !WantsSingleCopy() &&
-                      !MayBeDirect(frame_, line, frame_.state.rank) &&
-                      (!shared_.announced() || frame_.traits().reduces);
-  if (surely) staged_.StageEarly(frame_, LargestBlock(), line);
+  const NodeState& state = frame_.state;
+  const Reach own{.known = true,
+                  .direct = MayBeDirect(frame_, line, state.rank),
+                  .readable = state.reads_peers};
+  const Selection selection = SelectProtocol(FactsOf(frame_.call(), state.size), state.tuning, own);
+  const bool written_by_others = shared_.announced() && !frame_.traits().reduces;
+  if (selection.protocol == Protocol::kStaged && !written_by_others) {
+    staged_.StageEarly(frame_, LargestBlock(), line);
+  }
 }
 
 Operation::Result Operation::Poll() {
   if (!started_ && Announce() == Result::kBlocked) return Result::kBlocked;
-  if (frame_.prepared.size == CallSize::kAlone) {
+  if (frame_.prepared.protocol == Protocol::kSingleRank) {
     FinishSingleRank(frame_.prepared, frame_.sequence, frame_.state);
     return Result::kDone;
   }
   if (phase_ == Phase::kArrive) {
     if (const Result arrived = AwaitArrivals(); arrived != Result::kDone) return arrived;
-    if (frame_.prepared.size != CallSize::kInline) {
+    if (frame_.prepared.protocol != Protocol::kInline) {
       if (const Result compared = CompareCalls(); compared != Result::kDone) return compared;
     }
     if (shared_.any_announced()) shared_.FindSharers(frame_);
-    if (IsOneShot(frame_.prepared.size) && !shared_.is_shared()) {
+    if (frame_.prepared.protocol != Protocol::kAuto && !shared_.is_shared()) {
       slot_.MakeResult(frame_, /*shared=*/false);
       return frame_.Finish();
     }
@@ -181,8 +177,7 @@ Operation::Result Operation::CompareCalls() {
     frame_.odd_rank = peer;
     return frame_.Fail(DifferentCalls());
   }
-  const bool known =
-      frame_.prepared.size != CallSize::kRingSlot || state.staging.FindAll(state, &frame_.error);
+  const bool known = !frame_.prepared.slot_in_ring || state.staging.FindAll(state, &frame_.error);
   return known ? Result::kDone : Result::kFailed;
 }
 
@@ -198,13 +193,13 @@ Operation::Result Operation::AwaitCounter() {
     return AwaitCounted(frame_, late ? frame_.next_peer : (state.rank + 1) % state.size);
   }
   phase_ = Phase::kArrive;
-  if (frame_.prepared.size != CallSize::kInline) {
+  if (frame_.prepared.protocol != Protocol::kInline) {
     if (const Result compared = CompareCalls(); compared != Result::kDone) return compared;
   }
   if (shared_.any_announced()) shared_.FindSharers(frame_);
   if (shared_.is_shared()) return ContinueInPlaceOfOthers();
-  if (!IsOneShot(frame_.prepared.size)) return Move();
-  if (frame_.prepared.meeting == Meeting::kCombined && !shared_.SeveralAnnounced()) {
+  if (frame_.prepared.protocol == Protocol::kAuto) return Move();
+  if (frame_.prepared.meeting == Meeting::kLastArriver && !shared_.SeveralAnnounced()) {
     CopyLastArriversResult(frame_, slot_);
   } else {
     slot_.MakeResult(frame_, /*shared=*/false);
@@ -267,54 +262,28 @@ Operation::Result Operation::PollStaged() {
   return shared_.is_shared() ? EndShared() : frame_.Finish();
 }
 
-// Ends the operation on all ranks alike: what it asks for cannot be done.
-Operation::Result Operation::Refuse(std::string_view why) {
-  frame_.error =
-      MakeError(WEFT_UNSUPPORTED,
-                StrCat("algorithm \"", AlgorithmName(frame_.call().algorithm), "\": ", why));
-  frame_.Finish();
-  return Result::kRefused;
-}
-
 // Decided from all arrivals, hence alike on all ranks.
-bool Operation::AllDirect() const {
+Reach Operation::ReachOfAll() const {
   const NodeState& state = frame_.state;
-  if (!frame_.traits().reduces && shared_.IsSharedByAll(state)) return true;
+  Reach reach{.known = true,
+              .direct = true,
+              .readable = true,
+              .in_slots = frame_.traits().local_counts && counts_.has_data()};
   for (int peer = 0; peer < state.size; ++peer) {
-    if (!MayBeDirect(frame_, frame_.ArrivalOf(peer), peer)) return false;
+    const Arrival& line = frame_.ArrivalOf(peer);
+    if (!MayBeDirect(frame_, line, peer)) reach.direct = false;
+    const bool hides = HasInput(frame_.call(), peer) && line.told.in_kind == MemoryKind::kHidden;
+    if (line.told.reads_peers == 0 || hides) reach.readable = false;
   }
-  return true;
-}
-
-// True if this rank takes it for granted that its block will be read by single copy. If a peer cannot do
-// that, the block is staged after the ranks have met.
-bool Operation::WantsSingleCopy() const {
-  const NodeState& state = frame_.state;
-  const Collective& call = frame_.call();
-  if (frame_.traits().reduces || frame_.traits().iov) return false;
-  if (call.algorithm != Algorithm::kAuto) return call.algorithm == Algorithm::kSingleCopy;
-  CallFacts facts = FactsOf(call, state.size);
-  if (frame_.prepared.size == CallSize::kRows) {
-    facts.bytes = counts_.largest() * frame_.shape().element_bytes;
-  }
-  return state.reads_peers && facts.bytes >= SingleCopyMinBytes(state.tuning, facts);
-}
-
-// Decided from all arrivals, hence alike on all ranks.
-bool Operation::AllSingleCopy() const {
-  if (frame_.traits().reduces || frame_.traits().iov) return false;
-  for (int peer = 0; peer < frame_.state.size; ++peer) {
-    const auto& told = frame_.ArrivalOf(peer).told;
-    if (told.reads_peers == 0) return false;
-    if (HasInput(frame_.call(), peer) && told.in_kind == MemoryKind::kHidden) return false;
-  }
-  return WantsSingleCopy();
+  // Then each copies its own contribution only, and needs nobody else's.
+  if (!frame_.traits().reduces && shared_.IsSharedByAll(state)) reach.direct = true;
+  return reach;
 }
 
 // Of the buffers, alike on all ranks.
 size_t Operation::LargestBlock() const {
   const Collective& call = frame_.call();
-  if (frame_.prepared.size == CallSize::kRows) return counts_.largest();
+  if (frame_.traits().local_counts) return counts_.largest();
   if (call.kind != OpKind::kAllGatherV && call.kind != OpKind::kReduceScatterV) return call.count;
   const bool gathers = call.kind == OpKind::kAllGatherV;
   size_t largest = 0;
@@ -323,31 +292,29 @@ size_t Operation::LargestBlock() const {
   return largest;
 }
 
-// All ranks have arrived for a call whose data is still to be moved: chooses the protocol, from facts that all
-// of them have.
+// All ranks have arrived for a call whose data is still to be moved.
 Operation::Result Operation::Move() {
-  if (IsOneShot(frame_.prepared.size)) return TakeTurn();
-  if (frame_.prepared.size == CallSize::kRows) {
+  if (frame_.prepared.protocol != Protocol::kAuto) return TakeTurn();
+  CallFacts facts = FactsOf(frame_.call(), frame_.state.size);
+  if (facts.local_counts) {
     if (const absl::Status read = counts_.Read(frame_, slot_); !read.ok()) return frame_.Fail(read);
-    if (counts_.has_data()) {
+    facts.bytes = counts_.largest() * frame_.shape().element_bytes;
+  }
+  const Selection selection = SelectProtocol(facts, frame_.state.tuning, ReachOfAll());
+  taken_ = selection.protocol;
+  switch (selection.protocol) {
+    case Protocol::kSlot: {
       const absl::Status copied = CountExchange::CopyData(frame_, slot_);
       return copied.ok() ? frame_.Finish() : frame_.Fail(copied);
     }
-  }
-  const Algorithm asked = frame_.call().algorithm;
-  if ((asked != Algorithm::kStaged && AllDirect()) || AllSingleCopy()) {
-    phase_ = Phase::kDirect;
-    return StartDirect(frame_, shared_, slot_);
-  }
-  if (asked == Algorithm::kDirect) {
-    return Refuse(
-        "a rank's buffers are not in memory that its peers can reach; use weft_mem_alloc "
-        "or weft_mem_register on all ranks");
-  }
-  if (asked == Algorithm::kSingleCopy) {
-    return Refuse(
-        "a rank may not read its peers' memory (process_vm_readv), or reads what it also "
-        "overwrites");
+    case Protocol::kDirect:
+    case Protocol::kSingleCopy:
+      phase_ = Phase::kDirect;
+      return StartDirect(frame_, shared_, slot_);
+    case Protocol::kStaged:
+      break;
+    default:
+      return Refuse(ObstacleText(selection.refused, facts, frame_.state.tuning));
   }
   if (!staged_.begun()) {
     const absl::Status begun = staged_.Begin(frame_, LargestBlock());
@@ -355,6 +322,14 @@ Operation::Result Operation::Move() {
   }
   phase_ = Phase::kStaged;
   return PollStaged();
+}
+
+// Ends the operation on all ranks alike: what it asks for cannot be done.
+Operation::Result Operation::Refuse(std::string_view why) {
+  frame_.error = MakeError(
+      WEFT_UNSUPPORTED, StrCat("algorithm \"", ProtocolName(frame_.call().algorithm), "\": ", why));
+  frame_.Finish();
+  return Result::kRefused;
 }
 
 }  // namespace weft

@@ -71,6 +71,11 @@ class Operation {
 
   uint64_t sequence() const { return frame_.sequence; }
 
+  // After kDone: by what the data travelled.
+  Protocol protocol() const {
+    return frame_.prepared.protocol == Protocol::kAuto ? taken_ : frame_.prepared.protocol;
+  }
+
   // True if peers may have been told where in the heap this rank's buffers are.
   bool exposed() const { return frame_.exposed; }
 
@@ -96,9 +101,7 @@ class Operation {
   Result Continue();
   Result ContinueInPlaceOfOthers();
   Result Move();
-  bool AllDirect() const;
-  bool AllSingleCopy() const;
-  bool WantsSingleCopy() const;
+  Reach ReachOfAll() const;
   size_t LargestBlock() const;
   Result TakeTurn();
   Result PollStaged();
@@ -109,6 +112,7 @@ class Operation {
   SharedResult shared_;
   Phase phase_ = Phase::kArrive;
   bool started_ = false;
+  Protocol taken_;  // where the prepared call does not say
   SlotProtocol slot_;
   CountExchange counts_;
   StagedProtocol staged_;

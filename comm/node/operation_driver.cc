@@ -15,7 +15,7 @@
 namespace weft {
 
 void OperationDriver::CountStage() {
-  if (state_.stage == nullptr || counters_.holds_stage()) return;
+  if (state_.staging.base() == nullptr || counters_.holds_stage()) return;
   counters_.HoldsStage(ProcessHeap().BlockBytes(state_.staging.base()));
 }
 

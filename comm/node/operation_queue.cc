@@ -19,7 +19,8 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kMessageLookNs = 200'000;  // between looks at messages, while an operation is waited for
+constexpr int64_t kMessageLookNs =
+    200'000;  // between looks at messages, while an operation is waited for
 
 }  // namespace
 

@@ -25,21 +25,9 @@
 #include "comm/node/call_identity.h"
 #include "comm/node/node_state.h"
 #include "comm/recorder/ring.h"
+#include "comm/select/select_protocol.h"
 
 namespace weft {
-
-// By what a call's data travels. kAlone: one rank, which makes its result from its own buffers (single_rank.h).
-// kRingSlot: as kSlot, from a size on at which it pays that slots are many (slot_protocol.h).
-enum class CallSize : uint8_t { kAlone, kInline, kSlot, kRingSlot, kRows, kLarge };
-
-// Up to here all data comes with the arrival, and every rank makes its own result.
-constexpr bool IsOneShot(CallSize size) {
-  return size <= CallSize::kRingSlot;
-}
-
-// How ranks wait for each other when they begin: for each other's lines; at one word of the group's; at that, and
-// whoever comes last makes the result of all (arrival_counter.h).
-enum class Meeting : uint8_t { kLines, kWord, kCombined };
 
 struct PreparedCall {
   // Matches no call.
@@ -54,8 +42,9 @@ struct PreparedCall {
   CallIdentity identity{};
   uint32_t signature = 0;  // of it
   RecordedArguments recorded;
-  ReduceKernel kernel = nullptr;  // of a reduction that needs no more than its arguments
-  CallSize size = CallSize::kLarge;
+  ReduceKernel kernel = nullptr;        // of a reduction that needs no more than its arguments
+  Protocol protocol = Protocol::kAuto;  // kAuto: known when all ranks have arrived
+  bool slot_in_ring = false;            // see SlotProtocol
   Meeting meeting = Meeting::kLines;
   bool announces_more = false;  // a factor, or at another place
 };

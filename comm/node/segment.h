@@ -30,16 +30,14 @@
 #include "comm/group/notice_board.h"
 #include "comm/node/call_identity.h"
 #include "comm/recorder/ring.h"
+#include "comm/select/protocol.h"
 #include "comm/select/tuning.h"
 
 namespace weft {
 
 constexpr int kNodeRanksMax = 64;
-constexpr uint64_t kWindow = 32;      // operations whose arrival may be outstanding
-constexpr size_t kInlineBytes = 48;   // payload in an arrival line
-constexpr size_t kFactorOffset = 40;  // where in this payload the factor of a premul_sum lies
-constexpr size_t kSlotBytes = 8192;   // payload in a slot
-constexpr uint32_t kSlotCount = 4;    // slots per rank
+constexpr uint64_t kWindow = 32;    // operations whose arrival may be outstanding
+constexpr uint32_t kSlotCount = 4;  // slots per rank
 // A rank publishes `wrote` at least every so many operations, even if it has written nothing. Numbers in memory are compared
 // modulo 2^32, so one that stood still for half of them would seem to lie ahead.
 constexpr uint64_t kWroteRefresh = uint64_t{1} << 30;

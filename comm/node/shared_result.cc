@@ -36,7 +36,7 @@ void SharedResult::FindSharers(const OperationFrame& frame) {
   const int own = frame.state.rank;
   const bool mine = (outs_ >> own & 1) != 0;
   if (!mine) return;
-  if (IsOneShot(frame.prepared.size)) {
+  if (frame.prepared.protocol != Protocol::kAuto) {
     sharers_ = outs_;
     return;
   }

@@ -1,6 +1,6 @@
 // What a group of one rank does: it makes its result from its own buffers and announces nothing, for nobody waits.
 //
-//   if (prepared.size == CallSize::kAlone) FinishSingleRank(prepared, sequence, state);
+//   if (prepared.protocol == Protocol::kSingleRank) FinishSingleRank(prepared, sequence, state);
 //
 // Thread-safety: as NodeState.
 #pragma once
@@ -31,7 +31,7 @@ inline void ReduceOwn(const PreparedCall& prepared, Isa isa) {
   FindReduceKernel(isa, call.dtype, call.op)(arguments);
 }
 
-// Writes the result of a call of CallSize::kAlone, and notes that the operation has been done.
+// Writes the result of a call of Protocol::kSingleRank, and notes that the operation has been done.
 inline void FinishSingleRank(const PreparedCall& prepared, uint64_t sequence, NodeState& state) {
   const Collective& call = prepared.call;
   if (prepared.buffers.out_bytes != 0) {

@@ -14,10 +14,10 @@ uint64_t SlotProtocol::ChooseInRing(const OperationFrame& frame) {
 }
 
 void SlotProtocol::Put(const OperationFrame& frame) {
-  Pack(frame, Of(frame.state, frame.state.rank));
-}
-
-void SlotProtocol::PutInRing(const OperationFrame& frame) {
+  if (!frame.prepared.slot_in_ring) {
+    Pack(frame, Of(frame.state, frame.state.rank));
+    return frame.state.slots.Take(frame.sequence);
+  }
   Staging& staging = frame.state.staging;
   offset_ = staging.TakeSlot(frame.state, frame.shape().contribution_bytes, frame.sequence);
   Pack(frame, staging.base() + offset_);
@@ -30,7 +30,7 @@ void SlotProtocol::Pack(const OperationFrame& frame, char* to) {
   if (call.kind == OpKind::kBarrier || !shape.has_input) return;
   if (call.layout == nullptr) {
     const size_t bytes = shape.contribution_bytes;
-    if (frame.prepared.size == CallSize::kSlot && frame.state.slots.swap()) {
+    if (frame.prepared.protocol == Protocol::kSlot && frame.state.slots.swap()) {
       std::memcpy(to, call.in, bytes);  // this rank has these lines
     } else if (bytes > 0) {
       frame.state.stores.Copy(to, call.in, bytes);
@@ -48,18 +48,15 @@ void SlotProtocol::Pack(const OperationFrame& frame, char* to) {
 inline void SlotProtocol::FindContributions(const OperationFrame& frame, size_t offset,
                                             const void** sources) const {
   const NodeState& state = frame.state;
-  switch (frame.prepared.size) {
-    case CallSize::kInline:
-      for (int peer = 0; peer < state.size; ++peer)
-        sources[peer] = frame.ArrivalOf(peer).data + offset;
-      break;
-    case CallSize::kSlot:
-      for (int peer = 0; peer < state.size; ++peer)
-        sources[peer] = Of(state, peer) + offset;
-      break;
-    default:
-      for (int peer = 0; peer < state.size; ++peer)
-        sources[peer] = state.staging.Known(peer) + offset_ + offset;
+  if (frame.prepared.protocol == Protocol::kInline) {
+    for (int peer = 0; peer < state.size; ++peer)
+      sources[peer] = frame.ArrivalOf(peer).data + offset;
+  } else if (!frame.prepared.slot_in_ring) {
+    for (int peer = 0; peer < state.size; ++peer)
+      sources[peer] = Of(state, peer) + offset;
+  } else {
+    for (int peer = 0; peer < state.size; ++peer)
+      sources[peer] = state.staging.Known(peer) + offset_ + offset;
   }
 }
 

@@ -23,6 +23,14 @@ namespace weft {
 
 class SlotProtocol {
  public:
+  // True if contributions of so many bytes have their slots in the ring. Ranks whose last arriver reduces for all have a
+  // place for a result of each of the few slots, and these are in the CPUs' caches anyhow; two ranks that exchange their
+  // slots want to come back to them soon.
+  static bool InRing(size_t contribution_bytes, const NodeState& state) {
+    return contribution_bytes >= kRingSlotBytesMin && state.tuning.combine == 0 &&
+           !state.slots.swap();
+  }
+
   // The place of this operation's data. Returns the operation that used it before, 0 if none did.
   uint64_t Choose(const OperationFrame& frame);
   uint64_t ChooseInRing(const OperationFrame& frame);
@@ -33,7 +41,6 @@ class SlotProtocol {
   }
 
   void Put(const OperationFrame& frame);
-  void PutInRing(const OperationFrame& frame);
 
   // The slot that `rank` writes, which Choose has chosen.
   char* Of(const NodeState& state, int rank) const {
@@ -47,6 +54,9 @@ class SlotProtocol {
   void MakeResult(const OperationFrame& frame, bool shared) const;
 
  private:
+  // From this size on the lines of a slot cost more than finding the place of a ring's.
+  static constexpr size_t kRingSlotBytesMin = 4096;
+
   static void Pack(const OperationFrame& frame, char* to);
   void MakePlainResult(const OperationFrame& frame, bool shared) const;
   void MakeLaidOutResult(const OperationFrame& frame) const;

@@ -19,7 +19,7 @@ std::string DescribeArguments(const RecordedCall& call, const PurposeNames* name
     text += fmt::format(" {} root {}", to ? "to" : "from", call.root);
   }
   if (call.algorithm != 0) {
-    text += fmt::format(" by {}", AlgorithmName(static_cast<Algorithm>(call.algorithm)));
+    text += fmt::format(" by {}", ProtocolName(static_cast<Protocol>(call.algorithm)));
   }
   const std::string purpose = PurposeText(UnpackPurpose(call.purpose), names);
   if (!purpose.empty()) text += " " + purpose;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kFirstPauseNs = 2'000'000;
 constexpr int64_t kLongestPauseNs = 200'000'000;
-constexpr size_t kReadBytes = 64 * 1024;
+constexpr size_t kClientReadBytes = 64 * 1024;
 
 std::string EncodeRequest(const StoreRequest& request, bool may_wait, FrameType* type) {
   WireWriter writer;
@@ -333,7 +333,7 @@ void StoreClient::SendRequest() {
 }
 
 void StoreClient::ReadFrames() {
-  while (state_ == State::kReady && Receive(kReadBytes)) {
+  while (state_ == State::kReady && Receive(kClientReadBytes)) {
     Frame frame;
     while (state_ == State::kReady) {
       const absl::StatusOr<bool> complete = opener_->Open(&in_, &frame);

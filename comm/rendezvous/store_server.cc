@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kAcceptPauseNs = 100'000'000;
 constexpr int kAcceptsPerStep = 64;
-constexpr size_t kReadBytes = 64 * 1024;
+constexpr size_t kServerReadBytes = 64 * 1024;
 // What one client is served in a step before it is the next one's turn.
 constexpr size_t kAnswerBytesPerStep = kStoreValueBytesMax;
 constexpr int32_t kWorldMax = 65536;
@@ -287,7 +287,7 @@ void StoreServer::Advance(Connection& connection, bool readable, bool writable) 
   if (!connection.proven) {
     if (readable) ReadHello(connection);
   } else if (CanGoOn(connection) ||
-             (readable && !connection.behind && Receive(connection, kReadBytes))) {
+             (readable && !connection.behind && Receive(connection, kServerReadBytes))) {
     ServeFrames(connection);
   }
 }

@@ -7,6 +7,9 @@
 namespace weft {
 namespace {
 
+// Of buffers that peers can reach, and of others.
+constexpr Reach kReachable = {.known = true, .direct = true};
+constexpr Reach kPrivate = {.known = true, .readable = true};
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
 // Of protocols in which root and others work at the same time from the beginning.
 constexpr double kNoFirstRound = std::numeric_limits<double>::max();
@@ -43,7 +46,7 @@ class Costs {
   }
 
   double Inline() const {
-    return ContributionBytes(call_) > kInlineLimitBytes ? kImpossible : Arrival() + Turns();
+    return ContributionBytes(call_) > InlineLimitBytes(call_) ? kImpossible : Arrival() + Turns();
   }
 
   double Slot() const;
@@ -51,6 +54,7 @@ class Costs {
   double Direct() const;
   double SingleCopy() const;
   double CopyIn() const;
+  double SingleRank() const;
 
  private:
   // Of copies: nobody has anything to read before the root, or a rank other than the root, has written.
@@ -114,12 +118,6 @@ class Costs {
     return {work_of(true), work_of(false)};
   }
 
-  // One rank reduces what all get, each in a place of its own.
-  bool Combined() const {
-    return tuning_.combine != 0 && call_.reduces && !call_.in_blocks && !call_.root_out &&
-           !call_.shared_out;
-  }
-
   double SlotWork(bool root) const;
   double StagedReduceWork(bool root) const;
   double StagedCopyWork(bool root) const;
@@ -145,9 +143,17 @@ double Costs::SlotWork(bool root) const {
   if (!call_.reduces) {
     return ns + OwnBlock(root) + Sources(root) * lines_ * model_.read_shared_plain_line_ns;
   }
-  if (!Combined()) return ns + lines_ * Reduce(model_.read_shared_plain_line_ns);
+  if (!LastArriverReduces(call_, tuning_))
+    return ns + lines_ * Reduce(model_.read_shared_plain_line_ns);
   ns += lines_ * model_.read_shared_plain_line_ns;
   return root ? ns + lines_ * Reduce(model_.read_shared_plain_line_ns) : ns;
+}
+
+// A reduction of one source is written once more, to round it.
+double Costs::SingleRank() const {
+  if (call_.ranks > 1) return kImpossible;
+  if (!call_.reduces) return OwnBlock(true);
+  return lines_ * (model_.reduce2_line_ns * 2 / 3 + far_source_ns_ + far_destination_ns_);
 }
 
 double Costs::Slot() const {
@@ -262,32 +268,8 @@ constexpr NamedFacts kCollectives[] = {
 
 }  // namespace
 
-const char* ProtocolName(Protocol protocol) {
-  switch (protocol) {
-    case Protocol::kInline:
-      return "inline";
-    case Protocol::kSlot:
-      return "slot";
-    case Protocol::kStaged:
-      return "staged";
-    case Protocol::kDirect:
-      return "direct";
-    case Protocol::kSingleCopy:
-      return "single_copy";
-  }
-  return "unknown";
-}
-
 double StreamFenceNs(const MachineModel& model) {
   return 2 * model.sync_ns;
-}
-
-uint64_t ContributionBytes(const CallFacts& call) {
-  if (!call.in_blocks) return call.bytes;
-  uint64_t bytes = 0;
-  const bool overflow =
-      __builtin_mul_overflow(call.bytes, static_cast<uint64_t>(std::max(call.ranks, 1)), &bytes);
-  return overflow ? UINT64_MAX : bytes;
 }
 
 double PredictNs(const MachineModel& model, const Tuning& tuning, const CallFacts& call,
@@ -304,6 +286,10 @@ double PredictNs(const MachineModel& model, const Tuning& tuning, const CallFact
       return costs.Direct();
     case Protocol::kSingleCopy:
       return costs.SingleCopy();
+    case Protocol::kSingleRank:
+      return costs.SingleRank();
+    case Protocol::kAuto:
+      break;
   }
   return kImpossible;
 }
@@ -313,7 +299,8 @@ double PredictWithCopyNs(const MachineModel& model, const Tuning& tuning, const 
   there.in_place =
       !(call.in_blocks && call.out_blocks);  // an exchange would overwrite what it sends
   const double copy_ns = Costs(model, tuning, call).CopyIn();
-  return copy_ns + PredictNs(model, tuning, there, ProtocolFor(tuning, there, true));
+  return copy_ns +
+         PredictNs(model, tuning, there, SelectProtocol(there, tuning, kReachable).protocol);
 }
 
 // As a broadcast of two ranks, in rounds of a chunk and with plain stores, for that is how chunks
@@ -329,22 +316,6 @@ double PredictMessageNs(const MachineModel& model, int ranks, uint64_t bytes, Pr
                    protocol);
 }
 
-uint64_t SingleCopyMinBytes(const Tuning& tuning, const CallFacts& call) {
-  if (call.reduces) return kNever;
-  if (!call.root_in && !call.root_out) return tuning.single_copy_min_bytes;
-  const bool broadcast = call.root_in && !call.in_blocks;
-  return broadcast ? tuning.single_copy_broadcast_min_bytes : tuning.single_copy_rooted_min_bytes;
-}
-
-Protocol ProtocolFor(const Tuning& tuning, const CallFacts& call, bool symmetric) {
-  const uint64_t contribution = ContributionBytes(call);
-  if (contribution <= kInlineLimitBytes) return Protocol::kInline;
-  if (contribution <= tuning.slot_limit_bytes) return Protocol::kSlot;
-  if (symmetric) return Protocol::kDirect;
-  const uint64_t least = SingleCopyMinBytes(tuning, call);
-  return least != kNever && call.bytes >= least ? Protocol::kSingleCopy : Protocol::kStaged;
-}
-
 std::vector<ModelRow> ModelTable(const MachineModel& model, int ranks) {
   const Tuning tuning = Choose(model, ranks);
   std::vector<ModelRow> rows;
@@ -355,13 +326,11 @@ std::vector<ModelRow> ModelTable(const MachineModel& model, int ranks) {
       call.ranks = std::max(ranks, 1);
       ModelRow row{collective.name,
                    bytes,
-                   ProtocolFor(tuning, call, false),
-                   ProtocolFor(tuning, call, true),
+                   SelectProtocol(call, tuning, kPrivate).protocol,
+                   SelectProtocol(call, tuning, kReachable).protocol,
                    {}};
-      for (int protocol = 0; protocol < kProtocolCount; ++protocol) {
-        row.ns[static_cast<size_t>(protocol)] =
-            PredictNs(model, tuning, call, static_cast<Protocol>(protocol));
-      }
+      for (size_t i = 0; i < kRankProtocols.size(); ++i)
+        row.ns[i] = PredictNs(model, tuning, call, kRankProtocols[i]);
       rows.push_back(row);
     }
   }

@@ -16,12 +16,13 @@
 
 #include "absl/status/status.h"
 #include "comm/select/machine_model.h"
+#include "comm/select/protocol.h"
 
 namespace weft {
 
 constexpr uint32_t kTuningVersion = 4;
 constexpr uint32_t kSlotLimitBytesMin = 256;
-constexpr uint32_t kSlotLimitBytesMax = 8192;  // what a slot holds
+constexpr uint32_t kSlotLimitBytesMax = kSlotBytes;
 constexpr uint32_t kStagePieceBytesMin = 16 << 10;
 constexpr uint32_t kStagePieceBytesMax = 256 << 10;
 constexpr uint32_t kSpinsMax = 100'000;

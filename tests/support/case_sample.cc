@@ -20,7 +20,7 @@ size_t StrideOf(const SampleStrides& strides) {
 }  // namespace
 
 bool AllCasesWanted() {
-  const char* const wanted = std::getenv("WEFT_TEST_CASES");
+  const char* const wanted = std::getenv("TEST_CASES");
   return wanted != nullptr && std::string_view(wanted) == "all";
 }
 

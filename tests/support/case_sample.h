@@ -1,4 +1,4 @@
-// Which cases of a large matrix a run tries: every n-th, or, with WEFT_TEST_CASES=all (nightly), all of them.
+// Which cases of a large matrix a run tries: every n-th, or, with TEST_CASES=all (nightly), all of them.
 //
 //   const CaseSample sample({.every = 7, .sanitized = 23}, seed);
 //   for (size_t i = 0; i < cases.size(); ++i) {

@@ -27,8 +27,8 @@ _ROOMS = {
         "kernels": (),
         "rendezvous": (),
         "select": ("kernels",),
-        "group": ("kernels",),
-        "recorder": ("kernels", "group"),
+        "group": ("kernels", "select"),
+        "recorder": ("kernels", "select", "group"),
         "node": ("kernels", "rendezvous", "select", "group", "recorder"),
     },
     "shard": {

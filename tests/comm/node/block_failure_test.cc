@@ -137,7 +137,7 @@ TEST_P(BlockDisagreement, OfAlgorithmsIsNamed) {
                              Collective* const c = call.Prepare(OpKind::kAllReduce);
                              c->layout = nullptr;
                              c->count = 64;
-                             if (group.rank() == 0) c->algorithm = Algorithm::kStaged;
+                             if (group.rank() == 0) c->algorithm = Protocol::kStaged;
                              return ExpectMismatch(group, *c,
                                                    &said[static_cast<size_t>(group.rank())]);
                            }),
@@ -154,9 +154,9 @@ TEST_P(BlockDisagreement, ImpossibleAlgorithmsAreRefusedAndTheGroupWorksOn) {
                              Collective* const c = call.Prepare(OpKind::kAllReduce);
                              c->layout = nullptr;
                              c->count = 5000;
-                             for (const Algorithm algorithm :
-                                  {Algorithm::kInline, Algorithm::kSlot, Algorithm::kDirect,
-                                   Algorithm::kSingleCopy}) {
+                             for (const Protocol algorithm :
+                                  {Protocol::kInline, Protocol::kSlot, Protocol::kDirect,
+                                   Protocol::kSingleCopy}) {
                                for (const bool asynchronous : {false, true}) {
                                  c->algorithm = algorithm;
                                  absl::Status status;
@@ -171,7 +171,7 @@ TEST_P(BlockDisagreement, ImpossibleAlgorithmsAreRefusedAndTheGroupWorksOn) {
                                  }
                                }
                              }
-                             c->algorithm = Algorithm::kAuto;
+                             c->algorithm = Protocol::kAuto;
                              const absl::Status status = group.Run(*c);
                              return status.ok() ? "" : std::string(status.message());
                            }),

@@ -28,7 +28,7 @@ TEST(CallIdentity, SignaturesOfCallsInTheLineAreTheCallsThemselves) {
   for (int kind = 0; kind < kOpKindCount; ++kind) {
     for (const weft_dtype_t dtype : kDtypes) {
       for (const weft_op_t op : kReductionOps) {
-        for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kInline}) {
+        for (const Protocol algorithm : {Protocol::kAuto, Protocol::kInline}) {
           for (const int root : {0, 1, kNodeRanksMax - 1}) {
             for (size_t count = 0; count <= kInlineBytes; count += count < 4 ? 1 : 11) {
               const Collective call{
@@ -40,7 +40,7 @@ TEST(CallIdentity, SignaturesOfCallsInTheLineAreTheCallsThemselves) {
                   .algorithm = algorithm};
               const std::string name = std::to_string(kind) + " " + std::to_string(dtype) + " " +
                                        std::to_string(op) + " " + std::to_string(root) + " " +
-                                       std::to_string(call.count) + " " + AlgorithmName(algorithm);
+                                       std::to_string(call.count) + " " + ProtocolName(algorithm);
               const auto [known, added] = calls.emplace(SignatureIn(call), name);
               ASSERT_EQ(known->second, name);
             }
@@ -87,7 +87,7 @@ TEST(CallIdentity, DiffersInEverythingThatRanksMustAgreeOn) {
   EXPECT_TRUE(differs([](Collective& c) { c.op = WEFT_SUM; }));
   EXPECT_TRUE(differs([](Collective& c) { c.root = 1; }));
   EXPECT_TRUE(differs([](Collective& c) { c.count = 8; }));
-  EXPECT_TRUE(differs([](Collective& c) { c.algorithm = Algorithm::kStaged; }));
+  EXPECT_TRUE(differs([](Collective& c) { c.algorithm = Protocol::kStaged; }));
   EXPECT_TRUE(differs([](Collective& c) { c.purpose.salt = 1; }));
   EXPECT_TRUE(differs([&](Collective& c) { c.custom = std::make_shared<CustomOp>(other); }));
   EXPECT_TRUE(differs([&](Collective& c) { c.layout = layout; }));

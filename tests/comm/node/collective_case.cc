@@ -157,7 +157,7 @@ void ShiftPartsInPlace(const CollectiveModel& model, int rank, Side* in, Side* o
 
 std::string CollectiveCase::Name() const {
   return fmt::format("{} {} {} count {} root {} seed {} {}", OpKindName(kind), DtypeName(dtype),
-                     OpName(op), count, root, seed, AlgorithmName(algorithm));
+                     OpName(op), count, root, seed, ProtocolName(algorithm));
 }
 
 LocalChoice LocalChoice::FromSeed(uint64_t seed, int rank) {

@@ -22,7 +22,7 @@ struct CollectiveCase {
   int root = 0;
   size_t count = 0;  // vector forms: blocks have up to that many; iov forms: all parts together
   uint64_t seed = 1;
-  Algorithm algorithm = Algorithm::kAuto;
+  Protocol algorithm = Protocol::kAuto;
 
   std::string Name() const;
 };

@@ -121,7 +121,7 @@ TEST_P(ThreadRanks, CopiesReadPeersPrivateMemory) {
     const OpTraits& traits = TraitsOf(kind);
     if (traits.reduces || traits.iov || kind == OpKind::kBarrier) continue;
     for (CollectiveCase& test : PathCases(kind, GetParam(), seed + cases.size())) {
-      test.algorithm = Algorithm::kSingleCopy;
+      test.algorithm = Protocol::kSingleCopy;
       cases.push_back(test);
     }
   }

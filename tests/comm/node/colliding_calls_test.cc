@@ -64,8 +64,8 @@ class Search {
 };
 
 // Of one kind and type, larger than a slot.
-Collision LargeCollision(OpKind kind, Algorithm algorithm) {
-  static std::map<std::pair<OpKind, Algorithm>, std::optional<Collision>> known;
+Collision LargeCollision(OpKind kind, Protocol algorithm) {
+  static std::map<std::pair<OpKind, Protocol>, std::optional<Collision>> known;
   std::optional<Collision>& found = known[{kind, algorithm}];
   if (!found) {
     Search search;
@@ -184,17 +184,17 @@ class CollidingCalls : public testing::TestWithParam<int> {
 
 TEST_P(CollidingCalls, OnSymmetricMemoryAreFound) {
   for (const OpKind kind : {OpKind::kAllReduce, OpKind::kAllGather})
-    Try(LargeCollision(kind, Algorithm::kAuto), true);
+    Try(LargeCollision(kind, Protocol::kAuto), true);
 }
 
 TEST_P(CollidingCalls, ThatAreStagedAreFound) {
   for (const OpKind kind : {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter})
-    Try(LargeCollision(kind, Algorithm::kStaged), false);
+    Try(LargeCollision(kind, Protocol::kStaged), false);
 }
 
 TEST_P(CollidingCalls, ByTheKernelAreFound) {
   for (const OpKind kind : {OpKind::kBroadcast, OpKind::kAllGather})
-    Try(LargeCollision(kind, Algorithm::kSingleCopy), false);
+    Try(LargeCollision(kind, Protocol::kSingleCopy), false);
 }
 
 TEST_P(CollidingCalls, InSlotsAreFound) {
@@ -204,7 +204,7 @@ TEST_P(CollidingCalls, InSlotsAreFound) {
 INSTANTIATE_TEST_SUITE_P(RankSet, CollidingCalls, testing::Values(2, 3, 5));
 
 TEST(CollidingCallsOfProcesses, AreFound) {
-  const Collision calls = LargeCollision(OpKind::kAllReduce, Algorithm::kAuto);
+  const Collision calls = LargeCollision(OpKind::kAllReduce, Protocol::kAuto);
   for (const bool heap : {true, false}) {
     RunProcessRanks(
         3, [&](ProcessGroup& group) { return CallDifferently(group, calls, heap, false); });

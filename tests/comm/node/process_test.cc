@@ -99,7 +99,7 @@ TEST_P(Processes, ReadEachOthersPrivateMemory) {
                                   .root = group.size() - 1,
                                   .count = count,
                                   .seed = 17 + count,
-                                  .algorithm = Algorithm::kSingleCopy};
+                                  .algorithm = Protocol::kSingleCopy};
         const std::string problem = RunCase(group, test, LocalChoice{});
         if (!problem.empty()) return problem;
       }

@@ -81,7 +81,7 @@ Collective BroadcastOf(void* memory) {
   Collective call{.kind = OpKind::kBroadcast,
                   .dtype = WEFT_UINT8,
                   .count = kBytes,
-                  .algorithm = Algorithm::kSingleCopy};
+                  .algorithm = Protocol::kSingleCopy};
   call.in = call.out = memory;
   return call;
 }

@@ -76,7 +76,7 @@ std::string Name(const SharedCase& c) {
 std::vector<SharedCase> Cases(int size, uint64_t seed) {
   const auto ranks = static_cast<size_t>(size);
   const size_t counts[] = {1, 7, ranks + 1, 1021, 5003, 40'009, 300'007};
-  const Algorithm algorithms[] = {Algorithm::kAuto, Algorithm::kStaged, Algorithm::kAuto};
+  const Protocol algorithms[] = {Protocol::kAuto, Protocol::kStaged, Protocol::kAuto};
   std::vector<SharedCase> all;
   for (const OpKind kind :
        {OpKind::kAllReduce, OpKind::kBroadcast, OpKind::kAllGather, OpKind::kAllGatherV}) {
@@ -93,7 +93,7 @@ std::vector<SharedCase> Cases(int size, uint64_t seed) {
                         .root = static_cast<int>(index % ranks),
                         .count = count,
                         .seed = seed + index,
-                        .algorithm = count < 1000 ? Algorithm::kAuto : algorithms[index / 2 % 3]},
+                        .algorithm = count < 1000 ? Protocol::kAuto : algorithms[index / 2 % 3]},
                .who = who,
                .in_place = kind != OpKind::kAllReduce && index % 5 < 2,
                .asynchronous = index % 3 == 0,
