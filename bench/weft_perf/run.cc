@@ -175,7 +175,7 @@ Outcome Run::Allocate(Memory memory, Buffer* buffer) const {
   return buffer->Allocate(options_.max_bytes, options_.unalign * kElementMax, memory, group_);
 }
 
-Outcome Run::RunAll(Experiment& experiment) {
+Outcome Run::RunCases(Experiment& experiment) {
   if (const std::string why = WhySkipped(options_, smallest_group()); !why.empty()) {
     output_.Print(why);
     return {};
@@ -206,17 +206,17 @@ Outcome Run::RunAll(Experiment& experiment) {
   return {};
 }
 
-Outcome Run::RunAllOf(Experiment& experiment) {
+Outcome Run::RunSteps(Experiment& experiment) {
   if (Outcome o = SetUp(experiment.copies()); !o.ok()) return o;
   if (Outcome o = experiment.SetUp(); !o.ok()) return o;
-  if (Outcome o = RunAll(experiment); !o.ok()) return o;
+  if (Outcome o = RunCases(experiment); !o.ok()) return o;
   return experiment.Conclude();
 }
 
 Outcome Run::Execute() {
   const std::unique_ptr<Experiment> experiment =
       options_.repro ? MakeRepro(*this) : MakeSweep(*this);
-  const Outcome outcome = RunAllOf(*experiment);
+  const Outcome outcome = RunSteps(*experiment);
   // Results that all ranks found wrong are no reason to stop a peer.
   if (!outcome.ok() && outcome.code != ExitCode::kWrong) {
     static_cast<void>(weft_group_abort(world_, outcome.message.c_str()));

@@ -77,12 +77,12 @@ class Run {
   Outcome Allocate(Memory memory, Buffer* buffer) const;
 
  private:
+  Outcome RunSteps(Experiment& experiment);
   Outcome SetUp(size_t copies);
   Outcome Split();
   Outcome ListDevices(std::vector<Device>* devices);
   Outcome FitSizes(size_t copies);
-  Outcome RunAll(Experiment& experiment);
-  Outcome RunAllOf(Experiment& experiment);
+  Outcome RunCases(Experiment& experiment);
   size_t smallest_group() const;
 
   Options options_;
