@@ -79,10 +79,8 @@ absl::StatusOr<uint64_t> MakeSegment(int size, uint64_t group_id, uint32_t epoch
   return static_cast<uint64_t>(static_cast<char*>(block) - self->base());
 }
 
-absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint64_t segment_offset,
-                                                          uint64_t group_id,
-                                                          const GroupOptions& options) {
-  FixAllocator();
+absl::StatusOr<NodeState> EnterSegment(NodeState state, uint64_t segment_offset, uint64_t group_id,
+                                       std::string_view group_name) {
   const auto find = [&](bool combining) {
     return state.peers[0]->At(segment_offset, Segment::Bytes(state.size, combining));
   };
@@ -92,12 +90,12 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint6
   if (valid)
     state.tuning = state.segment.header().tuning;  // a copy: what is checked is what is used
   if (!valid || (state.tuning.combine != 0 && find(true) == nullptr)) {
-    return MakeError(WEFT_CORRUPT, {.rank = 0, .group = options.name},
+    return MakeError(WEFT_CORRUPT, {.rank = 0, .group = std::string(group_name)},
                      fmt::format("joining group {}: what rank 0 shares is not this group's segment",
-                                 options.name));
+                                 group_name));
   }
   WEFT_RETURN_IF_ERROR(
-      Annotate(Validate(state.tuning, state.size), StrCat("joining group ", options.name, ": ")));
+      Annotate(Validate(state.tuning, state.size), StrCat("joining group ", group_name, ": ")));
   state.recorder = state.segment.recorder(state.rank);
   WEFT_ASSIGN_OR_RETURN(state.isa, SelectIsa());
   state.single_copy = GetOptions().single_copy;
@@ -107,6 +105,17 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint6
                                                        });
   state.stream_copy = FindStreamCopy(state.isa);
   state.stores = AdaptiveCopy(state.stream_copy, state.tuning.stream_stage != 0);
+  state.known_done.assign(static_cast<size_t>(state.size), 0);
+  state.slots = Slots(state.size == kPingPongRanks && state.tuning.combine == 0);
+  return state;
+}
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint64_t segment_offset,
+                                                          uint64_t group_id,
+                                                          const GroupOptions& options) {
+  FixAllocator();
+  WEFT_ASSIGN_OR_RETURN(state,
+                        EnterSegment(std::move(state), segment_offset, group_id, options.name));
   return std::shared_ptr<ProcessGroup>(std::make_shared<NodeGroup>(std::move(state), options));
 }
 

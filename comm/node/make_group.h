@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,6 +30,11 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int ra
 
 // When making a group with these options gives up, on MonotonicNs's clock.
 int64_t InitDeadlineNs(const GroupOptions& options);
+
+// `state`, of which peers, rank, size and epoch are set, with all that follows from the segment in rank 0's heap. CORRUPT
+// unless the segment has this id.
+absl::StatusOr<NodeState> EnterSegment(NodeState state, uint64_t segment_offset, uint64_t group_id,
+                                       std::string_view group_name);
 
 // Rank `rank`'s part of a group whose segment is in rank 0's heap; `state.peers`, rank, size and epoch
 // are set. CORRUPT unless the segment has this id.

@@ -105,8 +105,6 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
       driver_(state_, counters_, failures_, report_, messages_, policy_, queue_.woken()),
       messages_(*this, state_, options_.name, failures_, report_, counters_, policy_),
       shared_memory_(*this, state_, options_.name, heap_) {
-  state_.known_done.assign(static_cast<size_t>(state_.size), 0);
-  state_.slots = Slots(state_.size == kPingPongRanks && state_.tuning.combine == 0);
   RankControl& self = state_.self();
   const NodePeer::Identity& identity = state_.peers[static_cast<size_t>(state_.rank)]->identity();
   self.pid = identity.pid;

@@ -1,6 +1,7 @@
 // Predictions: what they must obey whatever the numbers, and a few worked by hand.
 #include "comm/select/predict.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <set>
@@ -8,22 +9,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/comm/select/call_kinds.h"
 #include "tests/comm/select/random_model.h"
 #include "tests/support/leak_check.h"
 
 namespace weft::test {
 namespace {
-
-constexpr CallFacts kKinds[] = {
-    {.reduces = true},
-    {.reduces = true, .root_out = true},
-    {.reduces = true, .in_blocks = true},
-    {.out_blocks = true},
-    {.root_out = true, .out_blocks = true},
-    {.root_in = true},
-    {.root_in = true, .in_blocks = true},
-    {.in_blocks = true, .out_blocks = true},
-};
 
 CallFacts With(CallFacts call, uint64_t bytes, int ranks) {
   call.bytes = bytes;
@@ -45,10 +36,10 @@ TEST(Predict, IsPositiveAndFiniteOrImpossible) {
       const Tuning tuning = Choose(model, ranks);
       for (const CallFacts& kind : kKinds) {
         const CallFacts call = With(kind, random() % (1 << (random() % 30)), ranks);
-        for (int p = 0; p < kProtocolCount; ++p) {
-          const double ns = PredictNs(model, tuning, call, static_cast<Protocol>(p));
-          ASSERT_GT(ns, 0) << p;
-          ASSERT_FALSE(std::isnan(ns)) << p;
+        for (const Protocol protocol : kRankProtocols) {
+          const double ns = PredictNs(model, tuning, call, protocol);
+          ASSERT_GT(ns, 0) << ProtocolName(protocol);
+          ASSERT_FALSE(std::isnan(ns)) << ProtocolName(protocol);
         }
         ASSERT_TRUE(std::isfinite(PredictNs(model, tuning, call, Protocol::kStaged)));
         ASSERT_TRUE(std::isfinite(PredictNs(model, tuning, call, Protocol::kDirect)));
@@ -63,16 +54,15 @@ TEST(Predict, GrowsWithTheBytes) {
       model.cores = cores;
       for (const int ranks : {1, 2, 4, 8}) {
         for (const CallFacts& kind : kKinds) {
-          for (int p = 0; p < kProtocolCount; ++p) {
+          for (const Protocol protocol : kRankProtocols) {
             // Streaming from a threshold on makes a step down; the rest of the curve may have none.
             Tuning tuning = Choose(model, ranks);
             tuning.stream_stage = 0;
             tuning.stream_out_min_bytes = kNever;
             double last = 0;
             for (uint64_t bytes = 0; bytes < uint64_t{1} << 28; bytes += bytes / 3 + 1) {
-              const double ns =
-                  PredictNs(model, tuning, With(kind, bytes, ranks), static_cast<Protocol>(p));
-              ASSERT_GE(ns, last) << ProtocolName(static_cast<Protocol>(p)) << " " << bytes;
+              const double ns = PredictNs(model, tuning, With(kind, bytes, ranks), protocol);
+              ASSERT_GE(ns, last) << ProtocolName(protocol) << " " << bytes;
               last = ns;
             }
           }
@@ -311,53 +301,22 @@ TEST(Predict, AFarBufferTakesLonger) {
             PredictNs(near, tuning, call, Protocol::kStaged));
 }
 
-TEST(ProtocolFor, FollowsTheSizes) {
-  Tuning tuning;
-  tuning.slot_limit_bytes = 4096;
-  tuning.single_copy_min_bytes = 64 << 10;
-  CallFacts call{.out_blocks = true, .ranks = 2};
-  const auto of = [&](uint64_t bytes, bool symmetric) {
-    call.bytes = bytes;
-    return ProtocolFor(tuning, call, symmetric);
-  };
-  EXPECT_EQ(of(48, false), Protocol::kInline);
-  EXPECT_EQ(of(49, true), Protocol::kSlot);
-  EXPECT_EQ(of(4096, true), Protocol::kSlot);
-  EXPECT_EQ(of(4097, true), Protocol::kDirect);
-  EXPECT_EQ(of(4097, false), Protocol::kStaged);
-  EXPECT_EQ(of((64 << 10) - 1, false), Protocol::kStaged);
-  EXPECT_EQ(of(64 << 10, false), Protocol::kSingleCopy);
-  EXPECT_EQ(of(64 << 10, true), Protocol::kDirect);
-  call.reduces = true;
-  EXPECT_EQ(of(64 << 20, false), Protocol::kStaged);
-}
-
-TEST(ProtocolFor, EachKindHasItsLeastSizeOfSingleCopy) {
-  Tuning tuning;
-  tuning.single_copy_min_bytes = 1 << 16;
-  tuning.single_copy_broadcast_min_bytes = 1 << 17;
-  tuning.single_copy_rooted_min_bytes = 1 << 18;
-  const uint64_t expected[] = {kNever, kNever, kNever, 1 << 16, 1 << 18, 1 << 17, 1 << 18, 1 << 16};
-  for (size_t i = 0; i < std::size(kKinds); ++i)
-    EXPECT_EQ(SingleCopyMinBytes(tuning, kKinds[i]), expected[i]) << i;
-}
-
-TEST(ContributionBytes, CountsAllBlocksOfTheInput) {
-  EXPECT_EQ(ContributionBytes({.reduces = true, .bytes = 100, .ranks = 8}), 100u);
-  EXPECT_EQ(ContributionBytes({.in_blocks = true, .bytes = 100, .ranks = 8}), 800u);
-  EXPECT_EQ(ContributionBytes({.in_blocks = true, .bytes = UINT64_MAX / 2, .ranks = 8}),
-            UINT64_MAX);
-}
-
 TEST(ModelTable, HasEveryCollectiveAndSizeWithAPossibleProtocol) {
   for (const int ranks : {1, 2, 8}) {
     std::set<std::string> operations;
     const std::vector<ModelRow> rows = ModelTable(StaticModel(), ranks);
     for (const ModelRow& row : rows) {
       operations.insert(row.operation);
-      for (const Protocol chosen : {row.private_protocol, row.symmetric_protocol})
-        EXPECT_TRUE(std::isfinite(row.ns[static_cast<size_t>(chosen)]))
-            << row.operation << row.bytes;
+      for (const Protocol chosen : {row.private_protocol, row.symmetric_protocol}) {
+        const auto* const column = std::find(kRankProtocols.begin(), kRankProtocols.end(), chosen);
+        if (ranks == 1) {
+          EXPECT_EQ(chosen, Protocol::kSingleRank);
+        } else {
+          ASSERT_NE(column, kRankProtocols.end()) << ProtocolName(chosen);
+          EXPECT_TRUE(std::isfinite(row.ns[static_cast<size_t>(column - kRankProtocols.begin())]))
+              << row.operation << row.bytes;
+        }
+      }
     }
     EXPECT_EQ(operations.size(), 8u);
     EXPECT_EQ(rows.size(), 8u * 8);
