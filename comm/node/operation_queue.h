@@ -74,7 +74,8 @@ class OperationQueue : public Stepped {
   // Issues what was left, and releases the issue lock.
   void IssueLeft() WEFT_RELEASE(issue_) WEFT_NO_THREAD_SAFETY_ANALYSIS;
 
-  // Whether operations that were started will be moved on if nobody waits for them: asked for before one is started.
+  // Sees to it that operations are moved on though nobody waits for them. Called before one is started, since nothing may
+  // fail afterwards.
   absl::Status PrepareProgress();
 
   bool prepared_for_progress() const {
@@ -96,8 +97,8 @@ class OperationQueue : public Stepped {
   // Steps until `work` has ended, and waits in between; false if timeout_ns, unless that is 0, have passed before.
   bool Await(const NodeWork& work, int64_t timeout_ns);
 
-  // For Close(): nothing is issued from now on. False at the deadline; else *any says whether operations were left to be
-  // issued: they are queued now.
+  // For Close(): keeps the issue lock for ever, so that nothing is issued from now on. False at the deadline; else *any says
+  // whether operations had been left to be issued, which are queued now.
   bool Seal(Deadline& deadline, bool* any) WEFT_NO_THREAD_SAFETY_ANALYSIS;
 
   // Operations that were issued and have not ended.
