@@ -204,7 +204,7 @@ absl::StatusOr<void*> Heap::Allocate(size_t bytes) {
 }
 
 std::map<size_t, Heap::Block>::iterator Heap::BlockOf(const void* pointer) {
-  const auto block = std::as_const(*this).BlockOf(pointer);
+  const auto block = static_cast<const Heap*>(this)->BlockOf(pointer);
   return block == blocks_.end() ? blocks_.end() : blocks_.find(block->first);
 }
 
