@@ -124,21 +124,11 @@ absl::Status ConsistencyChecks::ExplainCopies(const char* call, const Difference
              ", and look for updates that differ between ranks, or memory that fails"));
 }
 
-// Outside of micro-batches, and before a micro-batch uses anything, all ranks have started the same reductions.
 absl::Status ConsistencyChecks::CheckSamples(const void* samples, size_t bytes) {
   {
     Section section(core_.mutex);
     WEFT_RETURN_IF_ERROR(core_.CheckUsable("check_samples"));
-    const std::vector<Event>& events = core_.runtime().unshard_manager.events();
-    const Event last = events.empty() ? Event{} : events.back();
-    const bool using_units =
-        last.kind >= Event::Kind::kPreForward && last.kind <= Event::Kind::kReshard;
-    if (using_units) {
-      return core_.runtime().state.NotInUse(
-          "check_samples", last.index,
-          "call it before the micro-batch uses its first unit, or "
-          "outside of micro-batches");
-    }
+    WEFT_RETURN_IF_ERROR(core_.runtime().state.CheckSamples());
   }
   const Digest own = bytes == 0 ? kNothing : DigestOf(samples, bytes);
   const absl::StatusOr<std::vector<Digest>> digests = GatherValue(

@@ -331,8 +331,8 @@ absl::Status ContextBuilder::SplitGroups(Runtime& runtime) {
         runtime.Watched(ContextGroup::kInnerScatter, std::move(scatter)),
         runtime.Watched(ContextGroup::kOuterReduce, std::move(across)));
   }
-  runtime.unshard_manager.SetGroups(runtime.Watched(ContextGroup::kGather, std::move(all)),
-                                    runtime.Watched(ContextGroup::kInnerGather, std::move(inner)));
+  runtime.gather_groups.Set(runtime.Watched(ContextGroup::kGather, std::move(all)),
+                            runtime.Watched(ContextGroup::kInnerGather, std::move(inner)));
   return absl::OkStatus();
 }
 

@@ -59,6 +59,8 @@ ContextCore::~ContextCore() {
       (void)work->Wait(0);
   }
   runtime_->unshard_manager.Drop();
+  // A group is left before the memory goes that its operations have used.
+  runtime_->gather_groups.ForEach([](ProcessGroup& group) { group.Close(); });
 }
 
 void ContextCore::SetRuntime(std::unique_ptr<Runtime> runtime) {
@@ -145,7 +147,7 @@ void ContextCore::EndGroups(const absl::Status& found) {
     end(*mesh_->outer(), cause);
   }
   if (runtime_ == nullptr) return;
-  runtime_->unshard_manager.ForEachGroup([&](ProcessGroup& ended) { end(ended, cause); });
+  runtime_->gather_groups.ForEach([&](ProcessGroup& ended) { end(ended, cause); });
   runtime_->reduction.ForEachGroup([&](ProcessGroup& ended) { end(ended, cause); });
 }
 

@@ -121,8 +121,7 @@ absl::Status OptimizerDriver::UpdateParams() {
     for (const int extent : buckets[i - 1].pack.extents)
       optimizer.Update(core_.runtime().storage, extent);
     Section section(core_.mutex);
-    WEFT_RETURN_IF_ERROR(
-        core_.Latch(core_.runtime().unshard_manager.StartUpdate(static_cast<int>(i - 1))));
+    WEFT_RETURN_IF_ERROR(core_.Latch(core_.runtime().updates.Start(static_cast<int>(i - 1))));
   }
   return absl::OkStatus();
 }

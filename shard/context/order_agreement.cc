@@ -17,9 +17,9 @@ namespace weft {
 absl::Status OrderAgreement::Agree(weft_shard_step_result_t* result) {
   Runtime& runtime = core_.runtime();
   const std::vector<Event>& events = runtime.unshard_manager.events();
-  const StepKind kind{runtime.state.mode(), runtime.state.tag()};
+  const StepKind kind = runtime.state.kind();
   result->pool_bytes = runtime.unshard_manager.pool_bytes();
-  if (!runtime.unshard_manager.gathers()) {
+  if (!runtime.gather_groups.any()) {
     Section section(core_.mutex);
     if (RecordedStep* const record = runtime.recorded.Record(kind)) {
       record->runs = RunsOf(events, core_.declared().registry.units());

@@ -48,7 +48,7 @@ absl::StatusOr<ParamView> ParamAccess::View(int param) {
   const StepState& state = runtime.state;
   if (!placement.params_sharded) {
     view.data = runtime.storage.Data(place.space, place.begin);
-  } else if (state.InUse(spec.unit)) {
+  } else if (state.units().Of(spec.unit).InUse()) {
     view.data = runtime.UnshardedParam(param);
   } else {
     return state.NotInUse(
@@ -59,7 +59,7 @@ absl::StatusOr<ParamView> ParamAccess::View(int param) {
   if (spec.frozen) return view;
   if (!placement.gradients_sharded) {
     view.grad = runtime.storage.Grad(place.space, place.begin);
-  } else if (state.InBackward(spec.unit)) {
+  } else if (state.units().Of(spec.unit).InBackward()) {
     view.grad = runtime.UnshardedGradient(param);
   }
   return view;
@@ -72,7 +72,7 @@ void ParamAccess::WaitForUpdates(int param) {
     Section section(core_.mutex);
     if (!core_.finalized()) return;
     const int bucket = core_.runtime().PlaceOf(param).bucket;
-    if (bucket >= 0) works = core_.runtime().unshard_manager.Updates(bucket);
+    if (bucket >= 0) works = core_.runtime().updates.Of(bucket);
   }
   for (const WorkRef& work : works)
     (void)core_.Await(*work);
@@ -266,8 +266,7 @@ absl::Status ParamAccess::Updated() {
   if (core_.runtime().optimizer != nullptr) core_.runtime().optimizer->ParamsWritten();
   // In the order in which forward will want them.
   for (size_t i = core_.runtime().layout.buckets.size(); i > 0; --i) {
-    WEFT_RETURN_IF_ERROR(
-        core_.Latch(core_.runtime().unshard_manager.StartUpdate(static_cast<int>(i - 1))));
+    WEFT_RETURN_IF_ERROR(core_.Latch(core_.runtime().updates.Start(static_cast<int>(i - 1))));
   }
   return absl::OkStatus();
 }

@@ -19,7 +19,9 @@ Runtime::Runtime(const Registry& declared, Layout planned, Storage allocated, Ex
       calls(std::move(made)),
       state(registry),
       readiness(layout),
-      unshard_manager(layout, storage, calls, registry.units(), *options.purposes),
+      updates(layout, storage, calls, *options.purposes, gather_groups),
+      unshard_manager(layout, storage, calls, registry.units(), state.units(), *options.purposes,
+                      gather_groups, updates),
       reduction(group, layout, storage, calls, unshard_manager, options),
       sharded_buckets(registry.units().size()) {
   for (size_t i = 0; i < layout.buckets.size(); ++i) {

@@ -26,6 +26,7 @@
 #include "shard/step/reduction.h"
 #include "shard/step/step_state.h"
 #include "shard/step/unshard_manager.h"
+#include "shard/step/update_gathers.h"
 #include "shard/step/wait_watch.h"
 
 namespace weft {
@@ -60,6 +61,8 @@ struct Runtime {
   StepState state;
   Readiness readiness;
   std::unique_ptr<ShardOptimizer> optimizer;  // may be nullptr
+  GatherGroups gather_groups;
+  UpdateGathers updates;
   UnshardManager unshard_manager;
   Reduction reduction;
   RecordedSteps recorded;

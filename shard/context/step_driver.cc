@@ -240,7 +240,7 @@ absl::StatusOr<weft_shard_step_result_t> StepDriver::Finish() {
     result.comm_exposed_ns = reducer_.waited_ns();
     result.reduced_bytes = runtime().reduction.started_bytes();
     clock_.Finished(result.gather_exposed_ns, reducer_.waited_ns());
-    if (runtime().readiness.CompareOrder(state().tag())) result.order_changed = 1;
+    if (runtime().readiness.CompareOrder(state().kind().second)) result.order_changed = 1;
   }
   state().FinishEnd();
   return result;
@@ -277,7 +277,7 @@ absl::StatusOr<Works> StepDriver::AskForUsed(int unit, Ask ask) {
 
 absl::Status StepDriver::ReshardUsed(int unit, bool in_backward) {
   for (const int used : core_.UnitOf(unit).used) {
-    if (state().Kept(used)) continue;
+    if (state().units().Of(used).Kept()) continue;
     WEFT_RETURN_IF_ERROR(core_.Latch(runtime().unshard_manager.Reshard(used, in_backward)));
   }
   return absl::OkStatus();
@@ -360,8 +360,8 @@ absl::StatusOr<int> StepDriver::Join() {
 
 // What they did the last time, or what is expected of the first.
 std::vector<Event> StepDriver::ExpectedCalls() const {
-  std::vector<Event> events = runtime().recorded.EventsOf({state().mode(), state().tag()});
-  return events.empty() ? ExpectedEvents(PlanInputOf(core_), state().mode()) : events;
+  std::vector<Event> events = runtime().recorded.EventsOf(state().kind());
+  return events.empty() ? ExpectedEvents(PlanInputOf(core_), state().kind().first) : events;
 }
 
 // Nobody has compared them, so the next step of this kind is served on demand, on all ranks alike.
@@ -369,7 +369,7 @@ void StepDriver::RememberCalls() {
   std::vector<Event> events = runtime().unshard_manager.events();
   events.push_back({Event::Kind::kFinish, 0});
   if (ExpectedCalls() == events) return;
-  RecordedStep* const record = runtime().recorded.Record({state().mode(), state().tag()});
+  RecordedStep* const record = runtime().recorded.Record(state().kind());
   if (record != nullptr) *record = {.schedule = {.events = std::move(events)}};
 }
 
@@ -403,7 +403,7 @@ absl::Status StepDriver::Walk(const std::vector<Event>& events) {
       case Event::Kind::kMicrobatchEnd:
         WEFT_RETURN_IF_ERROR(MicrobatchEnd());
         break;
-      case Event::Kind::kFinish:
+      default:  // finish is the caller's; other calls are in no schedule
         break;
     }
   }

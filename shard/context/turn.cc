@@ -30,8 +30,9 @@ absl::StatusOr<int> TakeTurn(ContextCore& core, bool active) {
   Turn own{.active = active ? 1u : 0u};
   {
     Section section(core.mutex);
-    own.mode = static_cast<uint64_t>(core.runtime().state.mode());
-    own.tag = core.runtime().state.tag();
+    const auto [mode, tag] = core.runtime().state.kind();
+    own.mode = static_cast<uint64_t>(mode);
+    own.tag = tag;
   }
   std::vector<Turn> turns(static_cast<size_t>(core.group().size()));
   const absl::Status gathered =

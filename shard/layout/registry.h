@@ -78,6 +78,8 @@ class Registry {
 
   const std::vector<UnitSpec>& units() const { return units_; }
 
+  const std::string& UnitName(int unit) const { return units_[static_cast<size_t>(unit)].name; }
+
   const std::vector<ParamSpec>& params() const { return params_; }
 
   // The unit that is not sealed, or -1.

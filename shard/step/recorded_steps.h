@@ -18,12 +18,11 @@
 
 #include "weft/shard.h"
 
+#include "shard/step/event.h"
 #include "shard/step/schedule.h"
+#include "shard/step/unit_tracker.h"
 
 namespace weft {
-
-// A mode and a tag: steps that make the same calls.
-using StepKind = std::pair<weft_shard_mode_t, uint64_t>;
 
 struct RecordedStep {
   Schedule schedule;

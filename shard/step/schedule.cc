@@ -1,3 +1,7 @@
+// A schedule is made in passes, each of which knows less than it would like to. Walks over the calls (needs.h) find when params
+// and gradients are needed; prefetching moves the begin of gathers forward, and joins residencies that then touch; a budget
+// may take prefetching away again, or pay for bridging gaps; packing finds the places at last. Passes that depend on the
+// outcome of packing (does it fit?) ask it with bisection, since it is the costly one.
 #include "shard/step/schedule.h"
 
 #include <algorithm>
@@ -9,100 +13,13 @@
 #include <utility>
 
 #include "shard/layout/interval_packing.h"
+#include "shard/step/needs.h"
 #include "shard/step/repeat.h"
 
 namespace weft {
 namespace {
 
 using Kind = Event::Kind;
-
-int64_t At(int event) {
-  return int64_t{2} * event;
-}
-
-int64_t After(int event) {
-  return At(event) + 1;
-}
-
-// Follows the calls of a step and notes when params are needed and resharded.
-class ParamWalk {
- public:
-  explicit ParamWalk(const ScheduleInput& input) : input_(input), units_(input.units->size()) {}
-
-  std::vector<Residency> Walk(const std::vector<Event>& events) {
-    for (size_t i = 0; i < events.size(); ++i)
-      Step(static_cast<int>(i), events[i]);
-    return std::move(found_);
-  }
-
- private:
-  struct Unit {
-    int open = -1;  // its residency
-    int uses = 0;   // pre_forward without its post_forward, unshard without its reshard
-    bool in_backward = false;
-  };
-
-  void Step(int at, const Event& event) {
-    if (event.kind == Kind::kMicrobatchEnd) std::fill(units_.begin(), units_.end(), Unit());
-    switch (event.kind) {
-      case Kind::kPreForward:
-      case Kind::kPostForward:
-      case Kind::kPreBackward:
-      case Kind::kPostBackward:
-      case Kind::kUnshard:
-      case Kind::kReshard:
-        for (const int used : (*input_.units)[static_cast<size_t>(event.index)].used)
-          StepOf(at, event.kind, used);
-        return;
-      default:
-        return;
-    }
-  }
-
-  void StepOf(int at, Kind kind, int index) {
-    if (PackOf(index).bytes == 0) return;
-    Unit& unit = units_[static_cast<size_t>(index)];
-    switch (kind) {
-      case Kind::kPreForward:
-      case Kind::kUnshard:
-        ++unit.uses;
-        return Use(at, index, unit);
-      case Kind::kPostForward:
-      case Kind::kReshard:
-        --unit.uses;
-        Use(at, index, unit);
-        if (unit.uses == 0 && !unit.in_backward && !KeptBetween(index)) unit.open = -1;
-        return;
-      case Kind::kPreBackward:
-        unit.in_backward = true;
-        return Use(at, index, unit);
-      default:
-        unit.in_backward = false;
-        Use(at, index, unit);
-        // What is kept from forward to backward stays until the last of several backwards.
-        if (unit.uses == 0 && !KeptBetween(index)) unit.open = -1;
-        return;
-    }
-  }
-
-  const Pack& PackOf(int unit) const { return input_.layout->units[static_cast<size_t>(unit)]; }
-
-  bool KeptBetween(int unit) const {
-    return (*input_.units)[static_cast<size_t>(unit)].placement.kept_between;
-  }
-
-  void Use(int at, int index, Unit& unit) {
-    if (unit.open < 0) {
-      unit.open = static_cast<int>(found_.size());
-      found_.push_back({.index = index, .need = at, .bytes = PackOf(index).bytes});
-    }
-    found_[static_cast<size_t>(unit.open)].end = At(at);
-  }
-
-  const ScheduleInput& input_;
-  std::vector<Unit> units_;
-  std::vector<Residency> found_;
-};
 
 constexpr size_t kNone = ~size_t{0};
 
@@ -149,238 +66,13 @@ void JoinNeighbours(std::vector<Residency>& gathers) {
   JoinWhere(gathers, [](size_t, size_t before, size_t kept) { return before + 1 == kept; });
 }
 
-// Counts runs of units as the context's own bookkeeping does: uses one in the other are one run.
-class RunCount {
- public:
-  explicit RunCount(size_t units) : now_(units), most_(units) {}
-
-  void Reset() { std::fill(now_.begin(), now_.end(), Unit()); }
-
-  void Add(Kind call, size_t index) {
-    Unit& unit = now_[index];
-    UnitRuns& most = most_[index];
-    switch (call) {
-      case Kind::kPreForward:
-        ++unit.uses;
-        return;
-      case Kind::kPostForward:
-        if (--unit.uses == 0 && !unit.in_backward) ++unit.runs.forwards;
-        return;
-      case Kind::kPreBackward:
-        unit.in_backward = true;
-        return;
-      default:
-        unit.in_backward = false;
-        most.forwards = std::max(most.forwards, unit.runs.forwards);
-        most.backwards = std::max(most.backwards, ++unit.runs.backwards);
-        return;
-    }
-  }
-
-  const std::vector<UnitRuns>& most() const { return most_; }
-
- private:
-  struct Unit {
-    UnitRuns runs;
-    int uses = 0;
-    bool in_backward = false;
-  };
-
-  std::vector<Unit> now_;
-  std::vector<UnitRuns> most_;
-};
-
-// Which calls of backward complete which buckets, as the context's own bookkeeping has it.
-class Completion {
- public:
-  Completion(const Layout& layout, const std::vector<Event>& events,
-             const std::vector<UnitSpec>& units)
-      : layout_(layout), units_(units), runs_(RunsOf(events, units)), buckets_of_(units.size()) {
-    for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
-      for (const int unit : layout.buckets[bucket].units)
-        buckets_of_[static_cast<size_t>(unit)].push_back(bucket);
-    }
-    Reset();
-  }
-
-  void Reset() {
-    left_.clear();
-    for (const UnitRuns& runs : runs_)
-      left_.push_back(std::max(1, runs.backwards));
-    units_left_.clear();
-    for (const Bucket& bucket : layout_.buckets)
-      units_left_.push_back(bucket.units.size());
-  }
-
-  // Calls completed(bucket) for those that this completes.
-  template <typename Completed>
-  void PostBackward(int unit, const Completed& completed) {
-    for (const int used : units_[static_cast<size_t>(unit)].used) {
-      if (--left_[static_cast<size_t>(used)] != 0) continue;
-      for (const size_t bucket : buckets_of_[static_cast<size_t>(used)]) {
-        if (--units_left_[bucket] == 0) completed(bucket);
-      }
-    }
-  }
-
-  bool Complete(size_t bucket) const { return units_left_[bucket] == 0; }
-
- private:
-  const Layout& layout_;
-  const std::vector<UnitSpec>& units_;
-  const std::vector<UnitRuns> runs_;
-  std::vector<std::vector<size_t>> buckets_of_;  // by unit
-  std::vector<int> left_;  // backwards that complete a unit in this micro-batch; below 0 after
-  std::vector<size_t> units_left_;  // by bucket
-};
-
-// Buckets in the order in which the last micro-batch completes them.
-std::vector<int> OrderOf(const ScheduleInput& input, const std::vector<Event>& events) {
-  const size_t buckets = input.layout->buckets.size();
-  Completion completion(*input.layout, events, *input.units);
-  std::vector<size_t> completed(buckets, events.size());
-  for (size_t at = 0; at < events.size(); ++at) {
-    if (events[at].kind == Kind::kMicrobatchBegin) {
-      completion.Reset();
-      std::fill(completed.begin(), completed.end(), events.size());
-    }
-    if (events[at].kind != Kind::kPostBackward) continue;
-    completion.PostBackward(events[at].index, [&](size_t bucket) { completed[bucket] = at; });
-  }
-  std::vector<int> order(buckets);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return completed[static_cast<size_t>(a)] < completed[static_cast<size_t>(b)];
-  });
-  return order;
-}
-
-// Notes when the gradients of buckets that are cut are needed, and when they have been reduced.
-class GradientWalk {
- public:
-  GradientWalk(const ScheduleInput& input, const std::vector<Event>& events,
-               const std::vector<int>& order)
-      : input_(input),
-        events_(events),
-        order_(order),
-        completion_(*input.layout, events, *input.units),
-        buckets_(input.layout->buckets.size()),
-        buckets_of_(input.units->size()),
-        last_(static_cast<int>(events.size()) - 1) {
-    for (size_t i = 0; i < buckets_.size(); ++i) {
-      const Bucket& bucket = input.layout->buckets[i];
-      buckets_[i].cut = input.layout->PlacementOf(bucket).gradients_sharded;
-      if (!buckets_[i].cut) continue;
-      for (const int unit : bucket.units)
-        buckets_of_[static_cast<size_t>(unit)].push_back(static_cast<int>(i));
-    }
-  }
-
-  std::vector<Residency> Walk() {
-    if (!input_.train) return {};
-    for (int at = 0; at <= last_; ++at)
-      Step(at, events_[static_cast<size_t>(at)]);
-    return std::move(found_);
-  }
-
- private:
-  struct State {
-    bool cut = false;
-    int open = -1;  // its residency
-  };
-
-  void Step(int at, const Event& event) {
-    switch (event.kind) {
-      case Kind::kMicrobatchBegin:
-        reduces_ = input_.reduces_every || event.index == 1;
-        completion_.Reset();
-        next_ = 0;
-        return;
-      case Kind::kPreBackward:
-        for (const int used : (*input_.units)[static_cast<size_t>(event.index)].used) {
-          for (const int bucket : buckets_of_[static_cast<size_t>(used)])
-            Need(at, bucket);
-        }
-        return;
-      case Kind::kPostBackward:
-        completion_.PostBackward(event.index, [](size_t) {});
-        if (reduces_ && input_.overlap) StartReductions(at, /*all=*/false);
-        return;
-      case Kind::kMicrobatchEnd:
-        if (reduces_) StartReductions(at, /*all=*/true);
-        return;
-      default:
-        return;
-    }
-  }
-
-  // One that is complete before its predecessors waits for them.
-  void StartReductions(int at, bool all) {
-    while (next_ < order_.size()) {
-      const int bucket = order_[next_];
-      if (!all && !completion_.Complete(static_cast<size_t>(bucket))) return;
-      ++next_;
-      if (!buckets_[static_cast<size_t>(bucket)].cut) continue;
-      Need(at, bucket);
-      if (at != reduced_at_) reduced_ = Reduced(at);
-      reduced_at_ = at;
-      Reduce(reduced_, bucket);
-    }
-  }
-
-  void Need(int at, int bucket) {
-    int& open = buckets_[static_cast<size_t>(bucket)].open;
-    if (open >= 0) return;
-    open = static_cast<int>(found_.size());
-    found_.push_back({.index = bucket,
-                      .need = at,
-                      .begin = At(at),
-                      .end = At(last_),
-                      .bytes = input_.layout->buckets[static_cast<size_t>(bucket)].pack.bytes});
-  }
-
-  void Reduce(int64_t end, int bucket) {
-    State& state = buckets_[static_cast<size_t>(bucket)];
-    found_[static_cast<size_t>(state.open)].end = end;
-    state.open = -1;
-  }
-
-  // The latest time at which a reduction ends that event `at` starts: the next backward of the micro-batch is
-  // served, or the micro-batch is folded.
-  int64_t Reduced(int at) const {
-    bool same = events_[static_cast<size_t>(at)].kind != Kind::kMicrobatchEnd;
-    if (!same && !input_.overlap && at + 1 < last_) return At(at);
-    for (int i = at + 1; i < last_; ++i) {
-      const Kind kind = events_[static_cast<size_t>(i)].kind;
-      if (kind == Kind::kPreBackward) return same ? At(i) : After(i - 1);
-      if (kind != Kind::kMicrobatchEnd) continue;
-      if (!same) return After(i - 1);
-      same = false;
-    }
-    return At(last_);
-  }
-
-  const ScheduleInput& input_;
-  const std::vector<Event>& events_;
-  const std::vector<int>& order_;
-  Completion completion_;
-  std::vector<State> buckets_;
-  std::vector<std::vector<int>> buckets_of_;  // by unit; those whose gradients are cut
-  std::vector<Residency> found_;
-  size_t next_ = 0;      // of order_: the first that is not reduced in this micro-batch
-  int last_ = 0;         // event
-  int reduced_at_ = -1;  // the event of which `reduced_` is known
-  int64_t reduced_ = 0;
-  bool reduces_ = true;
-};
-
 // When a prefetch may begin that comes with the need of event `need`. In forward just before that call, when the
 // unit before has been resharded: then the call finds nothing to do. In backward after it, when the gradients
 // that the call needs have their place.
 int64_t With(const std::vector<Event>& events, int need) {
   const Kind kind = events[static_cast<size_t>(need)].kind;
   const bool forward = kind == Kind::kPreForward || kind == Kind::kUnshard;
-  return forward && need > 0 ? After(need - 1) : After(need);
+  return forward && need > 0 ? TimeAfter(need - 1) : TimeAfter(need);
 }
 
 // Finds when each gather begins, and joins residencies of a unit that are not over when its next one begins. Both depend
@@ -390,7 +82,7 @@ void PlacePrefetches(int prefetch, const std::vector<Event>& events,
   const auto ahead = static_cast<size_t>(prefetch);
   JoinWhere(gathers, [&](size_t i, size_t before, size_t kept) {
     Residency& next = gathers[i];
-    next.begin = At(next.need);
+    next.begin = TimeOf(next.need);
     if (ahead > 0) {
       const int64_t begin = kept < ahead ? 0 : With(events, gathers[kept - ahead].need);
       next.begin = std::min(begin, next.begin);
@@ -486,7 +178,7 @@ void AddParts(const ScheduleInput& input, const std::vector<Event>& events, Sche
     schedule.parts.push_back({.index = gathers[i].index,
                               .need = gathers[next].need,
                               .begin = gathers[i].end,
-                              .end = At(gathers[next].need),
+                              .end = TimeOf(gathers[next].need),
                               .bytes = bytes});
   }
 }
@@ -581,7 +273,7 @@ std::vector<Gap> GapsOf(const ScheduleInput& input, const std::vector<Residency>
     const size_t next = nexts[i];
     if (placement.preset != WEFT_SHARD_FRACTION || next == gathers.size()) continue;
     gaps.push_back(
-        {At(gathers[next].need) - gathers[i].end, gathers[i].need, gathers[i].index, next});
+        {TimeOf(gathers[next].need) - gathers[i].end, gathers[i].need, gathers[i].index, next});
   }
   std::sort(gaps.begin(), gaps.end());
   return gaps;
@@ -632,9 +324,9 @@ Residencies KeepWhatFits(const Step& step, const Residencies& gathers, int prefe
 }
 
 Schedule MakeWritten(const ScheduleInput& input, std::vector<Event> events, bool alike) {
-  Residencies gathers = ParamWalk(input).Walk(events);
-  const std::vector<int> order = OrderOf(input, events);
-  Residencies gradients = GradientWalk(input, events, order).Walk();
+  Residencies gathers = ParamNeeds(input, events);
+  const std::vector<int> order = ReductionOrder(input, events);
+  Residencies gradients = GradientNeeds(input, events, order);
   JoinNeighbours(gathers);
   const Step step{input, events, gradients};
   const int prefetch = input.budget_bytes == 0 ? input.prefetch : LargestPrefetch(step, gathers);
@@ -673,17 +365,6 @@ std::vector<Event> PredictEvents(const std::vector<int>& order, bool train, int 
   }
   events.push_back({Kind::kFinish, 0});
   return events;
-}
-
-std::vector<UnitRuns> RunsOf(const std::vector<Event>& events, const std::vector<UnitSpec>& units) {
-  RunCount count(units.size());
-  for (const Event& event : events) {
-    if (event.kind == Kind::kMicrobatchBegin) count.Reset();
-    if (event.kind < Kind::kPreForward || event.kind > Kind::kPostBackward) continue;
-    for (const int used : units[static_cast<size_t>(event.index)].used)
-      count.Add(event.kind, static_cast<size_t>(used));
-  }
-  return count.most();
 }
 
 // Micro-batches alike are looked for in a step that has fewer of them; a pattern of several may come again.

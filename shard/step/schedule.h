@@ -29,25 +29,9 @@
 #include <vector>
 
 #include "shard/layout/layout.h"
+#include "shard/step/event.h"
 
 namespace weft {
-
-struct Event {
-  enum class Kind : uint8_t {
-    kMicrobatchBegin,  // index: 1 for the step's last one
-    kPreForward,       // index: the unit, for these six
-    kPostForward,
-    kPreBackward,
-    kPostBackward,
-    kUnshard,
-    kReshard,
-    kMicrobatchEnd,
-    kFinish
-  };
-  Kind kind = Kind::kFinish;
-  int index = 0;
-  bool operator==(const Event&) const = default;
-};
 
 struct Residency {
   int index = 0;      // of the unit, or of the bucket
@@ -151,16 +135,6 @@ std::vector<Event> PredictEvents(const std::vector<int>& order, bool train, int 
 
 // Likewise for a step that uses every unit once, in the order of declaration.
 std::vector<Event> PredictEvents(size_t units, bool train, int microbatches);
-
-// How often a unit runs in a micro-batch, through units that are tied to it too; recomputing apart.
-struct UnitRuns {
-  int forwards = 0;
-  int backwards = 0;
-  bool operator==(const UnitRuns&) const = default;
-};
-
-// By unit: the most of each in all micro-batches in which it ran backward.
-std::vector<UnitRuns> RunsOf(const std::vector<Event>& events, const std::vector<UnitSpec>& units);
 
 // O(n log n) of what is written, which is at most some ten micro-batches where they are alike.
 // With a budget, prefetching is given up first; units of FRACTION stay unsharded between forward and backward while

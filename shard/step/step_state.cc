@@ -1,3 +1,6 @@
+// Each call is checked completely before anything changes, for all units that it uses, so a refused call leaves no trace and
+// the program may go on. Refusals are read by people who do not know this library's inside: they say what the unit has
+// done, what to call instead, and which calls came before.
 #include "shard/step/step_state.h"
 
 #include <algorithm>
@@ -8,15 +11,25 @@
 namespace weft {
 
 StepState::StepState(const Registry& registry)
-    : registry_(registry), units_(registry.units().size()), params_(registry.params().size()) {}
+    : registry_(registry),
+      units_(registry.units()),
+      params_(registry.params().size()),
+      calls_(registry) {}
 
 absl::Status StepState::CheckQuiet(const char* call) const {
   if (phase_ == Phase::kIdle || phase_ == Phase::kFinished) return absl::OkStatus();
-  return BadState({call}, "", "call it between steps or after finish");
+  return Refuse(call, call, "", "call it between steps or after finish");
+}
+
+absl::Status StepState::CheckSamples() const {
+  if (phase_ != Phase::kMicrobatch || last_unit_ < 0) return absl::OkStatus();
+  return NotInUse("check_samples", last_unit_,
+                  "call it before the micro-batch uses its first unit, or "
+                  "outside of micro-batches");
 }
 
 absl::Status StepState::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
-  const Event event{"step_begin"};
+  const Event event{Event::Kind::kStepBegin};
   if (phase_ != Phase::kIdle) return BadState(event, "", NextCall());
   phase_ = Phase::kStep;
   mode_ = mode;
@@ -25,23 +38,23 @@ absl::Status StepState::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
   microbatch_ = -1;
   last_ = false;
   updated_ = false;
-  Record(event);
+  Accept(event);
   return absl::OkStatus();
 }
 
 absl::Status StepState::CheckJoin() const {
-  const Event event{"join"};
+  const Event event{Event::Kind::kJoin};
   if (phase_ == Phase::kStep && microbatch_ < 0) return absl::OkStatus();
   return BadState(event, "", "call it after step_begin, in place of the step's micro-batches");
 }
 
 void StepState::AbandonStep() {
   phase_ = Phase::kIdle;
-  Record({"join"});
+  Accept({Event::Kind::kJoin});
 }
 
 absl::Status StepState::MicrobatchBegin(int index, bool last) {
-  const Event event{"microbatch_begin", Event::Kind::kMicrobatch, index};
+  const Event event{Event::Kind::kMicrobatchBegin, index};
   if (phase_ != Phase::kStep || last_) return BadState(event, "", NextCall());
   if (index != microbatch_ + 1) {
     return BadState(event, StrCat("the next micro-batch is ", microbatch_ + 1),
@@ -51,138 +64,109 @@ absl::Status StepState::MicrobatchBegin(int index, bool last) {
   microbatch_ = index;
   last_ = last;
   entering_backward_ = -1;
-  std::fill(units_.begin(), units_.end(), UnitState());
+  last_unit_ = -1;
+  units_.Reset();
   std::fill(params_.begin(), params_.end(), ParamPhase::kWaiting);
-  Record(event);
+  Accept(event);
   return absl::OkStatus();
 }
 
-absl::Status StepState::CheckPreForward(const Event& call, int unit) const {
-  const UnitState& state = units_[static_cast<size_t>(unit)];
-  if (state.phase != UnitPhase::kDone) return absl::OkStatus();
-  return BadState(call, UnitText(unit), "recompute a unit before its post_backward");
-}
-
 absl::Status StepState::PreForward(int unit) {
-  const Event event{"pre_forward", Event::Kind::kUnit, unit};
+  const Event event{Event::Kind::kPreForward, unit};
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
-  for (const int used : UsedBy(unit))
-    WEFT_RETURN_IF_ERROR(CheckPreForward(event, used));
-  for (const int used : UsedBy(unit)) {
-    UnitState& state = units_[static_cast<size_t>(used)];
-    ++state.uses;
-    if (state.phase != UnitPhase::kBackward) state.phase = UnitPhase::kForward;
+  for (const int used : units_.UsedBy(unit)) {
+    if (units_.Of(used).phase == UnitTracker::Phase::kDone) {
+      return BadState(event, UnitText(used), "recompute a unit before its post_backward");
+    }
   }
-  ++units_[static_cast<size_t>(unit)].own_uses;
-  Record(event);
+  Accept(event);
   return absl::OkStatus();
 }
 
 absl::Status StepState::PostForward(int unit) {
-  const Event event{"post_forward", Event::Kind::kUnit, unit};
+  const Event event{Event::Kind::kPostForward, unit};
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
-  int& own_uses = units_[static_cast<size_t>(unit)].own_uses;
-  if (own_uses == 0) return BadState(event, UnitText(unit), "call its pre_forward first");
-  --own_uses;
-  for (const int used : UsedBy(unit)) {
-    UnitState& state = units_[static_cast<size_t>(used)];
-    --state.uses;
-    if (state.uses > 0 || state.phase != UnitPhase::kForward) continue;
-    state.phase = UnitPhase::kForwarded;
-    ++state.forwards;
-  }
-  Record(event);
+  if (units_.Of(unit).own_uses == 0)
+    return BadState(event, UnitText(unit), "call its pre_forward first");
+  Accept(event);
   return absl::OkStatus();
 }
 
 absl::Status StepState::UnshardStart(int unit) {
-  const Event event{"unshard_start", Event::Kind::kUnit, unit};
+  const Event event{Event::Kind::kUnshard, unit};
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
-  UnitState& state = units_[static_cast<size_t>(unit)];
-  if (state.unshard != Unshard::kNone) {
-    return BadState(event, StrCat("unit ", UnitName(unit), " is unsharded already"),
+  if (units_.Of(unit).unshard != UnitTracker::Unshard::kNone) {
+    return BadState(event, StrCat("unit ", registry_.UnitName(unit), " is unsharded already"),
                     "call reshard first");
   }
-  state.unshard = Unshard::kStarted;
-  for (const int used : UsedBy(unit))
-    ++units_[static_cast<size_t>(used)].unshards;
-  Record(event);
+  Accept(event);
   return absl::OkStatus();
 }
 
 absl::Status StepState::UnshardWait(int unit) const {
-  const Event event{"unshard_wait", Event::Kind::kUnit, unit};
+  const Event event{Event::Kind::kUnshardWait, unit};
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
-  if (units_[static_cast<size_t>(unit)].unshard != Unshard::kNone) return absl::OkStatus();
-  return BadState(event, StrCat("unit ", UnitName(unit), " is not being unsharded"),
+  if (units_.Of(unit).unshard != UnitTracker::Unshard::kNone) return absl::OkStatus();
+  return BadState(event, StrCat("unit ", registry_.UnitName(unit), " is not being unsharded"),
                   "call unshard_start first");
 }
 
 void StepState::Unsharded(int unit) {
-  Unshard& unshard = units_[static_cast<size_t>(unit)].unshard;
-  if (unshard == Unshard::kDone) return;
-  unshard = Unshard::kDone;
-  for (const int used : UsedBy(unit))
-    ++units_[static_cast<size_t>(used)].unshards_done;
+  units_.OnCall({Event::Kind::kUnshardWait, unit});
 }
 
 absl::Status StepState::Reshard(int unit) {
-  const Event event{"reshard", Event::Kind::kUnit, unit};
+  const Event event{Event::Kind::kReshard, unit};
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
-  UnitState& state = units_[static_cast<size_t>(unit)];
-  if (state.unshard != Unshard::kDone) {
-    const bool started = state.unshard == Unshard::kStarted;
-    return BadState(
-        event,
-        StrCat("unit ", UnitName(unit), started ? " has not been waited for" : " is not unsharded"),
-        started ? "call unshard_wait first" : "call unshard_start first");
+  const UnitTracker::Unit& state = units_.Of(unit);
+  if (state.unshard != UnitTracker::Unshard::kDone) {
+    const bool started = state.unshard == UnitTracker::Unshard::kStarted;
+    return BadState(event,
+                    StrCat("unit ", registry_.UnitName(unit),
+                           started ? " has not been waited for" : " is not unsharded"),
+                    started ? "call unshard_wait first" : "call unshard_start first");
   }
-  state.unshard = Unshard::kNone;
-  for (const int used : UsedBy(unit)) {
-    --units_[static_cast<size_t>(used)].unshards;
-    --units_[static_cast<size_t>(used)].unshards_done;
-  }
-  Record(event);
+  Accept(event);
   return absl::OkStatus();
 }
 
 absl::Status StepState::CheckPreBackward(const Event& call, int unit) const {
-  const UnitState& state = units_[static_cast<size_t>(unit)];
+  const UnitTracker::Unit& state = units_.Of(unit);
   switch (state.phase) {
-    case UnitPhase::kForwarded:
+    case UnitTracker::Phase::kForwarded:
       return absl::OkStatus();
-    case UnitPhase::kUntouched:
+    case UnitTracker::Phase::kUntouched:
       return BadState(call, UnitText(unit), "call pre_forward and post_forward first");
-    case UnitPhase::kForward:
+    case UnitTracker::Phase::kForward:
       return BadState(call, UnitText(unit), "call post_forward first");
-    case UnitPhase::kBackward:
+    case UnitTracker::Phase::kBackward:
       return BadState(call, UnitText(unit), "call post_backward first");
-    case UnitPhase::kDone:
+    case UnitTracker::Phase::kDone:
       break;
   }
   return BadState(
-      call, StrCat(UnitText(unit), " ", state.backwards, state.backwards == 1 ? " time" : " times"),
+      call,
+      StrCat(UnitText(unit), " ", state.runs.backwards,
+             state.runs.backwards == 1 ? " time" : " times"),
       "run backward as often as forward, or as in the step before with this tag, and give "
       "steps that differ in that tags of their own");
 }
 
 absl::Status StepState::PreBackward(int unit) {
-  const Event event{"pre_backward", Event::Kind::kUnit, unit};
+  const Event event{Event::Kind::kPreBackward, unit};
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
   if (!training()) {
     return BadState(event, "the step is WEFT_SHARD_EVAL", "begin the step with WEFT_SHARD_TRAIN");
   }
-  for (const int used : UsedBy(unit))
+  for (const int used : units_.UsedBy(unit))
     WEFT_RETURN_IF_ERROR(CheckPreBackward(event, used));
-  for (const int used : UsedBy(unit)) {
-    units_[static_cast<size_t>(used)].phase = UnitPhase::kBackward;
-    units_[static_cast<size_t>(used)].backward_of = unit;
+  for (const int used : units_.UsedBy(unit)) {
     const UnitSpec& spec = registry_.units()[static_cast<size_t>(used)];
     for (int param = spec.first_param; param < spec.first_param + spec.param_count; ++param)
       params_[static_cast<size_t>(param)] = ParamPhase::kWaiting;
   }
   entering_backward_ = unit;
-  Record(event);
+  Accept(event);
   return absl::OkStatus();
 }
 
@@ -191,7 +175,7 @@ void StepState::EnteredBackward() {
 }
 
 absl::Status StepState::ClaimGradient(int param) {
-  const Event event{"grad_ready", Event::Kind::kParam, param};
+  const Event event{Event::Kind::kGradReady, param};
   const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
   if (spec.frozen) {
     return BadState(event, StrCat("parameter ", spec.name, " is frozen"),
@@ -206,41 +190,35 @@ absl::Status StepState::ClaimGradient(int param) {
   }
   WEFT_RETURN_IF_ERROR(RequireBackward(event, spec.unit));
   phase = ParamPhase::kClaimed;
-  Record(event);
+  Accept(event);
   return absl::OkStatus();
 }
 
 bool StepState::GradientReady(int param) {
-  const bool last = LastBackward(registry_.params()[static_cast<size_t>(param)].unit);
+  const bool last = units_.LastBackward(registry_.params()[static_cast<size_t>(param)].unit);
   params_[static_cast<size_t>(param)] = last ? ParamPhase::kSettled : ParamPhase::kGiven;
   return last;
 }
 
-bool StepState::LastBackward(int unit) const {
-  const UnitState& state = units_[static_cast<size_t>(unit)];
-  const UnitRuns recorded = expected_.empty() ? UnitRuns() : expected_[static_cast<size_t>(unit)];
-  // A unit that runs more often than it did is not over when it used to be.
-  const bool as_recorded = recorded.backwards > 0 && state.forwards <= recorded.forwards;
-  return state.backwards + 1 >= (as_recorded ? recorded.backwards : state.forwards);
-}
-
 absl::Status StepState::CheckPostBackward(const Event& call, int unit) const {
   WEFT_RETURN_IF_ERROR(RequireBackward(call, unit));
-  const UnitState& state = units_[static_cast<size_t>(unit)];
+  const UnitTracker::Unit& state = units_.Of(unit);
   if (state.backward_of != call.index) {
     return BadState(call,
-                    StrCat("unit ", UnitName(unit), " is in the backward of unit ",
-                           UnitName(state.backward_of)),
+                    StrCat("unit ", registry_.UnitName(unit), " is in the backward of unit ",
+                           registry_.UnitName(state.backward_of)),
                     "end that one first, and call pre_backward before post_backward");
   }
   if (state.uses > 0) {
-    return BadState(call, StrCat("unit ", UnitName(unit), " is being recomputed"),
+    return BadState(call, StrCat("unit ", registry_.UnitName(unit), " is being recomputed"),
                     "call post_forward first");
   }
   const UnitSpec& spec = registry_.units()[static_cast<size_t>(unit)];
   for (int param = spec.first_param; param < spec.first_param + spec.param_count; ++param) {
     if (params_[static_cast<size_t>(param)] == ParamPhase::kClaimed) {
-      return BadState(call, StrCat("grad_ready of ", ParamName(param), " is still running"),
+      return BadState(call,
+                      StrCat("grad_ready of ", registry_.params()[static_cast<size_t>(param)].name,
+                             " is still running"),
                       "wait for the threads that hand over gradients");
     }
   }
@@ -248,65 +226,64 @@ absl::Status StepState::CheckPostBackward(const Event& call, int unit) const {
 }
 
 absl::Status StepState::PostBackward(int unit, std::vector<int>& settled) {
-  const Event event{"post_backward", Event::Kind::kUnit, unit};
+  const Event event{Event::Kind::kPostBackward, unit};
   WEFT_RETURN_IF_ERROR(RequireMicrobatch(event));
-  for (const int used : UsedBy(unit))
+  for (const int used : units_.UsedBy(unit))
     WEFT_RETURN_IF_ERROR(CheckPostBackward(event, used));
-  for (const int used : UsedBy(unit)) {
-    UnitState& state = units_[static_cast<size_t>(used)];
-    const bool last = LastBackward(used);
-    ++state.backwards;
-    state.phase = last ? UnitPhase::kDone : UnitPhase::kForwarded;
-    if (last) Settle(used, settled);
+  Accept(event);
+  for (const int used : units_.UsedBy(unit)) {
+    if (units_.Of(used).phase == UnitTracker::Phase::kDone) Settle(used, settled);
   }
-  Record(event);
   return absl::OkStatus();
 }
 
 absl::Status StepState::MicrobatchEnd(std::vector<int>& settled) {
-  WEFT_RETURN_IF_ERROR(RequireMicrobatch({"microbatch_end"}));
-  const Event event{"microbatch_end", Event::Kind::kMicrobatch, microbatch_};
-  for (size_t i = 0; i < units_.size(); ++i) {
-    const int unit = static_cast<int>(i);
-    if (units_[i].phase == UnitPhase::kBackward) {
+  if (phase_ != Phase::kMicrobatch) {
+    return Refuse("microbatch_end", "microbatch_end", "no micro-batch is under way", NextCall());
+  }
+  const Event event{Event::Kind::kMicrobatchEnd, microbatch_};
+  const auto unit_count = static_cast<int>(units_.count());
+  for (int unit = 0; unit < unit_count; ++unit) {
+    const UnitTracker::Unit& state = units_.Of(unit);
+    if (state.InBackward()) {
       return BadState(event, UnitText(unit), "call post_backward first");
     }
-    if (units_[i].uses > 0) return BadState(event, UnitText(unit), "call post_forward first");
-    if (units_[i].unshard != Unshard::kNone) {
-      return BadState(event, StrCat("unit ", UnitName(unit), " is unsharded"),
+    if (state.uses > 0) return BadState(event, UnitText(unit), "call post_forward first");
+    if (state.unshard != UnitTracker::Unshard::kNone) {
+      return BadState(event, StrCat("unit ", registry_.UnitName(unit), " is unsharded"),
                       "call reshard first");
     }
   }
   phase_ = Phase::kStep;
   if (training()) {
     // From the last unit to the first, as backward would.
-    for (size_t i = units_.size(); i > 0; --i)
-      Settle(static_cast<int>(i - 1), settled);
+    for (int unit = unit_count - 1; unit >= 0; --unit)
+      Settle(unit, settled);
   }
-  Record(event);
+  Accept(event);
   return absl::OkStatus();
 }
 
 absl::Status StepState::CheckReduceWait(int unit) const {
-  const Event event{"reduce_wait", Event::Kind::kUnit, unit};
+  const Event event{Event::Kind::kReduceWait, unit};
   const bool running = phase_ == Phase::kMicrobatch || (phase_ == Phase::kStep && microbatch_ >= 0);
   if (!running || !training()) {
     return BadState(event, "",
                     "call it after post_backward of the unit in a WEFT_SHARD_TRAIN step");
   }
-  if (units_[static_cast<size_t>(unit)].phase == UnitPhase::kDone) return absl::OkStatus();
+  if (units_.Of(unit).phase == UnitTracker::Phase::kDone) return absl::OkStatus();
   return BadState(event, UnitText(unit), "call it after the unit's last post_backward");
 }
 
 absl::Status StepState::FinishBegin() {
-  const Event event{"finish"};
+  const Event event{Event::Kind::kFinish};
   if (phase_ != Phase::kStep) return BadState(event, "", NextCall());
   if (training() && !last_) {
     return BadState(event, "no micro-batch of the step was begun with last = 1",
                     "run the last micro-batch first");
   }
   phase_ = Phase::kFinishing;
-  Record(event);
+  Accept(event);
   return absl::OkStatus();
 }
 
@@ -315,46 +292,24 @@ void StepState::FinishEnd() {
 }
 
 absl::Status StepState::OptimizerStep() {
-  const Event event{"optimizer_step"};
+  const Event event{Event::Kind::kOptimizerStep};
   if (phase_ != Phase::kFinished || !training()) {
     return BadState(event, "", "call it after finish of a WEFT_SHARD_TRAIN step");
   }
   if (updated_)
     return BadState(event, "this step was updated already", "end the step with step_end");
   updated_ = true;
-  Record(event);
+  Accept(event);
   return absl::OkStatus();
 }
 
 absl::Status StepState::StepEnd() {
-  const Event event{"step_end"};
+  const Event event{Event::Kind::kStepEnd};
   const bool eval_done = phase_ == Phase::kStep && !training();
   if (phase_ != Phase::kFinished && !eval_done) return BadState(event, "", NextCall());
   phase_ = Phase::kIdle;
-  Record(event);
+  Accept(event);
   return absl::OkStatus();
-}
-
-const std::string& StepState::UnitName(int unit) const {
-  return registry_.units()[static_cast<size_t>(unit)].name;
-}
-
-const std::string& StepState::ParamName(int param) const {
-  return registry_.params()[static_cast<size_t>(param)].name;
-}
-
-std::string StepState::SubjectOf(const Event& event) const {
-  switch (event.kind) {
-    case Event::Kind::kNone:
-      return "";
-    case Event::Kind::kUnit:
-      return StrCat(" ", UnitName(event.index));
-    case Event::Kind::kParam:
-      return StrCat(" ", ParamName(event.index));
-    case Event::Kind::kMicrobatch:
-      return StrCat(" ", event.index);
-  }
-  return "";
 }
 
 std::string StepState::PhaseText() const {
@@ -389,21 +344,21 @@ std::string StepState::NextCall() const {
 }
 
 std::string StepState::UnitText(int unit) const {
-  const UnitState& state = units_[static_cast<size_t>(unit)];
-  std::string name = StrCat("unit ", UnitName(unit));
+  const UnitTracker::Unit& state = units_.Of(unit);
+  std::string name = StrCat("unit ", registry_.UnitName(unit));
   // What is known of units is of a micro-batch of this step.
   const bool in_step = phase_ == Phase::kMicrobatch || phase_ == Phase::kStep;
   if (!in_step || microbatch_ < 0) return StrCat(name, " is not in use");
   switch (state.phase) {
-    case UnitPhase::kUntouched:
+    case UnitTracker::Phase::kUntouched:
       return StrCat(name, " was not used in this micro-batch");
-    case UnitPhase::kForward:
+    case UnitTracker::Phase::kForward:
       return StrCat(name, " is in forward");
-    case UnitPhase::kForwarded:
+    case UnitTracker::Phase::kForwarded:
       return StrCat(name, " has done forward");
-    case UnitPhase::kBackward:
+    case UnitTracker::Phase::kBackward:
       return StrCat(name, " is in backward");
-    case UnitPhase::kDone:
+    case UnitTracker::Phase::kDone:
       return StrCat(name, " has done backward");
   }
   return name;
@@ -411,22 +366,21 @@ std::string StepState::UnitText(int unit) const {
 
 absl::Status StepState::BadState(const Event& call, std::string_view found,
                                  std::string_view advice) const {
-  std::string text = StrCat(call.call, SubjectOf(call));
-  if (call.kind == Event::Kind::kParam) {
+  std::string text = calls_.TextOf(call);
+  if (call.kind == Event::Kind::kGradReady) {
     const int unit = registry_.params()[static_cast<size_t>(call.index)].unit;
-    absl::StrAppend(&text, " of unit ", UnitName(unit));
+    absl::StrAppend(&text, " of unit ", registry_.UnitName(unit));
   }
+  return Refuse(CallName(call.kind), text, found, advice);
+}
+
+absl::Status StepState::Refuse(const char* call, std::string_view text, std::string_view found,
+                               std::string_view advice) const {
   const std::string phase = StrCat("the context is ", PhaseText());
-  absl::StrAppend(&text,
-                  " is not legal here: ", found.empty() ? phase : StrCat(found, " (", phase, ")"),
-                  "; ", ToAbsl(advice), "; last events: ");
-  if (event_count_ == 0) absl::StrAppend(&text, "none");
-  const uint64_t kept = std::min<uint64_t>(event_count_, kEventsKept);
-  for (uint64_t i = event_count_ - kept; i < event_count_; ++i) {
-    const Event& event = events_[i % kEventsKept];
-    absl::StrAppend(&text, i == event_count_ - kept ? "" : ", ", event.call, SubjectOf(event));
-  }
-  return MakeError(WEFT_BAD_STATE, {.operation = call.call}, text);
+  return MakeError(
+      WEFT_BAD_STATE, {.operation = call},
+      StrCat(text, " is not legal here: ", found.empty() ? phase : StrCat(found, " (", phase, ")"),
+             "; ", advice, "; last events: ", calls_.List()));
 }
 
 absl::Status StepState::RequireMicrobatch(const Event& call) const {
@@ -435,11 +389,11 @@ absl::Status StepState::RequireMicrobatch(const Event& call) const {
 }
 
 absl::Status StepState::RequireBackward(const Event& call, int unit) const {
-  const UnitPhase phase = units_[static_cast<size_t>(unit)].phase;
-  if (phase == UnitPhase::kBackward) return absl::OkStatus();
-  return BadState(
-      call, UnitText(unit),
-      phase == UnitPhase::kDone ? "call it before post_backward" : "call pre_backward first");
+  const UnitTracker::Phase phase = units_.Of(unit).phase;
+  if (phase == UnitTracker::Phase::kBackward) return absl::OkStatus();
+  return BadState(call, UnitText(unit),
+                  phase == UnitTracker::Phase::kDone ? "call it before post_backward"
+                                                     : "call pre_backward first");
 }
 
 void StepState::Settle(int unit, std::vector<int>& settled) {
@@ -453,10 +407,11 @@ void StepState::Settle(int unit, std::vector<int>& settled) {
 }
 
 bool StepState::AwaitsGradients() const {
-  for (size_t u = 0; u < units_.size(); ++u) {
-    if (units_[u].phase != UnitPhase::kBackward || units_[u].backward_of == entering_backward_)
-      continue;
-    const UnitSpec& spec = registry_.units()[u];
+  const auto unit_count = static_cast<int>(units_.count());
+  for (int unit = 0; unit < unit_count; ++unit) {
+    const UnitTracker::Unit& state = units_.Of(unit);
+    if (!state.InBackward() || state.backward_of == entering_backward_) continue;
+    const UnitSpec& spec = registry_.units()[static_cast<size_t>(unit)];
     for (int param = spec.first_param; param < spec.first_param + spec.param_count; ++param) {
       const bool open = params_[static_cast<size_t>(param)] != ParamPhase::kSettled;
       if (open && !registry_.params()[static_cast<size_t>(param)].frozen) return true;
@@ -465,19 +420,14 @@ bool StepState::AwaitsGradients() const {
   return false;
 }
 
-std::string StepState::LastCall() const {
-  if (event_count_ == 0) return "";
-  const Event& last = events_[(event_count_ - 1) % kEventsKept];
-  return StrCat(last.call, SubjectOf(last));
-}
-
 absl::Status StepState::NotInUse(const char* call, int unit, std::string_view advice) const {
-  return BadState({call, Event::Kind::kUnit, unit}, UnitText(unit), advice);
+  return Refuse(call, StrCat(call, " ", registry_.UnitName(unit)), UnitText(unit), advice);
 }
 
-void StepState::Record(const Event& event) {
-  events_[event_count_ % kEventsKept] = event;
-  ++event_count_;
+void StepState::Accept(const Event& event) {
+  units_.OnCall(event);
+  if (event.UsesUnit()) last_unit_ = event.index;
+  calls_.Add(event);
 }
 
 }  // namespace weft

@@ -11,14 +11,13 @@
 // Every member checks one call and, if it is legal, makes its transition. An illegal one changes
 // nothing and returns WEFT_BAD_STATE with the unit, the phase, what to do and the last 8 events.
 // pre_forward and post_forward during a unit's backward are activation recompute: no phase changes.
-// A unit with tied params is used together with the units that have them: a call is legal if it is for all of
-// these, and is the call of all of these.
+// A call of a unit with tied params is legal if it is for all units whose params it uses.
+// What has happened to units is kept by a UnitTracker; here are the rules, and nowhere else.
 // A unit may be unsharded at any time of a micro-batch, until it is resharded; no phase changes.
 //
 // Thread-safety: none of its own; the context's mutex guards it. Sends and allocates nothing.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -29,7 +28,9 @@
 
 #include "absl/status/status.h"
 #include "shard/layout/registry.h"
-#include "shard/step/schedule.h"
+#include "shard/step/event.h"
+#include "shard/step/recent_calls.h"
+#include "shard/step/unit_tracker.h"
 
 namespace weft {
 
@@ -40,6 +41,9 @@ class StepState {
 
   // Legal between steps and after finish.
   absl::Status CheckQuiet(const char* call) const;
+  // Legal outside of micro-batches, and before a micro-batch uses anything: then all ranks have started the same
+  // reductions.
+  absl::Status CheckSamples() const;
 
   absl::Status StepBegin(weft_shard_mode_t mode, uint64_t tag);
   // Joining takes the place of the step's micro-batches; abandoning ends a step before its first one.
@@ -70,118 +74,67 @@ class StepState {
   absl::Status StepEnd();
 
   // How often each unit runs in a micro-batch, from here on; empty: backward as often as forward.
-  void ExpectRuns(std::vector<UnitRuns> runs) { expected_ = std::move(runs); }
+  void ExpectRuns(std::vector<UnitRuns> runs) { units_.ExpectRuns(std::move(runs)); }
 
-  // The unit's params may be read.
-  bool InUse(int unit) const {
-    const UnitState& state = units_[static_cast<size_t>(unit)];
-    return state.uses > 0 || state.phase == UnitPhase::kBackward || state.unshards_done > 0;
-  }
-
-  // Something keeps them unsharded.
-  bool Kept(int unit) const {
-    return InUse(unit) || units_[static_cast<size_t>(unit)].unshards > 0;
-  }
-
-  // They are being used in forward, in backward, or in neither.
-  bool InForward(int unit) const { return units_[static_cast<size_t>(unit)].uses > 0; }
-
-  bool InBackward(int unit) const {
-    return units_[static_cast<size_t>(unit)].phase == UnitPhase::kBackward;
-  }
+  // What has happened to each unit in this micro-batch.
+  const UnitTracker& units() const { return units_; }
 
   // Gradients may still be given in this micro-batch: of a unit in backward whose pre_backward has returned.
   bool AwaitsGradients() const;
 
   // The last call that was legal, "pre_forward block.3"; empty if there was none.
-  std::string LastCall() const;
+  std::string LastCall() const { return calls_.Last(); }
 
   // BAD_STATE in words of this state machine: `call` needs the unit to be in use.
   absl::Status NotInUse(const char* call, int unit, std::string_view advice) const;
 
   // Of the step under way.
-  weft_shard_mode_t mode() const { return mode_; }
+  StepKind kind() const { return {mode_, tag_}; }
 
   bool training() const { return mode_ == WEFT_SHARD_TRAIN; }
 
   bool last_microbatch() const { return last_; }
 
-  int microbatch() const { return microbatch_; }
-
-  uint64_t tag() const { return tag_; }
-
   int64_t step() const { return step_; }  // counted from 1; 0 before the first
-
-  bool idle() const { return phase_ == Phase::kIdle; }
 
   bool finished() const { return phase_ == Phase::kFinished; }
 
  private:
   enum class Phase : uint8_t { kIdle, kStep, kMicrobatch, kFinishing, kFinished };
-  enum class UnitPhase : uint8_t { kUntouched, kForward, kForwarded, kBackward, kDone };
   // Given: there, and more may come. Settled: complete or missing.
   enum class ParamPhase : uint8_t { kWaiting, kClaimed, kGiven, kSettled };
 
-  enum class Unshard : uint8_t { kNone, kStarted, kDone };
-
-  struct UnitState {
-    UnitPhase phase = UnitPhase::kUntouched;
-    Unshard unshard = Unshard::kNone;
-    int uses = 0;  // pre_forward without its post_forward, of this unit or one that is tied to it
-    int own_uses = 0;  // of this unit
-    int forwards = 0;  // that have ended, recomputing apart
-    int backwards = 0;
-    int backward_of = -1;  // the unit whose pre_backward began the one that is under way
-    int unshards = 0;  // unshard_start without its reshard, of this unit or one that is tied to it
-    int unshards_done = 0;  // of which were waited for
-  };
-
-  struct Event {
-    const char* call = nullptr;
-    enum class Kind : uint8_t { kNone, kUnit, kParam, kMicrobatch } kind = Kind::kNone;
-    int index = 0;
-  };
-
-  static constexpr size_t kEventsKept = 8;
-
-  const std::string& UnitName(int unit) const;
-  const std::string& ParamName(int param) const;
-  std::string SubjectOf(const Event& event) const;
   std::string PhaseText() const;
   // What moves the step on from where it is.
   std::string NextCall() const;
   std::string UnitText(int unit) const;
   // `found` empty: the phase says it.
   absl::Status BadState(const Event& call, std::string_view found, std::string_view advice) const;
+  // Of a call that has no event: `text` is the call with what it is about.
+  absl::Status Refuse(const char* call, std::string_view text, std::string_view found,
+                      std::string_view advice) const;
   absl::Status RequireMicrobatch(const Event& call) const;
   absl::Status RequireBackward(const Event& call, int unit) const;
-  absl::Status CheckPreForward(const Event& call, int unit) const;
   absl::Status CheckPreBackward(const Event& call, int unit) const;
   absl::Status CheckPostBackward(const Event& call, int unit) const;
 
-  const std::vector<int>& UsedBy(int unit) const {
-    return registry_.units()[static_cast<size_t>(unit)].used;
-  }
-
-  // The backward that is under way, or comes next, is the last one expected.
-  bool LastBackward(int unit) const;
   void Settle(int unit, std::vector<int>& settled);
-  void Record(const Event& event);
+  // The call is legal: it changes what is known of units, and is remembered for messages.
+  void Accept(const Event& event);
 
   const Registry& registry_;
   Phase phase_ = Phase::kIdle;
   weft_shard_mode_t mode_ = WEFT_SHARD_TRAIN;
   uint64_t tag_ = 0;
   int64_t step_ = 0;
-  int microbatch_ = -1;             // the present or last one of this step
-  bool last_ = false;               // it is the step's last one
-  bool updated_ = false;            // in this step
-  int entering_backward_ = -1;      // the unit whose pre_backward has not returned
-  std::vector<UnitRuns> expected_;  // by unit; may be empty
-  std::vector<UnitState> units_;
+  int microbatch_ = -1;         // the present or last one of this step
+  bool last_ = false;           // it is the step's last one
+  bool updated_ = false;        // in this step
+  int entering_backward_ = -1;  // the unit whose pre_backward has not returned
+  int last_unit_ = -1;          // of which there was a call in this micro-batch
+  UnitTracker units_;
   std::vector<ParamPhase> params_;
-  std::array<Event, kEventsKept> events_;
-  uint64_t event_count_ = 0;
+  RecentCalls calls_;
 };
 
 }  // namespace weft

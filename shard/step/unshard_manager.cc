@@ -1,3 +1,6 @@
+// Operations of a group have to start in one order on all ranks, but ranks are not equally fast and do not free their
+// memory at the same time. So nothing here is started because it happens to be possible: gathers start in the order of the
+// schedule, or of the calls, and one whose place is taken makes all behind it wait.
 #include "shard/step/unshard_manager.h"
 
 #include <algorithm>
@@ -38,42 +41,19 @@ Works NotEnded(const Works& works) {
 
 UnshardManager::UnshardManager(const Layout& layout, const Storage& storage,
                                const ExtentCalls& calls, const std::vector<UnitSpec>& units,
-                               const Purposes& purposes)
+                               const UnitTracker& tracker, const Purposes& purposes,
+                               const GatherGroups& groups, UpdateGathers& updates)
     : layout_(layout),
       storage_(storage),
       calls_(calls),
       specs_(units),
+      tracker_(tracker),
       purposes_(purposes),
+      groups_(groups),
+      updates_(updates),
       units_(units.size()),
-      buckets_(layout.buckets.size()),
-      updated_buckets_(units.size()) {
+      buckets_(layout.buckets.size()) {
   reducing_.reserve(layout.buckets.size());  // else it grows when reductions happen to be slow
-  for (size_t i = 0; i < layout.buckets.size(); ++i) {
-    const int bucket = static_cast<int>(i);
-    if (!GathersUpdates(PlacementOf(bucket))) continue;
-    for (const int unit : layout.buckets[i].units)
-      updated_buckets_[static_cast<size_t>(unit)].push_back(bucket);
-  }
-}
-
-UnshardManager::~UnshardManager() {
-  if (group_ != nullptr) group_->Close();
-  if (inner_ != nullptr) inner_->Close();
-}
-
-void UnshardManager::SetGroups(std::shared_ptr<ProcessGroup> all,
-                               std::shared_ptr<ProcessGroup> inner) {
-  group_ = std::move(all);
-  inner_ = std::move(inner);
-}
-
-void UnshardManager::ForEachGroup(const std::function<void(ProcessGroup&)>& visit) const {
-  if (group_ != nullptr) visit(*group_);
-  if (inner_ != nullptr) visit(*inner_);
-}
-
-ProcessGroup& UnshardManager::GroupFor(const Extent& extent) const {
-  return layout_.SpaceOf(extent).placement.replicated ? *inner_ : *group_;
 }
 
 void UnshardManager::BeginStep(const Schedule* schedule, bool train) {
@@ -84,7 +64,7 @@ void UnshardManager::BeginStep(const Schedule* schedule, bool train) {
   served_ = true;
   next_gather_ = 0;
   next_gradients_ = 0;
-  gathered_bytes_ = std::exchange(updated_bytes_, 0);
+  gathered_bytes_ = updates_.TakeBytes();
   reduced_.assign(schedule == nullptr ? 0 : schedule->gradient_count(), false);
 }
 
@@ -92,10 +72,6 @@ absl::Status UnshardManager::OnCall(const Event& event) {
   const size_t at = events_.size();
   events_.push_back(event);
   served_ = false;
-  if (event.kind == Event::Kind::kPreBackward || event.kind == Event::Kind::kPostBackward) {
-    for (const int used : specs_[static_cast<size_t>(event.index)].used)
-      units_[static_cast<size_t>(used)].in_backward = event.kind == Event::Kind::kPreBackward;
-  }
   if (schedule_ == nullptr) return absl::OkStatus();
   if (at < schedule_->event_count() && schedule_->EventAt(at) == event) return absl::OkStatus();
   // Other ranks may have started what was due before this call, so this one must.
@@ -176,7 +152,8 @@ absl::Status UnshardManager::StartGather(int unit, std::byte* data) {
                   : calls_.Gather(pack.extents[i], storage_.OwnParams(layout_, extent).data, whole);
     call.purpose = purposes_.Of(Purpose::Kind::kGather, unit);
     call.background = true;
-    ProcessGroup& group = from_part ? *inner_ : GroupFor(extent);
+    ProcessGroup& group =
+        from_part ? groups_.inner() : groups_.For(layout_.SpaceOf(extent).placement);
     absl::StatusOr<WorkRef> work = group.Start(call);
     if (!work.ok()) {
       const absl::Status cause = group.error();
@@ -191,11 +168,8 @@ absl::Status UnshardManager::StartGather(int unit, std::byte* data) {
 
 absl::StatusOr<Works> UnshardManager::Need(int unit) {
   Unit& state = units_[static_cast<size_t>(unit)];
-  for (const int bucket : updated_buckets_[static_cast<size_t>(unit)]) {
-    Works& updates = buckets_[static_cast<size_t>(bucket)].updates;
-    if (updates.empty()) continue;
-    return std::exchange(updates, {});
-  }
+  Works updates = updates_.TakeFor(unit);
+  if (!updates.empty()) return updates;
   WEFT_ASSIGN_OR_RETURN(Works before, Begin(unit));
   if (!before.empty()) return before;
   if (!state.works.empty() && EndedWell(state.works)) state.spent.swap(state.works);
@@ -343,9 +317,8 @@ void UnshardManager::ReductionEnded(int bucket) {
 Works UnshardManager::RoomFor(size_t bytes) const {
   if (pool_.HasRoom(bytes) || reducing_.empty()) return {};
   const std::vector<int>& units = layout_.buckets[static_cast<size_t>(reducing_.front())].units;
-  const bool everywhere = std::none_of(units.begin(), units.end(), [&](int unit) {
-    return units_[static_cast<size_t>(unit)].in_backward;
-  });
+  const bool everywhere = std::none_of(units.begin(), units.end(),
+                                       [&](int unit) { return tracker_.Of(unit).InBackward(); });
   return everywhere ? WorksLeft(reducing_.front()) : Works();
 }
 
@@ -356,31 +329,10 @@ void UnshardManager::FreeReduced() {
     pool_.GiveBack(state.data);
     if (state.residency >= 0 && !reduced_.empty())
       reduced_[static_cast<size_t>(state.residency)] = true;
-    state = {.updates = std::move(state.updates)};
+    state = {};
     return true;
   };
   std::erase_if(reducing_, ended);
-}
-
-absl::Status UnshardManager::StartUpdate(int bucket) {
-  if (!GathersUpdates(PlacementOf(bucket))) return absl::OkStatus();
-  const Pack& pack = layout_.buckets[static_cast<size_t>(bucket)].pack;
-  for (const int index : pack.extents) {
-    const Extent& extent = layout_.extents[static_cast<size_t>(index)];
-    Collective call = calls_.Gather(index, storage_.OwnParams(layout_, extent).data,
-                                    storage_.Data(extent.range.space, extent.range.begin));
-    call.purpose = purposes_.Of(Purpose::Kind::kGatherUpdated, bucket);
-    ProcessGroup& group = GroupFor(extent);
-    absl::StatusOr<WorkRef> work = group.Start(call);
-    if (!work.ok()) {
-      const absl::Status cause = group.error();
-      return Annotate(cause.ok() ? work.status() : cause,
-                      StrCat("gathering the updated parameters of bucket ", bucket, ": "));
-    }
-    buckets_[static_cast<size_t>(bucket)].updates.push_back(*std::move(work));
-  }
-  updated_bytes_ += layout_.buckets[static_cast<size_t>(bucket)].param_bytes;
-  return absl::OkStatus();
 }
 
 Works UnshardManager::UnderWay() const {
@@ -390,10 +342,9 @@ Works UnshardManager::UnderWay() const {
   };
   for (const Unit& unit : units_)
     add(unit.works);
-  for (const BucketState& bucket : buckets_) {
+  for (const BucketState& bucket : buckets_)
     add(bucket.works);
-    add(bucket.updates);
-  }
+  updates_.AddUnderWay(works);
   return works;
 }
 
@@ -407,6 +358,7 @@ void UnshardManager::Drop() {
     if (bucket.data != nullptr) pool_.GiveBack(bucket.data);
     bucket = {};
   }
+  updates_.Drop();
   pool_.ReleaseGivenBack();
   reducing_.clear();
 }

@@ -24,8 +24,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -37,12 +35,13 @@
 #include "shard/layout/layout.h"
 #include "shard/layout/pool.h"
 #include "shard/layout/storage.h"
+#include "shard/step/gather_groups.h"
 #include "shard/step/purposes.h"
 #include "shard/step/schedule.h"
+#include "shard/step/unit_tracker.h"
+#include "shard/step/update_gathers.h"
 
 namespace weft {
-
-using Works = std::vector<WorkRef>;
 
 // Those of `works` that have not ended.
 Works NotEnded(const Works& works);
@@ -51,19 +50,10 @@ class UnshardManager {
  public:
   // All outlive this.
   UnshardManager(const Layout& layout, const Storage& storage, const ExtentCalls& calls,
-                 const std::vector<UnitSpec>& units, const Purposes& purposes);
-  ~UnshardManager();
+                 const std::vector<UnitSpec>& units, const UnitTracker& tracker,
+                 const Purposes& purposes, const GatherGroups& groups, UpdateGathers& updates);
   UnshardManager(const UnshardManager&) = delete;
   UnshardManager& operator=(const UnshardManager&) = delete;
-
-  // The groups that gather, closed in the destructor: all ranks, and those between which HYBRID_SHARD cuts;
-  // each may be nullptr if it is not needed.
-  void SetGroups(std::shared_ptr<ProcessGroup> all, std::shared_ptr<ProcessGroup> inner);
-
-  bool gathers() const { return group_ != nullptr || inner_ != nullptr; }
-
-  // Those that there are.
-  void ForEachGroup(const std::function<void(ProcessGroup&)>& visit) const;
 
   // Makes room for a schedule, between steps.
   absl::Status Reserve(size_t bytes) { return pool_.Reserve(bytes); }
@@ -106,13 +96,7 @@ class UnshardManager {
   void ReductionStarted(int bucket, Works works, bool goes_on = false);
   void ReductionEnded(int bucket);
 
-  // After an update of own parts: gathers the params of a bucket if they are unsharded at rest.
-  absl::Status StartUpdate(int bucket);
-
-  // What gathers of a bucket's updated params are under way.
-  Works Updates(int bucket) const { return buckets_[static_cast<size_t>(bucket)].updates; }
-
-  // What is under way, to be waited for; Drop() then frees everything.
+  // What is under way, gathers of updated params included, to be waited for; Drop() then frees everything.
   Works UnderWay() const;
   void Drop();
 
@@ -143,7 +127,6 @@ class UnshardManager {
     Works spent;  // these then, if nothing was to be waited for; not the caller's time to free
     int residency = -1;         // of the schedule
     std::byte* part = nullptr;  // HPZ: what is kept of it
-    bool in_backward = false;   // between its pre_backward and its post_backward
   };
 
   struct BucketState {
@@ -151,7 +134,6 @@ class UnshardManager {
     bool reducing = false;
     bool goes_on = false;  // not over when its works are
     Works works;           // of its reduction
-    Works updates;         // of its params, after an update
     int residency = -1;
   };
 
@@ -169,7 +151,6 @@ class UnshardManager {
   absl::Status StartNext();
   absl::Status PlaceNextGradients(int bucket);
   absl::Status StartGather(int unit, std::byte* data);
-  ProcessGroup& GroupFor(const Extent& extent) const;
   void FreeReduced();
   // Without a schedule: the reductions to wait for before so much is taken; empty if there is room, or none is to be had.
   Works RoomFor(size_t bytes) const;
@@ -183,14 +164,13 @@ class UnshardManager {
   const Storage& storage_;
   const ExtentCalls& calls_;
   const std::vector<UnitSpec>& specs_;
+  const UnitTracker& tracker_;
   const Purposes& purposes_;
-  std::shared_ptr<ProcessGroup> group_;
-  std::shared_ptr<ProcessGroup> inner_;
+  const GatherGroups& groups_;
+  UpdateGathers& updates_;
   Pool pool_;
   std::vector<Unit> units_;
   std::vector<BucketState> buckets_;
-  std::vector<std::vector<int>>
-      updated_buckets_;        // by unit: unsharded at rest, but not its optimizer
   std::vector<int> reducing_;  // buckets, oldest first
   std::vector<bool> reduced_;  // by residency of gradients
   const Schedule* schedule_ = nullptr;
@@ -200,7 +180,6 @@ class UnshardManager {
   size_t next_gather_ = 0;     // of the schedule
   size_t next_gradients_ = 0;  // likewise
   uint64_t gathered_bytes_ = 0;
-  uint64_t updated_bytes_ = 0;  // gathered after updates, for the next step
 };
 
 }  // namespace weft

@@ -67,7 +67,7 @@ absl::Status RunUpTo(Context& context, const Script& script, size_t calls) {
         WEFT_RETURN_IF_ERROR(context.UnshardWait(index));
         WEFT_RETURN_IF_ERROR(context.Reshard(index));
         break;
-      case Event::Kind::kFinish:
+      default:
         return context.Finish().status();
     }
   }

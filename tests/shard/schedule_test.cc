@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "shard/step/step_state.h"
+#include "shard/step/unit_tracker.h"
 
 namespace weft {
 namespace {

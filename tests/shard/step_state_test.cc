@@ -351,8 +351,8 @@ TEST_F(BackwardsTest, AreAsManyAsForwardsWhereTheRecordedStepHadFewerOfThese) {
 TEST_F(BackwardsTest, DoNotCountRecomputing) {
   Begin(1);
   Run({"pre_backward", "pre_forward", "post_forward", "pre_forward", "post_forward"});
-  EXPECT_TRUE(state_.InBackward(kA));
-  EXPECT_FALSE(state_.InForward(kA));
+  EXPECT_TRUE(state_.units().Of(kA).InBackward());
+  EXPECT_FALSE(state_.units().Of(kA).uses > 0);
   ASSERT_TRUE(state_.ClaimGradient(0).ok());
   EXPECT_TRUE(state_.GradientReady(0));
   Run({"post_backward"});
