@@ -1,3 +1,6 @@
+// Comparing lists of any length must not need memory for ranks x entries. Each rank therefore keeps running digests: number i
+// stands for the first i entries, so equal ones mean that all entries before are equal, and the first difference is
+// found by bisection with one small all_gather per halving. All ranks see the same digests and take the same branches.
 #include "shard/checks/agreement.h"
 
 #include <algorithm>

@@ -35,7 +35,7 @@ struct Difference {
   size_t index = 0;  // of the first entry that is not the same on all ranks
   Sides sides;       // there; at least two
   std::vector<int>
-      ranks;  // that are not on the first side: the odd ones, if there is a majority; not empty
+      ranks;  // that are not on the first side: the outliers, if there is a majority; not empty
   bool majority = false;  // no other side is as large as the first
 };
 

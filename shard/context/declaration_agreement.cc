@@ -82,7 +82,7 @@ std::vector<RegistryEntry> AgreedEntries(const ContextCore& core) {
 absl::Status ExplainDifference(ContextCore& core, const std::vector<RegistryEntry>& entries,
                                const Difference& difference) {
   const size_t index = difference.index;
-  const int odd = difference.ranks[0];
+  const int outlier = difference.ranks[0];
   const int usual = difference.sides[0][0];
   std::string own;
   if (index < entries.size()) own = StrCat(entries[index].subject, "\n", entries[index].facts);
@@ -90,12 +90,12 @@ absl::Status ExplainDifference(ContextCore& core, const std::vector<RegistryEntr
       core.group(), own, core.options().timeout_ns, core.purposes().Of(Purpose::Kind::kDeclare));
   if (!texts.ok()) return core.LatchUnlocked(Annotate(texts.status(), "finalize: "));
   const std::string& first = (*texts)[static_cast<size_t>(usual)];
-  const std::string& other = (*texts)[static_cast<size_t>(odd)];
+  const std::string& other = (*texts)[static_cast<size_t>(outlier)];
   const bool same_subject = !first.empty() && Subject(first) == Subject(other);
   std::string message = StrCat("finalize on group ", core.group().name(), ": ",
                                same_subject ? Subject(first) : StrCat("declaration ", index),
-                               ": rank ", odd, " has ", Declared(other, same_subject), ", rank ",
-                               usual, " has ", Declared(first, same_subject));
+                               ": rank ", outlier, " has ", Declared(other, same_subject),
+                               ", rank ", usual, " has ", Declared(first, same_subject));
   if (difference.ranks.size() > 1) {
     absl::StrAppend(&message, " (",
                     difference.majority ? StrCat(RankList(difference.ranks), " differ from ",
@@ -104,7 +104,7 @@ absl::Status ExplainDifference(ContextCore& core, const std::vector<RegistryEntr
                     ")");
   }
   absl::StrAppend(&message, "; every rank must declare the same in the same order");
-  return MakeError(WEFT_MISMATCH, CulpritOf(core.group(), odd, "finalize"), message);
+  return MakeError(WEFT_MISMATCH, CulpritOf(core.group(), outlier, "finalize"), message);
 }
 
 }  // namespace

@@ -1,3 +1,6 @@
+// A step of ten thousand units and eight micro-batches places some hundred thousand residencies. A list of gaps made that
+// quadratic; a treap by offset, in which each node knows the largest gap below it, finds the lowest one that is large enough
+// in O(log n). Its shape depends on offsets alone, because every rank has to find the same places.
 #include "shard/layout/gaps.h"
 
 #include <algorithm>

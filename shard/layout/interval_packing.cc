@@ -1,3 +1,6 @@
+// Earliest first is nearly always as good as what is alive at a time allows, and takes O(n log n). Largest first is better
+// where a few large intervals lie among many small ones, but looks at all pairs that are alive together, so it is
+// tried only where the first left something to gain and the pairs are few enough.
 #include "shard/layout/interval_packing.h"
 
 #include <algorithm>

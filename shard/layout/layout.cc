@@ -1,3 +1,7 @@
+// Everything here follows from two wishes. A bucket should be one range of memory, so that it is reduced as it lies, and
+// what a rank owns should be another, so that the optimizer sweeps it in one loop. Hence spaces are filled in the order of
+// declaration, buckets are cut from their end, as backward completes them, and the parts of sharded extents lie one
+// behind the other without gaps.
 #include "shard/layout/layout.h"
 
 #include <algorithm>

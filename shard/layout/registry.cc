@@ -1,3 +1,5 @@
+// What is refused here is refused on the rank that declares it, before anything is sent: ranks compare the text of their
+// declarations in finalize, and a declaration that makes no sense would be compared, and agreed on, as any other.
 #include "shard/layout/registry.h"
 
 #include <algorithm>

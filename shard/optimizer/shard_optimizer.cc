@@ -1,3 +1,6 @@
+// The bits of an update may depend neither on how many threads share it nor on where a preset cuts. So work is divided
+// into pieces at fixed elements of the space, sums of squares are made of whole blocks of 128 and added exactly, and each
+// element is updated by itself.
 #include "shard/optimizer/shard_optimizer.h"
 
 #include <algorithm>

@@ -64,14 +64,14 @@ absl::Status ExplainUpdates(ProcessGroup& group, const weft_shard_update_t& upda
                             "check the memory and the links of this machine"));
   }
   // The last side has the fewest ranks.
-  const std::vector<int>& odd = sides.back();
-  const Numbers& odd_numbers = all[static_cast<size_t>(odd[0])];
+  const std::vector<int>& outlier = sides.back();
+  const Numbers& outlier_numbers = all[static_cast<size_t>(outlier[0])];
   const Numbers& numbers = all[static_cast<size_t>(sides[0][0])];
-  return MakeError(
-      WEFT_MISMATCH, CulpritOf(group, odd[0], "optimizer_step"),
-      StrCat("optimizer_step on group ", group.name(), ": ", RankList(odd), " passed ",
-             TextOf(odd_numbers, numbers), ", ", RankList(sides[0]), " passed ",
-             TextOf(numbers, odd_numbers), "; pass the same on every rank: nothing was updated"));
+  return MakeError(WEFT_MISMATCH, CulpritOf(group, outlier[0], "optimizer_step"),
+                   StrCat("optimizer_step on group ", group.name(), ": ", RankList(outlier),
+                          " passed ", TextOf(outlier_numbers, numbers), ", ", RankList(sides[0]),
+                          " passed ", TextOf(numbers, outlier_numbers),
+                          "; pass the same on every rank: nothing was updated"));
 }
 
 }  // namespace weft

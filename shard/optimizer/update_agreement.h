@@ -23,7 +23,7 @@ int64_t UpdateMark(const weft_shard_update_t& update);
 // `update`. If ranks differ every one of them sees it, but for a chance of 2^-64.
 bool MarksDiffer(int64_t sum, const weft_shard_update_t& update, int ranks);
 
-// MISMATCH with the values of the odd rank and of the others. Collective.
+// MISMATCH with the values of the outlier and of the others. Collective.
 absl::Status ExplainUpdates(ProcessGroup& group, const weft_shard_update_t& update,
                             int64_t timeout_ns, const CallPurpose& purpose);
 

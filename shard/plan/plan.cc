@@ -1,3 +1,5 @@
+// What a plan says has to be what finalize does, so nothing is estimated: the layout is made, the expected steps are scheduled,
+// and the numbers are read off these. finalize then allocates by the very same objects.
 #include "shard/plan/plan.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// A bucket may need more than one operation: down to the replica's part, across replicas, and a division or a rounding at the
+// end. The links of such a chain cannot be waited for here, under the mutex, so each one's completion asks for the next.
+// They go across in the order in which they were started, whatever order they end in, because the ranks on the other
+// side do the same.
 #include "shard/step/reduction.h"
 
 #include <algorithm>
@@ -149,7 +153,7 @@ absl::Status Reduction::Start(int bucket) {
     chains_.push_back({.bucket = bucket,
                        .purpose = purpose,
                        .works = std::move(works),
-                       .goes_across = replicated && last_,
+                       .inter_replica = replicated && last_,
                        .first = first_,
                        .last = last_});
   }
@@ -200,7 +204,7 @@ absl::Status Reduction::StartAcross(Chain& chain) {
                      .timeout_ns = options_.timeout_ns});
   }
   chain.works.clear();
-  chain.goes_across = false;
+  chain.inter_replica = false;
   WEFT_RETURN_IF_ERROR(StartWorks(chain.bucket, chain.purpose, calls, *across_, &chain.works));
   unshard_manager_.ReductionStarted(chain.bucket, chain.works, /*goes_on=*/true);
   CallBack(chain.works.size());
@@ -289,13 +293,13 @@ absl::Status Reduction::Advance() {
     return absl::OkStatus();
   };
   for (Chain& chain : chains_) {
-    if (!chain.goes_across) continue;
+    if (!chain.inter_replica) continue;
     if (!ended(chain)) break;
     WEFT_RETURN_IF_ERROR(failure(chain));
     WEFT_RETURN_IF_ERROR(StartAcross(chain));
   }
   for (auto chain = chains_.begin(); chain != chains_.end();) {
-    if (chain->goes_across || !ended(*chain)) {
+    if (chain->inter_replica || !ended(*chain)) {
       ++chain;
       continue;
     }

@@ -108,10 +108,10 @@ class Reduction {
   struct Chain {
     int bucket = 0;
     CallPurpose purpose;
-    Works works;               // of its present link
-    bool goes_across = false;  // another link comes: the all_reduce across replicas
-    bool first = true;         // nothing has been kept
-    bool last = true;          // nothing is to be kept
+    Works works;                 // of its present link
+    bool inter_replica = false;  // another link comes: the all_reduce across replicas
+    bool first = true;           // nothing has been kept
+    bool last = true;            // nothing is to be kept
   };
 
   Collective CallOf(int bucket, size_t i) const;

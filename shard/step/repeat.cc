@@ -1,3 +1,6 @@
+// Whether a pattern may be repeated is looked for and not assumed: what a micro-batch leaves resident depends on prefetching,
+// the budget and the packing, and a wrong guess would place two things at once. The schedule of a shortened step is
+// made first; only if one pattern of it is the one before, moved in time, any number of them may stand in its place.
 #include "shard/step/repeat.h"
 
 #include <algorithm>

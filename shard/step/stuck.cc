@@ -87,11 +87,11 @@ std::vector<int> FindCycle(const std::vector<RankWait>& waits, const MeshShape& 
   return path;
 }
 
-int FindOdd(const std::vector<RankWait>& waits) {
+int FindOutlier(const std::vector<RankWait>& waits) {
   const auto same = [](const RankWait& a, const RankWait& b) {
     return a.waits && b.waits && a.channel == b.channel && a.number == b.number;
   };
-  int odd = -1;
+  int outlier = -1;
   size_t most = 0;
   for (size_t rank = 0; rank < waits.size(); ++rank) {
     const auto like =
@@ -99,9 +99,9 @@ int FindOdd(const std::vector<RankWait>& waits) {
           return same(waits[rank], other);
         }));
     most = std::max(most, like);
-    if (like == 1) odd = odd == -1 ? static_cast<int>(rank) : -2;
+    if (like == 1) outlier = outlier == -1 ? static_cast<int>(rank) : -2;
   }
-  return odd >= 0 && most + 1 == waits.size() && most > 1 ? odd : -1;
+  return outlier >= 0 && most + 1 == waits.size() && most > 1 ? outlier : -1;
 }
 
 }  // namespace weft

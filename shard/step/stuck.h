@@ -62,6 +62,6 @@ std::vector<int> FindCycle(const std::vector<RankWait>& waits, const MeshShape& 
 
 // The rank that waits for another operation than all others, who wait for the same one and are more than half of the
 // mesh; -1 if there is none.
-int FindOdd(const std::vector<RankWait>& waits);
+int FindOutlier(const std::vector<RankWait>& waits);
 
 }  // namespace weft

@@ -1,3 +1,6 @@
+// A rank that waits shows what it knows, and takes it back before it does anything else; that order is all the proof
+// needs (docs/design/008-waits.md). Operations are counted for this, and a count must hold from the moment an operation may
+// have effects on other ranks: a number is given before the group is asked to start, and taken back if it refuses.
 #include "shard/step/wait_watch.h"
 
 #include <algorithm>
@@ -257,9 +260,9 @@ absl::Status WaitWatch::Report(const std::vector<RankWait>& waits, const std::ve
                     seen[static_cast<size_t>(cycle[i])].text, ") waits for rank ", next);
   }
   if (cycle.size() > kTold) absl::StrAppend(&text, ", and so on through ", cycle.size(), " ranks");
-  const int odd = FindOdd(waits);
-  ErrorFields fields{.rank = odd, .group = mesh_group_->name()};
-  if (odd >= 0) fields.world_rank = mesh_group_->world_rank(odd);
+  const int outlier = FindOutlier(waits);
+  ErrorFields fields{.rank = outlier, .group = mesh_group_->name()};
+  if (outlier >= 0) fields.world_rank = mesh_group_->world_rank(outlier);
   return MakeError(WEFT_MISMATCH, fields,
                    StrCat("shard context on group ", mesh_group_->name(),
                           ": ranks wait for each other for ever: ", text,

@@ -200,12 +200,12 @@ RankWait Waits(ContextGroup channel, uint64_t number) {
 TEST(Stuck, NamesTheRankThatWaitsElsewhere) {
   std::vector<RankWait> waits(4, Waits(ContextGroup::kGather, 7));
   waits[2] = Waits(ContextGroup::kMesh, 3);
-  EXPECT_EQ(FindOdd(waits), 2);
+  EXPECT_EQ(FindOutlier(waits), 2);
   waits[1] = Waits(ContextGroup::kMesh, 3);
-  EXPECT_EQ(FindOdd(waits), -1);
+  EXPECT_EQ(FindOutlier(waits), -1);
   waits[1] = Waits(ContextGroup::kMesh, 4);
-  EXPECT_EQ(FindOdd(waits), -1);
-  EXPECT_EQ(FindOdd({Waits(ContextGroup::kGather, 7), Waits(ContextGroup::kMesh, 3)}), -1);
+  EXPECT_EQ(FindOutlier(waits), -1);
+  EXPECT_EQ(FindOutlier({Waits(ContextGroup::kGather, 7), Waits(ContextGroup::kMesh, 3)}), -1);
 }
 
 TEST(Stuck, IsNobodyWhileOneComputesOrMayBeAnswered) {
