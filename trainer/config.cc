@@ -57,13 +57,13 @@ void CheckConfig(const TrainConfig& config, size_t world_size) {
     throw BadInput(
         fmt::format("--shard-group {} does not divide {} ranks; use a divisor", shard, world_size));
   }
-  if (config.strategy == Strategy::kHybrid && (shard & (shard - 1)) != 0) {
+  if (config.strategy == WEFT_SHARD_HYBRID_SHARD && (shard & (shard - 1)) != 0) {
     throw BadInput(
         fmt::format("--shard-group {} is not a power of two, which hybrid needs for the "
                     "bits of the other strategies",
                     shard));
   }
-  if (config.strategy == Strategy::kFraction && config.memory_budget == 0) {
+  if (config.strategy == WEFT_SHARD_FRACTION && config.memory_budget == 0) {
     throw BadInput(
         "--strategy fraction needs --memory-budget, the bytes that may be spent on keeping blocks "
         "whole");

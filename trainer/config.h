@@ -34,9 +34,9 @@ struct TrainConfig {
   double grad_clip = 1.0;
   uint64_t seed = 1;
   Precision precision = Precision::kFp32;
-  Strategy strategy = Strategy::kDdp;
-  Accumulation accumulation = Accumulation::kLocal;
-  ReduceType reduce_type = ReduceType::kFp32;
+  weft_shard_preset_t strategy = WEFT_SHARD_NO_SHARD;
+  weft_shard_accumulation_t accumulation = WEFT_SHARD_LOCAL_THEN_REDUCE;
+  weft_shard_wire_t reduce_type = WEFT_SHARD_WIRE_GRADIENTS;
   bool no_overlap = false;      // reduce gradients after backward only
   size_t prefetch = 1;          // units gathered ahead of the one in use
   size_t shard_group = 0;       // ranks of a group of kHybrid and kHpz; 0: DefaultGroup

@@ -15,50 +15,6 @@ constexpr double kBeta1 = 0.9;
 constexpr double kBeta2 = 0.95;
 constexpr double kEpsilon = 1e-8;
 
-weft_shard_preset_t PresetOf(Strategy strategy) {
-  switch (strategy) {
-    case Strategy::kDdp:
-      return WEFT_SHARD_NO_SHARD;
-    case Strategy::kZero1:
-      return WEFT_SHARD_ZERO1;
-    case Strategy::kZero2:
-      return WEFT_SHARD_ZERO2;
-    case Strategy::kShardGradOp:
-      return WEFT_SHARD_GRAD_OP;
-    case Strategy::kFullShard:
-      return WEFT_SHARD_FULL_SHARD;
-    case Strategy::kHybrid:
-      return WEFT_SHARD_HYBRID_SHARD;
-    case Strategy::kHpz:
-      return WEFT_SHARD_HPZ;
-    case Strategy::kFraction:
-      return WEFT_SHARD_FRACTION;
-  }
-  return WEFT_SHARD_NO_SHARD;
-}
-
-weft_shard_accumulation_t AccumulationOf(Accumulation accumulation) {
-  switch (accumulation) {
-    case Accumulation::kEvery:
-      return WEFT_SHARD_REDUCE_EVERY;
-    case Accumulation::kInner:
-      return WEFT_SHARD_INNER_EVERY_OUTER_LAST;
-    default:
-      return WEFT_SHARD_LOCAL_THEN_REDUCE;
-  }
-}
-
-weft_shard_wire_t WireOf(ReduceType type) {
-  switch (type) {
-    case ReduceType::kBf16:
-      return WEFT_SHARD_WIRE_BFLOAT16;
-    case ReduceType::kFp16:
-      return WEFT_SHARD_WIRE_FLOAT16;
-    default:
-      return WEFT_SHARD_WIRE_GRADIENTS;
-  }
-}
-
 }  // namespace
 
 void Check(weft_result_t result, const char* attempted) {
@@ -120,7 +76,7 @@ void DataParallel::CreateContext(const TrainConfig& config) {
   shard.no_overlap = config.no_overlap;
   shard.bucket_bytes = config.bucket_bytes;
   shard.first_bucket_bytes = config.bucket_bytes;
-  shard.accumulation = AccumulationOf(config.accumulation);
+  shard.accumulation = config.accumulation;
   shard.prefetch = config.prefetch == 0 ? -1 : int(config.prefetch);
   shard.microbatches = int(config.accumulate);
   shard.memory_budget_bytes = config.memory_budget;
@@ -141,8 +97,8 @@ void DataParallel::CreateContext(const TrainConfig& config) {
 void DataParallel::Declare(const UnitSpec& spec, const TrainConfig& config) {
   weft_shard_policy_t policy = {};
   policy.struct_size = sizeof policy;
-  policy.preset = PresetOf(config.strategy);
-  policy.wire = WireOf(config.reduce_type);
+  policy.preset = config.strategy;
+  policy.wire = config.reduce_type;
   Unit& unit = units_.emplace_back();
   Check(weft_shard_unit_begin(context_, spec.name.c_str(), &policy, &unit.handle),
         "declaring a unit");

@@ -10,15 +10,15 @@ constexpr char kNames[] =
 
 }  // namespace
 
-const std::vector<Strategy>& AllStrategies() {
-  static const std::vector<Strategy> all = {
-      Strategy::kDdp,       Strategy::kZero1,  Strategy::kZero2, Strategy::kShardGradOp,
-      Strategy::kFullShard, Strategy::kHybrid, Strategy::kHpz,   Strategy::kFraction};
+const std::vector<weft_shard_preset_t>& AllStrategies() {
+  static const std::vector<weft_shard_preset_t> all = {
+      WEFT_SHARD_NO_SHARD,   WEFT_SHARD_ZERO1,        WEFT_SHARD_ZERO2, WEFT_SHARD_GRAD_OP,
+      WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_HPZ,   WEFT_SHARD_FRACTION};
   return all;
 }
 
-bool HasGroups(Strategy strategy) {
-  return strategy == Strategy::kHybrid || strategy == Strategy::kHpz;
+bool HasGroups(weft_shard_preset_t strategy) {
+  return strategy == WEFT_SHARD_HYBRID_SHARD || strategy == WEFT_SHARD_HPZ;
 }
 
 size_t DefaultGroup(size_t world_size) {
@@ -28,47 +28,47 @@ size_t DefaultGroup(size_t world_size) {
   return group;
 }
 
-std::string StrategyName(Strategy strategy) {
+std::string StrategyName(weft_shard_preset_t strategy) {
   switch (strategy) {
-    case Strategy::kDdp:
+    case WEFT_SHARD_NO_SHARD:
       return "ddp";
-    case Strategy::kZero1:
+    case WEFT_SHARD_ZERO1:
       return "zero1";
-    case Strategy::kZero2:
+    case WEFT_SHARD_ZERO2:
       return "zero2";
-    case Strategy::kShardGradOp:
+    case WEFT_SHARD_GRAD_OP:
       return "shard-grad-op";
-    case Strategy::kFullShard:
+    case WEFT_SHARD_FULL_SHARD:
       return "full-shard";
-    case Strategy::kHybrid:
+    case WEFT_SHARD_HYBRID_SHARD:
       return "hybrid";
-    case Strategy::kHpz:
+    case WEFT_SHARD_HPZ:
       return "hpz";
-    case Strategy::kFraction:
+    case WEFT_SHARD_FRACTION:
       return "fraction";
   }
   return "?";
 }
 
-Strategy ParseStrategy(const std::string& name) {
-  if (name == "zero3") return Strategy::kFullShard;
-  for (const Strategy strategy : AllStrategies()) {
+weft_shard_preset_t ParseStrategy(const std::string& name) {
+  if (name == "zero3") return WEFT_SHARD_FULL_SHARD;
+  for (const weft_shard_preset_t strategy : AllStrategies()) {
     if (StrategyName(strategy) == name) return strategy;
   }
   throw BadInput("--strategy " + name + " is unknown; use " + kNames);
 }
 
-Accumulation ParseAccumulation(const std::string& name) {
-  if (name == "local") return Accumulation::kLocal;
-  if (name == "every") return Accumulation::kEvery;
-  if (name == "inner") return Accumulation::kInner;
+weft_shard_accumulation_t ParseAccumulation(const std::string& name) {
+  if (name == "local") return WEFT_SHARD_LOCAL_THEN_REDUCE;
+  if (name == "every") return WEFT_SHARD_REDUCE_EVERY;
+  if (name == "inner") return WEFT_SHARD_INNER_EVERY_OUTER_LAST;
   throw BadInput("--accumulation " + name + " is unknown; use local, every or inner");
 }
 
-ReduceType ParseReduceType(const std::string& name) {
-  if (name == "fp32") return ReduceType::kFp32;
-  if (name == "bf16") return ReduceType::kBf16;
-  if (name == "fp16") return ReduceType::kFp16;
+weft_shard_wire_t ParseReduceType(const std::string& name) {
+  if (name == "fp32") return WEFT_SHARD_WIRE_GRADIENTS;
+  if (name == "bf16") return WEFT_SHARD_WIRE_BFLOAT16;
+  if (name == "fp16") return WEFT_SHARD_WIRE_FLOAT16;
   throw BadInput("--reduce-dtype " + name + " is unknown; use fp32, bf16 or fp16");
 }
 

@@ -1,4 +1,4 @@
-// How the model and what it needs are spread over the ranks.
+// How the model and what it needs are spread over the ranks: the names that options give to the library's presets.
 //
 //   config.strategy = ParseStrategy("zero2");        // throws BadInput, with the names there are
 //   fmt::print("{}\n", StrategyName(config.strategy));
@@ -12,44 +12,24 @@
 #include <string>
 #include <vector>
 
+#include "weft/shard.h"
+
 namespace weft::trainer {
 
-// What is cut between the ranks.
-enum class Strategy {
-  kDdp,          // nothing
-  kZero1,        // optimizer state
-  kZero2,        // and gradients
-  kShardGradOp,  // and parameters, whole from forward to backward
-  kFullShard,    // and parameters, whole only while used; zero3 is the same
-  kHybrid,       // as kFullShard within groups of ranks, which are replicas of each other
-  kHpz,          // as kFullShard, but between forward and backward a part by such a group is kept
-  kFraction,     // as kFullShard, but as many blocks stay whole as a budget allows
-};
-
-// When gradients of several micro-batches are reduced.
-enum class Accumulation {
-  kLocal,  // after the last one
-  kEvery,  // after each
-  kInner,  // within the groups of kHybrid after each, across them after the last one; else as kEvery
-};
-
-// In what gradients are reduced.
-enum class ReduceType { kFp32, kBf16, kFp16 };
-
 // All of them, in the order of what they save.
-const std::vector<Strategy>& AllStrategies();
+const std::vector<weft_shard_preset_t>& AllStrategies();
 // True if the ranks are cut into groups for it (--shard-group).
-bool HasGroups(Strategy strategy);
+bool HasGroups(weft_shard_preset_t strategy);
 // The ranks of a group unless the user says: the largest power of two that divides `world_size`, but not all.
 size_t DefaultGroup(size_t world_size);
 // The name that --strategy takes.
-std::string StrategyName(Strategy strategy);
+std::string StrategyName(weft_shard_preset_t strategy);
 // Throws BadInput for a name that is unknown.
-Strategy ParseStrategy(const std::string& name);
+weft_shard_preset_t ParseStrategy(const std::string& name);
 // "local", "every" or "inner"; throws BadInput for anything else.
-Accumulation ParseAccumulation(const std::string& name);
+weft_shard_accumulation_t ParseAccumulation(const std::string& name);
 // "fp32", "bf16" or "fp16"; throws BadInput for anything else.
-ReduceType ParseReduceType(const std::string& name);
+weft_shard_wire_t ParseReduceType(const std::string& name);
 
 }  // namespace weft::trainer
 

@@ -22,10 +22,9 @@
 
 namespace {
 
-using weft::trainer::Strategy;
-
-constexpr Strategy kStrategies[] = {Strategy::kDdp, Strategy::kZero1, Strategy::kZero2,
-                                    Strategy::kShardGradOp, Strategy::kFullShard};
+constexpr weft_shard_preset_t kStrategies[] = {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO1,
+                                               WEFT_SHARD_ZERO2, WEFT_SHARD_GRAD_OP,
+                                               WEFT_SHARD_FULL_SHARD};
 constexpr size_t kCount = std::size(kStrategies);
 
 // Text whose bytes are anything: the arithmetic does not depend on it.
@@ -50,7 +49,7 @@ void Run(int blocks, const weft::trainer::ModelConfig& model, size_t batch) {
   weft::Group group = weft::Group::FromEnvironment();
   const weft::trainer::Corpus corpus = MakeCorpus();
   std::vector<std::unique_ptr<weft::trainer::Trainer>> trainers;
-  for (const Strategy strategy : kStrategies) {
+  for (const weft_shard_preset_t strategy : kStrategies) {
     weft::trainer::TrainConfig config;
     config.model = model;
     config.global_batch = batch * static_cast<size_t>(group.Size());

@@ -25,13 +25,13 @@ struct PlanReport {
 };
 
 // As the command line has it.
-const char* AccumulationName(Accumulation accumulation) {
+const char* AccumulationName(weft_shard_accumulation_t accumulation) {
   switch (accumulation) {
-    case Accumulation::kLocalThenReduce:
+    case WEFT_SHARD_LOCAL_THEN_REDUCE:
       return "local";
-    case Accumulation::kReduceEvery:
+    case WEFT_SHARD_REDUCE_EVERY:
       return "every";
-    case Accumulation::kInnerEveryOuterLast:
+    case WEFT_SHARD_INNER_EVERY_OUTER_LAST:
       return "inner";
   }
   return "unknown";
@@ -71,9 +71,9 @@ absl::StatusOr<BytesPerElement> ReadMix(const std::string& name) {
   return mix;
 }
 
-absl::StatusOr<Accumulation> ReadAccumulation(const std::string& name) {
-  for (const Accumulation one : {Accumulation::kLocalThenReduce, Accumulation::kReduceEvery,
-                                 Accumulation::kInnerEveryOuterLast}) {
+absl::StatusOr<weft_shard_accumulation_t> ReadAccumulation(const std::string& name) {
+  for (const weft_shard_accumulation_t one :
+       {WEFT_SHARD_LOCAL_THEN_REDUCE, WEFT_SHARD_REDUCE_EVERY, WEFT_SHARD_INNER_EVERY_OUTER_LAST}) {
     if (name == AccumulationName(one)) return one;
   }
   return MakeError(WEFT_INVALID_ARGUMENT,
@@ -213,12 +213,12 @@ std::string Remarks(const PlanReport& report) {
   std::string text = "\n";
   for (const Estimate& one : report.estimates) {
     const double all = input.param_count;
-    if (one.strategy == Strategy::kFraction) {
+    if (one.strategy == WEFT_SHARD_FRACTION) {
       text +=
           fmt::format("fraction keeps {:.0f} % of the params gathered from forward to backward\n",
                       100 * one.kept_params / all);
     }
-    if (one.strategy != Strategy::kHybridShard && one.strategy != Strategy::kHpz) continue;
+    if (one.strategy != WEFT_SHARD_HYBRID_SHARD && one.strategy != WEFT_SHARD_HPZ) continue;
     text += fmt::format("{} sends {:.2f} x params inside shard groups, {:.2f} x params beyond\n",
                         StrategyName(one.strategy), one.sent.inside / all,
                         (one.sent.all + one.sent.across) / all);

@@ -85,6 +85,31 @@ constexpr bool GathersUpdates(const Placement& placement) {
   return placement.optimizer_sharded && !placement.params_sharded;
 }
 
+// As command lines spell it: "ddp", "zero1", "zero2", "shard-grad-op", "full-shard", "hybrid", "hpz", "fraction"; "unknown"
+// for a number that is no preset.
+constexpr const char* StrategyName(int preset) {
+  switch (preset) {
+    case WEFT_SHARD_NO_SHARD:
+      return "ddp";
+    case WEFT_SHARD_ZERO1:
+      return "zero1";
+    case WEFT_SHARD_ZERO2:
+      return "zero2";
+    case WEFT_SHARD_GRAD_OP:
+      return "shard-grad-op";
+    case WEFT_SHARD_FULL_SHARD:
+      return "full-shard";
+    case WEFT_SHARD_HYBRID_SHARD:
+      return "hybrid";
+    case WEFT_SHARD_HPZ:
+      return "hpz";
+    case WEFT_SHARD_FRACTION:
+      return "fraction";
+    default:
+      return "unknown";
+  }
+}
+
 // "FULL_SHARD"; "unknown" for a number that is no preset.
 constexpr const char* PresetName(int preset) {
   switch (preset) {

@@ -1,3 +1,6 @@
+// For people who have a number of params and no model yet. A context plans from its declarations (plan.h) with padding and
+// uneven units; here a model is a size, any size, and shares are fractions. What is sharded is asked of the same placements,
+// and plan_test holds both to the same figures.
 #include "shard/plan/estimate.h"
 
 #include <algorithm>
@@ -6,22 +9,10 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "shard/layout/placement.h"
 
 namespace weft {
 namespace {
-
-// Which roles a strategy cuts, apart from the optimizer's, which all but NO_SHARD do.
-bool CutsOptimizer(Strategy strategy) {
-  return strategy != Strategy::kNoShard;
-}
-
-bool CutsGradients(Strategy strategy) {
-  return CutsOptimizer(strategy) && strategy != Strategy::kZero1;
-}
-
-bool CutsParams(Strategy strategy) {
-  return CutsGradients(strategy) && strategy != Strategy::kZero2;
-}
 
 // Elements that each rank sends of a reduce_scatter or an all_gather of `elements` among `ranks`;
 // of an all_reduce twice that.
@@ -30,28 +21,28 @@ double Sent(double elements, int ranks) {
 }
 
 bool AddsLocally(const EstimateInput& input) {
-  return input.accumulation == Accumulation::kLocalThenReduce;
+  return input.accumulation == WEFT_SHARD_LOCAL_THEN_REDUCE;
 }
 
 // Gradients that have to be summed before they are reduced cannot be given away unit by unit.
-bool KeepsAllGradients(const EstimateInput& input, Strategy strategy) {
-  return !CutsGradients(strategy) || (AddsLocally(input) && input.micro_batches > 1);
+bool KeepsAllGradients(const EstimateInput& input, const Placement& placement) {
+  return !placement.gradients_sharded || (AddsLocally(input) && input.micro_batches > 1);
 }
 
 // Gradients reduced with every micro-batch are added up beside the ones that backward writes, where
 // those have a place of their own: all of them in NO_SHARD, the own share in ZERO1.
-double AccumulatedElements(const EstimateInput& input, Strategy strategy, double share) {
-  if (AddsLocally(input) || CutsGradients(strategy)) return 0;
-  return CutsOptimizer(strategy) ? share : input.param_count;
+double AccumulatedElements(const EstimateInput& input, const Placement& placement, double share) {
+  if (AddsLocally(input) || placement.gradients_sharded) return 0;
+  return placement.optimizer_sharded ? share : input.param_count;
 }
 
-RestBytes RestOf(const EstimateInput& input, Strategy strategy) {
+RestBytes RestOf(const EstimateInput& input, const Placement& placement) {
   const double all = input.param_count;
-  const double share = all / (strategy == Strategy::kHybridShard ? input.shard_group : input.ranks);
-  const double gradients = (KeepsAllGradients(input, strategy) ? all : share) +
-                           AccumulatedElements(input, strategy, share);
-  const double optimizer = CutsOptimizer(strategy) ? share : all;
-  return {.params = input.mix.params * (CutsParams(strategy) ? share : all),
+  const double share = all / (placement.replicated ? input.shard_group : input.ranks);
+  const double gradients = (KeepsAllGradients(input, placement) ? all : share) +
+                           AccumulatedElements(input, placement, share);
+  const double optimizer = placement.optimizer_sharded ? share : all;
+  return {.params = input.mix.params * (placement.params_sharded ? share : all),
           .main = input.mix.main * optimizer,
           .gradients = input.mix.gradients * gradients,
           .optimizer = input.mix.optimizer * optimizer};
@@ -64,10 +55,10 @@ double TwoUnits(const EstimateInput& input, double elements) {
 
 // Gradients of this unit, and of the one before, which are being reduced: where params are cut they lie where hers were, and where
 // the next ones will be.
-double UnitGradientBytes(const EstimateInput& input, Strategy strategy) {
-  if (KeepsAllGradients(input, strategy)) return 0;
+double UnitGradientBytes(const EstimateInput& input, const Placement& placement) {
+  if (KeepsAllGradients(input, placement)) return 0;
   const double before = TwoUnits(input, input.param_count) - input.largest_unit;
-  const double room = CutsParams(strategy) ? input.mix.params : 0;
+  const double room = placement.params_sharded ? input.mix.params : 0;
   return input.largest_unit * input.mix.gradients +
          before * std::max(0.0, input.mix.gradients - room);
 }
@@ -82,17 +73,16 @@ double KeptByBudget(const EstimateInput& input, double gradient_bytes, double re
 }
 
 // Sets what comes and goes during a step, and the peak.
-void AddTransients(const EstimateInput& input, Estimate* estimate) {
-  const Strategy strategy = estimate->strategy;
-  const double unit_gradients = UnitGradientBytes(input, strategy);
+void AddTransients(const EstimateInput& input, const Placement& placement, Estimate* estimate) {
+  const double unit_gradients = UnitGradientBytes(input, placement);
   double gathered = 0;  // elements: what is kept, and what is gathered on top of it
-  if (strategy == Strategy::kShardGradOp) {
+  if (placement.params_sharded && placement.kept_between) {
     gathered = estimate->kept_params = input.param_count;
-  } else if (strategy == Strategy::kHpz) {
+  } else if (placement.inner_part) {
     estimate->kept_params = input.param_count / input.shard_group;
     gathered = estimate->kept_params + TwoUnits(input, input.param_count);
-  } else if (CutsParams(strategy)) {
-    if (strategy == Strategy::kFraction) {
+  } else if (placement.params_sharded) {
+    if (placement.preset == WEFT_SHARD_FRACTION) {
       estimate->kept_params = KeptByBudget(input, unit_gradients, estimate->rest.Total());
     }
     gathered = estimate->kept_params + TwoUnits(input, input.param_count - estimate->kept_params);
@@ -110,7 +100,7 @@ double AcrossBytes(const EstimateInput& input) {
 // HYBRID: FULL_SHARD inside, then an all_reduce of the share across.
 void AddHybridTraffic(const EstimateInput& input, double reductions, Estimate* estimate) {
   const double once = Sent(input.param_count, input.shard_group);
-  const double across_times = input.accumulation == Accumulation::kReduceEvery ? reductions : 1;
+  const double across_times = input.accumulation == WEFT_SHARD_REDUCE_EVERY ? reductions : 1;
   const double gathers = 2.0 * input.micro_batches;
   estimate->sent.inside = once * (gathers + reductions);
   estimate->sent.across =
@@ -121,20 +111,19 @@ void AddHybridTraffic(const EstimateInput& input, double reductions, Estimate* e
 }
 
 // Params and gradients count with their own bytes.
-void AddTraffic(const EstimateInput& input, Estimate* estimate) {
-  const Strategy strategy = estimate->strategy;
+void AddTraffic(const EstimateInput& input, const Placement& placement, Estimate* estimate) {
   const double reductions = AddsLocally(input) ? 1 : input.micro_batches;
-  if (strategy == Strategy::kHybridShard) return AddHybridTraffic(input, reductions, estimate);
+  if (placement.replicated) return AddHybridTraffic(input, reductions, estimate);
   const double once = Sent(input.param_count, input.ranks);
   double reduced = reductions * once;
   double gathered = 0;
-  if (!CutsOptimizer(strategy)) {
+  if (!placement.optimizer_sharded) {
     reduced *= 2;  // an all_reduce
-  } else if (!CutsParams(strategy)) {
+  } else if (!placement.params_sharded) {
     gathered = once;  // after the update
   } else {
     gathered = input.micro_batches * once;  // forward; backward again, unless it is there
-    if (strategy == Strategy::kHpz) {
+    if (placement.inner_part) {
       estimate->sent.inside = input.micro_batches * Sent(input.param_count, input.shard_group);
     } else {
       gathered +=
@@ -172,28 +161,6 @@ absl::Status CheckMix(const BytesPerElement& mix) {
 
 }  // namespace
 
-const char* StrategyName(Strategy strategy) {
-  switch (strategy) {
-    case Strategy::kNoShard:
-      return "ddp";
-    case Strategy::kZero1:
-      return "zero1";
-    case Strategy::kZero2:
-      return "zero2";
-    case Strategy::kShardGradOp:
-      return "shard-grad-op";
-    case Strategy::kFullShard:
-      return "full-shard";
-    case Strategy::kHybridShard:
-      return "hybrid";
-    case Strategy::kHpz:
-      return "hpz";
-    case Strategy::kFraction:
-      return "fraction";
-  }
-  return "unknown";
-}
-
 absl::Status CheckEstimateInput(const EstimateInput& input) {
   if (!(input.param_count >= 1) || input.param_count > kParamsMax) {
     return Refused(StrCat("a model of ", input.param_count,
@@ -220,30 +187,25 @@ absl::Status CheckEstimateInput(const EstimateInput& input) {
   return absl::OkStatus();
 }
 
-bool CanEstimate(const EstimateInput& input, Strategy strategy) {
-  switch (strategy) {
-    case Strategy::kHybridShard:
-    case Strategy::kHpz:
-      return input.shard_group > 0;
-    case Strategy::kFraction:
-      return input.budget_bytes > 0;
-    default:
-      return true;
-  }
+bool CanEstimate(const EstimateInput& input, weft_shard_preset_t strategy) {
+  const Placement placement = PlacementOf(strategy);
+  if (placement.replicated || placement.inner_part) return input.shard_group > 0;
+  return strategy != WEFT_SHARD_FRACTION || input.budget_bytes > 0;
 }
 
-Estimate EstimateStrategy(const EstimateInput& input, Strategy strategy) {
+Estimate EstimateStrategy(const EstimateInput& input, weft_shard_preset_t strategy) {
   WEFT_CHECK(CanEstimate(input, strategy));
-  Estimate estimate{.strategy = strategy, .rest = RestOf(input, strategy)};
-  AddTransients(input, &estimate);
-  AddTraffic(input, &estimate);
+  const Placement placement = PlacementOf(strategy);
+  Estimate estimate{.strategy = strategy, .rest = RestOf(input, placement)};
+  AddTransients(input, placement, &estimate);
+  AddTraffic(input, placement, &estimate);
   estimate.fits = input.budget_bytes == 0 || estimate.peak_bytes <= input.budget_bytes;
   return estimate;
 }
 
 std::vector<Estimate> EstimateAll(const EstimateInput& input) {
   std::vector<Estimate> estimates;
-  for (const Strategy strategy : kStrategies) {
+  for (const weft_shard_preset_t strategy : kStrategies) {
     if (CanEstimate(input, strategy)) estimates.push_back(EstimateStrategy(input, strategy));
   }
   return estimates;

@@ -3,11 +3,10 @@
 //
 //   EstimateInput input{.param_count = 7e9, .ranks = 4, .largest_unit = 7e9 / 32};
 //   WEFT_RETURN_IF_ERROR(CheckEstimateInput(input));
-//   const Estimate zero1 = EstimateStrategy(input, Strategy::kZero1);
+//   const Estimate zero1 = EstimateStrategy(input, WEFT_SHARD_ZERO1);
 //   zero1.rest.Total();   // 70e9
 //
-// What is cut by which strategy is in docs/design/004-shard.md and 007-presets.md; the formulas, and
-// what they leave out (activations, padding, the memory of the groups), are in docs/memory.md. Elements
+// What a strategy shards is what the placement of its preset says (placement.h); the formulas, and what they leave out (activations, padding, the memory of the groups), are in docs/memory.md. Elements
 // and bytes are double: a share of a rank is params / ranks, not rounded.
 //
 // Thread-safety: values and pure functions.
@@ -15,35 +14,16 @@
 
 #include <vector>
 
+#include "weft/shard.h"
+
 #include "absl/status/status.h"
 
 namespace weft {
 
-// What a rank keeps all of, its share of, or its share of now and then.
-enum class Strategy {
-  kNoShard,      // DDP: everything on every rank
-  kZero1,        // optimizer cut
-  kZero2,        // and gradients
-  kShardGradOp,  // and params, but gathered from forward to backward
-  kFullShard,    // and params, gathered twice per micro-batch: ZERO3
-  kHybridShard,  // FULL_SHARD inside a shard group, replicas of it across
-  kHpz,  // FULL_SHARD over all; backward gathers inside a shard group what it kept from forward
-  kFraction,  // FULL_SHARD, but as many units stay gathered as the budget allows
-};
-
-constexpr Strategy kStrategies[] = {
-    Strategy::kNoShard,   Strategy::kZero1,       Strategy::kZero2, Strategy::kShardGradOp,
-    Strategy::kFullShard, Strategy::kHybridShard, Strategy::kHpz,   Strategy::kFraction};
-
-// "ddp", "zero1", "zero2", "shard-grad-op", "full-shard", "hybrid", "hpz", "fraction".
-const char* StrategyName(Strategy strategy);
-
-// When gradients of several micro-batches are reduced.
-enum class Accumulation {
-  kLocalThenReduce,      // added on each rank, reduced with the last micro-batch
-  kReduceEvery,          // reduced with each micro-batch
-  kInnerEveryOuterLast,  // HYBRID: each inside shard groups, across with the last; others: each
-};
+// What EstimateAll goes through, in the order of what they save.
+constexpr weft_shard_preset_t kStrategies[] = {
+    WEFT_SHARD_NO_SHARD,   WEFT_SHARD_ZERO1,        WEFT_SHARD_ZERO2, WEFT_SHARD_GRAD_OP,
+    WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_HPZ,   WEFT_SHARD_FRACTION};
 
 // Bytes that one element of the model takes in each role, on one rank that keeps everything.
 struct BytesPerElement {
@@ -66,7 +46,8 @@ struct EstimateInput {
   BytesPerElement mix = kFp32Mix;
   double largest_unit = 0;  // its params: above 0, at most param_count
   int micro_batches = 1;    // per step
-  Accumulation accumulation = Accumulation::kLocalThenReduce;
+  // INNER_EVERY_OUTER_LAST: of HYBRID_SHARD; others reduce every micro-batch then.
+  weft_shard_accumulation_t accumulation = WEFT_SHARD_LOCAL_THEN_REDUCE;
   int shard_group = 0;  // ranks, a divisor of `ranks`; 0: there is none, so neither HYBRID nor hpZ
   double budget_bytes = 0;  // per rank, for all that is estimated; 0: there is none, so no FRACTION
 };
@@ -91,7 +72,7 @@ struct SentElements {
 };
 
 struct Estimate {
-  Strategy strategy = Strategy::kNoShard;
+  weft_shard_preset_t strategy = WEFT_SHARD_NO_SHARD;
   RestBytes rest;
   double kept_params = 0;     // elements gathered from forward to backward, own share included
   double forward_bytes = 0;   // above what rests, at the most, in forward
@@ -107,10 +88,10 @@ absl::Status CheckEstimateInput(const EstimateInput& input);
 
 // Whether `input` has what `strategy` needs: a shard group for HYBRID and hpZ, a budget for
 // FRACTION.
-bool CanEstimate(const EstimateInput& input, Strategy strategy);
+bool CanEstimate(const EstimateInput& input, weft_shard_preset_t strategy);
 
 // The costs of one strategy. `input` is one that CheckEstimateInput accepts and CanEstimate allows.
-Estimate EstimateStrategy(const EstimateInput& input, Strategy strategy);
+Estimate EstimateStrategy(const EstimateInput& input, weft_shard_preset_t strategy);
 
 // All strategies that CanEstimate allows, in the order of kStrategies.
 std::vector<Estimate> EstimateAll(const EstimateInput& input);

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "gtest/gtest.h"
+#include "shard/layout/placement.h"
 
 namespace weft {
 namespace {
@@ -19,28 +20,28 @@ std::string Printed(double value, int digits) {
   return text;
 }
 
-std::string StatesInGb(const EstimateInput& input, Strategy strategy, int digits) {
+std::string StatesInGb(const EstimateInput& input, weft_shard_preset_t strategy, int digits) {
   return Printed(EstimateStrategy(input, strategy).rest.Total() / 1e9, digits);
 }
 
 TEST(Estimate, ReproducesThe7BillionTableInFloat32) {
   const EstimateInput input{.param_count = 7e9, .ranks = 4, .mix = kFp32Mix, .largest_unit = 7e9};
-  EXPECT_EQ(StatesInGb(input, Strategy::kNoShard, 0), "112");
-  EXPECT_EQ(StatesInGb(input, Strategy::kZero1, 0), "70");
-  EXPECT_EQ(StatesInGb(input, Strategy::kZero2, 0), "49");
-  EXPECT_EQ(StatesInGb(input, Strategy::kFullShard, 0), "28");
+  EXPECT_EQ(StatesInGb(input, WEFT_SHARD_NO_SHARD, 0), "112");
+  EXPECT_EQ(StatesInGb(input, WEFT_SHARD_ZERO1, 0), "70");
+  EXPECT_EQ(StatesInGb(input, WEFT_SHARD_ZERO2, 0), "49");
+  EXPECT_EQ(StatesInGb(input, WEFT_SHARD_FULL_SHARD, 0), "28");
   // They are whole numbers, not rounded ones.
-  EXPECT_EQ(EstimateStrategy(input, Strategy::kZero1).rest.Total(), 70e9);
-  EXPECT_EQ(EstimateStrategy(input, Strategy::kZero2).rest.Total(), 49e9);
+  EXPECT_EQ(EstimateStrategy(input, WEFT_SHARD_ZERO1).rest.Total(), 70e9);
+  EXPECT_EQ(EstimateStrategy(input, WEFT_SHARD_ZERO2).rest.Total(), 49e9);
 }
 
 TEST(Estimate, ReproducesTheZeroPaperFor64Ranks) {
   const EstimateInput input{
       .param_count = 7.5e9, .ranks = 64, .mix = kFp16Mix, .largest_unit = 7.5e9};
-  EXPECT_EQ(StatesInGb(input, Strategy::kNoShard, 0), "120");
-  EXPECT_EQ(StatesInGb(input, Strategy::kZero1, 1), "31.4");
-  EXPECT_EQ(StatesInGb(input, Strategy::kZero2, 1), "16.6");
-  EXPECT_EQ(StatesInGb(input, Strategy::kFullShard, 1), "1.9");
+  EXPECT_EQ(StatesInGb(input, WEFT_SHARD_NO_SHARD, 0), "120");
+  EXPECT_EQ(StatesInGb(input, WEFT_SHARD_ZERO1, 1), "31.4");
+  EXPECT_EQ(StatesInGb(input, WEFT_SHARD_ZERO2, 1), "16.6");
+  EXPECT_EQ(StatesInGb(input, WEFT_SHARD_FULL_SHARD, 1), "1.9");
 }
 
 TEST(Estimate, ReproducesMegatronsBytesPerParam) {
@@ -60,8 +61,8 @@ TEST(Estimate, ReproducesMegatronsBytesPerParam) {
     for (const int ranks : {1, 2, 3, 8, 64}) {
       const EstimateInput input{
           .param_count = 1, .ranks = ranks, .mix = row.mix, .largest_unit = 1};
-      EXPECT_DOUBLE_EQ(EstimateStrategy(input, Strategy::kNoShard).rest.Total(), row.whole);
-      EXPECT_DOUBLE_EQ(EstimateStrategy(input, Strategy::kZero1).rest.Total(),
+      EXPECT_DOUBLE_EQ(EstimateStrategy(input, WEFT_SHARD_NO_SHARD).rest.Total(), row.whole);
+      EXPECT_DOUBLE_EQ(EstimateStrategy(input, WEFT_SHARD_ZERO1).rest.Total(),
                        row.fixed + row.cut / ranks)
           << row.whole << " bytes, " << ranks << " ranks";
     }
@@ -77,18 +78,17 @@ TEST(Estimate, CutsWhatTheTableOfPlacementsSays) {
                             .budget_bytes = 1};
 
   struct Row {
-    Strategy strategy;
+    weft_shard_preset_t strategy;
     double params, optimizer, gradients;  // shares
   };
 
   const double eighth = 1.0 / 8;
   for (const Row& row :
-       {Row{Strategy::kNoShard, 1, 1, 1}, Row{Strategy::kZero1, 1, eighth, 1},
-        Row{Strategy::kZero2, 1, eighth, eighth},
-        Row{Strategy::kShardGradOp, eighth, eighth, eighth},
-        Row{Strategy::kFullShard, eighth, eighth, eighth},
-        Row{Strategy::kHybridShard, 0.5, 0.5, 0.5}, Row{Strategy::kHpz, eighth, eighth, eighth},
-        Row{Strategy::kFraction, eighth, eighth, eighth}}) {
+       {Row{WEFT_SHARD_NO_SHARD, 1, 1, 1}, Row{WEFT_SHARD_ZERO1, 1, eighth, 1},
+        Row{WEFT_SHARD_ZERO2, 1, eighth, eighth}, Row{WEFT_SHARD_GRAD_OP, eighth, eighth, eighth},
+        Row{WEFT_SHARD_FULL_SHARD, eighth, eighth, eighth},
+        Row{WEFT_SHARD_HYBRID_SHARD, 0.5, 0.5, 0.5}, Row{WEFT_SHARD_HPZ, eighth, eighth, eighth},
+        Row{WEFT_SHARD_FRACTION, eighth, eighth, eighth}}) {
     const RestBytes rest = EstimateStrategy(input, row.strategy).rest;
     EXPECT_EQ(rest.params, 240 * row.params) << StrategyName(row.strategy);
     EXPECT_EQ(rest.main, 480 * row.optimizer) << StrategyName(row.strategy);
@@ -100,7 +100,7 @@ TEST(Estimate, CutsWhatTheTableOfPlacementsSays) {
 // A step of a model of equal units, unit by unit: what is held and what is sent.
 class SimulatedStep {
  public:
-  SimulatedStep(const EstimateInput& input, Strategy strategy, double kept)
+  SimulatedStep(const EstimateInput& input, weft_shard_preset_t strategy, double kept)
       : input_(input),
         strategy_(strategy),
         unit_(input.largest_unit),
@@ -111,7 +111,7 @@ class SimulatedStep {
       Run(/*forward=*/true);
       Run(/*forward=*/false);
     }
-    if (strategy == Strategy::kZero1 || strategy == Strategy::kZero2)
+    if (strategy == WEFT_SHARD_ZERO1 || strategy == WEFT_SHARD_ZERO2)
       SendAll(input_.param_count, params());
   }
 
@@ -126,16 +126,16 @@ class SimulatedStep {
  private:
   double params() const { return input_.mix.params; }
 
-  bool shards_params() const { return strategy_ >= Strategy::kShardGradOp; }
+  bool shards_params() const { return strategy_ >= WEFT_SHARD_GRAD_OP; }
 
-  bool local() const { return input_.accumulation == Accumulation::kLocalThenReduce; }
+  bool local() const { return input_.accumulation == WEFT_SHARD_LOCAL_THEN_REDUCE; }
 
   bool reduces() const { return last_ || !local(); }
 
   // FRACTION keeps the first units: the ones that the longest part of a step passes by.
   bool Kept(int unit) const {
-    return strategy_ == Strategy::kShardGradOp ||
-           (strategy_ == Strategy::kFraction && unit < kept_units_);
+    return strategy_ == WEFT_SHARD_GRAD_OP ||
+           (strategy_ == WEFT_SHARD_FRACTION && unit < kept_units_);
   }
 
   void Send(double elements, int ranks, double bytes) {
@@ -147,15 +147,15 @@ class SimulatedStep {
 
   void Gather(bool forward) {
     const bool inside =
-        strategy_ == Strategy::kHybridShard || (strategy_ == Strategy::kHpz && !forward);
+        strategy_ == WEFT_SHARD_HYBRID_SHARD || (strategy_ == WEFT_SHARD_HPZ && !forward);
     Send(unit_, inside ? input_.shard_group : input_.ranks, params());
   }
 
   void Reduce() {
     const double bytes = input_.mix.gradients;
-    if (strategy_ == Strategy::kHybridShard) {
+    if (strategy_ == WEFT_SHARD_HYBRID_SHARD) {
       Send(unit_, input_.shard_group, bytes);
-      if (!last_ && input_.accumulation != Accumulation::kReduceEvery) return;
+      if (!last_ && input_.accumulation != WEFT_SHARD_REDUCE_EVERY) return;
       const double share = unit_ / input_.shard_group;
       const int replicas = input_.ranks / input_.shard_group;
       Send(share, replicas, bytes < 4 ? 4 : bytes);
@@ -163,12 +163,12 @@ class SimulatedStep {
       return;
     }
     SendAll(unit_, bytes);
-    if (strategy_ == Strategy::kNoShard) SendAll(unit_, bytes);
+    if (strategy_ == WEFT_SHARD_NO_SHARD) SendAll(unit_, bytes);
   }
 
   double Held(int unit, int next) const {
     double elements = 0;
-    if (strategy_ == Strategy::kHpz) elements += input_.param_count / input_.shard_group;
+    if (strategy_ == WEFT_SHARD_HPZ) elements += input_.param_count / input_.shard_group;
     for (int i = 0; i < units_; ++i) {
       const bool kept = Kept(i) && i <= unit;
       if (kept || i == unit || i == next) elements += unit_;
@@ -189,7 +189,7 @@ class SimulatedStep {
         if (forward || !Kept(unit)) Gather(forward);
         bytes =
             std::max({bytes, Held(unit, unit) + gradients + before, Held(unit, next) + gradients});
-      } else if (strategy_ == Strategy::kZero2) {
+      } else if (strategy_ == WEFT_SHARD_ZERO2) {
         bytes = std::max(bytes, gradients + before);
       }
       if (!forward && reduces()) Reduce();
@@ -197,7 +197,7 @@ class SimulatedStep {
   }
 
   const EstimateInput& input_;
-  Strategy strategy_;
+  weft_shard_preset_t strategy_;
   double unit_;
   int units_;
   int kept_units_;
@@ -208,7 +208,7 @@ class SimulatedStep {
   double sent_bytes_ = 0;
 };
 
-void ExpectAsSimulated(const EstimateInput& input, Strategy strategy) {
+void ExpectAsSimulated(const EstimateInput& input, weft_shard_preset_t strategy) {
   const Estimate estimate = EstimateStrategy(input, strategy);
   const SimulatedStep step(input, strategy, estimate.kept_params);
   SCOPED_TRACE(StrategyName(strategy));
@@ -219,7 +219,8 @@ void ExpectAsSimulated(const EstimateInput& input, Strategy strategy) {
   EXPECT_EQ(estimate.peak_bytes, estimate.rest.Total() + step.backward_bytes());
 }
 
-using ModelAndAccumulation = std::tuple<int, int, Accumulation>;  // units, micro-batches
+using ModelAndAccumulation =
+    std::tuple<int, int, weft_shard_accumulation_t>;  // units, micro-batches
 
 class EstimateOf : public testing::TestWithParam<ModelAndAccumulation> {};
 
@@ -234,49 +235,49 @@ TEST_P(EstimateOf, IsWhatAStepUnitByUnitHoldsAndSends) {
                       .budget_bytes = 64.0 * units * 10};
   for (const BytesPerElement& mix : {kFp32Mix, kFp16Mix, kBf16Mix}) {
     input.mix = mix;
-    for (const Strategy strategy : kStrategies)
+    for (const weft_shard_preset_t strategy : kStrategies)
       ExpectAsSimulated(input, strategy);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Steps, EstimateOf,
                          testing::Combine(testing::Values(1, 2, 3, 12), testing::Values(1, 2, 5),
-                                          testing::Values(Accumulation::kLocalThenReduce,
-                                                          Accumulation::kReduceEvery,
-                                                          Accumulation::kInnerEveryOuterLast)));
+                                          testing::Values(WEFT_SHARD_LOCAL_THEN_REDUCE,
+                                                          WEFT_SHARD_REDUCE_EVERY,
+                                                          WEFT_SHARD_INNER_EVERY_OUTER_LAST)));
 
 TEST(Estimate, ForwardHoldsTwoUnitsAndBackwardThree) {
   const EstimateInput input{.param_count = 1000, .ranks = 4, .largest_unit = 100, .shard_group = 2};
-  for (const Strategy strategy : {Strategy::kFullShard, Strategy::kHybridShard}) {
+  for (const weft_shard_preset_t strategy : {WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD}) {
     EXPECT_EQ(EstimateStrategy(input, strategy).forward_bytes, 2 * 100 * 4);
     EXPECT_EQ(EstimateStrategy(input, strategy).backward_bytes, 3 * 100 * 4);
   }
-  EXPECT_EQ(EstimateStrategy(input, Strategy::kZero2).backward_bytes, 2 * 100 * 4);
-  EXPECT_EQ(EstimateStrategy(input, Strategy::kZero1).backward_bytes, 0);
+  EXPECT_EQ(EstimateStrategy(input, WEFT_SHARD_ZERO2).backward_bytes, 2 * 100 * 4);
+  EXPECT_EQ(EstimateStrategy(input, WEFT_SHARD_ZERO1).backward_bytes, 0);
 }
 
 // Psi = 100 on so many ranks that (N - 1) / N is 3 / 4.
 TEST(Estimate, SendsWhatTheTableOfCollectivesSays) {
   EstimateInput input{
       .param_count = 100, .ranks = 4, .largest_unit = 10, .micro_batches = 3, .shard_group = 2};
-  const auto all = [&](Strategy strategy) {
+  const auto all = [&](weft_shard_preset_t strategy) {
     return EstimateStrategy(input, strategy).sent.all / 75;
   };
-  EXPECT_EQ(all(Strategy::kNoShard), 2);
-  EXPECT_EQ(all(Strategy::kZero1), 2);
-  EXPECT_EQ(all(Strategy::kZero2), 2);
-  EXPECT_EQ(all(Strategy::kShardGradOp), 3 + 1);
-  EXPECT_EQ(all(Strategy::kFullShard), 2 * 3 + 1);
-  input.accumulation = Accumulation::kReduceEvery;
-  EXPECT_EQ(all(Strategy::kNoShard), 3 * 2);
-  EXPECT_EQ(all(Strategy::kZero1), 3 + 1);
-  EXPECT_EQ(all(Strategy::kZero2), 3 + 1);
-  EXPECT_EQ(all(Strategy::kShardGradOp), 3 * 2);
-  EXPECT_EQ(all(Strategy::kFullShard), 3 * 3);
-  EXPECT_EQ(all(Strategy::kHpz), 3 * 2);
-  EXPECT_EQ(EstimateStrategy(input, Strategy::kHpz).sent.inside, 3 * 100 / 2);
-  input.accumulation = Accumulation::kInnerEveryOuterLast;
-  const SentElements hybrid = EstimateStrategy(input, Strategy::kHybridShard).sent;
+  EXPECT_EQ(all(WEFT_SHARD_NO_SHARD), 2);
+  EXPECT_EQ(all(WEFT_SHARD_ZERO1), 2);
+  EXPECT_EQ(all(WEFT_SHARD_ZERO2), 2);
+  EXPECT_EQ(all(WEFT_SHARD_GRAD_OP), 3 + 1);
+  EXPECT_EQ(all(WEFT_SHARD_FULL_SHARD), 2 * 3 + 1);
+  input.accumulation = WEFT_SHARD_REDUCE_EVERY;
+  EXPECT_EQ(all(WEFT_SHARD_NO_SHARD), 3 * 2);
+  EXPECT_EQ(all(WEFT_SHARD_ZERO1), 3 + 1);
+  EXPECT_EQ(all(WEFT_SHARD_ZERO2), 3 + 1);
+  EXPECT_EQ(all(WEFT_SHARD_GRAD_OP), 3 * 2);
+  EXPECT_EQ(all(WEFT_SHARD_FULL_SHARD), 3 * 3);
+  EXPECT_EQ(all(WEFT_SHARD_HPZ), 3 * 2);
+  EXPECT_EQ(EstimateStrategy(input, WEFT_SHARD_HPZ).sent.inside, 3 * 100 / 2);
+  input.accumulation = WEFT_SHARD_INNER_EVERY_OUTER_LAST;
+  const SentElements hybrid = EstimateStrategy(input, WEFT_SHARD_HYBRID_SHARD).sent;
   EXPECT_EQ(hybrid.inside, 3 * 3 * 100 / 2);
   EXPECT_EQ(hybrid.across, 2 * 50 / 2);
   EXPECT_EQ(hybrid.all, 0);
@@ -284,43 +285,43 @@ TEST(Estimate, SendsWhatTheTableOfCollectivesSays) {
 
 TEST(Estimate, SumsOverMicroBatchesTakeTheirPlace) {
   EstimateInput input{.param_count = 80, .ranks = 4, .largest_unit = 8, .micro_batches = 2};
-  const auto gradients = [&](Strategy strategy) {
+  const auto gradients = [&](weft_shard_preset_t strategy) {
     return EstimateStrategy(input, strategy).rest.gradients / 4;
   };
   // Before the reduction all of them are needed, whatever the strategy.
-  for (const Strategy strategy :
-       {Strategy::kNoShard, Strategy::kZero1, Strategy::kZero2, Strategy::kFullShard})
+  for (const weft_shard_preset_t strategy :
+       {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO1, WEFT_SHARD_ZERO2, WEFT_SHARD_FULL_SHARD})
     EXPECT_EQ(gradients(strategy), 80) << StrategyName(strategy);
-  EXPECT_EQ(EstimateStrategy(input, Strategy::kZero2).backward_bytes, 0);
+  EXPECT_EQ(EstimateStrategy(input, WEFT_SHARD_ZERO2).backward_bytes, 0);
   // After it the sum lies beside what backward writes, or is the share.
-  input.accumulation = Accumulation::kReduceEvery;
-  EXPECT_EQ(gradients(Strategy::kNoShard), 80 + 80);
-  EXPECT_EQ(gradients(Strategy::kZero1), 80 + 20);
-  EXPECT_EQ(gradients(Strategy::kZero2), 20);
-  EXPECT_EQ(gradients(Strategy::kFullShard), 20);
+  input.accumulation = WEFT_SHARD_REDUCE_EVERY;
+  EXPECT_EQ(gradients(WEFT_SHARD_NO_SHARD), 80 + 80);
+  EXPECT_EQ(gradients(WEFT_SHARD_ZERO1), 80 + 20);
+  EXPECT_EQ(gradients(WEFT_SHARD_ZERO2), 20);
+  EXPECT_EQ(gradients(WEFT_SHARD_FULL_SHARD), 20);
 }
 
 TEST(Estimate, HybridOfOneGroupIsFullShardAndOfOneRankEachSendsAsDdp) {
   EstimateInput input{.param_count = 1200, .ranks = 6, .largest_unit = 100, .shard_group = 6};
-  const Estimate full = EstimateStrategy(input, Strategy::kFullShard);
-  const Estimate one_group = EstimateStrategy(input, Strategy::kHybridShard);
+  const Estimate full = EstimateStrategy(input, WEFT_SHARD_FULL_SHARD);
+  const Estimate one_group = EstimateStrategy(input, WEFT_SHARD_HYBRID_SHARD);
   EXPECT_EQ(one_group.rest.Total(), full.rest.Total());
   EXPECT_EQ(one_group.peak_bytes, full.peak_bytes);
   EXPECT_EQ(one_group.sent_bytes, full.sent_bytes);
   input.shard_group = 1;
-  EXPECT_EQ(EstimateStrategy(input, Strategy::kHybridShard).sent_bytes,
-            EstimateStrategy(input, Strategy::kNoShard).sent_bytes);
+  EXPECT_EQ(EstimateStrategy(input, WEFT_SHARD_HYBRID_SHARD).sent_bytes,
+            EstimateStrategy(input, WEFT_SHARD_NO_SHARD).sent_bytes);
 }
 
 TEST(Estimate, FractionKeepsWhatTheBudgetAllows) {
   EstimateInput input{.param_count = 1000, .ranks = 4, .largest_unit = 100};
-  const Estimate full = EstimateStrategy(input, Strategy::kFullShard);
-  const Estimate kept_all = EstimateStrategy(input, Strategy::kShardGradOp);
+  const Estimate full = EstimateStrategy(input, WEFT_SHARD_FULL_SHARD);
+  const Estimate kept_all = EstimateStrategy(input, WEFT_SHARD_GRAD_OP);
   double kept = 0;
   const int last = static_cast<int>(kept_all.peak_bytes - full.peak_bytes) + 10;
   for (int above = -10; above <= last; above += 10) {
     input.budget_bytes = full.peak_bytes + above;
-    const Estimate fraction = EstimateStrategy(input, Strategy::kFraction);
+    const Estimate fraction = EstimateStrategy(input, WEFT_SHARD_FRACTION);
     EXPECT_EQ(fraction.fits, above >= 0) << above;
     if (fraction.fits) {
       EXPECT_LE(fraction.peak_bytes, input.budget_bytes);
@@ -331,7 +332,7 @@ TEST(Estimate, FractionKeepsWhatTheBudgetAllows) {
     kept = fraction.kept_params;
   }
   EXPECT_EQ(kept, 1000);
-  EXPECT_EQ(EstimateStrategy(input, Strategy::kFraction).peak_bytes, kept_all.peak_bytes);
+  EXPECT_EQ(EstimateStrategy(input, WEFT_SHARD_FRACTION).peak_bytes, kept_all.peak_bytes);
 }
 
 TEST(Estimate, LeavesOutWhatNeedsMoreThanIsKnown) {

@@ -232,7 +232,8 @@ TEST(DryMesh, RefusesSizesAndRanksThatMakeNoSense) {
 }
 
 // 7e9 params in float32 with AdamW, in 32 units, against the arithmetic of `weftctl plan`.
-void ExpectEstimate(weft_shard_preset_t preset, Strategy strategy, int nodes, int per_node) {
+void ExpectEstimate(weft_shard_preset_t preset, weft_shard_preset_t strategy, int nodes,
+                    int per_node) {
   SCOPED_TRACE(StrCat(PresetName(preset), " on ", nodes, " x ", per_node));
   constexpr int kUnits = 32;
   constexpr int64_t kUnit = 218'750'000;
@@ -271,13 +272,13 @@ void ExpectEstimate(weft_shard_preset_t preset, Strategy strategy, int nodes, in
 
 TEST(Plan, OfSevenBillionParamsOnAThousandRanksIsTheEstimate) {
   for (const auto& [nodes, per_node] : {std::pair(8, 8), std::pair(128, 8)}) {
-    ExpectEstimate(WEFT_SHARD_NO_SHARD, Strategy::kNoShard, nodes, per_node);
-    ExpectEstimate(WEFT_SHARD_ZERO1, Strategy::kZero1, nodes, per_node);
-    ExpectEstimate(WEFT_SHARD_ZERO2, Strategy::kZero2, nodes, per_node);
-    ExpectEstimate(WEFT_SHARD_GRAD_OP, Strategy::kShardGradOp, nodes, per_node);
-    ExpectEstimate(WEFT_SHARD_FULL_SHARD, Strategy::kFullShard, nodes, per_node);
-    ExpectEstimate(WEFT_SHARD_HYBRID_SHARD, Strategy::kHybridShard, nodes, per_node);
-    ExpectEstimate(WEFT_SHARD_HPZ, Strategy::kHpz, nodes, per_node);
+    ExpectEstimate(WEFT_SHARD_NO_SHARD, WEFT_SHARD_NO_SHARD, nodes, per_node);
+    ExpectEstimate(WEFT_SHARD_ZERO1, WEFT_SHARD_ZERO1, nodes, per_node);
+    ExpectEstimate(WEFT_SHARD_ZERO2, WEFT_SHARD_ZERO2, nodes, per_node);
+    ExpectEstimate(WEFT_SHARD_GRAD_OP, WEFT_SHARD_GRAD_OP, nodes, per_node);
+    ExpectEstimate(WEFT_SHARD_FULL_SHARD, WEFT_SHARD_FULL_SHARD, nodes, per_node);
+    ExpectEstimate(WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_HYBRID_SHARD, nodes, per_node);
+    ExpectEstimate(WEFT_SHARD_HPZ, WEFT_SHARD_HPZ, nodes, per_node);
   }
   EXPECT_EQ(ProcessHeap().live_bytes(), 0u);
 }

@@ -103,24 +103,24 @@ TEST(Options, EveryOptionArrives) {
   EXPECT_EQ(c.name, "n");
   EXPECT_EQ(c.train.eval_every, 3u);
   EXPECT_EQ(c.train.threads, 2);
-  EXPECT_EQ(c.train.strategy, Strategy::kFraction);
-  EXPECT_EQ(c.train.accumulation, Accumulation::kEvery);
+  EXPECT_EQ(c.train.strategy, WEFT_SHARD_FRACTION);
+  EXPECT_EQ(c.train.accumulation, WEFT_SHARD_REDUCE_EVERY);
   EXPECT_EQ(c.train.prefetch, 4u);
   EXPECT_EQ(c.train.memory_budget, size_t{3} << 19);
-  EXPECT_EQ(c.train.reduce_type, ReduceType::kBf16);
+  EXPECT_EQ(c.train.reduce_type, WEFT_SHARD_WIRE_BFLOAT16);
 }
 
 TEST(Options, EveryStrategyHasItsName) {
-  for (const Strategy strategy : AllStrategies())
+  for (const weft_shard_preset_t strategy : AllStrategies())
     EXPECT_EQ(ParseStrategy(StrategyName(strategy)), strategy) << StrategyName(strategy);
-  EXPECT_EQ(ParseStrategy("zero3"), Strategy::kFullShard);
+  EXPECT_EQ(ParseStrategy("zero3"), WEFT_SHARD_FULL_SHARD);
 }
 
 TEST(Options, HelpNamesEveryStrategy) {
   ProgramConfig config;
   std::string help;
   ASSERT_FALSE(Parse({"--help"}, config, help));
-  for (const Strategy strategy : AllStrategies())
+  for (const weft_shard_preset_t strategy : AllStrategies())
     EXPECT_NE(help.find(StrategyName(strategy)), std::string::npos) << StrategyName(strategy);
 }
 

@@ -63,13 +63,13 @@ void ExpectAll(const std::vector<float>& values, double expected, double toleran
     EXPECT_NEAR(v, expected, tolerance);
 }
 
-class ParallelTest : public ::testing::TestWithParam<Strategy> {
+class ParallelTest : public ::testing::TestWithParam<weft_shard_preset_t> {
  protected:
   TrainConfig Config(double weight_decay) const {
     TrainConfig config;
     config.strategy = GetParam();
     config.weight_decay = weight_decay;
-    if (config.strategy == Strategy::kFraction) config.memory_budget = 1 << 20;
+    if (config.strategy == WEFT_SHARD_FRACTION) config.memory_budget = 1 << 20;
     if (HasGroups(config.strategy)) config.shard_group = kRanks;
     return config;
   }
@@ -154,9 +154,9 @@ TEST_P(ParallelTest, AGradientThatIsNoNumberOnOneRankSkipsTheUpdateOnAll) {
 }
 
 TEST_P(ParallelTest, ThePlanSaysWhatIsCut) {
-  const Strategy strategy = GetParam();
-  const bool cuts_grads = strategy != Strategy::kDdp && strategy != Strategy::kZero1;
-  const bool cuts_params = cuts_grads && strategy != Strategy::kZero2;
+  const weft_shard_preset_t strategy = GetParam();
+  const bool cuts_grads = strategy != WEFT_SHARD_NO_SHARD && strategy != WEFT_SHARD_ZERO1;
+  const bool cuts_params = cuts_grads && strategy != WEFT_SHARD_ZERO2;
   // Larger than what a cut is rounded to, so that halves are halves.
   const std::vector<UnitSpec> units = {{"u", {{"w", {64, 64}, 0, 1, true}}}};
   constexpr uint64_t kBytes = 64 * 64 * 4;
@@ -165,8 +165,9 @@ TEST_P(ParallelTest, ThePlanSaysWhatIsCut) {
       const DataParallel parallel(group, units, Config(0));
       EXPECT_EQ(parallel.plan().param_bytes, cuts_params ? kBytes / 2 : kBytes);
       EXPECT_EQ(parallel.plan().grad_bytes, cuts_grads ? kBytes / 2 : kBytes);
-      EXPECT_EQ(parallel.plan().optimizer_bytes, strategy == Strategy::kDdp ? 2 * kBytes : kBytes);
-      EXPECT_EQ(parallel.plan().gather_bytes > 0, strategy != Strategy::kDdp);
+      EXPECT_EQ(parallel.plan().optimizer_bytes,
+                strategy == WEFT_SHARD_NO_SHARD ? 2 * kBytes : kBytes);
+      EXPECT_EQ(parallel.plan().gather_bytes > 0, strategy != WEFT_SHARD_NO_SHARD);
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what();
     }

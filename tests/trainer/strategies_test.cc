@@ -29,7 +29,7 @@ const std::vector<size_t> kPrefetches = {0, 1, 4};
 #endif
 
 // Sizes that no rank count divides, and several buckets where parameters rest whole.
-TrainConfig OddConfig(Strategy strategy, Accumulation accumulation) {
+TrainConfig OddConfig(weft_shard_preset_t strategy, weft_shard_accumulation_t accumulation) {
   TrainConfig config = SmallConfig();
   config.model = {256, 13, 15, 3, 3};
   config.steps = kSteps;
@@ -59,9 +59,9 @@ weft_shard_plan_t PlanOf(size_t ranks, const TrainConfig& config) {
 void ChooseBudget(size_t ranks, TrainConfig& config) {
   TrainConfig other = config;
   other.prefetch = 0;
-  other.strategy = Strategy::kFullShard;
+  other.strategy = WEFT_SHARD_FULL_SHARD;
   const weft_shard_plan_t least = PlanOf(ranks, other);
-  other.strategy = Strategy::kShardGradOp;
+  other.strategy = WEFT_SHARD_GRAD_OP;
   const weft_shard_plan_t most = PlanOf(ranks, other);
   config.memory_budget = (least.pool_bytes + most.pool_bytes) / 2;
   const weft_shard_plan_t plan = PlanOf(ranks, config);
@@ -70,8 +70,8 @@ void ChooseBudget(size_t ranks, TrainConfig& config) {
 }
 
 // Only what is cut is gathered ahead of its use.
-std::vector<size_t> PrefetchesOf(Strategy strategy) {
-  const bool whole = strategy == Strategy::kDdp || strategy == Strategy::kZero1;
+std::vector<size_t> PrefetchesOf(weft_shard_preset_t strategy) {
+  const bool whole = strategy == WEFT_SHARD_NO_SHARD || strategy == WEFT_SHARD_ZERO1;
   return whole ? std::vector<size_t>{1} : kPrefetches;
 }
 
@@ -89,23 +89,24 @@ void ExpectSameBits(const Outcome& got, const Outcome& expected) {
   EXPECT_EQ(got.sample, expected.sample);
 }
 
-class StrategiesTest : public ::testing::TestWithParam<std::tuple<size_t, Accumulation>> {
+class StrategiesTest
+    : public ::testing::TestWithParam<std::tuple<size_t, weft_shard_accumulation_t>> {
  protected:
   size_t ranks() const { return std::get<0>(GetParam()); }
 
-  Accumulation accumulation() const { return std::get<1>(GetParam()); }
+  weft_shard_accumulation_t accumulation() const { return std::get<1>(GetParam()); }
 
   // So that every strategy is taken with some number of ranks.
   uint64_t seed() const { return 2 * ranks() + static_cast<uint64_t>(accumulation()); }
 };
 
 TEST_P(StrategiesTest, AllGiveTheSameBitsWhateverIsOverlappedOrPrefetched) {
-  const Outcome expected = RunRanks(ranks(), OddConfig(Strategy::kDdp, accumulation()))[0];
+  const Outcome expected = RunRanks(ranks(), OddConfig(WEFT_SHARD_NO_SHARD, accumulation()))[0];
   ASSERT_EQ(expected.error, "");
   ASSERT_EQ(expected.losses.size(), kSteps);
   const test::CaseSample sample({.every = 5, .sanitized = 1}, seed());
   size_t number = 0;
-  for (const Strategy strategy : AllStrategies()) {
+  for (const weft_shard_preset_t strategy : AllStrategies()) {
     for (const bool no_overlap : {false, true}) {
       for (const size_t prefetch : PrefetchesOf(strategy)) {
         if (!sample.Takes(number++)) continue;
@@ -113,7 +114,7 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWhateverIsOverlappedOrPrefetched) {
         config.no_overlap = no_overlap;
         config.prefetch = prefetch;
         SCOPED_TRACE(Describe(config));
-        if (strategy == Strategy::kFraction) ChooseBudget(ranks(), config);
+        if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(ranks(), config);
         for (const Outcome& outcome : RunRanks(ranks(), config))
           ExpectSameBits(outcome, expected);
         if (HasFailure()) return;
@@ -126,20 +127,20 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWhateverIsOverlappedOrPrefetched) {
 TEST_P(StrategiesTest, AllGiveTheSameBitsWithGradientsReducedIn16Bits) {
   const test::CaseSample sample({.every = 3, .sanitized = 1}, seed());
   size_t number = 0;
-  for (const ReduceType type : {ReduceType::kBf16, ReduceType::kFp16}) {
-    TrainConfig config = OddConfig(Strategy::kDdp, accumulation());
+  for (const weft_shard_wire_t type : {WEFT_SHARD_WIRE_BFLOAT16, WEFT_SHARD_WIRE_FLOAT16}) {
+    TrainConfig config = OddConfig(WEFT_SHARD_NO_SHARD, accumulation());
     const Outcome unrounded = RunRanks(ranks(), config)[0];
     config.reduce_type = type;
     const Outcome expected = RunRanks(ranks(), config)[0];
     ASSERT_EQ(expected.error, "");
     EXPECT_NE(expected.losses, unrounded.losses);
     EXPECT_NEAR(expected.losses.back(), unrounded.losses.back(), 0.05);
-    for (const Strategy strategy : AllStrategies()) {
+    for (const weft_shard_preset_t strategy : AllStrategies()) {
       if (!sample.Takes(number++)) continue;
       config.strategy = strategy;
-      config.no_overlap = type == ReduceType::kFp16;
+      config.no_overlap = type == WEFT_SHARD_WIRE_FLOAT16;
       SCOPED_TRACE(Describe(config));
-      if (strategy == Strategy::kFraction) ChooseBudget(ranks(), config);
+      if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(ranks(), config);
       for (const Outcome& outcome : RunRanks(ranks(), config))
         ExpectSameBits(outcome, expected);
       if (HasFailure()) return;
@@ -150,12 +151,13 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWithGradientsReducedIn16Bits) {
 
 // The head is tied to the embedding, which the plan knows: no step has to teach it.
 TEST(Strategies, TheFirstStepIsThePlannedOneAndThePoolNeverGrows) {
-  for (const Strategy strategy : AllStrategies()) {
-    if (strategy == Strategy::kDdp) continue;  // gathers nothing
-    for (const Accumulation accumulation : {Accumulation::kLocal, Accumulation::kEvery}) {
+  for (const weft_shard_preset_t strategy : AllStrategies()) {
+    if (strategy == WEFT_SHARD_NO_SHARD) continue;  // gathers nothing
+    for (const weft_shard_accumulation_t accumulation :
+         {WEFT_SHARD_LOCAL_THEN_REDUCE, WEFT_SHARD_REDUCE_EVERY}) {
       TrainConfig config = OddConfig(strategy, accumulation);
       SCOPED_TRACE(Describe(config));
-      if (strategy == Strategy::kFraction) ChooseBudget(2, config);
+      if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(2, config);
       RunAsThreads(2, [&](size_t, weft_group_t group) {
         try {
           Trainer trainer(config, TestCorpus(), group);
@@ -188,7 +190,8 @@ bool IsKeyBias(const ParamSpec& spec, size_t element) {
 }
 
 TEST_P(StrategiesTest, EveryStepIsThatOfOneProcessWithTheSameBatch) {
-  for (const Strategy strategy : {Strategy::kDdp, Strategy::kZero2, Strategy::kFullShard}) {
+  for (const weft_shard_preset_t strategy :
+       {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO2, WEFT_SHARD_FULL_SHARD}) {
     const TrainConfig config = OddConfig(strategy, accumulation());
     SCOPED_TRACE(Describe(config));
     const Outcome outcome = RunRanks(ranks(), config, Reading::kEveryStep)[0];
@@ -217,9 +220,9 @@ TEST_P(StrategiesTest, EveryStepIsThatOfOneProcessWithTheSameBatch) {
 
 // Sums of replicas go across in the last micro-batch: other bits, the same training.
 TEST(Strategies, ReplicasMayGoAcrossInTheLastMicrobatch) {
-  const TrainConfig every = OddConfig(Strategy::kHybrid, Accumulation::kEvery);
+  const TrainConfig every = OddConfig(WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_REDUCE_EVERY);
   const Outcome expected = RunRanks(4, every)[0];
-  TrainConfig config = OddConfig(Strategy::kHybrid, Accumulation::kInner);
+  TrainConfig config = OddConfig(WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_INNER_EVERY_OUTER_LAST);
   const Outcome first = RunRanks(4, config)[0];
   ASSERT_EQ(first.error, "");
   for (size_t step = 0; step < kSteps; step++)
@@ -230,15 +233,14 @@ TEST(Strategies, ReplicasMayGoAcrossInTheLastMicrobatch) {
     ExpectSameBits(outcome, first);
 }
 
-INSTANTIATE_TEST_SUITE_P(, StrategiesTest,
-                         ::testing::Combine(::testing::ValuesIn(kRankSet),
-                                            ::testing::Values(Accumulation::kLocal,
-                                                              Accumulation::kEvery)),
-                         [](const auto& info) {
-                           return std::to_string(std::get<0>(info.param)) + "Ranks" +
-                                  (std::get<1>(info.param) == Accumulation::kLocal ? "Local"
-                                                                                   : "Every");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    , StrategiesTest,
+    ::testing::Combine(::testing::ValuesIn(kRankSet),
+                       ::testing::Values(WEFT_SHARD_LOCAL_THEN_REDUCE, WEFT_SHARD_REDUCE_EVERY)),
+    [](const auto& info) {
+      return std::to_string(std::get<0>(info.param)) + "Ranks" +
+             (std::get<1>(info.param) == WEFT_SHARD_LOCAL_THEN_REDUCE ? "Local" : "Every");
+    });
 
 }  // namespace
 }  // namespace weft::trainer

@@ -96,7 +96,8 @@ TEST(Trainer, SampleContinuesThePrompt) {
 }
 
 TEST(Trainer, ADivergingRunEndsOnEveryRankWithASentence) {
-  for (const Strategy strategy : {Strategy::kDdp, Strategy::kZero2, Strategy::kFullShard}) {
+  for (const weft_shard_preset_t strategy :
+       {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO2, WEFT_SHARD_FULL_SHARD}) {
     TrainConfig config = SmallConfig();
     config.strategy = strategy;
     config.lr = 9;
@@ -120,11 +121,11 @@ TEST(Trainer, RanksThatDisagreeAreToldSo) {
        }},
       {"strategy",
        [](TrainConfig& config) {
-         config.strategy = Strategy::kZero1;
+         config.strategy = WEFT_SHARD_ZERO1;
        }},
       {"accumulation",
        [](TrainConfig& config) {
-         config.accumulation = Accumulation::kEvery;
+         config.accumulation = WEFT_SHARD_REDUCE_EVERY;
        }},
       {"prefetch",
        [](TrainConfig& config) {
@@ -147,7 +148,7 @@ TEST(Trainer, RanksThatDisagreeAreToldSo) {
   for (const auto& c : kCases) {
     const auto outcomes = RunRanks(2, [&](size_t rank) {
       TrainConfig config = SmallConfig();
-      config.strategy = Strategy::kFullShard;
+      config.strategy = WEFT_SHARD_FULL_SHARD;
       if (rank == 1) c.change(config);
       return config;
     });
