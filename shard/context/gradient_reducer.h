@@ -27,6 +27,9 @@ class GradientReducer {
   // `core` outlives this.
   explicit GradientReducer(ContextCore& core) : core_(core) {}
 
+  // Says to the analysis, which cannot see it, that the mutex which the caller holds is the one that is required here.
+  void AssertMutexHeld() const WEFT_THREAD_ANNOTATION(assert_capability(core_.mutex)) {}
+
   void BeginStep();
   void BeginMicrobatch(int index, bool last) WEFT_REQUIRES(core_.mutex);
 

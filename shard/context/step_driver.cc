@@ -68,6 +68,7 @@ absl::Status StepDriver::MicrobatchBegin(int index, bool last) {
   }
   Section section(core_.mutex);
   core_.purposes().BeginMicrobatch(index);
+  reducer_.AssertMutexHeld();
   reducer_.BeginMicrobatch(index, last);
   WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kMicrobatchBegin, last ? 1 : 0}));
   return OnServed();
@@ -177,6 +178,7 @@ absl::Status StepDriver::GradReady(int param, const void* grad) {
   if (grad != nullptr && own != nullptr) AddTo(own, grad, spec->count, dtype, core_.isa());
   Section section(core_.mutex);
   if (!state().GradientReady(param)) return absl::OkStatus();
+  reducer_.AssertMutexHeld();
   return reducer_.Settle({param});
 }
 
@@ -187,6 +189,7 @@ absl::Status StepDriver::PostBackward(int unit) {
   WEFT_RETURN_IF_ERROR(state().PostBackward(unit, settled));
   WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kPostBackward, unit}));
   WEFT_RETURN_IF_ERROR(ReshardUsed(unit, /*in_backward=*/true));
+  reducer_.AssertMutexHeld();
   WEFT_RETURN_IF_ERROR(reducer_.Settle(settled));
   return OnServed();
 }
@@ -207,6 +210,7 @@ absl::Status StepDriver::MicrobatchEnd() {
   WEFT_RETURN_IF_ERROR(MakeUntouched());
   {
     Section section(core_.mutex);
+    reducer_.AssertMutexHeld();
     WEFT_RETURN_IF_ERROR(reducer_.Settle(settled));
     WEFT_RETURN_IF_ERROR(OnServed());
     WEFT_ASSIGN_OR_RETURN(const bool folds_now, reducer_.EndMicrobatch());
@@ -220,6 +224,7 @@ absl::StatusOr<weft_shard_step_result_t> StepDriver::Finish() {
     Section section(core_.mutex);
     WEFT_RETURN_IF_ERROR(core_.CheckUsable("finish"));
     WEFT_RETURN_IF_ERROR(state().FinishBegin());
+    reducer_.AssertMutexHeld();
     if (state().training()) WEFT_RETURN_IF_ERROR(reducer_.StartComplete());
     WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kFinish, 0}));
     core_.purposes().EndMicrobatches();
@@ -236,6 +241,7 @@ absl::StatusOr<weft_shard_step_result_t> StepDriver::Finish() {
   WEFT_RETURN_IF_ERROR(core_.failure());
   result.gathered_bytes = runtime().unshard_manager.gathered_bytes();
   if (state().training()) {
+    reducer_.AssertMutexHeld();
     result.comm_ns = reducer_.busy_ns();
     result.comm_exposed_ns = reducer_.waited_ns();
     result.reduced_bytes = runtime().reduction.started_bytes();
