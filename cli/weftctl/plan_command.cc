@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/weftctl/commands.h"
+#include "shard/layout/placement.h"
 #include "shard/plan/deepspeed_estimate.h"
 #include "shard/plan/estimate.h"
 

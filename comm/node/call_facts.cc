@@ -17,23 +17,30 @@ size_t LargestLaidOutBytes(const Collective& call, int size) {
 
 CallFacts FactsOf(const Collective& call, int size) {
   const OpTraits& traits = TraitsOf(call.kind);
-  const uint64_t blocks = traits.in_blocks ? static_cast<uint64_t>(size) : 1;
-  const uint64_t bytes = ContributionBytes(call, size);
-  return {.reduces = traits.reduces,
-          .root_in = traits.root_in,
-          .root_out = traits.root_out,
-          .in_blocks = traits.in_blocks,
-          .out_blocks = traits.out_blocks,
-          .bytes = bytes / blocks,
-          .ranks = size,
-          .has_data = call.kind != OpKind::kBarrier,
-          .laid_out = call.layout != nullptr,
-          .lists = traits.iov,
-          .local_counts = traits.local_counts,
-          .has_factor = traits.reduces && call.op == kOpPremulSum,
-          .user_function = traits.reduces && call.op == kOpUser,
-          .packed_bytes = bytes,
-          .asked = call.algorithm};
+  CallFacts facts{.reduces = traits.reduces,
+                  .root_in = traits.root_in,
+                  .root_out = traits.root_out,
+                  .in_blocks = traits.in_blocks,
+                  .out_blocks = traits.out_blocks,
+                  .ranks = size,
+                  .has_data = call.kind != OpKind::kBarrier,
+                  .laid_out = call.layout != nullptr,
+                  .lists = traits.iov,
+                  .local_counts = traits.local_counts,
+                  .has_factor = traits.reduces && call.op == kOpPremulSum,
+                  .user_function = traits.reduces && call.op == kOpUser,
+                  .asked = call.algorithm};
+  if (traits.local_counts) {
+    for (int peer = 0; peer < size; ++peer) {
+      const uint64_t bytes = InCount(call, peer) * ElementBytes(call);
+      facts.bytes = std::max(facts.bytes, bytes);
+      facts.packed_bytes += bytes;
+    }
+  } else {
+    facts.packed_bytes = ContributionBytes(call, size);
+    facts.bytes = facts.packed_bytes / (traits.in_blocks ? static_cast<uint64_t>(size) : 1);
+  }
+  return facts;
 }
 
 absl::Status CheckNamedAlgorithm(const Collective& call, const NodeState& state) {

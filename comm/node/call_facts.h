@@ -53,7 +53,7 @@ inline bool SameForAll(const Collective& call) {
   return !traits.root_out && !traits.in_blocks && !traits.iov && call.kind != OpKind::kBarrier;
 }
 
-// The call as the choice of its protocol and predictions know it, out of place.
+// The call as the choice of its protocol and predictions know it, out of place. With local counts, those of this rank.
 CallFacts FactsOf(const Collective& call, int size);
 
 // CheckAlgorithm of a call that names one.

@@ -41,8 +41,12 @@ static_assert(sizeof(uint64_t) + kNodeRanksMax * sizeof(Entry) <= kSlotBytes);
 
 }  // namespace
 
-size_t CountExchange::RoomBytes(int ranks) {
-  return Row(nullptr, ranks).room_bytes();
+bool CountExchange::SendsData(const Collective& call, int ranks) {
+  size_t total = 0;
+  for (int peer = 0; peer < ranks; ++peer)
+    total += InCount(call, peer);
+  return call.algorithm == Protocol::kAuto &&
+         total * ElementBytes(call) <= Row(nullptr, ranks).room_bytes();
 }
 
 void CountExchange::PutRow(const OperationFrame& frame, const SlotProtocol& slot) {
@@ -50,14 +54,11 @@ void CountExchange::PutRow(const OperationFrame& frame, const SlotProtocol& slot
   const Collective& call = frame.call();
   const Row row(slot.Of(state, state.rank), state.size);
   const size_t element = frame.shape().element_bytes;
-  size_t total = 0;
-  for (int peer = 0; peer < state.size; ++peer) {
+  for (int peer = 0; peer < state.size; ++peer)
     row.entry(peer) = {InCount(call, peer), InOffset(call, peer), OutCount(call, peer)};
-    total += InCount(call, peer);
-  }
-  const bool small = call.algorithm == Protocol::kAuto && total * element <= row.room_bytes();
-  row.has_data() = small ? 1 : 0;
-  if (!small) return;
+  const bool sends = SendsData(call, state.size);
+  row.has_data() = sends ? 1 : 0;
+  if (!sends) return;
   char* to = row.data();
   for (int peer = 0; peer < state.size; ++peer) {
     CopyIn(call, peer, 0, InCount(call, peer), to);

@@ -26,8 +26,8 @@ namespace weft {
 
 class CountExchange {
  public:
-  // For the data that a rank sends, behind its row.
-  static size_t RoomBytes(int ranks);
+  // True if there is room behind a rank's row for what this rank sends, and the call does not ask for another way.
+  static bool SendsData(const Collective& call, int ranks);
 
   static void PutRow(const OperationFrame& frame, const SlotProtocol& slot);
 

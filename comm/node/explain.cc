@@ -134,9 +134,9 @@ std::string ExplainCollective(const Collective& call, BufferKind buffers, const 
   CallFacts facts = FactsOf(call, state.size);
   facts.shared_out = buffers == BufferKind::kShared && SameForAll(call);
   const Reach reach{.known = true,
-                    .direct = buffers != BufferKind::kPrivate,
+                    .direct = buffers != BufferKind::kPrivate || ContributionBytes(facts) == 0,
                     .readable = state.reads_peers,
-                    .in_slots = ContributionBytes(facts) <= CountExchange::RoomBytes(state.size)};
+                    .in_slots = CountExchange::SendsData(call, state.size)};
   const Selection selection = SelectProtocol(facts, state.tuning, reach);
   std::string text =
       fmt::format("operation: {} on {} ranks of one node\n", OpKindName(call.kind), state.size);

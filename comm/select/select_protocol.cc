@@ -121,11 +121,13 @@ Selection SelectProtocol(const CallFacts& call, const Tuning& tuning, const Reac
   const auto possible = [&](Protocol protocol) {
     return ObstacleTo(protocol, call, tuning, reach) == Obstacle::kNone;
   };
+  const bool single = possible(Protocol::kSingleRank);
   Selection selection;
   if (call.asked != Protocol::kAuto) {
-    selection.refused = ObstacleTo(call.asked, call, tuning, reach);
+    // One rank has nobody who would have to reach its buffers.
+    selection.refused = ObstacleTo(call.asked, call, tuning, single ? Reach{} : reach);
   }
-  if (possible(Protocol::kSingleRank)) {
+  if (single) {
     selection.protocol = Protocol::kSingleRank;
   } else if (call.asked == Protocol::kAuto) {
     selection.protocol =
@@ -134,8 +136,7 @@ Selection SelectProtocol(const CallFacts& call, const Tuning& tuning, const Reac
     selection.protocol = call.asked;
   }
   // A rank does not know the others' buffers, nor with local counts their data, before all have arrived.
-  const bool early = reach.known || selection.protocol == Protocol::kSingleRank ||
-                     (IsOneShot(selection.protocol) && !call.local_counts);
+  const bool early = reach.known || single || (IsOneShot(selection.protocol) && !call.local_counts);
   if (!early) selection.protocol = Protocol::kAuto;
   selection.meeting = MeetingOf(call, tuning, selection.protocol);
   return selection;

@@ -6,8 +6,8 @@
 //   const Estimate zero1 = EstimateStrategy(input, WEFT_SHARD_ZERO1);
 //   zero1.rest.Total();   // 70e9
 //
-// What a strategy shards is what the placement of its preset says (placement.h); the formulas, and what they leave out (activations, padding, the memory of the groups), are in docs/memory.md. Elements
-// and bytes are double: a share of a rank is params / ranks, not rounded.
+// What a strategy shards is what the placement of its preset says (placement.h); the formulas, and what they leave out
+// (activations, padding, the memory of the groups), are in docs/memory.md. Elements and bytes are double: a share of a rank is params / ranks, not rounded.
 //
 // Thread-safety: values and pure functions.
 #pragma once

@@ -49,7 +49,7 @@ TEST(AnyInput, ExplainCutsWhatDoesNotFit) {
   EXPECT_THAT(text, HasSubstr("algorithm: staged\n"));
   // (5P-2)S with two ranks and 4 MiB.
   EXPECT_THAT(text, HasSubstr("bytes moved: 33554432 "));
-  EXPECT_THAT(text, HasSubstr("not direct: peers cannot reach private buffers"));
+  EXPECT_THAT(text, HasSubstr("not direct: a rank's buffers are not in memory that its peers can reach"));
   char part[12];
   ASSERT_EQ(weft_explain(bench.pair[0], &query, part, sizeof(part), nullptr), WEFT_SUCCESS);
   EXPECT_EQ(std::string(part), text.substr(0, 11));

@@ -76,7 +76,7 @@ class Explain(LaunchedTest):
         self.assertRegex(lines["predicted time"], r"^[\d.]+ us, by a static model")
         self.assertRegex(lines["chunk"], r"^\d+ bytes")
         self.assertEqual({"inline", "slot", "direct", "single_copy"}, {name[4:] for name in lines if name.startswith("not ")})
-        self.assertRegex(lines["not direct"], r"private buffers.*; predicted [\d.]+ us$")
+        self.assertRegex(lines["not direct"], r"memory that its peers can reach.*; predicted [\d.]+ us$")
 
     def test_follows_its_options(self):
         self.assertEqual("inline", self.lines("all_reduce", "8")["algorithm"])
