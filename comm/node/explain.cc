@@ -136,7 +136,7 @@ std::string ExplainCollective(const Collective& call, BufferKind buffers, const 
   const Reach reach{.known = true,
                     .direct = buffers != BufferKind::kPrivate || ContributionBytes(facts) == 0,
                     .readable = state.reads_peers,
-                    .in_slots = CountExchange::SendsData(call, state.size)};
+                    .in_slots = facts.local_counts && CountExchange::SendsData(call, state.size)};
   const Selection selection = SelectProtocol(facts, state.tuning, reach);
   std::string text =
       fmt::format("operation: {} on {} ranks of one node\n", OpKindName(call.kind), state.size);
