@@ -93,19 +93,24 @@ TEST(ForkedChild, HoldsNoListenerOfItsParent) {
   absl::StatusOr<std::shared_ptr<StoreHost>> host = start();
   ASSERT_TRUE(host.ok()) << host.status();
   int wait[2];
+  int begun[2];
   ASSERT_EQ(pipe(wait), 0);
+  ASSERT_EQ(pipe(begun), 0);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
+  char byte = 0;
   if (child == 0) {  // lives until the parent closes the pipe
     close(wait[1]);
-    char none;
-    _exit(read(wait[0], &none, 1) == 0 ? 0 : 1);
+    if (write(begun[1], &byte, 1) != 1) _exit(1);
+    _exit(read(wait[0], &byte, 1) == 0 ? 0 : 1);
   }
+  ASSERT_EQ(read(begun[0], &byte, 1),
+            1);  // fork has returned there: until then it has the parent's descriptors
   EXPECT_TRUE((*host)->Stop(In(10)));
   const absl::Status again = start().status();
   EXPECT_TRUE(again.ok()) << again;
-  close(wait[0]);
-  close(wait[1]);
+  for (const int fd : {wait[0], wait[1], begun[0], begun[1]})
+    close(fd);
 }
 
 }  // namespace
