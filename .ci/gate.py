@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The gate: tests as the README says, sanitizers, lint. Prints a table; fails when a stage fails.
+"""The checks: tests as the README says, sanitizers, lint. Prints a table; fails when a stage fails.
 
-Bars, from a clean clone on 2 idle cores: the first stage in 12 minutes, all in 30. What is over its bar is marked, which
-does not fail the gate because machines differ.
+Limits, from a clean clone on 2 idle cores: the first stage in 12 minutes, all in 30. What is over its limit is marked, which
+does not fail the checks because machines differ.
 """
 import json
 import pathlib
@@ -20,8 +20,8 @@ STAGES = (
     ("tsan base comm shard", "./dev test --preset tsan base comm shard", "tsan"),
     ("lint of changed files", "./dev lint", None),
 )
-RELEASE_BAR_S = 12 * 60
-TOTAL_BAR_S = 30 * 60
+RELEASE_LIMIT_S = 12 * 60
+TOTAL_LIMIT_S = 30 * 60
 
 
 def run_stage(command, preset):
@@ -46,9 +46,9 @@ def main():
     for name, result, seconds, cases, _ in rows:
         print(f"{name:<28} {result:<12} {seconds:>8.1f} {cases if cases is not None else '-':>7}")
     print(f"{'total':<28} {'':<12} {sum(row[2] for row in rows):>8.1f} {sum(row[3] or 0 for row in rows):>7}")
-    for name, seconds, bar_s in (("first stage", rows[0][2], RELEASE_BAR_S),
-                                 ("total", sum(row[2] for row in rows), TOTAL_BAR_S)):
-        print(f"{name}: {seconds:.0f} s, {'within' if seconds <= bar_s else 'OVER'} the bar of {bar_s} s")
+    for name, seconds, limit_s in (("first stage", rows[0][2], RELEASE_LIMIT_S),
+                                   ("total", sum(row[2] for row in rows), TOTAL_LIMIT_S)):
+        print(f"{name}: {seconds:.0f} s, {'within' if seconds <= limit_s else 'OVER'} the limit of {limit_s} s")
     failed = sum(row[4] or 0 for row in rows)
     print(f"{sum(row[3] or 0 for row in rows) - failed} passed, {failed} failed")
     return 0 if all(row[1] == "ok" for row in rows) else 1

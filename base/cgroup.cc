@@ -1,3 +1,7 @@
+// The kernel ends a process when a limit of a control group is exceeded, so the limits are looked at before memory is
+// taken. Every group from the process's own up to the mount counts, in both versions of the interface. What cannot be
+// read is no limit, and what the kernel can take back counts as free: this may fail to warn, but must not refuse memory
+// that is there.
 #include "base/cgroup.h"
 
 #include <algorithm>
@@ -9,7 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "base/file_start.h"
+#include "base/file.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -58,7 +62,7 @@ uint64_t Minus(uint64_t a, uint64_t b) {
   return a > b ? a - b : 0;
 }
 
-// Of the machine.
+// The bytes of swap that the machine has left.
 uint64_t FreeSwap(const std::string& root) {
   const std::string field = FieldOf(ReadFileStart(root + "/proc/meminfo"), "SwapFree");  // "24 kB"
   uint64_t kib = 0;
@@ -114,7 +118,7 @@ std::optional<Room> RoomOf(const std::string& root, const std::string& folder, c
   return room;
 }
 
-// Of all groups that the process is in, the one that leaves least.
+// The room in the group that leaves least, among all that the process is in.
 std::optional<Room> LeastRoom(const std::string& root) {
   std::optional<Room> least;
   const auto look = [&](const std::vector<std::string>& folders, const Names& names) {

@@ -28,12 +28,12 @@ absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text) {
   constexpr std::string_view kUnix = "unix:@";
   constexpr std::string_view kTcp = "tcp:";
   Endpoint endpoint;
-  if (text.substr(0, kUnix.size()) == kUnix) {
+  if (text.starts_with(kUnix)) {
     endpoint.host = std::string(text.substr(kUnix.size()));
     if (endpoint.host.empty() || endpoint.host.size() > kUnixNameBytesMax) return Malformed(text);
     return endpoint;
   }
-  if (text.substr(0, kTcp.size()) != kTcp) return Malformed(text);
+  if (!text.starts_with(kTcp)) return Malformed(text);
   endpoint.kind = Endpoint::Kind::kTcp;
   const std::string_view rest = text.substr(kTcp.size());
   const size_t colon = rest.rfind(':');

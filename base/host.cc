@@ -13,7 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "base/cgroup.h"
-#include "base/file_start.h"
+#include "base/file.h"
 #include "base/quantity.h"
 #include "base/text.h"
 

@@ -29,7 +29,7 @@ struct HostFacts {
 // The facts as this process sees them now.
 HostFacts ReadHostFacts();
 
-// The same from the files below `root` ("" is the machine's own) for a process that may run on `cpus`
+// As ReadHostFacts(), from the files below `root` ("" is the machine's own) for a process that may run on `cpus`
 // CPUs; for tests, which bring their own machines.
 HostFacts ReadHostFacts(const std::string& root, int cpus);
 

@@ -14,8 +14,8 @@
 namespace weft {
 namespace {
 
-// Of this process, or -1. Atomic because a forked child lets go of them while another thread of its parent may have
-// held the mutex.
+// The two ends of this process's pipe, or -1. Atomic because a forked child gives them up though another thread of its
+// parent may have held the mutex.
 std::atomic<int> reading_end{-1};
 std::atomic<int> writing_end{-1};
 

@@ -5,8 +5,8 @@
 //   WEFT_ASSIGN_OR_RETURN(auto peer, SystemProc().Watch({std::move(fd), kind}, pid, start_time));
 //
 // It is a pidfd of the process itself: that is the same process in every pid namespace, where a number is another one or
-// none. Where the system has no pidfds, or a filter refuses them, it is the reading end of a pipe of which this
-// process alone has the other one: the kernel closes that when the process ends. A forked child closes its copy
+// none. Where the system has no pidfds, or a filter refuses them, it is the reading end of a pipe whose
+// writing end this process alone has: the kernel closes that when the process ends. A forked child closes its copy
 // before it returns from fork(); one that is made without the C library's fork() keeps it, and the end is told when
 // that has ended too.
 //

@@ -1,8 +1,10 @@
 #include "base/log.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -36,54 +38,33 @@ std::atomic<int> level_now{kLevelUnset};
 
 // A fork waits until no thread of weft's is in here, and the child has no threads that run a callback:
 // else its first line, or its next callback, would wait for a thread that is the parent's.
-void LockForFork() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
-void UnlockInParent() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
-void UnlockInChild() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
-
 Logger& TheLogger() {
   static Logger* const logger = [] {
-    pthread_atfork(LockForFork, UnlockInParent, UnlockInChild);
+    pthread_atfork([]() WEFT_NO_THREAD_SAFETY_ANALYSIS { TheLogger().mutex.Lock(); },
+                   []() WEFT_NO_THREAD_SAFETY_ANALYSIS { TheLogger().mutex.Unlock(); },
+                   []() WEFT_NO_THREAD_SAFETY_ANALYSIS {
+                     Logger& of_child = TheLogger();
+                     if (of_child.sink) of_child.sink->running = 0;
+                     of_child.mutex.Unlock();
+                   });
     return new Logger;
   }();
   return *logger;
 }
 
-void LockForFork() {
-  TheLogger().mutex.Lock();
-}
-
-void UnlockInParent() {
-  TheLogger().mutex.Unlock();
-}
-
-void UnlockInChild() {
-  Logger& logger = TheLogger();
-  if (logger.sink) logger.sink->running = 0;
-  logger.mutex.Unlock();
-}
+// By weft_log_level_t. WEFT_LOG says "warn", which is also what any other name means.
+constexpr const char* kLevelNames[] = {"error", "warning", "info", "debug"};
 
 int LevelOf(const std::string& name) {
-  if (name == "error") return WEFT_LOG_ERROR;
-  if (name == "info") return WEFT_LOG_INFO;
-  if (name == "debug") return WEFT_LOG_DEBUG;
-  return WEFT_LOG_WARN;
-}
-
-const char* NameOf(weft_log_level_t level) {
-  switch (level) {
-    case WEFT_LOG_ERROR:
-      return "error";
-    case WEFT_LOG_WARN:
-      return "warning";
-    case WEFT_LOG_INFO:
-      return "info";
-    default:
-      return "debug";
-  }
+  const auto found = std::find(std::begin(kLevelNames), std::end(kLevelNames), name);
+  return found == std::end(kLevelNames) ? WEFT_LOG_WARN
+                                        : static_cast<int>(found - std::begin(kLevelNames));
 }
 
 void WriteToStderr(weft_log_level_t level, std::string_view message) {
-  const std::string line = StrCat("weft: ", NameOf(level), ": ", message, "\n");
+  const std::string line =
+      StrCat("weft: ", kLevelNames[std::clamp<int>(level, WEFT_LOG_ERROR, WEFT_LOG_DEBUG)], ": ",
+             message, "\n");
   size_t written = 0;
   while (written < line.size()) {
     const ssize_t count = write(STDERR_FILENO, line.data() + written, line.size() - written);

@@ -8,11 +8,11 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "base/fd.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"
@@ -52,15 +52,7 @@ std::optional<Mapping> ParseMapping(std::string_view line) {
 absl::StatusOr<std::string> ReadOwnMaps() {
   UniqueFd fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return SystemError(errno, "reading /proc/self/maps");
-  std::string text;
-  char buffer[16384];
-  while (true) {
-    const ssize_t count = read(fd.get(), buffer, sizeof(buffer));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return SystemError(errno, "reading /proc/self/maps");
-    if (count == 0) return text;
-    text.append(buffer, static_cast<size_t>(count));
-  }
+  return ReadFile(fd.get(), SIZE_MAX, "reading /proc/self/maps");
 }
 
 absl::Status Refuse(uintptr_t address, std::string_view what) {

@@ -18,7 +18,7 @@ namespace weft {
 // not and why; SYSTEM_ERROR if /proc/self/maps cannot be read.
 absl::Status CheckOrdinaryMemory(const void* memory, size_t bytes);
 
-// The same for mappings given as text in the form of /proc/<pid>/maps.
+// As above, for mappings given as text in the form of /proc/<pid>/maps.
 absl::Status CheckOrdinaryMemory(std::string_view maps, const void* memory, size_t bytes);
 
 }  // namespace weft

@@ -1,3 +1,6 @@
+// Nothing but Poll waits. So a host must be a numeric address (to resolve a name waits), and connect() is not repeated after
+// a signal: it goes on in the background, as after EINPROGRESS. The wildcard address is refused here, in the one place that
+// binds, because a store must not be open to networks that nobody named.
 #include "base/net.h"
 
 #include <cerrno>
@@ -23,79 +26,68 @@ namespace {
 constexpr int kBacklog = 1024;
 
 struct Address {
-  sockaddr_storage storage = {};
-  socklen_t size = 0;
+  union {
+    sockaddr_storage storage = {};
+    sockaddr any;
+    sockaddr_un local;
+    sockaddr_in v4;
+    sockaddr_in6 v6;
+  };
 
-  sockaddr* pointer() { return reinterpret_cast<sockaddr*>(&storage); }
+  socklen_t size = sizeof(storage);
+
+  int family() const { return any.sa_family; }
 };
 
 absl::StatusOr<Address> ToAddress(const Endpoint& endpoint) {
+  const std::string& host = endpoint.host;
   Address address;
   if (endpoint.kind == Endpoint::Kind::kUnix) {
-    auto* unix_address = reinterpret_cast<sockaddr_un*>(&address.storage);
-    if (endpoint.host.empty() || endpoint.host.size() + 1 > sizeof(unix_address->sun_path)) {
+    if (host.empty() || host.size() + 1 > sizeof(address.local.sun_path)) {
       return MakeError(WEFT_INVALID_ARGUMENT,
-                       StrCat("the unix socket name ", endpoint.host, " is empty or too long"));
+                       StrCat("the unix socket name ", host, " is empty or too long"));
     }
-    unix_address->sun_family = AF_UNIX;
-    std::memcpy(unix_address->sun_path + 1, endpoint.host.data(), endpoint.host.size());
-    address.size =
-        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + endpoint.host.size());
-    return address;
-  }
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
-  if (inet_pton(AF_INET, endpoint.host.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons(endpoint.port);
+    address.local.sun_family = AF_UNIX;
+    std::memcpy(address.local.sun_path + 1, host.data(), host.size());
+    address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + host.size());
+  } else if (inet_pton(AF_INET, host.c_str(), &address.v4.sin_addr) == 1) {
+    address.v4.sin_family = AF_INET;
+    address.v4.sin_port = htons(endpoint.port);
     address.size = sizeof(sockaddr_in);
-    return address;
-  }
-  if (inet_pton(AF_INET6, endpoint.host.c_str(), &v6->sin6_addr) == 1) {
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons(endpoint.port);
+  } else if (inet_pton(AF_INET6, host.c_str(), &address.v6.sin6_addr) == 1) {
+    address.v6.sin6_family = AF_INET6;
+    address.v6.sin6_port = htons(endpoint.port);
     address.size = sizeof(sockaddr_in6);
-    return address;
+  } else {
+    return MakeError(WEFT_INVALID_ARGUMENT, StrCat("\"", host, "\" is not a numeric address"));
   }
-  return MakeError(WEFT_INVALID_ARGUMENT,
-                   StrCat("\"", endpoint.host, "\" is not a numeric address"));
+  return address;
 }
 
 bool IsWildcard(const Address& address) {
-  if (address.storage.ss_family == AF_INET) {
-    return reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_addr.s_addr == INADDR_ANY;
-  }
-  if (address.storage.ss_family == AF_INET6) {
-    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address.storage);
-    return IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
-  }
-  return false;
+  if (address.family() == AF_INET) return address.v4.sin_addr.s_addr == INADDR_ANY;
+  return address.family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&address.v6.sin6_addr);
+}
+
+uint16_t PortOf(const Address& address) {
+  return ntohs(address.family() == AF_INET ? address.v4.sin_port : address.v6.sin6_port);
 }
 
 std::string AddressText(const Address& address) {
   char text[INET6_ADDRSTRLEN] = "";
-  if (address.storage.ss_family == AF_INET) {
-    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address.storage);
-    inet_ntop(AF_INET, &v4->sin_addr, text, sizeof(text));
-    return StrCat(text, ":", ntohs(v4->sin_port));
+  if (address.family() == AF_INET) {
+    inet_ntop(AF_INET, &address.v4.sin_addr, text, sizeof(text));
+    return StrCat(text, ":", PortOf(address));
   }
-  if (address.storage.ss_family == AF_INET6) {
-    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address.storage);
-    inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof(text));
-    return StrCat("[", text, "]:", ntohs(v6->sin6_port));
+  if (address.family() == AF_INET6) {
+    inet_ntop(AF_INET6, &address.v6.sin6_addr, text, sizeof(text));
+    return StrCat("[", text, "]:", PortOf(address));
   }
   return "a unix socket";
 }
 
-uint16_t PortOf(const Address& address) {
-  if (address.storage.ss_family == AF_INET) {
-    return ntohs(reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_port);
-  }
-  return ntohs(reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_port);
-}
-
 UniqueFd OpenSocket(const Address& address) {
-  return UniqueFd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return UniqueFd(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 // Small frames go out at once; a peer machine that vanished is noticed within seconds, not minutes.
@@ -143,7 +135,7 @@ absl::StatusOr<int> SystemNet::Listen(Endpoint* endpoint) {
   const int one = 1;
   // A port of a server that ended a moment ago; a live one still refuses the bind.
   if (tcp) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-  if (bind(fd.get(), address.pointer(), address.size) < 0) {
+  if (bind(fd.get(), &address.any, address.size) < 0) {
     return SystemError(errno, StrCat("could not listen on ", where));
   }
   if (listen(fd.get(), kBacklog) < 0) {
@@ -151,8 +143,7 @@ absl::StatusOr<int> SystemNet::Listen(Endpoint* endpoint) {
   }
   if (tcp) {
     Address bound;
-    bound.size = sizeof(bound.storage);
-    if (getsockname(fd.get(), bound.pointer(), &bound.size) < 0) {
+    if (getsockname(fd.get(), &bound.any, &bound.size) < 0) {
       return SystemError(errno, StrCat("could not read the port of ", where));
     }
     endpoint->port = PortOf(bound);
@@ -164,10 +155,9 @@ absl::StatusOr<int> SystemNet::Accept(int listener) {
   Address address;
   while (true) {
     address.size = sizeof(address.storage);
-    const int fd =
-        accept4(listener, address.pointer(), &address.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const int fd = accept4(listener, &address.any, &address.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
-      TuneTcp(fd, address.storage.ss_family != AF_UNIX);
+      TuneTcp(fd, address.family() != AF_UNIX);
       return fd;
     }
     // A connection that its peer gave up while it was queued is nobody's error.
@@ -185,8 +175,7 @@ absl::StatusOr<int> SystemNet::Connect(const Endpoint& endpoint) {
   }
   TuneTcp(fd.get(), endpoint.kind == Endpoint::Kind::kTcp);
   // An interrupted connect goes on in the background, as EINPROGRESS does.
-  if (connect(fd.get(), address.pointer(), address.size) < 0 && errno != EINPROGRESS &&
-      errno != EINTR) {
+  if (connect(fd.get(), &address.any, address.size) < 0 && errno != EINPROGRESS && errno != EINTR) {
     return ConnectError(errno, endpoint.ToString());
   }
   return fd.Release();
@@ -219,12 +208,11 @@ IoResult SystemNet::Write(int stream, const void* data, size_t bytes) {
 PeerIdentity SystemNet::Peer(int stream) {
   PeerIdentity peer;
   Address address;
-  address.size = sizeof(address.storage);
-  if (getpeername(stream, address.pointer(), &address.size) < 0) return peer;
+  if (getpeername(stream, &address.any, &address.size) < 0) return peer;
   peer.address = AddressText(address);
   ucred credentials = {};
   socklen_t size = sizeof(credentials);
-  if (address.storage.ss_family == AF_UNIX &&
+  if (address.family() == AF_UNIX &&
       getsockopt(stream, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0) {
     peer.pid = credentials.pid;
     peer.uid = credentials.uid;

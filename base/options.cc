@@ -1,3 +1,6 @@
+// A row of kSettings is all there is to a setting: parsing, messages, `weftctl options` and docs/options.md follow from it.
+// Nothing in here fails, because a library must not keep a program from starting over an environment variable: each fault is
+// one warning. A variable that is set but empty counts as unset, as scripts mean it.
 #include "base/options.h"
 
 #include <algorithm>
@@ -25,12 +28,17 @@ namespace {
 using Field =
     std::variant<std::string Options::*, int64_t Options::*, double Options::*, bool Options::*>;
 
+// What a number may be.
+struct Range {
+  int64_t minimum = 0;
+  int64_t maximum = 0;
+};
+
 struct Setting {
   OptionRow row;
   Field field;
-  const char* choices;  // of a choice, separated by |; nullptr otherwise
-  int64_t minimum;      // of a number
-  int64_t maximum;
+  Range range;                    // of a number
+  const char* choices = nullptr;  // of a choice, separated by |
 };
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
@@ -39,69 +47,49 @@ constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 const Setting kSettings[] = {
     {{"WEFT_LOG", "choice", "warn", "What is logged: error, warn, info or debug."},
      &Options::log_level,
-     "error|warn|info|debug",
-     0,
-     0},
+     {},
+     "error|warn|info|debug"},
     {{"WEFT_TIMEOUT_S", "seconds", "1800",
       "Deadline of an operation and of making a group, unless the call or the group gives one."},
      &Options::timeout_s,
-     nullptr,
-     0,
-     1'000'000'000},
+     {0, 1'000'000'000}},
     {{"WEFT_ISA", "text", "",
       "Instruction set of the reduction kernels: scalar, avx2 or avx512; empty is the best the CPU "
       "has."},
-     &Options::isa,
-     nullptr,
-     0,
-     0},
+     &Options::isa},
     {{"WEFT_HEAP_BYTES", "bytes", "0",
       "Address space reserved for the symmetric heap; 0 is the size of physical memory, less where "
       "the addresses of a process are limited."},
      &Options::heap_bytes,
-     nullptr,
-     0,
-     kNoLimit},
+     {0, kNoLimit}},
     {{"WEFT_SPIN_COUNT", "integer", "-1",
       "Probes of a waiting rank before it yields; -1 lets weft choose by what waiting costs."},
      &Options::spin_count,
-     nullptr,
-     -1,
-     1'000'000'000},
+     {-1, 1'000'000'000}},
     {{"WEFT_YIELD_COUNT", "integer", "-1",
       "Yields of a waiting rank before it sleeps; -1 lets weft choose by what waiting costs."},
      &Options::yield_count,
-     nullptr,
-     -1,
-     1'000'000'000},
+     {-1, 1'000'000'000}},
     {{"WEFT_PROGRESS", "choice", "thread",
       "Who advances asynchronous operations: thread (one hidden thread per process) or caller."},
      &Options::progress,
-     "thread|caller",
-     0,
-     0},
+     {},
+     "thread|caller"},
     {{"WEFT_SINGLE_COPY", "boolean", "1",
       "Lets a rank read private buffers of its peers on the machine with process_vm_readv where "
       "that "
       "is quicker and the system allows it; set to 0 to do without."},
-     &Options::single_copy,
-     nullptr,
-     0,
-     0},
+     &Options::single_copy},
     {{"WEFT_COMBINE", "choice", "auto",
       "Whether the last rank to arrive reduces small operations for all: auto (in groups of more "
       "ranks than CPUs), 0 (never) or 1 (always); rank 0's setting counts for its group."},
      &Options::combine,
-     "auto|0|1",
-     0,
-     0},
+     {},
+     "auto|0|1"},
     {{"WEFT_SPREAD", "boolean", "1",
       "Lets a rank that waits move to a CPU, of those that it may use, on which fewer ranks of its "
       "group run; set to 0 to leave threads where the system puts them."},
-     &Options::spread,
-     nullptr,
-     0,
-     0},
+     &Options::spread},
     {{"WEFT_TUNE", "choice", "auto",
       "Where the costs of this machine come from: auto (a file in the user's cache directory, "
       "which is "
@@ -109,56 +97,34 @@ const Setting kSettings[] = {
       "written "
       "every time)."},
      &Options::tune,
-     "auto|static|measure",
-     0,
-     0},
+     {},
+     "auto|static|measure"},
     {{"WEFT_DUMP_DIR", "text", "",
       "Directory that gets a dump of the flight recorder when an operation fails; empty is none."},
-     &Options::dump_dir,
-     nullptr,
-     0,
-     0},
+     &Options::dump_dir},
     {{"WEFT_INSECURE", "boolean", "0",
       "Lets ranks on several nodes find each other without a job secret."},
-     &Options::insecure,
-     nullptr,
-     0,
-     0},
+     &Options::insecure},
     {{"WEFT_JOB_SECRET_FILE", "text", "",
       "File with the job's secret, readable by its owner only; the same on every node."},
-     &Options::job_secret_file,
-     nullptr,
-     0,
-     0},
+     &Options::job_secret_file},
     {{"WEFT_JOB_SECRET_FD", "integer", "-1",
       "Inherited file descriptor with the job's secret; set by weftrun."},
      &Options::job_secret_fd,
-     nullptr,
-     -1,
-     std::numeric_limits<int32_t>::max()},
+     {-1, std::numeric_limits<int32_t>::max()}},
     {{"WEFT_MASTER_PORT", "integer", "0",
       "TCP port of the store on the first node; 0 is MASTER_PORT."},
      &Options::master_port,
-     nullptr,
-     0,
-     65535},
+     {0, 65535}},
     {{"WEFT_STORE", "text", "",
       "Where the store listens, unix:@name or tcp:host:port; set by weftrun."},
-     &Options::store,
-     nullptr,
-     0,
-     0},
+     &Options::store},
     {{"WEFT_JOB_ID", "text", "", "Name of the job, in messages and names; set by weftrun."},
-     &Options::job_id,
-     nullptr,
-     0,
-     0},
+     &Options::job_id},
     {{"WEFT_RESTART_COUNT", "integer", "0",
       "How often weftrun has restarted the ranks; set by weftrun."},
      &Options::restart_count,
-     nullptr,
-     0,
-     kNoLimit},
+     {0, kNoLimit}},
 };
 
 // Read by ./dev and the build presets, not by the library.
@@ -184,7 +150,7 @@ bool ParseNumber(const Setting& setting, std::string_view text, int64_t* value) 
   const bool bytes = std::string_view(setting.row.type) == "bytes";
   int64_t parsed = 0;
   if (!(bytes ? ParseBytes(text, &parsed) : absl::SimpleAtoi(ToAbsl(text), &parsed))) return false;
-  if (parsed < setting.minimum || parsed > setting.maximum) return false;
+  if (parsed < setting.range.minimum || parsed > setting.range.maximum) return false;
   *value = parsed;
   return true;
 }
@@ -192,8 +158,8 @@ bool ParseNumber(const Setting& setting, std::string_view text, int64_t* value) 
 bool ParseSeconds(const Setting& setting, std::string_view text, double* value) {
   double parsed = 0;
   if (!absl::SimpleAtod(absl::StripSuffix(ToAbsl(text), "s"), &parsed)) return false;
-  if (!std::isfinite(parsed) || parsed <= static_cast<double>(setting.minimum)) return false;
-  if (parsed > static_cast<double>(setting.maximum)) return false;
+  if (!std::isfinite(parsed) || parsed <= static_cast<double>(setting.range.minimum)) return false;
+  if (parsed > static_cast<double>(setting.range.maximum)) return false;
   *value = parsed;
   return true;
 }
@@ -219,10 +185,10 @@ std::string Expected(const Setting& setting) {
   if (type == "boolean") return "0 or 1";
   if (type == "bytes") return "bytes such as 4096, 64M or 1G";
   if (type == "seconds") {
-    return StrCat("seconds, more than 0 and at most ", setting.maximum);
+    return StrCat("seconds, more than 0 and at most ", setting.range.maximum);
   }
-  if (setting.maximum == kNoLimit) return StrCat("a number from ", setting.minimum);
-  return StrCat("a number from ", setting.minimum, " to ", setting.maximum);
+  if (setting.range.maximum == kNoLimit) return StrCat("a number from ", setting.range.minimum);
+  return StrCat("a number from ", setting.range.minimum, " to ", setting.range.maximum);
 }
 
 // Levenshtein distance, for names of at most a few dozen letters.

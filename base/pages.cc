@@ -1,3 +1,7 @@
+// Shared memory fails late and hard: SIGXFSZ when a file grows, SIGBUS when a page is touched. So whatever can be refused is
+// asked for first, and the order in Create counts: size, pages, seals, mapping. Nobody else may see the descriptor before it
+// is sealed. Every call that a signal can interrupt is repeated, but not for ever: a profiler's signals may come faster than
+// a call can end.
 #include "base/pages.h"
 
 #include <algorithm>
@@ -11,7 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/refused_call.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"

@@ -1,3 +1,6 @@
+// To take a living process for dead ends a job that runs, so Ended() says yes only with proof, and no single sign is proof
+// in every case: a pid is given away again, a pipe is also closed by a process that lives on, and /proc may be that of another
+// pid namespace. Each sign is used only for what it proves, and a number only together with a start time where one is known.
 #include "base/proc.h"
 
 #include <algorithm>
@@ -8,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -20,27 +22,12 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "base/fd.h"
-#include "base/refused_call.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
 
 namespace weft {
 namespace {
-
-// Small files of /proc; "" if it cannot be read.
-std::string ReadSmallFile(const std::string& path) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return "";
-  char buffer[4096];
-  size_t size = 0;
-  while (size < sizeof(buffer)) {
-    const ssize_t count = read(fd.get(), buffer + size, sizeof(buffer) - size);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    size += static_cast<size_t>(count);
-  }
-  return std::string(buffer, size);
-}
 
 // The fields of /proc/<pid>/stat that matter here.
 struct Stat {
@@ -51,7 +38,7 @@ struct Stat {
 
 // `process`: its pid in /proc, or "self".
 std::optional<Stat> ReadStat(std::string_view process) {
-  const std::string text = ReadSmallFile(StrCat("/proc/", process, "/stat"));
+  const std::string text = ReadFileStart(StrCat("/proc/", process, "/stat"));
   // The name in parentheses may hold anything; the fields after its end start with the state, the
   // third of the line.
   const size_t end_of_name = text.rfind(')');
@@ -75,7 +62,7 @@ std::optional<Stat> ReadStat(int32_t pid) {
 
 // The pid of a pidfd's process in this process's /proc; 0 if it is not there or has been reaped.
 int32_t PidOf(int pidfd) {
-  const std::string text = ReadSmallFile(StrCat("/proc/self/fdinfo/", pidfd));
+  const std::string text = ReadFileStart(StrCat("/proc/self/fdinfo/", pidfd));
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     int32_t pid = 0;
     if (line.substr(0, 4) == "Pid:" && absl::SimpleAtoi(line.substr(4), &pid)) {
@@ -176,9 +163,7 @@ ProcessIdentity SystemProc::Self() {
   if (const std::optional<Stat> stat = ReadStat("self")) self.start_time = stat->start_time;
   utsname names = {};
   if (uname(&names) == 0) self.host = names.nodename;
-  self.boot_id = ReadSmallFile("/proc/sys/kernel/random/boot_id");
-  while (!self.boot_id.empty() && self.boot_id.back() == '\n')
-    self.boot_id.pop_back();
+  self.boot_id = ReadFirstLine("/proc/sys/kernel/random/boot_id");
   return self;
 }
 

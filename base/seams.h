@@ -1,13 +1,41 @@
-// What a control protocol may touch of the world, in one bundle; a simulator hands out its own.
+// What a control protocol may touch of the world, in one bundle; a simulator hands out its own: time, sockets
+// (base/net.h), and the randomness of secrets and nonces.
 //
-// Thread-safety: constant after construction. Everything is borrowed.
+// Thread-safety: the system's from any thread. Constant after construction; everything is borrowed.
 #pragma once
 
-#include "base/clock.h"
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
 #include "base/net.h"
-#include "base/random.h"
+#include "base/wait.h"
 
 namespace weft {
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Nanoseconds that only grow; on the scale of every deadline.
+  virtual int64_t NowNs() = 0;
+};
+
+class SystemClock : public Clock {
+ public:
+  int64_t NowNs() override { return MonotonicNs(); }
+};
+
+class Random {
+ public:
+  virtual ~Random() = default;
+  // Fills `bytes` bytes with numbers that nobody can guess.
+  virtual absl::Status Fill(void* data, size_t bytes) = 0;
+};
+
+class SystemRandom : public Random {
+ public:
+  absl::Status Fill(void* data, size_t bytes) override;
+};
 
 struct Seams {
   Clock* clock = nullptr;

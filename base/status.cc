@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -16,66 +17,46 @@ namespace {
 
 constexpr std::string_view kPayloadUrl = "weft/error";
 constexpr char kSeparator = '\x1f';
-constexpr size_t kFieldCount = 10;
+constexpr size_t kFieldCount = 13;
+
+struct CodePair {
+  weft_result_t result;
+  absl::StatusCode code;
+};
+
+// The first row with a result is its code, the first with a code its result; without one, it is an internal error.
+constexpr CodePair kCodes[] = {
+    {WEFT_SUCCESS, absl::StatusCode::kOk},
+    {WEFT_INVALID_ARGUMENT, absl::StatusCode::kInvalidArgument},
+    {WEFT_INVALID_ARGUMENT, absl::StatusCode::kOutOfRange},
+    {WEFT_BAD_STATE, absl::StatusCode::kFailedPrecondition},
+    {WEFT_INVALID_USAGE, absl::StatusCode::kFailedPrecondition},
+    {WEFT_MISMATCH, absl::StatusCode::kFailedPrecondition},
+    {WEFT_TIMEOUT, absl::StatusCode::kDeadlineExceeded},
+    {WEFT_UNREACHABLE, absl::StatusCode::kUnavailable},
+    {WEFT_PEER_LOST, absl::StatusCode::kUnavailable},
+    {WEFT_ABORTED, absl::StatusCode::kAborted},
+    {WEFT_ABORTED, absl::StatusCode::kCancelled},
+    {WEFT_INTERRUPTED, absl::StatusCode::kCancelled},
+    {WEFT_UNSUPPORTED, absl::StatusCode::kUnimplemented},
+    {WEFT_OUT_OF_MEMORY, absl::StatusCode::kResourceExhausted},
+    {WEFT_CORRUPT, absl::StatusCode::kDataLoss},
+    {WEFT_AUTH_FAILED, absl::StatusCode::kPermissionDenied},
+    {WEFT_AUTH_FAILED, absl::StatusCode::kUnauthenticated},
+};
 
 absl::StatusCode AbslCode(weft_result_t result) {
-  switch (result) {
-    case WEFT_SUCCESS:
-      return absl::StatusCode::kOk;
-    case WEFT_INVALID_ARGUMENT:
-      return absl::StatusCode::kInvalidArgument;
-    case WEFT_INVALID_USAGE:
-    case WEFT_BAD_STATE:
-    case WEFT_MISMATCH:
-      return absl::StatusCode::kFailedPrecondition;
-    case WEFT_TIMEOUT:
-      return absl::StatusCode::kDeadlineExceeded;
-    case WEFT_PEER_LOST:
-    case WEFT_UNREACHABLE:
-      return absl::StatusCode::kUnavailable;
-    case WEFT_ABORTED:
-      return absl::StatusCode::kAborted;
-    case WEFT_UNSUPPORTED:
-      return absl::StatusCode::kUnimplemented;
-    case WEFT_OUT_OF_MEMORY:
-      return absl::StatusCode::kResourceExhausted;
-    case WEFT_CORRUPT:
-      return absl::StatusCode::kDataLoss;
-    case WEFT_AUTH_FAILED:
-      return absl::StatusCode::kPermissionDenied;
-    default:
-      return absl::StatusCode::kInternal;
+  for (const CodePair& row : kCodes) {
+    if (row.result == result) return row.code;
   }
+  return absl::StatusCode::kInternal;
 }
 
 weft_result_t ResultOfAbslCode(absl::StatusCode code) {
-  switch (code) {
-    case absl::StatusCode::kOk:
-      return WEFT_SUCCESS;
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kOutOfRange:
-      return WEFT_INVALID_ARGUMENT;
-    case absl::StatusCode::kFailedPrecondition:
-      return WEFT_BAD_STATE;
-    case absl::StatusCode::kDeadlineExceeded:
-      return WEFT_TIMEOUT;
-    case absl::StatusCode::kUnavailable:
-      return WEFT_UNREACHABLE;
-    case absl::StatusCode::kAborted:
-    case absl::StatusCode::kCancelled:
-      return WEFT_ABORTED;
-    case absl::StatusCode::kUnimplemented:
-      return WEFT_UNSUPPORTED;
-    case absl::StatusCode::kResourceExhausted:
-      return WEFT_OUT_OF_MEMORY;
-    case absl::StatusCode::kDataLoss:
-      return WEFT_CORRUPT;
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnauthenticated:
-      return WEFT_AUTH_FAILED;
-    default:
-      return WEFT_INTERNAL_ERROR;
+  for (const CodePair& row : kCodes) {
+    if (row.code == code) return row.result;
   }
+  return WEFT_INTERNAL_ERROR;
 }
 
 std::optional<std::vector<std::string>> Payload(const absl::Status& status) {
@@ -84,6 +65,12 @@ std::optional<std::vector<std::string>> Payload(const absl::Status& status) {
   std::vector<std::string> parts = absl::StrSplit(std::string(*payload), kSeparator);
   if (parts.size() != kFieldCount) return std::nullopt;
   return parts;
+}
+
+// A name that a program chose, in which a separator would move the fields behind it.
+std::string Name(std::string name) {
+  std::replace(name.begin(), name.end(), kSeparator, '?');
+  return name;
 }
 
 int64_t Number(const std::string& text) {
@@ -100,18 +87,30 @@ absl::Status MakeError(weft_result_t result, std::string_view message) {
 absl::Status MakeError(weft_result_t result, const ErrorFields& fields, std::string_view message) {
   absl::Status status(AbslCode(result), ToAbsl(message));
   const std::string separator(1, kSeparator);
-  status.SetPayload(ToAbsl(kPayloadUrl),
-                    absl::Cord(absl::StrJoin(
-                        {StrCat(static_cast<int>(result)), StrCat(fields.rank), StrCat(fields.pid),
-                         StrCat(fields.signal), StrCat(fields.exit_code), StrCat(fields.sequence),
-                         fields.host, fields.group, fields.operation, StrCat(fields.world_rank)},
-                        separator)));
+  status.SetPayload(
+      ToAbsl(kPayloadUrl),
+      absl::Cord(absl::StrJoin(
+          {StrCat(static_cast<int>(result)), StrCat(fields.rank), StrCat(fields.pid),
+           StrCat(fields.signal), StrCat(fields.exit_code), StrCat(fields.sequence), fields.host,
+           Name(fields.group), fields.operation, StrCat(fields.world_rank), Name(fields.unit),
+           Name(fields.param), StrCat(fields.device)},
+          separator)));
   return status;
 }
 
 absl::Status Annotate(const absl::Status& status, std::string_view prefix) {
   if (status.ok()) return status;
   return MakeError(ResultOf(status), FieldsOf(status), StrCat(prefix, status.message()));
+}
+
+absl::Status WithSubject(const absl::Status& status, std::string_view unit,
+                         std::string_view param) {
+  if (status.ok() || (unit.empty() && param.empty())) return status;
+  ErrorFields fields = FieldsOf(status);
+  if (!fields.unit.empty() || !fields.param.empty()) return status;
+  fields.unit = unit;
+  fields.param = param;
+  return MakeError(ResultOf(status), fields, FromAbsl(status.message()));
 }
 
 weft_result_t ResultOf(const absl::Status& status) {
@@ -132,6 +131,9 @@ ErrorFields FieldsOf(const absl::Status& status) {
     fields.group = (*parts)[7];
     fields.operation = (*parts)[8];
     fields.world_rank = static_cast<int32_t>(Number((*parts)[9]));
+    fields.unit = (*parts)[10];
+    fields.param = (*parts)[11];
+    fields.device = static_cast<int32_t>(Number((*parts)[12]));
   }
   return fields;
 }
@@ -141,6 +143,15 @@ absl::Status SystemError(int error_number, std::string_view what) {
   char buffer[128];
   return MakeError(memory ? WEFT_OUT_OF_MEMORY : WEFT_SYSTEM_ERROR,
                    StrCat(what, ": ", strerror_r(error_number, buffer, sizeof(buffer))));
+}
+
+absl::Status RefusedCallError(int error_number, std::string_view call, std::string_view what) {
+  const absl::Status error = SystemError(error_number, StrCat(what, ": ", call));
+  if (error_number != ENOSYS && error_number != EPERM && error_number != EACCES) return error;
+  return MakeError(
+      ResultOf(error),
+      StrCat(error.message(), "; the kernel or a seccomp filter (of a container, say) ",
+             "does not allow ", call));
 }
 
 }  // namespace weft

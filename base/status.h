@@ -1,7 +1,7 @@
 // Errors: an absl::Status that also knows weft's result code and who is to blame.
 //
-//   WEFT_RETURN_IF_ERROR(segment.Map());
-//   WEFT_ASSIGN_OR_RETURN(Segment segment, Segment::Create(bytes));
+//   WEFT_ASSIGN_OR_RETURN(Pages pages, Pages::Create("weft-group", bytes, Backing::kAllocated));
+//   WEFT_RETURN_IF_ERROR(CheckCgroupMemory("", bytes));
 //   return MakeError(WEFT_PEER_LOST, {.rank = 2, .pid = 4711, .signal = 9}, "all_reduce #7: ...");
 //
 // Thread-safety: values. The fields travel as a payload of the status, so they survive copies and
@@ -31,6 +31,9 @@ struct ErrorFields {
   std::string group = {};
   std::string operation = {};
   int32_t world_rank = -1;  // of the culprit, in the group that all others were split from
+  std::string unit = {};    // the shard unit that it is about
+  std::string param = {};   // and its param
+  int32_t device = -1;      // the accelerator that failed
 };
 
 // A failed status. `message` is a full sentence: attempted, found, what to do.
@@ -40,6 +43,9 @@ absl::Status MakeError(weft_result_t result, const ErrorFields& fields, std::str
 // `prefix` + `status`'s message, with its code and fields; Ok stays Ok.
 absl::Status Annotate(const absl::Status& status, std::string_view prefix);
 
+// `status` with the unit and the param that it is about, unless it names one already; Ok stays Ok.
+absl::Status WithSubject(const absl::Status& status, std::string_view unit, std::string_view param);
+
 // The result code of any status, also of one that absl made.
 weft_result_t ResultOf(const absl::Status& status);
 // The fields of a status; all unknown when it has none.
@@ -47,6 +53,10 @@ ErrorFields FieldsOf(const absl::Status& status);
 
 // SYSTEM_ERROR (OUT_OF_MEMORY for ENOMEM and ENOSPC): "<what>: <text of error_number>".
 absl::Status SystemError(int error_number, std::string_view what);
+
+// As above, for a system call that old kernels lack and that the filters of containers refuse:
+// "<what>: <call>: <text of error_number>", and where the call itself seems to be refused (ENOSYS, EPERM, EACCES) by whom.
+absl::Status RefusedCallError(int error_number, std::string_view call, std::string_view what);
 
 }  // namespace weft
 

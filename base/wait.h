@@ -98,13 +98,6 @@ inline void NotifyAll(EventCount& events) {
   wait_internal::WakeAll(events.word);
 }
 
-// Names under which sources that have not been gone through know these two.
-using Bell = EventCount;
-
-inline void Ring(EventCount& events) {
-  NotifyAll(events);
-}
-
 // Probes a few times, at most `probes`; true as soon as `ready()`. What most waits of ranks that run side by
 // side come to: afterwards the caller does what it has put off until it really has to wait.
 template <typename Ready>

@@ -38,7 +38,8 @@ function(weft_static_closure result)
 endfunction()
 
 # libweft.a is one object whose only global names are weft_*: a program may hold its own Abseil beside it. Group
-# sections are resolved first (--force-group-allocation), because the final link must not drop one half of them.
+# sections are resolved first (--force-group-allocation), because the final link must not drop one half of them, and common
+# symbols, of which libcrypto has one, get their place (-d), because they could not be made local otherwise.
 if(WEFT_STATIC_ABSL)
   set(weft_layers)
   foreach(layer weft_shard weft_comm weft_topology weft_base)
@@ -51,7 +52,7 @@ if(WEFT_STATIC_ABSL)
   set(weft_archive ${CMAKE_ARCHIVE_OUTPUT_DIRECTORY}/libweft.a)
   add_custom_command(
     OUTPUT ${weft_archive}
-    COMMAND ${CMAKE_CXX_COMPILER} -r -nostdlib -o ${weft_object} -Wl,--force-group-allocation
+    COMMAND ${CMAKE_CXX_COMPILER} -r -nostdlib -o ${weft_object} -Wl,--force-group-allocation -Wl,-d
             $<FILTER:$<TARGET_OBJECTS:weft>,EXCLUDE,gch$> -Wl,--start-group ${weft_archives} -Wl,--end-group
     COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol "weft_*" ${weft_object}
     COMMAND ${CMAKE_COMMAND} -E rm -f ${weft_archive}

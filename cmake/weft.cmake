@@ -41,6 +41,7 @@ if(WEFT_SANITIZE)
 endif()
 
 include(${CMAKE_CURRENT_LIST_DIR}/precompile.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/kernels.cmake)
 
 # weft_layer(comm DEPS weft_base): the static library of one layer; its folders add their sources with
 # target_sources(weft_comm PRIVATE ...).

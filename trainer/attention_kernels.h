@@ -13,11 +13,8 @@
 namespace weft::trainer {
 namespace {
 
-#if WEFT_OPS_VECTOR_BYTES == 64
-constexpr size_t kTileRows = 8;  // 8 x 2 accumulators of 32 registers
-#else
-constexpr size_t kTileRows = 4;  // 4 x 2 of 16
-#endif
+// 8 x 2 accumulators of AVX-512's 32 registers, 4 x 2 of 16.
+constexpr size_t kTileRows = kVectorBytes == 64 ? 8 : 4;
 constexpr size_t kTileVectors = 2;
 constexpr size_t kBlock = 32;
 
@@ -225,9 +222,8 @@ void AttentionBackward(const T* qkv, const T* out, const T* lse, const T* dout, 
 }
 
 template <typename T>
-constexpr Ops<T> MakeOps(const char* isa) {
-  return {isa,
-          ExpAll<T>,
+constexpr Ops<T> MakeOps() {
+  return {ExpAll<T>,
           Embed<T>,
           EmbedBackward<T>,
           LayerNorm<T>,

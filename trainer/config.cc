@@ -66,7 +66,7 @@ void CheckConfig(const TrainConfig& config, size_t world_size) {
   if (config.strategy == WEFT_SHARD_FRACTION && config.memory_budget == 0) {
     throw BadInput(
         "--strategy fraction needs --memory-budget, the bytes that may be spent on keeping blocks "
-        "whole");
+        "unsharded");
   }
   if (!PrecisionSupported(config.precision)) {
     throw BadInput("--dtype bf16: oneDNN has no bfloat16 product for this CPU; use --dtype fp32");

@@ -34,11 +34,14 @@ struct TrainConfig {
   double grad_clip = 1.0;
   uint64_t seed = 1;
   Precision precision = Precision::kFp32;
+  // ADAMW; MUON: for the matrices of the blocks, AdamW for the rest.
+  weft_optimizer_kind_t optimizer = WEFT_OPTIMIZER_ADAMW;
   weft_shard_preset_t strategy = WEFT_SHARD_NO_SHARD;
   weft_shard_accumulation_t accumulation = WEFT_SHARD_LOCAL_THEN_REDUCE;
   weft_shard_wire_t reduce_type = WEFT_SHARD_WIRE_GRADIENTS;
-  bool no_overlap = false;      // reduce gradients after backward only
-  size_t prefetch = 1;          // units gathered ahead of the one in use
+  bool no_overlap = false;  // reduce gradients after backward only
+  size_t prefetch = 1;      // units gathered ahead of the one in use
+  weft_shard_views_t views = WEFT_SHARD_VIEWS_MOVE;
   size_t shard_group = 0;       // ranks of a group of kHybrid and kHpz; 0: DefaultGroup
   size_t memory_budget = 0;     // bytes for what is gathered; 0: as many as it takes
   size_t verify_every = 0;      // steps between comparisons of what ranks have copies of; 0: never

@@ -1,3 +1,6 @@
+// The two sides must not share text, or the validation loss would show what was memorised: files go to a side whole, equal
+// files are dropped and common licences removed before the split. It must not depend on the machine either, so files are sorted
+// by name and a hash of the name decides.
 #include "trainer/corpus.h"
 
 #include <algorithm>
@@ -5,14 +8,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "trainer/failure.h"
 #include "trainer/random.h"
@@ -33,52 +34,28 @@ uint64_t HashText(std::string_view text) {
   return Mix(hash);
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
 // All of a regular file: a FIFO would be waited for, and a device may have no end.
 std::string ReadFile(const fs::path& path, size_t bytes_max) {
-  const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  struct stat info = {};
-  if (fd.get() < 0 || fstat(fd.get(), &info) != 0) {
-    throw BadInput(fmt::format("--data: cannot read {}: {}", path.string(), std::strerror(errno)));
-  }
-  if (!S_ISREG(info.st_mode)) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error) && !error) {
     throw BadInput(
         fmt::format("--data {} is neither a regular file nor a directory; name files or "
                     "directories of text",
                     path.string()));
   }
+  std::ifstream file(path, std::ios::binary);
   std::string text;
   char buffer[65536];
-  while (true) {
-    const ssize_t count = read(fd.get(), buffer, sizeof(buffer));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      throw BadInput(
-          fmt::format("--data: cannot read {}: {}", path.string(), std::strerror(errno)));
-    }
-    if (count == 0) return text;
-    if (text.size() + size_t(count) > bytes_max) {
+  while (file) {
+    file.read(buffer, sizeof(buffer));
+    text.append(buffer, size_t(file.gcount()));
+    if (text.size() > bytes_max) {
       throw BadInput(fmt::format("--data: more than {} bytes of text with {}; name less of it",
                                  kCorpusBytesMax, path.string()));
     }
-    text.append(buffer, size_t(count));
   }
+  if (file.eof()) return text;
+  throw BadInput(fmt::format("--data: cannot read {}: {}", path.string(), std::strerror(errno)));
 }
 
 bool LooksLikeText(std::string_view text) {
@@ -227,8 +204,7 @@ bool IsValidationFile(std::string_view name) {
 }
 
 void SplitFiles(std::vector<TextFile> files, Corpus& corpus) {
-  std::sort(files.begin(), files.end(),
-            [](const TextFile& a, const TextFile& b) { return a.name < b.name; });
+  std::ranges::sort(files, {}, &TextFile::name);
   std::set<std::pair<uint64_t, size_t>> seen;
   std::erase_if(files, [&](const TextFile& file) {
     return !seen.emplace(HashText(file.text), file.text.size()).second;
@@ -242,16 +218,15 @@ void SplitFiles(std::vector<TextFile> files, Corpus& corpus) {
     corpus.split_inside = true;
     return;
   }
-  const auto by_hash = [](const TextFile& a, const TextFile& b) {
-    return HashText(a.name) < HashText(b.name);
+  const auto hash = [](const TextFile& file) {
+    return HashText(file.name);
   };
   const size_t chosen = size_t(std::count_if(files.begin(), files.end(), [](const TextFile& file) {
     return IsValidationFile(file.name);
   }));
   // With few files the hash may leave a side empty; then the file with the smallest hash validates.
   const bool forced = chosen == 0 || chosen == files.size();
-  const std::string only =
-      files.empty() ? "" : std::min_element(files.begin(), files.end(), by_hash)->name;
+  const std::string only = files.empty() ? "" : std::ranges::min_element(files, {}, hash)->name;
   for (const TextFile& file : files) {
     const bool held_out = forced ? file.name == only : IsValidationFile(file.name);
     (held_out ? corpus.validation : corpus.train) += file.text;

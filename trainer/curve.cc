@@ -1,3 +1,5 @@
+// Points are means over stretches and never every n-th value: of a noisy curve, those would show whatever they happen to hit.
+// The SVG is written by hand, because one picture is not worth a dependency.
 #include "trainer/curve.h"
 
 #include <algorithm>
@@ -69,6 +71,13 @@ std::string Path(const Frame& frame, const std::vector<CurvePoint>& points) {
   return path;
 }
 
+double MeanLoss(const std::vector<CurvePoint>& points, size_t begin, size_t end) {
+  double loss = 0;
+  for (size_t i = begin; i < end; i++)
+    loss += points[i].loss;
+  return loss / double(end - begin);
+}
+
 // Means of successive stretches, so that the file and the eye get at most `count` points.
 std::vector<CurvePoint> Thinned(const std::vector<CurvePoint>& points, size_t count) {
   if (points.size() <= count) return points;
@@ -76,10 +85,7 @@ std::vector<CurvePoint> Thinned(const std::vector<CurvePoint>& points, size_t co
   for (size_t i = 0; i < count; i++) {
     const size_t begin = i * points.size() / count;
     const size_t end = (i + 1) * points.size() / count;
-    double loss = 0;
-    for (size_t j = begin; j < end; j++)
-      loss += points[j].loss;
-    out.push_back({points[end - 1].step, loss / double(end - begin)});
+    out.push_back({points[end - 1].step, MeanLoss(points, begin, end)});
   }
   return out;
 }
@@ -142,10 +148,7 @@ std::vector<CurvePoint> Smoothed(const std::vector<CurvePoint>& points) {
   out.reserve(points.size());
   for (size_t i = 0; i < points.size(); i++) {
     const size_t around = std::min({reach, i, points.size() - 1 - i});
-    double loss = 0;
-    for (size_t j = i - around; j <= i + around; j++)
-      loss += points[j].loss;
-    out.push_back({points[i].step, loss / double(2 * around + 1)});
+    out.push_back({points[i].step, MeanLoss(points, i - around, i + around + 1)});
   }
   return out;
 }

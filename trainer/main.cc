@@ -1,4 +1,5 @@
-// weft_train: the reference trainer. See docs/trainer.md.
+// weft_train: the reference trainer. See docs/trainer.md. Options are read before there is a group, but a rank with bad options
+// joins it all the same: only so can rank 0 alone say what is wrong, and do the others end instead of waiting.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>

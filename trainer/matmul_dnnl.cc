@@ -1,4 +1,4 @@
-#include <array>
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,12 +25,7 @@ struct Product {
   bool bias = false;
   bool accumulate = false;
 
-  auto Key() const { return std::array<size_t, 5>{m, k, n, Flags(), 0}; }
-
-  size_t Flags() const {
-    return size_t{a_transposed} | size_t{b_transposed} << 1 | size_t{bias} << 2 |
-           size_t{accumulate} << 3;
-  }
+  auto operator<=>(const Product&) const = default;
 };
 
 dnnl::matmul::primitive_desc Describe(const dnnl::engine& engine, const Product& p, Type inputs) {
@@ -84,7 +79,7 @@ class DnnlMatmul : public Matmul<float> {
   };
 
   Entry& EntryFor(const Product& p) {
-    const auto found = entries_.find(p.Key());
+    const auto found = entries_.find(p);
     if (found != entries_.end()) return found->second;
     const auto desc = Describe(engine_, p, inputs_);
     Entry e;
@@ -101,7 +96,7 @@ class DnnlMatmul : public Matmul<float> {
       e.bias = memory(desc.bias_desc(), engine_, nullptr);
       e.arguments[DNNL_ARG_BIAS] = e.bias;
     }
-    return entries_.emplace(p.Key(), std::move(e)).first->second;
+    return entries_.emplace(p, std::move(e)).first->second;
   }
 
   void Run(const Product& p, const float* a, const float* b, const float* bias, float* c) {
@@ -124,7 +119,7 @@ class DnnlMatmul : public Matmul<float> {
   Type inputs_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  std::map<std::array<size_t, 5>, Entry> entries_;
+  std::map<Product, Entry> entries_;
   std::vector<uint16_t> a_half_, b_half_;
 };
 

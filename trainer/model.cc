@@ -1,3 +1,6 @@
+// Backward is written by hand, and its order is that of communication: a gradient is announced as soon as it is complete, so
+// that it is reduced while the rest is computed. That is why a weight's gradient comes before that of its input. Params may lie
+// elsewhere at each use of their unit; views_ is emptied when a use ends, so that a late access fails at once.
 #include "trainer/model.h"
 
 #include <algorithm>
@@ -254,6 +257,18 @@ const T* Model<T>::Logits(const uint8_t* inputs) {
   return logits_.data();
 }
 
+// The gain's and the bias' gradient (the bias is the parameter after the gain), and that of the input, which is added
+// to the residual stream's.
+template <typename T>
+void Model<T>::BackwardNorm(size_t unit, size_t gain, const std::vector<T>& x,
+                            const std::vector<T>& mean, const std::vector<T>& rstd, size_t rows) {
+  ops_.layer_norm_backward(dnorm_.data(), x.data(), Data(unit, gain), mean.data(), rstd.data(),
+                           dres_.data(), Grad(unit, gain), Grad(unit, gain + 1), rows,
+                           config_.width);
+  hooks_.GradReady(unit, gain);
+  hooks_.GradReady(unit, gain + 1);
+}
+
 // The weight's and the bias' gradient (the bias is the parameter after the weight) and, through
 // `dx`, that of the input.
 template <typename T>
@@ -274,11 +289,7 @@ void Model<T>::BackwardMlp(size_t layer, size_t rows) {
   BackwardLinear(unit, kDown, b.active.data(), dres_.data(), dwide_.data(), {rows, 4 * c, c});
   ops_.gelu_backward(b.hidden.data(), dwide_.data(), dwide_.data(), rows * 4 * c);
   BackwardLinear(unit, kUp, b.norm2.data(), dwide_.data(), dnorm_.data(), {rows, c, 4 * c});
-  ops_.layer_norm_backward(dnorm_.data(), b.middle.data(), Data(unit, kNorm2Gain), b.mean2.data(),
-                           b.rstd2.data(), dres_.data(), Grad(unit, kNorm2Gain),
-                           Grad(unit, kNorm2Bias), rows, c);
-  hooks_.GradReady(unit, kNorm2Gain);
-  hooks_.GradReady(unit, kNorm2Bias);
+  BackwardNorm(unit, kNorm2Gain, b.middle, b.mean2, b.rstd2, rows);
 }
 
 template <typename T>
@@ -291,11 +302,7 @@ void Model<T>::BackwardAttention(size_t layer, size_t batch) {
   ops_.attention_backward(b.qkv.data(), b.mixed.data(), b.lse.data(), dnorm_.data(), dqkv_.data(),
                           {batch, config_.seq, config_.heads, c / config_.heads});
   BackwardLinear(unit, kQkv, b.norm1.data(), dqkv_.data(), dnorm_.data(), {rows, c, 3 * c});
-  ops_.layer_norm_backward(dnorm_.data(), b.in.data(), Data(unit, kNorm1Gain), b.mean1.data(),
-                           b.rstd1.data(), dres_.data(), Grad(unit, kNorm1Gain),
-                           Grad(unit, kNorm1Bias), rows, c);
-  hooks_.GradReady(unit, kNorm1Gain);
-  hooks_.GradReady(unit, kNorm1Bias);
+  BackwardNorm(unit, kNorm1Gain, b.in, b.mean1, b.rstd1, rows);
 }
 
 template <typename T>
@@ -320,11 +327,7 @@ void Model<T>::Backward(const uint8_t* inputs, size_t batch) {
   EnterBackward(final_unit);
   for (size_t i = 0; i < rows * c; i++)
     dres_[i] = 0;
-  ops_.layer_norm_backward(dnorm_.data(), last_.data(), Data(final_unit, kFinalGain), mean_.data(),
-                           rstd_.data(), dres_.data(), Grad(final_unit, kFinalGain),
-                           Grad(final_unit, kFinalBias), rows, c);
-  hooks_.GradReady(final_unit, kFinalGain);
-  hooks_.GradReady(final_unit, kFinalBias);
+  BackwardNorm(final_unit, kFinalGain, last_, mean_, rstd_, rows);
   LeaveBackward(final_unit);
 
   for (size_t layer = config_.layers; layer-- > 0;)

@@ -121,6 +121,8 @@ class Model {
   void BackwardBlock(size_t layer, size_t batch);
   void BackwardMlp(size_t layer, size_t rows);
   void BackwardAttention(size_t layer, size_t batch);
+  void BackwardNorm(size_t unit, size_t gain, const std::vector<T>& x, const std::vector<T>& mean,
+                    const std::vector<T>& rstd, size_t rows);
   void BackwardLinear(size_t unit, size_t weight, const T* x, const T* dy, T* dx,
                       MatmulShape shape);
 

@@ -2,18 +2,11 @@
 
 namespace weft::trainer {
 
-extern const Ops<float> kOpsFloatBaseline;
-extern const Ops<double> kOpsDoubleBaseline;
-extern const Ops<float> kOpsFloatAvx2;
-extern const Ops<double> kOpsDoubleAvx2;
-extern const Ops<float> kOpsFloatAvx512;
-extern const Ops<double> kOpsDoubleAvx512;
-
 bool IsaSupported(Isa isa) {
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   switch (isa) {
-    case Isa::kBaseline:
+    case Isa::kScalar:
       return true;
     case Isa::kAvx2:
       return avx2;
@@ -24,24 +17,20 @@ bool IsaSupported(Isa isa) {
   return false;
 }
 
-template <>
-const Ops<float>& OpsFor<float>(Isa isa) {
-  if (isa == Isa::kAvx512) return kOpsFloatAvx512;
-  return isa == Isa::kAvx2 ? kOpsFloatAvx2 : kOpsFloatBaseline;
-}
-
-template <>
-const Ops<double>& OpsFor<double>(Isa isa) {
-  if (isa == Isa::kAvx512) return kOpsDoubleAvx512;
-  return isa == Isa::kAvx2 ? kOpsDoubleAvx2 : kOpsDoubleBaseline;
+template <typename T>
+const Ops<T>& OpsFor(Isa isa) {
+  if (isa == Isa::kAvx512) return OpsOf<T, Isa::kAvx512>();
+  return isa == Isa::kAvx2 ? OpsOf<T, Isa::kAvx2>() : OpsOf<T, Isa::kScalar>();
 }
 
 template <typename T>
 const Ops<T>& GetOps() {
   if (IsaSupported(Isa::kAvx512)) return OpsFor<T>(Isa::kAvx512);
-  return OpsFor<T>(IsaSupported(Isa::kAvx2) ? Isa::kAvx2 : Isa::kBaseline);
+  return OpsFor<T>(IsaSupported(Isa::kAvx2) ? Isa::kAvx2 : Isa::kScalar);
 }
 
+template const Ops<float>& OpsFor<float>(Isa isa);
+template const Ops<double>& OpsFor<double>(Isa isa);
 template const Ops<float>& GetOps<float>();
 template const Ops<double>& GetOps<double>();
 

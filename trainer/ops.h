@@ -27,8 +27,6 @@ struct AttentionShape {
 
 template <typename T>
 struct Ops {
-  const char* isa;
-
   // y[i] = exp(x[i]), about 1e-7 (1e-15) relative.
   void (*exp)(const T* x, T* y, size_t count);
   // out[b, t] = wte[tokens[b, t]] + wpe[t]
@@ -68,11 +66,13 @@ struct Ops {
   void (*to_bf16)(const T* x, uint16_t* y, size_t count);
 };
 
-enum class Isa { kBaseline, kAvx2, kAvx512 };
+enum class Isa { kScalar, kAvx2, kAvx512 };
 
 // Whether this machine can run the table of `isa`.
 bool IsaSupported(Isa isa);
 // The table of one instruction set; the machine must support it.
+template <typename T, Isa kIsa>
+const Ops<T>& OpsOf();
 template <typename T>
 const Ops<T>& OpsFor(Isa isa);
 // The fastest table this machine can run.

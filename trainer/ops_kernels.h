@@ -1,10 +1,9 @@
-// The operations of ops.h as templates, compiled once per instruction set by ops_<isa>.cc.
+// The operations of ops.h as templates, compiled once per instruction set (ops_isa.cc).
 //
 // Rules of such a file (see vector_math.h): anonymous namespace, no standard library calls.
 #ifndef WEFT_TRAINER_OPS_KERNELS_H_
 #define WEFT_TRAINER_OPS_KERNELS_H_
 
-#include "trainer/ops.h"
 #include "trainer/vector_math.h"
 
 namespace weft::trainer {

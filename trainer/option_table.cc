@@ -62,8 +62,10 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
   count("--eval-every", train.eval_every, 0, kStepsMax,
         "steps between validations; 0: at the end only");
   count("--threads", train.threads, 1, kThreadsMax, "threads per rank");
+  number("--optimizer", texts.optimizer,
+         "adamw; muon: for the matrices of the blocks, adamw for the rest");
   number("--strategy", texts.strategy,
-         "what is cut between the ranks: ddp (nothing), zero1, zero2, shard-grad-op, full-shard, "
+         "what is sharded over the ranks: ddp (nothing), zero1, zero2, shard-grad-op, full-shard, "
          "hybrid, hpz, fraction; zero3 is full-shard");
   count("--shard-group", train.shard_group, 0, kRanksMax,
         "hybrid: ranks of a replica, a power of two; hpz: ranks that keep a block between forward "
@@ -75,7 +77,11 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
   number("--reduce-dtype", texts.reduce_dtype,
          "gradients are rounded to this for their reduction: fp32 (they are not), bf16, fp16");
   count("--prefetch", train.prefetch, 0, kPrefetchMax,
-        "blocks gathered ahead where parameters are cut");
+        "blocks gathered ahead where parameters are sharded");
+  number(
+      "--views", texts.views,
+      "addresses of gathered parameters: move; stable, the same in all steps; apart, with a place "
+      "for each block");
   count("--verify-every", train.verify_every, 0, kStepsMax,
         "steps between comparisons of the weights that several ranks have; 0: never");
   count("--check-samples", train.check_samples, 0, kStepsMax,
@@ -85,8 +91,8 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
       "the run ends with so many steps in a row whose gradients are infinite or NaN; before, such "
       "steps update nothing");
   number("--memory-budget", texts.memory_budget,
-         "bytes for what is gathered, like 40MB or 1.5MiB; fraction keeps as many blocks whole as "
-         "fit; 0: no limit");
+         "bytes for what is gathered, like 40MB or 1.5MiB; fraction keeps as many blocks unsharded "
+         "as fit; 0: no limit");
 }
 
 }  // namespace weft::trainer

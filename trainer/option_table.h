@@ -19,6 +19,8 @@ struct OptionTexts {
   std::string accumulation = "local";
   std::string reduce_dtype = "fp32";
   std::string memory_budget = "0";
+  std::string views = "move";
+  std::string optimizer = "adamw";
 };
 
 // Adds all of them to `app`: they fill `config` and `texts`, whose values are the defaults.

@@ -60,6 +60,8 @@ bool ParseOptions(int argc, char** argv, ProgramConfig& config, std::string& hel
   train.strategy = ParseStrategy(texts.strategy);
   train.memory_budget = ParseBudget(texts.memory_budget);
   train.accumulation = ParseAccumulation(texts.accumulation);
+  train.views = ParseViews(texts.views);
+  train.optimizer = ParseOptimizer(texts.optimizer);
   train.reduce_type = ParseReduceType(texts.reduce_dtype);
   CheckRunName(config.name);
   return true;

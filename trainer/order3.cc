@@ -33,12 +33,8 @@ Order3Model::Order3Model(std::string_view train) {
       for (Gram& g : grams)
         g.types = g.count;  // the longest grams count themselves
     } else {
-      const auto by_key = [](const Gram& g, uint32_t k) {
-        return g.key < k;
-      };
-      for (const Gram& longer : tables_[order + 1].grams) {
-        std::lower_bound(grams.begin(), grams.end(), longer.key & mask, by_key)->types++;
-      }
+      for (const Gram& longer : tables_[order + 1].grams)
+        std::ranges::lower_bound(grams, longer.key & mask, {}, &Gram::key)->types++;
     }
     std::array<size_t, 4> n{};
     for (const Gram& g : grams) {
@@ -57,10 +53,7 @@ double Order3Model::Blend(size_t order, uint32_t context, uint8_t next, Smoothin
           : Blend(order - 1, context & ((uint32_t{1} << (8 * (order - 1))) - 1), next, smoothing);
   const Table& table = tables_[order];
   const uint32_t first = context << 8;
-  const auto by_key = [](const Gram& g, uint32_t k) {
-    return g.key < k;
-  };
-  auto it = std::lower_bound(table.grams.begin(), table.grams.end(), first, by_key);
+  auto it = std::ranges::lower_bound(table.grams, first, {}, &Gram::key);
   double total = 0, distinct = 0, hit = 0;
   for (; it != table.grams.end() && (it->key >> 8) == context; ++it) {
     const double value = smoothing == Smoothing::kWittenBell ? it->count : it->types;

@@ -1,9 +1,13 @@
+// The trainer knows weft through its public headers alone, to show that they suffice, and only here. Where a param lies is
+// asked for at each use (ViewOf), because it may be another place each time. weft's results become exceptions here, as the
+// rest of the trainer has them.
 #include "trainer/parallel.h"
 
 #include <fmt/core.h>
 
 #include "weft/collective.h"
 #include "weft/error.h"
+#include "weft/shard_param_groups.h"
 
 #include "trainer/failure.h"
 
@@ -14,6 +18,14 @@ namespace {
 constexpr double kBeta1 = 0.9;
 constexpr double kBeta2 = 0.95;
 constexpr double kEpsilon = 1e-8;
+
+// Muon's learning rate where AdamW's is 1: its updates have a norm of their own, and 0.02 is what its authors use.
+constexpr double kMuonFactor = 8;
+
+void MultiplyFloats(const float* a, const float* b, float* c, size_t m, size_t n, size_t k,
+                    void* user) {
+  static_cast<Matmul<float>*>(user)->Forward(a, b, nullptr, c, {m, k, n});
+}
 
 }  // namespace
 
@@ -77,9 +89,11 @@ void DataParallel::CreateContext(const TrainConfig& config) {
   shard.bucket_bytes = config.bucket_bytes;
   shard.first_bucket_bytes = config.bucket_bytes;
   shard.accumulation = config.accumulation;
-  shard.prefetch = config.prefetch == 0 ? -1 : int(config.prefetch);
+  shard.fields = WEFT_SHARD_PREFETCH;
+  shard.prefetch = int(config.prefetch);
   shard.microbatches = int(config.accumulate);
   shard.memory_budget_bytes = config.memory_budget;
+  shard.stable_views = config.views;
   shard.verify_steps = int64_t(config.verify_every);
   Check(weft_shard_context_create(mesh_, &shard, &context_), "making the shard context");
   weft_optimizer_config_t optimizer = {};
@@ -91,7 +105,25 @@ void DataParallel::CreateContext(const TrainConfig& config) {
   optimizer.weight_decay = config.weight_decay;
   optimizer.nonfinite = WEFT_NONFINITE_FAIL;
   optimizer.nonfinite_steps = int64_t(config.nonfinite_steps);
+  const bool muon = config.optimizer == WEFT_OPTIMIZER_MUON;
+  if (muon) {
+    // In float32 whatever the model is computed in.
+    muon_product_ = MakeMatmul<float>(Precision::kFp32);
+    optimizer.product = MultiplyFloats;
+    optimizer.product_user = muon_product_.get();
+  }
   Check(weft_shard_context_optimizer(context_, &optimizer), "adding the optimizer");
+  if (muon) AddMuonGroup();
+}
+
+void DataParallel::AddMuonGroup() {
+  weft_shard_param_group_t muon = {};
+  muon.struct_size = sizeof muon;
+  muon.kind = WEFT_OPTIMIZER_MUON;
+  muon.nesterov = 1;
+  muon.learning_rate_factor = kMuonFactor;
+  muon.fields = WEFT_OPTIMIZER_KIND;
+  Check(weft_shard_param_group_add(context_, &muon, &muon_group_), "adding Muon's params");
 }
 
 void DataParallel::Declare(const UnitSpec& spec, const TrainConfig& config) {
@@ -99,15 +131,25 @@ void DataParallel::Declare(const UnitSpec& spec, const TrainConfig& config) {
   policy.struct_size = sizeof policy;
   policy.preset = config.strategy;
   policy.wire = config.reduce_type;
+  // Muon wants whole matrices.
+  if (muon_group_ > 0) policy.cut = WEFT_SHARD_CUT_TENSOR;
   Unit& unit = units_.emplace_back();
   Check(weft_shard_unit_begin(context_, spec.name.c_str(), &policy, &unit.handle),
         "declaring a unit");
   for (const ParamSpec& param : spec.params) {
+    const weft_shard_param_config_t declared = {
+        .struct_size = sizeof declared,
+        .name = param.name.c_str(),
+        .shape = param.shape.data(),
+        .ndim = int(param.shape.size()),
+        .dtype = WEFT_FLOAT32,
+        .flags = param.decay ? 0 : WEFT_SHARD_PARAM_NO_DECAY};
     weft_shard_param_t handle = nullptr;
-    Check(weft_shard_unit_add_param(unit.handle, param.name.c_str(), param.shape.data(),
-                                    int(param.shape.size()), WEFT_FLOAT32,
-                                    param.decay ? 0 : WEFT_SHARD_PARAM_NO_DECAY, &handle),
-          "declaring a parameter");
+    Check(weft_shard_unit_add_param(unit.handle, &declared, &handle), "declaring a parameter");
+    // The token table, which ends forward too, stays AdamW's, as in the paper.
+    if (muon_group_ > 0 && param.shape.size() == 2 && !spec.ends_forward) {
+      Check(weft_shard_param_set_group(handle, muon_group_), "giving Muon a parameter");
+    }
     unit.params.push_back(handle);
     unit.counts.push_back(param.Count());
   }
@@ -127,13 +169,15 @@ void DataParallel::HintOrder(const std::vector<UnitSpec>& units) {
 }
 
 void DataParallel::Load(size_t unit, size_t param, const float* values) {
-  Check(weft_shard_param_load(units_[unit].params[param], values, 0),
-        "sending the initial parameters");
+  const weft_shard_load_t load = {.struct_size = sizeof load, .values = values};
+  Check(weft_shard_param_load(units_[unit].params[param], &load), "sending the initial parameters");
 }
 
 std::vector<float> DataParallel::Read(size_t unit, size_t param) {
   std::vector<float> values(units_[unit].counts[param]);
-  Check(weft_shard_param_read(units_[unit].params[param], values.data()), "reading a parameter");
+  const weft_shard_read_t read = {
+      .struct_size = sizeof read, .values = values.data(), .root = WEFT_SHARD_EVERY_RANK};
+  Check(weft_shard_param_read(units_[unit].params[param], &read), "reading a parameter");
   return values;
 }
 
@@ -159,16 +203,20 @@ void DataParallel::CheckSamples(const void* samples, size_t bytes) {
 }
 
 void DataParallel::BeginStep() {
-  Check(weft_shard_step_begin(context_, WEFT_SHARD_TRAIN, 0), "beginning a step");
+  Check(weft_shard_step_begin(context_, nullptr), "beginning a step");
 }
 
 void DataParallel::BeginEvaluation(size_t microbatches) {
   // The count is the tag: steps of as many micro-batches use the units in the same order.
-  Check(weft_shard_step_begin(context_, WEFT_SHARD_EVAL, microbatches), "beginning an evaluation");
+  const weft_shard_step_t step = {
+      .struct_size = sizeof step, .mode = WEFT_SHARD_EVAL, .tag = microbatches};
+  Check(weft_shard_step_begin(context_, &step), "beginning an evaluation");
 }
 
 void DataParallel::BeginMicrobatch(size_t index, bool last) {
-  Check(weft_shard_microbatch_begin(context_, int(index), last), "beginning a micro-batch");
+  const weft_shard_microbatch_t microbatch = {
+      .struct_size = sizeof microbatch, .index = int(index), .last = last ? 1 : 0};
+  Check(weft_shard_microbatch_begin(context_, &microbatch), "beginning a micro-batch");
 }
 
 void DataParallel::EndMicrobatch() {

@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@
 #include "weft/shard.h"
 
 #include "trainer/config.h"
+#include "trainer/matmul.h"
 #include "trainer/model.h"
 
 namespace weft::trainer {
@@ -101,6 +103,8 @@ class DataParallel : public UnitHooks<float> {
 
   void Create(const std::vector<UnitSpec>& units, const TrainConfig& config);
   void CreateContext(const TrainConfig& config);
+  // A group of params that Muon updates.
+  void AddMuonGroup();
   void Declare(const UnitSpec& spec, const TrainConfig& config);
   // Tells the context in which order forward uses the units.
   void HintOrder(const std::vector<UnitSpec>& units);
@@ -112,6 +116,8 @@ class DataParallel : public UnitHooks<float> {
   weft_shard_context_t context_ = nullptr;
   size_t rank_ = 0;
   size_t size_ = 1;
+  std::unique_ptr<Matmul<float>> muon_product_;  // used by the context
+  int muon_group_ = 0;                           // 0: there is none
   weft_shard_plan_t plan_ = {};
   weft_shard_step_result_t step_result_ = {};
   std::vector<Unit> units_;

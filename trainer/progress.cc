@@ -1,3 +1,5 @@
+// What is shown is for the eye: loss and rate are running averages, so that one step does not make them jump; metrics.jsonl has
+// every step. A loss that is not finite stays out of the average, where it would remain for ever.
 #include "trainer/progress.h"
 
 #include <algorithm>
@@ -105,16 +107,20 @@ namespace {
 std::string DescribeSharding(const TrainConfig& config, const DataParallel& parallel) {
   const weft_shard_plan_t& plan = parallel.plan();
   const uint64_t rest = plan.param_bytes + plan.grad_bytes + plan.optimizer_bytes;
-  std::string out =
-      fmt::format("       {} rank{} ({}), {} gradient bucket{}{}\n", parallel.size(),
-                  parallel.size() == 1 ? "" : "s", StrategyName(config.strategy), plan.bucket_count,
-                  plan.bucket_count == 1 ? "" : "s", config.no_overlap ? ", no overlap" : "");
+  std::string out = fmt::format(
+      "       {} rank{} ({}), {} gradient bucket{}{}\n", parallel.size(),
+      parallel.size() == 1 ? "" : "s", weft_shard_preset_name(config.strategy), plan.bucket_count,
+      plan.bucket_count == 1 ? "" : "s", config.no_overlap ? ", no overlap" : "");
   out += fmt::format(
       "memory {} of parameters, {} of gradients, {} of optimizer state, {} of pool: {} per rank, "
       "{} "
       "of it padding\n",
       Bytes(plan.param_bytes), Bytes(plan.grad_bytes), Bytes(plan.optimizer_bytes),
       Bytes(plan.pool_bytes), Bytes(rest + plan.pool_bytes), Bytes(plan.padding_bytes));
+  if (plan.pool_bytes > plan.moving_pool_bytes) {
+    out += fmt::format("       {} of the pool for views that do not move\n",
+                       Bytes(plan.pool_bytes - plan.moving_pool_bytes));
+  }
   out += fmt::format("       per step {} reduced, {} gathered, {} unit{} ahead\n",
                      Bytes(plan.traffic_bytes), Bytes(plan.gather_bytes), plan.prefetch,
                      plan.prefetch == 1 ? "" : "s");

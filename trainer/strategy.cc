@@ -28,33 +28,9 @@ size_t DefaultGroup(size_t world_size) {
   return group;
 }
 
-std::string StrategyName(weft_shard_preset_t strategy) {
-  switch (strategy) {
-    case WEFT_SHARD_NO_SHARD:
-      return "ddp";
-    case WEFT_SHARD_ZERO1:
-      return "zero1";
-    case WEFT_SHARD_ZERO2:
-      return "zero2";
-    case WEFT_SHARD_GRAD_OP:
-      return "shard-grad-op";
-    case WEFT_SHARD_FULL_SHARD:
-      return "full-shard";
-    case WEFT_SHARD_HYBRID_SHARD:
-      return "hybrid";
-    case WEFT_SHARD_HPZ:
-      return "hpz";
-    case WEFT_SHARD_FRACTION:
-      return "fraction";
-  }
-  return "?";
-}
-
 weft_shard_preset_t ParseStrategy(const std::string& name) {
-  if (name == "zero3") return WEFT_SHARD_FULL_SHARD;
-  for (const weft_shard_preset_t strategy : AllStrategies()) {
-    if (StrategyName(strategy) == name) return strategy;
-  }
+  weft_shard_preset_t strategy = WEFT_SHARD_NO_SHARD;
+  if (weft_shard_preset_by_name(name.c_str(), &strategy) == WEFT_SUCCESS) return strategy;
   throw BadInput("--strategy " + name + " is unknown; use " + kNames);
 }
 
@@ -63,6 +39,19 @@ weft_shard_accumulation_t ParseAccumulation(const std::string& name) {
   if (name == "every") return WEFT_SHARD_REDUCE_EVERY;
   if (name == "inner") return WEFT_SHARD_INNER_EVERY_OUTER_LAST;
   throw BadInput("--accumulation " + name + " is unknown; use local, every or inner");
+}
+
+weft_shard_views_t ParseViews(const std::string& name) {
+  if (name == "move") return WEFT_SHARD_VIEWS_MOVE;
+  if (name == "stable") return WEFT_SHARD_VIEWS_STABLE;
+  if (name == "apart") return WEFT_SHARD_VIEWS_APART;
+  throw BadInput("--views " + name + " is unknown; use move, stable or apart");
+}
+
+weft_optimizer_kind_t ParseOptimizer(const std::string& name) {
+  if (name == "adamw") return WEFT_OPTIMIZER_ADAMW;
+  if (name == "muon") return WEFT_OPTIMIZER_MUON;
+  throw BadInput("--optimizer " + name + " is unknown; use adamw or muon");
 }
 
 weft_shard_wire_t ParseReduceType(const std::string& name) {

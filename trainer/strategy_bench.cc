@@ -86,8 +86,8 @@ void Run(int blocks, const weft::trainer::ModelConfig& model, size_t batch) {
     std::printf(
         "  \"%s\": {\"seconds\": %.4f, \"exposed_s\": %.4f, \"of_ddp\": %.4f, "
         "\"interval\": [%.4f, %.4f]}%s\n",
-        weft::trainer::StrategyName(kStrategies[i]).c_str(), At(seconds[i], 0.5),
-        At(exposed[i], 0.5), At(ratios, 0.5), At(ratios, 0.5 - spread), At(ratios, 0.5 + spread),
+        weft_shard_preset_name(kStrategies[i]), At(seconds[i], 0.5), At(exposed[i], 0.5),
+        At(ratios, 0.5), At(ratios, 0.5 - spread), At(ratios, 0.5 + spread),
         i + 1 < kCount ? "," : "\n}");
   }
 }

@@ -1,3 +1,6 @@
+// The same bits must come out in every run and with every strategy, so nothing here depends on time, and every rank makes the
+// same calls, also one that has no windows left in Evaluate(). The loss is summed before the update, because the update leaves
+// gathers of params under way, which the sum would wait behind.
 #include "trainer/train.h"
 
 #ifdef _OPENMP

@@ -1,6 +1,6 @@
 // Short vectors and exp on them, for the files that are compiled once per instruction set.
 //
-// Include it only from ops_<isa>.cc, after WEFT_OPS_NAMESPACE and WEFT_OPS_VECTOR_BYTES are set.
+// Include it only from ops_isa.cc, for which WEFT_KERNEL_ISA is set (cmake/kernels.cmake).
 // Everything is in an anonymous namespace and nothing from the standard library is called: an inline
 // function compiled for AVX-512 must never be the copy that the linker keeps for all.
 #ifndef WEFT_TRAINER_VECTOR_MATH_H_
@@ -9,8 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "trainer/ops.h"
+
 namespace weft::trainer {
 namespace {
+
+constexpr size_t kVectorBytes = Isa::WEFT_KERNEL_ISA == Isa::kAvx512 ? 64
+                                : Isa::WEFT_KERNEL_ISA == Isa::kAvx2 ? 32
+                                                                     : 16;
 
 template <typename T>
 struct Bits;
@@ -41,15 +47,15 @@ struct Bits<double> {
 
 template <typename T>
 struct VectorOf {
-  typedef T Type __attribute__((vector_size(WEFT_OPS_VECTOR_BYTES)));
-  typedef typename Bits<T>::Int Int __attribute__((vector_size(WEFT_OPS_VECTOR_BYTES)));
+  typedef T Type __attribute__((vector_size(kVectorBytes)));
+  typedef typename Bits<T>::Int Int __attribute__((vector_size(kVectorBytes)));
 };
 
 template <typename T>
 using Vec = typename VectorOf<T>::Type;
 
 template <typename T>
-constexpr size_t kLanes = WEFT_OPS_VECTOR_BYTES / sizeof(T);
+constexpr size_t kLanes = kVectorBytes / sizeof(T);
 
 template <typename T>
 inline __attribute__((always_inline)) Vec<T> Load(const T* p) {

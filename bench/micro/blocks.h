@@ -90,4 +90,13 @@ void MeasurePasses(benchmark::State& state, const Blocks& blocks, int block_coun
   state.counters["of_memcpy"] = rate / memcpy_rate;
 }
 
+// Runs the registered cases that the arguments ask for; returns the exit code.
+inline int RunCases(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
+
 }  // namespace weft

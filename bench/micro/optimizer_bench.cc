@@ -274,11 +274,7 @@ int Run(int argc, char** argv) {
     return 1;
   }
   RegisterCases(team->get());
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+  return RunCases(argc, argv);
 }
 
 }  // namespace

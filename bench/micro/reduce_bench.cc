@@ -82,9 +82,5 @@ void RegisterCases() {
 
 int main(int argc, char** argv) {
   weft::RegisterCases();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+  return weft::RunCases(argc, argv);
 }

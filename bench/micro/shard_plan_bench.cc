@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "weft/shard.hpp"
+#include "weft/shard_plan.hpp"
 
 namespace {
 
@@ -63,42 +63,23 @@ long PeakKib() {
   return usage.ru_maxrss;
 }
 
-void Check(weft_result_t result) {
-  if (result == WEFT_SUCCESS) return;
-  std::fprintf(stderr, "%s\n", weft_last_error());
-  std::exit(1);
-}
-
-void Declare(weft_shard_context_t context, weft_shard_preset_t preset, int units) {
+void Declare(const weft::ShardContext& context, weft_shard_preset_t preset, int units) {
   weft_shard_policy_t policy = {};
   policy.struct_size = sizeof policy;
   policy.preset = preset;
   for (int u = 0; u < units; ++u) {
     const std::string name = "blocks." + std::to_string(u);
-    weft_shard_unit_t unit = nullptr;
-    weft_shard_param_t param = nullptr;
-    const int64_t matrix[] = {u % 7 == 0 ? 24 : 16, 32};
-    const int64_t vector[] = {32};
-    Check(weft_shard_unit_begin(context, name.c_str(), &policy, &unit));
-    Check(weft_shard_unit_add_param(unit, (name + ".weight").c_str(), matrix, 2, WEFT_FLOAT32, 0,
-                                    &param));
-    Check(weft_shard_unit_add_param(unit, (name + ".bias").c_str(), vector, 1, WEFT_FLOAT32, 0,
-                                    &param));
-    Check(weft_shard_unit_seal(unit));
+    const weft::ShardUnit unit = context.AddUnit(name, &policy);
+    (void)unit.AddParam(name + ".weight", {u % 7 == 0 ? 24 : 16, 32}, WEFT_FLOAT32);
+    (void)unit.AddParam(name + ".bias", {32}, WEFT_FLOAT32);
+    unit.Seal();
   }
 }
 
 // FRACTION gets room for half of the model, and for its gradients if they stay whole.
 Cost Measure(const Preset& preset, bool every, const Size& size) {
-  weft_mesh_config_t axes = {};
-  axes.struct_size = sizeof axes;
-  axes.axis_count = 2;
-  axes.axis_names[0] = "replica";
-  axes.axis_names[1] = "shard";
-  axes.axis_sizes[0] = 2;
-  axes.axis_sizes[1] = 4;
-  weft_mesh_t mesh = nullptr;
-  Check(weft_mesh_create_dry(&axes, 0, &mesh));
+  const weft_mesh_config_t axes = {sizeof axes, 2, {"replica", "shard"}, {2, 4}};
+  const weft::Mesh mesh = weft::DryMesh(axes);
   weft_shard_config_t config = {};
   config.struct_size = sizeof config;
   config.accumulation = every ? WEFT_SHARD_REDUCE_EVERY : WEFT_SHARD_LOCAL_THEN_REDUCE;
@@ -108,20 +89,14 @@ Cost Measure(const Preset& preset, bool every, const Size& size) {
   }
   Cost cost;
   const long before_kib = PeakKib();
-  weft_shard_context_t context = nullptr;
-  Check(weft_shard_context_create(mesh, &config, &context));
+  const weft::ShardContext context(mesh, &config);
   const double began = Now();
   Declare(context, preset.preset, size.units);
   const double declared = Now();
-  weft_shard_plan_t plan = {};
-  plan.struct_size = sizeof plan;
-  Check(weft_shard_context_plan(context, &plan));
+  cost.pool_bytes = weft::PlanOf(context).pool_bytes;
   cost.plan_s = Now() - declared;
   cost.declare_s = declared - began;
   cost.peak_kib = PeakKib() - before_kib;
-  cost.pool_bytes = plan.pool_bytes;
-  Check(weft_shard_context_destroy(context));
-  Check(weft_mesh_destroy(mesh));
   return cost;
 }
 

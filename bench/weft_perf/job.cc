@@ -1,3 +1,6 @@
+// An operation that writes too much is as wrong as one that writes other values, and harder to see. So whatever it must leave
+// alone holds canaries, or in place its input, and is counted with the wrong elements. All pages are touched before anything
+// is timed: untouched ones would be read as one page of zeros, from the cache.
 #include "bench/weft_perf/job.h"
 
 #include <algorithm>
@@ -32,28 +35,28 @@ Outcome Buffer::Allocate(size_t bytes, size_t shift_bytes_max, Memory memory, we
   const size_t needed = (used + kPage - 1) / kPage * kPage;
   if (needed < bytes) return Fail(ExitCode::kInternal, Printf("%zu bytes are too many", bytes));
   void* block = nullptr;
+  Outcome outcome;
   if (memory == Memory::kSymmetric) {
-    const weft_result_t result = weft_mem_alloc(needed, 0, &block);
-    if (result != WEFT_SUCCESS) return LibraryFailure("allocating symmetric buffers", result);
+    outcome = Called("allocating symmetric buffers", weft_mem_alloc(needed, 0, &block));
   } else if (memory == Memory::kShared) {
-    const weft_result_t result = weft_mem_alloc_shared(group, needed, &block);
-    if (result != WEFT_SUCCESS) return LibraryFailure("allocating a shared buffer", result);
+    outcome = Called("allocating a shared buffer", weft_mem_alloc_shared(group, needed, &block));
   } else {
     block = mmap(nullptr, needed, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block == MAP_FAILED) {
-      return Fail(ExitCode::kInternal, Printf("no memory for a buffer of %zu bytes: %s; lower -e",
-                                              needed, std::strerror(errno)));
+      outcome =
+          Fail(ExitCode::kInternal, Printf("no memory for a buffer of %zu bytes: %s; lower -e",
+                                           needed, std::strerror(errno)));
     }
   }
+  if (!outcome.ok()) return outcome;
   block_ = static_cast<unsigned char*>(block);
   allocated_ = needed;
   memory_ = memory == Memory::kRegistered ? Memory::kPrivate : memory;
   std::memset(block_, 0, needed);
   if (memory != Memory::kRegistered) return {};
-  const weft_result_t result = weft_mem_register(block_, needed, 0);
-  if (result != WEFT_SUCCESS) return LibraryFailure("registering the buffers", result);
-  memory_ = memory;
-  return {};
+  outcome = Called("registering the buffers", weft_mem_register(block_, needed, 0));
+  if (outcome.ok()) memory_ = memory;
+  return outcome;
 }
 
 void Buffer::SetCanaries(size_t offset, size_t bytes) {

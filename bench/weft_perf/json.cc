@@ -1,4 +1,6 @@
-// The JSON of report.h.
+// The JSON of report.h. Keys and types are those of nccl-tests, so that its readers can read it: that is why booleans are texts
+// and a root is padded. What it has no key for is under "weft", "groups" and "reproducibility". Reports are passed on, so of
+// the environment only what names no secret is written.
 #include <array>
 #include <cerrno>
 #include <cmath>

@@ -23,10 +23,7 @@ ExitCode Main(int argc, char** argv) {
   }
   const Options& options = line.options;
   const std::vector<LauncherSize> sizes = LauncherSizes(std::getenv);
-  if (const Outcome checked = CheckLauncher(sizes, options); !checked.ok()) {
-    std::fprintf(stderr, "%s: %s\n", options.program.c_str(), checked.message.c_str());
-    return checked.code;
-  }
+  if (const Outcome o = CheckLauncher(sizes, options); !o.ok()) return Tell(options, o);
   // A reader of the table that goes away must not look like a lost rank to the others.
   std::signal(SIGPIPE, SIG_IGN);
   if (options.repro_world) prctl(PR_SET_PDEATHSIG, SIGKILL);

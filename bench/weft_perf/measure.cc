@@ -1,3 +1,6 @@
+// The protocol is that of nccl-tests, so that figures compare. Between two iterations there is no barrier and no clock is read
+// unless -z or -I asks for it: for small operations either would be most of the time. Operations under way share no buffer,
+// which bounds how many there can be (Rotation).
 #include "bench/weft_perf/measure.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Names, roundings and bus factors are those of nccl-tests, so that tables compare line by line, and are not to be improved.
+// Accesses() is weft's own: how often memory must be touched at least, which is a bound and no estimate.
 #include "bench/weft_perf/operation.h"
 
 #include <array>
@@ -7,36 +9,25 @@
 namespace weft::perf {
 namespace {
 
-// clang-format off
-constexpr std::array kOperations = {
-    // kind, name, program, title, layout,                           reduces rooted in-pl. same
-    Operation{OperationKind::kAllReduce, "all_reduce", "all_reduce_perf", "AllReduce",
-              Layout::kWhole,                                        true,  false, true,  true},
-    Operation{OperationKind::kReduce, "reduce", "reduce_perf", "Reduce",
-              Layout::kWhole,                                        true,  true,  true,  false},
-    Operation{OperationKind::kBroadcast, "broadcast", "broadcast_perf", "Broadcast",
-              Layout::kWhole,                                        false, true,  true,  true},
-    Operation{OperationKind::kAllGather, "all_gather", "all_gather_perf", "AllGather",
-              Layout::kCollects,                                     false, false, true,  true},
-    Operation{OperationKind::kReduceScatter, "reduce_scatter", "reduce_scatter_perf",
-              "ReduceScatter",
-              Layout::kDeals,                                        true,  false, true,  false},
-    Operation{OperationKind::kAllToAll, "alltoall", "alltoall_perf", "AlltoAll",
-              Layout::kSwaps,                                        false, false, false, false},
-    Operation{OperationKind::kAllToAllV, "alltoallv", "alltoallv_perf", "AlltoAllv",
-              Layout::kTraffic,                                      false, false, false, false},
-    Operation{OperationKind::kGather, "gather", "gather_perf", "Gather",
-              Layout::kCollects,                                     false, true,  true,  false},
-    Operation{OperationKind::kScatter, "scatter", "scatter_perf", "Scatter",
-              Layout::kDeals,                                        false, true,  true,  false},
-    Operation{OperationKind::kSendRecv, "sendrecv", "sendrecv_perf", "SendRecv",
-              Layout::kWhole,                                        false, false, false, false},
-    Operation{OperationKind::kHyperCube, "hypercube", "hypercube_perf", "HyperCube",
-              Layout::kCollects,                                     false, false, true,  true},
-    Operation{OperationKind::kBarrier, "barrier", "barrier_perf", "Barrier",
-              Layout::kNone,                                         false, false, false, false},
-};
-// clang-format on
+constexpr std::array kOperations = [] {
+  using enum OperationKind;
+  using enum Layout;
+  return std::to_array<Operation>({
+      // kind, name, title, layout, reduces, rooted, checked in place, same result
+      {kAllReduce, "all_reduce", "AllReduce", kWhole, true, false, true, true},
+      {kReduce, "reduce", "Reduce", kWhole, true, true, true, false},
+      {kBroadcast, "broadcast", "Broadcast", kWhole, false, true, true, true},
+      {kAllGather, "all_gather", "AllGather", kCollects, false, false, true, true},
+      {kReduceScatter, "reduce_scatter", "ReduceScatter", kDeals, true, false, true, false},
+      {kAllToAll, "alltoall", "AlltoAll", kSwaps, false, false, false, false},
+      {kAllToAllV, "alltoallv", "AlltoAllv", kTraffic, false, false, false, false},
+      {kGather, "gather", "Gather", kCollects, false, true, true, false},
+      {kScatter, "scatter", "Scatter", kDeals, false, true, true, false},
+      {kSendRecv, "sendrecv", "SendRecv", kWhole, false, false, false, false},
+      {kHyperCube, "hypercube", "HyperCube", kCollects, false, false, true, true},
+      {kBarrier, "barrier", "Barrier", kNone, false, false, false, false},
+  });
+}();
 
 constexpr std::array kElementTypes = {
     ElementType{"int8", WEFT_INT8, 1, Format::kSigned, 0, 0},
@@ -157,7 +148,7 @@ std::string OperationNames() {
 
 const Operation* FindOperation(std::string_view name) {
   for (const Operation& operation : kOperations) {
-    if (name == operation.name || name == operation.perf_name) return &operation;
+    if (name == operation.name || name == operation.perf_name()) return &operation;
   }
   return nullptr;
 }

@@ -42,14 +42,16 @@ enum class Layout {
 
 struct Operation {
   OperationKind kind;
-  const char* name;       // "all_reduce"
-  const char* perf_name;  // "all_reduce_perf", the program of nccl-tests
-  const char* title;      // "AllReduce", nccl-tests' experiment name
+  const char* name;   // "all_reduce"
+  const char* title;  // "AllReduce", nccl-tests' experiment name
   Layout layout;
   bool reduces;           // has a redop
   bool rooted;            // has a root
   bool checked_in_place;  // nccl-tests prints N/A for some
   bool same_result;       // every rank ends with the same output
+
+  // "all_reduce_perf", the program of nccl-tests.
+  std::string perf_name() const { return std::string(name) + "_perf"; }
 
   // Whether the call can work in place: messages cannot, nor can blocks of unequal sizes.
   bool has_in_place() const {

@@ -1,3 +1,5 @@
+// A letter means what it means in nccl-tests, so that command lines carry over; hence options that have no effect. Usage text,
+// getopt's tables and ranges come from one table. What depends on more than one option is in CheckTogether.
 #include "bench/weft_perf/options.h"
 
 #include <algorithm>
@@ -118,8 +120,7 @@ constexpr std::array kOptions = {
 };
 
 const OptionRow* FindRow(int letter) {
-  const auto* const row = std::find_if(kOptions.begin(), kOptions.end(),
-                                       [=](const OptionRow& one) { return one.letter == letter; });
+  const auto* const row = std::ranges::find(kOptions, letter, &OptionRow::letter);
   return row != kOptions.end() ? row : nullptr;
 }
 

@@ -18,11 +18,9 @@ int64_t Ordinal(const unsigned char* bytes, size_t size) {
 
 }  // namespace
 
-Pattern::Pattern(const DataKey& key, uint64_t tolerance)
-    : type_(*key.type), tolerance_(tolerance), bytes_(std::min(kPeriod, key.length) * type_.size) {}
-
 template <typename Bits>
-void Pattern::SetAll(const Bits& bits_at) {
+Pattern::Pattern(const DataKey& key, uint64_t tolerance, const Bits& bits_at)
+    : type_(*key.type), tolerance_(tolerance), bytes_(std::min(kPeriod, key.length) * type_.size) {
   for (size_t i = 0; i < bytes_.size() / type_.size; ++i) {
     // Little endian: the low bytes are the element.
     const uint64_t bits = bits_at(i);
@@ -31,22 +29,16 @@ void Pattern::SetAll(const Bits& bits_at) {
 }
 
 Pattern Pattern::Input(const DataKey& key, size_t rank) {
-  Pattern pattern(key, 0);
-  pattern.SetAll([&](size_t i) { return ExactBits(key, rank, i); });
-  return pattern;
+  return Pattern(key, 0, [&](size_t i) { return ExactBits(key, rank, i); });
 }
 
 Pattern Pattern::Reduced(const DataKey& key) {
   const bool rounds = key.reduction->op == WEFT_AVG && key.type->format == Format::kFloat;
-  Pattern pattern(key, rounds ? 2 : 0);
-  pattern.SetAll([&](size_t i) { return ReducedBits(key, i); });
-  return pattern;
+  return Pattern(key, rounds ? 2 : 0, [&](size_t i) { return ReducedBits(key, i); });
 }
 
 Pattern Pattern::OrderSensitive(const DataKey& key, size_t rank) {
-  Pattern pattern(key, 0);
-  pattern.SetAll([&](size_t i) { return RealBits(key, rank, i); });
-  return pattern;
+  return Pattern(key, 0, [&](size_t i) { return RealBits(key, rank, i); });
 }
 
 void Pattern::Fill(void* out, size_t first, size_t count) const {

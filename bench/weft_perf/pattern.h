@@ -40,10 +40,9 @@ class Pattern {
   size_t CountWrong(const void* data, size_t first, size_t count) const;
 
  private:
-  Pattern(const DataKey& key, uint64_t tolerance);
-
+  // bits_at(i): the bits of element i.
   template <typename Bits>
-  void SetAll(const Bits& bits_at);
+  Pattern(const DataKey& key, uint64_t tolerance, const Bits& bits_at);
   bool Close(const unsigned char* have, const unsigned char* want) const;
 
   const ElementType& type_;

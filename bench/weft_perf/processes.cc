@@ -105,8 +105,7 @@ Outcome Family::Fork(const sigset_t& former_signals, const RankBody& body) {
 
 Outcome Family::SendId() {
   weft_unique_id_t id = {};
-  const weft_result_t result = weft_unique_id_create(&id);
-  if (result != WEFT_SUCCESS) return LibraryFailure("making a job id", result);
+  if (Outcome o = Called("making a job id", weft_unique_id_create(&id)); !o.ok()) return o;
   for (Child& child : children_) {
     // Fits into an empty pipe, so it neither blocks nor stops half-way; a dead child shows in wait.
     static_cast<void>(!write(child.id_pipe, id.internal, sizeof(id)));
@@ -175,11 +174,9 @@ ExitCode RunProcesses(const Options& options, const RankBody& body) {
   Family family(options);
   Outcome outcome = family.Fork(former_signals, body);
   if (outcome.ok()) outcome = family.SendId();
-  if (!outcome.ok()) {
-    std::fprintf(stderr, "%s: %s\n", options.program.c_str(), outcome.message.c_str());
-    family.KillAll();
-  }
-  return std::max(outcome.code, family.WaitForAll(child_signal));
+  const ExitCode code = Tell(options, outcome);
+  if (!outcome.ok()) family.KillAll();
+  return std::max(code, family.WaitForAll(child_signal));
 }
 
 }  // namespace weft::perf

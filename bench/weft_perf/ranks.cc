@@ -1,3 +1,6 @@
+// The ranks of a process are its threads, the first of them the caller. No rank begins before all threads exist: if one cannot
+// be made, the others would wait for its rank until the deadline. What ranks tell each other goes through collectives of the
+// same library.
 #include "bench/weft_perf/ranks.h"
 
 #include <algorithm>
@@ -19,13 +22,6 @@ namespace {
 
 // Makes the group of this process's rank `local`; runs on that rank's thread.
 using GroupMaker = std::function<Outcome(size_t local, weft_group_t* group)>;
-
-ExitCode Tell(const Options& options, const Outcome& outcome) {
-  if (!outcome.ok()) {
-    std::fprintf(stderr, "%s: %s\n", options.program.c_str(), outcome.message.c_str());
-  }
-  return outcome.code;
-}
 
 ExitCode RunRank(const Options& options, size_t local, const GroupMaker& make,
                  const RankBody& body) {
@@ -68,13 +64,10 @@ ExitCode RunThreads(const Options& options, size_t ranks, const GroupMaker& make
 // Rank 0 of `group` makes an id, all get it.
 Outcome ShareId(weft_group_t group, int rank, weft_unique_id_t* id) {
   if (rank == 0) {
-    const weft_result_t made = weft_unique_id_create(id);
-    if (made != WEFT_SUCCESS) return LibraryFailure("making a job id", made);
+    if (Outcome o = Called("making a job id", weft_unique_id_create(id)); !o.ok()) return o;
   }
-  const weft_result_t sent =
-      weft_broadcast(id, id, sizeof(*id), WEFT_UINT8, 0, group, nullptr, nullptr);
-  if (sent != WEFT_SUCCESS) return LibraryFailure("sending the job id", sent);
-  return {};
+  return Called("sending the job id",
+                weft_broadcast(id, id, sizeof(*id), WEFT_UINT8, 0, group, nullptr, nullptr));
 }
 
 }  // namespace
@@ -84,12 +77,22 @@ Outcome LibraryFailure(const std::string& doing, weft_result_t result) {
               Printf("%s: %s (%s)", doing.c_str(), weft_last_error(), weft_result_name(result)));
 }
 
+Outcome Called(const char* doing, weft_result_t result) {
+  return result == WEFT_SUCCESS ? Outcome{} : LibraryFailure(doing, result);
+}
+
+ExitCode Tell(const Options& options, const Outcome& outcome) {
+  if (!outcome.ok()) {
+    std::fprintf(stderr, "%s: %s\n", options.program.c_str(), outcome.message.c_str());
+  }
+  return outcome.code;
+}
+
 Outcome Peers::Make(weft_group_t world, Peers* peers) {
   peers->world_ = world;
   weft_result_t result = weft_group_rank(world, &peers->rank_);
   if (result == WEFT_SUCCESS) result = weft_group_size(world, &peers->size_);
-  if (result != WEFT_SUCCESS) return LibraryFailure("asking for the rank", result);
-  return {};
+  return Called("asking for the rank", result);
 }
 
 Outcome Peers::Barrier() {
@@ -100,10 +103,9 @@ Outcome Peers::Barrier() {
 
 Outcome Peers::Gather(std::span<const double> mine, std::vector<double>* all) {
   all->assign(mine.size() * static_cast<size_t>(size_), 0);
-  const weft_result_t result = weft_all_gather(mine.data(), all->data(), mine.size(), WEFT_FLOAT64,
-                                               world_, nullptr, nullptr);
-  if (result != WEFT_SUCCESS) return LibraryFailure("gathering the ranks' numbers", result);
-  return {};
+  return Called("gathering the ranks' numbers",
+                weft_all_gather(mine.data(), all->data(), mine.size(), WEFT_FLOAT64, world_,
+                                nullptr, nullptr));
 }
 
 Outcome Peers::GatherText(const std::string& mine, std::vector<std::string>* all) {

@@ -19,6 +19,12 @@ namespace weft::perf {
 // The outcome of a failed weft call: the library's own sentence, after what was being done.
 Outcome LibraryFailure(const std::string& doing, weft_result_t result);
 
+// That, if the call failed.
+Outcome Called(const char* doing, weft_result_t result);
+
+// A failure is one line on stderr.
+ExitCode Tell(const Options& options, const Outcome& outcome);
+
 // What the ranks tell each other beside what they measure: barriers, times, counts of wrong elements, device lines. Goes
 // through a weft group like any other program's traffic. One per rank, used by that rank's thread; borrows the group.
 class Peers {

@@ -1,4 +1,6 @@
-// MakeRepro of run.h.
+// MakeRepro of run.h. Hashes are compared between ways, sizes and runs, so inputs depend on kSeed, rank and index alone, and
+// kSeed never changes. An algorithm that the library refuses is left out if all ranks are refused; if only some are, that is a
+// failure, and no result.
 #include "bench/weft_perf/repro.h"
 
 #include <algorithm>

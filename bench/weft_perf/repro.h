@@ -75,8 +75,6 @@ class ReproSummary {
 
   const std::vector<ReproResult>& results() const { return results_; }
 
-  const std::vector<ReproSkip>& skips() const { return skips_; }
-
   // The most different hashes that one operation, type, reduction, root, size and number of ranks
   // has; the beginnings of all sizes count as one size more.
   size_t distinct() const;

@@ -1,3 +1,6 @@
+// Results of different runs of the program are compared after the runs have ended, so what is kept of one is its hash, and it
+// comes as a line through a pipe. VisitMembers is the one list of a result's members: what is missing there is lost on the way.
+// Beginnings are compared as well, because elements do not depend on how many follow.
 #include <algorithm>
 #include <memory>
 #include <tuple>
@@ -17,24 +20,32 @@ constexpr char kLineStart[] = "repro ";
 // Enough to see what the faulty ones have in common; JSON has all.
 constexpr size_t kFaultLinesMax = 20;
 
-Json ToJson(const ReproResult& r) {
-  return {{"operation", r.operation},
-          {"type", r.type},
-          {"redop", r.reduction},
-          {"root", r.root},
-          {"ranks", r.ranks},
-          {"size", r.bytes},
-          {"count", r.count},
-          {"ranks_are", r.ranks_are},
-          {"isa", r.isa},
-          {"algorithm", r.algorithm},
-          {"memory", r.memory},
-          {"in_place", r.in_place},
-          {"blocking", r.blocking},
-          {"hash", r.hash},
-          {"prefix_hash", r.prefix_hash},
-          {"ranks_agree", r.ranks_agree},
-          {"stray_bytes", r.stray_bytes}};
+// Each member of a result under its name in lines and in JSON.
+template <typename Result, typename Visit>
+void VisitMembers(Result& r, const Visit& visit) {
+  visit("operation", r.operation);
+  visit("type", r.type);
+  visit("redop", r.reduction);
+  visit("root", r.root);
+  visit("ranks", r.ranks);
+  visit("size", r.bytes);
+  visit("count", r.count);
+  visit("ranks_are", r.ranks_are);
+  visit("isa", r.isa);
+  visit("algorithm", r.algorithm);
+  visit("memory", r.memory);
+  visit("in_place", r.in_place);
+  visit("blocking", r.blocking);
+  visit("hash", r.hash);
+  visit("prefix_hash", r.prefix_hash);
+  visit("ranks_agree", r.ranks_agree);
+  visit("stray_bytes", r.stray_bytes);
+}
+
+Json ToJson(const ReproResult& result) {
+  Json json;
+  VisitMembers(result, [&](const char* name, const auto& member) { json[name] = member; });
+  return json;
 }
 
 Json ToJson(const ReproSkip& skip) {
@@ -107,25 +118,9 @@ bool ReproSummary::AddLine(const std::string& line) {
     Add({json.value("skipped", ""), json.value("calls", size_t{0}), json.value("why", "")});
     return true;
   }
-  ReproResult r;
-  r.operation = json.value("operation", "");
-  r.type = json.value("type", "");
-  r.reduction = json.value("redop", "");
-  r.root = json.value("root", -1);
-  r.ranks = json.value("ranks", size_t{0});
-  r.bytes = json.value("size", size_t{0});
-  r.count = json.value("count", size_t{0});
-  r.ranks_are = json.value("ranks_are", "");
-  r.isa = json.value("isa", "");
-  r.algorithm = json.value("algorithm", "");
-  r.memory = json.value("memory", "");
-  r.in_place = json.value("in_place", false);
-  r.blocking = json.value("blocking", true);
-  r.hash = json.value("hash", "");
-  r.prefix_hash = json.value("prefix_hash", "");
-  r.ranks_agree = json.value("ranks_agree", false);
-  r.stray_bytes = json.value("stray_bytes", size_t{0});
-  Add(std::move(r));
+  ReproResult result;
+  VisitMembers(result, [&](const char* name, auto& member) { member = json.value(name, member); });
+  Add(std::move(result));
   return true;
 }
 

@@ -9,37 +9,22 @@
 #include <unistd.h>
 
 #include "bench/weft_perf/output.h"
+#include "bench/weft_perf/ranks.h"
 #include "bench/weft_perf/repro.h"
 
 namespace weft::perf {
 namespace {
 
-// Pointers to the texts, and a nullptr behind them.
-std::vector<char*> Pointers(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (std::string& text : texts)
-    pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-std::vector<std::string> EnvironmentWith(const std::string& isa) {
-  const std::string start = "WEFT_ISA=";
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (std::strncmp(*entry, start.c_str(), start.size()) != 0) environment.emplace_back(*entry);
-  }
-  environment.push_back(start + isa);
-  return environment;
-}
-
 // Starts this program once more, its output in *pipe_end.
 Outcome StartWorld(const ReproWorld& world, int argc, char** argv, pid_t* pid, int* pipe_end) {
-  std::vector<std::string> arguments(argv, argv + argc);
-  arguments.emplace_back("--repro-world");
-  if (world.threads) arguments.emplace_back("--threads-as-ranks");
-  std::vector<std::string> environment = EnvironmentWith(world.isa);
+  std::vector<char*> arguments(argv, argv + argc);
+  char repro_world[] = "--repro-world";
+  char threads_as_ranks[] = "--threads-as-ranks";
+  arguments.push_back(repro_world);
+  if (world.threads) arguments.push_back(threads_as_ranks);
+  arguments.push_back(nullptr);
+  // This process itself uses nothing that reads it.
+  setenv("WEFT_ISA", world.isa.c_str(), 1);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return Fail(ExitCode::kInternal, Printf("no pipe for the ranks: %s", std::strerror(errno)));
@@ -47,8 +32,8 @@ Outcome StartWorld(const ReproWorld& world, int argc, char** argv, pid_t* pid, i
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  const int error = posix_spawn(pid, "/proc/self/exe", &actions, nullptr,
-                                Pointers(arguments).data(), Pointers(environment).data());
+  const int error =
+      posix_spawn(pid, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   *pipe_end = ends[0];
@@ -135,11 +120,7 @@ ExitCode RunReproWorlds(const Options& options, int argc, char** argv) {
       output.report().errors.push_back(outcome.message);
     }
   }
-  outcome = output.Finish(outcome);
-  if (!outcome.ok()) {
-    std::fprintf(stderr, "%s: %s\n", options.program.c_str(), outcome.message.c_str());
-  }
-  return outcome.code;
+  return Tell(options, output.Finish(outcome));
 }
 
 }  // namespace weft::perf

@@ -1,4 +1,5 @@
-// MakeSweep of run.h: what nccl-tests does.
+// MakeSweep of run.h: what nccl-tests does. As there, all sizes are run once before the first is timed, so that no size pays for
+// what is set up only once, and both halves of a row have numbers: what has no form in place is measured again as it is.
 #include <algorithm>
 #include <cstdlib>
 

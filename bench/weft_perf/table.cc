@@ -1,4 +1,5 @@
-// The table of report.h.
+// The table of report.h. Columns, widths and rounding are those of nccl-tests, so that scripts which read its tables can read
+// this one. What weft adds stands in lines that begin with #, which they skip.
 #include <cmath>
 
 #include "bench/weft_perf/report.h"
@@ -81,7 +82,7 @@ std::string PreambleText(const Report& report) {
   const bool factor = o.step_factor > 1;
   std::string text = Printf("# weft_perf version %s weft-headers=%d weft-library=%d\n",
                             report.version.c_str(), report.header_version, report.library_version);
-  text += Printf("# Collective test starting: %s\n", o.operation->perf_name);
+  text += Printf("# Collective test starting: %s\n", o.operation->perf_name().c_str());
   text += Printf(
       "# nThread %d nGpus %d minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %d "
       "iters: %d agg iters: %d validation: %d graph: %d unalign: %zu\n",
@@ -145,7 +146,8 @@ std::string FooterText(const Report& report) {
     }
     text += "#\n";
   }
-  text += Printf("# Collective test concluded: %s\n", report.options.operation->perf_name);
+  text +=
+      Printf("# Collective test concluded: %s\n", report.options.operation->perf_name().c_str());
   for (const std::string& error : report.errors)
     text += "# error: " + error + "\n";
   return text + "#\n";

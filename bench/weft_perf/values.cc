@@ -1,3 +1,6 @@
+// Two kinds of values answer two questions. Exact values have one right result in any order, which is computed here without the
+// library: what checks it must not use its rounding. Real values have another result for almost every order, so equal bits mean
+// equal orders. No rank needs another one's data to know what must come out.
 #include "bench/weft_perf/values.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// Starting never waits, and nothing is waited for before all is started: so ranks may note groups in different orders. When a
+// start fails, the later calls of that group are not started, because they would meet other calls of its peers; other groups
+// go on. Works of a batch that is never ended are settled when its thread ends, or their waiters would wait for ever.
 #include "weft/batch.h"
 
 #include <algorithm>
@@ -5,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/interrupt.h"
+#include "base/per_thread.h"
 #include "base/status.h"
 #include "bindings/c/batch.h"
 #include "bindings/c/guard.h"
@@ -42,12 +47,8 @@ struct Batch {
 
   std::vector<Entry> entries;
   std::vector<const ProcessGroup*> groups;  // in the order of their first calls
+  bool cancelled = false;                   // in an inner level: nothing will be started
 };
-
-Batch& OfThisThread() {
-  thread_local Batch batch;
-  return batch;
-}
 
 size_t IndexOf(const ProcessGroup* group, std::vector<const ProcessGroup*>& groups) {
   const auto known = std::find(groups.begin(), groups.end(), group);
@@ -87,26 +88,75 @@ absl::Status StartAll(std::vector<Entry>& entries) {
 
 // Where no thread moves operations, this one moves those of all groups while it waits: a peer may wait
 // for them in another order.
-absl::Status Await(Work& work) {
-  while (CallerDrivesProgress() && !work.ended()) {
+absl::Status Await(Work& work, ProcessGroup& group) {
+  absl::Status status;
+  while (CallerDrivesProgress() && !work.ended() && ResultOf(status) != WEFT_INTERRUPTED) {
     ProgressAll();
-    (void)work.Wait(kLookNs);
+    status = work.Wait(kLookNs);
   }
-  return work.Wait(0);
+  if (ResultOf(status) != WEFT_INTERRUPTED) status = work.Wait(0);
+  if (ResultOf(status) != WEFT_INTERRUPTED) return status;
+  // The caller takes the operation for ended, and its buffers back.
+  (void)TakeInterrupt();
+  group.Abort("interrupted by its program (weft_set_interrupt)");
+  const UninterruptedWaits until_it_has_ended;
+  const absl::Status ended = work.Wait(0);
+  return ended.ok() ? ended : InterruptedError("weft_batch_end");
+}
+
+// Ends a level of the batch, which there must be.
+absl::Status LeaveLevel(std::string_view call) {
+  if (batch_depth == 0) {
+    return CallError(WEFT_BAD_STATE, call, "there is no weft_batch_begin() before it");
+  }
+  --batch_depth;
+  return absl::OkStatus();
+}
+
+// Starts nothing of what was noted: works end, and groups are aborted, each once. Peers have seen nothing of these
+// operations, but may wait for them, and a later call of this rank would pass for the one that they wait for.
+void DropNoted(Batch& batch) {
+  std::vector<bool> aborted(batch.groups.size());
+  batch.groups.clear();
+  const std::vector<Entry> entries = std::exchange(batch.entries, {});
+  for (const Entry& entry : entries) {
+    ProcessGroup& group = *entry.call.group;
+    if (entry.handle != nullptr) {
+      entry.handle->Settle(
+          MakeError(WEFT_ABORTED, {.group = group.name()},
+                    StrCat("not started: the batch on group ", group.name(),
+                           " that it was called in was cancelled by weft_batch_cancel()")));
+    }
+    if (aborted[entry.group]) continue;
+    aborted[entry.group] = true;
+    group.Abort("it cancelled a batch with operations of this group (weft_batch_cancel)");
+  }
+}
+
+absl::Status CancelBatch() {
+  WEFT_RETURN_IF_ERROR(LeaveLevel("weft_batch_cancel"));
+  Batch& batch = PerThread<Batch>::Get();
+  batch.cancelled = batch_depth > 0;
+  DropNoted(batch);
+  return absl::OkStatus();
 }
 
 absl::Status EndBatch() {
-  if (batch_depth == 0) {
-    return CallError(WEFT_BAD_STATE, "weft_batch_end", "there is no weft_batch_begin() before it");
+  WEFT_RETURN_IF_ERROR(LeaveLevel("weft_batch_end"));
+  if (batch_depth > 0) return absl::OkStatus();
+  Batch& batch = PerThread<Batch>::Get();
+  if (std::exchange(batch.cancelled, false)) {
+    DropNoted(batch);
+    return CallError(
+        WEFT_ABORTED, "weft_batch_end",
+        "nothing of the batch was started, as weft_batch_cancel() was called inside it");
   }
-  if (--batch_depth > 0) return absl::OkStatus();
-  Batch& batch = OfThisThread();
   batch.groups.clear();
   std::vector<Entry> entries = std::exchange(batch.entries, {});
   absl::Status first = StartAll(entries);
   for (const Entry& entry : entries) {
     if (entry.work == nullptr) continue;
-    absl::Status ended = Await(*entry.work);
+    absl::Status ended = Await(*entry.work, *entry.call.group);
     if (first.ok()) first = std::move(ended);
   }
   return first;
@@ -131,7 +181,7 @@ bool BatchedWork::OnComplete(std::function<void(const absl::Status&)> callback) 
 }
 
 absl::Status NoteInBatch(BatchedCall call, weft_work_t* work) {
-  Batch& batch = OfThisThread();
+  Batch& batch = PerThread<Batch>::Get();
   Entry entry;
   entry.group = IndexOf(call.group.get(), batch.groups);
   entry.call = std::move(call);
@@ -155,4 +205,8 @@ weft_result_t weft_batch_begin(void) {
 
 weft_result_t weft_batch_end(void) {
   return weft::Guarded(weft::EndBatch);
+}
+
+weft_result_t weft_batch_cancel(void) {
+  return weft::Guarded(weft::CancelBatch);
 }

@@ -1,4 +1,4 @@
-// Calls that were noted between weft_batch_begin() and weft_batch_end().
+// Calls that were noted between weft_batch_begin() and weft_batch_end(), or weft_batch_cancel().
 //
 // A function that issues an operation checks its arguments and then asks first:
 //
@@ -29,7 +29,7 @@ namespace weft {
 // The work of an operation that is started later, or never.
 class BatchedWork : public Work {
  public:
-  // Once, when the batch ends: what the operation has become.
+  // Once, when the batch ends or is cancelled: what the operation has become.
   void Settle(absl::StatusOr<WorkRef> started);
 
   // False while the batch goes on; nothing below may be called before.
@@ -44,6 +44,14 @@ class BatchedWork : public Work {
   bool ended() const override { return started_ == nullptr || started_->ended(); }
 
   absl::Status status() override { return started_ == nullptr ? failure_ : started_->status(); }
+
+  const void* moved_with() const override {
+    return started_ == nullptr ? this : started_->moved_with();
+  }
+
+  void LeaveToProgress() override {
+    if (started_ != nullptr) started_->LeaveToProgress();
+  }
 
   bool OnComplete(std::function<void(const absl::Status&)> callback) override;
 

@@ -10,7 +10,8 @@ absl::Status ReadCallOptions(const char* name, const weft_call_t* given, weft_ca
   weft_call_t& call = *options;
   WEFT_RETURN_IF_ERROR(ReadConfig(name, given, &call));
   if (call.timeout_ns < 0) return InvalidArgument(name, "timeout_ns is negative");
-  if ((call.fields & ~WEFT_CALL_WIRE_DTYPE) != 0) {
+  constexpr uint32_t kKnown = WEFT_CALL_WIRE_DTYPE | WEFT_CALL_BACKGROUND | WEFT_CALL_STREAM;
+  if ((call.fields & ~kKnown) != 0) {
     return InvalidArgument(name, StrCat("fields has unknown bits: ", call.fields));
   }
   if ((call.fields & WEFT_CALL_WIRE_DTYPE) != 0 && DtypeSize(call.wire_dtype) == 0) {
@@ -21,10 +22,21 @@ absl::Status ReadCallOptions(const char* name, const weft_call_t* given, weft_ca
     return InvalidArgument(
         name, StrCat("numerics ", static_cast<int>(call.numerics), " is not canonical or fast"));
   }
-  if (call.stream != nullptr) {
-    return InvalidArgument(name, "stream is set, but the group is one of host memory");
+  if (call.stream != nullptr || (call.fields & WEFT_CALL_STREAM) != 0) {
+    return CallError(WEFT_UNSUPPORTED, name,
+                     "stream is set, but the group is one of host memory, which has no streams");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckWireDtype(const char* name, const weft_call_t& options, weft_dtype_t dtype) {
+  const bool set = (options.fields & WEFT_CALL_WIRE_DTYPE) != 0;
+  if (!set || options.wire_dtype == dtype || DtypeSize(dtype) == 0) return absl::OkStatus();
+  return CallError(
+      WEFT_UNSUPPORTED, name,
+      StrCat("wire_dtype ", DtypeName(options.wire_dtype), " with elements of ", DtypeName(dtype),
+             ": elements are moved as they are; pass their own type, or leave "
+             "WEFT_CALL_WIRE_DTYPE out of fields"));
 }
 
 }  // namespace weft

@@ -3,17 +3,34 @@
 //   weft_call_t options{};
 //   WEFT_RETURN_IF_ERROR(ReadCallOptions("send", call, &options));
 //
-// Thread-safety: a pure function.
+// Thread-safety: pure functions.
 #pragma once
 
 #include "weft/types.h"
 
 #include "absl/status/status.h"
+#include "comm/group/call_key.h"
 
 namespace weft {
+
+// True if `call` is of this library's version and, as far as it is right, says no more than *extras then does: such a call
+// may be one that its group has done before.
+inline bool ReadExtras(const weft_call_t& call, CallExtras* extras) {
+  if (call.struct_size != sizeof(weft_call_t)) return false;  // the rest may not be there
+  *extras = {.timeout_ns = call.timeout_ns,
+             .tag = call.tag,
+             .priority = call.priority,
+             .background = (call.fields & WEFT_CALL_BACKGROUND) != 0};
+  return call.algorithm == nullptr && (call.fields & ~WEFT_CALL_BACKGROUND) == 0 &&
+         call.numerics == WEFT_NUMERICS_CANONICAL && call.stream == nullptr && call.timeout_ns >= 0;
+}
 
 // Copies `given` (may be NULL) over the defaults in *options and checks what can be checked without the
 // call's other arguments; the algorithm is left to the caller. Sentences begin with `call`.
 absl::Status ReadCallOptions(const char* call, const weft_call_t* given, weft_call_t* options);
+
+// UNSUPPORTED if the call asks for a wire type other than `dtype`, that of its elements. A `dtype` that is none is
+// found elsewhere.
+absl::Status CheckWireDtype(const char* call, const weft_call_t& options, weft_dtype_t dtype);
 
 }  // namespace weft

@@ -1,9 +1,13 @@
+// Every argument is checked before anything is done that other ranks wait for: a rank that fails in the middle leaves them to
+// their deadline. A child of a process that has shared memory is refused (CheckMayMake) for the same reason. Results are
+// written last.
 #include "weft/group.h"
 
 #include <utility>
 #include <vector>
 
 #include "bindings/c/guard.h"
+#include "bindings/c/handle_pool.h"
 #include "bindings/c/handles.h"
 #include "bindings/c/struct_size.h"
 #include "comm/group/from_ranks.h"
@@ -25,6 +29,18 @@ absl::Status ReadOptions(std::string_view call, const weft_group_config_t* confi
   if (options->name.size() > kNameBytesMax) {
     return InvalidArgument(call, StrCat("the group's name has ", options->name.size(),
                                         " bytes, at most ", kNameBytesMax, " are allowed"));
+  }
+  if (full.device_kind != WEFT_DEVICE_HOST) {
+    if (full.device_kind != WEFT_DEVICE_CUDA) {
+      return InvalidArgument(
+          call, StrCat("device_kind ", static_cast<int>(full.device_kind), " is not host or CUDA"));
+    }
+    return CallError(WEFT_UNSUPPORTED, call,
+                     "device_kind is CUDA; this version of weft has groups of host memory only");
+  }
+  if (full.device != 0) {
+    return InvalidArgument(
+        call, StrCat("device is ", full.device, ", but the group is one of host memory"));
   }
   if (full.timeout_ns < 0 || full.init_timeout_ns < 0) {
     return InvalidArgument(call, "a timeout is negative; 0 means the default");
@@ -48,7 +64,7 @@ absl::Status CheckPlace(std::string_view call, int size, int rank, const void* g
 }
 
 weft_group_t MakeHandle(std::shared_ptr<ProcessGroup> group) {
-  auto* const handle = new weft_group;
+  weft_group_t handle = HandlePool<weft_group>::Get().Make();
   handle->group = std::move(group);
   return handle;
 }
@@ -69,6 +85,9 @@ absl::Status Make(Store* store, int rank, int size, const GroupOptions& options,
 }  // namespace
 
 absl::Status CheckGroup(std::string_view call, weft_group_t group) {
+  if (group != nullptr && group->magic == weft_group::kRetired) {
+    return InvalidArgument(call, "group was destroyed; pass a live one");
+  }
   if (!IsGroup(group)) return InvalidArgument(call, "group is NULL or not a group");
   if (!group->origin.here()) return ForkedError(call, "group");
   return absl::OkStatus();
@@ -207,6 +226,29 @@ weft_result_t weft_group_name(weft_group_t group, const char** name) {
   });
 }
 
+weft_result_t weft_group_set_timeout(weft_group_t group, int64_t timeout_ns) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_group_set_timeout";
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
+    if (timeout_ns < 0) {
+      return weft::InvalidArgument(
+          kCall, weft::StrCat("timeout_ns is ", timeout_ns, "; 0 means the default"));
+    }
+    group->group->SetTimeout(timeout_ns);
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_group_sequence(weft_group_t group, uint64_t* sequence) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_group_sequence";
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
+    if (sequence == nullptr) return weft::InvalidArgument(kCall, "sequence is NULL");
+    *sequence = group->group->sequence();
+    return absl::OkStatus();
+  });
+}
+
 weft_result_t weft_group_stats(weft_group_t group, weft_group_stats_t* stats) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_group_stats";
@@ -248,8 +290,7 @@ weft_result_t weft_group_destroy(weft_group_t group) {
     if (group == nullptr) return absl::OkStatus();
     WEFT_RETURN_IF_ERROR(weft::CheckGroup("weft_group_destroy", group));
     group->group->Close();
-    group->magic = 0;
-    delete group;
+    weft::HandlePool<weft_group>::Get().Retire(group);
     return absl::OkStatus();
   });
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/per_thread.h"
 #include "bindings/c/call_options.h"
 #include "bindings/c/op.h"
 
@@ -51,21 +52,27 @@ absl::Status RunOrStart(Collective& collective, const std::shared_ptr<ProcessGro
   return StartOrNote(collective, group, work);
 }
 
+// *collective has its kind and its type of elements.
 absl::Status ReadCall(const weft_call_t* given, Collective* collective) {
   const char* const name = OpKindName(collective->kind);
   weft_call_t call{};
   WEFT_RETURN_IF_ERROR(ReadCallOptions(name, given, &call));
   WEFT_RETURN_IF_ERROR(ReadAlgorithm(name, call.algorithm, &collective->algorithm));
+  if (collective->kind != OpKind::kBarrier) {
+    WEFT_RETURN_IF_ERROR(CheckWireDtype(name, call, collective->dtype));
+  }
+  collective->numerics = call.numerics;
   collective->timeout_ns = call.timeout_ns;
   collective->priority = call.priority;
   collective->tag = call.tag;
+  collective->background = (call.fields & WEFT_CALL_BACKGROUND) != 0;
   return absl::OkStatus();
 }
 
 // A layout for a call. A blocking call reads it on this thread only and so needs no memory of its own.
 std::shared_ptr<BlockLayout> NewLayout(bool blocking) {
   if (!blocking) return std::make_shared<BlockLayout>();
-  static thread_local BlockLayout layout;
+  BlockLayout& layout = PerThread<BlockLayout>::Get();
   layout.in_counts.clear();
   layout.in_offsets.clear();
   layout.out_counts.clear();
@@ -89,18 +96,35 @@ weft_result_t IssueChecked(const CallKey& key, const void* in, void* out, weft_g
 }
 
 weft_result_t IssueAsWork(const CallKey& key, const void* in, void* out, weft_group_t group,
-                          weft_work_t* work) {
-  if (IsGroup(group) && !InBatch()) {
+                          const weft_call_t* call, weft_work_t* work) {
+  CallExtras extras;
+  const bool cachable = call == nullptr || ReadExtras(*call, &extras);
+  if (cachable && IsGroup(group) && !InBatch()) {
     bool started = false;
     const weft_result_t failed = Guarded([&] {
       auto made = std::make_unique<weft_work>();
-      started = group->group->StartAgain(key, in, out, &made->work);
+      started = group->group->TryStartCached(key, in, out, extras, &made->work);
       if (started) *work = made.release();
       return absl::OkStatus();
     });
     if (started || failed != WEFT_SUCCESS) return failed;
   }
-  return IssueChecked(key, in, out, group, nullptr, work);
+  return IssueChecked(key, in, out, group, call, work);
+}
+
+weft_result_t IssueWithOptions(const CallKey& key, const void* in, void* out, weft_group_t group,
+                               const weft_call_t& call) {
+  CallExtras extras;
+  if (ReadExtras(call, &extras)) {
+    bool done = false;
+    const weft_result_t failed = Guarded([&] {
+      absl::Status failure;
+      done = group->group->TryRunCached(key, in, out, extras, &failure);
+      return failure;
+    });
+    if (done || failed != WEFT_SUCCESS) return failed;
+  }
+  return IssueChecked(key, in, out, group, &call, nullptr);
 }
 
 weft_result_t IssueLaidOut(OpKind kind, CollectiveMaker make, const void* arguments,
@@ -108,9 +132,9 @@ weft_result_t IssueLaidOut(OpKind kind, CollectiveMaker make, const void* argume
   return Guarded([&]() -> absl::Status {
     WEFT_RETURN_IF_ERROR(CheckGroup(OpKindName(kind), handle));
     Collective collective{.kind = kind};
-    if (call != nullptr) WEFT_RETURN_IF_ERROR(ReadCall(call, &collective));
     const std::shared_ptr<BlockLayout> layout = NewLayout(work == nullptr && !InBatch());
     WEFT_RETURN_IF_ERROR(make(*handle->group, arguments, layout.get(), &collective));
+    if (call != nullptr) WEFT_RETURN_IF_ERROR(ReadCall(call, &collective));
     collective.layout = layout;
     return RunOrStart(collective, handle->group, work);
   });

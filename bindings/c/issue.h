@@ -36,21 +36,28 @@ weft_result_t IssueChecked(const CallKey& key, const void* in, void* out, weft_g
 
 // The same; of a call that the group has started or done before only the buffers are checked.
 weft_result_t IssueAsWork(const CallKey& key, const void* in, void* out, weft_group_t group,
-                          weft_work_t* work);
+                          const weft_call_t* call, weft_work_t* work);
 
-// The same of any call. A blocking one comes first: it is short, and whatever stood beside it would cost it registers.
+// A blocking call with options, of a group and outside of a batch.
+weft_result_t IssueWithOptions(const CallKey& key, const void* in, void* out, weft_group_t group,
+                               const weft_call_t& call);
+
+// Checks and issues any call. A blocking one comes first: it is short, and whatever stood beside it would cost it registers.
 inline weft_result_t Issue(const CallKey& key, const void* in, void* out, weft_group_t group,
                            const weft_call_t* call, weft_work_t* work) {
   if (call == nullptr && work == nullptr && IsGroup(group) && !InBatch()) {
     bool done = false;
     const weft_result_t failed = Guarded([&] {
       absl::Status failure;
-      done = group->group->RunAgain(key, in, out, &failure);
+      done = group->group->TryRunCached(key, in, out, &failure);
       return failure;
     });
     if (done || failed != WEFT_SUCCESS) return failed;
   }
-  if (call == nullptr && work != nullptr) return IssueAsWork(key, in, out, group, work);
+  if (work != nullptr) return IssueAsWork(key, in, out, group, call, work);
+  if (call != nullptr && IsGroup(group) && !InBatch()) {
+    return IssueWithOptions(key, in, out, group, *call);
+  }
   return IssueChecked(key, in, out, group, call, work);
 }
 

@@ -1,9 +1,11 @@
 #include "bindings/c/last_error.h"
 
+#include <new>
 #include <string>
 
 #include "weft/error.h"
 
+#include "base/per_thread.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "bindings/c/guard.h"
@@ -18,25 +20,52 @@ struct LastError {
   ErrorFields fields;
 };
 
-LastError& OfThisThread() {
-  thread_local LastError error;
-  return error;
+using LastErrorOfThread = PerThread<LastError>;
+
+weft_error_info_t ToInfo(weft_result_t result, const ErrorFields& fields) {
+  weft_error_info_t info{};
+  info.result = result;
+  info.rank = fields.rank;
+  info.pid = fields.pid;
+  info.signal = fields.signal;
+  info.exit_code = fields.exit_code;
+  info.sequence = fields.sequence;
+  CopyText(info.host, fields.host);
+  CopyText(info.group, fields.group);
+  CopyText(info.operation, fields.operation);
+  info.world_rank = fields.world_rank;
+  CopyText(info.unit, fields.unit);
+  CopyText(info.param, fields.param);
+  info.device = fields.device;
+  return info;
 }
 
 }  // namespace
 
 weft_result_t KeepFailure(const absl::Status& status) {
-  LastError& error = OfThisThread();
-  error.result = ResultOf(status);
-  error.message = std::string(status.message());
-  error.fields = FieldsOf(status);
-  return error.result;
+  const weft_result_t result = ResultOf(status);
+  try {
+    LastError& error = LastErrorOfThread::Get();
+    error.result = result;
+    error.message = std::string(status.message());
+    error.fields = FieldsOf(status);
+  } catch (const std::bad_alloc&) {
+    // The code must do; the sentence of an earlier failure would mislead.
+    LastError* const error = LastErrorOfThread::Find();
+    if (error != nullptr) *error = {.result = result, .message = {}, .fields = {}};
+  }
+  return result;
+}
+
+weft_error_info_t ErrorInfoOf(const absl::Status& status) {
+  return ToInfo(ResultOf(status), FieldsOf(status));
 }
 
 }  // namespace weft
 
 const char* weft_last_error(void) {
-  return weft::OfThisThread().message.c_str();
+  const weft::LastError* const error = weft::LastErrorOfThread::Find();
+  return error == nullptr ? "" : error->message.c_str();
 }
 
 weft_result_t weft_last_error_info(weft_error_info_t* info) {
@@ -45,19 +74,10 @@ weft_result_t weft_last_error_info(weft_error_info_t* info) {
   if (absl::Status checked = weft::CheckAnswer(kCall, info); !checked.ok()) {
     return weft::SetLastError(checked);
   }
-  const weft::LastError& error = weft::OfThisThread();
-  weft_error_info_t full{};
-  full.result = error.result;
-  full.rank = error.fields.rank;
-  full.pid = error.fields.pid;
-  full.signal = error.fields.signal;
-  full.exit_code = error.fields.exit_code;
-  full.sequence = error.fields.sequence;
-  weft::CopyText(full.host, error.fields.host);
-  weft::CopyText(full.group, error.fields.group);
-  weft::CopyText(full.operation, error.fields.operation);
-  full.world_rank = error.fields.world_rank;
-  weft::WriteAnswer(full, info);
+  const weft::LastError none;
+  const weft::LastError* const found = weft::LastErrorOfThread::Find();
+  const weft::LastError& error = found == nullptr ? none : *found;
+  weft::WriteAnswer(weft::ToInfo(error.result, error.fields), info);
   return WEFT_SUCCESS;
 }
 
@@ -103,6 +123,8 @@ const char* weft_result_name(weft_result_t result) {
       return "auth_failed";
     case WEFT_FORKED:
       return "forked";
+    case WEFT_INTERRUPTED:
+      return "interrupted";
   }
   return "unknown";
 }

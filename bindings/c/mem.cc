@@ -3,22 +3,97 @@
 #include "base/allocator.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
+#include "bindings/c/kept_block.h"
 #include "bindings/c/struct_size.h"
 #include "comm/node/heap.h"
 #include "comm/node/heap_copy.h"
+#include "comm/node/shared_blocks.h"
 
 using weft::Guarded;
 
+namespace weft {
+namespace {
+
+absl::Status AllocateOnHost(const char* call, size_t bytes, uint32_t flags, void** memory) {
+  if (memory == nullptr) return InvalidArgument(call, "memory is NULL");
+  if (flags != 0) return InvalidArgument(call, StrCat("flags is ", flags, ", not 0"));
+  if (bytes == 0) return InvalidArgument(call, "bytes is 0, not 1 or more");
+  const absl::StatusOr<void*> block = ProcessHeap().Allocate(bytes);
+  if (!block.ok()) return Annotate(block.status(), StrCat(call, ": "));
+  *memory = *block;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<void*> KeepBlock(const char* call, const void* pointer) {
+  // Blocks of other ranks' heaps are not in this one.
+  if (!ProcessSharedBlocks().BlockOf(pointer).empty()) {
+    return CallError(WEFT_UNSUPPORTED, call,
+                     "the memory is shared with other ranks, which free it together");
+  }
+  const absl::StatusOr<void*> begin = ProcessHeap().AddOwner(pointer);
+  if (!begin.ok()) return Annotate(begin.status(), StrCat(call, ": "));
+  return *begin;
+}
+
+}  // namespace weft
+
 weft_result_t weft_mem_alloc(size_t bytes, uint32_t flags, void** memory) {
+  return Guarded([&] { return weft::AllocateOnHost("weft_mem_alloc", bytes, flags, memory); });
+}
+
+weft_result_t weft_mem_alloc_on(const weft_mem_config_t* config, void** memory) {
   return Guarded([&]() -> absl::Status {
-    if (memory == nullptr) return weft::InvalidArgument("weft_mem_alloc", "memory is NULL");
-    if (flags != 0) {
-      return weft::InvalidArgument("weft_mem_alloc", weft::StrCat("flags is ", flags, ", not 0"));
+    constexpr const char* kCall = "weft_mem_alloc_on";
+    if (config == nullptr) return weft::InvalidArgument(kCall, "config is NULL");
+    weft_mem_config_t full{};
+    WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, config, &full));
+    if (full.device_kind != WEFT_DEVICE_HOST || full.device != 0) {
+      return weft::CallError(
+          WEFT_UNSUPPORTED, kCall,
+          weft::StrCat("device_kind is ", static_cast<int>(full.device_kind), " and device ",
+                       full.device, "; this weft has memory of the host, 0 and 0, only"));
     }
-    if (bytes == 0) return weft::InvalidArgument("weft_mem_alloc", "bytes is 0, not 1 or more");
-    const absl::StatusOr<void*> block = weft::ProcessHeap().Allocate(bytes);
-    if (!block.ok()) return weft::Annotate(block.status(), "weft_mem_alloc: ");
-    *memory = *block;
+    if (full.stream != nullptr) {
+      return weft::CallError(WEFT_UNSUPPORTED, kCall,
+                             "a stream was passed, but host memory follows none; pass NULL");
+    }
+    return weft::AllocateOnHost(kCall, full.bytes, full.flags, memory);
+  });
+}
+
+weft_result_t weft_mem_retain(const void* pointer, void** block) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_mem_retain";
+    if (pointer == nullptr) return weft::InvalidArgument(kCall, "pointer is NULL");
+    WEFT_ASSIGN_OR_RETURN(void* const begin, weft::KeepBlock(kCall, pointer));
+    if (block != nullptr) *block = begin;
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_mem_query(const void* pointer, weft_mem_info_t* info) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_mem_query";
+    if (pointer == nullptr) return weft::InvalidArgument(kCall, "pointer is NULL");
+    if (info == nullptr) return weft::InvalidArgument(kCall, "info is NULL");
+    WEFT_RETURN_IF_ERROR(weft::CheckAnswer(kCall, info));
+    if (const absl::Status here = weft::ProcessHeap().CheckFork(); !here.ok()) {
+      return weft::Annotate(here, "weft_mem_query: ");
+    }
+    weft_mem_info_t made = {};
+    if (const auto shared = weft::ProcessSharedBlocks().BlockOf(pointer); !shared.empty()) {
+      made.kind = WEFT_MEM_SHARED;
+      made.base = shared.data();
+      made.bytes = shared.size();
+    } else if (const auto place = weft::ProcessHeap().PlaceOf(pointer)) {
+      made.kind = place->registered ? WEFT_MEM_REGISTERED : WEFT_MEM_SYMMETRIC;
+      made.base = place->begin;
+      made.bytes = place->bytes;
+      made.references = place->owners;
+    }
+    weft::WriteAnswer(made, info);
     return absl::OkStatus();
   });
 }

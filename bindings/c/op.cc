@@ -8,6 +8,7 @@
 
 #include "base/mutex.h"
 #include "bindings/c/guard.h"
+#include "bindings/c/struct_size.h"
 
 namespace weft {
 namespace {
@@ -37,6 +38,21 @@ absl::StatusOr<weft_op_t> Register(std::string_view call, CustomOp op) {
   registry.ops[registry.next] = std::move(made);
   return static_cast<weft_op_t>(registry.next++);
 }
+
+// The caller's, given back when nothing uses the reduction any more.
+struct OwnedUser {
+  explicit OwnedUser(void* given) : user(given) {}
+
+  OwnedUser(const OwnedUser&) = delete;
+  OwnedUser& operator=(const OwnedUser&) = delete;
+
+  ~OwnedUser() {
+    if (release != nullptr) release(user);
+  }
+
+  void* const user;
+  void (*release)(void* user) = nullptr;
+};
 
 std::string WhyNone(weft_op_t op) {
   return StrCat(static_cast<int>(op), " is not a reduction made by weft/op.h, or was destroyed");
@@ -75,14 +91,16 @@ weft_result_t weft_op_create_premul_sum(const void* factor, weft_dtype_t dtype, 
   });
 }
 
-weft_result_t weft_op_create_user(weft_user_op_t function, void* user, const char* name,
-                                  weft_op_t* op) {
+weft_result_t weft_op_create_user(const weft_user_op_config_t* config, weft_op_t* op) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_op_create_user";
-    if (function == nullptr) return weft::InvalidArgument(kCall, "function is NULL");
-    if (name == nullptr) return weft::InvalidArgument(kCall, "name is NULL");
+    if (config == nullptr) return weft::InvalidArgument(kCall, "config is NULL");
+    weft_user_op_config_t full{};
+    WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, config, &full));
+    if (full.function == nullptr) return weft::InvalidArgument(kCall, "function is NULL");
+    if (full.name == nullptr) return weft::InvalidArgument(kCall, "name is NULL");
     if (op == nullptr) return weft::InvalidArgument(kCall, "op is NULL");
-    const size_t bytes = strnlen(name, weft::kNameBytesMax + 1);
+    const size_t bytes = strnlen(full.name, weft::kNameBytesMax + 1);
     if (bytes == 0) {
       return weft::InvalidArgument(kCall, "name is empty; ranks are compared by it");
     }
@@ -90,17 +108,21 @@ weft_result_t weft_op_create_user(weft_user_op_t function, void* user, const cha
       return weft::InvalidArgument(
           kCall, weft::StrCat("name is longer than ", weft::kNameBytesMax, " bytes"));
     }
+    const auto owner = std::make_shared<weft::OwnedUser>(full.user);
     WEFT_ASSIGN_OR_RETURN(*op, weft::Register(kCall, {.kind = weft::kOpUser,
-                                                      .function = function,
-                                                      .user = user,
-                                                      .name = std::string(name, bytes)}));
+                                                      .function = full.function,
+                                                      .user = full.user,
+                                                      .name = std::string(full.name, bytes),
+                                                      .owner = owner}));
+    owner->release = full.release_user;  // a call that fails releases nothing
     return absl::OkStatus();
   });
 }
 
 weft_result_t weft_op_destroy(weft_op_t op) {
   return Guarded([&]() -> absl::Status {
-    std::shared_ptr<const weft::CustomOp> last;  // freed when the mutex is free again
+    std::shared_ptr<const weft::CustomOp>
+        last;  // freed when the mutex is free again: it may call the program
     weft::Registry& registry = weft::OpRegistry();
     weft::MutexLock lock(registry.mutex);
     const auto found = registry.ops.find(op);

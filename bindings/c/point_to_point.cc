@@ -17,9 +17,11 @@ struct Tail {
   weft_work_t* work;
 };
 
-absl::StatusOr<std::shared_ptr<ProcessGroup>> Open(const Tail& tail, weft_call_t* call) {
+absl::StatusOr<std::shared_ptr<ProcessGroup>> Open(const Tail& tail, weft_dtype_t dtype,
+                                                   weft_call_t* call) {
   WEFT_RETURN_IF_ERROR(CheckGroup(tail.name, tail.group));
   WEFT_RETURN_IF_ERROR(ReadCallOptions(tail.name, tail.call, call));
+  WEFT_RETURN_IF_ERROR(CheckWireDtype(tail.name, *call, dtype));
   if (call->algorithm != nullptr) {
     return CallError(
         WEFT_UNSUPPORTED, tail.name,
@@ -31,7 +33,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> Open(const Tail& tail, weft_call_t
 weft_result_t IssueMessage(Message message, const Tail& tail) {
   return Guarded([&]() -> absl::Status {
     weft_call_t call{};
-    WEFT_ASSIGN_OR_RETURN(const auto group, Open(tail, &call));
+    WEFT_ASSIGN_OR_RETURN(const auto group, Open(tail, message.dtype, &call));
     message.timeout_ns = call.timeout_ns;
     WEFT_RETURN_IF_ERROR(CheckMessage(message, group->size()));
     if (tail.work == nullptr && !InBatch()) return group->Run(message);
@@ -48,7 +50,7 @@ weft_result_t IssueMessage(Message message, const Tail& tail) {
 weft_result_t IssuePair(Message send, Message recv, const Tail& tail) {
   return Guarded([&]() -> absl::Status {
     weft_call_t call{};
-    WEFT_ASSIGN_OR_RETURN(const auto group, Open(tail, &call));
+    WEFT_ASSIGN_OR_RETURN(const auto group, Open(tail, send.dtype, &call));
     send.timeout_ns = recv.timeout_ns = call.timeout_ns;
     WEFT_RETURN_IF_ERROR(CheckPair(send, recv, group->size()));
     if (tail.work == nullptr && !InBatch()) return group->RunPair(send, recv);

@@ -1,4 +1,6 @@
-// The C interface of include/weft/shard.h over shard/: meshes, contexts, units, params.
+// The C interface of include/weft/shard.h over shard/: meshes, contexts, units, params. A caller's struct may be older or newer
+// than this library, so each is copied into a whole one (ReadConfig) before a member is looked at, and a 0 in it means the
+// default. What a value may be is said here, where the caller's names for it are known; what values mean together, in shard/.
 #include "weft/shard.h"
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "bindings/c/guard.h"
+#include "bindings/c/handle_pool.h"
 #include "bindings/c/shard_handles.h"
 #include "shard/context/context.h"
 #include "shard/layout/mesh.h"
@@ -53,12 +56,8 @@ absl::StatusOr<ContextOptions> ReadOptions(const weft_shard_config_t* config) {
   constexpr char kCall[] = "shard_context_create";
   weft_shard_config_t copy{};
   WEFT_RETURN_IF_ERROR(ReadConfig(kCall, config, &copy));
-  const int accumulation = NumberOf(copy.accumulation);
-  if (accumulation < WEFT_SHARD_LOCAL_THEN_REDUCE ||
-      accumulation > WEFT_SHARD_INNER_EVERY_OUTER_LAST) {
-    return Invalid(kCall, StrCat("accumulation is ", accumulation,
-                                 "; use a value of weft_shard_accumulation_t"));
-  }
+  WEFT_RETURN_IF_ERROR(CheckEnum(kCall, "accumulation", copy.accumulation,
+                                 WEFT_SHARD_INNER_EVERY_OUTER_LAST, "weft_shard_accumulation_t"));
   if (copy.timeout_ns < 0) {
     return Invalid(kCall, StrCat("timeout_ns is ", copy.timeout_ns,
                                  "; use 0 for the group's deadline or a positive number"));
@@ -70,14 +69,20 @@ absl::StatusOr<ContextOptions> ReadOptions(const weft_shard_config_t* config) {
   options.overlap = copy.no_overlap == 0;
   options.average = copy.no_average == 0;
   options.timeout_ns = copy.timeout_ns;
-  if (copy.prefetch < -1 || copy.microbatches < 0 || copy.microbatches > kMicrobatchesMax) {
-    return Invalid(kCall,
-                   StrCat("prefetch is ", copy.prefetch, ", microbatches ", copy.microbatches,
-                          "; use -1 (none), 0 (the default) or a positive number, and 0 "
-                          "(one) or a number up to ",
-                          kMicrobatchesMax));
+  if ((copy.fields & ~WEFT_SHARD_PREFETCH) != 0) {
+    return Invalid(kCall, StrCat("fields has unknown bits: ", copy.fields));
   }
-  if (copy.prefetch != 0) options.prefetch = std::max(copy.prefetch, 0);
+  if (copy.prefetch < 0) {
+    return Invalid(kCall, StrCat("prefetch is ", copy.prefetch,
+                                 "; for none set WEFT_SHARD_PREFETCH in fields, and 0"));
+  }
+  if (copy.microbatches < 0 || copy.microbatches > kMicrobatchesMax) {
+    return Invalid(kCall, StrCat("microbatches is ", copy.microbatches,
+                                 "; use 0 (one) or a number up to ", kMicrobatchesMax));
+  }
+  if (copy.prefetch != 0 || (copy.fields & WEFT_SHARD_PREFETCH) != 0) {
+    options.prefetch = copy.prefetch;
+  }
   if (copy.microbatches != 0) options.microbatches = copy.microbatches;
   options.budget_bytes = copy.memory_budget_bytes;
   options.uneven = copy.uneven != 0;
@@ -88,16 +93,17 @@ absl::StatusOr<ContextOptions> ReadOptions(const weft_shard_config_t* config) {
                                  "; use 0 (never) or a positive number"));
   }
   options.verify_steps = copy.verify_steps;
+  WEFT_RETURN_IF_ERROR(CheckEnum(kCall, "stable_views", copy.stable_views, WEFT_SHARD_VIEWS_APART,
+                                 "weft_shard_views_t"));
+  options.views = copy.stable_views;
   return options;
 }
 
 absl::Status CheckPlaces(const char* call, const weft_shard_policy_t& policy) {
   for (const weft_shard_place_t* const place :
        {&policy.params, &policy.between, &policy.gradients, &policy.optimizer}) {
-    const int number = NumberOf(*place);
-    if (number < WEFT_SHARD_PLACE_BY_PRESET || number > WEFT_SHARD_PLACE_SHARDED_INNER) {
-      return Invalid(call, StrCat("a place is ", number, "; use a value of weft_shard_place_t"));
-    }
+    WEFT_RETURN_IF_ERROR(
+        CheckEnum(call, "a place", *place, WEFT_SHARD_PLACE_SHARDED_INNER, "weft_shard_place_t"));
   }
   return absl::OkStatus();
 }
@@ -107,187 +113,94 @@ absl::Status CheckPlaces(const char* call, const weft_shard_policy_t& policy) {
 absl::StatusOr<Placement> ReadPolicy(const char* call, const weft_shard_policy_t* policy) {
   weft_shard_policy_t copy{};
   WEFT_RETURN_IF_ERROR(ReadConfig(call, policy, &copy));
-  const int preset = NumberOf(copy.preset);
-  if (preset < 0 || preset > WEFT_SHARD_FRACTION) {
-    return Invalid(call, StrCat("preset is ", preset, "; use a value of weft_shard_preset_t"));
-  }
-  const int cut = NumberOf(copy.cut);
-  if (cut < WEFT_SHARD_CUT_FLAT || cut > WEFT_SHARD_CUT_TENSOR) {
-    return Invalid(call, StrCat("cut is ", cut, "; use a value of weft_shard_cut_t"));
-  }
+  WEFT_RETURN_IF_ERROR(
+      CheckEnum(call, "preset", copy.preset, WEFT_SHARD_FRACTION, "weft_shard_preset_t"));
+  WEFT_RETURN_IF_ERROR(CheckEnum(call, "cut", copy.cut, WEFT_SHARD_CUT_TENSOR, "weft_shard_cut_t"));
   if (copy.cut_rows < 0) {
     return Invalid(call, StrCat("cut_rows is ", copy.cut_rows, "; use 0 or a positive number"));
   }
   Placement placement = PlacementOf(copy.preset);
-  if (cut == WEFT_SHARD_CUT_BLOCK) placement.cut = CutRule::kRows;
-  if (cut == WEFT_SHARD_CUT_TENSOR) placement.cut = CutRule::kParams;
+  if (copy.cut == WEFT_SHARD_CUT_BLOCK) placement.cut = CutRule::kRows;
+  if (copy.cut == WEFT_SHARD_CUT_TENSOR) placement.cut = CutRule::kParams;
   placement.float32_gradients = copy.float32_gradients != 0;
   if (copy.cut_rows > 0) placement.cut_rows = static_cast<size_t>(copy.cut_rows);
-  const int wire = NumberOf(copy.wire);
-  if (wire < WEFT_SHARD_WIRE_GRADIENTS || wire > WEFT_SHARD_WIRE_FLOAT16) {
-    return Invalid(call, StrCat("wire is ", wire, "; use a value of weft_shard_wire_t"));
-  }
+  WEFT_RETURN_IF_ERROR(
+      CheckEnum(call, "wire", copy.wire, WEFT_SHARD_WIRE_FLOAT16, "weft_shard_wire_t"));
   placement.wire = copy.wire;
   WEFT_RETURN_IF_ERROR(CheckPlaces(call, copy));
   return Replace(placement, {copy.params, copy.between, copy.gradients, copy.optimizer});
 }
 
-absl::Status CheckParam(const char* call, const char* name, const int64_t* shape, int ndim,
-                        uint32_t flags) {
-  if (name == nullptr) return Invalid(call, "name is NULL; give the parameter a name");
-  if (shape == nullptr && ndim > 0) {
-    return Invalid(call, StrCat("shape of ", name, " is NULL; pass its ", ndim, " dimensions"));
+absl::StatusOr<weft_shard_param_config_t> ReadParam(const char* call,
+                                                    const weft_shard_param_config_t* config) {
+  weft_shard_param_config_t param{};
+  WEFT_RETURN_IF_ERROR(ReadConfig(call, config, &param));
+  if (param.name == nullptr) return Invalid(call, "name is NULL; give the parameter a name");
+  if (param.shape == nullptr && param.ndim > 0) {
+    return Invalid(
+        call, StrCat("shape of ", param.name, " is NULL; pass its ", param.ndim, " dimensions"));
   }
-  if ((flags & ~(WEFT_SHARD_PARAM_FROZEN | WEFT_SHARD_PARAM_NO_DECAY)) == 0) {
-    return absl::OkStatus();
-  }
-  return Invalid(call, StrCat("flags of ", name, " are ", flags,
+  if ((param.flags & ~(WEFT_SHARD_PARAM_FROZEN | WEFT_SHARD_PARAM_NO_DECAY)) == 0) return param;
+  return Invalid(call, StrCat("flags of ", param.name, " are ", param.flags,
                               "; WEFT_SHARD_PARAM_FROZEN and WEFT_SHARD_PARAM_NO_DECAY are "
                               "possible"));
 }
 
 namespace {
 
-absl::Status MeshCreate(weft_group_t group, const weft_mesh_config_t* config, weft_mesh_t* out) {
-  WEFT_RETURN_IF_ERROR(CheckOut("mesh_create", out, "mesh"));
-  if (!IsGroup(group)) {
-    return Invalid("mesh_create", "group is NULL or not a live group; pass a weft_group_t");
+// Of a load or a read, which say where the values are.
+template <typename T>
+absl::StatusOr<T> ReadTransfer(const char* call, const T* given, const char* name) {
+  T copy{};
+  if (given == nullptr) {
+    return Invalid(call, StrCat(name, " is NULL; pass one that says where the values are"));
   }
-  WEFT_RETURN_IF_ERROR(CheckGroup("mesh_create", group));
-  std::shared_ptr<ProcessGroup> ranks = group->group;
-  weft_mesh_config_t copy{};
-  WEFT_RETURN_IF_ERROR(ReadConfig("mesh_create", config, &copy));
-  WEFT_ASSIGN_OR_RETURN(std::vector<MeshAxis> axes, ReadAxes("mesh_create", copy));
-  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const Mesh> mesh,
-                        Mesh::Create(std::move(ranks), std::move(axes)));
-  *out = new weft_mesh{.mesh = std::move(mesh), .axis_groups = {}};
-  for (size_t axis = 0; axis < (*out)->mesh->axes().size(); ++axis) {
-    (*out)->axis_groups.push_back({.group = (*out)->mesh->axis_group(axis)});
-  }
-  return absl::OkStatus();
-}
-
-absl::Status AxisGroup(weft_mesh_t mesh, int axis, weft_group_t* group) {
-  WEFT_RETURN_IF_ERROR(CheckOut("mesh_axis_group", group, "group"));
-  WEFT_RETURN_IF_ERROR(Check("mesh_axis_group", mesh));
-  if (mesh->mesh->dry()) {
-    return MakeError(WEFT_INVALID_USAGE, {.operation = "mesh_axis_group"},
-                     "mesh_axis_group: the mesh is dry: its ranks do not exist, so there is no "
-                     "group; make it with weft_mesh_create");
-  }
-  if (axis < 0 || static_cast<size_t>(axis) >= mesh->axis_groups.size()) {
-    return Invalid("mesh_axis_group", StrCat("axis is ", axis, ", the mesh has ",
-                                             mesh->axis_groups.size(), "; count from 0"));
-  }
-  *group = &mesh->axis_groups[static_cast<size_t>(axis)];
-  return absl::OkStatus();
-}
-
-absl::Status MeshDestroy(weft_mesh_t mesh) {
-  if (mesh == nullptr) return absl::OkStatus();
-  WEFT_RETURN_IF_ERROR(Check("mesh_destroy", mesh));
-  if (const long users = mesh->mesh.use_count() - 1; users > 0) {
-    return MakeError(
-        WEFT_INVALID_USAGE, {.operation = "mesh_destroy"},
-        StrCat("mesh_destroy: ", users, " shard contexts use the mesh; destroy them first"));
-  }
-  delete mesh;
-  return absl::OkStatus();
-}
-
-absl::Status ContextCreate(weft_mesh_t mesh, const weft_shard_config_t* config,
-                           weft_shard_context_t* out) {
-  WEFT_RETURN_IF_ERROR(CheckOut("shard_context_create", out, "context"));
-  WEFT_RETURN_IF_ERROR(Check("shard_context_create", mesh));
-  WEFT_ASSIGN_OR_RETURN(const ContextOptions options, ReadOptions(config));
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Context> context, Context::Create(mesh->mesh, options));
-  *out = new weft_shard_context{.context = std::move(context)};
-  return absl::OkStatus();
-}
-
-absl::Status ContextDestroy(weft_shard_context_t context) {
-  if (context == nullptr) return absl::OkStatus();
-  WEFT_RETURN_IF_ERROR(Check("shard_context_destroy", context));
-  delete context;
-  return absl::OkStatus();
-}
-
-absl::Status UnitBegin(weft_shard_context_t context, const char* name,
-                       const weft_shard_policy_t* policy, weft_shard_unit_t* out) {
-  WEFT_RETURN_IF_ERROR(CheckOut("shard_unit_begin", out, "unit"));
-  WEFT_RETURN_IF_ERROR(Check("shard_unit_begin", context));
-  if (name == nullptr) return Invalid("shard_unit_begin", "name is NULL; give the unit a name");
-  WEFT_ASSIGN_OR_RETURN(const Placement placement, ReadPolicy("shard_unit_begin", policy));
-  WEFT_ASSIGN_OR_RETURN(const int index, context->context->BeginUnit(name, placement));
-  context->units.push_back({.owner = context, .index = index});
-  *out = &context->units.back();
-  return absl::OkStatus();
-}
-
-absl::Status UnitAddParam(weft_shard_unit_t unit, const char* name, const int64_t* shape, int ndim,
-                          weft_dtype_t dtype, uint32_t flags, weft_shard_param_t* out) {
-  constexpr char kCall[] = "shard_unit_add_param";
-  WEFT_RETURN_IF_ERROR(CheckOut(kCall, out, "param"));
-  WEFT_RETURN_IF_ERROR(Check(kCall, unit));
-  WEFT_RETURN_IF_ERROR(CheckParam(kCall, name, shape, ndim, flags));
-  weft_shard_context* const owner = unit->owner;
-  WEFT_ASSIGN_OR_RETURN(const int index,
-                        owner->context->AddParam(unit->index, name, shape, ndim, dtype,
-                                                 (flags & WEFT_SHARD_PARAM_FROZEN) != 0,
-                                                 (flags & WEFT_SHARD_PARAM_NO_DECAY) == 0));
-  owner->params.push_back({.owner = owner, .index = index});
-  *out = &owner->params.back();
-  return absl::OkStatus();
-}
-
-absl::Status UnitTieParam(weft_shard_unit_t unit, const char* name, weft_shard_param_t param,
-                          weft_shard_param_t* out) {
-  constexpr char kCall[] = "shard_unit_tie_param";
-  WEFT_RETURN_IF_ERROR(CheckOut(kCall, out, "tied"));
-  WEFT_RETURN_IF_ERROR(Check(kCall, unit));
-  WEFT_RETURN_IF_ERROR(Check(kCall, param));
-  if (name == nullptr) return Invalid(kCall, "name is NULL; give the tied parameter a name");
-  weft_shard_context* const owner = unit->owner;
-  if (param->owner != owner) {
-    return Invalid(kCall, "param belongs to another context; tie params of one context");
-  }
-  WEFT_RETURN_IF_ERROR(owner->context->TieParam(unit->index, name, param->index));
-  owner->params.push_back({.owner = owner, .index = param->index});
-  *out = &owner->params.back();
-  return absl::OkStatus();
-}
-
-absl::Status View(weft_shard_param_t param, weft_shard_view_t* view) {
-  WEFT_RETURN_IF_ERROR(CheckOut("shard_param_view", view, "view"));
-  WEFT_RETURN_IF_ERROR(CheckAnswer("shard_param_view", view));
-  WEFT_RETURN_IF_ERROR(Check("shard_param_view", param));
-  WEFT_ASSIGN_OR_RETURN(const ParamView found, param->owner->context->View(param->index));
-  const weft_shard_view_t made = {.data = found.data,
-                                  .grad = found.grad,
-                                  .count = found.count,
-                                  .dtype = found.dtype,
-                                  .grad_dtype = found.grad_dtype};
-  WriteAnswer(made, view);
-  return absl::OkStatus();
-}
-
-absl::Status GetPart(weft_shard_param_t param, weft_shard_part_t* part) {
-  WEFT_RETURN_IF_ERROR(CheckOut("shard_param_part", part, "part"));
-  WEFT_RETURN_IF_ERROR(CheckAnswer("shard_param_part", part));
-  WEFT_RETURN_IF_ERROR(Check("shard_param_part", param));
-  WEFT_ASSIGN_OR_RETURN(const auto found, param->owner->context->OwnPart(param->index));
-  const auto& [view, begin] = found;
-  const weft_shard_part_t made = {.data = view.data,
-                                  .grad = view.grad,
-                                  .begin = begin,
-                                  .count = view.count,
-                                  .dtype = view.dtype,
-                                  .grad_dtype = view.grad_dtype};
-  WriteAnswer(made, part);
-  return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(ReadConfig(call, given, &copy));
+  WEFT_RETURN_IF_ERROR(CheckStream(call, copy.stream));
+  return copy;
 }
 
 }  // namespace
+
+weft_mesh_t MakeMeshHandle(std::shared_ptr<const Mesh> mesh) {
+  weft_mesh_t handle = HandlePool<weft_mesh>::Get().Make();
+  handle->mesh = std::move(mesh);
+  return handle;
+}
+
+void RetireHandles(weft_mesh_t mesh) {
+  for (weft_group* const group : mesh->axis_groups) {
+    if (IsGroup(group)) HandlePool<weft_group>::Get().Retire(group);  // else the caller has
+  }
+  HandlePool<weft_mesh>::Get().Retire(mesh);
+}
+
+weft_shard_unit* AddUnitHandle(weft_shard_context* context, int index, std::string_view name) {
+  weft_shard_unit* const unit = HandlePool<weft_shard_unit>::Get().Make();
+  context->units.push_back(unit);
+  unit->owner = context;
+  unit->index = index;
+  unit->name = name;
+  context->units_by_name.emplace(unit->name, unit);
+  return unit;
+}
+
+weft_shard_param* AddParamHandle(weft_shard_unit* unit, int index, std::string_view name,
+                                 weft_shard_param* tied_to) {
+  weft_shard_context* const owner = unit->owner;
+  weft_shard_param* const param = HandlePool<weft_shard_param>::Get().Make();
+  owner->params.push_back(param);
+  param->owner = owner;
+  param->index = index;
+  param->name = name;
+  param->unit = unit;
+  param->index_in_unit = static_cast<int>(unit->params.size());
+  param->tied_to = tied_to;
+  unit->params.push_back(param);
+  owner->params_by_name.emplace(param->name, param);
+  return param;
+}
+
 }  // namespace weft::shard_calls
 
 namespace calls = weft::shard_calls;
@@ -295,91 +208,270 @@ using weft::Guarded;
 
 extern "C" {
 
+const char* weft_shard_preset_name(weft_shard_preset_t preset) {
+  return weft::StrategyName(calls::NumberOf(preset));
+}
+
+weft_result_t weft_shard_preset_by_name(const char* name, weft_shard_preset_t* preset) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_preset_by_name";
+    WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, preset, "preset"));
+    if (name == nullptr) return calls::Invalid(kCall, "name is NULL; pass the name of a preset");
+    WEFT_ASSIGN_OR_RETURN(*preset, weft::PresetByName(name));
+    return absl::OkStatus();
+  });
+}
+
 weft_result_t weft_mesh_create(weft_group_t group, const weft_mesh_config_t* config,
                                weft_mesh_t* mesh) {
-  return Guarded([&] { return calls::MeshCreate(group, config, mesh); });
+  return Guarded([&]() -> absl::Status {
+    WEFT_RETURN_IF_ERROR(calls::CheckOut("mesh_create", mesh, "mesh"));
+    if (group == nullptr)
+      return calls::Invalid("mesh_create", "group is NULL; pass a weft_group_t");
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup("mesh_create", group));
+    std::shared_ptr<weft::ProcessGroup> ranks = group->group;
+    weft_mesh_config_t copy{};
+    WEFT_RETURN_IF_ERROR(weft::ReadConfig("mesh_create", config, &copy));
+    WEFT_ASSIGN_OR_RETURN(std::vector<weft::MeshAxis> axes, calls::ReadAxes("mesh_create", copy));
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const weft::Mesh> made,
+                          weft::Mesh::Create(std::move(ranks), std::move(axes)));
+    weft_mesh_t handle = calls::MakeMeshHandle(std::move(made));
+    for (size_t axis = 0; axis < handle->mesh->axes().size(); ++axis) {
+      handle->axis_groups.push_back(weft::HandlePool<weft_group>::Get().Make());
+      handle->axis_groups.back()->group = handle->mesh->axis_group(axis);
+    }
+    *mesh = handle;
+    return absl::OkStatus();
+  });
 }
 
 weft_result_t weft_mesh_axis_group(weft_mesh_t mesh, int axis, weft_group_t* group) {
-  return Guarded([&] { return calls::AxisGroup(mesh, axis, group); });
+  return Guarded([&]() -> absl::Status {
+    WEFT_RETURN_IF_ERROR(calls::CheckOut("mesh_axis_group", group, "group"));
+    WEFT_RETURN_IF_ERROR(calls::Check("mesh_axis_group", mesh));
+    if (mesh->mesh->dry()) {
+      return weft::MakeError(
+          WEFT_INVALID_USAGE, {.operation = "mesh_axis_group"},
+          "mesh_axis_group: the mesh is dry: its ranks do not exist, so there is no "
+          "group; make it with weft_mesh_create");
+    }
+    if (axis < 0 || static_cast<size_t>(axis) >= mesh->axis_groups.size()) {
+      return calls::Invalid("mesh_axis_group",
+                            weft::StrCat("axis is ", axis, ", the mesh has ",
+                                         mesh->axis_groups.size(), "; count from 0"));
+    }
+    *group = mesh->axis_groups[static_cast<size_t>(axis)];
+    return absl::OkStatus();
+  });
 }
 
 weft_result_t weft_mesh_destroy(weft_mesh_t mesh) {
-  return Guarded([&] { return calls::MeshDestroy(mesh); });
+  return Guarded([&]() -> absl::Status {
+    if (mesh == nullptr) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(calls::Check("mesh_destroy", mesh));
+    if (const long users = mesh->mesh.use_count() - 1; users > 0) {
+      return weft::MakeError(WEFT_INVALID_USAGE, {.operation = "mesh_destroy"},
+                             weft::StrCat("mesh_destroy: ", users,
+                                          " shard contexts use the mesh; destroy them first"));
+    }
+    calls::RetireHandles(mesh);
+    return absl::OkStatus();
+  });
 }
 
 weft_result_t weft_shard_context_create(weft_mesh_t mesh, const weft_shard_config_t* config,
                                         weft_shard_context_t* context) {
-  return Guarded([&] { return calls::ContextCreate(mesh, config, context); });
+  return Guarded([&]() -> absl::Status {
+    WEFT_RETURN_IF_ERROR(calls::CheckOut("shard_context_create", context, "context"));
+    WEFT_RETURN_IF_ERROR(calls::Check("shard_context_create", mesh));
+    WEFT_ASSIGN_OR_RETURN(const weft::ContextOptions options, calls::ReadOptions(config));
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<weft::Context> made,
+                          weft::Context::Create(mesh->mesh, options));
+    weft_shard_context_t handle = weft::HandlePool<weft_shard_context>::Get().Make();
+    handle->allocator = options.memory.allocator;
+    handle->context = std::move(made);
+    *context = handle;
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_shard_context_set(weft_shard_context_t context,
+                                     const weft_shard_settings_t* settings) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_context_set";
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, context));
+    if (settings == nullptr) return calls::Invalid(kCall, "settings is NULL; pass what to change");
+    weft_shard_settings_t copy{};
+    WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, settings, &copy));
+    if ((copy.fields & ~(WEFT_SHARD_PREFETCH | WEFT_SHARD_VERIFY_STEPS)) != 0) {
+      return calls::Invalid(kCall, weft::StrCat("fields has unknown bits: ", copy.fields));
+    }
+    if (copy.prefetch < 0 || copy.verify_steps < 0) {
+      return calls::Invalid(
+          kCall, copy.prefetch < 0
+                     ? weft::StrCat("prefetch is ", copy.prefetch,
+                                    "; for none set WEFT_SHARD_PREFETCH in fields, and 0")
+                     : weft::StrCat("verify_steps is ", copy.verify_steps,
+                                    "; for never set WEFT_SHARD_VERIFY_STEPS in fields, and 0"));
+    }
+    weft::SettingsChange change;
+    if (copy.prefetch != 0 || (copy.fields & WEFT_SHARD_PREFETCH) != 0) {
+      change.prefetch = copy.prefetch;
+    }
+    if (copy.verify_steps != 0 || (copy.fields & WEFT_SHARD_VERIFY_STEPS) != 0) {
+      change.verify_steps = copy.verify_steps;
+    }
+    return context->context->builder().Change(change);
+  });
 }
 
 weft_result_t weft_shard_context_broadcast(weft_shard_context_t context, int root) {
-  return Guarded([&]() -> absl::Status {
-    WEFT_RETURN_IF_ERROR(calls::Check("shard_context_broadcast", context));
-    return context->context->Broadcast(root);
-  });
+  return calls::CallContext("shard_context_broadcast", context, &weft::Context::Broadcast, root);
 }
 
 weft_result_t weft_shard_context_verify(weft_shard_context_t context) {
-  return Guarded([&]() -> absl::Status {
-    WEFT_RETURN_IF_ERROR(calls::Check("shard_context_verify", context));
-    return context->context->Verify();
-  });
+  return calls::CallContext("shard_context_verify", context, &weft::Context::Verify);
 }
 
 weft_result_t weft_shard_context_destroy(weft_shard_context_t context) {
-  return Guarded([&] { return calls::ContextDestroy(context); });
+  return Guarded([&]() -> absl::Status {
+    if (context == nullptr) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(calls::Check("shard_context_destroy", context));
+    const weft_shard_allocator_t allocator = context->allocator;
+    const auto release_product = context->release_product;
+    void* const product_user = context->product_user;
+    // The context, whose end may take a while, goes last: by then no handle leads to it.
+    for (weft_shard_param* const param : context->params)
+      weft::HandlePool<weft_shard_param>::Get().Retire(param);
+    for (weft_shard_unit* const unit : context->units)
+      weft::HandlePool<weft_shard_unit>::Get().Retire(unit);
+    weft::HandlePool<weft_shard_context>::Get().Retire(context);
+    if (release_product != nullptr) release_product(product_user);
+    if (allocator.release_user != nullptr) allocator.release_user(allocator.user);
+    return absl::OkStatus();
+  });
 }
 
 weft_result_t weft_shard_unit_begin(weft_shard_context_t context, const char* name,
                                     const weft_shard_policy_t* policy, weft_shard_unit_t* unit) {
-  return Guarded([&] { return calls::UnitBegin(context, name, policy, unit); });
+  return Guarded([&]() -> absl::Status {
+    WEFT_RETURN_IF_ERROR(calls::CheckOut("shard_unit_begin", unit, "unit"));
+    WEFT_RETURN_IF_ERROR(calls::Check("shard_unit_begin", context));
+    if (name == nullptr)
+      return calls::Invalid("shard_unit_begin", "name is NULL; give the unit a name");
+    WEFT_ASSIGN_OR_RETURN(const weft::Placement placement,
+                          calls::ReadPolicy("shard_unit_begin", policy));
+    const absl::StatusOr<int> index = context->context->BeginUnit(name, placement);
+    if (!index.ok()) return weft::WithSubject(index.status(), name, {});
+    *unit = calls::AddUnitHandle(context, *index, name);
+    return absl::OkStatus();
+  });
 }
 
-weft_result_t weft_shard_unit_add_param(weft_shard_unit_t unit, const char* name,
-                                        const int64_t* shape, int ndim, weft_dtype_t dtype,
-                                        uint32_t flags, weft_shard_param_t* param) {
-  return Guarded([&] { return calls::UnitAddParam(unit, name, shape, ndim, dtype, flags, param); });
+weft_result_t weft_shard_unit_add_param(weft_shard_unit_t unit,
+                                        const weft_shard_param_config_t* config,
+                                        weft_shard_param_t* param) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_unit_add_param";
+    WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, param, "param"));
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, unit));
+    if (config == nullptr) {
+      return calls::Invalid(kCall, "config is NULL; describe the parameter in one");
+    }
+    WEFT_ASSIGN_OR_RETURN(const weft_shard_param_config_t copy, calls::ReadParam(kCall, config));
+    const absl::StatusOr<int> index = unit->owner->context->AddParam(
+        unit->index, copy.name, copy.shape, copy.ndim, copy.dtype,
+        (copy.flags & WEFT_SHARD_PARAM_FROZEN) != 0, (copy.flags & WEFT_SHARD_PARAM_NO_DECAY) == 0);
+    if (!index.ok()) return weft::WithSubject(index.status(), unit->name, copy.name);
+    *param = calls::AddParamHandle(unit, *index, copy.name);
+    return absl::OkStatus();
+  });
 }
 
 weft_result_t weft_shard_unit_tie_param(weft_shard_unit_t unit, const char* name,
                                         weft_shard_param_t param, weft_shard_param_t* tied) {
-  return Guarded([&] { return calls::UnitTieParam(unit, name, param, tied); });
-}
-
-weft_result_t weft_shard_unit_seal(weft_shard_unit_t unit) {
   return Guarded([&]() -> absl::Status {
-    WEFT_RETURN_IF_ERROR(calls::Check("shard_unit_seal", unit));
-    return unit->owner->context->SealUnit(unit->index);
+    constexpr char kCall[] = "shard_unit_tie_param";
+    WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, tied, "tied"));
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, unit));
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, param));
+    if (name == nullptr)
+      return calls::Invalid(kCall, "name is NULL; give the tied parameter a name");
+    weft_shard_context* const owner = unit->owner;
+    if (param->owner != owner) {
+      return calls::Invalid(kCall, "param belongs to another context; tie params of one context");
+    }
+    const absl::Status status = owner->context->TieParam(unit->index, name, param->index);
+    if (!status.ok()) return weft::WithSubject(status, unit->name, name);
+    weft_shard_param* const shared = param->tied_to == nullptr ? param : param->tied_to;
+    *tied = calls::AddParamHandle(unit, param->index, name, shared);
+    return absl::OkStatus();
   });
 }
 
+weft_result_t weft_shard_unit_seal(weft_shard_unit_t unit) {
+  return calls::CallPart("shard_unit_seal", unit, &weft::Context::SealUnit);
+}
+
 weft_result_t weft_shard_param_view(weft_shard_param_t param, weft_shard_view_t* view) {
-  return Guarded([&] { return calls::View(param, view); });
+  return Guarded([&]() -> absl::Status {
+    WEFT_RETURN_IF_ERROR(calls::CheckOut("shard_param_view", view, "view"));
+    WEFT_RETURN_IF_ERROR(weft::CheckAnswer("shard_param_view", view));
+    WEFT_RETURN_IF_ERROR(calls::Check("shard_param_view", param));
+    const absl::StatusOr<weft::ParamView> found = param->owner->context->View(param->index);
+    if (!found.ok()) return calls::About(*param, found.status());
+    const weft_shard_view_t made = {.data = found->data,
+                                    .grad = found->grad,
+                                    .count = found->count,
+                                    .dtype = found->dtype,
+                                    .grad_dtype = found->grad_dtype};
+    weft::WriteAnswer(made, view);
+    return absl::OkStatus();
+  });
 }
 
 weft_result_t weft_shard_param_part(weft_shard_param_t param, weft_shard_part_t* part) {
-  return Guarded([&] { return calls::GetPart(param, part); });
+  return Guarded([&]() -> absl::Status {
+    WEFT_RETURN_IF_ERROR(calls::CheckOut("shard_param_part", part, "part"));
+    WEFT_RETURN_IF_ERROR(weft::CheckAnswer("shard_param_part", part));
+    WEFT_RETURN_IF_ERROR(calls::Check("shard_param_part", param));
+    const auto found = param->owner->context->OwnPart(param->index);
+    if (!found.ok()) return calls::About(*param, found.status());
+    const auto& [view, begin] = *found;
+    const weft_shard_part_t made = {.data = view.data,
+                                    .grad = view.grad,
+                                    .begin = begin,
+                                    .count = view.count,
+                                    .dtype = view.dtype,
+                                    .grad_dtype = view.grad_dtype};
+    weft::WriteAnswer(made, part);
+    return absl::OkStatus();
+  });
 }
 
-weft_result_t weft_shard_params_updated(weft_shard_context_t context) {
+weft_result_t weft_shard_params_updated(weft_shard_context_t context, void* stream) {
   return Guarded([&]() -> absl::Status {
     WEFT_RETURN_IF_ERROR(calls::Check("shard_params_updated", context));
+    WEFT_RETURN_IF_ERROR(calls::CheckStream("shard_params_updated", stream));
     return context->context->Updated();
   });
 }
 
-weft_result_t weft_shard_param_load(weft_shard_param_t param, const void* values, int root) {
+weft_result_t weft_shard_param_load(weft_shard_param_t param, const weft_shard_load_t* load) {
   return Guarded([&]() -> absl::Status {
-    WEFT_RETURN_IF_ERROR(calls::Check("shard_param_load", param));
-    return param->owner->context->Load(param->index, values, root);
+    constexpr char kCall[] = "shard_param_load";
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, param));
+    WEFT_ASSIGN_OR_RETURN(const weft_shard_load_t copy, calls::ReadTransfer(kCall, load, "load"));
+    return calls::About(*param, param->owner->context->Load(param->index, copy.values, copy.root));
   });
 }
 
-weft_result_t weft_shard_param_read(weft_shard_param_t param, void* values) {
+weft_result_t weft_shard_param_read(weft_shard_param_t param, const weft_shard_read_t* read) {
   return Guarded([&]() -> absl::Status {
-    WEFT_RETURN_IF_ERROR(calls::Check("shard_param_read", param));
-    return param->owner->context->Read(param->index, values);
+    constexpr char kCall[] = "shard_param_read";
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, param));
+    WEFT_ASSIGN_OR_RETURN(const weft_shard_read_t copy, calls::ReadTransfer(kCall, read, "read"));
+    return calls::About(*param, param->owner->context->Read(param->index, copy.values, copy.root));
   });
 }
 

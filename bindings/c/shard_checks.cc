@@ -49,43 +49,6 @@ weft_shard_report_t Summarize(const std::vector<weft_shard_rank_report_t>& ranks
   return report;
 }
 
-absl::Status CheckSamples(weft_shard_context_t context, const void* samples, size_t bytes) {
-  WEFT_RETURN_IF_ERROR(Check("shard_check_samples", context));
-  if (samples == nullptr && bytes > 0) {
-    return Invalid("shard_check_samples",
-                   StrCat("samples is NULL; pass its ", bytes, " bytes, or 0"));
-  }
-  return context->context->CheckSamples(samples, bytes);
-}
-
-absl::Status Report(weft_shard_context_t context, weft_shard_report_t* report,
-                    weft_shard_rank_report_t* ranks, int rank_count) {
-  constexpr char kCall[] = "shard_context_report";
-  WEFT_RETURN_IF_ERROR(CheckOut(kCall, report, "report"));
-  WEFT_RETURN_IF_ERROR(CheckAnswer(kCall, report));
-  WEFT_RETURN_IF_ERROR(Check(kCall, context));
-  const int expected = ranks == nullptr ? 0 : context->context->rank_count();
-  if (rank_count != expected) {
-    return Invalid(kCall, StrCat("rank_count is ", rank_count, ", ranks ",
-                                 ranks == nullptr ? "NULL" : "not NULL", "; pass ", expected));
-  }
-  if (ranks != nullptr) WEFT_RETURN_IF_ERROR(CheckAnswer(kCall, ranks));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<weft_shard_rank_report_t> made,
-                        context->context->Report());
-  WriteAnswer(Summarize(made), report);
-  if (ranks == nullptr) return absl::OkStatus();
-  // As far apart as the caller's structs are.
-  const size_t size = ranks->struct_size;
-  auto* to = reinterpret_cast<std::byte*>(ranks);
-  for (const weft_shard_rank_report_t& rank : made) {
-    auto* const answer = reinterpret_cast<weft_shard_rank_report_t*>(to);
-    answer->struct_size = size;
-    WriteAnswer(rank, answer);
-    to += size;
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 }  // namespace weft::shard_calls
 
@@ -96,12 +59,45 @@ extern "C" {
 
 weft_result_t weft_shard_check_samples(weft_shard_context_t context, const void* samples,
                                        size_t bytes) {
-  return Guarded([&] { return calls::CheckSamples(context, samples, bytes); });
+  return Guarded([&]() -> absl::Status {
+    WEFT_RETURN_IF_ERROR(calls::Check("shard_check_samples", context));
+    if (samples == nullptr && bytes > 0) {
+      return calls::Invalid("shard_check_samples",
+                            weft::StrCat("samples is NULL; pass its ", bytes, " bytes, or 0"));
+    }
+    return context->context->CheckSamples(samples, bytes);
+  });
 }
 
 weft_result_t weft_shard_context_report(weft_shard_context_t context, weft_shard_report_t* report,
                                         weft_shard_rank_report_t* ranks, int rank_count) {
-  return Guarded([&] { return calls::Report(context, report, ranks, rank_count); });
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_context_report";
+    WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, report, "report"));
+    WEFT_RETURN_IF_ERROR(weft::CheckAnswer(kCall, report));
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, context));
+    const int expected = ranks == nullptr ? 0 : context->context->rank_count();
+    if (rank_count != expected) {
+      return calls::Invalid(
+          kCall, weft::StrCat("rank_count is ", rank_count, ", ranks ",
+                              ranks == nullptr ? "NULL" : "not NULL", "; pass ", expected));
+    }
+    if (ranks != nullptr) WEFT_RETURN_IF_ERROR(weft::CheckAnswer(kCall, ranks));
+    WEFT_ASSIGN_OR_RETURN(const std::vector<weft_shard_rank_report_t> made,
+                          context->context->Report());
+    weft::WriteAnswer(calls::Summarize(made), report);
+    if (ranks == nullptr) return absl::OkStatus();
+    // As far apart as the caller's structs are.
+    const size_t size = ranks->struct_size;
+    auto* to = reinterpret_cast<std::byte*>(ranks);
+    for (const weft_shard_rank_report_t& rank : made) {
+      auto* const answer = reinterpret_cast<weft_shard_rank_report_t*>(to);
+      answer->struct_size = size;
+      weft::WriteAnswer(rank, answer);
+      to += size;
+    }
+    return absl::OkStatus();
+  });
 }
 
 }  // extern "C"

@@ -1,6 +1,7 @@
 // The C interface of include/weft/shard_step.h over shard/: optimizers.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "weft/shard_step.h"
 
@@ -9,13 +10,49 @@
 #include "bindings/c/guard.h"
 #include "bindings/c/shard_handles.h"
 #include "shard/context/context.h"
+#include "shard/optimizer/gradient_norm.h"
 
 namespace weft::shard_calls {
+
+absl::Status CheckOptimizerNumbers(const char* call, std::span<const NamedNumber> numbers,
+                                   std::initializer_list<double> rates, const char* unset) {
+  for (const auto& [name, number] : numbers) {
+    if (!std::isfinite(number)) return Invalid(call, StrCat(name, " is not finite"));
+    if (number < 0) {
+      return Invalid(call,
+                     StrCat(name, " is ", number, ", and must not be negative; for 0 in place of ",
+                            unset, " set its bit in fields"));
+    }
+  }
+  if (std::any_of(rates.begin(), rates.end(), [](double rate) { return rate >= 1; })) {
+    return Invalid(call, "beta1, beta2 and momentum must be below 1");
+  }
+  return absl::OkStatus();
+}
+
 namespace {
 
-// 0 means the default, a negative number 0.
 double Or(double value, double fallback) {
-  return value == 0 ? fallback : std::max(value, 0.0);
+  return value == 0 ? fallback : value;
+}
+
+absl::Status CheckNumbers(const char* call, const weft_optimizer_config_t& given) {
+  constexpr uint32_t kFields = WEFT_OPTIMIZER_BETA1 | WEFT_OPTIMIZER_BETA2 |
+                               WEFT_OPTIMIZER_EPSILON | WEFT_OPTIMIZER_MOMENTUM |
+                               WEFT_OPTIMIZER_TRUST;
+  if ((given.fields & ~kFields) != 0) {
+    return Invalid(call, StrCat("fields has unknown bits: ", given.fields));
+  }
+  const NamedNumber numbers[] = {{"beta1", given.beta1},       {"beta2", given.beta2},
+                                 {"epsilon", given.epsilon},   {"weight_decay", given.weight_decay},
+                                 {"momentum", given.momentum}, {"trust", given.trust}};
+  WEFT_RETURN_IF_ERROR(CheckOptimizerNumbers(
+      call, numbers, {given.beta1, given.beta2, given.momentum}, "the default"));
+  const bool no_epsilon = (given.fields & WEFT_OPTIMIZER_EPSILON) != 0 && given.epsilon == 0;
+  if (no_epsilon && given.kind == WEFT_OPTIMIZER_LAMB) {
+    return Invalid(call, "epsilon is 0; LAMB needs one above 0");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadLossScale(const char* call, const weft_optimizer_config_t& given,
@@ -40,15 +77,13 @@ absl::Status ReadThreads(const char* call, int threads, OptimizerConfig& config)
 
 absl::Status ReadNonfinite(const char* call, const weft_optimizer_config_t& given,
                            OptimizerConfig& config) {
-  const int policy = NumberOf(given.nonfinite);
-  if (policy < WEFT_NONFINITE_WARN || policy > WEFT_NONFINITE_FAIL) {
-    return Invalid(call, StrCat("nonfinite is ", policy, "; use a value of weft_nonfinite_t"));
-  }
+  WEFT_RETURN_IF_ERROR(
+      CheckEnum(call, "nonfinite", given.nonfinite, WEFT_NONFINITE_FAIL, "weft_nonfinite_t"));
   if (given.nonfinite_steps < 0) {
     return Invalid(call, StrCat("nonfinite_steps is ", given.nonfinite_steps,
                                 "; use the number of steps in a row that fail, 0 for one"));
   }
-  if (given.nonfinite_steps > 0 && policy != WEFT_NONFINITE_FAIL) {
+  if (given.nonfinite_steps > 0 && given.nonfinite != WEFT_NONFINITE_FAIL) {
     return Invalid(call, StrCat("nonfinite_steps is ", given.nonfinite_steps,
                                 ", but nothing fails; set nonfinite to WEFT_NONFINITE_FAIL"));
   }
@@ -57,68 +92,58 @@ absl::Status ReadNonfinite(const char* call, const weft_optimizer_config_t& give
   return absl::OkStatus();
 }
 
-absl::StatusOr<OptimizerConfig> ReadOptimizer(const weft_optimizer_config_t* given) {
-  constexpr char kCall[] = "shard_context_optimizer";
-  weft_optimizer_config_t copy{};
-  WEFT_RETURN_IF_ERROR(ReadConfig(kCall, given, &copy));
-  const int kind = NumberOf(copy.kind);
-  if (kind < WEFT_OPTIMIZER_ADAMW || kind > WEFT_OPTIMIZER_LARS) {
-    return Invalid(kCall, StrCat("kind is ", kind, "; use a value of weft_optimizer_kind_t"));
-  }
-  for (const double number :
-       {copy.beta1, copy.beta2, copy.epsilon, copy.weight_decay, copy.momentum, copy.trust}) {
-    if (!std::isfinite(number)) return Invalid(kCall, "a number is not finite");
-  }
-  if (copy.beta1 >= 1 || copy.beta2 >= 1 || copy.momentum >= 1) {
-    return Invalid(kCall, "beta1, beta2 and momentum must be below 1");
-  }
+// `given` is whole, see ReadConfig.
+absl::StatusOr<OptimizerConfig> ReadOptimizer(const char* call,
+                                              const weft_optimizer_config_t& given) {
+  WEFT_RETURN_IF_ERROR(
+      CheckEnum(call, "kind", given.kind, WEFT_OPTIMIZER_MUON, "weft_optimizer_kind_t"));
+  WEFT_RETURN_IF_ERROR(CheckNumbers(call, given));
+  const auto number = [&](double value, uint32_t field, double fallback) {
+    return (given.fields & field) != 0 ? value : Or(value, fallback);
+  };
+  const double beta1 = number(given.beta1, WEFT_OPTIMIZER_BETA1, 0.9);
+  const auto beta2 = [&](double fallback) {
+    return number(given.beta2, WEFT_OPTIMIZER_BETA2, fallback);
+  };
+  const double decay = given.weight_decay;
   OptimizerConfig config;
-  config.kind = copy.kind;
-  const double decay = Or(copy.weight_decay, 0);
-  config.adamw = {.beta1 = Or(copy.beta1, 0.9),
-                  .beta2 = Or(copy.beta2, 0.999),
-                  .epsilon = Or(copy.epsilon, 1e-8),
+  config.kind = given.kind;
+  config.adamw = {.beta1 = beta1,
+                  .beta2 = beta2(0.999),
+                  .epsilon = number(given.epsilon, WEFT_OPTIMIZER_EPSILON, 1e-8),
                   .weight_decay = decay};
-  config.sgd = {
-      .momentum = Or(copy.momentum, 0), .weight_decay = decay, .nesterov = copy.nesterov != 0};
-  config.lion = {
-      .beta1 = Or(copy.beta1, 0.9), .beta2 = Or(copy.beta2, 0.99), .weight_decay = decay};
-  config.lamb = {.beta1 = Or(copy.beta1, 0.9),
-                 .beta2 = Or(copy.beta2, 0.999),
-                 .epsilon = copy.epsilon > 0 ? copy.epsilon : 1e-6,
+  config.sgd = {.momentum = given.momentum, .weight_decay = decay, .nesterov = given.nesterov != 0};
+  config.lion = {.beta1 = beta1, .beta2 = beta2(0.99), .weight_decay = decay};
+  config.lamb = {.beta1 = beta1,
+                 .beta2 = beta2(0.999),
+                 .epsilon = Or(given.epsilon, 1e-6),
                  .weight_decay = decay};
-  config.lars = {.momentum = Or(copy.momentum, 0.9),
+  config.lars = {.momentum = number(given.momentum, WEFT_OPTIMIZER_MOMENTUM, 0.9),
                  .weight_decay = decay,
-                 .coefficient = Or(copy.trust, 1e-3)};
-  WEFT_RETURN_IF_ERROR(ReadLossScale(kCall, copy, config));
-  WEFT_RETURN_IF_ERROR(ReadThreads(kCall, copy.threads, config));
-  WEFT_RETURN_IF_ERROR(ReadNonfinite(kCall, copy, config));
+                 .coefficient = number(given.trust, WEFT_OPTIMIZER_TRUST, 1e-3)};
+  config.muon = {.momentum = number(given.momentum, WEFT_OPTIMIZER_MOMENTUM, 0.95),
+                 .weight_decay = decay,
+                 .nesterov = given.nesterov != 0};
+  config.product = {.product = given.product, .user = given.product_user};
+  WEFT_RETURN_IF_ERROR(ReadLossScale(call, given, config));
+  WEFT_RETURN_IF_ERROR(ReadThreads(call, given.threads, config));
+  WEFT_RETURN_IF_ERROR(ReadNonfinite(call, given, config));
   return config;
 }
 
-absl::Status SetOptimizer(weft_shard_context_t context, const weft_optimizer_config_t* given) {
-  WEFT_RETURN_IF_ERROR(Check("shard_context_optimizer", context));
-  WEFT_ASSIGN_OR_RETURN(const OptimizerConfig config, ReadOptimizer(given));
-  return context->context->SetOptimizer(config);
-}
-
-absl::Status OptimizerStep(weft_shard_context_t context, const weft_shard_update_t* update,
-                           weft_shard_update_result_t* result) {
-  constexpr char kCall[] = "shard_optimizer_step";
-  WEFT_RETURN_IF_ERROR(Check(kCall, context));
-  if (update == nullptr) {
-    return Invalid(kCall, "update is NULL; pass a weft_shard_update_t with the learning rate");
+absl::Status CheckUpdateNumbers(const char* call, const weft_shard_update_t& update) {
+  if (!std::isfinite(update.learning_rate) || !std::isfinite(update.norm_max) ||
+      update.norm_max < 0) {
+    return Invalid(call, StrCat("learning_rate is ", update.learning_rate, ", norm_max ",
+                                update.norm_max, "; use finite numbers, norm_max 0 or more"));
   }
-  if (result != nullptr) WEFT_RETURN_IF_ERROR(CheckAnswer(kCall, result));
-  weft_shard_update_t copy{};
-  WEFT_RETURN_IF_ERROR(ReadConfig(kCall, update, &copy));
-  if (!std::isfinite(copy.learning_rate) || !std::isfinite(copy.norm_max) || copy.norm_max < 0) {
-    return Invalid(kCall, StrCat("learning_rate is ", copy.learning_rate, ", norm_max ",
-                                 copy.norm_max, "; use finite numbers, norm_max 0 or more"));
+  if (!std::isfinite(update.gradient_factor) || update.gradient_factor < 0) {
+    return Invalid(call, StrCat("gradient_factor is ", update.gradient_factor,
+                                "; use a finite number above 0, or 0 for 1"));
   }
-  WEFT_ASSIGN_OR_RETURN(const weft_shard_update_result_t made,
-                        context->context->OptimizerStep(copy));
-  if (result != nullptr) WriteAnswer(made, result);
+  if (update.skip != 0 && update.skip != 1) {
+    return Invalid(call, StrCat("skip is ", update.skip, ", not 0 or 1"));
+  }
   return absl::OkStatus();
 }
 
@@ -132,14 +157,54 @@ extern "C" {
 
 weft_result_t weft_shard_context_optimizer(weft_shard_context_t context,
                                            const weft_optimizer_config_t* config) {
-  return Guarded([&] { return calls::SetOptimizer(context, config); });
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_context_optimizer";
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, context));
+    weft_optimizer_config_t copy{};
+    WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, config, &copy));
+    WEFT_ASSIGN_OR_RETURN(const weft::OptimizerConfig read, calls::ReadOptimizer(kCall, copy));
+    WEFT_RETURN_IF_ERROR(context->context->SetOptimizer(read));
+    context->release_product = copy.release_user;
+    context->product_user = copy.product_user;
+    return absl::OkStatus();
+  });
 }
 
 weft_result_t weft_shard_loss_scale(weft_shard_context_t context, double* scale) {
   return Guarded([&]() -> absl::Status {
     WEFT_RETURN_IF_ERROR(calls::Check("shard_loss_scale", context));
     WEFT_RETURN_IF_ERROR(calls::CheckOut("shard_loss_scale", scale, "scale"));
-    WEFT_ASSIGN_OR_RETURN(*scale, context->context->LossScale());
+    WEFT_ASSIGN_OR_RETURN(*scale, context->context->optimizer().LossScale());
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_shard_gradient_norm(weft_shard_context_t context, void* stream,
+                                       weft_shard_norm_t* norm) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_gradient_norm";
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, context));
+    WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, norm, "norm"));
+    WEFT_RETURN_IF_ERROR(weft::CheckAnswer(kCall, norm));
+    WEFT_RETURN_IF_ERROR(calls::CheckStream(kCall, stream));
+    WEFT_ASSIGN_OR_RETURN(const weft_shard_norm_t made,
+                          context->context->optimizer().GradientNorm());
+    weft::WriteAnswer(made, norm);
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_shard_norm_add(weft_shard_norm_t* norm, const weft_shard_norm_t* other) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_norm_add";
+    WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, norm, "norm"));
+    if (other == nullptr) return calls::Invalid(kCall, "other is NULL");
+    WEFT_RETURN_IF_ERROR(weft::CheckAnswer(kCall, norm));
+    weft_shard_norm_t sum{}, added{};
+    WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, norm, &sum));
+    WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, other, &added));
+    WEFT_RETURN_IF_ERROR(weft::AddNorm(added, &sum));
+    weft::WriteAnswer(sum, norm);
     return absl::OkStatus();
   });
 }
@@ -147,7 +212,28 @@ weft_result_t weft_shard_loss_scale(weft_shard_context_t context, double* scale)
 weft_result_t weft_shard_optimizer_step(weft_shard_context_t context,
                                         const weft_shard_update_t* update,
                                         weft_shard_update_result_t* result) {
-  return Guarded([&] { return calls::OptimizerStep(context, update, result); });
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_optimizer_step";
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, context));
+    if (update == nullptr) {
+      return calls::Invalid(kCall,
+                            "update is NULL; pass a weft_shard_update_t with the learning rate");
+    }
+    if (result != nullptr) WEFT_RETURN_IF_ERROR(weft::CheckAnswer(kCall, result));
+    weft_shard_update_t copy{};
+    WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, update, &copy));
+    WEFT_RETURN_IF_ERROR(calls::CheckStream(kCall, copy.stream));
+    weft_shard_norm_t norm{};
+    if (copy.norm != nullptr) {
+      WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, copy.norm, &norm));
+      copy.norm = &norm;
+    }
+    WEFT_RETURN_IF_ERROR(calls::CheckUpdateNumbers(kCall, copy));
+    WEFT_ASSIGN_OR_RETURN(const weft_shard_update_result_t made,
+                          context->context->OptimizerStep(copy));
+    if (result != nullptr) weft::WriteAnswer(made, result);
+    return absl::OkStatus();
+  });
 }
 
 }  // extern "C"

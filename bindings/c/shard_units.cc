@@ -19,7 +19,7 @@ namespace {
 constexpr char kCall[] = "shard_add_units";
 
 // 0 for what is no shape or type, or too large: declaring it says what is wrong.
-size_t BytesOf(const weft_shard_param_spec_t& param) {
+size_t BytesOf(const weft_shard_param_config_t& param) {
   constexpr size_t kMost = size_t{1} << 50;
   size_t bytes = DtypeSize(param.dtype);
   for (int i = 0; i < param.ndim; ++i) {
@@ -34,11 +34,19 @@ struct Description {
   std::vector<GroupedParam> sizes;
 };
 
-absl::StatusOr<Description> ReadParams(const weft_shard_param_spec_t* params, size_t n) {
+// The caller's structs may be older or newer than this library's, so they lie as far apart as the first one says.
+absl::StatusOr<Description> ReadParams(const weft_shard_param_config_t* params, size_t n) {
   Description description;
+  const size_t stride = params->struct_size;
   for (size_t i = 0; i < n; ++i) {
-    const weft_shard_param_spec_t& param = params[i];
-    WEFT_RETURN_IF_ERROR(CheckParam(kCall, param.name, param.shape, param.ndim, param.flags));
+    const auto* const given = reinterpret_cast<const weft_shard_param_config_t*>(
+        reinterpret_cast<const std::byte*>(params) + i * stride);
+    if (given->struct_size != stride) {
+      return Invalid(kCall,
+                     StrCat("params[", i, "].struct_size is ", given->struct_size,
+                            ", that of params[0] is ", stride, "; set all to sizeof the struct"));
+    }
+    WEFT_ASSIGN_OR_RETURN(const weft_shard_param_config_t param, ReadParam(kCall, given));
     if (param.ndim < 0 || param.ndim > WEFT_SHARD_DIMS_MAX) {
       return Invalid(kCall, StrCat("parameter ", param.name, " has ", param.ndim,
                                    " dimensions; 0 to ", WEFT_SHARD_DIMS_MAX, " are possible"));
@@ -60,9 +68,10 @@ absl::StatusOr<Grouping> ReadGrouping(const weft_shard_grouping_t* grouping) {
                   .min_bytes = copy.min_bytes};
 }
 
-absl::Status AddUnits(weft_shard_context_t context, const weft_shard_param_spec_t* params, size_t n,
-                      const weft_shard_grouping_t* grouping, const weft_shard_policy_t* policy,
-                      weft_shard_param_t* handles, weft_shard_unit_t* units, size_t* unit_count) {
+absl::Status AddUnits(weft_shard_context_t context, const weft_shard_param_config_t* params,
+                      size_t n, const weft_shard_grouping_t* grouping,
+                      const weft_shard_policy_t* policy, weft_shard_param_t* handles,
+                      weft_shard_unit_t* units, size_t* unit_count) {
   WEFT_RETURN_IF_ERROR(Check(kCall, context));
   WEFT_RETURN_IF_ERROR(CheckOut(kCall, unit_count, "unit_count"));
   WEFT_RETURN_IF_ERROR(CheckOut(kCall, units, "units"));
@@ -82,12 +91,11 @@ absl::Status AddUnits(weft_shard_context_t context, const weft_shard_param_spec_
   WEFT_ASSIGN_OR_RETURN(const auto first,
                         context->context->AddUnits(description.specs, groups, placement));
   for (size_t i = 0; i < groups.size(); ++i) {
-    context->units.push_back({.owner = context, .index = first.first + static_cast<int>(i)});
-    units[i] = &context->units.back();
-  }
-  for (size_t i = 0; i < n; ++i) {
-    context->params.push_back({.owner = context, .index = first.second + static_cast<int>(i)});
-    handles[i] = &context->params.back();
+    units[i] = AddUnitHandle(context, first.first + static_cast<int>(i), groups[i].name);
+    for (size_t p = groups[i].first; p < groups[i].first + groups[i].count; ++p) {
+      handles[p] =
+          AddParamHandle(units[i], first.second + static_cast<int>(p), description.specs[p].name);
+    }
   }
   *unit_count = groups.size();
   return absl::OkStatus();
@@ -99,7 +107,7 @@ absl::Status AddUnits(weft_shard_context_t context, const weft_shard_param_spec_
 extern "C" {
 
 weft_result_t weft_shard_add_units(weft_shard_context_t context,
-                                   const weft_shard_param_spec_t* params, size_t n,
+                                   const weft_shard_param_config_t* params, size_t n,
                                    const weft_shard_grouping_t* grouping,
                                    const weft_shard_policy_t* policy, weft_shard_param_t* handles,
                                    weft_shard_unit_t* units, size_t* unit_count) {

@@ -18,10 +18,13 @@
 #include <cstring>
 #include <string_view>
 
+#include "weft/completion_queue.h"
+#include "weft/dlpack.h"
 #include "weft/error.h"
 #include "weft/explain.h"
 #include "weft/group.h"
 #include "weft/mem.h"
+#include "weft/op.h"
 #include "weft/options.h"
 #include "weft/shard.h"
 #include "weft/store.h"
@@ -43,6 +46,8 @@ inline constexpr size_t kOldestBytes<weft_allocator_t> = 32;
 template <>
 inline constexpr size_t kOldestBytes<weft_call_t> = 56;
 template <>
+inline constexpr size_t kOldestBytes<weft_completion_queue_config_t> = 16;
+template <>
 inline constexpr size_t kOldestBytes<weft_error_info_t> = 16;
 template <>
 inline constexpr size_t kOldestBytes<weft_explain_query_t> = 40;
@@ -50,6 +55,10 @@ template <>
 inline constexpr size_t kOldestBytes<weft_group_config_t> = 32;
 template <>
 inline constexpr size_t kOldestBytes<weft_group_stats_t> = 8;
+template <>
+inline constexpr size_t kOldestBytes<weft_mem_config_t> = 40;
+template <>
+inline constexpr size_t kOldestBytes<weft_mem_info_t> = 40;
 template <>
 inline constexpr size_t kOldestBytes<weft_mesh_config_t> = 56;
 template <>
@@ -63,6 +72,18 @@ inline constexpr size_t kOldestBytes<weft_shard_config_t> = 96;
 template <>
 inline constexpr size_t kOldestBytes<weft_shard_grouping_t> = 24;
 template <>
+inline constexpr size_t kOldestBytes<weft_shard_load_t> = 32;
+template <>
+inline constexpr size_t kOldestBytes<weft_shard_microbatch_t> = 24;
+template <>
+inline constexpr size_t kOldestBytes<weft_shard_norm_t> = 584;
+template <>
+inline constexpr size_t kOldestBytes<weft_shard_param_config_t> = 40;
+template <>
+inline constexpr size_t kOldestBytes<weft_shard_param_group_t> = 80;
+template <>
+inline constexpr size_t kOldestBytes<weft_shard_param_info_t> = 320;
+template <>
 inline constexpr size_t kOldestBytes<weft_shard_part_t> = 48;
 template <>
 inline constexpr size_t kOldestBytes<weft_shard_plan_t> = 72;
@@ -71,9 +92,23 @@ inline constexpr size_t kOldestBytes<weft_shard_policy_t> = 48;
 template <>
 inline constexpr size_t kOldestBytes<weft_shard_rank_report_t> = 80;
 template <>
+inline constexpr size_t kOldestBytes<weft_shard_read_t> = 32;
+template <>
 inline constexpr size_t kOldestBytes<weft_shard_report_t> = 56;
 template <>
+inline constexpr size_t kOldestBytes<weft_shard_state_part_t> = 64;
+template <>
+inline constexpr size_t kOldestBytes<weft_shard_state_scalars_t> = 64;
+template <>
+inline constexpr size_t kOldestBytes<weft_shard_settings_t> = 24;
+template <>
 inline constexpr size_t kOldestBytes<weft_shard_step_result_t> = 40;
+template <>
+inline constexpr size_t kOldestBytes<weft_shard_step_t> = 32;
+template <>
+inline constexpr size_t kOldestBytes<weft_shard_unit_info_t> = 80;
+template <>
+inline constexpr size_t kOldestBytes<weft_shard_unshard_t> = 32;
 template <>
 inline constexpr size_t kOldestBytes<weft_shard_update_t> = 24;
 template <>
@@ -82,6 +117,10 @@ template <>
 inline constexpr size_t kOldestBytes<weft_shard_view_t> = 40;
 template <>
 inline constexpr size_t kOldestBytes<weft_store_callbacks_t> = 40;
+template <>
+inline constexpr size_t kOldestBytes<weft_tensor_t> = 40;
+template <>
+inline constexpr size_t kOldestBytes<weft_user_op_config_t> = 40;
 
 // More than any struct of this interface will ever have: a struct_size that was never set.
 constexpr size_t kStructBytesMax = 4096;

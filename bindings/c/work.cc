@@ -1,8 +1,14 @@
 #include "weft/work.h"
 
+#include <memory>
+#include <string>
+
+#include "base/interrupt.h"
 #include "bindings/c/batch.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
+#include "bindings/c/last_error.h"
+#include "bindings/c/struct_size.h"
 #include "comm/group/progress.h"
 
 namespace weft {
@@ -15,7 +21,33 @@ absl::Status CheckWork(weft_work_t work, std::string_view call) {
   return work->origin.here() ? absl::OkStatus() : ForkedError(call, "work");
 }
 
-// A reference of its own: a callback that runs within the call may free the handle.
+// Runs `answer` with the work's status if it has ended; else returns WEFT_IN_PROGRESS, which is no failure: weft_last_error()
+// stays.
+template <typename Answer>
+weft_result_t OnceEnded(weft_work_t work, std::string_view call, Answer&& answer) {
+  bool under_way = false;
+  const weft_result_t result = Guarded([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const WorkRef of, WorkOf(work, call));
+    under_way = !of->ended();
+    return under_way ? absl::OkStatus() : answer(of->status());
+  });
+  return under_way ? WEFT_IN_PROGRESS : result;
+}
+
+// Several threads may ask at once.
+const char* SentenceOf(weft_work& work, const absl::Status& status) {
+  if (status.ok()) return "";
+  const std::string* known = work.sentence.load(std::memory_order_acquire);
+  if (known != nullptr) return known->c_str();
+  auto made = std::make_unique<const std::string>(status.message());
+  if (work.sentence.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) {
+    known = made.release();
+  }
+  return known->c_str();
+}
+
+}  // namespace
+
 absl::StatusOr<WorkRef> WorkOf(weft_work_t work, std::string_view call) {
   WEFT_RETURN_IF_ERROR(CheckWork(work, call));
   if (work->batched != nullptr && !work->batched->settled()) {
@@ -25,7 +57,6 @@ absl::StatusOr<WorkRef> WorkOf(weft_work_t work, std::string_view call) {
   return work->work;
 }
 
-}  // namespace
 }  // namespace weft
 
 using weft::Guarded;
@@ -43,18 +74,47 @@ weft_result_t weft_work_wait(weft_work_t work, int64_t timeout_ns) {
   return Guarded([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const weft::WorkRef of, weft::WorkOf(work, "weft_work_wait"));
     if (timeout_ns < 0) return weft::InvalidArgument("weft_work_wait", "timeout_ns is negative");
-    return of->Wait(timeout_ns);
+    const absl::Status status = of->Wait(timeout_ns);
+    if (weft::ResultOf(status) == WEFT_INTERRUPTED) (void)weft::TakeInterrupt();
+    return status;
+  });
+}
+
+weft_result_t weft_work_stream_wait(weft_work_t work, void* /*stream*/) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_work_stream_wait";
+    WEFT_RETURN_IF_ERROR(weft::WorkOf(work, kCall).status());
+    return weft::CallError(WEFT_UNSUPPORTED, kCall,
+                           "the work is of a group of host memory, which has no streams; call "
+                           "weft_work_wait");
   });
 }
 
 weft_result_t weft_work_error(weft_work_t work) {
-  bool under_way = false;
-  const weft_result_t result = Guarded([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(const weft::WorkRef of, weft::WorkOf(work, "weft_work_error"));
-    under_way = !of->ended();
-    return under_way ? absl::OkStatus() : of->status();
+  return weft::OnceEnded(work, "weft_work_error",
+                         [](const absl::Status& status) { return status; });
+}
+
+weft_result_t weft_work_error_info(weft_work_t work, weft_error_info_t* info) {
+  constexpr const char* kCall = "weft_work_error_info";
+  if (info == nullptr) return weft::SetLastError(weft::InvalidArgument(kCall, "info is NULL"));
+  if (absl::Status checked = weft::CheckAnswer(kCall, info); !checked.ok()) {
+    return weft::SetLastError(checked);
+  }
+  return weft::OnceEnded(work, kCall, [info](const absl::Status& status) {
+    weft::WriteAnswer(weft::ErrorInfoOf(status), info);
+    return absl::OkStatus();
   });
-  return under_way ? WEFT_IN_PROGRESS : result;  // no failure: weft_last_error() stays
+}
+
+weft_result_t weft_work_error_message(weft_work_t work, const char** message) {
+  constexpr const char* kCall = "weft_work_error_message";
+  if (message == nullptr)
+    return weft::SetLastError(weft::InvalidArgument(kCall, "message is NULL"));
+  return weft::OnceEnded(work, kCall, [work, message](const absl::Status& status) {
+    *message = weft::SentenceOf(*work, status);
+    return absl::OkStatus();
+  });
 }
 
 weft_result_t weft_progress(int* pending) {
@@ -85,7 +145,8 @@ weft_result_t weft_work_on_complete(weft_work_t work, weft_work_callback_t callb
       callback(weft::SetLastError(status), user);
     });
     if (set) return absl::OkStatus();
-    return weft::CallError(WEFT_INVALID_USAGE, kCall, "the work has a callback already");
+    return weft::CallError(WEFT_INVALID_USAGE, kCall,
+                           "the work has a callback, or a completion queue, already");
   });
 }
 

@@ -71,10 +71,12 @@ void AddPlan(CLI::App& app, CommandLine* line) {
       ->capture_default_str();
   command->add_option("--shard-group", plan->shard_group, "ranks of one, for hybrid and hpz");
   command->add_option("--budget", plan->budget, "of a rank: 40GB (10^9 bytes), 36GiB (2^30)");
-  auto* deepspeed =
-      command->add_flag("--deepspeed", plan->deepspeed, "and what its estimator says");
-  command->add_option("--ranks-per-node", plan->ranks_per_node, "for that; all, if not given")
-      ->needs(deepspeed);
+  command
+      ->add_option(
+          "--views", plan->views,
+          "addresses of params that are gathered: move; stable, the same in all steps; apart, "
+          "with a place for each unit")
+      ->capture_default_str();
   auto* json = command->add_flag("--json")->description("for programs");
   command->callback([=] { line->output = PrintPlan(*plan, bool(*json)); });
 }

@@ -48,8 +48,7 @@ struct PlanArguments {
   std::string accumulation = "local";  // local, every or inner
   int shard_group = 0;                 // ranks; 0: none
   std::string budget;                  // "40GB", "36GiB" per rank; "": none
-  bool deepspeed = false;              // with what DeepSpeed's estimator says
-  int ranks_per_node = 0;              // for that; 0: all ranks are on one node
+  std::string views = "move";          // move, stable or apart
 };
 
 struct CommandLine {

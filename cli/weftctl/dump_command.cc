@@ -1,4 +1,6 @@
-// PrintDumps. The text is for a terminal and ends with the last calls and differences, JSON has all of them.
+// PrintDumps. The text is for a terminal and ends with the last calls and differences; JSON has all of them. A dump comes from
+// a run that failed, perhaps from another machine, so its texts are not trusted: neither a control character nor a byte that is
+// no UTF-8 reaches the output.
 #include <algorithm>
 #include <cstdint>
 #include <ctime>
@@ -174,6 +176,7 @@ Json CallAsJson(const RecordedCall& call) {
   json["ticks"] = call.ticks;
   json["epoch"] = call.epoch;
   json["algorithm"] = call.algorithm;
+  json["numerics"] = call.numerics == WEFT_NUMERICS_FAST ? "fast" : "canonical";
   json["signature"] = call.signature;
   json["tag"] = call.tag;
   if (call.purpose != 0) json["purpose"] = PurposeText(UnpackPurpose(call.purpose), nullptr);

@@ -1,4 +1,5 @@
-// PrintPlan. One report, made of the command line, and its two forms.
+// PrintPlan. Text and JSON are two forms of one PlanReport, so that they cannot disagree. In the text all bytes have one unit
+// (UnitFor), so that columns compare; JSON has bytes and elements.
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -11,7 +12,6 @@
 #include "base/text.h"
 #include "cli/weftctl/commands.h"
 #include "shard/layout/placement.h"
-#include "shard/plan/deepspeed_estimate.h"
 #include "shard/plan/estimate.h"
 
 namespace weft {
@@ -21,22 +21,13 @@ using Json = nlohmann::ordered_json;
 
 struct PlanReport {
   EstimateInput input;
-  std::vector<Estimate> estimates;      // of `input`
-  std::vector<DeepSpeedRow> deepspeed;  // empty if it was not asked for
+  std::vector<Estimate> estimates;  // of `input`
 };
 
-// As the command line has it.
-const char* AccumulationName(weft_shard_accumulation_t accumulation) {
-  switch (accumulation) {
-    case WEFT_SHARD_LOCAL_THEN_REDUCE:
-      return "local";
-    case WEFT_SHARD_REDUCE_EVERY:
-      return "every";
-    case WEFT_SHARD_INNER_EVERY_OUTER_LAST:
-      return "inner";
-  }
-  return "unknown";
-}
+// As the command line has them, by number.
+constexpr const char* kAccumulationNames[] = {"local", "every", "inner"};
+
+constexpr const char* kViewsNames[] = {"move", "stable", "apart"};
 
 constexpr Suffix kCountSuffixes[] = {{"K", 1'000},
                                      {"M", 1'000'000},
@@ -73,12 +64,20 @@ absl::StatusOr<BytesPerElement> ReadMix(const std::string& name) {
 }
 
 absl::StatusOr<weft_shard_accumulation_t> ReadAccumulation(const std::string& name) {
-  for (const weft_shard_accumulation_t one :
-       {WEFT_SHARD_LOCAL_THEN_REDUCE, WEFT_SHARD_REDUCE_EVERY, WEFT_SHARD_INNER_EVERY_OUTER_LAST}) {
-    if (name == AccumulationName(one)) return one;
+  const auto* const found =
+      std::find(std::begin(kAccumulationNames), std::end(kAccumulationNames), name);
+  if (found != std::end(kAccumulationNames)) {
+    return static_cast<weft_shard_accumulation_t>(found - kAccumulationNames);
   }
   return MakeError(WEFT_INVALID_ARGUMENT,
                    StrCat("--accumulation \"", name, "\" is none of local, every and inner"));
+}
+
+absl::StatusOr<weft_shard_views_t> ReadViews(const std::string& name) {
+  const auto* const found = std::find(std::begin(kViewsNames), std::end(kViewsNames), name);
+  if (found != std::end(kViewsNames)) return static_cast<weft_shard_views_t>(found - kViewsNames);
+  return MakeError(WEFT_INVALID_ARGUMENT,
+                   StrCat("--views \"", name, "\" is none of move, stable and apart"));
 }
 
 absl::StatusOr<double> ReadLargestUnit(const PlanArguments& arguments, double params) {
@@ -105,30 +104,15 @@ absl::StatusOr<EstimateInput> ReadInput(const PlanArguments& arguments) {
   WEFT_ASSIGN_OR_RETURN(input.largest_unit, ReadLargestUnit(arguments, input.param_count));
   WEFT_ASSIGN_OR_RETURN(input.accumulation, ReadAccumulation(arguments.accumulation));
   WEFT_ASSIGN_OR_RETURN(input.budget_bytes, ReadBudget(arguments.budget));
+  WEFT_ASSIGN_OR_RETURN(input.views, ReadViews(arguments.views));
   WEFT_RETURN_IF_ERROR(CheckEstimateInput(input));
   return input;
-}
-
-absl::Status AddDeepSpeed(const PlanArguments& arguments, PlanReport* report) {
-  if (!arguments.deepspeed) return absl::OkStatus();
-  const int ranks = report->input.ranks;
-  const int per_node = arguments.ranks_per_node == 0 ? ranks : arguments.ranks_per_node;
-  if (per_node < 1 || ranks % per_node != 0) {
-    return MakeError(WEFT_INVALID_ARGUMENT, StrCat("--ranks-per-node ", per_node, ": ", ranks,
-                                                   " ranks do not fill such nodes"));
-  }
-  report->deepspeed = DeepSpeedRows({.param_count = report->input.param_count,
-                                     .largest_layer = report->input.largest_unit,
-                                     .ranks = ranks,
-                                     .ranks_per_node = per_node});
-  return absl::OkStatus();
 }
 
 absl::StatusOr<PlanReport> Plan(const PlanArguments& arguments) {
   PlanReport report;
   WEFT_ASSIGN_OR_RETURN(report.input, ReadInput(arguments));
   report.estimates = EstimateAll(report.input);
-  WEFT_RETURN_IF_ERROR(AddDeepSpeed(arguments, &report));
   return report;
 }
 
@@ -171,7 +155,7 @@ std::string Head(const EstimateInput& input) {
       fmt::format("; {} per step, accumulation {}\n",
                   input.micro_batches == 1 ? "1 micro-batch"
                                            : fmt::format("{} micro-batches", input.micro_batches),
-                  AccumulationName(input.accumulation));
+                  kAccumulationNames[input.accumulation]);
   return text;
 }
 
@@ -209,15 +193,20 @@ std::string Table(const PlanReport& report, const Unit& unit) {
 }
 
 // What the table has no column for.
-std::string Remarks(const PlanReport& report) {
+std::string Remarks(const PlanReport& report, const Unit& unit) {
   const EstimateInput& input = report.input;
   std::string text = "\n";
   for (const Estimate& one : report.estimates) {
+    if (one.views_bytes > 0) {
+      text += fmt::format("{} takes {} {} for {} views, more than for views that move\n",
+                          StrategyName(one.strategy), unit.Of(one.views_bytes), unit.name,
+                          kViewsNames[input.views]);
+    }
     const double all = input.param_count;
     if (one.strategy == WEFT_SHARD_FRACTION) {
       text +=
           fmt::format("fraction keeps {:.0f} % of the params gathered from forward to backward\n",
-                      100 * one.kept_params / all);
+                      100 * std::min(1.0, one.kept_params / all));
     }
     if (one.strategy != WEFT_SHARD_HYBRID_SHARD && one.strategy != WEFT_SHARD_HPZ) continue;
     text += fmt::format("{} sends {:.2f} x params inside shard groups, {:.2f} x params beyond\n",
@@ -227,7 +216,7 @@ std::string Remarks(const PlanReport& report) {
   if (input.shard_group == 0) text += "hybrid and hpz: with --shard-group RANKS\n";
   if (input.budget_bytes == 0)
     text += "fraction, which strategies fit and which to take: with --budget BYTES\n";
-  return text + "not counted: activations, padding, the memory of process groups\n";
+  return text + "not counted: activations, the memory of process groups\n";
 }
 
 std::string Choice(const PlanReport& report, const Unit& unit) {
@@ -246,29 +235,9 @@ std::string Choice(const PlanReport& report, const Unit& unit) {
                      budget, StrategyName(least->strategy), unit.Of(least->peak_bytes), unit.name);
 }
 
-const char* Offloaded(const DeepSpeedRow& row) {
-  if (row.offloads_params) return "params, optimizer";
-  return row.offloads_optimizer ? "optimizer" : "nothing";
-}
-
-// In DeepSpeed's unit, so that its documentation and output compare.
-std::string DeepSpeedTable(const std::vector<DeepSpeedRow>& rows) {
-  if (rows.empty()) return "";
-  constexpr double kGib = 1 << 30;
-  std::string text =
-      fmt::format("\nwhat DeepSpeed's estimator says, in GiB\n{:<6} {:<17} {:>9} {:>9} {:>15}\n",
-                  "stage", "offloaded", "per rank", "per host", "with zero.Init");
-  for (const DeepSpeedRow& row : rows) {
-    text += fmt::format("{:<6} {:<17} {:>9.2f} {:>9.2f} {:>15.2f}\n", row.stage, Offloaded(row),
-                        row.device_bytes / kGib, row.host_bytes / kGib, row.host_bytes_cut / kGib);
-  }
-  return text;
-}
-
 std::string PlanAsText(const PlanReport& report) {
   const Unit unit = UnitFor(report);
-  return Head(report.input) + Table(report, unit) + Remarks(report) + Choice(report, unit) +
-         DeepSpeedTable(report.deepspeed);
+  return Head(report.input) + Table(report, unit) + Remarks(report, unit) + Choice(report, unit);
 }
 
 Json InputAsJson(const EstimateInput& input) {
@@ -281,9 +250,10 @@ Json InputAsJson(const EstimateInput& input) {
                            {"optimizer", input.mix.optimizer}};
   json["largest_unit"] = input.largest_unit;
   json["micro_batches"] = input.micro_batches;
-  json["accumulation"] = AccumulationName(input.accumulation);
+  json["accumulation"] = kAccumulationNames[input.accumulation];
   json["shard_group"] = input.shard_group > 0 ? Json(input.shard_group) : Json();
   json["budget_bytes"] = input.budget_bytes > 0 ? Json(input.budget_bytes) : Json();
+  json["views"] = kViewsNames[input.views];
   return json;
 }
 
@@ -300,23 +270,13 @@ Json EstimateAsJson(const Estimate& estimate, bool budget) {
   json["forward_bytes"] = estimate.forward_bytes;
   json["backward_bytes"] = estimate.backward_bytes;
   json["peak_bytes"] = estimate.peak_bytes;
+  json["views_bytes"] = estimate.views_bytes;
   json["sent_elements"] = {{"all", estimate.sent.all},
                            {"inside", estimate.sent.inside},
                            {"across", estimate.sent.across},
                            {"total", estimate.sent.Total()}};
   json["sent_bytes"] = estimate.sent_bytes;
   json["fits"] = budget ? Json(estimate.fits) : Json();
-  return json;
-}
-
-Json DeepSpeedAsJson(const DeepSpeedRow& row) {
-  Json json;
-  json["stage"] = row.stage;
-  json["offload_params"] = row.offloads_params;
-  json["offload_optimizer"] = row.offloads_optimizer;
-  json["device_bytes"] = row.device_bytes;
-  json["host_bytes"] = row.host_bytes;
-  json["host_bytes_zero_init"] = row.host_bytes_cut;
   return json;
 }
 
@@ -332,11 +292,6 @@ std::string PlanAsJson(const PlanReport& report) {
   whole["input"] = InputAsJson(report.input);
   whole["strategies"] = std::move(strategies);
   whole["choice"] = choice == nullptr ? Json() : Json(StrategyName(choice->strategy));
-  if (!report.deepspeed.empty()) {
-    Json& rows = whole["deepspeed"] = Json::array();
-    for (const DeepSpeedRow& row : report.deepspeed)
-      rows.push_back(DeepSpeedAsJson(row));
-  }
   return whole.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -1,4 +1,5 @@
-// PrintTuning.
+// PrintTuning. Nothing is computed here: model, choices and times come from LoadModel, Choose and ModelTable, which groups go by,
+// so what is shown is what they do, but for WEFT_COMBINE. MembersOf is the one list of a Tuning's members for text and JSON.
 #include <cmath>
 #include <cstdint>
 #include <utility>

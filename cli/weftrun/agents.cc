@@ -1,3 +1,6 @@
+// There are two clients because a client asks one thing at a time, and the wait for the verdict lasts a whole round: listener_
+// waits for it, speaker_ says what this node has to say. After a failure speaker_ is made anew, since what it waits for does
+// not come any more. Keys carry the round, so that nothing said in one is heard in the next.
 #include "cli/weftrun/agents.h"
 
 #include <algorithm>

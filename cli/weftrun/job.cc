@@ -1,3 +1,6 @@
+// Whatever a Job waits for, it waits in Turn(), where output is relayed, signals are taken and the store answers: a rank whose
+// pipe is full or whose question is not answered would seem to hang. Ranks are reaped last: until then their pids are ours to
+// signal, and peers can read in /proc how they ended. Phases go forward only, from asking to killing.
 #include "cli/weftrun/job.h"
 
 #include <algorithm>

@@ -12,18 +12,13 @@ void LineSplitter::Feed(std::string_view bytes, const LineFunction& each) {
     const size_t take = std::min(complete ? end + 1 : bytes.size(), room + 1);
     const std::string_view piece = bytes.substr(0, take);
     bytes.remove_prefix(take);
-    if (piece.back() == '\n') {
-      if (partial_.empty()) {
-        each(piece);
-      } else {
-        partial_ += piece;
-        each(partial_);
-        partial_.clear();
-      }
-      continue;
-    }
     partial_ += piece;
-    if (partial_.size() > kLineBytesMax) Cut(each);
+    if (piece.back() == '\n') {
+      each(partial_);
+      partial_.clear();
+    } else if (partial_.size() > kLineBytesMax) {
+      Cut(each);
+    }
   }
 }
 

@@ -24,7 +24,7 @@ struct Blocks {
 absl::Status LayOutBlocks(const Blocks& in, const Blocks& out, int rank, int size,
                           BlockLayout* layout, Collective* collective);
 
-// Likewise for an iov form.
+// As LayOutBlocks, for an iov form.
 absl::Status LayOutParts(const weft_iov_t* parts, size_t part_count, BlockLayout* layout,
                          Collective* collective);
 

@@ -2,7 +2,7 @@
 // for its buffers, in three words.
 //
 //   const CallKey key = MakeCallKey(OpKind::kAllReduce, dtype, op, 0, count);
-//   if (group.RunAgain(key, in, out, &failure)) return WEFT_SUCCESS;
+//   if (group.TryRunCached(key, in, out, &failure)) return WEFT_SUCCESS;
 //   const Collective collective = CollectiveOf(key, in, out);   // to be checked, then group.Run(collective)
 //
 // Nothing in it has been checked: any number may stand where the caller gave one.
@@ -37,10 +37,19 @@ inline CallKey MakeCallKey(OpKind kind, weft_dtype_t dtype, weft_op_t op, int ro
           .count = count};
 }
 
-// True if its key and buffers are all that `call` says.
+// What a call may say beside its key that changes nothing about how it is prepared. As in Collective; all of it is this
+// rank's own.
+struct CallExtras {
+  int64_t timeout_ns = 0;
+  uint64_t tag = 0;
+  int32_t priority = 0;
+  bool background = false;
+};
+
+// True if its key, extras and buffers are all that `call` says.
 inline bool IsPlain(const Collective& call) {
   return call.layout == nullptr && call.custom == nullptr && call.algorithm == Protocol::kAuto &&
-         call.timeout_ns == 0 && call.tag == 0 && call.purpose.salt == 0;
+         call.numerics == WEFT_NUMERICS_CANONICAL && call.purpose.signature_salt == 0;
 }
 
 inline CallKey KeyOf(const Collective& call) {

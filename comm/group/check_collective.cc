@@ -1,9 +1,12 @@
-// What can be wrong with a collective's arguments, found before anything is sent.
+// What can be wrong with a collective's arguments, found before anything is sent: a rank that stops in the middle leaves its
+// peers waiting. So all that a rank can know alone is checked here; what takes the others is left to the signature. Blocks
+// are looked at one by one only for calls with a layout, and sorted, since they may lie in any order.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/per_thread.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/group/collective.h"
@@ -32,6 +35,19 @@ struct Range {
   uintptr_t end;
 };
 
+struct RangesOfCall {
+  std::vector<Range> ins;
+  std::vector<Range> outs;
+};
+
+// The thread's own, which a later call of as many blocks need not allocate.
+RangesOfCall& ClearedRanges() {
+  RangesOfCall& ranges = PerThread<RangesOfCall>::Get();
+  ranges.ins.clear();
+  ranges.outs.clear();
+  return ranges;
+}
+
 Range RangeOf(const void* memory, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(memory);
   return {begin, begin + bytes};
@@ -47,8 +63,8 @@ void AddRanges(const Collective& call, int rank, int size, bool in, int skipped,
   for (int block = 0; block < blocks; ++block) {
     const size_t count = in ? InCount(call, block) : OutCount(call, block);
     if (count == 0 || block == skipped) continue;
-    const Run run = in ? InRun(call, block, 0, count) : OutRun(call, block, 0, count);
-    ranges->push_back(RangeOf(run.memory, count * element));
+    const Span span = in ? InSpan(call, block, 0, count) : OutSpan(call, block, 0, count);
+    ranges->push_back(RangeOf(span.memory, count * element));
   }
 }
 
@@ -85,8 +101,8 @@ bool InPlace(const Collective& call, int rank) {
            layout.in_offsets == layout.out_offsets;
   }
   // Where one side has a block for each rank, the other is the own one of them.
-  return InRun(call, traits.in_blocks ? rank : 0, 0, 0).memory ==
-         OutRun(call, traits.out_blocks ? rank : 0, 0, 0).memory;
+  return InSpan(call, traits.in_blocks ? rank : 0, 0, 0).memory ==
+         OutSpan(call, traits.out_blocks ? rank : 0, 0, 0).memory;
 }
 
 // Buffers without gaps, one count: the usual case, which must cost nothing.
@@ -100,10 +116,7 @@ absl::Status CheckPlain(const Collective& call, int rank, int size) {
 }
 
 absl::Status CheckVectorBuffers(const Collective& call, int rank, int size) {
-  static thread_local std::vector<Range> ins;
-  static thread_local std::vector<Range> outs;
-  ins.clear();
-  outs.clear();
+  auto& [ins, outs] = ClearedRanges();
   constexpr int kNone = -1;
   AddRanges(call, rank, size, true, kNone, &ins);
   AddRanges(call, rank, size, false, kNone, &outs);
@@ -123,8 +136,7 @@ absl::Status CheckVectorBuffers(const Collective& call, int rank, int size) {
 }
 
 absl::Status CheckParts(const Collective& call, int rank, int size) {
-  static thread_local std::vector<Range> outs;
-  outs.clear();
+  std::vector<Range>& outs = ClearedRanges().outs;
   const OpTraits& traits = TraitsOf(call.kind);
   const size_t element = ElementBytes(call);
   const size_t in_blocks = traits.in_blocks ? static_cast<size_t>(size) : 1;

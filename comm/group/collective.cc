@@ -7,19 +7,19 @@ namespace weft {
 namespace {
 
 // As numbers: what a caller passes is measured before NULL is refused.
-Run RunAt(const void* base, size_t first, size_t element, size_t limit) {
+Span SpanAt(const void* base, size_t first, size_t element, size_t limit) {
   return {reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(base) + first * element), limit};
 }
 
-// Of the part that holds element `begin` of a block, on one side: where it lies, up to the end of the part.
-Run IovRun(const BlockLayout& layout, bool in, bool blocks, int block, size_t begin, size_t limit,
-           size_t element) {
+// The memory from element `begin` of a block to the end of the part that holds it, on one side.
+Span IovSpan(const BlockLayout& layout, bool in, bool blocks, int block, size_t begin, size_t limit,
+             size_t element) {
   const auto after = std::upper_bound(layout.starts.begin(), layout.starts.end(), begin);
   const auto index = static_cast<size_t>(after - layout.starts.begin()) - 1;
   const weft_iov_t& part = layout.parts[index];
   const size_t within = begin - layout.starts[index];
   const size_t first = (blocks ? static_cast<size_t>(block) * part.count : 0) + within;
-  return RunAt(in ? part.in : part.out, first, element, std::min(limit, part.count - within));
+  return SpanAt(in ? part.in : part.out, first, element, std::min(limit, part.count - within));
 }
 
 }  // namespace
@@ -57,38 +57,38 @@ size_t PackedOffset(const Collective& call, int block) {
   return offset;
 }
 
-Run InRun(const Collective& call, int block, size_t begin, size_t limit) {
+Span InSpan(const Collective& call, int block, size_t begin, size_t limit) {
   const OpTraits& traits = TraitsOf(call.kind);
   if (traits.iov) {
-    return IovRun(*call.layout, true, traits.in_blocks, block, begin, limit, ElementBytes(call));
+    return IovSpan(*call.layout, true, traits.in_blocks, block, begin, limit, ElementBytes(call));
   }
-  return RunAt(call.in, InOffset(call, block) + begin, ElementBytes(call), limit);
+  return SpanAt(call.in, InOffset(call, block) + begin, ElementBytes(call), limit);
 }
 
-Run OutRun(const Collective& call, int block, size_t begin, size_t limit) {
+Span OutSpan(const Collective& call, int block, size_t begin, size_t limit) {
   const OpTraits& traits = TraitsOf(call.kind);
   if (traits.iov) {
-    return IovRun(*call.layout, false, traits.out_blocks, block, begin, limit, ElementBytes(call));
+    return IovSpan(*call.layout, false, traits.out_blocks, block, begin, limit, ElementBytes(call));
   }
-  return RunAt(call.out, OutOffset(call, block) + begin, ElementBytes(call), limit);
+  return SpanAt(call.out, OutOffset(call, block) + begin, ElementBytes(call), limit);
 }
 
 void CopyIn(const Collective& call, int block, size_t begin, size_t count, void* to) {
   const size_t element = ElementBytes(call);
   for (size_t done = 0; done < count;) {
-    const Run run = InRun(call, block, begin + done, count - done);
-    std::memcpy(static_cast<char*>(to) + done * element, run.memory, run.count * element);
-    done += run.count;
+    const Span span = InSpan(call, block, begin + done, count - done);
+    std::memcpy(static_cast<char*>(to) + done * element, span.memory, span.count * element);
+    done += span.count;
   }
 }
 
 void CopyOut(const Collective& call, int block, size_t begin, size_t count, const void* from) {
   const size_t element = ElementBytes(call);
   for (size_t done = 0; done < count;) {
-    const Run run = OutRun(call, block, begin + done, count - done);
+    const Span span = OutSpan(call, block, begin + done, count - done);
     const char* const source = static_cast<const char*>(from) + done * element;
-    if (run.memory != source) std::memcpy(run.memory, source, run.count * element);
-    done += run.count;
+    if (span.memory != source) std::memcpy(span.memory, source, span.count * element);
+    done += span.count;
   }
 }
 

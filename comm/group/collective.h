@@ -108,7 +108,8 @@ struct Collective {
   // As in weft/collective.h: per rank for those with blocks. The total of the counts for the other
   // forms; with local_counts that is this rank's own, and not part of the signature.
   size_t count = 0;
-  Protocol algorithm = Protocol::kAuto;       // that the caller asks for
+  Protocol algorithm = Protocol::kAuto;  // that the caller asks for
+  weft_numerics_t numerics = WEFT_NUMERICS_CANONICAL;
   std::shared_ptr<const BlockLayout> layout;  // vector and iov forms only
   std::shared_ptr<const CustomOp> custom;     // of kOpPremulSum and kOpUser only
   CallPurpose purpose;                        // tells calls apart that otherwise look alike
@@ -173,8 +174,7 @@ inline size_t OutCount(const Collective& call, int block) {
   return counted ? call.layout->out_counts[static_cast<size_t>(block)] : call.count;
 }
 
-// Elements between the first byte of in and the beginning of a block of it, and likewise for out. Not for
-// iov forms.
+// Elements from the first byte of in to the start of one of its blocks; OutOffset is the same for out. Not for iov forms.
 inline size_t InOffset(const Collective& call, int block) {
   const bool counted = call.layout != nullptr && !call.layout->in_counts.empty();
   if (counted) return call.layout->in_offsets[static_cast<size_t>(block)];
@@ -193,15 +193,15 @@ size_t PackedCount(const Collective& call, int rank, int size);
 size_t PackedOffset(const Collective& call, int block);
 
 // Elements that lie side by side in memory.
-struct Run {
+struct Span {
   char* memory;
   size_t count;
 };
 
 // The elements from `begin` (below the block's count) on of a block of in or out: as many as lie side by
 // side, at most `limit`.
-Run InRun(const Collective& call, int block, size_t begin, size_t limit);
-Run OutRun(const Collective& call, int block, size_t begin, size_t limit);
+Span InSpan(const Collective& call, int block, size_t begin, size_t limit);
+Span OutSpan(const Collective& call, int block, size_t begin, size_t limit);
 
 // Copies elements [begin, begin + count) of a block to or from contiguous memory that may be the same.
 void CopyIn(const Collective& call, int block, size_t begin, size_t count, void* to);

@@ -14,7 +14,7 @@ constinit Page page;
 
 namespace {
 
-// Of this process and those before it: a child goes on counting where its parent was.
+// The last number given, also by the processes that this one was forked from: a child counts on from its parent.
 constinit std::atomic<uint32_t> last{0};
 
 void Wipe() {

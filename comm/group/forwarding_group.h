@@ -46,6 +46,10 @@ class ForwardingGroup : public ProcessGroup {
 
   GroupStats stats() const override { return group_->stats(); }
 
+  uint64_t sequence() const override { return group_->sequence(); }
+
+  void SetTimeout(int64_t timeout_ns) override { group_->SetTimeout(timeout_ns); }
+
   absl::Status error() override { return group_->error(); }
 
   void Abort(std::string_view reason) override { group_->Abort(reason); }

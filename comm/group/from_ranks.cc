@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "comm/group/number_hash.h"
 #include "base/status.h"
+#include "comm/group/number_hash.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
 namespace weft {
 namespace {
 
-constexpr uint32_t kListPurpose =
-    0x6c697374;  // in the signature: no call of a user's is taken for it
+constexpr uint32_t kListSalt = 0x6c697374;  // in the signature: no call of a user's is taken for it
 
 uint64_t HashOf(const std::vector<int>& ranks) {
   NumberHash hash;
@@ -29,14 +28,14 @@ absl::Status AgreeOn(ProcessGroup& parent, const std::vector<int>& ranks) {
   Collective gather{.kind = OpKind::kAllGather,
                     .dtype = WEFT_UINT64,
                     .count = 1,
-                    .purpose = {.salt = kListPurpose}};
+                    .purpose = {.signature_salt = kListSalt}};
   gather.in = &mine;
   gather.out = all.data();
   WEFT_RETURN_IF_ERROR(parent.Run(gather));
-  const auto odd =
+  const auto outlier =
       std::find_if(all.begin(), all.end(), [&](uint64_t hash) { return hash != all[0]; });
-  if (odd == all.end()) return absl::OkStatus();
-  const int rank = static_cast<int>(odd - all.begin());
+  if (outlier == all.end()) return absl::OkStatus();
+  const int rank = static_cast<int>(outlier - all.begin());
   return MakeError(WEFT_MISMATCH, {.rank = rank, .group = parent.name()},
                    fmt::format("making a group of listed ranks of {}: rank {} passed another list "
                                "than rank 0; this rank, {}, passed {}",

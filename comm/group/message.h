@@ -35,7 +35,7 @@ const char* MessageName(const Message& message);
 // "4096 float32".
 std::string ElementsText(size_t count, weft_dtype_t dtype);
 
-// Of the buffer; the message was checked.
+// Bytes of the buffer. The message was checked.
 size_t MessageBytes(const Message& message);
 
 // INVALID_ARGUMENT with a sentence, or Ok: NULL, unknown dtype, rank outside a group of `size`, more

@@ -10,11 +10,16 @@ absl::Status ProcessGroup::NoMessages() const {
                    fmt::format("group {} has collectives, but no messages", name()));
 }
 
-bool ProcessGroup::RunAgain(const CallKey&, const void*, void*, absl::Status*) {
+bool ProcessGroup::TryRunCached(const CallKey&, const void*, void*, absl::Status*) {
   return false;
 }
 
-bool ProcessGroup::StartAgain(const CallKey&, const void*, void*, WorkRef*) {
+bool ProcessGroup::TryRunCached(const CallKey&, const void*, void*, const CallExtras&,
+                                absl::Status*) {
+  return false;
+}
+
+bool ProcessGroup::TryStartCached(const CallKey&, const void*, void*, const CallExtras&, WorkRef*) {
   return false;
 }
 

@@ -28,7 +28,7 @@ struct GroupOptions {
   int64_t timeout_ns = 0;       // per operation; 0: the option timeout_s
   int64_t init_timeout_ns = 0;  // 0: timeout_ns
 
-  // Of making the group.
+  // The deadline for making the group.
   int64_t making_timeout_ns() const { return init_timeout_ns > 0 ? init_timeout_ns : timeout_ns; }
 };
 
@@ -45,7 +45,7 @@ struct GroupStats {
   uint64_t private_bytes = 0;
 };
 
-// Of all ranks' buffers: private, in reach of all ranks, or so and with one out for all.
+// Where all ranks' buffers are: private, reachable by all, or reachable with one out for all.
 enum class BufferKind : uint8_t { kPrivate, kSymmetric, kShared };
 
 class ProcessGroup {
@@ -56,23 +56,27 @@ class ProcessGroup {
   virtual int size() const = 0;
   virtual const std::string& name() const = 0;
 
-  // Of a rank of this group: its rank in the group that this one, and all between, were split from.
+  // The rank's number in the group that this one, and all between, were split from.
   virtual int world_rank(int rank) const { return rank; }
 
   // Does one collective on the calling thread. Arguments were checked by CheckCollective.
   virtual absl::Status Run(const Collective& collective) = 0;
 
-  // The same, if the group has done a call of that key before: it need not be checked again, and its buffers
+  // As Run, if the group has done a call of that key before: it need not be checked again, and its buffers
   // are looked at here. True if it has been done well. Else *failure says why not; if that is still Ok, nothing
   // has happened: the group does not know the call, or its buffers are wrong, or something is in the way, and
   // CheckCollective and Run do or say what is right.
-  virtual bool RunAgain(const CallKey& key, const void* in, void* out, absl::Status* failure);
+  virtual bool TryRunCached(const CallKey& key, const void* in, void* out, absl::Status* failure);
+  // The same with extras: a form of its own, so that a call without any does not pay for them.
+  virtual bool TryRunCached(const CallKey& key, const void* in, void* out, const CallExtras& extras,
+                            absl::Status* failure);
 
   // Starts one; the buffers stay the operation's until it has ended.
   virtual absl::StatusOr<WorkRef> Start(const Collective& collective) = 0;
 
-  // The same, if the group has done or started a call of that key before, as RunAgain; true if it has started.
-  virtual bool StartAgain(const CallKey& key, const void* in, void* out, WorkRef* started);
+  // Start as TryRunCached is to Run: if the group has done or started a call of that key before. True if it has started.
+  virtual bool TryStartCached(const CallKey& key, const void* in, void* out,
+                              const CallExtras& extras, WorkRef* started);
 
   // One send or receive: as Run and Start of a collective, with messages and collectives not ordering
   // each other. Arguments were checked by CheckMessage. UNSUPPORTED where groups have no messages.
@@ -98,6 +102,13 @@ class ProcessGroup {
   // What this rank has done with the group. Never waits.
   virtual GroupStats stats() const = 0;
 
+  // Collectives that this rank has issued: the sequence number of the last one. Never waits.
+  virtual uint64_t sequence() const = 0;
+
+  // The deadline of operations that are issued from now on and have none of their own; 0: the option timeout_s. Of this
+  // rank only. Never waits.
+  virtual void SetTimeout(int64_t timeout_ns) = 0;
+
   // Ok, or why the group no longer works.
   virtual absl::Status error() = 0;
 
@@ -122,7 +133,7 @@ class ProcessGroup {
 // overlap of in and out other than in place, root outside the group.
 absl::Status CheckCollective(const Collective& collective, int rank, int size);
 
-// Of an error of which rank `culprit` of the group is the cause; -1: nobody is known to be.
+// The fields of an error that rank `culprit` caused; -1: nobody is known to have.
 ErrorFields CulpritOf(const ProcessGroup& group, int culprit, std::string_view operation);
 
 }  // namespace weft

@@ -123,8 +123,7 @@ class Progress {
     if (!known || asking == Asking::kNow) WakeFromNap();
   }
 
-  // The flag of the signal goes down last: who polls has then seen every end before this returns.
-  int StepAll() {
+  void StepGroups() {
     Groups groups;
     {
       MutexLock lock(mutex_);
@@ -135,6 +134,11 @@ class Progress {
       WaitTarget target;
       if (!group->TryStep(&target)) Retire(group);
     }
+  }
+
+  // The flag of the signal goes down last: who polls has then seen every end before this returns.
+  int StepAll() {
+    StepGroups();
     int pending = 0;
     {
       MutexLock lock(mutex_);
@@ -183,7 +187,7 @@ class Progress {
     }
   }
 
-  // Of groups that need help and go on needing it: how many there are, and what one of them waits for.
+  // How many groups need help and go on needing it, and what one of them waits for.
   struct Help {
     int groups = 0;
     Stepped* waiting = nullptr;
@@ -291,6 +295,10 @@ bool CallerDrivesProgress() {
 
 int ProgressAll() {
   return Instance().StepAll();
+}
+
+void StepAllGroups() {
+  Instance().StepGroups();
 }
 
 absl::StatusOr<int> ProgressFd() {

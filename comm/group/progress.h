@@ -41,6 +41,8 @@ bool CallerDrivesProgress();
 // Steps every group that has queued operations once, without waiting; returns how many operations have
 // not ended.
 int ProgressAll();
+// The same, for a thread that waits and moves all groups meanwhile: the descriptor goes on saying what it said.
+void StepAllGroups();
 // The descriptor of weft_progress_fd.
 absl::StatusOr<int> ProgressFd();
 // A queued operation has ended, and its callback has run.

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "comm/group/number_hash.h"
 #include "base/text.h"
+#include "comm/group/number_hash.h"
 
 namespace weft {
 namespace {
@@ -82,7 +82,7 @@ std::string When(const Purpose& purpose) {
 
 }  // namespace
 
-uint32_t SaltOf(const Purpose& purpose) {
+uint32_t SignatureSaltOf(const Purpose& purpose) {
   NumberHash hash;
   for (const uint64_t number : {static_cast<uint64_t>(purpose.kind), purpose.context,
                                 static_cast<uint64_t>(purpose.subject), purpose.round})

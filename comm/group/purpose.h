@@ -2,7 +2,7 @@
 // gradients, the loading of a param.
 //
 //   const Purpose purpose{.kind = Purpose::Kind::kLoad, .context = 1, .subject = 12};
-//   call.purpose = {.salt = SaltOf(purpose), .record = PackPurpose(purpose), .names = &names};
+//   call.purpose = {.signature_salt = SignatureSaltOf(purpose), .record = PackPurpose(purpose), .names = &names};
 //   PurposeText(purpose, &names);     // "to load parameter blocks.0.weight"
 //
 // Calls of one size look alike to a group. The salt is part of the signature, so that ranks which make them for
@@ -62,13 +62,13 @@ class PurposeNames {
 
 // As a call has it.
 struct CallPurpose {
-  uint32_t salt = 0;
+  uint32_t signature_salt = 0;
   uint64_t record = 0;                  // 0: the call is the caller's own
   const PurposeNames* names = nullptr;  // outlives the operation; may be nullptr
 };
 
 // 32 bits of all that ranks must agree on; never 0.
-uint32_t SaltOf(const Purpose& purpose);
+uint32_t SignatureSaltOf(const Purpose& purpose);
 
 // All but the round in 64 bits, never 0 but for kNone; numbers that are too large wrap.
 uint64_t PackPurpose(const Purpose& purpose);

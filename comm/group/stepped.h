@@ -28,7 +28,7 @@ class Stepped {
   // oldest operation waits for, or empty if another thread steps.
   virtual bool TryStep(WaitTarget* target) = 0;
 
-  // TryStep, of which the next Look() does not say that others were at work.
+  // As TryStep, but the next Look() does not count it as others being at work.
   virtual bool Help(WaitTarget* target) = 0;
 
   // Waits until it makes sense to step again; false at the deadline.

@@ -14,7 +14,7 @@ struct WaitTarget {
   bool of_messages =
       false;            // word is this rank's own count of events, with an EventCount of its own
   bool others = false;  // messages are waited for too, which have another EventCount
-  bool of_all = false;  // word is in Combining: any rank may change it, `peer` perhaps
+  bool of_all = false;  // word is the arrival counter: any rank may change it, `peer` perhaps
 
   bool Reached() const {
     return static_cast<int32_t>(word->load(std::memory_order_acquire) - want) >= 0;

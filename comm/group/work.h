@@ -23,7 +23,8 @@ class Work {
   virtual bool Test() = 0;
 
   // Waits until the operation has ended and returns its status. timeout_ns > 0: gives up after that
-  // long with WEFT_IN_PROGRESS and leaves the operation alone; 0: its own deadline is the only one.
+  // long with WEFT_IN_PROGRESS and leaves the operation alone; 0: its own deadline is the only one. INTERRUPTED leaves it alone,
+  // too, and the interrupt to be taken (base/interrupt.h).
   virtual absl::Status Wait(int64_t timeout_ns) = 0;
 
   // True when the operation has ended. Never waits and never moves anything.
@@ -34,6 +35,12 @@ class Work {
 
   // The status after Test() said true; Ok before.
   virtual absl::Status status() = 0;
+
+  // Works that Test() and Wait() of one of them move together have the same.
+  virtual const void* moved_with() const { return this; }
+
+  // Nobody waits for it from now on: the progress thread, if there is one, takes it up at once. Never waits.
+  virtual void LeaveToProgress() {}
 
   // Called once when the operation has ended, on the completing thread with no lock of weft held; at
   // once on this thread if it has ended. At most one; false if there is one already.

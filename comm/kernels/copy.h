@@ -28,4 +28,8 @@ using CopyKernel = void (*)(void* to, const void* from, size_t bytes);
 // memcpy for Isa::kScalar, for which nothing streams. `isa` is one that this CPU has.
 CopyKernel FindStreamCopy(Isa isa);
 
+// What it finds, compiled for each instruction set (copy_stream.cc).
+template <Isa kIsa>
+void StreamCopy(void* to, const void* from, size_t bytes);
+
 }  // namespace weft

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "weft/op.h"
@@ -27,6 +28,7 @@ struct CustomOp {
   weft_user_op_t function = nullptr;  // user
   void* user = nullptr;               // user: handed to `function`
   std::string name;                   // user: the same on all ranks
+  std::shared_ptr<void> owner;        // user: keeps `user` valid; may be empty
 };
 
 // One element of a numeric type in the type in which its sums are formed, as ReduceArguments::factors

@@ -1,5 +1,7 @@
 #include "comm/kernels/isa.h"
 
+#include <cstddef>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -41,15 +43,9 @@ Isa BestIsa() {
 }
 
 const char* IsaName(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return "scalar";
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kAvx512:
-      return "avx512";
-  }
-  return "unknown";
+  constexpr const char* kNames[kIsaCount] = {"scalar", "avx2", "avx512"};
+  const auto index = static_cast<size_t>(isa);
+  return index < kIsaCount ? kNames[index] : "unknown";
 }
 
 }  // namespace weft

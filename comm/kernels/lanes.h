@@ -5,7 +5,7 @@
 //   const auto sum = Lanes::Combine<Sum>(Lanes::Unpack(LoadAs<Raw>(a)), Lanes::Unpack(LoadAs<Raw>(b)));
 //   StoreAs(to, Lanes::Pack(sum));     // rounded here, once
 //
-// Included only by the translation units of one instruction set each (reduce_*.cc). Everything here
+// Included by what is compiled once for each instruction set (reduce_*.cc). Everything here
 // has internal linkage and calls nothing of std::, so that no function compiled for AVX can be
 // picked by the linker for a caller on a CPU without it. Width 1 is plain C++ on plain types; the
 // same expressions on vector types (GCC's and clang's vector extension) are the SIMD forms.
@@ -335,9 +335,13 @@ struct HalfLanes<16> : FloatLanes<16> {
 
 // kEveryCount: worth an unrolled tree for every small count of sources. kScaled: each source is
 // multiplied by its factor first. See reduce_tree.h for both.
-struct Sum {
-  static constexpr bool kEveryCount = true;
+struct Operation {
+  static constexpr bool kEveryCount = false;
   static constexpr bool kScaled = false;
+};
+
+struct Sum : Operation {
+  static constexpr bool kEveryCount = true;
 
   template <typename Lanes, typename V>
   WEFT_INLINE static V Combine(V left, V right) {
@@ -349,15 +353,11 @@ struct RareSum : Sum {
   static constexpr bool kEveryCount = false;
 };
 
-struct ScaledSum : Sum {
-  static constexpr bool kEveryCount = false;
+struct ScaledSum : RareSum {
   static constexpr bool kScaled = true;
 };
 
-struct Product {
-  static constexpr bool kEveryCount = false;
-  static constexpr bool kScaled = false;
-
+struct Product : Operation {
   template <typename Lanes, typename V>
   WEFT_INLINE static V Combine(V left, V right) {
     return static_cast<V>(left * right);
@@ -367,10 +367,7 @@ struct Product {
 // For floats, `a < b ? a : b` is b when the two are equal or one is NaN. The two operand orders
 // together therefore hold both zeros, or the NaN and the number, and the union of their bits is -0
 // and a NaN.
-struct Minimum {
-  static constexpr bool kEveryCount = false;
-  static constexpr bool kScaled = false;
-
+struct Minimum : Operation {
   template <typename Lanes, typename V>
   WEFT_INLINE static V Combine(V left, V right) {
     if constexpr (Lanes::kFloating) {
@@ -385,10 +382,7 @@ struct Minimum {
 };
 
 // As Minimum, but the zeros need the intersection; NaNs are put back by all ones.
-struct Maximum {
-  static constexpr bool kEveryCount = false;
-  static constexpr bool kScaled = false;
-
+struct Maximum : Operation {
   template <typename Lanes, typename V>
   WEFT_INLINE static V Combine(V left, V right) {
     if constexpr (Lanes::kFloating) {
@@ -405,30 +399,21 @@ struct Maximum {
 };
 
 // Integers only.
-struct BitAnd {
-  static constexpr bool kEveryCount = false;
-  static constexpr bool kScaled = false;
-
+struct BitAnd : Operation {
   template <typename Lanes, typename V>
   WEFT_INLINE static V Combine(V left, V right) {
     return static_cast<V>(left & right);
   }
 };
 
-struct BitOr {
-  static constexpr bool kEveryCount = false;
-  static constexpr bool kScaled = false;
-
+struct BitOr : Operation {
   template <typename Lanes, typename V>
   WEFT_INLINE static V Combine(V left, V right) {
     return static_cast<V>(left | right);
   }
 };
 
-struct BitXor {
-  static constexpr bool kEveryCount = false;
-  static constexpr bool kScaled = false;
-
+struct BitXor : Operation {
   template <typename Lanes, typename V>
   WEFT_INLINE static V Combine(V left, V right) {
     return static_cast<V>(left ^ right);

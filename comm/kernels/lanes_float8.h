@@ -115,7 +115,7 @@ struct HalfWords<8> {
     return __builtin_bit_cast(Words, _mm256_cvtepi8_epi16(bytes));
   }
 
-  // Of words below 256.
+  // Every word is below 256.
   WEFT_INLINE static Bytes Narrow(Words words) {
     const auto all = __builtin_bit_cast(__m256i, words);
     return _mm_packus_epi16(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
@@ -240,7 +240,7 @@ struct Float8SumLanes {
 
   static constexpr int kWidth = 4 * kWords;
   static constexpr int kElementBytes = 1;
-  static constexpr bool kFloating = false;  // no division, which would round on another grid
+  static constexpr bool kFloating = true;  // but no Divide, which would round on another grid
 
   WEFT_INLINE static Value Unpack(Raw raw) {
     const auto bytes = __builtin_bit_cast(Halves, raw);
@@ -314,7 +314,7 @@ struct Float8KeyLanes : IntegerLanes<int8_t, kWidthOf> {
   // Above it is NaN: e5m2's infinity is a number here.
   static constexpr int8_t kNumberMax = Format::kOverflow;
 
-  // Of numbers; its own inverse.
+  // For numbers only; its own inverse.
   WEFT_INLINE static Value Swap(Value bits) {
     const auto below = static_cast<Value>(bits < 0 ? Value{} + kMagnitude : Value{});
     return static_cast<Value>(bits ^ below);

@@ -1,4 +1,4 @@
-// Vectors of which memory holds only the first bytes: what is left of an array, or a small one.
+// Vectors that memory holds only the first bytes of: what is left of an array, or a small one.
 //
 //   V value = LoadPart<V>(from, bytes);     // the rest is zero
 //   StorePart(to, value, bytes);

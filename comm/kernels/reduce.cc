@@ -3,6 +3,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
@@ -11,22 +12,11 @@
 namespace weft {
 namespace {
 
-using Finder = ReduceKernel (*)(weft_dtype_t dtype, weft_op_t op);
-
-// By Isa; each kernel is found by one of the finders.
-constexpr Finder kFinders[][6] = {
-    {FindFloatKernelScalar, FindIntegerKernelScalar, FindFloat8KernelScalar, FindBitsKernelScalar,
-     FindPremulKernelScalar, FindLocKernel},
-#if defined(__x86_64__)
-    {FindFloatKernelAvx2, FindIntegerKernelAvx2, FindFloat8KernelAvx2, FindBitsKernelAvx2,
-     FindPremulKernelAvx2, FindLocKernel},
-    {FindFloatKernelAvx512, FindIntegerKernelAvx512, FindFloat8KernelAvx512, FindBitsKernelAvx512,
-     FindPremulKernelAvx512, FindLocKernel},
-#endif
-};
-
-ReduceKernel AskFinders(size_t isa, weft_dtype_t dtype, weft_op_t op) {
-  for (const Finder find : kFinders[isa]) {
+// Each kernel is found by one of the finders.
+template <Isa kIsa>
+ReduceKernel AskFinders(weft_dtype_t dtype, weft_op_t op) {
+  for (const auto find : {FindFloatKernel<kIsa>, FindIntegerKernel<kIsa>, FindFloat8Kernel<kIsa>,
+                          FindBitsKernel<kIsa>, FindPremulKernel<kIsa>, FindLocKernel}) {
     const ReduceKernel kernel = find(dtype, op);
     if (kernel != nullptr) return kernel;
   }
@@ -39,11 +29,13 @@ class KernelTable {
  public:
   // Not inlined, so that a look-up saves no registers for it.
   [[gnu::noinline]] KernelTable() {
-    for (size_t isa = 0; isa < std::size(kFinders); ++isa) {
+    for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+      const auto ask = ForIsa(isa, []<Isa kIsa>() { return &AskFinders<kIsa>; });
       for (const weft_dtype_t dtype : kDtypes) {
+        auto& row = kernels_[static_cast<size_t>(isa)][DtypeRow(dtype)];
         for (const weft_op_t op : kReductionOps)
-          kernels_[isa][DtypeRow(dtype)][OpRow(op)] = AskFinders(isa, dtype, op);
-        kernels_[isa][DtypeRow(dtype)][OpRow(kOpPremulSum)] = AskFinders(isa, dtype, kOpPremulSum);
+          row[OpRow(op)] = ask(dtype, op);
+        row[OpRow(kOpPremulSum)] = ask(dtype, kOpPremulSum);
       }
     }
   }
@@ -64,6 +56,26 @@ absl::Status Invalid(weft_dtype_t dtype, weft_op_t op, std::string_view why) {
 }
 
 }  // namespace
+
+absl::StatusOr<Isa> ParseIsa(std::string_view name, Isa best) {
+  if (name.empty()) return best;
+  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+    if (name != IsaName(isa)) continue;
+    if (isa <= best) return isa;
+    return MakeError(
+        WEFT_UNSUPPORTED,
+        StrCat("WEFT_ISA asks for ", name, ", but the best that this CPU and operating ",
+               "system have is ", IsaName(best), "; unset WEFT_ISA or set it to ", IsaName(best)));
+  }
+  return MakeError(
+      WEFT_INVALID_ARGUMENT,
+      StrCat("WEFT_ISA is \"", name, "\", which is no instruction set that weft knows; ",
+             "set it to scalar, avx2 or avx512, or unset it"));
+}
+
+absl::StatusOr<Isa> SelectIsa() {
+  return ParseIsa(GetOptions().isa, BestIsa());
+}
 
 ReduceKernel FindReduceKernel(Isa isa, weft_dtype_t dtype, weft_op_t op) {
   static const KernelTable table;

@@ -36,6 +36,8 @@ namespace weft {
 // The instruction set that FindReduceKernel uses: BestIsa() or what WEFT_ISA asks for.
 // INVALID_ARGUMENT for an unknown name, UNSUPPORTED for one that this CPU lacks.
 absl::StatusOr<Isa> SelectIsa();
+// The rule behind it: what WEFT_ISA=`name` means on a CPU whose best instruction set is `best`; "" asks for `best`.
+absl::StatusOr<Isa> ParseIsa(std::string_view name, Isa best);
 
 // The kernel of `isa` for (dtype, op), which may be kOpPremulSum; nullptr if there is none: kOpUser
 // (ReduceByUser in custom_op.h does it), and what CheckReduction refuses. A table look-up; the kernel

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "comm/kernels/default_rounding.h"
+#include "comm/kernels/isa.h"
 #include "comm/kernels/lanes.h"
 #include "comm/kernels/partial_vector.h"
 #include "comm/kernels/reduce_arguments.h"
@@ -26,45 +27,30 @@ constexpr int LargestPowerBelow(int count) {
   return power;
 }
 
+// How much of a block memory has: all of it, the first bytes, or as few of them as IsFew says.
+enum class Extent { kWhole, kPart, kFew };
+
 // Where a block's elements come from. `factors` is read only by operations with kScaled.
+template <Extent kExtent>
 struct Leaves {
-  static constexpr bool kWhole = true;
+  static constexpr bool kWhole = kExtent == Extent::kWhole;
   const void* const* sources;
   const uint64_t* factors;
+  size_t bytes;  // unless the block is whole
 
   template <bool kScaled>
   WEFT_INLINE Leaves From(int first) const {
-    return {sources + first, kScaled ? factors + first : nullptr};
-  }
-
-  template <typename Lanes, typename Op>
-  WEFT_INLINE typename Lanes::Value Load(size_t offset) const {
-    const char* const from = static_cast<const char*>(sources[0]) + offset;
-    const auto value = Lanes::Unpack(LoadAs<typename Lanes::Raw>(from));
-    if constexpr (Op::kScaled) return Lanes::Scale(value, factors[0]);
-    return value;
-  }
-};
-
-// The same of a block of which memory has only the first bytes; kFew as IsFew says.
-template <bool kFew>
-struct PartLeaves {
-  static constexpr bool kWhole = false;
-  const void* const* sources;
-  const uint64_t* factors;
-  size_t bytes;
-
-  template <bool kScaled>
-  WEFT_INLINE PartLeaves From(int first) const {
     return {sources + first, kScaled ? factors + first : nullptr, bytes};
   }
 
   template <typename Raw>
   WEFT_INLINE Raw LoadRaw(const char* from) const {
-    if constexpr (kFew) {
-      return LoadFew<Raw>(from, bytes);
-    } else {
+    if constexpr (kWhole) {
+      return LoadAs<Raw>(from);
+    } else if constexpr (kExtent == Extent::kPart) {
       return LoadPart<Raw>(from, bytes);
+    } else {
+      return LoadFew<Raw>(from, bytes);
     }
   }
 
@@ -125,7 +111,7 @@ WEFT_INLINE typename Lanes::Value Grove(Source leaves, int count, size_t offset)
 
 template <typename Lanes>
 WEFT_INLINE typename Lanes::Value DivideIf(typename Lanes::Value value, int64_t divisor) {
-  if constexpr (Lanes::kFloating) {
+  if constexpr (requires { Lanes::Divide(value, typename Lanes::Scalar{}); }) {
     if (__builtin_expect(divisor != 0, 0))
       return Lanes::Divide(value, static_cast<typename Lanes::Scalar>(divisor));
   }
@@ -151,7 +137,7 @@ WEFT_INLINE void StoreParts(const ReduceArguments& arguments, typename Lanes::Ra
 template <typename Lanes, typename Op>
 [[gnu::noinline]] void ReducePartOfMany(const ReduceArguments& arguments, int64_t divisor,
                                         size_t offset, size_t bytes) {
-  const PartLeaves<false> leaves{arguments.sources, arguments.factors, bytes};
+  const Leaves<Extent::kPart> leaves{arguments.sources, arguments.factors, bytes};
   const auto value = Grove<Lanes, Op>(leaves, arguments.source_count, offset);
   StoreParts<Lanes>(arguments, Lanes::Pack(DivideIf<Lanes>(value, divisor)), offset, bytes);
 }
@@ -164,7 +150,7 @@ template <typename Lanes, typename Op>
   if (arguments.source_count > 2) {
     return ReducePartOfMany<Lanes, Op>(arguments, divisor, offset, bytes);
   }
-  const PartLeaves<false> leaves{arguments.sources, arguments.factors, bytes};
+  const Leaves<Extent::kPart> leaves{arguments.sources, arguments.factors, bytes};
   const auto value = OneOrTwo<Lanes, Op>(leaves, arguments.source_count, offset);
   StoreParts<Lanes>(arguments, Lanes::Pack(DivideIf<Lanes>(value, divisor)), offset, bytes);
 }
@@ -181,7 +167,7 @@ template <typename Lanes, typename Op, int kCount>
 #pragma GCC unroll 8
   for (int s = 0; s < kCount; ++s)
     local[s] = arguments.sources[s];
-  Leaves leaves{local, arguments.factors};
+  Leaves<Extent::kWhole> leaves{local, arguments.factors, 0};
   if constexpr (kCount == 0) leaves.sources = arguments.sources;
   void* const* destinations = arguments.destinations;
   char* const first = static_cast<char*>(destinations[0]);
@@ -215,7 +201,7 @@ template <typename Lanes, typename Op>
 [[gnu::noinline]] void ReduceTwoIntoTwo(const ReduceArguments& arguments) {
   constexpr size_t kVectorBytes = size_t{Lanes::kWidth} * Lanes::kElementBytes;
   const void* const local[] = {arguments.sources[0], arguments.sources[1]};
-  const Leaves leaves{local, arguments.factors};
+  const Leaves<Extent::kWhole> leaves{local, arguments.factors, 0};
   char* const first = static_cast<char*>(arguments.destinations[0]);
   char* const second = static_cast<char*>(arguments.destinations[1]);
   const size_t bytes = arguments.count / Lanes::kWidth * kVectorBytes;
@@ -226,6 +212,15 @@ template <typename Lanes, typename Op>
   }
   const size_t done = bytes / kVectorBytes * Lanes::kWidth;
   if (done < arguments.count) ReducePart<Lanes, Op>(arguments, 0, done);
+}
+
+// All elements, by an unrolled tree if there are so many sources as one of `kCounts`.
+template <typename Lanes, typename Op, int... kCounts>
+WEFT_INLINE void ReduceCounts(const ReduceArguments& arguments, int64_t divisor) {
+  const bool unrolled = ((arguments.source_count == kCounts &&
+                          (ReduceElements<Lanes, Op, kCounts>(arguments, divisor), true)) ||
+                         ...);
+  if (!unrolled) ReduceElements<Lanes, Op, 0>(arguments, divisor);
 }
 
 // The choice of the unrolled tree. Sums are worth one for each count up to eight; other operations,
@@ -246,33 +241,11 @@ template <typename Lanes, typename Op>
       return ReduceTwoIntoTwo<Lanes, Op>(arguments);
     }
   }
-  switch (arguments.source_count) {
-    case 2:
-      return ReduceElements<Lanes, Op, 2>(arguments, divisor);
-    case 4:
-      return ReduceElements<Lanes, Op, 4>(arguments, divisor);
-    case 8:
-      return ReduceElements<Lanes, Op, 8>(arguments, divisor);
-    default:
-      break;
-  }
   if constexpr (Op::kEveryCount && Lanes::kWidth > 1) {
-    switch (arguments.source_count) {
-      case 1:
-        return ReduceElements<Lanes, Op, 1>(arguments, divisor);
-      case 3:
-        return ReduceElements<Lanes, Op, 3>(arguments, divisor);
-      case 5:
-        return ReduceElements<Lanes, Op, 5>(arguments, divisor);
-      case 6:
-        return ReduceElements<Lanes, Op, 6>(arguments, divisor);
-      case 7:
-        return ReduceElements<Lanes, Op, 7>(arguments, divisor);
-      default:
-        break;
-    }
+    ReduceCounts<Lanes, Op, 2, 4, 8, 1, 3, 5, 6, 7>(arguments, divisor);
+  } else {
+    ReduceCounts<Lanes, Op, 2, 4, 8>(arguments, divisor);
   }
-  ReduceElements<Lanes, Op, 0>(arguments, divisor);
 }
 
 // All of a reduction. The sum of an element or two of one or two sources, which is what the smallest
@@ -282,7 +255,7 @@ WEFT_INLINE void ReduceSources(const ReduceArguments& arguments, int64_t divisor
   if constexpr (Op::kEveryCount && Lanes::kWidth > 1) {
     const size_t bytes = arguments.count * Lanes::kElementBytes;
     if (IsFew(bytes) && (arguments.source_count == 1 || arguments.source_count == 2)) {
-      const PartLeaves<true> leaves{arguments.sources, arguments.factors, bytes};
+      const Leaves<Extent::kFew> leaves{arguments.sources, arguments.factors, bytes};
       const auto value = OneOrTwo<Lanes, Op>(leaves, arguments.source_count, 0);
       const auto raw = Lanes::Pack(DivideIf<Lanes>(value, divisor));
       for (int d = 0; d < arguments.destination_count; ++d)
@@ -292,6 +265,32 @@ WEFT_INLINE void ReduceSources(const ReduceArguments& arguments, int64_t divisor
   }
   ReduceAny<Lanes, Op>(arguments, divisor);
 }
+
+// A ReduceKernel.
+template <typename Lanes, typename Op>
+void Reduce(const ReduceArguments& arguments) {
+  if constexpr (Op::kScaled) WEFT_CHECK(arguments.factors != nullptr);
+  if constexpr (Lanes::kFloating) {
+    const DefaultRounding rounding;
+    ReduceSources<Lanes, Op>(arguments, 0);
+  } else {
+    ReduceSources<Lanes, Op>(arguments, 0);
+  }
+}
+
+// A ReduceKernel: the average of floats.
+template <typename Lanes, typename Op>
+void AverageFloats(const ReduceArguments& arguments) {
+  WEFT_CHECK(arguments.divisor > 0);
+  const DefaultRounding rounding;
+  ReduceSources<Lanes, Op>(arguments, arguments.divisor);
+}
+
+// How many elements a register has, and a register of integers.
+template <typename T>
+constexpr int kWidth = kRegisterBytes == 0 ? 1 : kRegisterBytes / int{sizeof(T)};
+template <typename T>
+using Integers = IntegerLanes<T, kWidth<T>>;
 
 }  // namespace
 }  // namespace weft

@@ -81,13 +81,6 @@ void DescribeBuffers(OperationFrame& frame, const SharedResult& shared, Arrival&
   told.reads_peers = state.reads_peers ? 1 : 0;
 }
 
-bool MayBeDirect(const OperationFrame& frame, const Arrival& line, int rank) {
-  const OpTraits& traits = frame.traits();
-  const bool writes_out = traits.reduces && !traits.in_blocks;
-  if (HasInput(frame.call(), rank) && line.told.in_kind != MemoryKind::kHeap) return false;
-  return !writes_out || !HasOutput(frame.call(), rank) || line.told.out_kind == MemoryKind::kHeap;
-}
-
 absl::StatusOr<char*> PeerBuffer(const OperationFrame& frame, int peer, Side side, size_t begin,
                                  size_t count) {
   WEFT_ASSIGN_OR_RETURN(const uint64_t offset, PeerPlace(frame, peer, side, begin, count));

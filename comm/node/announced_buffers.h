@@ -34,7 +34,12 @@ enum class Side : bool { kInput, kOutput };
 void DescribeBuffers(OperationFrame& frame, const SharedResult& shared, Arrival& line);
 
 // True if what the rank announced in `line` does not stand in the way of the direct protocol.
-bool MayBeDirect(const OperationFrame& frame, const Arrival& line, int rank);
+inline bool MayBeDirect(const OperationFrame& frame, const Arrival& line, int rank) {
+  const OpTraits& traits = frame.traits();
+  const bool writes_out = traits.reduces && !traits.in_blocks;
+  if (line.told.in_kind != MemoryKind::kHeap && HasInput(frame.call(), rank)) return false;
+  return !writes_out || line.told.out_kind == MemoryKind::kHeap || !HasOutput(frame.call(), rank);
+}
 
 // Elements [begin, begin + count) of what `peer` announced in a heap, as mapped here. CORRUPT if they do not lie within
 // what it announced: numbers come from a peer, and are never used unchecked.

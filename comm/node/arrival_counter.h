@@ -1,10 +1,10 @@
-// How ranks meet when they outnumber their CPUs, and reductions by slots that the last rank to arrive makes for all.
+// How ranks that outnumber their CPUs count their arrivals, and reductions by slots that the last rank to arrive makes for all.
 //
-//   CountIn(frame, slot);                        // after the arrival was published
+//   CountArrival(frame, slot);                   // after the arrival was published
 //   if (!AllCounted(frame)) return AwaitCounted(frame, peer);
 //   CopyLastArriversResult(frame, slot);         // if the call's reduction is the last arriver's
 //
-// A rank that announces an operation counts itself in, and the last one publishes `met`: a rank that waits is
+// A rank that announces an operation counts itself in, and the last one publishes `arrived`: a rank that waits is
 // woken once, not by each peer in turn. If the operation is a reduction by slots, the last one also reduces
 // all slots, in group order, into a slot of the segment's, before it publishes: the others, whose data it has
 // in its cache, only copy the result. Otherwise each of P ranks would read P slots and reduce them all.
@@ -26,12 +26,12 @@
 
 namespace weft {
 
-void CountIn(const OperationFrame& frame, const SlotProtocol& slot);
+void CountArrival(const OperationFrame& frame, const SlotProtocol& slot);
 
 bool AllCounted(const OperationFrame& frame);
 
 // `peer` has not arrived, or all have and the last one has not said so. Also for operations that need no result
-// of the last one: a rank that finished an operation without `met` might be gone before the others have
+// of the last one: a rank that finished an operation without `arrived` might be gone before the others have
 // been told.
 OperationResult AwaitCounted(OperationFrame& frame, int peer);
 

@@ -19,6 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/interrupt.h"
 #include "base/later.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -53,7 +54,7 @@ struct AttachMessage {
   char host[64];
 };
 
-// Of a process: where its memory is, and what tells when it has ended.
+// What a process sends of itself: where its memory is, and what tells when it has ended.
 constexpr size_t kDescriptorCount = 2;
 
 struct Descriptors {
@@ -88,8 +89,9 @@ absl::Status PollForAny(std::vector<pollfd>* items, int64_t deadline_ns, MemberW
       break;
     }
     if (status.ok() && watch != nullptr) status = watch->Look();
+    if (status.ok()) status = CheckInterrupt(what);
     const int64_t left_ns = deadline_ns - MonotonicNs();
-    wait_ms = static_cast<int>(std::min<int64_t>(left_ns / 1'000'000 + 1, 1000));
+    wait_ms = static_cast<int>(std::min<int64_t>(UntilInterruptNs(left_ns) / 1'000'000 + 1, 1000));
     if (status.ok() && left_ns <= 0) {
       status = MakeError(WEFT_TIMEOUT, fmt::format("{}: the deadline passed", what));
     }
@@ -166,7 +168,7 @@ absl::Status SendMessage(int socket, const AttachMessage& message, int heap, int
   }
 }
 
-// What came with a message, each of which is now this process's to close. Whoever sends fewer or more than were asked for
+// The descriptors that came with a message, now this process's to close. Whoever sends fewer or more than were asked for
 // sends nothing of use.
 Descriptors TakeDescriptors(msghdr& header) {
   std::vector<UniqueFd> taken;

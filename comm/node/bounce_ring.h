@@ -9,7 +9,7 @@
 // them. Ranks that share cores find lines in the cache that both have, and take short laps (docs/perf/collectives.md).
 // All ranks take the same parts in the same order, so that they know each other's offsets.
 //
-// Thread-safety: none; under the group's issue or step word.
+// Thread-safety: none; under the group's issue or step lock.
 #pragma once
 
 #include <compare>

@@ -19,15 +19,18 @@
 namespace weft {
 
 struct CallIdentity {
-  uint64_t count;    // 0 with local counts, which the ranks' rows agree on
-  uint64_t layout;   // hash of counts and offsets, of forms that have them
-  uint32_t name;     // hash of a user's reduction
-  uint32_t purpose;  // the salt of Collective::purpose
+  uint64_t count;           // 0 with local counts, which the ranks' rows agree on
+  uint64_t layout;          // hash of counts and offsets, of forms that have them
+  uint32_t name;            // hash of a user's reduction
+  uint32_t signature_salt;  // of Collective::purpose
   int32_t root;
   uint8_t kind;
-  uint8_t dtype;  // as in kDtypes
-  uint8_t op;     // likewise
-  uint8_t algorithm;
+  uint8_t dtype;      // as in kDtypes
+  uint8_t op;         // as in the table of reductions
+  uint8_t algorithm;  // that the caller asks for; and kFast
+
+  // In `algorithm`: with WEFT_NUMERICS_FAST.
+  static constexpr uint8_t kFast = 0x80;
 
   friend bool operator==(const CallIdentity&, const CallIdentity&) = default;
 };

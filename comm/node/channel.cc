@@ -48,13 +48,13 @@ bool ChannelWriter::Write(MessageHeader header, const void* payload, size_t byte
   return true;
 }
 
-ChannelWriter::Found ChannelWriter::NextNotice(Notice* notice) {
-  const uint32_t waiting = channel_->noticed.load(kAcquire) - answered_;
+ChannelWriter::Found ChannelWriter::NextReply(Reply* reply) {
+  const uint32_t waiting = channel_->replied.load(kAcquire) - answered_;
   if (waiting == 0) return Found::kNone;
-  if (waiting > kNoticeCount) return Found::kCorrupt;
-  *notice = channel_->notices[answered_ % kNoticeCount];
+  if (waiting > kReplyCount) return Found::kCorrupt;
+  *reply = channel_->replies[answered_ % kReplyCount];
   channel_->answered.store(++answered_, kRelease);
-  return Found::kNotice;
+  return Found::kReply;
 }
 
 void ChannelWriter::SetStage(char* stage, uint64_t heap_offset) {
@@ -90,10 +90,10 @@ bool ChannelReader::Sound(const MessageHeader& header, uint32_t available) const
   switch (header.kind) {
     case RecordKind::kEager:
       return bytes <= kEagerBytes && header.lines == RecordLines(bytes);
-    case RecordKind::kOffer:
-    case RecordKind::kReadableOffer:  // whatever its address: only the kernel looks there
+    case RecordKind::kRts:
+    case RecordKind::kReadableRts:  // whatever its address: only the kernel looks there
       return header.lines == 1 && bytes > kEagerBytes && bytes <= PTRDIFF_MAX;
-    case RecordKind::kHeapOffer:
+    case RecordKind::kHeapRts:
       return header.lines == 1 && bytes > kEagerBytes && At(header.place, bytes) != nullptr;
     default:
       return false;
@@ -121,13 +121,13 @@ bool ChannelReader::PublishConsumed() {
   return channel_->starved.load(kOrdered) != 0;
 }
 
-bool ChannelReader::CanNotice() const {
-  return noticed_ - channel_->answered.load(kAcquire) < kNoticeCount;
+bool ChannelReader::CanReply() const {
+  return replied_ - channel_->answered.load(kAcquire) < kReplyCount;
 }
 
-void ChannelReader::PublishNotice(uint32_t offer, Notice::Kind kind) {
-  channel_->notices[noticed_ % kNoticeCount] = Notice{offer, kind};
-  channel_->noticed.store(++noticed_, kRelease);
+void ChannelReader::PublishReply(uint32_t rts, Reply::Kind kind) {
+  channel_->replies[replied_ % kReplyCount] = Reply{rts, kind};
+  channel_->replied.store(++replied_, kRelease);
 }
 
 ChannelReader::Found ChannelReader::NextChunk(const char** chunk) {

@@ -4,15 +4,15 @@
 //   reader.Refresh(); while (reader.Look(&header, &payload) == ChannelReader::Found::kRecord) ...
 //
 // A ring of 64-byte lines carries records: a header, then the payload of a message of at most
-// WEFT_EAGER_BYTES, or the offer of a larger one. A record is contiguous; what is left of the ring's
-// end is filled by a skip record. A short ring of notices carries the answers to offers back. Private
+// WEFT_EAGER_BYTES, or the RTS (ready to send) of a larger one. A record is contiguous; what is left of the ring's
+// end is filled by a skip record. A short ring of replies carries a CTS (clear to send) or a FIN for each RTS back. Private
 // memory is streamed through two staging halves, chunk c through half c mod 2.
 // Invariants (docs/design/005-messages.md has the proof); counters run modulo 2^32:
-//  M1  produced and staged are written by the sender, consumed, drained and noticed by the receiver,
+//  M1  produced and staged are written by the sender, consumed, drained and replied by the receiver,
 //      answered by the sender, none ever falls.
 //  M2  Line n is written only when n < consumed + kRingLines, and read only when n < produced.
 //  M3  Half c mod 2 is written for chunk c only when drained >= c - 1, and read only when staged > c.
-//  M4  Notice n is written only when n < answered + kNoticeCount, and read only when n < noticed.
+//  M4  Reply n is written only when n < answered + kReplyCount, and read only when n < replied.
 //
 // Thread-safety: none; a writer and a reader, each under its own rank's message lock. Never waits.
 #pragma once
@@ -30,18 +30,18 @@
 namespace weft {
 
 constexpr uint32_t kRingLines = 512;  // a power of two, so that the counters may wrap
-constexpr uint32_t kNoticeCount = 16;
+constexpr uint32_t kReplyCount = 16;
 constexpr size_t kEagerBytes = WEFT_EAGER_BYTES;
 constexpr size_t kStreamHalfBytes = kMessageChunkBytes;
 constexpr uint32_t kStreamHalves = 2;
 
 enum class RecordKind : uint16_t {
-  kSkip = 0,       // nothing: go on at the ring's start
-  kEager = 1,      // the payload follows
-  kOffer = 2,      // of private memory: the sender streams it once it is accepted
-  kHeapOffer = 3,  // of memory at `place` in the sender's heap, to be copied from there
-  // Of private memory at address `place`: read from there by the kernel, or streamed like kOffer.
-  kReadableOffer = 4,
+  kSkip = 0,     // nothing: go on at the ring's start
+  kEager = 1,    // the payload follows
+  kRts = 2,      // for private memory: the sender streams it once it has a CTS
+  kHeapRts = 3,  // for memory at `place` in the sender's heap, to be copied from there
+  // for private memory at address `place`: read from there by the kernel, or streamed as for kRts
+  kReadableRts = 4,
 };
 
 struct MessageHeader {
@@ -49,7 +49,7 @@ struct MessageHeader {
   RecordKind kind = RecordKind::kSkip;
   uint16_t dtype = 0;
   uint32_t epoch = 0;
-  uint32_t offer = 0;  // number of the offer in its channel
+  uint32_t rts = 0;  // number of the RTS in its channel
   uint64_t tag = 0;
   uint64_t count = 0;
   uint64_t place = 0;
@@ -57,11 +57,11 @@ struct MessageHeader {
 
 static_assert(sizeof(MessageHeader) == 40);
 
-// The receiver's answer to an offer: it waits for the stream, or has all of it.
-struct Notice {
-  enum Kind : uint32_t { kAccepted = 1, kTaken = 2 };
+// The receiver's answer to an RTS: it waits for the stream, or has all of it.
+struct Reply {
+  enum Kind : uint32_t { kCts = 1, kFin = 2 };
 
-  uint32_t offer = 0;
+  uint32_t rts = 0;
   uint32_t kind = 0;
 };
 
@@ -69,14 +69,14 @@ struct Channel {
   // The sender's.
   alignas(128) std::atomic<uint32_t> produced;  // lines
   std::atomic<uint32_t> staged;                 // chunks
-  std::atomic<uint32_t> answered;               // notices read
+  std::atomic<uint32_t> answered;               // replies read
   std::atomic<uint32_t> starved;                // 1 while it waits for room in the ring
   std::atomic<uint64_t> stage_offset;  // of the halves, in its heap; before the first staged
   // The receiver's.
   alignas(128) std::atomic<uint32_t> consumed;  // lines
   std::atomic<uint32_t> drained;                // chunks
-  std::atomic<uint32_t> noticed;                // notices written
-  alignas(64) Notice notices[kNoticeCount];
+  std::atomic<uint32_t> replied;                // replies written
+  alignas(64) Reply replies[kReplyCount];
   alignas(kCacheLineBytes) char lines[kRingLines][kCacheLineBytes];
 };
 
@@ -101,8 +101,8 @@ class ChannelWriter {
   // if there is no room: then the receiver tells when there is.
   bool Write(MessageHeader header, const void* payload, size_t bytes);
 
-  enum class Found { kNone, kNotice, kCorrupt };
-  Found NextNotice(Notice* notice);
+  enum class Found { kNone, kReply, kCorrupt };
+  Found NextReply(Reply* reply);
 
   // Where the next chunk goes, or nullptr while both halves are in use; needs SetStage().
   char* FreeHalf();
@@ -150,14 +150,14 @@ class ChannelReader {
   // Gives consumed lines back; true if the sender waits for them and is to be told.
   bool PublishConsumed();
 
-  bool CanNotice() const;
-  void PublishNotice(uint32_t offer, Notice::Kind kind);
+  bool CanReply() const;
+  void PublishReply(uint32_t rts, Reply::Kind kind);
 
   // The next chunk; kNone while it has not been staged.
   Found NextChunk(const char** chunk);
   void PublishDrained();
 
-  // Where a heap offer lies, as mapped here; nullptr if outside the sender's heap.
+  // Where the buffer of a heap RTS lies, as mapped here; nullptr if outside the sender's heap.
   const char* At(uint64_t place, uint64_t bytes) const { return sender_->At(place, bytes); }
 
  private:
@@ -169,7 +169,7 @@ class ChannelReader {
   uint32_t produced_ = 0;  // as last seen
   uint32_t consumed_ = 0;
   uint32_t published_ = 0;  // of consumed_
-  uint32_t noticed_ = 0;
+  uint32_t replied_ = 0;
   uint32_t drained_ = 0;
 };
 

@@ -71,7 +71,7 @@ absl::Status CopyBlock(OperationFrame& frame, int peer, size_t begin, size_t cou
   const bool mapped = own || frame.ArrivalOf(peer).told.in_kind == MemoryKind::kHeap;
   const char* from = nullptr;
   if (own) {  // by the caller's address, so that in place is seen to be nothing to do
-    from = InRun(call, frame.InBlock(peer), 0, count).memory;
+    from = InSpan(call, frame.InBlock(peer), 0, count).memory;
   } else if (mapped) {
     WEFT_ASSIGN_OR_RETURN(from, PeerBuffer(frame, peer, Side::kInput, begin, count));
   }
@@ -84,7 +84,7 @@ absl::Status CopyBlock(OperationFrame& frame, int peer, size_t begin, size_t cou
     } else if (mapped) {
       frame.CopyToOutput(block, done, length, from + done * element);
     } else {
-      char* const to = OutRun(call, block, done, length).memory;
+      char* const to = OutSpan(call, block, done, length).memory;
       WEFT_RETURN_IF_ERROR(ReadPeer(frame, peer, begin + done, length, to));
     }
   }
@@ -109,19 +109,19 @@ absl::Status Copy(OperationFrame& frame, const SharedResult& shared, const SlotP
 
 }  // namespace
 
-// `engaged` is raised before the abort word is read, and an aborting rank writes the abort word before
-// it reads `engaged` (all seq_cst): either this rank sees the abort and touches nothing, or the
+// `peer_access` is raised before the abort word is read, and an aborting rank writes the abort word before
+// it reads `peer_access` (all seq_cst): either this rank sees the abort and touches nothing, or the
 // aborting rank sees that it must wait. For private memory, which is only read, it does not wait: its abort
 // stands before it returns, so that a look at the end tells whether what was read is what was meant.
 OperationResult StartDirect(OperationFrame& frame, const SharedResult& shared,
                             const SlotProtocol& slot) {
   NodeState& state = frame.state;
   RankControl& self = state.self();
-  self.engaged.store(1, std::memory_order_seq_cst);
+  self.peer_access.store(1, std::memory_order_seq_cst);
   absl::Status moved;
   if (!state.aborted())
     moved = frame.traits().reduces ? Reduce(frame, shared) : Copy(frame, shared, slot);
-  state.Publish(self.engaged, 0);
+  state.Publish(self.peer_access, 0);
   if (!moved.ok()) return frame.Fail(moved);
   if (state.aborted()) return frame.Fail(Aborted());
   state.Publish(self.reduced, static_cast<uint32_t>(state.reduced + 1));

@@ -3,8 +3,8 @@
 //   return StartDirect(frame, shared, slot);    // all have arrived, and all buffers can be reached
 //   return PollDirect(frame);                   // after kBlocked
 //
-// Of symmetric buffers an all_reduce moves 2PS bytes, with two waits whatever the size. Of outputs that are one
-// place (shared_result.h) every byte is written once, (P+1)S; and copies into one that all ranks have need
+// An all_reduce of symmetric buffers moves 2PS bytes, with two waits whatever the size. Where outputs are one place
+// (shared_result.h) every byte is written once, (P+1)S; and copies into one that all ranks have need
 // nobody else's input. Operations that only copy may have private inputs as well, which the kernel reads: the protocol is
 // called single_copy then.
 //

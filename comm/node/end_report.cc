@@ -7,7 +7,7 @@ namespace weft {
 
 void EndReport::Acknowledge() {
   state_.self().acknowledged.store(1, std::memory_order_seq_cst);
-  NotifyAll(state_.self().bell);
+  NotifyAll(state_.self().waiters);
 }
 
 void EndReport::Tell(const absl::Status& cause) {

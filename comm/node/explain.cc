@@ -1,3 +1,5 @@
+// An explanation must not be another opinion: whatever it says about the choice comes from SelectProtocol and ObstacleTo. Only
+// bytes and waits are formulas of their own.
 #include "comm/node/explain.h"
 
 #include <cmath>
@@ -55,8 +57,7 @@ std::string WaitsOf(Protocol protocol, bool shared, const NodeState& state) {
     case Protocol::kSlot:
       if (shared) {
         return "two, for all ranks to arrive with their data and for all to have written the "
-               "shared "
-               "result, one after the other";
+               "shared result, one after the other";
       }
       return "one, for all ranks to arrive with their data";
     case Protocol::kDirect:
@@ -151,7 +152,7 @@ std::string ExplainCollective(const Collective& call, BufferKind buffers, const 
                       BytesMoved(facts, selection));
   text += fmt::format("waits: {}\n", WaitsOf(taken, facts.shared_out, state));
   if (selection.meeting == Meeting::kLastArriver)
-    text += "combining: the last rank to arrive reduces for all\n";
+    text += "reduction: by the last rank to arrive, for all\n";
   if (buffers == BufferKind::kShared) text += SharedResultLine(taken, facts.shared_out);
   text += PredictedTime(facts, taken, buffers, state);
   if (facts.reduces) {

@@ -24,7 +24,7 @@ class FailedSplits {
   // Tells the members that rank 0 of the part will not come.
   void Keep(const Segment& segment, const std::vector<int>& members) {
     segment.control(0).state.store(RankState::kLeft, std::memory_order_seq_cst);
-    NotifyAll(segment.control(0).bell);
+    NotifyAll(segment.control(0).waiters);
     MutexLock lock(mutex_);
     kept_.push_back({segment, members});
   }

@@ -86,10 +86,10 @@ void FailureReporter::Raise(const absl::Status& status) {
     if (word.compare_exchange_strong(recorded, own.Pack(), std::memory_order_seq_cst)) break;
   }
   for (int peer = 0; peer < state_.size; ++peer) {
-    NotifyAll(state_.control(peer).bell);
-    NotifyAll(state_.segment.messages(peer).bell);
+    NotifyAll(state_.control(peer).waiters);
+    NotifyAll(state_.segment.messages(peer).waiters);
   }
-  if (state_.tuning.combine != 0) NotifyAll(state_.segment.combining().bell);
+  if (state_.tuning.combine != 0) NotifyAll(state_.segment.arrival_counter().waiters);
 }
 
 ErrorFields FailureReporter::FieldsFor(const Operation* operation, int culprit) const {
@@ -274,6 +274,12 @@ absl::Status FailureReporter::Aborted(std::string_view reason) const {
   }
   return MakeError(WEFT_ABORTED, FieldsFor(nullptr, state_.rank),
                    fmt::format("group {} was {}", group_, told));
+}
+
+absl::Status FailureReporter::Interrupted(const Operation& operation) const {
+  return MakeError(WEFT_ABORTED, FieldsFor(&operation, state_.rank),
+                   fmt::format("{}{} was interrupted by its program (weft_set_interrupt)",
+                               Heading(&operation), NameOf(state_.rank)));
 }
 
 absl::Status FailureReporter::Elsewhere(const absl::Status& cause) const {

@@ -44,7 +44,9 @@ class FailureReporter {
   absl::Status Local(const Operation& operation, const absl::Status& cause) const;
   // The loss of a rank, if one was lost without anybody having said so.
   absl::Status Aborted(std::string_view reason) const;
-  // Of another group's failure, in terms of this one.
+  // This rank's program does not wait any longer.
+  absl::Status Interrupted(const Operation& operation) const;
+  // Another group's failure, in terms of this one.
   absl::Status Elsewhere(const absl::Status& cause) const;
 
   // "rank 2 (host a, pid 4711, last call all_gather #411, process stopped)"
@@ -53,11 +55,10 @@ class FailureReporter {
   // "rank 2", of a group that was split from another one "rank 2 of group dp (world rank 6)"; with facts about it
   // "rank 2 (facts)".
   std::string NameOf(int peer, std::string_view facts = {}) const;
-  // Of `awaited` and those for whom they wait, the ranks that wait for nobody (long_wait.h), once all have had the time
-  // to say so.
+  // As RanksHoldingUp (long_wait.h), after all ranks have had the time to show whom they wait for.
   std::vector<int> FindHoldingUp(const std::vector<int>& awaited) const;
 
-  // "rank 2", "ranks 0, 3", likewise.
+  // "rank 2", "ranks 0, 3".
   std::string ListOf(const std::vector<int>& ranks) const;
 
  private:

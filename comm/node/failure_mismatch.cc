@@ -75,12 +75,18 @@ absl::Status FailureReporter::Mismatch(const Operation& operation) const {
       signatures[DescribeArguments(*calls.back(), names)].insert(calls.back()->signature);
     }
   }
+  // The default is named only beside the other.
+  const bool fast = std::any_of(calls.begin(), calls.end(), [](const auto& call) {
+    return call && call->numerics == WEFT_NUMERICS_FAST;
+  });
   std::map<std::string, std::vector<int>> parties;
   for (int peer = 0; peer < state_.size; ++peer) {
     const std::optional<RecordedCall>& call = calls[static_cast<size_t>(peer)];
     if (!call) continue;
     std::string words = DescribeArguments(*call, names);
-    if (signatures[words].size() > 1) words += Distinction(*call, operation);
+    const bool several = signatures[words].size() > 1;
+    if (fast && call->numerics == WEFT_NUMERICS_CANONICAL) words += " with numerics canonical";
+    if (several) words += Distinction(*call, operation);
     parties[words].push_back(peer);
   }
   std::vector<std::pair<std::string, std::vector<int>>> sorted(parties.begin(), parties.end());

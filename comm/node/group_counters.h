@@ -26,7 +26,8 @@ class GroupCounters {
     return sequence;
   }
 
-  uint64_t started() const { return started_.load(std::memory_order_relaxed); }
+  // The sequence number of the last operation that began, 0 before the first.
+  uint64_t started() const { return started_.load(std::memory_order_acquire); }
 
   // Collectives, well or not.
   uint64_t ended() const { return collectives_.load(std::memory_order_acquire); }
@@ -56,7 +57,7 @@ class GroupCounters {
   // As Ended: the rank holds this much more shared memory for the group.
   void Holds(uint64_t shared_bytes) { Add(shared_bytes_, shared_bytes); }
 
-  // The same, of staging, which a rank makes at most once.
+  // As Holds, for staging, which a rank makes at most once.
   void HoldsStage(uint64_t shared_bytes) {
     holds_stage_ = true;
     Holds(shared_bytes);

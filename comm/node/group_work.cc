@@ -16,6 +16,16 @@ absl::Status GroupWork::status() {
   return ended() ? status_ : absl::OkStatus();
 }
 
+const void* GroupWork::moved_with() const {
+  return group_.get();
+}
+
+// A visitor, so that the group is not closed before Progress has been asked: it forgets groups that close.
+void GroupWork::LeaveToProgress() {
+  const Visit visit(group_->gate());
+  if (visit.inside() && !ended()) group_->queue().AskForProgress(Asking::kNow);
+}
+
 bool GroupWork::OnComplete(std::function<void(const absl::Status&)> callback) {
   {
     MutexLock lock(mutex_);

@@ -26,6 +26,8 @@ class GroupWork : public Work {
   bool ended() const override { return ended_.load(std::memory_order_seq_cst) == kEnded; }
 
   absl::Status status() override;
+  const void* moved_with() const override;
+  void LeaveToProgress() override;
   bool OnComplete(std::function<void(const absl::Status&)> callback) override;
 
   // Runs the callback that was set before the work ended, if any; with no lock held.

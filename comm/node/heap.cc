@@ -17,7 +17,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/cgroup.h"
-#include "base/file_start.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -256,9 +256,46 @@ absl::Status Heap::Free(void* pointer) {
                                  "with weft_mem_free_shared",
                                  pointer));
   }
+  if (--block->second.owners > 0) return absl::OkStatus();
   block->second.freed = true;
   Drop(block);
   return absl::OkStatus();
+}
+
+absl::StatusOr<void*> Heap::AddOwner(const void* pointer) {
+  WEFT_RETURN_IF_ERROR(CheckFork());
+  MutexLock lock(mutex_);
+  const auto block = BlockOf(pointer);
+  if (block == blocks_.end() || block->second.freed || block->second.registered) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     fmt::format("keeping {}: no block of the shared heap holds it", pointer));
+  }
+  if (block->second.shared) {
+    return MakeError(
+        WEFT_UNSUPPORTED,
+        fmt::format("keeping {}: it is shared with other ranks, which free it together", pointer));
+  }
+  ++block->second.owners;
+  return base_.load(std::memory_order_relaxed) + block->first;
+}
+
+std::optional<Heap::Place> Heap::PlaceOf(const void* pointer) const {
+  if ((!Contains(pointer, 1) && !MayBeRegistered(pointer)) || !Here()) return std::nullopt;
+  MutexLock lock(mutex_);
+  const auto block = BlockOf(pointer);
+  if (block == blocks_.end() || block->second.freed) return std::nullopt;
+  const Block& found = block->second;
+  if (found.registered) {
+    const auto registration = RegistrationOf(reinterpret_cast<uintptr_t>(pointer));
+    if (registration == registrations_.end()) return std::nullopt;
+    return Place{.begin = reinterpret_cast<void*>(registration->first),
+                 .bytes = registration->second.bytes,
+                 .registered = true};
+  }
+  return Place{.begin = base_.load(std::memory_order_relaxed) + block->first,
+               .bytes = found.bytes,
+               .owners = found.owners,
+               .shared = found.shared};
 }
 
 void Heap::SetShared(const void* pointer, bool shared) {

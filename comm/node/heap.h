@@ -81,6 +81,22 @@ class Heap {
   // last pin goes, a quarantined one never.
   absl::Status Free(void* block);
 
+  // The block that holds `pointer` takes one more Free(); returns where it begins. INVALID_ARGUMENT if no live block of
+  // Allocate() does, UNSUPPORTED if all ranks of a group have it.
+  absl::StatusOr<void*> AddOwner(const void* pointer);
+
+  // What holds a pointer. `owners`: how many Free() it takes, 0 of a registration.
+  struct Place {
+    void* begin = nullptr;
+    size_t bytes = 0;
+    int owners = 0;
+    bool registered = false;
+    bool shared = false;
+  };
+
+  // Nothing if no live block and no registration holds it.
+  std::optional<Place> PlaceOf(const void* pointer) const;
+
   // A live block that all ranks of a group have: Free() refuses it until it is said not to be shared.
   void SetShared(const void* block, bool shared);
 
@@ -129,6 +145,7 @@ class Heap {
   struct Block {
     size_t bytes = 0;
     int pins = 0;
+    int owners = 1;
     bool freed = false;
     bool quarantined = false;
     bool registered = false;  // its owner is a Registration

@@ -180,10 +180,10 @@ absl::Status Inbox::Match(MessageOperation& recv, int source, const MessageHeade
     End(recv, ended);
     return absl::OkStatus();
   }
-  recv.offer = header.offer;
-  if (header.kind == RecordKind::kHeapOffer) {
+  recv.rts = header.rts;
+  if (header.kind == RecordKind::kHeapRts) {
     recv.place = At(source).reader.At(header.place, recv.bytes());
-  } else if (header.kind == RecordKind::kReadableOffer && state_.single_copy &&
+  } else if (header.kind == RecordKind::kReadableRts && state_.single_copy &&
              state_.peers[static_cast<size_t>(source)]->readable()) {
     recv.address = header.place;
   }
@@ -196,19 +196,19 @@ void Inbox::End(MessageOperation& recv, MessageList* ended) {
   ended->PushBack(recv);
 }
 
-// `engaged` is raised before the abort word is read, and an aborting sender writes the abort word
-// before it reads `engaged`: either this rank touches nothing, or the sender waits for it.
+// `peer_access` is raised before the abort word is read, and an aborting sender writes the abort word
+// before it reads `peer_access`: either this rank touches nothing, or the sender waits for it.
 bool Inbox::CopySlice(MessageOperation& recv) {
   MessageControl& self = state_.segment.messages(state_.rank);
-  self.engaged.store(1, std::memory_order_seq_cst);
+  self.peer_access.store(1, std::memory_order_seq_cst);
   const bool aborted = state_.aborted();
   if (!aborted) {
     const size_t slice = std::min(kSliceBytes, recv.bytes() - recv.moved);
     std::memcpy(Out(recv) + recv.moved, recv.place + recv.moved, slice);
     recv.moved += slice;
   }
-  self.engaged.store(0, std::memory_order_seq_cst);
-  NotifyAll(self.bell);
+  self.peer_access.store(0, std::memory_order_seq_cst);
+  NotifyAll(self.waiters);
   return !aborted;
 }
 
@@ -241,18 +241,18 @@ absl::Status Inbox::Answer(int source, MessageList* ended, bool* moved) {
   for (MessageOperation *recv = from.matched.front(), *next = nullptr; recv != nullptr;
        recv = next) {
     next = recv->next();
-    if (recv->taken() && recv->moved < recv->bytes()) {
+    if (recv->reads_itself() && recv->moved < recv->bytes()) {
       const bool goes_on = recv->place != nullptr ? CopySlice(*recv) : ReadSlice(source, *recv);
       if (!goes_on) return absl::OkStatus();
       *moved = true;
     }
-    const bool ready = !recv->taken() || recv->moved == recv->bytes();
-    if (!ready || !from.reader.CanNotice()) continue;
+    const bool ready = !recv->reads_itself() || recv->moved == recv->bytes();
+    if (!ready || !from.reader.CanReply()) continue;
     from.matched.Remove(*recv);
-    from.reader.PublishNotice(recv->offer, recv->taken() ? Notice::kTaken : Notice::kAccepted);
+    from.reader.PublishReply(recv->rts, recv->reads_itself() ? Reply::kFin : Reply::kCts);
     state_.Notify(source);
     *moved = true;
-    if (recv->taken()) {
+    if (recv->reads_itself()) {
       End(*recv, ended);
     } else {
       from.streaming.PushBack(*recv);

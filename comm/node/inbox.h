@@ -4,7 +4,7 @@
 // larger one moves to its source's lists:
 //   matched    its answer waits for room, or, if the sender's buffer is mapped here or can be read,
 //              for its copy
-//   streaming  accepted: comes through the sender's staging halves, in the order of acceptance
+//   streaming  answered by a CTS: comes through the sender's staging halves, in the order of the CTS
 // A source's ring is read only while a receive is posted that it could satisfy; records that no posted
 // receive wants are put aside then, up to kUnexpectedBytesMax, so that those behind them can be seen.
 //

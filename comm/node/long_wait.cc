@@ -13,7 +13,7 @@ namespace weft {
 namespace {
 
 // Which word of the rank that is waited for; numbers are read by peers.
-enum class Awaited : uint8_t { kNothing, kArrival, kStaged, kReduced, kDone, kWrote, kMet };
+enum class Awaited : uint8_t { kNothing, kArrival, kStaged, kReduced, kDone, kWrote, kCounter };
 constexpr uint64_t kAwaitedCount = 7;
 
 struct LongWait {
@@ -37,7 +37,7 @@ uint64_t Pack(const LongWait& wait) {
          uint64_t{wait.sequence & kSequenceMask} << kSequenceShift | wait.want;
 }
 
-// Of a word that a peer wrote.
+// `word` was written by a peer; what makes no sense is no wait.
 LongWait Unpack(uint64_t word, int size) {
   const uint64_t what = word >> kWhatShift;
   const int peer = static_cast<int>(word >> kPeerShift & kPeerMask);
@@ -48,7 +48,7 @@ LongWait Unpack(uint64_t word, int size) {
 }
 
 Awaited WhatOf(const NodeState& state, const WaitTarget& target) {
-  if (target.of_all) return Awaited::kMet;
+  if (target.of_all) return Awaited::kCounter;
   const RankControl& control = state.control(target.peer);
   if (target.word == &control.staged) return Awaited::kStaged;
   if (target.word == &control.reduced) return Awaited::kReduced;
@@ -72,8 +72,8 @@ const std::atomic<uint32_t>& WordOf(const NodeState& state, const LongWait& wait
       return control.done;
     case Awaited::kWrote:
       return control.wrote;
-    case Awaited::kMet:
-      return state.segment.combining().met;
+    case Awaited::kCounter:
+      return state.segment.arrival_counter().arrived;
     case Awaited::kNothing:
     case Awaited::kArrival:
       break;
@@ -114,14 +114,14 @@ Ranks AllBut(const NodeState& state, int rank) {
   return all;
 }
 
-// Before `met` all have to arrive, and then the last of them has to say so; who that is nobody knows who did not count
+// Before `arrived` all have to arrive, and then the last of them has to say so; who that is nobody knows who did not count
 // them.
-Ranks AwaitedForMet(const NodeState& state, int rank, uint32_t sequence) {
+Ranks AwaitedForCounter(const NodeState& state, int rank, uint32_t sequence) {
   Ranks awaited = NotArrived(state, sequence);
   if (awaited.any()) return awaited;
   for (int peer = 0; peer < state.size; ++peer) {
-    const bool combines = state.control(peer).combines.load(std::memory_order_relaxed) != 0;
-    awaited.set(static_cast<size_t>(peer), combines && peer != rank);
+    const bool reduces = state.control(peer).reduces_for_all.load(std::memory_order_relaxed) != 0;
+    awaited.set(static_cast<size_t>(peer), reduces && peer != rank);
   }
   return awaited.any() ? awaited : AllBut(state, rank);
 }
@@ -132,11 +132,11 @@ Ranks AwaitedBy(const NodeState& state, int rank) {
   const LongWait wait = Unpack(control.long_wait.load(std::memory_order_acquire), state.size);
   const uint32_t oldest = control.done.load(std::memory_order_acquire) + 1;
   if (wait.what == Awaited::kNothing || wait.sequence != (oldest & kSequenceMask)) return {};
-  if (wait.what == Awaited::kMet && state.tuning.combine == 0) return {};
+  if (wait.what == Awaited::kCounter && state.tuning.combine == 0) return {};
   if (wait.what == Awaited::kArrival)
     return NotArrived(state, wait.want);  // all are awaited, in turn
   if (Reached(WordOf(state, wait), wait.want)) return {};
-  if (wait.what == Awaited::kMet) return AwaitedForMet(state, rank, wait.want);
+  if (wait.what == Awaited::kCounter) return AwaitedForCounter(state, rank, wait.want);
   return Ranks().set(static_cast<size_t>(wait.peer));
 }
 

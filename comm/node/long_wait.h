@@ -31,8 +31,8 @@ void ClearLongMessageWait(const NodeState& state);
 // Those for whom this rank waits in the collective that it has shown.
 std::vector<int> RanksAwaited(const NodeState& state);
 
-// Of `first`, for which this rank waits, and those for whom they wait, and so on: the ranks that wait for nobody, stopped
-// ones first, in the order of ranks otherwise. `first` if there are none.
+// This rank waits for `first`, these for others, and so on. Returns those among them that wait for nobody: stopped ones
+// first, otherwise in the order of ranks. `first` if there are none.
 std::vector<int> RanksHoldingUp(const NodeState& state, const std::vector<int>& first);
 
 }  // namespace weft

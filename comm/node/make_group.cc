@@ -81,8 +81,8 @@ absl::StatusOr<uint64_t> MakeSegment(int size, uint64_t group_id, uint32_t epoch
 
 absl::StatusOr<NodeState> EnterSegment(NodeState state, uint64_t segment_offset, uint64_t group_id,
                                        std::string_view group_name) {
-  const auto find = [&](bool combining) {
-    return state.peers[0]->At(segment_offset, Segment::Bytes(state.size, combining));
+  const auto find = [&](bool with_counter) {
+    return state.peers[0]->At(segment_offset, Segment::Bytes(state.size, with_counter));
   };
   char* const base = find(false);
   state.segment = Segment(base, state.size);
@@ -200,6 +200,8 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> TryMakeNodeGroup(Store* store, int
   if (guard) guard->Release();
   if (rank == 0) AwaitEntry(Segment(self_peer->base() + offset, size), request, attachment);
   SayEntered(&attachment);
+  // All ranks have attached, so none will read the store again; and none has the group before the others have cleared it.
+  RemoveMembership(*store, options.name, rank, size);
   // Nobody has the group before all have mapped everything.
   Collective barrier{.kind = OpKind::kBarrier};
   barrier.timeout_ns = std::max<int64_t>(1, deadline_ns - MonotonicNs());

@@ -16,8 +16,8 @@
 namespace weft {
 
 // Collective::purpose of the two exchanges of a split: no call of a user's is taken for one.
-constexpr uint32_t kSplitWishPurpose = 0x73706c77;
-constexpr uint32_t kSplitOfferPurpose = 0x73706c6f;
+constexpr uint32_t kSplitWishSalt = 0x73706c77;
+constexpr uint32_t kSplitOfferSalt = 0x73706c6f;
 
 // `size` ranks in this process, each to be driven by its own thread.
 absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
@@ -31,8 +31,8 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int ra
 // When making a group with these options gives up, on MonotonicNs's clock.
 int64_t InitDeadlineNs(const GroupOptions& options);
 
-// `state`, of which peers, rank, size and epoch are set, with all that follows from the segment in rank 0's heap. CORRUPT
-// unless the segment has this id.
+// Completes `state`, whose peers, rank, size and epoch are set, from the segment in rank 0's heap. CORRUPT unless the
+// segment has this id.
 absl::StatusOr<NodeState> EnterSegment(NodeState state, uint64_t segment_offset, uint64_t group_id,
                                        std::string_view group_name);
 

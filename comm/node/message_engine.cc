@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/interrupt.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "comm/node/long_wait.h"
@@ -54,7 +55,7 @@ MessageEngine::MessageEngine(NodeGroup& group, const NodeState& state,
       counters_(counters),
       sentences_(state, group_name, failures),
       policy_(policy),
-      alone_(GetOptions().progress == "caller"),
+      caller_drives_(GetOptions().progress == "caller"),
       outbox_(state),
       inbox_(state, group_name) {}
 
@@ -134,7 +135,7 @@ void MessageEngine::FailAll() {
                                         : MakeError(ResultOf(cause), FieldsOf(cause),
                                                     std::string(cause.message()) + quarantined));
   }
-  NotifyAll(state_.segment.messages(state_.rank).bell);
+  NotifyAll(state_.segment.messages(state_.rank).waiters);
 }
 
 // The receiver may be copying from the buffer.
@@ -142,8 +143,8 @@ std::string MessageEngine::QuiescePeer(const MessageOperation& send, Deadline& p
   const int peer = send.message().peer;
   if (!send.exposed || peer == state_.rank) return "";
   MessageControl& control = state_.segment.messages(peer);
-  const PeerAccess access{peer, *state_.peers[static_cast<size_t>(peer)], control.engaged,
-                          control.bell};
+  const PeerAccess access{peer, *state_.peers[static_cast<size_t>(peer)], control.peer_access,
+                          control.waiters};
   const void* const buffers[] = {send.message().in};
   return Quiesce(access, buffers, policy_, patience);
 }
@@ -152,7 +153,7 @@ void MessageEngine::Settle(const absl::Status& status, MessageList* ended) {
   const bool any = !ended->empty();
   while (MessageOperation* const operation = ended->PopFront())
     End(*operation, absl::OkStatus());
-  if (any) NotifyAll(state_.segment.messages(state_.rank).bell);
+  if (any) NotifyAll(state_.segment.messages(state_.rank).waiters);
   if (status.ok()) return;
   if (!state_.aborted()) {
     failures_.Raise(ResultOf(status) == WEFT_MISMATCH || ResultOf(status) == WEFT_PEER_LOST
@@ -215,7 +216,7 @@ bool MessageEngine::AnyLate(int64_t now_ns) {
   return late;
 }
 
-// Of the ranks that pending operations need, those that will do nothing more.
+// The ranks that pending operations need and that will do nothing more.
 std::vector<MessageEngine::Loss> MessageEngine::FindLosses() const {
   std::bitset<kNodeRanksMax> needed;
   ForEach([&](const MessageOperation& operation) {
@@ -314,9 +315,17 @@ absl::Status MessageEngine::Run(Operations operations) {
   TakeUp(operations);
   turn.End().CallBack();
   Deadline forever{kForeverNs};
-  if (!AllEnded(operations) && !Await(operations, forever)) return group_.Forked();
-  for (const MessageOperation* const operation : operations)
-    WEFT_RETURN_IF_ERROR(operation->status());
+  bool interrupted = false;
+  while (!AllEnded(operations) && !Await(operations, forever)) {
+    if (!TakeInterrupt()) return group_.Forked();
+    interrupted = true;
+    group_.Abort("its program interrupted a message (weft_set_interrupt)");
+  }
+  for (const MessageOperation* const operation : operations) {
+    const absl::Status& status = operation->status();
+    if (status.ok()) continue;
+    return interrupted ? AsInterrupted(status) : status;
+  }
   return absl::OkStatus();
 }
 
@@ -348,10 +357,10 @@ bool MessageEngine::Await(Operations operations, Deadline& patience) {
     if (!moved && waited) LookAtPeers();
     if (!CallBackFromOutside(turn.End())) return AllEnded(operations);
     if (moved || AllEnded(operations)) continue;
-    const bool helps = alone_ && group_.queue().queued() > 0;
+    const bool helps = caller_drives_ && group_.queue().queued() > 0;
     if (helps && !HelpFromOutside()) return AllEnded(operations);
     const int64_t started_ns = MonotonicNs();
-    if (patience.Passed(started_ns)) break;
+    if (patience.Passed(started_ns) || Interrupted()) break;
     const auto changed = [&] {
       return self.events.load(std::memory_order_seq_cst) != seen || AllEnded(operations);
     };
@@ -359,7 +368,7 @@ bool MessageEngine::Await(Operations operations, Deadline& patience) {
       const int64_t span_ns = helps ? kHelpNs : kLookNs;
       return state_.aborted() || MonotonicNs() - started_ns > span_ns;
     };
-    WaitUntil(self.bell, policy_, patience, changed, pause);
+    WaitUntil(self.waiters, policy_, patience, changed, pause);
   }
   group_.gate().Leave();
   return AllEnded(operations);
@@ -394,7 +403,7 @@ bool MessageEngine::TryStep(WaitTarget* target) {
 }
 
 void MessageEngine::StepUnderLocks() {
-  if (!alone_ || !has_works() || !lock_.TryAcquire()) return;
+  if (!caller_drives_ || !has_works() || !lock_.TryAcquire()) return;
   if (!Step()) LookAtPeers();
   lock_.Release();
 }

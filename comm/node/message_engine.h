@@ -63,7 +63,7 @@ class MessageEngine {
   void StepUnderLocks();
 
   void RunCallbacks() {
-    if (alone_) RunEndedCallbacks();
+    if (caller_drives_) RunEndedCallbacks();
   }
 
   // Works taken up and not ended.
@@ -117,7 +117,7 @@ class MessageEngine {
   GroupCounters& counters_;
   const MessageFailure sentences_;
   const WaitPolicy policy_;
-  const bool alone_;  // no progress thread: waiters help collectives on
+  const bool caller_drives_;  // no progress thread: waiters help collectives on
 
   std::atomic<uint32_t> works_{0};  // taken up and not ended
   EventCount released_;

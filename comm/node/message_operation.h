@@ -35,8 +35,8 @@ class MessageOperation {
 
   size_t bytes() const { return MessageBytes(message_); }
 
-  // Of a receive that was matched: its rank copies it without the sender's help.
-  bool taken() const { return place != nullptr || address != 0; }
+  // A matched receive: its rank copies the message without the sender's help.
+  bool reads_itself() const { return place != nullptr || address != 0; }
 
   bool ended() const { return ended_.load(std::memory_order_seq_cst) != 0; }
 
@@ -64,9 +64,8 @@ class MessageOperation {
   Deadline deadline;
   MessageWork* work = nullptr;  // that it belongs to, if it is asynchronous
   int source = -1;              // of a receive: whose message it has been matched with
-  uint32_t offer = 0;           // number of the offer in its channel
-  // Of a receive: where the sender's buffer is mapped here, or its address there, to be read by the
-  // kernel; neither: it is streamed.
+  uint32_t rts = 0;             // number of the RTS in its channel
+  // A receive: the sender's buffer, mapped here (place) or to be read by the kernel (address); neither: it is streamed.
   const char* place = nullptr;
   uint64_t address = 0;
   size_t moved = 0;         // bytes copied so far

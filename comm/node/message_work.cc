@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/interrupt.h"
 #include "base/status.h"
 #include "comm/node/heap.h"
 #include "comm/node/node_group.h"
@@ -64,6 +65,7 @@ absl::Status MessageWork::Wait(int64_t timeout_ns) {
     if (timeout_ns > 0) patience.Passed(MonotonicNs());
     if (!group().messages().Await(operations(), patience)) {
       if (!group().here()) return group().Forked();
+      if (Interrupted()) return InterruptedError("weft_work_wait");
       return MakeError(WEFT_IN_PROGRESS, "the message has not gone through yet");
     }
   }

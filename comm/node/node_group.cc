@@ -1,6 +1,6 @@
 // Three ways lead into an operation, from the cheapest to the most general, and each leaves to the next what it cannot do:
-// RunAgain knows the call already and only looks at its buffers, Run blocks on the caller's stack, Start makes a work. The
-// first two are the small call's path, which is counted in instructions (instruction_count_test): so what they share is
+// TryRunCached knows the call already and only looks at its buffers, Run blocks on the caller's stack, Start makes a work.
+// The first two are the small call's path, which is counted in instructions (instruction_count_test): so what they share is
 // inlined, and what is rare stands in other sources. Everything else here is about the end of a group: who may still be inside,
 // what a call is told that comes too late, and in which order things go.
 #include "comm/node/node_group.h"
@@ -9,6 +9,7 @@
 #include <list>
 #include <utility>
 
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -36,11 +37,8 @@ WaitPolicy PolicyOf(const Tuning& tuning) {
   return policy;
 }
 
-GroupOptions WithDefaults(GroupOptions options) {
-  if (options.timeout_ns <= 0) {
-    options.timeout_ns = static_cast<int64_t>(GetOptions().timeout_s * 1e9);
-  }
-  return options;
+int64_t TimeoutOrDefault(int64_t timeout_ns) {
+  return timeout_ns > 0 ? timeout_ns : static_cast<int64_t>(GetOptions().timeout_s * 1e9);
 }
 
 // Those that may be registered; usually none.
@@ -95,7 +93,8 @@ class WEFT_SCOPED_CAPABILITY NodeGroup::Turn {
 
 NodeGroup::NodeGroup(NodeState state, GroupOptions options)
     : state_(std::move(state)),
-      options_(WithDefaults(std::move(options))),
+      options_(std::move(options)),
+      timeout_ns_(TimeoutOrDefault(options_.timeout_ns)),
       heap_(ProcessHeap()),
       policy_(PolicyOf(state_.tuning)),
       failures_(state_, options_.name),
@@ -112,7 +111,7 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
   self.cpu.store(kUnknownCpu, std::memory_order_relaxed);
   AddProgressUser();  // may fail: nobody has seen the rank
   self.state.store(RankState::kJoined, std::memory_order_seq_cst);
-  NotifyAll(self.bell);
+  NotifyAll(self.waiters);
   if (state_.rank == 0) counters_.Holds(Segment::Bytes(state_.size, state_.tuning.combine != 0));
 }
 
@@ -146,6 +145,10 @@ std::string NodeGroup::Explain(const Collective& call, BufferKind buffers) const
   return ExplainCollective(call, buffers, state_);
 }
 
+void NodeGroup::SetTimeout(int64_t timeout_ns) {
+  timeout_ns_.store(TimeoutOrDefault(timeout_ns), std::memory_order_relaxed);
+}
+
 GroupStats NodeGroup::stats() const {
   GroupStats stats = counters_.Read();
   stats.pending += messages_.works() + queue_.left();
@@ -157,18 +160,20 @@ GroupStats NodeGroup::stats() const {
   return stats;
 }
 
-// What can fail for this rank alone before its peers see anything.
+// What can fail for this rank alone before its peers see anything. While an operation is queued, staging is of whoever
+// steps.
 absl::Status NodeGroup::Equip(const PreparedCall& prepared) {
-  const bool stages = prepared.slot_in_ring && state_.staging.base() == nullptr;
-  return stages && !queue_.has_operations() ? state_.staging.Make(state_) : absl::OkStatus();
+  if (!prepared.slot_in_ring || queue_.has_operations()) return absl::OkStatus();
+  return state_.staging.Make(state_);
 }
 
-// Inlined into its two callers: the steady path is short, and a good part of it would be calls.
+// Inlined into its callers: the steady path is short, and a good part of it would be calls.
 [[gnu::always_inline]] inline bool NodeGroup::RunNow(const PreparedCall& prepared,
+                                                     const RecordedArguments& recorded,
                                                      int64_t timeout_ns, absl::Status* failure) {
   const uint64_t sequence = counters_.Start();
   uint32_t cpu = 0;
-  state_.recorder.Record(sequence, RecorderTicks(&cpu), prepared.recorded);
+  state_.recorder.Record(sequence, RecorderTicks(&cpu), recorded);
   state_.NoteCpu(cpu);
   if (prepared.protocol == Protocol::kSingleRank) {
     FinishSingleRank(prepared, sequence, state_);
@@ -191,7 +196,9 @@ absl::Status NodeGroup::Equip(const PreparedCall& prepared) {
   driver_.CountStage();
 }
 
-bool NodeGroup::RunAgain(const CallKey& key, const void* in, void* out, absl::Status* failure) {
+[[gnu::always_inline]] inline bool NodeGroup::RunCached(const CallKey& key, const void* in,
+                                                        void* out, const CallExtras* extras,
+                                                        absl::Status* failure) {
   if (!queue_.issue().TryAcquire()) return false;
   Turn turn(*this);
   const PreparedCall* const prepared = prepared_.Find(key, in, out);
@@ -199,10 +206,26 @@ bool NodeGroup::RunAgain(const CallKey& key, const void* in, void* out, absl::St
   // Registered memory must be pinned.
   const bool usual = prepared != nullptr && !heap.MayBeRegistered(in) &&
                      !heap.MayBeRegistered(out) && !queue_.has_operations() && Usable();
-  const bool well = usual && RunNow(*prepared, options_.timeout_ns, failure);
+  RecordedArguments recorded;
+  if (usual && extras != nullptr) {
+    recorded = prepared->recorded;
+    recorded.tag = extras->tag;
+  }
+  const bool well =
+      usual && RunNow(*prepared, extras != nullptr ? recorded : prepared->recorded,
+                      extras != nullptr ? TimeoutOf(extras->timeout_ns) : timeout_ns(), failure);
   turn.End();
   if (usual) messages_.RunCallbacks();
   return well;
+}
+
+bool NodeGroup::TryRunCached(const CallKey& key, const void* in, void* out, absl::Status* failure) {
+  return RunCached(key, in, out, nullptr, failure);
+}
+
+bool NodeGroup::TryRunCached(const CallKey& key, const void* in, void* out,
+                             const CallExtras& extras, absl::Status* failure) {
+  return RunCached(key, in, out, &extras, failure);
 }
 
 absl::Status NodeGroup::RunPinned(const Collective& call) {
@@ -213,7 +236,7 @@ absl::Status NodeGroup::RunPinned(const Collective& call) {
   PreparedCall prepared(call, state_);
   WEFT_RETURN_IF_ERROR(Equip(prepared));
   absl::Status failure;
-  if (RunNow(prepared, TimeoutOf(call.timeout_ns), &failure) && IsPlain(call)) {
+  if (RunNow(prepared, prepared.recorded, TimeoutOf(call.timeout_ns), &failure) && IsPlain(call)) {
     prepared_.Keep(std::move(prepared));
   }
   return failure;
@@ -240,7 +263,14 @@ absl::Status NodeGroup::Run(const Collective& call) {
       std::make_shared<NodeWork>(shared_from_this(), PreparedCall(call, state_), timeout_ns);
   queue_.Add(work);
   turn.End();
-  return work->Wait(0);
+  const absl::Status status = work->Wait(0);
+  if (ResultOf(status) != WEFT_INTERRUPTED) return status;
+  // As an operation that is not queued. Its buffers are the caller's again when it has ended.
+  (void)TakeInterrupt();
+  Abort("interrupted by its program (weft_set_interrupt)");
+  const UninterruptedWaits until_it_has_ended;
+  const absl::Status ended = work->Wait(0);
+  return ended.ok() ? ended : AsInterrupted(ended);
 }
 
 // All that can fail comes before peers can see the operation, so a start that fails has done nothing.
@@ -271,13 +301,16 @@ absl::StatusOr<WorkRef> NodeGroup::Start(const Collective& call) {
   return WorkRef(work);
 }
 
-bool NodeGroup::StartAgain(const CallKey& key, const void* in, void* out, WorkRef* started) {
+bool NodeGroup::TryStartCached(const CallKey& key, const void* in, void* out,
+                               const CallExtras& extras, WorkRef* started) {
   if (!queue_.prepared_for_progress() || !queue_.issue().TryAcquire()) return false;
   Turn turn(*this);
   PreparedCall* const prepared = Usable() ? prepared_.Find(key, in, out) : nullptr;
   if (prepared == nullptr) return false;
-  prepared->call.priority = 0;
-  const auto work = std::make_shared<NodeWork>(shared_from_this(), *prepared, options_.timeout_ns);
+  prepared->SetExtras(extras);
+  const auto work =
+      std::make_shared<NodeWork>(shared_from_this(), *prepared, TimeoutOf(extras.timeout_ns));
+  prepared->SetExtras({});
   turn.Launch(work);
   *started = work;
   return true;
@@ -330,7 +363,9 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::Split(int color, int ke
                                                                const GroupOptions& options) {
   const Visit visit(gate());
   if (!visit.inside()) return Closed();
-  const SplitParent parent{*this, state_, options_, failed_splits_};
+  GroupOptions inherited = options_;
+  inherited.timeout_ns = timeout_ns();
+  const SplitParent parent{*this, state_, inherited, failed_splits_};
   return SplitNodeGroup(parent, color, key, options);
 }
 
@@ -346,7 +381,9 @@ absl::Status NodeGroup::FreeShared(void* memory) {
 }
 
 void NodeGroup::Abort(std::string_view reason) {
-  if (!here()) return;  // the parent's to abort
+  const Visit visit(
+      gate());  // none once it is closed, and none in a forked child: it is the parent's to abort
+  if (!visit.inside()) return;
   failures_.Raise(failures_.Aborted(reason));
   NotifyAll(queue_.woken());
 }
@@ -391,7 +428,7 @@ void NodeGroup::Close() {
   WaitUntil(queue_.woken(), policy_, patience, alone, [] { return false; });
   RankControl& self = state_.self();
   self.state.store(RankState::kLeaving, std::memory_order_seq_cst);
-  NotifyAll(self.bell);
+  NotifyAll(self.waiters);
   std::vector<void*> blocks = messages_.TakeBlocks();
   for (void* const block : shared_memory_.TakeAll())
     blocks.push_back(block);

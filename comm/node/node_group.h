@@ -52,9 +52,12 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   int world_rank(int rank) const override { return state_.WorldRank(rank); }
 
   absl::Status Run(const Collective& collective) override;
-  bool RunAgain(const CallKey& key, const void* in, void* out, absl::Status* failure) override;
+  bool TryRunCached(const CallKey& key, const void* in, void* out, absl::Status* failure) override;
+  bool TryRunCached(const CallKey& key, const void* in, void* out, const CallExtras& extras,
+                    absl::Status* failure) override;
   absl::StatusOr<WorkRef> Start(const Collective& collective) override;
-  bool StartAgain(const CallKey& key, const void* in, void* out, WorkRef* started) override;
+  bool TryStartCached(const CallKey& key, const void* in, void* out, const CallExtras& extras,
+                      WorkRef* started) override;
   absl::Status Run(const Message& message) override;
   absl::StatusOr<WorkRef> Start(const Message& message) override;
   absl::Status RunPair(const Message& send, const Message& recv) override;
@@ -65,6 +68,10 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   absl::Status FreeShared(void* memory) override;
   std::string Explain(const Collective& collective, BufferKind buffers) const override;
   GroupStats stats() const override;
+
+  uint64_t sequence() const override { return counters_.started(); }
+
+  void SetTimeout(int64_t timeout_ns) override;
   absl::Status error() override;
   void Abort(std::string_view reason) override;
   void Fail(const absl::Status& cause) override;
@@ -93,9 +100,13 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   class Turn;
 
-  // One blocking operation; nothing is queued. True if it ended well, else *failure is set.
-  bool RunNow(const PreparedCall& prepared, int64_t timeout_ns, absl::Status* failure)
-      WEFT_REQUIRES(queue_.issue());
+  // Either form of TryRunCached; nullptr: no extras.
+  bool RunCached(const CallKey& key, const void* in, void* out, const CallExtras* extras,
+                 absl::Status* failure);
+  // One blocking operation, whose recorder entry is `recorded`; nothing is queued. True if it ended well, else *failure
+  // is set.
+  bool RunNow(const PreparedCall& prepared, const RecordedArguments& recorded, int64_t timeout_ns,
+              absl::Status* failure) WEFT_REQUIRES(queue_.issue());
   void CountStage();
   absl::Status RunPinned(const Collective& call) WEFT_REQUIRES(queue_.issue());
   absl::Status Equip(const PreparedCall& prepared) WEFT_REQUIRES(queue_.issue());
@@ -109,15 +120,16 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   absl::StatusOr<WorkRef> StartMessages(std::span<const Message> messages);
 
-  int64_t TimeoutOf(int64_t asked_ns) const {
-    return asked_ns > 0 ? asked_ns : options_.timeout_ns;
-  }
+  int64_t TimeoutOf(int64_t asked_ns) const { return asked_ns > 0 ? asked_ns : timeout_ns(); }
+
+  int64_t timeout_ns() const { return timeout_ns_.load(std::memory_order_relaxed); }
 
   void EndOperations();
 
   // What an operation needs, and what is kept of it. Guarded as NodeState (operation_queue.h).
   NodeState state_;
-  const GroupOptions options_;
+  const GroupOptions options_;       // as the group was made
+  std::atomic<int64_t> timeout_ns_;  // of operations to come that have none of their own
   Heap& heap_;
   const Origin origin_;
   const WaitPolicy policy_;

@@ -41,7 +41,7 @@ Registry& PeerRegistry() {
   return OfThisProcess<Registry>();
 }
 
-// Of a pid in /proc: the third field of its stat; the second is in parentheses and may hold anything.
+// The state of a process: the third field of its stat in /proc. The second is in parentheses and may hold anything.
 char ReadState(int32_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;

@@ -81,7 +81,7 @@ struct NodeState {
   void PublishDone() {
     wake_due_ = false;
     self().done.store(static_cast<uint32_t>(completed), std::memory_order_seq_cst);
-    NotifyAll(self().bell);
+    NotifyAll(self().waiters);
   }
 
   void Wake() {
@@ -90,20 +90,21 @@ struct NodeState {
 
   // Wake() if anybody is seen to sleep already: one load, where a later Wake() is sure.
   void WakeSleepers() {
-    if (self().bell.sleepers.load(std::memory_order_relaxed) != 0) Wake();
+    if (self().waiters.sleepers.load(std::memory_order_relaxed) != 0) Wake();
   }
 
   // What is notified when that happens which the target waits for.
-  EventCount& EventsOf(const WaitTarget& target) const {
-    if (target.of_all) return segment.combining().bell;
-    return target.of_messages ? segment.messages(target.peer).bell : control(target.peer).bell;
+  EventCount& WaitersOf(const WaitTarget& target) const {
+    if (target.of_all) return segment.arrival_counter().waiters;
+    return target.of_messages ? segment.messages(target.peer).waiters
+                              : control(target.peer).waiters;
   }
 
   // Tells `peer` that something has changed for which its messages may wait.
   void Notify(int peer) const {
     MessageControl& control = segment.messages(peer);
     control.events.fetch_add(1, std::memory_order_seq_cst);
-    NotifyAll(control.bell);
+    NotifyAll(control.waiters);
   }
 
   // Where this rank runs, when a blocking call began; peers that wait for it on the same CPU must not spin.

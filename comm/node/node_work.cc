@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/interrupt.h"
 #include "base/status.h"
 #include "comm/node/heap.h"
 #include "comm/node/node_group.h"
@@ -40,6 +41,7 @@ absl::Status NodeWork::Wait(int64_t timeout_ns) {
   const bool in_time = group().queue().Await(*this, timeout_ns);
   // A callback may have forked meanwhile: what returns in its child is the rest of the parent's call.
   if (!group().here()) return group().Forked();
+  if (!in_time && Interrupted()) return InterruptedError("weft_work_wait");
   if (!in_time) return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");
   return status_;
 }

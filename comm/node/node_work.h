@@ -47,7 +47,7 @@ class NodeWork : public GroupWork {
   // Begins when the operation is first found to take long, or is pending when another one is.
   Deadline& deadline() { return deadline_; }
 
-  // Of the list that the work is in (work_queue.h), which holds it by `self`.
+  // The links of the list that the work is in (work_queue.h), which holds it by `self`.
   NodeWork* next = nullptr;
   std::shared_ptr<NodeWork> self;
 

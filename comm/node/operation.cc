@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/node/announced_buffers.h"
@@ -38,8 +39,8 @@ Operation::Result Operation::Start() {
   if (protocol != Protocol::kInline) {
     if (frame_.prepared.slot_in_ring) {
       if (absl::Status made = state.staging.Make(state); !made.ok()) return Break(std::move(made));
-      credit = std::max(credit, slot_.ChooseInRing(frame_));
-    } else if (protocol == Protocol::kSlot || frame_.traits().local_counts) {
+    }
+    if (protocol == Protocol::kSlot || frame_.traits().local_counts) {
       credit = std::max(credit, slot_.Choose(frame_));  // I2
     }
   }
@@ -83,7 +84,7 @@ void Operation::Publish(Arrival& line) {
   frame_.state.Publish(line.sequence, static_cast<uint32_t>(frame_.sequence));
   if (frame_.prepared.meeting == Meeting::kLines) return;
   phase_ = Phase::kCounted;
-  CountIn(frame_, slot_);
+  CountArrival(frame_, slot_);
 }
 
 // Nothing is announced: the operation fails when it is its turn.
@@ -100,9 +101,12 @@ void Operation::StageEarly(Arrival& line) {
   const Reach own{.known = true,
                   .direct = MayBeDirect(frame_, line, state.rank),
                   .readable = state.reads_peers};
-  const Selection selection = SelectProtocol(FactsOf(frame_.call(), state.size), state.tuning, own);
+  Protocol protocol = frame_.prepared.ProtocolFor(own.direct, own.readable);
+  if (protocol == Protocol::kAuto) {
+    protocol = SelectProtocol(frame_.prepared.facts, state.tuning, own).protocol;
+  }
   const bool written_by_others = shared_.announced() && !frame_.traits().reduces;
-  if (selection.protocol == Protocol::kStaged && !written_by_others) {
+  if (protocol == Protocol::kStaged && !written_by_others) {
     staged_.StageEarly(frame_, LargestBlock(), line);
   }
 }
@@ -115,10 +119,7 @@ Operation::Result Operation::Poll() {
   }
   if (phase_ == Phase::kArrive) {
     if (const Result arrived = AwaitArrivals(); arrived != Result::kDone) return arrived;
-    if (frame_.prepared.protocol != Protocol::kInline) {
-      if (const Result compared = CompareCalls(); compared != Result::kDone) return compared;
-    }
-    if (shared_.any_announced()) shared_.FindSharers(frame_);
+    if (const Result accepted = EndArrival(); accepted != Result::kDone) return accepted;
     if (frame_.prepared.protocol != Protocol::kAuto && !shared_.is_shared()) {
       slot_.MakeResult(frame_, /*shared=*/false);
       return frame_.Finish();
@@ -160,7 +161,7 @@ bool Operation::TakeSharedResult(int peer, const Arrival& line) {
 // An arrival that this rank cannot go on with.
 Operation::Result Operation::RefuseArrival(int peer, const Arrival& line) {
   if (line.signature != frame_.prepared.signature) {
-    frame_.odd_rank = peer;
+    frame_.outlier_rank = peer;
     return frame_.Fail(DifferentCalls());
   }
   return frame_.Fail(
@@ -174,15 +175,24 @@ Operation::Result Operation::CompareCalls() {
   NodeState& state = frame_.state;
   for (int peer = 0; peer < state.size; ++peer) {
     if (frame_.ArrivalOf(peer).told.identity == frame_.prepared.identity) continue;
-    frame_.odd_rank = peer;
+    frame_.outlier_rank = peer;
     return frame_.Fail(DifferentCalls());
   }
   const bool known = !frame_.prepared.slot_in_ring || state.staging.FindAll(state, &frame_.error);
   return known ? Result::kDone : Result::kFailed;
 }
 
-// The arrival, and what follows it, of ranks that meet at one word. Lines that are there are compared before the
-// rank sleeps; once all have met, all are.
+// All ranks have arrived: compares what their lines could not, and finds who shares this rank's result.
+[[gnu::always_inline]] inline Operation::Result Operation::EndArrival() {
+  if (frame_.prepared.protocol != Protocol::kInline) {
+    if (const Result compared = CompareCalls(); compared != Result::kDone) return compared;
+  }
+  if (shared_.any_announced()) shared_.FindSharers(frame_);
+  return Result::kDone;
+}
+
+// The arrival, and what follows it, of ranks that count their arrivals at one word. Lines that are there are compared before the
+// rank sleeps; once all are counted, all are.
 Operation::Result Operation::AwaitCounter() {
   const NodeState& state = frame_.state;
   const bool all = AllCounted(frame_);
@@ -193,10 +203,7 @@ Operation::Result Operation::AwaitCounter() {
     return AwaitCounted(frame_, late ? frame_.next_peer : (state.rank + 1) % state.size);
   }
   phase_ = Phase::kArrive;
-  if (frame_.prepared.protocol != Protocol::kInline) {
-    if (const Result compared = CompareCalls(); compared != Result::kDone) return compared;
-  }
-  if (shared_.any_announced()) shared_.FindSharers(frame_);
+  if (const Result accepted = EndArrival(); accepted != Result::kDone) return accepted;
   if (shared_.is_shared()) return ContinueInPlaceOfOthers();
   if (frame_.prepared.protocol == Protocol::kAuto) return Move();
   if (frame_.prepared.meeting == Meeting::kLastArriver && !shared_.SeveralAnnounced()) {
@@ -228,15 +235,15 @@ Operation::Result Operation::Continue() {
   return PollStaged();
 }
 
-// The rank may write where its peers have their results. The order of `engaged` and the abort word is that of
+// The rank may write where its peers have their results. The order of `peer_access` and the abort word is that of
 // StartDirect.
 Operation::Result Operation::ContinueInPlaceOfOthers() {
   NodeState& state = frame_.state;
-  std::atomic<uint32_t>& engaged = state.self().engaged;
-  engaged.store(1, std::memory_order_seq_cst);
+  std::atomic<uint32_t>& peer_access = state.self().peer_access;
+  peer_access.store(1, std::memory_order_seq_cst);
   const Result result =
       state.aborted() ? frame_.Fail(MakeError(WEFT_ABORTED, "aborted")) : Continue();
-  state.Publish(engaged, 0);
+  state.Publish(peer_access, 0);
   if (result != Result::kBlocked) state.Wake();
   return result;
 }
@@ -271,8 +278,8 @@ Reach Operation::ReachOfAll() const {
               .in_slots = frame_.traits().local_counts && counts_.has_data()};
   for (int peer = 0; peer < state.size; ++peer) {
     const Arrival& line = frame_.ArrivalOf(peer);
-    if (!MayBeDirect(frame_, line, peer)) reach.direct = false;
-    const bool hides = HasInput(frame_.call(), peer) && line.told.in_kind == MemoryKind::kHidden;
+    if (reach.direct && !MayBeDirect(frame_, line, peer)) reach.direct = false;
+    const bool hides = line.told.in_kind == MemoryKind::kHidden && HasInput(frame_.call(), peer);
     if (line.told.reads_peers == 0 || hides) reach.readable = false;
   }
   // Then each copies its own contribution only, and needs nobody else's.
@@ -280,7 +287,7 @@ Reach Operation::ReachOfAll() const {
   return reach;
 }
 
-// Of the buffers, alike on all ranks.
+// Elements of the largest block of any rank; the same on all ranks.
 size_t Operation::LargestBlock() const {
   const Collective& call = frame_.call();
   if (frame_.traits().local_counts) return counts_.largest();
@@ -295,14 +302,22 @@ size_t Operation::LargestBlock() const {
 // All ranks have arrived for a call whose data is still to be moved.
 Operation::Result Operation::Move() {
   if (frame_.prepared.protocol != Protocol::kAuto) return TakeTurn();
-  CallFacts facts = FactsOf(frame_.call(), frame_.state.size);
-  if (facts.local_counts) {
+  const bool local_counts = frame_.traits().local_counts;
+  if (local_counts) {
     if (const absl::Status read = counts_.Read(frame_, slot_); !read.ok()) return frame_.Fail(read);
-    facts.bytes = counts_.largest() * frame_.shape().element_bytes;
   }
-  const Selection selection = SelectProtocol(facts, frame_.state.tuning, ReachOfAll());
-  taken_ = selection.protocol;
-  switch (selection.protocol) {
+  const Reach reach = ReachOfAll();
+  taken_ = frame_.prepared.ProtocolFor(reach.direct, reach.readable);
+  if (taken_ == Protocol::kAuto) {
+    CallFacts facts = frame_.prepared.facts;
+    if (local_counts) facts.bytes = counts_.largest() * frame_.shape().element_bytes;
+    const Selection selection = SelectProtocol(facts, frame_.state.tuning, reach);
+    if (selection.refused != Obstacle::kNone) {
+      return Refuse(ObstacleText(selection.refused, facts, frame_.state.tuning));
+    }
+    taken_ = selection.protocol;
+  }
+  switch (taken_) {
     case Protocol::kSlot: {
       const absl::Status copied = CountExchange::CopyData(frame_, slot_);
       return copied.ok() ? frame_.Finish() : frame_.Fail(copied);
@@ -314,7 +329,7 @@ Operation::Result Operation::Move() {
     case Protocol::kStaged:
       break;
     default:
-      return Refuse(ObstacleText(selection.refused, facts, frame_.state.tuning));
+      WEFT_CHECK(false);  // the others are known before the arrivals
   }
   if (!staged_.begun()) {
     const absl::Status begun = staged_.Begin(frame_, LargestBlock());

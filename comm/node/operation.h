@@ -10,7 +10,7 @@
 //   direct         buffers in symmetric heaps: read from and written to peers' memory (direct_protocol.h)
 //   single_copy    operations that only copy, private buffers: read from peers' memory by the kernel (there as well)
 //   staged         all others: through the ranks' staging, in rounds (staged_protocol.h)
-// Ranks that outnumber their CPUs meet at one word, and the last one reduces slots for all (arrival_counter.h).
+// Ranks that outnumber their CPUs count their arrivals at one word, and the last one reduces slots for all (arrival_counter.h).
 // Forms in which a rank knows only its own counts put a table of them into the slot, with the data
 // behind it when there is room (count_exchange.h).
 // docs/design/003-node.md has the bytes moved and the proof that nothing is overwritten too early.
@@ -57,10 +57,10 @@ class Operation {
 
   uint32_t signature() const { return frame_.prepared.signature; }
 
-  // After kFailed and kRefused; `odd_rank` is a rank whose call differs from this one, or -1.
+  // After kFailed and kRefused; `outlier_rank` is a rank whose call differs from this one, or -1.
   const absl::Status& error() const { return frame_.error; }
 
-  int odd_rank() const { return frame_.odd_rank; }
+  int outlier_rank() const { return frame_.outlier_rank; }
 
   // After kFailed: a rank whose memory could not be read, or -1.
   int unread_peer() const { return frame_.unread_peer; }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/interrupt.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/node/heap.h"
@@ -28,6 +29,7 @@ bool OperationDriver::Finish(Operation& operation, Operation::Result result, int
   if (result == Operation::Result::kDone) return true;
   if (result == Operation::Result::kBlocked) result = Operation::Result::kFailed;
   *failure = Conclude(operation, result);
+  if (TakeInterrupt()) *failure = AsInterrupted(*failure);
   return false;
 }
 
@@ -47,8 +49,8 @@ bool OperationDriver::AwaitTarget(const Operation& operation, Deadline& deadline
   if (ProbeBriefly(std::min(policy_.spins, kBriefProbes), reached)) return true;
   state_.Wake();
   spread_.Look(state_);
-  switch (WaitUntil(state_.EventsOf(target), PolicyTowards(target.peer), deadline, reached,
-                    [&] { return Hopeless(operation, target); })) {
+  switch (WaitUntil(state_.WaitersOf(target), PolicyTowards(target.peer), deadline, reached,
+                    [&] { return Hopeless(operation, target) || EndedByInterrupt(operation); })) {
     case WaitResult::kReady:
       return true;
     case WaitResult::kStopped:
@@ -58,6 +60,13 @@ bool OperationDriver::AwaitTarget(const Operation& operation, Deadline& deadline
       return false;
   }
   return false;
+}
+
+// The caller of a blocking operation will not wait for it any longer, and nobody else would end it.
+bool OperationDriver::EndedByInterrupt(const Operation& operation) {
+  if (!Interrupted()) return false;
+  failures_.Raise(failures_.Interrupted(operation));
+  return true;
 }
 
 bool OperationDriver::MustEnd(const Operation& operation, const WaitTarget& target, bool late,
@@ -124,7 +133,7 @@ bool OperationDriver::AwaitEnd(int peer) {
 }
 
 absl::Status OperationDriver::ConcludeFailed(const Operation& operation) {
-  if (operation.odd_rank() >= 0) {
+  if (operation.outlier_rank() >= 0) {
     failures_.Raise(failures_.Mismatch(operation));
   } else if (operation.unread_peer() >= 0 &&
              state_.peers[static_cast<size_t>(operation.unread_peer())]->RunsAnotherProgram()) {
@@ -150,8 +159,8 @@ std::string OperationDriver::QuiescePeers(const Operation& operation) {
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank) continue;
     RankControl& control = state_.control(peer);
-    const PeerAccess access{peer, *state_.peers[static_cast<size_t>(peer)], control.engaged,
-                            control.bell};
+    const PeerAccess access{peer, *state_.peers[static_cast<size_t>(peer)], control.peer_access,
+                            control.waiters};
     std::string quarantined = Quiesce(access, buffers, policy_, quiesce_patience_);
     if (!quarantined.empty()) return quarantined;
   }

@@ -68,6 +68,7 @@ class OperationDriver {
  private:
   bool AwaitTarget(const Operation& operation, Deadline& deadline);
   WaitPolicy PolicyTowards(int peer) const;
+  bool EndedByInterrupt(const Operation& operation);
   bool Hopeless(const Operation& operation, const WaitTarget& target);
   bool Needs(const Operation& operation, const WaitTarget& target, int peer) const;
   absl::Status ConcludeFailed(const Operation& operation);

@@ -51,14 +51,14 @@ void OperationFrame::CopyToOutput(int block, size_t begin, size_t count, const c
   const size_t element = shape().element_bytes;
   const bool streams = OutputBytes(call(), state.size) >= state.tuning.stream_out_min_bytes;
   for (size_t done = 0; done < count;) {
-    const Run run = OutRun(call(), block, begin + done, count - done);
+    const Span span = OutSpan(call(), block, begin + done, count - done);
     const char* const source = from + done * element;
     if (streams) {
-      state.stream_copy(run.memory, source, run.count * element);
+      state.stream_copy(span.memory, source, span.count * element);
     } else {
-      std::memcpy(run.memory, source, run.count * element);
+      std::memcpy(span.memory, source, span.count * element);
     }
-    done += run.count;
+    done += span.count;
   }
 }
 

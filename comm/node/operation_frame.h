@@ -42,10 +42,10 @@ struct OperationFrame {
   int next_peer = 0;  // of peers that are waited for, or served, one by one; 0 between such loops
   // True if peers may have been told where in the heap this rank's buffers are.
   bool exposed = false;
-  int odd_rank = -1;     // of a failed operation: a rank whose call differs from this one
-  int unread_peer = -1;  // of a failed operation: a rank whose memory could not be read
-  WaitTarget target;     // after kBlocked
-  absl::Status error;    // after kFailed and kRefused
+  int outlier_rank = -1;  // of a failed operation: a rank whose call differs from this one
+  int unread_peer = -1;   // of a failed operation: a rank whose memory could not be read
+  WaitTarget target;      // after kBlocked
+  absl::Status error;     // after kFailed and kRefused
 
   const Collective& call() const { return prepared.call; }
 

@@ -13,6 +13,7 @@
 
 #include <sched.h>
 
+#include "base/interrupt.h"
 #include "base/status.h"
 #include "comm/node/node_group.h"
 
@@ -68,6 +69,7 @@ void OperationQueue::Begin(NodeWork& work) {
   const uint64_t sequence = counters_.Start();
   work.Begin(sequence, state_);
   state_.recorder.Record(sequence, RecorderTicks(), work.operation().prepared().recorded);
+  if (InBackground(work)) background_until_.store(sequence, std::memory_order_relaxed);
   if (caller_drives_) work.deadline().Passed(MonotonicNs());  // nobody may look for long
 }
 
@@ -78,8 +80,7 @@ void OperationQueue::Add(const std::shared_ptr<NodeWork>& work) {
 
 OperationQueue::Launched OperationQueue::Launch(const std::shared_ptr<NodeWork>& work) {
   Begin(*work);
-  const bool background = work->call().background && !caller_drives_;
-  if (background) background_until_.store(counters_.started(), std::memory_order_relaxed);
+  const bool background = InBackground(*work);
   if (background || has_operations()) {
     works_.Add(work);
     return background ? Launched::kInBackground : Launched::kQueued;
@@ -123,9 +124,6 @@ bool OperationQueue::QueueLeft(NodeWork* left) {
     std::shared_ptr<NodeWork> work = std::move(left->self);
     left = left->next;
     Begin(*work);
-    if (work->call().background && !caller_drives_) {
-      background_until_.store(counters_.started(), std::memory_order_relaxed);
-    }
     works_.Add(std::move(work));
     left_.fetch_sub(1, std::memory_order_seq_cst);
   }
@@ -293,7 +291,7 @@ bool OperationQueue::Await(const NodeWork& work, int64_t timeout_ns) {
   if (work.ended()) return true;
   waiting_.fetch_add(1, std::memory_order_relaxed);
   bool in_time = true;
-  while (!work.ended() && in_time && gate_.here()) {
+  while (!work.ended() && in_time && gate_.here() && !Interrupted()) {
     StepMessages(&target);
     WaitPolicy rest = policy_;
     if (target.word != nullptr) rest.spins -= spins;
@@ -330,9 +328,10 @@ bool OperationQueue::WaitForTurn(const WaitTarget& target, const WaitPolicy& pol
     return state_.aborted() || MonotonicNs() - started_ns > span_ns;
   };
   const WaitResult result = WaitUntil(
-      state_.EventsOf(target), policy, deadline, [&] { return target.Reached() || is_done(); },
+      state_.WaitersOf(target), policy, deadline, [&] { return target.Reached() || is_done(); },
       pause);
-  return result != WaitResult::kDeadline;
+  // The wait has not looked at the deadline if it was stopped before it slept, as it is each time on a busy machine.
+  return result == WaitResult::kReady || !deadline.Passed(MonotonicNs());
 }
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// What a group does with operations that nobody was made to wait for: starting, stepping and awaiting them, and the two locks
-// that order it.
+// Operations that no caller waits for inside the call that started them: starting, stepping and awaiting them, and the two
+// locks that order this.
 //
 //   if (!queue.issue().TryAcquire()) ...
 //   const OperationQueue::Launched launched = queue.Launch(work);    // an operation begins
@@ -94,7 +94,7 @@ class OperationQueue : public Stepped {
   Launched Launch(const std::shared_ptr<NodeWork>& work) WEFT_REQUIRES(issue_);
   void FollowUp(const std::shared_ptr<NodeWork>& work, Launched launched) WEFT_EXCLUDES(issue_);
 
-  // Steps until `work` has ended, and waits in between; false if timeout_ns, unless that is 0, have passed before.
+  // Steps until `work` has ended, and waits in between. False if that took longer than timeout_ns; 0 means no limit.
   bool Await(const NodeWork& work, int64_t timeout_ns);
 
   // For Close(): keeps the issue lock for ever, so that nothing is issued from now on. False at the deadline; else *any says
@@ -140,6 +140,11 @@ class OperationQueue : public Stepped {
     uint32_t probes = 0;
     bool starts = false;
   };
+
+  // The progress thread steps until it has ended.
+  bool InBackground(const NodeWork& work) const {
+    return work.call().background && !caller_drives_;
+  }
 
   void Begin(NodeWork& work) WEFT_REQUIRES(issue_);
   bool QueueLeft(NodeWork* left) WEFT_REQUIRES(issue_);

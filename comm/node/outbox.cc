@@ -75,10 +75,10 @@ bool Outbox::Write(int destination, MessageOperation& send, MessageList* ended) 
     const std::optional<uint64_t> place = ProcessHeap().OffsetOf(message.in, bytes);
     const bool readable =
         !place && state_.single_copy && bytes >= state_.tuning.single_copy_message_min_bytes;
-    header.kind = place      ? RecordKind::kHeapOffer
-                  : readable ? RecordKind::kReadableOffer
-                             : RecordKind::kOffer;
-    header.offer = route.next_offer;
+    header.kind = place      ? RecordKind::kHeapRts
+                  : readable ? RecordKind::kReadableRts
+                             : RecordKind::kRts;
+    header.rts = route.next_rts;
     if (place) header.place = *place;
     if (readable) header.place = reinterpret_cast<uintptr_t>(message.in);
   }
@@ -86,31 +86,32 @@ bool Outbox::Write(int destination, MessageOperation& send, MessageList* ended) 
   if (eager) {
     End(send, ended);
   } else {
-    send.offer = route.next_offer++;
-    send.exposed = header.kind == RecordKind::kHeapOffer;
-    send.readable = header.kind == RecordKind::kReadableOffer;
-    route.offered.PushBack(send);
+    send.rts = route.next_rts++;
+    send.exposed = header.kind == RecordKind::kHeapRts;
+    send.readable = header.kind == RecordKind::kReadableRts;
+    route.announced.PushBack(send);
   }
   state_.Notify(destination);
   return true;
 }
 
-absl::Status Outbox::ReadNotices(int destination, MessageList* ended, bool* moved) {
+absl::Status Outbox::ReadReplies(int destination, MessageList* ended, bool* moved) {
   Route& route = routes_[static_cast<size_t>(destination)];
-  Notice notice;
+  Reply reply;
   while (true) {
-    const ChannelWriter::Found found = route.writer.NextNotice(&notice);
+    const ChannelWriter::Found found = route.writer.NextReply(&reply);
     if (found == ChannelWriter::Found::kNone) return absl::OkStatus();
-    MessageOperation* send = route.offered.front();
-    while (send != nullptr && send->offer != notice.offer)
+    MessageOperation* send = route.announced.front();
+    while (send != nullptr && send->rts != reply.rts)
       send = send->next();
-    const bool taken = notice.kind == Notice::kTaken;
-    const bool known = found == ChannelWriter::Found::kNotice && send != nullptr &&
-                       (taken ? send->exposed || send->readable
-                              : notice.kind == Notice::kAccepted && !send->exposed);
-    if (!known) return Corrupt(destination, "answered an offer that this rank has not made");
+    const bool taken = reply.kind == Reply::kFin;
+    const bool known =
+        found == ChannelWriter::Found::kReply && send != nullptr &&
+        (taken ? send->exposed || send->readable : reply.kind == Reply::kCts && !send->exposed);
+    if (!known)
+      return Corrupt(destination, "answered a large message that this rank has not announced");
     *moved = true;
-    route.offered.Remove(*send);
+    route.announced.Remove(*send);
     if (taken) {
       End(*send, ended);
       continue;
@@ -154,7 +155,7 @@ absl::Status Outbox::Step(MessageList* ended, bool* moved) {
   for (int destination = 0; destination < state_.size; ++destination) {
     Route& route = routes_[static_cast<size_t>(destination)];
     if (route.idle()) continue;
-    WEFT_RETURN_IF_ERROR(ReadNotices(destination, ended, moved));
+    WEFT_RETURN_IF_ERROR(ReadReplies(destination, ended, moved));
     if (!route.streaming.empty() && Stream(destination, ended)) *moved = true;
     while (MessageOperation* const send = route.unsent.front()) {
       route.unsent.Remove(*send);
@@ -170,7 +171,7 @@ absl::Status Outbox::Step(MessageList* ended, bool* moved) {
 
 void Outbox::TakeAll(MessageList* ended) {
   for (Route& route : routes_) {
-    for (MessageList* list : {&route.unsent, &route.offered, &route.streaming}) {
+    for (MessageList* list : {&route.unsent, &route.announced, &route.streaming}) {
       while (MessageOperation* const send = list->PopFront())
         End(*send, ended);
     }

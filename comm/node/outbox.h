@@ -2,10 +2,10 @@
 //
 // A send goes through these states, in its destination's lists:
 //   unsent     the ring has no room for its record (or for an earlier one's)
-//   offered    larger than WEFT_EAGER_BYTES: the receiver knows of it and has not matched it
-//   streaming  accepted: through the staging halves, in the order in which they were accepted
+//   announced  larger than WEFT_EAGER_BYTES: the receiver knows of it and has not matched it
+//   streaming  with a CTS: through the staging halves, in the order in which they came
 // An eager send ends when its record is written, any other when the receiver has all of it: what it
-// can copy or read by itself goes from offered to its end.
+// can copy or read by itself goes from announced to its end.
 //
 // Thread-safety: none; under the rank's message lock. Never waits. Channels and staging are blocks of
 // this process's heap, made on first use and handed over by TakeBlocks().
@@ -44,7 +44,7 @@ class Outbox {
   template <typename Visit>
   void ForEach(Visit&& visit) const {
     for (const Route& route : routes_) {
-      for (const MessageList* list : {&route.unsent, &route.offered, &route.streaming}) {
+      for (const MessageList* list : {&route.unsent, &route.announced, &route.streaming}) {
         for (MessageOperation* at = list->front(); at != nullptr; at = at->next())
           visit(*at);
       }
@@ -61,16 +61,16 @@ class Outbox {
   struct Route {
     ChannelWriter writer;
     MessageList unsent;
-    MessageList offered;
+    MessageList announced;
     MessageList streaming;
-    uint32_t next_offer = 0;
+    uint32_t next_rts = 0;
 
-    bool idle() const { return unsent.empty() && offered.empty() && streaming.empty(); }
+    bool idle() const { return unsent.empty() && announced.empty() && streaming.empty(); }
   };
 
   absl::Status MakeStage(int destination);
   bool Write(int destination, MessageOperation& send, MessageList* ended);
-  absl::Status ReadNotices(int destination, MessageList* ended, bool* moved);
+  absl::Status ReadReplies(int destination, MessageList* ended, bool* moved);
   bool Stream(int destination, MessageList* ended);
   absl::Status Corrupt(int destination, std::string_view what) const;
   void End(MessageOperation& send, MessageList* ended);

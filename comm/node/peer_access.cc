@@ -18,7 +18,7 @@ std::string Quiesce(const PeerAccess& access, std::span<const void* const> buffe
   for (const void* const buffer : buffers)
     ProcessHeap().Quarantine(buffer);
   return fmt::format(
-      "; rank {} (process {}) did not let go of this rank's {} put in quarantine", access.peer,
+      "; rank {} (process {}) did not stop using this rank's {} put in quarantine", access.peer,
       access.process.StateName(),
       buffers.size() == 1 ? "buffer, it was" : "buffers, those from its own heap were");
 }

@@ -12,7 +12,7 @@
 // A lap is two rounds of an operation, so that one is written while the other is read; every operation begins a
 // new one, and with one round it is a lap. All ranks take the same parts in the same order.
 //
-// Thread-safety: none; under the group's issue or step word.
+// Thread-safety: none; under the group's issue or step lock.
 #pragma once
 
 #include <cstddef>
@@ -35,10 +35,10 @@ class PingPongArea {
     bool swapped = false;  // the ranks write into each other's area
   };
 
-  // The newest rounds that used any byte of a part, sequence 0 if none did.
+  // Who last used any byte of a part; sequence 0 if nobody did.
   struct Users {
-    User read_here;   // of those in which this rank read what lay where it will write,
-    User read_there;  // and of those in which the peer read it
+    User read_here;   // the newest round in which this rank read there
+    User read_there;  // ... the peer read there
   };
 
   PingPongArea() = default;
@@ -46,7 +46,7 @@ class PingPongArea {
   // `bytes`: of an area, a multiple of 2 * BounceRing::kPartBytes.
   explicit PingPongArea(size_t bytes) : users_(bytes / BounceRing::kPartBytes) {}
 
-  // Of the part that Take(bytes, {..., round}) would give. `bytes` is at least 1 and at most half an area.
+  // The last users of the part that Take(bytes, {..., round}) would give. `bytes` is at least 1 and at most half an area.
   Users LastUsers(size_t bytes, size_t round) const;
 
   // Where round user.round of an operation lies. Rounds are taken from 0 on, all with the same `bytes`.

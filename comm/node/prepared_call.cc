@@ -31,11 +31,23 @@ PlainBuffers BuffersOf(const Collective& call, const CallShape& shape, const Nod
 }  // namespace
 
 PreparedCall::PreparedCall(const Collective& of, const NodeState& state)
-    : key(KeyOf(of)), call(of), shape(of, state.rank, state.size), identity(IdentityOf(of)) {
+    : key(KeyOf(of)),
+      call(of),
+      shape(of, state.rank, state.size),
+      facts(FactsOf(of, state.size)),
+      identity(IdentityOf(of)) {
   buffers = BuffersOf(of, shape, state);
-  const Selection selection = SelectProtocol(FactsOf(of, state.size), state.tuning, Reach{});
+  const Selection selection = SelectProtocol(facts, state.tuning, Reach{});
   protocol = selection.protocol;
   meeting = selection.meeting;
+  if (protocol == Protocol::kAuto && !facts.local_counts && IsPlain(of)) {
+    for (const bool direct : {false, true}) {
+      for (const bool readable : {false, true}) {
+        const Reach reach{.known = true, .direct = direct, .readable = readable};
+        by_reach[direct][readable] = SelectProtocol(facts, state.tuning, reach).protocol;
+      }
+    }
+  }
   slot_in_ring =
       protocol == Protocol::kSlot && SlotProtocol::InRing(shape.contribution_bytes, state);
   signature = SignatureOf(identity, protocol == Protocol::kInline);
@@ -43,6 +55,7 @@ PreparedCall::PreparedCall(const Collective& of, const NodeState& state)
                                         .dtype = of.dtype,
                                         .op = of.op,
                                         .algorithm = static_cast<uint8_t>(of.algorithm),
+                                        .numerics = of.numerics,
                                         .epoch = state.epoch,
                                         .count = of.count,
                                         .root = of.root,

@@ -9,7 +9,7 @@
 //
 // A group keeps the last few calls that IsPlain (comm/group/call_key.h), by their keys: loops of
 // real programs make the same few calls again and again, with other buffers.
-// Thread-safety: a PreparedCall is a value; PreparedCalls is guarded by the group's issue word.
+// Thread-safety: a PreparedCall is a value; PreparedCalls is guarded by the group's issue lock.
 #pragma once
 
 #include <array>
@@ -35,18 +35,32 @@ struct PreparedCall {
 
   PreparedCall(const Collective& of, const NodeState& state);
 
+  // In place of those that `call` had; of a call without a purpose, whose record stands where the tag does.
+  void SetExtras(const CallExtras& extras) {
+    call.timeout_ns = extras.timeout_ns;
+    call.tag = recorded.tag = extras.tag;
+    call.priority = extras.priority;
+    call.background = extras.background;
+  }
+
+  // By what all ranks say of their buffers; kAuto: not worked out, SelectProtocol tells.
+  Protocol ProtocolFor(bool direct, bool readable) const { return by_reach[direct][readable]; }
+
   CallKey key{.kind_root = UINT64_MAX};
   Collective call;
   PlainBuffers buffers;  // of a call with a layout only how many bytes are counted
   CallShape shape;
+  CallFacts facts;
   CallIdentity identity{};
-  uint32_t signature = 0;  // of it
+  uint32_t signature = 0;  // made from identity
   RecordedArguments recorded;
-  ReduceKernel kernel = nullptr;        // of a reduction that needs no more than its arguments
+  ReduceKernel kernel = nullptr;        // nullptr: a reduction made at run time, or no reduction
   Protocol protocol = Protocol::kAuto;  // kAuto: known when all ranks have arrived
-  bool slot_in_ring = false;            // see SlotProtocol
+  // Then, by whether the buffers are direct, and readable: worked out ahead for calls that may be kept.
+  std::array<std::array<Protocol, 2>, 2> by_reach{};
+  bool slot_in_ring = false;  // see SlotProtocol
   Meeting meeting = Meeting::kLines;
-  bool announces_more = false;  // a factor, or at another place
+  bool announces_more = false;  // the line has a factor, or ranks count their arrivals
 };
 
 class PreparedCalls {
@@ -60,8 +74,12 @@ class PreparedCalls {
     return &kept;
   }
 
-  // In the place of an older one. IsPlain(prepared.call).
-  void Keep(PreparedCall&& prepared) { kept_[Place(prepared.key)] = std::move(prepared); }
+  // In the place of an older one, and without its extras. IsPlain(prepared.call).
+  void Keep(PreparedCall&& prepared) {
+    PreparedCall& kept = kept_[Place(prepared.key)];
+    kept = std::move(prepared);
+    kept.SetExtras({});
+  }
 
  private:
   static constexpr int kPlaceBits = 3;

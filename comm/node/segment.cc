@@ -4,12 +4,12 @@
 
 namespace weft {
 
-size_t Segment::Bytes(int size, bool combining) {
+size_t Segment::Bytes(int size, bool with_counter) {
   return kHeaderBytes +
          static_cast<size_t>(size) *
              (sizeof(RankControl) + kSlotCount * kSlotBytes +
               RecorderRing::kEntryCount * sizeof(RecorderEntry) + sizeof(MessageControl)) +
-         (combining ? sizeof(Combining) : 0);
+         (with_counter ? sizeof(ArrivalCounter) : 0);
 }
 
 Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch,
@@ -25,7 +25,7 @@ Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch,
     new (&segment.control(rank)) RankControl{};
     new (&segment.messages(rank)) MessageControl{};
   }
-  if (tuning.combine != 0) new (&segment.combining()) Combining{};
+  if (tuning.combine != 0) new (&segment.arrival_counter()) ArrivalCounter{};
   header->magic = kSegmentMagic;
   return segment;
 }
@@ -49,8 +49,8 @@ MessageControl& Segment::messages(int rank) const {
   return reinterpret_cast<MessageControl*>(blocks)[rank];
 }
 
-Combining& Segment::combining() const {
-  return *reinterpret_cast<Combining*>(&messages(size_));
+ArrivalCounter& Segment::arrival_counter() const {
+  return *reinterpret_cast<ArrivalCounter*>(&messages(size_));
 }
 
 }  // namespace weft

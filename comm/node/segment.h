@@ -1,14 +1,14 @@
 // The memory that the ranks of one group share on a node: a header, one control block per rank, a
 // ring of small slots per rank, a recorder ring per rank, one block for messages per rank; and, if its ranks
-// outnumber their CPUs, one word for all to meet at and results that one makes for all.
+// outnumber their CPUs, one word at which they count their arrivals and results that one makes for all.
 //
 // It is one block in the heap of the group's rank 0; every rank finds each part by its own arithmetic
 // (rank count and the constants here), never by a length or offset that stands in shared memory.
 //
 // Who writes what. Header: rank 0, before anybody else has it, except abort. A control
 // block and recorder ring: their rank only (sleepers of an EventCount excepted, see base/wait.h). A slot: its rank, or the
-// other one of two that write in turn (SlotProtocol::Of). Of a message block, `events` and inbox[s] are written by
-// others, as said there.
+// other one of two that write in turn (SlotProtocol::Of). A message block: its rank, but for `events` and inbox[s],
+// which others write, as said there.
 // Invariants, on which docs/design/003-node.md builds its proof:
 //  I1  arrivals[s % kWindow] and places[s % kWindow] of rank r hold operation s; they are written only when every
 //      rank has published done >= s - kWindow.
@@ -16,8 +16,8 @@
 //      operation that used slot k before.
 //  I3  staged and reduced never fall, and every rank adds the same number to them per operation.
 //  I4  done = s is published after the rank has stopped reading what others published for s.
-//  I5  a rank counts itself in for s once, after its arrival. The last of all publishes met = s before it announces
-//      s + 1, so met never falls; results[k] is written before, by that rank, for an operation in slot k.
+//  I5  a rank counts itself in for s once, after its arrival. The last of all publishes arrived = s before it announces
+//      s + 1, so arrived never falls; results[k] is written before, by that rank, for an operation in slot k.
 // Sequence numbers are 64 bits locally and 32 bits in memory, compared modulo 2^32.
 #pragma once
 
@@ -42,7 +42,7 @@ constexpr uint32_t kSlotCount = 4;  // slots per rank
 // modulo 2^32, so one that stood still for half of them would seem to lie ahead.
 constexpr uint64_t kWroteRefresh = uint64_t{1} << 30;
 constexpr uint64_t kSegmentMagic = 0x31'74'66'65'77ULL;  // "weft1"
-constexpr uint32_t kSegmentVersion = 7;
+constexpr uint32_t kSegmentVersion = 8;
 
 // In an arrival's epoch: the writer's out, of an operation whose result is the same for all, lies in a shared
 // block (shared_blocks.h), and may be the out of other ranks too.
@@ -105,7 +105,8 @@ struct AbortRecord {
 };
 
 // A notice (notice_board.h) as it stands in the segment, written by its rank only. `version` is 0 while there is no notice
-// or one is being written, else a number of this notice alone: a reader that sees it before and after has read one notice.
+// or it is being written, and another number for each notice. Who reads the same version before and after has read one
+// notice.
 struct alignas(64) NoticePlace {
   std::atomic<uint64_t> version;
   std::atomic<uint64_t> words[std::tuple_size_v<WaitNotice>];
@@ -118,16 +119,16 @@ enum class RankState : uint32_t { kAbsent = 0, kJoined = 1, kLeaving = 2, kLeft 
 constexpr uint32_t kUnknownCpu = UINT32_MAX;
 
 struct RankControl {
-  alignas(128) EventCount bell;  // notified when any word below changes
+  alignas(128) EventCount waiters;  // notified when any word below changes
   alignas(128) std::atomic<uint32_t> staged;
   alignas(64) std::atomic<uint32_t> reduced;
   alignas(128)
-      std::atomic<uint32_t> done;  // last operation of which nothing of others is read any more
+      std::atomic<uint32_t> done;  // last operation after which this rank reads nothing of others
   std::atomic<uint32_t>
-      wrote;  // last operation of which it has written its part of a shared result
-  std::atomic<uint32_t> engaged;       // 1 while it may touch peers' buffers
-  std::atomic<uint32_t> acknowledged;  // 1 once it has seen the abort and is not engaged
-  std::atomic<uint32_t> combines;      // 1 while the others may wait for what it combines
+      wrote;  // last operation whose shared result this rank has written its part of
+  std::atomic<uint32_t> peer_access;   // 1 while it may touch peers' memory
+  std::atomic<uint32_t> acknowledged;  // 1 once it has seen the abort and touches no peer's memory
+  std::atomic<uint32_t> reduces_for_all;  // 1 while the others may wait for what it reduces
   std::atomic<uint32_t>
       cpu;  // that it was seen on when it began its last blocking call, or kUnknownCpu
   std::atomic<RankState> state;
@@ -143,19 +144,19 @@ struct RankControl {
 
 // What a rank's sends and receives share with the other ranks (message_engine.h).
 struct MessageControl {
-  alignas(128) EventCount bell;  // notified when a word of the next line changes
+  alignas(128) EventCount waiters;  // notified when a word of the next line changes
   alignas(
       64) std::atomic<uint32_t> events;  // counted up by any rank that did what this one waits for
-  std::atomic<uint32_t> engaged;         // 1 while it copies from a peer's buffer
+  std::atomic<uint32_t> peer_access;     // 1 while it copies from a peer's buffer
   std::atomic<uint32_t> long_wait;       // for whom its oldest message waits (long_wait.h)
   // By rank: 1 + offset of that rank's channel to this one, in its heap; written by that rank.
   alignas(64) std::atomic<uint64_t> inbox[kNodeRanksMax];
 };
 
-// Of a group whose Tuning says combine, written by any rank (arrival_counter.h).
-struct Combining {
-  alignas(128) EventCount bell;           // notified when met changes
-  alignas(64) std::atomic<uint32_t> met;  // last operation that all ranks have announced
+// Only in groups whose Tuning says combine; written by any rank (arrival_counter.h).
+struct ArrivalCounter {
+  alignas(128) EventCount waiters;            // notified when arrived changes
+  alignas(64) std::atomic<uint32_t> arrived;  // last operation that all ranks have announced
   // By operation: ranks that have counted themselves in, since the group was made. So nothing is ever reset that a
   // late rank might count in.
   alignas(64) std::atomic<uint64_t> announced[kWindow];
@@ -191,8 +192,8 @@ class Segment {
 
   Segment(char* base, int size) : base_(base), size_(size) {}
 
-  static size_t Bytes(int size, bool combining);
-  // Writes the header into zeroed memory; `tuning` says whether there is a Combining.
+  static size_t Bytes(int size, bool with_counter);
+  // Writes the header into zeroed memory; `tuning` says whether there is an ArrivalCounter.
   static Segment Create(char* base, int size, uint64_t group_id, uint32_t epoch,
                         const Tuning& tuning);
   // True if `base` holds a segment of this version, group and size.
@@ -211,8 +212,8 @@ class Segment {
 
   RecorderRing recorder(int rank) const;
   MessageControl& messages(int rank) const;
-  // Only of a group whose Tuning says combine.
-  Combining& combining() const;
+  // Only in groups whose Tuning says combine.
+  ArrivalCounter& arrival_counter() const;
 
   char* base() const { return base_; }
 

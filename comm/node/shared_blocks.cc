@@ -34,6 +34,17 @@ void SharedBlocks::Remove(const void* memory) {
   SetRange();
 }
 
+std::span<char> SharedBlocks::BlockOf(const void* memory) const {
+  if (!MayHold(memory)) return {};
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  MutexLock lock(mutex_);
+  const auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin()) return {};
+  const auto& [begin, block] = *std::prev(after);
+  if (address - begin >= block.bytes) return {};
+  return {reinterpret_cast<char*>(begin), block.bytes};
+}
+
 std::optional<SharedPlace> SharedBlocks::Find(const void* memory, size_t bytes) const {
   if (!MayHold(memory)) return std::nullopt;
   const auto address = reinterpret_cast<uintptr_t>(memory);

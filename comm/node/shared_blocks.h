@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "base/mutex.h"
 #include "comm/node/node_peer.h"
@@ -44,6 +45,9 @@ class SharedBlocks {
     return address < end_.load(std::memory_order_acquire) &&
            address >= begin_.load(std::memory_order_acquire);
   }
+
+  // The addresses of the block that holds `memory`; empty if none does.
+  std::span<char> BlockOf(const void* memory) const;
 
   // Where [memory, memory + bytes) is, if it lies in one block.
   std::optional<SharedPlace> Find(const void* memory, size_t bytes) const;

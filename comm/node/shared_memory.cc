@@ -26,7 +26,7 @@ namespace {
 constexpr uint32_t kAllocate = 0x616c6c6f;
 constexpr uint32_t kFree = 0x66726565;
 
-constexpr uint32_t kOfferPurpose =
+constexpr uint32_t kOfferSalt =
     0x73686d6f;  // in the signature: no call of a user's is taken for it
 
 const char* NameOf(uint32_t call) {
@@ -71,8 +71,9 @@ absl::Status SharedMemory::Compare(const std::vector<Offer>& offers, const std::
 
 absl::StatusOr<std::vector<SharedMemory::Offer>> SharedMemory::Exchange(const Offer& mine) {
   std::vector<Offer> offers(static_cast<size_t>(state_.size));
-  Collective gather{
-      .kind = OpKind::kAllGather, .count = sizeof(Offer), .purpose = {.salt = kOfferPurpose}};
+  Collective gather{.kind = OpKind::kAllGather,
+                    .count = sizeof(Offer),
+                    .purpose = {.signature_salt = kOfferSalt}};
   gather.in = &mine;
   gather.out = offers.data();
   WEFT_RETURN_IF_ERROR(group_.Run(gather));

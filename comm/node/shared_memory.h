@@ -40,7 +40,7 @@ class SharedMemory {
   // rank may not use its view any more.
   std::vector<void*> TakeAll();
 
-  // That are this rank's own.
+  // Bytes of the blocks that this rank owns.
   uint64_t bytes() const;
 
  private:

@@ -4,20 +4,7 @@
 
 namespace weft {
 
-uint64_t SlotProtocol::Choose(const OperationFrame& frame) {
-  slot_ = frame.state.slots.next();
-  return frame.state.slots.UserOf(slot_);
-}
-
-uint64_t SlotProtocol::ChooseInRing(const OperationFrame& frame) {
-  return frame.state.staging.LastSlotUser(frame.state, frame.shape().contribution_bytes);
-}
-
-void SlotProtocol::Put(const OperationFrame& frame) {
-  if (!frame.prepared.slot_in_ring) {
-    Pack(frame, Of(frame.state, frame.state.rank));
-    return frame.state.slots.Take(frame.sequence);
-  }
+void SlotProtocol::PutInRing(const OperationFrame& frame) {
   Staging& staging = frame.state.staging;
   offset_ = staging.TakeSlot(frame.state, frame.shape().contribution_bytes, frame.sequence);
   Pack(frame, staging.base() + offset_);
@@ -44,20 +31,13 @@ void SlotProtocol::Pack(const OperationFrame& frame, char* to) {
   }
 }
 
-// Byte `offset` of what each rank contributed, packed.
-inline void SlotProtocol::FindContributions(const OperationFrame& frame, size_t offset,
-                                            const void** sources) const {
-  const NodeState& state = frame.state;
+// What `peer` contributed, packed.
+inline const char* SlotProtocol::Contribution(const OperationFrame& frame, int peer) const {
   if (frame.prepared.protocol == Protocol::kInline) {
-    for (int peer = 0; peer < state.size; ++peer)
-      sources[peer] = frame.ArrivalOf(peer).data + offset;
-  } else if (!frame.prepared.slot_in_ring) {
-    for (int peer = 0; peer < state.size; ++peer)
-      sources[peer] = Of(state, peer) + offset;
-  } else {
-    for (int peer = 0; peer < state.size; ++peer)
-      sources[peer] = state.staging.Known(peer) + offset_ + offset;
+    return reinterpret_cast<const char*>(frame.ArrivalOf(peer).data);
   }
+  if (!frame.prepared.slot_in_ring) return Of(frame.state, peer);
+  return frame.state.staging.Known(peer) + offset_;
 }
 
 void SlotProtocol::MakeResult(const OperationFrame& frame, bool shared) const {
@@ -72,23 +52,23 @@ void SlotProtocol::MakeLaidOutResult(const OperationFrame& frame) const {
   const size_t element = frame.shape().element_bytes;
   const int block = frame.InBlock(state.rank);
   const size_t offset = PackedOffset(call, block) * element;
-  const void* sources[kNodeRanksMax];
   if (!frame.traits().reduces) {
-    FindContributions(frame, offset, sources);
     for (int peer = 0; peer < state.size; ++peer) {
       if (!HasInput(call, peer)) continue;
       const int from = frame.OutBlock(peer);
-      CopyOut(call, from, 0, OutCount(call, from), sources[peer]);
+      CopyOut(call, from, 0, OutCount(call, from), Contribution(frame, peer) + offset);
     }
     return;
   }
   const size_t count = InCount(call, block);
   for (size_t done = 0; done < count;) {
-    const Run run = OutRun(call, 0, done, count - done);
-    FindContributions(frame, offset + done * element, sources);
-    void* const destination = run.memory;
-    frame.RunKernel(sources, &destination, 1, run.count);
-    done += run.count;
+    const Span span = OutSpan(call, 0, done, count - done);
+    const void* sources[kNodeRanksMax];
+    for (int peer = 0; peer < state.size; ++peer)
+      sources[peer] = Contribution(frame, peer) + offset + done * element;
+    void* const destination = span.memory;
+    frame.RunKernel(sources, &destination, 1, span.count);
+    done += span.count;
   }
 }
 
@@ -101,17 +81,20 @@ void SlotProtocol::MakePlainResult(const OperationFrame& frame, bool shared) con
   const OpTraits& traits = frame.traits();
   const size_t offset = traits.in_blocks ? static_cast<size_t>(state.rank) * block_bytes : 0;
   char* const out = static_cast<char*>(call.out);
-  const void* sources[kNodeRanksMax];
-  FindContributions(frame, offset, sources);
+  const auto source = [&](int peer) {
+    const bool own = peer == state.rank && !shared;
+    return (own ? static_cast<const char*>(call.in) : Contribution(frame, peer)) + offset;
+  };
   if (traits.reduces) {
-    if (!shared) sources[state.rank] = static_cast<const char*>(call.in) + offset;
+    const void* sources[kNodeRanksMax];
+    for (int peer = 0; peer < state.size; ++peer)
+      sources[peer] = source(peer);
     void* const destination = out;
     return frame.RunKernel(sources, &destination, 1, call.count);
   }
   for (int peer = 0; peer < state.size; ++peer) {
     if (!HasInput(call, peer)) continue;
-    const bool own = peer == state.rank && !shared;
-    const void* const from = own ? static_cast<const char*>(call.in) + offset : sources[peer];
+    const char* const from = source(peer);
     char* const to = out + (traits.out_blocks ? static_cast<size_t>(peer) * block_bytes : 0);
     if (from != to) std::memcpy(to, from, block_bytes);
   }

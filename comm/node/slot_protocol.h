@@ -32,15 +32,25 @@ class SlotProtocol {
   }
 
   // The place of this operation's data. Returns the operation that used it before, 0 if none did.
-  uint64_t Choose(const OperationFrame& frame);
-  uint64_t ChooseInRing(const OperationFrame& frame);
+  uint64_t Choose(const OperationFrame& frame) {
+    const NodeState& state = frame.state;
+    if (frame.prepared.slot_in_ring) {
+      return state.staging.LastSlotUser(state, frame.shape().contribution_bytes);
+    }
+    slot_ = state.slots.next();
+    return state.slots.UserOf(slot_);
+  }
 
   // This rank's contribution, into its line or its slot, which is used up by that.
   void PutInLine(const OperationFrame& frame, Arrival& line) const {
     Pack(frame, reinterpret_cast<char*>(line.data));
   }
 
-  void Put(const OperationFrame& frame);
+  void Put(const OperationFrame& frame) {
+    if (frame.prepared.slot_in_ring) return PutInRing(frame);
+    Pack(frame, Of(frame.state, frame.state.rank));
+    frame.state.slots.Take(frame.sequence);
+  }
 
   // The slot that `rank` writes, which Choose has chosen.
   char* Of(const NodeState& state, int rank) const {
@@ -58,9 +68,10 @@ class SlotProtocol {
   static constexpr size_t kRingSlotBytesMin = 4096;
 
   static void Pack(const OperationFrame& frame, char* to);
+  void PutInRing(const OperationFrame& frame);
   void MakePlainResult(const OperationFrame& frame, bool shared) const;
   void MakeLaidOutResult(const OperationFrame& frame) const;
-  void FindContributions(const OperationFrame& frame, size_t offset, const void** sources) const;
+  const char* Contribution(const OperationFrame& frame, int peer) const;
 
   Slots::Slot slot_;
   size_t offset_;  // of a slot in the ring: in staging

@@ -41,10 +41,12 @@ std::vector<int> MembersOf(const std::vector<Wish>& wishes, int color) {
 }
 
 template <typename T>
-absl::Status Exchange(ProcessGroup& parent, const GroupOptions& options, uint32_t purpose,
+absl::Status Exchange(ProcessGroup& parent, const GroupOptions& options, uint32_t signature_salt,
                       const T& mine, std::vector<T>* all) {
   all->resize(static_cast<size_t>(parent.size()));
-  Collective gather{.kind = OpKind::kAllGather, .count = sizeof(T), .purpose = {.salt = purpose}};
+  Collective gather{.kind = OpKind::kAllGather,
+                    .count = sizeof(T),
+                    .purpose = {.signature_salt = signature_salt}};
   gather.in = &mine;
   gather.out = all->data();
   gather.timeout_ns = std::max<int64_t>(options.making_timeout_ns(), 0);
@@ -89,8 +91,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> SplitNodeGroup(const SplitParent& 
                                                              int key, const GroupOptions& options) {
   const NodeState& state = parent.state;
   std::vector<Wish> wishes;
-  WEFT_RETURN_IF_ERROR(
-      Exchange(parent.group, options, kSplitWishPurpose, Wish{color, key}, &wishes));
+  WEFT_RETURN_IF_ERROR(Exchange(parent.group, options, kSplitWishSalt, Wish{color, key}, &wishes));
   const std::vector<int> members = MembersOf(wishes, color);
   const bool leads = color >= 0 && members[0] == state.rank;
 
@@ -110,8 +111,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> SplitNodeGroup(const SplitParent& 
     }
   }
   std::vector<SplitOffer> offers;
-  const absl::Status exchanged =
-      Exchange(parent.group, options, kSplitOfferPurpose, offer, &offers);
+  const absl::Status exchanged = Exchange(parent.group, options, kSplitOfferSalt, offer, &offers);
   if (!exchanged.ok() && leads && made.ok()) KeepFailed(parent, offer.offset, members);
   WEFT_RETURN_IF_ERROR(exchanged);
   WEFT_RETURN_IF_ERROR(made);

@@ -26,9 +26,9 @@ void StagedProtocol::CopyOwn(const OperationFrame& frame) const {
   const int block = frame.OutBlock(own);
   const Piece piece = Clip(current_, OutCount(call, block));
   for (size_t done = 0; done < piece.count;) {
-    const Run run = InRun(call, frame.InBlock(own), piece.begin + done, piece.count - done);
-    CopyOut(call, block, piece.begin + done, run.count, run.memory);
-    done += run.count;
+    const Span span = InSpan(call, frame.InBlock(own), piece.begin + done, piece.count - done);
+    CopyOut(call, block, piece.begin + done, span.count, span.memory);
+    done += span.count;
   }
 }
 

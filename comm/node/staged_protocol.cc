@@ -1,3 +1,6 @@
+// A round is staged before the one before it is reduced, so that waiting for peers hides behind copying. The order of the
+// three steps is what keeps a part from being overwritten while a peer reads it: the checks here are the proof of
+// docs/design/003-node.md in code, not caution, and none can be left out.
 #include "comm/node/staged_protocol.h"
 
 #include <algorithm>
@@ -105,9 +108,9 @@ void StagedProtocol::StageIn(const OperationFrame& frame, int block, const Piece
                              char* to) const {
   const size_t element = frame.shape().element_bytes;
   for (size_t done = 0; done < piece.count;) {
-    const Run run = InRun(frame.call(), block, piece.begin + done, piece.count - done);
-    parts_.CopyIn(frame.state, to + done * element, run.memory, run.count * element);
-    done += run.count;
+    const Span span = InSpan(frame.call(), block, piece.begin + done, piece.count - done);
+    parts_.CopyIn(frame.state, to + done * element, span.memory, span.count * element);
+    done += span.count;
   }
 }
 
@@ -155,12 +158,13 @@ bool StagedProtocol::ReducePiece(OperationFrame& frame, const Piece& piece, bool
   char* const result = parts_.Of(state, state.rank, current_, &frame.error) + ResultOffset();
   for (size_t done = 0; done < piece.count;) {
     const size_t limit = std::min(piece.count - done, kTileBytes / element);
-    const Run own = InRun(call, frame.InBlock(state.rank), piece.begin + done, limit);
+    const Span own = InSpan(call, frame.InBlock(state.rank), piece.begin + done, limit);
     const void* sources[kNodeRanksMax];
     for (int peer = 0; peer < state.size; ++peer)
       sources[peer] = peer == state.rank ? own.memory : staged[peer] + done * element;
-    // Where in is cut, out is.
-    void* const tile = has_output ? OutRun(call, 0, piece.begin + done, own.count).memory : scratch;
+    // in and out are divided into parts at the same elements, so own.count fits out as well.
+    void* const tile =
+        has_output ? OutSpan(call, 0, piece.begin + done, own.count).memory : scratch;
     frame.RunKernel(sources, &tile, 1, own.count);
     if (for_others) parts_.CopyIn(state, result + done * element, tile, own.count * element);
     done += own.count;

@@ -60,12 +60,12 @@ class StagedProtocol {
   bool HasStaged(const OperationFrame& frame, int peer) const;
   OperationResult AwaitStaged(OperationFrame& frame, int peer) const;
 
-  // Of reductions.
+  // Reductions only.
   OperationResult ReduceRound(OperationFrame& frame, const SharedResult& shared) const;
   bool ReducePiece(OperationFrame& frame, const Piece& piece, bool for_others) const;
   OperationResult GatherResults(OperationFrame& frame, const SharedResult& shared) const;
 
-  // staged_copies.cc: of operations that only copy.
+  // staged_copies.cc: operations that only copy.
   void StageCopies(OperationFrame& frame, size_t round, char* part) const;
   void CopyOwn(const OperationFrame& frame) const;
   OperationResult GatherCopies(OperationFrame& frame, const SharedResult& shared) const;

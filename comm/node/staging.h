@@ -82,7 +82,7 @@ class StagingParts {
   // Ranks write where they read last, see ping_pong_area.h.
   bool ping_pong() const { return ping_pong_; }
 
-  // Of those that used any byte of where the part of `round` will lie.
+  // The last users of any byte of the part that `round` will have.
   Users LastUsers(const NodeState& state, size_t round) const;
 
   // In order, also by ranks that write nothing there. Its readers must be through.

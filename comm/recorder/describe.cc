@@ -21,13 +21,14 @@ std::string DescribeArguments(const RecordedCall& call, const PurposeNames* name
   if (call.algorithm != 0) {
     text += fmt::format(" by {}", ProtocolName(static_cast<Protocol>(call.algorithm)));
   }
+  if (call.numerics == WEFT_NUMERICS_FAST) text += " with numerics fast";
   const std::string purpose = PurposeText(UnpackPurpose(call.purpose), names);
   if (!purpose.empty()) text += " " + purpose;
   return text;
 }
 
-// The same total may be cut differently, and functions of users differ by name. Who says what it is for has the same
-// of both.
+// What only the signature tells apart: equal totals may be cut differently, and users' functions differ by name. Calls
+// that have a purpose differ in neither.
 std::string_view OnlySigned(const RecordedCall& call) {
   const OpTraits& traits = TraitsOf(call.kind);
   const bool cut = call.kind == OpKind::kAllGatherV || call.kind == OpKind::kReduceScatterV;

@@ -1,3 +1,6 @@
+// The order of the checks is the order of the messages: magic, version, lengths, header, checksum. A file of another kind or
+// version is called that and not damaged. Every count is bounded before memory is taken for it, because the checksum, which
+// would notice a wrong one, can be computed only when the lengths are known.
 #include "comm/recorder/dump.h"
 
 #include <algorithm>

@@ -45,7 +45,7 @@ struct RecorderDump {
   uint32_t epoch = 0;
   uint64_t ticks_per_second = 0;  // of the recorder's clock; 0: not known
   uint64_t ticks_now = 0;         // when the dump was made
-  int64_t wall_time_ns = 0;       // likewise, since 1970 UTC
+  int64_t wall_time_ns = 0;       // of the same moment, since 1970 UTC
   std::vector<DumpedRank> ranks;
 };
 

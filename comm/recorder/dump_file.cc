@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "base/write_file.h"
 #include "comm/recorder/dump.h"
 #include "fmt/format.h"
 

@@ -33,7 +33,8 @@ std::optional<RecordedCall> RecorderRing::Decode(const RecorderWords& words) {
   call.kind = static_cast<OpKind>(kind);
   call.dtype = dtype;
   call.op = op;
-  call.algorithm = static_cast<uint8_t>(words[kWhat] >> 24 & 0x7f);
+  call.algorithm = static_cast<uint8_t>(words[kWhat] >> 24 & 0x3f);
+  if ((words[kWhat] & kFast) != 0) call.numerics = WEFT_NUMERICS_FAST;
   call.epoch = static_cast<uint32_t>(words[kWhat] >> 32);
   call.count = words[kCount];
   call.root = static_cast<int32_t>(words[kRootSignature] >> 32);

@@ -53,6 +53,7 @@ struct RecordedCall {
   weft_dtype_t dtype = WEFT_UINT8;
   weft_op_t op = WEFT_SUM;
   uint8_t algorithm = 0;
+  weft_numerics_t numerics = WEFT_NUMERICS_CANONICAL;
   uint32_t epoch = 0;
   uint64_t count = 0;
   int32_t root = 0;
@@ -79,7 +80,7 @@ inline uint64_t RecorderTicks() {
 #endif
 }
 
-// The same, and the number of the CPU that this thread runs on: one instruction tells both.
+// As RecorderTicks(), and the number of the CPU that this thread runs on: one instruction tells both.
 inline uint64_t RecorderTicks(uint32_t* cpu) {
 #if defined(__x86_64__)
   constexpr uint32_t kCpuBits = 0xfff;  // Linux keeps the node's number above
@@ -114,6 +115,7 @@ class RecorderRing {
   static RecordedArguments ArgumentsOf(const RecordedCall& call) {
     return {.what = static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.dtype) << 8 |
                     OpByte(call.op) << 16 | static_cast<uint64_t>(call.algorithm) << 24 |
+                    (call.numerics == WEFT_NUMERICS_FAST ? kFast : 0) |
                     (call.purpose != 0 ? kHasPurpose : 0) | static_cast<uint64_t>(call.epoch) << 32,
             .count = call.count,
             .root_signature =
@@ -142,7 +144,8 @@ class RecorderRing {
   // from kInternalOps on, where weft/types.h has none.
   static constexpr uint64_t kInternalOps = 250;
 
-  // In the word that says what was called: a purpose stands where the caller's tag would.
+  // In the word that says what was called: fast numerics; a purpose stands where the caller's tag would.
+  static constexpr uint64_t kFast = uint64_t{1} << 30;
   static constexpr uint64_t kHasPurpose = uint64_t{1} << 31;
 
   static uint64_t OpByte(weft_op_t op) {

@@ -16,13 +16,14 @@ absl::Status Failed(const char* what, std::string_view key, weft_result_t result
                                     ": it returned ", static_cast<int>(result)));
 }
 
-absl::Status CheckKey(std::string_view key) {
-  if (!key.empty() && key.size() <= kStoreKeyBytesMax && key.find('\0') == std::string_view::npos) {
-    return absl::OkStatus();
+absl::Status CheckForCallbacks(const StoreRequest& request) {
+  const std::string& key = request.key;
+  if (key.empty() || key.size() > kStoreKeyBytesMax || key.find('\0') != std::string::npos) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat("a store key has ", key.size(), " bytes or a NUL, allowed are 1 to ",
+                            kStoreKeyBytesMax, " bytes"));
   }
-  return MakeError(WEFT_INVALID_ARGUMENT,
-                   StrCat("a store key has ", key.size(), " bytes or a NUL, allowed are 1 to ",
-                          kStoreKeyBytesMax, " bytes"));
+  return CheckRequest(request);
 }
 
 }  // namespace
@@ -42,50 +43,52 @@ absl::StatusOr<std::unique_ptr<CallbackStore>> CallbackStore::Create(
   return std::unique_ptr<CallbackStore>(new CallbackStore(*callbacks));
 }
 
-absl::Status CallbackStore::Set(std::string_view key, std::string_view value,
-                                int64_t /*deadline_ns*/) {
-  WEFT_RETURN_IF_ERROR(CheckKey(key));
-  if (value.size() > kStoreValueBytesMax) {
-    return MakeError(WEFT_INVALID_ARGUMENT,
-                     StrCat("the value of store key ", key, " has ", value.size(),
-                            " bytes, allowed are ", kStoreValueBytesMax));
-  }
-  const weft_result_t result =
-      callbacks_.set(callbacks_.user, std::string(key).c_str(), value.data(), value.size());
-  return result == WEFT_SUCCESS ? absl::OkStatus() : Failed("set", key, result);
+CallbackStore::~CallbackStore() {
+  if (callbacks_.release_user != nullptr) callbacks_.release_user(callbacks_.user);
 }
 
-absl::StatusOr<std::string> CallbackStore::Wait(std::string_view key, int64_t deadline_ns) {
-  WEFT_RETURN_IF_ERROR(CheckKey(key));
-  const std::string name(key);
+StoreReply CallbackStore::Ask(StoreRequest request) {
+  StoreReply reply{.status = CheckForCallbacks(request)};
+  if (!reply.status.ok()) return reply;
+  const char* const key = request.key.c_str();
+  if (request.kind == StoreRequest::Kind::kSet) {
+    const weft_result_t result =
+        callbacks_.set(callbacks_.user, key, request.value.data(), request.value.size());
+    if (result != WEFT_SUCCESS) reply.status = Failed("set", key, result);
+  } else if (request.kind == StoreRequest::Kind::kAdd) {
+    const weft_result_t result = callbacks_.add(callbacks_.user, key, request.delta, &reply.number);
+    if (result != WEFT_SUCCESS) reply.status = Failed("add to", key, result);
+  } else if (request.kind == StoreRequest::Kind::kRemove) {
+    const bool can = callbacks_.remove != nullptr;
+    const weft_result_t result = can ? callbacks_.remove(callbacks_.user, key) : WEFT_SUCCESS;
+    if (result != WEFT_SUCCESS) reply.status = Failed("remove", key, result);
+  } else {
+    absl::StatusOr<std::string> value = Get(request);
+    reply.status = value.status();
+    if (value.ok()) reply.value = *std::move(value);
+  }
+  return reply;
+}
+
+absl::StatusOr<std::string> CallbackStore::Get(const StoreRequest& request) const {
   std::string value(kFirstRoomBytes, '\0');
   // Twice: the second time with the room that the first said is needed.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const int64_t now_ns = MonotonicNs();
-    const int64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 1;
+    const int64_t left_ns = request.deadline_ns > now_ns ? request.deadline_ns - now_ns : 1;
     size_t size = value.size();
     const weft_result_t result =
-        callbacks_.get(callbacks_.user, name.c_str(), value.data(), &size, left_ns);
+        callbacks_.get(callbacks_.user, request.key.c_str(), value.data(), &size, left_ns);
     if (result == WEFT_SUCCESS && size <= value.size()) {
       value.resize(size);
       return value;
     }
     const bool grow = result == WEFT_INVALID_ARGUMENT && size > value.size() &&
                       size <= kStoreValueBytesMax && attempt == 0;
-    if (!grow) return Failed("get", key, result);
+    if (!grow) return Failed("get", request.key, result);
     value.resize(size);
   }
-  return Failed("get", key, WEFT_INVALID_ARGUMENT);
-}
-
-absl::StatusOr<int64_t> CallbackStore::Add(std::string_view key, int64_t delta,
-                                           int64_t /*deadline_ns*/) {
-  WEFT_RETURN_IF_ERROR(CheckKey(key));
-  int64_t sum = 0;
-  const weft_result_t result =
-      callbacks_.add(callbacks_.user, std::string(key).c_str(), delta, &sum);
-  if (result != WEFT_SUCCESS) return Failed("add to", key, result);
-  return sum;
+  return Failed("get", request.key, WEFT_INVALID_ARGUMENT);
 }
 
 }  // namespace weft

@@ -2,15 +2,15 @@
 //
 //   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, CallbackStore::Create(callbacks));
 //
-// Thread-safety: one call at a time. `user` is borrowed for the lifetime of the store.
+// Thread-safety: one call at a time. `user` is borrowed for the lifetime of the store, whose end gives it back.
 #pragma once
 
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "weft/store.h"
 
+#include "absl/status/statusor.h"
 #include "comm/rendezvous/store.h"
 
 namespace weft {
@@ -21,12 +21,16 @@ class CallbackStore : public Store {
   static absl::StatusOr<std::unique_ptr<CallbackStore>> Create(
       const weft_store_callbacks_t* callbacks);
 
-  absl::Status Set(std::string_view key, std::string_view value, int64_t deadline_ns) override;
-  absl::StatusOr<std::string> Wait(std::string_view key, int64_t deadline_ns) override;
-  absl::StatusOr<int64_t> Add(std::string_view key, int64_t delta, int64_t deadline_ns) override;
+  CallbackStore(const CallbackStore&) = delete;
+  CallbackStore& operator=(const CallbackStore&) = delete;
+  ~CallbackStore() override;
+
+  StoreReply Ask(StoreRequest request) override;
 
  private:
   explicit CallbackStore(const weft_store_callbacks_t& callbacks) : callbacks_(callbacks) {}
+
+  absl::StatusOr<std::string> Get(const StoreRequest& request) const;
 
   const weft_store_callbacks_t callbacks_;
 };

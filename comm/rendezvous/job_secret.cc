@@ -4,14 +4,15 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fmt/format.h"
 #include "base/fd.h"
+#include "base/file.h"
+#include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "fmt/format.h"
 
 namespace weft {
 namespace {
@@ -23,31 +24,15 @@ absl::Status CheckLength(size_t bytes, const std::string& where) {
                           " to ", kJobSecretBytesMax, ", for instance from: openssl rand -hex 32"));
 }
 
-// By pread, because the children of one launcher share the file offset.
 absl::StatusOr<std::string> ReadAll(int fd, const std::string& where) {
-  std::string text(kJobSecretBytesMax + 1, '\0');
-  size_t got = 0;
-  while (got < text.size()) {
-    const ssize_t n = pread(fd, text.data() + got, text.size() - got, static_cast<off_t>(got));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return SystemError(errno, StrCat("reading the job secret from ", where));
-    if (n == 0) break;
-    got += static_cast<size_t>(n);
-  }
-  text.resize(got);
-  return text;
+  return ReadFile(fd, kJobSecretBytesMax + 1, StrCat("reading the job secret from ", where));
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> MakeJobSecret() {
   std::string secret(32, '\0');
-  size_t got = 0;
-  while (got < secret.size()) {
-    const ssize_t n = getrandom(secret.data() + got, secret.size() - got, 0);
-    if (n < 0 && errno != EINTR) return SystemError(errno, "making a job secret");
-    if (n > 0) got += static_cast<size_t>(n);
-  }
+  WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(secret.data(), secret.size()));
   return secret;
 }
 
@@ -87,15 +72,13 @@ absl::StatusOr<std::string> ReadJobSecretFile(const std::string& path) {
     return MakeError(WEFT_INVALID_USAGE, StrCat("the job secret ", where, " is no regular file"));
   }
   if ((info.st_mode & 077) != 0 || (info.st_uid != geteuid() && info.st_uid != 0)) {
-    return MakeError(WEFT_AUTH_FAILED,
-                     StrCat("the job secret ", where, " has mode ",
-                            fmt::format("{:04o}", info.st_mode & 07777u), " and owner ",
-                            info.st_uid, "; it must be yours and closed to others: chmod 600"));
+    return MakeError(
+        WEFT_AUTH_FAILED,
+        StrCat("the job secret ", where, " has mode ", fmt::format("{:04o}", info.st_mode & 07777u),
+               " and owner ", info.st_uid, "; it must be yours and closed to others: chmod 600"));
   }
   WEFT_ASSIGN_OR_RETURN(std::string text, ReadAll(fd.get(), where));
-  while (!text.empty() && std::string_view(" \t\r\n").find(text.back()) != std::string_view::npos) {
-    text.pop_back();
-  }
+  text.resize(text.find_last_not_of(" \t\r\n") + 1);
   WEFT_RETURN_IF_ERROR(CheckLength(text.size(), where));
   return text;
 }

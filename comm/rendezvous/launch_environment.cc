@@ -1,3 +1,6 @@
+// Variables of several launchers occur together: an srun step may carry the daemons of an mpiexec, and the shell of a batch
+// script has Slurm's variables though it is no task of the job. Hence the order of the table in Read(), and UnderSlurm().
+// Variables that contradict each other are refused, not weighed: a wrong rank would show much later, as ranks that wait.
 #include "comm/rendezvous/launch_environment.h"
 
 #include <algorithm>

@@ -41,17 +41,22 @@ void MemberWatch::Add(const Member& member) {
   watched_.push_back({member, *std::move(process)});
 }
 
+// Who is found to have ended may have given up because of one that was looked at before it, and ended since: that one is
+// found when all are looked at again.
 absl::Status MemberWatch::Look() {
   const Watched* lost = nullptr;
   std::optional<ExitInfo> how;
-  for (const Watched& watched : watched_) {
-    if (!watched.process->Ended()) continue;
-    const ExitInfo exit = watched.process->Exit();
-    if (how && RankOfCause(exit) <= RankOfCause(*how)) continue;
-    lost = &watched;
-    how = exit;
+  for (int pass = 0; pass < 2; ++pass) {
+    for (const Watched& watched : watched_) {
+      if (!watched.process->Ended()) continue;
+      const ExitInfo exit = watched.process->Exit();
+      if (how && RankOfCause(exit) <= RankOfCause(*how)) continue;
+      lost = &watched;
+      how = exit;
+    }
+    if (lost == nullptr) return absl::OkStatus();
   }
-  return lost == nullptr ? absl::OkStatus() : Lost(lost->member, *how);
+  return Lost(lost->member, *how);
 }
 
 absl::Status MemberWatch::AwaitEnd(int64_t deadline_ns) {

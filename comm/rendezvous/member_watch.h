@@ -36,7 +36,7 @@ class MemberWatch {
   // Ok while all live; else PEER_LOST that names one. Whom a signal ended comes before who exited by
   // itself: that one may have given up because of the other.
   absl::Status Look();
-  // The same, waiting until some process has ended, but not beyond the deadline.
+  // As Look, but waits until some process has ended, but not beyond the deadline.
   absl::Status AwaitEnd(int64_t deadline_ns);
 
   // What becomes readable when a process ends, for a poll of the caller's.

@@ -1,10 +1,13 @@
 #include "comm/rendezvous/membership.h"
 
 #include <optional>
+#include <utility>
 
 #include <sys/stat.h>
 
+#include "base/interrupt.h"
 #include "base/later.h"
+#include "base/log.h"
 #include "base/proc.h"
 #include "base/seams.h"
 #include "base/status.h"
@@ -17,6 +20,9 @@ namespace {
 
 // At most so long between two looks at the members' processes.
 constexpr int64_t kLookNs = 100'000'000;
+
+// How long a store may take to remove keys. Nobody needs it to.
+constexpr int64_t kRemoveNs = 2'000'000'000;
 
 // The store may be on a member that has ended: that says more than that the store is gone.
 bool IsLoss(const absl::Status& status) {
@@ -45,19 +51,43 @@ absl::StatusOr<Membership> ExchangeMembership(Store& store, std::string_view gro
   MemberWatch watch(self, std::string(group_name));
   size_t watched = 0;
   int64_t looked_ns = MonotonicNs();
+  bool interrupted = false;
   while (std::optional<StoreRequest> request = exchange.Next()) {
-    const StoreReply reply = Perform(store, *request);
+    const StoreReply reply = store.Ask(*request);
     if (IsLoss(reply.status)) {
       WEFT_RETURN_IF_ERROR(watch.AwaitEnd(Later(MonotonicNs(), MemberWatch::kEndNs)));
     }
     exchange.Take(reply);
     for (; watched < exchange.known().size(); ++watched)
       watch.Add(exchange.known()[watched]);
+    if (Interrupted() && TakeInterrupt()) interrupted = true;
+    // Again and again: there are requests in between which it cannot give up at.
+    if (interrupted) {
+      exchange.Lose(MakeError(WEFT_ABORTED, {.rank = rank, .group = std::string(group_name)},
+                              StrCat("group ", group_name, ": rank ", rank,
+                                     " was interrupted by its program while the group was made")));
+    }
     if (MonotonicNs() - looked_ns < kLookNs) continue;
     looked_ns = MonotonicNs();
     if (absl::Status lost = watch.Look(); !lost.ok()) exchange.Lose(std::move(lost));
   }
-  return exchange.result();
+  if (!interrupted || exchange.result().ok()) return exchange.result();
+  return InterruptedError(StrCat("making group ", group_name));
+}
+
+void RemoveMembership(Store& store, std::string_view group_name, int rank, int size) {
+  const int64_t deadline_ns = Later(MonotonicNs(), kRemoveNs);
+  for (std::string& key : MembershipExchange::KeysWrittenBy(group_name, rank, size)) {
+    const absl::Status removed = store
+                                     .Ask({.kind = StoreRequest::Kind::kRemove,
+                                           .key = std::move(key),
+                                           .deadline_ns = deadline_ns})
+                                     .status;
+    if (removed.ok()) continue;
+    LogInfo("group ", group_name, ", rank ", rank,
+            ": the store keeps what the group was made with: ", FromAbsl(removed.message()));
+    return;
+  }
 }
 
 }  // namespace weft

@@ -41,4 +41,9 @@ Member DescribeSelf(int rank);
 absl::StatusOr<Membership> ExchangeMembership(Store& store, std::string_view group_name, int rank,
                                               int size, const Member& self, int64_t deadline_ns);
 
+// Removes what this rank wrote for the exchange, so that the store does not grow with every group, and the name may be used
+// again. Only when all ranks have ended their exchange: a rank that is late would wait in vain for what it has not read. A
+// store that fails, or does not answer soon, keeps the rest; that is logged.
+void RemoveMembership(Store& store, std::string_view group_name, int rank, int size);
+
 }  // namespace weft

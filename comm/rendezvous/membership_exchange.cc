@@ -1,3 +1,6 @@
+// One rank judges and the others repeat its sentence: ranks that judged for themselves, each at its own moment, would name
+// different culprits. So a failure is published like a success, and only a rank that gets no verdict looks for itself (kLook).
+// When a rank dies, the verdict is asked for once more (kLast): one that is there already goes before the death.
 #include "comm/rendezvous/membership_exchange.h"
 
 #include <algorithm>
@@ -9,7 +12,6 @@
 #include "base/later.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "base/wire.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -24,6 +26,33 @@ constexpr int64_t kPast = std::numeric_limits<int64_t>::min();
 
 std::string Cut(const std::string& text, size_t bytes_max) {
   return text.substr(0, bytes_max);
+}
+
+// What both lines and verdicts say of a member, but its rank.
+void WriteMember(const Member& member, WireWriter& writer) {
+  writer.I32(member.pid);
+  writer.U64(member.start_time);
+  writer.U64(member.pid_namespace);
+  writer.Text(Cut(member.host, kHostBytesMax));
+  writer.Text(Cut(member.boot_id, kBootIdBytesMax));
+  writer.Text(Cut(member.node_socket, kSocketBytesMax));
+}
+
+void ReadMember(WireReader& reader, Member& member) {
+  member.pid = reader.I32();
+  member.start_time = reader.U64();
+  member.pid_namespace = reader.U64();
+  member.host = std::string(reader.Text(kHostBytesMax));
+  member.boot_id = std::string(reader.Text(kBootIdBytesMax));
+  member.node_socket = std::string(reader.Text(kSocketBytesMax));
+}
+
+std::string KeyOf(std::string_view group, std::string_view what, int number) {
+  return StrCat("weft/group/", group, "/", what, "/", number);
+}
+
+int PartCount(int size) {
+  return (size + MembershipExchange::kMembersPerPart - 1) / MembershipExchange::kMembersPerPart;
 }
 
 std::string Describe(const Member& member) {
@@ -54,7 +83,17 @@ MembershipExchange::MembershipExchange(const Seams& seams, std::string_view grou
 }
 
 std::string MembershipExchange::Key(std::string_view what, int number) const {
-  return StrCat("weft/group/", group_, "/", what, "/", number);
+  return KeyOf(group_, what, number);
+}
+
+std::vector<std::string> MembershipExchange::KeysWrittenBy(std::string_view group_name, int rank,
+                                                           int size) {
+  std::vector<std::string> keys;
+  for (int part = 0; part < PartCount(size) && rank == 0; ++part)
+    keys.push_back(KeyOf(group_name, "verdict", part));
+  keys.push_back(KeyOf(group_name, "line", rank));
+  keys.push_back(KeyOf(group_name, "claims", rank));
+  return keys;
 }
 
 StoreRequest MembershipExchange::Wait(std::string_view what, int number,
@@ -163,33 +202,27 @@ std::string MembershipExchange::EncodeLine() const {
   writer.U16(kMembershipVersion);
   writer.I32(rank_);
   writer.I32(size_);
-  writer.I32(self_.pid);
-  writer.U64(self_.start_time);
-  writer.U64(self_.pid_namespace);
-  writer.Text(Cut(self_.host, kHostBytesMax));
-  writer.Text(Cut(self_.boot_id, kBootIdBytesMax));
-  writer.Text(Cut(self_.node_socket, kSocketBytesMax));
+  WriteMember(self_, writer);
   return writer.Take();
+}
+
+// Checks the version at the beginning of what `rank` wrote.
+absl::Status MembershipExchange::CheckVersion(WireReader& reader, int rank) const {
+  const uint16_t version = reader.U16();
+  if (!reader.ok() || version == kMembershipVersion) return absl::OkStatus();
+  return MakeError(WEFT_UNSUPPORTED, {.rank = rank, .group = group_},
+                   StrCat("group ", group_, ": rank ", rank, " speaks version ", version,
+                          " of weft's membership, rank ", rank_, " version ", kMembershipVersion,
+                          "; use the same weft on every rank"));
 }
 
 absl::StatusOr<Member> MembershipExchange::DecodeLine(std::string_view line, int rank) const {
   WireReader reader(line);
-  const uint16_t version = reader.U16();
-  if (reader.ok() && version != kMembershipVersion) {
-    return MakeError(WEFT_UNSUPPORTED, {.rank = rank, .group = group_},
-                     StrCat("group ", group_, ": rank ", rank, " speaks version ", version,
-                            " of weft's membership, rank ", rank_, " version ", kMembershipVersion,
-                            "; use the same weft on every rank"));
-  }
+  WEFT_RETURN_IF_ERROR(CheckVersion(reader, rank));
   Member member;
   member.rank = reader.I32();
   const int32_t size = reader.I32();
-  member.pid = reader.I32();
-  member.start_time = reader.U64();
-  member.pid_namespace = reader.U64();
-  member.host = std::string(reader.Text(kHostBytesMax));
-  member.boot_id = std::string(reader.Text(kBootIdBytesMax));
-  member.node_socket = std::string(reader.Text(kSocketBytesMax));
+  ReadMember(reader, member);
   if (!reader.Finished() || member.rank != rank) {
     return MakeError(WEFT_CORRUPT, {.rank = rank, .group = group_},
                      StrCat("group ", group_, ": what rank ", rank,
@@ -245,8 +278,7 @@ void MembershipExchange::TakeCollected(const StoreReply& reply) {
 void MembershipExchange::TakeLine(const StoreReply& reply, int rank) {
   absl::StatusOr<Member> member = DecodeLine(reply.value, rank);
   if (!member.ok()) {
-    failure_ = member.status();
-    PrepareFailure();
+    PrepareFailure(member.status());
     return;
   }
   known_.push_back(*member);
@@ -286,9 +318,8 @@ void MembershipExchange::Lose(absl::Status lost) {
   // The last to come may have ended, too: nothing is published yet.
   const bool about_to_publish = phase_ == Phase::kPublish && next_ == 0 && failure_.ok();
   if (phase_ == Phase::kCollect || phase_ == Phase::kScan || about_to_publish) {
-    failure_ = std::move(lost);
     parts_.clear();
-    PrepareFailure();
+    PrepareFailure(std::move(lost));
   } else if (phase_ == Phase::kLeader || phase_ == Phase::kVerdict || phase_ == Phase::kLook) {
     if (phase_ == Phase::kLook) next_ = 0;
     lost_ = std::move(lost);
@@ -298,23 +329,14 @@ void MembershipExchange::Lose(absl::Status lost) {
 
 // All lines are in, or the deadline has passed.
 void MembershipExchange::Conclude() {
-  if (!missing_.empty()) {
-    failure_ = Missing(false);
-    PrepareFailure();
-    return;
-  }
-  if (absl::Status random = seams_.random->Fill(&members_.group_id, sizeof(members_.group_id));
-      !random.ok()) {
-    failure_ = std::move(random);
-    PrepareFailure();
-    return;
-  }
-  PrepareParts();
+  absl::Status verdict = missing_.empty()
+                             ? seams_.random->Fill(&members_.group_id, sizeof(members_.group_id))
+                             : Missing(false);
+  verdict.ok() ? PrepareParts() : PrepareFailure(std::move(verdict));
 }
 
 void MembershipExchange::PrepareParts() {
-  const int part_count = (size_ + kMembersPerPart - 1) / kMembersPerPart;
-  for (int part = 0; part < part_count; ++part) {
+  for (int part = 0; part < PartCount(size_); ++part) {
     WireWriter writer;
     writer.U16(kMembershipVersion);
     writer.U8(1);  // a good verdict
@@ -322,22 +344,16 @@ void MembershipExchange::PrepareParts() {
     writer.U64(members_.group_id);
     writer.I32(size_);
     const int end = std::min(size_, (part + 1) * kMembersPerPart);
-    for (int rank = part * kMembersPerPart; rank < end; ++rank) {
-      const Member& member = members_.members[static_cast<size_t>(rank)];
-      writer.I32(member.pid);
-      writer.U64(member.start_time);
-      writer.U64(member.pid_namespace);
-      writer.Text(Cut(member.host, kHostBytesMax));
-      writer.Text(Cut(member.boot_id, kBootIdBytesMax));
-      writer.Text(Cut(member.node_socket, kSocketBytesMax));
-    }
+    for (int rank = part * kMembersPerPart; rank < end; ++rank)
+      WriteMember(members_.members[static_cast<size_t>(rank)], writer);
     parts_.push_back(writer.Take());
   }
   next_ = 0;
   phase_ = Phase::kPublish;
 }
 
-void MembershipExchange::PrepareFailure() {
+void MembershipExchange::PrepareFailure(absl::Status failure) {
+  failure_ = std::move(failure);
   const ErrorFields fields = FieldsOf(failure_);
   WireWriter writer;
   writer.U16(kMembershipVersion);
@@ -390,13 +406,7 @@ absl::StatusOr<int> MembershipExchange::DecodePart(std::string_view part) {
       MakeError(WEFT_CORRUPT, {.rank = 0, .group = group_},
                 StrCat("group ", group_, ": rank 0's verdict on the members is malformed"));
   WireReader reader(part);
-  const uint16_t version = reader.U16();
-  if (reader.ok() && version != kMembershipVersion) {
-    return MakeError(WEFT_UNSUPPORTED, {.rank = 0, .group = group_},
-                     StrCat("group ", group_, ": rank 0 speaks version ", version,
-                            " of weft's membership, rank ", rank_, " version ", kMembershipVersion,
-                            "; use the same weft on every rank"));
-  }
+  WEFT_RETURN_IF_ERROR(CheckVersion(reader, 0));
   if (reader.U8() == 0) {
     const auto result = static_cast<weft_result_t>(reader.I32());
     ErrorFields fields{.group = group_};
@@ -422,12 +432,7 @@ absl::StatusOr<int> MembershipExchange::DecodePart(std::string_view part) {
   for (int rank = next_ * kMembersPerPart; rank < end; ++rank) {
     Member& member = members_.members[static_cast<size_t>(rank)];
     member.rank = rank;
-    member.pid = reader.I32();
-    member.start_time = reader.U64();
-    member.pid_namespace = reader.U64();
-    member.host = std::string(reader.Text(kHostBytesMax));
-    member.boot_id = std::string(reader.Text(kBootIdBytesMax));
-    member.node_socket = std::string(reader.Text(kSocketBytesMax));
+    ReadMember(reader, member);
   }
   if (!reader.Finished()) return malformed;
   return end;

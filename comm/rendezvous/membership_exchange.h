@@ -2,7 +2,7 @@
 // replies, and never waits. ExchangeMembership() drives it over a blocking store, the simulator over
 // a StoreClient.
 //
-//   while (std::optional<StoreRequest> request = exchange.Next()) exchange.Take(Perform(store, *request));
+//   while (std::optional<StoreRequest> request = exchange.Next()) exchange.Take(store.Ask(*request));
 //   exchange.result()
 //
 // Every rank claims its number (a counter: the second to claim it learns who was first) and writes
@@ -25,8 +25,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/seams.h"
+#include "base/wire.h"
 #include "comm/rendezvous/membership.h"
-#include "comm/rendezvous/store_request.h"
 
 namespace weft {
 
@@ -49,6 +49,10 @@ class MembershipExchange {
   // `seams` for time and for the group's random id.
   MembershipExchange(const Seams& seams, std::string_view group_name, int rank, int size,
                      const Member& self, int64_t deadline_ns);
+
+  // What a rank of a good exchange has written. The keys by which a later exchange of that name would be misled stand before
+  // the one by which it would be refused.
+  static std::vector<std::string> KeysWrittenBy(std::string_view group_name, int rank, int size);
 
   // What to ask the store now; nullopt: finished.
   std::optional<StoreRequest> Next();
@@ -85,6 +89,7 @@ class MembershipExchange {
   std::string Key(std::string_view what, int number) const;
   StoreRequest Wait(std::string_view what, int number, int64_t deadline_ns) const;
   std::string EncodeLine() const;
+  absl::Status CheckVersion(WireReader& reader, int rank) const;
   absl::StatusOr<Member> DecodeLine(std::string_view line, int rank) const;
   StoreRequest WaitASlice(std::string_view what, int number, int64_t deadline_ns) const;
   void TakeLine(const StoreReply& reply, int rank);
@@ -96,7 +101,7 @@ class MembershipExchange {
   void TakeLook(const StoreReply& reply);
   void Conclude();
   void PrepareParts();
-  void PrepareFailure();
+  void PrepareFailure(absl::Status failure);
   absl::StatusOr<int> DecodePart(std::string_view part);
   absl::Status Rival(const StoreReply& reply) const;
   absl::Status Missing(bool more) const;

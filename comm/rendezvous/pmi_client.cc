@@ -1,3 +1,6 @@
+// PMI-1 is a conversation of lines without numbers: an answer belongs to a question only if all questions before it were
+// answered. Once one was not (a deadline, a line that does not fit) the two sides may be out of step for good. Ask() then leaves
+// healthy_ false, and the destructor says nothing more.
 #include "comm/rendezvous/pmi_client.h"
 
 #include <algorithm>
@@ -9,6 +12,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_split.h"
+#include "base/interrupt.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -46,7 +50,10 @@ absl::Status WaitFor(int fd, short events, int64_t deadline_ns) {
           "job may not have reached weft's initialization");
     }
     pollfd watch{fd, events, 0};
-    const int n = poll(&watch, 1, static_cast<int>(std::min<int64_t>(left_ms, 60'000)));
+    WEFT_RETURN_IF_ERROR(CheckInterrupt("waiting for the launcher's PMI-1 answer"));
+    const int64_t nap_ms =
+        UntilInterruptNs(std::min<int64_t>(left_ms, 60'000) * 1'000'000) / 1'000'000;
+    const int n = poll(&watch, 1, static_cast<int>(nap_ms));
     if (n > 0) return absl::OkStatus();
     if (n < 0 && errno != EINTR) return SystemError(errno, "polling PMI_FD");
   }

@@ -14,7 +14,6 @@
 #include "base/text.h"
 #include "base/wait.h"
 #include "comm/rendezvous/pmi_client.h"
-#include "comm/rendezvous/served_id.h"
 
 namespace weft {
 namespace {
@@ -64,10 +63,10 @@ absl::StatusOr<UniqueId> Publish(const LaunchEnvironment& launch, const std::str
   return FromHex(published);
 }
 
-absl::StatusOr<PmiId> Converse(const LaunchEnvironment& launch, int64_t deadline_ns) {
+absl::StatusOr<ServedId> Converse(const LaunchEnvironment& launch, int64_t deadline_ns) {
   if (launch.rank != 0) {
     WEFT_ASSIGN_OR_RETURN(UniqueId id, Publish(launch, "", deadline_ns));
-    return PmiId{.id = std::move(id)};
+    return ServedId{.id = std::move(id)};
   }
   absl::StatusOr<ServedId> served = Serve(launch, deadline_ns);
   if (!served.ok()) {
@@ -82,7 +81,7 @@ absl::StatusOr<PmiId> Converse(const LaunchEnvironment& launch, int64_t deadline
     served->host->Release();
     return status;
   }
-  return PmiId{.id = std::move(served->id), .host = std::move(served->host)};
+  return served;
 }
 
 }  // namespace
@@ -92,15 +91,15 @@ bool NeedsPmi(const LaunchEnvironment& launch) {
          (launch.master_host.empty() || launch.master_port == 0);
 }
 
-absl::StatusOr<PmiId> IdThroughPmi(const LaunchEnvironment& launch, int64_t deadline_ns) {
+absl::StatusOr<ServedId> IdThroughPmi(const LaunchEnvironment& launch, int64_t deadline_ns) {
   static Mutex& mutex = *new Mutex;
   static std::optional<absl::StatusOr<UniqueId>> remembered;
   MutexLock lock(mutex);  // one conversation at a time
   if (remembered.has_value()) {
     WEFT_RETURN_IF_ERROR(remembered->status());
-    return PmiId{.id = **remembered};
+    return ServedId{.id = **remembered};
   }
-  absl::StatusOr<PmiId> pmi = Converse(launch, deadline_ns);
+  absl::StatusOr<ServedId> pmi = Converse(launch, deadline_ns);
   if (!pmi.ok()) {
     remembered = Annotate(
         pmi.status(),

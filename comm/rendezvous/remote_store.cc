@@ -1,8 +1,11 @@
 #include "comm/rendezvous/remote_store.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "base/interrupt.h"
+#include "base/later.h"
 #include "base/status.h"
 
 namespace weft {
@@ -11,7 +14,9 @@ namespace weft {
 absl::Status RemoteStore::Turn() {
   std::vector<PollItem> items;
   client_.AppendPollItems(&items);
-  WEFT_RETURN_IF_ERROR(seams_.net->Poll(items, client_.NextWakeNs()));
+  const int64_t now_ns = seams_.clock->NowNs();
+  const int64_t left_ns = std::max<int64_t>(client_.NextWakeNs() - now_ns, 0);
+  WEFT_RETURN_IF_ERROR(seams_.net->Poll(items, Later(now_ns, UntilInterruptNs(left_ns))));
   client_.Step();
   return absl::OkStatus();
 }
@@ -20,6 +25,7 @@ absl::Status RemoteStore::Connect() {
   client_.Step();
   while (!client_.connected()) {
     if (!client_.failure().ok()) return client_.failure();
+    WEFT_RETURN_IF_ERROR(CheckInterrupt("connecting to the store"));
     WEFT_RETURN_IF_ERROR(Turn());
   }
   return absl::OkStatus();
@@ -32,30 +38,6 @@ StoreReply RemoteStore::Ask(StoreRequest request) {
     if (absl::Status status = Turn(); !status.ok()) return {.status = std::move(status)};
   }
   return client_.TakeReply();
-}
-
-absl::Status RemoteStore::Set(std::string_view key, std::string_view value, int64_t deadline_ns) {
-  return Ask({.kind = StoreRequest::Kind::kSet,
-              .key = std::string(key),
-              .value = std::string(value),
-              .deadline_ns = deadline_ns})
-      .status;
-}
-
-absl::StatusOr<std::string> RemoteStore::Wait(std::string_view key, int64_t deadline_ns) {
-  StoreReply reply =
-      Ask({.kind = StoreRequest::Kind::kWait, .key = std::string(key), .deadline_ns = deadline_ns});
-  if (!reply.status.ok()) return reply.status;
-  return std::move(reply.value);
-}
-
-absl::StatusOr<int64_t> RemoteStore::Add(std::string_view key, int64_t delta, int64_t deadline_ns) {
-  const StoreReply reply = Ask({.kind = StoreRequest::Kind::kAdd,
-                                .key = std::string(key),
-                                .delta = delta,
-                                .deadline_ns = deadline_ns});
-  if (!reply.status.ok()) return reply.status;
-  return reply.number;
 }
 
 }  // namespace weft

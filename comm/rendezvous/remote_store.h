@@ -3,9 +3,6 @@
 // Thread-safety: one call at a time. The destructor says goodbye to the server.
 #pragma once
 
-#include <string>
-#include <string_view>
-
 #include "comm/rendezvous/store.h"
 #include "comm/rendezvous/store_client.h"
 
@@ -16,16 +13,13 @@ class RemoteStore : public Store {
   RemoteStore(const Seams& seams, StoreClientOptions options)
       : seams_(seams), client_(seams, std::move(options)) {}
 
-  absl::Status Set(std::string_view key, std::string_view value, int64_t deadline_ns) override;
-  absl::StatusOr<std::string> Wait(std::string_view key, int64_t deadline_ns) override;
-  absl::StatusOr<int64_t> Add(std::string_view key, int64_t delta, int64_t deadline_ns) override;
+  StoreReply Ask(StoreRequest request) override;
 
   // Waits until the server has let this process in. TIMEOUT at the connect deadline, AUTH_FAILED,
   // UNSUPPORTED (another version).
   absl::Status Connect();
 
  private:
-  StoreReply Ask(StoreRequest request);
   absl::Status Turn();
 
   const Seams seams_;

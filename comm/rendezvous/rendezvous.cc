@@ -1,6 +1,10 @@
+// However a job was started, it comes down to a Plan: where the store is and whether this rank serves it. Only plans differ;
+// Join() is the same for all. Ranks make their plans without talking to each other, so a plan may depend only on what the
+// launcher gave all of them alike. Keys have a prefix, because one store may serve several rendezvous, and restarts of a job.
 #include "comm/rendezvous/rendezvous.h"
 
 #include <atomic>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -24,6 +28,15 @@ namespace {
 
 constexpr int kWorldMax = 65536;
 
+// The host until the last copy of this goes, which releases it; nullptr stays what it is.
+std::shared_ptr<StoreHost> Held(std::shared_ptr<StoreHost> host) {
+  if (host == nullptr) return nullptr;
+  StoreHost* const held = host.get();
+  return {held, [host = std::move(host)](StoreHost*) {
+            host->Release();
+          }};
+}
+
 // How to reach a store, and what to serve if this rank is the one that hosts it.
 struct Plan {
   std::vector<Endpoint> endpoints;
@@ -31,7 +44,7 @@ struct Plan {
   int64_t uid = -1;
   bool insecure = false;
   bool hosts = false;
-  HeldHost host;  // if it serves already
+  std::shared_ptr<StoreHost> host;  // held, if it serves already
   std::string host_hint;
   std::string prefix;  // of the keys
 };
@@ -40,36 +53,29 @@ struct Plan {
 // this process hosts it.
 class WorldStore : public Store {
  public:
-  WorldStore(HeldHost host, const StoreClientOptions& options, std::string prefix)
+  WorldStore(std::shared_ptr<StoreHost> host, const StoreClientOptions& options, std::string prefix)
       : host_(std::move(host)), remote_(SystemSeams(), options), prefix_(std::move(prefix)) {}
 
   absl::Status Connect() { return remote_.Connect(); }
 
-  absl::Status Set(std::string_view key, std::string_view value, int64_t deadline_ns) override {
-    return remote_.Set(StrCat(prefix_, key), value, deadline_ns);
-  }
-
-  absl::StatusOr<std::string> Wait(std::string_view key, int64_t deadline_ns) override {
-    return remote_.Wait(StrCat(prefix_, key), deadline_ns);
-  }
-
-  absl::StatusOr<int64_t> Add(std::string_view key, int64_t delta, int64_t deadline_ns) override {
-    return remote_.Add(StrCat(prefix_, key), delta, deadline_ns);
+  StoreReply Ask(StoreRequest request) override {
+    request.key = prefix_ + request.key;
+    return remote_.Ask(std::move(request));
   }
 
  private:
-  HeldHost host_;  // released after the connection is closed
+  const std::shared_ptr<StoreHost> host_;  // released after the connection is closed
   RemoteStore remote_;
   const std::string prefix_;
 };
 
 absl::StatusOr<std::unique_ptr<Store>> Join(Plan plan, int rank, int size, int64_t deadline_ns) {
-  if (plan.hosts && !plan.host.held()) {
+  if (plan.hosts && plan.host == nullptr) {
     const StoreServerOptions options{
         .secret = plan.secret, .insecure = plan.insecure, .uid = plan.uid};
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<StoreHost> host,
                           StoreHost::Start(options, &plan.endpoints, deadline_ns));
-    plan.host = HeldHost(std::move(host));
+    plan.host = Held(std::move(host));
   }
   StoreClientOptions options;
   options.endpoints = std::move(plan.endpoints);
@@ -154,10 +160,10 @@ absl::StatusOr<Plan> PlanForSeveralNodes(const LaunchEnvironment& launch, int64_
 
 // Several nodes under PMI-1, whose ranks were not told where rank 0 is.
 absl::StatusOr<Plan> PlanThroughPmi(const LaunchEnvironment& launch, int64_t deadline_ns) {
-  WEFT_ASSIGN_OR_RETURN(PmiId pmi, IdThroughPmi(launch, deadline_ns));
+  WEFT_ASSIGN_OR_RETURN(ServedId pmi, IdThroughPmi(launch, deadline_ns));
   Plan plan;
   plan.hosts = launch.rank == 0;
-  plan.host = HeldHost(std::move(pmi.host));
+  plan.host = Held(std::move(pmi.host));
   plan.secret = launch.secret.empty() ? pmi.id.secret : launch.secret;
   plan.host_hint = "rank 0";
   absl::StatusOr<std::vector<Endpoint>> endpoints = EndpointsOf(pmi.id);

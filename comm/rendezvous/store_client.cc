@@ -1,3 +1,6 @@
+// What may pass is tried again until the deadline; what will not, such as a wrong secret or version, ends the client at once.
+// Writing never fails here: a broken connection shows when it is read, and what is left to read may be the server's reason.
+// The answer to a request that was given up still comes, so answers are matched by number and not by order.
 #include "comm/rendezvous/store_client.h"
 
 #include <algorithm>
@@ -26,6 +29,8 @@ std::string EncodeRequest(const StoreRequest& request, bool may_wait, FrameType*
   } else if (request.kind == StoreRequest::Kind::kAdd) {
     *type = FrameType::kAdd;
     writer.I64(request.delta);
+  } else if (request.kind == StoreRequest::Kind::kRemove) {
+    *type = FrameType::kRemove;
   } else {
     *type = FrameType::kWait;
     writer.U8(may_wait ? 1 : 0);
@@ -39,6 +44,8 @@ std::string Describe(const StoreRequest& request) {
       return StrCat("set ", request.key);
     case StoreRequest::Kind::kAdd:
       return StrCat("add to ", request.key);
+    case StoreRequest::Kind::kRemove:
+      return StrCat("remove ", request.key);
     default:
       return StrCat("wait for ", request.key);
   }
@@ -364,7 +371,8 @@ void StoreClient::TakeFrame(const Frame& frame) {
     reply.number = reader.I64();
     matches = reader.Finished() && kind == StoreRequest::Kind::kAdd;
   } else if (frame.type == FrameType::kDone) {
-    matches = kind == StoreRequest::Kind::kSet && frame.body.empty();
+    const bool done = kind == StoreRequest::Kind::kSet || kind == StoreRequest::Kind::kRemove;
+    matches = done && frame.body.empty();
   } else if (frame.type == FrameType::kValue) {
     reply.value = frame.body;
     matches = kind == StoreRequest::Kind::kWait;

@@ -20,7 +20,6 @@
 #include "absl/status/status.h"
 #include "base/seams.h"
 #include "comm/rendezvous/store_protocol.h"
-#include "comm/rendezvous/store_request.h"
 
 namespace weft {
 

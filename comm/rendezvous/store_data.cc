@@ -33,6 +33,8 @@ bool StoreData::Serve(int client, const Frame& frame, std::vector<Answer>* answe
       return Wait(client, frame, answers);
     case FrameType::kAdd:
       return Add(client, frame, answers);
+    case FrameType::kRemove:
+      return Remove(client, frame, answers);
     case FrameType::kCancel:
       return frame.body.empty();
     default:
@@ -103,6 +105,20 @@ bool StoreData::Add(int client, const Frame& frame, std::vector<Answer>* answers
   WireWriter writer;
   writer.I64(sum);
   answers->push_back(ToAnswer(client, frame.request, FrameType::kNumber, writer.Take()));
+  return true;
+}
+
+// Who waits for the key goes on: it may be written again.
+bool StoreData::Remove(int client, const Frame& frame, std::vector<Answer>* answers) {
+  WireReader reader(frame.body);
+  const std::string_view key = reader.Text(kStoreKeyBytesMax);
+  if (!reader.Finished() || key.empty()) return false;
+  const auto value = values_.find(key);
+  if (value != values_.end()) {
+    bytes_ -= value->first.size() + value->second.size();
+    values_.erase(value);
+  }
+  answers->push_back(ToAnswer(client, frame.request, FrameType::kDone, ""));
   return true;
 }
 

@@ -44,6 +44,7 @@ class StoreData {
   bool Set(int client, const Frame& frame, std::vector<Answer>* answers);
   bool Wait(int client, const Frame& frame, std::vector<Answer>* answers);
   bool Add(int client, const Frame& frame, std::vector<Answer>* answers);
+  bool Remove(int client, const Frame& frame, std::vector<Answer>* answers);
   // Stores and wakes the waiters; false if there is no room.
   bool Keep(std::string_view key, std::string value, std::vector<Answer>* answers);
 

@@ -1,3 +1,6 @@
+// The thread is detached and kept alive by the list of hosts, because a host may be released by whoever is about to exit.
+// Whether it ends is decided in one place, ShouldEnd(), under the mutex that Retain() takes: a host that has decided to end is
+// not handed out again. The list is locked over a fork, so that the child finds it whole.
 #include "comm/rendezvous/store_host.h"
 
 #include <algorithm>
@@ -32,36 +35,24 @@ struct Hosts {
 };
 
 // A fork waits until no thread is in here. The child has none of the threads; it closes its copies of
-// the listeners, or else nobody would be refused once the parent has ended.
-void LockForFork() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
-void UnlockInParent() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
-void DisownInChild() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
-
+// the listeners, or else nobody would be refused once the parent has ended. It touches nothing of the hosts but what
+// is constant: their threads may have been anywhere.
 Hosts& AllHosts() {
   static Hosts* const hosts = [] {
-    pthread_atfork(LockForFork, UnlockInParent, DisownInChild);
+    pthread_atfork([]() WEFT_NO_THREAD_SAFETY_ANALYSIS { AllHosts().mutex.Lock(); },
+                   []() WEFT_NO_THREAD_SAFETY_ANALYSIS { AllHosts().mutex.Unlock(); },
+                   []() WEFT_NO_THREAD_SAFETY_ANALYSIS {
+                     Hosts& of_child = AllHosts();
+                     for (std::shared_ptr<StoreHost>& host : of_child.running) {
+                       host->CloseListenersInChild();
+                       of_child.of_parent.push_back(std::move(host));
+                     }
+                     of_child.running.clear();
+                     of_child.mutex.Unlock();
+                   });
     return new Hosts;
   }();
   return *hosts;
-}
-
-void LockForFork() {
-  AllHosts().mutex.Lock();
-}
-
-void UnlockInParent() {
-  AllHosts().mutex.Unlock();
-}
-
-// Nothing of the hosts is touched but what is constant: their threads may have been anywhere.
-void DisownInChild() {
-  Hosts& hosts = AllHosts();
-  for (std::shared_ptr<StoreHost>& host : hosts.running) {
-    host->CloseListenersInChild();
-    hosts.of_parent.push_back(std::move(host));
-  }
-  hosts.running.clear();
-  hosts.mutex.Unlock();
 }
 
 std::vector<std::shared_ptr<StoreHost>> RunningHosts() {

@@ -71,28 +71,4 @@ class StoreHost {
   int64_t end_by_ns_ WEFT_GUARDED_BY(mutex_) = INT64_MAX;  // even if clients are connected
 };
 
-// Serves for RendezvousFrom...: releases the host when destroyed.
-class HeldHost {
- public:
-  HeldHost() = default;
-
-  explicit HeldHost(std::shared_ptr<StoreHost> host) : host_(std::move(host)) {}
-
-  HeldHost(HeldHost&&) = default;
-
-  HeldHost& operator=(HeldHost&& other) noexcept {
-    std::swap(host_, other.host_);
-    return *this;
-  }
-
-  ~HeldHost() {
-    if (host_) host_->Release();
-  }
-
-  bool held() const { return host_ != nullptr; }
-
- private:
-  std::shared_ptr<StoreHost> host_;
-};
-
 }  // namespace weft

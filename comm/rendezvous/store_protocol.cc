@@ -1,3 +1,6 @@
+// Before the verdict the other side may be anybody, so messages have fixed lengths and no length that they state is believed.
+// Of a frame, the length is bounded before it is waited for, and nothing else is used before the tag is right. A frame's number
+// is in its tag but not in its bytes: both sides count, so no frame can be left out, repeated or moved.
 #include "comm/rendezvous/store_protocol.h"
 
 #include <algorithm>
@@ -21,10 +24,6 @@ Nonce ToNonce(std::string_view bytes) {
   Nonce nonce = {};
   std::copy_n(bytes.begin(), std::min(bytes.size(), nonce.size()), nonce.begin());
   return nonce;
-}
-
-bool StartsWith(std::string_view bytes, std::string_view prefix) {
-  return bytes.substr(0, prefix.size()) == prefix;
 }
 
 }  // namespace
@@ -144,10 +143,10 @@ Refusal CheckPrefix(std::string_view bytes) {
 
 const char* GuessProtocol(std::string_view bytes) {
   for (const char* method : {"GET ", "POST ", "HEAD ", "PUT ", "OPTIONS ", "CONNECT ", "HTTP/"}) {
-    if (StartsWith(bytes, method)) return "HTTP";
+    if (bytes.starts_with(method)) return "HTTP";
   }
-  if (StartsWith(bytes, "SSH-")) return "SSH";
-  if (StartsWith(bytes, "\x16\x03")) return "TLS";
+  if (bytes.starts_with("SSH-")) return "SSH";
+  if (bytes.starts_with("\x16\x03")) return "TLS";
   return bytes.empty() ? "nothing" : "unknown bytes";
 }
 

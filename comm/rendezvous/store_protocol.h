@@ -29,12 +29,11 @@
 namespace weft {
 
 constexpr std::string_view kStoreMagic = "weft-st\n";
-constexpr uint16_t kStoreVersion = 1;
+constexpr uint16_t kStoreVersion = 2;
 constexpr size_t kStorePrefixBytes = 10;  // magic and version
 constexpr size_t kNonceBytes = 32;
 constexpr size_t kProofBytes = 32;
 constexpr size_t kTagBytes = 16;
-constexpr size_t kSecretBytesMax = 1024;
 constexpr size_t kServerHelloBytes = 48;
 constexpr size_t kClientHelloBytes = 88;
 constexpr size_t kVerdictBytes = 48;
@@ -112,6 +111,7 @@ enum class FrameType : uint16_t {
   kAdd = 3,     // key, delta -> kNumber
   kCancel = 4,  // the kWait before it; no answer but what is already under way
   kLeave = 5,   // the client is done
+  kRemove = 6,  // key -> kDone
   kDone = 16,
   kValue = 17,
   kAbsent = 18,

@@ -1,3 +1,6 @@
+// Whoever connects is a stranger until it has proven that it knows the secret, and costs little even afterwards: a client that
+// is owed an answer is not read. What it has sent by then is in memory, where no poll() announces it; `behind` remembers it.
+// A connection is closed only at the end of a step, or a new one could get a handle that items of this step still carry.
 #include "comm/rendezvous/store_server.h"
 
 #include <algorithm>

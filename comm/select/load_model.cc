@@ -11,15 +11,8 @@
 namespace weft {
 
 const char* ModelOriginName(ModelOrigin origin) {
-  switch (origin) {
-    case ModelOrigin::kStatic:
-      return "static";
-    case ModelOrigin::kFile:
-      return "file";
-    case ModelOrigin::kMeasured:
-      return "measured";
-  }
-  return "unknown";
+  constexpr const char* kNames[] = {"static", "file", "measured"};
+  return kNames[static_cast<size_t>(origin)];
 }
 
 LoadedModel LoadModel(std::string_view tune, const HostFacts& host, const std::string& folder,

@@ -38,10 +38,6 @@ bool IsSaneCache(uint64_t bytes) {
 
 }  // namespace
 
-MachineModel StaticModel() {
-  return {};
-}
-
 MachineModel StaticModel(const HostFacts& host) {
   MachineModel model;
   model.l1_bytes = host.l1_bytes;

@@ -23,7 +23,7 @@ namespace weft {
 constexpr uint64_t kModelLineBytes = 64;
 constexpr uint64_t kModelPageBytes = 4096;
 
-// The defaults are StaticModel(). Where they come from: two machines, AMD Zen 4 (Z) and Intel Sapphire
+// Where the defaults come from: two machines, AMD Zen 4 (Z) and Intel Sapphire
 // Rapids (S), virtual machines of two CPUs; docs/design/006-selection.md has the measurements.
 struct MachineModel {
   // Waiting.
@@ -59,9 +59,7 @@ struct MachineModel {
   double cores = 2;  // that the ranks of the machine may use at a time, a cgroup's quota included
 };
 
-// Constants: what WEFT_TUNE=static takes, and the start of every measurement.
-MachineModel StaticModel();
-// The same with the caches and cores of a machine.
+// Constants, with the caches and cores of a machine: what WEFT_TUNE=static takes, and the start of every measurement.
 MachineModel StaticModel(const HostFacts& host);
 
 // A number of the model by name, for whoever writes, reads or prints all of them. Times only: caches
@@ -75,7 +73,7 @@ struct ModelField {
 std::span<const ModelField> ModelFields();
 
 // Every time is finite, more than 0 and less than kModelTimeMaxNs, and so are cores and caches within
-// what machines have. A model of which this is false is not used.
+// what machines have. A model that fails this is not used.
 bool IsSane(const MachineModel& model);
 constexpr double kModelTimeMaxNs = 1e9;
 

@@ -35,7 +35,7 @@ struct Flag {
   }
 };
 
-// Of the caller and of the partner. Values only grow, over all measurements.
+// One for the caller and one for the partner. Values only grow, over all measurements.
 struct Flags {
   Flag mine;
   Flag theirs;

@@ -1,3 +1,6 @@
+// The file's name has a hash of what the model depends on, and the file has the whole text of it: a hash alone could hit
+// another machine's file. Cache sizes and cores are read from the machine each time, never from the file. A file appears by
+// a rename in its folder, so no reader needs a lock.
 #include "comm/select/model_cache.h"
 
 #include <cerrno>
@@ -11,12 +14,12 @@
 #include "weft/version.h"
 
 #include "base/fd.h"
+#include "base/file.h"
 #include "base/keyed_hash.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "base/write_file.h"
 #include "comm/kernels/reduce.h"
 
 namespace weft {
@@ -45,18 +48,10 @@ absl::StatusOr<std::string> ReadWhole(const std::string& path) {
   if (!S_ISREG(info.st_mode)) return Unusable(path, "is not a file");
   if (info.st_uid != geteuid()) return Unusable(path, "belongs to somebody else");
   if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) return Unusable(path, "can be written by others");
-  std::string text(kFileBytesMax + 1, '\0');
-  size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t count = read(fd.get(), text.data() + size, text.size() - size);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return SystemError(errno, StrCat("reading ", path));
-    if (count == 0) break;
-    size += static_cast<size_t>(count);
-  }
-  if (size == 0) return Unusable(path, "is empty");
-  if (size > kFileBytesMax) return Unusable(path, "is too large");
-  text.resize(size);
+  WEFT_ASSIGN_OR_RETURN(std::string text,
+                        ReadFile(fd.get(), kFileBytesMax + 1, StrCat("reading ", path)));
+  if (text.empty()) return Unusable(path, "is empty");
+  if (text.size() > kFileBytesMax) return Unusable(path, "is too large");
   return text;
 }
 

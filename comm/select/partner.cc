@@ -20,7 +20,7 @@ Partner::~Partner() {
 void Partner::End() {
   if (!running()) return;
   ended_.store(true, std::memory_order_seq_cst);
-  NotifyAll(begun_bell_);
+  NotifyAll(begun_waiters_);
   thread_.join();
 }
 
@@ -28,13 +28,13 @@ void Partner::Begin(std::function<void()> task) {
   if (!running()) return;
   task_ = std::move(task);
   begun_.store(begun_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
-  NotifyAll(begun_bell_);
+  NotifyAll(begun_waiters_);
 }
 
 bool Partner::Finish() {
   if (!running()) return false;
   const uint32_t begun = begun_.load(std::memory_order_relaxed);
-  const bool done = WaitFor(done_bell_, kMeasureWait,
+  const bool done = WaitFor(done_waiters_, kMeasureWait,
                             [&] { return done_.load(std::memory_order_acquire) == begun; });
   if (!done) End();
   return done;
@@ -47,14 +47,14 @@ bool Partner::Do(std::function<void()> task) {
 
 void Partner::Loop() {
   for (uint32_t task = 1;; ++task) {
-    const bool begun = WaitFor(begun_bell_, kMeasureWait, [&] {
+    const bool begun = WaitFor(begun_waiters_, kMeasureWait, [&] {
       return begun_.load(std::memory_order_acquire) == task ||
              ended_.load(std::memory_order_acquire);
     });
     if (!begun || ended_.load(std::memory_order_acquire)) return;
     task_();
     done_.store(task, std::memory_order_seq_cst);
-    NotifyAll(done_bell_);
+    NotifyAll(done_waiters_);
   }
 }
 

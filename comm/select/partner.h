@@ -41,7 +41,7 @@ class Partner {
   // Begin and Finish.
   bool Do(std::function<void()> task);
 
-  // True when `ready()`, of which whoever makes it true notifies `events`; false when the time is over.
+  // Waits until `ready()`, whose change is notified to `events`; false when the time is over.
   template <typename Ready>
   bool WaitFor(EventCount& events, const WaitPolicy& policy, Ready&& ready) const {
     Deadline deadline{.timeout_ns = 0, .at_ns = stop_at_ns_};
@@ -53,8 +53,8 @@ class Partner {
   void End();
 
   const int64_t stop_at_ns_;
-  EventCount begun_bell_;
-  EventCount done_bell_;
+  EventCount begun_waiters_;
+  EventCount done_waiters_;
   alignas(64) std::atomic<uint32_t> begun_{0};
   alignas(64) std::atomic<uint32_t> done_{0};
   std::atomic<bool> ended_{false};

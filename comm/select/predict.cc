@@ -1,3 +1,5 @@
+// Absolute times are wrong on a busy machine; what counts is the order of the protocols. So every cost is a number of lines
+// times a measured time, and what all protocols share may be coarse.
 #include "comm/select/predict.h"
 
 #include <algorithm>
@@ -7,11 +9,11 @@
 namespace weft {
 namespace {
 
-// Of buffers that peers can reach, and of others.
+// Where peers can reach the buffers, and where they cannot.
 constexpr Reach kReachable = {.known = true, .direct = true};
 constexpr Reach kPrivate = {.known = true, .readable = true};
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
-// Of protocols in which root and others work at the same time from the beginning.
+// For protocols in which the root and the others work at the same time from the beginning.
 constexpr double kNoFirstRound = std::numeric_limits<double>::max();
 
 double CeilOf(uint64_t bytes, uint64_t unit) {
@@ -57,7 +59,7 @@ class Costs {
   double SingleRank() const;
 
  private:
-  // Of copies: nobody has anything to read before the root, or a rank other than the root, has written.
+  // A copy in which nobody has anything to read before the root, or a rank other than the root, has written.
   // In a reduction all ranks have the same to do first.
   bool Rooted() const { return !call_.reduces && (call_.root_in || call_.root_out); }
 
@@ -69,7 +71,7 @@ class Costs {
   double Sources(bool root) const { return call_.root_in ? (root ? 0 : 1) : ranks_ - 1; }
 
   // 0: the buffers stay in a core's cache, 1: they come from memory and go there. By the logarithm in
-  // between, because what lies between is the last level, of which nobody knows one's share.
+  // between, because in between lies the last level, and nobody knows one's share of it.
   double Farness(double bytes) const {
     const double near = static_cast<double>(model_.l2_bytes) / 2;
     const double far = std::max(static_cast<double>(model_.l3_bytes) / ranks_, near * 8);
@@ -92,7 +94,7 @@ class Costs {
   // Small results in one place are written by one rank after the other, and waited for.
   double Turns() const { return call_.shared_out ? (ranks_ + 1) * Wait() : 0; }
 
-  // A line of sums of all ranks' lines, of which all but one lie with peers. Loads and stores: n + 1 for
+  // Sums one line of all ranks; all but one of them lie with peers. Loads and stores: n + 1 for
   // n sources, 3 for the two that were measured.
   double Reduce(double read_line_ns) const {
     return model_.reduce2_line_ns * (ranks_ + 1) / 3 +

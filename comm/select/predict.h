@@ -30,11 +30,11 @@ double StreamFenceNs(const MachineModel& model);
 double PredictNs(const MachineModel& model, const Tuning& tuning, const CallFacts& call,
                  Protocol protocol);
 
-// The same of private buffers that are copied into symmetric memory first, each rank's contribution by itself,
+// As above, for private buffers that are copied into symmetric memory first, each rank's contribution by itself,
 // with the result used there: the copies, and then the call on symmetric memory, in place where its kind allows it.
 double PredictWithCopyNs(const MachineModel& model, const Tuning& tuning, const CallFacts& call);
 
-// Nanoseconds of a message of private memory from its offer to the end of its receive, while all
+// Nanoseconds of a message of private memory from its RTS to the end of its receive, while all
 // `ranks` ranks of a group exchange such: streamed in chunks (kStaged) or read by the kernel
 // (kSingleCopy); infinite for others.
 double PredictMessageNs(const MachineModel& model, int ranks, uint64_t bytes, Protocol protocol);

@@ -36,7 +36,7 @@ constexpr bool IsOneShot(Protocol protocol) {
 }
 
 constexpr size_t kInlineBytes = 48;   // payload of an arrival line
-constexpr size_t kFactorOffset = 40;  // where a premul_sum has its factor in it
+constexpr size_t kFactorOffset = 40;  // offset in the line's payload of a premul_sum's factor
 constexpr size_t kSlotBytes = 8192;   // payload of a slot
 
 }  // namespace weft

@@ -1,6 +1,9 @@
+// Every rank must come to the same choice without asking, so only what all ranks know goes in. Obstacles are values and not
+// a chain of ifs, because the same question is asked three ways: what runs, what was refused, and why not the others.
 #include "comm/select/select_protocol.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "fmt/format.h"
 
@@ -36,6 +39,13 @@ Meeting MeetingOf(const CallFacts& call, const Tuning& tuning, Protocol protocol
 }
 
 }  // namespace
+
+const char* ProtocolName(Protocol protocol) {
+  constexpr const char* kNames[] = {"auto",   "inline",      "slot",       "direct",
+                                    "staged", "single_copy", "single_rank"};
+  const auto index = static_cast<size_t>(protocol);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
+}
 
 uint64_t ContributionBytes(const CallFacts& call) {
   if (call.packed_bytes != 0) return call.packed_bytes;

@@ -3,7 +3,8 @@
 //
 //   Selection selection = SelectProtocol(call, tuning, Reach{});     // when the call is prepared
 //   if (selection.protocol == Protocol::kAuto)                       // large: it depends on the ranks' buffers
-//     selection = SelectProtocol(call, tuning, reach);               // when all ranks have arrived and have said
+//     selection = SelectProtocol(call, tuning, reach);               // when all ranks have arrived and have said, or ahead
+//                                                                    // for what they may say (PreparedCall::by_reach)
 //
 // The choice is the first of single_rank, inline, slot, direct, single_copy, staged that nothing stands in the way of; a call
 // that names one gets that one or an error. Everything that goes into it is the same on all ranks, so is the choice.

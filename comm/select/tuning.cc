@@ -1,3 +1,7 @@
+// Choose() runs on one rank and binds all, so it knows nothing but the model and the number of ranks. Where a protocol begins
+// to pay is found by asking predict.h for one size after another: the predictions have steps and cannot be solved. They are
+// coarse, too, hence kClearly. The order in Choose() counts: predictions go by what was chosen before.
+// Validate() stands between a peer's bytes and all arithmetic on them, so every member of Tuning needs a row there.
 #include "comm/select/tuning.h"
 
 #include <algorithm>
@@ -13,10 +17,11 @@ namespace {
 
 // A choice that needs a copy more, or stores that bypass the caches, must win by this to be taken.
 constexpr double kClearly = 1.1;
-// Of a round of the staged pipeline, at most this part is waiting.
+// At most this part of a staged round is waiting.
 constexpr double kWaitingPart = 1.0 / 8;
 constexpr uint32_t kYieldsMost = 200;
 constexpr uint64_t kStreamStageBytesMin = 4 << 10;
+constexpr uint64_t kStreamBytesMin = 1 << 10;
 // The size at which the copies beyond the caches were measured (measure.h).
 constexpr uint64_t kFarBytes = 24 << 20;
 // A staged broadcast has root and readers copying at the same time, which the sum of their costs does not
@@ -81,7 +86,7 @@ void ChooseRings(const MachineModel& model, int ranks, Tuning* tuning) {
   tuning->slot_ring_bytes = std::clamp(evicted, kSlotRingBytesMin, kSlotRingBytesMax);
 }
 
-// Streaming has to pay for its fence. Of all_reduce with two ranks only half of the bytes are staged.
+// Streaming has to pay for its fence. With two ranks an all_reduce stages only half of its bytes.
 void ChooseStageStores(const MachineModel& model, Tuning* tuning) {
   const double plain_ns = model.store_shared_plain_line_ns + model.read_shared_plain_line_ns;
   const double stream_ns = model.store_shared_stream_line_ns + model.read_shared_stream_line_ns;
@@ -170,14 +175,14 @@ void ChooseWaiting(const MachineModel& model, int ranks, Tuning* tuning) {
                        : ClampTo<uint32_t>(model.futex_ns / model.yield_ns, 20, kYieldsMost);
 }
 
-absl::Status Odd(const char* member, uint64_t value) {
-  return MakeError(WEFT_CORRUPT, StrCat("the group's shared memory says ", member, " = ", value,
-                                        ", which no rank chooses; run the same weft on all ranks"));
-}
-
-bool IsStreamSize(uint64_t bytes) {
-  return bytes >= 1024;
-}
+// What a member of a Tuning may be.
+struct Limits {
+  const char* name;
+  uint64_t value;
+  uint64_t least;
+  uint64_t most = kNever;
+  uint64_t unit = 1;
+};
 
 }  // namespace
 
@@ -205,47 +210,40 @@ Tuning Choose(const MachineModel& model, int ranks) {
 }
 
 absl::Status Validate(const Tuning& tuning, int ranks) {
-  if (tuning.version != kTuningVersion) return Odd("version", tuning.version);
-  if (tuning.slot_limit_bytes < kSlotLimitBytesMin ||
-      tuning.slot_limit_bytes > kSlotLimitBytesMax) {
-    return Odd("slot_limit_bytes", tuning.slot_limit_bytes);
-  }
-  if (tuning.stage_piece_bytes < kStagePieceBytesMin ||
-      tuning.stage_piece_bytes > kStagePieceBytesMax ||
-      tuning.stage_piece_bytes % kModelPageBytes != 0) {
-    return Odd("stage_piece_bytes", tuning.stage_piece_bytes);
-  }
   const uint64_t least_ring = LeastRingBytes(tuning.stage_piece_bytes, ranks);
-  if (tuning.stage_ring_bytes < least_ring ||
-      tuning.stage_ring_bytes > std::max(least_ring, kStageRingBytesMax) ||
-      tuning.stage_ring_bytes % kModelPageBytes != 0) {
-    return Odd("stage_ring_bytes", tuning.stage_ring_bytes);
+  static_assert(std::size(Tuning{}.reserved) == 2);
+  const Limits limits[] = {
+      {"version", tuning.version, kTuningVersion, kTuningVersion},
+      {"slot_limit_bytes", tuning.slot_limit_bytes, kSlotLimitBytesMin, kSlotLimitBytesMax},
+      {"stage_piece_bytes", tuning.stage_piece_bytes, kStagePieceBytesMin, kStagePieceBytesMax,
+       kModelPageBytes},
+      {"stage_ring_bytes", tuning.stage_ring_bytes, least_ring,
+       std::max(least_ring, kStageRingBytesMax), kModelPageBytes},
+      {"stage_lap_bytes", tuning.stage_lap_bytes, 0, tuning.stage_ring_bytes},
+      {"slot_ring_bytes", tuning.slot_ring_bytes, kSlotRingBytesMin, kSlotRingBytesMax,
+       kModelPageBytes},
+      {"stream_stage", tuning.stream_stage, 0, 1},
+      {"combine", tuning.combine, 0, 1},
+      {"reserved", tuning.reserved[0], 0, 0},
+      {"reserved", tuning.reserved[1], 0, 0},
+      {"stream_stage_min_bytes", tuning.stream_stage_min_bytes, kStreamBytesMin},
+      {"stream_out_min_bytes", tuning.stream_out_min_bytes, kStreamBytesMin},
+      {"single_copy_min_bytes", tuning.single_copy_min_bytes, kSingleCopyBytesMin},
+      {"single_copy_min_bytes", tuning.single_copy_broadcast_min_bytes, kSingleCopyBytesMin},
+      {"single_copy_min_bytes", tuning.single_copy_rooted_min_bytes, kSingleCopyBytesMin},
+      {"single_copy_min_bytes", tuning.single_copy_message_min_bytes, kSingleCopyBytesMin},
+      {"spins", tuning.spins, 0, kSpinsMax},
+      {"yields", tuning.yields, 0, kYieldsMax},
+  };
+  for (const Limits& member : limits) {
+    if (member.value < member.least || member.value > member.most ||
+        member.value % member.unit != 0) {
+      return MakeError(WEFT_CORRUPT,
+                       StrCat("the group's shared memory says ", member.name, " = ", member.value,
+                              ", which no rank chooses; run the same "
+                              "weft on all ranks"));
+    }
   }
-  if (tuning.stage_lap_bytes > tuning.stage_ring_bytes) {
-    return Odd("stage_lap_bytes", tuning.stage_lap_bytes);
-  }
-  if (tuning.slot_ring_bytes < kSlotRingBytesMin || tuning.slot_ring_bytes > kSlotRingBytesMax ||
-      tuning.slot_ring_bytes % kModelPageBytes != 0) {
-    return Odd("slot_ring_bytes", tuning.slot_ring_bytes);
-  }
-  if (tuning.stream_stage > 1) return Odd("stream_stage", tuning.stream_stage);
-  if (tuning.combine > 1) return Odd("combine", tuning.combine);
-  for (const uint8_t reserved : tuning.reserved) {
-    if (reserved != 0) return Odd("reserved", reserved);
-  }
-  if (!IsStreamSize(tuning.stream_stage_min_bytes)) {
-    return Odd("stream_stage_min_bytes", tuning.stream_stage_min_bytes);
-  }
-  if (!IsStreamSize(tuning.stream_out_min_bytes)) {
-    return Odd("stream_out_min_bytes", tuning.stream_out_min_bytes);
-  }
-  for (const uint64_t bytes :
-       {tuning.single_copy_min_bytes, tuning.single_copy_broadcast_min_bytes,
-        tuning.single_copy_rooted_min_bytes, tuning.single_copy_message_min_bytes}) {
-    if (bytes < kSingleCopyBytesMin) return Odd("single_copy_min_bytes", bytes);
-  }
-  if (tuning.spins > kSpinsMax) return Odd("spins", tuning.spins);
-  if (tuning.yields > kYieldsMax) return Odd("yields", tuning.yields);
   return absl::OkStatus();
 }
 

@@ -47,11 +47,11 @@ struct Tuning {
 
   // One-shot, by slots, up to here; more than inline (48) and at most kSlotLimitBytesMax.
   uint32_t slot_limit_bytes = kSlotLimitBytesMax;
-  // Of the staged pipeline: bytes that one owner gets per round. A multiple of 4096.
+  // Bytes that one owner gets per round of the staged pipeline. A multiple of 4096.
   uint32_t stage_piece_bytes = 64 << 10;
   // Staging is written with non-temporal stores (1) or plain ones (0), see stream_stage_min_bytes.
   uint8_t stream_stage = 0;
-  // The ranks outnumber the CPUs that they may use (1): they meet at one word, and the last one to arrive
+  // The ranks outnumber the CPUs that they may use (1): they count their arrivals at one word, and the last one to arrive
   // reduces what lies in slots for all.
   uint8_t combine = 0;
   uint8_t reserved[2] = {0, 0};
@@ -76,7 +76,7 @@ struct Tuning {
   uint64_t stage_ring_bytes = 2 << 20;
   // Rounds take so much of it before they begin again, but at least four rounds; at most all of it.
   uint64_t stage_lap_bytes = 2 << 20;
-  // The same for slots of 4 KiB and more, which lie behind it.
+  // The ring for slots of 4 KiB and more, which lies behind the staging. A multiple of 4096.
   uint64_t slot_ring_bytes = 1 << 20;
 };
 

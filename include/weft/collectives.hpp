@@ -40,7 +40,7 @@ class Collectives {
 
   Result AllReduce(const void* in, void* out, std::size_t count, weft_dtype_t dtype,
                    weft_op_t op) const {
-    return Issue([&](auto... tail) { return weft_all_reduce(in, out, count, dtype, op, tail...); });
+    return Issue(weft_all_reduce, in, out, count, dtype, op);
   }
 
   template <typename T>
@@ -50,8 +50,7 @@ class Collectives {
 
   Result Reduce(const void* in, void* out, std::size_t count, weft_dtype_t dtype, weft_op_t op,
                 int root) const {
-    return Issue(
-        [&](auto... tail) { return weft_reduce(in, out, count, dtype, op, root, tail...); });
+    return Issue(weft_reduce, in, out, count, dtype, op, root);
   }
 
   template <typename T>
@@ -61,8 +60,7 @@ class Collectives {
 
   Result Broadcast(const void* in, void* out, std::size_t count, weft_dtype_t dtype,
                    int root) const {
-    return Issue(
-        [&](auto... tail) { return weft_broadcast(in, out, count, dtype, root, tail...); });
+    return Issue(weft_broadcast, in, out, count, dtype, root);
   }
 
   template <typename T>
@@ -71,7 +69,7 @@ class Collectives {
   }
 
   Result AllGather(const void* in, void* out, std::size_t count, weft_dtype_t dtype) const {
-    return Issue([&](auto... tail) { return weft_all_gather(in, out, count, dtype, tail...); });
+    return Issue(weft_all_gather, in, out, count, dtype);
   }
 
   template <typename T>
@@ -81,8 +79,7 @@ class Collectives {
 
   Result ReduceScatter(const void* in, void* out, std::size_t count, weft_dtype_t dtype,
                        weft_op_t op) const {
-    return Issue(
-        [&](auto... tail) { return weft_reduce_scatter(in, out, count, dtype, op, tail...); });
+    return Issue(weft_reduce_scatter, in, out, count, dtype, op);
   }
 
   template <typename T>
@@ -91,7 +88,7 @@ class Collectives {
   }
 
   Result Gather(const void* in, void* out, std::size_t count, weft_dtype_t dtype, int root) const {
-    return Issue([&](auto... tail) { return weft_gather(in, out, count, dtype, root, tail...); });
+    return Issue(weft_gather, in, out, count, dtype, root);
   }
 
   template <typename T>
@@ -100,7 +97,7 @@ class Collectives {
   }
 
   Result Scatter(const void* in, void* out, std::size_t count, weft_dtype_t dtype, int root) const {
-    return Issue([&](auto... tail) { return weft_scatter(in, out, count, dtype, root, tail...); });
+    return Issue(weft_scatter, in, out, count, dtype, root);
   }
 
   template <typename T>
@@ -109,7 +106,7 @@ class Collectives {
   }
 
   Result AllToAll(const void* in, void* out, std::size_t count, weft_dtype_t dtype) const {
-    return Issue([&](auto... tail) { return weft_all_to_all(in, out, count, dtype, tail...); });
+    return Issue(weft_all_to_all, in, out, count, dtype);
   }
 
   template <typename T>
@@ -117,17 +114,13 @@ class Collectives {
     return AllToAll(in, out, count, DtypeOf<T>());
   }
 
-  Result Barrier() const {
-    return Issue([&](auto... tail) { return weft_barrier(tail...); });
-  }
+  Result Barrier() const { return Issue(weft_barrier); }
 
   // ---- vector.h ----
 
   Result AllGatherV(const void* in, void* out, const std::size_t* counts,
                     const std::size_t* displacements, weft_dtype_t dtype) const {
-    return Issue([&](auto... tail) {
-      return weft_all_gather_v(in, out, counts, displacements, dtype, tail...);
-    });
+    return Issue(weft_all_gather_v, in, out, counts, displacements, dtype);
   }
 
   template <typename T>
@@ -138,9 +131,7 @@ class Collectives {
 
   Result ReduceScatterV(const void* in, void* out, const std::size_t* counts,
                         const std::size_t* displacements, weft_dtype_t dtype, weft_op_t op) const {
-    return Issue([&](auto... tail) {
-      return weft_reduce_scatter_v(in, out, counts, displacements, dtype, op, tail...);
-    });
+    return Issue(weft_reduce_scatter_v, in, out, counts, displacements, dtype, op);
   }
 
   template <typename T>
@@ -151,9 +142,7 @@ class Collectives {
 
   Result GatherV(const void* in, std::size_t count, void* out, const std::size_t* counts,
                  const std::size_t* displacements, weft_dtype_t dtype, int root) const {
-    return Issue([&](auto... tail) {
-      return weft_gather_v(in, count, out, counts, displacements, dtype, root, tail...);
-    });
+    return Issue(weft_gather_v, in, count, out, counts, displacements, dtype, root);
   }
 
   template <typename T>
@@ -164,9 +153,7 @@ class Collectives {
 
   Result ScatterV(const void* in, const std::size_t* counts, const std::size_t* displacements,
                   void* out, std::size_t count, weft_dtype_t dtype, int root) const {
-    return Issue([&](auto... tail) {
-      return weft_scatter_v(in, counts, displacements, out, count, dtype, root, tail...);
-    });
+    return Issue(weft_scatter_v, in, counts, displacements, out, count, dtype, root);
   }
 
   template <typename T>
@@ -178,10 +165,8 @@ class Collectives {
   Result AllToAllV(const void* in, const std::size_t* in_counts,
                    const std::size_t* in_displacements, void* out, const std::size_t* out_counts,
                    const std::size_t* out_displacements, weft_dtype_t dtype) const {
-    return Issue([&](auto... tail) {
-      return weft_all_to_all_v(in, in_counts, in_displacements, out, out_counts, out_displacements,
-                               dtype, tail...);
-    });
+    return Issue(weft_all_to_all_v, in, in_counts, in_displacements, out, out_counts,
+                 out_displacements, dtype);
   }
 
   template <typename T>
@@ -196,22 +181,16 @@ class Collectives {
 
   Result AllReduceIov(const std::vector<weft_iov_t>& parts, weft_dtype_t dtype,
                       weft_op_t op) const {
-    return Issue([&](auto... tail) {
-      return weft_all_reduce_iov(parts.data(), parts.size(), dtype, op, tail...);
-    });
+    return Issue(weft_all_reduce_iov, parts.data(), parts.size(), dtype, op);
   }
 
   Result AllGatherIov(const std::vector<weft_iov_t>& parts, weft_dtype_t dtype) const {
-    return Issue([&](auto... tail) {
-      return weft_all_gather_iov(parts.data(), parts.size(), dtype, tail...);
-    });
+    return Issue(weft_all_gather_iov, parts.data(), parts.size(), dtype);
   }
 
   Result ReduceScatterIov(const std::vector<weft_iov_t>& parts, weft_dtype_t dtype,
                           weft_op_t op) const {
-    return Issue([&](auto... tail) {
-      return weft_reduce_scatter_iov(parts.data(), parts.size(), dtype, op, tail...);
-    });
+    return Issue(weft_reduce_scatter_iov, parts.data(), parts.size(), dtype, op);
   }
 
   // ---- point_to_point.h: T may be void where a dtype is given; `sender` as in weft_recv ----
@@ -219,8 +198,7 @@ class Collectives {
   template <typename T>
   Result Send(const T* in, std::size_t count, weft_dtype_t dtype, int destination,
               std::uint64_t tag = 0) const {
-    return Issue(
-        [&](auto... tail) { return weft_send(in, count, dtype, destination, tag, tail...); });
+    return Issue(weft_send, in, count, dtype, destination, tag);
   }
 
   template <typename T>
@@ -231,8 +209,7 @@ class Collectives {
   template <typename T>
   Result Recv(T* out, std::size_t count, weft_dtype_t dtype, int source, std::uint64_t tag = 0,
               int* sender = nullptr) const {
-    return Issue(
-        [&](auto... tail) { return weft_recv(out, count, dtype, source, tag, sender, tail...); });
+    return Issue(weft_recv, out, count, dtype, source, tag, sender);
   }
 
   template <typename T>
@@ -245,10 +222,8 @@ class Collectives {
   Result SendRecv(const void* in, std::size_t in_count, int destination, std::uint64_t in_tag,
                   void* out, std::size_t out_count, int source, std::uint64_t out_tag,
                   weft_dtype_t dtype, int* sender = nullptr) const {
-    return Issue([&](auto... tail) {
-      return weft_sendrecv(in, in_count, destination, in_tag, out, out_count, source, out_tag,
-                           dtype, sender, tail...);
-    });
+    return Issue(weft_sendrecv, in, in_count, destination, in_tag, out, out_count, source, out_tag,
+                 dtype, sender);
   }
 
   template <typename T>
@@ -262,9 +237,11 @@ class Collectives {
   // NOLINTEND(readability-function-size)
 
  private:
-  template <typename Call>
-  Result Issue(Call&& call) const {
-    return static_cast<const Derived*>(this)->Issue(call);
+  // As Derived's, with what stands before the group in the C function.
+  template <typename Function, typename... Arguments>
+  Result Issue(Function function, Arguments... arguments) const {
+    return static_cast<const Derived*>(this)->Issue(
+        [&](auto... tail) { return function(arguments..., tail...); });
   }
 };
 

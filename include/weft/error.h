@@ -3,7 +3,7 @@
  *   if (weft_all_reduce(...) != WEFT_SUCCESS) fprintf(stderr, "%s\n", weft_last_error());
  *
  * Thread rule: both describe the calling thread's last failed weft call; a call that succeeds
- * leaves them alone.
+ * leaves them alone. What a work has failed with is asked of the work (weft_work_error_info).
  */
 #ifndef WEFT_ERROR_H_
 #define WEFT_ERROR_H_
@@ -13,7 +13,7 @@
 WEFT_BEGIN_DECLS
 
 /* Everything known about a failure besides its sentence. Unknown numbers are -1, unknown text is
- * empty. */
+ * empty; text that is longer than its field is cut. */
 typedef struct weft_error_info {
   size_t struct_size;   /* set by the caller: sizeof(weft_error_info_t) */
   weft_result_t result; /* what the failed call returned */
@@ -27,6 +27,10 @@ typedef struct weft_error_info {
   char operation[32];   /* "all_reduce"... */
   int32_t world_rank; /* rank of the culprit in the group that `group` was split from, first of all;
                            the same as rank if it was not split */
+  char
+      unit[64]; /* the shard unit that the failed call was made for, or that the failure is about */
+  char param[64]; /* its param, likewise */
+  int32_t device; /* the accelerator that failed; -1 where there is none, as in host memory */
 } weft_error_info_t;
 
 /* The short name of a result code, "peer_lost"; "unknown" for an unknown one. Static storage. Any

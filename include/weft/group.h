@@ -29,8 +29,10 @@ typedef struct weft_group_config {
   size_t struct_size;
   const char* name; /* in messages and records, at most 63 bytes; NULL: "world", or parent's name +
                        colour */
-  int64_t timeout_ns;      /* deadline of each operation; 0: WEFT_TIMEOUT_S or 1800 s */
-  int64_t init_timeout_ns; /* deadline of making the group; 0: as timeout_ns */
+  int64_t timeout_ns;             /* deadline of each operation; 0: WEFT_TIMEOUT_S or 1800 s */
+  int64_t init_timeout_ns;        /* deadline of making the group; 0: as timeout_ns */
+  weft_device_kind_t device_kind; /* of its buffers; UNSUPPORTED if it is not WEFT_DEVICE_HOST */
+  int32_t device;                 /* ordinal of the device; of host groups 0 */
 } weft_group_config_t;
 
 /* Makes the group of all ranks from the environment of the launcher: weftrun, torchrun, Slurm,
@@ -47,7 +49,8 @@ WEFT_EXPORT weft_result_t weft_group_create_from_id(const weft_unique_id_t* id, 
                                                     weft_group_t* group);
 
 /* Makes a group of `size` ranks that share a store. Several groups may be made through one store if
- * their names differ. Collective. Errors: as weft_group_create_from_env. Any thread. */
+ * their names differ; where all ranks' stores can remove keys, a name may be used again once the group has been made.
+ * Collective. Errors: as weft_group_create_from_env. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_create_from_store(weft_store_t store, int size, int rank,
                                                        const weft_group_config_t* config,
                                                        weft_group_t* group);
@@ -80,6 +83,19 @@ WEFT_EXPORT weft_result_t weft_group_rank(weft_group_t group, int* rank);
 WEFT_EXPORT weft_result_t weft_group_size(weft_group_t group, int* size);
 /* The group's name; valid until the group is destroyed. Errors: INVALID_ARGUMENT. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_name(weft_group_t group, const char** name);
+
+/* Sets this rank's deadline of the group's operations that are called from now on and have no timeout_ns of their own
+ * (weft_call_t), in place of the config's timeout_ns; 0: WEFT_TIMEOUT_S or 1800 s. Operations under way keep theirs, and so
+ * do groups made of this one before; later ones inherit it. Not collective: ranks may differ, and the shortest deadline
+ * that passes ends the operation for all. Never waits. Errors: INVALID_ARGUMENT (a negative timeout). Any thread. */
+WEFT_EXPORT weft_result_t weft_group_set_timeout(weft_group_t group, int64_t timeout_ns);
+
+/* How many collectives this rank has issued on the group, which is the last one's sequence number in messages and in the
+ * flight recorder: on all ranks, calls of the same number belong together. Blocking calls and started works count from
+ * their call on, those of a batch from its end on, refused calls and messages never; splits and shared memory are made by
+ * collectives, which count too. What another thread calls at this moment may count or not. Never waits. Errors:
+ * INVALID_ARGUMENT. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_sequence(weft_group_t group, uint64_t* sequence);
 
 /* What this rank has done with a group so far. Bytes are of the caller's buffers. */
 typedef struct weft_group_stats {

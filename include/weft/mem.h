@@ -20,10 +20,52 @@ WEFT_BEGIN_DECLS
  * OUT_OF_MEMORY, SYSTEM_ERROR. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_alloc(size_t bytes, uint32_t flags, void** memory);
 
-/* Frees memory from weft_mem_alloc. A block that an operation with a work still uses is freed when the
+/* What memory is asked for. */
+typedef struct weft_mem_config {
+  size_t struct_size;
+  size_t bytes;                   /* above 0 */
+  uint32_t flags;                 /* 0 */
+  weft_device_kind_t device_kind; /* where; UNSUPPORTED if it is not WEFT_DEVICE_HOST */
+  int32_t device; /* ordinal of the device; UNSUPPORTED if it is not 0 of the host */
+  void* stream;   /* of device memory, ordered behind its work; NULL of host memory */
+} weft_mem_config_t;
+
+/* As weft_mem_alloc, with room for what devices need. Errors: as weft_mem_alloc, and UNSUPPORTED. Any thread. */
+WEFT_EXPORT weft_result_t weft_mem_alloc_on(const weft_mem_config_t* config, void** memory);
+
+/* Frees memory from weft_mem_alloc and weft_mem_alloc_on, once more than weft_mem_retain has kept it. A block that an operation with a work still uses is freed when the
  * operation ends; the buffers of a blocking call must stay until it has returned. NULL is fine. INVALID_ARGUMENT
  * for any other pointer. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_free(void* memory);
+
+/* Keeps the block that holds `pointer`: it lasts until one more weft_mem_free(*block). For blocks of weft_mem_alloc and
+ * weft_mem_alloc_copy, and for those of weft's heap in which a shard context has its parameters and gradients: a view then
+ * outlives the context, which ends all it does with the block, and the group. Its contents are the
+ * context's to change until then. `block`, where the block begins, may be NULL if `pointer` is that.
+ * Errors: INVALID_ARGUMENT (NULL, memory that is no such block), UNSUPPORTED (from weft_mem_alloc_shared). Any thread. */
+WEFT_EXPORT weft_result_t weft_mem_retain(const void* pointer, void** block);
+
+/* What a pointer is to weft. */
+typedef enum weft_mem_kind {
+  WEFT_MEM_PRIVATE = 0,    /* nothing: memory of the program */
+  WEFT_MEM_SYMMETRIC = 1,  /* a block of weft's heap */
+  WEFT_MEM_REGISTERED = 2, /* weft_mem_register */
+  WEFT_MEM_SHARED = 3      /* weft_mem_alloc_shared */
+} weft_mem_kind_t;
+
+/* The block or range that holds a pointer. */
+typedef struct weft_mem_info {
+  size_t struct_size; /* set by the caller: sizeof(weft_mem_info_t) */
+  weft_mem_kind_t kind;
+  weft_device_kind_t device_kind; /* WEFT_DEVICE_HOST */
+  int32_t device;                 /* ordinal of the device; 0 of the host */
+  int32_t references;             /* of SYMMETRIC: how many weft_mem_free it takes; else 0 */
+  void* base;                     /* where the block or range begins; NULL of PRIVATE */
+  size_t bytes;                   /* of it, whole pages; 0 of PRIVATE */
+} weft_mem_info_t;
+
+/* Says what `pointer` is, which may be any address. Errors: INVALID_ARGUMENT (pointer or info is NULL). Any thread. */
+WEFT_EXPORT weft_result_t weft_mem_query(const void* pointer, weft_mem_info_t* info);
 
 /* Copies `bytes` (> 0) bytes from memory of any kind into a new block, *view, which is as one of weft_mem_alloc();
  * free it with weft_mem_free(). For a framework that allocates its own buffers: if weft_explain() says that copying once and

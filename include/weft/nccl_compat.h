@@ -52,6 +52,7 @@ static inline ncclResult_t weft_nccl_result(weft_result_t result) {
     case WEFT_UNREACHABLE:
     case WEFT_TIMEOUT:
     case WEFT_ABORTED:
+    case WEFT_INTERRUPTED:
     case WEFT_NO_QUORUM:
       return ncclRemoteError;
     case WEFT_MISMATCH:
@@ -125,7 +126,8 @@ static inline ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
 /* What of `config` has a meaning here; `name` keeps the name that *out points to. */
 static inline ncclResult_t weft_nccl_config(const ncclConfig_t* config, char name[64],
                                             weft_group_config_t* out) {
-  const weft_group_config_t defaults = {sizeof(weft_group_config_t), NULL, 0, 0};
+  const weft_group_config_t defaults = {
+      sizeof(weft_group_config_t), NULL, 0, 0, WEFT_DEVICE_HOST, 0};
   int i = 0;
   *out = defaults;
   if (config == NULL) return ncclSuccess;
@@ -161,7 +163,7 @@ static inline ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUn
   return ncclCommInitRankConfig(comm, nranks, commId, rank, NULL);
 }
 
-/* Of several ids the first is used. */
+/* Uses the first of several ids. */
 static inline ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank,
                                                     int nId, ncclUniqueId* commIds,
                                                     ncclConfig_t* config) {

@@ -66,7 +66,7 @@ typedef enum {
 #define NCCL_CTA_POLICY_EFFICIENCY 0x01
 #define NCCL_CTA_POLICY_ZERO 0x02
 
-/* Of these commName names the group (63 bytes of it); the others have no meaning here. */
+/* commName names the group (63 bytes of it); the other members have no meaning here. */
 typedef struct ncclConfig_v22800 {
   size_t size;
   unsigned int magic;

@@ -31,12 +31,21 @@ WEFT_EXPORT weft_result_t weft_op_create_premul_sum(const void* factor, weft_dty
 typedef void (*weft_user_op_t)(const void* left, const void* right, void* out, size_t count,
                                weft_dtype_t dtype, void* user);
 
+/* A reduction by a function. */
+typedef struct weft_user_op_config {
+  size_t struct_size;
+  weft_user_op_t function;
+  void* user;       /* handed to every call */
+  const char* name; /* at most 63 bytes, copied; ranks are compared by it */
+  /* Called once with `user` when the reduction has been destroyed and no operation uses it, nor a group that may repeat one:
+   * at the latest when its groups have been destroyed. On any thread; must not call weft. NULL: `user` must stay valid as long. */
+  void (*release_user)(void* user);
+} weft_user_op_config_t;
+
 /* A reduction by your function, along the same tree over ranks as sums. Every rank of an operation
- * must use one of the same `name` (at most 63 bytes; a difference is WEFT_MISMATCH). Values are
- * kept in `dtype` between the calls. `user` is handed to every call and must stay valid until the
- * reduction is destroyed and no operation uses it. Errors: INVALID_ARGUMENT. Any thread. */
-WEFT_EXPORT weft_result_t weft_op_create_user(weft_user_op_t function, void* user, const char* name,
-                                              weft_op_t* op);
+ * must use one of the same name (a difference is WEFT_MISMATCH). Values are
+ * kept in `dtype` between the calls. If the call fails, `user` is not released. Errors: INVALID_ARGUMENT. Any thread. */
+WEFT_EXPORT weft_result_t weft_op_create_user(const weft_user_op_config_t* config, weft_op_t* op);
 
 /* Forgets a reduction made here. Operations under way are not disturbed. INVALID_ARGUMENT for any
  * other number. Any thread. */

@@ -4,8 +4,7 @@
 //   group.AllReduce(x, x, n, half);
 //   const weft::Op longest = weft::Op::Of<int32_t>("longest", [](int32_t a, int32_t b) { return a > b ? a : b; });
 //
-// Include weft/weft.hpp. Works under way keep what they need of a scaled sum. A function of your own is called until they
-// have ended: destroy its Op after them. Thread rule: as in op.h; functions may run on several threads at once.
+// Include weft/weft.hpp. Works under way keep what they need of a reduction, also the function. Thread rule: as in op.h; functions may run on several threads at once.
 #ifndef WEFT_OP_HPP_
 #define WEFT_OP_HPP_
 
@@ -37,17 +36,17 @@ class Op {
 
   // The same for any type; `factor` is one element of it, read now.
   static Op PremulSum(const void* factor, weft_dtype_t dtype) {
-    weft_op_t op = WEFT_SUM;
-    Check(weft_op_create_premul_sum(factor, dtype, &op));
-    return Op(op, nullptr);
+    return Op(internal::Returned<weft_op_t>(weft_op_create_premul_sum, factor, dtype));
   }
 
   // A reduction by your function; every rank gives its own one the same name.
   static Op FromFunction(const std::string& name, Function function) {
     auto owned = std::make_unique<Function>(std::move(function));
-    weft_op_t op = WEFT_SUM;
-    Check(weft_op_create_user(&Call, owned.get(), name.c_str(), &op));
-    return Op(op, std::move(owned));
+    const weft_user_op_config_t config = {sizeof config, &Call, owned.get(), name.c_str(),
+                                          &Release};
+    Op op(internal::Returned<weft_op_t>(weft_op_create_user, &config));
+    (void)owned.release();  // Release deletes it
+    return op;
   }
 
   // The same for elements of type T, one at a time: combine(left, right) returns a T.
@@ -76,16 +75,16 @@ class Op {
   weft_op_t get() const noexcept { return handle_.get(); }
 
  private:
-  Op(weft_op_t op, std::unique_ptr<Function> function) noexcept
-      : function_(std::move(function)), handle_(op) {}
+  explicit Op(weft_op_t op) noexcept : handle_(op) {}
+
+  static void Release(void* user) noexcept { delete static_cast<Function*>(user); }
 
   static void Call(const void* left, const void* right, void* out, std::size_t count,
                    weft_dtype_t dtype, void* user) noexcept {
     (*static_cast<const Function*>(user))(left, right, out, count, dtype);
   }
 
-  // Before the handle, so that the reduction is forgotten first. Zero, which is WEFT_SUM, counts as no handle.
-  std::unique_ptr<Function> function_;
+  // Zero, which is WEFT_SUM, counts as no handle.
   Handle<weft_op_t, weft_op_destroy> handle_;
 };
 

@@ -29,7 +29,7 @@ class Error : public std::runtime_error {
 
   weft_result_t result() const noexcept { return result_; }
 
-  // Rank, process, signal, sequence number... of the culprit, as far as known.
+  // Rank, process, signal, sequence number... of the culprit, shard unit and param, as far as known.
   const weft_error_info_t& info() const noexcept { return info_; }
 
  private:
@@ -46,6 +46,26 @@ inline void Check(weft_result_t result) {
   const std::string sentence = weft_last_error();
   throw Error(result, sentence.empty() ? weft_result_name(result) : sentence, info);
 }
+
+namespace internal {
+// What a C function that succeeds writes to its last parameter: internal::Returned<int>(weft_group_rank, group).
+template <typename T, typename Function, typename... Arguments>
+T Returned(Function function, Arguments... arguments) {
+  T value = {};
+  Check(function(arguments..., &value));
+  return value;
+}
+
+// The same for a struct that begins with its size.
+template <typename T, typename Function, typename... Arguments>
+T Filled(Function function, Arguments... arguments) {
+  T value = {};
+  value.struct_size = sizeof(value);
+  Check(function(arguments..., &value));
+  return value;
+}
+
+}  // namespace internal
 
 // The element type of a C++ arithmetic type. 16-bit and 8-bit floats have none: pass WEFT_BFLOAT16 and so on.
 template <typename T>
@@ -117,14 +137,31 @@ class Work : public Handle<weft_work_t, weft_work_free> {
   }
 
   // Whether it has ended; never waits; throws its error.
-  bool Test() const {
-    int done = 0;
-    Check(weft_work_test(get(), &done));
-    return done != 0;
-  }
+  bool Test() const { return internal::Returned<int>(weft_work_test, get()) != 0; }
 
   // WEFT_IN_PROGRESS until it has ended, then its result; never waits or moves anything, and does not throw.
   weft_result_t Error() const noexcept { return weft_work_error(get()); }
+
+  // The fields and the sentence of its failure, on any thread; leave weft_last_error() alone. Before it has ended the
+  // result is WEFT_IN_PROGRESS, and the sentence "".
+  weft_error_info_t ErrorInfo() const {
+    weft_error_info_t info = {};
+    info.struct_size = sizeof(info);
+    const weft_result_t result = weft_work_error_info(get(), &info);
+    if (result == WEFT_IN_PROGRESS) {
+      info.result = result;
+    } else {
+      Check(result);
+    }
+    return info;
+  }
+
+  std::string ErrorMessage() const {
+    const char* message = "";
+    const weft_result_t result = weft_work_error_message(get(), &message);
+    if (result != WEFT_IN_PROGRESS) Check(result);
+    return message;
+  }
 
   // At most one per work; may be called at once, on this thread.
   void OnComplete(weft_work_callback_t callback, void* user) const {
@@ -137,18 +174,14 @@ class Memory {
  public:
   Memory() noexcept = default;
 
-  explicit Memory(std::size_t bytes) : bytes_(bytes) {
-    void* data = nullptr;
-    Check(weft_mem_alloc(bytes, 0, &data));
-    data_ = Handle<void*, weft_mem_free>(data);
-  }
+  explicit Memory(std::size_t bytes)
+      : data_(internal::Returned<void*>(weft_mem_alloc, bytes, 0u)), bytes_(bytes) {}
 
   // A copy of memory of any kind.
   static Memory CopyOf(const void* from, std::size_t bytes) {
-    void* data = nullptr;
-    Check(weft_mem_alloc_copy(from, bytes, &data));
     Memory copy;
-    copy.data_ = Handle<void*, weft_mem_free>(data);
+    copy.data_ =
+        Handle<void*, weft_mem_free>(internal::Returned<void*>(weft_mem_alloc_copy, from, bytes));
     copy.bytes_ = bytes;
     return copy;
   }
@@ -192,21 +225,13 @@ class Store : public Handle<weft_store_t, weft_store_destroy> {
  public:
   using Handle::Handle;
 
-  explicit Store(const weft_store_callbacks_t& callbacks) : Handle(Create(callbacks)) {}
-
- private:
-  static weft_store_t Create(const weft_store_callbacks_t& callbacks) {
-    weft_store_t store = nullptr;
-    Check(weft_store_create_callbacks(&callbacks, &store));
-    return store;
-  }
+  explicit Store(const weft_store_callbacks_t& callbacks)
+      : Handle(internal::Returned<weft_store_t>(weft_store_create_callbacks, &callbacks)) {}
 };
 
 // An id for Group::FromId; one rank makes it and sends it to all.
 inline weft_unique_id_t CreateUniqueId() {
-  weft_unique_id_t id;
-  Check(weft_unique_id_create(&id));
-  return id;
+  return internal::Returned<weft_unique_id_t>(weft_unique_id_create);
 }
 
 }  // namespace interface_0

@@ -8,6 +8,7 @@
 #ifndef WEFT_SETTINGS_HPP_
 #define WEFT_SETTINGS_HPP_
 
+#include <chrono>
 #include <cstddef>
 #include <memory_resource>
 #include <vector>
@@ -20,16 +21,17 @@ inline namespace interface_0 {
 
 // Moves what can move, without waiting; returns how many operations have not ended.
 inline int Progress() {
-  int pending = 0;
-  Check(weft_progress(&pending));
-  return pending;
+  return internal::Returned<int>(weft_progress);
 }
 
 // Readable when Progress() is worth calling; not to be read, written or closed.
 inline int ProgressFd() {
-  int fd = -1;
-  Check(weft_progress_fd(&fd));
-  return fd;
+  return internal::Returned<int>(weft_progress_fd);
+}
+
+// What ends this thread's waits from outside (interrupt.h); nullptr: nothing.
+inline void SetInterrupt(weft_interrupt_check_t check, void* user, std::chrono::nanoseconds every) {
+  Check(weft_set_interrupt(check, user, every.count()));
 }
 
 // Where weft gets memory whose size depends on the caller's data. Before the first group.
@@ -90,6 +92,11 @@ inline std::vector<weft_option_info_t> Options() {
 // Version of the loaded library, major * 10000 + minor * 100 + patch.
 inline int Version() noexcept {
   return weft_version();
+}
+
+// The size that a struct of the C interface ("weft_call_t") has in the loaded library; 0 if it has none of that name.
+inline std::size_t StructSize(const char* name) noexcept {
+  return weft_struct_size(name);
 }
 
 }  // namespace interface_0

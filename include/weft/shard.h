@@ -95,6 +95,20 @@ typedef enum weft_shard_accumulation {
   WEFT_SHARD_INNER_EVERY_OUTER_LAST = 2
 } weft_shard_accumulation_t;
 
+/* Whether params that are sharded at rest are at the same address whenever they are unsharded. Gradients may move in any case. */
+typedef enum weft_shard_views {
+  WEFT_SHARD_VIEWS_MOVE = 0, /* each time where there is room: the smallest pool */
+  /* A unit has one address in all steps. Units that the planned steps never have unsharded together share a place; the use of a
+   * unit whose place another one is using is refused (BAD_STATE). */
+  WEFT_SHARD_VIEWS_STABLE = 1,
+  /* As STABLE, and each unit has a place of its own: nothing is refused. The pool is as large as all units. */
+  WEFT_SHARD_VIEWS_APART = 2
+} weft_shard_views_t;
+
+/* Bits of `fields` in weft_shard_config_t and weft_shard_settings_t. */
+#define WEFT_SHARD_PREFETCH 1u     /* prefetch is meant as it is, also if it is 0 */
+#define WEFT_SHARD_VERIFY_STEPS 2u /* of settings: verify_steps is, also if it is 0 */
+
 /* How a context works; pass NULL for all defaults. */
 typedef struct weft_shard_config {
   size_t struct_size;
@@ -104,7 +118,7 @@ typedef struct weft_shard_config {
   int no_overlap;     /* 1: reduce in weft_shard_finish only; same bits, for comparison */
   int no_average;     /* 1: gradients are summed over ranks; 0: averaged */
   int64_t timeout_ns; /* deadline of each collective; 0: the group's */
-  int prefetch;       /* units gathered ahead of the one in use; 0: 1; -1: none */
+  int prefetch;       /* units gathered ahead of the one in use; 0 without WEFT_SHARD_PREFETCH: 1 */
   int microbatches;   /* per step, that the plan expects, up to 4096; 0: 1 */
   /* Limit of the pool: unsharded params, and unsharded gradients where these are sharded; 0: as much as prefetching
    * wants. Prefetching is given up first. */
@@ -115,12 +129,30 @@ typedef struct weft_shard_config {
                  debugging */
   /* step_end does what weft_shard_context_verify does after every so many training steps; 0: never. */
   int64_t verify_steps;
+  uint32_t fields; /* WEFT_SHARD_PREFETCH */
+  /* For an autograd that keeps views of params from forward for backward; docs/sharding.md. The same on all ranks. */
+  weft_shard_views_t stable_views;
 } weft_shard_config_t;
 
 /* `mesh` is borrowed and must outlive the context. Not collective. NULL config: defaults. */
 WEFT_EXPORT weft_result_t weft_shard_context_create(weft_mesh_t mesh,
                                                     const weft_shard_config_t* config,
                                                     weft_shard_context_t* context);
+
+/* What can be changed after finalize. */
+typedef struct weft_shard_settings {
+  size_t struct_size;
+  int prefetch;         /* as in the config; 0 without WEFT_SHARD_PREFETCH: as it is */
+  uint32_t fields;      /* WEFT_SHARD_PREFETCH, WEFT_SHARD_VERIFY_STEPS */
+  int64_t verify_steps; /* as in the config; 0 without WEFT_SHARD_VERIFY_STEPS: as it is */
+} weft_shard_settings_t;
+
+/* Changes settings between steps. With another prefetch one step of each kind is served on demand, and learnt from. To
+ * freeze and unfreeze params between steps, declare them trainable, in a group of their own whose learning_rate_factor is 0, with
+ * its bit WEFT_OPTIMIZER_LEARNING_RATE_FACTOR, while they are frozen (shard_param_groups.h). They still have gradients, a part in the
+ * norm, and moments that go on. Collective. Errors: MISMATCH naming the rank that passes others, and nothing has changed. */
+WEFT_EXPORT weft_result_t weft_shard_context_set(weft_shard_context_t context,
+                                                 const weft_shard_settings_t* settings);
 
 /* Copies all parameters that are not sharded from mesh rank `root` to all ranks, and HYBRID_SHARD's shards from
  * root's replica to the others, then compares them by hash. Shards that exist once stay as they are
@@ -133,8 +165,11 @@ WEFT_EXPORT weft_result_t weft_shard_context_broadcast(weft_shard_context_t cont
  * differs and the rank whose values differ from the majority's, or all ranks if there is no majority. */
 WEFT_EXPORT weft_result_t weft_shard_context_verify(weft_shard_context_t context);
 
-/* Frees everything, views included. Not collective. NULL is fine. In the middle of a step call
- * weft_shard_abort_step first, or peers may wait for this rank until their deadline. */
+/* Frees everything, views included. Not collective. NULL is fine. From step_begin until finish has returned (in an
+ * evaluation without finish, until step_end) it aborts the step first, as weft_shard_abort_step with the reason "its context was
+ * destroyed": peers that wait for this rank, and those that come to wait for it, get ABORTED with its number, and the mesh's
+ * group cannot be used any more. At other times it ends what is under way, such as gathers of updated params, with the
+ * peers, and leaves the group alone. */
 WEFT_EXPORT weft_result_t weft_shard_context_destroy(weft_shard_context_t context);
 
 /* ---- units and params ---------------------------------------------------------------------------- */
@@ -152,13 +187,21 @@ WEFT_EXPORT weft_result_t weft_shard_unit_begin(weft_shard_context_t context, co
                                                 const weft_shard_policy_t* policy,
                                                 weft_shard_unit_t* unit);
 
-/* Adds a param of float16, bfloat16, float32 or float64 elements. ndim 0 is a scalar; a dimension
- * of 0 is an empty param. Params are given in the order in which forward uses them. Errors:
- * INVALID_ARGUMENT (NULL, name empty or used twice, dtype, flags, ndim, product of dimensions),
- * BAD_STATE. */
-WEFT_EXPORT weft_result_t weft_shard_unit_add_param(weft_shard_unit_t unit, const char* name,
-                                                    const int64_t* shape, int ndim,
-                                                    weft_dtype_t dtype, uint32_t flags,
+/* What is declared of a param. Strings and shapes are copied. */
+typedef struct weft_shard_param_config {
+  size_t struct_size;
+  const char* name;
+  const int64_t* shape; /* [ndim]; a dimension of 0 is an empty param */
+  int ndim;             /* 0: a scalar */
+  weft_dtype_t dtype;   /* FLOAT16, BFLOAT16, FLOAT32, FLOAT64; any if the param is frozen */
+  uint32_t flags;       /* WEFT_SHARD_PARAM_* */
+} weft_shard_param_config_t;
+
+/* Adds a param. Only a frozen one, such as quantised weights or a mask, may be of a type other than the four of
+ * config->dtype. Params are given in the order in which forward uses them. Errors: INVALID_ARGUMENT (NULL, name empty or used
+ * twice, dtype, flags, ndim, product of dimensions), BAD_STATE. */
+WEFT_EXPORT weft_result_t weft_shard_unit_add_param(weft_shard_unit_t unit,
+                                                    const weft_shard_param_config_t* config,
                                                     weft_shard_param_t* param);
 
 /* Makes the unit use `param` of an earlier unit under this name, as a head does that shares the token table. *tied is a handle
@@ -173,7 +216,7 @@ WEFT_EXPORT weft_result_t weft_shard_unit_tie_param(weft_shard_unit_t unit, cons
 WEFT_EXPORT weft_result_t weft_shard_unit_seal(weft_shard_unit_t unit);
 
 /* Where an unsharded param is. It stays there until the next post_ call of its unit if its params are sharded, else
- * from finalize until the context is destroyed. */
+ * from finalize until the context is destroyed. With stable_views it is there again whenever its unit is unsharded. */
 typedef struct weft_shard_view {
   size_t struct_size; /* set by the caller: sizeof(weft_shard_view_t) */
   void* data;         /* [count], 64-byte aligned; NULL for an empty param */
@@ -206,26 +249,47 @@ typedef struct weft_shard_part {
 WEFT_EXPORT weft_result_t weft_shard_param_part(weft_shard_param_t param, weft_shard_part_t* part);
 
 /* Says that the caller has written its parts of the params. Where params are not sharded, this gathers the parts of all
- * ranks (asynchronously; pre_forward waits). Collective. BAD_STATE in the middle of a step. */
-WEFT_EXPORT weft_result_t weft_shard_params_updated(weft_shard_context_t context);
+ * ranks (asynchronously; pre_forward waits). Where the context has params of kind WEFT_OPTIMIZER_OWN, between optimizer_step and step_end
+ * it speaks of these only; else of all params, and main copies are made anew. Collective. BAD_STATE in the middle of a step. */
+WEFT_EXPORT weft_result_t weft_shard_params_updated(weft_shard_context_t context, void* stream);
 
-/* For weft_shard_param_load: every rank passes the values. */
+/* As a root: all ranks, each for itself. */
 #define WEFT_SHARD_EVERY_RANK (-1)
 
-/* Sets the values of a param between steps: to those of mesh rank `root`, in pieces of 4 MiB, or with
- * WEFT_SHARD_EVERY_RANK to those that each rank passes, which are compared by hash. values: [count]; NULL is
- * fine on ranks other than root. Collective. Errors: MISMATCH naming the param and the rank that differs, or both params if ranks
- * load different ones. */
-WEFT_EXPORT weft_result_t weft_shard_param_load(weft_shard_param_t param, const void* values,
-                                                int root);
+/* Where a param's values come from. */
+typedef struct weft_shard_load {
+  size_t struct_size;
+  const void* values; /* [count]; NULL is fine where this rank's are not asked for */
+  int root;           /* mesh rank whose values are taken, or WEFT_SHARD_EVERY_RANK */
+  void* stream;
+} weft_shard_load_t;
 
-/* Writes the whole param to values [count], on every rank. Between steps. Collective. MISMATCH as param_load. */
-WEFT_EXPORT weft_result_t weft_shard_param_read(weft_shard_param_t param, void* values);
+/* Sets the values of a param between steps: to those of mesh rank `root`, in pieces of 4 MiB, or with
+ * WEFT_SHARD_EVERY_RANK to those that each rank passes, which are compared by hash. Collective. Errors: MISMATCH naming the
+ * param and the rank that differs, or both params if ranks load different ones. */
+WEFT_EXPORT weft_result_t weft_shard_param_load(weft_shard_param_t param,
+                                                const weft_shard_load_t* load);
+
+/* Where a param's values go. */
+typedef struct weft_shard_read {
+  size_t struct_size;
+  void* values; /* [count]; NULL is fine where this rank gets none */
+  int root;     /* mesh rank that gets the values, the others nothing; or WEFT_SHARD_EVERY_RANK */
+  void* stream;
+} weft_shard_read_t;
+
+/* Writes the whole param to values on mesh rank `root`, or with WEFT_SHARD_EVERY_RANK on all. With a root no other rank needs room
+ * for the param, and ranks that have nothing to send to it do not wait. Between steps or after finish, and after the caller has updated params of kind
+ * WEFT_OPTIMIZER_OWN. Collective, with the same root. MISMATCH as param_load. */
+WEFT_EXPORT weft_result_t weft_shard_param_read(weft_shard_param_t param,
+                                                const weft_shard_read_t* read);
 
 WEFT_END_DECLS
 
 #include "weft/shard_checks.h"
+#include "weft/shard_info.h"
 #include "weft/shard_plan.h"
+#include "weft/shard_state.h"
 #include "weft/shard_step.h"
 #include "weft/shard_units.h"
 

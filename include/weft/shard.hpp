@@ -25,6 +25,7 @@
 #ifndef WEFT_SHARD_HPP_
 #define WEFT_SHARD_HPP_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -42,14 +43,7 @@ class Mesh : public Handle<weft_mesh_t, weft_mesh_destroy> {
   explicit Mesh(weft_mesh_t mesh) noexcept : Handle(mesh) {}
 
   explicit Mesh(const Group& group, const weft_mesh_config_t* config = nullptr)
-      : Handle(Create(group, config)) {}
-
- private:
-  static weft_mesh_t Create(const Group& group, const weft_mesh_config_t* config) {
-    weft_mesh_t mesh = nullptr;
-    Check(weft_mesh_create(group.get(), config, &mesh));
-    return mesh;
-  }
+      : Handle(internal::Returned<weft_mesh_t>(weft_mesh_create, group.get(), config)) {}
 };
 
 // A view into a unit: one parameter and its gradient.
@@ -63,10 +57,7 @@ class ShardParam {
 
   // Where it is. Call it after Finalize(), and if the param is sharded, inside a ForwardScope or BackwardScope of its unit.
   weft_shard_view_t View() const {
-    weft_shard_view_t view = {};
-    view.struct_size = sizeof(view);
-    Check(weft_shard_param_view(param_, &view));
-    return view;
+    return internal::Filled<weft_shard_view_t>(weft_shard_param_view, param_);
   }
 
   template <typename T>
@@ -81,23 +72,30 @@ class ShardParam {
 
   // What this rank keeps of it.
   weft_shard_part_t Part() const {
-    weft_shard_part_t part = {};
-    part.struct_size = sizeof(part);
-    Check(weft_shard_param_part(param_, &part));
-    return part;
+    return internal::Filled<weft_shard_part_t>(weft_shard_param_part, param_);
   }
 
   // Between steps: its values become those of `root`, or of every rank with WEFT_SHARD_EVERY_RANK; and writes all of
   // it to `values`. Both are collective.
   void Load(const void* values, int root = 0) const {
-    Check(weft_shard_param_load(param_, values, root));
+    const weft_shard_load_t load = {sizeof load, values, root, nullptr};
+    Check(weft_shard_param_load(param_, &load));
   }
 
-  void Read(void* values) const { Check(weft_shard_param_read(param_, values)); }
+  // With a root, only that rank gets the values, and the others may pass null.
+  void Read(void* values, int root = WEFT_SHARD_EVERY_RANK) const {
+    const weft_shard_read_t read = {sizeof read, values, root, nullptr};
+    Check(weft_shard_param_read(param_, &read));
+  }
 
   // The gradient is complete for this micro-batch; null: it stands at View().grad.
   void GradReady(const void* grad = nullptr, void* stream = nullptr) const {
     Check(weft_shard_grad_ready(param_, grad, stream));
+  }
+
+  // Its name, shape, type and unit, as they were declared (shard_info.h).
+  weft_shard_param_info_t Info() const {
+    return internal::Filled<weft_shard_param_info_t>(weft_shard_param_info, param_);
   }
 
  private:
@@ -116,17 +114,16 @@ class ShardUnit {
   // An empty shape is a scalar; flags: WEFT_SHARD_PARAM_*.
   ShardParam AddParam(const std::string& name, const std::vector<std::int64_t>& shape,
                       weft_dtype_t dtype, std::uint32_t flags = 0) const {
-    weft_shard_param_t param = nullptr;
-    Check(weft_shard_unit_add_param(unit_, name.c_str(), shape.data(),
-                                    static_cast<int>(shape.size()), dtype, flags, &param));
-    return ShardParam(param);
+    const weft_shard_param_config_t config = {
+        sizeof config, name.c_str(), shape.data(), static_cast<int>(shape.size()), dtype, flags};
+    return ShardParam(
+        internal::Returned<weft_shard_param_t>(weft_shard_unit_add_param, unit_, &config));
   }
 
   // A param of an earlier unit that this one uses too.
   ShardParam TieParam(const std::string& name, const ShardParam& param) const {
-    weft_shard_param_t tied = nullptr;
-    Check(weft_shard_unit_tie_param(unit_, name.c_str(), param.get(), &tied));
-    return ShardParam(tied);
+    return ShardParam(internal::Returned<weft_shard_param_t>(weft_shard_unit_tie_param, unit_,
+                                                             name.c_str(), param.get()));
   }
 
   void Seal() const { Check(weft_shard_unit_seal(unit_)); }
@@ -135,8 +132,8 @@ class ShardUnit {
 
   void PostForward(void* stream = nullptr) const { Check(weft_shard_post_forward(unit_, stream)); }
 
-  void UnshardStart(void* stream = nullptr) const {
-    Check(weft_shard_unshard_start(unit_, stream));
+  void UnshardStart(const weft_shard_unshard_t* options = nullptr) const {
+    Check(weft_shard_unshard_start(unit_, options));
   }
 
   void UnshardWait(void* stream = nullptr) const { Check(weft_shard_unshard_wait(unit_, stream)); }
@@ -151,6 +148,21 @@ class ShardUnit {
     Check(weft_shard_post_backward(unit_, stream));
   }
 
+  // Its name and policy, as they were declared, and whether it is unsharded now (shard_info.h).
+  weft_shard_unit_info_t Info() const {
+    return internal::Filled<weft_shard_unit_info_t>(weft_shard_unit_info, unit_);
+  }
+
+  // In the order of declaration, tied ones included.
+  std::vector<ShardParam> Params() const {
+    std::vector<ShardParam> params(Info().param_count);
+    for (std::size_t i = 0; i < params.size(); ++i) {
+      params[i] =
+          ShardParam(internal::Returned<weft_shard_param_t>(weft_shard_unit_param_at, unit_, i));
+    }
+    return params;
+  }
+
  private:
   weft_shard_unit_t unit_ = nullptr;
 };
@@ -161,13 +173,35 @@ class ShardContext : public Handle<weft_shard_context_t, weft_shard_context_dest
   ShardContext() noexcept = default;
 
   explicit ShardContext(const Mesh& mesh, const weft_shard_config_t* config = nullptr)
-      : Handle(Create(mesh, config)) {}
+      : Handle(internal::Returned<weft_shard_context_t>(weft_shard_context_create, mesh.get(),
+                                                        config)) {}
 
   // Opens a unit, to be filled and sealed.
   ShardUnit AddUnit(const std::string& name, const weft_shard_policy_t* policy = nullptr) const {
-    weft_shard_unit_t unit = nullptr;
-    Check(weft_shard_unit_begin(get(), name.c_str(), policy, &unit));
-    return ShardUnit(unit);
+    return ShardUnit(
+        internal::Returned<weft_shard_unit_t>(weft_shard_unit_begin, get(), name.c_str(), policy));
+  }
+
+  // In the order of declaration.
+  std::vector<ShardUnit> Units() const {
+    std::vector<ShardUnit> units(
+        internal::Returned<std::size_t>(weft_shard_context_unit_count, get()));
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      units[i] =
+          ShardUnit(internal::Returned<weft_shard_unit_t>(weft_shard_context_unit_at, get(), i));
+    }
+    return units;
+  }
+
+  // Throw WEFT_INVALID_ARGUMENT if nothing has this name.
+  ShardUnit UnitByName(const std::string& name) const {
+    return ShardUnit(internal::Returned<weft_shard_unit_t>(weft_shard_context_unit_by_name, get(),
+                                                           name.c_str()));
+  }
+
+  ShardParam ParamByName(const std::string& name) const {
+    return ShardParam(internal::Returned<weft_shard_param_t>(weft_shard_context_param_by_name,
+                                                             get(), name.c_str()));
   }
 
   // Gives the context an optimizer, AdamW by default, before Finalize().
@@ -176,21 +210,21 @@ class ShardContext : public Handle<weft_shard_context_t, weft_shard_context_dest
   }
 
   // What the loss of the next step is to be multiplied by.
-  double LossScale() const {
-    double scale = 1;
-    Check(weft_shard_loss_scale(get(), &scale));
-    return scale;
-  }
+  double LossScale() const { return internal::Returned<double>(weft_shard_loss_scale, get()); }
 
   // The caller has written its parts of the params. Collective.
-  void ParamsUpdated() const { Check(weft_shard_params_updated(get())); }
+  void ParamsUpdated(void* stream = nullptr) const {
+    Check(weft_shard_params_updated(get(), stream));
+  }
 
   // Ends the set-up and returns what was decided. Collective.
   weft_shard_plan_t Finalize() const {
-    weft_shard_plan_t plan = {};
-    plan.struct_size = sizeof(plan);
-    Check(weft_shard_context_finalize(get(), &plan));
-    return plan;
+    return internal::Filled<weft_shard_plan_t>(weft_shard_context_finalize, get());
+  }
+
+  // Other settings, between steps. Collective.
+  void Set(const weft_shard_settings_t& settings) const {
+    Check(weft_shard_context_set(get(), &settings));
   }
 
   // Copies all parameters that are not sharded from one rank to all. Collective.
@@ -200,7 +234,8 @@ class ShardContext : public Handle<weft_shard_context_t, weft_shard_context_dest
   void Verify() const { Check(weft_shard_context_verify(get())); }
 
   void BeginMicrobatch(int index, bool last) const {
-    Check(weft_shard_microbatch_begin(get(), index, last ? 1 : 0));
+    const weft_shard_microbatch_t microbatch = {sizeof microbatch, index, last ? 1 : 0, nullptr};
+    Check(weft_shard_microbatch_begin(get(), &microbatch));
   }
 
   void EndMicrobatch(void* stream = nullptr) const {
@@ -210,13 +245,6 @@ class ShardContext : public Handle<weft_shard_context_t, weft_shard_context_dest
   // This rank cannot finish the step: releases the others, with the reason.
   void AbortStep(const std::string& reason) const {
     Check(weft_shard_abort_step(get(), reason.c_str()));
-  }
-
- private:
-  static weft_shard_context_t Create(const Mesh& mesh, const weft_shard_config_t* config) {
-    weft_shard_context_t context = nullptr;
-    Check(weft_shard_context_create(mesh.get(), config, &context));
-    return context;
   }
 };
 

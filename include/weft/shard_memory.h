@@ -55,6 +55,9 @@ typedef struct weft_shard_allocator {
   /* Takes back a block from `allocate`, once, with the same bytes and tier. */
   void (*release)(void* memory, size_t bytes, weft_shard_tier_t tier, void* user);
   void* user;
+  /* Called once with `user`, after the last release, by weft_shard_context_destroy; not if weft_shard_context_create fails. NULL:
+   * nothing is called. */
+  void (*release_user)(void* user);
 } weft_shard_allocator_t;
 
 WEFT_END_DECLS

@@ -24,17 +24,12 @@ inline namespace interface_0 {
 
 // A mesh of ranks that do not exist, seen by one of them: for planning only.
 inline Mesh DryMesh(const weft_mesh_config_t& config, int rank = 0) {
-  weft_mesh_t mesh = nullptr;
-  Check(weft_mesh_create_dry(&config, rank, &mesh));
-  return Mesh(mesh);
+  return Mesh(internal::Returned<weft_mesh_t>(weft_mesh_create_dry, &config, rank));
 }
 
 // What the context will do, without peers; legal once all units are sealed.
 inline weft_shard_plan_t PlanOf(const ShardContext& context) {
-  weft_shard_plan_t plan = {};
-  plan.struct_size = sizeof(plan);
-  Check(weft_shard_context_plan(context.get(), &plan));
-  return plan;
+  return internal::Filled<weft_shard_plan_t>(weft_shard_context_plan, context.get());
 }
 
 // Elements [begin, begin + count) of a param.
@@ -76,15 +71,15 @@ struct ShardModel {
 inline ShardModel AddUnits(const ShardContext& context, const std::vector<ShardParamSpec>& params,
                            const weft_shard_grouping_t& grouping,
                            const weft_shard_policy_t* policy = nullptr) {
-  std::vector<weft_shard_param_spec_t> specs;
+  std::vector<weft_shard_param_config_t> configs;
   for (const ShardParamSpec& param : params) {
-    specs.push_back({param.name.c_str(), param.shape.data(), static_cast<int>(param.shape.size()),
-                     param.dtype, param.flags});
+    configs.push_back({sizeof(weft_shard_param_config_t), param.name.c_str(), param.shape.data(),
+                       static_cast<int>(param.shape.size()), param.dtype, param.flags});
   }
   std::vector<weft_shard_param_t> handles(params.size());
   std::vector<weft_shard_unit_t> units(params.size());
   std::size_t unit_count = units.size();
-  Check(weft_shard_add_units(context.get(), specs.data(), specs.size(), &grouping, policy,
+  Check(weft_shard_add_units(context.get(), configs.data(), configs.size(), &grouping, policy,
                              handles.data(), units.data(), &unit_count));
   ShardModel model;
   for (std::size_t i = 0; i < unit_count; ++i)

@@ -8,7 +8,7 @@
  *
  * Errors: weft_shard_unit_begin returns INVALID_ARGUMENT for values that contradict each other.
  *
- * Thread rule: types only.
+ * Thread rule: any thread.
  */
 #ifndef WEFT_SHARD_POLICY_H_
 #define WEFT_SHARD_POLICY_H_
@@ -43,6 +43,13 @@ typedef enum weft_shard_preset {
   WEFT_SHARD_FRACTION = 7
 } weft_shard_preset_t;
 
+/* The preset's name on command lines: "ddp", "zero1", "zero2", "shard-grad-op", "full-shard", "hybrid", "hpz" or "fraction";
+ * "unknown" for a number that is no preset. */
+WEFT_EXPORT const char* weft_shard_preset_name(weft_shard_preset_t preset);
+
+/* Sets *preset to the one that has this name; "zero3" is FULL_SHARD too. Errors: INVALID_ARGUMENT (NULL, no such name). */
+WEFT_EXPORT weft_result_t weft_shard_preset_by_name(const char* name, weft_shard_preset_t* preset);
+
 /* Where a unit may be split into shards. */
 typedef enum weft_shard_cut {
   WEFT_SHARD_CUT_FLAT = 0,  /* at any multiple of 128 elements: equal parts */
@@ -70,7 +77,7 @@ typedef enum weft_shard_place {
 
 /* How one unit is sharded. Sharded params need sharded gradients, and sharded gradients a sharded optimizer; those of
  * the three that are sharded are sharded in the same way. Between forward and backward params may be
- * whole, sharded as between steps, or sharded along the last axis. INVALID_ARGUMENT names two values that contradict each other. */
+ * unsharded, sharded as between steps, or sharded along the last axis. INVALID_ARGUMENT names two values that contradict each other. */
 typedef struct weft_shard_policy {
   size_t struct_size;
   weft_shard_preset_t preset;

@@ -15,43 +15,32 @@
 namespace weft {
 inline namespace interface_0 {
 
-// The forward of a unit: pre_forward when it is made, post_forward when it goes, also by an exception; the ShardStep then
-// aborts the step.
-class ForwardScope {
+// A use of a unit: calls Pre when it is made, Post when it goes.
+template <auto Pre, auto Post>
+class UnitScope {
  public:
-  explicit ForwardScope(const ShardUnit& unit, void* stream = nullptr)
+  explicit UnitScope(const ShardUnit& unit, void* stream = nullptr)
       : unit_(unit.get()), stream_(stream) {
-    unit.PreForward(stream);
+    Check(Pre(unit_, stream_));
   }
 
-  ForwardScope(const ForwardScope&) = delete;
-  ForwardScope& operator=(const ForwardScope&) = delete;
+  UnitScope(const UnitScope&) = delete;
+  UnitScope& operator=(const UnitScope&) = delete;
 
-  ~ForwardScope() { (void)weft_shard_post_forward(unit_, stream_); }
+  ~UnitScope() { (void)Post(unit_, stream_); }
 
  private:
   weft_shard_unit_t unit_;
   void* stream_;
 };
+
+// The forward of a unit: pre_forward when it is made, post_forward when it goes, also by an exception; the ShardStep then
+// aborts the step.
+using ForwardScope = UnitScope<weft_shard_pre_forward, weft_shard_post_forward>;
 
 // The backward of a unit: pre_backward when it is made, post_backward when it goes. Errors of post_backward show in the
 // calls that follow.
-class BackwardScope {
- public:
-  explicit BackwardScope(const ShardUnit& unit, void* stream = nullptr)
-      : unit_(unit.get()), stream_(stream) {
-    unit.PreBackward(stream);
-  }
-
-  BackwardScope(const BackwardScope&) = delete;
-  BackwardScope& operator=(const BackwardScope&) = delete;
-
-  ~BackwardScope() { (void)weft_shard_post_backward(unit_, stream_); }
-
- private:
-  weft_shard_unit_t unit_;
-  void* stream_;
-};
+using BackwardScope = UnitScope<weft_shard_pre_backward, weft_shard_post_backward>;
 
 // One step of a context, which it borrows. If it is destroyed without End(), as by an exception, it aborts the step, so that
 // the other ranks do not wait for this one until their deadline; the group is then poisoned.
@@ -60,7 +49,8 @@ class ShardStep {
   explicit ShardStep(const ShardContext& context, weft_shard_mode_t mode = WEFT_SHARD_TRAIN,
                      std::uint64_t tag = 0)
       : context_(context.get()) {
-    Check(weft_shard_step_begin(context_, mode, tag));
+    const weft_shard_step_t step = {sizeof step, mode, tag, nullptr};
+    Check(weft_shard_step_begin(context_, &step));
   }
 
   ShardStep(const ShardStep&) = delete;
@@ -72,19 +62,26 @@ class ShardStep {
 
   // In place of the step's micro-batches, for which this rank has no data. Returns how many ranks have some; with 0
   // the step has ended. Collective.
-  int Join() {
-    int active = 0;
-    Check(weft_shard_join(context_, &active));
+  int Join(void* stream = nullptr) {
+    const int active = internal::Returned<int>(weft_shard_join, context_, stream);
     if (active == 0) open_ = false;
     return active;
   }
 
   // Waits for all reductions. Collective.
   weft_shard_step_result_t Finish(void* stream = nullptr) const {
-    weft_shard_step_result_t result = {};
-    result.struct_size = sizeof(result);
-    Check(weft_shard_finish(context_, stream, &result));
-    return result;
+    return internal::Filled<weft_shard_step_result_t>(weft_shard_finish, context_, stream);
+  }
+
+  // The norm of this step's gradients, after Finish(); add other contexts' with weft_shard_norm_add. Collective.
+  weft_shard_norm_t GradientNorm(void* stream = nullptr) const {
+    return internal::Filled<weft_shard_norm_t>(weft_shard_gradient_norm, context_, stream);
+  }
+
+  // Updates the params with the context's optimizer, as `update` says. Collective.
+  weft_shard_update_result_t Update(const weft_shard_update_t& update) const {
+    return internal::Filled<weft_shard_update_result_t>(weft_shard_optimizer_step, context_,
+                                                        &update);
   }
 
   // Updates the params with the context's optimizer, gradients clipped to norm_max unless it is 0. Collective.
@@ -93,10 +90,7 @@ class ShardStep {
     update.struct_size = sizeof(update);
     update.learning_rate = learning_rate;
     update.norm_max = norm_max;
-    weft_shard_update_result_t result = {};
-    result.struct_size = sizeof(result);
-    Check(weft_shard_optimizer_step(context_, &update, &result));
-    return result;
+    return Update(update);
   }
 
   void End() {

@@ -1,8 +1,9 @@
 /* Units made from a list of params: by the prefixes of their names, by size, or both.
  *
- *   weft_shard_param_spec_t params[] = {
- *       {"embed.weight", embed, 2, WEFT_FLOAT32, 0},
- *       {"blocks.0.norm", norm, 1, WEFT_FLOAT32, WEFT_SHARD_PARAM_NO_DECAY}, ...};   // as forward uses them
+ *   enum { kSize = sizeof(weft_shard_param_config_t) };
+ *   weft_shard_param_config_t params[] = {
+ *       {kSize, "embed.weight", embed, 2, WEFT_FLOAT32, 0},
+ *       {kSize, "blocks.0.norm", norm, 1, WEFT_FLOAT32, WEFT_SHARD_PARAM_NO_DECAY}, ...};   // as forward uses them
  *   weft_shard_grouping_t grouping = {sizeof grouping, "blocks.*", 0};
  *   size_t unit_count = N;                                  // room in units
  *   weft_shard_add_units(context, params, N, &grouping, &policy, handles, units, &unit_count);
@@ -20,15 +21,6 @@
 
 WEFT_BEGIN_DECLS
 
-/* One param of a list; fields as in weft_shard_unit_add_param. */
-typedef struct weft_shard_param_spec {
-  const char* name;
-  const int64_t* shape; /* [ndim] */
-  int ndim;
-  weft_dtype_t dtype;
-  uint32_t flags; /* WEFT_SHARD_PARAM_* */
-} weft_shard_param_spec_t;
-
 /* How params are grouped into units. Give at least one of the two. */
 typedef struct weft_shard_grouping {
   size_t struct_size;
@@ -42,7 +34,7 @@ typedef struct weft_shard_grouping {
   size_t min_bytes;
 } weft_shard_grouping_t;
 
-/* Declares params[0..n), given in the order in which forward uses them, and the units that hold them, each
+/* Declares params[0..n), given in the order in which forward uses them and all with the same struct_size, and the units that hold them, each
  * with `policy` (NULL: NO_SHARD). handles: [n], receives the params. units: room for *unit_count units (n always
  * suffices); *unit_count becomes their number. A call that fails declares nothing. You may declare more units
  * before and after it.
@@ -50,7 +42,7 @@ typedef struct weft_shard_grouping {
  * group; a prefix that nothing matches, or whose params are not neighbours; too little room in units, and the
  * message has their number), BAD_STATE. */
 WEFT_EXPORT weft_result_t weft_shard_add_units(weft_shard_context_t context,
-                                               const weft_shard_param_spec_t* params, size_t n,
+                                               const weft_shard_param_config_t* params, size_t n,
                                                const weft_shard_grouping_t* grouping,
                                                const weft_shard_policy_t* policy,
                                                weft_shard_param_t* handles,

@@ -39,10 +39,16 @@ typedef struct weft_store_callbacks {
   /* Adds `delta` to the decimal number under `key` (0 if absent) and returns the new number in
    * *result. */
   weft_result_t (*add)(void* user, const char* key, int64_t delta, int64_t* result);
+  /* Removes `key`; one that is not there is no failure. May be NULL: then every group that is made through the store leaves
+   * two keys per rank in it and one more. Called for keys that all ranks have read, while the group is being made; a failure
+   * is logged and does no harm. */
+  weft_result_t (*remove)(void* user, const char* key);
+  /* Called once with `user` by weft_store_destroy, which may come from a forked child too. NULL: nothing is called. */
+  void (*release_user)(void* user);
 } weft_store_callbacks_t;
 
 /* Wraps a foreign store. `callbacks` is copied; `user` must outlive the store and every group
- * creation that uses it. Children forked later may use the store. Errors: INVALID_ARGUMENT (NULL, a missing function, wrong struct_size).
+ * creation that uses it. If the call fails, `user` is not released. Children forked later may use the store. Errors: INVALID_ARGUMENT (NULL, a missing function, wrong struct_size).
  * Any thread. */
 WEFT_EXPORT weft_result_t weft_store_create_callbacks(const weft_store_callbacks_t* callbacks,
                                                       weft_store_t* store);

@@ -54,7 +54,8 @@ typedef enum weft_result {
   WEFT_BAD_STATE = 108,   /* the object is not in a state that allows this call; nothing was sent */
   WEFT_NO_QUORUM = 109,   /* too few members are left to agree */
   WEFT_AUTH_FAILED = 110, /* wrong or missing job secret */
-  WEFT_FORKED = 111       /* the handle was made by the parent of this forked process */
+  WEFT_FORKED = 111,      /* the handle was made by the parent of this forked process */
+  WEFT_INTERRUPTED = 112  /* this thread's check of weft_set_interrupt ended the wait */
 } weft_result_t;
 
 /* Element types; the first twelve are nccl.h's, weft's own start at 100. */
@@ -105,6 +106,9 @@ typedef enum weft_op {
   WEFT_OP_CUSTOM_LAST = 0x7fffffff
 } weft_op_t;
 
+/* Where memory lies, and what a group works on. */
+typedef enum weft_device_kind { WEFT_DEVICE_HOST = 0, WEFT_DEVICE_CUDA = 1 } weft_device_kind_t;
+
 /* A process group: ordered ranks that do collectives together (group.h). */
 typedef struct weft_group* weft_group_t;
 /* An operation under way (work.h). */
@@ -115,11 +119,18 @@ typedef struct weft_store* weft_store_t;
 /* How the order of floating-point additions may be chosen. */
 typedef enum weft_numerics {
   WEFT_NUMERICS_CANONICAL = 0, /* the fixed tree; same bits everywhere */
-  WEFT_NUMERICS_FAST = 1 /* any order that is quick; same bits on all ranks of one call only */
+  WEFT_NUMERICS_FAST = 1       /* any order that is quick; same bits on all ranks of one call only.
+                            Inside one node it is the fixed tree, too */
 } weft_numerics_t;
 
 /* Bits of weft_call_t::fields. */
 #define WEFT_CALL_WIRE_DTYPE 1u /* wire_dtype is set */
+/* Nobody will wait for the work soon: the progress thread takes it up at once, and stays with it. Without it an
+ * operation that nobody waits for may begin to move some milliseconds after its start. For works that have a
+ * callback or a completion queue; no meaning to blocking calls, to messages, and with WEFT_PROGRESS=caller. */
+#define WEFT_CALL_BACKGROUND 2u
+#define WEFT_CALL_STREAM \
+  4u /* stream is set, if NULL to CUDA's default stream; device groups only */
 
 /* Options of one call; pass NULL for all defaults. */
 typedef struct weft_call {
@@ -127,13 +138,15 @@ typedef struct weft_call {
   int64_t timeout_ns;    /* nanoseconds until WEFT_TIMEOUT; 0: the group's */
   const char* algorithm; /* NULL: chosen by weft; else a name that weft_explain prints, the same on
                             all ranks */
-  uint32_t fields; /* WEFT_CALL_*: which of the fields below that have no zero default are set */
-  weft_dtype_t wire_dtype;  /* element type between nodes */
-  weft_numerics_t numerics; /* order of additions */
+  uint32_t fields;       /* WEFT_CALL_* */
+  weft_dtype_t wire_dtype;  /* element type between nodes; WEFT_UNSUPPORTED if it is not the call's,
+                               since elements are moved as they are; barriers ignore it */
+  weft_numerics_t numerics; /* order of additions; the same on all ranks, else WEFT_MISMATCH;
+                               messages ignore it */
   int32_t priority; /* larger runs first: within a batch (batch.h), and among the groups that
                                the progress thread serves */
   uint64_t tag;     /* yours; stands in the flight recorder; messages ignore it */
-  void* stream;     /* cudaStream_t of device groups; NULL for host groups */
+  void* stream;     /* cudaStream_t of device groups; WEFT_UNSUPPORTED in host groups */
 } weft_call_t;
 
 /* Bytes of one element, 0 for an unknown type. Any thread. */

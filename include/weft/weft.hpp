@@ -13,17 +13,22 @@
 //
 //   collectives.hpp  every operation, in all forms          op.hpp        reductions of your own
 //   owners.hpp       Error, Work, Memory, Registration...   settings.hpp  progress, log, allocator, options
-//   shard.hpp, shard_plan.hpp, shard_checks.hpp   shard managers; the headers that are not included from here
+//   completion_queue.hpp   the ends of many works, for one thread
+//   shard.hpp, shard_plan.hpp, shard_checks.hpp, shard_state.hpp   shard managers; the headers that are not included from here
 //
 // The classes live in an inline namespace, so that their symbols meet no other version's in one program.
 #ifndef WEFT_WEFT_HPP_
 #define WEFT_WEFT_HPP_
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <string>
 #include <vector>
 
 #include "weft/collectives.hpp"
+#include "weft/completion_queue.hpp"
 #include "weft/op.hpp"
 #include "weft/owners.hpp"
 #include "weft/settings.hpp"
@@ -74,21 +79,19 @@ class Group : public Handle<weft_group_t, weft_group_destroy>, public Collective
 
   // From the launcher's environment; a group of one without a launcher.
   static Group FromEnvironment(const weft_group_config_t* config = nullptr) {
-    return Make([&](weft_group_t* group) { return weft_group_create_from_env(config, group); });
+    return Group(internal::Returned<weft_group_t>(weft_group_create_from_env, config));
   }
 
   static Group FromId(const weft_unique_id_t& id, int size, int rank,
                       const weft_group_config_t* config = nullptr) {
-    return Make([&](weft_group_t* group) {
-      return weft_group_create_from_id(&id, size, rank, config, group);
-    });
+    return Group(
+        internal::Returned<weft_group_t>(weft_group_create_from_id, &id, size, rank, config));
   }
 
   static Group FromStore(const Store& store, int size, int rank,
                          const weft_group_config_t* config = nullptr) {
-    return Make([&](weft_group_t* group) {
-      return weft_group_create_from_store(store.get(), size, rank, config, group);
-    });
+    return Group(internal::Returned<weft_group_t>(weft_group_create_from_store, store.get(), size,
+                                                  rank, config));
   }
 
   // `size` ranks of this process, each to be driven by a thread of the caller's.
@@ -104,42 +107,34 @@ class Group : public Handle<weft_group_t, weft_group_destroy>, public Collective
 
   // Empty (false) on a rank that passes WEFT_COLOR_NONE.
   Group Split(int color, int key, const weft_group_config_t* config = nullptr) const {
-    return Make(
-        [&](weft_group_t* group) { return weft_group_split(get(), color, key, config, group); });
+    return Group(internal::Returned<weft_group_t>(weft_group_split, get(), color, key, config));
   }
 
   // The given ranks of this group, in that order; empty (false) on a rank that is not listed. Collective.
   Group FromRanks(const std::vector<int>& ranks,
                   const weft_group_config_t* config = nullptr) const {
-    return Make([&](weft_group_t* group) {
-      return weft_group_create_from_ranks(get(), ranks.data(), static_cast<int>(ranks.size()),
-                                          config, group);
-    });
+    return Group(internal::Returned<weft_group_t>(weft_group_create_from_ranks, get(), ranks.data(),
+                                                  static_cast<int>(ranks.size()), config));
   }
 
-  int Rank() const {
-    int rank = 0;
-    Check(weft_group_rank(get(), &rank));
-    return rank;
+  int Rank() const { return internal::Returned<int>(weft_group_rank, get()); }
+
+  int Size() const { return internal::Returned<int>(weft_group_size, get()); }
+
+  std::string Name() const { return internal::Returned<const char*>(weft_group_name, get()); }
+
+  // The deadline on this rank of calls to come that have none of their own; zero: WEFT_TIMEOUT_S or 1800 s.
+  void SetTimeout(std::chrono::nanoseconds timeout) const {
+    Check(weft_group_set_timeout(get(), timeout.count()));
   }
 
-  int Size() const {
-    int size = 0;
-    Check(weft_group_size(get(), &size));
-    return size;
-  }
-
-  std::string Name() const {
-    const char* name = nullptr;
-    Check(weft_group_name(get(), &name));
-    return name;
+  // How many collectives this rank has issued: the sequence number of the last one.
+  std::uint64_t Sequence() const {
+    return internal::Returned<std::uint64_t>(weft_group_sequence, get());
   }
 
   weft_group_stats_t Stats() const {
-    weft_group_stats_t stats = {};
-    stats.struct_size = sizeof(stats);
-    Check(weft_group_stats(get(), &stats));
-    return stats;
+    return internal::Filled<weft_group_stats_t>(weft_group_stats, get());
   }
 
   // What weft does for a call, and why, as lines of "name: value".
@@ -155,9 +150,7 @@ class Group : public Handle<weft_group_t, weft_group_destroy>, public Collective
 
   // Memory that all ranks have, for results that they get in one place (mem.h); both calls are collective.
   void* AllocateShared(std::size_t bytes) const {
-    void* memory = nullptr;
-    Check(weft_mem_alloc_shared(get(), bytes, &memory));
-    return memory;
+    return internal::Returned<void*>(weft_mem_alloc_shared, get(), bytes);
   }
 
   void FreeShared(void* memory) const { Check(weft_mem_free_shared(get(), memory)); }
@@ -176,14 +169,6 @@ class Group : public Handle<weft_group_t, weft_group_destroy>, public Collective
   void Issue(Call&& call) const {
     Blocking(get()).Issue(call);
   }
-
- private:
-  template <typename Create>
-  static Group Make(Create&& create) {
-    weft_group_t group = nullptr;
-    Check(create(&group));
-    return Group(group);
-  }
 };
 
 // Operations started together (batch.h): what is called on this thread while a Batch lives is noted, and started by
@@ -194,17 +179,19 @@ class Group : public Handle<weft_group_t, weft_group_destroy>, public Collective
 //   group.Recv(y, n, previous);
 //   batch.End();
 //
-// Without End(), as when an exception leaves the scope, the destructor ends the batch and drops its result: the peers
-// count on what was noted before.
+// Without End() the destructor ends the batch and drops its result. If an exception leaves the scope, it cancels the batch
+// instead: what was noted is not started, as half of it would be worse for the peers, and the groups concerned are aborted.
 class Batch {
  public:
-  Batch() { Check(weft_batch_begin()); }
+  Batch() : exceptions_(std::uncaught_exceptions()) { Check(weft_batch_begin()); }
 
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
   ~Batch() {
-    if (open_) (void)weft_batch_end();
+    if (!open_) return;
+    const bool unwinding = std::uncaught_exceptions() > exceptions_;
+    (void)(unwinding ? weft_batch_cancel() : weft_batch_end());
   }
 
   void End() {
@@ -212,7 +199,14 @@ class Batch {
     Check(weft_batch_end());
   }
 
+  // Gives up what was noted; works of it end with WEFT_ABORTED.
+  void Cancel() {
+    open_ = false;
+    Check(weft_batch_cancel());
+  }
+
  private:
+  const int exceptions_;  // under way when the batch began
   bool open_ = true;
 };
 

@@ -6,6 +6,8 @@
  *   weft_work_wait(work, 0);
  *   weft_work_free(work);
  *
+ * A thread that waits for many works takes their ends from a queue (completion_queue.h).
+ *
  * Works complete without anybody calling wait: a progress thread of the process, which sleeps when
  * there is nothing to do, finishes what nobody waits for. To start an operation is to queue it: the
  * call does not wait for another thread's blocking call on the group, nor for its callbacks. What is
@@ -18,6 +20,7 @@
 #ifndef WEFT_WORK_H_
 #define WEFT_WORK_H_
 
+#include "weft/error.h"
 #include "weft/types.h"
 
 WEFT_BEGIN_DECLS
@@ -31,16 +34,30 @@ WEFT_EXPORT weft_result_t weft_work_test(weft_work_t work, int* done);
  * deadline is the only one. */
 WEFT_EXPORT weft_result_t weft_work_wait(weft_work_t work, int64_t timeout_ns);
 
+/* Makes `stream`, a cudaStream_t, wait for the operation: what is put on the stream afterwards begins when it has ended.
+ * Does not wait itself. UNSUPPORTED for works of host groups, which have no streams. */
+WEFT_EXPORT weft_result_t weft_work_stream_wait(weft_work_t work, void* stream);
+
 /* Never waits and never moves anything: WEFT_IN_PROGRESS until the operation has ended, then its
  * result. */
 WEFT_EXPORT weft_result_t weft_work_error(weft_work_t work);
+
+/* Why the operation has failed, as fields; asked on any thread, and without a trace in weft_last_error(), which
+ * weft_work_error sets. Never waits and never moves anything: WEFT_IN_PROGRESS, with nothing
+ * written, until the operation has ended. Then *info is filled, whose struct_size must be set; with all
+ * unknown if it ended well. Errors: INVALID_ARGUMENT, BAD_STATE while the work's batch has not ended. */
+WEFT_EXPORT weft_result_t weft_work_error_info(weft_work_t work, weft_error_info_t* info);
+
+/* The same as a sentence, "" if the operation ended well. Valid until weft_work_free. Errors: as
+ * weft_work_error_info. */
+WEFT_EXPORT weft_result_t weft_work_error_message(weft_work_t work, const char** message);
 
 /* Called once when the operation has ended, on the thread that completes it and with no weft lock
  * held, or at once on the calling thread if it has ended already. It may start operations, which never
  * waits, on any group, and may destroy the group, but must not block. */
 typedef void (*weft_work_callback_t)(weft_result_t result, void* user);
 
-/* Sets the callback; at most one per work (INVALID_USAGE for a second one). */
+/* Sets the callback; at most one per work, and none if a completion queue has it (INVALID_USAGE). */
 WEFT_EXPORT weft_result_t weft_work_on_complete(weft_work_t work, weft_work_callback_t callback,
                                                 void* user);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -61,7 +62,7 @@ bool AllSame(const std::vector<T>& all, size_t stride) {
   return true;
 }
 
-// Of ranks first, first + stride, ...
+// The sides among ranks first, first + stride, ...
 Sides SidesOfSet(const std::vector<Digest>& all, size_t first, size_t stride) {
   Sides sides;
   for (size_t rank = first; rank < all.size(); rank += stride) {
@@ -79,7 +80,7 @@ Sides SidesOfSet(const std::vector<Digest>& all, size_t first, size_t stride) {
   return sides;
 }
 
-// Of the first set of ranks that differ; none if there is none.
+// The difference in the first set of ranks that differ; nullopt if there is none.
 std::optional<Difference> DifferenceAt(size_t index, const std::vector<Digest>& all,
                                        size_t stride) {
   for (size_t first = 0; first < stride; ++first) {
@@ -161,10 +162,9 @@ absl::StatusOr<std::vector<std::string>> GatherText(ProcessGroup& group, std::st
 
 std::string RankList(const std::vector<int>& ranks) {
   constexpr size_t kListed = 8;
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < std::min(ranks.size(), kListed); ++i) {
-    absl::StrAppend(&text, i == 0 ? "" : ", ", ranks[i]);
-  }
+  const auto end = ranks.begin() + static_cast<ptrdiff_t>(std::min(ranks.size(), kListed));
+  std::string text =
+      StrCat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(ranks.begin(), end, ", "));
   if (ranks.size() > kListed) absl::StrAppend(&text, " and ", ranks.size() - kListed, " more");
   return text;
 }

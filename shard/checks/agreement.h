@@ -7,8 +7,8 @@
 // running digests: one all_gather of 16 bytes per halving, so memory stays small for any number of
 // ranks and entries. All ranks see the same digests, so all return the same answer.
 //
-// Who is wrong is a matter of majority: the ranks that do not have what most have. Without a majority, as
-// between two ranks, all sides are named.
+// The majority is right, and ranks that differ from it are the outliers. Without a majority, as between two ranks,
+// all sides are named.
 //
 // Thread-safety: collective calls; as the group's.
 #pragma once

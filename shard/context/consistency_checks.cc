@@ -5,7 +5,6 @@
 
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "base/status.h"
@@ -113,15 +112,17 @@ Digest ConsistencyChecks::DigestOfState(int param) const {
 }
 
 absl::Status ConsistencyChecks::ExplainCopies(const char* call, const Difference& difference) {
-  const std::string& name = core_.declared().registry.params()[difference.index / 2].name;
+  const auto param = static_cast<int>(difference.index / 2);
+  const std::string& name = core_.SpecOf(param).name;
   const bool state = difference.index % 2 == 1;
-  return MakeError(
+  const absl::Status differs = MakeError(
       WEFT_MISMATCH, CulpritOf(core_.group(), difference.ranks[0], call),
       StrCat(call, " on group ", core_.group().name(), ": ", state ? "optimizer state of " : "",
              "parameter ", name, ": ", WhoDiffers(difference), "; ",
              state ? "go back to a checkpoint"
                    : "copy them from one rank with weft_shard_context_broadcast",
              ", and look for updates that differ between ranks, or memory that fails"));
+  return core_.AboutParam(param, differs);
 }
 
 absl::Status ConsistencyChecks::CheckSamples(const void* samples, size_t bytes) {
@@ -147,17 +148,9 @@ absl::StatusOr<std::vector<weft_shard_rank_report_t>> ConsistencyChecks::Report(
     WEFT_RETURN_IF_ERROR(core_.CheckQuiet("context_report"));
   }
   WEFT_ASSIGN_OR_RETURN(const weft_shard_rank_report_t own, OwnReport());
-  static_assert(std::is_trivially_copyable_v<weft_shard_rank_report_t>);
-  std::vector<weft_shard_rank_report_t> reports(static_cast<size_t>(core_.group().size()));
-  const absl::Status gathered =
-      core_.group().Run({.kind = OpKind::kAllGather,
-                         .dtype = WEFT_UINT8,
-                         .count = sizeof(own),
-                         .purpose = core_.purposes().Of(Purpose::Kind::kReport),
-                         .in = &own,
-                         .out = reports.data(),
-                         .timeout_ns = core_.options().timeout_ns});
-  if (!gathered.ok()) return core_.LatchUnlocked(Annotate(gathered, "context_report: "));
+  absl::StatusOr<std::vector<weft_shard_rank_report_t>> reports = GatherValue(
+      core_.group(), own, core_.options().timeout_ns, core_.purposes().Of(Purpose::Kind::kReport));
+  if (!reports.ok()) return core_.LatchUnlocked(Annotate(reports.status(), "context_report: "));
   return reports;
 }
 

@@ -17,6 +17,7 @@ Context::Context(std::shared_ptr<const Mesh> mesh, const ContextOptions& options
       params_(core_),
       steps_(core_),
       optimizer_(core_),
+      state_(core_, params_, optimizer_),
       checks_(core_, params_, steps_.clock()) {}
 
 absl::Status Context::Broadcast(int root) {
@@ -25,6 +26,7 @@ absl::Status Context::Broadcast(int root) {
 }
 
 absl::Status Context::StepEnd() {
+  WEFT_RETURN_IF_ERROR(optimizer_.EndCallersTurn());
   WEFT_ASSIGN_OR_RETURN(const bool trained, steps_.End());
   return trained ? checks_.VerifyIfDue("step_end") : core_.Drain();
 }

@@ -12,12 +12,15 @@
 //   StepDriver         the calls of a step, with GradientReducer and OrderAgreement
 //   OptimizerDriver    the update
 //   ParamAccess        views, parts, load, read, broadcast
+//   StateAccess        what a checkpoint saves and restores
 //   ConsistencyChecks  copies that differ, samples that do not, ranks that lag behind
 //
-// Thread-safety: GradReady, View, Plan, Interval and AbortStep from any thread, the rest from one thread at a time.
+// Thread-safety: GradReady, View, IsUnsharded and UnshardedBytes of params(), Plan, Interval and AbortStep from any thread, registry
+// from finalize on; the rest from one thread at a time.
 // Owns no thread but those of its optimizer; a reduction that has ended starts the gather that waited
-// for its place, on the completing thread. The destructor waits for updated parameters that are on their way,
-// ends other operations under way (aborting the group if a peer has not come) and returns all memory.
+// for its place, on the completing thread. The destructor aborts a step that is under way, if there are
+// peers; else it waits for updated parameters that are on their way, and aborts the group if a peer does not come. It returns
+// all memory.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +40,7 @@
 #include "shard/context/context_options.h"
 #include "shard/context/optimizer_driver.h"
 #include "shard/context/param_access.h"
+#include "shard/context/state_access.h"
 #include "shard/context/step_driver.h"
 
 namespace weft {
@@ -75,8 +79,8 @@ class Context {
     return builder_.AddUnits(params, groups, placement);
   }
 
-  // The order of units in forward; empty: the declared one.
-  absl::Status HintOrder(const std::vector<int>& order) { return builder_.HintOrder(order); }
+  // The order of units in forward, param groups.
+  ContextBuilder& builder() { return builder_; }
 
   // The plan, without peers.
   absl::StatusOr<weft_shard_plan_t> Plan() { return builder_.Plan(); }
@@ -88,10 +92,19 @@ class Context {
 
   absl::StatusOr<weft_shard_plan_t> Finalize() { return builder_.Finalize(); }
 
+  // What was declared; constant from finalize on.
+  const Registry& registry() const { return core_.declared().registry; }
+
   // Params outside of the calls of a step.
   static constexpr int kEveryRank = ParamAccess::kEveryRank;
 
   absl::StatusOr<ParamView> View(int param) { return params_.View(param); }
+
+  // What is unsharded, and how large it is then.
+  ParamAccess& params() { return params_; }
+
+  // What a checkpoint needs.
+  StateAccess& state() { return state_; }
 
   absl::StatusOr<std::pair<ParamView, size_t>> OwnPart(int param) { return params_.OwnPart(param); }
 
@@ -99,7 +112,9 @@ class Context {
     return params_.Load(param, values, root);
   }
 
-  absl::Status Read(int param, void* values) { return params_.Read(param, values); }
+  absl::Status Read(int param, void* values, int root = kEveryRank) {
+    return params_.Read(param, values, root);
+  }
 
   absl::Status Updated() { return params_.Updated(); }
 
@@ -117,7 +132,9 @@ class Context {
 
   absl::Status PostForward(int unit) { return steps_.PostForward(unit); }
 
-  absl::Status UnshardStart(int unit) { return steps_.UnshardStart(unit); }
+  absl::Status UnshardStart(int unit, const UnshardDestination& destination = {}) {
+    return steps_.UnshardStart(unit, destination);
+  }
 
   absl::Status UnshardWait(int unit) { return steps_.UnshardWait(unit); }
 
@@ -139,7 +156,8 @@ class Context {
     return optimizer_.Step(update);
   }
 
-  absl::StatusOr<double> LossScale() { return optimizer_.LossScale(); }
+  // The loss scale, the norm.
+  OptimizerDriver& optimizer() { return optimizer_; }
 
   // After a step of training compares copies, if that is due.
   absl::Status StepEnd();
@@ -157,9 +175,6 @@ class Context {
 
   int rank_count() const { return core_.mesh().size(); }
 
-  // The calls of a step's micro-batches, in this order, without gradients.
-  absl::Status Walk(const std::vector<Event>& events) { return steps_.Walk(events); }
-
   // For tests, valid after Finalize: the pool, and the most that lay outside of it in this step.
   size_t pool_bytes() const { return core_.runtime().unshard_manager.pool_bytes(); }
 
@@ -173,6 +188,7 @@ class Context {
   ParamAccess params_;
   StepDriver steps_;
   OptimizerDriver optimizer_;
+  StateAccess state_;
   ConsistencyChecks checks_;
 };
 

@@ -21,16 +21,16 @@ absl::Status DeclareUnits(const std::vector<ParamSpec>& params,
                           const std::vector<ParamGroup>& groups, const Placement& placement,
                           Registry& registry) {
   for (const ParamGroup& group : groups) {
-    WEFT_ASSIGN_OR_RETURN(const int unit, registry.BeginUnit(group.name, placement));
+    const absl::StatusOr<int> unit = registry.BeginUnit(group.name, placement);
+    if (!unit.ok()) return WithSubject(unit.status(), group.name, {});
     for (size_t i = group.first; i < group.first + group.count; ++i) {
       const ParamSpec& param = params[i];
-      WEFT_RETURN_IF_ERROR(registry
-                               .AddParam(unit, param.name, param.shape.data(),
-                                         static_cast<int>(param.shape.size()), param.dtype,
-                                         param.frozen, param.decays)
-                               .status());
+      const absl::StatusOr<int> added = registry.AddParam(*unit, param.name, param.shape.data(),
+                                                          static_cast<int>(param.shape.size()),
+                                                          param.dtype, param.frozen, param.decays);
+      if (!added.ok()) return WithSubject(added.status(), group.name, param.name);
     }
-    WEFT_RETURN_IF_ERROR(registry.SealUnit(unit));
+    WEFT_RETURN_IF_ERROR(registry.SealUnit(*unit));
   }
   return absl::OkStatus();
 }
@@ -43,7 +43,7 @@ PlanInput PlanInputOf(const ContextCore& core) {
   const ContextOptions& options = core.options();
   return {.registry = &declared.registry,
           .order = declared.order.empty() ? nullptr : &declared.order,
-          .optimizer = declared.optimizer.has_value() ? &*declared.optimizer : nullptr,
+          .groups = declared.groups,
           .member = {.rank = mesh.rank(), .size = mesh.size()},
           .inner = {.rank = mesh.inner_rank(), .size = mesh.inner_size()},
           .limits = options.limits,
@@ -51,7 +51,8 @@ PlanInput PlanInputOf(const ContextCore& core) {
           .overlap = options.overlap,
           .prefetch = options.prefetch,
           .budget_bytes = options.budget_bytes,
-          .microbatches = options.microbatches};
+          .microbatches = options.microbatches,
+          .views = options.views};
 }
 
 absl::Status ContextBuilder::CheckDeclaring(const char* call) const {
@@ -133,6 +134,33 @@ absl::Status ContextBuilder::SetOptimizer(const OptimizerConfig& config) {
                      "context_optimizer: the context has an optimizer already; give it one");
   }
   declared->optimizer = config;
+  declared->groups = {GroupOf(config)};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> ContextBuilder::AddGroup(const weft_shard_param_group_t& numbers) {
+  constexpr char kCall[] = "param_group_add";
+  Section section(core_.mutex);
+  WEFT_ASSIGN_OR_RETURN(Declarations* const declared, Declare(kCall));
+  std::vector<OptimizerGroup>& groups = declared->groups;
+  WEFT_ASSIGN_OR_RETURN(const OptimizerGroup own, GroupAt(groups, 0, kCall));
+  if (groups.size() >= WEFT_SHARD_PARAM_GROUPS_MAX) {
+    return MakeError(WEFT_INVALID_ARGUMENT, {.operation = kCall},
+                     StrCat(kCall, ": the context has ", groups.size(),
+                            " param groups already, the most that are possible; put params that "
+                            "are updated alike into one"));
+  }
+  WEFT_ASSIGN_OR_RETURN(const OptimizerGroup group, Changed(own, numbers, kCall));
+  groups.push_back(group);
+  return static_cast<int>(groups.size()) - 1;
+}
+
+absl::Status ContextBuilder::SetParamGroup(int param, int group) {
+  constexpr char kCall[] = "param_set_group";
+  Section section(core_.mutex);
+  WEFT_ASSIGN_OR_RETURN(Declarations* const declared, Declare(kCall));
+  WEFT_RETURN_IF_ERROR(GroupAt(declared->groups, group, kCall).status());
+  declared->registry.SetGroup(param, group);
   return absl::OkStatus();
 }
 
@@ -264,16 +292,21 @@ absl::StatusOr<std::unique_ptr<Runtime>> ContextBuilder::MakeRuntime() {
                                 std::move(calls), mesh, std::move(watch), reduction);
   runtime->plan = plan.numbers;
   if (declared.optimizer.has_value()) {
-    WEFT_ASSIGN_OR_RETURN(runtime->optimizer,
-                          ShardOptimizer::Allocate(*declared.optimizer, declared.registry,
-                                                   runtime->layout, core_.isa(), options.memory));
+    WEFT_ASSIGN_OR_RETURN(
+        runtime->optimizer,
+        ShardOptimizer::Allocate(*declared.optimizer, declared.groups, declared.registry,
+                                 runtime->layout, core_.isa(), options.memory));
+    runtime->callers_turn = CallersTurn(declared.groups, declared.registry, runtime->layout);
   }
   if (!cut) return runtime;
   for (const weft_shard_mode_t mode : {WEFT_SHARD_TRAIN, WEFT_SHARD_EVAL}) {
     runtime->recorded.Expect(mode, std::move(plan.expected[mode]));
   }
   runtime->unshard_manager.SetSource(options.memory);
-  WEFT_RETURN_IF_ERROR(runtime->unshard_manager.Reserve(plan.numbers.pool_bytes));
+  if (options.views != WEFT_SHARD_VIEWS_MOVE) {
+    WEFT_RETURN_IF_ERROR(runtime->unit_places.Fix(std::move(plan.places), options.memory));
+  }
+  WEFT_RETURN_IF_ERROR(runtime->unshard_manager.Reserve(plan.moving_bytes));
   return runtime;
 }
 
@@ -325,11 +358,11 @@ absl::Status ContextBuilder::SplitGroups(Runtime& runtime) {
   if (declared.Any([](const Placement& placement) { return placement.replicated; })) {
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> scatter,
                           split(*mesh.inner(), replica, "reduce_scatter"));
-    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> across,
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> inter_replica,
                           split(*mesh.outer(), mesh.inner_rank(), "all_reduce"));
     runtime.reduction.SetReplicaGroups(
         runtime.Watched(ContextGroup::kInnerScatter, std::move(scatter)),
-        runtime.Watched(ContextGroup::kOuterReduce, std::move(across)));
+        runtime.Watched(ContextGroup::kOuterReduce, std::move(inter_replica)));
   }
   runtime.gather_groups.Set(runtime.Watched(ContextGroup::kGather, std::move(all)),
                             runtime.Watched(ContextGroup::kInnerGather, std::move(inner)));

@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/context/context_core.h"
+#include "shard/context/settings.h"
 #include "shard/layout/grouping.h"
 #include "shard/plan/plan.h"
 
@@ -43,14 +44,21 @@ class ContextBuilder {
   absl::Status TieParam(int unit, std::string_view name, int param);
   absl::Status SealUnit(int unit);
   absl::Status SetOptimizer(const OptimizerConfig& config);
+  // Returns its number.
+  absl::StatusOr<int> AddGroup(const weft_shard_param_group_t& numbers);
+  absl::Status SetParamGroup(int param, int group);
   absl::StatusOr<std::pair<int, int>> AddUnits(const std::vector<ParamSpec>& params,
                                                const std::vector<ParamGroup>& groups,
                                                const Placement& placement);
+  // Of units in forward; empty: the declared one.
   absl::Status HintOrder(const std::vector<int>& order);
 
   absl::StatusOr<weft_shard_plan_t> Plan();
   absl::StatusOr<OwnedElements> Interval(int param, int rank);
   absl::StatusOr<weft_shard_plan_t> Finalize();
+
+  // Of a context that is finalized. Collective.
+  absl::Status Change(const SettingsChange& change) { return ChangeSettings(core_, change); }
 
  private:
   absl::Status CheckDeclaring(const char* call) const WEFT_REQUIRES(core_.mutex);

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/interrupt.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -37,12 +38,17 @@ ContextCore::ContextCore(std::shared_ptr<const Mesh> mesh, const ContextOptions&
 ContextCore::~ContextCore() {
   doorbell_->Silence();
   if (runtime_ == nullptr) return;
+  // Peers may wait for this rank, or will: they learn at once that it does not come. What failed on all ranks they know.
+  const bool in_step = !runtime_->state.CheckQuiet("destroy").ok();
+  if (in_step && mesh_->size() > 1 && !IsOfAllRanks(failure_)) {
+    (void)Abort("its context was destroyed");
+  }
   Works works = runtime_->unshard_manager.UnderWay();
   for (const StartedReduce& reduce : runtime_->reduction.TakeStarted())
     works.push_back(reduce.work);
   // Outside of a step these are updated parameters on their way, which every rank gathers: they end by
-  // themselves, or by their deadline.
-  const bool ends = failure_.ok() && runtime_->state.CheckQuiet("destroy").ok();
+  // themselves, or by their deadline. So do all of a rank that is alone.
+  const bool ends = failure_.ok() && (!in_step || mesh_->size() == 1);
   bool ended = true;
   for (const WorkRef& work : works)
     ended = (ends ? Await(*work).ok() : work->Test()) && ended;
@@ -55,6 +61,7 @@ ContextCore::~ContextCore() {
                                        "being reduced or parameters gathered"));
     if (failure_.ok()) failure_ = cause;  // nothing is started any more
     EndGroups(cause);
+    const UninterruptedWaits until_quiet;
     for (const WorkRef& work : works)
       (void)work->Wait(0);
   }
@@ -104,6 +111,18 @@ absl::Status ContextCore::CheckQuiet(const char* call) const {
   return runtime_->state.CheckQuiet(call);
 }
 
+absl::Status ContextCore::CheckUpdated(const char* call) const {
+  const CallersTurn& turn = runtime_->callers_turn;
+  if (!turn.due()) return absl::OkStatus();
+  return AboutParam(
+      turn.first_param(),
+      MakeError(
+          WEFT_BAD_STATE, {.operation = call},
+          StrCat(call, ": optimizer_step has left the parameters of kind OWN to you, such as ",
+                 SpecOf(turn.first_param()).name,
+                 "; update their parts and call weft_shard_params_updated first")));
+}
+
 absl::Status ContextCore::Latch(const absl::Status& status) {
   if (status.ok() || !failure_.ok()) return status;
   failure_ = status;
@@ -151,16 +170,31 @@ void ContextCore::EndGroups(const absl::Status& found) {
   runtime_->reduction.ForEachGroup([&](ProcessGroup& ended) { end(ended, cause); });
 }
 
+// The others would wait for a rank whose program has left the step.
+absl::Status ContextCore::EndIfInterrupted(Work& work, absl::Status status) {
+  if (ResultOf(status) != WEFT_INTERRUPTED) return status;
+  (void)TakeInterrupt();
+  {
+    Section section(mutex);
+    EndGroups(MakeError(WEFT_ABORTED,
+                        StrCat("rank ", group().rank(), " was interrupted by its program")));
+  }
+  const UninterruptedWaits until_quiet;  // its buffers may be the caller's
+  (void)work.Wait(0);
+  return status;
+}
+
 // The rank that this one waits for, in a group of some of the ranks, may itself be waiting in another one for a rank
 // that will not come. Who knows that ends the group of all, at which everybody looks.
 absl::Status ContextCore::Await(Work& work, std::string_view what) {
   constexpr int64_t kLookNs = 100'000'000;
   WaitWatch* const watch = this->watch();
-  if (watch == nullptr && mesh_->axes().size() == 1) return work.Wait(0);
+  if (watch == nullptr && mesh_->axes().size() == 1) return EndIfInterrupted(work, work.Wait(0));
   for (bool looked = false;; looked = true) {
     absl::Status status = work.Wait(kLookNs);
     if (ResultOf(status) != WEFT_IN_PROGRESS) {
       if (looked && watch != nullptr) watch->EndWait();
+      if (ResultOf(status) == WEFT_INTERRUPTED) return EndIfInterrupted(work, std::move(status));
       if (watch == nullptr || !IsOfAllRanks(status)) return status;
       // Others may wait for this rank in another group.
       Section section(mutex);
@@ -201,7 +235,8 @@ absl::Status ContextCore::Run(ProcessGroup& among, const Collective& call) {
   return Await(*work);
 }
 
-absl::Status ContextCore::AwaitAll(const Works& works, std::string_view what, int64_t* waited_ns) {
+absl::Status ContextCore::AwaitAll(const Works& works, std::string_view what, int64_t* waited_ns,
+                                   std::string_view unit) {
   absl::Status first_failure;
   const int64_t begin_ns = MonotonicNs();
   for (const WorkRef& work : works) {
@@ -209,7 +244,7 @@ absl::Status ContextCore::AwaitAll(const Works& works, std::string_view what, in
     if (!status.ok() && first_failure.ok()) first_failure = status;
   }
   *waited_ns += MonotonicNs() - begin_ns;
-  return LatchUnlocked(Annotate(first_failure, what));
+  return LatchUnlocked(WithSubject(Annotate(first_failure, what), unit, {}));
 }
 
 absl::Status ContextCore::Drain() {

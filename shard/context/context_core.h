@@ -10,8 +10,8 @@
 //
 // Thread-safety: one mutex guards the bookkeeping of all parts; it is held neither while gradients are added or
 // zeroed nor while anybody waits. What does not say that it requires the mutex takes it itself.
-// The destructor waits for updated parameters that are on their way, ends other operations under way (aborting the
-// group if a peer has not come), and waits until the memory is quiet.
+// The destructor aborts a step that is under way, if there are peers; else it waits for updated parameters that are on their
+// way (aborting the group if a peer does not come). Then it waits until the memory is quiet.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "comm/group/process_group.h"
 #include "comm/kernels/isa.h"
 #include "shard/context/answering_mutex.h"
@@ -29,6 +30,7 @@
 #include "shard/layout/mesh.h"
 #include "shard/layout/registry.h"
 #include "shard/optimizer/optimizer_config.h"
+#include "shard/optimizer/param_groups.h"
 #include "shard/step/doorbell.h"
 #include "shard/step/purposes.h"
 
@@ -38,7 +40,8 @@ namespace weft {
 struct Declarations {
   Registry registry;
   std::optional<OptimizerConfig> optimizer;
-  std::vector<int> order;  // hinted: of units in forward; empty: the declared one
+  std::vector<OptimizerGroup> groups;  // of the optimizer, if there is one; 0 is its config
+  std::vector<int> order;              // hinted: of units in forward; empty: the declared one
 
   bool Any(bool (*is)(const Placement&)) const;
 };
@@ -55,6 +58,9 @@ class ContextCore {
   const Mesh& mesh() const { return *mesh_; }
 
   const ContextOptions& options() const { return options_; }
+
+  // Between steps.
+  void SetOptions(const ContextOptions& options) WEFT_REQUIRES(mutex) { options_ = options; }
 
   Isa isa() const { return isa_; }
 
@@ -74,9 +80,14 @@ class ContextCore {
 
   Declarations& Declare() WEFT_REQUIRES(mutex) { return declared_; }
 
+  // `status` with the param, and its unit, as what it is about.
+  absl::Status AboutParam(int param, const absl::Status& status) const {
+    return WithSubject(status, UnitOf(SpecOf(param).unit).name, SpecOf(param).name);
+  }
+
   Purposes& purposes() { return purposes_; }
 
-  // Of the mesh; from finalize on with its operations watched.
+  // The mesh's group; from finalize on with its operations watched.
   ProcessGroup& group() const { return runtime_ == nullptr ? *mesh_->group() : *runtime_->group; }
 
   bool finalized() const { return runtime_ != nullptr; }
@@ -92,6 +103,9 @@ class ContextCore {
   absl::Status CheckUsable(const char* call) const WEFT_REQUIRES(mutex);
   // CheckUsable, between steps or after finish.
   absl::Status CheckQuiet(const char* call) const WEFT_REQUIRES(mutex);
+  // BAD_STATE while optimizer_step has left params to the caller: those that lie in a bucket with them are gathered when the
+  // caller has updated them, and are old on some ranks until then.
+  absl::Status CheckUpdated(const char* call) const WEFT_REQUIRES(mutex);
 
   // The first failure of communication: after it nothing is sent any more.
   const absl::Status& failure() const WEFT_REQUIRES(mutex) { return failure_; }
@@ -108,8 +122,10 @@ class ContextCore {
 
   // Waits for an operation of any group of the context; `what` says what for.
   absl::Status Await(Work& work, std::string_view what = {});
-  // Waits for all, also after one failed; keeps and returns the first failure. Adds to *waited_ns.
-  absl::Status AwaitAll(const Works& works, std::string_view what, int64_t* waited_ns);
+  // Waits for all, also after one failed; keeps and returns the first failure. Adds to *waited_ns. `unit` is the name of
+  // the one that they are for, if it is one.
+  absl::Status AwaitAll(const Works& works, std::string_view what, int64_t* waited_ns,
+                        std::string_view unit = {});
   absl::Status Run(ProcessGroup& among, const Collective& call);
   // Waits for everything that is under way and frees all that is unsharded for a time only.
   absl::Status Drain();
@@ -119,6 +135,7 @@ class ContextCore {
   void Answer() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
   absl::Status Poll() WEFT_REQUIRES(mutex);
   // While something is waited for: why it should not be any longer, if that is known.
+  absl::Status EndIfInterrupted(Work& work, absl::Status status);
   absl::Status LookAround(const Work& work, std::string_view what);
   // Ends the groups of this context and its mesh, and so the waits of other ranks in them. Works that end call back on
   // this thread.
@@ -127,7 +144,7 @@ class ContextCore {
   WaitWatch* watch() const { return runtime_ == nullptr ? nullptr : runtime_->watch.get(); }
 
   const std::shared_ptr<const Mesh> mesh_;
-  const ContextOptions options_;
+  ContextOptions options_;
   const Isa isa_;
   const std::shared_ptr<Doorbell> doorbell_;
   Declarations declared_;

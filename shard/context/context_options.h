@@ -24,13 +24,14 @@ struct ContextOptions {
   size_t budget_bytes = 0;  // of what is gathered; 0: none
   int microbatches = 1;     // that the plan expects
   bool uneven = false;      // ranks may run out of data before others
+  weft_shard_views_t views = WEFT_SHARD_VIEWS_MOVE;
   BlockSource memory;
   // Training steps after which copies are compared; 0: never.
   int64_t verify_steps = 0;
 
   bool reduces_every() const { return accumulation != WEFT_SHARD_LOCAL_THEN_REDUCE; }
 
-  // Of replicated spaces sums are kept until the last micro-batch, by the reduction.
+  // The reduction keeps the sums of replicated spaces until the last micro-batch.
   bool keeps_sums() const { return accumulation == WEFT_SHARD_INNER_EVERY_OUTER_LAST; }
 
   Accumulate accumulate() const {

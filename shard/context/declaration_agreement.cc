@@ -40,6 +40,22 @@ const char* AccumulationName(weft_shard_accumulation_t accumulation) {
   }
 }
 
+// `subject` is that of an entry: "unit blocks.0", "parameter blocks.0.weight" or something else.
+absl::Status AboutDeclared(const ContextCore& core, std::string_view subject,
+                           const absl::Status& status) {
+  constexpr std::string_view kUnit = "unit ";
+  constexpr std::string_view kParam = "parameter ";
+  if (subject.starts_with(kUnit)) {
+    return WithSubject(status, subject.substr(kUnit.size()), {});
+  }
+  if (!subject.starts_with(kParam)) return status;
+  const std::string_view name = subject.substr(kParam.size());
+  for (const ParamSpec& param : core.declared().registry.params()) {
+    if (param.name == name) return WithSubject(status, core.UnitOf(param.unit).name, name);
+  }
+  return WithSubject(status, {}, name);
+}
+
 Digest DigestOfEntry(const RegistryEntry& entry) {
   const std::string text = StrCat(entry.subject, "\n", entry.facts);
   return DigestOf(text.data(), text.size());
@@ -60,6 +76,10 @@ std::vector<RegistryEntry> AgreedEntries(const ContextCore& core) {
     absl::StrAppend(&facts, ", prefetch ", options.overlap ? options.prefetch : 0,
                     options.overlap ? "" : " without overlap", ", memory_budget_bytes ",
                     options.budget_bytes, ", microbatches ", options.microbatches);
+    if (options.views != WEFT_SHARD_VIEWS_MOVE) {
+      absl::StrAppend(&facts, ", stable_views ",
+                      options.views == WEFT_SHARD_VIEWS_STABLE ? "STABLE" : "APART");
+    }
   }
   if (core.mesh().axes().size() > 1) {
     for (const MeshAxis& axis : core.mesh().axes())
@@ -71,6 +91,9 @@ std::vector<RegistryEntry> AgreedEntries(const ContextCore& core) {
   absl::StrAppend(
       &facts, ", optimizer ",
       core.declared().optimizer.has_value() ? OptimizerText(*core.declared().optimizer) : "none");
+  const std::vector<OptimizerGroup>& groups = core.declared().groups;
+  for (size_t i = groups.size(); i > 1; --i)  // group 0 is the optimizer
+    entries.insert(entries.begin(), {StrCat("param group ", i - 1), GroupText(groups[i - 1])});
   entries.insert(entries.begin(), {"the context's config", facts});
   for (size_t i = 0; i < order.size(); ++i) {
     entries.push_back({StrCat("use ", i, " of the hinted order"),
@@ -104,7 +127,9 @@ absl::Status ExplainDifference(ContextCore& core, const std::vector<RegistryEntr
                     ")");
   }
   absl::StrAppend(&message, "; every rank must declare the same in the same order");
-  return MakeError(WEFT_MISMATCH, CulpritOf(core.group(), outlier, "finalize"), message);
+  const absl::Status differs =
+      MakeError(WEFT_MISMATCH, CulpritOf(core.group(), outlier, "finalize"), message);
+  return same_subject ? AboutDeclared(core, Subject(first), differs) : differs;
 }
 
 }  // namespace

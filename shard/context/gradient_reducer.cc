@@ -1,13 +1,14 @@
 // Reductions start inside a call that gives a gradient and end on any thread; here is decided only which may start. All
 // ranks start them in one order, else the group's operations would not match, so a bucket that is complete early waits
-// for its turn. Whoever waits does so without the mutex: a chain that goes on across replicas is continued by the
-// thread that completes its first link, which needs it.
+// for its turn. Whoever waits does so without the mutex: a chain that goes on with the inter-replica all_reduce is
+// continued by the thread that completes its first link, which needs it.
 #include "shard/context/gradient_reducer.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/status.h"
@@ -17,6 +18,15 @@
 #include "shard/step/accumulate.h"
 
 namespace weft {
+namespace {
+
+// The name of the unit whose gradients the bucket has; empty if there are several.
+std::string_view OnlyUnitOf(const ContextCore& core, int bucket) {
+  const std::vector<int>& units = core.runtime().layout.buckets[static_cast<size_t>(bucket)].units;
+  return units.size() == 1 ? std::string_view(core.UnitOf(units[0]).name) : std::string_view();
+}
+
+}  // namespace
 
 void GradientReducer::BeginStep() {
   folded_microbatches_ = 0;
@@ -50,7 +60,7 @@ absl::Status GradientReducer::StartComplete() {
   WEFT_RETURN_IF_ERROR(core_.failure());
   Readiness& readiness = core_.runtime().readiness;
   for (int bucket = readiness.Next(); bucket >= 0; bucket = readiness.Next()) {
-    WEFT_RETURN_IF_ERROR(core_.Latch(Start(bucket)));
+    WEFT_RETURN_IF_ERROR(core_.Latch(WithSubject(Start(bucket), OnlyUnitOf(core_, bucket), {})));
     readiness.Started();
   }
   return absl::OkStatus();
@@ -99,7 +109,9 @@ absl::Status GradientReducer::WaitForStarted(const std::vector<StartedReduce>& s
   for (const StartedReduce& reduce : started) {
     const absl::Status status = core_.Await(*reduce.work, "reducing gradients: ");
     if (!status.ok() && first_failure.ok()) {
-      first_failure = Annotate(status, StrCat("reducing gradient bucket ", reduce.bucket, ": "));
+      first_failure =
+          WithSubject(Annotate(status, StrCat("reducing gradient bucket ", reduce.bucket, ": ")),
+                      OnlyUnitOf(core_, reduce.bucket), {});
     }
     // The callback may still be on its way on the completing thread.
     const int64_t ended_ns = reduce.ended_ns->load(std::memory_order_acquire);
@@ -178,8 +190,8 @@ absl::Status GradientReducer::WaitForUnit(int unit) {
         left = core_.runtime().reduction.Left(static_cast<int>(bucket));
       }
       if (left.empty()) break;
-      WEFT_RETURN_IF_ERROR(
-          core_.AwaitAll(left, StrCat("reducing gradient bucket ", bucket, ": "), &waited_ns_));
+      WEFT_RETURN_IF_ERROR(core_.AwaitAll(left, StrCat("reducing gradient bucket ", bucket, ": "),
+                                          &waited_ns_, core_.UnitOf(unit).name));
     }
   }
   return absl::OkStatus();

@@ -70,7 +70,7 @@ class GradientReducer {
 
   ContextCore& core_;
   bool fold_pending_ WEFT_GUARDED_BY(core_.mutex) = false;
-  // Of the thread that makes step calls.
+  // Only for the thread that makes step calls.
   int folded_microbatches_ = 0;
   int64_t waited_ns_ = 0;
   int64_t last_ended_ns_ = 0;  // completion of the last reduction; 0 if there was none

@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "shard/context/state_scalars.h"
+#include "shard/optimizer/gradient_norm.h"
 #include "shard/optimizer/update_agreement.h"
 
 namespace weft {
@@ -19,6 +21,28 @@ absl::StatusOr<double> OptimizerDriver::LossScale() {
   Section section(core_.mutex);
   WEFT_RETURN_IF_ERROR(CheckOptimizer("loss_scale"));
   return core_.runtime().optimizer->loss_scale().value();
+}
+
+absl::StatusOr<OptimizerGroup> OptimizerDriver::Group(int group) const {
+  constexpr char kCall[] = "param_group_get";
+  Section section(core_.mutex);
+  return GroupAt(core_.finalized() && core_.runtime().optimizer != nullptr
+                     ? core_.runtime().optimizer->groups()
+                     : core_.declared().groups,
+                 group, kCall);
+}
+
+absl::Status OptimizerDriver::SetGroup(int group, const weft_shard_param_group_t& change) {
+  constexpr char kCall[] = "param_group_set";
+  Section section(core_.mutex);
+  WEFT_RETURN_IF_ERROR(CheckOptimizer(kCall));
+  WEFT_RETURN_IF_ERROR(core_.CheckQuiet(kCall));
+  ShardOptimizer& optimizer = *core_.runtime().optimizer;
+  WEFT_ASSIGN_OR_RETURN(const OptimizerGroup before, GroupAt(optimizer.groups(), group, kCall));
+  WEFT_ASSIGN_OR_RETURN(const OptimizerGroup after, Changed(before, change, kCall));
+  WEFT_RETURN_IF_ERROR(CheckSameState(before, after, group));
+  optimizer.SetGroup(group, after);
+  return absl::OkStatus();
 }
 
 absl::Status OptimizerDriver::CheckOptimizer(const char* call) const {
@@ -30,51 +54,107 @@ absl::Status OptimizerDriver::CheckOptimizer(const char* call) const {
                           "weft_shard_context_optimizer before finalize"));
 }
 
-absl::StatusOr<weft_shard_update_result_t> OptimizerDriver::Step(
-    const weft_shard_update_t& update) {
-  {
-    Section section(core_.mutex);
-    WEFT_RETURN_IF_ERROR(CheckOptimizer("optimizer_step"));
-    WEFT_RETURN_IF_ERROR(core_.runtime().state.OptimizerStep());
+double OptimizerDriver::ScaleOfGradients() const {
+  ShardOptimizer* const optimizer = core_.runtime().optimizer.get();
+  return optimizer == nullptr ? 1 : optimizer->loss_scale().value();
+}
+
+absl::StatusOr<std::vector<int64_t>> OptimizerDriver::OwnSums() const {
+  const Runtime& runtime = core_.runtime();
+  GradientSums own;
+  if (runtime.optimizer != nullptr) {
+    own = runtime.optimizer->SumGradients(runtime.storage);
+  } else {
+    WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<ThreadTeam> alone, ThreadTeam::Start(1));
+    own = GradientSummer(runtime.layout, core_.isa()).Sum(runtime.storage, *alone);
   }
-  ShardOptimizer& optimizer = *core_.runtime().optimizer;
-  const Storage& storage = core_.runtime().storage;
-  const GradientSums own = optimizer.SumGradients(storage);
   const ExactSum::Words squares = own.squares.words();
   std::vector<int64_t> words(squares.begin(), squares.end());
   words.push_back(own.nonfinite);
-  words.push_back(UpdateMark(update));
-  WEFT_RETURN_IF_ERROR(AddOverRanks(words, Purpose::Kind::kNorm));
-  if (MarksDiffer(words.back(), update, core_.group().size())) {
-    return ExplainUpdates(core_.group(), update, core_.options().timeout_ns,
+  return words;
+}
+
+absl::StatusOr<weft_shard_norm_t> OptimizerDriver::GradientNorm() {
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(core_.CheckUsable("gradient_norm"));
+    WEFT_RETURN_IF_ERROR(core_.runtime().state.CheckGradientNorm());
+  }
+  WEFT_ASSIGN_OR_RETURN(std::vector<int64_t> words, OwnSums());
+  WEFT_RETURN_IF_ERROR(AddOverRanks(words, Purpose::Kind::kNorm, "gradient_norm"));
+  found_nonfinite_ = words.back();
+  return NormOf(words, ScaleOfGradients());
+}
+
+absl::StatusOr<weft_shard_update_result_t> OptimizerDriver::Step(
+    const weft_shard_update_t& update) {
+  weft_shard_state_scalars_t scalars{};
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(CheckOptimizer("optimizer_step"));
+    WEFT_RETURN_IF_ERROR(CheckUpdate(update, ScaleOfGradients()));
+    WEFT_RETURN_IF_ERROR(core_.runtime().state.OptimizerStep());
+    scalars = ScalarsOf(core_, nonfinite_);
+  }
+  ShardOptimizer& optimizer = *core_.runtime().optimizer;
+  // As many words either way, so that a norm which only some ranks pass is found by the mark, and no failure.
+  std::vector<int64_t> words(WEFT_SHARD_NORM_WORDS + 1, 0);
+  if (update.norm == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(words, OwnSums());
+  }
+  const int64_t mark = UpdateMark(update, optimizer.groups_mark());
+  words.push_back(MarkOf(scalars));
+  words.push_back(mark);
+  WEFT_RETURN_IF_ERROR(AddOverRanks(words, Purpose::Kind::kNorm, "optimizer_step"));
+  if (MarksDiffer(words.back(), mark, core_.group().size())) {
+    return ExplainUpdates(core_.group(), update, optimizer.groups(), core_.options().timeout_ns,
                           core_.purposes().InStep(Purpose::Kind::kUpdate));
   }
   words.pop_back();
+  if (ScalarsDiffer(words.back(), scalars, core_.group().size())) {
+    return ExplainScalars(core_, scalars);
+  }
+  words.pop_back();
 
+  const double scale = ScaleOfGradients();
+  const weft_shard_norm_t norm = update.norm != nullptr ? *update.norm : NormOf(words, scale);
+  const int64_t found_apart = std::exchange(found_nonfinite_, 0);
+  const int64_t found_here = update.norm != nullptr ? found_apart : norm.nonfinite;
+  const double factor = update.gradient_factor == 0 ? 1 : update.gradient_factor;
   weft_shard_update_result_t result = {};
   result.struct_size = sizeof(result);
-  result.nonfinite = words.back();
-  ExactSum::Words total = {};
-  std::copy_n(words.begin(), total.size(), total.begin());
-  const double scale = optimizer.loss_scale().value();
-  const double scaled_norm = std::sqrt(ExactSum(total).Value());
-  result.grad_norm = scaled_norm / scale;
-  const bool scale_answers = !optimizer.loss_scale().at_least();
-  result.skipped = optimizer.loss_scale().Update(result.nonfinite != 0) ? 1 : 0;
-  result.loss_scale = optimizer.loss_scale().value();
-  if (result.nonfinite == 0) {
-    nonfinite_.End();
-  } else if (const Nonfinite answer = nonfinite_.Next(*core_.declared().optimizer, scale_answers);
-             answer != Nonfinite::kSkip) {
-    WEFT_RETURN_IF_ERROR(AnswerNonfinite(answer, result.nonfinite));
+  result.nonfinite = norm.nonfinite;
+  result.grad_norm = norm.norm * factor;
+  result.skipped = update.skip;
+  if (update.skip == 0) {
+    const bool scale_answers = !optimizer.loss_scale().at_least();
+    result.skipped = optimizer.loss_scale().Update(norm.nonfinite != 0) ? 1 : 0;
+    if (norm.nonfinite == 0) {
+      nonfinite_.End();
+    } else if (const Nonfinite answer = nonfinite_.Next(*core_.declared().optimizer, scale_answers);
+               answer != Nonfinite::kSkip && found_here != 0) {
+      WEFT_RETURN_IF_ERROR(AnswerNonfinite(answer, norm.nonfinite));
+    }
   }
+  result.loss_scale = optimizer.loss_scale().value();
   if (result.skipped == 0) {
-    optimizer.Begin(storage, update.learning_rate,
-                    GradientFactor(scale, scaled_norm, update.norm_max));
-    WEFT_RETURN_IF_ERROR(UpdateParams());
+    const double scaled_norm = std::sqrt(ExactSum(SquaresOf(norm)).Value());
+    WEFT_RETURN_IF_ERROR(UpdateParams(
+        update.learning_rate, GradientFactor(scale / factor, scaled_norm, update.norm_max)));
   }
   result.update_count = optimizer.update_count();
+  Section section(core_.mutex);
+  core_.runtime().callers_turn.Begin(/*due=*/result.skipped == 0);
   return result;
+}
+
+absl::Status OptimizerDriver::EndCallersTurn() {
+  constexpr char kCall[] = "step_end";
+  Section section(core_.mutex);
+  WEFT_RETURN_IF_ERROR(core_.CheckUsable(kCall));
+  WEFT_RETURN_IF_ERROR(core_.CheckUpdated(kCall));
+  core_.runtime().callers_turn.End();
+  return absl::OkStatus();
 }
 
 absl::Status OptimizerDriver::AnswerNonfinite(Nonfinite answer, int64_t elements) {
@@ -91,13 +171,16 @@ absl::Status OptimizerDriver::AnswerNonfinite(Nonfinite answer, int64_t elements
                                           .step = core_.purposes().step(),
                                           .steps = nonfinite_.steps()});
   if (answer == Nonfinite::kFail) {
-    return MakeError(WEFT_CORRUPT, CulpritOf(core_.group(), first->rank, "optimizer_step"), text);
+    const absl::Status corrupt =
+        MakeError(WEFT_CORRUPT, CulpritOf(core_.group(), first->rank, "optimizer_step"), text);
+    return first->param < 0 ? corrupt : core_.AboutParam(first->param, corrupt);
   }
   if (core_.group().rank() == 0) LogWarn(text);
   return absl::OkStatus();
 }
 
-absl::Status OptimizerDriver::AddOverRanks(std::vector<int64_t>& words, Purpose::Kind purpose) {
+absl::Status OptimizerDriver::AddOverRanks(std::vector<int64_t>& words, Purpose::Kind purpose,
+                                           const char* call) {
   const absl::Status status = core_.group().Run({.kind = OpKind::kAllReduce,
                                                  .dtype = WEFT_INT64,
                                                  .op = WEFT_SUM,
@@ -106,24 +189,32 @@ absl::Status OptimizerDriver::AddOverRanks(std::vector<int64_t>& words, Purpose:
                                                  .in = words.data(),
                                                  .out = words.data(),
                                                  .timeout_ns = core_.options().timeout_ns});
-  return core_.LatchUnlocked(Annotate(status, "optimizer_step, adding norms: "));
+  return core_.LatchUnlocked(Annotate(status, StrCat(call, ", adding norms: ")));
 }
 
-// In the order in which forward will want the params.
-absl::Status OptimizerDriver::UpdateParams() {
+// In the order in which forward will want the params. If a gather cannot be started, this rank's own state is updated to the end
+// all the same: it is still good for a checkpoint.
+absl::Status OptimizerDriver::UpdateParams(double learning_rate, double gradient_factor) {
   WEFT_RETURN_IF_ERROR(core_.Drain());  // of parts that the caller has updated
   ShardOptimizer& optimizer = *core_.runtime().optimizer;
+  torn_ = true;
+  optimizer.Begin(core_.runtime().storage, learning_rate, gradient_factor);
   std::vector<int64_t> norms = optimizer.StartNorms(core_.runtime().storage);
-  if (!norms.empty()) WEFT_RETURN_IF_ERROR(AddOverRanks(norms, Purpose::Kind::kParamNorms));
+  if (!norms.empty())
+    WEFT_RETURN_IF_ERROR(AddOverRanks(norms, Purpose::Kind::kParamNorms, "optimizer_step"));
   optimizer.TakeNorms(norms);
+  absl::Status gathering;
   const std::vector<Bucket>& buckets = core_.runtime().layout.buckets;
   for (size_t i = buckets.size(); i > 0; --i) {
     for (const int extent : buckets[i - 1].pack.extents)
       optimizer.Update(core_.runtime().storage, extent);
+    if (!gathering.ok()) continue;
     Section section(core_.mutex);
-    WEFT_RETURN_IF_ERROR(core_.Latch(core_.runtime().updates.Start(static_cast<int>(i - 1))));
+    if (core_.runtime().callers_turn.HasBucket(static_cast<int>(i - 1))) continue;
+    gathering = core_.Latch(core_.runtime().updates.Start(static_cast<int>(i - 1)));
   }
-  return absl::OkStatus();
+  torn_ = false;
+  return gathering;
 }
 
 }  // namespace weft

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "shard/context/context_core.h"
 #include "shard/optimizer/nonfinite.h"
+#include "shard/optimizer/param_groups.h"
 
 namespace weft {
 
@@ -24,20 +25,39 @@ class OptimizerDriver {
   // `core` outlives this.
   explicit OptimizerDriver(ContextCore& core) : core_(core) {}
 
+  // The norm of this step's gradients. Collective.
+  absl::StatusOr<weft_shard_norm_t> GradientNorm();
   // Collective.
   absl::StatusOr<weft_shard_update_result_t> Step(const weft_shard_update_t& update);
+  // The step is about to end: BAD_STATE if the caller has left out its own update.
+  absl::Status EndCallersTurn();
   // What the loss is to be multiplied by.
   absl::StatusOr<double> LossScale();
+  // The numbers of a param group, before and after finalize.
+  absl::StatusOr<OptimizerGroup> Group(int group) const;
+  // Changes some of them between steps.
+  absl::Status SetGroup(int group, const weft_shard_param_group_t& change);
+
+  NonfiniteRun& nonfinite_run() { return nonfinite_; }
+
+  // An update failed after it had changed something of this rank's params or state, and before it had changed all.
+  bool torn() const { return torn_; }
 
  private:
   absl::Status CheckOptimizer(const char* call) const WEFT_REQUIRES(core_.mutex);
-  absl::Status AddOverRanks(std::vector<int64_t>& words, Purpose::Kind purpose);
+  // The scale that gradients have; 1 without an optimizer.
+  double ScaleOfGradients() const;
+  // This rank's share of the sums, as words to be added over ranks: the squares, then how many are not finite.
+  absl::StatusOr<std::vector<int64_t>> OwnSums() const;
+  absl::Status AddOverRanks(std::vector<int64_t>& words, Purpose::Kind purpose, const char* call);
   // What to do about gradients that are not finite; Ok if the step is just skipped. Collective.
   absl::Status AnswerNonfinite(Nonfinite answer, int64_t elements);
-  absl::Status UpdateParams();
+  absl::Status UpdateParams(double learning_rate, double gradient_factor);
 
   ContextCore& core_;
   NonfiniteRun nonfinite_;
+  int64_t found_nonfinite_ = 0;  // by GradientNorm in this step
+  bool torn_ = false;
 };
 
 }  // namespace weft

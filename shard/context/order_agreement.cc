@@ -36,9 +36,10 @@ absl::Status OrderAgreement::Agree(weft_shard_step_result_t* result) {
   RecordedStep learnt{.schedule = {.events = events},
                       .runs = RunsOf(events, core_.declared().registry.units())};
   if (agreed) {
-    learnt.schedule =
-        MakeSchedule(ScheduleInputOf(PlanInputOf(core_), runtime.layout, kind.first), events);
-    WarnOfBudget(learnt.schedule.pool_bytes);
+    learnt.schedule = MakeSchedule(ScheduleInputOf(PlanInputOf(core_), runtime.layout, kind.first,
+                                                   runtime.unit_places.places()),
+                                   events);
+    WarnOfBudget(learnt.schedule.pool_bytes + learnt.schedule.fixed_bytes);
     WEFT_ASSIGN_OR_RETURN(learnt.agreed, MakeRoom(learnt.schedule.pool_bytes));
     result->pool_bytes = runtime.unshard_manager.pool_bytes();
   }
@@ -54,6 +55,9 @@ absl::StatusOr<bool> OrderAgreement::SameOnAllRanks(const std::vector<Event>& ev
     calls.push_back(static_cast<int32_t>(event.kind));
     calls.push_back(event.index);
   }
+  // Schedules keep to the places of units, so these must be the same as well: who had to go elsewhere follows from earlier calls.
+  const std::vector<int>& moved = core_.runtime().unit_places.moved();
+  calls.insert(calls.end(), moved.begin(), moved.end());
   const std::vector<Digest> digests = {DigestOf(calls.data(), calls.size() * sizeof(int32_t))};
   const absl::StatusOr<std::optional<Difference>> difference =
       FirstDifference(core_.group(), digests, core_.options().timeout_ns, 1,
@@ -68,7 +72,9 @@ absl::StatusOr<bool> OrderAgreement::SameOnAllRanks(const std::vector<Event>& ev
 // False if some rank has no memory for it; what is there stays. All ranks ask for the same, and all ask the others
 // or none does: a rank that had room where another had none has a larger pool.
 absl::StatusOr<bool> OrderAgreement::MakeRoom(size_t bytes) {
-  if (bytes <= std::max<size_t>(core_.runtime().plan.pool_bytes, pool_bytes_)) return true;
+  const Runtime& runtime = core_.runtime();
+  const size_t planned_bytes = runtime.plan.pool_bytes - runtime.unit_places.planned_bytes();
+  if (bytes <= std::max(planned_bytes, pool_bytes_)) return true;
   const absl::Status own = core_.runtime().unshard_manager.Reserve(bytes);
   const absl::StatusOr<std::vector<uint64_t>> failed =
       GatherValue<uint64_t>(core_.group(), own.ok() ? 0 : 1, core_.options().timeout_ns,

@@ -65,6 +65,19 @@ absl::StatusOr<ParamView> ParamAccess::View(int param) {
   return view;
 }
 
+bool ParamAccess::IsUnsharded(int unit) {
+  Section section(core_.mutex);
+  if (!core_.finalized()) return false;
+  return !core_.UnitOf(unit).placement.params_sharded ||
+         core_.runtime().state.units().Of(unit).InUse();
+}
+
+size_t ParamAccess::UnshardedBytes(int unit) {
+  Section section(core_.mutex);
+  if (!core_.finalized()) return 0;
+  return core_.runtime().layout.units[static_cast<size_t>(unit)].bytes;
+}
+
 // Also after one failed: the part is this rank's all the same, to be saved for example.
 void ParamAccess::WaitForUpdates(int param) {
   Works works;
@@ -159,7 +172,8 @@ absl::Status ParamAccess::LoadFrom(int param, const void* values, int root) {
                            .out = piece.data(),
                            .timeout_ns = core_.options().timeout_ns});
     if (!sent.ok()) {
-      return core_.LatchUnlocked(Annotate(sent, StrCat("param_load ", spec.name, ": ")));
+      return core_.LatchUnlocked(
+          core_.AboutParam(param, Annotate(sent, StrCat("param_load ", spec.name, ": "))));
     }
     StoreElements(param, begin, count, piece.data());
   }
@@ -174,8 +188,9 @@ absl::Status ParamAccess::CompareLoaded(int param, const void* values) {
       FirstDifference(core_.group(), {digest}, core_.options().timeout_ns, 1,
                       core_.purposes().Of(Purpose::Kind::kLoad, param));
   if (!difference.ok()) {
-    return core_.LatchUnlocked(
-        Annotate(difference.status(), StrCat("param_load ", spec.name, ", comparing values: ")));
+    return core_.LatchUnlocked(core_.AboutParam(
+        param,
+        Annotate(difference.status(), StrCat("param_load ", spec.name, ", comparing values: "))));
   }
   if (!difference->has_value()) return absl::OkStatus();
   return MakeError(
@@ -205,13 +220,16 @@ void ParamAccess::StoreElements(int param, size_t begin, size_t count,
               values + own.begin * size, own.count * size);
 }
 
-absl::Status ParamAccess::Read(int param, void* values) {
+absl::Status ParamAccess::Read(int param, void* values, int root) {
   const ParamSpec* spec = nullptr;
+  const bool gets = root == kEveryRank || root == core_.group().rank();
   {
     Section section(core_.mutex);
     WEFT_RETURN_IF_ERROR(core_.CheckQuiet("param_read"));
+    WEFT_RETURN_IF_ERROR(core_.CheckUpdated("param_read"));
+    if (root != kEveryRank) WEFT_RETURN_IF_ERROR(CheckRoot("param_read", root));
     spec = &core_.SpecOf(param);
-    if (values == nullptr && spec->count > 0) {
+    if (gets && values == nullptr && spec->count > 0) {
       return MakeError(WEFT_INVALID_ARGUMENT, {.operation = "param_read"},
                        StrCat("param_read ", spec->name, ": values is NULL; pass room for its ",
                               spec->count, " elements"));
@@ -222,38 +240,47 @@ absl::Status ParamAccess::Read(int param, void* values) {
   const Layout& layout = core_.runtime().layout;
   const Place& place = layout.places[static_cast<size_t>(param)];
   if (!layout.spaces[static_cast<size_t>(place.space)].placement.params_sharded) {
+    if (!gets) return absl::OkStatus();
     std::memcpy(values, core_.runtime().storage.Data(place.space, place.begin),
                 spec->count * DtypeSize(spec->dtype));
     return absl::OkStatus();
   }
-  return GatherParam(param, values);
+  return GatherParam(param, values, root);
 }
 
-absl::Status ParamAccess::GatherParam(int param, void* values) {
+// Each replica has all parts: the root's own gives them.
+absl::Status ParamAccess::GatherParam(int param, void* values, int root) {
   Runtime& runtime = core_.runtime();
   const ParamSpec& spec = core_.SpecOf(param);
   const Layout& layout = runtime.layout;
   const Place& place = layout.places[static_cast<size_t>(param)];
   const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
+  const bool replicated = layout.SpaceOf(extent).placement.replicated;
+  const int root_among = replicated && root != kEveryRank ? root % layout.inner.size : root;
+  if (replicated && root != kEveryRank &&
+      root - root_among != core_.group().rank() - layout.inner.rank) {
+    return absl::OkStatus();
+  }
   std::vector<size_t> counts;
   for (size_t rank = 0; rank + 1 < extent.cuts.size(); ++rank)
     counts.push_back(OwnedBy(extent, place, spec.count, rank).count);
   const auto [own, offset] = OwnedHere(layout, extent, place, spec.count);
   const std::byte* const parts = runtime.storage.OwnParams(layout, extent).data;
-  Collective call{.kind = OpKind::kAllGatherV,
+  Collective call{.kind = root == kEveryRank ? OpKind::kAllGatherV : OpKind::kGatherV,
                   .dtype = spec.dtype,
+                  .root = root == kEveryRank ? 0 : root_among,
                   .purpose = core_.purposes().Of(Purpose::Kind::kRead, param),
                   .in = own.count > 0 ? parts + offset * DtypeSize(spec.dtype) : nullptr,
-                  .out = values,
+                  .out = root == kEveryRank || root == core_.group().rank() ? values : nullptr,
                   .timeout_ns = core_.options().timeout_ns};
   auto blocks = std::make_shared<BlockLayout>();
-  WEFT_RETURN_IF_ERROR(LayOutBlocks({}, {counts.data(), nullptr}, layout.MemberOf(extent).rank,
-                                    layout.MemberOf(extent).size, blocks.get(), &call));
+  WEFT_RETURN_IF_ERROR(LayOutBlocks({&own.count, nullptr}, {counts.data(), nullptr},
+                                    layout.MemberOf(extent).rank, layout.MemberOf(extent).size,
+                                    blocks.get(), &call));
   call.layout = std::move(blocks);
-  const bool replicated = layout.SpaceOf(extent).placement.replicated;
   ProcessGroup& among = replicated ? *runtime.inner : core_.group();
-  return core_.LatchUnlocked(
-      Annotate(core_.Run(among, call), StrCat("param_read ", spec.name, ": ")));
+  return core_.LatchUnlocked(core_.AboutParam(
+      param, Annotate(core_.Run(among, call), StrCat("param_read ", spec.name, ": "))));
 }
 
 absl::Status ParamAccess::Updated() {
@@ -263,9 +290,14 @@ absl::Status ParamAccess::Updated() {
   }
   WEFT_RETURN_IF_ERROR(core_.Drain());  // of an earlier update
   Section section(core_.mutex);
-  if (core_.runtime().optimizer != nullptr) core_.runtime().optimizer->ParamsWritten();
+  CallersTurn& turn = core_.runtime().callers_turn;
+  if (core_.runtime().optimizer != nullptr && !turn.begun()) {
+    core_.runtime().optimizer->ParamsWritten();
+  }
+  turn.Updated();
   // In the order in which forward will want them.
   for (size_t i = core_.runtime().layout.buckets.size(); i > 0; --i) {
+    if (turn.begun() && !turn.HasBucket(static_cast<int>(i - 1))) continue;
     WEFT_RETURN_IF_ERROR(core_.Latch(core_.runtime().updates.Start(static_cast<int>(i - 1))));
   }
   return absl::OkStatus();

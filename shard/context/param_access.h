@@ -34,12 +34,16 @@ class ParamAccess {
   static constexpr int kEveryRank = -1;
 
   absl::StatusOr<ParamView> View(int param);
+  // Whether View has addresses of the unit's params now.
+  bool IsUnsharded(int unit);
+  // What the unit's params take while they are unsharded; 0 before finalize and where they are not sharded at rest.
+  size_t UnshardedBytes(int unit);
   // What this rank owns of a param at rest: elements [begin, begin + view.count) of it.
   absl::StatusOr<std::pair<ParamView, size_t>> OwnPart(int param);
   // `values` [count] of rank `root`, or of this rank if root is kEveryRank, become the param's. Collective.
   absl::Status Load(int param, const void* values, int root);
-  // Writes the whole param to `values` [count]. Collective.
-  absl::Status Read(int param, void* values);
+  // Writes the whole param to `values` [count] of rank `root`, or of every rank if root is kEveryRank. Collective.
+  absl::Status Read(int param, void* values, int root);
   // All params become those of rank `root`. Collective.
   absl::Status Broadcast(int root);
   // The own parts of all params were written: those that are unsharded at rest are gathered. Collective.
@@ -52,7 +56,7 @@ class ParamAccess {
   absl::Status LoadFrom(int param, const void* values, int root);
   absl::Status CompareLoaded(int param, const void* values);
   void StoreElements(int param, size_t begin, size_t count, const std::byte* values) const;
-  absl::Status GatherParam(int param, void* values);
+  absl::Status GatherParam(int param, void* values, int root);
   absl::Status BroadcastElements(ProcessGroup& among, int space, Part part, int root);
 
   ContextCore& core_;

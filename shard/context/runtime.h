@@ -20,11 +20,13 @@
 #include "shard/layout/mesh.h"
 #include "shard/layout/registry.h"
 #include "shard/layout/storage.h"
+#include "shard/optimizer/callers_turn.h"
 #include "shard/optimizer/shard_optimizer.h"
 #include "shard/step/readiness.h"
 #include "shard/step/recorded_steps.h"
 #include "shard/step/reduction.h"
 #include "shard/step/step_state.h"
+#include "shard/step/unit_places.h"
 #include "shard/step/unshard_manager.h"
 #include "shard/step/update_gathers.h"
 #include "shard/step/wait_watch.h"
@@ -61,8 +63,10 @@ struct Runtime {
   StepState state;
   Readiness readiness;
   std::unique_ptr<ShardOptimizer> optimizer;  // may be nullptr
+  CallersTurn callers_turn;
   GatherGroups gather_groups;
   UpdateGathers updates;
+  UnitPlaces unit_places;
   UnshardManager unshard_manager;
   Reduction reduction;
   RecordedSteps recorded;

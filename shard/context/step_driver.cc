@@ -31,6 +31,16 @@ absl::Status CheckApart(const ParamSpec& param, weft_dtype_t dtype, const void* 
                           "gradient; pass NULL for a gradient written in place"));
 }
 
+// What is left of a step's calls after so many micro-batches.
+std::span<const Event> After(std::span<const Event> events, int microbatches) {
+  size_t begin = 0;
+  for (; microbatches > 0 && begin < events.size(); ++begin) {
+    if (events[begin].kind == Event::Kind::kMicrobatchEnd) --microbatches;
+  }
+  const bool more = begin < events.size() && events[begin].kind == Event::Kind::kMicrobatchBegin;
+  return more ? events.subspan(begin) : std::span<const Event>();
+}
+
 }  // namespace
 
 absl::Status StepDriver::Begin(weft_shard_mode_t mode, uint64_t tag) {
@@ -64,7 +74,7 @@ absl::Status StepDriver::MicrobatchBegin(int index, bool last) {
     WEFT_RETURN_IF_ERROR(state().MicrobatchBegin(index, last));
   }
   if (core_.options().uneven && index == 0 && !joined_) {
-    WEFT_RETURN_IF_ERROR(TakeTurn(core_, /*active=*/true).status());
+    WEFT_ASSIGN_OR_RETURN(active_ranks_, TakeTurn(core_, /*active=*/true));
   }
   Section section(core_.mutex);
   core_.purposes().BeginMicrobatch(index);
@@ -79,6 +89,7 @@ absl::Status StepDriver::PreForward(int unit) {
   {
     Section section(core_.mutex);
     WEFT_RETURN_IF_ERROR(core_.CheckUsable("pre_forward"));
+    WEFT_RETURN_IF_ERROR(CheckPlaces("pre_forward", unit));
     WEFT_RETURN_IF_ERROR(state().PreForward(unit));
     WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kPreForward, unit}));
     WEFT_ASSIGN_OR_RETURN(needed, AskForUsed(unit, &UnshardManager::Need));
@@ -99,11 +110,14 @@ absl::Status StepDriver::PostForward(int unit) {
 }
 
 // Waits for room in the pool if it has to, so that gathers start in the order of these calls on every rank.
-absl::Status StepDriver::UnshardStart(int unit) {
+absl::Status StepDriver::UnshardStart(int unit, const UnshardDestination& destination) {
   {
     Section section(core_.mutex);
     WEFT_RETURN_IF_ERROR(core_.CheckUsable("unshard_start"));
+    WEFT_RETURN_IF_ERROR(CheckDestination(unit, destination));
+    WEFT_RETURN_IF_ERROR(CheckPlaces("unshard_start", unit));
     WEFT_RETURN_IF_ERROR(state().UnshardStart(unit));
+    runtime().unshard_manager.Aim(unit, static_cast<std::byte*>(destination.data));
     WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kUnshard, unit}));
   }
   WEFT_RETURN_IF_ERROR(WaitForUsed(unit, &UnshardManager::Begin));
@@ -129,6 +143,7 @@ absl::Status StepDriver::Reshard(int unit) {
   WEFT_RETURN_IF_ERROR(state().Reshard(unit));
   WEFT_RETURN_IF_ERROR(OnCall({Event::Kind::kReshard, unit}));
   WEFT_RETURN_IF_ERROR(ReshardUsed(unit, /*in_backward=*/false));
+  WEFT_RETURN_IF_ERROR(core_.Latch(runtime().unshard_manager.TakeBack(unit)));
   return OnServed();
 }
 
@@ -136,6 +151,7 @@ absl::Status StepDriver::PreBackward(int unit) {
   {
     Section section(core_.mutex);
     WEFT_RETURN_IF_ERROR(core_.CheckUsable("pre_backward"));
+    WEFT_RETURN_IF_ERROR(CheckPlaces("pre_backward", unit));
     WEFT_RETURN_IF_ERROR(state().PreBackward(unit));
   }
   WEFT_RETURN_IF_ERROR(EnterBackward(unit));
@@ -234,6 +250,7 @@ absl::StatusOr<weft_shard_step_result_t> StepDriver::Finish() {
   weft_shard_step_result_t result = {};
   result.struct_size = sizeof(result);
   result.gather_exposed_ns = gather_waited_ns_;
+  result.active_ranks = core_.options().uneven ? active_ranks_ : core_.group().size();
   WEFT_RETURN_IF_ERROR(core_.Drain());
   WEFT_RETURN_IF_ERROR(order_.Agree(&result));
 
@@ -256,11 +273,46 @@ absl::StatusOr<bool> StepDriver::End() {
   Section section(core_.mutex);
   WEFT_RETURN_IF_ERROR(core_.CheckUsable("step_end"));
   const bool trained = state().training();
-  const bool finished = state().finished();
-  WEFT_RETURN_IF_ERROR(state().StepEnd());
+  WEFT_ASSIGN_OR_RETURN(const bool finished, state().StepEnd());
   core_.purposes().EndMicrobatches();
   if (core_.options().uneven && !finished) RememberCalls();
   return trained;
+}
+
+absl::Status StepDriver::CheckPlaces(const char* call, int unit) const {
+  for (const int used : core_.UnitOf(unit).used)
+    WEFT_RETURN_IF_ERROR(runtime().unit_places.Check(call, used));
+  return absl::OkStatus();
+}
+
+absl::Status StepDriver::CheckDestination(int unit, const UnshardDestination& destination) const {
+  if (destination.data == nullptr && destination.bytes == 0) return absl::OkStatus();
+  const UnitSpec& spec = core_.UnitOf(unit);
+  const size_t needed = runtime().layout.units[static_cast<size_t>(unit)].bytes;
+  const auto invalid = [&](const std::string& what) {
+    return WithSubject(MakeError(WEFT_INVALID_ARGUMENT, {.operation = "unshard_start"},
+                                 StrCat("unshard_start ", spec.name, ": ", what)),
+                       spec.name, {});
+  };
+  if (destination.data == nullptr) {
+    return invalid(StrCat("destination is NULL but bytes is ", destination.bytes,
+                          "; pass the memory, or 0 bytes to unshard in the pool"));
+  }
+  if (needed == 0) {
+    return invalid(
+        "a destination was passed, but nothing is gathered: the unit's params are not sharded; "
+        "read "
+        "them where weft_shard_param_view says, at any time");
+  }
+  if (destination.bytes < needed) {
+    return invalid(StrCat("destination has ", destination.bytes, " bytes, the unit needs ", needed,
+                          ", see unsharded_bytes of weft_shard_unit_info"));
+  }
+  if (reinterpret_cast<uintptr_t>(destination.data) % Block::kAlignment == 0) {
+    return absl::OkStatus();
+  }
+  return invalid(StrCat("destination is not at a multiple of ", Block::kAlignment,
+                        " bytes; align it, as views are aligned"));
 }
 
 absl::Status StepDriver::OnCall(const Event& event) {
@@ -294,7 +346,7 @@ absl::Status StepDriver::WaitForUsed(int unit, Ask ask, Works works) {
     if (!works.empty()) {
       WEFT_RETURN_IF_ERROR(core_.AwaitAll(
           works, StrCat("waiting for the parameters of unit ", core_.UnitOf(unit).name, ": "),
-          &gather_waited_ns_));
+          &gather_waited_ns_, core_.UnitOf(unit).name));
     }
     Section section(core_.mutex);
     WEFT_ASSIGN_OR_RETURN(works, AskForUsed(unit, ask));
@@ -317,7 +369,7 @@ absl::Status StepDriver::MakeGradients(int unit) {
       if (works.empty()) break;
       WEFT_RETURN_IF_ERROR(core_.AwaitAll(
           works, StrCat("making room for the gradients of unit ", core_.UnitOf(unit).name, ": "),
-          &gather_waited_ns_));
+          &gather_waited_ns_, core_.UnitOf(unit).name));
     }
     if (fresh) reducer_.ZeroUnsharded(bucket);
   }
@@ -340,6 +392,7 @@ absl::Status StepDriver::MakeUntouched() {
 
 absl::StatusOr<int> StepDriver::Join() {
   std::vector<Event> events;
+  int made = 0;
   {
     Section section(core_.mutex);
     WEFT_RETURN_IF_ERROR(core_.CheckUsable("join"));
@@ -348,20 +401,30 @@ absl::StatusOr<int> StepDriver::Join() {
                        "join: the context does not expect ranks without data; set uneven in its "
                        "config, on every rank");
     }
-    WEFT_RETURN_IF_ERROR(state().CheckJoin());
+    WEFT_ASSIGN_OR_RETURN(made, state().CheckJoin());
     events = ExpectedCalls();
   }
-  WEFT_ASSIGN_OR_RETURN(const int active, TakeTurn(core_, /*active=*/false));
-  if (active == 0) {
+  const std::span<const Event> rest = After(events, made);
+  if (made > 0 && rest.empty()) {
+    return MakeError(WEFT_BAD_STATE, {.operation = "join"},
+                     StrCat("join: this rank has made ", made,
+                            " micro-batches of the step, as many as the last step of this kind "
+                            "had, so it is not known what follows; make the others with zero "
+                            "gradients, or give steps of another length a tag of their own"));
+  }
+  if (made == 0) {
+    WEFT_ASSIGN_OR_RETURN(active_ranks_, TakeTurn(core_, /*active=*/false));
+  }
+  if (active_ranks_ == 0) {
     Section section(core_.mutex);
     state().AbandonStep();
     return 0;
   }
   joined_ = true;
-  const absl::Status walked = Walk(events);
+  const absl::Status walked = Walk(rest, made);
   joined_ = false;
   WEFT_RETURN_IF_ERROR(walked);
-  return active;
+  return active_ranks_;
 }
 
 // What they did the last time, or what is expected of the first.
@@ -380,8 +443,8 @@ void StepDriver::RememberCalls() {
 }
 
 // Gradients are zeroed before they may be written, so nothing else has to be done to have zeros.
-absl::Status StepDriver::Walk(const std::vector<Event>& events) {
-  int microbatch = 0;
+absl::Status StepDriver::Walk(std::span<const Event> events, int first) {
+  int microbatch = first;
   for (const Event& event : events) {
     switch (event.kind) {
       case Event::Kind::kMicrobatchBegin:

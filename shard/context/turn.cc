@@ -7,18 +7,17 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "shard/checks/agreement.h"
 
 namespace weft {
 namespace {
 
-// What a rank is about to do in a step; travels as numbers.
+// What a rank is about to do in a step.
 struct Turn {
   uint64_t active = 0;  // it has data
   uint64_t mode = 0;
   uint64_t tag = 0;
 };
-
-constexpr size_t kTurnNumbers = sizeof(Turn) / sizeof(uint64_t);
 
 std::string TurnText(const Turn& turn) {
   return StrCat(turn.mode == WEFT_SHARD_TRAIN ? "TRAIN" : "EVAL", ", tag ", turn.tag);
@@ -34,19 +33,14 @@ absl::StatusOr<int> TakeTurn(ContextCore& core, bool active) {
     own.mode = static_cast<uint64_t>(mode);
     own.tag = tag;
   }
-  std::vector<Turn> turns(static_cast<size_t>(core.group().size()));
-  const absl::Status gathered =
-      core.group().Run({.kind = OpKind::kAllGather,
-                        .dtype = WEFT_UINT64,
-                        .count = kTurnNumbers,
-                        .purpose = core.purposes().Of(Purpose::Kind::kJoin),
-                        .in = &own,
-                        .out = turns.data(),
-                        .timeout_ns = core.options().timeout_ns});
+  const absl::StatusOr<std::vector<Turn>> gathered = GatherValue(
+      core.group(), own, core.options().timeout_ns, core.purposes().Of(Purpose::Kind::kJoin));
   if (!gathered.ok()) {
-    return core.LatchUnlocked(Annotate(gathered, active ? "microbatch_begin, asking who has data: "
-                                                        : "join, asking who has data: "));
+    return core.LatchUnlocked(
+        Annotate(gathered.status(), active ? "microbatch_begin, asking who has data: "
+                                           : "join, asking who has data: "));
   }
+  const std::vector<Turn>& turns = *gathered;
   for (size_t rank = 1; rank < turns.size(); ++rank) {
     if (turns[rank].mode == turns[0].mode && turns[rank].tag == turns[0].tag) continue;
     return core.LatchUnlocked(MakeError(

@@ -20,7 +20,7 @@ namespace weft {
 
 struct BlockSource {
   weft_shard_allocator_t allocator = {};  // allocate is nullptr: the symmetric heap
-  // What is let go is filled with 0xff, so that whoever goes on reading it reads NaN.
+  // Blocks that are released are filled with 0xff, so that whoever goes on reading it reads NaN.
   bool poison = false;
 };
 
@@ -31,7 +31,7 @@ class Block {
  public:
   static constexpr size_t kAlignment = 64;
 
-  // Zeroed. Of 0 bytes: empty, and nobody is asked. OUT_OF_MEMORY, and SYSTEM_ERROR of the heap, say how much was
+  // Zeroed. For 0 bytes it is empty, and nobody is asked. OUT_OF_MEMORY, and SYSTEM_ERROR of the heap, say how much was
   // asked for; in messages the caller's allocator is named.
   static absl::StatusOr<Block> Allocate(const BlockSource& source, weft_shard_tier_t tier,
                                         size_t bytes);

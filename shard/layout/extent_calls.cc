@@ -19,7 +19,7 @@ absl::StatusOr<Collective> MakeCall(OpKind kind, const Layout& layout, size_t in
   const Blocks blocks{counts.data(), nullptr};
   const bool gather = kind == OpKind::kAllGatherV;
   const Space& space = layout.SpaceOf(extent);
-  // Where sums go on across replicas they must not be rounded on the way.
+  // Where an inter-replica all_reduce follows, sums must not be rounded on the way.
   const weft_dtype_t dtype = gather ? space.dtype : space.wire_dtype;
   const bool widened = !gather && space.placement.replicated && DtypeSize(dtype) == 2;
   Collective call{.kind = kind, .dtype = widened ? WEFT_FLOAT32 : dtype, .timeout_ns = timeout_ns};

@@ -10,7 +10,7 @@
 //   declaration   | embed ..... | block 0 ... | block 1 ... | head |
 //   buckets       |   3   |  2  |      1      |      1      |  0   |
 //
-// Whole units of one placement are merged, last unit first, while they fit into the limit. A unit that alone
+// Units of one placement are merged, last unit first, while they fit into the limit. A unit that alone
 // is larger than the limit is cut between its params, so that a model declared as one unit still
 // overlaps and the small first bucket really is ready first; a param is never cut, so a bucket is
 // larger than its limit only if one param is. A unit whose params are sharded at rest is one bucket whatever its size.
@@ -51,7 +51,7 @@ struct Space {
   bool frozen = false;
   Placement placement;
   size_t count = 0;      // elements, padding included
-  size_t own_count = 0;  // of which this rank owns, where they are cut
+  size_t own_count = 0;  // elements that this rank owns, where they are cut
 };
 
 struct Range {
@@ -90,7 +90,7 @@ struct Bucket {
   std::vector<int> units;   // that have params in it, in declaration order
   size_t bytes = 0;         // of gradients, padding included
   size_t wire_bytes = 0;    // as they are reduced
-  size_t param_bytes = 0;   // of the params, likewise
+  size_t param_bytes = 0;   // of the params, padding included
 };
 
 struct Layout {
@@ -114,7 +114,7 @@ struct Layout {
     return spaces[static_cast<size_t>(extent.range.space)];
   }
 
-  // Of all its params.
+  // The same for all params of the bucket.
   const Placement& PlacementOf(const Bucket& bucket) const {
     return SpaceOf(extents[static_cast<size_t>(bucket.pack.extents[0])]).placement;
   }

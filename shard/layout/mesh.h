@@ -32,7 +32,7 @@ class Mesh {
   // or sizes whose product is not the group's, and what a split fails with.
   static absl::StatusOr<std::shared_ptr<const Mesh>> Create(std::shared_ptr<ProcessGroup> group,
                                                             std::vector<MeshAxis> axes);
-  // As seen by rank `rank`. INVALID_ARGUMENT likewise, for no axes, for more ranks than kDryRanksMax, and for a rank
+  // As seen by rank `rank`. INVALID_ARGUMENT as for Create, and for no axes, more ranks than kDryRanksMax, or a rank
   // that is not among them.
   static absl::StatusOr<std::shared_ptr<const Mesh>> CreateDry(std::vector<MeshAxis> axes,
                                                                int rank);

@@ -3,14 +3,14 @@
 //   const Placement placement = PlacementOf(WEFT_SHARD_FULL_SHARD);
 //
 //   preset        | params at rest | between forward and backward | gradients | optimizer
-//   NO_SHARD      | whole          | -                            | whole     | whole
-//   ZERO1         | whole          | -                            | whole     | own part
-//   ZERO2         | whole          | -                            | own part  | own part
-//   GRAD_OP       | own part       | whole                        | own part  | own part
+//   NO_SHARD      | unsharded      | -                            | unsharded | unsharded
+//   ZERO1         | unsharded      | -                            | unsharded | own part
+//   ZERO2         | unsharded      | -                            | own part  | own part
+//   GRAD_OP       | own part       | unsharded                    | own part  | own part
 //   FULL_SHARD    | own part       | own part                     | own part  | own part
 //   HYBRID_SHARD  | as FULL_SHARD between the ranks of the mesh's last axis, the same on its other ranks
 //   HPZ           | as FULL_SHARD, but between forward and backward a part by the ranks of the mesh's last axis
-//   FRACTION      | as FULL_SHARD, but whole between two uses as far as a budget allows
+//   FRACTION      | as FULL_SHARD, but unsharded between two uses as far as a budget allows
 //
 // (HPZ: Wang et al.: ZeRO++: Extremely Efficient Collective Communication for Giant Model Training, 2023.
 // Rajbhandari et al.: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC20; GRAD_OP is
@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "weft/shard.h"
 
@@ -63,7 +64,7 @@ constexpr Placement PlacementOf(weft_shard_preset_t preset) {
           .inner_part = preset == WEFT_SHARD_HPZ};
 }
 
-// The same as four values: where each state of a unit is.
+// A placement as four values: where each state of a unit is.
 struct Places {
   weft_shard_place_t params = WEFT_SHARD_PLACE_BY_PRESET;
   weft_shard_place_t between = WEFT_SHARD_PLACE_BY_PRESET;
@@ -85,53 +86,13 @@ constexpr bool GathersUpdates(const Placement& placement) {
   return placement.optimizer_sharded && !placement.params_sharded;
 }
 
-// As command lines spell it: "ddp", "zero1", "zero2", "shard-grad-op", "full-shard", "hybrid", "hpz", "fraction"; "unknown"
-// for a number that is no preset.
-constexpr const char* StrategyName(int preset) {
-  switch (preset) {
-    case WEFT_SHARD_NO_SHARD:
-      return "ddp";
-    case WEFT_SHARD_ZERO1:
-      return "zero1";
-    case WEFT_SHARD_ZERO2:
-      return "zero2";
-    case WEFT_SHARD_GRAD_OP:
-      return "shard-grad-op";
-    case WEFT_SHARD_FULL_SHARD:
-      return "full-shard";
-    case WEFT_SHARD_HYBRID_SHARD:
-      return "hybrid";
-    case WEFT_SHARD_HPZ:
-      return "hpz";
-    case WEFT_SHARD_FRACTION:
-      return "fraction";
-    default:
-      return "unknown";
-  }
-}
+// "ddp", "zero1", "full-shard"...: the word of weft_shard_preset_name; "unknown" for a number that is no preset.
+const char* StrategyName(int preset);
 
 // "FULL_SHARD"; "unknown" for a number that is no preset.
-constexpr const char* PresetName(int preset) {
-  switch (preset) {
-    case WEFT_SHARD_NO_SHARD:
-      return "NO_SHARD";
-    case WEFT_SHARD_ZERO1:
-      return "ZERO1";
-    case WEFT_SHARD_ZERO2:
-      return "ZERO2";
-    case WEFT_SHARD_GRAD_OP:
-      return "GRAD_OP";
-    case WEFT_SHARD_FULL_SHARD:
-      return "FULL_SHARD";
-    case WEFT_SHARD_HYBRID_SHARD:
-      return "HYBRID_SHARD";
-    case WEFT_SHARD_HPZ:
-      return "HPZ";
-    case WEFT_SHARD_FRACTION:
-      return "FRACTION";
-    default:
-      return "unknown";
-  }
-}
+const char* PresetName(int preset);
+
+// The preset that StrategyName spells so, or "zero3", FULL_SHARD. INVALID_ARGUMENT has the names there are.
+absl::StatusOr<weft_shard_preset_t> PresetByName(std::string_view name);
 
 }  // namespace weft

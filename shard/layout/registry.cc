@@ -27,7 +27,8 @@ absl::Status BadState(std::string_view call, std::string_view what) {
   return MakeError(WEFT_BAD_STATE, {.operation = std::string(call)}, StrCat(call, ": ", what));
 }
 
-bool IsFloat(weft_dtype_t dtype) {
+// Types that optimizers update and gradients are accumulated in.
+bool IsTrainable(weft_dtype_t dtype) {
   return dtype == WEFT_FLOAT16 || dtype == WEFT_BFLOAT16 || dtype == WEFT_FLOAT32 ||
          dtype == WEFT_FLOAT64;
 }
@@ -65,9 +66,9 @@ std::string PolicyText(const Placement& placement) {
                     placement.wire == WEFT_SHARD_WIRE_BFLOAT16 ? "bfloat16" : "float16");
   }
   if (placement.float32_gradients) absl::StrAppend(&text, " with float32 gradients");
-  if (placement.cut == CutRule::kParams) absl::StrAppend(&text, " cut between params");
+  if (placement.cut == CutRule::kParams) absl::StrAppend(&text, " split between params");
   if (placement.cut == CutRule::kRows) {
-    absl::StrAppend(&text, " cut between blocks of ", placement.cut_rows, " rows");
+    absl::StrAppend(&text, " split between blocks of ", placement.cut_rows, " rows");
   }
   return text;
 }
@@ -103,11 +104,12 @@ absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const in
                                             " are"
                                             " possible"));
   }
-  if (!IsFloat(dtype)) {
+  if (DtypeSize(dtype) == 0 || (!frozen && !IsTrainable(dtype))) {
     return Invalid(
         "unit_add_param",
         StrCat("parameter ", name, " is ", DtypeName(dtype), " (number ", static_cast<int>(dtype),
-               "); float16, bfloat16, float32 and float64 are possible"));
+               "); float16, bfloat16, float32 and float64 are possible, and with "
+               "WEFT_SHARD_PARAM_FROZEN every weft_dtype_t"));
   }
   WEFT_ASSIGN_OR_RETURN(const size_t count, CountOf(name, shape, ndim));
   const size_t bytes = count * DtypeSize(dtype);
@@ -198,7 +200,8 @@ std::vector<RegistryEntry> Registry::Entries() const {
       entries.push_back(
           {StrCat("parameter ", param.name),
            StrCat("shape [", absl::StrJoin(param.shape, ", "), "] ", DtypeName(param.dtype),
-                  param.frozen ? " frozen" : "", param.decays ? "" : " without weight decay")});
+                  param.frozen ? " frozen" : "", param.decays ? "" : " without weight decay",
+                  param.group == 0 ? "" : StrCat(" in param group ", param.group))});
     }
   }
   for (const TiedParam& tied : tied_) {

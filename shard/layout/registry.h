@@ -33,6 +33,7 @@ struct ParamSpec {
   bool frozen = false;
   bool decays = true;  // weight decay of the context's optimizer applies
   size_t count = 1;    // elements
+  int group = 0;       // of the optimizer's param groups
 };
 
 struct UnitSpec {
@@ -72,6 +73,9 @@ class Registry {
   absl::Status TieParam(int unit, std::string_view name, int param);
 
   absl::Status SealUnit(int unit);
+
+  // The param is updated as that group of the optimizer's.
+  void SetGroup(int param, int group) { params_[static_cast<size_t>(param)].group = group; }
 
   // Takes back the units from number `count` on, and their params; nothing is tied by them or to them.
   void DropUnits(size_t count);

@@ -41,35 +41,40 @@ absl::Status CheckLossScaleOptions(const LossScaleOptions& options);
 
 class LossScale {
  public:
-  // What a checkpoint has to keep, beside the options.
-  struct State {
-    double value = 1;
-    int64_t good_steps = 0;      // since the last overflow or growth
-    int64_t overflows_left = 0;  // until one halves the scale; 1 or less: the next one does
-  };
-
   // `options` must have passed CheckLossScaleOptions.
   explicit LossScale(const LossScaleOptions& options);
   // Never changes. Steps that overflow are skipped all the same.
   static LossScale Static(double value);
 
   // What the loss of the next step is to be multiplied by.
-  double value() const { return state_.value; }
+  double value() const { return value_; }
 
   // An overflow would not lower it: gradients that are not finite are no fault of the scale.
-  bool at_least() const { return state_.value <= options_.least; }
+  bool at_least() const { return value_ <= options_.least; }
 
   // Ends a step. Returns whether it is to be skipped: weights, moments and the count of steps stay.
   bool Update(bool found_inf);
 
-  const State& state() const { return state_; }
+  // What Update changes, for a checkpoint.
+  struct State {
+    double value = 1;
+    int64_t good_steps = 0;      // since the last overflow or growth
+    int64_t overflows_left = 0;  // until one halves the scale
+  };
 
-  // Continues from a checkpoint: what state() gave.
-  void Restore(const State& state) { state_ = state; }
+  State state() const { return {value_, good_steps_, overflows_left_}; }
+
+  // INVALID_ARGUMENT, with what is possible: a scale outside of the options' bounds, unless it is static, or a
+  // negative count.
+  absl::Status CheckState(const State& state) const;
+  // Goes on from there. A static scale is static still, with this value. `state` must have passed CheckState.
+  void SetState(const State& state);
 
  private:
   LossScaleOptions options_;
-  State state_;
+  double value_;
+  int64_t good_steps_ = 0;  // since the last overflow or growth
+  int64_t overflows_left_;  // until one halves the scale; 1 or less: the next one does
 };
 
 }  // namespace weft

@@ -41,6 +41,9 @@ class NonfiniteRun {
 
   int64_t steps() const { return steps_; }
 
+  // Goes on after so many.
+  void SetSteps(int64_t steps) { steps_ = steps; }
+
  private:
   int64_t steps_ = 0;
 };

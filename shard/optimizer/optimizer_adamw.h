@@ -14,7 +14,6 @@
 // Internal linkage throughout, see comm/kernels/lanes.h.
 #pragma once
 
-#include "shard/optimizer/optimizer_isa.h"
 #include "shard/optimizer/optimizer_walk.h"
 #include "shard/optimizer/single_lanes.h"
 
@@ -97,7 +96,7 @@ WEFT_INLINE AdamWNumbers<Lanes> Next(const AdamWStep& step, const Gradients<Lane
   return {mean, square, NextWeights<Lanes>(step, mean, square, old.weights)};
 }
 
-// The same without remainders, for infinite moments: the remainder of infinity is no number.
+// As above without remainders, for infinite moments: the remainder of infinity is no number.
 template <typename Lanes>
 WEFT_INLINE AdamWNumbers<Lanes> PlainNext(const AdamWStep& step, const Gradients<Lanes>& gradients,
                                           const AdamWNumbers<Lanes>& old) {
@@ -211,7 +210,6 @@ void UpdateByAdamWOf(const AdamWStep& step, const OptimizerArrays& arrays) {
   UpdateByAdamWFrom<Lanes, kGradients, true>(step, arrays);
 }
 
-// An AdamWKernel.
 template <typename Lanes>
 void UpdateByAdamW(const AdamWStep& step, const OptimizerArrays& arrays) {
   switch (arrays.gradient_dtype) {

@@ -23,6 +23,11 @@ std::string FormulaText(const OptimizerConfig& config) {
     case WEFT_OPTIMIZER_LARS:
       return fmt::format("momentum {}, decay {}, trust {}", config.lars.momentum,
                          config.lars.weight_decay, config.lars.coefficient);
+    case WEFT_OPTIMIZER_MUON:
+      return fmt::format("momentum {}{}, decay {}", config.muon.momentum,
+                         config.muon.nesterov ? " nesterov" : "", config.muon.weight_decay);
+    case WEFT_OPTIMIZER_OWN:
+      return "the caller's";
   }
   return "";
 }
@@ -50,8 +55,9 @@ std::string NonfiniteText(const OptimizerConfig& config) {
 }  // namespace
 
 std::string OptimizerText(const OptimizerConfig& config) {
-  return fmt::format("kind {}, {}, {}{}", static_cast<int>(config.kind), FormulaText(config),
-                     LossScaleText(config), NonfiniteText(config));
+  return fmt::format("kind {}, {}, {}{}{}", static_cast<int>(config.kind), FormulaText(config),
+                     LossScaleText(config), NonfiniteText(config),
+                     config.product.product == nullptr ? "" : ", product of the caller's");
 }
 
 }  // namespace weft

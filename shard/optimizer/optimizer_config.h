@@ -11,6 +11,7 @@
 #include "weft/shard_step.h"
 
 #include "shard/optimizer/loss_scale.h"
+#include "shard/optimizer/muon.h"
 #include "shard/optimizer/optimizer_step.h"
 
 namespace weft {
@@ -27,6 +28,8 @@ struct OptimizerConfig {
   LossScaleOptions scale;
   weft_nonfinite_t nonfinite = WEFT_NONFINITE_WARN;
   int64_t nonfinite_steps = 1;  // in a row, of WEFT_NONFINITE_FAIL
+  MuonOptions muon;
+  MatrixProduct product;  // MUON's
   int threads = 1;  // of this rank, the one that calls included; the numbers do not depend on it
 };
 

@@ -1,7 +1,8 @@
-// What each instruction set's translation units offer to optimizer_kernels.cc and sum_squares.cc. Only to be
-// called on a CPU that has the instruction set. Light, for the reason in optimizer_arguments.h.
+// What is compiled once for each instruction set (optimizer_isa.cc), for optimizer_kernels.cc and sum_squares.cc. Only to
+// be called on a CPU that has the instruction set. Light, for the reason in optimizer_arguments.h.
 #pragma once
 
+#include "comm/kernels/isa.h"
 #include "shard/optimizer/optimizer_arguments.h"
 
 namespace weft {
@@ -10,32 +11,25 @@ namespace weft {
 constexpr size_t kSquareBlock = 128;
 
 struct OptimizerKernels {
+  void (*adamw)(const AdamWStep& step, const OptimizerArrays& arrays);
   void (*sgd)(const SgdStep& step, const OptimizerArrays& arrays);
   void (*lion)(const LionStep& step, const OptimizerArrays& arrays);
-  // Of whole blocks: count is a multiple of kSquareBlock. Element b of the results is the sum of squares of
+  // Takes whole blocks: count is a multiple of kSquareBlock. Element b of the results is the sum of squares of
   // the weights, and of the update, over block b.
   void (*lamb_moments)(const LambStep& step, const OptimizerArrays& arrays, double* weight_squares,
                        double* update_squares);
   void (*lamb_apply)(const LambStep& step, double trust_ratio, const OptimizerArrays& arrays);
   void (*lars)(const LarsStep& step, double trust_ratio, const OptimizerArrays& arrays);
+  // Multiplies `count` float32, float64, bfloat16 or float16 in place.
+  void (*scale)(double factor, weft_dtype_t dtype, char* values, size_t count);
+  // Sums of squares of `blocks` whole blocks of float32, float64, bfloat16 or float16, one result for each.
+  void (*square_blocks)(const char* values, weft_dtype_t dtype, size_t blocks, double* squares);
 };
 
-using AdamWKernel = void (*)(const AdamWStep& step, const OptimizerArrays& arrays);
+template <Isa kIsa>
+const OptimizerKernels& KernelsFor();
 
-// Sums of squares of `blocks` whole blocks of float32, float64, bfloat16 or float16, one result for each.
-using SquareBlocksKernel = void (*)(const char* values, weft_dtype_t dtype, size_t blocks,
-                                    double* squares);
-
-OptimizerKernels OptimizerKernelsScalar();
-AdamWKernel AdamWScalar();
-SquareBlocksKernel SquareBlocksScalar();
-#if defined(__x86_64__)
-OptimizerKernels OptimizerKernelsAvx2();
-AdamWKernel AdamWAvx2();
-SquareBlocksKernel SquareBlocksAvx2();
-OptimizerKernels OptimizerKernelsAvx512();
-AdamWKernel AdamWAvx512();
-SquareBlocksKernel SquareBlocksAvx512();
-#endif
+// As KernelsFor, where `isa` is known only at run time.
+const OptimizerKernels& KernelsOf(Isa isa);
 
 }  // namespace weft

@@ -16,15 +16,6 @@ bool IsWeightDtype(weft_dtype_t dtype) {
   return dtype == WEFT_FLOAT32 || dtype == WEFT_BFLOAT16 || dtype == WEFT_FLOAT16;
 }
 
-AdamWKernel AdamWKernelFor(Isa isa) {
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return AdamWAvx512();
-  if (isa == Isa::kAvx2) return AdamWAvx2();
-#endif
-  WEFT_CHECK(isa == Isa::kScalar);
-  return AdamWScalar();
-}
-
 void CheckArrays(const OptimizerArrays& arrays) {
   WEFT_CHECK(IsWeightDtype(arrays.gradient_dtype) || arrays.gradient_dtype == WEFT_FLOAT64);
   WEFT_CHECK(arrays.cast == nullptr || IsWeightDtype(arrays.cast_dtype));
@@ -52,8 +43,8 @@ void AddBlocks(const OptimizerKernels& kernels, const LambStep& step, const Opti
   }
 }
 
-// A block of which only elements [begin, begin + part.count) are here: the others count as zeros, whose
-// squares change no sum.
+// Only elements [begin, begin + part.count) of the block are here. The others count as zeros, whose squares change no
+// sum.
 void AddPartOfBlock(const OptimizerKernels& kernels, const LambStep& step,
                     const OptimizerArrays& part, size_t begin, LambSums& sums) {
   float weights[kSquareBlock] = {};
@@ -80,20 +71,13 @@ void AddPartOfBlock(const OptimizerKernels& kernels, const LambStep& step,
 }  // namespace
 
 const OptimizerKernels& KernelsOf(Isa isa) {
-  static const OptimizerKernels kernels[] = {
-    OptimizerKernelsScalar(),
-#if defined(__x86_64__)
-    OptimizerKernelsAvx2(),
-    OptimizerKernelsAvx512(),
-#endif
-  };
-  return kernels[static_cast<size_t>(isa)];
+  return *ForIsa(isa, []<Isa kIsa>() { return &KernelsFor<kIsa>(); });
 }
 
 void UpdateAdamW(Isa isa, const AdamWStep& step, const OptimizerArrays& arrays) {
   CheckArrays(arrays);
   WEFT_CHECK(arrays.first_moment != nullptr && arrays.second_moment != nullptr);
-  AdamWKernelFor(isa)(step, arrays);
+  KernelsOf(isa).adamw(step, arrays);
 }
 
 void UpdateSgd(Isa isa, const SgdStep& step, const OptimizerArrays& arrays) {
@@ -134,6 +118,12 @@ void ApplyLamb(Isa isa, const LambStep& step, double trust_ratio, const Optimize
 void UpdateLars(Isa isa, const LarsStep& step, double trust_ratio, const OptimizerArrays& arrays) {
   CheckArrays(arrays);
   KernelsOf(isa).lars(step, trust_ratio, arrays);
+}
+
+void ScaleGradients(Isa isa, double factor, weft_dtype_t dtype, void* gradients, size_t count) {
+  WEFT_CHECK(IsWeightDtype(dtype) || dtype == WEFT_FLOAT64);
+  if (factor == 1) return;
+  KernelsOf(isa).scale(factor, dtype, static_cast<char*>(gradients), count);
 }
 
 }  // namespace weft

@@ -33,7 +33,7 @@
 //   LARS (You et al.: Large Batch Training of Convolutional Networks, 2017), per parameter
 //     m = mu m + lr eta |w| / (|g| + wd |w|) (g + wd w);  w = w - m
 //
-// LAMB and LARS need norms of whole parameters, of which a rank may have a part: sum first, agree on the
+// LAMB and LARS need norms of whole parameters, and a rank may have only a part of one: sum first, agree on the
 // sums, then apply.
 //   LAMB:  UpdateLambMoments(isa, step, arrays, first_index, sums);    // writes m and v, reads w
 //          ... add the words of sums over ranks ...
@@ -55,9 +55,6 @@
 #include "shard/optimizer/optimizer_step.h"
 
 namespace weft {
-
-// The kernels of `isa`, which this CPU must have; the same for the life of the process.
-const OptimizerKernels& KernelsOf(Isa isa);
 
 // Sums of squares of one parameter's weights and update.
 struct LambSums {
@@ -81,5 +78,9 @@ void ApplyLamb(Isa isa, const LambStep& step, double trust_ratio, const Optimize
 
 // The update of LARS; see LarsTrustRatio.
 void UpdateLars(Isa isa, const LarsStep& step, double trust_ratio, const OptimizerArrays& arrays);
+
+// Multiplies gradients in place, float32, bfloat16, float16 or float64 of any alignment: in float64, rounded to float32 and
+// then to their type. Does nothing for a factor of 1.
+void ScaleGradients(Isa isa, double factor, weft_dtype_t dtype, void* gradients, size_t count);
 
 }  // namespace weft

@@ -18,15 +18,13 @@
 namespace weft {
 namespace {
 
-// What differs between the instruction sets: conversions and the square root.
+// What differs between the instruction sets: widening, which compilers do by halves, and the square root.
 template <int kWidth>
 struct WideConversions;
 
 template <>
 struct WideConversions<1> {
   WEFT_INLINE static double Widen(float value) { return value; }
-
-  WEFT_INLINE static float Narrow(double value) { return static_cast<float>(value); }
 
   WEFT_INLINE static double Sqrt(double value) { return __builtin_sqrt(value); }
 };
@@ -39,10 +37,6 @@ struct WideConversions<4> {
 
   WEFT_INLINE static Doubles Widen(Floats values) {
     return static_cast<Doubles>(_mm256_cvtps_pd(values));
-  }
-
-  WEFT_INLINE static Floats Narrow(Doubles values) {
-    return static_cast<Floats>(_mm256_cvtpd_ps(values));
   }
 
   WEFT_INLINE static Doubles Sqrt(Doubles values) {
@@ -61,10 +55,6 @@ struct WideConversions<8> {
     return static_cast<Doubles>(_mm512_cvtps_pd(values));
   }
 
-  WEFT_INLINE static Floats Narrow(Doubles values) {
-    return static_cast<Floats>(_mm512_cvtpd_ps(values));
-  }
-
   WEFT_INLINE static Doubles Sqrt(Doubles values) {
     return static_cast<Doubles>(_mm512_sqrt_pd(values));
   }
@@ -79,6 +69,8 @@ struct WideLanes : WideConversions<kWidthOf> {
   using Doubles = Vector<double, kWidthOf>;
   static constexpr int kWidth = kWidthOf;
 
+  WEFT_INLINE static Floats Narrow(Doubles values) { return Convert<float, kWidth>(values); }
+
   WEFT_INLINE static Doubles Fill(double value) { return Doubles{} + value; }
 
   WEFT_INLINE static Doubles Load(const float* from) {
@@ -92,9 +84,7 @@ struct WideLanes : WideConversions<kWidthOf> {
   }
 
   // To float32, nearest even, every NaN the same.
-  WEFT_INLINE static Floats Round(Doubles values) {
-    return Singles::OneNan(Conversions::Narrow(values));
-  }
+  WEFT_INLINE static Floats Round(Doubles values) { return Singles::OneNan(Narrow(values)); }
 
   WEFT_INLINE static void Store(float* to, Floats values) { Singles::Store(to, values); }
 

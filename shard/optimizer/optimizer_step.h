@@ -56,6 +56,13 @@ struct LarsOptions {
   double coefficient = 1e-3;
 };
 
+struct MuonOptions {
+  double learning_rate = 0.02;
+  double momentum = 0.95;
+  double weight_decay = 0;  // decoupled
+  bool nesterov = false;
+};
+
 // What gradients are multiplied by to lose `loss_scale` and to have at most the norm `norm_max`; `norm` is
 // that of the gradients as they are, with their scale. torch.nn.utils.clip_grad_norm_'s rule:
 // min(1, norm_max / (norm + 1e-6)), of the unscaled norm. norm_max <= 0 does not clip.

@@ -150,9 +150,25 @@ void UpdateByLars(const LarsStep& step, double trust_ratio, const OptimizerArray
 }
 
 template <typename Lanes>
-OptimizerKernels AllOptimizerKernels() {
-  return {UpdateBySgd<Lanes>, UpdateByLion<Lanes>, UpdateLambMoments<Lanes>, ApplyLambUpdate<Lanes>,
-          UpdateByLars<Lanes>};
+void ScaleValues(double factor, weft_dtype_t dtype, char* values, size_t count) {
+  const DefaultRounding rounding;
+  const size_t bytes = BytesOf(dtype);
+  const auto scale = [=](char* at) __attribute__((always_inline)) {
+    const auto scaled = Lanes::LoadTyped(at, dtype) * factor;
+    if (dtype == WEFT_FLOAT64) {
+      StoreAs(at, scaled);
+    } else {
+      Lanes::StoreTyped(at, Lanes::Round(scaled), dtype);
+    }
+  };
+  size_t i = 0;
+  for (; i + Lanes::kWidth <= count; i += Lanes::kWidth)
+    scale(values + i * bytes);
+  if (i == count) return;
+  char rest[8 * Lanes::kWidth] = {};
+  __builtin_memcpy(rest, values + i * bytes, (count - i) * bytes);
+  scale(rest);
+  __builtin_memcpy(values + i * bytes, rest, (count - i) * bytes);
 }
 
 }  // namespace

@@ -60,19 +60,16 @@ class Walk {
   size_t cast_bytes_;
 };
 
-// A register's worth of every array, of which the first elements are copies of the arrays' last.
+// A register's worth of every array. Its first elements are copies of the arrays' last.
 template <typename Lanes>
 class Remainder {
  public:
   Remainder(const OptimizerArrays& arrays, size_t first)
       : walk_(arrays), place_(walk_.At(first)), count_(arrays.count - first) {
-    __builtin_memcpy(weights_, place_.weights, count_ * sizeof(float));
-    if (place_.first_moment != nullptr)
-      __builtin_memcpy(first_moment_, place_.first_moment, count_ * sizeof(float));
-    if (place_.second_moment != nullptr)
-      __builtin_memcpy(second_moment_, place_.second_moment, count_ * sizeof(float));
-    if (place_.gradients != nullptr)
-      __builtin_memcpy(gradients_, place_.gradients, count_ * walk_.gradient_bytes());
+    Copy(weights_, place_.weights, sizeof(float));
+    Copy(first_moment_, place_.first_moment, sizeof(float));
+    Copy(second_moment_, place_.second_moment, sizeof(float));
+    Copy(gradients_, place_.gradients, walk_.gradient_bytes());
   }
 
   RegisterPlace place() {
@@ -82,15 +79,18 @@ class Remainder {
   }
 
   void CopyBack() const {
-    __builtin_memcpy(place_.weights, weights_, count_ * sizeof(float));
-    if (place_.first_moment != nullptr)
-      __builtin_memcpy(place_.first_moment, first_moment_, count_ * sizeof(float));
-    if (place_.second_moment != nullptr)
-      __builtin_memcpy(place_.second_moment, second_moment_, count_ * sizeof(float));
-    if (place_.cast != nullptr) __builtin_memcpy(place_.cast, cast_, count_ * walk_.cast_bytes());
+    Copy(place_.weights, weights_, sizeof(float));
+    Copy(place_.first_moment, first_moment_, sizeof(float));
+    Copy(place_.second_moment, second_moment_, sizeof(float));
+    Copy(place_.cast, cast_, walk_.cast_bytes());
   }
 
  private:
+  // Unless the arrays do not have it.
+  void Copy(void* to, const void* from, size_t element_bytes) const {
+    if (to != nullptr && from != nullptr) __builtin_memcpy(to, from, count_ * element_bytes);
+  }
+
   const Walk walk_;
   const RegisterPlace place_;
   const size_t count_;

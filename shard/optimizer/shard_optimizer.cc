@@ -20,25 +20,8 @@ namespace {
 
 constexpr size_t kWordsPerSum = std::tuple_size_v<ExactSum::Words>;
 
-float* Floats(const Block& block) {
-  return reinterpret_cast<float*>(block.data());
-}
-
 LossScale MakeLossScale(const OptimizerConfig& config) {
   return config.dynamic_scale ? LossScale(config.scale) : LossScale::Static(config.static_scale);
-}
-
-// How many moments the optimizer keeps.
-int MomentCount(const OptimizerConfig& config) {
-  switch (config.kind) {
-    case WEFT_OPTIMIZER_ADAMW:
-    case WEFT_OPTIMIZER_LAMB:
-      return 2;
-    case WEFT_OPTIMIZER_SGD:
-      return config.sgd.momentum == 0 ? 0 : 1;
-    default:
-      return 1;
-  }
 }
 
 void Append(const ExactSum& sum, std::vector<int64_t>& words) {
@@ -55,256 +38,236 @@ double ValueAt(const std::vector<int64_t>& words, size_t index) {
 
 }  // namespace
 
-absl::Status CheckUpdatable(const Registry& registry) {
-  for (const ParamSpec& param : registry.params()) {
-    if (param.frozen || param.dtype != WEFT_FLOAT64) continue;
-    return MakeError(WEFT_UNSUPPORTED, {.operation = "finalize"},
-                     StrCat("parameter ", param.name,
-                            " is float64, which the optimizers do not update; freeze it, or "
-                            "update its parts yourself"));
-  }
-  return absl::OkStatus();
-}
-
-StateSize StateSizeOf(const OptimizerConfig& config, const Layout& layout, const Extent& extent) {
-  const Space& space = layout.SpaceOf(extent);
-  const bool cut = space.placement.optimizer_sharded;
-  return {.first = cut ? layout.OwnFirst(extent) : extent.range.begin,
-          .count = cut ? layout.OwnCount(extent) : extent.range.count,
-          .main = space.dtype != WEFT_FLOAT32,
-          .moments = MomentCount(config)};
-}
-
-size_t StateBytes(const OptimizerConfig& config, const Layout& layout) {
-  size_t bytes = 0;
-  for (const Extent& extent : layout.extents) {
-    if (!layout.SpaceOf(extent).frozen) bytes += StateSizeOf(config, layout, extent).bytes();
-  }
-  return bytes;
-}
-
 absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Allocate(
-    const OptimizerConfig& config, const Registry& registry, const Layout& layout, Isa isa,
-    const BlockSource& source) {
-  WEFT_RETURN_IF_ERROR(CheckUpdatable(registry));
-  std::unique_ptr<ShardOptimizer> optimizer(new ShardOptimizer(config, registry, layout, isa));
-  std::vector<std::vector<int>> params_of(layout.extents.size());
-  for (size_t param = 0; param < layout.places.size(); ++param) {
-    const int extent = layout.places[param].extent;
-    if (extent >= 0) params_of[static_cast<size_t>(extent)].push_back(static_cast<int>(param));
-  }
-  for (size_t extent = 0; extent < layout.extents.size(); ++extent) {
-    WEFT_RETURN_IF_ERROR(
-        optimizer->AllocateExtent(static_cast<int>(extent), params_of[extent], source));
-  }
-  optimizer->AddSumPieces();
+    const OptimizerConfig& config, const std::vector<OptimizerGroup>& groups,
+    const Registry& registry, const Layout& layout, Isa isa, const BlockSource& source) {
+  WEFT_RETURN_IF_ERROR(CheckUpdatable(groups, registry, layout));
+  std::unique_ptr<ShardOptimizer> optimizer(
+      new ShardOptimizer(config, groups, registry, layout, isa));
+  WEFT_ASSIGN_OR_RETURN(optimizer->state_,
+                        OptimizerState::Allocate(groups, registry, layout, source));
   absl::StatusOr<std::unique_ptr<ThreadTeam>> team = ThreadTeam::Start(config.threads);
   if (!team.ok()) return Annotate(team.status(), "the optimizer's threads: ");
   optimizer->team_ = *std::move(team);
   return optimizer;
 }
 
-ShardOptimizer::ShardOptimizer(const OptimizerConfig& config, const Registry& registry,
+ShardOptimizer::ShardOptimizer(const OptimizerConfig& config,
+                               const std::vector<OptimizerGroup>& groups, const Registry& registry,
                                const Layout& layout, Isa isa)
-    : config_(config),
+    : groups_(groups),
+      groups_mark_(GroupsMark(groups)),
       registry_(registry),
       layout_(layout),
       isa_(isa),
+      product_(config.product),
       loss_scale_(MakeLossScale(config)),
-      states_(layout.extents.size()),
-      main_stale_(registry.params().size(), true),
-      ratios_(registry.params().size(), 1) {}
-
-absl::Status ShardOptimizer::AllocateExtent(int index, const std::vector<int>& params,
-                                            const BlockSource& source) {
-  const Extent& extent = layout_.extents[static_cast<size_t>(index)];
-  const Space& space = layout_.SpaceOf(extent);
-  State& state = states_[static_cast<size_t>(index)];
-  if (space.frozen) return absl::OkStatus();
-  const StateSize size = StateSizeOf(config_, layout_, extent);
-  state.first = size.first;
-  state.count = size.count;
-  // Replicas have the same sums: the first one's count.
-  state.counts = space.placement.replicated
-                     ? layout_.member.rank < layout_.inner.size
-                     : space.placement.optimizer_sharded || layout_.member.rank == 0;
-  const auto allocate = [&](bool wanted, Block& block) -> absl::Status {
-    const size_t bytes = wanted ? state.count * sizeof(float) : 0;
-    absl::StatusOr<Block> made = Block::Allocate(source, WEFT_SHARD_TIER_OPTIMIZER, bytes);
-    if (!made.ok()) {
-      return Annotate(made.status(),
-                      StrCat("allocating ", bytes, " bytes for the optimizer's state: "));
-    }
-    block = *std::move(made);
-    return absl::OkStatus();
-  };
-  WEFT_RETURN_IF_ERROR(allocate(size.main, state.main));
-  WEFT_RETURN_IF_ERROR(allocate(size.moments >= 1, state.first_moment));
-  WEFT_RETURN_IF_ERROR(allocate(size.moments >= 2, state.second_moment));
-  AddPieces(params, state);
-  return absl::OkStatus();
+      updates_(layout.extents.size()),
+      summer_(layout, isa),
+      mains_(registry.params().size()),
+      ratios_(registry.params().size(), 1) {
+  Arrange();
 }
 
-std::vector<ShardOptimizer::Run> ShardOptimizer::RunsOf(const std::vector<int>& params,
-                                                        const State& state) const {
-  std::vector<Run> runs;
+void ShardOptimizer::SetGroup(int group, const OptimizerGroup& numbers) {
+  OptimizerGroup& own = groups_[static_cast<size_t>(group)];
+  const bool rearranges = own.kind != numbers.kind;
+  own = numbers;
+  groups_mark_ = GroupsMark(groups_);
+  if (rearranges) Arrange();
+}
+
+void ShardOptimizer::Arrange() {
+  pieces_.clear();
+  normed_.clear();
+  normed_at_.assign(registry_.params().size(), -1);
+  const std::vector<std::vector<int>> params_of = ParamsByExtent(layout_);
+  for (size_t extent = 0; extent < layout_.extents.size(); ++extent) {
+    const Space& space = layout_.SpaceOf(layout_.extents[extent]);
+    if (space.frozen) continue;
+    Updates& updates = updates_[extent];
+    // Replicas have the same sums: the first one's count.
+    updates.counts = space.placement.replicated
+                         ? layout_.member.rank < layout_.inner.size
+                         : space.placement.optimizer_sharded || layout_.member.rank == 0;
+    updates.matrices.clear();
+    for (const int param : params_of[extent]) {
+      const bool muon = GroupOfParam(param).kind == WEFT_OPTIMIZER_MUON;
+      if (muon && UpdatesAny(registry_, layout_, param)) updates.matrices.push_back(KeptOf(param));
+    }
+    updates.first_piece = pieces_.size();
+    for (const UpdateRange& range : RangesOf(params_of[extent])) {
+      for (size_t i = 0; i < PieceCount(range.begin, range.count); ++i) {
+        const Piece piece = PieceOf(range.begin, range.count, i);
+        UpdateRange& part = pieces_.emplace_back(range);
+        part.begin = piece.begin;
+        part.count = piece.count;
+      }
+    }
+    updates.piece_count = pieces_.size() - updates.first_piece;
+  }
+  for (size_t i = 0; i < registry_.params().size(); ++i) {
+    const auto param = static_cast<int>(i);
+    const ParamSpec& spec = registry_.params()[i];
+    if (spec.frozen || spec.count == 0 || !NeedsNorms(GroupOfParam(param))) continue;
+    normed_at_[i] = static_cast<int>(normed_.size());
+    normed_.push_back(param);
+  }
+}
+
+std::vector<ShardOptimizer::UpdateRange> ShardOptimizer::RangesOf(
+    const std::vector<int>& params) const {
+  std::vector<UpdateRange> ranges;
   for (const int param : params) {
     const Place& place = layout_.places[static_cast<size_t>(param)];
     const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
-    if (spec.count == 0) continue;
-    const size_t end = std::min(place.begin + RoundUpToCut(spec.count), state.first + state.count);
-    const size_t begin = std::max(place.begin, state.first);
+    if (spec.count == 0 || GroupOfParam(param).kind == WEFT_OPTIMIZER_MUON) continue;
+    const UpdatedElements own =
+        UpdatedBy(layout_, layout_.extents[static_cast<size_t>(place.extent)]);
+    const size_t end = std::min(place.begin + RoundUpToCut(spec.count), own.first + own.count);
+    const size_t begin = std::max(place.begin, own.first);
     if (begin >= end) continue;
-    const bool joins = !NeedsNorms() && !runs.empty() && runs.back().decays == spec.decays &&
-                       runs.back().begin + runs.back().count == begin;
+    const bool joins = !NeedsNorms(GroupOfParam(param)) && !ranges.empty() &&
+                       ranges.back().group == spec.group && ranges.back().decays == spec.decays &&
+                       ranges.back().begin + ranges.back().count == begin;
     if (joins) {
-      runs.back().count += end - begin;
+      ranges.back().count += end - begin;
     } else {
-      runs.push_back({place.extent, param, begin, end - begin, spec.decays});
+      ranges.push_back({place.extent, param, begin, end - begin, spec.decays, spec.group});
     }
   }
-  return runs;
+  return ranges;
 }
 
-void ShardOptimizer::AddPieces(const std::vector<int>& params, State& state) {
-  state.first_piece = pieces_.size();
-  for (const Run& run : RunsOf(params, state)) {
-    for (size_t i = 0; i < PieceCount(run.begin, run.count); ++i) {
-      const Piece piece = PieceOf(run.begin, run.count, i);
-      pieces_.push_back({run.extent, run.param, piece.begin, piece.count, run.decays});
-    }
-  }
-  state.piece_count = pieces_.size() - state.first_piece;
-}
-
-void ShardOptimizer::AddSumPieces() {
-  for (size_t i = 0; i < layout_.extents.size(); ++i) {
-    const Extent& extent = layout_.extents[i];
-    const Space& space = layout_.SpaceOf(extent);
-    const size_t count = layout_.OwnCount(extent);
-    const bool counted = !space.placement.replicated || layout_.member.rank < layout_.inner.size;
-    if (space.frozen || !counted) continue;
-    for (size_t at = 0; at < PieceCount(layout_.OwnFirst(extent), count); ++at) {
-      const Piece piece = PieceOf(layout_.OwnFirst(extent), count, at);
-      sum_pieces_.push_back({static_cast<int>(i), piece});
-    }
-  }
-}
-
-size_t ShardOptimizer::bytes() const {
-  size_t bytes = 0;
-  for (const State& state : states_) {
-    bytes += state.main.bytes() + state.first_moment.bytes() + state.second_moment.bytes();
-  }
-  return bytes;
-}
-
-ShardOptimizer::Run ShardOptimizer::KeptOf(int param) const {
+ShardOptimizer::UpdateRange ShardOptimizer::KeptOf(int param) const {
   const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
   const Place& place = layout_.places[static_cast<size_t>(param)];
   if (spec.frozen || spec.count == 0) return {};
-  const State& state = states_[static_cast<size_t>(place.extent)];
-  const size_t begin = std::max(place.begin, state.first);
-  const size_t end = std::min(place.begin + spec.count, state.first + state.count);
-  return {place.extent, param, begin, begin < end ? end - begin : 0, spec.decays};
+  const UpdatedElements own =
+      UpdatedBy(layout_, layout_.extents[static_cast<size_t>(place.extent)]);
+  const size_t begin = std::max(place.begin, own.first);
+  const size_t end = std::min(place.begin + spec.count, own.first + own.count);
+  return {place.extent, param, begin, begin < end ? end - begin : 0, spec.decays, spec.group};
 }
 
 Digest ShardOptimizer::DigestOf(int param) const {
-  const Run kept = KeptOf(param);
+  const UpdateRange kept = KeptOf(param);
   if (kept.count == 0) return Digest();
-  const State& state = states_[static_cast<size_t>(kept.extent)];
+  const StateArrays state = state_.At(kept.extent, kept.begin);
   Hasher hasher;
-  const auto add = [&](const Block& block) {
-    if (block.bytes() == 0) return;
-    hasher.Update(Floats(block) + (kept.begin - state.first), kept.count * sizeof(float));
+  const auto add = [&](const float* values) {
+    if (values != nullptr) hasher.Update(values, kept.count * sizeof(float));
   };
-  if (!main_stale_[static_cast<size_t>(param)]) add(state.main);
+  if (!mains_[static_cast<size_t>(param)].stale) add(state.main);
   add(state.first_moment);
   add(state.second_moment);
   return hasher.Finish();
 }
 
-GradientSums ShardOptimizer::SumGradients(const Storage& storage) const {
-  struct alignas(64) Sums {  // of one member, on lines of its own
-    GradientSums of;
-  };
+void ShardOptimizer::ParamWritten(int param) {
+  MainCopy& main = mains_[static_cast<size_t>(param)];
+  main.stale = true;
+  main.made = false;
+}
 
-  std::vector<Sums> sums(static_cast<size_t>(team_->size()));
-  team_->ForEach(sum_pieces_.size(), [&](size_t index, int member) {
-    const auto& [of, piece] = sum_pieces_[index];
-    const Extent& extent = layout_.extents[static_cast<size_t>(of)];
-    const Space& space = layout_.SpaceOf(extent);
-    // What a reduction leaves here begins with this rank's share, or with the extent.
-    const size_t first =
-        space.placement.optimizer_sharded ? layout_.OwnFirst(extent) : extent.range.begin;
-    const std::byte* const gradients = storage.Reduced(layout_, extent).data;
-    GradientSums& own = sums[static_cast<size_t>(member)].of;
-    own.nonfinite += AddSquares(isa_, space.grad_dtype,
-                                gradients + (piece.begin - first) * DtypeSize(space.grad_dtype),
-                                piece.count, piece.begin, own.squares);
-  });
-  for (size_t member = 1; member < sums.size(); ++member) {
-    sums[0].of.squares.Merge(sums[member].of.squares);
-    sums[0].of.nonfinite += sums[member].of.nonfinite;
-  }
-  return sums[0].of;
+void ShardOptimizer::ParamsWritten() {
+  for (size_t param = 0; param < mains_.size(); ++param)
+    ParamWritten(static_cast<int>(param));
+}
+
+void ShardOptimizer::TellMain(const Storage& storage, int param) {
+  MainCopy& main = mains_[static_cast<size_t>(param)];
+  if (main.stale && !main.made) WidenParam(storage, param);
+  main.made = true;
+  main.known = true;
+}
+
+void ShardOptimizer::MainsWritten() {
+  for (MainCopy& main : mains_)
+    main.stale = main.stale && !main.known;
+}
+
+ShardOptimizer::Kept ShardOptimizer::StateOf(const Storage& storage, int param) const {
+  const UpdateRange range = KeptOf(param);
+  if (range.count == 0) return {};
+  const OptimizerArrays arrays = ArraysOf(storage, range);
+  return {.begin = range.begin - layout_.places[static_cast<size_t>(param)].begin,
+          .count = range.count,
+          .main = arrays.cast == nullptr ? nullptr : arrays.weights,
+          .first_moment = arrays.first_moment,
+          .second_moment = arrays.second_moment};
+}
+
+bool ShardOptimizer::KeepsMain(int param) const {
+  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
+  const bool updated = !spec.frozen && spec.count > 0;
+  return updated && spec.dtype != WEFT_FLOAT32 && GroupOfParam(param).kind != WEFT_OPTIMIZER_OWN;
+}
+
+int ShardOptimizer::MomentsOf(int param) const {
+  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
+  return spec.frozen || spec.count == 0 ? 0 : MomentCount(GroupOfParam(param));
 }
 
 void ShardOptimizer::Begin(const Storage& storage, double learning_rate, double gradient_factor) {
   ++update_count_;
   learning_rate_ = learning_rate;
   factor_ = gradient_factor;
-  for (size_t param = 0; param < main_stale_.size(); ++param) {
-    if (main_stale_[param]) WidenParam(storage, static_cast<int>(param));
-    main_stale_[param] = false;
+  for (size_t param = 0; param < mains_.size(); ++param) {
+    if (mains_[param].stale && !mains_[param].made) WidenParam(storage, static_cast<int>(param));
+    mains_[param].stale = false;
   }
 }
 
 void ShardOptimizer::WidenParam(const Storage& storage, int param) {
-  const Run kept = KeptOf(param);
+  const UpdateRange kept = KeptOf(param);
   if (kept.count == 0) return;
   const OptimizerArrays arrays = ArraysOf(storage, kept);
   if (arrays.cast != nullptr) Widen(arrays.cast_dtype, arrays.cast, kept.count, arrays.weights);
 }
 
-OptimizerArrays ShardOptimizer::ArraysOf(const Storage& storage, const Run& run) const {
-  const State& state = states_[static_cast<size_t>(run.extent)];
-  const Extent& extent = layout_.extents[static_cast<size_t>(run.extent)];
+std::byte* ShardOptimizer::GradientsOf(const Storage& storage, const UpdateRange& range) const {
+  const Extent& extent = layout_.extents[static_cast<size_t>(range.extent)];
+  const size_t at = range.begin - UpdatedBy(layout_, extent).first;
+  return storage.Reduced(layout_, extent).data + at * DtypeSize(layout_.SpaceOf(extent).grad_dtype);
+}
+
+OptimizerArrays ShardOptimizer::ArraysOf(const Storage& storage, const UpdateRange& range) const {
+  const Extent& extent = layout_.extents[static_cast<size_t>(range.extent)];
   const Space& space = layout_.SpaceOf(extent);
-  const size_t at = run.begin - state.first;
-  const size_t size = DtypeSize(space.dtype);
-  // Params lie whole in their space, or as this rank's part alone; in both cases the state begins there.
+  const size_t at = range.begin - UpdatedBy(layout_, extent).first;
+  // Params lie whole in their space, or as this rank's part alone; in both cases what is updated begins there.
   std::byte* params = space.placement.optimizer_sharded
                           ? storage.OwnParams(layout_, extent).data
                           : storage.Data(extent.range.space, extent.range.begin);
-  params += at * size;
+  params += at * DtypeSize(space.dtype);
+  const StateArrays state = state_.At(range.extent, range.begin);
   OptimizerArrays arrays;
-  const auto moment = [&](const Block& block) {
-    return block.bytes() == 0 ? nullptr : Floats(block) + at;
-  };
-  arrays.weights = state.main.bytes() == 0 ? reinterpret_cast<float*>(params) : moment(state.main);
-  arrays.cast = state.main.bytes() == 0 ? nullptr : params;
+  arrays.weights = state.main == nullptr ? reinterpret_cast<float*>(params) : state.main;
+  arrays.cast = state.main == nullptr ? nullptr : params;
   arrays.cast_dtype = space.dtype;
-  arrays.first_moment = moment(state.first_moment);
-  arrays.second_moment = moment(state.second_moment);
-  arrays.gradients = storage.Reduced(layout_, extent).data + at * DtypeSize(space.grad_dtype);
+  arrays.first_moment = state.first_moment;
+  arrays.second_moment = state.second_moment;
+  arrays.gradients = GradientsOf(storage, range);
   arrays.gradient_dtype = space.grad_dtype;
-  arrays.count = run.count;
+  arrays.count = range.count;
   return arrays;
 }
 
 std::vector<int64_t> ShardOptimizer::StartNorms(const Storage& storage) {
-  if (!NeedsNorms()) return {};
-  std::vector<LambSums> sums(registry_.params().size());
+  if (normed_.empty()) return {};
+  std::vector<LambSums> sums(normed_.size());
   Mutex adding;
   team_->ForEach(pieces_.size(), [&](size_t index, int) {
-    const Run& run = pieces_[index];
-    const LambSums of_run = NormsOf(ArraysOf(storage, run), run);
-    if (!states_[static_cast<size_t>(run.extent)].counts) return;
-    LambSums& of_param = sums[static_cast<size_t>(run.param)];
+    const UpdateRange& range = pieces_[index];
+    const int at = normed_at_[static_cast<size_t>(range.param)];
+    if (at < 0) return;
+    const LambSums of_range = NormsOf(ArraysOf(storage, range), range);
+    if (!updates_[static_cast<size_t>(range.extent)].counts) return;
+    LambSums& of_param = sums[static_cast<size_t>(at)];
     MutexLock lock(adding);
-    of_param.weights.Merge(of_run.weights);
-    of_param.updates.Merge(of_run.updates);
+    of_param.weights.Merge(of_range.weights);
+    of_param.updates.Merge(of_range.updates);
   });
   std::vector<int64_t> words;
   for (const LambSums& of_param : sums) {
@@ -314,64 +277,80 @@ std::vector<int64_t> ShardOptimizer::StartNorms(const Storage& storage) {
   return words;
 }
 
-LambSums ShardOptimizer::NormsOf(const OptimizerArrays& arrays, const Run& run) const {
+LambSums ShardOptimizer::NormsOf(const OptimizerArrays& arrays, const UpdateRange& range) const {
+  const OptimizerGroup& group = groups_[static_cast<size_t>(range.group)];
   LambSums sums;
-  if (config_.kind == WEFT_OPTIMIZER_LAMB) {
-    LambOptions options = config_.lamb;
-    if (!run.decays) options.weight_decay = 0;
-    UpdateLambMoments(isa_, MakeLambStep(options, update_count_, factor_), arrays, run.begin, sums);
+  if (group.kind == WEFT_OPTIMIZER_LAMB) {
+    const LambOptions options = WithRate(group.lamb, group, {learning_rate_, range.decays});
+    UpdateLambMoments(isa_, MakeLambStep(options, update_count_, factor_), arrays, range.begin,
+                      sums);
   } else {
-    AddSquares(isa_, WEFT_FLOAT32, arrays.weights, run.count, run.begin, sums.weights);
-    AddSquares(isa_, arrays.gradient_dtype, arrays.gradients, run.count, run.begin, sums.updates);
+    AddSquares(isa_, WEFT_FLOAT32, arrays.weights, range.count, range.begin, sums.weights);
+    AddSquares(isa_, arrays.gradient_dtype, arrays.gradients, range.count, range.begin,
+               sums.updates);
   }
   return sums;
 }
 
 void ShardOptimizer::TakeNorms(const std::vector<int64_t>& words) {
-  if (!NeedsNorms()) return;
-  WEFT_CHECK(words.size() == 2 * ratios_.size() * kWordsPerSum);
-  for (size_t param = 0; param < ratios_.size(); ++param) {
-    const double weights = ValueAt(words, 2 * param);
-    const double updates = ValueAt(words, 2 * param + 1);
-    if (config_.kind == WEFT_OPTIMIZER_LAMB) {
+  WEFT_CHECK(words.size() == 2 * normed_.size() * kWordsPerSum);
+  for (size_t at = 0; at < normed_.size(); ++at) {
+    const auto param = static_cast<size_t>(normed_[at]);
+    const OptimizerGroup& group = GroupOfParam(normed_[at]);
+    const double weights = ValueAt(words, 2 * at);
+    const double updates = ValueAt(words, 2 * at + 1);
+    if (group.kind == WEFT_OPTIMIZER_LAMB) {
       ratios_[param] = LambTrustRatio(weights, updates);
     } else {
-      LarsOptions options = config_.lars;
-      if (!registry_.params()[param].decays) options.weight_decay = 0;
-      options.learning_rate = learning_rate_;
+      const LarsOptions options =
+          WithRate(group.lars, group, {learning_rate_, registry_.params()[param].decays});
       ratios_[param] = LarsTrustRatio(MakeLarsStep(options, factor_), weights, updates);
     }
   }
 }
 
 void ShardOptimizer::Update(const Storage& storage, int extent) {
-  const State& state = states_[static_cast<size_t>(extent)];
-  team_->ForEach(state.piece_count, [&](size_t index, int) {
-    const Run& run = pieces_[state.first_piece + index];
-    UpdateRun(ArraysOf(storage, run), run);
+  const Updates& updates = updates_[static_cast<size_t>(extent)];
+  team_->ForEach(updates.piece_count, [&](size_t index, int) {
+    const UpdateRange& range = pieces_[updates.first_piece + index];
+    UpdatePiece(storage, range);
   });
+  for (const UpdateRange& matrix : updates.matrices)
+    UpdateMatrix(storage, matrix);
 }
 
-void ShardOptimizer::UpdateRun(const OptimizerArrays& arrays, const Run& run) const {
-  const auto with_rate = [&](auto options) {
-    options.learning_rate = learning_rate_;
-    if (!run.decays) options.weight_decay = 0;
-    return options;
+void ShardOptimizer::UpdateMatrix(const Storage& storage, const UpdateRange& range) const {
+  const OptimizerGroup& group = groups_[static_cast<size_t>(range.group)];
+  UpdateMuon(isa_, *team_, product_, WithRate(group.muon, group, {learning_rate_, range.decays}),
+             factor_, MatrixOf(registry_.params()[static_cast<size_t>(range.param)]),
+             ArraysOf(storage, range), state_.scratch());
+}
+
+void ShardOptimizer::UpdatePiece(const Storage& storage, const UpdateRange& range) const {
+  const OptimizerGroup& group = groups_[static_cast<size_t>(range.group)];
+  const OptimizerArrays arrays = ArraysOf(storage, range);
+  const auto with_rate = [&](const auto& options) {
+    return WithRate(options, group, {learning_rate_, range.decays});
   };
-  const double ratio = ratios_[static_cast<size_t>(run.param)];
-  switch (config_.kind) {
+  const double ratio = ratios_[static_cast<size_t>(range.param)];
+  switch (group.kind) {
     case WEFT_OPTIMIZER_ADAMW:
-      return UpdateAdamW(isa_, MakeAdamWStep(with_rate(config_.adamw), update_count_, factor_),
+      return UpdateAdamW(isa_, MakeAdamWStep(with_rate(group.adamw), update_count_, factor_),
                          arrays);
     case WEFT_OPTIMIZER_SGD:
-      return UpdateSgd(isa_, MakeSgdStep(with_rate(config_.sgd), factor_), arrays);
+      return UpdateSgd(isa_, MakeSgdStep(with_rate(group.sgd), factor_), arrays);
     case WEFT_OPTIMIZER_LION:
-      return UpdateLion(isa_, MakeLionStep(with_rate(config_.lion), factor_), arrays);
+      return UpdateLion(isa_, MakeLionStep(with_rate(group.lion), factor_), arrays);
     case WEFT_OPTIMIZER_LAMB:
-      return ApplyLamb(isa_, MakeLambStep(with_rate(config_.lamb), update_count_, factor_), ratio,
+      return ApplyLamb(isa_, MakeLambStep(with_rate(group.lamb), update_count_, factor_), ratio,
                        arrays);
     case WEFT_OPTIMIZER_LARS:
-      return UpdateLars(isa_, MakeLarsStep(with_rate(config_.lars), factor_), ratio, arrays);
+      return UpdateLars(isa_, MakeLarsStep(with_rate(group.lars), factor_), ratio, arrays);
+    case WEFT_OPTIMIZER_MUON:
+      return;  // whole, in UpdateMatrix
+    case WEFT_OPTIMIZER_OWN:
+      return ScaleGradients(isa_, factor_, arrays.gradient_dtype, GradientsOf(storage, range),
+                            range.count);
   }
 }
 

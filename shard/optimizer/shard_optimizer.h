@@ -1,15 +1,15 @@
 // The optimizer of a context: its state on this rank's parts, and the update of these.
 //
-//   WEFT_ASSIGN_OR_RETURN(auto optimizer, ShardOptimizer::Allocate(config, registry, layout, isa));
+//   WEFT_ASSIGN_OR_RETURN(auto optimizer, ShardOptimizer::Allocate(config, groups, registry, layout, isa));
 //   GradientSums sums = optimizer->SumGradients(storage);     // of this rank's share; add over ranks
 //   optimizer->Begin(learning_rate, gradient_factor);
 //   std::vector<int64_t> words = optimizer->StartNorms(storage);      // LAMB, LARS; add over ranks
 //   optimizer->TakeNorms(words);
 //   for (extents) optimizer->Update(storage, extent);
 //
-// The state lies beside what a reduction leaves on this rank: moments in float32, and a float32 main copy of
-// params of 16 bits. Updates go over runs of params that lie side by side and decay alike; padding is
-// updated too, and stays zero. LAMB and LARS go param by param, as they need norms of whole params.
+// The state lies beside what a reduction leaves on this rank (optimizer_state.h). Updates go over ranges of params that lie side by
+// side, are of one group and decay alike; padding is updated too, and stays zero. LAMB and LARS go param by param, as they
+// need norms of whole params.
 //
 // Every number that ranks add up is an exact sum, so nothing depends on how params are cut, nor on which of the
 // config's threads did what: sums and updates go over pieces (piece.h) that a team shares (thread_team.h).
@@ -29,133 +29,145 @@
 #include "shard/layout/layout.h"
 #include "shard/layout/storage.h"
 #include "shard/optimizer/exact_sum.h"
+#include "shard/optimizer/gradient_sums.h"
 #include "shard/optimizer/loss_scale.h"
 #include "shard/optimizer/optimizer_config.h"
 #include "shard/optimizer/optimizer_kernels.h"
+#include "shard/optimizer/optimizer_state.h"
+#include "shard/optimizer/param_groups.h"
 #include "shard/optimizer/piece.h"
 #include "shard/optimizer/thread_team.h"
 
 namespace weft {
 
-// What is kept for the elements of an extent that this rank updates, whose params are trainable.
-struct StateSize {
-  size_t first = 0;  // element in the space
-  size_t count = 0;
-  bool main = false;  // a main copy
-  int moments = 0;
-
-  size_t bytes() const {
-    return ((main ? 1 : 0) + static_cast<size_t>(moments)) * count * sizeof(float);
-  }
-};
-
-StateSize StateSizeOf(const OptimizerConfig& config, const Layout& layout, const Extent& extent);
-
-// Of all extents.
-size_t StateBytes(const OptimizerConfig& config, const Layout& layout);
-
-// UNSUPPORTED for trainable float64 params.
-absl::Status CheckUpdatable(const Registry& registry);
-
-struct GradientSums {
-  ExactSum squares;
-  int64_t nonfinite = 0;
-};
-
 class ShardOptimizer {
  public:
-  // All but config and source outlive it. UNSUPPORTED for trainable float64 params, OUT_OF_MEMORY, SYSTEM_ERROR if
+  // Registry and layout outlive it. UNSUPPORTED as CheckUpdatable, OUT_OF_MEMORY, SYSTEM_ERROR if
   // there are no threads to be had.
-  static absl::StatusOr<std::unique_ptr<ShardOptimizer>> Allocate(const OptimizerConfig& config,
-                                                                  const Registry& registry,
-                                                                  const Layout& layout, Isa isa,
-                                                                  const BlockSource& source = {});
+  static absl::StatusOr<std::unique_ptr<ShardOptimizer>> Allocate(
+      const OptimizerConfig& config, const std::vector<OptimizerGroup>& groups,
+      const Registry& registry, const Layout& layout, Isa isa, const BlockSource& source = {});
 
-  size_t bytes() const;
+  size_t bytes() const { return state_.bytes(); }
 
-  // Of what is kept for the param on this rank; a main copy that is to be made anew does not count.
+  const std::vector<OptimizerGroup>& groups() const { return groups_; }
+
+  // A hash of them all.
+  uint64_t groups_mark() const { return groups_mark_; }
+
+  // Other numbers, from the next update on; a kind with the same state (CheckSameState).
+  void SetGroup(int group, const OptimizerGroup& numbers);
+
+  // Covers what this rank keeps for the param; a main copy that is to be made anew does not count.
   Digest DigestOf(int param) const;
 
   LossScale& loss_scale() { return loss_scale_; }
 
   int64_t update_count() const { return update_count_; }
 
+  void SetUpdateCount(int64_t count) { update_count_ = count; }
+
+  // What this rank keeps for a param beside its values: [count] each, from element `begin` of it; nullptr where there is no
+  // such state.
+  struct Kept {
+    size_t begin = 0;
+    size_t count = 0;
+    float* main = nullptr;
+    float* first_moment = nullptr;
+    float* second_moment = nullptr;
+  };
+
+  Kept StateOf(const Storage& storage, int param) const;
+  // Somebody is told where its main copy is, to read or to write it: it is made from the param if that has not been done.
+  void TellMain(const Storage& storage, int param);
+
+  // Whether there is a state of that kind for the param, on this rank or on others.
+  bool KeepsMain(int param) const;
+  int MomentsOf(int param) const;
+
   // The param was written by somebody else, or all were: its main copy is made from it before the next update. Those of others
   // are more than their params say, and stay.
-  void ParamWritten(int param) { main_stale_[static_cast<size_t>(param)] = true; }
+  void ParamWritten(int param);
+  void ParamsWritten();
+  // The main copies were written too, by whoever was told where they are: they count. One that nobody was ever told of is
+  // still made from its param.
+  void MainsWritten();
 
-  void ParamsWritten() { main_stale_.assign(main_stale_.size(), true); }
-
-  // Of the share of every reduced gradient that this rank has in a cut, also where nothing rests cut.
-  GradientSums SumGradients(const Storage& storage) const;
+  GradientSums SumGradients(const Storage& storage) const { return summer_.Sum(storage, *team_); }
 
   // Begins an update. `gradient_factor`: what every gradient is multiplied by.
   void Begin(const Storage& storage, double learning_rate, double gradient_factor);
-  // The norms of whole params that the update needs, as words to be added over ranks; none for most kinds.
+  // The norms of whole params that the update needs, as words to be added over ranks; none for most kinds. All ranks have as
+  // many.
   std::vector<int64_t> StartNorms(const Storage& storage);
   void TakeNorms(const std::vector<int64_t>& words);
-  // Updates this rank's part of an extent whose params are trainable.
+  // Updates this rank's part of an extent whose params are trainable. Of params of kind OWN the gradients are multiplied.
   void Update(const Storage& storage, int extent);
 
  private:
   // Elements of an extent that are updated alike.
-  struct Run {
+  struct UpdateRange {
     int extent = 0;
     int param = 0;     // the first
     size_t begin = 0;  // element in the space
     size_t count = 0;
     bool decays = true;
+    int group = 0;
   };
 
-  struct SumPiece {
-    int extent = 0;
-    Piece piece;
-  };
-
-  struct State {
-    size_t first = 0;  // element in the space of the first one
-    size_t count = 0;
-    bool counts = true;  // this rank adds its sums; else another one has the same
-    Block main;          // [count] float32 each; empty if not needed
-    Block first_moment;
-    Block second_moment;
+  // Of an extent whose params are trainable.
+  struct Updates {
+    bool counts = true;      // this rank adds its sums; else another one has the same
     size_t first_piece = 0;  // of pieces_
     size_t piece_count = 0;
+    std::vector<UpdateRange> matrices;  // MUON's, whole
   };
 
-  ShardOptimizer(const OptimizerConfig& config, const Registry& registry, const Layout& layout,
-                 Isa isa);
+  // Of a param that has none nothing is looked at.
+  struct MainCopy {
+    bool stale = true;   // no more than the param says; ranks agree on this alone
+    bool made = false;   // from the param as it is
+    bool known = false;  // somebody was told where it is
+  };
 
-  bool NeedsNorms() const {
-    return config_.kind == WEFT_OPTIMIZER_LAMB || config_.kind == WEFT_OPTIMIZER_LARS;
+  ShardOptimizer(const OptimizerConfig& config, const std::vector<OptimizerGroup>& groups,
+                 const Registry& registry, const Layout& layout, Isa isa);
+
+  const OptimizerGroup& GroupOfParam(int param) const {
+    return groups_[static_cast<size_t>(registry_.params()[static_cast<size_t>(param)].group)];
   }
 
-  // `params`: those of the extent.
-  absl::Status AllocateExtent(int extent, const std::vector<int>& params,
-                              const BlockSource& source);
-  std::vector<Run> RunsOf(const std::vector<int>& params, const State& state) const;
-  void AddPieces(const std::vector<int>& params, State& state);
-  void AddSumPieces();
-  OptimizerArrays ArraysOf(const Storage& storage, const Run& run) const;
-  // The elements of a param of which this rank keeps a state.
-  Run KeptOf(int param) const;
+  // What follows from the kinds of the groups: pieces, and whose norms are needed.
+  void Arrange();
+  std::vector<UpdateRange> RangesOf(const std::vector<int>& params) const;
+  // Where its reduced gradients are.
+  std::byte* GradientsOf(const Storage& storage, const UpdateRange& range) const;
+  OptimizerArrays ArraysOf(const Storage& storage, const UpdateRange& range) const;
+  // The elements of a param that this rank keeps a state for.
+  UpdateRange KeptOf(int param) const;
   void WidenParam(const Storage& storage, int param);
-  LambSums NormsOf(const OptimizerArrays& arrays, const Run& run) const;
-  void UpdateRun(const OptimizerArrays& arrays, const Run& run) const;
+  LambSums NormsOf(const OptimizerArrays& arrays, const UpdateRange& range) const;
+  void UpdatePiece(const Storage& storage, const UpdateRange& range) const;
+  void UpdateMatrix(const Storage& storage, const UpdateRange& range) const;
 
-  const OptimizerConfig config_;
+  std::vector<OptimizerGroup> groups_;
+  uint64_t groups_mark_ = 0;
   const Registry& registry_;
   const Layout& layout_;
   const Isa isa_;
+  const MatrixProduct product_;
   LossScale loss_scale_;
-  std::vector<State> states_;         // by extent; count 0 for frozen ones
-  std::vector<Run> pieces_;           // what is updated, cut for threads; by extent
-  std::vector<SumPiece> sum_pieces_;  // what the gradient norm is made of
+  OptimizerState state_;
+  std::vector<Updates> updates_;     // by extent
+  std::vector<UpdateRange> pieces_;  // what is updated, cut for threads; by extent
+  const GradientSummer summer_;
   std::unique_ptr<ThreadTeam> team_;
   int64_t update_count_ = 0;
-  std::vector<bool> main_stale_;  // by param
-  double learning_rate_ = 0;      // of the update that was begun
+  std::vector<MainCopy> mains_;  // by param
+  double learning_rate_ = 0;     // of the update that was begun
   double factor_ = 1;
+  std::vector<int> normed_;     // params whose norms are needed
+  std::vector<int> normed_at_;  // by param: its place there, or -1
   std::vector<double> ratios_;  // LAMB, LARS: by param
 };
 

@@ -20,6 +20,16 @@ namespace {
 
 inline constexpr uint32_t kQuietNanBits = 0x7fc00000u;
 
+// Each element as a T, rounded to nearest.
+template <typename T, int kWidth, typename V>
+WEFT_INLINE Vector<T, kWidth> Convert(V values) {
+  if constexpr (kWidth == 1) {
+    return static_cast<T>(values);
+  } else {
+    return __builtin_convertvector(values, Vector<T, kWidth>);
+  }
+}
+
 // What differs between the instruction sets.
 template <int kWidth>
 struct SingleConversions;
@@ -33,13 +43,6 @@ struct SingleConversions<1> {
   WEFT_INLINE static float FloatsOfHalves(uint16_t halves) { return FloatOfHalf(halves); }
 
   WEFT_INLINE static uint16_t RoundToHalves(float values) { return HalfOfFloat(values); }
-
-  // float64, to nearest.
-  WEFT_INLINE static float RoundDoubles(double values) { return static_cast<float>(values); }
-
-  WEFT_INLINE static double WidenToDoubles(float values) { return values; }
-
-  WEFT_INLINE static float Fill(float value) { return value; }
 
   WEFT_INLINE static bool AnyNan(float values) { return values != values; }
 
@@ -100,8 +103,6 @@ struct SingleConversions<4> {
 template <>
 struct SingleConversions<8> {
   using Floats = Vector<float, 8>;
-  using Doubles = Vector<double, 8>;
-  using Quad = Vector<double, 4>;
   using Words = Vector<uint32_t, 8>;
   using Halves = Vector<uint16_t, 8>;
 
@@ -123,8 +124,6 @@ struct SingleConversions<8> {
     return __builtin_bit_cast(Halves, _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
   }
 
-  WEFT_INLINE static Floats Fill(float value) { return static_cast<Floats>(_mm256_set1_ps(value)); }
-
   WEFT_INLINE static bool AnyNan(Floats values) {
     return _mm256_movemask_ps(_mm256_cmp_ps(values, values, _CMP_UNORD_Q)) != 0;
   }
@@ -133,30 +132,9 @@ struct SingleConversions<8> {
     return static_cast<Floats>(_mm256_sqrt_ps(values));
   }
 
-  WEFT_INLINE static Floats RoundDoubles(Doubles values) {
-    const auto pair = __builtin_bit_cast(Pair<Quad>, values);
-    return static_cast<Floats>(
-        _mm256_set_m128(_mm256_cvtpd_ps(pair.second), _mm256_cvtpd_ps(pair.first)));
-  }
-
-  WEFT_INLINE static Doubles WidenToDoubles(Floats values) {
-    return __builtin_bit_cast(
-        Doubles, Pair<Quad>{static_cast<Quad>(_mm256_cvtps_pd(_mm256_castps256_ps128(values))),
-                            static_cast<Quad>(_mm256_cvtps_pd(_mm256_extractf128_ps(values, 1)))});
-  }
-
-#if defined(__FMA__)
   WEFT_INLINE static Floats Fma(Floats left, Floats right, Floats more) {
     return static_cast<Floats>(_mm256_fmadd_ps(left, right, more));
   }
-#endif
-
- private:
-  template <typename Half>
-  struct Pair {
-    Half first;
-    Half second;
-  };
 };
 #endif
 
@@ -164,8 +142,6 @@ struct SingleConversions<8> {
 template <>
 struct SingleConversions<16> {
   using Floats = Vector<float, 16>;
-  using Doubles = Vector<double, 16>;
-  using Eight = Vector<double, 8>;
   using Words = Vector<uint32_t, 16>;
   using Halves = Vector<uint16_t, 16>;
 
@@ -185,8 +161,6 @@ struct SingleConversions<16> {
     return __builtin_bit_cast(Halves, _mm512_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
   }
 
-  WEFT_INLINE static Floats Fill(float value) { return static_cast<Floats>(_mm512_set1_ps(value)); }
-
   WEFT_INLINE static bool AnyNan(Floats values) {
     return _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q) != 0;
   }
@@ -195,28 +169,9 @@ struct SingleConversions<16> {
     return static_cast<Floats>(_mm512_sqrt_ps(values));
   }
 
-  WEFT_INLINE static Floats RoundDoubles(Doubles values) {
-    const auto pair = __builtin_bit_cast(Pair, values);
-    const __m256 first = _mm512_cvtpd_ps(pair.first);
-    return static_cast<Floats>(
-        _mm512_insertf32x8(_mm512_castps256_ps512(first), _mm512_cvtpd_ps(pair.second), 1));
-  }
-
-  WEFT_INLINE static Doubles WidenToDoubles(Floats values) {
-    return __builtin_bit_cast(
-        Doubles, Pair{static_cast<Eight>(_mm512_cvtps_pd(_mm512_castps512_ps256(values))),
-                      static_cast<Eight>(_mm512_cvtps_pd(_mm512_extractf32x8_ps(values, 1)))});
-  }
-
   WEFT_INLINE static Floats Fma(Floats left, Floats right, Floats more) {
     return static_cast<Floats>(_mm512_fmadd_ps(left, right, more));
   }
-
- private:
-  struct Pair {
-    Eight first;
-    Eight second;
-  };
 };
 #endif
 
@@ -236,6 +191,16 @@ struct SingleLanes : SingleConversions<kWidthOf> {
     if (dtype == WEFT_FLOAT16) return Conversions::FloatsOfHalves(halves);
     return __builtin_bit_cast(Floats, static_cast<Words>(Conversions::WordsOf(halves) << 16));
   }
+
+  // To nearest.
+  WEFT_INLINE static Floats RoundDoubles(Doubles values) { return Convert<float, kWidth>(values); }
+
+  WEFT_INLINE static Doubles WidenToDoubles(Floats values) {
+    return Convert<double, kWidth>(values);
+  }
+
+  // By subtraction, which keeps -0.
+  WEFT_INLINE static Floats Fill(float value) { return value - Floats{}; }
 
   // Every NaN the same.
   WEFT_INLINE static Floats OneNan(Floats floats) {

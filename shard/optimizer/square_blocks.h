@@ -62,7 +62,6 @@ WEFT_INLINE void SumBlocksOf(const char* values, size_t blocks, double* squares)
   }
 }
 
-// A SquareBlocksKernel.
 template <typename Lanes>
 void SumBlocks(const char* values, weft_dtype_t dtype, size_t blocks, double* squares) {
   const DefaultRounding rounding;

@@ -13,15 +13,6 @@ namespace {
 // Blocks whose sums are waiting to be added: bounds the stack.
 constexpr size_t kSquareBlocksAtOnce = 64;
 
-SquareBlocksKernel KernelFor(Isa isa) {
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return SquareBlocksAvx512();
-  if (isa == Isa::kAvx2) return SquareBlocksAvx2();
-#endif
-  WEFT_CHECK(isa == Isa::kScalar);
-  return SquareBlocksScalar();
-}
-
 // Infinities and NaNs are those whose exponent has all bits set.
 template <typename Bits>
 int64_t CountNonfinite(const char* values, size_t count, Bits exponent) {
@@ -51,10 +42,10 @@ int64_t CountNonfiniteOf(weft_dtype_t dtype, const char* values, size_t count) {
 }
 
 // At most kSquareBlocksAtOnce whole blocks.
-int64_t AddBlocks(SquareBlocksKernel kernel, weft_dtype_t dtype, const char* values, size_t blocks,
-                  ExactSum& sum) {
+int64_t AddBlocks(const OptimizerKernels& kernels, weft_dtype_t dtype, const char* values,
+                  size_t blocks, ExactSum& sum) {
   double squares[kSquareBlocksAtOnce];
-  kernel(values, dtype, blocks, squares);
+  kernels.square_blocks(values, dtype, blocks, squares);
   int64_t nonfinite = 0;
   for (size_t block = 0; block < blocks; ++block) {
     sum.Add(squares[block]);
@@ -72,7 +63,7 @@ int64_t AddSquares(Isa isa, weft_dtype_t dtype, const void* values, size_t count
                    uint64_t first_index, ExactSum& sum) {
   WEFT_CHECK(dtype == WEFT_FLOAT32 || dtype == WEFT_FLOAT64 || dtype == WEFT_BFLOAT16 ||
              dtype == WEFT_FLOAT16);
-  const SquareBlocksKernel kernel = KernelFor(isa);
+  const OptimizerKernels& kernels = KernelsOf(isa);
   const size_t element_bytes = DtypeSize(dtype);
   int64_t nonfinite = 0;
   for (size_t done = 0; done < count;) {
@@ -83,11 +74,11 @@ int64_t AddSquares(Isa isa, weft_dtype_t dtype, const void* values, size_t count
       const size_t part = std::min(kSquareBlock - begin, rest);
       char block[kSquareBlock * sizeof(double)] = {};
       std::memcpy(block + begin * element_bytes, from, part * element_bytes);
-      nonfinite += AddBlocks(kernel, dtype, block, 1, sum);
+      nonfinite += AddBlocks(kernels, dtype, block, 1, sum);
       done += part;
     } else {
       const size_t blocks = std::min(rest / kSquareBlock, kSquareBlocksAtOnce);
-      nonfinite += AddBlocks(kernel, dtype, from, blocks, sum);
+      nonfinite += AddBlocks(kernels, dtype, from, blocks, sum);
       done += blocks * kSquareBlock;
     }
   }

@@ -43,7 +43,7 @@ absl::Status ThreadTeam::StartThreads() {
 ThreadTeam::~ThreadTeam() {
   const bool forked = !IsForkGeneration(fork_generation_);
   ended_.store(true, std::memory_order_seq_cst);
-  if (!forked) Ring(opened_);
+  if (!forked) NotifyAll(opened_);
   for (std::thread& thread : threads_) {
     if (forked) {
       thread.detach();  // it is the parent's
@@ -60,7 +60,7 @@ void ThreadTeam::ForEach(size_t count, Body body) {
   if (!shared) return DoPieces(0);
   const uint64_t round = (door_.load(std::memory_order_relaxed) >> kRoundShift) + 1;
   door_.store(round << kRoundShift | kOpen, std::memory_order_seq_cst);
-  Ring(opened_);
+  NotifyAll(opened_);
   DoPieces(0);
   door_.fetch_and(~kOpen, std::memory_order_seq_cst);
   // Who is inside does one piece, which waits for nothing.
@@ -89,7 +89,7 @@ bool ThreadTeam::Enter() {
 
 void ThreadTeam::Leave() {
   const uint64_t before = door_.fetch_sub(1, std::memory_order_seq_cst);
-  if ((before & (kOpen | kInside)) == 1) Ring(left_);
+  if ((before & (kOpen | kInside)) == 1) NotifyAll(left_);
 }
 
 void ThreadTeam::Loop(int member) {

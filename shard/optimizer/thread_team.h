@@ -77,8 +77,8 @@ class ThreadTeam {
   alignas(64) std::atomic<uint64_t> door_{0};
   std::atomic<bool> ended_{false};
   alignas(64) std::atomic<size_t> next_{0};  // the first piece that nobody has taken
-  Bell opened_;                              // rung when a round begins, and at the end
-  Bell left_;                                // rung by the last one to leave a closed door
+  EventCount opened_;                        // notified when a round begins, and at the end
+  EventCount left_;                          // notified by the last one to leave a closed door
   std::vector<std::thread> threads_;
 };
 

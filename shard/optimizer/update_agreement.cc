@@ -1,8 +1,14 @@
 #include "shard/optimizer/update_agreement.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/group/number_hash.h"
@@ -13,43 +19,92 @@ namespace weft {
 namespace {
 
 // As it travels. -0 is 0.
-struct Numbers {
-  double learning_rate = 0;
-  double norm_max = 0;
-};
+using Numbers = std::array<double, 6>;
+constexpr std::array<const char*, 6> kNames = {"learning_rate", "norm_max", "gradient_factor",
+                                               "skip",          "norm",     "norm's nonfinite"};
 
 Numbers NumbersOf(const weft_shard_update_t& update) {
-  return {update.learning_rate + 0.0, update.norm_max + 0.0};
+  const weft_shard_norm_t none{.norm = -1};
+  const weft_shard_norm_t& norm = update.norm != nullptr ? *update.norm : none;
+  return {update.learning_rate + 0.0,
+          update.norm_max + 0.0,
+          update.gradient_factor == 0 ? 1 : update.gradient_factor,
+          static_cast<double>(update.skip),
+          norm.norm,
+          static_cast<double>(norm.nonfinite)};
 }
 
 std::string TextOf(const Numbers& numbers, const Numbers& other) {
   std::string text;
-  if (numbers.learning_rate != other.learning_rate) {
-    text = StrCat("learning_rate ", numbers.learning_rate);
-  }
-  if (numbers.norm_max != other.norm_max) {
-    text += StrCat(text.empty() ? "" : ", ", "norm_max ", numbers.norm_max);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (std::bit_cast<uint64_t>(numbers[i]) == std::bit_cast<uint64_t>(other[i])) continue;
+    text += StrCat(text.empty() ? "" : ", ", kNames[i], " ", numbers[i]);
   }
   return text;
 }
 
+// Those of a group's numbers, "name value" each, that the other has not.
+std::string NumbersNotIn(const std::string& text, const std::string& other) {
+  const std::vector<std::string> all = absl::StrSplit(text, ", ");
+  const std::vector<std::string> others = absl::StrSplit(other, ", ");
+  std::vector<std::string> left;
+  for (const std::string& number : all) {
+    if (std::find(others.begin(), others.end(), number) == others.end()) left.push_back(number);
+  }
+  return absl::StrJoin(left, ", ");
+}
+
+absl::Status NotSeenAgain(const ProcessGroup& group) {
+  return MakeError(WEFT_CORRUPT, {.group = group.name(), .operation = "optimizer_step"},
+                   StrCat("optimizer_step on group ", group.name(),
+                          ": the numbers differed between ranks and then did not; "
+                          "check the memory and the links of this machine"));
+}
+
+// The updates are the same.
+absl::Status ExplainGroups(ProcessGroup& group, std::span<const OptimizerGroup> groups,
+                           int64_t timeout_ns, const CallPurpose& purpose) {
+  std::vector<Digest> digests;
+  for (const OptimizerGroup& of : groups) {
+    const std::string text = GroupText(of);
+    digests.push_back(DigestOf(text.data(), text.size()));
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::optional<Difference> difference,
+                        FirstDifference(group, digests, timeout_ns, 1, purpose));
+  if (!difference.has_value()) return NotSeenAgain(group);
+  WEFT_ASSIGN_OR_RETURN(
+      const std::vector<std::string> texts,
+      GatherText(group, GroupText(groups[difference->index]), timeout_ns, purpose));
+  const std::vector<int>& outlier = difference->sides.back();
+  const std::vector<int>& usual = difference->sides[0];
+  const std::string& outlier_text = texts[static_cast<size_t>(outlier[0])];
+  const std::string& text = texts[static_cast<size_t>(usual[0])];
+  return MakeError(
+      WEFT_MISMATCH, CulpritOf(group, outlier[0], "optimizer_step"),
+      StrCat("optimizer_step on group ", group.name(), ": param group ", difference->index, ": ",
+             RankList(outlier), " set ", NumbersNotIn(outlier_text, text), ", ", RankList(usual),
+             " set ", NumbersNotIn(text, outlier_text),
+             "; call weft_shard_param_group_set alike on every rank: nothing was updated"));
+}
+
 }  // namespace
 
-int64_t UpdateMark(const weft_shard_update_t& update) {
+int64_t UpdateMark(const weft_shard_update_t& update, uint64_t groups_mark) {
   const Numbers numbers = NumbersOf(update);
   NumberHash hash;
-  hash.Add(std::bit_cast<uint64_t>(numbers.learning_rate));
-  hash.Add(std::bit_cast<uint64_t>(numbers.norm_max));
+  for (const double number : numbers)
+    hash.Add(std::bit_cast<uint64_t>(number));
+  hash.Add(groups_mark);
   return static_cast<int64_t>(hash.Get());
 }
 
-bool MarksDiffer(int64_t sum, const weft_shard_update_t& update, int ranks) {
-  const auto own = static_cast<uint64_t>(UpdateMark(update));
-  return static_cast<uint64_t>(sum) != own * static_cast<uint64_t>(ranks);
+bool MarksDiffer(int64_t sum, int64_t own, int ranks) {
+  return static_cast<uint64_t>(sum) != static_cast<uint64_t>(own) * static_cast<uint64_t>(ranks);
 }
 
 absl::Status ExplainUpdates(ProcessGroup& group, const weft_shard_update_t& update,
-                            int64_t timeout_ns, const CallPurpose& purpose) {
+                            std::span<const OptimizerGroup> groups, int64_t timeout_ns,
+                            const CallPurpose& purpose) {
   const Numbers own = NumbersOf(update);
   WEFT_ASSIGN_OR_RETURN(const std::vector<Numbers> all,
                         GatherValue(group, own, timeout_ns, purpose));
@@ -57,12 +112,7 @@ absl::Status ExplainUpdates(ProcessGroup& group, const weft_shard_update_t& upda
   for (const Numbers& numbers : all)
     digests.push_back(DigestOf(&numbers, sizeof(numbers)));
   const Sides sides = SidesOf(digests);
-  if (sides.size() < 2) {
-    return MakeError(WEFT_CORRUPT, {.group = group.name(), .operation = "optimizer_step"},
-                     StrCat("optimizer_step on group ", group.name(),
-                            ": learning_rate and norm_max differed between ranks and then did not; "
-                            "check the memory and the links of this machine"));
-  }
+  if (sides.size() < 2) return ExplainGroups(group, groups, timeout_ns, purpose);
   // The last side has the fewest ranks.
   const std::vector<int>& outlier = sides.back();
   const Numbers& outlier_numbers = all[static_cast<size_t>(outlier[0])];

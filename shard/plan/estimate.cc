@@ -1,147 +1,172 @@
-// For people who have a number of params and no model yet. A context plans from its declarations (plan.h) with padding and
-// uneven units; here a model is a size, any size, and shares are fractions. What is sharded is asked of the same placements,
-// and plan_test holds both to the same figures.
+// For people who have a number of params and no model yet. A model of equal units is declared, and planned as finalize plans:
+// what is kept, pooled and sent is read off that plan. Only the optimizer's bytes are not weft's but the caller's.
 #include "shard/plan/estimate.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "shard/layout/interval_packing.h"
+#include "shard/layout/mesh.h"
 #include "shard/layout/placement.h"
+#include "shard/plan/plan.h"
+#include "shard/step/needs.h"
 
 namespace weft {
 namespace {
 
-// Elements that each rank sends of a reduce_scatter or an all_gather of `elements` among `ranks`;
-// of an all_reduce twice that.
-double Sent(double elements, int ranks) {
-  return elements * (ranks - 1) / ranks;
+weft_dtype_t ParamTypeOf(const BytesPerElement& mix) {
+  return mix.params == 2 ? WEFT_BFLOAT16 : mix.params == 4 ? WEFT_FLOAT32 : WEFT_FLOAT64;
 }
 
-bool AddsLocally(const EstimateInput& input) {
-  return input.accumulation == WEFT_SHARD_LOCAL_THEN_REDUCE;
+double UnitCountOf(const EstimateInput& input) {
+  return std::ceil(input.param_count / std::ceil(input.largest_unit));
 }
 
-// Gradients that have to be summed before they are reduced cannot be given away unit by unit.
-bool KeepsAllGradients(const EstimateInput& input, const Placement& placement) {
-  return !placement.gradients_sharded || (AddsLocally(input) && input.micro_batches > 1);
-}
-
-// Gradients reduced with every micro-batch are added up beside the ones that backward writes, where
-// those have a place of their own: all of them in NO_SHARD, the own share in ZERO1.
-double AccumulatedElements(const EstimateInput& input, const Placement& placement, double share) {
-  if (AddsLocally(input) || placement.gradients_sharded) return 0;
-  return placement.optimizer_sharded ? share : input.param_count;
-}
-
-RestBytes RestOf(const EstimateInput& input, const Placement& placement) {
-  const double all = input.param_count;
-  const double share = all / (placement.replicated ? input.shard_group : input.ranks);
-  const double gradients = (KeepsAllGradients(input, placement) ? all : share) +
-                           AccumulatedElements(input, placement, share);
-  const double optimizer = placement.optimizer_sharded ? share : all;
-  return {.params = input.mix.params * (placement.params_sharded ? share : all),
-          .main = input.mix.main * optimizer,
-          .gradients = input.mix.gradients * gradients,
-          .optimizer = input.mix.optimizer * optimizer};
-}
-
-// This unit and the next one, unless there is none.
-double TwoUnits(const EstimateInput& input, double elements) {
-  return std::min(2 * input.largest_unit, elements);
-}
-
-// Gradients of this unit, and of the one before, which are being reduced: where params are cut they lie where hers were, and where
-// the next ones will be.
-double UnitGradientBytes(const EstimateInput& input, const Placement& placement) {
-  if (KeepsAllGradients(input, placement)) return 0;
-  const double before = TwoUnits(input, input.param_count) - input.largest_unit;
-  const double room = placement.params_sharded ? input.mix.params : 0;
-  return input.largest_unit * input.mix.gradients +
-         before * std::max(0.0, input.mix.gradients - room);
-}
-
-// FRACTION: what fits in whole units, besides two gathered on demand and the gradients of one.
-double KeptByBudget(const EstimateInput& input, double gradient_bytes, double rest_bytes) {
-  const double room =
-      (input.budget_bytes - rest_bytes - gradient_bytes) / input.mix.params;  // elements
-  if (room >= input.param_count) return input.param_count;
-  const double beside = room - TwoUnits(input, input.param_count);
-  return std::max(0.0, std::floor(beside / input.largest_unit)) * input.largest_unit;
-}
-
-// Sets what comes and goes during a step, and the peak.
-void AddTransients(const EstimateInput& input, const Placement& placement, Estimate* estimate) {
-  const double unit_gradients = UnitGradientBytes(input, placement);
-  double gathered = 0;  // elements: what is kept, and what is gathered on top of it
-  if (placement.params_sharded && placement.kept_between) {
-    gathered = estimate->kept_params = input.param_count;
-  } else if (placement.inner_part) {
-    estimate->kept_params = input.param_count / input.shard_group;
-    gathered = estimate->kept_params + TwoUnits(input, input.param_count);
-  } else if (placement.params_sharded) {
-    if (placement.preset == WEFT_SHARD_FRACTION) {
-      estimate->kept_params = KeptByBudget(input, unit_gradients, estimate->rest.Total());
-    }
-    gathered = estimate->kept_params + TwoUnits(input, input.param_count - estimate->kept_params);
+// One param each; the last one may be smaller.
+Registry SyntheticUnits(const EstimateInput& input, weft_shard_preset_t preset) {
+  Placement placement = PlacementOf(preset);
+  placement.float32_gradients = input.mix.gradients != input.mix.params;
+  Registry registry;
+  auto left = static_cast<int64_t>(input.param_count);
+  for (int i = 0; left > 0; ++i) {
+    const int64_t count = std::min(left, static_cast<int64_t>(std::ceil(input.largest_unit)));
+    const absl::StatusOr<int> unit = registry.BeginUnit(StrCat("unit", i), placement);
+    WEFT_CHECK(unit.ok());
+    WEFT_CHECK(registry
+                   .AddParam(*unit, StrCat("unit", i, ".weight"), &count, 1, ParamTypeOf(input.mix),
+                             /*frozen=*/false)
+                   .ok());
+    WEFT_CHECK(registry.SealUnit(*unit).ok());
+    left -= count;
   }
-  estimate->forward_bytes = gathered * input.mix.params;
-  estimate->backward_bytes = estimate->forward_bytes + unit_gradients;
-  estimate->peak_bytes = estimate->rest.Total() + estimate->backward_bytes;
+  return registry;
 }
 
-// float32 goes across, where gradients are of 16 bits: a sum of a group's ranks is not rounded.
-double AcrossBytes(const EstimateInput& input) {
-  return std::max(input.mix.gradients, 4.0);
+Accumulate AccumulateOf(weft_shard_accumulation_t accumulation) {
+  if (accumulation == WEFT_SHARD_LOCAL_THEN_REDUCE) return Accumulate::kNothing;
+  return accumulation == WEFT_SHARD_REDUCE_EVERY ? Accumulate::kReduced
+                                                 : Accumulate::kSumsOfReplicas;
 }
 
-// HYBRID: FULL_SHARD inside, then an all_reduce of the share across.
-void AddHybridTraffic(const EstimateInput& input, double reductions, Estimate* estimate) {
-  const double once = Sent(input.param_count, input.shard_group);
-  const double across_times = input.accumulation == WEFT_SHARD_REDUCE_EVERY ? reductions : 1;
-  const double gathers = 2.0 * input.micro_batches;
-  estimate->sent.inside = once * (gathers + reductions);
-  estimate->sent.across =
-      2 * across_times *
-      Sent(input.param_count / input.shard_group, input.ranks / input.shard_group);
-  estimate->sent_bytes = once * (gathers * input.mix.params + reductions * input.mix.gradients) +
-                         estimate->sent.across * AcrossBytes(input);
+// As rank 0 sees it, whose shares are the largest ones.
+absl::StatusOr<ContextPlan> PlanUnits(const EstimateInput& input, const Registry& registry,
+                                      size_t pool_budget_bytes) {
+  return MakePlan(
+      {.registry = &registry,
+       .member = {.rank = 0, .size = input.ranks},
+       .inner = {.rank = 0, .size = input.shard_group > 0 ? input.shard_group : input.ranks},
+       .accumulate = AccumulateOf(input.accumulation),
+       .budget_bytes = pool_budget_bytes,
+       .microbatches = input.micro_batches,
+       .views = input.views});
 }
 
-// Params and gradients count with their own bytes.
-void AddTraffic(const EstimateInput& input, const Placement& placement, Estimate* estimate) {
-  const double reductions = AddsLocally(input) ? 1 : input.micro_batches;
-  if (placement.replicated) return AddHybridTraffic(input, reductions, estimate);
-  const double once = Sent(input.param_count, input.ranks);
-  double reduced = reductions * once;
-  double gathered = 0;
-  if (!placement.optimizer_sharded) {
-    reduced *= 2;  // an all_reduce
-  } else if (!placement.params_sharded) {
-    gathered = once;  // after the update
-  } else {
-    gathered = input.micro_batches * once;  // forward; backward again, unless it is there
-    if (placement.inner_part) {
-      estimate->sent.inside = input.micro_batches * Sent(input.param_count, input.shard_group);
-    } else {
-      gathered +=
-          input.micro_batches * Sent(input.param_count - estimate->kept_params, input.ranks);
+RestBytes RestOf(const EstimateInput& input, const ContextPlan& plan) {
+  size_t updated = 0;  // elements
+  for (const Extent& extent : plan.layout.extents)
+    updated += UpdatedBy(plan.layout, extent).count;
+  return {.params = static_cast<double>(plan.numbers.param_bytes),
+          .main = input.mix.main * static_cast<double>(updated),
+          .gradients = static_cast<double>(plan.numbers.grad_bytes),
+          .optimizer = input.mix.optimizer * static_cast<double>(updated)};
+}
+
+// The last micro-batch's forward: when its first call begins, and the event with which backward does.
+struct ForwardTime {
+  int64_t begin = 0;
+  int turn = 0;
+};
+
+ForwardTime LastForward(const std::vector<Event>& events) {
+  const auto last = [&](Event::Kind kind) {
+    const auto found = std::find_if(events.rbegin(), events.rend(),
+                                    [&](const Event& event) { return event.kind == kind; });
+    WEFT_CHECK(found != events.rend());
+    return static_cast<int>(events.rend() - found) - 1;
+  };
+  return {.begin = TimeOf(last(Event::Kind::kMicrobatchBegin)),
+          .turn = last(Event::Kind::kPostForward) + 1};
+}
+
+// The most that is in the pool at a time in forward.
+double ForwardBytes(const Schedule& schedule, const ForwardTime& forward) {
+  std::vector<Interval> intervals;
+  for (const auto* const list : {&schedule.gathers, &schedule.gradients, &schedule.parts}) {
+    for (const Residency& one : *list) {
+      const int64_t begin = std::max(one.begin, forward.begin);
+      const int64_t end = std::min(one.end, TimeOf(forward.turn) - 1);
+      if (begin <= end) intervals.push_back({begin, end, one.bytes, 0});
     }
   }
-  estimate->sent.all = reduced + gathered;
-  estimate->sent_bytes =
-      reduced * input.mix.gradients + (gathered + estimate->sent.inside) * input.mix.params;
+  return static_cast<double>(MostAlive(intervals));
+}
+
+// What backward need not gather of params sharded at rest, and HPZ's parts.
+double KeptBytes(const Layout& layout, const Schedule& schedule, const ForwardTime& forward) {
+  size_t kept = 0;
+  for (const Pack& unit : layout.units)
+    kept += unit.bytes;
+  for (const Residency& gather : schedule.gathers) {
+    if (gather.need >= forward.turn) kept -= gather.bytes;
+  }
+  for (const Residency& part : schedule.parts) {
+    if (part.need >= forward.turn) kept += part.bytes;
+  }
+  return static_cast<double>(kept);
+}
+
+SentElements SentElementsOf(const EstimateInput& input, const Placement& placement,
+                            const Traffic& traffic) {
+  // Sums of replicas travel in float32.
+  const double reduced = placement.replicated ? std::max(input.mix.gradients, 4.0)  //
+                                              : input.mix.gradients;
+  const auto elements = [&](const SentBytes& sent) {
+    return static_cast<double>(sent.gathered) / input.mix.params +
+           static_cast<double>(sent.reduced) / reduced;
+  };
+  return {.all = elements(traffic.all),
+          .inside = elements(traffic.inner),
+          .across = elements(traffic.outer)};
+}
+
+Estimate EstimateOf(const EstimateInput& input, weft_shard_preset_t strategy,
+                    const ContextPlan& plan) {
+  const Placement placement = PlacementOf(strategy);
+  Estimate estimate{.strategy = strategy, .rest = RestOf(input, plan)};
+  estimate.backward_bytes = static_cast<double>(plan.numbers.pool_bytes);
+  estimate.peak_bytes = estimate.rest.Total() + estimate.backward_bytes;
+  estimate.views_bytes =
+      static_cast<double>(plan.numbers.pool_bytes - plan.numbers.moving_pool_bytes);
+  const Schedule& schedule = plan.expected[WEFT_SHARD_TRAIN];
+  if (!schedule.events.empty()) {
+    const ForwardTime forward = LastForward(schedule.events);
+    estimate.forward_bytes = ForwardBytes(schedule, forward);
+    estimate.kept_params = KeptBytes(plan.layout, schedule, forward) / input.mix.params;
+  }
+  estimate.sent = SentElementsOf(input, placement, plan.traffic);
+  estimate.sent_bytes = static_cast<double>(plan.numbers.sent_bytes);
+  estimate.fits = input.budget_bytes == 0 || estimate.peak_bytes <= input.budget_bytes;
+  return estimate;
 }
 
 absl::Status Refused(std::string_view sentence) {
   return MakeError(WEFT_INVALID_ARGUMENT, sentence);
 }
 
-// Larger than anything that exists, and small enough that no product of them is infinite.
-constexpr double kParamsMax = 1e18;
+// Larger than anything that exists, and small enough that no sum of bytes overflows.
+constexpr double kParamsMax = 1e14;
 constexpr double kElementBytesMax = 1e6;
+// A plan has the shards of every unit, and the calls of a step.
+constexpr double kUnitsMax = 1e4;
+constexpr double kShardsMax = 1 << 25;
+constexpr int kMicroBatchesMax = 4096;
+// A budget above it is none.
+constexpr double kPoolBytesMax = 0x1p62;
 
 bool IsElementBytes(double value) {
   return value >= 0 && value <= kElementBytesMax;
@@ -159,6 +184,17 @@ absl::Status CheckMix(const BytesPerElement& mix) {
       kElementBytesMax));
 }
 
+// Those of a type that weft has.
+absl::Status CheckTypes(const BytesPerElement& mix) {
+  const bool is_type = mix.params == 2 || mix.params == 4 || mix.params == 8;
+  if (is_type && (mix.gradients == mix.params || (mix.params == 2 && mix.gradients == 4))) {
+    return absl::OkStatus();
+  }
+  return Refused(StrCat("a mix of ", mix.params, " (params) and ", mix.gradients,
+                        " (gradients) bytes per element: params have 2, 4 or 8, gradients as "
+                        "many, or 4 where params have 2"));
+}
+
 }  // namespace
 
 absl::Status CheckEstimateInput(const EstimateInput& input) {
@@ -166,15 +202,25 @@ absl::Status CheckEstimateInput(const EstimateInput& input) {
     return Refused(StrCat("a model of ", input.param_count,
                           " params: there must be at least one, and at most ", kParamsMax));
   }
-  if (input.ranks < 1) return Refused(StrCat(input.ranks, " ranks: there must be at least one"));
+  if (input.ranks < 1 || input.ranks > Mesh::kDryRanksMax) {
+    return Refused(StrCat(input.ranks, " ranks: there must be at least one, and at most ",
+                          Mesh::kDryRanksMax));
+  }
   WEFT_RETURN_IF_ERROR(CheckMix(input.mix));
+  WEFT_RETURN_IF_ERROR(CheckTypes(input.mix));
   if (!(input.largest_unit > 0) || input.largest_unit > input.param_count) {
     return Refused(StrCat("a largest unit of ", input.largest_unit, " params in a model of ",
                           input.param_count, ": it must have some, and no more than the model"));
   }
-  if (input.micro_batches < 1) {
-    return Refused(
-        StrCat(input.micro_batches, " micro-batches per step: there must be at least one"));
+  const double units = UnitCountOf(input);
+  if (units > kUnitsMax || units * input.ranks > kShardsMax) {
+    return Refused(StrCat(units, " units on ", input.ranks, " ranks: there may be ", kUnitsMax,
+                          " units, and ", kShardsMax, " shards of them together"));
+  }
+  if (input.micro_batches < 1 || input.micro_batches > kMicroBatchesMax) {
+    return Refused(StrCat(input.micro_batches,
+                          " micro-batches per step: there must be at least one, and at most ",
+                          kMicroBatchesMax));
   }
   const int group = input.shard_group;
   if (group < 0 || group > input.ranks || (group != 0 && input.ranks % group != 0)) {
@@ -189,23 +235,33 @@ absl::Status CheckEstimateInput(const EstimateInput& input) {
 
 bool CanEstimate(const EstimateInput& input, weft_shard_preset_t strategy) {
   const Placement placement = PlacementOf(strategy);
-  if (placement.replicated || placement.inner_part) return input.shard_group > 0;
+  // As finalize asks of the mesh: sums of replicas have the same bits only if these have 2^k ranks.
+  if (placement.replicated) return std::has_single_bit(static_cast<unsigned>(input.shard_group));
+  if (placement.inner_part) return input.shard_group > 0;
   return strategy != WEFT_SHARD_FRACTION || input.budget_bytes > 0;
 }
 
 Estimate EstimateStrategy(const EstimateInput& input, weft_shard_preset_t strategy) {
   WEFT_CHECK(CanEstimate(input, strategy));
-  const Placement placement = PlacementOf(strategy);
-  Estimate estimate{.strategy = strategy, .rest = RestOf(input, placement)};
-  AddTransients(input, placement, &estimate);
-  AddTraffic(input, placement, &estimate);
-  estimate.fits = input.budget_bytes == 0 || estimate.peak_bytes <= input.budget_bytes;
-  return estimate;
+  const Registry registry = SyntheticUnits(input, strategy);
+  const absl::StatusOr<ContextPlan> plan = PlanUnits(input, registry, 0);
+  WEFT_CHECK(plan.ok());
+  const Estimate estimate = EstimateOf(input, strategy, *plan);
+  if (strategy != WEFT_SHARD_FRACTION) return estimate;
+  // What is left for the pool. If that is too little, nothing is kept.
+  const double pool_bytes = input.budget_bytes - estimate.rest.Total();
+  const absl::StatusOr<ContextPlan> in_budget =
+      PlanUnits(input, registry, static_cast<size_t>(std::clamp(pool_bytes, 1.0, kPoolBytesMax)));
+  if (in_budget.ok()) return EstimateOf(input, strategy, *in_budget);
+  Estimate least = EstimateStrategy(input, WEFT_SHARD_FULL_SHARD);
+  least.strategy = strategy;
+  return least;
 }
 
 std::vector<Estimate> EstimateAll(const EstimateInput& input) {
   std::vector<Estimate> estimates;
-  for (const weft_shard_preset_t strategy : kStrategies) {
+  for (int preset = WEFT_SHARD_NO_SHARD; preset <= WEFT_SHARD_FRACTION; ++preset) {
+    const auto strategy = static_cast<weft_shard_preset_t>(preset);
     if (CanEstimate(input, strategy)) estimates.push_back(EstimateStrategy(input, strategy));
   }
   return estimates;

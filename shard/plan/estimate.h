@@ -1,13 +1,12 @@
-// What each strategy costs per rank, in bytes at rest, bytes at the peak and bytes sent, before
-// anything is allocated: pure arithmetic on the size of a model and the number of ranks.
+// What each strategy costs per rank, in bytes at rest, bytes at the peak and bytes sent, of a model that is only a size: the
+// plan (plan.h) of synthetic units.
 //
 //   EstimateInput input{.param_count = 7e9, .ranks = 4, .largest_unit = 7e9 / 32};
 //   WEFT_RETURN_IF_ERROR(CheckEstimateInput(input));
 //   const Estimate zero1 = EstimateStrategy(input, WEFT_SHARD_ZERO1);
 //   zero1.rest.Total();   // 70e9
 //
-// What a strategy shards is what the placement of its preset says (placement.h); the formulas, and what they leave out
-// (activations, padding, the memory of the groups), are in docs/memory.md. Elements and bytes are double: a share of a rank is params / ranks, not rounded.
+// docs/memory.md says how to read it, and what it leaves out (activations, the memory of the groups).
 //
 // Thread-safety: values and pure functions.
 #pragma once
@@ -20,12 +19,8 @@
 
 namespace weft {
 
-// What EstimateAll goes through, in the order of what they save.
-constexpr weft_shard_preset_t kStrategies[] = {
-    WEFT_SHARD_NO_SHARD,   WEFT_SHARD_ZERO1,        WEFT_SHARD_ZERO2, WEFT_SHARD_GRAD_OP,
-    WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_HPZ,   WEFT_SHARD_FRACTION};
-
-// Bytes that one element of the model takes in each role, on one rank that keeps everything.
+// Bytes that one element of the model takes in each role, on one rank that keeps everything. Params and gradients are of a
+// type that weft has: 2, 4 or 8 bytes; gradients as many, or 4 beside 2.
 struct BytesPerElement {
   double params = 4;     // what forward and backward read, and what is gathered
   double main = 0;       // the optimizer's own copies of params, and of gradients where it has one
@@ -44,12 +39,14 @@ struct EstimateInput {
   double param_count = 0;
   int ranks = 1;
   BytesPerElement mix = kFp32Mix;
-  double largest_unit = 0;  // its params: above 0, at most param_count
-  int micro_batches = 1;    // per step
+  // Params of each unit but a last smaller one: above 0, at most param_count.
+  double largest_unit = 0;
+  int micro_batches = 1;  // per step
   // INNER_EVERY_OUTER_LAST: of HYBRID_SHARD; others reduce every micro-batch then.
   weft_shard_accumulation_t accumulation = WEFT_SHARD_LOCAL_THEN_REDUCE;
   int shard_group = 0;  // ranks, a divisor of `ranks`; 0: there is none, so neither HYBRID nor hpZ
   double budget_bytes = 0;  // per rank, for all that is estimated; 0: there is none, so no FRACTION
+  weft_shard_views_t views = WEFT_SHARD_VIEWS_MOVE;
 };
 
 // Bytes per rank that stay from step to step.
@@ -74,10 +71,11 @@ struct SentElements {
 struct Estimate {
   weft_shard_preset_t strategy = WEFT_SHARD_NO_SHARD;
   RestBytes rest;
-  double kept_params = 0;     // elements gathered from forward to backward, own share included
+  double kept_params = 0;     // elements unsharded from forward to backward, own share included
   double forward_bytes = 0;   // above what rests, at the most, in forward
-  double backward_bytes = 0;  // the same in backward
-  double peak_bytes = 0;      // what rests, and the larger of the two
+  double backward_bytes = 0;  // in backward: all of the pool
+  double peak_bytes = 0;      // what rests, and backward_bytes
+  double views_bytes = 0;     // the part of backward_bytes that views which move would not take
   SentElements sent;
   double sent_bytes = 0;
   bool fits = true;  // peak_bytes is not above the budget, if there is one
@@ -86,14 +84,14 @@ struct Estimate {
 // OK, or INVALID_ARGUMENT with the value that makes no sense and what it must be.
 absl::Status CheckEstimateInput(const EstimateInput& input);
 
-// Whether `input` has what `strategy` needs: a shard group for HYBRID and hpZ, a budget for
+// Whether `input` has what `strategy` needs: a shard group for HYBRID (of 2^k ranks) and hpZ, a budget for
 // FRACTION.
 bool CanEstimate(const EstimateInput& input, weft_shard_preset_t strategy);
 
 // The costs of one strategy. `input` is one that CheckEstimateInput accepts and CanEstimate allows.
 Estimate EstimateStrategy(const EstimateInput& input, weft_shard_preset_t strategy);
 
-// All strategies that CanEstimate allows, in the order of kStrategies.
+// All strategies that CanEstimate allows, in the order of the presets, which is that of what they save.
 std::vector<Estimate> EstimateAll(const EstimateInput& input);
 
 // The one to take: of those that fit the one that sends the fewest bytes, of these the one with the

@@ -18,30 +18,18 @@ uint64_t SentOf(uint64_t bytes, int ranks) {
   return bytes / n * (n - 1) + bytes % n * (n - 1) / n;
 }
 
-struct Traffic {
-  uint64_t gathered = 0;  // whole params
-  uint64_t sent = 0;
-  uint64_t sent_inner = 0;  // of which along the mesh's last axis
-
-  void SendInner(uint64_t bytes) {
-    sent += bytes;
-    sent_inner += bytes;
-  }
-};
-
-// Gathers before forward and backward. A unit of which a part was kept is gathered along the last axis.
+// Gathers before forward and backward. A unit with a part that was kept is gathered along the last axis.
 void AddGathers(const Layout& layout, const Schedule& schedule, const std::vector<UnitSpec>& units,
                 Traffic& traffic) {
   std::vector<bool> has_part(units.size(), false);
   for (size_t i = 0; i < schedule.gather_count(); ++i) {
     const Occurrence gather = schedule.Gather(i);
     const auto unit = static_cast<size_t>(gather.index());
-    const bool inner = has_part[unit] || units[unit].placement.replicated;
     traffic.gathered += gather.bytes();
-    if (inner) {
-      traffic.SendInner(SentOf(gather.bytes(), layout.inner.size));
+    if (has_part[unit] || units[unit].placement.replicated) {
+      traffic.inner.gathered += SentOf(gather.bytes(), layout.inner.size);
     } else {
-      traffic.sent += SentOf(gather.bytes(), layout.member.size);
+      traffic.all.gathered += SentOf(gather.bytes(), layout.member.size);
     }
     has_part[unit] = gather.part() >= 0;
   }
@@ -60,8 +48,10 @@ void AddChain(const Layout& layout, const Bucket& bucket, const Reductions& redu
   for (const int index : bucket.pack.extents) {
     const Extent& extent = layout.extents[static_cast<size_t>(index)];
     const size_t size = std::max<size_t>(DtypeSize(layout.SpaceOf(extent).grad_dtype), 4);
-    traffic.SendInner(reductions.times * SentOf(extent.range.count * size, layout.inner.size));
-    traffic.sent += reductions.across * 2 * SentOf(layout.OwnCount(extent) * size, replicas);
+    traffic.inner.reduced +=
+        reductions.times * SentOf(extent.range.count * size, layout.inner.size);
+    traffic.outer.reduced +=
+        reductions.across * 2 * SentOf(layout.OwnCount(extent) * size, replicas);
   }
 }
 
@@ -74,16 +64,21 @@ void AddReductions(const Layout& layout, const Reductions& reductions, Traffic& 
       continue;
     }
     const uint64_t once = SentOf(bucket.wire_bytes, layout.member.size);
-    traffic.sent += reductions.times * (placement.optimizer_sharded ? once : 2 * once);
+    traffic.all.reduced += reductions.times * (placement.optimizer_sharded ? once : 2 * once);
     if (!GathersUpdates(placement)) continue;
     traffic.gathered += bucket.param_bytes;
-    traffic.sent += SentOf(bucket.param_bytes, layout.member.size);
+    traffic.all.gathered += SentOf(bucket.param_bytes, layout.member.size);
   }
 }
 
-Traffic TrafficOf(const PlanInput& input, const ContextPlan& plan, uint64_t times) {
+uint64_t ReductionsOf(const PlanInput& input) {
+  return static_cast<uint64_t>(input.reduces_every() ? input.microbatches : 1);
+}
+
+Traffic TrafficOf(const PlanInput& input, const ContextPlan& plan) {
   Traffic traffic;
   AddGathers(plan.layout, plan.expected[WEFT_SHARD_TRAIN], input.registry->units(), traffic);
+  const uint64_t times = ReductionsOf(input);
   const bool across_once = input.accumulate == Accumulate::kSumsOfReplicas;
   AddReductions(plan.layout, {.times = times, .across = across_once ? 1 : times}, traffic);
   return traffic;
@@ -105,21 +100,62 @@ weft_shard_plan_t NumbersOf(const PlanInput& input, const ContextPlan& made) {
   }
   plan.padding_bytes =
       layout.data_padding_bytes + layout.grad_padding_bytes * (input.reduces_every() ? 2 : 1);
-  if (input.optimizer != nullptr) plan.optimizer_bytes = StateBytes(*input.optimizer, layout);
-  for (const Schedule& schedule : made.expected)
-    plan.pool_bytes = std::max<uint64_t>(plan.pool_bytes, schedule.pool_bytes);
+  if (!input.groups.empty()) {
+    plan.optimizer_bytes = StateBytes(input.groups, *input.registry, layout);
+  }
+  plan.pool_bytes = made.moving_bytes + made.places.bytes;
   for (const Pack& unit : layout.units)
     plan.largest_unit_bytes = std::max<uint64_t>(plan.largest_unit_bytes, unit.bytes);
   plan.prefetch = made.expected[WEFT_SHARD_TRAIN].prefetch;
   plan.resting_bytes = plan.param_bytes + plan.grad_bytes + plan.optimizer_bytes;
   plan.peak_bytes = plan.resting_bytes + plan.pool_bytes;
-  const auto reductions = static_cast<uint64_t>(input.reduces_every() ? input.microbatches : 1);
-  const Traffic traffic = TrafficOf(input, made, reductions);
-  plan.traffic_bytes = layout.reduced_bytes * reductions;
-  plan.gather_bytes = traffic.gathered;
-  plan.sent_bytes = traffic.sent;
-  plan.sent_inner_bytes = traffic.sent_inner;
+  plan.traffic_bytes = layout.reduced_bytes * ReductionsOf(input);
+  plan.gather_bytes = made.traffic.gathered;
+  plan.sent_inner_bytes = made.traffic.inner.total();
+  plan.sent_bytes = made.traffic.all.total() + plan.sent_inner_bytes + made.traffic.outer.total();
   return plan;
+}
+
+// Training has its way with the places; evaluation keeps to them.
+void MakeSchedules(const PlanInput& input, ContextPlan& plan) {
+  if (input.views == WEFT_SHARD_VIEWS_APART) plan.places = PlacesApart(plan.layout);
+  for (const weft_shard_mode_t mode : {WEFT_SHARD_TRAIN, WEFT_SHARD_EVAL}) {
+    const FixedPlaces* const places = plan.places.offsets.empty() ? nullptr : &plan.places;
+    plan.expected[mode] = MakeSchedule(ScheduleInputOf(input, plan.layout, mode, places),
+                                       ExpectedEvents(input, mode));
+    if (input.views == WEFT_SHARD_VIEWS_STABLE && places == nullptr) {
+      plan.places = PlacesOf(plan.expected[mode], plan.layout);
+    }
+  }
+}
+
+size_t MovingBytes(const ContextPlan& plan) {
+  size_t bytes = 0;
+  for (const Schedule& schedule : plan.expected)
+    bytes = std::max(bytes, schedule.pool_bytes);
+  return bytes;
+}
+
+// What the pool would need if views moved.
+size_t PoolBytesOfMovingViews(PlanInput input, const Layout& layout) {
+  input.views = WEFT_SHARD_VIEWS_MOVE;
+  ContextPlan moving;
+  moving.layout = layout;
+  MakeSchedules(input, moving);
+  return MovingBytes(moving);
+}
+
+absl::Status OverBudget(const PlanInput& input, const weft_shard_plan_t& plan) {
+  const bool moves = input.views == WEFT_SHARD_VIEWS_MOVE;
+  return MakeError(
+      WEFT_OUT_OF_MEMORY, {.operation = "finalize"},
+      StrCat(
+          "what is gathered needs at least ", plan.pool_bytes,
+          moves ? " bytes at a time, the budget is " : " bytes with stable views, the budget is ",
+          input.budget_bytes,
+          moves ? std::string("; allow more, or declare smaller units")
+                : StrCat(" (with views that move it would need ", plan.moving_pool_bytes,
+                         "); allow more, or declare smaller units")));
 }
 
 }  // namespace
@@ -129,15 +165,17 @@ bool AnythingSharded(const Registry& registry) {
                      [](const UnitSpec& unit) { return unit.placement.optimizer_sharded; });
 }
 
-ScheduleInput ScheduleInputOf(const PlanInput& input, const Layout& layout,
-                              weft_shard_mode_t mode) {
+ScheduleInput ScheduleInputOf(const PlanInput& input, const Layout& layout, weft_shard_mode_t mode,
+                              const FixedPlaces* places) {
   return {.layout = &layout,
           .units = &input.registry->units(),
           .train = mode == WEFT_SHARD_TRAIN,
           .reduces_every = input.reduces_every(),
           .overlap = input.overlap,
           .prefetch = input.overlap ? input.prefetch : 0,
-          .budget_bytes = input.budget_bytes};
+          .budget_bytes = input.budget_bytes,
+          .fixes_places = input.views != WEFT_SHARD_VIEWS_MOVE,
+          .places = places};
 }
 
 std::vector<Event> ExpectedEvents(const PlanInput& input, weft_shard_mode_t mode) {
@@ -148,21 +186,21 @@ std::vector<Event> ExpectedEvents(const PlanInput& input, weft_shard_mode_t mode
 }
 
 absl::StatusOr<ContextPlan> MakePlan(const PlanInput& input) {
-  if (input.optimizer != nullptr) WEFT_RETURN_IF_ERROR(CheckUpdatable(*input.registry));
   ContextPlan plan;
   plan.layout = MakeLayout(*input.registry, input.limits, input.member, input.inner);
-  if (AnythingSharded(*input.registry)) {
-    for (const weft_shard_mode_t mode : {WEFT_SHARD_TRAIN, WEFT_SHARD_EVAL}) {
-      plan.expected[mode] =
-          MakeSchedule(ScheduleInputOf(input, plan.layout, mode), ExpectedEvents(input, mode));
-    }
+  if (!input.groups.empty()) {
+    WEFT_RETURN_IF_ERROR(CheckUpdatable(input.groups, *input.registry, plan.layout));
   }
+  const bool cut = AnythingSharded(*input.registry);
+  if (cut) MakeSchedules(input, plan);
+  plan.moving_bytes = MovingBytes(plan);
+  plan.traffic = TrafficOf(input, plan);
   plan.numbers = NumbersOf(input, plan);
+  plan.numbers.moving_pool_bytes = cut && input.views != WEFT_SHARD_VIEWS_MOVE
+                                       ? PoolBytesOfMovingViews(input, plan.layout)
+                                       : plan.numbers.pool_bytes;
   if (input.budget_bytes != 0 && plan.numbers.pool_bytes > input.budget_bytes) {
-    return MakeError(WEFT_OUT_OF_MEMORY, {.operation = "finalize"},
-                     StrCat("what is gathered needs at least ", plan.numbers.pool_bytes,
-                            " bytes at a time, the budget is ", input.budget_bytes,
-                            "; allow more, or declare smaller units"));
+    return OverBudget(input, plan.numbers);
   }
   return plan;
 }

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "weft/shard.h"
@@ -21,36 +22,58 @@
 #include "shard/layout/registry.h"
 #include "shard/layout/storage.h"
 #include "shard/optimizer/shard_optimizer.h"
+#include "shard/step/fixed_places.h"
 #include "shard/step/schedule.h"
 
 namespace weft {
 
 struct PlanInput {
   const Registry* registry = nullptr;
-  const std::vector<int>* order = nullptr;     // units as forward uses them; nullptr: as declared
-  const OptimizerConfig* optimizer = nullptr;  // nullptr: none
-  Member member;                               // of all ranks
-  Member inner;                                // of those along the mesh's last axis
+  const std::vector<int>* order = nullptr;  // units as forward uses them; nullptr: as declared
+  std::span<const OptimizerGroup> groups;   // of its optimizer; empty: it has none
+  Member member;                            // of all ranks
+  Member inner;                             // of those along the mesh's last axis
   BucketLimits limits;
   Accumulate accumulate = Accumulate::kNothing;
   bool overlap = true;
   int prefetch = 1;
   size_t budget_bytes = 0;  // of the pool; 0: none
   int microbatches = 1;
+  weft_shard_views_t views = WEFT_SHARD_VIEWS_MOVE;
 
   bool reduces_every() const { return accumulate != Accumulate::kNothing; }
+};
+
+// Bytes that a rank sends per step.
+struct SentBytes {
+  uint64_t gathered = 0;
+  uint64_t reduced = 0;
+
+  uint64_t total() const { return gathered + reduced; }
+};
+
+struct Traffic {
+  SentBytes all;          // among all ranks
+  SentBytes inner;        // along the mesh's last axis
+  SentBytes outer;        // among the ranks with the same place on it
+  uint64_t gathered = 0;  // params as they are unsharded
 };
 
 struct ContextPlan {
   Layout layout;
   std::array<Schedule, 2> expected;  // by mode; empty if nothing is cut
+  FixedPlaces places;                // of params; empty if views move
+  size_t moving_bytes = 0;           // of the pool, for all that has no such place
+  Traffic traffic;
   weft_shard_plan_t numbers = {};
 };
 
 bool AnythingSharded(const Registry& registry);
 
-// What a schedule of steps of this mode is made from. `layout` and `input` outlive it.
-ScheduleInput ScheduleInputOf(const PlanInput& input, const Layout& layout, weft_shard_mode_t mode);
+// What a schedule of steps of this mode is made from. All outlive it; `places` may be nullptr: views move, or places are still to be
+// found.
+ScheduleInput ScheduleInputOf(const PlanInput& input, const Layout& layout, weft_shard_mode_t mode,
+                              const FixedPlaces* places);
 
 // The calls that a step of this mode is expected to make.
 std::vector<Event> ExpectedEvents(const PlanInput& input, weft_shard_mode_t mode);

@@ -25,7 +25,7 @@ class Doorbell {
     inside_.fetch_add(1, std::memory_order_seq_cst);
     if (!silent_.load(std::memory_order_seq_cst)) answer_();
     inside_.fetch_sub(1, std::memory_order_seq_cst);
-    weft::Ring(left_);
+    NotifyAll(left_);
   }
 
   // Answers do not wait for anything, so this is short.
@@ -41,7 +41,7 @@ class Doorbell {
   const std::function<void()> answer_;
   std::atomic<bool> silent_{false};
   std::atomic<int> inside_{0};
-  Bell left_;
+  EventCount left_;
 };
 
 }  // namespace weft

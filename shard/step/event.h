@@ -30,6 +30,7 @@ struct Event {
     kUnshardWait,
     kGradReady,
     kReduceWait,
+    kGradientNorm,
     kOptimizerStep,
     kStepEnd,
   };

@@ -16,7 +16,10 @@ namespace {
 class ParamWalk {
  public:
   explicit ParamWalk(const ScheduleInput& input)
-      : input_(input), tracker_(*input.units), open_(input.units->size(), kClosed) {}
+      : input_(input),
+        tracker_(*input.units),
+        open_(input.units->size(), kClosed),
+        used_(input.units->size(), false) {}
 
   std::vector<Residency> Walk(const std::vector<Event>& events) {
     for (size_t i = 0; i < events.size(); ++i)
@@ -31,6 +34,7 @@ class ParamWalk {
     if (event.kind == Event::Kind::kMicrobatchEnd) {
       tracker_.Reset();
       std::fill(open_.begin(), open_.end(), kClosed);
+      std::fill(used_.begin(), used_.end(), false);
     }
     if (!event.UsesUnit()) return;
     tracker_.OnCall(event);
@@ -40,8 +44,7 @@ class ParamWalk {
     for (const int used : tracker_.UsedBy(event.index)) {
       if (PackOf(used).bytes == 0) continue;
       Use(at, used);
-      // What is kept from forward to backward stays until the last of several backwards.
-      if (ends && !tracker_.Of(used).Kept() && !KeptBetween(used)) OpenOf(used) = kClosed;
+      if (ends && !tracker_.Of(used).Kept()) OpenOf(used) = kClosed;
     }
   }
 
@@ -57,14 +60,19 @@ class ParamWalk {
     int& open = OpenOf(unit);
     if (open == kClosed) {
       open = static_cast<int>(found_.size());
-      found_.push_back({.index = unit, .need = at, .bytes = PackOf(unit).bytes});
+      // What is kept from forward to backward stays until the last of several backwards.
+      const auto index = static_cast<size_t>(unit);
+      const bool kept = used_[index] && KeptBetween(unit);
+      found_.push_back({.index = unit, .need = at, .bytes = PackOf(unit).bytes, .kept = kept});
+      used_[index] = true;
     }
     found_[static_cast<size_t>(open)].end = TimeOf(at);
   }
 
   const ScheduleInput& input_;
   UnitTracker tracker_;
-  std::vector<int> open_;  // by unit: its residency
+  std::vector<int> open_;   // by unit: its residency
+  std::vector<bool> used_;  // by unit: in this micro-batch
   std::vector<Residency> found_;
 };
 
@@ -226,7 +234,7 @@ class GradientWalk {
   std::vector<Residency> found_;
   size_t next_ = 0;      // of order_: the first that is not reduced in this micro-batch
   int last_ = 0;         // event
-  int reduced_at_ = -1;  // the event of which `reduced_` is known
+  int reduced_at_ = -1;  // the event for which `reduced_` is known
   int64_t reduced_ = 0;
   bool reduces_ = true;
 };

@@ -24,13 +24,13 @@ constexpr int64_t TimeAfter(int event) {
   return TimeOf(event) + 1;
 }
 
-// Of units, in the order in which they are needed; `begin` is not set.
+// The residencies of units, one for each use, in the order in which they are needed; `begin` is not set.
 std::vector<Residency> ParamNeeds(const ScheduleInput& input, const std::vector<Event>& events);
 
 // Buckets in the order in which the last micro-batch completes them.
 std::vector<int> ReductionOrder(const ScheduleInput& input, const std::vector<Event>& events);
 
-// Of buckets whose gradients are sharded at rest, reduced in `order`; empty for an evaluation.
+// The residencies of buckets whose gradients are sharded at rest, reduced in `order`; none for an evaluation.
 std::vector<Residency> GradientNeeds(const ScheduleInput& input, const std::vector<Event>& events,
                                      const std::vector<int>& order);
 

@@ -6,8 +6,6 @@
 namespace weft {
 namespace {
 
-using Kind = Purpose::Kind;
-
 // "unit head"; "units norm, head"; of more than three "units blocks.0, blocks.1, blocks.2 and 4 more".
 std::string UnitList(const Registry& registry, const std::vector<int>& units) {
   constexpr size_t kListed = 3;
@@ -21,21 +19,22 @@ std::string UnitList(const Registry& registry, const std::vector<int>& units) {
 
 }  // namespace
 
-CallPurpose Purposes::Make(Kind kind, int subject, uint64_t round) const {
+CallPurpose Purposes::Make(Purpose::Kind kind, int subject, uint64_t round) const {
   const Purpose purpose{.kind = kind,
                         .context = context_,
                         .subject = subject,
                         .round = round,
                         .step = step_,
                         .microbatch = microbatch_};
-  return {.salt = SaltOf(purpose), .record = PackPurpose(purpose), .names = this};
+  return {
+      .signature_salt = SignatureSaltOf(purpose), .record = PackPurpose(purpose), .names = this};
 }
 
-CallPurpose Purposes::Of(Kind kind, int subject) const {
+CallPurpose Purposes::Of(Purpose::Kind kind, int subject) const {
   return Make(kind, subject, 0);
 }
 
-CallPurpose Purposes::InStep(Kind kind, int subject) const {
+CallPurpose Purposes::InStep(Purpose::Kind kind, int subject) const {
   NumberHash round;
   round.Add(step_);
   round.Add(reducing_);
@@ -43,19 +42,19 @@ CallPurpose Purposes::InStep(Kind kind, int subject) const {
 }
 
 std::optional<std::string> Purposes::SubjectOf(const Purpose& purpose) const {
-  const Purpose own{.kind = Kind::kReport, .context = context_};
+  const Purpose own{.kind = Purpose::Kind::kReport, .context = context_};
   if (purpose.context != UnpackPurpose(PackPurpose(own)).context) return std::nullopt;
   const auto index = static_cast<size_t>(purpose.subject);
   switch (purpose.kind) {
-    case Kind::kGather:
+    case Purpose::Kind::kGather:
       if (index >= registry_.units().size()) return std::nullopt;
       return StrCat("unit ", registry_.units()[index].name);
-    case Kind::kGatherUpdated:
-    case Kind::kReduce:
+    case Purpose::Kind::kGatherUpdated:
+    case Purpose::Kind::kReduce:
       if (layout_ == nullptr || index >= layout_->buckets.size()) return std::nullopt;
       return UnitList(registry_, layout_->buckets[index].units);
-    case Kind::kLoad:
-    case Kind::kRead:
+    case Purpose::Kind::kLoad:
+    case Purpose::Kind::kRead:
       if (index >= registry_.params().size()) return std::nullopt;
       return StrCat("parameter ", registry_.params()[index].name);
     default:

@@ -40,15 +40,18 @@ class Purposes final : public PurposeNames {
     reducing_ = 0;
   }
 
+  // Goes on after so many training steps.
+  void SetStep(int64_t step) { step_ = static_cast<uint64_t>(step); }
+
   void BeginMicrobatch(int index) { microbatch_ = index; }
 
   void BeginReducing() { ++reducing_; }
 
   void EndMicrobatches() { microbatch_ = -1; }
 
-  // Of the same thing at any time.
+  // The same at any time.
   CallPurpose Of(Purpose::Kind kind, int subject = -1) const;
-  // Of this step, and of this micro-batch among those that are reduced.
+  // Belongs to this step, and to this micro-batch among those that are reduced.
   CallPurpose InStep(Purpose::Kind kind, int subject = -1) const;
 
   CallPurpose OfReduction(int bucket) const { return InStep(Purpose::Kind::kReduce, bucket); }

@@ -1,47 +1,22 @@
 #include "shard/step/recent_calls.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/text.h"
 
 namespace weft {
 
 const char* CallName(Event::Kind kind) {
-  switch (kind) {
-    case Event::Kind::kMicrobatchBegin:
-      return "microbatch_begin";
-    case Event::Kind::kPreForward:
-      return "pre_forward";
-    case Event::Kind::kPostForward:
-      return "post_forward";
-    case Event::Kind::kPreBackward:
-      return "pre_backward";
-    case Event::Kind::kPostBackward:
-      return "post_backward";
-    case Event::Kind::kUnshard:
-      return "unshard_start";
-    case Event::Kind::kReshard:
-      return "reshard";
-    case Event::Kind::kMicrobatchEnd:
-      return "microbatch_end";
-    case Event::Kind::kFinish:
-      return "finish";
-    case Event::Kind::kStepBegin:
-      return "step_begin";
-    case Event::Kind::kJoin:
-      return "join";
-    case Event::Kind::kUnshardWait:
-      return "unshard_wait";
-    case Event::Kind::kGradReady:
-      return "grad_ready";
-    case Event::Kind::kReduceWait:
-      return "reduce_wait";
-    case Event::Kind::kOptimizerStep:
-      return "optimizer_step";
-    case Event::Kind::kStepEnd:
-      return "step_end";
-  }
-  return "";
+  // By number of the kind.
+  constexpr const char* kNames[] = {"microbatch_begin", "pre_forward",    "post_forward",
+                                    "pre_backward",     "post_backward",  "unshard_start",
+                                    "reshard",          "microbatch_end", "finish",
+                                    "step_begin",       "join",           "unshard_wait",
+                                    "grad_ready",       "reduce_wait",    "gradient_norm",
+                                    "optimizer_step",   "step_end"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Event::Kind::kStepEnd) + 1);
+  return kNames[static_cast<size_t>(kind)];
 }
 
 std::string RecentCalls::TextOf(const Event& event) const {

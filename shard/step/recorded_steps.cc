@@ -14,6 +14,13 @@ RecordedStep* RecordedSteps::Record(const StepKind& kind) {
   return &known_[kind];
 }
 
+void RecordedSteps::Forget() {
+  for (RecordedStep& step : expected_)
+    step.agreed = false;
+  for (auto& [kind, step] : known_)
+    step.agreed = false;
+}
+
 std::vector<Event> RecordedSteps::EventsOf(const StepKind& kind) const {
   const auto known = known_.find(kind);
   if (known != known_.end() && !known->second.schedule.events.empty()) {

@@ -32,7 +32,7 @@ struct RecordedStep {
 
 class RecordedSteps {
  public:
-  // Of a kind that was not seen yet; all ranks have made the same schedule.
+  // What steps of kinds not seen yet will do; all ranks have made the same schedule.
   void Expect(weft_shard_mode_t mode, Schedule schedule) {
     expected_[mode] = {.schedule = std::move(schedule), .agreed = true};
   }
@@ -42,6 +42,9 @@ class RecordedSteps {
 
   // What is to be written of this kind; nullptr if there are too many.
   RecordedStep* Record(const StepKind& kind);
+
+  // Schedules are made anew: the next step of each kind is served on demand, and learnt from.
+  void Forget();
 
   // The calls of the last step of this kind, or else of the expected one; empty if neither is known.
   std::vector<Event> EventsOf(const StepKind& kind) const;

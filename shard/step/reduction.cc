@@ -1,7 +1,7 @@
-// A bucket may need more than one operation: down to the replica's part, across replicas, and a division or a rounding at the
-// end. The links of such a chain cannot be waited for here, under the mutex, so each one's completion asks for the next.
-// They go across in the order in which they were started, whatever order they end in, because the ranks on the other
-// side do the same.
+// A bucket may need more than one operation: down to the replica's part, over the replicas, and a division or a rounding
+// at the end. The links of such a chain cannot be waited for here, under the mutex, so each one's completion asks for the
+// next. Chains go on with the inter-replica all_reduce in the order in which they were started, whatever order they end
+// in, because the ranks on the other side do the same.
 #include "shard/step/reduction.h"
 
 #include <algorithm>
@@ -86,18 +86,18 @@ Collective Reduction::CallOf(int bucket, size_t i) const {
 
 Reduction::~Reduction() {
   if (scatter_ != nullptr) scatter_->Close();
-  if (across_ != nullptr) across_->Close();
+  if (inter_replica_ != nullptr) inter_replica_->Close();
 }
 
 void Reduction::SetReplicaGroups(std::shared_ptr<ProcessGroup> scatter,
-                                 std::shared_ptr<ProcessGroup> across) {
+                                 std::shared_ptr<ProcessGroup> inter_replica) {
   scatter_ = std::move(scatter);
-  across_ = std::move(across);
+  inter_replica_ = std::move(inter_replica);
 }
 
 void Reduction::ForEachGroup(const std::function<void(ProcessGroup&)>& visit) const {
   if (scatter_ != nullptr) visit(*scatter_);
-  if (across_ != nullptr) visit(*across_);
+  if (inter_replica_ != nullptr) visit(*inter_replica_);
 }
 
 absl::Status Reduction::StartWorks(int bucket, const CallPurpose& purpose,
@@ -189,7 +189,7 @@ void Reduction::Prepare(int bucket, size_t i) const {
   }
 }
 
-absl::Status Reduction::StartAcross(Chain& chain) {
+absl::Status Reduction::StartInterReplica(Chain& chain) {
   const Pack& pack = layout_.buckets[static_cast<size_t>(chain.bucket)].pack;
   std::vector<Collective> calls;
   for (size_t i = 0; i < pack.extents.size(); ++i) {
@@ -205,7 +205,8 @@ absl::Status Reduction::StartAcross(Chain& chain) {
   }
   chain.works.clear();
   chain.inter_replica = false;
-  WEFT_RETURN_IF_ERROR(StartWorks(chain.bucket, chain.purpose, calls, *across_, &chain.works));
+  WEFT_RETURN_IF_ERROR(
+      StartWorks(chain.bucket, chain.purpose, calls, *inter_replica_, &chain.works));
   unshard_manager_.ReductionStarted(chain.bucket, chain.works, /*goes_on=*/true);
   CallBack(chain.works.size());
   return absl::OkStatus();
@@ -296,7 +297,7 @@ absl::Status Reduction::Advance() {
     if (!chain.inter_replica) continue;
     if (!ended(chain)) break;
     WEFT_RETURN_IF_ERROR(failure(chain));
-    WEFT_RETURN_IF_ERROR(StartAcross(chain));
+    WEFT_RETURN_IF_ERROR(StartInterReplica(chain));
   }
   for (auto chain = chains_.begin(); chain != chains_.end();) {
     if (chain->inter_replica || !ended(*chain)) {

@@ -9,13 +9,15 @@
 // it, else a reduce_scatter_v, in place where gradients are unsharded at rest, and from the pool to this rank's
 // part where they are sharded. Both add in the same order, so an element has the same bits either way.
 //
-// Where more is to be done than one operation per extent, a bucket is a chain. Chains go across in the order in which
-// they were started and end in any; who ends a link rings the doorbell, and Advance starts the next one.
+// Where more is to be done than one operation per extent, a bucket is a chain. Chains go on with the inter-replica
+// all_reduce in the order in which they were started, and end in any; who ends a link rings the doorbell, and Advance
+// starts the next one.
 //
-// HYBRID_SHARD: sums are made within the replica (reduce_scatter_v), then across replicas (all_reduce of this
+// HYBRID_SHARD: sums are made within the replica (reduce_scatter_v), then over the replicas (all_reduce of this
 // rank's part), without rounding to 16 bits in between, and divided at the end: a replica of 2^k ranks is a
 // subtree of the sum over all ranks, so the bits are those of the other presets. INNER_EVERY_OUTER_LAST adds the
-// sums of the replica to the accumulated ones; the last micro-batch adds these to its own and goes across.
+// sums of the replica to the accumulated ones; the last micro-batch adds these to its own and goes on with the
+// inter-replica all_reduce.
 //
 // float32 gradients that are reduced in 16 bits are rounded in place, reduced as any others of 16 bits, and
 // widened in place: the result is rounded twice, wherever it rests.
@@ -84,7 +86,7 @@ class Reduction {
   // For HYBRID_SHARD: the ranks of this replica, and those at this rank's place of theirs. Closed in the
   // destructor.
   void SetReplicaGroups(std::shared_ptr<ProcessGroup> scatter,
-                        std::shared_ptr<ProcessGroup> across);
+                        std::shared_ptr<ProcessGroup> inter_replica);
   // Those that there are.
   void ForEachGroup(const std::function<void(ProcessGroup&)>& visit) const;
   // Starts the links of chains whose turn it is, and ends those that are through.
@@ -96,7 +98,7 @@ class Reduction {
   // What was started since the last call; to be waited for before its memory is used.
   std::vector<StartedReduce> TakeStarted();
 
-  // Of the present step: start of its first operation (0: none yet) and payload bytes started.
+  // In the present step: the start of its first operation (0: none yet), and the payload bytes started.
   int64_t first_start_ns() const { return first_start_ns_; }
 
   uint64_t started_bytes() const { return started_bytes_; }
@@ -109,7 +111,7 @@ class Reduction {
     int bucket = 0;
     CallPurpose purpose;
     Works works;                 // of its present link
-    bool inter_replica = false;  // another link comes: the all_reduce across replicas
+    bool inter_replica = false;  // another link comes: the inter-replica all_reduce
     bool first = true;           // nothing has been kept
     bool last = true;            // nothing is to be kept
   };
@@ -127,7 +129,7 @@ class Reduction {
   void Divide(int bucket, size_t i) const;
   void KeepSums(int bucket, size_t i, bool first) const;
   void AddKeptSums(int bucket, size_t i) const;
-  absl::Status StartAcross(Chain& chain);
+  absl::Status StartInterReplica(Chain& chain);
   void EndChain(const Chain& chain);
   // First byte of an extent's gradients, unsharded, and of what is reduced of them.
   std::byte* WholeOf(int bucket, int extent) const;
@@ -144,7 +146,7 @@ class Reduction {
   UnshardManager& unshard_manager_;
   const Options options_;
   std::shared_ptr<ProcessGroup> scatter_;
-  std::shared_ptr<ProcessGroup> across_;
+  std::shared_ptr<ProcessGroup> inter_replica_;
   std::deque<Chain> chains_;
   std::vector<StartedReduce> started_;
   int64_t first_start_ns_ = 0;

@@ -13,13 +13,13 @@ using Kind = Event::Kind;
 // A step of no more micro-batches alike is written whole.
 constexpr size_t kWritten = 8;
 
-struct Span {
+struct CallRange {
   size_t first = 0;
   size_t count = 0;
 };
 
-std::vector<Span> MicrobatchesOf(const std::vector<Event>& events) {
-  std::vector<Span> found;
+std::vector<CallRange> MicrobatchesOf(const std::vector<Event>& events) {
+  std::vector<CallRange> found;
   for (size_t at = 0; at < events.size(); ++at) {
     if (events[at].kind == Kind::kMicrobatchBegin) found.push_back({.first = at});
     if (!found.empty() && events[at].kind == Kind::kMicrobatchEnd && found.back().count == 0) {
@@ -29,7 +29,7 @@ std::vector<Span> MicrobatchesOf(const std::vector<Event>& events) {
   return found;
 }
 
-bool Alike(const std::vector<Event>& events, const Span& a, const Span& b) {
+bool Alike(const std::vector<Event>& events, const CallRange& a, const CallRange& b) {
   return a.count == b.count && a.first + a.count == b.first &&
          std::equal(events.begin() + static_cast<std::ptrdiff_t>(a.first),
                     events.begin() + static_cast<std::ptrdiff_t>(a.first + a.count),
@@ -83,7 +83,7 @@ bool ComeAgain(const Repeat& repeat, const Repeat::List& list, const Schedule& s
 }  // namespace
 
 MicrobatchRun LongestRun(const std::vector<Event>& events) {
-  const std::vector<Span> microbatches = MicrobatchesOf(events);
+  const std::vector<CallRange> microbatches = MicrobatchesOf(events);
   MicrobatchRun longest;
   for (size_t i = 0; i < microbatches.size();) {
     size_t end = i + 1;

@@ -25,7 +25,7 @@ struct MicrobatchRun {
   size_t count = 0;
 };
 
-// Of several that with the most events.
+// The run with the most events.
 MicrobatchRun LongestRun(const std::vector<Event>& events);
 
 // How many of them need not be written, a multiple of `period`; 0: the step is too short to be worth it.

@@ -61,38 +61,8 @@ void JoinWhere(std::vector<Residency>& gathers, const Joins& joins) {
   gathers.resize(kept);
 }
 
-// Resharding a unit that is the next to be gathered saves nothing.
-void JoinNeighbours(std::vector<Residency>& gathers) {
-  JoinWhere(gathers, [](size_t, size_t before, size_t kept) { return before + 1 == kept; });
-}
-
-// When a prefetch may begin that comes with the need of event `need`. In forward just before that call, when the
-// unit before has been resharded: then the call finds nothing to do. In backward after it, when the gradients
-// that the call needs have their place.
-int64_t With(const std::vector<Event>& events, int need) {
-  const Kind kind = events[static_cast<size_t>(need)].kind;
-  const bool forward = kind == Kind::kPreForward || kind == Kind::kUnshard;
-  return forward && need > 0 ? TimeAfter(need - 1) : TimeAfter(need);
-}
-
-// Finds when each gather begins, and joins residencies of a unit that are not over when its next one begins. Both depend
-// on what comes before, with all that was joined, only.
-void PlacePrefetches(int prefetch, const std::vector<Event>& events,
-                     std::vector<Residency>& gathers) {
-  const auto ahead = static_cast<size_t>(prefetch);
-  JoinWhere(gathers, [&](size_t i, size_t before, size_t kept) {
-    Residency& next = gathers[i];
-    next.begin = TimeOf(next.need);
-    if (ahead > 0) {
-      const int64_t begin = kept < ahead ? 0 : With(events, gathers[kept - ahead].need);
-      next.begin = std::min(begin, next.begin);
-    }
-    return before != kNone && next.begin <= gathers[before].end;
-  });
-}
-
-// Whose gradients lay last at each byte of the pool.
-class LastGradients {
+// Which residency lay last at each byte, by its number in a list.
+class LastAtBytes {
  public:
   void Put(size_t begin, size_t end, int index) {
     if (begin == end) return;
@@ -120,9 +90,99 @@ class LastGradients {
   std::map<size_t, int> from_ = {{0, kNobody}};  // by first byte of a range; it reaches to the next
 };
 
-// Those before them were waited for when these were placed.
-void FindPredecessors(Schedule& schedule) {
-  const size_t gathers = schedule.gathers.size();
+// The places that units have to keep to, and who lay there last.
+class Occupants {
+ public:
+  // `places` may be nullptr: then there is nobody.
+  explicit Occupants(const FixedPlaces* places) : places_(places) {}
+
+  // Numbers in the list.
+  std::vector<int> Before(const Residency& one) const {
+    if (places_ == nullptr) return {};
+    const size_t begin = OffsetOf(one);
+    return last_.Between(begin, begin + one.bytes);
+  }
+
+  void Put(const Residency& one, size_t number) {
+    if (places_ == nullptr) return;
+    const size_t begin = OffsetOf(one);
+    last_.Put(begin, begin + one.bytes, static_cast<int>(number));
+  }
+
+ private:
+  size_t OffsetOf(const Residency& one) const {
+    return places_->offsets[static_cast<size_t>(one.index)];
+  }
+
+  const FixedPlaces* places_;
+  LastAtBytes last_;
+};
+
+// By residency: another unit needs the place between it and the unit's residency before.
+std::vector<bool> InterruptedBefore(const FixedPlaces* places,
+                                    const std::vector<Residency>& gathers) {
+  std::vector<bool> interrupted(gathers.size(), false);
+  Occupants occupants(places);
+  for (size_t i = 0; i < gathers.size(); ++i) {
+    for (const int other : occupants.Before(gathers[i])) {
+      if (gathers[static_cast<size_t>(other)].index != gathers[i].index) interrupted[i] = true;
+    }
+    occupants.Put(gathers[i], i);
+  }
+  return interrupted;
+}
+
+// What is to stay unsharded between two uses does, unless another unit needs the place.
+void JoinKept(const FixedPlaces* places, std::vector<Residency>& gathers) {
+  const std::vector<bool> interrupted = InterruptedBefore(places, gathers);
+  JoinWhere(gathers, [&](size_t i, size_t, size_t) { return gathers[i].kept && !interrupted[i]; });
+}
+
+// Resharding a unit that is the next to be gathered saves nothing.
+void JoinNeighbours(std::vector<Residency>& gathers) {
+  JoinWhere(gathers, [](size_t, size_t before, size_t kept) { return before + 1 == kept; });
+}
+
+// When a prefetch may begin that comes with the need of event `need`. In forward just before that call, when the
+// unit before has been resharded: then the call finds nothing to do. In backward after it, when the gradients
+// that the call needs have their place.
+int64_t With(const std::vector<Event>& events, int need) {
+  const Kind kind = events[static_cast<size_t>(need)].kind;
+  const bool forward = kind == Kind::kPreForward || kind == Kind::kUnshard;
+  return forward && need > 0 ? TimeAfter(need - 1) : TimeAfter(need);
+}
+
+// Finds when each gather begins, and joins residencies of a unit that are not over when its next one begins. Both depend
+// on what comes before, with all that was joined, only.
+void PlacePrefetches(int prefetch, const std::vector<Event>& events, const FixedPlaces* places,
+                     std::vector<Residency>& gathers) {
+  const auto ahead = static_cast<size_t>(prefetch);
+  Occupants occupants(places);
+  int64_t latest = 0;  // gathers start one behind the other
+  JoinWhere(gathers, [&](size_t i, size_t before, size_t kept) {
+    Residency& next = gathers[i];
+    next.begin = TimeOf(next.need);
+    // What the program gathers itself begins when it says so.
+    const bool asked = events[static_cast<size_t>(next.need)].kind == Kind::kUnshard;
+    if (ahead > 0 && !asked) {
+      const int64_t begin = kept < ahead ? 0 : With(events, gathers[kept - ahead].need);
+      next.begin = std::min(begin, next.begin);
+    }
+    for (const int other : occupants.Before(next)) {
+      const Residency& there = gathers[static_cast<size_t>(other)];
+      if (there.index != next.index) next.begin = std::max(next.begin, there.end + 1);
+    }
+    next.begin = std::max(next.begin, latest);
+    if (before != kNone && next.begin <= gathers[before].end) return true;
+    occupants.Put(next, kept);
+    latest = next.begin;
+    return false;
+  });
+}
+
+// Those before them were waited for when these were placed. Params with fixed places do not lie where gradients do.
+void FindPredecessors(bool fixed, Schedule& schedule) {
+  const size_t gathers = fixed ? 0 : schedule.gathers.size();
   std::vector<size_t> order(gathers + schedule.gradients.size());
   const auto at = [&](size_t i) -> Residency& {
     return i < gathers ? schedule.gathers[i] : schedule.gradients[i - gathers];
@@ -130,7 +190,7 @@ void FindPredecessors(Schedule& schedule) {
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return at(a).begin < at(b).begin; });
-  LastGradients last;
+  LastAtBytes last;  // gradients
   for (const size_t i : order) {
     Residency& one = at(i);
     one.after = last.Between(one.offset, one.offset + one.bytes);
@@ -151,17 +211,31 @@ std::vector<Interval> IntervalsOf(const Residencies& gathers, const Residencies&
   return intervals;
 }
 
+// Puts params where they have to be, or finds fixed places for them.
+void PlaceFixed(const ScheduleInput& input, Schedule& schedule) {
+  if (input.places == nullptr) {
+    schedule.fixed_bytes = ShareFixedPlaces(schedule.gathers);
+    return;
+  }
+  schedule.fixed_bytes = input.places->bytes;
+  for (Residency& one : schedule.gathers)
+    one.offset = input.places->offsets[static_cast<size_t>(one.index)];
+}
+
 // Finds places for all and says which gradients had a place before.
-void PlaceAll(Schedule& schedule) {
+void PlaceAll(const ScheduleInput& input, Schedule& schedule) {
+  const bool fixed = input.fixes_places;
   std::vector<Interval> intervals =
-      IntervalsOf(schedule.gathers, schedule.gradients, schedule.parts);
+      IntervalsOf(fixed ? Residencies() : schedule.gathers, schedule.gradients, schedule.parts);
   schedule.pool_bytes = PackIntervals(intervals);
   size_t next = 0;
   for (Residencies* list : {&schedule.gathers, &schedule.gradients, &schedule.parts}) {
+    if (fixed && list == &schedule.gathers) continue;
     for (Residency& one : *list)
       one.offset = intervals[next++].offset;
   }
-  FindPredecessors(schedule);
+  if (fixed) PlaceFixed(input, schedule);
+  FindPredecessors(fixed, schedule);
 }
 
 // HPZ: between forward and backward a part is kept of units that are resharded.
@@ -195,7 +269,7 @@ Schedule Arrange(const Step& step, Residencies gathers, int prefetch) {
   Schedule schedule;
   schedule.gathers = std::move(gathers);
   schedule.prefetch = prefetch;
-  PlacePrefetches(prefetch, step.events, schedule.gathers);
+  PlacePrefetches(prefetch, step.events, step.input.places, schedule.gathers);
   AddParts(step.input, step.events, schedule);
   return schedule;
 }
@@ -204,18 +278,35 @@ std::vector<Interval> IntervalsOf(const Step& step, const Schedule& arranged) {
   return IntervalsOf(arranged.gathers, step.gradients, arranged.parts);
 }
 
+// 0: there is none, or nothing that it could change.
+size_t BudgetOf(const ScheduleInput& input) {
+  return input.places == nullptr ? input.budget_bytes : 0;
+}
+
 // What is alive at a time is no more than the budget: a cheap question, whose no is final.
 bool MayFit(const Step& step, const Schedule& arranged) {
-  const size_t budget_bytes = step.input.budget_bytes;
+  const size_t budget_bytes = BudgetOf(step.input);
   return budget_bytes == 0 || MostAlive(IntervalsOf(step, arranged)) <= budget_bytes;
+}
+
+// Fixed places can be found in the budget, and behind them those of what moves.
+bool FitsFixed(const Step& step, const Schedule& arranged) {
+  Residencies gathers = arranged.gathers;
+  const size_t fixed_bytes = ShareFixedPlaces(gathers);
+  if (fixed_bytes > step.input.budget_bytes) return false;
+  const size_t left_bytes = step.input.budget_bytes - fixed_bytes;
+  std::vector<Interval> moving = IntervalsOf({}, step.gradients, arranged.parts);
+  return PackIntervals(moving, left_bytes) <= left_bytes;
 }
 
 // Places can be found in the budget.
 bool Fits(const Step& step, const Schedule& arranged) {
-  const size_t budget_bytes = step.input.budget_bytes;
+  const size_t budget_bytes = BudgetOf(step.input);
+  if (budget_bytes == 0) return true;
   if (!MayFit(step, arranged)) return false;
+  if (step.input.fixes_places) return FitsFixed(step, arranged);
   std::vector<Interval> intervals = IntervalsOf(step, arranged);
-  return budget_bytes == 0 || PackIntervals(intervals, budget_bytes) <= budget_bytes;
+  return PackIntervals(intervals, budget_bytes) <= budget_bytes;
 }
 
 // The largest number up to `most` for which `fits`, or 0; of very many to a thousandth of them. Where `may` does not hold,
@@ -268,10 +359,12 @@ struct Gap {
 std::vector<Gap> GapsOf(const ScheduleInput& input, const std::vector<Residency>& gathers) {
   std::vector<Gap> gaps;
   const std::vector<size_t> nexts = NextOfUnits(gathers);
+  const std::vector<bool> interrupted = InterruptedBefore(input.places, gathers);
   for (size_t i = 0; i < gathers.size(); ++i) {
     const Placement& placement = (*input.units)[static_cast<size_t>(gathers[i].index)].placement;
     const size_t next = nexts[i];
     if (placement.preset != WEFT_SHARD_FRACTION || next == gathers.size()) continue;
+    if (interrupted[next]) continue;
     gaps.push_back(
         {TimeOf(gathers[next].need) - gathers[i].end, gathers[i].need, gathers[i].index, next});
   }
@@ -305,7 +398,7 @@ std::vector<size_t> Choices(const std::vector<Gap>& gaps, bool alike) {
 // Keeps as many units of FRACTION unsharded between two uses as the budget allows.
 Residencies KeepWhatFits(const Step& step, const Residencies& gathers, int prefetch, bool alike) {
   std::vector<Gap> gaps = GapsOf(step.input, gathers);
-  if (step.input.budget_bytes == 0) return Bridge(gathers, gaps, gaps.size());
+  if (BudgetOf(step.input) == 0) return Bridge(gathers, gaps, gaps.size());
   if (alike) {
     std::stable_sort(gaps.begin(), gaps.end(), [](const Gap& a, const Gap& b) {
       return std::tie(a.length, b.unit) < std::tie(b.length, a.unit);
@@ -327,15 +420,16 @@ Schedule MakeWritten(const ScheduleInput& input, std::vector<Event> events, bool
   Residencies gathers = ParamNeeds(input, events);
   const std::vector<int> order = ReductionOrder(input, events);
   Residencies gradients = GradientNeeds(input, events, order);
+  JoinKept(input.places, gathers);
   JoinNeighbours(gathers);
   const Step step{input, events, gradients};
-  const int prefetch = input.budget_bytes == 0 ? input.prefetch : LargestPrefetch(step, gathers);
+  const int prefetch = BudgetOf(input) == 0 ? input.prefetch : LargestPrefetch(step, gathers);
   if (prefetch > 0 || Fits(step, Arrange(step, gathers, prefetch))) {
     gathers = KeepWhatFits(step, gathers, prefetch, alike);
   }
   Schedule schedule = Arrange(step, std::move(gathers), prefetch);
   schedule.gradients = std::move(gradients);
-  PlaceAll(schedule);
+  PlaceAll(input, schedule);
   schedule.order = order;
   schedule.events = std::move(events);
   return schedule;

@@ -19,6 +19,9 @@
 // offset; the lower peak wins. (The best packing is simple when all sizes are equal; with different sizes it is
 // dynamic storage allocation, which is NP-hard: Garey, Johnson 1979, SR2.)
 //
+// Where the places of params are fixed, those that are given have to be kept to: what lies there is resharded before another unit comes, so
+// a prefetch begins later, and a unit that is to stay between two uses is gathered again if the place is needed in between.
+//
 // Everything is a function of what all ranks have agreed on, so all ranks make the same schedule.
 //
 // Thread-safety: pure functions, values.
@@ -30,6 +33,7 @@
 
 #include "shard/layout/layout.h"
 #include "shard/step/event.h"
+#include "shard/step/fixed_places.h"
 
 namespace weft {
 
@@ -42,9 +46,10 @@ struct Residency {
   size_t offset = 0;       // in the pool
   std::vector<int> after;  // gradients that were last at these bytes and must have been reduced
   int part = -1;           // HPZ, of params: what is kept of them at the end, among the parts
+  bool kept = false;       // of params: the unit is to stay unsharded since its residency before
 };
 
-// Of micro-batches alike only some are written: those of a pattern come `times` more times, one behind the other.
+// Only some of several equal micro-batches are written: those of a pattern come `times` more times, one behind the other.
 struct Repeat {
   struct List {
     size_t first = 0;
@@ -57,7 +62,7 @@ struct Repeat {
   List gradients;
 };
 
-// A residency of the step as a whole, of which the schedule has one of several alike.
+// A residency of the step as a whole; the schedule has one of several alike.
 class Occurrence {
  public:
   // Number `number` of the step's gathers, or of its gradients, which `list` of the repeat is about.
@@ -101,7 +106,9 @@ struct Schedule {
   std::vector<Residency> gradients;  // in the order in which they are needed
   std::vector<Residency> parts;  // HPZ: of units, from the end of their use in forward to backward
   std::vector<int> order;        // of buckets, in which their reductions start
-  size_t pool_bytes = 0;
+  size_t pool_bytes = 0;         // for all that has offsets in the pool
+  size_t fixed_bytes =
+      0;             // for params, beside the pool, if places are fixed: their offsets are there
   int prefetch = 0;  // what the budget left of it
   Repeat repeat;     // of events, gathers and gradients; the step as a whole:
 
@@ -127,18 +134,23 @@ struct ScheduleInput {
   bool overlap = true;         // else gradients stay until the micro-batch ends
   int prefetch = 1;            // units gathered ahead of the one that is used
   size_t budget_bytes = 0;     // of the pool; 0: none
+  // Params of a unit always lie at the same place, behind which gradients and parts have a pool of their own. `places` says which
+  // one, else one is found.
+  bool fixes_places = false;
+  const FixedPlaces* places = nullptr;
 };
 
 // The calls of a step that uses units in forward in this order in each micro-batch, where a unit may stand
 // several times or not at all, and in backward in the reverse order.
 std::vector<Event> PredictEvents(const std::vector<int>& order, bool train, int microbatches);
 
-// Likewise for a step that uses every unit once, in the order of declaration.
+// The calls of a step that uses every unit once, in the order of declaration.
 std::vector<Event> PredictEvents(size_t units, bool train, int microbatches);
 
 // O(n log n) of what is written, which is at most some ten micro-batches where they are alike.
 // With a budget, prefetching is given up first; units of FRACTION stay unsharded between forward and backward while
-// there is room, the last ones first. If even the least does not fit, that is what is returned.
+// there is room, the last ones first. If even the least does not fit, that is what is returned. Given places cost what they cost:
+// there is no budget for them. Uses of units whose places overlap must not.
 Schedule MakeSchedule(const ScheduleInput& input, std::vector<Event> events);
 
 // The most bytes that are resident at a time: what no placing can go below.

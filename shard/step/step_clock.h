@@ -19,7 +19,7 @@
 
 namespace weft {
 
-// Of a step, in the mean.
+// The mean over steps.
 struct StepTimes {
   int64_t busy_ns = 0;
   int64_t gather_waited_ns = 0;

@@ -42,10 +42,12 @@ absl::Status StepState::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
   return absl::OkStatus();
 }
 
-absl::Status StepState::CheckJoin() const {
+absl::StatusOr<int> StepState::CheckJoin() const {
   const Event event{Event::Kind::kJoin};
-  if (phase_ == Phase::kStep && microbatch_ < 0) return absl::OkStatus();
-  return BadState(event, "", "call it after step_begin, in place of the step's micro-batches");
+  if (phase_ == Phase::kStep && !last_) return microbatch_ + 1;
+  return BadState(event, "",
+                  "call it after step_begin, in place of the step's micro-batches or of those that "
+                  "follow");
 }
 
 void StepState::AbandonStep() {
@@ -291,6 +293,15 @@ void StepState::FinishEnd() {
   phase_ = Phase::kFinished;
 }
 
+absl::Status StepState::CheckGradientNorm(bool updated_too) const {
+  const Event event{Event::Kind::kGradientNorm};
+  if (phase_ != Phase::kFinished || !training()) {
+    return BadState(event, "", "call it after finish of a WEFT_SHARD_TRAIN step");
+  }
+  if (!updated_ || updated_too) return absl::OkStatus();
+  return BadState(event, "optimizer_step has used the gradients", "call it before");
+}
+
 absl::Status StepState::OptimizerStep() {
   const Event event{Event::Kind::kOptimizerStep};
   if (phase_ != Phase::kFinished || !training()) {
@@ -303,13 +314,14 @@ absl::Status StepState::OptimizerStep() {
   return absl::OkStatus();
 }
 
-absl::Status StepState::StepEnd() {
+absl::StatusOr<bool> StepState::StepEnd() {
   const Event event{Event::Kind::kStepEnd};
+  const bool finished = phase_ == Phase::kFinished;
   const bool eval_done = phase_ == Phase::kStep && !training();
-  if (phase_ != Phase::kFinished && !eval_done) return BadState(event, "", NextCall());
+  if (!finished && !eval_done) return BadState(event, "", NextCall());
   phase_ = Phase::kIdle;
   Accept(event);
-  return absl::OkStatus();
+  return finished;
 }
 
 std::string StepState::PhaseText() const {
@@ -421,7 +433,9 @@ bool StepState::AwaitsGradients() const {
 }
 
 absl::Status StepState::NotInUse(const char* call, int unit, std::string_view advice) const {
-  return Refuse(call, StrCat(call, " ", registry_.UnitName(unit)), UnitText(unit), advice);
+  return WithSubject(
+      Refuse(call, StrCat(call, " ", registry_.UnitName(unit)), UnitText(unit), advice),
+      registry_.UnitName(unit), {});
 }
 
 void StepState::Accept(const Event& event) {

@@ -27,6 +27,7 @@
 #include "weft/shard.h"
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "shard/layout/registry.h"
 #include "shard/step/event.h"
 #include "shard/step/recent_calls.h"
@@ -46,8 +47,9 @@ class StepState {
   absl::Status CheckSamples() const;
 
   absl::Status StepBegin(weft_shard_mode_t mode, uint64_t tag);
-  // Joining takes the place of the step's micro-batches; abandoning ends a step before its first one.
-  absl::Status CheckJoin() const;
+  // Joining takes the place of the step's micro-batches, or of those after the ones that have been made, whose number this
+  // returns; abandoning ends a step before its first one.
+  absl::StatusOr<int> CheckJoin() const;
   void AbandonStep();
   absl::Status MicrobatchBegin(int index, bool last);
   absl::Status PreForward(int unit);
@@ -62,16 +64,20 @@ class StepState {
   // need be held. GradientReady is true if no more of it is expected in this micro-batch.
   absl::Status ClaimGradient(int param);
   bool GradientReady(int param);
-  // Adds to `settled` the trainable params of the unit of which no more gradient is expected now.
+  // Adds to `settled` the trainable params of the unit whose gradient is now complete or missing.
   absl::Status PostBackward(int unit, std::vector<int>& settled);
-  // Likewise, of all units.
+  // Adds to `settled` those of all units.
   absl::Status MicrobatchEnd(std::vector<int>& settled);
-  // Of a unit that has done backward in a training step that is not finished.
+  // Ok if the unit has done backward in a training step that is not finished.
   absl::Status CheckReduceWait(int unit) const;
   absl::Status FinishBegin();
   void FinishEnd();
+  // Ok from finish to step_end of a training step.
+  // After finish of a step of training, and unless `updated_too` before its update, which uses the gradients up.
+  absl::Status CheckGradientNorm(bool updated_too = false) const;
   absl::Status OptimizerStep();
-  absl::Status StepEnd();
+  // True if the step was finished: an EVAL step need not be.
+  absl::StatusOr<bool> StepEnd();
 
   // How often each unit runs in a micro-batch, from here on; empty: backward as often as forward.
   void ExpectRuns(std::vector<UnitRuns> runs) { units_.ExpectRuns(std::move(runs)); }
@@ -88,16 +94,15 @@ class StepState {
   // BAD_STATE in words of this state machine: `call` needs the unit to be in use.
   absl::Status NotInUse(const char* call, int unit, std::string_view advice) const;
 
-  // Of the step under way.
+  // What the step under way is.
   StepKind kind() const { return {mode_, tag_}; }
 
   bool training() const { return mode_ == WEFT_SHARD_TRAIN; }
 
   bool last_microbatch() const { return last_; }
 
-  int64_t step() const { return step_; }  // counted from 1; 0 before the first
-
-  bool finished() const { return phase_ == Phase::kFinished; }
+  // Counted from 1; 0 before the first. A checkpoint that is restored sets it between steps.
+  int64_t& step() { return step_; }
 
  private:
   enum class Phase : uint8_t { kIdle, kStep, kMicrobatch, kFinishing, kFinished };
@@ -110,7 +115,7 @@ class StepState {
   std::string UnitText(int unit) const;
   // `found` empty: the phase says it.
   absl::Status BadState(const Event& call, std::string_view found, std::string_view advice) const;
-  // Of a call that has no event: `text` is the call with what it is about.
+  // For a call that has no event: `text` is the call with what it is about.
   absl::Status Refuse(const char* call, std::string_view text, std::string_view found,
                       std::string_view advice) const;
   absl::Status RequireMicrobatch(const Event& call) const;
@@ -131,7 +136,7 @@ class StepState {
   bool last_ = false;           // it is the step's last one
   bool updated_ = false;        // in this step
   int entering_backward_ = -1;  // the unit whose pre_backward has not returned
-  int last_unit_ = -1;          // of which there was a call in this micro-batch
+  int last_unit_ = -1;          // the last that a call of this micro-batch was about
   UnitTracker units_;
   std::vector<ParamPhase> params_;
   RecentCalls calls_;

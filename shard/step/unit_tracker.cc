@@ -49,7 +49,7 @@ void UnitTracker::OnCallOf(const Event& event, int used) {
       return;
     case Event::Kind::kReshard:
       --unit.unshards;
-      // Of calls that are only expected nobody says that they were waited for.
+      // Nobody reports the waits of calls that are only expected.
       if (Of(event.index).unshard == Unshard::kDone) --unit.unshards_done;
       return;
     default:

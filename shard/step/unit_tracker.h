@@ -44,7 +44,7 @@ class UnitTracker {
     UnitRuns runs;         // that have ended
     int backward_of = -1;  // the unit whose pre_backward began the one that is under way
     int unshards = 0;  // unshard_start without its reshard, of this unit or one that is tied to it
-    int unshards_done = 0;  // of which were waited for
+    int unshards_done = 0;  // those of them that were waited for
 
     bool InBackward() const { return phase == Phase::kBackward; }
 
@@ -63,7 +63,7 @@ class UnitTracker {
 
   // A micro-batch begins.
   void Reset();
-  // Of a call without a unit nothing is kept.
+  // Keeps nothing of a call without a unit.
   void OnCall(const Event& event);
 
   size_t count() const { return units_.size(); }

@@ -42,7 +42,8 @@ Works NotEnded(const Works& works) {
 UnshardManager::UnshardManager(const Layout& layout, const Storage& storage,
                                const ExtentCalls& calls, const std::vector<UnitSpec>& units,
                                const UnitTracker& tracker, const Purposes& purposes,
-                               const GatherGroups& groups, UpdateGathers& updates)
+                               const GatherGroups& groups, UpdateGathers& updates,
+                               UnitPlaces& places)
     : layout_(layout),
       storage_(storage),
       calls_(calls),
@@ -51,6 +52,7 @@ UnshardManager::UnshardManager(const Layout& layout, const Storage& storage,
       purposes_(purposes),
       groups_(groups),
       updates_(updates),
+      places_(places),
       units_(units.size()),
       buckets_(layout.buckets.size()) {
   reducing_.reserve(layout.buckets.size());  // else it grows when reductions happen to be slow
@@ -77,6 +79,7 @@ absl::Status UnshardManager::OnCall(const Event& event) {
   // Other ranks may have started what was due before this call, so this one must.
   while (next_gather_ < schedule_->gather_count() &&
          schedule_->Gather(next_gather_).begin() < Now()) {
+    if (places_.fixed() && !IsFree(schedule_->Gather(next_gather_))) break;
     WEFT_RETURN_IF_ERROR(StartNext());
   }
   schedule_ = nullptr;
@@ -97,7 +100,7 @@ absl::Status UnshardManager::Poll() {
   FreeReduced();
   while (schedule_ != nullptr && next_gather_ < schedule_->gather_count()) {
     const Occurrence next = schedule_->Gather(next_gather_);
-    if (next.begin() > Now() || !pool_.IsFree(next.offset(), next.bytes())) return absl::OkStatus();
+    if (next.begin() > Now() || !IsFree(next)) return absl::OkStatus();
     WEFT_RETURN_IF_ERROR(StartNext());
   }
   return absl::OkStatus();
@@ -129,9 +132,37 @@ Works UnshardManager::WorksLeft(int bucket) const {
   return state.works;
 }
 
+bool UnshardManager::IsFree(const Occurrence& gather) const {
+  return places_.fixed() ? places_.IsFree(gather.index())
+                         : pool_.IsFree(gather.offset(), gather.bytes());
+}
+
+absl::StatusOr<std::byte*> UnshardManager::TakePlace(int unit, const size_t* offset) {
+  const size_t bytes = layout_.units[static_cast<size_t>(unit)].bytes;
+  std::byte* const destination = units_[static_cast<size_t>(unit)].destination;
+  std::byte* const fixed = places_.fixed() ? places_.Take(unit) : nullptr;
+  if (destination != nullptr) return destination;
+  if (fixed != nullptr) return fixed;
+  return offset == nullptr ? pool_.Take(bytes) : pool_.TakeNear(*offset, bytes);
+}
+
+// A schedule never comes to this; should it, it has lost what it counted on.
+absl::StatusOr<Works> UnshardManager::MakeWay(int unit) {
+  if (!places_.fixed()) return Works();
+  WEFT_ASSIGN_OR_RETURN(const std::vector<int> others, places_.InTheWay(unit));
+  for (const int other : others) {
+    Unit& state = units_[static_cast<size_t>(other)];
+    if (!state.works.empty()) return std::exchange(state.works, {});
+    schedule_ = nullptr;
+    Free(other);
+  }
+  return Works();
+}
+
 absl::Status UnshardManager::StartNext() {
   const Occurrence next = schedule_->Gather(next_gather_);
-  WEFT_ASSIGN_OR_RETURN(std::byte* const data, pool_.TakeNear(next.offset(), next.bytes()));
+  const size_t offset = next.offset();
+  WEFT_ASSIGN_OR_RETURN(std::byte* const data, TakePlace(next.index(), &offset));
   units_[static_cast<size_t>(next.index())].residency = static_cast<int>(next_gather_);
   ++next_gather_;
   return StartGather(next.index(), data);
@@ -157,8 +188,10 @@ absl::Status UnshardManager::StartGather(int unit, std::byte* data) {
     absl::StatusOr<WorkRef> work = group.Start(call);
     if (!work.ok()) {
       const absl::Status cause = group.error();
-      return Annotate(cause.ok() ? work.status() : cause,
-                      StrCat("gathering unit ", specs_[static_cast<size_t>(unit)].name, ": "));
+      const std::string& name = specs_[static_cast<size_t>(unit)].name;
+      return WithSubject(
+          Annotate(cause.ok() ? work.status() : cause, StrCat("gathering unit ", name, ": ")), name,
+          {});
     }
     state.works.push_back(*std::move(work));
   }
@@ -174,7 +207,13 @@ absl::StatusOr<Works> UnshardManager::Need(int unit) {
   if (!before.empty()) return before;
   if (!state.works.empty() && EndedWell(state.works)) state.spent.swap(state.works);
   if (state.works.empty() && state.part != nullptr) FreePart(state);
-  return std::exchange(state.works, {});
+  Works works = std::exchange(state.works, {});
+  if (!works.empty() || state.destination == nullptr) return works;
+  if (!state.delivered && state.data != state.destination) {
+    std::memcpy(state.destination, state.data, layout_.units[static_cast<size_t>(unit)].bytes);
+  }
+  state.delivered = true;
+  return works;
 }
 
 absl::StatusOr<Works> UnshardManager::Begin(int unit) {
@@ -183,17 +222,24 @@ absl::StatusOr<Works> UnshardManager::Begin(int unit) {
   FreeReduced();
   while (state.data == nullptr && schedule_ != nullptr) {
     WEFT_CHECK(next_gather_ < schedule_->gather_count());
-    Works before = Before(schedule_->Gather(next_gather_));
+    const Occurrence next = schedule_->Gather(next_gather_);
+    WEFT_ASSIGN_OR_RETURN(Works way, MakeWay(next.index()));
+    if (!way.empty()) return way;
+    if (schedule_ == nullptr) break;
+    Works before = Before(next);
     if (!before.empty()) return before;
     WEFT_RETURN_IF_ERROR(StartNext());
   }
   if (state.data == nullptr) {
-    const size_t bytes = layout_.units[static_cast<size_t>(unit)].bytes;
-    Works before = RoomFor(bytes);
+    WEFT_ASSIGN_OR_RETURN(Works before, MakeWay(unit));
+    if (before.empty() && !places_.fixed() && state.destination == nullptr) {
+      before = RoomFor(layout_.units[static_cast<size_t>(unit)].bytes);
+    }
     if (!before.empty()) return before;
-    WEFT_ASSIGN_OR_RETURN(std::byte* const data, pool_.Take(bytes));
+    WEFT_ASSIGN_OR_RETURN(std::byte* const data, TakePlace(unit, nullptr));
     WEFT_RETURN_IF_ERROR(StartGather(unit, data));
   }
+  places_.Tell(unit);
   return Works();
 }
 
@@ -207,21 +253,51 @@ absl::Status UnshardManager::Reshard(int unit, bool in_backward) {
   } else if (!in_backward && train_ && specs_[static_cast<size_t>(unit)].placement.kept_between) {
     return absl::OkStatus();
   }
-  Free(state);
+  Free(unit);
+  return absl::OkStatus();
+}
+
+absl::Status UnshardManager::TakeBack(int index) {
+  Unit& unit = units_[static_cast<size_t>(index)];
+  if (unit.destination != nullptr && unit.data == unit.destination) {
+    // Without a place the params stay where they are, in memory that is not the pool's.
+    const size_t bytes = layout_.units[static_cast<size_t>(index)].bytes;
+    std::byte* place = nullptr;
+    if (places_.fixed()) {
+      place = places_.AddressOf(index);
+    } else if (schedule_ != nullptr && unit.residency >= 0) {
+      const size_t offset = schedule_->Gather(static_cast<size_t>(unit.residency)).offset();
+      WEFT_ASSIGN_OR_RETURN(place, pool_.TakeNear(offset, bytes));
+    } else {
+      WEFT_ASSIGN_OR_RETURN(place, pool_.Take(bytes));
+    }
+    std::memcpy(place, unit.data, bytes);
+    unit.data = place;
+  }
+  unit.destination = nullptr;
+  unit.delivered = false;
   return absl::OkStatus();
 }
 
 void UnshardManager::ReshardIdle() {
   if (schedule_ != nullptr) return;
-  for (Unit& unit : units_) {
-    if (unit.data != nullptr && unit.works.empty()) Free(unit);
+  for (size_t i = 0; i < units_.size(); ++i) {
+    Unit& unit = units_[i];
+    if (unit.data != nullptr && unit.works.empty()) Free(static_cast<int>(i));
     if (unit.data == nullptr && unit.part != nullptr) FreePart(unit);
   }
 }
 
-void UnshardManager::Free(Unit& unit) {
+// Memory of the caller's is left as it is.
+void UnshardManager::Free(int index) {
+  Unit& unit = units_[static_cast<size_t>(index)];
   WEFT_CHECK(unit.works.empty());
-  pool_.GiveBack(unit.data);
+  const bool own = unit.data != unit.destination;
+  if (places_.fixed()) {
+    places_.GiveBack(index, own);
+  } else if (own) {
+    pool_.GiveBack(unit.data);
+  }
   unit = {.part = unit.part};
 }
 
@@ -349,9 +425,10 @@ Works UnshardManager::UnderWay() const {
 }
 
 void UnshardManager::Drop() {
-  for (Unit& unit : units_) {
+  for (size_t i = 0; i < units_.size(); ++i) {
+    Unit& unit = units_[i];
     unit.works.clear();
-    if (unit.data != nullptr) Free(unit);
+    if (unit.data != nullptr) Free(static_cast<int>(i));
     if (unit.part != nullptr) FreePart(unit);
   }
   for (BucketState& bucket : buckets_) {
@@ -365,7 +442,8 @@ void UnshardManager::Drop() {
 
 std::byte* UnshardManager::UnitExtent(int unit, int extent) const {
   const auto index = static_cast<size_t>(unit);
-  return ExtentIn(layout_.units[index], units_[index].data, extent);
+  const Unit& state = units_[index];
+  return ExtentIn(layout_.units[index], state.delivered ? state.destination : state.data, extent);
 }
 
 std::byte* UnshardManager::BucketExtent(int bucket, int extent) const {

@@ -16,6 +16,10 @@
 // resharded after its use, at the lowest free place. Gathers that were started stay, so ranks that leave the
 // schedule at the same call still agree on all operations of the group.
 //
+// If places of params are fixed (unit_places.h), what is there and not in use makes way on demand; gradients and HPZ's parts have the pool to
+// themselves. A unit may also be gathered to memory of the caller's (Aim): which place it would have, and who makes way for it, stays as if it
+// had been gathered there, because other ranks may do so.
+//
 // Gathers start in one order on all ranks, on a group of their own, so that they and the reductions do not
 // wait for each other.
 //
@@ -38,6 +42,7 @@
 #include "shard/step/gather_groups.h"
 #include "shard/step/purposes.h"
 #include "shard/step/schedule.h"
+#include "shard/step/unit_places.h"
 #include "shard/step/unit_tracker.h"
 #include "shard/step/update_gathers.h"
 
@@ -51,7 +56,8 @@ class UnshardManager {
   // All outlive this.
   UnshardManager(const Layout& layout, const Storage& storage, const ExtentCalls& calls,
                  const std::vector<UnitSpec>& units, const UnitTracker& tracker,
-                 const Purposes& purposes, const GatherGroups& groups, UpdateGathers& updates);
+                 const Purposes& purposes, const GatherGroups& groups, UpdateGathers& updates,
+                 UnitPlaces& places);
   UnshardManager(const UnshardManager&) = delete;
   UnshardManager& operator=(const UnshardManager&) = delete;
 
@@ -70,6 +76,14 @@ class UnshardManager {
   // Frees what has been reduced, and starts what is due and has its place.
   absl::Status Poll();
 
+  // The unit's params are to be at `destination` until TakeBack: gathered there, or copied if they are unsharded already.
+  void Aim(int unit, std::byte* destination) {
+    units_[static_cast<size_t>(unit)].destination = destination;
+  }
+
+  // Nothing is left at the destination that Aim has set, if it has: what goes on being unsharded moves to its own place.
+  absl::Status TakeBack(int unit);
+
   // Starts to unshard the unit's params. Empty if that is under way or done; else what to wait for before
   // asking again.
   absl::StatusOr<Works> Begin(int unit);
@@ -83,11 +97,11 @@ class UnshardManager {
 
   bool GradientsAreSharded(int bucket) const { return PlacementOf(bucket).gradients_sharded; }
 
-  // Likewise for gradients of a bucket whose gradients are sharded at rest. *fresh is set to true if they have just
-  // got their place and have to be zeroed.
+  // What to wait for before a bucket's gradients, which are sharded at rest, have their place. *fresh is set to true if
+  // they have just got it and have to be zeroed.
   absl::StatusOr<Works> NeedGradients(int bucket, bool* fresh);
-  // Likewise for the buckets of which the schedule says that only the end of the micro-batch, which is being
-  // served, needs them. Their places are not taken yet.
+  // What to wait for before the buckets have places that, by the schedule, only the end of the micro-batch needs, which is
+  // being served. The places are not taken yet.
   Works NeedUntouched();
   // Gives a bucket that nothing needed a place at once; true if it had none.
   absl::StatusOr<bool> PlaceGradients(int bucket);
@@ -107,23 +121,26 @@ class UnshardManager {
   std::byte* UnitExtent(int unit, int extent) const;
   std::byte* BucketExtent(int bucket, int extent) const;
 
-  // Of the present step.
+  // The calls of the present step so far.
   const std::vector<Event>& events() const { return events_; }
 
   bool on_schedule() const { return schedule_ != nullptr; }
 
-  // For it: updates of the step before included.
+  // For the present step; the gathers after the update before it are included.
   uint64_t gathered_bytes() const { return gathered_bytes_; }
 
-  size_t pool_bytes() const { return pool_.bytes(); }
+  size_t pool_bytes() const { return pool_.bytes() + places_.bytes(); }
 
-  // Of the present step, beside the pool.
+  // The most bytes that the present step has had beside the pool.
   size_t spilled_bytes_max() const { return pool_.spilled_bytes_max(); }
 
  private:
   struct Unit {
     std::byte* data = nullptr;  // nullptr: sharded
-    Works works;                // of its gather; empty when it has been waited for
+    // The caller's, else nullptr; `data` too if it was gathered there. `delivered`: the params are there.
+    std::byte* destination = nullptr;
+    bool delivered = false;
+    Works works;  // of its gather; empty when it has been waited for
     Works spent;  // these then, if nothing was to be waited for; not the caller's time to free
     int residency = -1;         // of the schedule
     std::byte* part = nullptr;  // HPZ: what is kept of it
@@ -147,15 +164,21 @@ class UnshardManager {
 
   // Reductions under way of what stood at the place before.
   Works Before(const Occurrence& residency) const;
+  // Nothing is at the place where the schedule has the gather.
+  bool IsFree(const Occurrence& gather) const;
   // Starts the schedule's next gather.
   absl::Status StartNext();
+  // Where the unit is gathered to, at `offset` of the pool if places are not fixed, where there is room if it is nullptr.
+  absl::StatusOr<std::byte*> TakePlace(int unit, const size_t* offset);
+  // Reshards what is at the unit's fixed place; what to wait for first.
+  absl::StatusOr<Works> MakeWay(int unit);
   absl::Status PlaceNextGradients(int bucket);
   absl::Status StartGather(int unit, std::byte* data);
   void FreeReduced();
   // Without a schedule: the reductions to wait for before so much is taken; empty if there is room, or none is to be had.
   Works RoomFor(size_t bytes) const;
   Works WorksLeft(int bucket) const;
-  void Free(Unit& unit);
+  void Free(int unit);
   void FreePart(Unit& unit);
   // HPZ: keeps this rank's part of a unit that is about to be resharded.
   absl::Status KeepPart(int unit);
@@ -168,6 +191,7 @@ class UnshardManager {
   const Purposes& purposes_;
   const GatherGroups& groups_;
   UpdateGathers& updates_;
+  UnitPlaces& places_;
   Pool pool_;
   std::vector<Unit> units_;
   std::vector<BucketState> buckets_;
@@ -178,7 +202,7 @@ class UnshardManager {
   std::vector<Event> events_;
   bool served_ = false;        // the last of events_
   size_t next_gather_ = 0;     // of the schedule
-  size_t next_gradients_ = 0;  // likewise
+  size_t next_gradients_ = 0;  // of the schedule
   uint64_t gathered_bytes_ = 0;
 };
 

@@ -86,7 +86,7 @@ class WaitWatch {
   // What a rank shows, as it lies in a notice.
   struct Shown;
 
-  // Of a rank that shows something.
+  // What was seen of a rank that shows something.
   struct Seen {
     int place = 0;
     uint64_t version = 0;
@@ -119,7 +119,7 @@ class WaitWatch {
   int place_ WEFT_GUARDED_BY(mutex_) = -1;  // of the board, while something is shown
   WaitNotice notice_ WEFT_GUARDED_BY(mutex_) = {};
 
-  // Of the thread that waits.
+  // Only for the thread that waits.
   std::vector<RankWait> suspects_;  // waits that were stuck at the look before; empty: none
   std::vector<Seen> suspected_;     // by rank, of those
   std::vector<bool> stuck_;

@@ -99,8 +99,7 @@ TEST(PagesLimits, AllocatingEndsThoughLargePiecesAreAlwaysInterrupted) {
               absl::StatusOr<Pages> pages = Pages::Create("weft-test", 64 * kMiB, Backing::kSparse);
               if (!pages.ok()) return pages.status().ToString();
               constexpr int kLength = 3;  // of the arguments
-              const std::string filter =
-                  test::RefuseCallsAbove(SYS_fallocate, kLength, 256 << 10, EINTR);
+              std::string filter = test::RefuseCallsAbove(SYS_fallocate, kLength, 256 << 10, EINTR);
               if (!filter.empty()) return filter;
               const absl::Status status = pages->Allocate(0, 64 * kMiB);
               if (!status.ok()) return status.ToString();
@@ -113,7 +112,7 @@ TEST(PagesLimits, AnInterruptionThatNeverEndsIsAnError) {
   EXPECT_EQ(InChild([] {
               absl::StatusOr<Pages> pages = Pages::Create("weft-test", kMiB, Backing::kSparse);
               if (!pages.ok()) return pages.status().ToString();
-              const std::string filter = test::RefuseCalls({SYS_fallocate}, EINTR);
+              std::string filter = test::RefuseCalls({SYS_fallocate}, EINTR);
               if (!filter.empty()) return filter;
               return Expect(pages->Allocate(0, kMiB), WEFT_SYSTEM_ERROR, "fallocate: Interrupted");
             }),

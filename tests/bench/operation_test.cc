@@ -146,7 +146,7 @@ TEST(Operation, OneRankHasNoBusBandwidth) {
 TEST(Operation, NamesOfNcclTestsFindTheSame) {
   for (const Operation& operation : Operations()) {
     EXPECT_EQ(FindOperation(operation.name), &operation);
-    EXPECT_EQ(FindOperation(operation.perf_name), &operation);
+    EXPECT_EQ(FindOperation(operation.perf_name()), &operation);
   }
   EXPECT_EQ(FindOperation("weft_perf"), nullptr);
 }

@@ -5,9 +5,11 @@ namespace weft::test {
 const std::vector<BadCall>& AllBadCalls() {
   static const std::vector<BadCall> all = [] {
     std::vector<BadCall> calls;
-    for (const auto& some : {BadCollectives(), BadVectorCalls(), BadExplainCalls(), BadOpCalls(),
-                             BadMessages(), BadGroupCalls(), BadShardCalls(), BadShardPlanCalls(),
-                             BadShardStepCalls(), BadShardCheckCalls(), BadProcessCalls()}) {
+    for (const auto& some :
+         {BadCollectives(), BadVectorCalls(), BadExplainCalls(), BadOpCalls(), BadDlpackCalls(),
+          BadMessages(), BadGroupCalls(), BadShardCalls(), BadShardPlanCalls(), BadShardStepCalls(),
+          BadShardCheckCalls(), BadShardInfoCalls(), BadShardStateCalls(), BadParamGroupCalls(), BadProcessCalls(),
+          BadCompletionCalls()}) {
       calls.insert(calls.end(), some.begin(), some.end());
     }
     return calls;

@@ -13,26 +13,31 @@ TEST(AnyInput, UnknownNumbersHaveNamesAndSizes) {
   for (const int number : {-1, 12, 99, INT32_MAX, INT32_MIN}) {
     EXPECT_EQ(weft_dtype_size(Unknown<weft_dtype_t>(number)), 0u) << number;
     EXPECT_STREQ(weft_dtype_name(Unknown<weft_dtype_t>(number)), "unknown") << number;
+    EXPECT_STREQ(weft_shard_preset_name(Unknown<weft_shard_preset_t>(number)), "unknown") << number;
     EXPECT_STREQ(weft_op_name(Unknown<weft_op_t>(number)), "unknown") << number;
     EXPECT_STREQ(weft_result_name(Unknown<weft_result_t>(number)), "unknown") << number;
   }
   EXPECT_EQ(weft_dtype_size(WEFT_FLOAT64), 8u);
   EXPECT_STREQ(weft_dtype_name(WEFT_BFLOAT16), "bfloat16");
   EXPECT_STREQ(weft_op_name(WEFT_AVG), "avg");
+  EXPECT_STREQ(weft_shard_preset_name(WEFT_SHARD_GRAD_OP), "shard-grad-op");
   EXPECT_STREQ(weft_result_name(WEFT_FORKED), "forked");
   EXPECT_EQ(weft_version(), WEFT_VERSION_MAJOR * 10000 + WEFT_VERSION_MINOR * 100);
   EXPECT_GT(weft_option_count(), 0u);
+  EXPECT_EQ(weft_struct_size("weft_no_such_t"), 0u);
 }
 
 TEST(AnyInput, NullIsFineWhereTheHeadersSaySo) {
   EXPECT_EQ(weft_group_destroy(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_work_free(nullptr), WEFT_SUCCESS);
+  EXPECT_EQ(weft_completion_queue_destroy(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_store_destroy(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_mem_free(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_mesh_destroy(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_context_destroy(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_log_set_callback(nullptr, nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_progress(nullptr), WEFT_SUCCESS);
+  EXPECT_EQ(weft_struct_size(nullptr), 0u);
 }
 
 TEST(AnyInput, ExplainCutsWhatDoesNotFit) {
@@ -49,7 +54,8 @@ TEST(AnyInput, ExplainCutsWhatDoesNotFit) {
   EXPECT_THAT(text, HasSubstr("algorithm: staged\n"));
   // (5P-2)S with two ranks and 4 MiB.
   EXPECT_THAT(text, HasSubstr("bytes moved: 33554432 "));
-  EXPECT_THAT(text, HasSubstr("not direct: a rank's buffers are not in memory that its peers can reach"));
+  EXPECT_THAT(text,
+              HasSubstr("not direct: a rank's buffers are not in memory that its peers can reach"));
   char part[12];
   ASSERT_EQ(weft_explain(bench.pair[0], &query, part, sizeof(part), nullptr), WEFT_SUCCESS);
   EXPECT_EQ(std::string(part), text.substr(0, 11));
@@ -64,6 +70,8 @@ TEST(AnyInput, BatchesMayBeEmptyAndNested) {
     EXPECT_EQ(weft_batch_begin(), WEFT_SUCCESS);
   for (int level = 0; level < 1000; ++level)
     EXPECT_EQ(weft_batch_end(), WEFT_SUCCESS) << weft_last_error();
+  EXPECT_EQ(weft_batch_begin(), WEFT_SUCCESS);
+  EXPECT_EQ(weft_batch_cancel(), WEFT_SUCCESS) << weft_last_error();
 }
 
 TEST(AnyInput, CountsOfZeroNeedNoBuffers) {

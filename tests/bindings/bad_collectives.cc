@@ -178,24 +178,33 @@ void AddBufferFaults(const Kind& kind, Faults* faults) {
   }
 }
 
-void AddOptionFaults(Faults* faults) {
+void AddOptionFaults(bool has_data, Faults* faults) {
   faults->AddCall("timeout_negative", WEFT_INVALID_ARGUMENT, "timeout_ns is negative",
                   [](weft_call_t& call) { call.timeout_ns = -1; });
   faults->AddCall("timeout_INT64_MIN", WEFT_INVALID_ARGUMENT, "timeout_ns is negative",
                   [](weft_call_t& call) { call.timeout_ns = INT64_MIN; });
   faults->AddCall("unknown_fields", WEFT_INVALID_ARGUMENT, "unknown bits",
-                  [](weft_call_t& call) { call.fields = 6; });
+                  [](weft_call_t& call) { call.fields = 9; });
   faults->AddCall("unknown_wire_dtype", WEFT_INVALID_ARGUMENT, "wire_dtype 99",
                   [](weft_call_t& call) {
                     call.fields = WEFT_CALL_WIRE_DTYPE;
                     call.wire_dtype = Unknown<weft_dtype_t>(99);
                   });
+  if (has_data) {
+    faults->AddCall("another_wire_dtype", WEFT_UNSUPPORTED, "wire_dtype float16",
+                    [](weft_call_t& call) {
+                      call.fields = WEFT_CALL_WIRE_DTYPE;
+                      call.wire_dtype = WEFT_FLOAT16;
+                    });
+  }
   faults->AddCall("unknown_numerics", WEFT_INVALID_ARGUMENT, "numerics 2",
                   [](weft_call_t& call) { call.numerics = Unknown<weft_numerics_t>(2); });
   faults->AddCall("an_algorithm", WEFT_UNSUPPORTED, "algorithm \"ring\"",
                   [](weft_call_t& call) { call.algorithm = "ring"; });
-  faults->AddCall("a_stream", WEFT_INVALID_ARGUMENT, "stream is set",
+  faults->AddCall("a_stream", WEFT_UNSUPPORTED, "stream is set",
                   [](weft_call_t& call) { call.stream = &call; });
+  faults->AddCall("the_default_stream", WEFT_UNSUPPORTED, "stream is set",
+                  [](weft_call_t& call) { call.fields = WEFT_CALL_STREAM; });
 }
 
 }  // namespace
@@ -209,7 +218,7 @@ std::vector<BadCall> BadCollectives() {
       AddValueFaults(kind, &faults);
       AddBufferFaults(kind, &faults);
     }
-    AddOptionFaults(&faults);
+    AddOptionFaults(kind.has_data, &faults);
     std::vector<BadCall> calls = faults.Take();
     AddConfigFaults<weft_call_t>(kind.function, &calls,
                                  [issue = kind.issue](Bench& bench, const weft_call_t* call) {

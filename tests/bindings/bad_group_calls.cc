@@ -110,6 +110,14 @@ std::vector<BadCall> BadGroupHandles() {
        [](Bench& b, weft_group_t group) {
          return weft_group_name(group, &b.out.name);
        }},
+      {"weft_group_set_timeout",
+       [](Bench&, weft_group_t group) {
+         return weft_group_set_timeout(group, 1);
+       }},
+      {"weft_group_sequence",
+       [](Bench& b, weft_group_t group) {
+         return weft_group_sequence(group, &b.out.sequence);
+       }},
       {"weft_group_error",
        [](Bench&, weft_group_t group) {
          return weft_group_error(group);
@@ -215,6 +223,19 @@ std::vector<BadCall> BadGroupArguments() {
       {"weft_group_name", "name_NULL", WEFT_INVALID_ARGUMENT, "name is NULL",
        [](Bench& b) {
          return weft_group_name(b.solo, nullptr);
+       }},
+      {"weft_group_set_timeout", "timeout_minus_1", WEFT_INVALID_ARGUMENT, "timeout_ns is -1",
+       [](Bench& b) {
+         return weft_group_set_timeout(b.pair[0], -1);
+       }},
+      {"weft_group_set_timeout", "timeout_INT64_MIN", WEFT_INVALID_ARGUMENT,
+       "timeout_ns is -9223372036854775808",
+       [](Bench& b) {
+         return weft_group_set_timeout(b.pair[0], INT64_MIN);
+       }},
+      {"weft_group_sequence", "sequence_NULL", WEFT_INVALID_ARGUMENT, "sequence is NULL",
+       [](Bench& b) {
+         return weft_group_sequence(b.solo, nullptr);
        }},
       {"weft_group_split", "color_minus_2", WEFT_INVALID_ARGUMENT, "color -2", split(-2)},
       {"weft_group_split", "color_INT32_MIN", WEFT_INVALID_ARGUMENT, "color -2147483648",
@@ -330,10 +351,38 @@ std::vector<BadCall> BadBatchCalls() {
          EXPECT_EQ(weft_batch_end(), WEFT_SUCCESS);
          return weft_batch_end();
        }},
+      {"weft_batch_cancel", "no_begin", WEFT_BAD_STATE, "no weft_batch_begin",
+       [](Bench&) {
+         return weft_batch_cancel();
+       }},
+      {"weft_batch_cancel", "one_cancel_too_many", WEFT_BAD_STATE, "no weft_batch_begin",
+       [](Bench&) {
+         EXPECT_EQ(weft_batch_begin(), WEFT_SUCCESS);
+         EXPECT_EQ(weft_batch_cancel(), WEFT_SUCCESS);
+         return weft_batch_cancel();
+       }},
+      {"weft_batch_end", "after_the_cancel", WEFT_BAD_STATE, "no weft_batch_begin",
+       [](Bench&) {
+         EXPECT_EQ(weft_batch_begin(), WEFT_SUCCESS);
+         EXPECT_EQ(weft_batch_cancel(), WEFT_SUCCESS);
+         return weft_batch_end();
+       }},
       InBatch("weft_work_test",
               [](Bench& b, weft_work_t work) { return weft_work_test(work, &b.out.number); }),
       InBatch("weft_work_wait", [](Bench&, weft_work_t work) { return weft_work_wait(work, 0); }),
       InBatch("weft_work_error", [](Bench&, weft_work_t work) { return weft_work_error(work); }),
+      InBatch("weft_work_error_info",
+              [](Bench&, weft_work_t work) {
+                return WithAnswer<weft_error_info_t>(
+                    sizeof(weft_error_info_t),
+                    [work](weft_error_info_t* info) { return weft_work_error_info(work, info); });
+              }),
+      InBatch(
+          "weft_work_error_message",
+          [](Bench& b, weft_work_t work) { return weft_work_error_message(work, &b.out.name); }),
+      InBatch(
+          "weft_completion_queue_add",
+          [](Bench& b, weft_work_t work) { return weft_completion_queue_add(b.queue, work, 1); }),
       InBatch("weft_work_on_complete",
               [](Bench&, weft_work_t work) {
                 const weft_work_callback_t callback = [](weft_result_t, void*) {
@@ -341,6 +390,53 @@ std::vector<BadCall> BadBatchCalls() {
                 };
                 return weft_work_on_complete(work, callback, nullptr);
               }),
+  };
+}
+
+BadCall WorkErrorSize(const char* fault, size_t struct_size) {
+  return {"weft_work_error_info", fault, WEFT_INVALID_ARGUMENT,
+          "struct_size is " + std::to_string(struct_size), [struct_size](Bench& b) {
+            return WithAnswer<weft_error_info_t>(struct_size, [&](weft_error_info_t* info) {
+              return weft_work_error_info(b.done, info);
+            });
+          }};
+}
+
+std::vector<BadCall> BadWorkErrorCalls() {
+  const auto info_of = [](weft_work_t work) {
+    return WithAnswer<weft_error_info_t>(
+        sizeof(weft_error_info_t),
+        [work](weft_error_info_t* info) { return weft_work_error_info(work, info); });
+  };
+  return {
+      {"weft_work_error_info", "work_NULL", WEFT_INVALID_ARGUMENT, "work is NULL",
+       [=](Bench&) {
+         return info_of(nullptr);
+       }},
+      {"weft_work_error_info", "garbage_work", WEFT_INVALID_ARGUMENT, "not a work",
+       [=](Bench& b) {
+         return info_of(b.Garbage<weft_work_t>());
+       }},
+      {"weft_work_error_info", "info_NULL", WEFT_INVALID_ARGUMENT, "info is NULL",
+       [](Bench& b) {
+         return weft_work_error_info(b.done, nullptr);
+       }},
+      WorkErrorSize("struct_size_0", 0),
+      WorkErrorSize("struct_size_1", 1),
+      WorkErrorSize("struct_size_4", 4),
+      WorkErrorSize("struct_size_without_end", SIZE_MAX),
+      {"weft_work_error_message", "work_NULL", WEFT_INVALID_ARGUMENT, "work is NULL",
+       [](Bench& b) {
+         return weft_work_error_message(nullptr, &b.out.name);
+       }},
+      {"weft_work_error_message", "garbage_work", WEFT_INVALID_ARGUMENT, "not a work",
+       [](Bench& b) {
+         return weft_work_error_message(b.Garbage<weft_work_t>(), &b.out.name);
+       }},
+      {"weft_work_error_message", "message_NULL", WEFT_INVALID_ARGUMENT, "message is NULL",
+       [](Bench& b) {
+         return weft_work_error_message(b.done, nullptr);
+       }},
   };
 }
 
@@ -381,6 +477,18 @@ std::vector<BadCall> BadWorkCalls() {
        [](Bench& b) {
          return weft_work_error(b.Garbage<weft_work_t>());
        }},
+      {"weft_work_stream_wait", "work_NULL", WEFT_INVALID_ARGUMENT, "work is NULL",
+       [](Bench&) {
+         return weft_work_stream_wait(nullptr, nullptr);
+       }},
+      {"weft_work_stream_wait", "garbage_work", WEFT_INVALID_ARGUMENT, "not a work",
+       [](Bench& b) {
+         return weft_work_stream_wait(b.Garbage<weft_work_t>(), nullptr);
+       }},
+      {"weft_work_stream_wait", "of_a_host_group", WEFT_UNSUPPORTED, "host memory",
+       [](Bench& b) {
+         return weft_work_stream_wait(b.done, nullptr);
+       }},
       {"weft_progress_fd", "fd_NULL", WEFT_INVALID_ARGUMENT, "fd is NULL",
        [](Bench&) {
          return weft_progress_fd(nullptr);
@@ -397,11 +505,17 @@ std::vector<BadCall> BadWorkCalls() {
        [](Bench& b) {
          return weft_work_on_complete(b.done, nullptr, nullptr);
        }},
-      {"weft_work_on_complete", "second_callback", WEFT_INVALID_USAGE, "has a callback already",
+      {"weft_work_on_complete", "second_callback", WEFT_INVALID_USAGE, "has a callback, or a",
        [callback](Bench& b) {
          const weft_work_callback_t first = [](weft_result_t, void*) {
          };
          EXPECT_EQ(weft_work_on_complete(b.done, first, nullptr), WEFT_SUCCESS);
+         return weft_work_on_complete(b.done, callback, nullptr);
+       }},
+      {"weft_work_on_complete", "a_work_of_a_completion_queue", WEFT_INVALID_USAGE,
+       "completion queue, already",
+       [callback](Bench& b) {
+         EXPECT_EQ(weft_completion_queue_add(b.queue, b.done, 1), WEFT_SUCCESS);
          return weft_work_on_complete(b.done, callback, nullptr);
        }},
       {"weft_work_free", "garbage_work", WEFT_INVALID_ARGUMENT, "not a work",
@@ -421,8 +535,8 @@ std::vector<BadCall> BadGroupCalls() {
   std::vector<BadCall> all;
   for (const Maker& maker : Makers())
     AddMakerFaults(maker, &all);
-  for (const std::vector<BadCall>& calls :
-       {BadGroupHandles(), BadGroupArguments(), BadStoreCalls(), BadWorkCalls(), BadBatchCalls()}) {
+  for (const std::vector<BadCall>& calls : {BadGroupHandles(), BadGroupArguments(), BadStoreCalls(),
+                                            BadWorkCalls(), BadWorkErrorCalls(), BadBatchCalls()}) {
     all.insert(all.end(), calls.begin(), calls.end());
   }
   return all;

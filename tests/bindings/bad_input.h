@@ -35,7 +35,11 @@ struct Outputs {
   weft_shard_param_t param;
   const char* name;
   int number;
+  uint64_t sequence;
   weft_op_t op;
+  weft_completion_queue_t queue;
+  weft_completion_t completions[2];
+  size_t count;
 };
 
 // One process with a group of one and a group of two, both ranks here, and a shard context with a
@@ -60,6 +64,7 @@ class Bench {
   weft_group_t solo = nullptr;
   weft_group_t pair[2] = {};
   weft_work_t done = nullptr;  // ended well
+  weft_completion_queue_t queue = nullptr;
   weft_store_t store = nullptr;
   weft_mesh_t mesh = nullptr;
   weft_shard_context_t open = nullptr;  // being declared
@@ -88,12 +93,17 @@ inline void PrintTo(const BadCall& call, std::ostream* to) {
 
 std::vector<BadCall> BadCollectives();
 std::vector<BadCall> BadVectorCalls();      // vector.h, iov.h
+std::vector<BadCall> BadDlpackCalls();      // dlpack.h
 std::vector<BadCall> BadExplainCalls();     // explain.h
+std::vector<BadCall> BadCompletionCalls();  // completion_queue.h
 std::vector<BadCall> BadMessages();         // point_to_point.h
 std::vector<BadCall> BadGroupCalls();       // group.h, store.h, work.h
 std::vector<BadCall> BadShardCalls();       // shard.h, set-up
 std::vector<BadCall> BadShardStepCalls();   // shard.h, step
 std::vector<BadCall> BadShardCheckCalls();  // shard_checks.h
+std::vector<BadCall> BadShardInfoCalls();   // shard_info.h
+std::vector<BadCall> BadParamGroupCalls();  // shard_param_groups.h
+std::vector<BadCall> BadShardStateCalls();  // shard_state.h
 std::vector<BadCall> BadOpCalls();          // op.h
 std::vector<BadCall> BadProcessCalls();     // mem.h, log.h, options.h, error.h
 std::vector<BadCall> BadShardPlanCalls();   // shard_plan.h, shard_units.h

@@ -135,8 +135,22 @@ void AddFaults(const Kind& kind, Faults* faults) {
   }
   faults->AddOption("timeout_negative", "timeout_ns is negative",
                     [](weft_call_t& call) { call.timeout_ns = -1; });
-  faults->AddOption("unknown_fields", "unknown bits", [](weft_call_t& call) { call.fields = 6; });
-  faults->AddOption("a_stream", "stream is set", [](weft_call_t& call) { call.stream = &call; });
+  faults->AddOption("unknown_fields", "unknown bits", [](weft_call_t& call) { call.fields = 9; });
+  faults->AddOption(
+      "another_wire_dtype", "wire_dtype float16",
+      [](weft_call_t& call) {
+        call.fields = WEFT_CALL_WIRE_DTYPE;
+        call.wire_dtype = WEFT_FLOAT16;
+      },
+      WEFT_UNSUPPORTED);
+  faults->AddOption("unknown_numerics", "numerics 2",
+                    [](weft_call_t& call) { call.numerics = Unknown<weft_numerics_t>(2); });
+  faults->AddOption(
+      "a_stream", "stream is set", [](weft_call_t& call) { call.stream = &call; },
+      WEFT_UNSUPPORTED);
+  faults->AddOption(
+      "the_default_stream", "stream is set",
+      [](weft_call_t& call) { call.fields = WEFT_CALL_STREAM; }, WEFT_UNSUPPORTED);
   faults->AddOption(
       "an_algorithm", "algorithm \"ring\"", [](weft_call_t& call) { call.algorithm = "ring"; },
       WEFT_UNSUPPORTED);

@@ -1,5 +1,6 @@
 // Calls of op.h with one wrong argument each.
 #include "tests/bindings/bad_input.h"
+#include "tests/bindings/user_op.h"
 
 namespace weft::test {
 namespace {
@@ -15,7 +16,7 @@ BadCall Premul(const char* fault, int dtype, const char* needle) {
 
 BadCall Named(const char* fault, const std::string& name, const char* needle) {
   return {"weft_op_create_user", fault, WEFT_INVALID_ARGUMENT, needle, [name](Bench& b) {
-            return weft_op_create_user(Ignore, nullptr, name.c_str(), &b.out.op);
+            return CreateUserOp(Ignore, nullptr, name.c_str(), &b.out.op);
           }};
 }
 
@@ -29,7 +30,7 @@ BadCall Destroyed(const char* fault, int op) {
 }  // namespace
 
 std::vector<BadCall> BadOpCalls() {
-  return {
+  std::vector<BadCall> calls = {
       {"weft_op_create_premul_sum", "factor_NULL", WEFT_INVALID_ARGUMENT, "factor is NULL",
        [](Bench& b) {
          return weft_op_create_premul_sum(nullptr, WEFT_FLOAT32, &b.out.op);
@@ -45,15 +46,19 @@ std::vector<BadCall> BadOpCalls() {
       Premul("dtype_bool", WEFT_BOOL, "booleans"),
       {"weft_op_create_user", "function_NULL", WEFT_INVALID_ARGUMENT, "function is NULL",
        [](Bench& b) {
-         return weft_op_create_user(nullptr, nullptr, "name", &b.out.op);
+         return CreateUserOp(nullptr, nullptr, "name", &b.out.op);
        }},
       {"weft_op_create_user", "name_NULL", WEFT_INVALID_ARGUMENT, "name is NULL",
        [](Bench& b) {
-         return weft_op_create_user(Ignore, nullptr, nullptr, &b.out.op);
+         return CreateUserOp(Ignore, nullptr, nullptr, &b.out.op);
        }},
       {"weft_op_create_user", "op_NULL", WEFT_INVALID_ARGUMENT, "op is NULL",
        [](Bench&) {
-         return weft_op_create_user(Ignore, nullptr, "name", nullptr);
+         return CreateUserOp(Ignore, nullptr, "name", nullptr);
+       }},
+      {"weft_op_create_user", "config_NULL", WEFT_INVALID_ARGUMENT, "config is NULL",
+       [](Bench& b) {
+         return weft_op_create_user(nullptr, &b.out.op);
        }},
       Named("an_empty_name", "", "name is empty"),
       Named("a_name_of_64_bytes", std::string(64, 'n'), "longer than 63"),
@@ -66,11 +71,16 @@ std::vector<BadCall> BadOpCalls() {
       {"weft_op_destroy", "a_destroyed_reduction", WEFT_INVALID_ARGUMENT, "was destroyed",
        [](Bench&) {
          weft_op_t op;
-         EXPECT_EQ(weft_op_create_user(Ignore, nullptr, "name", &op), WEFT_SUCCESS);
+         EXPECT_EQ(CreateUserOp(Ignore, nullptr, "name", &op), WEFT_SUCCESS);
          EXPECT_EQ(weft_op_destroy(op), WEFT_SUCCESS);
          return weft_op_destroy(op);
        }},
   };
+  AddConfigFaults<weft_user_op_config_t>("weft_op_create_user", &calls,
+                                         [](Bench& b, const weft_user_op_config_t* config) {
+                                           return weft_op_create_user(config, &b.out.op);
+                                         });
+  return calls;
 }
 
 }  // namespace weft::test

@@ -11,6 +11,10 @@ namespace {
 
 std::vector<BadCall> BadMemoryCalls() {
   return {
+      {"weft_set_interrupt", "every_minus_1", WEFT_INVALID_ARGUMENT, "every_ns is negative",
+       [](Bench&) {
+         return weft_set_interrupt(nullptr, nullptr, -1);
+       }},
       {"weft_mem_alloc", "memory_NULL", WEFT_INVALID_ARGUMENT, "memory is NULL",
        [](Bench&) {
          return weft_mem_alloc(64, 0, nullptr);
@@ -30,6 +34,42 @@ std::vector<BadCall> BadMemoryCalls() {
       {"weft_mem_alloc", "flags", WEFT_INVALID_ARGUMENT, "flags is 1",
        [](Bench& b) {
          return weft_mem_alloc(64, 1, &b.out.memory);
+       }},
+      {"weft_mem_alloc_on", "config_NULL", WEFT_INVALID_ARGUMENT, "config is NULL",
+       [](Bench& b) {
+         return weft_mem_alloc_on(nullptr, &b.out.memory);
+       }},
+      {"weft_mem_alloc_on", "memory_NULL", WEFT_INVALID_ARGUMENT, "memory is NULL",
+       [](Bench&) {
+         const weft_mem_config_t config = {.struct_size = sizeof(config), .bytes = 64};
+         return weft_mem_alloc_on(&config, nullptr);
+       }},
+      {"weft_mem_alloc_on", "bytes_0", WEFT_INVALID_ARGUMENT, "bytes is 0",
+       [](Bench& b) {
+         const weft_mem_config_t config = {.struct_size = sizeof(config)};
+         return weft_mem_alloc_on(&config, &b.out.memory);
+       }},
+      {"weft_mem_alloc_on", "flags", WEFT_INVALID_ARGUMENT, "flags is 1",
+       [](Bench& b) {
+         const weft_mem_config_t config = {.struct_size = sizeof(config), .bytes = 64, .flags = 1};
+         return weft_mem_alloc_on(&config, &b.out.memory);
+       }},
+      {"weft_mem_alloc_on", "cuda", WEFT_UNSUPPORTED, "device_kind is 1",
+       [](Bench& b) {
+         const weft_mem_config_t config = {
+             .struct_size = sizeof(config), .bytes = 64, .device_kind = WEFT_DEVICE_CUDA};
+         return weft_mem_alloc_on(&config, &b.out.memory);
+       }},
+      {"weft_mem_alloc_on", "device_1_of_the_host", WEFT_UNSUPPORTED, "device 1",
+       [](Bench& b) {
+         const weft_mem_config_t config = {.struct_size = sizeof(config), .bytes = 64, .device = 1};
+         return weft_mem_alloc_on(&config, &b.out.memory);
+       }},
+      {"weft_mem_alloc_on", "a_stream", WEFT_UNSUPPORTED, "a stream was passed",
+       [](Bench& b) {
+         const weft_mem_config_t config = {
+             .struct_size = sizeof(config), .bytes = 64, .stream = &b};
+         return weft_mem_alloc_on(&config, &b.out.memory);
        }},
       {"weft_mem_alloc_copy", "from_NULL", WEFT_INVALID_ARGUMENT, "from is NULL",
        [](Bench& b) {
@@ -87,6 +127,47 @@ std::vector<BadCall> BadMemoryCalls() {
          const weft_result_t result = weft_mem_free_shared(b.solo, block);
          EXPECT_EQ(weft_mem_free(block), WEFT_SUCCESS);
          return result;
+       }},
+      {"weft_mem_retain", "pointer_NULL", WEFT_INVALID_ARGUMENT, "pointer is NULL",
+       [](Bench& b) {
+         return weft_mem_retain(nullptr, &b.out.memory);
+       }},
+      {"weft_mem_retain", "a_pointer_to_the_stack", WEFT_INVALID_ARGUMENT, "no block",
+       [](Bench& b) {
+         int foreign = 0;
+         return weft_mem_retain(&foreign, &b.out.memory);
+       }},
+      {"weft_mem_retain", "a_freed_block", WEFT_INVALID_ARGUMENT, "no block",
+       [](Bench& b) {
+         void* block = nullptr;
+         EXPECT_EQ(weft_mem_alloc(64, 0, &block), WEFT_SUCCESS) << weft_last_error();
+         EXPECT_EQ(weft_mem_free(block), WEFT_SUCCESS);
+         return weft_mem_retain(block, &b.out.memory);
+       }},
+      {"weft_mem_retain", "a_shared_block", WEFT_UNSUPPORTED, "shared with other ranks",
+       [](Bench& b) {
+         void* block = nullptr;
+         EXPECT_EQ(weft_mem_alloc_shared(b.solo, 64, &block), WEFT_SUCCESS) << weft_last_error();
+         const weft_result_t result = weft_mem_retain(block, &b.out.memory);
+         EXPECT_EQ(weft_mem_free_shared(b.solo, block), WEFT_SUCCESS);
+         return result;
+       }},
+      {"weft_mem_query", "pointer_NULL", WEFT_INVALID_ARGUMENT, "pointer is NULL",
+       [](Bench&) {
+         weft_mem_info_t info = {};
+         info.struct_size = sizeof(info);
+         return weft_mem_query(nullptr, &info);
+       }},
+      {"weft_mem_query", "info_NULL", WEFT_INVALID_ARGUMENT, "info is NULL",
+       [](Bench&) {
+         int local = 0;
+         return weft_mem_query(&local, nullptr);
+       }},
+      {"weft_mem_query", "struct_size_0", WEFT_INVALID_ARGUMENT, "struct_size is 0",
+       [](Bench&) {
+         int local = 0;
+         weft_mem_info_t info = {};
+         return weft_mem_query(&local, &info);
        }},
       {"weft_mem_free", "a_shared_block", WEFT_INVALID_ARGUMENT, "weft_mem_free_shared",
        [](Bench& b) {
@@ -319,6 +400,10 @@ std::vector<BadCall> BadProcessCalls() {
   calls.push_back(OptionSize("struct_size_1", 1));
   calls.push_back(OptionSize("struct_size_4", 4));
   calls.push_back(OptionSize("struct_size_without_end", SIZE_MAX));
+  AddConfigFaults<weft_mem_config_t>("weft_mem_alloc_on", &calls,
+                                     [](Bench& b, const weft_mem_config_t* config) {
+                                       return weft_mem_alloc_on(config, &b.out.memory);
+                                     });
   calls.push_back(
       {"weft_last_error_info", "info_NULL", WEFT_INVALID_ARGUMENT, "info is NULL", [](Bench&) {
          return weft_last_error_info(nullptr);

@@ -1,6 +1,7 @@
 // Calls of shard.h with one wrong argument each. Which orders of right calls are refused is tested
 // with the shard managers themselves.
 #include "tests/bindings/bad_input.h"
+#include "tests/bindings/shard_calls.h"
 
 namespace weft::test {
 namespace {
@@ -17,10 +18,10 @@ void AddMeshFaults(std::vector<BadCall>* calls) {
       {"weft_mesh_create", "group_NULL", WEFT_INVALID_ARGUMENT, "group is NULL", [](Bench& b) {
          return weft_mesh_create(nullptr, nullptr, &b.out.mesh);
        }});
-  calls->push_back({"weft_mesh_create", "garbage_group", WEFT_INVALID_ARGUMENT, "not a live group",
-                    [](Bench& b) {
-                      return weft_mesh_create(b.Garbage<weft_group_t>(), nullptr, &b.out.mesh);
-                    }});
+  calls->push_back(
+      {"weft_mesh_create", "garbage_group", WEFT_INVALID_ARGUMENT, "not a group", [](Bench& b) {
+         return weft_mesh_create(b.Garbage<weft_group_t>(), nullptr, &b.out.mesh);
+       }});
   calls->push_back(
       {"weft_mesh_create", "mesh_NULL", WEFT_INVALID_ARGUMENT, "mesh is NULL", [](Bench& b) {
          return weft_mesh_create(b.solo, nullptr, nullptr);
@@ -129,9 +130,19 @@ void AddContextFaults(std::vector<BadCall>* calls) {
   add_allocator("allocator_all_zero", "allocate of the allocator is NULL", 0, false, false);
   add_allocator("allocator_struct_size_0", "struct_size", 0, true, true);
   add_allocator("allocator_struct_size_1", "struct_size", 1, true, true);
-  add_config("prefetch_minus_2", "prefetch is -2", -2, 0);
-  add_config("microbatches_minus_1", "microbatches -1", 0, -1);
+  add_config("prefetch_minus_1", "prefetch is -1", -1, 0);
+  add_config("microbatches_minus_1", "microbatches is -1", 0, -1);
   add_config("microbatches_4097", "up to 4096", 0, 4097);
+  for (const int views : {3, -1}) {
+    calls->push_back({"weft_shard_context_create", views < 0 ? "views_minus_1" : "views_3",
+                      WEFT_INVALID_ARGUMENT, "stable_views is " + std::to_string(views),
+                      [views](Bench& b) {
+                        weft_shard_config_t config = {};
+                        config.struct_size = sizeof(config);
+                        config.stable_views = Unknown<weft_shard_views_t>(views);
+                        return weft_shard_context_create(b.mesh, &config, &b.out.context);
+                      }});
+  }
   add("unknown_accumulation", "accumulation is 3", 3, 0);
   add("timeout_negative", "timeout_ns is -1", 0, -1);
   AddConfigFaults<weft_shard_config_t>(
@@ -244,8 +255,7 @@ void AddTieFaults(std::vector<BadCall>* calls) {
     calls->push_back({kCall, fault, WEFT_INVALID_ARGUMENT, needle, [=](Bench& b) {
                         weft_shard_param_t param = b.param;
                         if (own) {
-                          EXPECT_EQ(weft_shard_unit_add_param(b.open_unit, "w", nullptr, 0,
-                                                              WEFT_FLOAT32, 0, &param),
+                          EXPECT_EQ(AddParam(b.open_unit, "w", nullptr, 0, WEFT_FLOAT32, 0, &param),
                                     WEFT_SUCCESS);
                         }
                         return weft_shard_unit_tie_param(b.open_unit, name, param,
@@ -263,13 +273,20 @@ void AddParamFaults(std::vector<BadCall>* calls) {
   AddHandleFaults<weft_shard_unit_t>(
       "weft_shard_unit_add_param", "unit",
       [](Bench& b, weft_shard_unit_t unit) {
-        return weft_shard_unit_add_param(unit, "w", nullptr, 0, WEFT_FLOAT32, 0, &b.out.param);
+        return AddParam(unit, "w", nullptr, 0, WEFT_FLOAT32, 0, &b.out.param);
       },
       calls);
+  calls->push_back({"weft_shard_unit_add_param", "config_NULL", WEFT_INVALID_ARGUMENT,
+                    "config is NULL", [](Bench& b) {
+                      return weft_shard_unit_add_param(b.open_unit, nullptr, &b.out.param);
+                    }});
+  AddConfigFaults<weft_shard_param_config_t>(
+      "weft_shard_unit_add_param", calls, [](Bench& b, const weft_shard_param_config_t* config) {
+        return weft_shard_unit_add_param(b.open_unit, config, &b.out.param);
+      });
   calls->push_back({"weft_shard_unit_add_param", "param_NULL", WEFT_INVALID_ARGUMENT,
                     "param is NULL", [](Bench& b) {
-                      return weft_shard_unit_add_param(b.open_unit, "w", nullptr, 0, WEFT_FLOAT32,
-                                                       0, nullptr);
+                      return AddParam(b.open_unit, "w", nullptr, 0, WEFT_FLOAT32, 0, nullptr);
                     }});
 
   struct Fault {
@@ -297,26 +314,24 @@ void AddParamFaults(std::vector<BadCall>* calls) {
       {"dtype_99", "number 99", "w", {4}, 1, 99, 0},
       {"dtype_minus_1", "number -1", "w", {4}, 1, -1, 0},
       {"dtype_int32", "int32", "w", {4}, 1, WEFT_INT32, 0},
+      {"frozen_dtype_99", "number 99", "w", {4}, 1, 99, WEFT_SHARD_PARAM_FROZEN},
       {"unknown_flags", "flags of w are 6", "w", {4}, 1, f32, 6},
       {"every_flag", "flags of w are 4294967295", "w", {4}, 1, f32, UINT32_MAX},
   };
   for (const Fault& f : faults) {
     calls->push_back(
         {"weft_shard_unit_add_param", f.fault, WEFT_INVALID_ARGUMENT, f.needle, [f](Bench& b) {
-           return weft_shard_unit_add_param(b.open_unit, f.name,
-                                            f.shape.empty() ? nullptr : f.shape.data(), f.ndim,
-                                            Unknown<weft_dtype_t>(f.dtype), f.flags, &b.out.param);
+           return AddParam(b.open_unit, f.name, f.shape.empty() ? nullptr : f.shape.data(), f.ndim,
+                           Unknown<weft_dtype_t>(f.dtype), f.flags, &b.out.param);
          }});
   }
-  calls->push_back(
-      {"weft_shard_unit_add_param", "name_used_twice", WEFT_INVALID_ARGUMENT, "parameter w already",
-       [](Bench& b) {
-         weft_shard_param_t first = nullptr;
-         EXPECT_EQ(weft_shard_unit_add_param(b.open_unit, "w", nullptr, 0, WEFT_FLOAT32, 0, &first),
-                   WEFT_SUCCESS);
-         return weft_shard_unit_add_param(b.open_unit, "w", nullptr, 0, WEFT_FLOAT32, 0,
-                                          &b.out.param);
-       }});
+  calls->push_back({"weft_shard_unit_add_param", "name_used_twice", WEFT_INVALID_ARGUMENT,
+                    "parameter w already", [](Bench& b) {
+                      weft_shard_param_t first = nullptr;
+                      EXPECT_EQ(AddParam(b.open_unit, "w", nullptr, 0, WEFT_FLOAT32, 0, &first),
+                                WEFT_SUCCESS);
+                      return AddParam(b.open_unit, "w", nullptr, 0, WEFT_FLOAT32, 0, &b.out.param);
+                    }});
 }
 
 void AddViewFaults(std::vector<BadCall>* calls) {
@@ -373,29 +388,50 @@ void AddValueFaults(std::vector<BadCall>* calls) {
     calls->push_back({"weft_shard_param_load",
                       root < 0 ? "root_minus_2" : "root_" + std::to_string(root),
                       WEFT_INVALID_ARGUMENT, "root is " + std::to_string(root), [root](Bench& b) {
-                        return weft_shard_param_load(b.param, kValues, root);
+                        return LoadValues(b.param, kValues, root);
                       }});
   }
   for (const int root : {0, WEFT_SHARD_EVERY_RANK}) {
     calls->push_back({"weft_shard_param_load",
                       root == 0 ? "values_NULL_on_the_root" : "values_NULL_on_every_rank",
                       WEFT_INVALID_ARGUMENT, "values is NULL", [root](Bench& b) {
-                        return weft_shard_param_load(b.param, nullptr, root);
+                        return LoadValues(b.param, nullptr, root);
                       }});
   }
   AddHandleFaults<weft_shard_param_t>(
       "weft_shard_param_load", "param",
-      [](Bench&, weft_shard_param_t param) { return weft_shard_param_load(param, kValues, 0); },
-      calls);
+      [](Bench&, weft_shard_param_t param) { return LoadValues(param, kValues, 0); }, calls);
   calls->push_back({"weft_shard_param_read", "values_NULL", WEFT_INVALID_ARGUMENT, "values is NULL",
                     [](Bench& b) {
-                      return weft_shard_param_read(b.param, nullptr);
+                      return ReadValues(b.param, nullptr);
                     }});
+  calls->push_back(
+      {"weft_shard_param_load", "load_NULL", WEFT_INVALID_ARGUMENT, "load is NULL", [](Bench& b) {
+         return weft_shard_param_load(b.param, nullptr);
+       }});
+  calls->push_back(
+      {"weft_shard_param_read", "read_NULL", WEFT_INVALID_ARGUMENT, "read is NULL", [](Bench& b) {
+         return weft_shard_param_read(b.param, nullptr);
+       }});
+  for (const int root : {-2, 1, 5}) {
+    calls->push_back({"weft_shard_param_read",
+                      root < 0 ? "root_minus_2" : "root_" + std::to_string(root),
+                      WEFT_INVALID_ARGUMENT, "root is " + std::to_string(root), [root](Bench& b) {
+                        float values[4096];
+                        return ReadValues(b.param, values, root);
+                      }});
+  }
+  AddConfigFaults<weft_shard_load_t>(
+      "weft_shard_param_load", calls,
+      [](Bench& b, const weft_shard_load_t* load) { return weft_shard_param_load(b.param, load); });
+  AddConfigFaults<weft_shard_read_t>(
+      "weft_shard_param_read", calls,
+      [](Bench& b, const weft_shard_read_t* read) { return weft_shard_param_read(b.param, read); });
   AddHandleFaults<weft_shard_param_t>(
       "weft_shard_param_read", "param",
       [](Bench&, weft_shard_param_t param) {
         float values[4096];
-        return weft_shard_param_read(param, values);
+        return ReadValues(param, values);
       },
       calls);
 }

@@ -1,5 +1,6 @@
 // The calls of shard_checks.h with one wrong argument each, and each call where it is not legal.
 #include "tests/bindings/bad_input.h"
+#include "tests/bindings/shard_calls.h"
 
 namespace weft::test {
 namespace {
@@ -13,8 +14,8 @@ weft_result_t Report(weft_shard_context_t context, weft_shard_rank_report_t* ran
 
 // To where samples are in use and no report is possible.
 void BeginForward(Bench& bench) {
-  EXPECT_EQ(weft_shard_step_begin(bench.ready, WEFT_SHARD_TRAIN, 0), WEFT_SUCCESS);
-  EXPECT_EQ(weft_shard_microbatch_begin(bench.ready, 0, 1), WEFT_SUCCESS);
+  EXPECT_EQ(StepBegin(bench.ready, WEFT_SHARD_TRAIN, 0), WEFT_SUCCESS);
+  EXPECT_EQ(MicrobatchBegin(bench.ready, 0, 1), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_pre_forward(bench.unit, nullptr), WEFT_SUCCESS);
 }
 

@@ -1,4 +1,4 @@
-// Calls of shard_plan.h and shard_units.h with one wrong argument each.
+// Calls of shard_plan.h, shard_units.h and shard_policy.h with one wrong argument each.
 #include "tests/bindings/bad_input.h"
 
 namespace weft::test {
@@ -133,8 +133,9 @@ void AddHintFaults(std::vector<BadCall>* calls) {
 // A right call to spoil.
 struct AddUnits {
   const int64_t shape[1] = {4};
-  weft_shard_param_spec_t params[2] = {{"b.0.w", shape, 1, WEFT_FLOAT32, 0},
-                                       {"b.1.w", shape, 1, WEFT_FLOAT32, 0}};
+  weft_shard_param_config_t params[2] = {
+      {sizeof(weft_shard_param_config_t), "b.0.w", shape, 1, WEFT_FLOAT32, 0},
+      {sizeof(weft_shard_param_config_t), "b.1.w", shape, 1, WEFT_FLOAT32, 0}};
   weft_shard_grouping_t grouping = {sizeof(weft_shard_grouping_t), "b.*", 0};
   weft_shard_policy_t policy = {};
   weft_shard_param_t handles[2] = {};
@@ -237,6 +238,12 @@ void AddUnitsNullFaults(std::vector<BadCall>* calls) {
       {"weft_shard_add_units", "a_finalized_context", WEFT_BAD_STATE, "finalized", [](Bench& b) {
          return AddUnits().Call(b.ready);
        }});
+  calls->push_back({"weft_shard_add_units", "params_of_two_sizes", WEFT_INVALID_ARGUMENT,
+                    "params[1].struct_size is 32, that of params[0] is 40", [](Bench& b) {
+                      AddUnits c;
+                      c.params[1].struct_size = 32;
+                      return c.Call(b.open);
+                    }});
   AddConfigFaults<weft_shard_grouping_t>(
       "weft_shard_add_units", calls, [](Bench& b, const weft_shard_grouping_t* grouping) {
         AddUnits c;
@@ -245,10 +252,27 @@ void AddUnitsNullFaults(std::vector<BadCall>* calls) {
       });
 }
 
+void AddPresetNameFaults(std::vector<BadCall>* calls) {
+  const auto add = [&](const char* fault, const char* needle, const char* name, bool out) {
+    calls->push_back(
+        {"weft_shard_preset_by_name", fault, WEFT_INVALID_ARGUMENT, needle, [=](Bench&) {
+           weft_shard_preset_t preset = WEFT_SHARD_HPZ;
+           const weft_result_t result = weft_shard_preset_by_name(name, out ? &preset : nullptr);
+           EXPECT_EQ(preset, WEFT_SHARD_HPZ) << "written to on failure";
+           return result;
+         }});
+  };
+  add("name_NULL", "name is NULL", nullptr, true);
+  add("preset_NULL", "preset is NULL", "ddp", false);
+  add("name_empty", "use ddp, zero1", "", true);
+  add("name_of_no_preset", "no strategy \"zero4\"", "zero4", true);
+}
+
 }  // namespace
 
 std::vector<BadCall> BadShardPlanCalls() {
   std::vector<BadCall> calls;
+  AddPresetNameFaults(&calls);
   AddDryMeshFaults(&calls);
   AddPlanFaults(&calls);
   AddIntervalFaults(&calls);

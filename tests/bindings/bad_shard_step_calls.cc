@@ -2,18 +2,19 @@
 #include <cmath>
 
 #include "tests/bindings/bad_input.h"
+#include "tests/bindings/shard_calls.h"
 
 namespace weft::test {
 namespace {
 
 void BeginStep(Bench& bench) {
-  EXPECT_EQ(weft_shard_step_begin(bench.ready, WEFT_SHARD_TRAIN, 0), WEFT_SUCCESS);
+  EXPECT_EQ(StepBegin(bench.ready, WEFT_SHARD_TRAIN, 0), WEFT_SUCCESS);
 }
 
 // To where weft_shard_grad_ready is legal.
 void BeginBackward(Bench& bench) {
   BeginStep(bench);
-  EXPECT_EQ(weft_shard_microbatch_begin(bench.ready, 0, 1), WEFT_SUCCESS);
+  EXPECT_EQ(MicrobatchBegin(bench.ready, 0, 1), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_pre_forward(bench.unit, nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_post_forward(bench.unit, nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_pre_backward(bench.unit, nullptr), WEFT_SUCCESS);
@@ -35,21 +36,26 @@ std::vector<ContextCall> ContextCalls() {
        [](Bench&, Context c) {
          return weft_shard_context_broadcast(c, 0);
        }},
+      {"weft_shard_context_set",
+       [](Bench&, Context c) {
+         const weft_shard_settings_t settings = {.struct_size = sizeof(settings)};
+         return weft_shard_context_set(c, &settings);
+       }},
       {"weft_shard_context_verify",
        [](Bench&, Context c) {
          return weft_shard_context_verify(c);
        }},
       {"weft_shard_step_begin",
        [](Bench&, Context c) {
-         return weft_shard_step_begin(c, WEFT_SHARD_TRAIN, 0);
+         return StepBegin(c, WEFT_SHARD_TRAIN, 0);
        }},
       {"weft_shard_join",
        [](Bench&, Context c) {
-         return weft_shard_join(c, nullptr);
+         return weft_shard_join(c, nullptr, nullptr);
        }},
       {"weft_shard_microbatch_begin",
        [](Bench&, Context c) {
-         return weft_shard_microbatch_begin(c, 0, 1);
+         return MicrobatchBegin(c, 0, 1);
        }},
       {"weft_shard_microbatch_end",
        [](Bench&, Context c) {
@@ -65,7 +71,7 @@ std::vector<ContextCall> ContextCalls() {
        }},
       {"weft_shard_params_updated",
        [](Bench&, Context c) {
-         return weft_shard_params_updated(c);
+         return weft_shard_params_updated(c, nullptr);
        }},
   };
 }
@@ -80,7 +86,13 @@ constexpr UnitCall kUnitCalls[] = {
     {"weft_shard_post_forward", weft_shard_post_forward},
     {"weft_shard_pre_backward", weft_shard_pre_backward},
     {"weft_shard_post_backward", weft_shard_post_backward},
-    {"weft_shard_unshard_start", weft_shard_unshard_start},
+    {"weft_shard_unshard_start",
+     [](weft_shard_unit_t unit, void* stream) {
+       weft_shard_unshard_t options = {};
+       options.struct_size = sizeof(options);
+       options.stream = stream;
+       return weft_shard_unshard_start(unit, &options);
+     }},
     {"weft_shard_unshard_wait", weft_shard_unshard_wait},
     {"weft_shard_reshard", weft_shard_reshard},
     {"weft_shard_reduce_wait", weft_shard_reduce_wait},
@@ -108,26 +120,108 @@ void AddContextCalls(std::vector<BadCall>* calls) {
       [](Bench&, weft_shard_context_t c) { return weft_shard_context_destroy(c); }, calls);
 }
 
+// Of work that cannot follow a device's stream.
+void AddStreamFaults(std::vector<BadCall>* calls) {
+  const auto add = [calls](const char* function, weft_result_t (*call)(Bench & b, void* stream)) {
+    calls->push_back(
+        {function, "a_stream", WEFT_UNSUPPORTED, "a stream was passed", [call](Bench& b) {
+           return call(b, &b);
+         }});
+  };
+  add("weft_shard_step_begin", [](Bench& b, void* stream) {
+    const weft_shard_step_t step = {.struct_size = sizeof(step), .stream = stream};
+    return weft_shard_step_begin(b.ready, &step);
+  });
+  add("weft_shard_microbatch_begin", [](Bench& b, void* stream) {
+    BeginStep(b);
+    const weft_shard_microbatch_t microbatch = {.struct_size = sizeof(microbatch),
+                                                .stream = stream};
+    return weft_shard_microbatch_begin(b.ready, &microbatch);
+  });
+  add("weft_shard_join",
+      [](Bench& b, void* stream) { return weft_shard_join(b.ready, stream, nullptr); });
+  add("weft_shard_params_updated",
+      [](Bench& b, void* stream) { return weft_shard_params_updated(b.ready, stream); });
+  add("weft_shard_param_load", [](Bench& b, void* stream) {
+    const weft_shard_load_t load = {.struct_size = sizeof(load), .stream = stream};
+    return weft_shard_param_load(b.param, &load);
+  });
+  add("weft_shard_param_read", [](Bench& b, void* stream) {
+    const weft_shard_read_t read = {.struct_size = sizeof(read), .stream = stream};
+    return weft_shard_param_read(b.param, &read);
+  });
+  add("weft_shard_state_written", [](Bench& b, void* stream) {
+    return weft_shard_state_written(b.ready, WEFT_SHARD_STATE_ALL, stream);
+  });
+  add("weft_shard_gradient_norm", [](Bench& b, void* stream) {
+    weft_shard_norm_t norm = {.struct_size = sizeof(norm)};
+    return weft_shard_gradient_norm(b.ready, stream, &norm);
+  });
+  add("weft_shard_optimizer_step", [](Bench& b, void* stream) {
+    const weft_shard_update_t update = {
+        .struct_size = sizeof(update), .learning_rate = 0.1, .stream = stream};
+    return weft_shard_optimizer_step(b.ready, &update, nullptr);
+  });
+}
+
+void AddSettingsFaults(std::vector<BadCall>* calls) {
+  const auto add = [calls](const char* fault, const char* needle, weft_shard_settings_t settings) {
+    settings.struct_size = sizeof(settings);
+    calls->push_back(
+        {"weft_shard_context_set", fault, WEFT_INVALID_ARGUMENT, needle, [settings](Bench& b) {
+           return weft_shard_context_set(b.ready, &settings);
+         }});
+  };
+  add("prefetch_minus_1", "prefetch is -1", {.prefetch = -1});
+  add("verify_steps_minus_1", "verify_steps is -1", {.verify_steps = -1});
+  add("fields_4", "unknown bits: 4", {.fields = 4});
+  calls->push_back({"weft_shard_context_set", "settings_NULL", WEFT_INVALID_ARGUMENT,
+                    "settings is NULL", [](Bench& b) {
+                      return weft_shard_context_set(b.ready, nullptr);
+                    }});
+  calls->push_back(
+      {"weft_shard_context_set", "in_a_step", WEFT_BAD_STATE, "is not legal here", [](Bench& b) {
+         BeginStep(b);
+         const weft_shard_settings_t settings = {.struct_size = sizeof(settings)};
+         return weft_shard_context_set(b.ready, &settings);
+       }});
+  AddConfigFaults<weft_shard_settings_t>("weft_shard_context_set", calls,
+                                         [](Bench& b, const weft_shard_settings_t* settings) {
+                                           return weft_shard_context_set(b.ready, settings);
+                                         });
+}
+
 void AddStepFaults(std::vector<BadCall>* calls) {
+  AddSettingsFaults(calls);
+  AddStreamFaults(calls);
+  AddConfigFaults<weft_shard_step_t>(
+      "weft_shard_step_begin", calls,
+      [](Bench& b, const weft_shard_step_t* step) { return weft_shard_step_begin(b.ready, step); });
+  AddConfigFaults<weft_shard_microbatch_t>("weft_shard_microbatch_begin", calls,
+                                           [](Bench& b, const weft_shard_microbatch_t* microbatch) {
+                                             BeginStep(b);
+                                             return weft_shard_microbatch_begin(b.ready,
+                                                                                microbatch);
+                                           });
   for (const int mode : {2, 7, -1}) {
     calls->push_back({"weft_shard_step_begin",
                       mode < 0 ? "mode_minus_1" : "mode_" + std::to_string(mode),
                       WEFT_INVALID_ARGUMENT, "mode is " + std::to_string(mode), [mode](Bench& b) {
-                        return weft_shard_step_begin(b.ready, Unknown<weft_shard_mode_t>(mode), 0);
+                        return StepBegin(b.ready, Unknown<weft_shard_mode_t>(mode), 0);
                       }});
   }
   for (const int last : {2, -1}) {
     calls->push_back({"weft_shard_microbatch_begin", last < 0 ? "last_minus_1" : "last_2",
                       WEFT_INVALID_ARGUMENT, "last is " + std::to_string(last), [last](Bench& b) {
                         BeginStep(b);
-                        return weft_shard_microbatch_begin(b.ready, 0, last);
+                        return MicrobatchBegin(b.ready, 0, last);
                       }});
   }
   for (const int index : {1, -1}) {
     calls->push_back({"weft_shard_microbatch_begin", index < 0 ? "index_minus_1" : "index_1",
                       WEFT_BAD_STATE, "is not legal here", [index](Bench& b) {
                         BeginStep(b);
-                        return weft_shard_microbatch_begin(b.ready, index, 1);
+                        return MicrobatchBegin(b.ready, index, 1);
                       }});
   }
   calls->push_back(
@@ -170,6 +264,26 @@ void AddUnitCalls(std::vector<BadCall>* calls) {
          EXPECT_EQ(weft_shard_unit_seal(b.open_unit), WEFT_SUCCESS);
          return weft_shard_unit_seal(b.open_unit);
        }});
+}
+
+void AddUnshardFaults(std::vector<BadCall>* calls) {
+  AddConfigFaults<weft_shard_unshard_t>("weft_shard_unshard_start", calls,
+                                        [](Bench& b, const weft_shard_unshard_t* options) {
+                                          return weft_shard_unshard_start(b.unit, options);
+                                        });
+  const auto add = [&](const char* fault, const char* needle, void* destination, size_t bytes) {
+    calls->push_back(
+        {"weft_shard_unshard_start", fault, WEFT_INVALID_ARGUMENT, needle, [=](Bench& b) {
+           weft_shard_unshard_t options = {};
+           options.struct_size = sizeof(options);
+           options.destination = destination;
+           options.bytes = bytes;
+           return weft_shard_unshard_start(b.unit, &options);
+         }});
+  };
+  add("destination_NULL_with_bytes", "destination is NULL but bytes is 64", nullptr, 64);
+  alignas(64) static char memory[64];
+  add("a_destination_for_params_that_are_not_sharded", "are not sharded", memory, sizeof(memory));
 }
 
 void AddGradientFaults(std::vector<BadCall>* calls) {
@@ -233,6 +347,63 @@ void AddUpdateFaults(std::vector<BadCall>* calls) {
   add("learning_rate_nan", "learning_rate is nan", NAN, 0);
   add("learning_rate_infinite", "learning_rate is inf", INFINITY, 0);
   add("norm_max_negative", "norm_max -1", 0.1, -1);
+  const auto spoil = [&](const char* fault, const char* needle,
+                         const std::function<void(weft_shard_update_t&)>& change) {
+    calls->push_back({"weft_shard_optimizer_step", fault, WEFT_INVALID_ARGUMENT, needle,
+                      [update = good, change](Bench& b) {
+                        weft_shard_update_t spoilt = update;
+                        change(spoilt);
+                        return weft_shard_optimizer_step(b.ready, &spoilt, nullptr);
+                      }});
+  };
+  spoil("gradient_factor_negative", "gradient_factor is -1",
+        [](weft_shard_update_t& u) { u.gradient_factor = -1; });
+  spoil("gradient_factor_nan", "gradient_factor is nan",
+        [](weft_shard_update_t& u) { u.gradient_factor = NAN; });
+  spoil("skip_2", "skip is 2", [](weft_shard_update_t& u) { u.skip = 2; });
+  AddHandleFaults<weft_shard_context_t>(
+      "weft_shard_gradient_norm", "context",
+      [](Bench&, weft_shard_context_t c) {
+        weft_shard_norm_t norm = {};
+        norm.struct_size = sizeof(norm);
+        return weft_shard_gradient_norm(c, nullptr, &norm);
+      },
+      calls);
+  calls->push_back({"weft_shard_gradient_norm", "norm_NULL", WEFT_INVALID_ARGUMENT, "norm is NULL",
+                    [](Bench& b) {
+                      return weft_shard_gradient_norm(b.ready, nullptr, nullptr);
+                    }});
+  calls->push_back({"weft_shard_gradient_norm", "struct_size_0", WEFT_INVALID_ARGUMENT,
+                    "struct_size is 0", [](Bench& b) {
+                      weft_shard_norm_t norm = {};
+                      return weft_shard_gradient_norm(b.ready, nullptr, &norm);
+                    }});
+  calls->push_back(
+      {"weft_shard_gradient_norm", "between_steps", WEFT_BAD_STATE, "after finish", [](Bench& b) {
+         weft_shard_norm_t norm = {};
+         norm.struct_size = sizeof(norm);
+         return weft_shard_gradient_norm(b.ready, nullptr, &norm);
+       }});
+  calls->push_back(
+      {"weft_shard_norm_add", "norm_NULL", WEFT_INVALID_ARGUMENT, "norm is NULL", [](Bench&) {
+         const weft_shard_norm_t other = {};
+         return weft_shard_norm_add(nullptr, &other);
+       }});
+  calls->push_back(
+      {"weft_shard_norm_add", "other_NULL", WEFT_INVALID_ARGUMENT, "other is NULL", [](Bench&) {
+         weft_shard_norm_t norm = {};
+         norm.struct_size = sizeof(norm);
+         return weft_shard_norm_add(&norm, nullptr);
+       }});
+  calls->push_back({"weft_shard_norm_add", "another_loss_scale", WEFT_INVALID_ARGUMENT,
+                    "loss scales 1 and 2", [](Bench&) {
+                      weft_shard_norm_t norm = {};
+                      norm.struct_size = sizeof(norm);
+                      norm.loss_scale = 1;
+                      weft_shard_norm_t other = norm;
+                      other.loss_scale = 2;
+                      return weft_shard_norm_add(&norm, &other);
+                    }});
   for (const size_t struct_size : {size_t{0}, size_t{1}, size_t{4}, SIZE_MAX}) {
     calls->push_back({"weft_shard_optimizer_step",
                       "result_struct_size_" + std::to_string(struct_size), WEFT_INVALID_ARGUMENT,
@@ -269,10 +440,17 @@ void AddOptimizerFaults(std::vector<BadCall>* calls) {
          }});
   };
   using Config = weft_optimizer_config_t;
-  add("unknown_kind", "kind is 5", [](Config& c) { c.kind = Unknown<weft_optimizer_kind_t>(5); });
+  add("unknown_kind", "kind is 99", [](Config& c) { c.kind = Unknown<weft_optimizer_kind_t>(99); });
   add("kind_minus_1", "kind is -1", [](Config& c) { c.kind = Unknown<weft_optimizer_kind_t>(-1); });
   add("beta1_1", "below 1", [](Config& c) { c.beta1 = 1; });
   add("momentum_2", "below 1", [](Config& c) { c.momentum = 2; });
+  add("beta1_negative", "beta1 is -0.1", [](Config& c) { c.beta1 = -0.1; });
+  add("weight_decay_negative", "weight_decay is -1", [](Config& c) { c.weight_decay = -1; });
+  add("unknown_fields", "unknown bits", [](Config& c) { c.fields = 32; });
+  add("lamb_without_epsilon", "LAMB needs", [](Config& c) {
+    c.kind = WEFT_OPTIMIZER_LAMB;
+    c.fields = WEFT_OPTIMIZER_EPSILON;
+  });
   add("epsilon_nan", "not finite", [](Config& c) { c.epsilon = NAN; });
   add("loss_scale_negative", "loss_scale is -2", [](Config& c) { c.loss_scale = -2; });
   add("threads_minus_1", "threads is -1", [](Config& c) { c.threads = -1; });
@@ -317,6 +495,7 @@ std::vector<BadCall> BadShardStepCalls() {
   AddContextCalls(&calls);
   AddStepFaults(&calls);
   AddUnitCalls(&calls);
+  AddUnshardFaults(&calls);
   AddGradientFaults(&calls);
   AddUpdateFaults(&calls);
   AddOptimizerFaults(&calls);

@@ -8,6 +8,7 @@
 
 #include "weft/weft.h"
 
+#include "tests/bindings/batch_groups.h"
 #include "tests/bindings/local_threads.h"
 
 namespace weft::test {
@@ -15,23 +16,8 @@ namespace {
 
 constexpr size_t kLarge = 300'007;  // more than a slot: it takes several steps of both ranks
 
-class Batch : public testing::Test {
+class Batch : public BatchGroups {
  protected:
-  void SetUp() override {
-    const weft_group_config_t config = ConfigNamed("batch");
-    for (auto& pair : pairs_)
-      ASSERT_EQ(weft_group_create_local(2, &config, pair), WEFT_SUCCESS) << weft_last_error();
-    ASSERT_EQ(weft_group_create_local(1, &config, &solo_), WEFT_SUCCESS) << weft_last_error();
-  }
-
-  void TearDown() override {
-    for (auto& pair : pairs_) {
-      for (weft_group_t group : pair)
-        EXPECT_EQ(weft_group_destroy(group), WEFT_SUCCESS);
-    }
-    EXPECT_EQ(weft_group_destroy(solo_), WEFT_SUCCESS);
-  }
-
   static weft_result_t Sum(std::vector<int32_t>& x, weft_group_t group, weft_work_t* work = nullptr,
                            int priority = 0) {
     weft_call_t call = {};
@@ -47,9 +33,6 @@ class Batch : public testing::Test {
     call.priority = priority;
     return weft_broadcast(in, out, 1, WEFT_INT32, 0, solo_, &call, nullptr);
   }
-
-  weft_group_t pairs_[2][2] = {};
-  weft_group_t solo_ = nullptr;
 };
 
 TEST_F(Batch, OrdersAcrossGroupsThatDifferDoNotDeadlock) {

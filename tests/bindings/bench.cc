@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "tests/bindings/bad_input.h"
+#include "tests/bindings/shard_calls.h"
 
 namespace weft::test {
 namespace {
@@ -44,6 +45,7 @@ Bench::Bench() {
   EXPECT_EQ(weft_group_create_local(2, &config, pair), WEFT_SUCCESS) << weft_last_error();
   EXPECT_EQ(weft_barrier(solo, nullptr, &done), WEFT_SUCCESS) << weft_last_error();
   EXPECT_EQ(weft_work_wait(done, 0), WEFT_SUCCESS);
+  EXPECT_EQ(weft_completion_queue_create(nullptr, &queue), WEFT_SUCCESS) << weft_last_error();
   weft_store_callbacks_t callbacks = {};
   callbacks.struct_size = sizeof(callbacks);
   callbacks.set = [](void*, const char*, const void*, size_t) {
@@ -66,8 +68,7 @@ void Bench::MakeContexts() {
   EXPECT_EQ(weft_shard_context_create(mesh, nullptr, &ready), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_unit_begin(ready, "block", nullptr, &unit), WEFT_SUCCESS);
   const int64_t shape = 4;
-  EXPECT_EQ(weft_shard_unit_add_param(unit, "weight", &shape, 1, WEFT_FLOAT32, 0, &param),
-            WEFT_SUCCESS);
+  EXPECT_EQ(AddParam(unit, "weight", &shape, 1, WEFT_FLOAT32, 0, &param), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_unit_seal(unit), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_context_finalize(ready, nullptr), WEFT_SUCCESS) << weft_last_error();
 }
@@ -78,6 +79,7 @@ Bench::~Bench() {
   EXPECT_EQ(weft_mesh_destroy(mesh), WEFT_SUCCESS);
   EXPECT_EQ(weft_store_destroy(store), WEFT_SUCCESS);
   EXPECT_EQ(weft_work_free(done), WEFT_SUCCESS);
+  EXPECT_EQ(weft_completion_queue_destroy(queue), WEFT_SUCCESS);
   EXPECT_EQ(weft_group_destroy(solo), WEFT_SUCCESS);
   // At once: a rank that leaves waits a little for the others to do so too.
   std::thread other([this] { EXPECT_EQ(weft_group_destroy(pair[1]), WEFT_SUCCESS); });

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "weft/collective.h"
+#include "weft/completion_queue.h"
 #include "weft/error.h"
 #include "weft/group.h"
 #include "weft/log.h"
@@ -50,6 +51,24 @@ static int Collectives(weft_group_t group) {
   return 0;
 }
 
+static int Completions(weft_group_t group) {
+  weft_completion_queue_t queue = NULL;
+  weft_completion_queue_config_t config = {0};
+  config.struct_size = sizeof(config);
+  EXPECT(weft_completion_queue_create(&config, &queue) == WEFT_SUCCESS);
+  weft_work_t work = NULL;
+  EXPECT(weft_barrier(group, NULL, &work) == WEFT_SUCCESS);
+  EXPECT(weft_completion_queue_add(queue, work, 17) == WEFT_SUCCESS);
+  EXPECT(weft_work_free(work) == WEFT_SUCCESS);
+  weft_completion_t ended[2];
+  size_t count = 0;
+  EXPECT(weft_completion_queue_wait(queue, 0, ended, 2, &count) == WEFT_SUCCESS);
+  EXPECT(count == 1 && ended[0].token == 17 && ended[0].result == WEFT_SUCCESS);
+  EXPECT(strcmp(ended[0].message, "") == 0);
+  EXPECT(weft_completion_queue_destroy(queue) == WEFT_SUCCESS);
+  return 0;
+}
+
 static int Errors(void) {
   weft_error_info_t info;
   memset(&info, 0, sizeof(info));
@@ -92,7 +111,8 @@ int main(void) {
   config.name = "c";
   weft_group_t group = NULL;
   EXPECT(weft_group_create_local(1, &config, &group) == WEFT_SUCCESS);
-  if (Collectives(group) != 0 || Errors() != 0 || Settings() != 0 || Shards(group) != 0) return 1;
+  if (Collectives(group) != 0 || Completions(group) != 0) return 1;
+  if (Errors() != 0 || Settings() != 0 || Shards(group) != 0) return 1;
   EXPECT(weft_group_destroy(group) == WEFT_SUCCESS);
   return 0;
 }

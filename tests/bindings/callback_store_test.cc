@@ -1,6 +1,7 @@
 // Groups made through a store that the host program brings: a map with a mutex.
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -17,13 +18,15 @@ using testing::HasSubstr;
 
 class MapStore {
  public:
-  MapStore() {
+  // Of a caller that knows `struct_size` bytes of the callbacks.
+  explicit MapStore(size_t struct_size = sizeof(weft_store_callbacks_t)) {
     weft_store_callbacks_t callbacks = {};
-    callbacks.struct_size = sizeof(callbacks);
+    callbacks.struct_size = struct_size;
     callbacks.user = this;
     callbacks.set = Set;
     callbacks.get = Get;
     callbacks.add = Add;
+    callbacks.remove = Remove;
     EXPECT_EQ(weft_store_create_callbacks(&callbacks, &store_), WEFT_SUCCESS) << weft_last_error();
     std::memset(&callbacks, 0, sizeof(callbacks));  // it was copied
   }
@@ -39,6 +42,17 @@ class MapStore {
   void Break(weft_result_t result) {
     const std::lock_guard<std::mutex> lock(mutex_);
     broken_ = result;
+  }
+
+  // From now on keys cannot be removed.
+  void BreakRemove() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    broken_remove_ = WEFT_SYSTEM_ERROR;
+  }
+
+  size_t KeyCount() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return data_.size();
   }
 
  private:
@@ -82,10 +96,18 @@ class MapStore {
     return WEFT_SUCCESS;
   }
 
+  static weft_result_t Remove(void* user, const char* key) {
+    auto& self = *static_cast<MapStore*>(user);
+    const std::lock_guard<std::mutex> lock(self.mutex_);
+    if (self.broken_remove_ == WEFT_SUCCESS) self.data_.erase(key);
+    return self.broken_remove_;
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::string> data_;
   weft_result_t broken_ = WEFT_SUCCESS;
+  weft_result_t broken_remove_ = WEFT_SUCCESS;
   weft_store_t store_ = nullptr;
 };
 
@@ -104,6 +126,60 @@ TEST(CallbackStore, MakesGroupsOfSeveralNames) {
       ExpectSumsAndDestroy(group, 2, rank);
     });
   }
+}
+
+// Makes a group of `size` ranks as threads, uses and destroys it.
+void ExpectAGroup(const MapStore& store, const std::string& name, int size) {
+  OnThreads(size, [&](int rank) {
+    const weft_group_config_t config = ConfigNamed(name.c_str());
+    weft_group_t group = nullptr;
+    ASSERT_EQ(weft_group_create_from_store(store.get(), size, rank, &config, &group), WEFT_SUCCESS)
+        << weft_last_error();
+    ExpectSumsAndDestroy(group, size, rank);
+  });
+}
+
+TEST(CallbackStore, DoesNotGrowWithTheGroups) {
+  MapStore store;
+  for (int round = 0; round < 10; ++round) {
+    for (const int size : {1, 2, 3, 4, 5, 8}) {
+      ExpectAGroup(store, std::to_string(round) + " of " + std::to_string(size), size);
+      EXPECT_EQ(store.KeyCount(), 0u);
+    }
+  }
+}
+
+// The ranks of one group are not through with it when those of the next one begin.
+TEST(CallbackStore, ServesTheSameNameAgainAndAgain) {
+  MapStore store;
+  OnThreads(3, [&](int rank) {
+    for (int round = 0; round < 30; ++round) {
+      const weft_group_config_t config = ConfigNamed("again");
+      weft_group_t group = nullptr;
+      ASSERT_EQ(weft_group_create_from_store(store.get(), 3, rank, &config, &group), WEFT_SUCCESS)
+          << round << ": " << weft_last_error();
+      ExpectSumsAndDestroy(group, 3, rank);
+    }
+  });
+  EXPECT_EQ(store.KeyCount(), 0u);
+}
+
+TEST(CallbackStore, OfACallerThatKnowsNoRemoveKeepsTheKeys) {
+  MapStore store(offsetof(weft_store_callbacks_t, remove));
+  ExpectAGroup(store, "old", 2);
+  EXPECT_EQ(store.KeyCount(), 5u);
+  const weft_group_config_t config = ConfigNamed("old");
+  weft_group_t group = nullptr;
+  EXPECT_EQ(weft_group_create_from_store(store.get(), 2, 0, &config, &group), WEFT_INVALID_USAGE)
+      << "the name is taken";
+}
+
+TEST(CallbackStore, ThatFailsToRemoveDoesNoHarm) {
+  MapStore store;
+  store.BreakRemove();
+  ExpectAGroup(store, "first", 3);
+  ExpectAGroup(store, "second", 3);
+  EXPECT_EQ(store.KeyCount(), 14u);
 }
 
 TEST(CallbackStore, GroupsOutliveTheirStore) {

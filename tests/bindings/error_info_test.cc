@@ -42,6 +42,9 @@ TEST(ErrorInfo, BeforeAnyFailureEverythingIsUnknown) {
     EXPECT_STREQ(info.host, "");
     EXPECT_STREQ(info.group, "");
     EXPECT_STREQ(info.operation, "");
+    EXPECT_STREQ(info.unit, "");
+    EXPECT_STREQ(info.param, "");
+    EXPECT_EQ(info.device, -1);
   });
 }
 
@@ -98,6 +101,62 @@ TEST(ErrorInfo, HasGroupRankAndSequenceOfAFailedOperation) {
   });
 }
 
+// By several threads at once, which have failures of their own.
+TEST(ErrorInfo, OfAWorkIsAskedOnAnyThreadAndLeavesTheLastErrorAlone) {
+  const weft_group_config_t config = weft::test::ConfigNamed("asked");
+  weft_group_t groups[2] = {};
+  ASSERT_EQ(weft_group_create_local(2, &config, groups), WEFT_SUCCESS) << weft_last_error();
+  weft_work_t ended = nullptr;
+  ASSERT_EQ(weft_barrier(groups[0], nullptr, &ended), WEFT_SUCCESS);
+  ASSERT_EQ(weft_barrier(groups[1], nullptr, nullptr), WEFT_SUCCESS);
+  ASSERT_EQ(weft_work_wait(ended, 0), WEFT_SUCCESS);
+  weft_work_t failed = nullptr;
+  ASSERT_EQ(weft_barrier(groups[0], nullptr, &failed), WEFT_SUCCESS);
+
+  weft_error_info_t info = {};
+  info.struct_size = sizeof(info);
+  info.rank = 77;
+  const char* message = "untouched";
+  EXPECT_EQ(weft_work_error_info(failed, &info), WEFT_IN_PROGRESS);
+  EXPECT_EQ(weft_work_error_message(failed, &message), WEFT_IN_PROGRESS);
+  EXPECT_EQ(info.rank, 77);
+  EXPECT_STREQ(message, "untouched");
+  EXPECT_EQ(weft_work_error_info(ended, &info), WEFT_SUCCESS);
+  EXPECT_EQ(weft_work_error_message(ended, &message), WEFT_SUCCESS);
+  EXPECT_EQ(info.result, WEFT_SUCCESS);
+  EXPECT_EQ(info.rank, -1);
+  EXPECT_STREQ(message, "");
+
+  float x = 0;
+  EXPECT_EQ(weft_all_reduce(&x, &x, 1, WEFT_FLOAT32, WEFT_SUM, groups[1], nullptr, nullptr),
+            WEFT_MISMATCH);
+  EXPECT_EQ(weft_work_wait(failed, 0), WEFT_MISMATCH);
+  const std::string sentence = weft_last_error();
+  EXPECT_THAT(sentence, HasSubstr("asked"));
+  weft::test::OnThreads(4, [&](int) {
+    EXPECT_EQ(weft_mem_alloc(0, 0, nullptr), WEFT_INVALID_ARGUMENT);
+    const std::string mine = weft_last_error();
+    weft_error_info_t of_work = {};
+    of_work.struct_size = sizeof(of_work);
+    const char* of_thread = nullptr;
+    EXPECT_EQ(weft_work_error_info(failed, &of_work), WEFT_SUCCESS);
+    EXPECT_EQ(of_work.result, WEFT_MISMATCH);
+    EXPECT_STREQ(of_work.group, "asked");
+    EXPECT_EQ(of_work.sequence, 2);
+    EXPECT_EQ(weft_work_error_message(failed, &of_thread), WEFT_SUCCESS);
+    EXPECT_EQ(of_thread, sentence);
+    EXPECT_EQ(weft_last_error(), mine);
+  });
+  const char* again = nullptr;
+  EXPECT_EQ(weft_work_error_message(failed, &message), WEFT_SUCCESS);
+  EXPECT_EQ(weft_work_error_message(failed, &again), WEFT_SUCCESS);
+  EXPECT_EQ(message, again) << "until the handle is freed";
+  for (weft_work_t work : {ended, failed})
+    EXPECT_EQ(weft_work_free(work), WEFT_SUCCESS);
+  for (weft_group_t group : groups)
+    EXPECT_EQ(weft_group_destroy(group), WEFT_SUCCESS);
+}
+
 // In a group that was split from another one a rank has two numbers.
 TEST(ErrorInfo, HasTheWorldRankOfARankOfASplitGroup) {
   weft_group_t groups[4] = {};
@@ -125,8 +184,9 @@ TEST(ErrorInfo, HasTheWorldRankOfARankOfASplitGroup) {
 TEST(ErrorInfo, AnOlderCallersShorterStructIsFilledToItsEnd) {
   EXPECT_EQ(weft_barrier(nullptr, nullptr, nullptr), WEFT_INVALID_ARGUMENT);
   const weft_error_info_t full = Info();
+  // The last is the struct that ends with world_rank.
   for (const size_t size : {offsetof(weft_error_info_t, pid), offsetof(weft_error_info_t, host),
-                            offsetof(weft_error_info_t, group)}) {
+                            offsetof(weft_error_info_t, group), size_t{208}}) {
     weft_error_info_t info;
     std::memset(&info, 0x5a, sizeof(info));
     info.struct_size = size;

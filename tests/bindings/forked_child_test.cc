@@ -1,8 +1,11 @@
 // What a forked child may do with what its parent has made: nothing. Every call says so at once, and the parent goes on
 // as if there were no child.
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <set>
 #include <string>
@@ -20,6 +23,7 @@
 
 #include "tests/bindings/bad_input.h"
 #include "tests/bindings/declared_functions.h"
+#include "tests/bindings/shard_calls.h"
 
 namespace weft::test {
 namespace {
@@ -30,14 +34,36 @@ constexpr unsigned kChildSeconds = 20;
 // Functions that are not about anything that the parent has made. A store is callbacks, and a child may join a group
 // through it; weft_progress moves what the child itself has started.
 const std::set<std::string> kNotOfTheParent = {
-    "weft_dtype_size",    "weft_dtype_name",       "weft_op_name",
-    "weft_result_name",   "weft_last_error",       "weft_last_error_info",
-    "weft_option_count",  "weft_option_at",        "weft_version",
-    "weft_log_set_level", "weft_log_set_callback", "weft_set_allocator",
-    "weft_batch_begin",   "weft_batch_end",        "weft_progress",
-    "weft_progress_fd",   "weft_op_create_user",   "weft_op_create_premul_sum",
-    "weft_op_destroy",    "weft_unique_id_create", "weft_store_create_callbacks",
-    "weft_store_destroy", "weft_mesh_create_dry",
+    "weft_dtype_size",
+    "weft_dtype_name",
+    "weft_op_name",
+    "weft_result_name",
+    "weft_last_error",
+    "weft_last_error_info",
+    "weft_option_count",
+    "weft_option_at",
+    "weft_version",
+    "weft_log_set_level",
+    "weft_log_set_callback",
+    "weft_set_allocator",
+    "weft_batch_begin",
+    "weft_batch_cancel",
+    "weft_batch_end",
+    "weft_progress",
+    "weft_progress_fd",
+    "weft_set_interrupt",
+    "weft_shard_norm_add",
+    "weft_op_create_user",
+    "weft_op_create_premul_sum",
+    "weft_op_destroy",
+    "weft_unique_id_create",
+    "weft_store_create_callbacks",
+    "weft_store_destroy",
+    "weft_mesh_create_dry",
+    "weft_shard_preset_name",
+    "weft_shard_preset_by_name",
+    "weft_struct_size",
+    "weft_completion_queue_create",
 };
 
 template <typename Answer>
@@ -111,6 +137,14 @@ std::vector<NamedCall> GroupCalls() {
          auto stats = Sized<weft_group_stats_t>();
          return weft_group_stats(t.group, &stats);
        }},
+      {"weft_group_set_timeout",
+       [](Things& t) {
+         return weft_group_set_timeout(t.group, 1);
+       }},
+      {"weft_group_sequence",
+       [](Things& t) {
+         return weft_group_sequence(t.group, &t.bench.out.sequence);
+       }},
       {"weft_group_error",
        [](Things& t) {
          return weft_group_error(t.group);
@@ -139,6 +173,49 @@ std::vector<NamedCall> GroupCalls() {
        [](Things& t) {
          return weft_work_error(t.work);
        }},
+      {"weft_work_stream_wait",
+       [](Things& t) {
+         return weft_work_stream_wait(t.work, nullptr);
+       }},
+      {"weft_work_error_info",
+       [](Things& t) {
+         auto info = Sized<weft_error_info_t>();
+         return weft_work_error_info(t.work, &info);
+       }},
+      {"weft_work_error_message",
+       [](Things& t) {
+         return weft_work_error_message(t.work, &t.bench.out.name);
+       }},
+      {"weft_completion_queue_add",
+       [](Things& t) {
+         return weft_completion_queue_add(t.bench.queue, t.work, 1);
+       }},
+      {"weft_completion_queue_wait",
+       [](Things& t) {
+         return weft_completion_queue_wait(t.bench.queue, 0, t.bench.out.completions, 2,
+                                           &t.bench.out.count);
+       }},
+      {"weft_completion_queue_poll",
+       [](Things& t) {
+         return weft_completion_queue_poll(t.bench.queue, t.bench.out.completions, 2,
+                                           &t.bench.out.count);
+       }},
+      {"weft_completion_queue_wake",
+       [](Things& t) {
+         return weft_completion_queue_wake(t.bench.queue);
+       }},
+      {"weft_completion_queue_pending",
+       [](Things& t) {
+         return weft_completion_queue_pending(t.bench.queue, &t.bench.out.count);
+       }},
+      {"weft_completion_queue_fd",
+       [](Things& t) {
+         return weft_completion_queue_fd(t.bench.queue, &t.number);
+       }},
+      {"weft_completion_queue_destroy",
+       [](Things& t) {
+         return weft_completion_queue_destroy(t.bench.queue);
+       }},
       {"weft_work_on_complete",
        [](Things& t) {
          return weft_work_on_complete(
@@ -152,9 +229,30 @@ std::vector<NamedCall> GroupCalls() {
        [](Things& t) {
          return weft_mem_alloc(64, 0, &t.out);
        }},
+      {"weft_mem_alloc_on",
+       [](Things& t) {
+         const weft_mem_config_t config = {.struct_size = sizeof(config), .bytes = 64};
+         return weft_mem_alloc_on(&config, &t.out);
+       }},
+      {"weft_mem_dlpack",
+       [](Things& t) {
+         const weft_tensor_t tensor = {.struct_size = sizeof(tensor), .data = t.block};
+         DLManagedTensorVersioned* managed = nullptr;
+         return weft_mem_dlpack(&tensor, &managed);
+       }},
       {"weft_mem_alloc_copy",
        [](Things& t) {
          return weft_mem_alloc_copy(t.data, sizeof(t.data), &t.out);
+       }},
+      {"weft_mem_retain",
+       [](Things& t) {
+         return weft_mem_retain(t.block, &t.out);
+       }},
+      {"weft_mem_query",
+       [](Things& t) {
+         weft_mem_info_t info = {};
+         info.struct_size = sizeof(info);
+         return weft_mem_query(t.block, &info);
        }},
       {"weft_mem_alloc_shared",
        [](Things& t) {
@@ -318,6 +416,11 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
        [](T t) {
          return weft_shard_context_broadcast(t.bench.ready, 0);
        }},
+      {"weft_shard_context_set",
+       [](T t) {
+         const weft_shard_settings_t settings = {.struct_size = sizeof(settings)};
+         return weft_shard_context_set(t.bench.ready, &settings);
+       }},
       {"weft_shard_context_verify",
        [](T t) {
          return weft_shard_context_verify(t.bench.ready);
@@ -333,8 +436,7 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
       {"weft_shard_unit_add_param",
        [](T t) {
          const int64_t shape = 4;
-         return weft_shard_unit_add_param(t.bench.open_unit, "x", &shape, 1, WEFT_FLOAT32, 0,
-                                          &t.bench.out.param);
+         return AddParam(t.bench.open_unit, "x", &shape, 1, WEFT_FLOAT32, 0, &t.bench.out.param);
        }},
       {"weft_shard_unit_tie_param",
        [](T t) {
@@ -348,7 +450,8 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
       {"weft_shard_add_units",
        [](T t) {
          const int64_t shape = 4;
-         weft_shard_param_spec_t spec = {};
+         weft_shard_param_config_t spec = {};
+         spec.struct_size = sizeof(spec);
          spec.name = "x";
          spec.shape = &shape;
          spec.ndim = 1;
@@ -369,21 +472,90 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
        }},
       {"weft_shard_params_updated",
        [](T t) {
-         return weft_shard_params_updated(t.bench.ready);
+         return weft_shard_params_updated(t.bench.ready, nullptr);
        }},
       {"weft_shard_param_load",
        [](T t) {
-         return weft_shard_param_load(t.bench.param, t.data, 0);
+         return LoadValues(t.bench.param, t.data, 0);
        }},
       {"weft_shard_param_read",
        [](T t) {
-         return weft_shard_param_read(t.bench.param, t.data);
+         return ReadValues(t.bench.param, t.data);
        }},
       {"weft_shard_param_interval",
        [](T t) {
          size_t begin = 0;
          size_t count = 0;
          return weft_shard_param_interval(t.bench.param, 0, &begin, &count);
+       }},
+      {"weft_shard_param_group_add",
+       [](T t) {
+         int group = 0;
+         return weft_shard_param_group_add(t.bench.open, nullptr, &group);
+       }},
+      {"weft_shard_param_group_set",
+       [](T t) {
+         const auto numbers = Sized<weft_shard_param_group_t>();
+         return weft_shard_param_group_set(t.bench.ready, 0, &numbers);
+       }},
+      {"weft_shard_param_group_get",
+       [](T t) {
+         auto numbers = Sized<weft_shard_param_group_t>();
+         return weft_shard_param_group_get(t.bench.ready, 0, &numbers);
+       }},
+      {"weft_shard_param_set_group",
+       [](T t) {
+         return weft_shard_param_set_group(t.bench.param, 0);
+       }},
+      {"weft_shard_param_info",
+       [](T t) {
+         auto info = Sized<weft_shard_param_info_t>();
+         return weft_shard_param_info(t.bench.param, &info);
+       }},
+      {"weft_shard_unit_info",
+       [](T t) {
+         auto info = Sized<weft_shard_unit_info_t>();
+         return weft_shard_unit_info(t.bench.unit, &info);
+       }},
+      {"weft_shard_context_unit_count",
+       [](T t) {
+         size_t count = 0;
+         return weft_shard_context_unit_count(t.bench.ready, &count);
+       }},
+      {"weft_shard_context_unit_at",
+       [](T t) {
+         return weft_shard_context_unit_at(t.bench.ready, 0, &t.bench.out.unit);
+       }},
+      {"weft_shard_context_unit_by_name",
+       [](T t) {
+         return weft_shard_context_unit_by_name(t.bench.ready, "block", &t.bench.out.unit);
+       }},
+      {"weft_shard_unit_param_at",
+       [](T t) {
+         return weft_shard_unit_param_at(t.bench.unit, 0, &t.bench.out.param);
+       }},
+      {"weft_shard_context_param_by_name",
+       [](T t) {
+         return weft_shard_context_param_by_name(t.bench.ready, "weight", &t.bench.out.param);
+       }},
+      {"weft_shard_state_part",
+       [](T t) {
+         auto part = Sized<weft_shard_state_part_t>();
+         return weft_shard_state_part(t.bench.param, WEFT_SHARD_STATE_VALUE, &part);
+       }},
+      {"weft_shard_state_scalars_get",
+       [](T t) {
+         auto scalars = Sized<weft_shard_state_scalars_t>();
+         return weft_shard_state_scalars_get(t.bench.ready, &scalars);
+       }},
+      {"weft_shard_state_scalars_set",
+       [](T t) {
+         const auto scalars = Sized<weft_shard_state_scalars_t>();
+         return weft_shard_state_scalars_set(t.bench.ready, &scalars);
+       }},
+      {"weft_shard_state_written",
+       [](T t) {
+         return weft_shard_state_written(t.bench.ready, WEFT_SHARD_STATE_ALL, nullptr);
        }},
       {"weft_shard_context_plan",
        [](T t) {
@@ -416,6 +588,11 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
          double scale = 0;
          return weft_shard_loss_scale(t.bench.ready, &scale);
        }},
+      {"weft_shard_gradient_norm",
+       [](T t) {
+         auto norm = Sized<weft_shard_norm_t>();
+         return weft_shard_gradient_norm(t.bench.ready, nullptr, &norm);
+       }},
       {"weft_shard_optimizer_step",
        [](T t) {
          const auto update = Sized<weft_shard_update_t>();
@@ -423,15 +600,15 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
        }},
       {"weft_shard_step_begin",
        [](T t) {
-         return weft_shard_step_begin(t.bench.ready, WEFT_SHARD_TRAIN, 0);
+         return StepBegin(t.bench.ready, WEFT_SHARD_TRAIN, 0);
        }},
       {"weft_shard_join",
        [](T t) {
-         return weft_shard_join(t.bench.ready, nullptr);
+         return weft_shard_join(t.bench.ready, nullptr, nullptr);
        }},
       {"weft_shard_microbatch_begin",
        [](T t) {
-         return weft_shard_microbatch_begin(t.bench.ready, 0, 1);
+         return MicrobatchBegin(t.bench.ready, 0, 1);
        }},
       {"weft_shard_pre_forward",
        [](T t) {
@@ -508,9 +685,37 @@ int CountOtherAnswers(Things& things, const std::vector<NamedCall>& calls) {
   return others;
 }
 
+#ifdef WEFT_SANITIZE
+// True if all threads of this process but one sleep.
+bool OthersSleep() {
+  int awake = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(task.path() / "stat");
+    std::string stat;
+    std::getline(file, stat);
+    const size_t name_end = stat.rfind(") ");
+    awake += name_end != std::string::npos && stat[name_end + 2] != 'S' ? 1 : 0;
+  }
+  return awake <= 1;
+}
+
+// The allocators of sanitizers are not made for forks: a lock that another thread holds meanwhile is never released in the
+// child. So the others must have nothing to do.
+void AwaitQuiet() {
+  constexpr int kQuietLooks = 5;
+  for (int look = 0, quiet = 0; look < 2000 && quiet < kQuietLooks; ++look) {
+    quiet = OthersSleep() ? quiet + 1 : 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+#else
+void AwaitQuiet() {}
+#endif
+
 // Runs `body` in a child made by `make`, which has kChildSeconds; expects 0 from it.
 void InABoundedChild(const std::function<pid_t()>& make, const std::function<int()>& body,
                      bool exits = false) {
+  AwaitQuiet();
   const pid_t child = make();
   if (child == 0) {
     alarm(kChildSeconds);

@@ -61,22 +61,22 @@ TEST_P(FromRanks, RanksAreThePlacesInTheList) {
 
 TEST_P(FromRanks, AnotherListIsNamedAndTheParentGoesOn) {
   if (size() < 2) return;
-  const int odd = size() - 1;
+  const int outlier = size() - 1;
   OnThreads(size(), [&](int rank) {
     const int right[] = {0, 1};
     const int wrong[] = {1, 0};
     weft_group_t part = nullptr;
     const weft_result_t result =
-        weft_group_create_from_ranks(of(rank), rank == odd ? wrong : right, 2, nullptr, &part);
+        weft_group_create_from_ranks(of(rank), rank == outlier ? wrong : right, 2, nullptr, &part);
     EXPECT_EQ(result, WEFT_MISMATCH);
     EXPECT_EQ(part, nullptr);
-    EXPECT_NE(std::string(weft_last_error()).find("rank " + std::to_string(odd) + " passed"),
+    EXPECT_NE(std::string(weft_last_error()).find("rank " + std::to_string(outlier) + " passed"),
               std::string::npos)
         << weft_last_error();
     weft_error_info_t info = {};
     info.struct_size = sizeof(info);
     EXPECT_EQ(weft_last_error_info(&info), WEFT_SUCCESS);
-    EXPECT_EQ(info.rank, odd);
+    EXPECT_EQ(info.rank, outlier);
   });
 }
 

@@ -1,4 +1,4 @@
-// The steady blocking path takes no memory: malloc and its relatives are counted, in this program and in
+// The steady blocking path takes no memory, and a completion queue no more than it must: malloc and its relatives are counted, in this program and in
 // libweft.so, while every blocking call is repeated with sizes for every algorithm.
 #include <atomic>
 #include <cstdlib>
@@ -210,6 +210,39 @@ TEST(NoAllocation, WouldBeSeen) {
   std::free(std::malloc(100));
   counting = false;
   EXPECT_EQ(allocations, 1u);
+}
+
+// A work in a completion queue: one allocation to add it, none to take its completion.
+TEST(NoAllocation, OnePerWorkOfACompletionQueue) {
+  weft_group_t groups[2] = {};
+  weft_completion_queue_t queue = nullptr;
+  const weft_group_config_t config = ConfigNamed("queue");
+  ASSERT_EQ(weft_group_create_local(2, &config, groups), WEFT_SUCCESS) << weft_last_error();
+  ASSERT_EQ(weft_completion_queue_create(nullptr, &queue), WEFT_SUCCESS) << weft_last_error();
+  for (int round = 0; round < kWarmups + kRounds; ++round) {
+    weft_work_t work = nullptr;
+    ASSERT_EQ(weft_barrier(groups[0], nullptr, &work), WEFT_SUCCESS) << weft_last_error();
+    weft_completion_t ended[4];
+    size_t count = 0;
+    allocations = 0;
+    counting = true;
+    const weft_result_t added = weft_completion_queue_add(queue, work, 1);
+    counting = false;
+    ASSERT_EQ(weft_barrier(groups[1], nullptr, nullptr), WEFT_SUCCESS) << weft_last_error();
+    counting = true;
+    const weft_result_t taken = weft_completion_queue_wait(queue, 0, ended, 4, &count);
+    counting = false;
+    EXPECT_EQ(added, WEFT_SUCCESS);
+    EXPECT_EQ(taken, WEFT_SUCCESS);
+    EXPECT_EQ(count, 1u);
+    if (round >= kWarmups) {
+      EXPECT_EQ(allocations, 1u) << "round " << round;
+    }
+    EXPECT_EQ(weft_work_free(work), WEFT_SUCCESS);
+  }
+  EXPECT_EQ(weft_completion_queue_destroy(queue), WEFT_SUCCESS);
+  for (weft_group_t group : groups)
+    EXPECT_EQ(weft_group_destroy(group), WEFT_SUCCESS);
 }
 
 }  // namespace

@@ -135,8 +135,9 @@ static weft_result_t AddUnits(const void* config) {
   weft_shard_unit_t units = NULL;
   size_t unit_count = 1;
   const int64_t shape[] = {8};
-  weft_shard_param_spec_t spec;
+  weft_shard_param_config_t spec;
   memset(&spec, 0, sizeof spec);
+  spec.struct_size = sizeof spec;
   spec.name = "p";
   spec.shape = shape;
   spec.ndim = 1;
@@ -161,8 +162,8 @@ static weft_result_t SetOptimizer(const void* config) {
 static weft_result_t Step(weft_shard_step_result_t* finished, const weft_shard_update_t* update,
                           weft_shard_update_result_t* updated) {
   const weft_shard_update_t small = {sizeof small, 0.1, 0};
-  EXPECT(weft_shard_step_begin(context, WEFT_SHARD_TRAIN, 0) == WEFT_SUCCESS, "step_begin");
-  EXPECT(weft_shard_microbatch_begin(context, 0, 1) == WEFT_SUCCESS, "microbatch_begin");
+  EXPECT(weft_shard_step_begin(context, NULL) == WEFT_SUCCESS, "step_begin");
+  EXPECT(weft_shard_microbatch_begin(context, NULL) == WEFT_SUCCESS, "microbatch_begin");
   EXPECT(weft_shard_pre_forward(unit, NULL) == WEFT_SUCCESS, "pre_forward");
   EXPECT(weft_shard_post_forward(unit, NULL) == WEFT_SUCCESS, "post_forward");
   EXPECT(weft_shard_pre_backward(unit, NULL) == WEFT_SUCCESS, "pre_backward");
@@ -191,6 +192,15 @@ static weft_result_t Update(const void* config) {
 
 static weft_result_t ErrorInfo(void* answer) {
   return weft_last_error_info((weft_error_info_t*)answer);
+}
+
+static weft_result_t WorkErrorInfo(void* answer) {
+  weft_work_t work = NULL;
+  EXPECT(weft_barrier(group, NULL, &work) == WEFT_SUCCESS, "weft_barrier");
+  EXPECT(weft_work_wait(work, 0) == WEFT_SUCCESS, "weft_work_wait");
+  const weft_result_t result = weft_work_error_info(work, (weft_error_info_t*)answer);
+  weft_work_free(work);
+  return result;
 }
 
 static weft_result_t Stats(void* answer) {
@@ -223,6 +233,14 @@ static weft_result_t View(void* answer) {
 
 static weft_result_t Part(void* answer) {
   return weft_shard_param_part(param, (weft_shard_part_t*)answer);
+}
+
+static weft_result_t ParamInfo(void* answer) {
+  return weft_shard_param_info(param, (weft_shard_param_info_t*)answer);
+}
+
+static weft_result_t UnitInfo(void* answer) {
+  return weft_shard_unit_info(unit, (weft_shard_unit_info_t*)answer);
 }
 
 static weft_result_t Report(void* answer) {
@@ -312,14 +330,15 @@ int main(void) {
   EXPECT(weft_shard_context_create(mesh, NULL, &context) == WEFT_SUCCESS, "context");
   EXPECT(weft_shard_context_optimizer(context, NULL) == WEFT_SUCCESS, "optimizer");
   EXPECT(weft_shard_unit_begin(context, "u", NULL, &unit) == WEFT_SUCCESS, "unit");
-  EXPECT(weft_shard_unit_add_param(unit, "p", shape, 1, WEFT_FLOAT32, 0, &param) == WEFT_SUCCESS,
-         "param");
+  const weft_shard_param_config_t declared = {sizeof declared, "p", shape, 1, WEFT_FLOAT32, 0};
+  EXPECT(weft_shard_unit_add_param(unit, &declared, &param) == WEFT_SUCCESS, "param");
   EXPECT(weft_shard_unit_seal(unit) == WEFT_SUCCESS, "seal");
   EXPECT(weft_shard_context_finalize(context, NULL) == WEFT_SUCCESS, "finalize");
   const v01_shard_update_t update = {.learning_rate = 0.1};
   CONFIG(Update, shard_update_t, update, WEFT_SUCCESS);
 
   ANSWER(ErrorInfo, error_info_t);
+  ANSWER(WorkErrorInfo, error_info_t);
   ANSWER(Stats, group_stats_t);
   ANSWER(Option, option_info_t);
   ANSWER(Plan, shard_plan_t);
@@ -327,6 +346,8 @@ int main(void) {
   ANSWER(Updated, shard_update_result_t);
   ANSWER(View, shard_view_t);
   ANSWER(Part, shard_part_t);
+  ANSWER(ParamInfo, shard_param_info_t);
+  ANSWER(UnitInfo, shard_unit_info_t);
   ANSWER(Report, shard_report_t);
   ANSWER(RankReport, shard_rank_report_t);
   weft_shard_context_destroy(context);

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "bindings/c/op.h"
+#include "tests/bindings/user_op.h"
 
 namespace weft {
 namespace {
@@ -31,7 +32,7 @@ TEST(CustomOpOf, IsWhatWasMade) {
 
   int calls = 0;
   char name[] = "mine";
-  ASSERT_EQ(weft_op_create_user(CountCalls, &calls, name, &op), WEFT_SUCCESS);
+  ASSERT_EQ(CreateUserOp(CountCalls, &calls, name, &op), WEFT_SUCCESS);
   name[0] = 'y';
   const auto user = CustomOpOf(op);
   ASSERT_TRUE(user.ok()) << user.status();
@@ -52,7 +53,7 @@ TEST(CustomOpOf, RefusesWhatIsNoReductionOfOpH) {
 TEST(CustomOpOf, OutlivesItsNumber) {
   int calls = 0;
   weft_op_t op;
-  ASSERT_EQ(weft_op_create_user(CountCalls, &calls, "mine", &op), WEFT_SUCCESS);
+  ASSERT_EQ(CreateUserOp(CountCalls, &calls, "mine", &op), WEFT_SUCCESS);
   const std::shared_ptr<const CustomOp> held = CustomOpOf(op).value();
   ASSERT_EQ(weft_op_destroy(op), WEFT_SUCCESS);
   EXPECT_EQ(ResultOf(CustomOpOf(op).status()), WEFT_INVALID_ARGUMENT);
@@ -88,9 +89,8 @@ TEST(CustomOpOf, IsSafeWhileOthersDestroy) {
     makers.emplace_back([&] {
       for (int round = 0; round < kRounds || found.load() == 0; ++round) {
         weft_op_t op;
-        ASSERT_EQ(
-            weft_op_create_user(CountCalls, nullptr, "a name long enough to be allocated", &op),
-            WEFT_SUCCESS);
+        ASSERT_EQ(CreateUserOp(CountCalls, nullptr, "a name long enough to be allocated", &op),
+                  WEFT_SUCCESS);
         shared = op;
         if (found.load() == 0) std::this_thread::yield();
         ASSERT_EQ(weft_op_destroy(op), WEFT_SUCCESS);

@@ -8,6 +8,8 @@
 
 #include "weft/weft.h"
 
+#include "tests/bindings/user_op.h"
+
 namespace {
 
 void Ignore(const void*, const void*, void*, size_t, weft_dtype_t, void*) {}
@@ -37,7 +39,7 @@ TEST(Op, WhatIsMadeHasANameUntilItIsDestroyed) {
   weft_op_t user;
   ASSERT_EQ(weft_op_create_premul_sum(&factor, WEFT_INT8, &scaled), WEFT_SUCCESS)
       << weft_last_error();
-  ASSERT_EQ(weft_op_create_user(Ignore, nullptr, "mine", &user), WEFT_SUCCESS) << weft_last_error();
+  ASSERT_EQ(weft::CreateUserOp(Ignore, nullptr, "mine", &user), WEFT_SUCCESS) << weft_last_error();
   EXPECT_GE(scaled, WEFT_OP_CUSTOM_FIRST);
   EXPECT_GE(user, WEFT_OP_CUSTOM_FIRST);
   EXPECT_STREQ(weft_op_name(scaled), "premul_sum");
@@ -62,7 +64,7 @@ TEST(Op, ANumberIsNeverUsedAgain) {
   std::set<int> numbers;
   for (int i = 0; i < 1000; ++i) {
     weft_op_t op;
-    ASSERT_EQ(weft_op_create_user(Ignore, nullptr, "mine", &op), WEFT_SUCCESS);
+    ASSERT_EQ(weft::CreateUserOp(Ignore, nullptr, "mine", &op), WEFT_SUCCESS);
     EXPECT_TRUE(numbers.insert(op).second) << op;
     ASSERT_EQ(weft_op_destroy(op), WEFT_SUCCESS);
   }
@@ -70,7 +72,7 @@ TEST(Op, ANumberIsNeverUsedAgain) {
 
 TEST(Op, ANameMayHave63Bytes) {
   weft_op_t op;
-  EXPECT_EQ(weft_op_create_user(Ignore, nullptr, std::string(63, 'n').c_str(), &op), WEFT_SUCCESS);
+  EXPECT_EQ(weft::CreateUserOp(Ignore, nullptr, std::string(63, 'n').c_str(), &op), WEFT_SUCCESS);
   EXPECT_EQ(weft_op_destroy(op), WEFT_SUCCESS);
 }
 

@@ -7,6 +7,8 @@
 
 #include "weft/weft.h"
 
+#include "tests/bindings/shard_calls.h"
+
 namespace {
 
 using testing::HasSubstr;
@@ -30,7 +32,8 @@ class ShardPlan : public testing::Test {
  protected:
   void SetUp() override {
     for (const std::string& name : names_)
-      specs_.push_back({name.c_str(), shape_, 2, WEFT_FLOAT32, 0});
+      specs_.push_back(
+          {sizeof(weft_shard_param_config_t), name.c_str(), shape_, 2, WEFT_FLOAT32, 0});
     params_.resize(specs_.size());
     units_.resize(specs_.size());
     mesh_ = DryMesh(4, 2, 5);
@@ -60,7 +63,7 @@ class ShardPlan : public testing::Test {
   const std::vector<std::string> names_ = {"embed.weight",    "blocks.0.norm",   "blocks.0.weight",
                                            "blocks.1.norm",   "blocks.1.weight", "blocks.2.norm",
                                            "blocks.2.weight", "norm.weight",     "head.weight"};
-  std::vector<weft_shard_param_spec_t> specs_;
+  std::vector<weft_shard_param_config_t> specs_;
   std::vector<weft_shard_param_t> params_;
   std::vector<weft_shard_unit_t> units_;
   weft_mesh_t mesh_ = nullptr;
@@ -130,11 +133,23 @@ TEST_F(ShardPlan, NothingElseWorksOnADryMesh) {
   weft_group_t group = nullptr;
   for (const weft_result_t result :
        {weft_shard_context_finalize(context_, nullptr), weft_shard_context_verify(context_),
-        weft_shard_step_begin(context_, WEFT_SHARD_TRAIN, 0),
-        weft_shard_abort_step(context_, nullptr), weft_mesh_axis_group(mesh_, 0, &group)}) {
+        weft::StepBegin(context_), weft_shard_abort_step(context_, nullptr),
+        weft_mesh_axis_group(mesh_, 0, &group)}) {
     EXPECT_EQ(result, WEFT_INVALID_USAGE);
     EXPECT_THAT(weft_last_error(), HasSubstr("dry"));
   }
+}
+
+TEST(ShardPreset, IsFoundByItsName) {
+  for (int number = WEFT_SHARD_NO_SHARD; number <= WEFT_SHARD_FRACTION; ++number) {
+    const auto preset = static_cast<weft_shard_preset_t>(number);
+    weft_shard_preset_t found = preset == WEFT_SHARD_HPZ ? WEFT_SHARD_ZERO1 : WEFT_SHARD_HPZ;
+    EXPECT_EQ(weft_shard_preset_by_name(weft_shard_preset_name(preset), &found), WEFT_SUCCESS);
+    EXPECT_EQ(found, preset);
+  }
+  weft_shard_preset_t found = WEFT_SHARD_NO_SHARD;
+  EXPECT_EQ(weft_shard_preset_by_name("zero3", &found), WEFT_SUCCESS);
+  EXPECT_EQ(found, WEFT_SHARD_FULL_SHARD);
 }
 
 }  // namespace

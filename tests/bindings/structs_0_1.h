@@ -242,4 +242,36 @@ typedef struct v01_shard_part {
   weft_dtype_t grad_dtype;
 } v01_shard_part_t;
 
+typedef struct v01_shard_param_info {
+  size_t struct_size;
+  const char* name;
+  weft_shard_unit_t unit;
+  const char* unit_name;
+  weft_shard_param_t tied_to;
+  size_t count;
+  int64_t shape[WEFT_SHARD_DIMS_MAX];
+  int ndim;
+  weft_dtype_t dtype;
+  uint32_t flags;
+  int index;
+} v01_shard_param_info_t;
+
+typedef struct v01_shard_unit_info {
+  size_t struct_size;
+  const char* name;
+  size_t index;
+  size_t param_count;
+  weft_shard_preset_t preset;
+  weft_shard_place_t params;
+  weft_shard_place_t between;
+  weft_shard_place_t gradients;
+  weft_shard_place_t optimizer;
+  weft_shard_cut_t cut;
+  int64_t cut_rows;
+  int float32_gradients;
+  weft_shard_wire_t wire;
+  int sealed;
+  int unsharded;
+} v01_shard_unit_info_t;
+
 #endif /* WEFT_TESTS_BINDINGS_STRUCTS_0_1_H_ */

@@ -211,7 +211,7 @@ class Plan(LaunchedTest):
                 self.assertEqual(row["fits"], row["peak_bytes"] <= 40e9)
         self.assertEqual({"params": 7e9, "ranks": 8, "element_bytes": {"params": 2, "main": 4, "gradients": 4, "optimizer": 8},
                           "largest_unit": 250e6, "micro_batches": 3, "accumulation": "every", "shard_group": 4,
-                          "budget_bytes": 40e9}, report["input"])
+                          "budget_bytes": 40e9, "views": "move"}, report["input"])
         self.assertEqual(1, report["version"])
 
     def test_takes_the_least_traffic_that_fits(self):
@@ -245,6 +245,23 @@ class Plan(LaunchedTest):
         shown = [line[4:] for line in page[start:start + len(printed)]]
         self.assertEqual(printed, shown)
 
+    def test_stable_views_have_a_price(self):
+        arguments = ("--params", "7B", "--ranks", "8", "--shard-group", "4")
+        moving = {row["strategy"]: row for row in self.plan_json(*arguments)["strategies"]}
+        self.assertEqual({0.0}, {row["views_bytes"] for row in moving.values()})
+        unit = 7e9 / 32 * 4
+        for views, full_shard in (("stable", 1), ("apart", 31)):
+            with self.subTest(views):
+                report = self.plan_json(*arguments, "--views", views)
+                self.assertEqual(views, report["input"]["views"])
+                rows = {row["strategy"]: row for row in report["strategies"]}
+                for name, row in rows.items():
+                    self.assertEqual(moving[name]["peak_bytes"] + row["views_bytes"], row["peak_bytes"], name)
+                self.assertEqual(0, rows["ddp"]["views_bytes"])
+                self.assertAlmostEqual(full_shard * unit, rows["full-shard"]["views_bytes"], delta=unit / 100)
+                lines = self.plan(*arguments, "--views", views)
+                self.assertTrue(any(line.startswith("full-shard takes ") and f" for {views} views" in line for line in lines), lines)
+
     def test_numbers_keep_their_digits(self):
         for text, value in (("2851598336", 2851598336), ("2.851598336B", 2851598336), ("2851598.336K", 2851598336),
                             ("7e9", 7e9), ("1.5T", 1.5e12), ("3G", 3e9)):
@@ -253,18 +270,6 @@ class Plan(LaunchedTest):
         for text, value in (("1234567", 1234567), ("1.5GB", 1.5e9), ("2GiB", 2 << 30), ("3MiB", 3 << 20), ("4096B", 4096)):
             with self.subTest(text):
                 self.assertEqual(value, self.plan_json("--params", "1e6", "--ranks", "2", "--budget", text)["input"]["budget_bytes"])
-
-    def test_deepspeed(self):
-        arguments = ("--params", "2851598336", "--largest-unit", "32899072", "--ranks", "8", "--deepspeed")
-        lines = self.plan(*arguments)
-        self.assertEqual(["15.93", "5.31", "6.10", "0.79", "0.12"], [line.split()[-3] for line in lines[-5:]])
-        rows = self.plan_json(*arguments)["deepspeed"]
-        self.assertEqual([(2, False, False), (2, False, True), (3, False, False), (3, False, True), (3, True, True)],
-                         [(row["stage"], row["offload_params"], row["offload_optimizer"]) for row in rows])
-        self.assertEqual("15.93", f"{rows[0]['device_bytes'] / 2**30:.2f}")
-        two_nodes = self.plan_json(*arguments, "--ranks-per-node", "4")["deepspeed"]
-        self.assertEqual(rows[3]["host_bytes_zero_init"], 2 * two_nodes[3]["host_bytes_zero_init"])
-        self.assertNotIn("deepspeed", self.plan_json(*arguments[:-1]))
 
     def test_bad_command_lines(self):
         good = ("--params", "7e9", "--ranks", "4")
@@ -281,8 +286,7 @@ class Plan(LaunchedTest):
                                 ((*good, "--units", "2", "--largest-unit", "1B"), "--largest-unit"),
                                 ((*good, "--microbatches", "0"), "0 micro-batches"), ((*good, "--accumulation", "never"), "never"),
                                 ((*good, "--shard-group", "3"), "groups of 3"), ((*good, "--budget", "40G"), "40GiB"),
-                                ((*good, "--budget", "0"), "above 0"), ((*good, "--ranks-per-node", "2"), "--deepspeed"),
-                                ((*good, "--deepspeed", "--ranks-per-node", "3"), "--ranks-per-node 3")):
+                                ((*good, "--budget", "0"), "above 0"), ((*good, "--views", "still"), "still"), ((*good, "--deepspeed"), "--deepspeed")):
             with self.subTest(arguments):
                 code, out, err = self.run_to_end("plan", *arguments)
                 self.assertEqual((2, [], 1), (code, out, len(err)), err)

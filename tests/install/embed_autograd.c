@@ -77,8 +77,9 @@ static float uniform(uint64_t* seed) { /* in [-1, 1) */
 
 static float step(weft_shard_context_t model, uint64_t* seed, double rate) { /* 0: eval */
   node_t *const last = tape + NODES - 1, *node;
-  check(weft_shard_step_begin(model, rate > 0 ? WEFT_SHARD_TRAIN : WEFT_SHARD_EVAL, 0));
-  check(weft_shard_microbatch_begin(model, 0, 1));
+  weft_shard_step_t kind = {sizeof kind, .mode = rate > 0 ? WEFT_SHARD_TRAIN : WEFT_SHARD_EVAL};
+  check(weft_shard_step_begin(model, &kind));
+  check(weft_shard_microbatch_begin(model, NULL)); /* the only one */
   for (int i = 0; i < BATCH * tape->out; ++i)
     tape->y[i] = uniform(seed);
   for (node = tape + 1; node <= last; ++node) {
@@ -121,9 +122,11 @@ int main(int argc, char** argv) {
   check(weft_shard_context_optimizer(model, NULL));
   for (node_t* n = tape + 1; n < tape + NODES; n += 2) {
     const int64_t shape[] = {n->out, n->in};
+    const weft_shard_param_config_t w = {sizeof w, n->names[1], shape, 2, .dtype = WEFT_FLOAT32};
+    const weft_shard_param_config_t b = {sizeof b, n->names[2], shape, 1, .dtype = WEFT_FLOAT32};
     check(weft_shard_unit_begin(model, n->names[0], &policy, &n->unit));
-    check(weft_shard_unit_add_param(n->unit, n->names[1], shape, 2, WEFT_FLOAT32, 0, &n->weight));
-    check(weft_shard_unit_add_param(n->unit, n->names[2], shape, 1, WEFT_FLOAT32, 0, &n->bias));
+    check(weft_shard_unit_add_param(n->unit, &w, &n->weight));
+    check(weft_shard_unit_add_param(n->unit, &b, &n->bias));
     check(weft_shard_unit_seal(n->unit));
   }
   weft_shard_plan_t plan = {.struct_size = sizeof plan};
@@ -134,13 +137,15 @@ int main(int argc, char** argv) {
   for (node_t* node = tape + 1; node < tape + NODES; node += 2) {
     for (int i = 0; i < node->out * node->in; ++i)
       values[i] = uniform(&initial) / sqrtf((float)node->in);
-    check(weft_shard_param_load(node->weight, values, WEFT_SHARD_EVERY_RANK));
+    const weft_shard_load_t load = {sizeof load, values, .root = WEFT_SHARD_EVERY_RANK};
+    check(weft_shard_param_load(node->weight, &load));
   }
   for (int i = 0; i < 500; ++i)
     step(model, &seed, argc > 2 ? atof(argv[2]) : 0.01);
   uint32_t digest = 0, bits[WIDTH * WIDTH];
   for (node_t* node = tape + 1; node < tape + NODES; node += 2) {
-    check(weft_shard_param_read(node->weight, bits));
+    const weft_shard_read_t read = {sizeof read, bits, .root = WEFT_SHARD_EVERY_RANK};
+    check(weft_shard_param_read(node->weight, &read));
     for (int i = 0; i < node->out * node->in; ++i)
       digest = (digest ^ bits[i]) * 16777619u;
   }

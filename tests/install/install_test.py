@@ -37,8 +37,10 @@ foreach(kind weft weft_static)
 endforeach()
 """
 _EXPORTS = pathlib.Path(__file__).resolve().parent / "exports.txt"
-# What libweft.so may need: the C and C++ libraries, libcrypto.
-_MAY_NEED = re.compile(r"(libc|libm|libgcc_s|libstdc\+\+|libpthread|libcrypto|ld-linux[\w-]*)\.so\.\d+")
+# What libweft.so may need: the C and C++ libraries.
+_MAY_NEED = re.compile(r"(libc|libm|libgcc_s|libstdc\+\+|libpthread|ld-linux[\w-]*)\.so\.\d+")
+# libcrypto's names.
+_OF_LIBCRYPTO = re.compile(r"(OPENSSL|CRYPTO|EVP|SHA\d+|ossl)_\w+")
 # Names the linker itself adds, and the version node's name.
 _MAY_SHOW = re.compile(r"WEFT_\d+|_init|_fini|__bss_start|_edata|_end")
 
@@ -156,6 +158,22 @@ class Install(unittest.TestCase):
         self.assertTrue(needed)
         self.assertEqual([], [name for name in needed if not _MAY_NEED.fullmatch(name)])
         self.assertIn("[libweft.so.0]", run("readelf", "-d", self.library))
+
+    def test_thread_local_storage_is_small(self):
+        """It is of the kind that all libraries of a process share 1.5 KB of (docs/abi.md)."""
+        segments = re.findall(r"^\s*TLS\s+(.*)", run("readelf", "-lW", self.library), re.MULTILINE)
+        self.assertEqual(1, len(segments))
+        memory_bytes = int(segments[0].split()[4], 16)
+        self.assertGreater(memory_bytes, 0)
+        self.assertLessEqual(memory_bytes, 64)
+
+    def test_no_libcrypto_is_needed(self):
+        """What is used of it is inside, and no other copy in the program takes its place."""
+        for binary in (self.library, self.library.with_suffix(".a")):
+            with self.subTest(binary.name):
+                dynamic = ["-D"] if binary is self.library else ["-g"]
+                names = {line.split()[-1].split("@")[0] for line in run("nm", *dynamic, binary).splitlines() if line.strip()}
+                self.assertEqual([], sorted(name for name in names if _OF_LIBCRYPTO.fullmatch(name)))
 
 
 if __name__ == "__main__":

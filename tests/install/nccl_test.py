@@ -115,7 +115,7 @@ class Nccl(unittest.TestCase):
     def test_streams_are_refused(self):
         source = self.folder / "streams.c"
         source.write_text(_STREAMS)
-        self.assertEqual("4" * 10, run(self.compile(source, "streams"), env=dict(os.environ, WEFT_TIMEOUT_S="20")))
+        self.assertEqual("5" * 10, run(self.compile(source, "streams"), env=dict(os.environ, WEFT_TIMEOUT_S="20")))
 
     def test_program_is_one_for_nccl(self):
         if not foreign_headers():

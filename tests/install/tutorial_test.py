@@ -1,4 +1,5 @@
-"""docs/tutorials/embed_autograd.md is embed_autograd.c, which prints what the page says, the same for all presets."""
+"""docs/tutorials/embed_autograd.md is embed_autograd.c, which prints what the page says, the same for all presets; docs/tutorials/optimizers.md
+is optimizers.cc, which learns in each of its ways."""
 import pathlib
 import re
 import subprocess
@@ -10,6 +11,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PAGE = ROOT / "docs" / "tutorials" / "embed_autograd.md"
 SOURCE = HERE / "embed_autograd.c"
+OPTIMIZERS_PAGE = ROOT / "docs" / "tutorials" / "optimizers.md"
+OPTIMIZERS = HERE / "optimizers.cc"
 _DEADLINE_S = 60
 _PRESETS = {0: "NO_SHARD", 1: "ZERO1", 2: "ZERO2", 3: "GRAD_OP", 4: "FULL_SHARD", 7: "FRACTION"}
 
@@ -59,7 +62,7 @@ class Tutorial(unittest.TestCase):
         self.assertEqual(code_lines(SOURCE.read_text()), code_lines("".join(blocks(self.page, "c"))))
 
     def test_program_is_short(self):
-        self.assertLess(SOURCE.read_text().count("\n"), 150)
+        self.assertLess(SOURCE.read_text().count("\n"), 160)
         self.assertIn(f", {SOURCE.read_text().count(chr(10))} lines", self.page)
 
     def test_prints_what_the_page_says(self):
@@ -92,6 +95,46 @@ class Tutorial(unittest.TestCase):
         self.assertIn(re.search(r"^    (finalize: .*)$", self.page, re.MULTILINE)[1], done.stderr)
 
 
+class Optimizers(unittest.TestCase):
+    build = pathlib.Path(".")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.page = OPTIMIZERS_PAGE.read_text()
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.program = pathlib.Path(folder.name) / "optimizers"
+        cls.compiled = run("c++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}", OPTIMIZERS,
+                           "-o", cls.program, f"-L{cls.build / 'lib'}", "-lweft", f"-Wl,-rpath,{cls.build / 'lib'}")
+
+    def setUp(self):
+        self.assertEqual(0, self.compiled.returncode, self.compiled.stderr)
+
+    def losses(self, ranks, mode):
+        """The last loss of each rank."""
+        done = run(self.build / "bin" / "weftrun", "-n", ranks, self.program, mode)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        printed = dict(re.findall(rf"^\[(\d+)\] {mode}: loss (.*)$", done.stdout, re.MULTILINE))
+        self.assertEqual(ranks, len(printed), done.stdout)
+        return printed
+
+    def test_page_is_the_program(self):
+        self.assertEqual(code_lines(OPTIMIZERS.read_text()), code_lines("".join(blocks(self.page, "cpp"))))
+        self.assertIn(f", {OPTIMIZERS.read_text().count(chr(10))} lines", self.page)
+
+    def test_every_way_learns(self):
+        for ranks in (1, 2, 3):
+            for mode, most in (("groups", 1e-10), ("own", 1e-10), ("two", 0.01)):
+                with self.subTest(ranks=ranks, mode=mode):
+                    for loss in self.losses(ranks, mode).values():
+                        self.assertLess(float(loss), most)
+
+    def test_one_context_and_two_have_the_same_bits(self):
+        for ranks in (1, 2, 3):
+            with self.subTest(ranks=ranks):
+                self.assertEqual(self.losses(ranks, "one"), self.losses(ranks, "two"))
+
+
 if __name__ == "__main__":
-    Tutorial.build = pathlib.Path(sys.argv.pop(1)).resolve()
+    Tutorial.build = Optimizers.build = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main()

@@ -1,7 +1,9 @@
 // The C++ wrapper: every operation that wrapper_test.cc does not have, batches, reductions, registration. C++17.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -117,6 +119,88 @@ TEST(WrapperOperations, ABatchExchangesAndEndsByItselfWhenLeft) {
     }
     EXPECT_EQ(sum, 6);
     EXPECT_EQ(weft_batch_end(), WEFT_BAD_STATE);
+  });
+}
+
+TEST(WrapperOperations, ABatchThatAnExceptionLeavesStartsNothing) {
+  OnRanks(2, [](const weft::Group& group, int rank) {
+    int64_t sum = rank + 1;
+    if (rank == 0) {
+      weft::Work work;
+      try {
+        const weft::Batch outer;
+        work = group.Start().AllReduce(&sum, &sum, 1, WEFT_SUM);
+        const weft::Batch inner;
+        group.AllReduce(&sum, &sum, 1, WEFT_SUM);
+        throw std::runtime_error("the second half is missing");
+      } catch (const std::runtime_error&) {
+        EXPECT_EQ(sum, 1);
+      }
+      EXPECT_EQ(work.Error(), WEFT_ABORTED);
+    }
+    try {
+      group.AllReduce(&sum, &sum, 1, WEFT_SUM);
+      ADD_FAILURE() << "the group was not aborted";
+    } catch (const weft::Error& error) {
+      EXPECT_EQ(error.result(), WEFT_ABORTED);
+      EXPECT_NE(std::string(error.what()).find("weft_batch_cancel"), std::string::npos)
+          << error.what();
+    }
+    EXPECT_EQ(sum, rank + 1);
+    EXPECT_EQ(weft_batch_end(), WEFT_BAD_STATE);
+  });
+}
+
+// A destructor may use batches, also while an exception leaves the scope of the object.
+TEST(WrapperOperations, ABatchWithinADestructorEndsDuringAnException) {
+  OnRanks(2, [](const weft::Group& group, int) {
+    struct SumsWhenLeft {
+      ~SumsWhenLeft() {
+        const weft::Batch batch;
+        group.AllReduce(sum, sum, 1, WEFT_SUM);
+      }
+
+      const weft::Group& group;
+      int64_t* sum;
+    };
+
+    int64_t sum = 2;
+    try {
+      const SumsWhenLeft left{group, &sum};
+      throw std::runtime_error("of something else");
+    } catch (const std::runtime_error&) {
+    }
+    EXPECT_EQ(sum, 4);
+  });
+}
+
+TEST(WrapperOperations, ABatchMayBeCancelled) {
+  OnRanks(1, [](const weft::Group& group, int) {
+    const int64_t from = 5;
+    int64_t to = 0;
+    weft::Batch batch;
+    group.Broadcast(&from, &to, 1, 0);
+    batch.Cancel();
+    EXPECT_EQ(to, 0);
+    EXPECT_THROW(group.Barrier(), weft::Error);
+  });
+}
+
+TEST(WrapperOperations, AGroupsDeadlineAndSequence) {
+  OnRanks(2, [](const weft::Group& group, int rank) {
+    EXPECT_EQ(group.Sequence(), 0u);
+    group.SetTimeout(std::chrono::seconds(30));
+    group.Barrier();
+    EXPECT_EQ(group.Sequence(), 1u);
+    EXPECT_THROW(group.SetTimeout(std::chrono::nanoseconds(-1)), weft::Error);
+    if (rank == 1) return;
+    group.SetTimeout(std::chrono::milliseconds(250));
+    try {
+      group.Barrier();
+      ADD_FAILURE() << "the other rank did not come";
+    } catch (const weft::Error& error) {
+      EXPECT_EQ(error.info().sequence, 2);
+    }
   });
 }
 

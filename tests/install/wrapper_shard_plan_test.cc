@@ -1,6 +1,7 @@
-// The C++ wrapper of plans, hints and lists of units. Compiled as C++17.
+// The C++ wrapper of plans, hints, lists of units and param groups. Compiled as C++17.
 #include <gtest/gtest.h>
 
+#include "weft/shard_param_groups.hpp"
 #include "weft/shard_plan.hpp"
 
 #include "tests/install/local_ranks.h"
@@ -48,6 +49,28 @@ TEST(ShardPlanWrapper, ADryPlanIsThatOfTheRanks) {
     EXPECT_EQ(interval.begin, part.begin);
     EXPECT_EQ(interval.count, part.count);
     EXPECT_THROW(planned.Finalize(), weft::Error);
+  });
+}
+
+TEST(ShardParamGroupsWrapper, AGroupIsAddedChangedAndReadBack) {
+  weft_test::OnRanks(1, [&](const weft::Group& group, int) {
+    const weft::Mesh mesh(group);
+    const weft::ShardContext context(mesh);
+    context.SetOptimizer();
+    weft_shard_param_group_t numbers = {};
+    numbers.struct_size = sizeof(numbers);
+    numbers.kind = WEFT_OPTIMIZER_SGD;
+    numbers.learning_rate_factor = 0.5;
+    const int number = weft::AddParamGroup(context, numbers);
+    EXPECT_EQ(number, 1);
+    const weft::ShardModel model = AddModel(context);
+    weft::PutIntoGroup(model.params[0], number);
+    EXPECT_EQ(model.params[0].Info().group, number);
+    context.Finalize();
+    numbers.learning_rate_factor = 0.25;
+    weft::ChangeParamGroup(context, number, numbers);
+    EXPECT_EQ(weft::ParamGroupOf(context, number).learning_rate_factor, 0.25);
+    EXPECT_THROW(weft::ParamGroupOf(context, 2), weft::Error);
   });
 }
 

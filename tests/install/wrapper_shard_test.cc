@@ -8,6 +8,7 @@
 
 #include "weft/shard.hpp"
 #include "weft/shard_checks.hpp"
+#include "weft/shard_state.hpp"
 
 #include "tests/install/local_ranks.h"
 
@@ -32,6 +33,37 @@ struct Model {
   weft::ShardParam bias;
   weft_shard_plan_t plan;
 };
+
+TEST(ShardWrapper, FindsWhatWasDeclared) {
+  OnRanks(1, [](const weft::Group& group, int) {
+    Model model(group);
+    ASSERT_EQ(model.context.Units().size(), 1u);
+    EXPECT_EQ(model.context.Units()[0].get(), model.unit.get());
+    EXPECT_EQ(model.context.UnitByName("u").get(), model.unit.get());
+    EXPECT_EQ(std::string(model.unit.Info().name), "u");
+    EXPECT_EQ(model.unit.Info().unsharded, 1);
+    ASSERT_EQ(model.unit.Params().size(), 2u);
+    EXPECT_EQ(model.unit.Params()[1].get(), model.bias.get());
+    const weft::ShardParam weight = model.context.ParamByName("weight");
+    EXPECT_EQ(weight.get(), model.weight.get());
+    EXPECT_EQ(weight.Info().ndim, 2);
+    EXPECT_EQ(weight.Info().shape[0], 3);
+    try {
+      (void)model.context.ParamByName("wieght");
+      FAIL() << "it was found";
+    } catch (const weft::Error& error) {
+      EXPECT_EQ(error.result(), WEFT_INVALID_ARGUMENT);
+    }
+    try {
+      weight.GradReady();
+      FAIL() << "no step is under way";
+    } catch (const weft::Error& error) {
+      EXPECT_EQ(std::string(error.info().unit), "u");
+      EXPECT_EQ(std::string(error.info().param), "weight");
+      EXPECT_EQ(error.info().device, -1);
+    }
+  });
+}
 
 TEST(ShardWrapper, AStepAveragesGradients) {
   OnRanks(2, [](const weft::Group& group, int rank) {
@@ -198,6 +230,31 @@ TEST(ShardWrapper, TheSlowestRankIsThatOfTheReports) {
     EXPECT_EQ(report.summary.slowest_rank, first >= second ? 0 : 1);
     EXPECT_EQ(report.summary.slowest_busy_ns, std::max(first, second));
     EXPECT_EQ(report.summary.median_busy_ns, (first + second) / 2);
+  });
+}
+
+TEST(ShardWrapper, StateIsReadAndWrittenBack) {
+  OnRanks(2, [](const weft::Group& group, int) {
+    Model model(group);
+    const weft_shard_state_part_t part = weft::StatePart(model.weight, WEFT_SHARD_STATE_VALUE);
+    ASSERT_EQ(part.count, 6u);
+    EXPECT_EQ(part.data, model.weight.As<float>());
+    EXPECT_EQ(part.replicas, 2);
+    EXPECT_EQ(weft::StatePart(model.weight, WEFT_SHARD_STATE_MOMENT1).replicas, 0);
+    static_cast<float*>(part.data)[5] = 2.5F;
+    weft_shard_state_scalars_t scalars = weft::StateScalars(model.context);
+    EXPECT_EQ(scalars.loss_scale, 1);
+    scalars.steps_begun = scalars.train_steps_begun = 8;
+    weft::SetStateScalars(model.context, scalars);
+    weft::StateWritten(model.context);
+    model.context.Verify();
+    EXPECT_EQ(weft::StateScalars(model.context).steps_begun, 8);
+    try {
+      weft::StateWritten(model.context, 0);
+      FAIL() << "nothing was said to be written";
+    } catch (const weft::Error& error) {
+      EXPECT_EQ(error.result(), WEFT_INVALID_ARGUMENT);
+    }
   });
 }
 

@@ -93,17 +93,17 @@ TEST(Agreement, NamesAllSidesWithoutAMajority) {
   }
 }
 
-TEST(Agreement, SaysWhatTheOddRanksDifferFrom) {
+TEST(Agreement, SaysWhatTheOutliersDifferFrom) {
   const Answers answers = Compare(GroupKind::kReference, {{2}, {1}, {1}, {3}, {1}});
   ASSERT_TRUE(answers.differences[4].has_value());
   EXPECT_EQ(WhoDiffers(*answers.differences[4]), "ranks 0, 3 have other values than ranks 1, 2, 4");
 }
 
-// Ranks 0, 2, 4 have one list, ranks 1, 3, 5 another: that is no difference, but what is odd within them.
+// Ranks 0, 2, 4 have one list, ranks 1, 3, 5 another: that is no difference, but an outlier within one of them is.
 TEST(Agreement, ComparesRanksAStrideApart) {
   const std::vector<std::vector<int>> equal = {{1, 2}, {5, 6}, {1, 2}, {5, 6}, {1, 2}, {5, 6}};
-  std::vector<std::vector<int>> odd = equal;
-  odd[1][1] = 7;
+  std::vector<std::vector<int>> with_outlier = equal;
+  with_outlier[1][1] = 7;
   for (const GroupKind kind : kGroupKinds) {
     ExpectAllOk(
         RunRanks(kind, 6, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
@@ -112,7 +112,7 @@ TEST(Agreement, ComparesRanksAStrideApart) {
                                 FirstDifference(*group, Digests(equal[index]), 0, 2));
           EXPECT_FALSE(none.has_value());
           WEFT_ASSIGN_OR_RETURN(const auto found,
-                                FirstDifference(*group, Digests(odd[index]), 0, 2));
+                                FirstDifference(*group, Digests(with_outlier[index]), 0, 2));
           EXPECT_TRUE(found.has_value());
           if (!found.has_value()) return absl::OkStatus();
           EXPECT_EQ(found->index, 1u);

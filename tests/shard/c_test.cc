@@ -13,6 +13,7 @@
 #include "bindings/c/last_error.h"
 #include "comm/node/make_group.h"
 #include "gmock/gmock.h"
+#include "tests/bindings/shard_calls.h"
 #include "tests/shard/ranks.h"
 
 namespace weft {
@@ -48,6 +49,7 @@ class ShardCTest : public testing::Test {
   void SetUp() override {
     auto groups = CreateLocalGroups(1, {});
     ASSERT_TRUE(groups.ok()) << groups.status();
+    group_.SetLive(true);
     group_.group = (*groups)[0];
     ASSERT_EQ(weft_mesh_create(&group_, nullptr, &mesh_), WEFT_SUCCESS);
     ASSERT_EQ(weft_shard_context_create(mesh_, nullptr, &context_), WEFT_SUCCESS);
@@ -84,12 +86,12 @@ TEST_F(ShardCTest, RefusesNull) {
   refused(weft_shard_unit_begin(context_, "a", nullptr, nullptr));
   weft_shard_param_t param = nullptr;
   const int64_t shape = 1;
-  refused(weft_shard_unit_add_param(nullptr, "w", &shape, 1, WEFT_FLOAT32, 0, &param));
+  refused(AddParam(nullptr, "w", &shape, 1, WEFT_FLOAT32, 0, &param));
   refused(weft_shard_unit_seal(nullptr));
   weft_shard_view_t view = {sizeof(view)};
   refused(weft_shard_param_view(nullptr, &view));
-  refused(weft_shard_step_begin(nullptr, WEFT_SHARD_TRAIN, 0));
-  refused(weft_shard_microbatch_begin(nullptr, 0, 1));
+  refused(StepBegin(nullptr, WEFT_SHARD_TRAIN, 0));
+  refused(MicrobatchBegin(nullptr, 0, 1));
   refused(weft_shard_pre_forward(nullptr, nullptr));
   refused(weft_shard_post_forward(nullptr, nullptr));
   refused(weft_shard_pre_backward(nullptr, nullptr));
@@ -111,22 +113,20 @@ TEST_F(ShardCTest, RefusesNullInsideOfAParam) {
   ASSERT_EQ(weft_shard_unit_begin(context_, "a", nullptr, &unit), WEFT_SUCCESS);
   weft_shard_param_t param = nullptr;
   const int64_t shape = 1;
-  ExpectRefused(weft_shard_unit_add_param(unit, nullptr, &shape, 1, WEFT_FLOAT32, 0, &param),
-                WEFT_INVALID_ARGUMENT, "name is NULL");
-  ExpectRefused(weft_shard_unit_add_param(unit, "w", nullptr, 1, WEFT_FLOAT32, 0, &param),
-                WEFT_INVALID_ARGUMENT, "shape of w is NULL");
-  ExpectRefused(weft_shard_unit_add_param(unit, "w", &shape, 1, WEFT_FLOAT32, 0, nullptr),
-                WEFT_INVALID_ARGUMENT, "param is NULL");
-  ExpectRefused(weft_shard_unit_add_param(unit, "w", &shape, 1, WEFT_FLOAT32, 6, &param),
-                WEFT_INVALID_ARGUMENT, "flags of w are 6");
-  EXPECT_EQ(weft_shard_unit_add_param(unit, "scalar", nullptr, 0, WEFT_FLOAT32, 0, &param),
-            WEFT_SUCCESS);
+  ExpectRefused(AddParam(unit, nullptr, &shape, 1, WEFT_FLOAT32, 0, &param), WEFT_INVALID_ARGUMENT,
+                "name is NULL");
+  ExpectRefused(AddParam(unit, "w", nullptr, 1, WEFT_FLOAT32, 0, &param), WEFT_INVALID_ARGUMENT,
+                "shape of w is NULL");
+  ExpectRefused(AddParam(unit, "w", &shape, 1, WEFT_FLOAT32, 0, nullptr), WEFT_INVALID_ARGUMENT,
+                "param is NULL");
+  ExpectRefused(AddParam(unit, "w", &shape, 1, WEFT_FLOAT32, 6, &param), WEFT_INVALID_ARGUMENT,
+                "flags of w are 6");
+  EXPECT_EQ(AddParam(unit, "scalar", nullptr, 0, WEFT_FLOAT32, 0, &param), WEFT_SUCCESS);
 }
 
 TEST_F(ShardCTest, RefusesHandlesOfAnotherKind) {
-  ExpectRefused(
-      weft_shard_step_begin(reinterpret_cast<weft_shard_context_t>(mesh_), WEFT_SHARD_TRAIN, 0),
-      WEFT_INVALID_ARGUMENT, "not the handle of a context");
+  ExpectRefused(StepBegin(reinterpret_cast<weft_shard_context_t>(mesh_), WEFT_SHARD_TRAIN, 0),
+                WEFT_INVALID_ARGUMENT, "not the handle of a context");
   weft_shard_context_t context = nullptr;
   ExpectRefused(
       weft_shard_context_create(reinterpret_cast<weft_mesh_t>(context_), nullptr, &context),
@@ -180,6 +180,7 @@ TEST_F(ShardCTest, TakesMemoryFromTheCaller) {
   struct Asked {
     size_t bytes[4] = {};
     int live = 0;
+    int given_back = 0;
   } asked;
 
   weft_shard_allocator_t allocator = {sizeof(allocator)};
@@ -195,6 +196,10 @@ TEST_F(ShardCTest, TakesMemoryFromTheCaller) {
     ::operator delete (memory, std::align_val_t{64});
   };
   allocator.user = &asked;
+  allocator.release_user = [](void* user) {
+    EXPECT_EQ(static_cast<Asked*>(user)->live, 0) << "after the last release";
+    ++static_cast<Asked*>(user)->given_back;
+  };
   weft_shard_config_t config = {sizeof(config)};
   config.allocator = &allocator;
   config.poison = 1;
@@ -206,7 +211,7 @@ TEST_F(ShardCTest, TakesMemoryFromTheCaller) {
   ASSERT_EQ(weft_shard_unit_begin(context, "a", &policy, &unit), WEFT_SUCCESS);
   weft_shard_param_t param = nullptr;
   const int64_t shape = 1000;
-  ASSERT_EQ(weft_shard_unit_add_param(unit, "w", &shape, 1, WEFT_FLOAT32, 0, &param), WEFT_SUCCESS);
+  ASSERT_EQ(AddParam(unit, "w", &shape, 1, WEFT_FLOAT32, 0, &param), WEFT_SUCCESS);
   ASSERT_EQ(weft_shard_unit_seal(unit), WEFT_SUCCESS);
   weft_shard_plan_t plan = {sizeof(plan)};
   ASSERT_EQ(weft_shard_context_finalize(context, &plan), WEFT_SUCCESS) << last_error;
@@ -215,8 +220,10 @@ TEST_F(ShardCTest, TakesMemoryFromTheCaller) {
   EXPECT_EQ(asked.bytes[WEFT_SHARD_TIER_OPTIMIZER], 0u);
   EXPECT_EQ(asked.bytes[WEFT_SHARD_TIER_POOL], plan.pool_bytes);
   EXPECT_EQ(asked.live, 3);
+  EXPECT_EQ(asked.given_back, 0);
   EXPECT_EQ(weft_shard_context_destroy(context), WEFT_SUCCESS);
   EXPECT_EQ(asked.live, 0);
+  EXPECT_EQ(asked.given_back, 1);
 }
 
 TEST_F(ShardCTest, RefusesUnknownPolicies) {
@@ -244,10 +251,9 @@ TEST_F(ShardCTest, TrainsAStep) {
   weft_shard_param_t weight = nullptr;
   weft_shard_param_t bias = nullptr;
   const int64_t shape[] = {2, 3};
-  ASSERT_EQ(weft_shard_unit_add_param(unit, "w", shape, 2, WEFT_FLOAT32, 0, &weight), WEFT_SUCCESS);
-  ASSERT_EQ(
-      weft_shard_unit_add_param(unit, "b", shape, 1, WEFT_FLOAT32, WEFT_SHARD_PARAM_FROZEN, &bias),
-      WEFT_SUCCESS);
+  ASSERT_EQ(AddParam(unit, "w", shape, 2, WEFT_FLOAT32, 0, &weight), WEFT_SUCCESS);
+  ASSERT_EQ(AddParam(unit, "b", shape, 1, WEFT_FLOAT32, WEFT_SHARD_PARAM_FROZEN, &bias),
+            WEFT_SUCCESS);
   ASSERT_EQ(weft_shard_unit_seal(unit), WEFT_SUCCESS);
   weft_shard_view_t view = {sizeof(view)};
   ExpectRefused(weft_shard_param_view(weight, &view), WEFT_BAD_STATE, "not finalized");
@@ -266,11 +272,11 @@ TEST_F(ShardCTest, TrainsAStep) {
   ASSERT_EQ(weft_shard_context_broadcast(context_, 0), WEFT_SUCCESS);
   ASSERT_EQ(weft_shard_context_verify(context_), WEFT_SUCCESS);
 
-  ExpectRefused(weft_shard_step_begin(context_, static_cast<weft_shard_mode_t>(7), 0),
-                WEFT_INVALID_ARGUMENT, "mode is 7");
-  ASSERT_EQ(weft_shard_step_begin(context_, WEFT_SHARD_TRAIN, 0), WEFT_SUCCESS);
-  ExpectRefused(weft_shard_microbatch_begin(context_, 0, 2), WEFT_INVALID_ARGUMENT, "last is 2");
-  ASSERT_EQ(weft_shard_microbatch_begin(context_, 0, 1), WEFT_SUCCESS);
+  ExpectRefused(StepBegin(context_, static_cast<weft_shard_mode_t>(7), 0), WEFT_INVALID_ARGUMENT,
+                "mode is 7");
+  ASSERT_EQ(StepBegin(context_, WEFT_SHARD_TRAIN, 0), WEFT_SUCCESS);
+  ExpectRefused(MicrobatchBegin(context_, 0, 2), WEFT_INVALID_ARGUMENT, "last is 2");
+  ASSERT_EQ(MicrobatchBegin(context_, 0, 1), WEFT_SUCCESS);
   ExpectRefused(weft_shard_pre_forward(unit, &view), WEFT_UNSUPPORTED, "stream");
   ASSERT_EQ(weft_shard_pre_forward(unit, nullptr), WEFT_SUCCESS);
   ASSERT_EQ(weft_shard_post_forward(unit, nullptr), WEFT_SUCCESS);
@@ -287,8 +293,7 @@ TEST_F(ShardCTest, TrainsAStep) {
     EXPECT_EQ(static_cast<float*>(view.grad)[i], gradient[i]);
   ASSERT_EQ(weft_shard_step_end(context_), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_abort_step(context_, nullptr), WEFT_SUCCESS);
-  ExpectRefused(weft_shard_step_begin(context_, WEFT_SHARD_TRAIN, 0), WEFT_ABORTED,
-                "no reason given");
+  ExpectRefused(StepBegin(context_, WEFT_SHARD_TRAIN, 0), WEFT_ABORTED, "no reason given");
 }
 
 }  // namespace

@@ -99,14 +99,17 @@ struct Options {
   weft_shard_preset_t preset = WEFT_SHARD_FULL_SHARD;
   int ranks = 2;
   bool reduces_every = false;
+  weft_shard_views_t views = WEFT_SHARD_VIEWS_MOVE;
 };
 
 absl::Status MakeModel(TrainedModel& model, std::shared_ptr<ProcessGroup> group,
-                       const BlockSource& source, bool reduces_every = false) {
+                       const BlockSource& source, bool reduces_every = false,
+                       weft_shard_views_t views = WEFT_SHARD_VIEWS_MOVE) {
   WEFT_ASSIGN_OR_RETURN(auto mesh, Mesh::Create(std::move(group), {}));
   return model.Make(
       mesh, {.accumulation = reduces_every ? WEFT_SHARD_REDUCE_EVERY : WEFT_SHARD_LOCAL_THEN_REDUCE,
              .microbatches = reduces_every ? 2 : 1,
+             .views = views,
              .memory = source});
 }
 
@@ -123,7 +126,7 @@ std::vector<float> Train(const Options& options, bool own_heap) {
                               .microbatches = options.reduces_every ? 2 : 1});
           WEFT_RETURN_IF_ERROR(MakeModel(model, std::move(group),
                                          own_heap ? BlockSource() : arena.Source(),
-                                         options.reduces_every));
+                                         options.reduces_every, options.views));
           if (!own_heap) {
             EXPECT_EQ(arena.bytes(WEFT_SHARD_TIER_PARAMS), model.plan().param_bytes);
             EXPECT_EQ(arena.bytes(WEFT_SHARD_TIER_GRADIENTS), model.plan().grad_bytes);
@@ -151,7 +154,8 @@ TEST(CallerMemory, GivesTheSameBitsAsTheHeap) {
     for (const int ranks : {1, 2, 3}) {
       for (const bool reduces_every : {false, true}) {
         SCOPED_TRACE(StrCat("preset ", preset, ", ", ranks, " ranks, ", reduces_every));
-        const Options options{preset, ranks, reduces_every};
+        const auto views = static_cast<weft_shard_views_t>(ranks % 3);
+        const Options options{preset, ranks, reduces_every, views};
         const std::vector<float> heap = Train(options, /*own_heap=*/true);
         const std::vector<float> callers = Train(options, /*own_heap=*/false);
         ASSERT_EQ(heap.size(), 3786u);
@@ -196,7 +200,7 @@ int CountAsked(const Options& options) {
                          Arena arena;
                          TrainedModel model({.preset = options.preset, .counts = kCounts});
                          WEFT_RETURN_IF_ERROR(MakeModel(model, std::move(group), arena.Source(),
-                                                        options.reduces_every));
+                                                        options.reduces_every, options.views));
                          if (rank == kVictim) asked = arena.asked();
                          return absl::OkStatus();
                        }));
@@ -212,8 +216,8 @@ void FailTheOne(const Options& options, int failing, bool misaligns) {
                  if (rank == kVictim) arena.failing = failing;
                  arena.misaligns = misaligns;
                  TrainedModel model({.preset = options.preset, .counts = kCounts});
-                 absl::Status status =
-                     MakeModel(model, std::move(group), arena.Source(), options.reduces_every);
+                 absl::Status status = MakeModel(model, std::move(group), arena.Source(),
+                                                 options.reduces_every, options.views);
                  EXPECT_EQ(arena.live(), 0u) << "finalize failed";
                  if (rank == kVictim) tier = TierName(arena.tiers().back());
                  return status;
@@ -235,7 +239,8 @@ void FailTheOne(const Options& options, int failing, bool misaligns) {
 TEST(CallerMemory, MissingAnywhereInFinalizeIsNamedAndToldToTheOthers) {
   const size_t live_before = ProcessHeap().live_bytes();
   for (const Options& options :
-       {Options{WEFT_SHARD_FULL_SHARD, 3, true}, Options{WEFT_SHARD_ZERO1, 2, false}}) {
+       {Options{WEFT_SHARD_FULL_SHARD, 3, true}, Options{WEFT_SHARD_ZERO1, 2, false},
+        Options{WEFT_SHARD_FULL_SHARD, 2, false, WEFT_SHARD_VIEWS_STABLE}}) {
     const int count = CountAsked(options);
     EXPECT_GE(count, 4);
     for (int failing = 1; failing <= count; ++failing) {

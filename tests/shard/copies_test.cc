@@ -112,31 +112,31 @@ class Trainee {
   int step_ = 0;
 };
 
-void ExpectMismatch(const absl::Status& status, int odd, const std::string& text) {
+void ExpectMismatch(const absl::Status& status, int outlier, const std::string& text) {
   EXPECT_EQ(ResultOf(status), WEFT_MISMATCH) << status;
-  EXPECT_EQ(FieldsOf(status).rank, odd);
+  EXPECT_EQ(FieldsOf(status).rank, outlier);
   EXPECT_THAT(std::string(status.message()), HasSubstr(text));
 }
 
-// A copy that drifts away on rank `odd` of `ranks`, and what every rank must be told.
+// A copy that drifts away on rank `outlier` of `ranks`, and what every rank must be told.
 struct Drift {
   Setting setting;
   int ranks = 3;
   std::string param = "tail.weight";
-  int odd = 0;
+  int outlier = 0;
   std::string text;
 };
 
 std::vector<Drift> Drifts() {
   std::vector<Drift> drifts;
   const auto add = [&](weft_shard_preset_t preset, const char* param) {
-    for (const auto& [odd, others] : {std::pair(0, "ranks 1, 2"), std::pair(2, "ranks 0, 1")}) {
+    for (const auto& [outlier, others] : {std::pair(0, "ranks 1, 2"), std::pair(2, "ranks 0, 1")}) {
       drifts.push_back(
           {{.preset = preset},
            3,
            param,
-           odd,
-           StrCat("parameter ", param, ": rank ", odd, " has other values than ", others)});
+           outlier,
+           StrCat("parameter ", param, ": rank ", outlier, " has other values than ", others)});
     }
   };
   add(WEFT_SHARD_NO_SHARD, "tail.weight");
@@ -145,13 +145,13 @@ std::vector<Drift> Drifts() {
   add(WEFT_SHARD_ZERO1, "tail.frozen");
   add(WEFT_SHARD_ZERO2, "tail.frozen");
   for (const char* param : {"tail.weight", "tail.frozen"}) {
-    for (const auto& [odd, others] : {std::pair(0, "ranks 2, 4"), std::pair(3, "ranks 1, 5")}) {
+    for (const auto& [outlier, others] : {std::pair(0, "ranks 2, 4"), std::pair(3, "ranks 1, 5")}) {
       drifts.push_back(
           {{.preset = WEFT_SHARD_HYBRID_SHARD, .axes = {3, 2}},
            6,
            param,
-           odd,
-           StrCat("parameter ", param, ": rank ", odd, " has other values than ", others)});
+           outlier,
+           StrCat("parameter ", param, ": rank ", outlier, " has other values than ", others)});
     }
   }
   drifts.push_back({{.preset = WEFT_SHARD_NO_SHARD},
@@ -169,8 +169,8 @@ std::vector<Drift> Drifts() {
 
 TEST(VerifySteps, NameTheRankWhoseCopyDrifts) {
   for (Drift drift : Drifts()) {
-    SCOPED_TRACE(StrCat(PresetName(drift.setting.preset), " on ", drift.ranks, ", rank ", drift.odd,
-                        ", ", drift.param));
+    SCOPED_TRACE(StrCat(PresetName(drift.setting.preset), " on ", drift.ranks, ", rank ",
+                        drift.outlier, ", ", drift.param));
     drift.setting.verify_steps = 3;
     ExpectAllOk(RunRanks(
         GroupKind::kLocal, drift.ranks,
@@ -178,12 +178,13 @@ TEST(VerifySteps, NameTheRankWhoseCopyDrifts) {
           WEFT_ASSIGN_OR_RETURN(Trainee trainee, Trainee::Make(group, drift.setting, rank));
           for (int step = 0; step < 4; ++step)
             WEFT_RETURN_IF_ERROR(trainee.Step());
-          if (rank == drift.odd) WEFT_RETURN_IF_ERROR(trainee.Flip(drift.param));
+          if (rank == drift.outlier) WEFT_RETURN_IF_ERROR(trainee.Flip(drift.param));
           WEFT_RETURN_IF_ERROR(trainee.Step());
           const absl::Status found = trainee.Step();
-          ExpectMismatch(found, drift.odd, StrCat("step_end on group local: ", drift.text, "; "));
+          ExpectMismatch(found, drift.outlier,
+                         StrCat("step_end on group local: ", drift.text, "; "));
           // The step has ended and the context goes on.
-          WEFT_RETURN_IF_ERROR(trainee.context().Broadcast(drift.odd == 1 ? 0 : 1));
+          WEFT_RETURN_IF_ERROR(trainee.context().Broadcast(drift.outlier == 1 ? 0 : 1));
           WEFT_RETURN_IF_ERROR(trainee.context().Verify());
           for (int step = 0; step < 3; ++step)
             WEFT_RETURN_IF_ERROR(trainee.Step());
@@ -243,23 +244,23 @@ TEST(VerifySteps, AreAgreedOnInFinalize) {
 TEST(Verify, NamesTheRankWhoseCopyDiffersInAnyPresetThatRestsWhole) {
   for (const weft_shard_preset_t preset :
        {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO1, WEFT_SHARD_ZERO2}) {
-    for (const int odd : {0, 3}) {
-      SCOPED_TRACE(StrCat(PresetName(preset), ", rank ", odd));
+    for (const int outlier : {0, 3}) {
+      SCOPED_TRACE(StrCat(PresetName(preset), ", rank ", outlier));
       ExpectAllOk(RunRanks(
           GroupKind::kReference, 4,
           [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
             WEFT_ASSIGN_OR_RETURN(Trainee trainee, Trainee::Make(group, {.preset = preset}, rank));
             WEFT_RETURN_IF_ERROR(trainee.Step());
             WEFT_RETURN_IF_ERROR(trainee.context().Verify());  // updates have arrived, too
-            if (rank == odd) {
+            if (rank == outlier) {
               WEFT_ASSIGN_OR_RETURN(const ParamView view,
                                     trainee.context().View(IndexOf(Model(), "tail.half")));
               static_cast<char*>(view.data)[0] ^= 1;
             }
             ExpectMismatch(
-                trainee.context().Verify(), odd,
-                StrCat("verify on group reference: parameter tail.half: rank ", odd,
-                       " has other values than ranks ", odd == 0 ? "1, 2, 3" : "0, 1, 2"));
+                trainee.context().Verify(), outlier,
+                StrCat("verify on group reference: parameter tail.half: rank ", outlier,
+                       " has other values than ranks ", outlier == 0 ? "1, 2, 3" : "0, 1, 2"));
             return absl::OkStatus();
           }));
     }
@@ -299,19 +300,19 @@ TEST(Verify, NamesOptimizerStateThatDiffers) {
 }
 
 TEST(Load, NamesTheRankWithOtherValues) {
-  for (const int odd : {0, 1}) {
+  for (const int outlier : {0, 1}) {
     for (const absl::Status& status :
          RunRanks(GroupKind::kLocal, 3,
-                  [odd](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+                  [outlier](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
                     WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
                     WEFT_RETURN_IF_ERROR(AddUnitWithParam(*context, "a", {3}).status());
                     WEFT_RETURN_IF_ERROR(context->Finalize().status());
-                    const float values[3] = {1, 2, rank == odd ? 4.0f : 3.0f};
+                    const float values[3] = {1, 2, rank == outlier ? 4.0f : 3.0f};
                     return context->Load(0, values, Context::kEveryRank);
                   })) {
-      ExpectMismatch(status, odd,
-                     StrCat("param_load on group local: parameter a.weight: rank ", odd,
-                            " has other values than ranks ", odd == 0 ? "1, 2" : "0, 2",
+      ExpectMismatch(status, outlier,
+                     StrCat("param_load on group local: parameter a.weight: rank ", outlier,
+                            " has other values than ranks ", outlier == 0 ? "1, 2" : "0, 2",
                             "; make initial values from the same seed"));
     }
   }

@@ -93,6 +93,7 @@ absl::Status ExactModel::ExpectWhole(int unit) {
     const Values& expected = weights_[static_cast<size_t>(param)];
     WEFT_ASSIGN_OR_RETURN(const ParamView view, context_.View(param));
     EXPECT_EQ(view.count, expected.size());
+    if (seen) seen(param, view.data);
     const auto* const data = static_cast<const float*>(view.data);
     EXPECT_TRUE(expected.empty() || std::equal(expected.begin(), expected.end(), data))
         << "unit " << unit << " on rank " << rank_ << " in step " << step_;
@@ -131,7 +132,8 @@ absl::Status ExactModel::Call(const Event& event, int* microbatch) {
       WEFT_RETURN_IF_ERROR(ExpectWhole(event.index));
       return context_.PostBackward(event.index);
     case Kind::kUnshard:
-      return context_.UnshardStart(event.index);
+      return context_.UnshardStart(event.index,
+                                   destination ? destination(event.index) : UnshardDestination());
     case Kind::kReshard:
       WEFT_RETURN_IF_ERROR(context_.UnshardWait(event.index));
       WEFT_RETURN_IF_ERROR(ExpectWhole(event.index));

@@ -46,6 +46,12 @@ class ExactModel {
   // Called before every call of a step, and in backward before each gradient; nullptr: not.
   std::function<void()> pause;
 
+  // Called with the address of a param wherever it may be read; nullptr: not.
+  std::function<void(int param, const void* data)> seen;
+
+  // Where a unit is unsharded to; nullptr: in the pool.
+  std::function<UnshardDestination(int unit)> destination;
+
   // A training step with the update and step_end. `script_of` says what each rank does, if they differ.
   absl::StatusOr<weft_shard_step_result_t> Train(const Script& script, uint64_t tag = 0);
   absl::StatusOr<weft_shard_step_result_t> Train(const std::function<Script(int rank)>& script_of,

@@ -57,7 +57,7 @@ TEST(Finalize, NamesAParamOfAnotherShape) {
       "[384, 384] float32");
 }
 
-TEST(Finalize, NamesRankZeroIfItIsTheOddOne) {
+TEST(Finalize, NamesRankZeroIfItIsTheOutlier) {
   ExpectMismatch(
       3,
       [](Context& context, int rank) {
@@ -66,7 +66,7 @@ TEST(Finalize, NamesRankZeroIfItIsTheOddOne) {
       0, "parameter a.weight: rank 0 has shape [3] float32, rank 1 has shape [2] float32;");
 }
 
-TEST(Finalize, NamesAllOddRanks) {
+TEST(Finalize, NamesAllOutliers) {
   ExpectMismatch(
       5,
       [](Context& context, int rank) {

@@ -116,6 +116,7 @@ ContextOptions RandomOptions(Random& random) {
   options.microbatches = 1 + Pick(random, 3);
   options.memory.poison = OneIn(random, 2);
   options.verify_steps = Pick(random, 3);
+  if (OneIn(random, 3)) options.views = WEFT_SHARD_VIEWS_APART;
   return options;
 }
 

@@ -9,6 +9,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "gtest/gtest.h"
+#include "tests/shard/all_presets.h"
+#include "tests/shard/gradient_step.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
@@ -18,9 +20,6 @@ namespace {
 constexpr int kRanks = 4;
 // What is promised; all of it but the last root and division is exact, so far less is seen.
 constexpr double kBound = 1e-6;
-constexpr weft_shard_preset_t kPresets[] = {
-    WEFT_SHARD_NO_SHARD,   WEFT_SHARD_ZERO1,        WEFT_SHARD_ZERO2, WEFT_SHARD_GRAD_OP,
-    WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_HPZ,   WEFT_SHARD_FRACTION};
 
 std::vector<ModelParam> Model(weft_dtype_t dtype) {
   return {
@@ -78,14 +77,7 @@ struct Setting {
 absl::Status RunBackward(Context& context, const std::vector<ModelParam>& model, int rank,
                          const std::vector<Elements>& gradients) {
   const std::vector<int> units = UnitsOf(model);
-  WEFT_RETURN_IF_ERROR(context.StepBegin(WEFT_SHARD_TRAIN, 0));
-  WEFT_RETURN_IF_ERROR(context.MicrobatchBegin(0, true));
-  for (int unit = 0; unit <= units.back(); ++unit) {
-    WEFT_RETURN_IF_ERROR(context.PreForward(unit));
-    WEFT_RETURN_IF_ERROR(context.PostForward(unit));
-  }
-  for (int unit = units.back(); unit >= 0; --unit) {
-    WEFT_RETURN_IF_ERROR(context.PreBackward(unit));
+  return RunGradientStep(context, model, [&](int unit) -> absl::Status {
     for (size_t p = 0; p < model.size(); ++p) {
       if (units[p] != unit || gradients[p].empty()) continue;
       WEFT_ASSIGN_OR_RETURN(const ParamView view, context.View(static_cast<int>(p)));
@@ -95,20 +87,16 @@ absl::Status RunBackward(Context& context, const std::vector<ModelParam>& model,
       }
       WriteElements(view.grad_dtype, own, view.grad);
     }
-    WEFT_RETURN_IF_ERROR(context.PostBackward(unit));
-  }
-  WEFT_RETURN_IF_ERROR(context.MicrobatchEnd());
-  return context.Finish().status();
+    return absl::OkStatus();
+  });
 }
 
 absl::Status CompareNorms(std::shared_ptr<ProcessGroup> group, weft_shard_preset_t preset,
                           const Setting& setting, int rank) {
-  const bool two_axes = preset == WEFT_SHARD_HYBRID_SHARD || preset == WEFT_SHARD_HPZ;
   const ContextOptions options{.limits = {.bucket_bytes = 4096, .first_bucket_bytes = 1024},
                                .average = false};
   WEFT_ASSIGN_OR_RETURN(auto context,
-                        MakeContext(std::move(group), options,
-                                    two_axes ? std::vector<int>{2, 2} : std::vector<int>{}));
+                        MakeContext(std::move(group), options, SizesOfAxes(preset, kRanks)));
   WEFT_RETURN_IF_ERROR(context->SetOptimizer(
       {.kind = WEFT_OPTIMIZER_SGD, .static_scale = setting.loss_scale, .threads = 2}));
   const std::vector<ModelParam> model = Model(setting.dtype);
@@ -120,9 +108,7 @@ absl::Status CompareNorms(std::shared_ptr<ProcessGroup> group, weft_shard_preset
     const std::vector<Elements> gradients = MakeGradients(setting.grad_dtype(), step);
     WEFT_RETURN_IF_ERROR(RunBackward(*context, model, rank, gradients));
     WEFT_ASSIGN_OR_RETURN(const weft_shard_update_result_t result,
-                          context->OptimizerStep({.struct_size = sizeof(weft_shard_update_t),
-                                                  .learning_rate = 0,
-                                                  .norm_max = setting.norm_max}));
+                          context->OptimizerStep(UpdateWith(0, setting.norm_max)));
     WEFT_RETURN_IF_ERROR(context->StepEnd());
     const double expected = NormInFloat64(setting.grad_dtype(), gradients) / setting.loss_scale;
     EXPECT_GT(expected, 0);
@@ -146,7 +132,7 @@ TEST(GradientNorm, IsThatOfFloat64ForEveryPresetTypeAndMagnitude) {
       {.dtype = WEFT_FLOAT16, .float32_gradients = true, .loss_scale = 65536},
   };
   for (const Setting& setting : settings) {
-    for (const weft_shard_preset_t preset : kPresets) {
+    for (const weft_shard_preset_t preset : kAllPresets) {
       SCOPED_TRACE(StrCat(PresetName(preset), ", setting ", &setting - settings));
       ExpectAllOk(
           RunRanks(GroupKind::kLocal, kRanks, [&](int rank, std::shared_ptr<ProcessGroup> group) {

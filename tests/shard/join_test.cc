@@ -47,18 +47,19 @@ absl::StatusOr<std::unique_ptr<Context>> MakeJoinable(std::shared_ptr<ProcessGro
   return MakeContext(std::move(group), options, axes);
 }
 
-// What is reduced on this rank is what it should be.
-absl::Status ExpectOwn(Context& context, const std::vector<ModelParam>& model,
-                       const std::vector<Elements>& expected) {
-  for (size_t p = 0; p < model.size(); ++p) {
-    if (model[p].frozen) continue;
-    WEFT_ASSIGN_OR_RETURN(const auto part, context.OwnPart(static_cast<int>(p)));
-    const auto& [view, begin] = part;
-    if (view.count == 0) continue;
-    const auto first = expected[p].begin() + static_cast<std::ptrdiff_t>(begin);
-    EXPECT_EQ(ReadElements(view.grad_dtype, view.grad, view.count),
-              Elements(first, first + static_cast<std::ptrdiff_t>(view.count)))
-        << model[p].name;
+// The calls of a step's micro-batches, in this order, without gradients.
+absl::Status Walk(Context& context, const Script& script) {
+  using Kind = Event::Kind;
+  int microbatch = 0;
+  for (const auto& [kind, index] : script) {
+    absl::Status done;
+    if (kind == Kind::kMicrobatchBegin) done = context.MicrobatchBegin(microbatch++, index == 1);
+    if (kind == Kind::kPreForward) done = context.PreForward(index);
+    if (kind == Kind::kPostForward) done = context.PostForward(index);
+    if (kind == Kind::kPreBackward) done = context.PreBackward(index);
+    if (kind == Kind::kPostBackward) done = context.PostBackward(index);
+    if (kind == Kind::kMicrobatchEnd) done = context.MicrobatchEnd();
+    WEFT_RETURN_IF_ERROR(done);
   }
   return absl::OkStatus();
 }
@@ -71,8 +72,8 @@ void ExpectTraining(weft_shard_preset_t preset, int ranks, int microbatches,
                     .microbatches = microbatches,
                     .missing_percent = 10,
                     .accumulation = accumulation};
-  scenario.absent = [ranks](int step, int rank) {
-    return step >= StepsOf(rank, ranks);
+  scenario.data = [ranks, microbatches](int step, int rank) {
+    return step >= StepsOf(rank, ranks) ? 0 : microbatches;
   };
   const auto body = [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(auto context, MakeJoinable(group, preset, accumulation, microbatches));
@@ -119,6 +120,114 @@ TEST(Join, TakesThePlaceOfAllMicrobatches) {
   }
 }
 
+// The data of a rank may end between two micro-batches; it counts as one with data, and its gradients so far count.
+TEST(Join, TakesThePlaceOfTheMicrobatchesThatFollow) {
+  constexpr int kMicrobatches = 3;
+  const std::vector<ModelParam> model = SmallModel();
+  for (const weft_shard_preset_t preset : kPresets) {
+    for (const auto accumulation : {WEFT_SHARD_LOCAL_THEN_REDUCE, WEFT_SHARD_REDUCE_EVERY}) {
+      SCOPED_TRACE(StrCat(PresetName(preset), ", accumulation ", static_cast<int>(accumulation)));
+      Scenario scenario{.ranks = 4,
+                        .microbatches = kMicrobatches,
+                        .missing_percent = 10,
+                        .accumulation = accumulation};
+      // Rank 3 has all data; rank 0 none in steps 0 and 4.
+      scenario.data = [](int step, int rank) {
+        return rank == 3 ? kMicrobatches : (rank + step * 3) % (kMicrobatches + 1);
+      };
+      const auto body = [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto context,
+                              MakeJoinable(group, preset, accumulation, kMicrobatches));
+        WEFT_RETURN_IF_ERROR(Declare(*context, model, PlacementOf(preset)));
+        WEFT_RETURN_IF_ERROR(context->Finalize().status());
+        for (int step = 0; step < 5; ++step) {
+          WEFT_ASSIGN_OR_RETURN(const weft_shard_step_result_t result,
+                                RunStep(*context, model, scenario, rank, step));
+          int active = 0;
+          for (int other = 0; other < scenario.ranks; ++other)
+            active += scenario.data(step, other) > 0 ? 1 : 0;
+          EXPECT_EQ(result.active_ranks, active) << step;
+          WEFT_RETURN_IF_ERROR(
+              ExpectOwn(*context, model, ExpectedGradients(model, scenario, step)));
+          WEFT_RETURN_IF_ERROR(context->Updated());
+          WEFT_RETURN_IF_ERROR(context->StepEnd());
+        }
+        return absl::OkStatus();
+      };
+      ExpectAllOk(RunRanks(GroupKind::kLocal, scenario.ranks, body));
+    }
+  }
+}
+
+// Sums over ranks, and a factor of one over the ranks with data: the average of these.
+TEST(Join, AveragesByRanksWithDataAreAFactorOfTheUpdate) {
+  constexpr int kRanks = 3;
+  const auto body = [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, {.average = false, .uneven = true}));
+    WEFT_RETURN_IF_ERROR(context->SetOptimizer({.kind = WEFT_OPTIMIZER_SGD}));
+    WEFT_RETURN_IF_ERROR(
+        AddUnitWithParam(*context, "u", {300}, WEFT_FLOAT32, /*frozen=*/false).status());
+    WEFT_RETURN_IF_ERROR(context->Finalize().status());
+    float expected = 0;
+    for (int absent = 0; absent <= kRanks; ++absent) {
+      WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_TRAIN, 0));
+      if (rank == absent) {
+        WEFT_RETURN_IF_ERROR(context->Join().status());
+      } else {
+        WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, true));
+        WEFT_RETURN_IF_ERROR(context->PreForward(0));
+        WEFT_RETURN_IF_ERROR(context->PostForward(0));
+        WEFT_RETURN_IF_ERROR(context->PreBackward(0));
+        const std::vector<float> gradient(300, static_cast<float>(rank + 1));
+        WEFT_RETURN_IF_ERROR(context->GradReady(0, gradient.data()));
+        WEFT_RETURN_IF_ERROR(context->PostBackward(0));
+        WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());
+      }
+      WEFT_ASSIGN_OR_RETURN(const weft_shard_step_result_t result, context->Finish());
+      const int active = absent == kRanks ? 3 : 2;
+      EXPECT_EQ(result.active_ranks, active);
+      weft_shard_update_t update = {.struct_size = sizeof(update), .learning_rate = 1};
+      update.gradient_factor = 1.0 / result.active_ranks;
+      WEFT_RETURN_IF_ERROR(context->OptimizerStep(update).status());
+      WEFT_RETURN_IF_ERROR(context->StepEnd());
+      // 1 + 2 + 3 without the absent one's.
+      expected -=
+          static_cast<float>(absent == kRanks ? 6 : 5 - absent) / static_cast<float>(active);
+      std::vector<float> values(300);
+      WEFT_RETURN_IF_ERROR(context->Read(0, values.data()));
+      EXPECT_NEAR(values[0], expected, 1e-6);
+      EXPECT_NEAR(values[299], expected, 1e-6);
+    }
+    return absl::OkStatus();
+  };
+  ExpectAllOk(RunRanks(GroupKind::kLocal, kRanks, body));
+}
+
+// A step that has had as many micro-batches as the last one of its kind: nobody knows what follows.
+TEST(Join, IsRefusedAfterTheLastMicrobatchThatIsKnown) {
+  const auto body = [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(auto context,
+                          MakeJoinable(group, WEFT_SHARD_ZERO1, WEFT_SHARD_LOCAL_THEN_REDUCE, 1));
+    WEFT_RETURN_IF_ERROR(Declare(*context, SmallModel(), PlacementOf(WEFT_SHARD_ZERO1)));
+    WEFT_RETURN_IF_ERROR(context->Finalize().status());
+    WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_TRAIN, 0));
+    WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, false));
+    WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());
+    const absl::Status refused = context->Join().status();
+    EXPECT_EQ(ResultOf(refused), WEFT_BAD_STATE);
+    EXPECT_NE(refused.message().find("has made 1 micro-batches"), absl::string_view::npos)
+        << refused;
+    WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(1, true));
+    WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());
+    const absl::Status late = context->Join().status();
+    EXPECT_EQ(ResultOf(late), WEFT_BAD_STATE);
+    EXPECT_NE(late.message().find("of those that follow"), absl::string_view::npos) << late;
+    WEFT_RETURN_IF_ERROR(context->Finish().status());
+    return context->StepEnd();
+  };
+  ExpectAllOk(RunRanks(GroupKind::kLocal, 1, body));
+}
+
 // The order of calls is not the declared one, and one unit is used twice: what the others did before is done.
 TEST(Join, MakesTheCallsOfTheLastStepOfItsKind) {
   const Script odd = ScriptOf({2, 0, 1, 0}, {1, 0, 2, 0});
@@ -139,7 +248,7 @@ TEST(Join, MakesTheCallsOfTheLastStepOfItsKind) {
                           bool has_data) -> absl::StatusOr<weft_shard_step_result_t> {
       WEFT_RETURN_IF_ERROR(context->StepBegin(mode, tag));
       if (has_data) {
-        WEFT_RETURN_IF_ERROR(context->Walk(script));
+        WEFT_RETURN_IF_ERROR(Walk(*context, script));
       } else {
         WEFT_ASSIGN_OR_RETURN(const int active, context->Join());
         EXPECT_EQ(active, 2);

@@ -1,5 +1,4 @@
-// Bytes that malloc and its relatives have given out in this program, which this replaces: as the heap counts
-// them, so with what it rounds up.
+// Bytes that were asked of malloc and its relatives in this program, which this replaces.
 //
 //   const int64_t before = LiveMallocBytes();
 //   ...

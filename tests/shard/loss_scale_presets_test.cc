@@ -12,6 +12,9 @@
 #include "comm/kernels/dtype.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/shard/all_presets.h"
+#include "tests/shard/gradient_step.h"
+#include "tests/shard/param_values.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
@@ -21,9 +24,6 @@ namespace {
 constexpr int kRanks = 4;
 constexpr int kSteps = 40;
 constexpr LossScaleOptions kScale = {.initial = 65536, .growth_steps = 4, .hysteresis = 2};
-constexpr weft_shard_preset_t kPresets[] = {
-    WEFT_SHARD_NO_SHARD,   WEFT_SHARD_ZERO1,        WEFT_SHARD_ZERO2, WEFT_SHARD_GRAD_OP,
-    WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_HPZ,   WEFT_SHARD_FRACTION};
 
 std::vector<ModelParam> Model() {
   return {
@@ -109,17 +109,6 @@ struct Setting {
   bool only_good_steps = false;
 };
 
-absl::StatusOr<std::vector<Elements>> ReadAll(Context& context) {
-  const std::vector<ModelParam> model = Model();
-  std::vector<Elements> params;
-  for (size_t p = 0; p < model.size(); ++p) {
-    std::vector<char> memory(model[p].count() * DtypeSize(model[p].dtype));
-    WEFT_RETURN_IF_ERROR(context.Read(static_cast<int>(p), memory.data()));
-    params.push_back(ReadElements(model[p].dtype, memory.data(), model[p].count()));
-  }
-  return params;
-}
-
 // Between 1/8 and 1, with few digits: times 2^-15 and any scale it is a float16 without rounding, and so is what
 // several ranks add up.
 float Value(int step, int rank, size_t param, size_t element) {
@@ -148,36 +137,26 @@ absl::Status RunBackward(Context& context, int step, int rank, double scale,
                          const Overflow& overflow) {
   const std::vector<ModelParam> model = Model();
   const std::vector<int> units = UnitsOf(model);
-  WEFT_RETURN_IF_ERROR(context.StepBegin(WEFT_SHARD_TRAIN, 0));
-  WEFT_RETURN_IF_ERROR(context.MicrobatchBegin(0, true));
-  for (int unit = 0; unit <= units.back(); ++unit) {
-    WEFT_RETURN_IF_ERROR(context.PreForward(unit));
-    WEFT_RETURN_IF_ERROR(context.PostForward(unit));
-  }
-  for (int unit = units.back(); unit >= 0; --unit) {
-    WEFT_RETURN_IF_ERROR(context.PreBackward(unit));
+  return RunGradientStep(context, model, [&](int unit) -> absl::Status {
     for (size_t p = model.size(); p > 0; --p) {
       if (units[p - 1] != unit) continue;
       WEFT_RETURN_IF_ERROR(WriteGradient(context, step, rank, p - 1, scale, overflow));
     }
-    WEFT_RETURN_IF_ERROR(context.PostBackward(unit));
-  }
-  WEFT_RETURN_IF_ERROR(context.MicrobatchEnd());
-  return context.Finish().status();
+    return absl::OkStatus();
+  });
 }
 
 absl::Status RunStep(Context& context, int step, int rank, const Overflow& overflow,
                      Outcome& outcome) {
-  WEFT_ASSIGN_OR_RETURN(const std::vector<Elements> before, ReadAll(context));
-  WEFT_ASSIGN_OR_RETURN(const double scale, context.LossScale());
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Elements> before, ReadParams(context, Model()));
+  WEFT_ASSIGN_OR_RETURN(const double scale, context.optimizer().LossScale());
   WEFT_RETURN_IF_ERROR(RunBackward(context, step, rank, scale, overflow));
-  WEFT_ASSIGN_OR_RETURN(
-      const weft_shard_update_result_t result,
-      context.OptimizerStep({.struct_size = sizeof(weft_shard_update_t), .learning_rate = 0.01}));
+  WEFT_ASSIGN_OR_RETURN(const weft_shard_update_result_t result,
+                        context.OptimizerStep(UpdateWith(0.01)));
   WEFT_RETURN_IF_ERROR(context.StepEnd());
-  WEFT_ASSIGN_OR_RETURN(const double next, context.LossScale());
+  WEFT_ASSIGN_OR_RETURN(const double next, context.optimizer().LossScale());
   EXPECT_EQ(result.loss_scale, next);
-  WEFT_ASSIGN_OR_RETURN(const std::vector<Elements> after, ReadAll(context));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Elements> after, ReadParams(context, Model()));
   EXPECT_EQ(after == before, result.skipped != 0) << "step " << step << " on rank " << rank;
   EXPECT_EQ(result.nonfinite, overflow.rank >= 0 ? 1 : 0);
   if (outcome.scales.empty()) outcome.scales.push_back(scale);
@@ -190,12 +169,10 @@ absl::Status RunStep(Context& context, int step, int rank, const Overflow& overf
 
 absl::StatusOr<Outcome> Train(std::shared_ptr<ProcessGroup> group, const Setting& setting,
                               const std::vector<Overflow>& overflows, int rank) {
-  const bool two_axes =
-      setting.preset == WEFT_SHARD_HYBRID_SHARD || setting.preset == WEFT_SHARD_HPZ;
   WEFT_ASSIGN_OR_RETURN(
       auto context,
       MakeContext(std::move(group), {.limits = {.bucket_bytes = 1024, .first_bucket_bytes = 512}},
-                  two_axes ? std::vector<int>{2, 2} : std::vector<int>{}));
+                  SizesOfAxes(setting.preset, kRanks)));
   OptimizerConfig config{.kind = setting.kind, .scale = kScale};
   config.sgd.momentum = 0.9;
   config.dynamic_scale = !setting.only_good_steps;
@@ -211,22 +188,16 @@ absl::StatusOr<Outcome> Train(std::shared_ptr<ProcessGroup> group, const Setting
     if (setting.only_good_steps && overflow.rank >= 0) continue;
     WEFT_RETURN_IF_ERROR(RunStep(*context, step, rank, overflow, outcome));
   }
-  WEFT_ASSIGN_OR_RETURN(outcome.params, ReadAll(*context));
+  WEFT_ASSIGN_OR_RETURN(outcome.params, ReadParams(*context, Model()));
   return outcome;
 }
 
 // What all ranks ended with.
 Outcome TrainAll(const Setting& setting, const std::vector<Overflow>& overflows) {
-  std::vector<Outcome> outcomes(kRanks);
-  ExpectAllOk(RunRanks(GroupKind::kLocal, kRanks,
-                       [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
-                         WEFT_ASSIGN_OR_RETURN(outcomes[static_cast<size_t>(rank)],
-                                               Train(std::move(group), setting, overflows, rank));
-                         return absl::OkStatus();
-                       }));
-  for (const Outcome& outcome : outcomes)
-    EXPECT_TRUE(outcome == outcomes[0]);
-  return outcomes[0];
+  return SameOnAllRanks<Outcome>(GroupKind::kLocal, kRanks,
+                                 [&](int rank, std::shared_ptr<ProcessGroup> group) {
+                                   return Train(std::move(group), setting, overflows, rank);
+                                 });
 }
 
 std::vector<int> SkippedByTheRule(const std::vector<Overflow>& overflows) {
@@ -249,7 +220,7 @@ TEST_P(LossScalePresetsTest, AnOverflowOnOneRankIsSkippedByAllAndLeavesNoTrace) 
     Setting setting{.kind = kind, .float32_gradients = GetParam(), .only_good_steps = true};
     const Outcome good = TrainAll(setting, overflows);
     setting.only_good_steps = false;
-    for (const weft_shard_preset_t preset : kPresets) {
+    for (const weft_shard_preset_t preset : kAllPresets) {
       SCOPED_TRACE(StrCat(PresetName(preset), ", kind ", static_cast<int>(kind)));
       setting.preset = preset;
       const Outcome outcome = TrainAll(setting, overflows);
@@ -273,23 +244,15 @@ TEST(LossScalePresets, AnOverflowOfTheSumIsSkippedToo) {
         GroupKind::kLocal, 2, [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
           WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(std::move(group), {.average = false}));
           WEFT_RETURN_IF_ERROR(context->SetOptimizer({.dynamic_scale = true, .scale = kScale}));
-          WEFT_RETURN_IF_ERROR(
-              Declare(*context, {{"a", "a.weight", {300}, WEFT_FLOAT16}}, PlacementOf(preset)));
+          const std::vector<ModelParam> model = {{"a", "a.weight", {300}, WEFT_FLOAT16}};
+          WEFT_RETURN_IF_ERROR(Declare(*context, model, PlacementOf(preset)));
           WEFT_RETURN_IF_ERROR(context->Finalize().status());
-          WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_TRAIN, 0));
-          WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, true));
-          WEFT_RETURN_IF_ERROR(context->PreForward(0));
-          WEFT_RETURN_IF_ERROR(context->PostForward(0));
-          WEFT_RETURN_IF_ERROR(context->PreBackward(0));
           const Elements large(300, EncodeFloat(WEFT_FLOAT16, 40000));
           std::vector<char> gradient = PackElements(WEFT_FLOAT16, large);
-          WEFT_RETURN_IF_ERROR(context->GradReady(0, gradient.data()));
-          WEFT_RETURN_IF_ERROR(context->PostBackward(0));
-          WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());
-          WEFT_RETURN_IF_ERROR(context->Finish().status());
+          WEFT_RETURN_IF_ERROR(RunGradientStep(
+              *context, model, [&](int) { return context->GradReady(0, gradient.data()); }));
           WEFT_ASSIGN_OR_RETURN(const weft_shard_update_result_t result,
-                                context->OptimizerStep({.struct_size = sizeof(weft_shard_update_t),
-                                                        .learning_rate = 0.01}));
+                                context->OptimizerStep(UpdateWith(0.01)));
           EXPECT_EQ(result.skipped, 1);
           EXPECT_EQ(result.nonfinite, 300);
           return context->StepEnd();

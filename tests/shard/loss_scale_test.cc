@@ -120,19 +120,6 @@ TEST(LossScale, SkipsOverflowsOfAStaticScaleThatNeverChanges) {
   EXPECT_EQ(scale.value(), 1000);
 }
 
-TEST(LossScale, ContinuesFromItsState) {
-  const LossScaleOptions options = {.growth_steps = 5, .hysteresis = 3};
-  LossScale first(options);
-  for (const bool overflow : {false, true, false, false, true})
-    first.Update(overflow);
-  LossScale second(options);
-  second.Restore(first.state());
-  for (const bool overflow : {true, false, false, false, false, false, true, true, true}) {
-    EXPECT_EQ(first.Update(overflow), second.Update(overflow));
-    EXPECT_EQ(first.value(), second.value());
-  }
-}
-
 TEST(LossScale, RefusesOptionsThatCannotWork) {
   EXPECT_TRUE(CheckLossScaleOptions({}).ok());
   const LossScaleOptions wrong[] = {

@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "gmock/gmock.h"
+#include "tests/shard/all_presets.h"
+#include "tests/shard/gradient_step.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
@@ -23,9 +25,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr int kRanks = 4;
-constexpr weft_shard_preset_t kPresets[] = {
-    WEFT_SHARD_NO_SHARD,   WEFT_SHARD_ZERO1,        WEFT_SHARD_ZERO2, WEFT_SHARD_GRAD_OP,
-    WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_HPZ,   WEFT_SHARD_FRACTION};
 
 // Warnings of all ranks while it exists.
 class Warnings {
@@ -68,11 +67,10 @@ std::vector<ModelParam> Model() {
 absl::StatusOr<std::unique_ptr<Context>> Make(std::shared_ptr<ProcessGroup> group,
                                               weft_shard_preset_t preset,
                                               const OptimizerConfig& optimizer) {
-  const bool two_axes = preset == WEFT_SHARD_HYBRID_SHARD || preset == WEFT_SHARD_HPZ;
   WEFT_ASSIGN_OR_RETURN(
       auto context,
       MakeContext(std::move(group), {.limits = {.bucket_bytes = 4096, .first_bucket_bytes = 1024}},
-                  two_axes ? std::vector<int>{2, kRanks / 2} : std::vector<int>{}));
+                  SizesOfAxes(preset, kRanks)));
   WEFT_RETURN_IF_ERROR(context->SetOptimizer(optimizer));
   WEFT_RETURN_IF_ERROR(Declare(*context, Model(), PlacementOf(preset)));
   WEFT_RETURN_IF_ERROR(context->Finalize().status());
@@ -82,14 +80,7 @@ absl::StatusOr<std::unique_ptr<Context>> Make(std::shared_ptr<ProcessGroup> grou
 absl::Status Backward(Context& context, int rank, const std::vector<Spoiled>& spoiled) {
   const std::vector<ModelParam> model = Model();
   const std::vector<int> units = UnitsOf(model);
-  WEFT_RETURN_IF_ERROR(context.StepBegin(WEFT_SHARD_TRAIN, 0));
-  WEFT_RETURN_IF_ERROR(context.MicrobatchBegin(0, true));
-  for (int unit = 0; unit <= units.back(); ++unit) {
-    WEFT_RETURN_IF_ERROR(context.PreForward(unit));
-    WEFT_RETURN_IF_ERROR(context.PostForward(unit));
-  }
-  for (int unit = units.back(); unit >= 0; --unit) {
-    WEFT_RETURN_IF_ERROR(context.PreBackward(unit));
+  return RunGradientStep(context, model, [&](int unit) -> absl::Status {
     for (size_t p = 0; p < model.size(); ++p) {
       if (units[p] != unit || model[p].frozen) continue;
       std::vector<float> gradient(model[p].count(), 0.25f);
@@ -98,16 +89,8 @@ absl::Status Backward(Context& context, int rank, const std::vector<Spoiled>& sp
       }
       WEFT_RETURN_IF_ERROR(context.GradReady(static_cast<int>(p), gradient.data()));
     }
-    WEFT_RETURN_IF_ERROR(context.PostBackward(unit));
-  }
-  WEFT_RETURN_IF_ERROR(context.MicrobatchEnd());
-  return context.Finish().status();
-}
-
-weft_shard_update_t UpdateWith(double learning_rate, double norm_max = 0) {
-  return {.struct_size = sizeof(weft_shard_update_t),
-          .learning_rate = learning_rate,
-          .norm_max = norm_max};
+    return absl::OkStatus();
+  });
 }
 
 // A step; *failure is what optimizer_step returned.
@@ -201,7 +184,7 @@ TEST_P(NonfiniteTest, FailsAfterSoManyStepsInARowOnAllRanksAlike) {
   EXPECT_EQ(warnings.Take().size(), 2u) << "of each run of steps the first";
 }
 
-INSTANTIATE_TEST_SUITE_P(Presets, NonfiniteTest, testing::ValuesIn(kPresets),
+INSTANTIATE_TEST_SUITE_P(Presets, NonfiniteTest, testing::ValuesIn(kAllPresets),
                          [](const auto& info) { return std::string(PresetName(info.param)); });
 
 TEST(Nonfinite, IsSkippedSilentlyIfSoAsked) {
@@ -248,7 +231,7 @@ TEST(Nonfinite, OfADynamicLossScaleCountsAtItsLeastValueOnly) {
 
 TEST(OptimizerStep, OfOtherNumbersOnARankIsAMismatchThatNamesBoth) {
   struct Case {
-    weft_shard_update_t odd;
+    weft_shard_update_t outlier;
     const char* odd_text;
     const char* text;
   };
@@ -258,7 +241,7 @@ TEST(OptimizerStep, OfOtherNumbersOnARankIsAMismatchThatNamesBoth) {
         Case{UpdateWith(0.25, 2), "rank 2 passed norm_max 2, ", "passed norm_max 1;"},
         Case{UpdateWith(0.5, 0), "rank 2 passed learning_rate 0.5, norm_max 0, ",
              "passed learning_rate 0.25, norm_max 1;"}}) {
-    for (const weft_shard_preset_t preset : kPresets) {
+    for (const weft_shard_preset_t preset : kAllPresets) {
       SCOPED_TRACE(PresetName(preset));
       ExpectAllOk(RunRanks(
           GroupKind::kLocal, kRanks,
@@ -266,7 +249,7 @@ TEST(OptimizerStep, OfOtherNumbersOnARankIsAMismatchThatNamesBoth) {
             WEFT_ASSIGN_OR_RETURN(auto context, Make(std::move(group), preset, {}));
             WEFT_RETURN_IF_ERROR(Backward(*context, rank, {}));
             const absl::Status found =
-                context->OptimizerStep(rank == 2 ? one.odd : UpdateWith(0.25, 1)).status();
+                context->OptimizerStep(rank == 2 ? one.outlier : UpdateWith(0.25, 1)).status();
             EXPECT_EQ(ResultOf(found), WEFT_MISMATCH) << found;
             EXPECT_THAT(std::string(found.message()),
                         AllOf(HasSubstr(one.odd_text), HasSubstr("ranks 0, 1, 3 passed"),

@@ -55,6 +55,17 @@ std::vector<Change> ChangesOf(weft_optimizer_kind_t kind) {
       add([](OptimizerConfig& c) { c.lars.weight_decay = Next(c.lars.weight_decay); });
       add([](OptimizerConfig& c) { c.lars.coefficient = Next(c.lars.coefficient); });
       break;
+    case WEFT_OPTIMIZER_OWN:
+      break;
+    case WEFT_OPTIMIZER_MUON:
+      add([](OptimizerConfig& c) { c.muon.momentum = Next(c.muon.momentum); });
+      add([](OptimizerConfig& c) { c.muon.weight_decay = 0.1; });
+      add([](OptimizerConfig& c) { c.muon.nesterov = true; });
+      add([](OptimizerConfig& c) {
+        c.product.product = [](const float*, const float*, float*, size_t, size_t, size_t, void*) {
+        };
+      });
+      break;
   }
   return changes;
 }
@@ -62,7 +73,7 @@ std::vector<Change> ChangesOf(weft_optimizer_kind_t kind) {
 // The last bit of a number is a difference.
 TEST(OptimizerText, DiffersWhenAnyNumberDoes) {
   std::vector<std::string> texts;
-  for (int kind = WEFT_OPTIMIZER_ADAMW; kind <= WEFT_OPTIMIZER_LARS; ++kind) {
+  for (int kind = WEFT_OPTIMIZER_ADAMW; kind <= WEFT_OPTIMIZER_MUON; ++kind) {
     const OptimizerConfig config{.kind = static_cast<weft_optimizer_kind_t>(kind)};
     texts.push_back(OptimizerText(config));
     for (const Change& change : ChangesOf(config.kind)) {

@@ -143,7 +143,7 @@ long double WorstUlps(Rule rule, const State& found, const std::vector<Element>&
   return worst;
 }
 
-// The bar is 2. Arithmetic in float64 leaves one rounding; AdamW's leaves two, and a part of a third where epsilon
+// The limit is 2. Arithmetic in float64 leaves one rounding; AdamW's leaves two, and a part of a third where epsilon
 // is most of the divisor.
 long double BarUlps(Rule rule) {
   return rule == Rule::kAdamW ? 2.0L : 0.51L;

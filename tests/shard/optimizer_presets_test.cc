@@ -1,7 +1,6 @@
 // The optimizer of a context: the same norms and params, bit for bit, under every preset; skipped steps, clipping,
 // weight decay by param, and what is refused.
 #include <cmath>
-#include <limits>
 #include <string>
 #include <tuple>
 
@@ -9,6 +8,8 @@
 #include "base/text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/shard/gradient_step.h"
+#include "tests/shard/param_values.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 #include "tests/support/case_sample.h"
@@ -53,19 +54,6 @@ struct Setting {
   bool own_threads = false;  // another number on each rank
 };
 
-absl::Status LoadAll(Context& context, const std::vector<ModelParam>& model,
-                     const Scenario& scenario) {
-  for (size_t p = 0; p < model.size(); ++p) {
-    Elements values;
-    for (size_t i = 0; i < model[p].count(); ++i)
-      values.push_back(scenario.Gradient(model[p].dtype, 1000, 0, 0, static_cast<int>(p), i));
-    std::vector<char> memory(values.size() * DtypeSize(model[p].dtype));
-    WriteElements(model[p].dtype, values, memory.data());
-    WEFT_RETURN_IF_ERROR(context.Load(static_cast<int>(p), memory.data(), Context::kEveryRank));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Outcome> Train(const std::shared_ptr<ProcessGroup>& group, const Setting& setting,
                               const Scenario& scenario, int rank) {
   const std::vector<ModelParam> model = Model();
@@ -80,48 +68,28 @@ absl::StatusOr<Outcome> Train(const std::shared_ptr<ProcessGroup>& group, const 
   placement.float32_gradients = setting.float32_gradients;
   WEFT_RETURN_IF_ERROR(Declare(*context, model, placement));
   WEFT_RETURN_IF_ERROR(context->Finalize().status());
-  WEFT_RETURN_IF_ERROR(LoadAll(*context, model, scenario));
+  WEFT_RETURN_IF_ERROR(LoadParams(*context, model, DrawnValues(model, scenario)));
   Outcome outcome;
   for (int step = 0; step < scenario.steps; ++step) {
     Scenario own = scenario;
-    own.in_use = [&](int unit) -> absl::Status {
-      // A gradient in place, before the scenario adds to it.
-      if (step != setting.poison_step || rank != 0 || unit != 0) return absl::OkStatus();
-      WEFT_ASSIGN_OR_RETURN(const ParamView view, context->View(0));
-      if (view.grad != nullptr) {
-        static_cast<float*>(view.grad)[3] = std::numeric_limits<float>::infinity();
-      }
-      return absl::OkStatus();
-    };
+    if (step == setting.poison_step && rank == 0) own.in_use = InfiniteGradient(*context);
     WEFT_RETURN_IF_ERROR(RunStep(*context, model, own, rank, step).status());
     WEFT_ASSIGN_OR_RETURN(const weft_shard_update_result_t result,
-                          context->OptimizerStep({.struct_size = sizeof(weft_shard_update_t),
-                                                  .learning_rate = 0.01,
-                                                  .norm_max = setting.norm_max}));
+                          context->OptimizerStep(UpdateWith(0.01, setting.norm_max)));
     outcome.norms.push_back(std::isfinite(result.grad_norm) ? result.grad_norm : -1);
     outcome.skipped.push_back(result.skipped);
     WEFT_RETURN_IF_ERROR(context->StepEnd());
   }
-  for (size_t p = 0; p < model.size(); ++p) {
-    std::vector<char> memory(model[p].count() * DtypeSize(model[p].dtype));
-    WEFT_RETURN_IF_ERROR(context->Read(static_cast<int>(p), memory.data()));
-    outcome.params.push_back(ReadElements(model[p].dtype, memory.data(), model[p].count()));
-  }
+  WEFT_ASSIGN_OR_RETURN(outcome.params, ReadParams(*context, model));
   return outcome;
 }
 
 // What rank 0 ended with; all ranks must have ended with the same.
 Outcome TrainAll(GroupKind kind, const Setting& setting, const Scenario& scenario) {
-  std::vector<Outcome> outcomes(static_cast<size_t>(scenario.ranks));
-  ExpectAllOk(RunRanks(kind, scenario.ranks,
-                       [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
-                         WEFT_ASSIGN_OR_RETURN(outcomes[static_cast<size_t>(rank)],
-                                               Train(group, setting, scenario, rank));
-                         return absl::OkStatus();
-                       }));
-  for (const Outcome& outcome : outcomes)
-    EXPECT_TRUE(outcome == outcomes[0]);
-  return outcomes[0];
+  return SameOnAllRanks<Outcome>(kind, scenario.ranks,
+                                 [&](int rank, std::shared_ptr<ProcessGroup> group) {
+                                   return Train(group, setting, scenario, rank);
+                                 });
 }
 
 OptimizerConfig ConfigOf(weft_optimizer_kind_t kind) {
@@ -236,15 +204,8 @@ TEST(OptimizerStep, NormIsThatOfTheReducedGradients) {
       GroupKind::kLocal,
       {.preset = WEFT_SHARD_FULL_SHARD, .optimizer = ConfigOf(WEFT_OPTIMIZER_SGD)}, scenario);
   for (int step = 0; step < scenario.steps; ++step) {
-    const std::vector<Elements> gradients = ExpectedGradients(model, scenario, step);
-    double squares = 0;
-    for (size_t p = 0; p < model.size(); ++p) {
-      for (const uint64_t bits : gradients[p]) {
-        const double value = DecodeFloat(model[p].dtype, bits);
-        squares += value * value;
-      }
-    }
-    EXPECT_NEAR(outcome.norms[static_cast<size_t>(step)] / std::sqrt(squares), 1, 1e-12);
+    const double norm = WholeNorm(ClippedGradients(model, scenario, step, /*norm_max=*/0));
+    EXPECT_NEAR(outcome.norms[static_cast<size_t>(step)] / norm, 1, 1e-12);
   }
 }
 

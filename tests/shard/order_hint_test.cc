@@ -39,7 +39,7 @@ std::vector<absl::Status> RunModel(int ranks, ContextOptions options, weft_shard
   return RunRanks(GroupKind::kLocal, ranks,
                   [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
                     WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, options));
-                    WEFT_RETURN_IF_ERROR(context->HintOrder(order));
+                    WEFT_RETURN_IF_ERROR(context->builder().HintOrder(order));
                     ExactModel model(*context, ExactUnits(5, preset), rank, ranks);
                     WEFT_ASSIGN_OR_RETURN(const weft_shard_plan_t plan, model.Finalize());
                     return body(model, *context, plan);
@@ -126,7 +126,7 @@ TEST(HintOrder, HasToBeTheSameOnAllRanks) {
                       WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
                       for (const char* name : {"a", "b"})
                         WEFT_RETURN_IF_ERROR(AddUnitWithParam(*context, name, {4}).status());
-                      WEFT_RETURN_IF_ERROR(context->HintOrder(order_of(rank)));
+                      WEFT_RETURN_IF_ERROR(context->builder().HintOrder(order_of(rank)));
                       return context->Finalize().status();
                     });
   };
@@ -147,7 +147,7 @@ TEST(HintOrder, HasToBeTheSameOnAllRanks) {
 TEST(HintOrder, IsRefusedAfterFinalize) {
   ExpectAllOk(RunModel(1, {}, WEFT_SHARD_ZERO1, {},
                        [](ExactModel&, Context& context, const weft_shard_plan_t&) {
-                         EXPECT_EQ(ResultOf(context.HintOrder({0})), WEFT_BAD_STATE);
+                         EXPECT_EQ(ResultOf(context.builder().HintOrder({0})), WEFT_BAD_STATE);
                          return absl::OkStatus();
                        }));
 }

@@ -246,7 +246,7 @@ TEST_P(OutsideMemory, DoesNotGrowFromStepToStep) {
   });
 }
 
-// The pool's memory is the test's own, and what is let go is filled with 0xff: so the bytes that are whole just now
+// The pool's memory is the test's own, and what is resharded is filled with 0xff: so the bytes that are unsharded just now
 // can be seen in it, whatever weft says.
 struct WatchedPool {
   static constexpr size_t kLineBytes = 64;

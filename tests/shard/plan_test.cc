@@ -231,7 +231,7 @@ TEST(DryMesh, RefusesSizesAndRanksThatMakeNoSense) {
   EXPECT_EQ((*mesh)->inner_size(), 4);
 }
 
-// 7e9 params in float32 with AdamW, in 32 units, against the arithmetic of `weftctl plan`.
+// 7e9 params in float32 with AdamW, in 32 units: what `weftctl plan` says of them.
 void ExpectEstimate(weft_shard_preset_t preset, weft_shard_preset_t strategy, int nodes,
                     int per_node) {
   SCOPED_TRACE(StrCat(PresetName(preset), " on ", nodes, " x ", per_node));
@@ -257,17 +257,10 @@ void ExpectEstimate(weft_shard_preset_t preset, weft_shard_preset_t strategy, in
                                               .shard_group = per_node},
                                              strategy);
   EXPECT_EQ(plan->element_count, 7'000'000'000u);
-  EXPECT_NEAR(static_cast<double>(plan->resting_bytes), estimate.rest.Total(),
-              0.001 * estimate.rest.Total());
-  // The plan keeps the unit with which forward ends, and gathers it once.
-  const auto sent = static_cast<double>(plan->sent_bytes);
-  EXPECT_LE(sent, 1.001 * estimate.sent_bytes);
-  EXPECT_GE(sent, (1 - 1.0 / kUnits) * estimate.sent_bytes);
-  EXPECT_LE(static_cast<double>(plan->peak_bytes), 1.001 * estimate.peak_bytes);
-  EXPECT_GE(static_cast<double>(plan->peak_bytes), 0.9 * estimate.peak_bytes);
-  const double inside = estimate.sent.inside * 4;
-  EXPECT_LE(static_cast<double>(plan->sent_inner_bytes), 1.001 * inside);
-  EXPECT_GE(static_cast<double>(plan->sent_inner_bytes), 0.95 * inside);
+  EXPECT_EQ(static_cast<double>(plan->resting_bytes), estimate.rest.Total());
+  EXPECT_EQ(static_cast<double>(plan->peak_bytes), estimate.peak_bytes);
+  EXPECT_EQ(static_cast<double>(plan->sent_bytes), estimate.sent_bytes);
+  EXPECT_NEAR(static_cast<double>(plan->sent_inner_bytes), estimate.sent.inside * 4, 4);
 }
 
 TEST(Plan, OfSevenBillionParamsOnAThousandRanksIsTheEstimate) {

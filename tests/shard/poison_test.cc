@@ -1,4 +1,4 @@
-// With poison, what is let go holds 0xff: who goes on reading it reads NaN. Numbers are the same.
+// With poison, params that are resharded hold 0xff: who goes on reading it reads NaN. Numbers are the same.
 #include <cmath>
 #include <cstring>
 #include <vector>

@@ -1,4 +1,4 @@
-// Processes as ranks: the same bits as threads as ranks, and what a step says when a rank is killed.
+// Processes as ranks: the same bits as threads as ranks, and what a step says when a rank is killed or destroys its context.
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -259,6 +259,48 @@ void KillInTheMiddleOfAStep(int size, bool overlap) {
         return JudgeFailure(*context, status, victim, MonotonicNs() - start_ns);
       },
       victim);
+}
+
+// --- A rank that destroys its context in the middle of a step ------------------------------------
+
+absl::Status EvaluationStep(Context& context) {
+  WEFT_RETURN_IF_ERROR(context.StepBegin(WEFT_SHARD_EVAL, 0));
+  for (int microbatch = 0; microbatch < 2; ++microbatch) {
+    WEFT_RETURN_IF_ERROR(context.MicrobatchBegin(microbatch, microbatch == 1));
+    for (int unit = 0; unit < kUnits; ++unit) {
+      WEFT_RETURN_IF_ERROR(context.PreForward(unit));
+      WEFT_RETURN_IF_ERROR(context.PostForward(unit));
+    }
+    WEFT_RETURN_IF_ERROR(context.MicrobatchEnd());
+  }
+  return context.StepEnd();
+}
+
+TEST(DestroyedShardContext, IsNamedByTheOtherProcesses) {
+  for (const int size : {2, 3}) {
+    const int leaver = size - 1;
+    OnProcesses(size, [&](std::shared_ptr<ProcessGroup> group) -> absl::Status {
+      const int rank = group->rank();
+      WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
+      for (int unit = 0; unit < kUnits; ++unit) {
+        WEFT_RETURN_IF_ERROR(AddUnitWithParam(*context, StrCat("u", unit), {kCounts[unit]},
+                                              WEFT_FLOAT32, /*frozen=*/false,
+                                              PlacementOf(WEFT_SHARD_FULL_SHARD))
+                                 .status());
+      }
+      WEFT_RETURN_IF_ERROR(context->Finalize().status());
+      WEFT_RETURN_IF_ERROR(EvaluationStep(*context));
+      if (rank == leaver) {
+        WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_EVAL, 0));
+        WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, false));
+        return context->PreForward(0);
+      }
+      const absl::Status status = EvaluationStep(*context);
+      if (ResultOf(status) != WEFT_ABORTED) return Annotate(status, "expected ABORTED, got: ");
+      if (FieldsOf(status).rank != leaver) return Annotate(status, "blames another rank: ");
+      return absl::OkStatus();
+    });
+  }
 }
 
 TEST(KilledShardRank, IsNamedByTheOthersWhenReductionsOverlap) {

@@ -7,11 +7,13 @@
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/shard.h"
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "comm/group/process_group.h"
 #include "gtest/gtest.h"
 #include "shard/context/context.h"
@@ -45,6 +47,20 @@ std::vector<absl::Status> RunRanks(GroupKind kind, int size, const RankBody& bod
 
 // Fails the test for every rank whose status is not Ok.
 void ExpectAllOk(const std::vector<absl::Status>& statuses);
+
+// What all ranks return, which fails the test unless it is the same; what rank 0 does if some fail.
+template <typename Result, typename Body>
+Result SameOnAllRanks(GroupKind kind, int size, const Body& body) {
+  std::vector<Result> results(static_cast<size_t>(size));
+  ExpectAllOk(
+      RunRanks(kind, size, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(results[static_cast<size_t>(rank)], body(rank, std::move(group)));
+        return absl::OkStatus();
+      }));
+  for (const Result& result : results)
+    EXPECT_TRUE(result == results[0]);
+  return results[0];
+}
 
 // A context over a mesh of `group`, of one axis unless sizes of several are given.
 absl::StatusOr<std::unique_ptr<Context>> MakeContext(std::shared_ptr<ProcessGroup> group,

@@ -131,7 +131,7 @@ void Execute(const std::vector<OperationRef>& ranks) {
 
 bool SameCall(const Collective& a, const Collective& b) {
   return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.root == b.root &&
-         a.count == b.count && a.purpose.salt == b.purpose.salt &&
+         a.count == b.count && a.purpose.signature_salt == b.purpose.signature_salt &&
          (a.layout == nullptr) == (b.layout == nullptr) &&
          (a.layout == nullptr || a.layout->hash == b.layout->hash);
 }
@@ -368,6 +368,10 @@ class ReferenceGroup : public ProcessGroup {
   }
 
   GroupStats stats() const override { return {}; }
+
+  uint64_t sequence() const override { return 0; }
+
+  void SetTimeout(int64_t) override {}
 
   absl::Status error() override { return state_->error(); }
 

@@ -23,7 +23,7 @@ namespace {
 struct Stage {
   std::atomic<bool> refuses = false;  // rank 0's next gather
   std::atomic<bool> refused = false;
-  Bell bell;
+  EventCount waiters;
 };
 
 // A group that ends with the gather that it refuses.
@@ -84,12 +84,12 @@ TEST(RefusedGather, IsNotTakenForAGatheredUnit) {
               ++pauses;
               if (rank == 0 && pauses == kSecondUnit) {
                 stage.refuses = true;
-                Ring(stage.bell);
+                NotifyAll(stage.waiters);
               }
               if (rank == 1 && pauses == kFirstGradient) {
                 Deadline deadline{20'000'000'000};
                 (void)WaitUntil(
-                    stage.bell, {}, deadline, [&] { return stage.refuses || stage.refused; },
+                    stage.waiters, {}, deadline, [&] { return stage.refuses || stage.refused; },
                     [] { return false; });
               }
             };

@@ -6,6 +6,7 @@
 #include "weft/shard.h"
 
 #include "base/status.h"
+#include "comm/kernels/dtype.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -89,6 +90,18 @@ TEST(Registry, RefusesTypesWithoutGradients) {
                                    static_cast<weft_dtype_t>(15)}) {
     ExpectError(AddStatus(registry, unit, "w", {1}, dtype), WEFT_INVALID_ARGUMENT, "float16");
   }
+}
+
+TEST(Registry, TakesFrozenParamsOfAnyType) {
+  Registry registry;
+  const int unit = *registry.BeginUnit("a");
+  const int64_t shape[] = {3};
+  for (const weft_dtype_t dtype : {WEFT_INT8, WEFT_UINT64, WEFT_FLOAT8_E5M2, WEFT_BOOL}) {
+    EXPECT_TRUE(registry.AddParam(unit, DtypeName(dtype), shape, 1, dtype, /*frozen=*/true).ok());
+  }
+  ExpectError(registry.AddParam(unit, "w", shape, 1, static_cast<weft_dtype_t>(15), /*frozen=*/true)
+                  .status(),
+              WEFT_INVALID_ARGUMENT, "number 15");
 }
 
 TEST(Registry, HasOneOpenUnit) {

@@ -133,7 +133,7 @@ bool Covered(const std::vector<Residency>& list, int index, int64_t from, int64_
   });
 }
 
-// Units are whole from each pre_ call until its post_, and are let go at a call that may do so.
+// Units are unsharded from each pre_ call until its post_, and are resharded at a call that may do so.
 void ExpectUnitsWhole(const Model& model, const Schedule& schedule) {
   const size_t units = model.registry.units().size();
   for (size_t u = 0; u < units; ++u) {

@@ -75,7 +75,8 @@ class Rank {
   Outcome Train(const OptimizerConfig& config) {
     Outcome outcome;
     FillParams();
-    auto optimizer = *ShardOptimizer::Allocate(config, registry_, layout_, BestIsa());
+    auto optimizer =
+        *ShardOptimizer::Allocate(config, {GroupOf(config)}, registry_, layout_, BestIsa());
     for (int step = 0; step < 4; ++step) {
       FillGradients(step);
       const GradientSums sums = optimizer->SumGradients(storage_);

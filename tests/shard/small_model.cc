@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "comm/kernels/dtype.h"
+#include "gtest/gtest.h"
 
 namespace weft {
 namespace {
@@ -258,7 +259,7 @@ std::vector<int> UnitsOf(const std::vector<ModelParam>& model) {
 }
 
 bool Scenario::Missing(int step, int microbatch, int rank, int param) const {
-  if (absent && absent(step, rank)) return true;
+  if (data && data(step, rank) <= microbatch) return true;
   const auto key = static_cast<uint64_t>(((step * 16 + microbatch) * 16 + rank) * 64 + param);
   return static_cast<int>(Mix(key + Mix(seed ^ 0x5eed)) % 100) < missing_percent;
 }
@@ -293,9 +294,11 @@ absl::StatusOr<weft_shard_step_result_t> RunStep(Context& context,
                                                  const std::vector<ModelParam>& model,
                                                  const Scenario& scenario, int rank, int step) {
   WEFT_RETURN_IF_ERROR(context.StepBegin(WEFT_SHARD_TRAIN, 0));
-  for (int microbatch = 0; microbatch < scenario.microbatches; ++microbatch) {
+  const int data = scenario.data ? scenario.data(step, rank) : scenario.microbatches;
+  for (int microbatch = 0; microbatch < data; ++microbatch) {
     WEFT_RETURN_IF_ERROR(RunMicrobatch(context, model, scenario, rank, step, microbatch));
   }
+  if (data < scenario.microbatches) WEFT_RETURN_IF_ERROR(context.Join().status());
   return context.Finish();
 }
 
@@ -307,6 +310,21 @@ absl::StatusOr<std::vector<Elements>> ReadGradients(Context& context,
     if (view.grad != nullptr) gradients[i] = ReadElements(view.dtype, view.grad, view.count);
   }
   return gradients;
+}
+
+absl::Status ExpectOwn(Context& context, const std::vector<ModelParam>& model,
+                       const std::vector<Elements>& expected) {
+  for (size_t p = 0; p < model.size(); ++p) {
+    if (model[p].frozen) continue;
+    WEFT_ASSIGN_OR_RETURN(const auto part, context.OwnPart(static_cast<int>(p)));
+    const auto& [view, begin] = part;
+    if (view.count == 0) continue;
+    const auto first = expected[p].begin() + static_cast<std::ptrdiff_t>(begin);
+    EXPECT_EQ(ReadElements(view.grad_dtype, view.grad, view.count),
+              Elements(first, first + static_cast<std::ptrdiff_t>(view.count)))
+        << model[p].name;
+  }
+  return absl::OkStatus();
 }
 
 Elements ReadElements(weft_dtype_t dtype, const void* memory, size_t count) {

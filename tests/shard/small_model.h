@@ -49,8 +49,8 @@ struct Scenario {
   int replica = 0;       // ranks of one, for INNER_EVERY_OUTER_LAST; 0: there are no replicas
   bool shuffle = false;  // order of units and params in backward differs per rank
   int grad_threads = 1;  // threads that call grad_ready for a unit's params
-  // Ranks that have no data in a step; nullptr: none.
-  std::function<bool(int step, int rank)> absent = nullptr;
+  // How many micro-batches of a step a rank has data for, before it joins; nullptr: all.
+  std::function<int(int step, int rank)> data = nullptr;
   // Called where a unit's params may be read, in forward and in backward; nullptr: not.
   std::function<absl::Status(int unit)> in_use = nullptr;
 
@@ -71,6 +71,10 @@ absl::StatusOr<weft_shard_step_result_t> RunStep(Context& context,
 // The gradients of a context as bits; empty for frozen params.
 absl::StatusOr<std::vector<Elements>> ReadGradients(Context& context,
                                                     const std::vector<ModelParam>& model);
+
+// What is reduced on this rank, its own part of each gradient, is what it should be.
+absl::Status ExpectOwn(Context& context, const std::vector<ModelParam>& model,
+                       const std::vector<Elements>& expected);
 
 // Bits of `count` elements at `memory`, and back.
 Elements ReadElements(weft_dtype_t dtype, const void* memory, size_t count);

@@ -87,7 +87,7 @@ const std::vector<Call>& AllCalls() {
        }},
       {"step_end",
        [](StepState& s) {
-         return s.StepEnd();
+         return s.StepEnd().status();
        }},
       {"verify",
        [](StepState& s) {
@@ -379,7 +379,7 @@ TEST_F(StepStateTest, SaysWhereItIsOnceAndWhatMovesItOn) {
             "microbatch_end is not legal here: no micro-batch is under way (the context is between "
             "steps); begin a step with step_begin");
   Run({"step_begin", "microbatch_begin 0"});
-  EXPECT_EQ(refused(state_.StepEnd()),
+  EXPECT_EQ(refused(state_.StepEnd().status()),
             "step_end is not legal here: the context is in micro-batch 0 of step 1; end the "
             "micro-batch with microbatch_end");
   Run({"pre_forward", "post_forward", "microbatch_end"});

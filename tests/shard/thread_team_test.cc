@@ -63,16 +63,16 @@ TEST(ThreadTeam, ShowsWhatEveryMemberWrote) {
 TEST(ThreadTeam, WorksAtTheSameTime) {
   const auto team = Team(4);
   std::atomic<int> inside{0};
-  Bell bell;
+  EventCount waiters;
   std::vector<int> met(4);
   team->ForEach(4, [&](size_t piece, int) {
     inside.fetch_add(1, std::memory_order_seq_cst);
-    Ring(bell);
+    NotifyAll(waiters);
     Deadline deadline{60'000'000'000};
     const auto all = [&] {
       return inside.load(std::memory_order_seq_cst) == 4;
     };
-    met[piece] = WaitUntil(bell, {}, deadline, all, [] { return false; }) == WaitResult::kReady;
+    met[piece] = WaitUntil(waiters, {}, deadline, all, [] { return false; }) == WaitResult::kReady;
   });
   EXPECT_EQ(met, std::vector<int>(4, 1));
 }
@@ -100,19 +100,19 @@ TEST(ThreadTeam, KeepsDenormals) {
 TEST(ThreadTeam, BlocksSignalsInItsThreads) {
   const auto team = Team(2);
   std::atomic<int> inside{0};
-  Bell bell;
+  EventCount waiters;
   std::vector<int> blocked(2, -1);
   team->ForEach(2, [&](size_t, int member) {
     sigset_t mask;
     pthread_sigmask(SIG_SETMASK, nullptr, &mask);
     blocked[static_cast<size_t>(member)] = sigismember(&mask, SIGTERM);
     inside.fetch_add(1, std::memory_order_seq_cst);
-    Ring(bell);
+    NotifyAll(waiters);
     Deadline deadline{60'000'000'000};
     const auto both = [&] {
       return inside.load(std::memory_order_seq_cst) == 2;
     };
-    (void)WaitUntil(bell, {}, deadline, both, [] { return false; });
+    (void)WaitUntil(waiters, {}, deadline, both, [] { return false; });
   });
   EXPECT_EQ(blocked, (std::vector<int>{0, 1}));
 }

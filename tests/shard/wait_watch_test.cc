@@ -112,7 +112,7 @@ TEST(WaitWatch, NamesARankThatHasFewerMicrobatches) {
         if (preset == WEFT_SHARD_FULL_SHARD) continue;
         ExpectCycle(statuses, {"(pre_forward unit0", "rank 1 (finish", " waits for rank ",
                                "on group local.gather)", "on group local)", "#"});
-        // It is the odd one as soon as all others have been seen to wait.
+        // It is the outlier as soon as all others have been seen to wait.
         for (const absl::Status& status : statuses)
           EXPECT_THAT(FieldsOf(status).rank, testing::AnyOf(-1, 1)) << status;
       }
@@ -159,12 +159,12 @@ TEST(WaitWatch, NamesARankWithAnotherOrderWhereUnitsStay) {
 
 TEST(WaitWatch, NamesARankWithAnotherOrderOnTwoAxes) {
   for (const weft_shard_preset_t preset : {WEFT_SHARD_HPZ, WEFT_SHARD_HYBRID_SHARD}) {
-    for (const int odd : {0, 1, 3}) {
-      SCOPED_TRACE(StrCat(PresetName(preset), ", rank ", odd));
+    for (const int outlier : {0, 1, 3}) {
+      SCOPED_TRACE(StrCat(PresetName(preset), ", rank ", outlier));
       const Case how{.preset = preset, .ranks = 4, .axes = {2, 2}, .options = Options()};
-      ExpectMismatch(RunSteps(how, [odd](int rank) {
-        return rank == odd ? ScriptOf({0, 1, 2, 3, 4}, {4, 1, 2, 3, 0})
-                           : ScriptOf({0, 1, 2, 3, 4}, {4, 3, 2, 1, 0});
+      ExpectMismatch(RunSteps(how, [outlier](int rank) {
+        return rank == outlier ? ScriptOf({0, 1, 2, 3, 4}, {4, 1, 2, 3, 0})
+                               : ScriptOf({0, 1, 2, 3, 4}, {4, 3, 2, 1, 0});
       }));
     }
   }
@@ -213,15 +213,15 @@ TEST(WaitWatch, LetsNoDifferenceEndAtTheDeadline) {
       default:
         std::swap(forward[at], forward[at + 1]);
     }
-    const int odd = static_cast<int>(random() % static_cast<size_t>(how.ranks));
+    const int outlier = static_cast<int>(random() % static_cast<size_t>(how.ranks));
     std::vector<int> backward(forward.rbegin(), forward.rend());
     if (random() % 3 == 0) backward.pop_back();
-    const int odd_microbatches = 1 + static_cast<int>(random() % 2);
-    SCOPED_TRACE(
-        StrCat("seed ", seed, ": ", PresetName(how.preset), ", ", how.ranks, " ranks, rank ", odd));
+    const int outlier_microbatches = 1 + static_cast<int>(random() % 2);
+    SCOPED_TRACE(StrCat("seed ", seed, ": ", PresetName(how.preset), ", ", how.ranks,
+                        " ranks, rank ", outlier));
     const std::vector<absl::Status> statuses = RunSteps(how, [&](int rank) {
-      return rank == odd ? ScriptOf(forward, backward, odd_microbatches)
-                         : ScriptOf(Forward(), Backward(), 2);
+      return rank == outlier ? ScriptOf(forward, backward, outlier_microbatches)
+                             : ScriptOf(Forward(), Backward(), 2);
     });
     ExpectAlike(statuses);
   }

@@ -81,6 +81,10 @@ TEST(Options, EveryOptionArrives) {
                      "every",
                      "--prefetch",
                      "4",
+                     "--views",
+                     "stable",
+                     "--optimizer",
+                     "muon",
                      "--memory-budget",
                      "1.5MiB",
                      "--reduce-dtype",
@@ -106,13 +110,16 @@ TEST(Options, EveryOptionArrives) {
   EXPECT_EQ(c.train.strategy, WEFT_SHARD_FRACTION);
   EXPECT_EQ(c.train.accumulation, WEFT_SHARD_REDUCE_EVERY);
   EXPECT_EQ(c.train.prefetch, 4u);
+  EXPECT_EQ(c.train.views, WEFT_SHARD_VIEWS_STABLE);
+  EXPECT_EQ(c.train.optimizer, WEFT_OPTIMIZER_MUON);
   EXPECT_EQ(c.train.memory_budget, size_t{3} << 19);
   EXPECT_EQ(c.train.reduce_type, WEFT_SHARD_WIRE_BFLOAT16);
 }
 
 TEST(Options, EveryStrategyHasItsName) {
   for (const weft_shard_preset_t strategy : AllStrategies())
-    EXPECT_EQ(ParseStrategy(StrategyName(strategy)), strategy) << StrategyName(strategy);
+    EXPECT_EQ(ParseStrategy(weft_shard_preset_name(strategy)), strategy)
+        << weft_shard_preset_name(strategy);
   EXPECT_EQ(ParseStrategy("zero3"), WEFT_SHARD_FULL_SHARD);
 }
 
@@ -121,7 +128,8 @@ TEST(Options, HelpNamesEveryStrategy) {
   std::string help;
   ASSERT_FALSE(Parse({"--help"}, config, help));
   for (const weft_shard_preset_t strategy : AllStrategies())
-    EXPECT_NE(help.find(StrategyName(strategy)), std::string::npos) << StrategyName(strategy);
+    EXPECT_NE(help.find(weft_shard_preset_name(strategy)), std::string::npos)
+        << weft_shard_preset_name(strategy);
 }
 
 TEST(Options, DtypeAutoIsAPrecisionThatWorksHere) {
@@ -172,6 +180,8 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
       {{"--strategy", "fraction"}, "--strategy fraction needs --memory-budget"},
       {{"--accumulation", "never"}, "--accumulation never"},
       {{"--reduce-dtype", "int8"}, "--reduce-dtype int8"},
+      {{"--optimizer", "sgd"}, "--optimizer sgd is unknown; use adamw or muon"},
+      {{"--views", "still"}, "--views still is unknown; use move, stable or apart"},
       {{"--prefetch", "-1"},
        "--prefetch: -1 is no whole number from 0 to 1000; see weft_train --help"},
       {{"--prefetch", "x"}, "--prefetch: x is no whole number from 0"},

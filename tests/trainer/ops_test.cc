@@ -263,10 +263,10 @@ TEST_P(OpsTest, Bf16RoundsToNearestEvenAndKeepsNaN) {
 
 std::string IsaName(const testing::TestParamInfo<Isa>& info) {
   if (info.param == Isa::kAvx512) return "Avx512";
-  return info.param == Isa::kAvx2 ? "Avx2" : "Baseline";
+  return info.param == Isa::kAvx2 ? "Avx2" : "Scalar";
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, OpsTest, testing::Values(Isa::kBaseline, Isa::kAvx2, Isa::kAvx512),
+INSTANTIATE_TEST_SUITE_P(Isas, OpsTest, testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512),
                          IsaName);
 
 }  // namespace

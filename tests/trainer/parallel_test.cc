@@ -199,7 +199,7 @@ TEST_P(ParallelTest, FindsEqualSamplesAndReportsTheRanks) {
 
 INSTANTIATE_TEST_SUITE_P(All, ParallelTest, ::testing::ValuesIn(AllStrategies()),
                          [](const auto& info) {
-                           std::string name = StrategyName(info.param);
+                           std::string name = weft_shard_preset_name(info.param);
                            std::erase(name, '-');
                            return name;
                          });

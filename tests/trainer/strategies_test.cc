@@ -76,8 +76,9 @@ std::vector<size_t> PrefetchesOf(weft_shard_preset_t strategy) {
 }
 
 std::string Describe(const TrainConfig& config) {
-  return StrategyName(config.strategy) + (config.no_overlap ? ", no overlap" : "") + ", prefetch " +
-         std::to_string(config.prefetch);
+  return std::string(weft_shard_preset_name(config.strategy)) +
+         (config.no_overlap ? ", no overlap" : "") + ", prefetch " +
+         std::to_string(config.prefetch) + ", views " + std::to_string(config.views);
 }
 
 void ExpectSameBits(const Outcome& got, const Outcome& expected) {
@@ -113,6 +114,7 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWhateverIsOverlappedOrPrefetched) {
         TrainConfig config = OddConfig(strategy, accumulation());
         config.no_overlap = no_overlap;
         config.prefetch = prefetch;
+        config.views = static_cast<weft_shard_views_t>(number % 3);
         SCOPED_TRACE(Describe(config));
         if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(ranks(), config);
         for (const Outcome& outcome : RunRanks(ranks(), config))
@@ -150,6 +152,32 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWithGradientsReducedIn16Bits) {
 }
 
 // The head is tied to the embedding, which the plan knows: no step has to teach it.
+// Whole matrices on one rank each, and oneDNN for their products.
+TEST(Strategies, MuonHasTheSameBitsUnderAll) {
+  constexpr size_t kRanks = 4;
+  const auto config_of = [](weft_shard_preset_t strategy) {
+    TrainConfig config = OddConfig(strategy, WEFT_SHARD_LOCAL_THEN_REDUCE);
+    config.optimizer = WEFT_OPTIMIZER_MUON;
+    return config;
+  };
+  const Outcome expected = RunRanks(kRanks, config_of(WEFT_SHARD_NO_SHARD))[0];
+  ASSERT_EQ(expected.error, "");
+  TrainConfig other = config_of(WEFT_SHARD_NO_SHARD);
+  other.optimizer = WEFT_OPTIMIZER_ADAMW;
+  EXPECT_NE(expected.losses, RunRanks(kRanks, other)[0].losses);
+  const test::CaseSample sample({.every = 1, .sanitized = 4}, 3);
+  size_t number = 0;
+  for (const weft_shard_preset_t strategy : AllStrategies()) {
+    if (!sample.Takes(number++)) continue;
+    TrainConfig config = config_of(strategy);
+    SCOPED_TRACE(Describe(config));
+    if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(kRanks, config);
+    for (const Outcome& outcome : RunRanks(kRanks, config))
+      ExpectSameBits(outcome, expected);
+    if (HasFailure()) return;
+  }
+}
+
 TEST(Strategies, TheFirstStepIsThePlannedOneAndThePoolNeverGrows) {
   for (const weft_shard_preset_t strategy : AllStrategies()) {
     if (strategy == WEFT_SHARD_NO_SHARD) continue;  // gathers nothing

@@ -189,7 +189,7 @@ class Targets(unittest.TestCase):
         # At 16 bytes the share of the bound is above 80 %, but so it is at 8.
         self.assertIn("below 1.2 and below 80 % of the bound: none", text)
 
-    def test_broadcast_has_bars_of_its_own(self):
+    def test_broadcast_has_targets_of_its_own(self):
         text = "\n".join(summary.lines(self.found([[0.8] * 3], op="broadcast")))
         self.assertIn("broadcast: geometric mean **0.80**; below 0.9: broadcast 8 float32 hot 0.80", text)
         self.assertNotIn("without broadcast", text)

@@ -61,7 +61,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual("fail", self.target("4 ranks: geometric", found([1.3], ranks=4))["verdict"])
         self.assertEqual("pass", self.target("4 ranks: no cell", found([1.3], ranks=4))["verdict"])
 
-    def test_symmetric_bars_have_their_sizes(self):
+    def test_symmetric_targets_have_their_sizes(self):
         name = "symmetric all_reduce"
         self.assertEqual("not measured", self.target(name, found([1.0], bytes=32768))["verdict"])
         self.assertEqual("fail", self.target(name, found([3.9], bytes=65536))["verdict"])

@@ -8,7 +8,6 @@
 #include "base/status.h"
 #include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce.h"
-#include "comm/kernels/select_isa.h"
 
 namespace weft {
 namespace {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -28,7 +29,10 @@ TEST(CallIdentity, SignaturesOfCallsInTheLineAreTheCallsThemselves) {
   for (int kind = 0; kind < kOpKindCount; ++kind) {
     for (const weft_dtype_t dtype : kDtypes) {
       for (const weft_op_t op : kReductionOps) {
-        for (const Protocol algorithm : {Protocol::kAuto, Protocol::kInline}) {
+        for (const auto& [algorithm, numerics] :
+             {std::pair(Protocol::kAuto, WEFT_NUMERICS_CANONICAL),
+              std::pair(Protocol::kAuto, WEFT_NUMERICS_FAST),
+              std::pair(Protocol::kInline, WEFT_NUMERICS_CANONICAL)}) {
           for (const int root : {0, 1, kNodeRanksMax - 1}) {
             for (size_t count = 0; count <= kInlineBytes; count += count < 4 ? 1 : 11) {
               const Collective call{
@@ -37,10 +41,12 @@ TEST(CallIdentity, SignaturesOfCallsInTheLineAreTheCallsThemselves) {
                   .op = op,
                   .root = root,
                   .count = TraitsOf(static_cast<OpKind>(kind)).local_counts ? 0 : count,
-                  .algorithm = algorithm};
+                  .algorithm = algorithm,
+                  .numerics = numerics};
               const std::string name = std::to_string(kind) + " " + std::to_string(dtype) + " " +
                                        std::to_string(op) + " " + std::to_string(root) + " " +
-                                       std::to_string(call.count) + " " + ProtocolName(algorithm);
+                                       std::to_string(call.count) + " " + ProtocolName(algorithm) +
+                                       (numerics == WEFT_NUMERICS_FAST ? " fast" : "");
               const auto [known, added] = calls.emplace(SignatureIn(call), name);
               ASSERT_EQ(known->second, name);
             }
@@ -60,7 +66,7 @@ TEST(CallIdentity, CallsInAndNotInTheLineNeverHaveOneSignature) {
                           .dtype = WEFT_UINT8,
                           .count = number % 49,
                           .layout = layout,
-                          .purpose = {.salt = number}};
+                          .purpose = {.signature_salt = number}};
     EXPECT_EQ(SignatureIn(call) >> 31, 1u);
     EXPECT_EQ(SignatureOut(call) >> 31, 0u);
   }
@@ -88,11 +94,12 @@ TEST(CallIdentity, DiffersInEverythingThatRanksMustAgreeOn) {
   EXPECT_TRUE(differs([](Collective& c) { c.root = 1; }));
   EXPECT_TRUE(differs([](Collective& c) { c.count = 8; }));
   EXPECT_TRUE(differs([](Collective& c) { c.algorithm = Protocol::kStaged; }));
-  EXPECT_TRUE(differs([](Collective& c) { c.purpose.salt = 1; }));
+  EXPECT_TRUE(differs([](Collective& c) { c.numerics = WEFT_NUMERICS_FAST; }));
+  EXPECT_TRUE(differs([](Collective& c) { c.purpose.signature_salt = 1; }));
   EXPECT_TRUE(differs([&](Collective& c) { c.custom = std::make_shared<CustomOp>(other); }));
   EXPECT_TRUE(differs([&](Collective& c) { c.layout = layout; }));
   // A salt cannot stand for a root.
-  EXPECT_TRUE(differs([](Collective& c) { c.root = 1, c.purpose.salt = 1; }));
+  EXPECT_TRUE(differs([](Collective& c) { c.root = 1, c.purpose.signature_salt = 1; }));
 }
 
 // What only this rank knows.

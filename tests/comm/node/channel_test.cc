@@ -131,21 +131,21 @@ TEST_F(ChannelEnds, CarryChunksThroughTwoHalves) {
   EXPECT_TRUE(ProcessHeap().Free(stage).ok());
 }
 
-TEST_F(ChannelEnds, RefuseMoreNoticesThanThereIsRoomFor) {
-  Notice notice;
-  for (uint32_t i = 0; i < 3 * kNoticeCount; ++i) {
-    ASSERT_TRUE(reader_.CanNotice());
-    reader_.PublishNotice(i, Notice::kTaken);
-    if (i % kNoticeCount != kNoticeCount - 1) continue;
-    EXPECT_FALSE(reader_.CanNotice());
-    for (uint32_t k = 0; k < kNoticeCount; ++k) {
-      ASSERT_EQ(writer_.NextNotice(&notice), ChannelWriter::Found::kNotice);
-      EXPECT_EQ(notice.offer, i + 1 - kNoticeCount + k);
+TEST_F(ChannelEnds, RefuseMoreRepliesThanThereIsRoomFor) {
+  Reply reply;
+  for (uint32_t i = 0; i < 3 * kReplyCount; ++i) {
+    ASSERT_TRUE(reader_.CanReply());
+    reader_.PublishReply(i, Reply::kFin);
+    if (i % kReplyCount != kReplyCount - 1) continue;
+    EXPECT_FALSE(reader_.CanReply());
+    for (uint32_t k = 0; k < kReplyCount; ++k) {
+      ASSERT_EQ(writer_.NextReply(&reply), ChannelWriter::Found::kReply);
+      EXPECT_EQ(reply.rts, i + 1 - kReplyCount + k);
     }
-    EXPECT_EQ(writer_.NextNotice(&notice), ChannelWriter::Found::kNone);
+    EXPECT_EQ(writer_.NextReply(&reply), ChannelWriter::Found::kNone);
   }
-  channel_->noticed.store(1'000'000);
-  EXPECT_EQ(writer_.NextNotice(&notice), ChannelWriter::Found::kCorrupt);
+  channel_->replied.store(1'000'000);
+  EXPECT_EQ(writer_.NextReply(&reply), ChannelWriter::Found::kCorrupt);
 }
 
 TEST_F(ChannelEnds, RefuseForgedRecords) {
@@ -167,7 +167,7 @@ TEST_F(ChannelEnds, RefuseForgedRecords) {
   EXPECT_EQ(forged([](MessageHeader& h) { h.kind = RecordKind{9}; }), Found::kCorrupt);
   EXPECT_EQ(forged([](MessageHeader& h) { h.kind = RecordKind::kSkip; }), Found::kCorrupt)
       << "a skip that does not end at the ring's end";
-  const auto offer = [&](RecordKind kind, uint64_t count, uint64_t place) {
+  const auto announce = [&](RecordKind kind, uint64_t count, uint64_t place) {
     MessageHeader header = eager;
     header.kind = kind;
     header.lines = 1;
@@ -175,16 +175,16 @@ TEST_F(ChannelEnds, RefuseForgedRecords) {
     header.place = place;
     return LookAtForged(header, 2);
   };
-  EXPECT_EQ(offer(RecordKind::kOffer, 100'000, 0), Found::kRecord);
-  EXPECT_EQ(offer(RecordKind::kOffer, 10, 0), Found::kCorrupt) << "small messages are not offered";
-  EXPECT_EQ(offer(RecordKind::kOffer, SIZE_MAX, 0), Found::kCorrupt);
-  EXPECT_EQ(offer(RecordKind::kHeapOffer, 5000, 0), Found::kRecord);
-  EXPECT_EQ(offer(RecordKind::kHeapOffer, 5000, self_->identity().heap_bytes - 4999),
+  EXPECT_EQ(announce(RecordKind::kRts, 100'000, 0), Found::kRecord);
+  EXPECT_EQ(announce(RecordKind::kRts, 10, 0), Found::kCorrupt) << "small messages have no RTS";
+  EXPECT_EQ(announce(RecordKind::kRts, SIZE_MAX, 0), Found::kCorrupt);
+  EXPECT_EQ(announce(RecordKind::kHeapRts, 5000, 0), Found::kRecord);
+  EXPECT_EQ(announce(RecordKind::kHeapRts, 5000, self_->identity().heap_bytes - 4999),
             Found::kCorrupt);
-  EXPECT_EQ(offer(RecordKind::kHeapOffer, 5000, UINT64_MAX), Found::kCorrupt);
-  EXPECT_EQ(offer(RecordKind::kReadableOffer, 10, 4096), Found::kCorrupt);
-  EXPECT_EQ(offer(RecordKind::kReadableOffer, SIZE_MAX, 4096), Found::kCorrupt);
-  EXPECT_EQ(offer(RecordKind::kReadableOffer, 5000, UINT64_MAX), Found::kRecord)
+  EXPECT_EQ(announce(RecordKind::kHeapRts, 5000, UINT64_MAX), Found::kCorrupt);
+  EXPECT_EQ(announce(RecordKind::kReadableRts, 10, 4096), Found::kCorrupt);
+  EXPECT_EQ(announce(RecordKind::kReadableRts, SIZE_MAX, 4096), Found::kCorrupt);
+  EXPECT_EQ(announce(RecordKind::kReadableRts, 5000, UINT64_MAX), Found::kRecord)
       << "where it is, is for the kernel to judge";
 }
 

@@ -129,7 +129,8 @@ absl::Status LayOut(const CollectiveModel& model, const Side& in, const Side& ou
 absl::Status Issue(ProcessGroup& group, const Collective& call, bool asynchronous) {
   absl::Status failure;
   if (!asynchronous && IsPlain(call)) {
-    if (group.RunAgain(KeyOf(call), call.in, call.out, &failure) || !failure.ok()) return failure;
+    if (group.TryRunCached(KeyOf(call), call.in, call.out, &failure) || !failure.ok())
+      return failure;
   }
   const absl::Status checked = CheckCollective(call, group.rank(), group.size());
   if (!checked.ok()) return checked;

@@ -32,26 +32,26 @@ constexpr int kTrials = 8;
 constexpr int64_t kTimeoutNs = 700'000'000;
 
 // What all ranks see before they have a group; made before they are forked.
-struct Meeting {
+struct Exchange {
   std::atomic<int> told{0};
   std::atomic<int> pids[8]{};
 };
 
-class SharedMeeting {
+class SharedExchange {
  public:
-  SharedMeeting()
-      : meeting_(new (mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE,
-                           MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Meeting) {}
+  SharedExchange()
+      : exchange_(new (mmap(nullptr, sizeof(Exchange), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Exchange) {}
 
-  SharedMeeting(const SharedMeeting&) = delete;
-  SharedMeeting& operator=(const SharedMeeting&) = delete;
+  SharedExchange(const SharedExchange&) = delete;
+  SharedExchange& operator=(const SharedExchange&) = delete;
 
-  ~SharedMeeting() { munmap(meeting_, sizeof(Meeting)); }
+  ~SharedExchange() { munmap(exchange_, sizeof(Exchange)); }
 
-  Meeting* operator->() const { return meeting_; }
+  Exchange* operator->() const { return exchange_; }
 
  private:
-  Meeting* const meeting_;
+  Exchange* const exchange_;
 };
 
 bool AwaitEndOf(pid_t pid) {
@@ -135,9 +135,9 @@ class StoppedRank : public ::testing::TestWithParam<int> {};
 TEST_P(StoppedRank, IsNamedByAllOthersWhereverItStops) {
   const int size = GetParam();
   const uint64_t seed = TestSeed(11);
-  const SharedMeeting meeting;
+  const SharedExchange exchange;
   RunProcessRanks(size, [&](ProcessGroup& group) -> std::string {
-    meeting->pids[group.rank()] = getpid();
+    exchange->pids[group.rank()] = getpid();
     for (int trial = 0; trial < kTrials; ++trial) {
       std::mt19937_64 random(seed + static_cast<uint64_t>(100 * size + trial));
       const int victim = static_cast<int>(random() % static_cast<uint64_t>(size));
@@ -150,12 +150,12 @@ TEST_P(StoppedRank, IsNamedByAllOthersWhereverItStops) {
                                      " stopped: ";
       if (group.rank() == victim) StopWithin(delay_us);
       const absl::Status status = RunUntilFailure(**part, random());
-      const int told = ++meeting->told;
+      const int told = ++exchange->told;
       // The last of the others lets it go on; it then says that it was late, too.
       if (group.rank() != victim && told == (trial + 1) * size - 1) {
-        kill(meeting->pids[victim], SIGCONT);
+        kill(exchange->pids[victim], SIGCONT);
       }
-      if (!Await(meeting->told, (trial + 1) * size)) return trial_text + "somebody hangs";
+      if (!Await(exchange->told, (trial + 1) * size)) return trial_text + "somebody hangs";
       (*part)->Close();
       // Stopped between two operations, it finds that the group has ended when it starts the second one.
       const bool refused = group.rank() == victim && ResultOf(status) == WEFT_ABORTED;
@@ -164,7 +164,7 @@ TEST_P(StoppedRank, IsNamedByAllOthersWhereverItStops) {
       }
       const ErrorFields fields = FieldsOf(status);
       const bool named = fields.rank == size - 1 - victim && fields.world_rank == victim &&
-                         fields.pid == meeting->pids[victim];
+                         fields.pid == exchange->pids[victim];
       if (!named && !refused) return trial_text + Text(status);
       const std::string name = "rank " + std::to_string(size - 1 - victim) + " of group dp (rank " +
                                std::to_string(victim) + " of group p, host ";
@@ -179,9 +179,9 @@ INSTANTIATE_TEST_SUITE_P(RankSet, StoppedRank, ::testing::Values(3, 4, 5, 6, 8))
 // Each rank waits for a message of the next one, the last one is stopped; and so does nobody wait for it in vain.
 TEST(StoppedRank, IsNamedAtTheEndOfALineOfMessages) {
   constexpr int kSize = 4;
-  const SharedMeeting meeting;
+  const SharedExchange exchange;
   RunProcessRanks(kSize, [&](ProcessGroup& group) -> std::string {
-    meeting->pids[group.rank()] = getpid();
+    exchange->pids[group.rank()] = getpid();
     if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
     char data[8] = {};
     absl::Status status;
@@ -192,7 +192,7 @@ TEST(StoppedRank, IsNamedAtTheEndOfALineOfMessages) {
       Message recv = RecvOf(data, sizeof(data), group.rank() + 1, 5);
       recv.timeout_ns = kTimeoutNs;
       status = group.Run(recv);
-      if (++meeting->told == kSize - 1) kill(meeting->pids[kSize - 1], SIGCONT);
+      if (++exchange->told == kSize - 1) kill(exchange->pids[kSize - 1], SIGCONT);
     }
     if (ResultOf(status) != WEFT_TIMEOUT) return "got: " + Text(status);
     return FieldsOf(status).rank == kSize - 1 ? "" : Text(status);
@@ -203,18 +203,18 @@ TEST(StoppedRank, IsNamedAtTheEndOfALineOfMessages) {
 TEST(KilledRank, IsTheCauseOfAnAbortThatComesBeforeAnybodyLooked) {
   constexpr int kSize = 4;
   constexpr int kVictim = 2;
-  const SharedMeeting meeting;
+  const SharedExchange exchange;
   RunProcessRanks(kSize,
                   [&](ProcessGroup& group) -> std::string {
-                    meeting->pids[group.rank()] = getpid();
+                    exchange->pids[group.rank()] = getpid();
                     if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
                     if (group.rank() == kVictim) raise(SIGKILL);
                     if (group.rank() == 1) {
-                      if (!AwaitEndOf(meeting->pids[kVictim])) return "the victim lives";
+                      if (!AwaitEndOf(exchange->pids[kVictim])) return "the victim lives";
                       group.Abort("a program's own reason");
-                      meeting->told = 1;
+                      exchange->told = 1;
                     }
-                    if (!Await(meeting->told, 1)) return "nobody aborted";
+                    if (!Await(exchange->told, 1)) return "nobody aborted";
                     const absl::Status error = group.error();
                     const absl::Status status = group.Run({.kind = OpKind::kBarrier});
                     for (const absl::Status& said : {error, status}) {
@@ -233,19 +233,19 @@ TEST(KilledRank, IsTheCauseOfAnAbortThatComesBeforeAnybodyLooked) {
 // Rank 1 has learned of the death elsewhere, and leaves; rank 0 waits for both.
 TEST(LostRank, IsNamedAndNotWhoLeftBecauseOfIt) {
   constexpr int kVictim = 2;
-  const SharedMeeting meeting;
+  const SharedExchange exchange;
   RunProcessRanks(3,
                   [&](ProcessGroup& group) -> std::string {
-                    meeting->pids[group.rank()] = getpid();
+                    exchange->pids[group.rank()] = getpid();
                     if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
                     if (group.rank() == kVictim) raise(SIGKILL);
                     if (group.rank() == 1) {
-                      if (!AwaitEndOf(meeting->pids[kVictim])) return "the victim lives";
+                      if (!AwaitEndOf(exchange->pids[kVictim])) return "the victim lives";
                       group.Close();
-                      meeting->told = 1;
+                      exchange->told = 1;
                       return "";
                     }
-                    if (!Await(meeting->told, 1)) return "nobody left";
+                    if (!Await(exchange->told, 1)) return "nobody left";
                     const absl::Status status = group.Run({.kind = OpKind::kBarrier});
                     const ErrorFields fields = FieldsOf(status);
                     const bool named = ResultOf(status) == WEFT_PEER_LOST &&

@@ -39,39 +39,47 @@ class DirectoryStore : public Store {
  public:
   explicit DirectoryStore(std::filesystem::path path) : path_(std::move(path)) {}
 
-  absl::Status Set(std::string_view key, std::string_view value, int64_t) override {
+  StoreReply Ask(StoreRequest request) override {
+    if (request.kind == StoreRequest::Kind::kSet) {
+      Set(request.key, request.value);
+      return {};
+    }
+    if (request.kind == StoreRequest::Kind::kRemove) {
+      std::filesystem::remove(FileOf(request.key));
+      return {};
+    }
+    if (request.kind == StoreRequest::Kind::kWait) return Wait(request.key, request.deadline_ns);
+    // Not atomic between processes; the groups under test do not add.
+    const StoreReply now = Wait(request.key, MonotonicNs() + 1);
+    const int64_t sum = (now.status.ok() ? std::stoll(now.value) : 0) + request.delta;
+    Set(request.key, std::to_string(sum));
+    return {.number = sum};
+  }
+
+ private:
+  void Set(const std::string& key, const std::string& value) const {
     // With the key: ranks of different pid namespaces have the same pid.
     const std::filesystem::path file = FileOf(key);
     const std::filesystem::path aside =
         path_ / ("aside-" + std::to_string(getpid()) + file.filename().string());
     std::ofstream(aside, std::ios::binary) << value;
     std::filesystem::rename(aside, file);
-    return absl::OkStatus();
   }
 
-  absl::StatusOr<std::string> Wait(std::string_view key, int64_t deadline_ns) override {
+  StoreReply Wait(const std::string& key, int64_t deadline_ns) const {
     while (MonotonicNs() < deadline_ns) {
       std::ifstream file(FileOf(key), std::ios::binary);
       if (file) {
         std::ostringstream text;
         text << file.rdbuf();
-        return text.str();
+        return {.value = text.str()};
       }
       const timespec pause{0, 200'000};
       nanosleep(&pause, nullptr);
     }
-    return MakeError(WEFT_TIMEOUT, "key " + std::string(key) + " did not come");
+    return {.status = MakeError(WEFT_TIMEOUT, "key " + key + " did not come")};
   }
 
-  // Not atomic between processes; the groups under test do not add.
-  absl::StatusOr<int64_t> Add(std::string_view key, int64_t delta, int64_t deadline_ns) override {
-    auto now = Wait(key, MonotonicNs() + 1);
-    const int64_t sum = (now.ok() ? std::stoll(*now) : 0) + delta;
-    WEFT_RETURN_IF_ERROR(Set(key, std::to_string(sum), deadline_ns));
-    return sum;
-  }
-
- private:
   std::filesystem::path FileOf(std::string_view key) const {
     std::string name = "key-";
     for (const char c : key)

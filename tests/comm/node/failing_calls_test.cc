@@ -17,6 +17,7 @@
 #include "comm/node/heap.h"
 #include "comm/node/make_group.h"
 #include "directory_store.h"
+#include "tests/comm/rendezvous/store_calls.h"
 #include "tests/support/case_sample.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
@@ -141,9 +142,9 @@ std::string LoopOverProcesses(int rank, int victim, const std::filesystem::path&
     if (rank == victim) {
       const bool again = !run.struck && !run.status.ok() && timeout_ns < kLastTimeoutNs;
       verdict = run.struck ? "next" : again ? "again" : "end";
-      if (!control.Set(name, verdict, INT64_MAX).ok()) return "could not tell the peer";
+      if (!Set(control, name, verdict, INT64_MAX).ok()) return "could not tell the peer";
     }
-    const auto told = control.Wait(name, MonotonicNs() + kPatienceNs);
+    const auto told = Wait(control, name, MonotonicNs() + kPatienceNs);
     if (!told.ok()) return "the victim did not end turn " + std::to_string(turn);
     const std::string left = LeftBehind(before);
     if (!left.empty()) {

@@ -19,7 +19,7 @@ using ::testing::TestWithParam;
 struct Calls {
   const char* name;
   Collective majority;
-  Collective odd;  // what the last rank calls instead
+  Collective outlier;  // what the last rank calls instead
   std::vector<std::string> words;
 };
 
@@ -50,6 +50,22 @@ std::vector<Calls> DifferentCalls() {
        with([](Collective& c) { c.kind = OpKind::kAllGather; }, base),
        {"all_reduce", "all_gather"}},
       {"barrier", base, Collective{.kind = OpKind::kBarrier}, {"all_reduce", "barrier"}},
+      {"numerics",
+       base,
+       with([](Collective& c) { c.numerics = WEFT_NUMERICS_FAST; }, base),
+       {"numerics canonical", "numerics fast"}},
+      {"numerics of a call whose data is in its line",
+       with([](Collective& c) { c.count = 2; }, base),
+       with([](Collective& c) { c.count = 2, c.numerics = WEFT_NUMERICS_FAST; }, base),
+       {"numerics canonical", "numerics fast"}},
+      {"numerics of a call in a slot",
+       with([](Collective& c) { c.count = 100; }, base),
+       with([](Collective& c) { c.count = 100, c.numerics = WEFT_NUMERICS_FAST; }, base),
+       {"numerics canonical", "numerics fast"}},
+      {"numerics of a barrier",
+       Collective{.kind = OpKind::kBarrier},
+       Collective{.kind = OpKind::kBarrier, .numerics = WEFT_NUMERICS_FAST},
+       {"numerics canonical", "numerics fast"}},
       {"root", broadcast, with([](Collective& c) { c.root = 1; }, broadcast), {"root 0", "root 1"}},
   };
 }
@@ -62,33 +78,32 @@ TEST_P(Disagreement, IsNamedOnEveryRankAndNobodyGetsOk) {
     for (const bool asynchronous : {false, true}) {
       SCOPED_TRACE(std::string(calls.name) + (asynchronous ? ", asynchronous" : ""));
       std::vector<std::string> said(static_cast<size_t>(size));
-      EXPECT_EQ(
-          RunThreadRanks(size, {.name = "dp", .timeout_ns = 20'000'000'000},
-                         [&](ProcessGroup& group) -> std::string {
-                           std::vector<char> in(8 * 5000), out(8 * 5000 * 8);
-                           // A good one first, so that the failing one is #2.
-                           if (!group.Run({.kind = OpKind::kBarrier}).ok())
-                             return "the barrier failed";
-                           Collective call = group.rank() == size - 1 ? calls.odd : calls.majority;
-                           call.in = in.data();
-                           call.out = out.data();
-                           absl::Status status;
-                           if (asynchronous) {
-                             auto work = group.Start(call);
-                             status = work.ok() ? (*work)->Wait(0) : work.status();
-                           } else {
-                             status = group.Run(call);
-                           }
-                           if (ResultOf(status) != WEFT_MISMATCH)
-                             return "got: " + std::string(status.message());
-                           said[static_cast<size_t>(group.rank())] = std::string(status.message());
-                           if (FieldsOf(status).rank != (size > 2 ? size - 1 : -1))
-                             return "blames the wrong rank";
-                           if (FieldsOf(status).sequence != 2) return "wrong sequence";
-                           const absl::Status later = group.Run({.kind = OpKind::kBarrier});
-                           return ResultOf(later) == WEFT_ABORTED ? "" : "the group still works";
-                         }),
-          "");
+      EXPECT_EQ(RunThreadRanks(
+                    size, {.name = "dp", .timeout_ns = 20'000'000'000},
+                    [&](ProcessGroup& group) -> std::string {
+                      std::vector<char> in(8 * 5000), out(8 * 5000 * 8);
+                      // A good one first, so that the failing one is #2.
+                      if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
+                      Collective call = group.rank() == size - 1 ? calls.outlier : calls.majority;
+                      call.in = in.data();
+                      call.out = out.data();
+                      absl::Status status;
+                      if (asynchronous) {
+                        auto work = group.Start(call);
+                        status = work.ok() ? (*work)->Wait(0) : work.status();
+                      } else {
+                        status = group.Run(call);
+                      }
+                      if (ResultOf(status) != WEFT_MISMATCH)
+                        return "got: " + std::string(status.message());
+                      said[static_cast<size_t>(group.rank())] = std::string(status.message());
+                      if (FieldsOf(status).rank != (size > 2 ? size - 1 : -1))
+                        return "blames the wrong rank";
+                      if (FieldsOf(status).sequence != 2) return "wrong sequence";
+                      const absl::Status later = group.Run({.kind = OpKind::kBarrier});
+                      return ResultOf(later) == WEFT_ABORTED ? "" : "the group still works";
+                    }),
+                "");
       for (const std::string& sentence : said) {
         EXPECT_EQ(sentence, said[0]);
         EXPECT_NE(sentence.find("#2 on group dp"), std::string::npos) << sentence;

@@ -86,7 +86,7 @@ TEST_P(Groups, SplitThatFailsHalfWayGivesItsSegmentBack) {
                                std::vector<int32_t> wishes(2 * static_cast<size_t>(group.size()));
                                Collective gather{.kind = OpKind::kAllGather,
                                                  .count = sizeof(wish),
-                                                 .purpose = {.salt = kSplitWishPurpose}};
+                                                 .purpose = {.signature_salt = kSplitWishSalt}};
                                gather.in = wish;
                                gather.out = wishes.data();
                                const absl::Status status = group.Run(gather);

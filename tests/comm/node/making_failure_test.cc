@@ -46,10 +46,12 @@ class TellingStore : public DirectoryStore {
   TellingStore(const std::filesystem::path& path, std::function<void()> known)
       : DirectoryStore(path), known_(std::move(known)) {}
 
-  absl::Status Set(std::string_view key, std::string_view value, int64_t deadline_ns) override {
-    absl::Status status = DirectoryStore::Set(key, value, deadline_ns);
-    if (key.find("/line/") != std::string_view::npos) known_();
-    return status;
+  StoreReply Ask(StoreRequest request) override {
+    const bool line =
+        request.kind == StoreRequest::Kind::kSet && request.key.find("/line/") != std::string::npos;
+    StoreReply reply = DirectoryStore::Ask(std::move(request));
+    if (line) known_();
+    return reply;
   }
 
  private:

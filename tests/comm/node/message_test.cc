@@ -299,7 +299,7 @@ TEST_P(ThreadRanks, AsynchronousExchangeFinishesInAnyOrder) {
 TEST_P(ThreadRanks, UnmatchedLargeMessagesLetOthersPass) {
   OnRanks([](ProcessGroup& group) -> std::string {
     constexpr size_t kLarge = 300000;
-    constexpr int kLargeCount = 40;  // more than there are notices
+    constexpr int kLargeCount = 40;  // more than there are replies
     std::vector<std::unique_ptr<MessageBuffer>> in;
     std::vector<WorkRef> works;
     for (int i = 0; i < kLargeCount; ++i) {

@@ -108,6 +108,29 @@ TEST_P(Processes, ReadEachOthersPrivateMemory) {
   });
 }
 
+// Through one store, which is empty when all are made; every second one has the name of the one before it.
+TEST_P(Processes, MakeGroupAfterGroup) {
+  const TemporaryDirectory directory;
+  const auto ends = RunForkedRanks(GetParam(), 120, [&](int rank) -> std::string {
+    DirectoryStore store(directory.path());
+    for (int round = 0; round < 20; ++round) {
+      const std::string name = "group " + std::to_string(round / 2);
+      auto group =
+          MakeNodeGroup(&store, rank, GetParam(), {.name = name, .timeout_ns = 120'000'000'000});
+      if (!group.ok()) return Text(group.status());
+      const CollectiveCase test{.kind = OpKind::kAllReduce, .count = 100, .seed = 5};
+      const std::string problem = RunCase(**group, test, LocalChoice{});
+      (*group)->Close();
+      if (!problem.empty()) return problem;
+    }
+    return "";
+  });
+  for (const auto& end : ends)
+    EXPECT_EQ(end.Problem(), "");
+  for (const auto& file : std::filesystem::directory_iterator(directory.path()))
+    ADD_FAILURE() << "left in the store: " << file.path().filename();
+}
+
 INSTANTIATE_TEST_SUITE_P(RankSet, Processes, ::testing::ValuesIn(kProcessRanks));
 
 // Rank 2 of 4 is killed in an all_reduce loop: the others say so within a second.

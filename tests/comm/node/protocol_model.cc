@@ -20,7 +20,7 @@ constexpr std::string_view kRuleNames[kRuleCount] = {"None",
                                                      "OlderPartCredit",
                                                      "CopyPartCredit",
                                                      "ReducePartCredit",
-                                                     "TurnedPartCredit",
+                                                     "PingPongPartCredit",
                                                      "EarlyOnlyIfFirst",
                                                      "EarlyOnlyIfFree",
                                                      "OneRoundAhead",
@@ -32,8 +32,8 @@ constexpr std::string_view kRuleNames[kRuleCount] = {"None",
                                                      "TurnOrder",
                                                      "AwaitWriters",
                                                      "WakeBeforeSleep",
-                                                     "LastCombines",
-                                                     "AwaitMet",
+                                                     "LastReduces",
+                                                     "AwaitCounter",
                                                      "WakeAll"};
 
 bool Slotted(Form form) {
@@ -110,7 +110,7 @@ std::string Describe(const ModelWorld& world) {
       text += fmt::format(" shared {:b}", operation.shared_ranks & all);
     text += ";";
   }
-  if (world.combines) text += " combining";
+  if (world.counts_arrivals) text += " with a counter";
   if (world.turns) text += " turning";
   return text;
 }
@@ -127,12 +127,12 @@ class ProtocolModel::Step {
 
   int peer() const { return peer_; }
 
-  // After false: it waits for no peer but for `met`.
-  bool for_met() const { return for_met_; }
+  // After false: it waits for no peer but for `arrived`.
+  bool for_counter() const { return for_counter_; }
 
   const std::string& problem() const { return problem_; }
 
-  void Ring() {
+  void Notify() {
     self_.wake_due = false;
     for (ModelRank& other : state_.ranks)
       if (other.sleeps_for == rank_ + 1) other.sleeps_for = 0;
@@ -168,13 +168,15 @@ class ProtocolModel::Step {
   void ReadSlots();
   void Finish();
   bool Arrive();
-  bool HaveMet();
-  void CountIn();
-  void SayMet();
+  bool AllArrived();
+  void CountArrival();
+  void PublishArrived();
   void ReadContributions();
   bool Turn();
 
-  bool Combines() const { return world_.combines && operation_->form == Form::kSlot && !Shares(); }
+  bool LastArriverReduces() const {
+    return world_.counts_arrivals && operation_->form == Form::kSlot && !Shares();
+  }
 
   bool Shares() const { return SharesResult(*operation_, world_.ranks); }
 
@@ -225,7 +227,7 @@ class ProtocolModel::Step {
   int sequence_ = 0;
   const ModelOperation* operation_ = nullptr;
   int peer_ = -1;
-  bool for_met_ = false;
+  bool for_counter_ = false;
   std::string problem_;
 };
 
@@ -263,39 +265,41 @@ bool ProtocolModel::Step::Issue() {
   self_.announcing = false;
   self_.issued = static_cast<uint8_t>(sequence_);
   self_.wake_due = true;
-  if (world_.combines) CountIn();
+  if (world_.counts_arrivals) CountArrival();
   return true;
 }
 
-void ProtocolModel::Step::CountIn() {
-  uint8_t& counter = state_.combining.announced[static_cast<size_t>(sequence_ % world_.window)];
+void ProtocolModel::Step::CountArrival() {
+  uint8_t& counter = state_.counter.announced[static_cast<size_t>(sequence_ % world_.window)];
   counter = static_cast<uint8_t>((counter + 1) % world_.ranks);
-  if (counter == 0 || Drops(Rule::kLastCombines)) self_.unmet = static_cast<uint8_t>(sequence_);
+  if (counter == 0 || Drops(Rule::kLastReduces))
+    self_.arrived_due = static_cast<uint8_t>(sequence_);
 }
 
 // A step of its own, after which the others may go on.
-void ProtocolModel::Step::SayMet() {
-  sequence_ = self_.unmet;
+void ProtocolModel::Step::PublishArrived() {
+  sequence_ = self_.arrived_due;
   operation_ = &model_.operation(sequence_);
-  self_.unmet = 0;
-  if (Combines()) {
+  self_.arrived_due = 0;
+  if (LastArriverReduces()) {
     ReadLines();
     ReadSlots();
-    state_.combining.results[model_.slots_[static_cast<size_t>(sequence_) - 1].index] =
+    state_.counter.results[model_.slots_[static_cast<size_t>(sequence_) - 1].index] =
         static_cast<uint8_t>(sequence_);
   }
-  state_.combining.met = static_cast<uint8_t>(sequence_);
+  state_.counter.arrived = static_cast<uint8_t>(sequence_);
   if (Drops(Rule::kWakeAll)) return;
   for (ModelRank& other : state_.ranks)
-    if (other.sleeps_for == kSleepsForMet) other.sleeps_for = 0;
+    if (other.sleeps_for == kSleepsForCounter) other.sleeps_for = 0;
 }
 
 // Slots, or what was made of them.
 void ProtocolModel::Step::ReadContributions() {
-  if (!Combines()) return ReadSlots();
+  if (!LastArriverReduces()) return ReadSlots();
   const size_t index = model_.slots_[static_cast<size_t>(sequence_) - 1].index;
-  const uint8_t found = state_.combining.results[index];
-  Expect(found == sequence_, "the combined result", rank_, fmt::format("operation {}", found));
+  const uint8_t found = state_.counter.results[index];
+  Expect(found == sequence_, "the last arriver's result", rank_,
+         fmt::format("operation {}", found));
 }
 
 // True if that was a publication of its own; the arrival comes next.
@@ -324,7 +328,7 @@ bool ProtocolModel::Step::PartIsFree(int round) {
   const auto [sequence, last] = user;
   if (sequence == 0) return true;
   if (sequence < sequence_) {
-    return Drops(turns ? Rule::kTurnedPartCredit : Rule::kOlderPartCredit) ||
+    return Drops(turns ? Rule::kPingPongPartCredit : Rule::kOlderPartCredit) ||
            All([&, user = sequence](const ModelRank& peer, int) { return peer.done >= user; });
   }
   if (Reduces(operation_->form)) {
@@ -344,8 +348,8 @@ void ProtocolModel::Step::FillPart(int round) {
 }
 
 bool ProtocolModel::Step::Work() {
-  if (self_.unmet != 0) {
-    SayMet();
+  if (self_.arrived_due != 0) {
+    PublishArrived();
     return true;
   }
   sequence_ = self_.completed + 1;
@@ -370,18 +374,18 @@ bool ProtocolModel::Step::Work() {
   return false;
 }
 
-bool ProtocolModel::Step::HaveMet() {
-  if (!world_.combines || Drops(Rule::kAwaitMet)) {
+bool ProtocolModel::Step::AllArrived() {
+  if (!world_.counts_arrivals || Drops(Rule::kAwaitCounter)) {
     return All([&](const ModelRank& peer, int) {
       return peer.lines[static_cast<size_t>(sequence_ % world_.window)].sequence >= sequence_;
     });
   }
-  for_met_ = state_.combining.met < sequence_;
-  return !for_met_;
+  for_counter_ = state_.counter.arrived < sequence_;
+  return !for_counter_;
 }
 
 bool ProtocolModel::Step::Arrive() {
-  if (!HaveMet()) return false;
+  if (!AllArrived()) return false;
   const bool one_shot = operation_->form == Form::kInline || operation_->form == Form::kSlot;
   if (one_shot && SharesOwn()) {
     self_.phase = ModelPhase::kTurn;
@@ -450,7 +454,7 @@ void ProtocolModel::Step::Finish() {
   self_.phase = ModelPhase::kArrive;
   self_.current = 0;
   self_.staged_rounds = 0;
-  Ring();
+  Notify();
 }
 
 bool ProtocolModel::Step::Direct() {
@@ -645,7 +649,7 @@ int ProtocolModel::Credit(int sequence) const {
 bool ProtocolModel::Possible(const ProtocolState& state, int rank, Action action) const {
   const ModelRank& self = state[static_cast<size_t>(rank)];
   if (self.sleeps_for != 0) return false;
-  if (self.unmet != 0) return action == Action::kWork;
+  if (self.arrived_due != 0) return action == Action::kWork;
   if (action == Action::kWork) return !self.announcing && self.issued > self.completed;
   if (self.announcing) return true;
   const int sequence = self.issued + 1;
@@ -665,9 +669,10 @@ std::string ProtocolModel::Move(ProtocolState& state, int rank, Action action) c
   if (action == Action::kIssue ? step.Issue() : step.Work()) return step.problem();
   ModelRank& self = state[static_cast<size_t>(rank)];
   if (self.wake_due && world_.left_out != Rule::kWakeBeforeSleep) {
-    step.Ring();
+    step.Notify();
   } else {
-    self.sleeps_for = step.for_met() ? kSleepsForMet : static_cast<uint8_t>(step.peer() + 1);
+    self.sleeps_for =
+        step.for_counter() ? kSleepsForCounter : static_cast<uint8_t>(step.peer() + 1);
   }
   return step.problem();
 }

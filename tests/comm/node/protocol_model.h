@@ -56,14 +56,14 @@ std::string_view FormName(Form form);
 // What ranks are obliged to do. One at a time can be left out, to see that this is noticed.
 enum class Rule : uint8_t {
   kNone,
-  kWindowCredit,      // I1: a line is free when all have done the operation that it held
-  kSlotCredit,        // I2: likewise a slot
-  kOwnProgress,       // credit counts the own operations too
-  kDoneAfterReading,  // I4
-  kOlderPartCredit,   // a part of staging is free when all have done the operation that used it,
-  kCopyPartCredit,    // or, in one that copies, have published that they read that round,
-  kReducePartCredit,  // or, in one that reduces, have staged two rounds after that one
-  kTurnedPartCredit,  // of two ranks that write where they read last: what the peer has read, likewise
+  kWindowCredit,        // I1: a line is free when all have done the operation that it held
+  kSlotCredit,          // I2: a slot is free when all have done the operation that it held
+  kOwnProgress,         // credit counts the own operations too
+  kDoneAfterReading,    // I4
+  kOlderPartCredit,     // a part of staging is free when all have done the operation that used it,
+  kCopyPartCredit,      // or, in one that copies, have published that they read that round,
+  kReducePartCredit,    // or, in one that reduces, have staged two rounds after that one
+  kPingPongPartCredit,  // two ranks, ping-pong: a part is free when the peer has read it
   kEarlyOnlyIfFirst,    // a part is filled before the arrival only if nothing older is under way,
   kEarlyOnlyIfFree,     // and if all have read it
   kOneRoundAhead,       // staged(t + 2) comes after gather(t)
@@ -75,10 +75,10 @@ enum class Rule : uint8_t {
   kTurnOrder,           // ranks with one place for a small result write it one after the other,
   kAwaitWriters,        // and nobody returns before all have written
   kWakeBeforeSleep,     // who sleeps for what was published is woken before the publisher sleeps
-  // Of ranks that meet at one word:
-  kLastCombines,  // slots are reduced, and `met` is published, by the last rank to announce
-  kAwaitMet,      // also by a rank that sees all lines announced
-  kWakeAll,       // who sleeps for `met` is woken when it changes
+  // Of ranks that count their arrivals at one word:
+  kLastReduces,   // slots are reduced, and `arrived` is published, by the last rank to announce
+  kAwaitCounter,  // also by a rank that sees all lines announced
+  kWakeAll,       // who sleeps for `arrived` is woken when it changes
 };
 constexpr int kRuleCount = 23;
 
@@ -103,8 +103,8 @@ struct ModelWorld {
   int slots = 2;
   int parts = 3;                           // of staging; rounds take them in turn. At least 3
   std::vector<ModelOperation> operations;  // of every rank, in this order
-  bool combines = false;                   // ranks outnumber their CPUs and meet at one word
-  bool turns = false;  // two ranks that both give and get write where they read last
+  bool counts_arrivals = false;  // ranks outnumber their CPUs and count their arrivals at one word
+  bool turns = false;            // two ranks that both give and get write where they read last
   Rule left_out = Rule::kNone;
 };
 
@@ -122,12 +122,12 @@ struct ModelLine {
 
 enum class ModelPhase : uint8_t { kArrive, kLateRead, kTurn, kWriters, kDirectWait, kStaged };
 
-// Instead of a rank's number + 1: it sleeps for `met`.
-constexpr uint8_t kSleepsForMet = 255;
+// Instead of a rank's number + 1: it sleeps for `arrived`.
+constexpr uint8_t kSleepsForCounter = 255;
 
 // What all ranks write. A counter starts again at 0 when all have counted in.
-struct ModelCombining {
-  uint8_t met = 0;
+struct ModelArrivalCounter {
+  uint8_t arrived = 0;
   std::array<uint8_t, kModelWindowMax> announced{};
   std::array<uint8_t, kModelSlotsMax> results{};  // operation
 };
@@ -156,12 +156,13 @@ struct ModelRank {
   uint8_t reduced = 0;
   bool wake_due = false;
   uint8_t sleeps_for = 0;  // 1 + rank
-  uint8_t unmet = 0;  // the operation that it was the last to announce, and has yet to say so of
+  // The operation that it was the last to announce, and has yet to publish as arrived.
+  uint8_t arrived_due = 0;
 };
 
 struct ProtocolState {
   std::array<ModelRank, kModelRanksMax> ranks{};
-  ModelCombining combining;
+  ModelArrivalCounter counter;
 
   ModelRank& operator[](size_t rank) { return ranks[rank]; }
 

@@ -54,12 +54,12 @@ size_t SequencesOf(int length) {
 }
 
 // The index-th of all sequences of so many forms; the rest is drawn from the index.
-ModelWorld SequenceWorld(int ranks, int length, size_t index, bool combines) {
+ModelWorld SequenceWorld(int ranks, int length, size_t index, bool counts_arrivals) {
   std::mt19937_64 random(index);
   ModelWorld world{.ranks = ranks,
                    .window = 2 + static_cast<int>(random() % 2),
                    .parts = 3 + static_cast<int>(random() % 2),
-                   .combines = combines};
+                   .counts_arrivals = counts_arrivals};
   size_t forms = index;
   for (int i = 0; i < length; ++i, forms /= kFormCount)
     world.operations.push_back(OperationOf(static_cast<Form>(forms % kFormCount), ranks, random));
@@ -70,11 +70,11 @@ ModelWorld SequenceWorld(int ranks, int length, size_t index, bool combines) {
 }
 
 // The states seen in every `stride`-th sequence; a failure at the first problem.
-size_t ExploreSequences(int ranks, int length, size_t stride, bool combines) {
+size_t ExploreSequences(int ranks, int length, size_t stride, bool counts_arrivals) {
   size_t states = 0;
   for (size_t index = 0; index < SequencesOf(length); index += stride) {
     const Exploration all =
-        ExploreAll(ProtocolModel(SequenceWorld(ranks, length, index, combines)));
+        ExploreAll(ProtocolModel(SequenceWorld(ranks, length, index, counts_arrivals)));
     states += all.states;
     if (all.problem.empty()) continue;
     ADD_FAILURE() << all.problem;
@@ -86,11 +86,11 @@ size_t ExploreSequences(int ranks, int length, size_t stride, bool combines) {
   return states;
 }
 
-// Whether the ranks outnumber their CPUs, and meet at one word.
+// Whether the ranks outnumber their CPUs, and count their arrivals at one word.
 class Protocol : public ::testing::TestWithParam<bool> {};
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Protocol, ::testing::Bool(), [](const auto& info) {
-  return std::string(info.param ? "ThatCombine" : "WithACpuEach");
+  return std::string(info.param ? "ThatCountArrivals" : "WithACpuEach");
 });
 
 TEST_P(Protocol, TwoRanksDoEverySequenceOfThreeInAllInterleavings) {
@@ -110,14 +110,14 @@ TEST_P(Protocol, ThreeRanksDoLongerSequencesInAllInterleavings) {
 }
 
 // The problem that random runs of long sequences find, "" if none.
-std::string WalkLongSequences(uint64_t seed, size_t walks, Rule left_out, bool combines) {
+std::string WalkLongSequences(uint64_t seed, size_t walks, Rule left_out, bool counts_arrivals) {
   for (size_t walk = 0; walk < walks; ++walk) {
     std::mt19937_64 random(seed + walk);
     ModelWorld world{.ranks = 2 + static_cast<int>(random() % (kModelRanksMax - 1)),
                      .window = 2 + static_cast<int>(random() % (kModelWindowMax - 1)),
                      .slots = 1 + static_cast<int>(random() % kModelSlotsMax),
                      .parts = 3 + static_cast<int>(random() % 2),
-                     .combines = combines,
+                     .counts_arrivals = counts_arrivals,
                      .left_out = left_out};
     const size_t length = 10 + random() % (kModelOperationsMax - 10);
     while (world.operations.size() < length) {
@@ -141,8 +141,8 @@ TEST_P(Protocol, ManyRanksDoLongSequencesInRandomInterleavings) {
 
 struct LeftOut {
   Rule rule;
-  std::string_view found;  // what the problem says, if it can only be one
-  bool combines = false;   // left out by ranks that meet at one word
+  std::string_view found;        // what the problem says, if it can only be one
+  bool counts_arrivals = false;  // left out by ranks that count their arrivals at one word
 };
 
 void PrintTo(const LeftOut& left_out, std::ostream* out) {
@@ -154,7 +154,8 @@ class LeftOutRule : public ::testing::TestWithParam<LeftOut> {};
 TEST_P(LeftOutRule, IsFoundInAllInterleavings) {
   std::string problem;
   for (size_t index = 0; index < SequencesOf(3) && problem.empty(); ++index) {
-    ModelWorld world = SequenceWorld(2, 4, index, GetParam().combines);  // the fourth is inline
+    ModelWorld world =
+        SequenceWorld(2, 4, index, GetParam().counts_arrivals);  // the fourth is inline
     world.left_out = GetParam().rule;
     problem = ExploreAll(ProtocolModel(world)).problem;
   }
@@ -165,7 +166,7 @@ TEST_P(LeftOutRule, IsFoundInAllInterleavings) {
 TEST_P(LeftOutRule, IsFoundInRandomInterleavings) {
   const uint64_t seed = TestSeed(5);
   SCOPED_TRACE("seed " + std::to_string(seed));
-  EXPECT_NE(WalkLongSequences(seed, 5000, GetParam().rule, GetParam().combines), "");
+  EXPECT_NE(WalkLongSequences(seed, 5000, GetParam().rule, GetParam().counts_arrivals), "");
 }
 
 // A rank that stages too far ahead may make all wait for each other before anything is overwritten, and a
@@ -176,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(
         LeftOut{Rule::kWindowCredit, "the line"}, LeftOut{Rule::kSlotCredit, "the slot"},
         LeftOut{Rule::kOwnProgress, "the line"}, LeftOut{Rule::kDoneAfterReading, "the line"},
         LeftOut{Rule::kOlderPartCredit, "the part"}, LeftOut{Rule::kCopyPartCredit, "the part"},
-        LeftOut{Rule::kReducePartCredit, ""}, LeftOut{Rule::kTurnedPartCredit, ""},
+        LeftOut{Rule::kReducePartCredit, ""}, LeftOut{Rule::kPingPongPartCredit, ""},
         LeftOut{Rule::kEarlyOnlyIfFirst, ""}, LeftOut{Rule::kEarlyOnlyIfFree, "the part"},
         LeftOut{Rule::kOneRoundAhead, ""}, LeftOut{Rule::kAwaitStaged, "the part"},
         LeftOut{Rule::kAwaitReduced, "the result"}, LeftOut{Rule::kRootedCountsStaged, ""},
@@ -185,16 +186,16 @@ INSTANTIATE_TEST_SUITE_P(
         LeftOut{Rule::kWakeBeforeSleep, "deadlock"}),
     [](const auto& info) { return std::string(RuleName(info.param.rule)); });
 
-// Those of combining, and those that protect what is combined as well.
-INSTANTIATE_TEST_SUITE_P(EachRuleOfCombining, LeftOutRule,
-                         ::testing::Values(LeftOut{Rule::kWindowCredit, "", true},
-                                           LeftOut{Rule::kSlotCredit, "", true},
-                                           LeftOut{Rule::kOwnProgress, "", true},
-                                           LeftOut{Rule::kDoneAfterReading, "", true},
-                                           LeftOut{Rule::kLastCombines, "", true},
-                                           LeftOut{Rule::kAwaitMet, "the combined result", true},
-                                           LeftOut{Rule::kWakeAll, "deadlock", true}),
-                         [](const auto& info) { return std::string(RuleName(info.param.rule)); });
+// Those of the arrival counter, and those that protect what the last arriver reduces as well.
+INSTANTIATE_TEST_SUITE_P(
+    EachRuleOfTheArrivalCounter, LeftOutRule,
+    ::testing::Values(LeftOut{Rule::kWindowCredit, "", true}, LeftOut{Rule::kSlotCredit, "", true},
+                      LeftOut{Rule::kOwnProgress, "", true},
+                      LeftOut{Rule::kDoneAfterReading, "", true},
+                      LeftOut{Rule::kLastReduces, "", true},
+                      LeftOut{Rule::kAwaitCounter, "the last arriver's result", true},
+                      LeftOut{Rule::kWakeAll, "deadlock", true}),
+    [](const auto& info) { return std::string(RuleName(info.param.rule)); });
 
 }  // namespace
 }  // namespace weft::test

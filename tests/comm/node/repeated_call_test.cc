@@ -28,7 +28,7 @@ Collective Sum(const void* in, void* out, size_t count) {
 
 bool RunsAgain(ProcessGroup& group, const Collective& call) {
   absl::Status failure;
-  return group.RunAgain(KeyOf(call), call.in, call.out, &failure);
+  return group.TryRunCached(KeyOf(call), call.in, call.out, &failure);
 }
 
 class RepeatedCalls : public ::testing::TestWithParam<int> {};
@@ -73,6 +73,39 @@ TEST_P(RepeatedCalls, AreKnownOnlyOnceDone) {
                              return counted && out[3] == 4.0F * static_cast<float>(group.size())
                                         ? ""
                                         : "wrong";
+                           }),
+            "");
+}
+
+// What a call says beside its key is its own: it is neither asked for to know the call again, nor does it stay with it.
+TEST_P(RepeatedCalls, TakeExtrasAndForgetThem) {
+  EXPECT_EQ(RunThreadRanks(GetParam(), {.name = "extras"},
+                           [](ProcessGroup& group) -> std::string {
+                             float in[4] = {1, 2, 3, 4};
+                             float out[4] = {};
+                             Collective first = Sum(in, out, 4);
+                             first.timeout_ns = 50'000'000'000;
+                             first.tag = 5;
+                             if (!group.Run(first).ok()) return "failed";
+                             if (!RunsAgain(group, Sum(in, out, 4))) return "not known";
+                             absl::Status failure;
+                             const CallExtras extras{
+                                 .timeout_ns = 40'000'000'000, .tag = 6, .priority = 3};
+                             for (int i = 0; i < 3; ++i) {
+                               out[3] = 0;
+                               if (!group.TryRunCached(KeyOf(first), in, out, extras, &failure))
+                                 return "not known with extras: " + failure.ToString();
+                               if (out[3] != 4.0F * static_cast<float>(group.size()))
+                                 return "wrong";
+                               WorkRef work;
+                               if (!group.TryStartCached(KeyOf(first), in, out, extras, &work))
+                                 return "";
+                               const absl::Status ended = work->Wait(0);
+                               if (!ended.ok()) return ended.ToString();
+                               if (!RunsAgain(group, Sum(in, out, 4)))
+                                 return "not known afterwards";
+                             }
+                             return group.stats().collectives == 11 ? "" : "not all were counted";
                            }),
             "");
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
+#include "base/seams.h"
 #include "comm/group/block_layout.h"
 #include "comm/kernels/custom_op.h"
 #include "comm/node/count_exchange.h"

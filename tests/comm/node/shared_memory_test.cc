@@ -403,37 +403,38 @@ TEST(SharedMemory, GoesWithTheGroupIfNobodyFreesIt) {
 }
 
 TEST(SharedMemory, IsRefusedOnAllRanksIfTheyDisagree) {
-  EXPECT_EQ(RunThreadRanks(
-                3, {.name = "dp"},
-                [](ProcessGroup& group) -> std::string {
-                  const bool odd = group.rank() == 2;
-                  const absl::Status made = group.AllocateShared(odd ? 4096 : 8192).status();
-                  if (!Says(made, WEFT_MISMATCH,
-                            "rank 2 of group dp asks for 4096 bytes, rank 0 for 8192"))
-                    return "sizes: " + Text(made);
-                  const absl::StatusOr<void*> block = group.AllocateShared(100);
-                  const absl::StatusOr<void*> other = group.AllocateShared(100);
-                  if (!block.ok() || !other.ok()) return Text(block.status());
-                  const absl::Status freed = group.FreeShared(odd ? *other : *block);
-                  if (!Says(freed, WEFT_MISMATCH, "rank 2 of group dp frees another block"))
-                    return "blocks: " + Text(freed);
-                  const absl::Status calls =
-                      odd ? group.AllocateShared(5).status() : group.FreeShared(*block);
-                  if (!Says(calls, WEFT_MISMATCH,
-                            "rank 2 of group dp called weft_mem_alloc_shared, rank 0 "
-                            "weft_mem_free_shared"))
-                    return "calls: " + Text(calls);
-                  int local = 0;
-                  const absl::Status foreign = group.FreeShared(odd ? &local : *block);
-                  if (odd && !Says(foreign, WEFT_INVALID_ARGUMENT, "no shared block of group dp"))
-                    return "foreign: " + Text(foreign);
-                  if (!odd && !Says(foreign, WEFT_REMOTE_ERROR, "rank 2 of group dp"))
-                    return "foreign elsewhere: " + Text(foreign);
-                  // The group works on, and has both blocks.
-                  const absl::Status both = group.FreeShared(*block);
-                  return both.ok() ? Text(group.FreeShared(*other)) : Text(both);
-                }),
-            "");
+  EXPECT_EQ(
+      RunThreadRanks(
+          3, {.name = "dp"},
+          [](ProcessGroup& group) -> std::string {
+            const bool outlier = group.rank() == 2;
+            const absl::Status made = group.AllocateShared(outlier ? 4096 : 8192).status();
+            if (!Says(made, WEFT_MISMATCH,
+                      "rank 2 of group dp asks for 4096 bytes, rank 0 for 8192"))
+              return "sizes: " + Text(made);
+            const absl::StatusOr<void*> block = group.AllocateShared(100);
+            const absl::StatusOr<void*> other = group.AllocateShared(100);
+            if (!block.ok() || !other.ok()) return Text(block.status());
+            const absl::Status freed = group.FreeShared(outlier ? *other : *block);
+            if (!Says(freed, WEFT_MISMATCH, "rank 2 of group dp frees another block"))
+              return "blocks: " + Text(freed);
+            const absl::Status calls =
+                outlier ? group.AllocateShared(5).status() : group.FreeShared(*block);
+            if (!Says(calls, WEFT_MISMATCH,
+                      "rank 2 of group dp called weft_mem_alloc_shared, rank 0 "
+                      "weft_mem_free_shared"))
+              return "calls: " + Text(calls);
+            int local = 0;
+            const absl::Status foreign = group.FreeShared(outlier ? &local : *block);
+            if (outlier && !Says(foreign, WEFT_INVALID_ARGUMENT, "no shared block of group dp"))
+              return "foreign: " + Text(foreign);
+            if (!outlier && !Says(foreign, WEFT_REMOTE_ERROR, "rank 2 of group dp"))
+              return "foreign elsewhere: " + Text(foreign);
+            // The group works on, and has both blocks.
+            const absl::Status both = group.FreeShared(*block);
+            return both.ok() ? Text(group.FreeShared(*other)) : Text(both);
+          }),
+      "");
   EXPECT_EQ(ProcessHeap().live_bytes(), 0u);
 }
 

@@ -30,7 +30,8 @@ RecordedCall CallNumber(uint64_t sequence) {
   constexpr size_t kOps = std::size(kReductionOps) + 2;
   const size_t op = sequence % kOps;
   call.op = op < kOps - 2 ? kReductionOps[op] : op < kOps - 1 ? kOpPremulSum : kOpUser;
-  call.algorithm = static_cast<uint8_t>(sequence * 3 % 128);
+  call.algorithm = static_cast<uint8_t>(sequence * 3 % 64);
+  call.numerics = sequence % 3 == 0 ? WEFT_NUMERICS_FAST : WEFT_NUMERICS_CANONICAL;
   call.epoch = static_cast<uint32_t>(sequence * 5);
   call.count = sequence * 7;
   call.root = -static_cast<int32_t>(sequence % 1000);
@@ -42,7 +43,8 @@ RecordedCall CallNumber(uint64_t sequence) {
 bool IsCallNumber(const RecordedCall& found, uint64_t sequence) {
   const RecordedCall want = CallNumber(sequence);
   return found.sequence == sequence && found.kind == want.kind && found.dtype == want.dtype &&
-         found.op == want.op && found.algorithm == want.algorithm && found.epoch == want.epoch &&
+         found.op == want.op && found.algorithm == want.algorithm &&
+         found.numerics == want.numerics && found.epoch == want.epoch &&
          found.count == want.count && found.root == want.root &&
          found.signature == want.signature && found.tag == want.tag &&
          found.purpose == want.purpose;

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "base/wait.h"
+#include "tests/comm/rendezvous/store_calls.h"
 
 namespace weft {
 namespace {
@@ -47,8 +48,14 @@ struct Foreign {
     return self->fail;
   }
 
+  static weft_result_t Remove(void* user, const char* key) {
+    auto* const self = static_cast<Foreign*>(user);
+    self->data.erase(key);
+    return self->fail;
+  }
+
   weft_store_callbacks_t Callbacks() {
-    return {sizeof(weft_store_callbacks_t), this, &Set, &Get, &Add};
+    return {sizeof(weft_store_callbacks_t), this, &Set, &Get, &Add, &Remove};
   }
 };
 
@@ -62,14 +69,17 @@ TEST(CallbackStore, PassesEverythingOn) {
   auto store = CallbackStore::Create(&callbacks);
   ASSERT_TRUE(store.ok());
   const std::string value("a\0b", 3);
-  ASSERT_TRUE((*store)->Set("key", value, Soon()).ok());
-  EXPECT_EQ(*(*store)->Wait("key", Soon()), value);
-  EXPECT_EQ(*(*store)->Add("n", 5, Soon()), 5);
-  EXPECT_EQ(*(*store)->Add("n", -7, Soon()), -2);
+  ASSERT_TRUE(Set(**store, "key", value, Soon()).ok());
+  EXPECT_EQ(*Wait(**store, "key", Soon()), value);
+  EXPECT_EQ(*Add(**store, "n", 5, Soon()), 5);
+  EXPECT_EQ(*Add(**store, "n", -7, Soon()), -2);
+  EXPECT_TRUE(Remove(**store, "n", Soon()).ok());
+  EXPECT_TRUE(Remove(**store, "n", Soon()).ok());
+  EXPECT_EQ(foreign.data.count("n"), 0u);
   const std::string largest(kStoreValueBytesMax, 'x');
-  ASSERT_TRUE((*store)->Set("large", largest, Soon()).ok());
+  ASSERT_TRUE(Set(**store, "large", largest, Soon()).ok());
   foreign.gets = 0;
-  EXPECT_EQ(*(*store)->Wait("large", Soon()), largest);
+  EXPECT_EQ(*Wait(**store, "large", Soon()), largest);
   EXPECT_EQ(foreign.gets, 2);
 }
 
@@ -77,11 +87,22 @@ TEST(CallbackStore, TheDeadlineBecomesATimeoutAlsoWhenItIsLongPast) {
   Foreign foreign;
   const weft_store_callbacks_t callbacks = foreign.Callbacks();
   auto store = CallbackStore::Create(&callbacks);
-  EXPECT_EQ(ResultOf((*store)->Wait("none", Soon()).status()), WEFT_TIMEOUT);
+  EXPECT_EQ(ResultOf(Wait(**store, "none", Soon()).status()), WEFT_TIMEOUT);
   EXPECT_GT(foreign.last_timeout_ns, 0);
   EXPECT_LE(foreign.last_timeout_ns, 1'000'000'000);
-  EXPECT_EQ(ResultOf((*store)->Wait("none", INT64_MIN).status()), WEFT_TIMEOUT);
+  EXPECT_EQ(ResultOf(Wait(**store, "none", INT64_MIN).status()), WEFT_TIMEOUT);
   EXPECT_EQ(foreign.last_timeout_ns, 1);
+}
+
+TEST(CallbackStore, WithoutRemoveKeepsItsKeys) {
+  Foreign foreign;
+  weft_store_callbacks_t callbacks = foreign.Callbacks();
+  callbacks.remove = nullptr;
+  auto store = CallbackStore::Create(&callbacks);
+  ASSERT_TRUE(store.ok());
+  ASSERT_TRUE(Set(**store, "key", "value", Soon()).ok());
+  EXPECT_TRUE(Remove(**store, "key", Soon()).ok());
+  EXPECT_EQ(foreign.data.count("key"), 1u);
 }
 
 TEST(CallbackStore, ReportsWhatTheForeignStoreReports) {
@@ -89,9 +110,10 @@ TEST(CallbackStore, ReportsWhatTheForeignStoreReports) {
   const weft_store_callbacks_t callbacks = foreign.Callbacks();
   auto store = CallbackStore::Create(&callbacks);
   foreign.fail = WEFT_SYSTEM_ERROR;
-  EXPECT_EQ(ResultOf((*store)->Set("key", "", Soon())), WEFT_SYSTEM_ERROR);
-  EXPECT_EQ(ResultOf((*store)->Wait("key", Soon()).status()), WEFT_SYSTEM_ERROR);
-  EXPECT_EQ(ResultOf((*store)->Add("key", 1, Soon()).status()), WEFT_SYSTEM_ERROR);
+  EXPECT_EQ(ResultOf(Set(**store, "key", "", Soon())), WEFT_SYSTEM_ERROR);
+  EXPECT_EQ(ResultOf(Wait(**store, "key", Soon()).status()), WEFT_SYSTEM_ERROR);
+  EXPECT_EQ(ResultOf(Add(**store, "key", 1, Soon()).status()), WEFT_SYSTEM_ERROR);
+  EXPECT_EQ(ResultOf(Remove(**store, "key", Soon())), WEFT_SYSTEM_ERROR);
 }
 
 TEST(CallbackStore, BadCallbacksAndKeysAreRefused) {
@@ -108,9 +130,9 @@ TEST(CallbackStore, BadCallbacksAndKeysAreRefused) {
     EXPECT_EQ(ResultOf(CallbackStore::Create(&bad).status()), WEFT_INVALID_ARGUMENT) << i;
   }
   auto store = CallbackStore::Create(&good);
-  EXPECT_EQ(ResultOf((*store)->Set("", "", Soon())), WEFT_INVALID_ARGUMENT);
-  EXPECT_EQ(ResultOf((*store)->Set(std::string("a\0b", 3), "", Soon())), WEFT_INVALID_ARGUMENT);
-  EXPECT_EQ(ResultOf((*store)->Set("key", std::string(kStoreValueBytesMax + 1, 'x'), Soon())),
+  EXPECT_EQ(ResultOf(Set(**store, "", "", Soon())), WEFT_INVALID_ARGUMENT);
+  EXPECT_EQ(ResultOf(Set(**store, std::string("a\0b", 3), "", Soon())), WEFT_INVALID_ARGUMENT);
+  EXPECT_EQ(ResultOf(Set(**store, "key", std::string(kStoreValueBytesMax + 1, 'x'), Soon())),
             WEFT_INVALID_ARGUMENT);
   EXPECT_TRUE(foreign.data.empty());
 }

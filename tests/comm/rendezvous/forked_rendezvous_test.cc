@@ -12,6 +12,7 @@
 #include "base/wait.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/store_host.h"
+#include "tests/comm/rendezvous/store_calls.h"
 #include "tests/support/parked_thread.h"
 
 namespace weft::test {
@@ -35,7 +36,7 @@ std::string JoinAndLog(const weft_unique_id_t& id, int rank) {
   LogWarn("a rank that was forked");
   const absl::StatusOr<Rendezvous> place = RendezvousFromId(id, 60'000, rank, In(kChildSeconds));
   if (!place.ok()) return Text(place.status());
-  if (const absl::Status set = place->store->Set("here", "", In(kChildSeconds)); !set.ok()) {
+  if (const absl::Status set = Set(*place->store, "here", "", In(kChildSeconds)); !set.ok()) {
     return Text(set);
   }
   return CreateUniqueId().ok() ? "" : "no id of its own";

@@ -18,6 +18,7 @@
 #include "base/wait.h"
 #include "comm/rendezvous/membership.h"
 #include "comm/rendezvous/unique_id.h"
+#include "tests/comm/rendezvous/store_calls.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
 
@@ -160,11 +161,11 @@ TEST(Rendezvous, ADeadRankZeroIsNamed) {
     const absl::StatusOr<Rendezvous> rendezvous = RendezvousFromEnvironment(In(30));
     if (!rendezvous.ok()) return std::string(rendezvous.status().message());
     if (rank == 0) {
-      if (!rendezvous->store->Wait("rank 1 is here", In(30)).ok()) return "no rank 1";
+      if (!Wait(*rendezvous->store, "rank 1 is here", In(30)).ok()) return "no rank 1";
       raise(SIGKILL);
     }
     // Rank 0 may die before it has answered this, or after.
-    const absl::Status set = rendezvous->store->Set("rank 1 is here", "", In(30));
+    const absl::Status set = Set(*rendezvous->store, "rank 1 is here", "", In(30));
     if (!set.ok()) return std::string(set.message());
     return Exchange(rendezvous, rank, 2, 30);
   });

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/wire.h"
 #include "tests/comm/rendezvous/served_store.h"
+#include "tests/comm/rendezvous/store_calls.h"
 
 namespace weft::test {
 namespace {
@@ -53,7 +54,7 @@ class StoreAttack : public ::testing::Test {
     RemoteStore store(SystemSeams(), ClientOptions(served_.endpoint(), kSecret, 0, 1, 20));
     const absl::Status joined = store.Connect();
     ASSERT_TRUE(joined.ok()) << joined;
-    EXPECT_TRUE(store.Set("key", "value", In(10)).ok());
+    EXPECT_TRUE(Set(store, "key", "value", In(10)).ok());
   }
 
   uint64_t Refused(Refusal refusal) {
@@ -123,7 +124,7 @@ TEST_F(StoreAttack, AnotherVersionIsRefusedAndBothVersionsAreTold) {
   EXPECT_EQ(verdict->version, kStoreVersion);
   ExpectARankJoins();
   EXPECT_EQ(Refused(Refusal::kWrongVersion), 1u);
-  EXPECT_THAT(log_.text(), HasSubstr("speaking version 9, this is 1"));
+  EXPECT_THAT(log_.text(), HasSubstr("speaking version 9, this is 2"));
 }
 
 TEST_F(StoreAttack, SlowPeersLoseTheirPlaceAfterTheHandshakeDeadline) {
@@ -202,8 +203,9 @@ TEST_F(StoreAttack, FramesThatAreChangedRepeatedForeignOrTooLongEndTheConnection
 }
 
 TEST_F(StoreAttack, AProvenClientThatSendsNonsenseInFramesIsDropped) {
-  for (const FrameType type : {FrameType::kSet, FrameType::kWait, FrameType::kAdd, FrameType::kDone,
-                               FrameType::kValue, static_cast<FrameType>(999)}) {
+  for (const FrameType type :
+       {FrameType::kSet, FrameType::kWait, FrameType::kAdd, FrameType::kRemove, FrameType::kDone,
+        FrameType::kValue, static_cast<FrameType>(999)}) {
     RawPeer peer(served_.endpoint());
     std::string fields;
     const SessionKeys keys = JoinByHand(peer, &fields);
@@ -214,7 +216,7 @@ TEST_F(StoreAttack, AProvenClientThatSendsNonsenseInFramesIsDropped) {
     EXPECT_TRUE(peer.WaitClosed(In(10))) << static_cast<int>(type);
   }
   ExpectARankJoins();
-  EXPECT_EQ(Refused(Refusal::kBadFrame), 6u);
+  EXPECT_EQ(Refused(Refusal::kBadFrame), 7u);
 }
 
 // Requests of 41 bytes for a value of a megabyte, by a client that has proven itself.
@@ -224,7 +226,7 @@ class AskingForMuch : public StoreAttack {
 
   AskingForMuch() : peer_(served_.endpoint()) {
     RemoteStore store(SystemSeams(), ClientOptions(served_.endpoint(), kSecret, 1, 2, 20));
-    EXPECT_TRUE(store.Set("large", std::string(kStoreValueBytesMax, 'x'), In(20)).ok());
+    EXPECT_TRUE(Set(store, "large", std::string(kStoreValueBytesMax, 'x'), In(20)).ok());
     std::string fields;
     const SessionKeys keys = JoinByHand(peer_, &fields);
     FrameSealer sealer(keys.client_key, 1);

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "tests/comm/rendezvous/served_store.h"
+#include "tests/comm/rendezvous/store_calls.h"
 #include "tests/support/leak_check.h"
 
 namespace weft::test {
@@ -34,23 +35,23 @@ INSTANTIATE_TEST_SUITE_P(Transports, Store, ::testing::Bool(),
 
 TEST_P(Store, GivesBackWhatWasSet) {
   RemoteStore store(SystemSeams(), Options());
-  ASSERT_TRUE(store.Set("key", "value", In(10)).ok());
-  EXPECT_EQ(*store.Wait("key", In(10)), "value");
-  ASSERT_TRUE(store.Set("key", std::string("other\0value", 11), In(10)).ok());
-  EXPECT_EQ(*store.Wait("key", In(10)), std::string("other\0value", 11));
-  ASSERT_TRUE(store.Set("empty", "", In(10)).ok());
-  EXPECT_EQ(*store.Wait("empty", In(10)), "");
+  ASSERT_TRUE(Set(store, "key", "value", In(10)).ok());
+  EXPECT_EQ(*Wait(store, "key", In(10)), "value");
+  ASSERT_TRUE(Set(store, "key", std::string("other\0value", 11), In(10)).ok());
+  EXPECT_EQ(*Wait(store, "key", In(10)), std::string("other\0value", 11));
+  ASSERT_TRUE(Set(store, "empty", "", In(10)).ok());
+  EXPECT_EQ(*Wait(store, "empty", In(10)), "");
 }
 
 TEST_P(Store, CarriesTheLargestValueAndRefusesALargerOne) {
   RemoteStore store(SystemSeams(), Options());
   const std::string largest(kStoreValueBytesMax, 'x');
-  ASSERT_TRUE(store.Set("large", largest, In(20)).ok());
-  EXPECT_EQ(*store.Wait("large", In(20)), largest);
-  EXPECT_EQ(ResultOf(store.Set("larger", largest + "x", In(10))), WEFT_INVALID_ARGUMENT);
-  EXPECT_EQ(ResultOf(store.Set(std::string(kStoreKeyBytesMax + 1, 'k'), "", In(10))),
+  ASSERT_TRUE(Set(store, "large", largest, In(20)).ok());
+  EXPECT_EQ(*Wait(store, "large", In(20)), largest);
+  EXPECT_EQ(ResultOf(Set(store, "larger", largest + "x", In(10))), WEFT_INVALID_ARGUMENT);
+  EXPECT_EQ(ResultOf(Set(store, std::string(kStoreKeyBytesMax + 1, 'k'), "", In(10))),
             WEFT_INVALID_ARGUMENT);
-  EXPECT_EQ(ResultOf(store.Set("", "", In(10))), WEFT_INVALID_ARGUMENT);
+  EXPECT_EQ(ResultOf(Set(store, "", "", In(10))), WEFT_INVALID_ARGUMENT);
 }
 
 TEST_P(Store, AddsAcrossRanks) {
@@ -62,7 +63,7 @@ TEST_P(Store, AddsAcrossRanks) {
     ranks.emplace_back([&, rank] {
       RemoteStore store(SystemSeams(), Options(rank, kRanks));
       for (int i = 0; i < kRounds; ++i) {
-        const absl::StatusOr<int64_t> sum = store.Add("count", 3, In(20));
+        const absl::StatusOr<int64_t> sum = Add(store, "count", 3, In(20));
         ASSERT_TRUE(sum.ok()) << sum.status();
         seen += *sum;
       }
@@ -74,10 +75,38 @@ TEST_P(Store, AddsAcrossRanks) {
   constexpr int64_t kTotal = kRanks * kRounds;
   EXPECT_EQ(seen, 3 * kTotal * (kTotal + 1) / 2);
   RemoteStore store(SystemSeams(), Options());
-  ASSERT_TRUE(store.Set("text", "no number", In(10)).ok());
-  EXPECT_EQ(ResultOf(store.Add("text", 1, In(10)).status()), WEFT_INVALID_USAGE);
-  ASSERT_TRUE(store.Set("most", "9223372036854775807", In(10)).ok());
-  EXPECT_EQ(ResultOf(store.Add("most", 1, In(10)).status()), WEFT_INVALID_USAGE);
+  ASSERT_TRUE(Set(store, "text", "no number", In(10)).ok());
+  EXPECT_EQ(ResultOf(Add(store, "text", 1, In(10)).status()), WEFT_INVALID_USAGE);
+  ASSERT_TRUE(Set(store, "most", "9223372036854775807", In(10)).ok());
+  EXPECT_EQ(ResultOf(Add(store, "most", 1, In(10)).status()), WEFT_INVALID_USAGE);
+}
+
+TEST_P(Store, RemovesKeysThatAreThereOrNot) {
+  RemoteStore store(SystemSeams(), Options());
+  ASSERT_TRUE(Set(store, "key", "value", In(10)).ok());
+  ASSERT_EQ(*Add(store, "count", 5, In(10)), 5);
+  EXPECT_TRUE(Remove(store, "key", In(10)).ok());
+  EXPECT_TRUE(Remove(store, "count", In(10)).ok());
+  EXPECT_TRUE(Remove(store, "key", In(10)).ok());
+  EXPECT_EQ(ResultOf(Wait(store, "key", 0).status()), WEFT_TIMEOUT);
+  EXPECT_EQ(*Add(store, "count", 3, In(10)), 3) << "it begins anew";
+  EXPECT_EQ(ResultOf(Remove(store, "", In(10))), WEFT_INVALID_ARGUMENT);
+}
+
+TEST_P(Store, WhoWaitsForARemovedKeyGetsItsNextValue) {
+  RemoteStore setter(SystemSeams(), Options(0, 2));
+  ASSERT_TRUE(setter.Connect().ok());
+  std::thread waiter([&] {
+    RemoteStore store(SystemSeams(), Options(1, 2));
+    ASSERT_TRUE(Set(store, "ready", "", In(10)).ok());
+    const absl::StatusOr<std::string> value = Wait(store, "later", In(20));
+    ASSERT_TRUE(value.ok()) << value.status();
+    EXPECT_EQ(*value, "came");
+  });
+  ASSERT_TRUE(Wait(setter, "ready", In(20)).ok());
+  EXPECT_TRUE(Remove(setter, "later", In(10)).ok());
+  ASSERT_TRUE(Set(setter, "later", "came", In(10)).ok());
+  waiter.join();
 }
 
 TEST_P(Store, WaitReturnsWhenTheKeyComes) {
@@ -85,13 +114,13 @@ TEST_P(Store, WaitReturnsWhenTheKeyComes) {
   ASSERT_TRUE(setter.Connect().ok());
   std::thread waiter([&] {
     RemoteStore store(SystemSeams(), Options(1, 2));
-    ASSERT_TRUE(store.Set("ready", "", In(10)).ok());
-    const absl::StatusOr<std::string> value = store.Wait("later", In(20));
+    ASSERT_TRUE(Set(store, "ready", "", In(10)).ok());
+    const absl::StatusOr<std::string> value = Wait(store, "later", In(20));
     ASSERT_TRUE(value.ok()) << value.status();
     EXPECT_EQ(*value, "came");
   });
-  ASSERT_TRUE(setter.Wait("ready", In(20)).ok());
-  ASSERT_TRUE(setter.Set("later", "came", In(10)).ok());
+  ASSERT_TRUE(Wait(setter, "ready", In(20)).ok());
+  ASSERT_TRUE(Set(setter, "later", "came", In(10)).ok());
   waiter.join();
 }
 
@@ -99,17 +128,17 @@ TEST_P(Store, WaitEndsAtItsDeadlineAndTheStoreStaysUsable) {
   RemoteStore store(SystemSeams(), Options());
   ASSERT_TRUE(store.Connect().ok());
   const int64_t start_ns = MonotonicNs();
-  const absl::Status status = store.Wait("never", In(0.05)).status();
+  const absl::Status status = Wait(store, "never", In(0.05)).status();
   EXPECT_EQ(ResultOf(status), WEFT_TIMEOUT);
   EXPECT_THAT(std::string(status.message()), HasSubstr("wait for never"));
   EXPECT_GE(MonotonicNs() - start_ns, kSecondNs / 20);
   // The answer to the wait that was given up must not become the answer to this one.
-  ASSERT_TRUE(store.Set("never", "late", In(10)).ok());
-  ASSERT_TRUE(store.Set("other", "right", In(10)).ok());
-  EXPECT_EQ(*store.Wait("other", In(10)), "right");
+  ASSERT_TRUE(Set(store, "never", "late", In(10)).ok());
+  ASSERT_TRUE(Set(store, "other", "right", In(10)).ok());
+  EXPECT_EQ(*Wait(store, "other", In(10)), "right");
   // A deadline in the past only looks.
-  EXPECT_EQ(*store.Wait("never", 0), "late");
-  EXPECT_EQ(ResultOf(store.Wait("nowhere", 0).status()), WEFT_TIMEOUT);
+  EXPECT_EQ(*Wait(store, "never", 0), "late");
+  EXPECT_EQ(ResultOf(Wait(store, "nowhere", 0).status()), WEFT_TIMEOUT);
 }
 
 TEST_P(Store, ALostServerIsNamed) {
@@ -118,13 +147,13 @@ TEST_P(Store, ALostServerIsNamed) {
   // Stopping the thread leaves the sockets open; a server of its own is destroyed.
   auto other = std::make_unique<ServedStore>(StoreServerOptions{}, UnixEndpoint("lost"));
   RemoteStore lost(SystemSeams(), ClientOptions(other->endpoint(), ""));
-  ASSERT_TRUE(lost.Set("key", "value", In(10)).ok());
+  ASSERT_TRUE(Set(lost, "key", "value", In(10)).ok());
   other.reset();
-  const absl::Status status = lost.Wait("key", In(10)).status();
+  const absl::Status status = Wait(lost, "key", In(10)).status();
   EXPECT_EQ(ResultOf(status), WEFT_UNREACHABLE);
   EXPECT_THAT(std::string(status.message()), HasSubstr("lost the store at unix:@"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 has probably ended"));
-  EXPECT_EQ(ResultOf(lost.Set("key", "value", In(10))), WEFT_UNREACHABLE);
+  EXPECT_EQ(ResultOf(Set(lost, "key", "value", In(10))), WEFT_UNREACHABLE);
 }
 
 TEST(StoreClient, ReportsAServerThatNeverComes) {
@@ -164,10 +193,10 @@ TEST(StoreServer, IsDesertedOnceEveryRankHasComeAndLeft) {
   ServedStore served({}, UnixEndpoint("deserted"));
   {
     RemoteStore first(SystemSeams(), ClientOptions(served.endpoint(), "", 0, 2));
-    ASSERT_TRUE(first.Set("a", "", In(10)).ok());
+    ASSERT_TRUE(Set(first, "a", "", In(10)).ok());
     RemoteStore second(SystemSeams(), ClientOptions(served.endpoint(), "", 1, 2));
-    ASSERT_TRUE(second.Set("b", "", In(10)).ok());
-    EXPECT_EQ(ResultOf(second.Wait("c", 0).status()), WEFT_TIMEOUT);
+    ASSERT_TRUE(Set(second, "b", "", In(10)).ok());
+    EXPECT_EQ(ResultOf(Wait(second, "c", 0).status()), WEFT_TIMEOUT);
   }
   served.Stop();
   served.server().Step();  // reads the goodbyes that came after the thread's last look
@@ -179,7 +208,7 @@ TEST(StoreServer, LeavesNothingBehind) {
   {
     ServedStore served({.secret = "secret"}, Loopback());
     RemoteStore store(SystemSeams(), ClientOptions(served.endpoint(), "secret"));
-    ASSERT_TRUE(store.Set("key", "value", In(10)).ok());
+    ASSERT_TRUE(Set(store, "key", "value", In(10)).ok());
     RawPeer raw(served.endpoint());
   }
   EXPECT_EQ(Holdings::Now().Since(before), "");

@@ -58,8 +58,8 @@ TEST(Measure, ASmallContainerKeepsItsMemory) {
   HostFacts host = ReadHostFacts();
   host.memory_bytes = uint64_t{64} << 20;
   const MeasuredModel measured = MeasureModel(host, kMeasureBudgetNs);
-  EXPECT_EQ(measured.model.dram_copy_line_ns, StaticModel().dram_copy_line_ns);
-  EXPECT_EQ(measured.model.dram_copy_stream_line_ns, StaticModel().dram_copy_stream_line_ns);
+  EXPECT_EQ(measured.model.dram_copy_line_ns, MachineModel().dram_copy_line_ns);
+  EXPECT_EQ(measured.model.dram_copy_stream_line_ns, MachineModel().dram_copy_stream_line_ns);
 }
 
 TEST(Measure, GivesTheCallingThreadItsCpusBack) {

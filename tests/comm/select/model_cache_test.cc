@@ -400,7 +400,7 @@ TEST_F(CacheFolderTest, FollowsTheSpecification) {
 TEST_F(ModelCacheTest, StaticReadsAndWritesNothing) {
   const LoadedModel loaded = LoadModel("static", host_, folder_, kNow);
   EXPECT_EQ(loaded.origin, ModelOrigin::kStatic);
-  ExpectSameTimes(loaded.model, StaticModel());
+  ExpectSameTimes(loaded.model, MachineModel());
   EXPECT_EQ(loaded.model.cores, 1.5);
   EXPECT_FALSE(fs::exists(folder_));
 }

@@ -49,7 +49,7 @@ TEST(Predict, IsPositiveAndFiniteOrImpossible) {
 }
 
 TEST(Predict, GrowsWithTheBytes) {
-  for (MachineModel model : {StaticModel(), ZenModel(7), ZenModel(28)}) {
+  for (MachineModel model : {MachineModel(), ZenModel(7), ZenModel(28)}) {
     for (const double cores : {1.0, 2.0, 16.0}) {
       model.cores = cores;
       for (const int ranks : {1, 2, 4, 8}) {
@@ -73,7 +73,7 @@ TEST(Predict, GrowsWithTheBytes) {
 }
 
 TEST(Predict, OneResultForAllRanksIsNotSlowerThanOneForEach) {
-  for (const MachineModel& model : {StaticModel(), ZenModel(7), ZenModel(28)}) {
+  for (const MachineModel& model : {MachineModel(), ZenModel(7), ZenModel(28)}) {
     for (const int ranks : {2, 4, 8}) {
       for (const CallFacts& kind : kKinds) {
         if (kind.root_out || kind.in_blocks) continue;
@@ -96,7 +96,7 @@ TEST(Predict, OneResultForAllRanksIsNotSlowerThanOneForEach) {
 
 // By hand: the copy of 1 MiB, and a direct all_reduce in place.
 TEST(Predict, WithACopyIsTheCopyAndTheSymmetricCall) {
-  MachineModel model = StaticModel();
+  MachineModel model = MachineModel();
   model.l2_bytes = uint64_t{1} << 30;  // so that everything is near
   model.l3_bytes = uint64_t{1} << 33;
   const Tuning tuning = Choose(model, 2);
@@ -116,7 +116,7 @@ TEST(Predict, WithACopyIsTheCopyAndTheSymmetricCall) {
 }
 
 TEST(Predict, ChosenStreamingIsNotSlowerThanPlainStores) {
-  for (const MachineModel& model : {StaticModel(), ZenModel(7), ZenModel(28)}) {
+  for (const MachineModel& model : {MachineModel(), ZenModel(7), ZenModel(28)}) {
     for (const int ranks : {2, 4, 8}) {
       const Tuning tuning = Choose(model, ranks);
       Tuning plain = tuning;
@@ -245,11 +245,11 @@ TEST(PredictMessage, ByHand) {
 
 TEST(PredictMessage, HasNoOtherProtocols) {
   for (const Protocol protocol : {Protocol::kInline, Protocol::kSlot, Protocol::kDirect})
-    EXPECT_TRUE(std::isinf(PredictMessageNs(StaticModel(), 2, 8, protocol)));
+    EXPECT_TRUE(std::isinf(PredictMessageNs(MachineModel(), 2, 8, protocol)));
 }
 
 TEST(Predict, SymmetricMemoryIsNeverSlowerThanStaging) {
-  for (const MachineModel& model : {StaticModel(), ZenModel(7), ZenModel(28)}) {
+  for (const MachineModel& model : {MachineModel(), ZenModel(7), ZenModel(28)}) {
     for (const CallFacts& kind : kKinds) {
       for (const uint64_t bytes : {uint64_t{64} << 10, uint64_t{1} << 20}) {
         const CallFacts call = With(kind, bytes, 2);
@@ -272,23 +272,23 @@ TEST(Predict, RanksThatShareCoresTakeLonger) {
 }
 
 TEST(Predict, SlotsCostLessWhereOneRankReducesForAll) {
-  MachineModel model = StaticModel();
+  MachineModel model = MachineModel();
   model.cores = 2;
   Tuning alone = Choose(model, 8);
-  Tuning combining = alone;
+  Tuning last_arriver = alone;
   alone.combine = 0;
-  combining.combine = 1;
+  last_arriver.combine = 1;
   const auto with = [&](const Tuning& tuning, const CallFacts& call) {
     return PredictNs(model, tuning, call, Protocol::kSlot);
   };
   const CallFacts all{.reduces = true, .bytes = 2048, .ranks = 8};
-  EXPECT_LT(with(combining, all), with(alone, all));
+  EXPECT_LT(with(last_arriver, all), with(alone, all));
   CallFacts to_root = all;
   to_root.root_out = true;
-  EXPECT_EQ(with(combining, to_root), with(alone, to_root));
+  EXPECT_EQ(with(last_arriver, to_root), with(alone, to_root));
   CallFacts in_one_place = all;
   in_one_place.shared_out = true;
-  EXPECT_EQ(with(combining, in_one_place), with(alone, in_one_place));
+  EXPECT_EQ(with(last_arriver, in_one_place), with(alone, in_one_place));
 }
 
 TEST(Predict, AFarBufferTakesLonger) {
@@ -304,7 +304,7 @@ TEST(Predict, AFarBufferTakesLonger) {
 TEST(ModelTable, HasEveryCollectiveAndSizeWithAPossibleProtocol) {
   for (const int ranks : {1, 2, 8}) {
     std::set<std::string> operations;
-    const std::vector<ModelRow> rows = ModelTable(StaticModel(), ranks);
+    const std::vector<ModelRow> rows = ModelTable(MachineModel(), ranks);
     for (const ModelRow& row : rows) {
       operations.insert(row.operation);
       for (const Protocol chosen : {row.private_protocol, row.symmetric_protocol}) {

@@ -19,7 +19,7 @@ namespace {
 constexpr int kRanks[] = {1, 2, 3, 4, 5, 7, 8, 16, 33, 64};
 
 TEST(MachineModel, TheStaticOneIsSane) {
-  EXPECT_TRUE(IsSane(StaticModel()));
+  EXPECT_TRUE(IsSane(MachineModel()));
   EXPECT_TRUE(IsSane(StaticModel(ReadHostFacts())));
 }
 
@@ -88,8 +88,8 @@ TEST(Choose, IsAFunctionOfItsArguments) {
 }
 
 TEST(Choose, TakesNonsenseForOneRank) {
-  EXPECT_TRUE(Validate(Choose(StaticModel(), 0), 1).ok());
-  EXPECT_TRUE(Validate(Choose(StaticModel(), -5), 1).ok());
+  EXPECT_TRUE(Validate(Choose(MachineModel(), 0), 1).ok());
+  EXPECT_TRUE(Validate(Choose(MachineModel(), -5), 1).ok());
 }
 
 TEST(Choose, StreamsStagingWhereWritingAndReadingIsClearlyCheaper) {
@@ -315,7 +315,7 @@ TEST(Validate, WhatItAcceptsIsWithinTheLimits) {
   std::mt19937 random(static_cast<uint32_t>(seed));
   int accepted = 0;
   for (int round = 0; round < 20'000; ++round) {
-    Tuning tuning = Choose(StaticModel(), 2);
+    Tuning tuning = Choose(MachineModel(), 2);
     auto* bytes = reinterpret_cast<unsigned char*>(&tuning);
     for (unsigned i = 0; i <= random() % 4; ++i)
       bytes[random() % sizeof tuning] = static_cast<unsigned char>(random());

@@ -1,0 +1,150 @@
+// What can still be saved after a failure.
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/group/forwarding_group.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/shard/ranks.h"
+#include "tests/shard/saved_state.h"
+
+namespace weft {
+namespace {
+
+using testing::HasSubstr;
+
+// A rank gives up in the middle of a step: every rank can still save what the last update left.
+TEST(StateFailure, IsStillReadAfterAFailure) {
+  for (const weft_shard_preset_t preset : kStatePresets) {
+    const StateCase setup{
+        .preset = preset, .ranks = 2, .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
+    const Checkpoint expected = RunFrom(setup, nullptr, 0, 2);
+    ASSERT_FALSE(HasFailure());
+    std::vector<Saved> saved(2);
+    std::atomic<bool> updated{false};  // on rank 0
+    ExpectAllOk(RunRanks(
+        GroupKind::kLocal, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+          WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup));
+          WEFT_RETURN_IF_ERROR(LoadValues(*context));
+          const absl::Status trained = TrainSteps(*context, setup, rank, 0, 2);
+          if (rank == 0) updated = true;
+          WEFT_RETURN_IF_ERROR(trained);
+          if (rank == 1) {
+            while (!updated)
+              std::this_thread::yield();
+            WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_TRAIN, 0));
+            WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, true));
+            WEFT_RETURN_IF_ERROR(context->AbortStep("no memory"));
+          } else {
+            EXPECT_FALSE(TrainSteps(*context, setup, rank, 2, 1).ok());
+          }
+          Saved& kept = saved[static_cast<size_t>(rank)];
+          WEFT_ASSIGN_OR_RETURN(kept, SaveState(*context));
+          for (const absl::Status& refused : {context->state().SetScalars(kept.scalars),
+                                              context->state().Written(WEFT_SHARD_STATE_ALL)}) {
+            EXPECT_THAT(std::string(refused.message()), HasSubstr("no memory"));
+          }
+          // Of the step that failed.
+          EXPECT_EQ(kept.scalars.steps_begun, 3);
+          kept.scalars.steps_begun = kept.scalars.train_steps_begun = 2;
+          return absl::OkStatus();
+        }));
+    ASSERT_FALSE(HasFailure());
+    EXPECT_EQ(MergeStates(saved, setup.optimizer).DifferenceFrom(expected), "") << NameOf(setup);
+  }
+}
+
+// A group that ends, on all ranks, in place of the first operation of a kind once it is told to.
+class EndingGroup : public ForwardingGroup {
+ public:
+  struct Switch {
+    Purpose::Kind kind = Purpose::Kind::kNone;
+    bool armed = false;
+  };
+
+  EndingGroup(std::shared_ptr<ProcessGroup> group, const Switch& ends)
+      : ForwardingGroup(std::move(group)), ends_(ends) {}
+
+  absl::Status Run(const Collective& call) override {
+    WEFT_RETURN_IF_ERROR(EndIfDue(call));
+    return group().Run(call);
+  }
+
+  absl::StatusOr<WorkRef> Start(const Collective& call) override {
+    WEFT_RETURN_IF_ERROR(EndIfDue(call));
+    return group().Start(call);
+  }
+
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
+                                                      const GroupOptions& options) override {
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> part, group().Split(color, key, options));
+    if (part == nullptr) return part;
+    return std::make_shared<EndingGroup>(std::move(part), ends_);
+  }
+
+ private:
+  absl::Status EndIfDue(const Collective& call) {
+    if (!ends_.armed || UnpackPurpose(call.purpose.record).kind != ends_.kind) {
+      return absl::OkStatus();
+    }
+    return MakeError(WEFT_ABORTED, "the group has ended");
+  }
+
+  const Switch& ends_;  // of its rank's thread
+};
+
+// Two steps, and a third in whose update every rank finds that the operation cannot be started.
+std::vector<Saved> SaveAfterUpdateFailed(const StateCase& setup, Purpose::Kind kind,
+                                         weft_result_t expected) {
+  std::vector<Saved> saved(static_cast<size_t>(setup.ranks));
+  ExpectAllOk(RunRanks(GroupKind::kLocal, setup.ranks,
+                       [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+                         EndingGroup::Switch ends{.kind = kind};
+                         const auto ending = std::make_shared<EndingGroup>(std::move(group), ends);
+                         WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(ending, setup));
+                         WEFT_RETURN_IF_ERROR(LoadValues(*context));
+                         WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 0, 2));
+                         ends.armed = true;
+                         EXPECT_FALSE(TrainSteps(*context, setup, rank, 2, 1).ok());
+                         absl::StatusOr<Saved> found = SaveState(*context);
+                         EXPECT_EQ(ResultOf(found.status()), expected) << found.status();
+                         if (found.ok()) {
+                           saved[static_cast<size_t>(rank)] = *std::move(found);
+                         } else {
+                           EXPECT_THAT(std::string(found.status().message()),
+                                       HasSubstr("go back to a checkpoint"));
+                         }
+                         return absl::OkStatus();
+                       }));
+  return saved;
+}
+
+// The gathers of updated params cannot be started: every rank has updated its own part all the same.
+TEST(StateFailure, AnUpdateIsCarriedThroughWithoutItsGathers) {
+  for (const weft_shard_preset_t preset : {WEFT_SHARD_ZERO1, WEFT_SHARD_ZERO2}) {
+    const StateCase setup{
+        .preset = preset, .ranks = 2, .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
+    const Checkpoint expected = RunFrom(setup, nullptr, 0, 3);
+    const std::vector<Saved> saved =
+        SaveAfterUpdateFailed(setup, Purpose::Kind::kGatherUpdated, WEFT_SUCCESS);
+    ASSERT_FALSE(HasFailure());
+    EXPECT_EQ(MergeStates(saved, setup.optimizer).DifferenceFrom(expected), "") << NameOf(setup);
+  }
+}
+
+// LAMB has changed its moments when it asks for the norms of all ranks, and then nothing more.
+TEST(StateFailure, AnUpdateThatCannotBeCarriedThroughIsNotSaved) {
+  const StateCase setup{.preset = WEFT_SHARD_FULL_SHARD,
+                        .ranks = 2,
+                        .optimizer = StateOptimizer(WEFT_OPTIMIZER_LAMB)};
+  SaveAfterUpdateFailed(setup, Purpose::Kind::kParamNorms, WEFT_BAD_STATE);
+}
+
+}  // namespace
+}  // namespace weft
