@@ -5,12 +5,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -24,8 +28,24 @@ struct Mapping {
   uintptr_t begin = 0;
   uintptr_t end = 0;
   std::string_view permissions;  // "rw-p"
+  uint64_t offset = 0;           // in its file
+  dev_t device = 0;              // of its file
+  uint64_t inode = 0;
   bool stack = false;
 };
+
+// Major and minor number of a device, "00:01".
+std::optional<dev_t> ParseDevice(std::string_view text) {
+  const size_t colon = text.find(':');
+  uint32_t major_number = 0;
+  uint32_t minor_number = 0;
+  if (colon == std::string_view::npos ||
+      !absl::SimpleHexAtoi(ToAbsl(text.substr(0, colon)), &major_number) ||
+      !absl::SimpleHexAtoi(ToAbsl(text.substr(colon + 1)), &minor_number)) {
+    return std::nullopt;
+  }
+  return makedev(major_number, minor_number);
+}
 
 // "7f12a000-7f12b000 rw-p 00000000 00:00 0    [heap]"
 std::optional<Mapping> ParseMapping(std::string_view line) {
@@ -45,6 +65,15 @@ std::optional<Mapping> ParseMapping(std::string_view line) {
   mapping.begin = begin;
   mapping.end = end;
   mapping.permissions = line.substr(space + 1, 4);
+  const std::vector<absl::string_view> fields =
+      absl::StrSplit(ToAbsl(line), absl::MaxSplits(' ', 5));
+  if (fields.size() < 5 || !absl::SimpleHexAtoi(fields[2], &mapping.offset) ||
+      !absl::SimpleAtoi(fields[4], &mapping.inode)) {
+    return std::nullopt;
+  }
+  const std::optional<dev_t> device = ParseDevice(FromAbsl(fields[3]));
+  if (!device) return std::nullopt;
+  mapping.device = *device;
   mapping.stack = absl::EndsWith(ToAbsl(line), "[stack]");
   return mapping;
 }
@@ -81,9 +110,9 @@ absl::Status CheckMapping(const Mapping& mapping, uintptr_t address) {
   return Refuse(address, StrCat("is executable (", permissions, ")"));
 }
 
-}  // namespace
-
-absl::Status CheckOrdinaryMemory(std::string_view maps, const void* memory, size_t bytes) {
+// Asks `check(mapping, address)` of each mapping, from the first address in it on.
+template <typename Check>
+absl::Status CheckAll(std::string_view maps, const void* memory, size_t bytes, const Check& check) {
   auto next = reinterpret_cast<uintptr_t>(memory);  // all before it is fine
   const uintptr_t end = next + bytes;
   while (!maps.empty() && next < end) {
@@ -92,10 +121,36 @@ absl::Status CheckOrdinaryMemory(std::string_view maps, const void* memory, size
     maps.remove_prefix(std::min(length + 1, maps.size()));
     if (!mapping || mapping->end <= next) continue;
     if (mapping->begin > next) break;
-    WEFT_RETURN_IF_ERROR(CheckMapping(*mapping, next));
+    WEFT_RETURN_IF_ERROR(check(*mapping, next));
     next = mapping->end;
   }
   return next < end ? Refuse(next, "is not mapped") : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckOrdinaryMemory(std::string_view maps, const void* memory, size_t bytes) {
+  return CheckAll(maps, memory, bytes, CheckMapping);
+}
+
+absl::Status CheckMappingOfFile(std::string_view maps, const void* memory, size_t bytes,
+                                const MappedFile& file) {
+  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  const auto check = [&](const Mapping& mapping, uintptr_t address) {
+    if (!absl::StartsWith(ToAbsl(mapping.permissions), "rw") || mapping.permissions[3] != 's') {
+      return Refuse(address, StrCat("is not a shared, readable and writable mapping (",
+                                    mapping.permissions, ")"));
+    }
+    if (mapping.device != file.device || mapping.inode != file.inode) {
+      return Refuse(address, "is mapped from another file");
+    }
+    const uint64_t found = mapping.offset + (address - mapping.begin);
+    const uint64_t expected = file.offset + (address - begin);
+    if (found == expected) return absl::OkStatus();
+    return Refuse(address,
+                  StrCat("is byte ", found, " of the file, not ", expected, " as was said"));
+  };
+  return CheckAll(maps, memory, bytes, check);
 }
 
 absl::Status CheckOrdinaryMemory(const void* memory, size_t bytes) {
@@ -105,6 +160,13 @@ absl::Status CheckOrdinaryMemory(const void* memory, size_t bytes) {
   }
   WEFT_ASSIGN_OR_RETURN(const std::string maps, ReadOwnMaps());
   return CheckOrdinaryMemory(maps, memory, bytes);
+}
+
+absl::Status CheckMappingOfFile(const void* memory, size_t bytes, int fd, uint64_t offset) {
+  struct stat file = {};
+  if (fstat(fd, &file) != 0) return SystemError(errno, "fstat");
+  WEFT_ASSIGN_OR_RETURN(const std::string maps, ReadOwnMaps());
+  return CheckMappingOfFile(maps, memory, bytes, {file.st_dev, file.st_ino, offset});
 }
 
 }  // namespace weft

@@ -146,6 +146,19 @@ weft_result_t weft_mem_register(void* memory, size_t bytes, uint32_t flags) {
   });
 }
 
+weft_result_t weft_mem_register_fd(void* memory, size_t bytes, int fd, uint64_t offset,
+                                   uint32_t flags) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_mem_register_fd";
+    if (memory == nullptr) return weft::InvalidArgument(kCall, "memory is NULL");
+    if (flags != 0)
+      return weft::InvalidArgument(kCall, weft::StrCat("flags is ", flags, ", not 0"));
+    if (bytes == 0) return weft::InvalidArgument(kCall, "bytes is 0, not 1 or more");
+    return weft::Annotate(weft::ProcessHeap().RegisterFile(memory, bytes, fd, offset),
+                          "weft_mem_register_fd: ");
+  });
+}
+
 weft_result_t weft_mem_deregister(void* memory) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_mem_deregister";

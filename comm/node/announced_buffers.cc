@@ -60,7 +60,8 @@ void DescribeBuffers(OperationFrame& frame, const SharedResult& shared, Arrival&
     *kind = MemoryKind::kHeap;
     *owner = static_cast<uint8_t>(state.rank);
     if (bytes == 0) return;
-    if (const std::optional<uint64_t> offset = heap.OffsetOf(memory, bytes)) {
+    const std::optional<uint64_t> offset = heap.OffsetOf(memory, bytes);
+    if (offset && (*offset < kFilePlaces || state.all_map_files())) {
       *at = *offset;
       frame.exposed = true;
     } else if (InPeersHeap(state, memory, bytes, at, owner)) {
@@ -88,8 +89,10 @@ absl::StatusOr<char*> PeerBuffer(const OperationFrame& frame, int peer, Side sid
   const auto& told = frame.ArrivalOf(peer).told;
   const int owner = side == Side::kInput ? told.in_owner : told.out_owner;
   const size_t bytes = count * frame.shape().element_bytes;
-  char* const buffer =
-      owner < state.size ? state.peers[static_cast<size_t>(owner)]->At(offset, bytes) : nullptr;
+  char* buffer = nullptr;
+  if (owner < state.size) {
+    WEFT_ASSIGN_OR_RETURN(buffer, state.peers[static_cast<size_t>(owner)]->Find(offset, bytes));
+  }
   if (buffer != nullptr) return buffer;
   return MakeError(
       WEFT_CORRUPT, {.rank = peer},

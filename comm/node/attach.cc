@@ -31,7 +31,7 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kAttachMagic = 0x33'68'63'74'74'61'66'77ULL;
+constexpr uint64_t kAttachMagic = 0x34'68'63'74'74'61'66'77ULL;
 constexpr int64_t kPauseNs = 2'000'000;
 // Connections that have not said who they are: the oldest gives way, and a rank comes again.
 constexpr size_t kSilentMax = 64;
@@ -49,6 +49,7 @@ struct AttachMessage {
   uint64_t heap_id;
   uint64_t heap_bytes;
   uint64_t heap_id_address;
+  uint64_t files_address;
   uint64_t segment_offset;  // rank 0's only
   Lifeline::Kind lifeline_kind;
   char host[64];
@@ -251,6 +252,7 @@ AttachMessage MessageOf(const AttachRequest& request, int rank, const NodePeer& 
   message.heap_id = identity.heap_id;
   message.heap_bytes = identity.heap_bytes;
   message.heap_id_address = identity.heap_id_address;
+  message.files_address = identity.files_address;
   message.segment_offset = segment_offset;
   message.lifeline_kind = lifeline_kind;
   std::strncpy(message.host, identity.host.c_str(), sizeof(message.host) - 1);
@@ -260,7 +262,7 @@ AttachMessage MessageOf(const AttachRequest& request, int rank, const NodePeer& 
 absl::StatusOr<std::shared_ptr<NodePeer>> PeerOf(const AttachMessage& message,
                                                  Descriptors descriptors) {
   return NodePeer::Open({message.pid, message.start_time, message.heap_id, message.heap_bytes,
-                         message.host, message.heap_id_address},
+                         message.host, message.heap_id_address, message.files_address},
                         std::move(descriptors.heap),
                         {std::move(descriptors.lifeline), message.lifeline_kind});
 }

@@ -94,7 +94,7 @@ bool ChannelReader::Sound(const MessageHeader& header, uint32_t available) const
     case RecordKind::kReadableRts:  // whatever its address: only the kernel looks there
       return header.lines == 1 && bytes > kEagerBytes && bytes <= PTRDIFF_MAX;
     case RecordKind::kHeapRts:
-      return header.lines == 1 && bytes > kEagerBytes && At(header.place, bytes) != nullptr;
+      return header.lines == 1 && bytes > kEagerBytes && sender_->MayHold(header.place, bytes);
     default:
       return false;
   }

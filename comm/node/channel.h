@@ -157,8 +157,10 @@ class ChannelReader {
   Found NextChunk(const char** chunk);
   void PublishDrained();
 
-  // Where the buffer of a heap RTS lies, as mapped here; nullptr if outside the sender's heap.
-  const char* At(uint64_t place, uint64_t bytes) const { return sender_->At(place, bytes); }
+  // Where the buffer of a heap RTS lies, as mapped here. As NodePeer::Find().
+  absl::StatusOr<char*> Find(uint64_t place, uint64_t bytes) const {
+    return sender_->Find(place, bytes);
+  }
 
  private:
   bool Sound(const MessageHeader& header, uint32_t available) const;

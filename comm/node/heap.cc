@@ -139,7 +139,8 @@ void Heap::UnreserveIfUnused() {
 
 absl::StatusOr<size_t> Heap::FindGap(size_t bytes) {
   size_t begin = full_below_;
-  for (auto next = blocks_.lower_bound(begin); next != blocks_.end(); ++next) {
+  const auto files = blocks_.lower_bound(kFilePlaces);
+  for (auto next = blocks_.lower_bound(begin); next != files; ++next) {
     if (next->first - begin >= bytes) return begin;
     begin = next->first + next->second.bytes;
   }
@@ -232,6 +233,12 @@ std::map<size_t, Heap::Block>::const_iterator Heap::BlockOf(const void* pointer)
 
 void Heap::Drop(std::map<size_t, Block>::iterator block) {
   if (block->second.pins > 0 || block->second.quarantined) return;
+  if (block->first >= kFilePlaces) {
+    files_.Remove(block->first);
+    blocks_.erase(block);
+    UnreserveIfUnused();
+    return;
+  }
   (void)pages_.Release(block->first, block->second.bytes);
   // Its owner may have wanted it in core dumps; what is no block must not be there.
   madvise(pages_.data() + block->first, block->second.bytes, MADV_DONTDUMP);
@@ -345,7 +352,7 @@ absl::StatusOr<Heap::Announcement> Heap::Retain(int heap_count) {
   WEFT_RETURN_IF_ERROR(Reserve(heap_count));
   ++references_;
   return Announcement{pages_.fd(), bytes_.load(std::memory_order_relaxed), id_,
-                      base_.load(std::memory_order_relaxed)};
+                      base_.load(std::memory_order_relaxed), files_.table_address()};
 }
 
 void Heap::Release() {
@@ -359,6 +366,7 @@ void Heap::Release() {
 void Heap::LetGo() {
   const int fd = fd_.exchange(-1, std::memory_order_relaxed);
   if (fd >= 0) close(fd);
+  files_.LetGo();
 }
 
 namespace {

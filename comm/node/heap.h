@@ -15,6 +15,8 @@
 //   ... ProcessHeap().OffsetOf(mine + k, n) ...              // where peers find it
 //   WEFT_RETURN_IF_ERROR(ProcessHeap().Deregister(mine));
 //
+// What peers can map by itself, a range of a file, stays where it is: RegisterFile() tells peers where to find it.
+//
 // The reservation is what the options or the machine's memory say, halved until limits on addresses, files
 // and locked memory allow it; that is logged once. Memory is refused before a control group's limit would be
 // exceeded, for which the kernel ends a process.
@@ -41,6 +43,7 @@
 #include "base/mutex.h"
 #include "base/pages.h"
 #include "comm/group/fork.h"
+#include "comm/node/file_ranges.h"
 
 namespace weft {
 
@@ -61,12 +64,20 @@ class Heap {
   // OUT_OF_MEMORY and SYSTEM_ERROR leave the range as it was. A forked child does not have the range.
   absl::Status Register(void* memory, size_t bytes);
 
-  // Gives the range private pages with its contents again, and the block back; a quarantined block
+  // Makes [memory, memory + bytes) reachable, which is a shared mapping of `fd` from byte `offset` on: a memfd or a file of
+  // tmpfs or hugetlbfs, open for reading and writing. Its pages are taken now. INVALID_ARGUMENT, UNSUPPORTED (another kind
+  // of file), OUT_OF_MEMORY, SYSTEM_ERROR.
+  absl::Status RegisterFile(void* memory, size_t bytes, int fd, uint64_t offset);
+
+  // This process's own address of a place in a file that it has registered. CORRUPT if it has no such range.
+  absl::StatusOr<char*> AddressInFile(uint64_t place, uint64_t bytes) const;
+
+  // Of RegisterFile(): the range is no longer for peers, and stays mapped here. Of Register(): gives the range private pages with its contents again, and the block back; a quarantined block
   // stays. BAD_STATE while it is pinned; INVALID_ARGUMENT if `memory` begins no registration.
   absl::Status Deregister(void* memory);
 
   // Where peers find [memory, memory + bytes): the offset in the reservation if the range lies in it or
-  // in one registration. A range of the reservation that no block holds is the caller's mistake and
+  // in one registration, or a place in a file, kFilePlaces or more. A range of the reservation that no block holds is the caller's mistake and
   // not looked for.
   std::optional<uint64_t> OffsetOf(const void* memory, size_t bytes) const;
 
@@ -122,6 +133,7 @@ class Heap {
     size_t bytes = 0;  // of the reservation
     uint64_t id = 0;   // random; tells this reservation from a later one
     char* base = nullptr;
+    const void* files = nullptr;  // FileRanges::table_address()
   };
 
   // `heap_count` processes with heaps like this one will map each other's: where addresses are limited, a
@@ -153,7 +165,7 @@ class Heap {
   };
 
   struct Registration {
-    size_t offset = 0;  // of its block
+    size_t offset = 0;  // of its block, or its place in a file
     size_t bytes = 0;
     bool ready = false;  // false while its pages move
   };
@@ -186,7 +198,8 @@ class Heap {
   const Heap* const parents_ = nullptr;
   const std::string root_;
   mutable Mutex mutex_;
-  std::map<size_t, Block> blocks_ WEFT_GUARDED_BY(mutex_);  // by offset
+  // By offset. Those at places of registered files have no memory of the reservation.
+  std::map<size_t, Block> blocks_ WEFT_GUARDED_BY(mutex_);
   // No gap lies before it: blocks that are taken one after the other are not looked through each time.
   size_t full_below_ WEFT_GUARDED_BY(mutex_) = 0;
   size_t live_bytes_ WEFT_GUARDED_BY(mutex_) = 0;
@@ -194,6 +207,7 @@ class Heap {
   Pages pages_ WEFT_GUARDED_BY(mutex_);
   uint64_t id_ WEFT_GUARDED_BY(mutex_) = 0;
   Registrations registrations_ WEFT_GUARDED_BY(mutex_);
+  FileRanges files_;  // changed under mutex_
   // From the first registration's first byte to the last one's end.
   std::atomic<uintptr_t> registered_begin_{UINTPTR_MAX};
   std::atomic<uintptr_t> registered_end_{0};

@@ -164,6 +164,10 @@ absl::Status Heap::Deregister(void* memory) {
     found->second.ready = false;
     registration = found->second;
   }
+  if (registration.offset >= kFilePlaces) {
+    EndRegistration(address);
+    return absl::OkStatus();
+  }
   if (const absl::Status mapped = MapPrivateOver(memory, registration.bytes); !mapped.ok()) {
     MutexLock lock(mutex_);
     registrations_[address].ready = true;

@@ -182,7 +182,12 @@ absl::Status Inbox::Match(MessageOperation& recv, int source, const MessageHeade
   }
   recv.rts = header.rts;
   if (header.kind == RecordKind::kHeapRts) {
-    recv.place = At(source).reader.At(header.place, recv.bytes());
+    absl::StatusOr<char*> place = At(source).reader.Find(header.place, recv.bytes());
+    if (!place.ok()) {
+      At(source).matched.PushBack(recv);  // ends with all others
+      return place.status();
+    }
+    recv.place = *place;
   } else if (header.kind == RecordKind::kReadableRts && state_.single_copy &&
              state_.peers[static_cast<size_t>(source)]->readable()) {
     recv.address = header.place;

@@ -57,7 +57,12 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Self(int process_count) {
   MutexLock lock(registry.mutex);
   WEFT_ASSIGN_OR_RETURN(const Heap::Announcement heap, ProcessHeap().Retain(process_count));
   const ProcessIdentity self = SystemProc().Self();
-  const Identity identity{self.pid, self.start_time, heap.id, heap.bytes, self.host};
+  const Identity identity{.pid = self.pid,
+                          .start_time = self.start_time,
+                          .heap_id = heap.id,
+                          .heap_bytes = heap.bytes,
+                          .host = self.host,
+                          .files_address = reinterpret_cast<uintptr_t>(heap.files)};
   if (std::shared_ptr<NodePeer> peer = registry.Find(identity)) {
     ProcessHeap().Release();  // it keeps its own
     return peer;
@@ -67,6 +72,7 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Self(int process_count) {
   peer->identity_.heap_id_address = reinterpret_cast<uintptr_t>(&peer->identity_.heap_id);
   peer->TryToRead(identity.pid);
   peer->is_self_ = true;
+  peer->maps_files_ = true;
   peer->base_ = heap.base;
   registry.peers[KeyOf(identity)] = peer;
   return peer;
@@ -89,6 +95,7 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Open(const Identity& identit
   madvise(pages.data(), pages.size(), MADV_DONTFORK);
   // A dump would take pages for all of its addresses, and the memory is the peer's.
   madvise(pages.data(), pages.size(), MADV_DONTDUMP);
+  const bool by_pidfd = lifeline.kind == Lifeline::Kind::kPidfd;
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<PeerProcess> process,
                         SystemProc().Watch(std::move(lifeline), identity.pid, identity.start_time));
   pages.CloseFd();
@@ -97,6 +104,8 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Open(const Identity& identit
   peer->base_ = reinterpret_cast<char*>(pages.data());
   peer->pages_ = std::move(pages);
   peer->TryToRead(process->visible_pid());
+  peer->maps_files_ = by_pidfd && peer->readable_ &&
+                      peer->files_.Open(process->fd(), identity.files_address);
   {
     MutexLock own(peer->mutex_);
     peer->process_ = std::move(process);
@@ -142,8 +151,17 @@ bool NodePeer::RunsAnotherProgram() const {
   return got < 0 ? errno == EFAULT : found != identity_.heap_id;
 }
 
+absl::StatusOr<char*> NodePeer::FindInFile(uint64_t place, uint64_t bytes) {
+  if (is_self_) return ProcessHeap().AddressInFile(place, bytes);
+  if (maps_files_) return files_.At(*this, place, bytes);
+  return MakeError(WEFT_CORRUPT, fmt::format("process {} announced a file that it has registered, "
+                                             "which this process may not map",
+                                             identity_.pid));
+}
+
 NodePeer::~NodePeer() {
   if (!origin_.here()) {
+    files_.LetGo();
     (void)new Pages(std::move(pages_));  // not mapped in a child, which may have other things there
     return;
   }

@@ -19,6 +19,7 @@
 #include "base/pages.h"
 #include "base/proc.h"
 #include "comm/group/fork.h"
+#include "comm/node/peer_files.h"
 
 namespace weft {
 
@@ -31,6 +32,7 @@ class NodePeer {
     uint64_t heap_bytes = 0;
     std::string host;
     uint64_t heap_id_address = 0;  // where heap_id stands in the process's own memory
+    uint64_t files_address = 0;    // FileRanges::table_address() there
   };
 
   // This process; keeps its heap reserved, with room for those of `process_count` processes (Heap::Retain).
@@ -52,6 +54,23 @@ class NodePeer {
     const bool inside = offset <= identity_.heap_bytes && bytes <= identity_.heap_bytes - offset;
     return inside ? base_ + offset : nullptr;
   }
+
+  // Where a buffer is that the process announced: in its heap, or in a file that it has registered (file_ranges.h), which is
+  // mapped if it has not been yet. nullptr if outside its heap; errors of PeerFiles::At.
+  absl::StatusOr<char*> Find(uint64_t place, uint64_t bytes) {
+    if (place >= kFilePlaces) [[unlikely]] {
+      return FindInFile(place, bytes);
+    }
+    return At(place, bytes);
+  }
+
+  // False if Find() gives no address whatever files the process has registered.
+  bool MayHold(uint64_t place, uint64_t bytes) const {
+    return place >= kFilePlaces ? bytes <= UINT64_MAX - place : At(place, bytes) != nullptr;
+  }
+
+  // True if Find() reaches its files.
+  bool maps_files() const { return maps_files_; }
 
   // True if this process may read any of its memory by process_vm_readv: tried on its heap's id when the
   // object was made.
@@ -75,16 +94,19 @@ class NodePeer {
   NodePeer() = default;
 
   void TryToRead(int32_t visible_pid);
+  absl::StatusOr<char*> FindInFile(uint64_t place, uint64_t bytes);
 
   const Origin origin_;
   Identity identity_;
   bool is_self_ = false;
   bool readable_ = false;
+  bool maps_files_ = false;
   int32_t read_pid_ = 0;  // under which it is read
   char* base_ = nullptr;
   Pages pages_;  // empty for this process
   mutable Mutex mutex_;
   std::unique_ptr<PeerProcess> process_ WEFT_GUARDED_BY(mutex_);
+  PeerFiles files_;  // with process_'s descriptor
 };
 
 }  // namespace weft

@@ -67,6 +67,14 @@ struct NodeState {
 
   RankControl& control(int peer) const { return segment.control(peer); }
 
+  // True if every rank reaches the files that its peers have registered (file_ranges.h).
+  bool all_map_files() const {
+    for (int peer = 0; peer < size; ++peer) {
+      if (control(peer).maps_files.load(std::memory_order_relaxed) == 0) return false;
+    }
+    return true;
+  }
+
   bool aborted() const { return segment.header().abort.load(std::memory_order_seq_cst) != 0; }
 
   // Publishes `value` in one of self()'s words. A peer that spins sees it at once; one that sleeps is woken

@@ -72,7 +72,8 @@ bool Outbox::Write(int destination, MessageOperation& send, MessageList* ended) 
                        .count = message.count};
   const bool eager = bytes <= kEagerBytes;
   if (!eager) {
-    const std::optional<uint64_t> place = ProcessHeap().OffsetOf(message.in, bytes);
+    std::optional<uint64_t> place = ProcessHeap().OffsetOf(message.in, bytes);
+    if (place && *place >= kFilePlaces && !state_.all_map_files()) place.reset();
     const bool readable =
         !place && state_.single_copy && bytes >= state_.tuning.single_copy_message_min_bytes;
     header.kind = place      ? RecordKind::kHeapRts

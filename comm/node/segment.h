@@ -42,7 +42,7 @@ constexpr uint32_t kSlotCount = 4;  // slots per rank
 // modulo 2^32, so one that stood still for half of them would seem to lie ahead.
 constexpr uint64_t kWroteRefresh = uint64_t{1} << 30;
 constexpr uint64_t kSegmentMagic = 0x31'74'66'65'77ULL;  // "weft1"
-constexpr uint32_t kSegmentVersion = 8;
+constexpr uint32_t kSegmentVersion = 9;
 
 // In an arrival's epoch: the writer's out, of an operation whose result is the same for all, lies in a shared
 // block (shared_blocks.h), and may be the out of other ranks too.
@@ -81,7 +81,7 @@ static_assert(sizeof(Arrival::told) <= kFactorOffset);
 // Where the writer's buffers are, written with the arrival of an operation larger than a slot. What peers may read and
 // write lies within, whatever they think the operation is.
 struct alignas(64) BufferPlaces {
-  uint64_t in_offset;   // in in_owner's heap, if in_kind is kHeap; its address if kPrivate
+  uint64_t in_offset;   // if in_kind is kHeap: in in_owner's heap, or in its files (file_ranges.h); its address if kPrivate
   uint64_t in_bytes;    // from there on
   uint64_t out_offset;  // as in_offset; of a shared result in the heap out_heap
   uint64_t out_bytes;
@@ -132,6 +132,7 @@ struct RankControl {
   std::atomic<uint32_t>
       cpu;  // that it was seen on when it began its last blocking call, or kUnknownCpu
   std::atomic<RankState> state;
+  std::atomic<uint32_t> maps_files;    // 1 if it reaches what its peers have registered of files
   std::atomic<uint64_t> stage_offset;  // of its staging, in its heap; set before the first `staged`
   std::atomic<uint64_t> long_wait;     // of a collective (long_wait.h)
   int32_t pid;

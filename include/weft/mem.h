@@ -49,7 +49,7 @@ WEFT_EXPORT weft_result_t weft_mem_retain(const void* pointer, void** block);
 typedef enum weft_mem_kind {
   WEFT_MEM_PRIVATE = 0,    /* nothing: memory of the program */
   WEFT_MEM_SYMMETRIC = 1,  /* a block of weft's heap */
-  WEFT_MEM_REGISTERED = 2, /* weft_mem_register */
+  WEFT_MEM_REGISTERED = 2, /* weft_mem_register, weft_mem_register_fd */
   WEFT_MEM_SHARED = 3      /* weft_mem_alloc_shared */
 } weft_mem_kind_t;
 
@@ -61,7 +61,7 @@ typedef struct weft_mem_info {
   int32_t device;                 /* ordinal of the device; 0 of the host */
   int32_t references;             /* of SYMMETRIC: how many weft_mem_free it takes; else 0 */
   void* base;                     /* where the block or range begins; NULL of PRIVATE */
-  size_t bytes;                   /* of it, whole pages; 0 of PRIVATE */
+  size_t bytes;                   /* of it, whole pages, but of weft_mem_register_fd; 0 of PRIVATE */
 } weft_mem_info_t;
 
 /* Says what `pointer` is, which may be any address. Errors: INVALID_ARGUMENT (pointer or info is NULL). Any thread. */
@@ -106,7 +106,22 @@ WEFT_EXPORT weft_result_t weft_mem_free_shared(weft_group_t group, void* memory)
  * memory), OUT_OF_MEMORY, SYSTEM_ERROR; the range is then as before. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_register(void* memory, size_t bytes, uint32_t flags);
 
-/* Makes the range private memory again, with its contents. BAD_STATE while an operation of this
+/* As weft_mem_register, for a range that is in a file of memory already, as the storages are that frameworks share between
+ * processes: [memory, memory + bytes) is a shared mapping (MAP_SHARED) of `fd` from byte `offset` on. The file is a memfd,
+ * or one of tmpfs (shm_open) or hugetlbfs, open for reading and writing; address and size are any. Nothing is moved:
+ * whoever else has the file mapped sees the same bytes, also what peers write. Pages that are not there are taken now. `fd` may be
+ * closed after the call.
+ * Until weft_mem_deregister() the caller must not unmap the range, and nobody may make the file shorter: who touches
+ * what is gone gets a SIGBUS. After an operation that failed because a peer was stopped, that peer may still write its part when it goes on.
+ * Peers map the range when an operation needs it first, if they may trace this process (ptrace(2); so they may
+ * where they read its private memory, WEFT_SINGLE_COPY). In a group where one rank may not, the range is as private memory.
+ * Errors: INVALID_ARGUMENT (NULL, 0 bytes, no such descriptor, memory that is not mapped so, a file that ends before or that
+ * peers could not write, overlap), UNSUPPORTED (another kind of file), OUT_OF_MEMORY (also above 4096 ranges),
+ * SYSTEM_ERROR. Any thread. */
+WEFT_EXPORT weft_result_t weft_mem_register_fd(void* memory, size_t bytes, int fd, uint64_t offset,
+                                               uint32_t flags);
+
+/* Of weft_mem_register_fd: the range stays what it is, and peers reach it no more. Else makes the range private memory again, with its contents. BAD_STATE while an operation of this
  * process uses it, INVALID_ARGUMENT if `memory` is not the beginning of a registration. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_deregister(void* memory);
 

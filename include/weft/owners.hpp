@@ -208,6 +208,10 @@ class Registration : public Handle<void*, weft_mem_deregister> {
 
   Registration(void* memory, std::size_t bytes) : Handle(Register(memory, bytes)) {}
 
+  // Of memory that is mapped from a file (weft_mem_register_fd); the mapping stays as it is.
+  Registration(void* memory, std::size_t bytes, int fd, std::uint64_t offset)
+      : Handle(RegisterFile(memory, bytes, fd, offset)) {}
+
   void Deregister() {
     Check(weft_mem_deregister(get()));
     (void)Release();
@@ -216,6 +220,11 @@ class Registration : public Handle<void*, weft_mem_deregister> {
  private:
   static void* Register(void* memory, std::size_t bytes) {
     Check(weft_mem_register(memory, bytes, 0));
+    return memory;
+  }
+
+  static void* RegisterFile(void* memory, std::size_t bytes, int fd, std::uint64_t offset) {
+    Check(weft_mem_register_fd(memory, bytes, fd, offset, 0));
     return memory;
   }
 };

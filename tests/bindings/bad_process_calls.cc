@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/bindings/bad_input.h"
@@ -236,6 +238,20 @@ BadCall Register(const char* fault, const char* needle,
           }};
 }
 
+// `call` gets two pages that are mapped from the file behind the descriptor.
+BadCall RegisterFile(const char* fault, weft_result_t result, const char* needle,
+                     const std::function<weft_result_t(char*, int)>& call) {
+  return {"weft_mem_register_fd", fault, result, needle, [call](Bench&) {
+            const int fd = memfd_create("two-pages", MFD_CLOEXEC);
+            EXPECT_EQ(ftruncate(fd, 8192), 0);
+            void* const data = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+            const weft_result_t got = call(static_cast<char*>(data), fd);
+            munmap(data, 8192);
+            close(fd);
+            return got;
+          }};
+}
+
 std::vector<BadCall> BadRegistrations() {
   return {
       Register("memory_NULL", "memory is NULL",
@@ -273,6 +289,31 @@ std::vector<BadCall> BadRegistrations() {
                  EXPECT_EQ(weft_mem_deregister(p.data + p.page), WEFT_SUCCESS);
                  return result;
                }),
+      RegisterFile("memory_NULL", WEFT_INVALID_ARGUMENT, "memory is NULL",
+                   [](char*, int fd) { return weft_mem_register_fd(nullptr, 4096, fd, 0, 0); }),
+      RegisterFile("bytes_0", WEFT_INVALID_ARGUMENT, "bytes is 0",
+                   [](char* data, int fd) { return weft_mem_register_fd(data, 0, fd, 0, 0); }),
+      RegisterFile("bytes_SIZE_MAX", WEFT_INVALID_ARGUMENT, "there are 1 to",
+                   [](char* data, int fd) { return weft_mem_register_fd(data, SIZE_MAX, fd, 0, 0); }),
+      RegisterFile("offset_UINT64_MAX", WEFT_INVALID_ARGUMENT, "from byte 0 to",
+                   [](char* data, int fd) {
+                     return weft_mem_register_fd(data, 4096, fd, UINT64_MAX, 0);
+                   }),
+      RegisterFile("flags", WEFT_INVALID_ARGUMENT, "flags is 1",
+                   [](char* data, int fd) { return weft_mem_register_fd(data, 4096, fd, 0, 1); }),
+      RegisterFile("a_descriptor_that_is_none", WEFT_INVALID_ARGUMENT, "is no descriptor",
+                   [](char* data, int) { return weft_mem_register_fd(data, 4096, -1, 0, 0); }),
+      RegisterFile("a_descriptor_of_a_device", WEFT_UNSUPPORTED, "it is not of memory",
+                   [](char* data, int) {
+                     const int device = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+                     const weft_result_t result = weft_mem_register_fd(data, 4096, device, 0, 0);
+                     close(device);
+                     return result;
+                   }),
+      RegisterFile("beyond_the_file_s_end", WEFT_INVALID_ARGUMENT, "fewer than",
+                   [](char* data, int fd) { return weft_mem_register_fd(data, 8192, fd, 4096, 0); }),
+      RegisterFile("another_byte_of_the_file", WEFT_INVALID_ARGUMENT, "as was said",
+                   [](char* data, int fd) { return weft_mem_register_fd(data, 64, fd, 64, 0); }),
       {"weft_mem_deregister", "memory_NULL", WEFT_INVALID_ARGUMENT, "memory is NULL",
        [](Bench&) {
          return weft_mem_deregister(nullptr);

@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -270,6 +271,13 @@ std::vector<NamedCall> GroupCalls() {
        [](Things&) {
          void* const own = aligned_alloc(4096, 4096);
          return weft_mem_register(own, 4096, 0);
+       }},
+      {"weft_mem_register_fd",
+       [](Things&) {
+         const int fd = memfd_create("child", MFD_CLOEXEC);
+         if (ftruncate(fd, 4096) != 0) return WEFT_SYSTEM_ERROR;
+         void* const own = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+         return weft_mem_register_fd(own, 4096, fd, 0, 0);
        }},
       {"weft_mem_deregister",
        [](Things& t) {

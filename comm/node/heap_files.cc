@@ -1,0 +1,157 @@
+// Files of the caller's as places that peers can reach. Nothing is moved: the caller's mapping stays, peers make their own, and
+// all of them see the same pages. So what has to be known is that it really is this file that the caller has mapped, and
+// that peers will be able to map it; both are asked here, where an error harms nobody.
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+#include "base/cgroup.h"
+#include "base/mappings.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/node/heap.h"
+#include "fmt/format.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14
+#endif
+
+namespace weft {
+namespace {
+
+std::string RegisteringFile(const void* memory, size_t bytes) {
+  return fmt::format("registering {} bytes at {} of a file: ", bytes, memory);
+}
+
+// Bytes of the pages of a file that is memory. Files on disks and devices have other rules for who writes when.
+absl::StatusOr<uint64_t> UnitOf(int fd) {
+  struct statfs system = {};
+  if (fstatfs(fd, &system) != 0) return SystemError(errno, "fstatfs");
+  const auto kind = static_cast<uint32_t>(system.f_type);
+  if (kind != TMPFS_MAGIC && kind != HUGETLBFS_MAGIC) {
+    return MakeError(WEFT_UNSUPPORTED,
+                     "it is not of memory: only a memfd, or a file of tmpfs (/dev/shm) or hugetlbfs, "
+                     "can be registered");
+  }
+  return kind == HUGETLBFS_MAGIC ? static_cast<uint64_t>(system.f_bsize) : PageBytes();
+}
+
+// As peers will map it; says why they could not.
+absl::Status TryToMap(int fd, uint64_t offset, uint64_t unit) {
+  void* const mapped = mmap(nullptr, unit, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                            static_cast<off_t>(offset / unit * unit));
+  if (mapped == MAP_FAILED) {
+    const int error = errno;
+    if (error != EACCES && error != EPERM) return SystemError(error, "mapping it as peers will");
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     "peers could not write to it: the descriptor must be open for reading and "
+                     "writing, and the file not sealed against writing");
+  }
+  munmap(mapped, unit);
+  return absl::OkStatus();
+}
+
+// The whole pages that [memory, memory + bytes) touches.
+std::pair<char*, size_t> PagesAround(void* memory, size_t bytes) {
+  const size_t page = PageBytes();
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  const uintptr_t begin = address / page * page;
+  const uintptr_t end = (address + bytes + page - 1) / page * page;
+  return {reinterpret_cast<char*>(begin), end - begin};
+}
+
+// Pages that are not there yet are taken now: later a lack of memory would be a signal.
+absl::Status TakePagesOf(const std::string& root, void* memory, size_t bytes) {
+  const auto [begin, size] = PagesAround(memory, bytes);
+  std::vector<unsigned char> present(size / PageBytes());
+  if (mincore(begin, size, present.data()) != 0) return SystemError(errno, "mincore");
+  size_t missing = 0;
+  for (const unsigned char page : present)
+    missing += (page & 1) == 0 ? PageBytes() : 0;
+  if (missing > 0) WEFT_RETURN_IF_ERROR(CheckCgroupMemory(root, missing));
+  int result = -1;
+  do {
+    result = madvise(begin, size, MADV_POPULATE_WRITE);
+  } while (result != 0 && errno == EINTR);
+  // An older kernel does not know the advice; the first touch then takes the page.
+  if (result == 0 || errno == EINVAL) return absl::OkStatus();
+  if (errno == ENOMEM || errno == EFAULT || errno == ENOSPC) {
+    return MakeError(WEFT_OUT_OF_MEMORY,
+                     fmt::format("{} of its pages are not there, and the system has no memory for "
+                                 "them",
+                                 FormatBytes(missing)));
+  }
+  return SystemError(errno, "taking its pages");
+}
+
+absl::Status CheckEnd(int fd, uint64_t offset, uint64_t bytes) {
+  struct stat file = {};
+  if (fstat(fd, &file) != 0) return SystemError(errno, "fstat");
+  const auto size = static_cast<uint64_t>(file.st_size);
+  if (offset <= size && bytes <= size - offset) return absl::OkStatus();
+  return MakeError(WEFT_INVALID_ARGUMENT,
+                   fmt::format("the file has {} bytes, fewer than {} from byte {} on", size, bytes,
+                               offset));
+}
+
+}  // namespace
+
+absl::Status Heap::RegisterFile(void* memory, size_t bytes, int fd, uint64_t offset) {
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  const std::string what = RegisteringFile(memory, bytes);
+  if (memory == nullptr || bytes == 0 || bytes > PTRDIFF_MAX || offset > PTRDIFF_MAX ||
+      address > UINTPTR_MAX - bytes) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     fmt::format("{}there are 1 to {} bytes, from byte 0 to {} of the file on", what,
+                                 PTRDIFF_MAX, PTRDIFF_MAX));
+  }
+  WEFT_RETURN_IF_ERROR(CheckFork());
+  UniqueFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!own.valid() && errno == EBADF) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     fmt::format("{}{} is no descriptor of an open file", what, fd));
+  }
+  if (!own.valid()) return Annotate(SystemError(errno, "copying the descriptor"), what);
+  const absl::StatusOr<uint64_t> unit = UnitOf(own.get());
+  if (!unit.ok()) return Annotate(unit.status(), what);
+  WEFT_RETURN_IF_ERROR(Annotate(CheckEnd(own.get(), offset, bytes), what));
+  WEFT_RETURN_IF_ERROR(Annotate(CheckMappingOfFile(memory, bytes, own.get(), offset), what));
+  WEFT_RETURN_IF_ERROR(Annotate(TryToMap(own.get(), offset, *unit), what));
+  WEFT_RETURN_IF_ERROR(Annotate(TakePagesOf(root_, memory, bytes), what));
+  MutexLock lock(mutex_);
+  WEFT_RETURN_IF_ERROR(CheckForeign(memory, bytes));
+  WEFT_RETURN_IF_ERROR(Reserve(1));
+  const absl::StatusOr<uint64_t> place = files_.Add({.fd = std::move(own),
+                                                     .offset = offset,
+                                                     .bytes = bytes,
+                                                     .address = address,
+                                                     .unit = *unit});
+  if (!place.ok()) {
+    UnreserveIfUnused();
+    return Annotate(place.status(), what);
+  }
+  blocks_[*place] = Block{.bytes = bytes, .registered = true};
+  registrations_[address] = {.offset = *place, .bytes = bytes, .ready = true};
+  SetRegisteredRange();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<char*> Heap::AddressInFile(uint64_t place, uint64_t bytes) const {
+  MutexLock lock(mutex_);
+  const FileRange* const range = FileRanges::Find(files_.table(), place, bytes);
+  if (range == nullptr) {
+    return MakeError(WEFT_CORRUPT,
+                     fmt::format("{} bytes of a file were announced that this process has not "
+                                 "registered",
+                                 bytes));
+  }
+  return reinterpret_cast<char*>(range->address + (place - range->place.load()));
+}
+
+}  // namespace weft

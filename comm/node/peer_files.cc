@@ -1,0 +1,131 @@
+#include "comm/node/peer_files.h"
+
+#include <cerrno>
+#include <climits>
+#include <iterator>
+#include <memory>
+#include <new>
+#include <string>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "comm/node/node_peer.h"
+#include "fmt/format.h"
+
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438  // Linux 5.6; the same on all architectures
+#endif
+
+namespace weft {
+namespace {
+
+// A copy of descriptor `fd` of the process behind `pidfd`.
+UniqueFd DescriptorOf(int pidfd, int fd) {
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, fd, 0)));
+}
+
+std::string MappingOf(const NodePeer& peer, uint64_t bytes) {
+  return fmt::format("mapping {} bytes of a file that process {} has registered", bytes,
+                     peer.identity().pid);
+}
+
+}  // namespace
+
+PeerFiles::~PeerFiles() {
+  for (const auto& [place, mapping] : mappings_)
+    munmap(mapping.mapped, mapping.mapped_bytes);
+}
+
+// The kernel asks for the right first and only then for the descriptor, which no process has.
+bool PeerFiles::Open(int pidfd, uint64_t table_address) {
+  if (DescriptorOf(pidfd, INT_MAX).valid() || errno != EBADF) return false;
+  MutexLock lock(mutex_);
+  pidfd_ = pidfd;
+  table_address_ = table_address;
+  return true;
+}
+
+char* PeerFiles::Known(uint64_t place, uint64_t bytes) const {
+  auto found = mappings_.upper_bound(place);
+  if (found == mappings_.begin()) return nullptr;
+  --found;
+  const auto& [begin, mapping] = *found;
+  const uint64_t within = place - begin;
+  if (within > mapping.bytes || bytes > mapping.bytes - within) return nullptr;
+  return mapping.data + within;
+}
+
+absl::StatusOr<PeerFiles::Mapping> PeerFiles::Map(const NodePeer& peer,
+                                                  const FileRange& range) const {
+  const UniqueFd fd = DescriptorOf(pidfd_, range.fd);
+  if (!fd.valid()) return SystemError(errno, MappingOf(peer, range.bytes) + ": pidfd_getfd");
+  struct stat file = {};
+  if (fstat(fd.get(), &file) != 0) {
+    return SystemError(errno, MappingOf(peer, range.bytes) + ": fstat");
+  }
+  const auto file_bytes = static_cast<uint64_t>(file.st_size);
+  if (range.offset > file_bytes || range.bytes > file_bytes - range.offset) {
+    return MakeError(WEFT_CORRUPT,
+                     fmt::format("{}: it has {} bytes now, and the range ends at {}; a registered "
+                                 "file must not be made shorter",
+                                 MappingOf(peer, range.bytes), file_bytes,
+                                 range.offset + range.bytes));
+  }
+  const uint64_t begin = range.offset / range.unit * range.unit;
+  const uint64_t end = (range.offset + range.bytes + range.unit - 1) / range.unit * range.unit;
+  Mapping made{.bytes = range.bytes, .mapped_bytes = end - begin};
+  made.mapped = mmap(nullptr, made.mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(),
+                     static_cast<off_t>(begin));
+  if (made.mapped == MAP_FAILED) {
+    return errno == ENOMEM ? MakeError(WEFT_OUT_OF_MEMORY,
+                                       MappingOf(peer, range.bytes) + ": no more mappings")
+                           : SystemError(errno, MappingOf(peer, range.bytes) + ": mmap");
+  }
+  madvise(made.mapped, made.mapped_bytes, MADV_DONTFORK);
+  madvise(made.mapped, made.mapped_bytes, MADV_DONTDUMP);
+  made.data = static_cast<char*>(made.mapped) + (range.offset - begin);
+  return made;
+}
+
+// No operation uses what its owner has taken back.
+void PeerFiles::DropRemoved(const FileRange* table) {
+  for (auto mapping = mappings_.begin(); mapping != mappings_.end();) {
+    const auto next = std::next(mapping);
+    if (FileRanges::Find(table, mapping->first, mapping->second.bytes) == nullptr) {
+      munmap(mapping->second.mapped, mapping->second.mapped_bytes);
+      mappings_.erase(mapping);
+    }
+    mapping = next;
+  }
+}
+
+absl::StatusOr<char*> PeerFiles::At(const NodePeer& peer, uint64_t place, uint64_t bytes) {
+  MutexLock lock(mutex_);
+  if (char* const known = Known(place, bytes)) return known;
+  uint64_t table_at = 0;
+  WEFT_RETURN_IF_ERROR(peer.Read(table_address_, &table_at, sizeof(table_at)));
+  const std::unique_ptr<FileRange[]> table(new (std::nothrow) FileRange[FileRanges::kRangesMax]());
+  if (table == nullptr) {
+    return MakeError(WEFT_OUT_OF_MEMORY, MappingOf(peer, bytes) + ": out of memory");
+  }
+  if (table_at != 0) {
+    WEFT_RETURN_IF_ERROR(
+        peer.Read(table_at, table.get(), FileRanges::kRangesMax * sizeof(FileRange)));
+  }
+  const FileRange* const range = FileRanges::Find(table.get(), place, bytes);
+  if (range == nullptr) {
+    return MakeError(WEFT_CORRUPT,
+                     MappingOf(peer, bytes) + ": it has not registered what it announced");
+  }
+  DropRemoved(table.get());
+  WEFT_ASSIGN_OR_RETURN(const Mapping mapping, Map(peer, *range));
+  mappings_[range->place.load(std::memory_order_relaxed)] = mapping;
+  return Known(place, bytes);
+}
+
+}  // namespace weft
