@@ -72,8 +72,9 @@ class Heap {
   // This process's own address of a place in a file that it has registered. CORRUPT if it has no such range.
   absl::StatusOr<char*> AddressInFile(uint64_t place, uint64_t bytes) const;
 
-  // Of RegisterFile(): the range is no longer for peers, and stays mapped here. Of Register(): gives the range private pages with its contents again, and the block back; a quarantined block
-  // stays. BAD_STATE while it is pinned; INVALID_ARGUMENT if `memory` begins no registration.
+  // Ends a registration. Of RegisterFile() the range stays mapped as it is. Of Register() it gets private pages with its
+  // contents again, and the block is given back; a quarantined block stays. BAD_STATE while it is pinned; INVALID_ARGUMENT if
+  // `memory` begins no registration.
   absl::Status Deregister(void* memory);
 
   // Where peers find [memory, memory + bytes): the offset in the reservation if the range lies in it or

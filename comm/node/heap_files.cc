@@ -35,9 +35,10 @@ absl::StatusOr<uint64_t> UnitOf(int fd) {
   if (fstatfs(fd, &system) != 0) return SystemError(errno, "fstatfs");
   const auto kind = static_cast<uint32_t>(system.f_type);
   if (kind != TMPFS_MAGIC && kind != HUGETLBFS_MAGIC) {
-    return MakeError(WEFT_UNSUPPORTED,
-                     "it is not of memory: only a memfd, or a file of tmpfs (/dev/shm) or hugetlbfs, "
-                     "can be registered");
+    return MakeError(
+        WEFT_UNSUPPORTED,
+        "it is not of memory: only a memfd, or a file of tmpfs (/dev/shm) or hugetlbfs, "
+        "can be registered");
   }
   return kind == HUGETLBFS_MAGIC ? static_cast<uint64_t>(system.f_bsize) : PageBytes();
 }
@@ -95,9 +96,9 @@ absl::Status CheckEnd(int fd, uint64_t offset, uint64_t bytes) {
   if (fstat(fd, &file) != 0) return SystemError(errno, "fstat");
   const auto size = static_cast<uint64_t>(file.st_size);
   if (offset <= size && bytes <= size - offset) return absl::OkStatus();
-  return MakeError(WEFT_INVALID_ARGUMENT,
-                   fmt::format("the file has {} bytes, fewer than {} from byte {} on", size, bytes,
-                               offset));
+  return MakeError(
+      WEFT_INVALID_ARGUMENT,
+      fmt::format("the file has {} bytes, fewer than {} from byte {} on", size, bytes, offset));
 }
 
 }  // namespace
@@ -108,8 +109,8 @@ absl::Status Heap::RegisterFile(void* memory, size_t bytes, int fd, uint64_t off
   if (memory == nullptr || bytes == 0 || bytes > PTRDIFF_MAX || offset > PTRDIFF_MAX ||
       address > UINTPTR_MAX - bytes) {
     return MakeError(WEFT_INVALID_ARGUMENT,
-                     fmt::format("{}there are 1 to {} bytes, from byte 0 to {} of the file on", what,
-                                 PTRDIFF_MAX, PTRDIFF_MAX));
+                     fmt::format("{}there are 1 to {} bytes, from byte 0 to {} of the file on",
+                                 what, PTRDIFF_MAX, PTRDIFF_MAX));
   }
   WEFT_RETURN_IF_ERROR(CheckFork());
   UniqueFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -127,11 +128,8 @@ absl::Status Heap::RegisterFile(void* memory, size_t bytes, int fd, uint64_t off
   MutexLock lock(mutex_);
   WEFT_RETURN_IF_ERROR(CheckForeign(memory, bytes));
   WEFT_RETURN_IF_ERROR(Reserve(1));
-  const absl::StatusOr<uint64_t> place = files_.Add({.fd = std::move(own),
-                                                     .offset = offset,
-                                                     .bytes = bytes,
-                                                     .address = address,
-                                                     .unit = *unit});
+  const absl::StatusOr<uint64_t> place = files_.Add(
+      {.fd = std::move(own), .offset = offset, .bytes = bytes, .address = address, .unit = *unit});
   if (!place.ok()) {
     UnreserveIfUnused();
     return Annotate(place.status(), what);

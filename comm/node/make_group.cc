@@ -103,9 +103,9 @@ absl::StatusOr<NodeState> EnterSegment(NodeState state, uint64_t segment_offset,
                                                        [](const std::shared_ptr<NodePeer>& peer) {
                                                          return peer->readable();
                                                        });
-  const bool maps_files = std::all_of(
-      state.peers.begin(), state.peers.end(),
-      [](const std::shared_ptr<NodePeer>& peer) { return peer->maps_files(); });
+  const bool maps_files =
+      std::all_of(state.peers.begin(), state.peers.end(),
+                  [](const std::shared_ptr<NodePeer>& peer) { return peer->maps_files(); });
   state.self().maps_files.store(maps_files ? 1 : 0, std::memory_order_relaxed);
   state.stream_copy = FindStreamCopy(state.isa);
   state.stores = AdaptiveCopy(state.stream_copy, state.tuning.stream_stage != 0);

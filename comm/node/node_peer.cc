@@ -104,8 +104,8 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Open(const Identity& identit
   peer->base_ = reinterpret_cast<char*>(pages.data());
   peer->pages_ = std::move(pages);
   peer->TryToRead(process->visible_pid());
-  peer->maps_files_ = by_pidfd && peer->readable_ &&
-                      peer->files_.Open(process->fd(), identity.files_address);
+  peer->maps_files_ =
+      by_pidfd && peer->readable_ && peer->files_.Open(process->fd(), identity.files_address);
   {
     MutexLock own(peer->mutex_);
     peer->process_ = std::move(process);

@@ -70,11 +70,11 @@ absl::StatusOr<PeerFiles::Mapping> PeerFiles::Map(const NodePeer& peer,
   }
   const auto file_bytes = static_cast<uint64_t>(file.st_size);
   if (range.offset > file_bytes || range.bytes > file_bytes - range.offset) {
-    return MakeError(WEFT_CORRUPT,
-                     fmt::format("{}: it has {} bytes now, and the range ends at {}; a registered "
-                                 "file must not be made shorter",
-                                 MappingOf(peer, range.bytes), file_bytes,
-                                 range.offset + range.bytes));
+    return MakeError(
+        WEFT_CORRUPT,
+        fmt::format("{}: it has {} bytes now, and the range ends at {}; a registered "
+                    "file must not be made shorter",
+                    MappingOf(peer, range.bytes), file_bytes, range.offset + range.bytes));
   }
   const uint64_t begin = range.offset / range.unit * range.unit;
   const uint64_t end = (range.offset + range.bytes + range.unit - 1) / range.unit * range.unit;
@@ -82,9 +82,9 @@ absl::StatusOr<PeerFiles::Mapping> PeerFiles::Map(const NodePeer& peer,
   made.mapped = mmap(nullptr, made.mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(),
                      static_cast<off_t>(begin));
   if (made.mapped == MAP_FAILED) {
-    return errno == ENOMEM ? MakeError(WEFT_OUT_OF_MEMORY,
-                                       MappingOf(peer, range.bytes) + ": no more mappings")
-                           : SystemError(errno, MappingOf(peer, range.bytes) + ": mmap");
+    return errno == ENOMEM
+               ? MakeError(WEFT_OUT_OF_MEMORY, MappingOf(peer, range.bytes) + ": no more mappings")
+               : SystemError(errno, MappingOf(peer, range.bytes) + ": mmap");
   }
   madvise(made.mapped, made.mapped_bytes, MADV_DONTFORK);
   madvise(made.mapped, made.mapped_bytes, MADV_DONTDUMP);

@@ -81,7 +81,8 @@ static_assert(sizeof(Arrival::told) <= kFactorOffset);
 // Where the writer's buffers are, written with the arrival of an operation larger than a slot. What peers may read and
 // write lies within, whatever they think the operation is.
 struct alignas(64) BufferPlaces {
-  uint64_t in_offset;   // if in_kind is kHeap: in in_owner's heap, or in its files (file_ranges.h); its address if kPrivate
+  uint64_t
+      in_offset;  // if in_kind is kHeap: in in_owner's heap, or in its files (file_ranges.h); its address if kPrivate
   uint64_t in_bytes;    // from there on
   uint64_t out_offset;  // as in_offset; of a shared result in the heap out_heap
   uint64_t out_bytes;

@@ -33,9 +33,9 @@ typedef struct weft_mem_config {
 /* As weft_mem_alloc, with room for what devices need. Errors: as weft_mem_alloc, and UNSUPPORTED. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_alloc_on(const weft_mem_config_t* config, void** memory);
 
-/* Frees memory from weft_mem_alloc and weft_mem_alloc_on, once more than weft_mem_retain has kept it. A block that an operation with a work still uses is freed when the
- * operation ends; the buffers of a blocking call must stay until it has returned. NULL is fine. INVALID_ARGUMENT
- * for any other pointer. Any thread. */
+/* Frees memory from weft_mem_alloc and weft_mem_alloc_on, once more than weft_mem_retain has kept it. A block that an
+ * operation with a work still uses is freed when the operation ends; the buffers of a blocking call must stay until it
+ * has returned. NULL is fine. INVALID_ARGUMENT for any other pointer. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_free(void* memory);
 
 /* Keeps the block that holds `pointer`: it lasts until one more weft_mem_free(*block). For blocks of weft_mem_alloc and
@@ -61,7 +61,7 @@ typedef struct weft_mem_info {
   int32_t device;                 /* ordinal of the device; 0 of the host */
   int32_t references;             /* of SYMMETRIC: how many weft_mem_free it takes; else 0 */
   void* base;                     /* where the block or range begins; NULL of PRIVATE */
-  size_t bytes;                   /* of it, whole pages, but of weft_mem_register_fd; 0 of PRIVATE */
+  size_t bytes; /* of it, whole pages, but of weft_mem_register_fd; 0 of PRIVATE */
 } weft_mem_info_t;
 
 /* Says what `pointer` is, which may be any address. Errors: INVALID_ARGUMENT (pointer or info is NULL). Any thread. */
@@ -121,8 +121,9 @@ WEFT_EXPORT weft_result_t weft_mem_register(void* memory, size_t bytes, uint32_t
 WEFT_EXPORT weft_result_t weft_mem_register_fd(void* memory, size_t bytes, int fd, uint64_t offset,
                                                uint32_t flags);
 
-/* Of weft_mem_register_fd: the range stays what it is, and peers reach it no more. Else makes the range private memory again, with its contents. BAD_STATE while an operation of this
- * process uses it, INVALID_ARGUMENT if `memory` is not the beginning of a registration. Any thread. */
+/* Ends a registration. Of weft_mem_register_fd the range stays mapped as it is, and peers reach it no more. Of
+ * weft_mem_register it becomes private memory again, with its contents. BAD_STATE while an operation of this process
+ * uses it, INVALID_ARGUMENT if `memory` is not the beginning of a registration. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_deregister(void* memory);
 
 /* Where weft gets private memory whose size depends on the caller's data: messages that came before

@@ -293,12 +293,12 @@ std::vector<BadCall> BadRegistrations() {
                    [](char*, int fd) { return weft_mem_register_fd(nullptr, 4096, fd, 0, 0); }),
       RegisterFile("bytes_0", WEFT_INVALID_ARGUMENT, "bytes is 0",
                    [](char* data, int fd) { return weft_mem_register_fd(data, 0, fd, 0, 0); }),
-      RegisterFile("bytes_SIZE_MAX", WEFT_INVALID_ARGUMENT, "there are 1 to",
-                   [](char* data, int fd) { return weft_mem_register_fd(data, SIZE_MAX, fd, 0, 0); }),
-      RegisterFile("offset_UINT64_MAX", WEFT_INVALID_ARGUMENT, "from byte 0 to",
-                   [](char* data, int fd) {
-                     return weft_mem_register_fd(data, 4096, fd, UINT64_MAX, 0);
-                   }),
+      RegisterFile(
+          "bytes_SIZE_MAX", WEFT_INVALID_ARGUMENT, "there are 1 to",
+          [](char* data, int fd) { return weft_mem_register_fd(data, SIZE_MAX, fd, 0, 0); }),
+      RegisterFile(
+          "offset_UINT64_MAX", WEFT_INVALID_ARGUMENT, "from byte 0 to",
+          [](char* data, int fd) { return weft_mem_register_fd(data, 4096, fd, UINT64_MAX, 0); }),
       RegisterFile("flags", WEFT_INVALID_ARGUMENT, "flags is 1",
                    [](char* data, int fd) { return weft_mem_register_fd(data, 4096, fd, 0, 1); }),
       RegisterFile("a_descriptor_that_is_none", WEFT_INVALID_ARGUMENT, "is no descriptor",
@@ -310,8 +310,9 @@ std::vector<BadCall> BadRegistrations() {
                      close(device);
                      return result;
                    }),
-      RegisterFile("beyond_the_file_s_end", WEFT_INVALID_ARGUMENT, "fewer than",
-                   [](char* data, int fd) { return weft_mem_register_fd(data, 8192, fd, 4096, 0); }),
+      RegisterFile(
+          "beyond_the_file_s_end", WEFT_INVALID_ARGUMENT, "fewer than",
+          [](char* data, int fd) { return weft_mem_register_fd(data, 8192, fd, 4096, 0); }),
       RegisterFile("another_byte_of_the_file", WEFT_INVALID_ARGUMENT, "as was said",
                    [](char* data, int fd) { return weft_mem_register_fd(data, 64, fd, 64, 0); }),
       {"weft_mem_deregister", "memory_NULL", WEFT_INVALID_ARGUMENT, "memory is NULL",

@@ -177,8 +177,7 @@ TEST(RegisteredFiles, AreAsPrivateMemoryWhereTheyCannotBeMapped) {
   const auto ends = RunForkedRanks(4, 120, [&](int rank) -> std::string {
     if (rank == 2 && !ForbidPidfdGetfd()) return "could not set a filter";
     DirectoryStore store(directory.path());
-    auto group =
-        MakeNodeGroup(&store, rank, 4, {.name = "filtered", .timeout_ns = 60'000'000'000});
+    auto group = MakeNodeGroup(&store, rank, 4, {.name = "filtered", .timeout_ns = 60'000'000'000});
     if (!group.ok()) return std::string(group.status().message());
     std::string problem = OnFile(**group);
     (*group)->Close();
@@ -199,9 +198,9 @@ std::string ExchangeInFiles(ProcessGroup& group) {
   std::vector<char> got(bytes);
   const int next = (group.rank() + 1) % group.size();
   const int previous = (group.rank() + group.size() - 1) % group.size();
-  const absl::Status moved = group.RunPair(
-      {.is_send = true, .in = file.data() + 7, .count = bytes, .peer = next},
-      {.out = got.data(), .count = bytes, .peer = previous});
+  const absl::Status moved =
+      group.RunPair({.is_send = true, .in = file.data() + 7, .count = bytes, .peer = next},
+                    {.out = got.data(), .count = bytes, .peer = previous});
   if (!moved.ok()) return std::string(moved.message());
   if (!std::all_of(got.begin(), got.end(), [&](char c) { return c == 'a' + previous; })) {
     return "other bytes came";
