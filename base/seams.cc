@@ -23,7 +23,8 @@ const Seams& SystemSeams() {
   static SystemClock* const clock = new SystemClock;
   static SystemNet* const net = new SystemNet;
   static SystemRandom* const random = new SystemRandom;
-  static const Seams seams{clock, net, random};
+  static SystemProc* const proc = new SystemProc;
+  static const Seams seams{clock, net, random, proc};
   return seams;
 }
 

@@ -1,5 +1,5 @@
 // What a control protocol may touch of the world, in one bundle; a simulator hands out its own: time, sockets
-// (base/net.h), and the randomness of secrets and nonces.
+// (base/net.h), the randomness of secrets and nonces, and whether processes live (base/proc.h).
 //
 // Thread-safety: the system's from any thread. Constant after construction; everything is borrowed.
 #pragma once
@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "base/net.h"
+#include "base/proc.h"
 #include "base/wait.h"
 
 namespace weft {
@@ -41,6 +42,7 @@ struct Seams {
   Clock* clock = nullptr;
   Net* net = nullptr;
   Random* random = nullptr;
+  Proc* proc = nullptr;
 };
 
 // The real ones; they live until the process ends.

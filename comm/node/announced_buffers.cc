@@ -82,7 +82,7 @@ void DescribeBuffers(OperationFrame& frame, const SharedResult& shared, Arrival&
   told.reads_peers = state.reads_peers ? 1 : 0;
 }
 
-absl::StatusOr<char*> PeerBuffer(const OperationFrame& frame, int peer, Side side, size_t begin,
+absl::StatusOr<char*> PeerBuffer(OperationFrame& frame, int peer, Side side, size_t begin,
                                  size_t count) {
   WEFT_ASSIGN_OR_RETURN(const uint64_t offset, PeerPlace(frame, peer, side, begin, count));
   const NodeState& state = frame.state;
@@ -91,7 +91,13 @@ absl::StatusOr<char*> PeerBuffer(const OperationFrame& frame, int peer, Side sid
   const size_t bytes = count * frame.shape().element_bytes;
   char* buffer = nullptr;
   if (owner < state.size) {
-    WEFT_ASSIGN_OR_RETURN(buffer, state.peers[static_cast<size_t>(owner)]->Find(offset, bytes));
+    const absl::StatusOr<char*> found =
+        state.peers[static_cast<size_t>(owner)]->Find(offset, bytes);
+    if (!found.ok()) {
+      frame.unread_peer = owner;
+      return found.status();
+    }
+    buffer = *found;
   }
   if (buffer != nullptr) return buffer;
   return MakeError(

@@ -42,8 +42,9 @@ inline bool MayBeDirect(const OperationFrame& frame, const Arrival& line, int ra
 }
 
 // Elements [begin, begin + count) of what `peer` announced in a heap, as mapped here. CORRUPT if they do not lie within
-// what it announced: numbers come from a peer, and are never used unchecked.
-absl::StatusOr<char*> PeerBuffer(const OperationFrame& frame, int peer, Side side, size_t begin,
+// what it announced: numbers come from a peer, and are never used unchecked. If they are in a file that cannot be mapped, the error
+// names its owner in frame.unread_peer.
+absl::StatusOr<char*> PeerBuffer(OperationFrame& frame, int peer, Side side, size_t begin,
                                  size_t count);
 
 // Copies such elements of the private memory that `peer` announced as its input, of the process that announced it or

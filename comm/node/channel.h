@@ -157,7 +157,7 @@ class ChannelReader {
   Found NextChunk(const char** chunk);
   void PublishDrained();
 
-  // Where the buffer of a heap RTS lies, as mapped here. As NodePeer::Find().
+  // Where the buffer of a heap RTS lies, as mapped here; errors if it is in a file that cannot be mapped. As NodePeer::Find().
   absl::StatusOr<char*> Find(uint64_t place, uint64_t bytes) const {
     return sender_->Find(place, bytes);
   }

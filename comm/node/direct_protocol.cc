@@ -28,7 +28,7 @@ Piece OwnPiece(const OperationFrame& frame) {
   return {begin, std::min(slice, call.count - begin)};
 }
 
-absl::Status Reduce(const OperationFrame& frame, const SharedResult& shared) {
+absl::Status Reduce(OperationFrame& frame, const SharedResult& shared) {
   const NodeState& state = frame.state;
   const size_t element = frame.shape().element_bytes;
   const auto [begin, count] = OwnPiece(frame);

@@ -6,7 +6,7 @@
 namespace weft {
 
 void EndReport::Acknowledge() {
-  state_.self().acknowledged.store(1, std::memory_order_seq_cst);
+  state_.board.Acknowledge(state_.rank);
   NotifyAll(state_.self().waiters);
 }
 

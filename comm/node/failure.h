@@ -1,7 +1,5 @@
-// How a group ends: the first rank to find out writes why, all others read it.
-//
-// The finder fills its own AbortRecord, then claims the group's abort word; who comes second changes
-// nothing. Every rank therefore reports the same sentence. Nothing here is on a steady path.
+// How a group ends: the first rank to find out writes why on the group's board (failure_board.h), all others read it.
+// Nothing here is on a steady path.
 // Thread-safety: all members, any thread.
 #pragma once
 
@@ -15,6 +13,7 @@
 #include "base/status.h"
 #include "comm/node/node_state.h"
 #include "comm/node/operation.h"
+#include "comm/node/rank_names.h"
 
 namespace weft {
 
@@ -22,13 +21,12 @@ class FailureReporter {
  public:
   // Both outlive the reporter; of `state` only the constants are used.
   FailureReporter(const NodeState& state, const std::string& group_name)
-      : state_(state), group_(group_name) {}
+      : state_(state), names_(state, group_name) {}
 
   // Why the group ended; Ok while it has not.
   absl::Status Cause() const;
 
-  // Ends the group with `status` unless it has ended already; wakes all ranks. An abort gives way to what was found
-  // beside it: a death, a mismatch or a deadline that it did not bring about.
+  // Ends the group with `status` unless it has ended already (FailureBoard::Raise); wakes all ranks.
   void Raise(const absl::Status& status);
 
   // The sentences.
@@ -52,24 +50,18 @@ class FailureReporter {
   // "rank 2 (host a, pid 4711, last call all_gather #411, process stopped)"
   std::string WhereIs(int peer) const;
 
-  // "rank 2", of a group that was split from another one "rank 2 of group dp (world rank 6)"; with facts about it
-  // "rank 2 (facts)".
-  std::string NameOf(int peer, std::string_view facts = {}) const;
+  const RankNames& names() const { return names_; }
+
   // As RanksHoldingUp (long_wait.h), after all ranks have had the time to show whom they wait for.
   std::vector<int> FindHoldingUp(const std::vector<int>& awaited) const;
 
-  // "rank 2", "ranks 0, 3".
-  std::string ListOf(const std::vector<int>& ranks) const;
-
  private:
   void AwaitRecords(uint64_t sequence) const;
-  bool MayReplace(uint64_t recorded, const absl::Status& status) const;
-  std::string WorldRanks(const std::vector<int>& ranks) const;
   ErrorFields FieldsFor(const Operation* operation, int culprit) const;
   std::string Heading(const Operation* operation) const;
 
   const NodeState& state_;
-  const std::string& group_;
+  const RankNames names_;
   Mutex raise_mutex_;  // two threads of one rank must not write its record together
 };
 

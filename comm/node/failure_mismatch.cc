@@ -94,7 +94,7 @@ absl::Status FailureReporter::Mismatch(const Operation& operation) const {
                    [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   std::string text = Heading(&operation);
   for (size_t i = 0; i < sorted.size(); ++i) {
-    text += fmt::format("{}{} called {}", i == 0 ? "" : ", ", ListOf(sorted[i].second),
+    text += fmt::format("{}{} called {}", i == 0 ? "" : ", ", names_.ListOf(sorted[i].second),
                         sorted[i].first);
   }
   if (signatures.size() == 1) {

@@ -1,5 +1,5 @@
 // Memory of the caller's as a part of the heap: a block gets the contents, and then the block's pages
-// replace the caller's under the caller's addresses.
+// replace the caller's under the caller's addresses. Of a file, only the books are written.
 //
 // The heap's mutex is held while the books are written, not while bytes are copied; a registration is
 // `ready` in between only, so that a range whose pages move is nobody's.
@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/node/heap.h"
+#include "comm/node/range_of_file.h"
 #include "fmt/format.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -177,6 +178,38 @@ absl::Status Heap::Deregister(void* memory) {
               registration.bytes);
   EndRegistration(address);
   return absl::OkStatus();
+}
+
+absl::Status Heap::RegisterFile(void* memory, size_t bytes, int fd, uint64_t offset) {
+  WEFT_RETURN_IF_ERROR(CheckFork());
+  const std::string what = Registering(memory, bytes);
+  absl::StatusOr<FileRanges::Range> range = RangeOfFile(root_, memory, bytes, fd, offset);
+  if (!range.ok()) return Annotate(range.status(), what);
+  MutexLock lock(mutex_);
+  WEFT_RETURN_IF_ERROR(CheckForeign(memory, bytes));
+  WEFT_RETURN_IF_ERROR(Reserve(1));
+  const absl::StatusOr<uint64_t> place = files_.Add(*std::move(range));
+  if (!place.ok()) {
+    UnreserveIfUnused();
+    return Annotate(place.status(), what);
+  }
+  blocks_[*place] = Block{.bytes = bytes, .registered = true};
+  registrations_[reinterpret_cast<uintptr_t>(memory)] = {
+      .offset = *place, .bytes = bytes, .ready = true};
+  SetRegisteredRange();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<char*> Heap::AddressInFile(uint64_t place, uint64_t bytes) const {
+  MutexLock lock(mutex_);
+  const FileRange* const range = FileRanges::Find(files_.table(), place, bytes);
+  if (range == nullptr) {
+    return MakeError(WEFT_CORRUPT,
+                     fmt::format("{} bytes of a file were announced that this process has not "
+                                 "registered",
+                                 bytes));
+  }
+  return reinterpret_cast<char*>(range->address + (place - range->place.load()));
 }
 
 }  // namespace weft

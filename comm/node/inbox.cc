@@ -183,11 +183,12 @@ absl::Status Inbox::Match(MessageOperation& recv, int source, const MessageHeade
   recv.rts = header.rts;
   if (header.kind == RecordKind::kHeapRts) {
     absl::StatusOr<char*> place = At(source).reader.Find(header.place, recv.bytes());
-    if (!place.ok()) {
-      At(source).matched.PushBack(recv);  // ends with all others
-      return place.status();
+    if (place.ok()) {
+      recv.place = *place;
+    } else {  // the sender has ended, or this process may not map any more; the former is found while it is waited for
+      LogInfo("recv on group ", group_, ": a message of rank ", source,
+              " is streamed: ", place.status().message());
     }
-    recv.place = *place;
   } else if (header.kind == RecordKind::kReadableRts && state_.single_copy &&
              state_.peers[static_cast<size_t>(source)]->readable()) {
     recv.address = header.place;

@@ -15,6 +15,7 @@
 #include "base/allocator.h"
 #include "base/later.h"
 #include "base/options.h"
+#include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -96,6 +97,7 @@ absl::StatusOr<NodeState> EnterSegment(NodeState state, uint64_t segment_offset,
   }
   WEFT_RETURN_IF_ERROR(
       Annotate(Validate(state.tuning, state.size), StrCat("joining group ", group_name, ": ")));
+  state.board = state.segment.board();
   state.recorder = state.segment.recorder(state.rank);
   WEFT_ASSIGN_OR_RETURN(state.isa, SelectIsa());
   state.single_copy = GetOptions().single_copy;
@@ -174,7 +176,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> TryMakeNodeGroup(Store* store, int
                                  "connects the ranks of one machine",
                                  options.name, member.rank, member.host, rank, self.host));
   }
-  MemberWatch watch(self, options.name);
+  MemberWatch watch(*SystemSeams().proc, self, options.name);
   for (const Member& member : membership.members)
     watch.Add(member);
   const AttachRequest request{.group_id = membership.group_id,

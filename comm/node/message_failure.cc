@@ -8,14 +8,8 @@
 namespace weft {
 
 ErrorFields MessageFailure::FieldsFor(const Message& message, int culprit) const {
-  ErrorFields fields{.group = group_, .operation = MessageName(message)};
-  if (culprit >= 0) {
-    const auto& identity = state_.peers[static_cast<size_t>(culprit)]->identity();
-    fields.rank = culprit;
-    fields.world_rank = state_.WorldRank(culprit);
-    fields.pid = identity.pid;
-    fields.host = identity.host;
-  }
+  ErrorFields fields = reporter_.names().FieldsOf(culprit);
+  fields.operation = MessageName(message);
   return fields;
 }
 
@@ -54,17 +48,17 @@ absl::Status MessageFailure::PeerLost(const MessageOperation& operation, int pee
   ErrorFields fields = FieldsFor(operation.message(), peer);
   fields.signal = exit.signal;
   fields.exit_code = exit.exit_code;
-  return MakeError(
-      WEFT_PEER_LOST, fields,
-      fmt::format("{}{} {}", Heading(operation.message()),
-                  reporter_.NameOf(peer, fmt::format("host {}, pid {}", fields.host, fields.pid)),
-                  exit.ToString()));
+  return MakeError(WEFT_PEER_LOST, fields,
+                   fmt::format("{}{} {}", Heading(operation.message()),
+                               reporter_.names().NameOf(
+                                   peer, fmt::format("host {}, pid {}", fields.host, fields.pid)),
+                               exit.ToString()));
 }
 
 absl::Status MessageFailure::PeerLeft(const Message& message, int peer) const {
   return MakeError(WEFT_PEER_LOST, FieldsFor(message, peer),
                    fmt::format("{}{} has left the group (it destroyed its handle) and will not {}",
-                               Heading(message), reporter_.NameOf(peer),
+                               Heading(message), reporter_.names().NameOf(peer),
                                message.is_send ? "receive it" : "send one"));
 }
 
@@ -78,9 +72,10 @@ absl::Status MessageFailure::AllLeft(const Message& message) const {
 absl::Status MessageFailure::Local(const absl::Status& cause) const {
   ErrorFields fields = FieldsOf(cause);
   fields.group = group_;
-  return MakeError(ResultOf(cause), fields,
-                   fmt::format("messages on group {}: {}: {}", group_,
-                               reporter_.NameOf(state_.rank), std::string(cause.message())));
+  return MakeError(
+      ResultOf(cause), fields,
+      fmt::format("messages on group {}: {}: {}", group_, reporter_.names().NameOf(state_.rank),
+                  std::string(cause.message())));
 }
 
 }  // namespace weft

@@ -71,7 +71,8 @@ class MessageOperation {
   size_t moved = 0;         // bytes copied so far
   uint32_t last_chunk = 0;  // of a streamed send: one past the last, once that is staged
   bool exposed = false;     // of a send: the receiver was told where in the heap the buffer is
-  bool readable = false;    // of a send: the receiver was told the address of the private buffer
+  bool in_file = false;   // of an exposed send: it is in a file, which the receiver may fail to map
+  bool readable = false;  // of a send: the receiver was told the address of the private buffer
 };
 
 class MessageList {

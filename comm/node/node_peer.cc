@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 
+#include "base/seams.h"
 #include "base/status.h"
 #include "comm/group/of_this_process.h"
 #include "comm/node/heap.h"
@@ -56,7 +57,7 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Self(int process_count) {
   Registry& registry = PeerRegistry();
   MutexLock lock(registry.mutex);
   WEFT_ASSIGN_OR_RETURN(const Heap::Announcement heap, ProcessHeap().Retain(process_count));
-  const ProcessIdentity self = SystemProc().Self();
+  const ProcessIdentity self = SystemSeams().proc->Self();
   const Identity identity{.pid = self.pid,
                           .start_time = self.start_time,
                           .heap_id = heap.id,
@@ -96,8 +97,9 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Open(const Identity& identit
   // A dump would take pages for all of its addresses, and the memory is the peer's.
   madvise(pages.data(), pages.size(), MADV_DONTDUMP);
   const bool by_pidfd = lifeline.kind == Lifeline::Kind::kPidfd;
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<PeerProcess> process,
-                        SystemProc().Watch(std::move(lifeline), identity.pid, identity.start_time));
+  WEFT_ASSIGN_OR_RETURN(
+      std::unique_ptr<PeerProcess> process,
+      SystemSeams().proc->Watch(std::move(lifeline), identity.pid, identity.start_time));
   pages.CloseFd();
   std::shared_ptr<NodePeer> peer(new NodePeer);
   peer->identity_ = identity;

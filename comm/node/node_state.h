@@ -24,6 +24,7 @@ namespace weft {
 struct NodeState {
   // Constant.
   Segment segment;
+  FailureBoard board;     // the segment's
   RecorderRing recorder;  // this rank's
   int rank = 0;
   int size = 1;
@@ -75,7 +76,7 @@ struct NodeState {
     return true;
   }
 
-  bool aborted() const { return segment.header().abort.load(std::memory_order_seq_cst) != 0; }
+  bool aborted() const { return board.raised(); }
 
   // Publishes `value` in one of self()'s words. A peer that spins sees it at once; one that sleeps is woken
   // by the next Wake(), which must come before this rank waits for long or returns to its caller. So the

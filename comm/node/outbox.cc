@@ -89,6 +89,7 @@ bool Outbox::Write(int destination, MessageOperation& send, MessageList* ended) 
   } else {
     send.rts = route.next_rts++;
     send.exposed = header.kind == RecordKind::kHeapRts;
+    send.in_file = send.exposed && header.place >= kFilePlaces;
     send.readable = header.kind == RecordKind::kReadableRts;
     route.announced.PushBack(send);
   }
@@ -106,9 +107,9 @@ absl::Status Outbox::ReadReplies(int destination, MessageList* ended, bool* move
     while (send != nullptr && send->rts != reply.rts)
       send = send->next();
     const bool taken = reply.kind == Reply::kFin;
-    const bool known =
-        found == ChannelWriter::Found::kReply && send != nullptr &&
-        (taken ? send->exposed || send->readable : reply.kind == Reply::kCts && !send->exposed);
+    const bool known = found == ChannelWriter::Found::kReply && send != nullptr &&
+                       (taken ? send->exposed || send->readable
+                              : reply.kind == Reply::kCts && (!send->exposed || send->in_file));
     if (!known)
       return Corrupt(destination, "answered a large message that this rank has not announced");
     *moved = true;

@@ -4,12 +4,22 @@
 
 namespace weft {
 
+namespace {
+
+// So that what follows is aligned, too.
+constexpr size_t BoardBytes(int size) {
+  constexpr size_t kUnit = alignof(ArrivalCounter);
+  return (FailureBoard::Bytes(size) + kUnit - 1) / kUnit * kUnit;
+}
+
+}  // namespace
+
 size_t Segment::Bytes(int size, bool with_counter) {
   return kHeaderBytes +
          static_cast<size_t>(size) *
              (sizeof(RankControl) + kSlotCount * kSlotBytes +
               RecorderRing::kEntryCount * sizeof(RecorderEntry) + sizeof(MessageControl)) +
-         (with_counter ? sizeof(ArrivalCounter) : 0);
+         BoardBytes(size) + (with_counter ? sizeof(ArrivalCounter) : 0);
 }
 
 Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch,
@@ -25,6 +35,7 @@ Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch,
     new (&segment.control(rank)) RankControl{};
     new (&segment.messages(rank)) MessageControl{};
   }
+  FailureBoard::Create(reinterpret_cast<char*>(&segment.messages(size)), size);
   if (tuning.combine != 0) new (&segment.arrival_counter()) ArrivalCounter{};
   header->magic = kSegmentMagic;
   return segment;
@@ -49,8 +60,13 @@ MessageControl& Segment::messages(int rank) const {
   return reinterpret_cast<MessageControl*>(blocks)[rank];
 }
 
+FailureBoard Segment::board() const {
+  return {reinterpret_cast<char*>(&messages(size_)), size_};
+}
+
 ArrivalCounter& Segment::arrival_counter() const {
-  return *reinterpret_cast<ArrivalCounter*>(&messages(size_));
+  return *reinterpret_cast<ArrivalCounter*>(reinterpret_cast<char*>(&messages(size_)) +
+                                            BoardBytes(size_));
 }
 
 }  // namespace weft

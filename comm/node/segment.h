@@ -1,11 +1,12 @@
 // The memory that the ranks of one group share on a node: a header, one control block per rank, a
-// ring of small slots per rank, a recorder ring per rank, one block for messages per rank; and, if its ranks
+// ring of small slots per rank, a recorder ring per rank, one block for messages per rank, a board that says why the group has
+// ended; and, if its ranks
 // outnumber their CPUs, one word at which they count their arrivals and results that one makes for all.
 //
 // It is one block in the heap of the group's rank 0; every rank finds each part by its own arithmetic
 // (rank count and the constants here), never by a length or offset that stands in shared memory.
 //
-// Who writes what. Header: rank 0, before anybody else has it, except abort. A control
+// Who writes what. Header: rank 0, before anybody else has it. A control
 // block and recorder ring: their rank only (sleepers of an EventCount excepted, see base/wait.h). A slot: its rank, or the
 // other one of two that write in turn (SlotProtocol::Of). A message block: its rank, but for `events` and inbox[s],
 // which others write, as said there.
@@ -29,6 +30,7 @@
 #include "base/wait.h"
 #include "comm/group/notice_board.h"
 #include "comm/node/call_identity.h"
+#include "comm/node/failure_board.h"
 #include "comm/recorder/ring.h"
 #include "comm/select/protocol.h"
 #include "comm/select/tuning.h"
@@ -42,7 +44,7 @@ constexpr uint32_t kSlotCount = 4;  // slots per rank
 // modulo 2^32, so one that stood still for half of them would seem to lie ahead.
 constexpr uint64_t kWroteRefresh = uint64_t{1} << 30;
 constexpr uint64_t kSegmentMagic = 0x31'74'66'65'77ULL;  // "weft1"
-constexpr uint32_t kSegmentVersion = 9;
+constexpr uint32_t kSegmentVersion = 10;
 
 // In an arrival's epoch: the writer's out, of an operation whose result is the same for all, lies in a shared
 // block (shared_blocks.h), and may be the out of other ranks too.
@@ -91,20 +93,6 @@ struct alignas(64) BufferPlaces {
 
 static_assert(sizeof(BufferPlaces) == 64);
 
-// Why a group ended, written by the rank that found out; read when `abort` names that rank.
-struct AbortRecord {
-  int32_t culprit;
-  int32_t pid;
-  int32_t signal;
-  int32_t exit_code;
-  int64_t sequence;
-  int32_t world_rank;
-  int32_t unused;
-  char host[64];
-  char operation[32];
-  char text[640];
-};
-
 // A notice (notice_board.h) as it stands in the segment, written by its rank only. `version` is 0 while there is no notice
 // or it is being written, and another number for each notice. Who reads the same version before and after has read one
 // notice.
@@ -127,8 +115,7 @@ struct RankControl {
       std::atomic<uint32_t> done;  // last operation after which this rank reads nothing of others
   std::atomic<uint32_t>
       wrote;  // last operation whose shared result this rank has written its part of
-  std::atomic<uint32_t> peer_access;   // 1 while it may touch peers' memory
-  std::atomic<uint32_t> acknowledged;  // 1 once it has seen the abort and touches no peer's memory
+  std::atomic<uint32_t> peer_access;      // 1 while it may touch peers' memory
   std::atomic<uint32_t> reduces_for_all;  // 1 while the others may wait for what it reduces
   std::atomic<uint32_t>
       cpu;  // that it was seen on when it began its last blocking call, or kUnknownCpu
@@ -138,7 +125,6 @@ struct RankControl {
   std::atomic<uint64_t> long_wait;     // of a collective (long_wait.h)
   int32_t pid;
   uint64_t start_time;
-  alignas(64) AbortRecord abort_record;
   alignas(64) Arrival arrivals[kWindow];
   alignas(64) BufferPlaces places[kWindow];
   NoticePlace notices[NoticeBoard::kPlaces];
@@ -165,26 +151,13 @@ struct ArrivalCounter {
   alignas(128) char results[kSlotCount][kSlotBytes];  // what was reduced from the ranks' slots
 };
 
-// Packed into one word so that the first writer wins: result code, finder, nonzero if aborted.
-struct AbortWord {
-  uint16_t result = 0;
-  uint16_t finder = 0;
-
-  uint64_t Pack() const { return uint64_t{1} << 32 | uint64_t{finder} << 16 | result; }
-
-  static AbortWord Unpack(uint64_t word) {
-    return {static_cast<uint16_t>(word), static_cast<uint16_t>(word >> 16)};
-  }
-};
-
 struct SegmentHeader {
   uint64_t magic;
   uint32_t version;
   uint32_t epoch;
   uint64_t group_id;
   uint32_t size;
-  alignas(64) std::atomic<uint64_t> abort;  // 0, or AbortWord::Pack()
-  alignas(64) Tuning tuning;                // as rank 0 chose it; checked by whoever reads it
+  alignas(64) Tuning tuning;  // as rank 0 chose it; checked by whoever reads it
 };
 
 // A view of a segment in this process.
@@ -214,6 +187,7 @@ class Segment {
 
   RecorderRing recorder(int rank) const;
   MessageControl& messages(int rank) const;
+  FailureBoard board() const;
   // Only in groups whose Tuning says combine.
   ArrivalCounter& arrival_counter() const;
 

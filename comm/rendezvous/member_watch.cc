@@ -21,8 +21,8 @@ int RankOfCause(const ExitInfo& exit) {
 
 }  // namespace
 
-MemberWatch::MemberWatch(const Member& self, std::string group_name)
-    : self_(self), group_(std::move(group_name)) {}
+MemberWatch::MemberWatch(Proc& proc, const Member& self, std::string group_name)
+    : proc_(proc), self_(self), group_(std::move(group_name)) {}
 
 void MemberWatch::Add(const Member& member) {
   const bool known_pid = member.pid > 0 && member.boot_id == self_.boot_id &&
@@ -31,8 +31,7 @@ void MemberWatch::Add(const Member& member) {
   for (const Watched& watched : watched_) {
     if (watched.member.rank == member.rank) return;
   }
-  absl::StatusOr<std::unique_ptr<PeerProcess>> process =
-      SystemProc().Open(member.pid, member.start_time);
+  absl::StatusOr<std::unique_ptr<PeerProcess>> process = proc_.Open(member.pid, member.start_time);
   if (!process.ok()) {
     // Its end is told by its connection, or by the deadline.
     LogDebug("group ", group_, ": rank ", member.rank, ": ", FromAbsl(process.status().message()));

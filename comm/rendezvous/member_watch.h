@@ -1,6 +1,6 @@
 // Whether the members of a group that is being made still live.
 //
-//   MemberWatch watch(self, group_name);
+//   MemberWatch watch(*SystemSeams().proc, self, group_name);
 //   watch.Add(member);                        // as they become known
 //   if (const absl::Status lost = watch.Look(); !lost.ok()) return lost;
 //
@@ -28,7 +28,8 @@ class MemberWatch {
   // How long after a connection has closed its process may take to end: the kernel closes first.
   static constexpr int64_t kEndNs = 300'000'000;
 
-  MemberWatch(const Member& self, std::string group_name);
+  // `proc` outlives the object.
+  MemberWatch(Proc& proc, const Member& self, std::string group_name);
 
   // Watches it too, unless it is this process, cannot be watched, or is watched already.
   void Add(const Member& member);
@@ -50,6 +51,7 @@ class MemberWatch {
 
   absl::Status Lost(const Member& member, const ExitInfo& exit) const;
 
+  Proc& proc_;
   const Member self_;
   const std::string group_;
   std::vector<Watched> watched_;

@@ -48,7 +48,7 @@ Member DescribeSelf(int rank) {
 absl::StatusOr<Membership> ExchangeMembership(Store& store, std::string_view group_name, int rank,
                                               int size, const Member& self, int64_t deadline_ns) {
   MembershipExchange exchange(SystemSeams(), group_name, rank, size, self, deadline_ns);
-  MemberWatch watch(self, std::string(group_name));
+  MemberWatch watch(*SystemSeams().proc, self, std::string(group_name));
   size_t watched = 0;
   int64_t looked_ns = MonotonicNs();
   bool interrupted = false;

@@ -12,7 +12,7 @@ namespace weft {
 namespace {
 
 uint64_t BootHash() {
-  const std::string hash = KeyedHash("weft boot id", SystemProc().Self().boot_id);
+  const std::string hash = KeyedHash("weft boot id", SystemSeams().proc->Self().boot_id);
   uint64_t value = 0;
   for (int i = 0; i < 8; ++i)
     value = value << 8 | static_cast<uint8_t>(hash[i]);

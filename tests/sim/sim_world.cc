@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <numeric>
 
 #include "base/status.h"
@@ -46,8 +47,7 @@ absl::StatusOr<int> SimNode::Accept(int listener) {
 absl::StatusOr<int> SimNode::Connect(const Endpoint& endpoint) {
   const int handle = world_->next_handle_++;
   world_->streams_[handle] = {.node = number_, .label = StrCat("node ", number_)};
-  world_->At(world_->now_ns_ + world_->Delay(),
-             [world = world_, handle, endpoint] { world->Connected(handle, endpoint); });
+  world_->Request(handle, endpoint);
   return handle;
 }
 
@@ -113,11 +113,60 @@ absl::Status SimNode::Poll(std::span<PollItem> items, int64_t /*deadline_ns*/) {
   return absl::OkStatus();
 }
 
+ProcessIdentity SimNode::Self() {
+  return {.pid = pid(),
+          .start_time = static_cast<uint64_t>(number_) + 1,
+          .host = StrCat("machine", machine_),
+          .boot_id = StrCat("boot", machine_)};
+}
+
+namespace {
+
+// Another process of the machine; none: it had ended before.
+class SimPeerProcess : public PeerProcess {
+ public:
+  SimPeerProcess(const SimNode* node, const ExitInfo* exit) : node_(node), exit_(exit) {}
+
+  bool Ended() override { return node_ == nullptr || !node_->alive(); }
+
+  ExitInfo Exit() override { return node_ == nullptr ? ExitInfo{} : *exit_; }
+
+  int32_t visible_pid() const override { return node_ == nullptr ? 0 : node_->pid(); }
+
+  int fd() const override { return -1; }
+
+ private:
+  const SimNode* const node_;
+  const ExitInfo* const exit_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PeerProcess>> SimNode::Open(int32_t pid, uint64_t start_time) {
+  SimNode* found = world_->Find(machine_, pid);
+  if (found != nullptr && start_time != 0 && found->Self().start_time != start_time) {
+    found = nullptr;  // a younger one
+  }
+  return std::make_unique<SimPeerProcess>(found, found == nullptr ? nullptr : &found->exit_);
+}
+
+absl::StatusOr<std::unique_ptr<PeerProcess>> SimNode::Watch(Lifeline, int32_t, uint64_t) {
+  return MakeError(WEFT_UNSUPPORTED, "sim: processes have no descriptors");
+}
+
 // --- SimWorld ------------------------------------------------------------------------------------
 
-SimNode* SimWorld::AddNode() {
-  nodes_.push_back(std::make_unique<SimNode>(this, static_cast<int>(nodes_.size())));
+SimNode* SimWorld::AddNode(const SimNode* beside) {
+  const int machine = beside == nullptr ? machines_++ : beside->machine_;
+  nodes_.push_back(std::make_unique<SimNode>(this, static_cast<int>(nodes_.size()), machine));
   return nodes_.back().get();
+}
+
+SimNode* SimWorld::Find(int machine, int32_t pid) const {
+  for (const std::unique_ptr<SimNode>& node : nodes_) {
+    if (node->machine_ == machine && node->pid() == pid) return node.get();
+  }
+  return nullptr;
 }
 
 void SimWorld::At(int64_t time_ns, std::function<void()> run) {
@@ -131,13 +180,43 @@ int64_t SimWorld::Delay() {
   return 1'000 + static_cast<int64_t>(Pick(kind < 5 ? 5'000'000 : 200'000));
 }
 
+// When that arrives which would at `time_ns`.
+int64_t SimWorld::ArrivalNs(int from_machine, int to_machine, int64_t time_ns) const {
+  for (const Silence& silence : silences_) {
+    if (silence.from != from_machine || silence.to != to_machine) continue;
+    if (time_ns >= silence.from_ns && time_ns < silence.until_ns) time_ns = silence.until_ns;
+  }
+  return time_ns;
+}
+
+void SimWorld::SilenceBetween(const SimNode* from, const SimNode* to, int64_t from_ns,
+                              int64_t until_ns) {
+  silences_.push_back({from->machine_, to->machine_, from_ns, until_ns});
+}
+
 void SimWorld::Deliver(int from, std::function<void(Stream&)> change) {
   Stream& sender = streams_.at(from);
-  sender.last_delivery_ns = std::max(sender.last_delivery_ns, now_ns_ + Delay());
+  const int64_t time_ns = std::max(sender.last_delivery_ns, now_ns_ + Delay());
+  const auto receiver = streams_.find(sender.peer);
+  if (receiver == streams_.end()) return;
+  sender.last_delivery_ns =
+      ArrivalNs(MachineOf(sender.node), MachineOf(receiver->second.node), time_ns);
+  if (sender.last_delivery_ns == kForever) return;
   At(sender.last_delivery_ns, [this, peer = sender.peer, change = std::move(change)] {
     const auto found = streams_.find(peer);
     if (found != streams_.end()) change(found->second);
   });
+}
+
+// A request to connect is on its way.
+void SimWorld::Request(int stream, const Endpoint& endpoint) {
+  int64_t time_ns = now_ns_ + Delay();
+  for (const auto& [handle, listener] : listeners_) {
+    if (!(listener.endpoint == endpoint)) continue;
+    time_ns = ArrivalNs(MachineOf(streams_.at(stream).node), MachineOf(listener.node), time_ns);
+  }
+  if (time_ns == kForever) return;
+  At(time_ns, [this, stream, endpoint] { Connected(stream, endpoint); });
 }
 
 // The connection request of `stream` reaches the endpoint.
@@ -151,7 +230,10 @@ void SimWorld::Connected(int stream, const Endpoint& endpoint) {
         .node = listener.node, .peer = stream, .connected = true, .label = "server"};
     local->second.peer = remote;
     listener.queue.push_back(remote);
-    At(now_ns_ + Delay(), [this, stream] {
+    const int64_t answered_ns =
+        ArrivalNs(MachineOf(listener.node), MachineOf(local->second.node), now_ns_ + Delay());
+    if (answered_ns == kForever) return;
+    At(answered_ns, [this, stream] {
       const auto found = streams_.find(stream);
       if (found != streams_.end()) found->second.connected = true;
     });
@@ -178,12 +260,19 @@ void SimWorld::CloseHandle(int handle, bool broken) {
   streams_.erase(handle);
 }
 
-void SimWorld::KillAt(SimNode* node, int64_t time_ns) {
-  At(time_ns, [this, node] { Kill(node); });
+void SimWorld::KillAt(SimNode* node, int64_t time_ns, ExitInfo how) {
+  At(time_ns, [this, node, how] { Kill(node, how); });
 }
 
-void SimWorld::Kill(SimNode* node) {
+void SimWorld::StopBetween(SimNode* node, int64_t from_ns, int64_t until_ns) {
+  At(from_ns, [node] { node->stopped_ = true; });
+  if (until_ns == kForever) return;
+  At(until_ns, [node] { node->stopped_ = false; });
+}
+
+void SimWorld::Kill(SimNode* node, const ExitInfo& how) {
   node->alive_ = false;
+  node->exit_ = how;
   std::vector<int> handles;
   for (const auto& [handle, listener] : listeners_) {
     if (listener.node == node->number_) handles.push_back(handle);
@@ -227,7 +316,8 @@ void SimWorld::StepActors() {
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random_);
   for (const size_t index : order) {
-    if (actors_[index].node->alive()) actors_[index].step();
+    const SimNode& node = *actors_[index].node;
+    if (node.alive() && !node.stopped()) actors_[index].step();
   }
 }
 
@@ -236,7 +326,9 @@ bool SimWorld::Advance(int64_t limit_ns) {
   int64_t next_ns = INT64_MAX;
   if (!events_.empty()) next_ns = events_.top().time_ns;
   for (const Actor& actor : actors_) {
-    if (actor.node->alive()) next_ns = std::min(next_ns, actor.next_wake_ns());
+    if (actor.node->alive() && !actor.node->stopped()) {
+      next_ns = std::min(next_ns, actor.next_wake_ns());
+    }
   }
   if (next_ns > limit_ns) return false;
   now_ns_ = std::max(next_ns, now_ns_ + 1);

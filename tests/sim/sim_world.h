@@ -1,12 +1,15 @@
-// A network in one thread and in its own time, driven by a seed: messages are delayed, cut into
-// pieces and reordered between connections; connections break; nodes die.
+// Processes and their network in one thread and in its own time, driven by a seed: messages are delayed, cut into
+// pieces and reordered between connections; connections break; processes die or are stopped for a while; machines do not
+// hear each other, in one direction or both, and nobody is told.
 //
 //   SimWorld world(seed);
-//   SimNode* node = world.AddNode();
+//   SimNode* node = world.AddNode();          // a process on a machine of its own
+//   SimNode* other = world.AddNode(node);     // another one on the same machine
 //   world.AddActor(node, step, next_wake_ns, done);
 //   EXPECT_TRUE(world.Run(limit_ns));
 //
-// Each node has its own Seams. An actor is a state machine on a node: the world calls its step
+// Each node, a process, has its own Seams; whether another one has ended is known on the same machine only, as by a
+// pidfd. An actor is a state machine on a node: the world calls its step
 // whenever something may have happened. The same seed gives the same run.
 // Thread-safety: one thread.
 #pragma once
@@ -27,13 +30,19 @@ namespace weft::test {
 
 class SimWorld;
 
-class SimNode : public Net, public Clock, public Random {
+class SimNode : public Net, public Clock, public Random, public Proc {
  public:
-  SimNode(SimWorld* world, int number) : world_(world), number_(number) {}
+  SimNode(SimWorld* world, int number, int machine)
+      : world_(world), number_(number), machine_(machine) {}
 
-  Seams seams() { return {.clock = this, .net = this, .random = this}; }
+  Seams seams() { return {.clock = this, .net = this, .random = this, .proc = this}; }
 
   bool alive() const { return alive_; }
+
+  // Its steps are not called, and what is sent to it waits.
+  bool stopped() const { return stopped_; }
+
+  int32_t pid() const { return 1000 + number_; }
 
   int64_t NowNs() override;
   absl::Status Fill(void* data, size_t bytes) override;
@@ -46,19 +55,29 @@ class SimNode : public Net, public Clock, public Random {
   PeerIdentity Peer(int stream) override;
   void Close(int handle) override;
   absl::Status Poll(std::span<PollItem> items, int64_t deadline_ns) override;
+  ProcessIdentity Self() override;
+  // A pid that no process of this machine has is of one that has ended.
+  absl::StatusOr<std::unique_ptr<PeerProcess>> Open(int32_t pid, uint64_t start_time) override;
+  // There are no descriptors to send: UNSUPPORTED.
+  absl::StatusOr<std::unique_ptr<PeerProcess>> Watch(Lifeline lifeline, int32_t pid,
+                                                     uint64_t start_time) override;
 
  private:
   friend class SimWorld;
   SimWorld* const world_;
   const int number_;
+  const int machine_;
   bool alive_ = true;
+  bool stopped_ = false;
+  ExitInfo exit_;  // once it is not alive
 };
 
 class SimWorld {
  public:
   explicit SimWorld(uint64_t seed) : random_(seed) {}
 
-  SimNode* AddNode();
+  // A process on a machine of its own, or on that of `beside`.
+  SimNode* AddNode(const SimNode* beside = nullptr);
 
   struct Actor {
     SimNode* node;
@@ -73,7 +92,14 @@ class SimWorld {
   bool Run(int64_t limit_ns);
 
   // At that time: every connection of the node closes, or breaks, and its actors stop.
-  void KillAt(SimNode* node, int64_t time_ns);
+  void KillAt(SimNode* node, int64_t time_ns, ExitInfo how = {.signal = 9});
+  // Between these times the node's actors are not stepped; it has not ended.
+  void StopBetween(SimNode* node, int64_t from_ns, int64_t until_ns);
+  // What the machine of `from` sends to that of `to` between these times arrives after `until_ns`, as by a network that
+  // sends again, and never if that is kForever. Nobody is told. One direction: call it twice for both.
+  void SilenceBetween(const SimNode* from, const SimNode* to, int64_t from_ns, int64_t until_ns);
+
+  static constexpr int64_t kForever = INT64_MAX;
   // At that time: one of the connections there are breaks on both sides.
   void BreakSomeConnectionAt(int64_t time_ns);
 
@@ -115,12 +141,25 @@ class SimWorld {
     }
   };
 
+  struct Silence {
+    int from;  // machines
+    int to;
+    int64_t from_ns;
+    int64_t until_ns;
+  };
+
   void At(int64_t time_ns, std::function<void()> run);
   int64_t Delay();
+  int64_t ArrivalNs(int from_machine, int to_machine, int64_t time_ns) const;
+
+  int MachineOf(int node) const { return nodes_[static_cast<size_t>(node)]->machine_; }
+
   void Deliver(int from, std::function<void(Stream&)> change);
   void Connected(int stream, const Endpoint& endpoint);
   void CloseHandle(int handle, bool broken);
-  void Kill(SimNode* node);
+  void Request(int stream, const Endpoint& endpoint);
+  void Kill(SimNode* node, const ExitInfo& how);
+  SimNode* Find(int machine, int32_t pid) const;
   bool AllDone() const;
   void StepActors();
   bool Advance(int64_t limit_ns);
@@ -131,6 +170,8 @@ class SimWorld {
   int next_handle_ = 100;
   std::vector<std::unique_ptr<SimNode>> nodes_;
   std::vector<Actor> actors_;
+  std::vector<Silence> silences_;
+  int machines_ = 0;
   std::map<int, Stream> streams_;
   std::map<int, Listener> listeners_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;

@@ -2,6 +2,7 @@
 // staging, and no end of a registration while an operation runs.
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstring>
 #include <iterator>
@@ -210,6 +211,51 @@ std::string ExchangeInFiles(ProcessGroup& group) {
 
 TEST_P(RegisteredProcesses, SendFromFiles) {
   RunProcessRanks(GetParam(), ExchangeInFiles);
+}
+
+// The owner is killed between what it announced and the first time that its file is mapped: it is named as the dead.
+std::string DiesBeforeItsFileIsMapped(ProcessGroup& group, bool by_message) {
+  constexpr size_t kBytes = 1 << 20;
+  const SharedFile file(kBytes);
+  std::vector<char> other(kBytes);
+  if (group.rank() == 0) {
+    const absl::Status registered = ProcessHeap().RegisterFile(file.data(), kBytes, file.fd(), 0);
+    if (!registered.ok()) return std::string(registered.message());
+    absl::Status started;
+    if (by_message) {
+      started = group.Start(Message{.is_send = true, .in = file.data(), .count = kBytes, .peer = 1})
+                    .status();
+    } else {
+      started = group
+                    .Start(Collective{.kind = OpKind::kBroadcast,
+                                      .dtype = WEFT_UINT8,
+                                      .root = 0,
+                                      .count = kBytes,
+                                      .in = file.data(),
+                                      .out = file.data()})
+                    .status();
+    }
+    if (started.ok()) raise(SIGKILL);
+    return "did not start: " + std::string(started.message());
+  }
+  usleep(300'000);
+  const absl::Status status =
+      by_message ? group.Run(Message{.out = other.data(), .count = kBytes, .peer = 0})
+                 : group.Run(Collective{.kind = OpKind::kBroadcast,
+                                        .dtype = WEFT_UINT8,
+                                        .root = 0,
+                                        .count = kBytes,
+                                        .out = other.data()});
+  const ErrorFields fields = FieldsOf(status);
+  const bool named = ResultOf(status) == WEFT_PEER_LOST && fields.rank == 0 && fields.signal == 9;
+  return named ? "" : "it said: " + std::string(status.message());
+}
+
+TEST(RegisteredFiles, OfADeadOwnerNameIt) {
+  for (const bool by_message : {false, true}) {
+    RunProcessRanks(
+        2, [&](ProcessGroup& group) { return DiesBeforeItsFileIsMapped(group, by_message); }, {0});
+  }
 }
 
 // Whoever has made the file shorter is told by whom it cannot be mapped any more.

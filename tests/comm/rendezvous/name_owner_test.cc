@@ -46,7 +46,9 @@ class TakenName : public ::testing::Test {
         static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + endpoint_.host.size());
     UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), bytes), 0);
-    if (listens) EXPECT_EQ(listen(fd.get(), 8), 0);
+    if (listens) {
+      EXPECT_EQ(listen(fd.get(), 8), 0);
+    }
     return fd;
   }
 

@@ -304,7 +304,9 @@ TEST(Simulation, AKilledRankThatHasComeIsNamedLongBeforeTheDeadline) {
     }
     EXPECT_EQ(job.OpenAfterwards(), 0);
   }
-  if (TestSeed(0) == 0) EXPECT_GT(named, 300 / kSeedDivisor);
+  if (TestSeed(0) == 0) {
+    EXPECT_GT(named, 300 / kSeedDivisor);
+  }
 }
 
 TEST(Simulation, BrokenConnectionsEndInAgreementOrInAReason) {

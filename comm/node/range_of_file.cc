@@ -1,7 +1,7 @@
-// Files of the caller's as places that peers can reach. Nothing is moved: the caller's mapping stays, peers make their own, and
-// all of them see the same pages. So what has to be known is that it really is this file that the caller has mapped, and
-// that peers will be able to map it; both are asked here, where an error harms nobody.
+#include "comm/node/range_of_file.h"
+
 #include <cerrno>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,9 +13,9 @@
 
 #include "base/cgroup.h"
 #include "base/mappings.h"
+#include "base/pages.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "comm/node/heap.h"
 #include "fmt/format.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -24,10 +24,6 @@
 
 namespace weft {
 namespace {
-
-std::string RegisteringFile(const void* memory, size_t bytes) {
-  return fmt::format("registering {} bytes at {} of a file: ", bytes, memory);
-}
 
 // Bytes of the pages of a file that is memory. Files on disks and devices have other rules for who writes when.
 absl::StatusOr<uint64_t> UnitOf(int fd) {
@@ -103,53 +99,27 @@ absl::Status CheckEnd(int fd, uint64_t offset, uint64_t bytes) {
 
 }  // namespace
 
-absl::Status Heap::RegisterFile(void* memory, size_t bytes, int fd, uint64_t offset) {
+absl::StatusOr<FileRanges::Range> RangeOfFile(const std::string& root, void* memory, size_t bytes,
+                                              int fd, uint64_t offset) {
   const auto address = reinterpret_cast<uintptr_t>(memory);
-  const std::string what = RegisteringFile(memory, bytes);
   if (memory == nullptr || bytes == 0 || bytes > PTRDIFF_MAX || offset > PTRDIFF_MAX ||
       address > UINTPTR_MAX - bytes) {
     return MakeError(WEFT_INVALID_ARGUMENT,
-                     fmt::format("{}there are 1 to {} bytes, from byte 0 to {} of the file on",
-                                 what, PTRDIFF_MAX, PTRDIFF_MAX));
+                     fmt::format("there are 1 to {} bytes, from byte 0 to {} of the file on",
+                                 PTRDIFF_MAX, PTRDIFF_MAX));
   }
-  WEFT_RETURN_IF_ERROR(CheckFork());
   UniqueFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!own.valid() && errno == EBADF) {
-    return MakeError(WEFT_INVALID_ARGUMENT,
-                     fmt::format("{}{} is no descriptor of an open file", what, fd));
+    return MakeError(WEFT_INVALID_ARGUMENT, fmt::format("{} is no descriptor of an open file", fd));
   }
-  if (!own.valid()) return Annotate(SystemError(errno, "copying the descriptor"), what);
-  const absl::StatusOr<uint64_t> unit = UnitOf(own.get());
-  if (!unit.ok()) return Annotate(unit.status(), what);
-  WEFT_RETURN_IF_ERROR(Annotate(CheckEnd(own.get(), offset, bytes), what));
-  WEFT_RETURN_IF_ERROR(Annotate(CheckMappingOfFile(memory, bytes, own.get(), offset), what));
-  WEFT_RETURN_IF_ERROR(Annotate(TryToMap(own.get(), offset, *unit), what));
-  WEFT_RETURN_IF_ERROR(Annotate(TakePagesOf(root_, memory, bytes), what));
-  MutexLock lock(mutex_);
-  WEFT_RETURN_IF_ERROR(CheckForeign(memory, bytes));
-  WEFT_RETURN_IF_ERROR(Reserve(1));
-  const absl::StatusOr<uint64_t> place = files_.Add(
-      {.fd = std::move(own), .offset = offset, .bytes = bytes, .address = address, .unit = *unit});
-  if (!place.ok()) {
-    UnreserveIfUnused();
-    return Annotate(place.status(), what);
-  }
-  blocks_[*place] = Block{.bytes = bytes, .registered = true};
-  registrations_[address] = {.offset = *place, .bytes = bytes, .ready = true};
-  SetRegisteredRange();
-  return absl::OkStatus();
-}
-
-absl::StatusOr<char*> Heap::AddressInFile(uint64_t place, uint64_t bytes) const {
-  MutexLock lock(mutex_);
-  const FileRange* const range = FileRanges::Find(files_.table(), place, bytes);
-  if (range == nullptr) {
-    return MakeError(WEFT_CORRUPT,
-                     fmt::format("{} bytes of a file were announced that this process has not "
-                                 "registered",
-                                 bytes));
-  }
-  return reinterpret_cast<char*>(range->address + (place - range->place.load()));
+  if (!own.valid()) return SystemError(errno, "copying the descriptor");
+  WEFT_ASSIGN_OR_RETURN(const uint64_t unit, UnitOf(own.get()));
+  WEFT_RETURN_IF_ERROR(CheckEnd(own.get(), offset, bytes));
+  WEFT_RETURN_IF_ERROR(CheckMappingOfFile(memory, bytes, own.get(), offset));
+  WEFT_RETURN_IF_ERROR(TryToMap(own.get(), offset, unit));
+  WEFT_RETURN_IF_ERROR(TakePagesOf(root, memory, bytes));
+  return FileRanges::Range{
+      .fd = std::move(own), .offset = offset, .bytes = bytes, .address = address, .unit = unit};
 }
 
 }  // namespace weft
