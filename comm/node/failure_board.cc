@@ -17,20 +17,15 @@ std::string ReadText(const char (&from)[N]) {
 
 }  // namespace
 
-FailureBoard::FailureBoard(char* base, int size)
-    : word_(reinterpret_cast<std::atomic<uint64_t>*>(base)), size_(size) {}
+FailureBoard::FailureBoard(std::atomic<uint64_t>& word, char* base, int size)
+    : word_(&word), records_(reinterpret_cast<Record*>(base)), size_(size) {}
 
-FailureBoard FailureBoard::Create(char* base, int size) {
-  new (base) std::atomic<uint64_t>{0};
-  const FailureBoard board(base, size);
+FailureBoard FailureBoard::Create(std::atomic<uint64_t>& word, char* base, int size) {
+  word.store(0, std::memory_order_relaxed);
+  const FailureBoard board(word, base, size);
   for (int rank = 0; rank < size; ++rank)
     new (&board.RecordOf(rank)) Record{};
   return board;
-}
-
-FailureBoard::Record& FailureBoard::RecordOf(int rank) const {
-  char* const records = reinterpret_cast<char*>(word_) + kWordBytes;
-  return reinterpret_cast<Record*>(records)[rank];
 }
 
 absl::Status FailureBoard::Cause(const std::string& group) const {

@@ -1,15 +1,16 @@
 // Why a group has ended, in memory that its ranks share: a record per rank, and one word that says whose counts.
 //
-//   FailureBoard board = FailureBoard::Create(zeroed, size);   // one rank; the others: FailureBoard(base, size)
-//   if (board.raised()) return board.Cause(group);
-//   board.Raise(rank, status);                                 // unless somebody was quicker
+//   FailureBoard board = FailureBoard::Create(word, zeroed, size);   // one rank; the others: FailureBoard(word, base, size)
+//   if (FailureBoard::Raised(word)) return board.Cause(group);
+//   board.Raise(rank, status);                                       // unless somebody was quicker
 //
 // Many ranks find the same failure at the same time, each a different consequence of it, and the user shall read one
 // sentence, the same on all of them. So who finds one writes a record of its own and then claims the word; all else
 // follows from the order: records are written before they can be read and never again, and only an abort, which says
 // nothing of a cause, gives way to a death, a mismatch or a deadline that it did not bring about.
 //
-// It is a block of its own that knows nothing of what the ranks do: a group of another kind has one in its own memory.
+// It knows nothing of what the ranks do: a group of another kind has one in its own memory. The word is apart from the records,
+// because who polls it should find it at a constant distance from what it reads anyway.
 //
 // Thread-safety: any thread of any rank; Raise by one thread of a rank at a time.
 #pragma once
@@ -26,16 +27,17 @@ namespace weft {
 class FailureBoard {
  public:
   FailureBoard() = default;
-  // A view of what Create() has made at `base`, which is aligned to 64.
-  FailureBoard(char* base, int size);
+  // A view of what Create() has made: the word, in a line that nobody else writes, and the records at `base`, aligned to 64.
+  FailureBoard(std::atomic<uint64_t>& word, char* base, int size);
 
-  static constexpr size_t Bytes(int size) {
-    return kWordBytes + static_cast<size_t>(size) * sizeof(Record);
+  // Of the records.
+  static constexpr size_t Bytes(int size) { return static_cast<size_t>(size) * sizeof(Record); }
+
+  static FailureBoard Create(std::atomic<uint64_t>& word, char* base, int size);
+
+  static bool Raised(const std::atomic<uint64_t>& word) {
+    return word.load(std::memory_order_seq_cst) != 0;
   }
-
-  static FailureBoard Create(char* base, int size);
-
-  bool raised() const { return word_->load(std::memory_order_seq_cst) != 0; }
 
   // What was raised, in terms of the group `group`; Ok if nothing was. CORRUPT if it cannot have been written by a rank.
   absl::Status Cause(const std::string& group) const;
@@ -73,12 +75,12 @@ class FailureBoard {
     }
   };
 
-  static constexpr size_t kWordBytes = 128;  // nobody writes beside what all poll
+  Record& RecordOf(int rank) const { return records_[rank]; }
 
-  Record& RecordOf(int rank) const;
   bool MayReplace(uint64_t recorded, int finder, const absl::Status& status) const;
 
   std::atomic<uint64_t>* word_ = nullptr;
+  Record* records_ = nullptr;
   int size_ = 0;
 };
 

@@ -97,6 +97,7 @@ absl::StatusOr<NodeState> EnterSegment(NodeState state, uint64_t segment_offset,
   }
   WEFT_RETURN_IF_ERROR(
       Annotate(Validate(state.tuning, state.size), StrCat("joining group ", group_name, ": ")));
+  state.own = &state.segment.control(state.rank);
   state.board = state.segment.board();
   state.recorder = state.segment.recorder(state.rank);
   WEFT_ASSIGN_OR_RETURN(state.isa, SelectIsa());

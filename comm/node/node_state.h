@@ -24,8 +24,9 @@ namespace weft {
 struct NodeState {
   // Constant.
   Segment segment;
-  FailureBoard board;     // the segment's
-  RecorderRing recorder;  // this rank's
+  RankControl* own = nullptr;  // this rank's, in the segment
+  FailureBoard board;          // the segment's
+  RecorderRing recorder;       // this rank's
   int rank = 0;
   int size = 1;
   uint32_t epoch = 1;
@@ -64,7 +65,7 @@ struct NodeState {
     return -1;
   }
 
-  RankControl& self() const { return segment.control(rank); }
+  RankControl& self() const { return *own; }
 
   RankControl& control(int peer) const { return segment.control(peer); }
 
@@ -76,7 +77,7 @@ struct NodeState {
     return true;
   }
 
-  bool aborted() const { return board.raised(); }
+  bool aborted() const { return FailureBoard::Raised(segment.header().failure); }
 
   // Publishes `value` in one of self()'s words. A peer that spins sees it at once; one that sleeps is woken
   // by the next Wake(), which must come before this rank waits for long or returns to its caller. So the

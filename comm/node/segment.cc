@@ -35,7 +35,7 @@ Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch,
     new (&segment.control(rank)) RankControl{};
     new (&segment.messages(rank)) MessageControl{};
   }
-  FailureBoard::Create(reinterpret_cast<char*>(&segment.messages(size)), size);
+  FailureBoard::Create(header->failure, reinterpret_cast<char*>(&segment.messages(size)), size);
   if (tuning.combine != 0) new (&segment.arrival_counter()) ArrivalCounter{};
   header->magic = kSegmentMagic;
   return segment;
@@ -61,7 +61,7 @@ MessageControl& Segment::messages(int rank) const {
 }
 
 FailureBoard Segment::board() const {
-  return {reinterpret_cast<char*>(&messages(size_)), size_};
+  return {header().failure, reinterpret_cast<char*>(&messages(size_)), size_};
 }
 
 ArrivalCounter& Segment::arrival_counter() const {

@@ -6,7 +6,7 @@
 // It is one block in the heap of the group's rank 0; every rank finds each part by its own arithmetic
 // (rank count and the constants here), never by a length or offset that stands in shared memory.
 //
-// Who writes what. Header: rank 0, before anybody else has it. A control
+// Who writes what. Header: rank 0, before anybody else has it, except failure. A control
 // block and recorder ring: their rank only (sleepers of an EventCount excepted, see base/wait.h). A slot: its rank, or the
 // other one of two that write in turn (SlotProtocol::Of). A message block: its rank, but for `events` and inbox[s],
 // which others write, as said there.
@@ -157,6 +157,8 @@ struct SegmentHeader {
   uint32_t epoch;
   uint64_t group_id;
   uint32_t size;
+  alignas(64) std::atomic<
+      uint64_t> failure;      // the word of the FailureBoard, whose records stand at the end
   alignas(64) Tuning tuning;  // as rank 0 chose it; checked by whoever reads it
 };
 

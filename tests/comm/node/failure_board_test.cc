@@ -1,6 +1,7 @@
 // One word and a record per rank: who counts, what gives way, and that all read the same.
 #include "comm/node/failure_board.h"
 
+#include <atomic>
 #include <barrier>
 #include <memory>
 #include <string>
@@ -19,15 +20,16 @@ constexpr int kSize = 8;
 // Memory for a board of kSize ranks, zeroed as a segment's is.
 class Memory {
  public:
-  Memory() : board_(FailureBoard::Create(base(), kSize)) {}
+  Memory() { FailureBoard::Create(word_, bytes_, kSize); }
 
-  FailureBoard board() { return {base(), kSize}; }
+  // As `size` ranks see it.
+  FailureBoard board(int size = kSize) { return {word_, bytes_, size}; }
+
+  bool raised() const { return FailureBoard::Raised(word_); }
 
  private:
-  char* base() { return bytes_; }
-
-  alignas(128) char bytes_[FailureBoard::Bytes(kSize)] = {};
-  FailureBoard board_;
+  std::atomic<uint64_t> word_{0};
+  alignas(64) char bytes_[FailureBoard::Bytes(kSize)] = {};
 };
 
 absl::Status Abort(int by) {
@@ -40,7 +42,7 @@ absl::Status Death(int of) {
 
 TEST(FailureBoard, TellsWhatWasRaisedInTermsOfTheReadersGroup) {
   Memory memory;
-  EXPECT_FALSE(memory.board().raised());
+  EXPECT_FALSE(memory.raised());
   EXPECT_TRUE(memory.board().Cause("dp").ok());
   memory.board().Raise(3, MakeError(WEFT_PEER_LOST,
                                     {.rank = 5,
@@ -53,7 +55,7 @@ TEST(FailureBoard, TellsWhatWasRaisedInTermsOfTheReadersGroup) {
                                      .operation = "all_reduce",
                                      .world_rank = 13},
                                     "rank 5 was killed"));
-  EXPECT_TRUE(memory.board().raised());
+  EXPECT_TRUE(memory.raised());
   const absl::Status cause = memory.board().Cause("dp");
   EXPECT_EQ(ResultOf(cause), WEFT_PEER_LOST);
   EXPECT_EQ(cause.message(), "rank 5 was killed");
@@ -124,12 +126,10 @@ TEST(FailureBoard, AnAbortStandsAgainstItsConsequences) {
 }
 
 TEST(FailureBoard, DamagedMemoryIsNoCause) {
-  alignas(128) char bytes[FailureBoard::Bytes(2)] = {};
-  FailureBoard::Create(bytes, 2);
-  const FailureBoard board(bytes, 2);
-  board.Raise(1, Abort(1));
+  Memory memory;
+  memory.board().Raise(1, Abort(1));
   // As a board of one rank, which has no rank 1.
-  EXPECT_EQ(ResultOf(FailureBoard(bytes, 1).Cause("g")), WEFT_CORRUPT);
+  EXPECT_EQ(ResultOf(memory.board(1).Cause("g")), WEFT_CORRUPT);
 }
 
 TEST(FailureBoard, AllReadTheSameWhoeverIsQuicker) {
