@@ -31,10 +31,10 @@ constexpr uint64_t kFilePlaces = uint64_t{1} << 63;
 struct FileRange {
   std::atomic<uint64_t> place;  // where its first byte is; 0: the entry is free
   uint64_t bytes;
-  uint64_t offset;   // of its first byte, in the file
-  uint64_t address;  // of its first byte, in the owner
-  uint64_t unit;     // a mapping begins at a multiple of it: bytes of the file's pages
-  int32_t fd;        // of the owner
+  uint64_t offset;  // of its first byte, in the file
+  char* address;    // of its first byte, in the owner
+  uint64_t unit;    // a mapping begins at a multiple of it: bytes of the file's pages
+  int32_t fd;       // of the owner
 };
 
 class FileRanges {
@@ -50,7 +50,7 @@ class FileRanges {
     UniqueFd fd;
     uint64_t offset = 0;
     uint64_t bytes = 0;
-    uint64_t address = 0;
+    char* address = nullptr;
     uint64_t unit = 1;
   };
 

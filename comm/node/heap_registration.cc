@@ -209,7 +209,7 @@ absl::StatusOr<char*> Heap::AddressInFile(uint64_t place, uint64_t bytes) const 
                                  "registered",
                                  bytes));
   }
-  return reinterpret_cast<char*>(range->address + (place - range->place.load()));
+  return range->address + (place - range->place.load());
 }
 
 }  // namespace weft

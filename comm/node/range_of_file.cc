@@ -58,9 +58,8 @@ absl::Status TryToMap(int fd, uint64_t offset, uint64_t unit) {
 std::pair<char*, size_t> PagesAround(void* memory, size_t bytes) {
   const size_t page = PageBytes();
   const auto address = reinterpret_cast<uintptr_t>(memory);
-  const uintptr_t begin = address / page * page;
-  const uintptr_t end = (address + bytes + page - 1) / page * page;
-  return {reinterpret_cast<char*>(begin), end - begin};
+  const size_t before = address % page;
+  return {static_cast<char*>(memory) - before, (before + bytes + page - 1) / page * page};
 }
 
 // Pages that are not there yet are taken now: later a lack of memory would be a signal.
@@ -118,8 +117,11 @@ absl::StatusOr<FileRanges::Range> RangeOfFile(const std::string& root, void* mem
   WEFT_RETURN_IF_ERROR(CheckMappingOfFile(memory, bytes, own.get(), offset));
   WEFT_RETURN_IF_ERROR(TryToMap(own.get(), offset, unit));
   WEFT_RETURN_IF_ERROR(TakePagesOf(root, memory, bytes));
-  return FileRanges::Range{
-      .fd = std::move(own), .offset = offset, .bytes = bytes, .address = address, .unit = unit};
+  return FileRanges::Range{.fd = std::move(own),
+                           .offset = offset,
+                           .bytes = bytes,
+                           .address = static_cast<char*>(memory),
+                           .unit = unit};
 }
 
 }  // namespace weft

@@ -25,7 +25,7 @@ std::string RankNames::WorldRanks(const std::vector<int>& ranks) const {
 }
 
 std::string RankNames::ListOf(const std::vector<int>& ranks) const {
-  const std::string list = Numbered(ranks);
+  std::string list = Numbered(ranks);
   if (state_.world_ranks.empty()) return list;
   return fmt::format("{} of group {} ({})", list, group_, WorldRanks(ranks));
 }

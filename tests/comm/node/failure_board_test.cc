@@ -138,6 +138,7 @@ TEST(FailureBoard, AllReadTheSameWhoeverIsQuicker) {
     std::barrier together(kSize);
     std::vector<std::string> read(kSize);
     std::vector<std::thread> ranks;
+    ranks.reserve(kSize);
     for (int rank = 0; rank < kSize; ++rank) {
       ranks.emplace_back([&, rank] {
         const FailureBoard board = memory->board();

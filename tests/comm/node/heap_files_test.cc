@@ -63,9 +63,9 @@ TEST(HeapFiles, AndBlocksAreBesideEachOther) {
   const SharedFile file(4 * PageBytes());
   Heap heap;
   ASSERT_TRUE(heap.RegisterFile(file.data(), file.bytes(), file.fd(), 0).ok());
-  std::vector<void*> blocks;
-  for (int i = 0; i < 3; ++i)
-    blocks.push_back(*heap.Allocate(PageBytes()));
+  void* blocks[3];
+  for (void*& block : blocks)
+    block = *heap.Allocate(PageBytes());
   EXPECT_EQ(ResultOf(heap.Allocate(size_t{1} << 50).status()), WEFT_OUT_OF_MEMORY);
   EXPECT_EQ(ResultOf(heap.Free(file.data())), WEFT_INVALID_ARGUMENT);
   EXPECT_TRUE(heap.Deregister(file.data()).ok());
