@@ -276,14 +276,23 @@ absl::Status Pages::Populate(size_t offset, size_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   const size_t begin = offset / PageBytes() * PageBytes();
   const size_t end = RoundUp(offset + bytes);
-  const int result =
-      Retry([&] { return madvise(data_ + begin, end - begin, MADV_POPULATE_WRITE); });
+  const int error = PopulateForWriting(data_ + begin, end - begin);
   // An older kernel does not know the advice; the first touch then pays for the fault.
-  if (result < 0 && errno != EINVAL) {
-    return SystemError(errno,
+  if (error != 0 && error != EINVAL) {
+    return SystemError(error,
                        StrCat("could not populate ", FormatBytes(bytes), " of shared memory"));
   }
   return absl::OkStatus();
+}
+
+int PopulateForWriting(void* begin, size_t bytes) {
+  const int result = Retry([&] { return madvise(begin, bytes, MADV_POPULATE_WRITE); });
+  return result < 0 ? errno : 0;
+}
+
+void KeepFromForksAndDumps(void* begin, size_t bytes) {
+  madvise(begin, bytes, MADV_DONTFORK);
+  madvise(begin, bytes, MADV_DONTDUMP);
 }
 
 }  // namespace weft

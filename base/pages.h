@@ -81,6 +81,13 @@ class Pages {
 // pages only. On failure the range is as before.
 absl::Status MapPrivateOver(void* address, size_t bytes);
 
+// Makes page tables point at the whole pages of [begin, begin + bytes), writable, and takes those that are not there. 0, or the
+// error number of madvise: EINVAL where the kernel is older than 5.14.
+int PopulateForWriting(void* begin, size_t bytes);
+
+// Keeps whole pages from forked children, which do not have them, and from core dumps.
+void KeepFromForksAndDumps(void* begin, size_t bytes);
+
 // Bytes of a page of this machine.
 size_t PageBytes();
 // "64.0 MiB", for messages.

@@ -18,22 +18,15 @@
 
 #include "weft/weft.h"
 
+#include "bench/micro/timed_calls.h"
+
+using weft::Check;
+using weft::NowNs;
+
 namespace {
 
 constexpr int kCalls = 20'000;
 constexpr size_t kForms = 3;
-
-int64_t NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-void Check(weft_result_t result) {
-  if (result == WEFT_SUCCESS) return;
-  std::fprintf(stderr, "call_options_bench: %s\n", weft_last_error());
-  _exit(1);
-}
 
 // Nanoseconds per call of every form, round by round, on rank 0.
 using Rounds = std::vector<std::array<double, kForms>>;

@@ -29,24 +29,17 @@
 
 #include "weft/weft.h"
 
+#include "bench/micro/timed_calls.h"
+
+using weft::Check;
+using weft::NowNs;
+
 namespace {
 
 constexpr int kParts = 10;
 constexpr size_t kWays = 5;
 constexpr std::array<const char*, kWays> kNames = {"blocking", "wait", "queue", "thread",
                                                    "callback"};
-
-int64_t NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-void Check(weft_result_t result) {
-  if (result == WEFT_SUCCESS) return;
-  std::fprintf(stderr, "completion_queue_bench: %s\n", weft_last_error());
-  _exit(1);
-}
 
 double MedianOf(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -17,6 +17,11 @@
 
 #include "weft/weft.h"
 
+#include "bench/micro/timed_calls.h"
+
+using weft::Check;
+using weft::NowNs;
+
 namespace {
 
 constexpr int kRanksMax = 64;
@@ -26,18 +31,6 @@ struct Report {
   int64_t split_ns;
   uint64_t part_shared_bytes;
 };
-
-int64_t NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-void Check(weft_result_t result) {
-  if (result == WEFT_SUCCESS) return;
-  std::fprintf(stderr, "startup_bench: %s\n", weft_last_error());
-  _exit(1);
-}
 
 Report RunRank(const weft_unique_id_t& id, int ranks, int rank, int start) {
   char byte = 0;

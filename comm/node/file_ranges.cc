@@ -21,6 +21,14 @@ FileRanges::~FileRanges() {
   LetGo();
 }
 
+FileRange* FileRanges::EntryOf(uint64_t place) {
+  FileRange* const end = table_.get() + kRangesMax;
+  FileRange* const entry = std::find_if(table_.get(), end, [place](const FileRange& one) {
+    return one.place.load(std::memory_order_relaxed) == place;
+  });
+  return entry == end ? nullptr : entry;
+}
+
 absl::StatusOr<uint64_t> FileRanges::Add(Range range) {
   if (table_ == nullptr) {
     table_.reset(new (std::nothrow) FileRange[kRangesMax]());
@@ -29,12 +37,9 @@ absl::StatusOr<uint64_t> FileRanges::Add(Range range) {
     }
     published_.store(table_.get(), std::memory_order_release);
   }
-  FileRange* const end = table_.get() + kRangesMax;
-  FileRange* const entry = std::find_if(table_.get(), end, [](const FileRange& one) {
-    return one.place.load(std::memory_order_relaxed) == 0;
-  });
+  FileRange* const entry = EntryOf(0);
   const uint64_t taken = range.bytes / kPlaceUnit * kPlaceUnit + 2 * kPlaceUnit;
-  if (entry == end || taken > UINT64_MAX - next_place_) {
+  if (entry == nullptr || taken > UINT64_MAX - next_place_) {
     return MakeError(WEFT_OUT_OF_MEMORY,
                      StrCat("a process registers at most ", kRangesMax, " ranges of files"));
   }
@@ -48,11 +53,8 @@ absl::StatusOr<uint64_t> FileRanges::Add(Range range) {
 }
 
 void FileRanges::Remove(uint64_t place) {
-  FileRange* const end = table_.get() + kRangesMax;
-  FileRange* const entry = std::find_if(table_.get(), end, [&](const FileRange& one) {
-    return one.place.load(std::memory_order_relaxed) == place;
-  });
-  if (entry == end) return;
+  FileRange* const entry = EntryOf(place);
+  if (entry == nullptr) return;
   entry->place.store(0, std::memory_order_release);
   close(std::exchange(entry->fd, -1));
 }

@@ -71,6 +71,9 @@ class FileRanges {
   void LetGo();
 
  private:
+  // The entry of a range that begins there; of 0, a free one. nullptr if there is none.
+  FileRange* EntryOf(uint64_t place);
+
   std::unique_ptr<FileRange[]> table_;
   std::atomic<const FileRange*> published_{nullptr};
   uint64_t next_place_ = kFilePlaces;

@@ -118,8 +118,7 @@ absl::Status Heap::Reserve(int heap_count) {
     pages_ = *std::move(pages);
     fd_.store(pages_.fd(), std::memory_order_relaxed);
     // A forked child must not write into running collectives.
-    madvise(pages_.data(), pages_.size(), MADV_DONTFORK);
-    madvise(pages_.data(), pages_.size(), MADV_DONTDUMP);
+    KeepFromForksAndDumps(pages_.data(), pages_.size());
     id_ = id;
     bytes_.store(pages_.size(), std::memory_order_release);
     base_.store(reinterpret_cast<char*>(pages_.data()), std::memory_order_release);

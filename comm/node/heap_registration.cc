@@ -15,19 +15,14 @@
 #include "comm/node/range_of_file.h"
 #include "fmt/format.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // Linux 5.14
-#endif
-
 namespace weft {
 namespace {
 
 // What a forked child and a core file get of the caller's range: as much as of the heap, nothing. The
 // pages are present; the page table entries are made now rather than at the first touch.
 void AdviseAsHeap(void* memory, size_t bytes) {
-  madvise(memory, bytes, MADV_DONTFORK);
-  madvise(memory, bytes, MADV_DONTDUMP);
-  madvise(memory, bytes, MADV_POPULATE_WRITE);
+  KeepFromForksAndDumps(memory, bytes);
+  (void)PopulateForWriting(memory, bytes);
 }
 
 std::string Registering(const void* memory, size_t bytes) {

@@ -92,10 +92,9 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Open(const Identity& identit
                                 identity.pid));
   }
   Pages pages = *std::move(adopted);
-  // A forked child has no use for it, and would keep the memory when all of the job has ended.
-  madvise(pages.data(), pages.size(), MADV_DONTFORK);
-  // A dump would take pages for all of its addresses, and the memory is the peer's.
-  madvise(pages.data(), pages.size(), MADV_DONTDUMP);
+  // A forked child has no use for it, and would keep the memory when all of the job has ended. A dump would take pages for
+  // all of its addresses, and the memory is the peer's.
+  KeepFromForksAndDumps(pages.data(), pages.size());
   const bool by_pidfd = lifeline.kind == Lifeline::Kind::kPidfd;
   WEFT_ASSIGN_OR_RETURN(
       std::unique_ptr<PeerProcess> process,

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <memory>
 #include <new>
+#include <set>
 #include <string>
 
 #include <sys/mman.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/pages.h"
 #include "base/status.h"
 #include "comm/node/node_peer.h"
 #include "fmt/format.h"
@@ -86,17 +88,20 @@ absl::StatusOr<PeerFiles::Mapping> PeerFiles::Map(const NodePeer& peer,
                ? MakeError(WEFT_OUT_OF_MEMORY, MappingOf(peer, range.bytes) + ": no more mappings")
                : SystemError(errno, MappingOf(peer, range.bytes) + ": mmap");
   }
-  madvise(made.mapped, made.mapped_bytes, MADV_DONTFORK);
-  madvise(made.mapped, made.mapped_bytes, MADV_DONTDUMP);
+  KeepFromForksAndDumps(made.mapped, made.mapped_bytes);
   made.data = static_cast<char*>(made.mapped) + (range.offset - begin);
   return made;
 }
 
-// No operation uses what its owner has taken back.
+// No operation uses what its owner has taken back. Places are never used again, so one that is still in the table is the
+// same range.
 void PeerFiles::DropRemoved(const FileRange* table) {
+  std::set<uint64_t> registered;
+  for (size_t i = 0; i < FileRanges::kRangesMax; ++i)
+    registered.insert(table[i].place.load(std::memory_order_relaxed));
   for (auto mapping = mappings_.begin(); mapping != mappings_.end();) {
     const auto next = std::next(mapping);
-    if (FileRanges::Find(table, mapping->first, mapping->second.bytes) == nullptr) {
+    if (registered.count(mapping->first) == 0) {
       munmap(mapping->second.mapped, mapping->second.mapped_bytes);
       mappings_.erase(mapping);
     }

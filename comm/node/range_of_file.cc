@@ -18,10 +18,6 @@
 #include "base/text.h"
 #include "fmt/format.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // Linux 5.14
-#endif
-
 namespace weft {
 namespace {
 
@@ -71,19 +67,16 @@ absl::Status TakePagesOf(const std::string& root, void* memory, size_t bytes) {
   for (const unsigned char page : present)
     missing += (page & 1) == 0 ? PageBytes() : 0;
   if (missing > 0) WEFT_RETURN_IF_ERROR(CheckCgroupMemory(root, missing));
-  int result = -1;
-  do {
-    result = madvise(begin, size, MADV_POPULATE_WRITE);
-  } while (result != 0 && errno == EINTR);
+  const int error = PopulateForWriting(begin, size);
   // An older kernel does not know the advice; the first touch then takes the page.
-  if (result == 0 || errno == EINVAL) return absl::OkStatus();
-  if (errno == ENOMEM || errno == EFAULT || errno == ENOSPC) {
+  if (error == 0 || error == EINVAL) return absl::OkStatus();
+  if (error == ENOMEM || error == EFAULT || error == ENOSPC) {
     return MakeError(WEFT_OUT_OF_MEMORY,
                      fmt::format("{} of its pages are not there, and the system has no memory for "
                                  "them",
                                  FormatBytes(missing)));
   }
-  return SystemError(errno, "taking its pages");
+  return SystemError(error, "taking its pages");
 }
 
 absl::Status CheckEnd(int fd, uint64_t offset, uint64_t bytes) {

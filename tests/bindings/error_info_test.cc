@@ -7,19 +7,12 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/bindings/last_error_info.h"
 #include "tests/bindings/local_threads.h"
 
 namespace {
 
 using testing::HasSubstr;
-
-weft_error_info_t Info() {
-  weft_error_info_t info;
-  std::memset(&info, 0x5a, sizeof(info));
-  info.struct_size = sizeof(info);
-  EXPECT_EQ(weft_last_error_info(&info), WEFT_SUCCESS);
-  return info;
-}
 
 // Each test in a thread of its own, which has had no failure before.
 template <typename Body>
@@ -30,7 +23,7 @@ void InNewThread(const Body& body) {
 TEST(ErrorInfo, BeforeAnyFailureEverythingIsUnknown) {
   InNewThread([] {
     EXPECT_STREQ(weft_last_error(), "");
-    const weft_error_info_t info = Info();
+    const weft_error_info_t info = weft::test::LastErrorInfo();
     EXPECT_EQ(info.struct_size, sizeof(info));
     EXPECT_EQ(info.result, WEFT_SUCCESS);
     EXPECT_EQ(info.rank, -1);
@@ -50,10 +43,10 @@ TEST(ErrorInfo, BeforeAnyFailureEverythingIsUnknown) {
 
 TEST(ErrorInfo, NamesTheOperationOfARefusedCall) {
   EXPECT_EQ(weft_mem_alloc(0, 0, nullptr), WEFT_INVALID_ARGUMENT);
-  EXPECT_EQ(Info().result, WEFT_INVALID_ARGUMENT);
-  EXPECT_STREQ(Info().operation, "mem_alloc");
+  EXPECT_EQ(weft::test::LastErrorInfo().result, WEFT_INVALID_ARGUMENT);
+  EXPECT_STREQ(weft::test::LastErrorInfo().operation, "mem_alloc");
   EXPECT_EQ(weft_barrier(nullptr, nullptr, nullptr), WEFT_INVALID_ARGUMENT);
-  EXPECT_STREQ(Info().operation, "barrier");
+  EXPECT_STREQ(weft::test::LastErrorInfo().operation, "barrier");
 }
 
 TEST(ErrorInfo, SuccessLeavesItAlone) {
@@ -62,7 +55,7 @@ TEST(ErrorInfo, SuccessLeavesItAlone) {
   EXPECT_THAT(sentence, HasSubstr("weft_mem_free"));
   EXPECT_EQ(weft_mem_free(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_last_error(), sentence);
-  EXPECT_EQ(Info().result, WEFT_INVALID_ARGUMENT);
+  EXPECT_EQ(weft::test::LastErrorInfo().result, WEFT_INVALID_ARGUMENT);
 }
 
 TEST(ErrorInfo, IsOfTheCallingThread) {
@@ -90,7 +83,7 @@ TEST(ErrorInfo, HasGroupRankAndSequenceOfAFailedOperation) {
               WEFT_MISMATCH)
         << weft_last_error();
     EXPECT_THAT(weft_last_error(), HasSubstr("disputed"));
-    const weft_error_info_t info = Info();
+    const weft_error_info_t info = weft::test::LastErrorInfo();
     EXPECT_EQ(info.result, WEFT_MISMATCH);
     EXPECT_EQ(info.rank, 1);
     EXPECT_EQ(info.world_rank, 1);
@@ -171,8 +164,8 @@ TEST(ErrorInfo, HasTheWorldRankOfARankOfASplitGroup) {
       const size_t count = rank == 2 ? 4 : 8;
       EXPECT_EQ(weft_all_reduce(x, x, count, WEFT_FLOAT32, WEFT_SUM, part, nullptr, nullptr),
                 WEFT_MISMATCH);
-      EXPECT_EQ(Info().rank, 1);
-      EXPECT_EQ(Info().world_rank, 2);
+      EXPECT_EQ(weft::test::LastErrorInfo().rank, 1);
+      EXPECT_EQ(weft::test::LastErrorInfo().world_rank, 2);
       EXPECT_THAT(weft_last_error(), HasSubstr("rank 1 of group part ("));
     }
     EXPECT_EQ(weft_group_destroy(part), WEFT_SUCCESS);
@@ -183,7 +176,7 @@ TEST(ErrorInfo, HasTheWorldRankOfARankOfASplitGroup) {
 // A program built when the struct was shorter gets what fits and not a byte more.
 TEST(ErrorInfo, AnOlderCallersShorterStructIsFilledToItsEnd) {
   EXPECT_EQ(weft_barrier(nullptr, nullptr, nullptr), WEFT_INVALID_ARGUMENT);
-  const weft_error_info_t full = Info();
+  const weft_error_info_t full = weft::test::LastErrorInfo();
   // The last is the struct that ends with world_rank.
   for (const size_t size : {offsetof(weft_error_info_t, pid), offsetof(weft_error_info_t, host),
                             offsetof(weft_error_info_t, group), size_t{208}}) {

@@ -33,6 +33,17 @@ inline weft_result_t MicrobatchBegin(weft_shard_context_t context, int index, in
   return weft_shard_microbatch_begin(context, &microbatch);
 }
 
+// The end of a step after its last backward: the micro-batch, the reductions, an update, the step. Stops at the first error.
+inline weft_result_t UpdateAndEndStep(weft_shard_context_t context, double learning_rate) {
+  weft_shard_update_t update = {};
+  update.struct_size = sizeof(update);
+  update.learning_rate = learning_rate;
+  weft_result_t result = weft_shard_microbatch_end(context, nullptr);
+  if (result == WEFT_SUCCESS) result = weft_shard_finish(context, nullptr, nullptr);
+  if (result == WEFT_SUCCESS) result = weft_shard_optimizer_step(context, &update, nullptr);
+  return result == WEFT_SUCCESS ? weft_shard_step_end(context) : result;
+}
+
 inline weft_result_t LoadValues(weft_shard_param_t param, const void* values, int root) {
   const weft_shard_load_t load = {.struct_size = sizeof(load), .values = values, .root = root};
   return weft_shard_param_load(param, &load);

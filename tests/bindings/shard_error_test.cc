@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/bindings/last_error_info.h"
 #include "tests/bindings/local_threads.h"
 #include "tests/bindings/shard_calls.h"
 
@@ -15,16 +16,8 @@ namespace {
 
 using testing::StartsWith;
 
-weft_error_info_t LastInfo() {
-  weft_error_info_t info;
-  std::memset(&info, 0x5a, sizeof(info));
-  info.struct_size = sizeof(info);
-  EXPECT_EQ(weft_last_error_info(&info), WEFT_SUCCESS);
-  return info;
-}
-
 void ExpectSubject(const char* unit, const char* param) {
-  const weft_error_info_t info = LastInfo();
+  const weft_error_info_t info = LastErrorInfo();
   EXPECT_STREQ(info.unit, unit) << weft_last_error();
   EXPECT_STREQ(info.param, param) << weft_last_error();
   EXPECT_EQ(info.device, -1);
@@ -150,7 +143,7 @@ TEST(ShardError, KeepsItsFieldsWhateverANameHas) {
     ASSERT_EQ(weft_shard_unit_begin(units.context, "u\x1fv", nullptr, &unit), WEFT_SUCCESS);
     weft_shard_param_t param = nullptr;
     EXPECT_EQ(AddParam(unit, "w\x1f", nullptr, 0, WEFT_INT8, 0, &param), WEFT_INVALID_ARGUMENT);
-    EXPECT_STREQ(LastInfo().operation, "unit_add_param");
+    EXPECT_STREQ(LastErrorInfo().operation, "unit_add_param");
     ExpectSubject("u?v", "w?");
   });
 }
@@ -161,7 +154,7 @@ TEST(ShardError, NamesTheDeclarationInWhichRanksDiffer) {
     units.Declare(100, rank == 1 ? 201 : 200);
     EXPECT_EQ(weft_shard_context_finalize(units.context, nullptr), WEFT_MISMATCH);
     ExpectSubject("b", "b.w");
-    EXPECT_EQ(LastInfo().rank, 1);
+    EXPECT_EQ(LastErrorInfo().rank, 1);
   });
 }
 
@@ -174,10 +167,10 @@ TEST(ShardError, NamesTheParamWhoseValuesDiffer) {
     const std::vector<float> values(200, rank == 2 ? 2.0f : 1.0f);
     EXPECT_EQ(LoadValues(units.b_weight, values.data(), WEFT_SHARD_EVERY_RANK), WEFT_MISMATCH);
     ExpectSubject("b", "b.w");
-    EXPECT_EQ(LastInfo().rank, 2);
+    EXPECT_EQ(LastErrorInfo().rank, 2);
     EXPECT_EQ(weft_shard_context_verify(units.context), WEFT_MISMATCH);
     ExpectSubject("b", "b.w");
-    EXPECT_EQ(LastInfo().rank, 2);
+    EXPECT_EQ(LastErrorInfo().rank, 2);
   });
 }
 
@@ -204,11 +197,11 @@ TEST(ShardError, NamesTheUnitThatCouldNotBeGathered) {
       result = weft_shard_pre_forward(units.b, nullptr);
     }
     EXPECT_EQ(result, WEFT_ABORTED) << weft_last_error();
-    EXPECT_EQ(LastInfo().rank, 1);
-    const std::string unit = LastInfo().unit;
+    EXPECT_EQ(LastErrorInfo().rank, 1);
+    const std::string unit = LastErrorInfo().unit;
     EXPECT_TRUE(unit == "a" || unit == "b") << unit;
     EXPECT_EQ(weft_shard_finish(units.context, nullptr, nullptr), WEFT_ABORTED);
-    EXPECT_EQ(LastInfo().unit, unit);
+    EXPECT_EQ(LastErrorInfo().unit, unit);
     EXPECT_THAT(weft_last_error(), StartsWith("finish: an earlier call failed"));
   });
 }

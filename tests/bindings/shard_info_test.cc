@@ -256,35 +256,42 @@ TEST(ShardInfo, FindsUnitsAndParamsThatWereMadeFromAList) {
   EXPECT_EQ(weft_mesh_destroy(mesh), WEFT_SUCCESS);
 }
 
+// The model of a group of one rank, with all units sealed.
+struct ModelOfOne : Model {
+  weft_group_t group = nullptr;
+  weft_mesh_t mesh = nullptr;
+
+  void Make() {
+    ASSERT_EQ(weft_group_create_local(1, nullptr, &group), WEFT_SUCCESS);
+    ASSERT_EQ(weft_mesh_create(group, nullptr, &mesh), WEFT_SUCCESS);
+    ASSERT_NO_FATAL_FAILURE(Declare(mesh));
+    ASSERT_EQ(weft_shard_unit_seal(head), WEFT_SUCCESS);
+  }
+
+  void Destroy() {
+    EXPECT_EQ(weft_shard_context_destroy(context), WEFT_SUCCESS);
+    EXPECT_EQ(weft_mesh_destroy(mesh), WEFT_SUCCESS);
+    EXPECT_EQ(weft_group_destroy(group), WEFT_SUCCESS);
+  }
+};
+
 // A tie to a tied param is one to the param that has the storage.
 TEST(ShardInfo, NamesTheParamThatHasTheStorage) {
-  weft_group_t group = nullptr;
-  ASSERT_EQ(weft_group_create_local(1, nullptr, &group), WEFT_SUCCESS);
-  weft_mesh_t mesh = nullptr;
-  ASSERT_EQ(weft_mesh_create(group, nullptr, &mesh), WEFT_SUCCESS);
-  Model model;
-  model.Declare(mesh);
-  ASSERT_EQ(weft_shard_unit_seal(model.head), WEFT_SUCCESS);
+  ModelOfOne model;
+  ASSERT_NO_FATAL_FAILURE(model.Make());
   weft_shard_unit_t third = nullptr;
   ASSERT_EQ(weft_shard_unit_begin(model.context, "third", nullptr, &third), WEFT_SUCCESS);
   weft_shard_param_t again = nullptr;
   ASSERT_EQ(weft_shard_unit_tie_param(third, "third.table", model.tied, &again), WEFT_SUCCESS)
       << weft_last_error();
   EXPECT_EQ(Info(again).tied_to, model.table);
-  EXPECT_EQ(weft_shard_context_destroy(model.context), WEFT_SUCCESS);
-  EXPECT_EQ(weft_mesh_destroy(mesh), WEFT_SUCCESS);
-  EXPECT_EQ(weft_group_destroy(group), WEFT_SUCCESS);
+  model.Destroy();
 }
 
 // From finalize on any thread may ask, while another one makes the calls of steps.
 TEST(ShardInfo, MayBeAskedForOnAnyThreadDuringSteps) {
-  weft_group_t group = nullptr;
-  ASSERT_EQ(weft_group_create_local(1, nullptr, &group), WEFT_SUCCESS);
-  weft_mesh_t mesh = nullptr;
-  ASSERT_EQ(weft_mesh_create(group, nullptr, &mesh), WEFT_SUCCESS);
-  Model model;
-  model.Declare(mesh);
-  ASSERT_EQ(weft_shard_unit_seal(model.head), WEFT_SUCCESS);
+  ModelOfOne model;
+  ASSERT_NO_FATAL_FAILURE(model.Make());
   ASSERT_EQ(weft_shard_context_finalize(model.context, nullptr), WEFT_SUCCESS) << weft_last_error();
   std::atomic<bool> over{false};
   std::thread asker([&] {
@@ -304,9 +311,7 @@ TEST(ShardInfo, MayBeAskedForOnAnyThreadDuringSteps) {
   }
   over.store(true);
   asker.join();
-  EXPECT_EQ(weft_shard_context_destroy(model.context), WEFT_SUCCESS);
-  EXPECT_EQ(weft_mesh_destroy(mesh), WEFT_SUCCESS);
-  EXPECT_EQ(weft_group_destroy(group), WEFT_SUCCESS);
+  model.Destroy();
 }
 
 }  // namespace

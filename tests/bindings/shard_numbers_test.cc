@@ -48,14 +48,7 @@ class OneWeight {
     EXPECT_EQ(weft_shard_pre_backward(unit_, nullptr), WEFT_SUCCESS);
     EXPECT_EQ(weft_shard_grad_ready(param_, &gradient, nullptr), WEFT_SUCCESS);
     EXPECT_EQ(weft_shard_post_backward(unit_, nullptr), WEFT_SUCCESS);
-    EXPECT_EQ(weft_shard_microbatch_end(context_, nullptr), WEFT_SUCCESS);
-    EXPECT_EQ(weft_shard_finish(context_, nullptr, nullptr), WEFT_SUCCESS) << weft_last_error();
-    weft_shard_update_t update = {};
-    update.struct_size = sizeof(update);
-    update.learning_rate = 0.125;
-    EXPECT_EQ(weft_shard_optimizer_step(context_, &update, nullptr), WEFT_SUCCESS)
-        << weft_last_error();
-    EXPECT_EQ(weft_shard_step_end(context_), WEFT_SUCCESS);
+    EXPECT_EQ(UpdateAndEndStep(context_, 0.125), WEFT_SUCCESS) << weft_last_error();
     return Weight() - before;
   }
 

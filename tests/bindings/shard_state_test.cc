@@ -54,13 +54,10 @@ class Model {
     policy.preset = preset;
     EXPECT_EQ(weft_shard_unit_begin(context, "embed", &policy, &embed_), WEFT_SUCCESS);
     const int64_t of_table[] = {kRows, kColumns};
-    EXPECT_EQ(AddParam(embed_, "table", of_table, 2, WEFT_BFLOAT16, 0, &table),
-              WEFT_SUCCESS);
+    EXPECT_EQ(AddParam(embed_, "table", of_table, 2, WEFT_BFLOAT16, 0, &table), WEFT_SUCCESS);
     const int64_t of_bias = kBias;
-    EXPECT_EQ(AddParam(embed_, "bias", &of_bias, 1, WEFT_FLOAT32, 0, &bias),
-              WEFT_SUCCESS);
-    EXPECT_EQ(AddParam(embed_, "mask", &of_bias, 1, WEFT_BFLOAT16,
-                                        WEFT_SHARD_PARAM_FROZEN, &mask),
+    EXPECT_EQ(AddParam(embed_, "bias", &of_bias, 1, WEFT_FLOAT32, 0, &bias), WEFT_SUCCESS);
+    EXPECT_EQ(AddParam(embed_, "mask", &of_bias, 1, WEFT_BFLOAT16, WEFT_SHARD_PARAM_FROZEN, &mask),
               WEFT_SUCCESS);
     EXPECT_EQ(weft_shard_unit_seal(embed_), WEFT_SUCCESS);
     EXPECT_EQ(weft_shard_unit_begin(context, "head", &policy, &head_), WEFT_SUCCESS);
@@ -103,14 +100,7 @@ class Model {
     const std::vector<float> of_bias(kBias, static_cast<float>(step) - 1.5f);
     EXPECT_EQ(weft_shard_grad_ready(bias, of_bias.data(), nullptr), WEFT_SUCCESS);
     EXPECT_EQ(weft_shard_post_backward(embed_, nullptr), WEFT_SUCCESS);
-    EXPECT_EQ(weft_shard_microbatch_end(context, nullptr), WEFT_SUCCESS);
-    EXPECT_EQ(weft_shard_finish(context, nullptr, nullptr), WEFT_SUCCESS) << weft_last_error();
-    weft_shard_update_t update = {};
-    update.struct_size = sizeof(update);
-    update.learning_rate = 0.01;
-    EXPECT_EQ(weft_shard_optimizer_step(context, &update, nullptr), WEFT_SUCCESS)
-        << weft_last_error();
-    EXPECT_EQ(weft_shard_step_end(context), WEFT_SUCCESS);
+    EXPECT_EQ(UpdateAndEndStep(context, 0.01), WEFT_SUCCESS) << weft_last_error();
   }
 
   weft_shard_context_t context = nullptr;
