@@ -2,24 +2,27 @@
 // source is about not waking it: it looks at groups that have asked, ever less often, and helps those only that nobody
 // else moves. All of its state is under one mutex that nobody holds while a group is stepped, because a step runs
 // callbacks, and these may do anything: close the last group and so end the thread that they are running on, or fork and
-// return in the child.
+// return in the child. So the thread has a share of its own in what it sleeps on, and another one may have begun meanwhile.
 #include "comm/group/progress.h"
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <new>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/hidden_thread.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/options.h"
+#include "base/poll_set.h"
+#include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/agent/agent.h"
 #include "comm/group/fork.h"
 #include "comm/group/of_this_process.h"
 #include "comm/group/progress_signal.h"
@@ -34,6 +37,8 @@ using Groups = std::vector<std::shared_ptr<Stepped>>;
 // 5 to 10 us of a CPU that a caller may be using.
 constexpr int64_t kLookNs = 50'000;
 constexpr int64_t kSeldomNs = 1'000'000;
+// Between two looks at descriptors of a thread that helps, and so sleeps on other things.
+constexpr int64_t kDescriptorsNs = 5'000'000;
 
 // Most urgent first; groups of equal priority keep their order.
 void SortByPriority(Groups& groups) {
@@ -61,6 +66,13 @@ void Copy(const Groups& from, Groups& to) {
   }
 }
 
+// What groups share while there are any, and what the thread works on: it keeps it until it has ended, which may be later.
+struct Engine {
+  PollSet set;
+  Agent agent{*SystemSeams().clock, set};
+  bool stop = false;  // under the mutex of Progress
+};
+
 // The groups with queued operations, and the thread. All state is guarded by the mutex, which nobody
 // holds while a group is stepped.
 class Progress {
@@ -68,6 +80,7 @@ class Progress {
   void AddUser() {
     MutexLock lock(mutex_);
     active_.reserve(static_cast<size_t>(users_) + 1);  // Ask() must not fail
+    if (engine_ == nullptr) engine_ = std::make_shared<Engine>();
     ++users_;
   }
 
@@ -75,29 +88,33 @@ class Progress {
     if (CallerDrivesProgress()) return absl::OkStatus();
     MutexLock lock(mutex_);
     if (thread_.joinable()) return absl::OkStatus();
-    stop_ = std::make_shared<bool>(false);
-    try {
-      thread_ = std::thread([this, stop = stop_] { Loop(*stop); });
-    } catch (const std::system_error& error) {
-      return MakeError(
-          WEFT_SYSTEM_ERROR,
-          StrCat("starting the thread that moves operations: ", error.code().message(),
-                 "; no operation was started. Raise the limit on processes (ulimit -u, "
-                 "or pids.max of the container), or set WEFT_PROGRESS=caller"));
+    WEFT_RETURN_IF_ERROR(engine_->set.Open());
+    absl::StatusOr<std::thread> started =
+        StartHiddenThread("weft-progress", [this, engine = engine_] { Loop(*engine); });
+    if (started.ok()) {
+      thread_ = *std::move(started);
+      return absl::OkStatus();
     }
-    return absl::OkStatus();
+    return MakeError(
+        WEFT_SYSTEM_ERROR,
+        StrCat("starting the thread that moves operations: ", FromAbsl(started.status().message()),
+               "; no operation was started. Raise the limit on processes (ulimit -u, "
+               "or pids.max of the container), or set WEFT_PROGRESS=caller"));
   }
 
   void RemoveUser(const Stepped* group) {
     std::thread ended;
     std::shared_ptr<Stepped> dropped;  // released without the mutex
+    std::shared_ptr<Engine> engine;
     {
       MutexLock lock(mutex_);
       dropped = Drop(group);
-      if (--users_ > 0 || !thread_.joinable()) return;
-      *stop_ = true;
-      wake_.notify_all();
-      WakeFromNap();
+      if (--users_ > 0) return;
+      engine = std::exchange(engine_, nullptr);
+      signal_.Forget(engine->set.fd());
+      if (!thread_.joinable()) return;
+      engine->stop = true;
+      engine->set.Ring();
       ended = std::move(thread_);
     }
     if (ended.get_id() == std::this_thread::get_id()) {
@@ -105,6 +122,29 @@ class Progress {
     } else {
       ended.join();
     }
+  }
+
+  // Without a thread deaths are found by those who wait in the group, and by weft_progress.
+  void Watch(std::shared_ptr<Watched> group) {
+    const absl::Status prepared = Prepare();
+    if (!prepared.ok()) LogInfo("idle groups do not learn of ranks that end: ", prepared.message());
+    std::shared_ptr<Engine> engine = ShareEngine();
+    if (CallerDrivesProgress()) {
+      MutexLock lock(mutex_);
+      if (engine->set.Open().ok()) signal_.Include(engine->set.fd());
+    }
+    engine->agent.Add(std::move(group));
+    engine->set.Ring();  // it may be asleep for longer
+  }
+
+  void Unwatch(const Watched* group) {
+    const std::shared_ptr<Engine> engine = ShareEngine();
+    const std::shared_ptr<Watched> last = engine->agent.Remove(group);
+  }
+
+  void LookAfterGroups() {
+    const std::shared_ptr<Engine> engine = ShareEngine();
+    if (engine != nullptr) engine->agent.Step(engine->set.open() && engine->set.Take());
   }
 
   void Ask(std::shared_ptr<Stepped> group, Asking asking) {
@@ -118,9 +158,8 @@ class Progress {
       signal_.SetTicking(true);
       return;
     }
-    if (!known) wake_.notify_all();
     // It may be asleep on behalf of another group, or until its next look.
-    if (!known || asking == Asking::kNow) WakeFromNap();
+    if (!known || asking == Asking::kNow) engine_->set.Ring();
   }
 
   void StepGroups() {
@@ -138,6 +177,7 @@ class Progress {
 
   // The flag of the signal goes down last: who polls has then seen every end before this returns.
   int StepAll() {
+    if (CallerDrivesProgress()) LookAfterGroups();
     StepGroups();
     int pending = 0;
     {
@@ -157,31 +197,42 @@ class Progress {
   void WorkEnded() { signal_.WorkEnded(); }
 
  private:
-  // `stop` is this thread's own, under the mutex: one that is still in a callback when the next is
-  // started must end all the same.
-  void Loop(const bool& stop) {
+  std::shared_ptr<Engine> ShareEngine() {
+    MutexLock lock(mutex_);
+    return engine_;
+  }
+
+  // `engine` is this thread's own: one that is still in a callback when the next is started must end all the same.
+  void Loop(Engine& engine) {
     Groups groups;
     int64_t pause_ns = kLookNs;
+    bool event = false;
     while (true) {
       groups.clear();  // before sleeping: the last reference may be ours
-      uint32_t seen = 0;
+      const uint32_t heard = engine.set.rings();
+      const int64_t agent_ns = engine.agent.Step(event);
+      if (!origin_.here()) return;  // a group's end has forked, and this is the child
+      event = false;
+      bool idle = true;
       {
         MutexLock lock(mutex_);
-        if (active_.empty()) pause_ns = kLookNs;
-        while (active_.empty() && !stop)
-          lock.Wait(wake_);
-        if (stop) return;
+        if (engine.stop) return;
+        idle = active_.empty();
         Copy(active_, groups);
-        seen = nap_.word.load(std::memory_order_seq_cst);  // notified under the mutex only
+      }
+      if (idle) {
+        pause_ns = kLookNs;
+        event = engine.set.Sleep(heard, agent_ns);
+        continue;
       }
       const Help help = HelpAll(groups);
       if (!origin_.here()) return;  // a callback has forked, and this is the child
       if (help.groups > 0) {
         pause_ns = kLookNs;
-        NapWhileHelping(help, groups.size() > 1, seen);
+        event = NapWhileHelping(engine, help, groups.size() > 1, heard);
       } else {
         groups.clear();
-        Nap(pause_ns, seen);
+        event = engine.set.Sleep(heard, std::min(MonotonicNs() + pause_ns, agent_ns));
         pause_ns = std::min(2 * pause_ns, kSeldomNs);
       }
     }
@@ -213,25 +264,17 @@ class Progress {
   }
 
   // Sleeps until the group may go on; with several of them for a fixed short time, as the thread can
-  // listen to one EventCount only.
-  void NapWhileHelping(const Help& help, bool several, uint32_t seen) {
-    if (several || help.target.others || help.target.word == nullptr) return Nap(200'000, seen);
+  // listen to one EventCount only. True if a descriptor has become readable.
+  bool NapWhileHelping(Engine& engine, const Help& help, bool several, uint32_t heard) {
+    if (several || help.target.others || help.target.word == nullptr) {
+      return engine.set.Sleep(heard, MonotonicNs() + 200'000);
+    }
     Deadline patience{2'000'000};
     help.waiting->WaitFor(help.target, patience);
-  }
-
-  // At once if nap_ was notified after `seen` was read.
-  void Nap(int64_t ns, uint32_t seen) {
-    Deadline patience{ns};
-    const auto asked = [&] {
-      return nap_.word.load(std::memory_order_seq_cst) != seen;
-    };
-    WaitUntil(nap_, WaitPolicy{.spins = 0, .yields = 0}, patience, asked, [] { return false; });
-  }
-
-  void WakeFromNap() {
-    nap_.word.fetch_add(1, std::memory_order_seq_cst);
-    NotifyAll(nap_);
+    const int64_t now_ns = MonotonicNs();
+    if (now_ns - looked_ns_ < kDescriptorsNs) return false;
+    looked_ns_ = now_ns;
+    return engine.set.Take();
   }
 
   // Drops a group that has nothing queued, unless it was requested again meanwhile.
@@ -258,13 +301,12 @@ class Progress {
 
   const Origin origin_;
   Mutex mutex_;
-  std::condition_variable wake_;
   Groups active_ WEFT_GUARDED_BY(mutex_);
   int users_ WEFT_GUARDED_BY(mutex_) = 0;
-  std::shared_ptr<bool> stop_ WEFT_GUARDED_BY(mutex_);  // what it points to as well
+  std::shared_ptr<Engine> engine_ WEFT_GUARDED_BY(mutex_);  // while there are users
   std::thread thread_ WEFT_GUARDED_BY(mutex_);
-  EventCount nap_;
-  ProgressSignal signal_;  // Fd and SetTicking under the mutex
+  int64_t looked_ns_ = 0;  // the thread's
+  ProgressSignal signal_;  // Fd, SetTicking, Include and Forget under the mutex
 };
 
 Progress& Instance() {
@@ -279,6 +321,18 @@ void AddProgressUser() {
 
 void RemoveProgressUser(const Stepped* group) {
   Instance().RemoveUser(group);
+}
+
+void WatchGroup(std::shared_ptr<Watched> group) {
+  Instance().Watch(std::move(group));
+}
+
+void UnwatchGroup(const Watched* group) {
+  Instance().Unwatch(group);
+}
+
+void LookAfterGroups() {
+  Instance().LookAfterGroups();
 }
 
 absl::Status PrepareProgress() {

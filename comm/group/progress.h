@@ -1,10 +1,14 @@
-// What moves operations that nobody waits for: the one hidden thread of a process, or the program.
+// What moves operations that nobody waits for, and looks after groups in which nobody waits: the one hidden thread of a process,
+// or the program.
 //
 //   AskForProgress(shared_from_this(), Asking::kSoon);   // a group has queued operations
 //   const int pending = ProgressAll();           // weft_progress()
+//   WatchGroup(watched);                         // a group has ranks that may end
 //
-// The thread is started before the first operation is queued anywhere, is asleep while no group has queued
-// operations, but for a last look or two, and ends when the last group has been closed. With WEFT_PROGRESS=caller there is none.
+// The thread starts with the first group of several ranks, and ends when the last group has been closed. It sleeps on a set of
+// descriptors (base/poll_set.h), in which are the lifelines of all peers' processes, and moves the agent
+// (comm/agent/agent.h); while groups have queued operations it moves these too. With WEFT_PROGRESS=caller there is no thread:
+// then whoever waits, and weft_progress(), does both, and the descriptor of weft_progress_fd holds the same set.
 // Callers who wait for what they have started need no help, and to wake a thread costs them more than the
 // operation. So the thread looks at a group's queue now and then, seldom where callers do all themselves,
 // and steps it from the second look on at which nothing has ended since the first and nobody waits. A group
@@ -23,9 +27,16 @@
 namespace weft {
 
 class Stepped;
+class Watched;
 
 // A group exists: keeps the thread's place until RemoveProgressUser.
 void AddProgressUser();
+// The agent looks after `group`, whose user has been added, until UnwatchGroup. A thread that cannot be had is a line in the log.
+void WatchGroup(std::shared_ptr<Watched> group);
+void UnwatchGroup(const Watched* group);
+// For a thread that waits where CallerDrivesProgress(): moves the agent. To be called now and then, also with locks held that a
+// Look() does without.
+void LookAfterGroups();
 // The thread is there, if there is to be one, and stays as long as the group of the caller exists. Asked before an
 // operation may be seen by anybody, because nothing may fail afterwards. SYSTEM_ERROR if there is no thread to be had.
 absl::Status PrepareProgress();

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <utility>
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -40,6 +41,7 @@ absl::StatusOr<int> ProgressSignal::Fd() {
   if (!timer.valid()) return SystemError(errno, "making the progress descriptor: timerfd_create");
   WEFT_RETURN_IF_ERROR(Watch(epoll.get(), event.get()));
   WEFT_RETURN_IF_ERROR(Watch(epoll.get(), timer.get()));
+  if (included_ >= 0) WEFT_RETURN_IF_ERROR(Watch(epoll.get(), included_));
   epoll_ = std::move(epoll);
   timer_.store(timer.Release());
   if (ticking_) Arm();
@@ -57,6 +59,17 @@ void ProgressSignal::Tell() const {
 
 void ProgressSignal::WorkEnded() {
   if (!ended_.exchange(true, std::memory_order_seq_cst)) Tell();
+}
+
+void ProgressSignal::Include(int fd) {
+  if (std::exchange(included_, fd) != fd && epoll_.valid()) (void)Watch(epoll_.get(), fd);
+}
+
+void ProgressSignal::Forget(int fd) {
+  if (included_ != fd) return;
+  included_ = -1;
+  epoll_event unused = {};
+  if (epoll_.valid()) (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, &unused);
 }
 
 void ProgressSignal::SetTicking(bool ticking) {

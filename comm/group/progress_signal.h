@@ -7,7 +7,7 @@
 //
 // An epoll descriptor over an eventfd and a timerfd; nothing is written to them, and no timer runs,
 // while nobody has asked for it.
-// Thread-safety: WorkEnded and Drain from any thread; Fd and SetTicking one at a time. The descriptors
+// Thread-safety: WorkEnded and Drain from any thread; Fd, SetTicking, Include and Forget one at a time. The descriptors
 // are never closed: the program has been given one.
 #pragma once
 
@@ -26,6 +26,10 @@ class ProgressSignal {
   // An operation has ended. Whoever sees Drain() return knows of all ends before it.
   void WorkEnded();
 
+  // What makes `fd` readable is a reason to call weft_progress() too, until Forget(fd).
+  void Include(int fd);
+  void Forget(int fd);
+
   // Somebody must call weft_progress() now and then, or need not any more.
   void SetTicking(bool ticking);
 
@@ -39,6 +43,7 @@ class ProgressSignal {
   std::atomic<int> event_{-1};      // eventfd, -1 until it is wanted
   std::atomic<int> timer_{-1};
   bool ticking_ = false;
+  int included_ = -1;
   UniqueFd epoll_;
 };
 

@@ -13,6 +13,7 @@ void EndReport::Acknowledge() {
 void EndReport::Tell(const absl::Status& cause) {
   Acknowledge();
   told_.store(true);
+  parts_.Fail(cause);
   dump_.WriteOnce(cause);
 }
 
@@ -20,6 +21,7 @@ absl::Status EndReport::Refusal() {
   absl::Status cause = failures_.Cause();
   Acknowledge();
   if (!told_.exchange(true)) {
+    parts_.Fail(cause);
     dump_.WriteOnce(cause);
     return cause;
   }

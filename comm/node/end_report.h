@@ -4,7 +4,8 @@
 //   return report.Refusal();       // a call that comes later
 //
 // The first caller to learn of the end gets its cause, whichever operation that was; later ones are told that the group is
-// of no use any more. By then the peers know that this rank has seen the end, and the flight recorder is in its file.
+// of no use any more. By then the peers know that this rank has seen the end, the groups that were split from this one have ended
+// too, and the flight recorder is in its file.
 // Thread-safety: any thread, while the group's segment is there.
 #pragma once
 
@@ -15,14 +16,20 @@
 #include "comm/node/failure.h"
 #include "comm/node/failure_dump.h"
 #include "comm/node/node_state.h"
+#include "comm/node/parts.h"
 
 namespace weft {
 
 class EndReport {
  public:
   // All outlive the report; of `state` only the constants are used.
-  EndReport(const NodeState& state, const std::string& group_name, const FailureReporter& failures)
-      : state_(state), group_(group_name), failures_(failures), dump_(state, group_name) {}
+  EndReport(const NodeState& state, const std::string& group_name, const FailureReporter& failures,
+            Parts& parts)
+      : state_(state),
+        group_(group_name),
+        failures_(failures),
+        parts_(parts),
+        dump_(state, group_name) {}
 
   // An operation is about to return `cause`.
   void Tell(const absl::Status& cause);
@@ -36,6 +43,7 @@ class EndReport {
   const NodeState& state_;
   const std::string& group_;
   const FailureReporter& failures_;
+  Parts& parts_;
   FailureDump dump_;
   std::atomic<bool> told_{false};  // the cause, to somebody
 };

@@ -86,34 +86,59 @@ absl::Status FailureReporter::Timeout(const Operation& operation, const WaitTarg
   std::vector<int> awaited = RanksAwaited(state_);
   if (awaited.empty()) awaited.push_back(target.peer);
   const std::vector<int> found = FindHoldingUp(awaited);
-  std::vector<std::string> missing;
-  std::vector<std::string> late;
-  for (const int rank : found) {
-    const Arrival& line = state_.control(rank).arrivals[operation.sequence() % kWindow];
-    const auto lag = static_cast<int32_t>(line.sequence.load(std::memory_order_acquire) -
-                                          static_cast<uint32_t>(operation.sequence()));
-    (lag < 0 ? missing : late).push_back(WhereIs(rank));
-  }
   const double seconds = static_cast<double>(timeout_ns) * 1e-9;
-  std::string text = Heading(&operation);
+  return MakeError(WEFT_TIMEOUT, FieldsFor(&operation, found.front()),
+                   Heading(&operation) + HoldingUp(operation.sequence(), found, awaited, seconds));
+}
+
+std::string FailureReporter::HoldingUp(uint64_t sequence, const std::vector<int>& holding_up,
+                                       const std::vector<int>& awaited, double seconds) const {
+  std::vector<int> missing;
+  std::vector<int> late;
+  for (const int rank : holding_up) {
+    const Arrival& line = state_.control(rank).arrivals[sequence % kWindow];
+    const auto lag = static_cast<int32_t>(line.sequence.load(std::memory_order_acquire) -
+                                          static_cast<uint32_t>(sequence));
+    (lag < 0 ? missing : late).push_back(rank);
+  }
+  std::string text;
   if (!missing.empty()) {
-    text += fmt::format("{} did not arrive within {:.3g} s", fmt::join(missing, ", "), seconds);
+    text = fmt::format("{} did not arrive within {:.3g} s", fmt::join(WhereAre(missing), ", "),
+                       seconds);
   }
   if (!late.empty()) {
     text +=
         fmt::format("{}{} arrived but {} not done {} part within {:.3g} s",
-                    missing.empty() ? "" : "; ", fmt::join(late, ", "),
+                    missing.empty() ? "" : "; ", fmt::join(WhereAre(late), ", "),
                     late.size() == 1 ? "has" : "have", late.size() == 1 ? "its" : "their", seconds);
   }
+  return text + WaitAsWell(holding_up, awaited);
+}
+
+std::string FailureReporter::Missing(const std::vector<int>& holding_up,
+                                     const std::vector<int>& awaited) const {
+  return fmt::format("{} did not come to it", fmt::join(WhereAre(holding_up), ", ")) +
+         WaitAsWell(holding_up, awaited);
+}
+
+std::vector<std::string> FailureReporter::WhereAre(const std::vector<int>& ranks) const {
+  std::vector<std::string> places;
+  places.reserve(ranks.size());
+  for (const int rank : ranks)
+    places.push_back(WhereIs(rank));
+  return places;
+}
+
+std::string FailureReporter::WaitAsWell(const std::vector<int>& holding_up,
+                                        const std::vector<int>& awaited) const {
   std::vector<int> waiting;
   for (const int rank : awaited) {
-    if (std::find(found.begin(), found.end(), rank) == found.end()) waiting.push_back(rank);
+    if (std::find(holding_up.begin(), holding_up.end(), rank) == holding_up.end()) {
+      waiting.push_back(rank);
+    }
   }
-  if (!waiting.empty()) {
-    text +=
-        fmt::format("; {} wait{} as well", names_.ListOf(waiting), waiting.size() == 1 ? "s" : "");
-  }
-  return MakeError(WEFT_TIMEOUT, FieldsFor(&operation, found.front()), text);
+  if (waiting.empty()) return "";
+  return fmt::format("; {} wait{} as well", names_.ListOf(waiting), waiting.size() == 1 ? "s" : "");
 }
 
 absl::Status FailureReporter::PeerLost(const Operation* operation, int peer,

@@ -49,6 +49,11 @@ class FailureReporter {
 
   // "rank 2 (host a, pid 4711, last call all_gather #411, process stopped)"
   std::string WhereIs(int peer) const;
+  // What those who hold up all others (long_wait.h) have not done of the collective `sequence`; who of `awaited` waits as well.
+  std::string HoldingUp(uint64_t sequence, const std::vector<int>& holding_up,
+                        const std::vector<int>& awaited, double seconds) const;
+  // As HoldingUp, of a message.
+  std::string Missing(const std::vector<int>& holding_up, const std::vector<int>& awaited) const;
 
   const RankNames& names() const { return names_; }
 
@@ -58,6 +63,8 @@ class FailureReporter {
  private:
   void AwaitRecords(uint64_t sequence) const;
   ErrorFields FieldsFor(const Operation* operation, int culprit) const;
+  std::vector<std::string> WhereAre(const std::vector<int>& ranks) const;
+  std::string WaitAsWell(const std::vector<int>& holding_up, const std::vector<int>& awaited) const;
   std::string Heading(const Operation* operation) const;
 
   const NodeState& state_;

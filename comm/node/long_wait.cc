@@ -147,6 +147,12 @@ Ranks AwaitedInMessages(const NodeState& state, int rank) {
   return AllBut(state, rank);
 }
 
+// For whom this rank waits in a collective.
+Ranks AwaitedOfOthers(const NodeState& state) {
+  Ranks awaited = AwaitedBy(state, state.rank);
+  return awaited.reset(static_cast<size_t>(state.rank));
+}
+
 bool Stopped(const NodeState& state, int rank) {
   return state.peers[static_cast<size_t>(rank)]->Stopped();
 }
@@ -171,9 +177,19 @@ void ClearLongMessageWait(const NodeState& state) {
 }
 
 std::vector<int> RanksAwaited(const NodeState& state) {
-  Ranks awaited = AwaitedBy(state, state.rank);
-  awaited.reset(static_cast<size_t>(state.rank));
-  return ListOf(awaited);
+  return ListOf(AwaitedOfOthers(state));
+}
+
+bool AwaitsRanks(const NodeState& state) {
+  return AwaitedOfOthers(state).any();
+}
+
+bool AwaitsRanksInMessages(const NodeState& state) {
+  return AwaitedInMessages(state, state.rank).any();
+}
+
+std::vector<int> RanksAwaitedInMessages(const NodeState& state) {
+  return ListOf(AwaitedInMessages(state, state.rank));
 }
 
 std::vector<int> RanksHoldingUp(const NodeState& state, const std::vector<int>& first) {

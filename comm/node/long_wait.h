@@ -31,6 +31,13 @@ void ClearLongMessageWait(const NodeState& state);
 // Those for whom this rank waits in the collective that it has shown.
 std::vector<int> RanksAwaited(const NodeState& state);
 
+// Those for whom the oldest message of this rank waits.
+std::vector<int> RanksAwaitedInMessages(const NodeState& state);
+
+// Whether there are any.
+bool AwaitsRanks(const NodeState& state);
+bool AwaitsRanksInMessages(const NodeState& state);
+
 // This rank waits for `first`, these for others, and so on. Returns those among them that wait for nobody: stopped ones
 // first, otherwise in the order of ranks. `first` if there are none.
 std::vector<int> RanksHoldingUp(const NodeState& state, const std::vector<int>& first);

@@ -119,11 +119,14 @@ absl::StatusOr<NodeState> EnterSegment(NodeState state, uint64_t segment_offset,
 
 absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint64_t segment_offset,
                                                           uint64_t group_id,
-                                                          const GroupOptions& options) {
+                                                          const GroupOptions& options,
+                                                          std::shared_ptr<Parts> part_of) {
   FixAllocator();
   WEFT_ASSIGN_OR_RETURN(state,
                         EnterSegment(std::move(state), segment_offset, group_id, options.name));
-  return std::shared_ptr<ProcessGroup>(std::make_shared<NodeGroup>(std::move(state), options));
+  const auto group = std::make_shared<NodeGroup>(std::move(state), options);
+  group->BeWatched(std::move(part_of));
+  return std::shared_ptr<ProcessGroup>(group);
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(

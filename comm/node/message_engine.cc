@@ -12,6 +12,7 @@
 #include "base/interrupt.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "comm/group/progress.h"
 #include "comm/node/long_wait.h"
 #include "comm/node/message_work.h"
 #include "comm/node/node_group.h"
@@ -281,6 +282,7 @@ void MessageEngine::LookAtPeers() {
   const int64_t now_ns = MonotonicNs();
   if (now_ns < look_ns_) return;
   ShowWait();
+  if (caller_drives_) LookAfterGroups();
   const bool late = AnyLate(now_ns);
   const std::vector<Loss> losses = FindLosses();
   if (!late && losses.empty()) return;

@@ -98,12 +98,13 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
       heap_(ProcessHeap()),
       policy_(PolicyOf(state_.tuning)),
       failures_(state_, options_.name),
-      report_(state_, options_.name, failures_),
+      report_(state_, options_.name, failures_, *parts_),
       notices_(state_.segment, state_.rank),
       queue_(*this, state_, counters_, messages_, driver_, policy_),
       driver_(state_, counters_, failures_, report_, messages_, policy_, queue_.woken()),
       messages_(*this, state_, options_.name, failures_, report_, counters_, policy_),
-      shared_memory_(*this, state_, options_.name, heap_) {
+      shared_memory_(*this, state_, options_.name, heap_),
+      watch_(state_, failures_, counters_, *parts_, queue_.gate(), queue_.woken()) {
   RankControl& self = state_.self();
   const NodePeer::Identity& identity = state_.peers[static_cast<size_t>(state_.rank)]->identity();
   self.pid = identity.pid;
@@ -113,6 +114,12 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
   self.state.store(RankState::kJoined, std::memory_order_seq_cst);
   NotifyAll(self.waiters);
   if (state_.rank == 0) counters_.Holds(Segment::Bytes(state_.size, state_.tuning.combine != 0));
+}
+
+void NodeGroup::BeWatched(std::shared_ptr<Parts> part_of) {
+  part_of_ = std::move(part_of);
+  if (part_of_ != nullptr) part_of_->Add(shared_from_this());
+  if (state_.size > 1) WatchGroup(std::shared_ptr<Watched>(shared_from_this(), &watch_));
 }
 
 NodeGroup::~NodeGroup() {
@@ -138,7 +145,9 @@ absl::Status NodeGroup::Refusal() {
 }
 
 absl::Status NodeGroup::error() {
-  return here() ? failures_.Cause() : Forked();
+  if (!here()) return Forked();
+  if (CallerDrivesProgress()) LookAfterGroups();
+  return failures_.Cause();
 }
 
 std::string NodeGroup::Explain(const Collective& call, BufferKind buffers) const {
@@ -365,8 +374,10 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::Split(int color, int ke
   if (!visit.inside()) return Closed();
   GroupOptions inherited = options_;
   inherited.timeout_ns = timeout_ns();
-  const SplitParent parent{*this, state_, inherited, failed_splits_};
-  return SplitNodeGroup(parent, color, key, options);
+  const SplitParent parent{*this, state_, inherited, failed_splits_, parts_};
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> part = SplitNodeGroup(parent, color, key, options);
+  if (state_.aborted()) parts_->Fail(failures_.Cause());  // meanwhile
+  return part;
 }
 
 absl::StatusOr<void*> NodeGroup::AllocateShared(size_t bytes) {
@@ -384,12 +395,17 @@ void NodeGroup::Abort(std::string_view reason) {
   const Visit visit(
       gate());  // none once it is closed, and none in a forked child: it is the parent's to abort
   if (!visit.inside()) return;
-  failures_.Raise(failures_.Aborted(reason));
-  NotifyAll(queue_.woken());
+  End(failures_.Aborted(reason));
 }
 
 void NodeGroup::Fail(const absl::Status& cause) {
-  failures_.Raise(failures_.Elsewhere(cause));
+  End(failures_.Elsewhere(cause));
+}
+
+// The parts first: whoever sees that the group has ended may leave them at once.
+void NodeGroup::End(const absl::Status& cause) {
+  parts_->Fail(cause);
+  failures_.Raise(cause);
   NotifyAll(queue_.woken());
 }
 
@@ -415,6 +431,8 @@ void NodeGroup::EndOperations() {
 void NodeGroup::Close() {
   if (open_in_.exchange(kClosed) == kClosed) return;
   if (!here()) return;  // the parent's to close
+  UnwatchGroup(&watch_);
+  if (part_of_ != nullptr) part_of_->Remove(this);
   const bool messages_pending = messages_.Seal();
   if (queue_.queued() > 0 || messages_pending || queue_.issue().held()) {
     NodeGroup::Abort(kClosedWithOperations);

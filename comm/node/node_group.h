@@ -24,12 +24,14 @@
 #include "comm/node/failed_splits.h"
 #include "comm/node/failure.h"
 #include "comm/node/group_counters.h"
+#include "comm/node/group_watch.h"
 #include "comm/node/heap.h"
 #include "comm/node/message_engine.h"
 #include "comm/node/node_state.h"
 #include "comm/node/operation.h"
 #include "comm/node/operation_driver.h"
 #include "comm/node/operation_queue.h"
+#include "comm/node/parts.h"
 #include "comm/node/prepared_call.h"
 #include "comm/node/segment_notices.h"
 #include "comm/node/shared_memory.h"
@@ -87,6 +89,9 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   Gate& gate() { return queue_.gate(); }
 
+  // From now on the agent looks after the group, until Close(). `part_of`: of the group that it was split from, or nullptr.
+  void BeWatched(std::shared_ptr<Parts> part_of);
+
   // False in a forked child of the process that made the group.
   bool here() const { return origin_.here(); }
 
@@ -124,6 +129,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   int64_t timeout_ns() const { return timeout_ns_.load(std::memory_order_relaxed); }
 
+  void End(const absl::Status& cause);
   void EndOperations();
 
   // What an operation needs, and what is kept of it. Guarded as NodeState (operation_queue.h).
@@ -134,6 +140,8 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   const Origin origin_;
   const WaitPolicy policy_;
   FailureReporter failures_;
+  const std::shared_ptr<Parts> parts_ = std::make_shared<Parts>();  // split from this group
+  std::shared_ptr<Parts> part_of_;  // of the group that this one was split from, if any
   EndReport report_;
   GroupCounters counters_;
   PreparedCalls prepared_ WEFT_GUARDED_BY(queue_.issue());
@@ -145,6 +153,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   std::atomic<uint32_t> open_in_{ForkGeneration()};
   SharedMemory shared_memory_;
   FailedSplits failed_splits_;
+  GroupWatch watch_;
 };
 
 }  // namespace weft

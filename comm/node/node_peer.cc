@@ -176,6 +176,12 @@ NodePeer::~NodePeer() {
   if (is_self_) ProcessHeap().Release();
 }
 
+int NodePeer::lifeline() const {
+  if (is_self_) return -1;
+  MutexLock lock(mutex_);
+  return process_->fd();
+}
+
 std::optional<ExitInfo> NodePeer::Ended() {
   if (is_self_) return std::nullopt;
   MutexLock lock(mutex_);

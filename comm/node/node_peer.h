@@ -80,6 +80,8 @@ class NodePeer {
   // can be read or if the process is not what it was: it has ended, or runs another program.
   absl::Status Read(uint64_t address, void* to, size_t bytes) const;
 
+  // Becomes readable when it ends (base/proc.h); -1 if nothing does: of this process, and of one that had ended before.
+  int lifeline() const;
   // How it ended, if it has ended.
   std::optional<ExitInfo> Ended();
   // True if what was readable() is another program's memory now: the process has called exec. For finding out why

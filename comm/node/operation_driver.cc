@@ -10,6 +10,7 @@
 #include "base/interrupt.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/group/progress.h"
 #include "comm/node/heap.h"
 #include "comm/node/long_wait.h"
 
@@ -85,6 +86,7 @@ bool OperationDriver::Hopeless(const Operation& operation, const WaitTarget& tar
   if (now_ns - checked_ns_ < kCheckPeersNs) return false;
   checked_ns_ = now_ns;
   ShowLongWait(state_, operation.sequence(), target);
+  if (CallerDrivesProgress()) LookAfterGroups();
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank || !Needs(operation, target, peer)) continue;
     const bool left =

@@ -82,7 +82,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinPart(const SplitParent& parent
   GroupOptions named = options;
   if (named.name.empty()) named.name = fmt::format("{}.{}", parent_name, color);
   if (named.timeout_ns <= 0) named.timeout_ns = parent.options.timeout_ns;
-  return JoinSegment(std::move(part), chosen.offset, chosen.group_id, named);
+  return JoinSegment(std::move(part), chosen.offset, chosen.group_id, named, parent.parts);
 }
 
 }  // namespace

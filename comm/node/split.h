@@ -11,6 +11,7 @@
 #include "comm/group/process_group.h"
 #include "comm/node/failed_splits.h"
 #include "comm/node/node_state.h"
+#include "comm/node/parts.h"
 
 namespace weft {
 
@@ -19,6 +20,7 @@ struct SplitParent {
   const NodeState& state;
   const GroupOptions& options;
   FailedSplits& failed;  // keeps the segment of a part that this rank leads and cannot join
+  std::shared_ptr<Parts> parts;
 };
 
 // As ProcessGroup::Split.

@@ -5,16 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
-#include <system_error>
 #include <thread>
 #include <utility>
 
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/hidden_thread.h"
 #include "base/later.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -143,21 +141,14 @@ absl::Status StoreHost::Launch(const std::shared_ptr<StoreHost>& host) {
     MutexLock lock(hosts.mutex);
     hosts.running.push_back(host);
   }
-  // Signals are for the threads of the program.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  absl::Status status;
-  try {
-    std::thread([host] { host->Run(); }).detach();
-  } catch (const std::system_error& error) {
-    MutexLock lock(hosts.mutex);
-    hosts.running.pop_back();
-    status = SystemError(error.code().value(), "could not start the store's thread");
+  absl::StatusOr<std::thread> started = StartHiddenThread("weft-store", [host] { host->Run(); });
+  if (started.ok()) {
+    started->detach();
+    return absl::OkStatus();
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  MutexLock lock(hosts.mutex);
+  hosts.running.pop_back();
+  return Annotate(started.status(), "the store: ");
 }
 
 bool StoreHost::Retain() {
@@ -209,7 +200,6 @@ bool StoreHost::ShouldEnd() {
 }
 
 void StoreHost::Run() {
-  pthread_setname_np(pthread_self(), "weft-store");
   std::vector<PollItem> items;
   while (!ShouldEnd()) {
     items.clear();

@@ -185,17 +185,17 @@ absl::Status ContextCore::EndIfInterrupted(Work& work, absl::Status status) {
 }
 
 // The rank that this one waits for, in a group of some of the ranks, may itself be waiting in another one for a rank
-// that will not come. Who knows that ends the group of all, at which everybody looks.
+// that will not come: the watch finds that. All groups that were split from that of all ranks end with it.
 absl::Status ContextCore::Await(Work& work, std::string_view what) {
   constexpr int64_t kLookNs = 100'000'000;
   WaitWatch* const watch = this->watch();
-  if (watch == nullptr && mesh_->axes().size() == 1) return EndIfInterrupted(work, work.Wait(0));
+  if (watch == nullptr) return EndIfInterrupted(work, work.Wait(0));
   for (bool looked = false;; looked = true) {
     absl::Status status = work.Wait(kLookNs);
     if (ResultOf(status) != WEFT_IN_PROGRESS) {
-      if (looked && watch != nullptr) watch->EndWait();
+      if (looked) watch->EndWait();
       if (ResultOf(status) == WEFT_INTERRUPTED) return EndIfInterrupted(work, std::move(status));
-      if (watch == nullptr || !IsOfAllRanks(status)) return status;
+      if (!IsOfAllRanks(status)) return status;
       // Others may wait for this rank in another group.
       Section section(mutex);
       EndGroups(status);
@@ -211,7 +211,6 @@ absl::Status ContextCore::Await(Work& work, std::string_view what) {
 absl::Status ContextCore::LookAround(const Work& work, std::string_view what) {
   WEFT_RETURN_IF_ERROR(group().error());
   WaitWatch* const watch = this->watch();
-  if (watch == nullptr) return absl::OkStatus();
   watch->NoteEnded();
   bool promises = false;
   std::string call;

@@ -1,11 +1,9 @@
 #include "shard/optimizer/thread_team.h"
 
-#include <csignal>
-#include <system_error>
-
-#include <pthread.h>
+#include <utility>
 
 #include "base/check.h"
+#include "base/hidden_thread.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/group/fork.h"
@@ -24,20 +22,15 @@ ThreadTeam::ThreadTeam(int size) : size_(size), fork_generation_(ForkGeneration(
 
 absl::Status ThreadTeam::StartThreads() {
   threads_.reserve(static_cast<size_t>(size_ - 1));
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  absl::Status status;
-  try {
-    for (int member = 1; member < size_; ++member)
-      threads_.emplace_back([this, member] { Loop(member); });
-  } catch (const std::system_error& error) {
-    status = SystemError(error.code().value(),
-                         StrCat("could not start thread ", threads_.size() + 2, " of ", size_));
+  for (int member = 1; member < size_; ++member) {
+    absl::StatusOr<std::thread> started =
+        StartHiddenThread("weft-team", [this, member] { Loop(member); });
+    if (!started.ok()) {
+      return Annotate(started.status(), StrCat("thread ", member + 1, " of ", size_, ": "));
+    }
+    threads_.push_back(*std::move(started));
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  return absl::OkStatus();
 }
 
 ThreadTeam::~ThreadTeam() {
@@ -93,7 +86,6 @@ void ThreadTeam::Leave() {
 }
 
 void ThreadTeam::Loop(int member) {
-  pthread_setname_np(pthread_self(), "weft-team");
   uint64_t done = 0;  // the last round that this thread has seen
   while (true) {
     Deadline deadline{INT64_MAX};

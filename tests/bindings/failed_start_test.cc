@@ -222,10 +222,10 @@ TEST(FailedStart, OfAnOperationWithoutMemoryHasDoneNothing) {
 TEST(FailedStart, WithoutAThreadHasDoneNothing) {
   for (const Kind& kind : Kinds()) {
     SCOPED_TRACE(kind.name);
-    const Groups groups;
+    no_threads.store(true);
+    const Groups groups;  // which do without
     std::vector<float> x(kind.count, 1);
     weft_work_t work = nullptr;
-    no_threads.store(true);
     const weft_result_t result = kind.start(x.data(), kind.count, groups.ranks[0], &work);
     no_threads.store(false);
     EXPECT_EQ(result, WEFT_SYSTEM_ERROR) << weft_result_name(result);
@@ -246,13 +246,13 @@ TEST(FailedStart, OfABatchHasDoneNothing) {
   int refused = 0;
   for (int k = 0; k <= kFailuresMax; ++k) {
     SCOPED_TRACE("allocation " + std::to_string(k) + ", 0: no thread");
+    no_threads.store(k == 0);
     const Groups groups;
     std::vector<float> x(kind.count, 1);
     weft_work_t work = nullptr;
     ASSERT_EQ(weft_batch_begin(), WEFT_SUCCESS);
     ASSERT_EQ(kind.start(x.data(), kind.count, groups.ranks[0], &work), WEFT_SUCCESS);
     allocation_failed = false;
-    no_threads.store(k == 0);
     allocations_left = k;
     const weft_result_t result = weft_batch_end();
     allocations_left = 0;

@@ -27,9 +27,10 @@ _ROOMS = {
         "kernels": (),
         "rendezvous": (),
         "select": ("kernels",),
-        "group": ("kernels", "select"),
+        "agent": ("rendezvous",),
+        "group": ("kernels", "select", "agent"),
         "recorder": ("kernels", "select", "group"),
-        "node": ("kernels", "rendezvous", "select", "group", "recorder"),
+        "node": ("kernels", "rendezvous", "select", "agent", "group", "recorder"),
     },
     "shard": {
         "layout": (),

@@ -16,7 +16,7 @@ extern "C" long __wrap_syscall(long number, ...);
 namespace weft::test {
 
 ProcessLooks& ProcessLooks::Get() {
-  static ProcessLooks& looks = *new ProcessLooks;
+  thread_local ProcessLooks looks;
   return looks;
 }
 

@@ -4,7 +4,8 @@
 //   ProcessLooks::Get().before = [](int descriptor) { ... };   // runs before each look at whether a peer has ended
 //   ProcessLooks::Get().no_pidfds = true;                       // pidfd_open fails with ENOSYS
 //
-// Link node_process_looks. Thread-safety: members are set before groups are made, or while none of their calls is under way.
+// Link node_process_looks. Thread-safety: each thread has its own, so the looks of weft's own thread are not met; a forked child has
+// those of the thread that forked.
 #pragma once
 
 #include <functional>

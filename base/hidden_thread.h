@@ -1,0 +1,20 @@
+// Threads of weft's own inside somebody's program.
+//
+//   WEFT_ASSIGN_OR_RETURN(std::thread thread, StartHiddenThread("weft-progress", [this] { Loop(); }));
+//
+// They block all signals: those are for the threads of the program, which may wait for them (sigwait) or expect a handler to
+// run on one of its own.
+// Thread-safety: any thread.
+#pragma once
+
+#include <functional>
+#include <thread>
+
+#include "absl/status/statusor.h"
+
+namespace weft {
+
+// `name`: of at most 15 characters, as ps shows it. SYSTEM_ERROR if there is no thread to be had.
+absl::StatusOr<std::thread> StartHiddenThread(const char* name, std::function<void()> body);
+
+}  // namespace weft

@@ -1,0 +1,25 @@
+// A group as the agent sees it: something whose ranks' processes may end, and that may wait for too long.
+//
+// Groups implement it; agent.h is all that calls it, and knows no more of them.
+// Thread-safety: Look from one thread at a time, but any; AppendLifelines while the group is added or removed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace weft {
+
+class Watched {
+ public:
+  virtual ~Watched() = default;
+
+  // Descriptors that become readable when a process of another rank ends. Borrowed: they stay open, and the list the same, until
+  // the group has been removed.
+  virtual void AppendLifelines(std::vector<int>* lifelines) const = 0;
+
+  // Ends the group if a rank is lost, and reports waits that last. Returns when it is to be called again, though no process
+  // has ended; on the agent's clock. Never waits. Nothing for a group that has been closed.
+  virtual int64_t Look(int64_t now_ns) = 0;
+};
+
+}  // namespace weft

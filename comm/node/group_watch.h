@@ -1,0 +1,64 @@
+// A node group as the agent looks after it: ends it when a rank's process has ended, whether or not anybody waits in it.
+//
+//   WatchGroup(std::shared_ptr<Watched>(group, &group->watch()));    // once it can be used
+//   UnwatchGroup(&watch_);                                           // before its peers are let go
+//
+// Who waits for a rank that has ended finds it by itself within milliseconds, and names its operation (operation_driver.h). The
+// agent is for all others: groups in which nobody waits, and ranks that wait for one that is stopped.
+//
+// A rank that has destroyed its handle has left and is not lost. One that ends without, after it has done its part of the last
+// operation, or has sent its last message, does no harm to ranks that still finish these: so the group goes on while some
+// living rank has something left to take from it, for half a second.
+// Thread-safety: as Watched.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/proc.h"
+#include "base/wait.h"
+#include "comm/agent/watched.h"
+#include "comm/node/failure.h"
+#include "comm/node/gate.h"
+#include "comm/node/group_counters.h"
+#include "comm/node/node_state.h"
+#include "comm/node/parts.h"
+#include "comm/node/wait_report.h"
+
+namespace weft {
+
+class GroupWatch : public Watched {
+ public:
+  static constexpr int64_t kGraceNs = 500'000'000;
+
+  // All outlive the watch; of `state` only the constants are used. `woken` is notified when the group ends here.
+  GroupWatch(const NodeState& state, FailureReporter& failures, const GroupCounters& counters,
+             Parts& parts, Gate& gate, EventCount& woken)
+      : state_(state),
+        failures_(failures),
+        parts_(parts),
+        gate_(gate),
+        woken_(woken),
+        report_(state, failures, counters) {}
+
+  void AppendLifelines(std::vector<int>* lifelines) const override;
+  int64_t Look(int64_t now_ns) override;
+
+ private:
+  std::optional<ExitInfo> EndOf(int rank) const;
+  bool Serves(int rank) const;
+  bool HasUnread(int from, int to) const;
+  int64_t LookAtRanks(int64_t now_ns);
+
+  const NodeState& state_;
+  FailureReporter& failures_;
+  Parts& parts_;
+  Gate& gate_;
+  EventCount& woken_;
+  WaitReport report_;
+  std::array<int64_t, kNodeRanksMax> ended_ns_{};  // by rank: when its end was seen; 0: not yet
+};
+
+}  // namespace weft

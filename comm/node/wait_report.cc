@@ -1,0 +1,71 @@
+#include "comm/node/wait_report.h"
+
+#include "base/log.h"
+#include "comm/node/long_wait.h"
+#include "comm/recorder/describe.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kLookWhileWaitingNs = 100'000'000;
+
+}  // namespace
+
+std::optional<WaitReport::Wait> WaitReport::Find() const {
+  if (AwaitsRanks(state_)) return Wait{.of_messages = false, .ended = counters_.ended()};
+  if (!AwaitsRanksInMessages(state_)) return std::nullopt;
+  return Wait{.of_messages = true, .ended = counters_.Read().messages};
+}
+
+// Operations end in order, so it is the one after those that have ended.
+std::string WaitReport::Waiting(int64_t waited_ns) const {
+  std::string what = "a message";
+  if (!wait_->of_messages) {
+    const auto call = state_.recorder.Find(wait_->ended + 1);
+    what =
+        fmt::format("{} #{}", call ? DescribeArguments(*call) : "a collective", wait_->ended + 1);
+  }
+  return fmt::format("{} on group {} has waited for {:.0f} s on rank {}: ", what,
+                     failures_.names().group(), static_cast<double>(waited_ns) * 1e-9, state_.rank);
+}
+
+void WaitReport::ReportStalled(const std::vector<int>& holding_up, int64_t waited_ns) {
+  for (const int rank : holding_up) {
+    const auto bit = static_cast<size_t>(rank);
+    if (stalled_told_[bit] || !state_.peers[bit]->Stopped()) continue;
+    stalled_told_.set(bit);
+    LogWarn(Waiting(waited_ns), failures_.WhereIs(rank),
+            " holds it up; it goes on when that process does");
+  }
+}
+
+void WaitReport::Report(int64_t waited_ns) {
+  std::vector<int> awaited =
+      wait_->of_messages ? RanksAwaitedInMessages(state_) : RanksAwaited(state_);
+  if (awaited.empty()) return;  // it is over
+  const std::vector<int> holding_up = RanksHoldingUp(state_, awaited);
+  if (waited_ns < kStuckNs) return ReportStalled(holding_up, waited_ns);
+  if (waited_ns < stuck_ns_) return;
+  stuck_ns_ *= 2;
+  LogWarn(Waiting(waited_ns),
+          wait_->of_messages ? failures_.Missing(holding_up, awaited)
+                             : failures_.HoldingUp(wait_->ended + 1, holding_up, awaited,
+                                                   static_cast<double>(waited_ns) * 1e-9),
+          "; it goes on waiting until its deadline");
+}
+
+int64_t WaitReport::Look(int64_t now_ns) {
+  const std::optional<Wait> wait = Find();
+  if (wait != wait_) {
+    wait_ = wait;
+    since_ns_ = now_ns;
+    stuck_ns_ = kStuckNs;
+    stalled_told_.reset();
+  }
+  if (!wait_) return INT64_MAX;
+  if (now_ns - since_ns_ >= kStalledNs) Report(now_ns - since_ns_);
+  return now_ns + kLookWhileWaitingNs;
+}
+
+}  // namespace weft

@@ -1,0 +1,312 @@
+// What a group learns though nobody waits in it, and what a rank says while it waits: deaths, ranks that are stopped, the end of the
+// group that it was split from.
+#include <atomic>
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "base/wait.h"
+#include "comm/group/progress.h"
+#include "message_case.h"
+#include "rank_processes.h"
+#include "tests/support/shared_value.h"
+
+namespace weft::test {
+namespace {
+
+constexpr int kRanksMax = 8;
+
+// What all ranks see before they have a group.
+struct Exchange {
+  std::atomic<int> told{0};
+  std::atomic<int> pids[kRanksMax]{};
+  std::atomic<int64_t> killed_ns{0};
+  std::atomic<int64_t> latest_ns{0};  // from the death until the last survivor knew
+};
+
+void Sleep(int milliseconds) {
+  poll(nullptr, 0, milliseconds);
+}
+
+bool Await(const std::atomic<int>& value, int want) {
+  for (int i = 0; i < 60'000 && value.load() < want; ++i)
+    Sleep(1);
+  return value.load() >= want;
+}
+
+// The group's error, once it has one; Ok after `seconds`.
+absl::Status AwaitError(ProcessGroup& group, int seconds) {
+  for (int i = 0; i < seconds * 1000; ++i) {
+    if (absl::Status error = group.error(); !error.ok()) return error;
+    Sleep(1);
+  }
+  return absl::OkStatus();
+}
+
+std::string ExpectLost(const absl::Status& status, int rank, int signal) {
+  const ErrorFields fields = FieldsOf(status);
+  const bool as_expected =
+      ResultOf(status) == WEFT_PEER_LOST && fields.rank == rank && fields.signal == signal;
+  return as_expected ? "" : "got: " + Text(status);
+}
+
+void Kill(Exchange* exchange) {
+  exchange->killed_ns.store(MonotonicNs());
+  raise(SIGKILL);
+}
+
+void NoteLatest(Exchange* exchange) {
+  const int64_t took_ns = MonotonicNs() - exchange->killed_ns.load();
+  int64_t latest_ns = exchange->latest_ns.load();
+  while (took_ns > latest_ns && !exchange->latest_ns.compare_exchange_weak(latest_ns, took_ns)) {
+  }
+}
+
+class IdleGroup : public ::testing::TestWithParam<int> {};
+
+TEST_P(IdleGroup, LearnsThatARankHasBeenKilled) {
+  const int size = GetParam();
+  for (int victim = 0; victim < size; victim += size - 1) {
+    const SharedValue<Exchange> exchange;
+    RunProcessRanks(size,
+                    [&](ProcessGroup& group) -> std::string {
+                      if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
+                      if (group.rank() == victim) Kill(exchange.operator->());
+                      const std::string problem =
+                          ExpectLost(AwaitError(group, 20), victim, SIGKILL);
+                      NoteLatest(exchange.operator->());
+                      return problem;
+                    },
+                    {victim});
+    EXPECT_LT(exchange->latest_ns.load(), 1'000'000'000) << "rank " << victim << " of " << size;
+  }
+}
+
+// All groups that hold the rank, also those that were made of it alone with others; and no group is idle for ever.
+TEST_P(IdleGroup, LearnsOfADeathInEachGroupThatHoldsTheRank) {
+  const int size = GetParam();
+  const int victim = size - 1;
+  const SharedValue<Exchange> exchange;
+  RunProcessRanks(size,
+                  [&](ProcessGroup& group) -> std::string {
+                    auto part = group.Split(0, size - group.rank(), {});
+                    if (!part.ok()) return Text(part.status());
+                    if (!(*part)->Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
+                    if (group.rank() == victim) Kill(exchange.operator->());
+                    std::string problem = ExpectLost(AwaitError(**part, 20), 0, SIGKILL);
+                    if (problem.empty())
+                      problem = ExpectLost(AwaitError(group, 20), victim, SIGKILL);
+                    (*part)->Close();
+                    return problem;
+                  },
+                  {victim});
+}
+
+INSTANTIATE_TEST_SUITE_P(RankSet, IdleGroup, ::testing::Values(2, 3, 5, 8));
+
+// A rank that has left is not lost, however it ends afterwards.
+TEST(RankThatHasLeft, IsNotLostWhenItsProcessEnds) {
+  const SharedValue<Exchange> exchange;
+  const TemporaryDirectory directory;
+  const auto ends = RunForkedRanks(3, 60, [&](int rank) -> std::string {
+    DirectoryStore store(directory.path());
+    auto group = MakeNodeGroup(&store, rank, 3, {.name = "p", .timeout_ns = 20'000'000'000});
+    if (!group.ok()) return Text(group.status());
+    if (!(*group)->Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
+    if (rank == 2) {
+      (*group)->Close();
+      exchange->told = 1;
+      _exit(0);
+    }
+    if (!Await(exchange->told, 1)) return "nobody left";
+    Sleep(700);
+    const absl::Status error = (*group)->error();
+    (*group)->Close();
+    return error.ok() ? "" : Text(error);
+  });
+  for (const RankEnd& end : ends)
+    EXPECT_EQ(end.Problem(), "");
+}
+
+// What it sent before counts, and then it is lost.
+TEST(RankThatHasSent, IsLostWhenItsMessagesHaveBeenRead) {
+  const SharedValue<Exchange> exchange;
+  RunProcessRanks(2,
+                  [&](ProcessGroup& group) -> std::string {
+                    char data[8] = {};
+                    if (group.rank() == 1) {
+                      if (!group.Run(SendOf(data, sizeof(data), 0, 5)).ok())
+                        return "the send failed";
+                      exchange->told = 1;
+                      raise(SIGKILL);
+                    }
+                    if (!Await(exchange->told, 1)) return "nobody sent";
+                    Sleep(100);
+                    const absl::Status status = group.Run(RecvOf(data, sizeof(data), 1, 5));
+                    if (!status.ok()) return Text(status);
+                    return ExpectLost(AwaitError(group, 20), 1, SIGKILL);
+                  },
+                  {1});
+}
+
+// Rank 1 is stopped before it has come; the last one comes, and is killed. Nobody waits for that one, and all learn of it.
+class StoppedRank : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(StoppedRank, DoesNotHideTheDeathOfAnother) {
+  constexpr int kSize = 4;
+  const SharedValue<Exchange> exchange;
+  RunProcessRanks(kSize,
+                  [&](ProcessGroup& group) -> std::string {
+                    exchange->pids[group.rank()] = getpid();
+                    if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
+                    std::vector<float> data(GetParam(), 1);
+                    const Collective call{.kind = OpKind::kAllReduce,
+                                          .dtype = WEFT_FLOAT32,
+                                          .count = data.size(),
+                                          .in = data.data(),
+                                          .out = data.data()};
+                    if (group.rank() == 1) {
+                      raise(SIGSTOP);
+                      return ExpectLost(group.Run(call), kSize - 1, SIGKILL);
+                    }
+                    if (group.rank() == kSize - 1) {
+                      if (!group.Start(call).ok()) return "the start failed";
+                      Sleep(50);
+                      Kill(exchange.operator->());
+                    }
+                    const std::string problem = ExpectLost(group.Run(call), kSize - 1, SIGKILL);
+                    NoteLatest(exchange.operator->());
+                    if (++exchange->told == kSize - 2) kill(exchange->pids[1], SIGCONT);
+                    return problem;
+                  },
+                  {kSize - 1});
+  EXPECT_LT(exchange->latest_ns.load(), 2'000'000'000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Counts, StoppedRank, ::testing::Values(1, 1000, 100'000));
+
+// The lines that a process logs.
+class LogLines {
+ public:
+  LogLines() {
+    SetLogCallback(
+        [](weft_log_level_t, const char* message, void* self) {
+          auto& lines = *static_cast<LogLines*>(self);
+          MutexLock lock(lines.mutex_);
+          lines.text_ += std::string(message) + "\n";
+        },
+        this);
+  }
+
+  LogLines(const LogLines&) = delete;
+  LogLines& operator=(const LogLines&) = delete;
+
+  ~LogLines() { SetLogCallback(nullptr, nullptr); }
+
+  std::string Text() {
+    MutexLock lock(mutex_);
+    return text_;
+  }
+
+ private:
+  Mutex mutex_;
+  std::string text_ WEFT_GUARDED_BY(mutex_);
+};
+
+std::string Line(const std::string& text, std::string_view with) {
+  size_t begin = 0;
+  for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = text.substr(begin, end - begin);
+    if (line.find(with) != std::string::npos) return line;
+  }
+  return "";
+}
+
+bool HasAll(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    if (text.find(part) == std::string::npos) return false;
+  }
+  return !text.empty();
+}
+
+// A stopped rank is said to be, twice, by those who wait for it; and the operation is done once it goes on.
+TEST(LongWait, IsReportedAndEndsWellWhenTheStoppedRankGoesOn) {
+  constexpr int kSize = 3;
+  constexpr int kStopped = 1;
+  const SharedValue<Exchange> exchange;
+  RunProcessRanks(kSize, [&](ProcessGroup& group) -> std::string {
+    exchange->pids[group.rank()] = getpid();
+    if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
+    const std::string stopped_pid = "pid " + std::to_string(exchange->pids[kStopped].load());
+    float sum = 1;
+    const Collective call{
+        .kind = OpKind::kAllReduce, .dtype = WEFT_FLOAT32, .count = 1, .in = &sum, .out = &sum};
+    LogLines lines;
+    if (group.rank() == kStopped) raise(SIGSTOP);
+    if (group.rank() == 0) {
+      auto work = group.Start(call);
+      if (!work.ok()) return Text(work.status());
+      for (int i = 0; i < 1250; ++i) {
+        Sleep(10);
+        ProgressAll();  // where no thread does
+      }
+      const std::string text = lines.Text();
+      kill(exchange->pids[kStopped], SIGCONT);
+      if (!HasAll(Line(text, "holds it up"),
+                  {"all_reduce (sum) of 1 float32 #3 on group p", "has waited for 2 s on rank 0",
+                   "rank 1 (", stopped_pid, "process stopped"})) {
+        return "no line says that rank 1 is stopped: " + text;
+      }
+      if (!HasAll(Line(text, "goes on waiting"),
+                  {"all_reduce (sum) of 1 float32 #3 on group p", "has waited for 10 s", "rank 1 (",
+                   "last call barrier #2", "did not arrive"})) {
+        return "no line says who has not come: " + text;
+      }
+      if (const absl::Status status = (*work)->Wait(0); !status.ok()) return Text(status);
+    } else {
+      if (const absl::Status status = group.Run(call); !status.ok()) return Text(status);
+    }
+    if (sum != kSize) return "the sum is " + std::to_string(sum);
+    const std::string text = lines.Text();
+    if (group.rank() == kStopped) return text.empty() ? "" : "the stopped rank says: " + text;
+    return Line(text, "holds it up").empty() ? "nothing was said: " + text : "";
+  });
+}
+
+// One who waits in a part learns that the parent has ended; who is outside of the part has ended it.
+TEST(Part, EndsWithTheGroupThatItWasSplitFrom) {
+  constexpr int kSize = 4;
+  RunProcessRanks(kSize, [&](ProcessGroup& group) -> std::string {
+    auto part = group.Split(group.rank() / 2, 0, {});
+    if (!part.ok()) return Text(part.status());
+    auto part_of_part = (*part)->Split(0, 0, {});
+    if (!part_of_part.ok()) return Text(part_of_part.status());
+    if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
+    std::string problem;
+    if (group.rank() == 0) {
+      Sleep(30);
+      group.Abort("enough");
+    } else if (group.rank() == 3) {
+      const absl::Status status =
+          (*part_of_part)->Run({.kind = OpKind::kBarrier});  // rank 2 is idle
+      if (ResultOf(status) != WEFT_ABORTED || Text(status).find("enough") == std::string::npos) {
+        problem = "got: " + Text(status);
+      }
+    } else if (ResultOf(AwaitError(**part, 20)) != WEFT_ABORTED) {
+      problem = "the part goes on";
+    }
+    (*part_of_part)->Close();
+    (*part)->Close();
+    return problem;
+  });
+}
+
+}  // namespace
+}  // namespace weft::test
