@@ -67,7 +67,7 @@ class DirectoryStore : public Store {
   }
 
   StoreReply Wait(const std::string& key, int64_t deadline_ns) const {
-    while (MonotonicNs() < deadline_ns) {
+    do {
       std::ifstream file(FileOf(key), std::ios::binary);
       if (file) {
         std::ostringstream text;
@@ -76,7 +76,7 @@ class DirectoryStore : public Store {
       }
       const timespec pause{0, 200'000};
       nanosleep(&pause, nullptr);
-    }
+    } while (MonotonicNs() < deadline_ns);
     return {.status = MakeError(WEFT_TIMEOUT, "key " + key + " did not come")};
   }
 
