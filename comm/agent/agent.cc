@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "base/log.h"
+
 namespace weft {
 
 void Agent::Hold(int lifeline) {
@@ -72,6 +74,45 @@ void Agent::Schedule(const Watched* group, int64_t next_ns) {
   }
 }
 
+// The oldest wait of this process, if it waits in one group at all; a group in which it does not wait costs a question.
+void Agent::LookAtWaits() {
+  std::vector<std::shared_ptr<Watched>> groups;
+  std::optional<ProcessWait> oldest;
+  {
+    MutexLock lock(mutex_);
+    for (const Entry& entry : entries_) {
+      const std::optional<ProcessWait> wait = entry.group->Wait();
+      if (wait && (!oldest || wait->since_ns < oldest->since_ns)) oldest = wait;
+    }
+    if (!oldest && !shown_) return;
+    groups.reserve(entries_.size());
+    for (const Entry& entry : entries_)
+      groups.push_back(entry.group);
+  }
+  for (const std::shared_ptr<Watched>& group : groups)
+    group->Show(oldest);
+  shown_ = oldest;
+  LookForCycle(groups);
+}
+
+void Agent::LookForCycle(const std::vector<std::shared_ptr<Watched>>& groups) {
+  std::vector<ProcessWait> cycle;
+  if (shown_) {
+    cycle = FindWaitCycle(*shown_, [&](const ProcessName& process) {
+      std::optional<ProcessWait> wait;
+      for (auto group = groups.begin(); group != groups.end() && !wait; ++group)
+        wait = (*group)->Read(process);
+      return wait;
+    });
+  }
+  std::vector<uint64_t> versions;
+  for (const ProcessWait& wait : cycle)
+    versions.push_back(wait.version);
+  if (cycle.empty() || versions != cycle_) cycle_looks_ = 0;
+  cycle_ = std::move(versions);
+  if (!cycle.empty() && ++cycle_looks_ == kCycleLooks) LogWarn(CycleText(cycle));
+}
+
 int64_t Agent::NextNs(int64_t now_ns) const {
   return hurried_.load(std::memory_order_acquire) ? now_ns : next_ns_.load();
 }
@@ -89,6 +130,7 @@ int64_t Agent::Step(bool event) {
     if (next_ns < now_ns + kTickNs) Schedule(group.get(), next_ns);
   }
   due_.clear();
+  LookAtWaits();
   stepping_.store(false, std::memory_order_release);
   return NextNs(now_ns);
 }

@@ -13,6 +13,9 @@
 // hold a rank of the dead process end within the time that a thread takes to wake up. What is no event, as a rank that is
 // stopped or a wait that lasts, is looked at from time to time.
 //
+// Groups know nothing of each other. What needs all of them is here: a process that waits in one shows that in all, so that a cycle
+// of processes that wait for each other in different groups is found by each of them (wait_cycle.h), and reported.
+//
 // It is moved by whoever moves operations: the process's progress thread or, with WEFT_PROGRESS=caller, waits and weft_progress.
 // Groups are called with no lock held, and in no order that another group knows of.
 // Thread-safety: all members, any thread; Steps of several threads take turns, and who comes second returns at once.
@@ -22,6 +25,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/mutex.h"
@@ -34,7 +38,9 @@ namespace weft {
 class Agent {
  public:
   // Between two looks at groups of which nothing is known to have happened. A wake-up takes some 10 us.
-  static constexpr int64_t kTickNs = 500'000'000;
+  static constexpr int64_t kTickNs = 250'000'000;
+  // How often a cycle of waits must be seen unchanged, before it is reported; groups that wait are looked at each 100 ms.
+  static constexpr int kCycleLooks = 3;
 
   // Both outlive the agent. Without a descriptor in `set`, because it is not open or the system refuses, deaths are found by
   // the ticks.
@@ -62,6 +68,8 @@ class Agent {
   int64_t NextNs(int64_t now_ns) const;
   bool TakeDue(int64_t now_ns, bool all);
   void Schedule(const Watched* group, int64_t next_ns);
+  void LookAtWaits();
+  void LookForCycle(const std::vector<std::shared_ptr<Watched>>& groups);
   void Hold(int lifeline) WEFT_REQUIRES(mutex_);
   void LetGo(int lifeline) WEFT_REQUIRES(mutex_);
 
@@ -69,8 +77,11 @@ class Agent {
   PollSet& set_;
   std::atomic<bool> hurried_{false};
   std::atomic<bool> stepping_{false};
-  std::vector<std::shared_ptr<Watched>>
-      due_;  // of whoever steps; kept, so that a step does not allocate
+  // Of whoever steps.
+  std::vector<std::shared_ptr<Watched>> due_;  // kept, so that a step does not allocate
+  std::optional<ProcessWait> shown_;           // to the processes of all groups
+  std::vector<uint64_t> cycle_;                // versions of the last cycle that was seen
+  int cycle_looks_ = 0;
   std::atomic<int64_t> next_ns_{INT64_MAX};  // the earliest of all
   Mutex mutex_;
   std::vector<Entry> entries_ WEFT_GUARDED_BY(mutex_);

@@ -1,11 +1,14 @@
 // A group as the agent sees it: something whose ranks' processes may end, and that may wait for too long.
 //
 // Groups implement it; agent.h is all that calls it, and knows no more of them.
-// Thread-safety: Look from one thread at a time, but any; AppendLifelines while the group is added or removed.
+// Thread-safety: Look, Wait, Show and Read from one thread at a time, but any; AppendLifelines while the group is added or removed.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
+
+#include "comm/agent/wait_cycle.h"
 
 namespace weft {
 
@@ -20,6 +23,15 @@ class Watched {
   // Ends the group if a rank is lost, and reports waits that last. Returns when it is to be called again, though no process
   // has ended; on the agent's clock. Never waits. Nothing for a group that has been closed.
   virtual int64_t Look(int64_t now_ns) = 0;
+
+  // What this process waits in, as of the last Look(), if it is one rank of the group.
+  virtual std::optional<ProcessWait> Wait() const = 0;
+
+  // Shows the processes of the group what this one waits in, in whichever of its groups; nothing: it does not.
+  virtual void Show(const std::optional<ProcessWait>& wait) = 0;
+
+  // What a process of the group shows.
+  virtual std::optional<ProcessWait> Read(const ProcessName& process) const = 0;
 };
 
 }  // namespace weft

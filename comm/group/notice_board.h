@@ -21,7 +21,9 @@ using WaitNotice = std::array<uint64_t, 47>;
 
 class NoticeBoard {
  public:
-  static constexpr int kPlaces = 2;  // of each rank
+  static constexpr int kPlaces = 2;  // of each rank, for Take()
+  // Another one: what the rank's process waits in, in whichever group (comm/agent/wait_cycle.h). Nobody takes it.
+  static constexpr int kProcessPlace = kPlaces;
 
   virtual ~NoticeBoard() = default;
 

@@ -1,6 +1,8 @@
 #include "comm/node/group_watch.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "comm/node/channel.h"
 
@@ -90,6 +92,43 @@ int64_t GroupWatch::LookAtRanks(int64_t now_ns) {
   failures_.Raise(failures_.PeerLost(nullptr, lost.rank, lost.exit));
   NotifyAll(woken_);
   return INT64_MAX;
+}
+
+// A process that is several ranks of the group, as threads, waits for itself.
+std::optional<ProcessWait> GroupWatch::Wait() const {
+  const Visit visit(gate_);
+  if (!visit.inside() || state_.aborted() || !report_.shown()) return std::nullopt;
+  const auto selves = std::count_if(state_.peers.begin(), state_.peers.end(),
+                                    [](const auto& peer) { return peer->is_self(); });
+  return selves == 1 ? report_.shown() : std::nullopt;
+}
+
+void GroupWatch::Show(const std::optional<ProcessWait>& wait) {
+  static_assert(std::is_trivially_copyable_v<ProcessWait> &&
+                sizeof(ProcessWait) <= sizeof(WaitNotice));
+  const Visit visit(gate_);
+  if (!visit.inside()) return;
+  if (!wait) return notices_.Clear(NoticeBoard::kProcessPlace);
+  WaitNotice notice{};
+  std::memcpy(notice.data(), &*wait, sizeof(*wait));
+  notices_.Show(NoticeBoard::kProcessPlace, notice);
+}
+
+std::optional<ProcessWait> GroupWatch::Read(const ProcessName& process) const {
+  const Visit visit(gate_);
+  if (!visit.inside()) return std::nullopt;
+  for (int rank = 0; rank < state_.size; ++rank) {
+    const NodePeer& peer = *state_.peers[static_cast<size_t>(rank)];
+    const ProcessName name{.pid = peer.identity().pid, .start_time = peer.identity().start_time};
+    WaitNotice notice;
+    if (!(name == process) || notices_.Read(rank, NoticeBoard::kProcessPlace, &notice) == 0)
+      continue;
+    ProcessWait wait;
+    std::memcpy(static_cast<void*>(&wait), notice.data(), sizeof(wait));
+    wait.process = name;
+    return wait;
+  }
+  return std::nullopt;
 }
 
 int64_t GroupWatch::Look(int64_t now_ns) {

@@ -20,6 +20,7 @@
 #include "base/proc.h"
 #include "base/wait.h"
 #include "comm/agent/watched.h"
+#include "comm/group/notice_board.h"
 #include "comm/node/failure.h"
 #include "comm/node/gate.h"
 #include "comm/node/group_counters.h"
@@ -35,16 +36,20 @@ class GroupWatch : public Watched {
 
   // All outlive the watch; of `state` only the constants are used. `woken` is notified when the group ends here.
   GroupWatch(const NodeState& state, FailureReporter& failures, const GroupCounters& counters,
-             Parts& parts, Gate& gate, EventCount& woken)
+             Parts& parts, NoticeBoard& notices, Gate& gate, EventCount& woken)
       : state_(state),
         failures_(failures),
         parts_(parts),
+        notices_(notices),
         gate_(gate),
         woken_(woken),
         report_(state, failures, counters) {}
 
   void AppendLifelines(std::vector<int>* lifelines) const override;
   int64_t Look(int64_t now_ns) override;
+  std::optional<ProcessWait> Wait() const override;
+  void Show(const std::optional<ProcessWait>& wait) override;
+  std::optional<ProcessWait> Read(const ProcessName& process) const override;
 
  private:
   std::optional<ExitInfo> EndOf(int rank) const;
@@ -55,6 +60,7 @@ class GroupWatch : public Watched {
   const NodeState& state_;
   FailureReporter& failures_;
   Parts& parts_;
+  NoticeBoard& notices_;
   Gate& gate_;
   EventCount& woken_;
   WaitReport report_;

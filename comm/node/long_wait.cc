@@ -180,6 +180,12 @@ std::vector<int> RanksAwaited(const NodeState& state) {
   return ListOf(AwaitedOfOthers(state));
 }
 
+std::vector<int> RanksNotArrived(const NodeState& state) {
+  const Ranks awaited = AwaitedOfOthers(state);
+  if (awaited.none()) return {};
+  return ListOf(awaited & NotArrived(state, state.self().done.load(std::memory_order_acquire) + 1));
+}
+
 bool AwaitsRanks(const NodeState& state) {
   return AwaitedOfOthers(state).any();
 }

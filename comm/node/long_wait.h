@@ -31,6 +31,9 @@ void ClearLongMessageWait(const NodeState& state);
 // Those for whom this rank waits in the collective that it has shown.
 std::vector<int> RanksAwaited(const NodeState& state);
 
+// Those of them that have not come to the collective at all: what they do is elsewhere.
+std::vector<int> RanksNotArrived(const NodeState& state);
+
 // Those for whom the oldest message of this rank waits.
 std::vector<int> RanksAwaitedInMessages(const NodeState& state);
 

@@ -104,7 +104,7 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
       driver_(state_, counters_, failures_, report_, messages_, policy_, queue_.woken()),
       messages_(*this, state_, options_.name, failures_, report_, counters_, policy_),
       shared_memory_(*this, state_, options_.name, heap_),
-      watch_(state_, failures_, counters_, *parts_, queue_.gate(), queue_.woken()) {
+      watch_(state_, failures_, counters_, *parts_, notices_, queue_.gate(), queue_.woken()) {
   RankControl& self = state_.self();
   const NodePeer::Identity& identity = state_.peers[static_cast<size_t>(state_.rank)]->identity();
   self.pid = identity.pid;

@@ -127,7 +127,7 @@ struct RankControl {
   uint64_t start_time;
   alignas(64) Arrival arrivals[kWindow];
   alignas(64) BufferPlaces places[kWindow];
-  NoticePlace notices[NoticeBoard::kPlaces];
+  NoticePlace notices[NoticeBoard::kPlaces + 1];
 };
 
 // What a rank's sends and receives share with the other ranks (message_engine.h).

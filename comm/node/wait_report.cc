@@ -1,6 +1,8 @@
 #include "comm/node/wait_report.h"
 
 #include "base/log.h"
+#include "base/text.h"
+#include "comm/group/number_hash.h"
 #include "comm/node/long_wait.h"
 #include "comm/recorder/describe.h"
 #include "fmt/format.h"
@@ -19,15 +21,44 @@ std::optional<WaitReport::Wait> WaitReport::Find() const {
 }
 
 // Operations end in order, so it is the one after those that have ended.
-std::string WaitReport::Waiting(int64_t waited_ns) const {
+std::string WaitReport::Call() const {
   std::string what = "a message";
   if (!wait_->of_messages) {
     const auto call = state_.recorder.Find(wait_->ended + 1);
     what =
         fmt::format("{} #{}", call ? DescribeArguments(*call) : "a collective", wait_->ended + 1);
   }
-  return fmt::format("{} on group {} has waited for {:.0f} s on rank {}: ", what,
-                     failures_.names().group(), static_cast<double>(waited_ns) * 1e-9, state_.rank);
+  return fmt::format("{} on group {}", what, failures_.names().group());
+}
+
+std::string WaitReport::Waiting(int64_t waited_ns) const {
+  return fmt::format("{} has waited for {:.0f} s on rank {}: ", Call(),
+                     static_cast<double>(waited_ns) * 1e-9, state_.rank);
+}
+
+// The version is made of all that the wait is: the group, the call, who is awaited. A message from anybody needs none of them.
+std::optional<ProcessWait> WaitReport::Describe() const {
+  const std::vector<int> awaited =
+      wait_->of_messages ? RanksAwaitedInMessages(state_) : RanksNotArrived(state_);
+  if (awaited.empty() || (wait_->of_messages && awaited.size() > 1)) return std::nullopt;
+  const auto name = [&](int rank) {
+    const NodePeer::Identity& identity = state_.peers[static_cast<size_t>(rank)]->identity();
+    return ProcessName{.pid = identity.pid, .start_time = identity.start_time};
+  };
+  ProcessWait shown{};
+  NumberHash hash;
+  hash.Add(state_.segment.header().group_id);
+  hash.Add(wait_->ended * 2 + (wait_->of_messages ? 1 : 0));
+  for (const int rank : awaited) {
+    if (shown.awaited_count == ProcessWait::kAwaitedMax) break;
+    hash.Add(static_cast<uint64_t>(rank));
+    shown.awaited[shown.awaited_count++] = name(rank);
+  }
+  shown.process = name(state_.rank);
+  shown.version = hash.Get();
+  shown.since_ns = since_ns_;
+  CopyText(shown.call, fmt::format("rank {} in {}", state_.rank, Call()));
+  return shown;
 }
 
 void WaitReport::ReportStalled(const std::vector<int>& holding_up, int64_t waited_ns) {
@@ -63,6 +94,7 @@ int64_t WaitReport::Look(int64_t now_ns) {
     stuck_ns_ = kStuckNs;
     stalled_told_.reset();
   }
+  shown_ = wait_ ? Describe() : std::nullopt;
   if (!wait_) return INT64_MAX;
   if (now_ns - since_ns_ >= kStalledNs) Report(now_ns - since_ns_);
   return now_ns + kLookWhileWaitingNs;

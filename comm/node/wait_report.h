@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/agent/wait_cycle.h"
 #include "comm/node/failure.h"
 #include "comm/node/group_counters.h"
 #include "comm/node/node_state.h"
@@ -33,6 +34,9 @@ class WaitReport {
   // Returns when to look again; INT64_MAX if this rank does not wait.
   int64_t Look(int64_t now_ns);
 
+  // What it waits in, as of the last Look(), and which processes have not come; nothing if it does not wait or all have.
+  const std::optional<ProcessWait>& shown() const { return shown_; }
+
  private:
   // What this rank waits in: the one after so many that have ended.
   struct Wait {
@@ -43,6 +47,8 @@ class WaitReport {
   };
 
   std::optional<Wait> Find() const;
+  std::optional<ProcessWait> Describe() const;
+  std::string Call() const;
   void Report(int64_t waited_ns);
   std::string Waiting(int64_t waited_ns) const;
   void ReportStalled(const std::vector<int>& holding_up, int64_t waited_ns);
@@ -50,8 +56,9 @@ class WaitReport {
   const NodeState& state_;
   const FailureReporter& failures_;
   const GroupCounters& counters_;
-  std::optional<Wait> wait_;     // at the last look
-  int64_t since_ns_ = 0;         // when it was first seen
+  std::optional<Wait> wait_;  // at the last look
+  int64_t since_ns_ = 0;      // when it was first seen
+  std::optional<ProcessWait> shown_;
   int64_t stuck_ns_ = kStuckNs;  // how long it will have waited at the next line
   std::bitset<kNodeRanksMax> stalled_told_;
 };

@@ -2,13 +2,18 @@
 #include "comm/agent/agent.h"
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 
 #include "base/fd.h"
+#include "base/log.h"
+#include "waits.h"
 
 namespace weft::test {
 namespace {
@@ -31,8 +36,20 @@ struct Group : public Watched {
     return next_ns;
   }
 
+  std::optional<ProcessWait> Wait() const override { return wait; }
+
+  void Show(const std::optional<ProcessWait>& shown_wait) override { shown.push_back(shown_wait); }
+
+  std::optional<ProcessWait> Read(const ProcessName& process) const override {
+    const auto found = others.find(process.pid);
+    return found == others.end() ? std::nullopt : std::optional(found->second);
+  }
+
   std::vector<int> lifelines;
   std::vector<int64_t> looks;
+  std::optional<ProcessWait> wait;
+  std::vector<std::optional<ProcessWait>> shown;
+  std::map<int32_t, ProcessWait> others;  // what processes of the group show
   int64_t next_ns = INT64_MAX;
   std::function<void()> during_look;
 };
@@ -118,6 +135,64 @@ TEST_F(AgentTest, AllowsAGroupToRemoveAndAddOthersWhileItIsLookedAt) {
   std::weak_ptr<Group> gone = second;
   second.reset();
   EXPECT_TRUE(gone.expired()) << "the agent keeps nothing that was removed";
+}
+
+// The warnings of a test.
+class Warnings {
+ public:
+  Warnings() {
+    SetLogCallback([](weft_log_level_t, const char* message,
+                      void* self) { static_cast<Warnings*>(self)->lines.emplace_back(message); },
+                   this);
+  }
+
+  Warnings(const Warnings&) = delete;
+  Warnings& operator=(const Warnings&) = delete;
+
+  ~Warnings() { SetLogCallback(nullptr, nullptr); }
+
+  std::vector<std::string> lines;
+};
+
+TEST_F(AgentTest, ShowsTheOldestWaitToAllGroups) {
+  const auto one = AddGroup();
+  const auto other = AddGroup();
+  agent_.Step(true);
+  EXPECT_TRUE(one->shown.empty()) << "nothing waits";
+  one->wait = WaitOf(1, {2});
+  one->wait->since_ns = 20;
+  other->wait = WaitOf(1, {3});
+  other->wait->since_ns = 10;
+  agent_.Step(true);
+  one->wait.reset();
+  other->wait.reset();
+  agent_.Step(true);
+  agent_.Step(true);
+  for (const auto& group : {one, other}) {
+    ASSERT_EQ(group->shown.size(), 2u) << "the end is shown once";
+    ASSERT_TRUE(group->shown[0].has_value());
+    EXPECT_EQ(group->shown[0]->awaited[0].pid, 3);
+    EXPECT_FALSE(group->shown[1].has_value());
+  }
+}
+
+TEST_F(AgentTest, ReportsACycleOnceWhenItHasStood) {
+  const Warnings warnings;
+  const auto group = AddGroup();
+  const auto other = AddGroup();
+  group->wait = WaitOf(1, {2});
+  other->others[2] = WaitOf(2, {1});
+  agent_.Step(true);
+  agent_.Step(true);
+  EXPECT_TRUE(warnings.lines.empty());
+  other->others[2].version = 77;  // it waits in something else by now
+  agent_.Step(true);
+  agent_.Step(true);
+  EXPECT_TRUE(warnings.lines.empty());
+  for (int i = 0; i < 5; ++i)
+    agent_.Step(true);
+  ASSERT_EQ(warnings.lines.size(), 1u);
+  EXPECT_NE(warnings.lines[0].find("CROSS_GROUP_DEADLOCK: pid 1, "), std::string::npos);
 }
 
 }  // namespace

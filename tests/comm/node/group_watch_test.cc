@@ -280,6 +280,68 @@ TEST(LongWait, IsReportedAndEndsWellWhenTheStoppedRankGoesOn) {
   });
 }
 
+// Each rank waits in a group of its own with the next one, which has gone to another group before: all say so, soon. Ranks that are
+// only late are not accused.
+TEST(Cycle, OverGroupsIsReportedByAllOfItsRanks) {
+  constexpr int kSize = 3;
+  const SharedValue<Exchange> exchange;
+  RunProcessRanks(kSize + 1, [&](ProcessGroup& group) -> std::string {
+    const int rank = group.rank();
+    exchange->pids[rank] = getpid();
+    std::vector<std::shared_ptr<ProcessGroup>> pairs;  // pair i: ranks i and i + 1
+    for (int pair = 0; pair < kSize; ++pair) {
+      const bool inside = rank == pair || rank == (pair + 1) % kSize;
+      auto made = group.Split(inside ? 0 : -1, 0, {.name = "pair" + std::to_string(pair)});
+      if (!made.ok()) return Text(made.status());
+      pairs.push_back(*std::move(made));
+    }
+    if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
+    std::string problem;
+    LogLines lines;
+    Collective barrier{.kind = OpKind::kBarrier};
+    barrier.timeout_ns = 2'500'000'000;
+    if (rank < kSize) {
+      const absl::Status status = pairs[static_cast<size_t>(rank)]->Run(barrier);
+      const std::string line = Line(lines.Text(), "CROSS_GROUP_DEADLOCK");
+      std::vector<std::string> parts;
+      for (int i = 0; i < kSize; ++i) {
+        parts.push_back("pid " + std::to_string(exchange->pids[i].load()) + ", rank ");
+        parts.push_back("in barrier #1 on group pair" + std::to_string(i) + ", waits for");
+      }
+      if (status.ok()) problem = "the barrier is done";
+      if (!HasAll(line, parts)) problem = "said: " + lines.Text() + Text(status);
+      ++exchange->told;
+    } else if (!Await(exchange->told, kSize)) {
+      problem = "the others did not end";
+    } else if (!lines.Text().empty()) {
+      problem = "said: " + lines.Text();
+    }
+    for (const auto& pair : pairs) {
+      if (pair != nullptr) pair->Close();
+    }
+    return problem;
+  });
+}
+
+TEST(Cycle, IsNotReportedOfARankThatIsLate) {
+  RunProcessRanks(3, [&](ProcessGroup& group) -> std::string {
+    auto other = group.Split(0, 0, {.name = "other"});
+    if (!other.ok()) return Text(other.status());
+    LogLines lines;
+    if (group.rank() == 1) Sleep(1'500);
+    if (group.rank() == 2) Sleep(700);
+    std::string problem;
+    for (ProcessGroup* const one : {&group, other->get()}) {
+      if (const absl::Status status = one->Run({.kind = OpKind::kBarrier}); !status.ok()) {
+        problem = Text(status);
+      }
+    }
+    if (!lines.Text().empty()) problem = "said: " + lines.Text();
+    (*other)->Close();
+    return problem;
+  });
+}
+
 // One who waits in a part learns that the parent has ended; who is outside of the part has ended it.
 TEST(Part, EndsWithTheGroupThatItWasSplitFrom) {
   constexpr int kSize = 4;
