@@ -45,6 +45,19 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
   return number;
 }
 
+// The number of a row like "oom_kill 1".
+std::optional<uint64_t> ReadRow(const std::string& path, std::string_view row) {
+  const std::string text = ReadFileStart(path);
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    uint64_t number = 0;
+    if (parts.first == row && absl::SimpleAtoi(parts.second, &number)) return number;
+  }
+  return std::nullopt;
+}
+
+constexpr std::string_view kOomKillRow = "oom_kill";
+
 // The sum of some rows of a memory.stat, which has lines like "inactive_file 4096".
 uint64_t SumOfRows(const std::string& path, const std::array<std::string_view, 3>& rows) {
   uint64_t sum = 0;
@@ -134,9 +147,10 @@ std::optional<Room> LeastRoom(const std::string& root) {
 
 }  // namespace
 
-std::vector<std::string> CgroupFolders(const std::string& root, std::string_view controller) {
+std::vector<std::string> CgroupFolders(const std::string& root, std::string_view controller,
+                                       std::string_view process) {
   std::vector<std::string> folders;
-  const std::string text = ReadFileStart(root + "/proc/self/cgroup");
+  const std::string text = ReadFileStart(StrCat(root, "/proc/", process, "/cgroup"));
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {  // "4:cpu,cpuacct:/a/b"
     const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (parts.size() != 3 || !absl::StartsWith(parts[2], "/") ||
@@ -154,6 +168,40 @@ std::vector<std::string> CgroupFolders(const std::string& root, std::string_view
       AddFolders(StrCat(root, "/sys/fs/cgroup", mount), parts[2], &folders);
   }
   return folders;
+}
+
+// A group is frozen with those that it is in, and both versions say so of the group itself.
+bool IsFrozen(const std::string& root, std::string_view process) {
+  for (const std::string& folder : CgroupFolders(root, "freezer", process)) {
+    const std::string state = ReadFirstLine(folder + "/freezer.state");
+    if (state == "FROZEN") return true;
+    if (!state.empty()) break;
+  }
+  for (const std::string& folder : CgroupFolders(root, "", process)) {
+    if (const auto frozen = ReadRow(folder + "/cgroup.events", "frozen")) return *frozen == 1;
+  }
+  return false;
+}
+
+// The first folder that has a counter: a group without a controller of its own is counted with the one that it is in.
+OomKills::OomKills(const std::string& root, std::string_view process) {
+  const auto look = [&](std::string_view controller, std::string_view file) {
+    for (const std::string& folder : CgroupFolders(root, controller, process)) {
+      std::string path = StrCat(folder, file);
+      const std::optional<uint64_t> count = ReadRow(path, kOomKillRow);
+      if (!count) continue;
+      path_ = std::move(path);
+      before_ = *count;
+      return;
+    }
+  };
+  look("memory", "/memory.oom_control");
+  if (path_.empty()) look("", "/memory.events");
+}
+
+uint64_t OomKills::Since() const {
+  if (path_.empty()) return 0;
+  return Minus(ReadRow(path_, kOomKillRow).value_or(0), before_);
 }
 
 absl::Status CheckCgroupMemory(const std::string& root, size_t bytes) {

@@ -21,6 +21,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "base/cgroup.h"
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -103,7 +104,10 @@ class SystemPeerProcess : public PeerProcess {
  public:
   // `pid`: in /proc, or 0. Without a lifeline: ended before we looked.
   SystemPeerProcess(int32_t pid, uint64_t start_time, Lifeline lifeline)
-      : pid_(pid), start_time_(start_time), lifeline_(std::move(lifeline)) {}
+      : pid_(pid),
+        start_time_(start_time),
+        lifeline_(std::move(lifeline)),
+        oom_kills_(pid > 0 ? OomKills("", std::to_string(pid)) : OomKills()) {}
 
   bool Ended() override {
     if (!lifeline_.fd.valid()) return true;
@@ -118,9 +122,28 @@ class SystemPeerProcess : public PeerProcess {
     return lifeline_.kind == Lifeline::Kind::kPidfd || pid_ == 0 || !Lives(ReadStat(pid_));
   }
 
+  ExitInfo Exit() override {
+    ExitInfo how = HowItEnded();
+    if (how.signal == SIGKILL) how.oom_kills = oom_kills_.Since();
+    return how;
+  }
+
+  // The state is read by number, so it is the process's only if that still is there afterwards.
+  ProcessState State() override {
+    if (Ended()) return ProcessState::kEnded;
+    if (pid_ <= 0) return ProcessState::kNotKnown;
+    const ProcessState state = ReadProcessState("", pid_);
+    return IsIt(ReadStat(pid_)) ? state : ProcessState::kNotKnown;
+  }
+
+  int32_t visible_pid() const override { return pid_; }
+
+  int fd() const override { return lifeline_.fd.get(); }
+
+ private:
   // A zombie tells through /proc, a reaped process through its pidfd. It may be reaped between the
   // two looks, hence the pidfd last.
-  ExitInfo Exit() override {
+  ExitInfo HowItEnded() const {
     const std::optional<Stat> stat = pid_ > 0 ? ReadStat(pid_) : std::nullopt;
     if (IsIt(stat) && !Lives(stat)) return FromWaitStatus(stat->wait_status);
     if (lifeline_.fd.valid() && lifeline_.kind == Lifeline::Kind::kPidfd) {
@@ -129,11 +152,6 @@ class SystemPeerProcess : public PeerProcess {
     return {};
   }
 
-  int32_t visible_pid() const override { return pid_; }
-
-  int fd() const override { return lifeline_.fd.get(); }
-
- private:
   // Not a younger process that got the number.
   bool IsIt(const std::optional<Stat>& stat) const {
     return stat && (start_time_ == 0 || stat->start_time == start_time_);
@@ -146,12 +164,21 @@ class SystemPeerProcess : public PeerProcess {
   const int32_t pid_;
   const uint64_t start_time_;
   const Lifeline lifeline_;
+  const OomKills oom_kills_;
 };
 
 }  // namespace
 
+std::string OomKillText(uint64_t oom_kills) {
+  return StrCat("its memory cgroup's oom_kill counter rose by ", oom_kills,
+                ", so the kernel most likely ended it for want of memory");
+}
+
 std::string ExitInfo::ToString() const {
-  if (signal > 0) return StrCat("killed by signal ", signal);
+  if (signal > 0) {
+    return StrCat("killed by signal ", signal,
+                  oom_kills == 0 ? "" : StrCat(" (", OomKillText(oom_kills), ")"));
+  }
   if (signal == 0) return StrCat("exited with code ", exit_code);
   return "ended, how is not known";
 }

@@ -110,5 +110,40 @@ TEST_F(CgroupTest, NonsenseIsNoLimit) {
   EXPECT_EQ(Check(kMiB), WEFT_SUCCESS);
 }
 
+TEST_F(CgroupTest, OomKillsAreCountedFromNowOnInTheGroupOfThatProcess) {
+  Write("/proc/42/cgroup", "4:memory:/a\n0::/\n");
+  Write("/proc/self/cgroup", "4:memory:/b\n0::/\n");
+  const std::string file = "/sys/fs/cgroup/memory/a/memory.oom_control";
+  Write(file, "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
+  const OomKills kills(root_, "42");
+  EXPECT_EQ(kills.Since(), 0U);
+  Write(file, "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n");
+  Write("/proc/42/cgroup", "");  // as of a process that is gone
+  EXPECT_EQ(kills.Since(), 2U);
+  Write(file, "oom_kill_disable 0\n");
+  EXPECT_EQ(kills.Since(), 0U);
+}
+
+TEST_F(CgroupTest, OomKillsOfVersion2AreThoseOfTheFirstGroupThatCountsThem) {
+  Write("/proc/42/cgroup", "0::/a/b\n");
+  Write("/sys/fs/cgroup/a/b/cgroup.events", "populated 1\n");
+  const std::string file = "/sys/fs/cgroup/a/memory.events";
+  Write(file, "low 0\nhigh 0\nmax 7\noom 4\noom_kill 0\noom_group_kill 9\n");
+  const OomKills kills(root_, "42");
+  Write(file, "low 0\nhigh 0\nmax 8\noom 5\noom_kill 1\noom_group_kill 9\n");
+  EXPECT_EQ(kills.Since(), 1U);
+}
+
+TEST_F(CgroupTest, OomKillsThatCannotBeReadAreNone) {
+  const OomKills nothing(root_, "42");
+  EXPECT_EQ(nothing.Since(), 0U);
+  EXPECT_EQ(OomKills().Since(), 0U);
+  Write("/proc/42/cgroup", "0::/a\n");
+  Write("/sys/fs/cgroup/a/memory.events", "oom_kill many\n");
+  const OomKills nonsense(root_, "42");
+  Write("/sys/fs/cgroup/a/memory.events", "oom_kill 4\n");
+  EXPECT_EQ(nonsense.Since(), 0U);
+}
+
 }  // namespace
 }  // namespace weft

@@ -1,13 +1,16 @@
 #include "base/proc.h"
 
 #include <csignal>
+#include <cstring>
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/wait.h"
+#include "tests/base/real_cgroup.h"
 
 namespace weft {
 namespace {
@@ -113,6 +116,45 @@ TEST(Proc, AGoneOrReusedPidHasEnded) {
   EXPECT_TRUE((*reused)->Ended());
   EXPECT_FALSE(proc.Open(0, 0).ok());
   EXPECT_FALSE(proc.Open(-1, 0).ok());
+}
+
+TEST(Proc, AnEndForWantOfMemoryIsToldFromOtherKills) {
+  const RealCgroup group("memory", "memory.oom_control", "memory.events");
+  if (!group.made() || !group.LimitMemory(size_t{24} << 20)) {
+    GTEST_SKIP() << "no memory can be limited here";
+  }
+  SystemProc proc;
+  for (const bool greedy : {false, true}) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const int pid = fork();
+    if (pid == 0) {
+      close(ends[1]);
+      char byte;
+      while (read(ends[0], &byte, 1) > 0) {
+      }
+      constexpr size_t kBytes = size_t{256} << 20;
+      void* const memory =
+          mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (greedy && memory != MAP_FAILED) std::memset(memory, 1, kBytes);
+      raise(SIGKILL);
+    }
+    close(ends[0]);
+    const bool taken = group.Take(pid);
+    const auto peer = proc.Open(pid, 0);
+    ASSERT_TRUE(peer.ok());
+    close(ends[1]);
+    ASSERT_TRUE(AwaitEnd(**peer));
+    const ExitInfo info = (*peer)->Exit();
+    waitpid(pid, nullptr, 0);
+    if (!taken) GTEST_SKIP() << "no process can be put into a control group here";
+    EXPECT_EQ(info.signal, SIGKILL);
+    EXPECT_EQ(info.oom_kills, greedy ? 1U : 0U);
+    EXPECT_EQ(info.ToString(),
+              greedy ? "killed by signal 9 (its memory cgroup's oom_kill counter rose by 1, so the "
+                       "kernel most likely ended it for want of memory)"
+                     : "killed by signal 9");
+  }
 }
 
 }  // namespace

@@ -131,6 +131,11 @@ class SimPeerProcess : public PeerProcess {
 
   ExitInfo Exit() override { return node_ == nullptr ? ExitInfo{} : *exit_; }
 
+  ProcessState State() override {
+    if (Ended()) return ProcessState::kEnded;
+    return node_->stopped() ? ProcessState::kStopped : ProcessState::kRunning;
+  }
+
   int32_t visible_pid() const override { return node_ == nullptr ? 0 : node_->pid(); }
 
   int fd() const override { return -1; }

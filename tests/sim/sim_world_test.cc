@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -109,8 +111,21 @@ TEST(SimWorld, AStoppedProcessHasNotEndedAndGoesOn) {
                   [&] {
                     return last_ns > begin_ns + 500 * kMs;
                   }});
+  const std::unique_ptr<PeerProcess> seen = *beside->Open(node->pid(), 0);
+  std::set<ProcessState> states;
+  int64_t next_look_ns = begin_ns;
+  world.AddActor({beside,
+                  [&] {
+                    states.insert(seen->State());
+                    next_look_ns = world.now_ns() + 10 * kMs;
+                  },
+                  [&] { return next_look_ns; },
+                  [&] {
+                    return last_ns > begin_ns + 500 * kMs;
+                  }});
   world.StopBetween(node, begin_ns + 100 * kMs, begin_ns + 300 * kMs);
   EXPECT_TRUE(world.Run(begin_ns + 600 * kMs));
+  EXPECT_EQ(states, (std::set<ProcessState>{ProcessState::kRunning, ProcessState::kStopped}));
   EXPECT_GE(longest_ns, 199 * kMs);
   EXPECT_LE(longest_ns, 205 * kMs);
   EXPECT_FALSE((*beside->Open(node->pid(), 0))->Ended());

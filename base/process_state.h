@@ -1,0 +1,42 @@
+// What a process that has not ended does: from facts of /proc and of its control group, never from its silence.
+//
+//   const ProcessState state = ReadProcessState("", pid);
+//   StrCat("process ", ProcessStateText(state))     // "process stopped by a debugger"
+//   if (IsStalled(state)) ...                       // it does nothing until somebody or something lets it go on
+//
+// Reads up to four small files, so it is for waits that take long and for messages. `root` is "" for the
+// machine's own files; tests bring theirs.
+// Thread-safety: pure functions over the file system.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace weft {
+
+enum class ProcessState : uint8_t {
+  kNotKnown,  // of another pid namespace, or hidden
+  kRunning,
+  kSleeping,
+  kUninterruptible,  // in a system call that no signal ends: a disk, a network file system, a driver
+  kStopped,          // by a signal
+  kTraced,           // by a debugger
+  kFrozen,           // its control group is
+  kDumpingCore,      // a signal has ended it, but for this
+  kEnded,
+};
+
+// "running", "stopped", "stopped by a debugger", "frozen by its cgroup", "writing a core dump"...
+const char* ProcessStateText(ProcessState state);
+
+// The letter that /proc and ps show for it: 'T' of a stopped one; 'D' and 'S' do not tell a frozen one; '?' if none is sure.
+char ProcessStateLetter(ProcessState state);
+
+// It does nothing by itself: stopped, traced, frozen, writing a core dump, in an uninterruptible system call.
+bool IsStalled(ProcessState state);
+
+// Of the process that has this pid in /proc, whichever that is. Of one whose first thread has ended while others run,
+// nothing is known but that.
+ProcessState ReadProcessState(const std::string& root, int32_t pid);
+
+}  // namespace weft
