@@ -183,9 +183,9 @@ absl::Status FailureReporter::PeerReplaced(const Operation& operation, int peer)
   const ErrorFields fields = FieldsFor(&operation, peer);
   return MakeError(
       WEFT_PEER_LOST, fields,
-      fmt::format("{}rank {} (host {}, pid {}) runs another program by now (exec); what it "
-                  "announced is gone",
-                  Heading(&operation), peer, fields.host, fields.pid));
+      fmt::format("{}{} runs another program by now (exec); what it announced is gone",
+                  Heading(&operation),
+                  names_.NameOf(peer, fmt::format("host {}, pid {}", fields.host, fields.pid))));
 }
 
 absl::Status FailureReporter::Local(const Operation& operation, const absl::Status& cause) const {

@@ -43,7 +43,8 @@ int Needs(const MessageOperation& operation) {
 // A rank that will not take part any more.
 struct MessageEngine::Loss {
   int peer;
-  std::optional<ExitInfo> exit;  // none: it has left in good order
+  std::optional<ExitInfo> exit;  // none: it has left in good order,
+  bool replaced = false;         // or has become another program
 };
 
 MessageEngine::MessageEngine(NodeGroup& group, const NodeState& state,
@@ -217,8 +218,8 @@ bool MessageEngine::AnyLate(int64_t now_ns) {
   return late;
 }
 
-// The ranks that pending operations need and that will do nothing more.
-std::vector<MessageEngine::Loss> MessageEngine::FindLosses() const {
+// The ranks that pending operations need and that will do nothing more. What they run is asked now and then only.
+std::vector<MessageEngine::Loss> MessageEngine::FindLosses(bool ask_programs) const {
   std::bitset<kNodeRanksMax> needed;
   ForEach([&](const MessageOperation& operation) {
     if (Needs(operation) == WEFT_ANY_SOURCE) {
@@ -230,10 +231,13 @@ std::vector<MessageEngine::Loss> MessageEngine::FindLosses() const {
   std::vector<Loss> losses;
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank || !needed[static_cast<size_t>(peer)]) continue;
+    NodePeer& process = *state_.peers[static_cast<size_t>(peer)];
+    const bool replaced = ask_programs && process.RunsAnotherProgram();
+    // Afterwards: who leaves, or whose number another process has got, has not been replaced.
     const bool left = Left(peer);
     std::optional<ExitInfo> exit;
-    if (!left) exit = state_.peers[static_cast<size_t>(peer)]->Ended();
-    if (left || exit) losses.push_back({peer, exit});
+    if (!left) exit = process.Ended();
+    if (left || exit || replaced) losses.push_back({peer, exit, !left && !exit && replaced});
   }
   return losses;
 }
@@ -245,6 +249,7 @@ absl::Status MessageEngine::LossOf(const MessageOperation& operation,
   for (const Loss& loss : losses) {
     if (needs != WEFT_ANY_SOURCE && needs != loss.peer) continue;
     if (loss.exit) return sentences_.PeerLost(operation, loss.peer, *loss.exit);
+    if (loss.replaced) return sentences_.PeerReplaced(operation.message(), loss.peer);
     if (needs == loss.peer) return sentences_.PeerLeft(operation.message(), loss.peer);
     ++left;
   }
@@ -284,7 +289,9 @@ void MessageEngine::LookAtPeers() {
   ShowWait();
   if (caller_drives_) LookAfterGroups();
   const bool late = AnyLate(now_ns);
-  const std::vector<Loss> losses = FindLosses();
+  const bool ask_programs = late || now_ns - programs_asked_ns_ >= kAskProgramNs;
+  if (ask_programs) programs_asked_ns_ = now_ns;
+  const std::vector<Loss> losses = FindLosses(ask_programs);
   if (!late && losses.empty()) return;
   Step();
   if (state_.aborted()) return FailAll();

@@ -104,7 +104,7 @@ class MessageEngine {
   void LookAtPeers() WEFT_REQUIRES(lock_);
   void ShowWait() WEFT_REQUIRES(lock_);
   bool AnyLate(int64_t now_ns) WEFT_REQUIRES(lock_);
-  std::vector<Loss> FindLosses() const WEFT_REQUIRES(lock_);
+  std::vector<Loss> FindLosses(bool ask_programs) const WEFT_REQUIRES(lock_);
   absl::Status Diagnose(const std::vector<Loss>& losses, int64_t now_ns) const WEFT_REQUIRES(lock_);
   absl::Status LossOf(const MessageOperation& operation, const std::vector<Loss>& losses) const;
   template <typename Visit>
@@ -126,6 +126,8 @@ class MessageEngine {
   Inbox inbox_ WEFT_GUARDED_BY(lock_);
   bool sealed_ WEFT_GUARDED_BY(lock_) = false;
   int64_t look_ns_ WEFT_GUARDED_BY(lock_) = 0;  // when to look at deadlines and peers next
+  int64_t programs_asked_ns_ WEFT_GUARDED_BY(lock_) =
+      0;  // when peers were last asked what they run
   bool shows_wait_ WEFT_GUARDED_BY(lock_) = false;
   EndedMessages ended_works_ WEFT_GUARDED_BY(lock_);
 };

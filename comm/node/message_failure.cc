@@ -55,6 +55,16 @@ absl::Status MessageFailure::PeerLost(const MessageOperation& operation, int pee
                                exit.ToString()));
 }
 
+absl::Status MessageFailure::PeerReplaced(const Message& message, int peer) const {
+  const ErrorFields fields = FieldsFor(message, peer);
+  return MakeError(
+      WEFT_PEER_LOST, fields,
+      fmt::format(
+          "{}{} runs another program by now (exec) and will not {}", Heading(message),
+          reporter_.names().NameOf(peer, fmt::format("host {}, pid {}", fields.host, fields.pid)),
+          message.is_send ? "receive it" : "send one"));
+}
+
 absl::Status MessageFailure::PeerLeft(const Message& message, int peer) const {
   return MakeError(WEFT_PEER_LOST, FieldsFor(message, peer),
                    fmt::format("{}{} has left the group (it destroyed its handle) and will not {}",

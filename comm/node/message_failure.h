@@ -22,6 +22,8 @@ class MessageFailure {
 
   absl::Status Timeout(const MessageOperation& operation) const;
   absl::Status PeerLost(const MessageOperation& operation, int peer, const ExitInfo& exit) const;
+  // It has called exec.
+  absl::Status PeerReplaced(const Message& message, int peer) const;
   absl::Status PeerLeft(const Message& message, int peer) const;
   // All that a receive from any source could come from.
   absl::Status AllLeft(const Message& message) const;

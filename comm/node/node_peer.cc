@@ -4,8 +4,8 @@
 // that process has it.
 #include "comm/node/node_peer.h"
 
+#include <atomic>
 #include <cerrno>
-#include <fstream>
 #include <map>
 #include <utility>
 
@@ -42,14 +42,11 @@ Registry& PeerRegistry() {
   return OfThisProcess<Registry>();
 }
 
-// The state of a process: the third field of its stat in /proc. The second is in parentheses and may hold anything.
-char ReadState(int32_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const size_t end = line.rfind(')');
-  return end != std::string::npos && end + 2 < line.size() ? line[end + 2] : '?';
-}
+// Where peers find the id of this process's heap for as long as it runs this program: they remember the place, and may read
+// there when the last group has gone.
+struct HeapIdPlace {
+  std::atomic<uint64_t> id{0};
+};
 
 }  // namespace
 
@@ -70,7 +67,9 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Self(int process_count) {
   }
   std::shared_ptr<NodePeer> peer(new NodePeer);
   peer->identity_ = identity;
-  peer->identity_.heap_id_address = reinterpret_cast<uintptr_t>(&peer->identity_.heap_id);
+  std::atomic<uint64_t>& place = OfThisProcess<HeapIdPlace>().id;
+  place.store(identity.heap_id, std::memory_order_relaxed);
+  peer->identity_.heap_id_address = reinterpret_cast<uintptr_t>(&place);
   peer->TryToRead(identity.pid);
   peer->is_self_ = true;
   peer->maps_files_ = true;
@@ -144,7 +143,7 @@ void NodePeer::TryToRead(int32_t visible_pid) {
 }
 
 bool NodePeer::RunsAnotherProgram() const {
-  if (!readable_) return false;
+  if (!readable_ || is_self_) return false;
   uint64_t found = 0;
   const iovec local{&found, sizeof(found)};
   const iovec remote{reinterpret_cast<void*>(identity_.heap_id_address), sizeof(found)};
@@ -189,36 +188,24 @@ std::optional<ExitInfo> NodePeer::Ended() {
   return process_->Exit();
 }
 
-std::string NodePeer::StateName() const {
-  if (is_self_) return "running";
+ProcessState NodePeer::State() const {
+  if (is_self_) return ProcessState::kRunning;
   MutexLock lock(mutex_);
-  const int32_t pid = process_->visible_pid();
-  if (pid == 0) return process_->Ended() ? "ended" : "of another pid namespace, not ended";
-  switch (ReadState(pid)) {
-    case 'R':
-      return "running";
-    case 'S':
-      return "sleeping";
-    case 'D':
-      return "in an uninterruptible system call";
-    case 'T':
-      return "stopped";
-    case 't':
-      return "stopped by a debugger";
-    case 'Z':
-    case 'X':
-      return "ended";
-    default:
-      return "gone";
-  }
+  return process_->State();
 }
 
-bool NodePeer::Stopped() const {
-  if (is_self_) return false;
+std::string NodePeer::StateName() const {
+  const ProcessState state = State();
+  if (state != ProcessState::kNotKnown) return ProcessStateText(state);
   MutexLock lock(mutex_);
-  const int32_t pid = process_->visible_pid();
-  const char state = pid > 0 ? ReadState(pid) : '?';
-  return state == 'T' || state == 't';
+  return process_->visible_pid() == 0 ? "of another pid namespace, not ended"
+                                      : ProcessStateText(state);
+}
+
+// A system call that no signal ends may end by itself at any moment: pages that are read from a disk are waited for in one.
+bool NodePeer::Stopped() const {
+  const ProcessState state = State();
+  return IsStalled(state) && state != ProcessState::kUninterruptible;
 }
 
 }  // namespace weft

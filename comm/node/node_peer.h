@@ -23,6 +23,9 @@
 
 namespace weft {
 
+// Between questions of a long wait whether a peer still runs its program: a system call each.
+constexpr int64_t kAskProgramNs = 100'000'000;
+
 class NodePeer {
  public:
   struct Identity {
@@ -84,12 +87,15 @@ class NodePeer {
   int lifeline() const;
   // How it ended, if it has ended.
   std::optional<ExitInfo> Ended();
-  // True if what was readable() is another program's memory now: the process has called exec. For finding out why
-  // Read() failed.
+  // True if what was readable() is another program's memory now: the process has called exec. Of one that is not
+  // readable(), or not any more, this is not known: false. The number may be another process's once this one has
+  // ended, so ask Ended() afterwards.
   bool RunsAnotherProgram() const;
-  // "running", "sleeping", "stopped", "gone"...: for messages.
+  // What it does: by PeerProcess::State().
+  ProcessState State() const;
+  // "running", "sleeping", "stopped", "of another pid namespace, not ended"...: for messages.
   std::string StateName() const;
-  // By a signal or a debugger.
+  // It does nothing and waits for nobody: stopped by a signal or a debugger, frozen, or writing a core dump.
   bool Stopped() const;
 
  private:

@@ -72,7 +72,7 @@ bool OperationDriver::EndedByInterrupt(const Operation& operation) {
 
 bool OperationDriver::MustEnd(const Operation& operation, const WaitTarget& target, bool late,
                               int64_t timeout_ns) {
-  if (late) checked_ns_ = 0;  // whoever has ended is named before who is late
+  if (late) checked_ns_ = programs_asked_ns_ = 0;  // whoever is lost is named before who is late
   if (Hopeless(operation, target)) return true;
   if (late) failures_.Raise(failures_.Timeout(operation, target, timeout_ns));
   return late;
@@ -87,12 +87,17 @@ bool OperationDriver::Hopeless(const Operation& operation, const WaitTarget& tar
   checked_ns_ = now_ns;
   ShowLongWait(state_, operation.sequence(), target);
   if (CallerDrivesProgress()) LookAfterGroups();
+  const bool asks_programs = now_ns - programs_asked_ns_ >= kAskProgramNs;
+  if (asks_programs) programs_asked_ns_ = now_ns;
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank || !Needs(operation, target, peer)) continue;
-    const bool left =
-        state_.control(peer).state.load(std::memory_order_acquire) >= RankState::kLeaving;
+    const bool left = Left(peer);
     const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(peer)]->Ended();
-    if (!left && !exit) continue;
+    if (!left && !exit) {
+      if (!asks_programs || !Replaced(peer) || !Needs(operation, target, peer)) continue;
+      failures_.Raise(failures_.PeerReplaced(operation, peer));
+      return true;
+    }
     // It may have done its part after the first look and gone before the second. What it published before it went is
     // seen by now, and there will be nothing more.
     if (!Needs(operation, target, peer)) continue;
@@ -101,6 +106,16 @@ bool OperationDriver::Hopeless(const Operation& operation, const WaitTarget& tar
     return true;
   }
   return false;
+}
+
+bool OperationDriver::Left(int peer) const {
+  return state_.control(peer).state.load(std::memory_order_acquire) >= RankState::kLeaving;
+}
+
+// True if `peer` has become another program. One that leaves, or whose number another process has got, is none.
+bool OperationDriver::Replaced(int peer) const {
+  NodePeer& process = *state_.peers[static_cast<size_t>(peer)];
+  return process.RunsAnotherProgram() && !Left(peer) && !process.Ended();
 }
 
 // Whether the operation waits for something that `peer` has still to do. A rank may go when it has done its part.

@@ -70,6 +70,8 @@ class OperationDriver {
   WaitPolicy PolicyTowards(int peer) const;
   bool EndedByInterrupt(const Operation& operation);
   bool Hopeless(const Operation& operation, const WaitTarget& target);
+  bool Left(int peer) const;
+  bool Replaced(int peer) const;
   bool Needs(const Operation& operation, const WaitTarget& target, int peer) const;
   absl::Status ConcludeFailed(const Operation& operation);
   bool AwaitEnd(int peer);
@@ -84,6 +86,7 @@ class OperationDriver {
   EventCount& woken_;
   CpuSpread spread_;
   int64_t checked_ns_ = 0;                 // when peers' processes were last looked at
+  int64_t programs_asked_ns_ = 0;          // when they were last asked what they run
   Deadline quiesce_patience_{kQuiesceNs};  // of all operations together
 };
 

@@ -1,10 +1,12 @@
-// A rank whose process becomes another program (exec) while peers are about to read its memory: they say so, and do
-// not take what that program has at the same address for the rank's.
+// A rank whose process becomes another program (exec) while peers are about to read its memory, or wait for it: they say so, and
+// do not take what that program has at the same address for the rank's.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -12,6 +14,8 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/wait.h"
+#include "comm/node/heap.h"
 #include "comm/node/make_group.h"
 #include "directory_store.h"
 #include "fmt/format.h"
@@ -130,6 +134,144 @@ TEST(ReplacedRank, IsNotReadByBroadcasts) {
     (*group)->Abort("the test is over");
     GiveBytes(over.ends[1], 1);
     return problem;
+  });
+  for (size_t rank = 0; rank < ends.size(); ++rank)
+    EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
+}
+
+// What the others wait in for a rank that never comes.
+enum class Wait { kAllReduce, kLargeAllReduce, kStartedAllReduce, kRecv, kStartedRecv, kAnySource };
+
+struct WaitCase {
+  const char* name;
+  Wait wait;
+};
+
+absl::Status Await(absl::StatusOr<WorkRef> work) {
+  return work.ok() ? (*work)->Wait(0) : work.status();
+}
+
+absl::Status WaitForRank0(ProcessGroup& group, Wait wait) {
+  std::vector<float> in(200'000, 1), out(200'000);
+  Collective reduce{.kind = OpKind::kAllReduce, .dtype = WEFT_FLOAT32, .count = 1};
+  reduce.in = in.data();
+  reduce.out = out.data();
+  const Message recv = RecvOf(out.data(), 64, wait == Wait::kAnySource ? WEFT_ANY_SOURCE : 0, 5);
+  switch (wait) {
+    case Wait::kLargeAllReduce:
+      reduce.count = in.size();
+      return group.Run(reduce);
+    case Wait::kAllReduce:
+      return group.Run(reduce);
+    case Wait::kStartedAllReduce:
+      return Await(group.Start(reduce));
+    case Wait::kStartedRecv:
+      return Await(group.Start(recv));
+    case Wait::kRecv:
+    case Wait::kAnySource:
+      break;
+  }
+  return group.Run(recv);
+}
+
+class ReplacedRankInAWait : public testing::TestWithParam<WaitCase> {
+ protected:
+  // Rank 0 becomes another program, which lives until all others have returned.
+  static void Run(int64_t timeout_ns,
+                  const std::function<std::string(int rank, ProcessGroup& group)>& others) {
+    ASSERT_TRUE(kIsRank);
+    const TemporaryDirectory directory;
+    const Pipe ready, over;
+    const auto ends = RunForkedRanks(1 + kReaders, 60, [&](int rank) -> std::string {
+      DirectoryStore store(directory.path());
+      auto group =
+          MakeNodeGroup(&store, rank, 1 + kReaders, {.name = "r", .timeout_ns = timeout_ns});
+      if (!group.ok()) return Text(group.status());
+      if (const absl::Status met = (*group)->Run({.kind = OpKind::kBarrier}); !met.ok())
+        return Text(met);
+      if (rank == 0) {
+        setenv(kRole, fmt::format("{},{}", ready.ends[1], over.ends[0]).c_str(), 1);
+        execl("/proc/self/exe", "successor", nullptr);
+        return "rank 0 could not become another program";
+      }
+      std::string problem = others(rank, **group);
+      SingleCopyCalls::Get().Reset();
+      if (!TakeByte(ready.ends[0])) problem += " (rank 0 did not become another program)";
+      (*group)->Abort("the test is over");
+      GiveBytes(over.ends[1], 1);
+      return problem;
+    });
+    for (size_t rank = 0; rank < ends.size(); ++rank)
+      EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
+  }
+};
+
+TEST_P(ReplacedRankInAWait, IsNoticedWithoutADeadline) {
+  Run(50'000'000'000, [](int, ProcessGroup& group) -> std::string {
+    const int64_t begun_ns = MonotonicNs();
+    const absl::Status status = WaitForRank0(group, GetParam().wait);
+    if (MonotonicNs() - begun_ns > 10'000'000'000) return "late: " + Text(status);
+    if (FieldsOf(status).rank != 0) return "blames: " + Text(status);
+    return Expect(status, WEFT_PEER_LOST, {"rank 0 (host ", "runs another program by now (exec)"});
+  });
+}
+
+// Who may not be read may be the program that it was: it is late, no more.
+TEST_P(ReplacedRankInAWait, IsLateWhereItMayNotBeRead) {
+  Run(700'000'000, [](int, ProcessGroup& group) -> std::string {
+    SingleCopyCalls::Get().forbidden = true;
+    const absl::Status status = WaitForRank0(group, GetParam().wait);
+    const bool names = GetParam().wait != Wait::kAnySource;
+    if (names && FieldsOf(status).rank != 0) return "blames: " + Text(status);
+    return Expect(status, WEFT_TIMEOUT, {"within 0.7 s"});
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Waits, ReplacedRankInAWait,
+                         testing::Values(WaitCase{"AllReduce", Wait::kAllReduce},
+                                         WaitCase{"LargeAllReduce", Wait::kLargeAllReduce},
+                                         WaitCase{"StartedAllReduce", Wait::kStartedAllReduce},
+                                         WaitCase{"Recv", Wait::kRecv},
+                                         WaitCase{"StartedRecv", Wait::kStartedRecv},
+                                         WaitCase{"AnySource", Wait::kAnySource}),
+                         [](const auto& wait) { return std::string(wait.param.name); });
+
+// Rank 0 lets go of all groups but not of its heap, and makes another one: rank 1 has known its heap all the time, and finds
+// its id where it was.
+TEST(LateRank, IsNotTakenForAnotherProgramWhenItMadeItsGroupsAnew) {
+  ASSERT_TRUE(kIsRank);
+  const TemporaryDirectory first_directory, second_directory;
+  const Pipe late;
+  const auto ends = RunForkedRanks(2, 60, [&](int rank) -> std::string {
+    void* const block = ProcessHeap().Allocate(4096).value();
+    DirectoryStore store(first_directory.path());
+    auto first = MakeNodeGroup(&store, rank, 2, {.name = "first", .timeout_ns = 30'000'000'000});
+    if (!first.ok()) return Text(first.status());
+    if (rank == 0) {
+      (*first)->Close();
+      first->reset();
+      std::vector<std::vector<char>> others;  // where the group was
+      for (size_t bytes = 16; bytes < 4096; bytes += 16)
+        others.emplace_back(bytes, '\x5a');
+    }
+    DirectoryStore again(second_directory.path());
+    auto second = MakeNodeGroup(&again, rank, 2, {.name = "second", .timeout_ns = 30'000'000'000});
+    if (!second.ok()) return Text(second.status());
+    if (rank == 0) {
+      if (!TakeByte(late.ends[0])) return "rank 1 did not wait";
+    } else {
+      // It has asked several times when the byte comes.
+      if (fork() == 0) {
+        poll(nullptr, 0, 500);
+        GiveBytes(late.ends[1], 1);
+        _exit(0);
+      }
+    }
+    const absl::Status status = (*second)->Run({.kind = OpKind::kBarrier});
+    (*second)->Close();
+    if (rank == 1) (*first)->Close();
+    if (!ProcessHeap().Free(block).ok()) return "the block was not freed";
+    return status.ok() ? "" : Text(status);
   });
   for (size_t rank = 0; rank < ends.size(); ++rank)
     EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;

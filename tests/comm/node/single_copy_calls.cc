@@ -72,6 +72,10 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const iovec* local, unsigned long loc
       return -1;
     }
   }
+  if (calls.forbidden) {
+    errno = EPERM;
+    return -1;
+  }
   const ssize_t got = __real_process_vm_readv(pid, local, local_count, remote, remote_count, flags);
   if (counted && got > 0) calls.bytes += static_cast<uint64_t>(got);
   return got;

@@ -23,6 +23,7 @@ struct SingleCopyCalls {
   std::atomic<int> calls{0};
   std::atomic<uint64_t> bytes{0};        // read, the ids included
   std::atomic<int> fail_from{-1};        // the number of the call from which on all fail; -1: none
+  std::atomic<bool> forbidden{false};    // all fail, those that are not counted too
   std::function<void(int call)> before;  // runs before each, with its number
 
   static SingleCopyCalls& Get();
@@ -31,6 +32,7 @@ struct SingleCopyCalls {
     calls = 0;
     bytes = 0;
     fail_from = -1;
+    forbidden = false;
     before = nullptr;
   }
 };
