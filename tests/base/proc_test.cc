@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/wait.h"
-#include "tests/base/real_cgroup.h"
+#include "tests/support/real_cgroup.h"
 
 namespace weft {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/proc.h"
 #include "base/wait.h"
 #include "tests/base/machine_of_files.h"
-#include "tests/base/real_cgroup.h"
+#include "tests/support/real_cgroup.h"
 
 namespace weft {
 namespace {

@@ -148,34 +148,34 @@ TEST_P(BlockDisagreement, OfAlgorithmsIsNamed) {
 // What cannot be had is refused on all ranks, and the group works on.
 TEST_P(BlockDisagreement, ImpossibleAlgorithmsAreRefusedAndTheGroupWorksOn) {
   const int size = GetParam();
-  EXPECT_EQ(RunThreadRanks(size, Options(),
-                           [&](ProcessGroup& group) -> std::string {
-                             Call call;
-                             Collective* const c = call.Prepare(OpKind::kAllReduce);
-                             c->layout = nullptr;
-                             c->count = 5000;
-                             for (const Protocol algorithm :
-                                  {Protocol::kInline, Protocol::kSlot, Protocol::kDirect,
-                                   Protocol::kSingleCopy}) {
-                               for (const bool asynchronous : {false, true}) {
-                                 c->algorithm = algorithm;
-                                 absl::Status status;
-                                 if (asynchronous) {
-                                   auto work = group.Start(*c);
-                                   status = work.ok() ? (*work)->Wait(0) : work.status();
-                                 } else {
-                                   status = group.Run(*c);
-                                 }
-                                 if (ResultOf(status) != WEFT_UNSUPPORTED) {
-                                   return "got: " + std::string(status.message());
-                                 }
-                               }
-                             }
-                             c->algorithm = Protocol::kAuto;
-                             const absl::Status status = group.Run(*c);
-                             return status.ok() ? "" : std::string(status.message());
-                           }),
-            "");
+  EXPECT_EQ(
+      RunThreadRanks(size, Options(),
+                     [&](ProcessGroup& group) -> std::string {
+                       Call call;
+                       Collective* const c = call.Prepare(OpKind::kAllReduce);
+                       c->layout = nullptr;
+                       c->count = 5000;
+                       for (const Protocol algorithm : {Protocol::kInline, Protocol::kSlot,
+                                                        Protocol::kDirect, Protocol::kSingleCopy}) {
+                         for (const bool asynchronous : {false, true}) {
+                           c->algorithm = algorithm;
+                           absl::Status status;
+                           if (asynchronous) {
+                             auto work = group.Start(*c);
+                             status = work.ok() ? (*work)->Wait(0) : work.status();
+                           } else {
+                             status = group.Run(*c);
+                           }
+                           if (ResultOf(status) != WEFT_UNSUPPORTED) {
+                             return "got: " + std::string(status.message());
+                           }
+                         }
+                       }
+                       c->algorithm = Protocol::kAuto;
+                       const absl::Status status = group.Run(*c);
+                       return status.ok() ? "" : std::string(status.message());
+                     }),
+      "");
 }
 
 INSTANTIATE_TEST_SUITE_P(RankSet, BlockDisagreement, ::testing::Values(2, 3, 5, 8));

@@ -18,6 +18,7 @@
 #include "message_case.h"
 #include "rank_processes.h"
 #include "tests/support/leak_check.h"
+#include "tests/support/real_cgroup.h"
 #include "tests/support/shared_value.h"
 
 namespace weft::test {
@@ -179,6 +180,45 @@ TEST(StoppedRank, IsNamedAtTheEndOfALineOfMessages) {
     }
     if (ResultOf(status) != WEFT_TIMEOUT) return "got: " + Text(status);
     return FieldsOf(status).rank == kSize - 1 ? "" : Text(status);
+  });
+}
+
+// Who is frozen with its control group seems to sleep, or to be in a system call: like a stopped one it is named, and not those
+// that wait.
+TEST(FrozenRank, IsNamedAtTheEndOfALineOfMessages) {
+  constexpr int kSize = 3;
+  const RealCgroup cgroup("freezer", "freezer.state", "cgroup.freeze");
+  if (!cgroup.made()) GTEST_SKIP() << "no control groups can be made here";
+  const SharedValue<Exchange> exchange;
+  RunProcessRanks(kSize, [&](ProcessGroup& group) -> std::string {
+    exchange->pids[group.rank()] = getpid();
+    if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
+    char data[8] = {};
+    if (group.rank() == kSize - 1) {
+      Message recv = RecvOf(data, sizeof(data), 0, 6);
+      const weft_result_t result = ResultOf(group.Run(recv));
+      return result == WEFT_TIMEOUT || result == WEFT_ABORTED ? "" : "rank 0 sent one";
+    }
+    if (group.rank() == 0) {
+      const bool frozen = cgroup.Take(exchange->pids[kSize - 1]) && cgroup.Freeze(true);
+      exchange->pids[7] = frozen ? 1 : -1;
+    }
+    while (exchange->pids[7].load() == 0)
+      poll(nullptr, 0, 1);
+    absl::Status status = MakeError(WEFT_TIMEOUT, {.rank = kSize - 1}, "frozen by its cgroup");
+    if (exchange->pids[7] == 1) {
+      Message recv = RecvOf(data, sizeof(data), group.rank() + 1, 5);
+      recv.timeout_ns = kTimeoutNs;
+      status = group.Run(recv);
+    }
+    if (++exchange->told == kSize - 1) {
+      cgroup.Freeze(false);
+      if (exchange->pids[7] != 1) group.Abort("this system does not freeze");
+    }
+    if (ResultOf(status) != WEFT_TIMEOUT) return "got: " + Text(status);
+    const bool named = FieldsOf(status).rank == kSize - 1 &&
+                       Text(status).find("frozen by its cgroup") != std::string::npos;
+    return named ? "" : Text(status);
   });
 }
 

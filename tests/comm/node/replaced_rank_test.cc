@@ -236,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(Waits, ReplacedRankInAWait,
                                          WaitCase{"AnySource", Wait::kAnySource}),
                          [](const auto& wait) { return std::string(wait.param.name); });
 
-// Rank 0 lets go of all groups but not of its heap, and makes another one: rank 1 has known its heap all the time, and finds
+// Rank 1 lets go of all groups but not of its heap, and makes another one: rank 0 has known its heap all the time, and finds
 // its id where it was.
 TEST(LateRank, IsNotTakenForAnotherProgramWhenItMadeItsGroupsAnew) {
   ASSERT_TRUE(kIsRank);
@@ -247,18 +247,18 @@ TEST(LateRank, IsNotTakenForAnotherProgramWhenItMadeItsGroupsAnew) {
     DirectoryStore store(first_directory.path());
     auto first = MakeNodeGroup(&store, rank, 2, {.name = "first", .timeout_ns = 30'000'000'000});
     if (!first.ok()) return Text(first.status());
-    if (rank == 0) {
+    std::vector<std::vector<char>> others;  // where the group was
+    if (rank == 1) {
       (*first)->Close();
       first->reset();
-      std::vector<std::vector<char>> others;  // where the group was
       for (size_t bytes = 16; bytes < 4096; bytes += 16)
         others.emplace_back(bytes, '\x5a');
     }
     DirectoryStore again(second_directory.path());
     auto second = MakeNodeGroup(&again, rank, 2, {.name = "second", .timeout_ns = 30'000'000'000});
     if (!second.ok()) return Text(second.status());
-    if (rank == 0) {
-      if (!TakeByte(late.ends[0])) return "rank 1 did not wait";
+    if (rank == 1) {
+      if (!TakeByte(late.ends[0])) return "rank 0 did not wait";
     } else {
       // It has asked several times when the byte comes.
       if (fork() == 0) {
@@ -269,7 +269,7 @@ TEST(LateRank, IsNotTakenForAnotherProgramWhenItMadeItsGroupsAnew) {
     }
     const absl::Status status = (*second)->Run({.kind = OpKind::kBarrier});
     (*second)->Close();
-    if (rank == 1) (*first)->Close();
+    if (rank == 0) (*first)->Close();
     if (!ProcessHeap().Free(block).ok()) return "the block was not freed";
     return status.ok() ? "" : Text(status);
   });
