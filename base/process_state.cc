@@ -95,6 +95,10 @@ bool IsStalled(ProcessState state) {
   return false;
 }
 
+bool IsHeld(ProcessState state) {
+  return IsStalled(state) && state != ProcessState::kUninterruptible;
+}
+
 ProcessState ReadProcessState(const std::string& root, int32_t pid) {
   const std::string status = ReadFileStart(StrCat(root, "/proc/", pid, "/status"));
   const std::string state_text = FieldOf(status, "State");  // "S (sleeping)"

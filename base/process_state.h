@@ -35,6 +35,10 @@ char ProcessStateLetter(ProcessState state);
 // It does nothing by itself: stopped, traced, frozen, writing a core dump, in an uninterruptible system call.
 bool IsStalled(ProcessState state);
 
+// The same but for a system call, which may end by itself the next moment: pages that are read from a disk are waited for in
+// one. It waits for nobody, so it may be blamed for those that wait for it.
+bool IsHeld(ProcessState state);
+
 // Of the process that has this pid in /proc, whichever that is. Of one whose first thread has ended while others run,
 // nothing is known but that.
 ProcessState ReadProcessState(const std::string& root, int32_t pid);

@@ -15,19 +15,14 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "cli/weftrun/rank_process.h"
 
 namespace weft {
 namespace {
 
-// How the process ended, std::nullopt if it has not. Leaves it unreaped.
-std::optional<ExitReport> PeekExit(pid_t pid) {
-  siginfo_t info = {};
-  if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-      info.si_pid != pid) {
-    return std::nullopt;
-  }
-  if (info.si_code == CLD_EXITED) return ExitReport{0, info.si_status};
-  return ExitReport{info.si_status, 0};
+// "rank 2 on node 1 (pid 4711)"; both are left out where they are not asked for.
+std::string RankText(int rank, std::string_view node, pid_t pid) {
+  return StrCat("rank ", rank, node, pid > 0 ? StrCat(" (pid ", pid, ")") : "");
 }
 
 }  // namespace
@@ -117,6 +112,7 @@ absl::Status Job::StartRank(int local_rank, const Variables& defaults) {
   spec.signal_mask = signals_->original_mask();
   WEFT_ASSIGN_OR_RETURN(rank.pid, SpawnRank(spec));
   guard_->Add(rank.pid);
+  rank.oom_kills = OomKills("", std::to_string(rank.pid));
   rank.output->CloseChildEnds();
   ranks_.push_back(std::move(rank));
   return absl::OkStatus();
@@ -193,6 +189,8 @@ void Job::ObserveExits() {
     if (rank.exit.has_value()) continue;
     rank.exit = PeekExit(rank.pid);
     if (!rank.exit.has_value() || !rank.exit->failed()) continue;
+    if (rank.exit->signal == SIGKILL && phase_ != Phase::kKill)
+      rank.exit->oom_kills = rank.oom_kills.Since();
     // Of several that ended since the last look, a crash explains more than the exit of one that
     // noticed it.
     const bool crashed = rank.exit->signal != 0;
@@ -201,19 +199,39 @@ void Job::ObserveExits() {
   if (culprit != nullptr && first_failure_ == nullptr) NoteFirstFailure(*culprit);
 }
 
-void Job::NoteFirstFailure(Rank& rank) {
-  if (agents_ != nullptr) {
-    // Something on another node was first.
-    if (agents_->verdict().has_value() || !agents_->failure().ok()) return;
-    agents_->SayFailed({.exit_code = rank.exit->shell_code(),
-                        .restart = last_signal_ == 0,
-                        .reason = StrCat("rank ", rank.rank, " on node ", options_.node_rank, " ",
-                                         rank.exit->ToString())});
+// A rank that is held now was held when the failed one gave up waiting for it.
+void Job::FindHeldRanks() {
+  for (Rank& rank : ranks_) {
+    if (rank.exit.has_value()) continue;
+    rank.state = ReadProcessState("", rank.pid);
+    if (held_ == nullptr && IsHeld(rank.state)) held_ = &rank;
   }
+}
+
+// "rank 0 (pid 4711) exited with code 1", "rank 2 (pid 4713) was stopped (state T) when rank 0 (pid 4711) exited with code 1".
+std::string Job::FailureText(std::string_view node, bool pids) const {
+  const auto name = [&](const Rank& rank) {
+    return RankText(rank.rank, node, pids ? rank.pid : 0);
+  };
+  const std::string end = StrCat(name(*first_failure_), " ", first_failure_->exit->ToString());
+  return held_ == nullptr ? end
+                          : StrCat(name(*held_), " was ", HoldText(held_->state), " when ", end);
+}
+
+void Job::NoteFirstFailure(Rank& rank) {
+  // Something on another node was first.
+  if (agents_ != nullptr && (agents_->verdict().has_value() || !agents_->failure().ok())) return;
   first_failure_ = &rank;
+  if (phase_ == Phase::kRunning && rank.exit->MayFollow()) FindHeldRanks();
+  if (agents_ != nullptr) {
+    agents_->SayFailed(
+        {.exit_code = rank.exit->shell_code(),
+         .restart = last_signal_ == 0,
+         .reason = FailureText(StrCat(" on node ", options_.node_rank), /*pids=*/false)});
+  }
   if (AllExited() || phase_ != Phase::kRunning) return;
-  Say(StrCat("rank ", rank.rank, " (pid ", rank.pid, ") ", rank.exit->ToString(),
-             "; the others have ", kGraceNs / 1'000'000'000, " s to end by themselves"));
+  Say(StrCat(FailureText("", /*pids=*/true), "; the others have ", kGraceNs / 1'000'000'000,
+             " s to end by themselves"));
   Enter(Phase::kGrace, kGraceNs);
 }
 
@@ -398,8 +416,13 @@ void Job::Report() {
     if (last_signal_ != 0) Say(StrCat("all ranks ended well after ", SignalName(last_signal_)));
     return;
   }
-  const Rank& rank = *first_failure_;
-  Say(StrCat("rank ", rank.rank, " failed first: ", rank.exit->ToString(),
+  const Rank& rank = *Named();
+  std::string how = rank.exit->ToString();
+  if (held_ != nullptr) {
+    how = StrCat("it was ", HoldText(held_->state), " when ", RankText(first_failure_->rank, "", 0),
+                 " ", first_failure_->exit->ToString(), "; in the end ", how);
+  }
+  Say(StrCat("rank ", rank.rank, " failed first: ", how,
              last_signal_ == 0 ? "" : StrCat(", after ", SignalName(last_signal_), " to weftrun")));
   const auto& lines = rank.output->last_lines();
   if (lines.empty()) {
@@ -417,8 +440,11 @@ void Job::Report() {
 std::string Job::OtherEndings() const {
   std::map<std::string, std::string> by_ending;
   for (const Rank& rank : ranks_) {
-    if (&rank == first_failure_) continue;
-    std::string& list = by_ending[rank.exit->ToString()];
+    if (&rank == Named()) continue;
+    const std::string ending = rank.exit->ToString();
+    std::string& list =
+        by_ending[IsHeld(rank.state) ? StrCat("was ", HoldText(rank.state), ", in the end ", ending)
+                                     : ending];
     list += StrCat(list.empty() ? "" : ", ", rank.rank);
   }
   std::string text;

@@ -8,6 +8,8 @@
 // After a failure the others have kGraceNs to say what they saw, then get SIGTERM, and SIGKILL
 // kTermNs later. A job that is asked to end (SIGINT, SIGTERM, SIGHUP) has options.grace_s, then the ranks that
 // are left get SIGKILL; asked again, it ends at once. All processes that a rank left in its process group are killed at the end.
+// A rank that is stopped, frozen or writing a core dump when the first one gives up is why that gave up: it is the one that is
+// named, and the exit code is that of the other.
 // Ranks that ended stay unreaped until all have: their exit status can be read in /proc/<pid>/stat,
 // which is how a peer learns by what its neighbour died, and no pid is given away while one of us
 // might still signal it.
@@ -17,17 +19,21 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <poll.h>
 #include <sys/types.h>
 
 #include "absl/status/statusor.h"
+#include "base/cgroup.h"
+#include "base/process_state.h"
 #include "cli/weftrun/agents.h"
+#include "cli/weftrun/exit_report.h"
 #include "cli/weftrun/job_plan.h"
 #include "cli/weftrun/process_guard.h"
 #include "cli/weftrun/rank_output.h"
-#include "cli/weftrun/rank_process.h"
 #include "cli/weftrun/run_options.h"
 #include "cli/weftrun/signals.h"
 #include "comm/rendezvous/store_server.h"
@@ -64,6 +70,8 @@ class Job {
     int rank = 0;
     pid_t pid = -1;
     std::unique_ptr<RankOutput> output;
+    OomKills oom_kills;
+    ProcessState state = ProcessState::kNotKnown;  // when the first rank failed
     std::optional<ExitReport> exit;
   };
 
@@ -79,6 +87,8 @@ class Job {
   bool AllFinished() const;
   void ObserveExits();
   void NoteFirstFailure(Rank& rank);
+  void FindHeldRanks();
+  std::string FailureText(std::string_view node, bool pids) const;
   void HandleSignals();
   void Suspend();
   void Escalate();
@@ -98,6 +108,9 @@ class Job {
   void FlushSinks();
   void ReapAll();
   void Report();
+
+  const Rank* Named() const { return held_ != nullptr ? held_ : first_failure_; }
+
   std::string OtherEndings() const;
   void Say(std::string_view line);
   JobResult Result() const;
@@ -110,7 +123,8 @@ class Job {
   Agents* const agents_;
   std::unique_ptr<StoreServer> store_;  // in node 0, unless agents_ has it
   std::vector<Rank> ranks_;
-  Rank* first_failure_ = nullptr;
+  const Rank* first_failure_ = nullptr;
+  const Rank* held_ = nullptr;  // why that failed, if a rank was held then
   Phase phase_ = Phase::kRunning;
   int64_t phase_end_ns_ = INT64_MAX;
   int end_signals_ = 0;  // that asked weftrun to end, so far

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/weftrun/agents.h"
 #include "cli/weftrun/job.h"
+#include "cli/weftrun/rank_process.h"
 #include "cli/weftrun/run_options.h"
 #include "cli/weftrun/signals.h"
 

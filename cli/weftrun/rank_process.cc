@@ -111,14 +111,4 @@ absl::StatusOr<pid_t> SpawnRank(const RankSpec& spec) {
   return MakeError(ResultOf(status), fields, FromAbsl(status.message()));
 }
 
-std::string SignalName(int signal) {
-  const char* name = sigabbrev_np(signal);
-  return name == nullptr ? StrCat("signal ", signal) : StrCat("SIG", name);
-}
-
-std::string ExitReport::ToString() const {
-  if (signal != 0) return StrCat("killed by signal ", signal, " (", SignalName(signal), ")");
-  return StrCat("exited with code ", exit_code);
-}
-
 }  // namespace weft

@@ -1,4 +1,4 @@
-// Starts the process of one rank and says how a process ended.
+// Starts the process of one rank.
 //
 //   WEFT_ASSIGN_OR_RETURN(pid_t pid, SpawnRank(spec));
 //
@@ -35,19 +35,5 @@ struct RankSpec {
 int ExitCodeOfSpawnError(const absl::Status& status);
 
 absl::StatusOr<pid_t> SpawnRank(const RankSpec& spec);
-
-struct ExitReport {
-  int signal = 0;  // 0: exited by itself
-  int exit_code = 0;
-
-  bool failed() const { return signal != 0 || exit_code != 0; }
-
-  // As a shell reports it.
-  int shell_code() const { return signal != 0 ? 128 + signal : exit_code; }
-
-  std::string ToString() const;  // "killed by signal 9 (SIGKILL)", "exited with code 1"
-};
-
-std::string SignalName(int signal);  // "SIGKILL"
 
 }  // namespace weft

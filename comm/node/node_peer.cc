@@ -202,10 +202,8 @@ std::string NodePeer::StateName() const {
                                       : ProcessStateText(state);
 }
 
-// A system call that no signal ends may end by itself at any moment: pages that are read from a disk are waited for in one.
 bool NodePeer::Stopped() const {
-  const ProcessState state = State();
-  return IsStalled(state) && state != ProcessState::kUninterruptible;
+  return IsHeld(State());
 }
 
 }  // namespace weft

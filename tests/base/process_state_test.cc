@@ -85,6 +85,7 @@ TEST(ProcessState, StalledIsWhoDoesNothingByItself) {
         Case{ProcessState::kEnded, false, "ended", 'Z'}}) {
     EXPECT_STREQ(ProcessStateText(c.state), c.text);
     EXPECT_EQ(IsStalled(c.state), c.stalled) << c.text;
+    EXPECT_EQ(IsHeld(c.state), c.stalled && c.letter != 'D') << c.text;
     EXPECT_EQ(ProcessStateLetter(c.state), c.letter) << c.text;
   }
 }

@@ -1,8 +1,11 @@
 """weftrun: variables, output, exit codes, reports, restarts and bad command lines."""
+import contextlib
 import os
 import re
+import resource
 import subprocess
 import tempfile
+import time
 
 import launched
 from launched import LaunchedTest, clean_environment, rank
@@ -35,6 +38,53 @@ def by_rank(lines):
         assert match, f"no prefix: {line!r}"
         ranks.setdefault(int(match[1]), []).append(match[2])
     return ranks
+
+
+def write(folder, file, text):
+    with open(os.path.join(folder, file), "w", encoding="ascii") as output:
+        output.write(text)
+
+
+def read(folder, file):
+    with open(os.path.join(folder, file), encoding="ascii") as text:
+        return text.read().strip()
+
+
+def wait_until(happened):
+    deadline = time.monotonic() + launched.DEADLINE_S
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def await_state(pid, letter):
+    wait_until(lambda: read(f"/proc/{pid}", "stat").rpartition(")")[2].split()[0] == letter)
+
+
+@contextlib.contextmanager
+def cgroup(controller, file_1, file_2):
+    """A control group's folder and the version of its interface; None if none can be made here."""
+    name = f"weft-cli-test-{os.getpid()}-{controller}"
+    for mount, version, file in ((f"/sys/fs/cgroup/{controller}", 1, file_1), ("/sys/fs/cgroup", 2, file_2),
+                                 ("/sys/fs/cgroup/unified", 2, file_2)):
+        folder = os.path.join(mount, name)
+        try:
+            os.mkdir(folder)
+        except OSError:
+            continue
+        try:
+            if os.path.exists(os.path.join(folder, file)):
+                yield folder, version
+                return
+        finally:
+            def remove():
+                try:
+                    os.rmdir(folder)
+                except OSError:
+                    return False
+                return True
+            wait_until(remove)
+    yield None, 0
 
 
 def variables(lines):
@@ -200,6 +250,7 @@ class Output(LaunchedTest):
 
 class Failures(LaunchedTest):
     def test_exit_code_is_that_of_the_first_failure(self):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         for ending, expected, reason in (("sys.exit(7)", 7, "exited with code 7"),
                                          ("os.kill(os.getpid(), signal.SIGKILL)", 137, "killed by signal 9 (SIGKILL)"),
                                          ("os.kill(os.getpid(), signal.SIGSEGV)", 139, "killed by signal 11 (SIGSEGV)"),
@@ -249,6 +300,93 @@ class Failures(LaunchedTest):
                                          "[ $RANK = 0 ] && exit 5; trap '' TERM; sleep 1000 & while true; do wait; done")
         self.assertEqual(5, code)
         self.assertIn("weftrun: the others: rank 1 killed by signal 9 (SIGKILL)", err)
+
+    def test_a_rank_that_is_stopped_when_another_gives_up_is_named(self):
+        run = self.launch("-n", 3, *rank(
+            "say('pid', os.getpid())\n"
+            "if rank == 2:\n"
+            "    say('before'); os.kill(os.getpid(), signal.SIGSTOP)\n"
+            "if rank == 1: signal.pause()\n"
+            "sys.stdin.readline()\n"
+            "sys.exit(1 if rank == 0 else 0)"), stdin=subprocess.PIPE)
+        pids = {line[1]: int(line.split()[2]) for line in run.wait_for(3, "pid")}
+        await_state(pids["2"], "T")
+        run.process.stdin.close()
+        code, _, err = run.finish()
+        self.assertEqual(1, code)
+        self.assertIn(f"weftrun: rank 2 (pid {pids['2']}) was stopped (state T) when rank 0 (pid {pids['0']}) exited with code 1; "
+                      "the others have 2 s to end by themselves", err)
+        report = err[err.index("weftrun: rank 2 failed first: it was stopped (state T) when rank 0 exited with code 1; "
+                               "in the end killed by signal 15 (SIGTERM)"):]
+        self.assertIn("weftrun:   | before", report)
+        self.assertEqual("weftrun: the others: rank 0 exited with code 1; rank 1 killed by signal 15 (SIGTERM)", report[-1])
+
+    def test_a_crash_is_named_though_another_rank_is_stopped(self):
+        run = self.launch("-n", 2, *rank(
+            "say('pid', os.getpid())\n"
+            "if rank == 1: os.kill(os.getpid(), signal.SIGSTOP)\n"
+            "sys.stdin.readline()\n"
+            "os.kill(os.getpid(), signal.SIGKILL)"), stdin=subprocess.PIPE)
+        pids = {line[1]: int(line.split()[2]) for line in run.wait_for(2, "pid")}
+        await_state(pids["1"], "T")
+        run.process.stdin.close()
+        code, _, err = run.finish()
+        self.assertEqual(137, code)
+        self.assertIn("weftrun: rank 0 failed first: killed by signal 9 (SIGKILL)", err)
+
+    def test_a_rank_that_its_control_group_freezes_is_named(self):
+        with cgroup("freezer", "freezer.state", "cgroup.freeze") as (folder, version):
+            if folder is None:
+                self.skipTest("no control groups can be made here")
+            freeze, thaw = (("freezer.state", "FROZEN"), ("freezer.state", "THAWED")) if version == 1 else (
+                ("cgroup.freeze", "1"), ("cgroup.freeze", "0"))
+            run = self.launch("-n", 2, *rank("say('pid', os.getpid())\n"
+                                             "if rank == 1: signal.pause()\n"
+                                             "sys.stdin.readline()\n"
+                                             "sys.exit(3)"), stdin=subprocess.PIPE)
+            pids = {line[1]: int(line.split()[2]) for line in run.wait_for(2, "pid")}
+            write(folder, "cgroup.procs", str(pids["1"]))
+            write(folder, *freeze)
+            try:
+                wait_until(lambda: read(folder, "freezer.state") == "FROZEN" if version == 1 else
+                           "frozen 1" in read(folder, "cgroup.events"))
+                run.process.stdin.close()
+                run.wait_for(1, "rank 0 (pid", "err")
+            finally:
+                write(folder, *thaw)
+            code, _, err = run.finish()
+        self.assertEqual(3, code)
+        self.assertTrue(any(line.startswith("weftrun: rank 1 failed first: it was frozen by its cgroup when rank 0 exited with code 3")
+                            for line in err), err)
+
+    def test_a_core_dump_is_reported(self):
+        with tempfile.TemporaryDirectory() as folder:
+            code, _, err = self.run_to_end("-n", 1, *rank(
+                "import resource\n"
+                f"os.chdir({folder!r})\n"
+                "hard = resource.getrlimit(resource.RLIMIT_CORE)[1]\n"
+                "resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))\n"
+                "if hard == 0: sys.exit(77)\n"
+                "os.kill(os.getpid(), signal.SIGSEGV)"))
+        if code == 77:
+            self.skipTest("core dumps are forbidden here")
+        self.assertEqual(139, code)
+        self.assertIn("weftrun: rank 0 failed first: killed by signal 11 (SIGSEGV), core dumped", err)
+
+    def test_an_end_for_want_of_memory_is_told(self):
+        with cgroup("memory", "memory.oom_control", "memory.events") as (folder, version):
+            if folder is None:
+                self.skipTest("no control groups can be made here")
+            # weftrun and its ranks are in the group; the greedy one is the largest by far.
+            write(folder, "memory.limit_in_bytes" if version == 1 else "memory.max", str(192 << 20))
+            code, _, err = self.run_to_end("-n", 2, *rank("if rank == 0: signal.pause()\n"
+                                                          "kept = bytearray(b'x') * (1 << 30)"),
+                                           preexec_fn=lambda: write(folder, "cgroup.procs", "0"))
+            self.left_behind()
+        self.assertEqual(137, code)
+        self.assertIn("weftrun: rank 1 failed first: killed by signal 9 (SIGKILL) (its memory cgroup's oom_kill counter rose by 1, so the "
+                      "kernel most likely ended it for want of memory)", err)
+        self.assertIn("weftrun: the others: rank 0 killed by signal 15 (SIGTERM)", err)
 
     def test_a_rank_that_ends_well_early_is_no_failure(self):
         code, out, err = self.run_to_end("-n", 2, *rank("if rank == 1: sys.exit(0)\nsay('still here')"))

@@ -1,0 +1,48 @@
+// How the process of a rank ended, and what holds one that has not.
+//
+//   rank.exit = PeekExit(rank.pid);
+//   if (rank.exit && rank.exit->failed()) Say(StrCat("rank 2 ", rank.exit->ToString()));
+//   if (IsHeld(ReadProcessState("", other.pid)) ...   // it is the cause, if the failure MayFollow()
+//
+// Thread-safety: values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <sys/types.h>
+
+#include "base/process_state.h"
+
+namespace weft {
+
+struct ExitReport {
+  int signal = 0;  // 0: exited by itself
+  int exit_code = 0;
+  bool core_dumped = false;
+  // Of one that was killed by SIGKILL, not by weftrun: by how much its memory cgroup's oom_kill counter rose.
+  uint64_t oom_kills = 0;
+
+  bool failed() const { return signal != 0 || exit_code != 0; }
+
+  // It may have given up because of another rank: it exited, or called abort() as programs do that do not catch an
+  // exception. Other signals come from its own mistakes, or from outside.
+  bool MayFollow() const;
+
+  // As a shell reports it.
+  int shell_code() const { return signal != 0 ? 128 + signal : exit_code; }
+
+  // "killed by signal 9 (SIGKILL)", "killed by signal 11 (SIGSEGV), core dumped", "exited with code 1".
+  std::string ToString() const;
+};
+
+// How the process ended, std::nullopt if it has not. Leaves it unreaped.
+std::optional<ExitReport> PeekExit(pid_t pid);
+
+std::string SignalName(int signal);  // "SIGKILL"
+
+// "stopped (state T)", "frozen by its cgroup".
+std::string HoldText(ProcessState state);
+
+}  // namespace weft
