@@ -102,7 +102,7 @@ std::string FormatHead(const DumpReport& report) {
 
 std::string FormatCall(const DumpReport& report, const RecordedCall& call) {
   return fmt::format("  {:>10}  {:<14}  {:<13}  {:<5}  {:>14}  {:>4}  {:<7}  {:>12}\n",
-                     call.sequence, OpKindName(call.kind),
+                     call.sequence, CallName(call),
                      call.kind != OpKind::kBarrier ? DtypeName(call.dtype) : "-",
                      TraitsOf(call.kind).reduces ? OpName(call.op) : "-", call.count,
                      HasRoot(call.kind) ? std::to_string(call.root) : "-",
@@ -115,7 +115,7 @@ std::string FormatRank(const DumpReport& report, size_t index) {
   std::string text =
       fmt::format("\nrank {}: pid {}, {}, ", index, rank.pid, DumpedRankStateName(rank.state));
   if (calls.empty()) return text + "no call\n";
-  text += fmt::format("last call {} #{}\n", OpKindName(calls.back().kind), calls.back().sequence);
+  text += fmt::format("last call {} #{}\n", CallName(calls.back()), calls.back().sequence);
   text += fmt::format("  {:>10}  {:<14}  {:<13}  {:<5}  {:>14}  {:>4}  {:<7}  {:>12}\n", "sequence",
                       "operation", "dtype", "redop", "count", "root", "state",
                       report.dump.ticks_per_second == 0 ? "" : "age [ms]");
@@ -167,7 +167,7 @@ std::string DumpAsText(const DumpReport& report) {
 Json CallAsJson(const RecordedCall& call) {
   Json json;
   json["sequence"] = call.sequence;
-  json["operation"] = OpKindName(call.kind);
+  json["operation"] = CallName(call);
   json["dtype"] = DtypeName(call.dtype);
   json["op"] = OpName(call.op);
   json["count"] = call.count;
@@ -179,7 +179,8 @@ Json CallAsJson(const RecordedCall& call) {
   json["numerics"] = call.numerics == WEFT_NUMERICS_FAST ? "fast" : "canonical";
   json["signature"] = call.signature;
   json["tag"] = call.tag;
-  if (call.purpose != 0) json["purpose"] = PurposeText(UnpackPurpose(call.purpose), nullptr);
+  const std::string purpose = PurposeText(UnpackPurpose(call.purpose), nullptr);
+  if (!purpose.empty()) json["purpose"] = purpose;
   return json;
 }
 

@@ -28,6 +28,11 @@ const char* OpKindName(OpKind kind) {
   return static_cast<int>(kind) < kOpKindCount ? TraitsOf(kind).name : "unknown";
 }
 
+const char* CallName(OpKind kind, uint64_t purpose_record) {
+  const char* const whole = WholeCallName(UnpackPurpose(purpose_record));
+  return whole != nullptr ? whole : OpKindName(kind);
+}
+
 bool HasRoot(OpKind kind) {
   const OpTraits& traits = TraitsOf(kind);
   return traits.root_in || traits.root_out || kind == OpKind::kGatherV || kind == OpKind::kScatterV;

@@ -83,6 +83,8 @@ inline const OpTraits& TraitsOf(OpKind kind) {
 
 // "all_reduce"; "unknown" for an unknown number.
 const char* OpKindName(OpKind kind);
+// What the user has called: "all_reduce"; "split" of a part of one, by the record of its purpose.
+const char* CallName(OpKind kind, uint64_t purpose_record);
 // True if the call names a root.
 bool HasRoot(OpKind kind);
 

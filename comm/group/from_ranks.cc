@@ -28,7 +28,8 @@ absl::Status AgreeOn(ProcessGroup& parent, const std::vector<int>& ranks) {
   Collective gather{.kind = OpKind::kAllGather,
                     .dtype = WEFT_UINT64,
                     .count = 1,
-                    .purpose = {.signature_salt = kListSalt}};
+                    .purpose = {.signature_salt = kListSalt,
+                                .record = PackPurpose({.kind = Purpose::Kind::kCreateFromRanks})}};
   gather.in = &mine;
   gather.out = all.data();
   WEFT_RETURN_IF_ERROR(parent.Run(gather));
@@ -66,7 +67,9 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> CreateFromRanks(ProcessGroup& pare
   WEFT_RETURN_IF_ERROR(AgreeOn(parent, ranks));
   const auto place = std::find(ranks.begin(), ranks.end(), parent.rank());
   const bool member = place != ranks.end();
-  return parent.Split(member ? 0 : -1, static_cast<int>(place - ranks.begin()), options);
+  GroupOptions made = options;
+  made.made_by = Purpose::Kind::kCreateFromRanks;
+  return parent.Split(member ? 0 : -1, static_cast<int>(place - ranks.begin()), made);
 }
 
 }  // namespace weft

@@ -27,6 +27,8 @@ struct GroupOptions {
   std::string name = "world";
   int64_t timeout_ns = 0;       // per operation; 0: the option timeout_s
   int64_t init_timeout_ns = 0;  // 0: timeout_ns
+  // Of a group that is split from another one: what the user has called.
+  Purpose::Kind made_by = Purpose::Kind::kSplit;
 
   // The deadline for making the group.
   int64_t making_timeout_ns() const { return init_timeout_ns > 0 ? init_timeout_ns : timeout_ns; }

@@ -21,7 +21,8 @@ static_assert(Purpose::kKindCount <= 1 << kKindBits);
 
 struct Phrase {
   const char* begins = "";
-  const char* subject = "";  // what its number counts; empty: there is none
+  const char* subject = "";     // what its number counts; empty: there is none
+  const char* whole = nullptr;  // the call that it is a part of
 };
 
 constexpr Phrase kPhrases[Purpose::kKindCount] = {
@@ -43,6 +44,10 @@ constexpr Phrase kPhrases[Purpose::kKindCount] = {
     {.begins = "to compare copies of parameters"},
     {.begins = "to compare samples"},
     {.begins = "to report"},
+    {.whole = "split"},
+    {.whole = "group_create_from_ranks"},
+    {.whole = "mem_alloc_shared"},
+    {.whole = "mem_free_shared"},
 };
 
 // Fills a word from its lowest bits on.
@@ -113,9 +118,13 @@ Purpose UnpackPurpose(uint64_t record) {
   return purpose;
 }
 
+const char* WholeCallName(const Purpose& purpose) {
+  return kPhrases[static_cast<size_t>(purpose.kind)].whole;
+}
+
 std::string PurposeText(const Purpose& purpose, const PurposeNames* names) {
-  if (purpose.kind == Kind::kNone) return "";
   const Phrase& phrase = kPhrases[static_cast<size_t>(purpose.kind)];
+  if (*phrase.begins == '\0') return "";
   std::string text = phrase.begins;
   std::optional<std::string> name;
   if (names != nullptr) name = names->SubjectOf(purpose);

@@ -1,5 +1,5 @@
-// What a call is for, of those that a layer above makes by itself: the gather of a unit, the reduction of a bucket's
-// gradients, the loading of a param.
+// What a call is for, of those that weft makes by itself: the gather of a unit, the reduction of a bucket's
+// gradients, the loading of a param; or which call of the user's it is a part of, such as a split.
 //
 //   const Purpose purpose{.kind = Purpose::Kind::kLoad, .context = 1, .subject = 12};
 //   call.purpose = {.signature_salt = SignatureSaltOf(purpose), .record = PackPurpose(purpose), .names = &names};
@@ -40,8 +40,14 @@ struct Purpose {
     kCompare = 15,  // comparing copies
     kSamples = 16,
     kReport = 17,
+    // Parts of calls of the user's that are no collectives, but whose ranks have something to tell each other: such a call is
+    // what the user knows, so messages show it in place of its parts.
+    kSplit = 18,
+    kCreateFromRanks = 19,
+    kAllocShared = 20,
+    kFreeShared = 21,
   };
-  static constexpr int kKindCount = 18;
+  static constexpr int kKindCount = 22;
 
   Kind kind = Kind::kNone;
   uint64_t context = 0;  // number of the shard context on the group, from 1; 0: not known yet
@@ -75,7 +81,10 @@ uint64_t PackPurpose(const Purpose& purpose);
 // Any number may come from another process: what is not known is kNone.
 Purpose UnpackPurpose(uint64_t record);
 
-// "to reduce the gradients of unit block3 (step 4, micro-batch 2)"; empty for kNone. What `names` does not know,
+// The call that a call of this purpose is a part of: "split", "mem_alloc_shared"; nullptr if it is none.
+const char* WholeCallName(const Purpose& purpose);
+
+// "to reduce the gradients of unit block3 (step 4, micro-batch 2)"; empty for kNone and for parts of calls. What `names` does not know,
 // as nullptr does not, is told by numbers.
 std::string PurposeText(const Purpose& purpose, const PurposeNames* names);
 

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/wait.h"
 #include "comm/node/long_wait.h"
+#include "comm/recorder/describe.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -16,6 +17,10 @@ namespace {
 
 constexpr int64_t kSettleNs = 50'000'000;  // twice what a rank takes at most to look again
 constexpr int kSettleRounds = 25;
+
+const char* NameOfCall(const Operation& operation) {
+  return CallName(operation.call().kind, operation.call().purpose.record);
+}
 
 }  // namespace
 
@@ -37,15 +42,15 @@ ErrorFields FailureReporter::FieldsFor(const Operation* operation, int culprit) 
   ErrorFields fields = names_.FieldsOf(culprit);
   if (operation != nullptr) {
     fields.sequence = static_cast<int64_t>(operation->sequence());
-    fields.operation = OpKindName(operation->call().kind);
+    fields.operation = NameOfCall(*operation);
   }
   return fields;
 }
 
 std::string FailureReporter::Heading(const Operation* operation) const {
   if (operation == nullptr) return fmt::format("group {}: ", names_.group());
-  return fmt::format("{} #{} on group {}: ", OpKindName(operation->call().kind),
-                     operation->sequence(), names_.group());
+  return fmt::format("{} #{} on group {}: ", NameOfCall(*operation), operation->sequence(),
+                     names_.group());
 }
 
 std::string FailureReporter::WhereIs(int peer) const {
@@ -53,7 +58,7 @@ std::string FailureReporter::WhereIs(int peer) const {
   std::string facts =
       fmt::format("host {}, pid {}", process.identity().host, process.identity().pid);
   if (const auto last = state_.segment.recorder(peer).Last()) {
-    facts += fmt::format(", last call {} #{}", OpKindName(last->kind), last->sequence);
+    facts += fmt::format(", last call {} #{}", CallName(*last), last->sequence);
   } else {
     facts += ", no call yet";
   }
@@ -153,7 +158,7 @@ absl::Status FailureReporter::PeerLost(const Operation* operation, int peer,
       fmt::format("{}{} {}; its last call was {}", Heading(operation),
                   names_.NameOf(peer, fmt::format("host {}, pid {}", fields.host, fields.pid)),
                   exit.ToString(),
-                  last ? fmt::format("{} #{}", OpKindName(last->kind), last->sequence) : "none"));
+                  last ? fmt::format("{} #{}", CallName(*last), last->sequence) : "none"));
 }
 
 absl::Status FailureReporter::FirstLost(const Operation* operation) const {

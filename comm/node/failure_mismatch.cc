@@ -97,10 +97,6 @@ absl::Status FailureReporter::Mismatch(const Operation& operation) const {
     text += fmt::format("{}{} called {}", i == 0 ? "" : ", ", names_.ListOf(sorted[i].second),
                         sorted[i].first);
   }
-  if (signatures.size() == 1) {
-    text +=
-        "; what looks alike is a part of another call (weft_group_split, weft_mem_alloc_shared)";
-  }
   text += "; all ranks must issue the same operations in the same order";
   const bool clear = sorted.size() == 2 && sorted[0].second.size() == 1 &&
                      2 * sorted[1].second.size() > static_cast<size_t>(state_.size);

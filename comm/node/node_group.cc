@@ -257,8 +257,9 @@ absl::Status NodeGroup::Run(const Collective& call) {
   if (!here()) return Forked();  // whoever holds the issue lock may be of the parent only
   if (closed()) return Closed();
   if (!queue_.AcquireIssue(patience)) {
-    return MakeError(WEFT_TIMEOUT, fmt::format("{} on group {}: another thread's call did not end",
-                                               OpKindName(call.kind), options_.name));
+    return MakeError(WEFT_TIMEOUT,
+                     fmt::format("{} on group {}: another thread's call did not end",
+                                 CallName(call.kind, call.purpose.record), options_.name));
   }
   Turn turn(*this);
   WEFT_RETURN_IF_ERROR(Usable() ? CheckAlgorithm(call, state_) : Refusal());

@@ -133,7 +133,8 @@ absl::Status OperationDriver::Conclude(const Operation& operation, Operation::Re
   CountStage();
   if (well) return absl::OkStatus();
   if (result == Operation::Result::kRefused) {
-    return Annotate(operation.error(), StrCat(OpKindName(operation.call().kind), ": "));
+    const Collective& call = operation.call();
+    return Annotate(operation.error(), StrCat(CallName(call.kind, call.purpose.record), ": "));
   }
   return ConcludeFailed(operation);
 }

@@ -29,6 +29,10 @@ constexpr uint32_t kFree = 0x66726565;
 constexpr uint32_t kOfferSalt =
     0x73686d6f;  // in the signature: no call of a user's is taken for it
 
+Purpose::Kind PurposeOf(uint32_t call) {
+  return call == kAllocate ? Purpose::Kind::kAllocShared : Purpose::Kind::kFreeShared;
+}
+
 const char* NameOf(uint32_t call) {
   return call == kAllocate ? "weft_mem_alloc_shared"
          : call == kFree   ? "weft_mem_free_shared"
@@ -73,7 +77,8 @@ absl::StatusOr<std::vector<SharedMemory::Offer>> SharedMemory::Exchange(const Of
   std::vector<Offer> offers(static_cast<size_t>(state_.size));
   Collective gather{.kind = OpKind::kAllGather,
                     .count = sizeof(Offer),
-                    .purpose = {.signature_salt = kOfferSalt}};
+                    .purpose = {.signature_salt = kOfferSalt,
+                                .record = PackPurpose({.kind = PurposeOf(mine.call)})}};
   gather.in = &mine;
   gather.out = offers.data();
   WEFT_RETURN_IF_ERROR(group_.Run(gather));

@@ -46,7 +46,8 @@ absl::Status Exchange(ProcessGroup& parent, const GroupOptions& options, uint32_
   all->resize(static_cast<size_t>(parent.size()));
   Collective gather{.kind = OpKind::kAllGather,
                     .count = sizeof(T),
-                    .purpose = {.signature_salt = signature_salt}};
+                    .purpose = {.signature_salt = signature_salt,
+                                .record = PackPurpose({.kind = options.made_by})}};
   gather.in = &mine;
   gather.out = all->data();
   gather.timeout_ns = std::max<int64_t>(options.making_timeout_ns(), 0);

@@ -6,6 +6,7 @@
 namespace weft {
 
 std::string DescribeArguments(const RecordedCall& call, const PurposeNames* names) {
+  if (const char* const whole = WholeCallName(UnpackPurpose(call.purpose))) return whole;
   const OpTraits& traits = TraitsOf(call.kind);
   std::string text = traits.name;
   if (traits.reduces) text += fmt::format(" ({})", OpName(call.op));
@@ -42,6 +43,10 @@ std::string Describe(const RecordedCall& call) {
   const std::string_view only = OnlySigned(call);
   if (only.empty()) return text;
   return fmt::format("{} (signature of the {} {:08x})", text, only, call.signature);
+}
+
+const char* CallName(const RecordedCall& call) {
+  return CallName(call.kind, call.purpose);
 }
 
 const char* RecordStateName(RecordState state) {

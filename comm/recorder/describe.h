@@ -12,11 +12,14 @@
 namespace weft {
 
 // "all_reduce (sum) of 4096 float32", "broadcast of 5 int64 from root 2 to load parameter 7"; what ranks must agree
-// on, and no more. What arguments are in the signature only is not said.
+// on, and no more; "split" for a part of one. What arguments are in the signature only is not said.
 std::string DescribeArguments(const RecordedCall& call, const PurposeNames* names = nullptr);
 
 // That, with the signature where it alone tells calls apart.
 std::string Describe(const RecordedCall& call);
+
+// The first word of it: "broadcast", "split".
+const char* CallName(const RecordedCall& call);
 
 // What of the call only its signature tells: "counts", "reduction"; empty if there is nothing.
 std::string_view OnlySigned(const RecordedCall& call);

@@ -378,29 +378,5 @@ TEST(AnnouncedPlaces, AreNeverLeftByRows) {
   }
 }
 
-// Against each of the calls that are made inside of others, a call that looks like it.
-TEST(CallsOfWeftsOwn, AreNotTakenForThoseOfAUser) {
-  for (const size_t count : {8, 24}) {
-    EXPECT_EQ(RunThreadRanks(2, {.name = "own", .timeout_ns = 20'000'000'000},
-                             [&](ProcessGroup& group) -> std::string {
-                               absl::Status status;
-                               if (group.rank() == 0) {
-                                 std::vector<char> in(count), out(2 * count);
-                                 Collective gather{.kind = OpKind::kAllGather, .count = count};
-                                 gather.in = in.data();
-                                 gather.out = out.data();
-                                 status = group.Run(gather);
-                               } else if (count == 8) {
-                                 status = group.Split(0, 0, {.name = "part"}).status();
-                               } else {
-                                 status = group.AllocateShared(4096).status();
-                               }
-                               return Expect(status, WEFT_MISMATCH,
-                                             {"of another call (weft_group_split"});
-                             }),
-              "");
-  }
-}
-
 }  // namespace
 }  // namespace weft::test

@@ -173,7 +173,11 @@ TEST(Describe, SaysWhatRanksMustAgreeOn) {
   EXPECT_EQ(Describe(call), "all_gather of 12 float32 to load parameter 7 of shard context 2");
   call.kind = OpKind::kAllGatherV;
   EXPECT_EQ(Describe(call), "all_gather_v of 12 float32 to load parameter 7 of shard context 2");
+  call.purpose = PackPurpose({.kind = Purpose::Kind::kSplit});
+  EXPECT_EQ(Describe(call), "split");
+  EXPECT_STREQ(CallName(call), "split");
   call.purpose = 0;
+  EXPECT_STREQ(CallName(call), "all_gather_v");
   call.signature = 0x1234;
   EXPECT_EQ(DescribeArguments(call), "all_gather_v of 12 float32");
   EXPECT_EQ(Describe(call), "all_gather_v of 12 float32 (signature of the counts 00001234)");
