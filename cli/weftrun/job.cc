@@ -254,6 +254,9 @@ void Job::Escalate() {
     SignalAll(SIGTERM, /*groups=*/true);
     SignalAll(SIGCONT, /*groups=*/true);  // stopped ones notice only then
     Enter(Phase::kTerm, kTermNs);
+  } else if (phase_ == Phase::kKill) {
+    SayWhoIsLeft();
+    Enter(Phase::kKill, INT64_MAX);
   } else if (phase_ == Phase::kTerm) {
     KillAll("killing the ranks that SIGTERM did not end");
   } else if (phase_ == Phase::kAsked) {
@@ -265,7 +268,17 @@ void Job::Escalate() {
 void Job::KillAll(std::string_view why) {
   Say(why);
   SignalAll(SIGKILL, /*groups=*/true);
-  Enter(Phase::kKill, INT64_MAX);
+  Enter(Phase::kKill, kKilledNs);
+}
+
+// The kernel ends a killed process when it lets go of it: not while a group of version 1 is frozen, nor before a system call
+// has come back from a device. Until then its pid and its memory are there, so it is waited for.
+void Job::SayWhoIsLeft() {
+  for (const Rank& rank : ranks_) {
+    if (rank.exit.has_value()) continue;
+    Say(StrCat(RankText(rank.rank, "", rank.pid), " was killed and has not ended: it is ",
+               HoldText(ReadProcessState("", rank.pid)), "; waiting for it"));
+  }
 }
 
 // Unreaped processes keep their pid and group, so none of these numbers can belong to a stranger.

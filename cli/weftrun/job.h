@@ -49,6 +49,8 @@ class Job {
  public:
   static constexpr int64_t kGraceNs = 2'000'000'000;
   static constexpr int64_t kTermNs = 5'000'000'000;
+  static constexpr int64_t kKilledNs =
+      5'000'000'000;  // then it is said what keeps a rank from ending
   static constexpr int64_t kDrainNs = 1'000'000'000;
   static constexpr int64_t kDesertNs = 30'000'000'000;
   static constexpr int64_t kTellNs = 10'000'000'000;
@@ -96,6 +98,7 @@ class Job {
   void SignalAll(int signal, bool groups);
   void HandleEndSignal(int signal);
   void KillAll(std::string_view why);
+  void SayWhoIsLeft();
   void DrainOutput();
   void HeedOtherNodes();
   void AwaitAllDone();

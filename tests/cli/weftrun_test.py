@@ -3,6 +3,7 @@ import contextlib
 import os
 import re
 import resource
+import signal
 import subprocess
 import tempfile
 import time
@@ -358,6 +359,24 @@ class Failures(LaunchedTest):
         self.assertEqual(3, code)
         self.assertTrue(any(line.startswith("weftrun: rank 1 failed first: it was frozen by its cgroup when rank 0 exited with code 3")
                             for line in err), err)
+
+    def test_a_killed_rank_that_does_not_end_is_explained(self):
+        with cgroup("freezer", "freezer.state", "cgroup.freeze") as (folder, version):
+            if version != 1:
+                self.skipTest("only version 1 keeps frozen processes from ending")
+            run = self.launch("-n", 2, "--grace", 0, *rank("say('pid', os.getpid())\nsignal.pause()"))
+            pids = {line[1]: int(line.split()[2]) for line in run.wait_for(2, "pid")}
+            write(folder, "cgroup.procs", str(pids["1"]))
+            write(folder, "freezer.state", "FROZEN")
+            try:
+                wait_until(lambda: read(folder, "freezer.state") == "FROZEN")
+                run.process.send_signal(signal.SIGINT)
+                run.wait_for(1, f"rank 1 (pid {pids['1']}) was killed and has not ended: it is frozen by its cgroup; waiting for it",
+                             "err")
+            finally:
+                write(folder, "freezer.state", "THAWED")
+            code, _, _ = run.finish()
+        self.assertIn(code, (130, 137))
 
     def test_a_core_dump_is_reported(self):
         with tempfile.TemporaryDirectory() as folder:
