@@ -4,6 +4,20 @@
 #include "fmt/format.h"
 
 namespace weft {
+namespace {
+
+std::string EndText(const LifecycleEvent& event) {
+  return event.signal > 0 ? fmt::format("was killed by signal {}", event.signal)
+                          : fmt::format("exited with code {}", event.exit_code);
+}
+
+// ", rank 2, at #412": who is to blame, and in which operation.
+std::string WhereText(const LifecycleEvent& event) {
+  return fmt::format("{}{}", event.rank >= 0 ? fmt::format(", rank {}", event.rank) : "",
+                     event.sequence >= 0 ? fmt::format(", at #{}", event.sequence) : "");
+}
+
+}  // namespace
 
 std::string DescribeArguments(const RecordedCall& call, const PurposeNames* names) {
   if (const char* const whole = WholeCallName(UnpackPurpose(call.purpose))) return whole;
@@ -47,6 +61,55 @@ std::string Describe(const RecordedCall& call) {
 
 const char* CallName(const RecordedCall& call) {
   return CallName(call.kind, call.purpose);
+}
+
+std::string Describe(const RecordedMessage& message) {
+  const bool any = message.peer == WEFT_ANY_SOURCE;
+  std::string peer = any ? "any rank" : fmt::format("rank {}", message.peer);
+  if (any && message.source >= 0) peer += fmt::format(" (rank {})", message.source);
+  return fmt::format("{} of {} {} {} {} with tag {}", message.is_send ? "send" : "recv",
+                     message.count, DtypeName(message.dtype), message.is_send ? "to" : "from", peer,
+                     message.tag);
+}
+
+std::string Describe(const LifecycleEvent& event) {
+  switch (event.kind) {
+    case LifecycleKind::kJoined:
+      return fmt::format("joined a group of {} ranks, epoch {}", event.other, event.epoch);
+    case LifecycleKind::kSplit:
+      return fmt::format("was split from group {:016x}, there rank {}", event.other, event.rank);
+    case LifecycleKind::kPeerEnded:
+      return fmt::format("found that rank {} {}", event.rank, EndText(event));
+    case LifecycleKind::kFailed:
+      return fmt::format("ended the group with result {}{}", event.result, WhereText(event));
+    case LifecycleKind::kStalled:
+      return fmt::format("found that rank {} does not run (state {})", event.rank,
+                         static_cast<char>(event.other & 0x7f));
+    case LifecycleKind::kStuck:
+      return fmt::format("was reported to be stuck{}", WhereText(event));
+    case LifecycleKind::kAcknowledged:
+      return fmt::format("saw that the group has ended with result {}{}", event.result,
+                         WhereText(event));
+    case LifecycleKind::kLeaving:
+      return "left the group";
+    case LifecycleKind::kReconfigured:
+      return fmt::format("left epoch {} for epoch {}", event.epoch, event.other);
+  }
+  return "";
+}
+
+const char* MessageStateName(MessageState state) {
+  switch (state) {
+    case MessageState::kIssued:
+      return "issued";
+    case MessageState::kMatched:
+      return "matched";
+    case MessageState::kDone:
+      return "done";
+    case MessageState::kFailed:
+      return "failed";
+  }
+  return "unknown";
 }
 
 const char* RecordStateName(RecordState state) {

@@ -1,4 +1,4 @@
-// Recorded calls in words, for messages and tables.
+// What was recorded in words, for error messages and tables.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "comm/group/purpose.h"
+#include "comm/recorder/lifecycle.h"
+#include "comm/recorder/message_ring.h"
 #include "comm/recorder/ring.h"
 
 namespace weft {
@@ -24,7 +26,16 @@ const char* CallName(const RecordedCall& call);
 // What of the call only its signature tells: "counts", "reduction"; empty if there is nothing.
 std::string_view OnlySigned(const RecordedCall& call);
 
+// "send of 8 float32 to rank 1 with tag 7", "recv of 8 float32 from any rank (rank 2) with tag 7".
+std::string Describe(const RecordedMessage& message);
+
+// "found that rank 2 was killed by signal 9", "joined a group of 4 ranks, epoch 1".
+std::string Describe(const LifecycleEvent& event);
+
 // "issued", "running", "done", "failed".
 const char* RecordStateName(RecordState state);
+
+// "issued", "matched", "done", "failed".
+const char* MessageStateName(MessageState state);
 
 }  // namespace weft

@@ -4,6 +4,8 @@
 #include "comm/recorder/dump.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 
 #include "base/sha256.h"
 #include "base/status.h"
@@ -31,6 +33,20 @@ absl::Status Corrupt(const std::string& what) {
   return MakeError(WEFT_CORRUPT, what);
 }
 
+// The rings of a rank, in the order in which they stand in a file.
+struct RingOfDump {
+  std::vector<RecorderWords> DumpedRank::*entries;
+  uint64_t entries_max;
+  uint32_t since_version;
+};
+
+constexpr RingOfDump kRings[] = {{&DumpedRank::entries, RecorderRing::kEntryCount, 1},
+                                 {&DumpedRank::messages, MessageRing::kEntryCount, 2},
+                                 {&DumpedRank::events, LifecycleLog::kEntryCount, 2}};
+constexpr uint32_t kGroupIdSince = 2;
+// How many entries each ring of a rank has.
+using RingCounts = std::array<size_t, std::size(kRings)>;
+
 // Everything between the prefix and the entries.
 std::string EncodeHeader(const RecorderDump& dump) {
   WireWriter writer;
@@ -44,18 +60,21 @@ std::string EncodeHeader(const RecorderDump& dump) {
   writer.U64(dump.ticks_per_second);
   writer.U64(dump.ticks_now);
   writer.I64(dump.wall_time_ns);
+  writer.U64(dump.group_id);
   writer.U32(static_cast<uint32_t>(dump.ranks.size()));
   for (const DumpedRank& rank : dump.ranks) {
     writer.I32(rank.pid);
     writer.U64(rank.start_time);
     writer.U32(rank.state);
-    writer.U32(static_cast<uint32_t>(rank.entries.size()));
+    for (const RingOfDump& ring : kRings)
+      writer.U32(static_cast<uint32_t>((rank.*ring.entries).size()));
   }
   return writer.Take();
 }
 
-// As above; `entry_counts` by rank. False if the header is not one.
-bool DecodeHeader(std::string_view bytes, RecorderDump* dump, std::vector<size_t>* entry_counts) {
+// As above; `counts` by rank. False if the header is not one.
+bool DecodeHeader(std::string_view bytes, uint32_t version, RecorderDump* dump,
+                  std::vector<RingCounts>* counts) {
   WireReader reader(bytes);
   dump->group = reader.Text(kDumpTextBytesMax);
   dump->host = reader.Text(kDumpTextBytesMax);
@@ -67,6 +86,7 @@ bool DecodeHeader(std::string_view bytes, RecorderDump* dump, std::vector<size_t
   dump->ticks_per_second = reader.U64();
   dump->ticks_now = reader.U64();
   dump->wall_time_ns = reader.I64();
+  if (version >= kGroupIdSince) dump->group_id = reader.U64();
   const uint32_t size = reader.U32();
   if (!reader.ok() || size > kDumpRanksMax || dump->writer_rank >= size) return false;
   for (uint32_t rank = 0; rank < size && reader.ok(); ++rank) {
@@ -74,15 +94,25 @@ bool DecodeHeader(std::string_view bytes, RecorderDump* dump, std::vector<size_t
     found.pid = reader.I32();
     found.start_time = reader.U64();
     found.state = reader.U32();
-    entry_counts->push_back(reader.U32());
-    if (entry_counts->back() > RecorderRing::kEntryCount) return false;
+    RingCounts& of_rank = counts->emplace_back();
+    for (size_t ring = 0; ring < of_rank.size(); ++ring) {
+      if (version < kRings[ring].since_version) continue;
+      of_rank[ring] = reader.U32();
+      if (of_rank[ring] > kRings[ring].entries_max) return false;
+    }
   }
   return reader.Finished();
 }
 
+// How a file begins, after the magic.
+struct DumpPrefix {
+  uint32_t version;
+  size_t header_bytes;
+};
+
 // Magic and version are looked at before the checksum, so that a file of another kind or version is
 // called what it is.
-absl::StatusOr<size_t> HeaderBytes(std::string_view bytes) {
+absl::StatusOr<DumpPrefix> ReadPrefix(std::string_view bytes) {
   if (bytes.substr(0, kMagic.size()) != kMagic.substr(0, bytes.size()) || bytes.empty()) {
     return Corrupt("it is not a recorder dump: it does not begin with WEFTREC1");
   }
@@ -92,9 +122,9 @@ absl::StatusOr<size_t> HeaderBytes(std::string_view bytes) {
   }
   WireReader reader(bytes.substr(kMagic.size()));
   const uint32_t version = reader.U32();
-  if (version != kDumpVersion) {
-    return Corrupt(fmt::format("it has format version {}, this program reads version {}", version,
-                               kDumpVersion));
+  if (version < kDumpVersionMin || version > kDumpVersion) {
+    return Corrupt(fmt::format("it has format version {}, this program reads versions {} to {}",
+                               version, kDumpVersionMin, kDumpVersion));
   }
   const size_t header_bytes = reader.U32();
   if (header_bytes > bytes.size() - kPrefixBytes - kHashBytes) {
@@ -103,19 +133,34 @@ absl::StatusOr<size_t> HeaderBytes(std::string_view bytes) {
                     "{} bytes",
                     header_bytes, bytes.size()));
   }
-  return header_bytes;
+  return DumpPrefix{version, header_bytes};
+}
+
+// What `decode` makes of the entries, in the order of their numbers.
+template <typename Record, typename Decode>
+std::vector<Record> DecodeRing(const std::vector<RecorderWords>& entries, Decode&& decode,
+                               uint64_t Record::*number) {
+  std::vector<Record> records;
+  for (const RecorderWords& words : entries) {
+    if (const auto record = decode(words)) records.push_back(*record);
+  }
+  std::sort(records.begin(), records.end(),
+            [&](const Record& a, const Record& b) { return a.*number < b.*number; });
+  return records;
 }
 
 }  // namespace
 
 std::vector<RecordedCall> DumpedRank::Calls() const {
-  std::vector<RecordedCall> calls;
-  for (const RecorderWords& words : entries) {
-    if (const auto call = RecorderRing::Decode(words)) calls.push_back(*call);
-  }
-  std::sort(calls.begin(), calls.end(),
-            [](const RecordedCall& a, const RecordedCall& b) { return a.sequence < b.sequence; });
-  return calls;
+  return DecodeRing(entries, RecorderRing::Decode, &RecordedCall::sequence);
+}
+
+std::vector<RecordedMessage> DumpedRank::Messages() const {
+  return DecodeRing(messages, MessageRing::Decode, &RecordedMessage::number);
+}
+
+std::vector<LifecycleEvent> DumpedRank::Events() const {
+  return DecodeRing(events, LifecycleLog::Decode, &LifecycleEvent::number);
 }
 
 const char* DumpedRankStateName(uint32_t state) {
@@ -131,9 +176,11 @@ absl::StatusOr<std::string> EncodeDump(const RecorderDump& dump) {
   writer.U32(static_cast<uint32_t>(header.size()));
   writer.Bytes(header);
   for (const DumpedRank& rank : dump.ranks) {
-    for (const RecorderWords& words : rank.entries) {
-      for (const uint64_t word : words)
-        writer.U64(word);
+    for (const RingOfDump& ring : kRings) {
+      for (const RecorderWords& words : rank.*ring.entries) {
+        for (const uint64_t word : words)
+          writer.U64(word);
+      }
     }
   }
   writer.Bytes(CheckSum(writer.data()));
@@ -141,15 +188,18 @@ absl::StatusOr<std::string> EncodeDump(const RecorderDump& dump) {
 }
 
 absl::StatusOr<RecorderDump> DecodeDump(std::string_view bytes) {
-  WEFT_ASSIGN_OR_RETURN(const size_t header_bytes, HeaderBytes(bytes));
+  WEFT_ASSIGN_OR_RETURN(const DumpPrefix prefix, ReadPrefix(bytes));
+  const size_t header_bytes = prefix.header_bytes;
   RecorderDump dump;
-  std::vector<size_t> entry_counts;
-  if (!DecodeHeader(bytes.substr(kPrefixBytes, header_bytes), &dump, &entry_counts)) {
+  std::vector<RingCounts> counts;
+  if (!DecodeHeader(bytes.substr(kPrefixBytes, header_bytes), prefix.version, &dump, &counts)) {
     return Corrupt("it is damaged: its header makes no sense");
   }
   size_t expected_bytes = kPrefixBytes + header_bytes + kHashBytes;
-  for (const size_t count : entry_counts)
-    expected_bytes += count * kEntryBytes;
+  for (const RingCounts& of_rank : counts) {
+    for (const size_t count : of_rank)
+      expected_bytes += count * kEntryBytes;
+  }
   if (bytes.size() != expected_bytes) {
     return Corrupt(fmt::format("it is cut short or damaged: it has {} bytes, expected {}",
                                bytes.size(), expected_bytes));
@@ -159,10 +209,13 @@ absl::StatusOr<RecorderDump> DecodeDump(std::string_view bytes) {
     return Corrupt("it is damaged: its checksum is wrong");
   WireReader reader(body.substr(kPrefixBytes + header_bytes));
   for (size_t rank = 0; rank < dump.ranks.size(); ++rank) {
-    dump.ranks[rank].entries.resize(entry_counts[rank]);
-    for (RecorderWords& words : dump.ranks[rank].entries) {
-      for (uint64_t& word : words)
-        word = reader.U64();
+    for (size_t ring = 0; ring < std::size(kRings); ++ring) {
+      std::vector<RecorderWords>& entries = dump.ranks[rank].*kRings[ring].entries;
+      entries.resize(counts[rank][ring]);
+      for (RecorderWords& words : entries) {
+        for (uint64_t& word : words)
+          word = reader.U64();
+      }
     }
   }
   return dump;

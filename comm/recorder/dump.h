@@ -1,4 +1,4 @@
-// Flight-recorder dumps: what all ranks of a group had called when an operation failed, in a file.
+// Flight-recorder dumps: what all ranks of a group had done when an operation failed, in a file.
 //
 //   WEFT_RETURN_IF_ERROR(WriteDumpFile(directory, dump).status());      // the failing rank
 //   WEFT_ASSIGN_OR_RETURN(RecorderDump dump, ReadDumpFile("x.wfr"));    // weftctl dump
@@ -15,11 +15,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "comm/recorder/lifecycle.h"
+#include "comm/recorder/message_ring.h"
 #include "comm/recorder/ring.h"
 
 namespace weft {
 
-constexpr uint32_t kDumpVersion = 1;
+constexpr uint32_t kDumpVersion = 2;  // what is written
+constexpr uint32_t kDumpVersionMin =
+    1;  // of what is read: one without messages, events and a group id
 constexpr uint32_t kDumpRanksMax = 4096;
 constexpr size_t kDumpTextBytesMax = 4096;  // longer texts are cut when written
 constexpr size_t kDumpFileBytesMax = size_t{64} << 20;
@@ -27,16 +31,22 @@ constexpr size_t kDumpFileBytesMax = size_t{64} << 20;
 // One rank, as the writer found it in the group's segment.
 struct DumpedRank {
   int32_t pid = 0;
-  uint64_t start_time = 0;             // of the process, as in ProcessIdentity
-  uint32_t state = 0;                  // 0 absent, 1 joined, 2 leaving, 3 left
-  std::vector<RecorderWords> entries;  // RecorderRing::kEntryCount of them, or none
+  uint64_t start_time = 0;  // of the process, as in ProcessIdentity
+  uint32_t state = 0;       // 0 absent, 1 joined, 2 leaving, 3 left
+  // Entries of its rings, as many as each has, or none.
+  std::vector<RecorderWords> entries;   // of calls
+  std::vector<RecorderWords> messages;  // sends and receives
+  std::vector<RecorderWords> events;    // of its life in the group
 
-  // The calls that can be read, oldest first.
+  // What of them can be read, oldest first.
   std::vector<RecordedCall> Calls() const;
+  std::vector<RecordedMessage> Messages() const;
+  std::vector<LifecycleEvent> Events() const;
 };
 
 struct RecorderDump {
   std::string group;
+  uint64_t group_id = 0;  // which kSplit names; 0: not known
   std::string host;
   std::string reason;  // the failure's sentence
   int32_t result = 0;  // its weft_result_t

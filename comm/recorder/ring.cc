@@ -1,21 +1,6 @@
 #include "comm/recorder/ring.h"
 
 namespace weft {
-namespace {
-
-constexpr auto kAcquire = std::memory_order_acquire;
-
-}  // namespace
-
-RecorderWords RecorderRing::Copy(uint64_t index) const {
-  const std::atomic<uint64_t>* const words = entries_[index].words;
-  RecorderWords copy{};
-  const uint64_t sequence = words[kSequence].load(kAcquire);
-  for (size_t word = 1; word < copy.size(); ++word)
-    copy[word] = words[word].load(kAcquire);
-  copy[kSequence] = words[kSequence].load(kAcquire) == sequence ? sequence : 0;
-  return copy;
-}
 
 std::optional<RecordedCall> RecorderRing::Decode(const RecorderWords& words) {
   const uint64_t kind = words[kWhat] & 0xff;
@@ -43,6 +28,9 @@ std::optional<RecordedCall> RecorderRing::Decode(const RecorderWords& words) {
   // A state of an older call: that one ended late, this one is still waiting.
   const bool own = words[kState] == StateWord(call.sequence, static_cast<RecordState>(state));
   call.state = own ? static_cast<RecordState>(state) : RecordState::kIssued;
+  if (call.state != RecordState::kDone) {
+    call.progress = UnpackProgress(words[kProgress], call.sequence / kEntryCount);
+  }
   return call;
 }
 

@@ -4,47 +4,31 @@
 //   RecorderRing ring(entries);           // entries: in the segment, zeroed
 //   ring.Record({.sequence = 412, .kind = ..., ...});
 //   ...
+//   ring.SetProgress(412, {.phase = CallPhase::kArriving, .waited_for = 3});   // where it takes long
 //   ring.SetState(412, RecordState::kDone);
 //   std::optional<RecordedCall> call = ring.Find(412);   // any process
 //
-// One entry is one cache line of eight words; word 0 is the sequence number, written 0 before and the
-// number after the rest, so that a reader that sees the same number before and after has a whole
-// entry. Every word is stored with release and loaded with acquire: who sees a word of a newer call
-// also sees that word 0 has changed.
-// Record has one writer (the owner's issue lock), SetState another (its step lock, or its
-// issue lock while nothing is queued); any number of readers. The state stands beside the sequence
-// number that it belongs to, so that a state which comes when its entry has a newer call already changes
-// nothing. Time: one TSC read per call.
+// The entry of a call (entry.h) has its sequence number in word 0.
+// Record has one writer (the owner's issue lock), SetState and SetProgress another (its step lock, or its
+// issue lock while nothing is queued); any number of readers. State and progress stand beside the sequence
+// number that they belong to, so that one which comes when its entry has a newer call already changes
+// nothing. Time: one TSC read per call. A call that never takes long writes no progress.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <optional>
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#else
-#include <sched.h>
-#endif
-
 #include "weft/types.h"
 
-#include "base/wait.h"
 #include "comm/group/collective.h"
+#include "comm/recorder/call_progress.h"
+#include "comm/recorder/entry.h"
+#include "comm/recorder/ticks.h"
 
 namespace weft {
 
 enum class RecordState : uint8_t { kIssued = 0, kRunning = 1, kDone = 2, kFailed = 3 };
-
-struct alignas(64) RecorderEntry {
-  std::atomic<uint64_t> words[8];
-};
-
-static_assert(sizeof(RecorderEntry) == 64);
-
-// An entry as it stood in the segment; word 0 is 0 if it held no call or was being written.
-using RecorderWords = std::array<uint64_t, 8>;
 
 struct RecordedCall {
   uint64_t sequence = 0;  // from 1
@@ -61,6 +45,7 @@ struct RecordedCall {
   uint64_t tag = 0;      // of the caller; 0 if there is a purpose
   uint64_t purpose = 0;  // as PackPurpose; 0: the call was the caller's own
   RecordState state = RecordState::kIssued;
+  CallProgress progress;  // as last shown; none of a call that is done
 };
 
 // What the entries of calls with the same arguments have in common, as it stands in them.
@@ -71,29 +56,6 @@ struct RecordedArguments {
   uint64_t tag = 0;
 };
 
-// Ticks of the recorder's clock.
-inline uint64_t RecorderTicks() {
-#if defined(__x86_64__)
-  return __rdtsc();
-#else
-  return static_cast<uint64_t>(MonotonicNs());
-#endif
-}
-
-// As RecorderTicks(), and the number of the CPU that this thread runs on: one instruction tells both.
-inline uint64_t RecorderTicks(uint32_t* cpu) {
-#if defined(__x86_64__)
-  constexpr uint32_t kCpuBits = 0xfff;  // Linux keeps the node's number above
-  unsigned int processor = 0;
-  const uint64_t ticks = __rdtscp(&processor);
-  *cpu = processor & kCpuBits;
-  return ticks;
-#else
-  *cpu = static_cast<uint32_t>(sched_getcpu());
-  return RecorderTicks();
-#endif
-}
-
 class RecorderRing {
  public:
   static constexpr uint64_t kEntryCount = 128;
@@ -102,14 +64,24 @@ class RecorderRing {
 
   explicit RecorderRing(RecorderEntry* entries) : entries_(entries) {}
 
-  // call.ticks is the caller's to set.
+  // call.ticks is the caller's to set. It is issued: its state and progress follow.
   void Record(const RecordedCall& call) const {
-    Write(call.sequence, call.ticks, ArgumentsOf(call), call.state);
+    Record(call.sequence, call.ticks, ArgumentsOf(call));
   }
 
   // For calls that are made again and again: `arguments` is ArgumentsOf such a call.
   void Record(uint64_t sequence, uint64_t ticks, const RecordedArguments& arguments) const {
-    Write(sequence, ticks, arguments, RecordState::kIssued);
+    constexpr auto kRelease = std::memory_order_release;
+    std::atomic<uint64_t>* const words = At(sequence).words;
+    words[kSequence].store(0, kRelease);
+    words[kTicks].store(ticks, kRelease);
+    words[kWhat].store(arguments.what, kRelease);
+    words[kCount].store(arguments.count, kRelease);
+    words[kRootSignature].store(arguments.root_signature, kRelease);
+    words[kTag].store(arguments.tag, kRelease);
+    // The state in the entry is of an older call, so it says of this one that it is issued.
+    words[kProgress].store(0, kRelease);
+    words[kSequence].store(sequence, kRelease);
   }
 
   static RecordedArguments ArgumentsOf(const RecordedCall& call) {
@@ -127,18 +99,24 @@ class RecorderRing {
     At(sequence).words[kState].store(StateWord(sequence, state), std::memory_order_release);
   }
 
+  void SetProgress(uint64_t sequence, const CallProgress& progress) const {
+    At(sequence).words[kProgress].store(PackProgress(progress, sequence / kEntryCount),
+                                        std::memory_order_release);
+  }
+
   std::optional<RecordedCall> Find(uint64_t sequence) const;
   // The newest call, if any.
   std::optional<RecordedCall> Last() const;
 
   // Entry `index` (below kEntryCount).
-  RecorderWords Copy(uint64_t index) const;
+  RecorderWords Copy(uint64_t index) const { return CopyEntry(entries_[index]); }
+
   // What the words say; nothing if there is no call, or one that this version does not know.
   static std::optional<RecordedCall> Decode(const RecorderWords& words);
 
  private:
   // Words of an entry.
-  enum Word { kSequence, kTicks, kWhat, kCount, kRootSignature, kTag, kState };
+  enum Word { kSequence, kTicks, kWhat, kCount, kRootSignature, kTag, kState, kProgress };
 
   // A reduction as one byte: those of weft/types.h by their numbers, the two internal ones of dtype.h
   // from kInternalOps on, where weft/types.h has none.
@@ -155,20 +133,6 @@ class RecorderRing {
 
   static uint64_t StateWord(uint64_t sequence, RecordState state) {
     return sequence << 8 | static_cast<uint64_t>(state);
-  }
-
-  void Write(uint64_t sequence, uint64_t ticks, const RecordedArguments& arguments,
-             RecordState state) const {
-    constexpr auto kRelease = std::memory_order_release;
-    std::atomic<uint64_t>* const words = At(sequence).words;
-    words[kSequence].store(0, kRelease);
-    words[kTicks].store(ticks, kRelease);
-    words[kWhat].store(arguments.what, kRelease);
-    words[kCount].store(arguments.count, kRelease);
-    words[kRootSignature].store(arguments.root_signature, kRelease);
-    words[kTag].store(arguments.tag, kRelease);
-    words[kState].store(StateWord(sequence, state), kRelease);
-    words[kSequence].store(sequence, kRelease);
   }
 
   RecorderEntry& At(uint64_t sequence) const { return entries_[sequence % kEntryCount]; }

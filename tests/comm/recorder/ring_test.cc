@@ -50,6 +50,10 @@ bool IsCallNumber(const RecordedCall& found, uint64_t sequence) {
          found.purpose == want.purpose;
 }
 
+CallProgress ProgressNumber(uint64_t sequence) {
+  return {CallPhase::kReducing, static_cast<int>(sequence % 64), sequence % 1000, 1000};
+}
+
 TEST(RecorderRing, IsEmptyAtFirst) {
   Memory memory;
   EXPECT_FALSE(memory.ring.Last().has_value());
@@ -100,6 +104,44 @@ TEST(RecorderRing, AStateBelongsToItsOwnCall) {
   EXPECT_EQ(memory.ring.Find(5 + kEntries)->state, RecordState::kDone);
 }
 
+TEST(RecorderRing, ProgressIsOfACallThatHasNotEndedWell) {
+  Memory memory;
+  const CallProgress shown{CallPhase::kReducing, 2, 3, 8};
+  memory.ring.Record(CallNumber(5));
+  EXPECT_EQ(memory.ring.Find(5)->progress, CallProgress{});
+  memory.ring.SetProgress(5, shown);
+  EXPECT_EQ(memory.ring.Find(5)->progress, shown);
+  memory.ring.SetState(5, RecordState::kFailed);
+  EXPECT_EQ(memory.ring.Find(5)->progress, shown);
+  memory.ring.SetState(5, RecordState::kDone);
+  EXPECT_EQ(memory.ring.Find(5)->progress, CallProgress{});
+}
+
+TEST(RecorderRing, ProgressBelongsToItsOwnCall) {
+  Memory memory;
+  const CallProgress shown{CallPhase::kArriving, 1, 0, 0};
+  memory.ring.Record(CallNumber(5));
+  memory.ring.SetProgress(5, shown);
+  // A newer call in its entry has none, also if the older one is told late.
+  memory.ring.Record(CallNumber(5 + kEntries));
+  EXPECT_EQ(memory.ring.Find(5 + kEntries)->progress, CallProgress{});
+  memory.ring.SetProgress(5, shown);
+  EXPECT_EQ(memory.ring.Find(5 + kEntries)->progress, CallProgress{});
+  memory.ring.SetProgress(5 + kEntries, shown);
+  EXPECT_EQ(memory.ring.Find(5 + kEntries)->progress, shown);
+}
+
+// A newer program may know more phases.
+TEST(RecorderRing, ACallIsToldWithoutAPhaseThatIsNotKnown) {
+  Memory memory;
+  memory.ring.Record(CallNumber(7));
+  RecorderWords words = memory.ring.Copy(7);
+  words[7] = 0x3f;
+  const auto found = RecorderRing::Decode(words);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->progress, CallProgress{});
+}
+
 TEST(RecorderRing, DoesNotDecodeWhatItDoesNotKnow) {
   Memory memory;
   memory.ring.Record(CallNumber(7));
@@ -126,7 +168,8 @@ TEST(RecorderRing, ATornEntryIsNeverReturned) {
   std::thread writer([&] {
     for (uint64_t sequence = 1; sequence <= kCalls; ++sequence) {
       memory.ring.Record(CallNumber(sequence));
-      memory.ring.SetState(sequence, RecordState::kDone);
+      memory.ring.SetProgress(sequence, ProgressNumber(sequence));
+      memory.ring.SetState(sequence, RecordState::kFailed);
       recorded.store(sequence, std::memory_order_release);
     }
   });
@@ -136,7 +179,9 @@ TEST(RecorderRing, ATornEntryIsNeverReturned) {
   const auto look = [&](const std::optional<RecordedCall>& found) {
     if (!found) return;
     ++reads;
-    if (!IsCallNumber(*found, found->sequence)) ++wrong;
+    const bool shown = found->progress.phase != CallPhase::kIssued;
+    const bool foreign = shown && found->progress != ProgressNumber(found->sequence);
+    if (!IsCallNumber(*found, found->sequence) || foreign) ++wrong;
   };
   while (recorded.load(std::memory_order_acquire) < kCalls) {
     // The oldest entries are the ones that are about to be written.
