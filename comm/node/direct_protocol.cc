@@ -117,6 +117,7 @@ OperationResult StartDirect(OperationFrame& frame, const SharedResult& shared,
                             const SlotProtocol& slot) {
   NodeState& state = frame.state;
   RankControl& self = state.self();
+  frame.ShowProgress({.phase = CallPhase::kDirect});
   self.peer_access.store(1, std::memory_order_seq_cst);
   absl::Status moved;
   if (!state.aborted())

@@ -5,13 +5,20 @@
 
 namespace weft {
 
-void EndReport::Acknowledge() {
+void EndReport::Acknowledge(const absl::Status& cause) {
   state_.board.Acknowledge(state_.rank);
   NotifyAll(state_.self().waiters);
+  if (acknowledged_.exchange(true)) return;
+  const ErrorFields fields = FieldsOf(cause);
+  state_.lifecycle.Record({.kind = LifecycleKind::kAcknowledged,
+                           .epoch = state_.epoch,
+                           .rank = fields.rank,
+                           .result = ResultOf(cause),
+                           .sequence = fields.sequence});
 }
 
 void EndReport::Tell(const absl::Status& cause) {
-  Acknowledge();
+  Acknowledge(cause);
   told_.store(true);
   parts_.Fail(cause);
   dump_.WriteOnce(cause);
@@ -19,7 +26,7 @@ void EndReport::Tell(const absl::Status& cause) {
 
 absl::Status EndReport::Refusal() {
   absl::Status cause = failures_.Cause();
-  Acknowledge();
+  Acknowledge(cause);
   if (!told_.exchange(true)) {
     parts_.Fail(cause);
     dump_.WriteOnce(cause);

@@ -38,14 +38,15 @@ class EndReport {
   absl::Status Refusal();
 
  private:
-  void Acknowledge();
+  void Acknowledge(const absl::Status& cause);
 
   const NodeState& state_;
   const std::string& group_;
   const FailureReporter& failures_;
   Parts& parts_;
   FailureDump dump_;
-  std::atomic<bool> told_{false};  // the cause, to somebody
+  std::atomic<bool> told_{false};          // the cause, to somebody
+  std::atomic<bool> acknowledged_{false};  // that is recorded once
 };
 
 }  // namespace weft

@@ -30,12 +30,30 @@ absl::Status FailureReporter::Cause() const {
 
 void FailureReporter::Raise(const absl::Status& status) {
   MutexLock lock(raise_mutex_);
-  state_.board.Raise(state_.rank, status);
+  if (state_.board.Raise(state_.rank, status)) RecordEnd(status);
   for (int peer = 0; peer < state_.size; ++peer) {
     NotifyAll(state_.control(peer).waiters);
     NotifyAll(state_.segment.messages(peer).waiters);
   }
   if (state_.tuning.combine != 0) NotifyAll(state_.segment.arrival_counter().waiters);
+}
+
+// What this rank has found, before it wakes the others.
+void FailureReporter::RecordEnd(const absl::Status& status) const {
+  const ErrorFields fields = FieldsOf(status);
+  if (ResultOf(status) == WEFT_PEER_LOST && fields.signal >= 0) {
+    state_.lifecycle.Record({.kind = LifecycleKind::kPeerEnded,
+                             .epoch = state_.epoch,
+                             .rank = fields.rank,
+                             .signal = fields.signal,
+                             .exit_code = fields.exit_code,
+                             .sequence = fields.sequence});
+  }
+  state_.lifecycle.Record({.kind = LifecycleKind::kFailed,
+                           .epoch = state_.epoch,
+                           .rank = fields.rank,
+                           .result = ResultOf(status),
+                           .sequence = fields.sequence});
 }
 
 ErrorFields FailureReporter::FieldsFor(const Operation* operation, int culprit) const {
@@ -87,7 +105,7 @@ std::vector<int> FailureReporter::FindHoldingUp(const std::vector<int>& awaited)
 
 absl::Status FailureReporter::Timeout(const Operation& operation, const WaitTarget& target,
                                       int64_t timeout_ns) const {
-  ShowLongWait(state_, operation.sequence(), target);
+  ShowLongWait(state_, operation);
   std::vector<int> awaited = RanksAwaited(state_);
   if (awaited.empty()) awaited.push_back(target.peer);
   const std::vector<int> found = FindHoldingUp(awaited);

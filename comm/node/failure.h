@@ -61,6 +61,7 @@ class FailureReporter {
   std::vector<int> FindHoldingUp(const std::vector<int>& awaited) const;
 
  private:
+  void RecordEnd(const absl::Status& status) const;
   void AwaitRecords(uint64_t sequence) const;
   ErrorFields FieldsFor(const Operation* operation, int culprit) const;
   std::vector<std::string> WhereAre(const std::vector<int>& ranks) const;

@@ -65,7 +65,7 @@ bool FailureBoard::MayReplace(uint64_t recorded, int finder, const absl::Status&
          RecordOf(fields.rank).acknowledged.load(std::memory_order_seq_cst) == 0;
 }
 
-void FailureBoard::Raise(int finder, const absl::Status& status) const {
+bool FailureBoard::Raise(int finder, const absl::Status& status) const {
   uint64_t recorded = word_->load(std::memory_order_seq_cst);
   while (MayReplace(recorded, finder, status)) {
     const ErrorFields fields = FieldsOf(status);
@@ -80,8 +80,10 @@ void FailureBoard::Raise(int finder, const absl::Status& status) const {
     CopyText(record.operation, fields.operation);
     CopyText(record.text, std::string(status.message()));
     const Word own{static_cast<uint16_t>(ResultOf(status)), static_cast<uint16_t>(finder)};
-    if (word_->compare_exchange_strong(recorded, own.Pack(), std::memory_order_seq_cst)) return;
+    if (word_->compare_exchange_strong(recorded, own.Pack(), std::memory_order_seq_cst))
+      return true;
   }
+  return false;
 }
 
 void FailureBoard::Acknowledge(int rank) const {

@@ -42,8 +42,9 @@ class FailureBoard {
   // What was raised, in terms of the group `group`; Ok if nothing was. CORRUPT if it cannot have been written by a rank.
   absl::Status Cause(const std::string& group) const;
 
-  // Says that the group has ended by `status`, which rank `finder` has found, unless it is known to have ended already.
-  void Raise(int finder, const absl::Status& status) const;
+  // Says that the group has ended by `status`, which rank `finder` has found, unless it is known to have ended already; true
+  // if that is said now.
+  bool Raise(int finder, const absl::Status& status) const;
 
   // `rank` has seen that the group has ended, and touches no memory of others any more. What it does then is no cause.
   void Acknowledge(int rank) const;

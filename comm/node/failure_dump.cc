@@ -26,9 +26,15 @@ DumpedRank DumpRank(const NodeState& state, int rank) {
   dumped.pid = identity.pid;
   dumped.start_time = identity.start_time;
   dumped.state = static_cast<uint32_t>(state.control(rank).state.load(std::memory_order_acquire));
-  const RecorderRing ring = state.segment.recorder(rank);
+  const RecorderRing calls = state.segment.recorder(rank);
   for (uint64_t index = 0; index < RecorderRing::kEntryCount; ++index)
-    dumped.entries.push_back(ring.Copy(index));
+    dumped.entries.push_back(calls.Copy(index));
+  const MessageRing messages = state.segment.message_ring(rank);
+  for (uint64_t index = 0; index < MessageRing::kEntryCount; ++index)
+    dumped.messages.push_back(messages.Copy(index));
+  const LifecycleLog lifecycle = state.segment.lifecycle(rank);
+  for (uint64_t index = 0; index < LifecycleLog::kEntryCount; ++index)
+    dumped.events.push_back(lifecycle.Copy(index));
   return dumped;
 }
 
@@ -54,6 +60,7 @@ void FailureDump::Write(const std::string& directory, const absl::Status& cause)
   const auto& self = state_.peers[static_cast<size_t>(state_.rank)]->identity();
   RecorderDump dump;
   dump.group = group_;
+  dump.group_id = state_.segment.header().group_id;
   dump.host = self.host;
   dump.reason = std::string(cause.message());
   dump.result = ResultOf(cause);

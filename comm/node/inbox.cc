@@ -165,7 +165,10 @@ absl::Status Inbox::Match(MessageOperation& recv, int source, const MessageHeade
   const Message& message = recv.message();
   const auto dtype = static_cast<weft_dtype_t>(header.dtype);
   recv.source = source;
-  if (message.peer == WEFT_ANY_SOURCE) next_any_ = (source + 1) % state_.size;
+  if (message.peer == WEFT_ANY_SOURCE) {
+    next_any_ = (source + 1) % state_.size;
+    MessageRing::SetCourse(recv.recorded, 0, source);
+  }
   if (header.count != message.count || dtype != message.dtype) {
     At(source).matched.PushBack(recv);  // ends with all others
     return MakeError(
@@ -180,6 +183,7 @@ absl::Status Inbox::Match(MessageOperation& recv, int source, const MessageHeade
     End(recv, ended);
     return absl::OkStatus();
   }
+  MessageRing::SetState(recv.recorded, MessageState::kMatched);
   recv.rts = header.rts;
   if (header.kind == RecordKind::kHeapRts) {
     absl::StatusOr<char*> place = At(source).reader.Find(header.place, recv.bytes());

@@ -159,10 +159,12 @@ bool Stopped(const NodeState& state, int rank) {
 
 }  // namespace
 
-void ShowLongWait(const NodeState& state, uint64_t sequence, const WaitTarget& target) {
-  const LongWait wait{WhatOf(state, target), target.peer, static_cast<uint32_t>(sequence),
-                      target.want};
+void ShowLongWait(const NodeState& state, const Operation& operation) {
+  const WaitTarget& target = operation.target();
+  const LongWait wait{WhatOf(state, target), target.peer,
+                      static_cast<uint32_t>(operation.sequence()), target.want};
   state.self().long_wait.store(Pack(wait), std::memory_order_release);
+  state.recorder.SetProgress(operation.sequence(), operation.Progress());
 }
 
 void ShowLongMessageWait(const NodeState& state, int peer) {

@@ -1,6 +1,6 @@
 // For whom a rank waits, as its peers read it when they look for the one that holds all of them up.
 //
-//   ShowLongWait(state, operation.sequence(), operation.target());   // at the looks of a wait that takes long
+//   ShowLongWait(state, operation);                  // at the looks of a wait that takes long
 //   ...
 //   for (const int rank : RanksHoldingUp(state, {missing...})) ...   // at a deadline
 //
@@ -11,6 +11,9 @@
 // Shown at the looks of a wait only, every few milliseconds: the steady path knows nothing of it. A record needs not be
 // cleared: it is of the operation after the last one that the rank has done, or it is old.
 //
+// There are two words, because there are two readers. This one has the exact value that is waited for, so that who looks for
+// the one to blame can see whether it is there; the recorder's says in which phase and round the rank waits, for people.
+//
 // Thread-safety: shown under the group's step lock, or its issue lock while nothing is queued; read by anybody.
 #pragma once
 
@@ -18,11 +21,12 @@
 #include <vector>
 
 #include "comm/node/node_state.h"
+#include "comm/node/operation.h"
 
 namespace weft {
 
-// The collective `sequence`, the oldest of this rank, waits for `target`.
-void ShowLongWait(const NodeState& state, uint64_t sequence, const WaitTarget& target);
+// The oldest collective of this rank is blocked.
+void ShowLongWait(const NodeState& state, const Operation& operation);
 
 // The oldest message of this rank waits for `peer`, or, WEFT_ANY_SOURCE, for anybody; cleared when it has ended.
 void ShowLongMessageWait(const NodeState& state, int peer);

@@ -100,6 +100,7 @@ absl::StatusOr<NodeState> EnterSegment(NodeState state, uint64_t segment_offset,
   state.own = &state.segment.control(state.rank);
   state.board = state.segment.board();
   state.recorder = state.segment.recorder(state.rank);
+  state.lifecycle = state.segment.lifecycle(state.rank);
   WEFT_ASSIGN_OR_RETURN(state.isa, SelectIsa());
   state.single_copy = GetOptions().single_copy;
   state.reads_peers = state.single_copy && std::all_of(state.peers.begin(), state.peers.end(),

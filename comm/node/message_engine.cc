@@ -59,7 +59,8 @@ MessageEngine::MessageEngine(NodeGroup& group, const NodeState& state,
       policy_(policy),
       caller_drives_(GetOptions().progress == "caller"),
       outbox_(state),
-      inbox_(state, group_name) {}
+      inbox_(state, group_name),
+      ring_(state.segment.message_ring(state.rank)) {}
 
 // Whoever holds the lock releases it soon.
 void MessageEngine::Acquire() {
@@ -113,6 +114,8 @@ void MessageEngine::End(MessageOperation& operation, const absl::Status& status)
     *operation.message().sender = operation.source;
   }
   counters_.MessageEnded(operation.message().is_send, operation.bytes(), status.ok());
+  MessageRing::SetState(operation.recorded,
+                        status.ok() ? MessageState::kDone : MessageState::kFailed);
   if (operation.work != nullptr) {
     if (auto work = operation.work->OperationEnded(status)) {
       ended_works_.Add(std::move(work));
@@ -171,6 +174,7 @@ void MessageEngine::TakeUp(Operations operations) {
   size_t taken = 0;
   for (; taken < operations.size() && status.ok(); ++taken) {
     MessageOperation& operation = *operations[taken];
+    operation.recorded = ring_.Record(RecorderTicks(), operation.message());
     if (operation.deadline.at_ns > 0) look_ns_ = std::min(look_ns_, operation.deadline.at_ns);
     if (!operation.message().is_send) {
       status = inbox_.Add(operation, &ended);
@@ -183,8 +187,13 @@ void MessageEngine::TakeUp(Operations operations) {
     outbox_.Add(operation, &ended);
   }
   Settle(status, &ended);
-  for (size_t i = taken; i < operations.size(); ++i)
-    End(*operations[i], failures_.Cause());
+  for (size_t i = taken; i < operations.size(); ++i) {
+    MessageOperation& operation = *operations[i];
+    if (operation.recorded.entry == nullptr) {
+      operation.recorded = ring_.Record(RecorderTicks(), operation.message());
+    }
+    End(operation, failures_.Cause());
+  }
 }
 
 bool MessageEngine::Left(int peer) const {
@@ -269,12 +278,16 @@ absl::Status MessageEngine::Diagnose(const std::vector<Loss>& losses, int64_t no
   return found;
 }
 
-// For whom the oldest operation waits, of those that have a peer.
+// For whom the oldest operation waits, of those that have a peer; how far all have come.
 void MessageEngine::ShowWait() {
   std::optional<int> peer;
   ForEach([&](const MessageOperation& operation) {
     const bool first = !peer || *peer == WEFT_ANY_SOURCE;
     if (first && Needs(operation) != state_.rank) peer = Needs(operation);
+  });
+  ForEach([&](const MessageOperation& operation) {
+    if (operation.moved == 0) return;
+    MessageRing::SetCourse(operation.recorded, operation.moved, operation.source);
   });
   if (!peer) return;
   ShowLongMessageWait(state_, *peer);

@@ -129,6 +129,7 @@ class MessageEngine {
   int64_t programs_asked_ns_ WEFT_GUARDED_BY(lock_) =
       0;  // when peers were last asked what they run
   bool shows_wait_ WEFT_GUARDED_BY(lock_) = false;
+  MessageRing ring_ WEFT_GUARDED_BY(lock_);
   EndedMessages ended_works_ WEFT_GUARDED_BY(lock_);
 };
 

@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "base/wait.h"
 #include "comm/group/message.h"
+#include "comm/recorder/message_ring.h"
 
 namespace weft {
 
@@ -26,14 +27,14 @@ class MessageWork;
 class MessageOperation {
  public:
   MessageOperation(const Message& message, int64_t timeout_ns)
-      : message_(message), deadline{timeout_ns} {}
+      : message_(message), bytes_(MessageBytes(message)), deadline{timeout_ns} {}
 
   MessageOperation(const MessageOperation&) = delete;
   MessageOperation& operator=(const MessageOperation&) = delete;
 
   const Message& message() const { return message_; }
 
-  size_t bytes() const { return MessageBytes(message_); }
+  size_t bytes() const { return bytes_; }
 
   // A matched receive: its rank copies the message without the sender's help.
   bool reads_itself() const { return place != nullptr || address != 0; }
@@ -55,6 +56,7 @@ class MessageOperation {
   friend class MessageList;
 
   const Message message_;
+  const size_t bytes_;
   absl::Status status_;
   std::atomic<uint32_t> ended_{0};
   MessageOperation* next_ = nullptr;
@@ -62,6 +64,7 @@ class MessageOperation {
 
  public:
   Deadline deadline;
+  MessageRing::Place recorded;  // in the flight recorder
   MessageWork* work = nullptr;  // that it belongs to, if it is asynchronous
   int source = -1;              // of a receive: whose message it has been matched with
   uint32_t rts = 0;             // number of the RTS in its channel

@@ -111,6 +111,15 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
   self.start_time = identity.start_time;
   self.cpu.store(kUnknownCpu, std::memory_order_relaxed);
   AddProgressUser();  // may fail: nobody has seen the rank
+  state_.lifecycle.Record({.kind = LifecycleKind::kJoined,
+                           .epoch = state_.epoch,
+                           .other = static_cast<uint64_t>(state_.size)});
+  if (state_.parent_id != 0) {
+    state_.lifecycle.Record({.kind = LifecycleKind::kSplit,
+                             .epoch = state_.epoch,
+                             .rank = state_.parent_rank,
+                             .other = state_.parent_id});
+  }
   self.state.store(RankState::kJoined, std::memory_order_seq_cst);
   NotifyAll(self.waiters);
   if (state_.rank == 0) counters_.Holds(Segment::Bytes(state_.size, state_.tuning.combine != 0));
@@ -446,6 +455,7 @@ void NodeGroup::Close() {
   Deadline patience{kCloseNs};
   WaitUntil(queue_.woken(), policy_, patience, alone, [] { return false; });
   RankControl& self = state_.self();
+  state_.lifecycle.Record({.kind = LifecycleKind::kLeaving, .epoch = state_.epoch});
   self.state.store(RankState::kLeaving, std::memory_order_seq_cst);
   NotifyAll(self.waiters);
   std::vector<void*> blocks = messages_.TakeBlocks();

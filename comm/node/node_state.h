@@ -27,6 +27,7 @@ struct NodeState {
   RankControl* own = nullptr;  // this rank's, in the segment
   FailureBoard board;          // the segment's
   RecorderRing recorder;       // this rank's
+  LifecycleLog lifecycle;      // this rank's
   int rank = 0;
   int size = 1;
   uint32_t epoch = 1;
@@ -36,6 +37,8 @@ struct NodeState {
   std::vector<int>
       world_ranks;  // by rank, if it was split from a group; else its ranks are those of the world
   std::string world_name;    // of the group that this one, and all between, were split from
+  uint64_t parent_id = 0;    // of the group that it was split from; 0: none
+  int parent_rank = -1;      // this rank's there
   Tuning tuning;             // the same on all ranks
   bool single_copy = false;  // WEFT_SINGLE_COPY, of this process
   bool reads_peers = false;  // with it, may read every peer's private memory

@@ -248,6 +248,28 @@ Operation::Result Operation::ContinueInPlaceOfOthers() {
   return result;
 }
 
+CallProgress Operation::Progress() const {
+  const int peer = frame_.target.peer;
+  if (!started_) return {.phase = CallPhase::kEntering, .waited_for = peer};
+  switch (phase_) {
+    case Phase::kArrive:
+      return {.phase = CallPhase::kArriving, .waited_for = peer};
+    case Phase::kCounted:
+      return {.phase = CallPhase::kArriving, .waited_for = CallProgress::kAnyOther};
+    case Phase::kTurn:
+      return {.phase = CallPhase::kTurn, .waited_for = peer};
+    case Phase::kWriters:
+      return {.phase = CallPhase::kWriters, .waited_for = peer};
+    case Phase::kDirect:
+      return {.phase = CallPhase::kDirect, .waited_for = peer};
+    case Phase::kStaged:
+      return staged_.Progress(frame_, peer);
+    case Phase::kBroken:
+      break;
+  }
+  return {};
+}
+
 // A small result, which the ranks that share its place write one after the other.
 Operation::Result Operation::TakeTurn() {
   phase_ = Phase::kTurn;
@@ -336,6 +358,7 @@ Operation::Result Operation::Move() {
     if (!begun.ok()) return frame_.Fail(begun);
   }
   phase_ = Phase::kStaged;
+  frame_.ShowProgress(staged_.Progress(frame_, CallProgress::kNobody));
   return PollStaged();
 }
 

@@ -79,6 +79,9 @@ class Operation {
   // True if peers may have been told where in the heap this rank's buffers are.
   bool exposed() const { return frame_.exposed; }
 
+  // After kBlocked: how far it has come, and for whom it waits.
+  CallProgress Progress() const;
+
  private:
   // What comes next. kTurn and kWriters: of ranks that have their result in one place (shared_result.h).
   enum class Phase : uint8_t { kBroken, kArrive, kCounted, kTurn, kWriters, kDirect, kStaged };

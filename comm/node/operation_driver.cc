@@ -85,7 +85,7 @@ bool OperationDriver::Hopeless(const Operation& operation, const WaitTarget& tar
   const int64_t now_ns = MonotonicNs();
   if (now_ns - checked_ns_ < kCheckPeersNs) return false;
   checked_ns_ = now_ns;
-  ShowLongWait(state_, operation.sequence(), target);
+  ShowLongWait(state_, operation);
   if (CallerDrivesProgress()) LookAfterGroups();
   const bool asks_programs = now_ns - programs_asked_ns_ >= kAskProgramNs;
   if (asks_programs) programs_asked_ns_ = now_ns;

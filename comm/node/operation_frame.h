@@ -77,6 +77,11 @@ struct OperationFrame {
     return OperationResult::kBlocked;
   }
 
+  // One store; for work that may take long.
+  void ShowProgress(const CallProgress& progress) const {
+    state.recorder.SetProgress(sequence, progress);
+  }
+
   OperationResult Fail(absl::Status why) {
     error = std::move(why);
     return OperationResult::kFailed;

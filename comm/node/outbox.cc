@@ -118,6 +118,7 @@ absl::Status Outbox::ReadReplies(int destination, MessageList* ended, bool* move
       End(*send, ended);
       continue;
     }
+    MessageRing::SetState(send->recorded, MessageState::kMatched);
     route.streaming.PushBack(*send);
     if (!route.writer.has_stage()) WEFT_RETURN_IF_ERROR(MakeStage(destination));
   }

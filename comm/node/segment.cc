@@ -16,9 +16,8 @@ constexpr size_t BoardBytes(int size) {
 
 size_t Segment::Bytes(int size, bool with_counter) {
   return kHeaderBytes +
-         static_cast<size_t>(size) *
-             (sizeof(RankControl) + kSlotCount * kSlotBytes +
-              RecorderRing::kEntryCount * sizeof(RecorderEntry) + sizeof(MessageControl)) +
+         static_cast<size_t>(size) * (sizeof(RankControl) + kSlotCount * kSlotBytes +
+                                      sizeof(RecorderMemory) + sizeof(MessageControl)) +
          BoardBytes(size) + (with_counter ? sizeof(ArrivalCounter) : 0);
 }
 
@@ -48,16 +47,12 @@ bool Segment::Valid(uint64_t group_id, uint32_t epoch) const {
          found.size == static_cast<uint32_t>(size_);
 }
 
-RecorderRing Segment::recorder(int rank) const {
-  char* const rings = slot(size_, 0);
-  return RecorderRing(reinterpret_cast<RecorderEntry*>(rings) +
-                      static_cast<size_t>(rank) * RecorderRing::kEntryCount);
+RecorderMemory& Segment::recorder_memory(int rank) const {
+  return reinterpret_cast<RecorderMemory*>(slot(size_, 0))[rank];
 }
 
 MessageControl& Segment::messages(int rank) const {
-  char* const blocks = slot(size_, 0) + static_cast<size_t>(size_) * RecorderRing::kEntryCount *
-                                            sizeof(RecorderEntry);
-  return reinterpret_cast<MessageControl*>(blocks)[rank];
+  return reinterpret_cast<MessageControl*>(&recorder_memory(size_))[rank];
 }
 
 FailureBoard Segment::board() const {

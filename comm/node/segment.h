@@ -1,5 +1,5 @@
 // The memory that the ranks of one group share on a node: a header, one control block per rank, a
-// ring of small slots per rank, a recorder ring per rank, one block for messages per rank, a board that says why the group has
+// ring of small slots per rank, the flight recorder of each rank, one block for messages per rank, a board that says why the group has
 // ended; and, if its ranks
 // outnumber their CPUs, one word at which they count their arrivals and results that one makes for all.
 //
@@ -7,7 +7,7 @@
 // (rank count and the constants here), never by a length or offset that stands in shared memory.
 //
 // Who writes what. Header: rank 0, before anybody else has it, except failure. A control
-// block and recorder ring: their rank only (sleepers of an EventCount excepted, see base/wait.h). A slot: its rank, or the
+// block and recorder: their rank only (sleepers of an EventCount excepted, see base/wait.h). A slot: its rank, or the
 // other one of two that write in turn (SlotProtocol::Of). A message block: its rank, but for `events` and inbox[s],
 // which others write, as said there.
 // Invariants, on which docs/design/003-node.md builds its proof:
@@ -31,6 +31,8 @@
 #include "comm/group/notice_board.h"
 #include "comm/node/call_identity.h"
 #include "comm/node/failure_board.h"
+#include "comm/recorder/lifecycle.h"
+#include "comm/recorder/message_ring.h"
 #include "comm/recorder/ring.h"
 #include "comm/select/protocol.h"
 #include "comm/select/tuning.h"
@@ -44,7 +46,7 @@ constexpr uint32_t kSlotCount = 4;  // slots per rank
 // modulo 2^32, so one that stood still for half of them would seem to lie ahead.
 constexpr uint64_t kWroteRefresh = uint64_t{1} << 30;
 constexpr uint64_t kSegmentMagic = 0x31'74'66'65'77ULL;  // "weft1"
-constexpr uint32_t kSegmentVersion = 10;
+constexpr uint32_t kSegmentVersion = 11;
 
 // In an arrival's epoch: the writer's out, of an operation whose result is the same for all, lies in a shared
 // block (shared_blocks.h), and may be the out of other ranks too.
@@ -130,6 +132,13 @@ struct RankControl {
   NoticePlace notices[NoticeBoard::kPlaces + 1];
 };
 
+// What a rank records, zeroed at first.
+struct alignas(128) RecorderMemory {
+  RecorderEntry calls[RecorderRing::kEntryCount];
+  RecorderEntry messages[MessageRing::kEntryCount];
+  LifecycleMemory lifecycle;
+};
+
 // What a rank's sends and receives share with the other ranks (message_engine.h).
 struct MessageControl {
   alignas(128) EventCount waiters;  // notified when a word of the next line changes
@@ -187,7 +196,14 @@ class Segment {
            (static_cast<size_t>(rank) * kSlotCount + index) * kSlotBytes;
   }
 
-  RecorderRing recorder(int rank) const;
+  RecorderMemory& recorder_memory(int rank) const;
+
+  RecorderRing recorder(int rank) const { return RecorderRing(recorder_memory(rank).calls); }
+
+  MessageRing message_ring(int rank) const { return MessageRing(recorder_memory(rank).messages); }
+
+  LifecycleLog lifecycle(int rank) const { return LifecycleLog(&recorder_memory(rank).lifecycle); }
+
   MessageControl& messages(int rank) const;
   FailureBoard board() const;
   // Only in groups whose Tuning says combine.

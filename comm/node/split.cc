@@ -74,6 +74,8 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinPart(const SplitParent& parent
   NodeState part;
   part.size = static_cast<int>(members.size());
   part.epoch = state.epoch;
+  part.parent_id = state.segment.header().group_id;
+  part.parent_rank = state.rank;
   for (size_t i = 0; i < members.size(); ++i) {
     if (members[i] == state.rank) part.rank = static_cast<int>(i);
     part.peers.push_back(state.peers[static_cast<size_t>(members[i])]);

@@ -222,14 +222,29 @@ OperationResult StagedProtocol::GatherResults(OperationFrame& frame,
   return OperationResult::kDone;
 }
 
+CallProgress StagedProtocol::Progress(const OperationFrame& frame, int peer) const {
+  if (StagesNext()) {
+    return {CallPhase::kStaging, peer, staged_ + 1, count_};
+  }
+  const bool reducing = frame.traits().reduces && !reduced_;
+  return {reducing ? CallPhase::kReducing : CallPhase::kGathering, peer, current_ + 1, count_};
+}
+
+// Shown here and not at each poll, or a rank that is polled often would seem to work while it waits.
+void StagedProtocol::NextRound(const OperationFrame& frame) {
+  ++current_;
+  reduced_ = false;
+  if (current_ < count_) frame.ShowProgress(Progress(frame, CallProgress::kNobody));
+}
+
 OperationResult StagedProtocol::Poll(OperationFrame& frame, const SharedResult& shared) {
   constexpr OperationResult kDone = OperationResult::kDone;
   NodeState& state = frame.state;
   const bool reduces = frame.traits().reduces;
-  for (; current_ < count_; ++current_, reduced_ = false) {
+  for (; current_ < count_; NextRound(frame)) {
     if (state.aborted()) return frame.Fail(MakeError(WEFT_ABORTED, "aborted"));
     // While a round is being gathered, next_peer is the gather's.
-    while (!reduced_ && staged_ < count_ && staged_ <= current_ + 1) {
+    while (StagesNext()) {
       if (const OperationResult staged = StageRound(frame); staged != kDone) return staged;
     }
     if (reduces && !reduced_) {

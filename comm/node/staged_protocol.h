@@ -50,8 +50,16 @@ class StagedProtocol {
   // Goes on with the rounds.
   OperationResult Poll(OperationFrame& frame, const SharedResult& shared);
 
+  // Where Poll stands, waiting for `peer`, which may be CallProgress::kNobody.
+  CallProgress Progress(const OperationFrame& frame, int peer) const;
+
  private:
   // A round.
+  void NextRound(const OperationFrame& frame);
+
+  // Before the current round is reduced the next one is staged.
+  bool StagesNext() const { return !reduced_ && staged_ < count_ && staged_ <= current_ + 1; }
+
   OperationResult AwaitPart(OperationFrame& frame) const;
   OperationResult AwaitReaders(OperationFrame& frame, const StagingParts::User& last) const;
   OperationResult StageRound(OperationFrame& frame);

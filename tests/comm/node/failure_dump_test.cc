@@ -1,19 +1,25 @@
 // With WEFT_DUMP_DIR set a failed operation leaves a recorder dump per rank, which weftctl prints.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/status.h"
+#include "base/wait.h"
+#include "comm/kernels/custom_op.h"
 #include "comm/node/make_group.h"
+#include "comm/recorder/describe.h"
 #include "comm/recorder/dump.h"
 #include "directory_store.h"
 #include "tests/support/forked_ranks.h"
@@ -94,8 +100,8 @@ std::string LoopUntilItFails(ProcessGroup& group, int victim) {
 }
 
 TEST_F(FailureDumps, EverySurvivorOfAKilledRankLeavesOne) {
-  constexpr int kVictim = 1;
-  OnRanks(3, kVictim, [](ProcessGroup& group) { return LoopUntilItFails(group, kVictim); });
+  constexpr int kLost = 1;
+  OnRanks(3, kLost, [](ProcessGroup& group) { return LoopUntilItFails(group, kLost); });
   const std::map<uint32_t, fs::path> dumps = DumpsByWriter(directory_.path());
   ASSERT_EQ(dumps.size(), 2u);
   for (const uint32_t writer : {0u, 2u}) {
@@ -107,10 +113,10 @@ TEST_F(FailureDumps, EverySurvivorOfAKilledRankLeavesOne) {
     EXPECT_GT(dump.wall_time_ns, 0);
     EXPECT_GT(dump.ticks_per_second, 0u);
     ASSERT_EQ(dump.ranks.size(), 3u);
-    EXPECT_EQ(dump.ranks[kVictim].pid, victim_pid_);
+    EXPECT_EQ(dump.ranks[kLost].pid, victim_pid_);
     // The barrier that made the group is #1, so 40 all_reduces end with #41.
-    ASSERT_FALSE(dump.ranks[kVictim].Calls().empty());
-    EXPECT_EQ(dump.ranks[kVictim].Calls().back().sequence, 41u);
+    ASSERT_FALSE(dump.ranks[kLost].Calls().empty());
+    EXPECT_EQ(dump.ranks[kLost].Calls().back().sequence, 41u);
     // The other survivor may learn of it between two calls, one of them was in #42.
     const bool failed = dump.ranks[0].Calls().back().state == RecordState::kFailed ||
                         dump.ranks[2].Calls().back().state == RecordState::kFailed;
@@ -147,6 +153,204 @@ TEST_F(FailureDumps, DisagreeingRanksAreListed) {
   const std::string json = PrintedByWeftctl(dumps.at(0), "--json");
   EXPECT_NE(json.find("\"result\": 101"), std::string::npos) << json;
   EXPECT_NE(json.find("all_reduce (sum) of 7 float32"), std::string::npos) << json;
+}
+
+// How often the process has gone to sleep by itself; -1 if that cannot be known.
+int64_t SleepsOf(int pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string word; status >> word;) {
+    int64_t count = 0;
+    if (word == "voluntary_ctxt_switches:" && status >> count) return count;
+  }
+  return -1;
+}
+
+// Kills a rank once it has waited for so long that it has told for whom: at its first look, which is at every sleep but 5 ms
+// after the one before.
+bool KillWhenItWaits(int pid) {
+  constexpr int64_t kSleeps = 10;
+  const int64_t before = SleepsOf(pid);
+  const int64_t begun_ns = MonotonicNs();
+  while (SleepsOf(pid) < before + kSleeps) {
+    if (MonotonicNs() - begun_ns > 30'000'000'000) return false;
+    poll(nullptr, 0, 1);
+  }
+  return kill(pid, SIGKILL) == 0;
+}
+
+// Pids by rank.
+std::vector<int> PidsOf(ProcessGroup& group) {
+  const int own = getpid();
+  std::vector<int> pids(static_cast<size_t>(group.size()));
+  Collective call{.kind = OpKind::kAllGather, .dtype = WEFT_INT32, .count = 1};
+  call.in = &own;
+  call.out = pids.data();
+  if (!group.Run(call).ok()) pids.clear();
+  return pids;
+}
+
+constexpr int kVictim = 2;
+
+// A reduction that stops in the middle of an operation to kill a rank.
+struct KillingSum {
+  static constexpr int kCalls = 500;  // before it does
+
+  int victim_pid = 0;  // 0: it is like any other
+  int calls = 0;
+  bool killed = false;
+
+  static void Run(const void* left, const void* right, void* out, size_t count, weft_dtype_t,
+                  void* user) {
+    auto* const self = static_cast<KillingSum*>(user);
+    if (self->victim_pid != 0 && ++self->calls == kCalls) {
+      self->killed = KillWhenItWaits(self->victim_pid);
+    }
+    const auto* const a = static_cast<const float*>(left);
+    const auto* const b = static_cast<const float*>(right);
+    for (size_t i = 0; i < count; ++i)
+      static_cast<float*>(out)[i] = a[i] + b[i];
+  }
+};
+
+TEST_F(FailureDumps, ShowsWhereAKilledRankWaitedInAStagedOperation) {
+  constexpr int kKiller = 1;
+  OnRanks(3, kVictim, [](ProcessGroup& group) -> std::string {
+    const std::vector<int> pids = PidsOf(group);
+    if (pids.empty()) return "the pids were not exchanged";
+    KillingSum sum;
+    if (group.rank() == kKiller) sum.victim_pid = pids[kVictim];
+    std::vector<float> in(1 << 20);
+    std::vector<float> out(in.size());
+    Collective call{.kind = OpKind::kAllReduce, .dtype = WEFT_FLOAT32, .op = kOpUser};
+    call.count = in.size();
+    call.in = in.data();
+    call.out = out.data();
+    call.custom = std::make_shared<CustomOp>(
+        CustomOp{.function = KillingSum::Run, .user = &sum, .name = "sum"});
+    const absl::Status status = group.Run(call);
+    if (ResultOf(status) != WEFT_PEER_LOST) return "got: " + Text(status);
+    return group.rank() != kKiller || sum.killed ? "" : "the victim did not wait";
+  });
+  const std::map<uint32_t, fs::path> dumps = DumpsByWriter(directory_.path());
+  ASSERT_EQ(dumps.size(), 2u);
+  for (const auto& [writer, path] : dumps) {
+    const std::vector<RecordedCall> calls = ReadDumpFile(path).value().ranks[kVictim].Calls();
+    ASSERT_FALSE(calls.empty());
+    const CallProgress& progress = calls.back().progress;
+    EXPECT_EQ(progress.phase, CallPhase::kGathering) << DescribeProgress(progress);
+    EXPECT_EQ(progress.waited_for, kKiller) << DescribeProgress(progress);
+    EXPECT_GT(progress.round, 1u);
+    EXPECT_GT(progress.rounds, progress.round);
+    const std::string printed = PrintedByWeftctl(path);
+    EXPECT_NE(printed.find(DescribeProgress(progress)), std::string::npos) << printed;
+    const std::string json = PrintedByWeftctl(path, "--json");
+    EXPECT_NE(json.find("\"waits_for\": 1"), std::string::npos) << json;
+  }
+}
+
+bool HasEvent(const DumpedRank& rank, LifecycleKind kind, int about) {
+  const std::vector<LifecycleEvent> events = rank.Events();
+  return std::any_of(events.begin(), events.end(), [&](const LifecycleEvent& event) {
+    return event.kind == kind && event.rank == about;
+  });
+}
+
+Message MessageOf(bool is_send, char* data, int peer, uint64_t tag) {
+  return {.is_send = is_send,
+          .in = is_send ? data : nullptr,
+          .out = is_send ? nullptr : data,
+          .count = 8,
+          .peer = peer,
+          .tag = tag};
+}
+
+// It has sent and received, and waits for a message that rank 0 never sends.
+absl::Status WaitInVain(ProcessGroup& group) {
+  char data[8] = {};
+  absl::Status status = group.Run(MessageOf(true, data, 1, 5));
+  if (status.ok()) status = group.Run(MessageOf(false, data, WEFT_ANY_SOURCE, 6));
+  return status.ok() ? group.Run(MessageOf(false, data, 0, 7)) : status;
+}
+
+std::string SurviveTheOneThatWaits(ProcessGroup& group, int victim_pid) {
+  char data[8] = {};
+  absl::Status status;
+  if (group.rank() == 1) {
+    status = group.Run(MessageOf(false, data, kVictim, 5));
+    if (status.ok()) status = group.Run(MessageOf(true, data, kVictim, 6));
+    if (!status.ok()) return Text(status);
+    if (!KillWhenItWaits(victim_pid)) return "the victim did not wait";
+  }
+  status = group.Run(MessageOf(false, data, kVictim, 8));
+  return ResultOf(status) == WEFT_PEER_LOST ? "" : "got: " + Text(status);
+}
+
+TEST_F(FailureDumps, ShowsTheLastMessagesOfAKilledRankAndWhatHasHappened) {
+  OnRanks(3, kVictim, [](ProcessGroup& group) -> std::string {
+    const std::vector<int> pids = PidsOf(group);
+    if (pids.empty()) return "the pids were not exchanged";
+    if (group.rank() == kVictim) return Text(WaitInVain(group));
+    return SurviveTheOneThatWaits(group, pids[kVictim]);
+  });
+  const std::map<uint32_t, fs::path> dumps = DumpsByWriter(directory_.path());
+  ASSERT_EQ(dumps.size(), 2u);
+  int finders = 0;
+  for (const auto& [writer, path] : dumps) {
+    const RecorderDump dump = ReadDumpFile(path).value();
+    const std::vector<RecordedMessage> messages = dump.ranks[kVictim].Messages();
+    ASSERT_EQ(messages.size(), 3u);
+    EXPECT_EQ(Describe(messages[0]), "send of 8 uint8 to rank 1 with tag 5");
+    EXPECT_EQ(messages[0].state, MessageState::kDone);
+    EXPECT_EQ(Describe(messages[1]), "recv of 8 uint8 from any rank (rank 1) with tag 6");
+    EXPECT_EQ(messages[1].state, MessageState::kDone);
+    EXPECT_EQ(Describe(messages[2]), "recv of 8 uint8 from rank 0 with tag 7");
+    EXPECT_EQ(messages[2].state, MessageState::kIssued);
+    EXPECT_GE(messages[2].ticks, messages[1].ticks);
+    const DumpedRank& own = dump.ranks[writer];
+    EXPECT_EQ(own.Messages().back().state, MessageState::kIssued) << "as when the group ended";
+    EXPECT_TRUE(HasEvent(own, LifecycleKind::kJoined, -1));
+    EXPECT_TRUE(HasEvent(own, LifecycleKind::kAcknowledged, kVictim));
+    const bool found = HasEvent(own, LifecycleKind::kPeerEnded, kVictim);
+    EXPECT_EQ(HasEvent(own, LifecycleKind::kFailed, kVictim), found);
+    if (found) ++finders;
+    EXPECT_EQ(dump.ranks[kVictim].Events().size(), 1u) << "it joined, and was killed";
+    const std::string printed = PrintedByWeftctl(path);
+    EXPECT_NE(printed.find("recv of 8 uint8 from rank 0 with tag 7"), std::string::npos) << printed;
+    EXPECT_NE(printed.find("joined a group of 3 ranks, epoch 1"), std::string::npos) << printed;
+    const std::string json = PrintedByWeftctl(path, "--json");
+    EXPECT_NE(json.find("\"kind\": \"acknowledged\""), std::string::npos) << json;
+  }
+  EXPECT_EQ(finders, 1) << "one rank is the first to say so";
+}
+
+TEST_F(FailureDumps, NameTheGroupThatAPartWasSplitFrom) {
+  OnRanks(2, -1, [](ProcessGroup& group) -> std::string {
+    const auto part = group.Split(0, -group.rank(), {.name = "part"});
+    if (!part.ok()) return Text(part.status());
+    for (ProcessGroup* const ended : {part->get(), &group}) {
+      ended->Abort("the test wants a dump");
+      if (ended->Run({.kind = OpKind::kBarrier}).ok()) return "it goes on";
+    }
+    (*part)->Close();
+    return "";
+  });
+  std::map<std::string, std::vector<RecorderDump>> dumps;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory_.path())) {
+    const RecorderDump dump = ReadDumpFile(entry.path()).value();
+    dumps[dump.group].push_back(dump);
+  }
+  ASSERT_EQ(dumps["part"].size(), 2u);
+  ASSERT_EQ(dumps["dp"].size(), 2u);
+  const uint64_t parent_id = dumps["dp"][0].group_id;
+  EXPECT_NE(parent_id, 0u);
+  for (const RecorderDump& dump : dumps["part"]) {
+    EXPECT_NE(dump.group_id, parent_id);
+    const std::vector<LifecycleEvent> events = dump.ranks[dump.writer_rank].Events();
+    ASSERT_GE(events.size(), 2u);
+    EXPECT_EQ(events[1].kind, LifecycleKind::kSplit);
+    EXPECT_EQ(events[1].rank, 1 - static_cast<int>(dump.writer_rank));
+    EXPECT_EQ(events[1].other, parent_id);
+  }
 }
 
 class UnwritableDirectory : public FailureDumps {
