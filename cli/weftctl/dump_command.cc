@@ -23,13 +23,17 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kShownCalls = 16;
 constexpr size_t kShownDifferences = 16;
+constexpr size_t kShownMessages = 8;
 
 // A dump with its calls made readable.
 struct DumpReport {
   std::string path;
   RecorderDump dump;
-  std::vector<std::vector<RecordedCall>> calls;  // by rank, oldest first
-  uint64_t newest_ticks = 0;                     // of the last call of any rank
+  // By rank, oldest first.
+  std::vector<std::vector<RecordedCall>> calls;
+  std::vector<std::vector<RecordedMessage>> messages;
+  std::vector<std::vector<LifecycleEvent>> events;
+  uint64_t newest_ticks = 0;  // of the last call, message or event of any rank
 };
 
 // Ranks by what they called, in words.
@@ -37,11 +41,15 @@ using DumpParties = std::map<std::string, std::vector<size_t>>;
 
 // `path` is where `dump` was read from.
 DumpReport MakeDumpReport(std::string path, RecorderDump dump) {
-  DumpReport report{std::move(path), std::move(dump), {}, 0};
+  DumpReport report{std::move(path), std::move(dump), {}, {}, {}, 0};
+  const auto note = [&](const auto& records) {
+    for (const auto& record : records)
+      report.newest_ticks = std::max(report.newest_ticks, record.ticks);
+  };
   for (const DumpedRank& rank : report.dump.ranks) {
-    report.calls.push_back(rank.Calls());
-    for (const RecordedCall& call : report.calls.back())
-      report.newest_ticks = std::max(report.newest_ticks, call.ticks);
+    note(report.calls.emplace_back(rank.Calls()));
+    note(report.messages.emplace_back(rank.Messages()));
+    note(report.events.emplace_back(rank.Events()));
   }
   return report;
 }
@@ -69,10 +77,10 @@ std::string UtcTime(int64_t wall_time_ns) {
                      parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
-// Milliseconds before the newest call of any rank; empty if the clock's speed is not known.
-std::string Age(const DumpReport& report, const RecordedCall& call) {
+// Milliseconds before the newest call, message or event of any rank; empty if the clock's speed is not known.
+std::string Age(const DumpReport& report, uint64_t ticks) {
   if (report.dump.ticks_per_second == 0) return "";
-  return fmt::format("{:.3f}", static_cast<double>(report.newest_ticks - call.ticks) * 1e3 /
+  return fmt::format("{:.3f}", static_cast<double>(report.newest_ticks - ticks) * 1e3 /
                                    static_cast<double>(report.dump.ticks_per_second));
 }
 
@@ -101,12 +109,40 @@ std::string FormatHead(const DumpReport& report) {
 }
 
 std::string FormatCall(const DumpReport& report, const RecordedCall& call) {
-  return fmt::format("  {:>10}  {:<14}  {:<13}  {:<5}  {:>14}  {:>4}  {:<7}  {:>12}\n",
-                     call.sequence, CallName(call),
-                     call.kind != OpKind::kBarrier ? DtypeName(call.dtype) : "-",
-                     TraitsOf(call.kind).reduces ? OpName(call.op) : "-", call.count,
-                     HasRoot(call.kind) ? std::to_string(call.root) : "-",
-                     RecordStateName(call.state), Age(report, call));
+  const std::string progress = DescribeProgress(call.progress);
+  return fmt::format(
+      "  {:>10}  {:<14}  {:<13}  {:<5}  {:>14}  {:>4}  {:<7}  {:>12}{}{}\n", call.sequence,
+      CallName(call), call.kind != OpKind::kBarrier ? DtypeName(call.dtype) : "-",
+      TraitsOf(call.kind).reduces ? OpName(call.op) : "-", call.count,
+      HasRoot(call.kind) ? std::to_string(call.root) : "-", RecordStateName(call.state),
+      Age(report, call.ticks), progress.empty() ? "" : "  ", progress);
+}
+
+std::string FormatMessages(const DumpReport& report, size_t index) {
+  const std::vector<RecordedMessage>& messages = report.messages[index];
+  if (messages.empty()) return "";
+  std::string text = "  messages:\n";
+  for (size_t i = messages.size() - std::min(messages.size(), kShownMessages); i < messages.size();
+       ++i) {
+    const RecordedMessage& message = messages[i];
+    const std::string moved =
+        message.moved_bytes == 0 ? "" : fmt::format(", {} bytes were moved", message.moved_bytes);
+    text += fmt::format("  {:>10}  {:<7}  {:>12}  {}{}\n", message.number,
+                        MessageStateName(message.state), Age(report, message.ticks),
+                        Describe(message), moved);
+  }
+  return text;
+}
+
+std::string FormatEvents(const DumpReport& report, size_t index) {
+  const std::vector<LifecycleEvent>& events = report.events[index];
+  if (events.empty()) return "";
+  std::string text = "  events:\n";
+  for (const LifecycleEvent& event : events) {
+    text += fmt::format("  {:>10}  {:>21}  {}\n", event.number, Age(report, event.ticks),
+                        Describe(event));
+  }
+  return text;
 }
 
 std::string FormatRank(const DumpReport& report, size_t index) {
@@ -114,14 +150,15 @@ std::string FormatRank(const DumpReport& report, size_t index) {
   const std::vector<RecordedCall>& calls = report.calls[index];
   std::string text =
       fmt::format("\nrank {}: pid {}, {}, ", index, rank.pid, DumpedRankStateName(rank.state));
-  if (calls.empty()) return text + "no call\n";
+  const std::string others = FormatMessages(report, index) + FormatEvents(report, index);
+  if (calls.empty()) return text + "no call\n" + others;
   text += fmt::format("last call {} #{}\n", CallName(calls.back()), calls.back().sequence);
   text += fmt::format("  {:>10}  {:<14}  {:<13}  {:<5}  {:>14}  {:>4}  {:<7}  {:>12}\n", "sequence",
                       "operation", "dtype", "redop", "count", "root", "state",
                       report.dump.ticks_per_second == 0 ? "" : "age [ms]");
   for (size_t i = calls.size() - std::min(calls.size(), kShownCalls); i < calls.size(); ++i)
     text += FormatCall(report, calls[i]);
-  return text;
+  return text + others;
 }
 
 // Who called something else, and who is behind.
@@ -164,6 +201,16 @@ std::string DumpAsText(const DumpReport& report) {
 
 // Members are assigned one by one: an initializer list makes the compiler write a constructor for each
 // length of a name, which takes seconds.
+Json ProgressAsJson(const CallProgress& progress) {
+  Json json;
+  json["phase"] = CallPhaseName(progress.phase);
+  json["waits_for"] = progress.waited_for;
+  json["round"] = progress.round;
+  json["rounds"] = progress.rounds;
+  json["text"] = DescribeProgress(progress);
+  return json;
+}
+
 Json CallAsJson(const RecordedCall& call) {
   Json json;
   json["sequence"] = call.sequence;
@@ -181,6 +228,38 @@ Json CallAsJson(const RecordedCall& call) {
   json["tag"] = call.tag;
   const std::string purpose = PurposeText(UnpackPurpose(call.purpose), nullptr);
   if (!purpose.empty()) json["purpose"] = purpose;
+  if (call.progress.phase != CallPhase::kIssued) json["progress"] = ProgressAsJson(call.progress);
+  return json;
+}
+
+Json MessageAsJson(const RecordedMessage& message) {
+  Json json;
+  json["number"] = message.number;
+  json["kind"] = message.is_send ? "send" : "recv";
+  json["peer"] = message.peer;
+  json["source"] = message.source;
+  json["dtype"] = DtypeName(message.dtype);
+  json["count"] = message.count;
+  json["tag"] = message.tag;
+  json["state"] = MessageStateName(message.state);
+  json["moved_bytes"] = message.moved_bytes;
+  json["ticks"] = message.ticks;
+  return json;
+}
+
+Json EventAsJson(const LifecycleEvent& event) {
+  Json json;
+  json["number"] = event.number;
+  json["kind"] = LifecycleKindName(event.kind);
+  json["text"] = Describe(event);
+  json["epoch"] = event.epoch;
+  json["rank"] = event.rank;
+  json["result"] = event.result;
+  json["signal"] = event.signal;
+  json["exit_code"] = event.exit_code;
+  json["sequence"] = event.sequence;
+  json["other"] = event.other;
+  json["ticks"] = event.ticks;
   return json;
 }
 
@@ -194,6 +273,12 @@ Json RankAsJson(const DumpReport& report, size_t index) {
   Json& calls = json["calls"] = Json::array();
   for (const RecordedCall& call : report.calls[index])
     calls.push_back(CallAsJson(call));
+  Json& messages = json["messages"] = Json::array();
+  for (const RecordedMessage& message : report.messages[index])
+    messages.push_back(MessageAsJson(message));
+  Json& events = json["events"] = Json::array();
+  for (const LifecycleEvent& event : report.events[index])
+    events.push_back(EventAsJson(event));
   return json;
 }
 
@@ -218,6 +303,7 @@ Json ReportAsJson(const DumpReport& report) {
   Json json;
   json["file"] = report.path;
   json["group"] = dump.group;
+  json["group_id"] = dump.group_id;
   json["host"] = dump.host;
   json["reason"] = dump.reason;
   json["result"] = dump.result;
