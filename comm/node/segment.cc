@@ -6,6 +6,11 @@ namespace weft {
 
 namespace {
 
+// What a group costs per rank, whatever it does.
+constexpr size_t kBytesPerRank =
+    sizeof(RankControl) + kSlotCount * kSlotBytes + sizeof(RecorderMemory) + sizeof(MessageControl);
+static_assert(kBytesPerRank + FailureBoard::Bytes(1) <= 64 << 10);
+
 // So that what follows is aligned, too.
 constexpr size_t BoardBytes(int size) {
   constexpr size_t kUnit = alignof(ArrivalCounter);
@@ -15,10 +20,8 @@ constexpr size_t BoardBytes(int size) {
 }  // namespace
 
 size_t Segment::Bytes(int size, bool with_counter) {
-  return kHeaderBytes +
-         static_cast<size_t>(size) * (sizeof(RankControl) + kSlotCount * kSlotBytes +
-                                      sizeof(RecorderMemory) + sizeof(MessageControl)) +
-         BoardBytes(size) + (with_counter ? sizeof(ArrivalCounter) : 0);
+  return kHeaderBytes + static_cast<size_t>(size) * kBytesPerRank + BoardBytes(size) +
+         (with_counter ? sizeof(ArrivalCounter) : 0);
 }
 
 Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch,

@@ -248,6 +248,31 @@ TEST_F(FailureDumps, ShowsWhereAKilledRankWaitedInAStagedOperation) {
   }
 }
 
+// Small calls show nothing of themselves until they wait.
+TEST_F(FailureDumps, ShowsForWhomAKilledRankWaitedInASmallCall) {
+  OnRanks(3, kVictim, [](ProcessGroup& group) -> std::string {
+    const std::vector<int> pids = PidsOf(group);
+    if (pids.empty()) return "the pids were not exchanged";
+    if (group.rank() == 1 && !KillWhenItWaits(pids[kVictim])) return "the victim did not wait";
+    // It has arrived, so the barrier that it dies in may still end well.
+    absl::Status status;
+    for (int i = 0; i < 2 && status.ok(); ++i)
+      status = group.Run({.kind = OpKind::kBarrier});
+    return ResultOf(status) == WEFT_PEER_LOST ? "" : "got: " + Text(status);
+  });
+  const std::map<uint32_t, fs::path> dumps = DumpsByWriter(directory_.path());
+  ASSERT_EQ(dumps.size(), 2u);
+  for (const auto& [writer, path] : dumps) {
+    const std::vector<RecordedCall> calls = ReadDumpFile(path).value().ranks[kVictim].Calls();
+    ASSERT_FALSE(calls.empty());
+    const CallProgress& progress = calls.back().progress;
+    EXPECT_EQ(progress.phase, CallPhase::kArriving) << DescribeProgress(progress);
+    EXPECT_NE(progress.waited_for, CallProgress::kNobody);  // rank 1, or with a counter any
+    EXPECT_NE(progress.waited_for, kVictim);
+    EXPECT_EQ(calls.front().progress, CallProgress{}) << "it is done";
+  }
+}
+
 bool HasEvent(const DumpedRank& rank, LifecycleKind kind, int about) {
   const std::vector<LifecycleEvent> events = rank.Events();
   return std::any_of(events.begin(), events.end(), [&](const LifecycleEvent& event) {
