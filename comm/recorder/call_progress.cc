@@ -65,15 +65,15 @@ std::string WorkText(const CallProgress& progress) {
 }  // namespace
 
 CallProgress UnpackProgress(uint64_t word, uint64_t cycle) {
-  using namespace progress_internal;
-  const uint64_t phase = word & kPhaseMask;
-  const bool own = word >> kCycleShift == (cycle & kCycleMask);
+  const uint64_t phase = word & kProgressPhaseMask;
+  const bool own = word >> kProgressCycleShift == (cycle & kProgressCycleMask);
   const bool shown = phase != static_cast<uint64_t>(CallPhase::kIssued) && phase < kCallPhaseCount;
   if (!own || !shown) return {};
   return {.phase = static_cast<CallPhase>(phase),
-          .waited_for = static_cast<int>(word >> kRankShift & kFieldMask) - kRankOffset,
-          .round = word >> kRoundShift & kFieldMask,
-          .rounds = word >> kRoundsShift & kFieldMask};
+          .waited_for = static_cast<int>(word >> kProgressRankShift & kProgressFieldMask) -
+                        kProgressRankOffset,
+          .round = word >> kProgressRoundShift & kProgressFieldMask,
+          .rounds = word >> kProgressRoundsShift & kProgressFieldMask};
 }
 
 const char* CallPhaseName(CallPhase phase) {

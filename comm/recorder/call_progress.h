@@ -45,25 +45,22 @@ struct CallProgress {
 };
 
 // Fields of a word, from bit 0 on: phase (6 bits), waited_for + 2 (14), round (14), rounds (14), the low bits of `cycle` (16).
-namespace progress_internal {
-constexpr uint64_t kPhaseMask = 0x3f;
-constexpr uint64_t kFieldMask = 0x3fff;
-constexpr int kRankShift = 6;
-constexpr int kRoundShift = 20;
-constexpr int kRoundsShift = 34;
-constexpr int kCycleShift = 48;
-constexpr uint64_t kCycleMask = 0xffff;
-constexpr int kRankOffset = 2;  // so that no waited_for is negative
-}  // namespace progress_internal
+constexpr uint64_t kProgressPhaseMask = 0x3f;
+constexpr uint64_t kProgressFieldMask = 0x3fff;
+constexpr int kProgressRankShift = 6;
+constexpr int kProgressRoundShift = 20;
+constexpr int kProgressRoundsShift = 34;
+constexpr int kProgressCycleShift = 48;
+constexpr uint64_t kProgressCycleMask = 0xffff;
+constexpr int kProgressRankOffset = 2;  // so that no waited_for is negative
 
 // Inline, because it is written once per round of an operation.
 inline uint64_t PackProgress(const CallProgress& progress, uint64_t cycle) {
-  using namespace progress_internal;
   return static_cast<uint64_t>(progress.phase) |
-         static_cast<uint64_t>(progress.waited_for + kRankOffset) << kRankShift |
-         std::min(progress.round, CallProgress::kRoundsMax) << kRoundShift |
-         std::min(progress.rounds, CallProgress::kRoundsMax) << kRoundsShift |
-         (cycle & kCycleMask) << kCycleShift;
+         static_cast<uint64_t>(progress.waited_for + kProgressRankOffset) << kProgressRankShift |
+         std::min(progress.round, CallProgress::kRoundsMax) << kProgressRoundShift |
+         std::min(progress.rounds, CallProgress::kRoundsMax) << kProgressRoundsShift |
+         (cycle & kProgressCycleMask) << kProgressCycleShift;
 }
 
 // Nothing, if the word is of another cycle or has a phase that this version does not know.
