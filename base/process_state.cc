@@ -2,6 +2,10 @@
 // core sleeps or runs meanwhile, and a frozen one seems to sleep (version 2) or to be in an uninterruptible call (version 1).
 #include "base/process_state.h"
 
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "base/cgroup.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -106,6 +110,15 @@ ProcessState ReadProcessState(const std::string& root, int32_t pid) {
   if (FieldOf(status, "CoreDumping") == "1") return ProcessState::kDumpingCore;
   const ProcessState state = OfLetter(state_text[0]);
   return Rests(state) && IsFrozen(root, std::to_string(pid)) ? ProcessState::kFrozen : state;
+}
+
+// "135261 2493483 2": nanoseconds on a CPU, nanoseconds waiting for one, times it got one.
+std::optional<int64_t> ReadCpuWaitNs(const std::string& root, int32_t pid) {
+  const std::string text = ReadFileStart(StrCat(root, "/proc/", pid, "/schedstat"));
+  const std::vector<std::string> fields = absl::StrSplit(text, ' ');
+  int64_t wait_ns = 0;
+  if (fields.size() != 3 || !absl::SimpleAtoi(fields[1], &wait_ns)) return std::nullopt;
+  return wait_ns;
 }
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace weft {
@@ -42,5 +43,9 @@ bool IsHeld(ProcessState state);
 // Of the process that has this pid in /proc, whichever that is. Of one whose first thread has ended while others run,
 // nothing is known but that.
 ProcessState ReadProcessState(const std::string& root, int32_t pid);
+
+// How long the first thread of that process has been ready to run and had no CPU, since it began; nothing if the kernel does not
+// say. Twice some time apart it tells a process that is starved from one that computes: both are running.
+std::optional<int64_t> ReadCpuWaitNs(const std::string& root, int32_t pid);
 
 }  // namespace weft

@@ -188,6 +188,13 @@ std::optional<ExitInfo> NodePeer::Ended() {
   return process_->Exit();
 }
 
+std::optional<int64_t> NodePeer::CpuWaitNs() const {
+  if (is_self_) return std::nullopt;
+  MutexLock lock(mutex_);
+  const int32_t pid = process_->visible_pid();
+  return pid > 0 ? ReadCpuWaitNs("", pid) : std::nullopt;
+}
+
 ProcessState NodePeer::State() const {
   if (is_self_) return ProcessState::kRunning;
   MutexLock lock(mutex_);

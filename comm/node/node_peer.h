@@ -91,6 +91,8 @@ class NodePeer {
   // readable(), or not any more, this is not known: false. The number may be another process's once this one has
   // ended, so ask Ended() afterwards.
   bool RunsAnotherProgram() const;
+  // As ReadCpuWaitNs(); nothing of this process and of one that is not seen here.
+  std::optional<int64_t> CpuWaitNs() const;
   // What it does: by PeerProcess::State().
   ProcessState State() const;
   // "running", "sleeping", "stopped", "of another pid namespace, not ended"...: for messages.

@@ -11,6 +11,8 @@ namespace weft {
 namespace {
 
 constexpr int64_t kLookWhileWaitingNs = 100'000'000;
+constexpr int64_t kStarvedNs = 1'000'000'000;
+constexpr int64_t kStarvedPercent = 80;
 
 }  // namespace
 
@@ -32,7 +34,12 @@ std::string WaitReport::Call() const {
 }
 
 std::string WaitReport::Waiting(int64_t waited_ns) const {
-  return fmt::format("{} has waited for {:.0f} s on rank {}: ", Call(),
+  std::string phase;
+  if (!wait_->of_messages) {
+    const auto call = state_.recorder.Find(wait_->ended + 1);
+    if (call && call->progress.rounds > 1) phase = " (" + DescribeProgress(call->progress) + ")";
+  }
+  return fmt::format("{}{} has waited for {:.0f} s on rank {}: ", Call(), phase,
                      static_cast<double>(waited_ns) * 1e-9, state_.rank);
 }
 
@@ -61,24 +68,50 @@ std::optional<ProcessWait> WaitReport::Describe() const {
   return shown;
 }
 
-void WaitReport::ReportStalled(const std::vector<int>& holding_up, int64_t waited_ns) {
+// Over the last second: it was ready to run most of the time, and ran almost never.
+bool WaitReport::Starves(int rank, int64_t now_ns) {
+  CpuWait& last = cpu_waits_[static_cast<size_t>(rank)];
+  const std::optional<int64_t> wait_ns = state_.peers[static_cast<size_t>(rank)]->CpuWaitNs();
+  const int64_t passed_ns = now_ns - last.looked_ns;
+  if (!wait_ns || passed_ns < kStarvedNs) return false;
+  const bool known = last.looked_ns >= since_ns_;
+  const bool starves = known && (*wait_ns - last.wait_ns) * 100 >= passed_ns * kStarvedPercent;
+  last = {now_ns, *wait_ns};
+  return starves;
+}
+
+void WaitReport::ReportStalled(const std::vector<int>& holding_up, int64_t now_ns) {
   for (const int rank : holding_up) {
     const auto bit = static_cast<size_t>(rank);
-    if (stalled_told_[bit] || !state_.peers[bit]->Stopped()) continue;
+    if (stalled_told_[bit]) continue;
+    const ProcessState state = state_.peers[bit]->State();
+    const bool starves = state == ProcessState::kRunning && Starves(rank, now_ns);
+    if (!starves && !IsStalled(state)) continue;
     stalled_told_.set(bit);
-    LogWarn(Waiting(waited_ns), failures_.WhereIs(rank),
-            " holds it up; it goes on when that process does");
+    state_.lifecycle.Record({.kind = LifecycleKind::kStalled,
+                             .epoch = state_.epoch,
+                             .rank = rank,
+                             .other = static_cast<uint64_t>(ProcessStateLetter(state))});
+    LogWarn(Waiting(now_ns - since_ns_), failures_.WhereIs(rank),
+            starves ? " holds it up: it is ready to run, but gets almost no CPU"
+                    : " holds it up; it goes on when that process does");
   }
 }
 
-void WaitReport::Report(int64_t waited_ns) {
+void WaitReport::Report(int64_t now_ns) {
+  const int64_t waited_ns = now_ns - since_ns_;
   std::vector<int> awaited =
       wait_->of_messages ? RanksAwaitedInMessages(state_) : RanksAwaited(state_);
   if (awaited.empty()) return;  // it is over
   const std::vector<int> holding_up = RanksHoldingUp(state_, awaited);
-  if (waited_ns < kStuckNs) return ReportStalled(holding_up, waited_ns);
+  if (waited_ns < kStuckNs) return ReportStalled(holding_up, now_ns);
   if (waited_ns < stuck_ns_) return;
   stuck_ns_ *= 2;
+  state_.lifecycle.Record(
+      {.kind = LifecycleKind::kStuck,
+       .epoch = state_.epoch,
+       .rank = holding_up.front(),
+       .sequence = wait_->of_messages ? -1 : static_cast<int64_t>(wait_->ended) + 1});
   LogWarn(Waiting(waited_ns),
           wait_->of_messages ? failures_.Missing(holding_up, awaited)
                              : failures_.HoldingUp(wait_->ended + 1, holding_up, awaited,
@@ -96,7 +129,7 @@ int64_t WaitReport::Look(int64_t now_ns) {
   }
   shown_ = wait_ ? Describe() : std::nullopt;
   if (!wait_) return INT64_MAX;
-  if (now_ns - since_ns_ >= kStalledNs) Report(now_ns - since_ns_);
+  if (now_ns - since_ns_ >= kStalledNs) Report(now_ns);
   return now_ns + kLookWhileWaitingNs;
 }
 

@@ -3,12 +3,13 @@
 //   WaitReport report(state, failures, counters);
 //   next_ns = report.Look(now_ns);          // now and then
 //
-// After two seconds a line for each rank that holds the others up and cannot go on by itself: stopped, by a debugger, frozen. After
-// ten seconds, and then at doubling distances, a line that says for what this rank waits, who has not come, and what those do. They
+// After two seconds a line for each rank that holds the others up and cannot go on by itself: stopped, by a debugger, frozen, writing a
+// core dump, in a system call that does not end, or ready to run without getting a CPU. After ten seconds, and then at doubling distances, a line that says for what this rank waits, who has not come, and what those do. They
 // are warnings: a rank that is continued goes on, and so does the operation.
 // Thread-safety: one thread at a time, inside the group's gate.
 #pragma once
 
+#include <array>
 #include <bitset>
 #include <cstdint>
 #include <optional>
@@ -49,9 +50,10 @@ class WaitReport {
   std::optional<Wait> Find() const;
   std::optional<ProcessWait> Describe() const;
   std::string Call() const;
-  void Report(int64_t waited_ns);
+  void Report(int64_t now_ns);
   std::string Waiting(int64_t waited_ns) const;
-  void ReportStalled(const std::vector<int>& holding_up, int64_t waited_ns);
+  void ReportStalled(const std::vector<int>& holding_up, int64_t now_ns);
+  bool Starves(int rank, int64_t now_ns);
 
   const NodeState& state_;
   const FailureReporter& failures_;
@@ -61,6 +63,14 @@ class WaitReport {
   std::optional<ProcessWait> shown_;
   int64_t stuck_ns_ = kStuckNs;  // how long it will have waited at the next line
   std::bitset<kNodeRanksMax> stalled_told_;
+
+  // By rank: how long it had waited for a CPU when it was looked at last.
+  struct CpuWait {
+    int64_t looked_ns = 0;
+    int64_t wait_ns = 0;
+  };
+
+  std::array<CpuWait, kNodeRanksMax> cpu_waits_{};
 };
 
 }  // namespace weft

@@ -11,11 +11,13 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/process_state.h"
 #include "base/status.h"
 #include "base/wait.h"
 #include "comm/group/progress.h"
 #include "message_case.h"
 #include "rank_processes.h"
+#include "tests/support/real_cgroup.h"
 #include "tests/support/shared_value.h"
 
 namespace weft::test {
@@ -229,6 +231,12 @@ std::string Line(const std::string& text, std::string_view with) {
   return "";
 }
 
+bool AwaitLine(LogLines& lines, std::string_view with, int seconds) {
+  for (int i = 0; i < seconds * 100 && Line(lines.Text(), with).empty(); ++i)
+    Sleep(10);
+  return !Line(lines.Text(), with).empty();
+}
+
 bool HasAll(const std::string& text, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) {
     if (text.find(part) == std::string::npos) return false;
@@ -277,6 +285,42 @@ TEST(LongWait, IsReportedAndEndsWellWhenTheStoppedRankGoesOn) {
     const std::string text = lines.Text();
     if (group.rank() == kStopped) return text.empty() ? "" : "the stopped rank says: " + text;
     return Line(text, "holds it up").empty() ? "nothing was said: " + text : "";
+  });
+}
+
+// A rank whose control group gives it a hundredth of a CPU: it is not dead, and not stopped, and the others say why it does not come.
+TEST(LongWait, SaysThatARankGetsNoCpu) {
+  constexpr int kStarved = 1;
+  const RealCgroup cgroup("cpu", "cpu.cfs_quota_us", "cpu.max");
+  if (!cgroup.made()) GTEST_SKIP() << "no control groups can be made here";
+  const bool limited = cgroup.version() == 1 ? cgroup.Write("cpu.cfs_quota_us", "1000")
+                                             : cgroup.Write("cpu.max", "1000 100000");
+  if (!limited) GTEST_SKIP() << "no quota can be set here";
+  const SharedValue<Exchange> exchange;
+  RunProcessRanks(3, [&](ProcessGroup& group) -> std::string {
+    const int rank = group.rank();
+    exchange->pids[rank] = getpid();
+    if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
+    if (!ReadCpuWaitNs("", exchange->pids[kStarved])) return "";  // this kernel does not say
+    LogLines lines;
+    if (rank == 0 && !cgroup.Take(exchange->pids[kStarved])) return "could not starve rank 1";
+    if (rank == 0) exchange->told = 1;
+    if (rank == kStarved) {
+      const int64_t begin_ns = MonotonicNs();
+      while (exchange->told < 2 && MonotonicNs() - begin_ns < 60'000'000'000) {
+      }
+    } else if (rank == 2) {
+      auto work = group.Start({.kind = OpKind::kBarrier, .background = true});
+      if (!work.ok()) return Text(work.status());
+      const bool said = AwaitLine(lines, "gets almost no CPU", 20);
+      cgroup.Write(cgroup.version() == 1 ? "cpu.cfs_quota_us" : "cpu.max",
+                   cgroup.version() == 1 ? "-1" : "max 100000");
+      exchange->told = 2;
+      const absl::Status status = (*work)->Wait(0);
+      return said && status.ok() ? "" : "said: " + lines.Text() + Text(status);
+    }
+    const absl::Status status = group.Run({.kind = OpKind::kBarrier});
+    return status.ok() ? "" : Text(status);
   });
 }
 
