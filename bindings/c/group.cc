@@ -63,9 +63,30 @@ absl::Status CheckPlace(std::string_view call, int size, int rank, const void* g
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<int>> ReadMembers(std::string_view call, const int members[], int count,
+                                             int size) {
+  if (members == nullptr && count == 0) return std::vector<int>();
+  if (members == nullptr) return InvalidArgument(call, StrCat("members is NULL, count ", count));
+  if (count < 1 || count > size) {
+    return InvalidArgument(call, StrCat("count is ", count, ", not 1 to the group's size, ", size,
+                                        "; for all ranks that live pass NULL and 0"));
+  }
+  std::vector<int> list(members, members + count);
+  const absl::Status checked = CheckRanks(list, size);
+  if (!checked.ok()) return InvalidArgument(call, FromAbsl(checked.message()));
+  return list;
+}
+
+// Another thread may reconfigure the group from here on.
+struct EndReconfiguring {
+  ~EndReconfiguring() { group.reconfiguring.store(false); }
+
+  weft_group& group;
+};
+
 weft_group_t MakeHandle(std::shared_ptr<ProcessGroup> group) {
   weft_group_t handle = HandlePool<weft_group>::Get().Make();
-  handle->group = std::move(group);
+  handle->group.Set(std::move(group));
   return handle;
 }
 
@@ -90,6 +111,11 @@ absl::Status CheckGroup(std::string_view call, weft_group_t group) {
   }
   if (!IsGroup(group)) return InvalidArgument(call, "group is NULL or not a group");
   if (!group->origin.here()) return ForkedError(call, "group");
+  if (group->left_out.load(std::memory_order_acquire)) {
+    return CallError(WEFT_BAD_STATE, call,
+                     StrCat("group ", group->group->name(), " was reconfigured without this rank, ",
+                            group->group->rank(), "; destroy the handle"));
+  }
   return absl::OkStatus();
 }
 
@@ -162,7 +188,7 @@ weft_result_t weft_group_split(weft_group_t parent, int color, int key,
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_group_split";
     WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, parent));
-    const auto from = parent->group;
+    const auto from = parent->group.shared();
     if (group == nullptr) return weft::InvalidArgument(kCall, "group is NULL");
     if (color < WEFT_COLOR_NONE) {
       return weft::InvalidArgument(kCall, weft::StrCat("color ", color, " is below -1"));
@@ -180,7 +206,7 @@ weft_result_t weft_group_create_from_ranks(weft_group_t parent, const int ranks[
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_group_create_from_ranks";
     WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, parent));
-    const auto from = parent->group;
+    const auto from = parent->group.shared();
     if (group == nullptr) return weft::InvalidArgument(kCall, "group is NULL");
     if (ranks == nullptr) return weft::InvalidArgument(kCall, "ranks is NULL");
     if (count < 1 || count > from->size()) {
@@ -195,6 +221,36 @@ weft_result_t weft_group_create_from_ranks(weft_group_t parent, const int ranks[
     auto part = weft::CreateFromRanks(*from, list, options);
     if (!part.ok()) return weft::Annotate(part.status(), "weft_group_create_from_ranks: ");
     *group = *part == nullptr ? nullptr : weft::MakeHandle(*std::move(part));
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_group_reconfigure(weft_group_t group, const int members[], int count,
+                                     const weft_group_config_t* config) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_group_reconfigure";
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
+    WEFT_ASSIGN_OR_RETURN(const std::vector<int> list,
+                          weft::ReadMembers(kCall, members, count, group->group->size()));
+    weft::GroupOptions options;
+    WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "", &options));
+    if (group->of_mesh) {
+      return weft::CallError(WEFT_INVALID_USAGE, kCall,
+                             "the group is of an axis of a mesh; reconfigure the group that the "
+                             "mesh was made on, and make the mesh anew");
+    }
+    if (group->reconfiguring.exchange(true)) {
+      return weft::CallError(WEFT_BAD_STATE, kCall,
+                             "another thread reconfigures the group at this moment");
+    }
+    const weft::EndReconfiguring end{*group};
+    auto next = group->group->Reconfigure(list, options);
+    if (!next.ok()) return weft::Annotate(next.status(), "weft_group_reconfigure: ");
+    if (*next == nullptr) {
+      group->left_out.store(true, std::memory_order_release);
+    } else {
+      group->group.Set(*std::move(next));
+    }
     return absl::OkStatus();
   });
 }
@@ -288,7 +344,10 @@ weft_result_t weft_group_abort(weft_group_t group, const char* reason) {
 weft_result_t weft_group_destroy(weft_group_t group) {
   return Guarded([&]() -> absl::Status {
     if (group == nullptr) return absl::OkStatus();
-    WEFT_RETURN_IF_ERROR(weft::CheckGroup("weft_group_destroy", group));
+    const bool left_out = weft::IsGroup(group) && group->left_out.load(std::memory_order_acquire);
+    if (!left_out || !group->origin.here()) {
+      WEFT_RETURN_IF_ERROR(weft::CheckGroup("weft_group_destroy", group));
+    }
     group->group->Close();
     weft::HandlePool<weft_group>::Get().Retire(group);
     return absl::OkStatus();

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "bindings/c/current_group.h"
 #include "comm/group/completion_queue.h"
 #include "comm/group/fork.h"
 #include "comm/group/process_group.h"
@@ -33,7 +34,11 @@ struct weft_group {
 
   uint64_t magic = kRetired;
   weft::Origin origin;
-  std::shared_ptr<weft::ProcessGroup> group;
+  weft::CurrentGroup group;
+  bool of_mesh = false;                    // constant: of one of its axes
+  std::atomic<bool> reconfiguring{false};  // by one thread
+  // It was reconfigured without this rank, which can do nothing more with it.
+  std::atomic<bool> left_out{false};
 };
 
 struct weft_work {

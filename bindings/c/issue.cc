@@ -91,7 +91,7 @@ weft_result_t IssueChecked(const CallKey& key, const void* in, void* out, weft_g
     Collective collective = CollectiveOf(key, in, out);
     WEFT_RETURN_IF_ERROR(CheckGroup(OpKindName(collective.kind), handle));
     if (call != nullptr) WEFT_RETURN_IF_ERROR(ReadCall(call, &collective));
-    return RunOrStart(collective, handle->group, work);
+    return RunOrStart(collective, handle->group.shared(), work);
   });
 }
 
@@ -136,7 +136,7 @@ weft_result_t IssueLaidOut(OpKind kind, CollectiveMaker make, const void* argume
     WEFT_RETURN_IF_ERROR(make(*handle->group, arguments, layout.get(), &collective));
     if (call != nullptr) WEFT_RETURN_IF_ERROR(ReadCall(call, &collective));
     collective.layout = layout;
-    return RunOrStart(collective, handle->group, work);
+    return RunOrStart(collective, handle->group.shared(), work);
   });
 }
 

@@ -115,7 +115,7 @@ weft_result_t weft_mem_alloc_shared(weft_group_t group, size_t bytes, void** mem
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_mem_alloc_shared";
     WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
-    const auto of = group->group;
+    const auto of = group->group.shared();
     if (memory == nullptr) return weft::InvalidArgument(kCall, "memory is NULL");
     if (bytes == 0) return weft::InvalidArgument(kCall, "bytes is 0, not 1 or more");
     const absl::StatusOr<void*> block = of->AllocateShared(bytes);
@@ -129,7 +129,7 @@ weft_result_t weft_mem_free_shared(weft_group_t group, void* memory) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_mem_free_shared";
     WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
-    const auto of = group->group;
+    const auto of = group->group.shared();
     if (memory == nullptr) return weft::InvalidArgument(kCall, "memory is NULL");
     return weft::Annotate(of->FreeShared(memory), "weft_mem_free_shared: ");
   });

@@ -27,7 +27,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> Open(const Tail& tail, weft_dtype_
         WEFT_UNSUPPORTED, tail.name,
         StrCat("algorithm \"", call->algorithm, "\": messages have only one; pass NULL"));
   }
-  return tail.group->group;
+  return tail.group->group.shared();
 }
 
 weft_result_t IssueMessage(Message message, const Tail& tail) {

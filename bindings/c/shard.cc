@@ -229,7 +229,7 @@ weft_result_t weft_mesh_create(weft_group_t group, const weft_mesh_config_t* con
     if (group == nullptr)
       return calls::Invalid("mesh_create", "group is NULL; pass a weft_group_t");
     WEFT_RETURN_IF_ERROR(weft::CheckGroup("mesh_create", group));
-    std::shared_ptr<weft::ProcessGroup> ranks = group->group;
+    std::shared_ptr<weft::ProcessGroup> ranks = group->group.shared();
     weft_mesh_config_t copy{};
     WEFT_RETURN_IF_ERROR(weft::ReadConfig("mesh_create", config, &copy));
     WEFT_ASSIGN_OR_RETURN(std::vector<weft::MeshAxis> axes, calls::ReadAxes("mesh_create", copy));
@@ -238,7 +238,8 @@ weft_result_t weft_mesh_create(weft_group_t group, const weft_mesh_config_t* con
     weft_mesh_t handle = calls::MakeMeshHandle(std::move(made));
     for (size_t axis = 0; axis < handle->mesh->axes().size(); ++axis) {
       handle->axis_groups.push_back(weft::HandlePool<weft_group>::Get().Make());
-      handle->axis_groups.back()->group = handle->mesh->axis_group(axis);
+      handle->axis_groups.back()->of_mesh = true;
+      handle->axis_groups.back()->group.Set(handle->mesh->axis_group(axis));
     }
     *mesh = handle;
     return absl::OkStatus();

@@ -6,7 +6,7 @@
 //     absl::StatusOr<WorkRef> Start(const Collective& call) override { ++count; return group().Start(call); }
 //   };
 //
-// Messages and shared blocks are not forwarded: they are refused as ProcessGroup does.
+// Messages, shared blocks and reconfiguring are not forwarded: they are refused as ProcessGroup does.
 // Thread-safety: the group's.
 #pragma once
 

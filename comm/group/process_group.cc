@@ -28,6 +28,11 @@ absl::Status ProcessGroup::NoSharedMemory() const {
                    fmt::format("the ranks of group {} do not share memory", name()));
 }
 
+absl::StatusOr<std::shared_ptr<ProcessGroup>> ProcessGroup::Reconfigure(const std::vector<int>&,
+                                                                        const GroupOptions&) {
+  return NoSharedMemory();
+}
+
 absl::StatusOr<void*> ProcessGroup::AllocateShared(size_t) {
   return NoSharedMemory();
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -92,6 +93,12 @@ class ProcessGroup {
   // Cuts the group; collective. nullptr for color < 0.
   virtual absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                               const GroupOptions& options) = 0;
+
+  // Makes the group in which the ranks that live go on: members[i] becomes rank i, without members all that live, in their
+  // order. Collective over those that live; all end alike. nullptr on a rank that is not listed. After Ok this group is
+  // closed; else it is as it was, or has ended. UNSUPPORTED where ranks do not share memory.
+  virtual absl::StatusOr<std::shared_ptr<ProcessGroup>> Reconfigure(const std::vector<int>& members,
+                                                                    const GroupOptions& options);
 
   // A block that all ranks have, each at an address of its own; both calls are collective. UNSUPPORTED where
   // ranks do not share memory.

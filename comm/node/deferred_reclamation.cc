@@ -20,8 +20,8 @@ struct Deferred {
   Segment segment;
   int rank;
   int size;
-  std::vector<std::shared_ptr<NodePeer>> peers;
-  std::vector<void*> blocks;  // staging and channels
+  std::vector<std::shared_ptr<NodePeer>> peers;  // nullptr: it has ended
+  std::vector<void*> blocks;                     // staging and channels
   std::vector<FailedSplit> failed_splits;
 };
 
@@ -34,9 +34,21 @@ DeferredList& ProcessList() {
   return OfThisProcess<DeferredList>();
 }
 
+bool HasEnded(const Deferred& deferred, int rank) {
+  const std::shared_ptr<NodePeer>& peer = deferred.peers[static_cast<size_t>(rank)];
+  return peer == nullptr || peer->Ended().has_value();
+}
+
 bool Reached(const Deferred& deferred, int rank, RankState state) {
   return deferred.segment.control(rank).state.load(std::memory_order_acquire) >= state ||
-         deferred.peers[static_cast<size_t>(rank)]->Ended().has_value();
+         HasEnded(deferred, rank);
+}
+
+// The memory of a process that has ended stays as long as somebody has it mapped. Rank 0's has the segment.
+void LetGoOfEnded(Deferred& deferred) {
+  for (int rank = 1; rank < deferred.size; ++rank) {
+    if (HasEnded(deferred, rank)) deferred.peers[static_cast<size_t>(rank)].reset();
+  }
 }
 
 bool AllReached(const Deferred& deferred, RankState state) {
@@ -53,7 +65,7 @@ bool Unneeded(const Deferred& deferred, const FailedSplit& split) {
     const bool past = Reached(deferred, split.members[i], RankState::kLeaving);
     const RankState state =
         split.segment.control(static_cast<int>(i)).state.load(std::memory_order_acquire);
-    const bool ended = deferred.peers[static_cast<size_t>(split.members[i])]->Ended().has_value();
+    const bool ended = HasEnded(deferred, split.members[i]);
     const bool out = state == RankState::kLeft || (state == RankState::kAbsent && past);
     if (!out && !ended) return false;
   }
@@ -62,6 +74,7 @@ bool Unneeded(const Deferred& deferred, const FailedSplit& split) {
 
 // Frees what can be freed; true if nothing is left.
 bool Reclaim(Deferred& deferred) {
+  LetGoOfEnded(deferred);
   std::erase_if(deferred.failed_splits, [&](const FailedSplit& split) {
     if (!Unneeded(deferred, split)) return false;
     (void)ProcessHeap().Free(split.segment.base());

@@ -18,6 +18,7 @@
 #include "comm/node/explain.h"
 #include "comm/node/message_work.h"
 #include "comm/node/node_work.h"
+#include "comm/node/reconfigure.h"
 #include "comm/node/single_rank.h"
 #include "comm/node/split.h"
 #include "fmt/format.h"
@@ -99,11 +100,11 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
       policy_(PolicyOf(state_.tuning)),
       failures_(state_, options_.name),
       report_(state_, options_.name, failures_, *parts_),
-      notices_(state_.segment, state_.rank),
       queue_(*this, state_, counters_, messages_, driver_, policy_),
       driver_(state_, counters_, failures_, report_, messages_, policy_, queue_.woken()),
       messages_(*this, state_, options_.name, failures_, report_, counters_, policy_),
       shared_memory_(*this, state_, options_.name, heap_),
+      notices_(state_.segment, state_.rank, queue_.gate()),
       watch_(state_, failures_, counters_, *parts_, notices_, queue_.gate(), queue_.woken()) {
   RankControl& self = state_.self();
   const NodePeer::Identity& identity = state_.peers[static_cast<size_t>(state_.rank)]->identity();
@@ -137,6 +138,11 @@ NodeGroup::~NodeGroup() {
 
 absl::Status NodeGroup::Closed() const {
   if (!here()) return Forked();
+  if (reconfigured_.load(std::memory_order_acquire)) {
+    return MakeError(
+        WEFT_ABORTED, {.group = options_.name},
+        fmt::format("group {} was reconfigured while this call was made", options_.name));
+  }
   return MakeError(WEFT_INVALID_USAGE, fmt::format("group {} was closed", options_.name));
 }
 
@@ -154,13 +160,15 @@ absl::Status NodeGroup::Refusal() {
 }
 
 absl::Status NodeGroup::error() {
-  if (!here()) return Forked();
+  const Visit visit(gate());
+  if (!visit.inside()) return Closed();
   if (CallerDrivesProgress()) LookAfterGroups();
   return failures_.Cause();
 }
 
 std::string NodeGroup::Explain(const Collective& call, BufferKind buffers) const {
-  return ExplainCollective(call, buffers, state_);
+  const Visit visit(gate());
+  return visit.inside() ? ExplainCollective(call, buffers, state_) : "";
 }
 
 void NodeGroup::SetTimeout(int64_t timeout_ns) {
@@ -390,6 +398,24 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::Split(int color, int ke
   return part;
 }
 
+// A visitor until all have agreed, as in Split(). Then what is still under way here ends before the new group is handed out.
+absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::Reconfigure(
+    const std::vector<int>& members, const GroupOptions& options) {
+  std::shared_ptr<ProcessGroup> next;
+  {
+    const Visit visit(gate());
+    if (!visit.inside()) return Closed();
+    GroupOptions inherited = options_;
+    inherited.timeout_ns = timeout_ns();
+    const OldGroup old{state_, inherited, failures_, failed_splits_};
+    WEFT_ASSIGN_OR_RETURN(next, ReconfigureNodeGroup(old, members, options));
+  }
+  reconfigured_.store(true, std::memory_order_release);
+  NodeGroup::Abort("it was reconfigured");
+  Close();
+  return next;
+}
+
 absl::StatusOr<void*> NodeGroup::AllocateShared(size_t bytes) {
   const Visit visit(gate());
   if (!visit.inside()) return Closed();
@@ -409,6 +435,8 @@ void NodeGroup::Abort(std::string_view reason) {
 }
 
 void NodeGroup::Fail(const absl::Status& cause) {
+  const Visit visit(gate());
+  if (!visit.inside()) return;
   End(failures_.Elsewhere(cause));
 }
 

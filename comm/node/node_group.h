@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/wait.h"
@@ -66,6 +67,8 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   absl::StatusOr<WorkRef> StartPair(const Message& send, const Message& recv) override;
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                       const GroupOptions& options) override;
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> Reconfigure(const std::vector<int>& members,
+                                                            const GroupOptions& options) override;
   absl::StatusOr<void*> AllocateShared(size_t bytes) override;
   absl::Status FreeShared(void* memory) override;
   std::string Explain(const Collective& collective, BufferKind buffers) const override;
@@ -87,7 +90,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   MessageEngine& messages() { return messages_; }
 
-  Gate& gate() { return queue_.gate(); }
+  Gate& gate() const { return queue_.gate(); }
 
   // From now on the agent looks after the group, until Close(). `part_of`: of the group that it was split from, or nullptr.
   void BeWatched(std::shared_ptr<Parts> part_of);
@@ -145,7 +148,6 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   EndReport report_;
   GroupCounters counters_;
   PreparedCalls prepared_ WEFT_GUARDED_BY(queue_.issue());
-  SegmentNotices notices_;
   OperationQueue queue_;
   OperationDriver driver_;
   MessageEngine messages_;
@@ -153,7 +155,9 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   std::atomic<uint32_t> open_in_{ForkGeneration()};
   SharedMemory shared_memory_;
   FailedSplits failed_splits_;
+  SegmentNotices notices_;
   GroupWatch watch_;
+  std::atomic<bool> reconfigured_{false};  // closed because its ranks go on in another one
 };
 
 }  // namespace weft

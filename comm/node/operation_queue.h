@@ -114,7 +114,7 @@ class OperationQueue : public Stepped {
   // the group ends.
   EventCount& woken() { return woken_; }
 
-  Gate& gate() { return gate_; }
+  Gate& gate() const { return gate_; }
 
   Attendance Look() override;
   bool TryStep(WaitTarget* target) override;
@@ -172,7 +172,7 @@ class OperationQueue : public Stepped {
   EventCount woken_;
   IssueLock issue_;
   WordLock step_{woken_};
-  Gate gate_{woken_};
+  mutable Gate gate_{woken_};  // to visit changes nothing
   WorkQueue works_;
   std::atomic<uint32_t> left_{0};
   std::atomic<bool> prepared_for_progress_{false};  // PrepareProgress() has been Ok: stays so

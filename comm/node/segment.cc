@@ -12,9 +12,14 @@ constexpr size_t kBytesPerRank =
 static_assert(kBytesPerRank + FailureBoard::Bytes(1) <= 64 << 10);
 
 // So that what follows is aligned, too.
-constexpr size_t BoardBytes(int size) {
-  constexpr size_t kUnit = alignof(ArrivalCounter);
+size_t FailureBoardBytes(int size) {
+  constexpr size_t kUnit = ReconfigureBoard::kAlignment;
+  static_assert(kUnit % alignof(ArrivalCounter) == 0);
   return (FailureBoard::Bytes(size) + kUnit - 1) / kUnit * kUnit;
+}
+
+size_t BoardBytes(int size) {
+  return FailureBoardBytes(size) + ReconfigureBoard::Bytes(size);
 }
 
 }  // namespace
@@ -37,7 +42,8 @@ Segment Segment::Create(char* base, int size, uint64_t group_id, uint32_t epoch,
     new (&segment.control(rank)) RankControl{};
     new (&segment.messages(rank)) MessageControl{};
   }
-  FailureBoard::Create(header->failure, reinterpret_cast<char*>(&segment.messages(size)), size);
+  FailureBoard::Create(header->failure, segment.BoardBase(), size);
+  ReconfigureBoard::Create(segment.BoardBase() + FailureBoardBytes(size), size);
   if (tuning.combine != 0) new (&segment.arrival_counter()) ArrivalCounter{};
   header->magic = kSegmentMagic;
   return segment;
@@ -58,13 +64,20 @@ MessageControl& Segment::messages(int rank) const {
   return reinterpret_cast<MessageControl*>(&recorder_memory(size_))[rank];
 }
 
+char* Segment::BoardBase() const {
+  return reinterpret_cast<char*>(&messages(size_));
+}
+
 FailureBoard Segment::board() const {
-  return {header().failure, reinterpret_cast<char*>(&messages(size_)), size_};
+  return {header().failure, BoardBase(), size_};
+}
+
+ReconfigureBoard Segment::reconfigure_board() const {
+  return {BoardBase() + FailureBoardBytes(size_), size_};
 }
 
 ArrivalCounter& Segment::arrival_counter() const {
-  return *reinterpret_cast<ArrivalCounter*>(reinterpret_cast<char*>(&messages(size_)) +
-                                            BoardBytes(size_));
+  return *reinterpret_cast<ArrivalCounter*>(BoardBase() + BoardBytes(size_));
 }
 
 }  // namespace weft

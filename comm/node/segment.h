@@ -1,7 +1,7 @@
 // The memory that the ranks of one group share on a node: a header, one control block per rank, a
 // ring of small slots per rank, the flight recorder of each rank, one block for messages per rank, a board that says why the group has
-// ended; and, if its ranks
-// outnumber their CPUs, one word at which they count their arrivals and results that one makes for all.
+// ended, one on which its ranks agree on the group after it; and, if they outnumber their CPUs, one word at which they count their
+// arrivals and results that one makes for all.
 //
 // It is one block in the heap of the group's rank 0; every rank finds each part by its own arithmetic
 // (rank count and the constants here), never by a length or offset that stands in shared memory.
@@ -31,6 +31,7 @@
 #include "comm/group/notice_board.h"
 #include "comm/node/call_identity.h"
 #include "comm/node/failure_board.h"
+#include "comm/node/reconfigure_board.h"
 #include "comm/recorder/lifecycle.h"
 #include "comm/recorder/message_ring.h"
 #include "comm/recorder/ring.h"
@@ -206,6 +207,7 @@ class Segment {
 
   MessageControl& messages(int rank) const;
   FailureBoard board() const;
+  ReconfigureBoard reconfigure_board() const;
   // Only in groups whose Tuning says combine.
   ArrivalCounter& arrival_counter() const;
 
@@ -214,6 +216,8 @@ class Segment {
  private:
   static constexpr size_t kHeaderBytes = 256;
   static_assert(sizeof(SegmentHeader) <= kHeaderBytes);
+
+  char* BoardBase() const;
 
   char* base_ = nullptr;
   int size_ = 0;

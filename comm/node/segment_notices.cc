@@ -17,6 +17,8 @@ void SegmentNotices::GiveBack(int place) {
 // The version is sequentially consistent: a notice that was cleared before its writer did something is not read again
 // by whoever has seen that.
 void SegmentNotices::Show(int place, const WaitNotice& notice) {
+  const Visit visit(gate_);
+  if (!visit.inside()) return;
   NoticePlace& own = Place(rank_, place);
   own.version.store(0, std::memory_order_seq_cst);
   for (size_t i = 0; i < notice.size(); ++i)
@@ -25,10 +27,13 @@ void SegmentNotices::Show(int place, const WaitNotice& notice) {
 }
 
 void SegmentNotices::Clear(int place) {
-  Place(rank_, place).version.store(0, std::memory_order_seq_cst);
+  const Visit visit(gate_);
+  if (visit.inside()) Place(rank_, place).version.store(0, std::memory_order_seq_cst);
 }
 
 uint64_t SegmentNotices::Read(int rank, int place, WaitNotice* notice) const {
+  const Visit visit(gate_);
+  if (!visit.inside()) return 0;
   const NoticePlace& shown = Place(rank, place);
   const uint64_t version = shown.version.load(std::memory_order_seq_cst);
   if (version == 0) return 0;

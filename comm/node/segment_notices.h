@@ -1,19 +1,23 @@
 // The notices of a node group (comm/group/notice_board.h): they stand in the ranks' control blocks.
 //
-// Thread-safety: as NoticeBoard. The segment outlives the board's use.
+// A notice is of use to nobody once the group is closed: then nothing is shown or read.
+// Thread-safety: as NoticeBoard.
 #pragma once
 
 #include <array>
 #include <atomic>
 
 #include "comm/group/notice_board.h"
+#include "comm/node/gate.h"
 #include "comm/node/segment.h"
 
 namespace weft {
 
 class SegmentNotices : public NoticeBoard {
  public:
-  SegmentNotices(const Segment& segment, int rank) : segment_(segment), rank_(rank) {}
+  // `gate` is the group's, and outlives the board.
+  SegmentNotices(const Segment& segment, int rank, Gate& gate)
+      : segment_(segment), rank_(rank), gate_(gate) {}
 
   int Take() override;
   void GiveBack(int place) override;
@@ -26,6 +30,7 @@ class SegmentNotices : public NoticeBoard {
 
   const Segment segment_;
   const int rank_;
+  Gate& gate_;
   std::array<std::atomic<bool>, kPlaces> taken_{};
   std::atomic<uint64_t> shown_{0};  // versions of all places
 };

@@ -77,11 +77,36 @@ WEFT_EXPORT weft_result_t weft_group_create_from_ranks(weft_group_t parent, cons
                                                        int count, const weft_group_config_t* config,
                                                        weft_group_t* group);
 
+/* Makes the group anew, in place, of the ranks that live: after a failure, to go on with fewer, or to give ranks other
+ * numbers. Collective over the ranks that live, that is whose process has not ended and whose handle is not destroyed; the
+ * group may have failed or work. members[i] is the present rank that becomes rank i; NULL and 0: all that live, in their
+ * order. All pass the same list. No rank needs to know who is gone: the ranks agree on it, and if one dies meanwhile, they
+ * agree without it.
+ *
+ * On success the handle is that of the new group, whose sequence numbers and statistics start anew; name and deadlines are
+ * the old ones where config does not say otherwise (config->init_timeout_ns is the deadline of the call). What was under way on the
+ * group has ended with WEFT_ABORTED, or as the group had failed, also calls of other threads. A rank that is not listed
+ * must call, too; on its handle every call but weft_group_destroy() is BAD_STATE from then on. A rank that dies when
+ * all have agreed is a member: the next operation names it, and the group may be reconfigured again, any number of times.
+ *
+ * weft_error_info_t::world_rank stays the number that a rank had at first. Groups that were split from the old one end with it;
+ * memory of weft_mem_alloc_shared() ends with it, that of weft_mem_alloc() stays. Meshes and shard contexts on it have to be made anew.
+ * Memory of ranks that are gone is given back.
+ *
+ * An error is the same on all ranks, and leaves the group as it was: PEER_LOST (a listed rank is gone), MISMATCH (another
+ * list), REMOTE_ERROR and OUT_OF_MEMORY (no memory for the new group), ABORTED and INTERRUPTED (weft_set_interrupt on
+ * a rank). TIMEOUT names who has not called, and what that process does; the group has ended, and may be reconfigured when all come.
+ * One rank alone: INVALID_ARGUMENT (a rank twice or outside the group, members NULL and count not 0), INVALID_USAGE (the group of
+ * a mesh's axis), BAD_STATE (another thread reconfigures the group). New processes cannot be taken in yet. Any thread; not in
+ * a callback. */
+WEFT_EXPORT weft_result_t weft_group_reconfigure(weft_group_t group, const int members[], int count,
+                                                 const weft_group_config_t* config);
+
 /* This process's rank, 0..size-1. Errors: INVALID_ARGUMENT. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_rank(weft_group_t group, int* rank);
 /* How many ranks the group has. Errors: INVALID_ARGUMENT. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_size(weft_group_t group, int* size);
-/* The group's name; valid until the group is destroyed. Errors: INVALID_ARGUMENT. Any thread. */
+/* The group's name; valid until the handle is destroyed. Errors: INVALID_ARGUMENT. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_name(weft_group_t group, const char** name);
 
 /* Sets this rank's deadline of the group's operations that are called from now on and have no timeout_ns of their own

@@ -20,6 +20,7 @@
 #ifndef WEFT_WEFT_HPP_
 #define WEFT_WEFT_HPP_
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -115,6 +116,17 @@ class Group : public Handle<weft_group_t, weft_group_destroy>, public Collective
                   const weft_group_config_t* config = nullptr) const {
     return Group(internal::Returned<weft_group_t>(weft_group_create_from_ranks, get(), ranks.data(),
                                                   static_cast<int>(ranks.size()), config));
+  }
+
+  // Makes the group anew of the given ranks of it, in that order; without any, of all that live. Collective over those
+  // that live; false on a rank that is not listed, whose group can only be destroyed then.
+  bool Reconfigure(const std::vector<int>& members = {},
+                   const weft_group_config_t* config = nullptr) const {
+    const int count = static_cast<int>(members.size());
+    const bool listed =
+        members.empty() || std::find(members.begin(), members.end(), Rank()) != members.end();
+    Check(weft_group_reconfigure(get(), members.empty() ? nullptr : members.data(), count, config));
+    return listed;
   }
 
   int Rank() const { return internal::Returned<int>(weft_group_rank, get()); }

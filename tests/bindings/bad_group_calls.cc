@@ -42,6 +42,10 @@ std::vector<Maker> Makers() {
          const int ranks[] = {1, 0};
          return weft_group_create_from_ranks(b.pair[0], ranks, 2, config, group);
        }},
+      {"weft_group_reconfigure", false, false,
+       [](Bench& b, int, int, const weft_group_config_t* config, weft_group_t* group) {
+         return weft_group_reconfigure(group == nullptr ? nullptr : b.pair[0], nullptr, 0, config);
+       }},
   };
 }
 
@@ -135,6 +139,10 @@ std::vector<BadCall> BadGroupHandles() {
          const int rank = 0;
          return weft_group_create_from_ranks(group, &rank, 1, nullptr, &b.out.group);
        }},
+      {"weft_group_reconfigure",
+       [](Bench&, weft_group_t group) {
+         return weft_group_reconfigure(group, nullptr, 0, nullptr);
+       }},
       {"weft_group_stats",
        [](Bench&, weft_group_t group) {
          return WithAnswer<weft_group_stats_t>(
@@ -177,6 +185,11 @@ std::vector<BadCall> BadGroupArguments() {
       return weft_group_create_from_ranks(b.pair[0], ranks.data(), count, nullptr, &b.out.group);
     };
   };
+  const auto anew = [](std::vector<int> members, int count) {
+    return [members = std::move(members), count](Bench& b) {
+      return weft_group_reconfigure(b.pair[0], members.data(), count, nullptr);
+    };
+  };
   const auto stats = [](size_t struct_size) {
     return [struct_size](Bench& b) {
       return WithAnswer<weft_group_stats_t>(
@@ -202,6 +215,27 @@ std::vector<BadCall> BadGroupArguments() {
        from_ranks({0, -1}, 2)},
       {"weft_group_create_from_ranks", "rank_of_the_size", WEFT_INVALID_ARGUMENT, "rank 2",
        from_ranks({2, 0}, 2)},
+      {"weft_group_reconfigure", "members_NULL", WEFT_INVALID_ARGUMENT, "members is NULL, count 1",
+       [](Bench& b) {
+         return weft_group_reconfigure(b.pair[0], nullptr, 1, nullptr);
+       }},
+      {"weft_group_reconfigure", "members_NULL_count_minus_1", WEFT_INVALID_ARGUMENT, "count -1",
+       [](Bench& b) {
+         return weft_group_reconfigure(b.pair[0], nullptr, -1, nullptr);
+       }},
+      {"weft_group_reconfigure", "count_0", WEFT_INVALID_ARGUMENT, "count is 0", anew({0}, 0)},
+      {"weft_group_reconfigure", "count_minus_1", WEFT_INVALID_ARGUMENT, "count is -1",
+       anew({0}, -1)},
+      {"weft_group_reconfigure", "count_over_the_size", WEFT_INVALID_ARGUMENT, "count is 3",
+       anew({0, 1, 2}, 3)},
+      {"weft_group_reconfigure", "count_INT32_MAX", WEFT_INVALID_ARGUMENT, "count is 2147483647",
+       anew({0}, INT32_MAX)},
+      {"weft_group_reconfigure", "a_rank_twice", WEFT_INVALID_ARGUMENT, "listed twice",
+       anew({1, 1}, 2)},
+      {"weft_group_reconfigure", "rank_minus_1", WEFT_INVALID_ARGUMENT, "rank -1",
+       anew({0, -1}, 2)},
+      {"weft_group_reconfigure", "rank_of_the_size", WEFT_INVALID_ARGUMENT, "rank 2",
+       anew({2, 0}, 2)},
       {"weft_group_stats", "stats_NULL", WEFT_INVALID_ARGUMENT, "stats is NULL",
        [](Bench& b) {
          return weft_group_stats(b.solo, nullptr);

@@ -121,6 +121,10 @@ std::vector<NamedCall> GroupCalls() {
          const int rank = 0;
          return weft_group_create_from_ranks(t.group, &rank, 1, nullptr, &t.bench.out.group);
        }},
+      {"weft_group_reconfigure",
+       [](Things& t) {
+         return weft_group_reconfigure(t.group, nullptr, 0, nullptr);
+       }},
       {"weft_group_rank",
        [](Things& t) {
          return weft_group_rank(t.group, &t.number);

@@ -232,8 +232,10 @@ std::string Line(const std::string& text, std::string_view with) {
 }
 
 bool AwaitLine(LogLines& lines, std::string_view with, int seconds) {
-  for (int i = 0; i < seconds * 100 && Line(lines.Text(), with).empty(); ++i)
+  for (int i = 0; i < seconds * 100 && Line(lines.Text(), with).empty(); ++i) {
     Sleep(10);
+    ProgressAll();  // where no thread does
+  }
   return !Line(lines.Text(), with).empty();
 }
 

@@ -1,0 +1,52 @@
+"""The program in docs/recovery.md compiles, loses a rank, and prints what the page says."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PAGE = ROOT / "docs" / "recovery.md"
+_DEADLINE_S = 60
+
+
+def block(text, language):
+    return re.search(rf"^```{re.escape(language)}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
+
+
+class Recovery(unittest.TestCase):
+    build = pathlib.Path(".")
+
+    def setUp(self):
+        self.page = PAGE.read_text()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.program = pathlib.Path(folder.name) / "recover"
+        source = pathlib.Path(folder.name) / "recover.c"
+        source.write_text(block(self.page, "c"))
+        subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}", source, "-o",
+                        self.program, f"-L{self.build / 'lib'}", "-lweft", f"-Wl,-rpath,{self.build / 'lib'}"], check=True,
+                       timeout=_DEADLINE_S)
+
+    def test_two_of_three_ranks_go_on(self):
+        # A job of its own: the port tells it from others on the machine.
+        port = str(20000 + os.getpid() % 20000)
+        ranks = []
+        for rank in range(3):
+            environment = dict(os.environ, RANK=str(rank), WORLD_SIZE="3", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="3",
+                               MASTER_ADDR="127.0.0.1", MASTER_PORT=port, WEFT_TIMEOUT_S="30")
+            ranks.append(subprocess.Popen([self.program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                          text=True))
+            self.addCleanup(ranks[-1].kill)
+        ended = [rank.communicate(timeout=_DEADLINE_S) for rank in ranks]
+        self.assertEqual([0, -9, 0], [rank.returncode for rank in ranks], ended)
+        self.assertEqual(block(self.page, "text").splitlines(), (ended[0][0] + ended[2][0]).splitlines())
+        for out, said in (ended[0], ended[2]):
+            self.assertRegex(said, r"rank 1 \(host .*\) killed by signal 9", out)
+
+
+if __name__ == "__main__":
+    Recovery.build = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
