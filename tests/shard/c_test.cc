@@ -50,7 +50,7 @@ class ShardCTest : public testing::Test {
     auto groups = CreateLocalGroups(1, {});
     ASSERT_TRUE(groups.ok()) << groups.status();
     group_.SetLive(true);
-    group_.group = (*groups)[0];
+    group_.group.Set((*groups)[0]);
     ASSERT_EQ(weft_mesh_create(&group_, nullptr, &mesh_), WEFT_SUCCESS);
     ASSERT_EQ(weft_shard_context_create(mesh_, nullptr, &context_), WEFT_SUCCESS);
   }

@@ -113,6 +113,26 @@ TEST_P(IdleGroup, LearnsOfADeathInEachGroupThatHoldsTheRank) {
 
 INSTANTIATE_TEST_SUITE_P(RankSet, IdleGroup, ::testing::Values(2, 3, 5, 8));
 
+// However many groups: their processes are the same.
+TEST_P(IdleGroup, TakesFewDescriptors) {
+  const int size = GetParam();
+  RunProcessRanks(size, [&](ProcessGroup& group) -> std::string {
+    std::vector<std::shared_ptr<ProcessGroup>> parts;
+    for (int i = 0; i < 5; ++i) {
+      auto part = group.Split(0, 0, {});
+      if (!part.ok()) return Text(part.status());
+      parts.push_back(*std::move(part));
+    }
+    size_t descriptors = 0;
+    for (const std::string& target : Holdings::Now().descriptors)
+      descriptors += target.find("pipe:") == std::string::npos && target[0] != '/' ? 1 : 0;
+    for (const auto& part : parts)
+      part->Close();
+    const auto allowed = static_cast<size_t>(4 + size - 1);
+    return descriptors <= allowed ? "" : std::to_string(descriptors) + " descriptors";
+  });
+}
+
 // A rank that has left is not lost, however it ends afterwards.
 TEST(RankThatHasLeft, IsNotLostWhenItsProcessEnds) {
   const SharedValue<Exchange> exchange;
