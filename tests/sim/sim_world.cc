@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "base/status.h"
 #include "base/text.h"
@@ -63,7 +64,9 @@ IoResult SimNode::Read(int stream, void* data, size_t bytes) {
     const size_t count = 1 + world_->Pick(std::min(bytes, from.inbox.size()));
     std::memcpy(data, from.inbox.data(), count);
     from.inbox.erase(0, count);
-    if (!from.inbox.empty()) world_->At(world_->now_ns_ + 1, [] {});  // still readable
+    if (!from.inbox.empty())
+      world_->At(
+          world_->now_ns_ + 1, [] {}, number_);  // still readable
     return {IoState::kDone, count, 0};
   }
   if (from.error_number != 0) return {IoState::kFailed, 0, from.error_number};
@@ -78,13 +81,16 @@ IoResult SimNode::Write(int stream, const void* data, size_t bytes) {
   if (to.error_number != 0) return {IoState::kFailed, 0, to.error_number};
   if (to.eof) return {IoState::kFailed, 0, EPIPE};
   if (!to.connected || world_->Pick(10) == 0) {
-    world_->At(world_->now_ns_ + world_->Delay(), [] {});  // and try again then
+    world_->At(
+        world_->now_ns_ + world_->Delay(), [] {}, number_);  // and try again then
     return {IoState::kWouldBlock, 0, 0};
   }
   const size_t count = 1 + world_->Pick(bytes);
   world_->Deliver(stream, [text = std::string(static_cast<const char*>(data), count)](
                               SimWorld::Stream& peer) { peer.inbox += text; });
-  if (count < bytes) world_->At(world_->now_ns_ + 1, [] {});
+  if (count < bytes)
+    world_->At(
+        world_->now_ns_ + 1, [] {}, number_);
   return {IoState::kDone, count, 0};
 }
 
@@ -174,8 +180,24 @@ SimNode* SimWorld::Find(int machine, int32_t pid) const {
   return nullptr;
 }
 
-void SimWorld::At(int64_t time_ns, std::function<void()> run) {
-  events_.push({time_ns, next_event_++, std::move(run)});
+void SimWorld::At(int64_t time_ns, std::function<void()> run, int node) {
+  events_.push({time_ns, next_event_++, std::move(run), node});
+}
+
+void SimWorld::AddActor(Actor actor) {
+  actors_of_node_[actor.node->number_].push_back(actors_.size());
+  touched_.insert(actor.node->number_);
+  wakes_.push_back(INT64_MAX);
+  actors_.push_back(std::move(actor));
+}
+
+void SimWorld::Touch(const SimNode* node) {
+  touched_.insert(node->number_);
+}
+
+void SimWorld::TouchStream(int handle) {
+  const auto found = streams_.find(handle);
+  if (found != streams_.end()) touched_.insert(found->second.node);
 }
 
 // Mostly well under a millisecond, sometimes far more.
@@ -209,7 +231,9 @@ void SimWorld::Deliver(int from, std::function<void(Stream&)> change) {
   if (sender.last_delivery_ns == kForever) return;
   At(sender.last_delivery_ns, [this, peer = sender.peer, change = std::move(change)] {
     const auto found = streams_.find(peer);
-    if (found != streams_.end()) change(found->second);
+    if (found == streams_.end() || found->second.deaf) return;
+    change(found->second);
+    touched_.insert(found->second.node);
   });
 }
 
@@ -228,6 +252,7 @@ void SimWorld::Request(int stream, const Endpoint& endpoint) {
 void SimWorld::Connected(int stream, const Endpoint& endpoint) {
   const auto local = streams_.find(stream);
   if (local == streams_.end()) return;
+  touched_.insert(local->second.node);
   for (auto& [handle, listener] : listeners_) {
     if (!(listener.endpoint == endpoint)) continue;
     const int remote = next_handle_++;
@@ -235,12 +260,15 @@ void SimWorld::Connected(int stream, const Endpoint& endpoint) {
         .node = listener.node, .peer = stream, .connected = true, .label = "server"};
     local->second.peer = remote;
     listener.queue.push_back(remote);
+    touched_.insert(listener.node);
     const int64_t answered_ns =
         ArrivalNs(MachineOf(listener.node), MachineOf(local->second.node), now_ns_ + Delay());
     if (answered_ns == kForever) return;
     At(answered_ns, [this, stream] {
       const auto found = streams_.find(stream);
-      if (found != streams_.end()) found->second.connected = true;
+      if (found == streams_.end()) return;
+      found->second.connected = true;
+      touched_.insert(found->second.node);
     });
     return;
   }
@@ -272,7 +300,8 @@ void SimWorld::KillAt(SimNode* node, int64_t time_ns, ExitInfo how) {
 void SimWorld::StopBetween(SimNode* node, int64_t from_ns, int64_t until_ns) {
   At(from_ns, [node] { node->stopped_ = true; });
   if (until_ns == kForever) return;
-  At(until_ns, [node] { node->stopped_ = false; });
+  At(
+      until_ns, [node] { node->stopped_ = false; }, node->number_);
 }
 
 void SimWorld::Kill(SimNode* node, const ExitInfo& how) {
@@ -290,15 +319,32 @@ void SimWorld::Kill(SimNode* node, const ExitInfo& how) {
 }
 
 void SimWorld::BreakSomeConnectionAt(int64_t time_ns) {
-  At(time_ns, [this] {
-    std::vector<int> candidates;
-    for (const auto& [handle, stream] : streams_) {
-      if (stream.connected && streams_.count(stream.peer) != 0) candidates.push_back(handle);
+  At(time_ns, [this] { BreakSome(false); });
+}
+
+void SimWorld::CutSomeConnectionAt(int64_t time_ns) {
+  At(time_ns, [this] { BreakSome(true); });
+}
+
+void SimWorld::BreakSome(bool loses) {
+  std::vector<int> candidates;
+  for (const auto& [handle, stream] : streams_) {
+    if (stream.connected && streams_.count(stream.peer) != 0) candidates.push_back(handle);
+  }
+  if (candidates.empty()) return;
+  const int handle = candidates[Pick(candidates.size())];
+  for (const int end : {handle, streams_.at(handle).peer}) {
+    streams_.at(end).error_number = ECONNRESET;
+    streams_.at(end).deaf = loses;
+    TouchStream(end);
+  }
+}
+
+void SimWorld::KillMachineAt(const SimNode* node, int64_t time_ns, ExitInfo how) {
+  At(time_ns, [this, machine = node->machine_, how] {
+    for (const std::unique_ptr<SimNode>& other : nodes_) {
+      if (other->machine_ == machine && other->alive()) Kill(other.get(), how);
     }
-    if (candidates.empty()) return;
-    Stream& stream = streams_.at(candidates[Pick(candidates.size())]);
-    stream.error_number = ECONNRESET;
-    streams_.at(stream.peer).error_number = ECONNRESET;
   });
 }
 
@@ -326,30 +372,73 @@ void SimWorld::StepActors() {
   }
 }
 
+bool SimWorld::Runs(const Actor& actor) const {
+  return actor.node->alive() && !actor.node->stopped();
+}
+
+void SimWorld::StepTouched() {
+  std::vector<size_t> order;
+  while (!wake_queue_.empty() && wake_queue_.top().first <= now_ns_) {
+    const auto [time_ns, index] = wake_queue_.top();
+    wake_queue_.pop();
+    if (wakes_[index] == time_ns) touched_.insert(actors_[index].node->number_);
+  }
+  for (const int node : std::exchange(touched_, {})) {
+    for (const size_t index : actors_of_node_[node])
+      order.push_back(index);
+  }
+  std::shuffle(order.begin(), order.end(), random_);
+  for (const size_t index : order) {
+    wakes_[index] = INT64_MAX;
+    if (!Runs(actors_[index])) continue;
+    actors_[index].step();
+    wakes_[index] = actors_[index].next_wake_ns();
+    if (wakes_[index] != INT64_MAX) wake_queue_.push({wakes_[index], index});
+  }
+}
+
+int64_t SimWorld::NextWakeNs() {
+  int64_t next_ns = INT64_MAX;
+  if (stepping_ == Stepping::kTouched) {
+    while (!wake_queue_.empty()) {
+      const auto [time_ns, index] = wake_queue_.top();
+      if (wakes_[index] == time_ns && Runs(actors_[index])) return time_ns;
+      wake_queue_.pop();
+    }
+    return next_ns;
+  }
+  for (const Actor& actor : actors_) {
+    if (Runs(actor)) next_ns = std::min(next_ns, actor.next_wake_ns());
+  }
+  return next_ns;
+}
+
 // Moves time to the next thing that happens; false if that is after the limit.
 bool SimWorld::Advance(int64_t limit_ns) {
-  int64_t next_ns = INT64_MAX;
-  if (!events_.empty()) next_ns = events_.top().time_ns;
-  for (const Actor& actor : actors_) {
-    if (actor.node->alive() && !actor.node->stopped()) {
-      next_ns = std::min(next_ns, actor.next_wake_ns());
-    }
+  int64_t next_ns = NextWakeNs();
+  if (!events_.empty()) next_ns = std::min(next_ns, events_.top().time_ns);
+  if (stepping_ == Stepping::kTouched && !touched_.empty()) {
+    next_ns = std::min(next_ns, now_ns_ + 1);
   }
   if (next_ns > limit_ns) return false;
   now_ns_ = std::max(next_ns, now_ns_ + 1);
   while (!events_.empty() && events_.top().time_ns <= now_ns_) {
     const std::function<void()> run = events_.top().run;
+    const int node = events_.top().node;
     events_.pop();
     run();
+    if (node >= 0) touched_.insert(node);
   }
   return true;
 }
 
 bool SimWorld::Run(int64_t limit_ns) {
-  StepActors();
+  const bool all = stepping_ == Stepping::kAll;
+  all ? StepActors() : StepTouched();
   while (!AllDone()) {
     if (!Advance(limit_ns)) return false;
-    StepActors();
+    if (all) touched_.clear();
+    all ? StepActors() : StepTouched();
   }
   return true;
 }

@@ -10,7 +10,8 @@
 //
 // Each node, a process, has its own Seams; whether another one has ended is known on the same machine only, as by a
 // pidfd. An actor is a state machine on a node: the world calls its step
-// whenever something may have happened. The same seed gives the same run.
+// whenever something may have happened; with Stepping::kTouched only on nodes to which something has, or whose time has
+// come, which thousands of nodes need. The same seed gives the same run.
 // Thread-safety: one thread.
 #pragma once
 
@@ -21,7 +22,9 @@
 #include <memory>
 #include <queue>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/seams.h"
@@ -74,7 +77,13 @@ class SimNode : public Net, public Clock, public Random, public Proc {
 
 class SimWorld {
  public:
-  explicit SimWorld(uint64_t seed) : random_(seed) {}
+  enum class Stepping {
+    kAll,      // all actors, in random order, whenever something happens anywhere
+    kTouched,  // those of the nodes that it happens to
+  };
+
+  explicit SimWorld(uint64_t seed, Stepping stepping = Stepping::kAll)
+      : random_(seed), stepping_(stepping) {}
 
   // A process on a machine of its own, or on that of `beside`.
   SimNode* AddNode(const SimNode* beside = nullptr);
@@ -86,7 +95,13 @@ class SimWorld {
     std::function<bool()> done;
   };
 
-  void AddActor(Actor actor) { actors_.push_back(std::move(actor)); }
+  // Not from within a step; from within CallAt() it may be.
+  void AddActor(Actor actor);
+  // What an actor on that node was told from outside of its step may have changed when it wakes.
+  void Touch(const SimNode* node);
+
+  // `run`, at that time.
+  void CallAt(int64_t time_ns, std::function<void()> run) { At(time_ns, std::move(run)); }
 
   // Runs until all actors on living nodes are done. False if that is not so at `limit_ns`.
   bool Run(int64_t limit_ns);
@@ -100,8 +115,13 @@ class SimWorld {
   void SilenceBetween(const SimNode* from, const SimNode* to, int64_t from_ns, int64_t until_ns);
 
   static constexpr int64_t kForever = INT64_MAX;
-  // At that time: one of the connections there are breaks on both sides.
+  // At that time: one of the connections there are breaks on both sides. What was under way arrives, and who sent it does
+  // not know.
   void BreakSomeConnectionAt(int64_t time_ns);
+  // The same, and what was under way is lost.
+  void CutSomeConnectionAt(int64_t time_ns);
+  // At that time: all processes of the node's machine end. New ones can be added beside it.
+  void KillMachineAt(const SimNode* node, int64_t time_ns, ExitInfo how = {.signal = 9});
 
   // A number below `bound`, from the seed.
   uint64_t Pick(uint64_t bound) { return random_() % bound; }
@@ -123,6 +143,7 @@ class SimWorld {
     std::string inbox;
     int64_t last_delivery_ns = 0;  // of what this side sent: keeps it in order
     std::string label;
+    bool deaf = false;  // what is under way to it is lost
   };
 
   struct Listener {
@@ -135,6 +156,7 @@ class SimWorld {
     int64_t time_ns;
     uint64_t number;
     std::function<void()> run;
+    int node;  // to which it happens; -1: it says so itself
 
     bool operator>(const Event& other) const {
       return time_ns != other.time_ns ? time_ns > other.time_ns : number > other.number;
@@ -148,7 +170,9 @@ class SimWorld {
     int64_t until_ns;
   };
 
-  void At(int64_t time_ns, std::function<void()> run);
+  void At(int64_t time_ns, std::function<void()> run, int node = -1);
+  void TouchStream(int handle);
+  void BreakSome(bool loses);
   int64_t Delay();
   int64_t ArrivalNs(int from_machine, int to_machine, int64_t time_ns) const;
 
@@ -162,9 +186,13 @@ class SimWorld {
   SimNode* Find(int machine, int32_t pid) const;
   bool AllDone() const;
   void StepActors();
+  void StepTouched();
   bool Advance(int64_t limit_ns);
+  int64_t NextWakeNs();
+  bool Runs(const Actor& actor) const;
 
   std::mt19937_64 random_;
+  const Stepping stepping_;
   int64_t now_ns_ = 1'000'000'000;
   uint64_t next_event_ = 0;
   int next_handle_ = 100;
@@ -175,6 +203,13 @@ class SimWorld {
   std::map<int, Stream> streams_;
   std::map<int, Listener> listeners_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+
+  // kTouched: actors by node, the nodes to step, and when actors wake; of an actor's wake-ups the one in `wakes_` counts.
+  std::map<int, std::vector<size_t>> actors_of_node_;
+  std::set<int> touched_;
+  std::vector<int64_t> wakes_;
+  using Wake = std::pair<int64_t, size_t>;
+  std::priority_queue<Wake, std::vector<Wake>, std::greater<>> wake_queue_;
 };
 
 }  // namespace weft::test

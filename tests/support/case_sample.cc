@@ -24,6 +24,21 @@ bool AllCasesWanted() {
   return wanted != nullptr && std::string_view(wanted) == "all";
 }
 
+int64_t SecondsToTry(int64_t standard_seconds) {
+  const char* const wanted = std::getenv("TEST_SECONDS");
+  if (wanted != nullptr) return std::atoll(wanted);
+#ifdef WEFT_SANITIZE
+  return (standard_seconds + 2) / 3;
+#else
+  return standard_seconds;
+#endif
+}
+
+uint64_t FirstSeedToTry(uint64_t standard) {
+  const char* const wanted = std::getenv("TEST_FIRST_SEED");
+  return wanted == nullptr ? standard : std::strtoull(wanted, nullptr, 10);
+}
+
 CaseSample::CaseSample(const SampleStrides& strides, uint64_t seed)
     : stride_(StrideOf(strides)), first_(static_cast<size_t>(seed % stride_)) {}
 

@@ -27,6 +27,11 @@ struct SampleStrides {
 // True if this run is to leave nothing out. Builds with sanitizers then take what optimised ones take by default.
 bool AllCasesWanted();
 
+// For tests that try as many seeds as there is time for: how long, TEST_SECONDS if it is set; a third as long with sanitizers.
+int64_t SecondsToTry(int64_t standard_seconds);
+// And from which seed on: TEST_FIRST_SEED, else `standard`.
+uint64_t FirstSeedToTry(uint64_t standard);
+
 class CaseSample {
  public:
   CaseSample(const SampleStrides& strides, uint64_t seed);

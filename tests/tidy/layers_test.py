@@ -26,8 +26,8 @@ _ROOMS = {
     "comm": {
         "kernels": (),
         "rendezvous": (),
-        "select": ("kernels",),
         "agent": ("rendezvous",),
+        "select": ("kernels",),
         "group": ("kernels", "select", "agent"),
         "recorder": ("kernels", "select", "group"),
         "node": ("kernels", "rendezvous", "select", "agent", "group", "recorder"),

@@ -1,0 +1,536 @@
+// A step takes what has come, then looks at each question in turn: who is connected, what is open, what is told, what is agreed. What
+// one of them finds the next one sees in the same step. A decision ends the epoch, and with it everything that was of it.
+#include "comm/agent/island_agent.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "base/text.h"
+
+namespace weft {
+namespace {
+
+// Shares of the limit. A neighbour falls silent, is looked for, is lost; and is unreachable when the limit is over.
+IslandTimes TimesOf(int64_t limit_ns) {
+  return {.attempt_ns = limit_ns / 6,
+          .beat_ns = limit_ns / 8,
+          .silence_ns = limit_ns / 3,
+          .longest_pause_ns = limit_ns / 6,
+          .lost_ns = limit_ns / 3,
+          .second_ns = limit_ns / 15};
+}
+
+}  // namespace
+
+IslandAgent::Voice::Voice(const Seams& seams, const IslandAgentSettings& settings,
+                          const IslandTimes& times, const IslandMap& map, const IslandWho& who)
+    : links(seams, settings.secret, times, map, who), deaths(map.rank_count()) {}
+
+IslandAgent::IslandAgent(const Seams& seams, IslandAgentSettings settings, const IslandMap& map,
+                         IslandMemory* memory, int island, int process)
+    : seams_(seams),
+      settings_(std::move(settings)),
+      times_(TimesOf(settings_.limit_ns)),
+      map_(map),
+      memory_(memory),
+      island_(island),
+      process_(process),
+      told_epoch_(memory->Read().epoch) {}
+
+IslandAgent::~IslandAgent() = default;
+
+absl::Status IslandAgent::Speak() {
+  Hush();
+  term_ = memory_->Take();
+  const IslandProcess& process = map_.island(island_).processes[static_cast<size_t>(process_)];
+  // Not what the map says: a process that has taken the place of one that ended is another one.
+  const ProcessIdentity self = seams_.proc->Self();
+  voice_ = std::make_unique<Voice>(
+      seams_, settings_, times_, map_,
+      IslandWho{.island = island_, .pid = self.pid, .start_time = self.start_time, .term = term_});
+  if (absl::Status listening = voice_->links.Listen(process.endpoint); !listening.ok()) {
+    voice_.reset();
+    return listening;
+  }
+  BeginEpoch();
+  return absl::OkStatus();
+}
+
+void IslandAgent::Hush() {
+  frames_before_ = frames_sent();
+  voice_.reset();
+}
+
+void IslandAgent::Emit(IslandEvent event) {
+  events_.push_back(std::move(event));
+}
+
+std::optional<IslandEvent> IslandAgent::NextEvent() {
+  if (events_.empty()) return std::nullopt;
+  IslandEvent event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+// --- Epochs --------------------------------------------------------------------------------------
+
+// What the island's memory says, from nothing.
+void IslandAgent::BeginEpoch() {
+  const IslandState state = memory_->Read();
+  Voice& voice = *voice_;
+  voice.agreement.reset();
+  voice.relay.reset();
+  voice.reach.reset();
+  auto membership = std::make_unique<IslandMembership>(map_, state.epoch, state.members);
+  voice.links.Begin(*membership, EncodeMembers({state.epoch, state.members}));
+  voice.membership = std::move(membership);
+  voice.deaths.BeginEpoch(state.members);
+  for (const RankDeath& death : state.deaths)
+    voice.deaths.Merge(death);
+  const int islands = map_.island_count();
+  // Reports of this speaker are newer than those of speakers before.
+  voice.reach = std::make_unique<IslandReach>(*voice.membership, islands, island_,
+                                              settings_.limit_ns / 3, term_ << 32);
+  voice.untold_reports = {voice.reach->own()};
+  voice.untold_deaths = state.deaths;
+  voice.relay =
+      std::make_unique<IslandRelay>(voice.membership->islands(), island_, settings_.gather_ns);
+  for (const GroupVerdict& verdict : memory_->ReadVerdicts())
+    voice.relay->Restore(verdict);
+  voice.agreement = std::make_unique<IslandAgreement>(
+      map_, *voice.membership, voice.deaths, memory_, term_, island_, settings_.limit_ns / 3);
+  voice.questions = std::make_unique<IslandQuestions>(island_, settings_.limit_ns / 12);
+  voice.next_sequence = term_ << 32;
+  voice.seek_ns = seams_.clock->NowNs();
+  if (state.epoch == told_epoch_) return;
+  told_epoch_ = state.epoch;
+  const bool member = voice.membership->islands().Has(island_);
+  Emit({.kind = member ? IslandEvent::Kind::kAgreed : IslandEvent::Kind::kLeftBehind,
+        .epoch = state.epoch,
+        .ranks = state.members});
+}
+
+// The membership is this one now. `from`: who has said so; -1: it was agreed here.
+void IslandAgent::Adopt(const IslandMembers& members, int from) {
+  IslandState state = memory_->Read();
+  if (members.epoch <= state.epoch || members.ranks.Empty()) return;
+  state.epoch = members.epoch;
+  state.members = members.ranks;
+  state.promised = 0;
+  state.accepted = 0;
+  state.accepted_ranks = IslandNumberSet(map_.rank_count());
+  std::erase_if(state.deaths,
+                [&](const RankDeath& death) { return !members.ranks.Has(death.world_rank); });
+  for (RankDeath& death : state.deaths) {
+    death.promised = 0;
+    death.accepted = false;
+  }
+  if (!memory_->Write(term_, state)) {
+    Hush();
+    return;
+  }
+  voice_->links.Broadcast(IslandFrame::kMembership, EncodeMembers(members), from);
+  voice_->links.Flush();
+  BeginEpoch();
+}
+
+// It speaks, for an island that has not been left behind.
+bool IslandAgent::IsMember() const {
+  return speaking() && voice_->membership->islands().Has(island_);
+}
+
+// --- From the island -----------------------------------------------------------------------------
+
+void IslandAgent::LocalDeath(int world_rank, const ExitInfo& exit) {
+  if (!speaking() || map_.IslandOf(world_rank) != island_) return;
+  IslandState state = memory_->Read();
+  if (!state.members.Has(world_rank) || voice_->deaths.ranks().Has(world_rank)) return;
+  RankDeath death{.world_rank = world_rank,
+                  .exit = exit,
+                  .promised = state.promised,
+                  .accepted = state.accepted != 0};
+  state.deaths.push_back(death);
+  // Known to the island before it is told: (A2) and (A3) of the agreement.
+  if (!memory_->Write(term_, state)) {
+    Hush();
+    return;
+  }
+  MergeDeath(death);
+}
+
+absl::Status IslandAgent::LocalRecord(FailureRecord record) {
+  if (!speaking()) return MakeError(WEFT_BAD_STATE, "another process speaks for this island");
+  if (!IsMember()) return MakeError(WEFT_BAD_STATE, "this island was left behind");
+  record.origin = island_;
+  record.sequence = voice_->next_sequence++;
+  record.sentence.resize(std::min(record.sentence.size(), kFailureSentenceMax));
+  const bool known = voice_->relay->Of(record.group_id) != nullptr;
+  const absl::Status raised = voice_->relay->Raise(record, seams_.clock->NowNs());
+  const GroupVerdict* const verdict = voice_->relay->Of(record.group_id);
+  if (!known && verdict != nullptr) {
+    Emit({.kind = IslandEvent::Kind::kGroupFailed, .verdict = *verdict});
+  }
+  return raised;
+}
+
+void IslandAgent::StartReconfigure(const IslandNumberSet& ranks, int64_t deadline_ns) {
+  if (!speaking()) return;
+  if (!IsMember()) {
+    Emit({.kind = IslandEvent::Kind::kLeftBehind,
+          .epoch = voice_->membership->epoch(),
+          .ranks = voice_->membership->ranks()});
+    return;
+  }
+  voice_->agreement->Start(ranks, deadline_ns);
+  voice_->links.Broadcast(IslandFrame::kReady, EncodeRanks(voice_->agreement->ready()));
+}
+
+// --- Steps ---------------------------------------------------------------------------------------
+
+void IslandAgent::AppendPollItems(std::vector<PollItem>* items) const {
+  if (speaking()) voice_->links.AppendPollItems(items);
+}
+
+int64_t IslandAgent::NextWakeNs() const {
+  if (!speaking()) return std::numeric_limits<int64_t>::max();
+  const Voice& voice = *voice_;
+  int64_t wake_ns = std::min(voice.links.NextWakeNs(), voice.reach->NextWakeNs());
+  wake_ns = std::min(wake_ns, voice.relay->NextWakeNs());
+  wake_ns = std::min(wake_ns, voice.agreement->NextWakeNs());
+  wake_ns = std::min(wake_ns, voice.questions->NextWakeNs());
+  if (voice.reach->InDoubt() || !voice.reach->unreachable().Empty()) {
+    wake_ns = std::min(wake_ns, voice.seek_ns);
+  }
+  return wake_ns;
+}
+
+void IslandAgent::Step() {
+  if (speaking() && !memory_->Holds(term_)) Hush();
+  if (!speaking()) return;
+  voice_->links.Step(voice_->deaths.ranks());
+  const int64_t now_ns = seams_.clock->NowNs();
+  for (const int island : voice_->links.TakeNew()) {
+    Sync(island);
+    voice_->questions->Hurry(now_ns);
+  }
+  for (const IslandWho& who : voice_->links.TakeEnded()) {
+    if (!voice_->links.Has(who.island) && voice_->membership->islands().Has(who.island)) {
+      voice_->questions->Open(who.island, who.pid, who.start_time, now_ns);
+    }
+  }
+  while (std::optional<IslandLinks::Incoming> incoming = voice_->links.Next()) {
+    if (!Handle(incoming->island, incoming->frame)) break;
+  }
+  if (IsMember()) StepReach(now_ns);
+  if (IsMember()) StepQuestions(now_ns);
+  if (IsMember()) StepRelay(now_ns);
+  if (IsMember()) StepAgreement(now_ns);
+  if (speaking()) voice_->links.Flush();
+}
+
+void IslandAgent::StepReach(int64_t now_ns) {
+  Voice& voice = *voice_;
+  if (voice.reach->SetOwn(voice.links.Lost(), voice.links.Extra())) {
+    voice.untold_reports.push_back(voice.reach->own());
+  }
+  TellReports(AgreementMessage::kAll, std::exchange(voice.untold_reports, {}));
+  TellDeaths(AgreementMessage::kAll, std::exchange(voice.untold_deaths, {}));
+  const IslandNumberSet ended = voice.deaths.EndedIslands(map_, *voice.membership);
+  for (const int island : voice.reach->Judge(now_ns, ended)) {
+    Emit({.kind = IslandEvent::Kind::kUnreachable, .island = island});
+  }
+  SeekMissing(now_ns);
+}
+
+// A connection that the topology has not, where islands are lost in such a number that it falls apart.
+void IslandAgent::SeekMissing(int64_t now_ns) {
+  Voice& voice = *voice_;
+  if (now_ns < voice.seek_ns) return;
+  voice.seek_ns = now_ns + times_.attempt_ns;
+  const IslandNumberSet missing = voice.membership->islands()
+                                      .Minus(voice.reach->connected())
+                                      .Minus(voice.deaths.EndedIslands(map_, *voice.membership));
+  std::vector<int> strange;
+  for (const int island : missing.Numbers()) {
+    if (!voice.membership->AreNeighbours(island_, island)) strange.push_back(island);
+  }
+  if (strange.empty()) {
+    voice.links.Seek(-1);
+    return;
+  }
+  // Each island looks for another one, and in time for all.
+  const auto turn = static_cast<size_t>(now_ns / times_.attempt_ns + island_);
+  voice.links.Seek(strange[turn % strange.size()]);
+}
+
+void IslandAgent::StepQuestions(int64_t now_ns) {
+  Voice& voice = *voice_;
+  if (voice.questions->empty()) return;
+  voice.questions->Drop(voice.reach->unreachable());
+  voice.questions->Drop(voice.deaths.EndedIslands(map_, *voice.membership));
+  voice.questions->ForDue(now_ns, [&](IslandAsk ask) {
+    if (voice.links.Has(ask.target)) {
+      voice.links.Send(ask.target, IslandFrame::kAsk, EncodeAsk(ask));
+      return;
+    }
+    for (const int via : voice.membership->NeighboursOf(ask.target)) {
+      ask.via = via;
+      if (voice.links.Has(via)) voice.links.Send(via, IslandFrame::kAsk, EncodeAsk(ask));
+    }
+  });
+}
+
+void IslandAgent::StepRelay(int64_t now_ns) {
+  Voice& voice = *voice_;
+  IslandNumberSet gone = voice.deaths.EndedIslands(map_, *voice.membership);
+  gone.AddAll(voice.reach->unreachable());
+  voice.relay->Exclude(gone);
+  for (const GroupVerdict& verdict : voice.relay->Step(now_ns)) {
+    if (!TellVerdict(AgreementMessage::kAll, verdict)) return;
+  }
+  for (GroupVerdict& verdict : voice.relay->TakeSettled()) {
+    if (!memory_->WriteVerdict(term_, verdict)) {
+      Hush();
+      return;
+    }
+    Emit({.kind = IslandEvent::Kind::kRecordSettled, .verdict = std::move(verdict)});
+  }
+}
+
+void IslandAgent::StepAgreement(int64_t now_ns) {
+  Voice& voice = *voice_;
+  IslandAgreement& agreement = *voice.agreement;
+  agreement.See(voice.reach->connected(), voice.reach->InDoubt());
+  agreement.Step(now_ns);
+  for (const AgreementMessage& message : agreement.TakeMessages()) {
+    if (message.to == AgreementMessage::kAll) {
+      voice.links.Broadcast(message.type, message.body, message.except);
+    } else {
+      voice.links.Send(message.to, message.type, message.body);
+    }
+  }
+  const AgreementEnd end = agreement.TakeEnd();
+  if (end == AgreementEnd::kNoQuorum) Emit({.kind = IslandEvent::Kind::kNoQuorum});
+  if (end == AgreementEnd::kTimeout) {
+    Emit({.kind = IslandEvent::Kind::kLate, .ranks = agreement.Late()});
+  }
+  if (agreement.deposed()) {
+    Hush();
+  } else if (agreement.decided()) {
+    Adopt({voice.membership->epoch() + 1, *agreement.decided()}, -1);
+  }
+}
+
+// --- What is told --------------------------------------------------------------------------------
+
+// All that a new connection's other side may have missed.
+void IslandAgent::Sync(int island) {
+  Voice& voice = *voice_;
+  TellDeaths(island, voice.deaths.All());
+  TellReports(island, voice.reach->All());
+  if (!voice.agreement->ready().Empty()) {
+    voice.links.Send(island, IslandFrame::kReady, EncodeRanks(voice.agreement->ready()));
+  }
+  for (const GroupVerdict& verdict : voice.relay->All()) {
+    if (!TellVerdict(island, verdict)) return;
+  }
+}
+
+void IslandAgent::MergeDeath(const RankDeath& death) {
+  if (!voice_->membership->ranks().Has(death.world_rank) || !voice_->deaths.Merge(death)) return;
+  voice_->untold_deaths.push_back(death);
+  Emit({.kind = IslandEvent::Kind::kRankDead, .rank = death.world_rank, .exit = death.exit});
+}
+
+void IslandAgent::TellDeaths(int to, const std::vector<RankDeath>& deaths) {
+  for (size_t begin = 0; begin < deaths.size(); begin += kIslandDeathsMax) {
+    const size_t end = std::min(deaths.size(), begin + kIslandDeathsMax);
+    const std::string body = EncodeDeaths({deaths.begin() + static_cast<ptrdiff_t>(begin),
+                                           deaths.begin() + static_cast<ptrdiff_t>(end)});
+    if (to == AgreementMessage::kAll)
+      voice_->links.Broadcast(IslandFrame::kDeaths, body);
+    else
+      voice_->links.Send(to, IslandFrame::kDeaths, body);
+  }
+}
+
+void IslandAgent::TellReports(int to, const std::vector<ReachReport>& reports) {
+  for (size_t begin = 0; begin < reports.size(); begin += kIslandReportsMax) {
+    const size_t end = std::min(reports.size(), begin + kIslandReportsMax);
+    const std::string body = EncodeReach({reports.begin() + static_cast<ptrdiff_t>(begin),
+                                          reports.begin() + static_cast<ptrdiff_t>(end)});
+    if (to == AgreementMessage::kAll)
+      voice_->links.Broadcast(IslandFrame::kReach, body);
+    else
+      voice_->links.Send(to, IslandFrame::kReach, body);
+  }
+}
+
+// False if another process speaks now.
+bool IslandAgent::TellVerdict(int to, const GroupVerdict& verdict) {
+  // What this island has closed must be known to its next speaker before others count on it.
+  const bool said = verdict.settled || verdict.closed.Has(island_);
+  if (said && !memory_->WriteVerdict(term_, verdict)) {
+    Hush();
+    return false;
+  }
+  const std::string body = EncodeVerdictOf(verdict);
+  if (to == AgreementMessage::kAll)
+    voice_->links.Broadcast(IslandFrame::kRecord, body);
+  else
+    voice_->links.Send(to, IslandFrame::kRecord, body);
+  return true;
+}
+
+// --- Frames --------------------------------------------------------------------------------------
+
+// False if this was the last one of the epoch, or this process speaks no more.
+bool IslandAgent::Handle(int from, const Frame& frame) {
+  const auto type = static_cast<IslandFrame>(frame.type);
+  absl::Status status;
+  switch (type) {
+    case IslandFrame::kMembership: {
+      const absl::StatusOr<IslandMembers> members = DecodeMembers(frame.body, map_.rank_count());
+      if (members.ok()) {
+        const uint32_t before = voice_->membership->epoch();
+        Adopt(*members, from);
+        return speaking() && voice_->membership->epoch() == before;
+      }
+      status = members.status();
+      break;
+    }
+    case IslandFrame::kAsk:
+    case IslandFrame::kAnswer:
+      status = HandleQuestion(frame);
+      break;
+    case IslandFrame::kDeaths:
+    case IslandFrame::kReach:
+    case IslandFrame::kRecord:
+    case IslandFrame::kReady:
+      status = HandleKnowledge(from, frame);
+      break;
+    default:
+      status = HandleAgreement(from, frame);
+  }
+  if (speaking() && !status.ok()) voice_->links.Reject(from, status);
+  return speaking();
+}
+
+absl::Status IslandAgent::HandleKnowledge(int from, const Frame& frame) {
+  Voice& voice = *voice_;
+  switch (static_cast<IslandFrame>(frame.type)) {
+    case IslandFrame::kDeaths: {
+      WEFT_ASSIGN_OR_RETURN(const std::vector<RankDeath> deaths, DecodeDeaths(frame.body));
+      // Of its own processes an island hears from nobody.
+      for (const RankDeath& death : deaths) {
+        if (map_.IslandOf(death.world_rank) != island_) MergeDeath(death);
+      }
+      return absl::OkStatus();
+    }
+    case IslandFrame::kReach: {
+      WEFT_ASSIGN_OR_RETURN(const std::vector<ReachReport> reports, DecodeReach(frame.body));
+      for (const ReachReport& report : reports) {
+        if (voice.reach->Merge(report)) voice.untold_reports.push_back(report);
+      }
+      return absl::OkStatus();
+    }
+    case IslandFrame::kRecord: {
+      WEFT_ASSIGN_OR_RETURN(const GroupVerdict verdict,
+                            DecodeVerdictOf(frame.body, map_.island_count()));
+      const uint64_t group = verdict.record.group_id;
+      const bool known = voice.relay->Of(group) != nullptr;
+      voice.relay->Merge(from, verdict, seams_.clock->NowNs());
+      const GroupVerdict* const now = voice.relay->Of(group);
+      if (!known && now != nullptr) {
+        Emit({.kind = IslandEvent::Kind::kGroupFailed, .verdict = *now});
+      }
+      return absl::OkStatus();
+    }
+    default: {
+      WEFT_ASSIGN_OR_RETURN(const IslandNumberSet ranks,
+                            DecodeRanks(frame.body, map_.rank_count()));
+      if (voice.agreement->MergeReady(ranks)) {
+        voice.links.Broadcast(IslandFrame::kReady, EncodeRanks(voice.agreement->ready()));
+      }
+      return absl::OkStatus();
+    }
+  }
+}
+
+absl::Status IslandAgent::HandleAgreement(int from, const Frame& frame) {
+  IslandAgreement& agreement = *voice_->agreement;
+  switch (static_cast<IslandFrame>(frame.type)) {
+    case IslandFrame::kPrepare: {
+      WEFT_ASSIGN_OR_RETURN(const uint64_t ballot, DecodeBallot(frame.body));
+      agreement.OnPrepare(from, ballot);
+      return absl::OkStatus();
+    }
+    case IslandFrame::kPromise: {
+      WEFT_ASSIGN_OR_RETURN(const AgreementPromise promise,
+                            DecodePromise(frame.body, map_.rank_count()));
+      agreement.OnPromise(promise);
+      return absl::OkStatus();
+    }
+    case IslandFrame::kPropose: {
+      WEFT_ASSIGN_OR_RETURN(const AgreementProposal proposal,
+                            DecodeProposal(frame.body, map_.rank_count()));
+      agreement.OnPropose(from, proposal);
+      return absl::OkStatus();
+    }
+    case IslandFrame::kAccepted:
+    case IslandFrame::kRefuse: {
+      WEFT_ASSIGN_OR_RETURN(const AgreementReply reply, DecodeReply(frame.body));
+      const bool refused = frame.type == static_cast<FrameType>(IslandFrame::kRefuse);
+      refused ? agreement.OnRefuse(reply) : agreement.OnAccepted(reply);
+      return absl::OkStatus();
+    }
+    default:
+      return MakeError(WEFT_CORRUPT, StrCat("a frame of type ", static_cast<int>(frame.type),
+                                            " is none of an island's"));
+  }
+}
+
+absl::Status IslandAgent::HandleQuestion(const Frame& frame) {
+  Voice& voice = *voice_;
+  if (frame.type == static_cast<FrameType>(IslandFrame::kAsk)) {
+    WEFT_ASSIGN_OR_RETURN(const IslandAsk ask, DecodeAsk(frame.body));
+    if (ask.target == island_)
+      Answer(ask);
+    else if (ask.via == island_)
+      voice.links.Send(ask.target, IslandFrame::kAsk, frame.body);
+    return absl::OkStatus();
+  }
+  WEFT_ASSIGN_OR_RETURN(const IslandAnswer answer, DecodeAnswer(frame.body));
+  if (answer.asker != island_) {
+    if (answer.via == island_) voice.links.Send(answer.asker, IslandFrame::kAnswer, frame.body);
+    return absl::OkStatus();
+  }
+  voice.questions->Close(answer);
+  // Whatever has become of that process: its island is there.
+  voice.reach->Heard(answer.target, seams_.clock->NowNs());
+  return absl::OkStatus();
+}
+
+// By what this machine knows of the process. If it has ended that is a fact for all, not for the asker alone.
+void IslandAgent::Answer(const IslandAsk& ask) {
+  const int place = map_.Find(island_, ask.pid, ask.start_time);
+  if (place < 0) return;
+  IslandAnswer answer{.asker = ask.asker, .via = ask.via, .target = island_, .number = ask.number};
+  const absl::StatusOr<std::unique_ptr<PeerProcess>> process =
+      seams_.proc->Open(ask.pid, ask.start_time);
+  if (!process.ok()) return;
+  answer.ended = (*process)->Ended();
+  if (answer.ended) {
+    answer.exit = (*process)->Exit();
+    LocalDeath(map_.island(island_).processes[static_cast<size_t>(place)].world_rank, answer.exit);
+    if (!speaking()) return;
+    TellDeaths(AgreementMessage::kAll, std::exchange(voice_->untold_deaths, {}));
+  }
+  const int to = ask.via >= 0 ? ask.via : ask.asker;
+  voice_->links.Send(to, IslandFrame::kAnswer, EncodeAnswer(answer));
+}
+
+}  // namespace weft

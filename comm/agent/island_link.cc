@@ -1,0 +1,281 @@
+// The handshake is the store's, byte for byte, but for what stands in the client's fields: the island in place of the rank, the
+// epoch in place of the size. Its keys come from a secret that only links use, so that no side of it can be played to a store.
+#include "comm/agent/island_link.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/keyed_hash.h"
+#include "base/status.h"
+#include "base/text.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kLinkReadBytes = 16 * 1024;
+
+std::string LinkSecret(std::string_view job_secret) {
+  return DeriveKey(job_secret, "", "weft islands 1");
+}
+
+}  // namespace
+
+IslandLink::IslandLink(const Seams& seams, IslandLinkSettings settings, bool dialed)
+    : seams_(seams),
+      settings_(std::move(settings)),
+      dialed_(dialed),
+      state_(dialed ? State::kConnecting : State::kClientHello),
+      epoch_(settings_.self.epoch),
+      deadline_ns_(seams.clock->NowNs() + settings_.attempt_ns),
+      heard_ns_(seams.clock->NowNs()),
+      said_ns_(heard_ns_) {}
+
+IslandLink::~IslandLink() {
+  if (handle_ >= 0) seams_.net->Close(handle_);
+}
+
+std::unique_ptr<IslandLink> IslandLink::Dial(const Seams& seams, IslandLinkSettings settings,
+                                             const Endpoint& endpoint) {
+  std::unique_ptr<IslandLink> link(new IslandLink(seams, std::move(settings), true));
+  const absl::StatusOr<int> handle = seams.net->Connect(endpoint);
+  if (handle.ok()) {
+    link->handle_ = *handle;
+  } else {
+    link->Fail(handle.status());
+  }
+  return link;
+}
+
+std::unique_ptr<IslandLink> IslandLink::Accept(const Seams& seams, IslandLinkSettings settings,
+                                               int handle) {
+  std::unique_ptr<IslandLink> link(new IslandLink(seams, std::move(settings), false));
+  link->handle_ = handle;
+  link->Greet();
+  return link;
+}
+
+PollItem IslandLink::Item() const {
+  const bool connecting = state_ == State::kConnecting;
+  return {.handle = handle_, .want_read = !connecting, .want_write = connecting || !out_.empty()};
+}
+
+int64_t IslandLink::NextWakeNs() const {
+  if (failed()) return std::numeric_limits<int64_t>::max();
+  if (!ready()) return deadline_ns_;
+  return std::min(heard_ns_ + settings_.silence_ns, said_ns_ + settings_.beat_ns);
+}
+
+void IslandLink::Advance(bool readable, bool writable) {
+  if (failed()) return;
+  if (state_ == State::kConnecting) {
+    if (writable) FinishConnect();
+  } else {
+    if (readable) Receive();
+    Flush();
+  }
+  const int64_t now_ns = seams_.clock->NowNs();
+  if (!ready() && !failed() && now_ns >= deadline_ns_) {
+    Fail(MakeError(WEFT_TIMEOUT, "it does not answer"));
+  }
+  if (!ready()) return;
+  if (now_ns >= heard_ns_ + settings_.silence_ns) {
+    Fail(MakeError(WEFT_TIMEOUT, "it has fallen silent"));
+  } else if (now_ns >= said_ns_ + settings_.beat_ns) {
+    Send(IslandFrame::kBeat, "");
+    Flush();
+  }
+}
+
+void IslandLink::Send(IslandFrame type, std::string_view body) {
+  if (!sealer_ || failed()) return;
+  if (out_.size() + body.size() > kUnsentBytesMax) {
+    Fail(MakeError(WEFT_UNREACHABLE, "it does not read what is sent to it"));
+    return;
+  }
+  said_ns_ = seams_.clock->NowNs();
+  sealer_->Seal({.type = static_cast<FrameType>(type), .body = std::string(body)}, &out_);
+}
+
+void IslandLink::Flush() {
+  while (!failed() && !out_.empty()) {
+    const IoResult result = seams_.net->Write(handle_, out_.data(), out_.size());
+    // A broken connection shows when it is read; what is left to read there may be worth it.
+    if (result.state != IoState::kDone) return;
+    out_.erase(0, result.bytes);
+  }
+  if (out_.empty() && out_.capacity() > kLinkReadBytes) out_.shrink_to_fit();
+}
+
+std::optional<Frame> IslandLink::Next() {
+  while (ready()) {
+    std::optional<Frame> frame = Open();
+    // What came before the end counts.
+    if (!frame && !failed() && !ending_.ok()) Fail(ending_);
+    if (!frame) return std::nullopt;
+    if (frame->type != static_cast<FrameType>(IslandFrame::kBeat)) return frame;
+  }
+  return std::nullopt;
+}
+
+void IslandLink::Fail(absl::Status why) {
+  if (failed()) return;
+  state_ = State::kFailed;
+  failure_ = std::move(why);
+  in_.clear();
+  out_.clear();
+  if (handle_ >= 0) seams_.net->Close(std::exchange(handle_, -1));
+}
+
+// --- Handshake -----------------------------------------------------------------------------------
+
+void IslandLink::Greet() {
+  ServerHello hello;
+  hello.needs_secret = true;
+  if (const absl::Status random = seams_.random->Fill(hello.nonce.data(), hello.nonce.size());
+      !random.ok()) {
+    Fail(random);
+    return;
+  }
+  hello_ = EncodeServerHello(hello);
+  out_ = hello_;
+  Flush();
+}
+
+void IslandLink::FinishConnect() {
+  const absl::Status finished = seams_.net->FinishConnect(handle_);
+  if (!finished.ok()) {
+    Fail(finished);
+  } else {
+    state_ = State::kServerHello;
+  }
+}
+
+void IslandLink::ReadServerHello() {
+  if (CheckPrefix(in_) == Refusal::kGarbage) {
+    Fail(MakeError(WEFT_CORRUPT, StrCat("who listens there speaks ", GuessProtocol(in_))));
+    return;
+  }
+  if (in_.size() < kServerHelloBytes) return;
+  const absl::StatusOr<ServerHello> server = DecodeServerHello(in_);
+  if (!server.ok() || server->version != kStoreVersion) {
+    Fail(server.ok() ? MakeError(WEFT_UNSUPPORTED, "it speaks another version") : server.status());
+    return;
+  }
+  ClientHello hello{.rank = settings_.self.island, .size = static_cast<int32_t>(epoch_)};
+  if (const absl::Status random = seams_.random->Fill(hello.nonce.data(), hello.nonce.size());
+      !random.ok()) {
+    Fail(random);
+    return;
+  }
+  const std::string fields = EncodeClientFields(hello);
+  keys_ = MakeSessionKeys(LinkSecret(settings_.secret), in_, fields);
+  out_ = fields + keys_.client_proof;
+  in_.clear();
+  state_ = State::kVerdict;
+}
+
+void IslandLink::ReadClientHello() {
+  if (CheckPrefix(in_) != Refusal::kNone) {
+    Fail(MakeError(WEFT_CORRUPT, StrCat("a stranger speaks ", GuessProtocol(in_))));
+    return;
+  }
+  if (in_.size() < kClientHelloBytes) return;
+  const std::string fields = in_.substr(0, kClientFieldsBytes);
+  const absl::StatusOr<ClientHello> hello = DecodeClientFields(fields);
+  keys_ = MakeSessionKeys(LinkSecret(settings_.secret), hello_, fields);
+  if (!hello.ok() || !SameProof(in_.substr(kClientFieldsBytes), keys_.client_proof)) {
+    Fail(MakeError(WEFT_AUTH_FAILED, "a stranger does not know the job's secret"));
+    return;
+  }
+  in_.clear();
+  epoch_ = static_cast<uint32_t>(hello->size);
+  opener_.emplace(keys_.client_key, epoch_);
+  sealer_.emplace(keys_.server_key, epoch_);
+  out_ += EncodeVerdict({.proof = keys_.server_proof});
+  state_ = State::kWho;
+  SayWho();
+}
+
+void IslandLink::ReadVerdict() {
+  if (in_.size() < kVerdictBytes) return;
+  const absl::StatusOr<Verdict> verdict = DecodeVerdict(in_);
+  if (!verdict.ok() || verdict->refusal != Refusal::kNone ||
+      !SameProof(verdict->proof, keys_.server_proof)) {
+    Fail(MakeError(WEFT_AUTH_FAILED, "it does not know the job's secret"));
+    return;
+  }
+  in_.clear();
+  opener_.emplace(keys_.server_key, epoch_);
+  sealer_.emplace(keys_.client_key, epoch_);
+  state_ = State::kWho;
+  SayWho();
+}
+
+void IslandLink::SayWho() {
+  keys_ = {};
+  hello_.clear();
+  Send(IslandFrame::kWho, EncodeWho(settings_.self));
+}
+
+void IslandLink::ReadWho() {
+  const std::optional<Frame> frame = Open();
+  if (!frame) return;
+  absl::StatusOr<IslandWho> who = frame->type == static_cast<FrameType>(IslandFrame::kWho)
+                                      ? DecodeWho(frame->body)
+                                      : MakeError(WEFT_CORRUPT, "it does not say who it is");
+  if (!who.ok()) {
+    Fail(who.status());
+    return;
+  }
+  peer_ = *who;
+  state_ = State::kReady;
+}
+
+// --- Bytes ---------------------------------------------------------------------------------------
+
+void IslandLink::Receive() {
+  while (!failed() && ending_.ok()) {
+    size_t wanted = kLinkReadBytes;
+    if (state_ == State::kServerHello) wanted = kServerHelloBytes - in_.size();
+    if (state_ == State::kClientHello) wanted = kClientHelloBytes - in_.size();
+    if (state_ == State::kVerdict) wanted = kVerdictBytes - in_.size();
+    char buffer[kLinkReadBytes];
+    const IoResult result = seams_.net->Read(handle_, buffer, wanted);
+    if (result.state == IoState::kWouldBlock) return;
+    if (result.state != IoState::kDone) {
+      ending_ = MakeError(WEFT_UNREACHABLE, result.state == IoState::kClosed
+                                                ? "it has closed the connection"
+                                                : "the connection broke");
+      if (!ready()) Fail(ending_);
+      return;
+    }
+    in_.append(buffer, result.bytes);
+    heard_ns_ = seams_.clock->NowNs();
+    if (state_ == State::kServerHello)
+      ReadServerHello();
+    else if (state_ == State::kClientHello)
+      ReadClientHello();
+    else if (state_ == State::kVerdict)
+      ReadVerdict();
+    if (state_ == State::kWho) ReadWho();
+    // The owner takes what is here before there is more.
+    if (ready() && in_.size() >= kLinkReadBytes) return;
+  }
+}
+
+std::optional<Frame> IslandLink::Open() {
+  Frame frame;
+  const absl::StatusOr<bool> complete = opener_->Open(&in_, &frame);
+  if (!complete.ok()) {
+    Fail(complete.status());
+    return std::nullopt;
+  }
+  if (!*complete) {
+    if (in_.empty() && in_.capacity() > kLinkReadBytes) in_.shrink_to_fit();
+    return std::nullopt;
+  }
+  return frame;
+}
+
+}  // namespace weft

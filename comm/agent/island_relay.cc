@@ -1,0 +1,218 @@
+#include "comm/agent/island_relay.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "base/status.h"
+#include "base/text.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kRelayNever = std::numeric_limits<int64_t>::max();
+// Who has closed comes from many sides in short order; a group's first record does not wait for this.
+constexpr int64_t kTogetherNs = 1'000'000;
+
+// Facts first.
+int CauseOrder(weft_result_t result) {
+  switch (result) {
+    case WEFT_PEER_LOST:
+      return 0;
+    case WEFT_MISMATCH:
+      return 1;
+    case WEFT_UNREACHABLE:
+      return 2;
+    case WEFT_TIMEOUT:
+      return 3;
+    case WEFT_ABORTED:
+      return 5;
+    default:
+      return 4;  // a failure of the finder's own: a cause, if there is nothing better
+  }
+}
+
+// An order of all records that differ; nobody comes last among culprits.
+auto RecordKeyOf(const FailureRecord& record) {
+  const auto culprit = static_cast<uint32_t>(record.culprit);  // -1 is the largest
+  return std::make_tuple(CauseOrder(record.result), culprit, record.origin, record.sequence,
+                         record.finder);
+}
+
+}  // namespace
+
+bool BeatsRecord(const FailureRecord& a, const FailureRecord& b) {
+  return RecordKeyOf(a) < RecordKeyOf(b);
+}
+
+IslandRelay::IslandRelay(IslandNumberSet islands, int self, int64_t gather_ns)
+    : islands_(std::move(islands)), self_(self), gather_ns_(gather_ns), gone_(islands_.bound()) {}
+
+void IslandRelay::Restore(const GroupVerdict& verdict) {
+  Group& group = groups_[verdict.record.group_id];
+  group.verdict = verdict;
+  group.order = next_order_++;
+  if (verdict.settled) settled_.push_back(verdict);
+}
+
+const GroupVerdict* IslandRelay::Of(uint64_t group_id) const {
+  const auto found = groups_.find(group_id);
+  return found == groups_.end() ? nullptr : &found->second.verdict;
+}
+
+absl::Status IslandRelay::Raise(const FailureRecord& record, int64_t now_ns) {
+  Group* const group = Find(record.group_id, now_ns, record);
+  if (group == nullptr) {
+    return MakeError(WEFT_OUT_OF_MEMORY,
+                     StrCat("the failures of ", kGroupsMax,
+                            " groups are being told already; another one has to wait"));
+  }
+  GroupVerdict& verdict = group->verdict;
+  if (verdict.record == record) return absl::OkStatus();
+  if (verdict.settled || verdict.closed.Has(self_)) {
+    return MakeError(WEFT_BAD_STATE, "why the group has ended is decided already");
+  }
+  if (BeatsRecord(record, verdict.record)) {
+    verdict.record = record;
+    News(group, now_ns, true);
+  }
+  return absl::OkStatus();
+}
+
+void IslandRelay::Merge(int from, const GroupVerdict& theirs, int64_t now_ns) {
+  if (!islands_.Has(from)) return;
+  Group* const group = Find(theirs.record.group_id, now_ns, theirs.record);
+  if (group == nullptr) return;
+  GroupVerdict& ours = group->verdict;
+  if (ours.settled || ours.excluded.Has(from)) return;
+  const bool excluded = theirs.excluded.Has(self_);
+  // Nobody can have counted on this island before it has closed, so it may take the others' word even then.
+  if (theirs.settled && (!excluded || !ours.closed.Has(self_))) {
+    ours = theirs;
+    settled_.push_back(ours);
+    News(group, now_ns, true);
+    return;
+  }
+  if (excluded) {
+    // These do not wait for this island, or will not: so it must not wait for them.
+    IslandNumberSet others = islands_.Minus(theirs.excluded);
+    others.Remove(self_);
+    AddExcluded(group, others);
+    News(group, now_ns, false);
+    return;
+  }
+  bool news = false;
+  if (BeatsRecord(theirs.record, ours.record)) {
+    ours.record = theirs.record;
+    news = true;
+  }
+  if (!ours.excluded.Contains(theirs.excluded)) {
+    AddExcluded(group, theirs.excluded);
+    news = true;
+  }
+  // What was closed given fewer exclusions does not count: that island may have taken something since.
+  if (ours.excluded == theirs.excluded && ours.closed.AddAll(theirs.closed)) news = true;
+  if (news) News(group, now_ns, false);
+}
+
+void IslandRelay::Exclude(const IslandNumberSet& islands) {
+  gone_ = islands;
+}
+
+void IslandRelay::AddExcluded(Group* group, const IslandNumberSet& islands) {
+  GroupVerdict& verdict = group->verdict;
+  if (!verdict.excluded.AddAll(islands)) return;
+  const bool closed = verdict.closed.Has(self_);
+  verdict.closed = IslandNumberSet(islands_.bound());
+  if (closed) verdict.closed.Add(self_);
+}
+
+std::vector<GroupVerdict> IslandRelay::Step(int64_t now_ns) {
+  std::vector<GroupVerdict> news;
+  for (auto& [id, group] : groups_) {
+    GroupVerdict& verdict = group.verdict;
+    if (!verdict.settled) {
+      IslandNumberSet gone = gone_;
+      gone.Remove(self_);
+      if (!verdict.excluded.Contains(gone)) {
+        AddExcluded(&group, gone);
+        News(&group, now_ns, false);
+      }
+      if (now_ns >= group.close_ns && verdict.closed.Add(self_)) News(&group, now_ns, false);
+      CheckSettled(&group);
+      if (verdict.settled) News(&group, now_ns, true);
+    }
+    if (now_ns < group.tell_ns) continue;
+    group.tell_ns = kRelayNever;
+    news.push_back(verdict);
+  }
+  return news;
+}
+
+void IslandRelay::CheckSettled(Group* group) {
+  GroupVerdict& verdict = group->verdict;
+  if (!verdict.closed.Contains(islands_.Minus(verdict.excluded))) return;
+  verdict.settled = true;
+  settled_.push_back(verdict);
+}
+
+int64_t IslandRelay::NextWakeNs() const {
+  int64_t wake_ns = kRelayNever;
+  for (const auto& [id, group] : groups_) {
+    wake_ns = std::min(wake_ns, group.tell_ns);
+    if (!group.verdict.settled && !group.verdict.closed.Has(self_)) {
+      wake_ns = std::min(wake_ns, group.close_ns);
+    }
+  }
+  return wake_ns;
+}
+
+std::vector<GroupVerdict> IslandRelay::TakeSettled() {
+  return std::exchange(settled_, {});
+}
+
+std::vector<GroupVerdict> IslandRelay::All() const {
+  std::vector<GroupVerdict> all;
+  for (const auto& [id, group] : groups_)
+    all.push_back(group.verdict);
+  return all;
+}
+
+// The group, made with this record if it is new.
+IslandRelay::Group* IslandRelay::Find(uint64_t group_id, int64_t now_ns,
+                                      const FailureRecord& record) {
+  const auto known = groups_.find(group_id);
+  if (known != groups_.end()) return &known->second;
+  if (std::find(forgotten_.begin(), forgotten_.end(), group_id) != forgotten_.end()) return nullptr;
+  if (groups_.size() >= kGroupsMax && !MakeRoom()) return nullptr;
+  Group& group = groups_[group_id];
+  group.verdict.record = record;
+  group.verdict.excluded = IslandNumberSet(islands_.bound());
+  group.verdict.closed = IslandNumberSet(islands_.bound());
+  group.close_ns = now_ns + gather_ns_;
+  group.order = next_order_++;
+  News(&group, now_ns, true);
+  return &group;
+}
+
+// Forgets a group that has settled.
+bool IslandRelay::MakeRoom() {
+  auto oldest = groups_.end();
+  for (auto group = groups_.begin(); group != groups_.end(); ++group) {
+    if (!group->second.verdict.settled || group->second.tell_ns != kRelayNever) continue;
+    if (oldest == groups_.end() || group->second.order < oldest->second.order) oldest = group;
+  }
+  if (oldest == groups_.end()) return false;
+  // An old frame must not bring it back.
+  forgotten_.push_back(oldest->first);
+  if (forgotten_.size() > kForgottenMax) forgotten_.pop_front();
+  groups_.erase(oldest);
+  return true;
+}
+
+void IslandRelay::News(Group* group, int64_t now_ns, bool urgent) {
+  group->tell_ns = std::min(group->tell_ns, urgent ? now_ns : now_ns + kTogetherNs);
+}
+
+}  // namespace weft

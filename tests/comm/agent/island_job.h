@@ -1,0 +1,138 @@
+// A simulated job of several islands: processes on machines, what each island shares in its memory, and the local side that says
+// who speaks. It notes what agents report, and knows what has really happened.
+//
+//   IslandJob job(seed, {.islands = 5, .ranks_per_island = 3});
+//   job.RaiseAt(time_ns, island, record);
+//   job.world().KillAt(job.node(island, process), time_ns);
+//   EXPECT_TRUE(job.RunUntil([&] { return job.Settled(group); }, limit_ns));
+//   job.ExpectSafe();
+//
+// Thread-safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "comm/agent/island_agent.h"
+#include "tests/sim/sim_world.h"
+
+namespace weft::test {
+
+// What the processes of an island share.
+class SimIslandMemory : public IslandMemory {
+ public:
+  explicit SimIslandMemory(IslandNumberSet members) { state_.members = std::move(members); }
+
+  uint64_t Take() override { return ++term_; }
+
+  bool Holds(uint64_t term) override { return term == term_; }
+
+  IslandState Read() override { return state_; }
+
+  bool Write(uint64_t term, const IslandState& state) override;
+  std::vector<GroupVerdict> ReadVerdicts() override;
+  bool WriteVerdict(uint64_t term, const GroupVerdict& verdict) override;
+
+ private:
+  uint64_t term_ = 0;
+  IslandState state_;
+  std::map<uint64_t, GroupVerdict> verdicts_;
+};
+
+struct IslandJobShape {
+  int islands = 2;
+  int ranks_per_island = 1;
+  bool launcher = false;  // an agent of the launcher's on each machine
+  int64_t limit_ns = 3'000'000'000;
+  int64_t gather_ns = 20'000'000;
+  SimWorld::Stepping stepping = SimWorld::Stepping::kTouched;
+};
+
+class IslandJob {
+ public:
+  IslandJob(uint64_t seed, const IslandJobShape& shape);
+  ~IslandJob();
+
+  SimWorld& world() { return world_; }
+
+  const IslandMap& map() const { return *map_; }
+
+  int islands() const { return shape_.islands; }
+
+  int processes() const { return shape_.ranks_per_island + (shape_.launcher ? 1 : 0); }
+
+  SimNode* node(int island, int process) { return nodes_[island][process]; }
+
+  IslandAgent& agent(int island, int process) { return *agents_[island][process]; }
+
+  // The agent that speaks for the island; nullptr: none does.
+  IslandAgent* Speaker(int island);
+
+  IslandMemory& memory(int island) { return *memories_[island]; }
+
+  int RankOf(int island, int process) const { return island * shape_.ranks_per_island + process; }
+
+  // From the island's ranks, whoever speaks for them then.
+  void RaiseAt(int64_t time_ns, int island, FailureRecord record);
+  void ReconfigureAt(int64_t time_ns, int island, int64_t deadline_ns);
+
+  // The island's first process ends; another one begins in its place, knows the secret, and takes itself for it.
+  void RestartAt(int64_t time_ns, int island);
+
+  // Runs until `done`, which is looked at whenever something happens; false if that is not so at `limit_ns`.
+  bool RunUntil(std::function<bool()> done, int64_t limit_ns);
+
+  // A process of the island can speak: it lives and is not stopped.
+  bool CanSpeak(int island);
+  // Ranks of the island that live.
+  std::vector<int> LivingRanks(int island);
+
+  struct Seen {
+    std::map<uint64_t, int64_t> failed_ns;  // when it first heard of the group's end
+    std::map<uint64_t, GroupVerdict> settled;
+    std::map<uint64_t, int64_t> settled_ns;
+    std::map<uint32_t, IslandNumberSet> agreed;  // by epoch; also those that it was left out of
+    std::map<int, int64_t> dead_ns;              // ranks
+    std::map<int, int64_t> unreachable_ns;       // islands, the last time
+    int ends_without = 0;                        // NO_QUORUM, or late
+    int no_quorum = 0;
+    IslandNumberSet late;
+    bool left_behind = false;
+    int reconfigures = 0;  // asked for
+  };
+
+  const Seen& seen(int island) const { return seen_[island]; }
+
+  // One set per epoch; nobody is called dead who lives; settled records are the same but where islands have excluded each
+  // other.
+  void ExpectSafe();
+
+  uint64_t frames_sent();
+
+ private:
+  struct Board;
+  class LocalSide;
+  class Stranger;
+
+  void Note(int island, const IslandEvent& event);
+
+  const IslandJobShape shape_;
+  SimWorld world_;
+  std::unique_ptr<IslandMap> map_;
+  std::vector<std::vector<SimNode*>> nodes_;
+  std::vector<std::unique_ptr<SimIslandMemory>> memories_;
+  std::vector<std::unique_ptr<Board>> boards_;
+  std::vector<std::vector<std::unique_ptr<IslandAgent>>> agents_;
+  std::vector<std::unique_ptr<LocalSide>> local_sides_;
+  std::vector<Seen> seen_;
+  std::vector<std::unique_ptr<Stranger>> strangers_;
+  std::function<bool()> done_;
+  std::string wrong_;  // found while running
+};
+
+}  // namespace weft::test

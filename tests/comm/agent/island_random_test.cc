@@ -1,0 +1,354 @@
+// Islands by seed: any shape, any faults at any step, while groups fail and a new membership is agreed on. As many seeds as there
+// is time for; ./dev sim tries more. A failure prints the seed: WEFT_TEST_SEED=... tries it alone.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "tests/comm/agent/island_job.h"
+#include "tests/support/case_sample.h"
+#include "tests/support/leak_check.h"
+
+namespace weft::test {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kSecondNs = 1'000 * kMs;
+constexpr uint64_t kFirstGroup = 100;
+
+enum Fault {
+  kKill,
+  kStop,
+  kBreak,
+  kCut,
+  kKillMachine,
+  kStopMachine,
+  kSilence,
+  kOneWaySilence,
+  kPartition,
+  kRestart,
+  kFaultCount,
+};
+
+// One run, made and judged.
+class SeedRun {
+ public:
+  explicit SeedRun(uint64_t seed) : chosen_(seed), shape_(Shape()), job_(seed, shape_) {}
+
+  void Play() {
+    ChooseFaults();
+    Act();
+    const bool ended = job_.RunUntil([this] { return Finished(); }, last_ns_ + Patience());
+    if (!ended) {
+      ADD_FAILURE() << "not finished " << Patience() / kSecondNs << " s after the last fault:\n"
+                    << Missing();
+    }
+    // What comes late must not be wrong either.
+    job_.RunUntil([] { return false; }, job_.world().now_ns() + kSecondNs);
+    job_.ExpectSafe();
+    if (!gentle_) return;
+    ExpectNoFalseAlarm();
+  }
+
+  const std::string& description() const { return description_; }
+
+  bool agreed() {
+    for (int island = 0; island < job_.islands(); ++island) {
+      if (!job_.seen(island).agreed.empty()) return true;
+    }
+    return false;
+  }
+
+ private:
+  uint64_t Pick(uint64_t bound) { return chosen_() % bound; }
+
+  int64_t Within(int64_t ns) { return static_cast<int64_t>(Pick(static_cast<uint64_t>(ns))); }
+
+  IslandJobShape Shape() {
+    IslandJobShape shape;
+    shape.islands = 2 + static_cast<int>(Pick(Pick(4) == 0 ? 15 : 5));
+    shape.ranks_per_island = 1 + static_cast<int>(Pick(4));
+    shape.launcher = Pick(2) == 0;
+    // Connections must be made within a sixth of it, and a message may take 0.1 s.
+    shape.limit_ns = Pick(4) == 0 ? 6 * kSecondNs : 3 * kSecondNs;
+    description_ = StrCat(shape.islands, " islands of ", shape.ranks_per_island,
+                          shape.launcher ? " ranks with launcher" : " ranks", ", limit ",
+                          shape.limit_ns / kSecondNs, " s:");
+    return shape;
+  }
+
+  int64_t Patience() const { return 10 * shape_.limit_ns; }
+
+  int AnyIsland() { return static_cast<int>(Pick(static_cast<uint64_t>(shape_.islands))); }
+
+  SimNode* AnyNode(int island) {
+    return job_.node(island, static_cast<int>(Pick(static_cast<uint64_t>(job_.processes()))));
+  }
+
+  int64_t Until(int64_t from_ns) {
+    const int64_t until_ns = from_ns + 50 * kMs + Within(3 * shape_.limit_ns);
+    last_ns_ = std::max(last_ns_, until_ns);
+    return until_ns;
+  }
+
+  void Note(const std::string& what, int64_t at_ns) {
+    description_ += StrCat(" ", what, " at ", (at_ns - begin_ns_) / kMs, " ms;");
+    last_ns_ = std::max(last_ns_, at_ns);
+  }
+
+  void ChooseFaults() {
+    begin_ns_ = last_ns_ = job_.world().now_ns();
+    // Of each run only some kinds, so that each is seen without the others.
+    std::vector<Fault> kinds;
+    gentle_ = Pick(3) == 0;
+    for (int kind = 0; kind < (gentle_ ? kKillMachine : kFaultCount); ++kind) {
+      if (Pick(3) == 0) kinds.push_back(static_cast<Fault>(kind));
+    }
+    if (kinds.empty()) return;
+    const int count = static_cast<int>(Pick(7));
+    for (int i = 0; i < count; ++i)
+      Inject(kinds[Pick(kinds.size())], begin_ns_ + Within(10 * kSecondNs));
+  }
+
+  void Inject(Fault fault, int64_t at_ns) {
+    SimWorld& world = job_.world();
+    const int island = AnyIsland();
+    switch (fault) {
+      case kKill:
+      case kStop: {
+        const int process = static_cast<int>(Pick(static_cast<uint64_t>(job_.processes())));
+        // One that can answer for its island is left where nothing may be called unreachable.
+        if (gentle_ && process == job_.processes() - 1) return;
+        SimNode* const node = job_.node(island, process);
+        if (fault == kKill) {
+          Note(StrCat("kill ", island, ".", process), at_ns);
+          world.KillAt(node, at_ns, {.signal = 9});
+        } else {
+          Note(StrCat("stop ", island, ".", process), at_ns);
+          world.StopBetween(node, at_ns, Until(at_ns));
+        }
+        break;
+      }
+      case kBreak:
+        Note("break", at_ns);
+        world.BreakSomeConnectionAt(at_ns);
+        break;
+      case kCut:
+        Note("cut", at_ns);
+        world.CutSomeConnectionAt(at_ns);
+        break;
+      case kKillMachine:
+        Note(StrCat("lose ", island), at_ns);
+        world.KillMachineAt(job_.node(island, 0), at_ns);
+        break;
+      case kStopMachine: {
+        Note(StrCat("stop all of ", island), at_ns);
+        const int64_t until_ns = Until(at_ns);
+        for (int process = 0; process < job_.processes(); ++process)
+          world.StopBetween(job_.node(island, process), at_ns + Within(10 * kMs), until_ns);
+        break;
+      }
+      case kSilence:
+      case kOneWaySilence: {
+        const int other = AnyIsland();
+        if (other == island) return;
+        Note(StrCat(fault == kSilence ? "silence " : "one-way silence ", island, "-", other),
+             at_ns);
+        const int64_t until_ns = Until(at_ns);
+        world.SilenceBetween(job_.node(island, 0), job_.node(other, 0), at_ns, until_ns);
+        if (fault == kOneWaySilence) return;
+        world.SilenceBetween(job_.node(other, 0), job_.node(island, 0), at_ns, until_ns);
+        break;
+      }
+      case kPartition: {
+        std::set<int> side;
+        for (int i = 0; i < shape_.islands; ++i) {
+          if (Pick(2) == 0) side.insert(i);
+        }
+        const int64_t until_ns = Until(at_ns);
+        std::string names;
+        for (const int a : side) {
+          names += StrCat(names.empty() ? "" : ",", a);
+          for (int b = 0; b < shape_.islands; ++b) {
+            if (side.count(b) != 0) continue;
+            world.SilenceBetween(job_.node(a, 0), job_.node(b, 0), at_ns, until_ns);
+            world.SilenceBetween(job_.node(b, 0), job_.node(a, 0), at_ns, until_ns);
+          }
+        }
+        Note(StrCat("cut off ", names), at_ns);
+        break;
+      }
+      case kRestart:
+        Note(StrCat("restart ", island, ".0"), at_ns);
+        job_.RestartAt(at_ns, island);
+        break;
+      case kFaultCount:
+        break;
+    }
+  }
+
+  void Act() {
+    constexpr weft_result_t kResults[] = {WEFT_PEER_LOST, WEFT_MISMATCH, WEFT_UNREACHABLE,
+                                          WEFT_TIMEOUT,   WEFT_ABORTED,  WEFT_SYSTEM_ERROR};
+    groups_ = static_cast<int>(Pick(4));
+    const int ranks = job_.map().rank_count();
+    for (int group = 0; group < groups_; ++group) {
+      const int64_t at_ns = begin_ns_ + Within(12 * kSecondNs);
+      const int finders = 1 + static_cast<int>(Pick(4));
+      for (int i = 0; i < finders; ++i) {
+        const int64_t found_ns = at_ns + Within(Pick(2) == 0 ? 20 * kMs : 500 * kMs);
+        const weft_result_t result = kResults[Pick(std::size(kResults))];
+        const int culprit = static_cast<int>(Pick(static_cast<uint64_t>(ranks)));
+        job_.RaiseAt(found_ns, AnyIsland(),
+                     {.group_id = kFirstGroup + static_cast<uint64_t>(group),
+                      .finder = static_cast<int32_t>(i),
+                      .culprit = culprit,
+                      .result = result,
+                      .sentence = StrCat("result ", result, " by rank ", culprit)});
+        last_ns_ = std::max(last_ns_, found_ns);
+      }
+    }
+    if (Pick(2) == 0) return;
+    reconfigures_ = true;
+    const int64_t at_ns = begin_ns_ + Within(12 * kSecondNs);
+    const int64_t spread_ns = Pick(2) == 0 ? 50 * kMs : 2 * kSecondNs;
+    const int64_t deadline_ns = at_ns + 5 * shape_.limit_ns + Within(15 * kSecondNs);
+    const bool some_stay_away = !gentle_ && Pick(5) == 0;
+    for (int island = 0; island < shape_.islands; ++island) {
+      if (some_stay_away && Pick(3) == 0) continue;
+      job_.ReconfigureAt(at_ns + Within(spread_ns), island, deadline_ns);
+    }
+    description_ += StrCat(" reconfigure at ", (at_ns - begin_ns_) / kMs, " ms");
+    last_ns_ = std::max(last_ns_, deadline_ns);
+  }
+
+  // Everybody who can has come to an end, and knows what there is to know.
+  bool Finished() {
+    if (job_.world().now_ns() < last_ns_) {
+      // Nothing more happens to a run that has no fault before it, but that is no reason to wait for its deadline.
+      return false;
+    }
+    return Missing().empty();
+  }
+
+  std::string Missing() {
+    std::string missing;
+    uint32_t epoch = 1;
+    for (int island = 0; island < shape_.islands; ++island)
+      epoch = std::max(epoch, job_.memory(island).Read().epoch);
+    for (int island = 0; island < shape_.islands; ++island) {
+      if (!job_.CanSpeak(island)) continue;
+      const IslandJob::Seen& seen = job_.seen(island);
+      const IslandState state = job_.memory(island).Read();
+      const IslandAgent* const speaker = job_.Speaker(island);
+      if (speaker == nullptr || speaker->reach() == nullptr) {
+        missing += StrCat("island ", island, " has no speaker\n");
+        continue;
+      }
+      if (seen.reconfigures > 0 && seen.agreed.empty() && seen.ends_without == 0) {
+        missing += StrCat("island ", island, " waits for an agreement\n");
+      }
+      if (state.epoch != epoch) {
+        missing += StrCat("island ", island, " is in epoch ", state.epoch, ", not ", epoch, "\n");
+        continue;
+      }
+      const IslandMembership membership(job_.map(), state.epoch, state.members);
+      if (!membership.islands().Has(island)) continue;
+      if (epoch == 1) missing += MissingRecords(island);
+      for (const int other : membership.islands().Numbers()) {
+        if (!job_.CanSpeak(other)) continue;
+        if (!speaker->reach()->connected().Has(other)) {
+          missing += StrCat("island ", island, " is not connected with ", other, "\n");
+        }
+        for (const int rank : job_.map().RanksOf(other)) {
+          const bool alive = job_.node(other, rank - job_.RankOf(other, 0))->alive();
+          if (alive || !membership.ranks().Has(rank) || seen.dead_ns.count(rank) != 0) continue;
+          missing += StrCat("island ", island, " does not know that rank ", rank, " has ended\n");
+        }
+      }
+    }
+    return missing;
+  }
+
+  std::string MissingRecords(int island) {
+    std::string missing;
+    for (int i = 0; i < groups_; ++i) {
+      const uint64_t group = kFirstGroup + static_cast<uint64_t>(i);
+      bool known = false;
+      for (int other = 0; other < shape_.islands; ++other)
+        known = known || (job_.CanSpeak(other) && job_.seen(other).failed_ns.count(group) != 0);
+      if (known && job_.seen(island).settled.count(group) == 0) {
+        missing += StrCat("island ", island, " has not settled group ", group, "\n");
+      }
+    }
+    return missing;
+  }
+
+  // Every island could answer all the time.
+  void ExpectNoFalseAlarm() {
+    const GroupVerdict* settled = nullptr;
+    for (int island = 0; island < shape_.islands; ++island) {
+      const IslandJob::Seen& seen = job_.seen(island);
+      for (const auto& [other, ns] : seen.unreachable_ns) {
+        ADD_FAILURE() << "island " << island << " calls " << other << " unreachable at "
+                      << (ns - begin_ns_) / kMs << " ms";
+      }
+      EXPECT_EQ(seen.ends_without, 0) << "on island " << island;
+      if (reconfigures_ && !job_.LivingRanks(island).empty()) {
+        EXPECT_EQ(seen.agreed.count(2), 1u) << "on island " << island;
+      }
+      for (const auto& [epoch, ranks] : seen.agreed) {
+        for (const int rank : job_.LivingRanks(island))
+          EXPECT_TRUE(ranks.Has(rank)) << "rank " << rank << " was left behind";
+      }
+      const auto verdict = seen.settled.find(kFirstGroup);
+      if (verdict == seen.settled.end()) continue;
+      if (settled == nullptr) settled = &verdict->second;
+      if (job_.LivingRanks(island).empty()) continue;
+      EXPECT_TRUE(settled->record == verdict->second.record)
+          << "\"" << settled->record.sentence << "\" and, on island " << island << ", \""
+          << verdict->second.record.sentence << "\"";
+    }
+  }
+
+  std::mt19937_64 chosen_;
+  std::string description_;
+  const IslandJobShape shape_;
+  IslandJob job_;
+  int64_t begin_ns_ = 0;
+  int64_t last_ns_ = 0;  // after which nothing is done to the job
+  bool gentle_ = false;  // no fault that silences an island
+  int groups_ = 0;
+  bool reconfigures_ = false;
+};
+
+TEST(IslandRandom, SeedsEndInOneMembershipOneCauseAndNoFalseDeath) {
+  const uint64_t only = TestSeed(0);
+  const uint64_t first = only != 0 ? only : FirstSeedToTry(1);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(SecondsToTry(20));
+  int tried = 0;
+  int agreed = 0;
+  for (uint64_t seed = first;; ++seed) {
+    SeedRun run(seed);
+    run.Play();
+    ++tried;
+    agreed += run.agreed() ? 1 : 0;
+    if (HasFailure()) {
+      std::printf("WEFT_TEST_SEED=%llu: %s\n", static_cast<unsigned long long>(seed),
+                  run.description().c_str());
+      break;
+    }
+    if (only != 0 || std::chrono::steady_clock::now() >= end) break;
+  }
+  std::printf("islands by seed: %d seeds from %llu on, %d of them agreed on a membership\n", tried,
+              static_cast<unsigned long long>(first), agreed);
+  RecordProperty("cases", tried);
+}
+
+}  // namespace
+}  // namespace weft::test

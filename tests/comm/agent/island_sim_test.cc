@@ -1,0 +1,232 @@
+// Agents of several islands in a simulated network: what they say of each other when processes are killed or stopped, machines
+// are lost, and connections break or fall silent.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "tests/comm/agent/island_job.h"
+#include "tests/support/leak_check.h"
+
+namespace weft::test {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kSecondNs = 1'000 * kMs;
+constexpr uint64_t kGroup = 77;
+
+FailureRecord Record(weft_result_t result, int culprit, const std::string& sentence = "") {
+  return {
+      .group_id = kGroup,
+      .finder = 0,
+      .culprit = culprit,
+      .result = result,
+      .sentence = sentence.empty() ? StrCat("result ", result, " by rank ", culprit) : sentence};
+}
+
+// All islands that can speak.
+template <typename Predicate>
+bool EveryIsland(IslandJob* job, const Predicate& predicate) {
+  for (int island = 0; island < job->islands(); ++island) {
+    if (job->CanSpeak(island) && !predicate(island)) return false;
+  }
+  return true;
+}
+
+bool Quiet(IslandJob* job, int64_t ns) {
+  return !job->RunUntil([] { return false; }, job->world().now_ns() + ns);
+}
+
+void ExpectNothingUnreachable(IslandJob* job) {
+  for (int island = 0; island < job->islands(); ++island)
+    EXPECT_TRUE(job->seen(island).unreachable_ns.empty()) << "island " << island;
+}
+
+TEST(IslandSim, AllIslandsConnectAndStayWithinTheTopology) {
+  for (const int islands : {1, 2, 3, 4, 5, 7, 8, 16}) {
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+      SCOPED_TRACE(StrCat("islands ", islands, " seed ", seed));
+      IslandJob job(seed, {.islands = islands, .ranks_per_island = 2});
+      EXPECT_TRUE(Quiet(&job, 5 * kSecondNs));
+      for (int island = 0; island < islands; ++island) {
+        IslandAgent* const speaker = job.Speaker(island);
+        ASSERT_NE(speaker, nullptr);
+        EXPECT_EQ(speaker->reach()->connected().Count(), islands);
+        EXPECT_TRUE(speaker->reach()->own().lost.empty());
+        const auto expected = IslandTopology(islands).NeighboursOf(island).size();
+        EXPECT_EQ(speaker->connection_count(), expected);
+      }
+      ExpectNothingUnreachable(&job);
+      job.ExpectSafe();
+    }
+  }
+}
+
+TEST(IslandSim, ARecordReachesAllAndSettles) {
+  for (const int islands : {1, 2, 3, 5, 8, 16}) {
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+      SCOPED_TRACE(StrCat("islands ", islands, " seed ", seed));
+      IslandJob job(seed, {.islands = islands, .ranks_per_island = 2});
+      const int64_t raised_ns = job.world().now_ns() + 3 * kSecondNs;
+      job.RaiseAt(raised_ns, islands - 1, Record(WEFT_TIMEOUT, 0));
+      job.RaiseAt(raised_ns + 5 * kMs, 0, Record(WEFT_MISMATCH, 1));
+      ASSERT_TRUE(job.RunUntil(
+          [&] {
+            return EveryIsland(
+                &job, [&](int island) { return job.seen(island).settled.count(kGroup) != 0; });
+          },
+          raised_ns + 2 * kSecondNs));
+      for (int island = 0; island < islands; ++island) {
+        EXPECT_LE(job.seen(island).failed_ns.at(kGroup), raised_ns + kSecondNs);
+        EXPECT_EQ(job.seen(island).settled.at(kGroup).record.result, WEFT_MISMATCH);
+      }
+      job.ExpectSafe();
+    }
+  }
+}
+
+TEST(IslandSim, AKilledSpeakerIsAFactEverywhereAndItsIslandIsReachable) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    IslandJob job(seed, {.islands = 5, .ranks_per_island = 2});
+    const int64_t killed_ns = job.world().now_ns() + 3 * kSecondNs;
+    job.world().KillAt(job.node(2, 0), killed_ns, {.signal = 11});
+    ASSERT_TRUE(job.RunUntil(
+        [&] {
+          return EveryIsland(&job, [&](int island) {
+            return job.seen(island).dead_ns.count(job.RankOf(2, 0)) != 0;
+          });
+        },
+        killed_ns + kSecondNs));
+    EXPECT_TRUE(Quiet(&job, 6 * kSecondNs));
+    ExpectNothingUnreachable(&job);
+    for (int island = 0; island < job.islands(); ++island)
+      EXPECT_EQ(job.Speaker(island)->reach()->connected().Count(), 5);
+    job.ExpectSafe();
+  }
+}
+
+TEST(IslandSim, AStoppedSpeakerIsNotUnreachableWhereAnotherProcessCanSpeak) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    IslandJob job(seed, {.islands = 4, .ranks_per_island = 3});
+    const int64_t stopped_ns = job.world().now_ns() + 3 * kSecondNs;
+    job.world().StopBetween(job.node(1, 0), stopped_ns, stopped_ns + 10 * kSecondNs);
+    job.world().StopBetween(job.node(1, 1), stopped_ns, stopped_ns + 7 * kSecondNs);
+    job.RaiseAt(stopped_ns + 2 * kSecondNs, 0, Record(WEFT_TIMEOUT, 3));
+    EXPECT_TRUE(Quiet(&job, 20 * kSecondNs));
+    ExpectNothingUnreachable(&job);
+    for (int island = 0; island < job.islands(); ++island)
+      EXPECT_EQ(job.seen(island).settled.count(kGroup), 1u);
+    job.ExpectSafe();
+  }
+}
+
+TEST(IslandSim, BothSidesOfAPartitionFindTheOtherOneUnreachable) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const bool both : {true, false}) {
+      SCOPED_TRACE(StrCat("seed ", seed, both ? " both ways" : " one way"));
+      IslandJob job(seed, {.islands = 5, .ranks_per_island = 2});
+      const int64_t cut_ns = job.world().now_ns() + 3 * kSecondNs;
+      for (int far = 0; far < 2; ++far) {
+        for (int near = 2; near < 5; ++near) {
+          job.world().SilenceBetween(job.node(far, 0), job.node(near, 0), cut_ns,
+                                     SimWorld::kForever);
+          if (both) {
+            job.world().SilenceBetween(job.node(near, 0), job.node(far, 0), cut_ns,
+                                       SimWorld::kForever);
+          }
+        }
+      }
+      EXPECT_TRUE(job.RunUntil(
+          [&] {
+            for (int island = 0; island < 5; ++island) {
+              if (job.seen(island).unreachable_ns.size() != (island < 2 ? 3u : 2u)) return false;
+            }
+            return true;
+          },
+          cut_ns + 4 * kSecondNs));
+      for (int island = 0; island < 5; ++island) {
+        for (const auto& [other, found_ns] : job.seen(island).unreachable_ns) {
+          EXPECT_GE(found_ns, cut_ns + 2 * kSecondNs);
+          EXPECT_NE(other < 2, island < 2);
+        }
+      }
+      job.ExpectSafe();
+    }
+  }
+}
+
+TEST(IslandSim, ALostMachineIsDeadIfItsLauncherSaysSoElseUnreachable) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const bool launcher : {true, false}) {
+      SCOPED_TRACE(StrCat("seed ", seed, launcher ? " with" : " without", " launcher"));
+      IslandJob job(seed, {.islands = 3, .ranks_per_island = 2, .launcher = launcher});
+      const int64_t killed_ns = job.world().now_ns() + 3 * kSecondNs;
+      for (int process = 0; process < 2; ++process)
+        job.world().KillAt(job.node(1, process), killed_ns);
+      const int64_t deadline_ns = killed_ns + 20 * kSecondNs;
+      for (int island = 0; island < 3; ++island)
+        job.ReconfigureAt(killed_ns + 100 * kMs, island, deadline_ns);
+      ASSERT_TRUE(job.RunUntil(
+          [&] { return job.seen(0).agreed.count(2) != 0 && job.seen(2).agreed.count(2) != 0; },
+          killed_ns + (launcher ? 2 : 8) * kSecondNs));
+      EXPECT_EQ(job.seen(0).agreed.at(2).Numbers(), (std::vector<int>{0, 1, 4, 5}));
+      EXPECT_EQ(job.seen(0).unreachable_ns.empty(), launcher);
+      EXPECT_EQ(job.seen(0).dead_ns.empty(), !launcher);
+      job.ExpectSafe();
+    }
+  }
+}
+
+// Of two islands that cannot reach each other the one with the store goes on.
+TEST(IslandSim, ATieGoesToTheSideOfTheStore) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    IslandJob job(seed, {.islands = 2, .ranks_per_island = 2});
+    const int64_t cut_ns = job.world().now_ns() + 3 * kSecondNs;
+    job.world().SilenceBetween(job.node(0, 0), job.node(1, 0), cut_ns, cut_ns + 30 * kSecondNs);
+    job.world().SilenceBetween(job.node(1, 0), job.node(0, 0), cut_ns, cut_ns + 30 * kSecondNs);
+    for (int island = 0; island < 2; ++island)
+      job.ReconfigureAt(cut_ns + kSecondNs, island, cut_ns + 20 * kSecondNs);
+    EXPECT_TRUE(
+        job.RunUntil([&] { return job.seen(0).agreed.count(2) != 0 && job.seen(1).no_quorum == 1; },
+                     cut_ns + 8 * kSecondNs));
+    EXPECT_EQ(job.seen(0).agreed.at(2).Numbers(), (std::vector<int>{0, 1}));
+    // When the network is whole again the other side learns what has happened.
+    EXPECT_TRUE(job.RunUntil([&] { return job.seen(1).left_behind; }, cut_ns + 45 * kSecondNs));
+    job.ExpectSafe();
+  }
+}
+
+TEST(IslandSim, WhoDoesNotComeIsNamedAtTheDeadline) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    IslandJob job(seed, {.islands = 3, .ranks_per_island = 2});
+    const int64_t begin_ns = job.world().now_ns() + 3 * kSecondNs;
+    for (const int island : {0, 2})
+      job.ReconfigureAt(begin_ns, island, begin_ns + 5 * kSecondNs);
+    EXPECT_TRUE(
+        job.RunUntil([&] { return job.seen(0).ends_without == 1 && job.seen(2).ends_without == 1; },
+                     begin_ns + 6 * kSecondNs));
+    EXPECT_EQ(job.seen(0).late.Numbers(), (std::vector<int>{2, 3}));
+    EXPECT_EQ(job.seen(2).late.Numbers(), (std::vector<int>{2, 3}));
+    // It comes after all, and the others try again.
+    for (int island = 0; island < 3; ++island)
+      job.ReconfigureAt(begin_ns + 7 * kSecondNs, island, begin_ns + 20 * kSecondNs);
+    EXPECT_TRUE(job.RunUntil(
+        [&] {
+          return EveryIsland(&job,
+                             [&](int island) { return job.seen(island).agreed.count(2) != 0; });
+        },
+        begin_ns + 10 * kSecondNs));
+    EXPECT_EQ(job.seen(0).agreed.at(2).Count(), 6);
+    job.ExpectSafe();
+  }
+}
+
+}  // namespace
+}  // namespace weft::test
