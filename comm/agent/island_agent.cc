@@ -171,7 +171,9 @@ absl::Status IslandAgent::LocalRecord(FailureRecord record) {
   const absl::Status raised = voice_->relay->Raise(record, seams_.clock->NowNs());
   const GroupVerdict* const verdict = voice_->relay->Of(record.group_id);
   if (!known && verdict != nullptr) {
-    Emit({.kind = IslandEvent::Kind::kGroupFailed, .verdict = *verdict});
+    Emit({.kind = IslandEvent::Kind::kGroupFailed,
+          .verdict = *verdict,
+          .epoch = voice_->membership->epoch()});
   }
   return raised;
 }
@@ -296,7 +298,9 @@ void IslandAgent::StepRelay(int64_t now_ns) {
       Hush();
       return;
     }
-    Emit({.kind = IslandEvent::Kind::kRecordSettled, .verdict = std::move(verdict)});
+    Emit({.kind = IslandEvent::Kind::kRecordSettled,
+          .verdict = std::move(verdict),
+          .epoch = voice.membership->epoch()});
   }
 }
 
@@ -445,7 +449,9 @@ absl::Status IslandAgent::HandleKnowledge(int from, const Frame& frame) {
       voice.relay->Merge(from, verdict, seams_.clock->NowNs());
       const GroupVerdict* const now = voice.relay->Of(group);
       if (!known && now != nullptr) {
-        Emit({.kind = IslandEvent::Kind::kGroupFailed, .verdict = *now});
+        Emit({.kind = IslandEvent::Kind::kGroupFailed,
+              .verdict = *now,
+              .epoch = voice.membership->epoch()});
       }
       return absl::OkStatus();
     }

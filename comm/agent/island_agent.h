@@ -52,8 +52,8 @@ struct IslandEvent {
   enum class Kind {
     kRankDead,       // rank, exit
     kUnreachable,    // island
-    kGroupFailed,    // verdict: known here now, not settled yet
-    kRecordSettled,  // verdict
+    kGroupFailed,    // verdict: known here now, not settled yet; epoch
+    kRecordSettled,  // verdict, epoch
     kAgreed,         // epoch, ranks: the membership now
     kLeftBehind,     // epoch, ranks: this island has no rank in it
     kNoQuorum,       // too few can be reached to agree
@@ -102,6 +102,8 @@ class IslandAgent {
 
   // nullptr: not speaking.
   const IslandReach* reach() const { return voice_ == nullptr ? nullptr : voice_->reach.get(); }
+
+  const IslandRelay* relay() const { return voice_ == nullptr ? nullptr : voice_->relay.get(); }
 
   size_t connection_count() const { return voice_ == nullptr ? 0 : voice_->links.count(); }
 

@@ -171,6 +171,11 @@ void IslandLinks::Welcome(Held* held) {
   const bool known = map_.Find(peer.island, peer.pid, peer.start_time) >= 0;
   const bool expected = !held->link->dialed() || held->island == peer.island;
   if (!known || !expected || peer.island == self_.island) {
+    const auto meant = wanted_.find(held->island);
+    if (meant != wanted_.end()) {
+      ++meant->second.candidate;
+      meant->second.next_ns = AfterPause(&meant->second);
+    }
     held->link->Fail(MakeError(WEFT_AUTH_FAILED, "it is no process of this job"));
     return;
   }

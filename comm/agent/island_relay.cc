@@ -97,6 +97,7 @@ void IslandRelay::Merge(int from, const GroupVerdict& theirs, int64_t now_ns) {
   if (excluded) {
     // These do not wait for this island, or will not: so it must not wait for them.
     IslandNumberSet others = islands_.Minus(theirs.excluded);
+    others.Add(from);  // which may have taken the word of others that do not count it either
     others.Remove(self_);
     AddExcluded(group, others);
     News(group, now_ns, false);

@@ -11,9 +11,14 @@
 namespace weft::test {
 namespace {
 
-constexpr int64_t kLookNs = 20'000'000;
+constexpr int64_t kLookNs = 50'000'000;
 // A process that does not run for so long does not speak for others.
 constexpr int64_t kStoppedNs = 200'000'000;
+
+// The same group may fail again in a later epoch.
+uint64_t GroupOf(const IslandEvent& event) {
+  return uint64_t{event.epoch - 1} << 32 | event.verdict.record.group_id;
+}
 
 }  // namespace
 
@@ -269,10 +274,10 @@ void IslandJob::Note(int island, const IslandEvent& event) {
       seen.unreachable_ns[event.island] = now_ns;
       break;
     case IslandEvent::Kind::kGroupFailed:
-      seen.failed_ns.try_emplace(event.verdict.record.group_id, now_ns);
+      seen.failed_ns.try_emplace(GroupOf(event), now_ns);
       break;
     case IslandEvent::Kind::kRecordSettled: {
-      const uint64_t group = event.verdict.record.group_id;
+      const uint64_t group = GroupOf(event);
       const auto [known, first] = seen.settled.try_emplace(group, event.verdict);
       if (!(known->second.record == event.verdict.record)) {
         wrong_ += StrCat("island ", island, " settles group ", group, " twice\n");

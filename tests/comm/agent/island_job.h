@@ -93,6 +93,7 @@ class IslandJob {
   std::vector<int> LivingRanks(int island);
 
   struct Seen {
+    // By group, of a later epoch e by group + (e - 1 << 32).
     std::map<uint64_t, int64_t> failed_ns;  // when it first heard of the group's end
     std::map<uint64_t, GroupVerdict> settled;
     std::map<uint64_t, int64_t> settled_ns;

@@ -43,7 +43,8 @@ class SeedRun {
   void Play() {
     ChooseFaults();
     Act();
-    const bool ended = job_.RunUntil([this] { return Finished(); }, last_ns_ + Patience());
+    const int64_t limit_ns = std::max(last_ns_, deadline_ns_) + Patience();
+    const bool ended = job_.RunUntil([this] { return Finished(); }, limit_ns);
     if (!ended) {
       ADD_FAILURE() << "not finished " << Patience() / kSecondNs << " s after the last fault:\n"
                     << Missing();
@@ -112,7 +113,7 @@ class SeedRun {
     if (kinds.empty()) return;
     const int count = static_cast<int>(Pick(7));
     for (int i = 0; i < count; ++i)
-      Inject(kinds[Pick(kinds.size())], begin_ns_ + Within(10 * kSecondNs));
+      Inject(kinds[Pick(kinds.size())], begin_ns_ + Within(7 * kSecondNs));
   }
 
   void Inject(Fault fault, int64_t at_ns) {
@@ -198,7 +199,7 @@ class SeedRun {
     groups_ = static_cast<int>(Pick(4));
     const int ranks = job_.map().rank_count();
     for (int group = 0; group < groups_; ++group) {
-      const int64_t at_ns = begin_ns_ + Within(12 * kSecondNs);
+      const int64_t at_ns = begin_ns_ + Within(8 * kSecondNs);
       const int finders = 1 + static_cast<int>(Pick(4));
       for (int i = 0; i < finders; ++i) {
         const int64_t found_ns = at_ns + Within(Pick(2) == 0 ? 20 * kMs : 500 * kMs);
@@ -215,7 +216,7 @@ class SeedRun {
     }
     if (Pick(2) == 0) return;
     reconfigures_ = true;
-    const int64_t at_ns = begin_ns_ + Within(12 * kSecondNs);
+    const int64_t at_ns = begin_ns_ + Within(8 * kSecondNs);
     const int64_t spread_ns = Pick(2) == 0 ? 50 * kMs : 2 * kSecondNs;
     const int64_t deadline_ns = at_ns + 5 * shape_.limit_ns + Within(15 * kSecondNs);
     const bool some_stay_away = !gentle_ && Pick(5) == 0;
@@ -224,16 +225,13 @@ class SeedRun {
       job_.ReconfigureAt(at_ns + Within(spread_ns), island, deadline_ns);
     }
     description_ += StrCat(" reconfigure at ", (at_ns - begin_ns_) / kMs, " ms");
-    last_ns_ = std::max(last_ns_, deadline_ns);
+    deadline_ns_ = deadline_ns;
+    last_ns_ = std::max(last_ns_, at_ns + spread_ns);
   }
 
   // Everybody who can has come to an end, and knows what there is to know.
   bool Finished() {
-    if (job_.world().now_ns() < last_ns_) {
-      // Nothing more happens to a run that has no fault before it, but that is no reason to wait for its deadline.
-      return false;
-    }
-    return Missing().empty();
+    return job_.world().now_ns() >= last_ns_ && Missing().empty();
   }
 
   std::string Missing() {
@@ -283,7 +281,13 @@ class SeedRun {
       for (int other = 0; other < shape_.islands; ++other)
         known = known || (job_.CanSpeak(other) && job_.seen(other).failed_ns.count(group) != 0);
       if (known && job_.seen(island).settled.count(group) == 0) {
-        missing += StrCat("island ", island, " has not settled group ", group, "\n");
+        const GroupVerdict* const verdict = job_.Speaker(island)->relay()->Of(group);
+        missing += StrCat("island ", island, " has not settled group ", group);
+        if (verdict != nullptr) {
+          missing += StrCat(", excludes {", verdict->excluded.ToString(), "}, closed {",
+                            verdict->closed.ToString(), "}");
+        }
+        missing += "\n";
       }
     }
     return missing;
@@ -321,7 +325,8 @@ class SeedRun {
   const IslandJobShape shape_;
   IslandJob job_;
   int64_t begin_ns_ = 0;
-  int64_t last_ns_ = 0;  // after which nothing is done to the job
+  int64_t last_ns_ = 0;      // after which nothing is done to the job
+  int64_t deadline_ns_ = 0;  // of the reconfiguration
   bool gentle_ = false;  // no fault that silences an island
   int groups_ = 0;
   bool reconfigures_ = false;
