@@ -93,8 +93,9 @@ void IslandAgent::BeginEpoch() {
   const int islands = map_.island_count();
   // Reports of this speaker are newer than those of speakers before.
   voice.reach = std::make_unique<IslandReach>(*voice.membership, islands, island_,
-                                              settings_.limit_ns / 3, term_ << 32);
-  voice.untold_reports = {voice.reach->own()};
+                                              settings_.limit_ns / 3, (term_ - 1) << 32);
+  voice.untold_reports.clear();
+  if (term_ > 1) voice.untold_reports.push_back(voice.reach->own());
   voice.untold_deaths = state.deaths;
   voice.relay =
       std::make_unique<IslandRelay>(voice.membership->islands(), island_, settings_.gather_ns);

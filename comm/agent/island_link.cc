@@ -14,6 +14,12 @@ namespace weft {
 namespace {
 
 constexpr size_t kLinkReadBytes = 16 * 1024;
+// An idle link keeps no more than this of each buffer: there are many, and they are idle nearly always.
+constexpr size_t kKeptBytes = 256;
+
+void ShrinkIfEmpty(std::string* buffer) {
+  if (buffer->empty() && buffer->capacity() > kKeptBytes) buffer->shrink_to_fit();
+}
 
 std::string LinkSecret(std::string_view job_secret) {
   return DeriveKey(job_secret, "", "weft islands 1");
@@ -104,7 +110,7 @@ void IslandLink::Flush() {
     if (result.state != IoState::kDone) return;
     out_.erase(0, result.bytes);
   }
-  if (out_.empty() && out_.capacity() > kLinkReadBytes) out_.shrink_to_fit();
+  ShrinkIfEmpty(&out_);
 }
 
 std::optional<Frame> IslandLink::Next() {
@@ -272,7 +278,7 @@ std::optional<Frame> IslandLink::Open() {
     return std::nullopt;
   }
   if (!*complete) {
-    if (in_.empty() && in_.capacity() > kLinkReadBytes) in_.shrink_to_fit();
+    ShrinkIfEmpty(&in_);
     return std::nullopt;
   }
   return frame;

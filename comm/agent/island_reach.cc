@@ -45,8 +45,9 @@ bool IslandReach::Merge(const ReachReport& report) {
 
 std::vector<ReachReport> IslandReach::All() const {
   std::vector<ReachReport> all;
-  for (const auto& [island, report] : reports_)
-    all.push_back(report);
+  for (const auto& [island, report] : reports_) {
+    if (report.number > 0) all.push_back(report);
+  }
   return all;
 }
 

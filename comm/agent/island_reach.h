@@ -23,7 +23,8 @@ namespace weft {
 
 class IslandReach {
  public:
-  // `membership` outlives it. `first_number`: of this island's reports; above those of speakers before.
+  // `membership` outlives it. `first_number`: of this island's reports; above those of speakers before, of whom there were
+  // none if it is 0: that the first one has all its connections need not be said.
   IslandReach(const IslandMembership& membership, int island_count, int self, int64_t confirm_ns,
               uint64_t first_number);
 

@@ -12,8 +12,8 @@ namespace weft {
 namespace {
 
 constexpr int64_t kRelayNever = std::numeric_limits<int64_t>::max();
-// Who has closed comes from many sides in short order; a group's first record does not wait for this.
-constexpr int64_t kTogetherNs = 1'000'000;
+// Who has closed comes from many sides in short order, and is told together; a group's first record does not wait.
+constexpr int64_t kTogetherShare = 8;  // of the time in which causes are gathered
 
 // Facts first.
 int CauseOrder(weft_result_t result) {
@@ -213,7 +213,7 @@ bool IslandRelay::MakeRoom() {
 }
 
 void IslandRelay::News(Group* group, int64_t now_ns, bool urgent) {
-  group->tell_ns = std::min(group->tell_ns, urgent ? now_ns : now_ns + kTogetherNs);
+  group->tell_ns = std::min(group->tell_ns, urgent ? now_ns : now_ns + gather_ns_ / kTogetherShare);
 }
 
 }  // namespace weft

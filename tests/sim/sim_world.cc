@@ -64,9 +64,11 @@ IoResult SimNode::Read(int stream, void* data, size_t bytes) {
     const size_t count = 1 + world_->Pick(std::min(bytes, from.inbox.size()));
     std::memcpy(data, from.inbox.data(), count);
     from.inbox.erase(0, count);
-    if (!from.inbox.empty())
-      world_->At(
-          world_->now_ns_ + 1, [] {}, number_);  // still readable
+    if (!from.inbox.empty()) {
+      world_->At(world_->now_ns_ + 1, [] {}, number_);  // still readable
+    } else if (from.inbox.capacity() > 256) {
+      from.inbox.shrink_to_fit();  // there may be many thousand
+    }
     return {IoState::kDone, count, 0};
   }
   if (from.error_number != 0) return {IoState::kFailed, 0, from.error_number};
@@ -423,7 +425,8 @@ bool SimWorld::Advance(int64_t limit_ns) {
   if (next_ns > limit_ns) return false;
   now_ns_ = std::max(next_ns, now_ns_ + 1);
   while (!events_.empty() && events_.top().time_ns <= now_ns_) {
-    const std::function<void()> run = events_.top().run;
+    // The queue shows its top as constant because it is ordered by it; not by what is moved away.
+    const std::function<void()> run = std::move(const_cast<Event&>(events_.top()).run);
     const int node = events_.top().node;
     events_.pop();
     run();

@@ -65,6 +65,7 @@ class World {
 
   // Two islands have decided on different sets.
   bool Broken() const { return broken_; }
+
   bool Decided() const { return decided_.has_value(); }
 
   void Act() {
@@ -122,9 +123,8 @@ class World {
     const int rank = ranks[Pick(ranks.size())];
     if (!deaths_[island]->ranks().Has(rank)) {
       IslandState state = memories_[island]->Read();
-      RankDeath death{.world_rank = rank,
-                      .promised = state.promised,
-                      .accepted = state.accepted != 0};
+      RankDeath death{
+          .world_rank = rank, .promised = state.promised, .accepted = state.accepted != 0};
       state.deaths.push_back(death);
       (void)memories_[island]->Write(terms_[island], state);
       deaths_[island]->Merge(death);

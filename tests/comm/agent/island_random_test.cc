@@ -230,9 +230,7 @@ class SeedRun {
   }
 
   // Everybody who can has come to an end, and knows what there is to know.
-  bool Finished() {
-    return job_.world().now_ns() >= last_ns_ && Missing().empty();
-  }
+  bool Finished() { return job_.world().now_ns() >= last_ns_ && Missing().empty(); }
 
   std::string Missing() {
     std::string missing;
@@ -327,7 +325,7 @@ class SeedRun {
   int64_t begin_ns_ = 0;
   int64_t last_ns_ = 0;      // after which nothing is done to the job
   int64_t deadline_ns_ = 0;  // of the reconfiguration
-  bool gentle_ = false;  // no fault that silences an island
+  bool gentle_ = false;      // no fault that silences an island
   int groups_ = 0;
   bool reconfigures_ = false;
 };
