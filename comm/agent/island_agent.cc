@@ -200,6 +200,7 @@ void IslandAgent::AppendPollItems(std::vector<PollItem>* items) const {
 int64_t IslandAgent::NextWakeNs() const {
   if (!speaking()) return std::numeric_limits<int64_t>::max();
   const Voice& voice = *voice_;
+  if (!IsMember()) return voice.links.NextWakeNs();
   int64_t wake_ns = std::min(voice.links.NextWakeNs(), voice.reach->NextWakeNs());
   wake_ns = std::min(wake_ns, voice.relay->NextWakeNs());
   wake_ns = std::min(wake_ns, voice.agreement->NextWakeNs());

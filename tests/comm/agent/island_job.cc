@@ -12,6 +12,8 @@ namespace weft::test {
 namespace {
 
 constexpr int64_t kLookNs = 50'000'000;
+// Of an island, in one run: far more than any need.
+constexpr uint64_t kStepsMax = 1'000'000;
 // A process that does not run for so long does not speak for others.
 constexpr int64_t kStoppedNs = 200'000'000;
 
@@ -59,6 +61,7 @@ class IslandJob::LocalSide {
 
   void Step() {
     const int64_t now_ns = job_->world_.now_ns();
+    ++job_->steps_;
     IslandAgent& agent = job_->agent(island_, process_);
     if (now_ns >= look_ns_) {
       look_ns_ = now_ns + kLookNs;
@@ -237,11 +240,15 @@ void IslandJob::ReconfigureAt(int64_t time_ns, int island, int64_t deadline_ns) 
   });
 }
 
-bool IslandJob::RunUntil(std::function<bool()> done, int64_t limit_ns) {
-  done_ = std::move(done);
+bool IslandJob::RunUntil(const std::function<bool()>& done, int64_t limit_ns) {
+  const uint64_t steps_max = steps_ + kStepsMax * static_cast<uint64_t>(islands());
+  done_ = [&] {
+    return steps_ > steps_max || done();
+  };
   const bool finished = world_.Run(limit_ns);
   done_ = nullptr;
-  return finished;
+  if (steps_ > steps_max) wrong_ += "agents run in circles\n";
+  return finished && steps_ <= steps_max;
 }
 
 bool IslandJob::CanSpeak(int island) {

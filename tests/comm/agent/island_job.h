@@ -85,7 +85,7 @@ class IslandJob {
   void RestartAt(int64_t time_ns, int island);
 
   // Runs until `done`, which is looked at whenever something happens; false if that is not so at `limit_ns`.
-  bool RunUntil(std::function<bool()> done, int64_t limit_ns);
+  bool RunUntil(const std::function<bool()>& done, int64_t limit_ns);
 
   // A process of the island can speak: it lives and is not stopped.
   bool CanSpeak(int island);
@@ -134,6 +134,7 @@ class IslandJob {
   std::vector<std::unique_ptr<Stranger>> strangers_;
   std::function<bool()> done_;
   std::string wrong_;  // found while running
+  uint64_t steps_ = 0;
 };
 
 }  // namespace weft::test
