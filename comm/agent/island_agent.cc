@@ -13,6 +13,14 @@
 namespace weft {
 namespace {
 
+constexpr int64_t kLimitMinNs = 500'000'000;
+constexpr int64_t kLimitMaxNs = 60'000'000'000;
+
+IslandAgentSettings Bounded(IslandAgentSettings settings) {
+  settings.limit_ns = std::clamp(settings.limit_ns, kLimitMinNs, kLimitMaxNs);
+  return settings;
+}
+
 // Shares of the limit. A neighbour falls silent, is looked for, is lost; and is unreachable when the limit is over.
 IslandTimes TimesOf(int64_t limit_ns) {
   return {.attempt_ns = limit_ns / 6,
@@ -32,7 +40,7 @@ IslandAgent::Voice::Voice(const Seams& seams, const IslandAgentSettings& setting
 IslandAgent::IslandAgent(const Seams& seams, IslandAgentSettings settings, const IslandMap& map,
                          IslandMemory* memory, int island, int process)
     : seams_(seams),
-      settings_(std::move(settings)),
+      settings_(Bounded(std::move(settings))),
       times_(TimesOf(settings_.limit_ns)),
       map_(map),
       memory_(memory),
@@ -516,7 +524,7 @@ absl::Status IslandAgent::HandleQuestion(const Frame& frame) {
     if (answer.via == island_) voice.links.Send(answer.asker, IslandFrame::kAnswer, frame.body);
     return absl::OkStatus();
   }
-  voice.questions->Close(answer);
+  if (voice.questions->Close(answer)) ++answers_;
   // Whatever has become of that process: its island is there.
   voice.reach->Heard(answer.target, seams_.clock->NowNs());
   return absl::OkStatus();

@@ -109,6 +109,9 @@ class IslandAgent {
 
   size_t buffered_bytes() const { return voice_ == nullptr ? 0 : voice_->links.buffered_bytes(); }
 
+  // Questions about the processes at the other ends of lost connections that were answered.
+  uint64_t answers() const { return answers_; }
+
   // In all, without beats.
   uint64_t frames_sent() const {
     return frames_before_ + (voice_ ? voice_->links.frames_sent() : 0);
@@ -165,6 +168,7 @@ class IslandAgent {
   std::unique_ptr<Voice> voice_;
   std::deque<IslandEvent> events_;
   uint64_t frames_before_ = 0;
+  uint64_t answers_ = 0;
 };
 
 }  // namespace weft

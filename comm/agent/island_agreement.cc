@@ -177,7 +177,7 @@ bool IslandAgreement::HasQuorum(const IslandNumberSet& islands, const IslandNumb
     if (islands.Has(map_.IslandOf(rank))) ++living;
   }
   if (living == 0) return false;
-  return 2 * living > unproven || (2 * living == unproven && islands.Has(map_.store_island()));
+  return 2 * living > unproven || (2 * living == unproven && islands.Has(membership_.tie_island()));
 }
 
 // Connected ones with ranks that are not known to have ended.

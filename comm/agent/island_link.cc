@@ -74,12 +74,11 @@ int64_t IslandLink::NextWakeNs() const {
 
 void IslandLink::Advance(bool readable, bool writable) {
   if (failed()) return;
-  if (state_ == State::kConnecting) {
-    if (writable) FinishConnect();
-  } else {
-    if (readable) Receive();
-    Flush();
-  }
+  const bool connects = state_ == State::kConnecting;
+  if (connects && writable) FinishConnect();
+  // What came meanwhile was not polled for.
+  if (readable || connects) Receive();
+  Flush();
   const int64_t now_ns = seams_.clock->NowNs();
   if (!ready() && !failed() && now_ns >= deadline_ns_) {
     Fail(MakeError(WEFT_TIMEOUT, "it does not answer"));
@@ -104,7 +103,7 @@ void IslandLink::Send(IslandFrame type, std::string_view body) {
 }
 
 void IslandLink::Flush() {
-  while (!failed() && !out_.empty()) {
+  while (state_ != State::kConnecting && !failed() && !out_.empty()) {
     const IoResult result = seams_.net->Write(handle_, out_.data(), out_.size());
     // A broken connection shows when it is read; what is left to read there may be worth it.
     if (result.state != IoState::kDone) return;
@@ -241,7 +240,7 @@ void IslandLink::ReadWho() {
 // --- Bytes ---------------------------------------------------------------------------------------
 
 void IslandLink::Receive() {
-  while (!failed() && ending_.ok()) {
+  while (state_ != State::kConnecting && !failed() && ending_.ok()) {
     size_t wanted = kLinkReadBytes;
     if (state_ == State::kServerHello) wanted = kServerHelloBytes - in_.size();
     if (state_ == State::kClientHello) wanted = kClientHelloBytes - in_.size();

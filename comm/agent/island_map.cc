@@ -47,11 +47,16 @@ int IslandMap::Find(int number, int32_t pid, uint64_t start_time) const {
 }
 
 IslandMembership::IslandMembership(const IslandMap& map, uint32_t epoch, IslandNumberSet ranks)
-    : epoch_(epoch), ranks_(std::move(ranks)), islands_(map.island_count()), topology_(1) {
+    : epoch_(epoch),
+      ranks_(std::move(ranks)),
+      islands_(map.island_count()),
+      topology_(1),
+      tie_island_(map.store_island()) {
   for (const int rank : ranks_.Numbers())
     islands_.Add(map.IslandOf(rank));
   order_ = islands_.Numbers();
   topology_ = IslandTopology(std::max(1, static_cast<int>(order_.size())));
+  if (!islands_.Has(tie_island_)) tie_island_ = islands_.First();
 }
 
 int IslandMembership::PlaceOf(int island) const {

@@ -31,7 +31,7 @@ struct Island {
 
 class IslandMap {
  public:
-  // `rank_count` world ranks, each on one island. `store_island` holds the store: a tie of votes goes to its side.
+  // `rank_count` world ranks, each on one island. `store_island` holds the store.
   IslandMap(std::vector<Island> islands, int rank_count, int store_island);
 
   int island_count() const { return static_cast<int>(islands_.size()); }
@@ -72,7 +72,8 @@ class IslandMembership {
   bool AreNeighbours(int a, int b) const;
   bool DialsFirst(int a, int b) const;
 
-  int diameter() const { return topology_.diameter(); }
+  // A tie of votes goes to its side: the store's island while it has members, else the first one that has.
+  int tie_island() const { return tie_island_; }
 
  private:
   int PlaceOf(int island) const;
@@ -82,6 +83,7 @@ class IslandMembership {
   IslandNumberSet islands_;
   std::vector<int> order_;  // islands by place
   IslandTopology topology_;
+  int tie_island_;
 };
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 // are lost, and connections break or fall silent.
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -105,6 +106,26 @@ TEST(IslandSim, AKilledSpeakerIsAFactEverywhereAndItsIslandIsReachable) {
     ExpectNothingUnreachable(&job);
     for (int island = 0; island < job.islands(); ++island)
       EXPECT_EQ(job.Speaker(island)->reach()->connected().Count(), 5);
+    job.ExpectSafe();
+  }
+}
+
+// Two islands lose sight of each other for so long that the connection ends, and a third one sees both: it passes the question
+// on, and nothing is reported.
+TEST(IslandSim, ALostConnectionIsAQuestionThatAnotherIslandPassesOn) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    IslandJob job(seed, {.islands = 3, .ranks_per_island = 1});
+    const int64_t cut_ns = job.world().now_ns() + 3 * kSecondNs;
+    for (const auto& [from, to] : {std::pair(0, 1), {1, 0}}) {
+      job.world().SilenceBetween(job.node(from, 0), job.node(to, 0), cut_ns,
+                                 cut_ns + 10 * kSecondNs);
+    }
+    EXPECT_TRUE(
+        job.RunUntil([&] { return job.agent(0, 0).answers() > 0 && job.agent(1, 0).answers() > 0; },
+                     cut_ns + 2 * kSecondNs));
+    EXPECT_TRUE(Quiet(&job, 12 * kSecondNs));
+    ExpectNothingUnreachable(&job);
     job.ExpectSafe();
   }
 }
