@@ -105,10 +105,10 @@ void IslandAgent::BeginEpoch() {
   voice.untold_reports.clear();
   if (term_ > 1) voice.untold_reports.push_back(voice.reach->own());
   voice.untold_deaths = state.deaths;
-  voice.relay =
-      std::make_unique<IslandRelay>(voice.membership->islands(), island_, settings_.gather_ns);
+  voice.relay = std::make_unique<IslandRelay>(voice.membership->islands(), island_,
+                                              settings_.gather_ns, settings_.limit_ns);
   for (const GroupVerdict& verdict : memory_->ReadVerdicts())
-    voice.relay->Restore(verdict);
+    voice.relay->Restore(verdict, seams_.clock->NowNs());
   voice.agreement = std::make_unique<IslandAgreement>(
       map_, *voice.membership, voice.deaths, memory_, term_, island_, settings_.limit_ns / 3);
   voice.questions = std::make_unique<IslandQuestions>(island_, settings_.limit_ns / 12);

@@ -46,12 +46,17 @@ bool BeatsRecord(const FailureRecord& a, const FailureRecord& b) {
   return RecordKeyOf(a) < RecordKeyOf(b);
 }
 
-IslandRelay::IslandRelay(IslandNumberSet islands, int self, int64_t gather_ns)
-    : islands_(std::move(islands)), self_(self), gather_ns_(gather_ns), gone_(islands_.bound()) {}
+IslandRelay::IslandRelay(IslandNumberSet islands, int self, int64_t gather_ns, int64_t patience_ns)
+    : islands_(std::move(islands)),
+      self_(self),
+      gather_ns_(gather_ns),
+      patience_ns_(patience_ns),
+      gone_(islands_.bound()) {}
 
-void IslandRelay::Restore(const GroupVerdict& verdict) {
+void IslandRelay::Restore(const GroupVerdict& verdict, int64_t now_ns) {
   Group& group = groups_[verdict.record.group_id];
   group.verdict = verdict;
+  group.patience_ns = now_ns + patience_ns_;
   group.order = next_order_++;
   if (verdict.settled) settled_.push_back(verdict);
 }
@@ -99,7 +104,7 @@ void IslandRelay::Merge(int from, const GroupVerdict& theirs, int64_t now_ns) {
     IslandNumberSet others = islands_.Minus(theirs.excluded);
     others.Add(from);  // which may have taken the word of others that do not count it either
     others.Remove(self_);
-    AddExcluded(group, others);
+    AddExcluded(group, others, now_ns);
     News(group, now_ns, false);
     return;
   }
@@ -109,7 +114,7 @@ void IslandRelay::Merge(int from, const GroupVerdict& theirs, int64_t now_ns) {
     news = true;
   }
   if (!ours.excluded.Contains(theirs.excluded)) {
-    AddExcluded(group, theirs.excluded);
+    AddExcluded(group, theirs.excluded, now_ns);
     news = true;
   }
   // What was closed given fewer exclusions does not count: that island may have taken something since.
@@ -121,9 +126,10 @@ void IslandRelay::Exclude(const IslandNumberSet& islands) {
   gone_ = islands;
 }
 
-void IslandRelay::AddExcluded(Group* group, const IslandNumberSet& islands) {
+void IslandRelay::AddExcluded(Group* group, const IslandNumberSet& islands, int64_t now_ns) {
   GroupVerdict& verdict = group->verdict;
   if (!verdict.excluded.AddAll(islands)) return;
+  group->patience_ns = now_ns + patience_ns_;
   const bool closed = verdict.closed.Has(self_);
   verdict.closed = IslandNumberSet(islands_.bound());
   if (closed) verdict.closed.Add(self_);
@@ -137,10 +143,10 @@ std::vector<GroupVerdict> IslandRelay::Step(int64_t now_ns) {
       IslandNumberSet gone = gone_;
       gone.Remove(self_);
       if (!verdict.excluded.Contains(gone)) {
-        AddExcluded(&group, gone);
+        AddExcluded(&group, gone, now_ns);
         News(&group, now_ns, false);
       }
-      if (now_ns >= group.close_ns && verdict.closed.Add(self_)) News(&group, now_ns, false);
+      CloseIfDue(&group, now_ns);
       CheckSettled(&group);
       if (verdict.settled) News(&group, now_ns, true);
     }
@@ -149,6 +155,19 @@ std::vector<GroupVerdict> IslandRelay::Step(int64_t now_ns) {
     news.push_back(verdict);
   }
   return news;
+}
+
+void IslandRelay::CloseIfDue(Group* group, int64_t now_ns) {
+  GroupVerdict& verdict = group->verdict;
+  if (now_ns >= group->close_ns && verdict.closed.Add(self_)) {
+    group->patience_ns = now_ns + patience_ns_;
+    News(group, now_ns, false);
+  }
+  if (!verdict.closed.Has(self_) || now_ns < group->patience_ns) return;
+  const IslandNumberSet silent = islands_.Minus(verdict.excluded).Minus(verdict.closed);
+  if (silent.Empty()) return;
+  AddExcluded(group, silent, now_ns);
+  News(group, now_ns, false);
 }
 
 void IslandRelay::CheckSettled(Group* group) {
@@ -162,9 +181,9 @@ int64_t IslandRelay::NextWakeNs() const {
   int64_t wake_ns = kRelayNever;
   for (const auto& [id, group] : groups_) {
     wake_ns = std::min(wake_ns, group.tell_ns);
-    if (!group.verdict.settled && !group.verdict.closed.Has(self_)) {
-      wake_ns = std::min(wake_ns, group.close_ns);
-    }
+    if (group.verdict.settled) continue;
+    const bool closed = group.verdict.closed.Has(self_);
+    wake_ns = std::min(wake_ns, closed ? group.patience_ns : group.close_ns);
   }
   return wake_ns;
 }

@@ -13,7 +13,8 @@
 // nothing of its own any more, and says so together with the best record it knows. When all islands that are not excluded
 // have closed, the record is the best of all that any of them had to say: settled, and the same everywhere. Who is dead or
 // unreachable is excluded, and exclusion spreads: those that count must have the same set. An island takes nothing from one
-// that it excludes. docs/design/011-islands.md has the proof of
+// that it excludes. Who has not closed for `patience_ns`, though nobody says that it is gone, is excluded too: all ways to it
+// may lead over islands that are. docs/design/011-islands.md has the proof of
 //   (R1) of two islands that settle a group with different records, one has excluded the other.
 //
 // Thread-safety: owned by one thread. Memory: at most kGroupsMax groups; the oldest settled one makes room.
@@ -39,10 +40,10 @@ class IslandRelay {
   static constexpr size_t kForgottenMax = 256;
 
   // `islands`: those of the membership. `self` is among them, or has no say.
-  IslandRelay(IslandNumberSet islands, int self, int64_t gather_ns);
+  IslandRelay(IslandNumberSet islands, int self, int64_t gather_ns, int64_t patience_ns);
 
   // What this island had said before another process spoke for it.
-  void Restore(const GroupVerdict& verdict);
+  void Restore(const GroupVerdict& verdict, int64_t now_ns);
 
   // BAD_STATE if the group has settled, or this island has closed it: the record comes too late to count. OUT_OF_MEMORY if
   // too many groups are not settled.
@@ -71,6 +72,7 @@ class IslandRelay {
   struct Group {
     GroupVerdict verdict;
     int64_t close_ns = 0;
+    int64_t patience_ns = 0;      // until when those that have not closed are waited for
     int64_t tell_ns = INT64_MAX;  // when news may be told; INT64_MAX: there is none
     uint64_t order = 0;
   };
@@ -78,12 +80,14 @@ class IslandRelay {
   Group* Find(uint64_t group_id, int64_t now_ns, const FailureRecord& record);
   bool MakeRoom();
   void News(Group* group, int64_t now_ns, bool urgent);
-  void AddExcluded(Group* group, const IslandNumberSet& islands);
+  void AddExcluded(Group* group, const IslandNumberSet& islands, int64_t now_ns);
+  void CloseIfDue(Group* group, int64_t now_ns);
   void CheckSettled(Group* group);
 
   const IslandNumberSet islands_;
   const int self_;
   const int64_t gather_ns_;
+  const int64_t patience_ns_;
   IslandNumberSet gone_;  // to be excluded
   std::map<uint64_t, Group> groups_;
   std::deque<uint64_t> forgotten_;
