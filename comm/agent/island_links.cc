@@ -72,10 +72,14 @@ IslandLinkSettings IslandLinks::Settings() const {
           .silence_ns = times_.silence_ns};
 }
 
-// It may carry what this epoch has to say.
-bool IslandLinks::Current(const Held& held) const {
-  return held.greeted && !held.leaving && held.link->ready() && held.link->epoch() == self_.epoch &&
+bool IslandLinks::OfThisEpoch(const Held& held) const {
+  return held.greeted && held.link->epoch() == self_.epoch &&
          held.link->peer().epoch == self_.epoch;
+}
+
+// It may carry what there is to say.
+bool IslandLinks::Current(const Held& held) const {
+  return OfThisEpoch(held) && !held.leaving && held.link->ready();
 }
 
 IslandLink* IslandLinks::ReadyLink(int island) const {
@@ -262,8 +266,12 @@ void IslandLinks::Sweep() {
         ++wanted->second.candidate;
         wanted->second.next_ns = AfterPause(&wanted->second);
       }
-    } else if (held.greeted && !held.leaving && held.island >= 0) {
-      ended_.push_back(held.link->peer());
+    } else if (held.greeted && held.island >= 0) {
+      // What was sent on it may not have been taken; if there is another one, all is said again there.
+      if (Has(held.island))
+        new_.push_back(held.island);
+      else if (!held.leaving)
+        ended_.push_back(held.link->peer());
     }
   }
   std::erase_if(links_, [](const Held& held) { return held.link->failed(); });
@@ -308,10 +316,10 @@ void IslandLinks::Dial(int island, Wanted* wanted, const IslandNumberSet& ended)
 
 std::optional<IslandLinks::Incoming> IslandLinks::Next() {
   for (Held& held : links_) {
-    if (!held.greeted || held.leaving) continue;
+    if (!held.greeted) continue;
     while (std::optional<Frame> frame = held.link->Next()) {
       const bool membership = frame->type == static_cast<FrameType>(IslandFrame::kMembership);
-      if (!membership && !Current(held)) continue;
+      if (!membership && !OfThisEpoch(held)) continue;
       return Incoming{held.island, *std::move(frame)};
     }
   }

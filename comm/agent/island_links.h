@@ -79,7 +79,7 @@ class IslandLinks {
   // It has sent what it should not: its connections end.
   void Reject(int island, const absl::Status& why);
 
-  // Connections that have become ready, by island, since the last call: for what the other side may have missed.
+  // Islands that may have missed something, since the last call: a connection has become ready, or one of several has ended.
   std::vector<int> TakeNew();
   // Who was at the other end of connections that have ended.
   std::vector<IslandWho> TakeEnded();
@@ -120,6 +120,7 @@ class IslandLinks {
 
   IslandLinkSettings Settings() const;
   IslandLink* ReadyLink(int island) const;
+  bool OfThisEpoch(const Held& held) const;
   bool Current(const Held& held) const;
   void Accept();
   void Welcome(Held* held);

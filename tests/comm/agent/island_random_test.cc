@@ -259,7 +259,13 @@ class SeedRun {
       for (const int other : membership.islands().Numbers()) {
         if (!job_.CanSpeak(other)) continue;
         if (!speaker->reach()->connected().Has(other)) {
-          missing += StrCat("island ", island, " is not connected with ", other, "\n");
+          missing += StrCat("island ", island, " is not connected with ", other, ";");
+          for (const ReachReport& report : speaker->reach()->All()) {
+            missing += StrCat(" ", report.island, " (", report.number, ") has lost");
+            for (const int32_t lost : report.lost)
+              missing += StrCat(" ", lost);
+          }
+          missing += StrCat("; ", speaker->connection_count(), " connections\n");
         }
         for (const int rank : job_.map().RanksOf(other)) {
           const bool alive = job_.node(other, rank - job_.RankOf(other, 0))->alive();
@@ -308,10 +314,10 @@ class SeedRun {
         for (const int rank : job_.LivingRanks(island))
           EXPECT_TRUE(ranks.Has(rank)) << "rank " << rank << " was left behind";
       }
+      // An island without ranks is not waited for, and may say what it likes.
       const auto verdict = seen.settled.find(kFirstGroup);
-      if (verdict == seen.settled.end()) continue;
+      if (verdict == seen.settled.end() || job_.LivingRanks(island).empty()) continue;
       if (settled == nullptr) settled = &verdict->second;
-      if (job_.LivingRanks(island).empty()) continue;
       EXPECT_TRUE(settled->record == verdict->second.record)
           << "\"" << settled->record.sentence << "\" and, on island " << island << ", \""
           << verdict->second.record.sentence << "\"";
@@ -330,23 +336,36 @@ class SeedRun {
   bool reconfigures_ = false;
 };
 
+// False if the seed has failed; says so.
+bool Try(uint64_t seed, int* agreed) {
+  SeedRun run(seed);
+  run.Play();
+  *agreed += run.agreed() ? 1 : 0;
+  if (!testing::Test::HasFailure()) return true;
+  std::printf("WEFT_TEST_SEED=%llu: %s\n", static_cast<unsigned long long>(seed),
+              run.description().c_str());
+  return false;
+}
+
+// Seeds that have found something; what each of them then hit by chance may have moved, but they are good ones to begin with.
+constexpr uint64_t kFoundSomething[] = {101, 521, 1305, 1592, 4344, 100258, 301313, 601806};
+
 TEST(IslandRandom, SeedsEndInOneMembershipOneCauseAndNoFalseDeath) {
-  const uint64_t only = TestSeed(0);
-  const uint64_t first = only != 0 ? only : FirstSeedToTry(1);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(SecondsToTry(20));
   int tried = 0;
   int agreed = 0;
-  for (uint64_t seed = first;; ++seed) {
-    SeedRun run(seed);
-    run.Play();
+  if (const uint64_t only = TestSeed(0); only != 0) {
+    Try(only, &agreed);
+    return;
+  }
+  for (const uint64_t seed : kFoundSomething) {
+    if (!Try(seed, &agreed)) return;
     ++tried;
-    agreed += run.agreed() ? 1 : 0;
-    if (HasFailure()) {
-      std::printf("WEFT_TEST_SEED=%llu: %s\n", static_cast<unsigned long long>(seed),
-                  run.description().c_str());
-      break;
-    }
-    if (only != 0 || std::chrono::steady_clock::now() >= end) break;
+  }
+  const uint64_t first = FirstSeedToTry(1);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(SecondsToTry(20));
+  for (uint64_t seed = first; std::chrono::steady_clock::now() < end; ++seed) {
+    if (!Try(seed, &agreed)) return;
+    ++tried;
   }
   std::printf("islands by seed: %d seeds from %llu on, %d of them agreed on a membership\n", tried,
               static_cast<unsigned long long>(first), agreed);
