@@ -230,7 +230,13 @@ class SeedRun {
   }
 
   // Everybody who can has come to an end, and knows what there is to know.
-  bool Finished() { return job_.world().now_ns() >= last_ns_ && Missing().empty(); }
+  bool Finished() {
+    const int64_t now_ns = job_.world().now_ns();
+    if (finished_ || now_ns < last_ns_ || now_ns < look_ns_) return finished_;
+    look_ns_ = now_ns + 20 * kMs;
+    finished_ = Missing().empty();
+    return finished_;
+  }
 
   std::string Missing() {
     std::string missing;
@@ -331,7 +337,9 @@ class SeedRun {
   int64_t begin_ns_ = 0;
   int64_t last_ns_ = 0;      // after which nothing is done to the job
   int64_t deadline_ns_ = 0;  // of the reconfiguration
-  bool gentle_ = false;      // no fault that silences an island
+  bool finished_ = false;
+  int64_t look_ns_ = 0;  // when to look next whether all is done
+  bool gentle_ = false;  // no fault that silences an island
   int groups_ = 0;
   bool reconfigures_ = false;
 };
