@@ -177,7 +177,7 @@ absl::Status IslandAgent::LocalRecord(FailureRecord record) {
   record.sequence = voice_->next_sequence++;
   record.sentence.resize(std::min(record.sentence.size(), kFailureSentenceMax));
   const bool known = voice_->relay->Of(record.group_id) != nullptr;
-  const absl::Status raised = voice_->relay->Raise(record, seams_.clock->NowNs());
+  absl::Status raised = voice_->relay->Raise(record, seams_.clock->NowNs());
   const GroupVerdict* const verdict = voice_->relay->Of(record.group_id);
   if (!known && verdict != nullptr) {
     Emit({.kind = IslandEvent::Kind::kGroupFailed,

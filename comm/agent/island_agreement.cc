@@ -36,6 +36,8 @@ IslandAgreement::IslandAgreement(const IslandMap& map, const IslandMembership& m
       attempt_ns_(attempt_ns),
       ready_(map.rank_count()),
       connected_(map.island_count()),
+      promised_by_(map.island_count()),
+      told_dead_(map.rank_count()),
       accepted_by_(map.island_count()) {
   static_assert(IslandTopology::kIslandsMax <= 1 << kBallotIslandBits);
 }
@@ -145,7 +147,15 @@ void IslandAgreement::OnPropose(int from, const AgreementProposal& proposal) {
 void IslandAgreement::OnPromise(const AgreementPromise& promise) {
   if (SendTowards(promise.ballot, IslandFrame::kPromise, EncodePromise(promise))) return;
   if (phase_ != Phase::kPromises || promise.ballot != ballot_) return;
-  promises_[promise.island] = promise;
+  promised_by_.Add(promise.island);
+  for (const int rank : promise.dead) {
+    if (map_.IslandOf(rank) == promise.island && membership_.ranks().Has(rank))
+      told_dead_.Add(rank);
+  }
+  if (promise.accepted > highest_accepted_) {
+    highest_accepted_ = promise.accepted;
+    highest_ranks_ = promise.accepted_ranks;
+  }
 }
 
 void IslandAgreement::OnAccepted(const AgreementReply& reply) {
@@ -206,44 +216,34 @@ void IslandAgreement::Begin(int64_t now_ns) {
   ballot_ = BallotAfter(std::max(highest_seen_, memory_->Read().promised), self_);
   phase_ = Phase::kPromises;
   retry_ns_ = now_ns + attempt_ns_;
-  promises_.clear();
+  promised_by_ = IslandNumberSet(map_.island_count());
+  told_dead_ = IslandNumberSet(map_.rank_count());
+  highest_accepted_ = 0;
   accepted_by_ = IslandNumberSet(map_.island_count());
   OnPrepare(self_, ballot_);
 }
 
 // (A3), and what the islands that promised say of their own ranks.
 IslandNumberSet IslandAgreement::CountedDead() const {
-  IslandNumberSet dead(map_.rank_count());
+  IslandNumberSet dead = told_dead_;
   for (const int rank : membership_.ranks().And(deaths_.ranks()).Numbers()) {
     const RankDeath& death = deaths_.Of(rank);
     if (death.promised <= ballot_ && !death.accepted) dead.Add(rank);
-  }
-  for (const auto& [island, promise] : promises_) {
-    for (const int rank : promise.dead) {
-      if (map_.IslandOf(rank) == island && membership_.ranks().Has(rank)) dead.Add(rank);
-    }
   }
   return dead;
 }
 
 void IslandAgreement::MayPropose() {
-  IslandNumberSet promised(map_.island_count());
-  const AgreementPromise* highest = nullptr;
-  for (const auto& [island, promise] : promises_) {
-    promised.Add(island);
-    if (promise.accepted == 0) continue;
-    if (highest == nullptr || promise.accepted > highest->accepted) highest = &promise;
-  }
-  if (!promised.Contains(LivingIslands())) return;
+  if (!promised_by_.Contains(LivingIslands())) return;
   const IslandNumberSet dead = CountedDead();
-  if (!HasQuorum(promised, dead)) return;
+  if (!HasQuorum(promised_by_, dead)) return;
   proposal_ = {.ballot = ballot_, .ranks = IslandNumberSet(map_.rank_count()), .dead = dead};
-  if (highest != nullptr) {
-    proposal_.ranks = highest->accepted_ranks;
+  if (highest_accepted_ != 0) {
+    proposal_.ranks = highest_ranks_;
   } else {
     for (const int rank :
          ready_.And(membership_.ranks()).Minus(dead).Minus(deaths_.ranks()).Numbers()) {
-      if (promised.Has(map_.IslandOf(rank))) proposal_.ranks.Add(rank);
+      if (promised_by_.Has(map_.IslandOf(rank))) proposal_.ranks.Add(rank);
     }
   }
   if (proposal_.ranks.Empty()) return;

@@ -25,7 +25,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -132,7 +131,10 @@ class IslandAgreement {
   uint64_t ballot_ = 0;
   uint64_t highest_seen_ = 0;
   int64_t retry_ns_ = 0;  // when idle: not before; else: the end of this attempt
-  std::map<int, AgreementPromise> promises_;
+  IslandNumberSet promised_by_;
+  IslandNumberSet told_dead_;  // what these say of their own ranks
+  uint64_t highest_accepted_ = 0;
+  IslandNumberSet highest_ranks_;
   AgreementProposal proposal_;
   IslandNumberSet accepted_by_;
 };

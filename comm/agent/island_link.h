@@ -42,7 +42,7 @@ struct IslandLinkSettings {
 class IslandLink {
  public:
   // What may stand unsent before the other side counts as one that does not read.
-  static constexpr size_t kUnsentBytesMax = 256 * 1024;
+  static constexpr size_t kUnsentBytesMax = 262'144;
 
   // Connects; if that fails at once the link has failed().
   static std::unique_ptr<IslandLink> Dial(const Seams& seams, IslandLinkSettings settings,

@@ -14,6 +14,7 @@ IslandMap::IslandMap(std::vector<Island> islands, int rank_count, int store_isla
       store_island_(store_island) {
   WEFT_CHECK(!islands_.empty() && islands_.size() <= IslandTopology::kIslandsMax);
   for (size_t i = 0; i < islands_.size(); ++i) {
+    WEFT_CHECK(islands_[i].processes.size() <= kIslandProcessesMax);
     for (const IslandProcess& process : islands_[i].processes) {
       if (process.world_rank < 0 || process.world_rank >= rank_count) continue;
       WEFT_CHECK(island_of_rank_[static_cast<size_t>(process.world_rank)] == -1);

@@ -8,6 +8,7 @@
 // Thread-safety: values; constant after construction.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ struct IslandProcess {
   uint64_t start_time = 0;
   Endpoint endpoint;  // where it listens while it speaks
 };
+
+// Ranks that map each other's memory are at most 64; and the launcher's agent.
+constexpr size_t kIslandProcessesMax = 65;
 
 struct Island {
   std::vector<IslandProcess> processes;

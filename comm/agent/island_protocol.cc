@@ -8,6 +8,8 @@
 namespace weft {
 namespace {
 
+constexpr uint32_t kResultMax = 127;
+
 absl::Status MalformedFrame(std::string_view what) {
   return MakeError(WEFT_CORRUPT, StrCat("an island sent a malformed ", what,
                                         "; do all ranks run the same weft?"));
@@ -218,7 +220,10 @@ absl::StatusOr<GroupVerdict> DecodeVerdictOf(std::string_view body, int island_c
   record.group_id = reader.U64();
   record.finder = reader.I32();
   record.culprit = reader.I32();
-  record.result = static_cast<weft_result_t>(reader.I32());
+  const uint32_t result = reader.U32();
+  // What the enum can hold; which of its numbers it is, is for those who read it.
+  if (result == 0 || result > kResultMax) return MalformedFrame("failure record");
+  record.result = static_cast<weft_result_t>(result);
   record.exit = ReadExit(&reader);
   record.origin = reader.I32();
   record.sequence = reader.U64();
@@ -226,7 +231,7 @@ absl::StatusOr<GroupVerdict> DecodeVerdictOf(std::string_view body, int island_c
   verdict.excluded = IslandNumberSet::Read(&reader, island_count);
   verdict.closed = IslandNumberSet::Read(&reader, island_count);
   verdict.settled = reader.U8() != 0;
-  if (!reader.Finished() || record.result == WEFT_SUCCESS) return MalformedFrame("failure record");
+  if (!reader.Finished()) return MalformedFrame("failure record");
   return verdict;
 }
 

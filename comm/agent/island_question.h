@@ -2,12 +2,13 @@
 // that is connected with it, until there is an answer.
 //
 //   questions.Open(island, pid, start_time, now_ns);
-//   for (const IslandAsk& ask : questions.Due(now_ns, vias)) ...   // to be sent
-//   if (questions.Close(answer)) ...                               // it was open
+//   questions.ForDue(now_ns, [&](IslandAsk ask) { ... });   // to be sent
+//   if (questions.Close(answer)) ...                        // it was open
 //
 // Thread-safety: owned by one thread. Memory: one question per island.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
