@@ -54,10 +54,10 @@ struct IslandEvent {
     kUnreachable,    // island
     kGroupFailed,    // verdict: known here now, not settled yet; epoch
     kRecordSettled,  // verdict, epoch
-    kAgreed,         // epoch, ranks: the membership now
-    kLeftBehind,     // epoch, ranks: this island has no rank in it
-    kNoQuorum,       // too few can be reached to agree
-    kLate,           // ranks: the deadline has passed, these had not come
+    kAgreed,  // epoch, ranks: the membership now. Groups of the epoch before are gone, settled or not
+    kLeftBehind,  // epoch, ranks: this island has no rank in it
+    kNoQuorum,    // too few can be reached to agree
+    kLate,        // ranks: the deadline has passed, these had not come
   };
   Kind kind = Kind::kRankDead;
   int rank = -1;

@@ -161,6 +161,97 @@ TEST(SimWorld, ASilenceForeverIsNoEndOfAConnection) {
   EXPECT_LT(on_b.heard().back(), from_ns + 200 * kMs);
 }
 
+// Both ends see a connection break; of what was under way all arrives, or nothing.
+TEST(SimWorld, ABrokenConnectionDeliversWhatWasUnderWayAndACutOneDoesNot) {
+  for (const bool cut : {false, true}) {
+    int lost = 0;
+    for (uint64_t seed = 1; seed <= 40; ++seed) {
+      SimWorld world(seed);
+      SimNode* const a = world.AddNode();
+      SimNode* const b = world.AddNode();
+      Endpoint endpoint = kEndpoint;
+      const int listener = *a->Listen(&endpoint);
+      const int to = *b->Connect(endpoint);
+      const int64_t broken_ns = world.now_ns() + 500 * kMs;
+      int from = -1;
+      size_t sent = 0;
+      size_t heard = 0;
+      bool over = false;
+      world.AddActor({a,
+                      [&] {
+                        char letter = 0;
+                        if (from < 0) from = *a->Accept(listener);
+                        if (from < 0) return;
+                        IoResult result = a->Read(from, &letter, 1);
+                        for (; result.state == IoState::kDone; result = a->Read(from, &letter, 1))
+                          ++heard;
+                        over = over || result.state == IoState::kFailed;
+                      },
+                      [&] { return world.now_ns() + kMs; },
+                      [&] {
+                        return over && world.now_ns() > broken_ns + 500 * kMs;
+                      }});
+      world.AddActor({b,
+                      [&] {
+                        if (b->Write(to, "x", 1).state == IoState::kDone) ++sent;
+                      },
+                      [&] { return world.now_ns() + kMs; },
+                      [&] {
+                        return over;
+                      }});
+      cut ? world.CutSomeConnectionAt(broken_ns) : world.BreakSomeConnectionAt(broken_ns);
+      ASSERT_TRUE(world.Run(broken_ns + 1000 * kMs)) << "seed " << seed;
+      EXPECT_LE(heard, sent);
+      lost += heard < sent ? 1 : 0;
+    }
+    if (cut) {
+      EXPECT_GT(lost, 10);
+    } else {
+      EXPECT_EQ(lost, 0);
+    }
+  }
+}
+
+TEST(SimWorld, ALostMachineTakesAllItsProcessesAndAnotherOneCanComeInTheirPlace) {
+  SimWorld world(5);
+  SimNode* const node = world.AddNode();
+  SimNode* const beside = world.AddNode(node);
+  SimNode* const far = world.AddNode();
+  SimNode* next = nullptr;
+  world.KillMachineAt(beside, world.now_ns() + kMs);
+  world.CallAt(world.now_ns() + 2 * kMs, [&] { next = world.AddNode(node); });
+  world.AddActor({far, [] {}, [] { return int64_t{INT64_MAX}; },
+                  [&] {
+                    return next != nullptr;
+                  }});
+  ASSERT_TRUE(world.Run(world.now_ns() + 10 * kMs));
+  EXPECT_FALSE(node->alive());
+  EXPECT_FALSE(beside->alive());
+  EXPECT_TRUE(far->alive());
+  EXPECT_EQ(next->Self().boot_id, node->Self().boot_id);
+  EXPECT_NE(next->pid(), node->pid());
+  EXPECT_TRUE((*next->Open(node->pid(), node->Self().start_time))->Ended());
+}
+
+// Stepped only where something happens, actors hear the same; and those to whom nothing happens are left alone.
+TEST(SimWorld, OnlyTouchedNodesAreStepped) {
+  SimWorld world(6, SimWorld::Stepping::kTouched);
+  SimNode* const a = world.AddNode();
+  SimNode* const b = world.AddNode();
+  SimNode* const idle = world.AddNode();
+  const Talker on_a(&world, a, true);
+  const Talker on_b(&world, b, false);
+  int idle_steps = 0;
+  world.AddActor({idle, [&] { ++idle_steps; }, [] { return int64_t{INT64_MAX}; },
+                  [] {
+                    return true;
+                  }});
+  ASSERT_TRUE(world.Run(world.now_ns() + 20'000 * kMs));
+  EXPECT_GE(on_a.heard().size(), 100u);
+  EXPECT_GE(on_b.heard().size(), 100u);
+  EXPECT_EQ(idle_steps, 1);
+}
+
 TEST(SimWorld, AConnectionIsNotMadeAcrossASilence) {
   SimWorld world(4);
   SimNode* const a = world.AddNode();
