@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t kLinkReadBytes = 16 * 1024;
+constexpr size_t kLinkReadBytes = 16'384;
 // An idle link keeps no more than this of each buffer: there are many, and they are idle nearly always.
 constexpr size_t kKeptBytes = 256;
 
