@@ -65,7 +65,8 @@ IoResult SimNode::Read(int stream, void* data, size_t bytes) {
     std::memcpy(data, from.inbox.data(), count);
     from.inbox.erase(0, count);
     if (!from.inbox.empty()) {
-      world_->At(world_->now_ns_ + 1, [] {}, number_);  // still readable
+      world_->At(
+          world_->now_ns_ + 1, [] {}, number_);  // still readable
     } else if (from.inbox.capacity() > 256) {
       from.inbox.shrink_to_fit();  // there may be many thousand
     }

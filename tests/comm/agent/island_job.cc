@@ -217,7 +217,7 @@ IslandAgent* IslandJob::Speaker(int island) {
   return nullptr;
 }
 
-void IslandJob::RaiseAt(int64_t time_ns, int island, FailureRecord record) {
+void IslandJob::RaiseAt(int64_t time_ns, int island, const FailureRecord& record) {
   world_.CallAt(time_ns, [this, island, record] {
     if (LivingRanks(island).empty()) return;
     boards_[island]->records.push_back(record);

@@ -78,7 +78,7 @@ class IslandJob {
   int RankOf(int island, int process) const { return island * shape_.ranks_per_island + process; }
 
   // From the island's ranks, whoever speaks for them then.
-  void RaiseAt(int64_t time_ns, int island, FailureRecord record);
+  void RaiseAt(int64_t time_ns, int island, const FailureRecord& record);
   void ReconfigureAt(int64_t time_ns, int island, int64_t deadline_ns);
 
   // The island's first process ends; another one begins in its place, knows the secret, and takes itself for it.
