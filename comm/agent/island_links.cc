@@ -13,9 +13,9 @@ namespace weft {
 namespace {
 
 constexpr int64_t kFirstDialPauseNs = 10'000'000;
-constexpr int64_t kLeaveNs = 1'000'000'000;
-constexpr int64_t kAcceptAgainNs = 100'000'000;
-constexpr int kAcceptsPerStep = 16;
+constexpr int64_t kLinkLeaveNs = 1'000'000'000;
+constexpr int64_t kLinkAcceptAgainNs = 100'000'000;
+constexpr int kLinkAcceptsPerStep = 16;
 
 }  // namespace
 
@@ -146,10 +146,10 @@ void IslandLinks::Step(const IslandNumberSet& ended) {
 }
 
 void IslandLinks::Accept() {
-  for (int i = 0; i < kAcceptsPerStep; ++i) {
+  for (int i = 0; i < kLinkAcceptsPerStep; ++i) {
     const absl::StatusOr<int> handle = seams_.net->Accept(listener_);
     if (!handle.ok()) {
-      accept_again_ns_ = seams_.clock->NowNs() + kAcceptAgainNs;
+      accept_again_ns_ = seams_.clock->NowNs() + kLinkAcceptAgainNs;
       return;
     }
     if (*handle < 0) return;
@@ -210,7 +210,7 @@ void IslandLinks::Welcome(Held* held) {
 void IslandLinks::Leave(Held* held) {
   if (held->leaving) return;
   held->leaving = true;
-  held->leave_ns = seams_.clock->NowNs() + kLeaveNs;
+  held->leave_ns = seams_.clock->NowNs() + kLinkLeaveNs;
 }
 
 // Of several connections with an island, one.
