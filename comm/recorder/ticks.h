@@ -11,6 +11,7 @@
 #include <sched.h>
 #endif
 
+#include "base/current_cpu.h"
 #include "base/wait.h"
 
 namespace weft {
@@ -24,8 +25,12 @@ inline uint64_t RecorderTicks() {
 #endif
 }
 
-// As RecorderTicks(), and the number of the CPU that this thread runs on: one instruction tells both.
+// As RecorderTicks(), and the number of the CPU that this thread runs on. One instruction tells both, but waits for all before it.
 inline uint64_t RecorderTicks(uint32_t* cpu) {
+  if (const int32_t current = CurrentCpu(); current >= 0) [[likely]] {
+    *cpu = static_cast<uint32_t>(current);
+    return RecorderTicks();
+  }
 #if defined(__x86_64__)
   constexpr uint32_t kCpuBits = 0xfff;  // Linux keeps the node's number above
   unsigned int processor = 0;
