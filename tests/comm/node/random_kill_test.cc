@@ -12,7 +12,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@
 #include "message_case.h"
 #include "tests/support/case_sample.h"
 #include "tests/support/forked_ranks.h"
+#include "tests/support/kill_within.h"
 #include "tests/support/leak_check.h"
 #include "tests/support/shared_value.h"
 
@@ -54,24 +54,6 @@ struct Exchange {
   std::atomic<int64_t> killed_ns{0};
   std::atomic<int64_t> knew_ns[kRanksMax]{};
 };
-
-Exchange* killed_exchange = nullptr;
-
-void KillNow(int) {
-  killed_exchange->killed_ns.store(MonotonicNs());
-  raise(SIGKILL);
-}
-
-// Kills the calling process then, wherever it is.
-void KillWithin(Exchange* exchange, int64_t microseconds) {
-  killed_exchange = exchange;
-  struct sigaction action = {};
-  action.sa_handler = KillNow;
-  sigaction(SIGALRM, &action, nullptr);
-  itimerval timer = {};
-  timer.it_value.tv_usec = std::max<int64_t>(1, microseconds);
-  setitimer(ITIMER_REAL, &timer, nullptr);
-}
 
 // One rank of a trial, with a group, until something fails.
 class Rank {
@@ -186,7 +168,7 @@ std::string RunRank(const Trial& trial, Exchange* exchange, const std::string& d
   {
     DirectoryStore store(directory);
     if (rank == trial.victim && trial.phase == Phase::kMaking) {
-      KillWithin(exchange, trial.delay_us);
+      KillWithin(&exchange->killed_ns, trial.delay_us);
     }
     absl::StatusOr<std::shared_ptr<ProcessGroup>> group =
         MakeNodeGroup(&store, rank, trial.size,
@@ -194,7 +176,7 @@ std::string RunRank(const Trial& trial, Exchange* exchange, const std::string& d
     absl::Status status = group.status();
     if (status.ok()) {
       if (rank == trial.victim && trial.phase != Phase::kMaking) {
-        KillWithin(exchange, trial.delay_us);
+        KillWithin(&exchange->killed_ns, trial.delay_us);
       }
       Rank self(trial, **group);
       const bool leaves = trial.phase == Phase::kLeaving && rank != trial.victim && rank != 0;
