@@ -106,6 +106,7 @@ void Agent::LookForCycle(const std::vector<std::shared_ptr<Watched>>& groups) {
     });
   }
   std::vector<uint64_t> versions;
+  versions.reserve(cycle.size());
   for (const ProcessWait& wait : cycle)
     versions.push_back(wait.version);
   if (cycle.empty() || versions != cycle_) cycle_looks_ = 0;

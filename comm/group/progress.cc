@@ -212,7 +212,6 @@ class Progress {
       const uint32_t heard = engine.set.rings();
       const int64_t agent_ns = engine.agent.Step(event);
       if (!origin_.here()) return;  // a group's end has forked, and this is the child
-      event = false;
       bool idle = true;
       {
         MutexLock lock(mutex_);

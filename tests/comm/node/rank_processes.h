@@ -24,9 +24,9 @@ namespace weft::test {
 
 // The ranks in `killed` must end by a signal.
 inline void RunProcessRanks(int size, const std::function<std::string(ProcessGroup&)>& body,
-                            const std::vector<int>& killed = {}) {
+                            const std::vector<int>& killed = {}, double limit_s = 240) {
   const TemporaryDirectory directory;
-  const auto ends = RunForkedRanks(size, 240, [&](int rank) -> std::string {
+  const auto ends = RunForkedRanks(size, limit_s, [&](int rank) -> std::string {
     const Holdings before = Holdings::Now();
     std::string problem;
     {
