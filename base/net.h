@@ -74,6 +74,13 @@ class Net {
   virtual IoResult Write(int stream, const void* data, size_t bytes) = 0;
   virtual PeerIdentity Peer(int stream) = 0;
   virtual void Close(int handle) = 0;
+
+  // Ends the stream, as one that broke, once the machine at its other end has not answered for so long; without it what is sent
+  // to a machine that is gone is repeated for a quarter of an hour. A process that does not read for so long looks the same
+  // as soon as what is sent to it no longer fits: so this is for protocols in which it must read, never for data. Nothing where
+  // a kernel is always there to answer: unix sockets, simulated ones.
+  virtual void EndUnanswered(int /*stream*/, int64_t /*after_ns*/) {}
+
   // Waits until an item is ready or the deadline has passed (in the past: does not wait).
   virtual absl::Status Poll(std::span<PollItem> items, int64_t deadline_ns) = 0;
 };
@@ -88,6 +95,7 @@ class SystemNet : public Net {
   IoResult Write(int stream, const void* data, size_t bytes) override;
   PeerIdentity Peer(int stream) override;
   void Close(int handle) override;
+  void EndUnanswered(int stream, int64_t after_ns) override;
   absl::Status Poll(std::span<PollItem> items, int64_t deadline_ns) override;
 };
 

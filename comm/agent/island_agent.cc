@@ -17,7 +17,7 @@ constexpr int64_t kLimitMinNs = 500'000'000;
 constexpr int64_t kLimitMaxNs = 60'000'000'000;
 
 IslandAgentSettings Bounded(IslandAgentSettings settings) {
-  settings.limit_ns = std::clamp(settings.limit_ns, kLimitMinNs, kLimitMaxNs);
+  settings.limit_ns = BoundedIslandLimit(settings.limit_ns);
   return settings;
 }
 
@@ -28,10 +28,15 @@ IslandTimes TimesOf(int64_t limit_ns) {
           .silence_ns = limit_ns / 3,
           .longest_pause_ns = limit_ns / 6,
           .lost_ns = limit_ns / 3,
-          .second_ns = limit_ns / 15};
+          .second_ns = limit_ns / 15,
+          .unanswered_ns = limit_ns};
 }
 
 }  // namespace
+
+int64_t BoundedIslandLimit(int64_t limit_ns) {
+  return std::clamp(limit_ns, kLimitMinNs, kLimitMaxNs);
+}
 
 IslandAgent::Voice::Voice(const Seams& seams, const IslandAgentSettings& settings,
                           const IslandTimes& times, const IslandMap& map, const IslandWho& who)

@@ -48,6 +48,9 @@ struct IslandAgentSettings {
   int64_t gather_ns = 20'000'000;  // how long causes of one failure are gathered
 };
 
+// Of a limit that somebody asks for, what is taken.
+int64_t BoundedIslandLimit(int64_t limit_ns);
+
 struct IslandEvent {
   enum class Kind {
     kRankDead,       // rank, exit

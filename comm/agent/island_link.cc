@@ -46,7 +46,7 @@ std::unique_ptr<IslandLink> IslandLink::Dial(const Seams& seams, IslandLinkSetti
   std::unique_ptr<IslandLink> link(new IslandLink(seams, std::move(settings), true));
   const absl::StatusOr<int> handle = seams.net->Connect(endpoint);
   if (handle.ok()) {
-    link->handle_ = *handle;
+    link->Hold(*handle);
   } else {
     link->Fail(handle.status());
   }
@@ -56,9 +56,16 @@ std::unique_ptr<IslandLink> IslandLink::Dial(const Seams& seams, IslandLinkSetti
 std::unique_ptr<IslandLink> IslandLink::Accept(const Seams& seams, IslandLinkSettings settings,
                                                int handle) {
   std::unique_ptr<IslandLink> link(new IslandLink(seams, std::move(settings), false));
-  link->handle_ = handle;
+  link->Hold(handle);
   link->Greet();
   return link;
+}
+
+// The link looks after itself by beats; but what it has sent last outlives it in the kernel, which sends it again and again to a machine
+// that is gone. Any time below silence_ns would be shorter than what a process may be stopped for.
+void IslandLink::Hold(int handle) {
+  handle_ = handle;
+  if (settings_.unanswered_ns > 0) seams_.net->EndUnanswered(handle, settings_.unanswered_ns);
 }
 
 PollItem IslandLink::Item() const {

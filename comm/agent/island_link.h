@@ -37,6 +37,8 @@ struct IslandLinkSettings {
   int64_t attempt_ns = 0;  // for everything until the link is ready
   int64_t beat_ns = 0;     // something is sent at least that often
   int64_t silence_ns = 0;  // hearing nothing for so long ends the link
+  int64_t unanswered_ns =
+      0;  // and the other machine's kernel not answering for so long ends its socket
 };
 
 class IslandLink {
@@ -92,6 +94,7 @@ class IslandLink {
 
   IslandLink(const Seams& seams, IslandLinkSettings settings, bool dialed);
 
+  void Hold(int handle);
   void Greet();
   void FinishConnect();
   void ReadServerHello();

@@ -69,7 +69,8 @@ IslandLinkSettings IslandLinks::Settings() const {
           .self = self_,
           .attempt_ns = times_.attempt_ns,
           .beat_ns = times_.beat_ns,
-          .silence_ns = times_.silence_ns};
+          .silence_ns = times_.silence_ns,
+          .unanswered_ns = times_.unanswered_ns};
 }
 
 bool IslandLinks::OfThisEpoch(const Held& held) const {

@@ -38,8 +38,9 @@ struct IslandTimes {
   int64_t beat_ns;
   int64_t silence_ns;
   int64_t longest_pause_ns;
-  int64_t lost_ns;    // hearing nothing of a neighbour for so long, it is lost
-  int64_t second_ns;  // after that, the side that accepts dials too
+  int64_t lost_ns;        // hearing nothing of a neighbour for so long, it is lost
+  int64_t second_ns;      // after that, the side that accepts dials too
+  int64_t unanswered_ns;  // see IslandLinkSettings
 };
 
 class IslandLinks {

@@ -137,6 +137,59 @@ TEST_P(Streams, PollReturnsAtDeadlinesNearFarPastAndWayBack) {
   EXPECT_TRUE(item.readable);
 }
 
+// It sends until nothing more fits.
+size_t Fill(SystemNet* net, int stream) {
+  const std::string block(65'536, 'x');
+  size_t sent = 0;
+  while (true) {
+    const IoResult result = net->Write(stream, block.data(), block.size());
+    if (result.state != IoState::kDone) return sent;
+    sent += result.bytes;
+  }
+}
+
+// A stopped reader looks like a machine that is gone to who has asked for EndUnanswered, and to nobody else.
+TEST(TcpStreams, OfAReaderThatDoesNotReadLastUnlessTheyAreToEnd) {
+  SystemNet net;
+  Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = "127.0.0.1"};
+  const UniqueFd listener(*net.Listen(&endpoint));
+  const auto connect = [&](UniqueFd* client, UniqueFd* server) {
+    *client = UniqueFd(*net.Connect(endpoint));
+    PollItem item{.handle = client->get(), .want_write = true};
+    ASSERT_TRUE(net.Poll({&item, 1}, In(10)).ok());
+    PollItem arrived{.handle = listener.get(), .want_read = true};
+    ASSERT_TRUE(net.Poll({&arrived, 1}, In(10)).ok());
+    *server = UniqueFd(*net.Accept(listener.get()));
+  };
+  UniqueFd plain, plain_reader, ending, ending_reader;
+  connect(&plain, &plain_reader);
+  connect(&ending, &ending_reader);
+  net.EndUnanswered(ending.get(), 3'000'000'000);
+  size_t sent = Fill(&net, plain.get());
+  Fill(&net, ending.get());
+  // A short stop ends neither.
+  PollItem items[] = {{.handle = plain.get(), .want_read = true},
+                      {.handle = ending.get(), .want_read = true}};
+  ASSERT_TRUE(net.Poll(items, In(1)).ok());
+  EXPECT_FALSE(items[0].readable);
+  EXPECT_FALSE(items[1].readable);
+  ASSERT_TRUE(net.Poll(items, In(30)).ok());
+  EXPECT_FALSE(items[0].readable);
+  EXPECT_TRUE(items[1].readable);
+  char byte;
+  EXPECT_EQ(net.Read(ending.get(), &byte, 1).state, IoState::kFailed);
+  ASSERT_TRUE(net.Poll({items, 1}, In(2)).ok());
+  EXPECT_FALSE(items[0].readable) << "the other one has ended as well";
+  std::string buffer(1 << 20, ' ');
+  while (sent > 0) {
+    PollItem item{.handle = plain_reader.get(), .want_read = true};
+    ASSERT_TRUE(net.Poll({&item, 1}, In(10)).ok());
+    const IoResult result = net.Read(plain_reader.get(), buffer.data(), buffer.size());
+    ASSERT_EQ(result.state, IoState::kDone);
+    sent -= result.bytes;
+  }
+}
+
 TEST(ResolveHost, KnowsNumbersAndNamesAndReportsTheRest) {
   EXPECT_EQ(*ResolveHost("10.1.2.3", In(10)), "10.1.2.3");
   EXPECT_EQ(*ResolveHost("::1", In(10)), "::1");

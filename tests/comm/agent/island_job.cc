@@ -5,17 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "comm/agent/island_relay.h"
 
 namespace weft::test {
 namespace {
 
-constexpr int64_t kLookNs = 50'000'000;
 // Of an island, in one run: far more than any need.
 constexpr uint64_t kStepsMax = 1'000'000;
-// A process that does not run for so long does not speak for others.
-constexpr int64_t kStoppedNs = 200'000'000;
 
 // The same group may fail again in a later epoch.
 uint64_t GroupOf(const IslandEvent& event) {
@@ -60,52 +58,21 @@ class IslandJob::LocalSide {
       : job_(job), island_(island), process_(process) {}
 
   void Step() {
-    const int64_t now_ns = job_->world_.now_ns();
     ++job_->steps_;
-    IslandAgent& agent = job_->agent(island_, process_);
-    if (now_ns >= look_ns_) {
-      look_ns_ = now_ns + kLookNs;
-      Look(now_ns);
+    side().Step();
+    IslandAgent& agent = side().agent();
+    if (agent.speaking()) {
+      Tell();
+      agent.Step();
     }
-    if (agent.speaking()) Tell();
-    agent.Step();
     while (std::optional<IslandEvent> event = agent.NextEvent())
       job_->Note(island_, *event);
   }
 
-  int64_t NextWakeNs() { return std::min(look_ns_, job_->agent(island_, process_).NextWakeNs()); }
+  int64_t NextWakeNs() { return side().NextWakeNs(); }
 
  private:
-  bool MaySpeak(int process, int64_t now_ns) {
-    SimNode* const node = job_->node(island_, process);
-    if (!node->alive()) return false;
-    if (!node->stopped() || process == process_) {
-      stopped_since_ns_.erase(process);
-      return true;
-    }
-    return now_ns - stopped_since_ns_.try_emplace(process, now_ns).first->second < kStoppedNs;
-  }
-
-  void Look(int64_t now_ns) {
-    IslandAgent& agent = job_->agent(island_, process_);
-    int speaker = 0;
-    while (!MaySpeak(speaker, now_ns))
-      ++speaker;
-    if (speaker != process_) {
-      if (agent.speaking()) agent.Hush();
-      return;
-    }
-    if (!agent.speaking()) {
-      if (!agent.Speak().ok()) return;
-      told_version_ = -1;
-    }
-    for (int process = 0; process < job_->shape_.ranks_per_island; ++process) {
-      // As by a pidfd.
-      const SimNode* const node = job_->node(island_, process);
-      auto peer = *job_->node(island_, process_)->Open(node->pid(), 0);
-      if (peer->Ended()) agent.LocalDeath(job_->RankOf(island_, process), peer->Exit());
-    }
-  }
+  IslandSide& side() { return *job_->sides_[island_][process_]; }
 
   void Tell() {
     Board& board = *job_->boards_[island_];
@@ -114,8 +81,9 @@ class IslandJob::LocalSide {
       // The groups of the epoch before are gone, and who waited has got it.
       board = {.version = board.version + 1, .epoch = epoch};
     }
-    if (told_version_ == board.version) return;
+    if (told_version_ == board.version && told_beginning_ == side().beginnings()) return;
     told_version_ = board.version;
+    told_beginning_ = side().beginnings();
     IslandAgent& agent = job_->agent(island_, process_);
     for (const FailureRecord& record : board.records)
       (void)agent.LocalRecord(record);
@@ -129,9 +97,8 @@ class IslandJob::LocalSide {
   IslandJob* const job_;
   const int island_;
   const int process_;
-  int64_t look_ns_ = 0;
   int told_version_ = -1;
-  std::map<int, int64_t> stopped_since_ns_;
+  uint64_t told_beginning_ = 0;
 };
 
 // A process of this job's that is not in its map.
@@ -170,18 +137,19 @@ IslandJob::IslandJob(uint64_t seed, const IslandJobShape& shape)
   }
   const int rank_count = shape.islands * shape.ranks_per_island;
   map_ = std::make_unique<IslandMap>(std::move(islands), rank_count, 0);
-  agents_.resize(static_cast<size_t>(shape.islands));
+  sides_.resize(static_cast<size_t>(shape.islands));
   for (int island = 0; island < shape.islands; ++island) {
     memories_.push_back(std::make_unique<SimIslandMemory>(IslandNumberSet::All(rank_count)));
     boards_.push_back(std::make_unique<Board>());
     for (int process = 0; process < processes(); ++process) {
       SimNode* const node = nodes_[island][process];
-      agents_[island].push_back(
-          std::make_unique<IslandAgent>(node->seams(),
-                                        IslandAgentSettings{.secret = "a secret of the job",
-                                                            .limit_ns = shape.limit_ns,
-                                                            .gather_ns = shape.gather_ns},
-                                        *map_, memories_[island].get(), island, process));
+      sides_[island].push_back(
+          std::make_unique<IslandSide>(node->seams(),
+                                       IslandAgentSettings{.secret = "a secret of the job",
+                                                           .limit_ns = shape.limit_ns,
+                                                           .gather_ns = shape.gather_ns},
+                                       *map_, memories_[island].get(), island, process));
+      WEFT_CHECK(sides_[island].back()->Watch().ok());
       local_sides_.push_back(std::make_unique<LocalSide>(this, island, process));
       LocalSide* const side = local_sides_.back().get();
       world_.AddActor({node, [side] { side->Step(); }, [side] { return side->NextWakeNs(); },
@@ -210,8 +178,8 @@ void IslandJob::RestartAt(int64_t time_ns, int island) {
 IslandAgent* IslandJob::Speaker(int island) {
   for (int process = 0; process < processes(); ++process) {
     const SimNode* const node = nodes_[island][process];
-    if (node->alive() && !node->stopped() && agents_[island][process]->speaking()) {
-      return agents_[island][process].get();
+    if (node->alive() && !node->stopped() && agent(island, process).speaking()) {
+      return &agent(island, process);
     }
   }
   return nullptr;
@@ -338,9 +306,9 @@ void IslandJob::ExpectSafe() {
 
 uint64_t IslandJob::frames_sent() {
   uint64_t sent = 0;
-  for (const auto& agents : agents_) {
-    for (const auto& agent : agents)
-      sent += agent->frames_sent();
+  for (const auto& sides : sides_) {
+    for (const auto& side : sides)
+      sent += side->agent().frames_sent();
   }
   return sent;
 }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "comm/agent/island_agent.h"
+#include "comm/agent/island_side.h"
 #include "tests/sim/sim_world.h"
 
 namespace weft::test {
@@ -68,7 +69,7 @@ class IslandJob {
 
   SimNode* node(int island, int process) { return nodes_[island][process]; }
 
-  IslandAgent& agent(int island, int process) { return *agents_[island][process]; }
+  IslandAgent& agent(int island, int process) { return sides_[island][process]->agent(); }
 
   // The agent that speaks for the island; nullptr: none does.
   IslandAgent* Speaker(int island);
@@ -128,7 +129,7 @@ class IslandJob {
   std::vector<std::vector<SimNode*>> nodes_;
   std::vector<std::unique_ptr<SimIslandMemory>> memories_;
   std::vector<std::unique_ptr<Board>> boards_;
-  std::vector<std::vector<std::unique_ptr<IslandAgent>>> agents_;
+  std::vector<std::vector<std::unique_ptr<IslandSide>>> sides_;
   std::vector<std::unique_ptr<LocalSide>> local_sides_;
   std::vector<Seen> seen_;
   std::vector<std::unique_ptr<Stranger>> strangers_;

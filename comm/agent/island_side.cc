@@ -1,0 +1,146 @@
+// Ends are noticed as they happen, as far as there are descriptors that say so (there are none in a simulation); whether somebody is
+// stalled nothing says, so it is looked at from time to time.
+#include "comm/agent/island_side.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "base/text.h"
+
+namespace weft {
+namespace {
+
+// Shares of the limit: a speaker that is stopped is found to be so, and another one speaks, long before its island is missed. A look
+// reads four small files, some 150 us.
+constexpr int kLooksPerLimit = 15;
+constexpr int kStalledPerLimit = 15;
+
+}  // namespace
+
+IslandSide::IslandSide(const Seams& seams, const IslandAgentSettings& settings,
+                       const IslandMap& map, IslandMemory* memory, int island, int process)
+    : seams_(seams),
+      map_(map),
+      island_(island),
+      place_(static_cast<size_t>(process)),
+      look_ns_(BoundedIslandLimit(settings.limit_ns) / kLooksPerLimit),
+      stalled_ns_(BoundedIslandLimit(settings.limit_ns) / kStalledPerLimit),
+      agent_(seams, settings, map, memory, island, process) {}
+
+IslandSide::~IslandSide() = default;
+
+absl::Status IslandSide::Watch() {
+  std::vector<Fellow> fellows;
+  for (const IslandProcess& process : map_.island(island_).processes) {
+    Fellow fellow{.world_rank = process.world_rank};
+    if (fellows.size() != place_) {
+      absl::StatusOr<std::unique_ptr<PeerProcess>> opened =
+          seams_.proc->Open(process.pid, process.start_time);
+      if (!opened.ok()) return opened.status();
+      fellow.process = *std::move(opened);
+    }
+    fellows.push_back(std::move(fellow));
+  }
+  fellows_ = std::move(fellows);
+  return absl::OkStatus();
+}
+
+// Who speaks wants to know of all ends, the others of those that may make them speak.
+bool IslandSide::Concerns(size_t place) const {
+  const Fellow& fellow = fellows_[place];
+  return fellow.process != nullptr && !fellow.ended && (place < place_ || agent_.speaking());
+}
+
+void IslandSide::AppendPollItems(std::vector<PollItem>* items) const {
+  for (size_t place = 0; place < fellows_.size(); ++place) {
+    const int fd = Concerns(place) ? fellows_[place].process->fd() : -1;
+    if (fd >= 0) items->push_back({.handle = fd, .want_read = true});
+  }
+  agent_.AppendPollItems(items);
+}
+
+int64_t IslandSide::NextWakeNs() const {
+  // Who does not speak may have to; those below it may be stalled, or go on.
+  bool looks = !agent_.speaking();
+  for (size_t place = 0; place < fellows_.size(); ++place) {
+    if (Concerns(place)) looks = looks || place < place_ || fellows_[place].process->fd() < 0;
+  }
+  return std::min(agent_.NextWakeNs(), looks ? next_look_ns_ : std::numeric_limits<int64_t>::max());
+}
+
+void IslandSide::Step() {
+  const int64_t now_ns = seams_.clock->NowNs();
+  NoticeEnds();
+  const bool look = now_ns >= next_look_ns_;
+  if (look) next_look_ns_ = now_ns + look_ns_;
+  if (look || !agent_.speaking()) Choose(now_ns);
+  agent_.Step();
+}
+
+absl::Status IslandSide::WaitAndStep(int64_t until_ns, int bell) {
+  std::vector<PollItem> items;
+  if (bell >= 0) items.push_back({.handle = bell, .want_read = true});
+  AppendPollItems(&items);
+  const absl::Status polled = seams_.net->Poll(items, std::min(until_ns, NextWakeNs()));
+  if (polled.ok()) Step();
+  return polled;
+}
+
+void IslandSide::NoticeEnds() {
+  std::vector<PollItem> items;
+  std::vector<Fellow*> asked;
+  const bool all = seams_.clock->NowNs() >= next_look_ns_;
+  for (size_t place = 0; place < fellows_.size(); ++place) {
+    Fellow& fellow = fellows_[place];
+    if (!Concerns(place)) continue;
+    if (fellow.process->fd() < 0) {
+      fellow.ended = all && fellow.process->Ended();
+      continue;
+    }
+    items.push_back({.handle = fellow.process->fd(), .want_read = true});
+    asked.push_back(&fellow);
+  }
+  // One call for all of them.
+  if (!items.empty() && seams_.net->Poll(items, std::numeric_limits<int64_t>::min()).ok()) {
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (items[i].readable) asked[i]->ended = asked[i]->process->Ended();
+    }
+  }
+  if (!agent_.speaking()) return;
+  for (Fellow& fellow : fellows_) {
+    if (!fellow.ended || std::exchange(fellow.told, true) || fellow.world_rank < 0) continue;
+    agent_.LocalDeath(fellow.world_rank, fellow.process->Exit());
+  }
+}
+
+bool IslandSide::Stalls(Fellow* fellow, int64_t now_ns) {
+  if (!IsStalled(fellow->process->State())) {
+    fellow->stalled_since_ns = -1;
+    return false;
+  }
+  if (fellow->stalled_since_ns < 0) fellow->stalled_since_ns = now_ns;
+  return now_ns >= fellow->stalled_since_ns + stalled_ns_;
+}
+
+void IslandSide::Choose(int64_t now_ns) {
+  for (size_t place = 0; place < place_; ++place) {
+    Fellow& fellow = fellows_[place];
+    if (fellow.ended || Stalls(&fellow, now_ns)) continue;
+    if (agent_.speaking()) agent_.Hush();
+    return;
+  }
+  if (agent_.speaking()) return;
+  for (Fellow& fellow : fellows_)
+    fellow.told = false;
+  if (const absl::Status speaks = agent_.Speak(); !speaks.ok()) {
+    LogWarn("agent: island ", island_, ": ", FromAbsl(speaks.message()));
+    return;
+  }
+  ++beginnings_;
+  NoticeEnds();
+}
+
+}  // namespace weft

@@ -1,0 +1,84 @@
+// The local side of an island's agent, in each of its processes: who is to speak for the island, and what the speaker must know of the
+// others. With it an agent can be run:
+//
+//   IslandSide side(seams, settings, map, &memory, island, process);
+//   WEFT_RETURN_IF_ERROR(side.Watch());
+//   while (...) {
+//     WEFT_RETURN_IF_ERROR(side.WaitAndStep(until_ns, bell));
+//     if (side.beginnings() != told) ...               // it has begun to speak: say again what it must be told (island_agent.h)
+//     while (std::optional<IslandEvent> event = side.agent().NextEvent()) ...
+//   }
+//
+// Or, on a thread that sleeps on more than this: AppendPollItems, NextWakeNs, Step.
+//
+// The lowest process of the island's list speaks that has not ended and is not stalled. Both are facts, by pidfd and by /proc: nobody is asked,
+// and nothing is shared for it but the island's memory, whose term decides if two think that they are the one. A process looks
+// only at those below it; with all well that is one look at the first of them, now and then, and none by the first itself.
+//
+// Thread-safety: owned by one thread. Waits in WaitAndStep only. Owns the agent and a descriptor per process of the island.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/proc.h"
+#include "base/seams.h"
+#include "comm/agent/island_agent.h"
+#include "comm/agent/island_map.h"
+#include "comm/agent/island_memory.h"
+
+namespace weft {
+
+class IslandSide {
+ public:
+  // As IslandAgent's.
+  IslandSide(const Seams& seams, const IslandAgentSettings& settings, const IslandMap& map,
+             IslandMemory* memory, int island, int process);
+  IslandSide(const IslandSide&) = delete;
+  IslandSide& operator=(const IslandSide&) = delete;
+  ~IslandSide();
+
+  // From here on it knows who ends. Before the first step.
+  absl::Status Watch();
+
+  IslandAgent& agent() { return agent_; }
+
+  // How often this process has begun to speak.
+  uint64_t beginnings() const { return beginnings_; }
+
+  void AppendPollItems(std::vector<PollItem>* items) const;
+  int64_t NextWakeNs() const;
+  void Step();
+
+  // Waits until there may be something to do, until `until_ns`, or until `bell` is readable (-1: there is none); then steps.
+  absl::Status WaitAndStep(int64_t until_ns, int bell);
+
+ private:
+  struct Fellow {
+    std::unique_ptr<PeerProcess> process;  // nullptr: this one
+    int world_rank = -1;
+    bool ended = false;
+    bool told = false;  // to the agent, since it speaks
+    int64_t stalled_since_ns = -1;
+  };
+
+  bool Concerns(size_t place) const;
+  void NoticeEnds();
+  bool Stalls(Fellow* fellow, int64_t now_ns);
+  void Choose(int64_t now_ns);
+
+  const Seams seams_;
+  const IslandMap& map_;
+  const int island_;
+  const size_t place_;  // of this process
+  const int64_t look_ns_;
+  const int64_t stalled_ns_;
+  IslandAgent agent_;
+  std::vector<Fellow> fellows_;  // as in the map
+  int64_t next_look_ns_ = 0;
+  uint64_t beginnings_ = 0;
+};
+
+}  // namespace weft
