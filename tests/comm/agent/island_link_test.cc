@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -290,6 +291,46 @@ TEST(IslandProtocol, MalformedBodiesAreRefused) {
   std::string many = deaths;
   many[0] = many[1] = static_cast<char>(0xff);
   EXPECT_FALSE(DecodeDeaths(many).ok());
+}
+
+// The system's sockets; notes which of them are to end when nobody answers.
+class NotingNet : public SystemNet {
+ public:
+  void EndUnanswered(int stream, int64_t after_ns) override {
+    asked[stream] = after_ns;
+    SystemNet::EndUnanswered(stream, after_ns);
+  }
+
+  std::map<int, int64_t> asked;
+};
+
+TEST(IslandLinkOnTcp, EndsItsSocketWhenTheOtherMachineDoesNotAnswer) {
+  NotingNet net;
+  Seams seams = SystemSeams();
+  seams.net = &net;
+  Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = "127.0.0.1"};
+  const int listener = *net.Listen(&endpoint);
+  IslandLinkSettings settings{.secret = "the job's secret",
+                              .attempt_ns = 20 * kSecondNs,
+                              .beat_ns = kSecondNs,
+                              .silence_ns = 20 * kSecondNs,
+                              .unanswered_ns = 60 * kSecondNs};
+  const auto dialed = IslandLink::Dial(seams, settings, endpoint);
+  PollItem arrives{.handle = listener, .want_read = true};
+  ASSERT_TRUE(net.Poll({&arrives, 1}, seams.clock->NowNs() + 20 * kSecondNs).ok());
+  const auto accepted = IslandLink::Accept(seams, settings, *net.Accept(listener));
+  const int64_t until_ns = seams.clock->NowNs() + 20 * kSecondNs;
+  while (!(dialed->ready() && accepted->ready()) && seams.clock->NowNs() < until_ns) {
+    PollItem items[] = {dialed->Item(), accepted->Item()};
+    ASSERT_TRUE(net.Poll(items, until_ns).ok());
+    dialed->Advance(items[0].readable, items[0].writable);
+    accepted->Advance(items[1].readable, items[1].writable);
+  }
+  EXPECT_TRUE(dialed->ready() && accepted->ready());
+  ASSERT_EQ(net.asked.size(), 2u);
+  for (const IslandLink* link : {dialed.get(), accepted.get()})
+    EXPECT_EQ(net.asked.at(link->Item().handle), 60 * kSecondNs);
+  net.Close(listener);
 }
 
 }  // namespace
