@@ -76,14 +76,9 @@ size_t IslandSharedMemory::FirstWordOf(int process, int half) const {
 }
 
 uint64_t IslandSharedMemory::Take() {
-  uint64_t seen = Word(0).load(std::memory_order_acquire);
-  Head head = UnpackHead(seen);
-  do {
-    head = UnpackHead(seen);
-    ++head.term;
-  } while (!Word(0).compare_exchange_strong(seen, PackHead(head), std::memory_order_acq_rel,
-                                            std::memory_order_acquire));
-  return head.term;
+  // The term stands in the upper half.
+  const uint64_t before = Word(0).fetch_add(uint64_t{1} << 32, std::memory_order_acq_rel);
+  return UnpackHead(before).term + uint64_t{1};
 }
 
 bool IslandSharedMemory::Holds(uint64_t term) {

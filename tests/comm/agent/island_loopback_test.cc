@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -245,6 +246,71 @@ TEST(IslandLoopback, AfterAKillAllAgreeOnTheSameSet) {
     EXPECT_EQ(agreed(island)->ranks, 0b111111u & ~(1u << dead)) << "island " << island;
     EXPECT_EQ(job.Count(island, Kind::kAgreed), 1);
   }
+}
+
+// Some process of each island lives on; which ones are killed, and when, the seed says.
+void KillAtRandom(uint64_t seed) {
+  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
+  std::mt19937_64 chosen(seed);
+  const auto pick = [&](uint64_t bound) {
+    return static_cast<int>(chosen() % bound);
+  };
+  constexpr int kProcesses = 3;
+  RealIslands job({.islands = 2 + pick(3), .ranks_per_island = kProcesses});
+  ASSERT_EQ(job.AwaitConnected(), "");
+  const auto islands = static_cast<uint64_t>(job.islands());
+  job.Raise(pick(islands), kGroup, WEFT_TIMEOUT, 0);
+  if (pick(2) == 0) job.Raise(pick(islands), kGroup, WEFT_MISMATCH, 1);
+  uint64_t living = (uint64_t{1} << job.islands() * kProcesses) - 1;
+  std::vector<int> killed;
+  for (int island = 0; island < job.islands(); ++island) {
+    const int spared = pick(kProcesses);
+    for (int process = 0; process < kProcesses; ++process) {
+      if (process == spared || pick(2) == 0) continue;
+      job.Quiet(pick(10) * kMs);
+      job.Signal(island, process, SIGKILL);
+      killed.push_back(job.RankOf(island, process));
+      living &= ~(uint64_t{1} << killed.back());
+    }
+  }
+  const auto is_dead = [&](int island, int rank) {
+    return job.FindDeath(island, rank).has_value();
+  };
+  EXPECT_TRUE(job.AwaitAll(
+      [&](int island) {
+        return std::all_of(killed.begin(), killed.end(),
+                           [&](int rank) { return is_dead(island, rank); });
+      },
+      kSecondNs))
+      << job.Describe();
+  ExpectOneCause(&job, kGroup, kSecondNs);
+  std::vector<int> all;
+  for (int island = 0; island < job.islands(); ++island)
+    all.push_back(island);
+  job.Reconfigure(all, MonotonicNs() + 20 * kSecondNs);
+  const auto agreed = [&](int island) {
+    return job.Find(island, [](const RealEvent& event) { return event.kind == Kind::kAgreed; });
+  };
+  EXPECT_TRUE(job.AwaitAll([&](int island) { return agreed(island).has_value(); }, 10 * kSecondNs))
+      << job.Describe();
+  for (const int island : all) {
+    EXPECT_EQ(job.Count(island, Kind::kUnreachable), 0) << job.Describe();
+    if (agreed(island)) EXPECT_EQ(agreed(island)->ranks, living) << job.Describe();
+    for (const RealEvent& event : job.Events(island)) {
+      if (event.kind != Kind::kRankDead) continue;
+      EXPECT_EQ(event.signal, SIGKILL) << job.Describe();
+      EXPECT_EQ(std::count(killed.begin(), killed.end(), event.rank), 1) << job.Describe();
+    }
+  }
+}
+
+TEST(IslandLoopback, KillsAtRandomEndInOneMembershipOfThoseWhoLive) {
+  const uint64_t first = FirstSeedToTry(1);
+  const uint64_t count = AllCasesWanted() ? 200 : 15;
+  for (uint64_t seed = first; seed < first + count && !HasFailure(); ++seed)
+    KillAtRandom(seed);
+  std::printf("kills at random: %llu seeds from %llu on\n", static_cast<unsigned long long>(count),
+              static_cast<unsigned long long>(first));
 }
 
 TEST(IslandLoopback, IdleAgentsHardlyRun) {
