@@ -69,6 +69,9 @@ absl::Status IslandAgent::Speak() {
     return listening;
   }
   BeginEpoch();
+  // The speaker that wrote them may have ended before anybody here was told.
+  for (const RankDeath& death : memory_->Read().deaths)
+    Emit({.kind = IslandEvent::Kind::kRankDead, .rank = death.world_rank, .exit = death.exit});
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 // Agents of several islands in a simulated network: what they say of each other when processes are killed or stopped, machines
 // are lost, and connections break or fall silent.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,6 +109,20 @@ TEST(IslandSim, AKilledSpeakerIsAFactEverywhereAndItsIslandIsReachable) {
       EXPECT_EQ(job.Speaker(island)->reach()->connected().Count(), 5);
     job.ExpectSafe();
   }
+}
+
+// Who spoke before has written what it saw, and may have ended before its island was told.
+TEST(IslandSim, ANewSpeakerSaysWhatTheOneBeforeItSaw) {
+  IslandJob job(1, {.islands = 2, .ranks_per_island = 3});
+  job.world().KillAt(job.node(1, 1), job.world().now_ns() + kSecondNs, {.signal = 9});
+  EXPECT_TRUE(Quiet(&job, 2 * kSecondNs));
+  IslandAgent& next = job.agent(1, 2);
+  ASSERT_TRUE(next.Speak().ok());
+  const std::optional<IslandEvent> event = next.NextEvent();
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->kind, IslandEvent::Kind::kRankDead);
+  EXPECT_EQ(event->rank, job.RankOf(1, 1));
+  EXPECT_EQ(event->exit.signal, 9);
 }
 
 // Two islands lose sight of each other for so long that the connection ends, and a third one sees both: it passes the question
