@@ -104,6 +104,8 @@ std::vector<int> IslandReach::Judge(int64_t now_ns, const IslandNumberSet& ended
 }
 
 int64_t IslandReach::NextWakeNs() const {
+  // As at the start of an epoch: to be judged at once, though nothing else may happen for long.
+  if (changed_) return std::numeric_limits<int64_t>::min();
   int64_t wake_ns = std::numeric_limits<int64_t>::max();
   for (const auto& [island, since_ns] : missing_since_ns_)
     wake_ns = std::min(wake_ns, since_ns + confirm_ns_);
