@@ -84,7 +84,7 @@ absl::Status IslandSide::WaitAndStep(int64_t until_ns, int bell) {
   std::vector<PollItem> items;
   if (bell >= 0) items.push_back({.handle = bell, .want_read = true});
   AppendPollItems(&items);
-  const absl::Status polled = seams_.net->Poll(items, std::min(until_ns, NextWakeNs()));
+  absl::Status polled = seams_.net->Poll(items, std::min(until_ns, NextWakeNs()));
   if (polled.ok()) Step();
   return polled;
 }

@@ -47,7 +47,7 @@ uint64_t Bits(const IslandNumberSet& set) {
 }  // namespace
 
 // What the test wants of an island's ranks.
-struct RealIslands::IslandBoard {
+struct alignas(64) RealIslands::IslandBoard {
   struct Record {
     uint64_t group;
     weft_result_t result;
@@ -61,7 +61,7 @@ struct RealIslands::IslandBoard {
   std::atomic<int> breaks{0};
 };
 
-struct RealIslands::ProcessNotes {
+struct alignas(64) RealIslands::ProcessNotes {
   // Who it is, before all begin.
   std::atomic<int32_t> pid{0};
   uint64_t start_time = 0;
@@ -70,10 +70,6 @@ struct RealIslands::ProcessNotes {
   std::atomic<uint64_t> answers{0};
   std::atomic<int> event_count{0};
   RealEvent events[kEventsMax];
-};
-
-struct RealIslands::Shared {
-  std::atomic<bool> go{false};
 };
 
 // In a process of the job.
@@ -187,11 +183,9 @@ RealIslands::RealIslands(RealIslandsShape shape) : shape_(std::move(shape)) {
   const auto islands = static_cast<size_t>(shape_.islands);
   const size_t processes = islands * static_cast<size_t>(shape_.ranks_per_island);
   WEFT_CHECK(processes <= 64);
-  shared_ = *Pages::Create(
-      "weft-islands-test",
-      sizeof(Shared) + islands * sizeof(IslandBoard) + processes * sizeof(ProcessNotes) + 64,
-      Backing::kAllocated);
-  new (shared_.data()) Shared;
+  shared_ = *Pages::Create("weft-islands-test",
+                           islands * sizeof(IslandBoard) + processes * sizeof(ProcessNotes),
+                           Backing::kAllocated);
   told_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   std::vector<Island> list(islands);
   // 127.0.0.0/8 is this machine; the process's number makes addresses of its own.
@@ -273,12 +267,12 @@ RealIslands::~RealIslands() {
 }
 
 RealIslands::IslandBoard& RealIslands::board(int island) const {
-  return reinterpret_cast<IslandBoard*>(shared_.data() + sizeof(Shared))[island];
+  return reinterpret_cast<IslandBoard*>(shared_.data())[island];
 }
 
 RealIslands::ProcessNotes& RealIslands::notes(int island, int process) const {
   std::byte* const first =
-      shared_.data() + sizeof(Shared) + static_cast<size_t>(shape_.islands) * sizeof(IslandBoard);
+      shared_.data() + static_cast<size_t>(shape_.islands) * sizeof(IslandBoard);
   return reinterpret_cast<ProcessNotes*>(first)[RankOf(island, process)];
 }
 

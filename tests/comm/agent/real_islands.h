@@ -99,7 +99,6 @@ class RealIslands {
   std::string Describe() const;
 
  private:
-  struct Shared;
   struct IslandBoard;
   struct ProcessNotes;
   class Rank;
