@@ -63,6 +63,11 @@ void CheckConfig(const TrainConfig& config, size_t world_size) {
                     "bits of the other strategies",
                     shard));
   }
+  if (config.elastic && config.strategy != WEFT_SHARD_NO_SHARD) {
+    throw BadInput(
+        "--elastic needs --strategy ddp: only there has every rank all weights and optimizer "
+        "state");
+  }
   if (config.strategy == WEFT_SHARD_FRACTION && config.memory_budget == 0) {
     throw BadInput(
         "--strategy fraction needs --memory-budget, the bytes that may be spent on keeping blocks "

@@ -52,7 +52,8 @@ struct TrainConfig {
   size_t eval_windows = 128;    // in between
   size_t final_windows = 2048;  // at the end, and for the order-3 model
   size_t sample_bytes = 400;
-  int threads = 1;  // OpenMP threads of this rank
+  bool elastic = false;  // go on without ranks that are lost; with WEFT_SHARD_NO_SHARD only
+  int threads = 1;       // OpenMP threads of this rank
 };
 
 // How the program runs around it.

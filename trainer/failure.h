@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "weft/types.h"
+
 namespace weft::trainer {
 
 // The user asked for something impossible: exit code 2.
@@ -18,6 +20,25 @@ class BadInput : public std::runtime_error {
 class RunFailure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+// A call of weft failed.
+class WeftFailure : public RunFailure {
+ public:
+  WeftFailure(const std::string& sentence, weft_result_t result, int world_rank, int pid)
+      : RunFailure(sentence), result_(result), world_rank_(world_rank), pid_(pid) {}
+
+  weft_result_t result() const { return result_; }
+
+  // Of the rank that is to blame; -1 where that is not known.
+  int world_rank() const { return world_rank_; }
+
+  int pid() const { return pid_; }
+
+ private:
+  weft_result_t result_;
+  int world_rank_;
+  int pid_;
 };
 
 }  // namespace weft::trainer

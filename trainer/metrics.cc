@@ -12,12 +12,29 @@ namespace {
 
 constexpr int kVersion = 1;  // of the lines; docs/formats/metrics.md
 
+// The lines of a file up to that step; a line that is not whole ends them.
+std::string WholeLines(const std::string& path, size_t last_step, size_t& kept_step) {
+  std::string kept, text;
+  std::ifstream in(path);
+  while (last_step > 0 && std::getline(in, text)) {
+    const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object() || line.value("step", last_step + 1) > last_step) break;
+    kept += text + "\n";
+    kept_step = line.value("step", size_t{0});
+  }
+  return kept;
+}
+
 }  // namespace
 
-MetricsWriter::MetricsWriter(const std::string& directory) : directory_(directory) {
+MetricsWriter::MetricsWriter(const std::string& directory, size_t go_on_after)
+    : directory_(directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (!error) out_.open(directory + "/metrics.jsonl", std::ios::trunc);
+  const std::string path = directory + "/metrics.jsonl";
+  const std::string kept = WholeLines(path, go_on_after, last_step_);
+  if (!error) out_.open(path, std::ios::trunc);
+  out_ << kept << std::flush;
   if (error || !out_) {
     throw BadInput("cannot write to " + directory +
                    (error ? ": " + error.message() : std::string()) +
@@ -38,7 +55,7 @@ void MetricsWriter::Write(const StepRecord& record, int64_t time_ns, double tok_
   line["lr"] = record.lr;
   line["grad_norm"] = record.grad_norm;
   out_ << line.dump() << "\n";
-  if (val_loss) out_.flush();
+  out_.flush();  // another rank may have to go on with the file
 }
 
 void WriteRunFile(const std::string& directory, const std::string& name, const std::string& text) {

@@ -2,6 +2,7 @@
 #ifndef WEFT_TRAINER_METRICS_H_
 #define WEFT_TRAINER_METRICS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <optional>
@@ -13,18 +14,23 @@ namespace weft::trainer {
 
 class MetricsWriter {
  public:
-  // Makes the directory and an empty metrics.jsonl in it. Throws BadInput when that fails.
-  explicit MetricsWriter(const std::string& directory);
+  // Makes the directory and an empty metrics.jsonl in it. Throws BadInput when that fails. With `go_on_after` > 0 the file
+  // keeps the lines up to that step, and new ones follow: another rank wrote them, and may have died in the middle of one.
+  explicit MetricsWriter(const std::string& directory, size_t go_on_after = 0);
 
   // `time_ns` counts from the start of training. val_loss is there after a validation.
   void Write(const StepRecord& record, int64_t time_ns, double tok_s,
              std::optional<double> val_loss);
+
+  // Of the lines that it went on after; 0: there were none.
+  size_t last_step() const { return last_step_; }
 
   const std::string& directory() const { return directory_; }
 
  private:
   std::string directory_;
   std::ofstream out_;
+  size_t last_step_ = 0;
 };
 
 // Writes a whole file into the run's directory; throws RunFailure when that fails.

@@ -90,6 +90,8 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
       "--nonfinite-steps", train.nonfinite_steps, 1, kStepsMax,
       "the run ends with so many steps in a row whose gradients are infinite or NaN; before, such "
       "steps update nothing");
+  app.add_flag("--elastic", train.elastic,
+               "go on without ranks that are lost (with ddp); start it by weftrun --elastic");
   number("--memory-budget", texts.memory_budget,
          "bytes for what is gathered, like 40MB or 1.5MiB; fraction keeps as many blocks unsharded "
          "as fit; 0: no limit");

@@ -3,6 +3,8 @@
 // rest of the trainer has them.
 #include "trainer/parallel.h"
 
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "weft/collective.h"
@@ -31,8 +33,12 @@ void MultiplyFloats(const float* a, const float* b, float* c, size_t m, size_t n
 
 void Check(weft_result_t result, const char* attempted) {
   if (result == WEFT_SUCCESS) return;
-  throw RunFailure(
-      fmt::format("{}: {} ({})", attempted, weft_last_error(), weft_result_name(result)));
+  weft_error_info_t info = {};
+  info.struct_size = sizeof info;
+  weft_last_error_info(&info);
+  throw WeftFailure(
+      fmt::format("{}: {} ({})", attempted, weft_last_error(), weft_result_name(result)), result,
+      info.world_rank, info.pid);
 }
 
 DataParallel::DataParallel(weft_group_t group, const std::vector<UnitSpec>& units,
@@ -179,6 +185,64 @@ std::vector<float> DataParallel::Read(size_t unit, size_t param) {
       .struct_size = sizeof read, .values = values.data(), .root = WEFT_SHARD_EVERY_RANK};
   Check(weft_shard_param_read(units_[unit].params[param], &read), "reading a parameter");
   return values;
+}
+
+bool DataParallel::StatePart(weft_shard_param_t param, int kind, weft_shard_state_part_t& part) {
+  part = {};
+  part.struct_size = sizeof part;
+  const weft_result_t result =
+      weft_shard_state_part(param, static_cast<weft_shard_state_kind_t>(kind), &part);
+  if (result == WEFT_BAD_STATE) return false;
+  Check(result, "asking for the state of a parameter");
+  return true;
+}
+
+bool DataParallel::ReadState(std::vector<float>& values, weft_shard_state_scalars_t& scalars) {
+  scalars = {};
+  scalars.struct_size = sizeof scalars;
+  const weft_result_t result = weft_shard_state_scalars_get(context_, &scalars);
+  if (result == WEFT_BAD_STATE) return false;
+  Check(result, "asking for the counts of updates");
+  values.clear();
+  for (const Unit& unit : units_) {
+    for (weft_shard_param_t param : unit.params) {
+      for (int kind = 0; kind < WEFT_SHARD_STATE_KINDS; kind++) {
+        weft_shard_state_part_t part;
+        if (!StatePart(param, kind, part)) return false;
+        const float* data = static_cast<const float*>(part.data);
+        values.insert(values.end(), data, data + part.count);
+      }
+    }
+  }
+  return true;
+}
+
+void DataParallel::WriteState(const std::vector<float>& values,
+                              const weft_shard_state_scalars_t& scalars) {
+  Check(weft_shard_state_scalars_set(context_, &scalars), "setting the counts of updates");
+  const float* from = values.data();
+  for (const Unit& unit : units_) {
+    for (weft_shard_param_t param : unit.params) {
+      for (int kind = 0; kind < WEFT_SHARD_STATE_KINDS; kind++) {
+        weft_shard_state_part_t part;
+        if (!StatePart(param, kind, part) ||
+            size_t(values.data() + values.size() - from) < part.count) {
+          throw RunFailure("the state to go on from is not that of this model");
+        }
+        std::copy(from, from + part.count, static_cast<float*>(part.data));
+        from += part.count;
+      }
+    }
+  }
+  Check(weft_shard_state_written(context_, WEFT_SHARD_STATE_ALL, nullptr),
+        "going on from weights and optimizer state");
+}
+
+int64_t DataParallel::update_count() {
+  weft_shard_state_scalars_t scalars = {};
+  scalars.struct_size = sizeof scalars;
+  Check(weft_shard_state_scalars_get(context_, &scalars), "asking for the counts of updates");
+  return scalars.update_count;
 }
 
 double DataParallel::Sum(double value) {

@@ -15,7 +15,7 @@
 // Parameters, gradients and the state of AdamW live in a weft shard context, cut between the ranks as
 // the strategy says. As UnitHooks it tells the context when a unit is used and when a gradient is
 // complete, so that gathering and reducing overlap computing, and tells the model where the unit is.
-// Calls that fail throw RunFailure with weft's sentence.
+// Calls that fail throw WeftFailure with weft's sentence.
 //
 // The group is borrowed and must outlive the object. Thread-safety: belongs to one thread.
 #ifndef WEFT_TRAINER_PARALLEL_H_
@@ -29,6 +29,7 @@
 
 #include "weft/group.h"
 #include "weft/shard.h"
+#include "weft/shard_state.h"
 
 #include "trainer/config.h"
 #include "trainer/matmul.h"
@@ -63,6 +64,13 @@ class DataParallel : public UnitHooks<float> {
   void Load(size_t unit, size_t param, const float* values);
   // The whole parameter. Collective.
   std::vector<float> Read(size_t unit, size_t param);
+  // Weights, moments and counts of what a rank has, also after a failure: then those after the last update. False if an
+  // update was left half done. Only of strategies that shard nothing: then every rank has all, and the same. Local.
+  bool ReadState(std::vector<float>& values, weft_shard_state_scalars_t& scalars);
+  // Goes on from them; all ranks pass the same. Collective.
+  void WriteState(const std::vector<float>& values, const weft_shard_state_scalars_t& scalars);
+  // How many updates have been made. Local.
+  int64_t update_count();
   // The sum over all ranks, the same bits on each. Collective.
   double Sum(double value);
 
@@ -109,6 +117,8 @@ class DataParallel : public UnitHooks<float> {
   // Tells the context in which order forward uses the units.
   void HintOrder(const std::vector<UnitSpec>& units);
   UnitView<float> ViewOf(Unit& unit);
+  // What is kept of a param; asked for where it is used, since parts may move.
+  bool StatePart(weft_shard_param_t param, int kind, weft_shard_state_part_t& part);
   void Destroy();
 
   const weft_group_t group_;
@@ -123,7 +133,7 @@ class DataParallel : public UnitHooks<float> {
   std::vector<Unit> units_;
 };
 
-// Throws RunFailure with weft's sentence unless `result` is WEFT_SUCCESS.
+// Throws WeftFailure with weft's sentence unless `result` is WEFT_SUCCESS.
 void Check(weft_result_t result, const char* attempted);
 
 }  // namespace weft::trainer

@@ -48,7 +48,7 @@ Progress::Progress(const TrainConfig& config, bool terminal)
 
 std::string Progress::Line(const StepRecord& record) const {
   const double share = seconds_ > 0 ? 100 * exposed_ / seconds_ : 0;
-  const double left = seconds_ / double(record.step) * double(config_.steps - record.step);
+  const double left = seconds_ / steps_ * double(config_.steps - record.step);
   const std::string val = val_loss_ ? fmt::format("{:.3f}", *val_loss_) : "-";
   return fmt::format("step {}/{} | loss {:.3f} | val {} | {} tok/s | comm {:.1f} % | eta {}{}{}",
                      record.step, config_.steps, loss_, val, Count(tok_s_), share, Clock(left),
@@ -56,11 +56,13 @@ std::string Progress::Line(const StepRecord& record) const {
 }
 
 void Progress::Show(const StepRecord& record, std::optional<double> val_loss) {
-  const double rate = double(config_.global_batch * config_.model.seq) / record.seconds;
-  tok_s_ = record.step == 1 ? rate : kKeep * tok_s_ + (1 - kKeep) * rate;
+  const double rate = double(record.tokens) / record.seconds;
+  tok_s_ = steps_ == 0 ? rate : kKeep * tok_s_ + (1 - kKeep) * rate;
   if (std::isfinite(record.loss)) {
     loss_ = std::isfinite(loss_) ? kKeep * loss_ + (1 - kKeep) * record.loss : record.loss;
   }
+  steps_ += 1;
+  tokens_ += double(record.tokens);
   seconds_ += record.seconds;
   exposed_ += record.comm_exposed_s;
   if (val_loss) val_loss_ = val_loss;

@@ -31,6 +31,9 @@ class Progress {
 
   double tok_s() const { return tok_s_; }
 
+  // Of the steps that were shown.
+  double tokens() const { return tokens_; }
+
   double train_seconds() const { return seconds_; }
 
   double exposed_seconds() const { return exposed_; }
@@ -43,6 +46,8 @@ class Progress {
   double tok_s_ = 0;  // smoothed
   double loss_ =
       std::numeric_limits<double>::quiet_NaN();  // smoothed, of steps where it was finite
+  double steps_ = 0;                             // shown so far
+  double tokens_ = 0;                            // of these
   double seconds_ = 0;                           // all steps so far, validation not counted
   double exposed_ = 0;
   double shown_at_ = 0;  // seconds_ when a line was last printed

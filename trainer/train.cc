@@ -100,6 +100,29 @@ void Trainer::Begin() {
       parallel_.Load(u, p, values.data());
     }
   }
+  steps_done_ = 0;
+}
+
+void Trainer::GoOnFrom(const TrainState& state) {
+  parallel_.WriteState(state.values, state.scalars);
+  last_ = state.last;
+  steps_done_ = state.steps_done;
+  updates_ = state.scalars.update_count;
+}
+
+TrainState Trainer::TakeState() {
+  TrainState state;
+  if (steps_done_ < 0) return state;
+  state.last = last_;
+  state.steps_done = steps_done_;
+  if (!parallel_.ReadState(state.values, state.scalars)) {
+    state.steps_done = TrainState::kBroken;
+  } else if (state.scalars.update_count > updates_) {
+    // The step failed when its update was already made.
+    state.steps_done = int64_t(record_.step);
+    state.last = record_;
+  }
+  return state;
 }
 
 std::vector<std::vector<float>> Trainer::ReadParams() {
@@ -153,17 +176,24 @@ StepRecord Trainer::TryStep(size_t index) {
     parallel_.EndMicrobatch();
   }
   const int64_t exposed_ns = parallel_.Finish();
-  StepRecord record;
+  StepRecord& record = record_;
+  record = {};
   record.step = index + 1;
+  record.tokens = config_.global_batch * config_.model.seq;
   record.lr = LearningRate(config_, index);
   // Before the update, which leaves gathers of parameters under way.
   const auto before_sum = Clock::now();
   record.loss = parallel_.Sum(loss) / tokens;
   record.comm_exposed_s = double(exposed_ns) * 1e-9 + SecondsSince(before_sum);
+  record.seconds = SecondsSince(start);  // if the update is all that is done of the rest
   const weft_shard_update_result_t update = parallel_.Update(record.lr, config_.grad_clip);
   record.grad_norm = update.grad_norm;
+  steps_done_ = int64_t(record.step);
+  last_ = record;
+  if (config_.elastic) updates_ = parallel_.update_count();
   parallel_.EndStep();
   record.seconds = SecondsSince(start);
+  last_ = record;
   // A step whose gradients are not finite was skipped; there may be a few, and weft counts them.
   if (!std::isfinite(record.loss) && update.skipped == 0) {
     throw RunFailure(

@@ -26,18 +26,9 @@
 #include "trainer/model.h"
 #include "trainer/parallel.h"
 #include "trainer/sampler.h"
+#include "trainer/train_state.h"
 
 namespace weft::trainer {
-
-// What one step amounted to; the fields of metrics.jsonl.
-struct StepRecord {
-  size_t step = 0;  // from 1
-  double loss = 0;  // nats per byte, mean over the global batch
-  double grad_norm = 0;
-  double lr = 0;
-  double seconds = 0;  // wall time of the step
-  double comm_exposed_s = 0;
-};
 
 // Starts of `count` windows of `seq` + 1 bytes, evenly spread over a text without overlap, or as
 // many as there are.
@@ -56,6 +47,10 @@ class Trainer {
 
   // Initial values, those of rank 0.
   void Begin();
+  // Instead of Begin: the values that another Trainer had; see TrainState.
+  void GoOnFrom(const TrainState& state);
+  // Of an elastic run: what has been done so far, also after a failure. Local.
+  TrainState TakeState();
   // Step `index`, from 0. A failure on this rank releases the others and is thrown on.
   StepRecord Step(size_t index);
   // Mean loss in nats per byte over windows of the validation text, ContextBytes of each not judged.
@@ -83,6 +78,10 @@ class Trainer {
   WindowSampler sampler_;
   Model<float> model_;
   std::vector<uint8_t> inputs_, targets_;
+  StepRecord record_;        // of the step under way
+  StepRecord last_;          // of the last that was done
+  int64_t steps_done_ = -1;  // -1: there are no weights yet
+  int64_t updates_ = 0;      // before the step under way
 };
 
 }  // namespace weft::trainer

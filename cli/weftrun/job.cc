@@ -191,12 +191,28 @@ void Job::ObserveExits() {
     if (!rank.exit.has_value() || !rank.exit->failed()) continue;
     if (rank.exit->signal == SIGKILL && phase_ != Phase::kKill)
       rank.exit->oom_kills = rank.oom_kills.Since();
+    if (options_.elastic && phase_ == Phase::kRunning && first_failure_ == nullptr &&
+        options_.size() - LostCount() > options_.ranks_min) {
+      NoteLost(rank);
+      continue;
+    }
     // Of several that ended since the last look, a crash explains more than the exit of one that
     // noticed it.
     const bool crashed = rank.exit->signal != 0;
     if (culprit == nullptr || (crashed && culprit->exit->signal == 0)) culprit = &rank;
   }
   if (culprit != nullptr && first_failure_ == nullptr) NoteFirstFailure(*culprit);
+}
+
+int Job::LostCount() const {
+  return static_cast<int>(
+      std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.lost; }));
+}
+
+void Job::NoteLost(Rank& rank) {
+  rank.lost = true;
+  Say(StrCat(RankText(rank.rank, "", rank.pid), " ", rank.exit->ToString(), " and is lost; ",
+             options_.size() - LostCount(), " of ", options_.size(), " ranks are left"));
 }
 
 // A rank that is held now was held when the failed one gave up waiting for it.
@@ -426,6 +442,7 @@ void Job::Report() {
       Say(StrCat("the ranks of this node: ", OtherEndings()));
       return;
     }
+    if (LostCount() > 0) return ReportLost();
     if (last_signal_ != 0) Say(StrCat("all ranks ended well after ", SignalName(last_signal_)));
     return;
   }
@@ -447,6 +464,18 @@ void Job::Report() {
   }
   const std::string others = OtherEndings();
   if (!others.empty()) Say(StrCat("the others: ", others));
+}
+
+// "3 of 4 ranks ended well; lost: rank 2 killed by signal 9 (SIGKILL)".
+void Job::ReportLost() {
+  std::string lost;
+  for (const Rank& rank : ranks_) {
+    if (!rank.lost) continue;
+    lost += StrCat(lost.empty() ? "" : "; ", "rank ", rank.rank, " ", rank.exit->ToString());
+  }
+  Say(StrCat(options_.size() - LostCount(), " of ", options_.size(), " ranks ended well",
+             last_signal_ == 0 ? "" : StrCat(" after ", SignalName(last_signal_)),
+             "; lost: ", lost));
 }
 
 // "ranks 0, 2, 3 exited with code 1; rank 4 killed by signal 15 (SIGTERM)".

@@ -8,6 +8,7 @@
 // After a failure the others have kGraceNs to say what they saw, then get SIGTERM, and SIGKILL
 // kTermNs later. A job that is asked to end (SIGINT, SIGTERM, SIGHUP) has options.grace_s, then the ranks that
 // are left get SIGKILL; asked again, it ends at once. All processes that a rank left in its process group are killed at the end.
+// With --elastic a rank that fails is lost: the others go on, while enough are left, and the job's end is theirs.
 // A rank that is stopped, frozen or writing a core dump when the first one gives up is why that gave up: it is the one that is
 // named, and the exit code is that of the other.
 // Ranks that ended stay unreaped until all have: their exit status can be read in /proc/<pid>/stat,
@@ -75,6 +76,7 @@ class Job {
     OomKills oom_kills;
     ProcessState state = ProcessState::kNotKnown;  // when the first rank failed
     std::optional<ExitReport> exit;
+    bool lost = false;  // it failed, and the others went on
   };
 
   // What comes next if the ranks do not end by themselves.
@@ -88,6 +90,8 @@ class Job {
   bool AllExited() const;
   bool AllFinished() const;
   void ObserveExits();
+  int LostCount() const;
+  void NoteLost(Rank& rank);
   void NoteFirstFailure(Rank& rank);
   void FindHeldRanks();
   std::string FailureText(std::string_view node, bool pids) const;
@@ -114,6 +118,7 @@ class Job {
 
   const Rank* Named() const { return held_ != nullptr ? held_ : first_failure_; }
 
+  void ReportLost();
   std::string OtherEndings() const;
   void Say(std::string_view line);
   JobResult Result() const;

@@ -58,6 +58,15 @@ absl::Status CheckNumbers(RunOptions* options, int ranks, int node_rank) {
     return Refuse(StrCat("--node-rank ", node_rank, ": must be from 0 to ", options->node_count - 1,
                          " for --nnodes ", options->node_count));
   }
+  if (options->elastic && options->node_count > 1) {
+    return Refuse("--elastic is for the ranks of one node; leave out --nnodes");
+  }
+  if (options->ranks_min > ranks) {
+    return Refuse(StrCat("--min-ranks ", options->ranks_min, ": must be at most -n ", ranks));
+  }
+  if (options->ranks_min > 1 && !options->elastic) {
+    return Refuse("--min-ranks is of --elastic only: without it the ranks end together");
+  }
   options->ranks_per_node = ranks;
   options->node_rank = node_rank;
   return absl::OkStatus();
@@ -96,6 +105,10 @@ absl::StatusOr<RunOptions> ParseRunOptions(int argc, const char* const* argv) {
          "MASTER_PORT of the ranks; weft's store listens on the next port");
   number("--max-restarts", options.restarts_max, 0, kRestartsMax,
          "how often all ranks are started again after a failure");
+  app.add_flag("--elastic", options.elastic,
+               "a rank that fails does not end the others, while --min-ranks are left");
+  number("--min-ranks", options.ranks_min, 1, kRanksPerNodeMax,
+         "with --elastic: the job ends when fewer are left (1)");
   number("--grace", options.grace_s, 0, kGraceMax,
          "seconds that ranks have to end when weftrun is asked to, before it kills them (10)");
   app.add_option("--log-dir", options.log_dir,

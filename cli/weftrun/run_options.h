@@ -21,6 +21,8 @@ struct RunOptions {
   std::string master_host;  // "" on one node
   int master_port = 0;      // 0: a free one, on one node only
   int restarts_max = 0;
+  bool elastic = false;              // a rank that fails is lost, and the others go on
+  int ranks_min = 1;                 // with elastic: so many at least
   int grace_s = 10;                  // for ranks that were asked to end, before they are killed
   std::string log_dir;               // "": no files
   std::vector<std::string> program;  // with its arguments

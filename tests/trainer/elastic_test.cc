@@ -1,0 +1,240 @@
+// Elastic runs on processes that are killed: what the others do from then on has the bits of ranks that start from the same state.
+// The moment of a death is not chosen but read from what the run says, so every repetition tries another one.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <nlohmann/json.hpp>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "weft/error.h"
+#include "weft/group.h"
+
+#include "tests/support/forked_ranks.h"
+#include "tests/trainer/rank_threads.h"
+#include "tests/trainer/training_run.h"
+#include "trainer/run.h"
+
+namespace weft::trainer {
+namespace {
+
+constexpr int kRanks = 3;
+constexpr double kLimitS = 120;
+
+// Rank `rank` is killed when so many steps have been written.
+struct Kill {
+  int rank = 0;
+  size_t steps = 0;
+};
+
+// What a run says when it goes on: with the weights of which step, and how many sequences a step.
+struct Turn {
+  size_t step = 0;
+  size_t batch = 0;
+};
+
+int FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  const bool named =
+      fd >= 0 && bind(fd, generic, length) == 0 && getsockname(fd, generic, &length) == 0;
+  close(fd);
+  return named ? ntohs(address.sin_port) : 0;
+}
+
+std::string ReadAll(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+size_t LineCount(const std::string& path) {
+  const std::string text = ReadAll(path);
+  return size_t(std::count(text.begin(), text.end(), '\n'));
+}
+
+class ElasticRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/weft_elastic_test_XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    folder_ = name;
+    std::ofstream(folder_ + "/text") << TestCorpus().train;
+    config_.train = SmallConfig();
+    config_.train.steps = 1500;
+    config_.train.global_batch = 6;
+    config_.train.eval_every = 100;
+    config_.train.eval_windows = 5;
+    config_.train.final_windows = 21;
+    config_.train.sample_bytes = 5;
+    config_.train.elastic = true;
+    config_.data = {folder_ + "/text"};
+    config_.run_dir = folder_;
+    config_.name = "run";
+  }
+
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string metrics() const { return folder_ + "/run/metrics.jsonl"; }
+
+  void Train(const std::vector<Kill>& kills);
+  std::string TrainRank(int rank, int port, const std::vector<Kill>& kills) const;
+  std::vector<Turn> ReadTurns() const;
+  std::string CompareWithTurns(const std::vector<Turn>& turns) const;
+
+  std::string folder_;
+  ProgramConfig config_;
+};
+
+std::string ElasticRun::TrainRank(int rank, int port, const std::vector<Kill>& kills) const {
+  setenv("RANK", std::to_string(rank).c_str(), 1);
+  setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);
+  setenv("WORLD_SIZE", std::to_string(kRanks).c_str(), 1);
+  setenv("LOCAL_WORLD_SIZE", std::to_string(kRanks).c_str(), 1);
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
+  const std::string output = folder_ + "/output" + std::to_string(rank);
+  if (std::freopen(output.c_str(), "w", stdout) == nullptr) return "no output file";
+  for (const Kill& kill : kills) {
+    if (kill.rank != rank) continue;
+    std::thread([this, kill] {
+      while (LineCount(metrics()) < kill.steps)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      raise(SIGKILL);
+    }).detach();
+  }
+  weft_group_t group = nullptr;
+  if (weft_group_create_from_env(nullptr, &group) != WEFT_SUCCESS) return weft_last_error();
+  std::string problem;
+  try {
+    trainer::Run(config_, group).ToTheEnd();
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  weft_group_destroy(group);
+  std::fflush(stdout);
+  return problem;
+}
+
+void ElasticRun::Train(const std::vector<Kill>& kills) {
+  const int port = FreePort();
+  ASSERT_NE(port, 0);
+  const auto ends =
+      test::RunForkedRanks(kRanks, kLimitS, [&](int rank) { return TrainRank(rank, port, kills); });
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const test::RankEnd& end = ends[size_t(rank)];
+    const bool killed = std::any_of(kills.begin(), kills.end(),
+                                    [&](const Kill& kill) { return kill.rank == rank; });
+    if (killed) {
+      EXPECT_TRUE(WIFSIGNALED(end.wait_status) && !end.timed_out) << rank << ": " << end.said;
+    } else {
+      EXPECT_EQ(end.Problem(), "") << "rank " << rank;
+    }
+  }
+}
+
+std::vector<Turn> ElasticRun::ReadTurns() const {
+  static const std::regex kSaid(
+      "rank [0-2] \\(pid [0-9]+\\) was lost at step [0-9]+; [12] ranks? goe?s? on from step [0-9]+ "
+      "with "
+      "the weights of step ([0-9]+), ([0-9]+) sequences a step");
+  std::vector<Turn> turns;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const std::string text = ReadAll(folder_ + "/output" + std::to_string(rank));
+    for (std::sregex_iterator it(text.begin(), text.end(), kSaid), end; it != end; ++it)
+      turns.push_back({std::stoul((*it)[1]), std::stoul((*it)[2])});
+  }
+  std::sort(turns.begin(), turns.end(),
+            [](const Turn& a, const Turn& b) { return a.batch > b.batch; });
+  return turns;
+}
+
+// Trains with as many ranks as each turn had, which start from the state of those before, and compares step by step.
+std::string ElasticRun::CompareWithTurns(const std::vector<Turn>& turns) const {
+  std::vector<StepRecord> expected;
+  double validation = 0;
+  const Corpus corpus = LoadCorpus(config_.data, folder_);
+  const auto windows = SpreadWindows(corpus.validation.size(), config_.train.model.seq, 21);
+  TrainState state;
+  for (size_t t = 0; t <= turns.size(); ++t) {
+    const size_t ranks = t == 0 ? kRanks : turns[t - 1].batch / 2;
+    const size_t end = t == turns.size() ? config_.train.steps : turns[t].step;
+    const TrainState start = state;
+    RunAsThreads(ranks, [&](size_t rank, weft_group_t group) {
+      Trainer trainer(ForRanks(config_.train, kRanks, ranks), corpus, group);
+      if (t == 0) {
+        trainer.Begin();
+      } else {
+        trainer.GoOnFrom(start);
+      }
+      for (size_t step = t == 0 ? 0 : turns[t - 1].step; step < end; ++step) {
+        const StepRecord record = trainer.Step(step);
+        if (rank == 0) expected.push_back(record);
+      }
+      if (rank == 0) state = trainer.TakeState();
+      if (t == turns.size()) {
+        const double loss = trainer.Evaluate(windows);
+        if (rank == 0) validation = loss;
+      }
+    });
+  }
+  std::ifstream lines(metrics());
+  std::string text;
+  size_t step = 0;
+  for (; std::getline(lines, text); ++step) {
+    const nlohmann::json line = nlohmann::json::parse(text);
+    const StepRecord& want = expected.at(step);
+    if (line["step"] != want.step || line["loss"].get<double>() != want.loss ||
+        line["grad_norm"].get<double>() != want.grad_norm) {
+      return "expected loss " + std::to_string(want.loss) + " at step " +
+             std::to_string(want.step) + ", found " + text;
+    }
+  }
+  if (step != config_.train.steps) return std::to_string(step) + " steps were written";
+  const double found = nlohmann::json::parse(
+      ReadAll(metrics()).substr(ReadAll(metrics()).rfind("\n{") + 1))["val_loss"];
+  return found == validation ? "" : "the last validation has another loss";
+}
+
+class KilledRanks : public ElasticRun, public testing::WithParamInterface<std::vector<Kill>> {};
+
+TEST_P(KilledRanks, LeaveTheBitsOfThoseWhoGoOnFromTheSameWeights) {
+  Train(GetParam());
+  const std::vector<Turn> turns = ReadTurns();
+  ASSERT_EQ(turns.size(), GetParam().size());
+  for (size_t t = 0; t < turns.size(); ++t) {
+    EXPECT_EQ(turns[t].batch, 4 - 2 * t);
+    EXPECT_GE(turns[t].step, GetParam()[t].steps);
+    EXPECT_LT(turns[t].step, config_.train.steps);
+  }
+  // In a process of its own: its ranks are threads.
+  const auto ends = test::RunForkedRanks(1, kLimitS, [&](int) { return CompareWithTurns(turns); });
+  EXPECT_EQ(ends[0].Problem(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Deaths, KilledRanks,
+                         testing::Values(std::vector<Kill>{{2, 40}}, std::vector<Kill>{{1, 199}},
+                                         std::vector<Kill>{{0, 75}},
+                                         std::vector<Kill>{{0, 50}, {1, 300}},
+                                         std::vector<Kill>{{1, 60}, {0, 400}}));
+
+}  // namespace
+}  // namespace weft::trainer

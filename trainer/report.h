@@ -1,0 +1,57 @@
+// What rank 0 shows and writes while a run goes on, and at its end; the other ranks have none.
+//
+//   Report report(config, directory, 0);
+//   report.Add(record, val_loss, tokens);      // after every step
+//   report.PrintEnd(config.train, curve, final_loss, sample, ranks);
+//
+// Thread-safety: an object belongs to one thread.
+#ifndef WEFT_TRAINER_REPORT_H_
+#define WEFT_TRAINER_REPORT_H_
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "trainer/config.h"
+#include "trainer/curve.h"
+#include "trainer/metrics.h"
+#include "trainer/progress.h"
+
+namespace weft::trainer {
+
+constexpr double kTemperature = 0.8;  // of the sample
+constexpr size_t kTop = 40;           // likeliest bytes that it is drawn from
+
+// Throws RunFailure if not all of the output could be written: whoever redirects it wants to know.
+void FlushOutput();
+
+class Report {
+ public:
+  // Writes into `directory`. With go_on_after > 0 it goes on after that step from what another rank wrote there.
+  Report(const TrainConfig& config, const std::string& directory, size_t go_on_after);
+
+  // Training starts now.
+  void StartClock() { start_ = std::chrono::steady_clock::now(); }
+
+  // The last step that was in the directory's metrics at first; 0: none.
+  size_t last_step() const { return metrics_.last_step(); }
+
+  void Add(const StepRecord& record, std::optional<double> val_loss);
+
+  void SetSlowest(std::string text) { progress_.SetSlowest(std::move(text)); }
+
+  // One line in between, not into the line that is redrawn.
+  void Say(const std::string& line);
+  void PrintEnd(const TrainConfig& config, const Curve& curve, double final_loss,
+                const std::string& sample, size_t ranks);
+
+ private:
+  MetricsWriter metrics_;
+  Progress progress_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace weft::trainer
+
+#endif  // WEFT_TRAINER_REPORT_H_

@@ -1,0 +1,236 @@
+// A rank may be lost in any collective call, also in a validation or while the others make themselves anew, so all of them stand in
+// one loop: whatever failed, it goes on from what has been done, not from where it was.
+#include "trainer/run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include <fmt/core.h>
+
+#include "weft/collective.h"
+#include "weft/error.h"
+
+#include "trainer/order3.h"
+
+namespace weft::trainer {
+namespace {
+
+constexpr size_t kNameBytes = 256;
+
+std::string NameOfNow() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
+  return text;
+}
+
+std::string ProgramDirectory() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().string();
+}
+
+// Mean loss of the order-3 model on the bytes that the trained model is judged by.
+double Order3Loss(const Corpus& corpus, const std::vector<size_t>& offsets, size_t seq) {
+  const Order3Model model(corpus.train);
+  double witten_bell = 0, kneser_ney = 0;
+  for (const size_t offset : offsets) {
+    for (size_t i = offset + ContextBytes(seq) + 1; i <= offset + seq; i++) {
+      witten_bell += model.Loss(corpus.validation, i, Smoothing::kWittenBell);
+      kneser_ney += model.Loss(corpus.validation, i, Smoothing::kKneserNey);
+    }
+  }
+  return std::min(witten_bell, kneser_ney) / double(offsets.size() * (seq - ContextBytes(seq)));
+}
+
+// What the sample continues: the first context in the middle of the validation text that is mostly
+// not white space. From a lone newline a model of source code likes to indent for ever.
+std::string Prompt(const Corpus& corpus, const std::vector<size_t>& offsets, size_t seq) {
+  std::string prompt;
+  for (size_t i = offsets.size() / 2; i < offsets.size(); i++) {
+    prompt = corpus.validation.substr(offsets[i], ContextBytes(seq));
+    const auto blank = std::count_if(prompt.begin(), prompt.end(),
+                                     [](char c) { return c == ' ' || c == '\n' || c == '\t'; });
+    if (size_t(blank) * 4 <= prompt.size()) break;
+  }
+  return prompt;
+}
+
+}  // namespace
+
+TrainConfig ForRanks(const TrainConfig& config, size_t at_first, size_t now) {
+  TrainConfig changed = config;
+  changed.global_batch = config.global_batch / at_first * now;
+  return changed;
+}
+
+Run::Run(const ProgramConfig& config, weft_group_t group)
+    : config_(config),
+      group_(group),
+      start_(std::chrono::steady_clock::now()),
+      corpus_(LoadCorpus(config.data, ProgramDirectory())),
+      some_(SpreadWindows(corpus_.validation.size(), config.train.model.seq,
+                          config.train.eval_windows)),
+      many_(SpreadWindows(corpus_.validation.size(), config.train.model.seq,
+                          config.train.final_windows)) {
+  AskGroup();
+  size_at_first_ = size_;
+}
+
+void Run::AskGroup() {
+  int rank = 0, size = 1;
+  Check(weft_group_rank(group_, &rank), "asking for the rank");
+  Check(weft_group_size(group_, &size), "asking for the group's size");
+  rank_ = size_t(rank);
+  size_ = size_t(size);
+}
+
+void Run::ToTheEnd() {
+  std::optional<LostRank> lost;
+  for (;;) {
+    try {
+      if (lost.has_value()) GoOnWithout(*lost);
+      if (trainer_ == nullptr) Begin();
+      Train();
+      End();
+      return;
+    } catch (const WeftFailure& failure) {
+      lost = WhoWasLost(failure);
+      if (!lost.has_value()) throw;
+    }
+  }
+}
+
+std::optional<LostRank> Run::WhoWasLost(const WeftFailure& failure) const {
+  if (!config_.train.elastic) return std::nullopt;
+  if (failure.result() == WEFT_PEER_LOST) return LostRank{failure.world_rank(), failure.pid()};
+  // Calls after the one that met the death are ABORTED; the group knows the cause.
+  if (weft_group_error(group_) != WEFT_PEER_LOST) return std::nullopt;
+  weft_error_info_t info = {};
+  info.struct_size = sizeof info;
+  weft_last_error_info(&info);
+  return LostRank{info.world_rank, info.pid};
+}
+
+// In an elastic run any rank may have to go on with rank 0's files.
+std::string Run::RunName() {
+  char name[kNameBytes] = {};
+  const std::string mine = config_.name.empty() ? NameOfNow() : config_.name;
+  std::strncpy(name, mine.c_str(), sizeof name - 1);
+  if (config_.train.elastic) {
+    Check(weft_broadcast(name, name, sizeof name, WEFT_UINT8, 0, group_, nullptr, nullptr),
+          "agreeing on the run's name");
+  }
+  return name;
+}
+
+void Run::Begin() {
+  const TrainConfig& t = config_.train;
+  auto trainer = std::make_unique<Trainer>(ForRanks(t, size_at_first_, size_), corpus_, group_);
+  const RankReports kept = trainer->parallel().Report();
+  directory_ = config_.run_dir + "/" + RunName();
+  if (rank_ == 0) {
+    report_ = std::make_unique<Report>(t, directory_, 0);
+    fmt::print("{}{}{}", DescribeCorpus(corpus_), DescribePlan(t, *trainer, corpus_),
+               DescribeBalance(kept));
+    FlushOutput();
+    const size_t seq = t.model.seq;
+    curve_.order3 = Order3Loss(corpus_, many_, seq);
+    fmt::print("       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n\n",
+               curve_.order3, many_.size() * (seq - ContextBytes(seq)));
+    FlushOutput();
+    report_->StartClock();
+  }
+  trainer->Begin();
+  trainer_ = std::move(trainer);
+}
+
+void Run::Train() {
+  while (reported_ < config_.train.steps)
+    EndStep(trainer_->Step(reported_));
+}
+
+void Run::EndStep(const StepRecord& record) {
+  const TrainConfig& t = config_.train;
+  const bool last = record.step == t.steps;
+  std::optional<double> val_loss;
+  if (!last && t.eval_every > 0 && record.step % t.eval_every == 0) {
+    val_loss = trainer_->Evaluate(some_);
+  }
+  if (last) val_loss = trainer_->Evaluate(many_);
+  if (val_loss) {
+    const RankReports since = trainer_->parallel().Report();
+    if (report_) report_->SetSlowest(DescribeSlowest(since.summary));
+  }
+  if (record.step <= reported_) return;  // this rank had come so far before another was lost
+  if (std::isfinite(record.loss)) curve_.train.push_back({double(record.step), record.loss});
+  if (val_loss) curve_.validation.push_back({double(record.step), *val_loss});
+  if (report_) report_->Add(record, val_loss);
+  reported_ = record.step;
+}
+
+void Run::End() {
+  const TrainConfig& t = config_.train;
+  const std::string sample =
+      trainer_->Generate(Prompt(corpus_, many_, t.model.seq), t.sample_bytes, kTemperature, kTop);
+  if (!report_) return;
+  report_->PrintEnd(t, curve_, curve_.validation.back().loss, sample, size_);
+  fmt::print("       {:.1f} s in all\n",
+             std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
+  FlushOutput();
+}
+
+void Run::GoOnWithout(const LostRank& lost) {
+  const size_t before = size_;
+  if (trainer_ != nullptr) {
+    TrainState taken = trainer_->TakeState();
+    if (taken.steps_done != TrainState::kNone) state_ = std::move(taken);
+    trainer_.reset();
+  }
+  Check(weft_group_reconfigure(group_, nullptr, 0, nullptr), "going on without the lost rank");
+  AskGroup();
+  AgreeOnState(group_, state_);
+  std::string who = fmt::format("rank {} (pid {})", lost.world_rank, lost.pid);
+  if (before > size_ + 1) who += fmt::format(" and {} more", before - size_ - 1);
+  if (state_.steps_done == TrainState::kNone) {
+    if (rank_ == 0) fmt::print("{} was lost; {} ranks begin again\n", who, size_);
+    return;
+  }
+  const TrainConfig now = ForRanks(config_.train, size_at_first_, size_);
+  trainer_ = std::make_unique<Trainer>(now, corpus_, group_);
+  trainer_->GoOnFrom(state_);
+  if (rank_ == 0 && !report_) BecomeFirst();
+  if (report_) SayWhoGoesOn(who, now);
+  // The last step may not have been validated and reported by all.
+  int64_t reported = int64_t(reported_);
+  Check(weft_all_reduce(&reported, &reported, 1, WEFT_INT64, WEFT_MIN, group_, nullptr, nullptr),
+        "comparing what has been reported");
+  if (state_.steps_done > reported) EndStep(state_.last);
+}
+
+// "rank 2 (pid 4711) was lost at step 41; 3 ranks go on from step 41 with the weights of step 40, 6 sequences a step".
+void Run::SayWhoGoesOn(const std::string& lost, const TrainConfig& now) {
+  report_->Say(
+      fmt::format("{} was lost at step {}; {} rank{} on from step {} with the weights of step {}, "
+                  "{} sequences a step",
+                  lost, reported_ + 1, size_, size_ == 1 ? " goes" : "s go", state_.steps_done + 1,
+                  state_.steps_done, now.global_batch));
+}
+
+// Rank 0 may have died before it wrote what this rank takes for reported.
+void Run::BecomeFirst() {
+  report_ = std::make_unique<Report>(config_.train, directory_, reported_);
+  reported_ = std::min(reported_, report_->last_step());
+  for (std::vector<CurvePoint>* points : {&curve_.train, &curve_.validation}) {
+    while (!points->empty() && points->back().step > double(reported_))
+      points->pop_back();
+  }
+  curve_.order3 = Order3Loss(corpus_, many_, config_.train.model.seq);
+}
+
+}  // namespace weft::trainer

@@ -1,0 +1,49 @@
+// What a rank needs to go on with training: how far it is, weights, optimizer state, and the record of the last step.
+//
+//   TrainState state = trainer.TakeState(false);  // also after a failure
+//   ... another Trainer, on a group of other ranks ...
+//   AgreeOnState(group, state);                   // the furthest rank's, on all
+//   next_trainer.GoOnFrom(state);
+//
+// Thread-safety: a value.
+#ifndef WEFT_TRAINER_TRAIN_STATE_H_
+#define WEFT_TRAINER_TRAIN_STATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "weft/group.h"
+#include "weft/shard_state.h"
+
+namespace weft::trainer {
+
+// What one step amounted to; the fields of metrics.jsonl.
+struct StepRecord {
+  size_t step = 0;  // from 1
+  double loss = 0;  // nats per byte, mean over the global batch
+  double grad_norm = 0;
+  double lr = 0;
+  double seconds = 0;  // wall time of the step
+  double comm_exposed_s = 0;
+  size_t tokens = 0;  // of all ranks
+};
+
+struct TrainState {
+  static constexpr int64_t kNone = -1;    // no step has been done: initial values are as good
+  static constexpr int64_t kBroken = -2;  // an update was left half done
+
+  int64_t steps_done = kNone;
+  StepRecord last;  // of the last of these
+  weft_shard_state_scalars_t scalars = {};
+  std::vector<float> values;  // of all params: value and moments
+};
+
+// Gives all ranks the state of the one that is furthest, of several that of the lowest: a death may come when some have done a
+// step that others could not end. Leaves kNone if no rank has done a step. `state` is changed when all of it has come, so that it
+// can be had from a rank that another death has left. Throws RunFailure if no rank has a whole one. Collective.
+void AgreeOnState(weft_group_t group, TrainState& state);
+
+}  // namespace weft::trainer
+
+#endif  // WEFT_TRAINER_TRAIN_STATE_H_
