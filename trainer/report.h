@@ -31,8 +31,8 @@ class Report {
   // Writes into `directory`. With go_on_after > 0 it goes on after that step from what another rank wrote there.
   Report(const TrainConfig& config, const std::string& directory, size_t go_on_after);
 
-  // Training starts now.
-  void StartClock() { start_ = std::chrono::steady_clock::now(); }
+  // When training began; other ranks may have begun it.
+  void SetStart(std::chrono::steady_clock::time_point start) { start_ = start; }
 
   // The last step that was in the directory's metrics at first; 0: none.
   size_t last_step() const { return metrics_.last_step(); }

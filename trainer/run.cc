@@ -144,8 +144,9 @@ void Run::Begin() {
     fmt::print("       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n\n",
                curve_.order3, many_.size() * (seq - ContextBytes(seq)));
     FlushOutput();
-    report_->StartClock();
   }
+  training_start_ = std::chrono::steady_clock::now();
+  if (report_) report_->SetStart(training_start_);
   trainer->Begin();
   trainer_ = std::move(trainer);
 }
@@ -204,6 +205,7 @@ void Run::GoOnWithout(const LostRank& lost) {
   const TrainConfig now = ForRanks(config_.train, size_at_first_, size_);
   trainer_ = std::make_unique<Trainer>(now, corpus_, group_);
   trainer_->GoOnFrom(state_);
+  state_.values = {};  // the trainer has them
   if (rank_ == 0 && !report_) BecomeFirst();
   if (report_) SayWhoGoesOn(who, now);
   // The last step may not have been validated and reported by all.
@@ -225,6 +227,7 @@ void Run::SayWhoGoesOn(const std::string& lost, const TrainConfig& now) {
 // Rank 0 may have died before it wrote what this rank takes for reported.
 void Run::BecomeFirst() {
   report_ = std::make_unique<Report>(config_.train, directory_, reported_);
+  report_->SetStart(training_start_);
   reported_ = std::min(reported_, report_->last_step());
   for (std::vector<CurvePoint>* points : {&curve_.train, &curve_.validation}) {
     while (!points->empty() && points->back().step > double(reported_))
