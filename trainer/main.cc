@@ -30,8 +30,10 @@ int RunInGroup(const ProgramConfig& config, const std::string& bad_options) {
     if (!bad_options.empty()) throw BadInput(bad_options);
     Run(config, group).ToTheEnd();
   } catch (const BadInput& error) {
-    // Every rank finds the same fault; one line is enough.
-    if (rank == 0) fmt::print(stderr, "weft_train: {}\n", error.what());
+    // Every rank finds the same fault; one line is enough. Who is first may have changed.
+    int rank_now = rank;
+    if (group != nullptr) weft_group_rank(group, &rank_now);
+    if (rank_now == 0) fmt::print(stderr, "weft_train: {}\n", error.what());
     weft_group_abort(group, error.what());
     code = 2;
   } catch (const std::exception& error) {
