@@ -152,14 +152,14 @@ void ElasticRun::Train(const std::vector<Kill>& kills) {
 }
 
 std::vector<Turn> ElasticRun::ReadTurns() const {
-  static const std::regex kSaid(
+  static const std::regex said(
       "rank [0-2] \\(pid [0-9]+\\) was lost at step [0-9]+; [12] ranks? goe?s? on from step [0-9]+ "
       "with "
       "the weights of step ([0-9]+), ([0-9]+) sequences a step");
   std::vector<Turn> turns;
   for (int rank = 0; rank < kRanks; ++rank) {
     const std::string text = ReadAll(folder_ + "/output" + std::to_string(rank));
-    for (std::sregex_iterator it(text.begin(), text.end(), kSaid), end; it != end; ++it)
+    for (std::sregex_iterator it(text.begin(), text.end(), said), end; it != end; ++it)
       turns.push_back({std::stoul((*it)[1]), std::stoul((*it)[2])});
   }
   std::sort(turns.begin(), turns.end(),

@@ -84,20 +84,20 @@ Agreed Agree(const std::vector<int64_t>& steps_done) {
 }
 
 TEST(TrainState, IsTakenFromTheFurthestRank) {
-  const std::vector<std::vector<int64_t>> kCases = {
+  const std::vector<std::vector<int64_t>> cases = {
       {4, 5, 5, 4}, {7}, {TrainState::kNone, 0}, {TrainState::kBroken, 3, 2}, {6, 6, 6}};
-  const size_t kFurthest[] = {1, 0, 1, 1, 0};
-  for (size_t c = 0; c < kCases.size(); c++) {
-    const size_t furthest = kFurthest[c];
-    const Agreed agreed = Agree(kCases[c]);
-    for (size_t rank = 0; rank < kCases[c].size(); rank++) {
+  const size_t furthest_ranks[] = {1, 0, 1, 1, 0};
+  for (size_t c = 0; c < cases.size(); c++) {
+    const size_t furthest = furthest_ranks[c];
+    const Agreed agreed = Agree(cases[c]);
+    for (size_t rank = 0; rank < cases[c].size(); rank++) {
       EXPECT_EQ(agreed.errors[rank], "");
       const TrainState& state = agreed.states[rank];
-      EXPECT_EQ(state.steps_done, kCases[c][furthest]);
+      EXPECT_EQ(state.steps_done, cases[c][furthest]);
       EXPECT_EQ(state.last.loss, 10 + double(furthest));
       EXPECT_EQ(state.scalars.update_count, int64_t(100 + furthest));
       EXPECT_EQ(state.values,
-                (std::vector<float>{float(furthest), 0.5f, float(kCases[c][furthest])}));
+                (std::vector<float>{float(furthest), 0.5f, float(cases[c][furthest])}));
     }
   }
 }
