@@ -1,7 +1,6 @@
 #include "comm/agent/agent.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include "base/log.h"
@@ -24,7 +23,7 @@ void Agent::Add(std::shared_ptr<Watched> group) {
   group->AppendLifelines(&lifelines);
   const int64_t next_ns = clock_.NowNs() + kTickNs;
   MutexLock lock(mutex_);
-  entries_.push_back({std::move(group), next_ns});
+  entries_.push_back({.group = std::move(group), .next_ns = next_ns});
   for (const int lifeline : lifelines)
     Hold(lifeline);
   next_ns_.store(std::min(next_ns, next_ns_.load()));
@@ -45,24 +44,24 @@ std::shared_ptr<Watched> Agent::Remove(const Watched* group) {
   return removed;
 }
 
-// False while there is no memory for the list: the next step tries again.
-bool Agent::TakeDue(int64_t now_ns, bool all) {
+// One that is due and was not looked at in this step; groups may come and go in between.
+std::shared_ptr<Watched> Agent::TakeDue(int64_t now_ns, bool all) {
   MutexLock lock(mutex_);
-  try {
-    due_.reserve(entries_.size());
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  int64_t next_ns = INT64_MAX;
   for (Entry& entry : entries_) {
-    if (all || entry.next_ns <= now_ns) {
-      due_.push_back(entry.group);
-      entry.next_ns = now_ns + kTickNs;  // until it says itself
-    }
-    next_ns = std::min(next_ns, entry.next_ns);
+    if (entry.step == step_ || (!all && entry.next_ns > now_ns)) continue;
+    entry.step = step_;
+    entry.next_ns = now_ns + kTickNs;  // until it says itself
+    return entry.group;
   }
+  return nullptr;
+}
+
+void Agent::FindNext() {
+  MutexLock lock(mutex_);
+  int64_t next_ns = INT64_MAX;
+  for (const Entry& entry : entries_)
+    next_ns = std::min(next_ns, entry.next_ns);
   next_ns_.store(next_ns);
-  return true;
 }
 
 void Agent::Schedule(const Watched* group, int64_t next_ns) {
@@ -125,12 +124,12 @@ int64_t Agent::Step(bool event) {
     return NextNs(now_ns);
   }
   const bool all = hurried_.exchange(false, std::memory_order_acq_rel);
-  if (!TakeDue(now_ns, all) && all) Hurry();
-  for (const std::shared_ptr<Watched>& group : due_) {
+  ++step_;
+  while (const std::shared_ptr<Watched> group = TakeDue(now_ns, all)) {
     const int64_t next_ns = group->Look(now_ns);
     if (next_ns < now_ns + kTickNs) Schedule(group.get(), next_ns);
   }
-  due_.clear();
+  FindNext();
   LookAtWaits();
   stepping_.store(false, std::memory_order_release);
   return NextNs(now_ns);

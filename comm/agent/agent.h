@@ -62,11 +62,13 @@ class Agent {
  private:
   struct Entry {
     std::shared_ptr<Watched> group;
-    int64_t next_ns;
+    int64_t next_ns = 0;
+    uint64_t step = 0;  // in which it was looked at last
   };
 
   int64_t NextNs(int64_t now_ns) const;
-  bool TakeDue(int64_t now_ns, bool all);
+  std::shared_ptr<Watched> TakeDue(int64_t now_ns, bool all);
+  void FindNext();
   void Schedule(const Watched* group, int64_t next_ns);
   void LookAtWaits();
   void LookForCycle(const std::vector<std::shared_ptr<Watched>>& groups);
@@ -78,9 +80,9 @@ class Agent {
   std::atomic<bool> hurried_{false};
   std::atomic<bool> stepping_{false};
   // Of whoever steps.
-  std::vector<std::shared_ptr<Watched>> due_;  // kept, so that a step does not allocate
-  std::optional<ProcessWait> shown_;           // to the processes of all groups
-  std::vector<uint64_t> cycle_;                // versions of the last cycle that was seen
+  uint64_t step_ = 0;                 // counts them
+  std::optional<ProcessWait> shown_;  // to the processes of all groups
+  std::vector<uint64_t> cycle_;       // versions of the last cycle that was seen
   int cycle_looks_ = 0;
   std::atomic<int64_t> next_ns_{INT64_MAX};  // the earliest of all
   Mutex mutex_;

