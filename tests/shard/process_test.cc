@@ -16,6 +16,7 @@
 #include "base/wait.h"
 #include "comm/node/make_group.h"
 #include "tests/comm/node/directory_store.h"
+#include "tests/comm/node/left_behind.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 #include "tests/support/forked_ranks.h"
@@ -52,14 +53,7 @@ void OnProcesses(int size, const std::function<absl::Status(std::shared_ptr<Proc
       (*group)->Close();
       if (!status.ok()) return Text(status);
     }
-    // Rank 0 keeps the segment until the others have left; they may be a moment behind.
-    std::string left;
-    const int64_t start_ns = MonotonicNs();
-    do {
-      CreateLocalGroups(1, {.name = "reaper"}).value()[0]->Close();
-      left = Holdings::Now().Since(before);
-    } while (!left.empty() && MonotonicNs() - start_ns < 10'000'000'000);
-    return left.empty() ? "" : "left behind: " + left;
+    return test::LeftBehind(before);
   });
   for (int rank = 0; rank < size; ++rank) {
     const RankEnd& end = ends[static_cast<size_t>(rank)];

@@ -2,9 +2,7 @@
 // it waits for may be in another group than the one that the dead rank was needed in.
 //
 // TEST_CASES=all (nightly) kills 200; the times of all are printed.
-#include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <random>
 #include <string>
 #include <vector>
@@ -24,6 +22,7 @@
 #include "tests/support/kill_within.h"
 #include "tests/support/leak_check.h"
 #include "tests/support/shared_value.h"
+#include "tests/support/survivor_times.h"
 
 namespace weft {
 namespace {
@@ -97,7 +96,7 @@ std::string RunRank(const Trial& trial, Exchange* exchange, const std::string& d
 TEST(ShardRandomKill, IsNamedByEverySurvivorSoon) {
   const uint64_t first_seed = test::TestSeed(std::random_device()());
   const test::CaseSample sample({.every = 7, .sanitized = 37}, first_seed);
-  std::vector<double> milliseconds;
+  test::SurvivorTimes times;
   for (int kill = 0; kill < kKills && !HasFailure(); ++kill) {
     if (!sample.Takes(static_cast<size_t>(kill))) continue;
     const Trial trial = RandomTrial(first_seed + static_cast<uint64_t>(kill));
@@ -112,19 +111,14 @@ TEST(ShardRandomKill, IsNamedByEverySurvivorSoon) {
       const test::RankEnd& end = ends[static_cast<size_t>(rank)];
       if (rank == trial.victim && WIFSIGNALED(end.wait_status)) continue;
       EXPECT_EQ(end.Problem(), "") << "rank " << rank;
-      milliseconds.push_back(
-          static_cast<double>(exchange->knew_ns[rank].load() - exchange->killed_ns.load()) * 1e-6);
-      EXPECT_LT(milliseconds.back(), kHardNs * 1e-6) << "rank " << rank;
+      EXPECT_LT(times.Add(exchange->killed_ns.load(), exchange->knew_ns[rank].load()),
+                kHardNs * 1e-6)
+          << "rank " << rank;
     }
   }
   sample.Print("random kills", kKills);
-  ASSERT_FALSE(milliseconds.empty());
-  std::sort(milliseconds.begin(), milliseconds.end());
-  const auto at = [&](double share) {
-    return milliseconds[static_cast<size_t>(share * static_cast<double>(milliseconds.size() - 1))];
-  };
-  std::printf("%zu survivors knew after %.1f ms (median), %.1f ms (p99), %.1f ms (last)\n",
-              milliseconds.size(), at(0.5), at(0.99), at(1));
+  ASSERT_FALSE(times.empty());
+  times.Print();
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 // TEST_CASES=all (nightly) kills 500; the times of all are printed.
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <random>
 #include <string>
 #include <vector>
@@ -19,12 +18,14 @@
 #include "base/wait.h"
 #include "comm/node/make_group.h"
 #include "directory_store.h"
+#include "left_behind.h"
 #include "message_case.h"
 #include "tests/support/case_sample.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/kill_within.h"
 #include "tests/support/leak_check.h"
 #include "tests/support/shared_value.h"
+#include "tests/support/survivor_times.h"
 
 namespace weft::test {
 namespace {
@@ -193,19 +194,13 @@ std::string RunRank(const Trial& trial, Exchange* exchange, const std::string& d
       problem = Text(status);
   }
   if (!problem.empty()) return problem;
-  std::string left;
-  const int64_t start_ns = MonotonicNs();
-  do {
-    CreateLocalGroups(1, {.name = "reaper"}).value()[0]->Close();
-    left = Holdings::Now().Since(before);
-  } while (!left.empty() && MonotonicNs() - start_ns < 10'000'000'000);
-  return left.empty() ? "" : "left behind: " + left;
+  return LeftBehind(before);
 }
 
 TEST(RandomKill, IsNamedByEverySurvivorSoon) {
   const uint64_t first_seed = TestSeed(std::random_device()());
   const CaseSample sample({.every = 7, .sanitized = 37}, first_seed);
-  std::vector<double> milliseconds;
+  SurvivorTimes times;
   for (int kill = 0; kill < kKills; ++kill) {
     if (!sample.Takes(static_cast<size_t>(kill))) continue;
     std::mt19937_64 random(first_seed + static_cast<uint64_t>(kill));
@@ -230,19 +225,13 @@ TEST(RandomKill, IsNamedByEverySurvivorSoon) {
       const int64_t knew_ns = exchange->knew_ns[rank].load();
       if (!killed || rank == trial.victim || knew_ns == 0 || trial.phase == Phase::kLeaving)
         continue;
-      milliseconds.push_back(static_cast<double>(knew_ns - exchange->killed_ns.load()) * 1e-6);
-      EXPECT_LT(milliseconds.back(), kHardNs * 1e-6) << "rank " << rank;
+      EXPECT_LT(times.Add(exchange->killed_ns.load(), knew_ns), kHardNs * 1e-6) << "rank " << rank;
     }
     if (HasFailure()) break;
   }
   sample.Print("random kills", kKills);
-  ASSERT_FALSE(milliseconds.empty());
-  std::sort(milliseconds.begin(), milliseconds.end());
-  const auto at = [&](double share) {
-    return milliseconds[static_cast<size_t>(share * static_cast<double>(milliseconds.size() - 1))];
-  };
-  std::printf("%zu survivors knew after %.1f ms (median), %.1f ms (p99), %.1f ms (last)\n",
-              milliseconds.size(), at(0.5), at(0.99), at(1));
+  ASSERT_FALSE(times.empty());
+  times.Print();
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "base/wait.h"
 #include "comm/node/make_group.h"
 #include "directory_store.h"
+#include "left_behind.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
 
@@ -37,14 +38,7 @@ inline void RunProcessRanks(int size, const std::function<std::string(ProcessGro
       (*group)->Close();
     }
     if (!problem.empty()) return problem;
-    // Rank 0 keeps the segment until the others have left; they may be a moment behind.
-    std::string left;
-    const int64_t start_ns = MonotonicNs();
-    do {
-      CreateLocalGroups(1, {.name = "reaper"}).value()[0]->Close();
-      left = Holdings::Now().Since(before);
-    } while (!left.empty() && MonotonicNs() - start_ns < 10'000'000'000);
-    return left.empty() ? "" : "left behind: " + left;
+    return LeftBehind(before);
   });
   for (size_t rank = 0; rank < ends.size(); ++rank) {
     const bool dead = std::find(killed.begin(), killed.end(), rank) != killed.end();

@@ -23,6 +23,7 @@
 #include "comm/node/heap.h"
 #include "comm/node/make_group.h"
 #include "directory_store.h"
+#include "left_behind.h"
 #include "message_case.h"
 #include "reconfigured_ranks.h"
 #include "tests/support/forked_ranks.h"
@@ -51,13 +52,7 @@ void OnProcesses(int size, const std::vector<int>& killed, const Body& body) {
       if (group != nullptr) group->Close();
     }
     if (!problem.empty()) return problem;
-    std::string left;
-    const int64_t start_ns = MonotonicNs();
-    do {
-      CreateLocalGroups(1, {.name = "reaper"}).value()[0]->Close();
-      left = Holdings::Now().Since(before);
-    } while (!left.empty() && MonotonicNs() - start_ns < 10'000'000'000);
-    return left.empty() ? "" : "left behind: " + left;
+    return LeftBehind(before);
   });
   for (int rank = 0; rank < size; ++rank) {
     const RankEnd& end = ends[static_cast<size_t>(rank)];
@@ -396,13 +391,7 @@ TEST(Rounds, OfKillingAndGoingOnLeaveNothingBehind) {
       group->Close();
       if (!problem.empty()) return problem;
     }
-    std::string left;
-    const int64_t start_ns = MonotonicNs();
-    do {
-      CreateLocalGroups(1, {.name = "reaper"}).value()[0]->Close();
-      left = Holdings::Now().Since(before);
-    } while (!left.empty() && MonotonicNs() - start_ns < 10'000'000'000);
-    return left.empty() ? "" : "left behind: " + left;
+    return LeftBehind(before);
   });
   for (size_t process = 0; process < ends.size(); ++process) {
     if (process < 2) {
