@@ -181,8 +181,7 @@ absl::Status FailureReporter::PeerLost(const Operation* operation, int peer,
 
 absl::Status FailureReporter::FirstLost(const Operation* operation) const {
   for (int peer = 0; peer < state_.size; ++peer) {
-    if (state_.control(peer).state.load(std::memory_order_acquire) != RankState::kJoined) continue;
-    const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(peer)]->Ended();
+    const std::optional<ExitInfo> exit = state_.LossOf(peer);
     if (exit) return PeerLost(operation, peer, *exit);
   }
   return absl::OkStatus();

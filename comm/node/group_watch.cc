@@ -23,17 +23,6 @@ void GroupWatch::AppendLifelines(std::vector<int>* lifelines) const {
   }
 }
 
-// How the process of a rank has ended that had not left before. Whether it had is asked afterwards: it may leave and end between
-// two questions.
-std::optional<ExitInfo> GroupWatch::EndOf(int rank) const {
-  const auto joined = [&] {
-    return state_.control(rank).state.load(std::memory_order_acquire) == RankState::kJoined;
-  };
-  if (rank == state_.rank || !joined()) return std::nullopt;
-  const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(rank)]->Ended();
-  return joined() ? exit : std::nullopt;
-}
-
 // Its channel to `to` has something that was not read. In the heap of `from`, which stays mapped.
 bool GroupWatch::HasUnread(int from, int to) const {
   const uint64_t place = state_.segment.messages(to).inbox[from].load(std::memory_order_acquire);
@@ -76,7 +65,7 @@ int64_t GroupWatch::LookAtRanks(int64_t now_ns) {
   std::array<std::optional<ExitInfo>, kNodeRanksMax> exits;
   for (int rank = 0; rank < state_.size; ++rank) {
     const auto index = static_cast<size_t>(rank);
-    exits[index] = EndOf(rank);
+    exits[index] = state_.LossOf(rank);
     if (exits[index] && ended_ns_[index] == 0) ended_ns_[index] = now_ns;
   }
   for (int rank = 0; rank < state_.size; ++rank) {

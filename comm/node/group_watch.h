@@ -52,7 +52,6 @@ class GroupWatch : public Watched {
   std::optional<ProcessWait> Read(const ProcessName& process) const override;
 
  private:
-  std::optional<ExitInfo> EndOf(int rank) const;
   bool Serves(int rank) const;
   bool HasUnread(int from, int to) const;
   int64_t LookAtRanks(int64_t now_ns);

@@ -180,7 +180,7 @@ void MessageEngine::TakeUp(Operations operations) {
       status = inbox_.Add(operation, &ended);
       continue;
     }
-    if (Left(operation.message().peer)) {
+    if (state_.HasLeft(operation.message().peer)) {
       status = sentences_.PeerLeft(operation.message(), operation.message().peer);
       break;
     }
@@ -194,10 +194,6 @@ void MessageEngine::TakeUp(Operations operations) {
     }
     End(operation, failures_.Cause());
   }
-}
-
-bool MessageEngine::Left(int peer) const {
-  return state_.control(peer).state.load(std::memory_order_acquire) >= RankState::kLeaving;
 }
 
 bool MessageEngine::Step() {
@@ -240,13 +236,11 @@ std::vector<MessageEngine::Loss> MessageEngine::FindLosses(bool ask_programs) co
   std::vector<Loss> losses;
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank || !needed[static_cast<size_t>(peer)]) continue;
-    NodePeer& process = *state_.peers[static_cast<size_t>(peer)];
-    const bool replaced = ask_programs && process.RunsAnotherProgram();
-    // Afterwards: who leaves, or whose number another process has got, has not been replaced.
-    const bool left = Left(peer);
+    const bool left = state_.HasLeft(peer);
     std::optional<ExitInfo> exit;
-    if (!left) exit = process.Ended();
-    if (left || exit || replaced) losses.push_back({peer, exit, !left && !exit && replaced});
+    if (!left) exit = state_.peers[static_cast<size_t>(peer)]->Ended();
+    const bool replaced = !left && !exit && ask_programs && state_.WasReplaced(peer);
+    if (left || exit || replaced) losses.push_back({peer, exit, replaced});
   }
   return losses;
 }

@@ -100,7 +100,6 @@ class MessageEngine {
   void FailAll() WEFT_REQUIRES(lock_);
   void End(MessageOperation& operation, const absl::Status& status) WEFT_REQUIRES(lock_);
   std::string QuiescePeer(const MessageOperation& send, Deadline& patience);
-  bool Left(int peer) const;
   void LookAtPeers() WEFT_REQUIRES(lock_);
   void ShowWait() WEFT_REQUIRES(lock_);
   bool AnyLate(int64_t now_ns) WEFT_REQUIRES(lock_);

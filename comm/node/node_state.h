@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,28 @@ struct NodeState {
       if (control(peer).maps_files.load(std::memory_order_relaxed) == 0) return false;
     }
     return true;
+  }
+
+  // It has destroyed its handle, or is about to.
+  bool HasLeft(int peer) const {
+    return control(peer).state.load(std::memory_order_acquire) >= RankState::kLeaving;
+  }
+
+  // How the process of a rank has ended that had joined and not left before; nothing if it has not. Whether it had is asked
+  // afterwards too: it may leave and end between two questions.
+  std::optional<ExitInfo> LossOf(int peer) const {
+    const auto joined = [&] {
+      return control(peer).state.load(std::memory_order_acquire) == RankState::kJoined;
+    };
+    if (!joined()) return std::nullopt;
+    const std::optional<ExitInfo> exit = peers[static_cast<size_t>(peer)]->Ended();
+    return joined() ? exit : std::nullopt;
+  }
+
+  // True if `peer` has become another program. One that leaves, or whose number another process has got, is none.
+  bool WasReplaced(int peer) const {
+    NodePeer& process = *peers[static_cast<size_t>(peer)];
+    return process.RunsAnotherProgram() && !HasLeft(peer) && !process.Ended();
   }
 
   bool aborted() const { return FailureBoard::Raised(segment.header().failure); }

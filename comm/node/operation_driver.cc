@@ -91,10 +91,10 @@ bool OperationDriver::Hopeless(const Operation& operation, const WaitTarget& tar
   if (asks_programs) programs_asked_ns_ = now_ns;
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank || !Needs(operation, target, peer)) continue;
-    const bool left = Left(peer);
+    const bool left = state_.HasLeft(peer);
     const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(peer)]->Ended();
     if (!left && !exit) {
-      if (!asks_programs || !Replaced(peer) || !Needs(operation, target, peer)) continue;
+      if (!asks_programs || !state_.WasReplaced(peer) || !Needs(operation, target, peer)) continue;
       failures_.Raise(failures_.PeerReplaced(operation, peer));
       return true;
     }
@@ -106,16 +106,6 @@ bool OperationDriver::Hopeless(const Operation& operation, const WaitTarget& tar
     return true;
   }
   return false;
-}
-
-bool OperationDriver::Left(int peer) const {
-  return state_.control(peer).state.load(std::memory_order_acquire) >= RankState::kLeaving;
-}
-
-// True if `peer` has become another program. One that leaves, or whose number another process has got, is none.
-bool OperationDriver::Replaced(int peer) const {
-  NodePeer& process = *state_.peers[static_cast<size_t>(peer)];
-  return process.RunsAnotherProgram() && !Left(peer) && !process.Ended();
 }
 
 // Whether the operation waits for something that `peer` has still to do. A rank may go when it has done its part.

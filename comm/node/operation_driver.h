@@ -70,8 +70,6 @@ class OperationDriver {
   WaitPolicy PolicyTowards(int peer) const;
   bool EndedByInterrupt(const Operation& operation);
   bool Hopeless(const Operation& operation, const WaitTarget& target);
-  bool Left(int peer) const;
-  bool Replaced(int peer) const;
   bool Needs(const Operation& operation, const WaitTarget& target, int peer) const;
   absl::Status ConcludeFailed(const Operation& operation);
   bool AwaitEnd(int peer);
