@@ -143,6 +143,7 @@ class Progress {
   }
 
   void LookAfterGroups() {
+    if (!CallerDrivesProgress()) return;  // the thread does
     const std::shared_ptr<Engine> engine = ShareEngine();
     if (engine != nullptr) engine->agent.Step(engine->set.open() && engine->set.Take());
   }
@@ -177,7 +178,7 @@ class Progress {
 
   // The flag of the signal goes down last: who polls has then seen every end before this returns.
   int StepAll() {
-    if (CallerDrivesProgress()) LookAfterGroups();
+    LookAfterGroups();
     StepGroups();
     int pending = 0;
     {

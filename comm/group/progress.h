@@ -34,8 +34,8 @@ void AddProgressUser();
 // The agent looks after `group`, whose user has been added, until UnwatchGroup. A thread that cannot be had is a line in the log.
 void WatchGroup(std::shared_ptr<Watched> group);
 void UnwatchGroup(const Watched* group);
-// For a thread that waits where CallerDrivesProgress(): moves the agent. To be called now and then, also with locks held that a
-// Look() does without.
+// For a thread that waits: moves the agent, where no thread of weft's does. To be called now and then, also with locks held that
+// a Look() does without.
 void LookAfterGroups();
 // The thread is there, if there is to be one, and stays as long as the group of the caller exists. Asked before an
 // operation may be seen by anybody, because nothing may fail afterwards. SYSTEM_ERROR if there is no thread to be had.

@@ -78,9 +78,14 @@ int64_t GroupWatch::LookAtRanks(int64_t now_ns) {
     }
   }
   if (lost.rank < 0) return next_ns;
-  failures_.Raise(failures_.PeerLost(nullptr, lost.rank, lost.exit));
-  NotifyAll(woken_);
+  End(failures_.PeerLost(nullptr, lost.rank, lost.exit));
   return INT64_MAX;
+}
+
+void GroupWatch::End(const absl::Status& cause) {
+  parts_.Fail(cause);
+  failures_.Raise(cause);
+  NotifyAll(woken_);
 }
 
 // A process that is several ranks of the group, as threads, waits for itself.
@@ -108,7 +113,7 @@ std::optional<ProcessWait> GroupWatch::Read(const ProcessName& process) const {
   if (!visit.inside()) return std::nullopt;
   for (int rank = 0; rank < state_.size; ++rank) {
     const NodePeer& peer = *state_.peers[static_cast<size_t>(rank)];
-    const ProcessName name{.pid = peer.identity().pid, .start_time = peer.identity().start_time};
+    const ProcessName name = ProcessNameOf(peer);
     WaitNotice notice;
     if (!(name == process) || notices_.Read(rank, NoticeBoard::kProcessPlace, &notice) == 0)
       continue;

@@ -9,7 +9,7 @@
 // A rank that has destroyed its handle has left and is not lost. One that ends without, after it has done its part of the last
 // operation, or has sent its last message, does no harm to ranks that still finish these: so the group goes on while some
 // living rank has something left to take from it, for half a second.
-// Thread-safety: as Watched.
+// Thread-safety: as Watched; End from any thread.
 #pragma once
 
 #include <array>
@@ -47,6 +47,11 @@ class GroupWatch : public Watched {
 
   void AppendLifelines(std::vector<int>* lifelines) const override;
   int64_t Look(int64_t now_ns) override;
+
+  // Ends the group, and before it those that were split from it: whoever sees that the group has ended may leave them at once.
+  // Any thread, inside the gate.
+  void End(const absl::Status& cause);
+
   std::optional<ProcessWait> Wait() const override;
   void Show(const std::optional<ProcessWait>& wait) override;
   std::optional<ProcessWait> Read(const ProcessName& process) const override;

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/interrupt.h"
-#include "base/options.h"
 #include "base/status.h"
 #include "comm/group/progress.h"
 #include "comm/node/long_wait.h"
@@ -57,7 +56,7 @@ MessageEngine::MessageEngine(NodeGroup& group, const NodeState& state,
       counters_(counters),
       sentences_(state, group_name, failures),
       policy_(policy),
-      caller_drives_(GetOptions().progress == "caller"),
+      caller_drives_(CallerDrivesProgress()),
       outbox_(state),
       inbox_(state, group_name),
       ring_(state.segment.message_ring(state.rank)) {}
@@ -294,7 +293,7 @@ void MessageEngine::LookAtPeers() {
   const int64_t now_ns = MonotonicNs();
   if (now_ns < look_ns_) return;
   ShowWait();
-  if (caller_drives_) LookAfterGroups();
+  LookAfterGroups();
   const bool late = AnyLate(now_ns);
   const bool ask_programs = late || now_ns - programs_asked_ns_ >= kAskProgramNs;
   if (ask_programs) programs_asked_ns_ = now_ns;

@@ -162,7 +162,7 @@ absl::Status NodeGroup::Refusal() {
 absl::Status NodeGroup::error() {
   const Visit visit(gate());
   if (!visit.inside()) return Closed();
-  if (CallerDrivesProgress()) LookAfterGroups();
+  LookAfterGroups();
   return failures_.Cause();
 }
 
@@ -431,20 +431,13 @@ void NodeGroup::Abort(std::string_view reason) {
   const Visit visit(
       gate());  // none once it is closed, and none in a forked child: it is the parent's to abort
   if (!visit.inside()) return;
-  End(failures_.Aborted(reason));
+  watch_.End(failures_.Aborted(reason));
 }
 
 void NodeGroup::Fail(const absl::Status& cause) {
   const Visit visit(gate());
   if (!visit.inside()) return;
-  End(failures_.Elsewhere(cause));
-}
-
-// The parts first: whoever sees that the group has ended may leave them at once.
-void NodeGroup::End(const absl::Status& cause) {
-  parts_->Fail(cause);
-  failures_.Raise(cause);
-  NotifyAll(queue_.woken());
+  watch_.End(failures_.Elsewhere(cause));
 }
 
 // Until all operations have ended, by the abort if there was one. Only what runs in this process can

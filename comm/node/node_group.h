@@ -132,7 +132,6 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   int64_t timeout_ns() const { return timeout_ns_.load(std::memory_order_relaxed); }
 
-  void End(const absl::Status& cause);
   void EndOperations();
 
   // What an operation needs, and what is kept of it. Guarded as NodeState (operation_queue.h).

@@ -86,7 +86,7 @@ bool OperationDriver::Hopeless(const Operation& operation, const WaitTarget& tar
   if (now_ns - checked_ns_ < kCheckPeersNs) return false;
   checked_ns_ = now_ns;
   ShowLongWait(state_, operation);
-  if (CallerDrivesProgress()) LookAfterGroups();
+  LookAfterGroups();
   const bool asks_programs = now_ns - programs_asked_ns_ >= kAskProgramNs;
   if (asks_programs) programs_asked_ns_ = now_ns;
   for (int peer = 0; peer < state_.size; ++peer) {

@@ -16,29 +16,36 @@ constexpr int64_t kStarvedPercent = 80;
 
 }  // namespace
 
+ProcessName ProcessNameOf(const NodePeer& peer) {
+  return {.pid = peer.identity().pid, .start_time = peer.identity().start_time};
+}
+
 std::optional<WaitReport::Wait> WaitReport::Find() const {
   if (AwaitsRanks(state_)) return Wait{.of_messages = false, .ended = counters_.ended()};
   if (!AwaitsRanksInMessages(state_)) return std::nullopt;
   return Wait{.of_messages = true, .ended = counters_.Read().messages};
 }
 
-// Operations end in order, so it is the one after those that have ended.
+// Operations end in order, so it is the one after those that have ended. None of messages.
+std::optional<RecordedCall> WaitReport::Recorded() const {
+  if (wait_->of_messages) return std::nullopt;
+  return state_.recorder.Find(wait_->ended + 1);
+}
+
 std::string WaitReport::Call() const {
   std::string what = "a message";
-  if (!wait_->of_messages) {
-    const auto call = state_.recorder.Find(wait_->ended + 1);
-    what =
-        fmt::format("{} #{}", call ? DescribeArguments(*call) : "a collective", wait_->ended + 1);
+  if (const auto call = Recorded()) {
+    what = fmt::format("{} #{}", DescribeArguments(*call), call->sequence);
+  } else if (!wait_->of_messages) {
+    what = fmt::format("a collective #{}", wait_->ended + 1);
   }
   return fmt::format("{} on group {}", what, failures_.names().group());
 }
 
 std::string WaitReport::Waiting(int64_t waited_ns) const {
   std::string phase;
-  if (!wait_->of_messages) {
-    const auto call = state_.recorder.Find(wait_->ended + 1);
-    if (call && call->progress.rounds > 1) phase = " (" + DescribeProgress(call->progress) + ")";
-  }
+  const auto call = Recorded();
+  if (call && call->progress.rounds > 1) phase = " (" + DescribeProgress(call->progress) + ")";
   return fmt::format("{}{} has waited for {:.0f} s on rank {}: ", Call(), phase,
                      static_cast<double>(waited_ns) * 1e-9, state_.rank);
 }
@@ -49,8 +56,7 @@ std::optional<ProcessWait> WaitReport::Describe() const {
       wait_->of_messages ? RanksAwaitedInMessages(state_) : RanksNotArrived(state_);
   if (awaited.empty() || (wait_->of_messages && awaited.size() > 1)) return std::nullopt;
   const auto name = [&](int rank) {
-    const NodePeer::Identity& identity = state_.peers[static_cast<size_t>(rank)]->identity();
-    return ProcessName{.pid = identity.pid, .start_time = identity.start_time};
+    return ProcessNameOf(*state_.peers[static_cast<size_t>(rank)]);
   };
   ProcessWait shown{};
   NumberHash hash;
@@ -61,6 +67,7 @@ std::optional<ProcessWait> WaitReport::Describe() const {
     hash.Add(static_cast<uint64_t>(rank));
     shown.awaited[shown.awaited_count++] = name(rank);
   }
+  if (shown_ && shown_->version == hash.Get()) return shown_;
   shown.process = name(state_.rank);
   shown.version = hash.Get();
   shown.since_ns = since_ns_;
@@ -100,7 +107,7 @@ void WaitReport::ReportStalled(const std::vector<int>& holding_up, int64_t now_n
 
 void WaitReport::Report(int64_t now_ns) {
   const int64_t waited_ns = now_ns - since_ns_;
-  std::vector<int> awaited =
+  const std::vector<int> awaited =
       wait_->of_messages ? RanksAwaitedInMessages(state_) : RanksAwaited(state_);
   if (awaited.empty()) return;  // it is over
   const std::vector<int> holding_up = RanksHoldingUp(state_, awaited);

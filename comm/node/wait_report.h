@@ -23,6 +23,9 @@
 
 namespace weft {
 
+// By which processes show each other's waits.
+ProcessName ProcessNameOf(const NodePeer& peer);
+
 class WaitReport {
  public:
   static constexpr int64_t kStalledNs = 2'000'000'000;
@@ -49,6 +52,7 @@ class WaitReport {
 
   std::optional<Wait> Find() const;
   std::optional<ProcessWait> Describe() const;
+  std::optional<RecordedCall> Recorded() const;
   std::string Call() const;
   void Report(int64_t now_ns);
   std::string Waiting(int64_t waited_ns) const;
