@@ -122,9 +122,14 @@ const Setting kSettings[] = {
     {{"WEFT_JOB_ID", "text", "", "Name of the job, in messages and names; set by weftrun."},
      &Options::job_id},
     {{"WEFT_RESTART_COUNT", "integer", "0",
-      "How often weftrun has restarted the ranks; set by weftrun."},
+      "How often weftrun has started all ranks again or, with --elastic, this rank alone; set by "
+      "weftrun."},
      &Options::restart_count,
      {0, kNoLimit}},
+    {{"WEFT_JOIN", "boolean", "0",
+      "weft_group_create_from_env joins the group that runs instead of making one; set by "
+      "weftrun."},
+     &Options::join},
 };
 
 // Read by ./dev and the build presets, not by the library.

@@ -37,6 +37,7 @@ struct Options {
   std::string store;                // WEFT_STORE: unix:@name, tcp:host:port; set by weftrun
   std::string job_id;               // WEFT_JOB_ID; set by weftrun
   int64_t restart_count = 0;        // WEFT_RESTART_COUNT; set by weftrun
+  bool join = false;                // WEFT_JOIN: the group runs already; set by weftrun
 };
 
 const Options& GetOptions();

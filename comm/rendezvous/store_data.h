@@ -32,6 +32,9 @@ class StoreData {
   // frame is not a request or malformed.
   bool Serve(int client, const Frame& frame, std::vector<Answer>* answers);
 
+  // Whether it has a value now.
+  bool Holds(std::string_view key) const { return values_.find(key) != values_.end(); }
+
   // The client is gone.
   void Forget(int client);
 

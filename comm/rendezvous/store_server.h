@@ -23,6 +23,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -61,6 +62,9 @@ class StoreServer {
   int64_t NextWakeNs() const;
   // Accepts, reads, answers: whatever is possible now.
   void Step();
+
+  // Whether a client has set the key, for the program that serves; no wait and no connection.
+  bool Holds(std::string_view key) const { return data_.Holds(key); }
 
   // How many proven clients are connected.
   int client_count() const { return client_count_; }

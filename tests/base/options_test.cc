@@ -113,6 +113,7 @@ TEST(Options, TheTableHasTheDefaultsOfTheStruct) {
   EXPECT_EQ(from_table.job_secret_fd, defaults.job_secret_fd);
   EXPECT_EQ(from_table.master_port, defaults.master_port);
   EXPECT_EQ(from_table.restart_count, defaults.restart_count);
+  EXPECT_EQ(from_table.join, defaults.join);
 }
 
 }  // namespace

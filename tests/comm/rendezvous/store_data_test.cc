@@ -46,6 +46,17 @@ TEST(StoreData, WhatIsRemovedMakesRoom) {
   }
 }
 
+TEST(StoreData, HoldsWhatWasSetUntilItIsRemoved) {
+  StoreData data;
+  EXPECT_FALSE(data.Holds("key"));
+  ASSERT_EQ(Ask(data, FrameType::kSet, SetBody("key", "")), FrameType::kDone);
+  EXPECT_TRUE(data.Holds("key"));
+  EXPECT_FALSE(data.Holds("key/longer"));
+  EXPECT_FALSE(data.Holds(""));
+  ASSERT_EQ(Ask(data, FrameType::kRemove, RemoveBody("key")), FrameType::kDone);
+  EXPECT_FALSE(data.Holds("key"));
+}
+
 TEST(StoreData, RefusesAMalformedRemove) {
   StoreData data;
   std::vector<StoreData::Answer> answers;
