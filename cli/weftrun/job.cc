@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <vector>
 
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,15 +20,6 @@
 #include "cli/weftrun/rank_process.h"
 
 namespace weft {
-namespace {
-
-// "rank 2 on node 1 (pid 4711)"; both are left out where they are not asked for.
-std::string RankText(int rank, std::string_view node, pid_t pid) {
-  return StrCat("rank ", rank, node, pid > 0 ? StrCat(" (pid ", pid, ")") : "");
-}
-
-}  // namespace
-
 Job::Job(const RunOptions& options, JobPlan plan, Signals* signals, ProcessGuard* guard,
          const Sinks& sinks, Agents* agents)
     : options_(options),
@@ -71,10 +64,8 @@ absl::Status Job::AwaitOtherNodes() {
 }
 
 absl::Status Job::StartRanks() {
-  const Variables defaults = DefaultVariables(options_.ranks_per_node);
-  ranks_.reserve(static_cast<size_t>(options_.ranks_per_node));  // first_failure_ points into it
   for (int local_rank = 0; local_rank < options_.ranks_per_node; ++local_rank) {
-    WEFT_RETURN_IF_ERROR(StartRank(local_rank, defaults));
+    WEFT_RETURN_IF_ERROR(StartRank(local_rank, /*rank_restart=*/0));
   }
   return absl::OkStatus();
 }
@@ -90,22 +81,25 @@ absl::Status Job::StartStore() {
                   StrCat("opening the job's store at ", plan_.store.ToString(), ": "));
 }
 
-absl::Status Job::StartRank(int local_rank, const Variables& defaults) {
+absl::Status Job::StartRank(int local_rank, int rank_restart) {
   Rank rank;
   rank.rank = options_.node_rank * options_.ranks_per_node + local_rank;
+  rank.local_rank = local_rank;
+  rank.restart = rank_restart;
   std::string log_path;
   if (!options_.log_dir.empty()) {
     log_path = StrCat(options_.log_dir, "/rank", rank.rank);
-    if (plan_.restart > 0) log_path += StrCat(".restart", plan_.restart);
+    const int restart = plan_.restart + rank_restart;
+    if (restart > 0) log_path += StrCat(".restart", restart);
   }
   WEFT_ASSIGN_OR_RETURN(rank.output, RankOutput::Open(rank.rank, log_path, sinks_));
   RankSpec spec;
   spec.rank = rank.rank;
   spec.program = options_.program;
-  spec.variables = plan_.VariablesOf(local_rank, options_);
-  spec.defaults = defaults;
-  // Of a launcher around weftrun; here they would claim a store that does not exist.
-  spec.unset = {"TORCHELASTIC_USE_AGENT_STORE", "WEFT_JOB_SECRET_FILE"};
+  spec.variables = plan_.VariablesOf(local_rank, rank_restart, options_);
+  spec.defaults = DefaultVariables(options_.ranks_per_node);
+  // Of a launcher around weftrun; here they would claim a store, or a group, that does not exist.
+  spec.unset = {"TORCHELASTIC_USE_AGENT_STORE", "WEFT_JOB_SECRET_FILE", "WEFT_JOIN"};
   spec.stdout_fd = rank.output->child_end(0);
   spec.stderr_fd = rank.output->child_end(1);
   spec.secret_fd = plan_.secret_fd.get();
@@ -120,8 +114,10 @@ absl::Status Job::StartRank(int local_rank, const Variables& defaults) {
 
 JobResult Job::Run() {
   while (!AllExited()) {
-    Turn(phase_end_ns_);
+    Turn(std::min(phase_end_ns_, elastic_.give_up_ns()));
+    NoteJoined();
     ObserveExits();
+    GiveUpNewcomers();
     HeedOtherNodes();
     Escalate();
   }
@@ -185,15 +181,15 @@ bool Job::AllFinished() const {
 
 void Job::ObserveExits() {
   Rank* culprit = nullptr;
+  std::vector<Rank*> lost;
   for (Rank& rank : ranks_) {
     if (rank.exit.has_value()) continue;
     rank.exit = PeekExit(rank.pid);
-    if (!rank.exit.has_value() || !rank.exit->failed()) continue;
+    if (!rank.failed()) continue;
     if (rank.exit->signal == SIGKILL && phase_ != Phase::kKill)
       rank.exit->oom_kills = rank.oom_kills.Since();
-    if (options_.elastic && phase_ == Phase::kRunning && first_failure_ == nullptr &&
-        options_.size() - LostCount() > options_.ranks_min) {
-      NoteLost(rank);
+    if (MayLose(rank)) {
+      lost.push_back(&rank);
       continue;
     }
     // Of several that ended since the last look, a crash explains more than the exit of one that
@@ -201,18 +197,51 @@ void Job::ObserveExits() {
     const bool crashed = rank.exit->signal != 0;
     if (culprit == nullptr || (crashed && culprit->exit->signal == 0)) culprit = &rank;
   }
+  for (Rank* rank : lost)
+    NoteLost(*rank, /*may_start=*/culprit == nullptr);
   if (culprit != nullptr && first_failure_ == nullptr) NoteFirstFailure(*culprit);
 }
 
-int Job::LostCount() const {
-  return static_cast<int>(
-      std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.lost; }));
+// Of one that has failed: whether the others go on.
+bool Job::MayLose(const Rank& rank) const {
+  if (rank.waiting()) return true;
+  return options_.elastic && phase_ == Phase::kRunning && first_failure_ == nullptr &&
+         elastic_.EnoughLeft();
 }
 
-void Job::NoteLost(Rank& rank) {
+void Job::NoteLost(Rank& rank, bool may_start) {
   rank.lost = true;
-  Say(StrCat(RankText(rank.rank, "", rank.pid), " ", rank.exit->ToString(), " and is lost; ",
-             options_.size() - LostCount(), " of ", options_.size(), " ranks are left"));
+  if (phase_ != Phase::kRunning || first_failure_ != nullptr) return;
+  const bool again = may_start && elastic_.TakeRestart();
+  Say(elastic_.LostText(rank, again));
+  if (again) StartAgain(rank);
+}
+
+void Job::StartAgain(const Rank& lost) {
+  // What it left running would be in the way of the new process: it may hold ports and memory.
+  kill(-lost.pid, SIGKILL);
+  const absl::Status started = StartRank(lost.local_rank, lost.restart + 1);
+  if (started.ok()) return;
+  Say(StrCat("rank ", lost.rank,
+             " stays lost, it cannot be started again: ", FromAbsl(started.message())));
+}
+
+// Before the exits are looked at: one that has joined and failed since is a rank like the others.
+void Job::NoteJoined() {
+  if (!options_.elastic) return;
+  for (const Rank* rank : elastic_.TakeJoined(*store_)) {
+    Say(StrCat(rank->WithPid(), " has joined; ", elastic_.left_count(), " of ", options_.size(),
+               " ranks are there"));
+  }
+}
+
+// After the exits were looked at: the last one of the others may be among them.
+void Job::GiveUpNewcomers() {
+  if (phase_ != Phase::kRunning) return;
+  const std::vector<const Rank*> given_up = elastic_.TakeGivenUp(MonotonicNs());
+  for (const Rank* rank : given_up)
+    Say(StrCat(rank->WithPid(), " waited to join, but all others have ended"));
+  if (!given_up.empty()) Enter(Phase::kGrace, 0);
 }
 
 // A rank that is held now was held when the failed one gave up waiting for it.
@@ -227,7 +256,7 @@ void Job::FindHeldRanks() {
 // "rank 0 (pid 4711) exited with code 1", "rank 2 (pid 4713) was stopped (state T) when rank 0 (pid 4711) exited with code 1".
 std::string Job::FailureText(std::string_view node, bool pids) const {
   const auto name = [&](const Rank& rank) {
-    return RankText(rank.rank, node, pids ? rank.pid : 0);
+    return pids ? rank.WithPid() : StrCat("rank ", rank.Label(), node);
   };
   const std::string end = StrCat(name(*first_failure_), " ", first_failure_->exit->ToString());
   return held_ == nullptr ? end
@@ -292,7 +321,7 @@ void Job::KillAll(std::string_view why) {
 void Job::SayWhoIsLeft() {
   for (const Rank& rank : ranks_) {
     if (rank.exit.has_value()) continue;
-    Say(StrCat(RankText(rank.rank, "", rank.pid), " was killed and has not ended: it is ",
+    Say(StrCat(rank.WithPid(), " was killed and has not ended: it is ",
                HoldText(ReadProcessState("", rank.pid)), "; waiting for it"));
   }
 }
@@ -402,8 +431,8 @@ void Job::AgreeOnTheEnd() {
 
 // No restart follows.
 bool Job::last_round() const {
-  if (agents_ == nullptr) return plan_.restart == options_.restarts_max;
-  return plan_.restart == options_.restarts_max || !agents_->verdict().has_value() ||
+  if (agents_ == nullptr) return plan_.restart == options_.job_restarts_max();
+  return plan_.restart == options_.job_restarts_max() || !agents_->verdict().has_value() ||
          !agents_->verdict()->restart;
 }
 
@@ -442,17 +471,19 @@ void Job::Report() {
       Say(StrCat("the ranks of this node: ", OtherEndings()));
       return;
     }
-    if (LostCount() > 0) return ReportLost();
-    if (last_signal_ != 0) Say(StrCat("all ranks ended well after ", SignalName(last_signal_)));
+    const std::string after = last_signal_ == 0 ? "" : StrCat(" after ", SignalName(last_signal_));
+    const std::string lost = elastic_.EndText(after);
+    if (!lost.empty()) return Say(lost);
+    if (last_signal_ != 0) Say(StrCat("all ranks ended well", after));
     return;
   }
   const Rank& rank = *Named();
   std::string how = rank.exit->ToString();
   if (held_ != nullptr) {
-    how = StrCat("it was ", HoldText(held_->state), " when ", RankText(first_failure_->rank, "", 0),
-                 " ", first_failure_->exit->ToString(), "; in the end ", how);
+    how = StrCat("it was ", HoldText(held_->state), " when rank ", first_failure_->Label(), " ",
+                 first_failure_->exit->ToString(), "; in the end ", how);
   }
-  Say(StrCat("rank ", rank.rank, " failed first: ", how,
+  Say(StrCat("rank ", rank.Label(), " failed first: ", how,
              last_signal_ == 0 ? "" : StrCat(", after ", SignalName(last_signal_), " to weftrun")));
   const auto& lines = rank.output->last_lines();
   if (lines.empty()) {
@@ -466,18 +497,6 @@ void Job::Report() {
   if (!others.empty()) Say(StrCat("the others: ", others));
 }
 
-// "3 of 4 ranks ended well; lost: rank 2 killed by signal 9 (SIGKILL)".
-void Job::ReportLost() {
-  std::string lost;
-  for (const Rank& rank : ranks_) {
-    if (!rank.lost) continue;
-    lost += StrCat(lost.empty() ? "" : "; ", "rank ", rank.rank, " ", rank.exit->ToString());
-  }
-  Say(StrCat(options_.size() - LostCount(), " of ", options_.size(), " ranks ended well",
-             last_signal_ == 0 ? "" : StrCat(" after ", SignalName(last_signal_)),
-             "; lost: ", lost));
-}
-
 // "ranks 0, 2, 3 exited with code 1; rank 4 killed by signal 15 (SIGTERM)".
 std::string Job::OtherEndings() const {
   std::map<std::string, std::string> by_ending;
@@ -487,7 +506,7 @@ std::string Job::OtherEndings() const {
     std::string& list =
         by_ending[IsHeld(rank.state) ? StrCat("was ", HoldText(rank.state), ", in the end ", ending)
                                      : ending];
-    list += StrCat(list.empty() ? "" : ", ", rank.rank);
+    list += StrCat(list.empty() ? "" : ", ", rank.Label());
   }
   std::string text;
   for (const auto& [ending, list] : by_ending) {

@@ -8,7 +8,8 @@
 // After a failure the others have kGraceNs to say what they saw, then get SIGTERM, and SIGKILL
 // kTermNs later. A job that is asked to end (SIGINT, SIGTERM, SIGHUP) has options.grace_s, then the ranks that
 // are left get SIGKILL; asked again, it ends at once. All processes that a rank left in its process group are killed at the end.
-// With --elastic a rank that fails is lost: the others go on, while enough are left, and the job's end is theirs.
+// With --elastic a rank that fails is lost: the others go on, while enough are left, and the job's end is theirs. As long as
+// there are restarts it is started again, alone.
 // A rank that is stopped, frozen or writing a core dump when the first one gives up is why that gave up: it is the one that is
 // named, and the exit code is that of the other.
 // Ranks that ended stay unreaped until all have: their exit status can be read in /proc/<pid>/stat,
@@ -18,23 +19,17 @@
 // Thread-safety: one thread. Owns the rank processes: none is left after Run() or the destructor.
 #pragma once
 
+#include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include <poll.h>
-#include <sys/types.h>
-
-#include "absl/status/statusor.h"
-#include "base/cgroup.h"
-#include "base/process_state.h"
+#include "absl/status/status.h"
 #include "cli/weftrun/agents.h"
-#include "cli/weftrun/exit_report.h"
+#include "cli/weftrun/elastic_ranks.h"
 #include "cli/weftrun/job_plan.h"
 #include "cli/weftrun/process_guard.h"
-#include "cli/weftrun/rank_output.h"
+#include "cli/weftrun/rank.h"
 #include "cli/weftrun/run_options.h"
 #include "cli/weftrun/signals.h"
 #include "comm/rendezvous/store_server.h"
@@ -69,29 +64,22 @@ class Job {
   JobResult Run();
 
  private:
-  struct Rank {
-    int rank = 0;
-    pid_t pid = -1;
-    std::unique_ptr<RankOutput> output;
-    OomKills oom_kills;
-    ProcessState state = ProcessState::kNotKnown;  // when the first rank failed
-    std::optional<ExitReport> exit;
-    bool lost = false;  // it failed, and the others went on
-  };
-
   // What comes next if the ranks do not end by themselves.
   enum class Phase { kRunning, kAsked, kGrace, kTerm, kKill };
 
   absl::Status StartStore();
   absl::Status StartRanks();
   absl::Status AwaitOtherNodes();
-  absl::Status StartRank(int local_rank, const Variables& defaults);
+  absl::Status StartRank(int local_rank, int rank_restart);
+  void StartAgain(const Rank& lost);
   void Turn(int64_t wake_ns);
   bool AllExited() const;
   bool AllFinished() const;
+  void NoteJoined();
   void ObserveExits();
-  int LostCount() const;
-  void NoteLost(Rank& rank);
+  void GiveUpNewcomers();
+  bool MayLose(const Rank& rank) const;
+  void NoteLost(Rank& rank, bool may_start);
   void NoteFirstFailure(Rank& rank);
   void FindHeldRanks();
   std::string FailureText(std::string_view node, bool pids) const;
@@ -118,7 +106,6 @@ class Job {
 
   const Rank* Named() const { return held_ != nullptr ? held_ : first_failure_; }
 
-  void ReportLost();
   std::string OtherEndings() const;
   void Say(std::string_view line);
   JobResult Result() const;
@@ -130,7 +117,8 @@ class Job {
   const Sinks sinks_;
   Agents* const agents_;
   std::unique_ptr<StoreServer> store_;  // in node 0, unless agents_ has it
-  std::vector<Rank> ranks_;
+  std::deque<Rank> ranks_;              // grows while others point into it
+  ElasticRanks elastic_{options_, &ranks_};
   const Rank* first_failure_ = nullptr;
   const Rank* held_ = nullptr;  // why that failed, if a rank was held then
   Phase phase_ = Phase::kRunning;

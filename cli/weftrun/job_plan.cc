@@ -88,7 +88,7 @@ absl::StatusOr<JobPlan> PlanJob(const RunOptions& options, int restart) {
   return plan;
 }
 
-Variables JobPlan::VariablesOf(int local_rank, const RunOptions& options) const {
+Variables JobPlan::VariablesOf(int local_rank, int rank_restart, const RunOptions& options) const {
   const int rank = options.node_rank * options.ranks_per_node + local_rank;
   Variables variables = {
       {"RANK", StrCat(rank)},
@@ -100,9 +100,10 @@ Variables JobPlan::VariablesOf(int local_rank, const RunOptions& options) const 
       {"MASTER_PORT", StrCat(master_port)},
       {"WEFT_JOB_ID", job_id},
       {"WEFT_STORE", store.ToString()},
-      {"WEFT_RESTART_COUNT", StrCat(restart)},
+      {"WEFT_RESTART_COUNT", StrCat(restart + rank_restart)},
   };
   if (secret_fd.valid()) variables.emplace_back("WEFT_JOB_SECRET_FD", StrCat(secret_fd.get()));
+  if (rank_restart > 0) variables.emplace_back("WEFT_JOIN", "1");
   return variables;
 }
 

@@ -2,7 +2,7 @@
 // variables that tell a rank about it.
 //
 //   WEFT_ASSIGN_OR_RETURN(JobPlan plan, PlanJob(options, /*restart=*/0));
-//   plan.VariablesOf(local_rank, options)
+//   plan.VariablesOf(local_rank, /*rank_restart=*/0, options)
 //
 // Thread-safety: values.
 #pragma once
@@ -29,8 +29,9 @@ struct JobPlan {
   std::string master_host;
   int master_port = 0;
 
-  // Of the rank on this node, in addition to weftrun's own environment.
-  Variables VariablesOf(int local_rank, const RunOptions& options) const;
+  // Of the rank on this node, in addition to weftrun's own environment. `rank_restart`: how often it has been started again
+  // alone; then it joins the others.
+  Variables VariablesOf(int local_rank, int rank_restart, const RunOptions& options) const;
 };
 
 // Variables that are set for all ranks where the user has not: threads per rank, quiet waiting.

@@ -55,10 +55,10 @@ int Run(const RunOptions& options) {
       &err);
   JobResult result;
   std::optional<Agents> agents;
-  for (int restart = 0; restart <= options.restarts_max; ++restart) {
+  for (int restart = 0; restart <= options.job_restarts_max(); ++restart) {
     if (restart > 0) {
       err.Append("weftrun: ",
-                 StrCat("restart ", restart, " of at most ", options.restarts_max, "\n"));
+                 StrCat("restart ", restart, " of at most ", options.job_restarts_max(), "\n"));
     }
     absl::StatusOr<JobPlan> plan = PlanJob(options, restart);
     if (!plan.ok()) return Complain(plan.status(), ExitCodeOfStartError(plan.status()));

@@ -104,7 +104,8 @@ absl::StatusOr<RunOptions> ParseRunOptions(int argc, const char* const* argv) {
   number("--master-port", options.master_port, 1, kMasterPortMax,
          "MASTER_PORT of the ranks; weft's store listens on the next port");
   number("--max-restarts", options.restarts_max, 0, kRestartsMax,
-         "how often all ranks are started again after a failure");
+         "how often all ranks are started again after a failure; with --elastic: how often a lost "
+         "rank is started again alone, all of them together (0)");
   app.add_flag("--elastic", options.elastic,
                "a rank that fails does not end the others, while --min-ranks are left");
   number("--min-ranks", options.ranks_min, 1, kRanksPerNodeMax,

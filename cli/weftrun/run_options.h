@@ -20,15 +20,18 @@ struct RunOptions {
   int node_rank = 0;
   std::string master_host;  // "" on one node
   int master_port = 0;      // 0: a free one, on one node only
-  int restarts_max = 0;
-  bool elastic = false;              // a rank that fails is lost, and the others go on
-  int ranks_min = 1;                 // with elastic: so many at least
-  int grace_s = 10;                  // for ranks that were asked to end, before they are killed
-  std::string log_dir;               // "": no files
+  int restarts_max = 0;     // of all ranks together; with elastic: of lost ranks, each alone
+  bool elastic = false;     // a rank that fails is lost, and the others go on
+  int ranks_min = 1;        // with elastic: so many at least
+  int grace_s = 10;         // for ranks that were asked to end, before they are killed
+  std::string log_dir;      // "": no files
   std::vector<std::string> program;  // with its arguments
   std::string help;                  // not empty: print it and stop
 
   int size() const { return ranks_per_node * node_count; }
+
+  // How often all ranks may be started again together.
+  int job_restarts_max() const { return elastic ? 0 : restarts_max; }
 };
 
 // INVALID_ARGUMENT with one line for the user if anything is wrong.

@@ -412,28 +412,6 @@ class Failures(LaunchedTest):
         self.assertEqual((0, ["[0] still here"], []), (code, out, err))
 
 
-class Elastic(LaunchedTest):
-    def test_the_others_go_on_and_the_lost_are_named(self):
-        code, out, err = self.run_to_end("-n", 3, "--elastic", *rank(
-            "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
-            "time.sleep(0.5)\nif rank == 2: sys.exit(7)\ntime.sleep(0.5)\nsay('to the end')"))
-        self.assertEqual((0, ["[0] to the end"]), (code, out), err)
-        self.assertRegex(err[0], r"weftrun: rank 1 \(pid \d+\) killed by signal 9 \(SIGKILL\) and is lost; 2 of 3 ranks are left$")
-        self.assertRegex(err[1], r"weftrun: rank 2 \(pid \d+\) exited with code 7 and is lost; 1 of 3 ranks are left$")
-        self.assertEqual(err[2:], ["weftrun: 1 of 3 ranks ended well; lost: rank 1 killed by signal 9 (SIGKILL); "
-                                   "rank 2 exited with code 7"])
-
-    def test_the_job_ends_when_too_few_are_left(self):
-        code, out, err = self.run_to_end("-n", 3, "--elastic", "--min-ranks", 2, *rank(
-            "time.sleep(rank / 2)\nif rank < 2: sys.exit(7 + rank)\ntime.sleep(3600)"))
-        self.assertEqual((8, []), (code, out), err)
-        self.assertIn("weftrun: rank 1 failed first: exited with code 8", err)
-
-    def test_the_last_rank_may_not_be_lost(self):
-        code, _, err = self.run_to_end("-n", 2, "--elastic", *rank("time.sleep(rank / 2)\nsys.exit(7 + rank)"))
-        self.assertEqual(8, code, err)
-
-
 class Restarts(LaunchedTest):
     _FAIL_TWICE = "say('job', os.environ['WEFT_JOB_ID'])\nif os.environ['WEFT_RESTART_COUNT'] != '2' and rank == 1: sys.exit(9)"
 
