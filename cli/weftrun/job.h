@@ -9,7 +9,7 @@
 // kTermNs later. A job that is asked to end (SIGINT, SIGTERM, SIGHUP) has options.grace_s, then the ranks that
 // are left get SIGKILL; asked again, it ends at once. All processes that a rank left in its process group are killed at the end.
 // With --elastic a rank that fails is lost: the others go on, while enough are left, and the job's end is theirs. As long as
-// there are restarts it is started again, alone.
+// there are restarts it is started again, alone, to join them; when they have ended and it has not, it gets SIGTERM and SIGKILL as above.
 // A rank that is stopped, frozen or writing a core dump when the first one gives up is why that gave up: it is the one that is
 // named, and the exit code is that of the other.
 // Ranks that ended stay unreaped until all have: their exit status can be read in /proc/<pid>/stat,

@@ -249,7 +249,7 @@ class Newcomers(ElasticTest):
             "if rank == 2: read('joined'); note('pid', os.getpid()); sys.exit(5)\n"
             "if rank == 0: await_end(int(read('pid')))"))
         self.assertEqual(0, code, err)
-        self.assertEqual(f"weftrun: 2 of 3 ranks ended well; lost: rank 1 killed by signal 9 (SIGKILL), which was started again; "
+        self.assertEqual("weftrun: 2 of 3 ranks ended well; lost: rank 1 killed by signal 9 (SIGKILL), which was started again; "
                          "rank 2 exited with code 5", err[-1])
 
     def test_the_job_has_failed_when_only_newcomers_are_left(self):
