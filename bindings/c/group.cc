@@ -3,17 +3,27 @@
 // written last.
 #include "weft/group.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
+#include "base/later.h"
+#include "base/options.h"
+#include "base/wait.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/handle_pool.h"
 #include "bindings/c/handles.h"
 #include "bindings/c/struct_size.h"
 #include "comm/group/from_ranks.h"
 #include "comm/node/heap.h"
+#include "comm/node/join_group.h"
 #include "comm/node/make_group.h"
+#include "comm/node/reconfigure_board.h"
 #include "comm/node/segment.h"
+#include "comm/rendezvous/job_store.h"
+#include "comm/rendezvous/launch_environment.h"
+#include "comm/rendezvous/newcomer_queue.h"
 #include "comm/rendezvous/rendezvous.h"
 
 namespace weft {
@@ -50,6 +60,12 @@ absl::Status ReadOptions(std::string_view call, const weft_group_config_t* confi
   return absl::OkStatus();
 }
 
+absl::StatusOr<weft_store_t> ReadStore(std::string_view call, const weft_group_config_t* config) {
+  weft_group_config_t full{};
+  WEFT_RETURN_IF_ERROR(ReadConfig(call, config, &full));
+  return full.store;
+}
+
 absl::Status CheckPlace(std::string_view call, int size, int rank, const void* group) {
   if (group == nullptr) return InvalidArgument(call, "group is NULL");
   if (size < 1) return InvalidArgument(call, StrCat("size is ", size, ", at least 1 is needed"));
@@ -67,14 +83,42 @@ absl::StatusOr<std::vector<int>> ReadMembers(std::string_view call, const int me
                                              int size) {
   if (members == nullptr && count == 0) return std::vector<int>();
   if (members == nullptr) return InvalidArgument(call, StrCat("members is NULL, count ", count));
-  if (count < 1 || count > size) {
-    return InvalidArgument(call, StrCat("count is ", count, ", not 1 to the group's size, ", size,
-                                        "; for all ranks that live pass NULL and 0"));
+  if (count < 1) {
+    return InvalidArgument(call, StrCat("count is ", count,
+                                        ", at least 1 is needed; for all ranks "
+                                        "that live pass NULL and 0"));
+  }
+  if (count > kNodeRanksMax) {
+    return CallError(
+        WEFT_UNSUPPORTED, call,
+        StrCat("count is ", count, ", this version has groups of 1 to ", kNodeRanksMax));
   }
   std::vector<int> list(members, members + count);
-  const absl::Status checked = CheckRanks(list, size);
+  std::vector<int> present;
+  std::copy_if(list.begin(), list.end(), std::back_inserter(present),
+               [](int member) { return member != WEFT_NEW_RANK; });
+  if (present.empty()) {
+    return InvalidArgument(call, "no member is a rank of the group, all are WEFT_NEW_RANK");
+  }
+  const absl::Status checked = CheckRanks(present, size);
   if (!checked.ok()) return InvalidArgument(call, FromAbsl(checked.message()));
   return list;
+}
+
+bool HasNewRank(const std::vector<int>& members) {
+  return std::find(members.begin(), members.end(), WEFT_NEW_RANK) != members.end();
+}
+
+// Where newcomers are met: `store`, or weftrun's if it is NULL.
+absl::StatusOr<Store*> StoreOfNewcomers(std::string_view call, weft_store_t store) {
+  if (store != nullptr) {
+    if (store->magic != weft_store::kMagic) return InvalidArgument(call, "store is not a store");
+    return store->store.get();
+  }
+  if (JobStore::Exists()) return &JobStore::Get();
+  return CallError(WEFT_INVALID_USAGE, call,
+                   "store is NULL, and weftrun has not started this process, so that there is no "
+                   "store where processes that join could be met; pass one");
 }
 
 // A function of its own, because every call with options checks its group.
@@ -110,6 +154,16 @@ absl::Status Make(Store* store, int rank, int size, const GroupOptions& options,
   return absl::OkStatus();
 }
 
+// Of a process that weftrun has started again.
+absl::Status JoinAgain(const GroupOptions& options, weft_group_t* group) {
+  WEFT_ASSIGN_OR_RETURN(const LaunchEnvironment launch, ReadLaunchEnvironment());
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> joined,
+                        JoinNodeGroup(JobStore::Get(), options, launch.rank));
+  JobStore::Get().SayJoined(launch.rank);
+  *group = MakeHandle(std::move(joined));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckGroup(std::string_view call, weft_group_t group) {
@@ -135,6 +189,7 @@ weft_result_t weft_group_create_from_env(const weft_group_config_t* config, weft
     weft::GroupOptions options;
     WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
     WEFT_RETURN_IF_ERROR(weft::CheckMayMake(kCall));
+    if (weft::GetOptions().join) return weft::JoinAgain(options, group);
     WEFT_ASSIGN_OR_RETURN(weft::Rendezvous place,
                           weft::RendezvousFromEnvironment(weft::InitDeadlineNs(options)));
     return weft::Make(place.store.get(), place.rank, place.size, options, group);
@@ -239,6 +294,10 @@ weft_result_t weft_group_reconfigure(weft_group_t group, const int members[], in
                           weft::ReadMembers(kCall, members, count, group->group->size()));
     weft::GroupOptions options;
     WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "", &options));
+    if (weft::HasNewRank(list)) {
+      WEFT_ASSIGN_OR_RETURN(const weft_store_t store, weft::ReadStore(kCall, config));
+      WEFT_ASSIGN_OR_RETURN(options.newcomers, weft::StoreOfNewcomers(kCall, store));
+    }
     if (group->of_mesh) {
       return weft::CallError(WEFT_INVALID_USAGE, kCall,
                              "the group is of an axis of a mesh; reconfigure the group that the "
@@ -256,6 +315,46 @@ weft_result_t weft_group_reconfigure(weft_group_t group, const int members[], in
     } else {
       group->group.Set(*std::move(next));
     }
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_group_join(weft_store_t store, const weft_group_config_t* config,
+                              weft_group_t* group) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_group_join";
+    if (group == nullptr) return weft::InvalidArgument(kCall, "group is NULL");
+    weft::GroupOptions options;
+    WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
+    WEFT_ASSIGN_OR_RETURN(weft::Store* const where, weft::StoreOfNewcomers(kCall, store));
+    WEFT_RETURN_IF_ERROR(weft::CheckMayMake(kCall));
+    if (store == nullptr) return weft::JoinAgain(options, group);
+    WEFT_ASSIGN_OR_RETURN(auto joined, weft::JoinNodeGroup(*where, options, weft::kNewRank));
+    *group = weft::MakeHandle(std::move(joined));
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_group_newcomers(weft_group_t group, weft_store_t store, int* count) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_group_newcomers";
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
+    if (count == nullptr) return weft::InvalidArgument(kCall, "count is NULL");
+    WEFT_ASSIGN_OR_RETURN(weft::Store* const where, weft::StoreOfNewcomers(kCall, store));
+    weft::NewcomerQueue queue(*where, group->group->name());
+    const auto waiting = queue.Waiting(
+        weft::kNodeRanksMax, weft::Later(weft::MonotonicNs(), weft::JobStore::kConnectNs));
+    if (!waiting.ok()) return weft::Annotate(waiting.status(), weft::StrCat(kCall, ": "));
+    *count = static_cast<int>(waiting->size());
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_group_epoch(weft_group_t group, uint32_t* epoch) {
+  return Guarded([&]() -> absl::Status {
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup("weft_group_epoch", group));
+    if (epoch == nullptr) return weft::InvalidArgument("weft_group_epoch", "epoch is NULL");
+    *epoch = group->group->epoch();
     return absl::OkStatus();
   });
 }

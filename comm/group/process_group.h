@@ -24,12 +24,16 @@
 
 namespace weft {
 
+class Store;
+
 struct GroupOptions {
   std::string name = "world";
   int64_t timeout_ns = 0;       // per operation; 0: the option timeout_s
   int64_t init_timeout_ns = 0;  // 0: timeout_ns
   // Of a group that is split from another one: what the user has called.
   Purpose::Kind made_by = Purpose::Kind::kSplit;
+  // Of one that is made anew with open places: where those are met who take them.
+  Store* newcomers = nullptr;
 
   // The deadline for making the group.
   int64_t making_timeout_ns() const { return init_timeout_ns > 0 ? init_timeout_ns : timeout_ns; }
@@ -58,6 +62,9 @@ class ProcessGroup {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const std::string& name() const = 0;
+
+  // How often it has been made: one more after each Reconfigure().
+  virtual uint32_t epoch() const { return 1; }
 
   // The rank's number in the group that this one, and all between, were split from.
   virtual int world_rank(int rank) const { return rank; }
@@ -94,8 +101,8 @@ class ProcessGroup {
   virtual absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                               const GroupOptions& options) = 0;
 
-  // Makes the group in which the ranks that live go on: members[i] becomes rank i, without members all that live, in their
-  // order. Collective over those that live; all end alike. nullptr on a rank that is not listed. After Ok this group is
+  // Makes the group in which the ranks that live go on: members[i] becomes rank i, -1 is a place for a process that joins by
+  // options.newcomers; without members all that live, in their order. Collective over those that live; all end alike. nullptr on a rank that is not listed. After Ok this group is
   // closed; else it is as it was, or has ended. UNSUPPORTED where ranks do not share memory.
   virtual absl::StatusOr<std::shared_ptr<ProcessGroup>> Reconfigure(const std::vector<int>& members,
                                                                     const GroupOptions& options);

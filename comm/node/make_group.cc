@@ -154,35 +154,61 @@ absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
 
 namespace {
 
-absl::StatusOr<std::shared_ptr<ProcessGroup>> TryMakeNodeGroup(Store* store, int rank, int size,
-                                                               const GroupOptions& options) {
-  WEFT_RETURN_IF_ERROR(CheckSize(size));
-  if (size == 1) {
-    WEFT_ASSIGN_OR_RETURN(auto groups, CreateLocalGroups(1, options));
-    return groups[0];
+absl::Status CheckOneMachine(const Membership& membership, const GroupMember& self,
+                             const std::string& group) {
+  for (const GroupMember& member : membership.members) {
+    if (member.boot_id == self.boot_id) continue;
+    return MakeError(WEFT_UNSUPPORTED, {.rank = member.rank, .host = member.host},
+                     fmt::format("group {}: rank {} is on host {}, rank {} on {}; this version "
+                                 "connects the ranks of one machine",
+                                 group, member.rank, member.host, self.rank, self.host));
   }
+  return absl::OkStatus();
+}
+
+// Of a rank whose group has come from another one, all of whose ranks may have had other numbers.
+void SetWorld(const Membership& membership, const std::string& world_name, NodeState* state) {
+  bool renumbered = false;
+  for (const GroupMember& member : membership.members) {
+    state->world_ranks.push_back(member.world_rank);
+    renumbered = renumbered || member.world_rank != member.rank;
+  }
+  if (!renumbered) state->world_ranks.clear();
+  state->world_name = world_name;
+}
+
+}  // namespace
+
+absl::Status AwaitAll(ProcessGroup& group, int64_t deadline_ns) {
+  Collective barrier{.kind = OpKind::kBarrier};
+  barrier.timeout_ns = std::max<int64_t>(1, deadline_ns - MonotonicNs());
+  return group.Run(barrier);
+}
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> MeetInStore(Store& store, const MeetingPlace& place,
+                                                          const GroupOptions& options,
+                                                          int64_t deadline_ns) {
+  const int rank = place.rank;
+  const int size = place.size;
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<NodePeer> self_peer, NodePeer::Self(size));
   ReclaimDeferred();
   WEFT_RETURN_IF_ERROR(SelectIsa().status());  // now: later it would strand the others
-  const int64_t deadline_ns = InitDeadlineNs(options);
   WEFT_ASSIGN_OR_RETURN(const uint64_t nonce, RandomId());
-  Member self = DescribeSelf(rank);
+  GroupMember self = DescribeSelf(rank);
+  self.world_rank = place.world_rank;
   self.node_socket = fmt::format("weft-node-{:016x}", nonce);
   UniqueFd listener;
   if (rank == 0) {
     WEFT_ASSIGN_OR_RETURN(listener, ListenForAttach(self.node_socket));
   }
-  WEFT_ASSIGN_OR_RETURN(const Membership membership,
-                        ExchangeMembership(*store, options.name, rank, size, self, deadline_ns));
-  for (const Member& member : membership.members) {
-    if (member.boot_id == self.boot_id) continue;
-    return MakeError(WEFT_UNSUPPORTED, {.rank = member.rank, .host = member.host},
-                     fmt::format("group {}: rank {} is on host {}, rank {} on {}; this version "
-                                 "connects the ranks of one machine",
-                                 options.name, member.rank, member.host, rank, self.host));
-  }
   MemberWatch watch(*SystemSeams().proc, self, options.name);
-  for (const Member& member : membership.members)
+  if (place.host) watch.Add(*place.host);
+  if (place.called_off) watch.AlsoAsk(place.called_off);
+  WEFT_ASSIGN_OR_RETURN(
+      const Membership membership,
+      ExchangeMembership(store, options.name, rank, size, self, deadline_ns, watch));
+  WEFT_RETURN_IF_ERROR(CheckOneMachine(membership, self, options.name));
+  for (const GroupMember& member : membership.members)
     watch.Add(member);
   const AttachRequest request{.group_id = membership.group_id,
                               .rank = rank,
@@ -194,7 +220,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> TryMakeNodeGroup(Store* store, int
   uint64_t offset = 0;
   std::optional<SegmentGuard> guard;
   if (rank == 0) {
-    WEFT_ASSIGN_OR_RETURN(offset, MakeSegment(size, membership.group_id, membership.epoch));
+    WEFT_ASSIGN_OR_RETURN(offset, MakeSegment(size, membership.group_id, place.epoch));
     guard.emplace(self_peer->base() + offset);
     WEFT_ASSIGN_OR_RETURN(attachment, ServeAttach(request, listener, self_peer, offset));
   } else {
@@ -203,8 +229,9 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> TryMakeNodeGroup(Store* store, int
   NodeState state;
   state.rank = rank;
   state.size = size;
-  state.epoch = membership.epoch;
+  state.epoch = place.epoch;
   state.peers = attachment.peers;  // rank 0 looks at them below
+  SetWorld(membership, place.world_name, &state);
   WEFT_ASSIGN_OR_RETURN(
       std::shared_ptr<ProcessGroup> group,
       JoinSegment(std::move(state), attachment.segment_offset, membership.group_id, options));
@@ -212,14 +239,25 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> TryMakeNodeGroup(Store* store, int
   if (rank == 0) AwaitEntry(Segment(self_peer->base() + offset, size), request, attachment);
   SayEntered(&attachment);
   // All ranks have attached, so none will read the store again; and none has the group before the others have cleared it.
-  RemoveMembership(*store, options.name, rank, size);
+  RemoveMembership(store, options.name, rank, size);
   // Nobody has the group before all have mapped everything.
-  Collective barrier{.kind = OpKind::kBarrier};
-  barrier.timeout_ns = std::max<int64_t>(1, deadline_ns - MonotonicNs());
-  const absl::Status joined = group->Run(barrier);
+  const absl::Status joined = AwaitAll(*group, deadline_ns);
   if (joined.ok()) return group;
   group->Close();
   return Annotate(joined, "making the group: ");
+}
+
+namespace {
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> TryMakeNodeGroup(Store* store, int rank, int size,
+                                                               const GroupOptions& options) {
+  WEFT_RETURN_IF_ERROR(CheckSize(size));
+  if (size == 1) {
+    WEFT_ASSIGN_OR_RETURN(auto groups, CreateLocalGroups(1, options));
+    return groups[0];
+  }
+  return MeetInStore(*store, {.rank = rank, .size = size, .world_rank = rank}, options,
+                     InitDeadlineNs(options));
 }
 
 }  // namespace

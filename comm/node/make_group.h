@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +15,7 @@
 #include "comm/group/process_group.h"
 #include "comm/node/node_state.h"
 #include "comm/node/parts.h"
+#include "comm/rendezvous/membership.h"
 #include "comm/rendezvous/store.h"
 
 namespace weft {
@@ -28,6 +32,25 @@ absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
 // Collective; TIMEOUT names the missing ranks.
 absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int rank, int size,
                                                             const GroupOptions& options);
+
+// As what a rank comes to a meeting of a group's ranks.
+struct MeetingPlace {
+  int rank = 0;
+  int size = 2;  // at least 2
+  uint32_t epoch = 1;
+  int world_rank = 0;
+  std::string world_name;           // of the group that this one came from; "": none
+  std::optional<GroupMember> host;  // whose process is watched from the beginning
+  // Asked again and again meanwhile; anything but Ok is why this rank gives up. May be empty.
+  std::function<absl::Status()> called_off;
+};
+
+// The same, of a group that need not be a first one. Every rank of it has the segment mapped, and is in it, before any returns.
+absl::StatusOr<std::shared_ptr<ProcessGroup>> MeetInStore(Store& store, const MeetingPlace& place,
+                                                          const GroupOptions& options,
+                                                          int64_t deadline_ns);
+// Waits until all ranks of a group are at this point. Errors: as of a barrier, also in place of the caller's.
+absl::Status AwaitAll(ProcessGroup& group, int64_t deadline_ns);
 
 // When making a group with these options gives up, on MonotonicNs's clock.
 int64_t InitDeadlineNs(const GroupOptions& options);

@@ -54,6 +54,8 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   int world_rank(int rank) const override { return state_.WorldRank(rank); }
 
+  uint32_t epoch() const override { return state_.epoch; }
+
   absl::Status Run(const Collective& collective) override;
   bool TryRunCached(const CallKey& key, const void* in, void* out, absl::Status* failure) override;
   bool TryRunCached(const CallKey& key, const void* in, void* out, const CallExtras& extras,

@@ -1,10 +1,5 @@
-// A rank votes, looks at the others every few milliseconds, does what the rules say, and ends as the board's word says and in no
-// other way: who gives up at its deadline, or because its program interrupts it, has to decide that for all, and takes
-// part in what was decided if somebody was quicker.
-//
-// A group that works is left alone at first: a rank that has done its part of an operation may come here while others still finish theirs.
-// But one that waits in an operation for a rank that is here would wait for ever. So when not all have come after a
-// second, the operations under way end; where a death is known they have ended before.
+// The members of a new group without newcomers have each other's memory mapped, so one of them makes the segment and decides for it
+// at once (reconfigure_attempt.h). With newcomers they have to meet in a store first: growth.cc.
 #include "comm/node/reconfigure.h"
 
 #include <algorithm>
@@ -14,25 +9,28 @@
 #include <utility>
 
 #include "base/interrupt.h"
+#include "base/later.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
 #include "comm/group/number_hash.h"
+#include "comm/node/growth.h"
 #include "comm/node/heap.h"
 #include "comm/node/make_group.h"
+#include "comm/node/reconfigure_attempt.h"
 #include "comm/node/reconfigure_board.h"
+#include "comm/node/reconfigure_report.h"
 #include "comm/node/reconfigure_rules.h"
-#include "fmt/format.h"
-#include "fmt/ranges.h"
 
 namespace weft {
 namespace {
 
 using EndKind = ReconfigureOutcome::Kind;
 
-constexpr int64_t kLookAtVotersNs = 2'000'000;
-constexpr int64_t kFinishNs = 1'000'000'000;  // for operations of a group that works
-constexpr WaitPolicy kVotePolicy{.spins = 0, .yields = 50};
+// How much longer than its own deadline a rank waits for one that leads and waits for newcomers.
+constexpr int64_t kLeaderGraceNs = 500'000'000;
+// How long the others have to say whether they have made a group with newcomers.
+constexpr int64_t kVoteNs = 2'000'000'000;
 
 class Reconfiguration {
  public:
@@ -57,102 +55,70 @@ class Reconfiguration {
   ~Reconfiguration() { DropSegment(); }
 
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Run() {
-    before_ = board_.Outcome();
-    if (before_.kind == EndKind::kNewGroup) return OverAlready();
-    board_.Vote(state_.rank, attempt(), WishOf(wished_));
-    const ReconfigureOutcome outcome = Agree();
-    if (outcome.attempt == attempt() && outcome.kind == EndKind::kNewGroup) {
-      return Join(outcome.rank);
+    const ReconfigureOutcome before = board_.Outcome();
+    if (before.final()) return OverAlready();
+    ReconfigureAttempt attempt(state_, failures_, before);
+    attempt.Vote(WishOf(wished_));
+    const int64_t deadline_ns = InitDeadlineNs(options_);
+    const ReconfigureOutcome outcome = attempt.Agree(
+        deadline_ns, kLeaderGraceNs,
+        [&](const std::vector<ReconfigureVoter>& ranks) {
+          return NextMove(state_.rank, ranks, wished_);
+        },
+        [&](const std::vector<int>& members) { return Lead(attempt, members, deadline_ns); });
+    if (outcome.attempt == attempt.number()) {
+      if (outcome.kind == EndKind::kNewGroup) return Join(outcome.rank);
+      if (outcome.kind == EndKind::kAdmit) return Grow(outcome, deadline_ns);
     }
-    absl::Status why = WhyNot(outcome);
-    if (ResultOf(why) == WEFT_TIMEOUT) failures_.Raise(why);
-    return TakeInterrupt() ? AsInterrupted(why) : why;
+    return Failed(attempt, outcome, no_group_);
   }
 
  private:
-  uint32_t attempt() const { return before_.attempt + 1; }
+  absl::Status Failed(ReconfigureAttempt& attempt, const ReconfigureOutcome& outcome,
+                      const absl::Status& own) {
+    absl::Status why = ReconfigureReport(state_, failures_, attempt, wished_).WhyNot(outcome, own);
+    const bool of_newcomers =
+        outcome.kind == EndKind::kNoNewcomers || outcome.kind == EndKind::kNotGrown;
+    if (ResultOf(why) == WEFT_TIMEOUT && !of_newcomers) failures_.Raise(why);
+    return TakeInterrupt() ? AsInterrupted(why) : why;
+  }
 
-  // Of a process that has ended, or has left in good order.
-  bool Gone(int rank) {
-    if (rank == state_.rank) return false;
-    if (state_.control(rank).state.load(std::memory_order_seq_cst) >= RankState::kLeaving) {
+  // False if the newcomers are still awaited.
+  bool Lead(const ReconfigureAttempt& attempt, const std::vector<int>& members,
+            int64_t deadline_ns) {
+    const bool open = std::find(members.begin(), members.end(), kNewRank) != members.end();
+    if (!open) {
+      LeadAlone(attempt, members);
       return true;
     }
-    const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(rank)]->Ended();
-    if (exit && !state_.aborted()) failures_.Raise(failures_.PeerLost(nullptr, rank, *exit));
-    return exit.has_value();
+    if (!growth_) growth_.emplace(state_, failures_, options_, WorldName());
+    return growth_->Lead(attempt, members, deadline_ns, &no_group_);
   }
 
-  std::vector<ReconfigureVoter> Look() {
-    std::vector<ReconfigureVoter> voters;
-    voters.reserve(static_cast<size_t>(state_.size));
-    for (int rank = 0; rank < state_.size; ++rank)
-      voters.push_back({.gone = Gone(rank), .vote = board_.VoteOf(rank, attempt())});
-    return voters;
-  }
-
-  bool Decided() const { return board_.Outcome().attempt >= attempt(); }
-
-  // False if somebody was quicker. It may have left since, so that it seems to be gone to who looks at this moment.
-  bool Decide(EndKind kind, int rank, int other) {
-    return board_.Decide(before_, {.attempt = attempt(),
-                                   .kind = kind,
-                                   .rank = static_cast<uint8_t>(rank),
-                                   .other = static_cast<uint8_t>(other)});
-  }
-
-  ReconfigureOutcome Agree() {
-    const int64_t deadline_ns = InitDeadlineNs(options_);
-    const int64_t finish_ns = MonotonicNs() + kFinishNs;
-    while (!Decided()) {
-      const int votes = board_.Votes(attempt());
-      const std::vector<ReconfigureVoter> voters = Look();
-      if (Move(NextMove(state_.rank, voters, wished_))) continue;
-      const int64_t now_ns = MonotonicNs();
-      if (now_ns >= deadline_ns) {
-        GiveUp(voters);
-        continue;
-      }
-      if (now_ns >= finish_ns && !state_.aborted()) {
-        failures_.Raise(failures_.Aborted("it is being reconfigured"));
-      }
-      AwaitChange(votes, deadline_ns - now_ns);
-      if (Interrupted()) (void)Decide(EndKind::kInterrupted, state_.rank, state_.rank);
+  // All ranks meet the newcomers, then agree on whether all that live have the group.
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> Grow(const ReconfigureOutcome& admitted,
+                                                     int64_t deadline_ns) {
+    if (!growth_) growth_.emplace(state_, failures_, options_, WorldName());
+    ReconfigureAttempt attempt(state_, failures_, admitted);
+    absl::StatusOr<std::shared_ptr<ProcessGroup>> made =
+        growth_->Make(attempt, admitted.rank, deadline_ns);
+    attempt.Vote(static_cast<uint64_t>(ResultOf(made.status())));
+    // Those who have waited until their deadline say so at different moments.
+    const int64_t vote_ns = Later(std::max(deadline_ns, MonotonicNs()), kVoteNs);
+    const ReconfigureOutcome outcome =
+        attempt.Agree(vote_ns, 0, NextMoveOfMaking, [](const auto&) { return true; });
+    const bool grown = outcome.attempt == attempt.number() && outcome.kind == EndKind::kGrown;
+    if (!grown) {
+      growth_->CallOff(made.ok() ? made->get() : nullptr);
+      return Failed(attempt, outcome, made.status());
     }
-    return board_.Outcome();
-  }
-
-  void GiveUp(const std::vector<ReconfigureVoter>& voters) {
-    const int awaited = AwaitedBy(state_.rank, voters, wished_);
-    const bool voted = voters[static_cast<size_t>(awaited)].vote.has_value();
-    (void)Decide(voted ? EndKind::kStuck : EndKind::kTimeout, awaited, state_.rank);
-  }
-
-  // True if this rank has done what was to be done.
-  bool Move(const ReconfigureMove& move) {
-    switch (move.kind) {
-      case ReconfigureMove::Kind::kWait:
-        return false;
-      case ReconfigureMove::Kind::kDecide:
-        (void)Decide(move.outcome.kind, move.outcome.rank, move.outcome.other);
-        return true;
-      case ReconfigureMove::Kind::kLead:
-        Lead(move.members);
-        return true;
-    }
-    return false;
-  }
-
-  void AwaitChange(int votes, int64_t left_ns) {
-    Deadline brief{std::min(left_ns, kLookAtVotersNs)};
-    WaitUntil(
-        board_.events(), kVotePolicy, brief,
-        [&] { return Decided() || board_.Votes(attempt()) != votes; },
-        [] { return Interrupted(); });
+    // What goes wrong from here on is a failure of the new group, which the next call on it says.
+    if (made.ok() && *made != nullptr) (void)AwaitAll(**made, deadline_ns);
+    return made;
   }
 
   // Makes the new group's segment and decides for it. Nobody is in it before.
-  void Lead(const std::vector<int>& members) {
+  void LeadAlone(const ReconfigureAttempt& attempt, const std::vector<int>& members) {
     NumberHash id;
     id.Add(state_.segment.header().group_id);
     id.Add(state_.epoch + 1);
@@ -160,13 +126,13 @@ class Reconfiguration {
     const absl::StatusOr<uint64_t> offset =
         MakeSegment(static_cast<int>(members.size()), id.Get(), state_.epoch + 1);
     if (!offset.ok()) {
-      no_segment_ = offset.status();
-      (void)Decide(EndKind::kNoSegment, state_.rank, state_.rank);
+      no_group_ = offset.status();
+      (void)attempt.Decide(EndKind::kNoSegment, state_.rank, state_.rank);
       return;
     }
     segment_ = state_.peers[static_cast<size_t>(state_.rank)]->base() + *offset;
     board_.Offer(state_.rank, {.offset = *offset, .group_id = id.Get(), .members = members});
-    if (!Decide(EndKind::kNewGroup, state_.rank, state_.rank)) DropSegment();
+    if (!attempt.Decide(EndKind::kNewGroup, state_.rank, state_.rank)) DropSegment();
   }
 
   void DropSegment() {
@@ -224,84 +190,22 @@ class Reconfiguration {
       next.world_ranks.push_back(state_.WorldRank(members[i]));
       renumbered = renumbered || members[i] != static_cast<int>(i);
     }
-    next.world_name = state_.world_ranks.empty() ? old_options_.name : state_.world_name;
+    next.world_name = WorldName();
     if (!renumbered) next.world_ranks.clear();
     return next;
   }
 
-  std::string Heading() const { return StrCat("reconfiguring group ", old_options_.name, ": "); }
+  std::string Heading() const { return ReconfigureReport::Heading(old_options_.name); }
+
+  std::string WorldName() const {
+    return state_.world_ranks.empty() ? old_options_.name : state_.world_name;
+  }
 
   absl::Status OverAlready() const {
     return MakeError(
         WEFT_BAD_STATE, {.group = old_options_.name},
         StrCat(Heading(), "its ranks have agreed on the group that comes after it, and this rank, ",
                state_.rank, ", could not join that; destroy the handle"));
-  }
-
-  // All ranks say the same, each from what it sees.
-  absl::Status WhyNot(const ReconfigureOutcome& outcome) {
-    const int rank = outcome.rank;
-    if (outcome.attempt != attempt() || rank >= state_.size || outcome.other >= state_.size) {
-      return MakeError(WEFT_TIMEOUT, {.group = old_options_.name},
-                       Heading() + "the other ranks have given up meanwhile, and tried again");
-    }
-    const ErrorFields fields = failures_.names().FieldsOf(rank);
-    switch (outcome.kind) {
-      case EndKind::kPeerLost:
-        return ListedRankIsGone(rank);
-      case EndKind::kMismatch:
-        return MakeError(WEFT_MISMATCH, fields,
-                         fmt::format("{}rank {} passed another list of members than rank {}; this "
-                                     "rank, {}, passed {}",
-                                     Heading(), rank, outcome.other, state_.rank,
-                                     wished_.empty() ? "none" : fmt::format("{}", wished_)));
-      case EndKind::kTimeout:
-      case EndKind::kStuck:
-        return TooLate(rank, outcome.other, outcome.kind == EndKind::kStuck);
-      case EndKind::kInterrupted:
-        return MakeError(WEFT_ABORTED, fields,
-                         StrCat(Heading(), failures_.names().NameOf(rank),
-                                " was interrupted by its program (weft_set_interrupt)"));
-      case EndKind::kNoSegment:
-        if (rank == state_.rank) return Annotate(no_segment_, Heading());
-        return MakeError(WEFT_REMOTE_ERROR, fields,
-                         StrCat(Heading(), failures_.names().NameOf(rank),
-                                " could not make the shared segment; its own error says why"));
-      default:
-        return MakeError(WEFT_CORRUPT, fields,
-                         Heading() + "the word that decides cannot have been written by a rank");
-    }
-  }
-
-  absl::Status ListedRankIsGone(int rank) const {
-    const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(rank)]->Ended();
-    ErrorFields fields = failures_.names().FieldsOf(rank);
-    if (exit) {
-      fields.signal = exit->signal;
-      fields.exit_code = exit->exit_code;
-    }
-    return MakeError(
-        WEFT_PEER_LOST, fields,
-        fmt::format(
-            "{}{} is listed as a member, and {}; list ranks that live, or none for all of them",
-            Heading(),
-            failures_.names().NameOf(rank, fmt::format("host {}, pid {}", fields.host, fields.pid)),
-            exit ? exit->ToString() : "has left the group (it destroyed its handle)"));
-  }
-
-  // With all others that have not come.
-  absl::Status TooLate(int rank, int finder, bool voted) {
-    std::vector<std::string> missing{failures_.WhereIs(rank)};
-    for (int other = 0; other < state_.size && !voted; ++other) {
-      if (other == rank || board_.HasVoted(other, attempt()) || Gone(other)) continue;
-      missing.push_back(failures_.WhereIs(other));
-    }
-    return MakeError(
-        WEFT_TIMEOUT, failures_.names().FieldsOf(rank),
-        fmt::format("{}{} {} before the deadline of rank {}", Heading(), fmt::join(missing, ", "),
-                    voted ? "called weft_group_reconfigure, but did not go on"
-                          : "did not call weft_group_reconfigure",
-                    finder));
   }
 
   const NodeState& state_;
@@ -311,9 +215,9 @@ class Reconfiguration {
   const ReconfigureBoard board_;
   const std::vector<int>& wished_;
   GroupOptions options_;
-  ReconfigureOutcome before_;
   char* segment_ = nullptr;  // that this rank has made, until the new group has it
-  absl::Status no_segment_;
+  absl::Status no_group_;    // why this rank, which leads, could make none
+  std::optional<Growth> growth_;
 };
 
 }  // namespace

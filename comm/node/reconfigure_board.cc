@@ -6,6 +6,8 @@
 namespace weft {
 namespace {
 
+constexpr uint8_t kOpenPlace = 0xff;
+
 uint64_t PackOutcome(const ReconfigureOutcome& outcome) {
   return uint64_t{outcome.attempt} << 32 | static_cast<uint64_t>(outcome.kind) << 16 |
          static_cast<uint64_t>(outcome.rank) << 8 | outcome.other;
@@ -68,7 +70,8 @@ void ReconfigureBoard::Offer(int rank, const ReconfigureOffer& offer) const {
   own.group_id = offer.group_id;
   own.member_count = static_cast<uint32_t>(offer.members.size());
   for (size_t i = 0; i < offer.members.size(); ++i)
-    own.members[i] = static_cast<uint8_t>(offer.members[i]);
+    own.members[i] =
+        offer.members[i] == kNewRank ? kOpenPlace : static_cast<uint8_t>(offer.members[i]);
 }
 
 std::optional<ReconfigureOffer> ReconfigureBoard::OfferOf(int rank) const {
@@ -76,15 +79,18 @@ std::optional<ReconfigureOffer> ReconfigureBoard::OfferOf(int rank) const {
   const Place& leader = place(rank);
   ReconfigureOffer offer{.offset = leader.offset, .group_id = leader.group_id};
   const uint32_t count = leader.member_count;
-  if (count < 1 || count > static_cast<uint32_t>(size_)) return std::nullopt;
+  if (count < 1 || count > kRanksMax) return std::nullopt;
   std::vector<bool> seen(static_cast<size_t>(size_));
+  int first = kNewRank;
   for (uint32_t i = 0; i < count; ++i) {
-    const int member = leader.members[i];
+    const int member = leader.members[i] == kOpenPlace ? kNewRank : leader.members[i];
+    offer.members.push_back(member);
+    if (member == kNewRank) continue;
     if (member >= size_ || seen[static_cast<size_t>(member)]) return std::nullopt;
     seen[static_cast<size_t>(member)] = true;
-    offer.members.push_back(member);
+    if (first == kNewRank) first = member;
   }
-  if (offer.members[0] != rank) return std::nullopt;
+  if (first != rank) return std::nullopt;
   return offer;
 }
 

@@ -10,7 +10,7 @@
 //
 // Attempts are counted, and each ends by a compare-and-swap of the word from the outcome of the one before it: so an attempt
 // has one outcome, whoever dies when, and no rank leaves an attempt by any other way. A new group is the last outcome:
-// nothing replaces it. Invariants:
+// nothing replaces it. One with newcomers takes two attempts, since its ranks meet elsewhere: kAdmit, then kGrown or kNotGrown. Invariants:
 //  R1  A wish is written before the attempt that it is for, and read after it.
 //  R2  An offer is written before its rank decides for it, and never again once that has succeeded.
 //
@@ -38,6 +38,11 @@ struct ReconfigureOutcome {
     kStuck,         // it has, but not decided as it was to
     kInterrupted,   // `rank` does not wait any longer
     kNoSegment,     // `rank` has no memory for the new group
+    kAdmit,  // `rank` offers one with open places and has who will fill them: all make it, and vote whether they have it
+    kNoNewcomers,  // `rank` has found `other` processes that would join, too few
+    kNoStore,      // `rank` could not ask for them
+    kGrown,        // all that live have the group with the newcomers
+    kNotGrown,     // `rank` has not; `other`: why, a weft_result_t
   };
 
   uint32_t attempt = 0;
@@ -46,12 +51,19 @@ struct ReconfigureOutcome {
   uint8_t other = 0;
 
   bool operator==(const ReconfigureOutcome&) const = default;
+
+  // The group is replaced: there is no attempt after this one.
+  bool final() const { return kind == Kind::kNewGroup || kind == Kind::kGrown; }
 };
 
+// In a list of members: a place for a process that is not in the group yet (WEFT_NEW_RANK).
+constexpr int kNewRank = -1;
+
 struct ReconfigureOffer {
-  uint64_t offset = 0;  // of the new group's segment, in the heap of who offers it
+  uint64_t offset =
+      0;  // of the new group's segment, in the heap of who offers it; not if there are open places
   uint64_t group_id = 0;
-  std::vector<int> members;  // ranks of the old group, in the order of the new one
+  std::vector<int> members;  // ranks of the old group, in the order of the new one; or kNewRank
 };
 
 class ReconfigureBoard {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "weft/types.h"
+
 #include "comm/group/number_hash.h"
 
 namespace weft {
@@ -25,6 +27,14 @@ ReconfigureMove Decision(VoterKind kind, int rank, int other) {
   return move;
 }
 
+// Who lives and has not voted; -1: nobody.
+int FirstSilent(const std::vector<ReconfigureVoter>& ranks) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!ranks[rank].gone && !ranks[rank].vote.has_value()) return static_cast<int>(rank);
+  }
+  return -1;
+}
+
 }  // namespace
 
 ReconfigureMove NextMove(int rank, const std::vector<ReconfigureVoter>& ranks,
@@ -32,30 +42,34 @@ ReconfigureMove NextMove(int rank, const std::vector<ReconfigureVoter>& ranks,
   const auto voter = [&](int of) -> const ReconfigureVoter& {
     return ranks[static_cast<size_t>(of)];
   };
+  if (const int silent = FirstSilent(ranks); silent >= 0) return {.awaited = silent};
   const std::vector<int> living = RanksThatLive(ranks);
-  const auto silent = [&](int of) {
-    return !voter(of).vote.has_value();
-  };
-  if (std::any_of(living.begin(), living.end(), silent)) return {};
   const int first = living.front();
   for (const int other : living) {
     if (voter(other).vote != voter(first).vote) return Decision(VoterKind::kMismatch, other, first);
   }
   for (const int member : wished) {
-    if (voter(member).gone) return Decision(VoterKind::kPeerLost, member, rank);
+    if (member != kNewRank && voter(member).gone) {
+      return Decision(VoterKind::kPeerLost, member, rank);
+    }
   }
-  ReconfigureMove move{.members = wished.empty() ? living : wished};
-  if (move.members.front() == rank) move.kind = ReconfigureMove::Kind::kLead;
+  ReconfigureMove move{.voted = true, .members = wished.empty() ? living : wished};
+  move.awaited = *std::find_if(move.members.begin(), move.members.end(),
+                               [](int member) { return member != kNewRank; });
+  if (move.awaited == rank) move.kind = ReconfigureMove::Kind::kLead;
   return move;
 }
 
-int AwaitedBy(int rank, const std::vector<ReconfigureVoter>& ranks,
-              const std::vector<int>& wished) {
-  for (const int living : RanksThatLive(ranks)) {
-    if (!ranks[static_cast<size_t>(living)].vote.has_value()) return living;
+ReconfigureMove NextMoveOfMaking(const std::vector<ReconfigureVoter>& ranks) {
+  if (const int silent = FirstSilent(ranks); silent >= 0) return {.awaited = silent};
+  const std::vector<int> living = RanksThatLive(ranks);
+  for (const int rank : living) {
+    const uint64_t result = *ranks[static_cast<size_t>(rank)].vote;
+    if (result != WEFT_SUCCESS) {
+      return Decision(VoterKind::kNotGrown, rank, static_cast<int>(result));
+    }
   }
-  const std::vector<int> members = NextMove(rank, ranks, wished).members;
-  return members.empty() ? rank : members.front();
+  return Decision(VoterKind::kGrown, living.front(), 0);
 }
 
 uint64_t WishOf(const std::vector<int>& wished) {

@@ -21,10 +21,10 @@ int RankOfCause(const ExitInfo& exit) {
 
 }  // namespace
 
-MemberWatch::MemberWatch(Proc& proc, const Member& self, std::string group_name)
+MemberWatch::MemberWatch(Proc& proc, const GroupMember& self, std::string group_name)
     : proc_(proc), self_(self), group_(std::move(group_name)) {}
 
-void MemberWatch::Add(const Member& member) {
+void MemberWatch::Add(const GroupMember& member) {
   const bool known_pid = member.pid > 0 && member.boot_id == self_.boot_id &&
                          member.pid_namespace != 0 && member.pid_namespace == self_.pid_namespace;
   if (!known_pid || (member.pid == self_.pid && member.start_time == self_.start_time)) return;
@@ -53,7 +53,7 @@ absl::Status MemberWatch::Look() {
       lost = &watched;
       how = exit;
     }
-    if (lost == nullptr) return absl::OkStatus();
+    if (lost == nullptr) return also_ ? also_() : absl::OkStatus();
   }
   return Lost(lost->member, *how);
 }
@@ -75,7 +75,7 @@ void MemberWatch::AppendPollItems(std::vector<pollfd>* items) const {
     items->push_back({watched.process->fd(), POLLIN, 0});
 }
 
-absl::Status MemberWatch::Lost(const Member& member, const ExitInfo& exit) const {
+absl::Status MemberWatch::Lost(const GroupMember& member, const ExitInfo& exit) const {
   return MakeError(
       WEFT_PEER_LOST,
       {.rank = member.rank,

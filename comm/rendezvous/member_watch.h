@@ -11,8 +11,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <poll.h>
@@ -29,12 +31,15 @@ class MemberWatch {
   static constexpr int64_t kEndNs = 300'000'000;
 
   // `proc` outlives the object.
-  MemberWatch(Proc& proc, const Member& self, std::string group_name);
+  MemberWatch(Proc& proc, const GroupMember& self, std::string group_name);
+
+  // From now on Look() asks this, too, when all members live: anything but Ok is why the group does not come about.
+  void AlsoAsk(std::function<absl::Status()> question) { also_ = std::move(question); }
 
   // Watches it too, unless it is this process, cannot be watched, or is watched already.
-  void Add(const Member& member);
+  void Add(const GroupMember& member);
 
-  // Ok while all live; else PEER_LOST that names one. Whom a signal ended comes before who exited by
+  // Ok while all live and nothing else is in the way; else PEER_LOST that names one. Whom a signal ended comes before who exited by
   // itself: that one may have given up because of the other.
   absl::Status Look();
   // As Look, but waits until some process has ended, but not beyond the deadline.
@@ -45,16 +50,17 @@ class MemberWatch {
 
  private:
   struct Watched {
-    Member member;
+    GroupMember member;
     std::unique_ptr<PeerProcess> process;
   };
 
-  absl::Status Lost(const Member& member, const ExitInfo& exit) const;
+  absl::Status Lost(const GroupMember& member, const ExitInfo& exit) const;
 
   Proc& proc_;
-  const Member self_;
+  const GroupMember self_;
   const std::string group_;
   std::vector<Watched> watched_;
+  std::function<absl::Status()> also_;
 };
 
 }  // namespace weft

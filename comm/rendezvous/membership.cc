@@ -24,6 +24,10 @@ constexpr int64_t kLookNs = 100'000'000;
 // How long a store may take to remove keys. Nobody needs it to.
 constexpr int64_t kRemoveNs = 2'000'000'000;
 
+constexpr size_t kMemberHostBytesMax = 256;
+constexpr size_t kMemberBootIdBytesMax = 64;
+constexpr size_t kMemberSocketBytesMax = 108;
+
 // The store may be on a member that has ended: that says more than that the store is gone.
 bool IsLoss(const absl::Status& status) {
   return !status.ok() && ResultOf(status) != WEFT_TIMEOUT;
@@ -31,11 +35,12 @@ bool IsLoss(const absl::Status& status) {
 
 }  // namespace
 
-Member DescribeSelf(int rank) {
+GroupMember DescribeSelf(int rank) {
   SystemProc proc;
   const ProcessIdentity self = proc.Self();
-  Member member;
+  GroupMember member;
   member.rank = rank;
+  member.world_rank = rank;
   member.pid = self.pid;
   member.start_time = self.start_time;
   member.host = self.host;
@@ -45,10 +50,30 @@ Member DescribeSelf(int rank) {
   return member;
 }
 
+void WriteMember(const GroupMember& member, WireWriter& writer) {
+  writer.I32(member.world_rank);
+  writer.I32(member.pid);
+  writer.U64(member.start_time);
+  writer.U64(member.pid_namespace);
+  writer.Text(member.host.substr(0, kMemberHostBytesMax));
+  writer.Text(member.boot_id.substr(0, kMemberBootIdBytesMax));
+  writer.Text(member.node_socket.substr(0, kMemberSocketBytesMax));
+}
+
+void ReadMember(WireReader& reader, GroupMember& member) {
+  member.world_rank = reader.I32();
+  member.pid = reader.I32();
+  member.start_time = reader.U64();
+  member.pid_namespace = reader.U64();
+  member.host = std::string(reader.Text(kMemberHostBytesMax));
+  member.boot_id = std::string(reader.Text(kMemberBootIdBytesMax));
+  member.node_socket = std::string(reader.Text(kMemberSocketBytesMax));
+}
+
 absl::StatusOr<Membership> ExchangeMembership(Store& store, std::string_view group_name, int rank,
-                                              int size, const Member& self, int64_t deadline_ns) {
+                                              int size, const GroupMember& self,
+                                              int64_t deadline_ns, MemberWatch& watch) {
   MembershipExchange exchange(SystemSeams(), group_name, rank, size, self, deadline_ns);
-  MemberWatch watch(*SystemSeams().proc, self, std::string(group_name));
   size_t watched = 0;
   int64_t looked_ns = MonotonicNs();
   bool interrupted = false;

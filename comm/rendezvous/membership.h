@@ -15,12 +15,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/wire.h"
 #include "comm/rendezvous/store.h"
 
 namespace weft {
 
-struct Member {
+class MemberWatch;
+
+struct GroupMember {
   int32_t rank = -1;
+  int32_t world_rank =
+      -1;  // that it had when its job began, or of the rank that it takes the place of
   int32_t pid = 0;
   uint64_t start_time = 0;     // field 22 of /proc/<pid>/stat: tells a reused pid
   std::string host;            // for messages
@@ -30,16 +35,22 @@ struct Member {
 };
 
 struct Membership {
-  uint32_t epoch = 1;           // of the group's members; rises when they change
-  uint64_t group_id = 0;        // random, the same on all ranks
-  std::vector<Member> members;  // by rank
+  uint32_t epoch = 1;                // of the group's members; rises when they change
+  uint64_t group_id = 0;             // random, the same on all ranks
+  std::vector<GroupMember> members;  // by rank
 };
 
-// This process: pid, start time, host, boot id. `node_socket` is left empty.
-Member DescribeSelf(int rank);
+// This process: pid, start time, host, boot id; its world rank is its rank. `node_socket` is left empty.
+GroupMember DescribeSelf(int rank);
 
+// All but its rank, for lines in a store.
+void WriteMember(const GroupMember& member, WireWriter& writer);
+void ReadMember(WireReader& reader, GroupMember& member);
+
+// `watch` gets the members as they become known; what it finds ends the exchange on all ranks.
 absl::StatusOr<Membership> ExchangeMembership(Store& store, std::string_view group_name, int rank,
-                                              int size, const Member& self, int64_t deadline_ns);
+                                              int size, const GroupMember& self,
+                                              int64_t deadline_ns, MemberWatch& watch);
 
 // Removes what this rank wrote for the exchange, so that the store does not grow with every group, and the name may be used
 // again. Only when all ranks have ended their exchange: a rank that is late would wait in vain for what it has not read. A

@@ -18,33 +18,12 @@ namespace weft {
 namespace {
 
 constexpr size_t kHostBytesMax = 256;
-constexpr size_t kBootIdBytesMax = 64;
-constexpr size_t kSocketBytesMax = 108;
 constexpr size_t kSentenceBytesMax = 4096;
 constexpr size_t kListedMax = 16;
 constexpr int64_t kPast = std::numeric_limits<int64_t>::min();
 
 std::string Cut(const std::string& text, size_t bytes_max) {
   return text.substr(0, bytes_max);
-}
-
-// What both lines and verdicts say of a member, but its rank.
-void WriteMember(const Member& member, WireWriter& writer) {
-  writer.I32(member.pid);
-  writer.U64(member.start_time);
-  writer.U64(member.pid_namespace);
-  writer.Text(Cut(member.host, kHostBytesMax));
-  writer.Text(Cut(member.boot_id, kBootIdBytesMax));
-  writer.Text(Cut(member.node_socket, kSocketBytesMax));
-}
-
-void ReadMember(WireReader& reader, Member& member) {
-  member.pid = reader.I32();
-  member.start_time = reader.U64();
-  member.pid_namespace = reader.U64();
-  member.host = std::string(reader.Text(kHostBytesMax));
-  member.boot_id = std::string(reader.Text(kBootIdBytesMax));
-  member.node_socket = std::string(reader.Text(kSocketBytesMax));
 }
 
 std::string KeyOf(std::string_view group, std::string_view what, int number) {
@@ -55,14 +34,14 @@ int PartCount(int size) {
   return (size + MembershipExchange::kMembersPerPart - 1) / MembershipExchange::kMembersPerPart;
 }
 
-std::string Describe(const Member& member) {
+std::string Describe(const GroupMember& member) {
   return StrCat("pid ", member.pid, " on ", member.host.empty() ? "unknown host" : member.host);
 }
 
 }  // namespace
 
 MembershipExchange::MembershipExchange(const Seams& seams, std::string_view group_name, int rank,
-                                       int size, const Member& self, int64_t deadline_ns)
+                                       int size, const GroupMember& self, int64_t deadline_ns)
     : seams_(seams),
       group_(group_name),
       rank_(rank),
@@ -216,10 +195,10 @@ absl::Status MembershipExchange::CheckVersion(WireReader& reader, int rank) cons
                           "; use the same weft on every rank"));
 }
 
-absl::StatusOr<Member> MembershipExchange::DecodeLine(std::string_view line, int rank) const {
+absl::StatusOr<GroupMember> MembershipExchange::DecodeLine(std::string_view line, int rank) const {
   WireReader reader(line);
   WEFT_RETURN_IF_ERROR(CheckVersion(reader, rank));
-  Member member;
+  GroupMember member;
   member.rank = reader.I32();
   const int32_t size = reader.I32();
   ReadMember(reader, member);
@@ -244,7 +223,7 @@ absl::Status MembershipExchange::Rival(const StoreReply& reply) const {
   std::string first = "another process";
   ErrorFields fields{.rank = rank_, .group = group_};
   if (reply.status.ok()) {
-    const absl::StatusOr<Member> rival = DecodeLine(reply.value, rank_);
+    const absl::StatusOr<GroupMember> rival = DecodeLine(reply.value, rank_);
     if (!rival.ok()) return rival.status();
     if (rival->pid == self_.pid && rival->start_time == self_.start_time &&
         rival->host == self_.host) {
@@ -276,7 +255,7 @@ void MembershipExchange::TakeCollected(const StoreReply& reply) {
 
 // The line of `rank` has come.
 void MembershipExchange::TakeLine(const StoreReply& reply, int rank) {
-  absl::StatusOr<Member> member = DecodeLine(reply.value, rank);
+  absl::StatusOr<GroupMember> member = DecodeLine(reply.value, rank);
   if (!member.ok()) {
     PrepareFailure(member.status());
     return;
@@ -376,7 +355,7 @@ void MembershipExchange::PrepareFailure(absl::Status failure) {
 void MembershipExchange::TakeLeader(const StoreReply& reply) {
   if (!reply.status.ok() && seams_.clock->NowNs() < verdict_deadline_ns_) return;
   if (reply.status.ok()) {
-    if (const absl::StatusOr<Member> leader = DecodeLine(reply.value, 0); leader.ok()) {
+    if (const absl::StatusOr<GroupMember> leader = DecodeLine(reply.value, 0); leader.ok()) {
       known_.push_back(*leader);
     }
   }
@@ -430,7 +409,7 @@ absl::StatusOr<int> MembershipExchange::DecodePart(std::string_view part) {
   }
   const int end = std::min(size_, (next_ + 1) * kMembersPerPart);
   for (int rank = next_ * kMembersPerPart; rank < end; ++rank) {
-    Member& member = members_.members[static_cast<size_t>(rank)];
+    GroupMember& member = members_.members[static_cast<size_t>(rank)];
     member.rank = rank;
     ReadMember(reader, member);
   }

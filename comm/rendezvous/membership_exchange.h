@@ -30,7 +30,7 @@
 
 namespace weft {
 
-constexpr uint16_t kMembershipVersion = 2;
+constexpr uint16_t kMembershipVersion = 3;
 constexpr int kWorldSizeMax = 65536;
 
 class MembershipExchange {
@@ -48,7 +48,7 @@ class MembershipExchange {
 
   // `seams` for time and for the group's random id.
   MembershipExchange(const Seams& seams, std::string_view group_name, int rank, int size,
-                     const Member& self, int64_t deadline_ns);
+                     const GroupMember& self, int64_t deadline_ns);
 
   // What a rank of a good exchange has written. The keys by which a later exchange of that name would be misled stand before
   // the one by which it would be refused.
@@ -60,7 +60,7 @@ class MembershipExchange {
   void Take(const StoreReply& reply);
 
   // The others whose lines were read so far; only grows.
-  const std::vector<Member>& known() const { return known_; }
+  const std::vector<GroupMember>& known() const { return known_; }
 
   // One of known() has ended, which `lost` says. Rank 0 tells the others; they look for its verdict a last
   // time: it may have ended because of somebody else.
@@ -90,7 +90,7 @@ class MembershipExchange {
   StoreRequest Wait(std::string_view what, int number, int64_t deadline_ns) const;
   std::string EncodeLine() const;
   absl::Status CheckVersion(WireReader& reader, int rank) const;
-  absl::StatusOr<Member> DecodeLine(std::string_view line, int rank) const;
+  absl::StatusOr<GroupMember> DecodeLine(std::string_view line, int rank) const;
   StoreRequest WaitASlice(std::string_view what, int number, int64_t deadline_ns) const;
   void TakeLine(const StoreReply& reply, int rank);
   void TakeCollected(const StoreReply& reply);
@@ -111,7 +111,7 @@ class MembershipExchange {
   const std::string group_;
   const int rank_;
   const int size_;
-  const Member self_;
+  const GroupMember self_;
   const int64_t start_ns_;
   const int64_t deadline_ns_;
   const int64_t verdict_deadline_ns_;
@@ -120,7 +120,7 @@ class MembershipExchange {
   std::vector<int> unread_;  // rank 0: whose lines have not come, in order
   std::vector<int> scan_;    // of these, whom to look for now, the last one first
   int scanned_ = 0;          // the last one that was looked for
-  std::vector<Member> known_;
+  std::vector<GroupMember> known_;
   absl::Status lost_;  // others: rank 0
   std::vector<int> missing_;
   absl::Status failure_;  // rank 0's verdict if it is bad

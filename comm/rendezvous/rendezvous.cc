@@ -16,8 +16,10 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/rendezvous/job_store.h"
 #include "comm/rendezvous/launch_environment.h"
 #include "comm/rendezvous/pmi_id.h"
+#include "comm/rendezvous/prefix_store.h"
 #include "comm/rendezvous/remote_store.h"
 #include "comm/rendezvous/served_id.h"
 #include "comm/rendezvous/store_host.h"
@@ -54,19 +56,18 @@ struct Plan {
 class WorldStore : public Store {
  public:
   WorldStore(std::shared_ptr<StoreHost> host, const StoreClientOptions& options, std::string prefix)
-      : host_(std::move(host)), remote_(SystemSeams(), options), prefix_(std::move(prefix)) {}
+      : host_(std::move(host)),
+        remote_(SystemSeams(), options),
+        keys_(remote_, std::move(prefix)) {}
 
   absl::Status Connect() { return remote_.Connect(); }
 
-  StoreReply Ask(StoreRequest request) override {
-    request.key = prefix_ + request.key;
-    return remote_.Ask(std::move(request));
-  }
+  StoreReply Ask(StoreRequest request) override { return keys_.Ask(std::move(request)); }
 
  private:
   const std::shared_ptr<StoreHost> host_;  // released after the connection is closed
   RemoteStore remote_;
-  const std::string prefix_;
+  PrefixStore keys_;
 };
 
 absl::StatusOr<std::unique_ptr<Store>> Join(Plan plan, int rank, int size, int64_t deadline_ns) {
@@ -99,10 +100,7 @@ int NextGeneration() {
 
 absl::StatusOr<Plan> PlanForWeftrun(const LaunchEnvironment& launch, int64_t deadline_ns) {
   Plan plan;
-  WEFT_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(launch.store_address));
-  if (endpoint.kind == Endpoint::Kind::kTcp) {
-    WEFT_ASSIGN_OR_RETURN(endpoint.host, ResolveHost(endpoint.host, deadline_ns));
-  }
+  WEFT_ASSIGN_OR_RETURN(const Endpoint endpoint, WeftrunEndpoint(launch, deadline_ns));
   plan.endpoints = {endpoint};
   plan.secret = launch.secret;
   plan.host_hint = launch.launcher;

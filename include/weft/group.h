@@ -33,11 +33,15 @@ typedef struct weft_group_config {
   int64_t init_timeout_ns;        /* deadline of making the group; 0: as timeout_ns */
   weft_device_kind_t device_kind; /* of its buffers; UNSUPPORTED if it is not WEFT_DEVICE_HOST */
   int32_t device;                 /* ordinal of the device; of host groups 0 */
+  weft_store_t
+      store; /* of weft_group_reconfigure() with WEFT_NEW_RANK: where newcomers are met, used during
+                         the call only; NULL: weftrun's store. Others ignore it */
 } weft_group_config_t;
 
 /* Makes the group of all ranks from the environment of the launcher: weftrun, torchrun, Slurm,
  * PMI-1 (mpiexec) or Open MPI; a group of one when there is none. Collective. On success *group is
- * set. Errors: INVALID_ARGUMENT, INVALID_USAGE (contradicting variables, each named), TIMEOUT
+ * set. A process that `weftrun --elastic` has started again, in place of one that was lost, joins the group of the others
+ * instead, as by weft_group_join(); weft_group_epoch() tells. Errors: INVALID_ARGUMENT, INVALID_USAGE (contradicting variables, each named), TIMEOUT
  * (lists the missing ranks), AUTH_FAILED, SYSTEM_ERROR, OUT_OF_MEMORY. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_create_from_env(const weft_group_config_t* config,
                                                      weft_group_t* group);
@@ -77,11 +81,19 @@ WEFT_EXPORT weft_result_t weft_group_create_from_ranks(weft_group_t parent, cons
                                                        int count, const weft_group_config_t* config,
                                                        weft_group_t* group);
 
-/* Makes the group anew, in place, of the ranks that live: after a failure, to go on with fewer, or to give ranks other
- * numbers. Collective over the ranks that live, that is whose process has not ended and whose handle is not destroyed; the
- * group may have failed or work. members[i] is the present rank that becomes rank i; NULL and 0: all that live, in their
- * order. All pass the same list. No rank needs to know who is gone: the ranks agree on it, and if one dies meanwhile, they
- * agree without it.
+/* In the members of weft_group_reconfigure(): a place for a process that is not in the group yet. */
+#define WEFT_NEW_RANK (-1)
+
+/* Makes the group anew, in place, of the ranks that live: after a failure, to go on with fewer, to give ranks other
+ * numbers, or to take in new processes. Collective over the ranks that live, that is whose process has not ended and whose handle is not
+ * destroyed; the group may have failed or work. members[i] is the present rank that becomes rank i, or WEFT_NEW_RANK; at least one is a
+ * present rank. NULL and 0: all that live, in their order. All pass the same list. No rank needs to know who is gone: the ranks agree on it,
+ * and if one dies meanwhile, they agree without it.
+ *
+ * Places of WEFT_NEW_RANK are taken by processes that call weft_group_join(), in the order in which they came; the call waits for them until its
+ * deadline. They are met in config->store, or if that is NULL in the store of the weftrun that has started this process. Either all
+ * ranks that live have the group with the newcomers, or none: if it cannot be made (a newcomer dies, say) the call fails on all, and the
+ * group is as it was.
  *
  * On success the handle is that of the new group, whose sequence numbers and statistics start anew; name and deadlines are
  * the old ones where config does not say otherwise (config->init_timeout_ns is the deadline of the call). What was under way on the
@@ -89,18 +101,37 @@ WEFT_EXPORT weft_result_t weft_group_create_from_ranks(weft_group_t parent, cons
  * must call, too; on its handle every call but weft_group_destroy() is BAD_STATE from then on. A rank that dies when
  * all have agreed is a member: the next operation names it, and the group may be reconfigured again, any number of times.
  *
- * weft_error_info_t::world_rank stays the number that a rank had at first. Groups that were split from the old one end with it;
+ * weft_error_info_t::world_rank stays the number that a rank had at first; a newcomer has that of its launcher if no member has it, else
+ * one that nobody has had. Groups that were split from the old one end with it;
  * memory of weft_mem_alloc_shared() ends with it, that of weft_mem_alloc() stays. Meshes and shard contexts on it have to be made anew.
  * Memory of ranks that are gone is given back.
  *
- * An error is the same on all ranks, and leaves the group as it was: PEER_LOST (a listed rank is gone), MISMATCH (another
- * list), REMOTE_ERROR and OUT_OF_MEMORY (no memory for the new group), ABORTED and INTERRUPTED (weft_set_interrupt on
- * a rank). TIMEOUT names who has not called, and what that process does; the group has ended, and may be reconfigured when all come.
- * One rank alone: INVALID_ARGUMENT (a rank twice or outside the group, members NULL and count not 0), INVALID_USAGE (the group of
- * a mesh's axis), BAD_STATE (another thread reconfigures the group). New processes cannot be taken in yet. Any thread; not in
- * a callback. */
+ * An error is the same on all ranks, and leaves the group as it was: PEER_LOST (a listed rank is gone, or a process ended while the
+ * newcomers were taken in), MISMATCH (another list), REMOTE_ERROR and OUT_OF_MEMORY (no memory for the new group, or no answer from the
+ * store), ABORTED and INTERRUPTED (weft_set_interrupt on a rank), TIMEOUT (too few newcomers came, or one did not go on).
+ * TIMEOUT that names who has not called, and what that process does: the group has ended, and may be reconfigured when all come.
+ * One rank alone: INVALID_ARGUMENT (a rank twice or outside the group, none of the group, members NULL and count not 0), UNSUPPORTED (more
+ * ranks than a group may have), INVALID_USAGE (the group of a mesh's axis; WEFT_NEW_RANK without a store), BAD_STATE (another thread
+ * reconfigures the group). Any thread; not in a callback. */
 WEFT_EXPORT weft_result_t weft_group_reconfigure(weft_group_t group, const int members[], int count,
                                                  const weft_group_config_t* config);
+
+/* Joins a group whose ranks take newcomers in by weft_group_reconfigure() with WEFT_NEW_RANK: waits until they do, and
+ * sets *group. `store`: where they look for newcomers; NULL: the store of the weftrun that has started this process. config->name is
+ * the group's, "world" if it is NULL. Rank and size are the group's to say. If the ranks' attempt fails, this one waits for the next.
+ * Errors: INVALID_ARGUMENT, INVALID_USAGE (no store), TIMEOUT (config->init_timeout_ns has passed), INTERRUPTED, AUTH_FAILED,
+ * UNSUPPORTED (another machine, or another version of weft), SYSTEM_ERROR, OUT_OF_MEMORY. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_join(weft_store_t store, const weft_group_config_t* config,
+                                          weft_group_t* group);
+
+/* How many processes wait to join the group, at most 64: in `store`, or if that is NULL in weftrun's. Not collective, and of this
+ * moment: let one rank ask and tell the others, which then call weft_group_reconfigure() with so many WEFT_NEW_RANK. Asks the store, so
+ * it takes some 0.1 ms. Errors: INVALID_ARGUMENT, INVALID_USAGE (no store), and the store's. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_newcomers(weft_group_t group, weft_store_t store, int* count);
+
+/* How often the group has been made: 1 at first, one more after each weft_group_reconfigure(). A process that finds more
+ * than 1 when it makes a group has joined one that runs. Errors: INVALID_ARGUMENT. Any thread. */
+WEFT_EXPORT weft_result_t weft_group_epoch(weft_group_t group, uint32_t* epoch);
 
 /* This process's rank, 0..size-1. Errors: INVALID_ARGUMENT. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_rank(weft_group_t group, int* rank);

@@ -118,8 +118,13 @@ class Group : public Handle<weft_group_t, weft_group_destroy>, public Collective
                                                   static_cast<int>(ranks.size()), config));
   }
 
-  // Makes the group anew of the given ranks of it, in that order; without any, of all that live. Collective over those
-  // that live; false on a rank that is not listed, whose group can only be destroyed then.
+  // Joins a group that runs: weft_group_join. Without a store, by weftrun's.
+  static Group Join(weft_store_t store = nullptr, const weft_group_config_t* config = nullptr) {
+    return Group(internal::Returned<weft_group_t>(weft_group_join, store, config));
+  }
+
+  // Makes the group anew of the given ranks of it, in that order, and of newcomers in places of WEFT_NEW_RANK; without any, of all that
+  // live. Collective over those that live; false on a rank that is not listed, whose group can only be destroyed then.
   bool Reconfigure(const std::vector<int>& members = {},
                    const weft_group_config_t* config = nullptr) const {
     const int count = static_cast<int>(members.size());
@@ -128,6 +133,14 @@ class Group : public Handle<weft_group_t, weft_group_destroy>, public Collective
     Check(weft_group_reconfigure(get(), members.empty() ? nullptr : members.data(), count, config));
     return listed;
   }
+
+  // How many processes wait to join.
+  int Newcomers(weft_store_t store = nullptr) const {
+    return internal::Returned<int>(weft_group_newcomers, get(), store);
+  }
+
+  // How often the group has been made.
+  std::uint32_t Epoch() const { return internal::Returned<std::uint32_t>(weft_group_epoch, get()); }
 
   int Rank() const { return internal::Returned<int>(weft_group_rank, get()); }
 

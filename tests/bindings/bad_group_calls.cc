@@ -29,6 +29,10 @@ std::vector<Maker> Makers() {
        [](Bench& b, int size, int rank, const weft_group_config_t* config, weft_group_t* group) {
          return weft_group_create_from_store(b.store, size, rank, config, group);
        }},
+      {"weft_group_join", false, false,
+       [](Bench& b, int, int, const weft_group_config_t* config, weft_group_t* group) {
+         return weft_group_join(b.store, config, group);
+       }},
       {"weft_group_create_local", true, false,
        [](Bench& b, int size, int, const weft_group_config_t* config, weft_group_t* group) {
          return weft_group_create_local(size, config, group == nullptr ? nullptr : b.out.groups);
@@ -143,6 +147,16 @@ std::vector<BadCall> BadGroupHandles() {
        [](Bench&, weft_group_t group) {
          return weft_group_reconfigure(group, nullptr, 0, nullptr);
        }},
+      {"weft_group_newcomers",
+       [](Bench& b, weft_group_t group) {
+         int count = 0;
+         return weft_group_newcomers(group, b.store, &count);
+       }},
+      {"weft_group_epoch",
+       [](Bench&, weft_group_t group) {
+         uint32_t epoch = 0;
+         return weft_group_epoch(group, &epoch);
+       }},
       {"weft_group_stats",
        [](Bench&, weft_group_t group) {
          return WithAnswer<weft_group_stats_t>(
@@ -226,14 +240,35 @@ std::vector<BadCall> BadGroupArguments() {
       {"weft_group_reconfigure", "count_0", WEFT_INVALID_ARGUMENT, "count is 0", anew({0}, 0)},
       {"weft_group_reconfigure", "count_minus_1", WEFT_INVALID_ARGUMENT, "count is -1",
        anew({0}, -1)},
-      {"weft_group_reconfigure", "count_over_the_size", WEFT_INVALID_ARGUMENT, "count is 3",
+      {"weft_group_reconfigure", "count_over_the_size", WEFT_INVALID_ARGUMENT, "rank 2",
        anew({0, 1, 2}, 3)},
-      {"weft_group_reconfigure", "count_INT32_MAX", WEFT_INVALID_ARGUMENT, "count is 2147483647",
+      {"weft_group_reconfigure", "count_INT32_MAX", WEFT_UNSUPPORTED, "count is 2147483647",
        anew({0}, INT32_MAX)},
       {"weft_group_reconfigure", "a_rank_twice", WEFT_INVALID_ARGUMENT, "listed twice",
        anew({1, 1}, 2)},
-      {"weft_group_reconfigure", "rank_minus_1", WEFT_INVALID_ARGUMENT, "rank -1",
-       anew({0, -1}, 2)},
+      {"weft_group_reconfigure", "rank_minus_2", WEFT_INVALID_ARGUMENT, "rank -2",
+       anew({0, -2}, 2)},
+      {"weft_group_reconfigure", "new_rank_without_a_store", WEFT_INVALID_USAGE, "store is NULL",
+       anew({0, WEFT_NEW_RANK}, 2)},
+      {"weft_group_reconfigure", "new_ranks_only", WEFT_INVALID_ARGUMENT, "all are WEFT_NEW_RANK",
+       anew({WEFT_NEW_RANK, WEFT_NEW_RANK}, 2)},
+      {"weft_group_newcomers", "count_NULL", WEFT_INVALID_ARGUMENT, "count is NULL",
+       [](Bench& b) {
+         return weft_group_newcomers(b.pair[0], b.store, nullptr);
+       }},
+      {"weft_group_newcomers", "store_NULL", WEFT_INVALID_USAGE, "store is NULL",
+       [](Bench& b) {
+         int count = 0;
+         return weft_group_newcomers(b.pair[0], nullptr, &count);
+       }},
+      {"weft_group_join", "store_NULL", WEFT_INVALID_USAGE, "store is NULL",
+       [](Bench& b) {
+         return weft_group_join(nullptr, nullptr, &b.out.group);
+       }},
+      {"weft_group_epoch", "epoch_NULL", WEFT_INVALID_ARGUMENT, "epoch is NULL",
+       [](Bench& b) {
+         return weft_group_epoch(b.pair[0], nullptr);
+       }},
       {"weft_group_reconfigure", "rank_of_the_size", WEFT_INVALID_ARGUMENT, "rank 2",
        anew({2, 0}, 2)},
       {"weft_group_stats", "stats_NULL", WEFT_INVALID_ARGUMENT, "stats is NULL",

@@ -164,6 +164,44 @@ TEST(CallbackStore, ServesTheSameNameAgainAndAgain) {
   EXPECT_EQ(store.KeyCount(), 0u);
 }
 
+// Two ranks look who would join, and take them in; a rank goes and comes again.
+TEST(CallbackStore, IsWhereNewcomersAreMet) {
+  MapStore store;
+  OnThreads(3, [&](int thread) {
+    weft_group_config_t config = ConfigNamed("growing");
+    config.store = store.get();
+    weft_group_t group = nullptr;
+    uint32_t epoch = 0;
+    if (thread == 2) {
+      ASSERT_EQ(weft_group_join(store.get(), &config, &group), WEFT_SUCCESS) << weft_last_error();
+    } else {
+      ASSERT_EQ(weft_group_create_from_store(store.get(), 2, thread, &config, &group), WEFT_SUCCESS)
+          << weft_last_error();
+      EXPECT_EQ(weft_group_epoch(group, &epoch), WEFT_SUCCESS);
+      EXPECT_EQ(epoch, 1U);
+      int waiting = 0;
+      while (waiting == 0) {
+        ASSERT_EQ(weft_group_newcomers(group, store.get(), &waiting), WEFT_SUCCESS)
+            << weft_last_error();
+      }
+      // The other may still have to ask.
+      ASSERT_EQ(weft_barrier(group, nullptr, nullptr), WEFT_SUCCESS) << weft_last_error();
+      const int members[] = {0, 1, WEFT_NEW_RANK};
+      ASSERT_EQ(weft_group_reconfigure(group, members, 3, &config), WEFT_SUCCESS)
+          << weft_last_error();
+    }
+    int rank = -1;
+    EXPECT_EQ(weft_group_rank(group, &rank), WEFT_SUCCESS);
+    EXPECT_EQ(rank, thread);
+    EXPECT_EQ(weft_group_epoch(group, &epoch), WEFT_SUCCESS);
+    EXPECT_EQ(epoch, 2U);
+    const char* name = nullptr;
+    EXPECT_EQ(weft_group_name(group, &name), WEFT_SUCCESS);
+    EXPECT_STREQ(name, "growing");
+    ExpectSumsAndDestroy(group, 3, rank);
+  });
+}
+
 TEST(CallbackStore, OfACallerThatKnowsNoRemoveKeepsTheKeys) {
   MapStore store(offsetof(weft_store_callbacks_t, remove));
   ExpectAGroup(store, "old", 2);

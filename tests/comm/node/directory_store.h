@@ -6,7 +6,10 @@
 #include <sstream>
 #include <string>
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "base/status.h"
 #include "base/wait.h"
@@ -49,7 +52,7 @@ class DirectoryStore : public Store {
       return {};
     }
     if (request.kind == StoreRequest::Kind::kWait) return Wait(request.key, request.deadline_ns);
-    // Not atomic between processes; the groups under test do not add.
+    const Lock lock(path_ / "lock");
     const StoreReply now = Wait(request.key, MonotonicNs() + 1);
     const int64_t sum = (now.status.ok() ? std::stoll(now.value) : 0) + request.delta;
     Set(request.key, std::to_string(sum));
@@ -57,6 +60,23 @@ class DirectoryStore : public Store {
   }
 
  private:
+  // Of all processes that have the store.
+  class Lock {
+   public:
+    explicit Lock(const std::filesystem::path& file)
+        : fd_(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+      flock(fd_, LOCK_EX);
+    }
+
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+    ~Lock() { close(fd_); }
+
+   private:
+    int fd_;
+  };
+
   void Set(const std::string& key, const std::string& value) const {
     // With the key: ranks of different pid namespaces have the same pid.
     const std::filesystem::path file = FileOf(key);

@@ -42,7 +42,8 @@ TEST(ReconfigureRules, NothingIsDecidedBeforeAllThatLiveHaveVoted) {
       if (rank == silent) continue;
       EXPECT_EQ(NextMove(rank, voters, {}).kind, Turn::kWait);
       EXPECT_EQ(NextMove(rank, voters, {3, 1}).kind, Turn::kWait);
-      EXPECT_EQ(AwaitedBy(rank, voters, {}), silent);
+      EXPECT_EQ(NextMove(rank, voters, {}).awaited, silent);
+      EXPECT_FALSE(NextMove(rank, voters, {}).voted);
     }
     voters[static_cast<size_t>((silent + 1) % 4)] = Voted(8);  // not even that they differ
     EXPECT_EQ(NextMove((silent + 2) % 4, voters, {}).kind, Turn::kWait);
@@ -55,7 +56,8 @@ TEST(ReconfigureRules, TheFirstThatLivesLeadsAllThatLive) {
   EXPECT_EQ(NextMove(1, voters, {}).members, (std::vector<int>{1, 3, 4}));
   EXPECT_EQ(NextMove(3, voters, {}).kind, Turn::kWait);
   EXPECT_EQ(NextMove(4, voters, {}).kind, Turn::kWait);
-  EXPECT_EQ(AwaitedBy(4, voters, {}), 1);
+  EXPECT_EQ(NextMove(4, voters, {}).awaited, 1);
+  EXPECT_TRUE(NextMove(4, voters, {}).voted);
   EXPECT_EQ(NextMove(2, {Dead(), Dead(), Voted()}, {}).members, std::vector<int>{2});
 }
 
@@ -66,7 +68,7 @@ TEST(ReconfigureRules, TheFirstThatIsListedLeadsTheList) {
   EXPECT_EQ(NextMove(3, voters, list).members, list);
   EXPECT_EQ(NextMove(0, voters, list).kind, Turn::kWait);
   EXPECT_EQ(NextMove(1, voters, list).kind, Turn::kWait);
-  EXPECT_EQ(AwaitedBy(1, voters, list), 3);
+  EXPECT_EQ(NextMove(1, voters, list).awaited, 3);
 }
 
 TEST(ReconfigureRules, AnybodySaysThatListsDiffer) {
@@ -94,6 +96,34 @@ TEST(ReconfigureRules, WishesAreEqualForEqualListsOnly) {
   EXPECT_NE(WishOf({0, 1}), WishOf({1, 0}));
   EXPECT_NE(WishOf({0, 1}), WishOf({0}));
   EXPECT_NE(WishOf({}), WishOf({0}));
+}
+
+TEST(ReconfigureRules, TheFirstThatIsListedLeadsAListWithOpenPlaces) {
+  const Voters voters{Voted(), Dead(), Voted()};
+  const std::vector<int> list{kNewRank, 2, kNewRank, 0};
+  EXPECT_EQ(NextMove(2, voters, list).kind, Turn::kLead);
+  EXPECT_EQ(NextMove(2, voters, list).members, list);
+  EXPECT_EQ(NextMove(0, voters, list).awaited, 2);
+  EXPECT_NE(WishOf({0, kNewRank}), WishOf({kNewRank, 0}));
+  EXPECT_NE(WishOf({0, kNewRank}), WishOf({0}));
+}
+
+TEST(ReconfigureRules, AGroupWithNewcomersCountsIfAllThatLiveHaveIt) {
+  for (const Voters& all : {Voters{Voted(WEFT_SUCCESS), Dead(), Voted(WEFT_SUCCESS)},
+                            Voters{Dead(), Dead(), Voted(WEFT_SUCCESS)}}) {
+    const ReconfigureMove move = NextMoveOfMaking(all);
+    EXPECT_EQ(move.kind, Turn::kDecide);
+    EXPECT_EQ(move.outcome.kind, End::kGrown);
+  }
+  const ReconfigureMove lost =
+      NextMoveOfMaking({Voted(WEFT_SUCCESS), Voted(WEFT_PEER_LOST), Voted(WEFT_TIMEOUT)});
+  EXPECT_EQ(lost.kind, Turn::kDecide);
+  EXPECT_EQ(lost.outcome.kind, End::kNotGrown);
+  EXPECT_EQ(lost.outcome.rank, 1);
+  EXPECT_EQ(lost.outcome.other, WEFT_PEER_LOST);
+  const ReconfigureMove silent = NextMoveOfMaking({Voted(WEFT_TIMEOUT), Dead(), Silent()});
+  EXPECT_EQ(silent.kind, Turn::kWait);
+  EXPECT_EQ(silent.awaited, 2);
 }
 
 // Memory for a board, zeroed as a segment's is.
@@ -170,8 +200,13 @@ TEST(ReconfigureBoard, WhatNoRankCanHaveWrittenIsNoOffer) {
     board.Offer(0, {.offset = 1, .group_id = 1, .members = members});
     EXPECT_EQ(board.OfferOf(0), std::nullopt);
   }
+  board.Offer(0, {.offset = 1, .group_id = 1, .members = {kNewRank, kNewRank}});
+  EXPECT_EQ(board.OfferOf(0), std::nullopt);
   board.Offer(0, {.offset = 1, .group_id = 1, .members = {0, 2}});
   EXPECT_TRUE(board.OfferOf(0).has_value());
+  board.Offer(0, {.group_id = 1, .members = {kNewRank, 0, 2, kNewRank}});
+  ASSERT_TRUE(board.OfferOf(0).has_value());
+  EXPECT_EQ(board.OfferOf(0)->members, (std::vector<int>{kNewRank, 0, 2, kNewRank}));
 }
 
 TEST(ReconfigureBoard, AllReadTheSameWhoeverIsQuicker) {

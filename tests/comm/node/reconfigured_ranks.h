@@ -34,6 +34,7 @@ struct ExpectedPlace {
   int size = 1;
   int rank = 0;
   int world_rank = 0;
+  uint64_t sequence = 0;  // of the last collective
 };
 
 // "" if the rank has that place, and the group sums: small and large, private and where peers reach it.
@@ -45,7 +46,9 @@ inline std::string CheckPlace(ProcessGroup& group, const ExpectedPlace& place) {
                              std::to_string(place.rank) + ", world rank " +
                              std::to_string(place.world_rank);
   if (found != wanted) return "found " + found + ", not " + wanted;
-  if (group.sequence() != 0) return "sequence numbers go on";
+  if (group.sequence() != place.sequence) {
+    return "sequence number " + std::to_string(group.sequence());
+  }
   if (!group.error().ok()) return Text(group.error());
   for (const Memory memory : {Memory::kPrivate, Memory::kSymmetric}) {
     for (const size_t count : {size_t{1}, size_t{1021}, size_t{50'000}}) {

@@ -14,8 +14,8 @@
 
 namespace weft::test {
 
-inline Member TestMember(int rank, int pid) {
-  Member member;
+inline GroupMember TestMember(int rank, int pid) {
+  GroupMember member;
   member.rank = rank;
   member.pid = pid;
   member.start_time = static_cast<uint64_t>(pid) * 7;
@@ -36,7 +36,7 @@ class ExchangingRank {
   }
 
   // Who knows of the members' processes; a driver over a blocking store looks itself.
-  void WatchBy(std::function<bool(const Member&)> ended) { ended_ = std::move(ended); }
+  void WatchBy(std::function<bool(const GroupMember&)> ended) { ended_ = std::move(ended); }
 
   void Step() {
     if (!client_) return;
@@ -65,7 +65,7 @@ class ExchangingRank {
 
  private:
   void LoseWhoHasEnded() {
-    for (const Member& member : exchange_.known()) {
+    for (const GroupMember& member : exchange_.known()) {
       if (!ended_ || !ended_(member)) continue;
       exchange_.Lose(MakeError(WEFT_PEER_LOST, {.rank = member.rank, .pid = member.pid},
                                "rank " + std::to_string(member.rank) + " has ended"));
@@ -77,7 +77,7 @@ class ExchangingRank {
     if (std::optional<StoreRequest> request = exchange_.Next()) client_->Start(*request);
   }
 
-  std::function<bool(const Member&)> ended_;
+  std::function<bool(const GroupMember&)> ended_;
   MembershipExchange exchange_;
   std::optional<StoreClient> client_;
 };

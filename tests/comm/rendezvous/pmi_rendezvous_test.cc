@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include "absl/strings/escaping.h"
+#include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/rendezvous/member_watch.h"
 #include "comm/rendezvous/membership.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/unique_id.h"
@@ -61,8 +63,10 @@ std::string PmiJob::RunRank(int rank) const {
       return StrCat(ResultOf(rendezvous.status()), ": ", FromAbsl(rendezvous.status().message()));
     }
     if (rendezvous->rank != rank || rendezvous->size != size) return "wrong rank or size";
-    const absl::StatusOr<Membership> members = ExchangeMembership(
-        *rendezvous->store, "world", rank, size, DescribeSelf(rank), In(seconds));
+    const GroupMember self = DescribeSelf(rank);
+    MemberWatch watch(*SystemSeams().proc, self, "world");
+    const absl::StatusOr<Membership> members =
+        ExchangeMembership(*rendezvous->store, "world", rank, size, self, In(seconds), watch);
     if (!members.ok()) return std::string(members.status().message());
     if (members->members.size() != static_cast<size_t>(size)) return "wrong number of members";
   }

@@ -13,9 +13,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/rendezvous/member_watch.h"
 #include "comm/rendezvous/membership.h"
 #include "comm/rendezvous/unique_id.h"
 #include "tests/comm/rendezvous/store_calls.h"
@@ -36,8 +38,10 @@ std::string Exchange(const absl::StatusOr<Rendezvous>& rendezvous, int rank, int
                      double seconds) {
   if (!rendezvous.ok()) return std::string(rendezvous.status().message());
   if (rendezvous->rank != rank || rendezvous->size != size) return "wrong rank or size";
+  const GroupMember self = DescribeSelf(rank);
+  MemberWatch watch(*SystemSeams().proc, self, "world");
   const absl::StatusOr<Membership> members =
-      ExchangeMembership(*rendezvous->store, "world", rank, size, DescribeSelf(rank), In(seconds));
+      ExchangeMembership(*rendezvous->store, "world", rank, size, self, In(seconds), watch);
   if (!members.ok()) return std::string(members.status().message());
   if (members->members.size() != static_cast<size_t>(size)) return "wrong number of members";
   return members->members[rank].pid == getpid() ? "" : "wrong pid";

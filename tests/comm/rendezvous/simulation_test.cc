@@ -279,7 +279,7 @@ TEST(Simulation, AKilledRankThatHasComeIsNamedLongBeforeTheDeadline) {
     SCOPED_TRACE(StrCat("seed ", seed, " kills rank ", killed, ", rank ", late, " is late"));
     for (int rank = 0; rank < 5; ++rank) {
       const int64_t start_ns = rank == late ? 3 * kSecondNs : job.world().Pick(50'000'000);
-      job.AddRank(rank, 100 + rank, start_ns, 5)->WatchBy([&job](const Member& member) {
+      job.AddRank(rank, 100 + rank, start_ns, 5)->WatchBy([&job](const GroupMember& member) {
         return !job.node_of_pid(member.pid)->alive();
       });
     }

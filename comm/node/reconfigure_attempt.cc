@@ -1,0 +1,97 @@
+#include "comm/node/reconfigure_attempt.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/interrupt.h"
+#include "base/later.h"
+#include "base/wait.h"
+
+namespace weft {
+namespace {
+
+using EndKind = ReconfigureOutcome::Kind;
+
+constexpr int64_t kLookAtVotersNs = 2'000'000;
+constexpr int64_t kFinishNs = 1'000'000'000;  // for operations of a group that works
+constexpr WaitPolicy kVotePolicy{.spins = 0, .yields = 50};
+
+}  // namespace
+
+ReconfigureAttempt::ReconfigureAttempt(const NodeState& state, FailureReporter& failures,
+                                       const ReconfigureOutcome& before)
+    : state_(state),
+      failures_(failures),
+      board_(state.segment.reconfigure_board()),
+      before_(before) {}
+
+bool ReconfigureAttempt::Gone(int rank) {
+  if (rank == state_.rank) return false;
+  if (state_.control(rank).state.load(std::memory_order_seq_cst) >= RankState::kLeaving) {
+    return true;
+  }
+  const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(rank)]->Ended();
+  if (exit && !state_.aborted()) failures_.Raise(failures_.PeerLost(nullptr, rank, *exit));
+  return exit.has_value();
+}
+
+std::vector<ReconfigureVoter> ReconfigureAttempt::Look() {
+  std::vector<ReconfigureVoter> voters;
+  voters.reserve(static_cast<size_t>(state_.size));
+  for (int rank = 0; rank < state_.size; ++rank)
+    voters.push_back({.gone = Gone(rank), .vote = board_.VoteOf(rank, number())});
+  return voters;
+}
+
+bool ReconfigureAttempt::Decide(EndKind kind, int rank, int other) const {
+  return board_.Decide(before_, {.attempt = number(),
+                                 .kind = kind,
+                                 .rank = static_cast<uint8_t>(rank),
+                                 .other = static_cast<uint8_t>(other)});
+}
+
+ReconfigureOutcome ReconfigureAttempt::Agree(int64_t deadline_ns, int64_t patience_ns,
+                                             const Rule& rule, const Lead& lead) {
+  const int64_t finish_ns = MonotonicNs() + kFinishNs;
+  while (!Decided()) {
+    const int votes = board_.Votes(number());
+    const ReconfigureMove move = rule(Look());
+    if (Move(move, lead)) continue;
+    const bool waits_for_leader = move.voted && move.awaited != state_.rank;
+    const int64_t end_ns = waits_for_leader ? Later(deadline_ns, patience_ns) : deadline_ns;
+    const int64_t now_ns = MonotonicNs();
+    if (now_ns >= end_ns) {
+      (void)Decide(move.voted ? EndKind::kStuck : EndKind::kTimeout, move.awaited, state_.rank);
+      continue;
+    }
+    if (now_ns >= finish_ns && !move.voted && !state_.aborted()) {
+      failures_.Raise(failures_.Aborted("it is being reconfigured"));
+    }
+    AwaitChange(votes, end_ns - now_ns);
+    if (Interrupted()) (void)Decide(EndKind::kInterrupted, state_.rank, state_.rank);
+  }
+  return board_.Outcome();
+}
+
+// True if this rank has done what was to be done.
+bool ReconfigureAttempt::Move(const ReconfigureMove& move, const Lead& lead) const {
+  switch (move.kind) {
+    case ReconfigureMove::Kind::kWait:
+      return false;
+    case ReconfigureMove::Kind::kDecide:
+      (void)Decide(move.outcome.kind, move.outcome.rank, move.outcome.other);
+      return true;
+    case ReconfigureMove::Kind::kLead:
+      return lead(move.members);
+  }
+  return false;
+}
+
+void ReconfigureAttempt::AwaitChange(int votes, int64_t left_ns) const {
+  Deadline brief{std::min(left_ns, kLookAtVotersNs)};
+  WaitUntil(
+      board_.events(), kVotePolicy, brief,
+      [&] { return Decided() || board_.Votes(number()) != votes; }, [] { return Interrupted(); });
+}
+
+}  // namespace weft
