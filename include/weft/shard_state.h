@@ -100,7 +100,8 @@ typedef struct weft_shard_state_scalars {
       nonfinite_steps; /* so many steps in a row, up to now, had gradients that were not finite */
 } weft_shard_state_scalars_t;
 
-/* Writes them, between steps or after finish. Not collective. */
+/* Writes them, between steps or after finish. A step_begin that fails begins no step and counts none, so after a failure
+ * steps_begun and train_steps_begun may be one less on ranks that had not begun the step. Not collective. */
 WEFT_EXPORT weft_result_t weft_shard_state_scalars_get(weft_shard_context_t context,
                                                        weft_shard_state_scalars_t* scalars);
 

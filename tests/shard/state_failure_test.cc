@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "base/wait.h"
 #include "comm/group/forwarding_group.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -19,6 +20,63 @@ namespace {
 
 using testing::HasSubstr;
 
+// Bounded, so that a rank that has failed earlier does not leave the other one waiting.
+bool ComesTrue(const std::atomic<bool>& flag) {
+  for (const int64_t begin_ns = MonotonicNs(); !flag; std::this_thread::yield()) {
+    if (MonotonicNs() - begin_ns > 30'000'000'000) return false;
+  }
+  return true;
+}
+
+// What rank 1's abort of the third step finds rank 0 at. Its step_begin is refused if it comes later: then it has begun no step.
+enum class Other { kIsInTheStep, kHasNotBegunTheStep };
+
+// Two steps, and a third that rank 1 gives up.
+std::vector<Saved> SaveAfterAbort(const StateCase& setup, Other other) {
+  std::vector<Saved> saved(2);
+  std::atomic<bool> due{false};  // rank 0 is where the abort is to find it
+  std::atomic<bool> aborted{false};
+  const auto abort = [&](Context& context) -> absl::Status {
+    EXPECT_TRUE(ComesTrue(due));
+    WEFT_RETURN_IF_ERROR(context.StepBegin(WEFT_SHARD_TRAIN, 0));
+    WEFT_RETURN_IF_ERROR(context.MicrobatchBegin(0, true));
+    WEFT_RETURN_IF_ERROR(context.AbortStep("no memory"));
+    aborted = true;
+    return absl::OkStatus();
+  };
+  const auto be_found = [&](Context& context) -> absl::Status {
+    if (other == Other::kHasNotBegunTheStep) {
+      due = true;
+      EXPECT_TRUE(ComesTrue(aborted));
+    }
+    const auto once_begun = [&](int, int) {
+      due = true;
+      return 1;  // micro-batch
+    };
+    return RunStep(context, StateModel(), {.seed = 5, .ranks = 2, .data = once_begun}, 0, 2)
+        .status();
+  };
+  ExpectAllOk(RunRanks(
+      GroupKind::kLocal, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup));
+        WEFT_RETURN_IF_ERROR(LoadValues(*context));
+        WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 0, 2));
+        if (rank == 1) {
+          WEFT_RETURN_IF_ERROR(abort(*context));
+        } else {
+          EXPECT_THAT(std::string(be_found(*context).message()), HasSubstr("no memory"));
+        }
+        Saved& kept = saved[static_cast<size_t>(rank)];
+        WEFT_ASSIGN_OR_RETURN(kept, SaveState(*context));
+        for (const absl::Status& refused : {context->state().SetScalars(kept.scalars),
+                                            context->state().Written(WEFT_SHARD_STATE_ALL)}) {
+          EXPECT_THAT(std::string(refused.message()), HasSubstr("no memory"));
+        }
+        return absl::OkStatus();
+      }));
+  return saved;
+}
+
 // A rank gives up in the middle of a step: every rank can still save what the last update left.
 TEST(StateFailure, IsStillReadAfterAFailure) {
   for (const weft_shard_preset_t preset : kStatePresets) {
@@ -26,37 +84,21 @@ TEST(StateFailure, IsStillReadAfterAFailure) {
         .preset = preset, .ranks = 2, .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
     const Checkpoint expected = RunFrom(setup, nullptr, 0, 2);
     ASSERT_FALSE(HasFailure());
-    std::vector<Saved> saved(2);
-    std::atomic<bool> updated{false};  // on rank 0
-    ExpectAllOk(RunRanks(
-        GroupKind::kLocal, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
-          WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup));
-          WEFT_RETURN_IF_ERROR(LoadValues(*context));
-          const absl::Status trained = TrainSteps(*context, setup, rank, 0, 2);
-          if (rank == 0) updated = true;
-          WEFT_RETURN_IF_ERROR(trained);
-          if (rank == 1) {
-            while (!updated)
-              std::this_thread::yield();
-            WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_TRAIN, 0));
-            WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, true));
-            WEFT_RETURN_IF_ERROR(context->AbortStep("no memory"));
-          } else {
-            EXPECT_FALSE(TrainSteps(*context, setup, rank, 2, 1).ok());
-          }
-          Saved& kept = saved[static_cast<size_t>(rank)];
-          WEFT_ASSIGN_OR_RETURN(kept, SaveState(*context));
-          for (const absl::Status& refused : {context->state().SetScalars(kept.scalars),
-                                              context->state().Written(WEFT_SHARD_STATE_ALL)}) {
-            EXPECT_THAT(std::string(refused.message()), HasSubstr("no memory"));
-          }
-          // Of the step that failed.
-          EXPECT_EQ(kept.scalars.steps_begun, 3);
-          kept.scalars.steps_begun = kept.scalars.train_steps_begun = 2;
-          return absl::OkStatus();
-        }));
-    ASSERT_FALSE(HasFailure());
-    EXPECT_EQ(MergeStates(saved, setup.optimizer).DifferenceFrom(expected), "") << NameOf(setup);
+    for (const Other other : {Other::kIsInTheStep, Other::kHasNotBegunTheStep}) {
+      SCOPED_TRACE(NameOf(setup) +
+                   (other == Other::kIsInTheStep ? ", in the step" : ", before it"));
+      std::vector<Saved> saved = SaveAfterAbort(setup, other);
+      ASSERT_FALSE(HasFailure());
+      for (size_t rank = 0; rank < saved.size(); ++rank) {
+        weft_shard_state_scalars_t& scalars = saved[rank].scalars;
+        // The step that failed counts where it was begun.
+        const int64_t begun = rank == 0 && other == Other::kHasNotBegunTheStep ? 2 : 3;
+        EXPECT_EQ(scalars.steps_begun, begun) << "rank " << rank;
+        EXPECT_EQ(scalars.train_steps_begun, begun) << "rank " << rank;
+        scalars.steps_begun = scalars.train_steps_begun = 2;
+      }
+      EXPECT_EQ(MergeStates(saved, setup.optimizer).DifferenceFrom(expected), "");
+    }
   }
 }
 
