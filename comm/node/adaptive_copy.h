@@ -37,11 +37,9 @@ class AdaptiveCopy {
       std::memcpy(&words[1], last, kWordBytes);
       std::memcpy(to, &words[0], kWordBytes);
       std::memcpy(static_cast<char*>(to) + bytes - kWordBytes, &words[1], kWordBytes);
-    } else if (bytes < kLeastBytes) {
-      std::memcpy(to, from, bytes);
-    } else if (--copies_until_look_ == 0) {
+    } else if (bytes >= kLeastBytes && --copies_until_look_ == 0) {
       CopyAndLook(static_cast<char*>(to), static_cast<const char*>(from), bytes);
-    } else if (streams_) {
+    } else if (bytes >= kLeastBytes && streams_) {
       stream_(to, from, bytes);
     } else {
       std::memcpy(to, from, bytes);

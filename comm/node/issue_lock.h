@@ -15,6 +15,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -40,7 +41,7 @@ class WEFT_CAPABILITY("lock") IssueLock {
     uintptr_t found = word_.load(std::memory_order_relaxed);
     while (found != kSealed) {
       const bool free = found == kFree;
-      work->next = free || found == kHeld ? nullptr : reinterpret_cast<NodeWork*>(found);
+      work->next = free || found == kHeld ? nullptr : WorkOf(found);
       const uintptr_t wanted = free ? kHeld : reinterpret_cast<uintptr_t>(work.get());
       if (!word_.compare_exchange_weak(found, wanted, std::memory_order_seq_cst)) continue;
       *left = !free;
@@ -77,8 +78,10 @@ class WEFT_CAPABILITY("lock") IssueLock {
   static constexpr uintptr_t kHeld = 1;
   static constexpr uintptr_t kSealed = 2;
 
+  static NodeWork* WorkOf(uintptr_t word) { return std::bit_cast<NodeWork*>(word); }
+
   static NodeWork* InOrder(uintptr_t last) {
-    NodeWork* work = last > kSealed ? reinterpret_cast<NodeWork*>(last) : nullptr;
+    NodeWork* work = last > kSealed ? WorkOf(last) : nullptr;
     NodeWork* first = nullptr;
     while (work != nullptr) {
       NodeWork* const before = std::exchange(work->next, first);

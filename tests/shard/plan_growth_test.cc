@@ -87,7 +87,9 @@ TEST_P(PlanGrowth, IsLinearInUnits) {
     SCOPED_TRACE(TextOf(model));
     EXPECT_LE(four.written, 5 * one.written);
     // A vector that grows may be twice as large as it has to be.
-    if (CountsMalloc()) EXPECT_LE(four.peak, 6 * one.peak);
+    if (CountsMalloc()) {
+      EXPECT_LE(four.peak, 6 * one.peak);
+    }
   }
 }
 

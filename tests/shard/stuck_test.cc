@@ -156,9 +156,13 @@ TEST(Stuck, IsWhoeverNeverMovesAgainAndNobodyElse) {
     for (int rank = 0; rank < shape.size; ++rank) {
       const auto r = static_cast<size_t>(rank);
       all_done = all_done && world.Done(rank);
-      if (stuck[r]) ASSERT_EQ(world.position(rank), before[r]) << "rank " << rank << " went on";
+      if (stuck[r]) {
+        ASSERT_EQ(world.position(rank), before[r]) << "rank " << rank << " went on";
+      }
     }
-    if (!disturbed) ASSERT_TRUE(all_done);
+    if (!disturbed) {
+      ASSERT_TRUE(all_done);
+    }
     innocent += all_done ? 1 : 0;
 
     // When nothing moves any more, those who wait for one another are found.
@@ -171,9 +175,13 @@ TEST(Stuck, IsWhoeverNeverMovesAgainAndNobodyElse) {
       ended_early = ended_early || world.Done(rank);
     }
     const bool any = std::count(stuck.begin(), stuck.end(), true) > 0;
-    if (!waits) ASSERT_FALSE(any);
+    if (!waits) {
+      ASSERT_FALSE(any);
+    }
     // A rank that is through with everything is not stuck, and holds up who needs it.
-    if (waits && !ended_early) ASSERT_TRUE(any);
+    if (waits && !ended_early) {
+      ASSERT_TRUE(any);
+    }
     if (!any) continue;
     ++found;
     const std::vector<int> cycle = FindCycle(shown, shape, stuck);

@@ -295,7 +295,9 @@ void KillAtRandom(uint64_t seed) {
       << job.Describe();
   for (const int island : all) {
     EXPECT_EQ(job.Count(island, Kind::kUnreachable), 0) << job.Describe();
-    if (agreed(island)) EXPECT_EQ(agreed(island)->ranks, living) << job.Describe();
+    if (agreed(island)) {
+      EXPECT_EQ(agreed(island)->ranks, living) << job.Describe();
+    }
     for (const RealEvent& event : job.Events(island)) {
       if (event.kind != Kind::kRankDead) continue;
       EXPECT_EQ(event.signal, SIGKILL) << job.Describe();

@@ -374,7 +374,9 @@ TEST(AnnouncedPlaces, AreNeverLeftByRows) {
                          .out_heap = 0});
     const absl::Status status = script.Run(call);
     EXPECT_EQ(ResultOf(status), begin == 0 ? WEFT_SUCCESS : WEFT_CORRUPT) << status;
-    if (begin > 0) EXPECT_TRUE(own.untouched());
+    if (begin > 0) {
+      EXPECT_TRUE(own.untouched());
+    }
   }
 }
 
