@@ -1,5 +1,6 @@
 // A rank may be lost in any collective call, also in a validation or while the others make themselves anew, so all of them stand in
-// one loop: whatever failed, it goes on from what has been done, not from where it was.
+// one loop: whatever failed, it goes on from what has been done, not from where it was. A rank that has joined begins where the others go
+// on, with the same calls.
 #include "trainer/run.h"
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <numeric>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -20,6 +23,8 @@ namespace weft::trainer {
 namespace {
 
 constexpr size_t kNameBytes = 256;
+// For processes that have said that they would join, to come and meet the others.
+constexpr int64_t kTakeInNs = 30'000'000'000;
 
 std::string NameOfNow() {
   const std::time_t now = std::time(nullptr);
@@ -79,7 +84,9 @@ Run::Run(const ProgramConfig& config, weft_group_t group)
       many_(SpreadWindows(corpus_.validation.size(), config.train.model.seq,
                           config.train.final_windows)) {
   AskGroup();
-  size_at_first_ = size_;
+  uint32_t epoch = 1;
+  Check(weft_group_epoch(group_, &epoch), "asking how often the group was made");
+  if (epoch == 1) facts_.size_at_first = size_;
 }
 
 void Run::AskGroup() {
@@ -94,7 +101,11 @@ void Run::ToTheEnd() {
   std::optional<LostRank> lost;
   for (;;) {
     try {
-      if (lost.has_value()) GoOnWithout(*lost);
+      if (lost.has_value()) {
+        GoOnWithout(*lost);
+      } else if (facts_.size_at_first == 0) {
+        GoOn("");
+      }
       if (trainer_ == nullptr) Begin();
       Train();
       End();
@@ -131,29 +142,33 @@ std::string Run::RunName() {
 
 void Run::Begin() {
   const TrainConfig& t = config_.train;
-  auto trainer = std::make_unique<Trainer>(ForRanks(t, size_at_first_, size_), corpus_, group_);
+  auto trainer =
+      std::make_unique<Trainer>(ForRanks(t, facts_.size_at_first, size_), corpus_, group_);
   const RankReports kept = trainer->parallel().Report();
-  directory_ = config_.run_dir + "/" + RunName();
+  facts_.directory = config_.run_dir + "/" + RunName();
   if (rank_ == 0) {
-    report_ = std::make_unique<Report>(t, directory_, 0);
+    report_ = std::make_unique<Report>(t, facts_.directory, 0);
     fmt::print("{}{}{}", DescribeCorpus(corpus_), DescribePlan(t, *trainer, corpus_),
                DescribeBalance(kept));
     FlushOutput();
     const size_t seq = t.model.seq;
-    curve_.order3 = Order3Loss(corpus_, many_, seq);
+    facts_.curve.order3 = Order3Loss(corpus_, many_, seq);
     fmt::print("       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n\n",
-               curve_.order3, many_.size() * (seq - ContextBytes(seq)));
+               facts_.curve.order3, many_.size() * (seq - ContextBytes(seq)));
     FlushOutput();
   }
-  training_start_ = std::chrono::steady_clock::now();
-  if (report_) report_->SetStart(training_start_);
+  facts_.training_start = std::chrono::steady_clock::now();
+  if (report_) report_->SetStart(facts_.training_start);
   trainer->Begin();
   trainer_ = std::move(trainer);
 }
 
 void Run::Train() {
-  while (reported_ < config_.train.steps)
-    EndStep(trainer_->Step(reported_));
+  while (facts_.reported < config_.train.steps) {
+    // Those that have joined begin here, too.
+    if (config_.train.elastic && TakeInNewcomers()) continue;
+    EndStep(trainer_->Step(facts_.reported));
+  }
 }
 
 void Run::EndStep(const StepRecord& record) {
@@ -168,11 +183,11 @@ void Run::EndStep(const StepRecord& record) {
     const RankReports since = trainer_->parallel().Report();
     if (report_) report_->SetSlowest(DescribeSlowest(since.summary));
   }
-  if (record.step <= reported_) return;  // this rank had come so far before another was lost
-  if (std::isfinite(record.loss)) curve_.train.push_back({double(record.step), record.loss});
-  if (val_loss) curve_.validation.push_back({double(record.step), *val_loss});
+  if (record.step <= facts_.reported) return;  // this rank had come so far before another was lost
+  if (std::isfinite(record.loss)) facts_.curve.train.push_back({double(record.step), record.loss});
+  if (val_loss) facts_.curve.validation.push_back({double(record.step), *val_loss});
   if (report_) report_->Add(record, val_loss);
-  reported_ = record.step;
+  facts_.reported = record.step;
 }
 
 void Run::End() {
@@ -180,60 +195,97 @@ void Run::End() {
   const std::string sample =
       trainer_->Generate(Prompt(corpus_, many_, t.model.seq), t.sample_bytes, kTemperature, kTop);
   if (!report_) return;
-  report_->PrintEnd(t, curve_, curve_.validation.back().loss, sample, size_);
+  report_->PrintEnd(t, facts_.curve, facts_.curve.validation.back().loss, sample, size_);
   fmt::print("       {:.1f} s in all\n",
              std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
   FlushOutput();
 }
 
+void Run::KeepState() {
+  if (trainer_ == nullptr) return;
+  TrainState taken = trainer_->TakeState();
+  if (taken.steps_done != TrainState::kNone) state_ = std::move(taken);
+  trainer_.reset();
+}
+
 void Run::GoOnWithout(const LostRank& lost) {
   const size_t before = size_;
-  if (trainer_ != nullptr) {
-    TrainState taken = trainer_->TakeState();
-    if (taken.steps_done != TrainState::kNone) state_ = std::move(taken);
-    trainer_.reset();
-  }
+  KeepState();
   Check(weft_group_reconfigure(group_, nullptr, 0, nullptr), "going on without the lost rank");
   AskGroup();
-  AgreeOnState(group_, state_);
   std::string who = fmt::format("rank {} (pid {})", lost.world_rank, lost.pid);
   if (before > size_ + 1) who += fmt::format(" and {} more", before - size_ - 1);
+  GoOn(who + " was lost");
+}
+
+// Rank 0 asks who waits, between two steps; the others are told, so all make the same calls. If those that were to join do not come, or
+// one of them dies on the way, all go on as before.
+bool Run::TakeInNewcomers() {
+  int32_t count = 0;
+  if (rank_ == 0 && size_ < facts_.size_at_first) {
+    const weft_result_t asked = weft_group_newcomers(group_, nullptr, &count);
+    if (asked != WEFT_SUCCESS) count = 0;  // INVALID_USAGE: weftrun has not started this job
+    count = std::min(count, int32_t(facts_.size_at_first - size_));
+  }
+  Check(weft_broadcast(&count, &count, 1, WEFT_INT32, 0, group_, nullptr, nullptr),
+        "telling who waits to join");
+  if (count == 0) return false;
+  KeepState();
+  std::vector<int> members(size_ + size_t(count), WEFT_NEW_RANK);
+  std::iota(members.begin(), members.begin() + long(size_), 0);
+  weft_group_config_t config = {};
+  config.struct_size = sizeof config;
+  config.init_timeout_ns = kTakeInNs;
+  std::string change =
+      count == 1 ? "a new rank has joined" : fmt::format("{} new ranks have joined", count);
+  if (weft_group_reconfigure(group_, members.data(), int(members.size()), &config) !=
+      WEFT_SUCCESS) {
+    change = fmt::format("no new rank has joined ({})", weft_last_error());
+  }
+  AskGroup();
+  GoOn(change);
+  return true;
+}
+
+void Run::GoOn(const std::string& change) {
+  ShareFacts(group_, facts_);
+  AgreeOnState(group_, state_);
   if (state_.steps_done == TrainState::kNone) {
-    if (rank_ == 0) fmt::print("{} was lost; {} ranks begin again\n", who, size_);
+    if (rank_ == 0) fmt::print("{}; {} ranks begin again\n", change, size_);
     return;
   }
-  const TrainConfig now = ForRanks(config_.train, size_at_first_, size_);
+  const TrainConfig now = ForRanks(config_.train, facts_.size_at_first, size_);
   trainer_ = std::make_unique<Trainer>(now, corpus_, group_);
   trainer_->GoOnFrom(state_);
   state_.values = {};  // the trainer has them
   if (rank_ == 0 && !report_) BecomeFirst();
-  if (report_) SayWhoGoesOn(who, now);
+  if (report_) SayWhoGoesOn(change, now);
   // The last step may not have been validated and reported by all.
-  int64_t reported = int64_t(reported_);
+  int64_t reported = int64_t(facts_.reported);
   Check(weft_all_reduce(&reported, &reported, 1, WEFT_INT64, WEFT_MIN, group_, nullptr, nullptr),
         "comparing what has been reported");
   if (state_.steps_done > reported) EndStep(state_.last);
 }
 
 // "rank 2 (pid 4711) was lost at step 41; 3 ranks go on from step 41 with the weights of step 40, 6 sequences a step".
-void Run::SayWhoGoesOn(const std::string& lost, const TrainConfig& now) {
+void Run::SayWhoGoesOn(const std::string& change, const TrainConfig& now) {
   report_->Say(
-      fmt::format("{} was lost at step {}; {} rank{} on from step {} with the weights of step {}, "
+      fmt::format("{} at step {}; {} rank{} on from step {} with the weights of step {}, "
                   "{} sequences a step",
-                  lost, reported_ + 1, size_, size_ == 1 ? " goes" : "s go", state_.steps_done + 1,
-                  state_.steps_done, now.global_batch));
+                  change, facts_.reported + 1, size_, size_ == 1 ? " goes" : "s go",
+                  state_.steps_done + 1, state_.steps_done, now.global_batch));
 }
 
 // Rank 0 may have died before it wrote what this rank takes for reported.
 void Run::BecomeFirst() {
-  report_ = std::make_unique<Report>(config_.train, directory_, reported_);
-  report_->SetStart(training_start_);
-  reported_ = std::min(reported_, report_->last_step());
-  for (std::vector<CurvePoint>* points : {&curve_.train, &curve_.validation}) {
-    while (!points->empty() && points->back().step > double(reported_))
+  report_ = std::make_unique<Report>(config_.train, facts_.directory, facts_.reported);
+  report_->SetStart(facts_.training_start);
+  facts_.reported = std::min(facts_.reported, report_->last_step());
+  for (std::vector<CurvePoint>* points : {&facts_.curve.train, &facts_.curve.validation}) {
+    while (!points->empty() && points->back().step > double(facts_.reported))
       points->pop_back();
   }
-  curve_.order3 = Order3Loss(corpus_, many_, config_.train.model.seq);
+  facts_.curve.order3 = Order3Loss(corpus_, many_, config_.train.model.seq);
 }
 
 }  // namespace weft::trainer

@@ -1,10 +1,11 @@
-// One run of the program on this rank: data, training, the report; and with --elastic, going on when other ranks are lost.
+// One run of the program on this rank: data, training, the report; and with --elastic, going on when ranks are lost or join.
 //
 //   Run run(config, group);
 //   run.ToTheEnd();
 //
 // When a rank is lost the others make the group anew, agree on the state of the rank that is furthest, and go on with a trainer
-// on the new group. Each keeps its share of the batch, so the batch of a step shrinks with the number of ranks.
+// on the new group. Between steps they take in who waits to join, in the same way. Each keeps its share of the batch, so the batch of a step
+// shrinks and grows with the number of ranks.
 //
 // Every function is collective over the ranks of the group. Throws BadInput or RunFailure. Thread-safety: belongs to one thread.
 #ifndef WEFT_TRAINER_RUN_H_
@@ -21,9 +22,9 @@
 
 #include "trainer/config.h"
 #include "trainer/corpus.h"
-#include "trainer/curve.h"
 #include "trainer/failure.h"
 #include "trainer/report.h"
+#include "trainer/run_facts.h"
 #include "trainer/train.h"
 #include "trainer/train_state.h"
 
@@ -40,7 +41,7 @@ TrainConfig ForRanks(const TrainConfig& config, size_t at_first, size_t now);
 
 class Run {
  public:
-  // The group is borrowed.
+  // The group is borrowed. If it has been made more than once, this rank has joined a run.
   Run(const ProgramConfig& config, weft_group_t group);
 
   void ToTheEnd();
@@ -54,7 +55,12 @@ class Run {
   // Whom the failure is due to, if a rank was lost and the others may go on.
   std::optional<LostRank> WhoWasLost(const WeftFailure& failure) const;
   void GoOnWithout(const LostRank& lost);
-  void SayWhoGoesOn(const std::string& lost, const TrainConfig& now);
+  // False if nobody waits.
+  bool TakeInNewcomers();
+  void KeepState();
+  // With the ranks that the group has now. `change`: who has gone or come.
+  void GoOn(const std::string& change);
+  void SayWhoGoesOn(const std::string& change, const TrainConfig& now);
   void BecomeFirst();
   void AskGroup();
   std::string RunName();
@@ -64,16 +70,12 @@ class Run {
   const std::chrono::steady_clock::time_point start_;
   const Corpus corpus_;
   const std::vector<size_t> some_, many_;  // windows that are validated in between, and at the end
-  std::chrono::steady_clock::time_point training_start_;
   size_t rank_ = 0;
   size_t size_ = 1;
-  size_t size_at_first_ = 1;
+  RunFacts facts_;
   std::unique_ptr<Trainer> trainer_;
-  TrainState state_;                // of an elastic run: as of the last loss of a rank
-  std::string directory_;           // where rank 0 writes
+  TrainState state_;                // of an elastic run: as of the last change of the group
   std::unique_ptr<Report> report_;  // of rank 0
-  Curve curve_;                     // of all ranks: any may become rank 0
-  size_t reported_ = 0;             // steps
 };
 
 }  // namespace weft::trainer

@@ -1,4 +1,4 @@
-"""The program in docs/recovery.md compiles, loses a rank, and prints what the page says."""
+"""The programs in docs/recovery.md compile, lose a rank, take one in, and print what the page says."""
 import os
 import pathlib
 import re
@@ -12,8 +12,8 @@ PAGE = ROOT / "docs" / "recovery.md"
 _DEADLINE_S = 60
 
 
-def block(text, language):
-    return re.search(rf"^```{re.escape(language)}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
+def block(text, language, number=0):
+    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[number]
 
 
 class Recovery(unittest.TestCase):
@@ -23,21 +23,26 @@ class Recovery(unittest.TestCase):
         self.page = PAGE.read_text()
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.program = pathlib.Path(folder.name) / "recover"
-        source = pathlib.Path(folder.name) / "recover.c"
-        source.write_text(block(self.page, "c"))
+        self.folder = pathlib.Path(folder.name)
+
+    def compiled(self, number):
+        program = self.folder / f"program{number}"
+        source = program.with_suffix(".c")
+        source.write_text(block(self.page, "c", number))
         subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}", source, "-o",
-                        self.program, f"-L{self.build / 'lib'}", "-lweft", f"-Wl,-rpath,{self.build / 'lib'}"], check=True,
+                        program, f"-L{self.build / 'lib'}", "-lweft", f"-Wl,-rpath,{self.build / 'lib'}"], check=True,
                        timeout=_DEADLINE_S)
+        return program
 
     def test_two_of_three_ranks_go_on(self):
+        program = self.compiled(0)
         # A job of its own: the port tells it from others on the machine.
         port = str(20000 + os.getpid() % 20000)
         ranks = []
         for rank in range(3):
             environment = dict(os.environ, RANK=str(rank), WORLD_SIZE="3", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="3",
                                MASTER_ADDR="127.0.0.1", MASTER_PORT=port, WEFT_TIMEOUT_S="30")
-            ranks.append(subprocess.Popen([self.program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            ranks.append(subprocess.Popen([program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                           text=True))
             self.addCleanup(ranks[-1].kill)
         ended = [rank.communicate(timeout=_DEADLINE_S) for rank in ranks]
@@ -45,6 +50,14 @@ class Recovery(unittest.TestCase):
         self.assertEqual(block(self.page, "text").splitlines(), (ended[0][0] + ended[2][0]).splitlines())
         for out, said in (ended[0], ended[2]):
             self.assertRegex(said, r"rank 1 \(host .*\) killed by signal 9", out)
+
+    def test_three_of_three_ranks_again(self):
+        ended = subprocess.run([self.build / "bin" / "weftrun", "--elastic", "--max-restarts", "1", "-n", "3", self.compiled(1)],
+                               env=dict(os.environ, WEFT_TIMEOUT_S="30"), capture_output=True, text=True, timeout=_DEADLINE_S)
+        self.assertEqual(0, ended.returncode, ended.stdout + ended.stderr)
+        self.assertEqual(block(self.page, "text", 1).splitlines(), ended.stdout.splitlines(), ended.stderr)
+        self.assertRegex(ended.stderr, r"rank 1 \(pid \d+\) killed by signal 9 \(SIGKILL\) and is lost; .*starting it again")
+        self.assertRegex(ended.stderr, r"rank 1 .*has joined; 3 of 3 ranks are there")
 
 
 if __name__ == "__main__":

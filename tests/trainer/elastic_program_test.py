@@ -1,4 +1,4 @@
-"""weft_train --elastic under weftrun --elastic: ranks are killed at random moments, and every step is done and written once."""
+"""weft_train --elastic under weftrun --elastic: ranks are killed at random moments, come again, and every step is done and written once."""
 import json
 import os
 import random
@@ -94,6 +94,30 @@ class ElasticProgramTest(unittest.TestCase):
                                       rf"ranks? goe?s? on from step \d+ with the weights of step \d+, {2 * left} sequences a step")
             self.assertIn(f"weftrun: {left} of 3 ranks ended well; lost: ", printed)
             self.check_metrics(f"run{round_}")
+
+    def test_the_lost_are_replaced(self):
+        """Any rank, also one that has come in place of another: a new one is taken in while the others train."""
+        process = self.start("again", "--elastic", launcher=("--elastic", "--max-restarts", "3"))
+        printed, killed = "", []
+        for line in process.stdout:
+            printed += line
+            if "step 1/" in line or ("weftrun: rank" in line and "has joined" in line and len(killed) < 3):
+                time.sleep(self.random.uniform(0, 0.1))
+                rank = self.random.choice((0, 1, 2) if not killed else (0, killed[-1][0]))
+                killed.append((rank, ranks_of(process.pid)[rank]))
+                os.kill(killed[-1][1], signal.SIGKILL)
+        process.stdout.close()
+        self.assertEqual(process.wait(), 0, printed)
+        self.assertEqual(len(killed), 3, printed)
+        for number, (rank, pid) in enumerate(killed):
+            self.assertRegex(printed, rf"weftrun: rank {rank} .*\(pid {pid}\) killed by signal 9 \(SIGKILL\) and is lost; 2 of 3 "
+                                      rf"ranks are left; starting it again \({number + 1} of at most 3\)")
+            self.assertRegex(printed, rf"\[\d\] rank {rank} \(pid {pid}\) was lost at step \d+; 2 ranks go on from step \d+ with the "
+                                      r"weights of step \d+, 4 sequences a step")
+        self.assertEqual(len(re.findall(r"\[\d\] a new rank has joined at step \d+; 3 ranks go on from step \d+ with the weights of step "
+                                        r"\d+, 6 sequences a step", printed)), 3, printed)
+        self.assertIn("weftrun: 3 of 3 ranks ended well; lost: ", printed)
+        self.check_metrics("again")
 
     def test_without_the_option_of_the_trainer_the_run_ends(self):
         process = self.start("plain")
