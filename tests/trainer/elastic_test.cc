@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <regex>
 #include <sstream>
@@ -27,6 +28,7 @@
 #include "tests/support/forked_ranks.h"
 #include "tests/trainer/rank_threads.h"
 #include "tests/trainer/training_run.h"
+#include "trainer/options.h"
 #include "trainer/run.h"
 
 namespace weft::trainer {
@@ -151,16 +153,23 @@ void ElasticRun::Train(const std::vector<Kill>& kills) {
   }
 }
 
-std::vector<Turn> ElasticRun::ReadTurns() const {
+// In the order in which they stand in the file.
+std::vector<Turn> TurnsIn(const std::string& path) {
   static const std::regex said(
-      "rank [0-2] \\(pid [0-9]+\\) was lost at step [0-9]+; [12] ranks? goe?s? on from step [0-9]+ "
-      "with "
-      "the weights of step ([0-9]+), ([0-9]+) sequences a step");
+      "at step [0-9]+; [123] ranks? goe?s? on from step [0-9]+ with the weights of step ([0-9]+), "
+      "([0-9]+) sequences a step");
+  std::vector<Turn> turns;
+  const std::string text = ReadAll(path);
+  for (std::sregex_iterator it(text.begin(), text.end(), said), end; it != end; ++it)
+    turns.push_back({std::stoul((*it)[1]), std::stoul((*it)[2])});
+  return turns;
+}
+
+std::vector<Turn> ElasticRun::ReadTurns() const {
   std::vector<Turn> turns;
   for (int rank = 0; rank < kRanks; ++rank) {
-    const std::string text = ReadAll(folder_ + "/output" + std::to_string(rank));
-    for (std::sregex_iterator it(text.begin(), text.end(), said), end; it != end; ++it)
-      turns.push_back({std::stoul((*it)[1]), std::stoul((*it)[2])});
+    const std::vector<Turn> more = TurnsIn(folder_ + "/output" + std::to_string(rank));
+    turns.insert(turns.end(), more.begin(), more.end());
   }
   std::sort(turns.begin(), turns.end(),
             [](const Turn& a, const Turn& b) { return a.batch > b.batch; });
@@ -172,7 +181,8 @@ std::string ElasticRun::CompareWithTurns(const std::vector<Turn>& turns) const {
   std::vector<StepRecord> expected;
   double validation = 0;
   const Corpus corpus = LoadCorpus(config_.data, folder_);
-  const auto windows = SpreadWindows(corpus.validation.size(), config_.train.model.seq, 21);
+  const auto windows =
+      SpreadWindows(corpus.validation.size(), config_.train.model.seq, config_.train.final_windows);
   TrainState state;
   for (size_t t = 0; t <= turns.size(); ++t) {
     const size_t ranks = t == 0 ? kRanks : turns[t - 1].batch / 2;
@@ -235,6 +245,95 @@ INSTANTIATE_TEST_SUITE_P(Deaths, KilledRanks,
                                          std::vector<Kill>{{0, 75}},
                                          std::vector<Kill>{{0, 50}, {1, 300}},
                                          std::vector<Kill>{{1, 60}, {0, 400}}));
+
+// The process of a rank that weftrun has started and that lives; -1: none.
+int PidOf(int rank, pid_t weftrun) {
+  std::istringstream children(ReadAll("/proc/" + std::to_string(weftrun) + "/task/" +
+                                      std::to_string(weftrun) + "/children"));
+  const std::string variable = '\0' + std::string("RANK=") + std::to_string(rank) + '\0';
+  for (int pid = -1; children >> pid;) {
+    const std::string environment = '\0' + ReadAll("/proc/" + std::to_string(pid) + "/environ");
+    if (environment.find(variable) != std::string::npos) return pid;
+  }
+  return -1;
+}
+
+// The program itself, because weftrun starts the lost ranks again: each kill takes a rank, and the next one waits until another has
+// come in its place.
+class ReplacedRanks : public ElasticRun, public testing::WithParamInterface<std::vector<int>> {
+ protected:
+  std::string TrainUnderWeftrun(const std::vector<std::string>& options);
+  void KillAndAwait(pid_t weftrun);
+
+  std::string output() const { return folder_ + "/output"; }
+};
+
+std::string ReplacedRanks::TrainUnderWeftrun(const std::vector<std::string>& options) {
+  std::vector<std::string> words{
+      std::getenv("WEFTRUN"),   "--elastic", "--max-restarts", "9", "-n", "3",
+      std::getenv("WEFT_TRAIN")};
+  words.insert(words.end(), options.begin(), options.end());
+  std::vector<char*> arguments;
+  for (std::string& word : words)
+    arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const pid_t weftrun = fork();
+  if (weftrun == 0) {
+    if (std::freopen(output().c_str(), "w", stdout) == nullptr) _exit(1);
+    dup2(1, 2);
+    alarm(kLimitS);
+    execv(arguments[0], arguments.data());
+    _exit(127);
+  }
+  KillAndAwait(weftrun);
+  int status = -1;
+  waitpid(weftrun, &status, 0);
+  return status == 0 ? "" : "weftrun ended with " + std::to_string(status);
+}
+
+void ReplacedRanks::KillAndAwait(pid_t weftrun) {
+  const auto wait_for = [&](const std::function<bool()>& done) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(int(kLimitS));
+    while (!done() && std::chrono::steady_clock::now() < end && kill(weftrun, 0) == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  for (size_t i = 0; i < GetParam().size(); ++i) {
+    wait_for([&] { return LineCount(metrics()) >= 30 + 200 * i; });
+    const int pid = PidOf(GetParam()[i], weftrun);
+    if (pid > 0) kill(pid, SIGKILL);
+    wait_for([&] { return TurnsIn(output()).size() == 2 * (i + 1); });
+  }
+}
+
+TEST_P(ReplacedRanks, LeaveTheBitsOfThoseWhoGoOnFromTheSameWeights) {
+  const std::vector<std::string> options{"--elastic", "--data",   folder_ + "/text",
+                                         "--name",    "run",      "--run-dir",
+                                         folder_,     "--steps",  "1500",
+                                         "--batch",   "6",        "--seq",
+                                         "16",        "--layers", "2",
+                                         "--heads",   "2",        "--width",
+                                         "24",        "--lr",     "0.002",
+                                         "--warmup",  "10",       "--eval-every",
+                                         "100"};
+  std::vector<const char*> arguments{"weft_train"};
+  for (const std::string& word : options)
+    arguments.push_back(word.c_str());
+  std::string help;
+  config_ = {};
+  ASSERT_TRUE(
+      ParseOptions(int(arguments.size()), const_cast<char**>(arguments.data()), config_, help));
+  ASSERT_EQ(TrainUnderWeftrun(options), "") << ReadAll(output());
+  const std::vector<Turn> turns = TurnsIn(output());
+  ASSERT_EQ(turns.size(), 2 * GetParam().size()) << ReadAll(output());
+  for (size_t t = 0; t < turns.size(); ++t)
+    EXPECT_EQ(turns[t].batch, t % 2 == 0 ? 4 : 6);
+  const auto ends = test::RunForkedRanks(1, kLimitS, [&](int) { return CompareWithTurns(turns); });
+  EXPECT_EQ(ends[0].Problem(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Deaths, ReplacedRanks,
+                         testing::Values(std::vector<int>{1}, std::vector<int>{0},
+                                         std::vector<int>{2, 0, 0}));
 
 }  // namespace
 }  // namespace weft::trainer
