@@ -502,11 +502,14 @@ bool EndsSoon(NodePeer& peer) {
 
 void AwaitEntry(const Segment& segment, const AttachRequest& request,
                 const Attachment& attachment) {
+  // Who was told to enter when its time was nearly up enters or gives up as soon as it runs. It gets a moment for that, because
+  // memory that a rank may still enter is kept until its process ends.
+  const int64_t until_ns = Later(std::max(request.deadline_ns, MonotonicNs()), MemberWatch::kEndNs);
   for (int rank = 1; rank < request.size; ++rank) {
     const UniqueFd& connection = attachment.connections[static_cast<size_t>(rank)];
     // Nothing more comes on it: it becomes readable when the rank closes it.
     if (connection.valid() &&
-        !PollFor(connection.get(), POLLIN, request.deadline_ns, "waiting for a rank").ok()) {
+        !PollFor(connection.get(), POLLIN, until_ns, "waiting for a rank").ok()) {
       continue;
     }
     // Who has ended did not give up: that is what the others are to be told.

@@ -62,7 +62,7 @@ absl::StatusOr<Attachment> Attach(const AttachRequest& request,
 void SayEntered(Attachment* attachment);
 
 // Rank 0: waits until every rank has entered the segment or given up; who has given up is marked
-// kLeft there. Ranks that have done neither by the deadline stay kAbsent.
+// kLeft there. Ranks that have done neither a moment (MemberWatch::kEndNs) after the deadline stay kAbsent.
 void AwaitEntry(const Segment& segment, const AttachRequest& request, const Attachment& attachment);
 
 }  // namespace weft

@@ -86,21 +86,24 @@ struct NodeState {
     return control(peer).state.load(std::memory_order_acquire) >= RankState::kLeaving;
   }
 
+  // It has come, and has not left.
+  bool HasJoined(int peer) const {
+    return control(peer).state.load(std::memory_order_acquire) == RankState::kJoined;
+  }
+
   // How the process of a rank has ended that had joined and not left before; nothing if it has not. Whether it had is asked
   // afterwards too: it may leave and end between two questions.
   std::optional<ExitInfo> LossOf(int peer) const {
-    const auto joined = [&] {
-      return control(peer).state.load(std::memory_order_acquire) == RankState::kJoined;
-    };
-    if (!joined()) return std::nullopt;
+    if (!HasJoined(peer)) return std::nullopt;
     const std::optional<ExitInfo> exit = peers[static_cast<size_t>(peer)]->Ended();
-    return joined() ? exit : std::nullopt;
+    return HasJoined(peer) ? exit : std::nullopt;
   }
 
-  // True if `peer` has become another program. One that leaves, or whose number another process has got, is none.
+  // True if `peer`, which had joined, has become another program. One that leaves, or whose number another process has got, is
+  // none; nor is one that gave up joining, and may have made itself another heap since.
   bool WasReplaced(int peer) const {
     NodePeer& process = *peers[static_cast<size_t>(peer)];
-    return process.RunsAnotherProgram() && !HasLeft(peer) && !process.Ended();
+    return process.RunsAnotherProgram() && HasJoined(peer) && !process.Ended();
   }
 
   bool aborted() const { return FailureBoard::Raised(segment.header().failure); }

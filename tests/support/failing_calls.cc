@@ -25,6 +25,7 @@ struct Plan {
   bool dies = false;              // instead
   const char* delayed = nullptr;  // this call
   int64_t delay_ns = 0;
+  bool fails_late = false;  // the delayed call
 };
 
 thread_local Plan plan;
@@ -35,6 +36,8 @@ bool Strikes(const char* name, int error_number) {
     plan.delayed = nullptr;
     const timespec delay{plan.delay_ns / 1'000'000'000, plan.delay_ns % 1'000'000'000};
     nanosleep(&delay, nullptr);
+    errno = error_number;
+    return plan.fails_late;
   }
   if (plan.left == 0 || --plan.left > 0) return false;
   if (plan.dies) kill(getpid(), SIGKILL);
@@ -60,6 +63,10 @@ void DieAtCall(int k) {
 
 void DelayCall(const char* name, int64_t delay_ns) {
   plan = {.delayed = name, .delay_ns = delay_ns};
+}
+
+void FailCallLate(const char* name, int64_t delay_ns) {
+  plan = {.delayed = name, .delay_ns = delay_ns, .fails_late = true};
 }
 
 bool FailingCalls::struck() const {

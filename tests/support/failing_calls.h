@@ -34,4 +34,7 @@ void DieAtCall(int k);
 // Delays the first call of that name in this thread, once.
 void DelayCall(const char* name, int64_t delay_ns);
 
+// The same, and then it fails.
+void FailCallLate(const char* name, int64_t delay_ns);
+
 }  // namespace weft::test

@@ -18,6 +18,8 @@
 #include "base/wait.h"
 #include "comm/node/make_group.h"
 #include "directory_store.h"
+#include "left_behind.h"
+#include "tests/comm/rendezvous/store_calls.h"
 #include "tests/support/failing_calls.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
@@ -204,6 +206,34 @@ TEST(ALateRank, IsWaitedForWhereverItIsLate) {
         EXPECT_EQ(end.Problem(), "");
     }
   }
+}
+
+// Rank 0 has told it to enter, and gives up; it gives up too, a moment later, and goes on with another group, and so with another
+// heap. Neither keeps anything, and nobody takes it for another program.
+TEST(ARankThatGivesUpLate, IsNotWaitedForByRank0sMemory) {
+  constexpr int64_t kShortNs = 500'000'000;
+  const TemporaryDirectory directory;
+  const auto ends = RunForkedRanks(2, 120, [&](int rank) -> std::string {
+    DirectoryStore store(directory.path());
+    const Holdings before = Holdings::Now();
+    if (rank == 1) FailCallLate("recv", kShortNs);
+    {
+      const auto group = MakeNodeGroup(
+          &store, rank, 2, {.name = "p", .timeout_ns = kInitNs, .init_timeout_ns = kShortNs});
+      if (group.ok()) return "there is a group";
+      if (Text(group.status()).find("another program") != std::string::npos)
+        return Text(group.status());
+    }
+    std::string left = LeftBehind(before);
+    // The process whose memory is looked at must live until that was done.
+    const std::string key = "looked-" + std::to_string(rank);
+    const std::string other = "looked-" + std::to_string(1 - rank);
+    if (!Set(store, key, "", INT64_MAX).ok() || !Wait(store, other, MonotonicNs() + kInitNs).ok())
+      return "the ranks did not meet";
+    return left;
+  });
+  for (size_t rank = 0; rank < ends.size(); ++rank)
+    EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
 }
 
 // 64 lists of 64 descriptors are four times what the system lets such a user have under way.
