@@ -1,5 +1,5 @@
-// The k-th system call of one rank fails, for every k (every third k of processes unless all cases are wanted), while two ranks make a group, use it and leave
-// it: both get Ok or a sentence within their deadlines, and neither keeps anything.
+// The k-th system call of one rank fails, for every k, while two ranks make a group, use it and leave it: both get Ok or a
+// sentence within their deadlines, and neither keeps anything. Of processes a sample of k, unless all cases are wanted.
 #include "tests/support/failing_calls.h"
 
 #include <functional>
@@ -17,6 +17,7 @@
 #include "comm/node/heap.h"
 #include "comm/node/make_group.h"
 #include "directory_store.h"
+#include "left_behind.h"
 #include "tests/comm/rendezvous/store_calls.h"
 #include "tests/support/case_sample.h"
 #include "tests/support/forked_ranks.h"
@@ -28,9 +29,10 @@ namespace {
 constexpr int64_t kFirstTimeoutNs = 300'000'000;
 constexpr int64_t kLastTimeoutNs = 20'000'000'000;
 
-// Which calls fail: the first ones are those of making a group, of which the order differs little between runs.
-int NextCall(int k) {
-  return k + (AllCasesWanted() ? 1 : 3);
+// Which call fails after call k. Where one was an error the next ones are too, as a rule: they are tried one by one, so that how
+// many errors a sample sees does not depend on where in such a run it begins.
+int NextCall(int k, bool was_error) {
+  return k + (AllCasesWanted() || was_error ? 1 : 3);
 }
 
 constexpr int64_t kPatienceNs = 30'000'000'000;  // for what has no deadline of its own
@@ -67,18 +69,6 @@ absl::Status UseAndLeave(ProcessGroup& group) {
   }
   group.Close();
   return status;
-}
-
-// "" once the process holds no more than before; others may be a moment behind in leaving.
-std::string LeftBehind(const Holdings& before) {
-  const int64_t start_ns = MonotonicNs();
-  std::string left;
-  do {
-    const auto reaper = CreateLocalGroups(1, {.name = "reaper"});
-    if (reaper.ok()) (*reaper)[0]->Close();
-    left = Holdings::Now().Since(before);
-  } while (!left.empty() && MonotonicNs() - start_ns < 5'000'000'000);
-  return left;
 }
 
 // One run in which call k fails here, or none if k is 0.
@@ -118,7 +108,7 @@ struct Seen {
   }
 };
 
-// Both processes loop in step. The victim goes on to the next k when call k has failed, and is done
+// Both processes loop in step. The victim says the next k when call k has failed, and is done
 // when there are fewer calls than k and all went well. A run that ended early because the machine was
 // slow is repeated with twice the time.
 std::string LoopOverProcesses(int rank, int victim, const std::filesystem::path& directory) {
@@ -141,7 +131,9 @@ std::string LoopOverProcesses(int rank, int victim, const std::filesystem::path&
     std::string verdict;
     if (rank == victim) {
       const bool again = !run.struck && !run.status.ok() && timeout_ns < kLastTimeoutNs;
-      verdict = run.struck ? "next" : again ? "again" : "end";
+      verdict = run.struck ? std::to_string(NextCall(k, !run.status.ok()))
+                : again    ? "again"
+                           : "end";
       if (!Set(control, name, verdict, INT64_MAX).ok()) return "could not tell the peer";
     }
     const auto told = Wait(control, name, MonotonicNs() + kPatienceNs);
@@ -149,13 +141,18 @@ std::string LoopOverProcesses(int rank, int victim, const std::filesystem::path&
     const std::string left = LeftBehind(before);
     if (!left.empty()) {
       return "call " + std::to_string(k) + " (" + run.failed + "; " +
-             std::string(run.status.message()) + ") left behind: " + left;
+             std::string(run.status.message()) + ") " + left;
     }
     if (run.struck) seen.kinds.insert(run.failed);
     if (run.struck && !run.status.ok()) ++seen.errors;
-    if (*told == "next") k = NextCall(k);
-    if (*told == "again") timeout_ns *= 2;
-    if (*told != "end") continue;
+    if (*told == "again") {
+      timeout_ns *= 2;
+      continue;
+    }
+    if (*told != "end") {
+      k = std::stoi(*told);
+      continue;
+    }
     if (!run.status.ok()) return "without a failing call: " + std::string(run.status.message());
     return rank == victim ? seen.Problem(AllCasesWanted() ? 10 : 6, AllCasesWanted() ? 15 : 5) : "";
   }
@@ -182,17 +179,16 @@ absl::Status LocalGroups(int victim, int64_t timeout_ns) {
   return own.ok() ? other : own;
 }
 
-TEST_P(Victim, ThreadsSurviveTheFailureOfAnyCall) {
-  Seen seen;
+void LoopOverThreads(int victim, Seen* seen) {
   int64_t timeout_ns = kFirstTimeoutNs;
   for (int k = 1;;) {
     const Holdings before = Holdings::Now();
-    const Outcome run = RunWith(k, timeout_ns, [&] { return LocalGroups(GetParam(), timeout_ns); });
+    const Outcome run = RunWith(k, timeout_ns, [&] { return LocalGroups(victim, timeout_ns); });
     ASSERT_EQ(run.problem, "");
     ASSERT_EQ(LeftBehind(before), "") << "call " << k << ": " << run.failed << run.status;
     if (run.struck) {
-      seen.kinds.insert(run.failed);
-      if (!run.status.ok()) ++seen.errors;
+      seen->kinds.insert(run.failed);
+      if (!run.status.ok()) ++seen->errors;
       ++k;
     } else if (run.status.ok()) {
       break;
@@ -201,8 +197,19 @@ TEST_P(Victim, ThreadsSurviveTheFailureOfAnyCall) {
       timeout_ns *= 2;
     }
   }
-  EXPECT_EQ(seen.Problem(5, 3),
-            "");  // staging that cannot be had at once is asked for again
+}
+
+// Few calls of the victim must be errors: staging that cannot be had at once is asked for again, and memory of the process is taken
+// from the system by whichever rank needs it first. So a loop that has seen too few of them is followed by another.
+TEST_P(Victim, ThreadsSurviveTheFailureOfAnyCall) {
+  constexpr size_t kKindsMin = 5;
+  constexpr int kErrorsMin = 3;
+  Seen seen;
+  for (int loop = 0; loop < 3 && !seen.Problem(kKindsMin, kErrorsMin).empty(); ++loop) {
+    LoopOverThreads(GetParam(), &seen);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_EQ(seen.Problem(kKindsMin, kErrorsMin), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(EachRank, Victim, ::testing::Values(0, 1));
