@@ -6,6 +6,7 @@
 // forms in one round, of which the median and the quartiles over the rounds are printed, in nanoseconds per call.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -58,7 +59,7 @@ void RunRank(weft_group_t group, int rounds, Rounds* times) {
 
 double Quantile(std::vector<double> values, double part) {
   std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(part * static_cast<double>(values.size() - 1) + 0.5)];
+  return values[static_cast<size_t>(std::lround(part * static_cast<double>(values.size() - 1)))];
 }
 
 std::string Figures(const std::vector<double>& values) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "weft/completion_queue.h"
 #include "weft/types.h"
 
 #include "absl/status/status.h"

@@ -100,8 +100,8 @@ uint64_t PackPurpose(const Purpose& purpose) {
   Packer packer;
   packer.Add(static_cast<uint64_t>(purpose.kind), kKindBits);
   packer.Add(purpose.context, kContextBits);
-  packer.Add(static_cast<uint64_t>(purpose.subject + 1), kSubjectBits);
-  packer.Add(static_cast<uint64_t>(purpose.microbatch + 1), kMicrobatchBits);
+  packer.Add(static_cast<uint64_t>(purpose.subject) + 1, kSubjectBits);
+  packer.Add(static_cast<uint64_t>(purpose.microbatch) + 1, kMicrobatchBits);
   packer.Add(purpose.step, kStepBits);
   return packer.word();
 }

@@ -5,6 +5,7 @@
 #include "comm/node/heap.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <new>
 #include <utility>
@@ -294,7 +295,7 @@ std::optional<Heap::Place> Heap::PlaceOf(const void* pointer) const {
   if (found.registered) {
     const auto registration = RegistrationOf(reinterpret_cast<uintptr_t>(pointer));
     if (registration == registrations_.end()) return std::nullopt;
-    return Place{.begin = reinterpret_cast<void*>(registration->first),
+    return Place{.begin = std::bit_cast<void*>(registration->first),
                  .bytes = registration->second.bytes,
                  .registered = true};
   }

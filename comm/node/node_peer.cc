@@ -5,8 +5,10 @@
 #include "comm/node/node_peer.h"
 
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <map>
+#include <new>
 #include <utility>
 
 #include <sys/mman.h>
@@ -120,8 +122,8 @@ absl::StatusOr<std::shared_ptr<NodePeer>> NodePeer::Open(const Identity& identit
 absl::Status NodePeer::Read(uint64_t address, void* to, size_t bytes) const {
   uint64_t found = 0;
   const iovec local[] = {{to, bytes}, {&found, sizeof(found)}};
-  const iovec remote[] = {{reinterpret_cast<void*>(address), bytes},
-                          {reinterpret_cast<void*>(identity_.heap_id_address), sizeof(found)}};
+  const iovec remote[] = {{std::bit_cast<void*>(address), bytes},
+                          {std::bit_cast<void*>(identity_.heap_id_address), sizeof(found)}};
   const ssize_t got = process_vm_readv(read_pid_, local, 2, remote, 2, 0);
   int error = got < 0 ? errno : EFAULT;
   if (got == static_cast<ssize_t>(bytes + sizeof(found))) {
@@ -146,7 +148,7 @@ bool NodePeer::RunsAnotherProgram() const {
   if (!readable_ || is_self_) return false;
   uint64_t found = 0;
   const iovec local{&found, sizeof(found)};
-  const iovec remote{reinterpret_cast<void*>(identity_.heap_id_address), sizeof(found)};
+  const iovec remote{std::bit_cast<void*>(identity_.heap_id_address), sizeof(found)};
   const ssize_t got = process_vm_readv(read_pid_, &local, 1, &remote, 1, 0);
   return got < 0 ? errno == EFAULT : found != identity_.heap_id;
 }
@@ -162,7 +164,8 @@ absl::StatusOr<char*> NodePeer::FindInFile(uint64_t place, uint64_t bytes) {
 NodePeer::~NodePeer() {
   if (!origin_.here()) {
     files_.LetGo();
-    (void)new Pages(std::move(pages_));  // not mapped in a child, which may have other things there
+    // Not mapped in a child, which may have other things there.
+    (void)new (std::nothrow) Pages(std::move(pages_));
     return;
   }
   {

@@ -53,7 +53,7 @@ std::string_view OnlySigned(const RecordedCall& call) {
 }
 
 std::string Describe(const RecordedCall& call) {
-  const std::string text = DescribeArguments(call);
+  std::string text = DescribeArguments(call);
   const std::string_view only = OnlySigned(call);
   if (only.empty()) return text;
   return fmt::format("{} (signature of the {} {:08x})", text, only, call.signature);

@@ -188,6 +188,7 @@ std::vector<BadCall> BadGroupHandles() {
   return bad;
 }
 
+// NOLINTNEXTLINE(readability-function-size): a table
 std::vector<BadCall> BadGroupArguments() {
   const auto split = [](int color) {
     return [color](Bench& b) {

@@ -93,6 +93,7 @@ struct NamedCall {
   Call call;
 };
 
+// NOLINTNEXTLINE(readability-function-size): a table
 std::vector<NamedCall> GroupCalls() {
   return {
       {"weft_group_create_from_env",
@@ -295,6 +296,7 @@ std::vector<NamedCall> GroupCalls() {
 }
 
 // Every operation, blocking and with a work.
+// NOLINTNEXTLINE(readability-function-size): a table
 void AddOperations(std::vector<NamedCall>* calls) {
   using T = Things&;
   using W = weft_work_t*;
@@ -405,6 +407,7 @@ void AddOperations(std::vector<NamedCall>* calls) {
   }
 }
 
+// NOLINTNEXTLINE(readability-function-size): a table
 void AddShardCalls(std::vector<NamedCall>* calls) {
   using T = Things&;
   const NamedCall shard_calls[] = {

@@ -223,6 +223,7 @@ TEST(ShardInfo, FindsUnitsAndParamsThatWereMadeFromAList) {
   }
   const int64_t shape[] = {16};
   std::vector<weft_shard_param_config_t> specs;
+  specs.reserve(names.size());
   for (const std::string& name : names)
     specs.push_back({sizeof(weft_shard_param_config_t), name.c_str(), shape, 1, WEFT_FLOAT32, 0});
   weft_shard_grouping_t grouping = {};

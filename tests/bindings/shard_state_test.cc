@@ -205,6 +205,7 @@ TEST(ShardState, GoesOnUnderAnotherPresetWithTheSameBits) {
       resumed.Save(model);
     });
     EXPECT_EQ(resumed.states, whole.states);
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): it has no padding, and the same bits are what is promised
     EXPECT_EQ(std::memcmp(&resumed.scalars, &whole.scalars, sizeof(whole.scalars)), 0);
   }
 }

@@ -228,7 +228,7 @@ TEST(IslandLink, WhoDoesNotReadIsGivenUpBeforeMuchIsKeptForIt) {
   Pair pair(4);
   pair.Dial(pair.Settings(0));
   ASSERT_TRUE(pair.RunUntilReady());
-  const std::string body(64 * 1024, 'x');
+  const std::string body(size_t{64} * 1024, 'x');
   int sent = 0;
   while (!pair.dialed->failed()) {
     ASSERT_LE(++sent, 8);

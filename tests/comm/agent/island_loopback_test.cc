@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -284,9 +285,8 @@ void KillAtRandom(uint64_t seed) {
       kSecondNs))
       << job.Describe();
   ExpectOneCause(&job, kGroup, kSecondNs);
-  std::vector<int> all;
-  for (int island = 0; island < job.islands(); ++island)
-    all.push_back(island);
+  std::vector<int> all(static_cast<size_t>(job.islands()));
+  std::iota(all.begin(), all.end(), 0);
   job.Reconfigure(all, MonotonicNs() + 20 * kSecondNs);
   const auto agreed = [&](int island) {
     return job.Find(island, [](const RealEvent& event) { return event.kind == Kind::kAgreed; });

@@ -127,9 +127,9 @@ TEST(IslandRelay, WhatALostIslandHadSaidCountsForAllOrForNone) {
     std::mt19937_64 random(seed);
     const int heard_by = static_cast<int>(random() % 4);
     const auto heard_ns = static_cast<int64_t>(random() % 4000);
-    std::vector<int64_t> excluded_ns;
-    for (int island = 0; island < 4; ++island)
-      excluded_ns.push_back(static_cast<int64_t>(random() % 4000));
+    std::vector<int64_t> excluded_ns(4);
+    for (int64_t& one_ns : excluded_ns)
+      one_ns = static_cast<int64_t>(random() % 4000);
     for (int64_t at_ns = 0; at_ns < 30'000; at_ns += 50) {
       if (at_ns <= heard_ns && heard_ns < at_ns + 50) {
         exchange.relay(heard_by).Merge(4, last, exchange.now_ns());

@@ -18,7 +18,7 @@ constexpr uint64_t kGroup = 7;
 #ifdef WEFT_SANITIZE
 constexpr size_t kBytesMax = SIZE_MAX;  // its allocator says nothing
 #else
-constexpr size_t kBytesMax = 64 * 1024;
+constexpr size_t kBytesMax = size_t{64} * 1024;
 #endif
 
 // What a speaker holds, by what it gives back.

@@ -161,22 +161,25 @@ TEST(IslandSim, AStoppedSpeakerIsNotUnreachableWhereAnotherProcessCanSpeak) {
   }
 }
 
+// Islands 0 and 1 are no longer heard by 2, 3 and 4, nor, if `both`, the other way round.
+void CutOffTwoOfFive(IslandJob* job, bool both, int64_t at_ns) {
+  SimWorld& world = job->world();
+  for (int far = 0; far < 2; ++far) {
+    for (int near = 2; near < 5; ++near) {
+      world.SilenceBetween(job->node(far, 0), job->node(near, 0), at_ns, SimWorld::kForever);
+      if (both)
+        world.SilenceBetween(job->node(near, 0), job->node(far, 0), at_ns, SimWorld::kForever);
+    }
+  }
+}
+
 TEST(IslandSim, BothSidesOfAPartitionFindTheOtherOneUnreachable) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     for (const bool both : {true, false}) {
       SCOPED_TRACE(StrCat("seed ", seed, both ? " both ways" : " one way"));
       IslandJob job(seed, {.islands = 5, .ranks_per_island = 2});
       const int64_t cut_ns = job.world().now_ns() + 3 * kSecondNs;
-      for (int far = 0; far < 2; ++far) {
-        for (int near = 2; near < 5; ++near) {
-          job.world().SilenceBetween(job.node(far, 0), job.node(near, 0), cut_ns,
-                                     SimWorld::kForever);
-          if (both) {
-            job.world().SilenceBetween(job.node(near, 0), job.node(far, 0), cut_ns,
-                                       SimWorld::kForever);
-          }
-        }
-      }
+      CutOffTwoOfFive(&job, both, cut_ns);
       EXPECT_TRUE(job.RunUntil(
           [&] {
             for (int island = 0; island < 5; ++island) {

@@ -160,7 +160,7 @@ std::string CallDifferently(ProcessGroup& group, const Collision& calls, bool he
   } else {
     status = group.Run(call);
   }
-  const std::string text(status.message());
+  std::string text(status.message());
   if (ResultOf(status) != WEFT_MISMATCH) return "got: " + text;
   for (const Collective& each : {calls.few, calls.many}) {
     if (text.find(std::to_string(each.count)) == std::string::npos) return text;
@@ -292,7 +292,7 @@ absl::Status ReduceWith(const std::function<void(BufferPlaces&)>& change, uint8_
                       .out_heap = 0};
   change(places);
   script.Arrive(call, places, owner);
-  const absl::Status status = script.Run(call);
+  absl::Status status = script.Run(call);
   *written_beyond = !peers.untouched();
   return status;
 }

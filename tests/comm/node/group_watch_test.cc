@@ -81,8 +81,7 @@ TEST_P(IdleGroup, LearnsThatARankHasBeenKilled) {
                     [&](ProcessGroup& group) -> std::string {
                       if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
                       if (group.rank() == victim) Kill(exchange.operator->());
-                      const std::string problem =
-                          ExpectLost(AwaitError(group, 20), victim, SIGKILL);
+                      std::string problem = ExpectLost(AwaitError(group, 20), victim, SIGKILL);
                       NoteLatest(exchange.operator->());
                       return problem;
                     },
@@ -203,7 +202,7 @@ TEST_P(StoppedRank, DoesNotHideTheDeathOfAnother) {
                       Sleep(50);
                       Kill(exchange.operator->());
                     }
-                    const std::string problem = ExpectLost(group.Run(call), kSize - 1, SIGKILL);
+                    std::string problem = ExpectLost(group.Run(call), kSize - 1, SIGKILL);
                     NoteLatest(exchange.operator->());
                     if (++exchange->told == kSize - 2) kill(exchange->pids[1], SIGCONT);
                     return problem;
@@ -245,7 +244,7 @@ class LogLines {
 std::string Line(const std::string& text, std::string_view with) {
   size_t begin = 0;
   for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const std::string line = text.substr(begin, end - begin);
+    std::string line = text.substr(begin, end - begin);
     if (line.find(with) != std::string::npos) return line;
   }
   return "";

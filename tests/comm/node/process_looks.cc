@@ -8,10 +8,13 @@
 #include <poll.h>
 #include <sys/syscall.h>
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the linker's names.
 extern "C" int __real_poll(pollfd* items, nfds_t count, int timeout_ms);
 extern "C" int __wrap_poll(pollfd* items, nfds_t count, int timeout_ms);
 extern "C" long __real_syscall(long number, ...);
 extern "C" long __wrap_syscall(long number, ...);
+
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace weft::test {
 

@@ -66,7 +66,7 @@ class Rank {
   absl::Status RunUntilFailure() {
     const int64_t begun_ns = MonotonicNs();
     while (MonotonicNs() - begun_ns < kTrialNs) {
-      if (const absl::Status status = RunOnce(); !status.ok()) return status;
+      if (absl::Status status = RunOnce(); !status.ok()) return status;
     }
     return absl::OkStatus();
   }
@@ -136,7 +136,7 @@ class Rank {
     const int parts = 1 + static_cast<int>(random_() % 2);
     WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<ProcessGroup> part,
                           group_.Split(group_.rank() % parts, 0, {}));
-    const absl::Status status = part->Run({.kind = OpKind::kBarrier});
+    absl::Status status = part->Run({.kind = OpKind::kBarrier});
     part->Close();
     return status;
   }

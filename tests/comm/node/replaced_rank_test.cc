@@ -113,7 +113,7 @@ TEST(ReplacedRank, IsNotReadByBroadcasts) {
       successor.join();
       return "rank 0 was not replaced: " + Text(status);
     }
-    const std::string problem = [&]() -> std::string {
+    std::string problem = [&]() -> std::string {
       bool replaced = true;
       SingleCopyCalls::Get().Reset();
       SingleCopyCalls::Get().before = [&](int call) {

@@ -51,12 +51,15 @@ bool MakeSingleCopyCheap() {
 
 }  // namespace weft::test
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the linker's names.
 extern "C" ssize_t __real_process_vm_readv(pid_t pid, const iovec* local, unsigned long local_count,
                                            const iovec* remote, unsigned long remote_count,
                                            unsigned long flags);
 extern "C" ssize_t __wrap_process_vm_readv(pid_t pid, const iovec* local, unsigned long local_count,
                                            const iovec* remote, unsigned long remote_count,
                                            unsigned long flags);
+
+// NOLINTEND(bugprone-reserved-identifier)
 
 ssize_t __wrap_process_vm_readv(pid_t pid, const iovec* local, unsigned long local_count,
                                 const iovec* remote, unsigned long remote_count,
