@@ -6,6 +6,7 @@
 
 #include "trainer/config.h"
 
+// NOLINTNEXTLINE(readability-identifier-naming): CLI11's name
 namespace CLI {
 class App;
 }

@@ -1,7 +1,6 @@
 #include "comm/group/collective.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace weft {
@@ -9,7 +8,8 @@ namespace {
 
 // As numbers: what a caller passes is measured before NULL is refused.
 Span SpanAt(const void* base, size_t first, size_t element, size_t limit) {
-  return {std::bit_cast<char*>(std::bit_cast<uintptr_t>(base) + first * element), limit};
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return {reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(base) + first * element), limit};
 }
 
 // The memory from element `begin` of a block to the end of the part that holds it, on one side.

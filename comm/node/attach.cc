@@ -602,7 +602,7 @@ absl::StatusOr<Attachment> Attach(const AttachRequest& request,
     if (expected == request.rank) {
       peer = self;
     } else {
-      WEFT_ASSIGN_OR_RETURN(peer, PeerOf(message, std::move(descriptors)));
+      WEFT_ASSIGN_OR_RETURN(peer, PeerOf(message, std::exchange(descriptors, {})));
     }
   }
   absl::Status told = SendToken(socket.get(), request.group_id);

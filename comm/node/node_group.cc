@@ -290,7 +290,7 @@ absl::Status NodeGroup::Run(const Collective& call) {
       std::make_shared<NodeWork>(shared_from_this(), PreparedCall(call, state_), timeout_ns);
   queue_.Add(work);
   turn.End();
-  const absl::Status status = work->Wait(0);
+  absl::Status status = work->Wait(0);
   if (ResultOf(status) != WEFT_INTERRUPTED) return status;
   // As an operation that is not queued. Its buffers are the caller's again when it has ended.
   (void)TakeInterrupt();

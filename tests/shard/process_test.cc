@@ -109,7 +109,7 @@ absl::Status TrainStep(Context& context, int rank, int step,
   for (int unit = kUnits - 1; unit >= 0; --unit) {
     WEFT_RETURN_IF_ERROR(context.PreBackward(unit));
     WEFT_ASSIGN_OR_RETURN(const ParamView view, context.View(unit));
-    const uint64_t sample = static_cast<uint64_t>(step * 64 + rank + 1);
+    const uint64_t sample = static_cast<uint64_t>(step) * 64 + static_cast<uint64_t>(rank) + 1;
     for (size_t i = 0; i < view.count; ++i) {
       static_cast<float*>(view.grad)[i] = 0.1f * static_cast<const float*>(view.data)[i] +
                                           MadeUp(sample, static_cast<uint64_t>(unit), i);
@@ -195,7 +195,7 @@ TEST_P(ShardProcesses, ReduceEveryKindOfParamAsTheReference) {
                             .missing_percent = 20,
                             .accumulation = accumulation,
                             .shuffle = true};
-    OnProcesses(size, [&](std::shared_ptr<ProcessGroup> group) -> absl::Status {
+    OnProcesses(size, [&](const std::shared_ptr<ProcessGroup>& group) -> absl::Status {
       const int rank = group->rank();
       WEFT_ASSIGN_OR_RETURN(
           auto context,
@@ -238,7 +238,7 @@ void KillInTheMiddleOfAStep(int size, bool overlap) {
   const int victim = size - 1;
   OnProcesses(
       size,
-      [&](std::shared_ptr<ProcessGroup> group) -> absl::Status {
+      [&](const std::shared_ptr<ProcessGroup>& group) -> absl::Status {
         const int rank = group->rank();
         WEFT_ASSIGN_OR_RETURN(auto context, MakeTraining(group, overlap));
         absl::Status status;
@@ -273,7 +273,7 @@ absl::Status EvaluationStep(Context& context) {
 TEST(DestroyedShardContext, IsNamedByTheOtherProcesses) {
   for (const int size : {2, 3}) {
     const int leaver = size - 1;
-    OnProcesses(size, [&](std::shared_ptr<ProcessGroup> group) -> absl::Status {
+    OnProcesses(size, [&](const std::shared_ptr<ProcessGroup>& group) -> absl::Status {
       const int rank = group->rank();
       WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
       for (int unit = 0; unit < kUnits; ++unit) {

@@ -57,7 +57,8 @@ std::vector<Saved> SaveAfterAbort(const StateCase& setup, Other other) {
         .status();
   };
   ExpectAllOk(RunRanks(
-      GroupKind::kLocal, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+      GroupKind::kLocal, 2,
+      [&](int rank, const std::shared_ptr<ProcessGroup>& group) -> absl::Status {
         WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup));
         WEFT_RETURN_IF_ERROR(LoadValues(*context));
         WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 0, 2));

@@ -106,6 +106,7 @@ std::vector<Act> RandomActs(std::mt19937_64& random) {
   constexpr ContextGroup kChannels[] = {ContextGroup::kMesh, ContextGroup::kGather,
                                         ContextGroup::kInnerGather, ContextGroup::kInnerScatter};
   std::vector<Act> acts;
+  acts.reserve(12 + std::size(kChannels));
   for (int i = 0; i < 12; ++i)
     acts.push_back({kChannels[random() % std::size(kChannels)], random() % 2 == 0});
   for (const ContextGroup channel : kChannels)
@@ -149,6 +150,7 @@ TEST(Stuck, IsWhoeverNeverMovesAgainAndNobodyElse) {
     std::vector<RankWait> shown = world.Shown(&random);
     std::vector<bool> stuck = FindStuck(shown, shape);
     std::vector<size_t> before;
+    before.reserve(static_cast<size_t>(shape.size));
     for (int rank = 0; rank < shape.size; ++rank)
       before.push_back(world.position(rank));
     world.GoOnUntilQuiet();
