@@ -81,7 +81,7 @@ TEST_P(Disagreement, IsNamedOnEveryRankAndNobodyGetsOk) {
       EXPECT_EQ(RunThreadRanks(
                     size, {.name = "dp", .timeout_ns = 20'000'000'000},
                     [&](ProcessGroup& group) -> std::string {
-                      std::vector<char> in(8 * 5000), out(8 * 5000 * 8);
+                      std::vector<char> in(size_t{8} * 5000), out(size_t{8} * 5000 * 8);
                       // A good one first, so that the failing one is #2.
                       if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
                       Collective call = group.rank() == size - 1 ? calls.outlier : calls.majority;
@@ -121,7 +121,7 @@ TEST_P(Disagreement, OrderIsADisagreementToo) {
       RunThreadRanks(
           size, {.name = "dp", .timeout_ns = 20'000'000'000},
           [&](ProcessGroup& group) -> std::string {
-            std::vector<float> in(64), out(64 * 8);
+            std::vector<float> in(64), out(size_t{64} * 8);
             Collective first{.kind = OpKind::kAllReduce, .dtype = WEFT_FLOAT32, .count = 64};
             Collective second{.kind = OpKind::kAllGather, .dtype = WEFT_FLOAT32, .count = 64};
             if (group.rank() == 0) std::swap(first, second);
