@@ -127,7 +127,7 @@ static inline ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
 static inline ncclResult_t weft_nccl_config(const ncclConfig_t* config, char name[64],
                                             weft_group_config_t* out) {
   const weft_group_config_t defaults = {
-      sizeof(weft_group_config_t), NULL, 0, 0, WEFT_DEVICE_HOST, 0};
+      sizeof(weft_group_config_t), NULL, 0, 0, WEFT_DEVICE_HOST, 0, NULL};
   int i = 0;
   *out = defaults;
   if (config == NULL) return ncclSuccess;

@@ -52,7 +52,7 @@ class DirectoryStore : public Store {
       return {};
     }
     if (request.kind == StoreRequest::Kind::kWait) return Wait(request.key, request.deadline_ns);
-    const Lock lock(path_ / "lock");
+    const Lock lock(path_);
     const StoreReply now = Wait(request.key, MonotonicNs() + 1);
     const int64_t sum = (now.status.ok() ? std::stoll(now.value) : 0) + request.delta;
     Set(request.key, std::to_string(sum));
@@ -63,8 +63,8 @@ class DirectoryStore : public Store {
   // Of all processes that have the store.
   class Lock {
    public:
-    explicit Lock(const std::filesystem::path& file)
-        : fd_(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    explicit Lock(const std::filesystem::path& directory)
+        : fd_(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
       flock(fd_, LOCK_EX);
     }
 
