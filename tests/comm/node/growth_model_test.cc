@@ -22,7 +22,7 @@ struct NamedWorld {
   GrowthWorld world;
 };
 
-// In the order in which they take time. That a newcomer has died is seen only when it had come, and that a process is stopped never, so
+// In the order in which they take time. Of a newcomer that dies before it has come nobody need know, and of who is stopped nobody does: so
 // deadlines pass where that may happen.
 std::vector<NamedWorld> Worlds() {
   return {
