@@ -89,7 +89,7 @@ bool Growth::Lead(const ReconfigureAttempt& attempt, const std::vector<int>& mem
 }
 
 absl::Status Growth::Admit(const std::vector<int>& members,
-                           const std::vector<Newcomer>& newcomers) const {
+                           const std::vector<Newcomer>& newcomers) {
   NewcomerQueue queue(*options_.newcomers, failures_.names().group());
   const int64_t deadline_ns = Later(MonotonicNs(), kStoreNs);
   const auto own = std::find(members.begin(), members.end(), state_.rank);
@@ -105,6 +105,8 @@ absl::Status Growth::Admit(const std::vector<int>& members,
     if (members[place] != kNewRank) continue;
     admission.rank = static_cast<int32_t>(place);
     admission.world_rank = numbers.Take(next->member.world_rank);
+    newcomers_.push_back(next->member);
+    newcomers_.back().rank = admission.rank;
     const absl::Status said = queue.Admit(*next, admission, deadline_ns);
     if (!said.ok()) return Annotate(said, "telling a process that it may join: ");
     ++next;
@@ -129,6 +131,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> Growth::Make(ReconfigureAttempt& a
                            .epoch = state_.epoch + 1,
                            .world_rank = state_.WorldRank(state_.rank),
                            .world_name = world_name_,
+                           .watched = newcomers_,
                            .called_off = [&] {
                              return GivenUp(attempt, members);
                            }};
@@ -169,6 +172,7 @@ absl::Status Growth::GivenUp(ReconfigureAttempt& attempt, const std::vector<int>
 
 void Growth::CallOff(ProcessGroup* made) const {
   if (made != nullptr) made->Close();
+  if (meeting_.empty()) return;
   weft::CallOff(*options_.newcomers, meeting_, Later(MonotonicNs(), kStoreNs));
 }
 

@@ -44,11 +44,11 @@ class Growth {
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Make(ReconfigureAttempt& attempt, int leader,
                                                      int64_t deadline_ns);
 
-  // The group does not count: drops what this rank has made, which may be nullptr, and tells the newcomers.
+  // The group does not count: drops what this rank has made, which may be nullptr, and tells the newcomers if there is a meeting.
   void CallOff(ProcessGroup* made) const;
 
  private:
-  absl::Status Admit(const std::vector<int>& members, const std::vector<Newcomer>& newcomers) const;
+  absl::Status Admit(const std::vector<int>& members, const std::vector<Newcomer>& newcomers);
   absl::Status GivenUp(ReconfigureAttempt& attempt, const std::vector<int>& members) const;
 
   const NodeState& state_;
@@ -57,7 +57,8 @@ class Growth {
   const std::string world_name_;
   int64_t look_ns_ = 0;  // when the store is asked again
   std::string meeting_;
-  absl::Status admitted_;  // of the leader
+  absl::Status admitted_;               // of the leader
+  std::vector<GroupMember> newcomers_;  // whom it has admitted, by their ranks to be
 };
 
 }  // namespace weft

@@ -86,7 +86,7 @@ class Newcoming {
                              .epoch = admission.epoch,
                              .world_rank = admission.world_rank,
                              .world_name = admission.world_name,
-                             .host = admission.by,
+                             .watched = {admission.by},
                              .called_off = [&] {
                                return CalledOff(admission);
                              }};

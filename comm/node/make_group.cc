@@ -202,7 +202,8 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MeetInStore(Store& store, const Me
     WEFT_ASSIGN_OR_RETURN(listener, ListenForAttach(self.node_socket));
   }
   MemberWatch watch(*SystemSeams().proc, self, options.name);
-  if (place.host) watch.Add(*place.host);
+  for (const GroupMember& member : place.watched)
+    watch.Add(member);
   if (place.called_off) watch.AlsoAsk(place.called_off);
   WEFT_ASSIGN_OR_RETURN(
       const Membership membership,

@@ -39,8 +39,8 @@ struct MeetingPlace {
   int size = 2;  // at least 2
   uint32_t epoch = 1;
   int world_rank = 0;
-  std::string world_name;           // of the group that this one came from; "": none
-  std::optional<GroupMember> host;  // whose process is watched from the beginning
+  std::string world_name;            // of the group that this one came from; "": none
+  std::vector<GroupMember> watched;  // whose processes are watched from the beginning
   // Asked again and again meanwhile; anything but Ok is why this rank gives up. May be empty.
   std::function<absl::Status()> called_off;
 };

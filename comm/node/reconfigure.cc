@@ -70,6 +70,7 @@ class Reconfiguration {
       if (outcome.kind == EndKind::kNewGroup) return Join(outcome.rank);
       if (outcome.kind == EndKind::kAdmit) return Grow(outcome, deadline_ns);
     }
+    if (growth_) growth_->CallOff(nullptr);
     return Failed(attempt, outcome, no_group_);
   }
 
@@ -105,15 +106,19 @@ class Reconfiguration {
     attempt.Vote(static_cast<uint64_t>(ResultOf(made.status())));
     // Those who have waited until their deadline say so at different moments.
     const int64_t vote_ns = Later(std::max(deadline_ns, MonotonicNs()), kVoteNs);
-    const ReconfigureOutcome outcome =
-        attempt.Agree(vote_ns, 0, NextMoveOfMaking, [](const auto&) { return true; });
+    const ReconfigureOutcome outcome = attempt.Agree(
+        vote_ns, 0,
+        [&](const std::vector<ReconfigureVoter>& ranks) {
+          return NextMoveOfMaking(ranks, wished_);
+        },
+        [](const auto&) { return true; });
     const bool grown = outcome.attempt == attempt.number() && outcome.kind == EndKind::kGrown;
     if (!grown) {
       growth_->CallOff(made.ok() ? made->get() : nullptr);
       return Failed(attempt, outcome, made.status());
     }
     // What goes wrong from here on is a failure of the new group, which the next call on it says.
-    if (made.ok() && *made != nullptr) (void)AwaitAll(**made, deadline_ns);
+    if (made.ok() && *made != nullptr) (void)AwaitAll(**made, vote_ns);
     return made;
   }
 

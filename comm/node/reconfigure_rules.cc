@@ -60,7 +60,8 @@ ReconfigureMove NextMove(int rank, const std::vector<ReconfigureVoter>& ranks,
   return move;
 }
 
-ReconfigureMove NextMoveOfMaking(const std::vector<ReconfigureVoter>& ranks) {
+ReconfigureMove NextMoveOfMaking(const std::vector<ReconfigureVoter>& ranks,
+                                 const std::vector<int>& members) {
   if (const int silent = FirstSilent(ranks); silent >= 0) return {.awaited = silent};
   const std::vector<int> living = RanksThatLive(ranks);
   for (const int rank : living) {
@@ -69,7 +70,15 @@ ReconfigureMove NextMoveOfMaking(const std::vector<ReconfigureVoter>& ranks) {
       return Decision(VoterKind::kNotGrown, rank, static_cast<int>(result));
     }
   }
-  return Decision(VoterKind::kGrown, living.front(), 0);
+  int lost = kNewRank;
+  for (const int member : members) {
+    if (member == kNewRank) continue;
+    if (!ranks[static_cast<size_t>(member)].gone) {
+      return Decision(VoterKind::kGrown, living.front(), 0);
+    }
+    if (lost == kNewRank) lost = member;
+  }
+  return Decision(VoterKind::kPeerLost, lost, living.front());
 }
 
 uint64_t WishOf(const std::vector<int>& wished) {

@@ -11,7 +11,7 @@
 //  4. Else the first member decides, and no other rank can be the first member while that one lives. If places are open, it does when it
 //     has who will fill them.
 //  5. Of a group with newcomers, which its ranks have met to make: if all that live have it, any of them decides for it, else
-//     against it.
+//     against it. If none of its ranks lives, nobody has it.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -44,8 +44,10 @@ struct ReconfigureMove {
 ReconfigureMove NextMove(int rank, const std::vector<ReconfigureVoter>& ranks,
                          const std::vector<int>& wished);
 
-// Of the attempt after kAdmit. A vote is a weft_result_t: of making the group, or success of a rank that is no member.
-ReconfigureMove NextMoveOfMaking(const std::vector<ReconfigureVoter>& ranks);
+// Of the attempt after kAdmit, for a group of `members`. A vote is a weft_result_t: of making the group, or success of a rank that is no
+// member.
+ReconfigureMove NextMoveOfMaking(const std::vector<ReconfigureVoter>& ranks,
+                                 const std::vector<int>& members);
 
 // What a rank votes for: equal for equal lists.
 uint64_t WishOf(const std::vector<int>& wished);

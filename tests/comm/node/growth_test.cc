@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -403,31 +404,53 @@ TEST(WhileTheyMeet, ARankMayBeKilled) {
   }
 }
 
-// Stops the process, once, when it has been admitted.
-class StoppingStore : public Store {
+// Does something once, before or after the first request that is meant.
+class ActingStore : public Store {
  public:
-  explicit StoppingStore(Store& store) : store_(store) {}
+  using Meant = std::function<bool(const StoreRequest& request)>;
+
+  ActingStore(Store& store, Meant before, Meant after, std::function<void()> act)
+      : store_(store), before_(std::move(before)), after_(std::move(after)), act_(std::move(act)) {}
 
   StoreReply Ask(StoreRequest request) override {
-    const bool admitted = request.value == "over" && !stopped_;
+    if (before_ && before_(request)) Act();
+    const bool then = after_ && after_(request);
     StoreReply reply = store_.Ask(std::move(request));
-    if (admitted) {
-      stopped_ = true;
-      raise(SIGSTOP);
-    }
+    if (then) Act();
     return reply;
   }
 
  private:
+  void Act() {
+    if (!std::exchange(acted_, true)) act_();
+  }
+
   Store& store_;
-  bool stopped_ = false;
+  const Meant before_;
+  const Meant after_;
+  const std::function<void()> act_;
+  bool acted_ = false;
 };
+
+// The last thing that is written of an admission, by either side.
+bool IsAdmitted(const StoreRequest& request) {
+  return request.value == "over";
+}
+
+bool IsAdmission(const StoreRequest& request) {
+  return request.kind == StoreRequest::Kind::kSet &&
+         request.key.find("/admitted/") != std::string::npos;
+}
+
+bool IsCallingOff(const StoreRequest& request) {
+  return request.kind == StoreRequest::Kind::kSet && request.key.ends_with("/off");
+}
 
 // It is waited for until the deadline. The group is as it was, and takes it in later.
 TEST(AStoppedNewcomer, IsTakenInLater) {
   OnProcesses(2, 1, {}, [&](Process& self) -> std::string {
     if (self.number == 2) {
-      StoppingStore stopping(*self.store);
+      ActingStore stopping(*self.store, nullptr, IsAdmitted, [] { raise(SIGSTOP); });
       self.store = &stopping;
       if (std::string problem = self.Join(); !problem.empty()) return problem;
       return CheckGrown(self, {3, 2, 2});
@@ -444,6 +467,73 @@ TEST(AStoppedNewcomer, IsTakenInLater) {
     if (const absl::Status met = self.Meet(); !met.ok()) return "it has ended: " + Text(met);
     if (const absl::Status grown = self.Grow({0, 1, kNew}); !grown.ok()) return Text(grown);
     return CheckGrown(self, {3, self.number, self.number});
+  });
+}
+
+// It is seen by the rank that has admitted it, although it has not come to the meeting.
+TEST(ANewcomer, ThatDiesWhenItIsAdmittedIsNotWaitedFor) {
+  OnProcesses(2, 1, {2}, [&](Process& self) -> std::string {
+    if (self.number == 2) {
+      ActingStore dying(*self.store, nullptr, IsAdmitted, [] { raise(SIGKILL); });
+      self.store = &dying;
+      return "joined: " + self.Join();
+    }
+    const absl::Status lost = self.Grow({0, 1, kNew});
+    if (ResultOf(lost) != WEFT_PEER_LOST) return "not lost: " + Text(lost);
+    return Text(self.Meet());
+  });
+}
+
+// The only rank that was to have the group is gone, so nobody has it, and the other one goes on.
+TEST(ARankThatIsNotListed, GoesOnIfNobodyHasTheGroup) {
+  OnProcesses(2, 1, {0}, [&](Process& self) -> std::string {
+    if (self.number == 2) {
+      if (std::string problem = self.Join(); !problem.empty()) return problem;
+      return CheckGrown(self, {2, 1, 2});
+    }
+    if (self.number == 0) {
+      ActingStore dying(*self.store, nullptr, IsAdmission, [] { raise(SIGKILL); });
+      self.store = &dying;
+      return "it lives: " + Text(self.Grow({0, kNew}));
+    }
+    const absl::Status lost = self.Grow({0, kNew});
+    if (ResultOf(lost) != WEFT_PEER_LOST) return "not lost: " + Text(lost);
+    if (const absl::Status grown = self.Grow({1, kNew}); !grown.ok()) return Text(grown);
+    return CheckGrown(self, {2, 0, 1});
+  });
+}
+
+// The rank that has admitted a newcomer is stopped until the others have given up, and they die before they have told it.
+TEST(ANewcomer, IsToldByWhoAdmittedItIfNobodyElseCan) {
+  OnProcesses(2, 1, {1}, [&](Process& self) -> std::string {
+    if (self.number == 2) {
+      if (std::string problem = self.Join(2); !problem.empty()) return problem;
+      return CheckGrown(self, {2, 1, 2});
+    }
+    const auto ask = [&](StoreRequest request) {
+      request.key = "pid";
+      request.deadline_ns = MonotonicNs() + kReconfigureNs;
+      return self.store->Ask(std::move(request)).value;
+    };
+    if (self.number == 1) {
+      const int leader = std::stoi(ask({.kind = StoreRequest::Kind::kWait}));
+      ActingStore dying(*self.store, IsCallingOff, nullptr, [leader] {
+        kill(leader, SIGCONT);
+        raise(SIGKILL);
+      });
+      self.store = &dying;
+      return "it lives: " + Text(self.Grow({0, kNew}, 500'000'000));
+    }
+    (void)ask({.kind = StoreRequest::Kind::kSet, .value = std::to_string(getpid())});
+    Store& store = *self.store;
+    ActingStore stopping(store, nullptr, IsAdmitted, [] { raise(SIGSTOP); });
+    self.store = &stopping;
+    const absl::Status late = self.Grow({0, kNew});
+    if (late.ok()) return "it has grown";
+    self.store = &store;
+    if (std::string problem = self.Shrink(); !problem.empty()) return problem;
+    if (const absl::Status grown = self.Grow({0, kNew}); !grown.ok()) return Text(grown);
+    return CheckGrown(self, {2, 0, 0});
   });
 }
 

@@ -111,19 +111,25 @@ TEST(ReconfigureRules, TheFirstThatIsListedLeadsAListWithOpenPlaces) {
 TEST(ReconfigureRules, AGroupWithNewcomersCountsIfAllThatLiveHaveIt) {
   for (const Voters& all : {Voters{Voted(WEFT_SUCCESS), Dead(), Voted(WEFT_SUCCESS)},
                             Voters{Dead(), Dead(), Voted(WEFT_SUCCESS)}}) {
-    const ReconfigureMove move = NextMoveOfMaking(all);
+    const ReconfigureMove move = NextMoveOfMaking(all, {2, kNewRank, 1});
     EXPECT_EQ(move.kind, Turn::kDecide);
     EXPECT_EQ(move.outcome.kind, End::kGrown);
   }
   const ReconfigureMove lost =
-      NextMoveOfMaking({Voted(WEFT_SUCCESS), Voted(WEFT_PEER_LOST), Voted(WEFT_TIMEOUT)});
+      NextMoveOfMaking({Voted(WEFT_SUCCESS), Voted(WEFT_PEER_LOST), Voted(WEFT_TIMEOUT)}, {0, 1});
   EXPECT_EQ(lost.kind, Turn::kDecide);
   EXPECT_EQ(lost.outcome.kind, End::kNotGrown);
   EXPECT_EQ(lost.outcome.rank, 1);
   EXPECT_EQ(lost.outcome.other, WEFT_PEER_LOST);
-  const ReconfigureMove silent = NextMoveOfMaking({Voted(WEFT_TIMEOUT), Dead(), Silent()});
+  const ReconfigureMove silent = NextMoveOfMaking({Voted(WEFT_TIMEOUT), Dead(), Silent()}, {0});
   EXPECT_EQ(silent.kind, Turn::kWait);
   EXPECT_EQ(silent.awaited, 2);
+  const ReconfigureMove nobody =
+      NextMoveOfMaking({Dead(), Dead(), Voted(WEFT_SUCCESS)}, {kNewRank, 1, 0});
+  EXPECT_EQ(nobody.kind, Turn::kDecide);
+  EXPECT_EQ(nobody.outcome.kind, End::kPeerLost);
+  EXPECT_EQ(nobody.outcome.rank, 1);
+  EXPECT_EQ(nobody.outcome.other, 2);
 }
 
 // Memory for a board, zeroed as a segment's is.
