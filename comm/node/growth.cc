@@ -31,7 +31,7 @@ std::string MeetingOf(const std::string& group, uint64_t id) {
   return fmt::format("weft/join/{}/{:016x}/", group, id);
 }
 
-// Numbers for newcomers: the one that it wishes for if no other member has it, else one that nobody has had.
+// Numbers for newcomers: the one that it wishes for if no other member has it, else one above those of all members.
 class WorldNumbers {
  public:
   WorldNumbers(const NodeState& state, const std::vector<int>& members) {

@@ -14,7 +14,7 @@
 namespace weft {
 
 // Waits until the ranks of group `options.name`, which are met in `store`, take this process in; rank and size are theirs to say.
-// `world_rank`: the number by which messages call it, if no member has it; -1: one that nobody has had. If the ranks give up, because
+// `world_rank`: the number by which messages call it, if no member has it; -1: one above those of all members. If the ranks give up, because
 // one of them dies say, it waits for their next attempt. TIMEOUT at the deadline of making a group; INTERRUPTED.
 absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinNodeGroup(Store& store,
                                                             const GroupOptions& options,

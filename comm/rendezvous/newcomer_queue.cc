@@ -169,6 +169,10 @@ absl::StatusOr<std::optional<Newcomer>> NewcomerQueue::Read(int64_t ticket, bool
   ReadMember(reader, newcomer.member);
   *over = !known || !reader.Finished() || HasEnded(newcomer.member);
   if (*over) return std::optional<Newcomer>();
+  // Who has admitted it may have died before the ticket was over.
+  const StoreReply admitted = store_.Ask(Look(Key("admitted", ticket)));
+  if (admitted.status.ok()) return std::optional<Newcomer>();
+  if (ResultOf(admitted.status) != WEFT_TIMEOUT) return admitted.status;
   return std::optional<Newcomer>(std::move(newcomer));
 }
 

@@ -70,7 +70,7 @@ class NewcomerQueue {
   absl::StatusOr<int64_t> Count(std::string_view what);
   void Remove(std::string key, int64_t deadline_ns);
   absl::Status Set(std::string key, std::string value, int64_t deadline_ns);
-  // What the ticket says: nothing if it is over or not written yet.
+  // What the ticket says: nothing if it is over, not written yet, or has been admitted.
   absl::StatusOr<std::optional<Newcomer>> Read(int64_t ticket, bool* over);
 
   Store& store_;

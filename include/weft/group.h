@@ -102,7 +102,7 @@ WEFT_EXPORT weft_result_t weft_group_create_from_ranks(weft_group_t parent, cons
  * all have agreed is a member: the next operation names it, and the group may be reconfigured again, any number of times.
  *
  * weft_error_info_t::world_rank stays the number that a rank had at first; a newcomer has that of its launcher if no member has it, else
- * one that nobody has had. Groups that were split from the old one end with it;
+ * one above those of all members. Groups that were split from the old one end with it;
  * memory of weft_mem_alloc_shared() ends with it, that of weft_mem_alloc() stays. Meshes and shard contexts on it have to be made anew.
  * Memory of ranks that are gone is given back.
  *
