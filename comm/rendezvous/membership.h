@@ -35,7 +35,6 @@ struct GroupMember {
 };
 
 struct Membership {
-  uint32_t epoch = 1;                // of the group's members; rises when they change
   uint64_t group_id = 0;             // random, the same on all ranks
   std::vector<GroupMember> members;  // by rank
 };

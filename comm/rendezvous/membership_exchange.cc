@@ -319,7 +319,6 @@ void MembershipExchange::PrepareParts() {
     WireWriter writer;
     writer.U16(kMembershipVersion);
     writer.U8(1);  // a good verdict
-    writer.U32(members_.epoch);
     writer.U64(members_.group_id);
     writer.I32(size_);
     const int end = std::min(size_, (part + 1) * kMembersPerPart);
@@ -398,7 +397,6 @@ absl::StatusOr<int> MembershipExchange::DecodePart(std::string_view part) {
     if (!reader.Finished() || result == WEFT_SUCCESS) return malformed;
     return MakeError(result, fields, sentence);
   }
-  members_.epoch = reader.U32();
   members_.group_id = reader.U64();
   const int32_t size = reader.I32();
   if (reader.ok() && size != size_) {

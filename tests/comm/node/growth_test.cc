@@ -126,7 +126,8 @@ struct Growing {
 class AWorkingGroup : public testing::TestWithParam<Growing> {};
 
 TEST_P(AWorkingGroup, TakesInNewProcesses) {
-  const auto [first, newcomers] = GetParam();
+  const int first = GetParam().first;
+  const int newcomers = GetParam().newcomers;
   std::vector<int> members = Present(first);
   members.insert(members.end(), static_cast<size_t>(newcomers), kNew);
   const int size = first + newcomers;
