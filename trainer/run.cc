@@ -24,7 +24,8 @@ namespace {
 
 constexpr size_t kNameBytes = 256;
 // For processes that have said that they would join, to come and meet the others.
-constexpr int64_t kTakeInNs = 30'000'000'000;
+constexpr std::chrono::milliseconds kAskEvery{100};
+constexpr int64_t kTakeInNs = 10'000'000'000;
 
 std::string NameOfNow() {
   const std::time_t now = std::time(nullptr);
@@ -222,7 +223,9 @@ void Run::GoOnWithout(const LostRank& lost) {
 // one of them dies on the way, all go on as before.
 bool Run::TakeInNewcomers() {
   int32_t count = 0;
-  if (rank_ == 0 && size_ < facts_.size_at_first) {
+  const auto now = std::chrono::steady_clock::now();
+  if (rank_ == 0 && size_ < facts_.size_at_first && now - asked_ >= kAskEvery) {
+    asked_ = now;
     const weft_result_t asked = weft_group_newcomers(group_, nullptr, &count);
     if (asked != WEFT_SUCCESS) count = 0;  // INVALID_USAGE: weftrun has not started this job
     count = std::min(count, int32_t(facts_.size_at_first - size_));
@@ -241,6 +244,10 @@ bool Run::TakeInNewcomers() {
   if (weft_group_reconfigure(group_, members.data(), int(members.size()), &config) !=
       WEFT_SUCCESS) {
     change = fmt::format("no new rank has joined ({})", weft_last_error());
+    // A group that has ended meanwhile is made anew of those that live.
+    if (weft_group_error(group_) != WEFT_SUCCESS) {
+      Check(weft_group_reconfigure(group_, nullptr, 0, nullptr), "going on without new ranks");
+    }
   }
   AskGroup();
   GoOn(change);

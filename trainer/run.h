@@ -70,6 +70,7 @@ class Run {
   const std::chrono::steady_clock::time_point start_;
   const Corpus corpus_;
   const std::vector<size_t> some_, many_;  // windows that are validated in between, and at the end
+  std::chrono::steady_clock::time_point asked_;  // by rank 0: who waits to join
   size_t rank_ = 0;
   size_t size_ = 1;
   RunFacts facts_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -109,16 +110,27 @@ bool HasNewRank(const std::vector<int>& members) {
   return std::find(members.begin(), members.end(), WEFT_NEW_RANK) != members.end();
 }
 
-// Where newcomers are met: `store`, or weftrun's if it is NULL.
-absl::StatusOr<Store*> StoreOfNewcomers(std::string_view call, weft_store_t store) {
+// Where newcomers are met: the caller's store, or weftrun's.
+struct NewcomersStore {
+  std::unique_ptr<JobStore> of_job;
+  Store* store = nullptr;
+};
+
+absl::StatusOr<NewcomersStore> StoreOfNewcomers(std::string_view call, weft_store_t store) {
+  NewcomersStore where;
   if (store != nullptr) {
     if (store->magic != weft_store::kMagic) return InvalidArgument(call, "store is not a store");
-    return store->store.get();
+    where.store = store->store.get();
+    return where;
   }
-  if (JobStore::Exists()) return &JobStore::Get();
-  return CallError(WEFT_INVALID_USAGE, call,
-                   "store is NULL, and weftrun has not started this process, so that there is no "
-                   "store where processes that join could be met; pass one");
+  if (!JobStore::Exists()) {
+    return CallError(WEFT_INVALID_USAGE, call,
+                     "store is NULL, and weftrun has not started this process, so that there is no "
+                     "store where processes that join could be met; pass one");
+  }
+  where.of_job = std::make_unique<JobStore>();
+  where.store = where.of_job.get();
+  return where;
 }
 
 // A function of its own, because every call with options checks its group.
@@ -154,12 +166,13 @@ absl::Status Make(Store* store, int rank, int size, const GroupOptions& options,
   return absl::OkStatus();
 }
 
-// Of a process that weftrun has started again.
-absl::Status JoinAgain(const GroupOptions& options, weft_group_t* group) {
+// Of a process that weftrun has started, most likely again.
+absl::Status JoinJob(const GroupOptions& options, weft_group_t* group) {
   WEFT_ASSIGN_OR_RETURN(const LaunchEnvironment launch, ReadLaunchEnvironment());
+  JobStore store;
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> joined,
-                        JoinNodeGroup(JobStore::Get(), options, launch.rank));
-  JobStore::Get().SayJoined(launch.rank);
+                        JoinNodeGroup(store, options, launch.rank));
+  store.SayJoined(launch.rank);
   *group = MakeHandle(std::move(joined));
   return absl::OkStatus();
 }
@@ -189,7 +202,12 @@ weft_result_t weft_group_create_from_env(const weft_group_config_t* config, weft
     weft::GroupOptions options;
     WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
     WEFT_RETURN_IF_ERROR(weft::CheckMayMake(kCall));
-    if (weft::GetOptions().join) return weft::JoinAgain(options, group);
+    if (weft::GetOptions().join) {
+      if (weft::JobStore::Exists()) return weft::JoinJob(options, group);
+      return weft::CallError(WEFT_INVALID_USAGE, kCall,
+                             "WEFT_JOIN is set, by which weftrun tells a process to join the group "
+                             "that runs, but weftrun has not started this one; unset it");
+    }
     WEFT_ASSIGN_OR_RETURN(weft::Rendezvous place,
                           weft::RendezvousFromEnvironment(weft::InitDeadlineNs(options)));
     return weft::Make(place.store.get(), place.rank, place.size, options, group);
@@ -294,9 +312,11 @@ weft_result_t weft_group_reconfigure(weft_group_t group, const int members[], in
                           weft::ReadMembers(kCall, members, count, group->group->size()));
     weft::GroupOptions options;
     WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "", &options));
+    weft::NewcomersStore newcomers;
     if (weft::HasNewRank(list)) {
       WEFT_ASSIGN_OR_RETURN(const weft_store_t store, weft::ReadStore(kCall, config));
-      WEFT_ASSIGN_OR_RETURN(options.newcomers, weft::StoreOfNewcomers(kCall, store));
+      WEFT_ASSIGN_OR_RETURN(newcomers, weft::StoreOfNewcomers(kCall, store));
+      options.newcomers = newcomers.store;
     }
     if (group->of_mesh) {
       return weft::CallError(WEFT_INVALID_USAGE, kCall,
@@ -326,10 +346,10 @@ weft_result_t weft_group_join(weft_store_t store, const weft_group_config_t* con
     if (group == nullptr) return weft::InvalidArgument(kCall, "group is NULL");
     weft::GroupOptions options;
     WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
-    WEFT_ASSIGN_OR_RETURN(weft::Store* const where, weft::StoreOfNewcomers(kCall, store));
+    WEFT_ASSIGN_OR_RETURN(const weft::NewcomersStore where, weft::StoreOfNewcomers(kCall, store));
     WEFT_RETURN_IF_ERROR(weft::CheckMayMake(kCall));
-    if (store == nullptr) return weft::JoinAgain(options, group);
-    WEFT_ASSIGN_OR_RETURN(auto joined, weft::JoinNodeGroup(*where, options, weft::kNewRank));
+    if (store == nullptr) return weft::JoinJob(options, group);
+    WEFT_ASSIGN_OR_RETURN(auto joined, weft::JoinNodeGroup(*where.store, options, weft::kNewRank));
     *group = weft::MakeHandle(std::move(joined));
     return absl::OkStatus();
   });
@@ -340,8 +360,8 @@ weft_result_t weft_group_newcomers(weft_group_t group, weft_store_t store, int* 
     constexpr const char* kCall = "weft_group_newcomers";
     WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
     if (count == nullptr) return weft::InvalidArgument(kCall, "count is NULL");
-    WEFT_ASSIGN_OR_RETURN(weft::Store* const where, weft::StoreOfNewcomers(kCall, store));
-    weft::NewcomerQueue queue(*where, group->group->name());
+    WEFT_ASSIGN_OR_RETURN(const weft::NewcomersStore where, weft::StoreOfNewcomers(kCall, store));
+    weft::NewcomerQueue queue(*where.store, group->group->name());
     const auto waiting = queue.Waiting(
         weft::kNodeRanksMax, weft::Later(weft::MonotonicNs(), weft::JobStore::kConnectNs));
     if (!waiting.ok()) return weft::Annotate(waiting.status(), weft::StrCat(kCall, ": "));

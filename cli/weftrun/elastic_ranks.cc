@@ -69,7 +69,7 @@ std::string ElasticRanks::EndText(std::string_view after) const {
   int well_count = 0;
   std::map<int, std::vector<const Rank*>> by_rank;  // its processes, in order
   for (const Rank& rank : ranks_) {
-    if (!rank.failed() && !rank.given_up) ++well_count;
+    if (!rank.failed() && !rank.given_up && !rank.waiting()) ++well_count;
     by_rank[rank.rank].push_back(&rank);
   }
   std::string lost;

@@ -31,6 +31,8 @@ std::string MeetingOf(const std::string& group, uint64_t id) {
   return fmt::format("weft/join/{}/{:016x}/", group, id);
 }
 
+constexpr int kWorldRanksMax = 1 << 20;  // that a newcomer may wish for
+
 // Numbers for newcomers: the one that it wishes for if no other member has it, else one above those of all members.
 class WorldNumbers {
  public:
@@ -45,7 +47,7 @@ class WorldNumbers {
   int Take(int wished) {
     const bool free =
         wished >= 0 && std::find(taken_.begin(), taken_.end(), wished) == taken_.end();
-    const int number = free ? wished : next_;
+    const int number = free && wished < kWorldRanksMax ? wished : next_;
     next_ = std::max(next_, number + 1);
     taken_.push_back(number);
     return number;
@@ -137,10 +139,26 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> Growth::Make(ReconfigureAttempt& a
                            }};
   PrefixStore meeting(*options_.newcomers, meeting_);
   try {
-    return MeetInStore(meeting, place, options_, deadline_ns);
+    auto made = MeetInStore(meeting, place, options_, deadline_ns);
+    if (!made.ok()) return InRanksOfThisGroup(made.status(), members);
+    return made;
   } catch (const std::bad_alloc&) {
     return MakeError(WEFT_OUT_OF_MEMORY, {.group = options_.name}, "out of memory");
   }
+}
+
+// A failure of the meeting, which names ranks of the group that was to be.
+absl::Status Growth::InRanksOfThisGroup(const absl::Status& failure,
+                                        const std::vector<int>& members) const {
+  ErrorFields fields = FieldsOf(failure);
+  if (fields.rank < 0 || fields.rank >= static_cast<int>(members.size())) return failure;
+  const int member = members[static_cast<size_t>(fields.rank)];
+  const std::string who =
+      member == kNewRank ? "a process that was to join" : failures_.names().NameOf(member);
+  const std::string number = StrCat(" (rank ", fields.rank, " of the group that was to be): ");
+  fields.rank = member == kNewRank ? -1 : member;
+  fields.world_rank = member == kNewRank ? -1 : state_.WorldRank(member);
+  return MakeError(ResultOf(failure), fields, StrCat(who, number, FromAbsl(failure.message())));
 }
 
 // Why the ranks of the old group will not all have the new one, if that is known.
@@ -164,6 +182,10 @@ absl::Status Growth::GivenUp(ReconfigureAttempt& attempt, const std::vector<int>
                               " gave up making the group with those that join; its own error "
                               "says why"));
     }
+  }
+  if (IsCalledOff(*options_.newcomers, meeting_)) {
+    return MakeError(WEFT_REMOTE_ERROR, {.group = options_.name},
+                     "a process that was to join has given up, or the store does not answer");
   }
   if (!attempt.Decided()) return absl::OkStatus();
   return MakeError(WEFT_ABORTED, {.group = options_.name},

@@ -49,6 +49,8 @@ class Growth {
 
  private:
   absl::Status Admit(const std::vector<int>& members, const std::vector<Newcomer>& newcomers);
+  absl::Status InRanksOfThisGroup(const absl::Status& failure,
+                                  const std::vector<int>& members) const;
   absl::Status GivenUp(ReconfigureAttempt& attempt, const std::vector<int>& members) const;
 
   const NodeState& state_;

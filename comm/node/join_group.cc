@@ -21,6 +21,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kSliceNs = 200'000'000;
+constexpr int64_t kEnterNs = 5'000'000'000;  // for a store to answer
 
 // What another attempt may not meet with.
 bool MayPass(const absl::Status& failure) {
@@ -47,6 +48,8 @@ class Newcoming {
       absl::StatusOr<std::shared_ptr<ProcessGroup>> joined = Meet(admission);
       if (joined.ok()) return joined;
       last_ = joined.status();
+      // Else its ranks would wait for this process until their deadline.
+      CallOff(store_, admission.meeting, MonotonicNs() + kSliceNs);
       if (!MayPass(last_) || MonotonicNs() >= deadline_ns_) {
         return Annotate(last_, Heading());
       }
@@ -58,7 +61,8 @@ class Newcoming {
   std::string Heading() const { return StrCat("joining group ", options_.name, ": "); }
 
   absl::StatusOr<Admission> AwaitAdmission() {
-    WEFT_ASSIGN_OR_RETURN(const int64_t ticket, queue_.Enter(self_, deadline_ns_));
+    WEFT_ASSIGN_OR_RETURN(const int64_t ticket,
+                          queue_.Enter(self_, std::min(deadline_ns_, MonotonicNs() + kEnterNs)));
     while (true) {
       const int64_t now_ns = MonotonicNs();
       auto admission = queue_.Await(ticket, std::min(deadline_ns_, now_ns + kSliceNs));
@@ -67,13 +71,15 @@ class Newcoming {
       if (why.ok()) why = CheckInterrupt(StrCat("joining group ", options_.name));
       if (why.ok() && now_ns >= deadline_ns_) why = TooLate();
       if (why.ok()) continue;
-      queue_.Leave(ticket);
+      if (const auto late = queue_.GiveUp(ticket); late.has_value()) {
+        CallOff(store_, late->meeting, MonotonicNs() + kSliceNs);
+      }
       return why;
     }
   }
 
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Meet(const Admission& admission) {
-    if (admission.size > kNodeRanksMax) {
+    if (admission.size < 2 || admission.size > kNodeRanksMax) {
       return MakeError(WEFT_UNSUPPORTED, StrCat("it is to have ", admission.size,
                                                 " ranks; this version has groups of 1 "
                                                 "to ",

@@ -29,6 +29,7 @@ using EndKind = ReconfigureOutcome::Kind;
 
 // How much longer than its own deadline a rank waits for one that leads and waits for newcomers.
 constexpr int64_t kLeaderGraceNs = 500'000'000;
+constexpr int64_t kFinishNs = 1'000'000'000;  // for operations of a group that works
 // How long the others have to say whether they have made a group with newcomers.
 constexpr int64_t kVoteNs = 2'000'000'000;
 
@@ -47,6 +48,9 @@ class Reconfiguration {
       options_.timeout_ns = old_options_.timeout_ns;
       if (options_.init_timeout_ns <= 0) options_.init_timeout_ns = old_options_.init_timeout_ns;
     }
+    deadline_ns_ = InitDeadlineNs(options_);
+    options_.init_timeout_ns =
+        old_options_.init_timeout_ns;  // that of the call is of the call alone
   }
 
   Reconfiguration(const Reconfiguration&) = delete;
@@ -59,25 +63,27 @@ class Reconfiguration {
     if (before.final()) return OverAlready();
     ReconfigureAttempt attempt(state_, failures_, before);
     attempt.Vote(WishOf(wished_));
-    const int64_t deadline_ns = InitDeadlineNs(options_);
     const ReconfigureOutcome outcome = attempt.Agree(
-        deadline_ns, kLeaderGraceNs,
+        {.deadline_ns = deadline_ns_,
+         .leader_ns = kLeaderGraceNs,
+         .finish_ns = Later(MonotonicNs(), kFinishNs)},
         [&](const std::vector<ReconfigureVoter>& ranks) {
           return NextMove(state_.rank, ranks, wished_);
         },
-        [&](const std::vector<int>& members) { return Lead(attempt, members, deadline_ns); });
+        [&](const std::vector<int>& members) { return Lead(attempt, members); });
     if (outcome.attempt == attempt.number()) {
       if (outcome.kind == EndKind::kNewGroup) return Join(outcome.rank);
-      if (outcome.kind == EndKind::kAdmit) return Grow(outcome, deadline_ns);
+      if (outcome.kind == EndKind::kAdmit) return Grow(outcome);
     }
     if (growth_) growth_->CallOff(nullptr);
-    return Failed(attempt, outcome, no_group_);
+    return Failed(attempt, outcome, no_group_, /*of_making=*/false);
   }
 
  private:
   absl::Status Failed(ReconfigureAttempt& attempt, const ReconfigureOutcome& outcome,
-                      const absl::Status& own) {
-    absl::Status why = ReconfigureReport(state_, failures_, attempt, wished_).WhyNot(outcome, own);
+                      const absl::Status& own, bool of_making) {
+    absl::Status why =
+        ReconfigureReport(state_, failures_, attempt, wished_, of_making).WhyNot(outcome, own);
     const bool of_newcomers =
         outcome.kind == EndKind::kNoNewcomers || outcome.kind == EndKind::kNotGrown;
     if (ResultOf(why) == WEFT_TIMEOUT && !of_newcomers) failures_.Raise(why);
@@ -85,29 +91,27 @@ class Reconfiguration {
   }
 
   // False if the newcomers are still awaited.
-  bool Lead(const ReconfigureAttempt& attempt, const std::vector<int>& members,
-            int64_t deadline_ns) {
+  bool Lead(const ReconfigureAttempt& attempt, const std::vector<int>& members) {
     const bool open = std::find(members.begin(), members.end(), kNewRank) != members.end();
     if (!open) {
       LeadAlone(attempt, members);
       return true;
     }
     if (!growth_) growth_.emplace(state_, failures_, options_, WorldName());
-    return growth_->Lead(attempt, members, deadline_ns, &no_group_);
+    return growth_->Lead(attempt, members, deadline_ns_, &no_group_);
   }
 
   // All ranks meet the newcomers, then agree on whether all that live have the group.
-  absl::StatusOr<std::shared_ptr<ProcessGroup>> Grow(const ReconfigureOutcome& admitted,
-                                                     int64_t deadline_ns) {
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> Grow(const ReconfigureOutcome& admitted) {
     if (!growth_) growth_.emplace(state_, failures_, options_, WorldName());
     ReconfigureAttempt attempt(state_, failures_, admitted);
     absl::StatusOr<std::shared_ptr<ProcessGroup>> made =
-        growth_->Make(attempt, admitted.rank, deadline_ns);
+        growth_->Make(attempt, admitted.rank, deadline_ns_);
     attempt.Vote(static_cast<uint64_t>(ResultOf(made.status())));
     // Those who have waited until their deadline say so at different moments.
-    const int64_t vote_ns = Later(std::max(deadline_ns, MonotonicNs()), kVoteNs);
+    const int64_t vote_ns = Later(std::max(deadline_ns_, MonotonicNs()), kVoteNs);
     const ReconfigureOutcome outcome = attempt.Agree(
-        vote_ns, 0,
+        {.deadline_ns = vote_ns},
         [&](const std::vector<ReconfigureVoter>& ranks) {
           return NextMoveOfMaking(ranks, wished_);
         },
@@ -115,10 +119,13 @@ class Reconfiguration {
     const bool grown = outcome.attempt == attempt.number() && outcome.kind == EndKind::kGrown;
     if (!grown) {
       growth_->CallOff(made.ok() ? made->get() : nullptr);
-      return Failed(attempt, outcome, made.status());
+      return Failed(attempt, outcome, made.status(), /*of_making=*/true);
     }
     // What goes wrong from here on is a failure of the new group, which the next call on it says.
-    if (made.ok() && *made != nullptr) (void)AwaitAll(**made, vote_ns);
+    if (made.ok() && *made != nullptr) {
+      const UninterruptedWaits decided;
+      (void)AwaitAll(**made, vote_ns);
+    }
     return made;
   }
 
@@ -220,6 +227,7 @@ class Reconfiguration {
   const ReconfigureBoard board_;
   const std::vector<int>& wished_;
   GroupOptions options_;
+  int64_t deadline_ns_ = 0;
   char* segment_ = nullptr;  // that this rank has made, until the new group has it
   absl::Status no_group_;    // why this rank, which leads, could make none
   std::optional<Growth> growth_;

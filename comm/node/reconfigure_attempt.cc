@@ -13,7 +13,6 @@ namespace {
 using EndKind = ReconfigureOutcome::Kind;
 
 constexpr int64_t kLookAtVotersNs = 2'000'000;
-constexpr int64_t kFinishNs = 1'000'000'000;  // for operations of a group that works
 constexpr WaitPolicy kVotePolicy{.spins = 0, .yields = 50};
 
 }  // namespace
@@ -50,21 +49,20 @@ bool ReconfigureAttempt::Decide(EndKind kind, int rank, int other) const {
                                  .other = static_cast<uint8_t>(other)});
 }
 
-ReconfigureOutcome ReconfigureAttempt::Agree(int64_t deadline_ns, int64_t patience_ns,
-                                             const Rule& rule, const Lead& lead) {
-  const int64_t finish_ns = MonotonicNs() + kFinishNs;
+ReconfigureOutcome ReconfigureAttempt::Agree(const Patience& patience, const Rule& rule,
+                                             const Lead& lead) {
   while (!Decided()) {
     const int votes = board_.Votes(number());
     const ReconfigureMove move = rule(Look());
     if (Move(move, lead)) continue;
     const bool waits_for_leader = move.voted && move.awaited != state_.rank;
-    const int64_t end_ns = waits_for_leader ? Later(deadline_ns, patience_ns) : deadline_ns;
+    const int64_t end_ns = Later(patience.deadline_ns, waits_for_leader ? patience.leader_ns : 0);
     const int64_t now_ns = MonotonicNs();
     if (now_ns >= end_ns) {
       (void)Decide(move.voted ? EndKind::kStuck : EndKind::kTimeout, move.awaited, state_.rank);
       continue;
     }
-    if (now_ns >= finish_ns && !move.voted && !state_.aborted()) {
+    if (now_ns >= patience.finish_ns && !move.voted && !state_.aborted()) {
       failures_.Raise(failures_.Aborted("it is being reconfigured"));
     }
     AwaitChange(votes, end_ns - now_ns);

@@ -37,11 +37,15 @@ class ReconfigureAttempt {
 
   void Vote(uint64_t wish) const { board_.Vote(state_.rank, number(), wish); }
 
-  // Whom it waits for when `deadline_ns` (MonotonicNs) has passed is decided to be why. `patience_ns`: how much longer it waits for a
-  // leader alone, which has its own deadline. A group that works is ended after a second in which not all have voted: who waits in an
-  // operation for a rank that is here would wait for ever.
-  ReconfigureOutcome Agree(int64_t deadline_ns, int64_t patience_ns, const Rule& rule,
-                           const Lead& lead);
+  struct Patience {
+    int64_t deadline_ns = 0;  // MonotonicNs; whom it waits for then is decided to be why
+    int64_t leader_ns =
+        0;  // how much longer it waits for a leader alone, which has its own deadline
+    // When a group that works is ended if not all have voted: who waits in an operation for a rank that is here would wait for ever.
+    int64_t finish_ns = INT64_MAX;
+  };
+
+  ReconfigureOutcome Agree(const Patience& patience, const Rule& rule, const Lead& lead);
 
   // False if somebody was quicker. It may have left since, so that it seems to be gone to who looks at this moment.
   bool Decide(ReconfigureOutcome::Kind kind, int rank, int other) const;

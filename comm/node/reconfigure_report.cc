@@ -49,8 +49,7 @@ absl::Status ReconfigureReport::WhyNot(const ReconfigureOutcome& outcome,
     case EndKind::kStuck:
       return TooLate(rank, outcome.other, outcome.kind == EndKind::kStuck);
     case EndKind::kInterrupted:
-      return Say(WEFT_ABORTED, fields,
-                 StrCat(name, " was interrupted by its program (weft_set_interrupt)"));
+      return Interrupted(name, fields);
     case EndKind::kNoSegment:
       if (is_own) return Annotate(own, Heading());
       return Say(WEFT_REMOTE_ERROR, fields,
@@ -72,20 +71,25 @@ absl::Status ReconfigureReport::WhyNot(const ReconfigureOutcome& outcome,
   }
 }
 
+absl::Status ReconfigureReport::Interrupted(std::string_view name,
+                                            const ErrorFields& fields) const {
+  return Say(WEFT_ABORTED, fields,
+             StrCat(name, " was interrupted by its program (weft_set_interrupt)"));
+}
+
 // Who has met with the same says what it has met with.
 absl::Status ReconfigureReport::NotGrown(const ReconfigureOutcome& outcome,
                                          const absl::Status& own) const {
   const auto why = static_cast<weft_result_t>(outcome.other);
-  if (ResultOf(own) == why) return Annotate(own, Heading());
-  const ErrorFields fields = failures_.names().FieldsOf(outcome.rank);
-  if (why == WEFT_INTERRUPTED) {
-    return Say(WEFT_ABORTED, fields,
-               StrCat(failures_.names().NameOf(outcome.rank),
-                      " was interrupted by its program (weft_set_interrupt)"));
+  if (outcome.rank == state_.rank || ResultOf(own) == why || ResultOf(own) == WEFT_INTERRUPTED) {
+    return Annotate(own, Heading());
   }
-  return Say(why, fields,
-             StrCat(failures_.names().NameOf(outcome.rank),
-                    " could not make the group with those that join; its own error says why"));
+  const ErrorFields fields = failures_.names().FieldsOf(outcome.rank);
+  const std::string name = failures_.names().NameOf(outcome.rank);
+  if (why == WEFT_INTERRUPTED) return Interrupted(name, fields);
+  return Say(
+      WEFT_REMOTE_ERROR, fields,
+      StrCat(name, " could not make the group with those that join; its own error says why"));
 }
 
 absl::Status ReconfigureReport::ListedRankIsGone(int rank) const {
@@ -110,11 +114,13 @@ absl::Status ReconfigureReport::TooLate(int rank, int finder, bool voted) const 
     if (other == rank || attempt_.board().HasVoted(other, attempt_.number())) continue;
     if (!attempt_.Gone(other)) missing.push_back(failures_.WhereIs(other));
   }
-  return Say(WEFT_TIMEOUT, failures_.names().FieldsOf(rank),
-             fmt::format("{} {} before the deadline of rank {}", fmt::join(missing, ", "),
-                         voted ? "called weft_group_reconfigure, but did not go on"
-                               : "did not call weft_group_reconfigure",
-                         finder));
+  const char* const what = voted ? "called weft_group_reconfigure, but did not go on"
+                           : of_making_
+                               ? "did not say whether it has the group with those that join"
+                               : "did not call weft_group_reconfigure";
+  return Say(
+      WEFT_TIMEOUT, failures_.names().FieldsOf(rank),
+      fmt::format("{} {} before the deadline of rank {}", fmt::join(missing, ", "), what, finder));
 }
 
 }  // namespace weft

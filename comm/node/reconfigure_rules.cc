@@ -27,6 +27,15 @@ ReconfigureMove Decision(VoterKind kind, int rank, int other) {
   return move;
 }
 
+// What a word of the board has room for.
+constexpr uint64_t kResultMax = 0xff;
+
+// Who has met with something itself says more than who gave up because of another one.
+int Weight(int result) {
+  if (result == WEFT_SUCCESS) return 0;
+  return result == WEFT_REMOTE_ERROR || result == WEFT_ABORTED ? 1 : 2;
+}
+
 // Who lives and has not voted; -1: nobody.
 int FirstSilent(const std::vector<ReconfigureVoter>& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -64,12 +73,16 @@ ReconfigureMove NextMoveOfMaking(const std::vector<ReconfigureVoter>& ranks,
                                  const std::vector<int>& members) {
   if (const int silent = FirstSilent(ranks); silent >= 0) return {.awaited = silent};
   const std::vector<int> living = RanksThatLive(ranks);
+  int why = WEFT_SUCCESS;
+  int whose = -1;
   for (const int rank : living) {
-    const uint64_t result = *ranks[static_cast<size_t>(rank)].vote;
-    if (result != WEFT_SUCCESS) {
-      return Decision(VoterKind::kNotGrown, rank, static_cast<int>(result));
-    }
+    const uint64_t vote = *ranks[static_cast<size_t>(rank)].vote;
+    const int result = vote <= kResultMax ? static_cast<int>(vote) : WEFT_CORRUPT;
+    if (result == WEFT_SUCCESS || Weight(result) <= Weight(why)) continue;
+    why = result;
+    whose = rank;
   }
+  if (why != WEFT_SUCCESS) return Decision(VoterKind::kNotGrown, whose, why);
   int lost = kNewRank;
   for (const int member : members) {
     if (member == kNewRank) continue;

@@ -11,7 +11,7 @@
 //  4. Else the first member decides, and no other rank can be the first member while that one lives. If places are open, it does when it
 //     has who will fill them.
 //  5. Of a group with newcomers, which its ranks have met to make: if all that live have it, any of them decides for it, else
-//     against it. If none of its ranks lives, nobody has it.
+//     against it, for the first that has met with something itself. If none of its ranks lives, nobody has it.
 //
 // Thread-safety: pure functions.
 #pragma once

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <unistd.h>
-
 #include "base/later.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -21,11 +19,6 @@ absl::StatusOr<Endpoint> WeftrunEndpoint(const LaunchEnvironment& launch, int64_
     WEFT_ASSIGN_OR_RETURN(endpoint.host, ResolveHost(endpoint.host, deadline_ns));
   }
   return endpoint;
-}
-
-JobStore& JobStore::Get() {
-  static auto* const store = new JobStore;
-  return *store;
 }
 
 bool JobStore::Exists() {
@@ -51,14 +44,10 @@ absl::Status JobStore::Connect(int64_t deadline_ns) {
   auto client = std::make_unique<RemoteStore>(SystemSeams(), std::move(options));
   WEFT_RETURN_IF_ERROR(client->Connect());
   client_ = std::move(client);
-  connected_in_ = getpid();
   return absl::OkStatus();
 }
 
 StoreReply JobStore::Ask(StoreRequest request) {
-  MutexLock lock(mutex_);
-  // A child that was forked must not speak, nor say goodbye, on its parent's connection.
-  if (client_ != nullptr && connected_in_ != getpid()) (void)client_.release();
   if (client_ == nullptr) {
     const int64_t deadline_ns = std::max(request.deadline_ns, Later(MonotonicNs(), kConnectNs));
     if (absl::Status connected = Connect(deadline_ns); !connected.ok()) {

@@ -1,21 +1,18 @@
 // The store that weftrun keeps for as long as its job runs: where ranks that it has started again find the others.
 //
-//   JobStore& store = JobStore::Get();
+//   JobStore store;
 //   store.Ask({.kind = StoreRequest::Kind::kAdd, .key = "weft/join/world/tickets", ...});
 //
-// Connected when it is first asked, and again after the connection has failed. Its keys are those of the whole job: no start of it and no
-// rendezvous has keys of its own here.
+// Connected when it is first asked, and again after the connection has failed. Each object has a connection of its own, so that nobody
+// waits for another thread's request. Its keys are those of the whole job: no start of it and no rendezvous has keys of its own here.
 //
-// Thread-safety: any thread; one request at a time, the others wait for it.
+// Thread-safety: one request at a time.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include <sys/types.h>
-
 #include "absl/status/statusor.h"
-#include "base/mutex.h"
 #include "base/net.h"
 #include "comm/rendezvous/launch_environment.h"
 #include "comm/rendezvous/remote_store.h"
@@ -25,8 +22,7 @@ namespace weft {
 
 class JobStore : public Store {
  public:
-  // This process's. Never destroyed.
-  static JobStore& Get();
+  static constexpr int64_t kConnectNs = 5'000'000'000;
 
   // Whether weftrun has started this process.
   static bool Exists();
@@ -38,16 +34,10 @@ class JobStore : public Store {
   // Tells weftrun that this process, which it has started again as `rank`, is in the group. A failure is logged.
   void SayJoined(int rank);
 
-  static constexpr int64_t kConnectNs = 5'000'000'000;
-
  private:
-  JobStore() = default;
+  absl::Status Connect(int64_t deadline_ns);
 
-  absl::Status Connect(int64_t deadline_ns) WEFT_REQUIRES(mutex_);
-
-  Mutex mutex_;
-  std::unique_ptr<RemoteStore> client_ WEFT_GUARDED_BY(mutex_);
-  pid_t connected_in_ WEFT_GUARDED_BY(mutex_) = -1;
+  std::unique_ptr<RemoteStore> client_;
 };
 
 // Where weftrun's store listens, by its variables.

@@ -22,12 +22,22 @@ namespace {
 
 constexpr uint16_t kQueueVersion = 1;
 constexpr size_t kGroupNameBytesMax = 256;
-constexpr std::string_view kOver = "over";
+constexpr std::string_view kOver = "over";  // it has been admitted
+constexpr std::string_view kLeft = "left";  // it does not wait any longer
 constexpr int64_t kNotWaiting = std::numeric_limits<int64_t>::min();
 constexpr int64_t kLeaveNs = 2'000'000'000;
 
 StoreRequest Look(std::string key) {
   return {.kind = StoreRequest::Kind::kWait, .key = std::move(key), .deadline_ns = kNotWaiting};
+}
+
+// The store has answered that there is no such key.
+bool IsAbsent(const StoreReply& reply) {
+  return ResultOf(reply.status) == WEFT_TIMEOUT && !reply.unanswered;
+}
+
+absl::Status NoAnswer() {
+  return MakeError(WEFT_TIMEOUT, "the store takes too long to say who would join");
 }
 
 std::string OffKey(std::string_view meeting) {
@@ -36,7 +46,7 @@ std::string OffKey(std::string_view meeting) {
 
 // Of a process of another machine or pid namespace that is not known: it counts as living.
 bool HasEnded(const GroupMember& member) {
-  static const GroupMember self = DescribeSelf(0);
+  const GroupMember self = DescribeSelf(0);
   const bool seen = member.boot_id == self.boot_id && member.pid_namespace != 0 &&
                     member.pid_namespace == self.pid_namespace;
   if (!seen) return false;
@@ -105,7 +115,7 @@ std::string NewcomerQueue::Key(std::string_view what, int64_t number) const {
 
 absl::StatusOr<int64_t> NewcomerQueue::Count(std::string_view what) {
   const StoreReply reply = store_.Ask(Look(StrCat(prefix_, what)));
-  if (ResultOf(reply.status) == WEFT_TIMEOUT) return 0;
+  if (IsAbsent(reply)) return 0;
   WEFT_RETURN_IF_ERROR(reply.status);
   int64_t count = 0;
   if (absl::SimpleAtoi(reply.value, &count) && count >= 0) return count;
@@ -137,31 +147,37 @@ absl::StatusOr<std::optional<Admission>> NewcomerQueue::Await(int64_t ticket, in
   const StoreReply reply = store_.Ask({.kind = StoreRequest::Kind::kWait,
                                        .key = Key("admitted", ticket),
                                        .deadline_ns = deadline_ns});
-  if (ResultOf(reply.status) == WEFT_TIMEOUT) return std::optional<Admission>();
+  if (IsAbsent(reply)) return std::optional<Admission>();
   WEFT_RETURN_IF_ERROR(reply.status);
-  Leave(ticket);
+  Mark(ticket, kOver);
+  (void)store_.Ask({.kind = StoreRequest::Kind::kRemove,
+                    .key = Key("admitted", ticket),
+                    .deadline_ns = Later(MonotonicNs(), kLeaveNs)});
   WEFT_ASSIGN_OR_RETURN(Admission admission, DecodeAdmission(reply.value));
   return std::optional<Admission>(std::move(admission));
 }
 
-void NewcomerQueue::Leave(int64_t ticket) {
-  const int64_t deadline_ns = Later(MonotonicNs(), kLeaveNs);
-  const absl::Status over = Set(Key("ticket", ticket), std::string(kOver), deadline_ns);
-  if (!over.ok()) {
-    LogInfo("the store did not take that ticket ", ticket, " is over: ", FromAbsl(over.message()));
-  }
-  Remove(Key("admitted", ticket), deadline_ns);
+// The ticket first: who admits this process looks at it after having written the admission, so one of the two sees the other.
+std::optional<Admission> NewcomerQueue::GiveUp(int64_t ticket) {
+  Mark(ticket, kLeft);
+  const StoreReply reply = store_.Ask(Look(Key("admitted", ticket)));
+  if (!reply.status.ok()) return std::nullopt;
+  absl::StatusOr<Admission> admission = DecodeAdmission(reply.value);
+  if (!admission.ok()) return std::nullopt;
+  return *std::move(admission);
 }
 
-void NewcomerQueue::Remove(std::string key, int64_t deadline_ns) {
-  (void)store_.Ask(
-      {.kind = StoreRequest::Kind::kRemove, .key = std::move(key), .deadline_ns = deadline_ns});
+void NewcomerQueue::Mark(int64_t ticket, std::string_view what) {
+  const absl::Status marked =
+      Set(Key("ticket", ticket), std::string(what), Later(MonotonicNs(), kLeaveNs));
+  if (marked.ok()) return;
+  LogInfo("the store did not take that ticket ", ticket, " is over: ", FromAbsl(marked.message()));
 }
 
 absl::StatusOr<std::optional<Newcomer>> NewcomerQueue::Read(int64_t ticket, bool* over) {
   const StoreReply reply = store_.Ask(Look(Key("ticket", ticket)));
   *over = false;
-  if (ResultOf(reply.status) == WEFT_TIMEOUT) return std::optional<Newcomer>();
+  if (IsAbsent(reply)) return std::optional<Newcomer>();
   WEFT_RETURN_IF_ERROR(reply.status);
   WireReader reader(reply.value);
   Newcomer newcomer{.ticket = ticket};
@@ -172,7 +188,7 @@ absl::StatusOr<std::optional<Newcomer>> NewcomerQueue::Read(int64_t ticket, bool
   // Who has admitted it may have died before the ticket was over.
   const StoreReply admitted = store_.Ask(Look(Key("admitted", ticket)));
   if (admitted.status.ok()) return std::optional<Newcomer>();
-  if (ResultOf(admitted.status) != WEFT_TIMEOUT) return admitted.status;
+  if (!IsAbsent(admitted)) return admitted.status;
   return std::optional<Newcomer>(std::move(newcomer));
 }
 
@@ -184,15 +200,15 @@ absl::StatusOr<std::vector<Newcomer>> NewcomerQueue::Waiting(size_t count_max,
   WEFT_ASSIGN_OR_RETURN(const int64_t passed, Count("over"));
   int64_t all_over = passed;  // up to and with this one
   for (int64_t ticket = passed + 1; ticket <= tickets && waiting.size() < count_max; ++ticket) {
+    if (MonotonicNs() > deadline_ns) return NoAnswer();
     bool over = false;
     WEFT_ASSIGN_OR_RETURN(std::optional<Newcomer> newcomer, Read(ticket, &over));
     if (newcomer.has_value()) waiting.push_back(*std::move(newcomer));
     if (over && all_over == ticket - 1) all_over = ticket;
   }
-  if (all_over == passed) return waiting;
-  WEFT_RETURN_IF_ERROR(Set(StrCat(prefix_, "over"), std::to_string(all_over), deadline_ns));
-  for (int64_t ticket = passed + 1; ticket <= all_over; ++ticket)
-    Remove(Key("ticket", ticket), deadline_ns);
+  if (all_over > passed) {
+    WEFT_RETURN_IF_ERROR(Set(StrCat(prefix_, "over"), std::to_string(all_over), deadline_ns));
+  }
   return waiting;
 }
 
@@ -200,6 +216,13 @@ absl::Status NewcomerQueue::Admit(const Newcomer& newcomer, const Admission& adm
                                   int64_t deadline_ns) {
   WEFT_RETURN_IF_ERROR(
       Set(Key("admitted", newcomer.ticket), EncodeAdmission(admission), deadline_ns));
+  const StoreReply ticket = store_.Ask(Look(Key("ticket", newcomer.ticket)));
+  WEFT_RETURN_IF_ERROR(ticket.status);
+  if (ticket.value == kLeft) {
+    return MakeError(WEFT_REMOTE_ERROR, {.pid = newcomer.member.pid, .host = newcomer.member.host},
+                     StrCat("pid ", newcomer.member.pid, " on ", newcomer.member.host,
+                            " has given up waiting at the same moment"));
+  }
   // It may be slow to say so itself, and must not be admitted again.
   return Set(Key("ticket", newcomer.ticket), std::string(kOver), deadline_ns);
 }
@@ -220,7 +243,7 @@ void CallOff(Store& store, std::string_view meeting, int64_t deadline_ns) {
 }
 
 bool IsCalledOff(Store& store, std::string_view meeting) {
-  return ResultOf(store.Ask(Look(OffKey(meeting))).status) != WEFT_TIMEOUT;
+  return !IsAbsent(store.Ask(Look(OffKey(meeting))));
 }
 
 }  // namespace weft

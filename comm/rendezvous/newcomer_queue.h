@@ -11,6 +11,8 @@
 // names a meeting, a prefix of keys under which the group is then made as any other (membership.h); a meeting that came to nothing is
 // called off, so that a newcomer need not wait for those that are not coming.
 //
+// A ticket stays in the store when it is over, as two words.
+//
 // Thread-safety: the store's.
 #pragma once
 
@@ -56,8 +58,8 @@ class NewcomerQueue {
   // Waits for an admission until then; nothing if there was none. Who is admitted does not wait any longer. CORRUPT: what is there
   // is none.
   absl::StatusOr<std::optional<Admission>> Await(int64_t ticket, int64_t deadline_ns);
-  // Does not wait any longer.
-  void Leave(int64_t ticket);
+  // Does not wait any longer. Returns an admission that came too late, if there is one: its ranks must be told.
+  std::optional<Admission> GiveUp(int64_t ticket);
 
   // The group's.
 
@@ -68,7 +70,8 @@ class NewcomerQueue {
  private:
   std::string Key(std::string_view what, int64_t number) const;
   absl::StatusOr<int64_t> Count(std::string_view what);
-  void Remove(std::string key, int64_t deadline_ns);
+  // Sets what the ticket says from now on; a failure is logged.
+  void Mark(int64_t ticket, std::string_view what);
   absl::Status Set(std::string key, std::string value, int64_t deadline_ns);
   // What the ticket says: nothing if it is over, not written yet, or has been admitted.
   absl::StatusOr<std::optional<Newcomer>> Read(int64_t ticket, bool* over);

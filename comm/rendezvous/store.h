@@ -33,8 +33,9 @@ struct StoreRequest {
 
 struct StoreReply {
   absl::Status status;
-  std::string value;   // of kWait
-  int64_t number = 0;  // of kAdd: the sum
+  bool unanswered = false;  // of a TIMEOUT: the store has not said so, it has said nothing
+  std::string value;        // of kWait
+  int64_t number = 0;       // of kAdd: the sum
 };
 
 // INVALID_ARGUMENT for an empty or too long key or a too long value.

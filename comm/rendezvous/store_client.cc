@@ -281,8 +281,12 @@ void StoreClient::CheckDeadlines() {
       sealer_->Seal(cancel, &out_);
       Flush();
     }
-    Finish({.status = MakeError(WEFT_TIMEOUT, StrCat("could not ", what, " at ", Where(),
-                                                     " before the deadline"))});
+    // A key that was waited for may just not have come; everything else, also a mere look, has an answer at once.
+    const bool waited = waiting && request_->kind == StoreRequest::Kind::kWait &&
+                        request_->deadline_ns == answer_deadline_ns_;
+    Finish({.status = MakeError(
+                WEFT_TIMEOUT, StrCat("could not ", what, " at ", Where(), " before the deadline")),
+            .unanswered = !waited});
   }
 }
 

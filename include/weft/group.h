@@ -41,7 +41,7 @@ typedef struct weft_group_config {
 /* Makes the group of all ranks from the environment of the launcher: weftrun, torchrun, Slurm,
  * PMI-1 (mpiexec) or Open MPI; a group of one when there is none. Collective. On success *group is
  * set. A process that `weftrun --elastic` has started again, in place of one that was lost, joins the group of the others
- * instead, as by weft_group_join(); weft_group_epoch() tells. Errors: INVALID_ARGUMENT, INVALID_USAGE (contradicting variables, each named), TIMEOUT
+ * instead, as by weft_group_join(); weft_group_epoch() tells. It makes further groups by a store, or of that one. Errors: INVALID_ARGUMENT, INVALID_USAGE (contradicting variables, each named), TIMEOUT
  * (lists the missing ranks), AUTH_FAILED, SYSTEM_ERROR, OUT_OF_MEMORY. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_create_from_env(const weft_group_config_t* config,
                                                      weft_group_t* group);
@@ -91,7 +91,7 @@ WEFT_EXPORT weft_result_t weft_group_create_from_ranks(weft_group_t parent, cons
  * and if one dies meanwhile, they agree without it.
  *
  * Places of WEFT_NEW_RANK are taken by processes that call weft_group_join(), in the order in which they came; the call waits for them until its
- * deadline. They are met in config->store, or if that is NULL in the store of the weftrun that has started this process. Either all
+ * deadline. Groups that take in newcomers through one store at a time have different names. They are met in config->store, or if that is NULL in the store of the weftrun that has started this process. Either all
  * ranks that live have the group with the newcomers, or none: if it cannot be made (a newcomer dies, say) the call fails on all, and the
  * group is as it was.
  *
@@ -106,9 +106,11 @@ WEFT_EXPORT weft_result_t weft_group_create_from_ranks(weft_group_t parent, cons
  * memory of weft_mem_alloc_shared() ends with it, that of weft_mem_alloc() stays. Meshes and shard contexts on it have to be made anew.
  * Memory of ranks that are gone is given back.
  *
- * An error is the same on all ranks, and leaves the group as it was: PEER_LOST (a listed rank is gone, or a process ended while the
- * newcomers were taken in), MISMATCH (another list), REMOTE_ERROR and OUT_OF_MEMORY (no memory for the new group, or no answer from the
- * store), ABORTED and INTERRUPTED (weft_set_interrupt on a rank), TIMEOUT (too few newcomers came, or one did not go on).
+ * An error comes on all ranks, and leaves the group as it was: PEER_LOST (a listed rank is gone, or a process ended while the
+ * newcomers were taken in), MISMATCH (another list), REMOTE_ERROR (a rank or a newcomer has met with something, which its own error says:
+ * OUT_OF_MEMORY, SYSTEM_ERROR, UNSUPPORTED for one of another machine, and the store's), ABORTED and INTERRUPTED (weft_set_interrupt on a
+ * rank), TIMEOUT (too few newcomers came, or one did not go on). But where ranks come to the call more than a second apart, what is under
+ * way on a group that works is ended then, and so the group, whatever becomes of the call.
  * TIMEOUT that names who has not called, and what that process does: the group has ended, and may be reconfigured when all come.
  * One rank alone: INVALID_ARGUMENT (a rank twice or outside the group, none of the group, members NULL and count not 0), UNSUPPORTED (more
  * ranks than a group may have), INVALID_USAGE (the group of a mesh's axis; WEFT_NEW_RANK without a store), BAD_STATE (another thread
@@ -120,13 +122,13 @@ WEFT_EXPORT weft_result_t weft_group_reconfigure(weft_group_t group, const int m
  * sets *group. `store`: where they look for newcomers; NULL: the store of the weftrun that has started this process. config->name is
  * the group's, "world" if it is NULL. Rank and size are the group's to say. If the ranks' attempt fails, this one waits for the next.
  * Errors: INVALID_ARGUMENT, INVALID_USAGE (no store), TIMEOUT (config->init_timeout_ns has passed), INTERRUPTED, AUTH_FAILED,
- * UNSUPPORTED (another machine, or another version of weft), SYSTEM_ERROR, OUT_OF_MEMORY. Any thread. */
+ * UNSUPPORTED (another machine), SYSTEM_ERROR, OUT_OF_MEMORY. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_join(weft_store_t store, const weft_group_config_t* config,
                                           weft_group_t* group);
 
 /* How many processes wait to join the group, at most 64: in `store`, or if that is NULL in weftrun's. Not collective, and of this
  * moment: let one rank ask and tell the others, which then call weft_group_reconfigure() with so many WEFT_NEW_RANK. Asks the store, so
- * it takes some 0.1 ms. Errors: INVALID_ARGUMENT, INVALID_USAGE (no store), and the store's. Any thread. */
+ * it takes some 0.1 ms, with weftrun's, to which it connects, 1 ms. Errors: INVALID_ARGUMENT, INVALID_USAGE (no store), and the store's. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_newcomers(weft_group_t group, weft_store_t store, int* count);
 
 /* How often the group has been made: 1 at first, one more after each weft_group_reconfigure(). A process that finds more

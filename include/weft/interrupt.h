@@ -19,7 +19,7 @@ typedef int (*weft_interrupt_check_t)(void* user);
  * 20 ms at a time), but not while they spin. If it says so, the call returns WEFT_INTERRUPTED:
  * - a blocking collective or message, a split and the other collective calls on a group: the group is aborted, as this
  *   rank cannot tell how far the call got; the peers' calls return WEFT_ABORTED and name the rank;
- * - making a group: there is none; the ranks that still wait are told the rank, or miss it at their deadline;
+ * - making, joining or reconfiguring a group: there is none; the ranks that still wait are told the rank, or miss it at their deadline;
  * - weft_work_wait and weft_completion_queue_wait: the operations go on, and may be waited for again;
  * - calls of a shard context: the step is aborted as by weft_shard_abort_step.
  * NULL: no check, which is how every thread begins. INVALID_ARGUMENT for a negative every_ns. Thread rule: any thread, each

@@ -105,6 +105,10 @@ std::vector<NamedCall> GroupCalls() {
          const weft_unique_id_t id = {};
          return weft_group_create_from_id(&id, 2, 0, nullptr, &t.group);
        }},
+      {"weft_group_join",
+       [](Things& t) {
+         return weft_group_join(t.bench.store, nullptr, &t.group);
+       }},
       {"weft_group_create_from_store",
        [](Things& t) {
          return weft_group_create_from_store(t.bench.store, 2, 0, nullptr, &t.group);
@@ -125,6 +129,15 @@ std::vector<NamedCall> GroupCalls() {
       {"weft_group_reconfigure",
        [](Things& t) {
          return weft_group_reconfigure(t.group, nullptr, 0, nullptr);
+       }},
+      {"weft_group_newcomers",
+       [](Things& t) {
+         return weft_group_newcomers(t.group, t.bench.store, &t.number);
+       }},
+      {"weft_group_epoch",
+       [](Things& t) {
+         uint32_t epoch = 0;
+         return weft_group_epoch(t.group, &epoch);
        }},
       {"weft_group_rank",
        [](Things& t) {

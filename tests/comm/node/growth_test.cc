@@ -538,6 +538,83 @@ TEST(ANewcomer, IsToldByWhoAdmittedItIfNobodyElseCan) {
   });
 }
 
+// Fails the requests that are meant.
+class FailingStore : public Store {
+ public:
+  FailingStore(Store& store, std::string key, weft_result_t result)
+      : store_(store), key_(std::move(key)), result_(result) {}
+
+  StoreReply Ask(StoreRequest request) override {
+    const bool meant =
+        request.kind == StoreRequest::Kind::kSet && request.key.find(key_) != std::string::npos;
+    if (meant) return {.status = MakeError(result_, "the store is full")};
+    return store_.Ask(std::move(request));
+  }
+
+ private:
+  Store& store_;
+  const std::string key_;
+  const weft_result_t result_;
+};
+
+// Whoever has met with something says it, and is named by the others; who only gave up because of it is not. Nobody waits for the
+// deadline, and the group works.
+TEST(WhatOneHasMetWith, IsNamedByAll) {
+  for (const int failing : {0, 1, 2}) {
+    SCOPED_TRACE(failing);
+    OnProcesses(2, 1, {}, [&](Process& self) -> std::string {
+      Store& good = *self.store;
+      FailingStore full(good, "/line/", WEFT_OUT_OF_MEMORY);
+      const int64_t start_ns = MonotonicNs();
+      if (self.number == failing) self.store = &full;
+      if (self.number == 2) {
+        std::string problem = self.Join();
+        if (failing == 2 && problem.find("the store is full") == std::string::npos) return problem;
+        self.store = &good;
+        if (failing == 2) problem = self.Join();
+        return problem.empty() ? CheckGrown(self, {3, 2, 2}) : problem;
+      }
+      const absl::Status failed = self.Grow({0, 1, kNew});
+      const std::string said = Text(failed);
+      const bool own = self.number == failing;
+      if (ResultOf(failed) != (own ? WEFT_OUT_OF_MEMORY : WEFT_REMOTE_ERROR)) return said;
+      if (!own && FieldsOf(failed).rank != (failing == 2 ? -1 : failing)) return said;
+      if (MonotonicNs() - start_ns > kReconfigureNs / 2) return "late: " + said;
+      if (const absl::Status met = self.Meet(); !met.ok()) return "it has ended: " + Text(met);
+      self.store = &good;
+      if (const absl::Status grown = self.Grow({0, 1, kNew}); !grown.ok()) return Text(grown);
+      return CheckGrown(self, {3, self.number, self.number});
+    });
+  }
+}
+
+// A rank that is not listed has nothing to do while the others meet, however long; the group is as it was if that fails.
+TEST(ARankThatIsNotListed, WaitsForTheMeeting) {
+  OnProcesses(2, 1, {2}, [&](Process& self) -> std::string {
+    if (self.number == 2) {
+      ActingStore dying(
+          *self.store,
+          [](const StoreRequest& request) {
+            return request.kind == StoreRequest::Kind::kSet &&
+                   request.key.find("/line/") != std::string::npos;
+          },
+          nullptr,
+          [] {
+            const timespec moment{1, 500'000'000};
+            nanosleep(&moment, nullptr);
+            raise(SIGKILL);
+          });
+      self.store = &dying;
+      return "joined: " + self.Join();
+    }
+    const absl::Status lost = self.Grow({0, kNew});
+    const weft_result_t wanted = self.number == 0 ? WEFT_PEER_LOST : WEFT_REMOTE_ERROR;
+    if (ResultOf(lost) != wanted) return "another: " + Text(lost);
+    if (FieldsOf(lost).rank != (self.number == 0 ? -1 : 0)) return "another rank: " + Text(lost);
+    return self.Meet().ok() ? "" : "it has ended: " + Text(self.group->error());
+  });
+}
+
 // The same processes a thousand times: one goes, and comes again.
 TEST(Rounds, OfShrinkingAndGrowingLeaveNothingBehind) {
 #ifdef WEFT_SANITIZE
