@@ -154,10 +154,8 @@ void WaitWatch::Hide() {
 void WaitWatch::EndWait() {
   MutexLock lock(mutex_);
   Hide();
-  // With their memory: who waited for long must not hold more than others.
-  suspects_ = {};
-  suspected_ = {};
-  stuck_ = {};
+  // With its memory, which a vector would keep that is assigned {}: who waited for long must not hold more than others.
+  suspicion_ = Suspicion();
 }
 
 bool WaitWatch::Describe(const Work& work, std::string_view call, Shown* shown) {
@@ -197,9 +195,9 @@ bool WaitWatch::Show(const Work& work, std::string_view call) {
   return true;
 }
 
-void WaitWatch::ReadAll(std::vector<RankWait>* waits, std::vector<Seen>* seen) const {
-  waits->assign(static_cast<size_t>(shape_.size), {});
-  seen->assign(static_cast<size_t>(shape_.size), {});
+WaitWatch::Suspicion WaitWatch::ReadAll() const {
+  const auto size = static_cast<size_t>(shape_.size);
+  Suspicion all{.waits = std::vector<RankWait>(size), .seen = std::vector<Seen>(size), .stuck = {}};
   for (int rank = 0; rank < shape_.size; ++rank) {
     for (int place = 0; place < NoticeBoard::kPlaces; ++place) {
       WaitNotice notice;
@@ -207,23 +205,26 @@ void WaitWatch::ReadAll(std::vector<RankWait>* waits, std::vector<Seen>* seen) c
       if (version == 0) continue;
       const auto shown = std::bit_cast<Shown>(notice);
       if (shown.context != context_ || shown.channel >= kContextGroupCount) continue;
-      (*waits)[static_cast<size_t>(rank)] = {.waits = true,
-                                             .channel = static_cast<ContextGroup>(shown.channel),
-                                             .number = shown.number,
-                                             .channels = shown.channels};
-      (*seen)[static_cast<size_t>(rank)] = {
+      all.waits[static_cast<size_t>(rank)] = {.waits = true,
+                                              .channel = static_cast<ContextGroup>(shown.channel),
+                                              .number = shown.number,
+                                              .channels = shown.channels};
+      all.seen[static_cast<size_t>(rank)] = {
           place, version, std::string(shown.text, strnlen(shown.text, sizeof(shown.text)))};
     }
   }
+  all.stuck = FindStuck(all.waits, shape_);
+  return all;
 }
 
 // All that were stuck at the look before have stood since then.
 bool WaitWatch::StandsAsBefore(const std::vector<Seen>& seen) const {
-  if (suspected_.empty()) return false;
+  const Suspicion& before = suspicion_;
+  if (before.seen.empty()) return false;
   for (size_t rank = 0; rank < seen.size(); ++rank) {
-    if (!stuck_[rank]) continue;
-    const bool same = seen[rank].version == suspected_[rank].version &&
-                      seen[rank].place == suspected_[rank].place;
+    if (!before.stuck[rank]) continue;
+    const bool same = seen[rank].version == before.seen[rank].version &&
+                      seen[rank].place == before.seen[rank].place;
     if (!same) return false;
   }
   return true;
@@ -235,32 +236,27 @@ absl::Status WaitWatch::Look(const Work& work, bool promises, std::string_view c
     return absl::OkStatus();
   }
   if (!Show(work, call)) {
-    suspected_.clear();
+    suspicion_ = Suspicion();
     return absl::OkStatus();
   }
-  std::vector<RankWait> waits;
-  std::vector<Seen> seen;
-  ReadAll(&waits, &seen);
-  if (StandsAsBefore(seen)) return Report(suspects_, suspected_, stuck_);
-  suspects_ = std::move(waits);
-  suspected_ = std::move(seen);
-  stuck_ = FindStuck(suspects_, shape_);
-  if (!stuck_[static_cast<size_t>(mesh_group_->rank())]) suspected_.clear();
+  Suspicion found = ReadAll();
+  if (StandsAsBefore(found.seen)) return Report(suspicion_);
+  const bool stuck = found.stuck[static_cast<size_t>(mesh_group_->rank())];
+  suspicion_ = stuck ? std::move(found) : Suspicion();
   return absl::OkStatus();
 }
 
-absl::Status WaitWatch::Report(const std::vector<RankWait>& waits, const std::vector<Seen>& seen,
-                               const std::vector<bool>& stuck) const {
+absl::Status WaitWatch::Report(const Suspicion& suspicion) const {
   constexpr size_t kTold = 3;
-  const std::vector<int> cycle = FindCycle(waits, shape_, stuck);
+  const std::vector<int> cycle = FindCycle(suspicion.waits, shape_, suspicion.stuck);
   std::string text;
   for (size_t i = 0; i < std::min(cycle.size(), kTold); ++i) {
     const int next = cycle[(i + 1) % cycle.size()];
     absl::StrAppend(&text, i == 0 ? "" : ", ", "rank ", cycle[i], " (",
-                    seen[static_cast<size_t>(cycle[i])].text, ") waits for rank ", next);
+                    suspicion.seen[static_cast<size_t>(cycle[i])].text, ") waits for rank ", next);
   }
   if (cycle.size() > kTold) absl::StrAppend(&text, ", and so on through ", cycle.size(), " ranks");
-  const int outlier = FindOutlier(waits);
+  const int outlier = FindOutlier(suspicion.waits);
   ErrorFields fields{.rank = outlier, .group = mesh_group_->name()};
   if (outlier >= 0) fields.world_rank = mesh_group_->world_rank(outlier);
   return MakeError(WEFT_MISMATCH, fields,

@@ -93,6 +93,13 @@ class WaitWatch {
     std::string text;
   };
 
+  // What was seen of all ranks at a look, and who was stuck by that.
+  struct Suspicion {
+    std::vector<RankWait> waits;
+    std::vector<Seen> seen;
+    std::vector<bool> stuck;
+  };
+
   WaitWatch(std::shared_ptr<ProcessGroup> mesh_group, const MeshShape& shape, Wait wait);
 
   uint64_t Begin(ContextGroup channel, const Collective& call);
@@ -103,10 +110,9 @@ class WaitWatch {
   void Hide() WEFT_REQUIRES(mutex_);
   bool Show(const Work& work, std::string_view call);
   bool Describe(const Work& work, std::string_view call, Shown* shown) WEFT_REQUIRES(mutex_);
-  void ReadAll(std::vector<RankWait>* waits, std::vector<Seen>* seen) const;
+  Suspicion ReadAll() const;
   bool StandsAsBefore(const std::vector<Seen>& seen) const;
-  absl::Status Report(const std::vector<RankWait>& waits, const std::vector<Seen>& seen,
-                      const std::vector<bool>& stuck) const;
+  absl::Status Report(const Suspicion& suspicion) const;
 
   const std::shared_ptr<ProcessGroup> mesh_group_;
   NoticeBoard& board_;
@@ -119,10 +125,8 @@ class WaitWatch {
   int place_ WEFT_GUARDED_BY(mutex_) = -1;  // of the board, while something is shown
   WaitNotice notice_ WEFT_GUARDED_BY(mutex_) = {};
 
-  // Only for the thread that waits.
-  std::vector<RankWait> suspects_;  // waits that were stuck at the look before; empty: none
-  std::vector<Seen> suspected_;     // by rank, of those
-  std::vector<bool> stuck_;
+  // Only for the thread that waits: of the look before, if this rank was stuck; else empty.
+  Suspicion suspicion_;
 };
 
 }  // namespace weft

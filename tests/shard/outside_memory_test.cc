@@ -164,6 +164,23 @@ absl::Status WarmUp(const Case& one, const std::shared_ptr<const Mesh>& mesh, Me
   return absl::OkStatus();
 }
 
+// Until another rank of the group shows that it waits: it has looked then at what all show, or is about to, before it goes on.
+absl::Status AwaitAWaiter(ProcessGroup& group) {
+  const NoticeBoard* const board = group.notices();
+  if (board == nullptr) return absl::InternalError("ranks cannot see each other");
+  for (const int64_t begin_ns = MonotonicNs(); MonotonicNs() - begin_ns < kTimeoutNs / 2;) {
+    for (int rank = 0; rank < group.size(); ++rank) {
+      for (int place = 0; place < NoticeBoard::kPlaces; ++place) {
+        WaitNotice notice;
+        if (rank != group.rank() && board->Read(rank, place, &notice) != 0) return absl::OkStatus();
+      }
+    }
+    const timespec pause{0, 1'000'000};
+    nanosleep(&pause, nullptr);
+  }
+  return absl::InternalError("nobody shows that it waits");
+}
+
 const Case kCases[] = {
     {"NO_SHARD", WEFT_SHARD_NO_SHARD, 2},
     {"ZERO1", WEFT_SHARD_ZERO1, 2},
@@ -243,6 +260,28 @@ TEST_P(OutsideMemory, DoesNotGrowFromStepToStep) {
     }
     training.reset();
     return meter.ExpectHeld({});
+  });
+}
+
+// A rank that waits for long looks around.
+TEST_P(OutsideMemory, HoldsNoMoreAfterALongWait) {
+  const Case& one = GetParam();
+  if (one.preset == WEFT_SHARD_NO_SHARD) GTEST_SKIP() << "all waits are in one group";
+  OnProcesses(one, [&](std::shared_ptr<const Mesh> mesh, MemoryMeter& meter) -> absl::Status {
+    WEFT_RETURN_IF_ERROR(WarmUp(one, mesh, meter));
+    ProcessGroup& group = *mesh->group();
+    auto training = std::make_unique<TrainedModel>(ModelOf(one, kSmallModel));
+    WEFT_RETURN_IF_ERROR(training->Make(mesh, OptionsOf(one)));
+    for (int step = 1; step <= 2; ++step)
+      WEFT_RETURN_IF_ERROR(training->Step());
+    WEFT_RETURN_IF_ERROR(meter.Settle());
+    const Held before = meter.now();
+    for (int late = 0; late < group.size(); ++late) {
+      if (group.rank() == late) WEFT_RETURN_IF_ERROR(AwaitAWaiter(group));
+      WEFT_RETURN_IF_ERROR(training->Step());
+      WEFT_RETURN_IF_ERROR(meter.ExpectHeld(before));
+    }
+    return absl::OkStatus();
   });
 }
 
