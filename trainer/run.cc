@@ -264,7 +264,7 @@ void Run::GoOn(const std::string& change) {
   const TrainConfig now = ForRanks(config_.train, facts_.size_at_first, size_);
   trainer_ = std::make_unique<Trainer>(now, corpus_, group_);
   trainer_->GoOnFrom(state_);
-  state_.values = {};  // the trainer has them
+  state_.values = std::vector<float>();  // the trainer has them; {} would keep the memory
   if (rank_ == 0 && !report_) BecomeFirst();
   if (report_) SayWhoGoesOn(change, now);
   // The last step may not have been validated and reported by all.
