@@ -114,8 +114,11 @@ class ElasticProgramTest(unittest.TestCase):
                                       rf"ranks are left; starting it again \({number + 1} of at most 3\)")
             self.assertRegex(printed, rf"\[\d\] rank {rank} \(pid {pid}\) was lost at step \d+; 2 ranks go on from step \d+ with the "
                                       r"weights of step \d+, 4 sequences a step")
-        self.assertEqual(len(re.findall(r"\[\d\] a new rank has joined at step \d+; 3 ranks go on from step \d+ with the weights of step "
-                                        r"\d+, 6 sequences a step", printed)), 3, printed)
+        # One may be killed when it is in the group, and before the others have gone on with it; the last one is not.
+        joined = re.findall(r"\[\d\] a new rank has joined at step \d+; 3 ranks go on from step \d+ with the weights of step "
+                            r"\d+, 6 sequences a step", printed)
+        self.assertTrue(1 <= len(joined) <= 3, printed)
+        self.assertEqual(re.findall(r"(\d) ranks go on from step", printed)[-1], "3", printed)
         self.assertIn("weftrun: 3 of 3 ranks ended well; lost: ", printed)
         self.check_metrics("again")
 
