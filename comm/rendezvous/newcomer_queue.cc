@@ -4,18 +4,17 @@
 #include "comm/rendezvous/newcomer_queue.h"
 
 #include <limits>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "base/later.h"
 #include "base/log.h"
-#include "base/proc.h"
 #include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
 #include "base/wire.h"
+#include "comm/rendezvous/member_watch.h"
 
 namespace weft {
 namespace {
@@ -46,13 +45,9 @@ std::string OffKey(std::string_view meeting) {
 
 // Of a process of another machine or pid namespace that is not known: it counts as living.
 bool HasEnded(const GroupMember& member) {
-  const GroupMember self = DescribeSelf(0);
-  const bool seen = member.boot_id == self.boot_id && member.pid_namespace != 0 &&
-                    member.pid_namespace == self.pid_namespace;
-  if (!seen) return false;
-  const absl::StatusOr<std::unique_ptr<PeerProcess>> process =
-      SystemSeams().proc->Open(member.pid, member.start_time);
-  return process.ok() && (*process)->Ended();
+  MemberWatch watch(*SystemSeams().proc, DescribeSelf(0), "");
+  watch.Add(member);
+  return !watch.Look().ok();
 }
 
 std::string EncodeTicket(const GroupMember& member) {
