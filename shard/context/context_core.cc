@@ -21,6 +21,11 @@ bool IsOfAllRanks(const absl::Status& failure) {
   return result == WEFT_PEER_LOST || result == WEFT_MISMATCH || result == WEFT_TIMEOUT;
 }
 
+// An abort that a group has told of, which names who aborted.
+bool WasTold(const absl::Status& failure) {
+  return ResultOf(failure) == WEFT_ABORTED && FieldsOf(failure).rank >= 0;
+}
+
 }  // namespace
 
 bool Declarations::Any(bool (*is)(const Placement&)) const {
@@ -41,7 +46,12 @@ ContextCore::~ContextCore() {
   // Peers may wait for this rank, or will: they learn at once that it does not come. What failed on all ranks they know.
   const bool in_step = !runtime_->state.CheckQuiet("destroy").ok();
   if (in_step && mesh_->size() > 1 && !IsOfAllRanks(failure_)) {
-    (void)Abort("its context was destroyed");
+    if (WasTold(failure_)) {  // perhaps by a group that ends before that of all ranks does
+      Section section(mutex);
+      EndGroups(failure_);
+    } else {
+      (void)Abort("its context was destroyed");
+    }
   }
   Works works = runtime_->unshard_manager.UnderWay();
   for (const StartedReduce& reduce : runtime_->reduction.TakeStarted())
@@ -152,7 +162,7 @@ absl::Status ContextCore::Abort(std::string_view reason) {
 
 // The group of all ends first: where several ranks have found something, what it ended with is the cause in all of them.
 void ContextCore::EndGroups(const absl::Status& found) {
-  const bool told = IsOfAllRanks(found);
+  const bool told = IsOfAllRanks(found) || WasTold(found);
   const std::string text(FromAbsl(found.message()));
   const std::string reason =
       ResultOf(found) == WEFT_ABORTED ? text : StrCat("rank ", group().rank(), " failed: ", text);
