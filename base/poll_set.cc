@@ -38,12 +38,14 @@ absl::Status PollSet::Open() {
   return absl::OkStatus();
 }
 
-bool PollSet::Add(int fd) const {
+bool PollSet::Add(const PollItem& item) const {
   epoll_event event = {};
-  event.events = EPOLLIN | EPOLLONESHOT;
-  event.data.u64 = static_cast<uint64_t>(fd);
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return true;
-  return errno == EEXIST && epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0;
+  event.events = EPOLLONESHOT;
+  if (item.want_read) event.events |= EPOLLIN;
+  if (item.want_write) event.events |= EPOLLOUT;
+  event.data.u64 = static_cast<uint64_t>(item.handle);
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, item.handle, &event) == 0) return true;
+  return errno == EEXIST && epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, item.handle, &event) == 0;
 }
 
 void PollSet::Remove(int fd) const {

@@ -56,6 +56,15 @@ std::shared_ptr<Watched> Agent::TakeDue(int64_t now_ns, bool all) {
   return nullptr;
 }
 
+// Descriptors say so once. Those that a group has closed are in the set no more.
+void Agent::Arm(const Watched& group) {
+  items_.clear();
+  group.AppendPollItems(&items_);
+  if (!set_.open()) return;
+  for (const PollItem& item : items_)
+    (void)set_.Add(item);
+}
+
 void Agent::FindNext() {
   MutexLock lock(mutex_);
   int64_t next_ns = INT64_MAX;
@@ -128,6 +137,7 @@ int64_t Agent::Step(bool event) {
   while (const std::shared_ptr<Watched> group = TakeDue(now_ns, all)) {
     const int64_t next_ns = group->Look(now_ns);
     if (next_ns < now_ns + kTickNs) Schedule(group.get(), next_ns);
+    Arm(*group);
   }
   FindNext();
   LookAtWaits();

@@ -4,7 +4,7 @@
 //   Agent agent(clock, set);
 //   agent.Add(group);                                  // looked after from now on
 //   while (...) {
-//     const int64_t next_ns = agent.Step(event);       // event: a descriptor of the set has become readable
+//     const int64_t next_ns = agent.Step(event);       // event: a descriptor of the set has become ready
 //     event = set.Sleep(heard, next_ns);
 //   }
 //   agent.Remove(group.get());
@@ -68,6 +68,7 @@ class Agent {
 
   int64_t NextNs(int64_t now_ns) const;
   std::shared_ptr<Watched> TakeDue(int64_t now_ns, bool all);
+  void Arm(const Watched& group);
   void FindNext();
   void Schedule(const Watched* group, int64_t next_ns);
   void LookAtWaits();
@@ -81,6 +82,7 @@ class Agent {
   std::atomic<bool> stepping_{false};
   // Of whoever steps.
   uint64_t step_ = 0;                 // counts them
+  std::vector<PollItem> items_;       // of one group
   std::optional<ProcessWait> shown_;  // to the processes of all groups
   std::vector<uint64_t> cycle_;       // versions of the last cycle that was seen
   int cycle_looks_ = 0;

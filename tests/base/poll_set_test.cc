@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
@@ -104,6 +105,37 @@ TEST_F(PollSetTest, ARemovedDescriptorSaysNothingThoughAChildHasACopy) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+TEST_F(PollSetTest, ADescriptorSaysOnceThatItIsWritableIfThatIsWanted) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+  const UniqueFd out(ends[0]);
+  const UniqueFd in(ends[1]);
+  ASSERT_TRUE(set_.Add({.handle = in.get(), .want_write = true}));
+  EXPECT_TRUE(set_.Take());
+  EXPECT_FALSE(set_.Take()) << "it still is";
+  const std::vector<char> much(1 << 20);
+  ASSERT_GT(write(in.get(), much.data(), much.size()), 0);
+  ASSERT_TRUE(set_.Add({.handle = in.get(), .want_write = true}));
+  EXPECT_FALSE(set_.Take()) << "it is full";
+  std::vector<char> some(1 << 20);
+  ASSERT_GT(read(out.get(), some.data(), some.size()), 0);
+  EXPECT_TRUE(set_.Take());
+  ASSERT_TRUE(set_.Add({.handle = in.get(), .want_read = true}));
+  EXPECT_FALSE(set_.Take()) << "what was wanted before counts no more";
+}
+
+TEST_F(PollSetTest, ADescriptorThatIsClosedLeavesTheSet) {
+  UniqueFd event(eventfd(0, EFD_NONBLOCK));
+  ASSERT_TRUE(set_.Add(event.get()));
+  const int number = event.get();
+  event.Reset();
+  const UniqueFd again(eventfd(1, EFD_NONBLOCK));
+  ASSERT_EQ(again.get(), number);
+  EXPECT_FALSE(set_.Take()) << "another one of its number is none of the set's";
+  ASSERT_TRUE(set_.Add(again.get()));
+  EXPECT_TRUE(set_.Take());
 }
 
 TEST_F(PollSetTest, ManyDescriptorsAreTakenAtOnce) {

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
@@ -36,6 +37,10 @@ struct Group : public Watched {
     return next_ns;
   }
 
+  void AppendPollItems(std::vector<PollItem>* all) const override {
+    all->insert(all->end(), items.begin(), items.end());
+  }
+
   std::optional<ProcessWait> Wait() const override { return wait; }
 
   void Show(const std::optional<ProcessWait>& shown_wait) override { shown.push_back(shown_wait); }
@@ -46,6 +51,7 @@ struct Group : public Watched {
   }
 
   std::vector<int> lifelines;
+  std::vector<PollItem> items;
   std::vector<int64_t> looks;
   std::optional<ProcessWait> wait;
   std::vector<std::optional<ProcessWait>> shown;
@@ -116,6 +122,28 @@ TEST_F(AgentTest, HasADescriptorInTheSetAsLongAsAGroupHasIt) {
   EXPECT_EQ(agent_.Remove(other.get()), nullptr);
   ASSERT_EQ(eventfd_write(lifeline.get(), 1), 0);
   EXPECT_FALSE(set_.Take());
+}
+
+TEST_F(AgentTest, HearsOfAGroupsSocketsAgainAfterEachLook) {
+  ASSERT_TRUE(set_.Open().ok());
+  const UniqueFd socket(eventfd(1, EFD_NONBLOCK));
+  const auto group = AddGroup();
+  EXPECT_FALSE(set_.Take());
+  group->items = {{.handle = socket.get(), .want_read = true}};
+  agent_.Step(true);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(set_.Take());
+    EXPECT_FALSE(set_.Take());
+    agent_.Step(true);
+  }
+  EXPECT_EQ(group->looks.size(), 4u);
+  group->items[0] = {.handle = socket.get(), .want_write = true};
+  ASSERT_EQ(eventfd_write(socket.get(), UINT64_MAX - 2), 0) << "it is full";
+  agent_.Step(true);
+  EXPECT_FALSE(set_.Take());
+  uint64_t count = 0;
+  ASSERT_EQ(read(socket.get(), &count, sizeof(count)), static_cast<ssize_t>(sizeof(count)));
+  EXPECT_TRUE(set_.Take());
 }
 
 TEST_F(AgentTest, AllowsAGroupToRemoveAndAddOthersWhileItIsLookedAt) {
