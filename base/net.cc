@@ -122,9 +122,8 @@ absl::Status ConnectError(int error_number, const std::string& where) {
                                             strerror_r(error_number, buffer, sizeof(buffer))));
 }
 
-}  // namespace
-
-absl::StatusOr<int> SystemNet::Listen(Endpoint* endpoint) {
+// A socket with this address; a port 0 becomes the one that was chosen.
+absl::StatusOr<UniqueFd> BindTo(Endpoint* endpoint) {
   WEFT_ASSIGN_OR_RETURN(Address address, ToAddress(*endpoint));
   const std::string where = endpoint->ToString();
   if (IsWildcard(address)) {
@@ -141,17 +140,28 @@ absl::StatusOr<int> SystemNet::Listen(Endpoint* endpoint) {
   if (bind(fd.get(), &address.any, address.size) < 0) {
     return SystemError(errno, StrCat("could not listen on ", where));
   }
-  if (listen(fd.get(), kBacklog) < 0) {
-    return SystemError(errno, StrCat("could not listen on ", where));
+  if (!tcp) return fd;
+  Address bound;
+  if (getsockname(fd.get(), &bound.any, &bound.size) < 0) {
+    return SystemError(errno, StrCat("could not read the port of ", where));
   }
-  if (tcp) {
-    Address bound;
-    if (getsockname(fd.get(), &bound.any, &bound.size) < 0) {
-      return SystemError(errno, StrCat("could not read the port of ", where));
-    }
-    endpoint->port = PortOf(bound);
+  endpoint->port = PortOf(bound);
+  return fd;
+}
+
+}  // namespace
+
+absl::StatusOr<int> SystemNet::Listen(Endpoint* endpoint) {
+  WEFT_ASSIGN_OR_RETURN(UniqueFd fd, BindTo(endpoint));
+  if (listen(fd.get(), kBacklog) < 0) {
+    return SystemError(errno, StrCat("could not listen on ", endpoint->ToString()));
   }
   return fd.Release();
+}
+
+// Two sockets may have one address while neither listens, if both were to be allowed to.
+absl::StatusOr<UniqueFd> ReserveEndpoint(Endpoint* endpoint) {
+  return BindTo(endpoint);
 }
 
 absl::StatusOr<int> SystemNet::Accept(int listener) {

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/fd.h"
 
 namespace weft {
 
@@ -98,6 +99,10 @@ class SystemNet : public Net {
   void EndUnanswered(int stream, int64_t after_ns) override;
   absl::Status Poll(std::span<PollItem> items, int64_t deadline_ns) override;
 };
+
+// Keeps an address for a Listen of this process to come, as long as the descriptor is open; connections are refused meanwhile.
+// TCP only; the port 0 and errors are as Listen's.
+absl::StatusOr<UniqueFd> ReserveEndpoint(Endpoint* endpoint);
 
 // The numeric address of a host name, or `host` itself if it is one. UNREACHABLE if there is none,
 // TIMEOUT at the deadline: the resolver then finishes on a thread that nobody waits for.

@@ -102,6 +102,10 @@ const Setting kSettings[] = {
     {{"WEFT_DUMP_DIR", "text", "",
       "Directory that gets a dump of the flight recorder when an operation fails; empty is none."},
      &Options::dump_dir},
+    {{"WEFT_FAKE_NODES", "text", "",
+      "Cuts the ranks of one machine into nodes that share no memory, for tests: a number of nodes "
+      "that take the ranks in order, as evenly as possible, or the node of each rank, as 0,0,1,0."},
+     &Options::fake_nodes},
     {{"WEFT_INSECURE", "boolean", "0",
       "Lets ranks on several nodes find each other without a job secret."},
      &Options::insecure},

@@ -71,7 +71,7 @@ absl::Status IslandAgent::Speak() {
   BeginEpoch();
   // The speaker that wrote them may have ended before anybody here was told.
   for (const RankDeath& death : memory_->Read().deaths)
-    Emit({.kind = IslandEvent::Kind::kRankDead, .rank = death.world_rank, .exit = death.exit});
+    EmitDeath(death);
   return absl::OkStatus();
 }
 
@@ -162,13 +162,19 @@ bool IslandAgent::IsMember() const {
 // --- From the island -----------------------------------------------------------------------------
 
 void IslandAgent::LocalDeath(int world_rank, const ExitInfo& exit) {
-  if (!speaking() || map_.IslandOf(world_rank) != island_) return;
+  AddLocal({.world_rank = world_rank, .exit = exit});
+}
+
+void IslandAgent::LocalLeave(int world_rank) {
+  AddLocal({.world_rank = world_rank, .left = true});
+}
+
+void IslandAgent::AddLocal(RankDeath death) {
+  if (!speaking() || map_.IslandOf(death.world_rank) != island_) return;
   IslandState state = memory_->Read();
-  if (!state.members.Has(world_rank) || voice_->deaths.ranks().Has(world_rank)) return;
-  RankDeath death{.world_rank = world_rank,
-                  .exit = exit,
-                  .promised = state.promised,
-                  .accepted = state.accepted != 0};
+  if (!state.members.Has(death.world_rank) || voice_->deaths.ranks().Has(death.world_rank)) return;
+  death.promised = state.promised;
+  death.accepted = state.accepted != 0;
   state.deaths.push_back(death);
   // Known to the island before it is told: (A2) and (A3) of the agreement.
   if (!memory_->Write(term_, state)) {
@@ -205,6 +211,13 @@ void IslandAgent::StartReconfigure(const IslandNumberSet& ranks, int64_t deadlin
   }
   voice_->agreement->Start(ranks, deadline_ns);
   voice_->links.Broadcast(IslandFrame::kReady, EncodeRanks(voice_->agreement->ready()));
+}
+
+bool IslandAgent::AllTold() const {
+  if (!IsMember()) return true;
+  IslandNumberSet away = voice_->deaths.EndedIslands(map_, *voice_->membership);
+  away.AddAll(voice_->reach->unreachable());
+  return voice_->links.AllSent(away);
 }
 
 // --- Steps ---------------------------------------------------------------------------------------
@@ -364,7 +377,12 @@ void IslandAgent::Sync(int island) {
 void IslandAgent::MergeDeath(const RankDeath& death) {
   if (!voice_->membership->ranks().Has(death.world_rank) || !voice_->deaths.Merge(death)) return;
   voice_->untold_deaths.push_back(death);
-  Emit({.kind = IslandEvent::Kind::kRankDead, .rank = death.world_rank, .exit = death.exit});
+  EmitDeath(death);
+}
+
+void IslandAgent::EmitDeath(const RankDeath& death) {
+  const auto kind = death.left ? IslandEvent::Kind::kRankLeft : IslandEvent::Kind::kRankDead;
+  Emit({.kind = kind, .rank = death.world_rank, .exit = death.exit});
 }
 
 void IslandAgent::TellDeaths(int to, const std::vector<RankDeath>& deaths) {

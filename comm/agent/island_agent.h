@@ -54,6 +54,7 @@ int64_t BoundedIslandLimit(int64_t limit_ns);
 struct IslandEvent {
   enum class Kind {
     kRankDead,       // rank, exit
+    kRankLeft,       // rank
     kUnreachable,    // island
     kGroupFailed,    // verdict: known here now, not settled yet; epoch
     kRecordSettled,  // verdict, epoch
@@ -91,6 +92,8 @@ class IslandAgent {
 
   // A process of this island has ended.
   void LocalDeath(int world_rank, const ExitInfo& exit);
+  // It takes no part in the job any more, and nobody is to wait for it; that is no loss.
+  void LocalLeave(int world_rank);
   // A group has ended, by what a rank of this island has found; origin and sequence are set here. The status is
   // IslandRelay::Raise()'s.
   absl::Status LocalRecord(FailureRecord record);
@@ -114,6 +117,9 @@ class IslandAgent {
 
   // Questions about the processes at the other ends of lost connections that were answered.
   uint64_t answers() const { return answers_; }
+
+  // All islands that this one is to be connected with, and that are there, have been sent what there was to say.
+  bool AllTold() const;
 
   // In all, without beats.
   uint64_t frames_sent() const {
@@ -148,7 +154,9 @@ class IslandAgent {
   absl::Status HandleQuestion(const Frame& frame);
   void Answer(const IslandAsk& ask);
   void Sync(int island);
+  void AddLocal(RankDeath death);
   void MergeDeath(const RankDeath& death);
+  void EmitDeath(const RankDeath& death);
   void TellDeaths(int to, const std::vector<RankDeath>& deaths);
   void TellReports(int to, const std::vector<ReachReport>& reports);
   bool TellVerdict(int to, const GroupVerdict& verdict);

@@ -5,6 +5,7 @@
 //   IslandState state = memory->Read();
 //   state.promised = ballot;
 //   if (!memory->Write(term, state)) ...           // another one has taken over meanwhile: nothing may be said
+//   memory->SetPresence(process, IslandPresence::kLeaving);
 //
 // It lies where all processes of the island have it, so it lives as long as one of them does. A speaker may be stopped at any
 // point and go on when another one has taken over: so each write is one step that fails unless the term is still the
@@ -32,6 +33,9 @@ struct IslandState {
   std::vector<RankDeath> deaths;
 };
 
+// kLeaving: it takes no part in the job any more, though it lives, and may still speak; kGone: nor does it speak.
+enum class IslandPresence : uint8_t { kThere, kLeaving, kGone };
+
 class IslandMemory {
  public:
   virtual ~IslandMemory() = default;
@@ -46,6 +50,10 @@ class IslandMemory {
   virtual std::vector<GroupVerdict> ReadVerdicts() = 0;
   // Replaces what was written of the same group; at most IslandRelay::kGroupsMax are kept, the latest.
   virtual bool WriteVerdict(uint64_t term, const GroupVerdict& verdict) = 0;
+
+  // Of a process, by its place in the island's list; said by itself, and never taken back.
+  virtual void SetPresence(int process, IslandPresence presence) = 0;
+  virtual IslandPresence PresenceOf(int process) = 0;
 };
 
 }  // namespace weft

@@ -49,7 +49,7 @@ bool ReadList(WireReader* reader, size_t list_max, std::vector<int32_t>* list) {
 bool FailureRecord::operator==(const FailureRecord& other) const {
   return group_id == other.group_id && finder == other.finder && culprit == other.culprit &&
          result == other.result && origin == other.origin && sequence == other.sequence &&
-         sentence == other.sentence;
+         call == other.call && operation == other.operation && sentence == other.sentence;
 }
 
 std::string EncodeWho(const IslandWho& who) {
@@ -147,6 +147,7 @@ std::string EncodeDeaths(const std::vector<RankDeath>& deaths) {
     WriteExit(death.exit, &writer);
     writer.U64(death.promised);
     writer.U8(death.accepted ? 1 : 0);
+    writer.U8(death.left ? 1 : 0);
   }
   return writer.Take();
 }
@@ -161,6 +162,7 @@ absl::StatusOr<std::vector<RankDeath>> DecodeDeaths(std::string_view body) {
     death.exit = ReadExit(&reader);
     death.promised = reader.U64();
     death.accepted = reader.U8() != 0;
+    death.left = reader.U8() != 0;
   }
   if (!reader.Finished()) return MalformedFrame("list of deaths");
   return deaths;
@@ -206,6 +208,8 @@ std::string EncodeVerdictOf(const GroupVerdict& verdict) {
   WriteExit(record.exit, &writer);
   writer.I32(record.origin);
   writer.U64(record.sequence);
+  writer.U64(static_cast<uint64_t>(record.call));
+  writer.Text(std::string_view(record.operation).substr(0, kFailureOperationMax));
   writer.Text(std::string_view(record.sentence).substr(0, kFailureSentenceMax));
   verdict.excluded.Write(&writer);
   verdict.closed.Write(&writer);
@@ -227,6 +231,8 @@ absl::StatusOr<GroupVerdict> DecodeVerdictOf(std::string_view body, int island_c
   record.exit = ReadExit(&reader);
   record.origin = reader.I32();
   record.sequence = reader.U64();
+  record.call = static_cast<int64_t>(reader.U64());
+  record.operation = std::string(reader.Text(kFailureOperationMax));
   record.sentence = std::string(reader.Text(kFailureSentenceMax));
   verdict.excluded = IslandNumberSet::Read(&reader, island_count);
   verdict.closed = IslandNumberSet::Read(&reader, island_count);

@@ -44,6 +44,7 @@ constexpr size_t kIslandDeathsMax = 256;
 constexpr size_t kIslandReportsMax = 128;
 constexpr size_t kIslandPeersMax = 64;
 constexpr size_t kFailureSentenceMax = 640;
+constexpr size_t kFailureOperationMax = 32;
 
 struct IslandWho {
   int32_t island = -1;
@@ -77,13 +78,14 @@ struct IslandAnswer {
   ExitInfo exit;
 };
 
-// A rank's process has ended; its island has seen it. `promised` and `accepted` say where the island stood in the agreement
+// A rank's process has ended, or has left the job; its island has seen it. `promised` and `accepted` say where the island stood in the agreement
 // on the next membership when it saw that: see island_agreement.h.
 struct RankDeath {
   int32_t world_rank = -1;
   ExitInfo exit;
   uint64_t promised = 0;
   bool accepted = false;
+  bool left = false;  // it may live on
 };
 
 // In what an island's connections differ from the topology's.
@@ -103,6 +105,9 @@ struct FailureRecord {
   ExitInfo exit;
   int32_t origin = -1;    // the finder's island
   uint64_t sequence = 0;  // of the origin's records
+  int64_t call =
+      -1;  // the sequence number, in its group, of the collective that it was found in; -1: none
+  std::string operation;  // and its name
   std::string sentence;
 
   bool operator==(const FailureRecord& other) const;

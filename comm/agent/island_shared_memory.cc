@@ -24,6 +24,12 @@ struct Head {
 };
 
 constexpr uint32_t kHeadWritesMask = 0xffffff;
+// Behind the head, in its line: two bits for each process, set once that is leaving and once it has gone.
+constexpr size_t kFirstPresenceWord = 1;
+constexpr size_t kPresencesPerWord = 32;
+static_assert(kFirstPresenceWord +
+                  (kIslandProcessesMax + kPresencesPerWord - 1) / kPresencesPerWord <=
+              kCacheLineBytes / 8);
 
 Head UnpackHead(uint64_t word) {
   return {.term = static_cast<uint32_t>(word >> 32),
@@ -44,7 +50,7 @@ size_t SetBytes(int bound) {
 
 size_t PlaceWords(const IslandMap& map, int island) {
   constexpr size_t kDeathBytes = 64;
-  constexpr size_t kRecordBytes = 128 + kFailureSentenceMax;
+  constexpr size_t kRecordBytes = 144 + kFailureOperationMax + kFailureSentenceMax;
   const size_t state =
       64 + 2 * SetBytes(map.rank_count()) + kDeathBytes * (1 + map.island(island).processes.size());
   const size_t verdicts =
@@ -179,6 +185,21 @@ bool IslandSharedMemory::WriteContent(uint64_t head, const Content& content) {
   }
   return Word(0).compare_exchange_strong(head, PackHead(next), std::memory_order_acq_rel,
                                          std::memory_order_acquire);
+}
+
+void IslandSharedMemory::SetPresence(int process, IslandPresence presence) {
+  const auto place = static_cast<size_t>(process);
+  const auto value = static_cast<uint64_t>(presence);
+  Word(kFirstPresenceWord + place / kPresencesPerWord)
+      .fetch_or(value << 2 * (place % kPresencesPerWord), std::memory_order_acq_rel);
+}
+
+IslandPresence IslandSharedMemory::PresenceOf(int process) {
+  const auto place = static_cast<size_t>(process);
+  const uint64_t bits =
+      Word(kFirstPresenceWord + place / kPresencesPerWord).load(std::memory_order_acquire);
+  const uint64_t value = bits >> 2 * (place % kPresencesPerWord) & 3;
+  return value >= 2 ? IslandPresence::kGone : static_cast<IslandPresence>(value);
 }
 
 // --- Reads and writes ----------------------------------------------------------------------------

@@ -39,6 +39,11 @@ class IslandSharedMemory : public IslandMemory {
   bool Write(uint64_t term, const IslandState& state) override;
   std::vector<GroupVerdict> ReadVerdicts() override;
   bool WriteVerdict(uint64_t term, const GroupVerdict& verdict) override;
+  void SetPresence(int process, IslandPresence presence) override;
+  IslandPresence PresenceOf(int process) override;
+
+  // Changes with all that is written, and with the speaker.
+  uint64_t version() const { return Word(0).load(std::memory_order_acquire); }
 
  private:
   struct Content {

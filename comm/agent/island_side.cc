@@ -17,6 +17,8 @@ namespace {
 // reads four small files, some 150 us.
 constexpr int kLooksPerLimit = 15;
 constexpr int kStalledPerLimit = 15;
+// Between two looks of a process that leaves at those that stay.
+constexpr int64_t kLeavingNs = 2'000'000;
 
 }  // namespace
 
@@ -25,6 +27,7 @@ IslandSide::IslandSide(const Seams& seams, const IslandAgentSettings& settings,
     : seams_(seams),
       map_(map),
       island_(island),
+      memory_(memory),
       place_(static_cast<size_t>(process)),
       look_ns_(BoundedIslandLimit(settings.limit_ns) / kLooksPerLimit),
       stalled_ns_(BoundedIslandLimit(settings.limit_ns) / kStalledPerLimit),
@@ -48,6 +51,50 @@ absl::Status IslandSide::Watch() {
   return absl::OkStatus();
 }
 
+void IslandSide::Leave() {
+  leaving_ = true;
+  memory_->SetPresence(static_cast<int>(place_), IslandPresence::kLeaving);
+}
+
+// One that speaks, or will, comes before this one, and has not gone.
+bool IslandSide::IsSpokenFor() const {
+  for (size_t place = 0; place < place_; ++place) {
+    const Fellow& fellow = fellows_[place];
+    const bool ended = fellow.ended && !fellow.left;
+    if (!ended && memory_->PresenceOf(static_cast<int>(place)) != IslandPresence::kGone)
+      return true;
+  }
+  return false;
+}
+
+bool IslandSide::IsLast() const {
+  for (size_t place = 0; place < fellows_.size(); ++place) {
+    if (place != place_ && !fellows_[place].ended) return false;
+  }
+  return true;
+}
+
+// A speaker has seen that this process leaves, and tells it.
+bool IslandSide::IsSaid() const {
+  const std::vector<RankDeath> deaths = memory_->Read().deaths;
+  const int rank = fellows_[place_].world_rank;
+  return rank < 0 || std::any_of(deaths.begin(), deaths.end(), [rank](const RankDeath& death) {
+           return death.world_rank == rank;
+         });
+}
+
+// Who speaks stays until the next one has taken over, or until all have left and that is told: or the others would miss the island.
+void IslandSide::StepLeaving(int64_t now_ns) {
+  if (!agent_.speaking() && !IsSaid() && !IsSpokenFor()) Choose(now_ns);
+  const bool spoke = agent_.speaking();
+  if (spoke && fellows_[place_].world_rank >= 0) agent_.LocalLeave(fellows_[place_].world_rank);
+  agent_.Step();
+  gone_ = spoke ? !agent_.speaking() || (IsLast() && agent_.AllTold()) : IsSaid();
+  if (!gone_) return;
+  memory_->SetPresence(static_cast<int>(place_), IslandPresence::kGone);
+  agent_.Hush();
+}
+
 // Who speaks wants to know of all ends, the others of those that may make them speak.
 bool IslandSide::Concerns(size_t place) const {
   const Fellow& fellow = fellows_[place];
@@ -63,6 +110,9 @@ void IslandSide::AppendPollItems(std::vector<PollItem>* items) const {
 }
 
 int64_t IslandSide::NextWakeNs() const {
+  if (gone_) return std::numeric_limits<int64_t>::max();
+  // What it waits for happens in another process.
+  if (leaving_) return std::min(agent_.NextWakeNs(), seams_.clock->NowNs() + kLeavingNs);
   // Who does not speak may have to; those below it may be stalled, or go on.
   bool looks = !agent_.speaking();
   for (size_t place = 0; place < fellows_.size(); ++place) {
@@ -76,6 +126,8 @@ void IslandSide::Step() {
   NoticeEnds();
   const bool look = now_ns >= next_look_ns_;
   if (look) next_look_ns_ = now_ns + look_ns_;
+  if (gone_) return;
+  if (leaving_) return StepLeaving(now_ns);
   if (look || !agent_.speaking()) Choose(now_ns);
   agent_.Step();
 }
@@ -96,6 +148,10 @@ void IslandSide::NoticeEnds() {
   for (size_t place = 0; place < fellows_.size(); ++place) {
     Fellow& fellow = fellows_[place];
     if (!Concerns(place)) continue;
+    if (memory_->PresenceOf(static_cast<int>(place)) != IslandPresence::kThere) {
+      fellow.left = fellow.ended = true;
+      continue;
+    }
     if (fellow.process->fd() < 0) {
       fellow.ended = all && fellow.process->Ended();
       continue;
@@ -112,7 +168,10 @@ void IslandSide::NoticeEnds() {
   if (!agent_.speaking()) return;
   for (Fellow& fellow : fellows_) {
     if (!fellow.ended || std::exchange(fellow.told, true) || fellow.world_rank < 0) continue;
-    agent_.LocalDeath(fellow.world_rank, fellow.process->Exit());
+    if (fellow.left)
+      agent_.LocalLeave(fellow.world_rank);
+    else
+      agent_.LocalDeath(fellow.world_rank, fellow.process->Exit());
   }
 }
 

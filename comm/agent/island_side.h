@@ -8,6 +8,8 @@
 //     if (side.beginnings() != told) ...               // it has begun to speak: say again what it must be told (island_agent.h)
 //     while (std::optional<IslandEvent> event = side.agent().NextEvent()) ...
 //   }
+//   side.Leave();                                      // this process takes no part any more: steps until
+//   if (side.gone()) ...
 //
 // Or, on a thread that sleeps on more than this: AppendPollItems, NextWakeNs, Step.
 //
@@ -43,6 +45,12 @@ class IslandSide {
   // From here on it knows who ends. Before the first step.
   absl::Status Watch();
 
+  // This process takes no part in the job any more. It is stepped on until another one speaks for the island or, if it is the
+  // last, the other islands have been told.
+  void Leave();
+
+  bool gone() const { return gone_; }
+
   IslandAgent& agent() { return agent_; }
 
   // How often this process has begun to speak.
@@ -59,7 +67,8 @@ class IslandSide {
   struct Fellow {
     std::unique_ptr<PeerProcess> process;  // nullptr: this one
     int world_rank = -1;
-    bool ended = false;
+    bool ended = false;  // or it has left
+    bool left = false;
     bool told = false;  // to the agent, since it speaks
     int64_t stalled_since_ns = -1;
   };
@@ -68,10 +77,15 @@ class IslandSide {
   void NoticeEnds();
   bool Stalls(Fellow* fellow, int64_t now_ns);
   void Choose(int64_t now_ns);
+  void StepLeaving(int64_t now_ns);
+  bool IsSaid() const;
+  bool IsSpokenFor() const;
+  bool IsLast() const;
 
   const Seams seams_;
   const IslandMap& map_;
   const int island_;
+  IslandMemory* const memory_;
   const size_t place_;  // of this process
   const int64_t look_ns_;
   const int64_t stalled_ns_;
@@ -79,6 +93,8 @@ class IslandSide {
   std::vector<Fellow> fellows_;  // as in the map
   int64_t next_look_ns_ = 0;
   uint64_t beginnings_ = 0;
+  bool leaving_ = false;
+  bool gone_ = false;
 };
 
 }  // namespace weft

@@ -148,6 +148,13 @@ class Progress {
     if (engine != nullptr) engine->agent.Step(engine->set.open() && engine->set.Take());
   }
 
+  void LookSoon() {
+    const std::shared_ptr<Engine> engine = ShareEngine();
+    if (engine == nullptr) return;
+    engine->agent.Hurry();
+    engine->set.Ring();
+  }
+
   void Ask(std::shared_ptr<Stepped> group, Asking asking) {
     MutexLock lock(mutex_);
     const bool known = std::find(active_.begin(), active_.end(), group) != active_.end();
@@ -333,6 +340,10 @@ void UnwatchGroup(const Watched* group) {
 
 void LookAfterGroups() {
   Instance().LookAfterGroups();
+}
+
+void LookSoon() {
+  Instance().LookSoon();
 }
 
 absl::Status PrepareProgress() {

@@ -37,6 +37,8 @@ void UnwatchGroup(const Watched* group);
 // For a thread that waits: moves the agent, where no thread of weft's does. To be called now and then, also with locks held that
 // a Look() does without.
 void LookAfterGroups();
+// All groups are looked at before long: something has happened that no descriptor says.
+void LookSoon();
 // The thread is there, if there is to be one, and stays as long as the group of the caller exists. Asked before an
 // operation may be seen by anybody, because nothing may fail afterwards. SYSTEM_ERROR if there is no thread to be had.
 absl::Status PrepareProgress();

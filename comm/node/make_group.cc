@@ -233,6 +233,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MeetInStore(Store& store, const Me
   state.epoch = place.epoch;
   state.peers = attachment.peers;  // rank 0 looks at them below
   SetWorld(membership, place.world_name, &state);
+  state.group_ranks = place.group_ranks;
   WEFT_ASSIGN_OR_RETURN(
       std::shared_ptr<ProcessGroup> group,
       JoinSegment(std::move(state), attachment.segment_offset, membership.group_id, options));

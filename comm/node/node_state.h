@@ -37,6 +37,8 @@ struct NodeState {
   std::vector<std::shared_ptr<NodePeer>> peers;  // by rank; own process included
   std::vector<int>
       world_ranks;  // by rank, if it was split from a group; else its ranks are those of the world
+  // By rank, of an island of a larger group, its ranks there, which all sentences name; else empty.
+  std::vector<int> group_ranks;
   std::string world_name;    // of the group that this one, and all between, were split from
   uint64_t parent_id = 0;    // of the group that it was split from; 0: none
   int parent_rank = -1;      // this rank's there
@@ -59,6 +61,11 @@ struct NodeState {
 
   int WorldRank(int peer) const {
     return world_ranks.empty() ? peer : world_ranks[static_cast<size_t>(peer)];
+  }
+
+  // The number that users know the rank by.
+  int GroupRank(int peer) const {
+    return group_ranks.empty() ? peer : group_ranks[static_cast<size_t>(peer)];
   }
 
   // The rank that `peer` is of; its first one if several ranks are threads of that process; -1 if none is.

@@ -13,6 +13,11 @@ std::string Numbered(const std::vector<int>& ranks) {
 
 }  // namespace
 
+// An island of a first group has the group's numbers, which are those of the world.
+bool RankNames::Renumbered() const {
+  return !state_.world_ranks.empty() && state_.world_ranks != state_.group_ranks;
+}
+
 // "world rank 6", "world ranks 4, 6"; of another first group than "world" "ranks 4, 6 of group jobs".
 std::string RankNames::WorldRanks(const std::vector<int>& ranks) const {
   std::vector<int> numbers;
@@ -25,15 +30,20 @@ std::string RankNames::WorldRanks(const std::vector<int>& ranks) const {
 }
 
 std::string RankNames::ListOf(const std::vector<int>& ranks) const {
-  std::string list = Numbered(ranks);
-  if (state_.world_ranks.empty()) return list;
+  std::vector<int> numbers;
+  numbers.reserve(ranks.size());
+  for (const int rank : ranks)
+    numbers.push_back(state_.GroupRank(rank));
+  std::string list = Numbered(numbers);
+  if (!Renumbered()) return list;
   return fmt::format("{} of group {} ({})", list, group_, WorldRanks(ranks));
 }
 
 std::string RankNames::NameOf(int rank, std::string_view facts) const {
   if (facts.empty()) return ListOf({rank});
-  if (state_.world_ranks.empty()) return fmt::format("rank {} ({})", rank, facts);
-  return fmt::format("rank {} of group {} ({}, {})", rank, group_, WorldRanks({rank}), facts);
+  const int number = state_.GroupRank(rank);
+  if (!Renumbered()) return fmt::format("rank {} ({})", number, facts);
+  return fmt::format("rank {} of group {} ({}, {})", number, group_, WorldRanks({rank}), facts);
 }
 
 ErrorFields RankNames::FieldsOf(int rank) const {

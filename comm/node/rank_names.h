@@ -1,6 +1,6 @@
 // The ranks of a segment as its user knows them: by rank in the group, in the world that it was split from, by host and pid.
 //
-//   names.NameOf(2)                    // "rank 2", "rank 2 of group dp (world rank 6)"
+//   names.NameOf(2)                    // "rank 2", "rank 2 of group dp (world rank 6)"; of an island, "rank 10"
 //   names.FieldsOf(2)                  // for an error: rank, world rank, pid, host, group
 //
 // Thread-safety: any thread; immutable.
@@ -30,10 +30,11 @@ class RankNames {
   // "rank 2", "ranks 0, 3".
   std::string ListOf(const std::vector<int>& ranks) const;
 
-  // What an error says of it; of the group only if `rank` is -1.
+  // What an error says of it, by its rank in the segment; of the group only if `rank` is -1.
   ErrorFields FieldsOf(int rank) const;
 
  private:
+  bool Renumbered() const;
   std::string WorldRanks(const std::vector<int>& ranks) const;
 
   const NodeState& state_;

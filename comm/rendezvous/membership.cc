@@ -27,6 +27,7 @@ constexpr int64_t kRemoveNs = 2'000'000'000;
 constexpr size_t kMemberHostBytesMax = 256;
 constexpr size_t kMemberBootIdBytesMax = 64;
 constexpr size_t kMemberSocketBytesMax = 108;
+constexpr size_t kMemberAgentBytesMax = 128;
 
 // The store may be on a member that has ended: that says more than that the store is gone.
 bool IsLoss(const absl::Status& status) {
@@ -58,6 +59,8 @@ void WriteMember(const GroupMember& member, WireWriter& writer) {
   writer.Text(member.host.substr(0, kMemberHostBytesMax));
   writer.Text(member.boot_id.substr(0, kMemberBootIdBytesMax));
   writer.Text(member.node_socket.substr(0, kMemberSocketBytesMax));
+  writer.I32(member.fake_node);
+  writer.Text(member.agent.substr(0, kMemberAgentBytesMax));
 }
 
 void ReadMember(WireReader& reader, GroupMember& member) {
@@ -68,6 +71,8 @@ void ReadMember(WireReader& reader, GroupMember& member) {
   member.host = std::string(reader.Text(kMemberHostBytesMax));
   member.boot_id = std::string(reader.Text(kMemberBootIdBytesMax));
   member.node_socket = std::string(reader.Text(kMemberSocketBytesMax));
+  member.fake_node = reader.I32();
+  member.agent = std::string(reader.Text(kMemberAgentBytesMax));
 }
 
 absl::StatusOr<Membership> ExchangeMembership(Store& store, std::string_view group_name, int rank,

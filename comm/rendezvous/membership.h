@@ -32,6 +32,8 @@ struct GroupMember {
   uint64_t pid_namespace = 0;  // pids mean the same where it is the same; 0: not known
   std::string boot_id;         // equal: probably the same machine; proven by mapping memory
   std::string node_socket;  // abstract unix socket of the rank's process, without the leading NUL
+  int32_t fake_node = -1;   // WEFT_FAKE_NODES; -1: none
+  std::string agent;        // where other islands reach its agent (Endpoint::ToString); "": nowhere
 };
 
 struct Membership {

@@ -30,7 +30,7 @@
 
 namespace weft {
 
-constexpr uint16_t kMembershipVersion = 3;
+constexpr uint16_t kMembershipVersion = 4;
 constexpr int kWorldSizeMax = 65536;
 
 class MembershipExchange {

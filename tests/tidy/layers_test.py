@@ -31,6 +31,7 @@ _ROOMS = {
         "group": ("kernels", "select", "agent"),
         "recorder": ("kernels", "select", "group"),
         "node": ("kernels", "rendezvous", "select", "agent", "group", "recorder"),
+        "hierarchy": ("kernels", "rendezvous", "select", "agent", "group", "recorder", "node"),
     },
     "shard": {
         "layout": (),

@@ -39,10 +39,17 @@ class SimIslandMemory : public IslandMemory {
   std::vector<GroupVerdict> ReadVerdicts() override;
   bool WriteVerdict(uint64_t term, const GroupVerdict& verdict) override;
 
+  void SetPresence(int process, IslandPresence presence) override {
+    presences_[process] = presence;
+  }
+
+  IslandPresence PresenceOf(int process) override { return presences_[process]; }
+
  private:
   uint64_t term_ = 0;
   IslandState state_;
   std::map<uint64_t, GroupVerdict> verdicts_;
+  std::map<int, IslandPresence> presences_;
 };
 
 struct IslandJobShape {

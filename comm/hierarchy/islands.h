@@ -1,0 +1,36 @@
+// Which ranks of a group share an island, by what each has said of itself when they met.
+//
+//   const Islands islands = IslandsOf(membership);
+//   islands.ranks[1]                              // of the second island, in ascending order
+//
+// Ranks share one if they are on the same machine, and on the same fake node of it. That they can map each other's memory is proven
+// only when they do.
+// Thread-safety: values and pure functions.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "comm/agent/island_map.h"
+#include "comm/rendezvous/membership.h"
+
+namespace weft {
+
+struct Islands {
+  std::vector<std::vector<int>> ranks;  // by island; islands in the order of their first ranks
+  std::vector<int> island_of;           // by rank
+
+  int count() const { return static_cast<int>(ranks.size()); }
+
+  // Its number among the ranks of its island.
+  int PlaceOf(int rank) const;
+};
+
+Islands IslandsOf(const Membership& membership);
+
+// As the agents see it. The store is on the island of rank 0. CORRUPT if a member has said nothing of where its agent listens.
+absl::StatusOr<std::shared_ptr<const IslandMap>> MapOf(const Membership& membership,
+                                                       const Islands& islands);
+
+}  // namespace weft

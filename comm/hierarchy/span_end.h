@@ -1,0 +1,63 @@
+// How a group over several islands ends: what its ranks on this island find, as a record for all islands; and what all islands have
+// settled on, as the error that its ranks get.
+//
+//   SpanEnd end(group_id, name, inner, members);
+//   if (std::optional<FailureRecord> record = end.Found()) ...   // the speaker: to be told to the other islands
+//   end.Raise(verdict.record);                                    // it has ended there: whoever waits here is released
+//   return end.StatusOf(verdict.record);                          // the same sentence on all islands
+//
+// The ranks of the island are a node group of their own, the inner group, and find out as such: it ends when one of them
+// does. Its numbers are of the island; records have world ranks, and errors the ranks of the whole group.
+//
+// Thread-safety: any thread; immutable but for the inner group.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "comm/agent/island_protocol.h"
+#include "comm/group/process_group.h"
+#include "comm/rendezvous/membership.h"
+
+namespace weft {
+
+class SpanEnd {
+ public:
+  // `members` by rank of the group, with their world ranks.
+  SpanEnd(uint64_t group_id, std::string name, std::shared_ptr<ProcessGroup> inner,
+          std::vector<GroupMember> members);
+
+  uint64_t group_id() const { return group_id_; }
+
+  const std::string& name() const { return name_; }
+
+  // The rank that a rank of the world is in it; -1: none.
+  int RankOf(int world_rank) const;
+
+  // What has ended the inner group; nothing if it has not ended.
+  std::optional<FailureRecord> Found() const;
+  // That no island can be connected with the ranks `world_ranks`, of which the first one in the group is named; nothing if none is
+  // in it.
+  std::optional<FailureRecord> Unreachable(const std::vector<int>& world_ranks) const;
+  // That this rank has ended, on an island none of whose ranks is left to say so; nothing if it is not in the group.
+  std::optional<FailureRecord> Dead(int world_rank, const ExitInfo& exit) const;
+
+  absl::Status StatusOf(const FailureRecord& record) const;
+
+  void Raise(const FailureRecord& record) const { inner_->Fail(StatusOf(record)); }
+
+ private:
+  FailureRecord RecordOf(weft_result_t result, int rank) const;
+  std::string Describe(int rank) const;
+
+  const uint64_t group_id_;
+  const std::string name_;
+  const std::shared_ptr<ProcessGroup> inner_;
+  const std::vector<GroupMember> members_;
+};
+
+}  // namespace weft

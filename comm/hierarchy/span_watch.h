@@ -1,0 +1,110 @@
+// The islands of a job, as the agent of one of its processes looks after them: moves this process's side of its island
+// (comm/agent/island_side.h), tells the other islands how groups end here, and ends here those that have ended there.
+//
+//   auto watch = std::make_shared<SpanWatch>(SystemSeams(), settings, map, block, island, process);
+//   WEFT_RETURN_IF_ERROR(watch->Begin());
+//   WatchGroup(watch);                                  // from here on the progress thread moves it
+//   watch->Add(end);                                    // a group
+//   if (absl::Status cause = watch->Cause(*end); !cause.ok()) ...
+//   watch->Remove(end.get());
+//   UnwatchGroup(watch.get());
+//   watch->Leave();
+//
+// One process speaks for the island, and only that one does anything but look whether it is its turn. What all islands have settled
+// on stands in the island's memory, where all of its processes read it.
+//
+// Who is asked for the cause of a failure right after it has happened must wait for it: it is known when all islands have had
+// their say, some 50 ms after the first has spoken, or a limit later if some cannot be reached.
+//
+// Thread-safety: any thread; as Watched. The block is borrowed until Leave() has returned.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/fd.h"
+#include "base/mutex.h"
+#include "comm/agent/island_map.h"
+#include "comm/agent/island_shared_memory.h"
+#include "comm/agent/island_side.h"
+#include "comm/agent/watched.h"
+#include "comm/group/fork.h"
+#include "comm/hierarchy/span_end.h"
+
+namespace weft {
+
+class SpanWatch : public Watched {
+ public:
+  // `block`: IslandSharedMemory::BytesFor() zeroed bytes that the processes of the island share. `process`: this one's place in
+  // the island's list. `address`: keeps that at which it listens while it speaks.
+  SpanWatch(const Seams& seams, const IslandAgentSettings& settings,
+            std::shared_ptr<const IslandMap> map, std::byte* block, int island, int process,
+            UniqueFd address);
+
+  absl::Status Begin();
+
+  void Add(std::shared_ptr<SpanEnd> group);
+  void Remove(const SpanEnd* group);
+
+  // What all islands say of why the group has ended; Ok until that is settled. Never waits.
+  absl::Status Cause(const SpanEnd& group);
+  // The same of a group whose ranks on this island have found that it has ended by `found`; waits until it is settled. What was
+  // found itself if that takes too long, as when no process of the island moves its agent.
+  absl::Status AwaitCause(const SpanEnd& group, const absl::Status& found);
+
+  // This process takes no part in the job any more; the others do not wait for it. Returns when another process of the island
+  // speaks, or the other islands know: after some milliseconds, and at most a share of the limit. Nothing is looked at from here on.
+  void Leave();
+
+  // Watched. It has no ranks that are waited for: the inner groups do.
+  void AppendLifelines(std::vector<int>* /*lifelines*/) const override {}
+
+  void AppendPollItems(std::vector<PollItem>* items) const override;
+  int64_t Look(int64_t now_ns) override;
+
+  std::optional<ProcessWait> Wait() const override { return std::nullopt; }
+
+  void Show(const std::optional<ProcessWait>& /*wait*/) override {}
+
+  std::optional<ProcessWait> Read(const ProcessName& /*process*/) const override {
+    return std::nullopt;
+  }
+
+ private:
+  struct Group {
+    std::shared_ptr<SpanEnd> end;
+    bool told = false;  // that it has ended, by this speaker
+  };
+
+  void LookUntil(int64_t patience_ns, const std::function<bool()>& done);
+  void Tell() WEFT_REQUIRES(mutex_);
+  void Hear() WEFT_REQUIRES(mutex_);
+  void Say(Group* group, const std::optional<FailureRecord>& record) WEFT_REQUIRES(mutex_);
+  void NoteDeath(int world_rank, const ExitInfo& exit) WEFT_REQUIRES(mutex_);
+  void NoteSettled(const FailureRecord& record) WEFT_REQUIRES(mutex_);
+
+  const Origin origin_;
+  const std::shared_ptr<const IslandMap> map_;
+  const UniqueFd address_;
+  const int64_t limit_ns_;
+  IslandSharedMemory memory_;  // the side's
+
+  mutable Mutex mutex_;
+  IslandSide side_ WEFT_GUARDED_BY(mutex_);
+  std::vector<Group> groups_ WEFT_GUARDED_BY(mutex_);
+  IslandNumberSet ended_ WEFT_GUARDED_BY(mutex_);  // ranks that have died or left
+  uint64_t told_beginning_ WEFT_GUARDED_BY(mutex_) = 0;
+  bool left_ WEFT_GUARDED_BY(mutex_) = false;
+
+  Mutex read_mutex_;
+  IslandSharedMemory read_memory_ WEFT_GUARDED_BY(read_mutex_);  // the callers'
+  std::vector<GroupVerdict> verdicts_ WEFT_GUARDED_BY(read_mutex_);
+  uint64_t read_version_ WEFT_GUARDED_BY(read_mutex_) = 0;  // of what was read
+};
+
+}  // namespace weft
