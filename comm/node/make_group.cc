@@ -23,6 +23,7 @@
 #include "comm/node/deferred_reclamation.h"
 #include "comm/node/heap.h"
 #include "comm/node/node_group.h"
+#include "comm/rendezvous/fake_nodes.h"
 #include "comm/rendezvous/member_watch.h"
 #include "comm/rendezvous/membership.h"
 #include "comm/select/load_model.h"
@@ -154,14 +155,21 @@ absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
 
 namespace {
 
+// "host a", "fake node 1 of host a"
+std::string PlaceName(const GroupMember& member) {
+  if (member.fake_node < 0) return "host " + member.host;
+  return fmt::format("fake node {} of host {}", member.fake_node, member.host);
+}
+
 absl::Status CheckOneMachine(const Membership& membership, const GroupMember& self,
                              const std::string& group) {
   for (const GroupMember& member : membership.members) {
-    if (member.boot_id == self.boot_id) continue;
-    return MakeError(WEFT_UNSUPPORTED, {.rank = member.rank, .host = member.host},
-                     fmt::format("group {}: rank {} is on host {}, rank {} on {}; this version "
-                                 "connects the ranks of one machine",
-                                 group, member.rank, member.host, self.rank, self.host));
+    if (member.boot_id == self.boot_id && member.fake_node == self.fake_node) continue;
+    return MakeError(
+        WEFT_UNSUPPORTED, {.rank = member.rank, .host = member.host},
+        fmt::format("group {}: rank {} is on {}, rank {} on {}; this version "
+                    "connects the ranks of one machine",
+                    group, member.rank, PlaceName(member), self.rank, PlaceName(self)));
   }
   return absl::OkStatus();
 }
@@ -196,6 +204,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MeetInStore(Store& store, const Me
   WEFT_ASSIGN_OR_RETURN(const uint64_t nonce, RandomId());
   GroupMember self = DescribeSelf(rank);
   self.world_rank = place.world_rank;
+  self.fake_node = place.fake_node;
   self.node_socket = fmt::format("weft-node-{:016x}", nonce);
   UniqueFd listener;
   if (rank == 0) {
@@ -258,8 +267,10 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> TryMakeNodeGroup(Store* store, int
     WEFT_ASSIGN_OR_RETURN(auto groups, CreateLocalGroups(1, options));
     return groups[0];
   }
-  return MeetInStore(*store, {.rank = rank, .size = size, .world_rank = rank}, options,
-                     InitDeadlineNs(options));
+  WEFT_ASSIGN_OR_RETURN(const int fake_node, FakeNodeOf(GetOptions().fake_nodes, rank, size));
+  return MeetInStore(*store,
+                     {.rank = rank, .size = size, .world_rank = rank, .fake_node = fake_node},
+                     options, InitDeadlineNs(options));
 }
 
 }  // namespace

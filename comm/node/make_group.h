@@ -40,6 +40,7 @@ struct MeetingPlace {
   uint32_t epoch = 1;
   int world_rank = 0;
   std::string world_name;            // of the group that this one came from; "": none
+  int fake_node = -1;                // of all its ranks, unless it is refused
   std::vector<int> group_ranks;      // by rank, of an island of a larger group, as NodeState's
   std::vector<GroupMember> watched;  // whose processes are watched from the beginning
   // Asked again and again meanwhile; anything but Ok is why this rank gives up. May be empty.

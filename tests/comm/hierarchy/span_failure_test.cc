@@ -281,7 +281,8 @@ TEST(SpanFailure, AStoppedSpeakerIsNotMissed) {
   RunSpan({4, "2", kSecondNs}, [&](int rank, SpanCore& span, Seen& seen) -> std::string {
     if (rank == 3) {
       (void)kill(seen.pids[2].load(), SIGSTOP);
-      usleep(3'000'000);
+      const int64_t until_ns = MonotonicNs() + 3 * kSecondNs;
+      (void)Await(10 * kSecondNs, [&] { return MonotonicNs() > until_ns; });
       (void)kill(seen.pids[2].load(), SIGCONT);
       seen.done.store(1);
     }
@@ -289,6 +290,23 @@ TEST(SpanFailure, AStoppedSpeakerIsNotMissed) {
     const absl::Status cause = span.watch->Cause(*span.end);
     return cause.ok() ? "" : std::string(cause.message());
   });
+}
+
+TEST(OneNode, RanksOfSeveralFakeNodesAreNoNodeGroup) {
+  const TemporaryDirectory directory;
+  const auto ends = RunForkedRanks(2, 60, [&](int rank) -> std::string {
+    DirectoryStore store(directory.path());
+    const GroupOptions options{.name = "n", .timeout_ns = 20 * kSecondNs};
+    const auto group =
+        MeetInStore(store, {.rank = rank, .size = 2, .world_rank = rank, .fake_node = rank},
+                    options, InitDeadlineNs(options));
+    const std::string said(group.status().message());
+    const bool both = said.find("fake node 0 of host") != std::string::npos &&
+                      said.find("fake node 1 of host") != std::string::npos;
+    return ResultOf(group.status()) == WEFT_UNSUPPORTED && both ? "" : said;
+  });
+  for (const RankEnd& end : ends)
+    EXPECT_EQ(end.Problem(), "");
 }
 
 TEST(SpanFailure, MakingItEndsAtTheDeadlineAndNamesWhoIsMissing) {

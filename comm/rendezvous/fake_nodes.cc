@@ -1,5 +1,6 @@
-#include "comm/hierarchy/fake_nodes.h"
+#include "comm/rendezvous/fake_nodes.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,8 @@ absl::Status NoNodes(std::string_view nodes, int size) {
   return MakeError(
       WEFT_INVALID_ARGUMENT,
       fmt::format("WEFT_FAKE_NODES={} cuts no group of {} ranks: give a number of nodes "
-                  "from 1 to {}, or the node of each rank, {} numbers",
-                  nodes, size, size, size));
+                  "from 1 on, or the node of each rank, {} numbers",
+                  nodes, size, size));
 }
 
 }  // namespace
@@ -30,10 +31,11 @@ absl::StatusOr<int> FakeNodeOf(std::string_view nodes, int rank, int size) {
     if (!absl::SimpleAtoi(parts[i], &numbers[i]) || numbers[i] < 0) return NoNodes(nodes, size);
   }
   if (numbers.size() == 1) {
-    if (numbers[0] < 1 || numbers[0] > size) return NoNodes(nodes, size);
-    // The first size % nodes of them have one rank more.
-    const int least = size / numbers[0];
-    const int larger = size % numbers[0];
+    if (numbers[0] < 1) return NoNodes(nodes, size);
+    const int count = std::min(numbers[0], size);
+    // The first size % count of them have one rank more.
+    const int least = size / count;
+    const int larger = size % count;
     const int in_larger = larger * (least + 1);
     return rank < in_larger ? rank / (least + 1) : larger + (rank - in_larger) / least;
   }

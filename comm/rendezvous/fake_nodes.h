@@ -1,6 +1,6 @@
 // WEFT_FAKE_NODES: nodes that the ranks of one machine play, so that what goes between nodes can be tried on it.
 //
-//   FakeNodeOf("2", 5, 8)         // 1: two nodes of four ranks
+//   FakeNodeOf("2", 5, 8)         // 1: two nodes of four ranks; a group of one rank has one
 //   FakeNodeOf("3,1", ...)        // INVALID_ARGUMENT: neither a number of nodes nor a node for each rank
 //   FakeNodeOf("0,0,0,1", 3, 4)   // 1
 //   FakeNodeOf("", 3, 4)          // -1: none
