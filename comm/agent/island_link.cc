@@ -31,7 +31,7 @@ IslandLink::IslandLink(const Seams& seams, IslandLinkSettings settings, bool dia
     : seams_(seams),
       settings_(std::move(settings)),
       dialed_(dialed),
-      state_(dialed ? State::kConnecting : State::kClientHello),
+      state_(dialed ? State::kConnecting : State::kHandshake),
       epoch_(settings_.self.epoch),
       deadline_ns_(seams.clock->NowNs() + settings_.attempt_ns),
       heard_ns_(seams.clock->NowNs()),
@@ -57,7 +57,10 @@ std::unique_ptr<IslandLink> IslandLink::Accept(const Seams& seams, IslandLinkSet
                                                int handle) {
   std::unique_ptr<IslandLink> link(new IslandLink(seams, std::move(settings), false));
   link->Hold(handle);
-  link->Greet();
+  link->handshake_ =
+      LinkHandshake::Accepted(LinkSecret(link->settings_.secret), *link->seams_.random);
+  link->ShakeHands();
+  link->Flush();
   return link;
 }
 
@@ -141,92 +144,33 @@ void IslandLink::Fail(absl::Status why) {
 
 // --- Handshake -----------------------------------------------------------------------------------
 
-void IslandLink::Greet() {
-  ServerHello hello;
-  hello.needs_secret = true;
-  if (const absl::Status random = seams_.random->Fill(hello.nonce.data(), hello.nonce.size());
-      !random.ok()) {
-    Fail(random);
-    return;
-  }
-  hello_ = EncodeServerHello(hello);
-  out_ = hello_;
-  Flush();
-}
-
 void IslandLink::FinishConnect() {
   const absl::Status finished = seams_.net->FinishConnect(handle_);
   if (!finished.ok()) {
     Fail(finished);
-  } else {
-    state_ = State::kServerHello;
+    return;
   }
+  handshake_ = LinkHandshake::Dialled(
+      LinkSecret(settings_.secret),
+      {.rank = settings_.self.island, .size = static_cast<int32_t>(epoch_)}, *seams_.random);
+  state_ = State::kHandshake;
 }
 
-void IslandLink::ReadServerHello() {
-  if (CheckPrefix(in_) == Refusal::kGarbage) {
-    Fail(MakeError(WEFT_CORRUPT, StrCat("who listens there speaks ", GuessProtocol(in_))));
-    return;
-  }
-  if (in_.size() < kServerHelloBytes) return;
-  const absl::StatusOr<ServerHello> server = DecodeServerHello(in_);
-  if (!server.ok() || server->version != kStoreVersion) {
-    Fail(server.ok() ? MakeError(WEFT_UNSUPPORTED, "it speaks another version") : server.status());
-    return;
-  }
-  ClientHello hello{.rank = settings_.self.island, .size = static_cast<int32_t>(epoch_)};
-  if (const absl::Status random = seams_.random->Fill(hello.nonce.data(), hello.nonce.size());
-      !random.ok()) {
-    Fail(random);
-    return;
-  }
-  const std::string fields = EncodeClientFields(hello);
-  keys_ = MakeSessionKeys(LinkSecret(settings_.secret), in_, fields);
-  out_ = fields + keys_.client_proof;
-  in_.clear();
-  state_ = State::kVerdict;
-}
-
-void IslandLink::ReadClientHello() {
-  if (CheckPrefix(in_) != Refusal::kNone) {
-    Fail(MakeError(WEFT_CORRUPT, StrCat("a stranger speaks ", GuessProtocol(in_))));
-    return;
-  }
-  if (in_.size() < kClientHelloBytes) return;
-  const std::string fields = in_.substr(0, kClientFieldsBytes);
-  const absl::StatusOr<ClientHello> hello = DecodeClientFields(fields);
-  keys_ = MakeSessionKeys(LinkSecret(settings_.secret), hello_, fields);
-  if (!hello.ok() || !SameProof(in_.substr(kClientFieldsBytes), keys_.client_proof)) {
-    Fail(MakeError(WEFT_AUTH_FAILED, "a stranger does not know the job's secret"));
-    return;
-  }
-  in_.clear();
-  epoch_ = static_cast<uint32_t>(hello->size);
-  opener_.emplace(keys_.client_key, epoch_);
-  sealer_.emplace(keys_.server_key, epoch_);
-  out_ += EncodeVerdict({.proof = keys_.server_proof});
-  state_ = State::kWho;
-  SayWho();
-}
-
-void IslandLink::ReadVerdict() {
-  if (in_.size() < kVerdictBytes) return;
-  const absl::StatusOr<Verdict> verdict = DecodeVerdict(in_);
-  if (!verdict.ok() || verdict->refusal != Refusal::kNone ||
-      !SameProof(verdict->proof, keys_.server_proof)) {
-    Fail(MakeError(WEFT_AUTH_FAILED, "it does not know the job's secret"));
-    return;
-  }
-  in_.clear();
-  opener_.emplace(keys_.server_key, epoch_);
-  sealer_.emplace(keys_.client_key, epoch_);
+void IslandLink::ShakeHands() {
+  const absl::Status taken = handshake_->Take(&in_);
+  out_ += handshake_->TakeOutput();
+  if (!taken.ok()) Fail(taken);
+  if (failed() || !handshake_->done()) return;
+  epoch_ = static_cast<uint32_t>(handshake_->claim().size);
+  const SessionKeys& keys = handshake_->keys();
+  opener_.emplace(dialed_ ? keys.server_key : keys.client_key, epoch_);
+  sealer_.emplace(dialed_ ? keys.client_key : keys.server_key, epoch_);
+  handshake_.reset();
   state_ = State::kWho;
   SayWho();
 }
 
 void IslandLink::SayWho() {
-  keys_ = {};
-  hello_.clear();
   Send(IslandFrame::kWho, EncodeWho(settings_.self));
 }
 
@@ -249,9 +193,7 @@ void IslandLink::ReadWho() {
 void IslandLink::Receive() {
   while (state_ != State::kConnecting && !failed() && ending_.ok()) {
     size_t wanted = kLinkReadBytes;
-    if (state_ == State::kServerHello) wanted = kServerHelloBytes - in_.size();
-    if (state_ == State::kClientHello) wanted = kClientHelloBytes - in_.size();
-    if (state_ == State::kVerdict) wanted = kVerdictBytes - in_.size();
+    if (state_ == State::kHandshake) wanted = handshake_->wanted() - in_.size();
     char buffer[kLinkReadBytes];
     const IoResult result = seams_.net->Read(handle_, buffer, wanted);
     if (result.state == IoState::kWouldBlock) return;
@@ -264,12 +206,7 @@ void IslandLink::Receive() {
     }
     in_.append(buffer, result.bytes);
     heard_ns_ = seams_.clock->NowNs();
-    if (state_ == State::kServerHello)
-      ReadServerHello();
-    else if (state_ == State::kClientHello)
-      ReadClientHello();
-    else if (state_ == State::kVerdict)
-      ReadVerdict();
+    if (state_ == State::kHandshake) ShakeHands();
     if (state_ == State::kWho) ReadWho();
     // The owner takes what is here before there is more.
     if (ready() && in_.size() >= kLinkReadBytes) return;

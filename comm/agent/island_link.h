@@ -27,6 +27,7 @@
 #include "absl/status/status.h"
 #include "base/seams.h"
 #include "comm/agent/island_protocol.h"
+#include "comm/rendezvous/link_handshake.h"
 #include "comm/rendezvous/store_protocol.h"
 
 namespace weft {
@@ -90,16 +91,13 @@ class IslandLink {
   void Fail(absl::Status why);
 
  private:
-  enum class State { kConnecting, kServerHello, kClientHello, kVerdict, kWho, kReady, kFailed };
+  enum class State { kConnecting, kHandshake, kWho, kReady, kFailed };
 
   IslandLink(const Seams& seams, IslandLinkSettings settings, bool dialed);
 
   void Hold(int handle);
-  void Greet();
   void FinishConnect();
-  void ReadServerHello();
-  void ReadClientHello();
-  void ReadVerdict();
+  void ShakeHands();
   void ReadWho();
   void SayWho();
   void Receive();
@@ -114,8 +112,7 @@ class IslandLink {
   int64_t deadline_ns_;  // of the state, while not ready
   int64_t heard_ns_;
   int64_t said_ns_;
-  std::string hello_;  // the server's, as sent
-  SessionKeys keys_;
+  std::optional<LinkHandshake> handshake_;  // until it is done
   std::string in_;
   std::string out_;
   std::optional<FrameSealer> sealer_;
