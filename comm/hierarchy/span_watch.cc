@@ -173,10 +173,9 @@ void SpanWatch::Hear() {
 // What a death means for groups its own island knows best: the rank may have left them. If none of its ranks is left, others must say it.
 void SpanWatch::NoteDeath(int world_rank, const ExitInfo& exit) {
   ended_.Add(world_rank);
-  const std::vector<int> fellows = map_->RanksOf(map_->IslandOf(world_rank));
-  const bool all =
-      std::all_of(fellows.begin(), fellows.end(), [&](int fellow) { return ended_.Has(fellow); });
-  if (!all) return;
+  for (const int fellow : map_->RanksOf(map_->IslandOf(world_rank))) {
+    if (!ended_.Has(fellow)) return;
+  }
   for (Group& group : groups_)
     Say(&group, group.end->Dead(world_rank, exit));
 }

@@ -31,7 +31,8 @@ _ROOMS = {
         "group": ("kernels", "select", "agent"),
         "recorder": ("kernels", "select", "group"),
         "node": ("kernels", "rendezvous", "select", "agent", "group", "recorder"),
-        "hierarchy": ("kernels", "rendezvous", "select", "agent", "group", "recorder", "node"),
+        "transport": ("rendezvous",),
+        "hierarchy": ("transport", "kernels", "rendezvous", "select", "agent", "group", "recorder", "node"),
     },
     "shard": {
         "layout": (),

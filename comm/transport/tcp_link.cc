@@ -1,0 +1,433 @@
+// One call of the system moves as much as it can: frames without data, a header and the data behind it go out together; data comes in
+// together with the header that follows it.
+#include "comm/transport/tcp_link.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/status.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+// Between two of them others get a turn: links, and the caller.
+constexpr int kCallsPerAdvance = 8;
+constexpr size_t kClosedGroupsMax = 64;
+// What one side may say of messages that the other has not heard of yet: far more than operations can be under way.
+constexpr size_t kSaidMax = 65'536;
+constexpr size_t kSinkBytes = 64 << 10;
+
+std::byte* SinkOfThisThread() {
+  thread_local std::byte sink[kSinkBytes];
+  return sink;
+}
+
+bool IsAhead(size_t bytes) {
+  return bytes <= kTcpAheadBytesMax;
+}
+
+std::pair<StreamId, uint32_t> KeyOfFrame(const TcpFrame& frame) {
+  return {StreamId{frame.group_id, frame.sequence}, frame.index};
+}
+
+template <typename Map>
+void EraseGroup(Map* map, uint64_t group_id) {
+  std::erase_if(*map, [&](const auto& entry) { return entry.first.first.group_id == group_id; });
+}
+
+}  // namespace
+
+bool TcpLink::Fail(absl::Status why) {
+  if (failure_.ok()) failure_ = std::move(why);
+  fd_.Reset();
+  return false;
+}
+
+bool TcpLink::IsClosed(uint64_t group_id) const {
+  return std::find(closed_.begin(), closed_.end(), group_id) != closed_.end();
+}
+
+bool TcpLink::Agrees(const Transfer& transfer, const Said& said) {
+  return transfer.signature == said.signature && transfer.bytes == said.bytes;
+}
+
+void TcpLink::Refuse(Transfer* transfer, const Said& said) {
+  transfer->other_signature = said.signature;
+  transfer->other_bytes = said.bytes;
+  transfer->SetState(TransferState::kMismatch);
+}
+
+void TcpLink::Attach(UniqueFd fd) {
+  fd_ = std::move(fd);
+}
+
+PollItem TcpLink::Item() const {
+  const bool may_write =
+      front_done_ < front_.size() || out_part_ || !control_.empty() ||
+      sends_.FindIf([&](const Transfer& send) {
+        return send.granted || (IsAhead(send.bytes) && TcpRoomOf(send.bytes) <= room_);
+      }) != nullptr;
+  return {.handle = fd_.get(), .want_read = true, .want_write = may_write};
+}
+
+bool TcpLink::Advance() {
+  if (!attached()) return false;
+  bool moved = false;
+  for (int call = 0; call < kCallsPerAdvance && attached() && WriteSome(); ++call)
+    moved = true;
+  for (int call = 0; call < kCallsPerAdvance && attached() && ReadSome(); ++call)
+    moved = true;
+  // What was read may have been grants.
+  for (int call = 0; moved && call < kCallsPerAdvance && attached() && WriteSome(); ++call) {
+  }
+  return moved;
+}
+
+void TcpLink::Post(Transfer* transfer) {
+  if (IsClosed(transfer->stream.group_id)) {
+    transfer->SetState(TransferState::kRetracted);
+    return;
+  }
+  transfer->SetState(TransferState::kPosted);
+  transfer->moved = 0;
+  transfer->granted = false;
+  const MessageKey key{transfer->stream, transfer->index};
+  // What the other side has said of it, if it has.
+  std::map<MessageKey, Said>& said = transfer->is_send ? granted_ : announced_;
+  if (const auto found = said.find(key); found != said.end()) {
+    const Said heard = found->second;
+    said.erase(found);
+    if (!Agrees(*transfer, heard)) {
+      if (!transfer->is_send) Say(TcpFrameType::kGrant, *transfer);  // so that it sees that, too
+      Refuse(transfer, heard);
+      return;
+    }
+    transfer->granted = transfer->is_send;
+  }
+  if (!transfer->is_send) {
+    if (const auto found = early_.find(key); found != early_.end() && found->second.complete) {
+      TakeEarly(transfer, key);
+      return;
+    }
+    receives_.Append(transfer);
+  } else {
+    sends_.Append(transfer);
+  }
+  if (IsAhead(transfer->bytes) || transfer->granted) return;
+  Say(transfer->is_send ? TcpFrameType::kAnnounce : TcpFrameType::kGrant, *transfer);
+}
+
+void TcpLink::CloseGroup(uint64_t group_id) {
+  if (IsClosed(group_id)) return;
+  closed_.push_back(group_id);
+  if (closed_.size() > kClosedGroupsMax) closed_.pop_front();
+  if (out_ != nullptr && out_->stream.group_id == group_id) {
+    // (T2)
+    out_rest_.assign(reinterpret_cast<const char*>(out_data_), out_left_);
+    out_data_ = reinterpret_cast<const std::byte*>(out_rest_.data());
+    out_ = nullptr;
+  }
+  if (in_ != nullptr && in_->stream.group_id == group_id) {
+    in_ = nullptr;
+    in_data_ = nullptr;
+  }
+  if (in_early_ != nullptr && in_header_.group_id == group_id) {
+    in_early_ = nullptr;
+    in_data_ = nullptr;
+  }
+  Retract(&sends_, group_id);
+  Retract(&receives_, group_id);
+  for (const auto& [key, early] : early_) {
+    // The one that is still coming gives its room back when it has come.
+    if (key.first.group_id == group_id && early.complete) GiveRoom(early.bytes.size());
+  }
+  EraseGroup(&early_, group_id);
+  EraseGroup(&granted_, group_id);
+  EraseGroup(&announced_, group_id);
+}
+
+void TcpLink::Retract(TransferList* list, uint64_t group_id) {
+  while (Transfer* const transfer = list->FindIf(
+             [&](const Transfer& posted) { return posted.stream.group_id == group_id; })) {
+    list->Remove(transfer);
+    transfer->SetState(TransferState::kRetracted);
+  }
+}
+
+// --- Writing -------------------------------------------------------------------------------------
+
+void TcpLink::Say(TcpFrameType type, const Transfer& transfer) {
+  const TcpFrame frame{.type = type,
+                       .group_id = transfer.stream.group_id,
+                       .sequence = transfer.stream.sequence,
+                       .index = transfer.index,
+                       .signature = transfer.signature,
+                       .message_bytes = transfer.bytes};
+  control_.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
+}
+
+void TcpLink::GiveRoom(size_t bytes) {
+  early_room_ -= TcpRoomOf(bytes);
+  const TcpFrame frame{.type = TcpFrameType::kRoom,
+                       .bytes = static_cast<uint32_t>(TcpRoomOf(bytes))};
+  control_.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
+}
+
+// The first send that may go; after a part it goes behind the others.
+void TcpLink::PickNext() {
+  Transfer* const send = sends_.FindIf([&](const Transfer& posted) {
+    return posted.granted || (IsAhead(posted.bytes) && TcpRoomOf(posted.bytes) <= room_);
+  });
+  if (send == nullptr) return;
+  const bool ahead = IsAhead(send->bytes);
+  if (ahead) room_ -= TcpRoomOf(send->bytes);
+  out_bytes_ = std::min(kTcpPartBytesMax, send->bytes - send->moved);
+  const TcpFrame header{.type = TcpFrameType::kData,
+                        .ahead = ahead ? uint16_t{1} : uint16_t{0},
+                        .group_id = send->stream.group_id,
+                        .sequence = send->stream.sequence,
+                        .index = send->index,
+                        .signature = send->signature,
+                        .message_bytes = send->bytes,
+                        .offset = send->moved,
+                        .bytes = static_cast<uint32_t>(out_bytes_)};
+  front_.append(reinterpret_cast<const char*>(&header), sizeof(header));
+  out_part_ = true;
+  out_data_ = send->memory + send->moved;
+  out_left_ = out_bytes_;
+  out_ = send;
+}
+
+void TcpLink::EndPart() {
+  out_part_ = false;
+  out_rest_.clear();
+  Transfer* const send = std::exchange(out_, nullptr);
+  if (send == nullptr) return;
+  send->moved += out_bytes_;
+  sends_.Remove(send);
+  if (send->moved == send->bytes) {
+    send->SetState(TransferState::kDone);
+  } else {
+    sends_.Append(send);
+  }
+}
+
+// True if anything was written.
+bool TcpLink::WriteSome() {
+  if (front_done_ == front_.size() && !out_part_) {
+    front_.clear();
+    front_done_ = 0;
+    front_.swap(control_);
+    PickNext();
+    if (front_.empty()) return false;
+  }
+  iovec pieces[2];
+  size_t count = 0;
+  const size_t front_left = front_.size() - front_done_;
+  if (front_left > 0) pieces[count++] = {front_.data() + front_done_, front_left};
+  if (out_left_ > 0) pieces[count++] = {const_cast<std::byte*>(out_data_), out_left_};
+  size_t written = 0;
+  if (count > 0) {
+    msghdr message = {};
+    message.msg_iov = pieces;
+    message.msg_iovlen = count;
+    const ssize_t sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return false;
+      return Fail(SystemError(errno, fmt::format("sending to rank {}", peer_)));
+    }
+    written = static_cast<size_t>(sent);
+  }
+  const size_t of_front = std::min(written, front_left);
+  front_done_ += of_front;
+  const size_t of_data = written - of_front;
+  out_data_ += of_data;
+  out_left_ -= of_data;
+  if (out_part_ && front_done_ == front_.size() && out_left_ == 0) EndPart();
+  return true;
+}
+
+// --- Reading -------------------------------------------------------------------------------------
+
+// True if anything was read. Behind the data of a part there is a header.
+bool TcpLink::ReadSome() {
+  iovec pieces[2];
+  size_t count = 0;
+  size_t data_room = 0;
+  if (in_part_ && in_left_ > 0) {
+    data_room = in_data_ != nullptr ? in_left_ : std::min(in_left_, kSinkBytes);
+    pieces[count++] = {in_data_ != nullptr ? in_data_ : SinkOfThisThread(), data_room};
+  }
+  if (data_room == in_left_) {
+    pieces[count++] = {reinterpret_cast<char*>(&in_next_) + in_header_done_,
+                       sizeof(in_next_) - in_header_done_};
+  }
+  msghdr message = {};
+  message.msg_iov = pieces;
+  message.msg_iovlen = count;
+  const ssize_t got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+  if (got < 0) {
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return false;
+    return Fail(SystemError(errno, fmt::format("receiving from rank {}", peer_)));
+  }
+  if (got == 0) {
+    return Fail(
+        MakeError(WEFT_UNREACHABLE, fmt::format("rank {} has closed its connection", peer_)));
+  }
+  const size_t of_data = std::min(static_cast<size_t>(got), data_room);
+  if (in_part_) {
+    if (in_data_ != nullptr) in_data_ += of_data;
+    in_left_ -= of_data;
+    if (in_left_ == 0) EndData();
+  }
+  in_header_done_ += static_cast<size_t>(got) - of_data;
+  if (in_header_done_ == sizeof(in_next_)) TakeHeader();
+  return true;
+}
+
+void TcpLink::TakeHeader() {
+  in_header_ = in_next_;
+  in_header_done_ = 0;
+  if (in_header_.magic != kTcpFrameMagic) {
+    Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent what is no frame", peer_)));
+    return;
+  }
+  switch (in_header_.type) {
+    case TcpFrameType::kAnnounce:
+      return TakeAnnounce();
+    case TcpFrameType::kGrant:
+      return TakeGrant();
+    case TcpFrameType::kData:
+      return BeginData();
+    case TcpFrameType::kRoom:
+      room_ = std::min(kTcpRoomBytes, room_ + in_header_.bytes);
+      return;
+  }
+  Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a frame of an unknown type, {}", peer_,
+                                           static_cast<int>(in_header_.type))));
+}
+
+void TcpLink::TakeAnnounce() {
+  if (IsClosed(in_header_.group_id)) return;
+  const MessageKey key = KeyOfFrame(in_header_);
+  const Said said{in_header_.signature, in_header_.message_bytes};
+  if (Transfer* const receive = receives_.Find(key.first, key.second); receive != nullptr) {
+    if (Agrees(*receive, said)) return;
+    receives_.Remove(receive);
+    if (IsAhead(receive->bytes)) Say(TcpFrameType::kGrant, *receive);  // else it has been said
+    Refuse(receive, said);
+    return;
+  }
+  announced_[key] = said;
+  if (announced_.size() > kSaidMax) {
+    Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} announces messages without end", peer_)));
+  }
+}
+
+void TcpLink::TakeGrant() {
+  if (IsClosed(in_header_.group_id)) return;
+  const MessageKey key = KeyOfFrame(in_header_);
+  const Said said{in_header_.signature, in_header_.message_bytes};
+  if (Transfer* const send = sends_.Find(key.first, key.second); send != nullptr) {
+    if (send == out_) return;  // under way: what comes of it the other side sees
+    send->granted = Agrees(*send, said);
+    if (send->granted) return;
+    sends_.Remove(send);
+    Refuse(send, said);
+    return;
+  }
+  granted_[key] = said;
+  if (granted_.size() > kSaidMax) {
+    Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} grants messages without end", peer_)));
+  }
+}
+
+void TcpLink::BeginData() {
+  in_part_ = true;
+  in_left_ = in_header_.bytes;
+  in_data_ = nullptr;
+  in_ = nullptr;
+  in_early_ = nullptr;
+  const MessageKey key = KeyOfFrame(in_header_);
+  const bool ahead = in_header_.ahead != 0;
+  if (ahead) {
+    if (in_header_.bytes != in_header_.message_bytes || !IsAhead(in_header_.bytes) ||
+        early_room_ + TcpRoomOf(in_header_.bytes) > kTcpRoomBytes) {  // (T3)
+      Fail(MakeError(WEFT_CORRUPT,
+                     fmt::format("rank {} has sent more than there is room for", peer_)));
+      return;
+    }
+    early_room_ += TcpRoomOf(in_header_.bytes);
+  }
+  Transfer* const receive = receives_.Find(key.first, key.second);
+  const Said said{in_header_.signature, in_header_.message_bytes};
+  if (receive != nullptr && !Agrees(*receive, said)) {
+    receives_.Remove(receive);
+    Refuse(receive, said);
+  } else if (receive != nullptr) {
+    // (T1)
+    if (in_header_.offset != receive->moved || in_left_ > receive->bytes - receive->moved) {
+      Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a part out of order", peer_)));
+      return;
+    }
+    in_ = receive;
+    in_data_ = receive->memory + receive->moved;
+  } else if (ahead && !IsClosed(in_header_.group_id)) {
+    BeginEarly();
+  }
+  if (in_left_ == 0) EndData();
+}
+
+void TcpLink::BeginEarly() {
+  Early& early = early_[KeyOfFrame(in_header_)];
+  early.signature = in_header_.signature;
+  early.bytes.resize(in_header_.bytes);
+  in_early_ = &early;
+  in_data_ = reinterpret_cast<std::byte*>(early.bytes.data());
+}
+
+void TcpLink::EndData() {
+  in_part_ = false;
+  in_data_ = nullptr;
+  Early* const early = std::exchange(in_early_, nullptr);
+  Transfer* const receive = std::exchange(in_, nullptr);
+  if (early != nullptr) {
+    early->complete = true;
+    const MessageKey key = KeyOfFrame(in_header_);
+    // It was posted while the data came.
+    if (Transfer* const late = receives_.Find(key.first, key.second); late != nullptr) {
+      receives_.Remove(late);
+      TakeEarly(late, key);
+    }
+    return;
+  }
+  if (in_header_.ahead != 0) GiveRoom(in_header_.bytes);
+  if (receive == nullptr) return;
+  receive->moved += in_header_.bytes;
+  if (receive->moved < receive->bytes) return;
+  receives_.Remove(receive);
+  receive->SetState(TransferState::kDone);
+}
+
+void TcpLink::TakeEarly(Transfer* receive, const MessageKey& key) {
+  const auto found = early_.find(key);
+  const Early& early = found->second;
+  const Said said{early.signature, early.bytes.size()};
+  if (Agrees(*receive, said)) {
+    if (!early.bytes.empty()) std::memcpy(receive->memory, early.bytes.data(), early.bytes.size());
+    receive->moved = receive->bytes;
+    receive->SetState(TransferState::kDone);
+  } else {
+    Refuse(receive, said);
+  }
+  GiveRoom(early.bytes.size());
+  early_.erase(found);
+}
+
+}  // namespace weft

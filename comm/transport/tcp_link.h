@@ -1,0 +1,130 @@
+// One TCP connection between two ranks, once both have proven themselves: puts the transfers that are posted for it on the wire and
+// takes what comes off it, straight from and into their memory.
+//
+//   TcpLink link(/*peer=*/3);
+//   link.Post(&transfer);                   // also before there is a connection
+//   link.Attach(std::move(fd));
+//   link.Advance();
+//   if (!link.failure().ok()) ...
+//
+// Invariants:
+//   (T1) Memory of a receive is written only while it is posted, and only what its grant, or its own size, has room for.
+//   (T2) Of a send nothing is on the wire but whole parts, each with its header: one that is retracted in the middle of a part
+//        leaves a copy of the rest.
+//   (T3) What comes ahead of its receive is never more than kTcpRoomBytes: who sends more has broken the protocol.
+//
+// Thread-safety: none; the transport's lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/fd.h"
+#include "base/net.h"
+#include "comm/transport/tcp_frame.h"
+#include "comm/transport/transfer_list.h"
+
+namespace weft {
+
+class TcpLink {
+ public:
+  explicit TcpLink(int peer) : peer_(peer) {}
+
+  TcpLink(const TcpLink&) = delete;
+  TcpLink& operator=(const TcpLink&) = delete;
+
+  void Post(Transfer* transfer);
+
+  // A connection whose handshake is done, non-blocking. Once.
+  void Attach(UniqueFd fd);
+
+  bool attached() const { return fd_.valid(); }
+
+  // Moves what can be moved; true if anything was.
+  bool Advance();
+
+  void CloseGroup(uint64_t group_id);
+
+  // Why the link is of no use any more; Ok while it is.
+  const absl::Status& failure() const { return failure_; }
+
+  PollItem Item() const;
+
+ private:
+  using MessageKey = std::pair<StreamId, uint32_t>;
+
+  // What the other side has said of a message whose transfer is not posted here yet.
+  struct Said {
+    uint32_t signature = 0;
+    uint64_t bytes = 0;
+  };
+
+  // A message that came ahead of its receive.
+  struct Early {
+    uint32_t signature = 0;
+    bool complete = false;
+    std::string bytes;
+  };
+
+  bool Fail(absl::Status why);
+  bool IsClosed(uint64_t group_id) const;
+  static bool Agrees(const Transfer& transfer, const Said& said);
+  // Ends a transfer, in no list any more, because the other side's call is another one.
+  static void Refuse(Transfer* transfer, const Said& said);
+
+  bool WriteSome();
+  void PickNext();
+  void EndPart();
+  void Say(TcpFrameType type, const Transfer& transfer);
+  void GiveRoom(size_t bytes);
+  void Retract(TransferList* list, uint64_t group_id);
+
+  bool ReadSome();
+  void TakeHeader();
+  void TakeAnnounce();
+  void TakeGrant();
+  void BeginData();
+  void BeginEarly();
+  void EndData();
+  void TakeEarly(Transfer* receive, const MessageKey& key);
+
+  const int peer_;
+  UniqueFd fd_;
+  absl::Status failure_;
+  std::deque<uint64_t> closed_;  // the latest ones
+
+  TransferList sends_;
+  std::map<MessageKey, Said> granted_;
+  size_t room_ = kTcpRoomBytes;  // that the other side has for what is sent ahead
+  std::string control_;          // frames without data, for when the part under way has ended
+  // What is being written: frames without data, the header of a part, its data.
+  std::string front_;
+  size_t front_done_ = 0;
+  bool out_part_ = false;
+  size_t out_bytes_ = 0;  // of the part
+  const std::byte* out_data_ = nullptr;
+  size_t out_left_ = 0;
+  Transfer* out_ = nullptr;  // nullptr: none, or it was retracted
+  std::string out_rest_;     // of a retracted one
+
+  TransferList receives_;
+  std::map<MessageKey, Said> announced_;
+  std::map<MessageKey, Early> early_;
+  size_t early_room_ = 0;  // that they take
+  // What is being read: a header, then the data of a part.
+  TcpFrame in_next_;  // as far as it has come
+  size_t in_header_done_ = 0;
+  TcpFrame in_header_;
+  bool in_part_ = false;
+  std::byte* in_data_ = nullptr;  // nullptr: to be thrown away
+  size_t in_left_ = 0;
+  Transfer* in_ = nullptr;
+  Early* in_early_ = nullptr;
+};
+
+}  // namespace weft

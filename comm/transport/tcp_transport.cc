@@ -1,0 +1,243 @@
+// Who dials is fixed by the numbers of the two ranks, so there is one connection for a pair. The other one waits: if it has posted something
+// for the dialling rank, that one has posted the other half of it, or will.
+#include "comm/transport/tcp_transport.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/keyed_hash.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kGreetNs = 5'000'000'000;
+constexpr int64_t kFirstPauseNs = 2'000'000;
+constexpr int64_t kLongestPauseNs = 500'000'000;
+// Strangers that are listened to at a time; further ones are let in when these are through.
+constexpr size_t kGreetingsMax = 64;
+
+std::string DataSecret(std::string_view job_secret) {
+  return DeriveKey(job_secret, "", "weft data 1");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TcpTransport>> TcpTransport::Make(const Seams& seams,
+                                                                 TcpSettings settings) {
+  Endpoint endpoint = settings.endpoints[static_cast<size_t>(settings.self)];
+  WEFT_ASSIGN_OR_RETURN(const int listener, seams.net->Listen(&endpoint));
+  return std::unique_ptr<TcpTransport>(new TcpTransport(seams, std::move(settings), listener));
+}
+
+TcpTransport::TcpTransport(const Seams& seams, TcpSettings settings, int listener)
+    : seams_(seams),
+      settings_(std::move(settings)),
+      listener_(listener),
+      peers_(settings_.endpoints.size()) {}
+
+TcpTransport::~TcpTransport() {
+  seams_.net->Close(listener_);
+}
+
+TcpLink& TcpTransport::LinkOf(int number) {
+  Peer& peer = peers_[static_cast<size_t>(number)];
+  if (peer.link == nullptr) {
+    peer.link = std::make_unique<TcpLink>(number);
+    const int64_t now_ns = seams_.clock->NowNs();
+    peer.give_up_ns = now_ns + settings_.connect_ns;
+    if (settings_.self < number) peer.dial_ns = now_ns;
+  }
+  return *peer.link;
+}
+
+void TcpTransport::Post(Transfer* transfer) {
+  MutexLock lock(mutex_);
+  LinkOf(transfer->peer).Post(transfer);
+}
+
+void TcpTransport::CloseGroup(uint64_t group_id) {
+  MutexLock lock(mutex_);
+  for (const Peer& peer : peers_) {
+    if (peer.link != nullptr) peer.link->CloseGroup(group_id);
+  }
+}
+
+std::vector<LinkEvent> TcpTransport::TakeEvents() {
+  MutexLock lock(mutex_);
+  return std::exchange(events_, {});
+}
+
+void TcpTransport::AppendPollItems(std::vector<PollItem>* items) const {
+  MutexLock lock(mutex_);
+  if (greetings_.size() < kGreetingsMax) items->push_back({.handle = listener_, .want_read = true});
+  for (const Greeting& greeting : greetings_) {
+    items->push_back({.handle = greeting.fd.get(),
+                      .want_read = !greeting.connecting,
+                      .want_write = greeting.connecting || !greeting.out.empty()});
+  }
+  for (const Peer& peer : peers_) {
+    if (peer.link != nullptr && peer.link->attached()) items->push_back(peer.link->Item());
+  }
+}
+
+bool TcpTransport::Advance() {
+  MutexLock lock(mutex_);
+  bool moved = AcceptAll();
+  DialDue();
+  moved |= AdvanceGreetings();
+  const int64_t now_ns = seams_.clock->NowNs();
+  for (size_t number = 0; number < peers_.size(); ++number) {
+    Peer& peer = peers_[number];
+    if (peer.link == nullptr || peer.reported) continue;
+    moved |= peer.link->Advance();
+    absl::Status failure = peer.link->failure();
+    if (failure.ok() && !peer.link->attached() && now_ns >= peer.give_up_ns) {
+      failure =
+          MakeError(WEFT_UNREACHABLE, fmt::format("no connection with rank {} at {} could be made",
+                                                  number, settings_.endpoints[number].ToString()));
+    }
+    if (failure.ok()) continue;
+    peer.reported = true;
+    peer.dial_ns = 0;
+    events_.push_back({.peer = static_cast<int>(number), .why = std::move(failure)});
+  }
+  return moved;
+}
+
+// --- Connections ---------------------------------------------------------------------------------
+
+bool TcpTransport::AcceptAll() {
+  bool any = false;
+  while (greetings_.size() < kGreetingsMax) {
+    const absl::StatusOr<int> handle = seams_.net->Accept(listener_);
+    if (!handle.ok() || *handle < 0) return any;  // without descriptors: again at the next time
+    any = true;
+    greetings_.push_back(
+        {.fd = UniqueFd(*handle),
+         .deadline_ns = seams_.clock->NowNs() + kGreetNs,
+         .handshake = LinkHandshake::Accepted(DataSecret(settings_.secret), *seams_.random)});
+  }
+  return any;
+}
+
+void TcpTransport::DialDue() {
+  for (size_t number = 0; number < peers_.size(); ++number) {
+    const Peer& peer = peers_[number];
+    if (peer.dial_ns == 0 || peer.dialling || seams_.clock->NowNs() < peer.dial_ns) continue;
+    Dial(static_cast<int>(number));
+  }
+}
+
+void TcpTransport::Dial(int number) {
+  const absl::StatusOr<int> handle =
+      seams_.net->Connect(settings_.endpoints[static_cast<size_t>(number)]);
+  if (!handle.ok()) return DialAgain(number, handle.status());
+  peers_[static_cast<size_t>(number)].dialling = true;
+  const LinkClaim claim{.rank = settings_.self, .size = static_cast<int32_t>(peers_.size())};
+  greetings_.push_back(
+      {.fd = UniqueFd(*handle),
+       .peer = number,
+       .connecting = true,
+       .deadline_ns = seams_.clock->NowNs() + kGreetNs,
+       .handshake = LinkHandshake::Dialled(DataSecret(settings_.secret), claim, *seams_.random)});
+}
+
+void TcpTransport::DialAgain(int number, const absl::Status& why) {
+  Peer& peer = peers_[static_cast<size_t>(number)];
+  peer.dialling = false;
+  peer.pause_ns = std::clamp(2 * peer.pause_ns, kFirstPauseNs, kLongestPauseNs);
+  peer.dial_ns = seams_.clock->NowNs() + peer.pause_ns;
+  LogDebug("no connection with rank ", number, " yet: ", FromAbsl(why.message()));
+}
+
+bool TcpTransport::AdvanceGreetings() {
+  bool moved = false;
+  for (size_t i = 0; i < greetings_.size();) {
+    Greeting& greeting = greetings_[i];
+    absl::Status status = AdvanceGreeting(&greeting, &moved);
+    if (status.ok() && seams_.clock->NowNs() >= greeting.deadline_ns) {
+      status = MakeError(WEFT_TIMEOUT, "it does not answer");
+    }
+    const bool through = status.ok() && greeting.handshake.done() && greeting.out.empty();
+    if (through) status = Introduce(&greeting);
+    if (status.ok() && !through) {
+      ++i;
+      continue;
+    }
+    const int peer = greeting.peer;
+    greetings_.erase(greetings_.begin() + static_cast<ptrdiff_t>(i));
+    if (!status.ok() && peer >= 0) DialAgain(peer, status);
+    if (!status.ok() && peer < 0)
+      LogDebug("a connection was refused: ", FromAbsl(status.message()));
+  }
+  return moved;
+}
+
+absl::Status TcpTransport::AdvanceGreeting(Greeting* greeting, bool* moved) {
+  if (greeting->connecting) {
+    PollItem item{.handle = greeting->fd.get(), .want_write = true};
+    WEFT_RETURN_IF_ERROR(seams_.net->Poll(std::span(&item, 1), 0));
+    if (!item.writable) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(seams_.net->FinishConnect(greeting->fd.get()));
+    greeting->connecting = false;
+    *moved = true;
+  }
+  WEFT_RETURN_IF_ERROR(ReadGreeting(greeting, moved));
+  while (!greeting->out.empty()) {
+    const IoResult written =
+        seams_.net->Write(greeting->fd.get(), greeting->out.data(), greeting->out.size());
+    if (written.state == IoState::kWouldBlock) break;
+    if (written.state != IoState::kDone) return MakeError(WEFT_UNREACHABLE, "the connection broke");
+    greeting->out.erase(0, written.bytes);
+    *moved = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TcpTransport::ReadGreeting(Greeting* greeting, bool* moved) {
+  LinkHandshake& handshake = greeting->handshake;
+  while (!handshake.done()) {
+    WEFT_RETURN_IF_ERROR(handshake.Take(&greeting->in));
+    greeting->out += handshake.TakeOutput();
+    if (handshake.done()) break;
+    char buffer[kClientHelloBytes];
+    const size_t wanted = handshake.wanted() - greeting->in.size();
+    const IoResult got = seams_.net->Read(greeting->fd.get(), buffer, wanted);
+    if (got.state == IoState::kWouldBlock) break;
+    if (got.state != IoState::kDone) {
+      return MakeError(WEFT_UNREACHABLE, "the connection was closed");
+    }
+    greeting->in.append(buffer, got.bytes);
+    *moved = true;
+  }
+  return absl::OkStatus();
+}
+
+// The handshake is through: the connection is the link of its peer.
+absl::Status TcpTransport::Introduce(Greeting* greeting) {
+  int number = greeting->peer;
+  if (number < 0) {
+    const LinkClaim& claim = greeting->handshake.claim();
+    const auto size = static_cast<int32_t>(peers_.size());
+    number = claim.rank;
+    if (claim.size != size || number < 0 || number >= settings_.self) {
+      return MakeError(WEFT_CORRUPT,
+                       StrCat("it says that it is rank ", number, " of ", claim.size));
+    }
+  }
+  TcpLink& link = LinkOf(number);
+  Peer& peer = peers_[static_cast<size_t>(number)];
+  peer.dialling = false;
+  peer.dial_ns = 0;
+  if (link.attached() || !link.failure().ok()) {
+    return MakeError(WEFT_CORRUPT, StrCat("there is a connection with rank ", number, " already"));
+  }
+  link.Attach(std::move(greeting->fd));
+  return absl::OkStatus();
+}
+
+}  // namespace weft

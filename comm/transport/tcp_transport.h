@@ -1,0 +1,97 @@
+// Messages over TCP, a connection for each pair of ranks that have something to say to each other.
+//
+//   WEFT_ASSIGN_OR_RETURN(UniqueFd address, ReserveEndpoint(&endpoint));      // told to the others before
+//   WEFT_ASSIGN_OR_RETURN(auto transport, TcpTransport::Make(seams, {.secret = secret, .self = 1, .endpoints = endpoints}));
+//
+// Connections are made when the first transfer needs them: the lower rank of the two dials, again and again until it is answered
+// or `connect_ns` has passed. Both sides prove that they know the job's secret before anything else is read
+// (comm/rendezvous/link_handshake.h); what goes over the link afterwards is neither sealed nor encrypted.
+//
+// Its sockets have no TCP_USER_TIMEOUT: a rank that is stopped does not read, and to the kernel looks the same as one that is gone.
+//
+// Thread-safety: as Transport. Owns its sockets.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/fd.h"
+#include "base/mutex.h"
+#include "base/net.h"
+#include "base/seams.h"
+#include "comm/rendezvous/link_handshake.h"
+#include "comm/transport/tcp_link.h"
+#include "comm/transport/transport.h"
+
+namespace weft {
+
+struct TcpSettings {
+  std::string secret;  // of the job
+  int self = 0;
+  std::vector<Endpoint> endpoints;  // by rank; where each listens
+  int64_t connect_ns = 20'000'000'000;
+};
+
+class TcpTransport : public Transport {
+ public:
+  // Listens at its own endpoint. SYSTEM_ERROR if it cannot.
+  static absl::StatusOr<std::unique_ptr<TcpTransport>> Make(const Seams& seams,
+                                                            TcpSettings settings);
+  TcpTransport(const TcpTransport&) = delete;
+  TcpTransport& operator=(const TcpTransport&) = delete;
+  ~TcpTransport() override;
+
+  void Post(Transfer* transfer) override;
+  bool Advance() override;
+  void CloseGroup(uint64_t group_id) override;
+  std::vector<LinkEvent> TakeEvents() override;
+  void AppendPollItems(std::vector<PollItem>* items) const override;
+
+ private:
+  // A connection whose other end has not proven itself yet.
+  struct Greeting {
+    UniqueFd fd;
+    int peer = -1;  // dialled; -1: who that is will be said
+    bool connecting = false;
+    int64_t deadline_ns = 0;
+    LinkHandshake handshake;
+    std::string in;
+    std::string out;
+  };
+
+  // What is there for a peer.
+  struct Peer {
+    std::unique_ptr<TcpLink> link;  // from the first transfer on
+    bool dialling = false;
+    int64_t dial_ns = 0;     // when to dial next; 0: it is not to
+    int64_t give_up_ns = 0;  // or then
+    int64_t pause_ns = 0;
+    bool reported = false;  // that the link is lost
+  };
+
+  TcpTransport(const Seams& seams, TcpSettings settings, int listener);
+
+  TcpLink& LinkOf(int peer) WEFT_REQUIRES(mutex_);
+  bool AcceptAll() WEFT_REQUIRES(mutex_);
+  void DialDue() WEFT_REQUIRES(mutex_);
+  void Dial(int number) WEFT_REQUIRES(mutex_);
+  void DialAgain(int number, const absl::Status& why) WEFT_REQUIRES(mutex_);
+  bool AdvanceGreetings() WEFT_REQUIRES(mutex_);
+  absl::Status AdvanceGreeting(Greeting* greeting, bool* moved) WEFT_REQUIRES(mutex_);
+  absl::Status ReadGreeting(Greeting* greeting, bool* moved) WEFT_REQUIRES(mutex_);
+  absl::Status Introduce(Greeting* greeting) WEFT_REQUIRES(mutex_);
+
+  const Seams seams_;
+  const TcpSettings settings_;
+  const int listener_;
+  mutable Mutex mutex_;
+  std::vector<Peer> peers_ WEFT_GUARDED_BY(mutex_);
+  std::vector<Greeting> greetings_ WEFT_GUARDED_BY(mutex_);
+  std::vector<LinkEvent> events_ WEFT_GUARDED_BY(mutex_);
+};
+
+}  // namespace weft

@@ -1,0 +1,62 @@
+// One message of an operation, from a rank's memory into another's: a value of its owner's, which a transport links into its lists.
+//
+//   Transfer send{.peer = 3, .stream = {group_id, 411}, .index = 0, .signature = signature, .is_send = true,
+//                 .memory = x, .bytes = n};
+//   transport.Post(&send);
+//   ... transport.Advance() ...
+//   if (send.state() == TransferState::kDone) ...
+//
+// A send and the receive that it goes into have the same stream, index and signature, and as many bytes. Order does not
+// matter: either may be posted first, and messages of one stream may overtake each other.
+//
+// Thread-safety: the owner's until it is posted, the transport's until it is no longer kPosted.
+#pragma once
+
+#include <atomic>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+
+namespace weft {
+
+// An operation of a group.
+struct StreamId {
+  uint64_t group_id = 0;
+  uint64_t sequence = 0;
+
+  auto operator<=>(const StreamId&) const = default;
+};
+
+// kMismatch: the other side's call is another one; other_signature, other_bytes are its. kRetracted: its group was closed.
+enum class TransferState : uint8_t { kIdle, kPosted, kDone, kMismatch, kRetracted };
+
+struct Transfer {
+  int32_t peer = -1;
+  StreamId stream;
+  uint32_t index = 0;  // among the messages from one of the two to the other in the stream
+  uint32_t signature = 0;
+  bool is_send = false;
+  std::byte* memory = nullptr;  // only read by a send
+  size_t bytes = 0;
+
+  uint32_t other_signature = 0;
+  uint64_t other_bytes = 0;
+
+  // Any thread.
+  TransferState state() const {
+    return std::atomic_ref(const_cast<TransferState&>(state_now)).load(std::memory_order_acquire);
+  }
+
+  // The transport's, which sets the state last.
+  void SetState(TransferState state) {
+    std::atomic_ref(state_now).store(state, std::memory_order_release);
+  }
+
+  TransferState state_now = TransferState::kIdle;
+  size_t moved = 0;
+  bool granted =
+      false;  // of a send: the other side has room for all of it; of a receive: that has been said
+  Transfer* next = nullptr;
+};
+
+}  // namespace weft

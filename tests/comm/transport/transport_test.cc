@@ -1,0 +1,412 @@
+// What every transport promises, on each of them; and what only TCP meets: strangers, late ranks, broken connections.
+#include "comm/transport/transport.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/net.h"
+#include "base/seams.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wait.h"
+#include "comm/transport/memory_network.h"
+#include "comm/transport/tcp_transport.h"
+#include "tests/support/case_sample.h"
+
+namespace weft::test {
+namespace {
+
+constexpr uint64_t kGroup = 5;
+constexpr int64_t kLimitNs = 30'000'000'000;
+
+enum class Kind { kMemory, kShuffled, kTcp };
+
+// The transports of `size` ranks.
+class Ranks {
+ public:
+  Ranks(Kind kind, int size) {
+    if (kind != Kind::kTcp) {
+      network_ = std::make_unique<MemoryNetwork>(size, kind == Kind::kShuffled ? 17 : 0);
+      for (int rank = 0; rank < size; ++rank)
+        transports_.push_back(network_->Join(rank));
+      return;
+    }
+    std::vector<UniqueFd> reserved;
+    for (int rank = 0; rank < size; ++rank) {
+      Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = "127.0.0.1"};
+      reserved.push_back(ReserveEndpoint(&endpoint).value());
+      endpoints_.push_back(endpoint);
+    }
+    for (int rank = 0; rank < size; ++rank)
+      transports_.push_back(MakeTcp(rank, "secret"));
+  }
+
+  std::unique_ptr<Transport> MakeTcp(int rank, const std::string& secret,
+                                     int64_t connect_ns = kLimitNs) {
+    auto made = TcpTransport::Make(
+        SystemSeams(),
+        {.secret = secret, .self = rank, .endpoints = endpoints_, .connect_ns = connect_ns});
+    EXPECT_TRUE(made.ok()) << made.status();
+    return *std::move(made);
+  }
+
+  std::unique_ptr<Transport>& operator[](int rank) {
+    return transports_[static_cast<size_t>(rank)];
+  }
+
+  const Endpoint& endpoint(int rank) const { return endpoints_[static_cast<size_t>(rank)]; }
+
+  // All are moved until `done`; false at the limit.
+  bool Until(const std::function<bool()>& done, int64_t within_ns = kLimitNs) {
+    const int64_t until_ns = MonotonicNs() + within_ns;
+    while (!done()) {
+      if (MonotonicNs() > until_ns) return false;
+      for (const auto& transport : transports_) {
+        if (transport != nullptr) transport->Advance();
+      }
+    }
+    return true;
+  }
+
+ private:
+  std::vector<Endpoint> endpoints_;
+  std::unique_ptr<MemoryNetwork> network_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+};
+
+std::vector<std::byte> Bytes(size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::byte> bytes(count);
+  for (size_t at = 0; at < count; at += sizeof(uint64_t)) {
+    const uint64_t word = random();
+    std::memcpy(bytes.data() + at, &word, std::min(sizeof(word), count - at));
+  }
+  return bytes;
+}
+
+struct Message {
+  std::vector<std::byte> from;
+  std::vector<std::byte> to;
+  Transfer send;
+  Transfer receive;
+
+  bool ended() const {
+    return send.state() != TransferState::kPosted && receive.state() != TransferState::kPosted;
+  }
+};
+
+std::unique_ptr<Message> MakeMessage(int sender, int receiver, uint64_t sequence, uint32_t index,
+                                     size_t bytes, uint64_t group = kGroup) {
+  auto message = std::make_unique<Message>();
+  message->from = Bytes(bytes, sequence * 1000 + index * 10 + static_cast<uint64_t>(sender));
+  message->to.resize(bytes);
+  const StreamId stream{.group_id = group, .sequence = sequence};
+  message->send = {.peer = receiver,
+                   .stream = stream,
+                   .index = index,
+                   .signature = 77,
+                   .is_send = true,
+                   .memory = message->from.data(),
+                   .bytes = bytes};
+  message->receive = {.peer = sender,
+                      .stream = stream,
+                      .index = index,
+                      .signature = 77,
+                      .memory = message->to.data(),
+                      .bytes = bytes};
+  return message;
+}
+
+class TransportTest : public testing::TestWithParam<Kind> {};
+
+constexpr size_t kSizes[] = {0,      1,       100,      kTcpAheadBytesMax, kTcpAheadBytesMax + 1,
+                             70'000, 600'000, 3'000'001};
+
+TEST_P(TransportTest, AMessageOfAnySizeArrivesWhoeverComesFirst) {
+  for (const size_t bytes : kSizes) {
+    for (const bool send_first : {true, false}) {
+      SCOPED_TRACE(StrCat(bytes, " bytes, ", send_first ? "send" : "receive", " first"));
+      Ranks ranks(GetParam(), 2);
+      for (const int sender : {0, 1}) {
+        const auto message = MakeMessage(sender, 1 - sender, 1, 0, bytes);
+        if (send_first) ranks[sender]->Post(&message->send);
+        for (int round = 0; round < 50 && send_first; ++round) {
+          ranks[0]->Advance();
+          ranks[1]->Advance();
+        }
+        ranks[1 - sender]->Post(&message->receive);
+        if (!send_first) ranks[sender]->Post(&message->send);
+        ASSERT_TRUE(ranks.Until([&] { return message->ended(); }));
+        EXPECT_EQ(message->send.state(), TransferState::kDone);
+        EXPECT_EQ(message->receive.state(), TransferState::kDone);
+        EXPECT_TRUE(message->from == message->to);
+      }
+    }
+  }
+}
+
+// Each rank is a thread that posts in an order of its own.
+TEST_P(TransportTest, ManyMessagesBetweenThreadsArriveInAnyOrder) {
+  const uint64_t seed = FirstSeedToTry(1);
+  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
+  constexpr int kSize = 4;
+  std::mt19937_64 random(seed);
+  std::vector<std::unique_ptr<Message>> messages;
+  std::vector<std::vector<Transfer*>> posts(kSize);
+  for (uint64_t sequence = 1; sequence <= 20; ++sequence) {
+    for (int sender = 0; sender < kSize; ++sender) {
+      for (int receiver = 0; receiver < kSize; ++receiver) {
+        if (sender == receiver) continue;
+        for (uint32_t index = 0; index < 2; ++index) {
+          const size_t bytes = kSizes[random() % 7] + random() % 8;
+          messages.push_back(MakeMessage(sender, receiver, sequence, index, bytes));
+          posts[static_cast<size_t>(sender)].push_back(&messages.back()->send);
+          posts[static_cast<size_t>(receiver)].push_back(&messages.back()->receive);
+        }
+      }
+    }
+  }
+  Ranks ranks(GetParam(), kSize);
+  std::atomic<int> unfinished{kSize};
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kSize; ++rank) {
+    std::vector<Transfer*>& mine = posts[static_cast<size_t>(rank)];
+    std::shuffle(mine.begin(), mine.end(), random);
+    threads.emplace_back([&, rank, own_seed = random()] {
+      std::mt19937_64 own(own_seed);
+      size_t posted = 0;
+      const int64_t until_ns = MonotonicNs() + kLimitNs;
+      const auto ended = [&] {
+        return posted == mine.size() &&
+               std::all_of(mine.begin(), mine.end(), [](const Transfer* transfer) {
+                 return transfer->state() != TransferState::kPosted;
+               });
+      };
+      while (!ended() && MonotonicNs() < until_ns) {
+        for (uint64_t more = own() % 4; more > 0 && posted < mine.size(); --more)
+          ranks[rank]->Post(mine[posted++]);
+        ranks[rank]->Advance();
+      }
+      unfinished.fetch_sub(1);
+      // What it has sent may have to be pushed on.
+      while (unfinished.load() > 0 && MonotonicNs() < until_ns)
+        ranks[rank]->Advance();
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  for (const auto& message : messages) {
+    ASSERT_EQ(message->send.state(), TransferState::kDone);
+    ASSERT_EQ(message->receive.state(), TransferState::kDone);
+    ASSERT_TRUE(message->from == message->to);
+  }
+}
+
+// Far more than a receiver has room for.
+TEST_P(TransportTest, SmallMessagesWaitForRoom) {
+  Ranks ranks(GetParam(), 2);
+  std::vector<std::unique_ptr<Message>> messages;
+  for (uint32_t index = 0; index < 100; ++index) {
+    messages.push_back(MakeMessage(0, 1, 1, index, index % 3 == 0 ? 0 : kTcpAheadBytesMax));
+    ranks[0]->Post(&messages.back()->send);
+  }
+  for (int round = 0; round < 300; ++round) {
+    ranks[0]->Advance();
+    ranks[1]->Advance();
+  }
+  // A large one is not held up by them.
+  const auto large = MakeMessage(0, 1, 2, 0, 1'000'000);
+  ranks[0]->Post(&large->send);
+  ranks[1]->Post(&large->receive);
+  EXPECT_TRUE(ranks.Until([&] { return large->ended(); }));
+  EXPECT_TRUE(large->from == large->to);
+  for (auto message = messages.rbegin(); message != messages.rend(); ++message)
+    ranks[1]->Post(&(*message)->receive);
+  EXPECT_TRUE(ranks.Until([&] {
+    return std::all_of(messages.begin(), messages.end(),
+                       [](const auto& message) { return message->ended(); });
+  }));
+  for (const auto& message : messages)
+    EXPECT_TRUE(message->from == message->to);
+}
+
+TEST_P(TransportTest, CallsThatDifferAreFoundByTheReceiverAndNobodyGetsData) {
+  for (const size_t bytes : {size_t{16}, size_t{100'000}}) {
+    for (const bool other_size : {false, true}) {
+      for (const bool send_first : {false, true}) {
+        SCOPED_TRACE(StrCat(bytes, " bytes, ", other_size, send_first));
+        Ranks ranks(GetParam(), 2);
+        const auto message = MakeMessage(0, 1, 1, 0, bytes);
+        const std::vector<std::byte> untouched = message->to;
+        if (other_size) {
+          message->receive.bytes -= 1;
+        } else {
+          message->receive.signature = 78;
+        }
+        if (send_first) ranks[0]->Post(&message->send);
+        for (int round = 0; round < 50; ++round) {
+          ranks[0]->Advance();
+          ranks[1]->Advance();
+        }
+        ranks[1]->Post(&message->receive);
+        if (!send_first) ranks[0]->Post(&message->send);
+        ASSERT_TRUE(
+            ranks.Until([&] { return message->receive.state() != TransferState::kPosted; }));
+        EXPECT_EQ(message->receive.state(), TransferState::kMismatch);
+        EXPECT_EQ(message->receive.other_signature, 77u);
+        EXPECT_EQ(message->receive.other_bytes, bytes);
+        EXPECT_TRUE(message->to == untouched);
+        // Of a large one the sender hears as well.
+        if (bytes < 1000) continue;
+        ASSERT_TRUE(ranks.Until([&] { return message->send.state() != TransferState::kPosted; }));
+        EXPECT_EQ(message->send.state(), TransferState::kMismatch);
+        EXPECT_EQ(message->send.other_signature, message->receive.signature);
+      }
+    }
+  }
+}
+
+// In the middle of large messages: memory is its owner's again at once, and other groups go on over the same connection.
+TEST_P(TransportTest, AClosedGroupTouchesNoMemoryAndOthersGoOn) {
+  const uint64_t seed = FirstSeedToTry(1);
+  for (uint64_t round = 0; round < 20; ++round) {
+    SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed, ", round ", round));
+    std::mt19937_64 random(seed + round);
+    Ranks ranks(GetParam(), 2);
+    std::vector<std::unique_ptr<Message>> doomed;
+    std::vector<std::unique_ptr<Message>> others;
+    for (uint32_t index = 0; index < 6; ++index) {
+      doomed.push_back(MakeMessage(0, 1, 1, index, kSizes[random() % 8], kGroup));
+      others.push_back(MakeMessage(0, 1, 1, index, kSizes[random() % 8], kGroup + 1));
+      for (auto* const messages : {&doomed, &others}) {
+        ranks[0]->Post(&messages->back()->send);
+        if (messages == &others || random() % 3 != 0) ranks[1]->Post(&messages->back()->receive);
+      }
+    }
+    for (uint64_t step = random() % 60; step > 0; --step) {
+      ranks[0]->Advance();
+      ranks[1]->Advance();
+    }
+    const int first = static_cast<int>(random() % 2);
+    ranks[first]->CloseGroup(kGroup);
+    for (uint64_t step = random() % 20; step > 0; --step) {
+      ranks[0]->Advance();
+      ranks[1]->Advance();
+    }
+    ranks[1 - first]->CloseGroup(kGroup);
+    for (const auto& message : doomed) {
+      EXPECT_NE(message->send.state(), TransferState::kPosted);
+      EXPECT_NE(message->receive.state(), TransferState::kPosted);
+      std::fill(message->to.begin(), message->to.end(), std::byte{0xee});
+      std::fill(message->from.begin(), message->from.end(), std::byte{0xdd});
+    }
+    ASSERT_TRUE(ranks.Until([&] {
+      return std::all_of(others.begin(), others.end(),
+                         [](const auto& message) { return message->ended(); });
+    }));
+    for (const auto& message : others) {
+      EXPECT_EQ(message->receive.state(), TransferState::kDone);
+      EXPECT_TRUE(message->from == message->to);
+    }
+    for (const auto& message : doomed) {
+      EXPECT_TRUE(std::all_of(message->to.begin(), message->to.end(),
+                              [](std::byte byte) { return byte == std::byte{0xee}; }));
+    }
+    const auto late = MakeMessage(0, 1, 2, 0, 10, kGroup);
+    ranks[0]->Post(&late->send);
+    EXPECT_EQ(late->send.state(), TransferState::kRetracted);
+  }
+}
+
+TEST_P(TransportTest, ALostPeerIsAnEventOnce) {
+  Ranks ranks(GetParam(), 3);
+  const auto message = MakeMessage(0, 1, 1, 0, 1000);
+  ranks[0]->Post(&message->send);
+  ranks[1]->Post(&message->receive);
+  ASSERT_TRUE(ranks.Until([&] { return message->ended(); }));
+  const auto waiting = MakeMessage(1, 0, 2, 0, 100'000);
+  ranks[0]->Post(&waiting->receive);
+  ranks[1].reset();
+  std::vector<LinkEvent> events;
+  ASSERT_TRUE(ranks.Until([&] { return !(events = ranks[0]->TakeEvents()).empty(); }));
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].peer, 1);
+  EXPECT_EQ(ResultOf(events[0].why), WEFT_UNREACHABLE) << events[0].why;
+  EXPECT_EQ(waiting->receive.state(), TransferState::kPosted) << "an event is no verdict";
+  EXPECT_FALSE(ranks.Until([&] { return !ranks[0]->TakeEvents().empty(); }, 20'000'000));
+  ranks[0]->CloseGroup(kGroup);
+  EXPECT_EQ(waiting->receive.state(), TransferState::kRetracted);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TransportTest,
+                         testing::Values(Kind::kMemory, Kind::kShuffled, Kind::kTcp),
+                         [](const auto& kind) {
+                           return std::string(kind.param == Kind::kMemory     ? "Memory"
+                                              : kind.param == Kind::kShuffled ? "Shuffled"
+                                                                              : "Tcp");
+                         });
+
+TEST(TcpTransport, ARankThatComesLateIsDialledAgain) {
+  for (const int late : {0, 1}) {
+    Ranks ranks(Kind::kTcp, 2);
+    ranks[late].reset();
+    const auto message = MakeMessage(1 - late, late, 1, 0, 1000);
+    ranks[1 - late]->Post(&message->send);
+    EXPECT_FALSE(ranks.Until([&] { return message->ended(); }, 50'000'000) &&
+                 message->receive.state() == TransferState::kDone);
+    ranks[late] = ranks.MakeTcp(late, "secret");
+    ranks[late]->Post(&message->receive);
+    ASSERT_TRUE(ranks.Until([&] { return message->receive.state() == TransferState::kDone; }));
+    EXPECT_TRUE(message->from == message->to);
+  }
+}
+
+TEST(TcpTransport, WhoDoesNotKnowTheSecretIsNotConnectedWith) {
+  Ranks ranks(Kind::kTcp, 2);
+  ranks[0].reset();
+  ranks[0] = ranks.MakeTcp(0, "another secret", 300'000'000);
+  const auto message = MakeMessage(0, 1, 1, 0, 1000);
+  ranks[0]->Post(&message->send);
+  ranks[1]->Post(&message->receive);
+  std::vector<LinkEvent> events;
+  ASSERT_TRUE(ranks.Until([&] { return !(events = ranks[0]->TakeEvents()).empty(); }));
+  EXPECT_EQ(ResultOf(events[0].why), WEFT_UNREACHABLE);
+  EXPECT_NE(std::string(events[0].why.message()).find(ranks.endpoint(1).ToString()),
+            std::string::npos);
+  EXPECT_EQ(message->receive.state(), TransferState::kPosted);
+}
+
+TEST(TcpTransport, StrangersHoldUpNobody) {
+  Ranks ranks(Kind::kTcp, 2);
+  Net& net = *SystemSeams().net;
+  std::vector<int> strangers;
+  for (int i = 0; i < 10; ++i) {
+    const absl::StatusOr<int> stranger = net.Connect(ranks.endpoint(1));
+    ASSERT_TRUE(stranger.ok());
+    strangers.push_back(*stranger);
+  }
+  for (int round = 0; round < 20; ++round)
+    ranks[1]->Advance();
+  const std::string garbage = "GET / HTTP/1.1\r\n\r\n";
+  for (size_t i = 0; i < strangers.size(); i += 2)
+    (void)net.Write(strangers[i], garbage.data(), garbage.size());
+  const auto message = MakeMessage(0, 1, 1, 0, 1'000'000);
+  ranks[0]->Post(&message->send);
+  ranks[1]->Post(&message->receive);
+  ASSERT_TRUE(ranks.Until([&] { return message->ended(); }));
+  EXPECT_TRUE(message->from == message->to);
+  for (const int stranger : strangers)
+    net.Close(stranger);
+}
+
+}  // namespace
+}  // namespace weft::test
