@@ -104,7 +104,9 @@ const Setting kSettings[] = {
      &Options::dump_dir},
     {{"WEFT_FAKE_NODES", "text", "",
       "Cuts the ranks of one machine into nodes that share no memory, for tests: a number of nodes "
-      "that take the ranks in order, as evenly as possible, or the node of each rank, as 0,0,1,0."},
+      "that take the ranks of each group in order, as evenly as possible, or the node of each "
+      "rank, "
+      "as 0,0,1,0, for groups of so many ranks."},
      &Options::fake_nodes},
     {{"WEFT_INSECURE", "boolean", "0",
       "Lets ranks on several nodes find each other without a job secret."},

@@ -44,8 +44,8 @@ bool PollSet::Add(const PollItem& item) const {
   if (item.want_read) event.events |= EPOLLIN;
   if (item.want_write) event.events |= EPOLLOUT;
   event.data.u64 = static_cast<uint64_t>(item.handle);
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, item.handle, &event) == 0) return true;
-  return errno == EEXIST && epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, item.handle, &event) == 0;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, item.handle, &event) == 0) return true;
+  return errno == ENOENT && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, item.handle, &event) == 0;
 }
 
 void PollSet::Remove(int fd) const {

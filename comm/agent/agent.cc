@@ -61,8 +61,11 @@ void Agent::Arm(const Watched& group) {
   items_.clear();
   group.AppendPollItems(&items_);
   if (!set_.open()) return;
-  for (const PollItem& item : items_)
-    (void)set_.Add(item);
+  MutexLock lock(mutex_);
+  for (const PollItem& item : items_) {
+    // One that was closed meanwhile, and whose number is a process's now, is no socket any more.
+    if (!lifelines_.contains(item.handle)) (void)set_.Add(item);
+  }
 }
 
 void Agent::FindNext() {

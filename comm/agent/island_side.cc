@@ -85,7 +85,11 @@ bool IslandSide::IsSaid() const {
 
 // Who speaks stays until the next one has taken over, or until all have left and that is told: or the others would miss the island.
 void IslandSide::StepLeaving(int64_t now_ns) {
-  if (!agent_.speaking() && !IsSaid() && !IsSpokenFor()) Choose(now_ns);
+  if (!agent_.speaking() && !IsSaid() && !IsSpokenFor()) {
+    Choose(now_ns);  // what it must tell beside, it is told now
+    agent_.Step();
+    return;
+  }
   const bool spoke = agent_.speaking();
   if (spoke && fellows_[place_].world_rank >= 0) agent_.LocalLeave(fellows_[place_].world_rank);
   agent_.Step();

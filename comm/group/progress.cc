@@ -155,6 +155,11 @@ class Progress {
     engine->set.Ring();
   }
 
+  void LookNow() {
+    const std::shared_ptr<Engine> engine = ShareEngine();
+    if (engine != nullptr) engine->agent.Step(true);
+  }
+
   void Ask(std::shared_ptr<Stepped> group, Asking asking) {
     MutexLock lock(mutex_);
     const bool known = std::find(active_.begin(), active_.end(), group) != active_.end();
@@ -344,6 +349,10 @@ void LookAfterGroups() {
 
 void LookSoon() {
   Instance().LookSoon();
+}
+
+void LookNow() {
+  Instance().LookNow();
 }
 
 absl::Status PrepareProgress() {

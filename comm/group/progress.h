@@ -39,6 +39,9 @@ void UnwatchGroup(const Watched* group);
 void LookAfterGroups();
 // All groups are looked at before long: something has happened that no descriptor says.
 void LookSoon();
+// They are looked at by this thread, unless another one does: for who must not wait for the thread, as the caller may be it, in a
+// callback.
+void LookNow();
 // The thread is there, if there is to be one, and stays as long as the group of the caller exists. Asked before an
 // operation may be seen by anybody, because nothing may fail afterwards. SYSTEM_ERROR if there is no thread to be had.
 absl::Status PrepareProgress();

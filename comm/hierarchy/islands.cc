@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/net.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "fmt/format.h"
 
 namespace weft {
 
@@ -19,10 +21,10 @@ int Islands::PlaceOf(int rank) const {
 
 Islands IslandsOf(const Membership& membership) {
   Islands islands;
-  std::map<std::pair<std::string, int>, int> numbers;
+  std::map<std::tuple<std::string, uint64_t, int>, int> numbers;
   for (const GroupMember& member : membership.members) {
-    const auto [known, added] =
-        numbers.try_emplace({member.boot_id, member.fake_node}, islands.count());
+    const auto [known, added] = numbers.try_emplace(
+        {member.boot_id, member.pid_namespace, member.fake_node}, islands.count());
     if (added) islands.ranks.emplace_back();
     islands.ranks[static_cast<size_t>(known->second)].push_back(member.rank);
     islands.island_of.push_back(known->second);
@@ -32,8 +34,19 @@ Islands IslandsOf(const Membership& membership) {
 
 absl::StatusOr<std::shared_ptr<const IslandMap>> MapOf(const Membership& membership,
                                                        const Islands& islands) {
+  if (islands.count() > IslandTopology::kIslandsMax) {
+    return MakeError(WEFT_UNSUPPORTED, fmt::format("{} nodes; this version has at most {}",
+                                                   islands.count(), IslandTopology::kIslandsMax));
+  }
   std::vector<Island> list;
   for (const std::vector<int>& ranks : islands.ranks) {
+    if (ranks.size() >= kIslandProcessesMax) {
+      const GroupMember& first = membership.members[static_cast<size_t>(ranks.front())];
+      return MakeError(WEFT_UNSUPPORTED, {.rank = first.rank, .host = first.host},
+                       fmt::format("{} ranks are on the node of rank {}, host {}; this version has "
+                                   "at most {} on one node",
+                                   ranks.size(), first.rank, first.host, kIslandProcessesMax - 1));
+    }
     Island& island = list.emplace_back();
     for (const int rank : ranks) {
       const GroupMember& member = membership.members[static_cast<size_t>(rank)];

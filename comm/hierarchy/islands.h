@@ -3,8 +3,8 @@
 //   const Islands islands = IslandsOf(membership);
 //   islands.ranks[1]                              // of the second island, in ascending order
 //
-// Ranks share one if they are on the same machine, and on the same fake node of it. That they can map each other's memory is proven
-// only when they do.
+// Ranks share one if they are on the same machine, in one pid namespace, since an agent knows its fellows by their pids, and on the same
+// fake node. That they can map each other's memory is proven only when they do.
 // Thread-safety: values and pure functions.
 #pragma once
 
@@ -29,7 +29,8 @@ struct Islands {
 
 Islands IslandsOf(const Membership& membership);
 
-// As the agents see it. The store is on the island of rank 0. CORRUPT if a member has said nothing of where its agent listens.
+// As the agents see it. The store is on the island of rank 0. CORRUPT if a member has said nothing of where its agent listens,
+// UNSUPPORTED if an island has too many ranks.
 absl::StatusOr<std::shared_ptr<const IslandMap>> MapOf(const Membership& membership,
                                                        const Islands& islands);
 

@@ -26,6 +26,9 @@
 namespace weft {
 namespace {
 
+// For the word of whoever judges to come.
+constexpr int64_t kGraceNs = 2'000'000'000;
+
 class SpanMaking {
  public:
   SpanMaking(Store& store, int rank, int size, const GroupOptions& options,
@@ -44,6 +47,7 @@ class SpanMaking {
     WEFT_RETURN_IF_ERROR(MakeInner());
     absl::Status begun = BeginTogether(map);
     if (!begun.ok()) {
+      span_.inner->Fail(begun);
       span_.inner->Close();
       return begun;
     }
@@ -55,12 +59,6 @@ class SpanMaking {
 
   const std::vector<int>& fellows() const {
     return span_.islands.ranks[static_cast<size_t>(island())];
-  }
-
-  bool leads() const { return fellows().front() == rank_; }
-
-  std::string Key(std::string_view what, int number) const {
-    return StrCat("weft/group/", options_.name, "/", what, "/", number);
   }
 
   // Fake nodes talk over loopback, as they are of one machine.
@@ -84,7 +82,7 @@ class SpanMaking {
   }
 
   absl::Status MakeInner() {
-    PrefixStore own(store_, StrCat(Key("island", island()), "/"));
+    PrefixStore own(store_, StrCat(KeyOf("island", island()), "/"));
     const MeetingPlace place{.rank = span_.islands.PlaceOf(rank_),
                              .size = static_cast<int>(fellows().size()),
                              .world_rank = rank_,
@@ -97,20 +95,22 @@ class SpanMaking {
     const int place = span_.islands.PlaceOf(rank_);
     const size_t bytes = IslandSharedMemory::BytesFor(*map, island());
     WEFT_ASSIGN_OR_RETURN(void* const block, span_.inner->AllocateShared(bytes));
-    if (place == 0) {
-      std::memset(block, 0, bytes);
-      WEFT_RETURN_IF_ERROR(AwaitIslands());
-    }
-    WEFT_RETURN_IF_ERROR(AwaitAll(*span_.inner, deadline_ns_));
-    RemoveMembership(store_, options_.name, rank_, size_);
+    if (place == 0) std::memset(block, 0, bytes);
     span_.end = std::make_shared<SpanEnd>(span_.membership.group_id, options_.name, span_.inner,
                                           span_.membership.members);
     const IslandAgentSettings agent{.secret = Secret(), .limit_ns = settings_.limit_ns};
     span_.watch =
         std::make_shared<SpanWatch>(SystemSeams(), agent, map, static_cast<std::byte*>(block),
                                     island(), place, std::move(reserved_));
+    // All that may fail here alone comes before the others count on this rank.
+    WEFT_RETURN_IF_ERROR(PrepareProgress());
     WEFT_RETURN_IF_ERROR(span_.watch->Begin());
     span_.watch->Add(span_.end);
+    WEFT_RETURN_IF_ERROR(AwaitAll(*span_.inner, deadline_ns_));
+    if (place == 0) WEFT_RETURN_IF_ERROR(AwaitIslands());
+    WEFT_RETURN_IF_ERROR(AwaitAll(*span_.inner, Later(deadline_ns_, kGraceNs)));
+    RemoveMembership(store_, options_.name, rank_, size_);
+    if (place == 0) RemoveKeys();
     WatchGroup(span_.watch);
     LookSoon();
     return absl::OkStatus();
@@ -121,19 +121,44 @@ class SpanMaking {
     return fmt::format("{}/{:016x}", settings_.secret, span_.membership.group_id);
   }
 
-  absl::Status Ask(StoreRequest::Kind kind, const std::string& key, const std::string& value = "") {
-    return store_.Ask({.kind = kind, .key = key, .value = value, .deadline_ns = deadline_ns_})
-        .status;
+  StoreReply Ask(StoreRequest::Kind kind, const std::string& key, int64_t deadline_ns,
+                 const std::string& value = "") {
+    return store_.Ask({.kind = kind, .key = key, .value = value, .deadline_ns = deadline_ns});
   }
 
-  // One rank of each island says that it is complete, and waits until the first one has seen that all are.
+  // One rank of each island says that it is complete, and waits for the word of the first one, which has seen whether all are: who
+  // judged for himself would name another island.
   absl::Status AwaitIslands() {
     using Kind = StoreRequest::Kind;
-    WEFT_RETURN_IF_ERROR(Ask(Kind::kSet, Key("complete", island()), "1"));
-    if (island() != 0) return Annotate(Ask(Kind::kWait, Key("begin", 0)), Late(0));
-    for (int other = 0; other < span_.islands.count(); ++other)
-      WEFT_RETURN_IF_ERROR(Annotate(Ask(Kind::kWait, Key("complete", other)), Late(other)));
-    return Ask(Kind::kSet, Key("begin", 0), "1");
+    if (island() != 0) {
+      const StoreReply complete = Ask(Kind::kSet, KeyOf("complete", island()), deadline_ns_, "1");
+      WEFT_RETURN_IF_ERROR(complete.status);
+      const StoreReply word = Ask(Kind::kWait, KeyOf("begin", 0), Later(deadline_ns_, kGraceNs));
+      WEFT_RETURN_IF_ERROR(Annotate(word.status, Late(0)));
+      if (word.value.empty()) return absl::OkStatus();
+      return MakeError(WEFT_TIMEOUT, {.group = options_.name}, word.value);
+    }
+    absl::Status late;
+    for (int other = 1; other < span_.islands.count() && late.ok(); ++other) {
+      late = Annotate(Ask(Kind::kWait, KeyOf("complete", other), deadline_ns_).status, Late(other));
+    }
+    const std::string why(FromAbsl(late.message()));
+    const absl::Status said =
+        Ask(Kind::kSet, KeyOf("begin", 0), Later(deadline_ns_, kGraceNs), why).status;
+    return late.ok() ? said : late;
+  }
+
+  // Rank 0's island has read it. Its own word others may read still: a key per group stays.
+  void RemoveKeys() {
+    if (island() == 0) return;
+    (void)Ask(StoreRequest::Kind::kRemove, KeyOf("complete", island()),
+              Later(MonotonicNs(), kGraceNs));
+  }
+
+  // Of this group alone: another one may be made under its name when it has gone.
+  std::string KeyOf(std::string_view what, int number) const {
+    return fmt::format("weft/group/{}/{:016x}/{}/{}", options_.name, span_.membership.group_id,
+                       what, number);
   }
 
   std::string Late(int other) const {
@@ -159,8 +184,9 @@ absl::StatusOr<SpanCore> MakeSpan(Store& store, int rank, int size, const GroupO
 }
 
 void CloseSpan(SpanCore* span) {
-  span->watch->Remove(span->end.get());
+  if (!span->watch->here()) return;  // the parent's to close
   span->watch->Leave();
+  span->watch->Remove(span->end.get());
   UnwatchGroup(span->watch.get());
   span->inner->Close();
 }

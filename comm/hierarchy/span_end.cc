@@ -53,8 +53,9 @@ std::optional<FailureRecord> SpanEnd::Unreachable(const std::vector<int>& world_
   }
   if (ranks.empty()) return std::nullopt;
   FailureRecord record = RecordOf(WEFT_UNREACHABLE, ranks.front());
-  const std::string also =
-      ranks.size() == 1 ? "" : fmt::format(" and the {} ranks beside it", ranks.size() - 1);
+  std::string also;
+  if (ranks.size() == 2) also = fmt::format(" and rank {}", ranks[1]);
+  if (ranks.size() > 2) also = fmt::format(" and {} others on its node", ranks.size() - 1);
   record.sentence = fmt::format(
       "group {}: {}{} cannot be reached from rank {}'s node, directly or over others; whether they "
       "live is "

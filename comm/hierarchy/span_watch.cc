@@ -33,7 +33,6 @@ SpanWatch::SpanWatch(const Seams& seams, const IslandAgentSettings& settings,
       limit_ns_(BoundedIslandLimit(settings.limit_ns)),
       memory_(*map_, island, process, block),
       side_(seams, settings, *map_, &memory_, island, process),
-      ended_(map_->rank_count()),
       read_memory_(*map_, island, process, block) {}
 
 absl::Status SpanWatch::Begin() {
@@ -67,43 +66,54 @@ void SpanWatch::Leave() {
     MutexLock lock(mutex_);
     return side_.gone();
   });
-  MutexLock lock(mutex_);
-  left_ = true;
+  {
+    MutexLock lock(mutex_);
+    left_ = true;
+  }
+  MutexLock lock(read_mutex_);
+  unreadable_ = true;
 }
 
-// While whoever moves the agent goes on; with WEFT_PROGRESS=caller that is this thread.
+// The caller looks itself: there may be no thread that does, or this is it.
 void SpanWatch::LookUntil(int64_t patience_ns, const std::function<bool()>& done) {
   Deadline patience{patience_ns};
   EventCount nap;
-  LookSoon();
   while (!done() && !patience.Passed(MonotonicNs())) {
-    LookAfterGroups();
+    LookNow();
     Deadline brief{kCauseNapNs};
     (void)WaitUntil(nap, WaitPolicy{.spins = 0, .yields = 0}, brief, done, [] { return false; });
   }
 }
 
 absl::Status SpanWatch::Cause(const SpanEnd& group) {
+  if (!origin_.here()) return absl::OkStatus();
   MutexLock lock(read_mutex_);
-  if (const uint64_t version = read_memory_.version(); version != read_version_) {
-    verdicts_ = read_memory_.ReadVerdicts();
+  const uint64_t version = unreadable_ ? read_version_ : read_memory_.version();
+  if (version != read_version_) {
     read_version_ = version;
-  }
-  for (const GroupVerdict& verdict : verdicts_) {
-    if (verdict.settled && verdict.record.group_id == group.group_id()) {
-      return group.StatusOf(verdict.record);
+    for (GroupVerdict& verdict : read_memory_.ReadVerdicts()) {
+      const bool known = std::any_of(settled_.begin(), settled_.end(), [&](const auto& record) {
+        return record.group_id == verdict.record.group_id;
+      });
+      if (verdict.settled && !known) settled_.push_back(std::move(verdict.record));
     }
+  }
+  for (const FailureRecord& record : settled_) {
+    if (record.group_id == group.group_id()) return group.StatusOf(record);
   }
   return absl::OkStatus();
 }
 
-absl::Status SpanWatch::AwaitCause(const SpanEnd& group, const absl::Status& found) {
+absl::Status SpanWatch::AwaitCause(const SpanEnd& group) {
   absl::Status cause;
+  if (!origin_.here()) return cause;
   LookUntil(kLimitsOfPatience * limit_ns_, [&] {
     cause = Cause(group);
     return !cause.ok();
   });
-  return cause.ok() ? found : cause;
+  if (!cause.ok()) return cause;
+  const std::optional<FailureRecord> found = group.Found();
+  return found ? group.StatusOf(*found) : cause;
 }
 
 // --- Watched -------------------------------------------------------------------------------------
@@ -116,6 +126,7 @@ void SpanWatch::AppendPollItems(std::vector<PollItem>* items) const {
 int64_t SpanWatch::Look(int64_t now_ns) {
   MutexLock lock(mutex_);
   if (left_ || !origin_.here()) return std::numeric_limits<int64_t>::max();
+  Tell();  // before a step that says that this process leaves
   side_.Step();
   Hear();
   Tell();
@@ -123,38 +134,48 @@ int64_t SpanWatch::Look(int64_t now_ns) {
   return side_.agent().speaking() ? std::min(wake_ns, now_ns + kFoundNs) : wake_ns;
 }
 
-// What has been found here since the last time; a new speaker says all of it again.
+// A new speaker says again all that the one before may not have said.
 void SpanWatch::Tell() {
   if (!side_.agent().speaking()) return;
   if (std::exchange(told_beginning_, side_.beginnings()) != side_.beginnings()) {
-    for (Group& group : groups_)
-      group.told = false;
+    for (Group& group : groups_) {
+      group.found.reset();
+      group.over = false;
+    }
   }
-  for (Group& group : groups_) {
-    if (!group.told) Say(&group, group.end->Found());
-  }
+  for (Group& group : groups_)
+    TellOf(&group);
   side_.agent().Step();
   Hear();
 }
 
-void SpanWatch::Say(Group* group, const std::optional<FailureRecord>& record) {
-  if (!record) return;
-  // Too many at once: the next look says it again.
-  group->told = ResultOf(side_.agent().LocalRecord(*record)) != WEFT_OUT_OF_MEMORY;
+// Until the island has closed the group, what is found may become better: a death that follows an abort.
+void SpanWatch::TellOf(Group* group) {
+  if (group->over) return;
+  std::optional<FailureRecord> found = group->end->Found();
+  if (found && (!group->found || !(*found == *group->found))) {
+    group->unsaid.push_back(*found);
+    group->found = std::move(found);
+  }
+  while (!group->unsaid.empty() && !group->over) {
+    const weft_result_t taken = ResultOf(side_.agent().LocalRecord(group->unsaid.back()));
+    if (taken == WEFT_OUT_OF_MEMORY) return;  // too many groups at once: again at the next look
+    group->over = taken == WEFT_BAD_STATE;
+    group->unsaid.pop_back();
+  }
 }
 
 void SpanWatch::Hear() {
   while (const std::optional<IslandEvent> event = side_.agent().NextEvent()) {
     switch (event->kind) {
       case IslandEvent::Kind::kRankDead:
-        NoteDeath(event->rank, event->exit);
+        NoteEnded(event->rank, event->exit);
         break;
       case IslandEvent::Kind::kRankLeft:
-        ended_.Add(event->rank);
+        NoteEnded(event->rank, std::nullopt);
         break;
       case IslandEvent::Kind::kUnreachable:
-        for (Group& group : groups_)
-          Say(&group, group.end->Unreachable(map_->RanksOf(event->island)));
+        NoteUnreachable(event->island);
         break;
       case IslandEvent::Kind::kRecordSettled:
         NoteSettled(event->verdict.record);
@@ -171,19 +192,35 @@ void SpanWatch::Hear() {
 }
 
 // What a death means for groups its own island knows best: the rank may have left them. If none of its ranks is left, others must say it.
-void SpanWatch::NoteDeath(int world_rank, const ExitInfo& exit) {
-  ended_.Add(world_rank);
-  for (const int fellow : map_->RanksOf(map_->IslandOf(world_rank))) {
-    if (!ended_.Has(fellow)) return;
+void SpanWatch::NoteEnded(int world_rank, const std::optional<ExitInfo>& exit) {
+  if (!ended_.try_emplace(world_rank, exit).second) return;
+  const std::vector<int> fellows = map_->RanksOf(map_->IslandOf(world_rank));
+  for (const int fellow : fellows) {
+    if (!ended_.contains(fellow)) return;
   }
-  for (Group& group : groups_)
-    Say(&group, group.end->Dead(world_rank, exit));
+  for (const int fellow : fellows) {
+    const std::optional<ExitInfo>& how = ended_.at(fellow);
+    for (Group& group : groups_) {
+      const auto record = how ? group.end->Dead(fellow, *how) : std::nullopt;
+      if (record) group.unsaid.push_back(*record);
+    }
+  }
+}
+
+void SpanWatch::NoteUnreachable(int island) {
+  std::vector<int> ranks;
+  for (const int rank : map_->RanksOf(island)) {
+    if (!ended_.contains(rank)) ranks.push_back(rank);
+  }
+  for (Group& group : groups_) {
+    if (const auto record = group.end->Unreachable(ranks)) group.unsaid.push_back(*record);
+  }
 }
 
 void SpanWatch::NoteSettled(const FailureRecord& record) {
   for (Group& group : groups_) {
     if (group.end->group_id() != record.group_id) continue;
-    group.told = true;
+    group.over = true;
     group.end->Raise(record);
   }
 }

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -48,17 +49,21 @@ class SpanWatch : public Watched {
 
   absl::Status Begin();
 
+  // False in a forked child of the process that made it, to which it does nothing.
+  bool here() const { return origin_.here(); }
+
   void Add(std::shared_ptr<SpanEnd> group);
   void Remove(const SpanEnd* group);
 
-  // What all islands say of why the group has ended; Ok until that is settled. Never waits.
+  // What all islands say of why the group has ended; Ok until that is settled, and in a forked child. Never waits.
   absl::Status Cause(const SpanEnd& group);
-  // The same of a group whose ranks on this island have found that it has ended by `found`; waits until it is settled. What was
-  // found itself if that takes too long, as when no process of the island moves its agent.
-  absl::Status AwaitCause(const SpanEnd& group, const absl::Status& found);
+  // The same of a group that has ended on this island; waits until it is settled. What was found here if that takes too long, as
+  // when no process of the island moves its agent.
+  absl::Status AwaitCause(const SpanEnd& group);
 
-  // This process takes no part in the job any more; the others do not wait for it. Returns when another process of the island
-  // speaks, or the other islands know: after some milliseconds, and at most a share of the limit. Nothing is looked at from here on.
+  // This process takes no part in the job any more; the others do not wait for it. Groups that have ended are told of before that.
+  // Returns when another process of the island speaks, or the other islands know: after milliseconds if all of the island leave, else when
+  // the next one has seen it, a fifteenth of the limit; at most a sixth. Nothing is looked at from here on.
   void Leave();
 
   // Watched. It has no ranks that are waited for: the inner groups do.
@@ -78,14 +83,18 @@ class SpanWatch : public Watched {
  private:
   struct Group {
     std::shared_ptr<SpanEnd> end;
-    bool told = false;  // that it has ended, by this speaker
+    // By this speaker: what has not been taken yet, and what has been found last.
+    std::vector<FailureRecord> unsaid;
+    std::optional<FailureRecord> found;
+    bool over = false;  // nothing that is found counts any more
   };
 
   void LookUntil(int64_t patience_ns, const std::function<bool()>& done);
   void Tell() WEFT_REQUIRES(mutex_);
+  void TellOf(Group* group) WEFT_REQUIRES(mutex_);
   void Hear() WEFT_REQUIRES(mutex_);
-  void Say(Group* group, const std::optional<FailureRecord>& record) WEFT_REQUIRES(mutex_);
-  void NoteDeath(int world_rank, const ExitInfo& exit) WEFT_REQUIRES(mutex_);
+  void NoteEnded(int world_rank, const std::optional<ExitInfo>& exit) WEFT_REQUIRES(mutex_);
+  void NoteUnreachable(int island) WEFT_REQUIRES(mutex_);
   void NoteSettled(const FailureRecord& record) WEFT_REQUIRES(mutex_);
 
   const Origin origin_;
@@ -97,14 +106,16 @@ class SpanWatch : public Watched {
   mutable Mutex mutex_;
   IslandSide side_ WEFT_GUARDED_BY(mutex_);
   std::vector<Group> groups_ WEFT_GUARDED_BY(mutex_);
-  IslandNumberSet ended_ WEFT_GUARDED_BY(mutex_);  // ranks that have died or left
+  std::map<int, std::optional<ExitInfo>> ended_
+      WEFT_GUARDED_BY(mutex_);  // ranks that have died, or left: without an exit
   uint64_t told_beginning_ WEFT_GUARDED_BY(mutex_) = 0;
   bool left_ WEFT_GUARDED_BY(mutex_) = false;
 
   Mutex read_mutex_;
-  IslandSharedMemory read_memory_ WEFT_GUARDED_BY(read_mutex_);  // the callers'
-  std::vector<GroupVerdict> verdicts_ WEFT_GUARDED_BY(read_mutex_);
-  uint64_t read_version_ WEFT_GUARDED_BY(read_mutex_) = 0;  // of what was read
+  IslandSharedMemory read_memory_ WEFT_GUARDED_BY(read_mutex_);      // the callers'
+  std::vector<FailureRecord> settled_ WEFT_GUARDED_BY(read_mutex_);  // once said, it stays so
+  uint64_t read_version_ WEFT_GUARDED_BY(read_mutex_) = 0;           // of what was read
+  bool unreadable_ WEFT_GUARDED_BY(read_mutex_) = false;             // the block may be gone
 };
 
 }  // namespace weft

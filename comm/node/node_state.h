@@ -37,7 +37,7 @@ struct NodeState {
   std::vector<std::shared_ptr<NodePeer>> peers;  // by rank; own process included
   std::vector<int>
       world_ranks;  // by rank, if it was split from a group; else its ranks are those of the world
-  // By rank, of an island of a larger group, its ranks there, which all sentences name; else empty.
+  // By rank, of an island of a larger group, its ranks there, which sentences name; else empty. Fields have ranks of the island.
   std::vector<int> group_ranks;
   std::string world_name;    // of the group that this one, and all between, were split from
   uint64_t parent_id = 0;    // of the group that it was split from; 0: none

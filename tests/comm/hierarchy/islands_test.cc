@@ -39,6 +39,19 @@ TEST(Islands, FakeNodesDivideAMachine) {
   EXPECT_EQ(islands.ranks, (std::vector<std::vector<int>>{{0}, {1, 2}, {3}}));
 }
 
+TEST(Islands, RanksThatDoNotKnowEachOthersPidsShareNone) {
+  Membership members = MembersOn({{"a", -1}, {"a", -1}, {"a", -1}});
+  members.members[1].pid_namespace = 7;
+  EXPECT_EQ(IslandsOf(members).ranks, (std::vector<std::vector<int>>{{0, 2}, {1}}));
+}
+
+TEST(Islands, TooManyRanksOnOneAreRefused) {
+  const Membership members = MembersOn(std::vector<std::pair<std::string, int>>(65, {"a", -1}));
+  const auto map = MapOf(members, IslandsOf(members));
+  EXPECT_EQ(ResultOf(map.status()), WEFT_UNSUPPORTED);
+  EXPECT_NE(std::string(map.status().message()).find("at most 64"), std::string::npos);
+}
+
 TEST(Islands, AgentsGetTheMapWithAddresses) {
   const Membership members = MembersOn({{"a", 0}, {"a", 1}, {"a", 0}});
   const auto map = MapOf(members, IslandsOf(members));

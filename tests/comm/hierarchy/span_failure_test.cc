@@ -202,7 +202,7 @@ TEST(SpanFailure, WhoWaitsOnAnotherNodeIsReleased) {
             if (rank == 1) return ExpectLoss(span, 3, SIGKILL, 10 * kSecondNs);
             const absl::Status failed = span.inner->Run({.kind = OpKind::kBarrier});
             if (failed.ok()) return "the barrier was met";
-            const absl::Status cause = span.watch->AwaitCause(*span.end, failed);
+            const absl::Status cause = span.watch->AwaitCause(*span.end);
             (void)seen;
             if (FieldsOf(cause).rank != 3) return std::string(cause.message());
             return same->Compare(cause);
@@ -243,6 +243,54 @@ TEST(SpanFailure, AnAbortIsToldWithItsReason) {
       return said;
     }
     return same->Compare(cause);
+  });
+}
+
+// Nobody of its node stays to tell.
+TEST(SpanFailure, WhoAbortsAndLeavesAtOnceIsHeard) {
+  for (const Shape& shape : {Shape{3, "0,0,1"}, Shape{4, "2"}}) {
+    const SharedValue<SameOnAll> same;
+    RunSpan(shape, [&](int rank, SpanCore& span, Seen& /*seen*/) -> std::string {
+      if (rank == 2) span.inner->Abort("no more data");
+      if (rank >= 2) return "";
+      absl::Status cause;
+      if (!Await(10 * kSecondNs, [&] { return !(cause = span.watch->Cause(*span.end)).ok(); })) {
+        return "nothing was heard of the abort";
+      }
+      return FieldsOf(cause).rank == 2 ? same->Compare(cause) : std::string(cause.message());
+    });
+  }
+}
+
+// What is found first need not be what counts.
+TEST(SpanFailure, ADeathThatFollowsAnAbortIsTheCause) {
+  RunSpan(
+      {4, "2"},
+      [&](int rank, SpanCore& span, Seen& /*seen*/) -> std::string {
+        if (rank == 3) {
+          span.inner->Abort("I end");
+          (void)kill(getpid(), SIGKILL);
+        }
+        absl::Status cause;
+        if (!Await(10 * kSecondNs, [&] { return !(cause = span.watch->Cause(*span.end)).ok(); })) {
+          return "nothing was heard";
+        }
+        return FieldsOf(cause).rank == 3 ? "" : std::string(cause.message());
+      },
+      {3});
+}
+
+TEST(SpanFailure, AForkedChildTouchesNothing) {
+  RunSpan({2, "2"}, [&](int /*rank*/, SpanCore& span, Seen& /*seen*/) -> std::string {
+    const pid_t child = fork();
+    if (child == 0) {
+      const bool nothing = span.watch->Cause(*span.end).ok();
+      CloseSpan(&span);
+      _exit(nothing ? 0 : 1);
+    }
+    int status = 0;
+    if (waitpid(child, &status, 0) != child || status != 0) return StrCat("the child: ", status);
+    return span.inner->Run({.kind = OpKind::kBarrier}).ok() ? "" : "the parent's group has ended";
   });
 }
 
