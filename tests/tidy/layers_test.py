@@ -25,6 +25,7 @@ _MAY_INCLUDE = {
 _ROOMS = {
     "comm": {
         "kernels": (),
+        "schedule": (),
         "rendezvous": (),
         "agent": ("rendezvous",),
         "select": ("kernels",),

@@ -1,0 +1,43 @@
+// The schedules that weft can compute.
+//
+//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Schedule> ring, MakeSchedule("ring", goal));
+//   for (const ScheduleAlgorithm& one : kScheduleAlgorithms) fmt::print("{}: {}\n", one.name, one.meaning);
+//
+// Each algorithm is a source of its own, named after it, with its maths and where it comes from. None builds a table: the ops of one
+// participant are computed without those of others.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "comm/schedule/schedule.h"
+
+namespace weft {
+
+struct ScheduleAlgorithm {
+  std::string_view name;
+  std::string_view meaning;
+  // Null if the algorithm is not for such a goal, which has been checked.
+  std::unique_ptr<Schedule> (*make)(const ScheduleGoal& goal);
+};
+
+// Of each algorithm: null for goals that it does not serve.
+std::unique_ptr<Schedule> MakeDirectSchedule(const ScheduleGoal& goal);
+std::unique_ptr<Schedule> MakeRingSchedule(const ScheduleGoal& goal);
+
+inline constexpr ScheduleAlgorithm kScheduleAlgorithms[] = {
+    {"direct", "everybody sends to everybody what that one needs; one level, two for all_reduce",
+     MakeDirectSchedule},
+    {"ring",
+     "each sends to the next one; N - 1 levels, twice that for all_reduce; sums in no order",
+     MakeRingSchedule},
+};
+
+// INVALID_ARGUMENT if there is no such algorithm, or the goal is none; UNSUPPORTED if the algorithm does not serve the goal.
+absl::StatusOr<std::unique_ptr<Schedule>> MakeSchedule(std::string_view algorithm,
+                                                       const ScheduleGoal& goal);
+
+}  // namespace weft

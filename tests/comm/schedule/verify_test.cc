@@ -1,0 +1,42 @@
+// Every algorithm for every goal that it serves, 1 to 33 participants, counts that divide and that do not: proved, in place too.
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/schedule/algorithms.h"
+#include "comm/schedule/verify_schedule.h"
+
+namespace weft {
+namespace {
+
+constexpr int kMost = 33;
+
+TEST(VerifySchedule, ProvesEveryAlgorithmForEveryGoalItServes) {
+  for (const ScheduleAlgorithm& algorithm : kScheduleAlgorithms) {
+    int proved = 0;
+    for (const GoalKind kind : kGoalKinds) {
+      for (int n = 1; n <= kMost; ++n) {
+        for (const uint64_t count : {uint64_t{0}, uint64_t{1}, uint64_t{7}, uint64_t{1000}}) {
+          for (const bool order_free : {false, true}) {
+            ScheduleGoal goal = {.kind = kind,
+                                 .participants = n,
+                                 .count = kind == GoalKind::kBarrier ? 0 : count,
+                                 .order_free = order_free};
+            if (goal.HasRoot()) goal.root = n * 2 / 3;
+            const std::unique_ptr<Schedule> schedule = algorithm.make(goal);
+            if (schedule == nullptr) continue;
+            const absl::StatusOr<ScheduleProof> proof = VerifySchedule(*schedule);
+            ASSERT_TRUE(proof.ok()) << algorithm.name << " " << GoalName(kind) << " of " << n
+                                    << ", " << count << " units: " << proof.status();
+            ++proved;
+          }
+        }
+      }
+    }
+    EXPECT_GT(proved, 100) << algorithm.name;
+  }
+}
+
+}  // namespace
+}  // namespace weft
