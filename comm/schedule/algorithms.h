@@ -27,6 +27,7 @@ struct ScheduleAlgorithm {
 // Of each algorithm: null for goals that it does not serve.
 std::unique_ptr<Schedule> MakeDirectSchedule(const ScheduleGoal& goal);
 std::unique_ptr<Schedule> MakeRingSchedule(const ScheduleGoal& goal);
+std::unique_ptr<Schedule> MakeTreeHalvingSchedule(const ScheduleGoal& goal);
 
 inline constexpr ScheduleAlgorithm kScheduleAlgorithms[] = {
     {"direct", "everybody sends to everybody what that one needs; one level, two for all_reduce",
@@ -34,6 +35,10 @@ inline constexpr ScheduleAlgorithm kScheduleAlgorithms[] = {
     {"ring",
      "each sends to the next one; N - 1 levels, twice that for all_reduce; sums in no order",
      MakeRingSchedule},
+    {"tree_halving",
+     "all_reduce along the tree of the sums, each vertex cut in proportion; log2 N levels up and "
+     "back",
+     MakeTreeHalvingSchedule},
 };
 
 // INVALID_ARGUMENT if there is no such algorithm, or the goal is none; UNSUPPORTED if the algorithm does not serve the goal.

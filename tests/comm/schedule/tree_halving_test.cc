@@ -1,0 +1,94 @@
+// Tree halving: traffic and levels for every number of participants, and random trees and maps.
+#include <bit>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "comm/schedule/algorithms.h"
+#include "comm/schedule/verify_schedule.h"
+#include "tests/comm/schedule/random_orders.h"
+
+namespace weft {
+namespace {
+
+constexpr int kMost = 33;
+
+// Units that every cut of a canonical tree of up to 33 leaves divides: (A, B) is cut |A| : |B| at every vertex.
+uint64_t DivisibleUnits(int n) {
+  uint64_t units = 1;
+  const ReductionOrder order(n);
+  for (OrderVertex at = order.Root(); at.count > 1; at = order.Right(at)) {
+    units *= static_cast<uint64_t>(at.count);
+    if (order.IsPerfect(at)) break;
+  }
+  // The perfect subtrees to the left.
+  return units << CanonicalLeft(std::max(n, 2)) / 2;
+}
+
+TEST(TreeHalving, SendsNMinusOneNthsAndTakesLog2Levels) {
+  for (int n = 1; n <= kMost; ++n) {
+    uint64_t units = DivisibleUnits(n);
+    units = units / n * n;
+    const std::unique_ptr<Schedule> schedule =
+        MakeTreeHalvingSchedule({.kind = GoalKind::kAllReduce, .participants = n, .count = units});
+    const absl::StatusOr<ScheduleProof> proof = VerifySchedule(*schedule);
+    ASSERT_TRUE(proof.ok()) << n << ": " << proof.status();
+    const int log2 = n == 1 ? 0 : std::bit_width(static_cast<unsigned>(n - 1));
+    EXPECT_EQ(2 * log2, proof->levels) << n;
+    uint64_t total = 0;
+    for (int p = 0; p < n; ++p) {
+      uint64_t before_final = 0;
+      for (const ScheduleOp& op : ListOps(*schedule, p)) {
+        if (op.action == OpAction::kSend && op.from[0].place.buffer != kOutput)
+          before_final += op.units;
+      }
+      EXPECT_EQ(units / n * (n - 1), before_final) << p << " of " << n;
+      const SentUnits& sent = proof->sent[static_cast<size_t>(p)];
+      total += sent.elements + sent.accumulators;
+      EXPECT_LE(sent.elements + sent.accumulators, units / n * (n - 1) * 9 / 4) << p << " of " << n;
+    }
+    EXPECT_EQ(2 * (units - units / n) * n, total) << n;
+  }
+}
+
+TEST(TreeHalving, IsRightForRandomTreesAndMaps) {
+  const uint64_t seed = std::random_device()();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  for (int n = 1; n <= kMost; ++n) {
+    for (int i = 0; i < 6; ++i) {
+      const ScheduleGoal goal = {.kind = GoalKind::kAllReduce,
+                                 .participants = n,
+                                 .count = random() % 5000,
+                                 .order = test::RandomOrder(n, n, &random)};
+      const absl::StatusOr<ScheduleProof> proof = VerifySchedule(*MakeTreeHalvingSchedule(goal));
+      ASSERT_TRUE(proof.ok()) << n << " participants, " << goal.count
+                              << " units: " << proof.status();
+      EXPECT_LE(proof->levels, 2 * goal.order.Levels());
+    }
+  }
+}
+
+TEST(TreeHalving, OpsOfOneOfManyParticipantsComeWithoutTheOthers) {
+  for (const int n : {4096, 65536, 65537, 50000}) {
+    const std::unique_ptr<Schedule> schedule = MakeTreeHalvingSchedule(
+        {.kind = GoalKind::kAllReduce, .participants = n, .count = uint64_t{1} << 30});
+    for (const int p : {0, n / 3, n - 2}) {
+      uint64_t sent = 0;
+      uint64_t ops = 0;
+      const std::unique_ptr<OpStream> stream = schedule->OpsOf(p);
+      for (ScheduleOp op; stream->Next(&op); ++ops) {
+        if (op.action == OpAction::kSend && op.from[0].place.buffer != kOutput) sent += op.units;
+      }
+      const double share = static_cast<double>(sent) / static_cast<double>(uint64_t{1} << 30);
+      EXPECT_NEAR(1.0, share, 0.001) << p << " of " << n;
+      std::printf("%d of %d: %llu ops\n", p, n, static_cast<unsigned long long>(ops));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft
