@@ -28,6 +28,12 @@ struct ScheduleAlgorithm {
 std::unique_ptr<Schedule> MakeDirectSchedule(const ScheduleGoal& goal);
 std::unique_ptr<Schedule> MakeRingSchedule(const ScheduleGoal& goal);
 std::unique_ptr<Schedule> MakeTreeHalvingSchedule(const ScheduleGoal& goal);
+std::unique_ptr<Schedule> MakeRecursiveDoublingSchedule(const ScheduleGoal& goal);
+std::unique_ptr<Schedule> MakeBinomialSchedule(const ScheduleGoal& goal);
+std::unique_ptr<Schedule> MakeParameterServerSchedule(const ScheduleGoal& goal);
+std::unique_ptr<Schedule> MakeBruckSchedule(const ScheduleGoal& goal);
+std::unique_ptr<Schedule> MakeScatterGatherSchedule(const ScheduleGoal& goal);
+std::unique_ptr<Schedule> MakeDoubleTreeSchedule(const ScheduleGoal& goal);
 
 inline constexpr ScheduleAlgorithm kScheduleAlgorithms[] = {
     {"direct", "everybody sends to everybody what that one needs; one level, two for all_reduce",
@@ -39,6 +45,17 @@ inline constexpr ScheduleAlgorithm kScheduleAlgorithms[] = {
      "all_reduce along the tree of the sums, each vertex cut in proportion; log2 N levels up and "
      "back",
      MakeTreeHalvingSchedule},
+    {"recursive_doubling", "all_reduce of whole vectors along the tree of the sums; log2 N levels",
+     MakeRecursiveDoublingSchedule},
+    {"binomial", "goals with a root along a binomial tree; log2 N levels", MakeBinomialSchedule},
+    {"bruck", "all_gather and barrier in log2 N levels for every N", MakeBruckSchedule},
+    {"parameter_server",
+     "all_reduce by way of participant 0, which moves N - 1 vectors each way; for comparison",
+     MakeParameterServerSchedule},
+    {"scatter_gather", "broadcast as a scatter along a binomial tree and a gather around a ring",
+     MakeScatterGatherSchedule},
+    {"double_tree", "all_reduce over two binary trees, in chunks; sums in no order",
+     MakeDoubleTreeSchedule},
 };
 
 // INVALID_ARGUMENT if there is no such algorithm, or the goal is none; UNSUPPORTED if the algorithm does not serve the goal.
