@@ -81,7 +81,32 @@ void AddPlan(CLI::App& app, CommandLine* line) {
   command->callback([=] { line->output = PrintPlan(*plan, bool(*json)); });
 }
 
+void AddSchedule(CLI::App& app, CommandLine* line) {
+  CLI::App* command = app.add_subcommand("schedule", "who sends what to whom in a collective");
+  command->require_subcommand(1);
+  ScheduleArguments* const schedule = &line->schedule;
+  CLI::App* show = command->add_subcommand("show", "the ops of a schedule that weft computes");
+  show->add_option("ALGORITHM", schedule->algorithm, "direct, ring, tree_halving...")->required();
+  show->add_option("GOAL", schedule->goal, "all_reduce, all_gather...")->required();
+  show->add_option("PARTICIPANTS", schedule->participants, "their number")->required();
+  show->add_option("--count", schedule->count, "units of the vector, or of a block")
+      ->capture_default_str();
+  show->add_option("--root", schedule->root, "of goals that have one")->capture_default_str();
+  show->add_flag("--any-order", schedule->order_free, "sums may be formed in any order");
+  auto* json = show->add_flag("--json")->description("for programs, and to be verified");
+  show->add_option("--participant", schedule->participant, "only this one's ops")->excludes(json);
+  show->callback([=] { line->output = PrintSchedule(*schedule, bool(*json)); });
+  CLI::App* verify = command->add_subcommand("verify", "proves schedules, or says what is wrong");
+  verify->add_option("FILE", line->files, "of weft's format, or MSCCL's XML")->required();
+  verify->callback([=] { line->output = VerifySchedules(line->files); });
+  CLI::App* import =
+      command->add_subcommand("import", "a schedule that is right, in weft's format");
+  import->add_option("FILE", line->files, "MSCCL's XML")->required()->expected(1);
+  import->callback([=] { line->output = ImportSchedule(line->files.front());
+});
 }  // namespace
+
+}  // namespace weft
 
 void AddCommands(CLI::App& app, CommandLine* line) {
   AddOptions(app, line);
@@ -89,6 +114,7 @@ void AddCommands(CLI::App& app, CommandLine* line) {
   AddExplain(app, line);
   AddTune(app, line);
   AddPlan(app, line);
+  AddSchedule(app, line);
 }
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 // Thread-safety: one thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -51,8 +52,20 @@ struct PlanArguments {
   std::string views = "move";          // move, stable or apart
 };
 
+// The command line of schedule show.
+struct ScheduleArguments {
+  std::string algorithm;  // "direct", "ring", ...
+  std::string goal;       // "all_reduce", ...
+  int participants = 0;
+  uint64_t count = 1000;  // units of the vector, or of a block; a barrier has none
+  int root = 0;
+  bool order_free = false;  // sums may be formed in any order
+  int participant = -1;     // -1: all
+};
+
 struct CommandLine {
-  std::vector<std::string> files;  // of dump
+  std::vector<std::string> files;  // of dump and schedule
+  ScheduleArguments schedule;
   ExplainArguments explain;
   PlanArguments plan;
   CommandOutput output;
@@ -75,6 +88,15 @@ CommandOutput PrintExplanation(const ExplainArguments& arguments, bool json);
 // What this machine costs, where that is known from, and the choices and predictions that follow. Measures as
 // comm/select/load_model.h says; `measure` is WEFT_TUNE=measure.
 CommandOutput PrintTuning(bool measure, bool json);
+
+// The ops of a schedule that weft computes, of one participant or of all.
+CommandOutput PrintSchedule(const ScheduleArguments& arguments, bool json);
+
+// Reads schedules, weft's own (docs/formats/schedule.md) or MSCCL's XML, and proves them: a line each, with the hash.
+CommandOutput VerifySchedules(const std::vector<std::string>& paths);
+
+// Reads one, and if it can be proved prints it in weft's own format.
+CommandOutput ImportSchedule(const std::string& path);
 
 // What each strategy costs for a model and a number of ranks, side by side.
 CommandOutput PrintPlan(const PlanArguments& arguments, bool json);

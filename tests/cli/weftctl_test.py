@@ -293,5 +293,103 @@ class Plan(LaunchedTest):
                 self.assertIn(word, err[0])
 
 
+def msccl_ring(ranks, **change):
+    """A ring all-reduce in place as MSCCL's XML: one thread block per GPU, a chunk per GPU. `change` replaces attributes of the first GPU's
+    second step."""
+    lines = [f'<algo name="ring" proto="Simple" nchannels="1" nchunksperloop="{ranks}" ngpus="{ranks}" coll="allreduce" inplace="1">']
+    for gpu in range(ranks):
+        lines.append(f'<gpu id="{gpu}" i_chunks="{ranks}" o_chunks="0" s_chunks="0">')
+        lines.append(f'<tb id="0" send="{(gpu + 1) % ranks}" recv="{(gpu - 1) % ranks}" chan="0">')
+        types = ["s", *["rrs"] * (ranks - 2), "rrcs", *["rcs"] * (ranks - 2), "r"]
+        for number, kind in enumerate(types):
+            chunk = (gpu - number) % ranks
+            step = {"s": number, "type": kind, "srcbuf": "i", "srcoff": chunk, "dstbuf": "i", "dstoff": chunk, "cnt": 1, "depid": -1, "deps": -1,
+                    "hasdep": 0}
+            if (gpu, number) == (0, 1):
+                step.update(change)
+            lines.append("<step " + " ".join(f'{name}="{value}"' for name, value in step.items()) + "/>")
+        lines.append("</tb></gpu>")
+    return "\n".join([*lines, "</algo>\n"])
+
+
+class Schedule(LaunchedTest):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def file(self, text, name="schedule"):
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    def run_schedule(self, *arguments):
+        code, out, err = self.run_to_end("schedule", *arguments)
+        self.assertEqual((0, []), (code, err))
+        return out
+
+    def test_shows_ops_of_all_or_of_one(self):
+        lines = self.run_schedule("show", "ring", "all_gather", "3", "--count", "5")
+        self.assertEqual("ring all_gather of 3 participants, 5 units; window 2, can be in place", lines[0])
+        self.assertEqual("participant 0: sends 10 elements and 0 accumulators", lines[1])
+        self.assertEqual("     0 send to 1, tag 2: input[0, 5)", lines[2])
+        one = self.run_schedule("show", "ring", "all_gather", "3", "--count", "5", "--participant", "2")
+        self.assertEqual(lines[-len(one) + 1:], one[1:])
+        self.assertIn("sums in any order", self.run_schedule("show", "ring", "all_reduce", "3", "--any-order")[0])
+        # No table: one of many is shown without the others.
+        self.assertLess(len(self.run_schedule("show", "tree_halving", "all_reduce", "65536", "--participant", "40000")), 100)
+
+    def test_what_is_shown_for_programs_can_be_verified(self):
+        for arguments in (("direct", "all_reduce", "5"), ("tree_halving", "all_reduce", "6"), ("binomial", "reduce", "7", "--root", "3"),
+                          ("double_tree", "all_reduce", "4", "--any-order"), ("bruck", "barrier", "5")):
+            path = self.file("\n".join(self.run_schedule("show", *arguments, "--json")))
+            (line,) = self.run_schedule("verify", path)
+            self.assertRegex(line, f"proved: {arguments[0]} {arguments[1]} of {arguments[2]} participants.*sha256 [0-9a-f]{{64}}$")
+
+    def test_names_the_op_that_is_wrong(self):
+        text = "\n".join(self.run_schedule("show", "direct", "all_reduce", "2", "--count", "10", "--json"))
+        good = self.file(text, "good")
+        bad = self.file(text.replace('"after":[[1,2]]', '"after":[[0,1]]', 1), "bad")
+        code, out, err = self.run_to_end("schedule", "verify", good, bad)
+        self.assertEqual((2, 1, 1), (code, len(out), len(err)), err)
+        self.assertRegex(err[0], r"bad: participant 0 op \d+ .* in no order")
+
+    def test_imports_msccl(self):
+        path = self.file(msccl_ring(4))
+        (line,) = self.run_schedule("verify", path)
+        self.assertRegex(line, r"msccl ring all_reduce of 4 participants, 4 units; .* 24 messages, 6 levels; at most 6 elements")
+        imported = self.file("\n".join(self.run_schedule("import", path)) + "\n", "imported")
+        (again,) = self.run_schedule("verify", imported)
+        self.assertEqual(line.split(": ", 1)[1], again.split(": ", 1)[1])
+
+    def test_refuses_msccl_that_is_wrong(self):
+        for change, word in (({"srcoff": 1}, "different places"), ({"type": "r"}, "is not sent"), ({"type": "x"}, "type x"), ({"cnt": -1}, "cnt"),
+                             ({"depid": 3, "deps": 0}, "waits for step"), ({"depid": 0, "deps": 2}, "wait for each other")):
+            with self.subTest(change):
+                code, out, err = self.run_to_end("schedule", "import", self.file(msccl_ring(4, **change)))
+                self.assertEqual((2, [], 1), (code, out, len(err)), err)
+                self.assertIn(word, err[0])
+
+    def test_bad_files_are_one_line_each(self):
+        bomb = '<!DOCTYPE a [<!ENTITY b "c">]><algo/>'
+        custom = '<algo name="a" coll="custom" inplace="0" nchunksperloop="1" ngpus="0"/>'
+        for text, word in (("", "JSON"), ("{}", "version"), ("<algo", "line 1"), (bomb, "document type"), (custom, "custom"), ("<a/>", "no algo")):
+            with self.subTest(text):
+                code, out, err = self.run_to_end("schedule", "verify", self.file(text))
+                self.assertEqual((2, [], 1), (code, out, len(err)), err)
+                self.assertIn(word, err[0])
+
+    def test_bad_command_lines(self):
+        for arguments, word in (((), "subcommand"), (("show", "ring", "all_reduce"), "PARTICIPANTS"), (("show", "ring", "sum", "2"), "sum"),
+                                (("show", "fast", "all_reduce", "2"), "fast"), (("show", "ring", "all_reduce", "2"), "in this order"),
+                                (("show", "direct", "all_reduce", "0"), "0 participants"), (("show", "direct", "gather", "2", "--root", "2"), "root 2"),
+                                (("show", "direct", "gather", "2", "--participant", "2"), "participant 2"), (("verify", "/nonexistent"), "nonexistent")):
+            with self.subTest(arguments):
+                code, out, err = self.run_to_end("schedule", *arguments)
+                self.assertEqual((2, [], 1), (code, out, len(err)), err)
+                self.assertIn(word, err[0])
+
+
 if __name__ == "__main__":
     launched.main()
