@@ -92,6 +92,8 @@ void AddSchedule(CLI::App& app, CommandLine* line) {
   show->add_option("--count", schedule->count, "units of the vector, or of a block")
       ->capture_default_str();
   show->add_option("--root", schedule->root, "of goals that have one")->capture_default_str();
+  show->add_option("--group", schedule->group,
+                   "participants of one group; the algorithm is for what crosses between groups");
   show->add_flag("--any-order", schedule->order_free, "sums may be formed in any order");
   auto* json = show->add_flag("--json")->description("for programs, and to be verified");
   show->add_option("--participant", schedule->participant, "only this one's ops")->excludes(json);

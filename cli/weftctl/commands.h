@@ -59,6 +59,7 @@ struct ScheduleArguments {
   int participants = 0;
   uint64_t count = 1000;  // units of the vector, or of a block; a barrier has none
   int root = 0;
+  int group = 0;            // of a hierarchy, whose schedule across the algorithm is; 0: none
   bool order_free = false;  // sums may be formed in any order
   int participant = -1;     // -1: all
 };

@@ -16,6 +16,7 @@
 #include "cli/weftctl/msccl_schedule.h"
 #include "cli/weftctl/msccl_xml.h"
 #include "comm/schedule/algorithms.h"
+#include "comm/schedule/hierarchy.h"
 #include "comm/schedule/schedule_json.h"
 #include "comm/schedule/verify_schedule.h"
 
@@ -95,6 +96,26 @@ std::string ScheduleText(const Schedule& schedule, int first, int end) {
   return text;
 }
 
+// The schedule by its name; with a group, the hierarchy of which it is the part across.
+absl::StatusOr<std::unique_ptr<Schedule>> Make(const ScheduleArguments& arguments,
+                                               const ScheduleGoal& goal) {
+  if (arguments.group == 0) return MakeSchedule(arguments.algorithm, goal);
+  WEFT_RETURN_IF_ERROR(CheckGoal(goal));
+  const auto across =
+      std::find_if(std::begin(kScheduleAlgorithms), std::end(kScheduleAlgorithms),
+                   [&](const ScheduleAlgorithm& one) { return one.name == arguments.algorithm; });
+  if (across != std::end(kScheduleAlgorithms)) {
+    if (std::unique_ptr<Schedule> schedule =
+            MakeHierarchySchedule(goal, arguments.group, across->make))
+      return schedule;
+  }
+  return MakeError(
+      WEFT_UNSUPPORTED,
+      StrCat("there is no hierarchy of groups of ", arguments.group, " with ", arguments.algorithm,
+             " across; it is an all_reduce, its groups divide the participants, and with sums in "
+             "order they are powers of two"));
+}
+
 absl::StatusOr<std::string> Show(const ScheduleArguments& arguments, bool json) {
   ScheduleGoal goal = {.participants = arguments.participants,
                        .count = arguments.count,
@@ -110,8 +131,7 @@ absl::StatusOr<std::string> Show(const ScheduleArguments& arguments, bool json) 
     return MakeError(WEFT_INVALID_ARGUMENT,
                      StrCat("there is no goal \"", arguments.goal, "\"; all_reduce is one"));
   if (goal.kind == GoalKind::kBarrier) goal.count = 0;
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Schedule> schedule,
-                        MakeSchedule(arguments.algorithm, goal));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Schedule> schedule, Make(arguments, goal));
   if (json) return ScheduleAsJson(*schedule);
   if (arguments.participant < -1 || arguments.participant >= goal.participants) {
     return MakeError(

@@ -67,9 +67,9 @@ bool HalvingWalk::NextAt(int level, HalvingOverlap* overlap) {
   const Held other = HolderAt(step.sibling, at.at);
   const uint64_t begin = at.at;
   const uint64_t end = std::min(at.below_end, other.end);
-  const auto left = static_cast<uint64_t>(step.on_left ? step.mine.count : step.sibling.count);
-  const uint64_t cut = begin + PartOf(end - begin, left,
-                                      static_cast<uint64_t>(step.mine.count + step.sibling.count));
+  const auto mine = static_cast<uint64_t>(step.mine.count);
+  const auto others = static_cast<uint64_t>(step.sibling.count);
+  const uint64_t cut = begin + PartOf(end - begin, step.on_left ? mine : others, mine + others);
   const UnitSlice left_part = {begin, cut - begin};
   const UnitSlice right_part = {cut, end - cut};
   *overlap = {.peer_leaf = other.leaf,

@@ -170,7 +170,7 @@ class RecursiveDoublingSchedule final : public IndexedSchedule {
 
   // Two participants may meet at one vertex only.
   static uint64_t TagOf(const OrderStep& step) {
-    return static_cast<uint64_t>(step.mine.count + step.sibling.count);
+    return static_cast<uint64_t>(step.mine.count) + static_cast<uint64_t>(step.sibling.count);
   }
 
   const ReductionOrder order_;

@@ -33,7 +33,9 @@ inline UnitSlice SliceOf(uint64_t count, int slices, int number) {
 inline UnitSlice SlicesOf(uint64_t count, int slices, int first, int number) {
   const auto whole = static_cast<uint64_t>(slices);
   const uint64_t begin = PartOf(count, static_cast<uint64_t>(first), whole);
-  return {begin, PartOf(count, static_cast<uint64_t>(first + number), whole) - begin};
+  return {
+      begin,
+      PartOf(count, static_cast<uint64_t>(first) + static_cast<uint64_t>(number), whole) - begin};
 }
 
 }  // namespace weft
