@@ -122,14 +122,14 @@ int ReductionOrder::PieceCountOf(int participant) const {
 
 int ReductionOrder::PieceOf(int participant, int i) const {
   if (tables_ == nullptr) return participant;
-  return tables_
-      ->own[static_cast<size_t>(tables_->own_begin[static_cast<size_t>(participant)] + i)];
+  const int32_t begin = tables_->own_begin[static_cast<size_t>(participant)];
+  return tables_->own[static_cast<size_t>(begin) + static_cast<size_t>(i)];
 }
 
 int ReductionOrder::PlaceOf(int participant, int i) const {
   if (tables_ == nullptr) return 0;
-  return tables_
-      ->own_place[static_cast<size_t>(tables_->own_begin[static_cast<size_t>(participant)] + i)];
+  const int32_t begin = tables_->own_begin[static_cast<size_t>(participant)];
+  return tables_->own_place[static_cast<size_t>(begin) + static_cast<size_t>(i)];
 }
 
 std::span<const uint8_t> ReductionOrder::merges() const {

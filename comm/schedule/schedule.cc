@@ -162,7 +162,6 @@ uint64_t BufferUnits(const ScheduleGoal& goal, int participant, uint32_t buffer)
   const bool input = buffer == kInput;
   switch (goal.kind) {
     case GoalKind::kAllReduce:
-      return input ? PieceUnits(goal, participant, UnitForm::kElement) : goal.count;
     case GoalKind::kReduceScatter:
       return input ? PieceUnits(goal, participant, UnitForm::kElement) : goal.count;
     case GoalKind::kReduce:

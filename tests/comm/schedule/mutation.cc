@@ -77,6 +77,13 @@ class Mutator {
     return numbers;
   }
 
+  template <typename T>
+  static std::string ChangeTo(T* value, T to, const char* what) {
+    if (*value == to) return "";
+    *value = to;
+    return what;
+  }
+
   std::string Drop(LooseOps* loose, size_t at) {
     std::vector<uint32_t> to = Numbers(loose->ops.size());
     for (size_t i = at + 1; i < to.size(); ++i)
@@ -126,8 +133,7 @@ class Mutator {
       after->erase(after->begin() + static_cast<std::ptrdiff_t>(which));
       return "waits for one less";
     }
-    (*after)[which] = static_cast<uint32_t>(Draw(at));
-    return "waits for another";
+    return ChangeTo(&(*after)[which], static_cast<uint32_t>(Draw(at)), "waits for another");
   }
 
   std::string Change(LooseOps* loose, size_t at, TableParticipant* one) {
@@ -145,13 +151,14 @@ class Mutator {
         return Swap(loose, at, /*names_follow=*/false);
       case 4:
         if (!message) return "";
-        op.peer = static_cast<int32_t>(Draw(table_.participants.size()));
-        return "has another peer";
+        return ChangeTo(&op.peer, static_cast<int32_t>(Draw(table_.participants.size())),
+                        "has another peer");
       case 5:
         if (!message) return "";
         op.tag = Shifted(op.tag);
         return "has another tag";
       case 6:
+        if (op.action == OpAction::kSend) return "";
         op.to.offset = Shifted(op.to.offset);
         return "writes elsewhere";
       case 7:
@@ -162,12 +169,13 @@ class Mutator {
         op.units = Shifted(op.units);
         return "has other units";
       case 9:
-        op.to.buffer = static_cast<uint32_t>(Draw(buffers));
-        return "writes to another buffer";
+        if (op.action == OpAction::kSend) return "";
+        return ChangeTo(&op.to.buffer, static_cast<uint32_t>(Draw(buffers)),
+                        "writes to another buffer");
       case 10:
         if (op.from.empty()) return "";
-        op.from[Draw(op.from.size())].place.buffer = static_cast<uint32_t>(Draw(buffers));
-        return "reads another buffer";
+        return ChangeTo(&op.from[Draw(op.from.size())].place.buffer,
+                        static_cast<uint32_t>(Draw(buffers)), "reads another buffer");
       case 11:
       case 12:
         return ChangeAfter(&loose->after[at], at);
