@@ -35,8 +35,11 @@ class ParameterServerSchedule final : public IndexedSchedule {
     if (participant != 0) {
       op->action = index == 0 ? OpAction::kSend : OpAction::kRecv;
       op->peer = 0;
-      if (index == 0) AddSource(op, {kInput, 0});
-      op->to = {kOutput, 0};
+      if (index == 0) {
+        AddSource(op, {kInput, 0});
+      } else {
+        op->to = {kOutput, 0};
+      }
     } else if (index < workers_) {
       op->action = OpAction::kRecv;
       op->peer = static_cast<int32_t>(index + 1);
@@ -46,7 +49,8 @@ class ParameterServerSchedule final : public IndexedSchedule {
       op->stage = ReduceStage::kFinal;
       op->to = {kOutput, 0};
       AddSource(op, {kInput, 0});
-      if (workers_ > 0) op->from.push_back({{kScratch, 0}, workers_, goal().count});
+      for (uint32_t worker = 0; worker < workers_; ++worker)
+        AddSource(op, {kScratch, goal().count * worker});
       if (workers_ > 0) op->after.push_back({0, workers_});
     } else {
       op->action = OpAction::kSend;

@@ -30,7 +30,8 @@ TEST(ScheduleJson, WhatIsReadIsWhatWasWritten) {
           EXPECT_EQ(text, ScheduleAsJson(**read));
           EXPECT_EQ(ScheduleHash(*schedule), ScheduleHash(**read));
           for (int p = 0; p < n; ++p) {
-            EXPECT_EQ(ListOps(*schedule, p), ListOps(**read, p));
+            EXPECT_TRUE(ListOps(*schedule, p) == ListOps(**read, p))
+                << algorithm.name << " " << GoalName(kind) << " of " << n << ", " << p;
             EXPECT_EQ(schedule->ScratchOf(p), (*read)->ScratchOf(p));
           }
           EXPECT_TRUE(VerifySchedule(**read).ok());
