@@ -146,7 +146,7 @@ class HierarchyOps final : public OpStream {
   void PlaceAcross(ScheduleOp* op, uint32_t begin) const {
     bool reads_sum = false;
     if (op->peer >= 0) op->peer = op->peer * schedule_.group() + member_;
-    op->to = PlaceOf(op->to);
+    if (op->action != OpAction::kSend) op->to = PlaceOf(op->to);
     for (SourceRun& run : op->from) {
       run.place = PlaceOf(run.place);
       reads_sum = reads_sum || run.place.buffer == kHierarchySum;
