@@ -15,6 +15,9 @@ absl::Status Malformed(std::string_view what) {
   return MakeError(WEFT_INVALID_ARGUMENT, what);
 }
 
+// Ops of one participant up to which what comes before what is kept in a table of bits: 128 MiB.
+constexpr size_t kTableOpsMax = 1 << 15;
+
 bool IsMessage(const ScheduleOp& op) {
   return op.action == OpAction::kSend || op.action == OpAction::kRecv;
 }
@@ -217,10 +220,12 @@ void OpGraph::BuildBefore(int participant) {
 
 bool OpGraph::IsBefore(OpId a, OpId b) {
   const int participant = ParticipantOf(a);
-  if (before_of_ != participant) BuildBefore(participant);
   const OpId first = FirstOf(participant);
-  const size_t bit = a - first;
-  if ((before_[b - first][bit / 64] >> (bit % 64) & 1) != 0) return true;
+  if (EndOf(participant) - first <= kTableOpsMax) {
+    if (before_of_ != participant) BuildBefore(participant);
+    const size_t bit = a - first;
+    if ((before_[b - first][bit / 64] >> (bit % 64) & 1) != 0) return true;
+  }
   // What comes earlier by way of others may stand anywhere in the list.
   return IsReached(a, b);
 }

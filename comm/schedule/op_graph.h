@@ -24,7 +24,7 @@ using OpId = uint32_t;
 
 class OpGraph {
  public:
-  static constexpr uint32_t kOpsMax = 1 << 24;
+  static constexpr uint32_t kOpsMax = 1 << 22;  // of all participants
   static constexpr OpId kNoOp = UINT32_MAX;
 
   // INVALID_ARGUMENT with participant and op: an `after` that names no earlier op, a message without its other half or with two, halves of
@@ -79,7 +79,7 @@ class OpGraph {
   std::vector<OpId> order_;
   std::vector<uint32_t> successor_begin_;
   std::vector<OpId> successors_;  // by `after`
-  // Of participant before_of_: bit b of row a is set if `a` comes after `b` by `after` alone.
+  // Of participant before_of_, unless it has too many ops for such a table: bit b of row a is set if `a` comes after `b` by `after` alone.
   int before_of_ = -1;
   std::vector<std::vector<uint64_t>> before_;
 };

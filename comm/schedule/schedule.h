@@ -13,7 +13,7 @@
 //  S3 A message is named by sender, receiver and tag; there is one send and one receive of each name. Messages may overtake each other.
 //  S4 A send may wait for its receive to start (rendezvous) and need not (buffered): schedules work with either. A receive writes nothing
 //     before its send has started.
-//  S5 An op of no units ends at once, and nothing is sent for it. Only in a barrier messages have no units and are sent.
+//  S5 An op of no units ends when it starts, and nothing is sent for it. Only in a barrier messages have no units and are sent.
 //  S6 Input and partials are never written. A reduction, or a copy, may write exactly where one of its sources lies; such a copy
 //     touches nothing.
 //

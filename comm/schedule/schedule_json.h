@@ -18,7 +18,7 @@
 namespace weft {
 
 inline constexpr int kScheduleFormatVersion = 1;
-inline constexpr size_t kScheduleTextBytesMax = 256 << 20;
+inline constexpr size_t kScheduleTextBytesMax = 64 << 20;
 
 // One JSON document, a line per op. The same schedule has the same text, wherever it comes from.
 std::string ScheduleAsJson(const Schedule& schedule);

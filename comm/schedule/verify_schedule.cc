@@ -182,6 +182,7 @@ absl::StatusOr<ScheduleProof> VerifySchedule(const Schedule& schedule) {
   WEFT_RETURN_IF_ERROR(CheckGoal(schedule.goal()));
   WEFT_ASSIGN_OR_RETURN(OpGraph graph, OpGraph::Create(schedule));
   std::vector<BufferTable> buffers;
+  buffers.reserve(static_cast<size_t>(schedule.goal().participants));
   for (int participant = 0; participant < schedule.goal().participants; ++participant)
     buffers.emplace_back(schedule, participant);
   WEFT_RETURN_IF_ERROR(CheckOps(schedule, graph, buffers));
