@@ -29,7 +29,7 @@ ScheduleGoal BenchGoal(GoalKind kind, int participants, bool order_free) {
           .order_free = order_free};
 }
 
-void MakeOps(benchmark::State& state, const Schedule& schedule) {
+void MakeOps(benchmark::State& state, const CollectiveSchedule& schedule) {
   const int n = schedule.goal().participants;
   uint64_t most = 0;
   int of = 0;
@@ -55,7 +55,7 @@ void MakeOps(benchmark::State& state, const Schedule& schedule) {
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(most));
 }
 
-void Prove(benchmark::State& state, const Schedule& schedule) {
+void Prove(benchmark::State& state, const CollectiveSchedule& schedule) {
   uint64_t ops = 0;
   for (auto _ : state) {
     const absl::StatusOr<ScheduleProof> proof = VerifySchedule(schedule);
@@ -67,7 +67,7 @@ void Prove(benchmark::State& state, const Schedule& schedule) {
 
 void Register(const ScheduleAlgorithm& algorithm, GoalKind kind) {
   for (const int n : {33, 1024, 65536}) {
-    std::shared_ptr<const Schedule> schedule =
+    std::shared_ptr<const CollectiveSchedule> schedule =
         algorithm.make(BenchGoal(kind, n, /*order_free=*/false));
     if (schedule == nullptr) schedule = algorithm.make(BenchGoal(kind, n, /*order_free=*/true));
     if (schedule == nullptr) return;

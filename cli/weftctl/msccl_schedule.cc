@@ -53,16 +53,16 @@ class MscclGpuWriter {
     if (CopiesIn()) {
       const bool gathers = goal_.kind == GoalKind::kAllGather;
       ScheduleOp copy;
-      copy.units = BufferUnits(goal_, number_, kInput);
+      copy.units = BufferUnits(goal_, number_, kInputBuffer);
       copy.to = {WorkBuffer(), gathers ? OwnBlock() : 0};
-      AddSource(&copy, {kInput, 0});
+      AddSource(&copy, {kInputBuffer, 0});
       ops_.push_back(std::move(copy));
     }
     for (const size_t at : order)
       WEFT_RETURN_IF_ERROR(WriteStep(at));
     WriteEnd();
     TableParticipant one;
-    if (WorkBuffer() == kScratch)
+    if (WorkBuffer() == kScratchBuffers)
       one.scratch.push_back(
           {goal_.count * static_cast<uint64_t>(goal_.participants), UnitForm::kElement});
     one.scratch.push_back({gpu_.scratch_chunks, UnitForm::kElement});
@@ -81,18 +81,21 @@ class MscclGpuWriter {
 
   // In place, what the algorithm works in: the output where that has room for the input.
   uint32_t WorkBuffer() const {
-    if (!in_place_) return kOutput;
-    return goal_.kind == GoalKind::kAllReduce || goal_.kind == GoalKind::kAllGather ? kOutput
-                                                                                    : kScratch;
+    if (!in_place_) return kOutputBuffer;
+    return goal_.kind == GoalKind::kAllReduce || goal_.kind == GoalKind::kAllGather
+               ? kOutputBuffer
+               : kScratchBuffers;
   }
 
-  uint32_t ScratchOfSteps() const { return WorkBuffer() == kScratch ? kScratch + 1 : kScratch; }
+  uint32_t ScratchOfSteps() const {
+    return WorkBuffer() == kScratchBuffers ? kScratchBuffers + 1 : kScratchBuffers;
+  }
 
   uint32_t Registers() const { return ScratchOfSteps() + 1; }
 
   UnitPlace Place(char buffer, uint64_t chunk) const {
     if (buffer == 's') return {ScratchOfSteps(), chunk};
-    if (!in_place_) return {buffer == 'i' ? kInput : kOutput, chunk};
+    if (!in_place_) return {buffer == 'i' ? kInputBuffer : kOutputBuffer, chunk};
     const bool own_part = (buffer == 'i' && goal_.kind == GoalKind::kAllGather) ||
                           (buffer == 'o' && goal_.kind == GoalKind::kReduceScatter);
     return {WorkBuffer(), chunk + (own_part ? OwnBlock() : 0)};
@@ -259,8 +262,8 @@ class MscclGpuWriter {
     if (waited.size() == 1) placed->last_op = *waited.begin();
     if (waited.size() > 1) {
       ScheduleOp op;
-      op.to = {kOutput, 0};
-      AddSource(&op, {kOutput, 0});
+      op.to = {kOutputBuffer, 0};
+      AddSource(&op, {kOutputBuffer, 0});
       Add(placed, std::move(op));
     }
     return absl::OkStatus();
@@ -268,14 +271,14 @@ class MscclGpuWriter {
 
   // Sums become results; what was worked on elsewhere goes to the output.
   void WriteEnd() {
-    const bool elsewhere = WorkBuffer() != kOutput;
+    const bool elsewhere = WorkBuffer() != kOutputBuffer;
     if (!goal_.Reduces() && !elsewhere) return;
     const auto count = static_cast<uint32_t>(ops_.size());
     ScheduleOp op;
     op.action = goal_.Reduces() ? OpAction::kReduce : OpAction::kCopy;
     op.stage = ReduceStage::kFinal;
-    op.units = BufferUnits(goal_, number_, kOutput);
-    op.to = {kOutput, 0};
+    op.units = BufferUnits(goal_, number_, kOutputBuffer);
+    op.to = {kOutputBuffer, 0};
     AddSource(&op,
               {WorkBuffer(), elsewhere && goal_.kind == GoalKind::kReduceScatter ? OwnBlock() : 0});
     if (count > 0) op.after.push_back({0, count});
@@ -304,7 +307,8 @@ uint32_t SmallestWindow(const ScheduleTable& table) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Schedule>> ScheduleOfMsccl(const MscclAlgorithm& algorithm) {
+absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOfMsccl(
+    const MscclAlgorithm& algorithm) {
   ScheduleTable table;
   table.algorithm = StrCat("msccl ", algorithm.name);
   table.goal.participants = static_cast<int>(algorithm.gpus.size());

@@ -1,7 +1,7 @@
 // An MSCCL algorithm as a schedule of weft.
 //
 //   WEFT_ASSIGN_OR_RETURN(const MscclAlgorithm algorithm, ReadMscclXml(text));
-//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Schedule> schedule, ScheduleOfMsccl(algorithm));
+//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveSchedule> schedule, ScheduleOfMsccl(algorithm));
 //   WEFT_ASSIGN_OR_RETURN(ScheduleProof proof, VerifySchedule(*schedule));
 //
 // A unit is a chunk; sums may be in any order. What differs, and how it is mended:
@@ -25,6 +25,7 @@ namespace weft {
 
 // UNSUPPORTED for other collectives than allreduce, allgather, reducescatter and alltoall; CORRUPT if steps wait for each other or for ones that
 // there are not, or if two thread blocks share a connection. Whether the algorithm is right is for VerifySchedule.
-absl::StatusOr<std::unique_ptr<Schedule>> ScheduleOfMsccl(const MscclAlgorithm& algorithm);
+absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOfMsccl(
+    const MscclAlgorithm& algorithm);
 
 }  // namespace weft

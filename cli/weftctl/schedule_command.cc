@@ -25,7 +25,8 @@ namespace {
 
 std::string BufferText(uint32_t buffer) {
   constexpr const char* kNames[] = {"input", "output", "partials"};
-  return buffer < kScratch ? kNames[buffer] : fmt::format("scratch{}", buffer - kScratch);
+  return buffer < kScratchBuffers ? kNames[buffer]
+                                  : fmt::format("scratch{}", buffer - kScratchBuffers);
 }
 
 std::string RangeText(const UnitPlace& place, uint64_t units) {
@@ -74,7 +75,7 @@ std::string OpText(const ScheduleOp& op) {
   return "";
 }
 
-std::string ScheduleText(const Schedule& schedule, int first, int end) {
+std::string ScheduleText(const CollectiveSchedule& schedule, int first, int end) {
   const ScheduleGoal& goal = schedule.goal();
   std::string text =
       fmt::format("{} {} of {} participants, {} units{}{}; window {}{}\n", schedule.algorithm(),
@@ -97,15 +98,15 @@ std::string ScheduleText(const Schedule& schedule, int first, int end) {
 }
 
 // The schedule by its name; with a group, the hierarchy of which it is the part across.
-absl::StatusOr<std::unique_ptr<Schedule>> Make(const ScheduleArguments& arguments,
-                                               const ScheduleGoal& goal) {
+absl::StatusOr<std::unique_ptr<CollectiveSchedule>> Make(const ScheduleArguments& arguments,
+                                                         const ScheduleGoal& goal) {
   if (arguments.group == 0) return MakeSchedule(arguments.algorithm, goal);
   WEFT_RETURN_IF_ERROR(CheckGoal(goal));
   const auto across =
       std::find_if(std::begin(kScheduleAlgorithms), std::end(kScheduleAlgorithms),
                    [&](const ScheduleAlgorithm& one) { return one.name == arguments.algorithm; });
   if (across != std::end(kScheduleAlgorithms)) {
-    if (std::unique_ptr<Schedule> schedule =
+    if (std::unique_ptr<CollectiveSchedule> schedule =
             MakeHierarchySchedule(goal, arguments.group, across->make))
       return schedule;
   }
@@ -131,7 +132,7 @@ absl::StatusOr<std::string> Show(const ScheduleArguments& arguments, bool json) 
     return MakeError(WEFT_INVALID_ARGUMENT,
                      StrCat("there is no goal \"", arguments.goal, "\"; all_reduce is one"));
   if (goal.kind == GoalKind::kBarrier) goal.count = 0;
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Schedule> schedule, Make(arguments, goal));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveSchedule> schedule, Make(arguments, goal));
   if (json) return ScheduleAsJson(*schedule);
   if (arguments.participant < -1 || arguments.participant >= goal.participants) {
     return MakeError(
@@ -143,7 +144,7 @@ absl::StatusOr<std::string> Show(const ScheduleArguments& arguments, bool json) 
   return ScheduleText(*schedule, 0, goal.participants);
 }
 
-absl::StatusOr<std::unique_ptr<Schedule>> ReadSchedule(const std::string& path) {
+absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ReadSchedule(const std::string& path) {
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (!fd.valid()) return SystemError(errno, "opening it");
   WEFT_ASSIGN_OR_RETURN(const std::string text,
@@ -155,7 +156,7 @@ absl::StatusOr<std::unique_ptr<Schedule>> ReadSchedule(const std::string& path) 
   return ScheduleOfMsccl(algorithm);
 }
 
-std::string ProofText(const Schedule& schedule, const ScheduleProof& proof) {
+std::string ProofText(const CollectiveSchedule& schedule, const ScheduleProof& proof) {
   SentUnits most;
   for (const SentUnits& sent : proof.sent) {
     most.elements = std::max(most.elements, sent.elements);
@@ -172,13 +173,13 @@ std::string ProofText(const Schedule& schedule, const ScheduleProof& proof) {
 }
 
 absl::StatusOr<std::string> Verify(const std::string& path) {
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Schedule> schedule, ReadSchedule(path));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveSchedule> schedule, ReadSchedule(path));
   WEFT_ASSIGN_OR_RETURN(const ScheduleProof proof, VerifySchedule(*schedule));
   return ProofText(*schedule, proof);
 }
 
 absl::StatusOr<std::string> Import(const std::string& path) {
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Schedule> schedule, ReadSchedule(path));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveSchedule> schedule, ReadSchedule(path));
   WEFT_RETURN_IF_ERROR(VerifySchedule(*schedule).status());
   return ScheduleAsJson(*schedule);
 }

@@ -7,14 +7,14 @@
 
 namespace weft {
 
-absl::StatusOr<std::unique_ptr<Schedule>> MakeSchedule(std::string_view algorithm,
-                                                       const ScheduleGoal& goal) {
+absl::StatusOr<std::unique_ptr<CollectiveSchedule>> MakeSchedule(std::string_view algorithm,
+                                                                 const ScheduleGoal& goal) {
   WEFT_RETURN_IF_ERROR(CheckGoal(goal));
   std::string names;
   for (const ScheduleAlgorithm& one : kScheduleAlgorithms) {
     names += StrCat(names.empty() ? "" : ", ", one.name);
     if (one.name != algorithm) continue;
-    if (std::unique_ptr<Schedule> schedule = one.make(goal)) return schedule;
+    if (std::unique_ptr<CollectiveSchedule> schedule = one.make(goal)) return schedule;
     return MakeError(WEFT_UNSUPPORTED,
                      StrCat("there is no ", algorithm, " schedule of ", GoalName(goal.kind),
                             goal.Reduces() && !goal.order_free ? " with sums in this order" : ""));

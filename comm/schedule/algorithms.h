@@ -1,6 +1,6 @@
 // The schedules that weft can compute.
 //
-//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Schedule> ring, MakeSchedule("ring", goal));
+//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveSchedule> ring, MakeSchedule("ring", goal));
 //   for (const ScheduleAlgorithm& one : kScheduleAlgorithms) fmt::print("{}: {}\n", one.name, one.meaning);
 //
 // Each algorithm is a source of its own, named after it, with its maths and where it comes from. None builds a table: the ops of one
@@ -21,19 +21,19 @@ struct ScheduleAlgorithm {
   std::string_view name;
   std::string_view meaning;
   // Null if the algorithm is not for such a goal, which has been checked.
-  std::unique_ptr<Schedule> (*make)(const ScheduleGoal& goal);
+  std::unique_ptr<CollectiveSchedule> (*make)(const ScheduleGoal& goal);
 };
 
 // Of each algorithm: null for goals that it does not serve.
-std::unique_ptr<Schedule> MakeDirectSchedule(const ScheduleGoal& goal);
-std::unique_ptr<Schedule> MakeRingSchedule(const ScheduleGoal& goal);
-std::unique_ptr<Schedule> MakeTreeHalvingSchedule(const ScheduleGoal& goal);
-std::unique_ptr<Schedule> MakeRecursiveDoublingSchedule(const ScheduleGoal& goal);
-std::unique_ptr<Schedule> MakeBinomialSchedule(const ScheduleGoal& goal);
-std::unique_ptr<Schedule> MakeParameterServerSchedule(const ScheduleGoal& goal);
-std::unique_ptr<Schedule> MakeBruckSchedule(const ScheduleGoal& goal);
-std::unique_ptr<Schedule> MakeScatterGatherSchedule(const ScheduleGoal& goal);
-std::unique_ptr<Schedule> MakeDoubleTreeSchedule(const ScheduleGoal& goal);
+std::unique_ptr<CollectiveSchedule> MakeDirectSchedule(const ScheduleGoal& goal);
+std::unique_ptr<CollectiveSchedule> MakeRingSchedule(const ScheduleGoal& goal);
+std::unique_ptr<CollectiveSchedule> MakeTreeHalvingSchedule(const ScheduleGoal& goal);
+std::unique_ptr<CollectiveSchedule> MakeRecursiveDoublingSchedule(const ScheduleGoal& goal);
+std::unique_ptr<CollectiveSchedule> MakeBinomialSchedule(const ScheduleGoal& goal);
+std::unique_ptr<CollectiveSchedule> MakeParameterServerSchedule(const ScheduleGoal& goal);
+std::unique_ptr<CollectiveSchedule> MakeBruckSchedule(const ScheduleGoal& goal);
+std::unique_ptr<CollectiveSchedule> MakeScatterGatherSchedule(const ScheduleGoal& goal);
+std::unique_ptr<CollectiveSchedule> MakeDoubleTreeSchedule(const ScheduleGoal& goal);
 
 inline constexpr ScheduleAlgorithm kScheduleAlgorithms[] = {
     {"direct", "everybody sends to everybody what that one needs; one level, two for all_reduce",
@@ -59,7 +59,7 @@ inline constexpr ScheduleAlgorithm kScheduleAlgorithms[] = {
 };
 
 // INVALID_ARGUMENT if there is no such algorithm, or the goal is none; UNSUPPORTED if the algorithm does not serve the goal.
-absl::StatusOr<std::unique_ptr<Schedule>> MakeSchedule(std::string_view algorithm,
-                                                       const ScheduleGoal& goal);
+absl::StatusOr<std::unique_ptr<CollectiveSchedule>> MakeSchedule(std::string_view algorithm,
+                                                                 const ScheduleGoal& goal);
 
 }  // namespace weft

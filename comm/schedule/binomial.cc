@@ -16,10 +16,10 @@ namespace {
 
 // Scratch of reduce: the sum formed here; two received vectors of either form, used in turns. Of gather and scatter: scratch 0 has the
 // blocks of the subtree.
-constexpr uint32_t kBinomialSum = kScratch;
-constexpr uint32_t kBinomialElements = kScratch + 1;
-constexpr uint32_t kBinomialAccumulators = kScratch + 2;
-constexpr uint32_t kBinomialBlocks = kScratch;
+constexpr uint32_t kBinomialSum = kScratchBuffers;
+constexpr uint32_t kBinomialElements = kScratchBuffers + 1;
+constexpr uint32_t kBinomialAccumulators = kScratchBuffers + 2;
+constexpr uint32_t kBinomialBlocks = kScratchBuffers;
 
 class BinomialSchedule final : public IndexedSchedule {
  public:
@@ -123,7 +123,8 @@ class BinomialSchedule final : public IndexedSchedule {
   void FillReduce(const RootedPath& path, int leaf, uint32_t index, ScheduleOp* op) const {
     const auto headed = static_cast<uint32_t>(path.headed());
     const bool root = path.parent() < 0;
-    const UnitPlace piece = {order_.FormOf(leaf) == UnitForm::kElement ? kInput : kPartials, 0};
+    const UnitPlace piece = {
+        order_.FormOf(leaf) == UnitForm::kElement ? kInputBuffer : kPartialsBuffer, 0};
     if (index == 2 * headed && !root) {
       FillMessage(OpAction::kSend, path.parent(), goal().count, op);
       AddSource(op, headed == 0 ? piece : UnitPlace{kBinomialSum, 0});
@@ -148,7 +149,7 @@ class BinomialSchedule final : public IndexedSchedule {
     op->action = OpAction::kReduce;
     op->stage = last ? ReduceStage::kFinal : ReduceStage::kPartial;
     op->units = goal().count;
-    op->to = {last ? kOutput : kBinomialSum, 0};
+    op->to = {last ? kOutputBuffer : kBinomialSum, 0};
     op->from.push_back({alone || path.OnLeft(level) ? own : received});
     if (alone) return;
     op->from.push_back({path.OnLeft(level) ? received : own});
@@ -163,15 +164,15 @@ class BinomialSchedule final : public IndexedSchedule {
     op->units = goal().count;
     if (!root && index == 0) {
       FillMessage(OpAction::kRecv, path.parent(), goal().count, op);
-      op->to = {kOutput, 0};
+      op->to = {kOutputBuffer, 0};
     } else if (index - before < headed) {
       FillMessage(OpAction::kSend, path.ChildAt(static_cast<int>(headed - (index - before))),
                   goal().count, op);
-      AddSource(op, {root ? kInput : kOutput, 0});
+      AddSource(op, {root ? kInputBuffer : kOutputBuffer, 0});
       if (!root) AddAfter(op, 0);
     } else {
-      op->to = {kOutput, 0};
-      AddSource(op, {kInput, 0});
+      op->to = {kOutputBuffer, 0};
+      AddSource(op, {kInputBuffer, 0});
     }
   }
 
@@ -179,7 +180,7 @@ class BinomialSchedule final : public IndexedSchedule {
   UnitPlace BlocksAt(const RootedPath& path, int first) const {
     const bool root = path.parent() < 0;
     const int begin = root ? 0 : path.Own().first;
-    const uint32_t whole = goal().kind == GoalKind::kGather ? kOutput : kInput;
+    const uint32_t whole = goal().kind == GoalKind::kGather ? kOutputBuffer : kInputBuffer;
     return {root ? whole : kBinomialBlocks, goal().count * static_cast<uint64_t>(first - begin)};
   }
 
@@ -190,11 +191,11 @@ class BinomialSchedule final : public IndexedSchedule {
     if (path.parent() >= 0 && (headed == 0 || index == headed + 1)) {
       FillMessage(OpAction::kSend, path.parent(), goal().count * static_cast<uint64_t>(own.count),
                   op);
-      AddSource(op, headed == 0 ? UnitPlace{kInput, 0} : BlocksAt(path, own.first));
+      AddSource(op, headed == 0 ? UnitPlace{kInputBuffer, 0} : BlocksAt(path, own.first));
       if (headed > 0) op->after.push_back({0, headed + 1});
     } else if (index == 0) {
       op->to = BlocksAt(path, participant);
-      AddSource(op, {kInput, 0});
+      AddSource(op, {kInputBuffer, 0});
     } else {
       const OrderVertex& subtree = path.SubtreeAt(static_cast<int>(index));
       FillMessage(OpAction::kRecv, path.ChildAt(static_cast<int>(index)),
@@ -212,7 +213,7 @@ class BinomialSchedule final : public IndexedSchedule {
     if (!root && index == 0) {
       FillMessage(OpAction::kRecv, path.parent(), goal().count * static_cast<uint64_t>(own.count),
                   op);
-      op->to = headed == 0 ? UnitPlace{kOutput, 0} : BlocksAt(path, own.first);
+      op->to = headed == 0 ? UnitPlace{kOutputBuffer, 0} : BlocksAt(path, own.first);
     } else if (index - before < headed) {
       const int level = static_cast<int>(headed - (index - before));
       const OrderVertex& subtree = path.SubtreeAt(level);
@@ -221,7 +222,7 @@ class BinomialSchedule final : public IndexedSchedule {
       AddSource(op, BlocksAt(path, subtree.first));
       if (!root) AddAfter(op, 0);
     } else {
-      op->to = {kOutput, 0};
+      op->to = {kOutputBuffer, 0};
       AddSource(op, BlocksAt(path, participant));
       if (!root) AddAfter(op, 0);
     }
@@ -232,7 +233,7 @@ class BinomialSchedule final : public IndexedSchedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> MakeBinomialSchedule(const ScheduleGoal& goal) {
+std::unique_ptr<CollectiveSchedule> MakeBinomialSchedule(const ScheduleGoal& goal) {
   if (!goal.HasRoot() || (goal.Reduces() && !goal.EffectiveOrder().OnePieceEach())) return nullptr;
   return std::make_unique<BinomialSchedule>(goal);
 }

@@ -39,15 +39,15 @@ class BruckSchedule final : public IndexedSchedule {
     const uint32_t first = gathers_ ? 1 : 0;  // op of the first step
     if (gathers_ && index == 0) {
       op->units = goal().count;
-      op->to = {kScratch, 0};
-      AddSource(op, {kInput, 0});
+      op->to = {kScratchBuffers, 0};
+      AddSource(op, {kInputBuffer, 0});
       return;
     }
     if (index >= first + 2 * steps_) {
       const bool wrapped = index > first + 2 * steps_;
       op->units = goal().count * (wrapped ? self : n_ - self);
-      op->to = {kOutput, wrapped ? 0 : goal().count * self};
-      AddSource(op, {kScratch, wrapped ? goal().count * (n_ - self) : 0});
+      op->to = {kOutputBuffer, wrapped ? 0 : goal().count * self};
+      AddSource(op, {kScratchBuffers, wrapped ? goal().count * (n_ - self) : 0});
       AddAfterSteps(steps_, op);
       return;
     }
@@ -58,12 +58,12 @@ class BruckSchedule final : public IndexedSchedule {
     if ((index - first) % 2 == 0) {
       op->action = OpAction::kSend;
       op->peer = static_cast<int32_t>((self + n_ - distance) % n_);
-      AddSource(op, {gathers_ ? kScratch : kInput, 0});
+      AddSource(op, {gathers_ ? kScratchBuffers : kInputBuffer, 0});
       AddAfterSteps(step, op);
     } else {
       op->action = OpAction::kRecv;
       op->peer = static_cast<int32_t>((self + distance) % n_);
-      op->to = {gathers_ ? kScratch : kOutput, gathers_ ? goal().count * distance : 0};
+      op->to = {gathers_ ? kScratchBuffers : kOutputBuffer, gathers_ ? goal().count * distance : 0};
     }
   }
 
@@ -84,7 +84,7 @@ class BruckSchedule final : public IndexedSchedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> MakeBruckSchedule(const ScheduleGoal& goal) {
+std::unique_ptr<CollectiveSchedule> MakeBruckSchedule(const ScheduleGoal& goal) {
   if (goal.kind != GoalKind::kAllGather && goal.kind != GoalKind::kBarrier) return nullptr;
   return std::make_unique<BruckSchedule>(goal);
 }

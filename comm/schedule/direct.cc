@@ -47,10 +47,10 @@ class DirectOps final : public OpStream {
 
 // Buffers of what has been received: scratch 0 of elements, scratch 1 of accumulators; the pieces of the other participants, in the order
 // of the pieces.
-class DirectSchedule final : public Schedule {
+class DirectSchedule final : public CollectiveSchedule {
  public:
   explicit DirectSchedule(const ScheduleGoal& goal)
-      : Schedule(goal), order_(goal.EffectiveOrder()) {}
+      : CollectiveSchedule(goal), order_(goal.EffectiveOrder()) {}
 
   std::string_view algorithm() const override { return "direct"; }
 
@@ -123,7 +123,7 @@ class DirectSchedule final : public Schedule {
         goal().count *
         (goal().kind == GoalKind::kReduceScatter ? static_cast<uint64_t>(goal().participants) : 1);
     const bool element = order_.FormOf(order_.PieceOf(participant, i)) == UnitForm::kElement;
-    return {element ? kInput : kPartials,
+    return {element ? kInputBuffer : kPartialsBuffer,
             vector_units * static_cast<uint64_t>(order_.PlaceOf(participant, i)) + begin};
   }
 
@@ -138,7 +138,7 @@ class DirectSchedule final : public Schedule {
         if (order_.HolderOf(other) != self && order_.FormOf(other) == form) ++before;
       }
     }
-    return {form == UnitForm::kElement ? kScratch : kScratch + 1,
+    return {form == UnitForm::kElement ? kScratchBuffers : kScratchBuffers + 1,
             before * ReducedSlice(self).units};
   }
 
@@ -166,16 +166,16 @@ class DirectSchedule final : public Schedule {
 
   // What is exchanged: where it lies at the sender, and where the receiver takes it.
   UnitPlace SentFrom(int from, int to) const {
-    if (goal().kind == GoalKind::kAllReduce) return {kOutput, ReducedSlice(from).begin};
+    if (goal().kind == GoalKind::kAllReduce) return {kOutputBuffer, ReducedSlice(from).begin};
     const bool blocks = goal().kind == GoalKind::kScatter || goal().kind == GoalKind::kAllToAll;
-    return {kInput, blocks ? goal().count * static_cast<uint64_t>(to) : 0};
+    return {kInputBuffer, blocks ? goal().count * static_cast<uint64_t>(to) : 0};
   }
 
   UnitPlace TakenAt(int from) const {
-    if (goal().kind == GoalKind::kAllReduce) return {kOutput, ReducedSlice(from).begin};
+    if (goal().kind == GoalKind::kAllReduce) return {kOutputBuffer, ReducedSlice(from).begin};
     const bool blocks = goal().kind == GoalKind::kGather || goal().kind == GoalKind::kAllToAll ||
                         goal().kind == GoalKind::kAllGather;
-    return {kOutput, blocks ? goal().count * static_cast<uint64_t>(from) : 0};
+    return {kOutputBuffer, blocks ? goal().count * static_cast<uint64_t>(from) : 0};
   }
 
   uint64_t ExchangedUnits(int from) const {
@@ -242,7 +242,7 @@ void DirectOps::FillReduceOp(ScheduleOp* op) const {
   op->action = OpAction::kReduce;
   op->stage = ReduceStage::kFinal;
   op->units = slice.units;
-  op->to = {kOutput, schedule_.goal().kind == GoalKind::kAllReduce ? slice.begin : 0};
+  op->to = {kOutputBuffer, schedule_.goal().kind == GoalKind::kAllReduce ? slice.begin : 0};
   op->merges = order.merges();
   int own = 0;
   uint64_t of_form[2] = {};
@@ -252,7 +252,7 @@ void DirectOps::FillReduceOp(ScheduleOp* op) const {
       continue;
     }
     const auto form = static_cast<uint32_t>(order.FormOf(piece));
-    AddSource(op, {kScratch + form, slice.units * of_form[form]++});
+    AddSource(op, {kScratchBuffers + form, slice.units * of_form[form]++});
   }
   uint32_t number = 0;
   for (int step = 1; step < n; ++step) {
@@ -331,7 +331,7 @@ bool DirectOps::Next(ScheduleOp* op) {
 
 }  // namespace
 
-std::unique_ptr<Schedule> MakeDirectSchedule(const ScheduleGoal& goal) {
+std::unique_ptr<CollectiveSchedule> MakeDirectSchedule(const ScheduleGoal& goal) {
   return std::make_unique<DirectSchedule>(goal);
 }
 

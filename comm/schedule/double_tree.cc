@@ -64,7 +64,7 @@ BinaryPlace PlaceInDoubleTree(int n, int participant, int tree) {
 }
 
 // Scratch: what each of the children sent, and the sum; each unit at its place in the vector.
-constexpr uint32_t kDoubleTreeSum = kScratch + 2;
+constexpr uint32_t kDoubleTreeSum = kScratchBuffers + 2;
 
 class DoubleTreeSchedule final : public IndexedSchedule {
  public:
@@ -156,20 +156,20 @@ class DoubleTreeSchedule final : public IndexedSchedule {
     if (index < place.child_count) {
       op->action = OpAction::kRecv;
       op->peer = place.children[index];
-      op->to = {kScratch + index, part.begin};
+      op->to = {kScratchBuffers + index, part.begin};
     } else if (Adds(place) && index == place.child_count) {
       op->action = OpAction::kReduce;
       op->tag = 0;
       op->stage = place.parent < 0 ? ReduceStage::kFinal : ReduceStage::kPartial;
-      op->to = {place.parent < 0 ? kOutput : kDoubleTreeSum, part.begin};
-      AddSource(op, {kInput, part.begin});
+      op->to = {place.parent < 0 ? kOutputBuffer : kDoubleTreeSum, part.begin};
+      AddSource(op, {kInputBuffer, part.begin});
       for (uint32_t child = 0; child < place.child_count; ++child)
-        AddSource(op, {kScratch + child, part.begin});
+        AddSource(op, {kScratchBuffers + child, part.begin});
       if (index > 0) op->after.push_back({begin, begin + index});
     } else {
       op->action = OpAction::kSend;
       op->peer = place.parent;
-      AddSource(op, {Adds(place) ? kDoubleTreeSum : kInput, part.begin});
+      AddSource(op, {Adds(place) ? kDoubleTreeSum : kInputBuffer, part.begin});
       if (Adds(place)) AddAfter(op, begin + index - 1);
     }
   }
@@ -182,12 +182,12 @@ class DoubleTreeSchedule final : public IndexedSchedule {
     if (place.parent >= 0 && index == 0) {
       op->action = OpAction::kRecv;
       op->peer = place.parent;
-      op->to = {kOutput, part.begin};
+      op->to = {kOutputBuffer, part.begin};
       return;
     }
     op->action = OpAction::kSend;
     op->peer = place.children[index - (place.parent >= 0 ? 1 : 0)];
-    AddSource(op, {kOutput, part.begin});
+    AddSource(op, {kOutputBuffer, part.begin});
     AddAfter(op, made_by);
   }
 
@@ -196,7 +196,7 @@ class DoubleTreeSchedule final : public IndexedSchedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> MakeDoubleTreeSchedule(const ScheduleGoal& goal) {
+std::unique_ptr<CollectiveSchedule> MakeDoubleTreeSchedule(const ScheduleGoal& goal) {
   if (goal.kind != GoalKind::kAllReduce || !goal.order_free ||
       !goal.EffectiveOrder().IsCanonicalOfRanks())
     return nullptr;

@@ -17,16 +17,16 @@ namespace weft {
 namespace {
 
 // Scratch: the members' parts of the own slice; their sum; then that of the schedule across.
-constexpr uint32_t kHierarchyParts = kScratch;
-constexpr uint32_t kHierarchySum = kScratch + 1;
-constexpr uint32_t kHierarchyAcross = kScratch + 2;
+constexpr uint32_t kHierarchyParts = kScratchBuffers;
+constexpr uint32_t kHierarchySum = kScratchBuffers + 1;
+constexpr uint32_t kHierarchyAcross = kScratchBuffers + 2;
 
-class HierarchySchedule final : public Schedule {
+class HierarchySchedule final : public CollectiveSchedule {
  public:
   // `lanes`: the schedule across of each member.
   HierarchySchedule(const ScheduleGoal& goal, int group,
-                    std::vector<std::unique_ptr<Schedule>> lanes)
-      : Schedule(goal),
+                    std::vector<std::unique_ptr<CollectiveSchedule>> lanes)
+      : CollectiveSchedule(goal),
         group_(group),
         lanes_(std::move(lanes)),
         name_(StrCat("hierarchy of ", group, ", ", lanes_[0]->algorithm())) {}
@@ -62,7 +62,7 @@ class HierarchySchedule final : public Schedule {
 
   int GroupOf(int participant) const { return participant / group_; }
 
-  const Schedule& Lane(int participant) const {
+  const CollectiveSchedule& Lane(int participant) const {
     return *lanes_[static_cast<size_t>(MemberOf(participant))];
   }
 
@@ -70,7 +70,7 @@ class HierarchySchedule final : public Schedule {
 
  private:
   const int group_;
-  const std::vector<std::unique_ptr<Schedule>> lanes_;
+  const std::vector<std::unique_ptr<CollectiveSchedule>> lanes_;
   const std::string name_;
 };
 
@@ -120,9 +120,10 @@ class HierarchyOps final : public OpStream {
     // Parts of the peer's slice go out, of the own slice come in; results the other way round.
     op->units = sends == result ? own_.units : slice.units;
     if (sends) {
-      AddSource(op, result ? UnitPlace{kOutput, own_.begin} : UnitPlace{kInput, slice.begin});
+      AddSource(
+          op, result ? UnitPlace{kOutputBuffer, own_.begin} : UnitPlace{kInputBuffer, slice.begin});
     } else {
-      op->to = result ? UnitPlace{kOutput, slice.begin} : PartOf(peer);
+      op->to = result ? UnitPlace{kOutputBuffer, slice.begin} : PartOf(peer);
     }
   }
 
@@ -132,14 +133,15 @@ class HierarchyOps final : public OpStream {
     op->units = own_.units;
     op->to = {kHierarchySum, 0};
     for (int member = 0; member < schedule_.group(); ++member)
-      AddSource(op, member == member_ ? UnitPlace{kInput, own_.begin} : PartOf(member));
+      AddSource(op, member == member_ ? UnitPlace{kInputBuffer, own_.begin} : PartOf(member));
     op->after.push_back({1, number_, 2});
   }
 
   UnitPlace PlaceOf(const UnitPlace& place) const {
-    if (place.buffer == kInput || place.buffer == kPartials) return {kHierarchySum, place.offset};
-    if (place.buffer == kOutput) return {kOutput, own_.begin + place.offset};
-    return {place.buffer - kScratch + kHierarchyAcross, place.offset};
+    if (place.buffer == kInputBuffer || place.buffer == kPartialsBuffer)
+      return {kHierarchySum, place.offset};
+    if (place.buffer == kOutputBuffer) return {kOutputBuffer, own_.begin + place.offset};
+    return {place.buffer - kScratchBuffers + kHierarchyAcross, place.offset};
   }
 
   // What an op across is in the whole.
@@ -190,9 +192,9 @@ ReductionOrder OrderOfGroups(int groups) {
 
 }  // namespace
 
-std::unique_ptr<Schedule> MakeHierarchySchedule(
+std::unique_ptr<CollectiveSchedule> MakeHierarchySchedule(
     const ScheduleGoal& goal, int group,
-    std::unique_ptr<Schedule> (*across)(const ScheduleGoal& goal)) {
+    std::unique_ptr<CollectiveSchedule> (*across)(const ScheduleGoal& goal)) {
   if (goal.kind != GoalKind::kAllReduce || !goal.EffectiveOrder().IsCanonicalOfRanks())
     return nullptr;
   if (group < 2 || goal.participants % group != 0) return nullptr;
@@ -203,7 +205,7 @@ std::unique_ptr<Schedule> MakeHierarchySchedule(
                        .participants = goal.participants / group,
                        .order_free = goal.order_free};
   if (!goal.order_free) lane.order = OrderOfGroups(lane.participants);
-  std::vector<std::unique_ptr<Schedule>> lanes;
+  std::vector<std::unique_ptr<CollectiveSchedule>> lanes;
   for (int member = 0; member < group; ++member) {
     lane.count = SliceOf(goal.count, group, member).units;
     lanes.push_back(across(lane));

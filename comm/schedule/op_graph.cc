@@ -63,7 +63,7 @@ void OpGraph::ForEachAfter(OpId id, F&& use) const {
   }
 }
 
-absl::StatusOr<OpGraph> OpGraph::Create(const Schedule& schedule) {
+absl::StatusOr<OpGraph> OpGraph::Create(const CollectiveSchedule& schedule) {
   OpGraph graph;
   WEFT_RETURN_IF_ERROR(graph.Load(schedule));
   WEFT_RETURN_IF_ERROR(graph.CheckAfter());
@@ -73,7 +73,7 @@ absl::StatusOr<OpGraph> OpGraph::Create(const Schedule& schedule) {
   return graph;
 }
 
-absl::Status OpGraph::Load(const Schedule& schedule) {
+absl::Status OpGraph::Load(const CollectiveSchedule& schedule) {
   for (int participant = 0; participant < schedule.goal().participants; ++participant) {
     begin_.push_back(static_cast<OpId>(ops_.size()));
     const std::unique_ptr<OpStream> stream = schedule.OpsOf(participant);

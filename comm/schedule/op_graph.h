@@ -29,7 +29,7 @@ class OpGraph {
 
   // INVALID_ARGUMENT with participant and op: an `after` that names no earlier op, a message without its other half or with two, halves of
   // different sizes, ops that wait for each other.
-  static absl::StatusOr<OpGraph> Create(const Schedule& schedule);
+  static absl::StatusOr<OpGraph> Create(const CollectiveSchedule& schedule);
 
   const std::vector<ScheduleOp>& ops() const { return ops_; }
 
@@ -59,7 +59,7 @@ class OpGraph {
  private:
   OpGraph() = default;
 
-  absl::Status Load(const Schedule& schedule);
+  absl::Status Load(const CollectiveSchedule& schedule);
   absl::Status CheckAfter() const;
   absl::Status Match(bool empty_are_sent);
   absl::Status Sort(uint32_t window);

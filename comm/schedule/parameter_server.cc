@@ -36,26 +36,26 @@ class ParameterServerSchedule final : public IndexedSchedule {
       op->action = index == 0 ? OpAction::kSend : OpAction::kRecv;
       op->peer = 0;
       if (index == 0) {
-        AddSource(op, {kInput, 0});
+        AddSource(op, {kInputBuffer, 0});
       } else {
-        op->to = {kOutput, 0};
+        op->to = {kOutputBuffer, 0};
       }
     } else if (index < workers_) {
       op->action = OpAction::kRecv;
       op->peer = static_cast<int32_t>(index + 1);
-      op->to = {kScratch, goal().count * index};
+      op->to = {kScratchBuffers, goal().count * index};
     } else if (index == workers_) {
       op->action = OpAction::kReduce;
       op->stage = ReduceStage::kFinal;
-      op->to = {kOutput, 0};
-      AddSource(op, {kInput, 0});
+      op->to = {kOutputBuffer, 0};
+      AddSource(op, {kInputBuffer, 0});
       for (uint32_t worker = 0; worker < workers_; ++worker)
-        AddSource(op, {kScratch, goal().count * worker});
+        AddSource(op, {kScratchBuffers, goal().count * worker});
       if (workers_ > 0) op->after.push_back({0, workers_});
     } else {
       op->action = OpAction::kSend;
       op->peer = static_cast<int32_t>(index - workers_);
-      AddSource(op, {kOutput, 0});
+      AddSource(op, {kOutputBuffer, 0});
       AddAfter(op, workers_);
     }
   }
@@ -70,7 +70,7 @@ class ParameterServerSchedule final : public IndexedSchedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> MakeParameterServerSchedule(const ScheduleGoal& goal) {
+std::unique_ptr<CollectiveSchedule> MakeParameterServerSchedule(const ScheduleGoal& goal) {
   if (goal.kind != GoalKind::kAllReduce || !goal.EffectiveOrder().IsCanonicalOfRanks())
     return nullptr;
   return std::make_unique<ParameterServerSchedule>(goal);

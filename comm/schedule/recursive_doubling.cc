@@ -16,9 +16,9 @@ namespace weft {
 namespace {
 
 // Scratch, two vectors each, used in turns by odd and even levels: sums formed here; what was received.
-constexpr uint32_t kDoublingSums = kScratch;
-constexpr uint32_t kDoublingElements = kScratch + 1;
-constexpr uint32_t kDoublingAccumulators = kScratch + 2;
+constexpr uint32_t kDoublingSums = kScratchBuffers;
+constexpr uint32_t kDoublingElements = kScratchBuffers + 1;
+constexpr uint32_t kDoublingAccumulators = kScratchBuffers + 2;
 
 class RecursiveDoublingSchedule final : public IndexedSchedule {
  public:
@@ -113,7 +113,7 @@ class RecursiveDoublingSchedule final : public IndexedSchedule {
   // The sum that the leaf has when the level begins.
   UnitPlace OwnSum(int leaf, int level) const {
     if (level > 1) return {kDoublingSums, TurnOf(level - 1)};
-    return {order_.FormOf(leaf) == UnitForm::kElement ? kInput : kPartials, 0};
+    return {order_.FormOf(leaf) == UnitForm::kElement ? kInputBuffer : kPartialsBuffer, 0};
   }
 
   UnitPlace ReceivedAt(const OrderPath& path, int level) const {
@@ -149,7 +149,7 @@ class RecursiveDoublingSchedule final : public IndexedSchedule {
     op->action = OpAction::kReduce;
     op->stage = last ? ReduceStage::kFinal : ReduceStage::kPartial;
     op->units = goal().count;
-    op->to = last ? UnitPlace{kOutput, 0} : UnitPlace{kDoublingSums, TurnOf(level)};
+    op->to = last ? UnitPlace{kOutputBuffer, 0} : UnitPlace{kDoublingSums, TurnOf(level)};
     if (level == 0) {
       op->from.push_back({OwnSum(leaf, 1)});
       return;
@@ -178,7 +178,7 @@ class RecursiveDoublingSchedule final : public IndexedSchedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> MakeRecursiveDoublingSchedule(const ScheduleGoal& goal) {
+std::unique_ptr<CollectiveSchedule> MakeRecursiveDoublingSchedule(const ScheduleGoal& goal) {
   if (goal.kind != GoalKind::kAllReduce || !goal.EffectiveOrder().OnePieceEach()) return nullptr;
   return std::make_unique<RecursiveDoublingSchedule>(goal);
 }

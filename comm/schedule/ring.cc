@@ -91,13 +91,14 @@ class RingSchedule final : public IndexedSchedule {
     const int turn = static_cast<int>(t);
     const UnitSlice sent = SliceAt(p - 1 - turn);
     const UnitSlice taken = SliceAt(p - 2 - turn);
-    const UnitPlace slot = {kScratch + t % 2, 0};
+    const UnitPlace slot = {kScratchBuffers + t % 2, 0};
     if (n_ > 1 && index % 3 == 0) {
       op->action = OpAction::kSend;
       op->peer = (p + 1) % n_;
       op->tag = t;
       op->units = sent.units;
-      AddSource(op, t == 0 ? UnitPlace{kInput, sent.begin} : UnitPlace{kScratch + (t - 1) % 2, 0});
+      AddSource(op, t == 0 ? UnitPlace{kInputBuffer, sent.begin}
+                           : UnitPlace{kScratchBuffers + (t - 1) % 2, 0});
       if (t > 0) AddAfter(op, index - 1);
       return;
     }
@@ -116,12 +117,13 @@ class RingSchedule final : public IndexedSchedule {
     op->stage = last ? ReduceStage::kFinal : ReduceStage::kPartial;
     op->units = n_ == 1 ? Total() : taken.units;
     op->to = !last ? slot
-                   : UnitPlace{kOutput, goal().kind == GoalKind::kAllReduce ? SliceAt(p).begin : 0};
+                   : UnitPlace{kOutputBuffer,
+                               goal().kind == GoalKind::kAllReduce ? SliceAt(p).begin : 0};
     if (n_ > 1) {
       AddSource(op, slot);
       AddAfter(op, index - 1);
     }
-    AddSource(op, {kInput, n_ == 1 ? 0 : taken.begin});
+    AddSource(op, {kInputBuffer, n_ == 1 ? 0 : taken.begin});
   }
 
   void FillGatherOp(int p, uint32_t index, ScheduleOp* op) const {
@@ -129,8 +131,8 @@ class RingSchedule final : public IndexedSchedule {
     const bool blocks = goal().kind == GoalKind::kAllGather;
     if (index == 2 * steps_) {
       op->units = goal().count;
-      op->to = {kOutput, SliceAt(p).begin};
-      AddSource(op, {kInput, 0});
+      op->to = {kOutputBuffer, SliceAt(p).begin};
+      AddSource(op, {kInputBuffer, 0});
       return;
     }
     const uint32_t t = index / 2;
@@ -141,7 +143,8 @@ class RingSchedule final : public IndexedSchedule {
       op->action = OpAction::kSend;
       op->peer = (p + 1) % n_;
       op->units = sent.units;
-      AddSource(op, t == 0 && blocks ? UnitPlace{kInput, 0} : UnitPlace{kOutput, sent.begin});
+      AddSource(
+          op, t == 0 && blocks ? UnitPlace{kInputBuffer, 0} : UnitPlace{kOutputBuffer, sent.begin});
       if (t > 0 || !blocks) AddAfter(op, first + index - 1);
       return;
     }
@@ -149,7 +152,7 @@ class RingSchedule final : public IndexedSchedule {
     op->action = OpAction::kRecv;
     op->peer = (p + n_ - 1) % n_;
     op->units = taken.units;
-    op->to = {kOutput, taken.begin};
+    op->to = {kOutputBuffer, taken.begin};
   }
 
   const int n_;
@@ -158,7 +161,7 @@ class RingSchedule final : public IndexedSchedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> MakeRingSchedule(const ScheduleGoal& goal) {
+std::unique_ptr<CollectiveSchedule> MakeRingSchedule(const ScheduleGoal& goal) {
   const bool adds = goal.kind == GoalKind::kAllReduce || goal.kind == GoalKind::kReduceScatter;
   const bool one_vector_each = goal.EffectiveOrder().IsCanonicalOfRanks();
   if (adds ? !goal.order_free || !one_vector_each : goal.kind != GoalKind::kAllGather)

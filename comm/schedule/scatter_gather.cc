@@ -14,10 +14,10 @@
 namespace weft {
 namespace {
 
-class ScatterGatherSchedule final : public Schedule {
+class ScatterGatherSchedule final : public CollectiveSchedule {
  public:
   explicit ScatterGatherSchedule(const ScheduleGoal& goal)
-      : Schedule(goal), order_(goal.participants) {}
+      : CollectiveSchedule(goal), order_(goal.participants) {}
 
   std::string_view algorithm() const override { return "scatter_gather"; }
 
@@ -83,9 +83,9 @@ class ScatterGatherOps final : public OpStream {
     op->tag = tag;
     op->units = part.units;
     if (action == OpAction::kSend) {
-      AddSource(op, {IsRoot() ? kInput : kOutput, part.begin});
+      AddSource(op, {IsRoot() ? kInputBuffer : kOutputBuffer, part.begin});
     } else {
-      op->to = {kOutput, part.begin};
+      op->to = {kOutputBuffer, part.begin};
     }
   }
 
@@ -128,8 +128,8 @@ class ScatterGatherOps final : public OpStream {
     copied_ = true;
     op->Clear();
     op->units = schedule_.goal().count;
-    op->to = {kOutput, 0};
-    AddSource(op, {kInput, 0});
+    op->to = {kOutputBuffer, 0};
+    AddSource(op, {kInputBuffer, 0});
     return true;
   }
 
@@ -155,7 +155,7 @@ std::unique_ptr<OpStream> ScatterGatherSchedule::OpsOf(int participant) const {
 
 }  // namespace
 
-std::unique_ptr<Schedule> MakeScatterGatherSchedule(const ScheduleGoal& goal) {
+std::unique_ptr<CollectiveSchedule> MakeScatterGatherSchedule(const ScheduleGoal& goal) {
   if (goal.kind != GoalKind::kBroadcast) return nullptr;
   return std::make_unique<ScatterGatherSchedule>(goal);
 }

@@ -157,9 +157,9 @@ bool HasPlaceInPlace(const ScheduleGoal& goal) {
 uint64_t BufferUnits(const ScheduleGoal& goal, int participant, uint32_t buffer) {
   const uint64_t blocks = goal.count * static_cast<uint64_t>(goal.participants);
   const bool is_root = participant == goal.root;
-  if (buffer == kPartials)
+  if (buffer == kPartialsBuffer)
     return goal.Reduces() ? PieceUnits(goal, participant, UnitForm::kAccumulator) : 0;
-  const bool input = buffer == kInput;
+  const bool input = buffer == kInputBuffer;
   switch (goal.kind) {
     case GoalKind::kAllReduce:
     case GoalKind::kReduceScatter:
@@ -244,7 +244,7 @@ std::unique_ptr<OpStream> IndexedSchedule::OpsOf(int participant) const {
   return std::make_unique<IndexedOps>(*this, participant);
 }
 
-std::vector<ScheduleOp> ListOps(const Schedule& schedule, int participant) {
+std::vector<ScheduleOp> ListOps(const CollectiveSchedule& schedule, int participant) {
   std::vector<ScheduleOp> ops;
   const std::unique_ptr<OpStream> stream = schedule.OpsOf(participant);
   for (ScheduleOp op; stream->Next(&op);)

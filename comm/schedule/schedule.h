@@ -1,7 +1,7 @@
 // A schedule: who sends, receives, copies and adds which part of which buffer so that a collective comes about. Schedules are data,
 // computed by pure code; they name no transport, no element type and no memory.
 //
-//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Schedule> schedule,
+//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveSchedule> schedule,
 //                         MakeSchedule("direct", {.kind = GoalKind::kAllReduce, .participants = 4, .count = 1000}));
 //   std::unique_ptr<OpStream> ops = schedule->OpsOf(2);
 //   for (ScheduleOp op; ops->Next(&op);) ...            // everything that participant 2 has to do, one after the other
@@ -80,12 +80,12 @@ absl::Status CheckGoal(const ScheduleGoal& goal);
 // True if the goal has a form in place: each participant has one input of elements, and the smaller side lies in the larger one.
 bool HasPlaceInPlace(const ScheduleGoal& goal);
 
-// Buffers of a participant. What it contributes lies in kInput; for a reduction, its pieces (reduction_order.h) one behind the other:
-// in kInput those that are elements, in kPartials those that are accumulators.
-inline constexpr uint32_t kInput = 0;
-inline constexpr uint32_t kOutput = 1;
-inline constexpr uint32_t kPartials = 2;
-inline constexpr uint32_t kScratch = 3;  // kScratch + k: scratch buffer k
+// Buffers of a participant. What it contributes lies in kInputBuffer; for a reduction, its pieces (reduction_order.h) one behind the other:
+// in kInputBuffer those that are elements, in kPartialsBuffer those that are accumulators.
+inline constexpr uint32_t kInputBuffer = 0;
+inline constexpr uint32_t kOutputBuffer = 1;
+inline constexpr uint32_t kPartialsBuffer = 2;
+inline constexpr uint32_t kScratchBuffers = 3;  // kScratchBuffers + k: scratch buffer k
 
 struct ScratchBuffer {
   uint64_t units = 0;
@@ -108,7 +108,7 @@ enum class ReduceStage : uint8_t {
 };
 
 struct UnitPlace {
-  uint32_t buffer = kInput;
+  uint32_t buffer = kInputBuffer;
   uint64_t offset = 0;
 
   bool operator==(const UnitPlace& other) const = default;
@@ -177,13 +177,13 @@ class OpStream {
   virtual bool Next(ScheduleOp* op) = 0;
 };
 
-class Schedule {
+class CollectiveSchedule {
  public:
-  explicit Schedule(ScheduleGoal goal) : goal_(std::move(goal)) {}
+  explicit CollectiveSchedule(ScheduleGoal goal) : goal_(std::move(goal)) {}
 
-  virtual ~Schedule() = default;
-  Schedule(const Schedule&) = delete;
-  Schedule& operator=(const Schedule&) = delete;
+  virtual ~CollectiveSchedule() = default;
+  CollectiveSchedule(const CollectiveSchedule&) = delete;
+  CollectiveSchedule& operator=(const CollectiveSchedule&) = delete;
 
   const ScheduleGoal& goal() const { return goal_; }
 
@@ -207,9 +207,9 @@ class Schedule {
 };
 
 // A schedule whose ops can be computed from their number.
-class IndexedSchedule : public Schedule {
+class IndexedSchedule : public CollectiveSchedule {
  public:
-  using Schedule::Schedule;
+  using CollectiveSchedule::CollectiveSchedule;
 
   virtual uint32_t OpCount(int participant) const = 0;
   // For index below OpCount; *op is clear.
@@ -219,6 +219,6 @@ class IndexedSchedule : public Schedule {
 };
 
 // All ops of a participant.
-std::vector<ScheduleOp> ListOps(const Schedule& schedule, int participant);
+std::vector<ScheduleOp> ListOps(const CollectiveSchedule& schedule, int participant);
 
 }  // namespace weft

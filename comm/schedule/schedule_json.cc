@@ -26,8 +26,8 @@ constexpr OpAction kActions[] = {OpAction::kSend, OpAction::kRecv, OpAction::kRe
                                  OpAction::kCopy};
 
 std::string BufferName(uint32_t buffer) {
-  return buffer < kScratch ? std::string(kBufferNames[buffer])
-                           : StrCat(kScratchName, buffer - kScratch);
+  return buffer < kScratchBuffers ? std::string(kBufferNames[buffer])
+                                  : StrCat(kScratchName, buffer - kScratchBuffers);
 }
 
 const char* FormName(UnitForm form) {
@@ -133,7 +133,7 @@ class JsonReader {
 
   uint32_t Buffer(const Json& json) {
     const std::string text = Text(json);
-    for (uint32_t buffer = 0; buffer < kScratch; ++buffer) {
+    for (uint32_t buffer = 0; buffer < kScratchBuffers; ++buffer) {
       if (text == kBufferNames[buffer]) return buffer;
     }
     uint32_t number = 0;
@@ -141,10 +141,10 @@ class JsonReader {
       const char* const begin = text.data() + kScratchName.size();
       const auto [end, error] = std::from_chars(begin, text.data() + text.size(), number);
       if (error == std::errc() && end == text.data() + text.size() && number < kScratchBuffersMax)
-        return kScratch + number;
+        return kScratchBuffers + number;
     }
     Fail(StrCat("no buffer called \"", text, "\""));
-    return kInput;
+    return kInputBuffer;
   }
 
   std::vector<uint8_t> Merges(const Json& json) {
@@ -286,7 +286,7 @@ TableParticipant ReadParticipant(JsonReader* reader, const Json& json, ScheduleT
 
 }  // namespace
 
-std::string ScheduleAsJson(const Schedule& schedule) {
+std::string ScheduleAsJson(const CollectiveSchedule& schedule) {
   const auto line = [](const Json& json) {
     return json.dump(-1, ' ', false, Json::error_handler_t::replace);
   };
@@ -311,7 +311,7 @@ std::string ScheduleAsJson(const Schedule& schedule) {
   return text + "]}\n";
 }
 
-absl::StatusOr<std::unique_ptr<Schedule>> ScheduleFromJson(std::string_view text) {
+absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleFromJson(std::string_view text) {
   JsonReader reader;
   if (text.size() > kScheduleTextBytesMax)
     reader.Fail(StrCat(text.size(), " bytes, which are too many"));
@@ -339,7 +339,7 @@ absl::StatusOr<std::unique_ptr<Schedule>> ScheduleFromJson(std::string_view text
   return std::make_unique<TableSchedule>(std::move(table));
 }
 
-std::string ScheduleHash(const Schedule& schedule) {
+std::string ScheduleHash(const CollectiveSchedule& schedule) {
   Sha256 hash;
   hash.Update(ScheduleAsJson(schedule));
   std::string digits;

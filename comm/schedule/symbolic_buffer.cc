@@ -20,12 +20,12 @@ std::vector<SymbolicRun> SymbolicBuffer::Read(uint64_t offset, uint64_t units) c
                                   [&](const SymbolicRun& one) { return one.end <= offset; });
   for (; run != runs_.end() && run->begin < end; ++run) {
     const uint64_t begin = std::max(run->begin, offset);
-    if (begin > at) found.push_back({at - offset, begin - offset, kNothing, 0});
+    if (begin > at) found.push_back({at - offset, begin - offset, kNoSum, 0});
     at = std::min(run->end, end);
     found.push_back(
         {begin - offset, at - offset, run->sum, run->shift + static_cast<int64_t>(offset)});
   }
-  if (at < end) found.push_back({at - offset, end - offset, kNothing, 0});
+  if (at < end) found.push_back({at - offset, end - offset, kNoSum, 0});
   return found;
 }
 
@@ -47,7 +47,7 @@ void SymbolicBuffer::Write(uint64_t offset, const std::vector<SymbolicRun>& runs
   if (runs.empty()) return;
   Clear(offset + runs.front().begin, offset + runs.back().end);
   for (const SymbolicRun& run : runs) {
-    if (run.sum == kNothing) continue;
+    if (run.sum == kNoSum) continue;
     const SymbolicRun placed = {run.begin + offset, run.end + offset, run.sum,
                                 run.shift - static_cast<int64_t>(offset)};
     const auto at = std::partition_point(runs_.begin(), runs_.end(), [&](const SymbolicRun& one) {

@@ -19,7 +19,7 @@ namespace weft {
 struct SymbolicRun {
   uint64_t begin = 0;
   uint64_t end = 0;
-  SumId sum = kNothing;
+  SumId sum = kNoSum;
   int64_t shift = 0;
 };
 

@@ -58,11 +58,11 @@ std::vector<WantedRun> WantedOf(const ScheduleGoal& goal, int participant) {
 
 class SymbolicMachine {
  public:
-  SymbolicMachine(const Schedule& schedule, bool in_place)
+  SymbolicMachine(const CollectiveSchedule& schedule, bool in_place)
       : goal_(schedule.goal()), order_(goal_.EffectiveOrder()), in_place_(in_place) {
     for (int participant = 0; participant < goal_.participants; ++participant) {
       std::vector<SymbolicBuffer>& buffers = memory_.emplace_back();
-      for (const uint32_t buffer : {kInput, kOutput, kPartials})
+      for (const uint32_t buffer : {kInputBuffer, kOutputBuffer, kPartialsBuffer})
         buffers.emplace_back(BufferUnits(goal_, participant, buffer));
       for (const ScratchBuffer& scratch : schedule.ScratchOf(participant))
         buffers.emplace_back(scratch.units);
@@ -85,7 +85,7 @@ class SymbolicMachine {
         WEFT_ASSIGN_OR_RETURN(value, Reduce(graph, id));
       }
       for (const SymbolicRun& run : value) {
-        if (run.sum == kNothing) {
+        if (run.sum == kNoSum) {
           return MakeError(WEFT_INVALID_ARGUMENT,
                            StrCat(graph.Describe(id), " takes what nobody has written"));
         }
@@ -100,11 +100,11 @@ class SymbolicMachine {
     std::vector<SumId> leaves;
     for (int piece = 0; piece < order_.pieces() && goal_.Reduces(); ++piece)
       leaves.push_back(sums_.Leaf(piece));
-    const SumId sum = leaves.empty() ? kNothing : sums_.Final(sums_.Tree(leaves, order_.merges()));
+    const SumId sum = leaves.empty() ? kNoSum : sums_.Final(sums_.Tree(leaves, order_.merges()));
     for (int participant = 0; participant < goal_.participants; ++participant) {
       for (const WantedRun& wanted : WantedOf(goal_, participant)) {
         const std::vector<SymbolicRun> found =
-            Read(participant, {kOutput, wanted.begin}, wanted.end - wanted.begin);
+            Read(participant, {kOutputBuffer, wanted.begin}, wanted.end - wanted.begin);
         for (const SymbolicRun& run : found) {
           const SumId expected = wanted.leaf >= 0 ? sums_.Leaf(wanted.leaf) : sum;
           const bool right_sum = wanted.leaf < 0 && goal_.order_free
@@ -143,12 +143,13 @@ class SymbolicMachine {
       Buffer(participant, at.buffer).Write(at.offset, {{0, units, sums_.Leaf(leaf), 0}});
     };
     if (!goal_.Reduces()) {
-      fill({kInput, 0}, BufferUnits(goal_, participant, kInput), participant);
+      fill({kInputBuffer, 0}, BufferUnits(goal_, participant, kInputBuffer), participant);
       return;
     }
     for (int i = 0; i < order_.PieceCountOf(participant); ++i) {
       const int piece = order_.PieceOf(participant, i);
-      const uint32_t buffer = order_.FormOf(piece) == UnitForm::kElement ? kInput : kPartials;
+      const uint32_t buffer =
+          order_.FormOf(piece) == UnitForm::kElement ? kInputBuffer : kPartialsBuffer;
       fill({buffer, vector_units * static_cast<uint64_t>(order_.PlaceOf(participant, i))},
            vector_units, piece);
     }
@@ -177,7 +178,7 @@ class SymbolicMachine {
       for (size_t i = 0; i < sources.size(); ++i) {
         if (sources[i][at[i]].end <= cuts[cut]) ++at[i];
         const SymbolicRun& run = sources[i][at[i]];
-        if (run.sum == kNothing) {
+        if (run.sum == kNoSum) {
           return MakeError(
               WEFT_INVALID_ARGUMENT,
               StrCat(graph.Describe(id), " takes what nobody has written, as source ", i));
@@ -191,7 +192,7 @@ class SymbolicMachine {
         values[i] = run.sum;
       }
       SumId sum = sums_.Tree(values, op.merges);
-      if (sum == kNothing) {
+      if (sum == kNoSum) {
         return MakeError(WEFT_INVALID_ARGUMENT,
                          StrCat(graph.Describe(id), " has merges that are no tree of its ",
                                 values.size(), " sources"));
@@ -211,7 +212,8 @@ class SymbolicMachine {
 
 }  // namespace
 
-absl::Status ExecuteSymbolically(const Schedule& schedule, const OpGraph& graph, bool in_place) {
+absl::Status ExecuteSymbolically(const CollectiveSchedule& schedule, const OpGraph& graph,
+                                 bool in_place) {
   SymbolicMachine machine(schedule, in_place);
   WEFT_RETURN_IF_ERROR(machine.Run(graph));
   return machine.CheckOutputs();

@@ -16,20 +16,20 @@ SumId SymbolicSums::Add(const Vertex& vertex) {
 }
 
 SumId SymbolicSums::Leaf(int32_t leaf) {
-  const auto [found, added] = leaves_.try_emplace(leaf, kNothing);
+  const auto [found, added] = leaves_.try_emplace(leaf, kNoSum);
   if (added) found->second = Add({Kind::kLeaf, leaf, 0});
   return found->second;
 }
 
 SumId SymbolicSums::Join(SumId left, SumId right) {
   const uint64_t key = uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
-  const auto [found, added] = joins_.try_emplace(key, kNothing);
+  const auto [found, added] = joins_.try_emplace(key, kNoSum);
   if (added) found->second = Add({Kind::kJoin, left, right});
   return found->second;
 }
 
 SumId SymbolicSums::Final(SumId sum) {
-  const auto [found, added] = finals_.try_emplace(sum, kNothing);
+  const auto [found, added] = finals_.try_emplace(sum, kNoSum);
   if (added) found->second = Add({Kind::kFinal, sum, 0});
   return found->second;
 }
@@ -42,24 +42,24 @@ SumId SymbolicSums::CanonicalTree(std::span<const SumId> values) {
 }
 
 SumId SymbolicSums::Tree(std::span<const SumId> values, std::span<const uint8_t> merges) {
-  if (values.empty()) return kNothing;
+  if (values.empty()) return kNoSum;
   if (merges.empty()) return CanonicalTree(values);
-  if (merges.size() != values.size()) return kNothing;
+  if (merges.size() != values.size()) return kNoSum;
   std::vector<SumId> stack;
   for (size_t i = 0; i < values.size(); ++i) {
     stack.push_back(values[i]);
-    if (merges[i] >= stack.size()) return kNothing;
+    if (merges[i] >= stack.size()) return kNoSum;
     for (int k = 0; k < merges[i]; ++k) {
       const SumId right = stack.back();
       stack.pop_back();
       stack.back() = Join(stack.back(), right);
     }
   }
-  return stack.size() == 1 ? stack.front() : kNothing;
+  return stack.size() == 1 ? stack.front() : kNoSum;
 }
 
 bool SymbolicSums::HasEachOnce(SumId sum, int32_t count) const {
-  if (sum == kNothing || vertices_[static_cast<size_t>(sum)].kind != Kind::kFinal) return false;
+  if (sum == kNoSum || vertices_[static_cast<size_t>(sum)].kind != Kind::kFinal) return false;
   std::vector<bool> seen(static_cast<size_t>(count));
   int32_t left = count;
   std::vector<SumId> stack = {vertices_[static_cast<size_t>(sum)].a};
@@ -82,7 +82,7 @@ bool SymbolicSums::HasEachOnce(SumId sum, int32_t count) const {
 
 void SymbolicSums::Write(SumId sum, std::string* text) const {
   if (text->size() > kSumTextMax) return;
-  if (sum == kNothing) {
+  if (sum == kNoSum) {
     *text += "nothing";
     return;
   }

@@ -18,7 +18,7 @@
 namespace weft {
 
 using SumId = int32_t;
-inline constexpr SumId kNothing = -1;  // what has not been written
+inline constexpr SumId kNoSum = -1;  // what has not been written
 
 class SymbolicSums {
  public:
@@ -29,7 +29,7 @@ class SymbolicSums {
   // The result that a sum is rounded to.
   SumId Final(SumId sum);
 
-  // values[0] + ... along a canonical tree, or along the one that `merges` describes; kNothing if that is no tree of so many values.
+  // values[0] + ... along a canonical tree, or along the one that `merges` describes; kNoSum if that is no tree of so many values.
   SumId Tree(std::span<const SumId> values, std::span<const uint8_t> merges);
 
   // True if `sum` is the Final of a sum of leaves 0 to count - 1, each once, in any order.

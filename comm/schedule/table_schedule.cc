@@ -20,7 +20,7 @@ class StoredOps final : public OpStream {
 
 }  // namespace
 
-ScheduleTable TableOf(const Schedule& schedule) {
+ScheduleTable TableOf(const CollectiveSchedule& schedule) {
   ScheduleTable table;
   table.algorithm = std::string(schedule.algorithm());
   table.goal = schedule.goal();

@@ -4,7 +4,7 @@
 //   table.participants[2].ops[5].peer = 1;
 //   const TableSchedule changed(std::move(table));
 //
-// Thread-safety: as Schedule's.
+// Thread-safety: as CollectiveSchedule's.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,12 @@ struct ScheduleTable {
 };
 
 // All of `schedule`, with memory of its own.
-ScheduleTable TableOf(const Schedule& schedule);
+ScheduleTable TableOf(const CollectiveSchedule& schedule);
 
-class TableSchedule final : public Schedule {
+class TableSchedule final : public CollectiveSchedule {
  public:
-  explicit TableSchedule(ScheduleTable table) : Schedule(table.goal), table_(std::move(table)) {}
+  explicit TableSchedule(ScheduleTable table)
+      : CollectiveSchedule(table.goal), table_(std::move(table)) {}
 
   std::string_view algorithm() const override { return table_.algorithm; }
 

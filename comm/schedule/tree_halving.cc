@@ -22,9 +22,9 @@ namespace weft {
 namespace {
 
 // Scratch: the sums that this participant has formed so far, each at its place in the vector; what was received, in the order in which it is.
-constexpr uint32_t kHalvingSums = kScratch;
-constexpr uint32_t kHalvingElements = kScratch + 1;
-constexpr uint32_t kHalvingAccumulators = kScratch + 2;
+constexpr uint32_t kHalvingSums = kScratchBuffers;
+constexpr uint32_t kHalvingElements = kScratchBuffers + 1;
+constexpr uint32_t kHalvingAccumulators = kScratchBuffers + 2;
 
 // Units that a participant has and moves at all levels together.
 struct HalvingTotals {
@@ -35,10 +35,10 @@ struct HalvingTotals {
   uint64_t kept = 0;  // of all levels together
 };
 
-class TreeHalvingSchedule final : public Schedule {
+class TreeHalvingSchedule final : public CollectiveSchedule {
  public:
   explicit TreeHalvingSchedule(const ScheduleGoal& goal)
-      : Schedule(goal), order_(goal.EffectiveOrder()) {}
+      : CollectiveSchedule(goal), order_(goal.EffectiveOrder()) {}
 
   std::string_view algorithm() const override { return "tree_halving"; }
 
@@ -138,7 +138,8 @@ class TreeHalvingOps final : public OpStream {
 
 UnitPlace TreeHalvingOps::OwnSum(uint64_t begin) const {
   if (level_ > 1) return {kHalvingSums, begin};
-  return {schedule_.order().FormOf(leaf_) == UnitForm::kElement ? kInput : kPartials, begin};
+  return {schedule_.order().FormOf(leaf_) == UnitForm::kElement ? kInputBuffer : kPartialsBuffer,
+          begin};
 }
 
 UnitPlace TreeHalvingOps::Received(bool next) const {
@@ -163,7 +164,7 @@ void TreeHalvingOps::FillReduction(ScheduleOp* op) {
   op->action = OpAction::kReduce;
   op->stage = last ? ReduceStage::kFinal : ReduceStage::kPartial;
   op->units = overlap_.kept.units;
-  op->to = {last ? kOutput : kHalvingSums, overlap_.kept.begin};
+  op->to = {last ? kOutputBuffer : kHalvingSums, overlap_.kept.begin};
   const bool on_left = path_.At(level_).on_left;
   op->from.push_back({on_left ? own : received});
   op->from.push_back({on_left ? received : own});
@@ -225,7 +226,7 @@ bool TreeHalvingOps::NextOfGather(ScheduleOp* op) {
     part_ = static_cast<Part>(static_cast<int>(part_) + 1);
     if (part_ == Part::kSend && overlap_.kept.units > 0) {
       FillMessage(OpAction::kSend, overlap_.kept, op);
-      op->from.push_back({{kOutput, overlap_.kept.begin}});
+      op->from.push_back({{kOutputBuffer, overlap_.kept.begin}});
       if (level_ == path_.levels()) {
         AddAfter(op, overlap_.reduction());
       } else {
@@ -235,7 +236,7 @@ bool TreeHalvingOps::NextOfGather(ScheduleOp* op) {
     }
     if (part_ == Part::kRecv && overlap_.sent.units > 0) {
       FillMessage(OpAction::kRecv, overlap_.sent, op);
-      op->to = {kOutput, overlap_.sent.begin};
+      op->to = {kOutputBuffer, overlap_.sent.begin};
       return true;
     }
   }
@@ -246,7 +247,7 @@ void TreeHalvingOps::FillAlone(ScheduleOp* op) const {
   op->action = OpAction::kReduce;
   op->stage = ReduceStage::kFinal;
   op->units = schedule_.goal().count;
-  op->to = {kOutput, 0};
+  op->to = {kOutputBuffer, 0};
   op->from.push_back({OwnSum(0)});
 }
 
@@ -285,7 +286,7 @@ std::unique_ptr<OpStream> TreeHalvingSchedule::OpsOf(int participant) const {
 
 }  // namespace
 
-std::unique_ptr<Schedule> MakeTreeHalvingSchedule(const ScheduleGoal& goal) {
+std::unique_ptr<CollectiveSchedule> MakeTreeHalvingSchedule(const ScheduleGoal& goal) {
   if (goal.kind != GoalKind::kAllReduce || !goal.EffectiveOrder().OnePieceEach()) return nullptr;
   return std::make_unique<TreeHalvingSchedule>(goal);
 }

@@ -4,24 +4,26 @@ namespace weft {
 
 UnitPlace PlaceInMemory(const ScheduleGoal& goal, int participant, const UnitPlace& place,
                         bool in_place) {
-  if (!in_place || (place.buffer != kInput && place.buffer != kOutput)) return place;
+  if (!in_place || (place.buffer != kInputBuffer && place.buffer != kOutputBuffer)) return place;
   const uint64_t own_block = goal.count * static_cast<uint64_t>(participant);
-  const bool input = place.buffer == kInput;
+  const bool input = place.buffer == kInputBuffer;
   switch (goal.kind) {
     case GoalKind::kAllGather:
-      return {kOutput, place.offset + (input ? own_block : 0)};
+      return {kOutputBuffer, place.offset + (input ? own_block : 0)};
     case GoalKind::kGather:
-      return participant == goal.root ? UnitPlace{kOutput, place.offset + (input ? own_block : 0)}
-                                      : place;
+      return participant == goal.root
+                 ? UnitPlace{kOutputBuffer, place.offset + (input ? own_block : 0)}
+                 : place;
     case GoalKind::kReduceScatter:
-      return {kInput, place.offset + (input ? 0 : own_block)};
+      return {kInputBuffer, place.offset + (input ? 0 : own_block)};
     case GoalKind::kScatter:
-      return participant == goal.root ? UnitPlace{kInput, place.offset + (input ? 0 : own_block)}
-                                      : place;
+      return participant == goal.root
+                 ? UnitPlace{kInputBuffer, place.offset + (input ? 0 : own_block)}
+                 : place;
     case GoalKind::kReduce:
-      return participant == goal.root ? UnitPlace{kOutput, place.offset} : place;
+      return participant == goal.root ? UnitPlace{kOutputBuffer, place.offset} : place;
     default:
-      return {kOutput, place.offset};
+      return {kOutputBuffer, place.offset};
   }
 }
 

@@ -19,10 +19,11 @@ absl::Status Refuse(std::string_view what) {
 // The buffers of one participant.
 class BufferTable {
  public:
-  BufferTable(const Schedule& schedule, int participant)
-      : buffers_({{BufferUnits(schedule.goal(), participant, kInput), UnitForm::kElement},
-                  {BufferUnits(schedule.goal(), participant, kOutput), UnitForm::kElement},
-                  {BufferUnits(schedule.goal(), participant, kPartials), UnitForm::kAccumulator}}) {
+  BufferTable(const CollectiveSchedule& schedule, int participant)
+      : buffers_({{BufferUnits(schedule.goal(), participant, kInputBuffer), UnitForm::kElement},
+                  {BufferUnits(schedule.goal(), participant, kOutputBuffer), UnitForm::kElement},
+                  {BufferUnits(schedule.goal(), participant, kPartialsBuffer),
+                   UnitForm::kAccumulator}}) {
     for (const ScratchBuffer& scratch : schedule.ScratchOf(participant))
       buffers_.push_back(scratch);
   }
@@ -55,7 +56,7 @@ absl::Status CheckOp(const ScheduleGoal& goal, const BufferTable& buffers, const
       return Refuse(StrCat(name, " writes ", op.units, " units at ", op.to.offset, " of buffer ",
                            op.to.buffer, ", which has ", size));
     }
-    if (op.units > 0 && (op.to.buffer == kInput || op.to.buffer == kPartials))
+    if (op.units > 0 && (op.to.buffer == kInputBuffer || op.to.buffer == kPartialsBuffer))
       return Refuse(StrCat(name, " writes to its input"));
   }
   for (const SourceRun& run : op.from) {
@@ -86,7 +87,7 @@ absl::Status CheckOp(const ScheduleGoal& goal, const BufferTable& buffers, const
   return absl::OkStatus();
 }
 
-absl::Status CheckOps(const Schedule& schedule, const OpGraph& graph,
+absl::Status CheckOps(const CollectiveSchedule& schedule, const OpGraph& graph,
                       const std::vector<BufferTable>& buffers) {
   for (OpId id = 0; id < graph.ops().size(); ++id) {
     const auto participant = static_cast<size_t>(graph.ParticipantOf(id));
@@ -110,7 +111,8 @@ absl::Status CheckOps(const Schedule& schedule, const OpGraph& graph,
 }
 
 // V3 of one participant.
-absl::Status CheckRaces(const Schedule& schedule, OpGraph* graph, int participant, bool in_place) {
+absl::Status CheckRaces(const CollectiveSchedule& schedule, OpGraph* graph, int participant,
+                        bool in_place) {
   std::vector<UnitAccess> accesses;
   for (OpId id = graph->FirstOf(participant); id < graph->EndOf(participant); ++id) {
     if (!AppendAccesses(schedule.goal(), participant, graph->ops()[id], id, in_place, &accesses)) {
@@ -139,7 +141,7 @@ absl::Status CheckRaces(const Schedule& schedule, OpGraph* graph, int participan
   return absl::OkStatus();
 }
 
-absl::Status CheckBarrier(const Schedule& schedule, const OpGraph& graph) {
+absl::Status CheckBarrier(const CollectiveSchedule& schedule, const OpGraph& graph) {
   for (int participant = 0; participant < schedule.goal().participants; ++participant) {
     const std::vector<bool> awaits = graph.WhoAwaits(participant);
     const auto missing = std::find(awaits.begin(), awaits.end(), false);
@@ -151,7 +153,7 @@ absl::Status CheckBarrier(const Schedule& schedule, const OpGraph& graph) {
   return absl::OkStatus();
 }
 
-absl::Status CheckSent(const Schedule& schedule, const OpGraph& graph,
+absl::Status CheckSent(const CollectiveSchedule& schedule, const OpGraph& graph,
                        const std::vector<BufferTable>& buffers, ScheduleProof* proof) {
   for (int participant = 0; participant < schedule.goal().participants; ++participant) {
     SentUnits& sent = proof->sent.emplace_back();
@@ -178,7 +180,7 @@ absl::Status CheckSent(const Schedule& schedule, const OpGraph& graph,
 
 }  // namespace
 
-absl::StatusOr<ScheduleProof> VerifySchedule(const Schedule& schedule) {
+absl::StatusOr<ScheduleProof> VerifySchedule(const CollectiveSchedule& schedule) {
   WEFT_RETURN_IF_ERROR(CheckGoal(schedule.goal()));
   WEFT_ASSIGN_OR_RETURN(OpGraph graph, OpGraph::Create(schedule));
   std::vector<BufferTable> buffers;

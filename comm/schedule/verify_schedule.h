@@ -37,6 +37,6 @@ struct ScheduleProof {
 };
 
 // INVALID_ARGUMENT with the rule that is broken, participant and op.
-absl::StatusOr<ScheduleProof> VerifySchedule(const Schedule& schedule);
+absl::StatusOr<ScheduleProof> VerifySchedule(const CollectiveSchedule& schedule);
 
 }  // namespace weft

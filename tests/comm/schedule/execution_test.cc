@@ -23,7 +23,7 @@ ScheduleGoal DrawGoal(GoalKind kind, int n, int number, std::mt19937_64* random)
   return goal;
 }
 
-void ExpectRight(const Schedule& schedule, std::mt19937_64* random) {
+void ExpectRight(const CollectiveSchedule& schedule, std::mt19937_64* random) {
   for (const bool rendezvous : {false, true}) {
     const test::ChanceOptions options = {.seed = (*random)(),
                                          .in_place = schedule.in_place() && (*random)() % 2 == 0,
@@ -44,7 +44,7 @@ TEST(ScheduleExecution, GivesWhatTheGoalSaysInAnyOrder) {
     for (const GoalKind kind : kGoalKinds) {
       for (const int n : {1, 2, 3, 4, 5, 7, 8, 11}) {
         for (int number = 0; number < 4; ++number) {
-          const std::unique_ptr<Schedule> schedule =
+          const std::unique_ptr<CollectiveSchedule> schedule =
               algorithm.make(DrawGoal(kind, n, number, &random));
           if (schedule == nullptr) continue;
           ASSERT_NO_FATAL_FAILURE(ExpectRight(*schedule, &random));

@@ -27,7 +27,8 @@ TEST(ScheduleHierarchy, IsRightForAllGroupsAndSchedulesAcross) {
                                    .participants = n,
                                    .count = random() % 500,
                                    .order_free = random() % 2 == 0};
-        const std::unique_ptr<Schedule> schedule = MakeHierarchySchedule(goal, group, across.make);
+        const std::unique_ptr<CollectiveSchedule> schedule =
+            MakeHierarchySchedule(goal, group, across.make);
         if (schedule == nullptr) continue;
         const absl::StatusOr<ScheduleProof> proof = VerifySchedule(*schedule);
         ASSERT_TRUE(proof.ok()) << schedule->algorithm() << " of " << n << ", " << goal.count
@@ -51,7 +52,7 @@ TEST(ScheduleHierarchy, SendsAVectorPerGroupAcross) {
   constexpr int kGroup = 4;
   constexpr uint64_t kCount = 1 << 12;
   const ScheduleGoal goal = {.kind = GoalKind::kAllReduce, .participants = 16, .count = kCount};
-  const std::unique_ptr<Schedule> schedule =
+  const std::unique_ptr<CollectiveSchedule> schedule =
       MakeHierarchySchedule(goal, kGroup, MakeTreeHalvingSchedule);
   for (int group = 0; group < 4; ++group) {
     uint64_t across = 0;

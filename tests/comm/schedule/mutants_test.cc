@@ -23,7 +23,7 @@ namespace {
 constexpr int kMutants = 10000;
 constexpr int kOrders = 4;  // of each mutant that is proved
 
-std::unique_ptr<Schedule> DrawSchedule(std::mt19937_64* random) {
+std::unique_ptr<CollectiveSchedule> DrawSchedule(std::mt19937_64* random) {
   while (true) {
     const int n = 1 + static_cast<int>((*random)() % 7);
     const GoalKind kind = kGoalKinds[(*random)() % std::size(kGoalKinds)];
@@ -34,14 +34,14 @@ std::unique_ptr<Schedule> DrawSchedule(std::mt19937_64* random) {
     if (goal.HasRoot()) goal.root = static_cast<int>((*random)() % static_cast<uint64_t>(n));
     if (goal.Reduces() && (*random)() % 4 == 0)
       goal.order = test::RandomOrder(n, n + static_cast<int>((*random)() % 4), random);
-    std::unique_ptr<Schedule> schedule =
+    std::unique_ptr<CollectiveSchedule> schedule =
         kScheduleAlgorithms[(*random)() % std::size(kScheduleAlgorithms)].make(goal);
     if (schedule != nullptr) return schedule;
   }
 }
 
 // The first thing that goes wrong in some orders; "" if nothing does.
-std::string FirstProblem(const Schedule& schedule, std::mt19937_64* random) {
+std::string FirstProblem(const CollectiveSchedule& schedule, std::mt19937_64* random) {
   for (int i = 0; i < kOrders; ++i) {
     const test::ChanceOptions options = {.seed = (*random)(),
                                          .in_place = schedule.in_place() && i % 2 == 1,
@@ -60,7 +60,7 @@ TEST(ScheduleMutants, AreRefusedOrDoTheSame) {
   int proved = 0;
   int refused = 0;
   for (int i = 0; i < kMutants; ++i) {
-    const std::unique_ptr<Schedule> schedule = DrawSchedule(&random);
+    const std::unique_ptr<CollectiveSchedule> schedule = DrawSchedule(&random);
     std::string what;
     const TableSchedule mutant(test::Mutate(TableOf(*schedule), &random, &what));
     if (what.empty()) continue;
@@ -86,7 +86,7 @@ TEST(ScheduleMutants, ThatAreRefusedMostlyDoWrong) {
   int carried_out = 0;
   int wrong = 0;
   for (int i = 0; i < kMutants / 5; ++i) {
-    const std::unique_ptr<Schedule> schedule = DrawSchedule(&random);
+    const std::unique_ptr<CollectiveSchedule> schedule = DrawSchedule(&random);
     std::string what;
     const TableSchedule mutant(test::Mutate(TableOf(*schedule), &random, &what));
     const absl::Status status = VerifySchedule(mutant).status();

@@ -139,7 +139,7 @@ class Mutator {
   std::string Change(LooseOps* loose, size_t at, TableParticipant* one) {
     ScheduleOp& op = loose->ops[at];
     const bool message = op.action == OpAction::kSend || op.action == OpAction::kRecv;
-    const auto buffers = static_cast<uint32_t>(kScratch + one->scratch.size());
+    const auto buffers = static_cast<uint32_t>(kScratchBuffers + one->scratch.size());
     switch (Draw(17)) {
       case 0:
         return Drop(loose, at);
@@ -229,8 +229,9 @@ void CountSent(ScheduleTable* table) {
       if (op.action != OpAction::kSend || op.from.empty()) continue;
       const uint32_t buffer = op.from[0].place.buffer;
       const bool accumulators =
-          buffer == kPartials || (buffer >= kScratch && buffer - kScratch < one.scratch.size() &&
-                                  one.scratch[buffer - kScratch].form == UnitForm::kAccumulator);
+          buffer == kPartialsBuffer ||
+          (buffer >= kScratchBuffers && buffer - kScratchBuffers < one.scratch.size() &&
+           one.scratch[buffer - kScratchBuffers].form == UnitForm::kAccumulator);
       (accumulators ? one.sent.accumulators : one.sent.elements) += op.units;
     }
   }

@@ -29,7 +29,7 @@ struct RunningOp {
 
 class ChanceMachine {
  public:
-  ChanceMachine(const Schedule& schedule, const ChanceOptions& options)
+  ChanceMachine(const CollectiveSchedule& schedule, const ChanceOptions& options)
       : schedule_(schedule),
         goal_(schedule.goal()),
         order_(goal_.EffectiveOrder()),
@@ -42,7 +42,7 @@ class ChanceMachine {
         ops.push_back(
             {.op = std::move(op), .participant = p, .index = static_cast<uint32_t>(ops.size())});
       std::vector<std::vector<double>>& buffers = memory_.emplace_back();
-      for (const uint32_t buffer : {kInput, kOutput, kPartials})
+      for (const uint32_t buffer : {kInputBuffer, kOutputBuffer, kPartialsBuffer})
         buffers.emplace_back(BufferUnits(goal_, p, buffer), kNothingThere);
       elements_.push_back({true, true, false});
       for (const ScratchBuffer& scratch : schedule.ScratchOf(p)) {
@@ -160,13 +160,14 @@ class ChanceMachine {
     uint64_t offset = place.offset + unit;
     const bool has_both =
         !goal_.HasRoot() || participant == goal_.root || goal_.kind == GoalKind::kBroadcast;
-    if (options_.in_place && buffer <= kOutput && has_both) {
+    if (options_.in_place && buffer <= kOutputBuffer && has_both) {
       const uint64_t own_block = goal_.count * static_cast<uint64_t>(participant);
       const bool out_blocks = goal_.kind == GoalKind::kAllGather || goal_.kind == GoalKind::kGather;
       const bool in_blocks =
           goal_.kind == GoalKind::kReduceScatter || goal_.kind == GoalKind::kScatter;
-      if ((out_blocks && buffer == kInput) || (in_blocks && buffer == kOutput)) offset += own_block;
-      buffer = in_blocks ? kInput : kOutput;
+      if ((out_blocks && buffer == kInputBuffer) || (in_blocks && buffer == kOutputBuffer))
+        offset += own_block;
+      buffer = in_blocks ? kInputBuffer : kOutputBuffer;
     }
     return memory_[static_cast<size_t>(participant)][buffer][offset];
   }
@@ -270,8 +271,8 @@ class ChanceMachine {
   void FillInputs() {
     for (int p = 0; p < goal_.participants; ++p) {
       if (!goal_.Reduces()) {
-        for (uint64_t unit = 0; unit < BufferUnits(goal_, p, kInput); ++unit)
-          At(p, {kInput, 0}, unit) = Contribution(p, unit, UnitForm::kElement);
+        for (uint64_t unit = 0; unit < BufferUnits(goal_, p, kInputBuffer); ++unit)
+          At(p, {kInputBuffer, 0}, unit) = Contribution(p, unit, UnitForm::kElement);
         continue;
       }
       uint64_t next[2] = {};
@@ -280,7 +281,7 @@ class ChanceMachine {
         const UnitForm form = order_.FormOf(piece);
         uint64_t& at = next[static_cast<size_t>(form)];
         for (uint64_t unit = 0; unit < VectorUnits(); ++unit)
-          At(p, {form == UnitForm::kElement ? kInput : kPartials, at++}, 0) =
+          At(p, {form == UnitForm::kElement ? kInputBuffer : kPartialsBuffer, at++}, 0) =
               Contribution(piece, unit, form);
       }
     }
@@ -317,8 +318,8 @@ class ChanceMachine {
 
   std::string CheckOutputs() {
     for (int p = 0; p < goal_.participants; ++p) {
-      for (uint64_t unit = 0; unit < BufferUnits(goal_, p, kOutput); ++unit) {
-        const double found = At(p, {kOutput, 0}, unit);
+      for (uint64_t unit = 0; unit < BufferUnits(goal_, p, kOutputBuffer); ++unit) {
+        const double found = At(p, {kOutputBuffer, 0}, unit);
         const double wanted = Wanted(p, unit);
         if (found != wanted)
           return StrCat("unit ", unit, " of participant ", p, " is ", found, ", not ", wanted);
@@ -327,7 +328,7 @@ class ChanceMachine {
     return "";
   }
 
-  const Schedule& schedule_;
+  const CollectiveSchedule& schedule_;
   const ScheduleGoal& goal_;
   const ReductionOrder order_;
   const ChanceOptions options_;
@@ -340,7 +341,7 @@ class ChanceMachine {
 
 }  // namespace
 
-std::string ExecuteByChance(const Schedule& schedule, const ChanceOptions& options) {
+std::string ExecuteByChance(const CollectiveSchedule& schedule, const ChanceOptions& options) {
   return ChanceMachine(schedule, options).Run();
 }
 

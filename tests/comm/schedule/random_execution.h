@@ -24,6 +24,6 @@ struct ChanceOptions {
 };
 
 // "", or what is wrong: ops that never end, or a unit that is not what the goal says. The schedule has to be well formed, but need not be right.
-std::string ExecuteByChance(const Schedule& schedule, const ChanceOptions& options);
+std::string ExecuteByChance(const CollectiveSchedule& schedule, const ChanceOptions& options);
 
 }  // namespace weft::test

@@ -56,7 +56,7 @@ TEST(RefusedSchedule, OpThatIsNotWellFormed) {
               }),
               HasSubstr("times"));
   EXPECT_THAT(RefusalAfter([](ScheduleTable* table) {
-                table->participants[0].ops[1].to = {kInput, 0};
+                table->participants[0].ops[1].to = {kInputBuffer, 0};
               }),
               HasSubstr("writes to its input"));
   EXPECT_THAT(RefusalAfter([](ScheduleTable* table) {
@@ -128,11 +128,11 @@ TEST(RefusedSchedule, RaceThatOnlyIsOneInPlace) {
   other.scratch = {{4, UnitForm::kElement}};
   TableParticipant& root = table.participants[0];
   root.scratch = {{4, UnitForm::kElement}};
-  root.ops[1].to = {kScratch, 0};
+  root.ops[1].to = {kScratchBuffers, 0};
   root.ops.push_back({.action = OpAction::kCopy,
                       .units = 4,
-                      .to = {kOutput, 0},
-                      .from = {{{kScratch, 0}}},
+                      .to = {kOutputBuffer, 0},
+                      .from = {{{kScratchBuffers, 0}}},
                       .after = {{1, 2, 1}}});
   EXPECT_THAT(RefusalOf(table), HasSubstr("in no order in place"));
   table.in_place = false;
@@ -176,7 +176,7 @@ TEST(RefusedSchedule, ResultThatIsNotThePromisedOne) {
 TEST(RefusedSchedule, ContributionThatCountsTwice) {
   ScheduleTable ring = RingTable();
   ring.participants[1].ops[2].from.push_back(
-      {{kInput, ring.participants[1].ops[2].from[1].place.offset}});
+      {{kInputBuffer, ring.participants[1].ops[2].from[1].place.offset}});
   EXPECT_THAT(RefusalOf(ring), HasSubstr("it should be"));
 }
 

@@ -27,7 +27,7 @@ void ForEachOfFewOps(int n, F&& use) {
         ScheduleGoal goal = {
             .kind = kind, .participants = n, .count = kind == GoalKind::kBarrier ? 0 : 1u << 20};
         if (goal.HasRoot()) goal.root = n / 3;
-        std::unique_ptr<Schedule> schedule = algorithm.make(goal);
+        std::unique_ptr<CollectiveSchedule> schedule = algorithm.make(goal);
         goal.order_free = true;
         if (schedule == nullptr) schedule = algorithm.make(goal);
         if (schedule != nullptr) use(*schedule);
@@ -38,7 +38,7 @@ void ForEachOfFewOps(int n, F&& use) {
 
 TEST(ScheduleScale, HundredsOfParticipantsAreProved) {
   for (const int n : {64, 100, 127, 129}) {
-    ForEachOfFewOps(n, [&](const Schedule& schedule) {
+    ForEachOfFewOps(n, [&](const CollectiveSchedule& schedule) {
       const absl::StatusOr<ScheduleProof> proof = VerifySchedule(schedule);
       EXPECT_TRUE(proof.ok()) << schedule.algorithm() << " " << GoalName(schedule.goal().kind)
                               << " of " << n << ": " << proof.status();
@@ -47,7 +47,7 @@ TEST(ScheduleScale, HundredsOfParticipantsAreProved) {
 }
 
 // The other half of a message, among all ops of the peer; how many there are.
-int OtherHalves(const Schedule& schedule, int participant, const ScheduleOp& op) {
+int OtherHalves(const CollectiveSchedule& schedule, int participant, const ScheduleOp& op) {
   int found = 0;
   for (const ScheduleOp& other : ListOps(schedule, op.peer)) {
     const bool halves = (op.action == OpAction::kSend && other.action == OpAction::kRecv) ||
@@ -63,7 +63,7 @@ TEST(ScheduleScale, MessagesOfTensOfThousandsHaveBothHalves) {
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);
   for (const int n : {4096, 50000, 65536}) {
-    ForEachOfFewOps(n, [&](const Schedule& schedule) {
+    ForEachOfFewOps(n, [&](const CollectiveSchedule& schedule) {
       for (int i = 0; i < 4; ++i) {
         const int participant =
             i == 0 ? n - 1 : static_cast<int>(random() % static_cast<uint64_t>(n));

@@ -22,10 +22,10 @@ TEST(ScheduleJson, WhatIsReadIsWhatWasWritten) {
                                      .participants = n,
                                      .count = kind == GoalKind::kBarrier ? 0u : 100u,
                                      .order_free = order_free};
-          const std::unique_ptr<Schedule> schedule = algorithm.make(goal);
+          const std::unique_ptr<CollectiveSchedule> schedule = algorithm.make(goal);
           if (schedule == nullptr) continue;
           const std::string text = ScheduleAsJson(*schedule);
-          const absl::StatusOr<std::unique_ptr<Schedule>> read = ScheduleFromJson(text);
+          const absl::StatusOr<std::unique_ptr<CollectiveSchedule>> read = ScheduleFromJson(text);
           ASSERT_TRUE(read.ok()) << read.status() << "\n" << text;
           EXPECT_EQ(text, ScheduleAsJson(**read));
           EXPECT_EQ(ScheduleHash(*schedule), ScheduleHash(**read));
@@ -47,9 +47,9 @@ TEST(ScheduleJson, PiecesAndTheirTreeAreKept) {
   ASSERT_TRUE(order.ok()) << order.status();
   const ScheduleGoal goal = {
       .kind = GoalKind::kAllReduce, .participants = 2, .count = 9, .order = *order};
-  const std::unique_ptr<Schedule> schedule = MakeDirectSchedule(goal);
+  const std::unique_ptr<CollectiveSchedule> schedule = MakeDirectSchedule(goal);
   ASSERT_TRUE(VerifySchedule(*schedule).ok()) << VerifySchedule(*schedule).status();
-  const absl::StatusOr<std::unique_ptr<Schedule>> read =
+  const absl::StatusOr<std::unique_ptr<CollectiveSchedule>> read =
       ScheduleFromJson(ScheduleAsJson(*schedule));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(goal.order, (*read)->goal().order);
@@ -58,7 +58,7 @@ TEST(ScheduleJson, PiecesAndTheirTreeAreKept) {
 
 TEST(ScheduleJson, HashIsOfWhatIsDone) {
   const ScheduleGoal goal = {.kind = GoalKind::kAllGather, .participants = 3, .count = 5};
-  const std::unique_ptr<Schedule> schedule = MakeRingSchedule(goal);
+  const std::unique_ptr<CollectiveSchedule> schedule = MakeRingSchedule(goal);
   ScheduleTable table = TableOf(*schedule);
   EXPECT_EQ(64u, ScheduleHash(*schedule).size());
   EXPECT_EQ(ScheduleHash(*schedule), ScheduleHash(TableSchedule(table)));
@@ -72,7 +72,7 @@ TEST(ScheduleJson, TextsThatAreNoneAreRefused) {
       {"", "[]", "{", "null", R"({"version":2})", R"({"version":1})",
        R"({"version":1,"algorithm":"a","goal":{"kind":"all_gather","participants":1,"count":-1},"window":1,"in_place":false,"participants":[]})",
        R"({"version":1,"algorithm":"a","goal":{"kind":"sum","participants":0,"count":1},"window":1,"in_place":false,"participants":[]})"}) {
-    const absl::StatusOr<std::unique_ptr<Schedule>> read = ScheduleFromJson(text);
+    const absl::StatusOr<std::unique_ptr<CollectiveSchedule>> read = ScheduleFromJson(text);
     EXPECT_FALSE(read.ok()) << text;
   }
 }
@@ -89,7 +89,7 @@ TEST(ScheduleJson, ChangedTextsDoNoHarm) {
     std::string changed = text;
     for (uint64_t k = 0; k <= random() % 3; ++k)
       changed[random() % changed.size()] = "0123456789-,[]{}\"xa"[random() % 19];
-    const absl::StatusOr<std::unique_ptr<Schedule>> read = ScheduleFromJson(changed);
+    const absl::StatusOr<std::unique_ptr<CollectiveSchedule>> read = ScheduleFromJson(changed);
     if (!read.ok()) continue;
     ++read_anyway;
     (void)VerifySchedule(**read);

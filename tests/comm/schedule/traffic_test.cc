@@ -22,7 +22,7 @@ uint64_t CeilLog2(int n) {
 }
 
 ScheduleProof Prove(const ScheduleAlgorithm& algorithm, const ScheduleGoal& goal) {
-  const std::unique_ptr<Schedule> schedule = algorithm.make(goal);
+  const std::unique_ptr<CollectiveSchedule> schedule = algorithm.make(goal);
   EXPECT_NE(nullptr, schedule);
   absl::StatusOr<ScheduleProof> proof = VerifySchedule(*schedule);
   EXPECT_TRUE(proof.ok()) << algorithm.name << " of " << goal.participants << ": "

@@ -32,7 +32,7 @@ TEST(TreeHalving, SendsNMinusOneNthsAndTakesLog2Levels) {
   for (int n = 1; n <= kMost; ++n) {
     uint64_t units = DivisibleUnits(n);
     units = units / n * n;
-    const std::unique_ptr<Schedule> schedule =
+    const std::unique_ptr<CollectiveSchedule> schedule =
         MakeTreeHalvingSchedule({.kind = GoalKind::kAllReduce, .participants = n, .count = units});
     const absl::StatusOr<ScheduleProof> proof = VerifySchedule(*schedule);
     ASSERT_TRUE(proof.ok()) << n << ": " << proof.status();
@@ -42,7 +42,7 @@ TEST(TreeHalving, SendsNMinusOneNthsAndTakesLog2Levels) {
     for (int p = 0; p < n; ++p) {
       uint64_t before_final = 0;
       for (const ScheduleOp& op : ListOps(*schedule, p)) {
-        if (op.action == OpAction::kSend && op.from[0].place.buffer != kOutput)
+        if (op.action == OpAction::kSend && op.from[0].place.buffer != kOutputBuffer)
           before_final += op.units;
       }
       EXPECT_EQ(units / n * (n - 1), before_final) << p << " of " << n;
@@ -74,14 +74,15 @@ TEST(TreeHalving, IsRightForRandomTreesAndMaps) {
 
 TEST(TreeHalving, OpsOfOneOfManyParticipantsComeWithoutTheOthers) {
   for (const int n : {4096, 65536, 65537, 50000}) {
-    const std::unique_ptr<Schedule> schedule = MakeTreeHalvingSchedule(
+    const std::unique_ptr<CollectiveSchedule> schedule = MakeTreeHalvingSchedule(
         {.kind = GoalKind::kAllReduce, .participants = n, .count = uint64_t{1} << 30});
     for (const int p : {0, n / 3, n - 2}) {
       uint64_t sent = 0;
       uint64_t ops = 0;
       const std::unique_ptr<OpStream> stream = schedule->OpsOf(p);
       for (ScheduleOp op; stream->Next(&op); ++ops) {
-        if (op.action == OpAction::kSend && op.from[0].place.buffer != kOutput) sent += op.units;
+        if (op.action == OpAction::kSend && op.from[0].place.buffer != kOutputBuffer)
+          sent += op.units;
       }
       const double share = static_cast<double>(sent) / static_cast<double>(uint64_t{1} << 30);
       EXPECT_NEAR(1.0, share, 0.001) << p << " of " << n;

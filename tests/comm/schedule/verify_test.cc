@@ -24,7 +24,7 @@ TEST(VerifySchedule, ProvesEveryAlgorithmForEveryGoalItServes) {
                                  .count = kind == GoalKind::kBarrier ? 0 : count,
                                  .order_free = order_free};
             if (goal.HasRoot()) goal.root = n * 2 / 3;
-            const std::unique_ptr<Schedule> schedule = algorithm.make(goal);
+            const std::unique_ptr<CollectiveSchedule> schedule = algorithm.make(goal);
             if (schedule == nullptr) continue;
             const absl::StatusOr<ScheduleProof> proof = VerifySchedule(*schedule);
             ASSERT_TRUE(proof.ok()) << algorithm.name << " " << GoalName(kind) << " of " << n
