@@ -20,6 +20,16 @@ ReduceKernel FindBitsKernel(weft_dtype_t dtype, weft_op_t op);
 template <Isa kIsa>
 ReduceKernel FindPremulKernel(weft_dtype_t dtype, weft_op_t op);
 
+// The stages of reduce_stage.h that are not one of the kernels above. Of the narrow types float8, float16 and
+// bfloat16: to float32 and back.
+template <Isa kIsa>
+ReduceKernel FindFirstKernel(weft_dtype_t dtype, weft_op_t op);
+template <Isa kIsa>
+ReduceKernel FindLastKernel(weft_dtype_t dtype, weft_op_t op);
+// float32 and float64: what FindFloatKernel gives, along any tree.
+template <Isa kIsa>
+ReduceKernel FindMergesKernel(weft_dtype_t dtype, weft_op_t op);
+
 // min_loc and max_loc: the same for all, see reduce_loc.cc.
 ReduceKernel FindLocKernel(weft_dtype_t dtype, weft_op_t op);
 

@@ -4,17 +4,15 @@
 #include "comm/kernels/reduce.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
+#include "tests/comm/kernels/guarded_pages.h"
 #include "tests/comm/kernels/reference.h"
 #include "tests/support/case_sample.h"
 
@@ -49,27 +47,6 @@ size_t Shift(Alignment alignment, int pointer) {
       return static_cast<size_t>(pointer * 7 + 3) % 64;
   }
   return 0;
-}
-
-// Half of the elements have magnitudes near 1, so that sums and products round instead of
-// overflowing; the others are any bits at all, or special.
-Elements RandomElements(weft_dtype_t dtype, size_t count, std::mt19937_64& random) {
-  const Elements special = SpecialElements(dtype);
-  Elements elements(count);
-  for (uint64_t& bits : elements) {
-    const uint64_t kind = random() % 20;
-    if (kind == 0) {
-      bits = special[random() % special.size()];
-    } else if (kind < 10 || !IsFloatingDtype(dtype)) {
-      bits = random();
-      if (DtypeSize(dtype) < 8) bits &= (uint64_t{1} << (8 * DtypeSize(dtype))) - 1;
-    } else {
-      const double value = std::ldexp(static_cast<double>(random() % 100000) - 30000, -16);
-      bits = dtype == WEFT_FLOAT64 ? std::bit_cast<uint64_t>(value)
-                                   : EncodeFloat(dtype, static_cast<float>(value));
-    }
-  }
-  return elements;
 }
 
 // A buffer whose contents begin `shift` bytes after an aligned margin.
@@ -244,31 +221,6 @@ TEST_P(ReduceTest, ReducesIntoTheMostDestinations) {
     }
   }
 }
-
-// A page that nobody may touch on either side of two that all may.
-class GuardedPages {
- public:
-  GuardedPages()
-      : pages_(static_cast<char*>(
-            mmap(nullptr, 4 * kPageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
-    EXPECT_NE(pages_, MAP_FAILED);
-    EXPECT_EQ(mprotect(begin(), kBytes, PROT_READ | PROT_WRITE), 0);
-  }
-
-  ~GuardedPages() { munmap(pages_, 4 * kPageBytes); }
-
-  GuardedPages(const GuardedPages&) = delete;
-  GuardedPages& operator=(const GuardedPages&) = delete;
-
-  char* begin() const { return pages_ + kPageBytes; }
-
-  char* end() const { return begin() + kBytes; }
-
- private:
-  static constexpr size_t kPageBytes = 4096;
-  static constexpr size_t kBytes = 2 * kPageBytes;
-  char* pages_;
-};
 
 // Every count up to two of the widest vectors, with memory that ends, or begins, where the elements do.
 TEST_P(ReduceTest, FewElementsAreReadAndWrittenAndNothingElse) {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <type_traits>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -103,6 +104,60 @@ T Tree(weft_op_t op, const T* values, size_t count, T (*combine)(weft_op_t, T, T
   return combine(op, left_value, Tree(op, values + left, count - left, combine));
 }
 
+// What a stage takes, does and gives.
+struct StageRules {
+  weft_dtype_t source;
+  weft_dtype_t result;
+  bool scales;
+  bool divides;
+  std::vector<uint8_t> merges;
+};
+
+StageRules RulesOf(ReduceStage stage, weft_dtype_t dtype, weft_op_t op,
+                   const std::vector<uint8_t>& merges) {
+  const bool first = stage == ReduceStage::kWhole || stage == ReduceStage::kFirst;
+  const bool last = stage == ReduceStage::kWhole || stage == ReduceStage::kLast;
+  const bool compares = op == WEFT_MIN || op == WEFT_MAX;
+  const bool widens = IsFloatingDtype(dtype) && DtypeSize(dtype) < 4 && !compares;
+  const weft_dtype_t accumulator = widens ? WEFT_FLOAT32 : dtype;
+  return {first ? dtype : accumulator, last ? dtype : accumulator, first && op == kOpPremulSum,
+          last && op == WEFT_AVG, merges};
+}
+
+// A tree as ReduceArguments::merges describes it, read from its end: there the last join has its right operand.
+template <typename T>
+class MergedTree {
+ public:
+  MergedTree(weft_op_t op, const T* values, std::vector<uint8_t> merges,
+             T (*combine)(weft_op_t, T, T))
+      : op_(op), values_(values), merges_(std::move(merges)), combine_(combine) {}
+
+  // The result that ends with the last source that is not taken.
+  T Take() {
+    if (merges_.back() == 0) {
+      merges_.pop_back();
+      return values_[merges_.size()];
+    }
+    --merges_.back();
+    const T right = Take();
+    const T left = Take();
+    return combine_(op_, left, right);
+  }
+
+ private:
+  weft_op_t op_;
+  const T* values_;
+  std::vector<uint8_t> merges_;
+  T (*combine_)(weft_op_t, T, T);
+};
+
+template <typename T>
+T TreeOf(const StageRules& rules, weft_op_t op, const std::vector<T>& values,
+         T (*combine)(weft_op_t, T, T)) {
+  if (rules.merges.empty()) return Tree<T>(op, values.data(), values.size(), combine);
+  return MergedTree<T>(op, values.data(), rules.merges, combine).Take();
+}
+
 template <typename T>
 T CombineFloats(weft_op_t op, T left, T right) {
   if (op == WEFT_SUM || op == WEFT_AVG || op == kOpPremulSum) return left + right;
@@ -137,16 +192,16 @@ T CombineIntegers(weft_op_t op, T left, T right) {
 }
 
 template <typename T>
-uint64_t ReduceIntegers(weft_op_t op, const Elements& sources, int64_t divisor,
-                        const Elements& factors) {
+uint64_t ReduceIntegers(const StageRules& rules, weft_op_t op, const Elements& sources,
+                        int64_t divisor, const Elements& factors) {
   std::vector<T> values;
   for (size_t s = 0; s < sources.size(); ++s) {
-    values.push_back(static_cast<T>(op == kOpPremulSum ? sources[s] * factors[s] : sources[s]));
+    values.push_back(static_cast<T>(rules.scales ? sources[s] * factors[s] : sources[s]));
   }
-  T result = Tree<T>(op, values.data(), values.size(), CombineIntegers<T>);
-  if (op == WEFT_AVG && std::is_signed_v<T>) {
+  T result = TreeOf<T>(rules, op, values, CombineIntegers<T>);
+  if (rules.divides && std::is_signed_v<T>) {
     result = static_cast<T>(static_cast<int64_t>(result) / divisor);
-  } else if (op == WEFT_AVG) {
+  } else if (rules.divides) {
     result = static_cast<T>(static_cast<uint64_t>(result) / static_cast<uint64_t>(divisor));
   }
   return static_cast<uint64_t>(static_cast<std::make_unsigned_t<T>>(result));
@@ -162,28 +217,28 @@ uint64_t ReduceBools(weft_op_t op, const Elements& sources) {
   return trues == sources.size() ? 1 : 0;
 }
 
-uint64_t ReduceDoubles(weft_op_t op, const Elements& sources, int64_t divisor,
-                       const Elements& factors) {
+uint64_t ReduceDoubles(const StageRules& rules, weft_op_t op, const Elements& sources,
+                       int64_t divisor, const Elements& factors) {
   std::vector<double> values;
   for (size_t s = 0; s < sources.size(); ++s) {
     values.push_back(DecodeFormat(FormatOf(WEFT_FLOAT64), sources[s]));
-    if (op == kOpPremulSum) values[s] *= std::bit_cast<double>(factors[s]);
+    if (rules.scales) values[s] *= std::bit_cast<double>(factors[s]);
   }
-  double result = Tree<double>(op, values.data(), values.size(), CombineFloats<double>);
-  if (op == WEFT_AVG) result /= static_cast<double>(divisor);
+  double result = TreeOf<double>(rules, op, values, CombineFloats<double>);
+  if (rules.divides) result /= static_cast<double>(divisor);
   return std::isnan(result) ? QuietNan(WEFT_FLOAT64) : std::bit_cast<uint64_t>(result);
 }
 
-uint64_t ReduceFloats(weft_dtype_t dtype, weft_op_t op, const Elements& sources, int64_t divisor,
-                      const Elements& factors) {
+uint64_t ReduceFloats(const StageRules& rules, weft_op_t op, const Elements& sources,
+                      int64_t divisor, const Elements& factors) {
   std::vector<float> values;
   for (size_t s = 0; s < sources.size(); ++s) {
-    values.push_back(DecodeFloat(dtype, sources[s]));
-    if (op == kOpPremulSum) values[s] *= std::bit_cast<float>(static_cast<uint32_t>(factors[s]));
+    values.push_back(DecodeFloat(rules.source, sources[s]));
+    if (rules.scales) values[s] *= std::bit_cast<float>(static_cast<uint32_t>(factors[s]));
   }
-  float result = Tree<float>(op, values.data(), values.size(), CombineFloats<float>);
-  if (op == WEFT_AVG) result /= static_cast<float>(divisor);
-  return EncodeFloat(dtype, result);
+  float result = TreeOf<float>(rules, op, values, CombineFloats<float>);
+  if (rules.divides) result /= static_cast<float>(divisor);
+  return EncodeFloat(rules.result, result);
 }
 
 }  // namespace
@@ -227,25 +282,32 @@ uint64_t QuietNan(weft_dtype_t dtype) {
 
 uint64_t ReduceReference(weft_dtype_t dtype, weft_op_t op, const Elements& sources, int64_t divisor,
                          const Elements& factors) {
+  return ReduceStageReference(ReduceStage::kWhole, dtype, op, sources, divisor, factors);
+}
+
+uint64_t ReduceStageReference(ReduceStage stage, weft_dtype_t dtype, weft_op_t op,
+                              const Elements& sources, int64_t divisor, const Elements& factors,
+                              const std::vector<uint8_t>& merges) {
+  const StageRules rules = RulesOf(stage, dtype, op, merges);
   switch (dtype) {
     case WEFT_INT8:
-      return ReduceIntegers<int8_t>(op, sources, divisor, factors);
+      return ReduceIntegers<int8_t>(rules, op, sources, divisor, factors);
     case WEFT_UINT8:
-      return ReduceIntegers<uint8_t>(op, sources, divisor, factors);
+      return ReduceIntegers<uint8_t>(rules, op, sources, divisor, factors);
     case WEFT_INT32:
-      return ReduceIntegers<int32_t>(op, sources, divisor, factors);
+      return ReduceIntegers<int32_t>(rules, op, sources, divisor, factors);
     case WEFT_UINT32:
-      return ReduceIntegers<uint32_t>(op, sources, divisor, factors);
+      return ReduceIntegers<uint32_t>(rules, op, sources, divisor, factors);
     case WEFT_INT64:
-      return ReduceIntegers<int64_t>(op, sources, divisor, factors);
+      return ReduceIntegers<int64_t>(rules, op, sources, divisor, factors);
     case WEFT_UINT64:
-      return ReduceIntegers<uint64_t>(op, sources, divisor, factors);
+      return ReduceIntegers<uint64_t>(rules, op, sources, divisor, factors);
     case WEFT_FLOAT64:
-      return ReduceDoubles(op, sources, divisor, factors);
+      return ReduceDoubles(rules, op, sources, divisor, factors);
     case WEFT_BOOL:
       return ReduceBools(op, sources);
     default:
-      return ReduceFloats(dtype, op, sources, divisor, factors);
+      return ReduceFloats(rules, op, sources, divisor, factors);
   }
 }
 
@@ -318,6 +380,25 @@ Elements SpecialElements(weft_dtype_t dtype) {
   Elements elements = magnitudes;
   for (const uint64_t magnitude : magnitudes)
     elements.push_back(magnitude | sign);
+  return elements;
+}
+
+Elements RandomElements(weft_dtype_t dtype, size_t count, std::mt19937_64& random) {
+  const Elements special = SpecialElements(dtype);
+  Elements elements(count);
+  for (uint64_t& bits : elements) {
+    const uint64_t kind = random() % 20;
+    if (kind == 0) {
+      bits = special[random() % special.size()];
+    } else if (kind < 10 || !IsFloatingDtype(dtype)) {
+      bits = random();
+      if (DtypeSize(dtype) < 8) bits &= (uint64_t{1} << (8 * DtypeSize(dtype))) - 1;
+    } else {
+      const double value = std::ldexp(static_cast<double>(random() % 100000) - 30000, -16);
+      bits = dtype == WEFT_FLOAT64 ? std::bit_cast<uint64_t>(value)
+                                   : EncodeFloat(dtype, static_cast<float>(value));
+    }
+  }
   return elements;
 }
 

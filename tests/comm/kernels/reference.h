@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "weft/types.h"
 
 #include "comm/kernels/reduce.h"
+#include "comm/kernels/reduce_stage.h"
 
 namespace weft {
 
@@ -29,6 +31,13 @@ uint64_t EncodeFloat(weft_dtype_t dtype, float value);
 uint64_t ReduceReference(weft_dtype_t dtype, weft_op_t op, const Elements& sources, int64_t divisor,
                          const Elements& factors = {});
 
+// One stage of a reduction of one element: sources and result are in the type or in the accumulator's, as
+// comm/kernels/reduce_stage.h says. `merges` may be empty.
+uint64_t ReduceStageReference(ReduceStage stage, weft_dtype_t dtype, weft_op_t op,
+                              const Elements& sources, int64_t divisor,
+                              const Elements& factors = {},
+                              const std::vector<uint8_t>& merges = {});
+
 // Factors for premul_sum whose products round, wrap and overflow, one per source.
 Elements Factors(weft_dtype_t dtype, size_t count);
 
@@ -40,6 +49,10 @@ Elements Unpack(weft_dtype_t dtype, const std::vector<char>& bytes);
 
 // Bits worth trying: both zeros, extremes, denormals, infinities, NaNs of both kinds and signs.
 Elements SpecialElements(weft_dtype_t dtype);
+
+// Half of the elements have magnitudes near 1, so that sums and products round instead of
+// overflowing; the others are any bits at all, or special.
+Elements RandomElements(weft_dtype_t dtype, size_t count, std::mt19937_64& random);
 
 // The instruction sets that this machine has.
 std::vector<Isa> AvailableIsas();
