@@ -1,5 +1,7 @@
 #include "comm/kernels/custom_op.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/check.h"
@@ -9,54 +11,85 @@
 namespace weft {
 namespace {
 
-constexpr int kTreeDepthMax = 6;  // 2^6 is kSourcesMax
-static_assert(kSourcesMax <= 1 << kTreeDepthMax);
+// Room for what waits for its right half, in T(n): the trees over 2^0, 2^1 ... 2^5 sources, and what is being formed.
+constexpr int kTilesMax = 7;
+static_assert(kSourcesMax <= 1 << (kTilesMax - 1));
 
-// One tile of the tree. A subtree's result lies in the buffer of its depth, or is a source: the left
-// half of a tree has its parent's depth, so that the parent may be formed in place.
+// One tile of the tree at a time, as a stack of results: the i-th is a source, or lies in the i-th buffer. A
+// result takes the place of its left half, so that it may be formed in place.
 class UserTile {
  public:
   UserTile(const CustomOp& op, weft_dtype_t dtype, const ReduceArguments& arguments)
-      : op_(op), dtype_(dtype), element_bytes_(DtypeSize(dtype)), arguments_(arguments) {}
+      : op_(op), dtype_(dtype), element_bytes_(DtypeSize(dtype)), arguments_(arguments) {
+    int results = 0;
+    int results_max = 0;
+    for (int s = 0; s < arguments_.source_count; ++s) {
+      results_max = std::max(results_max, ++results);
+      results -= Joins(s);
+      WEFT_CHECK(results >= 1);
+    }
+    WEFT_CHECK(results == 1);
+    // A tree that keeps more waiting than T(n) does is reduced in smaller tiles.
+    const size_t room = sizeof(buffers_) / static_cast<size_t>(results_max);
+    buffer_bytes_ = std::min(kUserTileBytes, room / kAlignment * kAlignment);
+  }
 
-  // Reduces `count` elements from `first` on.
+  size_t tile_count() const { return buffer_bytes_ / element_bytes_; }
+
+  // Reduces `count` elements from `first` on, at most tile_count().
   void Reduce(size_t first, size_t count) {
     offset_ = first * element_bytes_;
     count_ = count;
-    const char* const result = Tree(0, arguments_.source_count, 0);
+    const char* results[kSourcesMax];
+    int top = -1;
+    for (int s = 0; s < arguments_.source_count; ++s) {
+      ++top;
+      results[top] = Leaf(s, Buffer(top));
+      for (int joins = Joins(s); joins != 0; --joins) {
+        --top;
+        char* const joined = Buffer(top);
+        op_.function(results[top], results[top + 1], joined, count_, dtype_, op_.user);
+        results[top] = joined;
+      }
+    }
     for (int d = 0; d < arguments_.destination_count; ++d) {
       char* const destination = static_cast<char*>(arguments_.destinations[d]) + offset_;
-      if (destination != result) std::memcpy(destination, result, count_ * element_bytes_);
+      if (destination != results[0]) {
+        std::memcpy(destination, results[0], count_ * element_bytes_);
+      }
     }
   }
 
  private:
-  const char* Tree(int first, int source_count, int depth) {
-    if (source_count == 1) return Leaf(first, depth);
-    int left_count = 1;
-    while (left_count * 2 < source_count)
-      left_count *= 2;
-    const char* const left = Tree(first, left_count, depth);
-    const char* const right = Tree(first + left_count, source_count - left_count, depth + 1);
-    op_.function(left, right, buffers_[depth], count_, dtype_, op_.user);
-    return buffers_[depth];
+  static constexpr size_t kAlignment = 64;
+
+  // How often the last two results are joined once `source` has been taken. In T(n) results wait as the ones in
+  // a binary counter do.
+  int Joins(int source) const {
+    if (arguments_.merges != nullptr) return arguments_.merges[source];
+    const auto taken_before = static_cast<unsigned>(source);
+    return source + 1 == arguments_.source_count ? std::popcount(taken_before)
+                                                 : std::countr_one(taken_before);
   }
 
-  // The source itself, or an aligned copy of it.
-  const char* Leaf(int index, int depth) {
+  char* Buffer(int index) { return buffers_ + static_cast<size_t>(index) * buffer_bytes_; }
+
+  // The source itself, or an aligned copy of it in `buffer`.
+  const char* Leaf(int index, char* buffer) const {
     const char* const source = static_cast<const char*>(arguments_.sources[index]) + offset_;
     if (reinterpret_cast<uintptr_t>(source) % element_bytes_ == 0) return source;
-    std::memcpy(buffers_[depth], source, count_ * element_bytes_);
-    return buffers_[depth];
+    std::memcpy(buffer, source, count_ * element_bytes_);
+    return buffer;
   }
 
   const CustomOp& op_;
   const weft_dtype_t dtype_;
   const size_t element_bytes_;
   const ReduceArguments& arguments_;
+  size_t buffer_bytes_ = 0;
   size_t offset_ = 0;
   size_t count_ = 0;
-  alignas(64) char buffers_[kTreeDepthMax + 1][kUserTileBytes];
+  alignas(kAlignment) char buffers_[kTilesMax * kUserTileBytes];
 };
 
 template <typename Lanes>
@@ -92,8 +125,8 @@ void ReduceByUser(const CustomOp& op, weft_dtype_t dtype, const ReduceArguments&
   WEFT_CHECK(op.function != nullptr && IsDtype(dtype));
   WEFT_CHECK(arguments.source_count >= 1 && arguments.source_count <= kSourcesMax);
   WEFT_CHECK(arguments.destination_count >= 1 && arguments.destination_count <= kDestinationsMax);
-  const size_t tile_count = kUserTileBytes / DtypeSize(dtype);
   UserTile tile(op, dtype, arguments);
+  const size_t tile_count = tile.tile_count();
   for (size_t done = 0; done < arguments.count; done += tile_count) {
     const size_t left = arguments.count - done;
     tile.Reduce(done, left < tile_count ? left : tile_count);

@@ -35,8 +35,9 @@ struct CustomOp {
 // wants it. `element` may have any alignment.
 uint64_t FactorBits(weft_dtype_t dtype, const void* element);
 
-// Reduces the sources with op.function along the canonical tree, as reduce.h describes it; values are
-// kept in `dtype` between its calls. Does not allocate. Called with element-aligned memory of at most
+// Reduces the sources with op.function along the canonical tree, as reduce.h describes it, or that of
+// arguments.merges (reduce_stage.h); values are kept in `dtype` between its calls, so a reduction in several
+// places is nothing but several of these. Does not allocate. Called with element-aligned memory of at most
 // kUserTileBytes; with one source it is not called. A destination may be one of the sources.
 void ReduceByUser(const CustomOp& op, weft_dtype_t dtype, const ReduceArguments& arguments);
 

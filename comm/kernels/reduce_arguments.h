@@ -22,8 +22,8 @@ struct ReduceArguments {
   // zero-extended: of a float32 for float8, float16, bfloat16 and float32, of a float64 for float64,
   // the low bits for integers.
   const uint64_t* factors = nullptr;
-  // kMiddle and kLast of floats only, see reduce_stage.h: one number per source, the shape of the tree. nullptr
-  // is the canonical tree.
+  // kMiddle and kLast of floats and users' functions only, see reduce_stage.h: one number per source, the shape of
+  // the tree. nullptr is the canonical tree.
   const uint8_t* merges = nullptr;
 };
 

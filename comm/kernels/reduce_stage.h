@@ -28,8 +28,8 @@
 // at it; nor do reductions whose result is the same in any order.
 //
 // In kLast a destination may be one of the sources (same address), although its elements may be smaller. In kFirst
-// it may not, unless the accumulator has the type. A user's function (custom_op.h) has no stages: its values
-// stay in the type.
+// it may not, unless the accumulator has the type. A user's function (custom_op.h) has no stages, as its values stay
+// in the type; it follows `merges`.
 //
 // Thread-safety: pure functions.
 #pragma once

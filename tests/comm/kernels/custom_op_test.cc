@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@
 
 #include "base/status.h"
 #include "comm/kernels/reduce.h"
+#include "comm/kernels/reduce_stage.h"
+#include "comm/kernels/tree_pieces.h"
 #include "tests/comm/kernels/reference.h"
 
 namespace weft {
@@ -164,6 +167,82 @@ TEST(ReduceByUser, FollowsTheTreeOfSums) {
     EXPECT_EQ(seen.calls, 5 * (source_count - 1));
     EXPECT_EQ(seen.dtype, source_count > 1 ? WEFT_FLOAT32 : WEFT_BOOL);
   }
+}
+
+// Any tree, with shifts that need copies; the function is called with less at a time where more has to wait.
+TEST(ReduceByUser, FollowsMerges) {
+  constexpr size_t kCount = 1500;
+  std::mt19937_64 random(TestSeed());
+  for (int round = 0; round < 60; ++round) {
+    const int source_count = kSourceCounts[random() % std::size(kSourceCounts)];
+    const std::vector<uint8_t> merges = RandomMerges(source_count, random);
+    std::vector<Elements> elements;
+    Buffers sources(source_count, kCount * 4, random() % 4);
+    for (int s = 0; s < source_count; ++s) {
+      elements.push_back(RandomElements(WEFT_FLOAT32, kCount, random));
+      const std::vector<char> packed = PackElements(WEFT_FLOAT32, elements.back());
+      std::memcpy(sources[s], packed.data(), packed.size());
+    }
+    const std::vector<void*> pointers = sources.Pointers();
+    std::vector<char> result(kCount * 4);
+    void* const to = result.data();
+    Seen seen;
+    const CustomOp op{.kind = kOpUser, .function = AddFloats, .user = &seen, .name = "add"};
+    ReduceByUser(op, WEFT_FLOAT32,
+                 {pointers.data(), source_count, &to, 1, kCount, 0, nullptr, merges.data()});
+    const Elements sums = Unpack(WEFT_FLOAT32, result);
+    for (size_t i = 0; i < kCount; ++i) {
+      Elements column;
+      for (const Elements& source : elements)
+        column.push_back(source[i]);
+      const uint64_t expected =
+          ReduceStageReference(ReduceStage::kMiddle, WEFT_FLOAT32, WEFT_SUM, column, 0, {}, merges);
+      // A user's NaNs stay as they are.
+      if (expected == QuietNan(WEFT_FLOAT32)) continue;
+      ASSERT_EQ(sums[i], expected)
+          << "element " << i << ", merges " << testing::PrintToString(merges)
+          << ", --gtest_random_seed=" << TestSeed();
+    }
+    EXPECT_FALSE(seen.wrong_place) << testing::PrintToString(merges);
+  }
+}
+
+// Islands that reduce their own pieces, and the rest of the tree over what these come to.
+TEST(ReduceByUser, PiecesKeepTheOrderOfTheRanks) {
+  constexpr size_t kCount = 300;
+  std::mt19937_64 random(TestSeed());
+  Seen seen;
+  const CustomOp op{.kind = kOpUser, .function = ComposeAll, .user = &seen, .name = "compose"};
+  for (const int rank_count : {5, 12, 23, 64}) {
+    Buffers ranks(rank_count, kCount * 8, 0);
+    Elements expected(kCount, uint64_t{1} << 32);  // x -> x
+    std::vector<int> islands;
+    for (int rank = 0; rank < rank_count; ++rank) {
+      islands.push_back(rank / 3);
+      for (size_t i = 0; i < kCount; ++i) {
+        const uint64_t bits = random();
+        std::memcpy(ranks[rank] + i * 8, &bits, 8);
+        expected[i] = Compose(expected[i], bits);
+      }
+    }
+    const std::vector<void*> pointers = ranks.Pointers();
+    const TreePieces tree = PiecesOf(islands);
+    const int piece_count = static_cast<int>(tree.pieces.size());
+    Buffers pieces(piece_count, kCount * 8, 0);
+    for (int i = 0; i < piece_count; ++i) {
+      void* const piece = pieces[i];
+      ReduceByUser(op, WEFT_UINT64,
+                   {pointers.data() + tree.pieces[i].first_rank, tree.pieces[i].rank_count, &piece,
+                    1, kCount, 0});
+    }
+    const std::vector<void*> sources = pieces.Pointers();
+    std::vector<char> result(kCount * 8);
+    void* const to = result.data();
+    ReduceByUser(op, WEFT_UINT64,
+                 {sources.data(), piece_count, &to, 1, kCount, 0, nullptr, tree.merges.data()});
+    EXPECT_EQ(Unpack(WEFT_UINT64, result), expected) << rank_count << " ranks";
+  }
+  EXPECT_FALSE(seen.wrong_place);
 }
 
 void KeepLeft(const void* left, const void* /*right*/, void* out, size_t count, weft_dtype_t dtype,

@@ -45,22 +45,6 @@ weft_dtype_t ResultDtype(ReduceStage stage, weft_dtype_t dtype, weft_op_t op) {
   return stage == ReduceStage::kLast ? dtype : AccumulatorDtype(dtype, op);
 }
 
-// The shape of any binary tree over `count` sources, or of a chain that leans to the right or to the left.
-std::vector<uint8_t> RandomMerges(int count, std::mt19937_64& random) {
-  std::vector<uint8_t> merges(count, 0);
-  const uint64_t kind = random() % 6;
-  int waiting = 0;
-  for (int s = 0; s < count; ++s) {
-    ++waiting;
-    int joins = static_cast<int>(random() % static_cast<uint64_t>(std::min(waiting, 4)));
-    if (kind == 0) joins = 0;
-    if (kind == 1 || s == count - 1) joins = waiting - 1;
-    merges[s] = static_cast<uint8_t>(joins);
-    waiting -= joins;
-  }
-  return merges;
-}
-
 // One stage of unpacked elements; result[i] reduces sources[s][i].
 Elements RunStage(Isa isa, ReduceStage stage, weft_dtype_t dtype, weft_op_t op,
                   const std::vector<Elements>& sources, int64_t divisor,

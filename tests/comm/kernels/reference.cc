@@ -402,6 +402,21 @@ Elements RandomElements(weft_dtype_t dtype, size_t count, std::mt19937_64& rando
   return elements;
 }
 
+std::vector<uint8_t> RandomMerges(int count, std::mt19937_64& random) {
+  std::vector<uint8_t> merges(count, 0);
+  const uint64_t kind = random() % 6;
+  int waiting = 0;
+  for (int s = 0; s < count; ++s) {
+    ++waiting;
+    int joins = static_cast<int>(random() % static_cast<uint64_t>(std::min(waiting, 4)));
+    if (kind == 0) joins = 0;
+    if (kind == 1 || s == count - 1) joins = waiting - 1;
+    merges[s] = static_cast<uint8_t>(joins);
+    waiting -= joins;
+  }
+  return merges;
+}
+
 std::vector<Isa> AvailableIsas() {
   std::vector<Isa> isas;
   for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {

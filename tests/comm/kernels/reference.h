@@ -54,6 +54,9 @@ Elements SpecialElements(weft_dtype_t dtype);
 // overflowing; the others are any bits at all, or special.
 Elements RandomElements(weft_dtype_t dtype, size_t count, std::mt19937_64& random);
 
+// The shape of any binary tree over `count` sources, or of a chain that leans to the right or to the left.
+std::vector<uint8_t> RandomMerges(int count, std::mt19937_64& random);
+
 // The instruction sets that this machine has.
 std::vector<Isa> AvailableIsas();
 
