@@ -67,16 +67,20 @@ struct MemoryOrder<BfloatLanes<8>> {
 };
 #endif
 
-// What the lanes' numbers are to be multiplied by, which is exact.
+// What the lanes' numbers are multiplied by to be the true values, exactly.
 template <typename Lanes>
-constexpr float kUnscale = 1;
+struct Unscale {
+  static constexpr float kFactor = 1;
+};
+
 template <typename Format, int kWords>
-constexpr float kUnscale<Float8Lanes<Format, kWords, true>> =
-    kWords == 0 ? 1 : 1 / Format::kHalfScale;
+struct Unscale<Float8Lanes<Format, kWords, true>> {
+  static constexpr float kFactor = kWords == 0 ? 1 : 1 / Format::kHalfScale;
+};
 
 template <typename Lanes, int kWords>
-WEFT_INLINE Vector<float, kWords> Unscaled(Vector<float, kWords> numbers) {
-  if constexpr (kUnscale<Lanes> != 1) numbers *= kUnscale<Lanes>;
+WEFT_INLINE Vector<float, kWords> TrueNumbers(Vector<float, kWords> numbers) {
+  if constexpr (Unscale<Lanes>::kFactor != 1) numbers *= Unscale<Lanes>::kFactor;
   return __builtin_bit_cast(Vector<float, kWords>, FloatLanes<kWords>::OneNan(numbers));
 }
 
@@ -86,16 +90,16 @@ WEFT_INLINE typename Lanes::Value ToMemory(typename Lanes::Value value) {
   if constexpr (requires { value.first; }) {
     constexpr int kWords = Lanes::kWidth / 2;
     return MemoryOrder<Lanes>::To(
-        {Unscaled<Lanes, kWords>(value.first), Unscaled<Lanes, kWords>(value.second)});
+        {TrueNumbers<Lanes, kWords>(value.first), TrueNumbers<Lanes, kWords>(value.second)});
   } else {
-    return Unscaled<Lanes, Lanes::kWidth>(value);
+    return TrueNumbers<Lanes, Lanes::kWidth>(value);
   }
 }
 
 // Not for lanes that scale.
 template <typename Lanes>
 WEFT_INLINE typename Lanes::Value FromMemory(typename Lanes::Value value) {
-  static_assert(kUnscale<Lanes> == 1);
+  static_assert(Unscale<Lanes>::kFactor == 1);
   return MemoryOrder<Lanes>::From(value);
 }
 

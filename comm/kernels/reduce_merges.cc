@@ -42,8 +42,10 @@ WEFT_INLINE void MergeVectors(Source leaves, const ReduceArguments& arguments, s
     for (int joins = merges[s]; joins != 0; --joins) {
       --waiting_count;
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v)
+      for (int v = 0; v < kVectors; ++v) {
+        // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): it has been set, says CheckMerges
         result[v] = Lanes::template Combine<Op>(waiting[waiting_count][v], result[v]);
+      }
     }
     if (s == last) return;
 #pragma GCC unroll 4

@@ -129,6 +129,7 @@ class Reduction {
     const size_t shift = random_() % 64;
     std::vector<Bytes> results(1 + random_() % 3, Bytes(shift + bytes));
     std::vector<void*> destinations;
+    destinations.reserve(results.size());
     for (Bytes& result : results)
       destinations.push_back(result.data() + shift);
     FindReduceKernel(isa_, dtype_, op_, stage)(

@@ -158,6 +158,31 @@ class ReduceStageTest : public testing::TestWithParam<weft_dtype_t> {
     }
   }
 
+  void CheckCounts(const Case& of, Isa isa) {
+    for (size_t count = 0; count <= kCountMax; ++count) {
+      ASSERT_NO_FATAL_FAILURE(CheckCount(of, isa, count, true));
+      ASSERT_NO_FATAL_FAILURE(CheckCount(of, isa, count, false));
+    }
+  }
+
+  // Reduces into the last `destination_count` sources.
+  void CheckInPlace(const Case& of, Isa isa, int destination_count, size_t count) const {
+    std::vector<std::vector<char>> buffers = of.sources;
+    std::vector<void*> pointers;
+    pointers.reserve(buffers.size());
+    for (std::vector<char>& buffer : buffers)
+      pointers.push_back(buffer.data());
+    const int first = of.source_count - destination_count;
+    FindReduceKernel(isa, GetParam(), of.op, of.stage)(
+        of.Arguments(pointers.data(), pointers.data() + first, destination_count, count));
+    for (int s = 0; s < of.source_count; ++s) {
+      const std::vector<char>& expected = s < first ? of.sources[s] : of.expected;
+      EXPECT_EQ(std::memcmp(buffers[s].data(), expected.data(), expected.size()), 0)
+          << Name(of, isa) << ", source " << s << " of which the last " << destination_count
+          << " are destinations";
+    }
+  }
+
   std::mt19937_64 random_{TestSeed()};
   const std::vector<GuardedPages> source_memory_{kSourcesMax};
   const std::vector<GuardedPages> destination_memory_{kDestinations};
@@ -172,10 +197,7 @@ TEST_P(ReduceStageTest, EveryInstructionSetGivesTheReferencesBits) {
         if (!sample.Takes(number++)) continue;
         const Case made = MakeCase(stage, op, source_count, kCountMax);
         for (const Isa isa : AvailableIsas()) {
-          for (size_t count = 0; count <= kCountMax; ++count) {
-            ASSERT_NO_FATAL_FAILURE(CheckCount(made, isa, count, true));
-            ASSERT_NO_FATAL_FAILURE(CheckCount(made, isa, count, false));
-          }
+          ASSERT_NO_FATAL_FAILURE(CheckCounts(made, isa));
         }
       }
     }
@@ -216,21 +238,8 @@ TEST_P(ReduceStageTest, ADestinationOfTheLastStagesMayBeASource) {
     for (const weft_op_t op : OpsOf(GetParam())) {
       const Case made = MakeCase(stage, op, kSources, kCount);
       for (const Isa isa : AvailableIsas()) {
-        for (const int destination_count : {1, kSources}) {
-          std::vector<std::vector<char>> buffers = made.sources;
-          std::vector<void*> pointers;
-          for (std::vector<char>& buffer : buffers)
-            pointers.push_back(buffer.data());
-          const int first = kSources - destination_count;
-          FindReduceKernel(isa, GetParam(), op, stage)(
-              made.Arguments(pointers.data(), pointers.data() + first, destination_count, kCount));
-          for (int s = 0; s < kSources; ++s) {
-            const std::vector<char>& expected = s < first ? made.sources[s] : made.expected;
-            EXPECT_EQ(std::memcmp(buffers[s].data(), expected.data(), expected.size()), 0)
-                << Name(made, isa) << ", source " << s << " of which the last " << destination_count
-                << " are destinations";
-          }
-        }
+        CheckInPlace(made, isa, 1, kCount);
+        CheckInPlace(made, isa, kSources, kCount);
       }
     }
   }

@@ -133,13 +133,13 @@ TEST(TreePieces, IslandsInLaunchOrderHaveFew) {
 }
 
 TEST(TreePieces, OfACyclicMapAreItsRanks) {
-  for (const int local_count : {2, 3, 8}) {
+  for (const size_t local_count : {2, 3, 8}) {
     std::vector<int> islands(4 * local_count);
     for (size_t rank = 0; rank < islands.size(); ++rank)
       islands[rank] = static_cast<int>(rank % 4);
     const TreePieces tree = PiecesOf(islands);
     EXPECT_EQ(tree.pieces.size(), islands.size());
-    EXPECT_EQ(PiecesMax(islands), local_count);
+    EXPECT_EQ(PiecesMax(islands), static_cast<int>(local_count));
   }
 }
 
