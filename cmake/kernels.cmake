@@ -4,9 +4,10 @@
 #
 # -mfma is safe where multiply-adds are written out, as they are but in the trainer: -ffp-contract=off holds (weft.cmake).
 # No precompiled header and no unity: an inline function of a heavy header, compiled for AVX, would run on CPUs without it.
-# The warnings: GCC has not heard of -Wno-unknown-warning-option, and says nothing; clang has not heard of
-# -Wmaybe-uninitialized. The waiting trees of Grove (comm/kernels/reduce_tree.h) are always written before they are read;
-# GCC cannot know. GCC 12's own AVX-512 intrinsics use a vector before it is set (GCC bug 105593).
+# The warnings: GCC has not heard of -Wno-unknown-warning-option, nor of -Wno-unneeded-internal-declaration (not every source
+# needs all functions of its headers), and says nothing; clang has not heard of -Wmaybe-uninitialized. The waiting trees of Grove
+# (comm/kernels/reduce_tree.h) are always written before they are read; GCC cannot know. GCC 12's own AVX-512 intrinsics use a
+# vector before it is set (GCC bug 105593).
 set(weft_kernel_isas Scalar)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND weft_kernel_isas Avx2 Avx512)
@@ -22,8 +23,9 @@ endif()
 function(weft_kernels target)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS;FLAGS" ${ARGN})
   # Of the sources, as what targets have comes before weft_flags and would lose.
-  set_source_files_properties(${arg_SOURCES} PROPERTIES COMPILE_OPTIONS
-    "-Wno-unknown-warning-option;-Wno-maybe-uninitialized;-Wno-uninitialized;-Wno-psabi;${arg_FLAGS}")
+  set(options -Wno-unknown-warning-option -Wno-unneeded-internal-declaration -Wno-maybe-uninitialized -Wno-uninitialized
+              -Wno-psabi ${arg_FLAGS})
+  set_source_files_properties(${arg_SOURCES} PROPERTIES COMPILE_OPTIONS "${options}")
   foreach(isa IN LISTS weft_kernel_isas)
     string(TOLOWER "${target}_${isa}" objects)
     add_library(${objects} OBJECT ${arg_SOURCES})
