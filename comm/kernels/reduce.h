@@ -10,7 +10,8 @@
 // rounding (integers truncate toward zero). min and max: NaN wins, -0 < +0. prod follows sum's rules;
 // premul_sum multiplies each source by its factor in the accumulator first. min_loc and max_loc take
 // elements of 16 bytes, see weft/types.h.
-// Results are bitwise the same for every instruction set, alignment, element position and count.
+// Results are bitwise the same for every instruction set, alignment, element position and count. Where no one place has
+// all the sources, a reduction is done in stages: reduce_stage.h.
 //
 // A destination may be one of the sources (same address); otherwise nothing may overlap. Pointers
 // may have any alignment. source_count 1..kSourcesMax, destination_count 1..kDestinationsMax.

@@ -14,7 +14,8 @@
 // 1. The pieces are in rank order and hold each rank once.
 // 2. With each piece in the place of its subtree, `merges` is T(P): ReduceArguments::merges over the pieces.
 //
-// An island of 2^k ranks in launch order is one piece; docs/design/001-numbers.md has the other shapes.
+// An island of 2^k ranks in launch order is one piece; docs/design/001-numbers.md has the other shapes. Where there are more
+// than kSourcesMax pieces, vertices of the tree over them are joined first (ReduceStage::kMiddle).
 //
 // Thread-safety: a pure function; takes time and memory in proportion to the ranks.
 #pragma once
