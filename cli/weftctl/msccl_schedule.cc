@@ -276,7 +276,7 @@ class MscclGpuWriter {
     const auto count = static_cast<uint32_t>(ops_.size());
     ScheduleOp op;
     op.action = goal_.Reduces() ? OpAction::kReduce : OpAction::kCopy;
-    op.stage = ReduceStage::kFinal;
+    op.stage = SumStage::kFinal;
     op.units = BufferUnits(goal_, number_, kOutputBuffer);
     op.to = {kOutputBuffer, 0};
     AddSource(&op,

@@ -67,7 +67,7 @@ std::string OpText(const ScheduleOp& op) {
       return fmt::format("recv from {}, tag {}: {}{}", op.peer, op.tag, RangeText(op.to, op.units),
                          after);
     case OpAction::kReduce:
-      return fmt::format("{} {} = {}{}", op.stage == ReduceStage::kFinal ? "result" : "sum",
+      return fmt::format("{} {} = {}{}", op.stage == SumStage::kFinal ? "result" : "sum",
                          RangeText(op.to, op.units), SourcesText(op), after);
     case OpAction::kCopy:
       return fmt::format("copy {} = {}{}", RangeText(op.to, op.units), SourcesText(op), after);

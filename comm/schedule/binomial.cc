@@ -147,7 +147,7 @@ class BinomialSchedule final : public IndexedSchedule {
     const bool last = root && (alone || level == path.headed());
     const UnitPlace own = level > 1 ? UnitPlace{kBinomialSum, 0} : piece;
     op->action = OpAction::kReduce;
-    op->stage = last ? ReduceStage::kFinal : ReduceStage::kPartial;
+    op->stage = last ? SumStage::kFinal : SumStage::kPartial;
     op->units = goal().count;
     op->to = {last ? kOutputBuffer : kBinomialSum, 0};
     op->from.push_back({alone || path.OnLeft(level) ? own : received});

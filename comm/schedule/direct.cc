@@ -240,7 +240,7 @@ void DirectOps::FillReduceOp(ScheduleOp* op) const {
   const ReductionOrder& order = schedule_.order();
   const UnitSlice slice = schedule_.ReducedSlice(self_);
   op->action = OpAction::kReduce;
-  op->stage = ReduceStage::kFinal;
+  op->stage = SumStage::kFinal;
   op->units = slice.units;
   op->to = {kOutputBuffer, schedule_.goal().kind == GoalKind::kAllReduce ? slice.begin : 0};
   op->merges = order.merges();

@@ -160,7 +160,7 @@ class DoubleTreeSchedule final : public IndexedSchedule {
     } else if (Adds(place) && index == place.child_count) {
       op->action = OpAction::kReduce;
       op->tag = 0;
-      op->stage = place.parent < 0 ? ReduceStage::kFinal : ReduceStage::kPartial;
+      op->stage = place.parent < 0 ? SumStage::kFinal : SumStage::kPartial;
       op->to = {place.parent < 0 ? kOutputBuffer : kDoubleTreeSum, part.begin};
       AddSource(op, {kInputBuffer, part.begin});
       for (uint32_t child = 0; child < place.child_count; ++child)

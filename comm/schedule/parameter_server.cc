@@ -46,7 +46,7 @@ class ParameterServerSchedule final : public IndexedSchedule {
       op->to = {kScratchBuffers, goal().count * index};
     } else if (index == workers_) {
       op->action = OpAction::kReduce;
-      op->stage = ReduceStage::kFinal;
+      op->stage = SumStage::kFinal;
       op->to = {kOutputBuffer, 0};
       AddSource(op, {kInputBuffer, 0});
       for (uint32_t worker = 0; worker < workers_; ++worker)

@@ -147,7 +147,7 @@ class RecursiveDoublingSchedule final : public IndexedSchedule {
   void FillReduction(const OrderPath& path, int leaf, int level, ScheduleOp* op) const {
     const bool last = level == path.levels();
     op->action = OpAction::kReduce;
-    op->stage = last ? ReduceStage::kFinal : ReduceStage::kPartial;
+    op->stage = last ? SumStage::kFinal : SumStage::kPartial;
     op->units = goal().count;
     op->to = last ? UnitPlace{kOutputBuffer, 0} : UnitPlace{kDoublingSums, TurnOf(level)};
     if (level == 0) {

@@ -114,7 +114,7 @@ class RingSchedule final : public IndexedSchedule {
     }
     const bool last = t + 1 >= steps_;
     op->action = OpAction::kReduce;
-    op->stage = last ? ReduceStage::kFinal : ReduceStage::kPartial;
+    op->stage = last ? SumStage::kFinal : SumStage::kPartial;
     op->units = n_ == 1 ? Total() : taken.units;
     op->to = !last ? slot
                    : UnitPlace{kOutputBuffer,

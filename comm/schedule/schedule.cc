@@ -224,7 +224,7 @@ void AddAfter(ScheduleOp* op, uint32_t index) {
 
 void ScheduleOp::Clear() {
   action = OpAction::kCopy;
-  stage = ReduceStage::kPartial;
+  stage = SumStage::kPartial;
   peer = -1;
   tag = 0;
   units = 0;

@@ -102,7 +102,7 @@ enum class OpAction : uint8_t { kSend, kRecv, kReduce, kCopy };
 std::string_view ActionName(OpAction action);
 
 // What becomes of a sum. Under a canonical goal a partial one is written as accumulators.
-enum class ReduceStage : uint8_t {
+enum class SumStage : uint8_t {
   kPartial,  // goes on
   kFinal,    // is the result: divided where the operation is avg, and rounded to elements
 };
@@ -134,7 +134,7 @@ struct OpRange {
 
 struct ScheduleOp {
   OpAction action = OpAction::kCopy;
-  ReduceStage stage = ReduceStage::kPartial;  // of a reduction
+  SumStage stage = SumStage::kPartial;  // of a reduction
   int32_t peer = -1;                          // of a message
   uint64_t tag = 0;                           // of a message
   uint64_t units = 0;                         // of each source and of what is written

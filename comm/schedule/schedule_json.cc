@@ -41,7 +41,7 @@ Json OpAsJson(const ScheduleOp& op) {
     json["tag"] = op.tag;
   }
   if (op.action == OpAction::kReduce)
-    json["stage"] = op.stage == ReduceStage::kFinal ? "final" : "partial";
+    json["stage"] = op.stage == SumStage::kFinal ? "final" : "partial";
   json["units"] = op.units;
   if (op.action != OpAction::kSend) json["to"] = {BufferName(op.to.buffer), op.to.offset};
   for (const SourceRun& run : op.from) {
@@ -252,7 +252,7 @@ ScheduleOp ReadOp(JsonReader* reader, const Json& json, ScheduleTable* table) {
     const std::string stage = reader->Text(reader->Member(json, "stage"));
     if (stage != "final" && stage != "partial")
       reader->Fail(StrCat("\"", stage, "\" in place of final or partial"));
-    op.stage = stage == "final" ? ReduceStage::kFinal : ReduceStage::kPartial;
+    op.stage = stage == "final" ? SumStage::kFinal : SumStage::kPartial;
     const Json& merges = reader->Member(json, "merges", /*optional=*/true);
     if (!merges.is_null()) op.merges = table->merges.emplace_back(reader->Merges(merges));
   }

@@ -197,7 +197,7 @@ class SymbolicMachine {
                          StrCat(graph.Describe(id), " has merges that are no tree of its ",
                                 values.size(), " sources"));
       }
-      if (op.stage == ReduceStage::kFinal) sum = sums_.Final(sum);
+      if (op.stage == SumStage::kFinal) sum = sums_.Final(sum);
       result.push_back({cuts[cut], cuts[cut + 1], sum, shift});
     }
     return result;

@@ -162,7 +162,7 @@ void TreeHalvingOps::FillReduction(ScheduleOp* op) {
   const UnitPlace received = Received(/*next=*/false);
   op->Clear();
   op->action = OpAction::kReduce;
-  op->stage = last ? ReduceStage::kFinal : ReduceStage::kPartial;
+  op->stage = last ? SumStage::kFinal : SumStage::kPartial;
   op->units = overlap_.kept.units;
   op->to = {last ? kOutputBuffer : kHalvingSums, overlap_.kept.begin};
   const bool on_left = path_.At(level_).on_left;
@@ -245,7 +245,7 @@ bool TreeHalvingOps::NextOfGather(ScheduleOp* op) {
 void TreeHalvingOps::FillAlone(ScheduleOp* op) const {
   op->Clear();
   op->action = OpAction::kReduce;
-  op->stage = ReduceStage::kFinal;
+  op->stage = SumStage::kFinal;
   op->units = schedule_.goal().count;
   op->to = {kOutputBuffer, 0};
   op->from.push_back({OwnSum(0)});

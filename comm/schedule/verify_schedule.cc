@@ -79,9 +79,9 @@ absl::Status CheckOp(const ScheduleGoal& goal, const BufferTable& buffers, const
   if (op.action != OpAction::kReduce) return absl::OkStatus();
   const bool to_elements = buffers.FormOf(op.to.buffer) == UnitForm::kElement;
   if (!goal.Reduces()) return Refuse(StrCat(name, " in a schedule that adds nothing"));
-  if (op.stage == ReduceStage::kFinal && !to_elements)
+  if (op.stage == SumStage::kFinal && !to_elements)
     return Refuse(StrCat(name, " keeps a result in accumulators"));
-  if (op.stage == ReduceStage::kPartial && to_elements && !goal.order_free) {
+  if (op.stage == SumStage::kPartial && to_elements && !goal.order_free) {
     return Refuse(StrCat(name, " rounds a sum that goes on"));
   }
   return absl::OkStatus();

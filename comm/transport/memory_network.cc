@@ -99,8 +99,7 @@ bool MemoryNetwork::DeliverOne(int rank) {
   for (Transfer* receive = own.receives.first(); receive != nullptr; receive = receive->next) {
     Posts& peer = ranks_[static_cast<size_t>(receive->peer)];
     Transfer* const send = peer.sends.FindIf([&](const Transfer& posted) {
-      return posted.peer == rank && posted.stream == receive->stream &&
-             posted.index == receive->index;
+      return posted.peer == rank && posted.stream == receive->stream && posted.tag == receive->tag;
     });
     if (send != nullptr) ready.emplace_back(send, receive);
   }

@@ -23,12 +23,11 @@ struct TcpFrame {
   uint16_t ahead = 0;  // of kData: 1 if it was sent ahead of a grant, whole
   uint64_t group_id = 0;
   uint64_t sequence = 0;
-  uint32_t index = 0;
+  uint64_t tag = 0;
   uint32_t signature = 0;
+  uint32_t bytes = 0;
   uint64_t message_bytes = 0;  // all of it
   uint64_t offset = 0;
-  uint32_t bytes = 0;
-  uint32_t reserved = 0;
 };
 
 static_assert(sizeof(TcpFrame) == 56);

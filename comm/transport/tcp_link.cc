@@ -32,8 +32,8 @@ bool IsAhead(size_t bytes) {
   return bytes <= kTcpAheadBytesMax;
 }
 
-std::pair<StreamId, uint32_t> KeyOfFrame(const TcpFrame& frame) {
-  return {StreamId{frame.group_id, frame.sequence}, frame.index};
+std::pair<StreamId, uint64_t> KeyOfFrame(const TcpFrame& frame) {
+  return {StreamId{frame.group_id, frame.sequence}, frame.tag};
 }
 
 template <typename Map>
@@ -97,7 +97,7 @@ void TcpLink::Post(Transfer* transfer) {
   transfer->SetState(TransferState::kPosted);
   transfer->moved = 0;
   transfer->granted = false;
-  const MessageKey key{transfer->stream, transfer->index};
+  const MessageKey key{transfer->stream, transfer->tag};
   // What the other side has said of it, if it has.
   std::map<MessageKey, Said>& said = transfer->is_send ? granted_ : announced_;
   if (const auto found = said.find(key); found != said.end()) {
@@ -166,7 +166,7 @@ void TcpLink::Say(TcpFrameType type, const Transfer& transfer) {
   const TcpFrame frame{.type = type,
                        .group_id = transfer.stream.group_id,
                        .sequence = transfer.stream.sequence,
-                       .index = transfer.index,
+                       .tag = transfer.tag,
                        .signature = transfer.signature,
                        .message_bytes = transfer.bytes};
   control_.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
@@ -192,11 +192,11 @@ void TcpLink::PickNext() {
                         .ahead = ahead ? uint16_t{1} : uint16_t{0},
                         .group_id = send->stream.group_id,
                         .sequence = send->stream.sequence,
-                        .index = send->index,
+                        .tag = send->tag,
                         .signature = send->signature,
+                        .bytes = static_cast<uint32_t>(out_bytes_),
                         .message_bytes = send->bytes,
-                        .offset = send->moved,
-                        .bytes = static_cast<uint32_t>(out_bytes_)};
+                        .offset = send->moved};
   front_.append(reinterpret_cast<const char*>(&header), sizeof(header));
   out_part_ = true;
   out_data_ = send->memory + send->moved;

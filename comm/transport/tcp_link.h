@@ -56,7 +56,7 @@ class TcpLink {
   PollItem Item() const;
 
  private:
-  using MessageKey = std::pair<StreamId, uint32_t>;
+  using MessageKey = std::pair<StreamId, uint64_t>;
 
   // What the other side has said of a message whose transfer is not posted here yet.
   struct Said {

@@ -1,12 +1,12 @@
 // One message of an operation, from a rank's memory into another's: a value of its owner's, which a transport links into its lists.
 //
-//   Transfer send{.peer = 3, .stream = {group_id, 411}, .index = 0, .signature = signature, .is_send = true,
+//   Transfer send{.peer = 3, .stream = {group_id, 411}, .tag = 0, .signature = signature, .is_send = true,
 //                 .memory = x, .bytes = n};
 //   transport.Post(&send);
 //   ... transport.Advance() ...
 //   if (send.state() == TransferState::kDone) ...
 //
-// A send and the receive that it goes into have the same stream, index and signature, and as many bytes. Order does not
+// A send and the receive that it goes into have the same stream, tag and signature, and as many bytes. Order does not
 // matter: either may be posted first, and messages of one stream may overtake each other.
 //
 // Thread-safety: the owner's until it is posted, the transport's until it is no longer kPosted.
@@ -33,7 +33,7 @@ enum class TransferState : uint8_t { kIdle, kPosted, kDone, kMismatch, kRetracte
 struct Transfer {
   int32_t peer = -1;
   StreamId stream;
-  uint32_t index = 0;  // among the messages from one of the two to the other in the stream
+  uint64_t tag = 0;  // tells messages from one of the two to the other in the stream apart
   uint32_t signature = 0;
   bool is_send = false;
   std::byte* memory = nullptr;  // only read by a send

@@ -29,9 +29,9 @@ class TransferList {
     if (*at != nullptr) *at = transfer->next;
   }
 
-  Transfer* Find(const StreamId& stream, uint32_t index) const {
+  Transfer* Find(const StreamId& stream, uint64_t tag) const {
     Transfer* found = first_;
-    while (found != nullptr && (found->stream != stream || found->index != index))
+    while (found != nullptr && (found->stream != stream || found->tag != tag))
       found = found->next;
     return found;
   }

@@ -33,7 +33,8 @@ _ROOMS = {
         "recorder": ("kernels", "select", "group"),
         "node": ("kernels", "rendezvous", "select", "agent", "group", "recorder"),
         "transport": ("rendezvous",),
-        "hierarchy": ("transport", "kernels", "rendezvous", "select", "agent", "group", "recorder", "node"),
+        "engine": ("kernels", "schedule", "transport"),
+        "hierarchy": ("transport", "engine", "schedule", "kernels", "rendezvous", "select", "agent", "group", "recorder", "node"),
     },
     "shard": {
         "layout": (),

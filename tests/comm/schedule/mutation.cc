@@ -189,7 +189,7 @@ class Mutator {
         return "has a source twice";
       case 15:
         if (op.action != OpAction::kReduce) return "";
-        op.stage = op.stage == ReduceStage::kFinal ? ReduceStage::kPartial : ReduceStage::kFinal;
+        op.stage = op.stage == SumStage::kFinal ? SumStage::kPartial : SumStage::kFinal;
         return "is of the other stage";
       default:
         return ChangeBothHalves(loose, at);

@@ -157,7 +157,7 @@ TEST(RefusedSchedule, ResultThatIsNotThePromisedOne) {
   EXPECT_EQ("proved", RefusalOf(table));
   // Not rounded.
   EXPECT_THAT(RefusalAfter([](ScheduleTable* changed) {
-                changed->participants[0].ops[4].stage = ReduceStage::kPartial;
+                changed->participants[0].ops[4].stage = SumStage::kPartial;
               }),
               HasSubstr("rounds a sum"));
   // Another tree.

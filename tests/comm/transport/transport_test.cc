@@ -112,14 +112,14 @@ std::unique_ptr<Message> MakeMessage(int sender, int receiver, uint64_t sequence
   const StreamId stream{.group_id = group, .sequence = sequence};
   message->send = {.peer = receiver,
                    .stream = stream,
-                   .index = index,
+                   .tag = index,
                    .signature = 77,
                    .is_send = true,
                    .memory = message->from.data(),
                    .bytes = bytes};
   message->receive = {.peer = sender,
                       .stream = stream,
-                      .index = index,
+                      .tag = index,
                       .signature = 77,
                       .memory = message->to.data(),
                       .bytes = bytes};

@@ -1,0 +1,169 @@
+#include "comm/engine/schedule_run.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/cache_line.h"
+#include "base/check.h"
+
+namespace weft {
+namespace {
+
+size_t BytesOfScratch(const ScratchBuffer& buffer, const UnitArithmetic& arithmetic) {
+  const size_t bytes = buffer.units * arithmetic.BytesOf(buffer.form);
+  return (bytes + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
+}
+
+}  // namespace
+
+size_t ScheduleRun::ScratchBytes(const CollectiveSchedule& schedule, int participant,
+                                 const UnitArithmetic& arithmetic) {
+  size_t bytes = 0;
+  for (const ScratchBuffer& buffer : schedule.ScratchOf(participant))
+    bytes += BytesOfScratch(buffer, arithmetic);
+  return bytes;
+}
+
+ScheduleRun::ScheduleRun(const CollectiveSchedule& schedule, int participant,
+                         const RunMemory& memory, const UnitArithmetic& arithmetic,
+                         const RunRoute& route)
+    : schedule_(schedule),
+      memory_(memory),
+      arithmetic_(arithmetic),
+      route_(route),
+      ops_(schedule.OpsOf(participant)),
+      slots_(schedule.window()) {
+  std::byte* next = memory.scratch;
+  for (const ScratchBuffer& buffer : schedule.ScratchOf(participant)) {
+    scratch_.push_back({next, buffer.form});
+    next += BytesOfScratch(buffer, arithmetic);
+  }
+}
+
+bool ScheduleRun::Step() {
+  bool any = false;
+  for (bool again = true; again && failed_ == nullptr;) {
+    again = Fetch();
+    for (uint32_t index = first_; index != next_; ++index) {
+      Slot& slot = SlotOf(index);
+      if (slot.state == OpState::kWaits && MayStart(slot.op)) {
+        Start(&slot);
+        again = true;
+      }
+      if (slot.state != OpState::kUnderWay) continue;
+      const TransferState state = slot.transfer.state();
+      if (state == TransferState::kPosted) continue;
+      if (state != TransferState::kDone) {
+        failed_ = &slot.transfer;
+        return true;
+      }
+      slot.state = OpState::kEnded;
+      again = true;
+    }
+    while (first_ != next_ && SlotOf(first_).state == OpState::kEnded)
+      ++first_;
+    any = any || again;
+  }
+  return any;
+}
+
+// Fills the window.
+bool ScheduleRun::Fetch() {
+  bool any = false;
+  while (!exhausted_ && next_ - first_ < slots_.size()) {
+    Slot& slot = SlotOf(next_);
+    slot.op.Clear();
+    if (!ops_->Next(&slot.op)) {
+      exhausted_ = true;
+      break;
+    }
+    slot.state = OpState::kWaits;
+    ++next_;
+    any = true;
+  }
+  return any;
+}
+
+// (S1)
+bool ScheduleRun::MayStart(const ScheduleOp& op) {
+  for (const OpRange& range : op.after) {
+    uint32_t index = range.begin;
+    if (index < first_) index += (first_ - index + range.step - 1) / range.step * range.step;
+    for (; index < range.end; index += range.step) {
+      if (SlotOf(index).state != OpState::kEnded) return false;
+    }
+  }
+  return true;
+}
+
+void ScheduleRun::Start(Slot* slot) {
+  const ScheduleOp& op = slot->op;
+  const bool message = op.action == OpAction::kSend || op.action == OpAction::kRecv;
+  const bool moves = op.units > 0 || (message && schedule_.goal().kind == GoalKind::kBarrier);
+  slot->state = OpState::kEnded;
+  if (!moves) return;  // (S5)
+  if (message) {
+    slot->state = OpState::kUnderWay;
+    StartMessage(slot);
+  } else if (op.action == OpAction::kReduce) {
+    RunReduce(op);
+  } else {
+    RunCopy(op);
+  }
+}
+
+void ScheduleRun::StartMessage(Slot* slot) {
+  const ScheduleOp& op = slot->op;
+  const bool is_send = op.action == OpAction::kSend;
+  const Place place = At(is_send ? op.from.front().place : op.to);
+  slot->transfer = {.peer = route_.peers[static_cast<size_t>(op.peer)],
+                    .stream = route_.stream,
+                    .tag = op.tag,
+                    .signature = route_.signature,
+                    .is_send = is_send,
+                    .memory = place.units,
+                    .bytes = op.units * arithmetic_.BytesOf(place.form)};
+  route_.transport->Post(&slot->transfer);
+}
+
+void ScheduleRun::RunReduce(const ScheduleOp& op) {
+  absl::InlinedVector<UnitSource, 8> sources;
+  for (const SourceRun& run : op.from) {
+    for (uint32_t i = 0; i < run.count; ++i) {
+      const Place place = At({run.place.buffer, run.place.offset + i * run.stride});
+      sources.push_back({place.units, place.form});
+    }
+  }
+  const Place to = At(op.to);
+  arithmetic_.Add(op.stage, to.form, sources, op.merges, to.units, op.units);
+}
+
+void ScheduleRun::RunCopy(const ScheduleOp& op) {
+  const Place from = At(op.from.front().place);
+  const Place to = At(op.to);
+  WEFT_CHECK(from.form == to.form);
+  if (from.units != to.units) {
+    std::memcpy(to.units, from.units, op.units * arithmetic_.BytesOf(to.form));
+  }
+}
+
+ScheduleRun::Place ScheduleRun::At(const UnitPlace& place) const {
+  Place buffer;
+  switch (place.buffer) {
+    case kInputBuffer:
+      buffer = {memory_.input, UnitForm::kElement};
+      break;
+    case kOutputBuffer:
+      buffer = {memory_.output, UnitForm::kElement};
+      break;
+    case kPartialsBuffer:
+      buffer = {memory_.partials, UnitForm::kAccumulator};
+      break;
+    default:
+      buffer = scratch_[place.buffer - kScratchBuffers];
+  }
+  buffer.units += place.offset * arithmetic_.BytesOf(buffer.form);
+  return buffer;
+}
+
+}  // namespace weft

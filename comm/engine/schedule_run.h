@@ -1,0 +1,106 @@
+// One participant's part of a collective, carried out: the ops of a schedule over a transport, as a state machine that whoever waits
+// steps.
+//
+//   ScheduleRun run(schedule, participant, memory, arithmetic, {.transport = &transport, .peers = ranks, .stream = stream,
+//                                                               .signature = signature});
+//   while (!run.done() && run.failed() == nullptr) {
+//     run.Step();
+//     transport.Advance();
+//   }
+//
+// It keeps to the rules S1 to S6 of schedule.h, so what VerifySchedule has proved of the schedule holds. Sums are formed by the
+// stepping thread, one op at a time.
+//
+// A run that is given up is not destroyed before its group has been closed in the transport: its transfers are the transport's until
+// then.
+//
+// Thread-safety: none; one thread at a time. Memory: about 250 bytes for each op that may be under way (window()).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/engine/unit_arithmetic.h"
+#include "comm/schedule/schedule.h"
+#include "comm/transport/transfer.h"
+#include "comm/transport/transport.h"
+
+namespace weft {
+
+// Where a participant's buffers are. Input and partials are only read. In place, where the schedule allows that: input and output as
+// they lie.
+struct RunMemory {
+  std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::byte* partials = nullptr;
+  std::byte* scratch = nullptr;  // ScheduleRun::ScratchBytes(), aligned to 64
+};
+
+// How its messages go.
+struct RunRoute {
+  Transport* transport = nullptr;
+  std::span<const int> peers;  // in the transport, by participant
+  StreamId stream;
+  uint32_t signature = 0;
+};
+
+class ScheduleRun {
+ public:
+  static size_t ScratchBytes(const CollectiveSchedule& schedule, int participant,
+                             const UnitArithmetic& arithmetic);
+
+  // All are borrowed, the memory of `peers` too.
+  ScheduleRun(const CollectiveSchedule& schedule, int participant, const RunMemory& memory,
+              const UnitArithmetic& arithmetic, const RunRoute& route);
+  ScheduleRun(const ScheduleRun&) = delete;
+  ScheduleRun& operator=(const ScheduleRun&) = delete;
+
+  // Starts what may start and sees what has ended; true if there was anything.
+  bool Step();
+
+  bool done() const { return exhausted_ && first_ == next_; }
+
+  // The first message whose other half is of another call, or that was retracted; nullptr: none.
+  const Transfer* failed() const { return failed_; }
+
+ private:
+  enum class OpState : uint8_t { kWaits, kUnderWay, kEnded };
+
+  struct Slot {
+    ScheduleOp op;
+    Transfer transfer;
+    OpState state = OpState::kEnded;
+  };
+
+  struct Place {
+    std::byte* units = nullptr;
+    UnitForm form = UnitForm::kElement;
+  };
+
+  Slot& SlotOf(uint32_t index) { return slots_[index % slots_.size()]; }
+
+  bool Fetch();
+  bool MayStart(const ScheduleOp& op);
+  void Start(Slot* slot);
+  void StartMessage(Slot* slot);
+  void RunReduce(const ScheduleOp& op);
+  void RunCopy(const ScheduleOp& op);
+  Place At(const UnitPlace& place) const;
+
+  const CollectiveSchedule& schedule_;
+  const RunMemory memory_;
+  const UnitArithmetic& arithmetic_;
+  const RunRoute route_;
+  std::vector<Place> scratch_;
+  std::unique_ptr<OpStream> ops_;
+  std::vector<Slot> slots_;  // ops first_ to next_ - 1, by their number
+  uint32_t first_ = 0;       // the first that has not ended
+  uint32_t next_ = 0;
+  bool exhausted_ = false;
+  const Transfer* failed_ = nullptr;
+};
+
+}  // namespace weft
