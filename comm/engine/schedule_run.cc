@@ -67,6 +67,17 @@ bool ScheduleRun::Step() {
   return any;
 }
 
+int ScheduleRun::WaitsFor() const {
+  int found = -1;
+  for (uint32_t index = first_; index != next_; ++index) {
+    const Slot& slot = slots_[index % slots_.size()];
+    if (slot.state != OpState::kUnderWay) continue;
+    if (!slot.transfer.is_send) return slot.op.peer;
+    found = slot.op.peer;
+  }
+  return found;
+}
+
 // Fills the window.
 bool ScheduleRun::Fetch() {
   bool any = false;

@@ -63,6 +63,9 @@ class ScheduleRun {
 
   bool done() const { return exhausted_ && first_ == next_; }
 
+  // A participant that a message is awaited from, or is to be taken by; -1: none.
+  int WaitsFor() const;
+
   // The first message whose other half is of another call, or that was retracted; nullptr: none.
   const Transfer* failed() const { return failed_; }
 

@@ -21,6 +21,7 @@
 #include "comm/rendezvous/fake_nodes.h"
 #include "comm/rendezvous/member_watch.h"
 #include "comm/rendezvous/prefix_store.h"
+#include "comm/transport/tcp_transport.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -65,8 +66,11 @@ class SpanMaking {
   absl::Status Reserve(GroupMember* self) {
     Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = FirstRoutableAddress()};
     if (self->fake_node >= 0 || endpoint.host.empty()) endpoint.host = "127.0.0.1";
+    Endpoint data = endpoint;
     WEFT_ASSIGN_OR_RETURN(reserved_, ReserveEndpoint(&endpoint));
+    WEFT_ASSIGN_OR_RETURN(reserved_data_, ReserveEndpoint(&data));
     self->agent = endpoint.ToString();
+    self->data = data.ToString();
     return absl::OkStatus();
   }
 
@@ -105,6 +109,7 @@ class SpanMaking {
     // All that may fail here alone comes before the others count on this rank.
     WEFT_RETURN_IF_ERROR(PrepareProgress());
     WEFT_RETURN_IF_ERROR(span_.watch->Begin());
+    WEFT_RETURN_IF_ERROR(MakeTransport());
     span_.watch->Add(span_.end);
     WEFT_RETURN_IF_ERROR(AwaitAll(*span_.inner, deadline_ns_));
     if (place == 0) WEFT_RETURN_IF_ERROR(AwaitIslands());
@@ -113,6 +118,17 @@ class SpanMaking {
     if (place == 0) RemoveKeys();
     WatchGroup(span_.watch);
     LookSoon();
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeTransport() {
+    TcpSettings settings{.secret = Secret(), .self = rank_};
+    for (const GroupMember& member : span_.membership.members) {
+      WEFT_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(member.data));
+      settings.endpoints.push_back(std::move(endpoint));
+    }
+    WEFT_ASSIGN_OR_RETURN(span_.transport, TcpTransport::Make(SystemSeams(), std::move(settings)));
+    reserved_data_.Reset();
     return absl::OkStatus();
   }
 
@@ -173,6 +189,7 @@ class SpanMaking {
   const SpanSettings& settings_;
   const int64_t deadline_ns_;
   UniqueFd reserved_;
+  UniqueFd reserved_data_;
   SpanCore span_;
 };
 

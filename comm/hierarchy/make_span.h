@@ -21,6 +21,7 @@
 #include "comm/hierarchy/span_watch.h"
 #include "comm/rendezvous/membership.h"
 #include "comm/rendezvous/store.h"
+#include "comm/transport/transport.h"
 
 namespace weft {
 
@@ -36,6 +37,7 @@ struct SpanCore {
   std::shared_ptr<ProcessGroup> inner;  // of the ranks of this island
   std::shared_ptr<SpanEnd> end;
   std::shared_ptr<SpanWatch> watch;
+  std::shared_ptr<Transport> transport;  // by rank of the group
 };
 
 // Collective over the `size` ranks that meet in `store`. Errors: as MakeNodeGroup's; TIMEOUT names an island that has not come;

@@ -27,7 +27,7 @@ constexpr int64_t kRemoveNs = 2'000'000'000;
 constexpr size_t kMemberHostBytesMax = 256;
 constexpr size_t kMemberBootIdBytesMax = 64;
 constexpr size_t kMemberSocketBytesMax = 108;
-constexpr size_t kMemberAgentBytesMax = 128;
+constexpr size_t kMemberAddressBytesMax = 128;
 
 // The store may be on a member that has ended: that says more than that the store is gone.
 bool IsLoss(const absl::Status& status) {
@@ -60,7 +60,8 @@ void WriteMember(const GroupMember& member, WireWriter& writer) {
   writer.Text(member.boot_id.substr(0, kMemberBootIdBytesMax));
   writer.Text(member.node_socket.substr(0, kMemberSocketBytesMax));
   writer.I32(member.fake_node);
-  writer.Text(member.agent.substr(0, kMemberAgentBytesMax));
+  writer.Text(member.agent.substr(0, kMemberAddressBytesMax));
+  writer.Text(member.data.substr(0, kMemberAddressBytesMax));
 }
 
 void ReadMember(WireReader& reader, GroupMember& member) {
@@ -72,7 +73,8 @@ void ReadMember(WireReader& reader, GroupMember& member) {
   member.boot_id = std::string(reader.Text(kMemberBootIdBytesMax));
   member.node_socket = std::string(reader.Text(kMemberSocketBytesMax));
   member.fake_node = reader.I32();
-  member.agent = std::string(reader.Text(kMemberAgentBytesMax));
+  member.agent = std::string(reader.Text(kMemberAddressBytesMax));
+  member.data = std::string(reader.Text(kMemberAddressBytesMax));
 }
 
 absl::StatusOr<Membership> ExchangeMembership(Store& store, std::string_view group_name, int rank,

@@ -34,6 +34,7 @@ struct GroupMember {
   std::string node_socket;  // abstract unix socket of the rank's process, without the leading NUL
   int32_t fake_node = -1;   // WEFT_FAKE_NODES; -1: none
   std::string agent;        // where other islands reach its agent (Endpoint::ToString); "": nowhere
+  std::string data;         // and where data for it goes
 };
 
 struct Membership {

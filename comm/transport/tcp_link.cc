@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -74,6 +76,13 @@ PollItem TcpLink::Item() const {
         return send.granted || (IsAhead(send.bytes) && TcpRoomOf(send.bytes) <= room_);
       }) != nullptr;
   return {.handle = fd_.get(), .want_read = true, .want_write = may_write};
+}
+
+bool TcpLink::Quiet() const {
+  if (!attached()) return true;
+  int unsent = 0;
+  if (ioctl(fd_.get(), SIOCOUTQ, &unsent) != 0) unsent = 0;
+  return unsent == 0 && front_done_ == front_.size() && !out_part_ && control_.empty();
 }
 
 bool TcpLink::Advance() {

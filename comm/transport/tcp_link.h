@@ -53,6 +53,9 @@ class TcpLink {
   // Why the link is of no use any more; Ok while it is.
   const absl::Status& failure() const { return failure_; }
 
+  // All that was posted to be sent has been, and the other side's kernel has it: closing the connection takes nothing back.
+  bool Quiet() const;
+
   PollItem Item() const;
 
  private:

@@ -14,6 +14,8 @@
 namespace weft {
 namespace {
 
+constexpr int64_t kCloseNs = 1'000'000'000;
+constexpr int64_t kCloseNapNs = 200'000;
 constexpr int64_t kGreetNs = 5'000'000'000;
 constexpr int64_t kFirstPauseNs = 2'000'000;
 constexpr int64_t kLongestPauseNs = 500'000'000;
@@ -39,7 +41,17 @@ TcpTransport::TcpTransport(const Seams& seams, TcpSettings settings, int listene
       listener_(listener),
       peers_(settings_.endpoints.size()) {}
 
+// Data that the other side has not got would be lost if something of its own had come meanwhile and was not read.
 TcpTransport::~TcpTransport() {
+  const int64_t until_ns = seams_.clock->NowNs() + kCloseNs;
+  const auto quiet = [this] {
+    MutexLock lock(mutex_);
+    return std::all_of(peers_.begin(), peers_.end(),
+                       [](const Peer& peer) { return peer.link == nullptr || peer.link->Quiet(); });
+  };
+  while (!quiet() && seams_.clock->NowNs() < until_ns) {
+    if (!Advance()) (void)seams_.net->Poll({}, seams_.clock->NowNs() + kCloseNapNs);
+  }
   seams_.net->Close(listener_);
 }
 

@@ -1,0 +1,380 @@
+// Whoever waits moves everything that is under way: all works of the group, and the transport. When nothing moves it sleeps on the
+// sockets, for a short time, as the end of the group is no event on them.
+#include "comm/hierarchy/span_group.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/interrupt.h"
+#include "base/later.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/seams.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wait.h"
+#include "comm/kernels/reduce.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kSocketNapNs = 1'000'000;
+// Steps in a row that move nothing, before the caller sleeps.
+constexpr int kIdleSteps = 200;
+// Of the limit, as SpanWatch's: how long a cause may take to be settled.
+constexpr int kLimitsToSettle = 3;
+
+int64_t TimeoutOrOption(int64_t timeout_ns) {
+  return timeout_ns > 0 ? timeout_ns : static_cast<int64_t>(GetOptions().timeout_s * 1e9);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<SpanGroup>> SpanGroup::Make(Store& store, int rank, int size,
+                                                           const GroupOptions& options,
+                                                           const SpanSettings& settings) {
+  WEFT_ASSIGN_OR_RETURN(const Isa isa, SelectIsa());
+  WEFT_ASSIGN_OR_RETURN(SpanCore core, MakeSpan(store, rank, size, options, settings));
+  return std::make_shared<SpanGroup>(std::move(core), rank, options, isa);
+}
+
+SpanGroup::SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa isa)
+    : core_(std::move(core)),
+      rank_(rank),
+      options_(options),
+      isa_(isa),
+      peers_(core_.membership.members.size()),
+      timeout_ns_(TimeoutOrOption(options.timeout_ns)) {
+  std::iota(peers_.begin(), peers_.end(), 0);
+  AddProgressUser();
+}
+
+SpanGroup::~SpanGroup() {
+  SpanGroup::Close();
+}
+
+// --- Operations ----------------------------------------------------------------------------------
+
+absl::StatusOr<std::shared_ptr<SpanWork>> SpanGroup::Issue(const Collective& call) {
+  if (!origin_.here()) {
+    return MakeError(
+        WEFT_FORKED, {.group = options_.name},
+        fmt::format("group {} belongs to the process that forked this one", options_.name));
+  }
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanWork> work,
+                        SpanWork::Make(shared_from_this(), call, isa_));
+  WEFT_RETURN_IF_ERROR(PrepareProgress());
+  MutexLock lock(mutex_);
+  if (closed_) {
+    return MakeError(WEFT_BAD_STATE, {.group = options_.name},
+                     fmt::format("group {} is closed", options_.name));
+  }
+  if (!cause_.ok()) {
+    return MakeError(WEFT_ABORTED, weft::FieldsOf(cause_),
+                     fmt::format("group {} has ended and takes no more operations: {}",
+                                 options_.name, FromAbsl(cause_.message())));
+  }
+  const uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
+  const int64_t timeout_ns = call.timeout_ns > 0 ? call.timeout_ns : timeout_ns_.load();
+  work->Begin(sequence, Later(MonotonicNs(), timeout_ns));
+  works_.push_back(work);
+  queued_.fetch_add(1);
+  return work;
+}
+
+absl::Status SpanGroup::Run(const Collective& call) {
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<SpanWork> work, Issue(call));
+  return WaitFor(*work, 0);
+}
+
+absl::StatusOr<WorkRef> SpanGroup::Start(const Collective& call) {
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanWork> work, Issue(call));
+  StepAll();
+  if (!work->ended()) LeaveToProgress(call.background ? Asking::kNow : Asking::kSoon);
+  return WorkRef(std::move(work));
+}
+
+bool SpanGroup::MoveWorks() {
+  bool moved = false;
+  for (const std::shared_ptr<SpanWork>& work : works_) {
+    moved |= work->Step();
+    if (work->run().failed() != nullptr && settle_by_ns_ == 0) Find(MismatchOf(*work));
+  }
+  return core_.transport->Advance() || moved;
+}
+
+SpanGroup::Works SpanGroup::TakeEnded() {
+  Works ended;
+  for (auto at = works_.begin(); at != works_.end();) {
+    if (!(*at)->done()) {
+      ++at;
+      continue;
+    }
+    (*at)->End(absl::OkStatus());
+    ended.push_back(std::move(*at));
+    at = works_.erase(at);
+  }
+  return ended;
+}
+
+void SpanGroup::StepAll() {
+  if (!origin_.here()) return;
+  Works ended;
+  {
+    MutexLock lock(mutex_);
+    while (MoveWorks()) {
+    }
+    ended = TakeEnded();
+    LookForFailure();
+    if (!cause_.ok()) EndAll(cause_, &ended);
+  }
+  for (const std::shared_ptr<SpanWork>& work : ended) {
+    queued_.fetch_sub(1);
+    ended_works_.fetch_add(1);
+    work->RunCallback();
+  }
+}
+
+absl::Status SpanGroup::WaitFor(SpanWork& work, int64_t timeout_ns) {
+  const int64_t until_ns = timeout_ns > 0 ? Later(MonotonicNs(), timeout_ns) : INT64_MAX;
+  int idle = 0;
+  while (!work.ended()) {
+    if (!origin_.here()) return MakeError(WEFT_FORKED, "the work belongs to the parent");
+    const uint64_t before = ended_works_.load();
+    StepAll();
+    if (work.ended()) break;
+    if (Interrupted()) return InterruptedError(StrCat("waiting in group ", options_.name));
+    if (MonotonicNs() >= until_ns) {
+      return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");
+    }
+    idle = ended_works_.load() == before ? idle + 1 : 0;
+    if (idle > kIdleSteps) NapOnSockets(std::min(until_ns, MonotonicNs() + kSocketNapNs));
+  }
+  return work.status();
+}
+
+void SpanGroup::NapOnSockets(int64_t until_ns) {
+  std::vector<PollItem> items;
+  core_.transport->AppendPollItems(&items);
+  (void)SystemSeams().net->Poll(items, until_ns);
+}
+
+// --- Ends ----------------------------------------------------------------------------------------
+
+// What this rank has found ends the group of its island, and so that of all.
+void SpanGroup::Find(absl::Status found) {
+  core_.inner->Fail(found);
+  settle_by_ns_ = Later(MonotonicNs(), kLimitsToSettle * IslandAgentSettings{}.limit_ns);
+  LookSoon();
+}
+
+void SpanGroup::LookForFailure() {
+  if (!cause_.ok() || closed_) return;
+  LookAfterGroups();
+  cause_ = core_.watch->Cause(*core_.end);
+  if (!cause_.ok()) return;
+  const int64_t now_ns = MonotonicNs();
+  if (settle_by_ns_ == 0) {
+    if (!core_.inner->error().ok()) {
+      settle_by_ns_ = Later(now_ns, kLimitsToSettle * IslandAgentSettings{}.limit_ns);
+      LookSoon();
+    } else if (absl::Status lost = LostLink(now_ns); !lost.ok()) {
+      Find(std::move(lost));
+    } else {
+      const auto late = std::find_if(works_.begin(), works_.end(), [now_ns](const auto& work) {
+        return now_ns >= work->deadline_ns();
+      });
+      if (late != works_.end()) Find(TimeoutOf(**late));
+    }
+    return;
+  }
+  if (now_ns < settle_by_ns_) return;
+  const std::optional<FailureRecord> found = core_.end->Found();
+  cause_ = found ? core_.end->StatusOf(*found)
+                 : MakeError(WEFT_ABORTED, {.group = options_.name},
+                             fmt::format("group {} has ended", options_.name));
+}
+
+// A link that is lost is waited for as long as an island that does not answer: whether the rank has died its agents will have said by then.
+absl::Status SpanGroup::LostLink(int64_t now_ns) {
+  for (LinkEvent& event : core_.transport->TakeEvents()) {
+    if (lost_links_.empty()) lost_ns_ = now_ns;
+    lost_links_.push_back(std::move(event));
+  }
+  if (lost_links_.empty() || now_ns < lost_ns_ + IslandAgentSettings{}.limit_ns) {
+    return absl::OkStatus();
+  }
+  for (const LinkEvent& event : lost_links_) {
+    for (const std::shared_ptr<SpanWork>& work : works_) {
+      if (work->run().WaitsFor() != event.peer) continue;
+      return MakeError(WEFT_UNREACHABLE, FieldsOf(*work, event.peer),
+                       fmt::format("{} #{} on group {}: waits for rank {}, and {}",
+                                   OpKindName(work->call().kind), work->sequence(), options_.name,
+                                   event.peer, FromAbsl(event.why.message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void SpanGroup::EndAll(const absl::Status& cause, Works* ended) {
+  if (works_.empty()) return;
+  // From here on nothing touches their memory.
+  core_.transport->CloseGroup(group_id());
+  for (std::shared_ptr<SpanWork>& work : works_) {
+    work->End(cause);
+    failures_.fetch_add(1);
+    ended->push_back(std::move(work));
+  }
+  works_.clear();
+}
+
+ErrorFields SpanGroup::FieldsOf(const SpanWork& work, int rank) const {
+  ErrorFields fields{.rank = rank,
+                     .sequence = static_cast<int64_t>(work.sequence()),
+                     .group = options_.name,
+                     .operation = OpKindName(work.call().kind),
+                     .world_rank = rank};
+  if (rank >= 0) {
+    const GroupMember& member = core_.membership.members[static_cast<size_t>(rank)];
+    fields.pid = member.pid;
+    fields.host = member.host;
+  }
+  return fields;
+}
+
+absl::Status SpanGroup::MismatchOf(const SpanWork& work) const {
+  const Transfer& failed = *work.run().failed();
+  return MakeError(
+      WEFT_MISMATCH, FieldsOf(work, failed.peer),
+      fmt::format(
+          "{} #{} on group {}: rank {} has issued another call there (a message of {} bytes, "
+          "where rank {} has one of {}); all ranks must issue the same operations in the "
+          "same order",
+          OpKindName(work.call().kind), work.sequence(), options_.name, failed.peer,
+          failed.other_bytes, rank_, failed.bytes));
+}
+
+absl::Status SpanGroup::TimeoutOf(const SpanWork& work) const {
+  const int awaited = work.run().WaitsFor();
+  return MakeError(
+      WEFT_TIMEOUT, FieldsOf(work, awaited),
+      fmt::format("{} #{} on group {}: rank {} waits for rank {}, which did not come "
+                  "to it in time",
+                  OpKindName(work.call().kind), work.sequence(), options_.name, rank_, awaited));
+}
+
+absl::Status SpanGroup::error() {
+  if (!origin_.here()) return absl::OkStatus();
+  StepAll();
+  MutexLock lock(mutex_);
+  return cause_;
+}
+
+void SpanGroup::Abort(std::string_view reason) {
+  if (!origin_.here()) return;
+  core_.inner->Abort(reason);
+  LookSoon();
+}
+
+void SpanGroup::Fail(const absl::Status& cause) {
+  if (!origin_.here()) return;
+  core_.inner->Fail(cause);
+  LookSoon();
+}
+
+void SpanGroup::Close() {
+  if (!origin_.here()) return;
+  Works ended;
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(closed_, true)) return;
+    if (!works_.empty())
+      core_.inner->Abort("its handle was destroyed while operations were pending");
+    EndAll(MakeError(WEFT_ABORTED, {.group = options_.name},
+                     fmt::format("group {} was closed", options_.name)),
+           &ended);
+  }
+  for (const std::shared_ptr<SpanWork>& work : ended) {
+    queued_.fetch_sub(1);
+    work->RunCallback();
+  }
+  CloseSpan(&core_);
+  core_.transport.reset();
+  RemoveProgressUser(this);
+}
+
+// --- Progress ------------------------------------------------------------------------------------
+
+void SpanGroup::LeaveToProgress(Asking asking) {
+  if (!asked_.load() || asking == Asking::kNow) AskForProgress(shared_from_this(), asking);
+}
+
+Stepped::Attendance SpanGroup::Look() {
+  if (queued_.load() == 0) return Attendance::kIdle;
+  const uint64_t ended = ended_works_.load();
+  const bool moves = std::exchange(looked_at_, ended) != ended;
+  return moves ? Attendance::kNotNeeded : Attendance::kNeeded;
+}
+
+bool SpanGroup::TryStep(WaitTarget* target) {
+  *target = {};
+  StepAll();
+  return queued_.load() > 0;
+}
+
+bool SpanGroup::Help(WaitTarget* target) {
+  return TryStep(target);
+}
+
+bool SpanGroup::WaitFor(const WaitTarget& /*target*/, Deadline& deadline) {
+  const int64_t now_ns = MonotonicNs();
+  if (deadline.Passed(now_ns)) return false;
+  NapOnSockets(std::min(deadline.at_ns, now_ns + kSocketNapNs));
+  return true;
+}
+
+int32_t SpanGroup::QueuedPriority() {
+  return queued_.load() == 0 ? INT32_MIN : 0;
+}
+
+uint32_t SpanGroup::queued() const {
+  return queued_.load();
+}
+
+void SpanGroup::SetAskedForProgress(bool asked) {
+  asked_.store(asked);
+}
+
+// --- The rest ------------------------------------------------------------------------------------
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> SpanGroup::Split(int /*color*/, int /*key*/,
+                                                               const GroupOptions& /*options*/) {
+  return MakeError(WEFT_UNSUPPORTED, {.group = options_.name, .operation = "split"},
+                   fmt::format("group {} is on several nodes; this version splits groups of one",
+                               options_.name));
+}
+
+std::string SpanGroup::Explain(const Collective& call, BufferKind /*buffers*/) const {
+  const auto schedule = ScheduleOf(call, size());
+  if (!schedule.ok()) return StrCat("refused: ", FromAbsl(schedule.status().message()), "\n");
+  const SentUnits sent = (*schedule)->SentBy(rank_);
+  return fmt::format("nodes: {}\nschedule: {}\nsent elements: {}\nsent accumulators: {}\n",
+                     core_.islands.count(), (*schedule)->algorithm(), sent.elements,
+                     sent.accumulators);
+}
+
+GroupStats SpanGroup::stats() const {
+  GroupStats stats;
+  stats.collectives = sequence();
+  stats.failures = failures_.load();
+  stats.pending = queued_.load();
+  return stats;
+}
+
+void SpanGroup::SetTimeout(int64_t timeout_ns) {
+  timeout_ns_.store(TimeoutOrOption(timeout_ns));
+}
+
+}  // namespace weft

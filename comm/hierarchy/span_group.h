@@ -1,0 +1,127 @@
+// A process group whose ranks are on several islands.
+//
+//   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanGroup> group, SpanGroup::Make(store, rank, size, options, settings));
+//   WEFT_RETURN_IF_ERROR(group->Run(collective));
+//
+// Each collective is a schedule (comm/schedule), carried out over the transport by whoever waits or tests, or by the progress
+// thread. Several may be under way; none holds up another. How the group ends is for the watch of its islands to say
+// (span_watch.h): all ranks get the same cause, so a failure that is found here ends the group of this island, and operations end when
+// all islands have settled what it was.
+//
+// Not there yet: the forms with several counts, premul_sum and user's functions, messages, split, reconfigure. They are UNSUPPORTED.
+//
+// Thread-safety: all public members, any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "comm/group/fork.h"
+#include "comm/group/process_group.h"
+#include "comm/group/progress.h"
+#include "comm/group/stepped.h"
+#include "comm/hierarchy/make_span.h"
+#include "comm/hierarchy/span_work.h"
+
+namespace weft {
+
+class SpanGroup : public ProcessGroup,
+                  public Stepped,
+                  public std::enable_shared_from_this<SpanGroup> {
+ public:
+  // Collective; errors as MakeSpan's.
+  static absl::StatusOr<std::shared_ptr<SpanGroup>> Make(Store& store, int rank, int size,
+                                                         const GroupOptions& options,
+                                                         const SpanSettings& settings);
+
+  SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa isa);
+  ~SpanGroup() override;
+
+  int rank() const override { return rank_; }
+
+  int size() const override { return static_cast<int>(peers_.size()); }
+
+  const std::string& name() const override { return options_.name; }
+
+  absl::Status Run(const Collective& call) override;
+  absl::StatusOr<WorkRef> Start(const Collective& call) override;
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
+                                                      const GroupOptions& options) override;
+  std::string Explain(const Collective& call, BufferKind buffers) const override;
+  GroupStats stats() const override;
+
+  uint64_t sequence() const override { return sequence_.load(std::memory_order_relaxed); }
+
+  void SetTimeout(int64_t timeout_ns) override;
+  absl::Status error() override;
+  void Abort(std::string_view reason) override;
+  void Fail(const absl::Status& cause) override;
+  void Close() override;
+
+  // Stepped.
+  Attendance Look() override;
+  bool TryStep(WaitTarget* target) override;
+  bool Help(WaitTarget* target) override;
+  bool WaitFor(const WaitTarget& target, Deadline& deadline) override;
+  int32_t QueuedPriority() override;
+  uint32_t queued() const override;
+  void SetAskedForProgress(bool asked) override;
+
+  // For its works.
+  Transport& transport() { return *core_.transport; }
+
+  std::span<const int> peers() const { return peers_; }
+
+  uint64_t group_id() const { return core_.membership.group_id; }
+
+  void StepAll();
+  absl::Status WaitFor(SpanWork& work, int64_t timeout_ns);
+  void LeaveToProgress(Asking asking);
+
+ private:
+  using Works = std::vector<std::shared_ptr<SpanWork>>;
+
+  absl::StatusOr<std::shared_ptr<SpanWork>> Issue(const Collective& call);
+  bool MoveWorks() WEFT_REQUIRES(mutex_);
+  Works TakeEnded() WEFT_REQUIRES(mutex_);
+  void LookForFailure() WEFT_REQUIRES(mutex_);
+  void Find(absl::Status found) WEFT_REQUIRES(mutex_);
+  void EndAll(const absl::Status& cause, Works* ended) WEFT_REQUIRES(mutex_);
+  absl::Status MismatchOf(const SpanWork& work) const;
+  absl::Status TimeoutOf(const SpanWork& work) const;
+  ErrorFields FieldsOf(const SpanWork& work, int rank) const;
+  absl::Status LostLink(int64_t now_ns);
+  void NapOnSockets(int64_t until_ns);
+
+  SpanCore core_;
+  const int rank_;
+  const GroupOptions options_;
+  const Isa isa_;
+  const Origin origin_;
+  std::vector<int> peers_;  // in the transport, by rank
+  std::atomic<uint64_t> sequence_{0};
+  std::atomic<int64_t> timeout_ns_;
+  std::atomic<uint32_t> queued_{0};
+  std::atomic<uint64_t> failures_{0};
+  std::atomic<bool> asked_{false};
+  std::atomic<uint64_t> ended_works_{0};
+  uint64_t looked_at_ = 0;  // of ended_works_, by the progress thread
+
+  mutable Mutex mutex_;
+  std::deque<std::shared_ptr<SpanWork>> works_ WEFT_GUARDED_BY(mutex_);
+  absl::Status cause_ WEFT_GUARDED_BY(mutex_);  // why the group has ended, as all islands say
+  int64_t settle_by_ns_ WEFT_GUARDED_BY(mutex_) =
+      0;  // 0: nothing is found; else a cause must be settled by then
+  std::vector<LinkEvent> lost_links_ WEFT_GUARDED_BY(mutex_);
+  int64_t lost_ns_ WEFT_GUARDED_BY(mutex_) = 0;  // when the first of them was
+  bool closed_ WEFT_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace weft

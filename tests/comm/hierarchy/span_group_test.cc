@@ -1,0 +1,232 @@
+// Groups over fake nodes of this machine, as processes: their collectives, bit for bit those of a reference, and how these end.
+#include "comm/hierarchy/span_group.h"
+
+#include <atomic>
+#include <csignal>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wait.h"
+#include "tests/comm/node/collective_case.h"
+#include "tests/comm/node/directory_store.h"
+#include "tests/comm/node/left_behind.h"
+#include "tests/support/case_sample.h"
+#include "tests/support/forked_ranks.h"
+#include "tests/support/leak_check.h"
+
+namespace weft::test {
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+struct Nodes {
+  int size;
+  const char* nodes;
+};
+
+constexpr Nodes kNodes[] = {{2, "2"}, {3, "0,0,1"}, {4, "2"}, {4, "0,1,0,1"}, {5, "3"}};
+
+using Body = std::function<std::string(SpanGroup& group)>;
+
+void RunNodes(const Nodes& shape, const Body& body, int killed = -1,
+              int64_t timeout_ns = 60 * kSecondNs) {
+  SCOPED_TRACE(StrCat(shape.size, " ranks on nodes ", shape.nodes));
+  const TemporaryDirectory directory;
+  const auto ends = RunForkedRanks(shape.size, 120, [&](int rank) -> std::string {
+    const Holdings before = Holdings::Now();
+    std::string problem;
+    {
+      DirectoryStore store(directory.path());
+      auto group = SpanGroup::Make(
+          store, rank, shape.size,
+          {.name = "s", .timeout_ns = timeout_ns, .init_timeout_ns = 60 * kSecondNs},
+          {.secret = "a secret", .fake_nodes = shape.nodes});
+      if (!group.ok()) return StrCat("making: ", std::string(group.status().message()));
+      problem = body(**group);
+      (*group)->Close();
+    }
+    return problem.empty() ? LeftBehind(before) : problem;
+  });
+  for (size_t rank = 0; rank < ends.size(); ++rank) {
+    if (static_cast<int>(rank) == killed) {
+      EXPECT_TRUE(WIFSIGNALED(ends[rank].wait_status));
+    } else {
+      EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
+    }
+  }
+}
+
+constexpr OpKind kPlainKinds[] = {OpKind::kBarrier,   OpKind::kAllReduce, OpKind::kReduce,
+                                  OpKind::kBroadcast, OpKind::kAllGather, OpKind::kReduceScatter,
+                                  OpKind::kGather,    OpKind::kScatter,   OpKind::kAllToAll};
+
+TEST(SpanGroup, CollectivesMatchTheReferenceWhateverEachRankChooses) {
+  const uint64_t seed = TestSeed(41);
+  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
+  for (const Nodes& shape : kNodes) {
+    std::vector<CollectiveCase> cases;
+    for (const OpKind kind : kPlainKinds) {
+      if (kind == OpKind::kBarrier) continue;
+      for (const weft_dtype_t dtype : {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_FLOAT8_E5M2, WEFT_INT64}) {
+        for (const weft_op_t op : {WEFT_SUM, WEFT_AVG, WEFT_MAX}) {
+          if (!TraitsOf(kind).reduces && op != WEFT_SUM) continue;
+          for (const size_t count : {0UL, 1UL, 5UL, 1021UL, 30'001UL}) {
+            const uint64_t number = cases.size();
+            cases.push_back({.kind = kind,
+                             .dtype = dtype,
+                             .op = op,
+                             .root = static_cast<int>(number % static_cast<uint64_t>(shape.size)),
+                             .count = count,
+                             .seed = seed + number + 1});
+          }
+        }
+      }
+    }
+    const CaseSample sample({.every = 2, .sanitized = 9}, seed);
+    RunNodes(shape, [&](SpanGroup& group) -> std::string {
+      for (size_t i = 0; i < cases.size(); ++i) {
+        if (!sample.Takes(i)) continue;
+        const std::string problem =
+            RunCase(group, cases[i], LocalChoice::FromSeed(cases[i].seed, group.rank()));
+        if (!problem.empty()) return problem;
+      }
+      const absl::Status met = group.Run({.kind = OpKind::kBarrier});
+      return met.ok() ? "" : std::string(met.message());
+    });
+  }
+}
+
+// They pass each other, and none waits for another one.
+TEST(SpanGroup, ManyWorksAreUnderWayAtOnce) {
+  RunNodes({4, "2"}, [](SpanGroup& group) -> std::string {
+    constexpr int kWorks = 30;
+    std::vector<std::vector<float>> in;
+    std::vector<std::vector<float>> out;
+    std::vector<WorkRef> works;
+    for (int i = 0; i < kWorks; ++i) {
+      const size_t count = i % 3 == 0 ? 200'000 : 17;
+      in.emplace_back(count, static_cast<float>(group.rank() + i));
+      out.emplace_back(count);
+      auto work = group.Start({.kind = OpKind::kAllReduce,
+                               .dtype = WEFT_FLOAT32,
+                               .count = count,
+                               .in = in.back().data(),
+                               .out = out.back().data()});
+      if (!work.ok()) return std::string(work.status().message());
+      works.push_back(*work);
+    }
+    for (int i = kWorks - 1; i >= 0; --i) {
+      const absl::Status ended = works[static_cast<size_t>(i)]->Wait(0);
+      if (!ended.ok()) return std::string(ended.message());
+      for (const float value : out[static_cast<size_t>(i)]) {
+        if (value != static_cast<float>(6 + 4 * i)) return StrCat("work ", i, " has ", value);
+      }
+    }
+    return "";
+  });
+}
+
+// Nobody waits: the progress thread moves it.
+TEST(SpanGroup, ProgressMovesWhatNobodyWaitsFor) {
+  RunNodes({2, "2"}, [](SpanGroup& group) -> std::string {
+    std::vector<float> in(300'000, 1);
+    std::vector<float> out(in.size());
+    auto work = group.Start({.kind = OpKind::kAllReduce,
+                             .dtype = WEFT_FLOAT32,
+                             .count = in.size(),
+                             .in = in.data(),
+                             .out = out.data(),
+                             .background = true});
+    if (!work.ok()) return std::string(work.status().message());
+    const int64_t until_ns = MonotonicNs() + 20 * kSecondNs;
+    while (!(*work)->ended()) {
+      if (MonotonicNs() > until_ns) return "it does not end";
+      usleep(1'000);
+    }
+    return out.back() == 2 ? "" : "it has another result";
+  });
+}
+
+TEST(SpanGroup, AKilledRankEndsOperationsOnAllNodesAndIsNamed) {
+  for (const size_t count : {size_t{4}, size_t{100'000}}) {
+    RunNodes(
+        {4, "2"},
+        [&](SpanGroup& group) -> std::string {
+          std::vector<float> data(count, 1);
+          const Collective call{.kind = OpKind::kAllReduce,
+                                .dtype = WEFT_FLOAT32,
+                                .count = count,
+                                .in = data.data(),
+                                .out = data.data()};
+          for (int round = 0;; ++round) {
+            if (group.rank() == 3 && round == 20) (void)kill(getpid(), SIGKILL);
+            const absl::Status ended = group.Run(call);
+            if (ended.ok()) continue;
+            const ErrorFields fields = FieldsOf(ended);
+            const bool right =
+                ResultOf(ended) == WEFT_PEER_LOST && fields.rank == 3 && fields.signal == SIGKILL;
+            if (!right) return std::string(ended.message());
+            return ResultOf(group.Run(call)) == WEFT_ABORTED ? "" : "it goes on";
+          }
+        },
+        3);
+  }
+}
+
+TEST(SpanGroup, ADifferentCallIsAMismatchOnAllRanks) {
+  for (const bool large : {false, true}) {
+    RunNodes({4, "2"}, [&](SpanGroup& group) -> std::string {
+      const size_t count = (large ? 100'000 : 10) + (group.rank() == 2 ? 1 : 0);
+      std::vector<float> data(count, 1);
+      const absl::Status ended = group.Run({.kind = OpKind::kAllReduce,
+                                            .dtype = WEFT_FLOAT32,
+                                            .count = count,
+                                            .in = data.data(),
+                                            .out = data.data()});
+      return ResultOf(ended) == WEFT_MISMATCH ? ""
+                                              : StrCat("it says: ", std::string(ended.message()));
+    });
+  }
+}
+
+TEST(SpanGroup, WhoDoesNotComeIsNamedAtTheDeadline) {
+  RunNodes(
+      {3, "0,0,1"},
+      [](SpanGroup& group) -> std::string {
+        if (group.rank() == 2) {
+          const int64_t until_ns = MonotonicNs() + 20 * kSecondNs;
+          while (group.error().ok() && MonotonicNs() < until_ns)
+            usleep(5'000);
+          return ResultOf(group.error()) == WEFT_TIMEOUT ? "" : "it heard nothing";
+        }
+        const absl::Status ended = group.Run({.kind = OpKind::kBarrier});
+        return ResultOf(ended) == WEFT_TIMEOUT ? ""
+                                               : StrCat("it says: ", std::string(ended.message()));
+      },
+      -1, kSecondNs);
+}
+
+TEST(SpanGroup, WhatIsNotThereIsRefused) {
+  RunNodes({2, "2"}, [](SpanGroup& group) -> std::string {
+    if (ResultOf(group.Split(0, 0, {}).status()) != WEFT_UNSUPPORTED) return "split";
+    float value = 1;
+    ProcessGroup& as_any = group;
+    if (ResultOf(as_any.Run(
+            Message{.is_send = true, .in = &value, .count = 1, .peer = 1 - group.rank()})) !=
+        WEFT_UNSUPPORTED) {
+      return "messages";
+    }
+    if (ResultOf(group.AllocateShared(64).status()) != WEFT_UNSUPPORTED) return "shared blocks";
+    return group.Run({.kind = OpKind::kBarrier}).ok() ? "" : "the group has ended";
+  });
+}
+
+}  // namespace
+}  // namespace weft::test
