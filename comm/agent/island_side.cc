@@ -136,15 +136,6 @@ void IslandSide::Step() {
   agent_.Step();
 }
 
-absl::Status IslandSide::WaitAndStep(int64_t until_ns, int bell) {
-  std::vector<PollItem> items;
-  if (bell >= 0) items.push_back({.handle = bell, .want_read = true});
-  AppendPollItems(&items);
-  absl::Status polled = seams_.net->Poll(items, std::min(until_ns, NextWakeNs()));
-  if (polled.ok()) Step();
-  return polled;
-}
-
 void IslandSide::NoticeEnds() {
   std::vector<PollItem> items;
   std::vector<Fellow*> asked;

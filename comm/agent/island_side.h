@@ -4,20 +4,21 @@
 //   IslandSide side(seams, settings, map, &memory, island, process);
 //   WEFT_RETURN_IF_ERROR(side.Watch());
 //   while (...) {
-//     WEFT_RETURN_IF_ERROR(side.WaitAndStep(until_ns, bell));
+//     side.AppendPollItems(&items);                    // wait for these, or until side.NextWakeNs()
+//     side.Step();
 //     if (side.beginnings() != told) ...               // it has begun to speak: say again what it must be told (island_agent.h)
 //     while (std::optional<IslandEvent> event = side.agent().NextEvent()) ...
 //   }
 //   side.Leave();                                      // this process takes no part any more: steps until
 //   if (side.gone()) ...
 //
-// Or, on a thread that sleeps on more than this: AppendPollItems, NextWakeNs, Step.
+// That is what comm/agent/agent.h does with it, by way of a Watched.
 //
 // The lowest process of the island's list speaks that has not ended and is not stalled. Both are facts, by pidfd and by /proc: nobody is asked,
 // and nothing is shared for it but the island's memory, whose term decides if two think that they are the one. A process looks
 // only at those below it; with all well that is one look at the first of them, now and then, and none by the first itself.
 //
-// Thread-safety: owned by one thread. Waits in WaitAndStep only. Owns the agent and a descriptor per process of the island.
+// Thread-safety: owned by one thread; nothing waits. Owns the agent and a descriptor per process of the island.
 #pragma once
 
 #include <cstdint>
@@ -59,9 +60,6 @@ class IslandSide {
   void AppendPollItems(std::vector<PollItem>* items) const;
   int64_t NextWakeNs() const;
   void Step();
-
-  // Waits until there may be something to do, until `until_ns`, or until `bell` is readable (-1: there is none); then steps.
-  absl::Status WaitAndStep(int64_t until_ns, int bell);
 
  private:
   struct Fellow {

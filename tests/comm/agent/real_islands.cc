@@ -4,7 +4,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
-#include <limits>
 #include <new>
 #include <utility>
 
@@ -16,8 +15,10 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/poll_set.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/agent/agent.h"
 #include "comm/agent/island_shared_memory.h"
 
 namespace weft::test {
@@ -42,6 +43,20 @@ uint64_t Bits(const IslandNumberSet& set) {
   for (const int number : set.Numbers())
     bits |= uint64_t{1} << number;
   return bits;
+}
+
+// As a process's progress thread does when no operation is queued (comm/group/progress.cc).
+[[noreturn]] void LookAfter(const std::shared_ptr<Watched>& island) {
+  PollSet set;
+  WEFT_CHECK(set.Open().ok());
+  Agent agent(*SystemSeams().clock, set);
+  agent.Add(island);
+  bool event = true;
+  while (true) {
+    const uint32_t heard = set.rings();
+    const int64_t next_ns = agent.Step(event);
+    event = set.Sleep(heard, next_ns);
+  }
 }
 
 }  // namespace
@@ -72,8 +87,8 @@ struct alignas(64) RealIslands::ProcessNotes {
   RealEvent events[kEventsMax];
 };
 
-// In a process of the job.
-class RealIslands::Rank {
+// In a process of the job. Its agent looks after nothing but the island.
+class RealIslands::Rank : public Watched {
  public:
   Rank(const RealIslands& job, int island, int process, const IslandMap& map)
       : job_(job),
@@ -84,31 +99,47 @@ class RealIslands::Rank {
         side_(SystemSeams(), {.secret = "a secret of the job", .limit_ns = job.shape_.limit_ns},
               map, &memory_, island, process) {}
 
-  [[noreturn]] void Run() {
-    WEFT_CHECK(side_.Watch().ok());
-    const int bell = job_.bells_[static_cast<size_t>(job_.RankOf(island_, process_))];
-    ProcessNotes& notes = job_.notes(island_, process_);
-    while (true) {
-      WEFT_CHECK(side_.WaitAndStep(std::numeric_limits<int64_t>::max(), bell).ok());
-      Silence(bell);
-      IslandAgent& agent = side_.agent();
-      if (agent.speaking()) {
-        Tell();
-        agent.Step();
-      }
-      const int connected = agent.reach() == nullptr ? 0 : agent.reach()->connected().Count();
-      bool news = notes.speaking.exchange(agent.speaking()) != agent.speaking();
-      news |= notes.connected.exchange(connected) != connected;
-      news |= notes.answers.exchange(agent.answers()) != agent.answers();
-      while (std::optional<IslandEvent> event = agent.NextEvent()) {
-        Note(*event);
-        news = true;
-      }
-      if (news) RingBell(job_.told_);
+  void Begin() { WEFT_CHECK(side_.Watch().ok()); }
+
+  void AppendLifelines(std::vector<int>* /*lifelines*/) const override {}
+
+  void AppendPollItems(std::vector<PollItem>* items) const override {
+    items->push_back({.handle = bell(), .want_read = true});
+    side_.AppendPollItems(items);
+  }
+
+  int64_t Look(int64_t /*now_ns*/) override {
+    Silence(bell());
+    side_.Step();
+    IslandAgent& agent = side_.agent();
+    if (agent.speaking()) {
+      Tell();
+      agent.Step();
     }
+    ProcessNotes& notes = job_.notes(island_, process_);
+    const int connected = agent.reach() == nullptr ? 0 : agent.reach()->connected().Count();
+    bool news = notes.speaking.exchange(agent.speaking()) != agent.speaking();
+    news |= notes.connected.exchange(connected) != connected;
+    news |= notes.answers.exchange(agent.answers()) != agent.answers();
+    while (std::optional<IslandEvent> event = agent.NextEvent()) {
+      Note(*event);
+      news = true;
+    }
+    if (news) RingBell(job_.told_);
+    return side_.NextWakeNs();
+  }
+
+  std::optional<ProcessWait> Wait() const override { return std::nullopt; }
+
+  void Show(const std::optional<ProcessWait>& /*wait*/) override {}
+
+  std::optional<ProcessWait> Read(const ProcessName& /*process*/) const override {
+    return std::nullopt;
   }
 
  private:
+  int bell() const { return job_.bells_[static_cast<size_t>(job_.RankOf(island_, process_))]; }
+
   // What the ranks of this island want, once to each speaker.
   void Tell() {
     IslandBoard& board = job_.board(island_);
@@ -238,7 +269,9 @@ RealIslands::RealIslands(RealIslandsShape shape) : shape_(std::move(shape)) {
         }
       }
       const IslandMap map(list, static_cast<int>(processes), 0);
-      Rank(*this, island, process, map).Run();
+      const auto rank = std::make_shared<Rank>(*this, island, process, map);
+      rank->Begin();
+      LookAfter(rank);
     }
   }
   WEFT_CHECK(Await(

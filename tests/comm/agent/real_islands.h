@@ -5,8 +5,8 @@
 //   job.Signal(1, 0, SIGKILL);
 //   EXPECT_TRUE(job.AwaitAll([&](int island) { return job.FindDeath(island, job.RankOf(1, 0)) != nullptr; }, 1 * kSecondNs));
 //
-// Each process runs an IslandSide on the system's clock, sockets and pidfds, and writes what it is told into memory that it shares with
-// the test. All of them are killed with the object, and if the test ends. It must have no other threads.
+// Each process runs an IslandSide on the system's clock, sockets and pidfds, moved by an Agent as the progress thread's, and writes what
+// it is told into memory that it shares with the test. All of them are killed with the object, and if the test ends. It must have no other threads.
 #pragma once
 
 #include <atomic>
