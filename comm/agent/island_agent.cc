@@ -70,7 +70,7 @@ absl::Status IslandAgent::Speak() {
   }
   BeginEpoch();
   // The speaker that wrote them may have ended before anybody here was told.
-  for (const RankDeath& death : memory_->Read().deaths)
+  for (const RankDeath& death : voice_->deaths.All())
     EmitDeath(death);
   return absl::OkStatus();
 }
@@ -106,6 +106,9 @@ void IslandAgent::BeginEpoch() {
   voice.deaths.BeginEpoch(state.members);
   for (const RankDeath& death : state.deaths)
     voice.deaths.Merge(death);
+  for (const EndedIsland& ended : state.elsewhere)
+    voice.deaths.Restore(map_, state.members, ended);
+  voice.known_by.clear();
   const int islands = map_.island_count();
   // Reports of this speaker are newer than those of speakers before.
   voice.reach = std::make_unique<IslandReach>(*voice.membership, islands, island_,
@@ -144,6 +147,10 @@ void IslandAgent::Adopt(const IslandMembers& members, int from) {
   for (RankDeath& death : state.deaths) {
     death.promised = 0;
     death.accepted = false;
+  }
+  for (EndedIsland& ended : state.elsewhere) {
+    ended.promised = 0;
+    ended.accepted = false;
   }
   if (!memory_->Write(term_, state)) {
     Hush();
@@ -215,9 +222,18 @@ void IslandAgent::StartReconfigure(const IslandNumberSet& ranks, int64_t deadlin
 
 bool IslandAgent::AllTold() const {
   if (!IsMember()) return true;
-  IslandNumberSet away = voice_->deaths.EndedIslands(map_, *voice_->membership);
+  const IslandMembership& membership = *voice_->membership;
+  IslandNumberSet away = voice_->deaths.EndedIslands(map_, membership);
   away.AddAll(voice_->reach->unreachable());
-  return voice_->links.AllSent(away);
+  IslandNumberSet own(map_.rank_count());
+  for (const int rank : map_.RanksOf(island_)) {
+    if (voice_->deaths.ranks().Has(rank)) own.Add(rank);
+  }
+  const std::vector<int> neighbours = membership.NeighboursOf(island_);
+  return std::all_of(neighbours.begin(), neighbours.end(), [&](int island) {
+    const auto known = voice_->known_by.find(island);
+    return away.Has(island) || (known != voice_->known_by.end() && known->second.Contains(own));
+  });
 }
 
 // --- Steps ---------------------------------------------------------------------------------------
@@ -270,7 +286,7 @@ void IslandAgent::StepReach(int64_t now_ns) {
     voice.untold_reports.push_back(voice.reach->own());
   }
   TellReports(AgreementMessage::kAll, std::exchange(voice.untold_reports, {}));
-  TellDeaths(AgreementMessage::kAll, std::exchange(voice.untold_deaths, {}));
+  if (!TellNewDeaths()) return;
   const IslandNumberSet ended = voice.deaths.EndedIslands(map_, *voice.membership);
   for (const int island : voice.reach->Judge(now_ns, ended)) {
     Emit({.kind = IslandEvent::Kind::kUnreachable, .island = island});
@@ -383,6 +399,32 @@ void IslandAgent::MergeDeath(const RankDeath& death) {
 void IslandAgent::EmitDeath(const RankDeath& death) {
   const auto kind = death.left ? IslandEvent::Kind::kRankLeft : IslandEvent::Kind::kRankDead;
   Emit({.kind = kind, .rank = death.world_rank, .exit = death.exit});
+}
+
+// Also to those that they came from, who take it for the answer. False if another process speaks now.
+bool IslandAgent::TellNewDeaths() {
+  const std::vector<RankDeath> news = std::exchange(voice_->untold_deaths, {});
+  if (!RememberEnded(news)) {
+    Hush();
+    return false;
+  }
+  TellDeaths(AgreementMessage::kAll, news);
+  return true;
+}
+
+// Known to the island before it is answered: the last process of the island that has ended goes then.
+bool IslandAgent::RememberEnded(const std::vector<RankDeath>& news) {
+  const IslandNumberSet ended = voice_->deaths.EndedIslands(map_, *voice_->membership);
+  IslandNumberSet complete(map_.island_count());
+  for (const RankDeath& death : news) {
+    const int island = map_.IslandOf(death.world_rank);
+    if (island != island_ && ended.Has(island)) complete.Add(island);
+  }
+  if (complete.Empty()) return true;
+  IslandState state = memory_->Read();
+  for (const int island : complete.Numbers())
+    state.elsewhere.push_back(voice_->deaths.Ended(map_, island));
+  return memory_->Write(term_, state);
 }
 
 void IslandAgent::TellDeaths(int to, const std::vector<RankDeath>& deaths) {

@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -118,7 +119,7 @@ class IslandAgent {
   // Questions about the processes at the other ends of lost connections that were answered.
   uint64_t answers() const { return answers_; }
 
-  // All islands that this one is to be connected with, and that are there, have been sent what there was to say.
+  // All islands that this one is to be connected with, and that are there, have said that they know which of its ranks have ended.
   bool AllTold() const;
 
   // In all, without beats.
@@ -140,6 +141,8 @@ class IslandAgent {
     std::unique_ptr<IslandAgreement> agreement;
     std::unique_ptr<IslandQuestions> questions;
     std::vector<RankDeath> untold_deaths;
+    // Ranks of this island, by the islands that have said themselves that these have ended.
+    std::map<int, IslandNumberSet> known_by;
     std::vector<ReachReport> untold_reports;
     int64_t seek_ns = 0;
     uint64_t next_sequence = 0;
@@ -157,6 +160,8 @@ class IslandAgent {
   void AddLocal(RankDeath death);
   void MergeDeath(const RankDeath& death);
   void EmitDeath(const RankDeath& death);
+  bool TellNewDeaths();
+  bool RememberEnded(const std::vector<RankDeath>& news);
   void TellDeaths(int to, const std::vector<RankDeath>& deaths);
   void TellReports(int to, const std::vector<ReachReport>& reports);
   bool TellVerdict(int to, const GroupVerdict& verdict);

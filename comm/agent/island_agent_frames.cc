@@ -49,9 +49,12 @@ absl::Status IslandAgent::HandleKnowledge(int from, const Frame& frame) {
   switch (static_cast<IslandFrame>(frame.type)) {
     case IslandFrame::kDeaths: {
       WEFT_ASSIGN_OR_RETURN(const std::vector<RankDeath> deaths, DecodeDeaths(frame.body));
-      // Of its own processes an island hears from nobody.
+      // Of its own processes an island hears from nobody; but that others know what it has said.
       for (const RankDeath& death : deaths) {
-        if (map_.IslandOf(death.world_rank) != island_) MergeDeath(death);
+        if (map_.IslandOf(death.world_rank) != island_)
+          MergeDeath(death);
+        else
+          voice.known_by.try_emplace(from, map_.rank_count()).first->second.Add(death.world_rank);
       }
       return absl::OkStatus();
     }
@@ -153,8 +156,7 @@ void IslandAgent::Answer(const IslandAsk& ask) {
   if (answer.ended) {
     answer.exit = (*process)->Exit();
     LocalDeath(map_.island(island_).processes[static_cast<size_t>(place)].world_rank, answer.exit);
-    if (!speaking()) return;
-    TellDeaths(AgreementMessage::kAll, std::exchange(voice_->untold_deaths, {}));
+    if (!speaking() || !TellNewDeaths()) return;
   }
   const int to = ask.via >= 0 ? ask.via : ask.asker;
   voice_->links.Send(to, IslandFrame::kAnswer, EncodeAnswer(answer));

@@ -1,5 +1,7 @@
 #include "comm/agent/island_deaths.h"
 
+#include <algorithm>
+
 namespace weft {
 
 std::vector<RankDeath> IslandDeaths::All() const {
@@ -15,6 +17,36 @@ void IslandDeaths::BeginEpoch(const IslandNumberSet& members) {
   for (auto& [rank, death] : deaths_) {
     death.promised = 0;
     death.accepted = false;
+  }
+}
+
+// The most that was promised at any of the deaths stands for all of them. So some count in fewer ballots than they might, which is safe (A3).
+EndedIsland IslandDeaths::Ended(const IslandMap& map, int island) const {
+  EndedIsland ended{.island = island};
+  uint64_t bit = 1;
+  for (const int rank : map.RanksOf(island)) {
+    if (const auto known = deaths_.find(rank); known != deaths_.end()) {
+      const RankDeath& death = known->second;
+      if (death.left) ended.left |= bit;
+      ended.promised = std::max(ended.promised, death.promised);
+      ended.accepted = ended.accepted || death.accepted;
+    }
+    bit <<= 1;
+  }
+  return ended;
+}
+
+void IslandDeaths::Restore(const IslandMap& map, const IslandNumberSet& members,
+                           const EndedIsland& ended) {
+  uint64_t bit = 1;
+  for (const int rank : map.RanksOf(ended.island)) {
+    if (members.Has(rank)) {
+      Merge({.world_rank = rank,
+             .promised = ended.promised,
+             .accepted = ended.accepted,
+             .left = (ended.left & bit) != 0});
+    }
+    bit <<= 1;
   }
 }
 

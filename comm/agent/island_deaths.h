@@ -2,6 +2,7 @@
 //
 //   if (deaths.Merge(death)) ...      // news, to be told
 //   deaths.ranks().Has(3)
+//   state.elsewhere.push_back(deaths.Ended(map, island));   // to be remembered by its next speaker
 //
 // A fact stays one; merging it again does nothing.
 // Thread-safety: owned by one thread.
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "comm/agent/island_map.h"
+#include "comm/agent/island_memory.h"
 #include "comm/agent/island_number_set.h"
 #include "comm/agent/island_protocol.h"
 
@@ -37,6 +39,10 @@ class IslandDeaths {
   // The members of the new epoch that have ended are facts in it as well; of what islands had promised in the one before
   // nothing is left.
   void BeginEpoch(const IslandNumberSet& members);
+
+  // Of an island all of whose member ranks have ended: what is remembered of it, and taken up again. How its processes died is not.
+  EndedIsland Ended(const IslandMap& map, int island) const;
+  void Restore(const IslandMap& map, const IslandNumberSet& members, const EndedIsland& ended);
 
   // Islands all of whose member ranks have ended.
   IslandNumberSet EndedIslands(const IslandMap& map, const IslandMembership& membership) const;

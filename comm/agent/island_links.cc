@@ -358,13 +358,6 @@ void IslandLinks::Broadcast(IslandFrame type, std::string_view body, int except)
   }
 }
 
-bool IslandLinks::AllSent(const IslandNumberSet& without) const {
-  return std::all_of(neighbours_.begin(), neighbours_.end(), [&](int island) {
-    const IslandLink* const link = ReadyLink(island);
-    return without.Has(island) || (link != nullptr && link->flushed());
-  });
-}
-
 void IslandLinks::Flush() {
   for (const Held& held : links_) {
     if (held.greeted) held.link->Flush();

@@ -91,8 +91,6 @@ class IslandLinks {
   void Broadcast(IslandFrame type, std::string_view body, int except = -1);
   // Sends what can be sent without waiting.
   void Flush();
-  // There is a connection to each neighbour but those `without`, and what was to be sent has been.
-  bool AllSent(const IslandNumberSet& without) const;
 
   // Neighbours that have not been heard of for lost_ns, and connections beside the topology's.
   std::vector<int32_t> Lost() const;

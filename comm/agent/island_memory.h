@@ -1,5 +1,5 @@
-// What an island must not forget when another of its processes speaks for it: its word in agreements and about failures, and
-// its deaths.
+// What an island must not forget when another of its processes speaks for it: its word in agreements and about failures, its deaths,
+// and which other islands have ended.
 //
 //   const uint64_t term = memory->Take();          // now this process speaks
 //   IslandState state = memory->Read();
@@ -22,6 +22,14 @@
 
 namespace weft {
 
+// All member ranks of an island have died or left. Of what it had promised and accepted when it saw that, in short: the most.
+struct EndedIsland {
+  int32_t island = -1;
+  uint64_t left = 0;  // bits, by the order of its ranks: it has not died
+  uint64_t promised = 0;
+  bool accepted = false;
+};
+
 struct IslandState {
   uint32_t epoch = 1;
   IslandNumberSet members;  // world ranks
@@ -31,6 +39,8 @@ struct IslandState {
   IslandNumberSet accepted_ranks;
   // Member ranks of this island that have ended, with what stood here when that was seen.
   std::vector<RankDeath> deaths;
+  // Other islands none of whose member ranks is left: nobody may be there any more who would say so again.
+  std::vector<EndedIsland> elsewhere;
 };
 
 // kLeaving: it takes no part in the job any more, though it lives, and may still speak; kGone: nor does it speak.

@@ -50,9 +50,11 @@ size_t SetBytes(int bound) {
 
 size_t PlaceWords(const IslandMap& map, int island) {
   constexpr size_t kDeathBytes = 64;
+  constexpr size_t kEndedBytes = 24;
   constexpr size_t kRecordBytes = 144 + kFailureOperationMax + kFailureSentenceMax;
-  const size_t state =
-      64 + 2 * SetBytes(map.rank_count()) + kDeathBytes * (1 + map.island(island).processes.size());
+  const size_t state = 64 + 2 * SetBytes(map.rank_count()) +
+                       kDeathBytes * (1 + map.island(island).processes.size()) +
+                       kEndedBytes * (1 + static_cast<size_t>(map.island_count()));
   const size_t verdicts =
       IslandRelay::kGroupsMax * (kRecordBytes + 2 * SetBytes(map.island_count()));
   return (state + verdicts + kCacheLineBytes) / kCacheLineBytes * (kCacheLineBytes / 8);
@@ -142,6 +144,16 @@ std::optional<IslandSharedMemory::Content> IslandSharedMemory::Decode(
   const auto accepted = DecodeRanks(reader.Text(bytes.size()), map_.rank_count());
   const auto deaths = DecodeDeaths(reader.Text(bytes.size()));
   if (!members.ok() || !accepted.ok() || !deaths.ok()) return std::nullopt;
+  const size_t ended = reader.U32();
+  if (ended > static_cast<size_t>(map_.island_count())) return std::nullopt;
+  state.elsewhere.resize(ended);
+  for (EndedIsland& island : state.elsewhere) {
+    island.island = reader.I32();
+    island.left = reader.U64();
+    island.promised = reader.U64();
+    island.accepted = reader.U8() != 0;
+    if (island.island < 0 || island.island >= map_.island_count()) return std::nullopt;
+  }
   state.epoch = members->epoch;
   state.members = members->ranks;
   state.accepted_ranks = *accepted;
@@ -164,6 +176,13 @@ bool IslandSharedMemory::WriteContent(uint64_t head, const Content& content) {
   writer.Text(
       EncodeRanks(state.accepted == 0 ? IslandNumberSet(map_.rank_count()) : state.accepted_ranks));
   writer.Text(EncodeDeaths(state.deaths));
+  writer.U32(static_cast<uint32_t>(state.elsewhere.size()));
+  for (const EndedIsland& ended : state.elsewhere) {
+    writer.I32(ended.island);
+    writer.U64(ended.left);
+    writer.U64(ended.promised);
+    writer.U8(ended.accepted ? 1 : 0);
+  }
   for (const GroupVerdict& verdict : content.verdicts)
     writer.Text(EncodeVerdictOf(verdict));
   std::string bytes = writer.Take();

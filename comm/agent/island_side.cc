@@ -56,13 +56,13 @@ void IslandSide::Leave() {
   memory_->SetPresence(static_cast<int>(place_), IslandPresence::kLeaving);
 }
 
-// One that speaks, or will, comes before this one, and has not gone.
-bool IslandSide::IsSpokenFor() const {
+// One that speaks, or will, comes before this one: it may leave as well, but lives, and has not gone.
+bool IslandSide::IsSpokenFor(int64_t now_ns) {
   for (size_t place = 0; place < place_; ++place) {
-    const Fellow& fellow = fellows_[place];
-    const bool ended = fellow.ended && !fellow.left;
-    if (!ended && memory_->PresenceOf(static_cast<int>(place)) != IslandPresence::kGone)
-      return true;
+    Fellow& fellow = fellows_[place];
+    const bool gone = memory_->PresenceOf(static_cast<int>(place)) == IslandPresence::kGone;
+    if (gone || fellow.process->Ended() || Stalls(&fellow, now_ns)) continue;
+    return true;
   }
   return false;
 }
@@ -74,18 +74,18 @@ bool IslandSide::IsLast() const {
   return true;
 }
 
-// A speaker has seen that this process leaves, and tells it.
+// A speaker has seen that this process leaves, and tells it; or the members of an epoch do without it.
 bool IslandSide::IsSaid() const {
-  const std::vector<RankDeath> deaths = memory_->Read().deaths;
+  const IslandState state = memory_->Read();
   const int rank = fellows_[place_].world_rank;
-  return rank < 0 || std::any_of(deaths.begin(), deaths.end(), [rank](const RankDeath& death) {
-           return death.world_rank == rank;
-         });
+  return !state.members.Has(rank) ||
+         std::any_of(state.deaths.begin(), state.deaths.end(),
+                     [rank](const RankDeath& death) { return death.world_rank == rank; });
 }
 
 // Who speaks stays until the next one has taken over, or until all have left and that is told: or the others would miss the island.
 void IslandSide::StepLeaving(int64_t now_ns) {
-  if (!agent_.speaking() && !IsSaid() && !IsSpokenFor()) {
+  if (!agent_.speaking() && !IsSaid() && !IsSpokenFor(now_ns)) {
     Choose(now_ns);  // what it must tell beside, it is told now
     agent_.Step();
     return;

@@ -77,7 +77,7 @@ class IslandSide {
   void Choose(int64_t now_ns);
   void StepLeaving(int64_t now_ns);
   bool IsSaid() const;
-  bool IsSpokenFor() const;
+  bool IsSpokenFor(int64_t now_ns);
   bool IsLast() const;
 
   const Seams seams_;

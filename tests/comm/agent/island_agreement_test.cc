@@ -123,8 +123,11 @@ class World {
     const int rank = ranks[Pick(ranks.size())];
     if (!deaths_[island]->ranks().Has(rank)) {
       IslandState state = memories_[island]->Read();
-      RankDeath death{
-          .world_rank = rank, .promised = state.promised, .accepted = state.accepted != 0};
+      // Every other one has left: that counts alike.
+      RankDeath death{.world_rank = rank,
+                      .promised = state.promised,
+                      .accepted = state.accepted != 0,
+                      .left = rank % 2 != 0};
       state.deaths.push_back(death);
       (void)memories_[island]->Write(terms_[island], state);
       deaths_[island]->Merge(death);

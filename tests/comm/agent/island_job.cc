@@ -14,6 +14,8 @@ namespace {
 
 // Of an island, in one run: far more than any need.
 constexpr uint64_t kStepsMax = 1'000'000;
+// Of the limit: how long a process that leaves waits, as comm/hierarchy/span_watch.cc does.
+constexpr int64_t kLeavesPerSimLimit = 6;
 
 // The same group may fail again in a later epoch.
 uint64_t GroupOf(const IslandEvent& event) {
@@ -57,8 +59,27 @@ class IslandJob::LocalSide {
   LocalSide(IslandJob* job, int island, int process)
       : job_(job), island_(island), process_(process) {}
 
+  void Leave() {
+    if (left_ns_ >= 0) return;
+    left_ns_ = job_->world().now_ns();
+    side().Leave();
+  }
+
+  int64_t left_ns() const { return left_ns_; }
+
+  bool gone() const { return left_ns_ >= 0 && job_->sides_[island_][process_]->gone(); }
+
+  bool gave_up() const { return gave_up_; }
+
   void Step() {
+    if (gave_up_) return;
     ++job_->steps_;
+    if (left_ns_ >= 0 && !side().gone() && job_->world().now_ns() >= PatienceNs()) {
+      // Nobody steps it any more, and it is destroyed.
+      gave_up_ = true;
+      side().agent().Hush();
+      return;
+    }
     side().Step();
     IslandAgent& agent = side().agent();
     if (agent.speaking()) {
@@ -69,10 +90,19 @@ class IslandJob::LocalSide {
       job_->Note(island_, *event);
   }
 
-  int64_t NextWakeNs() { return side().NextWakeNs(); }
+  int64_t NextWakeNs() {
+    if (gave_up_) return INT64_MAX;
+    const int64_t wake_ns = side().NextWakeNs();
+    return left_ns_ >= 0 && !side().gone() ? std::min(wake_ns, PatienceNs()) : wake_ns;
+  }
 
  private:
   IslandSide& side() { return *job_->sides_[island_][process_]; }
+
+  int64_t PatienceNs() const {
+    const int64_t patience_ns = job_->shape_.leave_patience_ns;
+    return left_ns_ + (patience_ns > 0 ? patience_ns : job_->shape_.limit_ns / kLeavesPerSimLimit);
+  }
 
   void Tell() {
     Board& board = *job_->boards_[island_];
@@ -97,6 +127,8 @@ class IslandJob::LocalSide {
   IslandJob* const job_;
   const int island_;
   const int process_;
+  int64_t left_ns_ = -1;
+  bool gave_up_ = false;
   int told_version_ = -1;
   uint64_t told_beginning_ = 0;
 };
@@ -185,6 +217,32 @@ IslandAgent* IslandJob::Speaker(int island) {
   return nullptr;
 }
 
+IslandJob::LocalSide& IslandJob::local_side(int island, int process) const {
+  return *local_sides_[static_cast<size_t>(island) * nodes_[island].size() +
+                       static_cast<size_t>(process)];
+}
+
+void IslandJob::LeaveAt(int64_t time_ns, int island, int process) {
+  world_.CallAt(time_ns, [this, island, process] {
+    const SimNode* const node = nodes_[island][process];
+    if (!node->alive() || node->stopped()) return;
+    local_side(island, process).Leave();
+    world_.Touch(node);
+  });
+}
+
+int64_t IslandJob::LeftNs(int island, int process) const {
+  return local_side(island, process).left_ns();
+}
+
+bool IslandJob::Gone(int island, int process) const {
+  return local_side(island, process).gone();
+}
+
+bool IslandJob::GaveUp(int island, int process) const {
+  return local_side(island, process).gave_up();
+}
+
 void IslandJob::RaiseAt(int64_t time_ns, int island, const FailureRecord& record) {
   world_.CallAt(time_ns, [this, island, record] {
     if (LivingRanks(island).empty()) return;
@@ -202,7 +260,8 @@ void IslandJob::ReconfigureAt(int64_t time_ns, int island, int64_t deadline_ns) 
     board.reconfigure = true;
     board.deadline_ns = deadline_ns;
     ++board.version;
-    ++seen_[island].reconfigures;
+    Seen& seen = seen_[island];
+    if (seen.reconfigures++ == 0) seen.asked_ns = world_.now_ns();
     for (const SimNode* node : nodes_[island])
       world_.Touch(node);
   });
@@ -220,14 +279,20 @@ bool IslandJob::RunUntil(const std::function<bool()>& done, int64_t limit_ns) {
 }
 
 bool IslandJob::CanSpeak(int island) {
-  return std::any_of(nodes_[island].begin(), nodes_[island].end(),
-                     [](const SimNode* node) { return node->alive() && !node->stopped(); });
+  for (int process = 0; process < processes(); ++process) {
+    const SimNode* const node = nodes_[island][process];
+    const bool away = Gone(island, process) || GaveUp(island, process);
+    if (node->alive() && !node->stopped() && !away) return true;
+  }
+  return false;
 }
 
 std::vector<int> IslandJob::LivingRanks(int island) {
   std::vector<int> living;
   for (int process = 0; process < shape_.ranks_per_island; ++process) {
-    if (nodes_[island][process]->alive()) living.push_back(RankOf(island, process));
+    if (nodes_[island][process]->alive() && LeftNs(island, process) < 0) {
+      living.push_back(RankOf(island, process));
+    }
   }
   return living;
 }
@@ -241,8 +306,18 @@ void IslandJob::Note(int island, const IslandEvent& event) {
       const int process = event.rank - RankOf(home, 0);
       if (nodes_[home][process]->alive()) {
         wrong_ += StrCat("island ", island, " calls rank ", event.rank, " dead, which lives\n");
+      } else if (LeftNs(home, process) >= 0) {
+        wrong_ += StrCat("island ", island, " calls rank ", event.rank, " dead, which had left\n");
       }
       seen.dead_ns.try_emplace(event.rank, now_ns);
+      break;
+    }
+    case IslandEvent::Kind::kRankLeft: {
+      const int home = map_->IslandOf(event.rank);
+      if (LeftNs(home, event.rank - RankOf(home, 0)) < 0) {
+        wrong_ += StrCat("island ", island, " says that rank ", event.rank, " has left\n");
+      }
+      seen.left_ns.try_emplace(event.rank, now_ns);
       break;
     }
     case IslandEvent::Kind::kUnreachable:
@@ -289,6 +364,13 @@ void IslandJob::ExpectSafe() {
       EXPECT_TRUE(known->second == ranks)
           << "epoch " << epoch << " has two sets of ranks: " << known->second.ToString()
           << "; on island " << island << " " << ranks.ToString();
+      for (const int rank : ranks.Numbers()) {
+        const int home = map_->IslandOf(rank);
+        const int64_t left_ns = LeftNs(home, rank - RankOf(home, 0));
+        const int64_t asked_ns = seen_[home].asked_ns;
+        EXPECT_FALSE(left_ns >= 0 && (asked_ns < 0 || left_ns < asked_ns))
+            << "rank " << rank << " had left and is in epoch " << epoch;
+      }
     }
   }
   for (int a = 0; a < islands(); ++a) {

@@ -4,6 +4,7 @@
 //   IslandJob job(seed, {.islands = 5, .ranks_per_island = 3});
 //   job.RaiseAt(time_ns, island, record);
 //   job.world().KillAt(job.node(island, process), time_ns);
+//   job.LeaveAt(time_ns, island, process);
 //   EXPECT_TRUE(job.RunUntil([&] { return job.Settled(group); }, limit_ns));
 //   job.ExpectSafe();
 //
@@ -58,6 +59,8 @@ struct IslandJobShape {
   bool launcher = false;  // an agent of the launcher's on each machine
   int64_t limit_ns = 3'000'000'000;
   int64_t gather_ns = 20'000'000;
+  // How long a process that leaves waits until it may go; 0: as comm/hierarchy/span_watch.cc does.
+  int64_t leave_patience_ns = 0;
   SimWorld::Stepping stepping = SimWorld::Stepping::kTouched;
 };
 
@@ -89,15 +92,24 @@ class IslandJob {
   void RaiseAt(int64_t time_ns, int island, const FailureRecord& record);
   void ReconfigureAt(int64_t time_ns, int island, int64_t deadline_ns);
 
+  // The process takes no part in the job any more, though it lives. One that has ended or is stopped then does nothing.
+  void LeaveAt(int64_t time_ns, int island, int process);
+
+  // When the process left; -1: it has not.
+  int64_t LeftNs(int island, int process) const;
+  // It has left, and need not be there any more; or its patience has come to an end before that.
+  bool Gone(int island, int process) const;
+  bool GaveUp(int island, int process) const;
+
   // The island's first process ends; another one begins in its place, knows the secret, and takes itself for it.
   void RestartAt(int64_t time_ns, int island);
 
   // Runs until `done`, which is looked at whenever something happens; false if that is not so at `limit_ns`.
   bool RunUntil(const std::function<bool()>& done, int64_t limit_ns);
 
-  // A process of the island can speak: it lives and is not stopped.
+  // A process of the island can speak: it lives, is not stopped, and has not gone.
   bool CanSpeak(int island);
-  // Ranks of the island that live.
+  // Ranks of the island that live and have not left.
   std::vector<int> LivingRanks(int island);
 
   struct Seen {
@@ -107,18 +119,20 @@ class IslandJob {
     std::map<uint64_t, int64_t> settled_ns;
     std::map<uint32_t, IslandNumberSet> agreed;  // by epoch; also those that it was left out of
     std::map<int, int64_t> dead_ns;              // ranks
+    std::map<int, int64_t> left_ns;              // ranks
     std::map<int, int64_t> unreachable_ns;       // islands, the last time
     int ends_without = 0;                        // NO_QUORUM, or late
     int no_quorum = 0;
     IslandNumberSet late;
     bool left_behind = false;
-    int reconfigures = 0;  // asked for
+    int reconfigures = 0;   // asked for
+    int64_t asked_ns = -1;  // when for the first time
   };
 
   const Seen& seen(int island) const { return seen_[island]; }
 
-  // One set per epoch; nobody is called dead who lives; settled records are the same but where islands have excluded each
-  // other.
+  // One set per epoch, without those who had left before; nobody is called dead who lives or has left, nor left who has not; settled
+  // records are the same but where islands have excluded each other.
   void ExpectSafe();
 
   uint64_t frames_sent();
@@ -128,6 +142,7 @@ class IslandJob {
   class LocalSide;
   class Stranger;
 
+  LocalSide& local_side(int island, int process) const;
   void Note(int island, const IslandEvent& event);
 
   const IslandJobShape shape_;

@@ -26,6 +26,8 @@ enum Fault {
   kStop,
   kBreak,
   kCut,
+  kLeave,
+  kLeaveIsland,
   kKillMachine,
   kStopMachine,
   kSilence,
@@ -38,7 +40,8 @@ enum Fault {
 // One run, made and judged.
 class SeedRun {
  public:
-  explicit SeedRun(uint64_t seed) : chosen_(seed), shape_(Shape()), job_(seed, shape_) {}
+  explicit SeedRun(uint64_t seed)
+      : chosen_(seed), gentle_(Pick(3) == 0), shape_(Shape()), job_(seed, shape_) {}
 
   void Play() {
     ChooseFaults();
@@ -80,6 +83,8 @@ class SeedRun {
     shape.launcher = Pick(2) == 0;
     // Connections must be made within a sixth of it, and a message may take 0.1 s.
     shape.limit_ns = Pick(4) == 0 ? 6 * kSecondNs : 3 * kSecondNs;
+    // Where an island can answer it is to say all that it has to, and to give up where it cannot before it finds others unreachable.
+    if (gentle_) shape.leave_patience_ns = shape.limit_ns / 2;
     description_ = StrCat(shape.islands, " islands of ", shape.ranks_per_island,
                           shape.launcher ? " ranks with launcher" : " ranks", ", limit ",
                           shape.limit_ns / kSecondNs, " s:");
@@ -109,7 +114,6 @@ class SeedRun {
     begin_ns_ = last_ns_ = job_.world().now_ns();
     // Of each run only some kinds, so that each is seen without the others.
     std::vector<Fault> kinds;
-    gentle_ = Pick(3) == 0;
     for (int kind = 0; kind < (gentle_ ? kKillMachine : kFaultCount); ++kind) {
       if (Pick(3) == 0) kinds.push_back(static_cast<Fault>(kind));
     }
@@ -127,7 +131,8 @@ class SeedRun {
       case kStop: {
         const int process = static_cast<int>(Pick(static_cast<uint64_t>(job_.processes())));
         // One that can answer for its island is left where nothing may be called unreachable.
-        if (gentle_ && process == job_.processes() - 1) return;
+        if (gentle_ && (process == job_.processes() - 1 || leaving_.count(island) != 0)) return;
+        struck_.insert(island);
         SimNode* const node = job_.node(island, process);
         if (fault == kKill) {
           Note(StrCat("kill ", island, ".", process), at_ns);
@@ -146,6 +151,26 @@ class SeedRun {
         Note("cut", at_ns);
         world.CutSomeConnectionAt(at_ns);
         break;
+      case kLeave: {
+        const int process = static_cast<int>(Pick(static_cast<uint64_t>(shape_.ranks_per_island)));
+        if (gentle_ && process == job_.processes() - 1) return;
+        Note(StrCat("leave ", island, ".", process), at_ns);
+        job_.LeaveAt(at_ns, island, process);
+        break;
+      }
+      case kLeaveIsland: {
+        // In a gentle run nobody of it is killed or stopped who may be the last, unless a launcher's agent stays.
+        if (gentle_ && !shape_.launcher && struck_.count(island) != 0) return;
+        if (!shape_.launcher) leaving_.insert(island);
+        Note(StrCat("leave ", island), at_ns);
+        const int64_t spread_ns = Pick(2) == 0 ? 5 * kMs : kSecondNs;
+        for (int process = 0; process < shape_.ranks_per_island; ++process) {
+          const int64_t left_ns = at_ns + Within(spread_ns);
+          last_ns_ = std::max(last_ns_, left_ns);
+          job_.LeaveAt(left_ns, island, process);
+        }
+        break;
+      }
       case kKillMachine:
         Note(StrCat("lose ", island), at_ns);
         world.KillMachineAt(job_.node(island, 0), at_ns);
@@ -294,11 +319,28 @@ class SeedRun {
           missing += StrCat("; ", speaker->connection_count(), " connections\n");
         }
         for (const int rank : job_.map().RanksOf(other)) {
-          const bool alive = job_.node(other, rank - job_.RankOf(other, 0))->alive();
-          if (alive || !membership.ranks().Has(rank) || seen.dead_ns.count(rank) != 0) continue;
+          const int process = rank - job_.RankOf(other, 0);
+          const bool ended =
+              !job_.node(other, process)->alive() || job_.LeftNs(other, process) >= 0;
+          const bool known = seen.dead_ns.count(rank) != 0 || seen.left_ns.count(rank) != 0;
+          if (!ended || !membership.ranks().Has(rank) || known) continue;
           missing += StrCat("island ", island, " does not know that rank ", rank, " has ended\n");
         }
       }
+    }
+    for (int island = 0; island < shape_.islands; ++island)
+      missing += MissingLeavers(island);
+    return missing;
+  }
+
+  // Who has left and lives has gone or, where others cannot be reached, given up.
+  std::string MissingLeavers(int island) {
+    std::string missing;
+    for (int process = 0; process < shape_.ranks_per_island; ++process) {
+      const SimNode* const node = job_.node(island, process);
+      const bool leaves = job_.LeftNs(island, process) >= 0 && node->alive() && !node->stopped();
+      if (!leaves || job_.Gone(island, process) || job_.GaveUp(island, process)) continue;
+      missing += StrCat("rank ", job_.RankOf(island, process), " cannot go\n");
     }
     return missing;
   }
@@ -332,10 +374,14 @@ class SeedRun {
         ADD_FAILURE() << "island " << island << " calls " << other << " unreachable at "
                       << (ns - begin_ns_) / kMs << " ms";
       }
-      EXPECT_EQ(seen.ends_without, 0) << "on island " << island;
-      if (reconfigures_ && !job_.LivingRanks(island).empty()) {
-        EXPECT_EQ(seen.agreed.count(2), 1u) << "on island " << island;
+      // Who has promised something and leaves cannot be asked for it any more.
+      if (leaving_.empty()) {
+        EXPECT_EQ(seen.ends_without, 0) << "on island " << island;
+        if (reconfigures_ && !job_.LivingRanks(island).empty()) {
+          EXPECT_EQ(seen.agreed.count(2), 1u) << "on island " << island;
+        }
       }
+      ExpectToldLeaves(island);
       for (const auto& [epoch, ranks] : seen.agreed) {
         for (const int rank : job_.LivingRanks(island))
           EXPECT_TRUE(ranks.Has(rank)) << "rank " << rank << " was left behind";
@@ -350,7 +396,23 @@ class SeedRun {
     }
   }
 
+  // All who left could say so, but to an island that left as well; and the others know of it.
+  void ExpectToldLeaves(int island) {
+    for (int process = 0; process < shape_.ranks_per_island; ++process) {
+      if (job_.LeftNs(island, process) < 0 || !job_.node(island, process)->alive()) continue;
+      const int rank = job_.RankOf(island, process);
+      EXPECT_TRUE(job_.Gone(island, process) || leaving_.size() > 1)
+          << "rank " << rank << " gave up";
+      for (int other = 0; other < shape_.islands; ++other) {
+        if (job_.LivingRanks(other).empty() || job_.memory(other).Read().epoch > 1) continue;
+        EXPECT_EQ(job_.seen(other).left_ns.count(rank), 1u)
+            << "island " << other << " does not know that rank " << rank << " has left";
+      }
+    }
+  }
+
   std::mt19937_64 chosen_;
+  const bool gentle_;  // no fault that silences an island
   std::string description_;
   const IslandJobShape shape_;
   IslandJob job_;
@@ -358,8 +420,9 @@ class SeedRun {
   int64_t last_ns_ = 0;      // after which nothing is done to the job
   int64_t deadline_ns_ = 0;  // of the reconfiguration
   bool finished_ = false;
-  int64_t look_ns_ = 0;  // when to look next whether all is done
-  bool gentle_ = false;  // no fault that silences an island
+  int64_t look_ns_ = 0;    // when to look next whether all is done
+  std::set<int> struck_;   // islands of which some are killed or stopped
+  std::set<int> leaving_;  // islands of which all leave
   int groups_ = 0;
   bool reconfigures_ = false;
 };

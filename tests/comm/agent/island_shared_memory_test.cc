@@ -113,6 +113,32 @@ TEST(IslandSharedMemory, WritesOfATermThatHasPassedOnFailAndLeaveNothing) {
   EXPECT_EQ(WrongWith(island.map, first.Read()), "");
 }
 
+TEST(IslandSharedMemory, KeepsHowOtherIslandsHaveEnded) {
+  const SharedIsland island(300, kProcesses);
+  IslandSharedMemory memory = island.Of(0);
+  const uint64_t term = memory.Take();
+  IslandState state = StateOf(island.map, 5);
+  for (int other = 1; other < 300; ++other) {
+    state.elsewhere.push_back({.island = other,
+                               .left = static_cast<uint64_t>(other % 8),
+                               .promised = static_cast<uint64_t>(other) << 40,
+                               .accepted = other % 3 == 0});
+  }
+  ASSERT_TRUE(memory.Write(term, state));
+  ASSERT_TRUE(memory.WriteVerdict(term, VerdictOf(island.map, 1, 10)));
+  const IslandState read = island.Of(1).Read();
+  EXPECT_EQ(WrongWith(island.map, read), "");
+  ASSERT_EQ(read.elsewhere.size(), state.elsewhere.size());
+  for (size_t i = 0; i < state.elsewhere.size(); ++i) {
+    const EndedIsland& expected = state.elsewhere[i];
+    const EndedIsland& found = read.elsewhere[i];
+    EXPECT_EQ(found.island, expected.island);
+    EXPECT_EQ(found.left, expected.left);
+    EXPECT_EQ(found.promised, expected.promised);
+    EXPECT_EQ(found.accepted, expected.accepted);
+  }
+}
+
 TEST(IslandSharedMemory, KeepsTheLatestVerdictsUntilTheEpochEnds) {
   const SharedIsland island(3, 1);
   IslandSharedMemory memory = island.Of(0);
@@ -144,6 +170,7 @@ TEST(IslandSharedMemory, HoldsTheLargestJobs) {
   const uint64_t term = memory.Take();
   IslandState state = StateOf(island.map, 2);
   state.deaths.assign(64, RankDeath{.world_rank = 3});
+  state.elsewhere.assign(IslandTopology::kIslandsMax, EndedIsland{.island = 1});
   ASSERT_TRUE(memory.Write(term, state));
   for (uint64_t group = 0; group < IslandRelay::kGroupsMax; ++group)
     ASSERT_TRUE(memory.WriteVerdict(term, VerdictOf(island.map, group, kFailureSentenceMax)));
