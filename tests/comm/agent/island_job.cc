@@ -74,12 +74,6 @@ class IslandJob::LocalSide {
   void Step() {
     if (gave_up_) return;
     ++job_->steps_;
-    if (left_ns_ >= 0 && !side().gone() && job_->world().now_ns() >= PatienceNs()) {
-      // Nobody steps it any more, and it is destroyed.
-      gave_up_ = true;
-      side().agent().Hush();
-      return;
-    }
     side().Step();
     IslandAgent& agent = side().agent();
     if (agent.speaking()) {
@@ -88,6 +82,10 @@ class IslandJob::LocalSide {
     }
     while (std::optional<IslandEvent> event = agent.NextEvent())
       job_->Note(island_, *event);
+    if (left_ns_ < 0 || side().gone() || job_->world().now_ns() < PatienceNs()) return;
+    // Nobody steps it any more, and it is destroyed.
+    gave_up_ = true;
+    agent.Hush();
   }
 
   int64_t NextWakeNs() {
