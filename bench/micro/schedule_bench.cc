@@ -29,13 +29,15 @@ ScheduleGoal BenchGoal(GoalKind kind, int participants, bool order_free) {
           .order_free = order_free};
 }
 
-void MakeOps(benchmark::State& state, const CollectiveSchedule& schedule) {
-  const int n = schedule.goal().participants;
+using SharedSchedule = std::shared_ptr<const CollectiveSchedule>;
+
+void MakeOps(benchmark::State& state, const SharedSchedule& schedule) {
+  const int n = schedule->goal().participants;
   uint64_t most = 0;
   int of = 0;
   for (const int participant : {0, n / 3, n - 1}) {
     uint64_t ops = 0;
-    const std::unique_ptr<OpStream> stream = schedule.OpsOf(participant);
+    const std::unique_ptr<OpStream> stream = schedule->OpsOf(participant);
     for (ScheduleOp op; stream->Next(&op);)
       ++ops;
     if (ops <= most) continue;
@@ -44,8 +46,8 @@ void MakeOps(benchmark::State& state, const CollectiveSchedule& schedule) {
   }
   uint64_t bytes = 0;
   ScheduleOp op;
-  for (auto _ : state) {
-    const std::unique_ptr<OpStream> stream = schedule.OpsOf(of);
+  while (state.KeepRunning()) {
+    const std::unique_ptr<OpStream> stream = schedule->OpsOf(of);
     bytes = malloc_usable_size(stream.get());
     while (stream->Next(&op))
       benchmark::DoNotOptimize(op.units);
@@ -55,10 +57,10 @@ void MakeOps(benchmark::State& state, const CollectiveSchedule& schedule) {
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(most));
 }
 
-void Prove(benchmark::State& state, const CollectiveSchedule& schedule) {
+void Prove(benchmark::State& state, const SharedSchedule& schedule) {
   uint64_t ops = 0;
-  for (auto _ : state) {
-    const absl::StatusOr<ScheduleProof> proof = VerifySchedule(schedule);
+  while (state.KeepRunning()) {
+    const absl::StatusOr<ScheduleProof> proof = VerifySchedule(*schedule);
     if (!proof.ok()) state.SkipWithError(std::string(proof.status().message()).c_str());
     if (proof.ok()) ops = proof->ops;
   }
@@ -67,17 +69,12 @@ void Prove(benchmark::State& state, const CollectiveSchedule& schedule) {
 
 void Register(const ScheduleAlgorithm& algorithm, GoalKind kind) {
   for (const int n : {33, 1024, 65536}) {
-    std::shared_ptr<const CollectiveSchedule> schedule =
-        algorithm.make(BenchGoal(kind, n, /*order_free=*/false));
+    SharedSchedule schedule = algorithm.make(BenchGoal(kind, n, /*order_free=*/false));
     if (schedule == nullptr) schedule = algorithm.make(BenchGoal(kind, n, /*order_free=*/true));
     if (schedule == nullptr) return;
     const std::string name = fmt::format("{}/{}/{}", algorithm.name, GoalName(kind), n);
-    benchmark::RegisterBenchmark(("make/" + name).c_str(), [schedule](benchmark::State& state) {
-      MakeOps(state, *schedule);
-    });
-    if (n > 33) continue;
-    benchmark::RegisterBenchmark(("prove/" + name).c_str(),
-                                 [schedule](benchmark::State& state) { Prove(state, *schedule); });
+    benchmark::RegisterBenchmark(("make/" + name).c_str(), MakeOps, schedule);
+    if (n == 33) benchmark::RegisterBenchmark(("prove/" + name).c_str(), Prove, schedule);
   }
 }
 

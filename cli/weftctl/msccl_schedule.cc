@@ -251,8 +251,8 @@ class MscclGpuWriter {
     return JoinWaits(&placed);
   }
 
-  // Who waits for this step waits for one op: its last, or the last before it in its block. A step that makes no op of its own but waits for
-  // several others, a nop, gets one that moves nothing.
+  // Who waits for this step waits for one op: its last, or the last before it in its block. A step that makes no op of its own but waits
+  // for several others, a nop, gets one that moves nothing.
   absl::Status JoinWaits(PlacedStep* placed) {
     if (placed->last_op != kNoMscclOp) return absl::OkStatus();
     std::set<uint32_t> waited;

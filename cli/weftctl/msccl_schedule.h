@@ -23,8 +23,8 @@
 
 namespace weft {
 
-// UNSUPPORTED for other collectives than allreduce, allgather, reducescatter and alltoall; CORRUPT if steps wait for each other or for ones that
-// there are not, or if two thread blocks share a connection. Whether the algorithm is right is for VerifySchedule.
+// UNSUPPORTED for other collectives than allreduce, allgather, reducescatter and alltoall; CORRUPT if steps wait for each other or for
+// ones that there are not, or if two thread blocks share a connection. Whether the algorithm is right is for VerifySchedule.
 absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOfMsccl(
     const MscclAlgorithm& algorithm);
 

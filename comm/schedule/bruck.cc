@@ -1,9 +1,10 @@
-// Bruck's all_gather: ceil(log2 N) levels for every N. In step t a participant sends the first min(2^t, N - 2^t) of the blocks that it has to
-// p - 2^t and receives as many from p + 2^t, so that it then has the blocks of p, p + 1, ... (Bruck et al., "Efficient algorithms for
-// all-to-all communications in multiport message-passing systems", 1997). Blocks are collected in that order and turned into place at the
-// end. Without blocks it is the dissemination barrier (Hensgen, Finkel and Manber, 1988).
+// Bruck's all_gather: ceil(log2 N) levels for every N. In step t a participant sends the first min(2^t, N - 2^t) of the blocks that it
+// has to p - 2^t and receives as many from p + 2^t, so that it then has the blocks of p, p + 1, ... (Bruck et al., "Efficient algorithms
+// for all-to-all communications in multiport message-passing systems", 1997). Blocks are collected in that order and turned into place at
+// the end. Without blocks it is the dissemination barrier (Hensgen, Finkel and Manber, 1988).
 //
-// Ops of a participant: copy the own block; for each step send, receive; copy blocks p to N - 1, then 0 to p - 1. A barrier has the steps only.
+// Ops of a participant: copy the own block; for each step send, receive; copy blocks p to N - 1, then 0 to p - 1. A barrier has the steps
+// only.
 #include <algorithm>
 #include <bit>
 #include <memory>

@@ -1,12 +1,12 @@
-// Double tree: an all_reduce over two binary trees, half of the vector by each, cut into chunks that follow each other. Every participant but
-// one is an inner vertex of one tree and a leaf of the other, so that both directions of every link are busy and the time is that of about
-// two vectors, in O(log N) levels (Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009;
-// the trees are those of NCCL 2.4).
+// Double tree: an all_reduce over two binary trees, half of the vector by each, cut into chunks that follow each other. Nearly every
+// participant is an inner vertex of one tree and a leaf of the other, so that both directions of every link are busy and the time is that
+// of about two vectors, in O(log N) levels (Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
+// scan", 2009; the trees are those of NCCL 2.4).
 //
 // A vertex adds what its children and it have, so the order follows the trees: for goals free of order.
 //
-// Ops of a participant: for each chunk of a half: of each tree, receive from the children, add, send to the parent; then of each tree, receive
-// the result from the parent, send it to the children.
+// Ops of a participant: for each chunk of a half: of each tree, receive from the children, add, send to the parent; then of each tree,
+// receive the result from the parent, send it to the children.
 #include <array>
 #include <memory>
 
@@ -48,7 +48,8 @@ BinaryPlace PlaceInTree(int n, int number) {
   return place;
 }
 
-// The second tree is the first one with its numbers mirrored, or, where mirroring would not exchange leaves and inner vertices, turned by one.
+// The second tree is the first one with its numbers mirrored, or, where mirroring would not exchange leaves and inner vertices, turned by
+// one.
 BinaryPlace PlaceInDoubleTree(int n, int participant, int tree) {
   if (tree == 0) return PlaceInTree(n, participant);
   const bool mirrored = n % 2 == 0;

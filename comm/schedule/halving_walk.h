@@ -4,14 +4,14 @@
 //   walk.Start(3);
 //   for (HalvingOverlap overlap; walk.Next(&overlap);) ...     // what this leaf cuts with others at level 3, ascending
 //
-// At the vertex (A, B) of the tree each member of A holds a part of A's sum and each member of B a part of B's. Wherever what i in A holds and
-// what j in B holds overlap, the overlap is cut |A| : |B|; i keeps the left part of A's side, which it adds j's to, and j the right part. If a
-// member of A held 1/|A| of the vector, it then holds 1/(|A| + |B|), and what it sends is what it no longer holds; all the way up that is
-// (N-1)/N of the vector for every participant and every N.
+// At the vertex (A, B) of the tree each member of A holds a part of A's sum and each member of B a part of B's. Wherever what i in A
+// holds and what j in B holds overlap, the overlap is cut |A| : |B|; i keeps the left part of A's side, which it adds j's to, and j the
+// right part. If a member of A held 1/|A| of the vector, it then holds 1/(|A| + |B|), and what it sends is what it no longer holds; all
+// the way up that is (N-1)/N of the vector for every participant and every N.
 //
-// What a leaf holds at a level can consist of several ranges. They are not listed: a range at a level comes from one of the level below, and
-// who holds the other side's sum of a unit is found by going down the other side. That takes a step per level where the side is perfect, as
-// the left sides of canonical trees are, and otherwise a step per leaf.
+// What a leaf holds at a level can consist of several ranges. They are not listed: a range at a level comes from one of the level below,
+// and who holds the other side's sum of a unit is found by going down the other side. That takes a step per level where the side is
+// perfect, as the left sides of canonical trees are, and otherwise a step per leaf.
 //
 // Thread-safety: an object belongs to one thread. It borrows the order and the path; about 1 KiB.
 #pragma once

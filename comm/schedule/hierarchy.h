@@ -1,6 +1,6 @@
-// Hierarchy: an all_reduce of groups of participants that are near each other. Each group forms the sums of its members' slices by itself (direct),
-// member l of every group carries slice l across, by any all_reduce, and each group gathers the results. What crosses between groups is the
-// vector once, in as many lanes as a group has members, instead of once per member.
+// Hierarchy: an all_reduce of groups of participants that are near each other. Each group forms the sums of its members' slices by itself
+// (direct), member l of every group carries slice l across, by any all_reduce, and each group gathers the results. What crosses between
+// groups is the vector once, in as many lanes as a group has members, instead of once per member.
 //
 //   std::unique_ptr<CollectiveSchedule> schedule = MakeHierarchySchedule(goal, /*group=*/8, MakeTreeHalvingSchedule);
 //
@@ -16,8 +16,8 @@
 
 namespace weft {
 
-// Null if the goal is no all_reduce of one vector of elements per participant, groups do not divide the participants or are less than 2, they are no
-// subtrees and the goal has an order, or `across` does not serve the goal between groups.
+// Null if the goal is no all_reduce of one vector of elements per participant, groups do not divide the participants or are less than 2,
+// they are no subtrees and the goal has an order, or `across` does not serve the goal between groups.
 std::unique_ptr<CollectiveSchedule> MakeHierarchySchedule(
     const ScheduleGoal& goal, int group,
     std::unique_ptr<CollectiveSchedule> (*across)(const ScheduleGoal& goal));

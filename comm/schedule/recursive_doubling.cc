@@ -1,5 +1,5 @@
-// Recursive doubling: an all_reduce of small vectors. At each vertex (A, B) of the tree the members of A, who all have A's sum, and those of
-// B exchange whole sums: ceil(log2 N) levels, of a whole vector each (Thakur, Rabenseifner and Gropp, 2005, for powers of two).
+// Recursive doubling: an all_reduce of small vectors. At each vertex (A, B) of the tree the members of A, who all have A's sum, and those
+// of B exchange whole sums: ceil(log2 N) levels, of a whole vector each (Thakur, Rabenseifner and Gropp, 2005, for powers of two).
 //
 // Where the sides differ in size, folding the rest into a power of two would change the order of the sums. Instead, a member of the larger
 // side hears from the member of the smaller one whose place is its own modulo the smaller side's size, and a member of the smaller side

@@ -1,5 +1,5 @@
-// A binomial tree over participants as it follows from the tree of a reduction: each subtree has a head, the root if it is in there, else its
-// first leaf; where two subtrees are joined, the head of one sends to the head of the other, which is the head of both.
+// A binomial tree over participants as it follows from the tree of a reduction: each subtree has a head, the root if it is in there, else
+// its first leaf; where two subtrees are joined, the head of one sends to the head of the other, which is the head of both.
 //
 //   const RootedPath path(order, leaf, root_leaf);
 //   for (int level = 1; level <= path.headed(); ++level) Receive(path.ChildAt(level));

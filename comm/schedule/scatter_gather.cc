@@ -3,8 +3,8 @@
 //
 // A participant that deals slices out has those of its subtree already, so the ring leaves out what the next participant has.
 //
-// Ops of participant p: unless it is the root, receive the slices of its subtree; send each subtree below its own; for t = 0 to N-2 send slice
-// p - t to p + 1 and receive slice p - 1 - t, each only if the receiver has not got it by the scatter. The root copies to its output.
+// Ops of participant p: unless it is the root, receive the slices of its subtree; send each subtree below its own; for t = 0 to N-2 send
+// slice p - t to p + 1 and receive slice p - 1 - t, each only if the receiver has not got it by the scatter. The root copies to its output.
 #include <memory>
 
 #include "comm/schedule/algorithms.h"

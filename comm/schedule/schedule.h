@@ -135,10 +135,10 @@ struct OpRange {
 struct ScheduleOp {
   OpAction action = OpAction::kCopy;
   SumStage stage = SumStage::kPartial;  // of a reduction
-  int32_t peer = -1;                          // of a message
-  uint64_t tag = 0;                           // of a message
-  uint64_t units = 0;                         // of each source and of what is written
-  UnitPlace to = {};                          // of all but a send
+  int32_t peer = -1;                    // of a message
+  uint64_t tag = 0;                     // of a message
+  uint64_t units = 0;                   // of each source and of what is written
+  UnitPlace to = {};                    // of all but a send
   absl::InlinedVector<SourceRun, 3>
       from;  // one source of a send or copy; those of a reduction, left to right
   // How a reduction adds its sources: merges[i] sums are formed when source i has been taken, each of the last two values.

@@ -12,8 +12,8 @@
 
 namespace weft {
 
-// INVALID_ARGUMENT naming the op that reads what was not written or adds units of different places, or the output that is wrong. The ops must
-// stay within their buffers.
+// INVALID_ARGUMENT naming the op that reads what was not written or adds units of different places, or the output that is wrong. The ops
+// must stay within their buffers.
 absl::Status ExecuteSymbolically(const CollectiveSchedule& schedule, const OpGraph& graph,
                                  bool in_place);
 

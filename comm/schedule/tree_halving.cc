@@ -1,11 +1,11 @@
 // Tree halving: an all_reduce in which every participant sends (N-1)/N of the vector until the sums are formed, for every N, in
 // ceil(log2 N) levels, with sums in canonical order. Recursive halving (Rabenseifner, "Optimization of collective reduction operations",
-// 2004) does that for powers of two, with nearest participants first; other numbers of participants it folds into a power of two, which costs
-// another vector on the wire and changes the order. Here the vertices of the tree are cut in proportion instead: halving_walk.h.
+// 2004) does that for powers of two, with nearest participants first; other numbers of participants it folds into a power of two, which
+// costs another vector on the wire and changes the order. Here the vertices of the tree are cut in proportion instead: halving_walk.h.
 //
 // The reduced parts are gathered on the same way back: who has kept a part at a vertex and who has sent it exchange the two results. A
-// participant sends what it holds at each level, 1/v of the vector at a vertex of v leaves: (N-1)/N of it for powers of two, at most a quarter
-// of that more for others (N = 3: 5/6), and (N-1)/N on average.
+// participant sends what it holds at each level, 1/v of the vector at a vertex of v leaves: (N-1)/N of it for powers of two, at most a
+// quarter of that more for others (N = 3: 5/6), and (N-1)/N on average.
 //
 // Ops of a participant: level by level from below, ascending by place, for each overlap
 //   send what the peer keeps; receive what is kept; add it to the own part of it
@@ -21,7 +21,8 @@
 namespace weft {
 namespace {
 
-// Scratch: the sums that this participant has formed so far, each at its place in the vector; what was received, in the order in which it is.
+// Scratch: the sums that this participant has formed so far, each at its place in the vector; what was received, in the order in which it
+// is.
 constexpr uint32_t kHalvingSums = kScratchBuffers;
 constexpr uint32_t kHalvingElements = kScratchBuffers + 1;
 constexpr uint32_t kHalvingAccumulators = kScratchBuffers + 2;

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -50,6 +51,11 @@ bool Await(int64_t within_ns, const std::function<bool()>& done) {
     usleep(500);
   }
   return true;
+}
+
+bool IsStopped(pid_t pid) {
+  const auto process = SystemSeams().proc->Open(pid, 0);
+  return process.ok() && IsStalled((*process)->State());
 }
 
 using Body = std::function<std::string(int rank, SpanCore& span, Seen& seen)>;
@@ -308,10 +314,14 @@ TEST(SpanFailure, ALostNodeIsUnreachable) {
         if (rank == 0) {
           if (!Await(10 * kSecondNs, [&] { return seen.done.load() == 2; }))
             return "not all are there";
-          for (const int signal : {SIGSTOP, SIGKILL}) {
-            for (const int victim : {2, 3})
-              (void)kill(seen.pids[victim].load(), signal);
+          // Stopped first, so that neither sees the other one end.
+          for (const int victim : {2, 3}) {
+            (void)kill(seen.pids[victim].load(), SIGSTOP);
+            if (!Await(10 * kSecondNs, [&] { return IsStopped(seen.pids[victim].load()); }))
+              return "it goes on";
           }
+          for (const int victim : {2, 3})
+            (void)kill(seen.pids[victim].load(), SIGKILL);
         }
         absl::Status cause;
         if (!Await(20 * kSecondNs, [&] { return !(cause = span.watch->Cause(*span.end)).ok(); })) {

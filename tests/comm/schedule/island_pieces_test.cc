@@ -1,5 +1,5 @@
-// Islands of ranks: each forms the sums of the maximal subtrees of ranks that it holds, and what is left of the tree is a schedule's. The two
-// together are the canonical tree of all ranks, whatever the map of ranks to islands.
+// Islands of ranks: each forms the sums of the maximal subtrees of ranks that it holds, and what is left of the tree is a schedule's. The
+// two together are the canonical tree of all ranks, whatever the map of ranks to islands.
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -133,9 +133,9 @@ TEST(IslandPieces, AndTheScheduleOverThemAreTheCanonicalTree) {
 TEST(IslandPieces, OfAPowerOfTwoInLaunchOrderAreOneEach) {
   for (int islands = 1; islands <= 33; ++islands) {
     for (const int ranks : {1, 2, 4, 8}) {
-      std::vector<int> map;
-      for (int rank = 0; rank < islands * ranks; ++rank)
-        map.push_back(rank / ranks);
+      std::vector<int> map(static_cast<size_t>(islands) * static_cast<size_t>(ranks));
+      for (size_t rank = 0; rank < map.size(); ++rank)
+        map[rank] = static_cast<int>(rank) / ranks;
       const ReductionOrder order = OrderOf(TreeOf(map), islands);
       ASSERT_TRUE(order.OnePieceEach()) << islands << " x " << ranks;
       const ScheduleGoal goal = {
@@ -154,18 +154,15 @@ TEST(IslandPieces, AreAsManyAsTheDesignSays) {
     return *std::max_element(counts.begin(), counts.end());
   };
   // Two of 3 * 2^k ranks, four of 7, 8 and 8, and each rank for itself where ranks go round.
-  std::vector<int> twelve;
-  std::vector<int> uneven;
-  std::vector<int> cyclic;
-  for (int rank = 0; rank < 48; ++rank)
-    twelve.push_back(rank / 12);
-  for (int rank = 0; rank < 23; ++rank)
-    uneven.push_back(rank < 7 ? 0 : rank < 15 ? 1 : 2);
-  for (int rank = 0; rank < 24; ++rank)
-    cyclic.push_back(rank % 3);
-  EXPECT_EQ(2, most(twelve));
-  EXPECT_EQ(4, most(uneven));
-  EXPECT_EQ(8, most(cyclic));
+  const auto map = [](int ranks, int (*island_of)(int)) {
+    std::vector<int> islands(static_cast<size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank)
+      islands[static_cast<size_t>(rank)] = island_of(rank);
+    return islands;
+  };
+  EXPECT_EQ(2, most(map(48, [](int rank) { return rank / 12; })));
+  EXPECT_EQ(4, most(map(23, [](int rank) { return rank < 7 ? 0 : rank < 15 ? 1 : 2; })));
+  EXPECT_EQ(8, most(map(24, [](int rank) { return rank % 3; })));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// 10,000 schedules with a mistake in them. What the verifier still proves is carried out on numbers, by an executor of its own, in orders drawn
-// by chance: all of it must give what the goal says. So no mistake that shows in a result, or lets ops wait for ever, has passed.
+// 10,000 schedules with a mistake in them. What the verifier still proves is carried out on numbers, by an executor of its own, in orders
+// drawn by chance: all of it must give what the goal says. So no mistake that shows in a result, or lets ops wait for ever, has passed.
 #include <cstdio>
 #include <map>
 #include <memory>

@@ -3,8 +3,8 @@
 //   std::string what;
 //   const ScheduleTable mutant = Mutate(TableOf(*schedule), &random, &what);   // what: "participant 2: op 5 dropped"
 //
-// Ops are numbered by their places in the list, so `after` follows an op that is moved. What participants say that they send is counted anew, so
-// that not this finds the mistakes.
+// Ops are numbered by their places in the list, so `after` follows an op that is moved. What participants say that they send is counted
+// anew, so that not this finds the mistakes.
 // Thread-safety: pure.
 #pragma once
 

@@ -289,6 +289,7 @@ class ChanceMachine {
 
   double Sum(uint64_t unit) const {
     std::vector<double> values;
+    values.reserve(static_cast<size_t>(order_.pieces()));
     for (int piece = 0; piece < order_.pieces(); ++piece)
       values.push_back(Contribution(piece, unit, order_.FormOf(piece)));
     return Rounded(Add(values, order_.merges()));

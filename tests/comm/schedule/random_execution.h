@@ -23,7 +23,8 @@ struct ChanceOptions {
   bool rendezvous = false;
 };
 
-// "", or what is wrong: ops that never end, or a unit that is not what the goal says. The schedule has to be well formed, but need not be right.
+// "", or what is wrong: ops that never end, or a unit that is not what the goal says. The schedule has to be well formed, but need not be
+// right.
 std::string ExecuteByChance(const CollectiveSchedule& schedule, const ChanceOptions& options);
 
 }  // namespace weft::test

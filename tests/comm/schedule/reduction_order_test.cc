@@ -31,9 +31,9 @@ void ExpectSameTree(const ReductionOrder& a, const OrderVertex& at_a, const Redu
 TEST(ReductionOrder, CanonicalTreeNeedsNoTable) {
   for (int n = 1; n <= 70; ++n) {
     const ReductionOrder ranks(n);
-    std::vector<OrderPiece> pieces;
+    std::vector<OrderPiece> pieces(static_cast<size_t>(n));
     for (int p = 0; p < n; ++p)
-      pieces.push_back({p});
+      pieces[static_cast<size_t>(p)].holder = p;
     const absl::StatusOr<ReductionOrder> table =
         ReductionOrder::Create(n, pieces, CanonicalMerges(n));
     ASSERT_TRUE(table.ok()) << n << ": " << table.status();

@@ -80,7 +80,7 @@ TEST(ScheduleTraffic, FollowsTheLaws) {
     return static_cast<uint64_t>(n - 1);
   };
   const auto twice_steps = [](int n) {
-    return static_cast<uint64_t>(2 * (n - 1));
+    return 2 * static_cast<uint64_t>(n - 1);
   };
   const auto one_block_each = [](uint64_t n) {
     return n - 1;
