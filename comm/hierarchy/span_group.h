@@ -97,7 +97,7 @@ class SpanGroup : public ProcessGroup,
   absl::Status MismatchOf(const SpanWork& work) const;
   absl::Status TimeoutOf(const SpanWork& work) const;
   ErrorFields FieldsOf(const SpanWork& work, int rank) const;
-  absl::Status LostLink(int64_t now_ns);
+  absl::Status LostLink(int64_t now_ns) WEFT_REQUIRES(mutex_);
   void NapOnSockets(int64_t until_ns);
 
   SpanCore core_;

@@ -152,7 +152,8 @@ class Job {
       Memory& out = outputs_[at];
       const size_t block = std::min(in.size(), out.size()) * at;
       in_place_at_[at] = in.size() == out.size() ? 0 : block;
-      if (in.size() < out.size()) std::memcpy(out.data() + in_place_at_[at], in.data(), in.size());
+      if (!in.empty() && in.size() < out.size())
+        std::memcpy(out.data() + in_place_at_[at], in.data(), in.size());
     }
   }
 
