@@ -229,11 +229,18 @@ bool IslandAgent::AllTold() const {
   for (const int rank : map_.RanksOf(island_)) {
     if (voice_->deaths.ranks().Has(rank)) own.Add(rank);
   }
-  const std::vector<int> neighbours = membership.NeighboursOf(island_);
-  return std::all_of(neighbours.begin(), neighbours.end(), [&](int island) {
+  const auto knows = [&](int island) {
     const auto known = voice_->known_by.find(island);
-    return away.Has(island) || (known != voice_->known_by.end() && known->second.Contains(own));
-  });
+    return known != voice_->known_by.end() && known->second.Contains(own);
+  };
+  for (const int island : membership.NeighboursOf(island_)) {
+    if (!away.Has(island) && !knows(island)) return false;
+  }
+  // If no neighbour is left, some other island must tell it on.
+  IslandNumberSet others = membership.islands().Minus(away);
+  others.Remove(island_);
+  const std::vector<int> living = others.Numbers();
+  return living.empty() || std::any_of(living.begin(), living.end(), knows);
 }
 
 // --- Steps ---------------------------------------------------------------------------------------
@@ -297,8 +304,9 @@ void IslandAgent::StepReach(int64_t now_ns) {
 // A connection that the topology has not, where islands are lost in such a number that it falls apart.
 void IslandAgent::SeekMissing(int64_t now_ns) {
   Voice& voice = *voice_;
-  if (now_ns < voice.seek_ns) return;
-  voice.seek_ns = now_ns + times_.attempt_ns;
+  const bool due = now_ns >= voice.seek_ns;
+  // One that has just come to be missing is looked for at once.
+  if (!due && voice.links.sought() >= 0) return;
   const IslandNumberSet missing = voice.membership->islands()
                                       .Minus(voice.reach->connected())
                                       .Minus(voice.deaths.EndedIslands(map_, *voice.membership));
@@ -306,6 +314,7 @@ void IslandAgent::SeekMissing(int64_t now_ns) {
   for (const int island : missing.Numbers()) {
     if (!voice.membership->AreNeighbours(island_, island)) strange.push_back(island);
   }
+  if (due || !strange.empty()) voice.seek_ns = now_ns + times_.attempt_ns;
   if (strange.empty()) {
     voice.links.Seek(-1);
     return;

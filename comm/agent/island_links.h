@@ -65,6 +65,8 @@ class IslandLinks {
   // Another island to be connected with, beside the neighbours; -1: none.
   void Seek(int island);
 
+  int sought() const { return sought_; }
+
   void AppendPollItems(std::vector<PollItem>* items) const;
   int64_t NextWakeNs() const;
   // `ended`: ranks not to be dialled.

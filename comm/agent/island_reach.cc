@@ -19,6 +19,7 @@ IslandReach::IslandReach(const IslandMembership& membership, int island_count, i
       island_count_(island_count),
       self_(self),
       confirm_ns_(confirm_ns),
+      ended_(island_count),
       connected_(island_count),
       unreachable_(island_count) {
   reports_[self] = {.island = self, .number = first_number};
@@ -66,9 +67,10 @@ bool IslandReach::HasExtra(int by, int peer) const {
   return report != reports_.end() && ListsIsland(report->second.extra, peer);
 }
 
-// Breadth first from this island.
-void IslandReach::Connect() {
+// Breadth first from this island. Nothing goes over islands that have ended.
+void IslandReach::Connect(const IslandNumberSet& ended) {
   changed_ = false;
+  ended_ = ended;
   connected_ = IslandNumberSet(island_count_);
   connected_.Add(self_);
   std::vector<int> queue = {self_};
@@ -76,19 +78,19 @@ void IslandReach::Connect() {
     const int at = queue[next];
     for (const int peer : membership_.NeighboursOf(at)) {
       if (Lost(at, peer) || Lost(peer, at)) continue;
-      if (connected_.Add(peer)) queue.push_back(peer);
+      if (connected_.Add(peer) && !ended.Has(peer)) queue.push_back(peer);
     }
     const auto report = reports_.find(at);
     if (report == reports_.end()) continue;
     for (const int peer : report->second.extra) {
       if (!HasExtra(peer, at) || !membership_.islands().Has(peer)) continue;
-      if (connected_.Add(peer)) queue.push_back(peer);
+      if (connected_.Add(peer) && !ended.Has(peer)) queue.push_back(peer);
     }
   }
 }
 
 std::vector<int> IslandReach::Judge(int64_t now_ns, const IslandNumberSet& ended) {
-  if (changed_) Connect();
+  if (changed_ || !(ended == ended_)) Connect(ended);
   const IslandNumberSet missing = membership_.islands().Minus(connected_).Minus(ended);
   unreachable_ = unreachable_.And(missing);
   std::erase_if(missing_since_ns_, [&](const auto& entry) { return !missing.Has(entry.first); });

@@ -58,14 +58,15 @@ class IslandReach {
  private:
   bool Lost(int by, int peer) const;
   bool HasExtra(int by, int peer) const;
-  void Connect();
+  void Connect(const IslandNumberSet& ended);
 
   const IslandMembership& membership_;
   const int island_count_;
   const int self_;
   const int64_t confirm_ns_;
   std::map<int, ReachReport> reports_;
-  bool changed_ = true;  // since connected_ was computed
+  bool changed_ = true;    // since connected_ was computed
+  IslandNumberSet ended_;  // as of then
   IslandNumberSet connected_;
   IslandNumberSet unreachable_;
   std::map<int, int64_t> missing_since_ns_;

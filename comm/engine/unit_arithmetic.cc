@@ -57,8 +57,7 @@ void UnitArithmetic::Add(SumStage stage, UnitForm form, std::span<const UnitSour
   const bool same_form = accumulator_bytes_ == element_bytes_;
   const auto widened =
       static_cast<size_t>(same_form ? 0 : std::count_if(sources.begin(), sources.end(), raw));
-  thread_local std::vector<std::byte> tiles;
-  tiles.resize(widened * kTileUnits * accumulator_bytes_);
+  std::vector<std::byte> tiles(widened * kTileUnits * accumulator_bytes_);
   const size_t step = widened == 0 ? count : kTileUnits;
   const size_t to_bytes = BytesOf(final ? UnitForm::kElement : form);
   for (size_t done = 0; done < count; done += step) {

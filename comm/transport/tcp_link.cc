@@ -25,11 +25,6 @@ constexpr size_t kClosedGroupsMax = 64;
 constexpr size_t kSaidMax = 65'536;
 constexpr size_t kSinkBytes = 64 << 10;
 
-std::byte* SinkOfThisThread() {
-  thread_local std::byte sink[kSinkBytes];
-  return sink;
-}
-
 bool IsAhead(size_t bytes) {
   return bytes <= kTcpAheadBytesMax;
 }
@@ -270,8 +265,9 @@ bool TcpLink::ReadSome() {
   size_t count = 0;
   size_t data_room = 0;
   if (in_part_ && in_left_ > 0) {
+    if (in_data_ == nullptr) sink_.resize(kSinkBytes);
     data_room = in_data_ != nullptr ? in_left_ : std::min(in_left_, kSinkBytes);
-    pieces[count++] = {in_data_ != nullptr ? in_data_ : SinkOfThisThread(), data_room};
+    pieces[count++] = {in_data_ != nullptr ? in_data_ : sink_.data(), data_room};
   }
   if (data_room == in_left_) {
     pieces[count++] = {reinterpret_cast<char*>(&in_next_) + in_header_done_,

@@ -22,6 +22,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/fd.h"
@@ -126,6 +127,7 @@ class TcpLink {
   bool in_part_ = false;
   std::byte* in_data_ = nullptr;  // nullptr: to be thrown away
   size_t in_left_ = 0;
+  std::vector<std::byte> sink_;  // for what is thrown away; empty until there is any
   Transfer* in_ = nullptr;
   Early* in_early_ = nullptr;
 };

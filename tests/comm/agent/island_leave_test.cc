@@ -85,6 +85,30 @@ TEST(IslandLeave, WhoSpeaksLeavesWhenAnotherOneHasTakenOver) {
   }
 }
 
+// So many that not all are neighbours: the last of them has nobody left who would tell it on, and looks for somebody.
+TEST(IslandLeave, WhoseNeighboursHaveAllLeftIsHeardByThoseThatStay) {
+  for (const int islands : {6, 8, 11}) {
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+      SCOPED_TRACE(StrCat(islands, " islands, seed ", seed));
+      IslandJob job(seed, {.islands = islands, .ranks_per_island = 1});
+      const int64_t left_ns = job.world().now_ns() + 3 * kSecondNs;
+      const IslandMembership membership(job.map(), 1, IslandNumberSet::All(islands));
+      constexpr int kStays = 0;
+      int last = -1;
+      for (int island = 1; island < islands; ++island) {
+        if (!membership.AreNeighbours(kStays, island)) last = island;
+      }
+      ASSERT_GE(last, 0);
+      for (int island = 1; island < islands; ++island)
+        LeaveIsland(&job, island, island == last ? left_ns + 100 * kMs : left_ns, 5 * kMs);
+      EXPECT_TRUE(
+          job.RunUntil([&] { return AllGone(&job, last) && KnowsThatAllLeft(&job, kStays, last); },
+                       left_ns + 2 * kSecondNs));
+      ExpectNobodyMissed(&job);
+    }
+  }
+}
+
 TEST(IslandLeave, OneThatDoesNotSpeakLeavesAndTheSpeakerGoesOn) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     for (const int process : {1, 2}) {
