@@ -95,7 +95,9 @@ class HierarchyOps final : public OpStream {
       if (across_end_ == 0) across_end_ = number_;
       if (number_ == across_end_ + exchanges) return false;
       FillExchange(number_ - across_end_, /*result=*/true, op);
-      if (op->action == OpAction::kSend) op->after.push_back({exchanges + 1, across_end_});
+      // A slice of no units has no ops across.
+      const bool waits = op->action == OpAction::kSend && across_end_ > exchanges + 1;
+      if (waits) op->after.push_back({exchanges + 1, across_end_});
     }
     ++number_;
     return true;
