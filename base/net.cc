@@ -164,6 +164,10 @@ absl::StatusOr<UniqueFd> ReserveEndpoint(Endpoint* endpoint) {
   return BindTo(endpoint);
 }
 
+void SystemNet::StopListening(int listener) {
+  (void)shutdown(listener, SHUT_RDWR);
+}
+
 absl::StatusOr<int> SystemNet::Accept(int listener) {
   Address address;
   while (true) {

@@ -76,6 +76,10 @@ class Net {
   virtual PeerIdentity Peer(int stream) = 0;
   virtual void Close(int handle) = 0;
 
+  // Nobody is connected with the listener any more, also where a forked child has a copy of it, which would keep the address
+  // taken otherwise. Close() follows.
+  virtual void StopListening(int /*listener*/) {}
+
   // Ends the stream, as one that broke, once the machine at its other end has not answered for so long; without it what is sent
   // to a machine that is gone is repeated for a quarter of an hour. A process that does not read for so long looks the same
   // as soon as what is sent to it no longer fits: so this is for protocols in which it must read, never for data. Nothing where
@@ -96,6 +100,7 @@ class SystemNet : public Net {
   IoResult Write(int stream, const void* data, size_t bytes) override;
   PeerIdentity Peer(int stream) override;
   void Close(int handle) override;
+  void StopListening(int listener) override;
   void EndUnanswered(int stream, int64_t after_ns) override;
   absl::Status Poll(std::span<PollItem> items, int64_t deadline_ns) override;
 };

@@ -57,17 +57,19 @@ IslandAgent::~IslandAgent() = default;
 
 absl::Status IslandAgent::Speak() {
   Hush();
-  term_ = memory_->Take();
   const IslandProcess& process = map_.island(island_).processes[static_cast<size_t>(process_)];
   // Not what the map says: a process that has taken the place of one that ended is another one.
   const ProcessIdentity self = seams_.proc->Self();
   voice_ = std::make_unique<Voice>(
       seams_, settings_, times_, map_,
-      IslandWho{.island = island_, .pid = self.pid, .start_time = self.start_time, .term = term_});
+      IslandWho{.island = island_, .pid = self.pid, .start_time = self.start_time});
   if (absl::Status listening = voice_->links.Listen(process.endpoint); !listening.ok()) {
     voice_.reset();
     return listening;
   }
+  // One that cannot listen does not depose the one that can.
+  term_ = memory_->Take();
+  voice_->links.SetTerm(term_);
   BeginEpoch();
   // The speaker that wrote them may have ended before anybody here was told.
   for (const RankDeath& death : voice_->deaths.All())
@@ -77,6 +79,7 @@ absl::Status IslandAgent::Speak() {
 
 void IslandAgent::Hush() {
   frames_before_ = frames_sent();
+  if (voice_ != nullptr) voice_->links.StopListening();
   voice_.reset();
 }
 

@@ -27,6 +27,10 @@ IslandLinks::~IslandLinks() {
   if (listener_ >= 0) seams_.net->Close(listener_);
 }
 
+void IslandLinks::StopListening() {
+  if (listener_ >= 0) seams_.net->StopListening(listener_);
+}
+
 absl::Status IslandLinks::Listen(Endpoint endpoint) {
   WEFT_ASSIGN_OR_RETURN(listener_, seams_.net->Listen(&endpoint));
   return absl::OkStatus();

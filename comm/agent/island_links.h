@@ -58,6 +58,11 @@ class IslandLinks {
   ~IslandLinks();
 
   absl::Status Listen(Endpoint endpoint);
+  // Before it is destroyed by the process that it was made in: another process of the island will listen.
+  void StopListening();
+
+  // Of the speaker, known once it listens.
+  void SetTerm(uint64_t term) { self_.term = term; }
 
   // A new epoch: all connections end, after what was sent, and new ones are made. `members` outlives the epoch.
   void Begin(const IslandMembership& membership, const std::string& members);

@@ -1,11 +1,13 @@
 #include "base/net.h"
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -34,6 +36,38 @@ TEST(Endpoint, IsReadBackFromItsText) {
         "unix:@" + std::string(108, 'n'), "tcp:" + std::string(300, 'h') + ":1"}) {
     EXPECT_EQ(ResultOf(ParseEndpoint(text).status()), WEFT_INVALID_ARGUMENT) << text;
   }
+}
+
+// A forked child has a copy of the listener, which nobody accepts from any more.
+TEST(Listener, MayListenAgainThoughAChildHasACopy) {
+  SystemNet net;
+  Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = "127.0.0.1"};
+  const UniqueFd reserved = ReserveEndpoint(&endpoint).value();
+  const int listener = net.Listen(&endpoint).value();
+  int stay[2];
+  ASSERT_EQ(pipe(stay), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(stay[1]);
+    char byte = 0;
+    _exit(read(stay[0], &byte, 1) == 0 ? 0 : 1);  // until the parent closes
+  }
+  close(stay[0]);
+  net.StopListening(listener);
+  net.Close(listener);
+  const absl::StatusOr<int> again = net.Listen(&endpoint);
+  EXPECT_TRUE(again.ok()) << again.status();
+  if (again.ok()) {
+    const int client = net.Connect(endpoint).value();
+    PollItem item{.handle = *again, .want_read = true};
+    EXPECT_TRUE(net.Poll(std::span(&item, 1), In(10)).ok());
+    EXPECT_TRUE(item.readable) << "connections come to the new one";
+    net.Close(client);
+    net.Close(*again);
+  }
+  close(stay[1]);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
 }
 
 class Streams : public ::testing::TestWithParam<bool> {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -347,6 +348,26 @@ TEST(SpanFailure, AStoppedSpeakerIsNotMissed) {
     if (!Await(20 * kSecondNs, [&] { return seen.done.load() == 1; })) return "it lasts too long";
     const absl::Status cause = span.watch->Cause(*span.end);
     return cause.ok() ? "" : std::string(cause.message());
+  });
+}
+
+int64_t CpuNs() {
+  timespec used = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return int64_t{used.tv_sec} * kSecondNs + used.tv_nsec;
+}
+
+TEST(SpanFailure, IdleNodesHardlyRun) {
+  RunSpan({4, "2", 3 * kSecondNs}, [](int rank, SpanCore& /*span*/, Seen& seen) -> std::string {
+    constexpr int64_t kIdleNs = 2 * kSecondNs;
+    const int64_t before_ns = CpuNs();
+    usleep(kIdleNs / 1000);
+    const double percent =
+        100.0 * static_cast<double>(CpuNs() - before_ns) / static_cast<double>(kIdleNs);
+    std::printf("rank %d, idle: %.3f %% of a core\n", rank, percent);
+    seen.done.fetch_add(1);
+    if (!Await(10 * kSecondNs, [&] { return seen.done.load() == 4; })) return "not all have ended";
+    return percent < 10 ? "" : "it turns in circles";  // whoever did would use all of one
   });
 }
 
