@@ -122,8 +122,10 @@ absl::Status ConnectError(int error_number, const std::string& where) {
                                             strerror_r(error_number, buffer, sizeof(buffer))));
 }
 
-// A socket with this address; a port 0 becomes the one that was chosen.
-absl::StatusOr<UniqueFd> BindTo(Endpoint* endpoint) {
+}  // namespace
+
+// Two sockets may have one address while neither listens, if both were to be allowed to.
+absl::StatusOr<UniqueFd> ReserveEndpoint(Endpoint* endpoint) {
   WEFT_ASSIGN_OR_RETURN(Address address, ToAddress(*endpoint));
   const std::string where = endpoint->ToString();
   if (IsWildcard(address)) {
@@ -149,19 +151,12 @@ absl::StatusOr<UniqueFd> BindTo(Endpoint* endpoint) {
   return fd;
 }
 
-}  // namespace
-
 absl::StatusOr<int> SystemNet::Listen(Endpoint* endpoint) {
-  WEFT_ASSIGN_OR_RETURN(UniqueFd fd, BindTo(endpoint));
+  WEFT_ASSIGN_OR_RETURN(UniqueFd fd, ReserveEndpoint(endpoint));
   if (listen(fd.get(), kBacklog) < 0) {
     return SystemError(errno, StrCat("could not listen on ", endpoint->ToString()));
   }
   return fd.Release();
-}
-
-// Two sockets may have one address while neither listens, if both were to be allowed to.
-absl::StatusOr<UniqueFd> ReserveEndpoint(Endpoint* endpoint) {
-  return BindTo(endpoint);
 }
 
 void SystemNet::StopListening(int listener) {

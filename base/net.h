@@ -106,7 +106,7 @@ class SystemNet : public Net {
 };
 
 // Keeps an address for a Listen of this process to come, as long as the descriptor is open; connections are refused meanwhile.
-// TCP only; the port 0 and errors are as Listen's.
+// The port 0 and errors are as Listen's.
 absl::StatusOr<UniqueFd> ReserveEndpoint(Endpoint* endpoint);
 
 // The numeric address of a host name, or `host` itself if it is one. UNREACHABLE if there is none,

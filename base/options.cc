@@ -286,6 +286,10 @@ const Options& GetOptions() {
   return loaded.options;
 }
 
+int64_t TimeoutOrDefault(int64_t timeout_ns) {
+  return timeout_ns > 0 ? timeout_ns : static_cast<int64_t>(GetOptions().timeout_s * 1e9);
+}
+
 size_t OptionCount() {
   return std::size(kSettings);
 }

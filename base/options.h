@@ -43,6 +43,9 @@ struct Options {
 
 const Options& GetOptions();
 
+// A timeout that a caller has given, or WEFT_TIMEOUT_S if it is 0 or less.
+int64_t TimeoutOrDefault(int64_t timeout_ns);
+
 // A row of the table, for printing.
 struct OptionRow {
   const char* environment;

@@ -42,9 +42,7 @@ void CompletionQueue::EntryList::Remove(Entry* entry) {
 }
 
 CompletionQueue::CompletionQueue(int64_t idle_timeout_ns)
-    : idle_timeout_ns_(idle_timeout_ns > 0 ? idle_timeout_ns
-                                           : static_cast<int64_t>(GetOptions().timeout_s * 1e9)),
-      caller_drives_(CallerDrivesProgress()) {}
+    : idle_timeout_ns_(TimeoutOrDefault(idle_timeout_ns)), caller_drives_(CallerDrivesProgress()) {}
 
 CompletionQueue::~CompletionQueue() {
   Close();

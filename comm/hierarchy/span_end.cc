@@ -37,7 +37,7 @@ FailureRecord SpanEnd::RecordOf(weft_result_t result, int rank) const {
 std::optional<FailureRecord> SpanEnd::Found() const {
   const absl::Status found = inner_->error();
   if (found.ok()) return std::nullopt;
-  const ErrorFields fields = FieldsOf(found);
+  const ErrorFields fields = weft::FieldsOf(found);
   FailureRecord record = RecordOf(ResultOf(found), RankOf(fields.world_rank));
   record.exit = {.signal = fields.signal, .exit_code = fields.exit_code};
   record.call = fields.sequence;
@@ -73,17 +73,23 @@ std::optional<FailureRecord> SpanEnd::Dead(int world_rank, const ExitInfo& exit)
   return record;
 }
 
+ErrorFields SpanEnd::FieldsOf(int rank) const {
+  ErrorFields fields{.rank = rank, .group = name_};
+  if (rank < 0) return fields;
+  const GroupMember& culprit = members_[static_cast<size_t>(rank)];
+  fields.pid = culprit.pid;
+  fields.host = culprit.host;
+  fields.world_rank = culprit.world_rank;
+  return fields;
+}
+
 absl::Status SpanEnd::StatusOf(const FailureRecord& record) const {
-  ErrorFields fields{.sequence = record.call, .group = name_, .operation = record.operation};
+  ErrorFields fields = FieldsOf(RankOf(record.culprit));
+  fields.world_rank = record.culprit;
+  fields.sequence = record.call;
+  fields.operation = record.operation;
   fields.signal = record.exit.signal;
   fields.exit_code = record.exit.exit_code;
-  fields.rank = RankOf(record.culprit);
-  fields.world_rank = record.culprit;
-  if (fields.rank >= 0) {
-    const GroupMember& culprit = members_[static_cast<size_t>(fields.rank)];
-    fields.pid = culprit.pid;
-    fields.host = culprit.host;
-  }
   return MakeError(record.result, fields, record.sentence);
 }
 

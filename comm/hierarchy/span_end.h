@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "comm/agent/island_protocol.h"
 #include "comm/group/process_group.h"
 #include "comm/rendezvous/membership.h"
@@ -45,6 +46,9 @@ class SpanEnd {
   std::optional<FailureRecord> Unreachable(const std::vector<int>& world_ranks) const;
   // That this rank has ended, on an island none of whose ranks is left to say so; nothing if it is not in the group.
   std::optional<FailureRecord> Dead(int world_rank, const ExitInfo& exit) const;
+
+  // What an error says of a rank that has caused it; of the group only if that is -1.
+  ErrorFields FieldsOf(int rank) const;
 
   absl::Status StatusOf(const FailureRecord& record) const;
 

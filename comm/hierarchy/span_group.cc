@@ -23,12 +23,6 @@ namespace {
 constexpr int64_t kSocketNapNs = 1'000'000;
 // Steps in a row that move nothing, before the caller sleeps.
 constexpr int kIdleSteps = 200;
-// Of the limit, as SpanWatch's: how long a cause may take to be settled.
-constexpr int kLimitsToSettle = 3;
-
-int64_t TimeoutOrOption(int64_t timeout_ns) {
-  return timeout_ns > 0 ? timeout_ns : static_cast<int64_t>(GetOptions().timeout_s * 1e9);
-}
 
 }  // namespace
 
@@ -46,7 +40,7 @@ SpanGroup::SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa i
       options_(options),
       isa_(isa),
       peers_(core_.membership.members.size()),
-      timeout_ns_(TimeoutOrOption(options.timeout_ns)) {
+      timeout_ns_(TimeoutOrDefault(options.timeout_ns)) {
   std::iota(peers_.begin(), peers_.end(), 0);
   AddProgressUser();
 }
@@ -166,7 +160,11 @@ void SpanGroup::NapOnSockets(int64_t until_ns) {
 // What this rank has found ends the group of its island, and so that of all.
 void SpanGroup::Find(absl::Status found) {
   core_.inner->Fail(found);
-  settle_by_ns_ = Later(MonotonicNs(), kLimitsToSettle * IslandAgentSettings{}.limit_ns);
+  AwaitCause();
+}
+
+void SpanGroup::AwaitCause() {
+  settle_by_ns_ = Later(MonotonicNs(), core_.watch->patience_ns());
   LookSoon();
 }
 
@@ -178,8 +176,7 @@ void SpanGroup::LookForFailure() {
   const int64_t now_ns = MonotonicNs();
   if (settle_by_ns_ == 0) {
     if (!core_.inner->error().ok()) {
-      settle_by_ns_ = Later(now_ns, kLimitsToSettle * IslandAgentSettings{}.limit_ns);
-      LookSoon();
+      AwaitCause();
     } else if (absl::Status lost = LostLink(now_ns); !lost.ok()) {
       Find(std::move(lost));
     } else {
@@ -203,7 +200,7 @@ absl::Status SpanGroup::LostLink(int64_t now_ns) {
     if (lost_links_.empty()) lost_ns_ = now_ns;
     lost_links_.push_back(std::move(event));
   }
-  if (lost_links_.empty() || now_ns < lost_ns_ + IslandAgentSettings{}.limit_ns) {
+  if (lost_links_.empty() || now_ns < lost_ns_ + core_.watch->limit_ns()) {
     return absl::OkStatus();
   }
   for (const LinkEvent& event : lost_links_) {
@@ -231,16 +228,9 @@ void SpanGroup::EndAll(const absl::Status& cause, Works* ended) {
 }
 
 ErrorFields SpanGroup::FieldsOf(const SpanWork& work, int rank) const {
-  ErrorFields fields{.rank = rank,
-                     .sequence = static_cast<int64_t>(work.sequence()),
-                     .group = options_.name,
-                     .operation = OpKindName(work.call().kind),
-                     .world_rank = rank};
-  if (rank >= 0) {
-    const GroupMember& member = core_.membership.members[static_cast<size_t>(rank)];
-    fields.pid = member.pid;
-    fields.host = member.host;
-  }
+  ErrorFields fields = core_.end->FieldsOf(rank);
+  fields.sequence = static_cast<int64_t>(work.sequence());
+  fields.operation = OpKindName(work.call().kind);
   return fields;
 }
 
@@ -374,7 +364,7 @@ GroupStats SpanGroup::stats() const {
 }
 
 void SpanGroup::SetTimeout(int64_t timeout_ns) {
-  timeout_ns_.store(TimeoutOrOption(timeout_ns));
+  timeout_ns_.store(TimeoutOrDefault(timeout_ns));
 }
 
 }  // namespace weft

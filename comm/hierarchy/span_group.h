@@ -93,6 +93,7 @@ class SpanGroup : public ProcessGroup,
   Works TakeEnded() WEFT_REQUIRES(mutex_);
   void LookForFailure() WEFT_REQUIRES(mutex_);
   void Find(absl::Status found) WEFT_REQUIRES(mutex_);
+  void AwaitCause() WEFT_REQUIRES(mutex_);
   void EndAll(const absl::Status& cause, Works* ended) WEFT_REQUIRES(mutex_);
   absl::Status MismatchOf(const SpanWork& work) const;
   absl::Status TimeoutOf(const SpanWork& work) const;

@@ -17,8 +17,6 @@ namespace {
 
 constexpr int64_t kFoundNs = 20'000'000;
 constexpr int64_t kCauseNapNs = 1'000'000;
-// Of the limit: a failure that is found, islands that are found unreachable meanwhile, those that do not close.
-constexpr int kLimitsOfPatience = 3;
 // How long the last of an island tries to tell the others that it leaves. They may have left as well, a moment before they were connected
 // with it: then nobody answers.
 constexpr int kLeavesPerLimit = 6;
@@ -107,7 +105,7 @@ absl::Status SpanWatch::Cause(const SpanEnd& group) {
 absl::Status SpanWatch::AwaitCause(const SpanEnd& group) {
   absl::Status cause;
   if (!origin_.here()) return cause;
-  LookUntil(kLimitsOfPatience * limit_ns_, [&] {
+  LookUntil(patience_ns(), [&] {
     cause = Cause(group);
     return !cause.ok();
   });
@@ -143,26 +141,31 @@ void SpanWatch::Tell() {
       group.over = false;
     }
   }
+  bool said = false;
   for (Group& group : groups_)
-    TellOf(&group);
+    said |= TellOf(&group);
+  if (!said) return;
   side_.agent().Step();
   Hear();
 }
 
 // Until the island has closed the group, what is found may become better: a death that follows an abort.
-void SpanWatch::TellOf(Group* group) {
-  if (group->over) return;
+bool SpanWatch::TellOf(Group* group) {
+  if (group->over) return false;
   std::optional<FailureRecord> found = group->end->Found();
   if (found && (!group->found || !(*found == *group->found))) {
     group->unsaid.push_back(*found);
     group->found = std::move(found);
   }
+  bool said = false;
   while (!group->unsaid.empty() && !group->over) {
     const weft_result_t taken = ResultOf(side_.agent().LocalRecord(group->unsaid.back()));
-    if (taken == WEFT_OUT_OF_MEMORY) return;  // too many groups at once: again at the next look
+    if (taken == WEFT_OUT_OF_MEMORY) break;  // too many groups at once: again at the next look
     group->over = taken == WEFT_BAD_STATE;
     group->unsaid.pop_back();
+    said = true;
   }
+  return said;
 }
 
 void SpanWatch::Hear() {

@@ -61,6 +61,12 @@ class SpanWatch : public Watched {
   // when no process of the island moves its agent.
   absl::Status AwaitCause(const SpanEnd& group);
 
+  // Until an island that does not answer is unreachable.
+  int64_t limit_ns() const { return limit_ns_; }
+
+  // Until the cause of a failure that was found here must be settled.
+  int64_t patience_ns() const { return kLimitsOfPatience * limit_ns_; }
+
   // This process takes no part in the job any more; the others do not wait for it. Groups that have ended are told of before that.
   // Returns when another process of the island speaks, or the other islands know: after milliseconds if all of the island leave, else when
   // the next one has seen it, a fifteenth of the limit; at most a sixth. Nothing is looked at from here on.
@@ -81,6 +87,9 @@ class SpanWatch : public Watched {
   }
 
  private:
+  // A failure that is found, islands that are found unreachable meanwhile, those that do not close.
+  static constexpr int kLimitsOfPatience = 3;
+
   struct Group {
     std::shared_ptr<SpanEnd> end;
     // By this speaker: what has not been taken yet, and what has been found last.
@@ -91,7 +100,8 @@ class SpanWatch : public Watched {
 
   void LookUntil(int64_t patience_ns, const std::function<bool()>& done);
   void Tell() WEFT_REQUIRES(mutex_);
-  void TellOf(Group* group) WEFT_REQUIRES(mutex_);
+  // True if the agent was told anything.
+  bool TellOf(Group* group) WEFT_REQUIRES(mutex_);
   void Hear() WEFT_REQUIRES(mutex_);
   void NoteEnded(int world_rank, const std::optional<ExitInfo>& exit) WEFT_REQUIRES(mutex_);
   void NoteUnreachable(int island) WEFT_REQUIRES(mutex_);

@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective&
   if (*kind == GoalKind::kBarrier) goal.count = 0;
   if (goal.HasRoot()) goal.root = call.root;
   for (const char* const algorithm :
-       {*kind == GoalKind::kBarrier ? "bruck" : "direct", "tree_halving", "binomial", "direct"}) {
+       {*kind == GoalKind::kBarrier ? "bruck" : "direct", "tree_halving", "binomial"}) {
     if (size > kSourcesMax && std::string_view(algorithm) == "direct" && goal.Reduces()) continue;
     auto schedule = MakeSchedule(algorithm, goal);
     if (schedule.ok()) return schedule;

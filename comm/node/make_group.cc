@@ -67,9 +67,7 @@ class SegmentGuard {
 }  // namespace
 
 int64_t InitDeadlineNs(const GroupOptions& options) {
-  int64_t timeout_ns = options.making_timeout_ns();
-  if (timeout_ns <= 0) timeout_ns = static_cast<int64_t>(GetOptions().timeout_s * 1e9);
-  return Later(MonotonicNs(), timeout_ns);
+  return Later(MonotonicNs(), TimeoutOrDefault(options.making_timeout_ns()));
 }
 
 absl::StatusOr<uint64_t> MakeSegment(int size, uint64_t group_id, uint32_t epoch) {

@@ -38,10 +38,6 @@ WaitPolicy PolicyOf(const Tuning& tuning) {
   return policy;
 }
 
-int64_t TimeoutOrDefault(int64_t timeout_ns) {
-  return timeout_ns > 0 ? timeout_ns : static_cast<int64_t>(GetOptions().timeout_s * 1e9);
-}
-
 // Those that may be registered; usually none.
 void PinParts(const BlockLayout& layout, std::list<RegistrationPin>* pins) {
   Heap& heap = ProcessHeap();

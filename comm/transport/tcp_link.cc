@@ -67,9 +67,7 @@ void TcpLink::Attach(UniqueFd fd) {
 PollItem TcpLink::Item() const {
   const bool may_write =
       front_done_ < front_.size() || out_part_ || !control_.empty() ||
-      sends_.FindIf([&](const Transfer& send) {
-        return send.granted || (IsAhead(send.bytes) && TcpRoomOf(send.bytes) <= room_);
-      }) != nullptr;
+      sends_.FindIf([this](const Transfer& send) { return MayGo(send); }) != nullptr;
   return {.handle = fd_.get(), .want_read = true, .want_write = may_write};
 }
 
@@ -183,11 +181,13 @@ void TcpLink::GiveRoom(size_t bytes) {
   control_.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
 }
 
+bool TcpLink::MayGo(const Transfer& send) const {
+  return send.granted || (IsAhead(send.bytes) && TcpRoomOf(send.bytes) <= room_);
+}
+
 // The first send that may go; after a part it goes behind the others.
 void TcpLink::PickNext() {
-  Transfer* const send = sends_.FindIf([&](const Transfer& posted) {
-    return posted.granted || (IsAhead(posted.bytes) && TcpRoomOf(posted.bytes) <= room_);
-  });
+  Transfer* const send = sends_.FindIf([this](const Transfer& posted) { return MayGo(posted); });
   if (send == nullptr) return;
   const bool ahead = IsAhead(send->bytes);
   if (ahead) room_ -= TcpRoomOf(send->bytes);

@@ -81,6 +81,8 @@ class TcpLink {
   // Ends a transfer, in no list any more, because the other side's call is another one.
   static void Refuse(Transfer* transfer, const Said& said);
 
+  // Its next part may be written.
+  bool MayGo(const Transfer& send) const;
   bool WriteSome();
   void PickNext();
   void EndPart();
