@@ -158,7 +158,7 @@ void SpanGroup::NapOnSockets(int64_t until_ns) {
 // --- Ends ----------------------------------------------------------------------------------------
 
 // What this rank has found ends the group of its island, and so that of all.
-void SpanGroup::Find(absl::Status found) {
+void SpanGroup::Find(const absl::Status& found) {
   core_.inner->Fail(found);
   AwaitCause();
 }
@@ -177,8 +177,8 @@ void SpanGroup::LookForFailure() {
   if (settle_by_ns_ == 0) {
     if (!core_.inner->error().ok()) {
       AwaitCause();
-    } else if (absl::Status lost = LostLink(now_ns); !lost.ok()) {
-      Find(std::move(lost));
+    } else if (const absl::Status lost = LostLink(now_ns); !lost.ok()) {
+      Find(lost);
     } else {
       const auto late = std::find_if(works_.begin(), works_.end(), [now_ns](const auto& work) {
         return now_ns >= work->deadline_ns();

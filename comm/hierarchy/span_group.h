@@ -92,7 +92,7 @@ class SpanGroup : public ProcessGroup,
   bool MoveWorks() WEFT_REQUIRES(mutex_);
   Works TakeEnded() WEFT_REQUIRES(mutex_);
   void LookForFailure() WEFT_REQUIRES(mutex_);
-  void Find(absl::Status found) WEFT_REQUIRES(mutex_);
+  void Find(const absl::Status& found) WEFT_REQUIRES(mutex_);
   void AwaitCause() WEFT_REQUIRES(mutex_);
   void EndAll(const absl::Status& cause, Works* ended) WEFT_REQUIRES(mutex_);
   absl::Status MismatchOf(const SpanWork& work) const;

@@ -50,7 +50,7 @@ TcpTransport::~TcpTransport() {
                        [](const Peer& peer) { return peer.link == nullptr || peer.link->Quiet(); });
   };
   while (!quiet() && seams_.clock->NowNs() < until_ns) {
-    if (!Advance()) (void)seams_.net->Poll({}, seams_.clock->NowNs() + kCloseNapNs);
+    if (!TcpTransport::Advance()) (void)seams_.net->Poll({}, seams_.clock->NowNs() + kCloseNapNs);
   }
   seams_.net->Close(listener_);
 }

@@ -13,9 +13,9 @@
 #pragma once
 
 #include <atomic>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 
 namespace weft {
 
@@ -24,7 +24,11 @@ struct StreamId {
   uint64_t group_id = 0;
   uint64_t sequence = 0;
 
-  auto operator<=>(const StreamId&) const = default;
+  friend bool operator==(const StreamId&, const StreamId&) = default;
+
+  friend bool operator<(const StreamId& a, const StreamId& b) {
+    return std::tie(a.group_id, a.sequence) < std::tie(b.group_id, b.sequence);
+  }
 };
 
 // kMismatch: the other side's call is another one; other_signature, other_bytes are its. kRetracted: its group was closed.
