@@ -163,6 +163,25 @@ absl::Status Growth::InRanksOfThisGroup(const absl::Status& failure,
 
 // Why the ranks of the old group will not all have the new one, if that is known.
 absl::Status Growth::GivenUp(ReconfigureAttempt& attempt, const std::vector<int>& members) const {
+  const MemberEnds ends = LookAtMembers(attempt, members);
+  if (!ends.cause.ok()) return ends.cause;
+  if (IsCalledOff(*options_.newcomers, meeting_)) {
+    return MakeError(WEFT_REMOTE_ERROR, {.group = options_.name},
+                     "a process that was to join has given up, or the store does not answer");
+  }
+  if (!ends.consequence.ok()) {
+    // Whoever gave up because of another member did so after that member's vote, which this rank may have looked for too early.
+    const absl::Status cause = LookAtMembers(attempt, members).cause;
+    return cause.ok() ? ends.consequence : cause;
+  }
+  if (!attempt.Decided()) return absl::OkStatus();
+  return MakeError(WEFT_ABORTED, {.group = options_.name},
+                   "another rank has given up making the group with those that join");
+}
+
+Growth::MemberEnds Growth::LookAtMembers(ReconfigureAttempt& attempt,
+                                         const std::vector<int>& members) const {
+  MemberEnds ends;
   for (const int member : members) {
     if (member == kNewRank || member == state_.rank) continue;
     const ErrorFields fields = failures_.names().FieldsOf(member);
@@ -171,25 +190,24 @@ absl::Status Growth::GivenUp(ReconfigureAttempt& attempt, const std::vector<int>
       ErrorFields lost = fields;
       lost.signal = exit->signal;
       lost.exit_code = exit->exit_code;
-      return MakeError(WEFT_PEER_LOST, lost,
-                       StrCat(name, " (pid ", fields.pid, ") ", exit->ToString(),
-                              " while the group was made with those that join"));
+      ends.cause = MakeError(WEFT_PEER_LOST, lost,
+                             StrCat(name, " (pid ", fields.pid, ") ", exit->ToString(),
+                                    " while the group was made with those that join"));
+      return ends;
     }
     const std::optional<uint64_t> vote = attempt.board().VoteOf(member, attempt.number());
-    if (attempt.Gone(member) || vote.value_or(WEFT_SUCCESS) != WEFT_SUCCESS) {
-      return MakeError(WEFT_REMOTE_ERROR, fields,
-                       StrCat(name,
-                              " gave up making the group with those that join; its own error "
-                              "says why"));
+    const uint64_t result = vote.value_or(WEFT_SUCCESS);
+    if (!attempt.Gone(member) && result == WEFT_SUCCESS) continue;
+    const absl::Status gave_up = MakeError(
+        WEFT_REMOTE_ERROR, fields,
+        StrCat(name, " gave up making the group with those that join; its own error says why"));
+    if (result == WEFT_REMOTE_ERROR || result == WEFT_ABORTED) {
+      if (ends.consequence.ok()) ends.consequence = gave_up;
+    } else if (ends.cause.ok()) {
+      ends.cause = gave_up;
     }
   }
-  if (IsCalledOff(*options_.newcomers, meeting_)) {
-    return MakeError(WEFT_REMOTE_ERROR, {.group = options_.name},
-                     "a process that was to join has given up, or the store does not answer");
-  }
-  if (!attempt.Decided()) return absl::OkStatus();
-  return MakeError(WEFT_ABORTED, {.group = options_.name},
-                   "another rank has given up making the group with those that join");
+  return ends;
 }
 
 void Growth::CallOff(ProcessGroup* made) const {

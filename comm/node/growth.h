@@ -53,6 +53,14 @@ class Growth {
                                   const std::vector<int>& members) const;
   absl::Status GivenUp(ReconfigureAttempt& attempt, const std::vector<int>& members) const;
 
+  // The first member that has ended or met with something of its own, and the first that gave up because of somebody else; OK: none.
+  struct MemberEnds {
+    absl::Status cause;
+    absl::Status consequence;
+  };
+
+  MemberEnds LookAtMembers(ReconfigureAttempt& attempt, const std::vector<int>& members) const;
+
   const NodeState& state_;
   FailureReporter& failures_;
   const GroupOptions& options_;
