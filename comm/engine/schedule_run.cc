@@ -110,7 +110,7 @@ bool ScheduleRun::MayStart(const ScheduleOp& op) {
 void ScheduleRun::Start(Slot* slot) {
   const ScheduleOp& op = slot->op;
   const bool message = op.action == OpAction::kSend || op.action == OpAction::kRecv;
-  const bool moves = op.units > 0 || (message && schedule_.goal().kind == GoalKind::kBarrier);
+  const bool moves = op.units > 0 || (message && schedule_.sends_empty());
   slot->state = OpState::kEnded;
   if (!moves) return;  // (S5)
   if (message) {

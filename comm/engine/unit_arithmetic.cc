@@ -38,6 +38,13 @@ UnitArithmetic UnitArithmetic::Of(Isa isa, weft_dtype_t dtype, weft_op_t op, int
   return arithmetic;
 }
 
+UnitArithmetic UnitArithmetic::OfUser(const CustomOp& op, weft_dtype_t dtype) {
+  UnitArithmetic arithmetic(DtypeSize(dtype));
+  arithmetic.user_ = &op;
+  arithmetic.dtype_ = dtype;
+  return arithmetic;
+}
+
 void UnitArithmetic::Add(SumStage stage, UnitForm form, std::span<const UnitSource> sources,
                          std::span<const uint8_t> merges, std::byte* to, size_t count) const {
   WEFT_CHECK(sources.size() <= static_cast<size_t>(kSourcesMax));
@@ -48,6 +55,20 @@ void UnitArithmetic::Add(SumStage stage, UnitForm form, std::span<const UnitSour
   const uint8_t* const tree = merges.empty() ? nullptr : merges.data();
   const void* pointers[kSourcesMax];
   const std::span<const void* const> all(pointers, sources.size());
+  if (user_ != nullptr) {
+    for (size_t i = 0; i < sources.size(); ++i)
+      pointers[i] = sources[i].units;
+    void* result = to;
+    ReduceByUser(*user_, dtype_,
+                 {.sources = pointers,
+                  .source_count = static_cast<int>(sources.size()),
+                  .destinations = &result,
+                  .destination_count = 1,
+                  .count = count,
+                  .divisor = 0,
+                  .merges = tree});
+    return;
+  }
   if (merges.empty() && std::all_of(sources.begin(), sources.end(), raw)) {
     for (size_t i = 0; i < sources.size(); ++i)
       pointers[i] = sources[i].units;

@@ -15,6 +15,7 @@
 
 #include "weft/types.h"
 
+#include "comm/kernels/custom_op.h"
 #include "comm/kernels/isa.h"
 #include "comm/kernels/reduce_arguments.h"
 #include "comm/schedule/reduction_order.h"
@@ -37,6 +38,12 @@ class UnitArithmetic {
   // Of a reduction of `ranks` ranks' elements that has kernels (FindReduceKernel).
   static UnitArithmetic Of(Isa isa, weft_dtype_t dtype, weft_op_t op, int ranks);
 
+  // Of a user's reduction, which is borrowed. Its values stay in the type: an accumulator is an element.
+  static UnitArithmetic OfUser(const CustomOp& op, weft_dtype_t dtype);
+
+  // From elements to accumulators, of a reduction that is not a user's.
+  ReduceKernel first() const { return first_; }
+
   size_t BytesOf(UnitForm form) const {
     return form == UnitForm::kElement ? element_bytes_ : accumulator_bytes_;
   }
@@ -54,6 +61,8 @@ class UnitArithmetic {
   ReduceKernel first_ = nullptr;
   ReduceKernel middle_ = nullptr;
   ReduceKernel last_ = nullptr;
+  const CustomOp* user_ = nullptr;
+  weft_dtype_t dtype_ = WEFT_UINT8;  // of the user's
 };
 
 }  // namespace weft

@@ -347,7 +347,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> SpanGroup::Split(int /*color*/, in
 }
 
 std::string SpanGroup::Explain(const Collective& call, BufferKind /*buffers*/) const {
-  const auto schedule = ScheduleOf(call, size());
+  const auto schedule = SpanCall::ScheduleOf(call, rank_, size());
   if (!schedule.ok()) return StrCat("refused: ", FromAbsl(schedule.status().message()), "\n");
   const SentUnits sent = (*schedule)->SentBy(rank_);
   return fmt::format("nodes: {}\nschedule: {}\nsent elements: {}\nsent accumulators: {}\n",

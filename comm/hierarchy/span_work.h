@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,23 +20,19 @@
 #include "comm/engine/schedule_run.h"
 #include "comm/group/callback_work.h"
 #include "comm/group/collective.h"
+#include "comm/hierarchy/span_call.h"
 #include "comm/kernels/isa.h"
-#include "comm/schedule/schedule.h"
 
 namespace weft {
 
 class SpanGroup;
-
-// The schedule that a group of `size` ranks takes for a call; UNSUPPORTED if it has none.
-absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective& call, int size);
 
 class SpanWork : public CallbackWork {
  public:
   static absl::StatusOr<std::shared_ptr<SpanWork>> Make(std::shared_ptr<SpanGroup> group,
                                                         const Collective& call, Isa isa);
 
-  SpanWork(std::shared_ptr<SpanGroup> group, const Collective& call,
-           std::unique_ptr<CollectiveSchedule> schedule, const UnitArithmetic& arithmetic);
+  SpanWork(std::shared_ptr<SpanGroup> group, const Collective& call);
 
   bool Test() override;
   absl::Status Wait(int64_t timeout_ns) override;
@@ -63,18 +58,12 @@ class SpanWork : public CallbackWork {
   int64_t deadline_ns() const { return deadline_ns_; }
 
   // RunCallback() follows, with no lock held.
-  void End(absl::Status status) {
-    status_ = std::move(status);
-    SetEnded();
-  }
+  void End(absl::Status status);
 
  private:
   const std::shared_ptr<SpanGroup> group_;
   const Collective call_;
-  const std::unique_ptr<CollectiveSchedule> schedule_;
-  const UnitArithmetic arithmetic_;
-  std::vector<std::byte> scratch_;
-  std::vector<std::byte> copied_;  // of an input that the schedule may not have in place
+  std::unique_ptr<SpanCall> span_call_;  // of call_
   uint64_t sequence_ = 0;
   int64_t deadline_ns_ = 0;
   std::optional<ScheduleRun> run_;

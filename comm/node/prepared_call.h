@@ -22,7 +22,7 @@
 #include "comm/group/plain_buffers.h"
 #include "comm/kernels/reduce.h"
 #include "comm/node/call_facts.h"
-#include "comm/node/call_identity.h"
+#include "comm/group/call_identity.h"
 #include "comm/node/node_state.h"
 #include "comm/recorder/ring.h"
 #include "comm/select/select_protocol.h"

@@ -29,7 +29,7 @@
 
 #include "base/wait.h"
 #include "comm/group/notice_board.h"
-#include "comm/node/call_identity.h"
+#include "comm/group/call_identity.h"
 #include "comm/node/failure_board.h"
 #include "comm/node/reconfigure_board.h"
 #include "comm/recorder/lifecycle.h"

@@ -14,9 +14,12 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> MakeSchedule(std::string_vie
   for (const ScheduleAlgorithm& one : kScheduleAlgorithms) {
     names += StrCat(names.empty() ? "" : ", ", one.name);
     if (one.name != algorithm) continue;
-    if (std::unique_ptr<CollectiveSchedule> schedule = one.make(goal)) return schedule;
+    const bool serves = goal.blocks.empty() || one.make == MakeDirectSchedule;
+    if (std::unique_ptr<CollectiveSchedule> schedule = serves ? one.make(goal) : nullptr)
+      return schedule;
     return MakeError(WEFT_UNSUPPORTED,
                      StrCat("there is no ", algorithm, " schedule of ", GoalName(goal.kind),
+                            goal.blocks.empty() ? "" : " of blocks that differ",
                             goal.Reduces() && !goal.order_free ? " with sums in this order" : ""));
   }
   return MakeError(WEFT_INVALID_ARGUMENT,

@@ -12,6 +12,7 @@
 // For goals with a root, only the messages from or to the root.
 #include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "comm/schedule/algorithms.h"
 #include "comm/schedule/slices.h"
@@ -50,7 +51,11 @@ class DirectOps final : public OpStream {
 class DirectSchedule final : public CollectiveSchedule {
  public:
   explicit DirectSchedule(const ScheduleGoal& goal)
-      : CollectiveSchedule(goal), order_(goal.EffectiveOrder()) {}
+      : CollectiveSchedule(goal), order_(goal.EffectiveOrder()) {
+    for (const uint64_t units : goal.blocks)
+      begins_.push_back(begins_.empty() ? units : begins_.back() + units);
+    vector_units_ = goal.VectorUnits();
+  }
 
   std::string_view algorithm() const override { return "direct"; }
 
@@ -82,7 +87,7 @@ class DirectSchedule final : public CollectiveSchedule {
   }
 
   SentUnits SentBy(int participant) const override {
-    const uint64_t count = goal().count;
+    const uint64_t count = goal().BlockUnits(participant);
     const auto others = static_cast<uint64_t>(goal().participants - 1);
     const bool is_root = participant == goal().root;
     switch (goal().kind) {
@@ -90,7 +95,7 @@ class DirectSchedule final : public CollectiveSchedule {
         return PlusElements(PiecesTimes(participant, count - ReducedSlice(participant).units),
                             others * ReducedSlice(participant).units);
       case GoalKind::kReduceScatter:
-        return PiecesTimes(participant, others * count);
+        return PiecesTimes(participant, goal().VectorUnits() - count);
       case GoalKind::kReduce:
         return is_root ? SentUnits{} : PiecesTimes(participant, count);
       case GoalKind::kAllGather:
@@ -114,17 +119,14 @@ class DirectSchedule final : public CollectiveSchedule {
     if (goal().kind == GoalKind::kAllReduce)
       return SliceOf(goal().count, goal().participants, participant);
     if (goal().kind == GoalKind::kReduce) return {0, participant == goal().root ? goal().count : 0};
-    return {goal().count * static_cast<uint64_t>(participant), goal().count};
+    return {BlockBegin(participant), goal().BlockUnits(participant)};
   }
 
   // Where participant's i-th piece is, from unit `begin` of it on.
   UnitPlace PieceAt(int participant, int i, uint64_t begin) const {
-    const uint64_t vector_units =
-        goal().count *
-        (goal().kind == GoalKind::kReduceScatter ? static_cast<uint64_t>(goal().participants) : 1);
     const bool element = order_.FormOf(order_.PieceOf(participant, i)) == UnitForm::kElement;
     return {element ? kInputBuffer : kPartialsBuffer,
-            vector_units * static_cast<uint64_t>(order_.PlaceOf(participant, i)) + begin};
+            vector_units_ * static_cast<uint64_t>(order_.PlaceOf(participant, i)) + begin};
   }
 
   // Where `self` receives a piece of another participant.
@@ -168,21 +170,26 @@ class DirectSchedule final : public CollectiveSchedule {
   UnitPlace SentFrom(int from, int to) const {
     if (goal().kind == GoalKind::kAllReduce) return {kOutputBuffer, ReducedSlice(from).begin};
     const bool blocks = goal().kind == GoalKind::kScatter || goal().kind == GoalKind::kAllToAll;
-    return {kInputBuffer, blocks ? goal().count * static_cast<uint64_t>(to) : 0};
+    return {kInputBuffer, blocks ? BlockBegin(to) : 0};
   }
 
   UnitPlace TakenAt(int from) const {
     if (goal().kind == GoalKind::kAllReduce) return {kOutputBuffer, ReducedSlice(from).begin};
     const bool blocks = goal().kind == GoalKind::kGather || goal().kind == GoalKind::kAllToAll ||
                         goal().kind == GoalKind::kAllGather;
-    return {kOutputBuffer, blocks ? goal().count * static_cast<uint64_t>(from) : 0};
+    return {kOutputBuffer, blocks ? BlockBegin(from) : 0};
   }
 
   uint64_t ExchangedUnits(int from) const {
-    return goal().kind == GoalKind::kAllReduce ? ReducedSlice(from).units : goal().count;
+    return goal().kind == GoalKind::kAllReduce ? ReducedSlice(from).units : goal().BlockUnits(from);
   }
 
  private:
+  uint64_t BlockBegin(int participant) const {
+    if (begins_.empty()) return goal().BlockBegin(participant);
+    return participant == 0 ? 0 : begins_[static_cast<size_t>(participant) - 1];
+  }
+
   SentUnits PiecesTimes(int participant, uint64_t units) const {
     SentUnits sent;
     for (int i = 0; i < order_.PieceCountOf(participant); ++i) {
@@ -198,6 +205,8 @@ class DirectSchedule final : public CollectiveSchedule {
   }
 
   const ReductionOrder order_;
+  std::vector<uint64_t> begins_;  // of blocks that differ, from the second one on
+  uint64_t vector_units_ = 0;
 };
 
 // Tags of messages: 0 for what is exchanged, 1 + i for the sender's i-th piece.
@@ -317,7 +326,7 @@ bool DirectOps::Next(ScheduleOp* op) {
                 (!goal.HasRoot() || self_ == goal.root);
         if (!found) break;
         op->Clear();
-        op->units = goal.count;
+        op->units = goal.BlockUnits(self_);
         op->to = schedule_.TakenAt(self_);
         AddSource(op, schedule_.SentFrom(self_, self_));
         break;

@@ -67,7 +67,7 @@ absl::StatusOr<OpGraph> OpGraph::Create(const CollectiveSchedule& schedule) {
   OpGraph graph;
   WEFT_RETURN_IF_ERROR(graph.Load(schedule));
   WEFT_RETURN_IF_ERROR(graph.CheckAfter());
-  WEFT_RETURN_IF_ERROR(graph.Match(schedule.goal().kind == GoalKind::kBarrier));
+  WEFT_RETURN_IF_ERROR(graph.Match(schedule.sends_empty()));
   WEFT_RETURN_IF_ERROR(graph.Sort(schedule.window()));
   graph.BuildSuccessors();
   return graph;

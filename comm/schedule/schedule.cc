@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "base/status.h"
 #include "base/text.h"
@@ -32,20 +33,13 @@ class IndexedOps final : public OpStream {
   uint32_t next_ = 0;
 };
 
-// Units that a reduction's contribution has: one vector.
-uint64_t VectorUnits(const ScheduleGoal& goal) {
-  return goal.kind == GoalKind::kReduceScatter
-             ? goal.count * static_cast<uint64_t>(goal.participants)
-             : goal.count;
-}
-
 uint64_t PieceUnits(const ScheduleGoal& goal, int participant, UnitForm form) {
   const ReductionOrder order = goal.EffectiveOrder();
   uint64_t pieces = 0;
   for (int i = 0; i < order.PieceCountOf(participant); ++i) {
     if (order.FormOf(order.PieceOf(participant, i)) == form) ++pieces;
   }
-  return pieces * VectorUnits(goal);
+  return pieces * goal.VectorUnits();
 }
 
 }  // namespace
@@ -102,6 +96,11 @@ ReductionOrder ScheduleGoal::EffectiveOrder() const {
   return order.pieces() == 0 ? ReductionOrder(participants) : order;
 }
 
+uint64_t ScheduleGoal::BlockBegin(int participant) const {
+  if (blocks.empty()) return count * static_cast<uint64_t>(participant);
+  return std::accumulate(blocks.begin(), blocks.begin() + participant, uint64_t{0});
+}
+
 absl::Status CheckGoal(const ScheduleGoal& goal) {
   const auto bad = [&](std::string_view why) {
     return MakeError(WEFT_INVALID_ARGUMENT,
@@ -118,6 +117,20 @@ absl::Status CheckGoal(const ScheduleGoal& goal) {
   const auto vectors = static_cast<uint64_t>(std::max(goal.participants, goal.order.pieces()));
   if (goal.count > kUnitsMax / vectors / vectors)
     return bad(StrCat("of ", goal.count, " units, which are too many"));
+  if (!goal.blocks.empty()) {
+    const bool has_blocks =
+        goal.kind == GoalKind::kReduceScatter || goal.kind == GoalKind::kAllGather;
+    if (!has_blocks) return bad("has no blocks that differ");
+    if (goal.count != 0) return bad("has units besides those of its blocks");
+    if (goal.blocks.size() != static_cast<size_t>(goal.participants)) {
+      return bad(
+          StrCat("with ", goal.blocks.size(), " blocks for ", goal.participants, " participants"));
+    }
+    for (const uint64_t units : goal.blocks) {
+      if (units > kUnitsMax / vectors / vectors)
+        return bad(StrCat("with a block of ", units, " units, which are too many"));
+    }
+  }
   if (goal.order.pieces() != 0) {
     if (!goal.Reduces()) return bad("adds nothing, so it has no order");
     int held = 0;
@@ -155,20 +168,22 @@ bool HasPlaceInPlace(const ScheduleGoal& goal) {
 }
 
 uint64_t BufferUnits(const ScheduleGoal& goal, int participant, uint32_t buffer) {
-  const uint64_t blocks = goal.count * static_cast<uint64_t>(goal.participants);
+  const uint64_t blocks = goal.BlocksUnits();
   const bool is_root = participant == goal.root;
   if (buffer == kPartialsBuffer)
     return goal.Reduces() ? PieceUnits(goal, participant, UnitForm::kAccumulator) : 0;
   const bool input = buffer == kInputBuffer;
   switch (goal.kind) {
     case GoalKind::kAllReduce:
-    case GoalKind::kReduceScatter:
       return input ? PieceUnits(goal, participant, UnitForm::kElement) : goal.count;
+    case GoalKind::kReduceScatter:
+      return input ? PieceUnits(goal, participant, UnitForm::kElement)
+                   : goal.BlockUnits(participant);
     case GoalKind::kReduce:
       if (input) return PieceUnits(goal, participant, UnitForm::kElement);
       return is_root ? goal.count : 0;
     case GoalKind::kAllGather:
-      return input ? goal.count : blocks;
+      return input ? goal.BlockUnits(participant) : blocks;
     case GoalKind::kBroadcast:
       return input && !is_root ? 0 : goal.count;
     case GoalKind::kGather:

@@ -13,7 +13,8 @@
 //  S3 A message is named by sender, receiver and tag; there is one send and one receive of each name. Messages may overtake each other.
 //  S4 A send may wait for its receive to start (rendezvous) and need not (buffered): schedules work with either. A receive writes nothing
 //     before its send has started.
-//  S5 An op of no units ends when it starts, and nothing is sent for it. Only in a barrier messages have no units and are sent.
+//  S5 An op of no units ends when it starts, and nothing is sent for it; but in a schedule with sends_empty(), as of a barrier, messages
+//     without units are sent.
 //  S6 Input and partials are never written. A reduction, or a copy, may write exactly where one of its sources lies; such a copy
 //     touches nothing.
 //
@@ -61,6 +62,8 @@ struct ScheduleGoal {
   uint64_t count =
       0;  // units: the whole vector of all_reduce, reduce and broadcast, else one block; 0 for barrier
   int root = 0;  // of broadcast, reduce, gather and scatter
+  // Of reduce_scatter and all_gather with blocks that differ: units of each participant's block; `count` is 0 then.
+  std::vector<uint64_t> blocks = {};
   // True: sums may be formed in any order and rounded at any time (integers, min and max, bits, numerics=fast). False: in the
   // order below, rounded once.
   bool order_free = false;
@@ -72,6 +75,19 @@ struct ScheduleGoal {
 
   // Of reductions; the canonical order of the participants if none was given.
   ReductionOrder EffectiveOrder() const;
+
+  // A participant's block, of goals that have one for each, and where it begins on the side that has all of them.
+  uint64_t BlockUnits(int participant) const {
+    return blocks.empty() ? count : blocks[static_cast<size_t>(participant)];
+  }
+
+  uint64_t BlockBegin(int participant) const;
+
+  // All blocks.
+  uint64_t BlocksUnits() const { return BlockBegin(participants); }
+
+  // Of a reduction: units of what is added.
+  uint64_t VectorUnits() const { return kind == GoalKind::kReduceScatter ? BlocksUnits() : count; }
 };
 
 // INVALID_ARGUMENT for a goal that nothing can fulfil: no participants, a root that is none of them, too many units.
@@ -191,6 +207,9 @@ class CollectiveSchedule {
 
   // Of S2.
   virtual uint32_t window() const = 0;
+
+  // True if messages without units are sent too (S5).
+  virtual bool sends_empty() const { return goal_.kind == GoalKind::kBarrier; }
 
   // True if input and output may be the same memory, as they are in place: where a side consists of one block per participant, the
   // other side is the participant's own block of it.

@@ -65,6 +65,7 @@ Json GoalAsJson(const ScheduleGoal& goal) {
   Json json = {
       {"kind", GoalName(goal.kind)}, {"participants", goal.participants}, {"count", goal.count}};
   if (goal.HasRoot()) json["root"] = goal.root;
+  if (!goal.blocks.empty()) json["blocks"] = goal.blocks;
   if (goal.Reduces()) json["order"] = goal.order_free ? "free" : "fixed";
   if (goal.order.pieces() == 0 || goal.order.IsCanonicalOfRanks()) return json;
   for (int piece = 0; piece < goal.order.pieces(); ++piece)
@@ -175,6 +176,11 @@ ScheduleGoal ReadGoal(JsonReader* reader, const Json& json) {
   if (goal.HasRoot())
     goal.root =
         static_cast<int>(reader->Number(reader->Member(json, "root"), kParticipantNumberMax));
+  const Json& blocks = reader->Member(json, "blocks", /*optional=*/true);
+  if (!blocks.is_null()) {
+    for (const Json* const units : reader->List(blocks, 1, kParticipantNumberMax))
+      goal.blocks.push_back(reader->Number(*units, kUnitNumberMax));
+  }
   if (goal.Reduces()) {
     const std::string order = reader->Text(reader->Member(json, "order"));
     if (order != "free" && order != "fixed")

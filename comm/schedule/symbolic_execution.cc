@@ -23,7 +23,7 @@ struct WantedRun {
 std::vector<WantedRun> WantedOf(const ScheduleGoal& goal, int participant) {
   const uint64_t count = goal.count;
   const auto block = [&](int number) {
-    return static_cast<int64_t>(count) * number;
+    return static_cast<int64_t>(goal.BlockBegin(number));
   };
   std::vector<WantedRun> wanted;
   switch (goal.kind) {
@@ -33,7 +33,7 @@ std::vector<WantedRun> WantedOf(const ScheduleGoal& goal, int participant) {
       if (participant == goal.root) wanted.push_back({0, count, -1, 0});
       return wanted;
     case GoalKind::kReduceScatter:
-      return {{0, count, -1, block(participant)}};
+      return {{0, goal.BlockUnits(participant), -1, block(participant)}};
     case GoalKind::kBroadcast:
       return {{0, count, goal.root, 0}};
     case GoalKind::kScatter:
@@ -44,10 +44,10 @@ std::vector<WantedRun> WantedOf(const ScheduleGoal& goal, int participant) {
     case GoalKind::kAllGather:
     case GoalKind::kAllToAll:
       for (int from = 0; from < goal.participants; ++from) {
-        const uint64_t begin = count * static_cast<uint64_t>(from);
+        const uint64_t begin = goal.BlockBegin(from);
         const int64_t shift =
-            goal.kind == GoalKind::kAllToAll ? block(participant - from) : -block(from);
-        wanted.push_back({begin, begin + count, from, shift});
+            goal.kind == GoalKind::kAllToAll ? block(participant) - block(from) : -block(from);
+        wanted.push_back({begin, begin + goal.BlockUnits(from), from, shift});
       }
       return wanted;
     case GoalKind::kBarrier:
@@ -103,6 +103,7 @@ class SymbolicMachine {
     const SumId sum = leaves.empty() ? kNoSum : sums_.Final(sums_.Tree(leaves, order_.merges()));
     for (int participant = 0; participant < goal_.participants; ++participant) {
       for (const WantedRun& wanted : WantedOf(goal_, participant)) {
+        if (wanted.begin == wanted.end) continue;
         const std::vector<SymbolicRun> found =
             Read(participant, {kOutputBuffer, wanted.begin}, wanted.end - wanted.begin);
         for (const SymbolicRun& run : found) {
@@ -134,9 +135,7 @@ class SymbolicMachine {
   }
 
   void FillInputs(int participant) {
-    const uint64_t vector_units = goal_.kind == GoalKind::kReduceScatter
-                                      ? goal_.count * static_cast<uint64_t>(goal_.participants)
-                                      : goal_.count;
+    const uint64_t vector_units = goal_.VectorUnits();
     const auto fill = [&](const UnitPlace& place, uint64_t units, int32_t leaf) {
       if (units == 0) return;
       const UnitPlace at = PlaceInMemory(goal_, participant, place, in_place_);

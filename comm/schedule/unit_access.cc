@@ -5,7 +5,7 @@ namespace weft {
 UnitPlace PlaceInMemory(const ScheduleGoal& goal, int participant, const UnitPlace& place,
                         bool in_place) {
   if (!in_place || (place.buffer != kInputBuffer && place.buffer != kOutputBuffer)) return place;
-  const uint64_t own_block = goal.count * static_cast<uint64_t>(participant);
+  const uint64_t own_block = goal.BlockBegin(participant);
   const bool input = place.buffer == kInputBuffer;
   switch (goal.kind) {
     case GoalKind::kAllGather:

@@ -163,7 +163,7 @@ absl::Status CheckSent(const CollectiveSchedule& schedule, const OpGraph& graph,
       const bool elements = buffers[static_cast<size_t>(participant)].FormOf(
                                 op.from[0].place.buffer) == UnitForm::kElement;
       (elements ? sent.elements : sent.accumulators) += op.units;
-      if (op.units > 0 || schedule.goal().kind == GoalKind::kBarrier) ++proof->messages;
+      if (op.units > 0 || schedule.sends_empty()) ++proof->messages;
     }
     const SentUnits claimed = schedule.SentBy(participant);
     if (sent != claimed) {

@@ -63,33 +63,35 @@ void RunNodes(const Nodes& shape, const Body& body, int killed = -1,
   }
 }
 
-constexpr OpKind kPlainKinds[] = {OpKind::kBarrier,   OpKind::kAllReduce, OpKind::kReduce,
-                                  OpKind::kBroadcast, OpKind::kAllGather, OpKind::kReduceScatter,
-                                  OpKind::kGather,    OpKind::kScatter,   OpKind::kAllToAll};
+// Every kind, with operations that round, that are the user's, and that do neither.
+std::vector<CollectiveCase> AllCases(int size, uint64_t seed) {
+  std::vector<CollectiveCase> cases;
+  for (int number = 1; number < kOpKindCount; ++number) {
+    const auto kind = static_cast<OpKind>(number);
+    for (const weft_dtype_t dtype : {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_FLOAT8_E5M2, WEFT_INT64}) {
+      for (const weft_op_t op : {WEFT_SUM, WEFT_AVG, WEFT_MAX, kOpPremulSum, kOpUser}) {
+        if (!TraitsOf(kind).reduces && op != WEFT_SUM) continue;
+        for (const size_t count : {0UL, 1UL, 5UL, 1021UL, 30'001UL}) {
+          const uint64_t number_of_case = cases.size();
+          cases.push_back({.kind = kind,
+                           .dtype = dtype,
+                           .op = op,
+                           .root = static_cast<int>(number_of_case % static_cast<uint64_t>(size)),
+                           .count = count,
+                           .seed = seed + number_of_case + 1});
+        }
+      }
+    }
+  }
+  return cases;
+}
 
 TEST(SpanGroup, CollectivesMatchTheReferenceWhateverEachRankChooses) {
   const uint64_t seed = TestSeed(41);
   SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
   for (const Nodes& shape : kNodes) {
-    std::vector<CollectiveCase> cases;
-    for (const OpKind kind : kPlainKinds) {
-      if (kind == OpKind::kBarrier) continue;
-      for (const weft_dtype_t dtype : {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_FLOAT8_E5M2, WEFT_INT64}) {
-        for (const weft_op_t op : {WEFT_SUM, WEFT_AVG, WEFT_MAX}) {
-          if (!TraitsOf(kind).reduces && op != WEFT_SUM) continue;
-          for (const size_t count : {0UL, 1UL, 5UL, 1021UL, 30'001UL}) {
-            const uint64_t number = cases.size();
-            cases.push_back({.kind = kind,
-                             .dtype = dtype,
-                             .op = op,
-                             .root = static_cast<int>(number % static_cast<uint64_t>(shape.size)),
-                             .count = count,
-                             .seed = seed + number + 1});
-          }
-        }
-      }
-    }
-    const CaseSample sample({.every = 2, .sanitized = 9}, seed);
+    const std::vector<CollectiveCase> cases = AllCases(shape.size, seed);
+    const CaseSample sample({.every = 3, .sanitized = 16}, seed);
     RunNodes(shape, [&](SpanGroup& group) -> std::string {
       for (size_t i = 0; i < cases.size(); ++i) {
         if (!sample.Takes(i)) continue;

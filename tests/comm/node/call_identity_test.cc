@@ -1,6 +1,6 @@
 // What stands for a call in the arrivals: two different calls whose data is in the lines never have one signature, and
 // calls with and without their data there never do either.
-#include "comm/node/call_identity.h"
+#include "comm/group/call_identity.h"
 
 #include <cstdint>
 #include <memory>

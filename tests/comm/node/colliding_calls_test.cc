@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 #include "comm/group/block_layout.h"
-#include "comm/node/call_identity.h"
+#include "comm/group/call_identity.h"
 #include "comm/node/heap.h"
 #include "comm/node/make_group.h"
 #include "message_case.h"

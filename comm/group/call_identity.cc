@@ -1,4 +1,4 @@
-#include "comm/node/call_identity.h"
+#include "comm/group/call_identity.h"
 
 #include <string_view>
 
