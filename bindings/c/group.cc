@@ -17,6 +17,7 @@
 #include "bindings/c/handles.h"
 #include "bindings/c/struct_size.h"
 #include "comm/group/from_ranks.h"
+#include "comm/hierarchy/make_group.h"
 #include "comm/node/heap.h"
 #include "comm/node/join_group.h"
 #include "comm/node/make_group.h"
@@ -70,9 +71,10 @@ absl::StatusOr<weft_store_t> ReadStore(std::string_view call, const weft_group_c
 absl::Status CheckPlace(std::string_view call, int size, int rank, const void* group) {
   if (group == nullptr) return InvalidArgument(call, "group is NULL");
   if (size < 1) return InvalidArgument(call, StrCat("size is ", size, ", at least 1 is needed"));
-  if (size > kNodeRanksMax) {
-    return CallError(WEFT_UNSUPPORTED, call,
-                     StrCat("size is ", size, ", this version has groups of 1 to ", kNodeRanksMax));
+  if (size > kGroupRanksMax) {
+    return CallError(
+        WEFT_UNSUPPORTED, call,
+        StrCat("size is ", size, ", this version has groups of 1 to ", kGroupRanksMax));
   }
   if (rank < 0 || rank >= size) {
     return InvalidArgument(call, StrCat("rank ", rank, " is not one of 0..", size - 1));
@@ -89,10 +91,10 @@ absl::StatusOr<std::vector<int>> ReadMembers(std::string_view call, const int me
                                         ", at least 1 is needed; for all ranks "
                                         "that live pass NULL and 0"));
   }
-  if (count > kNodeRanksMax) {
+  if (count > kGroupRanksMax) {
     return CallError(
         WEFT_UNSUPPORTED, call,
-        StrCat("count is ", count, ", this version has groups of 1 to ", kNodeRanksMax));
+        StrCat("count is ", count, ", this version has groups of 1 to ", kGroupRanksMax));
   }
   std::vector<int> list(members, members + count);
   std::vector<int> present;
@@ -160,8 +162,9 @@ absl::Status CheckMayMake(std::string_view call) {
 
 absl::Status Make(Store* store, int rank, int size, const GroupOptions& options,
                   weft_group_t* group) {
-  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> made,
-                        MakeNodeGroup(store, rank, size, options));
+  WEFT_ASSIGN_OR_RETURN(
+      std::shared_ptr<ProcessGroup> made,
+      MakeGroup(store, rank, size, options, {.fake_nodes = GetOptions().fake_nodes}));
   *group = MakeHandle(std::move(made));
   return absl::OkStatus();
 }

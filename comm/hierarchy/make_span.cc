@@ -1,5 +1,4 @@
-// Two meetings in the store: of all ranks, which says who is on which island, and of those of one island, which become a node group. Each
-// island says that it is complete; when all have, they begin. One that began alone would find the others unreachable while they still
+// All ranks have met, and those of an island become a node group, which needs the store no more. Each island says that it is complete; when all have, they begin. One that began alone would find the others unreachable while they still
 // map each other's memory.
 #include "comm/hierarchy/make_span.h"
 
@@ -8,9 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/fd.h"
 #include "base/later.h"
-#include "base/net.h"
 #include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -18,9 +15,6 @@
 #include "comm/agent/island_shared_memory.h"
 #include "comm/group/progress.h"
 #include "comm/node/make_group.h"
-#include "comm/rendezvous/fake_nodes.h"
-#include "comm/rendezvous/member_watch.h"
-#include "comm/rendezvous/prefix_store.h"
 #include "comm/transport/tcp_transport.h"
 #include "fmt/format.h"
 
@@ -32,20 +26,23 @@ constexpr int64_t kGraceNs = 2'000'000'000;
 
 class SpanMaking {
  public:
-  SpanMaking(Store& store, int rank, int size, const GroupOptions& options,
+  SpanMaking(Store& store, GroupMeeting meeting, const GroupOptions& options,
              const SpanSettings& settings)
       : store_(store),
-        rank_(rank),
-        size_(size),
+        meeting_(std::move(meeting)),
         options_(options),
         settings_(settings),
-        deadline_ns_(InitDeadlineNs(options)) {}
+        rank_(meeting_.rank),
+        size_(meeting_.size()),
+        deadline_ns_(meeting_.deadline_ns) {}
 
   absl::StatusOr<SpanCore> Run() {
-    WEFT_RETURN_IF_ERROR(Meet());
+    WEFT_RETURN_IF_ERROR(Annotate(meeting_.addresses, "this rank cannot be reached over TCP: "));
+    span_.membership = meeting_.membership;
+    span_.islands = meeting_.islands;
     WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const IslandMap> map,
                           MapOf(span_.membership, span_.islands));
-    WEFT_RETURN_IF_ERROR(MakeInner());
+    WEFT_ASSIGN_OR_RETURN(span_.inner, EnterIsland(&meeting_, options_));
     absl::Status begun = BeginTogether(map);
     if (!begun.ok()) {
       span_.inner->Fail(begun);
@@ -56,44 +53,7 @@ class SpanMaking {
   }
 
  private:
-  int island() const { return span_.islands.island_of[static_cast<size_t>(rank_)]; }
-
-  const std::vector<int>& fellows() const {
-    return span_.islands.ranks[static_cast<size_t>(island())];
-  }
-
-  // Fake nodes talk over loopback, as they are of one machine.
-  absl::Status Reserve(GroupMember* self) {
-    Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = FirstRoutableAddress()};
-    if (self->fake_node >= 0 || endpoint.host.empty()) endpoint.host = "127.0.0.1";
-    Endpoint data = endpoint;
-    WEFT_ASSIGN_OR_RETURN(reserved_, ReserveEndpoint(&endpoint));
-    WEFT_ASSIGN_OR_RETURN(reserved_data_, ReserveEndpoint(&data));
-    self->agent = endpoint.ToString();
-    self->data = data.ToString();
-    return absl::OkStatus();
-  }
-
-  absl::Status Meet() {
-    GroupMember self = DescribeSelf(rank_);
-    WEFT_ASSIGN_OR_RETURN(self.fake_node, FakeNodeOf(settings_.fake_nodes, rank_, size_));
-    WEFT_RETURN_IF_ERROR(Reserve(&self));
-    MemberWatch watch(*SystemSeams().proc, self, options_.name);
-    WEFT_ASSIGN_OR_RETURN(span_.membership, ExchangeMembership(store_, options_.name, rank_, size_,
-                                                               self, deadline_ns_, watch));
-    span_.islands = IslandsOf(span_.membership);
-    return absl::OkStatus();
-  }
-
-  absl::Status MakeInner() {
-    PrefixStore own(store_, StrCat(KeyOf("island", island()), "/"));
-    const MeetingPlace place{.rank = span_.islands.PlaceOf(rank_),
-                             .size = static_cast<int>(fellows().size()),
-                             .world_rank = rank_,
-                             .group_ranks = fellows()};
-    WEFT_ASSIGN_OR_RETURN(span_.inner, MeetInStore(own, place, options_, deadline_ns_));
-    return absl::OkStatus();
-  }
+  int island() const { return meeting_.island(); }
 
   absl::Status BeginTogether(const std::shared_ptr<const IslandMap>& map) {
     const int place = span_.islands.PlaceOf(rank_);
@@ -105,7 +65,7 @@ class SpanMaking {
     const IslandAgentSettings agent{.secret = Secret(), .limit_ns = settings_.limit_ns};
     span_.watch =
         std::make_shared<SpanWatch>(SystemSeams(), agent, map, static_cast<std::byte*>(block),
-                                    island(), place, std::move(reserved_));
+                                    island(), place, std::move(meeting_.agent));
     // All that may fail here alone comes before the others count on this rank.
     WEFT_RETURN_IF_ERROR(PrepareProgress());
     WEFT_RETURN_IF_ERROR(span_.watch->Begin());
@@ -128,7 +88,7 @@ class SpanMaking {
       settings.endpoints.push_back(std::move(endpoint));
     }
     WEFT_ASSIGN_OR_RETURN(span_.transport, TcpTransport::Make(SystemSeams(), std::move(settings)));
-    reserved_data_.Reset();
+    meeting_.data.Reset();
     return absl::OkStatus();
   }
 
@@ -183,21 +143,20 @@ class SpanMaking {
   }
 
   Store& store_;
-  const int rank_;
-  const int size_;
+  GroupMeeting meeting_;
   const GroupOptions& options_;
   const SpanSettings& settings_;
+  const int rank_;
+  const int size_;
   const int64_t deadline_ns_;
-  UniqueFd reserved_;
-  UniqueFd reserved_data_;
   SpanCore span_;
 };
 
 }  // namespace
 
-absl::StatusOr<SpanCore> MakeSpan(Store& store, int rank, int size, const GroupOptions& options,
+absl::StatusOr<SpanCore> MakeSpan(Store& store, GroupMeeting meeting, const GroupOptions& options,
                                   const SpanSettings& settings) {
-  return SpanMaking(store, rank, size, options, settings).Run();
+  return SpanMaking(store, std::move(meeting), options, settings).Run();
 }
 
 void CloseSpan(SpanCore* span) {

@@ -1,7 +1,8 @@
 // Making a group whose ranks are on several islands, as far as its ends go: the islands, the group of this one's ranks, and what
 // tells the islands of each other.
 //
-//   WEFT_ASSIGN_OR_RETURN(SpanCore span, MakeSpan(store, rank, size, options, {.secret = secret}));
+//   WEFT_ASSIGN_OR_RETURN(GroupMeeting meeting, MeetAll(store, rank, size, options, fake_nodes));
+//   WEFT_ASSIGN_OR_RETURN(SpanCore span, MakeSpan(store, std::move(meeting), options, {.secret = secret}));
 //   span.inner->Run(...)                                       // among the ranks of this island
 //   if (absl::Status cause = span.watch->Cause(*span.end); !cause.ok()) ...
 //   CloseSpan(&span);
@@ -16,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "comm/group/process_group.h"
+#include "comm/hierarchy/group_meeting.h"
 #include "comm/hierarchy/islands.h"
 #include "comm/hierarchy/span_end.h"
 #include "comm/hierarchy/span_watch.h"
@@ -26,8 +28,7 @@
 namespace weft {
 
 struct SpanSettings {
-  std::string secret;      // of the job; with none, whoever can connect may speak
-  std::string fake_nodes;  // fake_nodes.h
+  std::string secret;  // of the job; with none, whoever can connect may speak
   int64_t limit_ns = IslandAgentSettings{}.limit_ns;  // until an island is unreachable
 };
 
@@ -40,9 +41,8 @@ struct SpanCore {
   std::shared_ptr<Transport> transport;  // by rank of the group
 };
 
-// Collective over the `size` ranks that meet in `store`. Errors: as MakeNodeGroup's; TIMEOUT names an island that has not come;
-// INVALID_ARGUMENT for fake nodes that do not fit.
-absl::StatusOr<SpanCore> MakeSpan(Store& store, int rank, int size, const GroupOptions& options,
+// Collective over the ranks of a meeting in `store`. Errors: as MakeNodeGroup's; TIMEOUT names an island that has not come.
+absl::StatusOr<SpanCore> MakeSpan(Store& store, GroupMeeting meeting, const GroupOptions& options,
                                   const SpanSettings& settings);
 
 // This rank leaves.

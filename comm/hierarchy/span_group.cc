@@ -26,11 +26,12 @@ constexpr int kIdleSteps = 200;
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<SpanGroup>> SpanGroup::Make(Store& store, int rank, int size,
+absl::StatusOr<std::shared_ptr<SpanGroup>> SpanGroup::Make(Store& store, GroupMeeting meeting,
                                                            const GroupOptions& options,
                                                            const SpanSettings& settings) {
   WEFT_ASSIGN_OR_RETURN(const Isa isa, SelectIsa());
-  WEFT_ASSIGN_OR_RETURN(SpanCore core, MakeSpan(store, rank, size, options, settings));
+  const int rank = meeting.rank;
+  WEFT_ASSIGN_OR_RETURN(SpanCore core, MakeSpan(store, std::move(meeting), options, settings));
   return std::make_shared<SpanGroup>(std::move(core), rank, options, isa);
 }
 

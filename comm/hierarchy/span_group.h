@@ -1,6 +1,6 @@
 // A process group whose ranks are on several islands.
 //
-//   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanGroup> group, SpanGroup::Make(store, rank, size, options, settings));
+//   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanGroup> group, SpanGroup::Make(store, std::move(meeting), options, settings));
 //   WEFT_RETURN_IF_ERROR(group->Run(collective));
 //
 // Each collective is a schedule (comm/schedule), carried out over the transport by whoever waits or tests, or by the progress
@@ -8,7 +8,7 @@
 // (span_watch.h): all ranks get the same cause, so a failure that is found here ends the group of this island, and operations end when
 // all islands have settled what it was.
 //
-// Not there yet: the forms with several counts, premul_sum and user's functions, messages, split, reconfigure. They are UNSUPPORTED.
+// Not there yet: messages, split, reconfigure. They are UNSUPPORTED.
 //
 // Thread-safety: all public members, any thread.
 #pragma once
@@ -37,7 +37,7 @@ class SpanGroup : public ProcessGroup,
                   public std::enable_shared_from_this<SpanGroup> {
  public:
   // Collective; errors as MakeSpan's.
-  static absl::StatusOr<std::shared_ptr<SpanGroup>> Make(Store& store, int rank, int size,
+  static absl::StatusOr<std::shared_ptr<SpanGroup>> Make(Store& store, GroupMeeting meeting,
                                                          const GroupOptions& options,
                                                          const SpanSettings& settings);
 

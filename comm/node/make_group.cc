@@ -23,7 +23,6 @@
 #include "comm/node/deferred_reclamation.h"
 #include "comm/node/heap.h"
 #include "comm/node/node_group.h"
-#include "comm/rendezvous/fake_nodes.h"
 #include "comm/rendezvous/member_watch.h"
 #include "comm/rendezvous/membership.h"
 #include "comm/select/load_model.h"
@@ -153,21 +152,16 @@ absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
 
 namespace {
 
-// "host a", "fake node 1 of host a"
-std::string PlaceName(const GroupMember& member) {
-  if (member.fake_node < 0) return "host " + member.host;
-  return fmt::format("fake node {} of host {}", member.fake_node, member.host);
-}
-
 absl::Status CheckOneMachine(const Membership& membership, const GroupMember& self,
                              const std::string& group) {
   for (const GroupMember& member : membership.members) {
-    if (member.boot_id == self.boot_id && member.fake_node == self.fake_node) continue;
+    if (member.boot_id == self.boot_id) continue;
     return MakeError(
         WEFT_UNSUPPORTED, {.rank = member.rank, .host = member.host},
-        fmt::format("group {}: rank {} is on {}, rank {} on {}; this version "
-                    "connects the ranks of one machine",
-                    group, member.rank, PlaceName(member), self.rank, PlaceName(self)));
+        fmt::format(
+            "group {}: rank {} is on host {}, rank {} on host {}; here all ranks must be on "
+            "one machine",
+            group, member.rank, member.host, self.rank, self.host));
   }
   return absl::OkStatus();
 }
@@ -191,36 +185,32 @@ absl::Status AwaitAll(ProcessGroup& group, int64_t deadline_ns) {
   return group.Run(barrier);
 }
 
-absl::StatusOr<std::shared_ptr<ProcessGroup>> MeetInStore(Store& store, const MeetingPlace& place,
-                                                          const GroupOptions& options,
-                                                          int64_t deadline_ns) {
-  const int rank = place.rank;
-  const int size = place.size;
-  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<NodePeer> self_peer, NodePeer::Self(size));
+absl::StatusOr<NodeEntrance> OpenNodeEntrance(int size) {
+  NodeEntrance entrance;
+  WEFT_ASSIGN_OR_RETURN(entrance.self, NodePeer::Self(size));
   ReclaimDeferred();
-  WEFT_RETURN_IF_ERROR(SelectIsa().status());  // now: later it would strand the others
+  WEFT_RETURN_IF_ERROR(SelectIsa().status());
   WEFT_ASSIGN_OR_RETURN(const uint64_t nonce, RandomId());
-  GroupMember self = DescribeSelf(rank);
-  self.world_rank = place.world_rank;
-  self.fake_node = place.fake_node;
-  self.node_socket = fmt::format("weft-node-{:016x}", nonce);
-  UniqueFd listener;
-  if (rank == 0) {
-    WEFT_ASSIGN_OR_RETURN(listener, ListenForAttach(self.node_socket));
-  }
-  MemberWatch watch(*SystemSeams().proc, self, options.name);
-  for (const GroupMember& member : place.watched)
-    watch.Add(member);
-  if (place.called_off) watch.AlsoAsk(place.called_off);
-  WEFT_ASSIGN_OR_RETURN(
-      const Membership membership,
-      ExchangeMembership(store, options.name, rank, size, self, deadline_ns, watch));
-  WEFT_RETURN_IF_ERROR(CheckOneMachine(membership, self, options.name));
+  entrance.socket = fmt::format("weft-node-{:016x}", nonce);
+  WEFT_ASSIGN_OR_RETURN(entrance.listener, ListenForAttach(entrance.socket));
+  return entrance;
+}
+
+namespace {
+
+// Maps what the others share and enters the group, in which all are then.
+absl::StatusOr<std::shared_ptr<ProcessGroup>> Enter(NodeEntrance entrance,
+                                                    const Membership& membership,
+                                                    const MeetingPlace& place,
+                                                    const GroupOptions& options,
+                                                    int64_t deadline_ns, MemberWatch& watch,
+                                                    const std::function<void()>& all_entered) {
+  const int rank = place.rank;
   for (const GroupMember& member : membership.members)
     watch.Add(member);
   const AttachRequest request{.group_id = membership.group_id,
                               .rank = rank,
-                              .size = size,
+                              .size = place.size,
                               .leader_socket = membership.members[0].node_socket,
                               .deadline_ns = deadline_ns,
                               .watch = &watch};
@@ -228,15 +218,17 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MeetInStore(Store& store, const Me
   uint64_t offset = 0;
   std::optional<SegmentGuard> guard;
   if (rank == 0) {
-    WEFT_ASSIGN_OR_RETURN(offset, MakeSegment(size, membership.group_id, place.epoch));
-    guard.emplace(self_peer->base() + offset);
-    WEFT_ASSIGN_OR_RETURN(attachment, ServeAttach(request, listener, self_peer, offset));
+    WEFT_ASSIGN_OR_RETURN(offset, MakeSegment(place.size, membership.group_id, place.epoch));
+    guard.emplace(entrance.self->base() + offset);
+    WEFT_ASSIGN_OR_RETURN(attachment,
+                          ServeAttach(request, entrance.listener, entrance.self, offset));
   } else {
-    WEFT_ASSIGN_OR_RETURN(attachment, Attach(request, self_peer));
+    entrance.listener.Reset();
+    WEFT_ASSIGN_OR_RETURN(attachment, Attach(request, entrance.self));
   }
   NodeState state;
   state.rank = rank;
-  state.size = size;
+  state.size = place.size;
   state.epoch = place.epoch;
   state.peers = attachment.peers;  // rank 0 looks at them below
   SetWorld(membership, place.world_name, &state);
@@ -245,15 +237,50 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MeetInStore(Store& store, const Me
       std::shared_ptr<ProcessGroup> group,
       JoinSegment(std::move(state), attachment.segment_offset, membership.group_id, options));
   if (guard) guard->Release();
-  if (rank == 0) AwaitEntry(Segment(self_peer->base() + offset, size), request, attachment);
+  if (rank == 0)
+    AwaitEntry(Segment(entrance.self->base() + offset, place.size), request, attachment);
   SayEntered(&attachment);
-  // All ranks have attached, so none will read the store again; and none has the group before the others have cleared it.
-  RemoveMembership(store, options.name, rank, size);
+  if (all_entered) all_entered();
   // Nobody has the group before all have mapped everything.
   const absl::Status joined = AwaitAll(*group, deadline_ns);
   if (joined.ok()) return group;
   group->Close();
   return Annotate(joined, "making the group: ");
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> EnterNodeGroup(
+    NodeEntrance entrance, const Membership& members, const MeetingPlace& place,
+    const GroupOptions& options, int64_t deadline_ns, const std::function<void()>& all_entered) {
+  WEFT_RETURN_IF_ERROR(CheckSize(place.size));
+  MemberWatch watch(*SystemSeams().proc, members.members[static_cast<size_t>(place.rank)],
+                    options.name);
+  return Enter(std::move(entrance), members, place, options, deadline_ns, watch, all_entered);
+}
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> MeetInStore(Store& store, const MeetingPlace& place,
+                                                          const GroupOptions& options,
+                                                          int64_t deadline_ns) {
+  const int rank = place.rank;
+  const int size = place.size;
+  WEFT_ASSIGN_OR_RETURN(NodeEntrance entrance, OpenNodeEntrance(size));
+  GroupMember self = DescribeSelf(rank);
+  self.world_rank = place.world_rank;
+  self.node_socket = entrance.socket;
+  if (rank != 0) entrance.listener.Reset();
+  MemberWatch watch(*SystemSeams().proc, self, options.name);
+  for (const GroupMember& member : place.watched)
+    watch.Add(member);
+  if (place.called_off) watch.AlsoAsk(place.called_off);
+  WEFT_ASSIGN_OR_RETURN(
+      const Membership membership,
+      ExchangeMembership(store, options.name, rank, size, self, deadline_ns, watch));
+  WEFT_RETURN_IF_ERROR(CheckOneMachine(membership, self, options.name));
+  // All ranks have attached when they have entered, so none will read the store again; and none has the group before the others have
+  // cleared it.
+  return Enter(std::move(entrance), membership, place, options, deadline_ns, watch,
+               [&] { RemoveMembership(store, options.name, rank, size); });
 }
 
 namespace {
@@ -265,10 +292,8 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> TryMakeNodeGroup(Store* store, int
     WEFT_ASSIGN_OR_RETURN(auto groups, CreateLocalGroups(1, options));
     return groups[0];
   }
-  WEFT_ASSIGN_OR_RETURN(const int fake_node, FakeNodeOf(GetOptions().fake_nodes, rank, size));
-  return MeetInStore(*store,
-                     {.rank = rank, .size = size, .world_rank = rank, .fake_node = fake_node},
-                     options, InitDeadlineNs(options));
+  return MeetInStore(*store, {.rank = rank, .size = size, .world_rank = rank}, options,
+                     InitDeadlineNs(options));
 }
 
 }  // namespace

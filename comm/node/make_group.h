@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/fd.h"
 #include "comm/group/process_group.h"
 #include "comm/node/node_state.h"
 #include "comm/node/parts.h"
@@ -33,6 +34,17 @@ absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
 absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int rank, int size,
                                                             const GroupOptions& options);
 
+// What a rank brings to a meeting: whatever may fail on it alone fails before the others count on it. The socket is where the others
+// reach it if it leads them into the group's memory.
+struct NodeEntrance {
+  std::shared_ptr<NodePeer> self;
+  UniqueFd listener;
+  std::string socket;  // abstract
+};
+
+// For a group of at most `size` ranks.
+absl::StatusOr<NodeEntrance> OpenNodeEntrance(int size);
+
 // As what a rank comes to a meeting of a group's ranks.
 struct MeetingPlace {
   int rank = 0;
@@ -40,7 +52,6 @@ struct MeetingPlace {
   uint32_t epoch = 1;
   int world_rank = 0;
   std::string world_name;            // of the group that this one came from; "": none
-  int fake_node = -1;                // of all its ranks, unless it is refused
   std::vector<int> group_ranks;      // by rank, of an island of a larger group, as NodeState's
   std::vector<GroupMember> watched;  // whose processes are watched from the beginning
   // Asked again and again meanwhile; anything but Ok is why this rank gives up. May be empty.
@@ -51,6 +62,13 @@ struct MeetingPlace {
 absl::StatusOr<std::shared_ptr<ProcessGroup>> MeetInStore(Store& store, const MeetingPlace& place,
                                                           const GroupOptions& options,
                                                           int64_t deadline_ns);
+
+// The group of ranks that have met already, `members`, which are all on this machine; members[i] is rank i, and the first one's
+// socket is that of its entrance. `all_entered` is called when every rank is in it, before it is anybody's; may be empty.
+absl::StatusOr<std::shared_ptr<ProcessGroup>> EnterNodeGroup(
+    NodeEntrance entrance, const Membership& members, const MeetingPlace& place,
+    const GroupOptions& options, int64_t deadline_ns, const std::function<void()>& all_entered);
+
 // Waits until all ranks of a group are at this point. Errors: as of a barrier, also in place of the caller's.
 absl::Status AwaitAll(ProcessGroup& group, int64_t deadline_ns);
 

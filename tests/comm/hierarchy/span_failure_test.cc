@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "base/wait.h"
 #include "comm/group/progress.h"
+#include "comm/hierarchy/make_group.h"
 #include "comm/hierarchy/make_span.h"
 #include "tests/comm/node/directory_store.h"
 #include "tests/comm/node/left_behind.h"
@@ -59,6 +60,14 @@ bool IsStopped(pid_t pid) {
   return process.ok() && IsStalled((*process)->State());
 }
 
+absl::StatusOr<SpanCore> Make(Store& store, int rank, const Shape& shape, int64_t timeout_ns) {
+  const GroupOptions options{.name = "s", .timeout_ns = timeout_ns};
+  auto meeting = MeetAll(store, rank, shape.size, options, shape.nodes);
+  if (!meeting.ok()) return meeting.status();
+  return MakeSpan(store, *std::move(meeting), options,
+                  {.secret = "a secret", .limit_ns = shape.limit_ns});
+}
+
 using Body = std::function<std::string(int rank, SpanCore& span, Seen& seen)>;
 
 // Every rank makes the group and runs the body when all have it; those in `killed` must end by a signal.
@@ -71,9 +80,7 @@ void RunSpan(const Shape& shape, const Body& body, const std::vector<int>& kille
     std::string problem;
     {
       DirectoryStore store(directory.path());
-      auto span =
-          MakeSpan(store, rank, shape.size, {.name = "s", .timeout_ns = 60 * kSecondNs},
-                   {.secret = "a secret", .fake_nodes = shape.nodes, .limit_ns = shape.limit_ns});
+      auto span = Make(store, rank, shape, 60 * kSecondNs);
       if (!span.ok()) return StrCat("making: ", std::string(span.status().message()));
       seen->pids[rank].store(getpid());
       seen->ready.fetch_add(1);
@@ -371,21 +378,22 @@ TEST(SpanFailure, IdleNodesHardlyRun) {
   });
 }
 
-TEST(OneNode, RanksOfSeveralFakeNodesAreNoNodeGroup) {
+TEST(OneNode, RanksOfOneMachineShareMemory) {
   const TemporaryDirectory directory;
-  const auto ends = RunForkedRanks(2, 60, [&](int rank) -> std::string {
-    DirectoryStore store(directory.path());
-    const GroupOptions options{.name = "n", .timeout_ns = 20 * kSecondNs};
-    const auto group =
-        MeetInStore(store, {.rank = rank, .size = 2, .world_rank = rank, .fake_node = rank},
-                    options, InitDeadlineNs(options));
-    const std::string said(group.status().message());
-    const bool both = said.find("fake node 0 of host") != std::string::npos &&
-                      said.find("fake node 1 of host") != std::string::npos;
-    return ResultOf(group.status()) == WEFT_UNSUPPORTED && both ? "" : said;
-  });
-  for (const RankEnd& end : ends)
-    EXPECT_EQ(end.Problem(), "");
+  for (const char* const nodes : {"", "1", "4,4,4"}) {
+    const auto ends = RunForkedRanks(3, 60, [&](int rank) -> std::string {
+      DirectoryStore store(directory.path());
+      const auto group = MakeGroup(&store, rank, 3, {.name = "n", .timeout_ns = 20 * kSecondNs},
+                                   {.fake_nodes = nodes, .span = {}});
+      if (!group.ok()) return std::string(group.status().message());
+      const auto shared = (*group)->AllocateShared(64);
+      const absl::Status met = (*group)->Run({.kind = OpKind::kBarrier});
+      (*group)->Close();
+      return shared.ok() && met.ok() ? "" : "it is no node group";
+    });
+    for (const RankEnd& end : ends)
+      EXPECT_EQ(end.Problem(), "");
+  }
 }
 
 TEST(SpanFailure, MakingItEndsAtTheDeadlineAndNamesWhoIsMissing) {
@@ -393,8 +401,7 @@ TEST(SpanFailure, MakingItEndsAtTheDeadlineAndNamesWhoIsMissing) {
   const auto ends = RunForkedRanks(3, 60, [&](int rank) -> std::string {
     if (rank == 2) return "";
     DirectoryStore store(directory.path());
-    auto span = MakeSpan(store, rank, 3, {.name = "s", .timeout_ns = kSecondNs},
-                         {.secret = "a secret", .fake_nodes = "0,0,1"});
+    const auto span = Make(store, rank, {.size = 3, .nodes = "0,0,1"}, kSecondNs);
     if (span.ok()) return "it was made";
     const std::string said(span.status().message());
     return ResultOf(span.status()) == WEFT_TIMEOUT && said.find("2") != std::string::npos ? ""

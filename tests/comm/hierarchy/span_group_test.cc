@@ -1,6 +1,4 @@
 // Groups over fake nodes of this machine, as processes: their collectives, bit for bit those of a reference, and how these end.
-#include "comm/hierarchy/span_group.h"
-
 #include <atomic>
 #include <csignal>
 #include <functional>
@@ -14,6 +12,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/hierarchy/make_group.h"
 #include "tests/comm/node/collective_case.h"
 #include "tests/comm/node/directory_store.h"
 #include "tests/comm/node/left_behind.h"
@@ -33,7 +32,7 @@ struct Nodes {
 
 constexpr Nodes kNodes[] = {{2, "2"}, {3, "0,0,1"}, {4, "2"}, {4, "0,1,0,1"}, {5, "3"}};
 
-using Body = std::function<std::string(SpanGroup& group)>;
+using Body = std::function<std::string(ProcessGroup& group)>;
 
 void RunNodes(const Nodes& shape, const Body& body, int killed = -1,
               int64_t timeout_ns = 60 * kSecondNs) {
@@ -44,10 +43,10 @@ void RunNodes(const Nodes& shape, const Body& body, int killed = -1,
     std::string problem;
     {
       DirectoryStore store(directory.path());
-      auto group = SpanGroup::Make(
-          store, rank, shape.size,
-          {.name = "s", .timeout_ns = timeout_ns, .init_timeout_ns = 60 * kSecondNs},
-          {.secret = "a secret", .fake_nodes = shape.nodes});
+      const auto group =
+          MakeGroup(&store, rank, shape.size,
+                    {.name = "s", .timeout_ns = timeout_ns, .init_timeout_ns = 60 * kSecondNs},
+                    {.fake_nodes = shape.nodes, .span = {.secret = "a secret"}});
       if (!group.ok()) return StrCat("making: ", std::string(group.status().message()));
       problem = body(**group);
       (*group)->Close();
@@ -92,7 +91,7 @@ TEST(SpanGroup, CollectivesMatchTheReferenceWhateverEachRankChooses) {
   for (const Nodes& shape : kNodes) {
     const std::vector<CollectiveCase> cases = AllCases(shape.size, seed);
     const CaseSample sample({.every = 3, .sanitized = 16}, seed);
-    RunNodes(shape, [&](SpanGroup& group) -> std::string {
+    RunNodes(shape, [&](ProcessGroup& group) -> std::string {
       for (size_t i = 0; i < cases.size(); ++i) {
         if (!sample.Takes(i)) continue;
         const std::string problem =
@@ -107,7 +106,7 @@ TEST(SpanGroup, CollectivesMatchTheReferenceWhateverEachRankChooses) {
 
 // They pass each other, and none waits for another one.
 TEST(SpanGroup, ManyWorksAreUnderWayAtOnce) {
-  RunNodes({4, "2"}, [](SpanGroup& group) -> std::string {
+  RunNodes({4, "2"}, [](ProcessGroup& group) -> std::string {
     constexpr int kWorks = 30;
     std::vector<std::vector<float>> in;
     std::vector<std::vector<float>> out;
@@ -137,7 +136,7 @@ TEST(SpanGroup, ManyWorksAreUnderWayAtOnce) {
 
 // Nobody waits: the progress thread moves it.
 TEST(SpanGroup, ProgressMovesWhatNobodyWaitsFor) {
-  RunNodes({2, "2"}, [](SpanGroup& group) -> std::string {
+  RunNodes({2, "2"}, [](ProcessGroup& group) -> std::string {
     std::vector<float> in(300'000, 1);
     std::vector<float> out(in.size());
     auto work = group.Start({.kind = OpKind::kAllReduce,
@@ -160,7 +159,7 @@ TEST(SpanGroup, AKilledRankEndsOperationsOnAllNodesAndIsNamed) {
   for (const size_t count : {size_t{4}, size_t{100'000}}) {
     RunNodes(
         {4, "2"},
-        [&](SpanGroup& group) -> std::string {
+        [&](ProcessGroup& group) -> std::string {
           std::vector<float> data(count, 1);
           const Collective call{.kind = OpKind::kAllReduce,
                                 .dtype = WEFT_FLOAT32,
@@ -184,7 +183,7 @@ TEST(SpanGroup, AKilledRankEndsOperationsOnAllNodesAndIsNamed) {
 
 TEST(SpanGroup, ADifferentCallIsAMismatchOnAllRanks) {
   for (const bool large : {false, true}) {
-    RunNodes({4, "2"}, [&](SpanGroup& group) -> std::string {
+    RunNodes({4, "2"}, [&](ProcessGroup& group) -> std::string {
       const size_t count = (large ? 100'000 : 10) + (group.rank() == 2 ? 1 : 0);
       std::vector<float> data(count, 1);
       const absl::Status ended = group.Run({.kind = OpKind::kAllReduce,
@@ -201,7 +200,7 @@ TEST(SpanGroup, ADifferentCallIsAMismatchOnAllRanks) {
 TEST(SpanGroup, WhoDoesNotComeIsNamedAtTheDeadline) {
   RunNodes(
       {3, "0,0,1"},
-      [](SpanGroup& group) -> std::string {
+      [](ProcessGroup& group) -> std::string {
         if (group.rank() == 2) {
           const int64_t until_ns = MonotonicNs() + 20 * kSecondNs;
           while (group.error().ok() && MonotonicNs() < until_ns)
@@ -216,11 +215,10 @@ TEST(SpanGroup, WhoDoesNotComeIsNamedAtTheDeadline) {
 }
 
 TEST(SpanGroup, WhatIsNotThereIsRefused) {
-  RunNodes({2, "2"}, [](SpanGroup& group) -> std::string {
+  RunNodes({2, "2"}, [](ProcessGroup& group) -> std::string {
     if (ResultOf(group.Split(0, 0, {}).status()) != WEFT_UNSUPPORTED) return "split";
     float value = 1;
-    ProcessGroup& as_any = group;
-    if (ResultOf(as_any.Run(
+    if (ResultOf(group.Run(
             Message{.is_send = true, .in = &value, .count = 1, .peer = 1 - group.rank()})) !=
         WEFT_UNSUPPORTED) {
       return "messages";

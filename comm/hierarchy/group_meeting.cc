@@ -1,0 +1,88 @@
+#include "comm/hierarchy/group_meeting.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/net.h"
+#include "base/seams.h"
+#include "base/status.h"
+#include "comm/group/number_hash.h"
+#include "comm/rendezvous/fake_nodes.h"
+#include "comm/rendezvous/member_watch.h"
+
+namespace weft {
+namespace {
+
+// Fake nodes talk over loopback, as they are of one machine.
+absl::Status Reserve(GroupMeeting* meeting, GroupMember* self) {
+  Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = FirstRoutableAddress()};
+  if (self->fake_node >= 0 || endpoint.host.empty()) endpoint.host = "127.0.0.1";
+  Endpoint data = endpoint;
+  WEFT_ASSIGN_OR_RETURN(meeting->agent, ReserveEndpoint(&endpoint));
+  WEFT_ASSIGN_OR_RETURN(meeting->data, ReserveEndpoint(&data));
+  self->agent = endpoint.ToString();
+  self->data = data.ToString();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool GroupMeeting::OnOneMachine() const {
+  const GroupMember& first = membership.members.front();
+  return std::all_of(
+      membership.members.begin(), membership.members.end(), [&](const GroupMember& member) {
+        return member.boot_id == first.boot_id && member.fake_node == first.fake_node;
+      });
+}
+
+absl::StatusOr<GroupMeeting> MeetAll(Store& store, int rank, int size, const GroupOptions& options,
+                                     const std::string& fake_nodes) {
+  GroupMeeting meeting{.rank = rank, .deadline_ns = InitDeadlineNs(options)};
+  GroupMember self = DescribeSelf(rank);
+  WEFT_ASSIGN_OR_RETURN(self.fake_node, FakeNodeOf(fake_nodes, rank, size));
+  WEFT_ASSIGN_OR_RETURN(meeting.entrance, OpenNodeEntrance(size));
+  self.node_socket = meeting.entrance.socket;
+  // Ranks of one machine need no network.
+  meeting.addresses = Reserve(&meeting, &self);
+  MemberWatch watch(*SystemSeams().proc, self, options.name);
+  WEFT_ASSIGN_OR_RETURN(meeting.membership, ExchangeMembership(store, options.name, rank, size,
+                                                               self, meeting.deadline_ns, watch));
+  meeting.islands = IslandsOf(meeting.membership);
+  return meeting;
+}
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> EnterTogether(Store& store, GroupMeeting meeting,
+                                                            const GroupOptions& options) {
+  meeting.agent.Reset();
+  meeting.data.Reset();
+  const int size = meeting.size();
+  // Whoever has entered reads the store no more; and none has the group before the others have cleared it.
+  return EnterNodeGroup(std::move(meeting.entrance), meeting.membership,
+                        {.rank = meeting.rank, .size = size, .world_rank = meeting.rank}, options,
+                        meeting.deadline_ns,
+                        [&] { RemoveMembership(store, options.name, meeting.rank, size); });
+}
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> EnterIsland(GroupMeeting* meeting,
+                                                          const GroupOptions& options) {
+  const std::vector<int>& fellows = meeting->fellows();
+  NumberHash id;
+  id.Add(meeting->membership.group_id);
+  id.Add(static_cast<uint64_t>(meeting->island()));
+  Membership island{.group_id = id.Get()};
+  for (const int fellow : fellows) {
+    GroupMember& member =
+        island.members.emplace_back(meeting->membership.members[static_cast<size_t>(fellow)]);
+    member.rank = static_cast<int32_t>(island.members.size()) - 1;
+  }
+  const int size = static_cast<int>(fellows.size());
+  return EnterNodeGroup(std::move(meeting->entrance), island,
+                        {.rank = meeting->islands.PlaceOf(meeting->rank),
+                         .size = size,
+                         .world_rank = meeting->rank,
+                         .group_ranks = fellows},
+                        options, meeting->deadline_ns, nullptr);
+}
+
+}  // namespace weft

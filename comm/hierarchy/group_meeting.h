@@ -1,0 +1,63 @@
+// How the ranks of a group find out where each of them is, before anything is made of them.
+//
+//   WEFT_ASSIGN_OR_RETURN(GroupMeeting meeting, MeetAll(store, rank, size, options, settings));
+//   if (meeting.OnOneMachine()) ...                  // they share memory
+//   MakeSpan(store, std::move(meeting), ...)         // they do not
+//
+// Every rank comes with all that it may need then: its part of the heap, a socket for those who share its memory, addresses for those who do
+// not. One exchange in the store is enough for both.
+//
+// Thread-safety: a value.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/fd.h"
+#include "comm/group/process_group.h"
+#include "comm/hierarchy/islands.h"
+#include "comm/node/make_group.h"
+#include "comm/rendezvous/membership.h"
+#include "comm/rendezvous/store.h"
+
+namespace weft {
+
+struct GroupMeeting {
+  int rank = 0;
+  int64_t deadline_ns = 0;
+  Membership membership;
+  Islands islands;
+  NodeEntrance entrance;
+  UniqueFd agent;          // keeps the address of its agent
+  UniqueFd data;           // and that for data
+  absl::Status addresses;  // why there are none
+
+  // All ranks share memory, whatever pid namespaces they are in.
+  bool OnOneMachine() const;
+
+  int size() const { return static_cast<int>(membership.members.size()); }
+
+  int island() const { return islands.island_of[static_cast<size_t>(rank)]; }
+
+  // The ranks of this one's island.
+  const std::vector<int>& fellows() const { return islands.ranks[static_cast<size_t>(island())]; }
+};
+
+// Collective over `size` ranks, at least 2, that meet in `store`. `fake_nodes`: fake_nodes.h. Errors: as ExchangeMembership's;
+// INVALID_ARGUMENT for fake nodes that do not fit.
+absl::StatusOr<GroupMeeting> MeetAll(Store& store, int rank, int size, const GroupOptions& options,
+                                     const std::string& fake_nodes);
+
+// Makes the node group of all ranks, which are on one machine.
+absl::StatusOr<std::shared_ptr<ProcessGroup>> EnterTogether(Store& store, GroupMeeting meeting,
+                                                            const GroupOptions& options);
+
+// Makes the node group of the ranks of this one's island.
+absl::StatusOr<std::shared_ptr<ProcessGroup>> EnterIsland(GroupMeeting* meeting,
+                                                          const GroupOptions& options);
+
+}  // namespace weft
