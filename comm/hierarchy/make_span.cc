@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,7 @@ class SpanMaking {
     absl::Status begun = BeginTogether(map);
     if (!begun.ok()) {
       span_.inner->Fail(begun);
+      if (home_ != nullptr) home_->Close();
       span_.inner->Close();
       return begun;
     }
@@ -57,39 +59,49 @@ class SpanMaking {
 
   absl::Status BeginTogether(const std::shared_ptr<const IslandMap>& map) {
     const int place = span_.islands.PlaceOf(rank_);
-    const size_t bytes = IslandSharedMemory::BytesFor(*map, island());
-    WEFT_ASSIGN_OR_RETURN(void* const block, span_.inner->AllocateShared(bytes));
+    const size_t bytes = SpanWatch::BytesFor(*map, island());
+    GroupOptions of_home = options_;
+    of_home.group_ranks = meeting_.fellows();
+    WEFT_ASSIGN_OR_RETURN(home_, span_.inner->Split(0, place, of_home));
+    WEFT_ASSIGN_OR_RETURN(void* const block, home_->AllocateShared(bytes));
     if (place == 0) std::memset(block, 0, bytes);
-    span_.end = std::make_shared<SpanEnd>(span_.membership.group_id, options_.name, span_.inner,
-                                          span_.membership.members);
     const IslandAgentSettings agent{.secret = Secret(), .limit_ns = settings_.limit_ns};
-    span_.watch =
+    const auto watch =
         std::make_shared<SpanWatch>(SystemSeams(), agent, map, static_cast<std::byte*>(block),
                                     island(), place, std::move(meeting_.agent));
     // All that may fail here alone comes before the others count on this rank.
     WEFT_RETURN_IF_ERROR(PrepareProgress());
-    WEFT_RETURN_IF_ERROR(span_.watch->Begin());
-    WEFT_RETURN_IF_ERROR(MakeTransport());
-    span_.watch->Add(span_.end);
+    WEFT_RETURN_IF_ERROR(watch->Begin());
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport, MakeTransport());
+    const uint64_t group_id = span_.membership.group_id;
+    const auto& members = span_.membership.members;
+    const auto home_end = std::make_shared<SpanEnd>(~group_id, options_.name, home_, members);
+    span_.end = std::make_shared<SpanEnd>(group_id, options_.name, span_.inner, members);
+    watch->Add(home_end, /*of_all=*/true);
+    watch->Add(span_.end, /*of_all=*/true);
+    span_.of_all = true;
+    span_.peers.resize(members.size());
+    std::iota(span_.peers.begin(), span_.peers.end(), 0);
     WEFT_RETURN_IF_ERROR(AwaitAll(*span_.inner, deadline_ns_));
     if (place == 0) WEFT_RETURN_IF_ERROR(AwaitIslands());
     WEFT_RETURN_IF_ERROR(AwaitAll(*span_.inner, Later(deadline_ns_, kGraceNs)));
     RemoveMembership(store_, options_.name, rank_, size_);
     if (place == 0) RemoveKeys();
-    WatchGroup(span_.watch);
-    LookSoon();
+    span_.net = std::make_shared<SpanNet>(home_, home_end, watch, std::move(transport));
+    span_.net->Begin();
     return absl::OkStatus();
   }
 
-  absl::Status MakeTransport() {
+  absl::StatusOr<std::unique_ptr<Transport>> MakeTransport() {
     TcpSettings settings{.secret = Secret(), .self = rank_};
     for (const GroupMember& member : span_.membership.members) {
       WEFT_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(member.data));
       settings.endpoints.push_back(std::move(endpoint));
     }
-    WEFT_ASSIGN_OR_RETURN(span_.transport, TcpTransport::Make(SystemSeams(), std::move(settings)));
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
+                          TcpTransport::Make(SystemSeams(), std::move(settings)));
     meeting_.data.Reset();
-    return absl::OkStatus();
+    return transport;
   }
 
   // Nobody of another job, or of another group with this name, is taken for an island of this one.
@@ -149,6 +161,7 @@ class SpanMaking {
   const int rank_;
   const int size_;
   const int64_t deadline_ns_;
+  std::shared_ptr<ProcessGroup> home_;
   SpanCore span_;
 };
 
@@ -160,10 +173,11 @@ absl::StatusOr<SpanCore> MakeSpan(Store& store, GroupMeeting meeting, const Grou
 }
 
 void CloseSpan(SpanCore* span) {
-  if (!span->watch->here()) return;  // the parent's to close
-  span->watch->Leave();
-  span->watch->Remove(span->end.get());
-  UnwatchGroup(span->watch.get());
+  if (!span->net->watch().here()) return;  // the parent's to close
+  // If it has ended, that is told before nobody here knows of it any more.
+  if (span->end->Found()) LookNow();
+  span->net->watch().Remove(span->end.get());
+  span->net.reset();
   span->inner->Close();
 }
 

@@ -4,7 +4,7 @@
 //   WEFT_ASSIGN_OR_RETURN(GroupMeeting meeting, MeetAll(store, rank, size, options, fake_nodes));
 //   WEFT_ASSIGN_OR_RETURN(SpanCore span, MakeSpan(store, std::move(meeting), options, {.secret = secret}));
 //   span.inner->Run(...)                                       // among the ranks of this island
-//   if (absl::Status cause = span.watch->Cause(*span.end); !cause.ok()) ...
+//   if (absl::Status cause = span.net->watch().Cause(*span.end); !cause.ok()) ...
 //   CloseSpan(&span);
 //
 // Nobody has the group before the ranks of all islands have theirs, so islands begin to listen for each other together.
@@ -14,16 +14,16 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "comm/group/process_group.h"
 #include "comm/hierarchy/group_meeting.h"
 #include "comm/hierarchy/islands.h"
 #include "comm/hierarchy/span_end.h"
-#include "comm/hierarchy/span_watch.h"
+#include "comm/hierarchy/span_net.h"
 #include "comm/rendezvous/membership.h"
 #include "comm/rendezvous/store.h"
-#include "comm/transport/transport.h"
 
 namespace weft {
 
@@ -37,8 +37,9 @@ struct SpanCore {
   Islands islands;
   std::shared_ptr<ProcessGroup> inner;  // of the ranks of this island
   std::shared_ptr<SpanEnd> end;
-  std::shared_ptr<SpanWatch> watch;
-  std::shared_ptr<Transport> transport;  // by rank of the group
+  std::shared_ptr<SpanNet> net;
+  std::vector<int> peers;  // in the transport, by rank
+  bool of_all = false;     // all ranks of the net are in it
 };
 
 // Collective over the ranks of a meeting in `store`. Errors: as MakeNodeGroup's; TIMEOUT names an island that has not come.

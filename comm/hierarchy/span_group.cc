@@ -3,7 +3,7 @@
 #include "comm/hierarchy/span_group.h"
 
 #include <algorithm>
-#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/interrupt.h"
@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/hierarchy/span_split.h"
 #include "comm/kernels/reduce.h"
 #include "fmt/format.h"
 
@@ -32,17 +33,17 @@ absl::StatusOr<std::shared_ptr<SpanGroup>> SpanGroup::Make(Store& store, GroupMe
   WEFT_ASSIGN_OR_RETURN(const Isa isa, SelectIsa());
   const int rank = meeting.rank;
   WEFT_ASSIGN_OR_RETURN(SpanCore core, MakeSpan(store, std::move(meeting), options, settings));
-  return std::make_shared<SpanGroup>(std::move(core), rank, options, isa);
+  return std::make_shared<SpanGroup>(std::move(core), rank, options, isa, nullptr);
 }
 
-SpanGroup::SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa isa)
+SpanGroup::SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa isa,
+                     std::shared_ptr<Parts> part_of)
     : core_(std::move(core)),
       rank_(rank),
       options_(options),
       isa_(isa),
-      peers_(core_.membership.members.size()),
+      part_of_(std::move(part_of)),
       timeout_ns_(TimeoutOrDefault(options.timeout_ns)) {
-  std::iota(peers_.begin(), peers_.end(), 0);
   AddProgressUser();
 }
 
@@ -97,7 +98,7 @@ bool SpanGroup::MoveWorks() {
     moved |= work->Step();
     if (work->run().failed() != nullptr && settle_by_ns_ == 0) Find(MismatchOf(*work));
   }
-  return core_.transport->Advance() || moved;
+  return transport().Advance() || moved;
 }
 
 SpanGroup::Works SpanGroup::TakeEnded() {
@@ -117,14 +118,18 @@ SpanGroup::Works SpanGroup::TakeEnded() {
 void SpanGroup::StepAll() {
   if (!origin_.here()) return;
   Works ended;
+  absl::Status cause;
   {
     MutexLock lock(mutex_);
+    if (closed_) return;
     while (MoveWorks()) {
     }
     ended = TakeEnded();
     LookForFailure();
     if (!cause_.ok()) EndAll(cause_, &ended);
+    cause = cause_;
   }
+  if (!cause.ok()) parts_->Fail(cause);
   for (const std::shared_ptr<SpanWork>& work : ended) {
     queued_.fetch_sub(1);
     ended_works_.fetch_add(1);
@@ -152,7 +157,11 @@ absl::Status SpanGroup::WaitFor(SpanWork& work, int64_t timeout_ns) {
 
 void SpanGroup::NapOnSockets(int64_t until_ns) {
   std::vector<PollItem> items;
-  core_.transport->AppendPollItems(&items);
+  {
+    MutexLock lock(mutex_);
+    if (closed_) return;
+    transport().AppendPollItems(&items);
+  }
   (void)SystemSeams().net->Poll(items, until_ns);
 }
 
@@ -165,18 +174,22 @@ void SpanGroup::Find(const absl::Status& found) {
 }
 
 void SpanGroup::AwaitCause() {
-  settle_by_ns_ = Later(MonotonicNs(), core_.watch->patience_ns());
+  settle_by_ns_ = Later(MonotonicNs(), core_.net->watch().patience_ns());
   LookSoon();
 }
 
 void SpanGroup::LookForFailure() {
   if (!cause_.ok() || closed_) return;
   LookAfterGroups();
-  cause_ = core_.watch->Cause(*core_.end);
-  if (!cause_.ok()) return;
+  cause_ = SettledCause();
+  if (!cause_.ok()) {
+    // Whoever waits in the group of this island alone.
+    if (!core_.of_all) core_.inner->Fail(cause_);
+    return;
+  }
   const int64_t now_ns = MonotonicNs();
   if (settle_by_ns_ == 0) {
-    if (!core_.inner->error().ok()) {
+    if (!core_.inner->error().ok() || (!core_.of_all && !core_.net->Found().ok())) {
       AwaitCause();
     } else if (const absl::Status lost = LostLink(now_ns); !lost.ok()) {
       Find(lost);
@@ -195,22 +208,35 @@ void SpanGroup::LookForFailure() {
                              fmt::format("group {} has ended", options_.name));
 }
 
+// The deaths of ranks are settled for all groups together, so that all name the same one.
+absl::Status SpanGroup::SettledCause() {
+  const absl::Status own = core_.net->watch().Cause(*core_.end);
+  if (core_.of_all) return own;
+  const weft_result_t result = ResultOf(own);
+  if (!own.ok() && result != WEFT_PEER_LOST && result != WEFT_UNREACHABLE) return own;
+  const absl::Status of_all = core_.net->Cause();
+  return of_all.ok() ? of_all : OwnNumbers(of_all);
+}
+
+// What is said of a rank of the first group, as this one numbers them.
+absl::Status SpanGroup::OwnNumbers(const absl::Status& cause) const {
+  ErrorFields fields = weft::FieldsOf(cause);
+  fields.rank = core_.end->RankOf(fields.world_rank);
+  fields.group = options_.name;
+  return MakeError(ResultOf(cause), fields, FromAbsl(cause.message()));
+}
+
 // A link that is lost is waited for as long as an island that does not answer: whether the rank has died its agents will have said by then.
 absl::Status SpanGroup::LostLink(int64_t now_ns) {
-  for (LinkEvent& event : core_.transport->TakeEvents()) {
-    if (lost_links_.empty()) lost_ns_ = now_ns;
-    lost_links_.push_back(std::move(event));
-  }
-  if (lost_links_.empty() || now_ns < lost_ns_ + core_.watch->limit_ns()) {
-    return absl::OkStatus();
-  }
-  for (const LinkEvent& event : lost_links_) {
+  for (const SpanNet::LostLink& link : core_.net->LostLinks(now_ns)) {
+    if (now_ns < link.since_ns + core_.net->watch().limit_ns()) continue;
     for (const std::shared_ptr<SpanWork>& work : works_) {
-      if (work->run().WaitsFor() != event.peer) continue;
-      return MakeError(WEFT_UNREACHABLE, FieldsOf(*work, event.peer),
+      const int awaited = work->run().WaitsFor();
+      if (awaited < 0 || peers()[static_cast<size_t>(awaited)] != link.event.peer) continue;
+      return MakeError(WEFT_UNREACHABLE, FieldsOf(*work, awaited),
                        fmt::format("{} #{} on group {}: waits for rank {}, and {}",
                                    OpKindName(work->call().kind), work->sequence(), options_.name,
-                                   event.peer, FromAbsl(event.why.message())));
+                                   awaited, FromAbsl(link.event.why.message())));
     }
   }
   return absl::OkStatus();
@@ -219,7 +245,7 @@ absl::Status SpanGroup::LostLink(int64_t now_ns) {
 void SpanGroup::EndAll(const absl::Status& cause, Works* ended) {
   if (works_.empty()) return;
   // From here on nothing touches their memory.
-  core_.transport->CloseGroup(group_id());
+  transport().CloseGroup(group_id());
   for (std::shared_ptr<SpanWork>& work : works_) {
     work->End(cause);
     failures_.fetch_add(1);
@@ -291,8 +317,9 @@ void SpanGroup::Close() {
     queued_.fetch_sub(1);
     work->RunCallback();
   }
+  transport().CloseGroup(group_id());  // what still comes for it is nobody's
+  if (part_of_ != nullptr) part_of_->Remove(this);
   CloseSpan(&core_);
-  core_.transport.reset();
   RemoveProgressUser(this);
 }
 
@@ -340,11 +367,19 @@ void SpanGroup::SetAskedForProgress(bool asked) {
 
 // --- The rest ------------------------------------------------------------------------------------
 
-absl::StatusOr<std::shared_ptr<ProcessGroup>> SpanGroup::Split(int /*color*/, int /*key*/,
-                                                               const GroupOptions& /*options*/) {
-  return MakeError(WEFT_UNSUPPORTED, {.group = options_.name, .operation = "split"},
-                   fmt::format("group {} is on several nodes; this version splits groups of one",
-                               options_.name));
+absl::StatusOr<std::shared_ptr<ProcessGroup>> SpanGroup::Split(int color, int key,
+                                                               const GroupOptions& options) {
+  GroupOptions inherited = options;
+  if (inherited.timeout_ns <= 0) inherited.timeout_ns = timeout_ns_.load();
+  WEFT_ASSIGN_OR_RETURN(std::optional<SpanPart> part,
+                        SplitSpan(*this, core_, color, key, inherited));
+  if (!part) return std::shared_ptr<ProcessGroup>();
+  if (part->on_one_island != nullptr) return part->on_one_island;
+  const auto group =
+      std::make_shared<SpanGroup>(std::move(part->core), part->rank, part->options, isa_, parts_);
+  parts_->Add(group);
+  if (const absl::Status ended = error(); !ended.ok()) group->Fail(ended);  // meanwhile
+  return std::shared_ptr<ProcessGroup>(group);
 }
 
 std::string SpanGroup::Explain(const Collective& call, BufferKind /*buffers*/) const {

@@ -8,7 +8,7 @@
 // (span_watch.h): all ranks get the same cause, so a failure that is found here ends the group of this island, and operations end when
 // all islands have settled what it was.
 //
-// Not there yet: messages, split, reconfigure. They are UNSUPPORTED.
+// Not there yet: reconfigure, which is UNSUPPORTED.
 //
 // Thread-safety: all public members, any thread.
 #pragma once
@@ -29,6 +29,7 @@
 #include "comm/group/stepped.h"
 #include "comm/hierarchy/make_span.h"
 #include "comm/hierarchy/span_work.h"
+#include "comm/node/parts.h"
 
 namespace weft {
 
@@ -41,14 +42,20 @@ class SpanGroup : public ProcessGroup,
                                                          const GroupOptions& options,
                                                          const SpanSettings& settings);
 
-  SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa isa);
+  // `part_of`: the parts of the group that it was split from; nullptr: none.
+  SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa isa,
+            std::shared_ptr<Parts> part_of);
   ~SpanGroup() override;
 
   int rank() const override { return rank_; }
 
-  int size() const override { return static_cast<int>(peers_.size()); }
+  int size() const override { return static_cast<int>(core_.peers.size()); }
 
   const std::string& name() const override { return options_.name; }
+
+  int world_rank(int rank) const override {
+    return core_.membership.members[static_cast<size_t>(rank)].world_rank;
+  }
 
   absl::Status Run(const Collective& call) override;
   absl::StatusOr<WorkRef> Start(const Collective& call) override;
@@ -75,9 +82,9 @@ class SpanGroup : public ProcessGroup,
   void SetAskedForProgress(bool asked) override;
 
   // For its works.
-  Transport& transport() { return *core_.transport; }
+  Transport& transport() { return core_.net->transport(); }
 
-  std::span<const int> peers() const { return peers_; }
+  std::span<const int> peers() const { return core_.peers; }
 
   uint64_t group_id() const { return core_.membership.group_id; }
 
@@ -99,6 +106,8 @@ class SpanGroup : public ProcessGroup,
   absl::Status TimeoutOf(const SpanWork& work) const;
   ErrorFields FieldsOf(const SpanWork& work, int rank) const;
   absl::Status LostLink(int64_t now_ns) WEFT_REQUIRES(mutex_);
+  absl::Status SettledCause() WEFT_REQUIRES(mutex_);
+  absl::Status OwnNumbers(const absl::Status& cause) const;
   void NapOnSockets(int64_t until_ns);
 
   SpanCore core_;
@@ -106,7 +115,8 @@ class SpanGroup : public ProcessGroup,
   const GroupOptions options_;
   const Isa isa_;
   const Origin origin_;
-  std::vector<int> peers_;  // in the transport, by rank
+  const std::shared_ptr<Parts> parts_ = std::make_shared<Parts>();
+  const std::shared_ptr<Parts> part_of_;  // nullptr: it was not split from another one
   std::atomic<uint64_t> sequence_{0};
   std::atomic<int64_t> timeout_ns_;
   std::atomic<uint32_t> queued_{0};
@@ -120,8 +130,6 @@ class SpanGroup : public ProcessGroup,
   absl::Status cause_ WEFT_GUARDED_BY(mutex_);  // why the group has ended, as all islands say
   int64_t settle_by_ns_ WEFT_GUARDED_BY(mutex_) =
       0;  // 0: nothing is found; else a cause must be settled by then
-  std::vector<LinkEvent> lost_links_ WEFT_GUARDED_BY(mutex_);
-  int64_t lost_ns_ WEFT_GUARDED_BY(mutex_) = 0;  // when the first of them was
   bool closed_ WEFT_GUARDED_BY(mutex_) = false;
 };
 

@@ -30,17 +30,25 @@ SpanWatch::SpanWatch(const Seams& seams, const IslandAgentSettings& settings,
       address_(std::move(address)),
       limit_ns_(BoundedIslandLimit(settings.limit_ns)),
       memory_(*map_, island, process, block),
+      mail_(block + IslandSharedMemory::BytesFor(*map_, island),
+            static_cast<int>(map_->island(island).processes.size()), process),
       side_(seams, settings, *map_, &memory_, island, process),
+      mail_read_(static_cast<size_t>(mail_.process_count())),
       read_memory_(*map_, island, process, block) {}
+
+size_t SpanWatch::BytesFor(const IslandMap& map, int island) {
+  return IslandSharedMemory::BytesFor(map, island) +
+         IslandMail::BytesFor(static_cast<int>(map.island(island).processes.size()));
+}
 
 absl::Status SpanWatch::Begin() {
   MutexLock lock(mutex_);
   return side_.Watch();
 }
 
-void SpanWatch::Add(std::shared_ptr<SpanEnd> group) {
+void SpanWatch::Add(std::shared_ptr<SpanEnd> group, bool of_all) {
   MutexLock lock(mutex_);
-  groups_.push_back({.end = std::move(group)});
+  groups_.push_back({.end = std::move(group), .of_all = of_all});
 }
 
 void SpanWatch::Remove(const SpanEnd* group) {
@@ -134,19 +142,52 @@ int64_t SpanWatch::Look(int64_t now_ns) {
 
 // A new speaker says again all that the one before may not have said.
 void SpanWatch::Tell() {
-  if (!side_.agent().speaking()) return;
+  if (!side_.agent().speaking()) return Post();
   if (std::exchange(told_beginning_, side_.beginnings()) != side_.beginnings()) {
     for (Group& group : groups_) {
       group.found.reset();
       group.over = false;
     }
+    std::fill(mail_read_.begin(), mail_read_.end(), 0);
   }
   bool said = false;
   for (Group& group : groups_)
     said |= TellOf(&group);
+  said |= TellOfMail();
   if (!said) return;
   side_.agent().Step();
   Hear();
+}
+
+// One group's record at a time: the next one's when the islands have settled on that.
+void SpanWatch::Post() {
+  for (Group& group : groups_) {
+    if (group.of_all || group.over) continue;
+    if (!Cause(*group.end).ok()) {
+      group.over = true;
+      continue;
+    }
+    const std::optional<FailureRecord> found = group.end->Found();
+    if (!found) continue;
+    if (posted_ != found) mail_.Post(*found);
+    posted_ = found;
+    return;
+  }
+}
+
+bool SpanWatch::TellOfMail() {
+  bool said = false;
+  for (int process = 0; process < mail_.process_count(); ++process) {
+    uint64_t& read = mail_read_[static_cast<size_t>(process)];
+    uint64_t version = read;
+    const std::optional<FailureRecord> record = mail_.Read(process, &version);
+    if (!record) continue;
+    // Too many groups at once: again at the next look.
+    if (ResultOf(side_.agent().LocalRecord(*record)) == WEFT_OUT_OF_MEMORY) continue;
+    read = version;
+    said = true;
+  }
+  return said;
 }
 
 // Until the island has closed the group, what is found may become better: a death that follows an abort.
@@ -204,6 +245,7 @@ void SpanWatch::NoteEnded(int world_rank, const std::optional<ExitInfo>& exit) {
   for (const int fellow : fellows) {
     const std::optional<ExitInfo>& how = ended_.at(fellow);
     for (Group& group : groups_) {
+      if (!group.of_all) continue;
       const auto record = how ? group.end->Dead(fellow, *how) : std::nullopt;
       if (record) group.unsaid.push_back(*record);
     }
@@ -216,6 +258,7 @@ void SpanWatch::NoteUnreachable(int island) {
     if (!ended_.contains(rank)) ranks.push_back(rank);
   }
   for (Group& group : groups_) {
+    if (!group.of_all) continue;
     if (const auto record = group.end->Unreachable(ranks)) group.unsaid.push_back(*record);
   }
 }

@@ -4,14 +4,15 @@
 //   auto watch = std::make_shared<SpanWatch>(SystemSeams(), settings, map, block, island, process);
 //   WEFT_RETURN_IF_ERROR(watch->Begin());
 //   WatchGroup(watch);                                  // from here on the progress thread moves it
-//   watch->Add(end);                                    // a group
+//   watch->Add(end, /*of_all=*/true);                   // a group
 //   if (absl::Status cause = watch->Cause(*end); !cause.ok()) ...
 //   watch->Remove(end.get());
 //   UnwatchGroup(watch.get());
 //   watch->Leave();
 //
 // One process speaks for the island, and only that one does anything but look whether it is its turn. What all islands have settled
-// on stands in the island's memory, where all of its processes read it.
+// on stands in the island's memory, where all of its processes read it. Of a group that the speaker need not be in, the others post how it has
+// ended (island_mail.h); that a rank has died, or cannot be reached, is not told for each of these: a group of all ranks says it.
 //
 // Who is asked for the cause of a failure right after it has happened must wait for it: it is known when all islands have had
 // their say, some 50 ms after the first has spoken, or a limit later if some cannot be reached.
@@ -30,6 +31,7 @@
 #include "absl/status/status.h"
 #include "base/fd.h"
 #include "base/mutex.h"
+#include "comm/agent/island_mail.h"
 #include "comm/agent/island_map.h"
 #include "comm/agent/island_shared_memory.h"
 #include "comm/agent/island_side.h"
@@ -41,7 +43,9 @@ namespace weft {
 
 class SpanWatch : public Watched {
  public:
-  // `block`: IslandSharedMemory::BytesFor() zeroed bytes that the processes of the island share. `process`: this one's place in
+  static size_t BytesFor(const IslandMap& map, int island);
+
+  // `block`: BytesFor() zeroed bytes that the processes of the island share. `process`: this one's place in
   // the island's list. `address`: keeps that at which it listens while it speaks.
   SpanWatch(const Seams& seams, const IslandAgentSettings& settings,
             std::shared_ptr<const IslandMap> map, std::byte* block, int island, int process,
@@ -52,7 +56,8 @@ class SpanWatch : public Watched {
   // False in a forked child of the process that made it, to which it does nothing.
   bool here() const { return origin_.here(); }
 
-  void Add(std::shared_ptr<SpanEnd> group);
+  // `of_all`: all ranks of the job are in it.
+  void Add(std::shared_ptr<SpanEnd> group, bool of_all);
   void Remove(const SpanEnd* group);
 
   // What all islands say of why the group has ended; Ok until that is settled, and in a forked child. Never waits.
@@ -92,6 +97,7 @@ class SpanWatch : public Watched {
 
   struct Group {
     std::shared_ptr<SpanEnd> end;
+    bool of_all = true;
     // By this speaker: what has not been taken yet, and what has been found last.
     std::vector<FailureRecord> unsaid;
     std::optional<FailureRecord> found;
@@ -100,6 +106,8 @@ class SpanWatch : public Watched {
 
   void LookUntil(int64_t patience_ns, const std::function<bool()>& done);
   void Tell() WEFT_REQUIRES(mutex_);
+  void Post() WEFT_REQUIRES(mutex_);
+  bool TellOfMail() WEFT_REQUIRES(mutex_);
   // True if the agent was told anything.
   bool TellOf(Group* group) WEFT_REQUIRES(mutex_);
   void Hear() WEFT_REQUIRES(mutex_);
@@ -112,6 +120,7 @@ class SpanWatch : public Watched {
   const UniqueFd address_;
   const int64_t limit_ns_;
   IslandSharedMemory memory_;  // the side's
+  IslandMail mail_;
 
   mutable Mutex mutex_;
   IslandSide side_ WEFT_GUARDED_BY(mutex_);
@@ -119,6 +128,8 @@ class SpanWatch : public Watched {
   std::map<int, std::optional<ExitInfo>> ended_
       WEFT_GUARDED_BY(mutex_);  // ranks that have died, or left: without an exit
   uint64_t told_beginning_ WEFT_GUARDED_BY(mutex_) = 0;
+  std::vector<uint64_t> mail_read_ WEFT_GUARDED_BY(mutex_);  // versions, by process
+  std::optional<FailureRecord> posted_ WEFT_GUARDED_BY(mutex_);
   bool left_ WEFT_GUARDED_BY(mutex_) = false;
 
   Mutex read_mutex_;

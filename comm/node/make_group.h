@@ -21,10 +21,6 @@
 
 namespace weft {
 
-// Collective::purpose of the two exchanges of a split: no call of a user's is taken for one.
-constexpr uint32_t kSplitWishSalt = 0x73706c77;
-constexpr uint32_t kSplitOfferSalt = 0x73706c6f;
-
 // `size` ranks in this process, each to be driven by its own thread.
 absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
     int size, const GroupOptions& options);

@@ -1,13 +1,11 @@
-// Both exchanges are collectives of the parent, so all its ranks go through them whatever happens to one of them, and what a
-// rank could not do is said in its offer: only then is it sure that nobody waits in the parent for one that has given up.
 #include "comm/node/split.h"
 
-#include <algorithm>
 #include <atomic>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "comm/group/split_wish.h"
 #include "comm/node/heap.h"
 #include "comm/node/make_group.h"
 #include "fmt/format.h"
@@ -22,37 +20,6 @@ struct SplitOffer {
   uint64_t offset;  // of the segment, in its heap
   uint64_t group_id;
 };
-
-struct Wish {
-  int32_t color;
-  int32_t key;
-};
-
-// Parent ranks of `color`, in the order of the new group.
-std::vector<int> MembersOf(const std::vector<Wish>& wishes, int color) {
-  std::vector<int> members;
-  for (size_t rank = 0; rank < wishes.size(); ++rank) {
-    if (wishes[rank].color == color) members.push_back(static_cast<int>(rank));
-  }
-  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-    return wishes[static_cast<size_t>(a)].key < wishes[static_cast<size_t>(b)].key;
-  });
-  return members;
-}
-
-template <typename T>
-absl::Status Exchange(ProcessGroup& parent, const GroupOptions& options, uint32_t signature_salt,
-                      const T& mine, std::vector<T>* all) {
-  all->resize(static_cast<size_t>(parent.size()));
-  Collective gather{.kind = OpKind::kAllGather,
-                    .count = sizeof(T),
-                    .purpose = {.signature_salt = signature_salt,
-                                .record = PackPurpose({.kind = options.made_by})}};
-  gather.in = &mine;
-  gather.out = all->data();
-  gather.timeout_ns = std::max<int64_t>(options.making_timeout_ns(), 0);
-  return parent.Run(gather);
-}
 
 // The segment stays until the parent is closed.
 void KeepFailed(const SplitParent& parent, uint64_t offset, const std::vector<int>& members) {
@@ -82,10 +49,9 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinPart(const SplitParent& parent
     part.world_ranks.push_back(state.WorldRank(members[i]));
   }
   part.world_name = state.world_ranks.empty() ? parent_name : state.world_name;
-  GroupOptions named = options;
-  if (named.name.empty()) named.name = fmt::format("{}.{}", parent_name, color);
-  if (named.timeout_ns <= 0) named.timeout_ns = parent.options.timeout_ns;
-  return JoinSegment(std::move(part), chosen.offset, chosen.group_id, named, parent.parts);
+  part.group_ranks = options.group_ranks;
+  return JoinSegment(std::move(part), chosen.offset, chosen.group_id,
+                     OptionsOfPart(options, parent.options, color), parent.parts);
 }
 
 }  // namespace
@@ -93,9 +59,8 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinPart(const SplitParent& parent
 absl::StatusOr<std::shared_ptr<ProcessGroup>> SplitNodeGroup(const SplitParent& parent, int color,
                                                              int key, const GroupOptions& options) {
   const NodeState& state = parent.state;
-  std::vector<Wish> wishes;
-  WEFT_RETURN_IF_ERROR(Exchange(parent.group, options, kSplitWishSalt, Wish{color, key}, &wishes));
-  const std::vector<int> members = MembersOf(wishes, color);
+  WEFT_ASSIGN_OR_RETURN(const std::vector<int> members,
+                        AgreeOnMembers(parent.group, color, key, options));
   const bool leads = color >= 0 && members[0] == state.rank;
 
   SplitOffer offer{};
@@ -114,7 +79,8 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> SplitNodeGroup(const SplitParent& 
     }
   }
   std::vector<SplitOffer> offers;
-  const absl::Status exchanged = Exchange(parent.group, options, kSplitOfferSalt, offer, &offers);
+  const absl::Status exchanged =
+      ExchangeForSplit(parent.group, options, kSplitOfferSalt, offer, &offers);
   if (!exchanged.ok() && leads && made.ok()) KeepFailed(parent, offer.offset, members);
   WEFT_RETURN_IF_ERROR(exchanged);
   WEFT_RETURN_IF_ERROR(made);

@@ -103,7 +103,7 @@ void RunSpan(const Shape& shape, const Body& body, const std::vector<int>& kille
 // "" if the group ends within the time, as the loss of that rank.
 std::string ExpectLoss(SpanCore& span, int lost, int signal, int64_t within_ns) {
   absl::Status cause;
-  if (!Await(within_ns, [&] { return !(cause = span.watch->Cause(*span.end)).ok(); })) {
+  if (!Await(within_ns, [&] { return !(cause = span.net->watch().Cause(*span.end)).ok(); })) {
     return "nothing was heard of the loss";
   }
   const ErrorFields fields = FieldsOf(cause);
@@ -170,7 +170,7 @@ TEST(SpanFailure, WhoLeavesIsNotMissed) {
       while (MonotonicNs() < until_ns) {
         LookAfterGroups();
         usleep(1'000);
-        const absl::Status cause = span.watch->Cause(*span.end);
+        const absl::Status cause = span.net->watch().Cause(*span.end);
         if (!cause.ok()) return StrCat("it says: ", std::string(cause.message()));
       }
       return "";
@@ -196,7 +196,8 @@ TEST(SpanFailure, AKilledRankIsNamedOnAllNodesThoughNobodyWaits) {
                   std::printf("a killed rank named on all nodes: %.1f ms\n",
                               static_cast<double>(took_ns) / 1e6);
                 }
-                return problem.empty() ? same->Compare(span.watch->Cause(*span.end)) : problem;
+                return problem.empty() ? same->Compare(span.net->watch().Cause(*span.end))
+                                       : problem;
               },
               {victim});
     }
@@ -216,7 +217,7 @@ TEST(SpanFailure, WhoWaitsOnAnotherNodeIsReleased) {
             if (rank == 1) return ExpectLoss(span, 3, SIGKILL, 10 * kSecondNs);
             const absl::Status failed = span.inner->Run({.kind = OpKind::kBarrier});
             if (failed.ok()) return "the barrier was met";
-            const absl::Status cause = span.watch->AwaitCause(*span.end);
+            const absl::Status cause = span.net->watch().AwaitCause(*span.end);
             (void)seen;
             if (FieldsOf(cause).rank != 3) return std::string(cause.message());
             return same->Compare(cause);
@@ -234,7 +235,7 @@ TEST(SpanFailure, SeveralCausesSettleToOne) {
               if (rank == 2) span.inner->Abort("rank 2, too");
               absl::Status cause;
               if (!Await(10 * kSecondNs,
-                         [&] { return !(cause = span.watch->Cause(*span.end)).ok(); })) {
+                         [&] { return !(cause = span.net->watch().Cause(*span.end)).ok(); })) {
                 return "nothing was heard";
               }
               return same->Compare(cause);
@@ -248,7 +249,8 @@ TEST(SpanFailure, AnAbortIsToldWithItsReason) {
   RunSpan({4, "2"}, [&](int rank, SpanCore& span, Seen& /*seen*/) -> std::string {
     if (rank == 2) span.inner->Abort("no more data");
     absl::Status cause;
-    if (!Await(10 * kSecondNs, [&] { return !(cause = span.watch->Cause(*span.end)).ok(); })) {
+    if (!Await(10 * kSecondNs,
+               [&] { return !(cause = span.net->watch().Cause(*span.end)).ok(); })) {
       return "nothing was heard of the abort";
     }
     const std::string said(cause.message());
@@ -268,7 +270,8 @@ TEST(SpanFailure, WhoAbortsAndLeavesAtOnceIsHeard) {
       if (rank == 2) span.inner->Abort("no more data");
       if (rank >= 2) return "";
       absl::Status cause;
-      if (!Await(10 * kSecondNs, [&] { return !(cause = span.watch->Cause(*span.end)).ok(); })) {
+      if (!Await(10 * kSecondNs,
+                 [&] { return !(cause = span.net->watch().Cause(*span.end)).ok(); })) {
         return "nothing was heard of the abort";
       }
       return FieldsOf(cause).rank == 2 ? same->Compare(cause) : std::string(cause.message());
@@ -278,27 +281,27 @@ TEST(SpanFailure, WhoAbortsAndLeavesAtOnceIsHeard) {
 
 // What is found first need not be what counts.
 TEST(SpanFailure, ADeathThatFollowsAnAbortIsTheCause) {
-  RunSpan(
-      {4, "2"},
-      [&](int rank, SpanCore& span, Seen& /*seen*/) -> std::string {
-        if (rank == 3) {
-          span.inner->Abort("I end");
-          (void)kill(getpid(), SIGKILL);
-        }
-        absl::Status cause;
-        if (!Await(10 * kSecondNs, [&] { return !(cause = span.watch->Cause(*span.end)).ok(); })) {
-          return "nothing was heard";
-        }
-        return FieldsOf(cause).rank == 3 ? "" : std::string(cause.message());
-      },
-      {3});
+  RunSpan({4, "2"},
+          [&](int rank, SpanCore& span, Seen& /*seen*/) -> std::string {
+            if (rank == 3) {
+              span.inner->Abort("I end");
+              (void)kill(getpid(), SIGKILL);
+            }
+            absl::Status cause;
+            if (!Await(10 * kSecondNs,
+                       [&] { return !(cause = span.net->watch().Cause(*span.end)).ok(); })) {
+              return "nothing was heard";
+            }
+            return FieldsOf(cause).rank == 3 ? "" : std::string(cause.message());
+          },
+          {3});
 }
 
 TEST(SpanFailure, AForkedChildTouchesNothing) {
   RunSpan({2, "2"}, [&](int /*rank*/, SpanCore& span, Seen& /*seen*/) -> std::string {
     const pid_t child = fork();
     if (child == 0) {
-      const bool nothing = span.watch->Cause(*span.end).ok();
+      const bool nothing = span.net->watch().Cause(*span.end).ok();
       CloseSpan(&span);
       _exit(nothing ? 0 : 1);
     }
@@ -311,35 +314,35 @@ TEST(SpanFailure, AForkedChildTouchesNothing) {
 // Nobody is left who could say how its ranks ended.
 TEST(SpanFailure, ALostNodeIsUnreachable) {
   const SharedValue<SameOnAll> same;
-  RunSpan(
-      {5, "0,0,1,1,2", 2 * kSecondNs},
-      [&](int rank, SpanCore& span, Seen& seen) -> std::string {
-        if (rank == 2 || rank == 3) {
-          seen.done.fetch_add(1);
-          while (true)
-            pause();
-        }
-        if (rank == 0) {
-          if (!Await(10 * kSecondNs, [&] { return seen.done.load() == 2; }))
-            return "not all are there";
-          // Stopped first, so that neither sees the other one end.
-          for (const int victim : {2, 3}) {
-            (void)kill(seen.pids[victim].load(), SIGSTOP);
-            if (!Await(10 * kSecondNs, [&] { return IsStopped(seen.pids[victim].load()); }))
-              return "it goes on";
-          }
-          for (const int victim : {2, 3})
-            (void)kill(seen.pids[victim].load(), SIGKILL);
-        }
-        absl::Status cause;
-        if (!Await(20 * kSecondNs, [&] { return !(cause = span.watch->Cause(*span.end)).ok(); })) {
-          return "nothing was heard of the node";
-        }
-        const std::string said(cause.message());
-        if (ResultOf(cause) != WEFT_UNREACHABLE || FieldsOf(cause).rank != 2) return said;
-        return same->Compare(cause);
-      },
-      {2, 3});
+  RunSpan({5, "0,0,1,1,2", 2 * kSecondNs},
+          [&](int rank, SpanCore& span, Seen& seen) -> std::string {
+            if (rank == 2 || rank == 3) {
+              seen.done.fetch_add(1);
+              while (true)
+                pause();
+            }
+            if (rank == 0) {
+              if (!Await(10 * kSecondNs, [&] { return seen.done.load() == 2; }))
+                return "not all are there";
+              // Stopped first, so that neither sees the other one end.
+              for (const int victim : {2, 3}) {
+                (void)kill(seen.pids[victim].load(), SIGSTOP);
+                if (!Await(10 * kSecondNs, [&] { return IsStopped(seen.pids[victim].load()); }))
+                  return "it goes on";
+              }
+              for (const int victim : {2, 3})
+                (void)kill(seen.pids[victim].load(), SIGKILL);
+            }
+            absl::Status cause;
+            if (!Await(20 * kSecondNs,
+                       [&] { return !(cause = span.net->watch().Cause(*span.end)).ok(); })) {
+              return "nothing was heard of the node";
+            }
+            const std::string said(cause.message());
+            if (ResultOf(cause) != WEFT_UNREACHABLE || FieldsOf(cause).rank != 2) return said;
+            return same->Compare(cause);
+          },
+          {2, 3});
 }
 
 // A stopped process is not dead: another one of its node speaks.
@@ -353,7 +356,7 @@ TEST(SpanFailure, AStoppedSpeakerIsNotMissed) {
       seen.done.store(1);
     }
     if (!Await(20 * kSecondNs, [&] { return seen.done.load() == 1; })) return "it lasts too long";
-    const absl::Status cause = span.watch->Cause(*span.end);
+    const absl::Status cause = span.net->watch().Cause(*span.end);
     return cause.ok() ? "" : std::string(cause.message());
   });
 }

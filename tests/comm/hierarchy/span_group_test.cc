@@ -214,9 +214,116 @@ TEST(SpanGroup, WhoDoesNotComeIsNamedAtTheDeadline) {
       -1, kSecondNs);
 }
 
+// Parts over several nodes, on one, of one rank; of the parent, of a part, in another order.
+TEST(SpanGroup, PartsDoCollectives) {
+  struct Cut {
+    int color;
+    int key;
+  };
+
+  using CutOf = Cut (*)(int rank);
+  constexpr CutOf kCuts[] = {
+      [](int rank) {
+        return Cut{rank % 2, 0};
+      },
+      [](int rank) {
+        return Cut{0, -rank};
+      },
+      [](int rank) {
+        return Cut{rank / 2, 0};
+      },
+      [](int rank) {
+        return Cut{rank == 1 ? -1 : 7, rank};
+      },
+  };
+  const uint64_t seed = TestSeed(42);
+  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
+  for (const Nodes& shape : kNodes) {
+    RunNodes(shape, [&](ProcessGroup& group) -> std::string {
+      for (const CutOf& cut_of : kCuts) {
+        const Cut cut = cut_of(group.rank());
+        auto part = group.Split(cut.color, cut.key, {.name = ""});
+        if (!part.ok()) return std::string(part.status().message());
+        if ((*part == nullptr) != (cut.color < 0)) return "a part for nobody";
+        if (*part == nullptr) continue;
+        std::vector<CollectiveCase> cases = AllCases((*part)->size(), seed);
+        for (size_t i = group.name().size() % 7; i < cases.size(); i += 97) {
+          const std::string problem =
+              RunCase(**part, cases[i], LocalChoice::FromSeed(cases[i].seed, (*part)->rank()));
+          if (!problem.empty()) return problem;
+        }
+        auto again = (*part)->Split((*part)->rank() % 2, 0, {.name = "again"});
+        if (!again.ok()) return std::string(again.status().message());
+        const absl::Status met = (*again)->Run({.kind = OpKind::kBarrier});
+        if (!met.ok()) return std::string(met.message());
+        (*again)->Close();
+        (*part)->Close();
+      }
+      return group.Run({.kind = OpKind::kBarrier}).ok() ? "" : "the group has ended";
+    });
+  }
+}
+
+// The parent may be closed first.
+TEST(SpanGroup, PartsOutliveTheParent) {
+  RunNodes({4, "2"}, [&](ProcessGroup& group) -> std::string {
+    auto part = group.Split(group.rank() % 2, 0, {.name = "p"});
+    if (!part.ok()) return std::string(part.status().message());
+    if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the parent";
+    group.Close();
+    for (int i = 0; i < 3; ++i) {
+      const absl::Status met = (*part)->Run({.kind = OpKind::kBarrier});
+      if (!met.ok()) return std::string(met.message());
+    }
+    (*part)->Close();
+    return "";
+  });
+}
+
+// Rank 3 is in one of two parts; all know that it has died.
+TEST(SpanGroup, AKilledRankEndsAllParts) {
+  RunNodes(
+      {4, "2"},
+      [&](ProcessGroup& group) -> std::string {
+        auto part = group.Split(group.rank() % 2, 0, {.name = "p"});
+        if (!part.ok()) return std::string(part.status().message());
+        for (int round = 0;; ++round) {
+          if (group.rank() == 3 && round == 10) (void)kill(getpid(), SIGKILL);
+          const absl::Status ended = (*part)->Run({.kind = OpKind::kBarrier});
+          if (ended.ok()) continue;
+          const ErrorFields fields = FieldsOf(ended);
+          const int expected = group.rank() == 1 ? 1 : -1;
+          const bool right = ResultOf(ended) == WEFT_PEER_LOST && fields.world_rank == 3 &&
+                             fields.rank == expected && fields.signal == SIGKILL;
+          (*part)->Close();
+          return right ? "" : std::string(ended.message());
+        }
+      },
+      3);
+}
+
+// The parent, and the other part, go on.
+TEST(SpanGroup, AMismatchEndsItsPartOnAllNodes) {
+  RunNodes({4, "2"}, [&](ProcessGroup& group) -> std::string {
+    auto part = group.Split(group.rank() % 2, 0, {.name = "p"});
+    if (!part.ok()) return std::string(part.status().message());
+    const bool wrong = group.rank() % 2 == 1;
+    std::vector<float> data(200, 1);
+    const absl::Status ended = (*part)->Run({.kind = OpKind::kAllReduce,
+                                             .dtype = WEFT_FLOAT32,
+                                             .count = group.rank() == 3 ? 199UL : 200UL,
+                                             .in = data.data(),
+                                             .out = data.data()});
+    if (ended.ok() == wrong || (wrong && ResultOf(ended) != WEFT_MISMATCH))
+      return StrCat("it says: ", std::string(ended.message()));
+    const absl::Status met = group.Run({.kind = OpKind::kBarrier});
+    (*part)->Close();
+    return met.ok() ? "" : std::string(met.message());
+  });
+}
+
 TEST(SpanGroup, WhatIsNotThereIsRefused) {
   RunNodes({2, "2"}, [](ProcessGroup& group) -> std::string {
-    if (ResultOf(group.Split(0, 0, {}).status()) != WEFT_UNSUPPORTED) return "split";
     float value = 1;
     if (ResultOf(group.Run(
             Message{.is_send = true, .in = &value, .count = 1, .peer = 1 - group.rank()})) !=

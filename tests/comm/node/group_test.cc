@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "base/wait.h"
+#include "comm/group/split_wish.h"
 #include "comm/node/heap.h"
 #include "comm/node/make_group.h"
 #include "rank_threads.h"
