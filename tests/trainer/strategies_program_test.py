@@ -22,12 +22,13 @@ _STRATEGIES = {
 }
 
 
-def train(directory, strategy, *more):
-    """Runs 21 steps on two ranks; returns what was printed and the lines of metrics.jsonl without times."""
-    command = [weftrun, "-n", "2", weft_train, "--data", "text", "--name", strategy, "--steps", "21", "--seq", "16",
+def train(directory, strategy, *more, ranks=2, nodes=""):
+    """Runs 21 steps; returns what was printed and the lines of metrics.jsonl without times. `nodes`: fake ones."""
+    command = [weftrun, "-n", str(ranks), weft_train, "--data", "text", "--name", strategy, "--steps", "21", "--seq", "16",
                "--layers", "2", "--heads", "3", "--width", "15", "--batch", "8", "--accumulate", "2", "--eval-every", "10",
                "--strategy", strategy, *more]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120, check=False,
+                          env=os.environ | {"WEFT_FAKE_NODES": nodes})
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     with open(os.path.join(directory, "runs", strategy, "metrics.jsonl"), encoding="utf-8") as file:
@@ -53,6 +54,12 @@ class StrategiesProgramTest(unittest.TestCase):
                 self.assertEqual(len(numbers), 21)
                 expected = expected or numbers
                 self.assertEqual(numbers, expected, f"{strategy}, {accumulation}")
+
+    def test_ranks_of_several_nodes_write_the_numbers_of_one(self):
+        _, expected = train(self.directory.name, "ddp", ranks=4)
+        for strategy, nodes in (("ddp", "2"), ("full-shard", "2"), ("hybrid", "2"), ("full-shard", "0,0,0,1"), ("zero1", "0,1,0,1")):
+            _, numbers = train(self.directory.name, strategy, ranks=4, nodes=nodes)
+            self.assertEqual(numbers, expected, f"{strategy}, nodes {nodes}")
 
     def test_the_plan_comes_before_the_first_step(self):
         output, _ = train(self.directory.name, "full-shard")
