@@ -26,7 +26,7 @@
 #include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce.h"
 #include "comm/kernels/reduce_stage.h"
-#include "comm/kernels/tree_pieces.h"
+#include "comm/schedule/tree_pieces.h"
 
 namespace weft {
 namespace {

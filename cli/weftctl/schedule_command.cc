@@ -106,15 +106,19 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> Make(const ScheduleArguments
       std::find_if(std::begin(kScheduleAlgorithms), std::end(kScheduleAlgorithms),
                    [&](const ScheduleAlgorithm& one) { return one.name == arguments.algorithm; });
   if (across != std::end(kScheduleAlgorithms)) {
+    std::vector<int> island_of;
+    for (int participant = 0; participant < goal.participants; ++participant)
+      island_of.push_back(participant / arguments.group);
     if (std::unique_ptr<CollectiveSchedule> schedule =
-            MakeHierarchySchedule(goal, arguments.group, across->make))
+            MakeHierarchySchedule(goal, island_of, across->make))
       return schedule;
   }
   return MakeError(
       WEFT_UNSUPPORTED,
-      StrCat("there is no hierarchy of groups of ", arguments.group, " with ", arguments.algorithm,
-             " across; it is an all_reduce, its groups divide the participants, and with sums in "
-             "order they are powers of two"));
+      StrCat(
+          "there is no hierarchy of groups of ", arguments.group, " with ", arguments.algorithm,
+          " across; there are for all_reduce, reduce, reduce_scatter, broadcast and all_gather of "
+          "two groups or more, if that algorithm serves what goes across"));
 }
 
 absl::StatusOr<std::string> Show(const ScheduleArguments& arguments, bool json) {

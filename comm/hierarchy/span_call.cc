@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "comm/kernels/reduce.h"
 #include "comm/kernels/reduce_stage.h"
-#include "comm/kernels/tree_pieces.h"
+#include "comm/schedule/tree_pieces.h"
 #include "comm/schedule/algorithms.h"
 #include "comm/schedule/exchange.h"
 #include "fmt/format.h"

@@ -1,6 +1,6 @@
 // Reductions in stages: what is summed in one place travels on, unrounded, to where the rest is summed.
 //
-//   // An island sums each of its tree pieces (tree_pieces.h): bfloat16 in, float32 out.
+//   // An island sums each of its tree pieces (comm/schedule/tree_pieces.h): bfloat16 in, float32 out.
 //   FindReduceKernel(isa, WEFT_BFLOAT16, WEFT_AVG, ReduceStage::kFirst)({ranks, 4, &piece, 1, count, 0});
 //   // Whoever has all the pieces sums those: float32 in, divided by the size of the group, rounded once, bfloat16 out.
 //   FindReduceKernel(isa, WEFT_BFLOAT16, WEFT_AVG, ReduceStage::kLast)(

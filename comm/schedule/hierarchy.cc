@@ -1,219 +1,465 @@
-// Ops of member l of group g:
-//   for s = 1 to L-1: send slice l + s of the input to that member; receive the own slice of member l - s. Then add them
-//   the ops of participant g of the schedule across, on slice l
-//   for s = 1 to L-1: send the result of the slice to member l + s; receive that of member l - s
+// Ops of a participant, which is a member of its island:
+//   for s = 1 to L-1: send the own part of each lane that member + s owns; receive the parts of own lanes from member - s
+//   for each own lane: add the parts of each piece; then the ops of the schedule across
+//   for s = 1 to L-1: send the results of own lanes to member + s; receive those of the lanes that member - s owns
 #include "comm/schedule/hierarchy.h"
 
 #include <algorithm>
-#include <bit>
 #include <string>
 #include <utility>
 
-#include "base/check.h"
 #include "base/text.h"
 #include "comm/schedule/slices.h"
+#include "comm/schedule/tree_pieces.h"
 
 namespace weft {
 namespace {
 
-// Scratch: the members' parts of the own slice; their sum; then that of the schedule across.
-constexpr uint32_t kHierarchyParts = kScratchBuffers;
-constexpr uint32_t kHierarchySum = kScratchBuffers + 1;
-constexpr uint32_t kHierarchyAcross = kScratchBuffers + 2;
+using AcrossMaker = std::unique_ptr<CollectiveSchedule> (*)(const ScheduleGoal& goal);
+
+// A piece that an island adds by itself.
+struct LanePiece {
+  std::vector<int> members;  // of the island, left to right
+
+  bool alone() const { return members.size() == 1; }
+};
+
+// What islands there are, and what each of them adds.
+struct HierarchyIslands {
+  std::vector<std::vector<int>> participants;  // by island
+  std::vector<int> island_of;                  // by participant
+  std::vector<int> member_of;
+  std::vector<std::vector<LanePiece>> pieces;  // by island, in the order of the tree
+  size_t largest = 0;
+  ReductionOrder order;  // of what goes across
+
+  int count() const { return static_cast<int>(participants.size()); }
+
+  int SizeOf(int island) const {
+    return static_cast<int>(participants[static_cast<size_t>(island)].size());
+  }
+
+  int ParticipantAt(int island, int member) const {
+    return participants[static_cast<size_t>(island)][static_cast<size_t>(member)];
+  }
+};
+
+struct Lane {
+  UnitSlice slice;
+  int root_island = -1;  // -1: all islands get the result
+  int root = -1;         // its participant there
+  int member = 0;        // that owns it on other islands, modulo their size
+};
+
+bool IsBlockwise(GoalKind kind) {
+  return kind == GoalKind::kReduceScatter || kind == GoalKind::kAllGather;
+}
 
 class HierarchySchedule final : public CollectiveSchedule {
  public:
-  // `lanes`: the schedule across of each member.
-  HierarchySchedule(const ScheduleGoal& goal, int group,
-                    std::vector<std::unique_ptr<CollectiveSchedule>> lanes)
-      : CollectiveSchedule(goal),
-        group_(group),
-        lanes_(std::move(lanes)),
-        name_(StrCat("hierarchy of ", group, ", ", lanes_[0]->algorithm())) {}
+  HierarchySchedule(const ScheduleGoal& goal, HierarchyIslands islands, AcrossMaker across)
+      : CollectiveSchedule(goal), islands_(std::move(islands)), across_(across) {
+    const std::unique_ptr<CollectiveSchedule> lane = AcrossOf(LaneAt(0));
+    name_ = StrCat("hierarchy of ", islands_.count(), " islands, ", lane->algorithm());
+    window_ = std::max<uint32_t>(kWindow, lane->window());
+  }
 
   std::string_view algorithm() const override { return name_; }
 
-  uint32_t window() const override { return std::max<uint32_t>(2, lanes_[0]->window()); }
+  uint32_t window() const override { return window_; }
 
   bool in_place() const override { return HasPlaceInPlace(goal()); }
 
-  std::vector<ScratchBuffer> ScratchOf(int participant) const override {
-    const uint64_t units = Slice(MemberOf(participant)).units;
-    std::vector<ScratchBuffer> scratch = {
-        {units * static_cast<uint64_t>(group_ - 1), UnitForm::kElement},
-        {units, goal().order_free ? UnitForm::kElement : UnitForm::kAccumulator}};
-    const std::vector<ScratchBuffer> across = Lane(participant).ScratchOf(GroupOf(participant));
-    scratch.insert(scratch.end(), across.begin(), across.end());
-    return scratch;
-  }
-
+  std::vector<ScratchBuffer> ScratchOf(int participant) const override;
   std::unique_ptr<OpStream> OpsOf(int participant) const override;
+  SentUnits SentBy(int participant) const override;
 
-  SentUnits SentBy(int participant) const override {
-    SentUnits sent = Lane(participant).SentBy(GroupOf(participant));
-    const uint64_t own = Slice(MemberOf(participant)).units;
-    sent.elements += goal().count - own + own * static_cast<uint64_t>(group_ - 1);
-    return sent;
+  const HierarchyIslands& islands() const { return islands_; }
+
+  int lanes() const {
+    return IsBlockwise(goal().kind) ? goal().participants : static_cast<int>(islands_.largest);
   }
 
-  int group() const { return group_; }
-
-  int MemberOf(int participant) const { return participant % group_; }
-
-  int GroupOf(int participant) const { return participant / group_; }
-
-  const CollectiveSchedule& Lane(int participant) const {
-    return *lanes_[static_cast<size_t>(MemberOf(participant))];
+  Lane LaneAt(int number) const {
+    Lane lane;
+    if (IsBlockwise(goal().kind)) {
+      lane.slice = {goal().BlockBegin(number), goal().BlockUnits(number)};
+      lane.root = number;
+    } else {
+      lane.slice = SliceOf(goal().count, lanes(), number);
+      if (goal().HasRoot()) lane.root = goal().root;
+      lane.member = number;
+    }
+    if (lane.root < 0) return lane;
+    lane.root_island = islands_.island_of[static_cast<size_t>(lane.root)];
+    if (IsBlockwise(goal().kind)) lane.member = islands_.member_of[static_cast<size_t>(lane.root)];
+    return lane;
   }
 
-  UnitSlice Slice(int member) const { return SliceOf(goal().count, group_, member); }
+  // The member of an island that owns a lane.
+  int OwnerOf(const Lane& lane, int island) const {
+    return island == lane.root_island ? islands_.member_of[static_cast<size_t>(lane.root)]
+                                      : lane.member % islands_.SizeOf(island);
+  }
+
+  std::unique_ptr<CollectiveSchedule> AcrossOf(const Lane& lane) const {
+    ScheduleGoal across{.participants = islands_.count(),
+                        .count = lane.slice.units,
+                        .order_free = goal().order_free};
+    if (goal().Reduces()) across.order = islands_.order;
+    if (goal().kind != GoalKind::kAllReduce) {
+      across.kind = goal().Reduces() ? GoalKind::kReduce : GoalKind::kBroadcast;
+      across.root = lane.root_island;
+    }
+    return across_(across);
+  }
+
+  bool Spreads() const {
+    return goal().kind == GoalKind::kAllReduce || goal().kind == GoalKind::kAllGather ||
+           goal().kind == GoalKind::kBroadcast;
+  }
 
  private:
-  const int group_;
-  const std::vector<std::unique_ptr<CollectiveSchedule>> lanes_;
-  const std::string name_;
+  // Ops that may be under way at once, so that many lanes are.
+  static constexpr uint32_t kWindow = 8;
+
+  const HierarchyIslands islands_;
+  const AcrossMaker across_;
+  std::string name_;
+  uint32_t window_ = kWindow;
+};
+
+// One participant's part, put together.
+class HierarchyPart {
+ public:
+  HierarchyPart(const HierarchySchedule& schedule, int participant)
+      : schedule_(schedule),
+        goal_(schedule.goal()),
+        islands_(schedule.islands()),
+        island_(islands_.island_of[static_cast<size_t>(participant)]),
+        member_(islands_.member_of[static_cast<size_t>(participant)]),
+        size_(islands_.SizeOf(island_)) {
+    for (int number = 0; number < schedule_.lanes(); ++number) {
+      const Lane lane = schedule_.LaneAt(number);
+      const int owner = schedule_.OwnerOf(lane, island_);
+      if (owner == member_) own_.push_back(static_cast<size_t>(number));
+      lanes_.push_back({.lane = lane, .number = number, .owner = owner});
+    }
+    for (const size_t number : own_)
+      MakeScratch(&lanes_[number]);
+    if (goal_.Reduces()) Exchange(/*result=*/false);
+    for (const size_t number : own_) {
+      if (goal_.Reduces()) AddParts(&lanes_[number]);
+      GoAcross(&lanes_[number]);
+    }
+    if (schedule_.Spreads()) Exchange(/*result=*/true);
+  }
+
+  std::vector<ScratchBuffer> TakeScratch() { return std::move(scratch_); }
+
+  const std::vector<ScheduleOp>& ops() const { return ops_; }
+
+  const SentUnits& sent() const { return sent_; }
+
+ private:
+  struct LaneOfPart {
+    Lane lane;
+    int number = 0;
+    int owner = -1;  // member
+    // Of own lanes: scratch buffers, and which ops came before.
+    uint32_t parts = 0;     // of the other members, for pieces of several
+    uint32_t raw = 0;       // pieces of one member
+    uint32_t partials = 0;  // pieces of several
+    uint32_t across = 0;    // the first one of the schedule across
+    std::unique_ptr<CollectiveSchedule> schedule;
+    std::vector<uint32_t> ready;     // ops by which the pieces are there
+    std::vector<uint32_t> received;  // by member; the op that receives its part
+    OpRange crossing;                // the ops across
+  };
+
+  const std::vector<LanePiece>& Pieces() const {
+    return islands_.pieces[static_cast<size_t>(island_)];
+  }
+
+  // The only piece is this member's input: it need not be copied.
+  bool IsInput() const { return size_ == 1; }
+
+  void MakeScratch(LaneOfPart* own) {
+    own->schedule = schedule_.AcrossOf(own->lane);
+    const uint64_t units = own->lane.slice.units;
+    if (goal_.Reduces()) {
+      uint64_t raw = 0;
+      uint64_t partials = 0;
+      for (const LanePiece& piece : Pieces())
+        (piece.alone() ? raw : partials) += units;
+      const UnitForm sum = goal_.order_free ? UnitForm::kElement : UnitForm::kAccumulator;
+      own->parts =
+          Scratch(partials == 0 ? 0 : units * static_cast<uint64_t>(size_), UnitForm::kElement);
+      own->raw = IsInput() ? kInputBuffer : Scratch(raw, UnitForm::kElement);
+      own->partials = Scratch(partials, sum);
+      own->received.resize(static_cast<size_t>(size_));
+    }
+    own->across = kScratchBuffers + static_cast<uint32_t>(scratch_.size());
+    for (const ScratchBuffer& buffer : own->schedule->ScratchOf(island_))
+      scratch_.push_back(buffer);
+  }
+
+  uint32_t Scratch(uint64_t units, UnitForm form) {
+    scratch_.push_back({units, form});
+    return kScratchBuffers + static_cast<uint32_t>(scratch_.size()) - 1;
+  }
+
+  // Where the part of a member is taken that belongs to an own lane.
+  UnitPlace PartOf(const LaneOfPart& own, int member) const {
+    const uint64_t units = own.lane.slice.units;
+    uint64_t raw = 0;
+    for (const LanePiece& piece : Pieces()) {
+      if (!piece.alone()) continue;
+      if (piece.members.front() == member) return {own.raw, raw};
+      raw += units;
+    }
+    return {own.parts, units * static_cast<uint64_t>(member)};
+  }
+
+  // Parts to the owners of lanes, or results from them: step by step, so that no two send to the same member at once, and in a step
+  // lane by lane, so that what both ends of a message have before it is the same and nothing waits in a circle.
+  void Exchange(bool result) {
+    for (int step = 1; step < size_; ++step) {
+      const int to = (member_ + step) % size_;
+      const int from = (member_ + size_ - step) % size_;
+      const std::vector<size_t> out = LanesOf(result ? member_ : to);
+      const std::vector<size_t> in = LanesOf(result ? from : member_);
+      for (size_t i = 0; i < std::max(out.size(), in.size()); ++i) {
+        if (i < out.size()) Send(lanes_[out[i]], to, result);
+        if (i < in.size()) Receive(&lanes_[in[i]], from, result);
+      }
+    }
+  }
+
+  std::vector<size_t> LanesOf(int owner) const {
+    std::vector<size_t> owned;
+    for (size_t number = 0; number < lanes_.size(); ++number) {
+      if (lanes_[number].owner == owner) owned.push_back(number);
+    }
+    return owned;
+  }
+
+  void Send(const LaneOfPart& at, int to, bool result) {
+    ScheduleOp& op = NewMessage(at, to, result);
+    op.action = OpAction::kSend;
+    AddSource(&op, result ? ResultPlace(at) : UnitPlace{kInputBuffer, at.lane.slice.begin});
+    if (result && at.crossing.end > at.crossing.begin) op.after.push_back(at.crossing);
+    sent_.elements += op.units;
+  }
+
+  void Receive(LaneOfPart* at, int from, bool result) {
+    const auto index = static_cast<uint32_t>(ops_.size());
+    ScheduleOp& op = NewMessage(*at, from, result);
+    op.action = OpAction::kRecv;
+    op.to = result ? ResultPlace(*at) : PartOf(*at, from);
+    if (result) return;
+    at->received[static_cast<size_t>(from)] = index;
+    if (op.to.buffer == at->raw) at->ready.push_back(index);
+  }
+
+  ScheduleOp& NewMessage(const LaneOfPart& at, int member, bool result) {
+    ScheduleOp& op = ops_.emplace_back();
+    op.peer = islands_.ParticipantAt(island_, member);
+    op.units = at.lane.slice.units;
+    op.tag = 2 * static_cast<uint64_t>(at.number) + (result ? 1 : 0);
+    return op;
+  }
+
+  UnitPlace ResultPlace(const LaneOfPart& at) const {
+    return {kOutputBuffer, goal_.kind == GoalKind::kReduceScatter ? 0 : at.lane.slice.begin};
+  }
+
+  void AddParts(LaneOfPart* own) {
+    const uint64_t units = own->lane.slice.units;
+    uint64_t partial = 0;
+    for (const LanePiece& piece : Pieces()) {
+      const bool has_own =
+          std::find(piece.members.begin(), piece.members.end(), member_) != piece.members.end();
+      if (piece.alone() && (!has_own || IsInput())) continue;
+      const auto index = static_cast<uint32_t>(ops_.size());
+      ScheduleOp& op = ops_.emplace_back();
+      op.units = units;
+      own->ready.push_back(index);
+      if (piece.alone()) {
+        op.to = PartOf(*own, member_);
+        AddSource(&op, {kInputBuffer, own->lane.slice.begin});
+        continue;
+      }
+      op.action = OpAction::kReduce;
+      op.to = {own->partials, partial};
+      partial += units;
+      std::vector<uint32_t> before;
+      for (const int member : piece.members) {
+        if (member == member_) {
+          AddSource(&op, {kInputBuffer, own->lane.slice.begin});
+        } else {
+          AddSource(&op, PartOf(*own, member));
+          before.push_back(own->received[static_cast<size_t>(member)]);
+        }
+      }
+      std::sort(before.begin(), before.end());
+      for (const uint32_t receive : before)
+        AddAfter(&op, receive);
+    }
+    std::sort(own->ready.begin(), own->ready.end());
+  }
+
+  void GoAcross(LaneOfPart* own) {
+    const auto begin = static_cast<uint32_t>(ops_.size());
+    const std::unique_ptr<OpStream> stream = own->schedule->OpsOf(island_);
+    for (ScheduleOp op; stream->Next(&op);) {
+      bool reads_pieces = false;
+      if (op.peer >= 0) {
+        op.peer = islands_.ParticipantAt(op.peer, schedule_.OwnerOf(own->lane, op.peer));
+        op.tag =
+            op.tag * static_cast<uint64_t>(schedule_.lanes()) + static_cast<uint64_t>(own->number);
+      }
+      if (op.action != OpAction::kSend) op.to = PlaceOf(*own, op.to);
+      for (SourceRun& run : op.from) {
+        reads_pieces =
+            reads_pieces || run.place.buffer == kInputBuffer || run.place.buffer == kPartialsBuffer;
+        if (op.action == OpAction::kSend) CountSent(*own, run.place.buffer, op.units);
+        run.place = PlaceOf(*own, run.place);
+      }
+      std::vector<OpRange> after = std::move(op.after);
+      op.after.clear();
+      if (reads_pieces) {
+        for (const uint32_t index : own->ready)
+          AddAfter(&op, index);
+      }
+      for (const OpRange& range : after)
+        op.after.push_back({range.begin + begin, range.end + begin, range.step});
+      ops_.push_back(std::move(op));
+    }
+    own->crossing = {begin, static_cast<uint32_t>(ops_.size()), 1};
+  }
+
+  // What an op across names, in the whole.
+  UnitPlace PlaceOf(const LaneOfPart& own, const UnitPlace& place) const {
+    switch (place.buffer) {
+      case kInputBuffer:
+        if (goal_.Reduces() && !IsInput())
+          return {goal_.order_free ? own.partials : own.raw, place.offset};
+        return {kInputBuffer,
+                place.offset + (goal_.kind == GoalKind::kAllGather ? 0 : own.lane.slice.begin)};
+      case kPartialsBuffer:
+        return {own.partials, place.offset};
+      case kOutputBuffer: {
+        const UnitPlace result = ResultPlace(own);
+        return {result.buffer, result.offset + place.offset};
+      }
+      default:
+        return {place.buffer - kScratchBuffers + own.across, place.offset};
+    }
+  }
+
+  void CountSent(const LaneOfPart& own, uint32_t buffer, uint64_t units) {
+    bool accumulator = buffer == kPartialsBuffer && !goal_.order_free;
+    if (buffer >= kScratchBuffers) {
+      accumulator = scratch_[buffer - kScratchBuffers + own.across - kScratchBuffers].form ==
+                    UnitForm::kAccumulator;
+    }
+    (accumulator ? sent_.accumulators : sent_.elements) += units;
+  }
+
+  const HierarchySchedule& schedule_;
+  const ScheduleGoal& goal_;
+  const HierarchyIslands& islands_;
+  const int island_;
+  const int member_;
+  const int size_;
+  std::vector<LaneOfPart> lanes_;
+  std::vector<size_t> own_;
+  std::vector<ScratchBuffer> scratch_;
+  std::vector<ScheduleOp> ops_;
+  SentUnits sent_;
 };
 
 class HierarchyOps final : public OpStream {
  public:
-  HierarchyOps(const HierarchySchedule& schedule, int participant)
-      : schedule_(schedule),
-        member_(schedule.MemberOf(participant)),
-        first_(participant - member_),
-        own_(schedule.Slice(member_)),
-        across_(schedule.Lane(participant).OpsOf(schedule.GroupOf(participant))) {}
+  HierarchyOps(const HierarchySchedule& schedule, int participant) : part_(schedule, participant) {}
 
   bool Next(ScheduleOp* op) override {
-    const auto exchanges = static_cast<uint32_t>(2 * (schedule_.group() - 1));
-    if (number_ < exchanges) {
-      FillExchange(number_, /*result=*/false, op);
-    } else if (number_ == exchanges) {
-      FillSum(op);
-    } else if (across_end_ == 0 && across_->Next(op)) {
-      PlaceAcross(op, exchanges + 1);
-    } else {
-      if (across_end_ == 0) across_end_ = number_;
-      if (number_ == across_end_ + exchanges) return false;
-      FillExchange(number_ - across_end_, /*result=*/true, op);
-      // A slice of no units has no ops across.
-      const bool waits = op->action == OpAction::kSend && across_end_ > exchanges + 1;
-      if (waits) op->after.push_back({exchanges + 1, across_end_});
-    }
-    ++number_;
+    if (next_ == part_.ops().size()) return false;
+    *op = part_.ops()[next_++];
     return true;
   }
 
  private:
-  // The parts of the members but this one, in their order.
-  UnitPlace PartOf(int member) const {
-    return {kHierarchyParts,
-            own_.units * static_cast<uint64_t>(member < member_ ? member : member - 1)};
-  }
-
-  void FillExchange(uint32_t index, bool result, ScheduleOp* op) const {
-    const int step = static_cast<int>(index / 2) + 1;
-    const bool sends = index % 2 == 0;
-    const int peer = (member_ + (sends ? step : schedule_.group() - step)) % schedule_.group();
-    const UnitSlice slice = schedule_.Slice(peer);
-    op->Clear();
-    op->action = sends ? OpAction::kSend : OpAction::kRecv;
-    op->peer = first_ + peer;
-    op->tag = result ? 1 : 0;
-    // Parts of the peer's slice go out, of the own slice come in; results the other way round.
-    op->units = sends == result ? own_.units : slice.units;
-    if (sends) {
-      AddSource(
-          op, result ? UnitPlace{kOutputBuffer, own_.begin} : UnitPlace{kInputBuffer, slice.begin});
-    } else {
-      op->to = result ? UnitPlace{kOutputBuffer, slice.begin} : PartOf(peer);
-    }
-  }
-
-  void FillSum(ScheduleOp* op) const {
-    op->Clear();
-    op->action = OpAction::kReduce;
-    op->units = own_.units;
-    op->to = {kHierarchySum, 0};
-    for (int member = 0; member < schedule_.group(); ++member)
-      AddSource(op, member == member_ ? UnitPlace{kInputBuffer, own_.begin} : PartOf(member));
-    op->after.push_back({1, number_, 2});
-  }
-
-  UnitPlace PlaceOf(const UnitPlace& place) const {
-    if (place.buffer == kInputBuffer || place.buffer == kPartialsBuffer)
-      return {kHierarchySum, place.offset};
-    if (place.buffer == kOutputBuffer) return {kOutputBuffer, own_.begin + place.offset};
-    return {place.buffer - kScratchBuffers + kHierarchyAcross, place.offset};
-  }
-
-  // What an op across is in the whole.
-  void PlaceAcross(ScheduleOp* op, uint32_t begin) const {
-    bool reads_sum = false;
-    if (op->peer >= 0) op->peer = op->peer * schedule_.group() + member_;
-    if (op->action != OpAction::kSend) op->to = PlaceOf(op->to);
-    for (SourceRun& run : op->from) {
-      run.place = PlaceOf(run.place);
-      reads_sum = reads_sum || run.place.buffer == kHierarchySum;
-    }
-    for (OpRange& range : op->after) {
-      range.begin += begin;
-      range.end += begin;
-    }
-    if (reads_sum) op->after.insert(op->after.begin(), {begin - 1, begin});
-  }
-
-  const HierarchySchedule& schedule_;
-  const int member_;
-  const int first_;  // participant that is member 0
-  const UnitSlice own_;
-  const std::unique_ptr<OpStream> across_;
-  uint32_t number_ = 0;      // of the op to come
-  uint32_t across_end_ = 0;  // number of the first op behind those across; 0 while there are more
+  const HierarchyPart part_;
+  size_t next_ = 0;
 };
+
+std::vector<ScratchBuffer> HierarchySchedule::ScratchOf(int participant) const {
+  return HierarchyPart(*this, participant).TakeScratch();
+}
 
 std::unique_ptr<OpStream> HierarchySchedule::OpsOf(int participant) const {
   return std::make_unique<HierarchyOps>(*this, participant);
 }
 
-// The canonical tree of groups whose sums are accumulators.
-ReductionOrder OrderOfGroups(int groups) {
-  std::vector<OrderPiece> pieces;
-  std::vector<uint8_t> merges;
-  for (int group = 0; group < groups; ++group) {
-    pieces.push_back({group, UnitForm::kAccumulator});
-    // As a binary counter carries; what is left over is added at the end.
-    merges.push_back(static_cast<uint8_t>(group + 1 == groups
-                                              ? std::popcount(static_cast<uint32_t>(group))
-                                              : std::countr_one(static_cast<uint32_t>(group))));
+SentUnits HierarchySchedule::SentBy(int participant) const {
+  return HierarchyPart(*this, participant).sent();
+}
+
+// Without an order each island adds all that it has, and in place of accumulators has elements.
+void AddPieces(const ScheduleGoal& goal, HierarchyIslands* islands) {
+  islands->pieces.resize(islands->participants.size());
+  if (goal.order_free) {
+    for (int island = 0; island < islands->count(); ++island) {
+      LanePiece& all = islands->pieces[static_cast<size_t>(island)].emplace_back();
+      for (int member = 0; member < islands->SizeOf(island); ++member)
+        all.members.push_back(member);
+    }
+    return;
   }
-  absl::StatusOr<ReductionOrder> order =
-      ReductionOrder::Create(groups, std::move(pieces), std::move(merges));
-  WEFT_CHECK(order.ok());
-  return *std::move(order);
+  const TreePieces tree = PiecesOf(islands->island_of);
+  std::vector<OrderPiece> order;
+  for (const TreePiece& piece : tree.pieces) {
+    LanePiece& one = islands->pieces[static_cast<size_t>(piece.island)].emplace_back();
+    for (int i = 0; i < piece.rank_count; ++i)
+      one.members.push_back(islands->member_of[static_cast<size_t>(piece.first_rank + i)]);
+    order.push_back({piece.island, one.alone() ? UnitForm::kElement : UnitForm::kAccumulator});
+  }
+  auto made = ReductionOrder::Create(islands->count(), std::move(order), tree.merges);
+  if (made.ok()) islands->order = *std::move(made);
 }
 
 }  // namespace
 
-std::unique_ptr<CollectiveSchedule> MakeHierarchySchedule(
-    const ScheduleGoal& goal, int group,
-    std::unique_ptr<CollectiveSchedule> (*across)(const ScheduleGoal& goal)) {
-  if (goal.kind != GoalKind::kAllReduce || !goal.EffectiveOrder().IsCanonicalOfRanks())
-    return nullptr;
-  if (group < 2 || goal.participants % group != 0) return nullptr;
-  const bool subtrees =
-      std::has_single_bit(static_cast<uint32_t>(group)) || group == goal.participants;
-  if (!goal.order_free && !subtrees) return nullptr;
-  ScheduleGoal lane = {.kind = GoalKind::kAllReduce,
-                       .participants = goal.participants / group,
-                       .order_free = goal.order_free};
-  if (!goal.order_free) lane.order = OrderOfGroups(lane.participants);
-  std::vector<std::unique_ptr<CollectiveSchedule>> lanes;
-  for (int member = 0; member < group; ++member) {
-    lane.count = SliceOf(goal.count, group, member).units;
-    lanes.push_back(across(lane));
-    if (lanes.back() == nullptr) return nullptr;
+std::unique_ptr<CollectiveSchedule> MakeHierarchySchedule(const ScheduleGoal& goal,
+                                                          const std::vector<int>& island_of,
+                                                          AcrossMaker across) {
+  const bool has_lanes =
+      goal.Reduces() || goal.kind == GoalKind::kAllGather || goal.kind == GoalKind::kBroadcast;
+  if (!has_lanes || island_of.size() != static_cast<size_t>(goal.participants)) return nullptr;
+  if (goal.Reduces() && !goal.EffectiveOrder().IsCanonicalOfRanks()) return nullptr;
+  HierarchyIslands islands{.island_of = island_of};
+  islands.participants.resize(
+      static_cast<size_t>(*std::max_element(island_of.begin(), island_of.end())) + 1);
+  for (int participant = 0; participant < goal.participants; ++participant) {
+    auto& members =
+        islands.participants[static_cast<size_t>(island_of[static_cast<size_t>(participant)])];
+    islands.member_of.push_back(static_cast<int>(members.size()));
+    members.push_back(participant);
+    islands.largest = std::max(islands.largest, members.size());
   }
-  return std::make_unique<HierarchySchedule>(goal, group, std::move(lanes));
+  if (islands.count() < 2) return nullptr;
+  if (goal.Reduces()) {
+    AddPieces(goal, &islands);
+    if (!goal.order_free && islands.order.pieces() == 0) return nullptr;  // a tree that is too deep
+  }
+  ScheduleGoal lane{.participants = islands.count(), .order_free = goal.order_free};
+  lane.order = islands.order;
+  if (goal.kind != GoalKind::kAllReduce)
+    lane.kind = goal.Reduces() ? GoalKind::kReduce : GoalKind::kBroadcast;
+  if (across(lane) == nullptr) return nullptr;
+  return std::make_unique<HierarchySchedule>(goal, std::move(islands), across);
 }
 
 }  // namespace weft

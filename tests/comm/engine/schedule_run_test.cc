@@ -19,7 +19,7 @@
 #include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce.h"
 #include "comm/kernels/reduce_stage.h"
-#include "comm/kernels/tree_pieces.h"
+#include "comm/schedule/tree_pieces.h"
 #include "comm/schedule/algorithms.h"
 #include "comm/transport/memory_network.h"
 #include "comm/transport/tcp_transport.h"

@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "comm/kernels/reduce.h"
 #include "comm/kernels/reduce_stage.h"
-#include "comm/kernels/tree_pieces.h"
+#include "comm/schedule/tree_pieces.h"
 #include "tests/comm/kernels/reference.h"
 
 namespace weft {

@@ -14,7 +14,7 @@
 #include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce.h"
 #include "comm/kernels/reduce_stage.h"
-#include "comm/kernels/tree_pieces.h"
+#include "comm/schedule/tree_pieces.h"
 #include "tests/comm/kernels/reference.h"
 
 namespace weft {

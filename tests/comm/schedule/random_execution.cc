@@ -161,7 +161,7 @@ class ChanceMachine {
     const bool has_both =
         !goal_.HasRoot() || participant == goal_.root || goal_.kind == GoalKind::kBroadcast;
     if (options_.in_place && buffer <= kOutputBuffer && has_both) {
-      const uint64_t own_block = goal_.count * static_cast<uint64_t>(participant);
+      const uint64_t own_block = goal_.BlockBegin(participant);
       const bool out_blocks = goal_.kind == GoalKind::kAllGather || goal_.kind == GoalKind::kGather;
       const bool in_blocks =
           goal_.kind == GoalKind::kReduceScatter || goal_.kind == GoalKind::kScatter;
@@ -262,12 +262,6 @@ class ChanceMachine {
                                       : value * 1.1;
   }
 
-  uint64_t VectorUnits() const {
-    return goal_.kind == GoalKind::kReduceScatter
-               ? goal_.count * static_cast<uint64_t>(goal_.participants)
-               : goal_.count;
-  }
-
   void FillInputs() {
     for (int p = 0; p < goal_.participants; ++p) {
       if (!goal_.Reduces()) {
@@ -280,7 +274,7 @@ class ChanceMachine {
         if (order_.HolderOf(piece) != p) continue;
         const UnitForm form = order_.FormOf(piece);
         uint64_t& at = next[static_cast<size_t>(form)];
-        for (uint64_t unit = 0; unit < VectorUnits(); ++unit)
+        for (uint64_t unit = 0; unit < goal_.VectorUnits(); ++unit)
           At(p, {form == UnitForm::kElement ? kInputBuffer : kPartialsBuffer, at++}, 0) =
               Contribution(piece, unit, form);
       }
@@ -297,7 +291,7 @@ class ChanceMachine {
 
   // What the goal says of a unit of an output.
   double Wanted(int participant, uint64_t unit) const {
-    const uint64_t own = goal_.count * static_cast<uint64_t>(participant);
+    const uint64_t own = goal_.BlockBegin(participant);
     switch (goal_.kind) {
       case GoalKind::kAllReduce:
       case GoalKind::kReduce:
@@ -311,9 +305,12 @@ class ChanceMachine {
       case GoalKind::kAllToAll:
         return Contribution(static_cast<int>(unit / goal_.count), own + unit % goal_.count,
                             UnitForm::kElement);
-      default:
-        return Contribution(static_cast<int>(unit / goal_.count), unit % goal_.count,
-                            UnitForm::kElement);
+      default: {
+        int from = 0;
+        while (unit >= goal_.BlockBegin(from + 1))
+          ++from;
+        return Contribution(from, unit - goal_.BlockBegin(from), UnitForm::kElement);
+      }
     }
   }
 

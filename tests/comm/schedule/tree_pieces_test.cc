@@ -1,7 +1,7 @@
 // Tree pieces: that they are the largest subtrees of each island, that the tree over them is the canonical one,
 // and how many there are for the ways in which jobs are launched.
 
-#include "comm/kernels/tree_pieces.h"
+#include "comm/schedule/tree_pieces.h"
 
 #include <algorithm>
 #include <map>

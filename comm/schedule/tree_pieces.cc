@@ -1,4 +1,4 @@
-#include "comm/kernels/tree_pieces.h"
+#include "comm/schedule/tree_pieces.h"
 
 #include <bit>
 #include <utility>
