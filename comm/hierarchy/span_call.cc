@@ -1,81 +1,15 @@
 #include "comm/hierarchy/span_call.h"
 
-#include <algorithm>
 #include <cstring>
-#include <numeric>
-#include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/cache_line.h"
 #include "base/status.h"
-#include "comm/kernels/reduce.h"
-#include "comm/kernels/reduce_stage.h"
-#include "comm/schedule/tree_pieces.h"
-#include "comm/schedule/algorithms.h"
-#include "comm/schedule/exchange.h"
-#include "fmt/format.h"
+#include "comm/hierarchy/span_schedule.h"
 
 namespace weft {
 namespace {
-
-// Of a kind whose counts all ranks know.
-GoalKind GoalKindOf(OpKind kind) {
-  switch (kind) {
-    case OpKind::kBarrier:
-      return GoalKind::kBarrier;
-    case OpKind::kAllReduce:
-    case OpKind::kAllReduceIov:
-      return GoalKind::kAllReduce;
-    case OpKind::kReduce:
-      return GoalKind::kReduce;
-    case OpKind::kBroadcast:
-      return GoalKind::kBroadcast;
-    case OpKind::kAllGather:
-    case OpKind::kAllGatherV:
-    case OpKind::kAllGatherIov:
-      return GoalKind::kAllGather;
-    case OpKind::kReduceScatter:
-    case OpKind::kReduceScatterV:
-    case OpKind::kReduceScatterIov:
-      return GoalKind::kReduceScatter;
-    case OpKind::kGather:
-      return GoalKind::kGather;
-    case OpKind::kScatter:
-      return GoalKind::kScatter;
-    case OpKind::kAllToAll:
-    case OpKind::kGatherV:
-    case OpKind::kScatterV:
-    case OpKind::kAllToAllV:
-      break;
-  }
-  return GoalKind::kAllToAll;
-}
-
-// The ranks' contributions as accumulators, in canonical order.
-absl::StatusOr<ReductionOrder> OrderOfAccumulators(int size) {
-  std::vector<int> ranks(static_cast<size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  std::vector<OrderPiece> pieces;
-  for (const int rank : ranks)
-    pieces.push_back({rank, UnitForm::kAccumulator});
-  return ReductionOrder::Create(size, std::move(pieces), PiecesOf(ranks).merges);
-}
-
-std::unique_ptr<CollectiveSchedule> ExchangeOf(const Collective& call, int rank, int size) {
-  ExchangedBlocks blocks;
-  for (int peer = 0; peer < size; ++peer) {
-    const bool sends = call.kind != OpKind::kGatherV || peer == call.root;
-    const bool receives = call.kind != OpKind::kScatterV || peer == call.root;
-    const bool is_root = rank == call.root;
-    if (sends && (call.kind != OpKind::kScatterV || is_root))
-      blocks.sends.push_back({peer, InOffset(call, peer), InCount(call, peer)});
-    if (receives && (call.kind != OpKind::kGatherV || is_root))
-      blocks.receives.push_back({peer, OutOffset(call, peer), OutCount(call, peer)});
-  }
-  return std::make_unique<ExchangeSchedule>(size, rank, std::move(blocks));
-}
 
 // Blocks one behind the other, from the first element on.
 bool ArePacked(const std::vector<size_t>& counts, const std::vector<size_t>& offsets) {
@@ -93,38 +27,11 @@ bool Overlap(const std::byte* a, size_t a_bytes, const std::byte* b, size_t b_by
 
 }  // namespace
 
-// Direct has one crossing, and adds what comes from up to 64 ranks at once; halving along the tree sends as few bytes and
-// needs no more than log2 of them at a time.
-absl::StatusOr<std::unique_ptr<CollectiveSchedule>> SpanCall::ScheduleOf(const Collective& call,
-                                                                         int rank, int size) {
-  if (TraitsOf(call.kind).local_counts) return ExchangeOf(call, rank, size);
-  ScheduleGoal goal{.kind = GoalKindOf(call.kind), .participants = size, .count = call.count};
-  if (goal.HasRoot()) goal.root = call.root;
-  if (call.kind == OpKind::kAllGatherV || call.kind == OpKind::kReduceScatterV) {
-    const BlockLayout& layout = *call.layout;
-    const bool gathers = call.kind == OpKind::kAllGatherV;
-    const std::vector<size_t>& counts = gathers ? layout.out_counts : layout.in_counts;
-    goal.blocks.assign(counts.begin(), counts.end());
-    goal.count = 0;
-  }
-  if (goal.Reduces() && call.op == kOpPremulSum) {
-    WEFT_ASSIGN_OR_RETURN(goal.order, OrderOfAccumulators(size));
-  }
-  const bool barrier = goal.kind == GoalKind::kBarrier;
-  for (const char* const algorithm : {barrier ? "bruck" : "direct", "tree_halving", "binomial"}) {
-    if (size > kSourcesMax && std::string_view(algorithm) == "direct" && goal.Reduces()) continue;
-    auto schedule = MakeSchedule(algorithm, goal);
-    if (schedule.ok()) return schedule;
-  }
-  const char* const name = OpKindName(call.kind);
-  return MakeError(
-      WEFT_UNSUPPORTED, {.operation = name},
-      fmt::format("{}: this version has none over {} ranks of several nodes", name, size));
-}
-
-absl::StatusOr<std::unique_ptr<SpanCall>> SpanCall::Make(const Collective& call, int rank, int size,
-                                                         Isa isa) {
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveSchedule> schedule, ScheduleOf(call, rank, size));
+absl::StatusOr<std::unique_ptr<SpanCall>> SpanCall::Make(const Collective& call, int rank,
+                                                         const Islands& islands, Isa isa) {
+  const int size = static_cast<int>(islands.island_of.size());
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveSchedule> schedule,
+                        ScheduleOf(call, rank, islands));
   UnitArithmetic arithmetic(ElementBytes(call));
   if (TraitsOf(call.kind).reduces) {
     arithmetic = call.op == kOpUser ? UnitArithmetic::OfUser(*call.custom, call.dtype)

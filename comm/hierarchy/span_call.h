@@ -1,6 +1,6 @@
 // What a collective is for a group over several islands: the schedule of it, the kernels, and where its units lie.
 //
-//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<SpanCall> span, SpanCall::Make(call, rank, size, isa));
+//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<SpanCall> span, SpanCall::Make(call, rank, islands, isa));
 //   ScheduleRun run(span->schedule(), rank, span->Begin(), span->arithmetic(), route);
 //   ... run, until it is done
 //   span->Finish();
@@ -20,6 +20,7 @@
 #include "comm/engine/schedule_run.h"
 #include "comm/engine/unit_arithmetic.h"
 #include "comm/group/collective.h"
+#include "comm/hierarchy/islands.h"
 #include "comm/kernels/isa.h"
 #include "comm/schedule/schedule.h"
 
@@ -28,12 +29,8 @@ namespace weft {
 class SpanCall {
  public:
   // UNSUPPORTED if no schedule does it.
-  static absl::StatusOr<std::unique_ptr<SpanCall>> Make(const Collective& call, int rank, int size,
-                                                        Isa isa);
-
-  // The schedule that a group of `size` ranks takes for the call of `rank`; UNSUPPORTED if there is none.
-  static absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective& call,
-                                                                        int rank, int size);
+  static absl::StatusOr<std::unique_ptr<SpanCall>> Make(const Collective& call, int rank,
+                                                        const Islands& islands, Isa isa);
 
   SpanCall(const Collective& call, int rank, int size, std::unique_ptr<CollectiveSchedule> schedule,
            const UnitArithmetic& arithmetic);

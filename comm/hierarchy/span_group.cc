@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/hierarchy/span_schedule.h"
 #include "comm/hierarchy/span_split.h"
 #include "comm/kernels/reduce.h"
 #include "fmt/format.h"
@@ -383,7 +384,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> SpanGroup::Split(int color, int ke
 }
 
 std::string SpanGroup::Explain(const Collective& call, BufferKind /*buffers*/) const {
-  const auto schedule = SpanCall::ScheduleOf(call, rank_, size());
+  const auto schedule = ScheduleOf(call, rank_, core_.islands);
   if (!schedule.ok()) return StrCat("refused: ", FromAbsl(schedule.status().message()), "\n");
   const SentUnits sent = (*schedule)->SentBy(rank_);
   return fmt::format("nodes: {}\nschedule: {}\nsent elements: {}\nsent accumulators: {}\n",

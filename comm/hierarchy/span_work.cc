@@ -10,10 +10,10 @@ namespace weft {
 
 absl::StatusOr<std::shared_ptr<SpanWork>> SpanWork::Make(std::shared_ptr<SpanGroup> group,
                                                          const Collective& call, Isa isa) {
-  const int rank = group->rank();
-  const int size = group->size();
+  SpanGroup& of = *group;
   auto work = std::make_shared<SpanWork>(std::move(group), call);
-  WEFT_ASSIGN_OR_RETURN(work->span_call_, SpanCall::Make(work->call_, rank, size, isa));
+  WEFT_ASSIGN_OR_RETURN(work->span_call_,
+                        SpanCall::Make(work->call_, of.rank(), of.islands(), isa));
   return work;
 }
 

@@ -1,0 +1,131 @@
+#include "comm/hierarchy/span_schedule.h"
+
+#include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "comm/kernels/reduce.h"
+#include "comm/schedule/algorithms.h"
+#include "comm/schedule/exchange.h"
+#include "comm/schedule/hierarchy.h"
+#include "comm/schedule/tree_pieces.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+// Contributions up to which an all_reduce is taken whole, level by level.
+constexpr uint64_t kWholeBytes = 8 << 10;
+// And from which bytes that leave an island count.
+constexpr uint64_t kLanesBytes = 32 << 10;
+
+// Of a kind whose counts all ranks know.
+GoalKind GoalKindOf(OpKind kind) {
+  switch (kind) {
+    case OpKind::kBarrier:
+      return GoalKind::kBarrier;
+    case OpKind::kAllReduce:
+    case OpKind::kAllReduceIov:
+      return GoalKind::kAllReduce;
+    case OpKind::kReduce:
+      return GoalKind::kReduce;
+    case OpKind::kBroadcast:
+      return GoalKind::kBroadcast;
+    case OpKind::kAllGather:
+    case OpKind::kAllGatherV:
+    case OpKind::kAllGatherIov:
+      return GoalKind::kAllGather;
+    case OpKind::kReduceScatter:
+    case OpKind::kReduceScatterV:
+    case OpKind::kReduceScatterIov:
+      return GoalKind::kReduceScatter;
+    case OpKind::kGather:
+      return GoalKind::kGather;
+    case OpKind::kScatter:
+      return GoalKind::kScatter;
+    case OpKind::kAllToAll:
+    case OpKind::kGatherV:
+    case OpKind::kScatterV:
+    case OpKind::kAllToAllV:
+      break;
+  }
+  return GoalKind::kAllToAll;
+}
+
+// The ranks' contributions as accumulators, in canonical order.
+absl::StatusOr<ReductionOrder> OrderOfAccumulators(int size) {
+  std::vector<int> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<OrderPiece> pieces;
+  for (const int rank : ranks)
+    pieces.push_back({rank, UnitForm::kAccumulator});
+  return ReductionOrder::Create(size, std::move(pieces), PiecesOf(ranks).merges);
+}
+
+std::unique_ptr<CollectiveSchedule> ExchangeOf(const Collective& call, int rank, int size) {
+  ExchangedBlocks blocks;
+  for (int peer = 0; peer < size; ++peer) {
+    const bool sends = call.kind != OpKind::kGatherV || peer == call.root;
+    const bool receives = call.kind != OpKind::kScatterV || peer == call.root;
+    const bool is_root = rank == call.root;
+    if (sends && (call.kind != OpKind::kScatterV || is_root))
+      blocks.sends.push_back({peer, InOffset(call, peer), InCount(call, peer)});
+    if (receives && (call.kind != OpKind::kGatherV || is_root))
+      blocks.receives.push_back({peer, OutOffset(call, peer), OutCount(call, peer)});
+  }
+  return std::make_unique<ExchangeSchedule>(size, rank, std::move(blocks));
+}
+
+uint64_t BytesOf(const Collective& call, const ScheduleGoal& goal) {
+  const bool blocks = goal.kind == GoalKind::kReduceScatter || goal.kind == GoalKind::kAllGather;
+  return (blocks ? goal.BlocksUnits() : goal.count) * ElementBytes(call);
+}
+
+// Direct has one crossing, and adds what comes from up to 64 pieces at once; halving along the tree sends as few bytes and needs no more
+// than two of them at a time.
+std::unique_ptr<CollectiveSchedule> Lanes(const ScheduleGoal& goal, const Islands& islands) {
+  const size_t pieces = goal.Reduces() ? PiecesOf(islands.island_of).pieces.size() : 0;
+  return MakeHierarchySchedule(goal, islands.island_of,
+                               pieces > kSourcesMax ? MakeTreeHalvingSchedule : MakeDirectSchedule);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective& call, int rank,
+                                                               const Islands& islands) {
+  const int size = static_cast<int>(islands.island_of.size());
+  if (TraitsOf(call.kind).local_counts) return ExchangeOf(call, rank, size);
+  ScheduleGoal goal{.kind = GoalKindOf(call.kind), .participants = size, .count = call.count};
+  if (goal.HasRoot()) goal.root = call.root;
+  if (call.kind == OpKind::kAllGatherV || call.kind == OpKind::kReduceScatterV) {
+    const BlockLayout& layout = *call.layout;
+    const bool gathers = call.kind == OpKind::kAllGatherV;
+    const std::vector<size_t>& counts = gathers ? layout.out_counts : layout.in_counts;
+    goal.blocks.assign(counts.begin(), counts.end());
+    goal.count = 0;
+  }
+  if (goal.Reduces() && call.op == kOpPremulSum) {
+    WEFT_ASSIGN_OR_RETURN(goal.order, OrderOfAccumulators(size));
+  }
+  const uint64_t bytes = BytesOf(call, goal);
+  if (bytes >= kLanesBytes && islands.count() < size) {
+    if (std::unique_ptr<CollectiveSchedule> lanes = Lanes(goal, islands)) return lanes;
+  }
+  const bool whole = goal.kind == GoalKind::kAllReduce && bytes <= kWholeBytes;
+  for (const char* const algorithm :
+       {whole ? "recursive_doubling" : "direct", "tree_halving", "binomial", "bruck"}) {
+    const bool direct = std::string_view(algorithm) == "direct";
+    const bool tokens = goal.kind == GoalKind::kBarrier;  // these go log2 P levels
+    if (direct && (tokens || (size > kSourcesMax && goal.Reduces()))) continue;
+    auto schedule = MakeSchedule(algorithm, goal);
+    if (schedule.ok()) return schedule;
+  }
+  const char* const name = OpKindName(call.kind);
+  return MakeError(
+      WEFT_UNSUPPORTED, {.operation = name},
+      fmt::format("{}: this version has none over {} ranks of several nodes", name, size));
+}
+
+}  // namespace weft
