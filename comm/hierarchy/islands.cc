@@ -21,10 +21,12 @@ int Islands::PlaceOf(int rank) const {
 
 Islands IslandsOf(const Membership& membership) {
   Islands islands;
-  std::map<std::tuple<std::string, uint64_t, int>, int> numbers;
+  std::map<std::tuple<std::string, uint64_t, uint64_t, uint32_t, int>, int> numbers;
   for (const GroupMember& member : membership.members) {
-    const auto [known, added] = numbers.try_emplace(
-        {member.boot_id, member.pid_namespace, member.fake_node}, islands.count());
+    const auto [known, added] =
+        numbers.try_emplace({member.boot_id, member.pid_namespace, member.network_namespace,
+                             member.uid, member.fake_node},
+                            islands.count());
     if (added) islands.ranks.emplace_back();
     islands.ranks[static_cast<size_t>(known->second)].push_back(member.rank);
     islands.island_of.push_back(known->second);

@@ -3,8 +3,9 @@
 //   const Islands islands = IslandsOf(membership);
 //   islands.ranks[1]                              // of the second island, in ascending order
 //
-// Ranks share one if they are on the same machine, in one pid namespace, since an agent knows its fellows by their pids, and on the same
-// fake node. That they can map each other's memory is proven only when they do.
+// Ranks share one if they are on the same machine, in one pid namespace, since an agent knows its fellows by their pids, in one network
+// namespace, since a segment's descriptors go over abstract unix sockets, of one user, who may open the other's memory, and on the same
+// fake node. So containers of one machine that share none of that are islands of their own. That they can map each other's memory is proven only when they do.
 // Thread-safety: values and pure functions.
 #pragma once
 

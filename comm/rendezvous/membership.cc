@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/interrupt.h"
 #include "base/later.h"
@@ -29,6 +30,12 @@ constexpr size_t kMemberBootIdBytesMax = 64;
 constexpr size_t kMemberSocketBytesMax = 108;
 constexpr size_t kMemberAddressBytesMax = 128;
 
+// The inode of a namespace of this process, its number; 0 if it is not known.
+uint64_t NamespaceNumber(const char* path) {
+  struct stat info = {};
+  return stat(path, &info) == 0 ? info.st_ino : 0;
+}
+
 // The store may be on a member that has ended: that says more than that the store is gone.
 bool IsLoss(const absl::Status& status) {
   return !status.ok() && ResultOf(status) != WEFT_TIMEOUT;
@@ -46,8 +53,9 @@ GroupMember DescribeSelf(int rank) {
   member.start_time = self.start_time;
   member.host = self.host;
   member.boot_id = self.boot_id;
-  struct stat pid_namespace = {};
-  if (stat("/proc/self/ns/pid", &pid_namespace) == 0) member.pid_namespace = pid_namespace.st_ino;
+  member.pid_namespace = NamespaceNumber("/proc/self/ns/pid");
+  member.network_namespace = NamespaceNumber("/proc/self/ns/net");
+  member.uid = geteuid();
   return member;
 }
 
@@ -56,6 +64,8 @@ void WriteMember(const GroupMember& member, WireWriter& writer) {
   writer.I32(member.pid);
   writer.U64(member.start_time);
   writer.U64(member.pid_namespace);
+  writer.U64(member.network_namespace);
+  writer.U32(member.uid);
   writer.Text(member.host.substr(0, kMemberHostBytesMax));
   writer.Text(member.boot_id.substr(0, kMemberBootIdBytesMax));
   writer.Text(member.node_socket.substr(0, kMemberSocketBytesMax));
@@ -69,6 +79,8 @@ void ReadMember(WireReader& reader, GroupMember& member) {
   member.pid = reader.I32();
   member.start_time = reader.U64();
   member.pid_namespace = reader.U64();
+  member.network_namespace = reader.U64();
+  member.uid = reader.U32();
   member.host = std::string(reader.Text(kMemberHostBytesMax));
   member.boot_id = std::string(reader.Text(kMemberBootIdBytesMax));
   member.node_socket = std::string(reader.Text(kMemberSocketBytesMax));

@@ -30,7 +30,10 @@ struct GroupMember {
   uint64_t start_time = 0;     // field 22 of /proc/<pid>/stat: tells a reused pid
   std::string host;            // for messages
   uint64_t pid_namespace = 0;  // pids mean the same where it is the same; 0: not known
-  std::string boot_id;         // equal: probably the same machine; proven by mapping memory
+  uint64_t network_namespace =
+      0;                    // abstract unix sockets are found where it is the same; 0: not known
+  uint32_t uid = 0;         // effective
+  std::string boot_id;      // equal: probably the same machine; proven by mapping memory
   std::string node_socket;  // abstract unix socket of the rank's process, without the leading NUL
   int32_t fake_node = -1;   // WEFT_FAKE_NODES; -1: none
   std::string agent;        // where other islands reach its agent (Endpoint::ToString); "": nowhere
@@ -42,7 +45,7 @@ struct Membership {
   std::vector<GroupMember> members;  // by rank
 };
 
-// This process: pid, start time, host, boot id; its world rank is its rank. `node_socket` is left empty.
+// This process: pid, start time, host, boot id, namespaces, user; its world rank is its rank. `node_socket` is left empty.
 GroupMember DescribeSelf(int rank);
 
 // All but its rank, for lines in a store.

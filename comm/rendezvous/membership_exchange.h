@@ -30,7 +30,7 @@
 
 namespace weft {
 
-constexpr uint16_t kMembershipVersion = 4;
+constexpr uint16_t kMembershipVersion = 5;
 constexpr int kWorldSizeMax = 65536;
 
 class MembershipExchange {

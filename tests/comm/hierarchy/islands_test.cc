@@ -45,6 +45,19 @@ TEST(Islands, RanksThatDoNotKnowEachOthersPidsShareNone) {
   EXPECT_EQ(IslandsOf(members).ranks, (std::vector<std::vector<int>>{{0, 2}, {1}}));
 }
 
+TEST(Islands, RanksThatDoNotFindEachOthersSocketsShareNone) {
+  Membership members = MembersOn({{"a", -1}, {"a", -1}, {"a", -1}, {"a", -1}});
+  members.members[1].network_namespace = 7;
+  members.members[3].network_namespace = 7;
+  EXPECT_EQ(IslandsOf(members).ranks, (std::vector<std::vector<int>>{{0, 2}, {1, 3}}));
+}
+
+TEST(Islands, RanksOfSeveralUsersShareNone) {
+  Membership members = MembersOn({{"a", -1}, {"a", -1}, {"a", -1}});
+  members.members[2].uid = 1000;
+  EXPECT_EQ(IslandsOf(members).ranks, (std::vector<std::vector<int>>{{0, 1}, {2}}));
+}
+
 TEST(Islands, TooManyRanksOnOneAreRefused) {
   const Membership members = MembersOn(std::vector<std::pair<std::string, int>>(65, {"a", -1}));
   const auto map = MapOf(members, IslandsOf(members));
