@@ -1,0 +1,73 @@
+// Ranks that meet as a launcher lets them, make a group over all their nodes, and sum their numbers. Each says one line:
+//
+//   rank 1 of 2 on node1: island 1 of 2, sum 1
+//
+// What is wrong is said instead, and the exit code is 1. With the argument "wait" they go on summing until that fails.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/seams.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wait.h"
+#include "comm/hierarchy/span_group.h"
+#include "comm/rendezvous/member_watch.h"
+#include "comm/rendezvous/rendezvous.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kMeetNs = 60'000'000'000;
+constexpr size_t kCount = 100'003;
+
+absl::StatusOr<int64_t> Sum(SpanGroup& group) {
+  const std::vector<int64_t> in(kCount, group.rank());
+  std::vector<int64_t> out(kCount, -1);
+  WEFT_RETURN_IF_ERROR(group.Run({.kind = OpKind::kAllReduce,
+                                  .dtype = WEFT_INT64,
+                                  .op = WEFT_SUM,
+                                  .count = kCount,
+                                  .in = in.data(),
+                                  .out = out.data()}));
+  for (const int64_t value : out) {
+    if (value != out[0]) return MakeError(WEFT_CORRUPT, "the elements of the sum differ");
+  }
+  return out[0];
+}
+
+absl::Status Meet(bool wait) {
+  WEFT_ASSIGN_OR_RETURN(const Rendezvous met, RendezvousFromEnvironment(MonotonicNs() + kMeetNs));
+  const GroupMember self = DescribeSelf(met.rank);
+  MemberWatch watch(*SystemSeams().proc, self, "islands");
+  WEFT_ASSIGN_OR_RETURN(const Membership members,
+                        ExchangeMembership(*met.store, "islands", met.rank, met.size, self,
+                                           MonotonicNs() + kMeetNs, watch));
+  const Islands islands = IslandsOf(members);
+  WEFT_ASSIGN_OR_RETURN(
+      const std::shared_ptr<SpanGroup> group,
+      SpanGroup::Make(*met.store, met.rank, met.size,
+                      {.name = "meeting", .timeout_ns = kMeetNs, .init_timeout_ns = kMeetNs}, {}));
+  WEFT_ASSIGN_OR_RETURN(int64_t sum, Sum(*group));
+  std::printf("rank %d of %d on %s: island %d of %d, sum %lld\n", met.rank, met.size,
+              self.host.c_str(), islands.island_of[static_cast<size_t>(met.rank)], islands.count(),
+              static_cast<long long>(sum));
+  std::fflush(stdout);
+  while (wait) {
+    WEFT_ASSIGN_OR_RETURN(sum, Sum(*group));
+  }
+  group->Close();
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  const bool wait = argc > 1 && std::string_view(argv[1]) == "wait";
+  const absl::Status met = weft::Meet(wait);
+  if (met.ok()) return 0;
+  std::printf("failed: %s\n", std::string(met.message()).c_str());
+  return 1;
+}

@@ -1,0 +1,241 @@
+// The network that tests bring along, by itself, and launched ranks that meet over it.
+#include "tests/support/netlab.h"
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "base/wait.h"
+
+namespace weft::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+// Generous, because machines are busy: for what should take a second or two.
+int64_t Soon() {
+  return MonotonicNs() + 60 * kSecondNs;
+}
+
+class NetlabTest : public ::testing::Test {
+ protected:
+  // False: the test is skipped.
+  void MakeLab(const NetlabSettings& settings) {
+    auto lab = Netlab::Make(settings);
+    if (!lab.ok()) GTEST_SKIP() << std::string(lab.status().message());
+    lab_ = *std::move(lab);
+  }
+
+  // Of a program that is run to its end on a node.
+  std::string OutputOf(int node, const std::vector<std::string>& arguments) {
+    const auto process = lab_->Spawn(node, arguments);
+    EXPECT_GE(process->Wait(Soon()), 0) << arguments[0] << " does not end";
+    return process->Output();
+  }
+
+  std::unique_ptr<Netlab> lab_;
+};
+
+// bash's way to connect: one program that every machine has.
+std::vector<std::string> ConnectTo(const std::string& address, int port) {
+  return {"timeout", "2", "bash", "-c",
+          StrCat("exec 3<>/dev/tcp/", address, "/", port, " && echo connected && cat <&3")};
+}
+
+// Says "<host name> has <bytes>" to whoever connects, once.
+std::vector<std::string> ServeOnce(int port, int bytes) {
+  return {"python3", "-c",
+          StrCat("import socket\n"
+                 "s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
+                 "s.bind(('0.0.0.0', ",
+                 port,
+                 ")); s.listen()\n"
+                 "print('listening', flush=True)\n"
+                 "c, peer = s.accept(); print('from', peer[0], flush=True)\n"
+                 "c.sendall(b'x' * ",
+                 bytes, ")\n")};
+}
+
+TEST_F(NetlabTest, NodesReachEachOtherAndCountersMove) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 3}));
+  if (lab_ == nullptr) return;
+  const auto server = lab_->Spawn(1, ServeOnce(5000, 1'000'003));
+  ASSERT_TRUE(server->WaitForOutput("listening", Soon())) << server->Output();
+  const auto before = lab_->Counters(1);
+  ASSERT_TRUE(before.ok()) << before.status();
+  const std::string said = OutputOf(2, ConnectTo(Netlab::Address(1), 5000));
+  EXPECT_THAT(said, HasSubstr("connected"));
+  EXPECT_GE(said.size(), 1'000'003u);
+  EXPECT_EQ(server->Wait(Soon()), 0);
+  EXPECT_THAT(server->Output(), HasSubstr(StrCat("from ", Netlab::Address(2))));
+  const auto after = lab_->Counters(1);
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_GE(after->sent_bytes - before->sent_bytes, 1'000'003u);
+  EXPECT_GT(after->received_bytes, before->received_bytes);
+}
+
+TEST_F(NetlabTest, NodesHaveNamesAndInterfacesOfTheirOwn) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2, .interfaces = 2}));
+  if (lab_ == nullptr) return;
+  EXPECT_EQ(OutputOf(1, {"uname", "-n"}), "node1\n");
+  const std::string shown = OutputOf(1, {"cat", "/proc/self/net/fib_trie"});
+  EXPECT_THAT(shown, HasSubstr(Netlab::Address(1, 0)));
+  EXPECT_THAT(shown, HasSubstr(Netlab::Address(1, 1)));
+  EXPECT_EQ(shown.find(StrCat(Netlab::Address(0, 0), "\n")), std::string::npos);
+}
+
+TEST_F(NetlabTest, ARateIsSetInBothDirectionsAndGone) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2}));
+  if (lab_ == nullptr) return;
+  const std::vector<std::string> shape = {"tc", "qdisc", "show", "dev", "eth0"};
+  ASSERT_EQ(lab_->SetRate(1, 80'000'000), absl::OkStatus());
+  EXPECT_THAT(OutputOf(1, shape), HasSubstr("rate 80Mbit"));
+  EXPECT_EQ(OutputOf(0, shape).find("tbf"), std::string::npos);
+  // 4 MB take 0.4 s less what the bucket holds; never less than a quarter of that, however quick the machine is.
+  const auto server = lab_->Spawn(1, ServeOnce(5000, 4'000'000));
+  ASSERT_TRUE(server->WaitForOutput("listening", Soon())) << server->Output();
+  const int64_t begun_ns = MonotonicNs();
+  EXPECT_GE(OutputOf(0, ConnectTo(Netlab::Address(1), 5000)).size(), 4'000'000u);
+  EXPECT_GE(MonotonicNs() - begun_ns, kSecondNs / 10);
+  ASSERT_EQ(lab_->SetRate(1, 0), absl::OkStatus());
+  EXPECT_EQ(OutputOf(1, shape).find("tbf"), std::string::npos);
+}
+
+TEST_F(NetlabTest, NothingArrivesWhileALinkIsDown) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2}));
+  if (lab_ == nullptr) return;
+  const auto server = lab_->Spawn(1, ServeOnce(5000, 3));
+  ASSERT_TRUE(server->WaitForOutput("listening", Soon())) << server->Output();
+  ASSERT_EQ(lab_->SetLinkUp(1, false), absl::OkStatus());
+  EXPECT_EQ(OutputOf(0, ConnectTo(Netlab::Address(1), 5000)).find("connected"), std::string::npos);
+  EXPECT_EQ(server->Output(), "listening\n");
+  ASSERT_EQ(lab_->SetLinkUp(1, true), absl::OkStatus());
+  EXPECT_THAT(OutputOf(0, ConnectTo(Netlab::Address(1), 5000)), HasSubstr("connected"));
+}
+
+TEST_F(NetlabTest, ADelayIsSetWhereTheKernelHasIt) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2}));
+  if (lab_ == nullptr) return;
+  const absl::Status set = lab_->SetDelay(0, 30);
+  if (!set.ok()) GTEST_SKIP() << std::string(set.message());
+  EXPECT_THAT(OutputOf(0, {"tc", "qdisc", "show", "dev", "eth0"}), HasSubstr("delay 30ms"));
+}
+
+TEST_F(NetlabTest, WhatItLeavesRunningEndsWithIt) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 1}));
+  if (lab_ == nullptr) return;
+  auto process = lab_->Spawn(0, {"sleep", "1000"});
+  const pid_t pid = process->pid();
+  EXPECT_EQ(process->Wait(MonotonicNs()), -1);
+  process->Kill(SIGTERM);
+  EXPECT_EQ(process->Wait(Soon()), 128 + SIGTERM);
+  process = lab_->Spawn(0, {"sleep", "1000"});
+  const pid_t second = process->pid();
+  process.reset();
+  EXPECT_NE(kill(pid, 0), 0);
+  EXPECT_NE(kill(second, 0), 0);
+  EXPECT_EQ(lab_->Spawn(0, {"/nonexistent/program"})->Wait(Soon()), 127);
+}
+
+// However it ends: here with everything still running.
+TEST_F(NetlabTest, NothingOutlivesTheProcessThatHasIt) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 1}));
+  if (lab_ == nullptr) return;
+  lab_.reset();
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const auto lab = Netlab::Make({.nodes = 2});
+    const auto process = (*lab)->Spawn(1, {"sleep", "1000"});
+    raise(SIGKILL);
+  }
+  // The holders, the program, and their parent are ours now, and end.
+  int ended = 0;
+  const int64_t deadline_ns = Soon();
+  while (MonotonicNs() < deadline_ns) {
+    const pid_t found = waitpid(-1, nullptr, WNOHANG);
+    if (found > 0) ++ended;
+    if (found < 0) break;
+    if (found == 0) poll(nullptr, 0, 5);
+  }
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_GE(ended, 4);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+// One weftrun per node, as users start them.
+class LaunchedOverNetlab : public NetlabTest {
+ protected:
+  using Runs = std::vector<std::unique_ptr<NetlabProcess>>;
+
+  // `ranks` of each node.
+  Runs Launch(const std::vector<int>& ranks, const std::vector<std::string>& program,
+              const Netlab::Environment& variables = {}) {
+    Netlab::Environment environment = variables;
+    environment.emplace_back("WEFT_INSECURE", "1");
+    Runs runs;
+    for (size_t node = 0; node < ranks.size(); ++node) {
+      std::vector<std::string> words = {WEFTRUN,
+                                        "-n",
+                                        StrCat(ranks[node]),
+                                        "--nnodes",
+                                        StrCat(ranks.size()),
+                                        "--node-rank",
+                                        StrCat(node),
+                                        "--master-addr",
+                                        Netlab::Address(0),
+                                        "--master-port",
+                                        "29500"};
+      words.insert(words.end(), program.begin(), program.end());
+      runs.push_back(lab_->Spawn(static_cast<int>(node), words, environment));
+    }
+    return runs;
+  }
+
+  // All ranks of all nodes meet and have the same sum.
+  void ExpectMeeting(const std::vector<int>& ranks) {
+    SCOPED_TRACE(StrCat(ranks.size(), " nodes, ", ranks[0], " ranks on the first"));
+    int size = 0;
+    for (const int count : ranks)
+      size += count;
+    const Runs runs = Launch(ranks, {MEETING_RANKS});
+    int rank = 0;
+    for (size_t node = 0; node < runs.size(); ++node) {
+      EXPECT_EQ(runs[node]->Wait(Soon()), 0);
+      const std::string output = runs[node]->Output();
+      for (int i = 0; i < ranks[node]; ++i, ++rank) {
+        EXPECT_THAT(output,
+                    HasSubstr(StrCat("rank ", rank, " of ", size, " on node", node, ": island ",
+                                     node, " of ", ranks.size(), ", sum ", size * (size - 1) / 2)));
+      }
+    }
+  }
+};
+
+TEST_F(LaunchedOverNetlab, RanksOfTwoNodesMeetAndSum) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 3}));
+  if (lab_ == nullptr) return;
+  const auto before = lab_->Counters(1);
+  ASSERT_TRUE(before.ok()) << before.status();
+  ExpectMeeting({1, 1});
+  ExpectMeeting({2, 2});
+  ExpectMeeting({1, 1, 1});
+  const auto after = lab_->Counters(1);
+  ASSERT_TRUE(after.ok()) << after.status();
+  // What it was sent for the sums is 800,024 bytes each time.
+  EXPECT_GE(after->received_bytes - before->received_bytes, 3 * 800'024u / 2);
+}
+
+}  // namespace
+}  // namespace weft::test
