@@ -113,8 +113,4 @@ absl::StatusOr<UniqueFd> ReserveEndpoint(Endpoint* endpoint);
 // TIMEOUT at the deadline: the resolver then finishes on a thread that nobody waits for.
 absl::StatusOr<std::string> ResolveHost(const std::string& host, int64_t deadline_ns);
 
-// The address of this machine that others most likely reach: the first interface that is up and not
-// loopback, IPv4 first; "" if there is none.
-std::string FirstRoutableAddress();
-
 }  // namespace weft

@@ -108,6 +108,11 @@ const Setting kSettings[] = {
       "rank, "
       "as 0,0,1,0, for groups of so many ranks."},
      &Options::fake_nodes},
+    {{"WEFT_IFNAME", "text", "",
+      "Network interface whose address other machines are told, as NCCL_SOCKET_IFNAME: names that "
+      "it begins with, as eth,ib; after = whole names; after ^ those that it must not have. Empty "
+      "is the first that is up, neither loopback nor docker."},
+     &Options::ifname},
     {{"WEFT_INSECURE", "boolean", "0",
       "Lets ranks on several nodes find each other without a job secret."},
      &Options::insecure},

@@ -7,8 +7,6 @@
 #include <thread>
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 
@@ -82,29 +80,6 @@ absl::StatusOr<std::string> ResolveHost(const std::string& host, int64_t deadlin
                                               gai_strerror(question->error)));
   }
   return question->address;
-}
-
-std::string FirstRoutableAddress() {
-  ifaddrs* interfaces = nullptr;
-  if (getifaddrs(&interfaces) != 0) return "";
-  std::string v4;
-  std::string v6;
-  for (const ifaddrs* item = interfaces; item != nullptr; item = item->ifa_next) {
-    if (item->ifa_addr == nullptr || (item->ifa_flags & IFF_UP) == 0) continue;
-    if ((item->ifa_flags & IFF_LOOPBACK) != 0) continue;
-    if (item->ifa_addr->sa_family == AF_INET && v4.empty()) {
-      v4 = Numeric(item->ifa_addr, sizeof(sockaddr_in));
-    }
-    if (item->ifa_addr->sa_family == AF_INET6 && v6.empty()) {
-      const auto* address = reinterpret_cast<const sockaddr_in6*>(item->ifa_addr);
-      // A link-local address means nothing on another machine.
-      if (!IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr)) {
-        v6 = Numeric(item->ifa_addr, sizeof(sockaddr_in6));
-      }
-    }
-  }
-  freeifaddrs(interfaces);
-  return v4.empty() ? v6 : v4;
 }
 
 }  // namespace weft

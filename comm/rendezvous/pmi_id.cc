@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "base/interfaces.h"
 #include "base/mutex.h"
 #include "base/net.h"
 #include "base/status.h"
@@ -45,7 +46,7 @@ absl::StatusOr<UniqueId> FromHex(std::string_view text) {
 absl::StatusOr<ServedId> Serve(const LaunchEnvironment& launch, int64_t deadline_ns) {
   Endpoint tcp{.kind = Endpoint::Kind::kTcp, .port = static_cast<uint16_t>(launch.master_port)};
   if (launch.master_host.empty()) {
-    tcp.host = FirstRoutableAddress();
+    WEFT_ASSIGN_OR_RETURN(tcp.host, AddressForOthers());
   } else {
     WEFT_ASSIGN_OR_RETURN(tcp.host, ResolveHost(launch.master_host, deadline_ns));
   }

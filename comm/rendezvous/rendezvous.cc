@@ -10,6 +10,7 @@
 
 #include <unistd.h>
 
+#include "base/interfaces.h"
 #include "base/keyed_hash.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -202,7 +203,8 @@ absl::StatusOr<Rendezvous> RendezvousFromEnvironment(int64_t deadline_ns) {
 }
 
 absl::StatusOr<weft_unique_id_t> CreateUniqueId() {
-  const Endpoint tcp{.kind = Endpoint::Kind::kTcp, .host = FirstRoutableAddress()};
+  Endpoint tcp{.kind = Endpoint::Kind::kTcp};
+  WEFT_ASSIGN_OR_RETURN(tcp.host, AddressForOthers());
   // Nobody releases this host: it ends when every rank has come and left, or with the process.
   WEFT_ASSIGN_OR_RETURN(const ServedId served, ServeUniqueId(tcp, "", MonotonicNs()));
   return EncodeUniqueId(served.id);

@@ -237,5 +237,42 @@ TEST_F(LaunchedOverNetlab, RanksOfTwoNodesMeetAndSum) {
   EXPECT_GE(after->received_bytes - before->received_bytes, 3 * 800'024u / 2);
 }
 
+// The store is where the launcher says; what ranks tell each other is on the network that is wanted.
+TEST_F(LaunchedOverNetlab, DataGoesOverTheInterfaceThatIsWanted) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2, .interfaces = 2}));
+  if (lab_ == nullptr) return;
+  for (const std::string wanted : {"", "eth1", "^eth0", "=eth1,eth7"}) {
+    SCOPED_TRACE(wanted);
+    const int other = wanted.empty() ? 1 : 0;
+    const auto before = lab_->Counters(1, 1 - other);
+    const auto other_before = lab_->Counters(1, other);
+    const Runs runs =
+        Launch({1, 1}, {MEETING_RANKS}, {{"WEFT_IFNAME", wanted}, {"WEFT_LOG", "info"}});
+    for (int node = 0; node < 2; ++node) {
+      NetlabProcess& run = *runs[static_cast<size_t>(node)];
+      EXPECT_EQ(run.Wait(Soon()), 0) << run.Output();
+      EXPECT_THAT(run.Output(), HasSubstr(StrCat("others reach this machine at ",
+                                                 Netlab::Address(node, 1 - other),
+                                                 ", interface eth", 1 - other)));
+    }
+    const auto after = lab_->Counters(1, 1 - other);
+    const auto other_after = lab_->Counters(1, other);
+    ASSERT_TRUE(before.ok() && other_before.ok() && after.ok() && other_after.ok());
+    EXPECT_GE(after->received_bytes - before->received_bytes, 800'024u / 2);
+    EXPECT_LT(other_after->received_bytes - other_before->received_bytes, 800'024u / 4);
+  }
+}
+
+TEST_F(LaunchedOverNetlab, AnInterfaceThatIsNotThereIsNamedWithThoseThatAre) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2}));
+  if (lab_ == nullptr) return;
+  const Runs runs = Launch({1, 1}, {MEETING_RANKS}, {{"WEFT_IFNAME", "ib"}});
+  for (const auto& run : runs) {
+    EXPECT_EQ(run->Wait(Soon()), 1) << run->Output();
+    EXPECT_THAT(run->Output(), HasSubstr("WEFT_IFNAME=ib fits no network interface"));
+    EXPECT_THAT(run->Output(), HasSubstr("eth0 (10.77.0."));
+  }
+}
+
 }  // namespace
 }  // namespace weft::test

@@ -395,12 +395,12 @@ absl::Status Netlab::SetLinkUp(int node, bool up) {
   return Run(places_[0], {"ip", "link", "set", Port(node, 0), up ? "up" : "down"});
 }
 
-absl::StatusOr<NetlabCounters> Netlab::Counters(int node) const {
+absl::StatusOr<NetlabCounters> Netlab::Counters(int node, int interface) const {
   const std::string text = ReadFileStart(StrCat("/proc/", place(node).holder, "/net/dev"));
-  constexpr std::string_view kName = "eth0:";
-  const size_t found = text.find(kName);
-  if (found == std::string::npos) return Unsupported(StrCat("no eth0 in ", text));
-  std::istringstream words(text.substr(found + kName.size()));
+  const std::string name = StrCat("eth", interface, ":");
+  const size_t found = text.find(name);
+  if (found == std::string::npos) return Unsupported(StrCat("no ", name, " in ", text));
+  std::istringstream words(text.substr(found + name.size()));
   NetlabCounters counters;
   uint64_t other = 0;
   words >> counters.received_bytes;

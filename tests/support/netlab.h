@@ -101,8 +101,8 @@ class Netlab {
   // The cable of eth0, pulled out at the switch: nothing arrives any more, and nobody is told.
   absl::Status SetLinkUp(int node, bool up);
 
-  // Of eth0 since the beginning, with headers.
-  absl::StatusOr<NetlabCounters> Counters(int node) const;
+  // Since the beginning, with headers.
+  absl::StatusOr<NetlabCounters> Counters(int node, int interface = 0) const;
 
  private:
   // The switch's namespaces are those of place 0, node k's of place k + 1.
