@@ -64,6 +64,18 @@ class MemoryNetwork::Port : public Transport {
     }
   }
 
+  std::optional<uint64_t> OfferedTag(int peer, const StreamId& stream) override {
+    MutexLock lock(network_.mutex_);
+    if (network_.seed_ != 0 && network_.random_() % 2 == 0) return std::nullopt;  // not known yet
+    const Transfer* const send = network_.ranks_[static_cast<size_t>(peer)].sends.FindIf(
+        [&](const Transfer& posted) { return posted.peer == rank_ && posted.stream == stream; });
+    const bool closed = HasClosed(own().closed, stream.group_id);
+    if (send == nullptr || closed || own().receives.Find(stream, send->tag) != nullptr) {
+      return std::nullopt;
+    }
+    return send->tag;
+  }
+
   std::vector<LinkEvent> TakeEvents() override {
     MutexLock lock(network_.mutex_);
     return std::exchange(own().events, {});

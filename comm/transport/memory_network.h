@@ -4,7 +4,8 @@
 //   MemoryNetwork network(4, seed);
 //   std::unique_ptr<Transport> transport = network.Join(2);
 //
-// With a seed other than 0 messages are delivered in an order that the seed says, one in each Advance() at most.
+// With a seed other than 0 messages are delivered in an order that the seed says, one in each Advance() at most, and offers
+// are seen sooner or later.
 //
 // Thread-safety: any thread. The network outlives its transports.
 #pragma once

@@ -65,9 +65,10 @@ void TcpLink::Attach(UniqueFd fd) {
 }
 
 PollItem TcpLink::Item() const {
-  const bool may_write =
-      front_done_ < front_.size() || out_part_ || !control_.empty() ||
-      sends_.FindIf([this](const Transfer& send) { return MayGo(send); }) != nullptr;
+  const bool may_write = front_done_ < front_.size() || out_part_ || !control_.empty() ||
+                         sends_.FindIf([this](const Transfer& send) {
+                           return MayGo(send) || IsStuck(send);
+                         }) != nullptr;
   return {.handle = fd_.get(), .want_read = true, .want_write = may_write};
 }
 
@@ -99,8 +100,10 @@ void TcpLink::Post(Transfer* transfer) {
   transfer->SetState(TransferState::kPosted);
   transfer->moved = 0;
   transfer->granted = false;
+  transfer->announced = false;
   const MessageKey key{transfer->stream, transfer->tag};
   // What the other side has said of it, if it has.
+  bool waits_for_grant = !transfer->is_send && !IsAhead(transfer->bytes);
   std::map<MessageKey, Said>& said = transfer->is_send ? granted_ : announced_;
   if (const auto found = said.find(key); found != said.end()) {
     const Said heard = found->second;
@@ -111,6 +114,7 @@ void TcpLink::Post(Transfer* transfer) {
       return;
     }
     transfer->granted = transfer->is_send;
+    waits_for_grant = !transfer->is_send;
   }
   if (!transfer->is_send) {
     if (const auto found = early_.find(key); found != early_.end() && found->second.complete) {
@@ -121,8 +125,24 @@ void TcpLink::Post(Transfer* transfer) {
   } else {
     sends_.Append(transfer);
   }
-  if (IsAhead(transfer->bytes) || transfer->granted) return;
-  Say(transfer->is_send ? TcpFrameType::kAnnounce : TcpFrameType::kGrant, *transfer);
+  if (waits_for_grant) Say(TcpFrameType::kGrant, *transfer);
+  if (!transfer->is_send || transfer->granted || IsAhead(transfer->bytes)) return;
+  transfer->announced = true;
+  Say(TcpFrameType::kAnnounce, *transfer);
+}
+
+std::optional<uint64_t> TcpLink::OfferedTag(const StreamId& stream) const {
+  const MessageKey first{stream, 0};
+  if (const auto found = announced_.lower_bound(first);
+      found != announced_.end() && found->first.first == stream) {
+    return found->first.second;
+  }
+  if (const auto found = early_.lower_bound(first);
+      found != early_.end() && found->first.first == stream &&
+      (found->second.complete || receives_.Find(stream, found->first.second) == nullptr)) {
+    return found->first.second;
+  }
+  return std::nullopt;
 }
 
 void TcpLink::CloseGroup(uint64_t group_id) {
@@ -182,14 +202,28 @@ void TcpLink::GiveRoom(size_t bytes) {
 }
 
 bool TcpLink::MayGo(const Transfer& send) const {
-  return send.granted || (IsAhead(send.bytes) && TcpRoomOf(send.bytes) <= room_);
+  return send.granted ||
+         (!send.announced && IsAhead(send.bytes) && TcpRoomOf(send.bytes) <= room_);  // (T4)
+}
+
+bool TcpLink::IsStuck(const Transfer& send) const {
+  return !send.granted && !send.announced && IsAhead(send.bytes) && TcpRoomOf(send.bytes) > room_;
+}
+
+// What has taken the room may be wanted later than these.
+void TcpLink::AnnounceStuck() {
+  for (Transfer* send = sends_.first(); send != nullptr; send = send->next) {
+    if (!IsStuck(*send)) continue;
+    send->announced = true;
+    Say(TcpFrameType::kAnnounce, *send);
+  }
 }
 
 // The first send that may go; after a part it goes behind the others.
 void TcpLink::PickNext() {
   Transfer* const send = sends_.FindIf([this](const Transfer& posted) { return MayGo(posted); });
   if (send == nullptr) return;
-  const bool ahead = IsAhead(send->bytes);
+  const bool ahead = !send->granted;
   if (ahead) room_ -= TcpRoomOf(send->bytes);
   out_bytes_ = std::min(kTcpPartBytesMax, send->bytes - send->moved);
   const TcpFrame header{.type = TcpFrameType::kData,
@@ -227,6 +261,7 @@ bool TcpLink::WriteSome() {
   if (front_done_ == front_.size() && !out_part_) {
     front_.clear();
     front_done_ = 0;
+    AnnounceStuck();
     front_.swap(control_);
     PickNext();
     if (front_.empty()) return false;
@@ -323,10 +358,10 @@ void TcpLink::TakeAnnounce() {
   const MessageKey key = KeyOfFrame(in_header_);
   const Said said{in_header_.signature, in_header_.message_bytes};
   if (Transfer* const receive = receives_.Find(key.first, key.second); receive != nullptr) {
-    if (Agrees(*receive, said)) return;
-    receives_.Remove(receive);
+    const bool agrees = Agrees(*receive, said);
+    if (!agrees) receives_.Remove(receive);
     if (IsAhead(receive->bytes)) Say(TcpFrameType::kGrant, *receive);  // else it has been said
-    Refuse(receive, said);
+    if (!agrees) Refuse(receive, said);
     return;
   }
   announced_[key] = said;

@@ -12,6 +12,7 @@
 //   (T2) Of a send nothing is on the wire but whole parts, each with its header: one that is retracted in the middle of a part
 //        leaves a copy of the rest.
 //   (T3) What comes ahead of its receive is never more than kTcpRoomBytes: who sends more has broken the protocol.
+//   (T4) A send that was announced goes when it is granted, and never ahead: or its grant would be for nothing, and stay.
 //
 // Thread-safety: none; the transport's lock.
 #pragma once
@@ -20,6 +21,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +52,9 @@ class TcpLink {
   bool Advance();
 
   void CloseGroup(uint64_t group_id);
+
+  // As Transport's.
+  std::optional<uint64_t> OfferedTag(const StreamId& stream) const;
 
   // Why the link is of no use any more; Ok while it is.
   const absl::Status& failure() const { return failure_; }
@@ -83,6 +88,9 @@ class TcpLink {
 
   // Its next part may be written.
   bool MayGo(const Transfer& send) const;
+  // It is small, and not told of, and there is no room for it ahead.
+  bool IsStuck(const Transfer& send) const;
+  void AnnounceStuck();
   bool WriteSome();
   void PickNext();
   void EndPart();

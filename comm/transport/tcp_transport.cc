@@ -78,6 +78,11 @@ void TcpTransport::CloseGroup(uint64_t group_id) {
   }
 }
 
+std::optional<uint64_t> TcpTransport::OfferedTag(int peer, const StreamId& stream) {
+  MutexLock lock(mutex_);
+  return LinkOf(peer).OfferedTag(stream);
+}
+
 std::vector<LinkEvent> TcpTransport::TakeEvents() {
   MutexLock lock(mutex_);
   return std::exchange(events_, {});

@@ -60,6 +60,8 @@ struct Transfer {
   size_t moved = 0;
   bool granted =
       false;  // of a send: the other side has room for all of it; of a receive: that has been said
+  bool announced =
+      false;  // of a send: the other side has been told of it, and it waits to be granted
   Transfer* next = nullptr;
 };
 

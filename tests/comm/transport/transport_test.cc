@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -237,6 +238,80 @@ TEST_P(TransportTest, SmallMessagesWaitForRoom) {
   }));
   for (const auto& message : messages)
     EXPECT_TRUE(message->from == message->to);
+}
+
+// The room is full of messages that nobody receives yet: a small one that is wanted comes past them, posted before or after.
+TEST_P(TransportTest, ASmallMessageIsNotHeldUpByThoseThatNobodyReceives) {
+  for (const size_t bytes : {size_t{0}, size_t{9}, kTcpAheadBytesMax}) {
+    for (const bool send_first : {false, true}) {
+      SCOPED_TRACE(StrCat(bytes, " bytes, ", send_first));
+      Ranks ranks(GetParam(), 2);
+      std::vector<std::unique_ptr<Message>> unwanted;
+      for (uint32_t index = 0; index < 30; ++index) {
+        unwanted.push_back(MakeMessage(0, 1, 1, index, kTcpAheadBytesMax - index));
+        ranks[0]->Post(&unwanted.back()->send);
+      }
+      for (uint32_t index = 30; index < 230; ++index) {  // what is left of it
+        unwanted.push_back(MakeMessage(0, 1, 1, index, 0));
+        ranks[0]->Post(&unwanted.back()->send);
+      }
+      const auto advance = [&] {
+        for (int round = 0; round < 400; ++round) {
+          ranks[0]->Advance();
+          ranks[1]->Advance();
+        }
+      };
+      advance();
+      const auto wanted = MakeMessage(0, 1, 2, 0, bytes);
+      if (send_first) ranks[0]->Post(&wanted->send);
+      if (send_first) advance();
+      ranks[1]->Post(&wanted->receive);
+      if (!send_first) ranks[0]->Post(&wanted->send);
+      ASSERT_TRUE(ranks.Until([&] { return wanted->ended(); }));
+      EXPECT_EQ(wanted->receive.state(), TransferState::kDone);
+      EXPECT_TRUE(wanted->from == wanted->to);
+      for (const auto& message : unwanted)
+        ranks[1]->Post(&message->receive);
+      ASSERT_TRUE(ranks.Until([&] {
+        return std::all_of(unwanted.begin(), unwanted.end(),
+                           [](const auto& message) { return message->ended(); });
+      }));
+      for (const auto& message : unwanted)
+        ASSERT_TRUE(message->receive.state() == TransferState::kDone &&
+                    message->from == message->to);
+    }
+  }
+}
+
+TEST_P(TransportTest, WhatIsPostedToBeSentIsOfferedToItsReceiver) {
+  Ranks ranks(GetParam(), 2);
+  std::vector<std::unique_ptr<Message>> messages;
+  for (const int sender : {0, 1}) {  // the one that is dialled, too, whom only the question reaches
+    for (uint32_t index = 0; index < 40; ++index) {
+      const size_t bytes = index % 4 == 0 ? 100'000 : kTcpAheadBytesMax - index;
+      messages.push_back(MakeMessage(sender, 1 - sender, 100 + index, 7 * index, bytes));
+      const Transfer& send = messages.back()->send;
+      ASSERT_EQ(ranks[1 - sender]->OfferedTag(sender, send.stream), std::nullopt);
+      ranks[sender]->Post(&messages.back()->send);
+    }
+  }
+  for (const auto& message : messages) {
+    const int receiver = message->send.peer;
+    const auto offered = [&] {
+      return ranks[receiver]->OfferedTag(1 - receiver, message->send.stream);
+    };
+    ASSERT_TRUE(ranks.Until([&] { return offered().has_value(); }));
+    std::optional<uint64_t> tag;  // a shuffled network does not say it each time
+    while (!(tag = offered()).has_value()) {
+    }
+    ASSERT_EQ(*tag, message->send.tag);
+    ranks[receiver]->Post(&message->receive);
+    ASSERT_EQ(offered(), std::nullopt);
+  }
+  ASSERT_TRUE(ranks.Until([&] {
+    return std::all_of(messages.begin(), messages.end(),
+                       [](const auto& message) { return message->ended(); });
+  }));
 }
 
 TEST_P(TransportTest, CallsThatDifferAreFoundByTheReceiverAndNobodyGetsData) {
