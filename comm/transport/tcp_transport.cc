@@ -112,7 +112,8 @@ bool TcpTransport::Advance() {
     if (peer.link == nullptr || peer.reported) continue;
     moved |= peer.link->Advance();
     absl::Status failure = peer.link->failure();
-    if (failure.ok() && !peer.link->attached() && now_ns >= peer.give_up_ns) {
+    const bool dials = settings_.self < static_cast<int>(number) && !peer.connected;
+    if (failure.ok() && dials && !peer.link->attached() && now_ns >= peer.give_up_ns) {
       failure =
           MakeError(WEFT_UNREACHABLE, fmt::format("no connection with rank {} at {} could be made",
                                                   number, settings_.endpoints[number].ToString()));
@@ -166,6 +167,7 @@ void TcpTransport::Dial(int number) {
 void TcpTransport::DialAgain(int number, const absl::Status& why) {
   Peer& peer = peers_[static_cast<size_t>(number)];
   peer.dialling = false;
+  peer.connected = false;
   peer.pause_ns = std::clamp(2 * peer.pause_ns, kFirstPauseNs, kLongestPauseNs);
   peer.dial_ns = seams_.clock->NowNs() + peer.pause_ns;
   LogDebug("no connection with rank ", number, " yet: ", FromAbsl(why.message()));
@@ -201,6 +203,8 @@ absl::Status TcpTransport::AdvanceGreeting(Greeting* greeting, bool* moved) {
     if (!item.writable) return absl::OkStatus();
     WEFT_RETURN_IF_ERROR(seams_.net->FinishConnect(greeting->fd.get()));
     greeting->connecting = false;
+    greeting->deadline_ns = INT64_MAX;
+    peers_[static_cast<size_t>(greeting->peer)].connected = true;
     *moved = true;
   }
   WEFT_RETURN_IF_ERROR(ReadGreeting(greeting, moved));

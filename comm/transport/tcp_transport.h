@@ -4,7 +4,8 @@
 //   WEFT_ASSIGN_OR_RETURN(auto transport, TcpTransport::Make(seams, {.secret = secret, .self = 1, .endpoints = endpoints}));
 //
 // Connections are made when the first transfer needs them: the lower rank of the two dials, again and again until it is answered
-// or `connect_ns` has passed. Both sides prove that they know the job's secret before anything else is read
+// or `connect_ns` has passed without its machine having taken the connection. A rank that is late to answer is waited for, and so is
+// who is to dial: whether they live is for others to say. Both sides prove that they know the job's secret before anything else is read
 // (comm/rendezvous/link_handshake.h); what goes over the link afterwards is neither sealed nor encrypted.
 //
 // Its sockets have no TCP_USER_TIMEOUT: a rank that is stopped does not read, and to the kernel looks the same as one that is gone.
@@ -70,6 +71,7 @@ class TcpTransport : public Transport {
     bool dialling = false;
     int64_t dial_ns = 0;     // when to dial next; 0: it is not to
     int64_t give_up_ns = 0;  // or then
+    bool connected = false;  // its machine has taken the connection that was dialled
     int64_t pause_ns = 0;
     bool reported = false;  // that the link is lost
   };

@@ -445,6 +445,28 @@ TEST(TcpTransport, ARankThatComesLateIsDialledAgain) {
   }
 }
 
+// It has its socket, and does something else for longer than a connection may take to be made.
+TEST(TcpTransport, ARankThatAnswersLateIsWaitedFor) {
+  for (const int late : {0, 1}) {
+    SCOPED_TRACE(late);
+    Ranks ranks(Kind::kTcp, 2);
+    constexpr int64_t kConnectNs = 100'000'000;
+    for (const int rank : {0, 1}) {
+      ranks[rank].reset();
+      ranks[rank] = ranks.MakeTcp(rank, "secret", kConnectNs);
+    }
+    const auto message = MakeMessage(1 - late, late, 1, 0, 1000);
+    ranks[1 - late]->Post(&message->send);
+    const int64_t until_ns = MonotonicNs() + 3 * kConnectNs;
+    while (MonotonicNs() < until_ns)
+      ranks[1 - late]->Advance();
+    EXPECT_TRUE(ranks[1 - late]->TakeEvents().empty());
+    ranks[late]->Post(&message->receive);
+    ASSERT_TRUE(ranks.Until([&] { return message->receive.state() == TransferState::kDone; }));
+    EXPECT_TRUE(message->from == message->to);
+  }
+}
+
 TEST(TcpTransport, WhoDoesNotKnowTheSecretIsNotConnectedWith) {
   Ranks ranks(Kind::kTcp, 2);
   ranks[0].reset();
