@@ -3,6 +3,7 @@
 #include "comm/hierarchy/span_group.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -14,8 +15,10 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/hierarchy/span_message_failure.h"
 #include "comm/hierarchy/span_schedule.h"
 #include "comm/hierarchy/span_split.h"
+#include "comm/hierarchy/span_work_failure.h"
 #include "comm/kernels/reduce.h"
 #include "fmt/format.h"
 
@@ -25,6 +28,46 @@ namespace {
 constexpr int64_t kSocketNapNs = 1'000'000;
 // Steps in a row that move nothing, before the caller sleeps.
 constexpr int kIdleSteps = 200;
+
+// A call's own timeout, or the group's.
+int64_t DeadlineOf(int64_t timeout_ns, int64_t group_timeout_ns) {
+  return Later(MonotonicNs(), timeout_ns > 0 ? timeout_ns : group_timeout_ns);
+}
+
+// Of a blocking call: its buffers are the caller's again when it returns.
+absl::Status Finish(SpanGroup& group, CallbackWork& work) {
+  const absl::Status status = group.WaitFor(work, 0);
+  if (ResultOf(status) != WEFT_INTERRUPTED) return status;
+  (void)TakeInterrupt();
+  group.Abort("interrupted by its program (weft_set_interrupt)");
+  const UninterruptedWaits until_it_has_ended;
+  const absl::Status ended = group.WaitFor(work, 0);
+  return ended.ok() ? ended : AsInterrupted(ended);
+}
+
+// Who has that number in the transport; -1: nobody in the group.
+int RankOf(std::span<const int> peers, int peer) {
+  const auto found = std::find(peers.begin(), peers.end(), peer);
+  return found != peers.end() ? static_cast<int>(found - peers.begin()) : -1;
+}
+
+// What is said of a rank of the first group, as this one numbers them.
+absl::Status OwnNumbers(const absl::Status& cause, const SpanCore& core, const std::string& name) {
+  ErrorFields fields = FieldsOf(cause);
+  fields.rank = core.end->RankOf(fields.world_rank);
+  fields.group = name;
+  return MakeError(ResultOf(cause), fields, FromAbsl(cause.message()));
+}
+
+// The deaths of ranks are settled for all groups together, so that all name the same one.
+absl::Status SettledCause(const SpanCore& core, const std::string& name) {
+  const absl::Status own = core.net->watch().Cause(*core.end);
+  if (core.of_all) return own;
+  const weft_result_t result = ResultOf(own);
+  if (!own.ok() && result != WEFT_PEER_LOST && result != WEFT_UNREACHABLE) return own;
+  const absl::Status of_all = core.net->Cause();
+  return of_all.ok() ? of_all : OwnNumbers(of_all, core, name);
+}
 
 }  // namespace
 
@@ -44,7 +87,11 @@ SpanGroup::SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa i
       options_(options),
       isa_(isa),
       part_of_(std::move(part_of)),
-      timeout_ns_(TimeoutOrDefault(options.timeout_ns)) {
+      timeout_ns_(TimeoutOrDefault(options.timeout_ns)),
+      messages_({.transport = &core_.net->transport(),
+                 .peers = core_.peers,
+                 .group_id = core_.membership.group_id,
+                 .rank = rank}) {
   AddProgressUser();
 }
 
@@ -54,16 +101,16 @@ SpanGroup::~SpanGroup() {
 
 // --- Operations ----------------------------------------------------------------------------------
 
-absl::StatusOr<std::shared_ptr<SpanWork>> SpanGroup::Issue(const Collective& call) {
+absl::Status SpanGroup::Prepare() {
   if (!origin_.here()) {
     return MakeError(
         WEFT_FORKED, {.group = options_.name},
         fmt::format("group {} belongs to the process that forked this one", options_.name));
   }
-  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanWork> work,
-                        SpanWork::Make(shared_from_this(), call, isa_));
-  WEFT_RETURN_IF_ERROR(PrepareProgress());
-  MutexLock lock(mutex_);
+  return PrepareProgress();
+}
+
+absl::Status SpanGroup::Admit() const {
   if (closed_) {
     return MakeError(WEFT_BAD_STATE, {.group = options_.name},
                      fmt::format("group {} is closed", options_.name));
@@ -73,9 +120,17 @@ absl::StatusOr<std::shared_ptr<SpanWork>> SpanGroup::Issue(const Collective& cal
                      fmt::format("group {} has ended and takes no more operations: {}",
                                  options_.name, FromAbsl(cause_.message())));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<SpanWork>> SpanGroup::Issue(const Collective& call) {
+  WEFT_RETURN_IF_ERROR(Prepare());
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanWork> work,
+                        SpanWork::Make(shared_from_this(), call, isa_));
+  MutexLock lock(mutex_);
+  WEFT_RETURN_IF_ERROR(Admit());
   const uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
-  const int64_t timeout_ns = call.timeout_ns > 0 ? call.timeout_ns : timeout_ns_.load();
-  work->Begin(sequence, Later(MonotonicNs(), timeout_ns));
+  work->Begin(sequence, DeadlineOf(call.timeout_ns, timeout_ns_.load()));
   works_.push_back(work);
   queued_.fetch_add(1);
   return work;
@@ -83,7 +138,7 @@ absl::StatusOr<std::shared_ptr<SpanWork>> SpanGroup::Issue(const Collective& cal
 
 absl::Status SpanGroup::Run(const Collective& call) {
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<SpanWork> work, Issue(call));
-  return WaitFor(*work, 0);
+  return Finish(*this, *work);
 }
 
 absl::StatusOr<WorkRef> SpanGroup::Start(const Collective& call) {
@@ -93,15 +148,64 @@ absl::StatusOr<WorkRef> SpanGroup::Start(const Collective& call) {
   return WorkRef(std::move(work));
 }
 
+absl::StatusOr<std::shared_ptr<SpanMessageWork>> SpanGroup::Issue(
+    std::span<const Message> messages) {
+  WEFT_RETURN_IF_ERROR(Prepare());
+  const int64_t timeout_ns = timeout_ns_.load();
+  std::vector<int64_t> deadlines_ns;
+  for (const Message& message : messages)
+    deadlines_ns.push_back(DeadlineOf(message.timeout_ns, timeout_ns));
+  auto work = std::make_shared<SpanMessageWork>(shared_from_this(), messages, deadlines_ns);
+  MutexLock lock(mutex_);
+  WEFT_RETURN_IF_ERROR(Admit());
+  for (size_t i = 0; i < work->count(); ++i)
+    messages_.Issue(&work->message(i));
+  message_works_.push_back(work);
+  queued_.fetch_add(1);
+  return work;
+}
+
+absl::Status SpanGroup::Run(const Message& message) {
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<SpanMessageWork> work, Issue({&message, 1}));
+  return Finish(*this, *work);
+}
+
+absl::StatusOr<WorkRef> SpanGroup::Start(const Message& message) {
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanMessageWork> work, Issue({&message, 1}));
+  StepAll();
+  if (!work->ended()) LeaveToProgress(Asking::kSoon);
+  return WorkRef(std::move(work));
+}
+
+absl::Status SpanGroup::RunPair(const Message& send, const Message& recv) {
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<SpanMessageWork> work, Issue(std::array{recv, send}));
+  return Finish(*this, *work);
+}
+
+absl::StatusOr<WorkRef> SpanGroup::StartPair(const Message& send, const Message& recv) {
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanMessageWork> work, Issue(std::array{recv, send}));
+  StepAll();
+  if (!work->ended()) LeaveToProgress(Asking::kSoon);
+  return WorkRef(std::move(work));
+}
+
 bool SpanGroup::MoveWorks() {
-  bool moved = false;
+  bool moved = messages_.Step();
+  if (const SpanMessage* const failed = messages_.failed();
+      failed != nullptr && settle_by_ns_ == 0) {
+    Find(DifferentMessage(*failed, core_.end->FieldsOf(failed->awaited()), rank_));
+  }
   for (const std::shared_ptr<SpanWork>& work : works_) {
     moved |= work->Step();
-    if (work->run().failed() != nullptr && settle_by_ns_ == 0) Find(MismatchOf(*work));
+    if (work->run().failed() != nullptr && settle_by_ns_ == 0) {
+      Find(DifferentCall(*work, core_.end->FieldsOf(RankOf(peers(), work->run().failed()->peer)),
+                         rank_));
+    }
   }
   return transport().Advance() || moved;
 }
 
+// Numbers are right before whoever waits can see the end.
 SpanGroup::Works SpanGroup::TakeEnded() {
   Works ended;
   for (auto at = works_.begin(); at != works_.end();) {
@@ -109,9 +213,21 @@ SpanGroup::Works SpanGroup::TakeEnded() {
       ++at;
       continue;
     }
+    queued_.fetch_sub(1);
     (*at)->End(absl::OkStatus());
     ended.push_back(std::move(*at));
     at = works_.erase(at);
+  }
+  for (auto at = message_works_.begin(); at != message_works_.end();) {
+    if (!(*at)->done()) {
+      ++at;
+      continue;
+    }
+    queued_.fetch_sub(1);
+    ended_messages_.fetch_add((*at)->count());
+    (*at)->End(absl::OkStatus());
+    ended.push_back(std::move(*at));
+    at = message_works_.erase(at);
   }
   return ended;
 }
@@ -122,7 +238,7 @@ void SpanGroup::StepAll() {
   absl::Status cause;
   {
     MutexLock lock(mutex_);
-    if (closed_) return;
+    if (closed_) return;  // and all has ended
     while (MoveWorks()) {
     }
     ended = TakeEnded();
@@ -131,14 +247,13 @@ void SpanGroup::StepAll() {
     cause = cause_;
   }
   if (!cause.ok()) parts_->Fail(cause);
-  for (const std::shared_ptr<SpanWork>& work : ended) {
-    queued_.fetch_sub(1);
+  for (const std::shared_ptr<CallbackWork>& work : ended) {
     ended_works_.fetch_add(1);
     work->RunCallback();
   }
 }
 
-absl::Status SpanGroup::WaitFor(SpanWork& work, int64_t timeout_ns) {
+absl::Status SpanGroup::WaitFor(CallbackWork& work, int64_t timeout_ns) {
   const int64_t until_ns = timeout_ns > 0 ? Later(MonotonicNs(), timeout_ns) : INT64_MAX;
   int idle = 0;
   while (!work.ended()) {
@@ -156,6 +271,7 @@ absl::Status SpanGroup::WaitFor(SpanWork& work, int64_t timeout_ns) {
   return work.status();
 }
 
+// A group that another thread closes meanwhile has no sockets any more.
 void SpanGroup::NapOnSockets(int64_t until_ns) {
   std::vector<PollItem> items;
   {
@@ -182,7 +298,7 @@ void SpanGroup::AwaitCause() {
 void SpanGroup::LookForFailure() {
   if (!cause_.ok() || closed_) return;
   LookAfterGroups();
-  cause_ = SettledCause();
+  cause_ = SettledCause(core_, options_.name);
   if (!cause_.ok()) {
     // Whoever waits in the group of this island alone.
     if (!core_.of_all) core_.inner->Fail(cause_);
@@ -198,7 +314,11 @@ void SpanGroup::LookForFailure() {
       const auto late = std::find_if(works_.begin(), works_.end(), [now_ns](const auto& work) {
         return now_ns >= work->deadline_ns();
       });
-      if (late != works_.end()) Find(TimeoutOf(**late));
+      if (late != works_.end()) {
+        Find(LateCall(**late, core_.end->FieldsOf((*late)->run().WaitsFor()), rank_));
+      } else if (const SpanMessage* const message = messages_.Late(now_ns); message != nullptr) {
+        Find(LateMessage(*message, core_.end->FieldsOf(message->awaited()), rank_));
+      }
     }
     return;
   }
@@ -209,78 +329,42 @@ void SpanGroup::LookForFailure() {
                              fmt::format("group {} has ended", options_.name));
 }
 
-// The deaths of ranks are settled for all groups together, so that all name the same one.
-absl::Status SpanGroup::SettledCause() {
-  const absl::Status own = core_.net->watch().Cause(*core_.end);
-  if (core_.of_all) return own;
-  const weft_result_t result = ResultOf(own);
-  if (!own.ok() && result != WEFT_PEER_LOST && result != WEFT_UNREACHABLE) return own;
-  const absl::Status of_all = core_.net->Cause();
-  return of_all.ok() ? of_all : OwnNumbers(of_all);
-}
-
-// What is said of a rank of the first group, as this one numbers them.
-absl::Status SpanGroup::OwnNumbers(const absl::Status& cause) const {
-  ErrorFields fields = weft::FieldsOf(cause);
-  fields.rank = core_.end->RankOf(fields.world_rank);
-  fields.group = options_.name;
-  return MakeError(ResultOf(cause), fields, FromAbsl(cause.message()));
-}
-
 // A link that is lost is waited for as long as an island that does not answer: whether the rank has died its agents will have said by then.
 absl::Status SpanGroup::LostLink(int64_t now_ns) {
   for (const SpanNet::LostLink& link : core_.net->LostLinks(now_ns)) {
-    if (now_ns < link.since_ns + core_.net->watch().limit_ns()) continue;
+    const int rank = RankOf(peers(), link.event.peer);
+    if (rank < 0 || now_ns < link.since_ns + core_.net->watch().limit_ns()) continue;
     for (const std::shared_ptr<SpanWork>& work : works_) {
-      const int awaited = work->run().WaitsFor();
-      if (awaited < 0 || peers()[static_cast<size_t>(awaited)] != link.event.peer) continue;
-      return MakeError(WEFT_UNREACHABLE, FieldsOf(*work, awaited),
-                       fmt::format("{} #{} on group {}: waits for rank {}, and {}",
-                                   OpKindName(work->call().kind), work->sequence(), options_.name,
-                                   awaited, FromAbsl(link.event.why.message())));
+      if (work->run().WaitsFor() != rank) continue;
+      return CutOffCall(*work, core_.end->FieldsOf(rank), link.event.why);
+    }
+    if (const SpanMessage* const message = messages_.Awaiting(rank); message != nullptr) {
+      return CutOffMessage(*message, core_.end->FieldsOf(rank), link.event.why);
     }
   }
   return absl::OkStatus();
 }
 
 void SpanGroup::EndAll(const absl::Status& cause, Works* ended) {
-  if (works_.empty()) return;
+  if (works_.empty() && message_works_.empty()) return;
   // From here on nothing touches their memory.
   transport().CloseGroup(group_id());
   for (std::shared_ptr<SpanWork>& work : works_) {
-    work->End(cause);
+    queued_.fetch_sub(1);
     failures_.fetch_add(1);
+    work->End(cause);
     ended->push_back(std::move(work));
   }
   works_.clear();
-}
-
-ErrorFields SpanGroup::FieldsOf(const SpanWork& work, int rank) const {
-  ErrorFields fields = core_.end->FieldsOf(rank);
-  fields.sequence = static_cast<int64_t>(work.sequence());
-  fields.operation = OpKindName(work.call().kind);
-  return fields;
-}
-
-absl::Status SpanGroup::MismatchOf(const SpanWork& work) const {
-  const Transfer& failed = *work.run().failed();
-  return MakeError(
-      WEFT_MISMATCH, FieldsOf(work, failed.peer),
-      fmt::format(
-          "{} #{} on group {}: rank {} has issued another call there (a message of {} bytes, "
-          "where rank {} has one of {}); all ranks must issue the same operations in the "
-          "same order",
-          OpKindName(work.call().kind), work.sequence(), options_.name, failed.peer,
-          failed.other_bytes, rank_, failed.bytes));
-}
-
-absl::Status SpanGroup::TimeoutOf(const SpanWork& work) const {
-  const int awaited = work.run().WaitsFor();
-  return MakeError(
-      WEFT_TIMEOUT, FieldsOf(work, awaited),
-      fmt::format("{} #{} on group {}: rank {} waits for rank {}, which did not come "
-                  "to it in time",
-                  OpKindName(work.call().kind), work.sequence(), options_.name, rank_, awaited));
+  messages_.GiveUpAll();
+  for (std::shared_ptr<SpanMessageWork>& work : message_works_) {
+    queued_.fetch_sub(1);
+    failures_.fetch_add(1);
+    ended_messages_.fetch_add(work->count());
+    work->End(cause);
+    ended->push_back(std::move(work));
+  }
+  message_works_.clear();
 }
 
 absl::Status SpanGroup::error() {
@@ -308,14 +392,13 @@ void SpanGroup::Close() {
   {
     MutexLock lock(mutex_);
     if (std::exchange(closed_, true)) return;
-    if (!works_.empty())
+    if (!works_.empty() || !message_works_.empty())
       core_.inner->Abort("its handle was destroyed while operations were pending");
     EndAll(MakeError(WEFT_ABORTED, {.group = options_.name},
                      fmt::format("group {} was closed", options_.name)),
            &ended);
   }
-  for (const std::shared_ptr<SpanWork>& work : ended) {
-    queued_.fetch_sub(1);
+  for (const std::shared_ptr<CallbackWork>& work : ended) {
     work->RunCallback();
   }
   transport().CloseGroup(group_id());  // what still comes for it is nobody's
@@ -395,6 +478,7 @@ std::string SpanGroup::Explain(const Collective& call, BufferKind /*buffers*/) c
 GroupStats SpanGroup::stats() const {
   GroupStats stats;
   stats.collectives = sequence();
+  stats.messages = ended_messages_.load();
   stats.failures = failures_.load();
   stats.pending = queued_.load();
   return stats;

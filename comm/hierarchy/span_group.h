@@ -23,11 +23,14 @@
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "comm/group/callback_work.h"
 #include "comm/group/fork.h"
 #include "comm/group/process_group.h"
 #include "comm/group/progress.h"
 #include "comm/group/stepped.h"
 #include "comm/hierarchy/make_span.h"
+#include "comm/hierarchy/span_message_work.h"
+#include "comm/hierarchy/span_messages.h"
 #include "comm/hierarchy/span_work.h"
 #include "comm/node/parts.h"
 
@@ -59,6 +62,10 @@ class SpanGroup : public ProcessGroup,
 
   absl::Status Run(const Collective& call) override;
   absl::StatusOr<WorkRef> Start(const Collective& call) override;
+  absl::Status Run(const Message& message) override;
+  absl::StatusOr<WorkRef> Start(const Message& message) override;
+  absl::Status RunPair(const Message& send, const Message& recv) override;
+  absl::StatusOr<WorkRef> StartPair(const Message& send, const Message& recv) override;
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                       const GroupOptions& options) override;
   std::string Explain(const Collective& call, BufferKind buffers) const override;
@@ -91,25 +98,23 @@ class SpanGroup : public ProcessGroup,
   uint64_t group_id() const { return core_.membership.group_id; }
 
   void StepAll();
-  absl::Status WaitFor(SpanWork& work, int64_t timeout_ns);
+  absl::Status WaitFor(CallbackWork& work, int64_t timeout_ns);
   void LeaveToProgress(Asking asking);
 
  private:
-  using Works = std::vector<std::shared_ptr<SpanWork>>;
+  using Works = std::vector<std::shared_ptr<CallbackWork>>;
 
   absl::StatusOr<std::shared_ptr<SpanWork>> Issue(const Collective& call);
+  absl::StatusOr<std::shared_ptr<SpanMessageWork>> Issue(std::span<const Message> messages);
+  absl::Status Prepare();
+  absl::Status Admit() const WEFT_REQUIRES(mutex_);
   bool MoveWorks() WEFT_REQUIRES(mutex_);
   Works TakeEnded() WEFT_REQUIRES(mutex_);
   void LookForFailure() WEFT_REQUIRES(mutex_);
   void Find(const absl::Status& found) WEFT_REQUIRES(mutex_);
   void AwaitCause() WEFT_REQUIRES(mutex_);
   void EndAll(const absl::Status& cause, Works* ended) WEFT_REQUIRES(mutex_);
-  absl::Status MismatchOf(const SpanWork& work) const;
-  absl::Status TimeoutOf(const SpanWork& work) const;
-  ErrorFields FieldsOf(const SpanWork& work, int rank) const;
   absl::Status LostLink(int64_t now_ns) WEFT_REQUIRES(mutex_);
-  absl::Status SettledCause() WEFT_REQUIRES(mutex_);
-  absl::Status OwnNumbers(const absl::Status& cause) const;
   void NapOnSockets(int64_t until_ns);
 
   SpanCore core_;
@@ -123,12 +128,15 @@ class SpanGroup : public ProcessGroup,
   std::atomic<int64_t> timeout_ns_;
   std::atomic<uint32_t> queued_{0};
   std::atomic<uint64_t> failures_{0};
+  std::atomic<uint64_t> ended_messages_{0};
   std::atomic<bool> asked_{false};
   std::atomic<uint64_t> ended_works_{0};
   uint64_t looked_at_ = 0;  // of ended_works_, by the progress thread
 
   mutable Mutex mutex_;
   std::deque<std::shared_ptr<SpanWork>> works_ WEFT_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<SpanMessageWork>> message_works_ WEFT_GUARDED_BY(mutex_);
+  SpanMessages messages_ WEFT_GUARDED_BY(mutex_);
   absl::Status cause_ WEFT_GUARDED_BY(mutex_);  // why the group has ended, as all islands say
   int64_t settle_by_ns_ WEFT_GUARDED_BY(mutex_) =
       0;  // 0: nothing is found; else a cause must be settled by then

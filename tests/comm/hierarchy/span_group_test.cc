@@ -1,66 +1,21 @@
 // Groups over fake nodes of this machine, as processes: their collectives, bit for bit those of a reference, and how these end.
 #include <atomic>
 #include <csignal>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
-#include "comm/hierarchy/make_group.h"
+#include "tests/comm/hierarchy/fake_node_ranks.h"
 #include "tests/comm/node/collective_case.h"
-#include "tests/comm/node/directory_store.h"
-#include "tests/comm/node/left_behind.h"
 #include "tests/support/case_sample.h"
-#include "tests/support/forked_ranks.h"
-#include "tests/support/leak_check.h"
 
 namespace weft::test {
 namespace {
-
-constexpr int64_t kSecondNs = 1'000'000'000;
-
-struct Nodes {
-  int size;
-  const char* nodes;
-};
-
-constexpr Nodes kNodes[] = {{2, "2"}, {3, "0,0,1"}, {4, "2"}, {4, "0,1,0,1"}, {5, "3"}};
-
-using Body = std::function<std::string(ProcessGroup& group)>;
-
-void RunNodes(const Nodes& shape, const Body& body, int killed = -1,
-              int64_t timeout_ns = 60 * kSecondNs) {
-  SCOPED_TRACE(StrCat(shape.size, " ranks on nodes ", shape.nodes));
-  const TemporaryDirectory directory;
-  const auto ends = RunForkedRanks(shape.size, 120, [&](int rank) -> std::string {
-    const Holdings before = Holdings::Now();
-    std::string problem;
-    {
-      DirectoryStore store(directory.path());
-      const auto group =
-          MakeGroup(&store, rank, shape.size,
-                    {.name = "s", .timeout_ns = timeout_ns, .init_timeout_ns = 60 * kSecondNs},
-                    {.fake_nodes = shape.nodes, .span = {.secret = "a secret"}});
-      if (!group.ok()) return StrCat("making: ", std::string(group.status().message()));
-      problem = body(**group);
-      (*group)->Close();
-    }
-    return problem.empty() ? LeftBehind(before) : problem;
-  });
-  for (size_t rank = 0; rank < ends.size(); ++rank) {
-    if (static_cast<int>(rank) == killed) {
-      EXPECT_TRUE(WIFSIGNALED(ends[rank].wait_status));
-    } else {
-      EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
-    }
-  }
-}
 
 // Every kind, with operations that round, that are the user's, and that do neither.
 std::vector<CollectiveCase> AllCases(int size, uint64_t seed) {
@@ -324,12 +279,6 @@ TEST(SpanGroup, AMismatchEndsItsPartOnAllNodes) {
 
 TEST(SpanGroup, WhatIsNotThereIsRefused) {
   RunNodes({2, "2"}, [](ProcessGroup& group) -> std::string {
-    float value = 1;
-    if (ResultOf(group.Run(
-            Message{.is_send = true, .in = &value, .count = 1, .peer = 1 - group.rank()})) !=
-        WEFT_UNSUPPORTED) {
-      return "messages";
-    }
     if (ResultOf(group.AllocateShared(64).status()) != WEFT_UNSUPPORTED) return "shared blocks";
     return group.Run({.kind = OpKind::kBarrier}).ok() ? "" : "the group has ended";
   });
