@@ -110,12 +110,14 @@ absl::Status SpanGroup::Prepare() {
   return PrepareProgress();
 }
 
-absl::Status SpanGroup::Admit() const {
+// The first caller to learn of the end gets its cause, as on one node.
+absl::Status SpanGroup::Admit() {
   if (closed_) {
     return MakeError(WEFT_BAD_STATE, {.group = options_.name},
                      fmt::format("group {} is closed", options_.name));
   }
   if (!cause_.ok()) {
+    if (!std::exchange(told_, true)) return cause_;
     return MakeError(WEFT_ABORTED, weft::FieldsOf(cause_),
                      fmt::format("group {} has ended and takes no more operations: {}",
                                  options_.name, FromAbsl(cause_.message())));
@@ -347,6 +349,7 @@ absl::Status SpanGroup::LostLink(int64_t now_ns) {
 
 void SpanGroup::EndAll(const absl::Status& cause, Works* ended) {
   if (works_.empty() && message_works_.empty()) return;
+  told_ = true;
   // From here on nothing touches their memory.
   transport().CloseGroup(group_id());
   for (std::shared_ptr<SpanWork>& work : works_) {

@@ -107,7 +107,7 @@ class SpanGroup : public ProcessGroup,
   absl::StatusOr<std::shared_ptr<SpanWork>> Issue(const Collective& call);
   absl::StatusOr<std::shared_ptr<SpanMessageWork>> Issue(std::span<const Message> messages);
   absl::Status Prepare();
-  absl::Status Admit() const WEFT_REQUIRES(mutex_);
+  absl::Status Admit() WEFT_REQUIRES(mutex_);
   bool MoveWorks() WEFT_REQUIRES(mutex_);
   Works TakeEnded() WEFT_REQUIRES(mutex_);
   void LookForFailure() WEFT_REQUIRES(mutex_);
@@ -140,6 +140,7 @@ class SpanGroup : public ProcessGroup,
   absl::Status cause_ WEFT_GUARDED_BY(mutex_);  // why the group has ended, as all islands say
   int64_t settle_by_ns_ WEFT_GUARDED_BY(mutex_) =
       0;  // 0: nothing is found; else a cause must be settled by then
+  bool told_ WEFT_GUARDED_BY(mutex_) = false;  // the cause, to somebody
   bool closed_ WEFT_GUARDED_BY(mutex_) = false;
 };
 
