@@ -4,11 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/interfaces.h"
 #include "base/net.h"
 #include "base/seams.h"
 #include "base/status.h"
 #include "comm/group/number_hash.h"
 #include "comm/rendezvous/fake_nodes.h"
+#include "comm/rendezvous/job_secret.h"
 #include "comm/rendezvous/member_watch.h"
 
 namespace weft {
@@ -16,8 +18,11 @@ namespace {
 
 // Fake nodes talk over loopback, as they are of one machine.
 absl::Status Reserve(GroupMeeting* meeting, GroupMember* self) {
-  Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = FirstRoutableAddress()};
-  if (self->fake_node >= 0 || endpoint.host.empty()) endpoint.host = "127.0.0.1";
+  Endpoint endpoint{.kind = Endpoint::Kind::kTcp};
+  if (self->fake_node < 0) {
+    WEFT_ASSIGN_OR_RETURN(endpoint.host, AddressForOthers());
+  }
+  if (endpoint.host.empty()) endpoint.host = "127.0.0.1";
   Endpoint data = endpoint;
   WEFT_ASSIGN_OR_RETURN(meeting->agent, ReserveEndpoint(&endpoint));
   WEFT_ASSIGN_OR_RETURN(meeting->data, ReserveEndpoint(&data));
@@ -30,10 +35,12 @@ absl::Status Reserve(GroupMeeting* meeting, GroupMember* self) {
 
 bool GroupMeeting::OnOneMachine() const {
   const GroupMember& first = membership.members.front();
-  return std::all_of(
-      membership.members.begin(), membership.members.end(), [&](const GroupMember& member) {
-        return member.boot_id == first.boot_id && member.fake_node == first.fake_node;
-      });
+  return std::all_of(membership.members.begin(), membership.members.end(),
+                     [&](const GroupMember& member) {
+                       return member.boot_id == first.boot_id && member.uid == first.uid &&
+                              member.network_namespace == first.network_namespace &&
+                              member.fake_node == first.fake_node;
+                     });
 }
 
 absl::StatusOr<GroupMeeting> MeetAll(Store& store, int rank, int size, const GroupOptions& options,
@@ -43,6 +50,7 @@ absl::StatusOr<GroupMeeting> MeetAll(Store& store, int rank, int size, const Gro
   WEFT_ASSIGN_OR_RETURN(self.fake_node, FakeNodeOf(fake_nodes, rank, size));
   WEFT_ASSIGN_OR_RETURN(meeting.entrance, OpenNodeEntrance(size));
   self.node_socket = meeting.entrance.socket;
+  WEFT_ASSIGN_OR_RETURN(self.link_secret, MakeJobSecret());
   // Ranks of one machine need no network.
   meeting.addresses = Reserve(&meeting, &self);
   MemberWatch watch(*SystemSeams().proc, self, options.name);

@@ -36,7 +36,7 @@ struct GroupMeeting {
   UniqueFd data;           // and that for data
   absl::Status addresses;  // why there are none
 
-  // All ranks share memory, whatever pid namespaces they are in.
+  // All ranks can share memory: whatever pid namespaces they are in, they reach each other's sockets and are of one user.
   bool OnOneMachine() const;
 
   int size() const { return static_cast<int>(membership.members.size()); }

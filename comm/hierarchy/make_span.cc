@@ -106,7 +106,8 @@ class SpanMaking {
 
   // Nobody of another job, or of another group with this name, is taken for an island of this one.
   std::string Secret() const {
-    return fmt::format("{}/{:016x}", settings_.secret, span_.membership.group_id);
+    return fmt::format("{}/{:016x}", span_.membership.members[0].link_secret,
+                       span_.membership.group_id);
   }
 
   StoreReply Ask(StoreRequest::Kind kind, const std::string& key, int64_t deadline_ns,

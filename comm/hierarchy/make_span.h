@@ -2,7 +2,7 @@
 // tells the islands of each other.
 //
 //   WEFT_ASSIGN_OR_RETURN(GroupMeeting meeting, MeetAll(store, rank, size, options, fake_nodes));
-//   WEFT_ASSIGN_OR_RETURN(SpanCore span, MakeSpan(store, std::move(meeting), options, {.secret = secret}));
+//   WEFT_ASSIGN_OR_RETURN(SpanCore span, MakeSpan(store, std::move(meeting), options, {}));
 //   span.inner->Run(...)                                       // among the ranks of this island
 //   if (absl::Status cause = span.net->watch().Cause(*span.end); !cause.ok()) ...
 //   CloseSpan(&span);
@@ -28,7 +28,6 @@
 namespace weft {
 
 struct SpanSettings {
-  std::string secret;  // of the job; with none, whoever can connect may speak
   int64_t limit_ns = IslandAgentSettings{}.limit_ns;  // until an island is unreachable
 };
 

@@ -29,6 +29,7 @@ constexpr size_t kMemberHostBytesMax = 256;
 constexpr size_t kMemberBootIdBytesMax = 64;
 constexpr size_t kMemberSocketBytesMax = 108;
 constexpr size_t kMemberAddressBytesMax = 128;
+constexpr size_t kMemberSecretBytesMax = 64;
 
 // The inode of a namespace of this process, its number; 0 if it is not known.
 uint64_t NamespaceNumber(const char* path) {
@@ -72,6 +73,7 @@ void WriteMember(const GroupMember& member, WireWriter& writer) {
   writer.I32(member.fake_node);
   writer.Text(member.agent.substr(0, kMemberAddressBytesMax));
   writer.Text(member.data.substr(0, kMemberAddressBytesMax));
+  writer.Text(member.link_secret.substr(0, kMemberSecretBytesMax));
 }
 
 void ReadMember(WireReader& reader, GroupMember& member) {
@@ -87,6 +89,7 @@ void ReadMember(WireReader& reader, GroupMember& member) {
   member.fake_node = reader.I32();
   member.agent = std::string(reader.Text(kMemberAddressBytesMax));
   member.data = std::string(reader.Text(kMemberAddressBytesMax));
+  member.link_secret = std::string(reader.Text(kMemberSecretBytesMax));
 }
 
 absl::StatusOr<Membership> ExchangeMembership(Store& store, std::string_view group_name, int rank,

@@ -38,6 +38,8 @@ struct GroupMember {
   int32_t fake_node = -1;   // WEFT_FAKE_NODES; -1: none
   std::string agent;        // where other islands reach its agent (Endpoint::ToString); "": nowhere
   std::string data;         // and where data for it goes
+  std::string
+      link_secret;  // of links between ranks, if this is rank 0; only those who may use the store read it
 };
 
 struct Membership {

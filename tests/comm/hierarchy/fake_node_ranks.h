@@ -46,7 +46,7 @@ inline void RunNodes(const Nodes& shape,
       const auto group =
           MakeGroup(&store, rank, shape.size,
                     {.name = "s", .timeout_ns = timeout_ns, .init_timeout_ns = 60 * kSecondNs},
-                    {.fake_nodes = shape.nodes, .span = {.secret = "a secret"}});
+                    {.fake_nodes = shape.nodes});
       if (!group.ok()) return StrCat("making: ", std::string(group.status().message()));
       problem = body(**group);
       (*group)->Close();

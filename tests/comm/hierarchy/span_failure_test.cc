@@ -64,8 +64,7 @@ absl::StatusOr<SpanCore> Make(Store& store, int rank, const Shape& shape, int64_
   const GroupOptions options{.name = "s", .timeout_ns = timeout_ns};
   auto meeting = MeetAll(store, rank, shape.size, options, shape.nodes);
   if (!meeting.ok()) return meeting.status();
-  return MakeSpan(store, *std::move(meeting), options,
-                  {.secret = "a secret", .limit_ns = shape.limit_ns});
+  return MakeSpan(store, *std::move(meeting), options, {.limit_ns = shape.limit_ns});
 }
 
 using Body = std::function<std::string(int rank, SpanCore& span, Seen& seen)>;
