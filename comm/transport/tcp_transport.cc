@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/transport/socket_stream.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -55,10 +56,10 @@ TcpTransport::~TcpTransport() {
   seams_.net->Close(listener_);
 }
 
-TcpLink& TcpTransport::LinkOf(int number) {
+MessageLink& TcpTransport::LinkOf(int number) {
   Peer& peer = peers_[static_cast<size_t>(number)];
   if (peer.link == nullptr) {
-    peer.link = std::make_unique<TcpLink>(number);
+    peer.link = std::make_unique<MessageLink>(number);
     const int64_t now_ns = seams_.clock->NowNs();
     peer.give_up_ns = now_ns + settings_.connect_ns;
     if (settings_.self < number) peer.dial_ns = now_ns;
@@ -97,7 +98,9 @@ void TcpTransport::AppendPollItems(std::vector<PollItem>* items) const {
                       .want_write = greeting.connecting || !greeting.out.empty()});
   }
   for (const Peer& peer : peers_) {
-    if (peer.link != nullptr && peer.link->attached()) items->push_back(peer.link->Item());
+    if (peer.link == nullptr || !peer.link->attached()) continue;
+    items->push_back(
+        {.handle = peer.handle, .want_read = true, .want_write = peer.link->WantsToWrite()});
   }
 }
 
@@ -250,14 +253,15 @@ absl::Status TcpTransport::Introduce(Greeting* greeting) {
                        StrCat("it says that it is rank ", number, " of ", claim.size));
     }
   }
-  TcpLink& link = LinkOf(number);
+  MessageLink& link = LinkOf(number);
   Peer& peer = peers_[static_cast<size_t>(number)];
   peer.dialling = false;
   peer.dial_ns = 0;
   if (link.attached() || !link.failure().ok()) {
     return MakeError(WEFT_CORRUPT, StrCat("there is a connection with rank ", number, " already"));
   }
-  link.Attach(std::move(greeting->fd));
+  peer.handle = greeting->fd.get();
+  link.Attach(std::make_unique<SocketStream>(std::move(greeting->fd)));
   return absl::OkStatus();
 }
 

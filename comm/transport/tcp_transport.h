@@ -25,7 +25,7 @@
 #include "base/net.h"
 #include "base/seams.h"
 #include "comm/rendezvous/link_handshake.h"
-#include "comm/transport/tcp_link.h"
+#include "comm/transport/message_link.h"
 #include "comm/transport/transport.h"
 
 namespace weft {
@@ -67,7 +67,8 @@ class TcpTransport : public Transport {
 
   // What is there for a peer.
   struct Peer {
-    std::unique_ptr<TcpLink> link;  // from the first transfer on
+    std::unique_ptr<MessageLink> link;  // from the first transfer on
+    int handle = -1;                    // of its socket, while the link is attached
     bool dialling = false;
     int64_t dial_ns = 0;     // when to dial next; 0: it is not to
     int64_t give_up_ns = 0;  // or then
@@ -78,7 +79,7 @@ class TcpTransport : public Transport {
 
   TcpTransport(const Seams& seams, TcpSettings settings, int listener);
 
-  TcpLink& LinkOf(int peer) WEFT_REQUIRES(mutex_);
+  MessageLink& LinkOf(int peer) WEFT_REQUIRES(mutex_);
   bool AcceptAll() WEFT_REQUIRES(mutex_);
   void DialDue() WEFT_REQUIRES(mutex_);
   void Dial(int number) WEFT_REQUIRES(mutex_);

@@ -129,7 +129,7 @@ std::unique_ptr<Message> MakeMessage(int sender, int receiver, uint64_t sequence
 
 class TransportTest : public testing::TestWithParam<Kind> {};
 
-constexpr size_t kSizes[] = {0,      1,       100,      kTcpAheadBytesMax, kTcpAheadBytesMax + 1,
+constexpr size_t kSizes[] = {0,      1,       100,      kAheadBytesMax, kAheadBytesMax + 1,
                              70'000, 600'000, 3'000'001};
 
 TEST_P(TransportTest, AMessageOfAnySizeArrivesWhoeverComesFirst) {
@@ -217,7 +217,7 @@ TEST_P(TransportTest, SmallMessagesWaitForRoom) {
   Ranks ranks(GetParam(), 2);
   std::vector<std::unique_ptr<Message>> messages;
   for (uint32_t index = 0; index < 100; ++index) {
-    messages.push_back(MakeMessage(0, 1, 1, index, index % 3 == 0 ? 0 : kTcpAheadBytesMax));
+    messages.push_back(MakeMessage(0, 1, 1, index, index % 3 == 0 ? 0 : kAheadBytesMax));
     ranks[0]->Post(&messages.back()->send);
   }
   for (int round = 0; round < 300; ++round) {
@@ -242,13 +242,13 @@ TEST_P(TransportTest, SmallMessagesWaitForRoom) {
 
 // The room is full of messages that nobody receives yet: a small one that is wanted comes past them, posted before or after.
 TEST_P(TransportTest, ASmallMessageIsNotHeldUpByThoseThatNobodyReceives) {
-  for (const size_t bytes : {size_t{0}, size_t{9}, kTcpAheadBytesMax}) {
+  for (const size_t bytes : {size_t{0}, size_t{9}, kAheadBytesMax}) {
     for (const bool send_first : {false, true}) {
       SCOPED_TRACE(StrCat(bytes, " bytes, ", send_first));
       Ranks ranks(GetParam(), 2);
       std::vector<std::unique_ptr<Message>> unwanted;
       for (uint32_t index = 0; index < 30; ++index) {
-        unwanted.push_back(MakeMessage(0, 1, 1, index, kTcpAheadBytesMax - index));
+        unwanted.push_back(MakeMessage(0, 1, 1, index, kAheadBytesMax - index));
         ranks[0]->Post(&unwanted.back()->send);
       }
       for (uint32_t index = 30; index < 230; ++index) {  // what is left of it
@@ -288,7 +288,7 @@ TEST_P(TransportTest, WhatIsPostedToBeSentIsOfferedToItsReceiver) {
   std::vector<std::unique_ptr<Message>> messages;
   for (const int sender : {0, 1}) {  // the one that is dialled, too, whom only the question reaches
     for (uint32_t index = 0; index < 40; ++index) {
-      const size_t bytes = index % 4 == 0 ? 100'000 : kTcpAheadBytesMax - index;
+      const size_t bytes = index % 4 == 0 ? 100'000 : kAheadBytesMax - index;
       messages.push_back(MakeMessage(sender, 1 - sender, 100 + index, 7 * index, bytes));
       const Transfer& send = messages.back()->send;
       ASSERT_EQ(ranks[1 - sender]->OfferedTag(sender, send.stream), std::nullopt);

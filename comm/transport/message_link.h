@@ -1,17 +1,17 @@
-// One TCP connection between two ranks, once both have proven themselves: puts the transfers that are posted for it on the wire and
-// takes what comes off it, straight from and into their memory.
+// What one rank has to say to another one and hears of it: puts the transfers that are posted for it on a stream of bytes, and takes
+// what comes off it, straight from and into their memory.
 //
-//   TcpLink link(/*peer=*/3);
-//   link.Post(&transfer);                   // also before there is a connection
-//   link.Attach(std::move(fd));
+//   MessageLink link(/*peer=*/3);
+//   link.Post(&transfer);                   // also before there is a stream
+//   link.Attach(std::make_unique<SocketStream>(std::move(fd)));
 //   link.Advance();
 //   if (!link.failure().ok()) ...
 //
 // Invariants:
 //   (T1) Memory of a receive is written only while it is posted, and only what its grant, or its own size, has room for.
-//   (T2) Of a send nothing is on the wire but whole parts, each with its header: one that is retracted in the middle of a part
+//   (T2) Of a send nothing is on the stream but whole parts, each with its header: one that is retracted in the middle of a part
 //        leaves a copy of the rest.
-//   (T3) What comes ahead of its receive is never more than kTcpRoomBytes: who sends more has broken the protocol.
+//   (T3) What comes ahead of its receive is never more than kRoomBytes: who sends more has broken the protocol.
 //   (T4) A send that was announced goes when it is granted, and never ahead: or its grant would be for nothing, and stay.
 //
 // Thread-safety: none; the transport's lock.
@@ -21,32 +21,33 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "base/fd.h"
 #include "base/net.h"
-#include "comm/transport/tcp_frame.h"
+#include "comm/transport/byte_stream.h"
+#include "comm/transport/link_frame.h"
 #include "comm/transport/transfer_list.h"
 
 namespace weft {
 
-class TcpLink {
+class MessageLink {
  public:
-  explicit TcpLink(int peer) : peer_(peer) {}
+  explicit MessageLink(int peer) : peer_(peer) {}
 
-  TcpLink(const TcpLink&) = delete;
-  TcpLink& operator=(const TcpLink&) = delete;
+  MessageLink(const MessageLink&) = delete;
+  MessageLink& operator=(const MessageLink&) = delete;
 
   void Post(Transfer* transfer);
 
-  // A connection whose handshake is done, non-blocking. Once.
-  void Attach(UniqueFd fd);
+  // One whose other end is known to be the peer. Once.
+  void Attach(std::unique_ptr<ByteStream> stream);
 
-  bool attached() const { return fd_.valid(); }
+  bool attached() const { return stream_ != nullptr; }
 
   // Moves what can be moved; true if anything was.
   bool Advance();
@@ -59,10 +60,11 @@ class TcpLink {
   // Why the link is of no use any more; Ok while it is.
   const absl::Status& failure() const { return failure_; }
 
-  // All that was posted to be sent has been, and the other side's kernel has it: closing the connection takes nothing back.
-  bool Quiet() const;
+  // There is something that the stream has to have room for.
+  bool WantsToWrite() const;
 
-  PollItem Item() const;
+  // Of what was begun to be sent all is on the stream, and ending it takes nothing back.
+  bool Quiet() const;
 
  private:
   using MessageKey = std::pair<StreamId, uint64_t>;
@@ -81,6 +83,7 @@ class TcpLink {
   };
 
   bool Fail(absl::Status why);
+  bool Broken(const IoResult& result, const char* doing);
   bool IsClosed(uint64_t group_id) const;
   static bool Agrees(const Transfer& transfer, const Said& said);
   // Ends a transfer, in no list any more, because the other side's call is another one.
@@ -94,7 +97,7 @@ class TcpLink {
   bool WriteSome();
   void PickNext();
   void EndPart();
-  void Say(TcpFrameType type, const Transfer& transfer);
+  void Say(LinkFrameType type, const Transfer& transfer);
   void GiveRoom(size_t bytes);
   void Retract(TransferList* list, uint64_t group_id);
 
@@ -108,14 +111,14 @@ class TcpLink {
   void TakeEarly(Transfer* receive, const MessageKey& key);
 
   const int peer_;
-  UniqueFd fd_;
+  std::unique_ptr<ByteStream> stream_;
   absl::Status failure_;
   std::deque<uint64_t> closed_;  // the latest ones
 
   TransferList sends_;
   std::map<MessageKey, Said> granted_;
-  size_t room_ = kTcpRoomBytes;  // that the other side has for what is sent ahead
-  std::string control_;          // frames without data, for when the part under way has ended
+  size_t room_ = kRoomBytes;  // that the other side has for what is sent ahead
+  std::string control_;       // frames without data, for when the part under way has ended
   // What is being written: frames without data, the header of a part, its data.
   std::string front_;
   size_t front_done_ = 0;
@@ -131,9 +134,9 @@ class TcpLink {
   std::map<MessageKey, Early> early_;
   size_t early_room_ = 0;  // that they take
   // What is being read: a header, then the data of a part.
-  TcpFrame in_next_;  // as far as it has come
+  LinkFrame in_next_;  // as far as it has come
   size_t in_header_done_ = 0;
-  TcpFrame in_header_;
+  LinkFrame in_header_;
   bool in_part_ = false;
   std::byte* in_data_ = nullptr;  // nullptr: to be thrown away
   size_t in_left_ = 0;

@@ -1,15 +1,12 @@
-// One call of the system moves as much as it can: frames without data, a header and the data behind it go out together; data comes in
+// One call of the stream moves as much as it can: frames without data, a header and the data behind it go out together; data comes in
 // together with the header that follows it.
-#include "comm/transport/tcp_link.h"
+#include "comm/transport/message_link.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
-#include <linux/sockios.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "base/status.h"
@@ -26,10 +23,10 @@ constexpr size_t kSaidMax = 65'536;
 constexpr size_t kSinkBytes = 64 << 10;
 
 bool IsAhead(size_t bytes) {
-  return bytes <= kTcpAheadBytesMax;
+  return bytes <= kAheadBytesMax;
 }
 
-std::pair<StreamId, uint64_t> KeyOfFrame(const TcpFrame& frame) {
+std::pair<StreamId, uint64_t> KeyOfFrame(const LinkFrame& frame) {
   return {StreamId{frame.group_id, frame.sequence}, frame.tag};
 }
 
@@ -40,46 +37,51 @@ void EraseGroup(Map* map, uint64_t group_id) {
 
 }  // namespace
 
-bool TcpLink::Fail(absl::Status why) {
+bool MessageLink::Fail(absl::Status why) {
   if (failure_.ok()) failure_ = std::move(why);
-  fd_.Reset();
+  stream_.reset();
   return false;
 }
 
-bool TcpLink::IsClosed(uint64_t group_id) const {
+bool MessageLink::Broken(const IoResult& result, const char* doing) {
+  if (result.state == IoState::kClosed) {
+    return Fail(
+        MakeError(WEFT_UNREACHABLE, fmt::format("rank {} has closed its connection", peer_)));
+  }
+  return Fail(SystemError(result.error_number, fmt::format("{} rank {}", doing, peer_)));
+}
+
+bool MessageLink::IsClosed(uint64_t group_id) const {
   return std::find(closed_.begin(), closed_.end(), group_id) != closed_.end();
 }
 
-bool TcpLink::Agrees(const Transfer& transfer, const Said& said) {
+bool MessageLink::Agrees(const Transfer& transfer, const Said& said) {
   return transfer.signature == said.signature && transfer.bytes == said.bytes;
 }
 
-void TcpLink::Refuse(Transfer* transfer, const Said& said) {
+void MessageLink::Refuse(Transfer* transfer, const Said& said) {
   transfer->other_signature = said.signature;
   transfer->other_bytes = said.bytes;
   transfer->SetState(TransferState::kMismatch);
 }
 
-void TcpLink::Attach(UniqueFd fd) {
-  fd_ = std::move(fd);
+void MessageLink::Attach(std::unique_ptr<ByteStream> stream) {
+  stream_ = std::move(stream);
 }
 
-PollItem TcpLink::Item() const {
-  const bool may_write = front_done_ < front_.size() || out_part_ || !control_.empty() ||
-                         sends_.FindIf([this](const Transfer& send) {
-                           return MayGo(send) || IsStuck(send);
-                         }) != nullptr;
-  return {.handle = fd_.get(), .want_read = true, .want_write = may_write};
+bool MessageLink::WantsToWrite() const {
+  return attached() && (front_done_ < front_.size() || out_part_ || !control_.empty() ||
+                        sends_.FindIf([this](const Transfer& send) {
+                          return MayGo(send) || IsStuck(send);
+                        }) != nullptr);
 }
 
-bool TcpLink::Quiet() const {
-  if (!attached()) return true;
-  int unsent = 0;
-  if (ioctl(fd_.get(), SIOCOUTQ, &unsent) != 0) unsent = 0;
-  return unsent == 0 && front_done_ == front_.size() && !out_part_ && control_.empty();
+bool MessageLink::Quiet() const {
+  return !attached() ||
+         (front_done_ == front_.size() && !out_part_ && control_.empty() && stream_->Flushed());
 }
 
-bool TcpLink::Advance() {
+bool MessageLink::Advance() {
   if (!attached()) return false;
   bool moved = false;
   for (int call = 0; call < kCallsPerAdvance && attached() && WriteSome(); ++call)
@@ -92,7 +94,7 @@ bool TcpLink::Advance() {
   return moved;
 }
 
-void TcpLink::Post(Transfer* transfer) {
+void MessageLink::Post(Transfer* transfer) {
   if (IsClosed(transfer->stream.group_id)) {
     transfer->SetState(TransferState::kRetracted);
     return;
@@ -109,7 +111,7 @@ void TcpLink::Post(Transfer* transfer) {
     const Said heard = found->second;
     said.erase(found);
     if (!Agrees(*transfer, heard)) {
-      if (!transfer->is_send) Say(TcpFrameType::kGrant, *transfer);  // so that it sees that, too
+      if (!transfer->is_send) Say(LinkFrameType::kGrant, *transfer);  // so that it sees that, too
       Refuse(transfer, heard);
       return;
     }
@@ -125,13 +127,13 @@ void TcpLink::Post(Transfer* transfer) {
   } else {
     sends_.Append(transfer);
   }
-  if (waits_for_grant) Say(TcpFrameType::kGrant, *transfer);
+  if (waits_for_grant) Say(LinkFrameType::kGrant, *transfer);
   if (!transfer->is_send || transfer->granted || IsAhead(transfer->bytes)) return;
   transfer->announced = true;
-  Say(TcpFrameType::kAnnounce, *transfer);
+  Say(LinkFrameType::kAnnounce, *transfer);
 }
 
-std::optional<uint64_t> TcpLink::OfferedTag(const StreamId& stream) const {
+std::optional<uint64_t> MessageLink::OfferedTag(const StreamId& stream) const {
   const MessageKey first{stream, 0};
   if (const auto found = announced_.lower_bound(first);
       found != announced_.end() && found->first.first == stream) {
@@ -145,7 +147,7 @@ std::optional<uint64_t> TcpLink::OfferedTag(const StreamId& stream) const {
   return std::nullopt;
 }
 
-void TcpLink::CloseGroup(uint64_t group_id) {
+void MessageLink::CloseGroup(uint64_t group_id) {
   if (IsClosed(group_id)) return;
   closed_.push_back(group_id);
   if (closed_.size() > kClosedGroupsMax) closed_.pop_front();
@@ -174,7 +176,7 @@ void TcpLink::CloseGroup(uint64_t group_id) {
   EraseGroup(&announced_, group_id);
 }
 
-void TcpLink::Retract(TransferList* list, uint64_t group_id) {
+void MessageLink::Retract(TransferList* list, uint64_t group_id) {
   while (Transfer* const transfer = list->FindIf(
              [&](const Transfer& posted) { return posted.stream.group_id == group_id; })) {
     list->Remove(transfer);
@@ -184,57 +186,57 @@ void TcpLink::Retract(TransferList* list, uint64_t group_id) {
 
 // --- Writing -------------------------------------------------------------------------------------
 
-void TcpLink::Say(TcpFrameType type, const Transfer& transfer) {
-  const TcpFrame frame{.type = type,
-                       .group_id = transfer.stream.group_id,
-                       .sequence = transfer.stream.sequence,
-                       .tag = transfer.tag,
-                       .signature = transfer.signature,
-                       .message_bytes = transfer.bytes};
+void MessageLink::Say(LinkFrameType type, const Transfer& transfer) {
+  const LinkFrame frame{.type = type,
+                        .group_id = transfer.stream.group_id,
+                        .sequence = transfer.stream.sequence,
+                        .tag = transfer.tag,
+                        .signature = transfer.signature,
+                        .message_bytes = transfer.bytes};
   control_.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
 }
 
-void TcpLink::GiveRoom(size_t bytes) {
-  early_room_ -= TcpRoomOf(bytes);
-  const TcpFrame frame{.type = TcpFrameType::kRoom,
-                       .bytes = static_cast<uint32_t>(TcpRoomOf(bytes))};
+void MessageLink::GiveRoom(size_t bytes) {
+  early_room_ -= RoomOf(bytes);
+  const LinkFrame frame{.type = LinkFrameType::kRoom,
+                        .bytes = static_cast<uint32_t>(RoomOf(bytes))};
   control_.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
 }
 
-bool TcpLink::MayGo(const Transfer& send) const {
+bool MessageLink::MayGo(const Transfer& send) const {
   return send.granted ||
-         (!send.announced && IsAhead(send.bytes) && TcpRoomOf(send.bytes) <= room_);  // (T4)
+         (!send.announced && IsAhead(send.bytes) && RoomOf(send.bytes) <= room_);  // (T4)
 }
 
-bool TcpLink::IsStuck(const Transfer& send) const {
-  return !send.granted && !send.announced && IsAhead(send.bytes) && TcpRoomOf(send.bytes) > room_;
+bool MessageLink::IsStuck(const Transfer& send) const {
+  return !send.granted && !send.announced && IsAhead(send.bytes) && RoomOf(send.bytes) > room_;
 }
 
 // What has taken the room may be wanted later than these.
-void TcpLink::AnnounceStuck() {
+void MessageLink::AnnounceStuck() {
   for (Transfer* send = sends_.first(); send != nullptr; send = send->next) {
     if (!IsStuck(*send)) continue;
     send->announced = true;
-    Say(TcpFrameType::kAnnounce, *send);
+    Say(LinkFrameType::kAnnounce, *send);
   }
 }
 
 // The first send that may go; after a part it goes behind the others.
-void TcpLink::PickNext() {
+void MessageLink::PickNext() {
   Transfer* const send = sends_.FindIf([this](const Transfer& posted) { return MayGo(posted); });
   if (send == nullptr) return;
   const bool ahead = !send->granted;
-  if (ahead) room_ -= TcpRoomOf(send->bytes);
-  out_bytes_ = std::min(kTcpPartBytesMax, send->bytes - send->moved);
-  const TcpFrame header{.type = TcpFrameType::kData,
-                        .ahead = ahead ? uint16_t{1} : uint16_t{0},
-                        .group_id = send->stream.group_id,
-                        .sequence = send->stream.sequence,
-                        .tag = send->tag,
-                        .signature = send->signature,
-                        .bytes = static_cast<uint32_t>(out_bytes_),
-                        .message_bytes = send->bytes,
-                        .offset = send->moved};
+  if (ahead) room_ -= RoomOf(send->bytes);
+  out_bytes_ = std::min(kPartBytesMax, send->bytes - send->moved);
+  const LinkFrame header{.type = LinkFrameType::kData,
+                         .ahead = ahead ? uint16_t{1} : uint16_t{0},
+                         .group_id = send->stream.group_id,
+                         .sequence = send->stream.sequence,
+                         .tag = send->tag,
+                         .signature = send->signature,
+                         .bytes = static_cast<uint32_t>(out_bytes_),
+                         .message_bytes = send->bytes,
+                         .offset = send->moved};
   front_.append(reinterpret_cast<const char*>(&header), sizeof(header));
   out_part_ = true;
   out_data_ = send->memory + send->moved;
@@ -242,7 +244,7 @@ void TcpLink::PickNext() {
   out_ = send;
 }
 
-void TcpLink::EndPart() {
+void MessageLink::EndPart() {
   out_part_ = false;
   out_rest_.clear();
   Transfer* const send = std::exchange(out_, nullptr);
@@ -257,7 +259,7 @@ void TcpLink::EndPart() {
 }
 
 // True if anything was written.
-bool TcpLink::WriteSome() {
+bool MessageLink::WriteSome() {
   if (front_done_ == front_.size() && !out_part_) {
     front_.clear();
     front_done_ = 0;
@@ -273,15 +275,10 @@ bool TcpLink::WriteSome() {
   if (out_left_ > 0) pieces[count++] = {const_cast<std::byte*>(out_data_), out_left_};
   size_t written = 0;
   if (count > 0) {
-    msghdr message = {};
-    message.msg_iov = pieces;
-    message.msg_iovlen = count;
-    const ssize_t sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0) {
-      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return false;
-      return Fail(SystemError(errno, fmt::format("sending to rank {}", peer_)));
-    }
-    written = static_cast<size_t>(sent);
+    const IoResult result = stream_->Write(std::span(pieces, count));
+    if (result.state == IoState::kWouldBlock) return false;
+    if (result.state != IoState::kDone) return Broken(result, "sending to");
+    written = result.bytes;
   }
   const size_t of_front = std::min(written, front_left);
   front_done_ += of_front;
@@ -295,7 +292,7 @@ bool TcpLink::WriteSome() {
 // --- Reading -------------------------------------------------------------------------------------
 
 // True if anything was read. Behind the data of a part there is a header.
-bool TcpLink::ReadSome() {
+bool MessageLink::ReadSome() {
   iovec pieces[2];
   size_t count = 0;
   size_t data_room = 0;
@@ -308,59 +305,50 @@ bool TcpLink::ReadSome() {
     pieces[count++] = {reinterpret_cast<char*>(&in_next_) + in_header_done_,
                        sizeof(in_next_) - in_header_done_};
   }
-  msghdr message = {};
-  message.msg_iov = pieces;
-  message.msg_iovlen = count;
-  const ssize_t got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
-  if (got < 0) {
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return false;
-    return Fail(SystemError(errno, fmt::format("receiving from rank {}", peer_)));
-  }
-  if (got == 0) {
-    return Fail(
-        MakeError(WEFT_UNREACHABLE, fmt::format("rank {} has closed its connection", peer_)));
-  }
-  const size_t of_data = std::min(static_cast<size_t>(got), data_room);
+  const IoResult result = stream_->Read(std::span(pieces, count));
+  if (result.state == IoState::kWouldBlock) return false;
+  if (result.state != IoState::kDone) return Broken(result, "receiving from");
+  const size_t of_data = std::min(result.bytes, data_room);
   if (in_part_) {
     if (in_data_ != nullptr) in_data_ += of_data;
     in_left_ -= of_data;
     if (in_left_ == 0) EndData();
   }
-  in_header_done_ += static_cast<size_t>(got) - of_data;
+  in_header_done_ += result.bytes - of_data;
   if (in_header_done_ == sizeof(in_next_)) TakeHeader();
   return true;
 }
 
-void TcpLink::TakeHeader() {
+void MessageLink::TakeHeader() {
   in_header_ = in_next_;
   in_header_done_ = 0;
-  if (in_header_.magic != kTcpFrameMagic) {
+  if (in_header_.magic != kLinkFrameMagic) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent what is no frame", peer_)));
     return;
   }
   switch (in_header_.type) {
-    case TcpFrameType::kAnnounce:
+    case LinkFrameType::kAnnounce:
       return TakeAnnounce();
-    case TcpFrameType::kGrant:
+    case LinkFrameType::kGrant:
       return TakeGrant();
-    case TcpFrameType::kData:
+    case LinkFrameType::kData:
       return BeginData();
-    case TcpFrameType::kRoom:
-      room_ = std::min(kTcpRoomBytes, room_ + in_header_.bytes);
+    case LinkFrameType::kRoom:
+      room_ = std::min(kRoomBytes, room_ + in_header_.bytes);
       return;
   }
   Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a frame of an unknown type, {}", peer_,
                                            static_cast<int>(in_header_.type))));
 }
 
-void TcpLink::TakeAnnounce() {
+void MessageLink::TakeAnnounce() {
   if (IsClosed(in_header_.group_id)) return;
   const MessageKey key = KeyOfFrame(in_header_);
   const Said said{in_header_.signature, in_header_.message_bytes};
   if (Transfer* const receive = receives_.Find(key.first, key.second); receive != nullptr) {
     const bool agrees = Agrees(*receive, said);
     if (!agrees) receives_.Remove(receive);
-    if (IsAhead(receive->bytes)) Say(TcpFrameType::kGrant, *receive);  // else it has been said
+    if (IsAhead(receive->bytes)) Say(LinkFrameType::kGrant, *receive);  // else it has been said
     if (!agrees) Refuse(receive, said);
     return;
   }
@@ -370,7 +358,7 @@ void TcpLink::TakeAnnounce() {
   }
 }
 
-void TcpLink::TakeGrant() {
+void MessageLink::TakeGrant() {
   if (IsClosed(in_header_.group_id)) return;
   const MessageKey key = KeyOfFrame(in_header_);
   const Said said{in_header_.signature, in_header_.message_bytes};
@@ -388,7 +376,7 @@ void TcpLink::TakeGrant() {
   }
 }
 
-void TcpLink::BeginData() {
+void MessageLink::BeginData() {
   in_part_ = true;
   in_left_ = in_header_.bytes;
   in_data_ = nullptr;
@@ -398,12 +386,12 @@ void TcpLink::BeginData() {
   const bool ahead = in_header_.ahead != 0;
   if (ahead) {
     if (in_header_.bytes != in_header_.message_bytes || !IsAhead(in_header_.bytes) ||
-        early_room_ + TcpRoomOf(in_header_.bytes) > kTcpRoomBytes) {  // (T3)
+        early_room_ + RoomOf(in_header_.bytes) > kRoomBytes) {  // (T3)
       Fail(MakeError(WEFT_CORRUPT,
                      fmt::format("rank {} has sent more than there is room for", peer_)));
       return;
     }
-    early_room_ += TcpRoomOf(in_header_.bytes);
+    early_room_ += RoomOf(in_header_.bytes);
   }
   Transfer* const receive = receives_.Find(key.first, key.second);
   const Said said{in_header_.signature, in_header_.message_bytes};
@@ -424,7 +412,7 @@ void TcpLink::BeginData() {
   if (in_left_ == 0) EndData();
 }
 
-void TcpLink::BeginEarly() {
+void MessageLink::BeginEarly() {
   Early& early = early_[KeyOfFrame(in_header_)];
   early.signature = in_header_.signature;
   early.bytes.resize(in_header_.bytes);
@@ -432,7 +420,7 @@ void TcpLink::BeginEarly() {
   in_data_ = reinterpret_cast<std::byte*>(early.bytes.data());
 }
 
-void TcpLink::EndData() {
+void MessageLink::EndData() {
   in_part_ = false;
   in_data_ = nullptr;
   Early* const early = std::exchange(in_early_, nullptr);
@@ -455,7 +443,7 @@ void TcpLink::EndData() {
   receive->SetState(TransferState::kDone);
 }
 
-void TcpLink::TakeEarly(Transfer* receive, const MessageKey& key) {
+void MessageLink::TakeEarly(Transfer* receive, const MessageKey& key) {
   const auto found = early_.find(key);
   const Early& early = found->second;
   const Said said{early.signature, early.bytes.size()};

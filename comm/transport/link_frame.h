@@ -1,4 +1,4 @@
-// The headers on a TCP link between two ranks: fixed in size, in the byte order of the machine, which both sides of a job share.
+// The headers on a link between two ranks: fixed in size, in the byte order of the machine, which both sides of a job share.
 //
 //   kAnnounce  a message waits for its grant: the receiver can see whether it is the one that it expects
 //   kGrant     the receiver has room for all of a message: it may be sent
@@ -13,13 +13,13 @@
 
 namespace weft {
 
-constexpr uint32_t kTcpFrameMagic = 0x77660001;  // "wf", version 1
+constexpr uint32_t kLinkFrameMagic = 0x77660001;  // "wf", version 1
 
-enum class TcpFrameType : uint16_t { kAnnounce = 1, kGrant = 2, kData = 3, kRoom = 4 };
+enum class LinkFrameType : uint16_t { kAnnounce = 1, kGrant = 2, kData = 3, kRoom = 4 };
 
-struct TcpFrame {
-  uint32_t magic = kTcpFrameMagic;
-  TcpFrameType type = TcpFrameType::kGrant;
+struct LinkFrame {
+  uint32_t magic = kLinkFrameMagic;
+  LinkFrameType type = LinkFrameType::kGrant;
   uint16_t ahead = 0;  // of kData: 1 if it was sent ahead of a grant, whole
   uint64_t group_id = 0;
   uint64_t sequence = 0;
@@ -30,17 +30,17 @@ struct TcpFrame {
   uint64_t offset = 0;
 };
 
-static_assert(sizeof(TcpFrame) == 56);
+static_assert(sizeof(LinkFrame) == 56);
 
 // A part of a message, so that others get a turn in between.
-constexpr size_t kTcpPartBytesMax = 512 << 10;
+constexpr size_t kPartBytesMax = 512 << 10;
 // A message of so much goes ahead of a grant while there is room for it, which saves it a way there and back; larger ones never do.
-constexpr size_t kTcpAheadBytesMax = 8 << 10;
+constexpr size_t kAheadBytesMax = 8 << 10;
 // Of each link, at each end: what may have come ahead and not been taken, each message with its header.
-constexpr size_t kTcpRoomBytes = 64 << 10;
+constexpr size_t kRoomBytes = 64 << 10;
 
-constexpr size_t TcpRoomOf(size_t bytes) {
-  return bytes + sizeof(TcpFrame);
+constexpr size_t RoomOf(size_t bytes) {
+  return bytes + sizeof(LinkFrame);
 }
 
 }  // namespace weft
