@@ -81,7 +81,7 @@ class MemoryNetwork::Port : public Transport {
     return std::exchange(own().events, {});
   }
 
-  void AppendPollItems(std::vector<PollItem>* /*items*/) const override {}
+  void AppendPollItems(std::vector<PollItem>* /*items*/) override {}
 
  private:
   Posts& own() WEFT_REQUIRES(network_.mutex_) {

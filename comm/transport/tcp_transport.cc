@@ -89,7 +89,7 @@ std::vector<LinkEvent> TcpTransport::TakeEvents() {
   return std::exchange(events_, {});
 }
 
-void TcpTransport::AppendPollItems(std::vector<PollItem>* items) const {
+void TcpTransport::AppendPollItems(std::vector<PollItem>* items) {
   MutexLock lock(mutex_);
   if (greetings_.size() < kGreetingsMax) items->push_back({.handle = listener_, .want_read = true});
   for (const Greeting& greeting : greetings_) {

@@ -51,7 +51,7 @@ class TcpTransport : public Transport {
   void CloseGroup(uint64_t group_id) override;
   std::optional<uint64_t> OfferedTag(int peer, const StreamId& stream) override;
   std::vector<LinkEvent> TakeEvents() override;
-  void AppendPollItems(std::vector<PollItem>* items) const override;
+  void AppendPollItems(std::vector<PollItem>* items) override;
 
  private:
   // A connection whose other end has not proven itself yet.
@@ -92,7 +92,7 @@ class TcpTransport : public Transport {
   const Seams seams_;
   const TcpSettings settings_;
   const int listener_;
-  mutable Mutex mutex_;
+  Mutex mutex_;
   std::vector<Peer> peers_ WEFT_GUARDED_BY(mutex_);
   std::vector<Greeting> greetings_ WEFT_GUARDED_BY(mutex_);
   std::vector<LinkEvent> events_ WEFT_GUARDED_BY(mutex_);

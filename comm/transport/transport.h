@@ -1,9 +1,10 @@
-// Moves messages between this rank and ranks that share no memory with it.
+// Moves messages between this rank and others: by whatever reaches them.
 //
 //   transport->Post(&transfer);                   // never waits, never allocates
 //   while (transfer.state() == TransferState::kPosted) transport->Advance();
 //   for (const LinkEvent& event : transport->TakeEvents()) ...
 //   if (const std::optional<uint64_t> tag = transport->OfferedTag(peer, stream)) ...   // there is something to receive
+//   transport->AppendPollItems(&items);           // and sleep on them
 //   transport->CloseGroup(group_id);              // whatever was posted for it is given back at once
 //
 // Peers are numbered as in the group that the transport was made with. Data goes only where there is room for it: into a receive
@@ -54,8 +55,16 @@ class Transport {
   // Links that were lost since the last call.
   virtual std::vector<LinkEvent> TakeEvents() = 0;
 
-  // What to sleep on: when one of these is ready, Advance() has something to do. Nothing that a transport in memory needs.
-  virtual void AppendPollItems(std::vector<PollItem>* items) const = 0;
+  // What to sleep on, for one poll: as soon as Advance() has something to do one of these is ready, also if it had before this call or
+  // gets it between this call and the poll. So nobody has to look once more. Not counted is what another thread posts meanwhile, for that
+  // one advances, nor what Advance() does when it is time, as to dial again. Sleeps are bounded by the caller: that a process was killed makes nothing ready on every transport. Items may be ready
+  // without need, once each. None of a transport in one process, whose callers do not sleep.
+  virtual void AppendPollItems(std::vector<PollItem>* items) = 0;
+
+  // Memory that it was given to work in is its owner's again: what was begun to be said is said first, within a second; from here on
+  // nothing is moved, and what is posted is kRetracted. Once all groups are closed. Part of its destruction anyway; nothing where
+  // there is no such memory.
+  virtual void Leave() {}
 };
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -20,6 +21,8 @@
 #include "base/text.h"
 #include "base/wait.h"
 #include "comm/transport/memory_network.h"
+#include "comm/transport/routed_transport.h"
+#include "comm/transport/shared_memory_transport.h"
 #include "comm/transport/tcp_transport.h"
 #include "tests/support/case_sample.h"
 
@@ -29,13 +32,38 @@ namespace {
 constexpr uint64_t kGroup = 5;
 constexpr int64_t kLimitNs = 30'000'000'000;
 
-enum class Kind { kMemory, kShuffled, kTcp };
+// kRouted: ranks 0 and 1 share an island, each other rank is reached by TCP.
+enum class Kind { kMemory, kShuffled, kTcp, kSharedMemory, kRouted };
+
+std::string KindName(Kind kind) {
+  switch (kind) {
+    case Kind::kMemory:
+      return "Memory";
+    case Kind::kShuffled:
+      return "Shuffled";
+    case Kind::kTcp:
+      return "Tcp";
+    case Kind::kSharedMemory:
+      return "SharedMemory";
+    case Kind::kRouted:
+      return "Routed";
+  }
+  return "";
+}
 
 // The transports of `size` ranks.
 class Ranks {
  public:
   Ranks(Kind kind, int size) {
-    if (kind != Kind::kTcp) {
+    if (kind == Kind::kSharedMemory) {
+      std::vector<int> all(static_cast<size_t>(size));
+      std::iota(all.begin(), all.end(), 0);
+      MakeIsland(size);
+      for (int rank = 0; rank < size; ++rank)
+        transports_.push_back(MakeShared(all, rank));
+      return;
+    }
+    if (kind == Kind::kMemory || kind == Kind::kShuffled) {
       network_ = std::make_unique<MemoryNetwork>(size, kind == Kind::kShuffled ? 17 : 0);
       for (int rank = 0; rank < size; ++rank)
         transports_.push_back(network_->Join(rank));
@@ -47,8 +75,34 @@ class Ranks {
       reserved.push_back(ReserveEndpoint(&endpoint).value());
       endpoints_.push_back(endpoint);
     }
-    for (int rank = 0; rank < size; ++rank)
-      transports_.push_back(MakeTcp(rank, "secret"));
+    if (kind == Kind::kRouted) MakeIsland(2);
+    for (int rank = 0; rank < size; ++rank) {
+      if (kind == Kind::kTcp) {
+        transports_.push_back(MakeTcp(rank, "secret"));
+        continue;
+      }
+      std::vector<std::unique_ptr<Transport>> carriers;
+      std::vector<int> routes(static_cast<size_t>(size), 0);
+      if (rank < 2) {
+        carriers.push_back(MakeShared({0, 1}, rank));
+        std::fill(routes.begin() + 2, routes.end(), 1);
+      }
+      carriers.push_back(MakeTcp(rank, "secret"));
+      transports_.push_back(
+          std::make_unique<RoutedTransport>(std::move(carriers), std::move(routes)));
+    }
+  }
+
+  void MakeIsland(int size) {
+    island_.resize(SharedMemoryTransport::BytesFor(size) + kAlignment);
+    SharedMemoryTransport::Clear(island(), size);
+  }
+
+  std::unique_ptr<Transport> MakeShared(const std::vector<int>& ranks, int rank) {
+    auto made = SharedMemoryTransport::Make(SystemSeams(),
+                                            {.memory = island(), .ranks = ranks, .self = rank});
+    EXPECT_TRUE(made.ok()) << made.status();
+    return *std::move(made);
   }
 
   std::unique_ptr<Transport> MakeTcp(int rank, const std::string& secret,
@@ -79,6 +133,14 @@ class Ranks {
   }
 
  private:
+  static constexpr size_t kAlignment = 128;
+
+  std::byte* island() {
+    const auto address = reinterpret_cast<uintptr_t>(island_.data());
+    return island_.data() + (kAlignment - address % kAlignment) % kAlignment;
+  }
+
+  std::vector<std::byte> island_;
   std::vector<Endpoint> endpoints_;
   std::unique_ptr<MemoryNetwork> network_;
   std::vector<std::unique_ptr<Transport>> transports_;
@@ -129,8 +191,9 @@ std::unique_ptr<Message> MakeMessage(int sender, int receiver, uint64_t sequence
 
 class TransportTest : public testing::TestWithParam<Kind> {};
 
-constexpr size_t kSizes[] = {0,      1,       100,      kAheadBytesMax, kAheadBytesMax + 1,
-                             70'000, 600'000, 3'000'001};
+constexpr size_t kSizes[] = {
+    0,        1, 63, 4095, 4097, kAheadBytesMax, kAheadBytesMax + 1, 70'000, 600'000, (1 << 20) + 3,
+    3'000'001};
 
 TEST_P(TransportTest, AMessageOfAnySizeArrivesWhoeverComesFirst) {
   for (const size_t bytes : kSizes) {
@@ -156,19 +219,16 @@ TEST_P(TransportTest, AMessageOfAnySizeArrivesWhoeverComesFirst) {
 }
 
 // Each rank is a thread that posts in an order of its own.
-TEST_P(TransportTest, ManyMessagesBetweenThreadsArriveInAnyOrder) {
-  const uint64_t seed = FirstSeedToTry(1);
-  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
-  constexpr int kSize = 4;
+void ExchangeMany(Kind kind, int size, uint64_t sequences, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<std::unique_ptr<Message>> messages;
-  std::vector<std::vector<Transfer*>> posts(kSize);
-  for (uint64_t sequence = 1; sequence <= 20; ++sequence) {
-    for (int sender = 0; sender < kSize; ++sender) {
-      for (int receiver = 0; receiver < kSize; ++receiver) {
+  std::vector<std::vector<Transfer*>> posts(static_cast<size_t>(size));
+  for (uint64_t sequence = 1; sequence <= sequences; ++sequence) {
+    for (int sender = 0; sender < size; ++sender) {
+      for (int receiver = 0; receiver < size; ++receiver) {
         if (sender == receiver) continue;
         for (uint32_t index = 0; index < 2; ++index) {
-          const size_t bytes = kSizes[random() % 7] + random() % 8;
+          const size_t bytes = kSizes[random() % (std::size(kSizes) - 2)] + random() % 8;
           messages.push_back(MakeMessage(sender, receiver, sequence, index, bytes));
           posts[static_cast<size_t>(sender)].push_back(&messages.back()->send);
           posts[static_cast<size_t>(receiver)].push_back(&messages.back()->receive);
@@ -176,10 +236,10 @@ TEST_P(TransportTest, ManyMessagesBetweenThreadsArriveInAnyOrder) {
       }
     }
   }
-  Ranks ranks(GetParam(), kSize);
-  std::atomic<int> unfinished{kSize};
+  Ranks ranks(kind, size);
+  std::atomic<int> unfinished{size};
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < kSize; ++rank) {
+  for (int rank = 0; rank < size; ++rank) {
     std::vector<Transfer*>& mine = posts[static_cast<size_t>(rank)];
     std::shuffle(mine.begin(), mine.end(), random);
     threads.emplace_back([&, rank, own_seed = random()] {
@@ -209,6 +269,15 @@ TEST_P(TransportTest, ManyMessagesBetweenThreadsArriveInAnyOrder) {
     ASSERT_EQ(message->send.state(), TransferState::kDone);
     ASSERT_EQ(message->receive.state(), TransferState::kDone);
     ASSERT_TRUE(message->from == message->to);
+  }
+}
+
+TEST_P(TransportTest, ManyMessagesBetweenThreadsArriveInAnyOrder) {
+  const uint64_t seed = FirstSeedToTry(1);
+  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
+  for (const int size : {2, 3, 4, 7}) {
+    SCOPED_TRACE(StrCat(size, " ranks"));
+    ExchangeMany(GetParam(), size, /*sequences=*/size < 7 ? 20 : 5, seed);
   }
 }
 
@@ -360,8 +429,9 @@ TEST_P(TransportTest, AClosedGroupTouchesNoMemoryAndOthersGoOn) {
     std::vector<std::unique_ptr<Message>> doomed;
     std::vector<std::unique_ptr<Message>> others;
     for (uint32_t index = 0; index < 6; ++index) {
-      doomed.push_back(MakeMessage(0, 1, 1, index, kSizes[random() % 8], kGroup));
-      others.push_back(MakeMessage(0, 1, 1, index, kSizes[random() % 8], kGroup + 1));
+      doomed.push_back(MakeMessage(0, 1, 1, index, kSizes[random() % std::size(kSizes)], kGroup));
+      others.push_back(
+          MakeMessage(0, 1, 1, index, kSizes[random() % std::size(kSizes)], kGroup + 1));
       for (auto* const messages : {&doomed, &others}) {
         ranks[0]->Post(&messages->back()->send);
         if (messages == &others || random() % 3 != 0) ranks[1]->Post(&messages->back()->receive);
@@ -423,12 +493,9 @@ TEST_P(TransportTest, ALostPeerIsAnEventOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TransportTest,
-                         testing::Values(Kind::kMemory, Kind::kShuffled, Kind::kTcp),
-                         [](const auto& kind) {
-                           return std::string(kind.param == Kind::kMemory     ? "Memory"
-                                              : kind.param == Kind::kShuffled ? "Shuffled"
-                                                                              : "Tcp");
-                         });
+                         testing::Values(Kind::kMemory, Kind::kShuffled, Kind::kTcp,
+                                         Kind::kSharedMemory, Kind::kRouted),
+                         [](const auto& kind) { return KindName(kind.param); });
 
 TEST(TcpTransport, ARankThatComesLateIsDialledAgain) {
   for (const int late : {0, 1}) {
