@@ -3,7 +3,9 @@
 #include "comm/hierarchy/make_span.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -16,6 +18,8 @@
 #include "comm/agent/island_shared_memory.h"
 #include "comm/group/progress.h"
 #include "comm/node/make_group.h"
+#include "comm/transport/routed_transport.h"
+#include "comm/transport/shared_memory_transport.h"
 #include "comm/transport/tcp_transport.h"
 #include "fmt/format.h"
 
@@ -63,6 +67,7 @@ class SpanMaking {
     GroupOptions of_home = options_;
     of_home.group_ranks = meeting_.fellows();
     WEFT_ASSIGN_OR_RETURN(home_, span_.inner->Split(0, place, of_home));
+    WEFT_RETURN_IF_ERROR(MakeRings(place));
     WEFT_ASSIGN_OR_RETURN(void* const block, home_->AllocateShared(bytes));
     if (place == 0) std::memset(block, 0, bytes);
     const IslandAgentSettings agent{.secret = Secret(), .limit_ns = settings_.limit_ns};
@@ -92,7 +97,34 @@ class SpanMaking {
     return absl::OkStatus();
   }
 
+  // Memory for what the island's ranks say to each other. Who comes out of the next collective call finds it cleared.
+  absl::Status MakeRings(int place) {
+    const auto size = static_cast<int>(meeting_.fellows().size());
+    if (size == 1 || size > SharedMemoryTransport::kRanksMax) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(void* const memory,
+                          home_->AllocateShared(SharedMemoryTransport::BytesFor(size)));
+    rings_ = static_cast<std::byte*>(memory);
+    if (place == 0) SharedMemoryTransport::Clear(rings_, size);
+    return absl::OkStatus();
+  }
+
+  // Ranks of this island over its memory, others by TCP.
   absl::StatusOr<std::unique_ptr<Transport>> MakeTransport() {
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> tcp, MakeTcp());
+    if (rings_ == nullptr) return tcp;
+    std::vector<std::unique_ptr<Transport>> carriers;
+    WEFT_ASSIGN_OR_RETURN(
+        carriers.emplace_back(),
+        SharedMemoryTransport::Make(
+            SystemSeams(), {.memory = rings_, .ranks = meeting_.fellows(), .self = rank_}));
+    carriers.push_back(std::move(tcp));
+    std::vector<int> routes;
+    for (const int other : span_.islands.island_of)
+      routes.push_back(other == island() ? 0 : 1);
+    return std::make_unique<RoutedTransport>(std::move(carriers), std::move(routes));
+  }
+
+  absl::StatusOr<std::unique_ptr<Transport>> MakeTcp() {
     TcpSettings settings{.secret = Secret(), .self = rank_};
     for (const GroupMember& member : span_.membership.members) {
       WEFT_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(member.data));
@@ -163,6 +195,7 @@ class SpanMaking {
   const int size_;
   const int64_t deadline_ns_;
   std::shared_ptr<ProcessGroup> home_;
+  std::byte* rings_ = nullptr;
   SpanCore span_;
 };
 

@@ -23,6 +23,7 @@ SpanNet::~SpanNet() {
   watch_->Leave();
   watch_->Remove(end_.get());
   UnwatchGroup(watch_.get());
+  transport_->Leave();  // it works in memory of the home group's
   home_->Close();
 }
 
