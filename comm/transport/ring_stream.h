@@ -35,8 +35,14 @@ class RingStream : public ByteStream {
       result = in_.Read(pieces);  // it has left since
       if (result.state == IoState::kWouldBlock) return {.state = IoState::kClosed};
     }
-    if (result.state == IoState::kDone && in_.WriterStarves()) bell_->Ring(place_);
+    // Not for every bit of room: to be woken costs more than to copy many of them.
+    if (result.state == IoState::kDone && in_.WriterStarves(in_.size() / 2)) bell_->Ring(place_);
     return result;
+  }
+
+  // This side may read no more for a while: the other one is told of any room.
+  void TellOfRoom() {
+    if (in_.WriterStarves(1)) bell_->Ring(place_);
   }
 
   // It stays in the ring when this process ends.

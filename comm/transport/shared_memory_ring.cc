@@ -7,7 +7,8 @@
 namespace weft {
 namespace {
 
-// What one side shows to the other one at a time: of a call that moves more, the rest goes on meanwhile.
+// What one side shows to the other one at a time: of a call that moves more, the rest goes on meanwhile. The other side's count, whose line
+// it has to be asked for, is read when less than that is left of what was seen.
 constexpr size_t kStrideBytes = 16 << 10;
 
 constexpr size_t kSpoilt = SIZE_MAX;
@@ -42,7 +43,7 @@ IoResult MovePieces(std::span<const iovec> pieces, const Room& room, const Move&
 }  // namespace
 
 size_t RingWriter::RoomFor(size_t bytes) {
-  if (ring_.size - (written_ - taken_) < bytes) {
+  if (ring_.size - (written_ - taken_) < std::min(bytes, kStrideBytes)) {
     const uint64_t taken = ring_.head->taken.load(std::memory_order_acquire);
     if (taken < taken_ || taken > written_) return kSpoilt;
     taken_ = taken;
@@ -77,7 +78,7 @@ void RingWriter::SayStarved() {
 }
 
 size_t RingReader::BytesFor(size_t bytes) {
-  if (written_ - taken_ < bytes) {
+  if (written_ - taken_ < std::min(bytes, kStrideBytes)) {
     const uint64_t written = ring_.head->written.load(std::memory_order_acquire);
     if (written < written_ || written - taken_ > ring_.size) return kSpoilt;
     written_ = written;

@@ -70,7 +70,13 @@ class RingReader {
 
   bool HasBytes() const { return ring_.head->written.load(std::memory_order_seq_cst) != taken_; }
 
-  bool WriterStarves() const { return ring_.head->starved.load(std::memory_order_seq_cst) != 0; }
+  // The writer sleeps, or is about to, and so much of the ring is free.
+  bool WriterStarves(size_t free_bytes) const {
+    return ring_.head->starved.load(std::memory_order_seq_cst) != 0 &&
+           ring_.head->written.load(std::memory_order_relaxed) - taken_ <= ring_.size - free_bytes;
+  }
+
+  size_t size() const { return ring_.size; }
 
  private:
   size_t BytesFor(size_t bytes);

@@ -5,8 +5,8 @@
 //   WEFT_ASSIGN_OR_RETURN(auto transport, SharedMemoryTransport::Make(seams, {.memory = memory, .ranks = {0, 2, 5}, .self = 2}));
 //
 // What is said in the rings is what TCP carries (message_link.h), so a rank that is late costs its peers no memory, and nobody waits
-// behind a message that is not awaited. The memory of all rings has a bound, so the more ranks, the smaller each: 256 KiB for up to
-// 8 ranks, 64 KiB for 16, 4 KiB for 64. A rank that sleeps is woken through a socket (doorbell.h).
+// behind a message that is not awaited. The memory of all rings has a bound, so the more ranks, the smaller each: 1 MiB for up to
+// 4 ranks, 256 KiB for 8, 64 KiB for 16, 4 KiB for 64. A rank that sleeps is woken through a socket (doorbell.h).
 //
 // Others see that a rank leaves; that its process was killed is found when somebody rings for it, or not at all, since
 // who lives is for the agents to say. What such a process was writing stays unseen.
