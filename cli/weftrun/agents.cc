@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include <unistd.h>
@@ -20,6 +21,9 @@ namespace {
 
 constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
 constexpr size_t kReasonBytesMax = 1000;
+constexpr int kNamedMax = 8;
+constexpr int kNodesMax = 1 << 16;
+constexpr int kRoundsTold = 1 << 14;  // rounds told apart by labels, which are numbers of 31 bits
 
 // "137 1 rank 3 on node 1 killed by signal 9 (SIGKILL)".
 std::string Encode(const RoundEnd& verdict) {
@@ -41,10 +45,19 @@ std::optional<RoundEnd> Decode(std::string_view text) {
   return verdict;
 }
 
+// "3 4": numbers that belong together, all of them at least `least`.
+bool ParsePair(std::string_view text, int least, int* first, int* second) {
+  const size_t blank = text.find(' ');
+  if (blank == std::string_view::npos) return false;
+  return absl::SimpleAtoi(ToAbsl(text.substr(0, blank)), first) && *first >= least &&
+         absl::SimpleAtoi(ToAbsl(text.substr(blank + 1)), second) && *second >= least;
+}
+
 }  // namespace
 
 Agents::Agents(const RunOptions& options, const JobPlan& plan)
     : node_rank_(options.node_rank),
+      ranks_per_node_(options.ranks_per_node),
       node_count_(options.node_count),
       endpoint_(plan.store),
       secret_(plan.secret) {}
@@ -59,12 +72,19 @@ absl::Status Agents::Open() {
                   StrCat("opening the job's store at ", endpoint_.ToString(), ": "));
 }
 
-std::unique_ptr<StoreClient> Agents::NewClient() const {
+// Node 0 knows by it whose connection has ended; no rank has such a number.
+int32_t Agents::LabelOf(int node) const {
+  return -2 - node - (round_ % kRoundsTold) * kNodesMax;
+}
+
+std::unique_ptr<StoreClient> Agents::NewClient(int32_t label) const {
   StoreClientOptions options;
   options.endpoints = {endpoint_};
   options.secret = secret_;
-  options.connect_deadline_ns = MonotonicNs() + static_cast<int64_t>(GetOptions().timeout_s * 1e9);
+  options.rank = label;
+  options.connect_deadline_ns = MonotonicNs() + TimeoutOrDefault(0);
   options.host_hint = "node 0's weftrun";
+  options.unanswered_ns = kUnansweredNs;
   return std::make_unique<StoreClient>(SystemSeams(), std::move(options));
 }
 
@@ -81,7 +101,11 @@ void Agents::Set(std::string_view what, std::string value) {
   script_.push_back({.kind = StoreRequest::Kind::kSet,
                      .key = Key(what),
                      .value = std::move(value),
-                     .deadline_ns = MonotonicNs() + kReadyNs});
+                     .deadline_ns = MonotonicNs() + GatherNs()});
+}
+
+int64_t Agents::GatherNs() const {
+  return round_ == 0 ? TimeoutOrDefault(0) : kReadyNs;
 }
 
 void Agents::BeginRound(int round) {
@@ -89,21 +113,34 @@ void Agents::BeginRound(int round) {
   verdict_.reset();
   script_.clear();
   asking_ = false;
+  ranks_of_.clear();
+  stage_ = Stage::kGathering;
   speaker_ = NewClient();
-  listener_ = NewClient();
+  listener_ = NewClient(LabelOf(node_rank_));
   listener_->Start(
       {.kind = StoreRequest::Kind::kWait, .key = Key("verdict"), .deadline_ns = kForever});
-  if (round == 0) return;
-  stage_ = Stage::kGathering;
-  const int64_t deadline_ns = MonotonicNs() + kReadyNs;
-  if (node_rank_ != 0) {
-    Set(StrCat("ready/", node_rank_), "");
-    Wait("go", deadline_ns);
-    return;
-  }
-  for (int node = 1; node < node_count_; ++node)
+  const int64_t deadline_ns = MonotonicNs() + GatherNs();
+  script_.push_back({.kind = StoreRequest::Kind::kAdd,
+                     .key = Key(StrCat("here/", node_rank_)),
+                     .delta = 1,
+                     .deadline_ns = deadline_ns});
+  Set(StrCat("ready/", node_rank_), StrCat(ranks_per_node_, " ", node_count_));
+  for (int node = 0; node_rank_ == 0 && node < node_count_; ++node)
     Wait(StrCat("ready/", node), deadline_ns);
-  Set("go", "");
+  Wait(StrCat("go/", node_rank_), deadline_ns);
+}
+
+std::string Agents::Missing() const {
+  if (node_rank_ != 0) return StrCat("the weftruns of the ", node_count_, " nodes to come");
+  std::string list;
+  int count = 0;
+  for (int node = 0; node < node_count_; ++node) {
+    if (store_->Holds(Key(StrCat("ready/", node)))) continue;
+    if (++count <= kNamedMax) list += StrCat(count == 1 ? "" : ", ", node);
+  }
+  if (count > kNamedMax) list += StrCat(" and ", count - kNamedMax, " more");
+  return StrCat(count == 1 ? "the weftrun of node " : "the weftruns of nodes ", list, " of ",
+                node_count_);
 }
 
 void Agents::SayDone() {
@@ -118,6 +155,8 @@ void Agents::SayDone() {
 
 void Agents::SayFailed(const RoundEnd& verdict) {
   if (verdict_.has_value() || !failure_.ok()) return;
+  // Before this node has found node 0 nobody counts on it.
+  if (stage_ == Stage::kGathering && !listener_->connected()) return Leave();
   // Whatever the speaker waits for does not come any more.
   speaker_ = NewClient();
   asking_ = false;
@@ -145,7 +184,7 @@ void Agents::AppendPollItems(std::vector<PollItem>* items) const {
 
 int64_t Agents::NextWakeNs() const {
   if (speaker_ != nullptr && !asking_ && !script_.empty()) return 0;
-  int64_t wake_ns = kForever;
+  int64_t wake_ns = MayBeat() ? beat_ns_ : kForever;
   for (const StoreClient* client : {listener_.get(), speaker_.get()}) {
     if (client != nullptr) wake_ns = std::min(wake_ns, client->NextWakeNs());
   }
@@ -153,36 +192,127 @@ int64_t Agents::NextWakeNs() const {
 }
 
 void Agents::Step() {
-  if (listener_ != nullptr) {
-    listener_->Step();
-    if (listener_->done()) {
-      const StoreReply reply = listener_->TakeReply();
-      listener_.reset();
-      verdict_ = reply.status.ok() ? Decode(reply.value) : std::nullopt;
-      if (!verdict_.has_value()) {
-        Fail(reply.status.ok() ? MakeError(WEFT_CORRUPT, "it is no verdict") : reply.status,
-             "waiting to hear how the other nodes fare: ");
-      }
-    }
+  StepListener();
+  StepSpeaker();
+  FindLostNodes();
+}
+
+bool Agents::MayBeat() const {
+  return node_rank_ != 0 && stage_ == Stage::kRunning && speaker_ != nullptr && !asking_ &&
+         script_.empty();
+}
+
+void Agents::StepListener() {
+  if (listener_ == nullptr) return;
+  listener_->Step();
+  if (!listener_->done()) return;
+  const StoreReply reply = listener_->TakeReply();
+  listener_.reset();
+  verdict_ = reply.status.ok() ? Decode(reply.value) : std::nullopt;
+  if (!verdict_.has_value()) {
+    Fail(reply.status.ok() ? MakeError(WEFT_CORRUPT, "it is no verdict") : reply.status,
+         "waiting to hear how the other nodes fare: ");
+  } else if (verdict_->exit_code != 0) {
+    // What the speaker waits for does not come any more, and what it says nobody needs.
+    speaker_.reset();
+    script_.clear();
+    asking_ = false;
   }
+}
+
+void Agents::StepSpeaker() {
   while (speaker_ != nullptr) {
+    beating_ = beating_ && asking_;
+    if (MayBeat() && MonotonicNs() >= beat_ns_) {
+      // To remove what is not there changes nothing.
+      script_.push_back({.kind = StoreRequest::Kind::kRemove,
+                         .key = Key(StrCat("beat/", node_rank_)),
+                         .deadline_ns = kForever});
+      beating_ = true;
+      beat_ns_ = MonotonicNs() + kBeatNs;
+    }
     if (!asking_ && !script_.empty()) {
-      speaker_->Start(std::move(script_.front()));
+      asked_ = std::move(script_.front());
       script_.pop_front();
+      speaker_->Start(asked_);
       asking_ = true;
     }
     speaker_->Step();
-    if (!asking_ || !speaker_->done()) break;
+    if (!asking_ || !speaker_->done()) return;
     asking_ = false;
     if (const StoreReply reply = speaker_->TakeReply(); !reply.status.ok()) {
       Fail(reply.status, stage_ == Stage::kGathering
-                             ? StrCat("waiting for all nodes before restart ", round_, ": ")
+                             ? StrCat("waiting for ", Missing(), " before ",
+                                      round_ == 0 ? "the start" : StrCat("restart ", round_), ": ")
                              : "telling the other nodes: ");
-    } else if (script_.empty()) {
-      stage_ = Stage::kRunning;
-      break;
+    } else if (stage_ == Stage::kGathering) {
+      TakeHeard(reply);
     }
   }
+}
+
+void Agents::TakeHeard(const StoreReply& reply) {
+  if (asked_.kind == StoreRequest::Kind::kAdd && reply.number > 1) {
+    Refuse(StrCat("node ", node_rank_, " is there ", reply.number,
+                  " times; each weftrun has a --node-rank of its own"));
+  } else if (asked_.kind == StoreRequest::Kind::kWait &&
+             asked_.key == Key(StrCat("go/", node_rank_))) {
+    TakeGo(reply.value);
+  } else if (asked_.kind == StoreRequest::Kind::kWait) {
+    TakeReady(reply.value);
+  }
+}
+
+// Of the next node; with the last one all get their numbers.
+void Agents::TakeReady(const std::string& value) {
+  const size_t node = ranks_of_.size();
+  int ranks = 0;
+  int nodes = 0;
+  if (!ParsePair(value, 1, &ranks, &nodes) || ranks > kRanksPerNodeMax) {
+    return Refuse(StrCat("node ", node, " says what makes no sense: ", value));
+  }
+  if (nodes != node_count_) {
+    return Refuse(
+        StrCat("node ", node, " was started with --nnodes ", nodes, ", node 0 with ", node_count_));
+  }
+  ranks_of_.push_back(ranks);
+  if (ranks_of_.size() < static_cast<size_t>(node_count_)) return;
+  const int size = std::accumulate(ranks_of_.begin(), ranks_of_.end(), 0);
+  const StoreRequest own_go = std::move(script_.back());
+  script_.clear();
+  for (int first = 0, other = 0; other < node_count_; ++other) {
+    Set(StrCat("go/", other), StrCat(first, " ", size));
+    first += ranks_of_[static_cast<size_t>(other)];
+  }
+  script_.push_back(own_go);
+}
+
+void Agents::TakeGo(const std::string& value) {
+  int first = 0;
+  int size = 0;
+  if (!ParsePair(value, 0, &first, &size) || first > size - ranks_per_node_) {
+    return Refuse(StrCat("node 0 says what makes no sense: ", value));
+  }
+  place_ = {.first_rank = first, .size = size};
+  stage_ = Stage::kRunning;
+}
+
+// Of a weftrun that was killed, or whose machine has gone, nobody else would tell.
+void Agents::FindLostNodes() {
+  if (store_ == nullptr) return;
+  for (const int32_t label : store_->TakeGone()) {
+    const int node = (-2 - label) % kNodesMax;
+    if (node == node_rank_ || node >= node_count_ || label != LabelOf(node) ||
+        store_->Holds(Key("verdict")) || store_->Holds(Key(StrCat("done/", node)))) {
+      continue;
+    }
+    Refuse(StrCat("the weftrun of node ", node, " has ended or cannot be reached"));
+  }
+}
+
+// All are to end because of it.
+void Agents::Refuse(std::string reason) {
+  SayFailed({.exit_code = 1, .reason = std::move(reason)});
 }
 
 }  // namespace weft

@@ -35,7 +35,7 @@ std::string ElasticRanks::LostText(const Rank& lost, bool again) const {
     next = "; it is not started again, as all others have ended";
   }
   return StrCat(lost.WithPid(), " ", lost.exit->ToString(), " and is lost; ", left_count(), " of ",
-                options_.size(), " ranks are left", next);
+                options_.ranks_per_node, " ranks are left", next);
 }
 
 std::vector<const Rank*> ElasticRanks::TakeJoined(const StoreServer& store) {
@@ -78,7 +78,8 @@ std::string ElasticRanks::EndText(std::string_view after) const {
     lost += StrCat(lost.empty() ? "" : "; ", StoryOf(processes));
   }
   if (lost.empty()) return "";
-  return StrCat(well_count, " of ", options_.size(), " ranks ended well", after, "; lost: ", lost);
+  return StrCat(well_count, " of ", options_.ranks_per_node, " ranks ended well", after,
+                "; lost: ", lost);
 }
 
 // However often it was started: what happened first, and what became of it. The rest was said at its time.

@@ -43,24 +43,47 @@ absl::Status Job::Start() {
     return StartRanks();
   }
   agents_->BeginRound(plan_.restart);
-  WEFT_RETURN_IF_ERROR(AwaitOtherNodes());
-  absl::Status started = StartRanks();
-  if (!started.ok()) {
-    agents_->SayFailed(
-        {.exit_code = 1,
-         .reason = StrCat("node ", options_.node_rank, " could not start its ranks")});
-    AgreeOnTheEnd();
+  absl::Status met = AwaitOtherNodes();
+  const std::string self = StrCat("node ", options_.node_rank);
+  if (!met.ok() && last_signal_ == 0) {
+    return EndBeforeTheStart(std::move(met), 1, StrCat(self, " could not meet the other nodes"));
   }
-  return started;
+  if (!met.ok()) {
+    const std::string reason =
+        StrCat(self, " got ", SignalName(last_signal_), " before all nodes had come");
+    return EndBeforeTheStart(std::move(met), 128 + last_signal_, reason);
+  }
+  plan_.place = agents_->place();
+  absl::Status started = StartRanks();
+  if (started.ok()) return started;
+  return EndBeforeTheStart(std::move(started), 1, StrCat(self, " could not start its ranks"));
+}
+
+absl::Status Job::EndBeforeTheStart(absl::Status why, int exit_code, std::string reason) {
+  SignalAll(SIGKILL, /*groups=*/true);
+  agents_->SayFailed({.exit_code = exit_code, .reason = std::move(reason)});
+  AgreeOnTheEnd();
+  LingerForOtherNodes();
+  return why;
 }
 
 // The ranks of all nodes start together, so that none meets one of the round before.
 absl::Status Job::AwaitOtherNodes() {
-  while (!agents_->may_start() && agents_->failure().ok() && last_signal_ == 0)
-    Turn(INT64_MAX);
+  const int64_t say_ns = MonotonicNs() + kSayWaitingNs;
+  bool said = false;
+  while (!agents_->may_start() && agents_->failure().ok() && !agents_->verdict().has_value() &&
+         last_signal_ == 0) {
+    Turn(said ? INT64_MAX : say_ns);
+    if (said || agents_->may_start() || MonotonicNs() < say_ns) continue;
+    Say(StrCat("waiting for ", agents_->Missing()));
+    said = true;
+  }
+  if (agents_->verdict().has_value()) {
+    return MakeError(WEFT_REMOTE_ERROR, StrCat("failed first: ", agents_->verdict()->reason));
+  }
   if (last_signal_ == 0) return agents_->failure();
   return MakeError(WEFT_ABORTED,
-                   StrCat(SignalName(last_signal_), " while waiting for the other nodes"));
+                   StrCat(SignalName(last_signal_), " while waiting for ", agents_->Missing()));
 }
 
 absl::Status Job::StartRanks() {
@@ -71,7 +94,6 @@ absl::Status Job::StartRanks() {
 }
 
 absl::Status Job::StartStore() {
-  if (options_.node_rank != 0) return absl::OkStatus();
   store_ = std::make_unique<StoreServer>(
       SystemSeams(), StoreServerOptions{.secret = plan_.secret,
                                         .insecure = plan_.secret.empty(),
@@ -83,7 +105,7 @@ absl::Status Job::StartStore() {
 
 absl::Status Job::StartRank(int local_rank, int rank_restart) {
   Rank rank;
-  rank.rank = options_.node_rank * options_.ranks_per_node + local_rank;
+  rank.rank = plan_.place.first_rank + local_rank;
   rank.local_rank = local_rank;
   rank.restart = rank_restart;
   std::string log_path;
@@ -230,7 +252,7 @@ void Job::StartAgain(const Rank& lost) {
 void Job::NoteJoined() {
   if (!options_.elastic) return;
   for (const Rank* rank : elastic_.TakeJoined(*store_)) {
-    Say(StrCat(rank->WithPid(), " has joined; ", elastic_.left_count(), " of ", options_.size(),
+    Say(StrCat(rank->WithPid(), " has joined; ", elastic_.left_count(), " of ", plan_.place.size,
                " ranks are there"));
   }
 }
@@ -420,7 +442,9 @@ void Job::AwaitAllDone() {
 // known here.
 void Job::AgreeOnTheEnd() {
   if (agents_ == nullptr) return;
-  const int64_t deadline_ns = MonotonicNs() + kTellNs;
+  // Ranks of other nodes that were asked to end as well may take as long.
+  const int64_t asked_ns = last_signal_ == 0 ? 0 : int64_t{options_.grace_s} * 1'000'000'000;
+  const int64_t deadline_ns = MonotonicNs() + kTellNs + asked_ns;
   const auto agreed = [&] {
     return agents_->heard() && (agents_->verdict().has_value() || last_signal_ != 0);
   };
@@ -438,13 +462,12 @@ bool Job::last_round() const {
 
 // Ranks and weftruns of other nodes may still need the store that lives here.
 void Job::LingerForOtherNodes() {
-  if (store() == nullptr || options_.node_count == 1) return;
-  if (agents_ == nullptr ? first_failure_ != nullptr : !last_round()) return;
-  const int64_t deadline_ns = MonotonicNs() + kDesertNs;
-  while (store()->client_count() > 0 && last_signal_ == 0 && MonotonicNs() < deadline_ns) {
-    if (agents_ == nullptr && store()->Deserted()) return;
+  if (agents_ == nullptr || store() == nullptr || !last_round()) return;
+  // After a failure until the last of the ranks must have ended: the end of the store would hide from them what it was.
+  const bool well = agents_->verdict().has_value() && agents_->verdict()->exit_code == 0;
+  const int64_t deadline_ns = MonotonicNs() + (well ? kLingerNs : kGraceNs + kTermNs);
+  while (store()->client_count() > 0 && last_signal_ == 0 && MonotonicNs() < deadline_ns)
     Turn(deadline_ns);
-  }
 }
 
 void Job::FlushSinks() {
@@ -526,7 +549,8 @@ JobResult Job::Result() const {
     result.exit_code = first_failure_->exit->shell_code();
   } else if (agents_ != nullptr) {
     const std::optional<RoundEnd>& verdict = agents_->verdict();
-    if (!agents_->failure().ok()) result.exit_code = 1;
+    // Asked to end, all ranks of this node did: whoever had the store may have done so first.
+    if (!agents_->failure().ok() && last_signal_ == 0) result.exit_code = 1;
     if (verdict.has_value()) result.exit_code = verdict->exit_code;
   }
   if (sinks_.out->broken()) result.exit_code = sinks_.out->error() == EPIPE ? 128 + SIGPIPE : 1;

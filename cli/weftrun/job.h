@@ -5,6 +5,7 @@
 //   WEFT_RETURN_IF_ERROR(job.Start());
 //   JobResult result = job.Run();
 //
+// On several nodes all begin when the weftruns of all have come, and a failure on one ends the ranks of all.
 // After a failure the others have kGraceNs to say what they saw, then get SIGTERM, and SIGKILL
 // kTermNs later. A job that is asked to end (SIGINT, SIGTERM, SIGHUP) has options.grace_s, then the ranks that
 // are left get SIGKILL; asked again, it ends at once. All processes that a rank left in its process group are killed at the end.
@@ -48,11 +49,11 @@ class Job {
   static constexpr int64_t kKilledNs =
       5'000'000'000;  // then it is said what keeps a rank from ending
   static constexpr int64_t kDrainNs = 1'000'000'000;
-  static constexpr int64_t kDesertNs = 30'000'000'000;
+  static constexpr int64_t kLingerNs = 30'000'000'000;
   static constexpr int64_t kTellNs = 10'000'000'000;
   static constexpr int64_t kSayWaitingNs = 5'000'000'000;  // then the wait for other nodes is said
 
-  // `agents` is nullptr unless the nodes restart together; then it hosts the store.
+  // `agents`: of a job on several nodes, else nullptr. It hosts the store.
   Job(const RunOptions& options, JobPlan plan, Signals* signals, ProcessGuard* guard,
       const Sinks& sinks, Agents* agents);
   ~Job();
@@ -95,6 +96,7 @@ class Job {
   void HeedOtherNodes();
   void AwaitAllDone();
   void AgreeOnTheEnd();
+  absl::Status EndBeforeTheStart(absl::Status why, int exit_code, std::string reason);
   void LingerForOtherNodes();
 
   StoreServer* store() { return agents_ != nullptr ? agents_->store() : store_.get(); }
@@ -111,12 +113,12 @@ class Job {
   JobResult Result() const;
 
   const RunOptions& options_;
-  const JobPlan plan_;
+  JobPlan plan_;  // constant once the nodes have met
   Signals* const signals_;
   ProcessGuard* const guard_;
   const Sinks sinks_;
   Agents* const agents_;
-  std::unique_ptr<StoreServer> store_;  // in node 0, unless agents_ has it
+  std::unique_ptr<StoreServer> store_;  // unless agents_ has it
   std::deque<Rank> ranks_;              // grows while others point into it
   ElasticRanks elastic_{options_, &ranks_};
   const Rank* first_failure_ = nullptr;

@@ -41,6 +41,7 @@ absl::Status PlanOneNode(const RunOptions& options, JobPlan* plan) {
   plan->job_id = StrCat("weftrun-", getpid(), "-",
                         absl::BytesToHexString(absl::string_view(random.data(), 8)));
   plan->store = {.kind = Endpoint::Kind::kUnix, .host = plan->job_id};
+  plan->place = {.size = options.ranks_per_node};
   plan->master_host = options.master_host.empty() ? "127.0.0.1" : options.master_host;
   plan->master_port = options.master_port != 0 ? options.master_port : FreePort();
   return absl::OkStatus();
@@ -89,10 +90,10 @@ absl::StatusOr<JobPlan> PlanJob(const RunOptions& options, int restart) {
 }
 
 Variables JobPlan::VariablesOf(int local_rank, int rank_restart, const RunOptions& options) const {
-  const int rank = options.node_rank * options.ranks_per_node + local_rank;
+  const int rank = place.first_rank + local_rank;
   Variables variables = {
       {"RANK", StrCat(rank)},
-      {"WORLD_SIZE", StrCat(options.size())},
+      {"WORLD_SIZE", StrCat(place.size)},
       {"LOCAL_RANK", StrCat(local_rank)},
       {"LOCAL_WORLD_SIZE", StrCat(options.ranks_per_node)},
       {"NODE_RANK", StrCat(options.node_rank)},

@@ -20,6 +20,12 @@ namespace weft {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
+// The ranks of a node among those of all nodes, which may have different numbers of them.
+struct NodePlace {
+  int first_rank = 0;
+  int size = 1;  // of the world
+};
+
 struct JobPlan {
   std::string job_id;
   int restart = 0;
@@ -28,6 +34,7 @@ struct JobPlan {
   Endpoint store;      // where node 0 listens
   std::string master_host;
   int master_port = 0;
+  NodePlace place;  // on several nodes only when they have met
 
   // Of the rank on this node, in addition to weftrun's own environment. `rank_restart`: how often it has been started again
   // alone; then it joins the others.

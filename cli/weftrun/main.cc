@@ -62,7 +62,7 @@ int Run(const RunOptions& options) {
     }
     absl::StatusOr<JobPlan> plan = PlanJob(options, restart);
     if (!plan.ok()) return Complain(plan.status(), ExitCodeOfStartError(plan.status()));
-    if (options.node_count > 1 && options.restarts_max > 0 && !agents.has_value()) {
+    if (options.node_count > 1 && !agents.has_value()) {
       agents.emplace(options, *plan);
       const absl::Status opened = agents->Open();
       if (!opened.ok()) return Complain(opened, kSystemError);

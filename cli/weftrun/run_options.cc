@@ -96,7 +96,8 @@ absl::StatusOr<RunOptions> ParseRunOptions(int argc, const char* const* argv) {
                              const char* meaning) {
     app.add_option(names, value, meaning)->check(CLI::Range(least, most));
   };
-  number("-n,--nproc-per-node", ranks, 1, kRanksPerNodeMax, "ranks to start on this node");
+  number("-n,--nproc-per-node", ranks, 1, kRanksPerNodeMax,
+         "ranks to start on this node; other nodes may have more or fewer");
   number("--nnodes", options.node_count, 1, kNodesMax,
          "nodes of the job; run weftrun once on each");
   number("--node-rank", node_rank, 0, kNodesMax - 1, "which of them this is, from 0");

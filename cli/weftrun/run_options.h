@@ -15,7 +15,7 @@ namespace weft {
 constexpr int kRanksPerNodeMax = 4096;
 
 struct RunOptions {
-  int ranks_per_node = 1;
+  int ranks_per_node = 1;  // of this node; others may have more or fewer
   int node_count = 1;
   int node_rank = 0;
   std::string master_host;  // "" on one node
@@ -27,8 +27,6 @@ struct RunOptions {
   std::string log_dir;      // "": no files
   std::vector<std::string> program;  // with its arguments
   std::string help;                  // not empty: print it and stop
-
-  int size() const { return ranks_per_node * node_count; }
 
   // How often all ranks may be started again together.
   int job_restarts_max() const { return elastic ? 0 : restarts_max; }

@@ -162,6 +162,7 @@ void StoreClient::Connect() {
     return;
   }
   stream_ = *stream;
+  if (options_.unanswered_ns > 0) seams_.net->EndUnanswered(stream_, options_.unanswered_ns);
   state_ = State::kConnecting;
 }
 

@@ -30,8 +30,9 @@ struct StoreClientOptions {
   int32_t size = 0;
   uint32_t epoch = 1;
   int64_t connect_deadline_ns = 0;
-  std::string host_hint;    // who should be serving: "rank 0", "weftrun"; for messages
-  int64_t server_uid = -1;  // whose server to trust on unix sockets; -1: anybody's
+  std::string host_hint;      // who should be serving: "rank 0", "weftrun"; for messages
+  int64_t server_uid = -1;    // whose server to trust on unix sockets; -1: anybody's
+  int64_t unanswered_ns = 0;  // Net::EndUnanswered() of its connections; 0: never
 };
 
 class StoreClient {

@@ -25,6 +25,8 @@ constexpr size_t kServerReadBytes = 64 * 1024;
 constexpr size_t kAnswerBytesPerStep = kStoreValueBytesMax;
 constexpr int32_t kWorldMax = 65536;
 constexpr size_t kLogBytesMax = 160;
+// Remembered for a program that may never ask.
+constexpr size_t kGoneMax = kWorldMax;
 
 }  // namespace
 
@@ -373,6 +375,9 @@ void StoreServer::Drop(Connection& connection) {
   if (connection.dropped) return;
   connection.dropped = true;
   if (connection.proven) --client_count_;
+  if (connection.proven && connection.rank < -1 && gone_.size() < kGoneMax) {
+    gone_.push_back(connection.rank);
+  }
   data_.Forget(connection.handle);
 }
 

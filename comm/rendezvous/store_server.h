@@ -24,6 +24,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -68,6 +69,9 @@ class StoreServer {
 
   // How many proven clients are connected.
   int client_count() const { return client_count_; }
+
+  // Clients that are no ranks say so by numbers below -1. Those whose connections have ended since the last call, in order.
+  std::vector<int32_t> TakeGone() { return std::exchange(gone_, {}); }
 
   // What was read and is not served yet, and answers that were not taken yet: of all clients.
   size_t buffered_bytes() const;
@@ -118,6 +122,7 @@ class StoreServer {
   int client_count_ = 0;
   int world_size_ = 0;
   std::set<int32_t> came_;
+  std::vector<int32_t> gone_;
   int64_t accept_again_ns_ = 0;  // after a lack of descriptors
   bool starved_ = false;         // the last attempt to accept met one, which has been logged
   std::array<uint64_t, kRefusalCount> refused_ = {};

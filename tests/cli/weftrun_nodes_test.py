@@ -1,4 +1,4 @@
-"""weftrun --max-restarts with several nodes: two weftruns on this machine that restart together, or not at all."""
+"""weftrun with several nodes: weftruns on this machine that begin, end and restart together."""
 import signal
 
 import launched
@@ -6,6 +6,97 @@ from launched import LaunchedTest, clean_environment, rank
 
 _SAY_ROUND = "restarts = int(os.environ['WEFT_RESTART_COUNT'])\nsay('round', restarts, os.environ['WEFT_JOB_ID'])\n"
 _INSECURE = clean_environment(WEFT_INSECURE="1")
+
+
+class SeveralNodes(LaunchedTest):
+    def launch_nodes(self, code, ranks, nodes=None, port=None, first=0):
+        """One weftrun per entry of `ranks`, which says how many ranks it has; nodes count from `first`."""
+        self.port = port or launched.free_port()
+        return [self.launch("-n", count, "--nnodes", nodes or len(ranks), "--node-rank", first + node, "--master-addr", "127.0.0.1",
+                            "--master-port", self.port, *rank(code), environment=_INSECURE) for node, count in enumerate(ranks)]
+
+    def test_each_node_may_have_a_number_of_ranks_of_its_own(self):
+        code = "say('place', os.environ['WORLD_SIZE'], os.environ['LOCAL_RANK'], os.environ['LOCAL_WORLD_SIZE'], os.environ['NODE_RANK'])"
+        for ranks in ((1, 3, 2), (2, 1), (1, 1, 1, 4)):
+            with self.subTest(ranks):
+                first = 0
+                for node, run in enumerate(self.launch_nodes(code, ranks)):
+                    exit_code, out, err = run.finish()
+                    self.assertEqual(0, exit_code, err)
+                    self.assertEqual(sorted(f"[{first + local}] place {sum(ranks)} {local} {ranks[node]} {node}"
+                                            for local in range(ranks[node])), sorted(out))
+                    first += ranks[node]
+
+    def test_a_failure_on_any_node_ends_the_ranks_of_all(self):
+        for culprit in (0, 4):
+            with self.subTest(culprit):
+                code = f"if rank == {culprit}: sys.exit(9)\nsignal.pause()"
+                ranks = (2, 1, 2)
+                failed_node = 0 if culprit == 0 else 2
+                for node, run in enumerate(self.launch_nodes(code, ranks)):
+                    exit_code, _, err = run.finish()
+                    self.assertEqual(9, exit_code, err)
+                    if node != failed_node:
+                        self.assertIn(f"weftrun: failed first: rank {culprit} on node {failed_node} exited with code 9", err)
+
+    def test_a_failure_ends_a_node_that_was_done(self):
+        runs = self.launch_nodes("if rank == 1: time.sleep(1); sys.exit(9)", (1, 1))
+        self.assertEqual([9, 9], [run.finish()[0] for run in runs])
+
+    def test_a_weftrun_that_is_killed_ends_the_others(self):
+        for killed in (0, 2):
+            with self.subTest(killed):
+                runs = self.launch_nodes("say('up'); signal.pause()", (1, 2, 1))
+                for run, count in zip(runs, (1, 2, 1)):
+                    run.wait_for(count, "up")
+                runs[killed].process.kill()
+                for node, run in enumerate(runs):
+                    exit_code, _, err = run.finish()
+                    if node == killed:
+                        continue
+                    self.assertEqual(1, exit_code, err)
+                    reason = ("node 0's weftrun has probably ended" if killed == 0 else
+                              f"failed first: the weftrun of node {killed} has ended or cannot be reached")
+                    self.assertTrue(any(reason in line for line in err), err)
+
+    def test_nodes_may_come_in_any_order_and_it_is_said_who_is_waited_for(self):
+        late = self.launch_nodes("say('up')", (1,), nodes=3, first=1)
+        late[0].wait_for(1, "waiting for the weftruns of the 3 nodes to come", "err")
+        first = self.launch_nodes("say('up')", (1,), nodes=3, port=self.port)
+        first[0].wait_for(1, "waiting for the weftrun of node 2 of 3", "err")
+        last = self.launch_nodes("say('up')", (1,), nodes=3, port=self.port, first=2)
+        for run in first + late + last:
+            self.assertEqual((0, 1), (run.finish()[0], len(run.lines["out"])), run.lines)
+
+    def test_who_is_asked_to_end_while_waiting_ends_the_others_that_have_come(self):
+        runs = self.launch_nodes("say('up')", (1, 1), nodes=3)
+        for run, text in zip(runs, ("node 2 of 3", "3 nodes to come")):
+            run.wait_for(1, text, "err")
+        runs[1].process.send_signal(signal.SIGTERM)
+        for run in runs:
+            exit_code, out, err = run.finish()
+            self.assertEqual((1, []), (exit_code, out), err)
+        self.assertIn("weftrun: failed first: node 1 got SIGTERM before all nodes had come", runs[0].lines["err"])
+
+    def test_who_waits_in_vain_for_node_0_ends_when_asked_to(self):
+        run, = self.launch_nodes("say('up')", (1,), nodes=2, first=1)
+        run.wait_for(1, "nodes to come", "err")
+        run.process.send_signal(signal.SIGTERM)
+        self.assertEqual((1, []), run.finish()[:2])
+
+    def test_nodes_that_do_not_fit_together_are_refused(self):
+        runs = self.launch_nodes("say('up')", (1,), nodes=2) + self.launch_nodes("say('up')", (1,), nodes=3, port=self.port, first=1)
+        for run in runs:
+            exit_code, out, err = run.finish()
+            self.assertEqual((1, []), (exit_code, out), err)
+            self.assertIn("weftrun: failed first: node 1 was started with --nnodes 3, node 0 with 2", err)
+
+    def test_two_of_one_rank_are_refused(self):
+        runs = self.launch_nodes("say('up')", (1, 1), nodes=3) + self.launch_nodes("say('up')", (1,), nodes=3, port=self.port, first=1)
+        for run in runs:
+            exit_code, out, err = run.finish()
+            self.assertEqual((1, []), (exit_code, out), err)
+            self.assertIn("weftrun: failed first: node 1 is there 2 times; each weftrun has a --node-rank of its own", err)
 
 
 class RestartsOnSeveralNodes(LaunchedTest):

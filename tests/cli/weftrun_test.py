@@ -145,14 +145,10 @@ class Variables(LaunchedTest):
 class SeveralNodes(LaunchedTest):
     def run_two_nodes(self, environment):
         port = launched.free_port()
-        # Rank 0 stays until the other node is done, as it would if they computed something together.
-        code = _PRINT_VARIABLES + _GREET_STORE + "if rank == 0: sys.stdin.read()"
+        code = _PRINT_VARIABLES + _GREET_STORE
         nodes = [self.launch("-n", 2, "--nnodes", 2, "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port,
-                             *rank(code), environment=environment, stdin=subprocess.PIPE) for node in (0, 1)]
-        nodes[1].process.stdin.close()
-        second = nodes[1].finish()
-        nodes[0].process.stdin.close()
-        return port, [nodes[0].finish(), second]
+                             *rank(code), environment=environment) for node in (0, 1)]
+        return port, [node.finish() for node in nodes]
 
     def test_two_nodes_share_one_store_and_secret(self):
         with tempfile.NamedTemporaryFile() as secret:

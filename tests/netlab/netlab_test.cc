@@ -223,7 +223,7 @@ class LaunchedOverNetlab : public NetlabTest {
   }
 };
 
-TEST_F(LaunchedOverNetlab, RanksOfTwoNodesMeetAndSum) {
+TEST_F(LaunchedOverNetlab, RanksOfSeveralNodesMeetAndSum) {
   ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 3}));
   if (lab_ == nullptr) return;
   const auto before = lab_->Counters(1);
@@ -235,6 +235,41 @@ TEST_F(LaunchedOverNetlab, RanksOfTwoNodesMeetAndSum) {
   ASSERT_TRUE(after.ok()) << after.status();
   // What it was sent for the sums is 800,024 bytes each time.
   EXPECT_GE(after->received_bytes - before->received_bytes, 3 * 800'024u / 2);
+}
+
+TEST_F(LaunchedOverNetlab, NodesHaveNumbersOfRanksOfTheirOwn) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 3}));
+  if (lab_ == nullptr) return;
+  ExpectMeeting({1, 3});
+  ExpectMeeting({3, 1, 2});
+}
+
+// The ranks know nothing of weft and of each other: it is the weftruns that find out.
+TEST_F(LaunchedOverNetlab, ACutCableEndsTheRanksOfAllNodes) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 3}));
+  if (lab_ == nullptr) return;
+  const Runs runs = Launch({1, 2, 1}, {"bash", "-c", "echo up; exec sleep 1000"});
+  for (const auto& run : runs)
+    ASSERT_TRUE(run->WaitForOutput("up", Soon())) << run->Output();
+  ASSERT_EQ(lab_->SetLinkUp(1, false), absl::OkStatus());
+  for (const auto& run : runs)
+    EXPECT_EQ(run->Wait(Soon()), 1) << run->Output();
+  for (const int node : {0, 2}) {
+    EXPECT_THAT(runs[static_cast<size_t>(node)]->Output(),
+                HasSubstr("the weftrun of node 1 has ended or cannot be reached"));
+  }
+  EXPECT_THAT(runs[1]->Output(), HasSubstr("lost the store"));
+}
+
+TEST_F(LaunchedOverNetlab, AKilledRankEndsTheRanksOfAllNodes) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2}));
+  if (lab_ == nullptr) return;
+  const Runs runs =
+      Launch({2, 1}, {"bash", "-c", "echo up; test $RANK = 2 && kill -9 $$; exec sleep 1000"});
+  for (const auto& run : runs)
+    EXPECT_EQ(run->Wait(Soon()), 128 + SIGKILL) << run->Output();
+  EXPECT_THAT(runs[0]->Output(),
+              HasSubstr("failed first: rank 2 on node 1 killed by signal 9 (SIGKILL)"));
 }
 
 // The store is where the launcher says; what ranks tell each other is on the network that is wanted.

@@ -203,6 +203,20 @@ TEST(StoreServer, IsDesertedOnceEveryRankHasComeAndLeft) {
   EXPECT_TRUE(served.server().Deserted());
 }
 
+TEST(StoreServer, TellsOnceWhichClientsThatAreNoRanksHaveGone) {
+  ServedStore served({}, UnixEndpoint("gone"));
+  for (const int label : {-7, -1, 0, -2}) {
+    RemoteStore client(SystemSeams(), ClientOptions(served.endpoint(), "", label, 0));
+    ASSERT_TRUE(Set(client, "key", "", In(10)).ok());
+  }
+  RemoteStore stays(SystemSeams(), ClientOptions(served.endpoint(), "", -5, 0));
+  ASSERT_TRUE(Set(stays, "key", "", In(10)).ok());
+  served.Stop();
+  served.server().Step();  // reads the goodbyes that came after the thread's last look
+  EXPECT_THAT(served.server().TakeGone(), ::testing::UnorderedElementsAre(-7, -2));
+  EXPECT_THAT(served.server().TakeGone(), ::testing::IsEmpty());
+}
+
 TEST(StoreServer, LeavesNothingBehind) {
   const Holdings before = Holdings::Now();
   {
