@@ -12,7 +12,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
-#include "comm/hierarchy/span_group.h"
+#include "comm/hierarchy/islands.h"
+#include "comm/hierarchy/make_group.h"
 #include "comm/rendezvous/member_watch.h"
 #include "comm/rendezvous/rendezvous.h"
 
@@ -22,7 +23,7 @@ namespace {
 constexpr int64_t kMeetNs = 60'000'000'000;
 constexpr size_t kCount = 100'003;
 
-absl::StatusOr<int64_t> Sum(SpanGroup& group) {
+absl::StatusOr<int64_t> Sum(ProcessGroup& group) {
   const std::vector<int64_t> in(kCount, group.rank());
   std::vector<int64_t> out(kCount, -1);
   WEFT_RETURN_IF_ERROR(group.Run({.kind = OpKind::kAllReduce,
@@ -46,9 +47,9 @@ absl::Status Meet(bool wait) {
                                            MonotonicNs() + kMeetNs, watch));
   const Islands islands = IslandsOf(members);
   WEFT_ASSIGN_OR_RETURN(
-      const std::shared_ptr<SpanGroup> group,
-      SpanGroup::Make(*met.store, met.rank, met.size,
-                      {.name = "meeting", .timeout_ns = kMeetNs, .init_timeout_ns = kMeetNs}, {}));
+      const std::shared_ptr<ProcessGroup> group,
+      MakeGroup(met.store.get(), met.rank, met.size,
+                {.name = "meeting", .timeout_ns = kMeetNs, .init_timeout_ns = kMeetNs}, {}));
   WEFT_ASSIGN_OR_RETURN(int64_t sum, Sum(*group));
   std::printf("rank %d of %d on %s: island %d of %d, sum %lld\n", met.rank, met.size,
               self.host.c_str(), islands.island_of[static_cast<size_t>(met.rank)], islands.count(),

@@ -244,6 +244,26 @@ TEST_F(LaunchedOverNetlab, NodesHaveNumbersOfRanksOfTheirOwn) {
   ExpectMeeting({3, 1, 2});
 }
 
+#ifdef WEFT_PERF
+// Through the C interface, as users' programs; weft_perf checks each element.
+TEST_F(LaunchedOverNetlab, CollectivesOfSeveralNodesHaveRightResults) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 3}));
+  if (lab_ == nullptr) return;
+  for (const std::vector<int>& ranks :
+       {std::vector<int>{1, 1}, std::vector<int>{2, 2}, std::vector<int>{1, 3, 1}}) {
+    for (const std::string operation :
+         {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall"}) {
+      SCOPED_TRACE(StrCat(operation, ", ", ranks.size(), " nodes, ", ranks[1], " ranks on node 1"));
+      const Runs runs = Launch(
+          ranks, {WEFT_PERF, operation, "-b", "52", "-e", "1M", "-f", "23", "-n", "2", "-c", "1"});
+      for (const auto& run : runs)
+        EXPECT_EQ(run->Wait(Soon()), 0) << run->Output();
+      EXPECT_THAT(runs[0]->Output(), HasSubstr("# Out of bounds values : 0 OK"));
+    }
+  }
+}
+#endif
+
 // The ranks know nothing of weft and of each other: it is the weftruns that find out.
 TEST_F(LaunchedOverNetlab, ACutCableEndsTheRanksOfAllNodes) {
   ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 3}));
