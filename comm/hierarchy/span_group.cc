@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include <sched.h>
+
 #include "base/interrupt.h"
 #include "base/later.h"
 #include "base/log.h"
@@ -28,6 +30,10 @@ namespace {
 constexpr int64_t kSocketNapNs = 1'000'000;
 // Steps in a row that move nothing, before the caller sleeps.
 constexpr int kIdleSteps = 200;
+// Of these, those after which it does not offer its CPU to others.
+constexpr int kSpinSteps = 20;
+// Between two looks at whether the group has ended, which touch what other processes write.
+constexpr int64_t kLookNs = 200'000;
 
 // A call's own timeout, or the group's.
 int64_t DeadlineOf(int64_t timeout_ns, int64_t group_timeout_ns) {
@@ -234,17 +240,25 @@ SpanGroup::Works SpanGroup::TakeEnded() {
   return ended;
 }
 
-void SpanGroup::StepAll() {
-  if (!origin_.here()) return;
+bool SpanGroup::StepAll() {
+  if (!origin_.here()) return false;
+  bool moved = false;
   Works ended;
   absl::Status cause;
   {
     MutexLock lock(mutex_);
-    if (closed_) return;  // and all has ended
-    while (MoveWorks()) {
+    if (closed_) return false;  // and all has ended
+    // Whoever waits for a work that is done is not kept by what else there is.
+    while (ended.empty() && MoveWorks()) {
+      moved = true;
+      ended = TakeEnded();
     }
-    ended = TakeEnded();
-    LookForFailure();
+    if (ended.empty()) ended = TakeEnded();  // of calls that have nothing to move
+    const int64_t now_ns = MonotonicNs();
+    if (now_ns >= next_look_ns_) {
+      next_look_ns_ = now_ns + kLookNs;
+      LookForFailure(now_ns);
+    }
     if (!cause_.ok()) EndAll(cause_, &ended);
     cause = cause_;
   }
@@ -253,6 +267,7 @@ void SpanGroup::StepAll() {
     ended_works_.fetch_add(1);
     work->RunCallback();
   }
+  return moved;
 }
 
 absl::Status SpanGroup::WaitFor(CallbackWork& work, int64_t timeout_ns) {
@@ -260,15 +275,17 @@ absl::Status SpanGroup::WaitFor(CallbackWork& work, int64_t timeout_ns) {
   int idle = 0;
   while (!work.ended()) {
     if (!origin_.here()) return MakeError(WEFT_FORKED, "the work belongs to the parent");
-    const uint64_t before = ended_works_.load();
-    StepAll();
+    idle = StepAll() ? 0 : idle + 1;
     if (work.ended()) break;
     if (Interrupted()) return InterruptedError(StrCat("waiting in group ", options_.name));
     if (MonotonicNs() >= until_ns) {
       return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");
     }
-    idle = ended_works_.load() == before ? idle + 1 : 0;
-    if (idle > kIdleSteps) NapOnSockets(std::min(until_ns, MonotonicNs() + kSocketNapNs));
+    if (idle > kIdleSteps) {
+      NapOnSockets(std::min(until_ns, MonotonicNs() + kSocketNapNs));
+    } else if (idle > kSpinSteps) {
+      sched_yield();
+    }
   }
   return work.status();
 }
@@ -297,7 +314,7 @@ void SpanGroup::AwaitCause() {
   LookSoon();
 }
 
-void SpanGroup::LookForFailure() {
+void SpanGroup::LookForFailure(int64_t now_ns) {
   if (!cause_.ok() || closed_) return;
   LookAfterGroups();
   cause_ = SettledCause(core_, options_.name);
@@ -306,7 +323,6 @@ void SpanGroup::LookForFailure() {
     if (!core_.of_all) core_.inner->Fail(cause_);
     return;
   }
-  const int64_t now_ns = MonotonicNs();
   if (settle_by_ns_ == 0) {
     if (!core_.inner->error().ok() || (!core_.of_all && !core_.net->Found().ok())) {
       AwaitCause();

@@ -97,7 +97,8 @@ class SpanGroup : public ProcessGroup,
 
   uint64_t group_id() const { return core_.membership.group_id; }
 
-  void StepAll();
+  // True if anything was moved.
+  bool StepAll();
   absl::Status WaitFor(CallbackWork& work, int64_t timeout_ns);
   void LeaveToProgress(Asking asking);
 
@@ -110,7 +111,7 @@ class SpanGroup : public ProcessGroup,
   absl::Status Admit() WEFT_REQUIRES(mutex_);
   bool MoveWorks() WEFT_REQUIRES(mutex_);
   Works TakeEnded() WEFT_REQUIRES(mutex_);
-  void LookForFailure() WEFT_REQUIRES(mutex_);
+  void LookForFailure(int64_t now_ns) WEFT_REQUIRES(mutex_);
   void Find(const absl::Status& found) WEFT_REQUIRES(mutex_);
   void AwaitCause() WEFT_REQUIRES(mutex_);
   void EndAll(const absl::Status& cause, Works* ended) WEFT_REQUIRES(mutex_);
@@ -138,6 +139,7 @@ class SpanGroup : public ProcessGroup,
   std::deque<std::shared_ptr<SpanMessageWork>> message_works_ WEFT_GUARDED_BY(mutex_);
   SpanMessages messages_ WEFT_GUARDED_BY(mutex_);
   absl::Status cause_ WEFT_GUARDED_BY(mutex_);  // why the group has ended, as all islands say
+  int64_t next_look_ns_ WEFT_GUARDED_BY(mutex_) = 0;
   int64_t settle_by_ns_ WEFT_GUARDED_BY(mutex_) =
       0;  // 0: nothing is found; else a cause must be settled by then
   bool told_ WEFT_GUARDED_BY(mutex_) = false;  // the cause, to somebody

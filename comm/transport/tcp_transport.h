@@ -93,6 +93,7 @@ class TcpTransport : public Transport {
   const TcpSettings settings_;
   const int listener_;
   Mutex mutex_;
+  uint32_t turn_ WEFT_GUARDED_BY(mutex_) = 0;
   std::vector<Peer> peers_ WEFT_GUARDED_BY(mutex_);
   std::vector<Greeting> greetings_ WEFT_GUARDED_BY(mutex_);
   std::vector<LinkEvent> events_ WEFT_GUARDED_BY(mutex_);
