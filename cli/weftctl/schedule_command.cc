@@ -110,7 +110,7 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> Make(const ScheduleArguments
     for (int participant = 0; participant < goal.participants; ++participant)
       island_of.push_back(participant / arguments.group);
     if (std::unique_ptr<CollectiveSchedule> schedule =
-            MakeHierarchySchedule(goal, island_of, across->make))
+            MakeHierarchySchedule(goal, island_of, 1, across->make))
       return schedule;
   }
   return MakeError(

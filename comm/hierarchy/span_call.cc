@@ -28,7 +28,8 @@ bool Overlap(const std::byte* a, size_t a_bytes, const std::byte* b, size_t b_by
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SpanCall>> SpanCall::Make(const Collective& call, int rank,
-                                                         const Islands& islands, Isa isa) {
+                                                         const Islands& islands, Isa isa,
+                                                         std::shared_ptr<NetBuffers> buffers) {
   const int size = static_cast<int>(islands.island_of.size());
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveSchedule> schedule,
                         ScheduleOf(call, rank, islands));
@@ -37,22 +38,28 @@ absl::StatusOr<std::unique_ptr<SpanCall>> SpanCall::Make(const Collective& call,
     arithmetic = call.op == kOpUser ? UnitArithmetic::OfUser(*call.custom, call.dtype)
                                     : UnitArithmetic::Of(isa, call.dtype, call.op, size);
   }
-  return std::make_unique<SpanCall>(call, rank, size, std::move(schedule), arithmetic);
+  return std::make_unique<SpanCall>(call, rank, size, std::move(schedule), arithmetic,
+                                    std::move(buffers));
 }
 
 SpanCall::SpanCall(const Collective& call, int rank, int size,
-                   std::unique_ptr<CollectiveSchedule> schedule, const UnitArithmetic& arithmetic)
+                   std::unique_ptr<CollectiveSchedule> schedule, const UnitArithmetic& arithmetic,
+                   std::shared_ptr<NetBuffers> buffers)
     : call_(call),
       rank_(rank),
       size_(size),
       schedule_(std::move(schedule)),
-      arithmetic_(arithmetic) {}
+      arithmetic_(arithmetic),
+      buffers_(std::move(buffers)) {}
 
-std::byte* SpanCall::Bytes::Make(size_t bytes) {
-  memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes + kCacheLineBytes);
-  const auto address = reinterpret_cast<uintptr_t>(memory_.get());
-  return memory_.get() + (kCacheLineBytes - address % kCacheLineBytes) % kCacheLineBytes;
+namespace {
+
+std::byte* Take(NetBuffers& buffers, size_t bytes, NetBuffer* buffer) {
+  *buffer = buffers.Take(bytes);
+  return buffer->data();
 }
+
+}  // namespace
 
 bool SpanCall::exchanges() const {
   return TraitsOf(call_.kind).local_counts;
@@ -104,29 +111,31 @@ RunMemory SpanCall::Begin() {
                    .output = static_cast<std::byte*>(call_.out)};
   const bool has_input = HasInput(call_, rank_) && (exchanges() || InputUnits() > 0);
   if (has_input && !exchanges() && !InputIsPacked()) {
-    memory.input = input_.Make(InputUnits() * element_bytes);
+    memory.input = Take(*buffers_, InputUnits() * element_bytes, &input_);
     PackInput(memory.input);
   }
   if (has_input && multiplies) {
-    memory.partials = partials_.Make(InputUnits() * arithmetic_.BytesOf(UnitForm::kAccumulator));
+    memory.partials =
+        Take(*buffers_, InputUnits() * arithmetic_.BytesOf(UnitForm::kAccumulator), &partials_);
     MultiplyInput(memory.input, memory.partials);
   }
   const size_t out_bytes =
       exchanges() ? OutputBytes(call_, size_)
                   : BufferUnits(schedule_->goal(), rank_, kOutputBuffer) * element_bytes;
   if (!exchanges() && !OutputIsPacked()) {
-    unpacked_ = output_.Make(out_bytes);
+    unpacked_ = Take(*buffers_, out_bytes, &output_);
     memory.output = unpacked_;
   }
   const size_t in_bytes = exchanges() ? InputBytes(call_, size_) : InputUnits() * element_bytes;
   const bool copies = has_input && !multiplies && !schedule_->in_place() &&
                       Overlap(memory.input, in_bytes, memory.output, out_bytes);
   if (copies) {
-    std::byte* const copy = input_.Make(in_bytes);
+    std::byte* const copy = Take(*buffers_, in_bytes, &input_);
     std::memcpy(copy, memory.input, in_bytes);
     memory.input = copy;
   }
-  memory.scratch = scratch_.Make(ScheduleRun::ScratchBytes(*schedule_, rank_, arithmetic_));
+  memory.scratch =
+      Take(*buffers_, ScheduleRun::ScratchBytes(*schedule_, rank_, arithmetic_), &scratch_);
   return memory;
 }
 

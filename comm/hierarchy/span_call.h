@@ -1,6 +1,6 @@
 // What a collective is for a group over several islands: the schedule of it, the kernels, and where its units lie.
 //
-//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<SpanCall> span, SpanCall::Make(call, rank, islands, isa));
+//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<SpanCall> span, SpanCall::Make(call, rank, islands, isa, buffers));
 //   ScheduleRun run(span->schedule(), rank, span->Begin(), span->arithmetic(), route);
 //   ... run, until it is done
 //   span->Finish();
@@ -21,6 +21,7 @@
 #include "comm/engine/unit_arithmetic.h"
 #include "comm/group/collective.h"
 #include "comm/hierarchy/islands.h"
+#include "comm/hierarchy/net_buffers.h"
 #include "comm/kernels/isa.h"
 #include "comm/schedule/schedule.h"
 
@@ -30,10 +31,11 @@ class SpanCall {
  public:
   // UNSUPPORTED if no schedule does it.
   static absl::StatusOr<std::unique_ptr<SpanCall>> Make(const Collective& call, int rank,
-                                                        const Islands& islands, Isa isa);
+                                                        const Islands& islands, Isa isa,
+                                                        std::shared_ptr<NetBuffers> buffers);
 
   SpanCall(const Collective& call, int rank, int size, std::unique_ptr<CollectiveSchedule> schedule,
-           const UnitArithmetic& arithmetic);
+           const UnitArithmetic& arithmetic, std::shared_ptr<NetBuffers> buffers);
   SpanCall(const SpanCall&) = delete;
   SpanCall& operator=(const SpanCall&) = delete;
 
@@ -47,15 +49,6 @@ class SpanCall {
   void Finish();
 
  private:
-  // Bytes that nobody has to clear.
-  class Bytes {
-   public:
-    std::byte* Make(size_t bytes);
-
-   private:
-    std::unique_ptr<std::byte[]> memory_;
-  };
-
   bool exchanges() const;
   size_t InputUnits() const;
   bool InputIsPacked() const;
@@ -68,10 +61,11 @@ class SpanCall {
   const int size_;
   const std::unique_ptr<CollectiveSchedule> schedule_;
   const UnitArithmetic arithmetic_;
-  Bytes scratch_;
-  Bytes input_;
-  Bytes partials_;
-  Bytes output_;
+  const std::shared_ptr<NetBuffers> buffers_;
+  NetBuffer scratch_;
+  NetBuffer input_;
+  NetBuffer partials_;
+  NetBuffer output_;
   std::byte* unpacked_ = nullptr;  // the output, if it is not where the caller wants it
 };
 

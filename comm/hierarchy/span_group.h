@@ -93,6 +93,8 @@ class SpanGroup : public ProcessGroup,
 
   std::span<const int> peers() const { return core_.peers; }
 
+  const std::shared_ptr<NetBuffers>& buffers() const { return core_.net->buffers(); }
+
   const Islands& islands() const { return core_.islands; }
 
   uint64_t group_id() const { return core_.membership.group_id; }

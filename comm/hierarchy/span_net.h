@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "base/mutex.h"
 #include "comm/group/process_group.h"
+#include "comm/hierarchy/net_buffers.h"
 #include "comm/hierarchy/span_end.h"
 #include "comm/hierarchy/span_watch.h"
 #include "comm/transport/transport.h"
@@ -45,6 +46,8 @@ class SpanNet {
 
   Transport& transport() { return *transport_; }
 
+  const std::shared_ptr<NetBuffers>& buffers() const { return buffers_; }
+
   // Why all groups have ended, in the numbers of the first one; Ok while they have not. Never waits.
   absl::Status Cause() { return watch_->Cause(*end_); }
 
@@ -64,6 +67,7 @@ class SpanNet {
   const std::shared_ptr<SpanEnd> end_;
   const std::shared_ptr<SpanWatch> watch_;
   const std::unique_ptr<Transport> transport_;
+  const std::shared_ptr<NetBuffers> buffers_ = std::make_shared<NetBuffers>();
   Mutex mutex_;
   std::vector<LostLink> lost_ WEFT_GUARDED_BY(mutex_);
 };

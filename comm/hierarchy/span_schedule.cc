@@ -1,5 +1,6 @@
 #include "comm/hierarchy/span_schedule.h"
 
+#include <algorithm>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,9 @@ namespace {
 constexpr uint64_t kWholeBytes = 8 << 10;
 // And from which bytes that leave an island count.
 constexpr uint64_t kLanesBytes = 32 << 10;
+// A lane goes in segments of about so many bytes, that its sums are formed while more is on its way.
+constexpr uint64_t kSegmentBytes = 1 << 20;
+constexpr uint64_t kSegmentsMax = 64;
 
 // Of a kind whose counts all ranks know.
 GoalKind GoalKindOf(OpKind kind) {
@@ -85,9 +89,12 @@ uint64_t BytesOf(const Collective& call, const ScheduleGoal& goal) {
 
 // Direct has one crossing, and adds what comes from up to 64 pieces at once; halving along the tree sends as few bytes and needs no more
 // than two of them at a time.
-std::unique_ptr<CollectiveSchedule> Lanes(const ScheduleGoal& goal, const Islands& islands) {
+std::unique_ptr<CollectiveSchedule> Lanes(const ScheduleGoal& goal, const Islands& islands,
+                                          uint64_t bytes) {
+  const auto lane_bytes = bytes / islands.island_of.size() * static_cast<uint64_t>(islands.count());
+  const uint64_t segments = std::clamp<uint64_t>(lane_bytes / kSegmentBytes, 1, kSegmentsMax);
   const size_t pieces = goal.Reduces() ? PiecesOf(islands.island_of).pieces.size() : 0;
-  return MakeHierarchySchedule(goal, islands.island_of,
+  return MakeHierarchySchedule(goal, islands.island_of, static_cast<int>(segments),
                                pieces > kSourcesMax ? MakeTreeHalvingSchedule : MakeDirectSchedule);
 }
 
@@ -110,8 +117,8 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective&
     WEFT_ASSIGN_OR_RETURN(goal.order, OrderOfAccumulators(size));
   }
   const uint64_t bytes = BytesOf(call, goal);
-  if (bytes >= kLanesBytes && islands.count() < size) {
-    if (std::unique_ptr<CollectiveSchedule> lanes = Lanes(goal, islands)) return lanes;
+  if (bytes >= (islands.count() < size ? kLanesBytes : 2 * kSegmentBytes)) {
+    if (std::unique_ptr<CollectiveSchedule> lanes = Lanes(goal, islands, bytes)) return lanes;
   }
   const bool whole = goal.kind == GoalKind::kAllReduce && bytes <= kWholeBytes;
   for (const char* const algorithm :

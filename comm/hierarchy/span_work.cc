@@ -13,7 +13,7 @@ absl::StatusOr<std::shared_ptr<SpanWork>> SpanWork::Make(std::shared_ptr<SpanGro
   SpanGroup& of = *group;
   auto work = std::make_shared<SpanWork>(std::move(group), call);
   WEFT_ASSIGN_OR_RETURN(work->span_call_,
-                        SpanCall::Make(work->call_, of.rank(), of.islands(), isa));
+                        SpanCall::Make(work->call_, of.rank(), of.islands(), isa, of.buffers()));
   return work;
 }
 

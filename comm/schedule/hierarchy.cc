@@ -1,7 +1,9 @@
-// Ops of a participant, which is a member of its island:
-//   for s = 1 to L-1: send the own part of each lane that member + s owns; receive the parts of own lanes from member - s
-//   for each own lane: add the parts of each piece; then the ops of the schedule across
-//   for s = 1 to L-1: send the results of own lanes to member + s; receive those of the lanes that member - s owns
+// Ops of a participant, which is a member of its island, in rounds, one for each segment:
+//   fold:   for s = 1 to L-1: send the own part of each lane that member + s owns; receive the parts of own lanes from member - s
+//   across: for each own lane: add the parts of each piece; then the ops of the schedule across
+//   spread: for s = 1 to L-1: send the results of own lanes to member + s; receive those of the lanes that member - s owns
+// The list has fold 0, fold 1, across 0, fold 2, across 1, spread 0, fold 3, ..., so that three rounds are under way. Every third round has the
+// same scratch.
 #include "comm/schedule/hierarchy.h"
 
 #include <algorithm>
@@ -45,10 +47,11 @@ struct HierarchyIslands {
 };
 
 struct Lane {
-  UnitSlice slice;
-  int root_island = -1;  // -1: all islands get the result
-  int root = -1;         // its participant there
-  int member = 0;        // that owns it on other islands, modulo their size
+  UnitSlice slice;        // of the side that has all units
+  uint64_t in_block = 0;  // where it begins in its block, of goals that have blocks
+  int root_island = -1;   // -1: all islands get the result
+  int root = -1;          // its participant there
+  int member = 0;         // that owns it on other islands, modulo their size
 };
 
 bool IsBlockwise(GoalKind kind) {
@@ -57,8 +60,12 @@ bool IsBlockwise(GoalKind kind) {
 
 class HierarchySchedule final : public CollectiveSchedule {
  public:
-  HierarchySchedule(const ScheduleGoal& goal, HierarchyIslands islands, AcrossMaker across)
-      : CollectiveSchedule(goal), islands_(std::move(islands)), across_(across) {
+  HierarchySchedule(const ScheduleGoal& goal, HierarchyIslands islands, int segments,
+                    AcrossMaker across)
+      : CollectiveSchedule(goal),
+        islands_(std::move(islands)),
+        segments_(segments),
+        across_(across) {
     const std::unique_ptr<CollectiveSchedule> lane = AcrossOf(LaneAt(0));
     name_ = StrCat("hierarchy of ", islands_.count(), " islands, ", lane->algorithm());
     window_ = std::max<uint32_t>(kWindow, lane->window());
@@ -76,20 +83,27 @@ class HierarchySchedule final : public CollectiveSchedule {
 
   const HierarchyIslands& islands() const { return islands_; }
 
+  int segments() const { return segments_; }
+
   int lanes() const {
-    return IsBlockwise(goal().kind) ? goal().participants : static_cast<int>(islands_.largest);
+    return segments_ *
+           (IsBlockwise(goal().kind) ? goal().participants : static_cast<int>(islands_.largest));
   }
 
   Lane LaneAt(int number) const {
     Lane lane;
+    const int whole = number / segments_;
+    UnitSlice of = SliceOf(goal().count, static_cast<int>(islands_.largest), whole);
     if (IsBlockwise(goal().kind)) {
-      lane.slice = {goal().BlockBegin(number), goal().BlockUnits(number)};
-      lane.root = number;
+      of = {goal().BlockBegin(whole), goal().BlockUnits(whole)};
+      lane.root = whole;
     } else {
-      lane.slice = SliceOf(goal().count, lanes(), number);
       if (goal().HasRoot()) lane.root = goal().root;
-      lane.member = number;
+      lane.member = whole;
     }
+    lane.slice = SliceOf(of.units, segments_, number % segments_);
+    lane.in_block = lane.slice.begin;
+    lane.slice.begin += of.begin;
     if (lane.root < 0) return lane;
     lane.root_island = islands_.island_of[static_cast<size_t>(lane.root)];
     if (IsBlockwise(goal().kind)) lane.member = islands_.member_of[static_cast<size_t>(lane.root)];
@@ -121,9 +135,10 @@ class HierarchySchedule final : public CollectiveSchedule {
 
  private:
   // Ops that may be under way at once, so that many lanes are.
-  static constexpr uint32_t kWindow = 8;
+  static constexpr uint32_t kWindow = 16;
 
   const HierarchyIslands islands_;
+  const int segments_;
   const AcrossMaker across_;
   std::string name_;
   uint32_t window_ = kWindow;
@@ -145,14 +160,13 @@ class HierarchyPart {
       if (owner == member_) own_.push_back(static_cast<size_t>(number));
       lanes_.push_back({.lane = lane, .number = number, .owner = owner});
     }
-    for (const size_t number : own_)
-      MakeScratch(&lanes_[number]);
-    if (goal_.Reduces()) Exchange(/*result=*/false);
-    for (const size_t number : own_) {
-      if (goal_.Reduces()) AddParts(&lanes_[number]);
-      GoAcross(&lanes_[number]);
+    MakeScratch();
+    const int rounds = schedule_.segments();
+    for (int step = 0; step < rounds + 2; ++step) {
+      if (goal_.Reduces() && step < rounds) Exchange(/*result=*/false, step);
+      if (step >= 1 && step <= rounds) GoAcross(step - 1);
+      if (schedule_.Spreads() && step >= 2) Exchange(/*result=*/true, step - 2);
     }
-    if (schedule_.Spreads()) Exchange(/*result=*/true);
   }
 
   std::vector<ScratchBuffer> TakeScratch() { return std::move(scratch_); }
@@ -174,8 +188,12 @@ class HierarchyPart {
     std::unique_ptr<CollectiveSchedule> schedule;
     std::vector<uint32_t> ready;     // ops by which the pieces are there
     std::vector<uint32_t> received;  // by member; the op that receives its part
-    OpRange crossing;                // the ops across
+    OpRange crossing;                // its sums and the ops across
+    std::vector<OpRange> before;     // all of the lane that had this scratch
   };
+
+  static constexpr int kRoundsUnderWay = 3;
+  static constexpr uint32_t kNone = UINT32_MAX;
 
   const std::vector<LanePiece>& Pieces() const {
     return islands_.pieces[static_cast<size_t>(island_)];
@@ -184,9 +202,34 @@ class HierarchyPart {
   // The only piece is this member's input: it need not be copied.
   bool IsInput() const { return size_ == 1; }
 
-  void MakeScratch(LaneOfPart* own) {
-    own->schedule = schedule_.AcrossOf(own->lane);
-    const uint64_t units = own->lane.slice.units;
+  int RoundOf(const LaneOfPart& lane) const { return lane.number % schedule_.segments(); }
+
+  // Lanes of the same owner, kRoundsUnderWay rounds apart, have the same scratch, as large as the largest of them needs it.
+  void MakeScratch() {
+    for (const size_t number : own_) {
+      LaneOfPart& own = lanes_[number];
+      own.schedule = schedule_.AcrossOf(own.lane);
+      own.received.assign(static_cast<size_t>(size_), kNone);
+      if (RoundOf(own) < kRoundsUnderWay) {
+        MakeScratchOf(&own);
+        continue;
+      }
+      const LaneOfPart& first = lanes_[number - kRoundsUnderWay];
+      own.parts = first.parts;
+      own.raw = first.raw;
+      own.partials = first.partials;
+      own.across = first.across;
+    }
+  }
+
+  // Cuts differ by a unit.
+  void MakeScratchOf(LaneOfPart* own) {
+    Lane largest = own->lane;
+    for (int round = RoundOf(*own); round < schedule_.segments(); round += kRoundsUnderWay) {
+      const size_t number = static_cast<size_t>(own->number + round - RoundOf(*own));
+      if (lanes_[number].lane.slice.units > largest.slice.units) largest = lanes_[number].lane;
+    }
+    const uint64_t units = largest.slice.units;
     if (goal_.Reduces()) {
       uint64_t raw = 0;
       uint64_t partials = 0;
@@ -197,11 +240,13 @@ class HierarchyPart {
           Scratch(partials == 0 ? 0 : units * static_cast<uint64_t>(size_), UnitForm::kElement);
       own->raw = IsInput() ? kInputBuffer : Scratch(raw, UnitForm::kElement);
       own->partials = Scratch(partials, sum);
-      own->received.resize(static_cast<size_t>(size_));
     }
     own->across = kScratchBuffers + static_cast<uint32_t>(scratch_.size());
-    for (const ScratchBuffer& buffer : own->schedule->ScratchOf(island_))
+    for (ScratchBuffer buffer : schedule_.AcrossOf(largest)->ScratchOf(island_)) {
+      // Though the lane has no fewer units than the others, a slice of it may have one less, of each piece.
+      buffer.units += static_cast<uint64_t>(std::max(islands_.count(), islands_.order.pieces()));
       scratch_.push_back(buffer);
+    }
   }
 
   uint32_t Scratch(uint64_t units, UnitForm form) {
@@ -223,12 +268,12 @@ class HierarchyPart {
 
   // Parts to the owners of lanes, or results from them: step by step, so that no two send to the same member at once, and in a step
   // lane by lane, so that what both ends of a message have before it is the same and nothing waits in a circle.
-  void Exchange(bool result) {
+  void Exchange(bool result, int round) {
     for (int step = 1; step < size_; ++step) {
       const int to = (member_ + step) % size_;
       const int from = (member_ + size_ - step) % size_;
-      const std::vector<size_t> out = LanesOf(result ? member_ : to);
-      const std::vector<size_t> in = LanesOf(result ? from : member_);
+      const std::vector<size_t> out = LanesOf(result ? member_ : to, round);
+      const std::vector<size_t> in = LanesOf(result ? from : member_, round);
       for (size_t i = 0; i < std::max(out.size(), in.size()); ++i) {
         if (i < out.size()) Send(lanes_[out[i]], to, result);
         if (i < in.size()) Receive(&lanes_[in[i]], from, result);
@@ -236,12 +281,30 @@ class HierarchyPart {
     }
   }
 
-  std::vector<size_t> LanesOf(int owner) const {
+  std::vector<size_t> LanesOf(int owner, int round) const {
     std::vector<size_t> owned;
-    for (size_t number = 0; number < lanes_.size(); ++number) {
+    for (auto number = static_cast<size_t>(round); number < lanes_.size();
+         number += static_cast<size_t>(schedule_.segments())) {
       if (lanes_[number].owner == owner) owned.push_back(number);
     }
     return owned;
+  }
+
+  // Who writes into an own lane's scratch comes after whoever had it before.
+  void AddBefore(const LaneOfPart& own, ScheduleOp* op) const {
+    op->after.insert(op->after.end(), own.before.begin(), own.before.end());
+  }
+
+  void GoAcross(int round) {
+    for (const size_t number : LanesOf(member_, round)) {
+      LaneOfPart& own = lanes_[number];
+      const auto begin = static_cast<uint32_t>(ops_.size());
+      if (goal_.Reduces()) AddParts(&own);
+      GoAcross(&own);
+      own.crossing = {begin, static_cast<uint32_t>(ops_.size()), 1};
+      if (round + kRoundsUnderWay < schedule_.segments())
+        lanes_[number + kRoundsUnderWay].before = AllOf(own);
+    }
   }
 
   void Send(const LaneOfPart& at, int to, bool result) {
@@ -258,6 +321,7 @@ class HierarchyPart {
     op.action = OpAction::kRecv;
     op.to = result ? ResultPlace(*at) : PartOf(*at, from);
     if (result) return;
+    AddBefore(*at, &op);
     at->received[static_cast<size_t>(from)] = index;
     if (op.to.buffer == at->raw) at->ready.push_back(index);
   }
@@ -271,7 +335,8 @@ class HierarchyPart {
   }
 
   UnitPlace ResultPlace(const LaneOfPart& at) const {
-    return {kOutputBuffer, goal_.kind == GoalKind::kReduceScatter ? 0 : at.lane.slice.begin};
+    return {kOutputBuffer,
+            goal_.kind == GoalKind::kReduceScatter ? at.lane.in_block : at.lane.slice.begin};
   }
 
   void AddParts(LaneOfPart* own) {
@@ -284,6 +349,7 @@ class HierarchyPart {
       const auto index = static_cast<uint32_t>(ops_.size());
       ScheduleOp& op = ops_.emplace_back();
       op.units = units;
+      AddBefore(*own, &op);
       own->ready.push_back(index);
       if (piece.alone()) {
         op.to = PartOf(*own, member_);
@@ -328,6 +394,7 @@ class HierarchyPart {
       }
       std::vector<OpRange> after = std::move(op.after);
       op.after.clear();
+      AddBefore(*own, &op);
       if (reads_pieces) {
         for (const uint32_t index : own->ready)
           AddAfter(&op, index);
@@ -336,7 +403,18 @@ class HierarchyPart {
         op.after.push_back({range.begin + begin, range.end + begin, range.step});
       ops_.push_back(std::move(op));
     }
-    own->crossing = {begin, static_cast<uint32_t>(ops_.size()), 1};
+  }
+
+  // Of an own lane that has gone across; with those before it, if it was too short to have any.
+  std::vector<OpRange> AllOf(const LaneOfPart& own) const {
+    std::vector<uint32_t> receives = own.received;
+    std::sort(receives.begin(), receives.end());
+    ScheduleOp all;
+    for (const uint32_t receive : receives) {
+      if (receive != kNone) AddAfter(&all, receive);
+    }
+    if (own.crossing.end > own.crossing.begin) all.after.push_back(own.crossing);
+    return all.after.empty() ? own.before : all.after;
   }
 
   // What an op across names, in the whole.
@@ -346,7 +424,8 @@ class HierarchyPart {
         if (goal_.Reduces() && !IsInput())
           return {goal_.order_free ? own.partials : own.raw, place.offset};
         return {kInputBuffer,
-                place.offset + (goal_.kind == GoalKind::kAllGather ? 0 : own.lane.slice.begin)};
+                place.offset + (goal_.kind == GoalKind::kAllGather ? own.lane.in_block
+                                                                   : own.lane.slice.begin)};
       case kPartialsBuffer:
         return {own.partials, place.offset};
       case kOutputBuffer: {
@@ -434,7 +513,7 @@ void AddPieces(const ScheduleGoal& goal, HierarchyIslands* islands) {
 
 std::unique_ptr<CollectiveSchedule> MakeHierarchySchedule(const ScheduleGoal& goal,
                                                           const std::vector<int>& island_of,
-                                                          AcrossMaker across) {
+                                                          int segments, AcrossMaker across) {
   const bool has_lanes =
       goal.Reduces() || goal.kind == GoalKind::kAllGather || goal.kind == GoalKind::kBroadcast;
   if (!has_lanes || island_of.size() != static_cast<size_t>(goal.participants)) return nullptr;
@@ -459,7 +538,7 @@ std::unique_ptr<CollectiveSchedule> MakeHierarchySchedule(const ScheduleGoal& go
   if (goal.kind != GoalKind::kAllReduce)
     lane.kind = goal.Reduces() ? GoalKind::kReduce : GoalKind::kBroadcast;
   if (across(lane) == nullptr) return nullptr;
-  return std::make_unique<HierarchySchedule>(goal, std::move(islands), across);
+  return std::make_unique<HierarchySchedule>(goal, std::move(islands), segments, across);
 }
 
 }  // namespace weft

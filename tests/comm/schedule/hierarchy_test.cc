@@ -57,7 +57,8 @@ TEST(ScheduleHierarchy, IsRightForAllIslandsAndSchedulesAcross) {
         }
         const auto make = random() % 2 == 0 ? MakeDirectSchedule : across.make;
         const std::vector<int> map = IslandsOf(n, islands, static_cast<int>(random() % 4), &random);
-        const std::unique_ptr<CollectiveSchedule> schedule = MakeHierarchySchedule(goal, map, make);
+        const std::unique_ptr<CollectiveSchedule> schedule =
+            MakeHierarchySchedule(goal, map, 1 + static_cast<int>(random() % 9), make);
         if (schedule == nullptr) continue;
         std::string told = std::string(schedule->algorithm()) + " " + std::string(GoalName(kind)) +
                            ", " + std::to_string(goal.count) + " units, on";
@@ -100,7 +101,7 @@ TEST(ScheduleHierarchy, SendsAVectorPerIslandAcross) {
     island_of.push_back(p / 4);
   const ScheduleGoal goal = {.kind = GoalKind::kAllReduce, .participants = 16, .count = kCount};
   for (const auto across : {MakeTreeHalvingSchedule, MakeDirectSchedule}) {
-    const auto schedule = MakeHierarchySchedule(goal, island_of, across);
+    const auto schedule = MakeHierarchySchedule(goal, island_of, 1, across);
     for (int island = 0; island < 4; ++island)
       EXPECT_EQ(2 * kCount * 3 / 4, Across(*schedule, island_of, island));
   }
@@ -111,7 +112,7 @@ TEST(ScheduleHierarchy, SendsEachPieceOfTheTree) {
   constexpr uint64_t kCount = 3000;
   const std::vector<int> island_of = {0, 0, 0, 1};
   const ScheduleGoal goal = {.kind = GoalKind::kAllReduce, .participants = 4, .count = kCount};
-  const auto schedule = MakeHierarchySchedule(goal, island_of, MakeDirectSchedule);
+  const auto schedule = MakeHierarchySchedule(goal, island_of, 2, MakeDirectSchedule);
   EXPECT_EQ(2 * kCount / 2 + kCount / 2, Across(*schedule, island_of, 0));
   EXPECT_EQ(kCount, Across(*schedule, island_of, 1));
 }
@@ -120,19 +121,19 @@ TEST(ScheduleHierarchy, BlocksGoToEachIslandOnce) {
   constexpr uint64_t kCount = 100;
   const std::vector<int> island_of = {0, 0, 1, 1, 1, 0};
   const ScheduleGoal goal = {.kind = GoalKind::kAllGather, .participants = 6, .count = kCount};
-  const auto schedule = MakeHierarchySchedule(goal, island_of, MakeDirectSchedule);
+  const auto schedule = MakeHierarchySchedule(goal, island_of, 2, MakeDirectSchedule);
   EXPECT_EQ(3 * kCount, Across(*schedule, island_of, 0));
   EXPECT_EQ(3 * kCount, Across(*schedule, island_of, 1));
 }
 
 TEST(ScheduleHierarchy, IsNoneWhereThereAreNoLanes) {
   const ScheduleGoal goal = {.kind = GoalKind::kAllReduce, .participants = 4, .count = 100};
-  EXPECT_EQ(nullptr, MakeHierarchySchedule(goal, {0, 0, 0, 0}, MakeDirectSchedule));
-  EXPECT_EQ(nullptr, MakeHierarchySchedule(goal, {0, 0, 1, 1}, MakeRingSchedule));
+  EXPECT_EQ(nullptr, MakeHierarchySchedule(goal, {0, 0, 0, 0}, 1, MakeDirectSchedule));
+  EXPECT_EQ(nullptr, MakeHierarchySchedule(goal, {0, 0, 1, 1}, 1, MakeRingSchedule));
   EXPECT_EQ(nullptr,
             MakeHierarchySchedule({.kind = GoalKind::kAllToAll, .participants = 4, .count = 1},
-                                  {0, 0, 1, 1}, MakeDirectSchedule));
-  EXPECT_NE(nullptr, MakeHierarchySchedule(goal, {0, 0, 1, 1}, MakeDirectSchedule));
+                                  {0, 0, 1, 1}, 1, MakeDirectSchedule));
+  EXPECT_NE(nullptr, MakeHierarchySchedule(goal, {0, 0, 1, 1}, 1, MakeDirectSchedule));
 }
 
 }  // namespace
