@@ -7,8 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include <sched.h>
-
 #include "base/interrupt.h"
 #include "base/later.h"
 #include "base/log.h"
@@ -28,10 +26,8 @@ namespace weft {
 namespace {
 
 constexpr int64_t kSocketNapNs = 1'000'000;
-// Steps in a row that move nothing, before the caller sleeps.
-constexpr int kIdleSteps = 200;
-// Of these, those after which it does not offer its CPU to others.
-constexpr int kSpinSteps = 20;
+// What a caller does before it sleeps: others get its CPU soon, as there may be more ranks than CPUs.
+constexpr WaitPolicy kAwake{.spins = 20, .yields = 180};
 // Between two looks at whether the group has ended, which touch what other processes write.
 constexpr int64_t kLookNs = 200'000;
 
@@ -240,19 +236,16 @@ SpanGroup::Works SpanGroup::TakeEnded() {
   return ended;
 }
 
-bool SpanGroup::StepAll() {
-  if (!origin_.here()) return false;
-  bool moved = false;
+void SpanGroup::StepAll() {
+  if (!origin_.here()) return;
   Works ended;
   absl::Status cause;
   {
     MutexLock lock(mutex_);
-    if (closed_) return false;  // and all has ended
+    if (closed_) return;  // and all has ended
     // Whoever waits for a work that is done is not kept by what else there is.
-    while (ended.empty() && MoveWorks()) {
-      moved = true;
+    while (ended.empty() && MoveWorks())
       ended = TakeEnded();
-    }
     if (ended.empty()) ended = TakeEnded();  // of calls that have nothing to move
     const int64_t now_ns = MonotonicNs();
     if (now_ns >= next_look_ns_) {
@@ -267,25 +260,27 @@ bool SpanGroup::StepAll() {
     ended_works_.fetch_add(1);
     work->RunCallback();
   }
-  return moved;
 }
 
 absl::Status SpanGroup::WaitFor(CallbackWork& work, int64_t timeout_ns) {
   const int64_t until_ns = timeout_ns > 0 ? Later(MonotonicNs(), timeout_ns) : INT64_MAX;
-  int idle = 0;
+  const auto ended = [&] {
+    StepAll();
+    return work.ended();
+  };
+  const auto given_up = [&] {
+    return Interrupted() || MonotonicNs() >= until_ns;
+  };
   while (!work.ended()) {
     if (!origin_.here()) return MakeError(WEFT_FORKED, "the work belongs to the parent");
-    idle = StepAll() ? 0 : idle + 1;
-    if (work.ended()) break;
+    EventCount nobody;
+    Deadline at_once{0};  // its sleeps are not on sockets
+    if (WaitUntil(nobody, kAwake, at_once, ended, given_up) == WaitResult::kReady) break;
     if (Interrupted()) return InterruptedError(StrCat("waiting in group ", options_.name));
     if (MonotonicNs() >= until_ns) {
       return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");
     }
-    if (idle > kIdleSteps) {
-      NapOnSockets(std::min(until_ns, MonotonicNs() + kSocketNapNs));
-    } else if (idle > kSpinSteps) {
-      sched_yield();
-    }
+    NapOnSockets(std::min(until_ns, MonotonicNs() + kSocketNapNs));
   }
   return work.status();
 }

@@ -99,8 +99,7 @@ class SpanGroup : public ProcessGroup,
 
   uint64_t group_id() const { return core_.membership.group_id; }
 
-  // True if anything was moved.
-  bool StepAll();
+  void StepAll();
   absl::Status WaitFor(CallbackWork& work, int64_t timeout_ns);
   void LeaveToProgress(Asking asking);
 
