@@ -68,13 +68,14 @@ absl::StatusOr<weft_store_t> ReadStore(std::string_view call, const weft_group_c
   return full.store;
 }
 
-absl::Status CheckPlace(std::string_view call, int size, int rank, const void* group) {
+absl::Status CheckPlace(std::string_view call, int size, int rank, const void* group,
+                        int size_max = kGroupRanksMax) {
   if (group == nullptr) return InvalidArgument(call, "group is NULL");
   if (size < 1) return InvalidArgument(call, StrCat("size is ", size, ", at least 1 is needed"));
-  if (size > kGroupRanksMax) {
-    return CallError(
-        WEFT_UNSUPPORTED, call,
-        StrCat("size is ", size, ", this version has groups of 1 to ", kGroupRanksMax));
+  if (size > size_max) {
+    return CallError(WEFT_UNSUPPORTED, call,
+                     StrCat("size is ", size, ", this version has groups of 1 to ", size_max,
+                            size_max == kNodeRanksMax ? " on one machine" : ""));
   }
   if (rank < 0 || rank >= size) {
     return InvalidArgument(call, StrCat("rank ", rank, " is not one of 0..", size - 1));
@@ -252,7 +253,7 @@ weft_result_t weft_group_create_local(int size, const weft_group_config_t* confi
                                       weft_group_t groups[]) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_group_create_local";
-    WEFT_RETURN_IF_ERROR(weft::CheckPlace(kCall, size, 0, groups));
+    WEFT_RETURN_IF_ERROR(weft::CheckPlace(kCall, size, 0, groups, weft::kNodeRanksMax));
     weft::GroupOptions options;
     WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
     WEFT_RETURN_IF_ERROR(weft::CheckMayMake(kCall));

@@ -129,10 +129,10 @@ absl::Status SpanGroup::Admit() {
 
 absl::StatusOr<std::shared_ptr<SpanWork>> SpanGroup::Issue(const Collective& call) {
   WEFT_RETURN_IF_ERROR(Prepare());
-  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanWork> work,
-                        SpanWork::Make(shared_from_this(), call, isa_));
   MutexLock lock(mutex_);
   WEFT_RETURN_IF_ERROR(Admit());
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanWork> work,
+                        SpanWork::Make(shared_from_this(), call, isa_));
   const uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
   work->Begin(sequence, DeadlineOf(call.timeout_ns, timeout_ns_.load()));
   works_.push_back(work);
@@ -202,11 +202,11 @@ bool SpanGroup::MoveWorks() {
   for (const std::shared_ptr<SpanWork>& work : works_) {
     moved |= work->Step();
     if (work->run().failed() != nullptr && settle_by_ns_ == 0) {
-      Find(DifferentCall(*work, core_.end->FieldsOf(RankOf(peers(), work->run().failed()->peer)),
-                         rank_));
+      Find(DifferentCall(
+          *work, core_.end->FieldsOf(RankOf(core_.peers, work->run().failed()->peer)), rank_));
     }
   }
-  return transport().Advance() || moved;
+  return core_.net->transport().Advance() || moved;
 }
 
 // Numbers are right before whoever waits can see the end.
@@ -291,7 +291,7 @@ void SpanGroup::NapOnSockets(int64_t until_ns) {
   {
     MutexLock lock(mutex_);
     if (closed_) return;
-    transport().AppendPollItems(&items);
+    core_.net->transport().AppendPollItems(&items);
   }
   (void)SystemSeams().net->Poll(items, until_ns);
 }
@@ -345,7 +345,7 @@ void SpanGroup::LookForFailure(int64_t now_ns) {
 // A link that is lost is waited for as long as an island that does not answer: whether the rank has died its agents will have said by then.
 absl::Status SpanGroup::LostLink(int64_t now_ns) {
   for (const SpanNet::LostLink& link : core_.net->LostLinks(now_ns)) {
-    const int rank = RankOf(peers(), link.event.peer);
+    const int rank = RankOf(core_.peers, link.event.peer);
     if (rank < 0 || now_ns < link.since_ns + core_.net->watch().limit_ns()) continue;
     for (const std::shared_ptr<SpanWork>& work : works_) {
       if (work->run().WaitsFor() != rank) continue;
@@ -362,7 +362,7 @@ void SpanGroup::EndAll(const absl::Status& cause, Works* ended) {
   if (works_.empty() && message_works_.empty()) return;
   told_ = true;
   // From here on nothing touches their memory.
-  transport().CloseGroup(group_id());
+  core_.net->transport().CloseGroup(core_.membership.group_id);
   for (std::shared_ptr<SpanWork>& work : works_) {
     queued_.fetch_sub(1);
     failures_.fetch_add(1);
@@ -415,7 +415,8 @@ void SpanGroup::Close() {
   for (const std::shared_ptr<CallbackWork>& work : ended) {
     work->RunCallback();
   }
-  transport().CloseGroup(group_id());  // what still comes for it is nobody's
+  core_.net->transport().CloseGroup(
+      core_.membership.group_id);  // what still comes for it is nobody's
   if (part_of_ != nullptr) part_of_->Remove(this);
   CloseSpan(&core_);
   RemoveProgressUser(this);

@@ -88,16 +88,8 @@ class SpanGroup : public ProcessGroup,
   uint32_t queued() const override;
   void SetAskedForProgress(bool asked) override;
 
-  // For its works.
-  Transport& transport() { return core_.net->transport(); }
-
-  std::span<const int> peers() const { return core_.peers; }
-
-  const std::shared_ptr<NetBuffers>& buffers() const { return core_.net->buffers(); }
-
-  const Islands& islands() const { return core_.islands; }
-
-  uint64_t group_id() const { return core_.membership.group_id; }
+  // For its works. Its net is nullptr once it is closed.
+  const SpanCore& core() const { return core_; }
 
   void StepAll();
   absl::Status WaitFor(CallbackWork& work, int64_t timeout_ns);

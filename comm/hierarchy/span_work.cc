@@ -12,8 +12,8 @@ absl::StatusOr<std::shared_ptr<SpanWork>> SpanWork::Make(std::shared_ptr<SpanGro
                                                          const Collective& call, Isa isa) {
   SpanGroup& of = *group;
   auto work = std::make_shared<SpanWork>(std::move(group), call);
-  WEFT_ASSIGN_OR_RETURN(work->span_call_,
-                        SpanCall::Make(work->call_, of.rank(), of.islands(), isa, of.buffers()));
+  WEFT_ASSIGN_OR_RETURN(work->span_call_, SpanCall::Make(work->call_, of.rank(), of.core().islands,
+                                                         isa, of.core().net->buffers()));
   return work;
 }
 
@@ -25,9 +25,9 @@ void SpanWork::Begin(uint64_t sequence, int64_t deadline_ns) {
   deadline_ns_ = deadline_ns;
   run_.emplace(span_call_->schedule(), group_->rank(), span_call_->Begin(),
                span_call_->arithmetic(),
-               RunRoute{.transport = &group_->transport(),
-                        .peers = group_->peers(),
-                        .stream = {group_->group_id(), sequence},
+               RunRoute{.transport = &group_->core().net->transport(),
+                        .peers = group_->core().peers,
+                        .stream = {group_->core().membership.group_id, sequence},
                         .signature = SignatureOf(IdentityOf(call_), /*in_line=*/false)});
 }
 

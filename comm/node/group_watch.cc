@@ -83,8 +83,9 @@ int64_t GroupWatch::LookAtRanks(int64_t now_ns) {
 }
 
 void GroupWatch::End(const absl::Status& cause) {
-  parts_.Fail(cause);
   failures_.Raise(cause);
+  // Another rank may have been first: its parts end by the same cause as the group.
+  parts_.Fail(failures_.Cause());
   NotifyAll(woken_);
 }
 

@@ -65,6 +65,7 @@ void AddPlaceFaults(const Maker& maker, std::vector<BadCall>* calls) {
     add("size_0", WEFT_INVALID_ARGUMENT, "size is 0", 0, 0);
     add("size_minus_1", WEFT_INVALID_ARGUMENT, "size is -1", -1, 0);
     add("size_INT32_MIN", WEFT_INVALID_ARGUMENT, "size is -2147483648", INT32_MIN, 0);
+    if (!maker.has_rank) add("size_65", WEFT_UNSUPPORTED, "65", 65, 0);
     add("size_65537", WEFT_UNSUPPORTED, "65537", 65537, 0);
     add("size_INT32_MAX", WEFT_UNSUPPORTED, "2147483647", INT32_MAX, 0);
   }
