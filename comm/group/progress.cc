@@ -88,6 +88,7 @@ class Progress {
     if (CallerDrivesProgress()) return absl::OkStatus();
     MutexLock lock(mutex_);
     if (thread_.joinable()) return absl::OkStatus();
+    if (engine_ == nullptr) return MakeError(WEFT_INVALID_USAGE, "the group was closed");
     WEFT_RETURN_IF_ERROR(engine_->set.Open());
     absl::StatusOr<std::thread> started =
         StartHiddenThread("weft-progress", [this, engine = engine_] { Loop(*engine); });

@@ -52,6 +52,11 @@ absl::StatusOr<std::shared_ptr<const IslandMap>> MapOf(const Membership& members
     Island& island = list.emplace_back();
     for (const int rank : ranks) {
       const GroupMember& member = membership.members[static_cast<size_t>(rank)];
+      if (member.agent.empty()) {
+        return MakeError(WEFT_REMOTE_ERROR, {.rank = rank, .pid = member.pid, .host = member.host},
+                         StrCat("rank ", rank, " on host ", member.host,
+                                " has no address where others reach it; its own error says why"));
+      }
       const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(member.agent);
       if (!endpoint.ok()) {
         return MakeError(

@@ -82,8 +82,8 @@ class SpanMaking {
     const auto& members = span_.membership.members;
     const auto home_end = std::make_shared<SpanEnd>(~group_id, options_.name, home_, members);
     span_.end = std::make_shared<SpanEnd>(group_id, options_.name, span_.inner, members);
-    watch->Add(home_end, /*of_all=*/true);
-    watch->Add(span_.end, /*of_all=*/true);
+    watch->Add(home_end, SpanWatch::Kind::kHome);
+    watch->Add(span_.end, SpanWatch::Kind::kFirst);
     span_.of_all = true;
     span_.peers.resize(members.size());
     std::iota(span_.peers.begin(), span_.peers.end(), 0);

@@ -28,6 +28,8 @@ namespace {
 constexpr int64_t kSocketNapNs = 1'000'000;
 // What a caller does before it sleeps: others get its CPU soon, as there may be more ranks than CPUs.
 constexpr WaitPolicy kAwake{.spins = 20, .yields = 180};
+// Rounds of moving what can be moved with the group's lock held.
+constexpr int kRoundsMax = 32;
 // Between two looks at whether the group has ended, which touch what other processes write.
 constexpr int64_t kLookNs = 200'000;
 
@@ -109,15 +111,21 @@ absl::Status SpanGroup::Prepare() {
         WEFT_FORKED, {.group = options_.name},
         fmt::format("group {} belongs to the process that forked this one", options_.name));
   }
+  {
+    MutexLock lock(mutex_);
+    if (closed_) return Closed();
+  }
   return PrepareProgress();
+}
+
+absl::Status SpanGroup::Closed() const {
+  return MakeError(WEFT_INVALID_USAGE, {.group = options_.name},
+                   fmt::format("group {} was closed", options_.name));
 }
 
 // The first caller to learn of the end gets its cause, as on one node.
 absl::Status SpanGroup::Admit() {
-  if (closed_) {
-    return MakeError(WEFT_BAD_STATE, {.group = options_.name},
-                     fmt::format("group {} is closed", options_.name));
-  }
+  if (closed_) return Closed();
   if (!cause_.ok()) {
     if (!std::exchange(told_, true)) return cause_;
     return MakeError(WEFT_ABORTED, weft::FieldsOf(cause_),
@@ -133,9 +141,11 @@ absl::StatusOr<std::shared_ptr<SpanWork>> SpanGroup::Issue(const Collective& cal
   WEFT_RETURN_IF_ERROR(Admit());
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanWork> work,
                         SpanWork::Make(shared_from_this(), call, isa_));
-  const uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
+  // Without memory nothing has happened, and the next call has this number.
+  const uint64_t sequence = sequence_.load(std::memory_order_relaxed) + 1;
   work->Begin(sequence, DeadlineOf(call.timeout_ns, timeout_ns_.load()));
   works_.push_back(work);
+  sequence_.store(sequence, std::memory_order_relaxed);
   queued_.fetch_add(1);
   return work;
 }
@@ -162,9 +172,9 @@ absl::StatusOr<std::shared_ptr<SpanMessageWork>> SpanGroup::Issue(
   auto work = std::make_shared<SpanMessageWork>(shared_from_this(), messages, deadlines_ns);
   MutexLock lock(mutex_);
   WEFT_RETURN_IF_ERROR(Admit());
+  message_works_.push_back(work);
   for (size_t i = 0; i < work->count(); ++i)
     messages_.Issue(&work->message(i));
-  message_works_.push_back(work);
   queued_.fetch_add(1);
   return work;
 }
@@ -243,8 +253,8 @@ void SpanGroup::StepAll() {
   {
     MutexLock lock(mutex_);
     if (closed_) return;  // and all has ended
-    // Whoever waits for a work that is done is not kept by what else there is.
-    while (ended.empty() && MoveWorks())
+    // Whoever waits for a work that is done is not kept by what else there is, nor those that wait for the lock by what never ends.
+    for (int round = 0; round < kRoundsMax && ended.empty() && MoveWorks(); ++round)
       ended = TakeEnded();
     if (ended.empty()) ended = TakeEnded();  // of calls that have nothing to move
     const int64_t now_ns = MonotonicNs();
@@ -318,8 +328,11 @@ void SpanGroup::LookForFailure(int64_t now_ns) {
     if (!core_.of_all) core_.inner->Fail(cause_);
     return;
   }
+  // Of a part: a link that broke, or a death that is not told for all groups yet.
+  const absl::Status of_part = core_.net->watch().Cause(*core_.end);
   if (settle_by_ns_ == 0) {
-    if (!core_.inner->error().ok() || (!core_.of_all && !core_.net->Found().ok())) {
+    if (!of_part.ok() || !core_.inner->error().ok() ||
+        (!core_.of_all && !core_.net->Found().ok())) {
       AwaitCause();
     } else if (const absl::Status lost = LostLink(now_ns); !lost.ok()) {
       Find(lost);
@@ -336,6 +349,10 @@ void SpanGroup::LookForFailure(int64_t now_ns) {
     return;
   }
   if (now_ns < settle_by_ns_) return;
+  if (!of_part.ok()) {
+    cause_ = of_part;
+    return;
+  }
   const std::optional<FailureRecord> found = core_.end->Found();
   cause_ = found ? core_.end->StatusOf(*found)
                  : MakeError(WEFT_ABORTED, {.group = options_.name},
@@ -385,7 +402,7 @@ absl::Status SpanGroup::error() {
   if (!origin_.here()) return absl::OkStatus();
   StepAll();
   MutexLock lock(mutex_);
-  return cause_;
+  return closed_ ? Closed() : cause_;
 }
 
 void SpanGroup::Abort(std::string_view reason) {

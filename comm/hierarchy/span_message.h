@@ -23,7 +23,7 @@ struct SpanMessage {
   SpanMessage(const SpanMessage&) = delete;
   SpanMessage& operator=(const SpanMessage&) = delete;
 
-  // A send ends when the receiver has all of it, and is told so; else when it is on its way.
+  // A send ends when the receiver has all of it, and is told so; else when the transport has taken it.
   bool has_fin() const { return bytes > WEFT_EAGER_BYTES; }
 
   // Whom it waits for; WEFT_ANY_SOURCE: whoever sends first.

@@ -89,13 +89,18 @@ uint64_t BytesOf(const Collective& call, const ScheduleGoal& goal) {
 
 // Direct has one crossing, and adds what comes from up to 64 pieces at once; halving along the tree sends as few bytes and needs no more
 // than two of them at a time.
+std::unique_ptr<CollectiveSchedule> ManyPieces(const ScheduleGoal& goal) {
+  return goal.kind == GoalKind::kAllReduce ? MakeTreeHalvingSchedule(goal)
+                                           : MakeBinomialSchedule(goal);
+}
+
 std::unique_ptr<CollectiveSchedule> Lanes(const ScheduleGoal& goal, const Islands& islands,
                                           uint64_t bytes) {
   const auto lane_bytes = bytes / islands.island_of.size() * static_cast<uint64_t>(islands.count());
   const uint64_t segments = std::clamp<uint64_t>(lane_bytes / kSegmentBytes, 1, kSegmentsMax);
   const size_t pieces = goal.Reduces() ? PiecesOf(islands.island_of).pieces.size() : 0;
   return MakeHierarchySchedule(goal, islands.island_of, static_cast<int>(segments),
-                               pieces > kSourcesMax ? MakeTreeHalvingSchedule : MakeDirectSchedule);
+                               pieces > kSourcesMax ? ManyPieces : MakeDirectSchedule);
 }
 
 }  // namespace
@@ -103,6 +108,13 @@ std::unique_ptr<CollectiveSchedule> Lanes(const ScheduleGoal& goal, const Island
 absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective& call, int rank,
                                                                const Islands& islands) {
   const int size = static_cast<int>(islands.island_of.size());
+  if (call.algorithm != Protocol::kAuto) {
+    return MakeError(
+        WEFT_UNSUPPORTED, {.operation = OpKindName(call.kind)},
+        fmt::format("{}: algorithm \"{}\": groups over several nodes have none that can "
+                    "be asked for; pass NULL to let weft choose",
+                    OpKindName(call.kind), ProtocolName(call.algorithm)));
+  }
   if (TraitsOf(call.kind).local_counts) return ExchangeOf(call, rank, size);
   ScheduleGoal goal{.kind = GoalKindOf(call.kind), .participants = size, .count = call.count};
   if (goal.HasRoot()) goal.root = call.root;
@@ -129,10 +141,16 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective&
     auto schedule = MakeSchedule(algorithm, goal);
     if (schedule.ok()) return schedule;
   }
+  // Of many ranks: as lanes, or as if each were on an island of its own.
+  if (std::unique_ptr<CollectiveSchedule> lanes = Lanes(goal, islands, bytes)) return lanes;
+  std::vector<int> alone(static_cast<size_t>(size));
+  std::iota(alone.begin(), alone.end(), 0);
+  if (auto lanes = MakeHierarchySchedule(goal, alone, 1, ManyPieces)) return lanes;
   const char* const name = OpKindName(call.kind);
   return MakeError(
       WEFT_UNSUPPORTED, {.operation = name},
-      fmt::format("{}: this version has none over {} ranks of several nodes", name, size));
+      fmt::format("{}: this version has none of this reduction over {} ranks of several nodes",
+                  name, size));
 }
 
 }  // namespace weft

@@ -90,7 +90,7 @@ absl::StatusOr<std::optional<SpanPart>> SplitSpan(ProcessGroup& parent, const Sp
   part.core.inner = *std::move(inner);
   part.core.end = std::make_shared<SpanEnd>(part.core.membership.group_id, part.options.name,
                                             part.core.inner, part.core.membership.members);
-  part.core.net->watch().Add(part.core.end, /*of_all=*/false);
+  part.core.net->watch().Add(part.core.end, SpanWatch::Kind::kPart);
   return part;
 }
 

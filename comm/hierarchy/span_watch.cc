@@ -46,9 +46,9 @@ absl::Status SpanWatch::Begin() {
   return side_.Watch();
 }
 
-void SpanWatch::Add(std::shared_ptr<SpanEnd> group, bool of_all) {
+void SpanWatch::Add(std::shared_ptr<SpanEnd> group, Kind kind) {
   MutexLock lock(mutex_);
-  groups_.push_back({.end = std::move(group), .of_all = of_all});
+  groups_.push_back({.end = std::move(group), .kind = kind});
 }
 
 void SpanWatch::Remove(const SpanEnd* group) {
@@ -162,7 +162,7 @@ void SpanWatch::Tell() {
 // One group's record at a time: the next one's when the islands have settled on that.
 void SpanWatch::Post() {
   for (Group& group : groups_) {
-    if (group.of_all || group.over) continue;
+    if (group.kind == Kind::kHome || group.over) continue;
     if (!Cause(*group.end).ok()) {
       group.over = true;
       continue;
@@ -245,7 +245,7 @@ void SpanWatch::NoteEnded(int world_rank, const std::optional<ExitInfo>& exit) {
   for (const int fellow : fellows) {
     const std::optional<ExitInfo>& how = ended_.at(fellow);
     for (Group& group : groups_) {
-      if (!group.of_all) continue;
+      if (group.kind == Kind::kPart) continue;
       const auto record = how ? group.end->Dead(fellow, *how) : std::nullopt;
       if (record) group.unsaid.push_back(*record);
     }
@@ -258,7 +258,7 @@ void SpanWatch::NoteUnreachable(int island) {
     if (!ended_.contains(rank)) ranks.push_back(rank);
   }
   for (Group& group : groups_) {
-    if (!group.of_all) continue;
+    if (group.kind == Kind::kPart) continue;
     if (const auto record = group.end->Unreachable(ranks)) group.unsaid.push_back(*record);
   }
 }

@@ -4,14 +4,14 @@
 //   auto watch = std::make_shared<SpanWatch>(SystemSeams(), settings, map, block, island, process);
 //   WEFT_RETURN_IF_ERROR(watch->Begin());
 //   WatchGroup(watch);                                  // from here on the progress thread moves it
-//   watch->Add(end, /*of_all=*/true);                   // a group
+//   watch->Add(end, SpanWatch::Kind::kFirst);           // a group
 //   if (absl::Status cause = watch->Cause(*end); !cause.ok()) ...
 //   watch->Remove(end.get());
 //   UnwatchGroup(watch.get());
 //   watch->Leave();
 //
 // One process speaks for the island, and only that one does anything but look whether it is its turn. What all islands have settled
-// on stands in the island's memory, where all of its processes read it. Of a group that the speaker need not be in, the others post how it has
+// on stands in the island's memory, where all of its processes read it. Of a group that the speaker need not be in, or may have closed, the others post how it has
 // ended (island_mail.h); that a rank has died, or cannot be reached, is not told for each of these: a group of all ranks says it.
 //
 // Who is asked for the cause of a failure right after it has happened must wait for it: it is known when all islands have had
@@ -56,8 +56,10 @@ class SpanWatch : public Watched {
   // False in a forked child of the process that made it, to which it does nothing.
   bool here() const { return origin_.here(); }
 
-  // `of_all`: all ranks of the job are in it.
-  void Add(std::shared_ptr<SpanEnd> group, bool of_all);
+  // Of all ranks of the job, and there while any of them is; of all of them; of some. Deaths are told of the first two.
+  enum class Kind : uint8_t { kHome, kFirst, kPart };
+
+  void Add(std::shared_ptr<SpanEnd> group, Kind kind);
   void Remove(const SpanEnd* group);
 
   // What all islands say of why the group has ended; Ok until that is settled, and in a forked child. Never waits.
@@ -97,7 +99,7 @@ class SpanWatch : public Watched {
 
   struct Group {
     std::shared_ptr<SpanEnd> end;
-    bool of_all = true;
+    Kind kind = Kind::kFirst;
     // By this speaker: what has not been taken yet, and what has been found last.
     std::vector<FailureRecord> unsaid;
     std::optional<FailureRecord> found;

@@ -33,6 +33,9 @@ void SpanWork::Begin(uint64_t sequence, int64_t deadline_ns) {
 
 void SpanWork::End(absl::Status status) {
   if (status.ok()) span_call_->Finish();
+  // Its memory is the next operation's, whenever this object is freed.
+  run_.reset();
+  span_call_.reset();
   status_ = std::move(status);
   SetEnded();
 }

@@ -408,12 +408,18 @@ void MessageLink::BeginData() {
     in_data_ = receive->memory + receive->moved;
   } else if (ahead && !IsClosed(in_header_.group_id)) {
     BeginEarly();
+    if (!failure_.ok()) return;
   }
   if (in_left_ == 0) EndData();
 }
 
 void MessageLink::BeginEarly() {
-  Early& early = early_[KeyOfFrame(in_header_)];
+  const auto [at, added] = early_.try_emplace(KeyOfFrame(in_header_));
+  if (!added) {
+    Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a message twice", peer_)));
+    return;
+  }
+  Early& early = at->second;
   early.signature = in_header_.signature;
   early.bytes.resize(in_header_.bytes);
   in_early_ = &early;

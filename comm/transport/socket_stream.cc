@@ -26,6 +26,8 @@ IoResult Unmoved(int error_number) {
 IoResult SocketStream::Write(std::span<const iovec> pieces) {
   const msghdr message = MessageOf(pieces);
   const ssize_t sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  // Who has closed the connection may have sent something before, which lies here: the end is what a read says.
+  if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) return {};
   if (sent < 0) return Unmoved(errno);
   return {.state = IoState::kDone, .bytes = static_cast<size_t>(sent)};
 }

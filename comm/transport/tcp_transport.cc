@@ -46,6 +46,12 @@ TcpTransport::TcpTransport(const Seams& seams, TcpSettings settings, int listene
 
 // Data that the other side has not got would be lost if something of its own had come meanwhile and was not read.
 TcpTransport::~TcpTransport() {
+  // Of a forked child the connections are the parent's to use.
+  if (pid_ == getpid()) Flush();
+  seams_.net->Close(listener_);
+}
+
+void TcpTransport::Flush() {
   const int64_t until_ns = seams_.clock->NowNs() + kCloseNs;
   const auto quiet = [this] {
     MutexLock lock(mutex_);
@@ -55,7 +61,6 @@ TcpTransport::~TcpTransport() {
   while (!quiet() && seams_.clock->NowNs() < until_ns) {
     if (!TcpTransport::Advance()) (void)seams_.net->Poll({}, seams_.clock->NowNs() + kCloseNapNs);
   }
-  seams_.net->Close(listener_);
 }
 
 MessageLink& TcpTransport::LinkOf(int number) {

@@ -19,6 +19,8 @@
 #include <string>
 #include <vector>
 
+#include <unistd.h>
+
 #include "absl/status/statusor.h"
 #include "base/fd.h"
 #include "base/mutex.h"
@@ -79,6 +81,7 @@ class TcpTransport : public Transport {
 
   TcpTransport(const Seams& seams, TcpSettings settings, int listener);
 
+  void Flush();
   MessageLink& LinkOf(int peer) WEFT_REQUIRES(mutex_);
   bool AcceptAll() WEFT_REQUIRES(mutex_);
   void DialDue() WEFT_REQUIRES(mutex_);
@@ -92,6 +95,7 @@ class TcpTransport : public Transport {
   const Seams seams_;
   const TcpSettings settings_;
   const int listener_;
+  const pid_t pid_ = getpid();
   Mutex mutex_;
   uint32_t turn_ WEFT_GUARDED_BY(mutex_) = 0;
   std::vector<Peer> peers_ WEFT_GUARDED_BY(mutex_);

@@ -1,6 +1,6 @@
 // Moves messages between this rank and others: by whatever reaches them.
 //
-//   transport->Post(&transfer);                   // never waits, never allocates
+//   transport->Post(&transfer);                   // never waits
 //   while (transfer.state() == TransferState::kPosted) transport->Advance();
 //   for (const LinkEvent& event : transport->TakeEvents()) ...
 //   if (const std::optional<uint64_t> tag = transport->OfferedTag(peer, stream)) ...   // there is something to receive
