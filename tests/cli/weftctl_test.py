@@ -384,7 +384,7 @@ class Schedule(LaunchedTest):
     def test_bad_command_lines(self):
         for arguments, word in (((), "subcommand"), (("show", "ring", "all_reduce"), "PARTICIPANTS"), (("show", "ring", "sum", "2"), "sum"),
                                 (("show", "fast", "all_reduce", "2"), "fast"), (("show", "ring", "all_reduce", "2"), "in this order"),
-                                (("show", "direct", "all_reduce", "6", "--group", "3"), "powers of two"),
+                                (("show", "direct", "all_reduce", "6", "--group", "6"), "two groups or more"),
                                 (("show", "direct", "all_reduce", "0"), "0 participants"), (("show", "direct", "gather", "2", "--root", "2"), "root 2"),
                                 (("show", "direct", "gather", "2", "--participant", "2"), "participant 2"), (("verify", "/nonexistent"), "nonexistent")):
             with self.subTest(arguments):

@@ -128,10 +128,12 @@ class StartsAgain(ElasticTest):
         run = self.launch("-n", 3, "--elastic", "--max-restarts", 2, *self.member(
             "if rank > 0:\n"
             "    if count > 0: join()\n"
+            "    if rank == 2 and count == 1: read('both have joined')\n"
             "    if count == 0 or rank == 2: sys.exit(7 + count)\n"
             "read('end')"))
-        run.wait_for(1, "is used up", "err")
         run.wait_for(2, "has joined", "err")
+        self.note("both have joined")
+        run.wait_for(1, "is used up", "err")
         self.note("end")
         code, _, err = run.finish()
         self.assertEqual(0, code, err)
