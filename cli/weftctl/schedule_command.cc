@@ -107,6 +107,7 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> Make(const ScheduleArguments
                    [&](const ScheduleAlgorithm& one) { return one.name == arguments.algorithm; });
   if (across != std::end(kScheduleAlgorithms)) {
     std::vector<int> island_of;
+    island_of.reserve(static_cast<size_t>(goal.participants));
     for (int participant = 0; participant < goal.participants; ++participant)
       island_of.push_back(participant / arguments.group);
     if (std::unique_ptr<CollectiveSchedule> schedule =

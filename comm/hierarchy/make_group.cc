@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "comm/hierarchy/group_meeting.h"
 #include "comm/hierarchy/span_group.h"
 #include "comm/node/make_group.h"

@@ -40,7 +40,7 @@ int64_t DeadlineOf(int64_t timeout_ns, int64_t group_timeout_ns) {
 
 // Of a blocking call: its buffers are the caller's again when it returns.
 absl::Status Finish(SpanGroup& group, CallbackWork& work) {
-  const absl::Status status = group.WaitFor(work, 0);
+  absl::Status status = group.WaitFor(work, 0);
   if (ResultOf(status) != WEFT_INTERRUPTED) return status;
   (void)TakeInterrupt();
   group.Abort("interrupted by its program (weft_set_interrupt)");
@@ -65,11 +65,11 @@ absl::Status OwnNumbers(const absl::Status& cause, const SpanCore& core, const s
 
 // The deaths of ranks are settled for all groups together, so that all name the same one.
 absl::Status SettledCause(const SpanCore& core, const std::string& name) {
-  const absl::Status own = core.net->watch().Cause(*core.end);
+  absl::Status own = core.net->watch().Cause(*core.end);
   if (core.of_all) return own;
   const weft_result_t result = ResultOf(own);
   if (!own.ok() && result != WEFT_PEER_LOST && result != WEFT_UNREACHABLE) return own;
-  const absl::Status of_all = core.net->Cause();
+  absl::Status of_all = core.net->Cause();
   return of_all.ok() ? of_all : OwnNumbers(of_all, core, name);
 }
 

@@ -63,6 +63,7 @@ absl::StatusOr<ReductionOrder> OrderOfAccumulators(int size) {
   std::vector<int> ranks(static_cast<size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
   std::vector<OrderPiece> pieces;
+  pieces.reserve(ranks.size());
   for (const int rank : ranks)
     pieces.push_back({rank, UnitForm::kAccumulator});
   return ReductionOrder::Create(size, std::move(pieces), PiecesOf(ranks).merges);
@@ -79,7 +80,7 @@ std::unique_ptr<CollectiveSchedule> ExchangeOf(const Collective& call, int rank,
     if (receives && (call.kind != OpKind::kGatherV || is_root))
       blocks.receives.push_back({peer, OutOffset(call, peer), OutCount(call, peer)});
   }
-  return std::make_unique<ExchangeSchedule>(size, rank, std::move(blocks));
+  return std::make_unique<ExchangeSchedule>(size, rank, blocks);
 }
 
 uint64_t BytesOf(const Collective& call, const ScheduleGoal& goal) {

@@ -15,7 +15,7 @@ int StepOf(int from, int to, int participants) {
 
 }  // namespace
 
-ExchangeSchedule::ExchangeSchedule(int participants, int self, ExchangedBlocks blocks)
+ExchangeSchedule::ExchangeSchedule(int participants, int self, const ExchangedBlocks& blocks)
     : IndexedSchedule({.kind = GoalKind::kAllToAll, .participants = participants}), self_(self) {
   struct Message {
     int step;

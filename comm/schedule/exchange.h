@@ -34,7 +34,7 @@ struct ExchangedBlocks {
 
 class ExchangeSchedule final : public IndexedSchedule {
  public:
-  ExchangeSchedule(int participants, int self, ExchangedBlocks blocks);
+  ExchangeSchedule(int participants, int self, const ExchangedBlocks& blocks);
 
   std::string_view algorithm() const override { return "exchange"; }
 

@@ -501,8 +501,8 @@ void AddPieces(const ScheduleGoal& goal, HierarchyIslands* islands) {
   std::vector<OrderPiece> order;
   for (const TreePiece& piece : tree.pieces) {
     LanePiece& one = islands->pieces[static_cast<size_t>(piece.island)].emplace_back();
-    for (int i = 0; i < piece.rank_count; ++i)
-      one.members.push_back(islands->member_of[static_cast<size_t>(piece.first_rank + i)]);
+    const auto first = islands->member_of.begin() + piece.first_rank;
+    one.members.assign(first, first + piece.rank_count);
     order.push_back({piece.island, one.alone() ? UnitForm::kElement : UnitForm::kAccumulator});
   }
   auto made = ReductionOrder::Create(islands->count(), std::move(order), tree.merges);
