@@ -78,12 +78,8 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> EnterIsland(GroupMeeting* meeting,
   NumberHash id;
   id.Add(meeting->membership.group_id);
   id.Add(static_cast<uint64_t>(meeting->island()));
-  Membership island{.group_id = id.Get()};
-  for (const int fellow : fellows) {
-    GroupMember& member =
-        island.members.emplace_back(meeting->membership.members[static_cast<size_t>(fellow)]);
-    member.rank = static_cast<int32_t>(island.members.size()) - 1;
-  }
+  const Membership island{.group_id = id.Get(),
+                          .members = Renumbered(meeting->membership.members, fellows)};
   const int size = static_cast<int>(fellows.size());
   return EnterNodeGroup(std::move(meeting->entrance), island,
                         {.rank = meeting->islands.PlaceOf(meeting->rank),

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/status.h"
-#include "base/text.h"
 #include "comm/hierarchy/group_meeting.h"
 #include "comm/hierarchy/span_group.h"
 #include "comm/node/make_group.h"
@@ -31,11 +30,8 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeGroup(Store* store, int rank, 
   }
   absl::StatusOr<std::shared_ptr<ProcessGroup>> made =
       MakeOfSeveral(*store, rank, size, options, places);
-  if (made.ok()) return made;
-  // It would have been split from no other.
-  ErrorFields fields = FieldsOf(made.status());
-  fields.world_rank = fields.rank;
-  return MakeError(ResultOf(made.status()), fields, FromAbsl(made.status().message()));
+  if (!made.ok()) return OfFirstGroup(made.status());
+  return made;
 }
 
 }  // namespace weft

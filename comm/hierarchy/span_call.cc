@@ -25,6 +25,11 @@ bool Overlap(const std::byte* a, size_t a_bytes, const std::byte* b, size_t b_by
   return a_bytes > 0 && b_bytes > 0 && a < b + b_bytes && b < a + a_bytes;
 }
 
+std::byte* Take(NetBuffers& buffers, size_t bytes, NetBuffer* buffer) {
+  *buffer = buffers.Take(bytes);
+  return buffer->data();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SpanCall>> SpanCall::Make(const Collective& call, int rank,
@@ -51,15 +56,6 @@ SpanCall::SpanCall(const Collective& call, int rank, int size,
       schedule_(std::move(schedule)),
       arithmetic_(arithmetic),
       buffers_(std::move(buffers)) {}
-
-namespace {
-
-std::byte* Take(NetBuffers& buffers, size_t bytes, NetBuffer* buffer) {
-  *buffer = buffers.Take(bytes);
-  return buffer->data();
-}
-
-}  // namespace
 
 bool SpanCall::exchanges() const {
   return TraitsOf(call_.kind).local_counts;

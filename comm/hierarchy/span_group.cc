@@ -9,7 +9,6 @@
 
 #include "base/interrupt.h"
 #include "base/later.h"
-#include "base/log.h"
 #include "base/options.h"
 #include "base/seams.h"
 #include "base/status.h"
@@ -38,6 +37,33 @@ int64_t DeadlineOf(int64_t timeout_ns, int64_t group_timeout_ns) {
   return Later(MonotonicNs(), timeout_ns > 0 ? timeout_ns : group_timeout_ns);
 }
 
+absl::Status Closed(const std::string& group) {
+  return MakeError(WEFT_INVALID_USAGE, {.group = group}, fmt::format("group {} was closed", group));
+}
+
+// Of a call that has been issued: goes as far as it can, and is left to the progress thread then.
+WorkRef Begun(SpanGroup& group, std::shared_ptr<CallbackWork> work, Asking asking) {
+  group.StepAll();
+  if (!work->ended()) group.LeaveToProgress(asking);
+  return WorkRef(std::move(work));
+}
+
+// Moves those that are done behind `ended`; `note` comes before anybody can see their end.
+template <typename Work, typename Note>
+void TakeDone(std::deque<std::shared_ptr<Work>>* works,
+              std::vector<std::shared_ptr<CallbackWork>>* ended, Note&& note) {
+  for (auto at = works->begin(); at != works->end();) {
+    if (!(*at)->done()) {
+      ++at;
+      continue;
+    }
+    note(**at);
+    (*at)->End(absl::OkStatus());
+    ended->push_back(std::move(*at));
+    at = works->erase(at);
+  }
+}
+
 // Of a blocking call: its buffers are the caller's again when it returns.
 absl::Status Finish(SpanGroup& group, CallbackWork& work) {
   absl::Status status = group.WaitFor(work, 0);
@@ -63,9 +89,9 @@ absl::Status OwnNumbers(const absl::Status& cause, const SpanCore& core, const s
   return MakeError(ResultOf(cause), fields, FromAbsl(cause.message()));
 }
 
-// The deaths of ranks are settled for all groups together, so that all name the same one.
-absl::Status SettledCause(const SpanCore& core, const std::string& name) {
-  absl::Status own = core.net->watch().Cause(*core.end);
+// What has been settled, of which `own` is of this group alone. The deaths of ranks are settled for all groups together, so that all
+// name the same one.
+absl::Status SettledCause(const absl::Status& own, const SpanCore& core, const std::string& name) {
   if (core.of_all) return own;
   const weft_result_t result = ResultOf(own);
   if (!own.ok() && result != WEFT_PEER_LOST && result != WEFT_UNREACHABLE) return own;
@@ -113,19 +139,14 @@ absl::Status SpanGroup::Prepare() {
   }
   {
     MutexLock lock(mutex_);
-    if (closed_) return Closed();
+    if (closed_) return Closed(options_.name);
   }
   return PrepareProgress();
 }
 
-absl::Status SpanGroup::Closed() const {
-  return MakeError(WEFT_INVALID_USAGE, {.group = options_.name},
-                   fmt::format("group {} was closed", options_.name));
-}
-
 // The first caller to learn of the end gets its cause, as on one node.
 absl::Status SpanGroup::Admit() {
-  if (closed_) return Closed();
+  if (closed_) return Closed(options_.name);
   if (!cause_.ok()) {
     if (!std::exchange(told_, true)) return cause_;
     return MakeError(WEFT_ABORTED, weft::FieldsOf(cause_),
@@ -157,9 +178,7 @@ absl::Status SpanGroup::Run(const Collective& call) {
 
 absl::StatusOr<WorkRef> SpanGroup::Start(const Collective& call) {
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanWork> work, Issue(call));
-  StepAll();
-  if (!work->ended()) LeaveToProgress(call.background ? Asking::kNow : Asking::kSoon);
-  return WorkRef(std::move(work));
+  return Begun(*this, std::move(work), call.background ? Asking::kNow : Asking::kSoon);
 }
 
 absl::StatusOr<std::shared_ptr<SpanMessageWork>> SpanGroup::Issue(
@@ -186,9 +205,7 @@ absl::Status SpanGroup::Run(const Message& message) {
 
 absl::StatusOr<WorkRef> SpanGroup::Start(const Message& message) {
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanMessageWork> work, Issue({&message, 1}));
-  StepAll();
-  if (!work->ended()) LeaveToProgress(Asking::kSoon);
-  return WorkRef(std::move(work));
+  return Begun(*this, std::move(work), Asking::kSoon);
 }
 
 absl::Status SpanGroup::RunPair(const Message& send, const Message& recv) {
@@ -198,9 +215,7 @@ absl::Status SpanGroup::RunPair(const Message& send, const Message& recv) {
 
 absl::StatusOr<WorkRef> SpanGroup::StartPair(const Message& send, const Message& recv) {
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanMessageWork> work, Issue(std::array{recv, send}));
-  StepAll();
-  if (!work->ended()) LeaveToProgress(Asking::kSoon);
-  return WorkRef(std::move(work));
+  return Begun(*this, std::move(work), Asking::kSoon);
 }
 
 bool SpanGroup::MoveWorks() {
@@ -222,27 +237,11 @@ bool SpanGroup::MoveWorks() {
 // Numbers are right before whoever waits can see the end.
 SpanGroup::Works SpanGroup::TakeEnded() {
   Works ended;
-  for (auto at = works_.begin(); at != works_.end();) {
-    if (!(*at)->done()) {
-      ++at;
-      continue;
-    }
+  TakeDone(&works_, &ended, [this](const SpanWork& /*work*/) { queued_.fetch_sub(1); });
+  TakeDone(&message_works_, &ended, [this](const SpanMessageWork& work) {
     queued_.fetch_sub(1);
-    (*at)->End(absl::OkStatus());
-    ended.push_back(std::move(*at));
-    at = works_.erase(at);
-  }
-  for (auto at = message_works_.begin(); at != message_works_.end();) {
-    if (!(*at)->done()) {
-      ++at;
-      continue;
-    }
-    queued_.fetch_sub(1);
-    ended_messages_.fetch_add((*at)->count());
-    (*at)->End(absl::OkStatus());
-    ended.push_back(std::move(*at));
-    at = message_works_.erase(at);
-  }
+    ended_messages_.fetch_add(work.count());
+  });
   return ended;
 }
 
@@ -322,17 +321,16 @@ void SpanGroup::AwaitCause() {
 void SpanGroup::LookForFailure(int64_t now_ns) {
   if (!cause_.ok() || closed_) return;
   LookAfterGroups();
-  cause_ = SettledCause(core_, options_.name);
+  // A part's may be a link that broke, or a death that is not told for all groups yet.
+  const absl::Status own = core_.net->watch().Cause(*core_.end);
+  cause_ = SettledCause(own, core_, options_.name);
   if (!cause_.ok()) {
     // Whoever waits in the group of this island alone.
     if (!core_.of_all) core_.inner->Fail(cause_);
     return;
   }
-  // Of a part: a link that broke, or a death that is not told for all groups yet.
-  const absl::Status of_part = core_.net->watch().Cause(*core_.end);
   if (settle_by_ns_ == 0) {
-    if (!of_part.ok() || !core_.inner->error().ok() ||
-        (!core_.of_all && !core_.net->Found().ok())) {
+    if (!own.ok() || !core_.inner->error().ok() || (!core_.of_all && !core_.net->Found().ok())) {
       AwaitCause();
     } else if (const absl::Status lost = LostLink(now_ns); !lost.ok()) {
       Find(lost);
@@ -349,8 +347,8 @@ void SpanGroup::LookForFailure(int64_t now_ns) {
     return;
   }
   if (now_ns < settle_by_ns_) return;
-  if (!of_part.ok()) {
-    cause_ = of_part;
+  if (!own.ok()) {
+    cause_ = own;
     return;
   }
   const std::optional<FailureRecord> found = core_.end->Found();
@@ -402,7 +400,7 @@ absl::Status SpanGroup::error() {
   if (!origin_.here()) return absl::OkStatus();
   StepAll();
   MutexLock lock(mutex_);
-  return closed_ ? Closed() : cause_;
+  return closed_ ? Closed(options_.name) : cause_;
 }
 
 void SpanGroup::Abort(std::string_view reason) {

@@ -101,7 +101,6 @@ class SpanGroup : public ProcessGroup,
   absl::StatusOr<std::shared_ptr<SpanWork>> Issue(const Collective& call);
   absl::StatusOr<std::shared_ptr<SpanMessageWork>> Issue(std::span<const Message> messages);
   absl::Status Prepare();
-  absl::Status Closed() const;
   absl::Status Admit() WEFT_REQUIRES(mutex_);
   bool MoveWorks() WEFT_REQUIRES(mutex_);
   Works TakeEnded() WEFT_REQUIRES(mutex_);

@@ -88,8 +88,7 @@ uint64_t BytesOf(const Collective& call, const ScheduleGoal& goal) {
   return (blocks ? goal.BlocksUnits() : goal.count) * ElementBytes(call);
 }
 
-// Direct has one crossing, and adds what comes from up to 64 pieces at once; halving along the tree sends as few bytes and needs no more
-// than two of them at a time.
+// Adds two pieces at a time, along the tree; direct, which has one crossing, adds at most 64 at once.
 std::unique_ptr<CollectiveSchedule> ManyPieces(const ScheduleGoal& goal) {
   return goal.kind == GoalKind::kAllReduce ? MakeTreeHalvingSchedule(goal)
                                            : MakeBinomialSchedule(goal);

@@ -20,15 +20,11 @@ struct SpanOffer {
 };
 
 // Of the parent's ranks `members`, in their order.
-SpanCore CoreOf(const SpanCore& parent, const std::vector<int>& members, uint64_t group_id) {
+SpanCore CoreOf(const SpanCore& parent, const std::vector<int>& members) {
   SpanCore core;
-  core.membership.group_id = group_id;
-  for (const int member : members) {
-    const auto at = static_cast<size_t>(member);
-    GroupMember& copy = core.membership.members.emplace_back(parent.membership.members[at]);
-    copy.rank = static_cast<int32_t>(core.membership.members.size()) - 1;
-    core.peers.push_back(parent.peers[at]);
-  }
+  core.membership.members = Renumbered(parent.membership.members, members);
+  for (const int member : members)
+    core.peers.push_back(parent.peers[static_cast<size_t>(member)]);
   core.islands = IslandsOf(core.membership);
   core.net = parent.net;
   return core;
@@ -60,7 +56,7 @@ absl::StatusOr<std::optional<SpanPart>> SplitSpan(ProcessGroup& parent, const Sp
       static_cast<int>(std::find(members.begin(), members.end(), parent.rank()) - members.begin());
   SpanOffer offer{};
   const absl::Status numbered = SystemSeams().random->Fill(&offer.group_id, sizeof(offer.group_id));
-  part.core = CoreOf(core, members, 0);
+  part.core = CoreOf(core, members);
   const Islands& islands = part.core.islands;
   GroupOptions of_island = part.options;
   if (color >= 0)

@@ -268,7 +268,6 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MeetInStore(Store& store, const Me
   GroupMember self = DescribeSelf(rank);
   self.world_rank = place.world_rank;
   self.node_socket = entrance.socket;
-  if (rank != 0) entrance.listener.Reset();
   MemberWatch watch(*SystemSeams().proc, self, options.name);
   for (const GroupMember& member : place.watched)
     watch.Add(member);
@@ -298,14 +297,17 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> TryMakeNodeGroup(Store* store, int
 
 }  // namespace
 
+absl::Status OfFirstGroup(const absl::Status& failure) {
+  ErrorFields fields = FieldsOf(failure);
+  fields.world_rank = fields.rank;
+  return MakeError(ResultOf(failure), fields, FromAbsl(failure.message()));
+}
+
 absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int rank, int size,
                                                             const GroupOptions& options) {
   absl::StatusOr<std::shared_ptr<ProcessGroup>> made = TryMakeNodeGroup(store, rank, size, options);
-  if (made.ok()) return made;
-  // It would have been split from no other.
-  ErrorFields fields = FieldsOf(made.status());
-  fields.world_rank = fields.rank;
-  return MakeError(ResultOf(made.status()), fields, FromAbsl(made.status().message()));
+  if (!made.ok()) return OfFirstGroup(made.status());
+  return made;
 }
 
 }  // namespace weft

@@ -25,6 +25,9 @@ namespace weft {
 absl::StatusOr<std::vector<std::shared_ptr<ProcessGroup>>> CreateLocalGroups(
     int size, const GroupOptions& options);
 
+// Why a group was not made that would have been split from no other: its ranks are those of the world.
+absl::Status OfFirstGroup(const absl::Status& failure);
+
 // A group of the `size` ranks that meet in `store`. All must be on this machine.
 // Collective; TIMEOUT names the missing ranks.
 absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeNodeGroup(Store* store, int rank, int size,

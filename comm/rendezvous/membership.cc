@@ -44,6 +44,17 @@ bool IsLoss(const absl::Status& status) {
 
 }  // namespace
 
+std::vector<GroupMember> Renumbered(const std::vector<GroupMember>& members,
+                                    const std::vector<int>& ranks) {
+  std::vector<GroupMember> renumbered;
+  renumbered.reserve(ranks.size());
+  for (const int rank : ranks) {
+    renumbered.push_back(members[static_cast<size_t>(rank)]);
+    renumbered.back().rank = static_cast<int32_t>(renumbered.size()) - 1;
+  }
+  return renumbered;
+}
+
 GroupMember DescribeSelf(int rank) {
   SystemProc proc;
   const ProcessIdentity self = proc.Self();

@@ -47,6 +47,10 @@ struct Membership {
   std::vector<GroupMember> members;  // by rank
 };
 
+// Those of `ranks`, in that order, with their places in it as ranks.
+std::vector<GroupMember> Renumbered(const std::vector<GroupMember>& members,
+                                    const std::vector<int>& ranks);
+
 // This process: pid, start time, host, boot id, namespaces, user; its world rank is its rank. `node_socket` is left empty.
 GroupMember DescribeSelf(int rank);
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "comm/schedule/slices.h"
 #include "comm/schedule/tree_pieces.h"
@@ -57,6 +58,8 @@ struct Lane {
 bool IsBlockwise(GoalKind kind) {
   return kind == GoalKind::kReduceScatter || kind == GoalKind::kAllGather;
 }
+
+class HierarchyPart;
 
 class HierarchySchedule final : public CollectiveSchedule {
  public:
@@ -134,6 +137,8 @@ class HierarchySchedule final : public CollectiveSchedule {
   }
 
  private:
+  std::shared_ptr<const HierarchyPart> PartOf(int participant) const;
+
   // Ops that may be under way at once, so that many lanes are.
   static constexpr uint32_t kWindow = 16;
 
@@ -142,6 +147,10 @@ class HierarchySchedule final : public CollectiveSchedule {
   const AcrossMaker across_;
   std::string name_;
   uint32_t window_ = kWindow;
+  mutable Mutex mutex_;
+  // The last one that was asked for: whoever carries a schedule out asks for one participant's scratch and ops.
+  mutable std::shared_ptr<const HierarchyPart> part_ WEFT_GUARDED_BY(mutex_);
+  mutable int part_of_ WEFT_GUARDED_BY(mutex_) = -1;
 };
 
 // One participant's part, put together.
@@ -169,7 +178,7 @@ class HierarchyPart {
     }
   }
 
-  std::vector<ScratchBuffer> TakeScratch() { return std::move(scratch_); }
+  const std::vector<ScratchBuffer>& scratch() const { return scratch_; }
 
   const std::vector<ScheduleOp>& ops() const { return ops_; }
 
@@ -255,7 +264,7 @@ class HierarchyPart {
   }
 
   // Where the part of a member is taken that belongs to an own lane.
-  UnitPlace PartOf(const LaneOfPart& own, int member) const {
+  UnitPlace PlaceOfPart(const LaneOfPart& own, int member) const {
     const uint64_t units = own.lane.slice.units;
     uint64_t raw = 0;
     for (const LanePiece& piece : Pieces()) {
@@ -319,7 +328,7 @@ class HierarchyPart {
     const auto index = static_cast<uint32_t>(ops_.size());
     ScheduleOp& op = NewMessage(*at, from, result);
     op.action = OpAction::kRecv;
-    op.to = result ? ResultPlace(*at) : PartOf(*at, from);
+    op.to = result ? ResultPlace(*at) : PlaceOfPart(*at, from);
     if (result) return;
     AddBefore(*at, &op);
     at->received[static_cast<size_t>(from)] = index;
@@ -352,7 +361,7 @@ class HierarchyPart {
       AddBefore(*own, &op);
       own->ready.push_back(index);
       if (piece.alone()) {
-        op.to = PartOf(*own, member_);
+        op.to = PlaceOfPart(*own, member_);
         AddSource(&op, {kInputBuffer, own->lane.slice.begin});
         continue;
       }
@@ -364,7 +373,7 @@ class HierarchyPart {
         if (member == member_) {
           AddSource(&op, {kInputBuffer, own->lane.slice.begin});
         } else {
-          AddSource(&op, PartOf(*own, member));
+          AddSource(&op, PlaceOfPart(*own, member));
           before.push_back(own->received[static_cast<size_t>(member)]);
         }
       }
@@ -461,29 +470,38 @@ class HierarchyPart {
 
 class HierarchyOps final : public OpStream {
  public:
-  HierarchyOps(const HierarchySchedule& schedule, int participant) : part_(schedule, participant) {}
+  explicit HierarchyOps(std::shared_ptr<const HierarchyPart> part) : part_(std::move(part)) {}
 
   bool Next(ScheduleOp* op) override {
-    if (next_ == part_.ops().size()) return false;
-    *op = part_.ops()[next_++];
+    if (next_ == part_->ops().size()) return false;
+    *op = part_->ops()[next_++];
     return true;
   }
 
  private:
-  const HierarchyPart part_;
+  const std::shared_ptr<const HierarchyPart> part_;
   size_t next_ = 0;
 };
 
+std::shared_ptr<const HierarchyPart> HierarchySchedule::PartOf(int participant) const {
+  MutexLock lock(mutex_);
+  if (part_of_ != participant) {
+    part_ = std::make_shared<const HierarchyPart>(*this, participant);
+    part_of_ = participant;
+  }
+  return part_;
+}
+
 std::vector<ScratchBuffer> HierarchySchedule::ScratchOf(int participant) const {
-  return HierarchyPart(*this, participant).TakeScratch();
+  return PartOf(participant)->scratch();
 }
 
 std::unique_ptr<OpStream> HierarchySchedule::OpsOf(int participant) const {
-  return std::make_unique<HierarchyOps>(*this, participant);
+  return std::make_unique<HierarchyOps>(PartOf(participant));
 }
 
 SentUnits HierarchySchedule::SentBy(int participant) const {
-  return HierarchyPart(*this, participant).sent();
+  return PartOf(participant)->sent();
 }
 
 // Without an order each island adds all that it has, and in place of accumulators has elements.
