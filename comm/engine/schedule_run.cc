@@ -9,6 +9,9 @@
 namespace weft {
 namespace {
 
+// Slots where the schedule needs fewer: so many ops are kept from one call to the next.
+constexpr uint32_t kSlotsMin = 8;
+
 size_t BytesOfScratch(const ScratchBuffer& buffer, const UnitArithmetic& arithmetic) {
   const size_t bytes = buffer.units * arithmetic.BytesOf(buffer.form);
   return (bytes + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
@@ -25,19 +28,31 @@ size_t ScheduleRun::ScratchBytes(const CollectiveSchedule& schedule, int partici
 }
 
 ScheduleRun::ScheduleRun(const CollectiveSchedule& schedule, int participant,
-                         const RunMemory& memory, const UnitArithmetic& arithmetic,
-                         const RunRoute& route)
+                         const UnitArithmetic& arithmetic)
     : schedule_(schedule),
-      memory_(memory),
+      participant_(participant),
       arithmetic_(arithmetic),
-      route_(route),
-      ops_(schedule.OpsOf(participant)),
-      slots_(schedule.window()) {
-  std::byte* next = memory.scratch;
+      slots_(std::max(schedule.window(), kSlotsMin)) {
+  size_t next = 0;
   for (const ScratchBuffer& buffer : schedule.ScratchOf(participant)) {
     scratch_.push_back({next, buffer.form});
     next += BytesOfScratch(buffer, arithmetic);
   }
+}
+
+void ScheduleRun::Begin(const RunMemory& memory, const RunRoute& route) {
+  memory_ = memory;
+  route_ = route;
+  first_ = 0;
+  failed_ = nullptr;
+  exhausted_ = listed_;
+  if (!listed_) {
+    next_ = 0;
+    ops_ = schedule_.OpsOf(participant_);
+    return;
+  }
+  for (uint32_t index = 0; index < next_; ++index)
+    slots_[index].state = OpState::kWaits;
 }
 
 bool ScheduleRun::Step() {
@@ -86,6 +101,7 @@ bool ScheduleRun::Fetch() {
     slot.op.Clear();
     if (!ops_->Next(&slot.op)) {
       exhausted_ = true;
+      listed_ = next_ <= slots_.size();
       break;
     }
     slot.state = OpState::kWaits;
@@ -170,8 +186,10 @@ ScheduleRun::Place ScheduleRun::At(const UnitPlace& place) const {
     case kPartialsBuffer:
       buffer = {memory_.partials, UnitForm::kAccumulator};
       break;
-    default:
-      buffer = scratch_[place.buffer - kScratchBuffers];
+    default: {
+      const Scratch& scratch = scratch_[place.buffer - kScratchBuffers];
+      buffer = {memory_.scratch + scratch.offset_bytes, scratch.form};
+    }
   }
   buffer.units += place.offset * arithmetic_.BytesOf(buffer.form);
   return buffer;

@@ -1,8 +1,8 @@
 // One participant's part of a collective, carried out: the ops of a schedule over a transport, as a state machine that whoever waits
 // steps.
 //
-//   ScheduleRun run(schedule, participant, memory, arithmetic, {.transport = &transport, .peers = ranks, .stream = stream,
-//                                                               .signature = signature});
+//   ScheduleRun run(schedule, participant, arithmetic);
+//   run.Begin(memory, {.transport = &transport, .peers = ranks, .stream = stream, .signature = signature});
 //   while (!run.done() && run.failed() == nullptr) {
 //     run.Step();
 //     transport.Advance();
@@ -11,10 +11,13 @@
 // It keeps to the rules S1 to S6 of schedule.h, so what VerifySchedule has proved of the schedule holds. Sums are formed by the
 // stepping thread, one op at a time.
 //
+// A run that has ended may begin again, for the next call of its shape: a list of few ops is made once.
+//
 // A run that is given up is not destroyed before its group has been closed in the transport: its transfers are the transport's until
 // then.
 //
-// Thread-safety: none; one thread at a time. Memory: about 250 bytes for each op that may be under way (window()).
+// Thread-safety: none; one thread at a time. Memory: about 350 bytes for each op that may be under way, which are window(), or a few
+// more.
 #pragma once
 
 #include <cstddef>
@@ -52,11 +55,14 @@ class ScheduleRun {
   static size_t ScratchBytes(const CollectiveSchedule& schedule, int participant,
                              const UnitArithmetic& arithmetic);
 
-  // All are borrowed, the memory of `peers` too.
-  ScheduleRun(const CollectiveSchedule& schedule, int participant, const RunMemory& memory,
-              const UnitArithmetic& arithmetic, const RunRoute& route);
+  // Both are borrowed.
+  ScheduleRun(const CollectiveSchedule& schedule, int participant,
+              const UnitArithmetic& arithmetic);
   ScheduleRun(const ScheduleRun&) = delete;
   ScheduleRun& operator=(const ScheduleRun&) = delete;
+
+  // At first, and once it is done. All are borrowed, the memory of `peers` too.
+  void Begin(const RunMemory& memory, const RunRoute& route);
 
   // Starts what may start and sees what has ended; true if there was anything.
   bool Step();
@@ -93,13 +99,21 @@ class ScheduleRun {
   void RunCopy(const ScheduleOp& op);
   Place At(const UnitPlace& place) const;
 
+  // A scratch buffer, in the memory for all of them.
+  struct Scratch {
+    size_t offset_bytes = 0;
+    UnitForm form = UnitForm::kElement;
+  };
+
   const CollectiveSchedule& schedule_;
-  const RunMemory memory_;
+  const int participant_;
   const UnitArithmetic& arithmetic_;
-  const RunRoute route_;
-  std::vector<Place> scratch_;
+  std::vector<Scratch> scratch_;
+  RunMemory memory_;
+  RunRoute route_;
   std::unique_ptr<OpStream> ops_;
   std::vector<Slot> slots_;  // ops first_ to next_ - 1, by their number
+  bool listed_ = false;      // all ops are in the slots, and stay there
   uint32_t first_ = 0;       // the first that has not ended
   uint32_t next_ = 0;
   bool exhausted_ = false;

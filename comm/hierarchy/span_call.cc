@@ -5,8 +5,6 @@
 #include <vector>
 
 #include "base/cache_line.h"
-#include "base/status.h"
-#include "comm/hierarchy/span_schedule.h"
 
 namespace weft {
 namespace {
@@ -32,29 +30,13 @@ std::byte* Take(NetBuffers& buffers, size_t bytes, NetBuffer* buffer) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SpanCall>> SpanCall::Make(const Collective& call, int rank,
-                                                         const Islands& islands, Isa isa,
-                                                         std::shared_ptr<NetBuffers> buffers) {
-  const int size = static_cast<int>(islands.island_of.size());
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveSchedule> schedule,
-                        ScheduleOf(call, rank, islands));
-  UnitArithmetic arithmetic(ElementBytes(call));
-  if (TraitsOf(call.kind).reduces) {
-    arithmetic = call.op == kOpUser ? UnitArithmetic::OfUser(*call.custom, call.dtype)
-                                    : UnitArithmetic::Of(isa, call.dtype, call.op, size);
-  }
-  return std::make_unique<SpanCall>(call, rank, size, std::move(schedule), arithmetic,
-                                    std::move(buffers));
-}
-
-SpanCall::SpanCall(const Collective& call, int rank, int size,
-                   std::unique_ptr<CollectiveSchedule> schedule, const UnitArithmetic& arithmetic,
+SpanCall::SpanCall(const Collective& call, int rank, const SpanPlan& plan,
                    std::shared_ptr<NetBuffers> buffers)
     : call_(call),
       rank_(rank),
-      size_(size),
-      schedule_(std::move(schedule)),
-      arithmetic_(arithmetic),
+      size_(plan.schedule().goal().participants),
+      schedule_(plan.schedule()),
+      arithmetic_(plan.arithmetic()),
       buffers_(std::move(buffers)) {}
 
 bool SpanCall::exchanges() const {
@@ -63,7 +45,7 @@ bool SpanCall::exchanges() const {
 
 // Elements of this rank's contribution.
 size_t SpanCall::InputUnits() const {
-  const ScheduleGoal& goal = schedule_->goal();
+  const ScheduleGoal& goal = schedule_.goal();
   return goal.Reduces() ? goal.VectorUnits() : BufferUnits(goal, rank_, kInputBuffer);
 }
 
@@ -117,21 +99,19 @@ RunMemory SpanCall::Begin() {
   }
   const size_t out_bytes =
       exchanges() ? OutputBytes(call_, size_)
-                  : BufferUnits(schedule_->goal(), rank_, kOutputBuffer) * element_bytes;
+                  : BufferUnits(schedule_.goal(), rank_, kOutputBuffer) * element_bytes;
   if (!exchanges() && !OutputIsPacked()) {
     unpacked_ = Take(*buffers_, out_bytes, &output_);
     memory.output = unpacked_;
   }
   const size_t in_bytes = exchanges() ? InputBytes(call_, size_) : InputUnits() * element_bytes;
-  const bool copies = has_input && !multiplies && !schedule_->in_place() &&
+  const bool copies = has_input && !multiplies && !schedule_.in_place() &&
                       Overlap(memory.input, in_bytes, memory.output, out_bytes);
   if (copies) {
     std::byte* const copy = Take(*buffers_, in_bytes, &input_);
     std::memcpy(copy, memory.input, in_bytes);
     memory.input = copy;
   }
-  memory.scratch =
-      Take(*buffers_, ScheduleRun::ScratchBytes(*schedule_, rank_, arithmetic_), &scratch_);
   return memory;
 }
 

@@ -118,6 +118,7 @@ SpanGroup::SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa i
       isa_(isa),
       part_of_(std::move(part_of)),
       timeout_ns_(TimeoutOrDefault(options.timeout_ns)),
+      plans_(rank, core_.islands, isa, core_.net->buffers()),
       messages_({.transport = &core_.net->transport(),
                  .peers = core_.peers,
                  .group_id = core_.membership.group_id,
@@ -160,8 +161,8 @@ absl::StatusOr<std::shared_ptr<SpanWork>> SpanGroup::Issue(const Collective& cal
   WEFT_RETURN_IF_ERROR(Prepare());
   MutexLock lock(mutex_);
   WEFT_RETURN_IF_ERROR(Admit());
-  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanWork> work,
-                        SpanWork::Make(shared_from_this(), call, isa_));
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanPlan> plan, plans_.PlanOf(call));
+  auto work = std::make_shared<SpanWork>(shared_from_this(), call, std::move(plan));
   // Without memory nothing has happened, and the next call has this number.
   const uint64_t sequence = sequence_.load(std::memory_order_relaxed) + 1;
   work->Begin(sequence, DeadlineOf(call.timeout_ns, timeout_ns_.load()));

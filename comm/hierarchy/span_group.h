@@ -31,6 +31,7 @@
 #include "comm/hierarchy/make_span.h"
 #include "comm/hierarchy/span_message_work.h"
 #include "comm/hierarchy/span_messages.h"
+#include "comm/hierarchy/span_plan.h"
 #include "comm/hierarchy/span_work.h"
 #include "comm/node/parts.h"
 
@@ -130,6 +131,7 @@ class SpanGroup : public ProcessGroup,
   mutable Mutex mutex_;
   std::deque<std::shared_ptr<SpanWork>> works_ WEFT_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<SpanMessageWork>> message_works_ WEFT_GUARDED_BY(mutex_);
+  SpanPlans plans_ WEFT_GUARDED_BY(mutex_);
   SpanMessages messages_ WEFT_GUARDED_BY(mutex_);
   absl::Status cause_ WEFT_GUARDED_BY(mutex_);  // why the group has ended, as all islands say
   int64_t next_look_ns_ WEFT_GUARDED_BY(mutex_) = 0;

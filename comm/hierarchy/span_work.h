@@ -1,6 +1,6 @@
 // One collective of a group over several islands: its schedule, what it needs of memory, and how far it is.
 //
-//   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanWork> work, SpanWork::Make(group, call, isa));
+//   auto work = std::make_shared<SpanWork>(group, call, plan);
 //   work->Begin(sequence, deadline_ns);               // its place in the group
 //   ... group: work->Step(), until it has ended
 //
@@ -16,12 +16,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "comm/engine/schedule_run.h"
 #include "comm/group/callback_work.h"
 #include "comm/group/collective.h"
 #include "comm/hierarchy/span_call.h"
-#include "comm/kernels/isa.h"
+#include "comm/hierarchy/span_plan.h"
 
 namespace weft {
 
@@ -29,10 +29,8 @@ class SpanGroup;
 
 class SpanWork : public CallbackWork {
  public:
-  static absl::StatusOr<std::shared_ptr<SpanWork>> Make(std::shared_ptr<SpanGroup> group,
-                                                        const Collective& call, Isa isa);
-
-  SpanWork(std::shared_ptr<SpanGroup> group, const Collective& call);
+  SpanWork(std::shared_ptr<SpanGroup> group, const Collective& call,
+           std::shared_ptr<SpanPlan> plan);
 
   bool Test() override;
   absl::Status Wait(int64_t timeout_ns) override;
@@ -47,11 +45,11 @@ class SpanWork : public CallbackWork {
   void Begin(uint64_t sequence, int64_t deadline_ns);
 
   // Moves it; true if anything was moved.
-  bool Step() { return run_->Step(); }
+  bool Step() { return run_->engine.Step(); }
 
-  bool done() const { return run_->done(); }
+  bool done() const { return run_->engine.done(); }
 
-  const ScheduleRun& run() const { return *run_; }
+  const ScheduleRun& run() const { return run_->engine; }
 
   const Collective& call() const { return call_; }
 
@@ -63,10 +61,11 @@ class SpanWork : public CallbackWork {
  private:
   const std::shared_ptr<SpanGroup> group_;
   const Collective call_;
-  std::unique_ptr<SpanCall> span_call_;  // of call_
+  const std::shared_ptr<SpanPlan> plan_;
+  std::optional<SpanCall> span_call_;  // of call_
   uint64_t sequence_ = 0;
   int64_t deadline_ns_ = 0;
-  std::optional<ScheduleRun> run_;
+  std::unique_ptr<SpanRun> run_;
 };
 
 }  // namespace weft

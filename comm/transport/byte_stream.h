@@ -27,6 +27,9 @@ class ByteStream {
   // kClosed: all that the other side has written was read, and it writes no more.
   virtual IoResult Read(std::span<const iovec> pieces) = 0;
 
+  // A read would give something that no descriptor tells of any more.
+  virtual bool HasUnread() const { return false; }
+
   // What was written has left this process's hands: ending the stream takes nothing back.
   virtual bool Flushed() const = 0;
 };

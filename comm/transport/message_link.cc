@@ -196,10 +196,16 @@ void MessageLink::Say(LinkFrameType type, const Transfer& transfer) {
   control_.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
 }
 
+// Said once it is much, sooner where something is to be said anyway: a frame of its own costs as much as a small message.
 void MessageLink::GiveRoom(size_t bytes) {
   early_room_ -= RoomOf(bytes);
+  room_owed_ += RoomOf(bytes);
+  if (room_owed_ >= kRoomBytes / 4) TellOfRoom();
+}
+
+void MessageLink::TellOfRoom() {
   const LinkFrame frame{.type = LinkFrameType::kRoom,
-                        .bytes = static_cast<uint32_t>(RoomOf(bytes))};
+                        .bytes = static_cast<uint32_t>(std::exchange(room_owed_, 0))};
   control_.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
 }
 
@@ -267,6 +273,10 @@ bool MessageLink::WriteSome() {
     front_.swap(control_);
     PickNext();
     if (front_.empty()) return false;
+    if (room_owed_ >= kRoomBytes / 8) {
+      TellOfRoom();
+      front_.insert(0, std::exchange(control_, {}));
+    }
   }
   iovec pieces[2];
   size_t count = 0;

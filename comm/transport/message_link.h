@@ -63,6 +63,9 @@ class MessageLink {
   // There is something that the stream has to have room for.
   bool WantsToWrite() const;
 
+  // There is something to be read that the stream's descriptor does not tell of.
+  bool HasUnread() const { return attached() && stream_->HasUnread(); }
+
   // Of what was begun to be sent all is on the stream, and ending it takes nothing back.
   bool Quiet() const;
 
@@ -99,6 +102,7 @@ class MessageLink {
   void EndPart();
   void Say(LinkFrameType type, const Transfer& transfer);
   void GiveRoom(size_t bytes);
+  void TellOfRoom();
   void Retract(TransferList* list, uint64_t group_id);
 
   bool ReadSome();
@@ -133,6 +137,8 @@ class MessageLink {
   std::map<MessageKey, Said> announced_;
   std::map<MessageKey, Early> early_;
   size_t early_room_ = 0;  // that they take
+  size_t room_owed_ =
+      0;  // that was taken and is free again, which the other side does not know yet
   // What is being read: a header, then the data of a part.
   LinkFrame in_next_;  // as far as it has come
   size_t in_header_done_ = 0;

@@ -1,6 +1,8 @@
 #include "comm/transport/socket_stream.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
@@ -16,6 +18,13 @@ msghdr MessageOf(std::span<const iovec> pieces) {
   return message;
 }
 
+size_t BytesOf(std::span<const iovec> pieces) {
+  size_t bytes = 0;
+  for (const iovec& piece : pieces)
+    bytes += piece.iov_len;
+  return bytes;
+}
+
 IoResult Unmoved(int error_number) {
   if (error_number == EAGAIN || error_number == EWOULDBLOCK || error_number == EINTR) return {};
   return {.state = IoState::kFailed, .error_number = error_number};
@@ -24,8 +33,19 @@ IoResult Unmoved(int error_number) {
 }  // namespace
 
 IoResult SocketStream::Write(std::span<const iovec> pieces) {
-  const msghdr message = MessageOf(pieces);
-  const ssize_t sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  ssize_t sent = 0;
+  if (BytesOf(pieces) <= kSmallBytes) {
+    std::array<std::byte, kSmallBytes> together;
+    size_t bytes = 0;
+    for (const iovec& piece : pieces) {
+      std::memcpy(together.data() + bytes, piece.iov_base, piece.iov_len);
+      bytes += piece.iov_len;
+    }
+    sent = send(fd_.get(), together.data(), bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } else {
+    const msghdr message = MessageOf(pieces);
+    sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
   // Who has closed the connection may have sent something before, which lies here: the end is what a read says.
   if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) return {};
   if (sent < 0) return Unmoved(errno);
@@ -33,11 +53,29 @@ IoResult SocketStream::Write(std::span<const iovec> pieces) {
 }
 
 IoResult SocketStream::Read(std::span<const iovec> pieces) {
-  msghdr message = MessageOf(pieces);
-  const ssize_t got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
-  if (got < 0) return Unmoved(errno);
-  if (got == 0) return {.state = IoState::kClosed};
-  return {.state = IoState::kDone, .bytes = static_cast<size_t>(got)};
+  const bool ahead = BytesOf(pieces) <= kSmallBytes;
+  if (begin_ == end_) {
+    ssize_t got = 0;
+    if (ahead) {
+      got = recv(fd_.get(), ahead_.data(), ahead_.size(), MSG_DONTWAIT);
+    } else {
+      msghdr message = MessageOf(pieces);
+      got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+    }
+    if (got < 0) return Unmoved(errno);
+    if (got == 0) return {.state = IoState::kClosed};
+    if (!ahead) return {.state = IoState::kDone, .bytes = static_cast<size_t>(got)};
+    begin_ = 0;
+    end_ = static_cast<size_t>(got);
+  }
+  size_t bytes = 0;
+  for (const iovec& piece : pieces) {
+    const size_t taken = std::min(piece.iov_len, end_ - begin_);
+    if (taken > 0) std::memcpy(piece.iov_base, ahead_.data() + begin_, taken);
+    begin_ += taken;
+    bytes += taken;
+  }
+  return {.state = IoState::kDone, .bytes = bytes};
 }
 
 bool SocketStream::Flushed() const {

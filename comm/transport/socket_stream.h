@@ -1,10 +1,13 @@
-// A connected socket as a stream of bytes.
+// A connected socket as a stream of bytes. A small message is one system call for each side: what is asked for in small pieces is read
+// with what lies behind it, and what is written in small pieces goes as one.
 //
 //   link.Attach(std::make_unique<SocketStream>(std::move(fd)));
 //
 // Thread-safety: as ByteStream. Owns the socket, which does not block.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <span>
 #include <utility>
 
@@ -20,11 +23,21 @@ class SocketStream : public ByteStream {
   IoResult Write(std::span<const iovec> pieces) override;
   IoResult Read(std::span<const iovec> pieces) override;
 
+  bool HasUnread() const override { return begin_ < end_; }
+
   // The other side's kernel has it.
   bool Flushed() const override;
 
  private:
+  // Larger ones are read and written where they lie.
+  static constexpr size_t kSmallBytes = 1024;
+  static constexpr size_t kAheadBytes = 4096;
+
   const UniqueFd fd_;
+  // What was read and not asked for yet.
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  std::array<std::byte, kAheadBytes> ahead_;
 };
 
 }  // namespace weft

@@ -106,8 +106,10 @@ void TcpTransport::AppendPollItems(std::vector<PollItem>* items) {
   }
   for (const Peer& peer : peers_) {
     if (peer.link == nullptr || !peer.link->attached()) continue;
-    items->push_back(
-        {.handle = peer.handle, .want_read = true, .want_write = peer.link->WantsToWrite()});
+    // A socket that can be written to is ready at once.
+    items->push_back({.handle = peer.handle,
+                      .want_read = true,
+                      .want_write = peer.link->WantsToWrite() || peer.link->HasUnread()});
   }
 }
 

@@ -20,8 +20,9 @@ static int IndexOf(const char* name, const char* const names[], int count) {
 
 static int SetOperation(const char* value, struct command* command) {
   static const char* const kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                       "all_to_all", "barrier",    "copy",           "idle"};
-  const int index = IndexOf(value, kNames, 8);
+                                       "all_to_all", "barrier",    "copy",           "idle",
+                                       "exchange",   "round_trip"};
+  const int index = IndexOf(value, kNames, 10);
   command->op = (enum operation)index;
   return index >= 0;
 }
@@ -117,6 +118,8 @@ struct extent ExtentOf(const struct command* command, int ranks) {
     case OP_ALL_REDUCE:
     case OP_BROADCAST:
     case OP_COPY:
+    case OP_EXCHANGE:
+    case OP_ROUND_TRIP:
       break;
   }
   return extent;

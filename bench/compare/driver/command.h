@@ -16,7 +16,8 @@
 extern "C" {
 #endif
 
-/* What to measure. COPY is memcpy between two buffers of the rank's own; IDLE is nothing, for `calls` seconds. */
+/* What to measure. COPY is memcpy between two buffers of the rank's own; IDLE is nothing, for `calls` seconds.
+ * Of two ranks: EXCHANGE sends to the other and receives as much from it at once; ROUND_TRIP does so one way after the other. */
 enum operation {
   OP_ALL_REDUCE,
   OP_ALL_GATHER,
@@ -25,7 +26,9 @@ enum operation {
   OP_ALL_TO_ALL,
   OP_BARRIER,
   OP_COPY,
-  OP_IDLE
+  OP_IDLE,
+  OP_EXCHANGE,
+  OP_ROUND_TRIP
 };
 
 /* Element types. */

@@ -11,6 +11,8 @@
 #define BFLOAT16_TYPE MPI_DATATYPE_NULL
 #endif
 
+static int other; /* of two ranks */
+
 static int Reduces(const struct command* command) {
   return command->op == OP_ALL_REDUCE || command->op == OP_REDUCE_SCATTER;
 }
@@ -51,7 +53,12 @@ static const char* Run(const struct command* command, const void* in, void* out,
       return Sentence(MPI_Alltoall(in, n, type, out, n, type, MPI_COMM_WORLD));
     case OP_BARRIER:
       return Sentence(MPI_Barrier(MPI_COMM_WORLD));
+    case OP_EXCHANGE:
+      return Sentence(MPI_Sendrecv(in, n, type, other, 0, out, n, type, other, 0, MPI_COMM_WORLD,
+                                   MPI_STATUS_IGNORE));
     case OP_COPY:
+    case OP_IDLE:
+    case OP_ROUND_TRIP:
       break;
   }
   return "MPI has no such operation";
@@ -71,6 +78,7 @@ int main(int argc, char** argv) {
   struct backend backend = {version, 0, 1, Refuse, Run, Barrier, NULL, NULL, NULL, NULL};
   MPI_Comm_rank(MPI_COMM_WORLD, &backend.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &backend.size);
+  other = 1 - backend.rank;
   const int code = Drive(&backend);
   if (code != 0) MPI_Abort(MPI_COMM_WORLD, code);
   MPI_Finalize();

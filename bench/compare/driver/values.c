@@ -49,6 +49,9 @@ static unsigned Expected(const struct command* command, const struct extent* ext
                      (size_t)rank * extent->count + index % extent->count);
     case OP_BROADCAST:
       return ValueOf(kRoot, index);
+    case OP_EXCHANGE:
+    case OP_ROUND_TRIP:
+      return ValueOf(1 - rank, index);
     case OP_BARRIER:
     case OP_COPY:
     case OP_IDLE:

@@ -6,6 +6,7 @@
 #include "bench/compare/driver/backend.h"
 
 static weft_group_t group;
+static int other; /* of two ranks */
 static weft_work_t works[kFlightMost];
 
 static const char* Sentence(weft_result_t result) {
@@ -34,8 +35,12 @@ static const char* Issue(const struct command* command, const void* in, void* ou
       return Sentence(weft_all_to_all(in, out, count, type, group, NULL, work));
     case OP_BARRIER:
       return Sentence(weft_barrier(group, NULL, work));
+    case OP_EXCHANGE:
+      return Sentence(
+          weft_sendrecv(in, count, other, 0, out, count, other, 0, type, NULL, group, NULL, work));
     case OP_COPY:
     case OP_IDLE:
+    case OP_ROUND_TRIP:
       break;
   }
   return "weft has no such operation";
@@ -78,6 +83,7 @@ int main(void) {
     fprintf(stderr, "compare driver: %s\n", weft_last_error());
     return 1;
   }
+  other = 1 - backend.rank;
   const int code = Drive(&backend);
   weft_group_destroy(group);
   return code;

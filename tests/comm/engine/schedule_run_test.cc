@@ -19,8 +19,8 @@
 #include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce.h"
 #include "comm/kernels/reduce_stage.h"
-#include "comm/schedule/tree_pieces.h"
 #include "comm/schedule/algorithms.h"
+#include "comm/schedule/tree_pieces.h"
 #include "comm/transport/memory_network.h"
 #include "comm/transport/tcp_transport.h"
 #include "tests/support/case_sample.h"
@@ -106,13 +106,22 @@ class Job {
   std::string Run(const CollectiveSchedule& schedule) {
     Prepare(schedule);
     std::vector<std::unique_ptr<ScheduleRun>> runs;
-    for (int i = 0; i < one_.goal.participants; ++i) {
-      const auto at = static_cast<size_t>(i);
-      runs.push_back(std::make_unique<ScheduleRun>(schedule, i, Buffers(i), arithmetic_,
-                                                   RunRoute{.transport = transports_[at].get(),
-                                                            .peers = peers_,
-                                                            .stream = {kGroup, 1},
-                                                            .signature = 3}));
+    for (int i = 0; i < one_.goal.participants; ++i)
+      runs.push_back(std::make_unique<ScheduleRun>(schedule, i, arithmetic_));
+    if (std::string wrong = RunOnce(runs, 1); !wrong.empty() || one_.in_place) return wrong;
+    // The same objects carry out the next call.
+    for (Memory& output : outputs_)
+      std::fill(output.begin(), output.end(), std::byte{0x5a});
+    return RunOnce(runs, 2);
+  }
+
+ private:
+  std::string RunOnce(const std::vector<std::unique_ptr<ScheduleRun>>& runs, uint64_t sequence) {
+    for (size_t at = 0; at < runs.size(); ++at) {
+      runs[at]->Begin(Buffers(static_cast<int>(at)), {.transport = transports_[at].get(),
+                                                      .peers = peers_,
+                                                      .stream = {kGroup, sequence},
+                                                      .signature = 3});
     }
     const int64_t until_ns = MonotonicNs() + kLimitNs;
     const auto done = [&] {
@@ -129,7 +138,6 @@ class Job {
     return Check();
   }
 
- private:
   size_t ElementBytes() const { return DtypeSize(one_.dtype); }
 
   void Prepare(const CollectiveSchedule& schedule) {
@@ -371,10 +379,10 @@ TEST(ScheduleRun, PiecesOfIslandsSumToTheBitsOfAllRanks) {
     }
     for (int i = 0; i < islands; ++i) {
       const auto at = static_cast<size_t>(i);
-      runs.push_back(std::make_unique<ScheduleRun>(
-          **schedule, i,
-          RunMemory{inputs[at].data(), outputs[at].data(), partials[at].data(), scratch[at].data()},
-          arithmetic, RunRoute{transports[at].get(), peers, {kGroup, 1}, 5}));
+      runs.push_back(std::make_unique<ScheduleRun>(**schedule, i, arithmetic));
+      runs.back()->Begin(
+          {inputs[at].data(), outputs[at].data(), partials[at].data(), scratch[at].data()},
+          {transports[at].get(), peers, {kGroup, 1}, 5});
     }
     const int64_t until_ns = MonotonicNs() + kLimitNs;
     while (!std::all_of(runs.begin(), runs.end(), [](const auto& run) { return run->done(); })) {
@@ -414,13 +422,12 @@ TEST(ScheduleRun, ACallThatDiffersEndsIt) {
   for (int i = 0; i < 2; ++i) {
     const auto at = static_cast<size_t>(3 * i);
     transports.push_back(network.Join(i));
-    runs.push_back(std::make_unique<ScheduleRun>(
-        *schedule, i,
-        RunMemory{.input = memory[at].data(),
-                  .output = memory[at + 1].data(),
-                  .scratch = memory[at + 2].data()},
-        arithmetic,
-        RunRoute{transports.back().get(), peers, {kGroup, 1}, static_cast<uint32_t>(40 + i)}));
+    runs.push_back(std::make_unique<ScheduleRun>(*schedule, i, arithmetic));
+    runs.back()->Begin(
+        {.input = memory[at].data(),
+         .output = memory[at + 1].data(),
+         .scratch = memory[at + 2].data()},
+        {transports.back().get(), peers, {kGroup, 1}, static_cast<uint32_t>(40 + i)});
   }
   for (int round = 0; round < 20; ++round) {
     for (size_t at = 0; at < 2; ++at) {
