@@ -8,9 +8,9 @@ import sys
 import tempfile
 import time
 
-from bench.compare import ab, alone, cells, findings, install, launch, machine, report, targets
+from bench.compare import ab, alone, cells, findings, install, launch, machine, nodes, report, targets
 from bench.compare.arguments import parse_size, several
-from bench.compare.contestants import Field
+from bench.compare.contestants import Field, on_one_machine
 from bench.compare.jobs import JobFailed
 from bench.compare.measure import CellRun
 from bench.compare.peers import PEERS
@@ -21,7 +21,8 @@ VERSION = 2
 def options_of(arguments):
     """The parsed command line."""
     parser = argparse.ArgumentParser(prog="./dev compare", description=__doc__,
-                                     epilog="Two builds of weft in turns: ./dev compare --ab BEFORE AFTER; ./dev compare --ab --help")
+                                     epilog="Two builds of weft in turns: ./dev compare --ab BEFORE AFTER. Ranks on several nodes: "
+                                            "./dev compare --nodes. Each has a --help of its own.")
     names = [peer.name for peer in PEERS]
     parser.add_argument("--quick", action="store_true", help="2 ranks, float32, hot buffers, 3 rounds")
     parser.add_argument("--ops", type=several(str, cells.OPERATIONS), default=list(cells.OPERATIONS), metavar="LIST")
@@ -89,7 +90,9 @@ class Run:
         components = "".join(launch.components_of(peer) for peer in peers)
         done = 0
         for ranks in self._options.ranks:
-            field = Field(ranks, machine.core_count(), peers, components, folder, not self._options.no_symmetric, self._report)
+            cores = machine.core_count()
+            field = Field(on_one_machine(ranks, cores, peers, components, folder, not self._options.no_symmetric), cores,
+                          self._report)
             try:
                 field.start(say)
                 self._note(field, peers, ranks)
@@ -161,6 +164,8 @@ def main(arguments):
     if "--ab" in arguments:
         return ab.main([word for word in arguments if word != "--ab"], say)
     try:
+        if "--nodes" in arguments:
+            return nodes.main([word for word in arguments if word != "--nodes"], say)
         return Run(options_of(arguments)).run()
     except (install.InstallFailed, JobFailed) as error:
         print(f"compare: {error}", file=sys.stderr)

@@ -15,37 +15,48 @@ class Contestant:
     name: str
     job: Job
     memory: str = "private"
+    # What it does in place of a cell's operation: a function of the cell, for who has none of them.
+    stand_in: object = None
     failures: int = 0
 
     @property
     def is_weft(self):
         return self.name.startswith("weft/")
 
+    def op_of(self, cell):
+        return self.stand_in(cell) if self.stand_in else cell.op
+
+
+def on_one_machine(ranks, cores, wanted, components, folder, with_symmetric):
+    """The contestants of a number of ranks without a network; weft first. wanted: the peers that are installed."""
+    weft = Job("weft", *launch.weft_command(ranks), ranks, folder / f"weft-{ranks}")
+    found = [Contestant("weft/private", weft)]
+    if with_symmetric:
+        found.append(Contestant("weft/symmetric", weft, "symmetric"))
+    for peer in wanted:
+        for setting in peers.settings_for(peer, ranks > cores, components):
+            name = f"{peer.name}/{setting.name}"
+            command, environment = launch.peer_command(peer, setting, ranks, ranks > cores)
+            job = Job(name, command, environment, ranks, folder / f"{peer.name}-{setting.name}-{ranks}")
+            found.append(Contestant(name, job))
+    return found
+
 
 class Field:
     """The jobs of all contestants, started together and ended together. One thread."""
 
-    def __init__(self, ranks, cores, wanted, components, folder, with_symmetric, report):
-        """wanted: the peers that are installed; report(contestant name, sentence) is told of failures."""
+    def __init__(self, contestants, cores, report):
+        """contestants: weft's first; report(contestant name, sentence) is told of failures."""
         self._report = report
         self.cores = cores
-        weft = Job("weft", *launch.weft_command(ranks), ranks, folder / f"weft-{ranks}")
-        self.weft = weft
-        self.contestants = [Contestant("weft/private", weft)]
-        if with_symmetric:
-            self.contestants.append(Contestant("weft/symmetric", weft, "symmetric"))
-        for peer in wanted:
-            for setting in peers.settings_for(peer, ranks > cores, components):
-                name = f"{peer.name}/{setting.name}"
-                command, environment = launch.peer_command(peer, setting, ranks, ranks > cores)
-                job = Job(name, command, environment, ranks, folder / f"{peer.name}-{setting.name}-{ranks}")
-                self.contestants.append(Contestant(name, job))
+        self.contestants = contestants
+        self.weft = contestants[0].job
         self._out = set()
 
     def start(self, progress):
         """Starts every job; those that fail are reported and take no further part. weft's failure is the run's."""
         for contestant in self.contestants:
-            if contestant.job is self.weft and contestant.name != "weft/private":
+            if contestant.job is self.weft and contestant is not self.contestants[0]:
                 continue
             progress(f"starting {contestant.name}")
             try:

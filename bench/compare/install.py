@@ -24,7 +24,11 @@ def pins(text=None):
 
 def prefix_of(peer):
     """The folder of a peer: bin, lib and include."""
-    return HOME / "peers" / peer.name
+    return prefix_of_name(peer.name)
+
+
+def prefix_of_name(name):
+    return HOME / "peers" / name
 
 
 def venv_python():
@@ -33,7 +37,11 @@ def venv_python():
 
 def site_packages(peer):
     """Where a peer's Python packages are."""
-    return next((prefix_of(peer) / "lib").glob("python3*/site-packages"), None)
+    return site_packages_of(peer.name)
+
+
+def site_packages_of(name):
+    return next((prefix_of_name(name) / "lib").glob("python3*/site-packages"), None)
 
 
 def _run(command, log):
@@ -65,7 +73,10 @@ def make_environment():
 
 
 def install_peer(peer):
-    """Installs a peer's packages into its folder unless they are there. Raises InstallFailed."""
+    """Installs a peer's packages into its folder unless they are there; nothing, of a peer that the system has. Raises
+    InstallFailed."""
+    if not peer.packages:
+        return
     prefix = prefix_of(peer)
     _install_once(peer.name, [pins()[name] for name in peer.packages], prefix / "pins",
                   ["--ignore-installed", "--prefix", prefix])

@@ -6,7 +6,7 @@ import sys
 
 from bench.compare import install
 
-_DRIVER = install.ROOT / "bench" / "compare" / "driver"
+DRIVER = install.ROOT / "bench" / "compare" / "driver"
 _LOOP = ("buffers", "calls", "command", "driver", "values")
 # What other launchers, or a shell that was set up for one, would say to a library.
 _FOREIGN = ("OMPI_", "OPAL_", "PRTE_", "PMIX_", "PMI_", "MPI", "I_MPI_", "CCL_", "FI_", "UCX_", "SLURM_", "HYDRA_", "WEFT_",
@@ -23,9 +23,10 @@ def compile_driver(peer):
         return
     prefix = install.prefix_of(peer)
     program = program_of(peer)
-    source = _DRIVER / ("oneccl_driver.cc" if peer.name == "oneccl" else "mpi_driver.c")
-    sources = [source, *(_DRIVER / f"{name}.c" for name in _LOOP)]
-    newest = max(path.stat().st_mtime for path in [*sources, *_DRIVER.glob("*.h"), prefix / "pins"])
+    source = DRIVER / {"oneccl": "oneccl_driver.cc", "ucx": "ucx_driver.c"}.get(peer.name, "mpi_driver.c")
+    sources = [source, *(DRIVER / f"{name}.c" for name in _LOOP)]
+    installed = [prefix / "pins"] if peer.packages else []
+    newest = max(path.stat().st_mtime for path in [*sources, *DRIVER.glob("*.h"), *installed])
     if program.exists() and program.stat().st_mtime > newest:
         return
     program.parent.mkdir(parents=True, exist_ok=True)
@@ -35,13 +36,17 @@ def compile_driver(peer):
         objects.append(program.parent / f"{program.name}-{path.stem}.o")
         language = ["g++", "-std=c++17"] if path.suffix == ".cc" else ["gcc", "-std=gnu11"]
         _compile([*language, *flags, "-c", "-o", objects[-1], path])
-    libraries = ["-lccl"] if peer.name == "oneccl" else ["-lmpi"]
+    libraries = {"oneccl": ["-lccl"], "ucx": ["-lucp", "-lucs"]}.get(peer.name, ["-lmpi"])
     _compile(["g++" if peer.name == "oneccl" else "gcc", "-o", program, *objects, f"-L{prefix / 'lib'}",
               f"-Wl,-rpath,{prefix / 'lib'}", *libraries])
 
 
 def program_of(peer):
-    return install.HOME / "bin" / f"compare_{peer.name}"
+    return program_of_name(peer.name)
+
+
+def program_of_name(name):
+    return install.HOME / "bin" / f"compare_{name}"
 
 
 def environment_for(ranks):
@@ -67,7 +72,7 @@ def peer_command(peer, setting, ranks, crowded):
     environment["LD_LIBRARY_PATH"] = str(prefix / "lib")
     if peer.name == "gloo":
         environment["PYTHONPATH"] = str(install.site_packages(peer))
-        command = [install.venv_python(), "-B", _DRIVER / "gloo_driver.py", str(ranks)]
+        command = [install.venv_python(), "-B", DRIVER / "gloo_driver.py", str(ranks)]
     elif peer.name == "openmpi":
         environment.update(OPAL_PREFIX=str(prefix), OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         many = ["--map-by", ":OVERSUBSCRIBE"] if crowded else []

@@ -36,7 +36,7 @@ def without_hope(seconds, quickest):
 
 
 def command(cell, memory, sets, calls, warmup, check, keep, op=None):
-    """The line that the drivers understand."""
+    """The line that the drivers understand. op: in place of the cell's."""
     return (f"op={op or cell.op} dtype={cell.dtype} bytes={cell.bytes} place={cell.place} memory={memory} sets={sets} "
             f"calls={calls} warmup={warmup} check={int(check)} keep={int(keep)}")
 
@@ -67,12 +67,14 @@ def sitting_out(samples, turn_s):
 class CellRun:
     """The measurement of one cell. One thread; the field's jobs are its own while run() runs."""
 
-    def __init__(self, cell, field, rounds, l3_bytes, keep):
+    def __init__(self, cell, field, rounds, l3_bytes, keep, may_sit_out=True):
+        """may_sit_out: contestants that cannot be the best any more need not take all their turns."""
         self._cell = cell
         self._field = field
         self._rounds = rounds
         self._sets = cells.set_count(cell, l3_bytes)
         self._keep = keep
+        self._may_sit_out = may_sit_out
         self._entries = {}
         self._seconds = {}  # of a call, when calibrated
         self._turn_s = {}   # of the last turn
@@ -87,13 +89,14 @@ class CellRun:
             self._entries[contestant.name] = {"calls": 0, "us": [], "wrong": 0, "error": None, "refusal": None}
             self._guarded(contestant, self._calibrate)
         for name, seconds in self._seconds.items():
-            if without_hope(seconds, min(self._seconds.values())):
+            if self._may_sit_out and without_hope(seconds, min(self._seconds.values())):
                 self._entries[name]["calls"] = 1
         side_calls = self._calibrate_sides()
         for turn in range(self._rounds):
             self._measure_sides(side_calls)
             first = turn % max(len(taking_part), 1)
-            out = sitting_out({name: entry["us"] for name, entry in self._entries.items()}, self._turn_s)
+            out = (sitting_out({name: entry["us"] for name, entry in self._entries.items()}, self._turn_s)
+                   if self._may_sit_out else ())
             for contestant in taking_part[first:] + taking_part[:first]:
                 if self._goes_on(contestant) and contestant.name not in out:
                     self._guarded(contestant, self._measure)
@@ -121,8 +124,8 @@ class CellRun:
                     self._entries.setdefault(other.name, {"calls": 0, "us": [], "wrong": 0, "refusal": None})
                     self._entries[other.name]["error"] = f"its job ended with {contestant.name}"
 
-    def _ask(self, contestant, calls, warmup, check, op=None):
-        line = command(self._cell, contestant.memory, self._sets, calls, warmup, check, self._keep, op)
+    def _ask(self, contestant, calls, warmup, check):
+        line = command(self._cell, contestant.memory, self._sets, calls, warmup, check, self._keep, contestant.op_of(self._cell))
         answers = contestant.job.ask(line, CELL_TIMEOUT_S)
         entry = self._entries[contestant.name]
         refusal = next((answer["refusal"] for answer in answers if "refusal" in answer), None)

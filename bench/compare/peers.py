@@ -78,6 +78,28 @@ PEERS = (
 )
 
 
+# Between nodes, over TCP. UCX exchanges messages alone: what a collective of two ranks can at best be.
+NODE_PEERS = (
+    Peer("ucx", "UCX, an exchange", (), (
+        Setting("tcp", "its TCP transport", {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "eth0"}),
+    )),
+    Peer("gloo", "Gloo (torch)", ("torch", "numpy"), (
+        Setting("default", "what a user gets; measured from Python, as torch users call it"),
+    )),
+    Peer("mpich", "MPICH", ("mpich",), (
+        Setting("default", "what a user gets"),
+        Setting("tcp", "libfabric's own provider for TCP", {"FI_PROVIDER": "tcp"}),
+    )),
+    Peer("openmpi", "Open MPI", ("openmpi",), (
+        Setting("default", "what a user gets", arguments=("--mca", "btl_tcp_if_include", "eth0")),
+        Setting("btl", "its own TCP transport", arguments=("--mca", "pml", "ob1", "--mca", "btl", "self,sm,tcp", "--mca",
+                                                           "btl_tcp_if_include", "eth0")),
+        Setting("ucx", "point to point through UCX", {"UCX_TLS": "tcp,self,posix", "UCX_NET_DEVICES": "eth0"},
+                ("--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices", "any")),
+    )),
+)
+
+
 def settings_for(peer, crowded, components=None):
     """The settings that make sense with or without a core for each rank.
 

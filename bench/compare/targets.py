@@ -14,15 +14,15 @@ TAIL_TARGET_US = 5000.0
 IDLE_TARGET = 0.005
 
 
-def _target(name, figure, verdict, detail=""):
+def target_of(name, figure, verdict, detail=""):
     return {"target": name, "figure": figure, "verdict": verdict, "detail": detail}
 
 
 def _missing(name):
-    return _target(name, None, "not measured")
+    return target_of(name, None, "not measured")
 
 
-def _verdict(certain, uncertain, rounds):
+def verdict_of(certain, uncertain, rounds):
     """Fewer rounds than LEAST_ROUNDS prove nothing good."""
     if certain:
         return "fail"
@@ -42,10 +42,10 @@ def _lost(name, found, time=_private_time):
     lost = [finding for finding in found if time(finding) is None]
     if not lost or len(lost) == len(found):
         return None
-    return _target(name, None, "fail", "weft failed: " + ", ".join(summary.name_of(finding) for finding in lost))
+    return target_of(name, None, "fail", "weft failed: " + ", ".join(summary.name_of(finding) for finding in lost))
 
 
-def _cells_target(name, found, limit, rounds, ratio=lambda finding: finding.ratio, time=_private_time):
+def cells_target(name, found, limit, rounds, ratio=lambda finding: finding.ratio, time=_private_time):
     """No cell below `limit`; the figure is the least ratio."""
     judged = [finding for finding in found if ratio(finding)]
     if not judged:
@@ -55,14 +55,14 @@ def _cells_target(name, found, limit, rounds, ratio=lambda finding: finding.rati
     certain, uncertain = summary.below(judged, limit, ratio)
     detail = [f"{title}: " + ", ".join(f"{summary.name_of(finding)} {ratio(finding)[0]:.2f}" for finding in some)
               for title, some in (("below", certain), ("not certain", uncertain)) if some]
-    return _target(name, min(ratio(finding)[0] for finding in judged), _verdict(certain, uncertain, rounds), "; ".join(detail))
+    return target_of(name, min(ratio(finding)[0] for finding in judged), verdict_of(certain, uncertain, rounds), "; ".join(detail))
 
 
 def _mean_target(name, found, limit, rounds):
     mean = intervals.geometric_mean([finding.ratio[0] for finding in found if finding.ratio])
     if mean is None:
         return _missing(name)
-    return _lost(name, found) or _target(name, mean, _verdict(mean < limit, False, rounds))
+    return _lost(name, found) or target_of(name, mean, verdict_of(mean < limit, False, rounds))
 
 
 def _weak_target(name, found, rounds):
@@ -74,7 +74,7 @@ def _weak_target(name, found, rounds):
         return lost
     weak = [finding for finding in judged if finding.ratio[0] < 1.2 and finding.share < 0.8]
     detail = ", ".join(f"{summary.name_of(finding)} {finding.ratio[0]:.2f}, {finding.share:.0%}" for finding in weak)
-    return _target(name, len(weak), _verdict(weak, False, rounds), detail)
+    return target_of(name, len(weak), verdict_of(weak, False, rounds), detail)
 
 
 def _private(found, rounds):
@@ -83,15 +83,15 @@ def _private(found, rounds):
         here = [finding for finding in found if finding.cell.ranks == 2 and finding.cell.buffers == buffers]
         main = [finding for finding in here if finding.cell.op in REDUCING]
         broadcasts = [finding for finding in here if finding.cell.op == "broadcast"]
-        targets += [_cells_target(f"private, {buffers}: no cell below 1.0", main, 1.0, rounds),
+        targets += [cells_target(f"private, {buffers}: no cell below 1.0", main, 1.0, rounds),
                     _weak_target(f"private, {buffers}: cells below 1.2 and below 80 % of the bound: 0", main, rounds),
                     _mean_target(f"private, {buffers}: geometric mean >= 1.4", main, 1.4, rounds),
-                    _cells_target(f"broadcast, {buffers}: no cell below 0.9", broadcasts, 0.9, rounds),
+                    cells_target(f"broadcast, {buffers}: no cell below 0.9", broadcasts, 0.9, rounds),
                     _mean_target(f"broadcast, {buffers}: geometric mean >= 1.2", broadcasts, 1.2, rounds)]
     four, eight = ([finding for finding in found if finding.cell.ranks == ranks] for ranks in (4, 8))
-    return targets + [_cells_target("4 ranks: no cell below 1.0", four, 1.0, rounds),
+    return targets + [cells_target("4 ranks: no cell below 1.0", four, 1.0, rounds),
                       _mean_target("4 ranks: geometric mean >= 1.4", four, 1.4, rounds),
-                      _cells_target("8 ranks: no cell below 2.0", eight, 2.0, rounds)]
+                      cells_target("8 ranks: no cell below 2.0", eight, 2.0, rounds)]
 
 
 def _symmetric(found, rounds):
@@ -103,8 +103,8 @@ def _symmetric(found, rounds):
     def ratio(finding):
         return finding.symmetric_ratio
 
-    targets = [_cells_target("symmetric all_reduce, 64 KiB to 64 MiB: >= 4", reduces, 4.0, rounds, ratio, _symmetric_time),
-               _cells_target("symmetric all_gather in place and reduce_scatter, to 1 MiB: >= 2.5",
+    targets = [cells_target("symmetric all_reduce, 64 KiB to 64 MiB: >= 4", reduces, 4.0, rounds, ratio, _symmetric_time),
+               cells_target("symmetric all_gather in place and reduce_scatter, to 1 MiB: >= 2.5",
                              [finding for finding in chunks if finding.cell.bytes <= 1 << 20], 2.5, rounds, ratio, _symmetric_time)]
     name = "symmetric all_gather in place and reduce_scatter, above 1 MiB: >= 90 % of the copy rate"
     above = [finding for finding in chunks if finding.cell.bytes > 1 << 20]
@@ -115,7 +115,7 @@ def _symmetric(found, rounds):
         return targets + [lost]
     low = [finding for finding in large if finding.symmetric_share < 0.9]
     detail = ", ".join(f"{summary.name_of(finding)} {finding.symmetric_share:.0%}" for finding in low)
-    return targets + [_target(name, min(finding.symmetric_share for finding in large), _verdict(low, False, rounds), detail)]
+    return targets + [target_of(name, min(finding.symmetric_share for finding in large), verdict_of(low, False, rounds), detail)]
 
 
 def _without_failures(name, entries):
@@ -123,7 +123,7 @@ def _without_failures(name, entries):
     good = [entry for entry in entries if "error" not in entry]
     failures = [entry["error"] for entry in entries if "error" in entry]
     if failures:
-        return good, _target(name, None, "fail", "; ".join(failures))
+        return good, target_of(name, None, "fail", "; ".join(failures))
     return good, None if good else _missing(name)
 
 
@@ -142,7 +142,7 @@ def _pairs_target(name, entries, rounds, limit=0.9):
     certain = [pair for pair in ratios if pair[1][2] < limit]
     uncertain = [pair for pair in ratios if pair[1][1] < limit <= pair[1][2]]
     detail = [f"{title}: {listed(some)}" for title, some in (("below", certain), ("not certain", uncertain)) if some]
-    return _target(name, min(ratio[0] for _, ratio in ratios), _verdict(certain, uncertain, rounds), "; ".join(detail))
+    return target_of(name, min(ratio[0] for _, ratio in ratios), verdict_of(certain, uncertain, rounds), "; ".join(detail))
 
 
 def _idle_target(entries):
@@ -152,7 +152,7 @@ def _idle_target(entries):
         return verdict
     share = max(entry["share"] for entry in good)
     detail = ", ".join(f"after {entry['after']} calls {entry['share']:.3%}" for entry in good)
-    return _target(name, share, "pass" if share < IDLE_TARGET else "fail", detail)
+    return target_of(name, share, "pass" if share < IDLE_TARGET else "fail", detail)
 
 
 def _tail_target(entries):
@@ -170,7 +170,7 @@ def _tail_target(entries):
     if bad:
         text.append("no excuse for a maximum above 5 ms: " + ", ".join(f"{entry['ranks']} ranks {size_text(entry['bytes'])} "
                                                                        f"{entry['max_us'] / 1e3:.2f} ms" for entry in bad))
-    return _target(name, worst["p999_us"] / 1e3, "pass" if worst["p999_us"] <= TAIL_TARGET_US else "fail", "; ".join(text))
+    return target_of(name, worst["p999_us"] / 1e3, "pass" if worst["p999_us"] <= TAIL_TARGET_US else "fail", "; ".join(text))
 
 
 def judged(found, alone, rounds):
