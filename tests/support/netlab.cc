@@ -28,8 +28,6 @@
 namespace weft::test {
 namespace {
 
-constexpr int kNodesMax = 200;
-constexpr int kInterfacesMax = 8;
 constexpr int64_t kSetUpNs = 20'000'000'000;
 constexpr int64_t kEndNs = 5'000'000'000;
 constexpr int kNoSuchProgram = 127;
@@ -39,7 +37,6 @@ struct Report {
   int place = 0;
   pid_t pid = 0;
   int error = 0;
-  bool user_namespace = false;
 };
 
 void WriteText(const char* path, const std::string& text) {
@@ -49,13 +46,12 @@ void WriteText(const char* path, const std::string& text) {
 }
 
 // Errno, or 0. A user namespace of one user comes with the network where it cannot be had without.
-int EnterNewNamespaces(bool* user_namespace) {
+int EnterNewNamespaces() {
   const uid_t uid = geteuid();
   const gid_t gid = getegid();
   if (unshare(CLONE_NEWNET | CLONE_NEWUTS) == 0) return 0;
   if (errno != EPERM) return errno;
   if (unshare(CLONE_NEWUSER) != 0) return errno;
-  *user_namespace = true;
   WriteText("/proc/self/setgroups", "deny");
   WriteText("/proc/self/uid_map", StrCat("0 ", uid, " 1"));
   WriteText("/proc/self/gid_map", StrCat("0 ", gid, " 1"));
@@ -86,7 +82,7 @@ void HoldNode(int node, int alive, int reports) {
 
 [[noreturn]] void HoldSwitch(int nodes, int alive, int reports) {
   Report report{.pid = getpid()};
-  report.error = EnterNewNamespaces(&report.user_namespace);
+  report.error = EnterNewNamespaces();
   EndWithParent();
   (void)!write(reports, &report, sizeof report);
   for (int node = 0; report.error == 0 && node < nodes; ++node) {
@@ -196,8 +192,8 @@ Netlab::Netlab(const NetlabSettings& settings)
     : settings_(settings), shapes_(static_cast<size_t>(settings.nodes)) {}
 
 absl::StatusOr<std::unique_ptr<Netlab>> Netlab::Make(const NetlabSettings& settings) {
-  if (settings.nodes < 1 || settings.nodes > kNodesMax || settings.interfaces < 1 ||
-      settings.interfaces > kInterfacesMax) {
+  if (settings.nodes < 1 || settings.nodes > kNetlabNodesMax || settings.interfaces < 1 ||
+      settings.interfaces > kNetlabInterfacesMax) {
     return MakeError(WEFT_INVALID_ARGUMENT, "so many nodes or interfaces cannot be made");
   }
   std::unique_ptr<Netlab> lab(new Netlab(settings));
@@ -256,7 +252,6 @@ absl::Status Netlab::StartHolders() {
       return Unsupported(
           StrCat("network namespaces cannot be made here: ", std::strerror(report.error)));
     }
-    if (report.place == 0) user_namespace_ = report.user_namespace;
     places_[static_cast<size_t>(report.place)].holder = report.pid;
   }
   return absl::OkStatus();
@@ -264,17 +259,7 @@ absl::Status Netlab::StartHolders() {
 
 absl::Status Netlab::OpenPlaces() {
   for (Place& place : places_) {
-    const auto open_namespace = [&place](const char* kind) {
-      const std::string path = StrCat("/proc/", place.holder, "/ns/", kind);
-      return UniqueFd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    };
-    place.network = open_namespace("net");
-    place.name = open_namespace("uts");
-    if (user_namespace_) place.user = open_namespace("user");
-    if (!place.network.valid() || !place.name.valid() || place.user.valid() != user_namespace_) {
-      return Unsupported(
-          StrCat("the namespaces that were made cannot be opened: ", std::strerror(errno)));
-    }
+    WEFT_ASSIGN_OR_RETURN(place.namespaces, NodeNamespaces::Of(place.holder));
   }
   return absl::OkStatus();
 }
@@ -328,11 +313,10 @@ std::unique_ptr<NetlabProcess> Netlab::SpawnAt(const Place& place,
   dup2(input_fd >= 0 ? input_fd : nothing.get(), STDIN_FILENO);
   dup2(output.get(), STDOUT_FILENO);
   dup2(output.get(), STDERR_FILENO);
-  const bool entered = (!place.user.valid() || setns(place.user.get(), CLONE_NEWUSER) == 0) &&
-                       setns(place.network.get(), CLONE_NEWNET) == 0 &&
-                       setns(place.name.get(), CLONE_NEWUTS) == 0;
+  const bool entered = place.namespaces.Enter();
   EndWithParent();
-  if (entered && getppid() == parent) execvpe(words[0], words.data(), lines.data());
+  environ = const_cast<char**>(lines.data());  // also by what the program is looked for
+  if (entered && getppid() == parent) execvp(words[0], words.data());
   std::fprintf(stderr, "cannot run %s: %s\n", words[0], std::strerror(errno));
   std::fflush(stderr);
   _exit(kNoSuchProgram);
@@ -404,10 +388,10 @@ absl::StatusOr<NetlabCounters> Netlab::Counters(int node, int interface) const {
   std::istringstream words(text.substr(found + name.size()));
   NetlabCounters counters;
   uint64_t other = 0;
-  words >> counters.received_bytes;
-  for (int word = 0; word < 7; ++word)
+  words >> counters.received_bytes >> counters.received_packets;
+  for (int word = 0; word < 6; ++word)
     words >> other;
-  words >> counters.sent_bytes;
+  words >> counters.sent_bytes >> counters.sent_packets;
   if (!words) return Unsupported(StrCat("counters that make no sense: ", text));
   return counters;
 }

@@ -28,17 +28,24 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/fd.h"
+#include "tests/support/node_namespaces.h"
 
 namespace weft::test {
 
+constexpr int kNetlabNodesMax = 200;
+constexpr int kNetlabInterfacesMax = 8;
+
 struct NetlabSettings {
-  int nodes = 2;       // at most 200
-  int interfaces = 1;  // of each node, at most 8
+  int nodes = 2;
+  int interfaces = 1;  // of each node
 };
 
+// Packets are those of the kernel, which may be as long as many frames.
 struct NetlabCounters {
   uint64_t sent_bytes = 0;
+  uint64_t sent_packets = 0;
   uint64_t received_bytes = 0;
+  uint64_t received_packets = 0;
 };
 
 // A process on a node. Its standard input is empty; stdout and stderr are kept, in the order in which they were written.
@@ -83,7 +90,12 @@ class Netlab {
   // Processes on the nodes must have been destroyed.
   ~Netlab();
 
+  const NetlabSettings& settings() const { return settings_; }
+
   int nodes() const { return static_cast<int>(places_.size()) - 1; }
+
+  // The process whose namespaces are the node's, by which programs that are no children of this one enter it (NodeNamespaces).
+  pid_t Holder(int node) const { return place(node).holder; }
 
   // "10.77.0.1"
   static std::string Address(int node, int interface = 0);
@@ -108,9 +120,7 @@ class Netlab {
   // The switch's namespaces are those of place 0, node k's of place k + 1.
   struct Place {
     pid_t holder = -1;
-    UniqueFd user;  // not valid: that of this process
-    UniqueFd network;
-    UniqueFd name;
+    NodeNamespaces namespaces;
   };
 
   // What shapes a node's eth0.
@@ -134,7 +144,6 @@ class Netlab {
   const Place& place(int node) const { return places_[static_cast<size_t>(node) + 1]; }
 
   const NetlabSettings settings_;
-  bool user_namespace_ = false;
   UniqueFd alive_;  // closed: the holders end
   std::vector<Place> places_;
   std::vector<Shape> shapes_;
