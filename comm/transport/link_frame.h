@@ -3,7 +3,10 @@
 //   kAnnounce  a message waits for its grant: the receiver can see whether it is the one that it expects
 //   kGrant     the receiver has room for all of a message: it may be sent
 //   kData      a part of one, `bytes` from `offset` on, which follow
-//   kRoom      `bytes` of what was sent ahead of a grant have been taken: so much more may be
+//   kRoom      `bytes` of what was sent ahead of a grant have been taken: so much more may be; none: said for `received` alone
+//   kLeave     nothing follows, and the end of the connection is the end of the link
+//
+// Each says how much of the stream has come when it is said, so where both sides have something to say nobody has to say that alone.
 //
 // Thread-safety: values.
 #pragma once
@@ -13,9 +16,9 @@
 
 namespace weft {
 
-constexpr uint32_t kLinkFrameMagic = 0x77660001;  // "wf", version 1
+constexpr uint32_t kLinkFrameMagic = 0x77660002;  // "wf", version 2
 
-enum class LinkFrameType : uint16_t { kAnnounce = 1, kGrant = 2, kData = 3, kRoom = 4 };
+enum class LinkFrameType : uint16_t { kAnnounce = 1, kGrant = 2, kData = 3, kRoom = 4, kLeave = 5 };
 
 struct LinkFrame {
   uint32_t magic = kLinkFrameMagic;
@@ -28,9 +31,10 @@ struct LinkFrame {
   uint32_t bytes = 0;
   uint64_t message_bytes = 0;  // all of it
   uint64_t offset = 0;
+  uint64_t received = 0;  // how many bytes of the stream the one who says it has read
 };
 
-static_assert(sizeof(LinkFrame) == 56);
+static_assert(sizeof(LinkFrame) == 64);
 
 // A part of a message, so that others get a turn in between.
 constexpr size_t kPartBytesMax = 512 << 10;
@@ -38,6 +42,22 @@ constexpr size_t kPartBytesMax = 512 << 10;
 constexpr size_t kAheadBytesMax = 8 << 10;
 // Of each link, at each end: what may have come ahead and not been taken, each message with its header.
 constexpr size_t kRoomBytes = 64 << 10;
+
+// Where streams break, a message of more than kAheadBytesMax is not copied when it is sent: its send ends when it has come. So that this is
+// not waited for in vain, at most so much of it is copied after all, and its receiver says that the rest has come as soon as it has.
+constexpr size_t kKeptOfMessage = 64 << 10;
+// Of each link: copies of more than this are not made of such messages.
+constexpr size_t kKeptBytes = 256 << 10;
+// What may have come, of what its sender may have kept, without its being told.
+constexpr size_t kUntoldBytes = kKeptBytes / 2;
+
+// Of a part, how much its sender may keep.
+constexpr size_t KeptOf(uint64_t message_bytes, uint64_t offset, size_t bytes) {
+  const uint64_t end = offset + bytes;
+  const uint64_t kept_from = message_bytes > kKeptOfMessage ? message_bytes - kKeptOfMessage : 0;
+  return kept_from >= end ? 0
+                          : static_cast<size_t>(end - (kept_from > offset ? kept_from : offset));
+}
 
 constexpr size_t RoomOf(size_t bytes) {
   return bytes + sizeof(LinkFrame);

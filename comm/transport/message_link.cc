@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -17,6 +18,8 @@ namespace {
 
 // Between two of them others get a turn: links, and the caller.
 constexpr int kCallsPerAdvance = 8;
+// Before a send that is not known to have come is copied: answers come sooner, as a rule.
+constexpr int kLooksBeforeKept = 64;
 constexpr size_t kClosedGroupsMax = 64;
 // What one side may say of messages that the other has not heard of yet: far more than operations can be under way.
 constexpr size_t kSaidMax = 65'536;
@@ -39,16 +42,19 @@ void EraseGroup(Map* map, uint64_t group_id) {
 
 bool MessageLink::Fail(absl::Status why) {
   if (failure_.ok()) failure_ = std::move(why);
-  stream_.reset();
+  stream_.End();
   return false;
 }
 
 bool MessageLink::Broken(const IoResult& result, const char* doing) {
-  if (result.state == IoState::kClosed) {
-    return Fail(
-        MakeError(WEFT_UNREACHABLE, fmt::format("rank {} has closed its connection", peer_)));
-  }
-  return Fail(SystemError(result.error_number, fmt::format("{} rank {}", doing, peer_)));
+  absl::Status why =
+      result.state == IoState::kClosed
+          ? MakeError(WEFT_UNREACHABLE, fmt::format("rank {} has closed its connection", peer_))
+          : SystemError(result.error_number, fmt::format("{} rank {}", doing, peer_));
+  if (!stream_.lasting() || peer_leaves_) return Fail(std::move(why));
+  stream_.Drop();
+  broken_ = std::move(why);
+  return false;
 }
 
 bool MessageLink::IsClosed(uint64_t group_id) const {
@@ -66,24 +72,35 @@ void MessageLink::Refuse(Transfer* transfer, const Said& said) {
 }
 
 void MessageLink::Attach(std::unique_ptr<ByteStream> stream) {
-  stream_ = std::move(stream);
+  stream_.Attach(std::move(stream));
 }
 
 bool MessageLink::WantsToWrite() const {
-  return attached() && (front_done_ < front_.size() || out_part_ || !control_.empty() ||
-                        sends_.FindIf([this](const Transfer& send) {
-                          return MayGo(send) || IsStuck(send);
-                        }) != nullptr);
+  if (!attached()) return false;
+  return stream_.WantsToWrite() ||
+         (stream_.MayWrite() && (front_done_ < front_.size() || out_part_ || !control_.empty() ||
+                                 tell_ || sends_.FindIf([this](const Transfer& send) {
+                                   return MayGo(send) || IsStuck(send);
+                                 }) != nullptr));
 }
 
 bool MessageLink::Quiet() const {
-  return !attached() ||
-         (front_done_ == front_.size() && !out_part_ && control_.empty() && stream_->Flushed());
+  if (!failure_.ok()) return true;
+  if (!attached()) return stream_.Flushed();
+  return front_done_ == front_.size() && !out_part_ && control_.empty() && !tell_ && !tell_next_ &&
+         stream_.Flushed();
+}
+
+void MessageLink::Leave() {
+  if (leaves_ || !attached() || !stream_.lasting()) return;
+  leaves_ = true;
+  AppendFrame(&control_, {.type = LinkFrameType::kLeave});
 }
 
 bool MessageLink::Advance() {
   if (!attached()) return false;
-  bool moved = false;
+  bool moved = !stream_.settled() && SettleStream();
+  tell_ = tell_ || tell_next_;
   for (int call = 0; call < kCallsPerAdvance && attached() && WriteSome(); ++call)
     moved = true;
   for (int call = 0; call < kCallsPerAdvance && attached() && ReadSome(); ++call)
@@ -91,7 +108,25 @@ bool MessageLink::Advance() {
   // What was read may have been grants.
   for (int call = 0; moved && call < kCallsPerAdvance && attached() && WriteSome(); ++call) {
   }
+  if (moved) {
+    looks_in_vain_ = 0;
+  } else if (!unacknowledged_.empty() && ++looks_in_vain_ >= kLooksBeforeKept) {
+    return EndKept();
+  }
   return moved;
+}
+
+// True if the two ends know of each other now.
+bool MessageLink::SettleStream() {
+  absl::Status wrong;
+  const IoResult result = stream_.Settle(&wrong);
+  if (!wrong.ok()) {
+    return Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} cannot be spoken to again: {}", peer_,
+                                                    FromAbsl(wrong.message()))));
+  }
+  EndAcknowledged();
+  if (result.state == IoState::kWouldBlock) return false;
+  return result.state == IoState::kDone || Broken(result, "greeting");
 }
 
 void MessageLink::Post(Transfer* transfer) {
@@ -103,6 +138,7 @@ void MessageLink::Post(Transfer* transfer) {
   transfer->moved = 0;
   transfer->granted = false;
   transfer->announced = false;
+  transfer->borrowed_until = 0;
   const MessageKey key{transfer->stream, transfer->tag};
   // What the other side has said of it, if it has.
   bool waits_for_grant = !transfer->is_send && !IsAhead(transfer->bytes);
@@ -155,6 +191,7 @@ void MessageLink::CloseGroup(uint64_t group_id) {
     // (T2)
     out_rest_.assign(reinterpret_cast<const char*>(out_data_), out_left_);
     out_data_ = reinterpret_cast<const std::byte*>(out_rest_.data());
+    out_borrows_ = false;
     out_ = nullptr;
   }
   if (in_ != nullptr && in_->stream.group_id == group_id) {
@@ -166,6 +203,7 @@ void MessageLink::CloseGroup(uint64_t group_id) {
     in_data_ = nullptr;
   }
   Retract(&sends_, group_id);
+  Retract(&unacknowledged_, group_id);
   Retract(&receives_, group_id);
   for (const auto& [key, early] : early_) {
     // The one that is still coming gives its room back when it has come.
@@ -180,33 +218,40 @@ void MessageLink::Retract(TransferList* list, uint64_t group_id) {
   while (Transfer* const transfer = list->FindIf(
              [&](const Transfer& posted) { return posted.stream.group_id == group_id; })) {
     list->Remove(transfer);
+    if (transfer->is_send) stream_.Own(transfer->memory, transfer->bytes);  // (T5)
     transfer->SetState(TransferState::kRetracted);
   }
 }
 
 // --- Writing -------------------------------------------------------------------------------------
 
+void MessageLink::AppendFrame(std::string* frames, LinkFrame frame) {
+  frame.received = stream_.received();
+  tell_ = false;
+  tell_next_ = false;
+  untold_ = 0;
+  frames->append(reinterpret_cast<const char*>(&frame), sizeof(frame));
+}
+
 void MessageLink::Say(LinkFrameType type, const Transfer& transfer) {
-  const LinkFrame frame{.type = type,
-                        .group_id = transfer.stream.group_id,
-                        .sequence = transfer.stream.sequence,
-                        .tag = transfer.tag,
-                        .signature = transfer.signature,
-                        .message_bytes = transfer.bytes};
-  control_.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
+  AppendFrame(&control_, {.type = type,
+                          .group_id = transfer.stream.group_id,
+                          .sequence = transfer.stream.sequence,
+                          .tag = transfer.tag,
+                          .signature = transfer.signature,
+                          .message_bytes = transfer.bytes});
 }
 
 // Said once it is much, sooner where something is to be said anyway: a frame of its own costs as much as a small message.
 void MessageLink::GiveRoom(size_t bytes) {
   early_room_ -= RoomOf(bytes);
   room_owed_ += RoomOf(bytes);
-  if (room_owed_ >= kRoomBytes / 4) TellOfRoom();
+  if (room_owed_ >= kRoomBytes / 4) TellOfRoom(&control_);
 }
 
-void MessageLink::TellOfRoom() {
-  const LinkFrame frame{.type = LinkFrameType::kRoom,
-                        .bytes = static_cast<uint32_t>(std::exchange(room_owed_, 0))};
-  control_.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
+void MessageLink::TellOfRoom(std::string* frames) {
+  AppendFrame(frames, {.type = LinkFrameType::kRoom,
+                       .bytes = static_cast<uint32_t>(std::exchange(room_owed_, 0))});
 }
 
 bool MessageLink::MayGo(const Transfer& send) const {
@@ -234,18 +279,18 @@ void MessageLink::PickNext() {
   const bool ahead = !send->granted;
   if (ahead) room_ -= RoomOf(send->bytes);
   out_bytes_ = std::min(kPartBytesMax, send->bytes - send->moved);
-  const LinkFrame header{.type = LinkFrameType::kData,
-                         .ahead = ahead ? uint16_t{1} : uint16_t{0},
-                         .group_id = send->stream.group_id,
-                         .sequence = send->stream.sequence,
-                         .tag = send->tag,
-                         .signature = send->signature,
-                         .bytes = static_cast<uint32_t>(out_bytes_),
-                         .message_bytes = send->bytes,
-                         .offset = send->moved};
-  front_.append(reinterpret_cast<const char*>(&header), sizeof(header));
+  AppendFrame(&front_, {.type = LinkFrameType::kData,
+                        .ahead = ahead ? uint16_t{1} : uint16_t{0},
+                        .group_id = send->stream.group_id,
+                        .sequence = send->stream.sequence,
+                        .tag = send->tag,
+                        .signature = send->signature,
+                        .bytes = static_cast<uint32_t>(out_bytes_),
+                        .message_bytes = send->bytes,
+                        .offset = send->moved});
   out_part_ = true;
   out_data_ = send->memory + send->moved;
+  out_borrows_ = stream_.lasting() && send->bytes > kAheadBytesMax;
   out_left_ = out_bytes_;
   out_ = send;
 }
@@ -255,46 +300,86 @@ void MessageLink::EndPart() {
   out_rest_.clear();
   Transfer* const send = std::exchange(out_, nullptr);
   if (send == nullptr) return;
+  if (out_borrows_) send->borrowed_until = stream_.sent();
   send->moved += out_bytes_;
   sends_.Remove(send);
-  if (send->moved == send->bytes) {
-    send->SetState(TransferState::kDone);
-  } else {
+  if (send->moved < send->bytes) {
     sends_.Append(send);
+  } else if (send->borrowed_until > stream_.acknowledged()) {
+    unacknowledged_.Append(send);
+  } else {
+    send->SetState(TransferState::kDone);
+  }
+}
+
+bool MessageLink::MayBeKept(const Transfer& send) const {
+  const uint64_t left =
+      std::min<uint64_t>(send.bytes, send.borrowed_until - stream_.acknowledged());
+  return left <= kKeptOfMessage && stream_.kept_bytes() + left <= kKeptBytes;
+}
+
+// Nobody says that they have come, and there is nothing else to do: these are copied, and end. True if there were any.
+bool MessageLink::EndKept() {
+  looks_in_vain_ = 0;
+  bool any = false;
+  while (Transfer* const send = unacknowledged_.FindIf(
+             [this](const Transfer& written) { return MayBeKept(written); })) {
+    unacknowledged_.Remove(send);
+    stream_.Own(send->memory, send->bytes);
+    send->SetState(TransferState::kDone);
+    any = true;
+  }
+  return any;
+}
+
+bool MessageLink::PrepareToSleep() {
+  if (unacknowledged_.empty() || unacknowledged_.FindIf([this](const Transfer& written) {
+        return MayBeKept(written);
+      }) == nullptr) {
+    return false;
+  }
+  looks_in_vain_ = kLooksBeforeKept;
+  return true;
+}
+
+void MessageLink::EndAcknowledged() {
+  while (Transfer* const send = unacknowledged_.FindIf([this](const Transfer& written) {
+    return written.borrowed_until <= stream_.acknowledged();
+  })) {
+    unacknowledged_.Remove(send);
+    send->SetState(TransferState::kDone);
   }
 }
 
 // True if anything was written.
 bool MessageLink::WriteSome() {
+  if (!stream_.MayWrite()) return false;
   if (front_done_ == front_.size() && !out_part_) {
     front_.clear();
     front_done_ = 0;
     AnnounceStuck();
     front_.swap(control_);
-    PickNext();
+    if (!leaves_) PickNext();
+    if (tell_) TellOfRoom(&front_);
     if (front_.empty()) return false;
     if (room_owed_ >= kRoomBytes / 8) {
-      TellOfRoom();
+      TellOfRoom(&control_);
       front_.insert(0, std::exchange(control_, {}));
     }
   }
-  iovec pieces[2];
-  size_t count = 0;
   const size_t front_left = front_.size() - front_done_;
-  if (front_left > 0) pieces[count++] = {front_.data() + front_done_, front_left};
-  if (out_left_ > 0) pieces[count++] = {const_cast<std::byte*>(out_data_), out_left_};
-  size_t written = 0;
-  if (count > 0) {
-    const IoResult result = stream_->Write(std::span(pieces, count));
+  if (front_left + out_left_ > 0) {
+    const IoResult result = stream_.Write({.frames = {front_.data() + front_done_, front_left},
+                                           .data = {out_data_, out_left_},
+                                           .borrows = out_borrows_});
     if (result.state == IoState::kWouldBlock) return false;
     if (result.state != IoState::kDone) return Broken(result, "sending to");
-    written = result.bytes;
+    const size_t of_front = std::min(result.bytes, front_left);
+    front_done_ += of_front;
+    const size_t of_data = result.bytes - of_front;
+    out_data_ += of_data;
+    out_left_ -= of_data;
   }
-  const size_t of_front = std::min(written, front_left);
-  front_done_ += of_front;
-  const size_t of_data = written - of_front;
-  out_data_ += of_data;
-  out_left_ -= of_data;
   if (out_part_ && front_done_ == front_.size() && out_left_ == 0) EndPart();
   return true;
 }
@@ -315,13 +400,14 @@ bool MessageLink::ReadSome() {
     pieces[count++] = {reinterpret_cast<char*>(&in_next_) + in_header_done_,
                        sizeof(in_next_) - in_header_done_};
   }
-  const IoResult result = stream_->Read(std::span(pieces, count));
+  const IoResult result = stream_.Read(std::span(pieces, count));
   if (result.state == IoState::kWouldBlock) return false;
   if (result.state != IoState::kDone) return Broken(result, "receiving from");
   const size_t of_data = std::min(result.bytes, data_room);
   if (in_part_) {
     if (in_data_ != nullptr) in_data_ += of_data;
     in_left_ -= of_data;
+    TellIfWaitedFor();
     if (in_left_ == 0) EndData();
   }
   in_header_done_ += result.bytes - of_data;
@@ -336,6 +422,14 @@ void MessageLink::TakeHeader() {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent what is no frame", peer_)));
     return;
   }
+  if (stream_.lasting()) {
+    if (!stream_.Acknowledge(in_header_.received)) {
+      Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has got what was not sent", peer_)));
+      return;
+    }
+    if (!unacknowledged_.empty()) EndAcknowledged();
+    CountKept(sizeof(LinkFrame));
+  }
   switch (in_header_.type) {
     case LinkFrameType::kAnnounce:
       return TakeAnnounce();
@@ -345,6 +439,9 @@ void MessageLink::TakeHeader() {
       return BeginData();
     case LinkFrameType::kRoom:
       room_ = std::min(kRoomBytes, room_ + in_header_.bytes);
+      return;
+    case LinkFrameType::kLeave:
+      peer_leaves_ = true;
       return;
   }
   Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a frame of an unknown type, {}", peer_,
@@ -377,6 +474,7 @@ void MessageLink::TakeGrant() {
     send->granted = Agrees(*send, said);
     if (send->granted) return;
     sends_.Remove(send);
+    stream_.Own(send->memory, send->bytes);  // (T5)
     Refuse(send, said);
     return;
   }
@@ -386,12 +484,30 @@ void MessageLink::TakeGrant() {
   }
 }
 
+// Once the other side keeps much for nothing it is told.
+void MessageLink::CountKept(size_t bytes) {
+  untold_ += bytes;
+  if (untold_ >= kUntoldBytes) tell_ = true;
+}
+
+void MessageLink::TellIfWaitedFor() {
+  if (!in_waited_for_ || in_left_ > kKeptOfMessage) return;
+  in_waited_for_ = false;
+  tell_ = true;
+}
+
 void MessageLink::BeginData() {
   in_part_ = true;
   in_left_ = in_header_.bytes;
   in_data_ = nullptr;
   in_ = nullptr;
   in_early_ = nullptr;
+  if (stream_.lasting()) {
+    CountKept(KeptOf(in_header_.message_bytes, in_header_.offset, in_left_));
+    in_waited_for_ = in_header_.message_bytes > kKeptOfMessage &&
+                     in_header_.offset + in_left_ == in_header_.message_bytes;
+    TellIfWaitedFor();
+  }
   const MessageKey key = KeyOfFrame(in_header_);
   const bool ahead = in_header_.ahead != 0;
   if (ahead) {
@@ -452,6 +568,8 @@ void MessageLink::EndData() {
     return;
   }
   if (in_header_.ahead != 0) GiveRoom(in_header_.bytes);
+  // Most often there is an answer to the message, which says it.
+  if (stream_.lasting() && !IsAhead(in_header_.message_bytes)) tell_next_ = true;
   if (receive == nullptr) return;
   receive->moved += in_header_.bytes;
   if (receive->moved < receive->bytes) return;

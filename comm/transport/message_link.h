@@ -7,11 +7,16 @@
 //   link.Advance();
 //   if (!link.failure().ok()) ...
 //
+// Over a stream that breaks (MessageLink(3, id)) it goes on when another one is attached: nothing is lost or comes twice. There a send
+// of up to 8 KiB is copied and ends when it is written. A larger one ends when it has come, or, if that is not said soon, as soon as
+// what is left of it is so little that it can be copied.
+//
 // Invariants:
 //   (T1) Memory of a receive is written only while it is posted, and only what its grant, or its own size, has room for.
 //   (T2) Of a send nothing is on the stream but whole parts, each with its header: one that is retracted in the middle of a part
 //        leaves a copy of the rest.
 //   (T3) What comes ahead of its receive is never more than kRoomBytes: who sends more has broken the protocol.
+//   (T5) Memory of a send that has ended, or was retracted, is read no more, also if the stream breaks.
 //   (T4) A send that was announced goes when it is granted, and never ahead: or its grant would be for nothing, and stay.
 //
 // Thread-safety: none; the transport's lock.
@@ -30,6 +35,7 @@
 #include "absl/status/status.h"
 #include "base/net.h"
 #include "comm/transport/byte_stream.h"
+#include "comm/transport/lasting_stream.h"
 #include "comm/transport/link_frame.h"
 #include "comm/transport/transfer_list.h"
 
@@ -37,17 +43,28 @@ namespace weft {
 
 class MessageLink {
  public:
-  explicit MessageLink(int peer) : peer_(peer) {}
+  // `lasting_id`: of this end, drawn by chance; 0: the first stream is the only one.
+  explicit MessageLink(int peer, uint64_t lasting_id = 0) : peer_(peer), stream_(lasting_id) {}
 
   MessageLink(const MessageLink&) = delete;
   MessageLink& operator=(const MessageLink&) = delete;
 
   void Post(Transfer* transfer);
 
-  // One whose other end is known to be the peer. Once.
+  // One whose other end is known to be the peer. Of a link that lasts also in place of another one.
   void Attach(std::unique_ptr<ByteStream> stream);
 
-  bool attached() const { return stream_ != nullptr; }
+  // False before, and from when the stream has broken on.
+  bool attached() const { return stream_.attached(); }
+
+  // The other end of the stream is there, and has all that went before.
+  bool settled() const { return attached() && stream_.settled(); }
+
+  // Why the last stream is not attached any more.
+  const absl::Status& broken() const { return broken_; }
+
+  // Nothing will follow what was begun to be said: the other end is told, so that it does not wait for another stream.
+  void Leave();
 
   // Moves what can be moved; true if anything was.
   bool Advance();
@@ -64,7 +81,11 @@ class MessageLink {
   bool WantsToWrite() const;
 
   // There is something to be read that the stream's descriptor does not tell of.
-  bool HasUnread() const { return attached() && stream_->HasUnread(); }
+  bool HasUnread() const { return stream_.HasUnread(); }
+
+  // This side will sleep: sends that could end at once, by a copy of what is not known to have come, do so in the next Advance(). True if
+  // there are such.
+  bool PrepareToSleep();
 
   // Of what was begun to be sent all is on the stream, and ending it takes nothing back.
   bool Quiet() const;
@@ -91,6 +112,11 @@ class MessageLink {
   static bool Agrees(const Transfer& transfer, const Said& said);
   // Ends a transfer, in no list any more, because the other side's call is another one.
   static void Refuse(Transfer* transfer, const Said& said);
+  bool SettleStream();
+  void EndAcknowledged();
+  // Its owner need not wait: what is not known to have come may be copied.
+  bool MayBeKept(const Transfer& send) const;
+  bool EndKept();
 
   // Its next part may be written.
   bool MayGo(const Transfer& send) const;
@@ -101,12 +127,16 @@ class MessageLink {
   void PickNext();
   void EndPart();
   void Say(LinkFrameType type, const Transfer& transfer);
+  // With what has come until now.
+  void AppendFrame(std::string* frames, LinkFrame frame);
   void GiveRoom(size_t bytes);
-  void TellOfRoom();
+  void TellOfRoom(std::string* frames);
   void Retract(TransferList* list, uint64_t group_id);
 
   bool ReadSome();
   void TakeHeader();
+  void CountKept(size_t bytes);
+  void TellIfWaitedFor();
   void TakeAnnounce();
   void TakeGrant();
   void BeginData();
@@ -115,11 +145,16 @@ class MessageLink {
   void TakeEarly(Transfer* receive, const MessageKey& key);
 
   const int peer_;
-  std::unique_ptr<ByteStream> stream_;
+  LastingStream stream_;
   absl::Status failure_;
+  absl::Status broken_;
+  bool leaves_ = false;
+  bool peer_leaves_ = false;
   std::deque<uint64_t> closed_;  // the latest ones
 
   TransferList sends_;
+  TransferList unacknowledged_;  // written, and not known to have come
+  int looks_in_vain_ = 0;        // since the last that moved something, while there are such
   std::map<MessageKey, Said> granted_;
   size_t room_ = kRoomBytes;  // that the other side has for what is sent ahead
   std::string control_;       // frames without data, for when the part under way has ended
@@ -129,6 +164,7 @@ class MessageLink {
   bool out_part_ = false;
   size_t out_bytes_ = 0;  // of the part
   const std::byte* out_data_ = nullptr;
+  bool out_borrows_ = false;
   size_t out_left_ = 0;
   Transfer* out_ = nullptr;  // nullptr: none, or it was retracted
   std::string out_rest_;     // of a retracted one
@@ -146,6 +182,11 @@ class MessageLink {
   bool in_part_ = false;
   std::byte* in_data_ = nullptr;  // nullptr: to be thrown away
   size_t in_left_ = 0;
+  bool in_waited_for_ =
+      false;  // the other side is to be told as soon as no more than kKeptOfMessage is left
+  bool tell_ = false;            // the other side waits to hear what has come
+  bool tell_next_ = false;       // the same, unless something is said before the next look
+  size_t untold_ = 0;            // of what has come, what it may keep
   std::vector<std::byte> sink_;  // for what is thrown away; empty until there is any
   Transfer* in_ = nullptr;
   Early* in_early_ = nullptr;

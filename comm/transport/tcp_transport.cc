@@ -16,6 +16,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kCloseNs = 1'000'000'000;
+constexpr int64_t kCloseBrokenNs = 250'000'000;
 constexpr int64_t kCloseNapNs = 200'000;
 constexpr int64_t kGreetNs = 5'000'000'000;
 constexpr int64_t kFirstPauseNs = 2'000'000;
@@ -26,22 +27,26 @@ constexpr size_t kGreetingsMax = 64;
 constexpr uint32_t kTurnsPerAccept = 16;
 
 std::string DataSecret(std::string_view job_secret) {
-  return DeriveKey(job_secret, "", "weft data 1");
+  return DeriveKey(job_secret, "", "weft data 2");
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TcpTransport>> TcpTransport::Make(const Seams& seams,
                                                                  TcpSettings settings) {
+  uint64_t id = 0;
+  WEFT_RETURN_IF_ERROR(seams.random->Fill(&id, sizeof(id)));
+  id |= 1;  // 0 is none
   Endpoint endpoint = settings.endpoints[static_cast<size_t>(settings.self)];
   WEFT_ASSIGN_OR_RETURN(const int listener, seams.net->Listen(&endpoint));
-  return std::unique_ptr<TcpTransport>(new TcpTransport(seams, std::move(settings), listener));
+  return std::unique_ptr<TcpTransport>(new TcpTransport(seams, std::move(settings), listener, id));
 }
 
-TcpTransport::TcpTransport(const Seams& seams, TcpSettings settings, int listener)
+TcpTransport::TcpTransport(const Seams& seams, TcpSettings settings, int listener, uint64_t id)
     : seams_(seams),
       settings_(std::move(settings)),
       listener_(listener),
+      id_(id),
       peers_(settings_.endpoints.size()) {}
 
 // Data that the other side has not got would be lost if something of its own had come meanwhile and was not read.
@@ -53,10 +58,27 @@ TcpTransport::~TcpTransport() {
 
 void TcpTransport::Flush() {
   const int64_t until_ns = seams_.clock->NowNs() + kCloseNs;
-  const auto quiet = [this] {
+  AdvanceUntilQuiet(until_ns);
+  LeaveAll();
+  AdvanceUntilQuiet(until_ns);
+}
+
+void TcpTransport::LeaveAll() {
+  MutexLock lock(mutex_);
+  for (const Peer& peer : peers_) {
+    if (peer.link != nullptr) peer.link->Leave();
+  }
+}
+
+// A link that is broken is waited for a moment only: the other side may be gone.
+void TcpTransport::AdvanceUntilQuiet(int64_t until_ns) {
+  const int64_t broken_until_ns = until_ns - kCloseNs + kCloseBrokenNs;
+  const auto quiet = [&] {
     MutexLock lock(mutex_);
-    return std::all_of(peers_.begin(), peers_.end(),
-                       [](const Peer& peer) { return peer.link == nullptr || peer.link->Quiet(); });
+    const bool gives_up = seams_.clock->NowNs() >= broken_until_ns;
+    return std::all_of(peers_.begin(), peers_.end(), [gives_up](const Peer& peer) {
+      return peer.link == nullptr || peer.link->Quiet() || (gives_up && !peer.link->attached());
+    });
   };
   while (!quiet() && seams_.clock->NowNs() < until_ns) {
     if (!TcpTransport::Advance()) (void)seams_.net->Poll({}, seams_.clock->NowNs() + kCloseNapNs);
@@ -66,7 +88,7 @@ void TcpTransport::Flush() {
 MessageLink& TcpTransport::LinkOf(int number) {
   Peer& peer = peers_[static_cast<size_t>(number)];
   if (peer.link == nullptr) {
-    peer.link = std::make_unique<MessageLink>(number);
+    peer.link = std::make_unique<MessageLink>(number, id_);
     const int64_t now_ns = seams_.clock->NowNs();
     peer.give_up_ns = now_ns + settings_.connect_ns;
     if (settings_.self < number) peer.dial_ns = now_ns;
@@ -109,7 +131,8 @@ void TcpTransport::AppendPollItems(std::vector<PollItem>* items) {
     // A socket that can be written to is ready at once.
     items->push_back({.handle = peer.handle,
                       .want_read = true,
-                      .want_write = peer.link->WantsToWrite() || peer.link->HasUnread()});
+                      .want_write = peer.link->WantsToWrite() || peer.link->HasUnread() ||
+                                    peer.link->PrepareToSleep()});
   }
 }
 
@@ -123,12 +146,16 @@ bool TcpTransport::Advance() {
     Peer& peer = peers_[number];
     if (peer.link == nullptr || peer.reported) continue;
     moved |= peer.link->Advance();
+    if (peer.again && peer.link->settled()) {
+      peer.again = false;
+      LogInfo("the connection with rank ", number, " is there again");
+    }
     absl::Status failure = peer.link->failure();
+    if (failure.ok() && peer.handle >= 0 && !peer.link->attached())
+      Lost(static_cast<int>(number), now_ns);
     const bool dials = settings_.self < static_cast<int>(number) && !peer.connected;
     if (failure.ok() && dials && !peer.link->attached() && now_ns >= peer.give_up_ns) {
-      failure =
-          MakeError(WEFT_UNREACHABLE, fmt::format("no connection with rank {} at {} could be made",
-                                                  number, settings_.endpoints[number].ToString()));
+      failure = GivenUp(static_cast<int>(number));
     }
     if (failure.ok()) continue;
     peer.reported = true;
@@ -136,6 +163,37 @@ bool TcpTransport::Advance() {
     events_.push_back({.peer = static_cast<int>(number), .why = std::move(failure)});
   }
   return moved;
+}
+
+// The connection has broken: whoever dialled dials again. As long as none brings the link further, the pauses grow and the time is one.
+void TcpTransport::Lost(int number, int64_t now_ns) {
+  Peer& peer = peers_[static_cast<size_t>(number)];
+  peer.handle = -1;
+  peer.connected = false;
+  if (!peer.again) {
+    peer.again = true;
+    peer.give_up_ns = now_ns + settings_.again_ns;
+    peer.pause_ns = 0;
+    LogInfo("the connection with rank ", number,
+            " has broken: ", FromAbsl(peer.link->broken().message()));
+  }
+  if (settings_.self > number) return;
+  peer.dial_ns = now_ns + peer.pause_ns;
+  peer.pause_ns = std::clamp(2 * peer.pause_ns, kFirstPauseNs, kLongestPauseNs);
+}
+
+absl::Status TcpTransport::GivenUp(int number) {
+  const Peer& peer = peers_[static_cast<size_t>(number)];
+  const std::string address = settings_.endpoints[static_cast<size_t>(number)].ToString();
+  if (!peer.again) {
+    return MakeError(WEFT_UNREACHABLE, fmt::format("no connection with rank {} at {} could be made",
+                                                   number, address));
+  }
+  return MakeError(WEFT_UNREACHABLE,
+                   fmt::format("the connection with rank {} at {} has broken ({}) and could not be "
+                               "made again within {} s",
+                               number, address, FromAbsl(peer.link->broken().message()),
+                               static_cast<double>(settings_.again_ns) * 1e-9));
 }
 
 // --- Connections ---------------------------------------------------------------------------------
@@ -266,9 +324,11 @@ absl::Status TcpTransport::Introduce(Greeting* greeting) {
   Peer& peer = peers_[static_cast<size_t>(number)];
   peer.dialling = false;
   peer.dial_ns = 0;
-  if (link.attached() || !link.failure().ok()) {
-    return MakeError(WEFT_CORRUPT, StrCat("there is a connection with rank ", number, " already"));
+  if (!link.failure().ok()) {
+    return MakeError(WEFT_UNREACHABLE, StrCat("the link with rank ", number, " is lost"));
   }
+  // Who dials knows first that the last one has broken.
+  if (link.attached()) Lost(number, seams_.clock->NowNs());
   peer.handle = greeting->fd.get();
   link.Attach(std::make_unique<SocketStream>(std::move(greeting->fd)));
   return absl::OkStatus();

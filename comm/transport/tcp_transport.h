@@ -8,6 +8,9 @@
 // who is to dial: whether they live is for others to say. Both sides prove that they know the job's secret before anything else is read
 // (comm/rendezvous/link_handshake.h); what goes over the link afterwards is neither sealed nor encrypted.
 //
+// A connection that breaks is made again in the same way, unless the other side has said that it leaves, and nothing is lost or comes twice
+// (lasting_stream.h). The link is lost if its machine has not taken a connection for `again_ns`. Who is dialled waits.
+//
 // Its sockets have no TCP_USER_TIMEOUT: a rank that is stopped does not read, and to the kernel looks the same as one that is gone.
 //
 // Thread-safety: as Transport. Owns its sockets.
@@ -37,6 +40,7 @@ struct TcpSettings {
   int self = 0;
   std::vector<Endpoint> endpoints;  // by rank; where each listens
   int64_t connect_ns = 20'000'000'000;
+  int64_t again_ns = 10'000'000'000;
 };
 
 class TcpTransport : public Transport {
@@ -75,15 +79,20 @@ class TcpTransport : public Transport {
     int64_t dial_ns = 0;     // when to dial next; 0: it is not to
     int64_t give_up_ns = 0;  // or then
     bool connected = false;  // its machine has taken the connection that was dialled
+    bool again = false;      // a link that was there is not settled since
     int64_t pause_ns = 0;
     bool reported = false;  // that the link is lost
   };
 
-  TcpTransport(const Seams& seams, TcpSettings settings, int listener);
+  TcpTransport(const Seams& seams, TcpSettings settings, int listener, uint64_t id);
 
   void Flush();
+  void AdvanceUntilQuiet(int64_t until_ns);
   MessageLink& LinkOf(int peer) WEFT_REQUIRES(mutex_);
   bool AcceptAll() WEFT_REQUIRES(mutex_);
+  void Lost(int number, int64_t now_ns) WEFT_REQUIRES(mutex_);
+  absl::Status GivenUp(int number) WEFT_REQUIRES(mutex_);
+  void LeaveAll();
   void DialDue() WEFT_REQUIRES(mutex_);
   void Dial(int number) WEFT_REQUIRES(mutex_);
   void DialAgain(int number, const absl::Status& why) WEFT_REQUIRES(mutex_);
@@ -95,6 +104,7 @@ class TcpTransport : public Transport {
   const Seams seams_;
   const TcpSettings settings_;
   const int listener_;
+  const uint64_t id_;  // of this end of all links
   const pid_t pid_ = getpid();
   Mutex mutex_;
   uint32_t turn_ WEFT_GUARDED_BY(mutex_) = 0;

@@ -14,7 +14,9 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include "base/mutex.h"
 #include "base/net.h"
 #include "base/seams.h"
 #include "base/status.h"
@@ -51,10 +53,46 @@ std::string KindName(Kind kind) {
   return "";
 }
 
+// Knows the connections that were made, and breaks one when it is told to: what the kernel has taken and not given away is lost.
+class BreakingNet : public SystemNet {
+ public:
+  absl::StatusOr<int> Accept(int listener) override { return Note(SystemNet::Accept(listener)); }
+
+  absl::StatusOr<int> Connect(const Endpoint& endpoint) override {
+    return Note(SystemNet::Connect(endpoint));
+  }
+
+  // False: what was chosen was none.
+  bool Break(uint64_t chance) {
+    MutexLock lock(mutex_);
+    if (handles_.empty()) return false;
+    const int handle = handles_[chance / 2 % handles_.size()];
+    sockaddr_storage peer;
+    socklen_t bytes = sizeof(peer);
+    if (getpeername(handle, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0) return false;
+    // An end that the other side sees at once and in order, or a reset of all.
+    if (chance % 2 == 0) return shutdown(handle, SHUT_RDWR) == 0;
+    const sockaddr nobody = {.sa_family = AF_UNSPEC};
+    return connect(handle, &nobody, sizeof(nobody)) == 0;
+  }
+
+ private:
+  absl::StatusOr<int> Note(absl::StatusOr<int> handle) {
+    MutexLock lock(mutex_);
+    if (handle.ok() && *handle >= 0 &&
+        std::find(handles_.begin(), handles_.end(), *handle) == handles_.end())
+      handles_.push_back(*handle);
+    return handle;
+  }
+
+  Mutex mutex_;
+  std::vector<int> handles_ WEFT_GUARDED_BY(mutex_);
+};
+
 // The transports of `size` ranks.
 class Ranks {
  public:
-  Ranks(Kind kind, int size) {
+  explicit Ranks(Kind kind, int size, Net* net = SystemSeams().net) : net_(net) {
     if (kind == Kind::kSharedMemory) {
       std::vector<int> all(static_cast<size_t>(size));
       std::iota(all.begin(), all.end(), 0);
@@ -107,9 +145,13 @@ class Ranks {
 
   std::unique_ptr<Transport> MakeTcp(int rank, const std::string& secret,
                                      int64_t connect_ns = kLimitNs) {
-    auto made = TcpTransport::Make(
-        SystemSeams(),
-        {.secret = secret, .self = rank, .endpoints = endpoints_, .connect_ns = connect_ns});
+    Seams seams = SystemSeams();
+    seams.net = net_;
+    auto made = TcpTransport::Make(seams, {.secret = secret,
+                                           .self = rank,
+                                           .endpoints = endpoints_,
+                                           .connect_ns = connect_ns,
+                                           .again_ns = connect_ns});
     EXPECT_TRUE(made.ok()) << made.status();
     return *std::move(made);
   }
@@ -140,6 +182,7 @@ class Ranks {
     return island_.data() + (kAlignment - address % kAlignment) % kAlignment;
   }
 
+  Net* const net_;
   std::vector<std::byte> island_;
   std::vector<Endpoint> endpoints_;
   std::unique_ptr<MemoryNetwork> network_;
@@ -219,7 +262,8 @@ TEST_P(TransportTest, AMessageOfAnySizeArrivesWhoeverComesFirst) {
 }
 
 // Each rank is a thread that posts in an order of its own.
-void ExchangeMany(Kind kind, int size, uint64_t sequences, uint64_t seed) {
+void ExchangeMany(Kind kind, int size, uint64_t sequences, uint64_t seed,
+                  Net* net = SystemSeams().net) {
   std::mt19937_64 random(seed);
   std::vector<std::unique_ptr<Message>> messages;
   std::vector<std::vector<Transfer*>> posts(static_cast<size_t>(size));
@@ -236,7 +280,7 @@ void ExchangeMany(Kind kind, int size, uint64_t sequences, uint64_t seed) {
       }
     }
   }
-  Ranks ranks(kind, size);
+  Ranks ranks(kind, size, net);
   std::atomic<int> unfinished{size};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
@@ -570,6 +614,87 @@ TEST(TcpTransport, StrangersHoldUpNobody) {
   EXPECT_TRUE(message->from == message->to);
   for (const int stranger : strangers)
     net.Close(stranger);
+}
+
+// Three ranks on connections that are broken all the time; sends' memory is used again as soon as they have ended.
+TEST(TcpTransport, BrokenConnectionsAreMadeAgainAndNothingIsLost) {
+  const uint64_t seed = FirstSeedToTry(1);
+  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
+  std::mt19937_64 random(seed);
+  BreakingNet net;
+  Ranks ranks(Kind::kTcp, 3, &net);
+  std::vector<std::unique_ptr<Message>> messages;
+  int broken = 0;
+  for (uint32_t index = 0; index < 1500; ++index) {
+    const int sender = static_cast<int>(random() % 3);
+    const int receiver = (sender + 1 + static_cast<int>(random() % 2)) % 3;
+    messages.push_back(MakeMessage(sender, receiver, 1 + index / 100, index,
+                                   kSizes[random() % (index % 10 == 0 ? std::size(kSizes) : 5)]));
+    Message& message = *messages.back();
+    const std::vector<std::byte> sent = message.from;
+    const bool send_first = random() % 2 == 0;
+    if (send_first) ranks[sender]->Post(&message.send);
+    ranks[receiver]->Post(&message.receive);
+    if (!send_first) ranks[sender]->Post(&message.send);
+    bool overwritten = false;
+    int64_t moves = 0;
+    ASSERT_TRUE(ranks.Until([&] {
+      if (!overwritten && message.send.state() == TransferState::kDone) {
+        std::fill(message.from.begin(), message.from.end(), std::byte{0xee});
+        overwritten = true;
+      }
+      if (++moves % 2 == 0 && random() % 3 == 0) broken += net.Break(random());
+      return message.ended();
+    })) << "message "
+        << index;
+    ASSERT_EQ(message.receive.state(), TransferState::kDone);
+    ASSERT_TRUE(message.to == sent) << "message " << index;
+  }
+  std::printf("%d connections were broken\n", broken);
+  EXPECT_GT(broken, 100);
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_TRUE(ranks[rank]->TakeEvents().empty());
+}
+
+TEST(TcpTransport, ManyMessagesBetweenThreadsOutliveBreaks) {
+  BreakingNet net;
+  std::atomic<bool> ended{false};
+  std::thread breaker([&] {
+    std::mt19937_64 random(1);
+    while (!ended.load()) {
+      net.Break(random());
+      (void)SystemSeams().net->Poll({}, MonotonicNs() + 3'000'000);
+    }
+  });
+  for (const int size : {2, 3, 4})
+    ExchangeMany(Kind::kTcp, size, /*sequences=*/20, FirstSeedToTry(1), &net);
+  ended.store(true);
+  breaker.join();
+}
+
+// Nobody answers at its address any more, and it has not said that it leaves.
+TEST(TcpTransport, ARankThatIsGoneForGoodIsAnEventAfterTheTime) {
+  BreakingNet net;
+  Ranks ranks(Kind::kTcp, 2, &net);
+  constexpr int64_t kAgainNs = 300'000'000;
+  for (const int rank : {0, 1}) {
+    ranks[rank].reset();
+    ranks[rank] = ranks.MakeTcp(rank, "secret", kAgainNs);
+  }
+  const auto message = MakeMessage(0, 1, 1, 0, 1000);
+  ranks[0]->Post(&message->send);
+  ranks[1]->Post(&message->receive);
+  ASSERT_TRUE(ranks.Until([&] { return message->ended(); }));
+  while (!net.Break(1)) {
+  }
+  ranks[1].reset();
+  const int64_t begun_ns = MonotonicNs();
+  std::vector<LinkEvent> events;
+  ASSERT_TRUE(ranks.Until([&] { return !(events = ranks[0]->TakeEvents()).empty(); }));
+  EXPECT_GE(MonotonicNs() - begun_ns, kAgainNs / 2);
+  EXPECT_EQ(ResultOf(events[0].why), WEFT_UNREACHABLE);
+  EXPECT_NE(std::string(events[0].why.message()).find("could not be made again"), std::string::npos)
+      << events[0].why;
 }
 
 }  // namespace
