@@ -83,6 +83,23 @@ class LastingStream {
   // All has left this process's hands, or has come.
   bool Flushed() const;
 
+  // Parts beside the bytes (byte_stream.h), which a stream that lasts has not.
+  PlacedParts placed() const {
+    return attached() && !lasting() ? carrier_->placed() : PlacedParts{};
+  }
+
+  IoResult SendPart(const std::byte* memory, size_t bytes) {
+    return carrier_->SendPart(memory, bytes);
+  }
+
+  IoResult ReceivePart(std::byte* memory, size_t bytes) {
+    return carrier_->ReceivePart(memory, bytes);
+  }
+
+  IoResult TakeBackSend() { return carrier_->TakeBackSend(); }
+
+  IoResult TakeBackReceive() { return carrier_->TakeBackReceive(); }
+
   // How many bytes have been read.
   uint64_t received() const { return received_; }
 

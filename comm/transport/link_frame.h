@@ -5,6 +5,7 @@
 //   kData      a part of one, `bytes` from `offset` on, which follow
 //   kRoom      `bytes` of what was sent ahead of a grant have been taken: so much more may be; none: said for `received` alone
 //   kLeave     nothing follows, and the end of the connection is the end of the link
+//   kPlaced    as kData, but the part comes beside the stream's bytes (byte_stream.h)
 //
 // Each says how much of the stream has come when it is said, so where both sides have something to say nobody has to say that alone.
 //
@@ -18,7 +19,14 @@ namespace weft {
 
 constexpr uint32_t kLinkFrameMagic = 0x77660002;  // "wf", version 2
 
-enum class LinkFrameType : uint16_t { kAnnounce = 1, kGrant = 2, kData = 3, kRoom = 4, kLeave = 5 };
+enum class LinkFrameType : uint16_t {
+  kAnnounce = 1,
+  kGrant = 2,
+  kData = 3,
+  kRoom = 4,
+  kLeave = 5,
+  kPlaced = 6
+};
 
 struct LinkFrame {
   uint32_t magic = kLinkFrameMagic;

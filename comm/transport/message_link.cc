@@ -187,17 +187,8 @@ void MessageLink::CloseGroup(uint64_t group_id) {
   if (IsClosed(group_id)) return;
   closed_.push_back(group_id);
   if (closed_.size() > kClosedGroupsMax) closed_.pop_front();
-  if (out_ != nullptr && out_->stream.group_id == group_id) {
-    // (T2)
-    out_rest_.assign(reinterpret_cast<const char*>(out_data_), out_left_);
-    out_data_ = reinterpret_cast<const std::byte*>(out_rest_.data());
-    out_borrows_ = false;
-    out_ = nullptr;
-  }
-  if (in_ != nullptr && in_->stream.group_id == group_id) {
-    in_ = nullptr;
-    in_data_ = nullptr;
-  }
+  if (out_ != nullptr && out_->stream.group_id == group_id) TakeBackOut();
+  if (in_ != nullptr && in_->stream.group_id == group_id) TakeBackIn();
   if (in_early_ != nullptr && in_header_.group_id == group_id) {
     in_early_ = nullptr;
     in_data_ = nullptr;
@@ -212,6 +203,40 @@ void MessageLink::CloseGroup(uint64_t group_id) {
   EraseGroup(&early_, group_id);
   EraseGroup(&granted_, group_id);
   EraseGroup(&announced_, group_id);
+}
+
+// (T2)
+void MessageLink::TakeBackOut() {
+  out_ = nullptr;
+  if (!attached()) return;  // what was under way has ended with the stream
+  if (!out_begun_) {
+    out_rest_.assign(reinterpret_cast<const char*>(out_data_), out_left_);
+    out_data_ = reinterpret_cast<const std::byte*>(out_rest_.data());
+    out_borrows_ = false;
+    return;
+  }
+  const IoResult result = stream_.TakeBackSend();
+  if (result.state != IoState::kDone) {
+    (void)Broken(result, "taking back what was being sent to");
+    return;
+  }
+  out_left_ = 0;
+  EndPart();
+}
+
+void MessageLink::TakeBackIn() {
+  in_ = nullptr;
+  in_data_ = nullptr;
+  if (!in_begun_ || !attached()) return;
+  const IoResult result = stream_.TakeBackReceive();
+  if (result.state == IoState::kWouldBlock) {
+    in_begun_ = false;  // what comes is thrown away
+  } else if (result.state == IoState::kDone) {
+    in_left_ = 0;
+    EndData();
+  } else {
+    (void)Broken(result, "taking back what was being received from");
+  }
 }
 
 void MessageLink::Retract(TransferList* list, uint64_t group_id) {
@@ -278,8 +303,11 @@ void MessageLink::PickNext() {
   if (send == nullptr) return;
   const bool ahead = !send->granted;
   if (ahead) room_ -= RoomOf(send->bytes);
-  out_bytes_ = std::min(kPartBytesMax, send->bytes - send->moved);
-  AppendFrame(&front_, {.type = LinkFrameType::kData,
+  const size_t left = send->bytes - send->moved;
+  const PlacedParts placed = stream_.placed();
+  out_placed_ = !ahead && left >= placed.bytes_min;
+  out_bytes_ = std::min(left, out_placed_ ? placed.bytes_max : kPartBytesMax);
+  AppendFrame(&front_, {.type = out_placed_ ? LinkFrameType::kPlaced : LinkFrameType::kData,
                         .ahead = ahead ? uint16_t{1} : uint16_t{0},
                         .group_id = send->stream.group_id,
                         .sequence = send->stream.sequence,
@@ -297,6 +325,7 @@ void MessageLink::PickNext() {
 
 void MessageLink::EndPart() {
   out_part_ = false;
+  out_begun_ = false;
   out_rest_.clear();
   Transfer* const send = std::exchange(out_, nullptr);
   if (send == nullptr) return;
@@ -368,9 +397,16 @@ bool MessageLink::WriteSome() {
     }
   }
   const size_t front_left = front_.size() - front_done_;
-  if (front_left + out_left_ > 0) {
+  const bool beside = out_part_ && out_placed_;
+  if (front_left == 0 && beside) {
+    const IoResult result = stream_.SendPart(out_data_, out_left_);
+    out_begun_ = result.state == IoState::kWouldBlock;
+    if (out_begun_) return false;
+    if (result.state != IoState::kDone) return Broken(result, "sending to");
+    out_left_ = 0;
+  } else if (front_left + out_left_ > 0) {
     const IoResult result = stream_.Write({.frames = {front_.data() + front_done_, front_left},
-                                           .data = {out_data_, out_left_},
+                                           .data = {out_data_, beside ? 0 : out_left_},
                                            .borrows = out_borrows_});
     if (result.state == IoState::kWouldBlock) return false;
     if (result.state != IoState::kDone) return Broken(result, "sending to");
@@ -388,6 +424,7 @@ bool MessageLink::WriteSome() {
 
 // True if anything was read. Behind the data of a part there is a header.
 bool MessageLink::ReadSome() {
+  if (in_part_ && in_placed_) return ReadPlaced();
   iovec pieces[2];
   size_t count = 0;
   size_t data_room = 0;
@@ -415,6 +452,16 @@ bool MessageLink::ReadSome() {
   return true;
 }
 
+bool MessageLink::ReadPlaced() {
+  const IoResult result = stream_.ReceivePart(in_data_, in_left_);
+  in_begun_ = result.state == IoState::kWouldBlock;
+  if (in_begun_) return false;
+  if (result.state != IoState::kDone) return Broken(result, "receiving from");
+  in_left_ = 0;
+  EndData();
+  return true;
+}
+
 void MessageLink::TakeHeader() {
   in_header_ = in_next_;
   in_header_done_ = 0;
@@ -436,7 +483,9 @@ void MessageLink::TakeHeader() {
     case LinkFrameType::kGrant:
       return TakeGrant();
     case LinkFrameType::kData:
-      return BeginData();
+      return BeginData(/*placed=*/false);
+    case LinkFrameType::kPlaced:
+      return BeginData(/*placed=*/true);
     case LinkFrameType::kRoom:
       room_ = std::min(kRoomBytes, room_ + in_header_.bytes);
       return;
@@ -496,8 +545,18 @@ void MessageLink::TellIfWaitedFor() {
   tell_ = true;
 }
 
-void MessageLink::BeginData() {
+void MessageLink::BeginData(bool placed) {
+  const PlacedParts may_be = stream_.placed();
+  if (placed && (in_header_.ahead != 0 || in_header_.bytes < may_be.bytes_min ||
+                 in_header_.bytes > may_be.bytes_max)) {
+    Fail(
+        MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a part of {} bytes beside the stream",
+                                            peer_, in_header_.bytes)));
+    return;
+  }
   in_part_ = true;
+  in_placed_ = placed;
+  in_begun_ = false;
   in_left_ = in_header_.bytes;
   in_data_ = nullptr;
   in_ = nullptr;
@@ -554,6 +613,7 @@ void MessageLink::BeginEarly() {
 
 void MessageLink::EndData() {
   in_part_ = false;
+  in_begun_ = false;
   in_data_ = nullptr;
   Early* const early = std::exchange(in_early_, nullptr);
   Transfer* const receive = std::exchange(in_, nullptr);

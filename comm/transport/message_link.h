@@ -14,7 +14,8 @@
 // Invariants:
 //   (T1) Memory of a receive is written only while it is posted, and only what its grant, or its own size, has room for.
 //   (T2) Of a send nothing is on the stream but whole parts, each with its header: one that is retracted in the middle of a part
-//        leaves a copy of the rest.
+//        leaves a copy of the rest. A part beside the stream's bytes that is under way then is waited for, a second at most, and the link
+//        is broken if it does not end.
 //   (T3) What comes ahead of its receive is never more than kRoomBytes: who sends more has broken the protocol.
 //   (T5) Memory of a send that has ended, or was retracted, is read no more, also if the stream breaks.
 //   (T4) A send that was announced goes when it is granted, and never ahead: or its grant would be for nothing, and stay.
@@ -49,6 +50,8 @@ class MessageLink {
   MessageLink(const MessageLink&) = delete;
   MessageLink& operator=(const MessageLink&) = delete;
 
+  ~MessageLink() { stream_.Drop(); }  // before what it may still send from
+
   void Post(Transfer* transfer);
 
   // One whose other end is known to be the peer. Of a link that lasts also in place of another one.
@@ -81,7 +84,9 @@ class MessageLink {
   bool WantsToWrite() const;
 
   // There is something to be read that the stream's descriptor does not tell of.
-  bool HasUnread() const { return stream_.HasUnread(); }
+  bool HasUnread() const {
+    return in_placed_ && in_part_ ? attached() && !in_begun_ : stream_.HasUnread();
+  }
 
   // This side will sleep: sends that could end at once, by a copy of what is not known to have come, do so in the next Advance(). True if
   // there are such.
@@ -132,14 +137,17 @@ class MessageLink {
   void GiveRoom(size_t bytes);
   void TellOfRoom(std::string* frames);
   void Retract(TransferList* list, uint64_t group_id);
+  void TakeBackOut();
+  void TakeBackIn();
 
   bool ReadSome();
+  bool ReadPlaced();
   void TakeHeader();
   void CountKept(size_t bytes);
   void TellIfWaitedFor();
   void TakeAnnounce();
   void TakeGrant();
-  void BeginData();
+  void BeginData(bool placed);
   void BeginEarly();
   void EndData();
   void TakeEarly(Transfer* receive, const MessageKey& key);
@@ -162,7 +170,9 @@ class MessageLink {
   std::string front_;
   size_t front_done_ = 0;
   bool out_part_ = false;
-  size_t out_bytes_ = 0;  // of the part
+  bool out_placed_ = false;  // the part goes beside the bytes
+  bool out_begun_ = false;   // and is under way
+  size_t out_bytes_ = 0;     // of the part
   const std::byte* out_data_ = nullptr;
   bool out_borrows_ = false;
   size_t out_left_ = 0;
@@ -180,6 +190,8 @@ class MessageLink {
   size_t in_header_done_ = 0;
   LinkFrame in_header_;
   bool in_part_ = false;
+  bool in_placed_ = false;
+  bool in_begun_ = false;
   std::byte* in_data_ = nullptr;  // nullptr: to be thrown away
   size_t in_left_ = 0;
   bool in_waited_for_ =

@@ -26,6 +26,8 @@
 #include "comm/transport/routed_transport.h"
 #include "comm/transport/shared_memory_transport.h"
 #include "comm/transport/tcp_transport.h"
+#include "comm/transport/ucx/ucx_port.h"
+#include "comm/transport/ucx/ucx_transport.h"
 #include "tests/support/case_sample.h"
 
 namespace weft::test {
@@ -35,7 +37,7 @@ constexpr uint64_t kGroup = 5;
 constexpr int64_t kLimitNs = 30'000'000'000;
 
 // kRouted: ranks 0 and 1 share an island, each other rank is reached by TCP.
-enum class Kind { kMemory, kShuffled, kTcp, kSharedMemory, kRouted };
+enum class Kind { kMemory, kShuffled, kTcp, kSharedMemory, kRouted, kUcx };
 
 std::string KindName(Kind kind) {
   switch (kind) {
@@ -49,6 +51,8 @@ std::string KindName(Kind kind) {
       return "SharedMemory";
     case Kind::kRouted:
       return "Routed";
+    case Kind::kUcx:
+      return "Ucx";
   }
   return "";
 }
@@ -107,6 +111,10 @@ class Ranks {
         transports_.push_back(network_->Join(rank));
       return;
     }
+    if (kind == Kind::kUcx) {
+      MakeUcx(size);
+      return;
+    }
     std::vector<UniqueFd> reserved;
     for (int rank = 0; rank < size; ++rank) {
       Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = "127.0.0.1"};
@@ -154,6 +162,38 @@ class Ranks {
                                            .again_ns = connect_ns});
     EXPECT_TRUE(made.ok()) << made.status();
     return *std::move(made);
+  }
+
+  void MakeUcx(int size) {
+    std::vector<std::unique_ptr<UcxPort>> ports;
+    std::vector<std::string> addresses;
+    for (int rank = 0; rank < size; ++rank) {
+      auto port = UcxPort::Open({.transports = "tcp"});
+      ASSERT_TRUE(port.ok()) << port.status();
+      addresses.push_back((*port)->address());
+      ports.push_back(*std::move(port));
+    }
+    for (int rank = 0; rank < size; ++rank) {
+      auto made = UcxTransport::Make(SystemSeams(), std::move(ports[static_cast<size_t>(rank)]),
+                                     {.secret = "secret", .self = rank, .addresses = addresses});
+      ASSERT_TRUE(made.ok()) << made.status();
+      transports_.push_back(*std::move(made));
+    }
+  }
+
+  // One closes a group while the others go on, as it may have to wait for them.
+  void Close(int rank, uint64_t group) {
+    std::atomic<bool> closed{false};
+    std::thread others([&] {
+      while (!closed.load()) {
+        for (const auto& transport : transports_) {
+          if (transport != transports_[static_cast<size_t>(rank)]) transport->Advance();
+        }
+      }
+    });
+    transports_[static_cast<size_t>(rank)]->CloseGroup(group);
+    closed.store(true);
+    others.join();
   }
 
   std::unique_ptr<Transport>& operator[](int rank) {
@@ -486,12 +526,12 @@ TEST_P(TransportTest, AClosedGroupTouchesNoMemoryAndOthersGoOn) {
       ranks[1]->Advance();
     }
     const int first = static_cast<int>(random() % 2);
-    ranks[first]->CloseGroup(kGroup);
+    ranks.Close(first, kGroup);
     for (uint64_t step = random() % 20; step > 0; --step) {
       ranks[0]->Advance();
       ranks[1]->Advance();
     }
-    ranks[1 - first]->CloseGroup(kGroup);
+    ranks.Close(1 - first, kGroup);
     for (const auto& message : doomed) {
       EXPECT_NE(message->send.state(), TransferState::kPosted);
       EXPECT_NE(message->receive.state(), TransferState::kPosted);
@@ -540,6 +580,11 @@ INSTANTIATE_TEST_SUITE_P(All, TransportTest,
                          testing::Values(Kind::kMemory, Kind::kShuffled, Kind::kTcp,
                                          Kind::kSharedMemory, Kind::kRouted),
                          [](const auto& kind) { return KindName(kind.param); });
+
+#ifdef WEFT_TEST_UCX
+INSTANTIATE_TEST_SUITE_P(Ucx, TransportTest, testing::Values(Kind::kUcx),
+                         [](const auto& kind) { return KindName(kind.param); });
+#endif
 
 TEST(TcpTransport, ARankThatComesLateIsDialledAgain) {
   for (const int late : {0, 1}) {
