@@ -113,6 +113,10 @@ const Setting kSettings[] = {
       "it begins with, as eth,ib; after = whole names; after ^ those that it must not have. Empty "
       "is the first that is up, neither loopback nor docker."},
      &Options::ifname},
+    {{"WEFT_TRANSPORT", "text", "auto",
+      "What carries data between nodes: tcp, ucx (the module libweft_ucx.so) or auto, which is ucx "
+      "where all ranks have RDMA adapters and the module, else tcp; the same for all ranks."},
+     &Options::transport},
     {{"WEFT_INSECURE", "boolean", "0",
       "Lets ranks on several nodes find each other without a job secret."},
      &Options::insecure},

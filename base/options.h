@@ -32,6 +32,7 @@ struct Options {
   std::string dump_dir;             // WEFT_DUMP_DIR: where recorder dumps go; "": no dump files
   std::string fake_nodes;           // WEFT_FAKE_NODES: nodes that one machine is cut into
   std::string ifname;               // WEFT_IFNAME: interfaces.h
+  std::string transport = "auto";   // WEFT_TRANSPORT: auto, tcp, ucx; checked where groups are made
   bool insecure = false;            // WEFT_INSECURE: several nodes without a secret
   std::string job_secret_file;      // WEFT_JOB_SECRET_FILE
   int64_t job_secret_fd = -1;       // WEFT_JOB_SECRET_FD: inherited; set by weftrun

@@ -165,7 +165,8 @@ absl::Status Make(Store* store, int rank, int size, const GroupOptions& options,
                   weft_group_t* group) {
   WEFT_ASSIGN_OR_RETURN(
       std::shared_ptr<ProcessGroup> made,
-      MakeGroup(store, rank, size, options, {.fake_nodes = GetOptions().fake_nodes}));
+      MakeGroup(store, rank, size, options,
+                {.fake_nodes = GetOptions().fake_nodes, .transport = GetOptions().transport}));
   *group = MakeHandle(std::move(made));
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 #include "base/seams.h"
 #include "base/status.h"
 #include "comm/group/number_hash.h"
+#include "comm/hierarchy/transport_choice.h"
 #include "comm/rendezvous/fake_nodes.h"
 #include "comm/rendezvous/job_secret.h"
 #include "comm/rendezvous/member_watch.h"
@@ -44,15 +45,16 @@ bool GroupMeeting::OnOneMachine() const {
 }
 
 absl::StatusOr<GroupMeeting> MeetAll(Store& store, int rank, int size, const GroupOptions& options,
-                                     const std::string& fake_nodes) {
+                                     const MeetingWishes& wishes) {
   GroupMeeting meeting{.rank = rank, .deadline_ns = InitDeadlineNs(options)};
   GroupMember self = DescribeSelf(rank);
-  WEFT_ASSIGN_OR_RETURN(self.fake_node, FakeNodeOf(fake_nodes, rank, size));
+  WEFT_ASSIGN_OR_RETURN(self.fake_node, FakeNodeOf(wishes.fake_nodes, rank, size));
   WEFT_ASSIGN_OR_RETURN(meeting.entrance, OpenNodeEntrance(size));
   self.node_socket = meeting.entrance.socket;
   WEFT_ASSIGN_OR_RETURN(self.link_secret, MakeJobSecret());
   // Ranks of one machine need no network.
   meeting.addresses = Reserve(&meeting, &self);
+  WEFT_ASSIGN_OR_RETURN(meeting.ucx, OfferTransports(wishes.transport, &self));
   MemberWatch watch(*SystemSeams().proc, self, options.name);
   WEFT_ASSIGN_OR_RETURN(meeting.membership, ExchangeMembership(store, options.name, rank, size,
                                                                self, meeting.deadline_ns, watch));
@@ -64,6 +66,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> EnterTogether(Store& store, GroupM
                                                             const GroupOptions& options) {
   meeting.agent.Reset();
   meeting.data.Reset();
+  meeting.ucx.reset();
   const int size = meeting.size();
   // Whoever has entered reads the store no more; and none has the group before the others have cleared it.
   return EnterNodeGroup(std::move(meeting.entrance), meeting.membership,

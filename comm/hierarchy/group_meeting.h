@@ -1,6 +1,6 @@
 // How the ranks of a group find out where each of them is, before anything is made of them.
 //
-//   WEFT_ASSIGN_OR_RETURN(GroupMeeting meeting, MeetAll(store, rank, size, options, settings));
+//   WEFT_ASSIGN_OR_RETURN(GroupMeeting meeting, MeetAll(store, rank, size, options, {.fake_nodes = "2"}));
 //   if (meeting.OnOneMachine()) ...                  // they share memory
 //   MakeSpan(store, std::move(meeting), ...)         // they do not
 //
@@ -23,6 +23,7 @@
 #include "comm/node/make_group.h"
 #include "comm/rendezvous/membership.h"
 #include "comm/rendezvous/store.h"
+#include "comm/transport/ucx/ucx_port.h"
 
 namespace weft {
 
@@ -32,9 +33,10 @@ struct GroupMeeting {
   Membership membership;
   Islands islands;
   NodeEntrance entrance;
-  UniqueFd agent;          // keeps the address of its agent
-  UniqueFd data;           // and that for data
-  absl::Status addresses;  // why there are none
+  UniqueFd agent;                // keeps the address of its agent
+  UniqueFd data;                 // and that for data
+  absl::Status addresses;        // why there are none
+  std::unique_ptr<UcxPort> ucx;  // nullptr: it has none
 
   // All ranks can share memory: whatever pid namespaces they are in, they reach each other's sockets and are of one user.
   bool OnOneMachine() const;
@@ -47,10 +49,15 @@ struct GroupMeeting {
   const std::vector<int>& fellows() const { return islands.ranks[static_cast<size_t>(island())]; }
 };
 
-// Collective over `size` ranks, at least 2, that meet in `store`. `fake_nodes`: fake_nodes.h. Errors: as ExchangeMembership's;
-// INVALID_ARGUMENT for fake nodes that do not fit.
+struct MeetingWishes {
+  std::string fake_nodes;  // fake_nodes.h
+  std::string transport;   // transport_choice.h
+};
+
+// Collective over `size` ranks, at least 2, that meet in `store`. Errors: as ExchangeMembership's; INVALID_ARGUMENT for fake nodes that do
+// not fit, and for a transport that there is not.
 absl::StatusOr<GroupMeeting> MeetAll(Store& store, int rank, int size, const GroupOptions& options,
-                                     const std::string& fake_nodes);
+                                     const MeetingWishes& wishes);
 
 // Makes the node group of all ranks, which are on one machine.
 absl::StatusOr<std::shared_ptr<ProcessGroup>> EnterTogether(Store& store, GroupMeeting meeting,

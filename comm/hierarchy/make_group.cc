@@ -14,7 +14,8 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeOfSeveral(Store& store, int ra
                                                             const GroupOptions& options,
                                                             const GroupPlaces& places) {
   WEFT_ASSIGN_OR_RETURN(GroupMeeting meeting,
-                        MeetAll(store, rank, size, options, places.fake_nodes));
+                        MeetAll(store, rank, size, options,
+                                {.fake_nodes = places.fake_nodes, .transport = places.transport}));
   if (meeting.OnOneMachine()) return EnterTogether(store, std::move(meeting), options);
   return SpanGroup::Make(store, std::move(meeting), options, places.span);
 }

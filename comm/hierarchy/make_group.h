@@ -22,11 +22,12 @@ constexpr int kGroupRanksMax = 65536;
 
 struct GroupPlaces {
   std::string fake_nodes;  // fake_nodes.h
+  std::string transport;   // transport_choice.h
   SpanSettings span;       // if there are several islands
 };
 
 // Collective over the `size` ranks that meet in `store`, which a group of one does without. Errors: as MakeNodeGroup's and
-// MakeSpan's; INVALID_ARGUMENT for fake nodes that do not fit.
+// MakeSpan's; INVALID_ARGUMENT for fake nodes that do not fit, and for a transport that there is not; others of AgreeOnUcx
 absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeGroup(Store* store, int rank, int size,
                                                         const GroupOptions& options,
                                                         const GroupPlaces& places);

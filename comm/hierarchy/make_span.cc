@@ -11,16 +11,19 @@
 #include <vector>
 
 #include "base/later.h"
+#include "base/log.h"
 #include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
 #include "comm/agent/island_shared_memory.h"
 #include "comm/group/progress.h"
+#include "comm/hierarchy/transport_choice.h"
 #include "comm/node/make_group.h"
 #include "comm/transport/routed_transport.h"
 #include "comm/transport/shared_memory_transport.h"
 #include "comm/transport/tcp_transport.h"
+#include "comm/transport/ucx/ucx_transport.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -45,6 +48,7 @@ class SpanMaking {
     WEFT_RETURN_IF_ERROR(Annotate(meeting_.addresses, "this rank cannot be reached over TCP: "));
     span_.membership = meeting_.membership;
     span_.islands = meeting_.islands;
+    WEFT_ASSIGN_OR_RETURN(over_ucx_, AgreeOnUcx(span_.membership, options_.name));
     WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const IslandMap> map,
                           MapOf(span_.membership, span_.islands));
     WEFT_ASSIGN_OR_RETURN(span_.inner, EnterIsland(&meeting_, options_));
@@ -108,16 +112,16 @@ class SpanMaking {
     return absl::OkStatus();
   }
 
-  // Ranks of this island over its memory, others by TCP.
+  // Ranks of this island over its memory, others by TCP or UCX.
   absl::StatusOr<std::unique_ptr<Transport>> MakeTransport() {
-    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> tcp, MakeTcp());
-    if (rings_ == nullptr) return tcp;
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> across, over_ucx_ ? MakeUcx() : MakeTcp());
+    if (rings_ == nullptr) return across;
     std::vector<std::unique_ptr<Transport>> carriers;
     WEFT_ASSIGN_OR_RETURN(
         carriers.emplace_back(),
         SharedMemoryTransport::Make(
             SystemSeams(), {.memory = rings_, .ranks = meeting_.fellows(), .self = rank_}));
-    carriers.push_back(std::move(tcp));
+    carriers.push_back(std::move(across));
     std::vector<int> routes;
     for (const int other : span_.islands.island_of)
       routes.push_back(other == island() ? 0 : 1);
@@ -133,7 +137,18 @@ class SpanMaking {
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
                           TcpTransport::Make(SystemSeams(), std::move(settings)));
     meeting_.data.Reset();
+    meeting_.ucx.reset();
     return transport;
+  }
+
+  absl::StatusOr<std::unique_ptr<Transport>> MakeUcx() {
+    meeting_.data.Reset();
+    LogInfo("group ", options_.name, ": data between nodes goes over ",
+            meeting_.ucx->module().library);
+    UcxSettings settings{.secret = Secret(), .self = rank_};
+    for (const GroupMember& member : span_.membership.members)
+      settings.addresses.push_back(member.ucx);
+    return UcxTransport::Make(SystemSeams(), std::move(meeting_.ucx), std::move(settings));
   }
 
   // Nobody of another job, or of another group with this name, is taken for an island of this one.
@@ -195,6 +210,7 @@ class SpanMaking {
   const int size_;
   const int64_t deadline_ns_;
   std::shared_ptr<ProcessGroup> home_;
+  bool over_ucx_ = false;
   std::byte* rings_ = nullptr;
   SpanCore span_;
 };

@@ -1,7 +1,7 @@
 // Making a group whose ranks are on several islands, as far as its ends go: the islands, the group of this one's ranks, and what
 // tells the islands of each other.
 //
-//   WEFT_ASSIGN_OR_RETURN(GroupMeeting meeting, MeetAll(store, rank, size, options, fake_nodes));
+//   WEFT_ASSIGN_OR_RETURN(GroupMeeting meeting, MeetAll(store, rank, size, options, wishes));
 //   WEFT_ASSIGN_OR_RETURN(SpanCore span, MakeSpan(store, std::move(meeting), options, {}));
 //   span.inner->Run(...)                                       // among the ranks of this island
 //   if (absl::Status cause = span.net->watch().Cause(*span.end); !cause.ok()) ...

@@ -30,6 +30,9 @@ constexpr size_t kMemberBootIdBytesMax = 64;
 constexpr size_t kMemberSocketBytesMax = 108;
 constexpr size_t kMemberAddressBytesMax = 128;
 constexpr size_t kMemberSecretBytesMax = 64;
+constexpr size_t kMemberTransportBytesMax = 8;
+// A member has one of the two, so that a part of the members still is a value of the store.
+constexpr size_t kMemberUcxBytesMax = 1024;
 
 // The inode of a namespace of this process, its number; 0 if it is not known.
 uint64_t NamespaceNumber(const char* path) {
@@ -85,6 +88,9 @@ void WriteMember(const GroupMember& member, WireWriter& writer) {
   writer.Text(member.agent.substr(0, kMemberAddressBytesMax));
   writer.Text(member.data.substr(0, kMemberAddressBytesMax));
   writer.Text(member.link_secret.substr(0, kMemberSecretBytesMax));
+  writer.Text(member.transport.substr(0, kMemberTransportBytesMax));
+  writer.Text(member.ucx.substr(0, kMemberUcxBytesMax));
+  writer.Text(member.ucx.empty() ? member.ucx_refusal.substr(0, kMemberUcxBytesMax) : "");
 }
 
 void ReadMember(WireReader& reader, GroupMember& member) {
@@ -101,6 +107,9 @@ void ReadMember(WireReader& reader, GroupMember& member) {
   member.agent = std::string(reader.Text(kMemberAddressBytesMax));
   member.data = std::string(reader.Text(kMemberAddressBytesMax));
   member.link_secret = std::string(reader.Text(kMemberSecretBytesMax));
+  member.transport = std::string(reader.Text(kMemberTransportBytesMax));
+  member.ucx = std::string(reader.Text(kMemberUcxBytesMax));
+  member.ucx_refusal = std::string(reader.Text(kMemberUcxBytesMax));
 }
 
 absl::StatusOr<Membership> ExchangeMembership(Store& store, std::string_view group_name, int rank,

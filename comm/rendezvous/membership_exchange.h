@@ -30,7 +30,7 @@
 
 namespace weft {
 
-constexpr uint16_t kMembershipVersion = 5;
+constexpr uint16_t kMembershipVersion = 6;
 constexpr int kWorldSizeMax = 65536;
 
 class MembershipExchange {

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include "base/options.h"
 #include "base/text.h"
 #include "comm/hierarchy/make_group.h"
 #include "tests/comm/node/directory_store.h"
@@ -46,7 +47,7 @@ inline void RunNodes(const Nodes& shape,
       const auto group =
           MakeGroup(&store, rank, shape.size,
                     {.name = "s", .timeout_ns = timeout_ns, .init_timeout_ns = 60 * kSecondNs},
-                    {.fake_nodes = shape.nodes});
+                    {.fake_nodes = shape.nodes, .transport = GetOptions().transport});
       if (!group.ok()) return StrCat("making: ", std::string(group.status().message()));
       problem = body(**group);
       (*group)->Close();
