@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <dlfcn.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/mutex.h"
@@ -62,6 +63,10 @@ const char* LoaderError() {
 }  // namespace
 
 absl::StatusOr<const UcxModule*> LoadUcxModuleFrom(const std::string& file) {
+  // It would get a second C library.
+  if (getauxval(AT_BASE) == 0) {
+    return CannotUse("this program is linked statically, and such programs open no libraries");
+  }
   static Mutex one_at_a_time;
   MutexLock lock(one_at_a_time);
   const SignalHandlers handlers;

@@ -152,12 +152,16 @@ void UcxTransport::AppendPollItems(std::vector<PollItem>* items) {
       {.handle = port_->module().event_descriptor(port_->worker()), .want_read = true});
 }
 
-// Sleeps have ended at once, again and again, and nothing had come.
+// Sleeps have ended at once, again and again, and nothing had come; nor has it since.
 bool UcxTransport::IsRestless() {
   const int64_t now_ns = seams_.clock->NowNs();
-  const bool at_once = !std::exchange(moved_, false) && now_ns - slept_ns_ < kShortSleepNs;
+  const bool at_once = now_ns - slept_ns_ < kShortSleepNs;
   slept_ns_ = now_ns;
-  restless_ = at_once ? restless_ + 1 : 0;
+  if (std::exchange(moved_, false)) {
+    restless_ = 0;
+  } else if (restless_ <= kRestlessMax) {
+    restless_ = at_once ? restless_ + 1 : 0;
+  }
   return restless_ > kRestlessMax;
 }
 
