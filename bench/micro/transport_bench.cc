@@ -1,15 +1,18 @@
-// A message there and one back between two processes of this machine, over shared memory and over TCP on loopback.
+// A message there and one back between two processes of this machine, over shared memory, over TCP on loopback, and over UCX if its module
+// is there, which speaks TCP unless UCX_TLS says otherwise.
 //
 //   transport_bench [ROUNDS]      // 7 rounds of each carrier and size in turns; one JSON object on standard output
 //
 // Both processes move their transports until the message has come, as a group that waits does before it sleeps; with "sleeps" they sleep as
 // soon as nothing can be moved. Median, least and most of the rounds: microseconds for half of the way there and back.
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,11 +21,15 @@
 #include <unistd.h>
 
 #include "base/net.h"
+#include "base/options.h"
 #include "base/seams.h"
 #include "base/wait.h"
 #include "comm/transport/routed_transport.h"
 #include "comm/transport/shared_memory_transport.h"
 #include "comm/transport/tcp_transport.h"
+#include "comm/transport/ucx/load_ucx.h"
+#include "comm/transport/ucx/ucx_port.h"
+#include "comm/transport/ucx/ucx_transport.h"
 
 namespace weft {
 namespace {
@@ -32,9 +39,10 @@ constexpr int64_t kRoundNs = 150'000'000;
 constexpr int64_t kLimitNs = 10'000'000'000;
 
 // kRouted: shared memory, beside TCP that nobody needs, as in a group of several islands.
-enum class Carrier { kSharedMemory, kRouted, kTcp };
+enum class Carrier { kSharedMemory, kRouted, kTcp, kUcx };
 
-constexpr Carrier kCarriers[] = {Carrier::kSharedMemory, Carrier::kRouted, Carrier::kTcp};
+constexpr Carrier kCarriers[] = {Carrier::kSharedMemory, Carrier::kRouted, Carrier::kTcp,
+                                 Carrier::kUcx};
 
 const char* NameOf(Carrier carrier) {
   switch (carrier) {
@@ -44,6 +52,8 @@ const char* NameOf(Carrier carrier) {
       return "routed";
     case Carrier::kTcp:
       return "tcp";
+    case Carrier::kUcx:
+      return "ucx";
   }
   return "";
 }
@@ -53,26 +63,62 @@ const char* NameOf(Carrier carrier) {
   _exit(1);
 }
 
+// How two processes tell each other where they are.
+struct Addresses {
+  std::atomic<size_t> bytes[2];
+  char text[2][UcxPort::kAddressBytesMax];
+};
+
 // What both processes know; the memory outlives their transports.
 struct Setup {
   Setup()
       : bytes(SharedMemoryTransport::BytesFor(2)),
         memory(static_cast<std::byte*>(
-            mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+            mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))),
+        addresses(new (mmap(nullptr, sizeof(Addresses), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Addresses) {
     SharedMemoryTransport::Clear(memory, 2);
   }
 
   Setup(const Setup&) = delete;
   Setup& operator=(const Setup&) = delete;
 
-  ~Setup() { munmap(memory, bytes); }
+  ~Setup() {
+    munmap(memory, bytes);
+    munmap(addresses, sizeof(Addresses));
+  }
 
   const size_t bytes;
   std::byte* const memory;
+  Addresses* const addresses;
   std::vector<Endpoint> endpoints;
 };
 
+std::unique_ptr<Transport> JoinUcx(const Setup& setup, int rank) {
+  UcxPort::Settings ports;
+  if (EnvironmentValue("UCX_TLS") == nullptr) ports.transports = "tcp";
+  auto port = UcxPort::Open(ports);
+  if (!port.ok()) Give("no UCX");
+  const std::string& own = (*port)->address();
+  std::copy(own.begin(), own.end(), setup.addresses->text[rank]);
+  setup.addresses->bytes[rank].store(own.size());
+  UcxSettings settings{.secret = "bench", .self = rank};
+  const int64_t until_ns = MonotonicNs() + kLimitNs;
+  for (int other = 0; other < 2; ++other) {
+    while (setup.addresses->bytes[other].load() == 0) {
+      if (MonotonicNs() > until_ns) Give("no address");
+      usleep(100);
+    }
+    settings.addresses.emplace_back(setup.addresses->text[other],
+                                    setup.addresses->bytes[other].load());
+  }
+  auto made = UcxTransport::Make(SystemSeams(), *std::move(port), std::move(settings));
+  if (!made.ok()) Give("no UCX");
+  return *std::move(made);
+}
+
 std::unique_ptr<Transport> Join(Carrier carrier, const Setup& setup, int rank) {
+  if (carrier == Carrier::kUcx) return JoinUcx(setup, rank);
   std::vector<std::unique_ptr<Transport>> carriers;
   if (carrier != Carrier::kTcp) {
     auto made = SharedMemoryTransport::Make(
@@ -182,16 +228,18 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: transport_bench [ROUNDS]\n");
     return 2;
   }
+  std::vector<Carrier> carriers(std::begin(weft::kCarriers), std::end(weft::kCarriers));
+  if (!weft::LoadUcxModule().ok()) carriers.pop_back();
   std::printf("{\"unit\": \"us one way\", \"rounds\": %d, \"cases\": [", rounds);
   const char* separator = "\n";
   for (const bool sleeps : {false, true}) {
     for (const size_t bytes : weft::kSizes) {
       std::vector<double> times[std::size(weft::kCarriers)];
       for (int round = 0; round < rounds; ++round) {
-        for (const Carrier carrier : weft::kCarriers)
+        for (const Carrier carrier : carriers)
           times[static_cast<size_t>(carrier)].push_back(weft::RunRound(carrier, bytes, sleeps));
       }
-      for (const Carrier carrier : weft::kCarriers) {
+      for (const Carrier carrier : carriers) {
         std::vector<double>& own = times[static_cast<size_t>(carrier)];
         std::sort(own.begin(), own.end());
         std::printf(
