@@ -117,6 +117,10 @@ const Setting kSettings[] = {
       "What carries data between nodes: tcp, ucx (the module libweft_ucx.so) or auto, which is ucx "
       "where all ranks have RDMA adapters and the module, else tcp; the same for all ranks."},
      &Options::transport},
+    {{"WEFT_TOPOLOGY_FILE", "text", "",
+      "File that describes a machine, as weftctl topology dump writes it; it is believed in place "
+      "of what the system says. Empty is the machine itself."},
+     &Options::topology_file},
     {{"WEFT_INSECURE", "boolean", "0",
       "Lets ranks on several nodes find each other without a job secret."},
      &Options::insecure},

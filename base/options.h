@@ -33,6 +33,7 @@ struct Options {
   std::string fake_nodes;           // WEFT_FAKE_NODES: nodes that one machine is cut into
   std::string ifname;               // WEFT_IFNAME: interfaces.h
   std::string transport = "auto";   // WEFT_TRANSPORT: auto, tcp, ucx; checked where groups are made
+  std::string topology_file;        // WEFT_TOPOLOGY_FILE: in place of the machine's own
   bool insecure = false;            // WEFT_INSECURE: several nodes without a secret
   std::string job_secret_file;      // WEFT_JOB_SECRET_FILE
   int64_t job_secret_fd = -1;       // WEFT_JOB_SECRET_FD: inherited; set by weftrun

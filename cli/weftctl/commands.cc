@@ -5,6 +5,8 @@
 namespace weft {
 namespace {
 
+constexpr int kBoundRanksMax = 4096;
+
 void AddOptions(CLI::App& app, CommandLine* line) {
   CLI::App* command = app.add_subcommand("options", "the settings, their defaults and meaning");
   auto* markdown = command->add_flag("--markdown")->description("as a table for docs/options.md");
@@ -108,6 +110,34 @@ void AddSchedule(CLI::App& app, CommandLine* line) {
 });
 }  // namespace
 
+void AddTopology(CLI::App& app, CommandLine* line) {
+  constexpr char kFrom[] = "FROM";
+  constexpr char kSources[] =
+      "a file, of topology dump or lstopo's XML; sysfs or hwloc: who looks at this machine";
+  CLI::App* command = app.add_subcommand("topology", "what a machine looks like");
+  command->require_subcommand(1);
+  TopologyArguments* const topology = &line->topology;
+  const auto add = [=](const char* name, const char* meaning, TopologyForm form) {
+    CLI::App* one = command->add_subcommand(name, meaning);
+    one->add_option(kFrom, topology->from, kSources);
+    one->callback([=] { line->output = PrintTopology(*topology, form); });
+    if (form == TopologyForm::kJson) return;
+    auto* bind = one->add_option("--bind", topology->bind,
+                                 "the CPUs of ranks bound as by weftrun: core, l3, numa, package");
+    one->add_option("--ranks", topology->ranks, "how many are bound")
+        ->check(CLI::Range(1, kBoundRanksMax))
+        ->needs(bind)
+        ->capture_default_str();
+  };
+  add("show", "its packages, NUMA nodes, caches, cores and network devices", TopologyForm::kText);
+  add("dump", "the same in a file that WEFT_TOPOLOGY_FILE takes", TopologyForm::kJson);
+  add("svg", "the same as a drawing", TopologyForm::kSvg);
+  CLI::App* diff = command->add_subcommand("diff", "where two differ; exit code 1 if they do");
+  diff->add_option(kFrom, topology->from, kSources)->required();
+  diff->add_option("TO", line->compared, "the same; this machine, if it is not given");
+  diff->callback([=] { line->output = DiffTopologySources(topology->from, line->compared); });
+}
+
 }  // namespace weft
 
 void AddCommands(CLI::App& app, CommandLine* line) {
@@ -117,6 +147,7 @@ void AddCommands(CLI::App& app, CommandLine* line) {
   AddTune(app, line);
   AddPlan(app, line);
   AddSchedule(app, line);
+  AddTopology(app, line);
 }
 
 }  // namespace weft

@@ -24,9 +24,12 @@ namespace weft {
 struct CommandOutput {
   std::string text;  // all of stdout; JSON is one document, and ends with a new line
   std::vector<std::string> problems;  // one sentence each, for stderr
+  bool differs = false;               // of what was to be compared: the exit code is 1
 };
 
 enum class OptionsFormat { kText, kMarkdown, kJson };
+
+enum class TopologyForm { kText, kJson, kSvg };
 
 // The command line of explain.
 struct ExplainArguments {
@@ -64,11 +67,20 @@ struct ScheduleArguments {
   int participant = -1;     // -1: all
 };
 
+// The command line of topology show, dump and svg.
+struct TopologyArguments {
+  std::string from;  // as ReadTopologySource has it; "": this machine, or WEFT_TOPOLOGY_FILE
+  std::string bind;  // core, l3, numa or package; "": no ranks are bound
+  int ranks = 1;     // that are
+};
+
 struct CommandLine {
   std::vector<std::string> files;  // of dump and schedule
   ScheduleArguments schedule;
   ExplainArguments explain;
   PlanArguments plan;
+  TopologyArguments topology;
+  std::string compared;  // of topology diff: with what
   CommandOutput output;
 };
 
@@ -98,6 +110,12 @@ CommandOutput VerifySchedules(const std::vector<std::string>& paths);
 
 // Reads one, and if it can be proved prints it in weft's own format.
 CommandOutput ImportSchedule(const std::string& path);
+
+// What a machine looks like, and which CPUs ranks get that are bound to parts of it.
+CommandOutput PrintTopology(const TopologyArguments& arguments, TopologyForm form);
+
+// Where two machines differ; nothing if they do not.
+CommandOutput DiffTopologySources(const std::string& before, const std::string& after);
 
 // What each strategy costs for a model and a number of ranks, side by side.
 CommandOutput PrintPlan(const PlanArguments& arguments, bool json);

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kUsageError = 2;  // also: a file that is missing or not what it should be
 constexpr int kSystemError = 1;
+constexpr int kDifferent = 1;  // as diff has it
 
 int Run(int argc, char** argv) {
   CLI::App app("Looks at what weft knows.", "weftctl");
@@ -39,7 +40,8 @@ int Run(int argc, char** argv) {
   }
   for (const std::string& problem : output.problems)
     std::fprintf(stderr, "weftctl: %s\n", problem.c_str());
-  return output.problems.empty() ? 0 : kUsageError;
+  if (!output.problems.empty()) return kUsageError;
+  return output.differs ? kDifferent : 0;
 }
 
 }  // namespace

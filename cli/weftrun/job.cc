@@ -87,6 +87,7 @@ absl::Status Job::AwaitOtherNodes() {
 }
 
 absl::Status Job::StartRanks() {
+  WEFT_ASSIGN_OR_RETURN(binding_, BindRanks(options_));
   for (int local_rank = 0; local_rank < options_.ranks_per_node; ++local_rank) {
     WEFT_RETURN_IF_ERROR(StartRank(local_rank, /*rank_restart=*/0));
   }
@@ -119,7 +120,9 @@ absl::Status Job::StartRank(int local_rank, int rank_restart) {
   spec.rank = rank.rank;
   spec.program = options_.program;
   spec.variables = plan_.VariablesOf(local_rank, rank_restart, options_);
-  spec.defaults = DefaultVariables(options_.ranks_per_node);
+  const RankPlace& place = binding_[static_cast<size_t>(local_rank)];
+  spec.defaults = DefaultVariables(place.cpus.count(), place.ranks);
+  if (options_.bind.has_value()) spec.cpus = place.cpus;
   // Of a launcher around weftrun; here they would claim a store, or a group, that does not exist.
   spec.unset = {"TORCHELASTIC_USE_AGENT_STORE", "WEFT_JOB_SECRET_FILE", "WEFT_JOIN"};
   spec.stdout_fd = rank.output->child_end(0);

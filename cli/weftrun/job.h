@@ -31,6 +31,7 @@
 #include "cli/weftrun/job_plan.h"
 #include "cli/weftrun/process_guard.h"
 #include "cli/weftrun/rank.h"
+#include "cli/weftrun/rank_binding.h"
 #include "cli/weftrun/run_options.h"
 #include "cli/weftrun/signals.h"
 #include "comm/rendezvous/store_server.h"
@@ -120,6 +121,7 @@ class Job {
   Agents* const agents_;
   std::unique_ptr<StoreServer> store_;  // unless agents_ has it
   std::deque<Rank> ranks_;              // grows while others point into it
+  RankBinding binding_;                 // constant once the ranks start
   ElasticRanks elastic_{options_, &ranks_};
   const Rank* first_failure_ = nullptr;
   const Rank* held_ = nullptr;  // why that failed, if a rank was held then

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include <netinet/in.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -108,11 +107,8 @@ Variables JobPlan::VariablesOf(int local_rank, int rank_restart, const RunOption
   return variables;
 }
 
-Variables DefaultVariables(int ranks_per_node) {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  const int cores = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-  return {{"OMP_NUM_THREADS", StrCat(std::max(1, cores / ranks_per_node))},
+Variables DefaultVariables(int cpus, int ranks) {
+  return {{"OMP_NUM_THREADS", StrCat(std::max(1, cpus / ranks))},
           {"OMP_WAIT_POLICY", "passive"},
           {"GOMP_SPINCOUNT", "0"}};
 }

@@ -41,8 +41,8 @@ struct JobPlan {
   Variables VariablesOf(int local_rank, int rank_restart, const RunOptions& options) const;
 };
 
-// Variables that are set for all ranks where the user has not: threads per rank, quiet waiting.
-Variables DefaultVariables(int ranks_per_node);
+// Variables that are set for ranks where the user has not: threads per rank, quiet waiting. `ranks` of them run on `cpus` CPUs.
+Variables DefaultVariables(int cpus, int ranks);
 
 // Makes the name and the secret; on several nodes takes the secret from WEFT_JOB_SECRET_FILE, because
 // all nodes must have the same.

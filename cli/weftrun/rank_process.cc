@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -20,10 +21,28 @@ namespace {
 constexpr int kNotFound = 127;
 constexpr int kNotExecutable = 126;
 
+// What a child writes to its parent if it does not become the program.
+struct StartFailure {
+  int error = 0;
+  bool binding = false;  // it was about the CPUs, not the program
+};
+
+[[noreturn]] void GiveUp(int pipe, const StartFailure& failure, int exit_code) {
+  if (write(pipe, &failure, sizeof failure) != sizeof failure) _exit(kNotExecutable);
+  _exit(exit_code);
+}
+
+bool Bind(const CpuSet& cpus) {
+  const std::vector<uint64_t>& words = cpus.words();
+  return cpus.empty() || sched_setaffinity(0, words.size() * sizeof(words[0]),
+                                           reinterpret_cast<const cpu_set_t*>(words.data())) == 0;
+}
+
 // Everything between fork and exec. Reports errno through `failure` if it does not get there.
 [[noreturn]] void Execute(const RankSpec& spec, const std::vector<char*>& arguments, pid_t parent,
                           int failure) {
   setpgid(0, 0);
+  if (!Bind(spec.cpus)) GiveUp(failure, {.error = errno, .binding = true}, kNotExecutable);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kNotExecutable);  // weftrun ended before the line above
   if (spec.rank != 0 || isatty(0)) {
@@ -45,9 +64,7 @@ constexpr int kNotExecutable = 126;
   signal(SIGPIPE, SIG_DFL);
   sigprocmask(SIG_SETMASK, &spec.signal_mask, nullptr);
   execvp(arguments[0], arguments.data());
-  const int error = errno;
-  if (write(failure, &error, sizeof error) != sizeof error) _exit(kNotExecutable);
-  _exit(kNotFound);
+  GiveUp(failure, {.error = errno}, kNotFound);
 }
 
 bool IsDirectory(const std::string& path) {
@@ -98,16 +115,20 @@ absl::StatusOr<pid_t> SpawnRank(const RankSpec& spec) {
   setpgid(pid, pid);  // in both processes, so that neither runs on before it is done
   write_end.Reset();
   // exec closes the other end: end of file means that the program runs.
-  int error = 0;
+  StartFailure failure;
   ssize_t n = 0;
   do {
-    n = read(read_end.get(), &error, sizeof error);
+    n = read(read_end.get(), &failure, sizeof failure);
   } while (n < 0 && errno == EINTR);
-  if (n != sizeof error) return pid;
+  if (n != sizeof failure) return pid;
   while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
-  const absl::Status status = ExplainExecError(spec.program[0], error);
-  const ErrorFields fields{.exit_code = error == ENOENT ? kNotFound : kNotExecutable};
+  if (failure.binding) {
+    return SystemError(failure.error,
+                       StrCat("binding rank ", spec.rank, " to CPUs ", spec.cpus.ToList()));
+  }
+  const absl::Status status = ExplainExecError(spec.program[0], failure.error);
+  const ErrorFields fields{.exit_code = failure.error == ENOENT ? kNotFound : kNotExecutable};
   return MakeError(ResultOf(status), fields, FromAbsl(status.message()));
 }
 

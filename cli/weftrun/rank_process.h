@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "absl/status/statusor.h"
+#include "topology/cpu_set.h"
 
 namespace weft {
 
@@ -29,6 +30,7 @@ struct RankSpec {
   int stderr_fd = -1;
   int secret_fd = -1;         // inherited under the same number; -1: none
   sigset_t signal_mask = {};  // of the child
+  CpuSet cpus;                // that it and all it starts may use; empty: those that weftrun may
 };
 
 // What the shell would answer: 127 if the program was not found, 126 if it could not be executed.

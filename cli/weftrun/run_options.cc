@@ -8,11 +8,13 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "topology/binding.h"
 
 namespace weft {
 namespace {
 
 constexpr int kNotGiven = -1;
+constexpr std::string_view kBindNone = "none";
 constexpr int kNodesMax = 1 << 16;
 constexpr int kMasterPortMax = 65534;  // the store has the next one
 constexpr int kRestartsMax = 1'000'000;
@@ -72,6 +74,14 @@ absl::Status CheckNumbers(RunOptions* options, int ranks, int node_rank) {
   return absl::OkStatus();
 }
 
+absl::Status TakeBinding(const std::string& name, RunOptions* options) {
+  if (name == kBindNone) return absl::OkStatus();
+  const absl::StatusOr<ObjectKind> kind = ReadBindingName(name);
+  if (!kind.ok()) return Refuse(StrCat("--bind: ", FromAbsl(kind.status().message()), ", or none"));
+  options->bind = *kind;
+  return absl::OkStatus();
+}
+
 absl::Status CheckSeveralNodes(const RunOptions& options) {
   if (options.node_count == 1) return absl::OkStatus();
   if (options.master_host.empty() || options.master_port == 0) {
@@ -88,6 +98,7 @@ absl::StatusOr<RunOptions> ParseRunOptions(int argc, const char* const* argv) {
   RunOptions options;
   int ranks = kNotGiven;
   int node_rank = kNotGiven;
+  std::string bind(kBindNone);
   CLI::App app(
       "Starts the ranks of a job on this node, relays their output and ends them together.",
       "weftrun");
@@ -113,6 +124,9 @@ absl::StatusOr<RunOptions> ParseRunOptions(int argc, const char* const* argv) {
          "with --elastic: the job ends when fewer are left (1)");
   number("--grace", options.grace_s, 0, kGraceMax,
          "seconds that ranks have to end when weftrun is asked to, before it kills them (10)");
+  app.add_option("--bind", bind,
+                 "binds each rank to CPUs of a core, l3 (cache), numa (node) or package; "
+                 "none: the system moves ranks freely (none)");
   app.add_option("--log-dir", options.log_dir,
                  "directory that gets the unprefixed output of each rank in files");
   app.prefix_command();
@@ -126,6 +140,7 @@ absl::StatusOr<RunOptions> ParseRunOptions(int argc, const char* const* argv) {
   }
   WEFT_RETURN_IF_ERROR(CheckNumbers(&options, ranks, node_rank));
   WEFT_RETURN_IF_ERROR(CheckSeveralNodes(options));
+  WEFT_RETURN_IF_ERROR(TakeBinding(bind, &options));
   WEFT_RETURN_IF_ERROR(TakeProgram(app.remaining(), &options));
   return options;
 }

@@ -5,10 +5,12 @@
 // Thread-safety: values.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "topology/topology.h"
 
 namespace weft {
 
@@ -18,13 +20,14 @@ struct RunOptions {
   int ranks_per_node = 1;  // of this node; others may have more or fewer
   int node_count = 1;
   int node_rank = 0;
-  std::string master_host;  // "" on one node
-  int master_port = 0;      // 0: a free one, on one node only
-  int restarts_max = 0;     // of all ranks together; with elastic: of lost ranks, each alone
-  bool elastic = false;     // a rank that fails is lost, and the others go on
-  int ranks_min = 1;        // with elastic: so many at least
-  int grace_s = 10;         // for ranks that were asked to end, before they are killed
-  std::string log_dir;      // "": no files
+  std::string master_host;         // "" on one node
+  int master_port = 0;             // 0: a free one, on one node only
+  int restarts_max = 0;            // of all ranks together; with elastic: of lost ranks, each alone
+  bool elastic = false;            // a rank that fails is lost, and the others go on
+  int ranks_min = 1;               // with elastic: so many at least
+  int grace_s = 10;                // for ranks that were asked to end, before they are killed
+  std::string log_dir;             // "": no files
+  std::optional<ObjectKind> bind;  // what ranks are bound to; none: they run anywhere
   std::vector<std::string> program;  // with its arguments
   std::string help;                  // not empty: print it and stop
 
