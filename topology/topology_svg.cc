@@ -22,6 +22,7 @@ constexpr double kGap = 8;
 constexpr double kLineHeight = 14;
 constexpr double kCharacterWidth = 6.6;  // of 11 px in a sans-serif font, on the wide side
 constexpr double kPageShape = 1.6;       // width over height
+constexpr double kEmptyCells = 4;  // how bad they are, so that eight boxes are no three columns
 constexpr char kNetworkFill[] = "#fff3d6";
 constexpr std::array<const char*, 4> kKindFills = {"#eef3f9", "#e3efe1", "#dfe8f5", "#ffffff"};
 // For ranks, in turns; black text is readable on all of them.
@@ -62,7 +63,7 @@ Grid GridOf(const std::vector<Box>& boxes) {
     // Cells that stay empty make a grid look like less than it is.
     const auto empty = static_cast<double>(grid.rows * columns - boxes.size());
     const double badness = std::abs(std::log(grid.width() / grid.height() / kPageShape)) +
-                           empty / static_cast<double>(boxes.size());
+                           kEmptyCells * empty / static_cast<double>(boxes.size());
     if (badness >= least) continue;
     least = badness;
     best = grid;
@@ -79,6 +80,10 @@ void Measure(Box* box) {
     for (Box& child : boxes)
       Measure(&child);
     const Grid grid = GridOf(boxes);
+    for (Box& child : boxes) {
+      child.width = grid.cell_width;
+      child.height = grid.cell_height;
+    }
     box->width = std::max(box->width, grid.width());
     box->height += grid.height() + kGap;
   }
@@ -160,10 +165,8 @@ Box BoxOf(const Topology& topology, const TopologyTree& tree, const std::vector<
                         tree.object->cpus.ToList());
     int first = -1;
     const std::string ranks = RanksOn(tree.object->cpus, shares, &first);
-    if (first >= 0) {
-      box.fill = kRankFills[static_cast<size_t>(first) % kRankFills.size()];
-      box.lines.push_back(ranks);
-    }
+    if (first >= 0) box.fill = kRankFills[static_cast<size_t>(first) % kRankFills.size()];
+    if (!shares.empty()) box.lines.push_back(ranks);  // empty of a core without: all have one size
   }
   std::vector<Box> children;
   for (const TopologyTree& child : tree.children)

@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import xml.etree.ElementTree
 
 import launched
 from launched import LaunchedTest
@@ -389,6 +390,59 @@ class Schedule(LaunchedTest):
                                 (("show", "direct", "gather", "2", "--participant", "2"), "participant 2"), (("verify", "/nonexistent"), "nonexistent")):
             with self.subTest(arguments):
                 code, out, err = self.run_to_end("schedule", *arguments)
+                self.assertEqual((2, [], 1), (code, out, len(err)), err)
+                self.assertIn(word, err[0])
+
+
+class Topology(LaunchedTest):
+    MACHINES = pathlib.Path(__file__).resolve().parent.parent / "topology" / "machines"
+
+    def topology(self, *arguments, **environment):
+        code, out, err = self.run_to_end("topology", *arguments, environment=launched.clean_environment(**environment))
+        self.assertEqual((0, []), (code, err))
+        return out
+
+    def machine(self, name):
+        return str(self.MACHINES / f"{name}.json")
+
+    def test_shows_this_machine(self):
+        out = self.topology("show")
+        self.assertRegex(out[0], r", \d+ CPUs?, .*; from sysfs$")
+        self.assertTrue(any("core" in line for line in out[1:]))
+
+    def test_a_dump_can_take_the_place_of_the_machine(self):
+        text = (self.MACHINES / "epyc_nps4.json").read_text(encoding="ascii").splitlines()
+        self.assertEqual(text, self.topology("dump", self.machine("epyc_nps4")))
+        self.assertEqual(text, self.topology("dump", WEFT_TOPOLOGY_FILE=self.machine("epyc_nps4")))
+        self.assertIn("; from sysfs", self.topology("show", "sysfs", WEFT_TOPOLOGY_FILE=self.machine("two_cpus"))[0])
+
+    def test_plans_the_binding_of_another_machine(self):
+        out = self.topology("show", self.machine("xeon_snc2"), "--bind", "numa", "--ranks", "4")
+        start = out.index("ranks bound to numa:")
+        self.assertEqual(["  rank 0: CPUs 0-11,48-59", "  rank 1: CPUs 12-23,60-71"], out[start + 1:start + 3])
+
+    def test_draws(self):
+        root = xml.etree.ElementTree.fromstring(
+            "\n".join(self.topology("svg", self.machine("two_cpus"), "--bind", "core", "--ranks", "2")))
+        texts = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
+        self.assertTrue({"package 0", "core 1", "rank 1"} <= set(texts), texts)
+
+    def test_tells_two_machines_apart(self):
+        self.assertEqual([], self.topology("diff", self.machine("two_cpus"), self.machine("two_cpus")))
+        code, out, err = self.run_to_end("topology", "diff", self.machine("two_cpus"), self.machine("cpus_in_turns"))
+        self.assertEqual((1, []), (code, err))
+        self.assertIn("- package 0: CPUs 0-1", out)
+        self.assertIn("+ package 1: CPUs 1,3,5,7,9,11,13,15", out)
+
+    def test_bad_command_lines(self):
+        for arguments, word in (
+                ((), "subcommand"), (("show", "/nonexistent"), "opening /nonexistent"), (("dump", __file__), "no JSON object"),
+                (("show", "--ranks", "2"), "--bind"), (("show", "--bind", "socket"), "socket"),
+                (("show", "--bind", "core", "--ranks", "0"), "--ranks"),
+                (("svg", self.machine("two_cpus"), "--bind", "core", "--ranks", "3"), "3 ranks and 2 cores"),
+                (("diff",), "FROM"), (("diff", self.machine("two_cpus"), "/nonexistent"), "opening /nonexistent")):
+            with self.subTest(arguments):
+                code, out, err = self.run_to_end("topology", *arguments)
                 self.assertEqual((2, [], 1), (code, out, len(err)), err)
                 self.assertIn(word, err[0])
 

@@ -1,5 +1,6 @@
 """weftrun: variables, output, exit codes, reports, restarts and bad command lines."""
 import contextlib
+import json
 import os
 import re
 import resource
@@ -140,6 +141,91 @@ class Variables(LaunchedTest):
         launched_run.process.stdin.write(b"hello")
         launched_run.process.stdin.close()
         self.assertEqual({0: ["'hello'"], 1: ["''"]}, by_rank(launched_run.finish()[1]))
+
+
+_SAY_CPUS = "say(','.join(map(str, sorted(os.sched_getaffinity(0)))), os.environ['OMP_NUM_THREADS'])"
+
+
+class Binding(LaunchedTest):
+    def setUp(self):
+        super().setUp()
+        self.allowed = sorted(os.sched_getaffinity(0))
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = os.path.join(folder.name, "machine.json")
+
+    def machine(self, *packages):
+        """The environment of a machine with packages of these CPUs, each CPU a core."""
+        cpus = sorted(cpu for package in packages for cpu in package)
+        write(*os.path.split(self.file), json.dumps({
+            "version": 1, "cpus": ",".join(map(str, cpus)),
+            "packages": [{"number": number, "cpus": ",".join(map(str, package))} for number, package in enumerate(packages)],
+            "cores": [{"number": cpu, "cpus": str(cpu)} for cpu in cpus]}))
+        return clean_environment(WEFT_TOPOLOGY_FILE=self.file)
+
+    def run_bound(self, ranks, kind, environment=None):
+        code, out, err = self.run_to_end("-n", ranks, "--bind", kind, *rank(_SAY_CPUS), environment=environment)
+        self.assertEqual((0, []), (code, err))
+        return [lines[0].split() for _, lines in sorted(by_rank(out).items())]
+
+    def test_without_it_ranks_run_anywhere(self):
+        everywhere = ",".join(map(str, self.allowed))
+        self.assertEqual([[everywhere, str(max(1, len(self.allowed) // 2))]] * 2, self.run_bound(2, "none"))
+
+    def test_ranks_get_cpus_of_this_machine_and_none_that_weftrun_may_not_use(self):
+        for kind in ("core", "package"):  # not every machine says more
+            with self.subTest(kind):
+                (cpus, threads), = self.run_bound(1, kind)
+                self.assertLessEqual(set(map(int, cpus.split(","))), set(self.allowed))
+                self.assertEqual(len(cpus.split(",")), int(threads))
+
+    def test_ranks_share_the_packages_of_a_machine_from_a_file(self):
+        last = self.allowed[-1]
+        first = self.allowed[:-1]
+        if not first:
+            self.skipTest("this process may use one CPU")
+        both = self.run_bound(2, "package", self.machine(first, [last]))
+        self.assertEqual([[",".join(map(str, first)), str(len(first))], [str(last), "1"]], both)
+
+    def test_ranks_that_outnumber_cpus_share_them(self):
+        only = self.allowed[0]
+        self.assertEqual([[str(only), "1"]] * 3, self.run_bound(3, "core", self.machine([only])))
+
+    def test_children_inherit_it(self):
+        only = self.allowed[-1]
+        code, out, _ = self.run_to_end("-n", 1, "--bind", "package", "sh", "-c", "grep Cpus_allowed_list /proc/self/status",
+                                       environment=self.machine([only]))
+        self.assertEqual((0, str(only)), (code, out[0].split()[-1]))
+
+    def test_it_can_be_seen(self):
+        only = self.allowed[0]
+        code, _, err = self.run_to_end("-n", 2, "--bind", "core", "true", environment={**self.machine([only]), "WEFT_LOG": "info"})
+        self.assertEqual(0, code)
+        self.assertEqual([f"weftrun: local rank {number} is bound to CPUs {only} (core)" for number in (0, 1)],
+                         [line for line in err if "bound" in line])
+
+    def test_what_cannot_be_bound_is_refused(self):
+        def from_file(path):
+            return clean_environment(WEFT_TOPOLOGY_FILE=path)
+        first = self.allowed[0]
+        for ranks, kind, environment, code, words in (
+                (1, "socket", clean_environment, 2, "ranks cannot be bound to \"socket\", but to core, l3, numa or package, or none"),
+                (1, "l3", lambda: self.machine([first]), 2, "the topology has no L3 cache"),
+                (1, "core", lambda: self.machine([8191]), 2, "no core has a CPU that this process may use"),
+                (1, "core", lambda: from_file("/nonexistent"), 1, "WEFT_TOPOLOGY_FILE: opening /nonexistent"),
+                (1, "core", lambda: from_file("/dev/null"), 1, "no JSON object")):
+            with self.subTest(words):
+                got, out, err = self.run_to_end("-n", ranks, "--bind", kind, "true", environment=environment())
+                self.assertEqual((code, [], 1), (got, out, len(err)), err)
+                self.assertIn(words, err[0])
+
+    def test_packages_that_ranks_cannot_share_evenly_are_refused(self):
+        if len(self.allowed) < 2:
+            self.skipTest("this process may use one CPU")
+        machine = self.machine([self.allowed[0]], [self.allowed[1]])
+        code, out, err = self.run_to_end("-n", 3, "--bind", "package", "true", environment=machine)
+        self.assertEqual((2, [], 1), (code, out, len(err)), err)
+        self.assertIn("3 ranks and 2 packages", err[0])
 
 
 class SeveralNodes(LaunchedTest):
