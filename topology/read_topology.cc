@@ -22,12 +22,6 @@ absl::StatusOr<Topology> ReadTopology() {
   return topology;
 }
 
-absl::StatusOr<Topology> ReadTopologySource(const std::string& source) {
-  if (source.empty()) return ReadTopology();
-  if (source == "sysfs") return ReadSysfsTopology("");
-  return ReadTopologyFile(source);
-}
-
 absl::StatusOr<Topology> ReadTopologyFile(const std::string& path) {
   // A pipe that nobody writes to is not waited for.
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));

@@ -15,9 +15,6 @@ namespace weft {
 // Of WEFT_TOPOLOGY_FILE, if it is set; else ReadSysfsTopology.
 absl::StatusOr<Topology> ReadTopology();
 
-// What a command line names: "" is ReadTopology, "sysfs" this machine whatever WEFT_TOPOLOGY_FILE says, and anything else a file.
-absl::StatusOr<Topology> ReadTopologySource(const std::string& source);
-
 // A file of docs/formats/topology.md. SYSTEM_ERROR if it cannot be read, else TopologyFromJson's errors, with the path.
 absl::StatusOr<Topology> ReadTopologyFile(const std::string& path);
 

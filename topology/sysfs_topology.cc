@@ -150,6 +150,7 @@ void ReadNumaNodes(const std::string& root, Topology* topology) {
     topology->numa_distances.push_back(ReadDistances(folder + "distance"));
   }
   const size_t nodes = topology->numa_nodes.size();
+  if (nodes == 1) topology->numa_distances.clear();  // of one node it says nothing
   for (const std::vector<int>& row : topology->numa_distances) {
     if (row.size() == nodes) continue;
     topology->numa_distances.clear();
@@ -205,6 +206,8 @@ void ReadNetwork(const std::string& root, Topology* topology) {
     const bool known = std::any_of(topology->numa_nodes.begin(), topology->numa_nodes.end(),
                                    [&](const auto& one) { return one.number == node; });
     if (known) device.numa_node = static_cast<int>(node);
+    // Where there is one node, firmware often says nothing.
+    if (topology->numa_nodes.size() == 1) device.numa_node = topology->numa_nodes.front().number;
     const std::vector<std::string> rdma = EntriesOf(hardware + "/infiniband");
     if (!rdma.empty()) device.rdma = Plain(rdma.front());
     // Some drivers say 2^32 - 1 for "not known".

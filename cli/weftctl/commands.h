@@ -69,7 +69,8 @@ struct ScheduleArguments {
 
 // The command line of topology show, dump and svg.
 struct TopologyArguments {
-  std::string from;  // as ReadTopologySource has it; "": this machine, or WEFT_TOPOLOGY_FILE
+  std::string
+      from;  // a file of topology dump or lstopo, sysfs, hwloc; "": this machine, or WEFT_TOPOLOGY_FILE
   std::string bind;  // core, l3, numa or package; "": no ranks are bound
   int ranks = 1;     // that are
 };

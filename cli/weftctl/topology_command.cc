@@ -1,15 +1,22 @@
 // PrintTopology, DiffTopologySources.
+#include <cerrno>
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
+#include "base/fd.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/weftctl/commands.h"
+#include "cli/weftctl/lstopo_xml.h"
 #include "topology/binding.h"
 #include "topology/cpu_set.h"
+#include "topology/hwloc_topology.h"
 #include "topology/read_topology.h"
+#include "topology/sysfs_topology.h"
 #include "topology/topology_diff.h"
 #include "topology/topology_json.h"
 #include "topology/topology_svg.h"
@@ -17,6 +24,23 @@
 
 namespace weft {
 namespace {
+
+// "" is the topology that weft goes by, "sysfs" and "hwloc" are this machine as either tells it, anything else is a file.
+absl::StatusOr<Topology> ReadTopologyFrom(const std::string& from) {
+  if (from.empty()) return ReadTopology();
+  if (from == "sysfs") return ReadSysfsTopology("");
+  if (from == "hwloc") return ReadHwlocTopology();
+  const UniqueFd fd(open(from.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!fd.valid()) return SystemError(errno, StrCat("opening ", from));
+  WEFT_ASSIGN_OR_RETURN(const std::string text,
+                        ReadFile(fd.get(), kLstopoBytesMax + 1, StrCat("reading ", from)));
+  // JSON begins with a brace.
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  const bool xml = begin != std::string::npos && text[begin] == '<';
+  absl::StatusOr<Topology> topology = xml ? ReadLstopoXml(text) : TopologyFromJson(text);
+  if (!topology.ok()) return Annotate(topology.status(), from + ": ");
+  return topology;
+}
 
 // Of a machine that is not this one all CPUs are there for its ranks.
 absl::StatusOr<std::vector<CpuSet>> SharesOf(const TopologyArguments& arguments,
@@ -28,7 +52,7 @@ absl::StatusOr<std::vector<CpuSet>> SharesOf(const TopologyArguments& arguments,
 }
 
 absl::StatusOr<std::string> TopologyIn(const TopologyArguments& arguments, TopologyForm form) {
-  WEFT_ASSIGN_OR_RETURN(const Topology topology, ReadTopologySource(arguments.from));
+  WEFT_ASSIGN_OR_RETURN(const Topology topology, ReadTopologyFrom(arguments.from));
   WEFT_ASSIGN_OR_RETURN(const std::vector<CpuSet> shares, SharesOf(arguments, topology));
   if (form == TopologyForm::kJson) return TopologyAsJson(topology);
   if (form == TopologyForm::kSvg) return TopologyAsSvg(topology, shares);
@@ -51,7 +75,7 @@ CommandOutput DiffTopologySources(const std::string& before, const std::string& 
   CommandOutput output;
   std::vector<Topology> both;
   for (const std::string& source : {before, after}) {
-    absl::StatusOr<Topology> topology = ReadTopologySource(source);
+    absl::StatusOr<Topology> topology = ReadTopologyFrom(source);
     if (topology.ok()) {
       both.push_back(*std::move(topology));
     } else {

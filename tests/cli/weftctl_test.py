@@ -2,6 +2,8 @@
 import json
 import os
 import pathlib
+import random
+import re
 import subprocess
 import tempfile
 import xml.etree.ElementTree
@@ -426,6 +428,80 @@ class Topology(LaunchedTest):
             "\n".join(self.topology("svg", self.machine("two_cpus"), "--bind", "core", "--ranks", "2")))
         texts = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
         self.assertTrue({"package 0", "core 1", "rank 1"} <= set(texts), texts)
+
+    def test_reads_what_lstopo_writes(self):
+        self.assertEqual([
+            "twins: A CPU @ 2.5GHz & more, 5 CPUs, 2 packages, 2 NUMA nodes, 1 L3 cache, 3 cores; from hwloc",
+            "  package 0: CPUs 0-1",
+            "    NUMA node 0, 2 GiB: CPUs 0-1",
+            "      L3 cache 0, 16 MiB: CPUs 0-1",
+            "        core 0: CPUs 0-1",
+            "  package 1: CPUs 2-3,64",
+            "    NUMA node 1, 1 GiB: CPUs 2-3,64",
+            "      cores 1-2: CPUs 2-3,64",
+            "NUMA distances:",
+            "     0:  10  21",
+            "     1:  21  10",
+            "network devices:",
+            "  eth9: ethernet, speed not known, NUMA node not known",
+            "  ib0: infiniband, speed not known, RDMA mlx5_0, PCI 0000:84:00.0 behind 0000:80:02.0, near NUMA node 1",
+        ], self.topology("show", str(self.MACHINES / "lstopo.xml")))
+
+    def xml(self, text):
+        with tempfile.NamedTemporaryFile("wb", suffix=".xml") as file:
+            file.write(text)
+            file.flush()
+            return self.run_to_end("topology", "dump", file.name)
+
+    def test_xml_that_is_none_of_lstopo_is_refused(self):
+        good = (self.MACHINES / "lstopo.xml").read_bytes()
+        for text, word in (
+                (b"<", "unclosed token"), (b"<topology>", "version"), (b"<html/>", "no topology, but html"),
+                (good.replace(b'version="2.0"', b'version="1.0"'), "version \"1.0\""), (b"<topology version='2.0'/>", "no CPUs"),
+                (good.replace(b"0x00000003", b"0xf...f"), "no set"), (good.replace(b"0x00000001,,0x0000000c", b"0x1," * 400), "no set"),
+                (good.replace(b'cache_size="16777216"', b'cache_size="-1"'), "no number"),
+                (good.replace(b">10 21 <", b">10 x <"), "the distance x"),
+                (good.replace(b'"hwloc2.dtd"', b'"hwloc2.dtd" [<!ENTITY a "aaaaaaaa">]'), "an entity"),
+                (b"<topology version='2.0'>" + b"<object>" * 1000, "without end"),
+                (good.replace(b'os_index="1" cpuset="0x00000001,,0x0000000c"', b'os_index="0" cpuset="0x00000001,,0x0000000c"'),
+                 "two of package 0")):
+            with self.subTest(word):
+                code, out, err = self.xml(text)
+                self.assertEqual((2, [], 1), (code, out, len(err)), err)
+                self.assertIn(word, err[0])
+
+    def test_damaged_xml_does_no_harm(self):
+        good = (self.MACHINES / "lstopo.xml").read_bytes()
+        seed = int(os.environ.get("WEFT_TEST_SEED", "20261125"))
+        draw = random.Random(seed)
+        for _ in range(int(os.environ.get("TEST_ROUNDS", "60"))):
+            text = bytearray(good)
+            for _ in range(draw.randint(1, 3)):
+                at, source, length = draw.randrange(len(text)), draw.randrange(len(text)), draw.randint(1, 80)
+                values = list(re.finditer(rb'"([^"]*)"', text))
+                change = draw.randint(0, 3)
+                if change == 0:
+                    text[at] = draw.randrange(256)
+                elif change == 1:
+                    del text[at:at + length]
+                elif change == 2:
+                    text[at:at] = text[source:source + length]
+                elif values:
+                    one, other = draw.choice(values), draw.choice(values)
+                    text[one.start(1):one.end(1)] = other[1]
+            with self.subTest(f"WEFT_TEST_SEED={seed}"):
+                code, out, err = self.xml(bytes(text))
+                self.assertIn(code, (0, 2), (err, bytes(text)))
+                if code == 2:
+                    self.assertEqual(([], 1), (out, len(err)), err)
+
+    def test_hwloc_is_asked_by_its_name(self):
+        code, out, err = self.run_to_end("topology", "show", "hwloc")
+        if code != 0:
+            self.assertEqual((2, [], 1), (code, out, len(err)))
+            self.assertIn("hwloc", err[0])
+        else:
+            self.assertIn("; from hwloc", out[0])
 
     def test_tells_two_machines_apart(self):
         self.assertEqual([], self.topology("diff", self.machine("two_cpus"), self.machine("two_cpus")))

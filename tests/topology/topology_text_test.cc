@@ -44,7 +44,7 @@ TEST(TopologyText, SaysWhatLiesInWhat) {
             "      L3 cache 0, 32 MiB: CPUs 0-1\n"
             "        cores 0-1: CPUs 0-1\n"
             "network devices:\n"
-            "  eth0: ethernet, speed not known, PCI 0000:00:03.0, NUMA node not known\n");
+            "  eth0: ethernet, speed not known, PCI 0000:00:03.0, near NUMA node 0\n");
 }
 
 TEST(TopologyText, HasMachinesOfWhichLittleIsKnown) {
