@@ -1,13 +1,13 @@
 // How much of a sharded step's communication is hidden behind compute, with compute that only sleeps, and what a
 // pre_forward call costs that finds its unit gathered.
 //
-//   build/release/bin/weftrun -n 2 build/release/bench/shard_overlap_bench [MIB_PER_UNIT] [STEPS]
+//   build/release/bin/weftrun -n 2 build/release/bench/shard_overlap_bench [MIB_PER_UNIT] [STEPS] [full-shard|ddp]
 //
-// Twelve equal units, FULL_SHARD, one micro-batch. The steps alternate between two contexts: one that prefetches
+// Twelve equal units, FULL_SHARD or NO_SHARD, one micro-batch. The steps alternate between two contexts: one that prefetches
 // and overlaps, one that does neither. The compute of a unit sleeps for twice as long as its slowest
 // communication takes. What cannot be hidden is the first gather and the last reduction, which are printed apart; of
-// the rest, 1 - (what is waited for) / (what is waited for without overlap) is hidden. Rank 0 prints JSON:
-// medians and quartiles over the steps.
+// the rest, 1 - (what is waited for) / (what is waited for without overlap) is hidden. NO_SHARD gathers nothing; of what it waits for in finish,
+// a twelfth of the time without overlap is the last reduction. Rank 0 prints JSON: medians and quartiles over the steps.
 //
 // Every rank is one thread; nothing is shared between ranks but weft.
 #include <algorithm>
@@ -46,10 +46,11 @@ struct StepTimes {
 
 class Model {
  public:
-  Model(const weft::Mesh& mesh, size_t unit_bytes, bool overlap) : context_(mesh, Config(overlap)) {
+  Model(const weft::Mesh& mesh, weft_shard_preset_t preset, size_t unit_bytes, bool overlap)
+      : context_(mesh, Config(overlap)) {
     weft_shard_policy_t policy = {};
     policy.struct_size = sizeof(policy);
-    policy.preset = WEFT_SHARD_FULL_SHARD;
+    policy.preset = preset;
     for (int i = 0; i < kUnits; ++i) {
       const std::string name = "block." + std::to_string(i);
       units_.push_back(context_.AddUnit(name, &policy));
@@ -139,11 +140,20 @@ void Print(const char* name, const Summary& summary, const char* end = ",\n") {
               summary.low, summary.high, end);
 }
 
-void Run(size_t unit_bytes, int steps) {
+// Of what can be hidden.
+double HiddenFraction(weft_shard_preset_t preset, const StepTimes& with, const StepTimes& without) {
+  const double last = without.reductions / kUnits;
+  const double can_hide = without.gathers - without.first + without.reductions - last;
+  const double waited = preset == WEFT_SHARD_NO_SHARD ? std::max(with.reductions - last, 0.0)
+                                                      : with.gathers - with.first;
+  return 1 - waited / can_hide;
+}
+
+void Run(size_t unit_bytes, int steps, weft_shard_preset_t preset) {
   weft::Group group = weft::Group::FromEnvironment();
   const weft::Mesh mesh(group);
-  Model hidden(mesh, unit_bytes, true);
-  Model exposed(mesh, unit_bytes, false);
+  Model hidden(mesh, preset, unit_bytes, true);
+  Model exposed(mesh, preset, unit_bytes, false);
   double slowest = 0;
   for (int i = 0; i < 3; ++i)
     slowest = exposed.Step(std::chrono::microseconds(0)).longest;
@@ -155,11 +165,8 @@ void Run(size_t unit_bytes, int steps) {
     without.push_back(exposed.Step(compute));
   }
   std::vector<double> fraction;
-  for (size_t i = 0; i < with.size(); ++i) {
-    const double can_hide =
-        without[i].gathers - without[i].first + without[i].reductions * (kUnits - 1) / kUnits;
-    fraction.push_back(1 - (with[i].gathers - with[i].first) / can_hide);
-  }
+  for (size_t i = 0; i < with.size(); ++i)
+    fraction.push_back(HiddenFraction(preset, with[i], without[i]));
   if (group.Rank() != 0) return;
   std::printf("{\n  \"ranks\": %d, \"units\": %d, \"unit_bytes\": %zu, \"steps\": %d,\n",
               group.Size(), kUnits, unit_bytes, steps);
@@ -184,8 +191,10 @@ void Run(size_t unit_bytes, int steps) {
 int main(int argc, char** argv) {
   const double mib = argc > 1 ? std::atof(argv[1]) : 4;
   const int steps = argc > 2 ? std::atoi(argv[2]) : 21;
+  const bool ddp = argc > 3 && std::string(argv[3]) == "ddp";
   try {
-    Run(static_cast<size_t>(mib * 1024 * 1024), steps);
+    Run(static_cast<size_t>(mib * 1024 * 1024), steps,
+        ddp ? WEFT_SHARD_NO_SHARD : WEFT_SHARD_FULL_SHARD);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "shard_overlap_bench: %s\n", error.what());
     return 1;

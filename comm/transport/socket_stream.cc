@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
@@ -52,16 +53,20 @@ IoResult SocketStream::Write(std::span<const iovec> pieces) {
   return {.state = IoState::kDone, .bytes = static_cast<size_t>(sent)};
 }
 
+// Straight into the pieces.
+ssize_t SocketStream::Receive(std::span<const iovec> pieces) {
+  msghdr message = MessageOf(pieces);
+  const ssize_t got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+  drained_ = got > 0 && static_cast<size_t>(got) < BytesOf(pieces);
+  return got;
+}
+
 IoResult SocketStream::Read(std::span<const iovec> pieces) {
   const bool ahead = BytesOf(pieces) <= kSmallBytes;
   if (begin_ == end_) {
-    ssize_t got = 0;
-    if (ahead) {
-      got = recv(fd_.get(), ahead_.data(), ahead_.size(), MSG_DONTWAIT);
-    } else {
-      msghdr message = MessageOf(pieces);
-      got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
-    }
+    if (std::exchange(drained_, false)) return {};
+    const iovec room{ahead_.data(), ahead_.size()};
+    const ssize_t got = Receive(ahead ? std::span(&room, 1) : pieces);
     if (got < 0) return Unmoved(errno);
     if (got == 0) return {.state = IoState::kClosed};
     if (!ahead) return {.state = IoState::kDone, .bytes = static_cast<size_t>(got)};

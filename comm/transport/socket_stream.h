@@ -31,9 +31,13 @@ class SocketStream : public ByteStream {
  private:
   // Larger ones are read and written where they lie.
   static constexpr size_t kSmallBytes = 1024;
-  static constexpr size_t kAheadBytes = 4096;
+  static constexpr size_t kAheadBytes = 16 << 10;
+
+  ssize_t Receive(std::span<const iovec> pieces);
 
   const UniqueFd fd_;
+  // The last read took all that there was: the next one need not ask.
+  bool drained_ = false;
   // What was read and not asked for yet.
   size_t begin_ = 0;
   size_t end_ = 0;
