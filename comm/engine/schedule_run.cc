@@ -147,6 +147,7 @@ void ScheduleRun::StartMessage(Slot* slot) {
                     .stream = route_.stream,
                     .tag = op.tag,
                     .signature = route_.signature,
+                    .record = route_.record,
                     .is_send = is_send,
                     .memory = place.units,
                     .bytes = op.units * arithmetic_.BytesOf(place.form)};

@@ -48,6 +48,7 @@ struct RunRoute {
   std::span<const int> peers;  // in the transport, by participant
   StreamId stream;
   uint32_t signature = 0;
+  CallRecord record = {};
 };
 
 class ScheduleRun {

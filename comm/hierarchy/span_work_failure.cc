@@ -1,8 +1,12 @@
 #include "comm/hierarchy/span_work_failure.h"
 
+#include <bit>
+#include <optional>
 #include <string>
 
 #include "base/text.h"
+#include "comm/recorder/describe.h"
+#include "comm/recorder/ring.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -15,16 +19,39 @@ std::string CallHeading(const SpanWork& work, ErrorFields* fields) {
   return fmt::format("{} #{} on group {}: ", fields->operation, work.sequence(), fields->group);
 }
 
+// What a rank called, by what it has shown of it.
+std::string CalledBy(int rank, const CallRecord& record, const PurposeNames* names) {
+  const auto call = RecorderRing::CallOf(std::bit_cast<RecordedArguments>(record));
+  return fmt::format("rank {} called {}", rank,
+                     call ? DescribeArguments(*call, names) : "what this version does not know");
+}
+
+// Of calls that have the same words.
+std::string Distinction(const Transfer& transfer) {
+  if (transfer.signature != transfer.other_signature) {
+    return fmt::format(" (signatures {:08x} and {:08x})", transfer.other_signature,
+                       transfer.signature);
+  }
+  return fmt::format(" (a message of {} bytes and one of {})", transfer.other_bytes,
+                     transfer.bytes);
+}
+
 }  // namespace
 
 absl::Status DifferentCall(const SpanWork& failed, ErrorFields fields, int rank) {
   const Transfer& transfer = *failed.run().failed();
   const std::string heading = CallHeading(failed, &fields);
+  const PurposeNames* const names = failed.call().purpose.names;
+  const auto mine = RecorderRing::CallOf(std::bit_cast<RecordedArguments>(transfer.record));
+  const auto other = RecorderRing::CallOf(std::bit_cast<RecordedArguments>(transfer.other_record));
+  const bool alike =
+      mine && other && DescribeArguments(*mine, names) == DescribeArguments(*other, names);
   return MakeError(
       WEFT_MISMATCH, fields,
-      fmt::format("{}rank {} has issued another call there (a message of {} bytes, where rank {} "
-                  "has one of {}); all ranks must issue the same operations in the same order",
-                  heading, fields.rank, transfer.other_bytes, rank, transfer.bytes));
+      fmt::format("{}{}, {}{}; all ranks must issue the same operations in the same "
+                  "order",
+                  heading, CalledBy(fields.rank, transfer.other_record, names),
+                  CalledBy(rank, transfer.record, names), alike ? Distinction(transfer) : ""));
 }
 
 absl::Status LateCall(const SpanWork& late, ErrorFields fields, int rank) {

@@ -51,17 +51,7 @@ PreparedCall::PreparedCall(const Collective& of, const NodeState& state)
   slot_in_ring =
       protocol == Protocol::kSlot && SlotProtocol::InRing(shape.contribution_bytes, state);
   signature = SignatureOf(identity, protocol == Protocol::kInline);
-  recorded = RecorderRing::ArgumentsOf({.kind = of.kind,
-                                        .dtype = of.dtype,
-                                        .op = of.op,
-                                        .algorithm = static_cast<uint8_t>(of.algorithm),
-                                        .numerics = of.numerics,
-                                        .epoch = state.epoch,
-                                        .count = of.count,
-                                        .root = of.root,
-                                        .signature = signature,
-                                        .tag = of.tag,
-                                        .purpose = of.purpose.record});
+  recorded = RecorderRing::ArgumentsOf(of, state.epoch, signature);
   announces_more = meeting != Meeting::kLines || (of.op == kOpPremulSum && shape.traits->reduces);
   if (shape.traits->reduces && of.custom == nullptr) {
     kernel = FindReduceKernel(state.isa, of.dtype, of.op);

@@ -34,6 +34,33 @@ std::optional<RecordedCall> RecorderRing::Decode(const RecorderWords& words) {
   return call;
 }
 
+RecordedArguments RecorderRing::ArgumentsOf(const Collective& call, uint32_t epoch,
+                                            uint32_t signature) {
+  return ArgumentsOf({.kind = call.kind,
+                      .dtype = call.dtype,
+                      .op = call.op,
+                      .algorithm = static_cast<uint8_t>(call.algorithm),
+                      .numerics = call.numerics,
+                      .epoch = epoch,
+                      .count = call.count,
+                      .root = call.root,
+                      .signature = signature,
+                      .tag = call.tag,
+                      .purpose = call.purpose.record});
+}
+
+std::optional<RecordedCall> RecorderRing::CallOf(const RecordedArguments& arguments) {
+  RecorderWords words = {};
+  words[kSequence] = 1;
+  words[kWhat] = arguments.what;
+  words[kCount] = arguments.count;
+  words[kRootSignature] = arguments.root_signature;
+  words[kTag] = arguments.tag;
+  std::optional<RecordedCall> call = Decode(words);
+  if (call) call->sequence = 0;
+  return call;
+}
+
 std::optional<RecordedCall> RecorderRing::Find(uint64_t sequence) const {
   const RecorderWords words = Copy(sequence % kEntryCount);
   if (words[kSequence] != sequence) return {};

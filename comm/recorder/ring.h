@@ -56,6 +56,8 @@ struct RecordedArguments {
   uint64_t tag = 0;
 };
 
+static_assert(sizeof(RecordedArguments) == 32);
+
 class RecorderRing {
  public:
   static constexpr uint64_t kEntryCount = 128;
@@ -94,6 +96,12 @@ class RecorderRing {
                 static_cast<uint64_t>(static_cast<uint32_t>(call.root)) << 32 | call.signature,
             .tag = call.purpose != 0 ? call.purpose : call.tag};
   }
+
+  // Of a call in a group of that epoch.
+  static RecordedArguments ArgumentsOf(const Collective& call, uint32_t epoch, uint32_t signature);
+
+  // What the arguments say, as Decode; of no sequence number, and issued at no time.
+  static std::optional<RecordedCall> CallOf(const RecordedArguments& arguments);
 
   void SetState(uint64_t sequence, RecordState state) const {
     At(sequence).words[kState].store(StateWord(sequence, state), std::memory_order_release);

@@ -15,9 +15,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/transport/transfer.h"
+
 namespace weft {
 
-constexpr uint32_t kLinkFrameMagic = 0x77660002;  // "wf", version 2
+constexpr uint32_t kLinkFrameMagic = 0x77660003;  // "wf", version 3
 
 enum class LinkFrameType : uint16_t {
   kAnnounce = 1,
@@ -39,10 +41,11 @@ struct LinkFrame {
   uint32_t bytes = 0;
   uint64_t message_bytes = 0;  // all of it
   uint64_t offset = 0;
-  uint64_t received = 0;  // how many bytes of the stream the one who says it has read
+  CallRecord record = {};  // of the message's operation
+  uint64_t received = 0;   // how many bytes of the stream the one who says it has read
 };
 
-static_assert(sizeof(LinkFrame) == 64);
+static_assert(sizeof(LinkFrame) == 96);
 
 // A part of a message, so that others get a turn in between.
 constexpr size_t kPartBytesMax = 512 << 10;

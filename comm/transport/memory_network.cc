@@ -129,8 +129,10 @@ void MemoryNetwork::Deliver(int sender, Transfer* send, Transfer* receive) {
   if (send->signature != receive->signature || send->bytes != receive->bytes) {
     receive->other_signature = send->signature;
     receive->other_bytes = send->bytes;
+    receive->other_record = send->record;
     send->other_signature = receive->signature;
     send->other_bytes = receive->bytes;
+    send->other_record = receive->record;
     send->SetState(TransferState::kMismatch);
     receive->SetState(TransferState::kMismatch);
     return;

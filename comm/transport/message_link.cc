@@ -68,6 +68,7 @@ bool MessageLink::Agrees(const Transfer& transfer, const Said& said) {
 void MessageLink::Refuse(Transfer* transfer, const Said& said) {
   transfer->other_signature = said.signature;
   transfer->other_bytes = said.bytes;
+  transfer->other_record = said.record;
   transfer->SetState(TransferState::kMismatch);
 }
 
@@ -264,7 +265,8 @@ void MessageLink::Say(LinkFrameType type, const Transfer& transfer) {
                           .sequence = transfer.stream.sequence,
                           .tag = transfer.tag,
                           .signature = transfer.signature,
-                          .message_bytes = transfer.bytes});
+                          .message_bytes = transfer.bytes,
+                          .record = transfer.record});
 }
 
 // Said once it is much, sooner where something is to be said anyway: a frame of its own costs as much as a small message.
@@ -315,7 +317,8 @@ void MessageLink::PickNext() {
                         .signature = send->signature,
                         .bytes = static_cast<uint32_t>(out_bytes_),
                         .message_bytes = send->bytes,
-                        .offset = send->moved});
+                        .offset = send->moved,
+                        .record = send->record});
   out_part_ = true;
   out_data_ = send->memory + send->moved;
   out_borrows_ = stream_.lasting() && send->bytes > kAheadBytesMax;
@@ -500,7 +503,7 @@ void MessageLink::TakeHeader() {
 void MessageLink::TakeAnnounce() {
   if (IsClosed(in_header_.group_id)) return;
   const MessageKey key = KeyOfFrame(in_header_);
-  const Said said{in_header_.signature, in_header_.message_bytes};
+  const Said said{in_header_.signature, in_header_.message_bytes, in_header_.record};
   if (Transfer* const receive = receives_.Find(key.first, key.second); receive != nullptr) {
     const bool agrees = Agrees(*receive, said);
     if (!agrees) receives_.Remove(receive);
@@ -517,7 +520,7 @@ void MessageLink::TakeAnnounce() {
 void MessageLink::TakeGrant() {
   if (IsClosed(in_header_.group_id)) return;
   const MessageKey key = KeyOfFrame(in_header_);
-  const Said said{in_header_.signature, in_header_.message_bytes};
+  const Said said{in_header_.signature, in_header_.message_bytes, in_header_.record};
   if (Transfer* const send = sends_.Find(key.first, key.second); send != nullptr) {
     if (send == out_) return;  // under way: what comes of it the other side sees
     send->granted = Agrees(*send, said);
@@ -579,7 +582,7 @@ void MessageLink::BeginData(bool placed) {
     early_room_ += RoomOf(in_header_.bytes);
   }
   Transfer* const receive = receives_.Find(key.first, key.second);
-  const Said said{in_header_.signature, in_header_.message_bytes};
+  const Said said{in_header_.signature, in_header_.message_bytes, in_header_.record};
   if (receive != nullptr && !Agrees(*receive, said)) {
     receives_.Remove(receive);
     Refuse(receive, said);
@@ -606,6 +609,7 @@ void MessageLink::BeginEarly() {
   }
   Early& early = at->second;
   early.signature = in_header_.signature;
+  early.record = in_header_.record;
   early.bytes.resize(in_header_.bytes);
   in_early_ = &early;
   in_data_ = reinterpret_cast<std::byte*>(early.bytes.data());
@@ -640,7 +644,7 @@ void MessageLink::EndData() {
 void MessageLink::TakeEarly(Transfer* receive, const MessageKey& key) {
   const auto found = early_.find(key);
   const Early& early = found->second;
-  const Said said{early.signature, early.bytes.size()};
+  const Said said{early.signature, early.bytes.size(), early.record};
   if (Agrees(*receive, said)) {
     if (!early.bytes.empty()) std::memcpy(receive->memory, early.bytes.data(), early.bytes.size());
     receive->moved = receive->bytes;

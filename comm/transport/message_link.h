@@ -102,11 +102,13 @@ class MessageLink {
   struct Said {
     uint32_t signature = 0;
     uint64_t bytes = 0;
+    CallRecord record = {};
   };
 
   // A message that came ahead of its receive.
   struct Early {
     uint32_t signature = 0;
+    CallRecord record = {};
     bool complete = false;
     std::string bytes;
   };

@@ -12,12 +12,16 @@
 // Thread-safety: the owner's until it is posted, the transport's until it is no longer kPosted.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
 
 namespace weft {
+
+// What an operation shows of itself to the other side, to be told of where the two differ: its owner's, no transport looks into it.
+using CallRecord = std::array<uint64_t, 4>;
 
 // An operation of a group.
 struct StreamId {
@@ -31,7 +35,7 @@ struct StreamId {
   }
 };
 
-// kMismatch: the other side's call is another one; other_signature, other_bytes are its. kRetracted: its group was closed.
+// kMismatch: the other side's call is another one; other_signature, other_bytes and other_record are its. kRetracted: its group was closed.
 enum class TransferState : uint8_t { kIdle, kPosted, kDone, kMismatch, kRetracted };
 
 struct Transfer {
@@ -39,12 +43,14 @@ struct Transfer {
   StreamId stream;
   uint64_t tag = 0;  // tells messages from one of the two to the other in the stream apart
   uint32_t signature = 0;
+  CallRecord record = {};
   bool is_send = false;
   std::byte* memory = nullptr;  // only read by a send
   size_t bytes = 0;
 
   uint32_t other_signature = 0;
   uint64_t other_bytes = 0;
+  CallRecord other_record = {};
 
   // Any thread.
   TransferState state() const {
