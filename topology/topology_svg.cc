@@ -1,5 +1,5 @@
 // Boxes are measured from the inside out and placed from the outside in. What lies in a box stands in grids of equal cells, one below the other:
-// objects, then network devices; a grid has the number of columns that comes nearest to a page's shape.
+// objects, then network devices; a grid has the number of columns that comes nearest to a wide shape.
 #include "topology/topology_svg.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace {
 constexpr double kGap = 8;
 constexpr double kLineHeight = 14;
 constexpr double kCharacterWidth = 6.6;  // of 11 px in a sans-serif font, on the wide side
-constexpr double kPageShape = 1.6;       // width over height
-constexpr double kEmptyCells = 4;  // how bad they are, so that eight boxes are no three columns
+constexpr double kGridShape = 2.2;       // width over height
+constexpr double kEmptyCells = 8;  // how bad they are, so that eight boxes are no three columns
 constexpr char kNetworkFill[] = "#fff3d6";
 constexpr std::array<const char*, 4> kKindFills = {"#eef3f9", "#e3efe1", "#dfe8f5", "#ffffff"};
 // For ranks, in turns; black text is readable on all of them.
@@ -62,7 +62,7 @@ Grid GridOf(const std::vector<Box>& boxes) {
     grid.rows = (boxes.size() + columns - 1) / columns;
     // Cells that stay empty make a grid look like less than it is.
     const auto empty = static_cast<double>(grid.rows * columns - boxes.size());
-    const double badness = std::abs(std::log(grid.width() / grid.height() / kPageShape)) +
+    const double badness = std::abs(std::log(grid.width() / grid.height() / kGridShape)) +
                            kEmptyCells * empty / static_cast<double>(boxes.size());
     if (badness >= least) continue;
     least = badness;
@@ -124,8 +124,10 @@ void Draw(const Box& box, double x, double y, std::string* svg) {
   for (const std::vector<Box>& boxes : box.grids) {
     const Grid grid = GridOf(boxes);
     for (size_t i = 0; i < boxes.size(); ++i) {
-      Draw(boxes[i], x + kGap + static_cast<double>(i % grid.columns) * (grid.cell_width + kGap),
-           grid_y + static_cast<double>(i / grid.columns) * (grid.cell_height + kGap), svg);
+      const size_t row = i / grid.columns;
+      const size_t column = i % grid.columns;
+      Draw(boxes[i], x + kGap + static_cast<double>(column) * (grid.cell_width + kGap),
+           grid_y + static_cast<double>(row) * (grid.cell_height + kGap), svg);
     }
     grid_y += grid.height() + kGap;
   }

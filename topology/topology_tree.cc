@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -88,6 +89,11 @@ void SortChildren(TopologyTree* tree) {
   });
 }
 
+// Where the children of an object stand; those of the machine come first.
+size_t ChildrenIndex(int index) {
+  return static_cast<size_t>(int64_t{index} - kMachineIndex);
+}
+
 TopologyTree Assemble(const std::vector<PlacedObject>& objects,
                       const std::vector<std::vector<int>>& children, int index) {
   TopologyTree tree;
@@ -95,7 +101,7 @@ TopologyTree Assemble(const std::vector<PlacedObject>& objects,
     tree.kind = objects[static_cast<size_t>(index)].kind;
     tree.object = objects[static_cast<size_t>(index)].object;
   }
-  for (const int child : children[static_cast<size_t>(index + 1)])
+  for (const int child : children[ChildrenIndex(index)])
     tree.children.push_back(Assemble(objects, children, child));
   SortChildren(&tree);
   return tree;
@@ -108,7 +114,7 @@ absl::StatusOr<TopologyTree> BuildTopologyTree(const Topology& topology) {
   WEFT_RETURN_IF_ERROR(FindParents(&objects));
   std::vector<std::vector<int>> children(objects.size() + 1);
   for (size_t i = 0; i < objects.size(); ++i)
-    children[static_cast<size_t>(objects[i].parent + 1)].push_back(static_cast<int>(i));
+    children[ChildrenIndex(objects[i].parent)].push_back(static_cast<int>(i));
   return Assemble(objects, children, kMachineIndex);
 }
 
