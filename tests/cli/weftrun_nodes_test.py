@@ -1,5 +1,6 @@
 """weftrun with several nodes: weftruns on this machine that begin, end and restart together."""
 import signal
+import tempfile
 
 import launched
 from launched import LaunchedTest, clean_environment, rank
@@ -97,6 +98,20 @@ class SeveralNodes(LaunchedTest):
             exit_code, out, err = run.finish()
             self.assertEqual((1, []), (exit_code, out), err)
             self.assertIn("weftrun: failed first: node 1 is there 2 times; each weftrun has a --node-rank of its own", err)
+
+
+    def test_a_node_that_cannot_bind_its_ranks_ends_the_others(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as machine:
+            machine.write('{"version":1,"cpus":"0","cores":[{"number":0,"cpus":"0"}]}')
+            machine.flush()
+            port = launched.free_port()
+            runs = [self.launch("-n", 1, "--nnodes", 2, "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port,
+                                "--bind", kind, *rank("signal.pause()"), environment={**_INSECURE, "WEFT_TOPOLOGY_FILE": machine.name})
+                    for node, kind in enumerate(("none", "l3"))]
+            codes, _, errors = zip(*(run.finish() for run in runs))
+        self.assertEqual((1, 2), codes)
+        self.assertTrue(any("failed first: node 1 could not start its ranks" in line for line in errors[0]), errors)
+        self.assertTrue(any("binding ranks to l3: the topology has no L3 cache" in line for line in errors[1]), errors)
 
 
 class RestartsOnSeveralNodes(LaunchedTest):
