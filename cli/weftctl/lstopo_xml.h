@@ -16,7 +16,7 @@ namespace weft {
 
 inline constexpr size_t kLstopoBytesMax = 16 << 20;
 
-// CORRUPT, with the line, if the text is no XML, declares entities, or is not such a topology; and as CompleteTopology, which it ends with.
+// CORRUPT, with the line, if the text is no XML, declares anything of its own, or is not such a topology; and as CompleteTopology, which it ends with.
 absl::StatusOr<Topology> ReadLstopoXml(std::string_view text);
 
 }  // namespace weft
