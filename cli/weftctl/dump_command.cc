@@ -150,6 +150,7 @@ std::string FormatRank(const DumpReport& report, size_t index) {
   const std::vector<RecordedCall>& calls = report.calls[index];
   std::string text =
       fmt::format("\nrank {}: pid {}, {}, ", index, rank.pid, DumpedRankStateName(rank.state));
+  if (rank.state == DumpedRank::kElsewhere) return text + "where the dumps have what it did\n";
   const std::string others = FormatMessages(report, index) + FormatEvents(report, index);
   if (calls.empty()) return text + "no call\n" + others;
   text += fmt::format("last call {} #{}\n", CallName(calls.back()), calls.back().sequence);
@@ -184,7 +185,7 @@ std::string FormatDifferences(const DumpReport& report) {
     newest = std::max(newest, LastSequence(calls));
   for (size_t rank = 0; rank < report.calls.size(); ++rank) {
     const uint64_t last = LastSequence(report.calls[rank]);
-    if (last == newest) continue;
+    if (last == newest || report.dump.ranks[rank].state == DumpedRank::kElsewhere) continue;
     text += fmt::format("  rank {} stopped at #{}, the group's newest call is #{}\n", rank, last,
                         newest);
   }

@@ -35,6 +35,8 @@ std::string WaitText(const CallProgress& progress) {
       return fmt::format("waits for {} to write the shared result first", whom);
     case CallPhase::kWriters:
       return fmt::format("waits for {} to write a part of the shared result", whom);
+    case CallPhase::kMessages:
+      return fmt::format("waits for {} to send its part, or to take one", whom);
     case CallPhase::kIssued:
       break;
   }
@@ -56,6 +58,7 @@ std::string WorkText(const CallProgress& progress) {
     case CallPhase::kArriving:
     case CallPhase::kTurn:
     case CallPhase::kWriters:
+    case CallPhase::kMessages:
     case CallPhase::kIssued:
       break;
   }
@@ -96,6 +99,8 @@ const char* CallPhaseName(CallPhase phase) {
       return "turn";
     case CallPhase::kWriters:
       return "writers";
+    case CallPhase::kMessages:
+      return "messages";
   }
   return "unknown";
 }

@@ -27,8 +27,9 @@ enum class CallPhase : uint8_t {
   kDirect = 6,     // in the callers' buffers: its part, then until the others have done theirs
   kTurn = 7,       // to write a result that several ranks have in one place
   kWriters = 8,    // until the others have written their parts of such a result
+  kMessages = 9,   // over several islands: a message from another rank, or for it to take one
 };
-constexpr uint64_t kCallPhaseCount = 9;
+constexpr uint64_t kCallPhaseCount = 10;
 
 struct CallProgress {
   static constexpr int kNobody = -1;    // it works

@@ -164,7 +164,7 @@ std::vector<LifecycleEvent> DumpedRank::Events() const {
 }
 
 const char* DumpedRankStateName(uint32_t state) {
-  constexpr const char* kNames[] = {"absent", "joined", "leaving", "left"};
+  constexpr const char* kNames[] = {"absent", "joined", "leaving", "left", "on another node"};
   return state < std::size(kNames) ? kNames[state] : "unknown";
 }
 

@@ -24,15 +24,18 @@ namespace weft {
 constexpr uint32_t kDumpVersion = 2;  // what is written
 constexpr uint32_t kDumpVersionMin =
     1;  // of what is read: one without messages, events and a group id
-constexpr uint32_t kDumpRanksMax = 4096;
+constexpr uint32_t kDumpRanksMax = 65536;
 constexpr size_t kDumpTextBytesMax = 4096;  // longer texts are cut when written
 constexpr size_t kDumpFileBytesMax = size_t{64} << 20;
 
-// One rank, as the writer found it in the group's segment.
+// One rank, as the writer found it in memory that they share.
 struct DumpedRank {
+  // A state: the rank is on another node, and what it has recorded is there, in the dumps of that node's ranks.
+  static constexpr uint32_t kElsewhere = 4;
+
   int32_t pid = 0;
   uint64_t start_time = 0;  // of the process, as in ProcessIdentity
-  uint32_t state = 0;       // 0 absent, 1 joined, 2 leaving, 3 left
+  uint32_t state = 0;       // 0 absent, 1 joined, 2 leaving, 3 left, 4: see kElsewhere
   // Entries of its rings, as many as each has, or none.
   std::vector<RecorderWords> entries;   // of calls
   std::vector<RecorderWords> messages;  // sends and receives
@@ -59,7 +62,7 @@ struct RecorderDump {
   std::vector<DumpedRank> ranks;
 };
 
-// "absent", "joined", "leaving", "left", "unknown".
+// "absent", "joined", "leaving", "left", "on another node", "unknown".
 const char* DumpedRankStateName(uint32_t state);
 
 // The bytes of a file; INTERNAL_ERROR if they cannot be hashed.
