@@ -120,9 +120,16 @@ void Agent::LookForCycle(const std::vector<std::shared_ptr<Watched>>& groups) {
   versions.reserve(cycle.size());
   for (const ProcessWait& wait : cycle)
     versions.push_back(wait.version);
-  if (cycle.empty() || versions != cycle_) cycle_looks_ = 0;
+  const int64_t now_ns = clock_.NowNs();
+  if (cycle.empty() || versions != cycle_) {
+    cycle_looks_ = 0;
+    cycle_since_ns_ = now_ns;
+  }
   cycle_ = std::move(versions);
-  if (!cycle.empty() && ++cycle_looks_ == kCycleLooks) LogWarn(CycleText(cycle));
+  if (cycle.empty() || cycle_looks_ < 0) return;
+  if (++cycle_looks_ < kCycleLooks || now_ns - cycle_since_ns_ < kCycleNs) return;
+  cycle_looks_ = -1;
+  LogWarn(CycleText(cycle));
 }
 
 int64_t Agent::NextNs(int64_t now_ns) const {

@@ -39,8 +39,10 @@ class Agent {
  public:
   // Between two looks at groups of which nothing is known to have happened. A wake-up takes some 10 us.
   static constexpr int64_t kTickNs = 250'000'000;
-  // How often a cycle of waits must be seen unchanged, before it is reported; groups that wait are looked at each 100 ms.
+  // How often a cycle of waits must be seen unchanged, before it is reported, and how long: groups that wait are looked at each 100 ms, and what a
+  // process shows may be as old. Events of other islands make looks come close together.
   static constexpr int kCycleLooks = 3;
+  static constexpr int64_t kCycleNs = 250'000'000;
 
   // Both outlive the agent. Without a descriptor in `set`, because it is not open or the system refuses, deaths are found by
   // the ticks.
@@ -85,7 +87,8 @@ class Agent {
   std::vector<PollItem> items_;       // of one group
   std::optional<ProcessWait> shown_;  // to the processes of all groups
   std::vector<uint64_t> cycle_;       // versions of the last cycle that was seen
-  int cycle_looks_ = 0;
+  int cycle_looks_ = 0;               // -1: reported
+  int64_t cycle_since_ns_ = 0;
   std::atomic<int64_t> next_ns_{INT64_MAX};  // the earliest of all
   Mutex mutex_;
   std::vector<Entry> entries_ WEFT_GUARDED_BY(mutex_);

@@ -49,7 +49,8 @@ bool ReadList(WireReader* reader, size_t list_max, std::vector<int32_t>* list) {
 bool FailureRecord::operator==(const FailureRecord& other) const {
   return group_id == other.group_id && finder == other.finder && culprit == other.culprit &&
          result == other.result && origin == other.origin && sequence == other.sequence &&
-         call == other.call && operation == other.operation && sentence == other.sentence;
+         call == other.call && operation == other.operation && traced == other.traced &&
+         sentence == other.sentence;
 }
 
 std::string EncodeWho(const IslandWho& who) {
@@ -210,6 +211,7 @@ std::string EncodeVerdictOf(const GroupVerdict& verdict) {
   writer.U64(record.sequence);
   writer.U64(static_cast<uint64_t>(record.call));
   writer.Text(std::string_view(record.operation).substr(0, kFailureOperationMax));
+  writer.U8(record.traced);
   writer.Text(std::string_view(record.sentence).substr(0, kFailureSentenceMax));
   verdict.excluded.Write(&writer);
   verdict.closed.Write(&writer);
@@ -233,6 +235,7 @@ absl::StatusOr<GroupVerdict> DecodeVerdictOf(std::string_view body, int island_c
   record.sequence = reader.U64();
   record.call = static_cast<int64_t>(reader.U64());
   record.operation = std::string(reader.Text(kFailureOperationMax));
+  record.traced = reader.U8();
   record.sentence = std::string(reader.Text(kFailureSentenceMax));
   verdict.excluded = IslandNumberSet::Read(&reader, island_count);
   verdict.closed = IslandNumberSet::Read(&reader, island_count);

@@ -98,6 +98,8 @@ struct ReachReport {
 
 // Why a group has ended, as one rank has found it.
 struct FailureRecord {
+  static constexpr uint8_t kTracedToEnd = 255;
+
   uint64_t group_id = 0;
   int32_t finder = -1;   // world ranks
   int32_t culprit = -1;  // -1: nobody
@@ -108,6 +110,9 @@ struct FailureRecord {
   int64_t call =
       -1;  // the sequence number, in its group, of the collective that it was found in; -1: none
   std::string operation;  // and its name
+  // Of a deadline: how far it was followed who waits for whom. Over so many islands, each of which found that the culprit named before
+  // waits itself; kTracedToEnd: the culprit's own island has found that it waits for nobody.
+  uint8_t traced = 0;
   std::string sentence;
 
   bool operator==(const FailureRecord& other) const;

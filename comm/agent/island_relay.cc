@@ -33,11 +33,12 @@ int CauseOrder(weft_result_t result) {
   }
 }
 
-// An order of all records that differ; nobody comes last among culprits.
+// An order of all records that differ; nobody comes last among culprits. At a deadline many are named that only waited themselves.
 auto RecordKeyOf(const FailureRecord& record) {
+  const int untraced = FailureRecord::kTracedToEnd - record.traced;
   const auto culprit = static_cast<uint32_t>(record.culprit);  // -1 is the largest
-  return std::make_tuple(CauseOrder(record.result), culprit, record.origin, record.sequence,
-                         record.finder);
+  return std::make_tuple(CauseOrder(record.result), untraced, culprit, record.origin,
+                         record.sequence, record.finder);
 }
 
 }  // namespace
