@@ -32,8 +32,10 @@ struct GroupOptions {
   int64_t init_timeout_ns = 0;  // 0: timeout_ns
   // Of a group that is split from another one: what the user has called.
   Purpose::Kind made_by = Purpose::Kind::kSplit;
-  // Of ranks of an island that are split from their group as part of a larger one: the ranks that they have in that, by rank.
+  // Of ranks of an island that are split from their group, or made anew, as part of a larger one: the ranks that they have in that, by rank.
   std::vector<int> group_ranks = {};
+  // Of one that is made anew as part of a larger one: which time that is; 0: one more than the last.
+  uint32_t epoch = 0;
   // Of one that is made anew with open places: where those are met who take them.
   Store* newcomers = nullptr;
 

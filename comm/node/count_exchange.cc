@@ -82,7 +82,8 @@ absl::Status CountExchange::Read(const OperationFrame& frame, const SlotProtocol
       return MakeError(WEFT_MISMATCH, {.rank = from},
                        fmt::format("rank {} sends {} {} to rank {}, which expects {}; what a rank "
                                    "sends must be what the other one expects",
-                                   from, sent, DtypeName(frame.call().dtype), to, expected));
+                                   state.GroupRank(from), sent, DtypeName(frame.call().dtype),
+                                   state.GroupRank(to), expected));
     }
   }
   return absl::OkStatus();
@@ -101,8 +102,9 @@ absl::Status CountExchange::CopyData(const OperationFrame& frame, const SlotProt
       begin = std::min<size_t>(room, begin + std::min<size_t>(room, row.entry(before).in_count));
     }
     if (count > room - begin) {
-      return MakeError(WEFT_CORRUPT, {.rank = peer},
-                       fmt::format("rank {} announced blocks that do not fit its slot", peer));
+      return MakeError(
+          WEFT_CORRUPT, {.rank = peer},
+          fmt::format("rank {} announced blocks that do not fit its slot", state.GroupRank(peer)));
     }
     CopyOut(frame.call(), peer, 0, count, row.data() + begin * element);
   }

@@ -35,7 +35,8 @@ char* Out(const MessageOperation& recv) {
 }  // namespace
 
 absl::Status Inbox::Corrupt(int source, std::string_view what) const {
-  return MakeError(WEFT_CORRUPT, {.rank = source}, fmt::format("rank {} {}", source, what));
+  return MakeError(WEFT_CORRUPT, {.rank = source},
+                   fmt::format("rank {} {}", state_.GroupRank(source), what));
 }
 
 void Inbox::Post(MessageOperation& recv) {
@@ -175,7 +176,8 @@ absl::Status Inbox::Match(MessageOperation& recv, int source, const MessageHeade
         WEFT_MISMATCH, {.group = group_, .operation = "recv"},
         fmt::format("recv on group {}: rank {} sent {} with tag {}, rank {} expects {}; both sides "
                     "must name the same count and type",
-                    group_, source, ElementsText(header.count, dtype), message.tag, state_.rank,
+                    group_, state_.GroupRank(source), ElementsText(header.count, dtype),
+                    message.tag, state_.GroupRank(state_.rank),
                     ElementsText(message.count, message.dtype)));
   }
   if (header.kind == RecordKind::kEager) {

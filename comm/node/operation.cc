@@ -164,9 +164,10 @@ Operation::Result Operation::RefuseArrival(int peer, const Arrival& line) {
     frame_.outlier_rank = peer;
     return frame_.Fail(DifferentCalls());
   }
-  return frame_.Fail(
-      MakeError(WEFT_CORRUPT, fmt::format("rank {} is of membership epoch {}, this rank of {}",
-                                          peer, line.epoch & ~kOutIsShared, frame_.state.epoch)));
+  return frame_.Fail(MakeError(
+      WEFT_CORRUPT,
+      fmt::format("rank {} is of membership epoch {}, this rank of {}",
+                  frame_.state.GroupRank(peer), line.epoch & ~kOutIsShared, frame_.state.epoch)));
 }
 
 // All ranks have arrived for a call whose data is not in their lines, and their signatures are this rank's: whether the

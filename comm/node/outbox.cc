@@ -19,7 +19,7 @@ static_assert(sizeof(Channel) <= 36 << 10);
 
 absl::Status Outbox::Corrupt(int destination, std::string_view what) const {
   return MakeError(WEFT_CORRUPT, {.rank = destination},
-                   fmt::format("rank {} {}", destination, what));
+                   fmt::format("rank {} {}", state_.GroupRank(destination), what));
 }
 
 absl::Status Outbox::Prepare(int destination) {

@@ -42,7 +42,8 @@ class Reconfiguration {
         old_options_(old.options),
         board_(old.state.segment.reconfigure_board()),
         wished_(wished),
-        options_(options) {
+        options_(options),
+        epoch_(options.epoch > 0 ? options.epoch : old.state.epoch + 1) {
     if (options_.name.empty()) options_.name = old_options_.name;
     if (options_.timeout_ns <= 0) {
       options_.timeout_ns = old_options_.timeout_ns;
@@ -133,10 +134,10 @@ class Reconfiguration {
   void LeadAlone(const ReconfigureAttempt& attempt, const std::vector<int>& members) {
     NumberHash id;
     id.Add(state_.segment.header().group_id);
-    id.Add(state_.epoch + 1);
+    id.Add(epoch_);
     id.Add(RecorderTicks());
     const absl::StatusOr<uint64_t> offset =
-        MakeSegment(static_cast<int>(members.size()), id.Get(), state_.epoch + 1);
+        MakeSegment(static_cast<int>(members.size()), id.Get(), epoch_);
     if (!offset.ok()) {
       no_group_ = offset.status();
       (void)attempt.Decide(EndKind::kNoSegment, state_.rank, state_.rank);
@@ -185,7 +186,7 @@ class Reconfiguration {
                           size);
     if (leads) {
       failed_.Keep(segment, offer.members);
-    } else if (segment.base() != nullptr && segment.Valid(offer.group_id, state_.epoch + 1)) {
+    } else if (segment.base() != nullptr && segment.Valid(offer.group_id, epoch_)) {
       segment.control(rank).state.store(RankState::kLeft, std::memory_order_seq_cst);
       NotifyAll(segment.control(rank).waiters);
     }
@@ -195,7 +196,8 @@ class Reconfiguration {
     NodeState next;
     next.rank = rank;
     next.size = static_cast<int>(members.size());
-    next.epoch = state_.epoch + 1;
+    next.epoch = epoch_;
+    next.group_ranks = options_.group_ranks;
     bool renumbered = !state_.world_ranks.empty();
     for (size_t i = 0; i < members.size(); ++i) {
       next.peers.push_back(state_.peers[static_cast<size_t>(members[i])]);
@@ -227,6 +229,7 @@ class Reconfiguration {
   const ReconfigureBoard board_;
   const std::vector<int>& wished_;
   GroupOptions options_;
+  const uint32_t epoch_;  // of the new group
   int64_t deadline_ns_ = 0;
   char* segment_ = nullptr;  // that this rank has made, until the new group has it
   absl::Status no_group_;    // why this rank, which leads, could make none

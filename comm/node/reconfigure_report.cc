@@ -43,7 +43,8 @@ absl::Status ReconfigureReport::WhyNot(const ReconfigureOutcome& outcome,
       return Say(WEFT_MISMATCH, fields,
                  fmt::format("rank {} passed another list of members than rank {}; this "
                              "rank, {}, passed {}",
-                             rank, outcome.other, state_.rank,
+                             state_.GroupRank(rank), state_.GroupRank(outcome.other),
+                             state_.GroupRank(state_.rank),
                              wished_.empty() ? "none" : fmt::format("{}", wished_)));
     case EndKind::kTimeout:
     case EndKind::kStuck:
@@ -118,9 +119,9 @@ absl::Status ReconfigureReport::TooLate(int rank, int finder, bool voted) const 
                            : of_making_
                                ? "did not say whether it has the group with those that join"
                                : "did not call weft_group_reconfigure";
-  return Say(
-      WEFT_TIMEOUT, failures_.names().FieldsOf(rank),
-      fmt::format("{} {} before the deadline of rank {}", fmt::join(missing, ", "), what, finder));
+  return Say(WEFT_TIMEOUT, failures_.names().FieldsOf(rank),
+             fmt::format("{} {} before the deadline of rank {}", fmt::join(missing, ", "), what,
+                         state_.GroupRank(finder)));
 }
 
 }  // namespace weft

@@ -42,15 +42,18 @@ const char* NameOf(uint32_t call) {
 }  // namespace
 
 // The first thing in which ranks differ or which one could not do: the same on all ranks.
-absl::Status SharedMemory::Compare(const std::vector<Offer>& offers, const std::string& group) {
-  for (size_t rank = 0; rank < offers.size(); ++rank) {
+absl::Status SharedMemory::Compare(const std::vector<Offer>& offers) const {
+  const std::string& group = group_name_;
+  const int first_rank = state_.GroupRank(0);
+  for (size_t place = 0; place < offers.size(); ++place) {
     const Offer& first = offers[0];
-    const Offer& other = offers[rank];
-    const ErrorFields fields{.rank = static_cast<int32_t>(rank), .group = group};
+    const Offer& other = offers[place];
+    const ErrorFields fields{.rank = static_cast<int32_t>(place), .group = group};
+    const int rank = state_.GroupRank(static_cast<int>(place));
     if (other.call != first.call) {
       return MakeError(WEFT_MISMATCH, fields,
-                       fmt::format("rank {} of group {} called {}, rank 0 {}", rank, group,
-                                   NameOf(other.call), NameOf(first.call)));
+                       fmt::format("rank {} of group {} called {}, rank {} {}", rank, group,
+                                   NameOf(other.call), first_rank, NameOf(first.call)));
     }
     if (other.result != WEFT_SUCCESS) {
       return MakeError(
@@ -61,13 +64,13 @@ absl::Status SharedMemory::Compare(const std::vector<Offer>& offers, const std::
     }
     if (other.bytes != first.bytes) {
       return MakeError(WEFT_MISMATCH, fields,
-                       fmt::format("rank {} of group {} asks for {} bytes, rank 0 for {}", rank,
-                                   group, other.bytes, first.bytes));
+                       fmt::format("rank {} of group {} asks for {} bytes, rank {} for {}", rank,
+                                   group, other.bytes, first_rank, first.bytes));
     }
     if (first.call == kFree && other.offset != first.offset) {
-      return MakeError(
-          WEFT_MISMATCH, fields,
-          fmt::format("rank {} of group {} frees another block than rank 0", rank, group));
+      return MakeError(WEFT_MISMATCH, fields,
+                       fmt::format("rank {} of group {} frees another block than rank {}", rank,
+                                   group, first_rank));
     }
   }
   return absl::OkStatus();
@@ -118,7 +121,7 @@ absl::StatusOr<void*> SharedMemory::Allocate(size_t bytes) {
   }
   WEFT_ASSIGN_OR_RETURN(const std::vector<Offer> offers, Exchange(mine));
   WEFT_RETURN_IF_ERROR(block.status());
-  if (const absl::Status alike = Compare(offers, group_name_); !alike.ok()) {
+  if (const absl::Status alike = Compare(offers); !alike.ok()) {
     if (state_.rank == 0) Drop(*block);
     return alike;
   }
@@ -150,7 +153,7 @@ absl::Status SharedMemory::Free(void* memory) {
         WEFT_INVALID_ARGUMENT, {.group = group_name_},
         fmt::format("freeing {}: no shared block of group {} begins there", memory, group_name_));
   }
-  WEFT_RETURN_IF_ERROR(Compare(offers, group_name_));
+  WEFT_RETURN_IF_ERROR(Compare(offers));
   Drop(memory);
   return absl::OkStatus();
 }

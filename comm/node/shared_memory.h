@@ -46,7 +46,7 @@ class SharedMemory {
  private:
   struct Offer;
 
-  static absl::Status Compare(const std::vector<Offer>& offers, const std::string& group);
+  absl::Status Compare(const std::vector<Offer>& offers) const;
   absl::StatusOr<std::vector<Offer>> Exchange(const Offer& mine);
   void Hold(void* memory, size_t bytes);
   void Drop(void* memory);

@@ -36,7 +36,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinPart(const SplitParent& parent
   if (chosen.result != WEFT_SUCCESS) {
     return MakeError(WEFT_REMOTE_ERROR, {.rank = members[0], .group = parent_name},
                      fmt::format("splitting group {}: rank {} could not make the shared segment",
-                                 parent_name, members[0]));
+                                 parent_name, state.GroupRank(members[0])));
   }
   NodeState part;
   part.size = static_cast<int>(members.size());

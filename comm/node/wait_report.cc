@@ -47,7 +47,7 @@ std::string WaitReport::Waiting(int64_t waited_ns) const {
   const auto call = Recorded();
   if (call && call->progress.rounds > 1) phase = " (" + DescribeProgress(call->progress) + ")";
   return fmt::format("{}{} has waited for {:.0f} s on rank {}: ", Call(), phase,
-                     static_cast<double>(waited_ns) * 1e-9, state_.rank);
+                     static_cast<double>(waited_ns) * 1e-9, state_.GroupRank(state_.rank));
 }
 
 // The version is made of all that the wait is: the group, the call, who is awaited. A message from anybody needs none of them.
@@ -71,7 +71,7 @@ std::optional<ProcessWait> WaitReport::Describe() const {
   shown.process = name(state_.rank);
   shown.version = hash.Get();
   shown.since_ns = since_ns_;
-  CopyText(shown.call, fmt::format("rank {} in {}", state_.rank, Call()));
+  CopyText(shown.call, fmt::format("rank {} in {}", state_.GroupRank(state_.rank), Call()));
   return shown;
 }
 
