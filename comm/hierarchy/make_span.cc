@@ -72,6 +72,7 @@ class SpanMaking {
     of_home.group_ranks = meeting_.fellows();
     WEFT_ASSIGN_OR_RETURN(home_, span_.inner->Split(0, place, of_home));
     WEFT_RETURN_IF_ERROR(MakeRings(place));
+    WEFT_ASSIGN_OR_RETURN(span_.records, MakeRecords(*span_.inner, meeting_.fellows(), place));
     WEFT_ASSIGN_OR_RETURN(void* const block, home_->AllocateShared(bytes));
     if (place == 0) std::memset(block, 0, bytes);
     const IslandAgentSettings agent{.secret = Secret(), .limit_ns = settings_.limit_ns};
@@ -85,7 +86,8 @@ class SpanMaking {
     const uint64_t group_id = span_.membership.group_id;
     const auto& members = span_.membership.members;
     const auto home_end = std::make_shared<SpanEnd>(~group_id, options_.name, home_, members);
-    span_.end = std::make_shared<SpanEnd>(group_id, options_.name, span_.inner, members);
+    span_.end =
+        std::make_shared<SpanEnd>(group_id, options_.name, span_.inner, members, span_.records);
     watch->Add(home_end, SpanWatch::Kind::kHome);
     watch->Add(span_.end, SpanWatch::Kind::kFirst);
     span_.of_all = true;
@@ -96,8 +98,9 @@ class SpanMaking {
     WEFT_RETURN_IF_ERROR(AwaitAll(*span_.inner, Later(deadline_ns_, kGraceNs)));
     RemoveMembership(store_, options_.name, rank_, size_);
     if (place == 0) RemoveKeys();
-    span_.net = std::make_shared<SpanNet>(home_, home_end, watch, std::move(transport));
-    span_.net->Begin();
+    const auto links = std::make_shared<SpanLinks>(home_, home_end, watch, std::move(transport));
+    span_.net = std::make_shared<SpanNet>(links, home_, home_end);
+    links->Begin();
     return absl::OkStatus();
   }
 
@@ -220,6 +223,14 @@ class SpanMaking {
 absl::StatusOr<SpanCore> MakeSpan(Store& store, GroupMeeting meeting, const GroupOptions& options,
                                   const SpanSettings& settings) {
   return SpanMaking(store, std::move(meeting), options, settings).Run();
+}
+
+absl::StatusOr<std::shared_ptr<SpanRecords>> MakeRecords(ProcessGroup& inner,
+                                                         const std::vector<int>& ranks, int place) {
+  WEFT_ASSIGN_OR_RETURN(
+      void* const block,
+      inner.AllocateShared(SpanRecords::BytesFor(static_cast<int>(ranks.size()))));
+  return std::make_shared<SpanRecords>(static_cast<std::byte*>(block), ranks, place);
 }
 
 void CloseSpan(SpanCore* span) {

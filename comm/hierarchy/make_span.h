@@ -22,6 +22,7 @@
 #include "comm/hierarchy/islands.h"
 #include "comm/hierarchy/span_end.h"
 #include "comm/hierarchy/span_net.h"
+#include "comm/hierarchy/span_records.h"
 #include "comm/rendezvous/membership.h"
 #include "comm/rendezvous/store.h"
 
@@ -37,13 +38,22 @@ struct SpanCore {
   std::shared_ptr<ProcessGroup> inner;  // of the ranks of this island
   std::shared_ptr<SpanEnd> end;
   std::shared_ptr<SpanNet> net;
-  std::vector<int> peers;  // in the transport, by rank
-  bool of_all = false;     // all ranks of the net are in it
+  std::shared_ptr<SpanRecords> records;  // what this island's ranks show each other
+  std::vector<int> peers;                // in the transport, by rank
+  uint32_t epoch = 1;                    // of the membership that it is made of
+  bool of_all = false;                   // all ranks of the net are in it
+  uint64_t parent_id = 0;                // of the group that it was split from; 0: none
+  int parent_rank = -1;                  // this rank's there
 };
 
 // Collective over the ranks of a meeting in `store`. Errors: as MakeNodeGroup's; TIMEOUT names an island that has not come.
 absl::StatusOr<SpanCore> MakeSpan(Store& store, GroupMeeting meeting, const GroupOptions& options,
                                   const SpanSettings& settings);
+
+// Of a group whose ranks of this island are `inner`: memory for what they show each other. Collective over these. `ranks`: their numbers in
+// the group; `place`: this one's among them.
+absl::StatusOr<std::shared_ptr<SpanRecords>> MakeRecords(ProcessGroup& inner,
+                                                         const std::vector<int>& ranks, int place);
 
 // This rank leaves.
 void CloseSpan(SpanCore* span);

@@ -19,18 +19,21 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/proc.h"
 #include "base/status.h"
 #include "comm/agent/island_protocol.h"
+#include "comm/agent/wait_cycle.h"
 #include "comm/group/process_group.h"
+#include "comm/hierarchy/span_records.h"
 #include "comm/rendezvous/membership.h"
 
 namespace weft {
 
 class SpanEnd {
  public:
-  // `members` by rank of the group, with their world ranks.
+  // `members` by rank of the group, with their world ranks. `records`: what those of this island show each other; nullptr: nothing.
   SpanEnd(uint64_t group_id, std::string name, std::shared_ptr<ProcessGroup> inner,
-          std::vector<GroupMember> members);
+          std::vector<GroupMember> members, std::shared_ptr<const SpanRecords> records = nullptr);
 
   uint64_t group_id() const { return group_id_; }
 
@@ -39,7 +42,23 @@ class SpanEnd {
   // The rank that a rank of the world is in it; -1: none.
   int RankOf(int world_rank) const;
 
-  // What has ended the inner group; nothing if it has not ended.
+  // `rank` is waited for, but may wait itself, and so on: the last one that this island knows of, `rank` if that leads in a circle. A
+  // stopped rank waits for nobody.
+  int HoldingUp(int rank) const;
+
+  // As HoldingUp() of a deadline that names a rank of this island: the record that says who it is, or that it is the one named. Nothing
+  // if this island has no more to say.
+  std::optional<FailureRecord> Traced(const FailureRecord& record) const;
+
+  // Of a rank of this island: its process lives and does nothing by itself.
+  bool Stalls(int rank) const;
+
+  ProcessName ProcessOf(int rank) const;
+
+  // "rank 2 (host a, pid 4711)"; of this island with "process stopped" as well.
+  std::string Describe(int rank) const;
+
+  // What has ended the inner group, traced; nothing if it has not ended.
   std::optional<FailureRecord> Found() const;
   // That no island can be connected with the ranks `world_ranks`, of which the first one in the group is named; nothing if none is
   // in it.
@@ -56,12 +75,13 @@ class SpanEnd {
 
  private:
   FailureRecord RecordOf(weft_result_t result, int rank) const;
-  std::string Describe(int rank) const;
+  ProcessState StateOf(int rank) const;
 
   const uint64_t group_id_;
   const std::string name_;
   const std::shared_ptr<ProcessGroup> inner_;
   const std::vector<GroupMember> members_;
+  const std::shared_ptr<const SpanRecords> records_;
 };
 
 }  // namespace weft

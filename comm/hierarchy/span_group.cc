@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "base/wait.h"
 #include "comm/hierarchy/span_message_failure.h"
+#include "comm/hierarchy/span_reconfigure.h"
 #include "comm/hierarchy/span_schedule.h"
 #include "comm/hierarchy/span_split.h"
 #include "comm/hierarchy/span_work_failure.h"
@@ -37,7 +38,11 @@ int64_t DeadlineOf(int64_t timeout_ns, int64_t group_timeout_ns) {
   return Later(MonotonicNs(), timeout_ns > 0 ? timeout_ns : group_timeout_ns);
 }
 
-absl::Status Closed(const std::string& group) {
+absl::Status Closed(const std::string& group, bool reconfigured) {
+  if (reconfigured) {
+    return MakeError(WEFT_ABORTED, {.group = group},
+                     fmt::format("group {} was reconfigured, and takes no more operations", group));
+  }
   return MakeError(WEFT_INVALID_USAGE, {.group = group}, fmt::format("group {} was closed", group));
 }
 
@@ -81,6 +86,23 @@ int RankOf(std::span<const int> peers, int peer) {
   return found != peers.end() ? static_cast<int>(found - peers.begin()) : -1;
 }
 
+// A link that is lost is waited for as long as an island that does not answer: whether the rank has died its agents will have said by then.
+absl::Status CutOff(const SpanCore& core, const std::deque<std::shared_ptr<SpanWork>>& works,
+                    const SpanMessages& messages, int64_t now_ns) {
+  for (const SpanLinks::LostLink& link : core.net->LostLinks(now_ns)) {
+    const int rank = RankOf(core.peers, link.event.peer);
+    if (rank < 0 || now_ns < link.since_ns + core.net->watch().limit_ns()) continue;
+    for (const std::shared_ptr<SpanWork>& work : works) {
+      if (work->run().WaitsFor() != rank) continue;
+      return CutOffCall(*work, core.end->FieldsOf(rank), link.event.why);
+    }
+    if (const SpanMessage* const message = messages.Awaiting(rank); message != nullptr) {
+      return CutOffMessage(*message, core.end->FieldsOf(rank), link.event.why);
+    }
+  }
+  return absl::OkStatus();
+}
+
 // What is said of a rank of the first group, as this one numbers them.
 absl::Status OwnNumbers(const absl::Status& cause, const SpanCore& core, const std::string& name) {
   ErrorFields fields = FieldsOf(cause);
@@ -116,14 +138,24 @@ SpanGroup::SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa i
       rank_(rank),
       options_(options),
       isa_(isa),
+      report_(std::make_shared<SpanWaitReport>(options.name, core_.epoch, rank, core_.records,
+                                               core_.end)),
       part_of_(std::move(part_of)),
       timeout_ns_(TimeoutOrDefault(options.timeout_ns)),
       plans_(rank, core_.islands, isa, core_.net->buffers()),
       messages_({.transport = &core_.net->transport(),
                  .peers = core_.peers,
                  .group_id = core_.membership.group_id,
-                 .rank = rank}) {
+                 .rank = rank}),
+      recorder_({.name = options.name,
+                 .id = core_.membership.group_id,
+                 .epoch = core_.epoch,
+                 .rank = rank,
+                 .parent_id = core_.parent_id,
+                 .parent_rank = core_.parent_rank},
+                core_.records, core_.membership.members) {
   AddProgressUser();
+  WatchGroup(report_);
 }
 
 SpanGroup::~SpanGroup() {
@@ -140,15 +172,16 @@ absl::Status SpanGroup::Prepare() {
   }
   {
     MutexLock lock(mutex_);
-    if (closed_) return Closed(options_.name);
+    if (closed_) return Closed(options_.name, succession_.Next() != nullptr);
   }
   return PrepareProgress();
 }
 
 // The first caller to learn of the end gets its cause, as on one node.
 absl::Status SpanGroup::Admit() {
-  if (closed_) return Closed(options_.name);
+  if (closed_) return Closed(options_.name, succession_.Next() != nullptr);
   if (!cause_.ok()) {
+    recorder_.Tell(cause_);
     if (!std::exchange(told_, true)) return cause_;
     return MakeError(WEFT_ABORTED, weft::FieldsOf(cause_),
                      fmt::format("group {} has ended and takes no more operations: {}",
@@ -166,6 +199,7 @@ absl::StatusOr<std::shared_ptr<SpanWork>> SpanGroup::Issue(const Collective& cal
   // Without memory nothing has happened, and the next call has this number.
   const uint64_t sequence = sequence_.load(std::memory_order_relaxed) + 1;
   work->Begin(sequence, DeadlineOf(call.timeout_ns, timeout_ns_.load()));
+  recorder_.Begin(*work);
   works_.push_back(work);
   sequence_.store(sequence, std::memory_order_relaxed);
   queued_.fetch_add(1);
@@ -193,8 +227,10 @@ absl::StatusOr<std::shared_ptr<SpanMessageWork>> SpanGroup::Issue(
   MutexLock lock(mutex_);
   WEFT_RETURN_IF_ERROR(Admit());
   message_works_.push_back(work);
-  for (size_t i = 0; i < work->count(); ++i)
+  for (size_t i = 0; i < work->count(); ++i) {
+    recorder_.Begin(&work->message(i));
     messages_.Issue(&work->message(i));
+  }
   queued_.fetch_add(1);
   return work;
 }
@@ -238,11 +274,16 @@ bool SpanGroup::MoveWorks() {
 // Numbers are right before whoever waits can see the end.
 SpanGroup::Works SpanGroup::TakeEnded() {
   Works ended;
-  TakeDone(&works_, &ended, [this](const SpanWork& /*work*/) { queued_.fetch_sub(1); });
-  TakeDone(&message_works_, &ended, [this](const SpanMessageWork& work) {
+  TakeDone(&works_, &ended, [this](const SpanWork& work) {
     queued_.fetch_sub(1);
-    ended_messages_.fetch_add(work.count());
+    recorder_.End(work, true);
   });
+  TakeDone(&message_works_, &ended, [this](SpanMessageWork& work) {
+    queued_.fetch_sub(1);
+    for (size_t i = 0; i < work.count(); ++i)
+      recorder_.End(work.message(i), true);
+  });
+  if (works_.empty() && message_works_.empty()) recorder_.LookAtNone();
   return ended;
 }
 
@@ -290,7 +331,9 @@ absl::Status SpanGroup::WaitFor(CallbackWork& work, int64_t timeout_ns) {
     if (MonotonicNs() >= until_ns) {
       return MakeError(WEFT_IN_PROGRESS, "the operation has not ended yet");
     }
-    NapOnSockets(std::min(until_ns, MonotonicNs() + kSocketNapNs));
+    const int64_t asleep_ns = MonotonicNs();
+    NapOnSockets(std::min(until_ns, asleep_ns + kSocketNapNs));
+    recorder_.Waited(MonotonicNs() - asleep_ns);
   }
   return work.status();
 }
@@ -308,19 +351,19 @@ void SpanGroup::NapOnSockets(int64_t until_ns) {
 
 // --- Ends ----------------------------------------------------------------------------------------
 
-// What this rank has found ends the group of its island, and so that of all.
+// What this rank has found ends the group of its island, and so that of all; Ok: somebody else has found it. The cause is awaited.
 void SpanGroup::Find(const absl::Status& found) {
-  core_.inner->Fail(found);
-  AwaitCause();
-}
-
-void SpanGroup::AwaitCause() {
+  if (!found.ok()) {
+    recorder_.Find(found);
+    core_.inner->Fail(found);
+  }
   settle_by_ns_ = Later(MonotonicNs(), core_.net->watch().patience_ns());
   LookSoon();
 }
 
 void SpanGroup::LookForFailure(int64_t now_ns) {
   if (!cause_.ok() || closed_) return;
+  recorder_.Look(works_, messages_);
   LookAfterGroups();
   // A part's may be a link that broke, or a death that is not told for all groups yet.
   const absl::Status own = core_.net->watch().Cause(*core_.end);
@@ -332,8 +375,8 @@ void SpanGroup::LookForFailure(int64_t now_ns) {
   }
   if (settle_by_ns_ == 0) {
     if (!own.ok() || !core_.inner->error().ok() || (!core_.of_all && !core_.net->Found().ok())) {
-      AwaitCause();
-    } else if (const absl::Status lost = LostLink(now_ns); !lost.ok()) {
+      Find(absl::OkStatus());
+    } else if (const absl::Status lost = CutOff(core_, works_, messages_, now_ns); !lost.ok()) {
       Find(lost);
     } else {
       const auto late = std::find_if(works_.begin(), works_.end(), [now_ns](const auto& work) {
@@ -358,30 +401,15 @@ void SpanGroup::LookForFailure(int64_t now_ns) {
                              fmt::format("group {} has ended", options_.name));
 }
 
-// A link that is lost is waited for as long as an island that does not answer: whether the rank has died its agents will have said by then.
-absl::Status SpanGroup::LostLink(int64_t now_ns) {
-  for (const SpanNet::LostLink& link : core_.net->LostLinks(now_ns)) {
-    const int rank = RankOf(core_.peers, link.event.peer);
-    if (rank < 0 || now_ns < link.since_ns + core_.net->watch().limit_ns()) continue;
-    for (const std::shared_ptr<SpanWork>& work : works_) {
-      if (work->run().WaitsFor() != rank) continue;
-      return CutOffCall(*work, core_.end->FieldsOf(rank), link.event.why);
-    }
-    if (const SpanMessage* const message = messages_.Awaiting(rank); message != nullptr) {
-      return CutOffMessage(*message, core_.end->FieldsOf(rank), link.event.why);
-    }
-  }
-  return absl::OkStatus();
-}
-
 void SpanGroup::EndAll(const absl::Status& cause, Works* ended) {
   if (works_.empty() && message_works_.empty()) return;
   told_ = true;
+  if (!closed_) recorder_.Tell(cause);
   // From here on nothing touches their memory.
   core_.net->transport().CloseGroup(core_.membership.group_id);
   for (std::shared_ptr<SpanWork>& work : works_) {
     queued_.fetch_sub(1);
-    failures_.fetch_add(1);
+    recorder_.End(*work, false);
     work->End(cause);
     ended->push_back(std::move(work));
   }
@@ -389,8 +417,8 @@ void SpanGroup::EndAll(const absl::Status& cause, Works* ended) {
   messages_.GiveUpAll();
   for (std::shared_ptr<SpanMessageWork>& work : message_works_) {
     queued_.fetch_sub(1);
-    failures_.fetch_add(1);
-    ended_messages_.fetch_add(work->count());
+    for (size_t i = 0; i < work->count(); ++i)
+      recorder_.End(work->message(i), false);
     work->End(cause);
     ended->push_back(std::move(work));
   }
@@ -401,7 +429,7 @@ absl::Status SpanGroup::error() {
   if (!origin_.here()) return absl::OkStatus();
   StepAll();
   MutexLock lock(mutex_);
-  return closed_ ? Closed(options_.name) : cause_;
+  return closed_ ? Closed(options_.name, succession_.Next() != nullptr) : cause_;
 }
 
 void SpanGroup::Abort(std::string_view reason) {
@@ -427,6 +455,7 @@ void SpanGroup::Close() {
     EndAll(MakeError(WEFT_ABORTED, {.group = options_.name},
                      fmt::format("group {} was closed", options_.name)),
            &ended);
+    recorder_.Leave();
   }
   for (const std::shared_ptr<CallbackWork>& work : ended) {
     work->RunCallback();
@@ -434,6 +463,8 @@ void SpanGroup::Close() {
   core_.net->transport().CloseGroup(
       core_.membership.group_id);  // what still comes for it is nobody's
   if (part_of_ != nullptr) part_of_->Remove(this);
+  UnwatchGroup(report_.get());
+  report_->Close();
   CloseSpan(&core_);
   RemoveProgressUser(this);
 }
@@ -497,6 +528,51 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> SpanGroup::Split(int color, int ke
   return std::shared_ptr<ProcessGroup>(group);
 }
 
+// Each round makes a group of those that live. Where another rank dies meanwhile that one has ended, and the next round is about it.
+absl::StatusOr<std::shared_ptr<ProcessGroup>> SpanGroup::Reconfigure(
+    const std::vector<int>& members, const GroupOptions& options) {
+  if (!origin_.here()) return Prepare();
+  WEFT_RETURN_IF_ERROR(SpanReconfigure::Check(core_, members, options_.name));
+  GroupOptions inherited = options_;
+  inherited.timeout_ns = timeout_ns_.load();
+  SpanReconfigure making(core_.membership, members, options, inherited);
+  std::shared_ptr<SpanGroup> from = shared_from_this();
+  if (std::shared_ptr<SpanGroup> next = succession_.Next()) {
+    from = std::move(next);
+  } else {
+    WEFT_RETURN_IF_ERROR(Prepare());
+  }
+  // True if there is a group of several nodes, which is `from` then.
+  const auto succeed = [&](SpanPart* next) {
+    parts_->Fail(MakeError(WEFT_ABORTED, {.group = options_.name},
+                           fmt::format("group {} was reconfigured", options_.name)));
+    std::shared_ptr<SpanGroup> group;
+    if (next->core.net != nullptr) {
+      group = std::make_shared<SpanGroup>(std::move(next->core), next->rank, next->options, isa_,
+                                          nullptr);
+      succession_.Set(group);
+    }
+    from->Close();
+    from = group;
+    return group != nullptr;
+  };
+  while (true) {
+    WEFT_ASSIGN_OR_RETURN(SpanPart next, making.Survive(from->core_));
+    if (!succeed(&next)) return next.on_one_island;
+    const absl::StatusOr<std::vector<int>> wanted = making.Vote(*from, from->core_);
+    if (!wanted.ok()) {
+      if (making.MayTryAgain(from->error())) continue;
+      return wanted.status();
+    }
+    if (!SpanReconfigure::IsOther(*wanted, *from)) return std::shared_ptr<ProcessGroup>(from);
+    absl::StatusOr<SpanPart> narrowed = making.Narrow(from->core_, *wanted);
+    if (!narrowed.ok() && making.MayTryAgain(narrowed.status())) continue;
+    WEFT_RETURN_IF_ERROR(narrowed.status());
+    if (!succeed(&*narrowed)) return narrowed->on_one_island;
+    return std::shared_ptr<ProcessGroup>(from);
+  }
+}
+
 std::string SpanGroup::Explain(const Collective& call, BufferKind /*buffers*/) const {
   const auto schedule = ScheduleOf(call, rank_, core_.islands);
   if (!schedule.ok()) return StrCat("refused: ", FromAbsl(schedule.status().message()), "\n");
@@ -507,11 +583,17 @@ std::string SpanGroup::Explain(const Collective& call, BufferKind /*buffers*/) c
 }
 
 GroupStats SpanGroup::stats() const {
-  GroupStats stats;
-  stats.collectives = sequence();
-  stats.messages = ended_messages_.load();
-  stats.failures = failures_.load();
+  GroupStats stats = recorder_.Read();
   stats.pending = queued_.load();
+  if (core_.islands.PlaceOf(rank_) == 0) {
+    const auto fellows =
+        core_.islands
+            .ranks[static_cast<size_t>(core_.islands.island_of[static_cast<size_t>(rank_)])]
+            .size();
+    stats.shared_bytes = SpanRecords::BytesFor(static_cast<int>(fellows));
+  }
+  stats.private_bytes =
+      sizeof(SpanGroup) + options_.name.capacity() + core_.peers.size() * sizeof(GroupMember);
   return stats;
 }
 

@@ -8,8 +8,6 @@
 // (span_watch.h): all ranks get the same cause, so a failure that is found here ends the group of this island, and operations end when
 // all islands have settled what it was.
 //
-// Not there yet: reconfigure, which is UNSUPPORTED.
-//
 // Thread-safety: all public members, any thread.
 #pragma once
 
@@ -32,6 +30,9 @@
 #include "comm/hierarchy/span_message_work.h"
 #include "comm/hierarchy/span_messages.h"
 #include "comm/hierarchy/span_plan.h"
+#include "comm/hierarchy/span_recorder.h"
+#include "comm/hierarchy/span_succession.h"
+#include "comm/hierarchy/span_wait_report.h"
 #include "comm/hierarchy/span_work.h"
 #include "comm/node/parts.h"
 
@@ -57,6 +58,8 @@ class SpanGroup : public ProcessGroup,
 
   const std::string& name() const override { return options_.name; }
 
+  uint32_t epoch() const override { return core_.epoch; }
+
   int world_rank(int rank) const override {
     return core_.membership.members[static_cast<size_t>(rank)].world_rank;
   }
@@ -69,6 +72,8 @@ class SpanGroup : public ProcessGroup,
   absl::StatusOr<WorkRef> StartPair(const Message& send, const Message& recv) override;
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                       const GroupOptions& options) override;
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> Reconfigure(const std::vector<int>& members,
+                                                            const GroupOptions& options) override;
   std::string Explain(const Collective& call, BufferKind buffers) const override;
   GroupStats stats() const override;
 
@@ -107,9 +112,7 @@ class SpanGroup : public ProcessGroup,
   Works TakeEnded() WEFT_REQUIRES(mutex_);
   void LookForFailure(int64_t now_ns) WEFT_REQUIRES(mutex_);
   void Find(const absl::Status& found) WEFT_REQUIRES(mutex_);
-  void AwaitCause() WEFT_REQUIRES(mutex_);
   void EndAll(const absl::Status& cause, Works* ended) WEFT_REQUIRES(mutex_);
-  absl::Status LostLink(int64_t now_ns) WEFT_REQUIRES(mutex_);
   void NapOnSockets(int64_t until_ns);
 
   SpanCore core_;
@@ -118,12 +121,11 @@ class SpanGroup : public ProcessGroup,
   const Isa isa_;
   const Origin origin_;
   const std::shared_ptr<Parts> parts_ = std::make_shared<Parts>();
+  const std::shared_ptr<SpanWaitReport> report_;
   const std::shared_ptr<Parts> part_of_;  // nullptr: it was not split from another one
   std::atomic<uint64_t> sequence_{0};
   std::atomic<int64_t> timeout_ns_;
   std::atomic<uint32_t> queued_{0};
-  std::atomic<uint64_t> failures_{0};
-  std::atomic<uint64_t> ended_messages_{0};
   std::atomic<bool> asked_{false};
   std::atomic<uint64_t> ended_works_{0};
   uint64_t looked_at_ = 0;  // of ended_works_, by the progress thread
@@ -133,12 +135,14 @@ class SpanGroup : public ProcessGroup,
   std::deque<std::shared_ptr<SpanMessageWork>> message_works_ WEFT_GUARDED_BY(mutex_);
   SpanPlans plans_ WEFT_GUARDED_BY(mutex_);
   SpanMessages messages_ WEFT_GUARDED_BY(mutex_);
+  SpanRecorder recorder_;                       // under mutex_ but where it says
   absl::Status cause_ WEFT_GUARDED_BY(mutex_);  // why the group has ended, as all islands say
   int64_t next_look_ns_ WEFT_GUARDED_BY(mutex_) = 0;
   int64_t settle_by_ns_ WEFT_GUARDED_BY(mutex_) =
       0;  // 0: nothing is found; else a cause must be settled by then
   bool told_ WEFT_GUARDED_BY(mutex_) = false;  // the cause, to somebody
   bool closed_ WEFT_GUARDED_BY(mutex_) = false;
+  SpanSuccession succession_;
 };
 
 }  // namespace weft

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "comm/group/message.h"
+#include "comm/recorder/message_ring.h"
 #include "comm/transport/transfer.h"
 
 namespace weft {
@@ -36,6 +37,7 @@ struct SpanMessage {
   Transfer data;    // of a receive: once it was matched
   Transfer fin;     // the other way: the receiver has it
   bool done = false;
+  MessageRing::Place recorded;
 };
 
 }  // namespace weft

@@ -228,6 +228,12 @@ bool SpanMessages::Advance(SpanMessage* message) {
   return true;
 }
 
+const SpanMessage* SpanMessages::Oldest() const {
+  const auto oldest = std::find_if(under_way_.begin(), under_way_.end(),
+                                   [](const SpanMessage* message) { return !message->done; });
+  return oldest != under_way_.end() ? *oldest : nullptr;
+}
+
 const SpanMessage* SpanMessages::Late(int64_t now_ns) const {
   const auto late = std::find_if(
       under_way_.begin(), under_way_.end(),

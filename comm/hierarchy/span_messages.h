@@ -71,6 +71,9 @@ class SpanMessages {
   // The first one that has not ended by now; nullptr: none.
   const SpanMessage* Late(int64_t now_ns) const;
 
+  // The first one that has not ended; nullptr: none.
+  const SpanMessage* Oldest() const;
+
   // The first one that cannot do without the rank; nullptr: none.
   const SpanMessage* Awaiting(int rank) const;
 

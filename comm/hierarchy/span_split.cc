@@ -68,6 +68,16 @@ absl::StatusOr<std::optional<SpanPart>> SplitSpan(ProcessGroup& parent, const Sp
     if (*inner != nullptr) (*inner)->Close();
     inner = numbered;
   }
+  std::shared_ptr<SpanRecords> records;
+  if (color >= 0 && inner.ok() && islands.count() > 1) {
+    auto made = MakeRecords(**inner, of_island.group_ranks, islands.PlaceOf(part.rank));
+    if (made.ok()) {
+      records = *std::move(made);
+    } else {
+      (*inner)->Close();
+      inner = made.status();
+    }
+  }
   offer.result = ResultOf(inner.status());
   std::vector<SpanOffer> offers;
   absl::Status agreed = ExchangeForSplit(parent, options, kSplitOfferSalt, offer, &offers);
@@ -83,9 +93,13 @@ absl::StatusOr<std::optional<SpanPart>> SplitSpan(ProcessGroup& parent, const Sp
     return part;
   }
   part.core.membership.group_id = offers[static_cast<size_t>(members[0])].group_id;
+  part.core.parent_id = core.membership.group_id;
+  part.core.parent_rank = parent.rank();
   part.core.inner = *std::move(inner);
-  part.core.end = std::make_shared<SpanEnd>(part.core.membership.group_id, part.options.name,
-                                            part.core.inner, part.core.membership.members);
+  part.core.records = std::move(records);
+  part.core.end =
+      std::make_shared<SpanEnd>(part.core.membership.group_id, part.options.name, part.core.inner,
+                                part.core.membership.members, part.core.records);
   part.core.net->watch().Add(part.core.end, SpanWatch::Kind::kPart);
   return part;
 }

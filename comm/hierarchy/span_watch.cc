@@ -6,10 +6,12 @@
 #include <limits>
 #include <utility>
 
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/group/number_hash.h"
 #include "comm/group/progress.h"
 
 namespace weft {
@@ -17,6 +19,8 @@ namespace {
 
 constexpr int64_t kFoundNs = 20'000'000;
 constexpr int64_t kCauseNapNs = 1'000'000;
+// For the word of who speaks, after the deadline.
+constexpr int64_t kAnswerNs = 500'000'000;
 // How long the last of an island tries to tell the others that it leaves. They may have left as well, a moment before they were connected
 // with it: then nobody answers.
 constexpr int kLeavesPerLimit = 6;
@@ -28,17 +32,22 @@ SpanWatch::SpanWatch(const Seams& seams, const IslandAgentSettings& settings,
                      int process, UniqueFd address)
     : map_(std::move(map)),
       address_(std::move(address)),
+      island_(island),
       limit_ns_(BoundedIslandLimit(settings.limit_ns)),
       memory_(*map_, island, process, block),
       mail_(block + IslandSharedMemory::BytesFor(*map_, island),
             static_cast<int>(map_->island(island).processes.size()), process),
+      ready_(block + IslandSharedMemory::BytesFor(*map_, island) +
+                 IslandMail::BytesFor(mail_.process_count()),
+             mail_.process_count(), process),
       side_(seams, settings, *map_, &memory_, island, process),
       mail_read_(static_cast<size_t>(mail_.process_count())),
       read_memory_(*map_, island, process, block) {}
 
 size_t SpanWatch::BytesFor(const IslandMap& map, int island) {
-  return IslandSharedMemory::BytesFor(map, island) +
-         IslandMail::BytesFor(static_cast<int>(map.island(island).processes.size()));
+  const auto processes = static_cast<int>(map.island(island).processes.size());
+  return IslandSharedMemory::BytesFor(map, island) + IslandMail::BytesFor(processes) +
+         IslandReady::BytesFor(processes);
 }
 
 absl::Status SpanWatch::Begin() {
@@ -122,6 +131,33 @@ absl::Status SpanWatch::AwaitCause(const SpanEnd& group) {
   return found ? group.StatusOf(*found) : cause;
 }
 
+SpanWatch::NextMembership SpanWatch::AwaitMembership(uint32_t epoch, int64_t deadline_ns) {
+  NextMembership next;
+  const uint32_t attempt = ready_.Ask(epoch, deadline_ns);
+  const auto has_end = [&] {
+    {
+      MutexLock lock(read_mutex_);
+      const IslandState state = read_memory_.Read();
+      next.members = {.epoch = state.epoch, .ranks = state.members};
+    }
+    if (next.members.epoch > epoch) return true;
+    if (const std::optional<IslandReady::Answer> answer = ready_.AnswerTo(attempt)) {
+      next.result = answer->result;
+      next.late = answer->world_rank;
+      return true;
+    }
+    if (!Interrupted()) return false;
+    next.interrupted = InterruptedError("waiting for the other nodes");
+    return true;
+  };
+  const int64_t left_ns = deadline_ns - MonotonicNs();
+  LookUntil(left_ns > INT64_MAX - kAnswerNs ? INT64_MAX : std::max<int64_t>(left_ns, 0) + kAnswerNs,
+            has_end);
+  ready_.Withdraw();
+  if (next.members.epoch <= epoch && next.result == WEFT_SUCCESS) next.result = WEFT_TIMEOUT;
+  return next;
+}
+
 // --- Watched -------------------------------------------------------------------------------------
 
 void SpanWatch::AppendPollItems(std::vector<PollItem>* items) const {
@@ -149,11 +185,13 @@ void SpanWatch::Tell() {
       group.over = false;
     }
     std::fill(mail_read_.begin(), mail_read_.end(), 0);
+    told_ready_ = 0;
   }
   bool said = false;
   for (Group& group : groups_)
     said |= TellOf(&group);
   said |= TellOfMail();
+  said |= TellOfReady();
   if (!said) return;
   side_.agent().Step();
   Hear();
@@ -190,6 +228,36 @@ bool SpanWatch::TellOfMail() {
   return said;
 }
 
+// Who waits for a new membership, when that has changed.
+bool SpanWatch::TellOfReady() {
+  const uint32_t epoch = memory_.Read().epoch;
+  const Island& island = map_->island(island_);
+  IslandNumberSet waiting(map_->rank_count());
+  int64_t deadline_ns = 0;
+  NumberHash hash;
+  hash.Add(epoch);
+  for (int process = 0; process < ready_.process_count(); ++process) {
+    const std::optional<IslandReady::Wish> wish = ready_.WishOf(process);
+    if (!wish || wish->epoch != epoch) continue;
+    waiting.Add(island.processes[static_cast<size_t>(process)].world_rank);
+    deadline_ns = std::max(deadline_ns, wish->deadline_ns);
+    hash.Add(static_cast<uint64_t>(process));
+    hash.Add(wish->attempt);
+  }
+  if (waiting.Empty() || std::exchange(told_ready_, hash.Get()) == hash.Get()) return false;
+  side_.agent().StartReconfigure(waiting, deadline_ns);
+  return true;
+}
+
+// To all that wait: there is no new membership.
+void SpanWatch::Answer(const IslandReady::Answer& answer) {
+  for (int process = 0; process < ready_.process_count(); ++process) {
+    if (const std::optional<IslandReady::Wish> wish = ready_.WishOf(process)) {
+      ready_.Say(process, wish->attempt, answer);
+    }
+  }
+}
+
 // Until the island has closed the group, what is found may become better: a death that follows an abort.
 bool SpanWatch::TellOf(Group* group) {
   if (group->over) return false;
@@ -197,6 +265,13 @@ bool SpanWatch::TellOf(Group* group) {
   if (found && (!group->found || !(*found == *group->found))) {
     group->unsaid.push_back(*found);
     group->found = std::move(found);
+  }
+  // What others have found may name a rank of this island that waits itself.
+  const GroupVerdict* const known = side_.agent().relay()->Of(group->end->group_id());
+  if (known != nullptr && !known->settled) {
+    if (std::optional<FailureRecord> traced = group->end->Traced(known->record)) {
+      group->unsaid.push_back(*std::move(traced));
+    }
   }
   bool said = false;
   while (!group->unsaid.empty() && !group->over) {
@@ -225,11 +300,15 @@ void SpanWatch::Hear() {
         NoteSettled(event->verdict.record);
         break;
       case IslandEvent::Kind::
-          kGroupFailed:  // until it is settled, ranks here may find a better cause
-      case IslandEvent::Kind::kAgreed:
+          kGroupFailed:                 // until it is settled, ranks here may find a better cause
+      case IslandEvent::Kind::kAgreed:  // the island's memory says so
       case IslandEvent::Kind::kLeftBehind:
+        break;
       case IslandEvent::Kind::kNoQuorum:
+        Answer({.result = WEFT_NO_QUORUM});
+        break;
       case IslandEvent::Kind::kLate:
+        Answer({.result = WEFT_TIMEOUT, .world_rank = event->ranks.First()});
         break;
     }
   }

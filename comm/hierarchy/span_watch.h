@@ -33,6 +33,7 @@
 #include "base/mutex.h"
 #include "comm/agent/island_mail.h"
 #include "comm/agent/island_map.h"
+#include "comm/agent/island_ready.h"
 #include "comm/agent/island_shared_memory.h"
 #include "comm/agent/island_side.h"
 #include "comm/agent/watched.h"
@@ -67,6 +68,18 @@ class SpanWatch : public Watched {
   // The same of a group that has ended on this island; waits until it is settled. What was found here if that takes too long, as
   // when no process of the island moves its agent.
   absl::Status AwaitCause(const SpanEnd& group);
+
+  // What the islands have agreed on, of world ranks.
+  struct NextMembership {
+    IslandMembers members;
+    weft_result_t result = WEFT_SUCCESS;  // else NO_QUORUM or TIMEOUT, and there are no members
+    int late = -1;                        // a rank that has not come in time, if that is known
+    absl::Status interrupted;             // the program waits no longer
+  };
+
+  // The membership that follows `epoch`: this rank, and all others that live and can be reached, go on without those that do not. Waits until all
+  // have come, and their islands have agreed.
+  NextMembership AwaitMembership(uint32_t epoch, int64_t deadline_ns);
 
   // Until an island that does not answer is unreachable.
   int64_t limit_ns() const { return limit_ns_; }
@@ -110,6 +123,8 @@ class SpanWatch : public Watched {
   void Tell() WEFT_REQUIRES(mutex_);
   void Post() WEFT_REQUIRES(mutex_);
   bool TellOfMail() WEFT_REQUIRES(mutex_);
+  bool TellOfReady() WEFT_REQUIRES(mutex_);
+  void Answer(const IslandReady::Answer& answer) WEFT_REQUIRES(mutex_);
   // True if the agent was told anything.
   bool TellOf(Group* group) WEFT_REQUIRES(mutex_);
   void Hear() WEFT_REQUIRES(mutex_);
@@ -120,9 +135,11 @@ class SpanWatch : public Watched {
   const Origin origin_;
   const std::shared_ptr<const IslandMap> map_;
   const UniqueFd address_;
+  const int island_;
   const int64_t limit_ns_;
   IslandSharedMemory memory_;  // the side's
   IslandMail mail_;
+  IslandReady ready_;
 
   mutable Mutex mutex_;
   IslandSide side_ WEFT_GUARDED_BY(mutex_);
@@ -132,6 +149,7 @@ class SpanWatch : public Watched {
   uint64_t told_beginning_ WEFT_GUARDED_BY(mutex_) = 0;
   std::vector<uint64_t> mail_read_ WEFT_GUARDED_BY(mutex_);  // versions, by process
   std::optional<FailureRecord> posted_ WEFT_GUARDED_BY(mutex_);
+  uint64_t told_ready_ WEFT_GUARDED_BY(mutex_) = 0;  // a hash of who waits for a new membership
   bool left_ WEFT_GUARDED_BY(mutex_) = false;
 
   Mutex read_mutex_;

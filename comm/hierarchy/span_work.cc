@@ -19,16 +19,16 @@ SpanWork::SpanWork(std::shared_ptr<SpanGroup> group, const Collective& call,
 void SpanWork::Begin(uint64_t sequence, int64_t deadline_ns) {
   sequence_ = sequence;
   deadline_ns_ = deadline_ns;
-  const uint32_t signature = SignatureOf(IdentityOf(call_), /*in_line=*/false);
+  signature_ = SignatureOf(IdentityOf(call_), /*in_line=*/false);
   run_ = plan_->TakeRun();
   RunMemory memory = span_call_->Begin();
   memory.scratch = run_->scratch.data();
   run_->engine.Begin(memory, {.transport = &group_->core().net->transport(),
                               .peers = group_->core().peers,
                               .stream = {group_->core().membership.group_id, sequence},
-                              .signature = signature,
-                              .record = std::bit_cast<CallRecord>(
-                                  RecorderRing::ArgumentsOf(call_, /*epoch=*/1, signature))});
+                              .signature = signature_,
+                              .record = std::bit_cast<CallRecord>(RecorderRing::ArgumentsOf(
+                                  call_, group_->core().epoch, signature_))});
 }
 
 void SpanWork::End(absl::Status status) {

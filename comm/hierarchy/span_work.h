@@ -37,6 +37,8 @@ class SpanWork : public CallbackWork {
 
   uint64_t sequence() const override { return sequence_; }
 
+  uint32_t signature() const { return signature_; }
+
   const void* moved_with() const override;
   void LeaveToProgress() override;
 
@@ -64,6 +66,7 @@ class SpanWork : public CallbackWork {
   const std::shared_ptr<SpanPlan> plan_;
   std::optional<SpanCall> span_call_;  // of call_
   uint64_t sequence_ = 0;
+  uint32_t signature_ = 0;
   int64_t deadline_ns_ = 0;
   std::unique_ptr<SpanRun> run_;
 };

@@ -112,6 +112,9 @@ WEFT_EXPORT weft_result_t weft_group_create_from_ranks(weft_group_t parent, cons
  * rank), TIMEOUT (too few newcomers came, or one did not go on). But where ranks come to the call more than a second apart, what is under
  * way on a group that works is ended then, and so the group, whatever becomes of the call.
  * TIMEOUT that names who has not called, and what that process does: the group has ended, and may be reconfigured when all come.
+ * Over several nodes the nodes agree on who lives and can be reached: NO_QUORUM (on all of a node, too few can be reached, or the others have
+ * gone on without it). MISMATCH and PEER_LOST of a listed rank then end the group as well; the call may be made again, with members by
+ * the same numbers. UNSUPPORTED on all: WEFT_NEW_RANK, and a group on several nodes that was split from another one.
  * One rank alone: INVALID_ARGUMENT (a rank twice or outside the group, none of the group, members NULL and count not 0), UNSUPPORTED (more
  * ranks than a group may have), INVALID_USAGE (the group of a mesh's axis; WEFT_NEW_RANK without a store), BAD_STATE (another thread
  * reconfigures the group). Any thread; not in a callback. */

@@ -1,0 +1,167 @@
+// What is said while a rank waits for long, by a clock of the test's; the island's memory is this process's.
+#include "comm/hierarchy/span_wait_report.h"
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/seams.h"
+#include "base/status.h"
+#include "comm/hierarchy/span_end.h"
+#include "comm/hierarchy/span_records.h"
+#include "comm/node/make_group.h"
+
+namespace weft::test {
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+std::vector<std::string>* told = nullptr;
+
+// Ranks 1, 3 and 4 of five are on this island; the object is rank 3's.
+class WaitsOfAnIsland : public ::testing::Test {
+ protected:
+  static constexpr int kRank = 3;
+
+  void SetUp() override {
+    told = &lines_;
+    SetLogCallback([](weft_log_level_t, const char* line, void*) { told->emplace_back(line); },
+                   nullptr);
+    inner_ = CreateLocalGroups(1, {.name = "s"}).value()[0];
+    const ProcessIdentity self = SystemSeams().proc->Self();
+    std::vector<GroupMember> members(5);
+    for (int rank = 0; rank < 5; ++rank) {
+      GroupMember& member = members[static_cast<size_t>(rank)];
+      member.rank = rank;
+      member.world_rank = rank + 10;
+      member.pid = rank == 4 ? child_ : self.pid;
+      member.host = "h";
+    }
+    for (int place = 0; place < 3; ++place)
+      records_.push_back(std::make_shared<SpanRecords>(block_, std::vector{1, 3, 4}, place));
+    end_ = std::make_shared<SpanEnd>(7, "s", inner_, members, records_[1]);
+    report_ = std::make_shared<SpanWaitReport>("s", 1, kRank, records_[1], end_);
+  }
+
+  void TearDown() override {
+    SetLogCallback(nullptr, nullptr);
+    inner_->Close();
+    (void)kill(child_, SIGKILL);
+    (void)waitpid(child_, nullptr, 0);
+  }
+
+  void Wait(int place, const SpanWait& wait) {
+    records_[static_cast<size_t>(place)]->ShowWait(wait);
+  }
+
+  // What is said of a wait that lasts until then.
+  std::vector<std::string> LinesUntil(int64_t seconds) {
+    lines_.clear();
+    for (; now_ns_ < seconds * kSecondNs; now_ns_ += kSecondNs / 10)
+      (void)report_->Look(now_ns_);
+    return lines_;
+  }
+
+  static pid_t Child() {
+    const pid_t child = fork();
+    while (child == 0)
+      pause();
+    return child;
+  }
+
+  const pid_t child_ = Child();
+  std::vector<std::string> lines_;
+  alignas(64) std::byte block_[64 << 10] = {};
+  std::shared_ptr<ProcessGroup> inner_;
+  std::vector<std::shared_ptr<SpanRecords>> records_;
+  std::shared_ptr<SpanEnd> end_;
+  std::shared_ptr<SpanWaitReport> report_;
+  int64_t now_ns_ = 0;
+};
+
+TEST_F(WaitsOfAnIsland, AreToldAfterTenSecondsAndThenLessOften) {
+  ASSERT_LE(SpanRecords::BytesFor(3), sizeof(block_));
+  records_[1]->calls().Record(
+      {.sequence = 12, .kind = OpKind::kAllReduce, .dtype = WEFT_FLOAT32, .count = 4});
+  Wait(1, {.sequence = 12, .awaited = 0});
+  EXPECT_TRUE(LinesUntil(9).empty());
+  const std::vector<std::string> lines = LinesUntil(45);
+  ASSERT_EQ(lines.size(), 3u);  // after 10, 20, 40 s
+  EXPECT_NE(
+      lines[0].find(
+          "all_reduce (sum) of 4 float32 #12 on group s has waited for 10 s on rank 3: rank 0 "
+          "(host h, pid "),
+      std::string::npos)
+      << lines[0];
+  // Another call is another wait.
+  Wait(1, {.sequence = 13, .awaited = 0});
+  EXPECT_TRUE(LinesUntil(50).empty());
+  EXPECT_FALSE(report_->Wait().has_value());  // of another island
+}
+
+TEST_F(WaitsOfAnIsland, NameWhoIsAtTheEndOfTheWay) {
+  Wait(1, {.sequence = 12, .awaited = 1});
+  Wait(0, {.sequence = 12, .awaited = 4});
+  const std::vector<std::string> lines = LinesUntil(11);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("rank 4 (host h, pid "), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("rank 1 waits as well"), std::string::npos) << lines[0];
+  ASSERT_TRUE(report_->Wait().has_value());
+  EXPECT_EQ(std::string(report_->Wait()->call), "rank 3 in a collective #12 on group s");
+}
+
+TEST_F(WaitsOfAnIsland, AStoppedRankIsToldAfterTwoSeconds) {
+  ASSERT_EQ(kill(child_, SIGSTOP), 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(child_, &status, WUNTRACED), child_);
+  Wait(1, {.sequence = 0, .awaited = 4});
+  Wait(2, {.sequence = 12, .awaited = 1});  // an old one: it is stopped
+  const std::vector<std::string> lines = LinesUntil(5);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(
+      lines[0].find("a message on group s has waited for 2 s on rank 3: rank 4 (host h, pid "),
+      std::string::npos)
+      << lines[0];
+  EXPECT_NE(lines[0].find("process stopped"), std::string::npos) << lines[0];
+}
+
+// A record that names a rank of this island is followed here.
+TEST_F(WaitsOfAnIsland, DeadlinesAreTraced) {
+  FailureRecord record{
+      .group_id = 7, .finder = 10, .culprit = 11, .result = WEFT_TIMEOUT, .sentence = "late"};
+  Wait(0, {.sequence = 12, .awaited = 4});
+  std::optional<FailureRecord> traced = end_->Traced(record);
+  ASSERT_TRUE(traced.has_value());
+  EXPECT_EQ(traced->culprit, 14);
+  EXPECT_EQ(traced->traced, FailureRecord::kTracedToEnd);
+  EXPECT_TRUE(
+      traced->sentence.starts_with("late; that one waits itself, for rank 4 (host h, pid "));
+  EXPECT_FALSE(end_->Traced(*traced).has_value());
+  // On to another island.
+  Wait(2, {.sequence = 12, .awaited = 2});
+  traced = end_->Traced(record);
+  ASSERT_TRUE(traced.has_value());
+  EXPECT_EQ(traced->culprit, 12);
+  EXPECT_EQ(traced->traced, 1);
+  EXPECT_FALSE(end_->Traced(*traced).has_value());  // for that one to say
+  // In a circle, here or by way of the finder.
+  Wait(2, {.sequence = 12, .awaited = 1});
+  EXPECT_FALSE(end_->Traced(record).has_value());
+  Wait(2, {.sequence = 12, .awaited = 0});
+  EXPECT_FALSE(end_->Traced(record).has_value());
+  // Of another island, or no deadline.
+  record.culprit = 10;
+  EXPECT_FALSE(end_->Traced(record).has_value());
+  record.culprit = 14;
+  record.result = WEFT_ABORTED;
+  EXPECT_FALSE(end_->Traced(record).has_value());
+}
+
+}  // namespace
+}  // namespace weft::test
