@@ -132,6 +132,8 @@ void ScheduleRun::Start(Slot* slot) {
   if (message) {
     slot->state = OpState::kUnderWay;
     StartMessage(slot);
+  } else if (memory_.sizes_only) {
+    return;
   } else if (op.action == OpAction::kReduce) {
     RunReduce(op);
   } else {
@@ -189,10 +191,11 @@ ScheduleRun::Place ScheduleRun::At(const UnitPlace& place) const {
       break;
     default: {
       const Scratch& scratch = scratch_[place.buffer - kScratchBuffers];
-      buffer = {memory_.scratch + scratch.offset_bytes, scratch.form};
+      buffer = {memory_.scratch, scratch.form};
+      if (!memory_.sizes_only) buffer.units += scratch.offset_bytes;
     }
   }
-  buffer.units += place.offset * arithmetic_.BytesOf(buffer.form);
+  if (!memory_.sizes_only) buffer.units += place.offset * arithmetic_.BytesOf(buffer.form);
   return buffer;
 }
 

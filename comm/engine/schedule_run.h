@@ -40,6 +40,8 @@ struct RunMemory {
   std::byte* output = nullptr;
   std::byte* partials = nullptr;
   std::byte* scratch = nullptr;  // ScheduleRun::ScratchBytes(), aligned to 64
+  // There is no memory: nothing is added or copied, and messages have their sizes alone. Of a transport that takes such.
+  bool sizes_only = false;
 };
 
 // How its messages go.

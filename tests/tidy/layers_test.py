@@ -32,8 +32,8 @@ _ROOMS = {
         "group": ("kernels", "select", "agent"),
         "recorder": ("kernels", "select", "group"),
         "node": ("kernels", "rendezvous", "select", "agent", "group", "recorder"),
-        "transport": ("rendezvous",),
-        "engine": ("kernels", "schedule", "transport"),
+        "transport": ("rendezvous", "select"),
+        "engine": ("kernels", "schedule", "select", "transport"),
         "hierarchy": ("transport", "engine", "schedule", "kernels", "rendezvous", "select", "agent", "group", "recorder", "node"),
     },
     "shard": {

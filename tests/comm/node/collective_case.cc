@@ -174,9 +174,16 @@ LocalChoice LocalChoice::FromSeed(uint64_t seed, int rank) {
           .misalignment_out = random >> 10 & 3};
 }
 
-std::string RunCase(ProcessGroup& group, const CollectiveCase& test, const LocalChoice& choice) {
-  const int rank = group.rank();
-  const int size = group.size();
+struct CaseCall::Buffers {
+  bool in_place;
+  Buffer first;
+  Buffer second;
+};
+
+CaseCall::~CaseCall() = default;
+
+CaseCall::CaseCall(int rank, int size, const CollectiveCase& test, const LocalChoice& choice)
+    : rank_(rank), test_(test) {
   const CollectiveModel model(test, size);
   const size_t element = model.element();
   Side in = model.In(rank);
@@ -186,10 +193,13 @@ std::string RunCase(ProcessGroup& group, const CollectiveCase& test, const Local
   const size_t in_first = in_place && !model.IsIov() ? model.InPlaceIn(rank) : 0;
   const size_t out_first = in_place && !model.IsIov() ? model.InPlaceOut(rank) : 0;
 
-  Buffer first(std::max(in_first + in.extent, out_first + out.extent) * element, choice.in,
-               choice.misalignment_in * element);
-  Buffer second(out.extent * element, choice.out, choice.misalignment_out * element);
-  Buffer& out_buffer = in_place ? first : second;
+  buffers_.reset(
+      new Buffers{in_place,
+                  {std::max(in_first + in.extent, out_first + out.extent) * element, choice.in,
+                   choice.misalignment_in * element},
+                  {out.extent * element, choice.out, choice.misalignment_out * element}});
+  Buffer& first = buffers_->first;
+  Buffer& out_buffer = in_place ? first : buffers_->second;
   WriteSide(
       in, element, in_first, [&](int block) { return model.Input(rank, block); },
       [&](size_t at, const char* bytes, size_t count) { first.Put(at, bytes, count); });
@@ -199,31 +209,39 @@ std::string RunCase(ProcessGroup& group, const CollectiveCase& test, const Local
 
   char* const in_data = first.data() + in_first * element;
   char* const out_data = out_buffer.data() + out_first * element;
-  Collective call{.kind = test.kind,
-                  .dtype = test.dtype,
-                  .op = test.op,
-                  .root = test.root,
-                  .count = test.count,
-                  .algorithm = test.algorithm,
-                  .custom = model.Custom(rank)};
+  call_ = {.kind = test.kind,
+           .dtype = test.dtype,
+           .op = test.op,
+           .root = test.root,
+           .count = test.count,
+           .algorithm = test.algorithm,
+           .custom = model.Custom(rank)};
   // What a rank does not contribute or get is not looked at: it may be NULL or the other buffer.
   const bool has_in = model.HasInput(rank);
   const bool has_out = model.HasOutput(rank);
   char* const ignored = choice.in_place ? (has_in ? in_data : out_data) : nullptr;
-  call.in = has_in ? in_data : ignored;
-  call.out = has_out ? out_data : ignored;
+  call_.in = has_in ? in_data : ignored;
+  call_.out = has_out ? out_data : ignored;
+  if (!model.IsVector() && !model.IsIov()) return;
   auto layout = std::make_shared<BlockLayout>();
-  if (model.IsVector() || model.IsIov()) {
-    const absl::Status laid =
-        LayOut(model, in, out, in_data, out_data, rank, size, &call, layout.get());
-    if (!laid.ok()) return std::string(laid.message());
-    call.layout = layout;
-  }
-  const absl::Status status = Issue(group, call, choice.asynchronous);
+  problem_ = std::string(
+      LayOut(model, in, out, in_data, out_data, rank, size, &call_, layout.get()).message());
+  call_.layout = std::move(layout);
+}
+
+std::string CaseCall::Check() const {
+  std::string difference =
+      buffers_->first.Difference(buffers_->in_place ? "the buffer in place" : "in");
+  if (difference.empty() && !buffers_->in_place) difference = buffers_->second.Difference("out");
+  return difference.empty() ? "" : fmt::format("rank {}: {}: {}", rank_, test_.Name(), difference);
+}
+
+std::string RunCase(ProcessGroup& group, const CollectiveCase& test, const LocalChoice& choice) {
+  const CaseCall one(group.rank(), group.size(), test, choice);
+  if (!one.problem().empty()) return one.problem();
+  const absl::Status status = Issue(group, one.call(), choice.asynchronous);
   if (!status.ok()) return fmt::format("{}: {}", test.Name(), std::string(status.message()));
-  std::string difference = first.Difference(in_place ? "the buffer in place" : "in");
-  if (difference.empty() && !in_place) difference = second.Difference("out");
-  return difference.empty() ? "" : fmt::format("rank {}: {}: {}", rank, test.Name(), difference);
+  return one.Check();
 }
 
 }  // namespace weft::test

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "comm/group/process_group.h"
@@ -40,6 +41,32 @@ struct LocalChoice {
   size_t misalignment_out = 0;
 
   static LocalChoice FromSeed(uint64_t seed, int rank);
+};
+
+// A rank's call of a case, for who carries it out himself.
+class CaseCall {
+ public:
+  CaseCall(int rank, int size, const CollectiveCase& test, const LocalChoice& choice);
+  CaseCall(const CaseCall&) = delete;
+  CaseCall& operator=(const CaseCall&) = delete;
+  ~CaseCall();
+
+  // "" if it could be made.
+  const std::string& problem() const { return problem_; }
+
+  const Collective& call() const { return call_; }
+
+  // Once it has been carried out: "" or what is wrong.
+  std::string Check() const;
+
+ private:
+  struct Buffers;
+
+  const int rank_;
+  const CollectiveCase test_;
+  std::string problem_;
+  Collective call_;
+  std::unique_ptr<Buffers> buffers_;
 };
 
 // "" or what is wrong.

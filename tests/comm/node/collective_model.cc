@@ -2,8 +2,10 @@
 
 #include <cstring>
 
+#include "base/check.h"
 #include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce.h"
+#include "comm/kernels/reduce_stage.h"
 #include "tests/comm/kernels/reference.h"
 
 namespace weft::test {
@@ -280,19 +282,38 @@ std::vector<char> CollectiveModel::Expected(int rank, int block) const {
   std::vector<uint64_t> factors;
   for (int from = 0; from < size_; ++from)
     factors.push_back(test_.op == kOpPremulSum ? Custom(from)->factor : 0);
-  const ReduceArguments arguments{.sources = sources.data(),
-                                  .source_count = size_,
-                                  .destinations = &destination,
-                                  .destination_count = 1,
-                                  .count = count,
-                                  .divisor = size_,
-                                  .factors = factors.data()};
-  if (test_.op != kOpUser) {
-    FindReduceKernel(Isa::kScalar, test_.dtype, test_.op)(arguments);
-  } else {
-    ReduceByUser(*Custom(0), test_.dtype, arguments);
+  // The canonical tree of more ranks than a kernel adds at once: its left subtree has 64 of them.
+  std::vector<std::vector<char>> halves;
+  ReduceStage stage = ReduceStage::kWhole;
+  if (size_ > kSourcesMax) {
+    WEFT_CHECK(size_ <= 2 * kSourcesMax);
+    for (const int first : {0, kSourcesMax}) {
+      halves.emplace_back(count * DtypeSize(AccumulatorDtype(test_.dtype, test_.op)));
+      void* half = halves.back().data();
+      Add(ReduceStage::kFirst, {.sources = sources.data() + first,
+                                .source_count = first == 0 ? kSourcesMax : size_ - first,
+                                .destinations = &half,
+                                .destination_count = 1,
+                                .count = count,
+                                .divisor = 0,
+                                .factors = factors.data() + first});
+    }
+    sources = {halves[0].data(), halves[1].data()};
+    stage = ReduceStage::kLast;
   }
+  Add(stage, {.sources = sources.data(),
+              .source_count = static_cast<int>(sources.size()),
+              .destinations = &destination,
+              .destination_count = 1,
+              .count = count,
+              .divisor = size_,
+              .factors = stage == ReduceStage::kWhole ? factors.data() : nullptr});
   return expected;
+}
+
+void CollectiveModel::Add(ReduceStage stage, const ReduceArguments& arguments) const {
+  if (test_.op == kOpUser) return ReduceByUser(*Custom(0), test_.dtype, arguments);
+  FindReduceKernel(Isa::kScalar, test_.dtype, test_.op, stage)(arguments);
 }
 
 }  // namespace weft::test

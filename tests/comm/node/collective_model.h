@@ -8,6 +8,8 @@
 
 #include "collective_case.h"
 #include "comm/group/block_layout.h"
+#include "comm/kernels/reduce_arguments.h"
+#include "comm/kernels/reduce_stage.h"
 
 namespace weft::test {
 
@@ -61,6 +63,7 @@ class CollectiveModel {
   size_t Sent(int from, int to) const;
   size_t Shared(int rank) const;
   Side Make(int rank, bool in) const;
+  void Add(ReduceStage stage, const ReduceArguments& arguments) const;
 
   CollectiveCase test_;
   int size_;

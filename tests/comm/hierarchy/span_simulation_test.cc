@@ -1,0 +1,197 @@
+// 64 ranks on islands, simulated: every kind, types, operations and odd sizes, in the schedules that groups over several nodes take, over
+// links whose speeds a seed says. Results bit for bit those of the reference.
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "base/wait.h"
+#include "comm/hierarchy/span_call.h"
+#include "comm/hierarchy/span_plan.h"
+#include "comm/transport/simulated_network.h"
+#include "tests/comm/node/collective_case.h"
+#include "tests/support/case_sample.h"
+#include "tests/support/leak_check.h"
+
+namespace weft::test {
+namespace {
+
+constexpr int kRanks = 64;
+
+Islands IslandsBy(int (*node_of)(int rank)) {
+  Membership membership;
+  for (int rank = 0; rank < kRanks; ++rank)
+    membership.members.push_back({.rank = rank, .fake_node = node_of(rank)});
+  return IslandsOf(membership);
+}
+
+std::vector<Islands> AllShapes() {
+  return {IslandsBy([](int rank) { return rank / 8; }),
+          IslandsBy([](int rank) { return rank / 32; }),
+          IslandsBy([](int rank) { return rank % 4; }),
+          IslandsBy([](int rank) { return rank < 5 ? 0 : 1 + rank / 24; }),
+          IslandsBy([](int rank) { return rank; })};
+}
+
+// All ranks of a group, stepped by one thread.
+class SimulatedGroup {
+ public:
+  explicit SimulatedGroup(const Islands& islands) : islands_(islands) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      plans_.emplace_back(rank, islands_, BestIsa(), buffers_);
+      peers_.push_back(rank);
+    }
+  }
+
+  SimulatedGroup(const SimulatedGroup&) = delete;
+  SimulatedGroup& operator=(const SimulatedGroup&) = delete;
+
+  // "" or what is wrong.
+  std::string Run(const CollectiveCase& test) {
+    SimulatedNetwork network(islands_.island_of, LinksOf(test.seed));
+    std::vector<One> ranks(kRanks);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      One& one = ranks[static_cast<size_t>(rank)];
+      if (std::string problem = Begin(rank, test, network, &one); !problem.empty()) return problem;
+    }
+    for (std::vector<int> next = peers_; !next.empty(); next = network.GoOn()) {
+      for (const int rank : next)
+        (void)ranks[static_cast<size_t>(rank)].run->engine.Step();
+    }
+    for (int rank = 0; rank < kRanks; ++rank) {
+      One& one = ranks[static_cast<size_t>(rank)];
+      if (!one.run->engine.done()) return StrCat("rank ", rank, " does not end: ", test.Name());
+      one.span->Finish();
+      one.plan->Keep(std::move(one.run));
+      if (std::string problem = one.call->Check(); !problem.empty()) return problem;
+    }
+    simulated_ns_ += network.now_ns();
+    return "";
+  }
+
+  int64_t simulated_ns() const { return simulated_ns_; }
+
+ private:
+  struct One {
+    std::unique_ptr<CaseCall> call;
+    std::shared_ptr<SpanPlan> plan;
+    std::unique_ptr<SpanCall> span;
+    std::unique_ptr<Transport> transport;
+    std::unique_ptr<SpanRun> run;
+  };
+
+  static LinkModel LinksOf(uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const auto cost = [&random] {
+      return LinkCost{.latency_ns = static_cast<int64_t>(random() % 20'000),
+                      .overhead_ns = static_cast<int64_t>(random() % 2'000),
+                      .ns_per_byte = static_cast<double>(random() % 100) / 10};
+    };
+    LinkModel model{.near = cost(), .far = cost()};
+    model.ahead_bytes = random() % 3 == 0 ? 0 : 8192;
+    return model;
+  }
+
+  std::string Begin(int rank, const CollectiveCase& test, SimulatedNetwork& network, One* one) {
+    one->call =
+        std::make_unique<CaseCall>(rank, kRanks, test, LocalChoice::FromSeed(test.seed, rank));
+    if (!one->call->problem().empty()) return one->call->problem();
+    const Collective& call = one->call->call();
+    if (const absl::Status checked = CheckCollective(call, rank, kRanks); !checked.ok())
+      return std::string(checked.message());
+    auto plan = plans_[static_cast<size_t>(rank)].PlanOf(call);
+    if (!plan.ok()) return std::string(plan.status().message());
+    one->plan = *plan;
+    one->span = std::make_unique<SpanCall>(call, rank, *one->plan, buffers_);
+    one->transport = network.Join(rank);
+    one->run = one->plan->TakeRun();
+    RunMemory memory = one->span->Begin();
+    memory.scratch = one->run->scratch.data();
+    one->run->engine.Begin(memory, {.transport = one->transport.get(),
+                                    .peers = peers_,
+                                    .stream = {1, 1},
+                                    .signature = static_cast<uint32_t>(test.seed)});
+    return "";
+  }
+
+  const Islands& islands_;
+  const std::shared_ptr<NetBuffers> buffers_ = std::make_shared<NetBuffers>();
+  std::vector<SpanPlans> plans_;
+  std::vector<int> peers_;
+  int64_t simulated_ns_ = 0;
+};
+
+std::vector<CollectiveCase> AllCases(uint64_t seed) {
+  constexpr weft_dtype_t kTypes[] = {
+      WEFT_FLOAT32, WEFT_FLOAT64, WEFT_FLOAT16, WEFT_BFLOAT16, WEFT_FLOAT8_E4M3, WEFT_FLOAT8_E5M2,
+      WEFT_INT8,    WEFT_UINT8,   WEFT_INT32,   WEFT_UINT32,   WEFT_INT64,       WEFT_UINT64};
+  std::vector<CollectiveCase> cases;
+  for (int number = 0; number < kOpKindCount; ++number) {
+    const auto kind = static_cast<OpKind>(number);
+    for (const weft_dtype_t dtype : kTypes) {
+      for (const weft_op_t op :
+           {WEFT_SUM, WEFT_PROD, WEFT_AVG, WEFT_MIN, WEFT_MAX, kOpPremulSum, kOpUser}) {
+        if (!TraitsOf(kind).reduces && op != WEFT_SUM) continue;
+        for (const size_t count : {0UL, 1UL, 5UL, 63UL, 65UL, 257UL}) {
+          const uint64_t number_of_case = cases.size();
+          cases.push_back({.kind = kind,
+                           .dtype = dtype,
+                           .op = op,
+                           .root = static_cast<int>(number_of_case * 7 % kRanks),
+                           .count = kind == OpKind::kBarrier ? 0 : count,
+                           .seed = seed + number_of_case + 1});
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+TEST(SpanSimulation, SixtyFourRanksDoTheWholeMatrix) {
+  const uint64_t seed = TestSeed(43);
+  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
+  const std::vector<CollectiveCase> cases = AllCases(seed);
+  const CaseSample sample({.every = 19, .sanitized = 397}, seed);
+  const std::vector<Islands> shapes = AllShapes();
+  std::vector<std::unique_ptr<SimulatedGroup>> groups;
+  for (const Islands& islands : shapes)
+    groups.push_back(std::make_unique<SimulatedGroup>(islands));
+  const int64_t begin_ns = MonotonicNs();
+  size_t run = 0;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    if (!sample.Takes(i)) continue;
+    ASSERT_EQ(groups[run++ % groups.size()]->Run(cases[i]), "") << cases[i].Name();
+  }
+  sample.Print("64 simulated ranks", cases.size());
+  int64_t simulated_ns = 0;
+  for (const auto& group : groups)
+    simulated_ns += group->simulated_ns();
+  std::printf("%.1f simulated seconds in %.1f\n", static_cast<double>(simulated_ns) * 1e-9,
+              static_cast<double>(MonotonicNs() - begin_ns) * 1e-9);
+}
+
+// Lanes of whole vectors, which begin where these are large.
+TEST(SpanSimulation, LargeVectorsGoInLanes) {
+  const uint64_t seed = TestSeed(44);
+  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
+  const std::vector<Islands> shapes = AllShapes();
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    SimulatedGroup group(shapes[i]);
+    for (const OpKind kind : {OpKind::kReduce, OpKind::kBroadcast}) {
+      ASSERT_EQ(group.Run({.kind = kind,
+                           .dtype = WEFT_FLOAT32,
+                           .op = WEFT_SUM,
+                           .root = static_cast<int>(13 * i),
+                           .count = 8219,
+                           .seed = seed + i}),
+                "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::test
