@@ -101,7 +101,7 @@ bool ScheduleRun::Fetch() {
     slot.op.Clear();
     if (!ops_->Next(&slot.op)) {
       exhausted_ = true;
-      listed_ = next_ <= slots_.size();
+      listed_ = next_ < slots_.size();  // of as many ops as slots the first one has just been cleared
       break;
     }
     slot.state = OpState::kWaits;
