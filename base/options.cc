@@ -108,6 +108,13 @@ const Setting kSettings[] = {
       "rank, "
       "as 0,0,1,0, for groups of so many ranks."},
      &Options::fake_nodes},
+    {{"WEFT_SCHEDULE_FILE", "text", "",
+      "Files with schedules, as weftctl schedule import writes them, with colons between: groups "
+      "over "
+      "several nodes carry out calls by those that serve them, once they are proved; all ranks "
+      "must "
+      "have the same ones."},
+     &Options::schedule_file},
     {{"WEFT_IFNAME", "text", "",
       "Network interface whose address other machines are told, as NCCL_SOCKET_IFNAME: names that "
       "it begins with, as eth,ib; after = whole names; after ^ those that it must not have. Empty "

@@ -31,6 +31,7 @@ struct Options {
   std::string tune = "auto";        // WEFT_TUNE: auto, static, measure
   std::string dump_dir;             // WEFT_DUMP_DIR: where recorder dumps go; "": no dump files
   std::string fake_nodes;           // WEFT_FAKE_NODES: nodes that one machine is cut into
+  std::string schedule_file;        // WEFT_SCHEDULE_FILE: the user's schedules; foreign_schedules.h
   std::string ifname;               // WEFT_IFNAME: interfaces.h
   std::string transport = "auto";   // WEFT_TRANSPORT: auto, tcp, ucx; checked where groups are made
   std::string topology_file;        // WEFT_TOPOLOGY_FILE: in place of the machine's own

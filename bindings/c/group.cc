@@ -163,10 +163,11 @@ absl::Status CheckMayMake(std::string_view call) {
 
 absl::Status Make(Store* store, int rank, int size, const GroupOptions& options,
                   weft_group_t* group) {
-  WEFT_ASSIGN_OR_RETURN(
-      std::shared_ptr<ProcessGroup> made,
-      MakeGroup(store, rank, size, options,
-                {.fake_nodes = GetOptions().fake_nodes, .transport = GetOptions().transport}));
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> made,
+                        MakeGroup(store, rank, size, options,
+                                  {.fake_nodes = GetOptions().fake_nodes,
+                                   .transport = GetOptions().transport,
+                                   .span = {.schedule_files = GetOptions().schedule_file}}));
   *group = MakeHandle(std::move(made));
   return absl::OkStatus();
 }

@@ -18,6 +18,7 @@
 #include "base/wait.h"
 #include "comm/agent/island_shared_memory.h"
 #include "comm/group/progress.h"
+#include "comm/hierarchy/schedule_word.h"
 #include "comm/hierarchy/transport_choice.h"
 #include "comm/node/make_group.h"
 #include "comm/transport/routed_transport.h"
@@ -27,6 +28,7 @@
 #include "fmt/format.h"
 
 namespace weft {
+
 namespace {
 
 // For the word of whoever judges to come.
@@ -51,13 +53,16 @@ class SpanMaking {
     WEFT_ASSIGN_OR_RETURN(over_ucx_, AgreeOnUcx(span_.membership, options_.name));
     WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const IslandMap> map,
                           MapOf(span_.membership, span_.islands));
+    absl::StatusOr<ForeignSchedules> foreign = ForeignSchedules::Read(settings_.schedule_files);
     WEFT_ASSIGN_OR_RETURN(span_.inner, EnterIsland(&meeting_, options_));
+    schedules_ = WordOf(rank_, foreign);
+    if (foreign.ok()) span_.foreign = std::make_shared<ForeignSchedules>(*std::move(foreign));
     absl::Status begun = BeginTogether(map);
     if (!begun.ok()) {
       span_.inner->Fail(begun);
       if (home_ != nullptr) home_->Close();
       span_.inner->Close();
-      return begun;
+      return foreign.ok() ? begun : foreign.status();
     }
     return std::move(span_);
   }
@@ -93,7 +98,7 @@ class SpanMaking {
     span_.of_all = true;
     span_.peers.resize(members.size());
     std::iota(span_.peers.begin(), span_.peers.end(), 0);
-    WEFT_RETURN_IF_ERROR(AwaitAll(*span_.inner, deadline_ns_));
+    WEFT_RETURN_IF_ERROR(HearIsland(*span_.inner, meeting_.fellows(), deadline_ns_, &schedules_));
     if (place == 0) WEFT_RETURN_IF_ERROR(AwaitIslands());
     WEFT_RETURN_IF_ERROR(AwaitAll(*span_.inner, Later(deadline_ns_, kGraceNs)));
     RemoveMembership(store_, options_.name, rank_, size_);
@@ -170,21 +175,38 @@ class SpanMaking {
   absl::Status AwaitIslands() {
     using Kind = StoreRequest::Kind;
     if (island() != 0) {
-      const StoreReply complete = Ask(Kind::kSet, KeyOf("complete", island()), deadline_ns_, "1");
+      const StoreReply complete =
+          Ask(Kind::kSet, KeyOf("complete", island()), deadline_ns_, TextOf(schedules_));
       WEFT_RETURN_IF_ERROR(complete.status);
       const StoreReply word = Ask(Kind::kWait, KeyOf("begin", 0), Later(deadline_ns_, kGraceNs));
       WEFT_RETURN_IF_ERROR(Annotate(word.status, Late(0)));
       if (word.value.empty()) return absl::OkStatus();
+      if (const auto schedules = ScheduleWordFromText(word.value))
+        return StatusOf(*schedules, options_.name);
       return MakeError(WEFT_TIMEOUT, {.group = options_.name}, word.value);
     }
+    ScheduleWord all = schedules_;
     absl::Status late;
     for (int other = 1; other < span_.islands.count() && late.ok(); ++other) {
-      late = Annotate(Ask(Kind::kWait, KeyOf("complete", other), deadline_ns_).status, Late(other));
+      const StoreReply complete = Ask(Kind::kWait, KeyOf("complete", other), deadline_ns_);
+      late = Annotate(complete.status, Late(other));
+      if (late.ok()) all = Together(all, ScheduleWordOf(other, complete.value));
     }
-    const std::string why(FromAbsl(late.message()));
+    std::string word(FromAbsl(late.message()));
+    if (late.ok() && all.result != WEFT_SUCCESS) {
+      word = TextOf(all);
+      late = StatusOf(all, options_.name);
+    }
     const absl::Status said =
-        Ask(Kind::kSet, KeyOf("begin", 0), Later(deadline_ns_, kGraceNs), why).status;
+        Ask(Kind::kSet, KeyOf("begin", 0), Later(deadline_ns_, kGraceNs), word).status;
     return late.ok() ? said : late;
+  }
+
+  // What an island says that is no word is taken for one that cannot use its schedules.
+  ScheduleWord ScheduleWordOf(int other, const std::string& text) const {
+    const int first = span_.islands.ranks[static_cast<size_t>(other)].front();
+    return ScheduleWordFromText(text).value_or(
+        ScheduleWord{.result = WEFT_REMOTE_ERROR, .rank = first});
   }
 
   // Rank 0's island has read it. Its own word others may read still: a key per group stays.
@@ -215,6 +237,7 @@ class SpanMaking {
   std::shared_ptr<ProcessGroup> home_;
   bool over_ucx_ = false;
   std::byte* rings_ = nullptr;
+  ScheduleWord schedules_;  // of this rank, then of the island
   SpanCore span_;
 };
 

@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "comm/group/process_group.h"
+#include "comm/hierarchy/foreign_schedules.h"
 #include "comm/hierarchy/group_meeting.h"
 #include "comm/hierarchy/islands.h"
 #include "comm/hierarchy/span_end.h"
@@ -30,6 +31,7 @@ namespace weft {
 
 struct SpanSettings {
   int64_t limit_ns = IslandAgentSettings{}.limit_ns;  // until an island is unreachable
+  std::string schedule_files = {};                    // of foreign_schedules.h
 };
 
 struct SpanCore {
@@ -40,13 +42,15 @@ struct SpanCore {
   std::shared_ptr<SpanNet> net;
   std::shared_ptr<SpanRecords> records;  // what this island's ranks show each other
   std::vector<int> peers;                // in the transport, by rank
-  uint32_t epoch = 1;                    // of the membership that it is made of
-  bool of_all = false;                   // all ranks of the net are in it
-  uint64_t parent_id = 0;                // of the group that it was split from; 0: none
-  int parent_rank = -1;                  // this rank's there
+  std::shared_ptr<const ForeignSchedules> foreign;
+  uint32_t epoch = 1;      // of the membership that it is made of
+  bool of_all = false;     // all ranks of the net are in it
+  uint64_t parent_id = 0;  // of the group that it was split from; 0: none
+  int parent_rank = -1;    // this rank's there
 };
 
 // Collective over the ranks of a meeting in `store`. Errors: as MakeNodeGroup's; TIMEOUT names an island that has not come.
+// ForeignSchedules::Read's where the user's schedules are no good; MISMATCH if ranks have different ones.
 absl::StatusOr<SpanCore> MakeSpan(Store& store, GroupMeeting meeting, const GroupOptions& options,
                                   const SpanSettings& settings);
 

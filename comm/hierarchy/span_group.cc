@@ -142,7 +142,7 @@ SpanGroup::SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa i
                                                core_.end)),
       part_of_(std::move(part_of)),
       timeout_ns_(TimeoutOrDefault(options.timeout_ns)),
-      plans_(rank, core_.islands, isa, core_.net->buffers()),
+      plans_(rank, core_.islands, *core_.foreign, isa, core_.net->buffers()),
       messages_({.transport = &core_.net->transport(),
                  .peers = core_.peers,
                  .group_id = core_.membership.group_id,
@@ -574,12 +574,15 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> SpanGroup::Reconfigure(
 }
 
 std::string SpanGroup::Explain(const Collective& call, BufferKind /*buffers*/) const {
-  const auto schedule = ScheduleOf(call, rank_, core_.islands);
-  if (!schedule.ok()) return StrCat("refused: ", FromAbsl(schedule.status().message()), "\n");
-  const SentUnits sent = (*schedule)->SentBy(rank_);
-  return fmt::format("nodes: {}\nschedule: {}\nsent elements: {}\nsent accumulators: {}\n",
-                     core_.islands.count(), (*schedule)->algorithm(), sent.elements,
-                     sent.accumulators);
+  const auto chosen = ChooseSchedule(call, rank_, core_.islands, *core_.foreign);
+  if (!chosen.ok()) return StrCat("refused: ", FromAbsl(chosen.status().message()), "\n");
+  const SentUnits sent = chosen->schedule->SentBy(rank_);
+  std::string text = fmt::format(
+      "nodes: {}\nschedule: {}\nsent elements: {}\nsent accumulators: {}\n", core_.islands.count(),
+      chosen->schedule->algorithm(), sent.elements, sent.accumulators);
+  if (const ForeignSchedule* const file = chosen->foreign)
+    text += fmt::format("schedule file: {}\nschedule sha256: {}\n", file->path, file->hash);
+  return text;
 }
 
 GroupStats SpanGroup::stats() const {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/status.h"
-#include "comm/hierarchy/span_schedule.h"
 
 namespace weft {
 namespace {
@@ -16,9 +15,10 @@ constexpr size_t kScratchMax = 64 << 10;
 
 }  // namespace
 
-SpanPlan::SpanPlan(std::unique_ptr<CollectiveSchedule> schedule, int rank,
-                   const UnitArithmetic& arithmetic, std::shared_ptr<NetBuffers> buffers)
-    : schedule_(std::move(schedule)),
+SpanPlan::SpanPlan(ChosenSchedule chosen, int rank, const UnitArithmetic& arithmetic,
+                   std::shared_ptr<NetBuffers> buffers)
+    : schedule_(std::move(chosen.schedule)),
+      signature_(chosen.foreign == nullptr ? 0 : chosen.foreign->Signature()),
       rank_(rank),
       arithmetic_(arithmetic),
       scratch_bytes_(ScheduleRun::ScratchBytes(*schedule_, rank, arithmetic_)),
@@ -45,21 +45,20 @@ void SpanPlan::Keep(std::unique_ptr<SpanRun> run) {
 
 absl::StatusOr<std::shared_ptr<SpanPlan>> SpanPlans::Make(const Collective& call) const {
   const int size = static_cast<int>(islands_.island_of.size());
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveSchedule> schedule,
-                        ScheduleOf(call, rank_, islands_));
+  WEFT_ASSIGN_OR_RETURN(ChosenSchedule chosen, ChooseSchedule(call, rank_, islands_, foreign_));
   UnitArithmetic arithmetic(ElementBytes(call));
   if (TraitsOf(call.kind).reduces) {
     arithmetic = call.op == kOpUser ? UnitArithmetic::OfUser(*call.custom, call.dtype)
                                     : UnitArithmetic::Of(isa_, call.dtype, call.op, size);
   }
-  return std::make_shared<SpanPlan>(std::move(schedule), rank_, arithmetic, buffers_);
+  return std::make_shared<SpanPlan>(std::move(chosen), rank_, arithmetic, buffers_);
 }
 
 absl::StatusOr<std::shared_ptr<SpanPlan>> SpanPlans::PlanOf(const Collective& call) {
   if (call.layout != nullptr || call.custom != nullptr || call.algorithm != Protocol::kAuto)
     return Make(call);
   ++calls_;
-  const Shape shape{call.kind, call.dtype, call.op, call.root, call.count};
+  const Shape shape{call.kind, call.dtype, call.op, call.numerics, call.root, call.count};
   for (Kept& kept : kept_) {
     if (kept.shape != shape) continue;
     kept.used = calls_;

@@ -1,7 +1,7 @@
 // What all calls of one shape have in common: the schedule, the kernels, and what carried out those that have ended, to be used again.
 // A program makes few shapes of calls and many calls of each, and making a schedule costs as much as sending a small message.
 //
-//   SpanPlans plans(rank, islands, isa, buffers);
+//   SpanPlans plans(rank, islands, foreign, isa, buffers);
 //   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanPlan> plan, plans.PlanOf(call));
 //   std::unique_ptr<SpanRun> run = plan->TakeRun();
 //   run->engine.Begin({..., .scratch = run->scratch.data()}, route);
@@ -20,8 +20,10 @@
 #include "comm/engine/schedule_run.h"
 #include "comm/engine/unit_arithmetic.h"
 #include "comm/group/collective.h"
+#include "comm/hierarchy/foreign_schedules.h"
 #include "comm/hierarchy/islands.h"
 #include "comm/hierarchy/net_buffers.h"
+#include "comm/hierarchy/span_schedule.h"
 #include "comm/kernels/isa.h"
 #include "comm/schedule/schedule.h"
 
@@ -35,7 +37,7 @@ struct SpanRun {
 
 class SpanPlan {
  public:
-  SpanPlan(std::unique_ptr<CollectiveSchedule> schedule, int rank, const UnitArithmetic& arithmetic,
+  SpanPlan(ChosenSchedule chosen, int rank, const UnitArithmetic& arithmetic,
            std::shared_ptr<NetBuffers> buffers);
   SpanPlan(const SpanPlan&) = delete;
   SpanPlan& operator=(const SpanPlan&) = delete;
@@ -43,6 +45,9 @@ class SpanPlan {
   const CollectiveSchedule& schedule() const { return *schedule_; }
 
   const UnitArithmetic& arithmetic() const { return arithmetic_; }
+
+  // Beside the call's, in what its messages carry: of a schedule that is the user's.
+  uint32_t signature() const { return signature_; }
 
   // std::bad_alloc if there is no memory.
   std::unique_ptr<SpanRun> TakeRun();
@@ -52,6 +57,7 @@ class SpanPlan {
 
  private:
   const std::unique_ptr<CollectiveSchedule> schedule_;
+  const uint32_t signature_;
   const int rank_;
   const UnitArithmetic arithmetic_;
   const size_t scratch_bytes_;
@@ -61,9 +67,14 @@ class SpanPlan {
 
 class SpanPlans {
  public:
-  // `islands` is borrowed.
-  SpanPlans(int rank, const Islands& islands, Isa isa, std::shared_ptr<NetBuffers> buffers)
-      : rank_(rank), islands_(islands), isa_(isa), buffers_(std::move(buffers)) {}
+  // `islands` and `foreign` are borrowed.
+  SpanPlans(int rank, const Islands& islands, const ForeignSchedules& foreign, Isa isa,
+            std::shared_ptr<NetBuffers> buffers)
+      : rank_(rank),
+        islands_(islands),
+        foreign_(foreign),
+        isa_(isa),
+        buffers_(std::move(buffers)) {}
 
   // Of a call that was checked. UNSUPPORTED if no schedule does it.
   absl::StatusOr<std::shared_ptr<SpanPlan>> PlanOf(const Collective& call);
@@ -74,6 +85,7 @@ class SpanPlans {
     OpKind kind = OpKind::kBarrier;
     weft_dtype_t dtype = WEFT_UINT8;
     weft_op_t op = WEFT_SUM;
+    weft_numerics_t numerics = WEFT_NUMERICS_CANONICAL;
     int32_t root = 0;
     size_t count = 0;
 
@@ -90,6 +102,7 @@ class SpanPlans {
 
   const int rank_;
   const Islands& islands_;
+  const ForeignSchedules& foreign_;
   const Isa isa_;
   const std::shared_ptr<NetBuffers> buffers_;
   uint64_t calls_ = 0;

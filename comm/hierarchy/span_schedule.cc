@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "comm/kernels/reduce.h"
+#include "comm/kernels/reduce_stage.h"
 #include "comm/schedule/algorithms.h"
 #include "comm/schedule/exchange.h"
 #include "comm/schedule/hierarchy.h"
@@ -103,19 +104,16 @@ std::unique_ptr<CollectiveSchedule> Lanes(const ScheduleGoal& goal, const Island
                                pieces > kSourcesMax ? ManyPieces : MakeDirectSchedule);
 }
 
-}  // namespace
+absl::Status NoAlgorithm(const Collective& call) {
+  if (call.algorithm == Protocol::kAuto) return absl::OkStatus();
+  return MakeError(WEFT_UNSUPPORTED, {.operation = OpKindName(call.kind)},
+                   fmt::format("{}: algorithm \"{}\": groups over several nodes have none that can "
+                               "be asked for; pass NULL to let weft choose",
+                               OpKindName(call.kind), ProtocolName(call.algorithm)));
+}
 
-absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective& call, int rank,
-                                                               const Islands& islands) {
-  const int size = static_cast<int>(islands.island_of.size());
-  if (call.algorithm != Protocol::kAuto) {
-    return MakeError(
-        WEFT_UNSUPPORTED, {.operation = OpKindName(call.kind)},
-        fmt::format("{}: algorithm \"{}\": groups over several nodes have none that can "
-                    "be asked for; pass NULL to let weft choose",
-                    OpKindName(call.kind), ProtocolName(call.algorithm)));
-  }
-  if (TraitsOf(call.kind).local_counts) return ExchangeOf(call, rank, size);
+// Of a call whose counts all ranks know.
+absl::StatusOr<ScheduleGoal> GoalOf(const Collective& call, int size) {
   ScheduleGoal goal{.kind = GoalKindOf(call.kind), .participants = size, .count = call.count};
   if (goal.HasRoot()) goal.root = call.root;
   if (call.kind == OpKind::kAllGatherV || call.kind == OpKind::kReduceScatterV) {
@@ -128,6 +126,25 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective&
   if (goal.Reduces() && call.op == kOpPremulSum) {
     WEFT_ASSIGN_OR_RETURN(goal.order, OrderOfAccumulators(size));
   }
+  return goal;
+}
+
+// Whether the bits are the same in whatever order, or the caller does not mind. Partial sums are elements then, so types with wider
+// accumulators are not added that way.
+bool AnyOrderWillDo(const Collective& call) {
+  if (call.op == WEFT_AVG || call.op == kOpUser) return false;
+  if (!RoundsOnTheWay(call.dtype, call.op)) return true;
+  return call.numerics == WEFT_NUMERICS_FAST && AccumulatorDtype(call.dtype, call.op) == call.dtype;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective& call, int rank,
+                                                               const Islands& islands) {
+  const int size = static_cast<int>(islands.island_of.size());
+  WEFT_RETURN_IF_ERROR(NoAlgorithm(call));
+  if (TraitsOf(call.kind).local_counts) return ExchangeOf(call, rank, size);
+  WEFT_ASSIGN_OR_RETURN(const ScheduleGoal goal, GoalOf(call, size));
   const uint64_t bytes = BytesOf(call, goal);
   if (bytes >= (islands.count() < size ? kLanesBytes : 2 * kSegmentBytes)) {
     if (std::unique_ptr<CollectiveSchedule> lanes = Lanes(goal, islands, bytes)) return lanes;
@@ -151,6 +168,23 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective&
       WEFT_UNSUPPORTED, {.operation = name},
       fmt::format("{}: this version has none of this reduction over {} ranks of several nodes",
                   name, size));
+}
+
+absl::StatusOr<ChosenSchedule> ChooseSchedule(const Collective& call, int rank,
+                                              const Islands& islands,
+                                              const ForeignSchedules& foreign) {
+  ChosenSchedule chosen;
+  if (call.algorithm == Protocol::kAuto && !TraitsOf(call.kind).local_counts) {
+    WEFT_ASSIGN_OR_RETURN(const ScheduleGoal goal,
+                          GoalOf(call, static_cast<int>(islands.island_of.size())));
+    chosen.foreign = foreign.Find(goal, AnyOrderWillDo(call));
+    if (chosen.foreign != nullptr) {
+      chosen.schedule = chosen.foreign->ForCount(goal.count);
+      return chosen;
+    }
+  }
+  WEFT_ASSIGN_OR_RETURN(chosen.schedule, ScheduleOf(call, rank, islands));
+  return chosen;
 }
 
 }  // namespace weft

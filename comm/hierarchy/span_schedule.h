@@ -1,13 +1,13 @@
 // Which schedule a collective of a group over several islands takes.
 //
-//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveSchedule> schedule, ScheduleOf(call, rank, islands));
+//   WEFT_ASSIGN_OR_RETURN(ChosenSchedule chosen, ChooseSchedule(call, rank, islands, foreign));
 //
 // The choice depends on the call and the islands alone, so it is the same on all ranks:
 //   small                     one level, or log2 P: what counts is how often a message crosses
 //   large, if there are lanes a hierarchy: what counts is how many bytes leave an island
 //   else                      direct, which sends each byte once
 //   counts of two ranks alone an exchange
-// All have the same bits.
+// All have the same bits. Schedules of the user's (foreign_schedules.h) come before them, where they serve the call.
 //
 // Thread-safety: a pure function.
 #pragma once
@@ -16,12 +16,23 @@
 
 #include "absl/status/statusor.h"
 #include "comm/group/collective.h"
+#include "comm/hierarchy/foreign_schedules.h"
 #include "comm/hierarchy/islands.h"
 #include "comm/schedule/schedule.h"
 
 namespace weft {
 
+struct ChosenSchedule {
+  std::unique_ptr<CollectiveSchedule> schedule;
+  const ForeignSchedule* foreign = nullptr;  // the user's that it is; nullptr: weft's own
+};
+
 // UNSUPPORTED if there is none.
+absl::StatusOr<ChosenSchedule> ChooseSchedule(const Collective& call, int rank,
+                                              const Islands& islands,
+                                              const ForeignSchedules& foreign);
+
+// Weft's own.
 absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective& call, int rank,
                                                                const Islands& islands);
 

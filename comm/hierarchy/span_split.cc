@@ -27,6 +27,7 @@ SpanCore CoreOf(const SpanCore& parent, const std::vector<int>& members) {
     core.peers.push_back(parent.peers[static_cast<size_t>(member)]);
   core.islands = IslandsOf(core.membership);
   core.net = parent.net;
+  core.foreign = parent.foreign;
   return core;
 }
 

@@ -19,7 +19,7 @@ SpanWork::SpanWork(std::shared_ptr<SpanGroup> group, const Collective& call,
 void SpanWork::Begin(uint64_t sequence, int64_t deadline_ns) {
   sequence_ = sequence;
   deadline_ns_ = deadline_ns;
-  signature_ = SignatureOf(IdentityOf(call_), /*in_line=*/false);
+  signature_ = SignatureOf(IdentityOf(call_), /*in_line=*/false) ^ plan_->signature();
   run_ = plan_->TakeRun();
   RunMemory memory = span_call_->Begin();
   memory.scratch = run_->scratch.data();

@@ -367,6 +367,26 @@ class Schedule(LaunchedTest):
         (again,) = self.run_schedule("verify", imported)
         self.assertEqual(line.split(": ", 1)[1], again.split(": ", 1)[1])
 
+    def test_what_is_imported_is_carried_out_over_nodes(self):
+        perf = pathlib.Path(launched.program).parent / "weft_perf"
+        if not perf.exists():
+            self.skipTest("weft_perf was not built")
+        imported = self.file("\n".join(self.run_schedule("import", self.file(msccl_ring(4)))) + "\n", "ring.json")
+
+        def run(path, *arguments):
+            environment = launched.clean_environment(WEFT_FAKE_NODES="2", WEFT_SCHEDULE_FILE=path, WEFT_TUNE="static")
+            command = [str(perf), "all_reduce", "--nprocs", "4", "-d", "int32", "-w", "1", "-n", "2", "-c", "1", *arguments]
+            return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=launched.DEADLINE_S, check=False)
+
+        # 16 elements and 65536, and 1 and 4099, which are no multiples of its four chunks.
+        for first, last in (("64", "256K"), ("4", "4"), ("16396", "16396")):
+            done = run(imported, "-b", first, "-e", last, "-f", "4096")
+            self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        wrong = self.file(pathlib.Path(imported).read_text(encoding="utf-8").replace('"units":1', '"units":2', 1), "wrong.json")
+        refused = run(wrong, "-b", "64", "-e", "64")
+        self.assertEqual(3, refused.returncode, refused.stdout + refused.stderr)
+        self.assertRegex(refused.stderr, r"wrong.json is not carried out: .*participant")
+
     def test_refuses_msccl_that_is_wrong(self):
         for change, word in (({"srcoff": 1}, "different places"), ({"type": "r"}, "is not sent"), ({"type": "x"}, "type x"), ({"cnt": -1}, "cnt"),
                              ({"depid": 3, "deps": 0}, "waits for step"), ({"depid": 0, "deps": 2}, "wait for each other")):

@@ -35,7 +35,8 @@ struct Nodes {
 inline constexpr Nodes kNodes[] = {{2, "2"}, {3, "0,0,1"}, {4, "2"}, {4, "0,1,0,1"}, {5, "3"}};
 
 inline void RunNodes(const Nodes& shape,
-                     const std::function<std::string(ProcessGroup& group)>& body, int killed = -1,
+                     const std::function<std::string(ProcessGroup& group)>& body,
+                     const SpanSettings& span, int killed = -1,
                      int64_t timeout_ns = 60 * kSecondNs) {
   SCOPED_TRACE(StrCat(shape.size, " ranks on nodes ", shape.nodes));
   const TemporaryDirectory directory;
@@ -47,7 +48,7 @@ inline void RunNodes(const Nodes& shape,
       const auto group =
           MakeGroup(&store, rank, shape.size,
                     {.name = "s", .timeout_ns = timeout_ns, .init_timeout_ns = 60 * kSecondNs},
-                    {.fake_nodes = shape.nodes, .transport = GetOptions().transport});
+                    {.fake_nodes = shape.nodes, .transport = GetOptions().transport, .span = span});
       if (!group.ok()) return StrCat("making: ", std::string(group.status().message()));
       problem = body(**group);
       (*group)->Close();
@@ -61,6 +62,30 @@ inline void RunNodes(const Nodes& shape,
       EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
     }
   }
+}
+
+inline void RunNodes(const Nodes& shape,
+                     const std::function<std::string(ProcessGroup& group)>& body, int killed = -1,
+                     int64_t timeout_ns = 60 * kSecondNs) {
+  RunNodes(shape, body, SpanSettings{}, killed, timeout_ns);
+}
+
+// No rank gets a group, each with schedules of its own; `check` says what is wrong with the rank's error. Soon, and not at the deadline.
+inline void FailToMake(
+    const Nodes& shape, const std::function<std::string(int rank)>& schedule_files,
+    const std::function<std::string(int rank, const absl::Status& status)>& check) {
+  const TemporaryDirectory directory;
+  const auto ends = RunForkedRanks(shape.size, 60, [&](int rank) -> std::string {
+    DirectoryStore store(directory.path());
+    const auto group =
+        MakeGroup(&store, rank, shape.size, {.name = "s", .init_timeout_ns = 100 * kSecondNs},
+                  {.fake_nodes = shape.nodes, .span = {.schedule_files = schedule_files(rank)}});
+    if (!group.ok()) return check(rank, group.status());
+    (*group)->Close();
+    return "the group was made";
+  });
+  for (size_t rank = 0; rank < ends.size(); ++rank)
+    EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
 }
 
 }  // namespace weft::test

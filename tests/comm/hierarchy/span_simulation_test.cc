@@ -22,9 +22,9 @@ namespace {
 
 constexpr int kRanks = 64;
 
-Islands IslandsBy(int (*node_of)(int rank)) {
+Islands IslandsBy(int (*node_of)(int rank), int ranks = kRanks) {
   Membership membership;
-  for (int rank = 0; rank < kRanks; ++rank)
+  for (int rank = 0; rank < ranks; ++rank)
     membership.members.push_back({.rank = rank, .fake_node = node_of(rank)});
   return IslandsOf(membership);
 }
@@ -41,8 +41,8 @@ std::vector<Islands> AllShapes() {
 class SimulatedGroup {
  public:
   explicit SimulatedGroup(const Islands& islands) : islands_(islands) {
-    for (int rank = 0; rank < kRanks; ++rank) {
-      plans_.emplace_back(rank, islands_, BestIsa(), buffers_);
+    for (int rank = 0; rank < size(); ++rank) {
+      plans_.emplace_back(rank, islands_, foreign_, BestIsa(), buffers_);
       peers_.push_back(rank);
     }
   }
@@ -53,8 +53,8 @@ class SimulatedGroup {
   // "" or what is wrong.
   std::string Run(const CollectiveCase& test) {
     SimulatedNetwork network(islands_.island_of, LinksOf(test.seed));
-    std::vector<One> ranks(kRanks);
-    for (int rank = 0; rank < kRanks; ++rank) {
+    std::vector<One> ranks(peers_.size());
+    for (int rank = 0; rank < size(); ++rank) {
       One& one = ranks[static_cast<size_t>(rank)];
       if (std::string problem = Begin(rank, test, network, &one); !problem.empty()) return problem;
     }
@@ -62,7 +62,7 @@ class SimulatedGroup {
       for (const int rank : next)
         (void)ranks[static_cast<size_t>(rank)].run->engine.Step();
     }
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < size(); ++rank) {
       One& one = ranks[static_cast<size_t>(rank)];
       if (!one.run->engine.done()) return StrCat("rank ", rank, " does not end: ", test.Name());
       one.span->Finish();
@@ -72,6 +72,8 @@ class SimulatedGroup {
     simulated_ns_ += network.now_ns();
     return "";
   }
+
+  int size() const { return static_cast<int>(islands_.island_of.size()); }
 
   int64_t simulated_ns() const { return simulated_ns_; }
 
@@ -98,10 +100,10 @@ class SimulatedGroup {
 
   std::string Begin(int rank, const CollectiveCase& test, SimulatedNetwork& network, One* one) {
     one->call =
-        std::make_unique<CaseCall>(rank, kRanks, test, LocalChoice::FromSeed(test.seed, rank));
+        std::make_unique<CaseCall>(rank, size(), test, LocalChoice::FromSeed(test.seed, rank));
     if (!one->call->problem().empty()) return one->call->problem();
     const Collective& call = one->call->call();
-    if (const absl::Status checked = CheckCollective(call, rank, kRanks); !checked.ok())
+    if (const absl::Status checked = CheckCollective(call, rank, size()); !checked.ok())
       return std::string(checked.message());
     auto plan = plans_[static_cast<size_t>(rank)].PlanOf(call);
     if (!plan.ok()) return std::string(plan.status().message());
@@ -119,6 +121,7 @@ class SimulatedGroup {
   }
 
   const Islands& islands_;
+  const ForeignSchedules foreign_;
   const std::shared_ptr<NetBuffers> buffers_ = std::make_shared<NetBuffers>();
   std::vector<SpanPlans> plans_;
   std::vector<int> peers_;
@@ -172,6 +175,36 @@ TEST(SpanSimulation, SixtyFourRanksDoTheWholeMatrix) {
     simulated_ns += group->simulated_ns();
   std::printf("%.1f simulated seconds in %.1f\n", static_cast<double>(simulated_ns) * 1e-9,
               static_cast<double>(MonotonicNs() - begin_ns) * 1e-9);
+}
+
+// What carried out a call carries out the next one like it.
+TEST(SpanSimulation, CallsOfOneShapeFollowEachOther) {
+  const uint64_t seed = TestSeed(47);
+  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
+  constexpr int (*kNodeOf[])(int rank) = {[](int rank) { return rank < 3 ? 0 : 1; },
+                                          [](int rank) { return rank % 2; },
+                                          [](int rank) { return rank / 2; },
+                                          [](int rank) {
+                                            return rank;
+                                          }};
+  for (const auto node_of : kNodeOf) {
+    const Islands islands = IslandsBy(node_of, 4);
+    SimulatedGroup group(islands);
+    for (int number = 0; number < kOpKindCount; ++number) {
+      for (const size_t count : {5UL, 2'053UL, 16'384UL}) {
+        const auto kind = static_cast<OpKind>(number);
+        if (kind == OpKind::kBarrier && count > 5) continue;
+        for (uint64_t call = 0; call < 2; ++call) {
+          ASSERT_EQ(group.Run({.kind = kind,
+                               .dtype = WEFT_FLOAT32,
+                               .op = WEFT_SUM,
+                               .count = kind == OpKind::kBarrier ? 0 : count,
+                               .seed = seed + call}),
+                    "");
+        }
+      }
+    }
+  }
 }
 
 // Lanes of whole vectors, which begin where these are large.
