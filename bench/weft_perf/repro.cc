@@ -89,6 +89,7 @@ class Repro : public Experiment {
   Buffer symmetric_recv_;
   std::string ranks_are_;
   std::string isa_;
+  std::string nodes_;
   std::vector<size_t> prefix_counts_;  // of the pieces of the smallest size's result
   ReproSummary summary_;               // rank 0
 };
@@ -101,6 +102,8 @@ Outcome Repro::SetUp() {
   ranks_are_ = RanksAre(run_.report().devices);
   const char* isa = std::getenv("WEFT_ISA");
   isa_ = isa != nullptr && *isa != '\0' ? isa : "best";
+  const char* nodes = std::getenv("WEFT_FAKE_NODES");
+  nodes_ = nodes != nullptr && *nodes != '\0' ? nodes : "1";
   for (Buffer* buffer : {&private_send_, &private_recv_, &symmetric_send_, &symmetric_recv_}) {
     const bool is_private = buffer == &private_send_ || buffer == &private_recv_;
     Outcome o = run_.Allocate(is_private ? Memory::kPrivate : Memory::kSymmetric, buffer);
@@ -173,6 +176,7 @@ Outcome Repro::Record(const Job& job, const Way& way, const Hashes& mine) {
   result.count = job.extent.count;
   result.ranks_are = ranks_are_;
   result.isa = isa_;
+  result.nodes = nodes_;
   result.algorithm = way.algorithm != nullptr ? way.algorithm : "auto";
   result.memory = MemoryName(way.memory);
   result.in_place = way.in_place;

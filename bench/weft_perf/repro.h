@@ -1,6 +1,6 @@
 // --repro: a hash for each way to get a result, and whether all ways agree. run.h does what one set of ranks can do; here
-// are the other sets, processes and threads, and each instruction set of WEFT_ISA. The library reads that variable once,
-// so each set of ranks is a run of this program of its own, whose results come back through a pipe.
+// are the other sets: processes and threads, each instruction set of WEFT_ISA, and the nodes of WEFT_FAKE_NODES. The library reads
+// these variables once, so each set of ranks is a run of this program of its own, whose results come back through a pipe.
 //
 //   ReproSummary summary;
 //   summary.Add(result);            // any number of times
@@ -39,10 +39,11 @@ struct ReproResult {
   size_t bytes = 0;  // the table's size
   size_t count = 0;
   // How.
-  std::string ranks_are;  // "processes", "threads"
-  std::string isa;        // WEFT_ISA
-  std::string algorithm;  // "auto" or weft_call_t::algorithm
-  std::string memory;     // "private", "symmetric"
+  std::string ranks_are;    // "processes", "threads"
+  std::string nodes = "1";  // WEFT_FAKE_NODES
+  std::string isa;          // WEFT_ISA
+  std::string algorithm;    // "auto" or weft_call_t::algorithm
+  std::string memory;       // "private", "symmetric"
   bool in_place = false;
   bool blocking = true;
   // What came out.
@@ -51,7 +52,7 @@ struct ReproResult {
   bool ranks_agree = true;  // where every rank must have the same result
   size_t stray_bytes = 0;   // beside the buffers that changed
 
-  // "processes avx2 auto private in-place blocking"
+  // "processes avx2 auto private in-place blocking", and "nodes 0,1,0,1" if there are several
   std::string Way() const;
 };
 
@@ -106,11 +107,13 @@ class ReproSummary {
 struct ReproWorld {
   bool threads = false;  // instead of the processes of --nprocs
   std::string isa;       // of WEFT_ISA
+  std::string nodes;     // of WEFT_FAKE_NODES; "": as the user has it
 };
 
-// `isas`: what the CPU has; `chosen`: what the user's WEFT_ISA says, nullptr or "": all.
+// `isas`: what the CPU has, the best last; `chosen`: what the user's WEFT_ISA says, nullptr or "": all; `nodes`: what his
+// WEFT_FAKE_NODES says, nullptr or "": one node and, of processes with the last instruction set, every shape of several.
 std::vector<ReproWorld> ReproWorlds(const Options& options, const std::vector<std::string>& isas,
-                                    const char* chosen);
+                                    const char* chosen, const char* nodes);
 
 // The instruction sets that weft has kernels for and this CPU has.
 std::vector<std::string> CpuIsas();

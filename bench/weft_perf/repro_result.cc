@@ -31,6 +31,7 @@ void VisitMembers(Result& r, const Visit& visit) {
   visit("size", r.bytes);
   visit("count", r.count);
   visit("ranks_are", r.ranks_are);
+  visit("nodes", r.nodes);
   visit("isa", r.isa);
   visit("algorithm", r.algorithm);
   visit("memory", r.memory);
@@ -97,9 +98,10 @@ std::string HashOfRanks(const std::vector<std::string>& of_ranks, bool same, boo
 }
 
 std::string ReproResult::Way() const {
-  return Printf("%s %s %s %s %s %s", ranks_are.c_str(), isa.c_str(), algorithm.c_str(),
-                memory.c_str(), in_place ? "in-place" : "out-of-place",
-                blocking ? "blocking" : "asynchronous");
+  const std::string way =
+      Printf("%s %s %s %s %s %s", ranks_are.c_str(), isa.c_str(), algorithm.c_str(), memory.c_str(),
+             in_place ? "in-place" : "out-of-place", blocking ? "blocking" : "asynchronous");
+  return nodes == "1" ? way : way + " nodes " + nodes;
 }
 
 std::string ReproLine(const ReproResult& result) {

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -15,6 +16,8 @@
 namespace weft::perf {
 namespace {
 
+constexpr char kNodesVariable[] = "WEFT_FAKE_NODES";
+
 // Starts this program once more, its output in *pipe_end.
 Outcome StartWorld(const ReproWorld& world, int argc, char** argv, pid_t* pid, int* pipe_end) {
   std::vector<char*> arguments(argv, argv + argc);
@@ -25,6 +28,7 @@ Outcome StartWorld(const ReproWorld& world, int argc, char** argv, pid_t* pid, i
   arguments.push_back(nullptr);
   // This process itself uses nothing that reads it.
   setenv("WEFT_ISA", world.isa.c_str(), 1);
+  if (!world.nodes.empty()) setenv(kNodesVariable, world.nodes.c_str(), 1);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return Fail(ExitCode::kInternal, Printf("no pipe for the ranks: %s", std::strerror(errno)));
@@ -70,14 +74,37 @@ Outcome RunWorld(const ReproWorld& world, int argc, char** argv, bool forward, c
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
   const auto code =
       WIFEXITED(status) ? static_cast<ExitCode>(WEXITSTATUS(status)) : ExitCode::kInternal;
-  return Fail(code, Printf("%s with WEFT_ISA=%s failed", world.threads ? "threads" : "ranks",
-                           world.isa.c_str()));
+  const std::string nodes =
+      world.nodes.empty() ? "" : Printf(" %s=%s", kNodesVariable, world.nodes.c_str());
+  return Fail(code, Printf("%s with WEFT_ISA=%s%s failed", world.threads ? "threads" : "ranks",
+                           world.isa.c_str(), nodes.c_str()));
+}
+
+// A node for each rank, as WEFT_FAKE_NODES has it.
+template <typename NodeOf>
+std::string NodesText(int ranks, NodeOf&& node_of) {
+  std::string text;
+  for (int rank = 0; rank < ranks; ++rank)
+    text += Printf(rank == 0 ? "%d" : ",%d", node_of(rank));
+  return text;
+}
+
+// Two nodes, one for each rank, all ranks but one on the first, by turns: those that differ.
+std::vector<std::string> NodeShapes(int ranks) {
+  std::vector<std::string> shapes;
+  if (ranks >= 2) shapes.emplace_back("2");
+  if (ranks >= 3) {
+    shapes.push_back(Printf("%d", ranks));
+    shapes.push_back(NodesText(ranks, [ranks](int rank) { return rank == ranks - 1 ? 1 : 0; }));
+    shapes.push_back(NodesText(ranks, [](int rank) { return rank % 2; }));
+  }
+  return shapes;
 }
 
 }  // namespace
 
 std::vector<ReproWorld> ReproWorlds(const Options& options, const std::vector<std::string>& isas,
-                                    const char* chosen) {
+                                    const char* chosen, const char* nodes) {
   std::vector<std::string> wanted = isas;
   if (chosen != nullptr && *chosen != '\0') wanted = {chosen};
   // --threads-as-ranks has no place beside -t and -g.
@@ -85,9 +112,12 @@ std::vector<ReproWorld> ReproWorlds(const Options& options, const std::vector<st
       options.processes > 0 && !options.threads_as_ranks && options.ranks_per_process() == 1;
   std::vector<ReproWorld> worlds;
   for (const std::string& isa : wanted) {
-    worlds.push_back({false, isa});
-    if (both) worlds.push_back({true, isa});
+    worlds.push_back({false, isa, ""});
+    if (both) worlds.push_back({true, isa, ""});
   }
+  if (!both || (nodes != nullptr && *nodes != '\0')) return worlds;
+  for (std::string& shape : NodeShapes(options.processes))
+    worlds.push_back({false, wanted.back(), std::move(shape)});
   return worlds;
 }
 
@@ -107,7 +137,8 @@ ExitCode RunReproWorlds(const Options& options, int argc, char** argv) {
   ReproSummary summary;
   Outcome outcome;
   bool first = true;
-  for (const ReproWorld& world : ReproWorlds(options, CpuIsas(), std::getenv("WEFT_ISA"))) {
+  for (const ReproWorld& world :
+       ReproWorlds(options, CpuIsas(), std::getenv("WEFT_ISA"), std::getenv(kNodesVariable))) {
     outcome = RunWorld(world, argc, argv, first, output, &summary);
     if (!outcome.ok()) break;
     first = false;

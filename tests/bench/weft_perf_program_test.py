@@ -296,6 +296,7 @@ class WeftPerf(unittest.TestCase):
         # The first run was the one that is read: processes and threads, and each instruction set.
         self.assertEqual({row["ranks_are"] for row in report["results"]}, {"processes", "threads"})
         self.assertIn("scalar", {row["isa"] for row in report["results"]})
+        self.assertEqual({row["nodes"] for row in report["results"]}, {"1", "2", "3", "0,0,1", "0,1,0"})
         self.assertEqual({row["in_place"] for row in report["results"]}, {False, True})
         self.assertEqual({row["blocking"] for row in report["results"]}, {False, True})
         self.assertEqual({row["memory"] for row in report["results"]}, {"private", "symmetric"})
