@@ -1,33 +1,46 @@
+// By readdir: std::filesystem's iterators would be in the way of programs that are linked statically with libweft.a.
 #include "comm/transport/ucx/rdma_devices.h"
 
-#include <filesystem>
+#include <memory>
 #include <string_view>
-#include <system_error>
+#include <vector>
+
+#include <dirent.h>
 
 #include "base/file.h"
+#include "base/text.h"
 
 namespace weft {
 namespace {
 
-namespace fs = std::filesystem;
+struct CloseFolder {
+  void operator()(DIR* folder) const { (void)closedir(folder); }
+};
+
+// The names in a folder, but for hidden ones; none if it cannot be read.
+std::vector<std::string> NamesIn(const std::string& path) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, CloseFolder> folder(opendir(path.c_str()));
+  if (folder == nullptr) return names;
+  while (const dirent* const entry = readdir(folder.get())) {
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  }
+  return names;
+}
 
 // "4: ACTIVE"
-bool HasPortThatIsUp(const fs::path& device) {
-  std::error_code error;
-  for (const fs::directory_entry& port : fs::directory_iterator(device / "ports", error)) {
-    if (ReadFirstLine((port.path() / "state").string()).find("ACTIVE") != std::string::npos) {
-      return true;
-    }
+bool HasPortThatIsUp(const std::string& device) {
+  for (const std::string& port : NamesIn(device + "/ports")) {
+    const std::string state = ReadFirstLine(StrCat(device, "/ports/", port, "/state"));
+    if (state.find("ACTIVE") != std::string::npos) return true;
   }
   return false;
 }
 
 // A container may see the adapters of its machine and have no way to them.
-bool MayOpenOne(const fs::path& folder) {
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().filename().string().starts_with("uverbs")) return true;
-  }
+bool MayOpenOne(const std::string& folder) {
+  for (const std::string& name : NamesIn(folder))
+    if (name.starts_with("uverbs")) return true;
   return false;
 }
 
@@ -35,11 +48,9 @@ bool MayOpenOne(const fs::path& folder) {
 
 bool HasRdmaDevice(const std::string& root) {
   if (!MayOpenOne(root + "/dev/infiniband")) return false;
-  std::error_code error;
-  for (const fs::directory_entry& device :
-       fs::directory_iterator(root + "/sys/class/infiniband", error)) {
-    if (HasPortThatIsUp(device.path())) return true;
-  }
+  const std::string devices = root + "/sys/class/infiniband";
+  for (const std::string& device : NamesIn(devices))
+    if (HasPortThatIsUp(StrCat(devices, "/", device))) return true;
   return false;
 }
 
