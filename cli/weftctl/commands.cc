@@ -26,15 +26,30 @@ void AddDump(CLI::App& app, CommandLine* line) {
 }
 
 void AddExplain(CLI::App& app, CommandLine* line) {
-  CLI::App* command =
-      app.add_subcommand("explain", "what weft does for a call on this machine, and why");
-  command->add_option("OP", line->explain.operation, "all_reduce, all_gather...")->required();
-  command->add_option("BYTES", line->explain.bytes, "its count in bytes: 4096, 64K")->required();
-  command->add_option("--ranks", line->explain.ranks, "of one node")->capture_default_str();
+  CLI::App* command = app.add_subcommand(
+      "explain", "what weft does for a call on this machine, or on nodes, and why");
+  command->add_option("OP", line->explain.operation, "all_reduce, all_gather...; all with --nodes");
+  command->add_option("BYTES", line->explain.bytes,
+                      "its count in bytes: 4096, 64K; several with --nodes");
+  auto* ranks =
+      command->add_option("--ranks", line->explain.ranks, "of one node")->capture_default_str();
   command->add_option("--dtype", line->explain.dtype, "of the elements")->capture_default_str();
-  command->add_flag("--symmetric", line->explain.symmetric, "all buffers are of weft_mem_alloc");
+  auto* symmetric = command->add_flag("--symmetric", line->explain.symmetric,
+                                      "all buffers are of weft_mem_alloc");
   auto* json = command->add_flag("--json")->description("for programs");
-  command->callback([=] { line->output = PrintExplanation(line->explain, bool(*json)); });
+  ExplainNodesArguments* const of_nodes = &line->explain_nodes;
+  auto* nodes = command
+                    ->add_option("--nodes", of_nodes->nodes,
+                                 "2x4: two of four ranks; 3,1: one of three and one of one; "
+                                 "2x4:cyclic: ranks by turns")
+                    ->excludes(ranks, symmetric, json);
+  command->add_option("--latency-us", of_nodes->latency_us, "between nodes")->needs(nodes);
+  command->add_option("--gbit", of_nodes->gbit, "per second, of a node's port")->needs(nodes);
+  auto* csv = command->add_flag("--csv")->description("for programs")->needs(nodes);
+  command->callback([=] {
+    line->output = bool(*nodes) ? PrintNodesExplanation(line->explain, *of_nodes, bool(*csv))
+                                : PrintExplanation(line->explain, bool(*json));
+  });
 }
 
 void AddTune(CLI::App& app, CommandLine* line) {

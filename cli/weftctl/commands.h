@@ -40,6 +40,13 @@ struct ExplainArguments {
   bool symmetric = false;         // all buffers are of weft_mem_alloc
 };
 
+// The command line of explain --nodes.
+struct ExplainNodesArguments {
+  std::string nodes;       // "2x4", "3,1", "2x4:cyclic"
+  double latency_us = -1;  // between nodes; below 0: LinkModel's
+  double gbit = -1;        // of a node's port; below 0: LinkModel's
+};
+
 // The command line of plan. Numbers that are long as digits come as text: "7e9", "7B", "40GB".
 struct PlanArguments {
   std::string params;  // a number; K, M, B or G, T are powers of 1000
@@ -79,6 +86,7 @@ struct CommandLine {
   std::vector<std::string> files;  // of dump and schedule
   ScheduleArguments schedule;
   ExplainArguments explain;
+  ExplainNodesArguments explain_nodes;
   PlanArguments plan;
   TopologyArguments topology;
   std::string compared;  // of topology diff: with what
@@ -98,6 +106,11 @@ CommandOutput PrintDumps(const std::vector<std::string>& paths, bool json);
 // What weft would do for a call on this machine, and why, as weft_explain says it, sums where it reduces. May measure
 // the machine, which takes a tenth of a second.
 CommandOutput PrintExplanation(const ExplainArguments& arguments, bool json);
+
+// What weft would do on several nodes, for one operation and size or for a table of them: the schedules, what they send, and how
+// long they take by a model of the links.
+CommandOutput PrintNodesExplanation(const ExplainArguments& arguments,
+                                    const ExplainNodesArguments& nodes, bool csv);
 
 // What this machine costs, where that is known from, and the choices and predictions that follow. Measures as
 // comm/select/load_model.h says; `measure` is WEFT_TUNE=measure.

@@ -9,12 +9,14 @@
 
 #include "base/interrupt.h"
 #include "base/later.h"
+#include "base/log.h"
 #include "base/options.h"
 #include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
 #include "comm/hierarchy/span_message_failure.h"
+#include "comm/hierarchy/span_price.h"
 #include "comm/hierarchy/span_reconfigure.h"
 #include "comm/hierarchy/span_schedule.h"
 #include "comm/hierarchy/span_split.h"
@@ -103,6 +105,12 @@ absl::Status CutOff(const SpanCore& core, const std::deque<std::shared_ptr<SpanW
   return absl::OkStatus();
 }
 
+// Once for a job: on rank 0.
+void WarnOfPrice(const Islands& islands, const std::string& group) {
+  if (const std::string price = PriceSentence(islands); !price.empty())
+    LogWarn("group ", group, ": ", price);
+}
+
 // What is said of a rank of the first group, as this one numbers them.
 absl::Status OwnNumbers(const absl::Status& cause, const SpanCore& core, const std::string& name) {
   ErrorFields fields = FieldsOf(cause);
@@ -129,6 +137,7 @@ absl::StatusOr<std::shared_ptr<SpanGroup>> SpanGroup::Make(Store& store, GroupMe
   WEFT_ASSIGN_OR_RETURN(const Isa isa, SelectIsa());
   const int rank = meeting.rank;
   WEFT_ASSIGN_OR_RETURN(SpanCore core, MakeSpan(store, std::move(meeting), options, settings));
+  if (rank == 0) WarnOfPrice(core.islands, options.name);
   return std::make_shared<SpanGroup>(std::move(core), rank, options, isa, nullptr);
 }
 

@@ -1,4 +1,5 @@
 """weftctl: its output formats and its answers to bad command lines."""
+import csv
 import json
 import os
 import pathlib
@@ -104,6 +105,51 @@ class Explain(LaunchedTest):
                                 (("all_reduce", "8", "--ranks", "65"), "65 ranks"), (("all_reduce", "8", "--dtype", "f"), '"f"')):
             with self.subTest(arguments):
                 code, out, err = self.explain(*arguments)
+                self.assertEqual((2, [], 1), (code, out, len(err)), err)
+                self.assertIn(word, err[0])
+
+
+class ExplainNodes(LaunchedTest):
+    def explain(self, *arguments):
+        code, out, err = self.run_to_end("explain", *arguments)
+        self.assertEqual((0, []), (code, err))
+        return out
+
+    def rows(self, *arguments):
+        return list(csv.DictReader(self.explain(*arguments, "--csv")))
+
+    def test_table_has_every_operation_and_size(self):
+        lines = self.explain("--nodes", "2x2")
+        self.assertEqual("4 ranks on 2 nodes, float32; by a model, and not measured", lines[0])
+        self.assertEqual("pieces: 1 of the node that has most", lines[3])
+        self.assertEqual(6 + 1 + 8 * 5, len(lines))
+        rows = self.rows("--nodes", "2x2")
+        self.assertEqual(1 + 8 * 5, len(rows))
+        for row in rows:
+            self.assertGreater(int(row["predicted_ns"]), 15000, row)
+
+    def test_orders_of_ranks_have_their_price(self):
+        (nested,) = self.rows("all_reduce", "1M", "--nodes", "2x2")
+        (turns,) = self.rows("all_reduce", "1M", "--nodes", "2x2:cyclic")
+        (uneven,) = self.rows("all_reduce", "1M", "--nodes", "3,1")
+        self.assertEqual([("1", 1 << 20), ("2", 3 << 19), ("2", 3 << 19)],
+                         [(row["pieces"], int(row["node_bytes"]) // 4096 * 4096) for row in (nested, turns, uneven)])
+        self.assertLess(int(nested["predicted_ns"]), int(turns["predicted_ns"]))
+        price = [line for line in self.explain("all_reduce", "1M", "--nodes", "2x2:cyclic") if line.startswith("price: ")]
+        self.assertRegex(price[0], "2 pieces.*first: 0,2,1,3$")
+        self.assertNotIn("price", "".join(self.explain("all_reduce", "1M", "--nodes", "3,1")))
+
+    def test_links_are_those_asked_for(self):
+        (row,) = self.rows("all_reduce", "8", "--nodes", "2x1", "--latency-us", "100", "--gbit", "1")
+        self.assertEqual(("recursive_doubling", "1", str(2 * 3000 + 100_000 + 64)), (row["schedule"], row["levels"], row["predicted_ns"]))
+
+    def test_bad_command_lines(self):
+        for arguments, word in ((("--nodes", "2"), "--nodes 2"), (("--nodes", "3,0"), "3,0"), (("--nodes", "2x300"), "2x300"), (("--nodes", ""), "--nodes"),
+                                (("--nodes", "100x100"), "256 ranks"), (("--nodes", "1x4"), "two nodes"), (("sum", "--nodes", "2x2"), "sum"),
+                                (("--nodes", "2x2", "--gbit", "0"), "--gbit 0"), (("--nodes", "2x2", "--latency-us", "nan"), "nan"),
+                                (("all_reduce", "8", "--csv"), "--nodes"), (("--nodes", "2x2", "--json"), "--json")):
+            with self.subTest(arguments):
+                code, out, err = self.run_to_end("explain", *arguments)
                 self.assertEqual((2, [], 1), (code, out, len(err)), err)
                 self.assertIn(word, err[0])
 

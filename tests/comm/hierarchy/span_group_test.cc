@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -316,6 +317,23 @@ TEST(SpanGroup, AMismatchEndsItsPartOnAllNodes) {
     (*part)->Close();
     return met.ok() ? "" : std::string(met.message());
   });
+}
+
+// By turns, a node sums as many pieces as it has ranks; the warning names the order that nests. Once: on rank 0.
+TEST(SpanGroup, AnOrderOfRanksThatCostsIsWarnedOf) {
+  static std::string logged;
+  SetLogCallback(
+      [](weft_log_level_t /*level*/, const char* message, void* /*user*/) { logged += message; },
+      nullptr);
+  for (const Nodes& shape : {Nodes{4, "0,1,0,1"}, Nodes{4, "2"}, Nodes{3, "0,0,1"}}) {
+    const bool costs = shape.nodes[2] == '1';
+    RunNodes(shape, [&](ProcessGroup& group) -> std::string {
+      const bool told = logged.find("2 pieces") != std::string::npos &&
+                        logged.find("0,2,1,3") != std::string::npos;
+      return told == (costs && group.rank() == 0) ? "" : StrCat("it says: ", logged);
+    });
+  }
+  SetLogCallback(nullptr, nullptr);
 }
 
 TEST(SpanGroup, WhatIsNotThereIsRefused) {
