@@ -256,13 +256,13 @@ absl::StatusOr<std::shared_ptr<SpanRecords>> MakeRecords(ProcessGroup& inner,
   return std::make_shared<SpanRecords>(static_cast<std::byte*>(block), ranks, place);
 }
 
-void CloseSpan(SpanCore* span) {
+void CloseSpan(SpanCore* span, bool goes_on) {
   if (!span->net->watch().here()) return;  // the parent's to close
   // If it has ended, that is told before nobody here knows of it any more.
-  if (span->end->Found()) LookNow();
+  if (!goes_on && span->end->Found()) LookNow();
   span->net->watch().Remove(span->end.get());
   span->net.reset();
-  span->inner->Close();
+  if (!goes_on) span->inner->Close();
 }
 
 }  // namespace weft

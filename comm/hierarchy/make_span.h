@@ -59,7 +59,7 @@ absl::StatusOr<SpanCore> MakeSpan(Store& store, GroupMeeting meeting, const Grou
 absl::StatusOr<std::shared_ptr<SpanRecords>> MakeRecords(ProcessGroup& inner,
                                                          const std::vector<int>& ranks, int place);
 
-// This rank leaves.
-void CloseSpan(SpanCore* span);
+// This rank leaves. `goes_on`: not it, but the group is over, and another one is made of its island's group, which stays.
+void CloseSpan(SpanCore* span, bool goes_on = false);
 
 }  // namespace weft

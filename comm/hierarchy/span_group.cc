@@ -17,7 +17,6 @@
 #include "base/wait.h"
 #include "comm/hierarchy/span_message_failure.h"
 #include "comm/hierarchy/span_price.h"
-#include "comm/hierarchy/span_reconfigure.h"
 #include "comm/hierarchy/span_schedule.h"
 #include "comm/hierarchy/span_split.h"
 #include "comm/hierarchy/span_work_failure.h"
@@ -181,14 +180,14 @@ absl::Status SpanGroup::Prepare() {
   }
   {
     MutexLock lock(mutex_);
-    if (closed_) return Closed(options_.name, succession_.Next() != nullptr);
+    if (closed_) return Closed(options_.name, succession_.begun());
   }
   return PrepareProgress();
 }
 
 // The first caller to learn of the end gets its cause, as on one node.
 absl::Status SpanGroup::Admit() {
-  if (closed_) return Closed(options_.name, succession_.Next() != nullptr);
+  if (closed_) return Closed(options_.name, succession_.begun());
   if (!cause_.ok()) {
     recorder_.Tell(cause_);
     if (!std::exchange(told_, true)) return cause_;
@@ -438,7 +437,7 @@ absl::Status SpanGroup::error() {
   if (!origin_.here()) return absl::OkStatus();
   StepAll();
   MutexLock lock(mutex_);
-  return closed_ ? Closed(options_.name, succession_.Next() != nullptr) : cause_;
+  return closed_ ? Closed(options_.name, succession_.begun()) : cause_;
 }
 
 void SpanGroup::Abort(std::string_view reason) {
@@ -453,17 +452,24 @@ void SpanGroup::Fail(const absl::Status& cause) {
   LookSoon();
 }
 
+// One that is made anew keeps its island's group, of which the next one's is made.
 void SpanGroup::Close() {
   if (!origin_.here()) return;
+  const bool goes_on = succession_.begun();
   Works ended;
   {
     MutexLock lock(mutex_);
-    if (std::exchange(closed_, true)) return;
-    if (!works_.empty() || !message_works_.empty())
+    if (closed_) return succession_.Drop();
+    closed_ = true;
+    if (!goes_on && (!works_.empty() || !message_works_.empty()))
       core_.inner->Abort("its handle was destroyed while operations were pending");
-    EndAll(MakeError(WEFT_ABORTED, {.group = options_.name},
-                     fmt::format("group {} was closed", options_.name)),
-           &ended);
+    EndAll(
+        goes_on && !cause_.ok()
+            ? cause_
+            : MakeError(WEFT_ABORTED, {.group = options_.name},
+                        fmt::format("group {} was {}", options_.name,
+                                    goes_on ? "reconfigured while this call was made" : "closed")),
+        &ended);
     recorder_.Leave();
   }
   for (const std::shared_ptr<CallbackWork>& work : ended) {
@@ -474,7 +480,7 @@ void SpanGroup::Close() {
   if (part_of_ != nullptr) part_of_->Remove(this);
   UnwatchGroup(report_.get());
   report_->Close();
-  CloseSpan(&core_);
+  CloseSpan(&core_, goes_on);
   RemoveProgressUser(this);
 }
 
@@ -535,51 +541,6 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> SpanGroup::Split(int color, int ke
   parts_->Add(group);
   if (const absl::Status ended = error(); !ended.ok()) group->Fail(ended);  // meanwhile
   return std::shared_ptr<ProcessGroup>(group);
-}
-
-// Each round makes a group of those that live. Where another rank dies meanwhile that one has ended, and the next round is about it.
-absl::StatusOr<std::shared_ptr<ProcessGroup>> SpanGroup::Reconfigure(
-    const std::vector<int>& members, const GroupOptions& options) {
-  if (!origin_.here()) return Prepare();
-  WEFT_RETURN_IF_ERROR(SpanReconfigure::Check(core_, members, options_.name));
-  GroupOptions inherited = options_;
-  inherited.timeout_ns = timeout_ns_.load();
-  SpanReconfigure making(core_.membership, members, options, inherited);
-  std::shared_ptr<SpanGroup> from = shared_from_this();
-  if (std::shared_ptr<SpanGroup> next = succession_.Next()) {
-    from = std::move(next);
-  } else {
-    WEFT_RETURN_IF_ERROR(Prepare());
-  }
-  // True if there is a group of several nodes, which is `from` then.
-  const auto succeed = [&](SpanPart* next) {
-    parts_->Fail(MakeError(WEFT_ABORTED, {.group = options_.name},
-                           fmt::format("group {} was reconfigured", options_.name)));
-    std::shared_ptr<SpanGroup> group;
-    if (next->core.net != nullptr) {
-      group = std::make_shared<SpanGroup>(std::move(next->core), next->rank, next->options, isa_,
-                                          nullptr);
-      succession_.Set(group);
-    }
-    from->Close();
-    from = group;
-    return group != nullptr;
-  };
-  while (true) {
-    WEFT_ASSIGN_OR_RETURN(SpanPart next, making.Survive(from->core_));
-    if (!succeed(&next)) return next.on_one_island;
-    const absl::StatusOr<std::vector<int>> wanted = making.Vote(*from, from->core_);
-    if (!wanted.ok()) {
-      if (making.MayTryAgain(from->error())) continue;
-      return wanted.status();
-    }
-    if (!SpanReconfigure::IsOther(*wanted, *from)) return std::shared_ptr<ProcessGroup>(from);
-    absl::StatusOr<SpanPart> narrowed = making.Narrow(from->core_, *wanted);
-    if (!narrowed.ok() && making.MayTryAgain(narrowed.status())) continue;
-    WEFT_RETURN_IF_ERROR(narrowed.status());
-    if (!succeed(&*narrowed)) return narrowed->on_one_island;
-    return std::shared_ptr<ProcessGroup>(from);
-  }
 }
 
 std::string SpanGroup::Explain(const Collective& call, BufferKind /*buffers*/) const {

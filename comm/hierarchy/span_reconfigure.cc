@@ -63,13 +63,6 @@ ErrorFields FieldsOfMember(const GroupMember& member, const std::string& group) 
 
 }  // namespace
 
-// A group that is to be made: ranks of the one before, in their new order.
-struct SpanReconfigure::Cut {
-  std::vector<int> wanted;
-  uint64_t group_id = 0;
-  uint32_t epoch = 1;
-};
-
 SpanReconfigure::SpanReconfigure(const Membership& first, std::vector<int> members,
                                  const GroupOptions& options, const GroupOptions& inherited)
     : first_(first), members_(std::move(members)), options_(options) {
@@ -108,7 +101,7 @@ bool SpanReconfigure::MayTryAgain(const absl::Status& status) const {
 
 // --- Who goes on ---------------------------------------------------------------------------------
 
-absl::StatusOr<std::vector<int>> SpanReconfigure::Survivors(const SpanCore& old, uint32_t* epoch) {
+absl::StatusOr<SpanReconfigure::Cut> SpanReconfigure::Agree(const SpanCore& old) const {
   const std::vector<GroupMember>& members = old.membership.members;
   const SpanWatch::NextMembership next = old.net->watch().AwaitMembership(old.epoch, deadline_ns_);
   WEFT_RETURN_IF_ERROR(Annotate(next.interrupted, Heading()));
@@ -129,33 +122,24 @@ absl::StatusOr<std::vector<int>> SpanReconfigure::Survivors(const SpanCore& old,
         WEFT_TIMEOUT, FieldsOfMember(member, options_.name),
         StrCat(Heading(), NameOf(member), " lives, and has not called reconfigure in time"));
   }
-  *epoch = next.members.epoch;
-  std::vector<int> survivors;
+  Cut cut{.epoch = next.members.epoch};
+  cut.group_id = HashOf({}, old.net->links()->first_group_id() + cut.epoch);
   bool among_them = false;
   for (const GroupMember& member : members) {
     if (!next.members.ranks.Has(member.world_rank)) continue;
-    survivors.push_back(member.rank);
+    cut.wanted.push_back(member.rank);
     among_them |= member.world_rank == old.inner->world_rank(old.inner->rank());
   }
-  if (among_them) return survivors;
+  if (among_them) return cut;
   return MakeError(WEFT_NO_QUORUM, {.group = options_.name},
                    Heading() +
                        "the other nodes could not reach this one, and have gone on "
                        "without it");
 }
 
-absl::StatusOr<SpanPart> SpanReconfigure::Survive(const SpanCore& old) {
-  Cut cut;
-  WEFT_ASSIGN_OR_RETURN(cut.wanted, Survivors(old, &cut.epoch));
-  cut.group_id = HashOf({}, old.net->links()->first_group_id() + cut.epoch);
-  return Remake(old, cut);
-}
-
-absl::StatusOr<SpanPart> SpanReconfigure::Narrow(const SpanCore& core,
-                                                 const std::vector<int>& wanted) {
-  return Remake(core, {.wanted = wanted,
-                       .group_id = HashOf(wanted, core.membership.group_id),
-                       .epoch = core.epoch});
+SpanReconfigure::Cut SpanReconfigure::Narrow(const SpanCore& core, const std::vector<int>& wanted) {
+  return {
+      .wanted = wanted, .group_id = HashOf(wanted, core.membership.group_id), .epoch = core.epoch};
 }
 
 bool SpanReconfigure::IsOther(const std::vector<int>& wanted, const ProcessGroup& group) {
@@ -248,7 +232,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> SpanReconfigure::MakeHome(const Cu
   return home;
 }
 
-absl::StatusOr<SpanPart> SpanReconfigure::Remake(const SpanCore& old, const Cut& cut) {
+absl::StatusOr<SpanPart> SpanReconfigure::Remake(const SpanCore& old, const Cut& cut) const {
   const int own_world_rank = old.inner->world_rank(old.inner->rank());
   SpanPart part{.options = options_};
   SpanCore& core = part.core;
@@ -269,7 +253,10 @@ absl::StatusOr<SpanPart> SpanReconfigure::Remake(const SpanCore& old, const Cut&
   const bool on_this_island = std::any_of(
       members.begin(), members.end(),
       [&](const GroupMember& member) { return PlaceWith(*old.inner, member.world_rank) >= 0; });
-  if (!on_this_island) return part;
+  if (!on_this_island) {
+    old.inner->Close();
+    return part;
+  }
   absl::Status ended;
   WEFT_RETURN_IF_ERROR(MakeInner(old, cut, &core, &ended));
   if (part.rank < 0) {

@@ -1,17 +1,20 @@
-// The group in which the ranks of one go on that was made anew.
+// What follows a group that is made anew: whether it is over, and, while that is not done, how far it has come.
 //
-//   succession.Set(next);
-//   if (std::shared_ptr<SpanGroup> next = succession.Next()) ...     // this one is over
+//   succession.Begin();                    // the others have agreed: this group is over
+//   succession.Keep(core, group);          // what the next attempt, if this one ends with an error, is to begin with
+//   succession.Forget();                   // the next group is somebody else's
+//   succession.Drop();                     // there will be no attempt
 //
-// Also where making it has ended with an error since: then the next attempt is that group's.
-//
-// Thread-safety: any thread.
+// Thread-safety: any thread; Keep and Forget by one at a time.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/mutex.h"
+#include "comm/group/process_group.h"
+#include "comm/hierarchy/make_span.h"
 
 namespace weft {
 
@@ -19,18 +22,51 @@ class SpanGroup;
 
 class SpanSuccession {
  public:
-  void Set(std::shared_ptr<SpanGroup> next) {
+  void Begin() {
     MutexLock lock(mutex_);
-    next_ = std::move(next);
+    begun_ = true;
   }
 
-  std::shared_ptr<SpanGroup> Next() const {
+  bool begun() const {
+    MutexLock lock(mutex_);
+    return begun_;
+  }
+
+  // `group`: of `core`; nullptr: there is none.
+  void Keep(const SpanCore& core, std::shared_ptr<SpanGroup> group) {
+    MutexLock lock(mutex_);
+    core_ = core;
+    next_ = std::move(group);
+  }
+
+  bool has_core() const {
+    MutexLock lock(mutex_);
+    return core_.has_value();
+  }
+
+  std::optional<SpanCore> core() const {
+    MutexLock lock(mutex_);
+    return core_;
+  }
+
+  std::shared_ptr<SpanGroup> next() const {
     MutexLock lock(mutex_);
     return next_;
   }
 
+  void Forget() {
+    MutexLock lock(mutex_);
+    core_.reset();
+    next_.reset();
+  }
+
+  // Closes what there is.
+  void Drop();
+
  private:
   mutable Mutex mutex_;
+  bool begun_ WEFT_GUARDED_BY(mutex_) = false;
+  std::optional<SpanCore> core_ WEFT_GUARDED_BY(mutex_);
   std::shared_ptr<SpanGroup> next_ WEFT_GUARDED_BY(mutex_);
 };
 
