@@ -93,6 +93,23 @@ class Exchange {
   std::vector<std::vector<GroupVerdict>> settled_;
 };
 
+TEST(IslandRelay, OfDeadlinesTheOneThatWasTracedFartherCounts) {
+  FailureRecord near = Record(WEFT_TIMEOUT, 0);
+  FailureRecord farther = Record(WEFT_TIMEOUT, 5);
+  farther.traced = 1;
+  FailureRecord to_the_end = Record(WEFT_TIMEOUT, 7);
+  to_the_end.traced = FailureRecord::kTracedToEnd;
+  EXPECT_TRUE(BeatsRecord(farther, near));
+  EXPECT_TRUE(BeatsRecord(to_the_end, farther));
+  EXPECT_FALSE(BeatsRecord(near, farther));
+  EXPECT_TRUE(BeatsRecord(Record(WEFT_UNREACHABLE, 9), to_the_end));
+  // It goes between islands.
+  GroupVerdict verdict{.record = farther};
+  const absl::StatusOr<GroupVerdict> read = DecodeVerdictOf(EncodeVerdictOf(verdict), 0);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->record, farther);
+}
+
 TEST(IslandRelay, AllSettleOnTheBestThatAnybodyFoundInTime) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(StrCat("seed ", seed));
