@@ -7,7 +7,7 @@
 //   recorder.End(*work, /*well=*/true);
 //   recorder.Tell(cause);                      // an operation is about to return why the group has ended: the dump
 //
-// Thread-safety: under the group's lock; Read() and Waited() from any thread. Costs some 30 ns a call, and allocates nothing.
+// Thread-safety: under the group's lock; Read() and Waited() from any thread. Costs some 40 ns a call, and allocates nothing.
 #pragma once
 
 #include <cstdint>
