@@ -241,6 +241,7 @@ absl::StatusOr<SpanPart> SpanReconfigure::Remake(const SpanCore& old, const Cut&
   core.islands = IslandsOf(core.membership);
   core.epoch = cut.epoch;
   core.of_all = true;
+  core.foreign = old.foreign;
   for (const int rank : cut.wanted)
     core.peers.push_back(old.peers[static_cast<size_t>(rank)]);
   const std::vector<GroupMember>& members = core.membership.members;
