@@ -80,7 +80,7 @@ bool MessageLink::WantsToWrite() const {
   if (!attached()) return false;
   return stream_.WantsToWrite() ||
          (stream_.MayWrite() && (front_done_ < front_.size() || out_part_ || !control_.empty() ||
-                                 tell_ || sends_.FindIf([this](const Transfer& send) {
+                                 tell_ || tell_next_ || sends_.FindIf([this](const Transfer& send) {
                                    return MayGo(send) || IsStuck(send);
                                  }) != nullptr));
 }
