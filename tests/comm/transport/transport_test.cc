@@ -96,7 +96,7 @@ class BreakingNet : public SystemNet {
 // The transports of `size` ranks.
 class Ranks {
  public:
-  explicit Ranks(Kind kind, int size, Net* net = SystemSeams().net) : net_(net) {
+  explicit Ranks(Kind kind, int size, Net* net = SystemSeams().net) : kind_(kind), net_(net) {
     if (kind == Kind::kSharedMemory) {
       std::vector<int> all(static_cast<size_t>(size));
       std::iota(all.begin(), all.end(), 0);
@@ -181,8 +181,12 @@ class Ranks {
     }
   }
 
-  // One closes a group while the others go on, as it may have to wait for them.
+  // One closes a group; over UCX, where it may have to wait for the others, while these go on.
   void Close(int rank, uint64_t group) {
+    if (kind_ != Kind::kUcx) {
+      transports_[static_cast<size_t>(rank)]->CloseGroup(group);
+      return;
+    }
     std::atomic<bool> closed{false};
     std::thread others([&] {
       while (!closed.load()) {
@@ -222,6 +226,7 @@ class Ranks {
     return island_.data() + (kAlignment - address % kAlignment) % kAlignment;
   }
 
+  const Kind kind_;
   Net* const net_;
   std::vector<std::byte> island_;
   std::vector<Endpoint> endpoints_;
