@@ -189,7 +189,9 @@ void NetlabProcess::Kill(int signal) {
 }
 
 Netlab::Netlab(const NetlabSettings& settings)
-    : settings_(settings), shapes_(static_cast<size_t>(settings.nodes)) {}
+    : settings_(settings),
+      shapes_(static_cast<size_t>(settings.nodes)),
+      faulty_(static_cast<size_t>(settings.nodes)) {}
 
 absl::StatusOr<std::unique_ptr<Netlab>> Netlab::Make(const NetlabSettings& settings) {
   if (settings.nodes < 1 || settings.nodes > kNetlabNodesMax || settings.interfaces < 1 ||
@@ -204,6 +206,7 @@ absl::StatusOr<std::unique_ptr<Netlab>> Netlab::Make(const NetlabSettings& setti
 }
 
 Netlab::~Netlab() {
+  faulty_.clear();
   alive_.Reset();
   if (places_.empty() || places_[0].holder <= 0) return;
   // The holder of the switch waits for the others.
@@ -378,6 +381,51 @@ absl::Status Netlab::SetDelay(int node, int milliseconds) {
 
 absl::Status Netlab::SetLinkUp(int node, bool up) {
   return Run(places_[0], {"ip", "link", "set", Port(node, 0), up ? "up" : "down"});
+}
+
+// node's eth0 = port (out of the switch now) - forwarder - wire = plug, in the switch
+absl::Status Netlab::SetFaults(int node, const FrameFaults& faults) {
+  std::unique_ptr<Faulty>& faulty = faulty_[static_cast<size_t>(node)];
+  if (faulty != nullptr) return MakeError(WEFT_BAD_STATE, "the node's cable is faulty already");
+  const std::string port = Port(node, 0);
+  const std::string wire = StrCat("wire", node);
+  const std::string plug = StrCat("plug", node);
+  WEFT_RETURN_IF_ERROR(Run(places_[0], {"ip", "-batch", "-"},
+                           StrCat("link add ", wire, " type veth peer name ", plug, "\nlink set ",
+                                  port, " nomaster\nlink set ", plug, " master switch0\nlink set ",
+                                  plug, " up\nlink set ", wire, " up\n")));
+  const auto without_offloads = [this](const Place& place, const std::string& interface) {
+    const auto process = SpawnFunction(place, [&] { return TurnOffOffloads(interface); });
+    const int code = process->Wait(MonotonicNs() + kSetUpNs);
+    return code == 0 ? absl::OkStatus() : Unsupported(process->Output());
+  };
+  WEFT_RETURN_IF_ERROR(without_offloads(place(node), "eth0"));
+  WEFT_RETURN_IF_ERROR(without_offloads(places_[0], plug));
+  faulty = std::make_unique<Faulty>();
+  FrameCounts* const counts = faulty->counts.operator->();
+  faulty->process =
+      SpawnFunction(places_[0], [&] { return ForwardFrames(port, wire, faults, counts); });
+  return absl::OkStatus();
+}
+
+const FrameCounts& Netlab::Faults(int node) const {
+  return *faulty_[static_cast<size_t>(node)]->counts.operator->();
+}
+
+std::unique_ptr<NetlabProcess> Netlab::SpawnFunction(
+    const Place& place, const std::function<absl::Status()>& body) const {
+  UniqueFd output(memfd_create("netlab output", MFD_CLOEXEC));
+  std::fflush(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid != 0) return std::make_unique<NetlabProcess>(pid, std::move(output));
+  const bool entered = place.namespaces.Enter();
+  EndWithParent();
+  if (!entered || getppid() != parent) _exit(kNoSuchProgram);
+  const absl::Status done = body();
+  const std::string said(done.message());
+  (void)!write(output.get(), said.data(), said.size());
+  _exit(done.ok() ? 0 : 1);
 }
 
 absl::StatusOr<NetlabCounters> Netlab::Counters(int node, int interface) const {

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,7 +29,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/fd.h"
+#include "tests/support/frame_forwarder.h"
 #include "tests/support/node_namespaces.h"
+#include "tests/support/shared_value.h"
 
 namespace weft::test {
 
@@ -113,6 +116,13 @@ class Netlab {
   // The cable of eth0, pulled out at the switch: nothing arrives any more, and nobody is told.
   absl::Status SetLinkUp(int node, bool up);
 
+  // Puts a process into the cable of eth0 that loses frames, doubles them and lets some come late; once for each node. Rates and pulled
+  // cables are as before.
+  absl::Status SetFaults(int node, const FrameFaults& faults);
+
+  // What that has done.
+  const FrameCounts& Faults(int node) const;
+
   // Since the beginning, with headers.
   absl::StatusOr<NetlabCounters> Counters(int node, int interface = 0) const;
 
@@ -143,10 +153,21 @@ class Netlab {
 
   const Place& place(int node) const { return places_[static_cast<size_t>(node) + 1]; }
 
+  // A child on that node, or at the switch, which does something and ends if it returns.
+  std::unique_ptr<NetlabProcess> SpawnFunction(const Place& place,
+                                               const std::function<absl::Status()>& body) const;
+
+  // What is in a node's cable.
+  struct Faulty {
+    SharedValue<FrameCounts> counts;
+    std::unique_ptr<NetlabProcess> process;
+  };
+
   const NetlabSettings settings_;
   UniqueFd alive_;  // closed: the holders end
   std::vector<Place> places_;
   std::vector<Shape> shapes_;
+  std::vector<std::unique_ptr<Faulty>> faulty_;
 };
 
 }  // namespace weft::test
