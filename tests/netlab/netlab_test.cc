@@ -319,6 +319,34 @@ TEST_F(LaunchedOverNetlab, ACableThatIsPulledOutForAMomentIsNoFailure) {
     EXPECT_GT(after->received_bytes - before->received_bytes, 800'024u) << "nothing moves";
   }
 }
+
+// All connections between the ranks and their agents, again and again, but for those of the store.
+TEST_F(LaunchedOverNetlab, ConnectionsThatAreResetAreMadeAgain) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2}));
+  if (lab_ == nullptr) return;
+  const Runs runs = Launch({1, 1}, {MEETING_RANKS, "wait"}, {{"WEFT_LOG", "info"}});
+  for (const auto& run : runs)
+    ASSERT_TRUE(run->WaitForOutput("sum 1", Soon())) << run->Output();
+  for (int round = 0; round < 10; ++round) {
+    const std::string reset =
+        OutputOf(0, {"ss", "-K", "-t", "-n", "state", "established", "dst", Netlab::Address(1),
+                     "sport", "!=", ":29500", "sport", "!=", ":29501"});
+    if (reset.find(Netlab::Address(1)) == std::string::npos) {
+      GTEST_SKIP() << "ss ends no connections here: " << reset;
+    }
+    for (const auto& run : runs)
+      ASSERT_EQ(run->Wait(MonotonicNs() + kSecondNs / 10), -1) << run->Output();
+  }
+  const auto before = lab_->Counters(1);
+  for (const auto& run : runs) {
+    EXPECT_TRUE(run->WaitForOutput("has broken", Soon()));
+    EXPECT_TRUE(run->WaitForOutput("is there again", Soon())) << run->Output();
+    EXPECT_EQ(run->Wait(MonotonicNs() + kSecondNs), -1) << run->Output();
+  }
+  const auto after = lab_->Counters(1);
+  ASSERT_TRUE(before.ok() && after.ok());
+  EXPECT_GT(after->received_bytes - before->received_bytes, 800'024u) << "nothing moves";
+}
 #endif
 
 // The ranks know nothing of weft and of each other: it is the weftruns that find out.
