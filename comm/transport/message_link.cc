@@ -209,13 +209,14 @@ void MessageLink::CloseGroup(uint64_t group_id) {
 // (T2)
 void MessageLink::TakeBackOut() {
   out_ = nullptr;
-  if (!attached()) return;  // what was under way has ended with the stream
+  // Also where the stream has broken: it goes on with this when there is another one.
   if (!out_begun_) {
     out_rest_.assign(reinterpret_cast<const char*>(out_data_), out_left_);
     out_data_ = reinterpret_cast<const std::byte*>(out_rest_.data());
     out_borrows_ = false;
     return;
   }
+  if (!attached()) return;  // what was under way beside it has ended with it
   const IoResult result = stream_.TakeBackSend();
   if (result.state != IoState::kDone) {
     (void)Broken(result, "taking back what was being sent to");

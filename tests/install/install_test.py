@@ -72,6 +72,16 @@ class Install(unittest.TestCase):
     def check(self, program, **environment):
         self.assertEqual("1 21\n", run(program, env=dict(os.environ, **environment)))
 
+    def test_module_for_ucx_is_found_beside_the_library(self):
+        module = self.library.parent / "libweft_ucx.so"
+        if not module.exists():
+            self.skipTest("built without UCX")
+        shown = [line.split()[-1] for line in run("nm", "-D", "--defined-only", module).splitlines()]
+        self.assertEqual(["weft_ucx_module"], [name for name in shown if not _MAY_SHOW.fullmatch(name)])
+        said = run(self.prefix / "bin" / "weft_perf", "all_reduce", "--nprocs", "2", "-b", "8", "-e", "8",
+                   env=dict(os.environ, WEFT_FAKE_NODES="2", WEFT_TRANSPORT="ucx", WEFT_LOG="info"))
+        self.assertIn("data between nodes goes over UCX", said)
+
     def test_pkg_config(self):
         search = dict(os.environ, PKG_CONFIG_PATH=str(self.library.parent / "pkgconfig"))
         flags = run("pkg-config", "--cflags", "--libs", "weft", env=search).split()

@@ -105,6 +105,7 @@ void UcxLine::Hear(const UcxHead& head, std::string_view bytes) {
 
 void UcxLine::Lose(std::string_view why) {
   lost_ = true;
+  if (inbox_.ended()) return;  // it has left
   LogInfo("UCX does not reach rank ", number_, " any more: ", why);
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include "base/mutex.h"
@@ -720,6 +721,37 @@ TEST(TcpTransport, ManyMessagesBetweenThreadsOutliveBreaks) {
     ExchangeMany(Kind::kTcp, size, /*sequences=*/20, FirstSeedToTry(1), &net);
   ended.store(true);
   breaker.join();
+}
+
+// It is in the middle of a part when the connection breaks, and its group is closed before there is another one.
+TEST(TcpTransport, MemoryThatIsTakenBackWhileTheConnectionIsBrokenIsReadNoMore) {
+  BreakingNet net;
+  Ranks ranks(Kind::kTcp, 2, &net);
+  constexpr size_t kBytes = 64 << 20;
+  void* const memory =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const auto doomed = MakeMessage(0, 1, 1, 0, kBytes);
+  doomed->send.memory = static_cast<std::byte*>(memory);
+  ranks[0]->Post(&doomed->send);
+  ranks[1]->Post(&doomed->receive);
+  ASSERT_TRUE(ranks.Until([&] { return doomed->receive.moved > 0; }));
+  // Until the sockets are full.
+  for (int idle = 0; idle < 100; ++idle)
+    if (ranks[0]->Advance()) idle = 0;
+  while (!net.Break(1)) {
+  }
+  ranks[0]->Advance();
+  ranks[0]->CloseGroup(kGroup);
+  ASSERT_EQ(doomed->send.state(), TransferState::kRetracted);
+  ASSERT_EQ(mprotect(memory, kBytes, PROT_NONE), 0);
+  const auto message = MakeMessage(0, 1, 1, 0, 1'000'000, kGroup + 1);
+  ranks[0]->Post(&message->send);
+  ranks[1]->Post(&message->receive);
+  ASSERT_TRUE(ranks.Until([&] { return message->ended(); }));
+  EXPECT_TRUE(message->from == message->to);
+  ranks[1]->CloseGroup(kGroup);
+  munmap(memory, kBytes);
 }
 
 // Nobody answers at its address any more, and it has not said that it leaves.
