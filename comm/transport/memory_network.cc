@@ -111,7 +111,11 @@ bool MemoryNetwork::DeliverOne(int rank) {
   for (Transfer* receive = own.receives.first(); receive != nullptr; receive = receive->next) {
     Posts& peer = ranks_[static_cast<size_t>(receive->peer)];
     Transfer* const send = peer.sends.FindIf([&](const Transfer& posted) {
-      return posted.peer == rank && posted.stream == receive->stream && posted.tag == receive->tag;
+      // Of another call each message is another one than what is awaited.
+      const bool other_call =
+          posted.record != CallRecord{} && posted.signature != receive->signature;
+      return posted.peer == rank && posted.stream == receive->stream &&
+             (posted.tag == receive->tag || other_call);
     });
     if (send != nullptr) ready.emplace_back(send, receive);
   }

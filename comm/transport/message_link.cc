@@ -20,7 +20,6 @@ namespace {
 constexpr int kCallsPerAdvance = 8;
 // Before a send that is not known to have come is copied: answers come sooner, as a rule.
 constexpr int kLooksBeforeKept = 64;
-constexpr size_t kClosedGroupsMax = 64;
 // What one side may say of messages that the other has not heard of yet: far more than operations can be under way.
 constexpr size_t kSaidMax = 65'536;
 constexpr size_t kSinkBytes = 64 << 10;
@@ -31,6 +30,50 @@ bool IsAhead(size_t bytes) {
 
 std::pair<StreamId, uint64_t> KeyOfFrame(const LinkFrame& frame) {
   return {StreamId{frame.group_id, frame.sequence}, frame.tag};
+}
+
+// The owner of a send need not wait: what is not known to have come may be copied.
+bool MayBeKept(const LastingStream& stream, const Transfer& send) {
+  const uint64_t left = std::min<uint64_t>(send.bytes, send.borrowed_until - stream.acknowledged());
+  return left <= kKeptOfMessage && stream.kept_bytes() + left <= kKeptBytes;
+}
+
+SaidMessage SaidBy(const LinkFrame& frame) {
+  return {frame.signature, frame.message_bytes, frame.record};
+}
+
+// A call has one signature, whatever its messages. So where one message of an operation shows that the other side's call is another one, all do, also
+// those whose other halves will never come.
+void RefuseOthers(TransferList* list, const Transfer* under_way, const StreamId& stream,
+                  const SaidMessage& said) {
+  if (!said.of_call()) return;
+  while (Transfer* const other = list->FindIf([&](const Transfer& posted) {
+    return posted.stream == stream && posted.signature != said.signature && &posted != under_way;
+  })) {
+    list->Remove(other);
+    said.Refuse(other);
+  }
+}
+
+const SaidMessage& SaidIn(const SaidMessage& said) {
+  return said;
+}
+
+// The same of a message that came ahead of its receive.
+template <typename Early>
+const SaidMessage& SaidIn(const Early& early) {
+  return early.said;
+}
+
+// What was said in the transfer's stream by another call than its own; nullptr: nothing.
+template <typename Map>
+const SaidMessage* SaidByAnother(const Map& map, const Transfer& transfer) {
+  for (auto at = map.lower_bound({transfer.stream, 0});
+       at != map.end() && at->first.first == transfer.stream; ++at) {
+    const SaidMessage& said = SaidIn(at->second);
+    if (said.of_call() && said.signature != transfer.signature) return &said;
+  }
+  return nullptr;
 }
 
 template <typename Map>
@@ -55,21 +98,6 @@ bool MessageLink::Broken(const IoResult& result, const char* doing) {
   stream_.Drop();
   broken_ = std::move(why);
   return false;
-}
-
-bool MessageLink::IsClosed(uint64_t group_id) const {
-  return std::find(closed_.begin(), closed_.end(), group_id) != closed_.end();
-}
-
-bool MessageLink::Agrees(const Transfer& transfer, const Said& said) {
-  return transfer.signature == said.signature && transfer.bytes == said.bytes;
-}
-
-void MessageLink::Refuse(Transfer* transfer, const Said& said) {
-  transfer->other_signature = said.signature;
-  transfer->other_bytes = said.bytes;
-  transfer->other_record = said.record;
-  transfer->SetState(TransferState::kMismatch);
 }
 
 void MessageLink::Attach(std::unique_ptr<ByteStream> stream) {
@@ -131,7 +159,7 @@ bool MessageLink::SettleStream() {
 }
 
 void MessageLink::Post(Transfer* transfer) {
-  if (IsClosed(transfer->stream.group_id)) {
+  if (closed_.Contains(transfer->stream.group_id)) {
     transfer->SetState(TransferState::kRetracted);
     return;
   }
@@ -143,17 +171,25 @@ void MessageLink::Post(Transfer* transfer) {
   const MessageKey key{transfer->stream, transfer->tag};
   // What the other side has said of it, if it has.
   bool waits_for_grant = !transfer->is_send && !IsAhead(transfer->bytes);
-  std::map<MessageKey, Said>& said = transfer->is_send ? granted_ : announced_;
+  std::map<MessageKey, SaidMessage>& said = transfer->is_send ? granted_ : announced_;
   if (const auto found = said.find(key); found != said.end()) {
-    const Said heard = found->second;
+    const SaidMessage heard = found->second;
     said.erase(found);
-    if (!Agrees(*transfer, heard)) {
+    if (!heard.Agrees(*transfer)) {
       if (!transfer->is_send) Say(LinkFrameType::kGrant, *transfer);  // so that it sees that, too
-      Refuse(transfer, heard);
+      heard.Refuse(transfer);
       return;
     }
     transfer->granted = transfer->is_send;
     waits_for_grant = !transfer->is_send;
+  } else {
+    for (const SaidMessage* const other :
+         {SaidByAnother(announced_, *transfer), SaidByAnother(granted_, *transfer),
+          SaidByAnother(early_, *transfer)}) {
+      if (other == nullptr) continue;
+      other->Refuse(transfer);
+      return;
+    }
   }
   if (!transfer->is_send) {
     if (const auto found = early_.find(key); found != early_.end() && found->second.complete) {
@@ -185,9 +221,8 @@ std::optional<uint64_t> MessageLink::OfferedTag(const StreamId& stream) const {
 }
 
 void MessageLink::CloseGroup(uint64_t group_id) {
-  if (IsClosed(group_id)) return;
-  closed_.push_back(group_id);
-  if (closed_.size() > kClosedGroupsMax) closed_.pop_front();
+  if (closed_.Contains(group_id)) return;
+  closed_.Add(group_id);
   if (out_ != nullptr && out_->stream.group_id == group_id) TakeBackOut();
   if (in_ != nullptr && in_->stream.group_id == group_id) TakeBackIn();
   if (in_early_ != nullptr && in_header_.group_id == group_id) {
@@ -345,18 +380,12 @@ void MessageLink::EndPart() {
   }
 }
 
-bool MessageLink::MayBeKept(const Transfer& send) const {
-  const uint64_t left =
-      std::min<uint64_t>(send.bytes, send.borrowed_until - stream_.acknowledged());
-  return left <= kKeptOfMessage && stream_.kept_bytes() + left <= kKeptBytes;
-}
-
 // Nobody says that they have come, and there is nothing else to do: these are copied, and end. True if there were any.
 bool MessageLink::EndKept() {
   looks_in_vain_ = 0;
   bool any = false;
   while (Transfer* const send = unacknowledged_.FindIf(
-             [this](const Transfer& written) { return MayBeKept(written); })) {
+             [this](const Transfer& written) { return MayBeKept(stream_, written); })) {
     unacknowledged_.Remove(send);
     stream_.Own(send->memory, send->bytes);
     send->SetState(TransferState::kDone);
@@ -367,7 +396,7 @@ bool MessageLink::EndKept() {
 
 bool MessageLink::PrepareToSleep() {
   if (unacknowledged_.empty() || unacknowledged_.FindIf([this](const Transfer& written) {
-        return MayBeKept(written);
+        return MayBeKept(stream_, written);
       }) == nullptr) {
     return false;
   }
@@ -502,16 +531,18 @@ void MessageLink::TakeHeader() {
 }
 
 void MessageLink::TakeAnnounce() {
-  if (IsClosed(in_header_.group_id)) return;
+  if (closed_.Contains(in_header_.group_id)) return;
   const MessageKey key = KeyOfFrame(in_header_);
-  const Said said{in_header_.signature, in_header_.message_bytes, in_header_.record};
+  const SaidMessage said = SaidBy(in_header_);
   if (Transfer* const receive = receives_.Find(key.first, key.second); receive != nullptr) {
-    const bool agrees = Agrees(*receive, said);
+    const bool agrees = said.Agrees(*receive);
     if (!agrees) receives_.Remove(receive);
     if (IsAhead(receive->bytes)) Say(LinkFrameType::kGrant, *receive);  // else it has been said
-    if (!agrees) Refuse(receive, said);
+    if (!agrees) said.Refuse(receive);
     return;
   }
+  RefuseOthers(&receives_, nullptr, key.first, said);
+  RefuseOthers(&sends_, out_, key.first, said);
   announced_[key] = said;
   if (announced_.size() > kSaidMax) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} announces messages without end", peer_)));
@@ -519,18 +550,20 @@ void MessageLink::TakeAnnounce() {
 }
 
 void MessageLink::TakeGrant() {
-  if (IsClosed(in_header_.group_id)) return;
+  if (closed_.Contains(in_header_.group_id)) return;
   const MessageKey key = KeyOfFrame(in_header_);
-  const Said said{in_header_.signature, in_header_.message_bytes, in_header_.record};
+  const SaidMessage said = SaidBy(in_header_);
   if (Transfer* const send = sends_.Find(key.first, key.second); send != nullptr) {
     if (send == out_) return;  // under way: what comes of it the other side sees
-    send->granted = Agrees(*send, said);
+    send->granted = said.Agrees(*send);
     if (send->granted) return;
     sends_.Remove(send);
     stream_.Own(send->memory, send->bytes);  // (T5)
-    Refuse(send, said);
+    said.Refuse(send);
     return;
   }
+  RefuseOthers(&receives_, in_, key.first, said);
+  RefuseOthers(&sends_, out_, key.first, said);
   granted_[key] = said;
   if (granted_.size() > kSaidMax) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} grants messages without end", peer_)));
@@ -583,10 +616,10 @@ void MessageLink::BeginData(bool placed) {
     early_room_ += RoomOf(in_header_.bytes);
   }
   Transfer* const receive = receives_.Find(key.first, key.second);
-  const Said said{in_header_.signature, in_header_.message_bytes, in_header_.record};
-  if (receive != nullptr && !Agrees(*receive, said)) {
+  const SaidMessage said = SaidBy(in_header_);
+  if (receive != nullptr && !said.Agrees(*receive)) {
     receives_.Remove(receive);
-    Refuse(receive, said);
+    said.Refuse(receive);
   } else if (receive != nullptr) {
     // (T1)
     if (in_header_.offset != receive->moved || in_left_ > receive->bytes - receive->moved) {
@@ -595,7 +628,9 @@ void MessageLink::BeginData(bool placed) {
     }
     in_ = receive;
     in_data_ = receive->memory + receive->moved;
-  } else if (ahead && !IsClosed(in_header_.group_id)) {
+  } else if (ahead && !closed_.Contains(in_header_.group_id)) {
+    RefuseOthers(&receives_, nullptr, key.first, said);
+    RefuseOthers(&sends_, out_, key.first, said);
     BeginEarly();
     if (!failure_.ok()) return;
   }
@@ -609,8 +644,7 @@ void MessageLink::BeginEarly() {
     return;
   }
   Early& early = at->second;
-  early.signature = in_header_.signature;
-  early.record = in_header_.record;
+  early.said = SaidBy(in_header_);
   early.bytes.resize(in_header_.bytes);
   in_early_ = &early;
   in_data_ = reinterpret_cast<std::byte*>(early.bytes.data());
@@ -645,13 +679,13 @@ void MessageLink::EndData() {
 void MessageLink::TakeEarly(Transfer* receive, const MessageKey& key) {
   const auto found = early_.find(key);
   const Early& early = found->second;
-  const Said said{early.signature, early.bytes.size(), early.record};
-  if (Agrees(*receive, said)) {
+  const SaidMessage said = early.said;
+  if (said.Agrees(*receive)) {
     if (!early.bytes.empty()) std::memcpy(receive->memory, early.bytes.data(), early.bytes.size());
     receive->moved = receive->bytes;
     receive->SetState(TransferState::kDone);
   } else {
-    Refuse(receive, said);
+    said.Refuse(receive);
   }
   GiveRoom(early.bytes.size());
   early_.erase(found);

@@ -25,7 +25,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,8 +35,10 @@
 #include "absl/status/status.h"
 #include "base/net.h"
 #include "comm/transport/byte_stream.h"
+#include "comm/transport/closed_groups.h"
 #include "comm/transport/lasting_stream.h"
 #include "comm/transport/link_frame.h"
+#include "comm/transport/said_message.h"
 #include "comm/transport/transfer_list.h"
 
 namespace weft {
@@ -98,31 +99,17 @@ class MessageLink {
  private:
   using MessageKey = std::pair<StreamId, uint64_t>;
 
-  // What the other side has said of a message whose transfer is not posted here yet.
-  struct Said {
-    uint32_t signature = 0;
-    uint64_t bytes = 0;
-    CallRecord record = {};
-  };
-
   // A message that came ahead of its receive.
   struct Early {
-    uint32_t signature = 0;
-    CallRecord record = {};
+    SaidMessage said;
     bool complete = false;
     std::string bytes;
   };
 
   bool Fail(absl::Status why);
   bool Broken(const IoResult& result, const char* doing);
-  bool IsClosed(uint64_t group_id) const;
-  static bool Agrees(const Transfer& transfer, const Said& said);
-  // Ends a transfer, in no list any more, because the other side's call is another one.
-  static void Refuse(Transfer* transfer, const Said& said);
   bool SettleStream();
   void EndAcknowledged();
-  // Its owner need not wait: what is not known to have come may be copied.
-  bool MayBeKept(const Transfer& send) const;
   bool EndKept();
 
   // Its next part may be written.
@@ -160,12 +147,13 @@ class MessageLink {
   absl::Status broken_;
   bool leaves_ = false;
   bool peer_leaves_ = false;
-  std::deque<uint64_t> closed_;  // the latest ones
+  ClosedGroups closed_;
 
   TransferList sends_;
   TransferList unacknowledged_;  // written, and not known to have come
   int looks_in_vain_ = 0;        // since the last that moved something, while there are such
-  std::map<MessageKey, Said> granted_;
+  // What was said of messages whose transfers are not posted here yet.
+  std::map<MessageKey, SaidMessage> granted_;
   size_t room_ = kRoomBytes;  // that the other side has for what is sent ahead
   std::string control_;       // frames without data, for when the part under way has ended
   // What is being written: frames without data, the header of a part, its data.
@@ -182,7 +170,7 @@ class MessageLink {
   std::string out_rest_;     // of a retracted one
 
   TransferList receives_;
-  std::map<MessageKey, Said> announced_;
+  std::map<MessageKey, SaidMessage> announced_;
   std::map<MessageKey, Early> early_;
   size_t early_room_ = 0;  // that they take
   size_t room_owed_ =

@@ -21,6 +21,7 @@
 namespace weft {
 
 // What an operation shows of itself to the other side, to be told of where the two differ: its owner's, no transport looks into it.
+// All zero: messages of the stream have no call, and no signature, in common.
 using CallRecord = std::array<uint64_t, 4>;
 
 // An operation of a group.

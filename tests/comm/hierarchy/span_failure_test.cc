@@ -62,7 +62,7 @@ bool IsStopped(pid_t pid) {
 
 absl::StatusOr<SpanCore> Make(Store& store, int rank, const Shape& shape, int64_t timeout_ns) {
   const GroupOptions options{.name = "s", .timeout_ns = timeout_ns};
-  auto meeting = MeetAll(store, rank, shape.size, options, shape.nodes);
+  auto meeting = MeetAll(store, rank, shape.size, options, {.fake_nodes = shape.nodes});
   if (!meeting.ok()) return meeting.status();
   return MakeSpan(store, *std::move(meeting), options, {.limit_ns = shape.limit_ns});
 }

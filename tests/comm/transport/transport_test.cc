@@ -509,6 +509,32 @@ TEST_P(TransportTest, CallsThatDifferAreFoundByTheReceiverAndNobodyGetsData) {
   }
 }
 
+// The two calls have no message in common, so neither half that is posted here has another one there.
+TEST_P(TransportTest, ACallWithoutMessagesOfTheOtherIsFoundByTheirStream) {
+  for (const size_t bytes : {size_t{16}, size_t{100'000}}) {
+    for (const bool post_first : {false, true}) {
+      SCOPED_TRACE(StrCat(bytes, " bytes, ", post_first));
+      Ranks ranks(GetParam(), 2);
+      const auto message = MakeMessage(0, 1, 1, 0, bytes);
+      message->send.record = {1, 2, 3, 4};
+      message->receive.record = {5, 6, 7, 8};
+      message->receive.signature = 78;
+      message->receive.tag = message->send.tag + 1;
+      if (post_first) ranks[1]->Post(&message->receive);
+      ranks[0]->Post(&message->send);
+      for (int round = 0; round < 50; ++round) {
+        ranks[0]->Advance();
+        ranks[1]->Advance();
+      }
+      if (!post_first) ranks[1]->Post(&message->receive);
+      ASSERT_TRUE(ranks.Until([&] { return message->receive.state() != TransferState::kPosted; }));
+      EXPECT_EQ(message->receive.state(), TransferState::kMismatch);
+      EXPECT_EQ(message->receive.other_signature, 77u);
+      EXPECT_TRUE(message->receive.other_record == message->send.record);
+    }
+  }
+}
+
 // In the middle of large messages: memory is its owner's again at once, and other groups go on over the same connection.
 TEST_P(TransportTest, AClosedGroupTouchesNoMemoryAndOthersGoOn) {
   const uint64_t seed = FirstSeedToTry(1);
