@@ -86,15 +86,16 @@ NODE_PEERS = (
     Peer("gloo", "Gloo (torch)", ("torch", "numpy"), (
         Setting("default", "what a user gets; measured from Python, as torch users call it"),
     )),
+    # UCX, which it has inside, finds memory to share by the machine, not by the node, and these nodes are one machine.
     Peer("mpich", "MPICH", ("mpich",), (
-        Setting("default", "what a user gets"),
-        Setting("tcp", "libfabric's own provider for TCP", {"FI_PROVIDER": "tcp"}),
+        Setting("ucx", "what a user gets on two machines with nothing but TCP", {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}),
+        Setting("ofi", "libfabric's own provider for TCP", {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}),
     )),
     Peer("openmpi", "Open MPI", ("openmpi",), (
         Setting("default", "what a user gets", arguments=("--mca", "btl_tcp_if_include", "eth0")),
         Setting("btl", "its own TCP transport", arguments=("--mca", "pml", "ob1", "--mca", "btl", "self,sm,tcp", "--mca",
                                                            "btl_tcp_if_include", "eth0")),
-        Setting("ucx", "point to point through UCX", {"UCX_TLS": "tcp,self,posix", "UCX_NET_DEVICES": "eth0"},
+        Setting("ucx", "point to point through UCX", {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"},
                 ("--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices", "any")),
     )),
 )

@@ -1,6 +1,7 @@
 #include "comm/hierarchy/span_schedule.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -18,13 +19,23 @@
 namespace weft {
 namespace {
 
-// Contributions up to which an all_reduce is taken whole, level by level.
+// An all_reduce is taken whole, level by level, where that sends at most so many bytes more than sums that are scattered and gathered: as many as go in
+// the time that a message more takes.
 constexpr uint64_t kWholeBytes = 8 << 10;
-// And from which bytes that leave an island count.
+// Lanes: from so many bytes on, where islands have several ranks, which then send less; of ranks that are alone for the segments.
 constexpr uint64_t kLanesBytes = 32 << 10;
-// A lane goes in segments of about so many bytes, that its sums are formed while more is on its way.
-constexpr uint64_t kSegmentBytes = 1 << 20;
-constexpr uint64_t kSegmentsMax = 64;
+constexpr uint64_t kLanesOfOneBytes = 512 << 10;
+// A lane goes in segments of about so many bytes, that its sums are formed while more is on its way, and what is sent and added lies in a cache.
+constexpr uint64_t kSegmentBytes = 256 << 10;
+constexpr uint64_t kSegmentsMax = 4096;
+
+// Whether an all_reduce of so many bytes is taken whole: log2 P times the vector against 2 (P - 1) / P.
+bool IsWhole(uint64_t bytes, int size) {
+  const auto ranks = static_cast<uint64_t>(size);
+  const auto levels = static_cast<uint64_t>(std::bit_width(ranks - 1));
+  return bytes < kLanesOfOneBytes &&
+         levels * bytes <= kWholeBytes + 2 * (ranks - 1) * bytes / ranks;
+}
 
 // Of a kind whose counts all ranks know.
 GoalKind GoalKindOf(OpKind kind) {
@@ -146,10 +157,10 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective&
   if (TraitsOf(call.kind).local_counts) return ExchangeOf(call, rank, size);
   WEFT_ASSIGN_OR_RETURN(const ScheduleGoal goal, GoalOf(call, size));
   const uint64_t bytes = BytesOf(call, goal);
-  if (bytes >= (islands.count() < size ? kLanesBytes : 2 * kSegmentBytes)) {
+  if (bytes >= (islands.count() < size ? kLanesBytes : kLanesOfOneBytes)) {
     if (std::unique_ptr<CollectiveSchedule> lanes = Lanes(goal, islands, bytes)) return lanes;
   }
-  const bool whole = goal.kind == GoalKind::kAllReduce && bytes <= kWholeBytes;
+  const bool whole = goal.kind == GoalKind::kAllReduce && IsWhole(bytes, size);
   for (const char* const algorithm :
        {whole ? "recursive_doubling" : "direct", "tree_halving", "binomial", "bruck"}) {
     const bool direct = std::string_view(algorithm) == "direct";

@@ -50,9 +50,9 @@ static_assert(sizeof(LinkFrame) == 96);
 // A part of a message, so that others get a turn in between.
 constexpr size_t kPartBytesMax = 512 << 10;
 // A message of so much goes ahead of a grant while there is room for it, which saves it a way there and back; larger ones never do.
-constexpr size_t kAheadBytesMax = 8 << 10;
+constexpr size_t kAheadBytesMax = 64 << 10;
 // Of each link, at each end: what may have come ahead and not been taken, each message with its header.
-constexpr size_t kRoomBytes = 64 << 10;
+constexpr size_t kRoomBytes = 512 << 10;
 
 // Where streams break, a message of more than kAheadBytesMax is not copied when it is sent: its send ends when it has come. So that this is
 // not waited for in vain, at most so much of it is copied after all, and its receiver says that the rest has come as soon as it has.

@@ -8,7 +8,7 @@
 //   if (!link.failure().ok()) ...
 //
 // Over a stream that breaks (MessageLink(3, id)) it goes on when another one is attached: nothing is lost or comes twice. There a send
-// of up to 8 KiB is copied and ends when it is written. A larger one ends when it has come, or, if that is not said soon, as soon as
+// of up to 64 KiB is copied and ends when it is written. A larger one ends when it has come, or, if that is not said soon, as soon as
 // what is left of it is so little that it can be copied.
 //
 // Invariants:

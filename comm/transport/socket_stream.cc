@@ -55,8 +55,13 @@ IoResult SocketStream::Write(std::span<const iovec> pieces) {
 
 // Straight into the pieces.
 ssize_t SocketStream::Receive(std::span<const iovec> pieces) {
-  msghdr message = MessageOf(pieces);
-  const ssize_t got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+  ssize_t got = 0;
+  if (pieces.size() == 1) {
+    got = recv(fd_.get(), pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT);
+  } else {
+    msghdr message = MessageOf(pieces);
+    got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+  }
   drained_ = got > 0 && static_cast<size_t>(got) < BytesOf(pieces);
   return got;
 }
