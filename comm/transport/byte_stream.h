@@ -49,6 +49,9 @@ class ByteStream {
   // What was written has left this process's hands: ending the stream takes nothing back.
   virtual bool Flushed() const = 0;
 
+  // What was written goes without another call: who has no more to do here need not come back.
+  virtual bool Sent() const { return true; }
+
   virtual PlacedParts placed() const { return {}; }
 
   // One part, whole: kDone when it has left. Once this has said kWouldBlock it is under way, and the call is repeated as it was; the next part

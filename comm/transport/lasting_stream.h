@@ -100,6 +100,8 @@ class LastingStream {
 
   IoResult TakeBackReceive() { return carrier_->TakeBackReceive(); }
 
+  bool Sent() const { return !attached() || carrier_->Sent(); }
+
   // How many bytes have been read.
   uint64_t received() const { return received_; }
 

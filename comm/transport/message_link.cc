@@ -35,7 +35,7 @@ std::pair<StreamId, uint64_t> KeyOfFrame(const LinkFrame& frame) {
 // The owner of a send need not wait: what is not known to have come may be copied.
 bool MayBeKept(const LastingStream& stream, const Transfer& send) {
   const uint64_t left = std::min<uint64_t>(send.bytes, send.borrowed_until - stream.acknowledged());
-  return left <= kKeptOfMessage && stream.kept_bytes() + left <= kKeptBytes;
+  return stream.Sent() && left <= kKeptOfMessage && stream.kept_bytes() + left <= kKeptBytes;
 }
 
 SaidMessage SaidBy(const LinkFrame& frame) {
@@ -134,6 +134,7 @@ bool MessageLink::Advance() {
     moved = true;
   for (int call = 0; call < kCallsPerAdvance && attached() && ReadSome(); ++call)
     moved = true;
+  EndAcknowledged();
   // What was read may have been grants.
   for (int call = 0; moved && call < kCallsPerAdvance && attached() && WriteSome(); ++call) {
   }
@@ -373,7 +374,7 @@ void MessageLink::EndPart() {
   sends_.Remove(send);
   if (send->moved < send->bytes) {
     sends_.Append(send);
-  } else if (send->borrowed_until > stream_.acknowledged()) {
+  } else if (send->borrowed_until > stream_.acknowledged() || !stream_.Sent()) {
     unacknowledged_.Append(send);
   } else {
     send->SetState(TransferState::kDone);
@@ -406,7 +407,7 @@ bool MessageLink::PrepareToSleep() {
 
 void MessageLink::EndAcknowledged() {
   while (Transfer* const send = unacknowledged_.FindIf([this](const Transfer& written) {
-    return written.borrowed_until <= stream_.acknowledged();
+    return written.borrowed_until <= stream_.acknowledged() && stream_.Sent();
   })) {
     unacknowledged_.Remove(send);
     send->SetState(TransferState::kDone);

@@ -150,7 +150,7 @@ class MessageLink {
   ClosedGroups closed_;
 
   TransferList sends_;
-  TransferList unacknowledged_;  // written, and not known to have come
+  TransferList unacknowledged_;  // written, and not known to have come, or still to be sent
   int looks_in_vain_ = 0;        // since the last that moved something, while there are such
   // What was said of messages whose transfers are not posted here yet.
   std::map<MessageKey, SaidMessage> granted_;

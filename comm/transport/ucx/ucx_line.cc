@@ -41,6 +41,8 @@ class UcxLine::Stream : public ByteStream {
 
   bool HasUnread() const override { return !line_.inbox_.empty(); }
 
+  bool Sent() const override { return Flushed(); }
+
   bool Flushed() const override {
     return !line_.connected() || line_.lost_ || line_.ucx_.unsaid(line_.peer_) == 0;
   }
