@@ -63,7 +63,8 @@ class Run:
 
     def run(self):
         """Returns the exit code: 0 when everything that takes part was measured."""
-        peers = [] if self._options.alone else self._prepare()
+        wanted = [] if self._options.alone else [peer for peer in PEERS if peer.name in self._options.peers]
+        peers = launch.prepare(wanted, self._report) if wanted else []
         self._out.mkdir(parents=True, exist_ok=True)
         # Sockets of the peers lie here; their paths must be short.
         with tempfile.TemporaryDirectory(prefix="weft-compare-") as folder:
@@ -101,19 +102,6 @@ class Run:
                     self._measure(cell, field, done, len(everything))
             finally:
                 field.end()
-
-    def _prepare(self):
-        """The peers that could be installed and built."""
-        usable = []
-        install.make_environment()
-        for peer in (peer for peer in PEERS if peer.name in self._options.peers):
-            try:
-                install.install_peer(peer)
-                launch.compile_driver(peer)
-                usable.append(peer)
-            except (install.InstallFailed, launch.CompileFailed) as error:
-                self._report(peer.name, f"takes no part: {error}")
-        return usable
 
     def _note(self, field, peers, ranks):
         """What runs, for the results."""

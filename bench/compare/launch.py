@@ -41,6 +41,20 @@ def compile_driver(peer):
               f"-Wl,-rpath,{prefix / 'lib'}", *libraries])
 
 
+def prepare(wanted, report):
+    """Those of the peers that could be installed and built; report(peer's name, sentence) is told of the others."""
+    usable = []
+    install.make_environment()
+    for peer in wanted:
+        try:
+            install.install_peer(peer)
+            compile_driver(peer)
+            usable.append(peer)
+        except (install.InstallFailed, CompileFailed) as error:
+            report(peer.name, f"takes no part: {error}")
+    return usable
+
+
 def program_of(peer):
     return program_of_name(peer.name)
 

@@ -83,7 +83,7 @@ class Run:
     def run(self):
         """Returns the exit code."""
         began = time.monotonic()
-        peers = self._prepare()
+        peers = launch.prepare([peer for peer in NODE_PEERS if peer.name in self._options.peers], self._report)
         self._out.mkdir(parents=True, exist_ok=True)
         # Sockets of the peers lie here; their paths must be short.
         with tempfile.TemporaryDirectory(prefix="weft-compare-") as folder:
@@ -99,18 +99,6 @@ class Run:
             self._say(f"{target['verdict']}: {target['target']}:{figure} {target['detail']}".rstrip())
         self._say(f"wrote {self._out}")
         return 0
-
-    def _prepare(self):
-        usable = []
-        install.make_environment()
-        for peer in (peer for peer in NODE_PEERS if peer.name in self._options.peers):
-            try:
-                install.install_peer(peer)
-                launch.compile_driver(peer)
-                usable.append(peer)
-            except (install.InstallFailed, launch.CompileFailed) as error:
-                self._report(peer.name, f"takes no part: {error}")
-        return usable
 
     def _contestants(self, lab, per_node, peers, folder):
         """weft first. UCX's driver knows two ranks."""
