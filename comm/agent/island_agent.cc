@@ -273,6 +273,7 @@ void IslandAgent::Step() {
   const int64_t now_ns = seams_.clock->NowNs();
   for (const int island : voice_->links.TakeNew()) {
     Sync(island);
+    if (!speaking()) return;  // another process of the island speaks by now
     voice_->questions->Hurry(now_ns);
   }
   for (const IslandWho& who : voice_->links.TakeEnded()) {

@@ -76,10 +76,11 @@ class SpanMaking {
     GroupOptions of_home = options_;
     of_home.group_ranks = meeting_.fellows();
     WEFT_ASSIGN_OR_RETURN(home_, span_.inner->Split(0, place, of_home));
-    WEFT_RETURN_IF_ERROR(MakeRings(place));
-    WEFT_ASSIGN_OR_RETURN(span_.records, MakeRecords(*span_.inner, meeting_.fellows(), place));
+    // Cleared before the calls that follow, which all ranks of the island take part in: nobody reads it sooner.
     WEFT_ASSIGN_OR_RETURN(void* const block, home_->AllocateShared(bytes));
     if (place == 0) std::memset(block, 0, bytes);
+    WEFT_RETURN_IF_ERROR(MakeRings(place));
+    WEFT_ASSIGN_OR_RETURN(span_.records, MakeRecords(*span_.inner, meeting_.fellows(), place));
     const IslandAgentSettings agent{.secret = Secret(), .limit_ns = settings_.limit_ns};
     const auto watch =
         std::make_shared<SpanWatch>(SystemSeams(), agent, map, static_cast<std::byte*>(block),

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -326,7 +327,7 @@ TEST(SpanGroup, AnOrderOfRanksThatCostsIsWarnedOf) {
       [](weft_log_level_t /*level*/, const char* message, void* /*user*/) { logged += message; },
       nullptr);
   for (const Nodes& shape : {Nodes{4, "0,1,0,1"}, Nodes{4, "2"}, Nodes{3, "0,0,1"}}) {
-    const bool costs = shape.nodes[2] == '1';
+    const bool costs = std::string_view(shape.nodes) == "0,1,0,1";
     RunNodes(shape, [&](ProcessGroup& group) -> std::string {
       const bool told = logged.find("2 pieces") != std::string::npos &&
                         logged.find("0,2,1,3") != std::string::npos;
