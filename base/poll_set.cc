@@ -62,8 +62,9 @@ void PollSet::Ring() {
 bool PollSet::Sleep(uint32_t heard, int64_t until_ns) {
   sleeps_.store(true, std::memory_order_seq_cst);
   if (rings() == heard) {
-    const int64_t left_ns = until_ns - MonotonicNs();
-    if (left_ns > 0) {
+    const int64_t now_ns = MonotonicNs();
+    if (until_ns > now_ns) {
+      const int64_t left_ns = until_ns - now_ns;
       pollfd item = {epoll_.get(), POLLIN, 0};
       const timespec timeout = {left_ns / 1'000'000'000, left_ns % 1'000'000'000};
       (void)ppoll(&item, 1, &timeout, nullptr);
