@@ -60,6 +60,17 @@ const char* LoaderError() {
   return error != nullptr ? error : "unknown error";
 }
 
+using ModuleEntry = const UcxModule* (*)();
+
+// A module of another build may call the type of its function otherwise, which is for the version to show.
+#ifdef __clang__
+__attribute__((no_sanitize("function")))
+#endif
+const UcxModule*
+TableOf(ModuleEntry entry) {
+  return entry();
+}
+
 }  // namespace
 
 absl::StatusOr<const UcxModule*> LoadUcxModuleFrom(const std::string& file) {
@@ -75,12 +86,11 @@ absl::StatusOr<const UcxModule*> LoadUcxModuleFrom(const std::string& file) {
   if (library == nullptr) {
     return CannotUse(fmt::format("the module {} could not be loaded: {}", file, LoaderError()));
   }
-  using Entry = const UcxModule* (*)();
-  const auto entry = reinterpret_cast<Entry>(dlsym(library, kUcxModuleEntry));
+  const auto entry = reinterpret_cast<ModuleEntry>(dlsym(library, kUcxModuleEntry));
   if (entry == nullptr) {
     return CannotUse(fmt::format("{} is no module of weft's: {}", file, LoaderError()));
   }
-  const UcxModule* const module = entry();
+  const UcxModule* const module = TableOf(entry);
   if (module->version != kUcxModuleVersion || module->table_bytes != sizeof(UcxModule)) {
     return CannotUse(fmt::format(
         "the module {} is of another build of weft: its version is {}, and {} is needed; "
