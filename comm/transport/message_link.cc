@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <span>
 #include <utility>
 
@@ -43,15 +44,18 @@ SaidMessage SaidBy(const LinkFrame& frame) {
 }
 
 // A call has one signature, whatever its messages. So where one message of an operation shows that the other side's call is another one, all do, also
-// those whose other halves will never come.
-void RefuseOthers(TransferList* list, const Transfer* under_way, const StreamId& stream,
-                  const SaidMessage& said) {
+// those whose other halves will never come. What is being written goes on.
+void RefuseOthers(std::initializer_list<TransferList*> lists, const Transfer* out,
+                  const StreamId& stream, const SaidMessage& said, LastingStream* carrier) {
   if (!said.of_call()) return;
-  while (Transfer* const other = list->FindIf([&](const Transfer& posted) {
-    return posted.stream == stream && posted.signature != said.signature && &posted != under_way;
-  })) {
-    list->Remove(other);
-    said.Refuse(other);
+  for (TransferList* const list : lists) {
+    while (Transfer* const other = list->FindIf([&](const Transfer& posted) {
+      return posted.stream == stream && posted.signature != said.signature && &posted != out;
+    })) {
+      list->Remove(other);
+      if (other->is_send) carrier->Own(other->memory, other->bytes);  // (T5)
+      said.Refuse(other);
+    }
   }
 }
 
@@ -542,8 +546,7 @@ void MessageLink::TakeAnnounce() {
     if (!agrees) said.Refuse(receive);
     return;
   }
-  RefuseOthers(&receives_, nullptr, key.first, said);
-  RefuseOthers(&sends_, out_, key.first, said);
+  RefuseOthers({&receives_, &sends_}, out_, key.first, said, &stream_);
   announced_[key] = said;
   if (announced_.size() > kSaidMax) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} announces messages without end", peer_)));
@@ -563,8 +566,7 @@ void MessageLink::TakeGrant() {
     said.Refuse(send);
     return;
   }
-  RefuseOthers(&receives_, in_, key.first, said);
-  RefuseOthers(&sends_, out_, key.first, said);
+  RefuseOthers({&receives_, &sends_}, out_, key.first, said, &stream_);
   granted_[key] = said;
   if (granted_.size() > kSaidMax) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} grants messages without end", peer_)));
@@ -630,8 +632,7 @@ void MessageLink::BeginData(bool placed) {
     in_ = receive;
     in_data_ = receive->memory + receive->moved;
   } else if (ahead && !closed_.Contains(in_header_.group_id)) {
-    RefuseOthers(&receives_, nullptr, key.first, said);
-    RefuseOthers(&sends_, out_, key.first, said);
+    RefuseOthers({&receives_, &sends_}, out_, key.first, said, &stream_);
     BeginEarly();
     if (!failure_.ok()) return;
   }
