@@ -54,21 +54,8 @@ SpanRecorder::SpanRecorder(Group group, std::shared_ptr<SpanRecords> records,
 // --- Operations ----------------------------------------------------------------------------------
 
 void SpanRecorder::Begin(const SpanWork& work) {
-  const Collective& call = work.call();
   (void)counters_.Start();
-  calls_.Record({.sequence = work.sequence(),
-                 .ticks = RecorderTicks(),
-                 .kind = call.kind,
-                 .dtype = call.dtype,
-                 .op = call.op,
-                 .algorithm = static_cast<uint8_t>(call.algorithm),
-                 .numerics = call.numerics,
-                 .epoch = group_.epoch,
-                 .count = call.count,
-                 .root = call.root,
-                 .signature = work.signature(),
-                 .tag = call.tag,
-                 .purpose = call.purpose.record});
+  calls_.Record(work.sequence(), RecorderTicks(), work.recorded());
 }
 
 void SpanRecorder::End(const SpanWork& work, bool well) {

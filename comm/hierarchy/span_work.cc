@@ -6,7 +6,6 @@
 #include "base/status.h"
 #include "comm/group/call_identity.h"
 #include "comm/hierarchy/span_group.h"
-#include "comm/recorder/ring.h"
 
 namespace weft {
 
@@ -19,16 +18,16 @@ SpanWork::SpanWork(std::shared_ptr<SpanGroup> group, const Collective& call,
 void SpanWork::Begin(uint64_t sequence, int64_t deadline_ns) {
   sequence_ = sequence;
   deadline_ns_ = deadline_ns;
-  signature_ = SignatureOf(IdentityOf(call_), /*in_line=*/false) ^ plan_->signature();
+  const uint32_t signature = SignatureOf(IdentityOf(call_), /*in_line=*/false) ^ plan_->signature();
+  recorded_ = RecorderRing::ArgumentsOf(call_, group_->core().epoch, signature);
   run_ = plan_->TakeRun();
   RunMemory memory = span_call_->Begin();
   memory.scratch = run_->scratch.data();
   run_->engine.Begin(memory, {.transport = &group_->core().net->transport(),
                               .peers = group_->core().peers,
                               .stream = {group_->core().membership.group_id, sequence},
-                              .signature = signature_,
-                              .record = std::bit_cast<CallRecord>(RecorderRing::ArgumentsOf(
-                                  call_, group_->core().epoch, signature_))});
+                              .signature = signature,
+                              .record = std::bit_cast<CallRecord>(recorded_)});
 }
 
 void SpanWork::End(absl::Status status) {

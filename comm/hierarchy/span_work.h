@@ -22,6 +22,7 @@
 #include "comm/group/collective.h"
 #include "comm/hierarchy/span_call.h"
 #include "comm/hierarchy/span_plan.h"
+#include "comm/recorder/ring.h"
 
 namespace weft {
 
@@ -37,7 +38,8 @@ class SpanWork : public CallbackWork {
 
   uint64_t sequence() const override { return sequence_; }
 
-  uint32_t signature() const { return signature_; }
+  // As the flight recorder has it, and the other ranks see it where their call is another one.
+  const RecordedArguments& recorded() const { return recorded_; }
 
   const void* moved_with() const override;
   void LeaveToProgress() override;
@@ -66,7 +68,7 @@ class SpanWork : public CallbackWork {
   const std::shared_ptr<SpanPlan> plan_;
   std::optional<SpanCall> span_call_;  // of call_
   uint64_t sequence_ = 0;
-  uint32_t signature_ = 0;
+  RecordedArguments recorded_;
   int64_t deadline_ns_ = 0;
   std::unique_ptr<SpanRun> run_;
 };
