@@ -3,17 +3,18 @@ import shlex
 
 from bench.compare import install, launch
 
-_PORT = 29500
+# Jobs of weft live side by side, one for each transport.
+_PORTS = {"tcp": 29500, "ucx": 29501}
 
 
-def weft_command(lab, per_node):
-    """(command, environment) of weft's job: `per_node` ranks on each node of the lab."""
+def weft_command(lab, per_node, transport):
+    """(command, environment) of weft's job: `per_node` ranks on each node of the lab, "tcp" or "ucx" between them."""
     environment = launch.environment_for(lab.nodes * per_node)
     # The lab's network is nobody else's.
-    environment.update(lab.environment, WEFT_INSECURE="1")
+    environment.update(lab.environment, WEFT_INSECURE="1", WEFT_TRANSPORT=transport)
     folder = install.ROOT / "build" / "release" / "bin"
     return _together([lab.on(node, [folder / "weftrun", "-n", per_node, "--nnodes", lab.nodes, "--node-rank", node, "--master-addr",
-                                    lab.address(0), "--master-port", _PORT, folder / "compare_weft"])
+                                    lab.address(0), "--master-port", _PORTS[transport], folder / "compare_weft"])
                       for node in range(lab.nodes)]), environment
 
 

@@ -2,7 +2,9 @@
 from bench.compare import intervals, markdown, targets
 from bench.compare.cells import size_text
 
-_TITLES = {"ucx": "UCX messages", "gloo": "Gloo (torch)", "mpich": "MPICH", "openmpi": "Open MPI"}
+# weft's own second transport, a contestant beside weft over TCP.
+OVER_UCX = "weft-ucx"
+_TITLES = {OVER_UCX: "weft over UCX", "ucx": "UCX messages", "gloo": "Gloo (torch)", "mpich": "MPICH", "openmpi": "Open MPI"}
 _MPIS = ("mpich", "openmpi")
 LARGE_BYTES = 1 << 20
 # What the nodes of the part "cable" have, in bytes per microsecond and direction.
@@ -80,6 +82,7 @@ def judged(results):
         _least("all_reduce from 1 MiB, 2x1: 80 % of UCX's exchange", [(result, "ucx") for result in large], _ratio, 0.8, rounds),
         _least("all_reduce from 1 MiB, 2x1: 1.2 times Gloo", [(result, "gloo") for result in large], _ratio, 1.2, rounds),
         _least("never below MPICH or Open MPI", [(result, peer) for result in free for peer in _MPIS], _ratio, 1.0, rounds),
+        _least("over TCP: 90 % of weft over UCX at every size", [(result, OVER_UCX) for result in free], _ratio, 0.9, rounds),
         _least("2x2 over cables of 1 Gbit/s: 1.35 times a flat ring (Gloo's)", [(result, "gloo") for result in cable], _ratio, 1.35,
                rounds),
         _cable(cable, rounds),
@@ -109,7 +112,7 @@ def _table(group):
         for peer in _TITLES:
             found = _samples(result, peer)
             row.append(f"{markdown.time_text(intervals.median(found[1]))} {found[0].partition('/')[2]}" if found else "-")
-            if found and peer != "ucx":
+            if found and peer not in ("ucx", OVER_UCX):
                 rivals[peer] = intervals.median(found[1])
         best = min(rivals, key=rivals.get, default=None)
         row.append(markdown.ratio_text(_ratio(result, best)) if best else "-")

@@ -103,8 +103,11 @@ class Run:
     def _contestants(self, lab, per_node, peers, folder):
         """weft first. UCX's driver knows two ranks."""
         ranks = lab.nodes * per_node
-        weft = node_launch.weft_command(lab, per_node)
+        weft = node_launch.weft_command(lab, per_node, "tcp")
         found = [Contestant("weft/private", Job("weft", *weft, ranks, folder / "weft"))]
+        if any(peer.name == "ucx" for peer in peers):
+            over_ucx = node_launch.weft_command(lab, per_node, "ucx")
+            found.append(Contestant(f"{node_page.OVER_UCX}/private", Job(node_page.OVER_UCX, *over_ucx, ranks, folder / node_page.OVER_UCX)))
         for peer in peers:
             if peer.name == "ucx" and ranks != 2:
                 continue

@@ -6,8 +6,8 @@ import unittest
 import samples
 from bench.compare import cells, node_launch, node_page, nodes, peers
 
-_NAMES = ("a tenth of Gloo's", "2.2 half round trips", "80 % of UCX's exchange", "1.2 times Gloo", "never below", "1.35 times",
-          "92 % of the cable", "within 3 %")
+_NAMES = ("a tenth of Gloo's", "2.2 half round trips", "80 % of UCX's exchange", "1.2 times Gloo", "never below", "90 % of weft over UCX",
+          "1.35 times", "92 % of the cable", "within 3 %")
 
 
 def cell(part, size, weft, op="all_reduce", **others):
@@ -48,6 +48,11 @@ class Targets(unittest.TestCase):
         self.assertEqual((0.9, "fail"), (found["figure"], found["verdict"]))
         self.assertIn("2x2 broadcast 8 mpich 0.90", found["detail"])
 
+    def test_weft_over_ucx_is_no_rival_of_wefts_own_tcp_but_a_bar(self):
+        found = judged([cell("2x1", 8, 10.0, **{"weft-ucx_private": 8.0}), cell("2x2", 8, 10.0, **{"weft-ucx_private": 12.0})])
+        self.assertEqual((0.8, "fail"), (found["90 % of weft over UCX"]["figure"], found["90 % of weft over UCX"]["verdict"]))
+        self.assertEqual("not measured", found["never below"]["verdict"])
+
     def test_cables_are_judged_by_themselves(self):
         # 1,000,000 bytes take 8,000 us at 1 Gbit/s.
         found = judged([cell("cable", 1_000_000, 8_500.0, gloo_default=12_000.0, mpich_default=1.0)])
@@ -68,12 +73,12 @@ class Targets(unittest.TestCase):
 
 class Page(unittest.TestCase):
     def test_has_a_table_for_each_part(self):
-        chosen = [cell("2x1", 8, 10.0, gloo_default=110.0, ucx_tcp=10.0), cell("cable", 1 << 20, 9000.0)]
+        chosen = [cell("2x1", 8, 10.0, gloo_default=110.0, ucx_tcp=10.0, **{"weft-ucx_private": 9.0}), cell("cable", 1 << 20, 9000.0)]
         run = dict(results(chosen), targets=node_page.judged(results(chosen)))
         text = node_page.render(run)
         self.assertEqual(["## 2x1", "## 2x2, cables of 1 Gbit/s", "## Versions", "## What failed", "## Targets"],
                          [line for line in text.splitlines() if line.startswith("## ")])
-        self.assertIn("| all_reduce | 8 | 10.0 | 10.0-10.0 | 10.0 tcp | 110 default | - | - | 11.00 [11.00, 11.00] |", text)
+        self.assertIn("| all_reduce | 8 | 10.0 | 10.0-10.0 | 9.00 private | 10.0 tcp | 110 default | - | - | 11.00 [11.00, 11.00] |", text)
 
     def test_progress_line(self):
         self.assertEqual("weft 10.0, ucx/tcp 8.00", node_page.one_line(cell("2x1", 8, 10.0, ucx_tcp=8.0)))
@@ -111,7 +116,7 @@ class FakeLab:
 
 class Launch(unittest.TestCase):
     def test_weft_is_started_once_per_node(self):
-        command, environment = node_launch.weft_command(FakeLab, 2)
+        command, environment = node_launch.weft_command(FakeLab, 2, "tcp")
         self.assertEqual("1:2", environment["WEFT_NETLAB"])
         self.assertEqual(2, command[-1].count("weftrun -n 2 --nnodes 2"))
         self.assertIn("--node-rank 1 --master-addr 10.77.0.1", command[-1])
