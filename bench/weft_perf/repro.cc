@@ -90,6 +90,7 @@ class Repro : public Experiment {
   std::string ranks_are_;
   std::string isa_;
   std::string nodes_;
+  std::string transport_;
   std::vector<size_t> prefix_counts_;  // of the pieces of the smallest size's result
   ReproSummary summary_;               // rank 0
 };
@@ -104,6 +105,10 @@ Outcome Repro::SetUp() {
   isa_ = isa != nullptr && *isa != '\0' ? isa : "best";
   const char* nodes = std::getenv("WEFT_FAKE_NODES");
   nodes_ = nodes != nullptr && *nodes != '\0' ? nodes : "1";
+  if (nodes_ != "1") {
+    const char* transport = std::getenv("WEFT_TRANSPORT");
+    transport_ = transport != nullptr && *transport != '\0' ? transport : "auto";
+  }
   for (Buffer* buffer : {&private_send_, &private_recv_, &symmetric_send_, &symmetric_recv_}) {
     const bool is_private = buffer == &private_send_ || buffer == &private_recv_;
     Outcome o = run_.Allocate(is_private ? Memory::kPrivate : Memory::kSymmetric, buffer);
@@ -177,6 +182,7 @@ Outcome Repro::Record(const Job& job, const Way& way, const Hashes& mine) {
   result.ranks_are = ranks_are_;
   result.isa = isa_;
   result.nodes = nodes_;
+  result.transport = transport_;
   result.algorithm = way.algorithm != nullptr ? way.algorithm : "auto";
   result.memory = MemoryName(way.memory);
   result.in_place = way.in_place;

@@ -1,6 +1,6 @@
 // --repro: a hash for each way to get a result, and whether all ways agree. run.h does what one set of ranks can do; here
-// are the other sets: processes and threads, each instruction set of WEFT_ISA, and the nodes of WEFT_FAKE_NODES. The library reads
-// these variables once, so each set of ranks is a run of this program of its own, whose results come back through a pipe.
+// are the other sets: processes and threads, each instruction set of WEFT_ISA, and the nodes of WEFT_FAKE_NODES, with each transport
+// of WEFT_TRANSPORT between them. The library reads these variables once, so each set of ranks is a run of this program of its own, whose results come back through a pipe.
 //
 //   ReproSummary summary;
 //   summary.Add(result);            // any number of times
@@ -41,6 +41,7 @@ struct ReproResult {
   // How.
   std::string ranks_are;    // "processes", "threads"
   std::string nodes = "1";  // WEFT_FAKE_NODES
+  std::string transport;    // WEFT_TRANSPORT, of several nodes
   std::string isa;          // WEFT_ISA
   std::string algorithm;    // "auto" or weft_call_t::algorithm
   std::string memory;       // "private", "symmetric"
@@ -52,7 +53,7 @@ struct ReproResult {
   bool ranks_agree = true;  // where every rank must have the same result
   size_t stray_bytes = 0;   // beside the buffers that changed
 
-  // "processes avx2 auto private in-place blocking", and "nodes 0,1,0,1" if there are several
+  // "processes avx2 auto private in-place blocking", and "nodes 0,1,0,1 over ucx" if there are several
   std::string Way() const;
 };
 
@@ -105,18 +106,30 @@ class ReproSummary {
 
 // A set of ranks.
 struct ReproWorld {
-  bool threads = false;  // instead of the processes of --nprocs
-  std::string isa;       // of WEFT_ISA
-  std::string nodes;     // of WEFT_FAKE_NODES; "": as the user has it
+  bool threads = false;   // instead of the processes of --nprocs
+  std::string isa;        // of WEFT_ISA
+  std::string nodes;      // of WEFT_FAKE_NODES; "": as the user has it
+  std::string transport;  // of WEFT_TRANSPORT; "": as the user has it
 };
 
-// `isas`: what the CPU has, the best last; `chosen`: what the user's WEFT_ISA says, nullptr or "": all; `nodes`: what his
-// WEFT_FAKE_NODES says, nullptr or "": one node and, of processes with the last instruction set, every shape of several.
+// What the user's environment says; nullptr or "": all that there is.
+struct ReproChoice {
+  const char* isa = nullptr;  // WEFT_ISA
+  const char* nodes =
+      nullptr;  // WEFT_FAKE_NODES; all: one node and, of processes with the last instruction set, every shape of several
+  const char* transport = nullptr;  // WEFT_TRANSPORT
+};
+
+// `isas`: what the CPU has, the best last; `transports`: what can be had between nodes.
 std::vector<ReproWorld> ReproWorlds(const Options& options, const std::vector<std::string>& isas,
-                                    const char* chosen, const char* nodes);
+                                    const std::vector<std::string>& transports,
+                                    const ReproChoice& choice);
 
 // The instruction sets that weft has kernels for and this CPU has.
 std::vector<std::string> CpuIsas();
+
+// "tcp", and "ucx" if its module lies beside the library.
+std::vector<std::string> NodeTransports();
 
 // Runs all of them one after another, prints what they found and writes JSON.
 ExitCode RunReproWorlds(const Options& options, int argc, char** argv);

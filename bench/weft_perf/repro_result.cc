@@ -32,6 +32,7 @@ void VisitMembers(Result& r, const Visit& visit) {
   visit("count", r.count);
   visit("ranks_are", r.ranks_are);
   visit("nodes", r.nodes);
+  visit("transport", r.transport);
   visit("isa", r.isa);
   visit("algorithm", r.algorithm);
   visit("memory", r.memory);
@@ -101,7 +102,7 @@ std::string ReproResult::Way() const {
   const std::string way =
       Printf("%s %s %s %s %s %s", ranks_are.c_str(), isa.c_str(), algorithm.c_str(), memory.c_str(),
              in_place ? "in-place" : "out-of-place", blocking ? "blocking" : "asynchronous");
-  return nodes == "1" ? way : way + " nodes " + nodes;
+  return nodes == "1" ? way : way + " nodes " + nodes + " over " + transport;
 }
 
 std::string ReproLine(const ReproResult& result) {

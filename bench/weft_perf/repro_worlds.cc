@@ -2,12 +2,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "weft/version.h"
 
 #include "bench/weft_perf/output.h"
 #include "bench/weft_perf/ranks.h"
@@ -17,6 +21,11 @@ namespace weft::perf {
 namespace {
 
 constexpr char kNodesVariable[] = "WEFT_FAKE_NODES";
+constexpr char kTransportVariable[] = "WEFT_TRANSPORT";
+
+bool IsSet(const char* value) {
+  return value != nullptr && *value != '\0';
+}
 
 // Starts this program once more, its output in *pipe_end.
 Outcome StartWorld(const ReproWorld& world, int argc, char** argv, pid_t* pid, int* pipe_end) {
@@ -29,6 +38,7 @@ Outcome StartWorld(const ReproWorld& world, int argc, char** argv, pid_t* pid, i
   // This process itself uses nothing that reads it.
   setenv("WEFT_ISA", world.isa.c_str(), 1);
   if (!world.nodes.empty()) setenv(kNodesVariable, world.nodes.c_str(), 1);
+  if (!world.transport.empty()) setenv(kTransportVariable, world.transport.c_str(), 1);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return Fail(ExitCode::kInternal, Printf("no pipe for the ranks: %s", std::strerror(errno)));
@@ -74,8 +84,10 @@ Outcome RunWorld(const ReproWorld& world, int argc, char** argv, bool forward, c
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
   const auto code =
       WIFEXITED(status) ? static_cast<ExitCode>(WEXITSTATUS(status)) : ExitCode::kInternal;
-  const std::string nodes =
-      world.nodes.empty() ? "" : Printf(" %s=%s", kNodesVariable, world.nodes.c_str());
+  const std::string nodes = world.nodes.empty()
+                                ? ""
+                                : Printf(" %s=%s %s=%s", kNodesVariable, world.nodes.c_str(),
+                                         kTransportVariable, world.transport.c_str());
   return Fail(code, Printf("%s with WEFT_ISA=%s%s failed", world.threads ? "threads" : "ranks",
                            world.isa.c_str(), nodes.c_str()));
 }
@@ -104,21 +116,35 @@ std::vector<std::string> NodeShapes(int ranks) {
 }  // namespace
 
 std::vector<ReproWorld> ReproWorlds(const Options& options, const std::vector<std::string>& isas,
-                                    const char* chosen, const char* nodes) {
+                                    const std::vector<std::string>& transports,
+                                    const ReproChoice& choice) {
   std::vector<std::string> wanted = isas;
-  if (chosen != nullptr && *chosen != '\0') wanted = {chosen};
+  if (IsSet(choice.isa)) wanted = {choice.isa};
   // --threads-as-ranks has no place beside -t and -g.
   const bool both =
       options.processes > 0 && !options.threads_as_ranks && options.ranks_per_process() == 1;
   std::vector<ReproWorld> worlds;
   for (const std::string& isa : wanted) {
-    worlds.push_back({false, isa, ""});
-    if (both) worlds.push_back({true, isa, ""});
+    worlds.push_back({false, isa, "", ""});
+    if (both) worlds.push_back({true, isa, "", ""});
   }
-  if (!both || (nodes != nullptr && *nodes != '\0')) return worlds;
-  for (std::string& shape : NodeShapes(options.processes))
-    worlds.push_back({false, wanted.back(), std::move(shape)});
+  if (!both || IsSet(choice.nodes)) return worlds;
+  const std::vector<std::string> over =
+      IsSet(choice.transport) ? std::vector<std::string>{choice.transport} : transports;
+  for (const std::string& transport : over) {
+    for (std::string& shape : NodeShapes(options.processes))
+      worlds.push_back({false, wanted.back(), std::move(shape), transport});
+  }
   return worlds;
+}
+
+std::vector<std::string> NodeTransports() {
+  std::vector<std::string> transports = {"tcp"};
+  Dl_info library;
+  if (dladdr(reinterpret_cast<void*>(&weft_version), &library) == 0) return transports;
+  const std::filesystem::path folder = std::filesystem::path(library.dli_fname).parent_path();
+  if (std::filesystem::exists(folder / "libweft_ucx.so")) transports.emplace_back("ucx");
+  return transports;
 }
 
 std::vector<std::string> CpuIsas() {
@@ -137,8 +163,10 @@ ExitCode RunReproWorlds(const Options& options, int argc, char** argv) {
   ReproSummary summary;
   Outcome outcome;
   bool first = true;
-  for (const ReproWorld& world :
-       ReproWorlds(options, CpuIsas(), std::getenv("WEFT_ISA"), std::getenv(kNodesVariable))) {
+  for (const ReproWorld& world : ReproWorlds(options, CpuIsas(), NodeTransports(),
+                                             {.isa = std::getenv("WEFT_ISA"),
+                                             .nodes = std::getenv(kNodesVariable),
+                                             .transport = std::getenv(kTransportVariable)})) {
     outcome = RunWorld(world, argc, argv, first, output, &summary);
     if (!outcome.ok()) break;
     first = false;
