@@ -23,8 +23,9 @@ constexpr int64_t kFirstPauseNs = 2'000'000;
 constexpr int64_t kLongestPauseNs = 500'000'000;
 // Strangers that are listened to at a time; further ones are let in when these are through.
 constexpr size_t kGreetingsMax = 64;
-// Whoever spins does not ask for new connections each time: that is a system call, and there are few.
-constexpr uint32_t kTurnsPerAccept = 16;
+// Whoever spins does not ask for new connections each time, which costs as much as a small message: that often while one is awaited, and else.
+constexpr int64_t kAcceptAwaitedNs = 20'000;
+constexpr int64_t kAcceptNs = 1'000'000;
 
 std::string DataSecret(std::string_view job_secret) {
   return DeriveKey(job_secret, "", "weft data 2");
@@ -120,6 +121,7 @@ std::vector<LinkEvent> TcpTransport::TakeEvents() {
 
 void TcpTransport::AppendPollItems(std::vector<PollItem>* items) {
   MutexLock lock(mutex_);
+  accept_ns_ = 0;
   if (greetings_.size() < kGreetingsMax) items->push_back({.handle = listener_, .want_read = true});
   for (const Greeting& greeting : greetings_) {
     items->push_back({.handle = greeting.fd.get(),
@@ -138,14 +140,16 @@ void TcpTransport::AppendPollItems(std::vector<PollItem>* items) {
 
 bool TcpTransport::Advance() {
   MutexLock lock(mutex_);
-  bool moved = turn_++ % kTurnsPerAccept == 0 && AcceptAll();
-  DialDue();
-  moved |= AdvanceGreetings();
   const int64_t now_ns = seams_.clock->NowNs();
+  bool moved = now_ns >= accept_ns_ && AcceptAll();
+  DialDue(now_ns);
+  moved |= AdvanceGreetings();
+  bool awaits = false;
   for (size_t number = 0; number < peers_.size(); ++number) {
     Peer& peer = peers_[number];
     if (peer.link == nullptr || peer.reported) continue;
     moved |= peer.link->Advance();
+    awaits |= !peer.link->attached() && settings_.self > static_cast<int>(number);
     if (peer.again && peer.link->settled()) {
       peer.again = false;
       LogInfo("the connection with rank ", number, " is there again");
@@ -162,6 +166,7 @@ bool TcpTransport::Advance() {
     peer.dial_ns = 0;
     events_.push_back({.peer = static_cast<int>(number), .why = std::move(failure)});
   }
+  if (now_ns >= accept_ns_) accept_ns_ = now_ns + (awaits ? kAcceptAwaitedNs : kAcceptNs);
   return moved;
 }
 
@@ -212,10 +217,10 @@ bool TcpTransport::AcceptAll() {
   return any;
 }
 
-void TcpTransport::DialDue() {
+void TcpTransport::DialDue(int64_t now_ns) {
   for (size_t number = 0; number < peers_.size(); ++number) {
     const Peer& peer = peers_[number];
-    if (peer.dial_ns == 0 || peer.dialling || seams_.clock->NowNs() < peer.dial_ns) continue;
+    if (peer.dial_ns == 0 || peer.dialling || now_ns < peer.dial_ns) continue;
     Dial(static_cast<int>(number));
   }
 }

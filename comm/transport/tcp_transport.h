@@ -93,7 +93,7 @@ class TcpTransport : public Transport {
   void Lost(int number, int64_t now_ns) WEFT_REQUIRES(mutex_);
   absl::Status GivenUp(int number) WEFT_REQUIRES(mutex_);
   void LeaveAll();
-  void DialDue() WEFT_REQUIRES(mutex_);
+  void DialDue(int64_t now_ns) WEFT_REQUIRES(mutex_);
   void Dial(int number) WEFT_REQUIRES(mutex_);
   void DialAgain(int number, const absl::Status& why) WEFT_REQUIRES(mutex_);
   bool AdvanceGreetings() WEFT_REQUIRES(mutex_);
@@ -107,7 +107,7 @@ class TcpTransport : public Transport {
   const uint64_t id_;  // of this end of all links
   const pid_t pid_ = getpid();
   Mutex mutex_;
-  uint32_t turn_ WEFT_GUARDED_BY(mutex_) = 0;
+  int64_t accept_ns_ WEFT_GUARDED_BY(mutex_) = 0;  // when to ask for new connections next
   std::vector<Peer> peers_ WEFT_GUARDED_BY(mutex_);
   std::vector<Greeting> greetings_ WEFT_GUARDED_BY(mutex_);
   std::vector<LinkEvent> events_ WEFT_GUARDED_BY(mutex_);
