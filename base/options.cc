@@ -124,6 +124,12 @@ const Setting kSettings[] = {
       "What carries data between nodes: tcp, ucx (the module libweft_ucx.so) or auto, which is ucx "
       "where all ranks have RDMA adapters and the module, else tcp; the same for all ranks."},
      &Options::transport},
+    {{"WEFT_NET_BYTES", "bytes", "64M",
+      "Memory that a rank keeps for what is on its way between nodes when no operation has it; "
+      "what "
+      "is more is given back at once."},
+     &Options::net_bytes,
+     {0, kNoLimit}},
     {{"WEFT_TOPOLOGY_FILE", "text", "",
       "File that describes a machine, as weftctl topology dump writes it; it is believed in place "
       "of what the system says. Empty is the machine itself."},

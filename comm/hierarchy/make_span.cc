@@ -18,6 +18,7 @@
 #include "base/wait.h"
 #include "comm/agent/island_shared_memory.h"
 #include "comm/group/progress.h"
+#include "comm/hierarchy/descriptor_room.h"
 #include "comm/hierarchy/schedule_word.h"
 #include "comm/hierarchy/transport_choice.h"
 #include "comm/node/make_group.h"
@@ -89,6 +90,7 @@ class SpanMaking {
     WEFT_RETURN_IF_ERROR(PrepareProgress());
     WEFT_RETURN_IF_ERROR(watch->Begin());
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport, MakeTransport());
+    if (place == 0) WarnOfDescriptors();
     const uint64_t group_id = span_.membership.group_id;
     const auto& members = span_.membership.members;
     const auto home_end = std::make_shared<SpanEnd>(~group_id, options_.name, home_, members);
@@ -119,6 +121,14 @@ class SpanMaking {
     rings_ = static_cast<std::byte*>(memory);
     if (place == 0) SharedMemoryTransport::Clear(rings_, size);
     return absl::OkStatus();
+  }
+
+  // Once for an island, whose ranks have as many connections each.
+  void WarnOfDescriptors() const {
+    const auto links = static_cast<uint64_t>(size_) - meeting_.fellows().size();
+    const std::string lacks =
+        DescriptorSentence({.links = links, .open = OpenDescriptors(), .limit = DescriptorLimit()});
+    if (!lacks.empty()) LogWarn("group ", options_.name, ": ", lacks);
   }
 
   // Ranks of this island over its memory, others by TCP or UCX.

@@ -60,7 +60,7 @@ void NetBuffers::Keep(Block block) {
   MutexLock lock(mutex_);
   kept_bytes_ += block.bytes;
   kept_.push_back(std::move(block));
-  while (kept_bytes_ > kKeptBytes) {
+  while (kept_bytes_ > kept_bytes_max_) {
     kept_bytes_ -= kept_.front().bytes;
     dropped.push_back(std::move(kept_.front()));
     kept_.erase(kept_.begin());

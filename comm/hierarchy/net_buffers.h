@@ -1,10 +1,10 @@
 // Memory for what is on its way between ranks, kept for the next operation: pages that were touched once need not be cleared again.
 //
-//   auto buffers = std::make_shared<NetBuffers>();
+//   auto buffers = std::make_shared<NetBuffers>(GetOptions().net_bytes);
 //   NetBuffer scratch = buffers->Take(bytes);       // scratch.data(); not cleared, aligned to a cache line
 //   // its destructor gives it back
 //
-// Kept are at most kKeptBytes; what is more is the system's again at once.
+// Kept are at most so many bytes; what is more is the system's again at once.
 //
 // Thread-safety: any thread. A buffer keeps its pool.
 #pragma once
@@ -41,7 +41,7 @@ class NetBuffer {
 
 class NetBuffers : public std::enable_shared_from_this<NetBuffers> {
  public:
-  static constexpr size_t kKeptBytes = size_t{64} << 20;
+  explicit NetBuffers(size_t kept_bytes_max) : kept_bytes_max_(kept_bytes_max) {}
 
   // std::bad_alloc if there is no memory.
   NetBuffer Take(size_t bytes);
@@ -56,6 +56,7 @@ class NetBuffers : public std::enable_shared_from_this<NetBuffers> {
 
   void Keep(Block block);
 
+  const size_t kept_bytes_max_;
   Mutex mutex_;
   std::vector<Block> kept_ WEFT_GUARDED_BY(mutex_);  // the latest last
   size_t kept_bytes_ WEFT_GUARDED_BY(mutex_) = 0;

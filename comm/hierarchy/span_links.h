@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/options.h"
 #include "comm/group/process_group.h"
 #include "comm/hierarchy/net_buffers.h"
 #include "comm/hierarchy/span_end.h"
@@ -72,7 +73,8 @@ class SpanLinks {
   const uint64_t first_group_id_;
   const std::shared_ptr<SpanWatch> watch_;
   const std::unique_ptr<Transport> transport_;
-  const std::shared_ptr<NetBuffers> buffers_ = std::make_shared<NetBuffers>();
+  const std::shared_ptr<NetBuffers> buffers_ =
+      std::make_shared<NetBuffers>(static_cast<size_t>(GetOptions().net_bytes));
   std::shared_ptr<ProcessGroup> home_;  // that of now
   std::shared_ptr<SpanEnd> end_;        // its
   Mutex mutex_;

@@ -11,8 +11,10 @@
 namespace weft {
 namespace {
 
+constexpr size_t kKeptBytes = size_t{64} << 20;
+
 TEST(NetBuffers, GivesWhatWasGivenBack) {
-  const auto buffers = std::make_shared<NetBuffers>();
+  const auto buffers = std::make_shared<NetBuffers>(kKeptBytes);
   std::byte* first = nullptr;
   {
     const NetBuffer buffer = buffers->Take(100'000);
@@ -27,7 +29,7 @@ TEST(NetBuffers, GivesWhatWasGivenBack) {
 }
 
 TEST(NetBuffers, MovesAndOutlivesThePool) {
-  auto buffers = std::make_shared<NetBuffers>();
+  auto buffers = std::make_shared<NetBuffers>(kKeptBytes);
   NetBuffer buffer = buffers->Take(0);
   std::byte* const memory = buffer.data();
   NetBuffer moved = std::move(buffer);
@@ -39,17 +41,25 @@ TEST(NetBuffers, MovesAndOutlivesThePool) {
 }
 
 TEST(NetBuffers, KeepsLittle) {
-  const auto buffers = std::make_shared<NetBuffers>();
+  const auto buffers = std::make_shared<NetBuffers>(kKeptBytes);
   std::vector<NetBuffer> taken;
   for (int i = 0; i < 12; ++i)
-    taken.push_back(buffers->Take(NetBuffers::kKeptBytes / 4));
+    taken.push_back(buffers->Take(kKeptBytes / 4));
   taken.clear();
   for (int i = 0; i < 3; ++i)
-    taken.push_back(buffers->Take(NetBuffers::kKeptBytes + 1));  // too large to be kept at all
+    taken.push_back(buffers->Take(kKeptBytes + 1));  // too large to be kept at all
+}
+
+TEST(NetBuffers, KeepsNothingIfItIsNotTo) {
+  const auto buffers = std::make_shared<NetBuffers>(0);
+  for (int i = 0; i < 3; ++i) {
+    const NetBuffer buffer = buffers->Take(5000);
+    std::memset(buffer.data(), i, 5000);
+  }
 }
 
 TEST(NetBuffers, ServesManyThreads) {
-  const auto buffers = std::make_shared<NetBuffers>();
+  const auto buffers = std::make_shared<NetBuffers>(kKeptBytes);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {

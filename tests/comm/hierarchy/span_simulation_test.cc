@@ -122,7 +122,7 @@ class SimulatedGroup {
 
   const Islands& islands_;
   const ForeignSchedules foreign_;
-  const std::shared_ptr<NetBuffers> buffers_ = std::make_shared<NetBuffers>();
+  const std::shared_ptr<NetBuffers> buffers_ = std::make_shared<NetBuffers>(64 << 20);
   std::vector<SpanPlans> plans_;
   std::vector<int> peers_;
   int64_t simulated_ns_ = 0;
