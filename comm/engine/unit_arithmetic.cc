@@ -27,8 +27,8 @@ void Call(ReduceKernel kernel, std::span<const void* const> sources, void* to, s
 }  // namespace
 
 UnitArithmetic UnitArithmetic::Of(Isa isa, weft_dtype_t dtype, weft_op_t op, int ranks) {
-  UnitArithmetic arithmetic(DtypeSize(dtype));
-  arithmetic.accumulator_bytes_ = DtypeSize(AccumulatorDtype(dtype, op));
+  UnitArithmetic arithmetic(ElementBytes(dtype, op));
+  arithmetic.accumulator_bytes_ = ElementBytes(AccumulatorDtype(dtype, op), op);
   arithmetic.ranks_ = ranks;
   arithmetic.whole_ = FindReduceKernel(isa, dtype, op, ReduceStage::kWhole);
   arithmetic.first_ = FindReduceKernel(isa, dtype, op, ReduceStage::kFirst);
