@@ -14,7 +14,8 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> MakeSchedule(std::string_vie
   for (const ScheduleAlgorithm& one : kScheduleAlgorithms) {
     names += StrCat(names.empty() ? "" : ", ", one.name);
     if (one.name != algorithm) continue;
-    const bool serves = goal.blocks.empty() || one.make == MakeDirectSchedule;
+    const bool serves = goal.blocks.empty() || one.make == MakeDirectSchedule ||
+                        one.make == MakeTreeHalvingSchedule;
     if (std::unique_ptr<CollectiveSchedule> schedule = serves ? one.make(goal) : nullptr)
       return schedule;
     return MakeError(WEFT_UNSUPPORTED,

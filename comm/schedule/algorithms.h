@@ -42,8 +42,8 @@ inline constexpr ScheduleAlgorithm kScheduleAlgorithms[] = {
      "each sends to the next one; N - 1 levels, twice that for all_reduce; sums in no order",
      MakeRingSchedule},
     {"tree_halving",
-     "all_reduce along the tree of the sums, each vertex cut in proportion; log2 N levels up and "
-     "back",
+     "all_reduce along the tree of the sums, each vertex cut in proportion, log2 N levels up and "
+     "back; reduce_scatter, log2 N levels up",
      MakeTreeHalvingSchedule},
     {"recursive_doubling", "all_reduce of whole vectors along the tree of the sums; log2 N levels",
      MakeRecursiveDoublingSchedule},

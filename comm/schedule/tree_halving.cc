@@ -17,6 +17,7 @@
 #include "comm/schedule/algorithms.h"
 #include "comm/schedule/halving_walk.h"
 #include "comm/schedule/order_path.h"
+#include "comm/schedule/tree_halving_scatter.h"
 
 namespace weft {
 namespace {
@@ -288,7 +289,9 @@ std::unique_ptr<OpStream> TreeHalvingSchedule::OpsOf(int participant) const {
 }  // namespace
 
 std::unique_ptr<CollectiveSchedule> MakeTreeHalvingSchedule(const ScheduleGoal& goal) {
-  if (goal.kind != GoalKind::kAllReduce || !goal.EffectiveOrder().OnePieceEach()) return nullptr;
+  if (!goal.Reduces() || !goal.EffectiveOrder().OnePieceEach()) return nullptr;
+  if (goal.kind == GoalKind::kReduceScatter) return MakeTreeHalvingScatterSchedule(goal);
+  if (goal.kind != GoalKind::kAllReduce) return nullptr;
   return std::make_unique<TreeHalvingSchedule>(goal);
 }
 

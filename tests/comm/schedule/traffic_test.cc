@@ -113,6 +113,7 @@ TEST(ScheduleTraffic, FollowsTheLaws) {
       {"double_tree", GoalKind::kAllReduce, nullptr, twice_whole_vectors, nullptr},
       {"direct", GoalKind::kReduceScatter, one_block_each, all_blocks, one},
       {"ring", GoalKind::kReduceScatter, one_block_each, all_blocks, steps},
+      {"tree_halving", GoalKind::kReduceScatter, one_block_each, all_blocks, log2},
       {"direct", GoalKind::kAllGather, one_block_each, all_blocks, one},
       {"ring", GoalKind::kAllGather, one_block_each, all_blocks, steps},
       {"bruck", GoalKind::kAllGather, one_block_each, all_blocks, log2},

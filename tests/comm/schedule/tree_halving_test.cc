@@ -4,6 +4,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -87,6 +88,77 @@ TEST(TreeHalving, OpsOfOneOfManyParticipantsComeWithoutTheOthers) {
       const double share = static_cast<double>(sent) / static_cast<double>(uint64_t{1} << 30);
       EXPECT_NEAR(1.0, share, 0.001) << p << " of " << n;
       std::printf("%d of %d: %llu ops\n", p, n, static_cast<unsigned long long>(ops));
+    }
+  }
+}
+
+uint64_t Sent(const ScheduleProof& proof, int participant) {
+  const SentUnits& sent = proof.sent[static_cast<size_t>(participant)];
+  return sent.elements + sent.accumulators;
+}
+
+// Messages of one participant: sent, received.
+std::pair<int, int> MessagesOf(const CollectiveSchedule& schedule, int participant) {
+  std::pair<int, int> messages;
+  for (const ScheduleOp& op : ListOps(schedule, participant)) {
+    messages.first += op.action == OpAction::kSend ? 1 : 0;
+    messages.second += op.action == OpAction::kRecv ? 1 : 0;
+  }
+  return messages;
+}
+
+TEST(TreeHalvingScatter, SendsAllButTheOwnBlockAndTakesLog2Levels) {
+  for (int n = 1; n <= kMost; ++n) {
+    const std::unique_ptr<CollectiveSchedule> schedule =
+        MakeTreeHalvingSchedule({.kind = GoalKind::kReduceScatter, .participants = n, .count = 7});
+    ASSERT_NE(schedule, nullptr);
+    const absl::StatusOr<ScheduleProof> proof = VerifySchedule(*schedule);
+    ASSERT_TRUE(proof.ok()) << n << ": " << proof.status();
+    const int log2 = n == 1 ? 0 : std::bit_width(static_cast<unsigned>(n - 1));
+    EXPECT_EQ(log2, proof->levels) << n;
+    EXPECT_TRUE(proof->in_place);
+    const int left = n == 1 ? 1 : CanonicalLeft(n);
+    for (int p = 0; p < n; ++p) {
+      EXPECT_EQ(Sent(*proof, p), static_cast<uint64_t>(n - 1) * 7) << p << " of " << n;
+      const auto [sends, receives] = MessagesOf(*schedule, p);
+      EXPECT_LE(receives, log2) << p << " of " << n;
+      if (p < left || std::has_single_bit(static_cast<unsigned>(n))) {
+        EXPECT_LE(sends, log2) << p << " of " << n;
+      }
+    }
+  }
+}
+
+TEST(TreeHalvingScatter, IsRightForRandomTreesMapsAndBlocks) {
+  const uint64_t seed = std::random_device()();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  for (int n = 1; n <= kMost; ++n) {
+    for (int i = 0; i < 8; ++i) {
+      ScheduleGoal goal = {.kind = GoalKind::kReduceScatter, .participants = n};
+      if (i % 2 == 0) goal.order = test::RandomOrder(n, n, &random);
+      if (i % 4 < 2) goal.count = random() % 50;
+      for (int p = 0; p < n && i % 4 >= 2; ++p)
+        goal.blocks.push_back(random() % 3 == 0 ? 0 : random() % 50);
+      const std::unique_ptr<CollectiveSchedule> schedule = MakeTreeHalvingSchedule(goal);
+      ASSERT_NE(schedule, nullptr);
+      const absl::StatusOr<ScheduleProof> proof = VerifySchedule(*schedule);
+      ASSERT_TRUE(proof.ok()) << n << " participants, try " << i << ": " << proof.status();
+      EXPECT_LE(proof->levels, goal.EffectiveOrder().Levels());
+      for (int p = 0; p < n; ++p)
+        EXPECT_EQ(Sent(*proof, p), goal.BlocksUnits() - goal.BlockUnits(p)) << p << " of " << n;
+    }
+  }
+}
+
+// Partial sums of elements that are narrower than accumulators go in levels behind the first one.
+TEST(TreeHalvingScatter, AccumulatorsAreAtMostHalfOfWhatIsSent) {
+  for (const int n : {4, 8, 16, 32}) {
+    const std::unique_ptr<CollectiveSchedule> schedule =
+        MakeTreeHalvingSchedule({.kind = GoalKind::kReduceScatter, .participants = n, .count = 5});
+    for (int p = 0; p < n; ++p) {
+      const auto half = static_cast<uint64_t>(n) * 5 / 2;
+      EXPECT_EQ(schedule->SentBy(p), (SentUnits{half, half - 5})) << p << " of " << n;
     }
   }
 }

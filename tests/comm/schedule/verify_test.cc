@@ -60,6 +60,12 @@ TEST(VerifySchedule, ProvesBlocksThatDiffer) {
       const absl::Status status = VerifySchedule(**schedule).status();
       EXPECT_TRUE(status.ok()) << GoalName(kind) << " of " << n << ": " << status;
       EXPECT_EQ(MakeSchedule("ring", goal).ok(), false);
+      const auto halving = MakeSchedule("tree_halving", goal);
+      ASSERT_EQ(halving.ok(), kind == GoalKind::kReduceScatter);
+      if (halving.ok()) {
+        const absl::Status proof = VerifySchedule(**halving).status();
+        EXPECT_TRUE(proof.ok()) << "tree_halving of " << n << ": " << proof;
+      }
       const auto again = ScheduleFromJson(ScheduleAsJson(**schedule));
       ASSERT_TRUE(again.ok()) << again.status();
       EXPECT_EQ((*again)->goal().blocks, goal.blocks);
