@@ -109,7 +109,8 @@ std::string Heading(const Islands& islands, const LinkModel& model, const std::s
   text += fmt::format("between nodes: {}\nwithin a node: {}\n", LinkText(model.far),
                       LinkText(model.near));
   const int pieces = PiecesMax(islands);
-  text += fmt::format("pieces: {} of the node that has most\n", pieces);
+  text += fmt::format("pieces: {} of the node that has most{}\n", pieces,
+                      pieces > 1 ? "; 1 of integers, bits, min and max" : "");
   if (const std::string price = PriceSentence(islands); !price.empty())
     text += fmt::format("price: {}\n", price);
   return text;
@@ -139,8 +140,7 @@ absl::StatusOr<std::string> Explain(const ExplainArguments& arguments,
       if (csv) {
         text += fmt::format("{},{},{},\"{}\",{},{},{},{},{},{}\n", operation, arguments.dtype,
                             count_bytes, all.schedule, all.levels, all.node_bytes,
-                            all.all_far_bytes, all.all_near_bytes,
-                            TraitsOf(call.kind).reduces ? PiecesMax(islands) : 0, all.predicted_ns);
+                            all.all_far_bytes, all.all_near_bytes, all.pieces, all.predicted_ns);
       } else {
         text += fmt::format("{:<15} {:>12} {:>7} {:>14} {:>14.1f}  {}\n", operation, count_bytes,
                             all.levels, all.node_bytes, static_cast<double>(all.predicted_ns) / 1e3,

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "comm/engine/simulate_schedule.h"
+#include "comm/hierarchy/span_price.h"
 #include "comm/hierarchy/span_schedule.h"
 
 namespace weft {
@@ -22,7 +23,9 @@ absl::StatusOr<SpanExplanation> ExplainSpan(const Collective& call, const Island
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveSchedule> schedule,
                         ScheduleOf(call, /*rank=*/0, islands));
   UnitArithmetic arithmetic(ElementBytes(call));
+  int pieces = 0;
   if (TraitsOf(call.kind).reduces) {
+    pieces = AddsInAnyOrder(call) ? 1 : PiecesMax(islands);
     arithmetic = UnitArithmetic::Of(Isa::kScalar, call.dtype, call.op,
                                     static_cast<int>(islands.island_of.size()));
   }
@@ -32,6 +35,7 @@ absl::StatusOr<SpanExplanation> ExplainSpan(const Collective& call, const Island
                         SimulateSchedule(*schedule, arithmetic, islands.island_of, model));
   const std::vector<uint64_t>& far = cost.far_bytes;
   return SpanExplanation{.schedule = std::string(schedule->algorithm()),
+                         .pieces = pieces,
                          .levels = static_cast<int>(levels.end_ns),
                          .node_bytes = *std::max_element(far.begin(), far.end()),
                          .all_far_bytes = std::accumulate(far.begin(), far.end(), uint64_t{0}),

@@ -18,6 +18,7 @@ namespace weft {
 
 struct SpanExplanation {
   std::string schedule;
+  int pieces = 0;           // of a reduction: what the island that has most sends each by itself
   int levels = 0;           // messages, one waiting for the other, from the first one to the last
   uint64_t node_bytes = 0;  // sent to other islands by the one that sends most
   uint64_t all_far_bytes = 0;   // by all islands together

@@ -58,9 +58,9 @@ std::string PriceSentence(const Islands& islands) {
       order.size() <= kRanksNamedMax ? fmt::format(": {}", fmt::join(order, ",")) : std::string();
   return fmt::format(
       "its ranks are on {} nodes in an order in which a node sums {} pieces for itself, and sends "
-      "{} "
-      "times its float32 vector in an all_reduce where {} would do; start the ranks node by node, "
-      "nodes with more of them first{}",
+      "{} times its vector in an all_reduce (sum) of float32 where {} would do (integers, bits, "
+      "min "
+      "and max cost nothing more); start the ranks node by node, nodes with more of them first{}",
       islands.count(), pieces, 1 + pieces, 1 + nested, named);
 }
 

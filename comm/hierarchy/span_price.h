@@ -1,5 +1,6 @@
-// What a map of ranks to islands costs: reductions send each tree piece (comm/schedule/tree_pieces.h) of an island by itself, so an island
-// of S bytes of float32 sends (N-1)/N S (1 + pieces) in an all_reduce over N islands, and bf16 pieces of several ranks count double.
+// What a map of ranks to islands costs: sums of floats send each tree piece (comm/schedule/tree_pieces.h) of an island by itself, so an island
+// of S bytes of float32 sends (N-1)/N S (1 + pieces) in an all_reduce over N islands, and bf16 pieces of several ranks count double. What adds in
+// any order (AddsInAnyOrder, span_schedule.h) is one piece of the type, whatever the map: 2 (N-1)/N S.
 //
 //   PiecesMax(islands)             // 1: nothing to be gained
 //   NestedOrder(islands)           // {0, 2, 1, 3}: who should be rank 0, 1, 2 and 3

@@ -110,7 +110,10 @@ std::unique_ptr<CollectiveSchedule> Lanes(const ScheduleGoal& goal, const Island
                                           uint64_t bytes) {
   const auto lane_bytes = bytes / islands.island_of.size() * static_cast<uint64_t>(islands.count());
   const uint64_t segments = std::clamp<uint64_t>(lane_bytes / kSegmentBytes, 1, kSegmentsMax);
-  const size_t pieces = goal.Reduces() ? PiecesOf(islands.island_of).pieces.size() : 0;
+  size_t pieces = 0;
+  if (goal.Reduces()) {
+    pieces = goal.order_free ? islands.ranks.size() : PiecesOf(islands.island_of).pieces.size();
+  }
   return MakeHierarchySchedule(goal, islands.island_of, static_cast<int>(segments),
                                pieces > kSourcesMax ? ManyPieces : MakeDirectSchedule);
 }
@@ -121,6 +124,14 @@ absl::Status NoAlgorithm(const Collective& call) {
                    fmt::format("{}: algorithm \"{}\": groups over several nodes have none that can "
                                "be asked for; pass NULL to let weft choose",
                                OpKindName(call.kind), ProtocolName(call.algorithm)));
+}
+
+// Whether the bits are the same in whatever order, or the caller does not mind. Partial sums are elements then, so types with wider
+// accumulators are not added that way.
+bool AnyOrderWillDo(const Collective& call) {
+  if (call.op == WEFT_AVG || call.op == kOpUser) return false;
+  if (!RoundsOnTheWay(call.dtype, call.op)) return true;
+  return call.numerics == WEFT_NUMERICS_FAST && AccumulatorDtype(call.dtype, call.op) == call.dtype;
 }
 
 // Of a call whose counts all ranks know.
@@ -136,19 +147,20 @@ absl::StatusOr<ScheduleGoal> GoalOf(const Collective& call, int size) {
   }
   if (goal.Reduces() && call.op == kOpPremulSum) {
     WEFT_ASSIGN_OR_RETURN(goal.order, OrderOfAccumulators(size));
+  } else {
+    goal.order_free = goal.Reduces() && AddsInAnyOrder(call);
   }
   return goal;
 }
 
-// Whether the bits are the same in whatever order, or the caller does not mind. Partial sums are elements then, so types with wider
-// accumulators are not added that way.
-bool AnyOrderWillDo(const Collective& call) {
-  if (call.op == WEFT_AVG || call.op == kOpUser) return false;
-  if (!RoundsOnTheWay(call.dtype, call.op)) return true;
-  return call.numerics == WEFT_NUMERICS_FAST && AccumulatorDtype(call.dtype, call.op) == call.dtype;
-}
-
 }  // namespace
+
+// The proof of a schedule whose order is free does not say where it divides, so the means of integers are not in AnyOrderWillDo(), which is of
+// schedules of the user's; weft's own divide where the result is made, once.
+bool AddsInAnyOrder(const Collective& call) {
+  if (call.op == kOpPremulSum) return false;
+  return AnyOrderWillDo(call) || (call.op == WEFT_AVG && !RoundsOnTheWay(call.dtype, call.op));
+}
 
 absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective& call, int rank,
                                                                const Islands& islands) {

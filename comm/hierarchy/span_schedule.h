@@ -7,7 +7,8 @@
 //   large, if there are lanes a hierarchy: what counts is how many bytes leave an island
 //   else                      direct, which sends each byte once
 //   counts of two ranks alone an exchange
-// All have the same bits. Schedules of the user's (foreign_schedules.h) come before them, where they serve the call.
+// All have the same bits: sums are formed along the canonical tree (docs/design/001-numbers.md), but for those whose bits no order changes. Of
+// these an island adds all that it has, so it is a single piece whatever the map of ranks to islands. Schedules of the user's (foreign_schedules.h) come before them, where they serve the call.
 //
 // Thread-safety: a pure function.
 #pragma once
@@ -31,6 +32,10 @@ struct ChosenSchedule {
 absl::StatusOr<ChosenSchedule> ChooseSchedule(const Collective& call, int rank,
                                               const Islands& islands,
                                               const ForeignSchedules& foreign);
+
+// Whether weft's schedules add the call's contributions in whatever order, as the bits are the same in each: integers, bits, min, max
+// and their places; or the caller does not mind (WEFT_NUMERICS_FAST) and sums on the way are of the type. Of a kind that adds.
+bool AddsInAnyOrder(const Collective& call);
 
 // Weft's own.
 absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective& call, int rank,

@@ -135,6 +135,10 @@ class ExplainNodes(LaunchedTest):
         self.assertEqual([("1", 1 << 20), ("2", 3 << 19), ("2", 3 << 19)],
                          [(row["pieces"], int(row["node_bytes"]) // 4096 * 4096) for row in (nested, turns, uneven)])
         self.assertLess(int(nested["predicted_ns"]), int(turns["predicted_ns"]))
+        (integers,) = self.rows("all_reduce", "1M", "--nodes", "2x2:cyclic", "--dtype", "int32")
+        self.assertEqual(("1", 1 << 20), (integers["pieces"], int(integers["node_bytes"]) // 4096 * 4096))
+        self.assertIn("pieces: 2 of the node that has most; 1 of integers, bits, min and max",
+                      self.explain("all_reduce", "1M", "--nodes", "2x2:cyclic"))
         price = [line for line in self.explain("all_reduce", "1M", "--nodes", "2x2:cyclic") if line.startswith("price: ")]
         self.assertRegex(price[0], "2 pieces.*first: 0,2,1,3$")
         self.assertNotIn("price", "".join(self.explain("all_reduce", "1M", "--nodes", "3,1")))

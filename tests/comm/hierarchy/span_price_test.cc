@@ -70,16 +70,33 @@ TEST(ExplainSpan, BytesAreThoseOfThePrice) {
   struct Case {
     std::vector<int> nodes;
     weft_dtype_t dtype;
+    weft_op_t op;
     uint64_t half_vectors;  // of the node that sends most
+    int pieces;
+    weft_numerics_t numerics = WEFT_NUMERICS_CANONICAL;
   };
 
-  for (const Case& one : {Case{{0, 0, 1, 1}, WEFT_FLOAT32, 2}, Case{{0, 1, 0, 1}, WEFT_FLOAT32, 3},
-                          Case{{0, 0, 1, 1}, WEFT_BFLOAT16, 3}, Case{{0, 1}, WEFT_BFLOAT16, 2},
-                          Case{{0, 0, 0, 1}, WEFT_FLOAT32, 3}}) {
+  for (const Case& one :
+       {Case{{0, 0, 1, 1}, WEFT_FLOAT32, WEFT_SUM, 2, 1},
+        Case{{0, 1, 0, 1}, WEFT_FLOAT32, WEFT_SUM, 3, 2},
+        Case{{0, 0, 1, 1}, WEFT_BFLOAT16, WEFT_SUM, 3, 1},
+        Case{{0, 1}, WEFT_BFLOAT16, WEFT_SUM, 2, 1},
+        Case{{0, 0, 0, 1}, WEFT_FLOAT32, WEFT_SUM, 3, 2},
+        // One piece, of the type, where any order has the same bits, or none is asked for.
+        Case{{0, 1, 0, 1}, WEFT_INT32, WEFT_SUM, 2, 1},
+        Case{{0, 1, 0, 1}, WEFT_INT64, WEFT_AVG, 2, 1},
+        Case{{0, 0, 0, 1}, WEFT_UINT8, WEFT_PROD, 2, 1},
+        Case{{0, 0, 0, 1}, WEFT_BFLOAT16, WEFT_MAX, 2, 1},
+        Case{{0, 1, 0, 1}, WEFT_FLOAT64, WEFT_MIN, 2, 1},
+        Case{{0, 1, 0, 1}, WEFT_UINT32, WEFT_BIT_XOR, 2, 1},
+        Case{{0, 1, 0, 1}, WEFT_FLOAT32, WEFT_SUM, 2, 1, WEFT_NUMERICS_FAST},
+        Case{{0, 1, 0, 1}, WEFT_FLOAT32, WEFT_AVG, 3, 2, WEFT_NUMERICS_FAST},
+        Case{{0, 1, 0, 1}, WEFT_BFLOAT16, WEFT_SUM, 3, 2, WEFT_NUMERICS_FAST}}) {
     const Collective call{.kind = OpKind::kAllReduce,
                           .dtype = one.dtype,
-                          .op = WEFT_SUM,
-                          .count = kBytes / DtypeSize(one.dtype)};
+                          .op = one.op,
+                          .count = kBytes / DtypeSize(one.dtype),
+                          .numerics = one.numerics};
     const auto all = ExplainSpan(call, Map(one.nodes), LinkModel::Default());
     ASSERT_TRUE(all.ok()) << all.status();
     EXPECT_NEAR(static_cast<double>(all->node_bytes),
@@ -88,6 +105,32 @@ TEST(ExplainSpan, BytesAreThoseOfThePrice) {
     EXPECT_GE(all->predicted_ns,
               LinkModel::Default().far.BytesNs(one.half_vectors * kBytes / 2 - 4096));
     EXPECT_GE(all->levels, 2);
+    EXPECT_EQ(all->pieces, one.pieces);
+  }
+}
+
+// (N-1)/N of the vector twice from each node, for every map.
+TEST(ExplainSpan, WhatAddsInAnyOrderIsOnePieceWhateverTheMap) {
+  constexpr uint64_t kBytes = 9 << 20;
+  std::vector<std::vector<int>> maps = {{0, 1, 0, 1}, {0, 0, 0, 1}, {0, 0, 1, 1}, {}, {}};
+  for (const int ranks : {7, 8, 8}) {
+    const int node = maps[3].empty() ? 0 : maps[3].back() + 1;
+    maps[3].insert(maps[3].end(), static_cast<size_t>(ranks), node);
+  }
+  for (int rank = 0; rank < 24; ++rank)
+    maps[4].push_back(rank % 3);
+  for (const std::vector<int>& nodes : maps) {
+    const Islands islands = Map(nodes);
+    const Collective call{.kind = OpKind::kAllReduce,
+                          .dtype = WEFT_INT32,
+                          .op = WEFT_SUM,
+                          .count = kBytes / sizeof(int32_t)};
+    const auto all = ExplainSpan(call, islands, LinkModel::Default());
+    ASSERT_TRUE(all.ok()) << all.status();
+    const auto count = static_cast<uint64_t>(islands.count());
+    EXPECT_EQ(all->all_far_bytes, 2 * (count - 1) * kBytes) << all->schedule;
+    EXPECT_NEAR(static_cast<double>(all->node_bytes),
+                static_cast<double>(2 * (count - 1) * kBytes / count), 4096);
   }
 }
 

@@ -207,6 +207,49 @@ TEST(SpanSimulation, CallsOfOneShapeFollowEachOther) {
   }
 }
 
+// The bits of one island, whatever the map of ranks, whether contributions are added along the tree or not: all types and operations, with NaNs
+// of all kinds, infinities and signed zeros among the numbers (collective_model.h).
+TEST(SpanSimulation, OrdersThatAreFreeHaveTheSameBits) {
+  const uint64_t seed = TestSeed(49);
+  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
+  const std::vector<Islands> shapes = {
+      IslandsBy([](int rank) { return rank % 2; }, 4),
+      IslandsBy([](int rank) { return rank / 3; }, 4),
+      IslandsBy([](int rank) { return rank / 2; }, 4),
+      IslandsBy([](int rank) { return rank < 7 ? 0 : (rank + 1) / 8; }, 23)};
+  std::vector<CollectiveCase> cases;
+  for (const weft_dtype_t dtype : kDtypes) {
+    for (const weft_op_t op :
+         {WEFT_SUM, WEFT_PROD, WEFT_AVG, WEFT_MIN, WEFT_MAX, WEFT_MIN_LOC, WEFT_MAX_LOC,
+          WEFT_BIT_AND, WEFT_BIT_OR, WEFT_BIT_XOR, kOpPremulSum}) {
+      if (!HasReduction(dtype, op)) continue;
+      // Whole or direct; lanes.
+      for (const size_t bytes : {size_t{300}, size_t{34'000}}) {
+        for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduce, OpKind::kReduceScatter}) {
+          const size_t block_bytes = kind == OpKind::kReduceScatter ? bytes / 4 : bytes;
+          cases.push_back({.kind = kind,
+                           .dtype = dtype,
+                           .op = op,
+                           .root = static_cast<int>(cases.size() % 4),
+                           .count = block_bytes / ElementBytes(dtype, op) + 1,
+                           .seed = seed + cases.size()});
+        }
+      }
+    }
+  }
+  const CaseSample sample({.every = 11, .sanitized = 97}, seed);
+  std::vector<std::unique_ptr<SimulatedGroup>> groups;
+  for (const Islands& islands : shapes)
+    groups.push_back(std::make_unique<SimulatedGroup>(islands));
+  for (size_t i = 0; i < cases.size(); ++i) {
+    for (size_t shape = 0; shape < groups.size(); ++shape) {
+      if (!sample.Takes(i * groups.size() + shape)) continue;
+      ASSERT_EQ(groups[shape]->Run(cases[i]), "") << cases[i].Name() << ", shape " << shape;
+    }
+  }
+  sample.Print("orders that are free", cases.size() * groups.size());
+}
+
 // Lanes of whole vectors, which begin where these are large.
 TEST(SpanSimulation, LargeVectorsGoInLanes) {
   const uint64_t seed = TestSeed(44);
