@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "comm/hierarchy/scatter_choice.h"
 #include "comm/kernels/reduce.h"
 #include "comm/kernels/reduce_stage.h"
 #include "comm/schedule/algorithms.h"
@@ -172,9 +173,11 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective&
   if (bytes >= (islands.count() < size ? kLanesBytes : kLanesOfOneBytes)) {
     if (std::unique_ptr<CollectiveSchedule> lanes = Lanes(goal, islands, bytes)) return lanes;
   }
-  const bool whole = goal.kind == GoalKind::kAllReduce && IsWhole(bytes, size);
-  for (const char* const algorithm :
-       {whole ? "recursive_doubling" : "direct", "tree_halving", "binomial", "bruck"}) {
+  const char* first = "direct";
+  if (goal.kind == GoalKind::kAllReduce && IsWhole(bytes, size)) first = "recursive_doubling";
+  if (goal.kind == GoalKind::kReduceScatter && IsScatteredByHalving(call, bytes, islands))
+    first = "tree_halving";
+  for (const char* const algorithm : {first, "tree_halving", "binomial", "bruck"}) {
     const bool direct = std::string_view(algorithm) == "direct";
     const bool tokens = goal.kind == GoalKind::kBarrier;  // these go log2 P levels
     if (direct && (tokens || (size > kSourcesMax && goal.Reduces()))) continue;

@@ -1,0 +1,85 @@
+#include "comm/hierarchy/scatter_choice.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "comm/kernels/dtype.h"
+#include "comm/kernels/reduce_stage.h"
+#include "comm/schedule/halving_blocks.h"
+#include "comm/schedule/order_path.h"
+#include "comm/schedule/reduction_order.h"
+#include "comm/select/link_model.h"
+
+namespace weft {
+namespace {
+
+double PortNs(const LinkCost& cost, double bytes) {
+  return bytes * cost.ns_per_byte;
+}
+
+// Until a message of so many bytes is there, but for the time of ranks and ports. A large one asks first whether it may come.
+double LatencyNs(const LinkModel& model, const LinkCost& cost, double bytes) {
+  const double once = static_cast<double>(cost.latency_ns);
+  const bool asks = bytes > static_cast<double>(model.ahead_bytes);
+  return asks ? 3 * once + 4 * static_cast<double>(cost.overhead_ns) : once;
+}
+
+// The ranks of an island send to all others at once, through its one port, while they make more messages.
+double DirectNs(double block_bytes, const Islands& islands, const LinkModel& model) {
+  const auto size = static_cast<double>(islands.island_of.size());
+  double most = 0;
+  for (const auto& ranks : islands.ranks) {
+    const auto near = static_cast<double>(ranks.size()) - 1;
+    const double far = size - 1 - near;
+    const double messages = 2 * far * static_cast<double>(model.far.overhead_ns) +
+                            2 * near * static_cast<double>(model.near.overhead_ns);
+    const double bytes = std::max(PortNs(model.far, far * (near + 1) * block_bytes),
+                                  PortNs(model.near, near * block_bytes));
+    most = std::max(most, std::max(messages, bytes) + LatencyNs(model, model.far, block_bytes));
+  }
+  return most;
+}
+
+// What a rank has of the sum of a vertex of a ranks is 1/a of the vector. Who has few ranks on its side sends to several of the other one.
+// `widened`: what sums on the way take, of the bytes of contributions.
+double HalvingNs(double bytes, double widened, const Islands& islands, const LinkModel& model) {
+  const ReductionOrder order(static_cast<int>(islands.island_of.size()));
+  const HalvingBlocks blocks(order);
+  double most = 0;
+  for (int rank = 0; rank < order.pieces(); ++rank) {
+    const OrderPath path(order, rank);
+    const int island = islands.island_of[static_cast<size_t>(rank)];
+    double ns = 0;
+    for (int level = 1; level <= path.levels(); ++level) {
+      const OrderStep& step = path.At(level);
+      const int peer = blocks.HolderAt(step.sibling, rank);
+      const bool near = islands.island_of[static_cast<size_t>(peer)] == island;
+      const LinkCost& cost = model.CostOf(near);
+      const auto mine = static_cast<double>(step.mine.count);
+      const auto others = static_cast<double>(step.sibling.count);
+      const double sent = bytes * others / (mine * (mine + others)) * (level == 1 ? 1 : widened);
+      const size_t at_port = near ? 1 : islands.ranks[static_cast<size_t>(island)].size();
+      ns += LatencyNs(model, cost, sent) +
+            (1 + std::max(1.0, others / mine)) * static_cast<double>(cost.overhead_ns) +
+            PortNs(cost, sent * static_cast<double>(at_port));
+    }
+    most = std::max(most, ns);
+  }
+  return most;
+}
+
+}  // namespace
+
+bool IsScatteredByHalving(const Collective& call, uint64_t bytes, const Islands& islands) {
+  const LinkModel model = LinkModel::Default();
+  const auto ranks = static_cast<double>(islands.island_of.size());
+  const size_t accumulator_bytes = ElementBytes(AccumulatorDtype(call.dtype, call.op), call.op);
+  double widened = static_cast<double>(accumulator_bytes) / static_cast<double>(ElementBytes(call));
+  auto all = static_cast<double>(bytes);
+  // Multiplied, the contributions are accumulators.
+  if (call.op == kOpPremulSum) all *= std::exchange(widened, 1);
+  return HalvingNs(all, widened, islands, model) < DirectNs(all / ranks, islands, model);
+}
+
+}  // namespace weft
