@@ -450,7 +450,11 @@ weft_result_t weft_group_stats(weft_group_t group, weft_group_stats_t* stats) {
                                      .pending = found.pending,
                                      .wait_ns = found.wait_ns,
                                      .shared_bytes = found.shared_bytes,
-                                     .private_bytes = found.private_bytes};
+                                     .private_bytes = found.private_bytes,
+                                     .node_messages = found.node_messages,
+                                     .node_bytes = found.node_bytes,
+                                     .net_messages = found.net_messages,
+                                     .net_bytes = found.net_bytes};
     weft::WriteAnswer(full, stats);
     return absl::OkStatus();
   });

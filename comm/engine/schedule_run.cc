@@ -101,7 +101,8 @@ bool ScheduleRun::Fetch() {
     slot.op.Clear();
     if (!ops_->Next(&slot.op)) {
       exhausted_ = true;
-      listed_ = next_ < slots_.size();  // of as many ops as slots the first one has just been cleared
+      listed_ =
+          next_ < slots_.size();  // of as many ops as slots the first one has just been cleared
       break;
     }
     slot.state = OpState::kWaits;
@@ -153,6 +154,7 @@ void ScheduleRun::StartMessage(Slot* slot) {
                     .is_send = is_send,
                     .memory = place.units,
                     .bytes = op.units * arithmetic_.BytesOf(place.form)};
+  if (is_send && route_.traffic != nullptr) route_.traffic->Count(op.peer, slot->transfer.bytes);
   route_.transport->Post(&slot->transfer);
 }
 

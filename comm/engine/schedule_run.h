@@ -26,6 +26,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/engine/sent_traffic.h"
 #include "comm/engine/unit_arithmetic.h"
 #include "comm/schedule/schedule.h"
 #include "comm/transport/transfer.h"
@@ -51,6 +52,7 @@ struct RunRoute {
   StreamId stream;
   uint32_t signature = 0;
   CallRecord record = {};
+  SentTraffic* traffic = nullptr;  // where its sends are counted; nullptr: nowhere
 };
 
 class ScheduleRun {

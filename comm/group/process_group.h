@@ -54,6 +54,10 @@ struct GroupStats {
   int64_t wait_ns = 0;
   uint64_t shared_bytes = 0;
   uint64_t private_bytes = 0;
+  uint64_t node_messages = 0;
+  uint64_t node_bytes = 0;
+  uint64_t net_messages = 0;
+  uint64_t net_bytes = 0;
 };
 
 // Where all ranks' buffers are: private, reachable by all, or reachable with one out for all.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "comm/engine/sent_traffic.h"
 #include "comm/group/process_group.h"
 #include "comm/hierarchy/foreign_schedules.h"
 #include "comm/hierarchy/group_meeting.h"
@@ -43,10 +44,11 @@ struct SpanCore {
   std::shared_ptr<SpanRecords> records;  // what this island's ranks show each other
   std::vector<int> peers;                // in the transport, by rank
   std::shared_ptr<const ForeignSchedules> foreign;
-  uint32_t epoch = 1;      // of the membership that it is made of
-  bool of_all = false;     // all ranks of the net are in it
-  uint64_t parent_id = 0;  // of the group that it was split from; 0: none
-  int parent_rank = -1;    // this rank's there
+  std::shared_ptr<SentTraffic> traffic;  // of the group that it is
+  uint32_t epoch = 1;                    // of the membership that it is made of
+  bool of_all = false;                   // all ranks of the net are in it
+  uint64_t parent_id = 0;                // of the group that it was split from; 0: none
+  int parent_rank = -1;                  // this rank's there
 };
 
 // Collective over the ranks of a meeting in `store`. Errors: as MakeNodeGroup's; TIMEOUT names an island that has not come.

@@ -104,6 +104,11 @@ absl::Status CutOff(const SpanCore& core, const std::deque<std::shared_ptr<SpanW
   return absl::OkStatus();
 }
 
+SpanCore Counted(SpanCore core, int rank) {
+  core.traffic = std::make_shared<SentTraffic>(core.islands.island_of, rank);
+  return core;
+}
+
 // Once for a job: on rank 0.
 void WarnOfPrice(const Islands& islands, const std::string& group) {
   if (const std::string price = PriceSentence(islands); !price.empty())
@@ -142,7 +147,7 @@ absl::StatusOr<std::shared_ptr<SpanGroup>> SpanGroup::Make(Store& store, GroupMe
 
 SpanGroup::SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa isa,
                      std::shared_ptr<Parts> part_of)
-    : core_(std::move(core)),
+    : core_(Counted(std::move(core), rank)),
       rank_(rank),
       options_(options),
       isa_(isa),
@@ -154,7 +159,8 @@ SpanGroup::SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa i
       messages_({.transport = &core_.net->transport(),
                  .peers = core_.peers,
                  .group_id = core_.membership.group_id,
-                 .rank = rank}),
+                 .rank = rank,
+                 .traffic = core_.traffic.get()}),
       recorder_({.name = options.name,
                  .id = core_.membership.group_id,
                  .epoch = core_.epoch,
@@ -565,6 +571,10 @@ GroupStats SpanGroup::stats() const {
             .size();
     stats.shared_bytes = SpanRecords::BytesFor(static_cast<int>(fellows));
   }
+  stats.node_messages = core_.traffic->near_messages();
+  stats.node_bytes = core_.traffic->near_bytes();
+  stats.net_messages = core_.traffic->far_messages();
+  stats.net_bytes = core_.traffic->far_bytes();
   stats.private_bytes =
       sizeof(SpanGroup) + options_.name.capacity() + core_.peers.size() * sizeof(GroupMember);
   return stats;

@@ -87,6 +87,7 @@ void SpanMessages::PostSend(SpanMessage* send) {
     send->fin = FinOf(send->data);
     route_.transport->Post(&send->fin);
   }
+  if (route_.traffic != nullptr) route_.traffic->Count(send->message.peer, send->data.bytes);
   route_.transport->Post(&send->data);
 }
 

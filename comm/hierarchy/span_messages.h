@@ -36,6 +36,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/engine/sent_traffic.h"
 #include "comm/hierarchy/span_message.h"
 #include "comm/transport/transport.h"
 
@@ -52,6 +53,8 @@ class SpanMessages {
     std::span<const int> peers;  // in the transport, by rank; outlive the object
     uint64_t group_id = 0;
     int rank = 0;
+    SentTraffic* traffic =
+        nullptr;  // where sends are counted, outlives the object; nullptr: nowhere
   };
 
   explicit SpanMessages(const Route& route) : route_(route), peers_(route.peers.size()) {}

@@ -27,7 +27,8 @@ void SpanWork::Begin(uint64_t sequence, int64_t deadline_ns) {
                               .peers = group_->core().peers,
                               .stream = {group_->core().membership.group_id, sequence},
                               .signature = signature,
-                              .record = std::bit_cast<CallRecord>(recorded_)});
+                              .record = std::bit_cast<CallRecord>(recorded_),
+                              .traffic = group_->core().traffic.get()});
 }
 
 void SpanWork::End(absl::Status status) {

@@ -170,6 +170,12 @@ typedef struct weft_group_stats {
   int64_t wait_ns;        /* time that blocking calls spent asleep or yielding for peers */
   uint64_t shared_bytes;  /* shared memory that this rank holds for the group */
   uint64_t private_bytes; /* other memory that it holds for the group, about */
+  /* Of a group over several nodes, else 0: messages that this rank has posted for its operations, and
+   * their bytes without headers and repetitions; those that are on their way or have failed, too. */
+  uint64_t node_messages; /* to ranks of its node */
+  uint64_t node_bytes;
+  uint64_t net_messages; /* to ranks of other nodes */
+  uint64_t net_bytes;
 } weft_group_stats_t;
 
 /* Fills *stats, whose struct_size must be set (INVALID_ARGUMENT). Never waits. Any thread. */

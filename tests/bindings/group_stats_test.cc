@@ -50,6 +50,8 @@ TEST_F(GroupStats, OfANewGroupAreZeroButForItsMemory) {
     EXPECT_EQ(stats.wait_ns, 0);
     EXPECT_EQ(stats.shared_bytes > 0, rank == 0) << "the segment is in rank 0's heap";
     EXPECT_GT(stats.private_bytes, 0u);
+    EXPECT_EQ(stats.node_messages, 0u);
+    EXPECT_EQ(stats.net_bytes, 0u);
   }
 }
 

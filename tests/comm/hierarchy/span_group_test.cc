@@ -62,6 +62,62 @@ TEST(SpanGroup, CollectivesMatchTheReferenceWhateverEachRankChooses) {
   }
 }
 
+// What each rank has sent as messages, exactly: lanes of half a vector, whatever the map, where sums may be formed in any order.
+TEST(SpanGroup, StatsTellWhatStaysOnTheNodeAndWhatDoesNot) {
+  for (const Nodes& shape : {Nodes{4, "2"}, Nodes{4, "0,1,0,1"}}) {
+    const bool by_turns = std::string_view(shape.nodes) != "2";
+    RunNodes(shape, [by_turns](ProcessGroup& group) -> std::string {
+      constexpr uint64_t kBytes = 1 << 20;
+      std::vector<int32_t> data(kBytes / sizeof(int32_t), 1);
+      absl::Status ended = group.Run({.kind = OpKind::kAllReduce,
+                                      .dtype = WEFT_INT32,
+                                      .count = data.size(),
+                                      .in = data.data(),
+                                      .out = data.data()});
+      if (!ended.ok()) return std::string(ended.message());
+      const GroupStats first = group.stats();
+      // Half of a vector to the owner of the other lane, and half of the result; across, halves of the own lane, there and back.
+      if (first.node_bytes != kBytes || first.net_bytes != kBytes / 2)
+        return StrCat("int32: ", first.node_bytes, " on the node, ", first.net_bytes, " off it");
+      if (first.node_messages == 0 || first.net_messages == 0) return "no messages";
+      std::vector<float> floats(data.size(), 1);
+      ended = group.Run({.kind = OpKind::kAllReduce,
+                         .dtype = WEFT_FLOAT32,
+                         .count = floats.size(),
+                         .numerics = WEFT_NUMERICS_FAST,
+                         .in = floats.data(),
+                         .out = floats.data()});
+      if (!ended.ok()) return std::string(ended.message());
+      if (data.back() != 4 || floats.front() != 4 || floats.back() != 4) return "wrong sums";
+      const GroupStats second = group.stats();
+      if (second.net_bytes != kBytes) return StrCat("float32: ", second.net_bytes, " off the node");
+      // Around, so each rank sends off its node, or, where they are not by turns, every other one.
+      char in[300] = {};
+      char out[300] = {};
+      const int size = group.size();
+      ended = group.RunPair({.is_send = true,
+                             .in = in,
+                             .count = sizeof(in),
+                             .dtype = WEFT_INT8,
+                             .peer = (group.rank() + 1) % size},
+                            {.out = out,
+                             .count = sizeof(out),
+                             .dtype = WEFT_INT8,
+                             .peer = (group.rank() + size - 1) % size});
+      if (!ended.ok()) return std::string(ended.message());
+      const GroupStats third = group.stats();
+      const bool leaves = by_turns || group.rank() % 2 == 1;
+      const uint64_t near = third.node_bytes - second.node_bytes;
+      const uint64_t far = third.net_bytes - second.net_bytes;
+      const uint64_t messages = third.node_messages + third.net_messages;
+      if (near != (leaves ? 0 : 300) || far != (leaves ? 300 : 0) ||
+          messages != second.node_messages + second.net_messages + 1)
+        return StrCat("message: ", near, " on the node, ", far, " off it");
+      return "";
+    });
+  }
+}
+
 // They pass each other, and none waits for another one.
 TEST(SpanGroup, ManyWorksAreUnderWayAtOnce) {
   RunNodes({4, "2"}, [](ProcessGroup& group) -> std::string {
