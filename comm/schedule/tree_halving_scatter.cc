@@ -7,9 +7,10 @@
 // block in the end. Blocks lie in memory in the order of their participants, and are held in another one, so what is sent at level 1 is packed
 // first, and what is kept there is added block by block; from then on messages are parts of a packed vector.
 //
-// Ops of a participant: level by level from below, ascending by position,
-//   for what goes to the same peer: its blocks are packed (level 1, several of them), and sent; what is kept is received
-//   then what is kept is added to the own part of it
+// Ops of a participant: level by level from below, each ascending by position,
+//   at level 1, blocks of which several go to the same peer are packed
+//   what goes to a peer is sent; what is kept is received
+//   what is kept is added to the own part of it
 // Both ends of the messages of a vertex have them in the same order, so none waits in a circle.
 #include "comm/schedule/tree_halving_scatter.h"
 
@@ -213,10 +214,12 @@ class ScatterHalvingOps final : public OpStream {
   bool Next(ScheduleOp* op) override;
 
  private:
-  enum class Phase : uint8_t { kAlone, kMessages, kReductions, kEnd };
+  enum class Phase : uint8_t { kAlone, kCopies, kMessages, kReductions, kEnd };
 
   void StartLevel();
+  void StartMessages();
   void StartReductions();
+  bool NextCopy(ScheduleOp* op);
   bool NextMessage(ScheduleOp* op);
   bool NextReduction(ScheduleOp* op);
   void FillCopy(ScheduleOp* op);
@@ -249,8 +252,9 @@ class ScatterHalvingOps final : public OpStream {
   uint64_t received_[2] = {};
   uint64_t level_received_ = 0;  // where the level's begin
   uint32_t number_ = 0;          // of the op to come
-  uint32_t level_first_ = 0;     // of the level's first op
-  uint32_t run_first_ = 0;       // of the run's first op, which for what is kept is its receive
+  uint32_t copy_ = 0;            // of the first copy of the packed run to come
+  uint32_t messages_first_ = 0;  // of the level's
+  uint32_t message_ = 0;         // of the run
   OpRange reduced_;              // the reductions below the level
   uint32_t reductions_first_ = 0;
 };
@@ -274,7 +278,8 @@ void ScatterHalvingOps::FillCopy(ScheduleOp* op) {
   op->units = schedule_.UnitsOf(schedule_.blocks().BlockAt(block_));
   op->to = {kScatterPacked, packed_ + block_at_};
   AddSource(op, OwnBlock());
-  (void)NextBlock();
+  in_run_ = NextBlock();
+  if (!in_run_) packed_ += run_.units;
 }
 
 void ScatterHalvingOps::FillMessage(ScheduleOp* op) {
@@ -291,7 +296,8 @@ void ScatterHalvingOps::FillMessage(ScheduleOp* op) {
   } else if (IsPacked(run_, level_)) {
     AddSource(op, {kScatterPacked, packed_});
     packed_ += run_.units;
-    op->after.push_back({run_first_, number_});
+    op->after.push_back({copy_, copy_ + run_.blocks});
+    copy_ += run_.blocks;
   } else if (level_ == 1) {
     AddSource(op, OwnBlock());
   } else {
@@ -311,7 +317,7 @@ void ScatterHalvingOps::FillReduction(ScheduleOp* op) {
   op->from.push_back({on_left ? own : received});
   op->from.push_back({on_left ? received : own});
   if (level_ > 1) op->after.push_back(reduced_);
-  AddAfter(op, run_first_);
+  AddAfter(op, message_);
   // At level 1 the own blocks lie apart.
   op->units = level_ == 1 ? schedule_.UnitsOf(schedule_.blocks().BlockAt(block_)) : run_.units;
   in_run_ = level_ == 1 && NextBlock();
@@ -328,43 +334,52 @@ void ScatterHalvingOps::FillAlone(ScheduleOp* op) const {
 
 void ScatterHalvingOps::StartLevel() {
   walk_.Start(++level_);
-  level_first_ = number_;
   level_received_ = received_[FormHere()];
-  in_run_ = false;
+  phase_ = Phase::kCopies;
+  if (level_ > 1) StartMessages();
+}
+
+void ScatterHalvingOps::StartMessages() {
+  walk_.Start(level_);
+  copy_ = 0;
+  packed_ = 0;
+  messages_first_ = number_;
   phase_ = Phase::kMessages;
 }
 
 void ScatterHalvingOps::StartReductions() {
   walk_.Start(level_);
-  run_first_ = level_first_;
+  message_ = messages_first_;
   run_ = {};
   reductions_first_ = number_;
   phase_ = Phase::kReductions;
 }
 
-bool ScatterHalvingOps::NextMessage(ScheduleOp* op) {
-  if (!in_run_) {
+// Before all messages: an executor with a small window would not come to a send behind many of them while it awaits what it has to receive.
+bool ScatterHalvingOps::NextCopy(ScheduleOp* op) {
+  while (!in_run_) {
     if (!walk_.Next(&run_)) return false;
-    in_run_ = true;
+    in_run_ = IsPacked(run_, level_);
     block_ = run_.begin;
     block_at_ = 0;
-    run_first_ = number_;
   }
   op->Clear();
-  if (IsPacked(run_, level_) && block_ < run_.end) {
-    FillCopy(op);
-  } else {
-    FillMessage(op);
-    in_run_ = false;
-  }
+  FillCopy(op);
+  return true;
+}
+
+bool ScatterHalvingOps::NextMessage(ScheduleOp* op) {
+  if (!walk_.Next(&run_)) return false;
+  block_ = run_.begin;
+  op->Clear();
+  FillMessage(op);
   return true;
 }
 
 bool ScatterHalvingOps::NextReduction(ScheduleOp* op) {
   if (!in_run_) {
     do {
-      // Behind those of the run before it.
-      if (run_.blocks > 0) run_first_ += 1 + (IsPacked(run_, level_) ? run_.blocks : 0);
+      if (run_.blocks > 0) ++message_;  // behind that of the run before it
       if (!walk_.Next(&run_)) return false;
     } while (!run_.kept);
     block_ = run_.begin;
@@ -388,6 +403,10 @@ bool ScatterHalvingOps::Next(ScheduleOp* op) {
         op->Clear();
         FillAlone(op);
         found = true;
+        break;
+      case Phase::kCopies:
+        found = NextCopy(op);
+        if (!found) StartMessages();
         break;
       case Phase::kMessages:
         found = NextMessage(op);
