@@ -1,6 +1,7 @@
 // Which way a reduce_scatter takes: as a simulation of both has it.
 #include "comm/hierarchy/scatter_choice.h"
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -31,7 +32,7 @@ Collective CallOf(weft_dtype_t dtype, uint64_t block_bytes) {
   return {.kind = OpKind::kReduceScatter,
           .dtype = dtype,
           .op = WEFT_SUM,
-          .count = block_bytes / DtypeSize(dtype)};
+          .count = block_bytes / std::max<size_t>(1, DtypeSize(dtype))};
 }
 
 int64_t SimulatedNs(std::string_view algorithm, const Collective& call, const Islands& islands) {

@@ -239,6 +239,7 @@ TEST(SpanSimulation, OrdersThatAreFreeHaveTheSameBits) {
   }
   const CaseSample sample({.every = 11, .sanitized = 97}, seed);
   std::vector<std::unique_ptr<SimulatedGroup>> groups;
+  groups.reserve(shapes.size());
   for (const Islands& islands : shapes)
     groups.push_back(std::make_unique<SimulatedGroup>(islands));
   for (size_t i = 0; i < cases.size(); ++i) {
