@@ -130,6 +130,10 @@ const Setting kSettings[] = {
       "is more is given back at once."},
      &Options::net_bytes,
      {0, kNoLimit}},
+    {{"WEFT_PROBE", "boolean", "0",
+      "Measures the links between nodes while a group of all ranks is made, for half a second at "
+      "most, and chooses its schedules by them; rank 0's setting counts for its group."},
+     &Options::probe},
     {{"WEFT_TOPOLOGY_FILE", "text", "",
       "File that describes a machine, as weftctl topology dump writes it; it is believed in place "
       "of what the system says. Empty is the machine itself."},

@@ -35,6 +35,7 @@ struct Options {
   std::string ifname;               // WEFT_IFNAME: interfaces.h
   std::string transport = "auto";   // WEFT_TRANSPORT: auto, tcp, ucx; checked where groups are made
   int64_t net_bytes = 64 << 20;     // WEFT_NET_BYTES: kept between operations over nodes
+  bool probe = false;               // WEFT_PROBE: measures the links between nodes
   std::string topology_file;        // WEFT_TOPOLOGY_FILE: in place of the machine's own
   bool insecure = false;            // WEFT_INSECURE: several nodes without a secret
   std::string job_secret_file;      // WEFT_JOB_SECRET_FILE

@@ -91,23 +91,17 @@ absl::StatusOr<LinkModel> ModelOf(const ExplainNodesArguments& arguments) {
                      fmt::format("--latency-us {} --gbit {}: links have no such latency or speed",
                                  arguments.latency_us, arguments.gbit));
   }
+  if (arguments.latency_us >= 0 || arguments.gbit > 0) model.source = LinkSource::kGiven;
   if (arguments.latency_us >= 0)
     model.far.latency_ns = static_cast<int64_t>(arguments.latency_us * 1e3);
   if (arguments.gbit > 0) model.far.ns_per_byte = kBitsPerByte / arguments.gbit;
   return model;
 }
 
-std::string LinkText(const LinkCost& cost) {
-  return fmt::format("{:.4g} us, {:.4g} us of a rank's time for a message, {:.4g} Gbit/s",
-                     static_cast<double>(cost.latency_ns) / 1e3,
-                     static_cast<double>(cost.overhead_ns) / 1e3, kBitsPerByte / cost.ns_per_byte);
-}
-
 std::string Heading(const Islands& islands, const LinkModel& model, const std::string& dtype) {
   std::string text = fmt::format("{} ranks on {} nodes, {}; by a model, and not measured\n",
                                  islands.island_of.size(), islands.count(), dtype);
-  text += fmt::format("between nodes: {}\nwithin a node: {}\n", LinkText(model.far),
-                      LinkText(model.near));
+  text += LinksText(model);
   const int pieces = PiecesMax(islands);
   text += fmt::format("pieces: {} of the node that has most{}\n", pieces,
                       pieces > 1 ? "; 1 of integers, bits, min and max" : "");
@@ -125,7 +119,7 @@ absl::StatusOr<std::string> Explain(const ExplainArguments& arguments,
   if (!arguments.operation.empty()) operations = {arguments.operation};
   if (!arguments.bytes.empty()) sizes = {arguments.bytes};
   std::string text =
-      csv ? "operation,dtype,bytes,schedule,levels,node_bytes,far_bytes,near_bytes,pieces,"
+      csv ? "operation,dtype,bytes,schedule,segments,levels,node_bytes,far_bytes,near_bytes,pieces,"
             "predicted_ns\n"
           : Heading(islands, model, arguments.dtype) +
                 fmt::format("\n{:<15} {:>12} {:>7} {:>14} {:>14}  {}\n", "operation", "bytes",
@@ -138,8 +132,8 @@ absl::StatusOr<std::string> Explain(const ExplainArguments& arguments,
       WEFT_ASSIGN_OR_RETURN(const SpanExplanation all, ExplainSpan(call, islands, model));
       const uint64_t count_bytes = call.count * ElementBytes(call);
       if (csv) {
-        text += fmt::format("{},{},{},\"{}\",{},{},{},{},{},{}\n", operation, arguments.dtype,
-                            count_bytes, all.schedule, all.levels, all.node_bytes,
+        text += fmt::format("{},{},{},\"{}\",{},{},{},{},{},{},{}\n", operation, arguments.dtype,
+                            count_bytes, all.schedule, all.segments, all.levels, all.node_bytes,
                             all.all_far_bytes, all.all_near_bytes, all.pieces, all.predicted_ns);
       } else {
         text += fmt::format("{:<15} {:>12} {:>7} {:>14} {:>14.1f}  {}\n", operation, count_bytes,

@@ -6,8 +6,10 @@
 
 #include "base/status.h"
 #include "comm/engine/simulate_schedule.h"
+#include "comm/hierarchy/link_word.h"
 #include "comm/hierarchy/span_price.h"
 #include "comm/hierarchy/span_schedule.h"
+#include "fmt/format.h"
 
 namespace weft {
 namespace {
@@ -16,25 +18,45 @@ namespace {
 constexpr LinkModel kLevelsOnly = {
     .near = {.latency_ns = 1}, .far = {.latency_ns = 1}, .ahead_bytes = UINT64_MAX};
 
+// Of all participants; about a microsecond each.
+constexpr uint64_t kPredictedOpsMax = 200'000;
+
 }  // namespace
+
+std::optional<int64_t> PredictSpan(const CollectiveSchedule& schedule,
+                                   const UnitArithmetic& arithmetic, const Islands& islands,
+                                   const LinkModel& model) {
+  const uint64_t each = kPredictedOpsMax / islands.island_of.size();
+  uint64_t ops = 0;
+  const std::unique_ptr<OpStream> stream = schedule.OpsOf(0);
+  for (ScheduleOp op; stream->Next(&op);) {
+    if (++ops > each) return std::nullopt;
+  }
+  const auto cost = SimulateSchedule(schedule, arithmetic, islands.island_of, model);
+  if (!cost.ok()) return std::nullopt;
+  return cost->end_ns;
+}
+
+std::string LinksText(const LinkModel& model) {
+  return fmt::format("between nodes: {} ({})\nwithin a node: {}\n", DescribeLink(model.far),
+                     LinkSourceName(model.source), DescribeLink(model.near));
+}
 
 absl::StatusOr<SpanExplanation> ExplainSpan(const Collective& call, const Islands& islands,
                                             const LinkModel& model) {
+  SpanChoices choices(islands, model);
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveSchedule> schedule,
-                        ScheduleOf(call, /*rank=*/0, islands));
-  UnitArithmetic arithmetic(ElementBytes(call));
+                        ScheduleOf(call, /*rank=*/0, islands, choices));
+  const UnitArithmetic arithmetic = SizesOf(call, static_cast<int>(islands.island_of.size()));
   int pieces = 0;
-  if (TraitsOf(call.kind).reduces) {
-    pieces = AddsInAnyOrder(call) ? 1 : PiecesMax(islands);
-    arithmetic = UnitArithmetic::Of(Isa::kScalar, call.dtype, call.op,
-                                    static_cast<int>(islands.island_of.size()));
-  }
+  if (TraitsOf(call.kind).reduces) pieces = AddsInAnyOrder(call) ? 1 : PiecesMax(islands);
   WEFT_ASSIGN_OR_RETURN(const SimulatedCost levels,
                         SimulateSchedule(*schedule, arithmetic, islands.island_of, kLevelsOnly));
   WEFT_ASSIGN_OR_RETURN(const SimulatedCost cost,
                         SimulateSchedule(*schedule, arithmetic, islands.island_of, model));
   const std::vector<uint64_t>& far = cost.far_bytes;
   return SpanExplanation{.schedule = std::string(schedule->algorithm()),
+                         .segments = schedule->segments(),
                          .pieces = pieces,
                          .levels = static_cast<int>(levels.end_ns),
                          .node_bytes = *std::max_element(far.begin(), far.end()),

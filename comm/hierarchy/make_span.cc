@@ -7,9 +7,13 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
 #include "base/later.h"
 #include "base/log.h"
 #include "base/seams.h"
@@ -17,8 +21,11 @@
 #include "base/text.h"
 #include "base/wait.h"
 #include "comm/agent/island_shared_memory.h"
+#include "comm/group/number_hash.h"
 #include "comm/group/progress.h"
 #include "comm/hierarchy/descriptor_room.h"
+#include "comm/hierarchy/link_probe.h"
+#include "comm/hierarchy/link_word.h"
 #include "comm/hierarchy/schedule_word.h"
 #include "comm/hierarchy/transport_choice.h"
 #include "comm/node/make_group.h"
@@ -34,6 +41,11 @@ namespace {
 
 // For the word of whoever judges to come.
 constexpr int64_t kGraceNs = 2'000'000'000;
+// Of the time in which links are measured, so that three ranks in a row can ask one after the other.
+constexpr int64_t kProbeParts = 4;
+constexpr uint64_t kProbeSalt = 0x70726f6265;
+// What the first rank says if all have come and links are to be measured: this, and in how many nanoseconds.
+constexpr std::string_view kProbeWord = "probe ";
 
 class SpanMaking {
  public:
@@ -102,8 +114,12 @@ class SpanMaking {
     span_.peers.resize(members.size());
     std::iota(span_.peers.begin(), span_.peers.end(), 0);
     WEFT_RETURN_IF_ERROR(HearIsland(*span_.inner, meeting_.fellows(), deadline_ns_, &schedules_));
-    if (place == 0) WEFT_RETURN_IF_ERROR(AwaitIslands());
-    WEFT_RETURN_IF_ERROR(AwaitAll(*span_.inner, Later(deadline_ns_, kGraceNs)));
+    if (place == 0) {
+      WEFT_RETURN_IF_ERROR(AwaitIslands());
+      if (probe_ns_ > 0) WEFT_RETURN_IF_ERROR(MeasureLinks(*transport));
+    }
+    // Until the first one has seen that all are there; what it knows comes along.
+    WEFT_RETURN_IF_ERROR(HearLinks(*span_.inner, Later(deadline_ns_, kGraceNs), &span_.links));
     RemoveMembership(store_, options_.name, rank_, size_);
     if (place == 0) RemoveKeys();
     const auto links = std::make_shared<SpanLinks>(home_, home_end, watch, std::move(transport));
@@ -192,6 +208,9 @@ class SpanMaking {
       const StoreReply word = Ask(Kind::kWait, KeyOf("begin", 0), Later(deadline_ns_, kGraceNs));
       WEFT_RETURN_IF_ERROR(Annotate(word.status, Late(0)));
       if (word.value.empty()) return absl::OkStatus();
+      absl::string_view text = word.value;
+      if (absl::ConsumePrefix(&text, ToAbsl(kProbeWord)) && absl::SimpleAtoi(text, &probe_ns_))
+        return absl::OkStatus();
       if (const auto schedules = ScheduleWordFromText(word.value))
         return StatusOf(*schedules, options_.name);
       return MakeError(WEFT_TIMEOUT, {.group = options_.name}, word.value);
@@ -207,10 +226,82 @@ class SpanMaking {
     if (late.ok() && all.result != WEFT_SUCCESS) {
       word = TextOf(all);
       late = StatusOf(all, options_.name);
+    } else if (late.ok() && settings_.probe_ns > 0) {
+      probe_ns_ = settings_.probe_ns;
+      word = StrCat(kProbeWord, probe_ns_);
     }
     const absl::Status said =
         Ask(Kind::kSet, KeyOf("begin", 0), Later(deadline_ns_, kGraceNs), word).status;
     return late.ok() ? said : late;
+  }
+
+  // By the first rank of each island: a ring of links, of which the slowest counts. The first of all says what was found, so all have the
+  // same; if it is nothing, the links are what they are without.
+  absl::Status MeasureLinks(Transport& transport) {
+    using Kind = StoreRequest::Kind;
+    const absl::StatusOr<LinkCost> own = ProbeLink(ProbeOf(transport));
+    const std::string said = own.ok() ? TextOf(*own) : std::string(own.status().message());
+    std::string word;
+    if (island() == 0) {
+      word = SlowestOf(said);
+      WEFT_RETURN_IF_ERROR(
+          Ask(Kind::kSet, KeyOf("links", 0), Later(deadline_ns_, kGraceNs), word).status);
+    } else {
+      WEFT_RETURN_IF_ERROR(
+          Ask(Kind::kSet, KeyOf("measured", island()), Later(deadline_ns_, kGraceNs), said).status);
+      StoreReply reply = Ask(Kind::kWait, KeyOf("links", 0), Later(deadline_ns_, 2 * kGraceNs));
+      WEFT_RETURN_IF_ERROR(Annotate(reply.status, Late(0)));
+      word = std::move(reply.value);
+    }
+    if (const std::optional<LinkCost> links = LinkCostFromText(word)) {
+      span_.links.far = *links;
+      span_.links.source = LinkSource::kMeasured;
+    }
+    return absl::OkStatus();
+  }
+
+  LinkProbeSettings ProbeOf(Transport& transport) const {
+    const int count = span_.islands.count();
+    const auto first_of = [&](int number) {
+      return span_.islands.ranks[static_cast<size_t>(number % count)].front();
+    };
+    NumberHash id;
+    id.Add(span_.membership.group_id);
+    id.Add(kProbeSalt);
+    const bool last_of_odd = island() == count - 1 && count % 2 == 1;
+    return {.transport = &transport,
+            .self = rank_,
+            .next = first_of(island() + 1),
+            .previous = first_of(island() + count - 1),
+            .group_id = id.Get(),
+            .asks_first = island() % 2 == 0 && !last_of_odd,
+            .budget_ns = probe_ns_ / kProbeParts,
+            .deadline_ns = std::min(deadline_ns_, Later(MonotonicNs(), probe_ns_))};
+  }
+
+  // What the first of all makes of what the islands say; "" if it is nothing.
+  std::string SlowestOf(const std::string& own) {
+    std::string said = own;
+    std::vector<LinkCost> costs;
+    for (int other = 0; other < span_.islands.count(); ++other) {
+      if (other > 0) {
+        const StoreReply reply =
+            Ask(StoreRequest::Kind::kWait, KeyOf("measured", other),
+                std::min(Later(deadline_ns_, kGraceNs), Later(MonotonicNs(), kGraceNs)));
+        said = reply.status.ok() ? reply.value : std::string(reply.status.message());
+      }
+      const std::optional<LinkCost> cost = LinkCostFromText(said);
+      if (!cost) {
+        LogWarn("group ", options_.name, ": the links between its nodes were not measured, and ",
+                "schedules are chosen as if WEFT_PROBE were 0: ", said);
+        return "";
+      }
+      costs.push_back(*cost);
+    }
+    const LinkCost slowest = Slowest(costs);
+    LogInfo("group ", options_.name,
+            ": the slowest link between its nodes: ", DescribeLink(slowest));
+    return TextOf(slowest);
   }
 
   // What an island says that is no word is taken for one that cannot use its schedules.
@@ -220,11 +311,13 @@ class SpanMaking {
         ScheduleWord{.result = WEFT_REMOTE_ERROR, .rank = first});
   }
 
-  // Rank 0's island has read it. Its own word others may read still: a key per group stays.
+  // Rank 0's island has read them. Its own words others may read still: a key per group stays, or two.
   void RemoveKeys() {
     if (island() == 0) return;
-    (void)Ask(StoreRequest::Kind::kRemove, KeyOf("complete", island()),
-              Later(MonotonicNs(), kGraceNs));
+    for (const std::string_view what : {"complete", "measured"}) {
+      if (what == "measured" && probe_ns_ == 0) continue;
+      (void)Ask(StoreRequest::Kind::kRemove, KeyOf(what, island()), Later(MonotonicNs(), kGraceNs));
+    }
   }
 
   // Of this group alone: another one may be made under its name when it has gone.
@@ -249,6 +342,7 @@ class SpanMaking {
   bool over_ucx_ = false;
   std::byte* rings_ = nullptr;
   ScheduleWord schedules_;  // of this rank, then of the island
+  int64_t probe_ns_ = 0;    // what rank 0 says; of the first rank of an island
   SpanCore span_;
 };
 

@@ -27,12 +27,17 @@
 #include "comm/hierarchy/span_records.h"
 #include "comm/rendezvous/membership.h"
 #include "comm/rendezvous/store.h"
+#include "comm/select/link_model.h"
 
 namespace weft {
+
+// As long as WEFT_PROBE measures, at most.
+constexpr int64_t kProbeNs = 500'000'000;
 
 struct SpanSettings {
   int64_t limit_ns = IslandAgentSettings{}.limit_ns;  // until an island is unreachable
   std::string schedule_files = {};                    // of foreign_schedules.h
+  int64_t probe_ns = 0;  // to measure links in, at most, if rank 0 says so; 0: they are not
 };
 
 struct SpanCore {
@@ -44,11 +49,12 @@ struct SpanCore {
   std::shared_ptr<SpanRecords> records;  // what this island's ranks show each other
   std::vector<int> peers;                // in the transport, by rank
   std::shared_ptr<const ForeignSchedules> foreign;
-  std::shared_ptr<SentTraffic> traffic;  // of the group that it is
-  uint32_t epoch = 1;                    // of the membership that it is made of
-  bool of_all = false;                   // all ranks of the net are in it
-  uint64_t parent_id = 0;                // of the group that it was split from; 0: none
-  int parent_rank = -1;                  // this rank's there
+  std::shared_ptr<SentTraffic> traffic;    // of the group that it is
+  LinkModel links = LinkModel::Default();  // by which schedules are chosen; all ranks have the same
+  uint32_t epoch = 1;                      // of the membership that it is made of
+  bool of_all = false;                     // all ranks of the net are in it
+  uint64_t parent_id = 0;                  // of the group that it was split from; 0: none
+  int parent_rank = -1;                    // this rank's there
 };
 
 // Collective over the ranks of a meeting in `store`. Errors: as MakeNodeGroup's; TIMEOUT names an island that has not come.

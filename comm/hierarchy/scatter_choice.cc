@@ -10,7 +10,6 @@
 #include "comm/schedule/halving_blocks.h"
 #include "comm/schedule/order_path.h"
 #include "comm/schedule/reduction_order.h"
-#include "comm/select/link_model.h"
 
 namespace weft {
 namespace {
@@ -97,8 +96,8 @@ double HalvingNs(double bytes, double widened, const Islands& islands, const Lin
 
 }  // namespace
 
-bool IsScatteredByHalving(const Collective& call, uint64_t bytes, const Islands& islands) {
-  const LinkModel model = LinkModel::Default();
+bool IsScatteredByHalving(const Collective& call, uint64_t bytes, const Islands& islands,
+                          const LinkModel& model) {
   const auto ranks = static_cast<double>(islands.island_of.size());
   const size_t accumulator_bytes = ElementBytes(AccumulatorDtype(call.dtype, call.op), call.op);
   double widened = static_cast<double>(accumulator_bytes) / static_cast<double>(ElementBytes(call));

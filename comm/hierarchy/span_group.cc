@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/hierarchy/explain_span.h"
 #include "comm/hierarchy/span_message_failure.h"
 #include "comm/hierarchy/span_price.h"
 #include "comm/hierarchy/span_schedule.h"
@@ -155,7 +156,7 @@ SpanGroup::SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa i
                                                core_.end)),
       part_of_(std::move(part_of)),
       timeout_ns_(TimeoutOrDefault(options.timeout_ns)),
-      plans_(rank, core_.islands, *core_.foreign, isa, core_.net->buffers()),
+      plans_(rank, core_.islands, core_.links, *core_.foreign, isa, core_.net->buffers()),
       messages_({.transport = &core_.net->transport(),
                  .peers = core_.peers,
                  .group_id = core_.membership.group_id,
@@ -550,12 +551,18 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> SpanGroup::Split(int color, int ke
 }
 
 std::string SpanGroup::Explain(const Collective& call, BufferKind /*buffers*/) const {
-  const auto chosen = ChooseSchedule(call, rank_, core_.islands, *core_.foreign);
+  SpanChoices choices(core_.islands, core_.links);
+  const auto chosen = ChooseSchedule(call, rank_, core_.islands, *core_.foreign, choices);
   if (!chosen.ok()) return StrCat("refused: ", FromAbsl(chosen.status().message()), "\n");
   const SentUnits sent = chosen->schedule->SentBy(rank_);
   std::string text = fmt::format(
-      "nodes: {}\nschedule: {}\nsent elements: {}\nsent accumulators: {}\n", core_.islands.count(),
-      chosen->schedule->algorithm(), sent.elements, sent.accumulators);
+      "nodes: {}\nschedule: {}\nsegments: {}\nsent elements: {}\nsent accumulators: {}\n",
+      core_.islands.count(), chosen->schedule->algorithm(), chosen->schedule->segments(),
+      sent.elements, sent.accumulators);
+  text += LinksText(core_.links);
+  if (const auto time =
+          PredictSpan(*chosen->schedule, SizesOf(call, size()), core_.islands, core_.links))
+    text += fmt::format("predicted: {:.1f} us\n", static_cast<double>(*time) / 1e3);
   if (const ForeignSchedule* const file = chosen->foreign)
     text += fmt::format("schedule file: {}\nschedule sha256: {}\n", file->path, file->hash);
   return text;

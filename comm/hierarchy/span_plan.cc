@@ -43,9 +43,10 @@ void SpanPlan::Keep(std::unique_ptr<SpanRun> run) {
   kept_.push_back(std::move(run));
 }
 
-absl::StatusOr<std::shared_ptr<SpanPlan>> SpanPlans::Make(const Collective& call) const {
+absl::StatusOr<std::shared_ptr<SpanPlan>> SpanPlans::Make(const Collective& call) {
   const int size = static_cast<int>(islands_.island_of.size());
-  WEFT_ASSIGN_OR_RETURN(ChosenSchedule chosen, ChooseSchedule(call, rank_, islands_, foreign_));
+  WEFT_ASSIGN_OR_RETURN(ChosenSchedule chosen,
+                        ChooseSchedule(call, rank_, islands_, foreign_, choices_));
   UnitArithmetic arithmetic(ElementBytes(call));
   if (TraitsOf(call.kind).reduces) {
     arithmetic = call.op == kOpUser ? UnitArithmetic::OfUser(*call.custom, call.dtype)

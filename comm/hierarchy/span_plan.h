@@ -1,7 +1,7 @@
 // What all calls of one shape have in common: the schedule, the kernels, and what carried out those that have ended, to be used again.
 // A program makes few shapes of calls and many calls of each, and making a schedule costs as much as sending a small message.
 //
-//   SpanPlans plans(rank, islands, foreign, isa, buffers);
+//   SpanPlans plans(rank, islands, links, foreign, isa, buffers);
 //   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<SpanPlan> plan, plans.PlanOf(call));
 //   std::unique_ptr<SpanRun> run = plan->TakeRun();
 //   run->engine.Begin({..., .scratch = run->scratch.data()}, route);
@@ -67,12 +67,13 @@ class SpanPlan {
 
 class SpanPlans {
  public:
-  // `islands` and `foreign` are borrowed.
-  SpanPlans(int rank, const Islands& islands, const ForeignSchedules& foreign, Isa isa,
-            std::shared_ptr<NetBuffers> buffers)
+  // `islands`, `links` and `foreign` are borrowed.
+  SpanPlans(int rank, const Islands& islands, const LinkModel& links,
+            const ForeignSchedules& foreign, Isa isa, std::shared_ptr<NetBuffers> buffers)
       : rank_(rank),
         islands_(islands),
         foreign_(foreign),
+        choices_(islands, links),
         isa_(isa),
         buffers_(std::move(buffers)) {}
 
@@ -98,11 +99,12 @@ class SpanPlans {
     std::shared_ptr<SpanPlan> plan;
   };
 
-  absl::StatusOr<std::shared_ptr<SpanPlan>> Make(const Collective& call) const;
+  absl::StatusOr<std::shared_ptr<SpanPlan>> Make(const Collective& call);
 
   const int rank_;
   const Islands& islands_;
   const ForeignSchedules& foreign_;
+  SpanChoices choices_;
   const Isa isa_;
   const std::shared_ptr<NetBuffers> buffers_;
   uint64_t calls_ = 0;

@@ -242,6 +242,7 @@ absl::StatusOr<SpanPart> SpanReconfigure::Remake(const SpanCore& old, const Cut&
   core.epoch = cut.epoch;
   core.of_all = true;
   core.foreign = old.foreign;
+  core.links = old.links;
   for (const int rank : cut.wanted)
     core.peers.push_back(old.peers[static_cast<size_t>(rank)]);
   const std::vector<GroupMember>& members = core.membership.members;

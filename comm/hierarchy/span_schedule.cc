@@ -1,7 +1,6 @@
 #include "comm/hierarchy/span_schedule.h"
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -19,24 +18,6 @@
 
 namespace weft {
 namespace {
-
-// An all_reduce is taken whole, level by level, where that sends at most so many bytes more than sums that are scattered and gathered: as many as go in
-// the time that a message more takes.
-constexpr uint64_t kWholeBytes = 8 << 10;
-// Lanes: from so many bytes on, where islands have several ranks, which then send less; of ranks that are alone for the segments.
-constexpr uint64_t kLanesBytes = 32 << 10;
-constexpr uint64_t kLanesOfOneBytes = 512 << 10;
-// A lane goes in segments of about so many bytes, that its sums are formed while more is on its way, and what is sent and added lies in a cache.
-constexpr uint64_t kSegmentBytes = 256 << 10;
-constexpr uint64_t kSegmentsMax = 4096;
-
-// Whether an all_reduce of so many bytes is taken whole: log2 P times the vector against 2 (P - 1) / P.
-bool IsWhole(uint64_t bytes, int size) {
-  const auto ranks = static_cast<uint64_t>(size);
-  const auto levels = static_cast<uint64_t>(std::bit_width(ranks - 1));
-  return bytes < kLanesOfOneBytes &&
-         levels * bytes <= kWholeBytes + 2 * (ranks - 1) * bytes / ranks;
-}
 
 // Of a kind whose counts all ranks know.
 GoalKind GoalKindOf(OpKind kind) {
@@ -108,14 +89,12 @@ std::unique_ptr<CollectiveSchedule> ManyPieces(const ScheduleGoal& goal) {
 }
 
 std::unique_ptr<CollectiveSchedule> Lanes(const ScheduleGoal& goal, const Islands& islands,
-                                          uint64_t bytes) {
-  const auto lane_bytes = bytes / islands.island_of.size() * static_cast<uint64_t>(islands.count());
-  const uint64_t segments = std::clamp<uint64_t>(lane_bytes / kSegmentBytes, 1, kSegmentsMax);
+                                          int segments) {
   size_t pieces = 0;
   if (goal.Reduces()) {
     pieces = goal.order_free ? islands.ranks.size() : PiecesOf(islands.island_of).pieces.size();
   }
-  return MakeHierarchySchedule(goal, islands.island_of, static_cast<int>(segments),
+  return MakeHierarchySchedule(goal, islands.island_of, segments,
                                pieces > kSourcesMax ? ManyPieces : MakeDirectSchedule);
 }
 
@@ -163,29 +142,38 @@ bool AddsInAnyOrder(const Collective& call) {
   return AnyOrderWillDo(call) || (call.op == WEFT_AVG && !RoundsOnTheWay(call.dtype, call.op));
 }
 
+UnitArithmetic SizesOf(const Collective& call, int size) {
+  if (!TraitsOf(call.kind).reduces || call.op == kOpUser) return UnitArithmetic(ElementBytes(call));
+  return UnitArithmetic::Of(Isa::kScalar, call.dtype, call.op, size);
+}
+
 absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective& call, int rank,
-                                                               const Islands& islands) {
+                                                               const Islands& islands,
+                                                               SpanChoices& choices) {
   const int size = static_cast<int>(islands.island_of.size());
   WEFT_RETURN_IF_ERROR(NoAlgorithm(call));
   if (TraitsOf(call.kind).local_counts) return ExchangeOf(call, rank, size);
   WEFT_ASSIGN_OR_RETURN(const ScheduleGoal goal, GoalOf(call, size));
   const uint64_t bytes = BytesOf(call, goal);
-  if (bytes >= (islands.count() < size ? kLanesBytes : kLanesOfOneBytes)) {
-    if (std::unique_ptr<CollectiveSchedule> lanes = Lanes(goal, islands, bytes)) return lanes;
+  SpanChoice choice = choices.Of(goal, SizesOf(call, size), bytes, Lanes);
+  if (goal.kind == GoalKind::kReduceScatter && !choices.Simulates(goal, bytes) &&
+      IsScatteredByHalving(call, bytes, islands, choices.links())) {
+    choice.algorithm = "tree_halving";
   }
-  const char* first = "direct";
-  if (goal.kind == GoalKind::kAllReduce && IsWhole(bytes, size)) first = "recursive_doubling";
-  if (goal.kind == GoalKind::kReduceScatter && IsScatteredByHalving(call, bytes, islands))
-    first = "tree_halving";
-  for (const char* const algorithm : {first, "tree_halving", "binomial", "bruck"}) {
-    const bool direct = std::string_view(algorithm) == "direct";
+  if (choice.lanes) {
+    if (auto lanes = Lanes(goal, islands, choice.segments)) return lanes;
+  }
+  const std::string_view in_turn[] = {choice.algorithm, "tree_halving", "binomial", "bruck",
+                                      "direct"};
+  for (const std::string_view algorithm : in_turn) {
+    const bool direct = algorithm == "direct";
     const bool tokens = goal.kind == GoalKind::kBarrier;  // these go log2 P levels
     if (direct && (tokens || (size > kSourcesMax && goal.Reduces()))) continue;
     auto schedule = MakeSchedule(algorithm, goal);
     if (schedule.ok()) return schedule;
   }
   // Of many ranks: as lanes, or as if each were on an island of its own.
-  if (std::unique_ptr<CollectiveSchedule> lanes = Lanes(goal, islands, bytes)) return lanes;
+  if (auto lanes = Lanes(goal, islands, choice.segments)) return lanes;
   std::vector<int> alone(static_cast<size_t>(size));
   std::iota(alone.begin(), alone.end(), 0);
   if (auto lanes = MakeHierarchySchedule(goal, alone, 1, ManyPieces)) return lanes;
@@ -198,7 +186,8 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective&
 
 absl::StatusOr<ChosenSchedule> ChooseSchedule(const Collective& call, int rank,
                                               const Islands& islands,
-                                              const ForeignSchedules& foreign) {
+                                              const ForeignSchedules& foreign,
+                                              SpanChoices& choices) {
   ChosenSchedule chosen;
   if (call.algorithm == Protocol::kAuto && !TraitsOf(call.kind).local_counts) {
     WEFT_ASSIGN_OR_RETURN(const ScheduleGoal goal,
@@ -209,7 +198,7 @@ absl::StatusOr<ChosenSchedule> ChooseSchedule(const Collective& call, int rank,
       return chosen;
     }
   }
-  WEFT_ASSIGN_OR_RETURN(chosen.schedule, ScheduleOf(call, rank, islands));
+  WEFT_ASSIGN_OR_RETURN(chosen.schedule, ScheduleOf(call, rank, islands, choices));
   return chosen;
 }
 

@@ -28,6 +28,7 @@ SpanCore CoreOf(const SpanCore& parent, const std::vector<int>& members) {
   core.islands = IslandsOf(core.membership);
   core.net = parent.net;
   core.foreign = parent.foreign;
+  core.links = parent.links;
   return core;
 }
 

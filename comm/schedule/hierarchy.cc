@@ -86,7 +86,7 @@ class HierarchySchedule final : public CollectiveSchedule {
 
   const HierarchyIslands& islands() const { return islands_; }
 
-  int segments() const { return segments_; }
+  int segments() const override { return segments_; }
 
   int lanes() const {
     return segments_ *

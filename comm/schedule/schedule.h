@@ -208,6 +208,9 @@ class CollectiveSchedule {
   // Of S2.
   virtual uint32_t window() const = 0;
 
+  // Into how many parts the vector, or each lane of it, is cut that go one behind the other.
+  virtual int segments() const { return 1; }
+
   // True if messages without units are sent too (S5).
   virtual bool sends_empty() const { return goal_.kind == GoalKind::kBarrier; }
 

@@ -26,7 +26,8 @@ typedef struct weft_explain_query {
  * algorithm, the bytes it moves, what it waits for, why it was chosen, and the algorithms that were
  * not chosen, each with the reason and the time it would take; for private buffers also what it would cost to copy them
  * into symmetric memory first and to go on with the view (weft_mem_alloc_copy), and whether that is cheaper. The
- * names of algorithms are those of weft_call_t::algorithm.
+ * names of algorithms are those of weft_call_t::algorithm. Of a group over several nodes: the schedule, its segments, what
+ * this rank sends, what links are taken to be (default or measured, see WEFT_PROBE) and, unless it has very many messages, the predicted time.
  * *length, if not NULL, gets the bytes that the whole text needs without the NUL. Never waits. Errors:
  * INVALID_ARGUMENT. Any thread. */
 WEFT_EXPORT weft_result_t weft_explain(weft_group_t group, const weft_explain_query_t* query,

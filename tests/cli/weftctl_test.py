@@ -147,6 +147,17 @@ class ExplainNodes(LaunchedTest):
         (row,) = self.rows("all_reduce", "8", "--nodes", "2x1", "--latency-us", "100", "--gbit", "1")
         self.assertEqual(("recursive_doubling", "1", str(2 * 3000 + 100_000 + 64)), (row["schedule"], row["levels"], row["predicted_ns"]))
 
+    # Between distant nodes one message after the other costs most, and between near ones each byte does.
+    def test_another_network_has_other_schedules(self):
+        arguments = ("all_reduce", "40K", "--nodes", "4x1")
+        (near,) = self.rows(*arguments, "--latency-us", "1", "--gbit", "0.1")
+        (distant,) = self.rows(*arguments, "--latency-us", "10000", "--gbit", "100")
+        self.assertNotEqual(near["schedule"], distant["schedule"])
+        (large,) = self.rows("all_reduce", "64M", "--nodes", "2x2")
+        self.assertEqual(("128", "1"), (large["segments"], near["segments"]))
+        self.assertIn("(given)", self.explain(*arguments, "--gbit", "1")[1])
+        self.assertIn("(default)", self.explain(*arguments)[1])
+
     def test_bad_command_lines(self):
         for arguments, word in ((("--nodes", "2"), "--nodes 2"), (("--nodes", "3,0"), "3,0"), (("--nodes", "2x300"), "2x300"), (("--nodes", ""), "--nodes"),
                                 (("--nodes", "100x100"), "256 ranks"), (("--nodes", "1x4"), "two nodes"), (("sum", "--nodes", "2x2"), "sum"),

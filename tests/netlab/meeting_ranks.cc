@@ -2,7 +2,10 @@
 //
 //   rank 1 of 2 on node1: island 1 of 2, sum 1
 //
-// What is wrong is said instead, and the exit code is 1. With the argument "wait" they go on summing until that fails.
+// What is wrong is said instead, and the exit code is 1. With the argument "wait" they go on summing until that fails; with "probe" they
+// measure the links before, and one more line says
+//
+//   between nodes: 15 us, 3 us of a rank's time for a message, 25 Gbit/s (measured)
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -21,6 +24,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kMeetNs = 60'000'000'000;
+constexpr int64_t kProbeForNs = 8'000'000'000;  // machines are busy
 constexpr size_t kCount = 100'003;
 
 absl::StatusOr<int64_t> Sum(ProcessGroup& group) {
@@ -38,7 +42,7 @@ absl::StatusOr<int64_t> Sum(ProcessGroup& group) {
   return out[0];
 }
 
-absl::Status Meet(bool wait) {
+absl::Status Meet(bool wait, bool probe) {
   WEFT_ASSIGN_OR_RETURN(const Rendezvous met, RendezvousFromEnvironment(MonotonicNs() + kMeetNs));
   const GroupMember self = DescribeSelf(met.rank);
   MemberWatch watch(*SystemSeams().proc, self, "islands");
@@ -49,12 +53,21 @@ absl::Status Meet(bool wait) {
   WEFT_ASSIGN_OR_RETURN(
       const std::shared_ptr<ProcessGroup> group,
       MakeGroup(met.store.get(), met.rank, met.size,
-                {.name = "meeting", .timeout_ns = kMeetNs, .init_timeout_ns = kMeetNs}, {}));
+                {.name = "meeting", .timeout_ns = kMeetNs, .init_timeout_ns = kMeetNs},
+                {.span = {.probe_ns = probe ? kProbeForNs : 0}}));
   WEFT_ASSIGN_OR_RETURN(int64_t sum, Sum(*group));
   std::printf("rank %d of %d on %s: island %d of %d, sum %lld\n", met.rank, met.size,
               self.host.c_str(), islands.island_of[static_cast<size_t>(met.rank)], islands.count(),
               static_cast<long long>(sum));
   std::fflush(stdout);
+  if (probe) {
+    const std::string text = group->Explain(
+        {.kind = OpKind::kAllReduce, .dtype = WEFT_INT64, .op = WEFT_SUM, .count = kCount},
+        BufferKind{});
+    const size_t at = text.find("between nodes: ");
+    std::printf("%s\n", text.substr(at, text.find('\n', at) - at).c_str());
+    std::fflush(stdout);
+  }
   while (wait) {
     WEFT_ASSIGN_OR_RETURN(sum, Sum(*group));
   }
@@ -66,8 +79,8 @@ absl::Status Meet(bool wait) {
 }  // namespace weft
 
 int main(int argc, char** argv) {
-  const bool wait = argc > 1 && std::string_view(argv[1]) == "wait";
-  const absl::Status met = weft::Meet(wait);
+  const std::string_view does = argc > 1 ? argv[1] : "";
+  const absl::Status met = weft::Meet(does == "wait", does == "probe");
   if (met.ok()) return 0;
   std::printf("failed: %s\n", std::string(met.message()).c_str());
   return 1;

@@ -257,6 +257,26 @@ TEST_F(LaunchedOverNetlab, RanksOfSeveralNodesMeetAndSum) {
   EXPECT_GE(after->received_bytes - before->received_bytes, 3 * 800'024u / 2);
 }
 
+// Loosely: it is the cable that is measured, and not the machine, which carries a hundred times as much.
+TEST_F(LaunchedOverNetlab, WhatACableCarriesIsMeasured) {
+  constexpr uint64_t kCableBits = 100'000'000;
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2}));
+  if (lab_ == nullptr) return;
+  for (const int node : {0, 1})
+    ASSERT_EQ(lab_->SetRate(node, kCableBits), absl::OkStatus());
+  const Runs runs = Launch({2, 1}, {MEETING_RANKS, "probe"});
+  for (const auto& run : runs)
+    EXPECT_EQ(run->Wait(Soon()), 0) << run->Output();
+  const std::string output = runs[0]->Output();
+  const std::string before = "of a rank's time for a message, ";
+  const size_t at = output.find(before);
+  ASSERT_NE(at, std::string::npos) << output;
+  const double gbit = std::stod(output.substr(at + before.size()));
+  EXPECT_GE(gbit * 1e9, kCableBits / 2.0) << output;
+  EXPECT_LE(gbit * 1e9, kCableBits * 2.0) << output;
+  EXPECT_THAT(output, HasSubstr("(measured)"));
+}
+
 TEST_F(LaunchedOverNetlab, NodesHaveNumbersOfRanksOfTheirOwn) {
   ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 3}));
   if (lab_ == nullptr) return;

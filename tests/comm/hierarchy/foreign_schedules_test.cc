@@ -134,8 +134,10 @@ TEST(ForeignSchedules, AreTakenBeforeWeftsOwnWhereTheBitsAllowIt) {
   for (int rank = 0; rank < 4; ++rank)
     membership.members.push_back({.rank = rank, .fake_node = rank / 2});
   const Islands islands = IslandsOf(membership);
+  const LinkModel links = LinkModel::Default();
+  SpanChoices choices(islands, links);
   const auto is_taken = [&](const Collective& call) {
-    const auto chosen = ChooseSchedule(call, 0, islands, *foreign);
+    const auto chosen = ChooseSchedule(call, 0, islands, *foreign, choices);
     EXPECT_TRUE(chosen.ok()) << chosen.status();
     return chosen.ok() && chosen->foreign != nullptr;
   };

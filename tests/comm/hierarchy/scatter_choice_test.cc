@@ -57,8 +57,8 @@ TEST(ScatterChoice, TakesWhatTheSimulationSaysIsFaster) {
       for (const weft_dtype_t dtype : {WEFT_FLOAT32, WEFT_BFLOAT16}) {
         for (const uint64_t block_bytes : {8, 512, 4096}) {
           const Collective call = CallOf(dtype, block_bytes);
-          const bool halves =
-              IsScatteredByHalving(call, block_bytes * static_cast<uint64_t>(ranks), islands);
+          const bool halves = IsScatteredByHalving(call, block_bytes * static_cast<uint64_t>(ranks),
+                                                   islands, LinkModel::Default());
           ++(halves ? halved : direct);
           const int64_t chosen_ns = SimulatedNs(halves ? "tree_halving" : "direct", call, islands);
           const int64_t other_ns = SimulatedNs(halves ? "direct" : "tree_halving", call, islands);
@@ -75,7 +75,10 @@ TEST(ScatterChoice, TakesWhatTheSimulationSaysIsFaster) {
 
 TEST(ScatterChoice, IsWhatSchedulesAreMadeBy) {
   const auto algorithm = [](int ranks, int (*node_of)(int rank), uint64_t block_bytes) {
-    const auto schedule = ScheduleOf(CallOf(WEFT_FLOAT32, block_bytes), 0, Map(ranks, node_of));
+    const Islands islands = Map(ranks, node_of);
+    const LinkModel links = LinkModel::Default();
+    SpanChoices choices(islands, links);
+    const auto schedule = ScheduleOf(CallOf(WEFT_FLOAT32, block_bytes), 0, islands, choices);
     return schedule.ok() ? (*schedule)->algorithm() : "none";
   };
   EXPECT_EQ(algorithm(2, kNodeOf[0], 8), "direct");

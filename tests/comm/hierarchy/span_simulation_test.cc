@@ -40,9 +40,11 @@ std::vector<Islands> AllShapes() {
 // All ranks of a group, stepped by one thread.
 class SimulatedGroup {
  public:
-  explicit SimulatedGroup(const Islands& islands) : islands_(islands) {
+  // `links`: by which schedules are chosen.
+  explicit SimulatedGroup(const Islands& islands, const LinkModel& links = LinkModel::Default())
+      : islands_(islands), links_(links) {
     for (int rank = 0; rank < size(); ++rank) {
-      plans_.emplace_back(rank, islands_, foreign_, BestIsa(), buffers_);
+      plans_.emplace_back(rank, islands_, links_, foreign_, BestIsa(), buffers_);
       peers_.push_back(rank);
     }
   }
@@ -121,6 +123,7 @@ class SimulatedGroup {
   }
 
   const Islands& islands_;
+  const LinkModel links_;
   const ForeignSchedules foreign_;
   const std::shared_ptr<NetBuffers> buffers_ = std::make_shared<NetBuffers>(64 << 20);
   std::vector<SpanPlans> plans_;
@@ -249,6 +252,51 @@ TEST(SpanSimulation, OrdersThatAreFreeHaveTheSameBits) {
     }
   }
   sample.Print("orders that are free", cases.size() * groups.size());
+}
+
+// Whichever schedules measured links ask for.
+TEST(SpanSimulation, MeasuredLinksChangeNoBit) {
+  const uint64_t seed = TestSeed(49);
+  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
+  constexpr LinkCost kLinks[] = {
+      {.latency_ns = 10'000'000, .overhead_ns = 5'000, .ns_per_byte = 0.08},
+      {.latency_ns = 2'000, .overhead_ns = 500, .ns_per_byte = 8},
+      {.latency_ns = 40'000, .overhead_ns = 5'000, .ns_per_byte = 0.8}};
+  constexpr int (*kNodeOf[])(int rank) = {[](int rank) { return rank < 3 ? 0 : 1; },
+                                          [](int rank) { return rank % 2; },
+                                          [](int rank) {
+                                            return rank;
+                                          }};
+  uint64_t number_of_case = 0;
+  for (const auto node_of : kNodeOf) {
+    const Islands islands = IslandsBy(node_of, 6);
+    for (const LinkCost& far : kLinks) {
+      LinkModel links = LinkModel::Default();
+      links.far = far;
+      links.source = LinkSource::kMeasured;
+      SimulatedGroup group(islands, links);
+      for (int number = 0; number < kOpKindCount; ++number) {
+        const auto kind = static_cast<OpKind>(number);
+        for (const size_t count : {3UL, 4'099UL, 30'011UL}) {
+          if (kind == OpKind::kBarrier && count > 3) continue;
+#if defined(WEFT_SANITIZE)
+          if (count > 5'000) continue;
+#endif
+          const CollectiveCase test{.kind = kind,
+                                    .dtype = number_of_case % 2 == 0 ? WEFT_BFLOAT16 : WEFT_FLOAT32,
+                                    .op = !TraitsOf(kind).reduces   ? WEFT_SUM
+                                          : number_of_case % 5 == 0 ? kOpPremulSum
+                                          : number_of_case % 3 == 0 ? WEFT_AVG
+                                                                    : WEFT_SUM,
+                                    .root = static_cast<int>(number_of_case % 6),
+                                    .count = kind == OpKind::kBarrier ? 0 : count,
+                                    .seed = seed + number_of_case};
+          ++number_of_case;
+          ASSERT_EQ(group.Run(test), "") << test.Name();
+        }
+      }
+    }
+  }
 }
 
 // Lanes of whole vectors, which begin where these are large.
