@@ -132,6 +132,7 @@ TEST(SpanProbe, TheFirstRanksSettingCounts) {
     DirectoryStore store(directory.path());
     std::vector<std::string> problems(kRanks);
     std::vector<std::thread> threads;
+    threads.reserve(kRanks);
     for (int rank = 0; rank < kRanks; ++rank) {
       threads.emplace_back([&, rank] {
         SpanSettings settings = Measures();
