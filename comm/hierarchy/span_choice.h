@@ -4,7 +4,7 @@
 //   const SpanChoice choice = choices.Of(goal, arithmetic, bytes, MakeLanes);
 //   choice.lanes ? lanes in choice.segments : MakeSchedule(choice.algorithm, goal)
 //
-// Of links that were not measured the choice is a matter of four sizes, which are found good on networks of 10 to 100 Gbit/s. Of others, all
+// Of links that were not measured the choice is a matter of four sizes, which were found on one machine (docs/design/014-several-nodes.md). Of others, all
 // candidates are carried out on sizes alone under the model (comm/engine/simulate_schedule.h), and the quickest is taken. That takes about a
 // microsecond for each of their messages, once for each size, which are rounded to a quarter of an octave. With more than kSimulatedRanksMax
 // ranks the four sizes are used, each in proportion to what a link carries in the time of a message without bytes.
