@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "comm/engine/simulate_schedule.h"
 #include "comm/hierarchy/explain_span.h"
+#include "comm/hierarchy/scatter_choice.h"
 #include "comm/hierarchy/span_schedule.h"
 #include "comm/schedule/algorithms.h"
 #include "comm/schedule/hierarchy.h"
@@ -98,8 +99,10 @@ std::unique_ptr<CollectiveSchedule> ScheduleBy(const LinkModel& links, const Col
 }
 
 // The rule as a person reads it: an all_reduce of less than 512 KiB goes whole where log2 P vectors are at most 8 KiB more than 2 (P - 1) / P;
-// lanes from 32 KiB on, or 512 KiB of ranks that are alone, in segments of 256 KiB; the rest is direct.
-std::string ByTheRule(OpKind kind, uint64_t bytes, const Islands& islands) {
+// lanes from 32 KiB on, or 512 KiB of ranks that are alone, in segments of 256 KiB; the rest is direct, but for a
+// reduce_scatter that is better off by halves (scatter_choice_test).
+std::string ByTheRule(const Collective& call, uint64_t bytes, const Islands& islands) {
+  const OpKind kind = call.kind;
   const auto size = islands.island_of.size();
   const auto count = static_cast<uint64_t>(islands.count());
   if (bytes >= (count < size ? 32u << 10 : 512u << 10)) {
@@ -109,7 +112,9 @@ std::string ByTheRule(OpKind kind, uint64_t bytes, const Islands& islands) {
   const auto levels = static_cast<uint64_t>(std::bit_width(size - 1));
   const bool whole =
       kind == OpKind::kAllReduce && levels * bytes <= (8 << 10) + 2 * (size - 1) * bytes / size;
-  return whole ? "recursive_doubling 1" : "direct 1";
+  const bool halves = kind == OpKind::kReduceScatter &&
+                      IsScatteredByHalving(call, bytes, islands, LinkModel::Default());
+  return whole ? "recursive_doubling 1" : halves ? "tree_halving 1" : "direct 1";
 }
 
 TEST(SpanChoices, AreByFourSizesWhereNothingWasMeasured) {
@@ -125,7 +130,7 @@ TEST(SpanChoices, AreByFourSizesWhereNothingWasMeasured) {
           const bool blocks = kind == OpKind::kAllGather || kind == OpKind::kReduceScatter;
           const uint64_t all = call.count * 4 * (blocks ? static_cast<uint64_t>(size) : 1);
           ASSERT_EQ(StrCat(schedule->algorithm(), " ", schedule->segments()),
-                    ByTheRule(kind, all, islands))
+                    ByTheRule(call, all, islands))
               << OpKindName(kind) << " of " << all << " bytes, " << size << " ranks";
         }
       }
