@@ -23,7 +23,6 @@ constexpr int kCallsPerAdvance = 8;
 constexpr int kLooksBeforeKept = 64;
 // What one side may say of messages that the other has not heard of yet: far more than operations can be under way.
 constexpr size_t kSaidMax = 65'536;
-constexpr size_t kSinkBytes = 64 << 10;
 
 bool IsAhead(size_t bytes) {
   return bytes <= kAheadBytesMax;
@@ -89,7 +88,7 @@ void EraseGroup(Map* map, uint64_t group_id) {
 
 bool MessageLink::Fail(absl::Status why) {
   if (failure_.ok()) failure_ = std::move(why);
-  stream_.End();
+  main_.stream.End();
   return false;
 }
 
@@ -98,42 +97,42 @@ bool MessageLink::Broken(const IoResult& result, const char* doing) {
       result.state == IoState::kClosed
           ? MakeError(WEFT_UNREACHABLE, fmt::format("rank {} has closed its connection", peer_))
           : SystemError(result.error_number, fmt::format("{} rank {}", doing, peer_));
-  if (!stream_.lasting() || peer_leaves_) return Fail(std::move(why));
-  stream_.Drop();
-  broken_ = std::move(why);
+  if (!main_.stream.lasting() || peer_leaves_) return Fail(std::move(why));
+  main_.stream.Drop();
+  main_.broken = std::move(why);
   return false;
 }
 
 void MessageLink::Attach(std::unique_ptr<ByteStream> stream) {
-  stream_.Attach(std::move(stream));
+  main_.stream.Attach(std::move(stream));
 }
 
 bool MessageLink::WantsToWrite() const {
   if (!attached()) return false;
-  return stream_.WantsToWrite() ||
-         (stream_.MayWrite() && (front_done_ < front_.size() || out_part_ || !control_.empty() ||
-                                 tell_ || tell_next_ || sends_.FindIf([this](const Transfer& send) {
-                                   return MayGo(send) || IsStuck(send);
-                                 }) != nullptr));
+  return main_.stream.WantsToWrite() ||
+         (main_.stream.MayWrite() &&
+          (!main_.out.idle() || main_.out.has_said() || main_.out.will_tell() ||
+           sends_.FindIf([this](const Transfer& send) { return MayGo(send) || IsStuck(send); }) !=
+               nullptr));
 }
 
 bool MessageLink::Quiet() const {
   if (!failure_.ok()) return true;
-  if (!attached()) return stream_.Flushed();
-  return front_done_ == front_.size() && !out_part_ && control_.empty() && !tell_ && !tell_next_ &&
-         stream_.Flushed();
+  if (!attached()) return main_.stream.Flushed();
+  return main_.out.idle() && !main_.out.has_said() && !main_.out.will_tell() &&
+         main_.stream.Flushed();
 }
 
 void MessageLink::Leave() {
-  if (leaves_ || !attached() || !stream_.lasting()) return;
+  if (leaves_ || !attached() || !main_.stream.lasting()) return;
   leaves_ = true;
-  AppendFrame(&control_, {.type = LinkFrameType::kLeave});
+  main_.out.Say({.type = LinkFrameType::kLeave});
 }
 
 bool MessageLink::Advance() {
   if (!attached()) return false;
-  bool moved = !stream_.settled() && SettleStream();
-  tell_ = tell_ || tell_next_;
+  bool moved = !main_.stream.settled() && SettleStream();
+  main_.out.Look();
   for (int call = 0; call < kCallsPerAdvance && attached() && WriteSome(); ++call)
     moved = true;
   for (int call = 0; call < kCallsPerAdvance && attached() && ReadSome(); ++call)
@@ -153,7 +152,7 @@ bool MessageLink::Advance() {
 // True if the two ends know of each other now.
 bool MessageLink::SettleStream() {
   absl::Status wrong;
-  const IoResult result = stream_.Settle(&wrong);
+  const IoResult result = main_.stream.Settle(&wrong);
   if (!wrong.ok()) {
     return Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} cannot be spoken to again: {}", peer_,
                                                     FromAbsl(wrong.message()))));
@@ -228,11 +227,13 @@ std::optional<uint64_t> MessageLink::OfferedTag(const StreamId& stream) const {
 void MessageLink::CloseGroup(uint64_t group_id) {
   if (closed_.Contains(group_id)) return;
   closed_.Add(group_id);
-  if (out_ != nullptr && out_->stream.group_id == group_id) TakeBackOut();
-  if (in_ != nullptr && in_->stream.group_id == group_id) TakeBackIn();
-  if (in_early_ != nullptr && in_header_.group_id == group_id) {
+  const Transfer* const out = main_.out.sending();
+  if (out != nullptr && out->stream.group_id == group_id) TakeBackOut();
+  const Transfer* const in = main_.in.receiving();
+  if (in != nullptr && in->stream.group_id == group_id) TakeBackIn();
+  if (in_early_ != nullptr && main_.in.header().group_id == group_id) {
     in_early_ = nullptr;
-    in_data_ = nullptr;
+    main_.in.Into(nullptr);
   }
   Retract(&sends_, group_id);
   Retract(&unacknowledged_, group_id);
@@ -248,36 +249,20 @@ void MessageLink::CloseGroup(uint64_t group_id) {
 
 // (T2)
 void MessageLink::TakeBackOut() {
-  out_ = nullptr;
-  // Also where the stream has broken: it goes on with this when there is another one.
-  if (!out_begun_) {
-    out_rest_.assign(reinterpret_cast<const char*>(out_data_), out_left_);
-    out_data_ = reinterpret_cast<const std::byte*>(out_rest_.data());
-    out_borrows_ = false;
-    return;
-  }
-  if (!attached()) return;  // what was under way beside it has ended with it
-  const IoResult result = stream_.TakeBackSend();
+  const IoResult result = main_.out.TakeBack();
   if (result.state != IoState::kDone) {
     (void)Broken(result, "taking back what was being sent to");
-    return;
+  } else if (main_.out.part_ended()) {
+    EndPart();
   }
-  out_left_ = 0;
-  EndPart();
 }
 
 void MessageLink::TakeBackIn() {
-  in_ = nullptr;
-  in_data_ = nullptr;
-  if (!in_begun_ || !attached()) return;
-  const IoResult result = stream_.TakeBackReceive();
-  if (result.state == IoState::kWouldBlock) {
-    in_begun_ = false;  // what comes is thrown away
-  } else if (result.state == IoState::kDone) {
-    in_left_ = 0;
-    EndData();
-  } else {
+  const IoResult result = main_.in.TakeBack();
+  if (result.state != IoState::kDone) {
     (void)Broken(result, "taking back what was being received from");
+  } else if (main_.in.part_came()) {
+    EndData();
   }
 }
 
@@ -285,41 +270,33 @@ void MessageLink::Retract(TransferList* list, uint64_t group_id) {
   while (Transfer* const transfer = list->FindIf(
              [&](const Transfer& posted) { return posted.stream.group_id == group_id; })) {
     list->Remove(transfer);
-    if (transfer->is_send) stream_.Own(transfer->memory, transfer->bytes);  // (T5)
+    if (transfer->is_send) main_.stream.Own(transfer->memory, transfer->bytes);  // (T5)
     transfer->SetState(TransferState::kRetracted);
   }
 }
 
 // --- Writing -------------------------------------------------------------------------------------
 
-void MessageLink::AppendFrame(std::string* frames, LinkFrame frame) {
-  frame.received = stream_.received();
-  tell_ = false;
-  tell_next_ = false;
-  untold_ = 0;
-  frames->append(reinterpret_cast<const char*>(&frame), sizeof(frame));
-}
-
 void MessageLink::Say(LinkFrameType type, const Transfer& transfer) {
-  AppendFrame(&control_, {.type = type,
-                          .group_id = transfer.stream.group_id,
-                          .sequence = transfer.stream.sequence,
-                          .tag = transfer.tag,
-                          .signature = transfer.signature,
-                          .message_bytes = transfer.bytes,
-                          .record = transfer.record});
+  main_.out.Say({.type = type,
+                 .group_id = transfer.stream.group_id,
+                 .sequence = transfer.stream.sequence,
+                 .tag = transfer.tag,
+                 .signature = transfer.signature,
+                 .message_bytes = transfer.bytes,
+                 .record = transfer.record});
 }
 
 // Said once it is much, sooner where something is to be said anyway: a frame of its own costs as much as a small message.
 void MessageLink::GiveRoom(size_t bytes) {
   early_room_ -= RoomOf(bytes);
   room_owed_ += RoomOf(bytes);
-  if (room_owed_ >= kRoomBytes / 4) TellOfRoom(&control_);
+  if (room_owed_ >= kRoomBytes / 4) main_.out.Say(TakeRoomOwed());
 }
 
-void MessageLink::TellOfRoom(std::string* frames) {
-  AppendFrame(frames, {.type = LinkFrameType::kRoom,
-                       .bytes = static_cast<uint32_t>(std::exchange(room_owed_, 0))});
+LinkFrame MessageLink::TakeRoomOwed() {
+  return {.type = LinkFrameType::kRoom,
+          .bytes = static_cast<uint32_t>(std::exchange(room_owed_, 0))};
 }
 
 bool MessageLink::MayGo(const Transfer& send) const {
@@ -347,38 +324,32 @@ void MessageLink::PickNext() {
   const bool ahead = !send->granted;
   if (ahead) room_ -= RoomOf(send->bytes);
   const size_t left = send->bytes - send->moved;
-  const PlacedParts placed = stream_.placed();
-  out_placed_ = !ahead && left >= placed.bytes_min;
-  out_bytes_ = std::min(left, out_placed_ ? placed.bytes_max : kPartBytesMax);
-  AppendFrame(&front_, {.type = out_placed_ ? LinkFrameType::kPlaced : LinkFrameType::kData,
-                        .ahead = ahead ? uint16_t{1} : uint16_t{0},
-                        .group_id = send->stream.group_id,
-                        .sequence = send->stream.sequence,
-                        .tag = send->tag,
-                        .signature = send->signature,
-                        .bytes = static_cast<uint32_t>(out_bytes_),
-                        .message_bytes = send->bytes,
-                        .offset = send->moved,
-                        .record = send->record});
-  out_part_ = true;
-  out_data_ = send->memory + send->moved;
-  out_borrows_ = stream_.lasting() && send->bytes > kAheadBytesMax;
-  out_left_ = out_bytes_;
-  out_ = send;
+  const PlacedParts may_be = main_.stream.placed();
+  const bool placed = !ahead && left >= may_be.bytes_min;
+  const size_t bytes = std::min(left, placed ? may_be.bytes_max : kPartBytesMax);
+  main_.out.BeginPart({.type = placed ? LinkFrameType::kPlaced : LinkFrameType::kData,
+                       .ahead = ahead ? uint16_t{1} : uint16_t{0},
+                       .group_id = send->stream.group_id,
+                       .sequence = send->stream.sequence,
+                       .tag = send->tag,
+                       .signature = send->signature,
+                       .bytes = static_cast<uint32_t>(bytes),
+                       .message_bytes = send->bytes,
+                       .offset = send->moved,
+                       .record = send->record},
+                      send, main_.stream.lasting() && !IsAhead(send->bytes));
+  send->moved += bytes;
 }
 
 void MessageLink::EndPart() {
-  out_part_ = false;
-  out_begun_ = false;
-  out_rest_.clear();
-  Transfer* const send = std::exchange(out_, nullptr);
+  const bool borrows = main_.out.borrows();
+  Transfer* const send = main_.out.EndPart();
   if (send == nullptr) return;
-  if (out_borrows_) send->borrowed_until = stream_.sent();
-  send->moved += out_bytes_;
+  if (borrows) send->borrowed_until = main_.stream.sent();
   sends_.Remove(send);
   if (send->moved < send->bytes) {
     sends_.Append(send);
-  } else if (send->borrowed_until > stream_.acknowledged() || !stream_.Sent()) {
+  } else if (send->borrowed_until > main_.stream.acknowledged() || !main_.stream.Sent()) {
     unacknowledged_.Append(send);
   } else {
     send->SetState(TransferState::kDone);
@@ -390,9 +361,9 @@ bool MessageLink::EndKept() {
   looks_in_vain_ = 0;
   bool any = false;
   while (Transfer* const send = unacknowledged_.FindIf(
-             [this](const Transfer& written) { return MayBeKept(stream_, written); })) {
+             [this](const Transfer& written) { return MayBeKept(main_.stream, written); })) {
     unacknowledged_.Remove(send);
-    stream_.Own(send->memory, send->bytes);
+    main_.stream.Own(send->memory, send->bytes);
     send->SetState(TransferState::kDone);
     any = true;
   }
@@ -401,7 +372,7 @@ bool MessageLink::EndKept() {
 
 bool MessageLink::PrepareToSleep() {
   if (unacknowledged_.empty() || unacknowledged_.FindIf([this](const Transfer& written) {
-        return MayBeKept(stream_, written);
+        return MayBeKept(main_.stream, written);
       }) == nullptr) {
     return false;
   }
@@ -411,7 +382,7 @@ bool MessageLink::PrepareToSleep() {
 
 void MessageLink::EndAcknowledged() {
   while (Transfer* const send = unacknowledged_.FindIf([this](const Transfer& written) {
-    return written.borrowed_until <= stream_.acknowledged() && stream_.Sent();
+    return written.borrowed_until <= main_.stream.acknowledged() && main_.stream.Sent();
   })) {
     unacknowledged_.Remove(send);
     send->SetState(TransferState::kDone);
@@ -420,41 +391,22 @@ void MessageLink::EndAcknowledged() {
 
 // True if anything was written.
 bool MessageLink::WriteSome() {
-  if (!stream_.MayWrite()) return false;
-  if (front_done_ == front_.size() && !out_part_) {
-    front_.clear();
-    front_done_ = 0;
-    AnnounceStuck();
-    front_.swap(control_);
-    if (!leaves_) PickNext();
-    if (tell_) TellOfRoom(&front_);
-    if (front_.empty()) return false;
-    if (room_owed_ >= kRoomBytes / 8) {
-      TellOfRoom(&control_);
-      front_.insert(0, std::exchange(control_, {}));
-    }
-  }
-  const size_t front_left = front_.size() - front_done_;
-  const bool beside = out_part_ && out_placed_;
-  if (front_left == 0 && beside) {
-    const IoResult result = stream_.SendPart(out_data_, out_left_);
-    out_begun_ = result.state == IoState::kWouldBlock;
-    if (out_begun_) return false;
-    if (result.state != IoState::kDone) return Broken(result, "sending to");
-    out_left_ = 0;
-  } else if (front_left + out_left_ > 0) {
-    const IoResult result = stream_.Write({.frames = {front_.data() + front_done_, front_left},
-                                           .data = {out_data_, beside ? 0 : out_left_},
-                                           .borrows = out_borrows_});
-    if (result.state == IoState::kWouldBlock) return false;
-    if (result.state != IoState::kDone) return Broken(result, "sending to");
-    const size_t of_front = std::min(result.bytes, front_left);
-    front_done_ += of_front;
-    const size_t of_data = result.bytes - of_front;
-    out_data_ += of_data;
-    out_left_ -= of_data;
-  }
-  if (out_part_ && front_done_ == front_.size() && out_left_ == 0) EndPart();
+  if (!main_.stream.MayWrite() || (main_.out.idle() && !TakeUpNext())) return false;
+  const IoResult result = main_.out.Write();
+  if (result.state == IoState::kWouldBlock) return false;
+  if (result.state != IoState::kDone) return Broken(result, "sending to");
+  if (main_.out.part_ended()) EndPart();
+  return true;
+}
+
+// True if there is anything to be written.
+bool MessageLink::TakeUpNext() {
+  AnnounceStuck();
+  main_.out.TakeUp();
+  if (!leaves_) PickNext();
+  if (main_.out.tells()) main_.out.SayNow(TakeRoomOwed());
+  if (!main_.out.has_taken_up()) return false;
+  if (room_owed_ >= kRoomBytes / 8) main_.out.SayFirst(TakeRoomOwed());
   return true;
 }
 
@@ -462,83 +414,53 @@ bool MessageLink::WriteSome() {
 
 // True if anything was read. Behind the data of a part there is a header.
 bool MessageLink::ReadSome() {
-  if (in_part_ && in_placed_) return ReadPlaced();
-  iovec pieces[2];
-  size_t count = 0;
-  size_t data_room = 0;
-  if (in_part_ && in_left_ > 0) {
-    if (in_data_ == nullptr) sink_.resize(kSinkBytes);
-    data_room = in_data_ != nullptr ? in_left_ : std::min(in_left_, kSinkBytes);
-    pieces[count++] = {in_data_ != nullptr ? in_data_ : sink_.data(), data_room};
-  }
-  if (data_room == in_left_) {
-    pieces[count++] = {reinterpret_cast<char*>(&in_next_) + in_header_done_,
-                       sizeof(in_next_) - in_header_done_};
-  }
-  const IoResult result = stream_.Read(std::span(pieces, count));
+  const IoResult result = main_.in.Read();
   if (result.state == IoState::kWouldBlock) return false;
   if (result.state != IoState::kDone) return Broken(result, "receiving from");
-  const size_t of_data = std::min(result.bytes, data_room);
-  if (in_part_) {
-    if (in_data_ != nullptr) in_data_ += of_data;
-    in_left_ -= of_data;
-    TellIfWaitedFor();
-    if (in_left_ == 0) EndData();
-  }
-  in_header_done_ += result.bytes - of_data;
-  if (in_header_done_ == sizeof(in_next_)) TakeHeader();
-  return true;
-}
-
-bool MessageLink::ReadPlaced() {
-  const IoResult result = stream_.ReceivePart(in_data_, in_left_);
-  in_begun_ = result.state == IoState::kWouldBlock;
-  if (in_begun_) return false;
-  if (result.state != IoState::kDone) return Broken(result, "receiving from");
-  in_left_ = 0;
-  EndData();
+  TellIfWaitedFor();
+  if (main_.in.part_came()) EndData();
+  if (main_.in.TakeHeader()) TakeHeader();
   return true;
 }
 
 void MessageLink::TakeHeader() {
-  in_header_ = in_next_;
-  in_header_done_ = 0;
-  if (in_header_.magic != kLinkFrameMagic) {
+  const LinkFrame& header = main_.in.header();
+  if (header.magic != kLinkFrameMagic) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent what is no frame", peer_)));
     return;
   }
-  if (stream_.lasting()) {
-    if (!stream_.Acknowledge(in_header_.received)) {
+  if (main_.stream.lasting()) {
+    if (!main_.stream.Acknowledge(header.received)) {
       Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has got what was not sent", peer_)));
       return;
     }
     if (!unacknowledged_.empty()) EndAcknowledged();
-    CountKept(sizeof(LinkFrame));
+    main_.out.CountKept(sizeof(LinkFrame));
   }
-  switch (in_header_.type) {
+  switch (header.type) {
     case LinkFrameType::kAnnounce:
       return TakeAnnounce();
     case LinkFrameType::kGrant:
       return TakeGrant();
     case LinkFrameType::kData:
-      return BeginData(/*placed=*/false);
     case LinkFrameType::kPlaced:
-      return BeginData(/*placed=*/true);
+      return BeginData();
     case LinkFrameType::kRoom:
-      room_ = std::min(kRoomBytes, room_ + in_header_.bytes);
+      room_ = std::min(kRoomBytes, room_ + header.bytes);
       return;
     case LinkFrameType::kLeave:
       peer_leaves_ = true;
       return;
   }
   Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a frame of an unknown type, {}", peer_,
-                                           static_cast<int>(in_header_.type))));
+                                           static_cast<int>(header.type))));
 }
 
 void MessageLink::TakeAnnounce() {
-  if (closed_.Contains(in_header_.group_id)) return;
-  const MessageKey key = KeyOfFrame(in_header_);
-  const SaidMessage said = SaidBy(in_header_);
+  const LinkFrame& header = main_.in.header();
+  if (closed_.Contains(header.group_id)) return;
+  const MessageKey key = KeyOfFrame(header);
+  const SaidMessage said = SaidBy(header);
   if (Transfer* const receive = receives_.Find(key.first, key.second); receive != nullptr) {
     const bool agrees = said.Agrees(*receive);
     if (!agrees) receives_.Remove(receive);
@@ -546,7 +468,7 @@ void MessageLink::TakeAnnounce() {
     if (!agrees) said.Refuse(receive);
     return;
   }
-  RefuseOthers({&receives_, &sends_}, out_, key.first, said, &stream_);
+  RefuseOthers({&receives_, &sends_}, main_.out.sending(), key.first, said, &main_.stream);
   announced_[key] = said;
   if (announced_.size() > kSaidMax) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} announces messages without end", peer_)));
@@ -554,113 +476,100 @@ void MessageLink::TakeAnnounce() {
 }
 
 void MessageLink::TakeGrant() {
-  if (closed_.Contains(in_header_.group_id)) return;
-  const MessageKey key = KeyOfFrame(in_header_);
-  const SaidMessage said = SaidBy(in_header_);
+  const LinkFrame& header = main_.in.header();
+  if (closed_.Contains(header.group_id)) return;
+  const MessageKey key = KeyOfFrame(header);
+  const SaidMessage said = SaidBy(header);
   if (Transfer* const send = sends_.Find(key.first, key.second); send != nullptr) {
-    if (send == out_) return;  // under way: what comes of it the other side sees
+    if (send == main_.out.sending()) return;  // under way: what comes of it the other side sees
     send->granted = said.Agrees(*send);
     if (send->granted) return;
     sends_.Remove(send);
-    stream_.Own(send->memory, send->bytes);  // (T5)
+    main_.stream.Own(send->memory, send->bytes);  // (T5)
     said.Refuse(send);
     return;
   }
-  RefuseOthers({&receives_, &sends_}, out_, key.first, said, &stream_);
+  RefuseOthers({&receives_, &sends_}, main_.out.sending(), key.first, said, &main_.stream);
   granted_[key] = said;
   if (granted_.size() > kSaidMax) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} grants messages without end", peer_)));
   }
 }
 
-// Once the other side keeps much for nothing it is told.
-void MessageLink::CountKept(size_t bytes) {
-  untold_ += bytes;
-  if (untold_ >= kUntoldBytes) tell_ = true;
-}
-
 void MessageLink::TellIfWaitedFor() {
-  if (!in_waited_for_ || in_left_ > kKeptOfMessage) return;
-  in_waited_for_ = false;
-  tell_ = true;
+  if (!waited_for_ || main_.in.left() > kKeptOfMessage) return;
+  waited_for_ = false;
+  main_.out.Tell();
 }
 
-void MessageLink::BeginData(bool placed) {
-  const PlacedParts may_be = stream_.placed();
-  if (placed && (in_header_.ahead != 0 || in_header_.bytes < may_be.bytes_min ||
-                 in_header_.bytes > may_be.bytes_max)) {
-    Fail(
-        MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a part of {} bytes beside the stream",
-                                            peer_, in_header_.bytes)));
+void MessageLink::BeginData() {
+  const LinkFrame& header = main_.in.header();
+  const PlacedParts may_be = main_.stream.placed();
+  if (header.type == LinkFrameType::kPlaced &&
+      (header.ahead != 0 || header.bytes < may_be.bytes_min || header.bytes > may_be.bytes_max)) {
+    Fail(MakeError(
+        WEFT_CORRUPT,
+        fmt::format("rank {} has sent a part of {} bytes beside the stream", peer_, header.bytes)));
     return;
   }
-  in_part_ = true;
-  in_placed_ = placed;
-  in_begun_ = false;
-  in_left_ = in_header_.bytes;
-  in_data_ = nullptr;
-  in_ = nullptr;
+  main_.in.BeginPart();
   in_early_ = nullptr;
-  if (stream_.lasting()) {
-    CountKept(KeptOf(in_header_.message_bytes, in_header_.offset, in_left_));
-    in_waited_for_ = in_header_.message_bytes > kKeptOfMessage &&
-                     in_header_.offset + in_left_ == in_header_.message_bytes;
+  if (main_.stream.lasting()) {
+    main_.out.CountKept(KeptOf(header.message_bytes, header.offset, header.bytes));
+    waited_for_ = header.message_bytes > kKeptOfMessage &&
+                  header.offset + header.bytes == header.message_bytes;
     TellIfWaitedFor();
   }
-  const MessageKey key = KeyOfFrame(in_header_);
-  const bool ahead = in_header_.ahead != 0;
+  const MessageKey key = KeyOfFrame(header);
+  const bool ahead = header.ahead != 0;
   if (ahead) {
-    if (in_header_.bytes != in_header_.message_bytes || !IsAhead(in_header_.bytes) ||
-        early_room_ + RoomOf(in_header_.bytes) > kRoomBytes) {  // (T3)
+    if (header.bytes != header.message_bytes || !IsAhead(header.bytes) ||
+        early_room_ + RoomOf(header.bytes) > kRoomBytes) {  // (T3)
       Fail(MakeError(WEFT_CORRUPT,
                      fmt::format("rank {} has sent more than there is room for", peer_)));
       return;
     }
-    early_room_ += RoomOf(in_header_.bytes);
+    early_room_ += RoomOf(header.bytes);
   }
   Transfer* const receive = receives_.Find(key.first, key.second);
-  const SaidMessage said = SaidBy(in_header_);
+  const SaidMessage said = SaidBy(header);
   if (receive != nullptr && !said.Agrees(*receive)) {
     receives_.Remove(receive);
     said.Refuse(receive);
   } else if (receive != nullptr) {
     // (T1)
-    if (in_header_.offset != receive->moved || in_left_ > receive->bytes - receive->moved) {
+    if (header.offset != receive->moved || header.bytes > receive->bytes - receive->moved) {
       Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a part out of order", peer_)));
       return;
     }
-    in_ = receive;
-    in_data_ = receive->memory + receive->moved;
-  } else if (ahead && !closed_.Contains(in_header_.group_id)) {
-    RefuseOthers({&receives_, &sends_}, out_, key.first, said, &stream_);
+    main_.in.Into(receive->memory + receive->moved, receive);
+  } else if (ahead && !closed_.Contains(header.group_id)) {
+    RefuseOthers({&receives_, &sends_}, main_.out.sending(), key.first, said, &main_.stream);
     BeginEarly();
     if (!failure_.ok()) return;
   }
-  if (in_left_ == 0) EndData();
+  if (main_.in.part_came()) EndData();
 }
 
 void MessageLink::BeginEarly() {
-  const auto [at, added] = early_.try_emplace(KeyOfFrame(in_header_));
+  const auto [at, added] = early_.try_emplace(KeyOfFrame(main_.in.header()));
   if (!added) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a message twice", peer_)));
     return;
   }
   Early& early = at->second;
-  early.said = SaidBy(in_header_);
-  early.bytes.resize(in_header_.bytes);
+  early.said = SaidBy(main_.in.header());
+  early.bytes.resize(main_.in.header().bytes);
   in_early_ = &early;
-  in_data_ = reinterpret_cast<std::byte*>(early.bytes.data());
+  main_.in.Into(reinterpret_cast<std::byte*>(early.bytes.data()));
 }
 
 void MessageLink::EndData() {
-  in_part_ = false;
-  in_begun_ = false;
-  in_data_ = nullptr;
-  Early* const early = std::exchange(in_early_, nullptr);
-  Transfer* const receive = std::exchange(in_, nullptr);
-  if (early != nullptr) {
+  const LinkFrame& header = main_.in.header();
+  Transfer* const receive = main_.in.EndPart();
+  if (Early* const early = std::exchange(in_early_, nullptr); early != nullptr) {
     early->complete = true;
-    const MessageKey key = KeyOfFrame(in_header_);
+    const MessageKey key = KeyOfFrame(header);
     // It was posted while the data came.
     if (Transfer* const late = receives_.Find(key.first, key.second); late != nullptr) {
       receives_.Remove(late);
@@ -668,11 +577,11 @@ void MessageLink::EndData() {
     }
     return;
   }
-  if (in_header_.ahead != 0) GiveRoom(in_header_.bytes);
+  if (header.ahead != 0) GiveRoom(header.bytes);
   // Most often there is an answer to the message, which says it.
-  if (stream_.lasting() && !IsAhead(in_header_.message_bytes)) tell_next_ = true;
+  if (main_.stream.lasting() && !IsAhead(header.message_bytes)) main_.out.TellNext();
   if (receive == nullptr) return;
-  receive->moved += in_header_.bytes;
+  receive->moved += header.bytes;
   if (receive->moved < receive->bytes) return;
   receives_.Remove(receive);
   receive->SetState(TransferState::kDone);

@@ -30,13 +30,12 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "base/net.h"
 #include "comm/transport/byte_stream.h"
 #include "comm/transport/closed_groups.h"
-#include "comm/transport/lasting_stream.h"
+#include "comm/transport/link_connection.h"
 #include "comm/transport/link_frame.h"
 #include "comm/transport/said_message.h"
 #include "comm/transport/transfer_list.h"
@@ -46,12 +45,10 @@ namespace weft {
 class MessageLink {
  public:
   // `lasting_id`: of this end, drawn by chance; 0: the first stream is the only one.
-  explicit MessageLink(int peer, uint64_t lasting_id = 0) : peer_(peer), stream_(lasting_id) {}
+  explicit MessageLink(int peer, uint64_t lasting_id = 0) : peer_(peer), main_(lasting_id) {}
 
   MessageLink(const MessageLink&) = delete;
   MessageLink& operator=(const MessageLink&) = delete;
-
-  ~MessageLink() { stream_.Drop(); }  // before what it may still send from
 
   void Post(Transfer* transfer);
 
@@ -59,13 +56,13 @@ class MessageLink {
   void Attach(std::unique_ptr<ByteStream> stream);
 
   // False before, and from when the stream has broken on.
-  bool attached() const { return stream_.attached(); }
+  bool attached() const { return main_.stream.attached(); }
 
   // The other end of the stream is there, and has all that went before.
-  bool settled() const { return attached() && stream_.settled(); }
+  bool settled() const { return attached() && main_.stream.settled(); }
 
   // Why the last stream is not attached any more.
-  const absl::Status& broken() const { return broken_; }
+  const absl::Status& broken() const { return main_.broken; }
 
   // Nothing will follow what was begun to be said: the other end is told, so that it does not wait for another stream.
   void Leave();
@@ -85,9 +82,7 @@ class MessageLink {
   bool WantsToWrite() const;
 
   // There is something to be read that the stream's descriptor does not tell of.
-  bool HasUnread() const {
-    return in_placed_ && in_part_ ? attached() && !in_begun_ : stream_.HasUnread();
-  }
+  bool HasUnread() const { return main_.in.HasUnread(); }
 
   // This side will sleep: sends that could end at once, by a copy of what is not known to have come, do so in the next Advance(). True if
   // there are such.
@@ -118,33 +113,29 @@ class MessageLink {
   bool IsStuck(const Transfer& send) const;
   void AnnounceStuck();
   bool WriteSome();
+  bool TakeUpNext();
   void PickNext();
   void EndPart();
   void Say(LinkFrameType type, const Transfer& transfer);
-  // With what has come until now.
-  void AppendFrame(std::string* frames, LinkFrame frame);
   void GiveRoom(size_t bytes);
-  void TellOfRoom(std::string* frames);
+  LinkFrame TakeRoomOwed();
   void Retract(TransferList* list, uint64_t group_id);
   void TakeBackOut();
   void TakeBackIn();
 
   bool ReadSome();
-  bool ReadPlaced();
   void TakeHeader();
-  void CountKept(size_t bytes);
   void TellIfWaitedFor();
   void TakeAnnounce();
   void TakeGrant();
-  void BeginData(bool placed);
+  void BeginData();
   void BeginEarly();
   void EndData();
   void TakeEarly(Transfer* receive, const MessageKey& key);
 
   const int peer_;
-  LastingStream stream_;
+  LinkConnection main_;
   absl::Status failure_;
-  absl::Status broken_;
   bool leaves_ = false;
   bool peer_leaves_ = false;
   ClosedGroups closed_;
@@ -155,43 +146,16 @@ class MessageLink {
   // What was said of messages whose transfers are not posted here yet.
   std::map<MessageKey, SaidMessage> granted_;
   size_t room_ = kRoomBytes;  // that the other side has for what is sent ahead
-  std::string control_;       // frames without data, for when the part under way has ended
-  // What is being written: frames without data, the header of a part, its data.
-  std::string front_;
-  size_t front_done_ = 0;
-  bool out_part_ = false;
-  bool out_placed_ = false;  // the part goes beside the bytes
-  bool out_begun_ = false;   // and is under way
-  size_t out_bytes_ = 0;     // of the part
-  const std::byte* out_data_ = nullptr;
-  bool out_borrows_ = false;
-  size_t out_left_ = 0;
-  Transfer* out_ = nullptr;  // nullptr: none, or it was retracted
-  std::string out_rest_;     // of a retracted one
 
   TransferList receives_;
   std::map<MessageKey, SaidMessage> announced_;
   std::map<MessageKey, Early> early_;
-  size_t early_room_ = 0;  // that they take
+  Early* in_early_ = nullptr;  // what is being read goes there
+  size_t early_room_ = 0;      // that they take
   size_t room_owed_ =
       0;  // that was taken and is free again, which the other side does not know yet
-  // What is being read: a header, then the data of a part.
-  LinkFrame in_next_;  // as far as it has come
-  size_t in_header_done_ = 0;
-  LinkFrame in_header_;
-  bool in_part_ = false;
-  bool in_placed_ = false;
-  bool in_begun_ = false;
-  std::byte* in_data_ = nullptr;  // nullptr: to be thrown away
-  size_t in_left_ = 0;
-  bool in_waited_for_ =
+  bool waited_for_ =
       false;  // the other side is to be told as soon as no more than kKeptOfMessage is left
-  bool tell_ = false;            // the other side waits to hear what has come
-  bool tell_next_ = false;       // the same, unless something is said before the next look
-  size_t untold_ = 0;            // of what has come, what it may keep
-  std::vector<std::byte> sink_;  // for what is thrown away; empty until there is any
-  Transfer* in_ = nullptr;
-  Early* in_early_ = nullptr;
 };
 
 }  // namespace weft
