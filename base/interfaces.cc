@@ -1,5 +1,7 @@
 #include "base/interfaces.h"
 
+#include <algorithm>
+
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -109,6 +111,39 @@ absl::StatusOr<NetworkInterface> ChooseInterface(std::string_view wanted,
                    StrCat("WEFT_IFNAME=", wanted,
                           " fits no network interface that is up and has an address; there are: ",
                           ListInterfaces(present)));
+}
+
+absl::StatusOr<std::vector<NetworkInterface>> ChooseRails(
+    std::string_view wanted, const std::vector<NetworkInterface>& present) {
+  WEFT_ASSIGN_OR_RETURN(const NetworkInterface first, ChooseInterface(wanted, present));
+  if (first.address.empty()) return std::vector<NetworkInterface>{};
+  std::vector<NetworkInterface> rails = {first};
+  const InterfaceRule rule = ParseInterfaceRule(wanted);
+  // Who says what is not wanted does not say that all else is.
+  if (rule.names.empty() || rule.exclude) return rails;
+  for (const bool ipv6 : {false, true}) {
+    for (const NetworkInterface& item : present) {
+      const bool there = std::any_of(rails.begin(), rails.end(), [&](const NetworkInterface& rail) {
+        return rail.name == item.name;
+      });
+      if (item.ipv6 != ipv6 || there || Place(item, rule) < 0) continue;
+      if (rails.size() < kRailsMax) rails.push_back(item);
+    }
+  }
+  return rails;
+}
+
+absl::StatusOr<std::vector<std::string>> RailsForOthers() {
+  const std::string& wanted = GetOptions().ifname;
+  WEFT_ASSIGN_OR_RETURN(const std::vector<NetworkInterface> rails,
+                        ChooseRails(wanted, NetworkInterfaces()));
+  std::vector<std::string> addresses;
+  for (const NetworkInterface& rail : rails) {
+    if (!addresses.empty())
+      LogInfo("and at ", rail.address, ", interface ", rail.name, ", another rail");
+    addresses.push_back(rail.address);
+  }
+  return addresses;
 }
 
 absl::StatusOr<std::string> AddressForOthers() {

@@ -117,13 +117,20 @@ const Setting kSettings[] = {
      &Options::schedule_file},
     {{"WEFT_IFNAME", "text", "",
       "Network interface whose address other machines are told, as NCCL_SOCKET_IFNAME: names that "
-      "it begins with, as eth,ib; after = whole names; after ^ those that it must not have. Empty "
+      "it begins with, as eth,ib; after = whole names; after ^ those that it must not have. "
+      "Several "
+      "that are named are rails, over all of which large messages go. Empty "
       "is the first that is up, neither loopback nor docker."},
      &Options::ifname},
     {{"WEFT_TRANSPORT", "text", "auto",
       "What carries data between nodes: tcp, ucx (the module libweft_ucx.so) or auto, which is ucx "
       "where all ranks have RDMA adapters and the module, else tcp; the same for all ranks."},
      &Options::transport},
+    {{"WEFT_NET_STREAMS", "integer", "1",
+      "TCP connections of two ranks over each network between them, for large messages, where one "
+      "does not fill it."},
+     &Options::net_streams,
+     {1, 8}},
     {{"WEFT_NET_BYTES", "bytes", "64M",
       "Memory that a rank keeps for what is on its way between nodes when no operation has it; "
       "what "

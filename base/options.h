@@ -34,6 +34,7 @@ struct Options {
   std::string schedule_file;        // WEFT_SCHEDULE_FILE: the user's schedules; foreign_schedules.h
   std::string ifname;               // WEFT_IFNAME: interfaces.h
   std::string transport = "auto";   // WEFT_TRANSPORT: auto, tcp, ucx; checked where groups are made
+  int64_t net_streams = 1;          // WEFT_NET_STREAMS
   int64_t net_bytes = 64 << 20;     // WEFT_NET_BYTES: kept between operations over nodes
   bool probe = false;               // WEFT_PROBE: measures the links between nodes
   std::string topology_file;        // WEFT_TOPOLOGY_FILE: in place of the machine's own

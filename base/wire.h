@@ -79,6 +79,9 @@ class WireReader {
 
   bool ok() const { return ok_; }
 
+  // What was read makes no sense: as if more had been asked for than there is.
+  void Fail() { ok_ = false; }
+
   size_t left() const { return data_.size(); }
 
   // Every read succeeded and nothing is left over.

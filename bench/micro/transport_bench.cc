@@ -91,7 +91,7 @@ struct Setup {
   const size_t bytes;
   std::byte* const memory;
   Addresses* const addresses;
-  std::vector<Endpoint> endpoints;
+  std::vector<std::vector<Endpoint>> endpoints;
 };
 
 std::unique_ptr<Transport> JoinUcx(const Setup& setup, int rank) {
@@ -190,7 +190,7 @@ double RunRound(Carrier carrier, size_t bytes, bool sleeps) {
     auto fd = ReserveEndpoint(&endpoint);
     if (!fd.ok()) Give("no port");
     reserved.push_back(*std::move(fd));
-    setup.endpoints.push_back(endpoint);
+    setup.endpoints.push_back({endpoint});
   }
   const pid_t child = fork();
   if (child == 0) {

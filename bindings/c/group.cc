@@ -167,6 +167,7 @@ absl::Status Make(Store* store, int rank, int size, const GroupOptions& options,
                         MakeGroup(store, rank, size, options,
                                   {.fake_nodes = GetOptions().fake_nodes,
                                    .transport = GetOptions().transport,
+                                   .streams = static_cast<int>(GetOptions().net_streams),
                                    .span = {.schedule_files = GetOptions().schedule_file,
                                             .probe_ns = GetOptions().probe ? kProbeNs : 0}}));
   *group = MakeHandle(std::move(made));

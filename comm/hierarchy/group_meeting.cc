@@ -19,16 +19,21 @@ namespace {
 
 // Fake nodes talk over loopback, as they are of one machine.
 absl::Status Reserve(GroupMeeting* meeting, GroupMember* self) {
-  Endpoint endpoint{.kind = Endpoint::Kind::kTcp};
+  Endpoint agent{.kind = Endpoint::Kind::kTcp};
+  std::vector<std::string> rails;
   if (self->fake_node < 0) {
-    WEFT_ASSIGN_OR_RETURN(endpoint.host, AddressForOthers());
+    WEFT_ASSIGN_OR_RETURN(agent.host, AddressForOthers());
+    WEFT_ASSIGN_OR_RETURN(rails, RailsForOthers());
   }
-  if (endpoint.host.empty()) endpoint.host = "127.0.0.1";
-  Endpoint data = endpoint;
-  WEFT_ASSIGN_OR_RETURN(meeting->agent, ReserveEndpoint(&endpoint));
-  WEFT_ASSIGN_OR_RETURN(meeting->data, ReserveEndpoint(&data));
-  self->agent = endpoint.ToString();
-  self->data = data.ToString();
+  if (agent.host.empty()) agent.host = "127.0.0.1";
+  if (rails.empty()) rails.push_back(agent.host);
+  WEFT_ASSIGN_OR_RETURN(meeting->agent, ReserveEndpoint(&agent));
+  self->agent = agent.ToString();
+  for (const std::string& address : rails) {
+    Endpoint data{.kind = Endpoint::Kind::kTcp, .host = address};
+    WEFT_ASSIGN_OR_RETURN(meeting->data.emplace_back(), ReserveEndpoint(&data));
+    self->data.push_back(data.ToString());
+  }
   return absl::OkStatus();
 }
 
@@ -46,7 +51,8 @@ bool GroupMeeting::OnOneMachine() const {
 
 absl::StatusOr<GroupMeeting> MeetAll(Store& store, int rank, int size, const GroupOptions& options,
                                      const MeetingWishes& wishes) {
-  GroupMeeting meeting{.rank = rank, .deadline_ns = InitDeadlineNs(options)};
+  GroupMeeting meeting{
+      .rank = rank, .streams = wishes.streams, .deadline_ns = InitDeadlineNs(options)};
   GroupMember self = DescribeSelf(rank);
   WEFT_ASSIGN_OR_RETURN(self.fake_node, FakeNodeOf(wishes.fake_nodes, rank, size));
   WEFT_ASSIGN_OR_RETURN(meeting.entrance, OpenNodeEntrance(size));
@@ -65,7 +71,7 @@ absl::StatusOr<GroupMeeting> MeetAll(Store& store, int rank, int size, const Gro
 absl::StatusOr<std::shared_ptr<ProcessGroup>> EnterTogether(Store& store, GroupMeeting meeting,
                                                             const GroupOptions& options) {
   meeting.agent.Reset();
-  meeting.data.Reset();
+  meeting.data.clear();
   meeting.ucx.reset();
   const int size = meeting.size();
   // Whoever has entered reads the store no more; and none has the group before the others have cleared it.

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,12 +30,13 @@ namespace weft {
 
 struct GroupMeeting {
   int rank = 0;
+  int streams = 1;  // as wished
   int64_t deadline_ns = 0;
   Membership membership;
   Islands islands;
   NodeEntrance entrance;
   UniqueFd agent;                // keeps the address of its agent
-  UniqueFd data;                 // and that for data
+  std::vector<UniqueFd> data;    // and those for data, by rail
   absl::Status addresses;        // why there are none
   std::unique_ptr<UcxPort> ucx;  // nullptr: it has none
 
@@ -52,6 +54,7 @@ struct GroupMeeting {
 struct MeetingWishes {
   std::string fake_nodes;  // fake_nodes.h
   std::string transport;   // transport_choice.h
+  int streams = 1;         // of each rail, where TCP is taken
 };
 
 // Collective over `size` ranks, at least 2, that meet in `store`. Errors: as ExchangeMembership's; INVALID_ARGUMENT for fake nodes that do

@@ -13,9 +13,10 @@ namespace {
 absl::StatusOr<std::shared_ptr<ProcessGroup>> MakeOfSeveral(Store& store, int rank, int size,
                                                             const GroupOptions& options,
                                                             const GroupPlaces& places) {
-  WEFT_ASSIGN_OR_RETURN(GroupMeeting meeting,
-                        MeetAll(store, rank, size, options,
-                                {.fake_nodes = places.fake_nodes, .transport = places.transport}));
+  WEFT_ASSIGN_OR_RETURN(GroupMeeting meeting, MeetAll(store, rank, size, options,
+                                                      {.fake_nodes = places.fake_nodes,
+                                                       .transport = places.transport,
+                                                       .streams = places.streams}));
   if (meeting.OnOneMachine()) return EnterTogether(store, std::move(meeting), options);
   return SpanGroup::Make(store, std::move(meeting), options, places.span);
 }

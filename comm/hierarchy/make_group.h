@@ -23,6 +23,7 @@ constexpr int kGroupRanksMax = 65536;
 struct GroupPlaces {
   std::string fake_nodes;  // fake_nodes.h
   std::string transport;   // transport_choice.h
+  int streams = 1;         // TCP connections over each rail, between two ranks
   SpanSettings span;       // if there are several islands
 };
 

@@ -164,20 +164,39 @@ class SpanMaking {
   }
 
   absl::StatusOr<std::unique_ptr<Transport>> MakeTcp() {
-    TcpSettings settings{.secret = Secret(), .self = rank_};
+    TcpSettings settings{.secret = Secret(), .self = rank_, .streams = meeting_.streams};
     for (const GroupMember& member : span_.membership.members) {
-      WEFT_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(member.data));
-      settings.endpoints.push_back(std::move(endpoint));
+      std::vector<Endpoint>& rails = settings.endpoints.emplace_back();
+      for (const std::string& address : member.data) {
+        WEFT_ASSIGN_OR_RETURN(rails.emplace_back(), ParseEndpoint(address));
+      }
+      if (rails.empty()) {
+        return MakeError(WEFT_UNREACHABLE,
+                         fmt::format("group {}: rank {} on {} has no address for data",
+                                     options_.name, member.rank, member.host));
+      }
     }
+    LogRails(settings.endpoints);
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
                           TcpTransport::Make(SystemSeams(), std::move(settings)));
-    meeting_.data.Reset();
+    meeting_.data.clear();
     meeting_.ucx.reset();
     return transport;
   }
 
+  // What some ranks have and others have not is of no use.
+  void LogRails(const std::vector<std::vector<Endpoint>>& endpoints) const {
+    const auto [fewest, most] =
+        std::minmax_element(endpoints.begin(), endpoints.end(),
+                            [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    if (rank_ != 0 || fewest->size() == most->size()) return;
+    LogWarn("group ", options_.name, ": rank ", fewest - endpoints.begin(), " has ", fewest->size(),
+            " rails, rank ", most - endpoints.begin(), " has ", most->size(),
+            ": two ranks use as many as both have; see WEFT_IFNAME");
+  }
+
   absl::StatusOr<std::unique_ptr<Transport>> MakeUcx() {
-    meeting_.data.Reset();
+    meeting_.data.clear();
     LogInfo("group ", options_.name, ": data between nodes goes over ",
             meeting_.ucx->module().library);
     UcxSettings settings{.secret = Secret(), .self = rank_};

@@ -70,7 +70,7 @@ absl::Status LinkHandshake::TakeServerHello(std::string* in) {
   if (server.version != kStoreVersion) {
     return MakeError(WEFT_UNSUPPORTED, "it speaks another version");
   }
-  ClientHello hello{.rank = claim_.rank, .size = claim_.size};
+  ClientHello hello{.rank = claim_.rank, .size = claim_.size, .connection = claim_.connection};
   WEFT_RETURN_IF_ERROR(random_->Fill(hello.nonce.data(), hello.nonce.size()));
   const std::string fields = EncodeClientFields(hello);
   keys_ = MakeSessionKeys(secret_, *in, fields);
@@ -92,7 +92,7 @@ absl::Status LinkHandshake::TakeClientHello(std::string* in) {
     return MakeError(WEFT_AUTH_FAILED, "a stranger does not know the job's secret");
   }
   in->clear();
-  claim_ = {.rank = hello->rank, .size = hello->size};
+  claim_ = {.rank = hello->rank, .size = hello->size, .connection = hello->connection};
   out_ += EncodeVerdict({.proof = keys_.server_proof});
   state_ = State::kDone;
   return absl::OkStatus();

@@ -24,10 +24,11 @@
 
 namespace weft {
 
-// Two numbers that the dialling side says of itself, under its proof.
+// What the dialling side says of itself, under its proof.
 struct LinkClaim {
   int32_t rank = -1;
   int32_t size = 0;
+  uint32_t connection = 0;  // of those with the other side
 };
 
 class LinkHandshake {

@@ -1,5 +1,6 @@
 #include "comm/rendezvous/membership.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -29,6 +30,8 @@ constexpr size_t kMemberHostBytesMax = 256;
 constexpr size_t kMemberBootIdBytesMax = 64;
 constexpr size_t kMemberSocketBytesMax = 108;
 constexpr size_t kMemberAddressBytesMax = 128;
+constexpr size_t kMemberRailsMax = 8;
+constexpr size_t kMemberRailBytesMax = 64;  // the longest is "tcp:[IPv6]:port"
 constexpr size_t kMemberSecretBytesMax = 64;
 constexpr size_t kMemberTransportBytesMax = 8;
 // A member has one of the two, so that a part of the members still is a value of the store.
@@ -86,7 +89,10 @@ void WriteMember(const GroupMember& member, WireWriter& writer) {
   writer.Text(member.node_socket.substr(0, kMemberSocketBytesMax));
   writer.I32(member.fake_node);
   writer.Text(member.agent.substr(0, kMemberAddressBytesMax));
-  writer.Text(member.data.substr(0, kMemberAddressBytesMax));
+  const size_t rails = std::min(member.data.size(), kMemberRailsMax);
+  writer.U16(static_cast<uint16_t>(rails));
+  for (size_t rail = 0; rail < rails; ++rail)
+    writer.Text(member.data[rail].substr(0, kMemberRailBytesMax));
   writer.Text(member.link_secret.substr(0, kMemberSecretBytesMax));
   writer.Text(member.transport.substr(0, kMemberTransportBytesMax));
   writer.Text(member.ucx.substr(0, kMemberUcxBytesMax));
@@ -105,7 +111,11 @@ void ReadMember(WireReader& reader, GroupMember& member) {
   member.node_socket = std::string(reader.Text(kMemberSocketBytesMax));
   member.fake_node = reader.I32();
   member.agent = std::string(reader.Text(kMemberAddressBytesMax));
-  member.data = std::string(reader.Text(kMemberAddressBytesMax));
+  const size_t rails = reader.U16();
+  if (rails > kMemberRailsMax) return reader.Fail();
+  member.data.clear();
+  for (size_t rail = 0; rail < rails; ++rail)
+    member.data.emplace_back(reader.Text(kMemberRailBytesMax));
   member.link_secret = std::string(reader.Text(kMemberSecretBytesMax));
   member.transport = std::string(reader.Text(kMemberTransportBytesMax));
   member.ucx = std::string(reader.Text(kMemberUcxBytesMax));

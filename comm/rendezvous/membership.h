@@ -37,10 +37,10 @@ struct GroupMember {
   std::string node_socket;  // abstract unix socket of the rank's process, without the leading NUL
   int32_t fake_node = -1;   // WEFT_FAKE_NODES; -1: none
   std::string agent;        // where other islands reach its agent (Endpoint::ToString); "": nowhere
-  std::string data;         // and where data for it goes
-  std::string transport;    // by what it wants to talk to other islands: WEFT_TRANSPORT
-  std::string ucx;          // the address of its port there, UCX's; "": it has none
-  std::string ucx_refusal;  // and why, if it is wanted
+  std::vector<std::string> data;  // and where data for it goes, by rail
+  std::string transport;          // by what it wants to talk to other islands: WEFT_TRANSPORT
+  std::string ucx;                // the address of its port there, UCX's; "": it has none
+  std::string ucx_refusal;        // and why, if it is wanted
   std::string
       link_secret;  // of links between ranks, if this is rank 0; only those who may use the store read it
 };

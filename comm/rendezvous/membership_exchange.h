@@ -30,12 +30,12 @@
 
 namespace weft {
 
-constexpr uint16_t kMembershipVersion = 6;
+constexpr uint16_t kMembershipVersion = 7;
 constexpr int kWorldSizeMax = 65536;
 
 class MembershipExchange {
  public:
-  static constexpr int kMembersPerPart = 512;
+  static constexpr int kMembersPerPart = 384;
   // How much longer than the deadline a rank waits for rank 0's verdict.
   static constexpr int64_t kVerdictGraceNs = 500'000'000;
   // How long the second to claim a rank waits to learn who was first.

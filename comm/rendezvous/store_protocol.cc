@@ -69,7 +69,7 @@ std::string EncodeClientFields(const ClientHello& hello) {
   writer.U16(0);
   writer.I32(hello.rank);
   writer.I32(hello.size);
-  writer.U32(0);
+  writer.U32(hello.connection);
   writer.Bytes(View(hello.nonce));
   WEFT_CHECK(writer.data().size() == kClientFieldsBytes);
   return writer.Take();
@@ -83,7 +83,7 @@ absl::StatusOr<ClientHello> DecodeClientFields(std::string_view bytes) {
   reader.U16();
   hello.rank = reader.I32();
   hello.size = reader.I32();
-  reader.U32();
+  hello.connection = reader.U32();
   hello.nonce = ToNonce(reader.Bytes(kNonceBytes));
   if (!reader.Finished()) return MakeError(WEFT_CORRUPT, "a client's hello has a wrong length");
   return hello;

@@ -67,6 +67,7 @@ struct ClientHello {
   uint16_t version = kStoreVersion;
   int32_t rank = -1;
   int32_t size = 0;
+  uint32_t connection = 0;  // of those of a link between ranks; of a store always 0
   Nonce nonce = {};
 };
 

@@ -49,6 +49,9 @@ class ByteStream {
   // What was written has left this process's hands: ending the stream takes nothing back.
   virtual bool Flushed() const = 0;
 
+  // Of several that share something large: this one has not got so much to do yet that another one should take the next part.
+  virtual bool HasRoom() { return true; }
+
   // What was written goes without another call: who has no more to do here need not come back.
   virtual bool Sent() const { return true; }
 

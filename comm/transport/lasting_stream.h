@@ -100,6 +100,8 @@ class LastingStream {
 
   IoResult TakeBackReceive() { return carrier_->TakeBackReceive(); }
 
+  bool HasRoom() const { return attached() && carrier_->HasRoom(); }
+
   bool Sent() const { return !attached() || carrier_->Sent(); }
 
   // How many bytes have been read.

@@ -6,6 +6,7 @@
 //   kRoom      `bytes` of what was sent ahead of a grant have been taken: so much more may be; none: said for `received` alone
 //   kLeave     nothing follows, and the end of the connection is the end of the link
 //   kPlaced    as kData, but the part comes beside the stream's bytes (byte_stream.h)
+//   kGiveUp    connection `tag` is of no use any more: of what was said on it `offset` bytes were read
 //
 // Each says how much of the stream has come when it is said, so where both sides have something to say nobody has to say that alone.
 //
@@ -19,7 +20,7 @@
 
 namespace weft {
 
-constexpr uint32_t kLinkFrameMagic = 0x77660003;  // "wf", version 3
+constexpr uint32_t kLinkFrameMagic = 0x77660004;  // "wf", version 4
 
 enum class LinkFrameType : uint16_t {
   kAnnounce = 1,
@@ -27,7 +28,8 @@ enum class LinkFrameType : uint16_t {
   kData = 3,
   kRoom = 4,
   kLeave = 5,
-  kPlaced = 6
+  kPlaced = 6,
+  kGiveUp = 7
 };
 
 struct LinkFrame {
@@ -47,12 +49,33 @@ struct LinkFrame {
 
 static_assert(sizeof(LinkFrame) == 96);
 
+// What is said of a message.
+inline LinkFrame FrameOf(LinkFrameType type, const Transfer& transfer) {
+  return {.type = type,
+          .group_id = transfer.stream.group_id,
+          .sequence = transfer.stream.sequence,
+          .tag = transfer.tag,
+          .signature = transfer.signature,
+          .message_bytes = transfer.bytes,
+          .record = transfer.record};
+}
+
 // A part of a message, so that others get a turn in between.
 constexpr size_t kPartBytesMax = 512 << 10;
+// The same where a link has several connections: the less of a message is left, the fewer of them can take a part of it, and the slowest is
+// waited for. See docs/perf/transport.md.
+constexpr size_t kSharedPartBytesMax = 64 << 10;
 // A message of so much goes ahead of a grant while there is room for it, which saves it a way there and back; larger ones never do.
 constexpr size_t kAheadBytesMax = 64 << 10;
 // Of each link, at each end: what may have come ahead and not been taken, each message with its header.
 constexpr size_t kRoomBytes = 512 << 10;
+
+// Of each link, at most: the main one and those beside it.
+constexpr int kLinkConnectionsMax = 16;
+// What a link has granted, of messages that do not go ahead, before others than the main one are worth having.
+constexpr uint64_t kSharedFromBytes = 1 << 20;
+// Of what came beside the main connection, how much may have come for each byte that counts as kept: it is borrowed, but the list of it grows.
+constexpr size_t kLentPerKept = 2;
 
 // Where streams break, a message of more than kAheadBytesMax is not copied when it is sent: its send ends when it has come. So that this is
 // not waited for in vain, at most so much of it is copied after all, and its receiver says that the rest has come as soon as it has.

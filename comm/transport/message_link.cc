@@ -1,14 +1,9 @@
-// One call of the stream moves as much as it can: frames without data, a header and the data behind it go out together; data comes in
+// One call of a stream moves as much as it can: frames without data, a header and the data behind it go out together; data comes in
 // together with the header that follows it.
 #include "comm/transport/message_link.h"
 
 #include <algorithm>
-#include <cstring>
-#include <initializer_list>
-#include <span>
 #include <utility>
-
-#include <sys/uio.h>
 
 #include "base/status.h"
 #include "base/text.h"
@@ -28,138 +23,114 @@ bool IsAhead(size_t bytes) {
   return bytes <= kAheadBytesMax;
 }
 
-std::pair<StreamId, uint64_t> KeyOfFrame(const LinkFrame& frame) {
-  return {StreamId{frame.group_id, frame.sequence}, frame.tag};
-}
-
-// The owner of a send need not wait: what is not known to have come may be copied.
-bool MayBeKept(const LastingStream& stream, const Transfer& send) {
-  const uint64_t left = std::min<uint64_t>(send.bytes, send.borrowed_until - stream.acknowledged());
-  return stream.Sent() && left <= kKeptOfMessage && stream.kept_bytes() + left <= kKeptBytes;
-}
-
-SaidMessage SaidBy(const LinkFrame& frame) {
-  return {frame.signature, frame.message_bytes, frame.record};
-}
-
-// A call has one signature, whatever its messages. So where one message of an operation shows that the other side's call is another one, all do, also
-// those whose other halves will never come. What is being written goes on.
-void RefuseOthers(std::initializer_list<TransferList*> lists, const Transfer* out,
-                  const StreamId& stream, const SaidMessage& said, LastingStream* carrier) {
-  if (!said.of_call()) return;
-  for (TransferList* const list : lists) {
-    while (Transfer* const other = list->FindIf([&](const Transfer& posted) {
-      return posted.stream == stream && posted.signature != said.signature && &posted != out;
-    })) {
-      list->Remove(other);
-      if (other->is_send) carrier->Own(other->memory, other->bytes);  // (T5)
-      said.Refuse(other);
-    }
-  }
-}
-
-const SaidMessage& SaidIn(const SaidMessage& said) {
-  return said;
-}
-
-// The same of a message that came ahead of its receive.
-template <typename Early>
-const SaidMessage& SaidIn(const Early& early) {
-  return early.said;
-}
-
-// What was said in the transfer's stream by another call than its own; nullptr: nothing.
-template <typename Map>
-const SaidMessage* SaidByAnother(const Map& map, const Transfer& transfer) {
-  for (auto at = map.lower_bound({transfer.stream, 0});
-       at != map.end() && at->first.first == transfer.stream; ++at) {
-    const SaidMessage& said = SaidIn(at->second);
-    if (said.of_call() && said.signature != transfer.signature) return &said;
-  }
-  return nullptr;
-}
-
-template <typename Map>
-void EraseGroup(Map* map, uint64_t group_id) {
-  std::erase_if(*map, [&](const auto& entry) { return entry.first.first.group_id == group_id; });
+bool IsOf(const Transfer* transfer, uint64_t group_id) {
+  return transfer != nullptr && transfer->stream.group_id == group_id;
 }
 
 }  // namespace
 
 bool MessageLink::Fail(absl::Status why) {
   if (failure_.ok()) failure_ = std::move(why);
-  main_.stream.End();
+  on_.Each([](LinkConnection& on) { on.stream.End(); });
   return false;
 }
 
-bool MessageLink::Broken(const IoResult& result, const char* doing) {
+bool MessageLink::Broken(LinkConnection* on, const IoResult& result, const char* doing) {
   absl::Status why =
       result.state == IoState::kClosed
           ? MakeError(WEFT_UNREACHABLE, fmt::format("rank {} has closed its connection", peer_))
           : SystemError(result.error_number, fmt::format("{} rank {}", doing, peer_));
-  if (!main_.stream.lasting() || peer_leaves_) return Fail(std::move(why));
-  main_.stream.Drop();
-  main_.broken = std::move(why);
+  const bool ends = !on->stream.lasting() || peer_leaves_;
+  if (ends && on_.IsMain(*on)) return Fail(std::move(why));
+  on->stream.Drop();
+  on->broken = std::move(why);
+  on->given_up = on->given_up || ends || on->left;
   return false;
 }
 
-void MessageLink::Attach(std::unique_ptr<ByteStream> stream) {
-  main_.stream.Attach(std::move(stream));
+void MessageLink::Attach(std::unique_ptr<ByteStream> stream, int number) {
+  LinkConnection& on = on_.Make(number);
+  if (!on.given_up) on.stream.Attach(std::move(stream));
 }
 
-bool MessageLink::WantsToWrite() const {
-  if (!attached()) return false;
-  return main_.stream.WantsToWrite() ||
-         (main_.stream.MayWrite() &&
-          (!main_.out.idle() || main_.out.has_said() || main_.out.will_tell() ||
-           sends_.FindIf([this](const Transfer& send) { return MayGo(send) || IsStuck(send); }) !=
-               nullptr));
+bool MessageLink::WantsToWrite(int number) const {
+  const LinkConnection& on = Of(number);
+  if (!on.stream.attached()) return false;
+  return on.stream.WantsToWrite() || (MayWrite(on) && (!on.out.idle() || on.out.has_said() ||
+                                                       on.out.will_tell() || sends_.HasNext(on)));
 }
 
 bool MessageLink::Quiet() const {
   if (!failure_.ok()) return true;
-  if (!attached()) return main_.stream.Flushed();
-  return main_.out.idle() && !main_.out.has_said() && !main_.out.will_tell() &&
-         main_.stream.Flushed();
+  return on_.All([](const LinkConnection& on) {
+    if (on.given_up) return true;
+    if (!on.stream.attached()) return on.stream.Flushed();
+    return on.out.idle() && !on.out.has_said() && !on.out.will_tell() && on.stream.Flushed();
+  });
 }
 
 void MessageLink::Leave() {
-  if (leaves_ || !attached() || !main_.stream.lasting()) return;
+  if (leaves_ || !attached() || !on_.main().stream.lasting()) return;
   leaves_ = true;
-  main_.out.Say({.type = LinkFrameType::kLeave});
+  on_.Each([](LinkConnection& on) {
+    if (!on.given_up) on.out.Say({.type = LinkFrameType::kLeave});
+  });
 }
 
 bool MessageLink::Advance() {
-  if (!attached()) return false;
-  bool moved = !main_.stream.settled() && SettleStream();
-  main_.out.Look();
-  for (int call = 0; call < kCallsPerAdvance && attached() && WriteSome(); ++call)
-    moved = true;
-  for (int call = 0; call < kCallsPerAdvance && attached() && ReadSome(); ++call)
-    moved = true;
-  EndAcknowledged();
-  // What was read may have been grants.
-  for (int call = 0; moved && call < kCallsPerAdvance && attached() && WriteSome(); ++call) {
+  bool moved = AdvanceOn(&on_.main());
+  if (on_.several()) {
+    on_.EachBeside([&](LinkConnection& on) { moved |= AdvanceOn(&on); });
+    sends_.EndAcknowledged();
+    // A message that came over several of them is complete.
+    on_.Each([&](LinkConnection& on) {
+      if (on.out.tells() && on.stream.attached()) moved |= WriteSome(&on);
+    });
   }
   if (moved) {
     looks_in_vain_ = 0;
-  } else if (!unacknowledged_.empty() && ++looks_in_vain_ >= kLooksBeforeKept) {
-    return EndKept();
+  } else if (attached() && sends_.has_unacknowledged() && ++looks_in_vain_ >= kLooksBeforeKept) {
+    looks_in_vain_ = 0;
+    return sends_.Keep();
+  }
+  return moved;
+}
+
+bool MessageLink::AdvanceOn(LinkConnection* on) {
+  LastingStream& stream = on->stream;
+  if (!stream.attached()) return false;
+  bool moved = !stream.settled() && SettleStream(on);
+  on->out.Look();
+  for (int call = 0; call < kCallsPerAdvance && stream.attached() && WriteSome(on); ++call)
+    moved = true;
+  for (int call = 0; call < kCallsPerAdvance && stream.attached() && ReadSome(on); ++call)
+    moved = true;
+  sends_.EndAcknowledged();
+  // What was read may have been grants.
+  for (int call = 0; moved && call < kCallsPerAdvance && stream.attached() && WriteSome(on);
+       ++call) {
   }
   return moved;
 }
 
 // True if the two ends know of each other now.
-bool MessageLink::SettleStream() {
+bool MessageLink::SettleStream(LinkConnection* on) {
   absl::Status wrong;
-  const IoResult result = main_.stream.Settle(&wrong);
+  const IoResult result = on->stream.Settle(&wrong);
   if (!wrong.ok()) {
     return Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} cannot be spoken to again: {}", peer_,
                                                     FromAbsl(wrong.message()))));
   }
-  EndAcknowledged();
+  on->EndLent();
+  sends_.EndAcknowledged();
   if (result.state == IoState::kWouldBlock) return false;
-  return result.state == IoState::kDone || Broken(result, "greeting");
+  return result.state == IoState::kDone || Broken(on, result, "greeting");
+}
+
+bool MessageLink::PrepareToSleep() {
+  if (!sends_.has_unacknowledged() || !sends_.MayKeep()) return false;
+  looks_in_vain_ = kLooksBeforeKept;
+  return true;
 }
 
 void MessageLink::Post(Transfer* transfer) {
@@ -171,16 +142,20 @@ void MessageLink::Post(Transfer* transfer) {
   transfer->moved = 0;
   transfer->granted = false;
   transfer->announced = false;
+  transfer->lent = 0;
   transfer->borrowed_until = 0;
+  PartWriter& out = on_.main().out;
   const MessageKey key{transfer->stream, transfer->tag};
+  const bool ahead = IsAhead(transfer->bytes);
   // What the other side has said of it, if it has.
-  bool waits_for_grant = !transfer->is_send && !IsAhead(transfer->bytes);
+  bool waits_for_grant = !transfer->is_send && !ahead;
   std::map<MessageKey, SaidMessage>& said = transfer->is_send ? granted_ : announced_;
   if (const auto found = said.find(key); found != said.end()) {
     const SaidMessage heard = found->second;
     said.erase(found);
     if (!heard.Agrees(*transfer)) {
-      if (!transfer->is_send) Say(LinkFrameType::kGrant, *transfer);  // so that it sees that, too
+      // So that it sees that, too.
+      if (!transfer->is_send) out.Say(FrameOf(LinkFrameType::kGrant, *transfer));
       heard.Refuse(transfer);
       return;
     }
@@ -189,286 +164,207 @@ void MessageLink::Post(Transfer* transfer) {
   } else {
     for (const SaidMessage* const other :
          {SaidByAnother(announced_, *transfer), SaidByAnother(granted_, *transfer),
-          SaidByAnother(early_, *transfer)}) {
+          early_.SaidByAnother(*transfer)}) {
       if (other == nullptr) continue;
       other->Refuse(transfer);
       return;
     }
   }
-  if (!transfer->is_send) {
-    if (const auto found = early_.find(key); found != early_.end() && found->second.complete) {
-      TakeEarly(transfer, key);
-      return;
-    }
-    receives_.Append(transfer);
-  } else {
+  if (!ahead) granted_bytes_ += transfer->bytes;
+  if (transfer->is_send) {
     sends_.Append(transfer);
+    if (transfer->granted || ahead) return;
+    transfer->announced = true;
+    out.Say(FrameOf(LinkFrameType::kAnnounce, *transfer));
+    return;
   }
-  if (waits_for_grant) Say(LinkFrameType::kGrant, *transfer);
-  if (!transfer->is_send || transfer->granted || IsAhead(transfer->bytes)) return;
-  transfer->announced = true;
-  Say(LinkFrameType::kAnnounce, *transfer);
+  if (early_.HasComplete(key)) {
+    early_.Take(key, transfer);
+    TellOfRoomIfMuch();
+    return;
+  }
+  receives_.Append(transfer);
+  if (waits_for_grant) out.Say(FrameOf(LinkFrameType::kGrant, *transfer));
 }
 
 std::optional<uint64_t> MessageLink::OfferedTag(const StreamId& stream) const {
-  const MessageKey first{stream, 0};
-  if (const auto found = announced_.lower_bound(first);
+  if (const auto found = announced_.lower_bound({stream, 0});
       found != announced_.end() && found->first.first == stream) {
     return found->first.second;
   }
-  if (const auto found = early_.lower_bound(first);
-      found != early_.end() && found->first.first == stream &&
-      (found->second.complete || receives_.Find(stream, found->first.second) == nullptr)) {
-    return found->first.second;
-  }
+  bool complete = false;
+  const std::optional<uint64_t> tag = early_.TagIn(stream, &complete);
+  if (tag && (complete || receives_.Find(stream, *tag) == nullptr)) return tag;
   return std::nullopt;
 }
 
 void MessageLink::CloseGroup(uint64_t group_id) {
   if (closed_.Contains(group_id)) return;
   closed_.Add(group_id);
-  const Transfer* const out = main_.out.sending();
-  if (out != nullptr && out->stream.group_id == group_id) TakeBackOut();
-  const Transfer* const in = main_.in.receiving();
-  if (in != nullptr && in->stream.group_id == group_id) TakeBackIn();
-  if (in_early_ != nullptr && main_.in.header().group_id == group_id) {
-    in_early_ = nullptr;
-    main_.in.Into(nullptr);
+  on_.Each([&](LinkConnection& on) {
+    if (IsOf(on.out.sending(), group_id)) TakeBackOut(&on);
+    if (IsOf(on.in.receiving(), group_id)) TakeBackIn(&on);
+  });
+  if (in_early_ && on_.main().in.header().group_id == group_id) {
+    in_early_ = false;
+    on_.main().in.Into(nullptr);
   }
-  Retract(&sends_, group_id);
-  Retract(&unacknowledged_, group_id);
-  Retract(&receives_, group_id);
-  for (const auto& [key, early] : early_) {
-    // The one that is still coming gives its room back when it has come.
-    if (key.first.group_id == group_id && early.complete) GiveRoom(early.bytes.size());
+  sends_.Retract(group_id);
+  while (Transfer* const receive = receives_.FindIf(
+             [&](const Transfer& posted) { return posted.stream.group_id == group_id; })) {
+    receives_.Remove(receive);
+    receive->SetState(TransferState::kRetracted);
   }
-  EraseGroup(&early_, group_id);
+  early_.EraseGroup(group_id);
+  TellOfRoomIfMuch();
   EraseGroup(&granted_, group_id);
   EraseGroup(&announced_, group_id);
 }
 
-// (T2)
-void MessageLink::TakeBackOut() {
-  const IoResult result = main_.out.TakeBack();
-  if (result.state != IoState::kDone) {
-    (void)Broken(result, "taking back what was being sent to");
-  } else if (main_.out.part_ended()) {
-    EndPart();
-  }
-}
-
-void MessageLink::TakeBackIn() {
-  const IoResult result = main_.in.TakeBack();
-  if (result.state != IoState::kDone) {
-    (void)Broken(result, "taking back what was being received from");
-  } else if (main_.in.part_came()) {
-    EndData();
-  }
-}
-
-void MessageLink::Retract(TransferList* list, uint64_t group_id) {
-  while (Transfer* const transfer = list->FindIf(
-             [&](const Transfer& posted) { return posted.stream.group_id == group_id; })) {
-    list->Remove(transfer);
-    if (transfer->is_send) main_.stream.Own(transfer->memory, transfer->bytes);  // (T5)
-    transfer->SetState(TransferState::kRetracted);
-  }
+void MessageLink::GiveUp(int number) {
+  LinkConnection& on = on_.Make(number);
+  if (on.given_up) return;
+  on.given_up = true;
+  on.stream.End();
+  on_.main().out.Say({.type = LinkFrameType::kGiveUp,
+                      .tag = static_cast<uint64_t>(number),
+                      .offset = on.stream.received()});
+  on.out.Forget();
+  on.in.Forget();
 }
 
 // --- Writing -------------------------------------------------------------------------------------
 
-void MessageLink::Say(LinkFrameType type, const Transfer& transfer) {
-  main_.out.Say({.type = type,
-                 .group_id = transfer.stream.group_id,
-                 .sequence = transfer.stream.sequence,
-                 .tag = transfer.tag,
-                 .signature = transfer.signature,
-                 .message_bytes = transfer.bytes,
-                 .record = transfer.record});
-}
-
-// Said once it is much, sooner where something is to be said anyway: a frame of its own costs as much as a small message.
-void MessageLink::GiveRoom(size_t bytes) {
-  early_room_ -= RoomOf(bytes);
-  room_owed_ += RoomOf(bytes);
-  if (room_owed_ >= kRoomBytes / 4) main_.out.Say(TakeRoomOwed());
-}
-
-LinkFrame MessageLink::TakeRoomOwed() {
-  return {.type = LinkFrameType::kRoom,
-          .bytes = static_cast<uint32_t>(std::exchange(room_owed_, 0))};
-}
-
-bool MessageLink::MayGo(const Transfer& send) const {
-  return send.granted ||
-         (!send.announced && IsAhead(send.bytes) && RoomOf(send.bytes) <= room_);  // (T4)
-}
-
-bool MessageLink::IsStuck(const Transfer& send) const {
-  return !send.granted && !send.announced && IsAhead(send.bytes) && RoomOf(send.bytes) > room_;
-}
-
-// What has taken the room may be wanted later than these.
-void MessageLink::AnnounceStuck() {
-  for (Transfer* send = sends_.first(); send != nullptr; send = send->next) {
-    if (!IsStuck(*send)) continue;
-    send->announced = true;
-    Say(LinkFrameType::kAnnounce, *send);
-  }
-}
-
-// The first send that may go; after a part it goes behind the others.
-void MessageLink::PickNext() {
-  Transfer* const send = sends_.FindIf([this](const Transfer& posted) { return MayGo(posted); });
-  if (send == nullptr) return;
-  const bool ahead = !send->granted;
-  if (ahead) room_ -= RoomOf(send->bytes);
-  const size_t left = send->bytes - send->moved;
-  const PlacedParts may_be = main_.stream.placed();
-  const bool placed = !ahead && left >= may_be.bytes_min;
-  const size_t bytes = std::min(left, placed ? may_be.bytes_max : kPartBytesMax);
-  main_.out.BeginPart({.type = placed ? LinkFrameType::kPlaced : LinkFrameType::kData,
-                       .ahead = ahead ? uint16_t{1} : uint16_t{0},
-                       .group_id = send->stream.group_id,
-                       .sequence = send->stream.sequence,
-                       .tag = send->tag,
-                       .signature = send->signature,
-                       .bytes = static_cast<uint32_t>(bytes),
-                       .message_bytes = send->bytes,
-                       .offset = send->moved,
-                       .record = send->record},
-                      send, main_.stream.lasting() && !IsAhead(send->bytes));
-  send->moved += bytes;
-}
-
-void MessageLink::EndPart() {
-  const bool borrows = main_.out.borrows();
-  Transfer* const send = main_.out.EndPart();
-  if (send == nullptr) return;
-  if (borrows) send->borrowed_until = main_.stream.sent();
-  sends_.Remove(send);
-  if (send->moved < send->bytes) {
-    sends_.Append(send);
-  } else if (send->borrowed_until > main_.stream.acknowledged() || !main_.stream.Sent()) {
-    unacknowledged_.Append(send);
-  } else {
-    send->SetState(TransferState::kDone);
-  }
-}
-
-// Nobody says that they have come, and there is nothing else to do: these are copied, and end. True if there were any.
-bool MessageLink::EndKept() {
-  looks_in_vain_ = 0;
-  bool any = false;
-  while (Transfer* const send = unacknowledged_.FindIf(
-             [this](const Transfer& written) { return MayBeKept(main_.stream, written); })) {
-    unacknowledged_.Remove(send);
-    main_.stream.Own(send->memory, send->bytes);
-    send->SetState(TransferState::kDone);
-    any = true;
-  }
-  return any;
-}
-
-bool MessageLink::PrepareToSleep() {
-  if (unacknowledged_.empty() || unacknowledged_.FindIf([this](const Transfer& written) {
-        return MayBeKept(main_.stream, written);
-      }) == nullptr) {
-    return false;
-  }
-  looks_in_vain_ = kLooksBeforeKept;
-  return true;
-}
-
-void MessageLink::EndAcknowledged() {
-  while (Transfer* const send = unacknowledged_.FindIf([this](const Transfer& written) {
-    return written.borrowed_until <= main_.stream.acknowledged() && main_.stream.Sent();
-  })) {
-    unacknowledged_.Remove(send);
-    send->SetState(TransferState::kDone);
-  }
+// What is beside the main one is used once its other end is known to be there.
+bool MessageLink::MayWrite(const LinkConnection& on) const {
+  return on_.IsMain(on) ? on.stream.MayWrite() : on.stream.settled();
 }
 
 // True if anything was written.
-bool MessageLink::WriteSome() {
-  if (!main_.stream.MayWrite() || (main_.out.idle() && !TakeUpNext())) return false;
-  const IoResult result = main_.out.Write();
+bool MessageLink::WriteSome(LinkConnection* on) {
+  if (!MayWrite(*on) || (on->out.idle() && !TakeUpNext(on))) return false;
+  const IoResult result = on->out.Write();
   if (result.state == IoState::kWouldBlock) return false;
-  if (result.state != IoState::kDone) return Broken(result, "sending to");
-  if (main_.out.part_ended()) EndPart();
+  if (result.state != IoState::kDone) return Broken(on, result, "sending to");
+  if (on->out.part_ended()) sends_.EndPart(on);
   return true;
 }
 
 // True if there is anything to be written.
-bool MessageLink::TakeUpNext() {
-  AnnounceStuck();
-  main_.out.TakeUp();
-  if (!leaves_) PickNext();
-  if (main_.out.tells()) main_.out.SayNow(TakeRoomOwed());
-  if (!main_.out.has_taken_up()) return false;
-  if (room_owed_ >= kRoomBytes / 8) main_.out.SayFirst(TakeRoomOwed());
+bool MessageLink::TakeUpNext(LinkConnection* on) {
+  const bool main = on_.IsMain(*on);
+  if (main) sends_.AnnounceStuck();
+  on->out.TakeUp();
+  if (!leaves_) sends_.PickNext(on);
+  if (on->out.tells()) on->out.SayNow(main ? RoomOwed() : LinkFrame{.type = LinkFrameType::kRoom});
+  if (!on->out.has_taken_up()) return false;
+  if (main && early_.owed() >= kRoomBytes / 8) on->out.SayFirst(RoomOwed());
   return true;
+}
+
+// Said once it is much, sooner where something is to be said anyway: a frame of its own costs as much as a small message.
+void MessageLink::TellOfRoomIfMuch() {
+  if (early_.owed() >= kRoomBytes / 4) on_.main().out.Say(RoomOwed());
+}
+
+LinkFrame MessageLink::RoomOwed() {
+  return {.type = LinkFrameType::kRoom, .bytes = static_cast<uint32_t>(early_.TakeOwed())};
+}
+
+// (T2)
+void MessageLink::TakeBackOut(LinkConnection* on) {
+  const IoResult result = on->out.TakeBack();
+  if (result.state != IoState::kDone) {
+    (void)Broken(on, result, "taking back what was being sent to");
+  } else if (on->out.part_ended()) {
+    sends_.EndPart(on);
+  }
 }
 
 // --- Reading -------------------------------------------------------------------------------------
 
 // True if anything was read. Behind the data of a part there is a header.
-bool MessageLink::ReadSome() {
-  const IoResult result = main_.in.Read();
+bool MessageLink::ReadSome(LinkConnection* on) {
+  const IoResult result = on->in.Read();
   if (result.state == IoState::kWouldBlock) return false;
-  if (result.state != IoState::kDone) return Broken(result, "receiving from");
-  TellIfWaitedFor();
-  if (main_.in.part_came()) EndData();
-  if (main_.in.TakeHeader()) TakeHeader();
+  if (result.state != IoState::kDone) return Broken(on, result, "receiving from");
+  if (on_.IsMain(*on)) TellIfWaitedFor();
+  if (on->in.part_came()) EndData(on);
+  if (on->in.TakeHeader()) TakeHeader(on);
   return true;
 }
 
-void MessageLink::TakeHeader() {
-  const LinkFrame& header = main_.in.header();
+void MessageLink::TakeHeader(LinkConnection* on) {
+  const LinkFrame& header = on->in.header();
+  const bool main = on_.IsMain(*on);
   if (header.magic != kLinkFrameMagic) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent what is no frame", peer_)));
     return;
   }
-  if (main_.stream.lasting()) {
-    if (!main_.stream.Acknowledge(header.received)) {
+  if (on->stream.lasting()) {
+    if (!on->stream.Acknowledge(header.received)) {
       Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has got what was not sent", peer_)));
       return;
     }
-    if (!unacknowledged_.empty()) EndAcknowledged();
-    main_.out.CountKept(sizeof(LinkFrame));
+    if (!main) on->EndLent();
+    if (sends_.has_unacknowledged()) sends_.EndAcknowledged();
+    on->out.CountKept(sizeof(LinkFrame));
   }
   switch (header.type) {
     case LinkFrameType::kAnnounce:
-      return TakeAnnounce();
+      if (main) return TakeAnnounce();
+      break;
     case LinkFrameType::kGrant:
-      return TakeGrant();
+      if (main) return TakeGrant();
+      break;
     case LinkFrameType::kData:
+      if (main || header.ahead == 0) return BeginData(on);
+      break;
     case LinkFrameType::kPlaced:
-      return BeginData();
+      if (main) return BeginData(on);
+      break;
     case LinkFrameType::kRoom:
-      room_ = std::min(kRoomBytes, room_ + header.bytes);
+      if (main) sends_.GiveRoom(header.bytes);
       return;
     case LinkFrameType::kLeave:
-      peer_leaves_ = true;
+      (main ? peer_leaves_ : on->left) = true;
       return;
+    case LinkFrameType::kGiveUp:
+      if (main) return TakeGiveUp();
+      break;
   }
-  Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a frame of an unknown type, {}", peer_,
-                                           static_cast<int>(header.type))));
+  Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a frame of an unknown type, {}{}",
+                                           peer_, static_cast<int>(header.type),
+                                           main ? "" : ", beside its main connection")));
+}
+
+// A call has one signature, whatever its messages. So where one message of an operation shows that the other side's call is another one, all do, also
+// those whose other halves will never come. What is being written goes on.
+void MessageLink::RefuseOthers(const StreamId& stream, const SaidMessage& said) {
+  if (!said.of_call()) return;
+  while (Transfer* const other = receives_.FindIf([&](const Transfer& posted) {
+    return posted.stream == stream && posted.signature != said.signature;
+  })) {
+    receives_.Remove(other);
+    said.Refuse(other);
+  }
+  sends_.RefuseOthers(stream, said);
 }
 
 void MessageLink::TakeAnnounce() {
-  const LinkFrame& header = main_.in.header();
+  const LinkFrame& header = on_.main().in.header();
   if (closed_.Contains(header.group_id)) return;
   const MessageKey key = KeyOfFrame(header);
   const SaidMessage said = SaidBy(header);
   if (Transfer* const receive = receives_.Find(key.first, key.second); receive != nullptr) {
     const bool agrees = said.Agrees(*receive);
     if (!agrees) receives_.Remove(receive);
-    if (IsAhead(receive->bytes)) Say(LinkFrameType::kGrant, *receive);  // else it has been said
+    // Else it has been said.
+    if (IsAhead(receive->bytes)) on_.main().out.Say(FrameOf(LinkFrameType::kGrant, *receive));
     if (!agrees) said.Refuse(receive);
     return;
   }
-  RefuseOthers({&receives_, &sends_}, main_.out.sending(), key.first, said, &main_.stream);
+  RefuseOthers(key.first, said);
   announced_[key] = said;
   if (announced_.size() > kSaidMax) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} announces messages without end", peer_)));
@@ -476,35 +372,48 @@ void MessageLink::TakeAnnounce() {
 }
 
 void MessageLink::TakeGrant() {
-  const LinkFrame& header = main_.in.header();
+  const LinkFrame& header = on_.main().in.header();
   if (closed_.Contains(header.group_id)) return;
   const MessageKey key = KeyOfFrame(header);
   const SaidMessage said = SaidBy(header);
   if (Transfer* const send = sends_.Find(key.first, key.second); send != nullptr) {
-    if (send == main_.out.sending()) return;  // under way: what comes of it the other side sees
+    // Under way: what comes of it the other side sees.
+    if (send == on_.main().out.sending() || send->lent > 0) return;
     send->granted = said.Agrees(*send);
-    if (send->granted) return;
-    sends_.Remove(send);
-    main_.stream.Own(send->memory, send->bytes);  // (T5)
-    said.Refuse(send);
+    if (!send->granted) sends_.Refuse(send, said);
     return;
   }
-  RefuseOthers({&receives_, &sends_}, main_.out.sending(), key.first, said, &main_.stream);
+  RefuseOthers(key.first, said);
   granted_[key] = said;
   if (granted_.size() > kSaidMax) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} grants messages without end", peer_)));
   }
 }
 
-void MessageLink::TellIfWaitedFor() {
-  if (!waited_for_ || main_.in.left() > kKeptOfMessage) return;
-  waited_for_ = false;
-  main_.out.Tell();
+// Both ends say how much they have read, and read no more: what has not come goes again.
+void MessageLink::TakeGiveUp() {
+  const LinkFrame& header = on_.main().in.header();
+  const auto number = static_cast<int>(header.tag);
+  const LinkConnection* const found =
+      header.tag < kLinkConnectionsMax && number > 0 ? on_.Find(number) : nullptr;
+  if (found == nullptr || header.offset > found->stream.sent()) {
+    Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has given up what was not there", peer_)));
+    return;
+  }
+  GiveUp(number);
+  sends_.SendAgain(on_.Make(number).TakeMissing(header.offset));
+  sends_.EndAcknowledged();
 }
 
-void MessageLink::BeginData() {
-  const LinkFrame& header = main_.in.header();
-  const PlacedParts may_be = main_.stream.placed();
+void MessageLink::TellIfWaitedFor() {
+  if (!waited_for_ || on_.main().in.left() > kKeptOfMessage) return;
+  waited_for_ = false;
+  on_.main().out.Tell();
+}
+
+void MessageLink::BeginData(LinkConnection* on) {
+  const LinkFrame& header = on->in.header();
+  const PlacedParts may_be = on->stream.placed();
   if (header.type == LinkFrameType::kPlaced &&
       (header.ahead != 0 || header.bytes < may_be.bytes_min || header.bytes > may_be.bytes_max)) {
     Fail(MakeError(
@@ -512,94 +421,110 @@ void MessageLink::BeginData() {
         fmt::format("rank {} has sent a part of {} bytes beside the stream", peer_, header.bytes)));
     return;
   }
-  main_.in.BeginPart();
-  in_early_ = nullptr;
-  if (main_.stream.lasting()) {
-    main_.out.CountKept(KeptOf(header.message_bytes, header.offset, header.bytes));
+  const bool main = on_.IsMain(*on);
+  on->in.BeginPart();
+  if (on_.several()) on->out.CountKept(header.bytes / kLentPerKept);
+  if (main && on->stream.lasting()) {
+    on->out.CountKept(KeptOf(header.message_bytes, header.offset, header.bytes));
     waited_for_ = header.message_bytes > kKeptOfMessage &&
                   header.offset + header.bytes == header.message_bytes;
     TellIfWaitedFor();
   }
   const MessageKey key = KeyOfFrame(header);
-  const bool ahead = header.ahead != 0;
-  if (ahead) {
+  const SaidMessage said = SaidBy(header);
+  if (main) in_early_ = false;
+  if (header.ahead != 0) {
     if (header.bytes != header.message_bytes || !IsAhead(header.bytes) ||
-        early_room_ + RoomOf(header.bytes) > kRoomBytes) {  // (T3)
+        !early_.HasRoomFor(header.bytes)) {  // (T3)
       Fail(MakeError(WEFT_CORRUPT,
                      fmt::format("rank {} has sent more than there is room for", peer_)));
       return;
     }
-    early_room_ += RoomOf(header.bytes);
+    early_.Count(header.bytes);
   }
   Transfer* const receive = receives_.Find(key.first, key.second);
-  const SaidMessage said = SaidBy(header);
   if (receive != nullptr && !said.Agrees(*receive)) {
     receives_.Remove(receive);
     said.Refuse(receive);
   } else if (receive != nullptr) {
-    // (T1)
-    if (header.offset != receive->moved || header.bytes > receive->bytes - receive->moved) {
+    if (!Fits(header, *receive)) {
       Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a part out of order", peer_)));
       return;
     }
-    main_.in.Into(receive->memory + receive->moved, receive);
-  } else if (ahead && !closed_.Contains(header.group_id)) {
-    RefuseOthers({&receives_, &sends_}, main_.out.sending(), key.first, said, &main_.stream);
+    on->in.Into(receive->memory + header.offset, receive);
+  } else if (header.ahead != 0 && !closed_.Contains(header.group_id)) {
+    RefuseOthers(key.first, said);
     BeginEarly();
     if (!failure_.ok()) return;
   }
-  if (main_.in.part_came()) EndData();
+  if (on->in.part_came()) EndData(on);
+}
+
+// (T1) Over several connections parts come in any order; over one they do not. What is still coming counts as what has come.
+bool MessageLink::Fits(const LinkFrame& header, const Transfer& receive) const {
+  if (!on_.main().stream.lasting() && header.offset != receive.moved) return false;
+  size_t taken = receive.moved;
+  (void)on_.All([&](const LinkConnection& on) {
+    if (on.in.receiving() == &receive) taken += on.in.header().bytes;
+    return true;
+  });
+  return header.offset <= receive.bytes && header.bytes <= receive.bytes - header.offset &&
+         taken <= receive.bytes && header.bytes <= receive.bytes - taken;
 }
 
 void MessageLink::BeginEarly() {
-  const auto [at, added] = early_.try_emplace(KeyOfFrame(main_.in.header()));
-  if (!added) {
+  PartReader& in = on_.main().in;
+  std::byte* const memory = early_.Begin(KeyOfFrame(in.header()), SaidBy(in.header()));
+  if (memory == nullptr) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a message twice", peer_)));
     return;
   }
-  Early& early = at->second;
-  early.said = SaidBy(main_.in.header());
-  early.bytes.resize(main_.in.header().bytes);
-  in_early_ = &early;
-  main_.in.Into(reinterpret_cast<std::byte*>(early.bytes.data()));
+  in_early_ = true;
+  in.Into(memory);
 }
 
-void MessageLink::EndData() {
-  const LinkFrame& header = main_.in.header();
-  Transfer* const receive = main_.in.EndPart();
-  if (Early* const early = std::exchange(in_early_, nullptr); early != nullptr) {
-    early->complete = true;
+void MessageLink::EndData(LinkConnection* on) {
+  const LinkFrame& header = on->in.header();
+  const bool main = on_.IsMain(*on);
+  Transfer* const receive = on->in.EndPart();
+  if (main && std::exchange(in_early_, false)) {
     const MessageKey key = KeyOfFrame(header);
+    early_.Complete(key);
     // It was posted while the data came.
     if (Transfer* const late = receives_.Find(key.first, key.second); late != nullptr) {
       receives_.Remove(late);
-      TakeEarly(late, key);
+      early_.Take(key, late);
+      TellOfRoomIfMuch();
     }
     return;
   }
-  if (header.ahead != 0) GiveRoom(header.bytes);
+  if (header.ahead != 0) {
+    early_.GiveBack(header.bytes);
+    TellOfRoomIfMuch();
+  }
   // Most often there is an answer to the message, which says it.
-  if (main_.stream.lasting() && !IsAhead(header.message_bytes)) main_.out.TellNext();
+  const bool tells = on->stream.lasting() && !IsAhead(header.message_bytes);
+  if (tells && !on_.several()) on->out.TellNext();
   if (receive == nullptr) return;
   receive->moved += header.bytes;
   if (receive->moved < receive->bytes) return;
   receives_.Remove(receive);
+  // The sender waits for all of them, and whoever waited here may go away.
+  if (tells && on_.several()) {
+    on_.Each([](LinkConnection& carried) {
+      if (carried.out.owes_word()) carried.out.Tell();
+    });
+  }
   receive->SetState(TransferState::kDone);
 }
 
-void MessageLink::TakeEarly(Transfer* receive, const MessageKey& key) {
-  const auto found = early_.find(key);
-  const Early& early = found->second;
-  const SaidMessage said = early.said;
-  if (said.Agrees(*receive)) {
-    if (!early.bytes.empty()) std::memcpy(receive->memory, early.bytes.data(), early.bytes.size());
-    receive->moved = receive->bytes;
-    receive->SetState(TransferState::kDone);
-  } else {
-    said.Refuse(receive);
+void MessageLink::TakeBackIn(LinkConnection* on) {
+  const IoResult result = on->in.TakeBack();
+  if (result.state != IoState::kDone) {
+    (void)Broken(on, result, "taking back what was being received from");
+  } else if (on->in.part_came()) {
+    EndData(on);
   }
-  GiveRoom(early.bytes.size());
-  early_.erase(found);
 }
 
 }  // namespace weft

@@ -54,6 +54,13 @@ class PartReader {
   // Memory of the part is written no more. kDone: it is so, and part_came() may be true; else the stream is of no use.
   IoResult TakeBack();
 
+  // Nothing more of it will come.
+  void Forget() {
+    left_ = 0;
+    next_done_ = 0;
+    (void)EndPart();
+  }
+
   // There is something to be read that the stream's descriptor does not tell of.
   bool HasUnread() const {
     return placed_ && part_ ? stream_->attached() && !begun_ : stream_->HasUnread();

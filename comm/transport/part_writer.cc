@@ -5,7 +5,7 @@
 namespace weft {
 
 void PartWriter::Append(std::string* frames, LinkFrame frame) {
-  frame.received = stream_->received();
+  frame.received = told_ = stream_->received();
   tell_ = false;
   tell_next_ = false;
   untold_ = 0;
@@ -77,6 +77,15 @@ IoResult PartWriter::TakeBack() {
   const IoResult result = stream_->TakeBackSend();
   if (result.state == IoState::kDone) left_ = 0;
   return result;
+}
+
+void PartWriter::Forget() {
+  control_.clear();
+  TakeUp();
+  left_ = 0;
+  (void)EndPart();
+  tell_ = false;
+  tell_next_ = false;
 }
 
 void PartWriter::CountKept(size_t bytes) {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -67,6 +68,9 @@ class PartWriter {
   // second at most. kDone: it is as it should be, and part_ended() may be true; else the stream is of no use.
   IoResult TakeBack();
 
+  // Nothing of it will be written.
+  void Forget();
+
   // The other side waits to hear what has come.
   void Tell() { tell_ = true; }
 
@@ -78,7 +82,8 @@ class PartWriter {
   // Of what has come, what the other side may keep: once that is much for nothing it is told.
   void CountKept(size_t bytes);
 
-  size_t untold() const { return untold_; }
+  // More has come than was told.
+  bool owes_word() const { return told_ < stream_->received(); }
 
   bool tells() const { return tell_; }
 
@@ -104,7 +109,8 @@ class PartWriter {
 
   bool tell_ = false;
   bool tell_next_ = false;
-  size_t untold_ = 0;
+  size_t untold_ = 0;  // of what may be kept
+  uint64_t told_ = 0;  // how much of the stream had come
 };
 
 }  // namespace weft

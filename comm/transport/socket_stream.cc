@@ -6,6 +6,8 @@
 #include <utility>
 
 #include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -86,6 +88,26 @@ IoResult SocketStream::Read(std::span<const iovec> pieces) {
     bytes += taken;
   }
   return {.state = IoState::kDone, .bytes = bytes};
+}
+
+// What waits behind that is a part's worth: a slow connection must not hold up what another one could have taken meanwhile, and one must not run
+// dry while a rank computes.
+bool SocketStream::HasRoom() {
+  constexpr size_t kWaitingBytes = 64 << 10;
+  constexpr size_t kOnItsWayMax = 16 << 20;
+  if (parts_until_look_-- == 0) {
+    parts_until_look_ = kPartsPerLook - 1;
+    tcp_info info = {};
+    socklen_t bytes = sizeof(info);
+    if (getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && bytes == sizeof(info)) {
+      // Bytes per second and microseconds; while it is not busy this says too little, and so is doubled.
+      const uint64_t measured = info.tcpi_delivery_rate * info.tcpi_min_rtt / 1'000'000;
+      on_its_way_ = static_cast<size_t>(std::min<uint64_t>(2 * measured, kOnItsWayMax));
+    }
+  }
+  int outstanding = 0;
+  return ioctl(fd_.get(), SIOCOUTQ, &outstanding) != 0 ||
+         static_cast<size_t>(outstanding) < kWaitingBytes + on_its_way_;
 }
 
 bool SocketStream::Flushed() const {

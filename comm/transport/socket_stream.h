@@ -28,16 +28,24 @@ class SocketStream : public ByteStream {
   // The other side's kernel has it.
   bool Flushed() const override;
 
+  // What that has not got yet is not much more than is on its way at a time.
+  bool HasRoom() override;
+
  private:
   // Larger ones are read and written where they lie.
   static constexpr size_t kSmallBytes = 1024;
   static constexpr size_t kAheadBytes = 16 << 10;
+
+  // Between two looks at how much that is.
+  static constexpr int kPartsPerLook = 16;
 
   ssize_t Receive(std::span<const iovec> pieces);
 
   const UniqueFd fd_;
   // The last read took all that there was: the next one need not ask.
   bool drained_ = false;
+  int parts_until_look_ = 0;
+  size_t on_its_way_ = 0;
   // What was read and not asked for yet.
   size_t begin_ = 0;
   size_t end_ = 0;

@@ -1,9 +1,13 @@
-// Who dials is fixed by the numbers of the two ranks, so there is one connection for a pair. The other one waits: if it has posted something
+// Who dials is fixed by the numbers of the two ranks, so there is one connection of each number for a pair. The other one waits: if it has posted something
 // for the dialling rank, that one has posted the other half of it, or will.
 #include "comm/transport/tcp_transport.h"
 
 #include <algorithm>
 #include <utility>
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include "base/keyed_hash.h"
 #include "base/log.h"
@@ -31,6 +35,12 @@ std::string DataSecret(std::string_view job_secret) {
   return DeriveKey(job_secret, "", "weft data 2");
 }
 
+// Of a connection with one that does not take what was sent: after so much time it is as good as broken.
+void BreakSoon(int handle) {
+  constexpr unsigned kSilentMs = 3000;
+  (void)setsockopt(handle, IPPROTO_TCP, TCP_USER_TIMEOUT, &kSilentMs, sizeof(kSilentMs));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TcpTransport>> TcpTransport::Make(const Seams& seams,
@@ -38,23 +48,35 @@ absl::StatusOr<std::unique_ptr<TcpTransport>> TcpTransport::Make(const Seams& se
   uint64_t id = 0;
   WEFT_RETURN_IF_ERROR(seams.random->Fill(&id, sizeof(id)));
   id |= 1;  // 0 is none
-  Endpoint endpoint = settings.endpoints[static_cast<size_t>(settings.self)];
-  WEFT_ASSIGN_OR_RETURN(const int listener, seams.net->Listen(&endpoint));
-  return std::unique_ptr<TcpTransport>(new TcpTransport(seams, std::move(settings), listener, id));
+  std::vector<int> listeners;
+  for (Endpoint endpoint : settings.endpoints[static_cast<size_t>(settings.self)]) {
+    const absl::StatusOr<int> listener = seams.net->Listen(&endpoint);
+    if (!listener.ok()) {
+      for (const int opened : listeners)
+        seams.net->Close(opened);
+      return listener.status();
+    }
+    listeners.push_back(*listener);
+  }
+  return std::unique_ptr<TcpTransport>(
+      new TcpTransport(seams, std::move(settings), std::move(listeners), id));
 }
 
-TcpTransport::TcpTransport(const Seams& seams, TcpSettings settings, int listener, uint64_t id)
+TcpTransport::TcpTransport(const Seams& seams, TcpSettings settings, std::vector<int> listeners,
+                           uint64_t id)
     : seams_(seams),
       settings_(std::move(settings)),
-      listener_(listener),
+      listeners_(std::move(listeners)),
       id_(id),
+      may_have_more_(listeners_.size() > 1 || settings_.streams > 1),
       peers_(settings_.endpoints.size()) {}
 
 // Data that the other side has not got would be lost if something of its own had come meanwhile and was not read.
 TcpTransport::~TcpTransport() {
   // Of a forked child the connections are the parent's to use.
   if (pid_ == getpid()) Flush();
-  seams_.net->Close(listener_);
+  for (const int listener : listeners_)
+    seams_.net->Close(listener);
 }
 
 void TcpTransport::Flush() {
@@ -66,8 +88,24 @@ void TcpTransport::Flush() {
 
 void TcpTransport::LeaveAll() {
   MutexLock lock(mutex_);
+  LogShares();
   for (const Peer& peer : peers_) {
     if (peer.link != nullptr) peer.link->Leave();
+  }
+}
+
+// For those who measure rails.
+void TcpTransport::LogShares() {
+  for (size_t number = 0; number < peers_.size(); ++number) {
+    const Peer& peer = peers_[number];
+    if (peer.beside.empty()) continue;
+    std::string shares;
+    for (int connection = 0; connection < peer.connections(); ++connection) {
+      const Endpoint& to = EndpointOf(static_cast<int>(number), connection);
+      shares += StrCat(connection == 0 ? "" : ", ", peer.link->sent(connection), " bytes to ",
+                       to.ToString());
+    }
+    LogInfo("rank ", number, " was sent ", shares);
   }
 }
 
@@ -91,8 +129,8 @@ MessageLink& TcpTransport::LinkOf(int number) {
   if (peer.link == nullptr) {
     peer.link = std::make_unique<MessageLink>(number, id_);
     const int64_t now_ns = seams_.clock->NowNs();
-    peer.give_up_ns = now_ns + settings_.connect_ns;
-    if (settings_.self < number) peer.dial_ns = now_ns;
+    peer.main.give_up_ns = now_ns + settings_.connect_ns;
+    if (Dials(number)) peer.main.dial_ns = now_ns;
   }
   return *peer.link;
 }
@@ -122,19 +160,28 @@ std::vector<LinkEvent> TcpTransport::TakeEvents() {
 void TcpTransport::AppendPollItems(std::vector<PollItem>* items) {
   MutexLock lock(mutex_);
   accept_ns_ = 0;
-  if (greetings_.size() < kGreetingsMax) items->push_back({.handle = listener_, .want_read = true});
+  for (const int listener : listeners_) {
+    if (greetings_.size() < kGreetingsMax)
+      items->push_back({.handle = listener, .want_read = true});
+  }
   for (const Greeting& greeting : greetings_) {
     items->push_back({.handle = greeting.fd.get(),
                       .want_read = !greeting.connecting,
                       .want_write = greeting.connecting || !greeting.out.empty()});
   }
-  for (const Peer& peer : peers_) {
-    if (peer.link == nullptr || !peer.link->attached()) continue;
+  for (Peer& peer : peers_) {
+    if (peer.link == nullptr) continue;
     // A socket that can be written to is ready at once.
-    items->push_back({.handle = peer.handle,
-                      .want_read = true,
-                      .want_write = peer.link->WantsToWrite() || peer.link->HasUnread() ||
-                                    peer.link->PrepareToSleep()});
+    bool now = peer.link->PrepareToSleep();
+    for (int connection = 0; connection < peer.connections(); ++connection) {
+      const int handle = peer.line(connection).handle;
+      if (handle < 0 || !peer.link->attached(connection)) continue;
+      items->push_back({.handle = handle,
+                        .want_read = true,
+                        .want_write = now || peer.link->WantsToWrite(connection) ||
+                                      peer.link->HasUnread(connection)});
+      now = false;
+    }
   }
 }
 
@@ -149,48 +196,101 @@ bool TcpTransport::Advance() {
     Peer& peer = peers_[number];
     if (peer.link == nullptr || peer.reported) continue;
     moved |= peer.link->Advance();
-    awaits |= !peer.link->attached() && settings_.self > static_cast<int>(number);
-    if (peer.again && peer.link->settled()) {
-      peer.again = false;
-      LogInfo("the connection with rank ", number, " is there again");
-    }
+    awaits |= !Dials(static_cast<int>(number)) && !peer.link->attached();
     absl::Status failure = peer.link->failure();
-    if (failure.ok() && peer.handle >= 0 && !peer.link->attached())
-      Lost(static_cast<int>(number), now_ns);
-    const bool dials = settings_.self < static_cast<int>(number) && !peer.connected;
-    if (failure.ok() && dials && !peer.link->attached() && now_ns >= peer.give_up_ns) {
+    if (failure.ok() && LookAfter(static_cast<int>(number), 0, now_ns))
       failure = GivenUp(static_cast<int>(number));
+    if (failure.ok()) {
+      if (!peer.beside.empty() || (may_have_more_ && peer.link->WantsMore()))
+        LookAfterBeside(static_cast<int>(number), now_ns);
+      continue;
     }
-    if (failure.ok()) continue;
     peer.reported = true;
-    peer.dial_ns = 0;
+    peer.main.dial_ns = 0;
+    peer.beside.clear();
     events_.push_back({.peer = static_cast<int>(number), .why = std::move(failure)});
   }
   if (now_ns >= accept_ns_) accept_ns_ = now_ns + (awaits ? kAcceptAwaitedNs : kAcceptNs);
   return moved;
 }
 
-// The connection has broken: whoever dialled dials again. As long as none brings the link further, the pauses grow and the time is one.
-void TcpTransport::Lost(int number, int64_t now_ns) {
+// True if it cannot be made.
+bool TcpTransport::LookAfter(int number, int connection, int64_t now_ns) {
   Peer& peer = peers_[static_cast<size_t>(number)];
-  peer.handle = -1;
-  peer.connected = false;
-  if (!peer.again) {
-    peer.again = true;
-    peer.give_up_ns = now_ns + settings_.again_ns;
-    peer.pause_ns = 0;
-    LogInfo("the connection with rank ", number,
-            " has broken: ", FromAbsl(peer.link->broken().message()));
+  Line& line = peer.line(connection);
+  if (line.again && peer.link->settled(connection)) {
+    line.again = false;
+    LogInfo("the connection with ", Name(number, connection), " is there again");
   }
-  if (settings_.self > number) return;
-  peer.dial_ns = now_ns + peer.pause_ns;
-  peer.pause_ns = std::clamp(2 * peer.pause_ns, kFirstPauseNs, kLongestPauseNs);
+  const bool attached = line.handle >= 0 && peer.link->attached(connection);
+  if (line.handle >= 0 && !attached) Lost(number, connection, now_ns);
+  return Dials(number) && !line.connected && !attached && now_ns >= line.give_up_ns;
+}
+
+// The connections beside the main one.
+void TcpTransport::LookAfterBeside(int number, int64_t now_ns) {
+  Peer& peer = peers_[static_cast<size_t>(number)];
+  if (Dials(number) && peer.beside.empty()) {
+    const int connections =
+        std::min(RailsWith(number) * std::max(settings_.streams, 1), kLinkConnectionsMax);
+    peer.beside.resize(static_cast<size_t>(connections) - 1,
+                       {.dial_ns = now_ns, .give_up_ns = now_ns + settings_.connect_ns});
+  }
+  for (int connection = 1; connection < peer.connections(); ++connection) {
+    Line& line = peer.line(connection);
+    if (peer.link->given_up(connection)) {
+      line = {.give_up_ns = INT64_MAX};
+      continue;
+    }
+    if (!LookAfter(number, connection, now_ns)) continue;
+    LogWarn("the connection with ", Name(number, connection),
+            " could not be made: large messages go without it");
+    if (peer.link->has(connection)) peer.link->GiveUp(connection);
+    line = {.give_up_ns = INT64_MAX};
+  }
+}
+
+int TcpTransport::RailsWith(int number) const {
+  const auto rails = [this](int rank) {
+    return settings_.endpoints[static_cast<size_t>(rank)].size();
+  };
+  return static_cast<int>(std::min(rails(settings_.self), rails(number)));
+}
+
+const Endpoint& TcpTransport::EndpointOf(int number, int connection) const {
+  return settings_
+      .endpoints[static_cast<size_t>(number)][static_cast<size_t>(connection % RailsWith(number))];
+}
+
+std::string TcpTransport::Name(int number, int connection) const {
+  if (connection == 0) return StrCat("rank ", number);
+  return StrCat("rank ", number, ", number ", connection, ", at ",
+                EndpointOf(number, connection).ToString());
+}
+
+// The connection has broken: whoever dialled dials again. As long as none brings the link further, the pauses grow and the time is one.
+void TcpTransport::Lost(int number, int connection, int64_t now_ns) {
+  Peer& peer = peers_[static_cast<size_t>(number)];
+  Line& line = peer.line(connection);
+  line.handle = -1;
+  line.connected = false;
+  if (peer.link->given_up(connection)) return;
+  if (!line.again) {
+    line.again = true;
+    line.give_up_ns = now_ns + settings_.again_ns;
+    line.pause_ns = 0;
+    LogInfo("the connection with ", Name(number, connection),
+            " has broken: ", FromAbsl(peer.link->broken(connection).message()));
+  }
+  if (!Dials(number)) return;
+  line.dial_ns = now_ns + line.pause_ns;
+  line.pause_ns = std::clamp(2 * line.pause_ns, kFirstPauseNs, kLongestPauseNs);
 }
 
 absl::Status TcpTransport::GivenUp(int number) {
   const Peer& peer = peers_[static_cast<size_t>(number)];
-  const std::string address = settings_.endpoints[static_cast<size_t>(number)].ToString();
-  if (!peer.again) {
+  const std::string address = EndpointOf(number, 0).ToString();
+  if (!peer.main.again) {
     return MakeError(WEFT_UNREACHABLE, fmt::format("no connection with rank {} at {} could be made",
                                                    number, address));
   }
@@ -205,47 +305,57 @@ absl::Status TcpTransport::GivenUp(int number) {
 
 bool TcpTransport::AcceptAll() {
   bool any = false;
-  while (greetings_.size() < kGreetingsMax) {
-    const absl::StatusOr<int> handle = seams_.net->Accept(listener_);
-    if (!handle.ok() || *handle < 0) return any;  // without descriptors: again at the next time
-    any = true;
-    greetings_.push_back(
-        {.fd = UniqueFd(*handle),
-         .deadline_ns = seams_.clock->NowNs() + kGreetNs,
-         .handshake = LinkHandshake::Accepted(DataSecret(settings_.secret), *seams_.random)});
+  for (const int listener : listeners_) {
+    while (greetings_.size() < kGreetingsMax) {
+      const absl::StatusOr<int> handle = seams_.net->Accept(listener);
+      if (!handle.ok() || *handle < 0) break;  // without descriptors: again at the next time
+      any = true;
+      greetings_.push_back(
+          {.fd = UniqueFd(*handle),
+           .deadline_ns = seams_.clock->NowNs() + kGreetNs,
+           .handshake = LinkHandshake::Accepted(DataSecret(settings_.secret), *seams_.random)});
+    }
   }
   return any;
 }
 
 void TcpTransport::DialDue(int64_t now_ns) {
   for (size_t number = 0; number < peers_.size(); ++number) {
-    const Peer& peer = peers_[number];
-    if (peer.dial_ns == 0 || peer.dialling || now_ns < peer.dial_ns) continue;
-    Dial(static_cast<int>(number));
+    Peer& peer = peers_[number];
+    for (int connection = 0; connection < peer.connections(); ++connection) {
+      const Line& line = peer.line(connection);
+      if (line.dial_ns == 0 || line.dialling || now_ns < line.dial_ns) continue;
+      Dial(static_cast<int>(number), connection);
+    }
   }
 }
 
-void TcpTransport::Dial(int number) {
-  const absl::StatusOr<int> handle =
-      seams_.net->Connect(settings_.endpoints[static_cast<size_t>(number)]);
-  if (!handle.ok()) return DialAgain(number, handle.status());
-  peers_[static_cast<size_t>(number)].dialling = true;
-  const LinkClaim claim{.rank = settings_.self, .size = static_cast<int32_t>(peers_.size())};
+void TcpTransport::Dial(int number, int connection) {
+  const absl::StatusOr<int> handle = seams_.net->Connect(EndpointOf(number, connection));
+  if (!handle.ok()) return DialAgain(number, connection, handle.status());
+  peers_[static_cast<size_t>(number)].line(connection).dialling = true;
+  const LinkClaim claim{.rank = settings_.self,
+                        .size = static_cast<int32_t>(peers_.size()),
+                        .connection = static_cast<uint32_t>(connection)};
   greetings_.push_back(
       {.fd = UniqueFd(*handle),
        .peer = number,
+       .connection = connection,
        .connecting = true,
        .deadline_ns = seams_.clock->NowNs() + kGreetNs,
        .handshake = LinkHandshake::Dialled(DataSecret(settings_.secret), claim, *seams_.random)});
 }
 
-void TcpTransport::DialAgain(int number, const absl::Status& why) {
+void TcpTransport::DialAgain(int number, int connection, const absl::Status& why) {
   Peer& peer = peers_[static_cast<size_t>(number)];
-  peer.dialling = false;
-  peer.connected = false;
-  peer.pause_ns = std::clamp(2 * peer.pause_ns, kFirstPauseNs, kLongestPauseNs);
-  peer.dial_ns = seams_.clock->NowNs() + peer.pause_ns;
-  LogDebug("no connection with rank ", number, " yet: ", FromAbsl(why.message()));
+  if (connection >= peer.connections()) return;
+  Line& line = peer.line(connection);
+  line.dialling = false;
+  line.connected = false;
+  if (line.give_up_ns == INT64_MAX) return;
+  line.pause_ns = std::clamp(2 * line.pause_ns, kFirstPauseNs, kLongestPauseNs);
+  line.dial_ns = seams_.clock->NowNs() + line.pause_ns;
+  LogDebug("no connection with ", Name(number, connection), " yet: ", FromAbsl(why.message()));
 }
 
 bool TcpTransport::AdvanceGreetings() {
@@ -263,8 +373,9 @@ bool TcpTransport::AdvanceGreetings() {
       continue;
     }
     const int peer = greeting.peer;
+    const int connection = greeting.connection;
     greetings_.erase(greetings_.begin() + static_cast<ptrdiff_t>(i));
-    if (!status.ok() && peer >= 0) DialAgain(peer, status);
+    if (!status.ok() && peer >= 0) DialAgain(peer, connection, status);
     if (!status.ok() && peer < 0)
       LogDebug("a connection was refused: ", FromAbsl(status.message()));
   }
@@ -279,7 +390,8 @@ absl::Status TcpTransport::AdvanceGreeting(Greeting* greeting, bool* moved) {
     WEFT_RETURN_IF_ERROR(seams_.net->FinishConnect(greeting->fd.get()));
     greeting->connecting = false;
     greeting->deadline_ns = INT64_MAX;
-    peers_[static_cast<size_t>(greeting->peer)].connected = true;
+    Peer& peer = peers_[static_cast<size_t>(greeting->peer)];
+    if (greeting->connection < peer.connections()) peer.line(greeting->connection).connected = true;
     *moved = true;
   }
   WEFT_RETURN_IF_ERROR(ReadGreeting(greeting, moved));
@@ -313,29 +425,40 @@ absl::Status TcpTransport::ReadGreeting(Greeting* greeting, bool* moved) {
   return absl::OkStatus();
 }
 
-// The handshake is through: the connection is the link of its peer.
+// The handshake is through: the connection is one of its peer's link.
 absl::Status TcpTransport::Introduce(Greeting* greeting) {
   int number = greeting->peer;
+  int connection = greeting->connection;
   if (number < 0) {
     const LinkClaim& claim = greeting->handshake.claim();
     const auto size = static_cast<int32_t>(peers_.size());
     number = claim.rank;
-    if (claim.size != size || number < 0 || number >= settings_.self) {
-      return MakeError(WEFT_CORRUPT,
-                       StrCat("it says that it is rank ", number, " of ", claim.size));
+    if (claim.size != size || number < 0 || number >= settings_.self ||
+        claim.connection >= uint32_t{kLinkConnectionsMax}) {
+      return MakeError(WEFT_CORRUPT, StrCat("it says that it is rank ", number, " of ", claim.size,
+                                            ", connection ", claim.connection));
     }
+    connection = static_cast<int>(claim.connection);
   }
   MessageLink& link = LinkOf(number);
   Peer& peer = peers_[static_cast<size_t>(number)];
-  peer.dialling = false;
-  peer.dial_ns = 0;
   if (!link.failure().ok()) {
     return MakeError(WEFT_UNREACHABLE, StrCat("the link with rank ", number, " is lost"));
   }
+  if (connection > 0 && peer.connections() <= connection)
+    peer.beside.resize(static_cast<size_t>(connection));
+  Line& line = peer.line(connection);
+  line.dialling = false;
+  line.dial_ns = 0;
+  if (link.given_up(connection)) {
+    return MakeError(WEFT_UNREACHABLE, "it is done without");
+  }
   // Who dials knows first that the last one has broken.
-  if (link.attached()) Lost(number, seams_.clock->NowNs());
-  peer.handle = greeting->fd.get();
-  link.Attach(std::make_unique<SocketStream>(std::move(greeting->fd)));
+  if (link.has(connection) && link.attached(connection))
+    Lost(number, connection, seams_.clock->NowNs());
+  line.handle = greeting->fd.get();
+  link.Attach(std::make_unique<SocketStream>(std::move(greeting->fd)), connection);
+  if (connection > 0) BreakSoon(line.handle);
   return absl::OkStatus();
 }
 

@@ -1,7 +1,12 @@
-// Messages over TCP, a connection for each pair of ranks that have something to say to each other.
+// Messages over TCP, a connection for each pair of ranks that have something to say to each other, and several where much of it is large.
 //
 //   WEFT_ASSIGN_OR_RETURN(UniqueFd address, ReserveEndpoint(&endpoint));      // told to the others before
-//   WEFT_ASSIGN_OR_RETURN(auto transport, TcpTransport::Make(seams, {.secret = secret, .self = 1, .endpoints = endpoints}));
+//   WEFT_ASSIGN_OR_RETURN(auto transport, TcpTransport::Make(seams, {.secret = secret, .self = 1, .endpoints = {{first}, {second}}}));
+//
+// A rank listens at one endpoint for each of its rails, networks that a pair of ranks has in common: as many as both have. Their first
+// connection goes over the first rail. When they have had 1 MiB of large messages, others are made beside it, `streams` over each rail, up to
+// kLinkConnectionsMax in all; these carry parts of large messages, each as many as it has room for (message_link.h). One that cannot be made,
+// or is broken for too long, is done without.
 //
 // Connections are made when the first transfer needs them: the lower rank of the two dials, again and again until it is answered
 // or `connect_ns` has passed without its machine having taken the connection. A rank that is late to answer is waited for, and so is
@@ -11,7 +16,8 @@
 // A connection that breaks is made again in the same way, unless the other side has said that it leaves, and nothing is lost or comes twice
 // (lasting_stream.h). The link is lost if its machine has not taken a connection for `again_ns`. Who is dialled waits.
 //
-// Its sockets have no TCP_USER_TIMEOUT: a rank that is stopped does not read, and to the kernel looks the same as one that is gone.
+// The socket of the first connection has no TCP_USER_TIMEOUT: a rank that is stopped does not read, and to the kernel looks the same as one
+// that is gone. Those beside it have one, since nobody else notices when their rail is gone: to break and to be made again harms none.
 //
 // Thread-safety: as Transport. Owns its sockets.
 #pragma once
@@ -38,7 +44,8 @@ namespace weft {
 struct TcpSettings {
   std::string secret;  // of the job
   int self = 0;
-  std::vector<Endpoint> endpoints;  // by rank; where each listens
+  std::vector<std::vector<Endpoint>> endpoints;  // by rank and rail; where each listens
+  int streams = 1;                               // of each rail, between two ranks
   int64_t connect_ns = 20'000'000'000;
   int64_t again_ns = 10'000'000'000;
 };
@@ -64,6 +71,7 @@ class TcpTransport : public Transport {
   struct Greeting {
     UniqueFd fd;
     int peer = -1;  // dialled; -1: who that is will be said
+    int connection = 0;
     bool connecting = false;
     int64_t deadline_ns = 0;
     LinkHandshake handshake;
@@ -71,31 +79,53 @@ class TcpTransport : public Transport {
     std::string out;
   };
 
-  // What is there for a peer.
-  struct Peer {
-    std::unique_ptr<MessageLink> link;  // from the first transfer on
-    int handle = -1;                    // of its socket, while the link is attached
+  // What carries a connection with a peer, now or later.
+  struct Line {
+    int handle = -1;  // of its socket, while it is attached
     bool dialling = false;
     int64_t dial_ns = 0;     // when to dial next; 0: it is not to
     int64_t give_up_ns = 0;  // or then
     bool connected = false;  // its machine has taken the connection that was dialled
-    bool again = false;      // a link that was there is not settled since
+    bool again = false;      // one that was there is not settled since
     int64_t pause_ns = 0;
-    bool reported = false;  // that the link is lost
   };
 
-  TcpTransport(const Seams& seams, TcpSettings settings, int listener, uint64_t id);
+  // What is there for a peer.
+  struct Peer {
+    std::unique_ptr<MessageLink> link;  // from the first transfer on
+    Line main;
+    std::vector<Line> beside;  // connections 1, 2, ...
+    bool reported = false;     // that the link is lost
+
+    Line& line(int connection) {
+      return connection == 0 ? main : beside[static_cast<size_t>(connection) - 1];
+    }
+
+    int connections() const { return 1 + static_cast<int>(beside.size()); }
+  };
+
+  TcpTransport(const Seams& seams, TcpSettings settings, std::vector<int> listeners, uint64_t id);
 
   void Flush();
   void AdvanceUntilQuiet(int64_t until_ns);
   MessageLink& LinkOf(int peer) WEFT_REQUIRES(mutex_);
+  int RailsWith(int number) const;
+  const Endpoint& EndpointOf(int number, int connection) const;
+  std::string Name(int number, int connection) const;
   bool AcceptAll() WEFT_REQUIRES(mutex_);
-  void Lost(int number, int64_t now_ns) WEFT_REQUIRES(mutex_);
+
+  bool Dials(int number) const { return settings_.self < number; }
+
+  // True if a line that was there is not attached any more, or one that is to be made cannot be.
+  bool LookAfter(int number, int connection, int64_t now_ns) WEFT_REQUIRES(mutex_);
+  void LookAfterBeside(int number, int64_t now_ns) WEFT_REQUIRES(mutex_);
+  void Lost(int number, int connection, int64_t now_ns) WEFT_REQUIRES(mutex_);
   absl::Status GivenUp(int number) WEFT_REQUIRES(mutex_);
   void LeaveAll();
+  void LogShares() WEFT_REQUIRES(mutex_);
   void DialDue(int64_t now_ns) WEFT_REQUIRES(mutex_);
-  void Dial(int number) WEFT_REQUIRES(mutex_);
-  void DialAgain(int number, const absl::Status& why) WEFT_REQUIRES(mutex_);
+  void Dial(int number, int connection) WEFT_REQUIRES(mutex_);
+  void DialAgain(int number, int connection, const absl::Status& why) WEFT_REQUIRES(mutex_);
   bool AdvanceGreetings() WEFT_REQUIRES(mutex_);
   absl::Status AdvanceGreeting(Greeting* greeting, bool* moved) WEFT_REQUIRES(mutex_);
   absl::Status ReadGreeting(Greeting* greeting, bool* moved) WEFT_REQUIRES(mutex_);
@@ -103,8 +133,9 @@ class TcpTransport : public Transport {
 
   const Seams seams_;
   const TcpSettings settings_;
-  const int listener_;
-  const uint64_t id_;  // of this end of all links
+  const std::vector<int> listeners_;  // by rail
+  const uint64_t id_;                 // of this end of all links
+  const bool may_have_more_;          // connections with a peer than one
   const pid_t pid_ = getpid();
   Mutex mutex_;
   int64_t accept_ns_ WEFT_GUARDED_BY(mutex_) = 0;  // when to ask for new connections next

@@ -69,6 +69,8 @@ struct Transfer {
       false;  // of a send: the other side has room for all of it; of a receive: that has been said
   bool announced =
       false;  // of a send: the other side has been told of it, and it waits to be granted
+  uint32_t lent =
+      0;  // of a send: its parts on connections beside the main one that are not known to have come
   uint64_t borrowed_until =
       0;  // of a send: where on the link's stream the last byte is that is read again if it does not come
   Transfer* next = nullptr;

@@ -51,6 +51,32 @@ TEST(Interfaces, EachRuleChoosesByNcclsGrammar) {
     EXPECT_EQ(Chosen(wanted), address) << wanted;
 }
 
+TEST(Interfaces, AllThatAreNamedAreRails) {
+  using Names = std::vector<std::string>;
+  const std::pair<const char*, Names> kRules[] = {
+      {"", {"10.0.0.1"}},
+      {"eth", {"10.0.0.1", "10.0.1.1"}},
+      {"=eth01,eth0", {"10.0.0.1", "10.0.1.1"}},  // in the system's order
+      {"=eth0", {"10.0.0.1"}},
+      {"wg,ib", {"192.168.0.1", "fd00::2"}},
+      {"^docker", {"10.0.0.1"}},  // what is not wanted
+  };
+  for (const auto& [wanted, addresses] : kRules) {
+    const auto rails = ChooseRails(wanted, kPresent);
+    ASSERT_TRUE(rails.ok()) << rails.status();
+    Names chosen;
+    for (const NetworkInterface& rail : *rails)
+      chosen.push_back(rail.address);
+    EXPECT_EQ(chosen, addresses) << wanted;
+  }
+  EXPECT_TRUE(ChooseRails("", {kPresent[0]})->empty());
+  EXPECT_EQ(ResultOf(ChooseRails("enp", kPresent).status()), WEFT_INVALID_ARGUMENT);
+  std::vector<NetworkInterface> many;
+  for (int i = 0; i < 20; ++i)
+    many.push_back({.name = "eth" + std::to_string(i), .address = "10.0.0." + std::to_string(i)});
+  EXPECT_EQ(ChooseRails("eth", many)->size(), kRailsMax);
+}
+
 TEST(Interfaces, WhatFitsNothingIsRefusedWithWhatThereIs) {
   for (const char* wanted : {"=eth", "enp", "^lo,docker,eth,ib,wg", "=^eth0", "=docker"}) {
     const auto chosen = ChooseInterface(wanted, kPresent);

@@ -15,37 +15,12 @@
 
 #include "base/text.h"
 #include "base/wait.h"
+#include "tests/netlab/launched_over_netlab.h"
 
 namespace weft::test {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr int64_t kSecondNs = 1'000'000'000;
-
-// Generous, because machines are busy: for what should take a second or two.
-int64_t Soon() {
-  return MonotonicNs() + 60 * kSecondNs;
-}
-
-class NetlabTest : public ::testing::Test {
- protected:
-  // False: the test is skipped.
-  void MakeLab(const NetlabSettings& settings) {
-    auto lab = Netlab::Make(settings);
-    if (!lab.ok()) GTEST_SKIP() << std::string(lab.status().message());
-    lab_ = *std::move(lab);
-  }
-
-  // Of a program that is run to its end on a node.
-  std::string OutputOf(int node, const std::vector<std::string>& arguments) {
-    const auto process = lab_->Spawn(node, arguments);
-    EXPECT_GE(process->Wait(Soon()), 0) << arguments[0] << " does not end";
-    return process->Output();
-  }
-
-  std::unique_ptr<Netlab> lab_;
-};
 
 // bash's way to connect: one program that every machine has.
 std::vector<std::string> ConnectTo(const std::string& address, int port) {
@@ -194,35 +169,8 @@ TEST_F(NetlabTest, NothingOutlivesTheProcessThatHasIt) {
   prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
-// One weftrun per node, as users start them.
-class LaunchedOverNetlab : public NetlabTest {
+class LaunchedOverNetlab : public NodesOverNetlab {
  protected:
-  using Runs = std::vector<std::unique_ptr<NetlabProcess>>;
-
-  // `ranks` of each node.
-  Runs Launch(const std::vector<int>& ranks, const std::vector<std::string>& program,
-              const Netlab::Environment& variables = {}) {
-    Netlab::Environment environment = variables;
-    environment.emplace_back("WEFT_INSECURE", "1");
-    Runs runs;
-    for (size_t node = 0; node < ranks.size(); ++node) {
-      std::vector<std::string> words = {WEFTRUN,
-                                        "-n",
-                                        StrCat(ranks[node]),
-                                        "--nnodes",
-                                        StrCat(ranks.size()),
-                                        "--node-rank",
-                                        StrCat(node),
-                                        "--master-addr",
-                                        Netlab::Address(0),
-                                        "--master-port",
-                                        "29500"};
-      words.insert(words.end(), program.begin(), program.end());
-      runs.push_back(lab_->Spawn(static_cast<int>(node), words, environment));
-    }
-    return runs;
-  }
-
   // All ranks of all nodes meet and have the same sum.
   void ExpectMeeting(const std::vector<int>& ranks) {
     SCOPED_TRACE(StrCat(ranks.size(), " nodes, ", ranks[0], " ranks on the first"));

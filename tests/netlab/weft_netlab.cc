@@ -4,9 +4,9 @@
 //       Says in one line of JSON what there is, and stays until its standard input ends. Each line of input is a request, each is answered
 //       by a line of JSON: {"error": "..."} if it has failed.
 //           counters             {"nodes": [{"node": 0, "interfaces": [{"name": "eth0", "sent_bytes": 90, "sent_packets": 1, ...}]}]}
-//           rate NODE MBIT       of its eth0; 0: as fast as the machine is
+//           rate NODE MBIT [INTERFACE]     of its eth0, or another one by number; 0: as fast as the machine is
 //           delay NODE MS
-//           link NODE up|down
+//           link NODE up|down [INTERFACE]
 //   weft_netlab run [--nodes 2] [--interfaces 1] [--mbit 1000] [--counters FILE] -- COMMAND...
 //       Runs the command on node 0, with this standard input and output, and ends with its exit code. FILE gets what `counters` says after it.
 //   weft_netlab rsh NODE COMMAND...
@@ -118,16 +118,22 @@ json Answer(Netlab* lab, const std::string& request) {
   for (std::string word; stream >> word;)
     words.push_back(word);
   if (words.size() == 1 && words[0] == "counters") return CountersOf(*lab);
-  const std::optional<uint64_t> node = words.size() == 3 ? NumberIn(words[1]) : std::nullopt;
-  if (!node || *node >= static_cast<uint64_t>(lab->nodes()))
+  if (words.size() == 3) words.emplace_back("0");
+  const bool complete = words.size() == 4;
+  const std::optional<uint64_t> node = complete ? NumberIn(words[1]) : std::nullopt;
+  const std::optional<uint64_t> which = complete ? NumberIn(words[3]) : std::nullopt;
+  if (!node || *node >= static_cast<uint64_t>(lab->nodes()) || !which ||
+      *which >= static_cast<uint64_t>(lab->settings().interfaces))
     return {{"error", StrCat("no request: ", request)}};
   const std::optional<uint64_t> amount = NumberIn(words[2]);
   const int number = static_cast<int>(*node);
+  const int interface = static_cast<int>(*which);
   absl::Status done = absl::InvalidArgumentError(StrCat("no request: ", request));
-  if (words[0] == "rate" && amount) done = lab->SetRate(number, *amount * kBitsPerMbit);
+  if (words[0] == "rate" && amount)
+    done = done = lab->SetRate(number, *amount * kBitsPerMbit, interface);
   if (words[0] == "delay" && amount) done = lab->SetDelay(number, static_cast<int>(*amount));
   if (words[0] == "link" && (words[2] == "up" || words[2] == "down"))
-    done = lab->SetLinkUp(number, words[2] == "up");
+    done = lab->SetLinkUp(number, words[2] == "up", interface);
   if (!done.ok()) return {{"error", FromAbsl(done.message())}};
   return json::object();
 }

@@ -190,7 +190,7 @@ void NetlabProcess::Kill(int signal) {
 
 Netlab::Netlab(const NetlabSettings& settings)
     : settings_(settings),
-      shapes_(static_cast<size_t>(settings.nodes)),
+      shapes_(static_cast<size_t>(settings.nodes * settings.interfaces)),
       faulty_(static_cast<size_t>(settings.nodes)) {}
 
 absl::StatusOr<std::unique_ptr<Netlab>> Netlab::Make(const NetlabSettings& settings) {
@@ -344,8 +344,8 @@ absl::Status Netlab::Run(const Place& place, const std::vector<std::string>& arg
   return Unsupported(StrCat(command, " (iproute2) ended with ", code, ": ", process->Output()));
 }
 
-absl::Status Netlab::ApplyShape(int node) {
-  const Shape& shape = shapes_[static_cast<size_t>(node)];
+absl::Status Netlab::ApplyShape(int node, int interface) {
+  const Shape& shape = ShapeOf(node, interface);
   // A bucket that holds what the largest packet before segmentation, 64 KiB, may take, and 10 ms of the rate.
   const uint64_t burst_bytes =
       std::max<uint64_t>(128 << 10, shape.bits_per_second / CHAR_BIT / 100);
@@ -359,28 +359,29 @@ absl::Status Netlab::ApplyShape(int node) {
   if (shape.bits_per_second > 0) {
     paced = {"tbf", "rate", rate, "burst", StrCat(burst_bytes), "latency", "50ms"};
   }
-  WEFT_RETURN_IF_ERROR(Run(places_[0], replace(Port(node, 0), paced)));
-  if (shape.delay_ms == 0) return Run(place(node), replace("eth0", paced));
+  WEFT_RETURN_IF_ERROR(Run(places_[0], replace(Port(node, interface), paced)));
+  const std::string device = StrCat("eth", interface);
+  if (shape.delay_ms == 0) return Run(place(node), replace(device, paced));
   std::vector<std::string> delayed = {"netem", "delay", StrCat(shape.delay_ms, "ms"), "limit",
                                       "100000"};
   if (shape.bits_per_second > 0) delayed.insert(delayed.end(), {"rate", rate});
-  return Run(place(node), replace("eth0", delayed));
+  return Run(place(node), replace(device, delayed));
 }
 
-absl::Status Netlab::SetRate(int node, uint64_t bits_per_second) {
-  shapes_[static_cast<size_t>(node)].bits_per_second = bits_per_second;
-  return ApplyShape(node);
+absl::Status Netlab::SetRate(int node, uint64_t bits_per_second, int interface) {
+  ShapeOf(node, interface).bits_per_second = bits_per_second;
+  return ApplyShape(node, interface);
 }
 
 absl::Status Netlab::SetDelay(int node, int milliseconds) {
-  shapes_[static_cast<size_t>(node)].delay_ms = milliseconds;
-  absl::Status set = ApplyShape(node);
-  if (!set.ok()) shapes_[static_cast<size_t>(node)].delay_ms = 0;
+  ShapeOf(node, 0).delay_ms = milliseconds;
+  absl::Status set = ApplyShape(node, 0);
+  if (!set.ok()) ShapeOf(node, 0).delay_ms = 0;
   return set;
 }
 
-absl::Status Netlab::SetLinkUp(int node, bool up) {
-  return Run(places_[0], {"ip", "link", "set", Port(node, 0), up ? "up" : "down"});
+absl::Status Netlab::SetLinkUp(int node, bool up, int interface) {
+  return Run(places_[0], {"ip", "link", "set", Port(node, interface), up ? "up" : "down"});
 }
 
 // node's eth0 = port (out of the switch now) - forwarder - wire = plug, in the switch

@@ -107,14 +107,14 @@ class Netlab {
   std::unique_ptr<NetlabProcess> Spawn(int node, const std::vector<std::string>& arguments,
                                        const Environment& variables = {}) const;
 
-  // Of eth0, as a token bucket in both directions; 0: as fast as the machine is.
-  absl::Status SetRate(int node, uint64_t bits_per_second);
+  // Of one interface, as a token bucket in both directions; 0: as fast as the machine is.
+  absl::Status SetRate(int node, uint64_t bits_per_second, int interface = 0);
 
   // Delays what leaves the node's eth0. UNSUPPORTED where the kernel has no netem. 0: not at all.
   absl::Status SetDelay(int node, int milliseconds);
 
-  // The cable of eth0, pulled out at the switch: nothing arrives any more, and nobody is told.
-  absl::Status SetLinkUp(int node, bool up);
+  // The cable of an interface, pulled out at the switch: nothing arrives any more, and nobody is told.
+  absl::Status SetLinkUp(int node, bool up, int interface = 0);
 
   // Puts a process into the cable of eth0 that loses frames, doubles them and lets some come late; once for each node. Rates and pulled
   // cables are as before.
@@ -133,7 +133,7 @@ class Netlab {
     NodeNamespaces namespaces;
   };
 
-  // What shapes a node's eth0.
+  // What shapes an interface.
   struct Shape {
     uint64_t bits_per_second = 0;
     int delay_ms = 0;
@@ -144,7 +144,12 @@ class Netlab {
   absl::Status StartHolders();
   absl::Status OpenPlaces();
   absl::Status Connect();
-  absl::Status ApplyShape(int node);
+
+  Shape& ShapeOf(int node, int interface) {
+    return shapes_[static_cast<size_t>(node * settings_.interfaces + interface)];
+  }
+
+  absl::Status ApplyShape(int node, int interface);
   std::unique_ptr<NetlabProcess> SpawnAt(const Place& place,
                                          const std::vector<std::string>& arguments,
                                          const Environment& variables, int input_fd) const;

@@ -82,11 +82,11 @@ class Job {
     const int size = one.goal.participants;
     if (tcp) {
       std::vector<UniqueFd> reserved;
-      std::vector<Endpoint> endpoints;
+      std::vector<std::vector<Endpoint>> endpoints;
       for (int i = 0; i < size; ++i) {
         Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = "127.0.0.1"};
         reserved.push_back(ReserveEndpoint(&endpoint).value());
-        endpoints.push_back(endpoint);
+        endpoints.push_back({endpoint});
       }
       for (int i = 0; i < size; ++i) {
         transports_.push_back(

@@ -48,7 +48,10 @@ inline void RunNodes(const Nodes& shape,
       const auto group =
           MakeGroup(&store, rank, shape.size,
                     {.name = "s", .timeout_ns = timeout_ns, .init_timeout_ns = 60 * kSecondNs},
-                    {.fake_nodes = shape.nodes, .transport = GetOptions().transport, .span = span});
+                    {.fake_nodes = shape.nodes,
+                     .transport = GetOptions().transport,
+                     .streams = static_cast<int>(GetOptions().net_streams),
+                     .span = span});
       if (!group.ok()) return StrCat("making: ", std::string(group.status().message()));
       problem = body(**group);
       (*group)->Close();

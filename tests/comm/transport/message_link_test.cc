@@ -3,6 +3,7 @@
 #include "comm/transport/message_link.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -93,21 +94,29 @@ class PipeStream : public ByteStream {
 // Two links, and what connects them.
 class Pair {
  public:
-  explicit Pair(std::mt19937_64* random) : random_(random) {}
+  explicit Pair(std::mt19937_64* random, int connections = 1)
+      : random_(random), pipes_(static_cast<size_t>(connections)) {
+    for (int number = 0; number < connections; ++number)
+      Connect(number);
+  }
 
   MessageLink& operator[](int rank) { return links_[rank]; }
 
-  void Connect() {
-    pipes_[0] = std::make_shared<Pipe>();
-    pipes_[1] = std::make_shared<Pipe>();
+  int connections() const { return static_cast<int>(pipes_.size()); }
+
+  void Connect(int number) {
+    Pipes& pipes = pipes_[static_cast<size_t>(number)];
+    pipes = {std::make_shared<Pipe>(), std::make_shared<Pipe>()};
     for (const int rank : {0, 1}) {
-      links_[rank].Attach(std::make_unique<PipeStream>(pipes_[rank], pipes_[1 - rank], random_));
+      links_[rank].Attach(std::make_unique<PipeStream>(pipes[rank], pipes[1 - rank], random_),
+                          number);
     }
   }
 
+  // One of the connections.
   void Break() {
     ++breaks_;
-    for (const auto& pipe : pipes_) {
+    for (const auto& pipe : pipes_[(*random_)() % pipes_.size()]) {
       pipe->broken = true;
       if ((*random_)() % 2 == 0)
         pipe->bytes.resize(pipe->bytes.size() - (*random_)() % (pipe->left() + 1));
@@ -120,12 +129,16 @@ class Pair {
   void Advance() {
     MessageLink& link = links_[(*random_)() % 2];
     link.Advance();
-    if (!link.attached() && link.failure().ok()) Connect();
+    for (int number = 0; number < connections(); ++number) {
+      if (!link.attached(number) && link.failure().ok() && !link.given_up(number)) Connect(number);
+    }
   }
 
  private:
+  using Pipes = std::array<std::shared_ptr<Pipe>, 2>;
+
   std::mt19937_64* const random_;
-  std::shared_ptr<Pipe> pipes_[2];
+  std::vector<Pipes> pipes_;
   int breaks_ = 0;
   MessageLink links_[2] = {MessageLink(1, 71), MessageLink(0, 72)};
 };
@@ -197,15 +210,22 @@ bool AllEnded(const Messages& messages) {
                      [](const auto& message) { return message->ended(); });
 }
 
-// Messages both ways, posted when chance will have it, over a connection that breaks about every `moves_per_break` moves.
-void ExchangeOverBreaks(uint64_t seed, int count, uint64_t moves_per_break, int* breaks) {
-  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
+// How an exchange goes.
+struct Weather {
+  int connections = 1;
+  int messages = 30;
+  uint64_t moves_per_break = 30;
+  uint64_t moves_per_give_up = 0;  // of the connections but the main one, each once; 0: none is
+};
+
+// Messages both ways, posted when chance will have it, over connections that break.
+void ExchangeOverBreaks(uint64_t seed, const Weather& weather, int* breaks) {
+  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed, ", ", weather.connections, " connections"));
   std::mt19937_64 random(seed);
-  Pair pair(&random);
-  pair.Connect();
+  Pair pair(&random, weather.connections);
   Messages messages;
   std::vector<std::pair<int, Transfer*>> posts;
-  for (int index = 0; index < count; ++index) {
+  for (int index = 0; index < weather.messages; ++index) {
     const int sender = static_cast<int>(random() % 2);
     messages.push_back(
         MakeMessage(sender, kGroup, static_cast<uint64_t>(index), SomeBytes(&random), &random));
@@ -219,7 +239,11 @@ void ExchangeOverBreaks(uint64_t seed, int count, uint64_t moves_per_break, int*
       pair[posts.back().first].Post(posts.back().second);
       posts.pop_back();
     }
-    if (random() % moves_per_break == 0) pair.Break();
+    if (random() % weather.moves_per_break == 0) pair.Break();
+    if (weather.moves_per_give_up > 0 && random() % weather.moves_per_give_up == 0) {
+      const auto others = static_cast<uint64_t>(weather.connections) - 1;
+      pair[static_cast<int>(random() % 2)].GiveUp(1 + static_cast<int>(random() % others));
+    }
     pair.Advance();
     if (move % 16 != 0) continue;
     for (const auto& message : messages)
@@ -238,10 +262,63 @@ void ExchangeOverBreaks(uint64_t seed, int count, uint64_t moves_per_break, int*
 TEST(MessageLink, BreaksLoseNothingAndDoubleNothing) {
   const uint64_t first = FirstSeedToTry(1);
   int breaks = 0;
-  for (uint64_t seed = first; seed < first + 100; ++seed)
-    ASSERT_NO_FATAL_FAILURE(ExchangeOverBreaks(seed, 30, seed % 2 == 0 ? 4 : 30, &breaks));
+  for (uint64_t seed = first; seed < first + 100; ++seed) {
+    ASSERT_NO_FATAL_FAILURE(
+        ExchangeOverBreaks(seed, {.moves_per_break = seed % 2 == 0 ? 4u : 30u}, &breaks));
+  }
   std::printf("%d breaks\n", breaks);
   EXPECT_GT(breaks, 1000);
+}
+
+TEST(MessageLink, PartsOverSeveralConnectionsThatBreakComeOnce) {
+  const uint64_t first = FirstSeedToTry(1);
+  int breaks = 0;
+  for (uint64_t seed = first; seed < first + 100; ++seed) {
+    ASSERT_NO_FATAL_FAILURE(ExchangeOverBreaks(seed,
+                                               {.connections = 2 + static_cast<int>(seed % 3),
+                                                .moves_per_break = seed % 2 == 0 ? 4u : 30u},
+                                               &breaks));
+  }
+  std::printf("%d breaks\n", breaks);
+  EXPECT_GT(breaks, 1000);
+}
+
+// What was on them goes over the others, whoever gives them up, also if both do.
+TEST(MessageLink, ConnectionsThatAreGivenUpCostNothing) {
+  const uint64_t first = FirstSeedToTry(1);
+  int breaks = 0;
+  for (uint64_t seed = first; seed < first + 60; ++seed) {
+    ASSERT_NO_FATAL_FAILURE(ExchangeOverBreaks(seed,
+                                               {.connections = 2 + static_cast<int>(seed % 3),
+                                                .moves_per_break = seed % 2 == 0 ? 20u : 1'000'000u,
+                                                .moves_per_give_up = 1 + seed % 400},
+                                               &breaks));
+  }
+}
+
+// By how much each takes, not evenly; and messages that are small go over the main one alone.
+TEST(MessageLink, EachConnectionCarriesParts) {
+  std::mt19937_64 random(FirstSeedToTry(1));
+  Pair pair(&random, 3);
+  Messages messages;
+  size_t bytes = 0;
+  for (uint64_t tag = 0; tag < 40; ++tag) {
+    const size_t size = tag % 2 == 0 ? 1'000'000 : 100;
+    messages.push_back(MakeMessage(0, kGroup, tag, size, &random));
+    bytes += size;
+    pair[1].Post(&messages.back()->receive);
+    pair[0].Post(&messages.back()->send);
+  }
+  for (int move = 0; move < 100'000 && !AllEnded(messages); ++move)
+    pair.Advance();
+  ASSERT_TRUE(AllEnded(messages));
+  for (const auto& message : messages)
+    ASSERT_TRUE(message->to == message->sent);
+  const uint64_t sent = pair[0].sent(0) + pair[0].sent(1) + pair[0].sent(2);
+  EXPECT_GT(sent, bytes);
+  EXPECT_LT(sent, bytes + bytes / 100);
+  for (const int number : {0, 1, 2})
+    EXPECT_GT(pair[0].sent(number), bytes / 20) << number;
 }
 
 // More than is kept, which nobody reads for a long time.
@@ -250,7 +327,6 @@ TEST(MessageLink, ManyMessagesInOneDirectionAreToldOf) {
     SCOPED_TRACE(bytes);
     std::mt19937_64 random(1);
     Pair pair(&random);
-    pair.Connect();
     Messages messages;
     for (uint64_t tag = 0; tag < 100; ++tag) {
       messages.push_back(MakeMessage(0, kGroup, tag, bytes, &random));
@@ -272,7 +348,6 @@ TEST(MessageLink, AClosedGroupIsReadNoMoreThoughTheStreamBreaks) {
     SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
     std::mt19937_64 random(seed);
     Pair pair(&random);
-    pair.Connect();
     Messages doomed;
     Messages others;
     for (uint64_t tag = 0; tag < 6; ++tag) {
@@ -310,7 +385,6 @@ TEST(MessageLink, AClosedGroupIsReadNoMoreThoughTheStreamBreaks) {
 TEST(MessageLink, AfterLeavingNoOtherStreamIsWaitedFor) {
   std::mt19937_64 random(1);
   Pair pair(&random);
-  pair.Connect();
   Messages messages;
   messages.push_back(MakeMessage(0, kGroup, 0, 100, &random));
   pair[0].Post(&messages[0]->send);
@@ -331,7 +405,6 @@ TEST(MessageLink, AfterLeavingNoOtherStreamIsWaitedFor) {
 TEST(MessageLink, AnotherOneInItsPlaceIsRefused) {
   std::mt19937_64 random(1);
   Pair pair(&random);
-  pair.Connect();
   Messages messages;
   messages.push_back(MakeMessage(0, kGroup, 0, 100, &random));
   pair[0].Post(&messages[0]->send);

@@ -37,8 +37,17 @@ namespace {
 constexpr uint64_t kGroup = 5;
 constexpr int64_t kLimitNs = 30'000'000'000;
 
-// kRouted: ranks 0 and 1 share an island, each other rank is reached by TCP.
-enum class Kind { kMemory, kShuffled, kTcp, kSharedMemory, kRouted, kUcx };
+// kRouted: ranks 0 and 1 share an island, each other rank is reached by TCP. kTwoRails, kThreeStreams: TCP over several connections.
+enum class Kind {
+  kMemory,
+  kShuffled,
+  kTcp,
+  kTwoRails,
+  kThreeStreams,
+  kSharedMemory,
+  kRouted,
+  kUcx
+};
 
 std::string KindName(Kind kind) {
   switch (kind) {
@@ -48,6 +57,10 @@ std::string KindName(Kind kind) {
       return "Shuffled";
     case Kind::kTcp:
       return "Tcp";
+    case Kind::kTwoRails:
+      return "TwoRails";
+    case Kind::kThreeStreams:
+      return "ThreeStreams";
     case Kind::kSharedMemory:
       return "SharedMemory";
     case Kind::kRouted:
@@ -123,14 +136,16 @@ class Ranks {
       return;
     }
     std::vector<UniqueFd> reserved;
+    const size_t rails = kind == Kind::kTwoRails ? 2 : 1;
     for (int rank = 0; rank < size; ++rank) {
-      Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = "127.0.0.1"};
-      reserved.push_back(ReserveEndpoint(&endpoint).value());
-      endpoints_.push_back(endpoint);
+      std::vector<Endpoint> endpoints(rails, {.kind = Endpoint::Kind::kTcp, .host = "127.0.0.1"});
+      for (Endpoint& endpoint : endpoints)
+        reserved.push_back(ReserveEndpoint(&endpoint).value());
+      endpoints_.push_back(std::move(endpoints));
     }
     if (kind == Kind::kRouted) MakeIsland(2);
     for (int rank = 0; rank < size; ++rank) {
-      if (kind == Kind::kTcp) {
+      if (kind != Kind::kRouted) {
         transports_.push_back(MakeTcp(rank, "secret"));
         continue;
       }
@@ -165,6 +180,7 @@ class Ranks {
     auto made = TcpTransport::Make(seams, {.secret = secret,
                                            .self = rank,
                                            .endpoints = endpoints_,
+                                           .streams = kind_ == Kind::kThreeStreams ? 3 : 1,
                                            .connect_ns = connect_ns,
                                            .again_ns = connect_ns});
     EXPECT_TRUE(made.ok()) << made.status();
@@ -211,7 +227,7 @@ class Ranks {
     return transports_[static_cast<size_t>(rank)];
   }
 
-  const Endpoint& endpoint(int rank) const { return endpoints_[static_cast<size_t>(rank)]; }
+  const Endpoint& endpoint(int rank) const { return endpoints_[static_cast<size_t>(rank)][0]; }
 
   // All are moved until `done`; false at the limit.
   bool Until(const std::function<bool()>& done, int64_t within_ns = kLimitNs) {
@@ -236,7 +252,7 @@ class Ranks {
   const Kind kind_;
   Net* const net_;
   std::vector<std::byte> island_;
-  std::vector<Endpoint> endpoints_;
+  std::vector<std::vector<Endpoint>> endpoints_;
   std::unique_ptr<MemoryNetwork> network_;
   std::vector<std::unique_ptr<Transport>> transports_;
 };
@@ -617,7 +633,8 @@ TEST_P(TransportTest, ALostPeerIsAnEventOnce) {
 
 INSTANTIATE_TEST_SUITE_P(All, TransportTest,
                          testing::Values(Kind::kMemory, Kind::kShuffled, Kind::kTcp,
-                                         Kind::kSharedMemory, Kind::kRouted),
+                                         Kind::kTwoRails, Kind::kThreeStreams, Kind::kSharedMemory,
+                                         Kind::kRouted),
                          [](const auto& kind) { return KindName(kind.param); });
 
 #ifdef WEFT_TEST_UCX
@@ -700,13 +717,20 @@ TEST(TcpTransport, StrangersHoldUpNobody) {
     net.Close(stranger);
 }
 
+// Links of one connection and of several.
+class TcpTransportTest : public testing::TestWithParam<Kind> {};
+
+INSTANTIATE_TEST_SUITE_P(All, TcpTransportTest,
+                         testing::Values(Kind::kTcp, Kind::kTwoRails, Kind::kThreeStreams),
+                         [](const auto& kind) { return KindName(kind.param); });
+
 // Three ranks on connections that are broken all the time; sends' memory is used again as soon as they have ended.
-TEST(TcpTransport, BrokenConnectionsAreMadeAgainAndNothingIsLost) {
+TEST_P(TcpTransportTest, BrokenConnectionsAreMadeAgainAndNothingIsLost) {
   const uint64_t seed = FirstSeedToTry(1);
   SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
   std::mt19937_64 random(seed);
   BreakingNet net;
-  Ranks ranks(Kind::kTcp, 3, &net);
+  Ranks ranks(GetParam(), 3, &net);
   std::vector<std::unique_ptr<Message>> messages;
   int broken = 0;
   for (uint32_t index = 0; index < 1500; ++index) {
@@ -740,7 +764,7 @@ TEST(TcpTransport, BrokenConnectionsAreMadeAgainAndNothingIsLost) {
     EXPECT_TRUE(ranks[rank]->TakeEvents().empty());
 }
 
-TEST(TcpTransport, ManyMessagesBetweenThreadsOutliveBreaks) {
+TEST_P(TcpTransportTest, ManyMessagesBetweenThreadsOutliveBreaks) {
   if (kThreadSanitizer)
     GTEST_SKIP() << "it breaks descriptors that other threads use: TSan would tell of that alone";
   BreakingNet net;
@@ -753,15 +777,15 @@ TEST(TcpTransport, ManyMessagesBetweenThreadsOutliveBreaks) {
     }
   });
   for (const int size : {2, 3, 4})
-    ExchangeMany(Kind::kTcp, size, /*sequences=*/20, FirstSeedToTry(1), &net);
+    ExchangeMany(GetParam(), size, /*sequences=*/20, FirstSeedToTry(1), &net);
   ended.store(true);
   breaker.join();
 }
 
 // It is in the middle of a part when the connection breaks, and its group is closed before there is another one.
-TEST(TcpTransport, MemoryThatIsTakenBackWhileTheConnectionIsBrokenIsReadNoMore) {
+TEST_P(TcpTransportTest, MemoryThatIsTakenBackWhileTheConnectionIsBrokenIsReadNoMore) {
   BreakingNet net;
-  Ranks ranks(Kind::kTcp, 2, &net);
+  Ranks ranks(GetParam(), 2, &net);
   constexpr size_t kBytes = 64 << 20;
   void* const memory =
       mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
