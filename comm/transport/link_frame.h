@@ -67,6 +67,12 @@ constexpr size_t kPartBytesMax = 512 << 10;
 constexpr size_t kSharedPartBytesMax = 64 << 10;
 // A message of so much goes ahead of a grant while there is room for it, which saves it a way there and back; larger ones never do.
 constexpr size_t kAheadBytesMax = 64 << 10;
+
+// It goes ahead, or is small at least: never in parts.
+constexpr bool IsAhead(size_t bytes) {
+  return bytes <= kAheadBytesMax;
+}
+
 // Of each link, at each end: what may have come ahead and not been taken, each message with its header.
 constexpr size_t kRoomBytes = 512 << 10;
 

@@ -19,10 +19,6 @@ constexpr int kLooksBeforeKept = 64;
 // What one side may say of messages that the other has not heard of yet: far more than operations can be under way.
 constexpr size_t kSaidMax = 65'536;
 
-bool IsAhead(size_t bytes) {
-  return bytes <= kAheadBytesMax;
-}
-
 bool IsOf(const Transfer* transfer, uint64_t group_id) {
   return transfer != nullptr && transfer->stream.group_id == group_id;
 }

@@ -3,13 +3,6 @@
 #include <algorithm>
 
 namespace weft {
-namespace {
-
-bool IsAhead(size_t bytes) {
-  return bytes <= kAheadBytesMax;
-}
-
-}  // namespace
 
 void SendQueue::GiveRoom(size_t bytes) {
   room_ = std::min(kRoomBytes, room_ + bytes);
