@@ -82,7 +82,7 @@ TEST(LinkProbe, AsksOverTcp) {
     auto address = ReserveEndpoint(&endpoint);
     ASSERT_TRUE(address.ok()) << address.status();
     addresses.push_back(*std::move(address));
-    settings.endpoints.push_back(endpoint);
+    settings.endpoints.push_back({endpoint});
   }
   Transports transports;
   for (int rank = 0; rank < 3; ++rank) {
