@@ -128,7 +128,7 @@ std::vector<ReproWorld> ReproWorlds(const Options& options, const std::vector<st
 // The instruction sets that weft has kernels for and this CPU has.
 std::vector<std::string> CpuIsas();
 
-// "tcp", and "ucx" if its module lies beside the library.
+// "tcp", and "ucx" if its module lies beside the library and can be opened.
 std::vector<std::string> NodeTransports();
 
 // Runs all of them one after another, prints what they found and writes JSON.

@@ -143,7 +143,9 @@ std::vector<std::string> NodeTransports() {
   Dl_info library;
   if (dladdr(reinterpret_cast<void*>(&weft_version), &library) == 0) return transports;
   const std::filesystem::path folder = std::filesystem::path(library.dli_fname).parent_path();
-  if (std::filesystem::exists(folder / "libweft_ucx.so")) transports.emplace_back("ucx");
+  // Opened, as it may lack UCX; and for good, as UCX has threads.
+  if (dlopen((folder / "libweft_ucx.so").c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr)
+    transports.emplace_back("ucx");
   return transports;
 }
 

@@ -1,9 +1,8 @@
 #include "comm/hierarchy/descriptor_room.h"
 
-#include <filesystem>
-#include <iterator>
-#include <system_error>
+#include <cerrno>
 
+#include <dirent.h>
 #include <sys/resource.h>
 
 #include "fmt/format.h"
@@ -13,18 +12,21 @@ namespace weft {
 std::string DescriptorSentence(const DescriptorUse& use) {
   if (use.links <= use.limit && use.open <= use.limit - use.links) return "";
   return fmt::format(
-      "a rank here may need {} connections with ranks of other nodes, and of the {} files that its "
-      "process may have open {} are; raise that limit to {} or more (ulimit -n), or operations "
-      "that "
-      "need the last of them fail",
+      "a process here may need {} connections with ranks of other nodes, and of the {} files that "
+      "it may have open {} are; raise that limit to {} or more (ulimit -n), or operations that "
+      "need "
+      "the last of them fail",
       use.links, use.limit, use.open, use.links + use.open);
 }
 
 uint64_t OpenDescriptors() {
-  std::error_code error;
-  const std::filesystem::directory_iterator open("/proc/self/fd", error);
-  if (error) return 0;
-  return static_cast<uint64_t>(std::distance(begin(open), end(open))) - 1;  // its own
+  DIR* const open = opendir("/proc/self/fd");
+  if (open == nullptr) return errno == EMFILE ? DescriptorLimit() : 0;
+  uint64_t count = 0;
+  while (const dirent* const entry = readdir(open))
+    count += entry->d_name[0] != '.' ? 1 : 0;
+  closedir(open);
+  return count == 0 ? 0 : count - 1;  // its own
 }
 
 uint64_t DescriptorLimit() {

@@ -1,4 +1,4 @@
-// Whether a rank has descriptors enough for all connections with ranks of other nodes that it may come to need: they are made when the first
+// Whether a process has descriptors enough for all connections with ranks of other nodes that its ranks may come to need: they are made when the first
 // message needs them, so too few would be noticed in the middle of a run.
 //
 //   if (const std::string lacks = DescriptorSentence({.links = 96, .open = OpenDescriptors(), .limit = DescriptorLimit()}); !lacks.empty())
@@ -21,7 +21,7 @@ struct DescriptorUse {
 // "" if there is room for all.
 std::string DescriptorSentence(const DescriptorUse& use);
 
-// 0 if the system does not tell.
+// 0 if the system does not tell; the limit if there is none left to ask with.
 uint64_t OpenDescriptors();
 
 // The soft limit of this process; UINT64_MAX: none.

@@ -24,6 +24,8 @@ constexpr int kBulks = 3;
 // As whoever waits in a group does.
 constexpr WaitPolicy kAwake{.spins = 20, .yields = 180};
 constexpr int64_t kNapNs = 1'000'000;
+// After a failure, for large messages that are under way.
+constexpr int64_t kWindDownNs = 1'000'000'000;
 
 // A round: so many messages of so many bytes are coming. kEnd: none does any more.
 struct Order {
@@ -87,6 +89,9 @@ class Answerer {
   // What it has been asked for is no round.
   bool failed() const { return failed_; }
 
+  // Messages that it has asked for are to come.
+  bool receives() const { return begun_ && std::any_of(bulk_.begin(), bulk_.end(), IsUnderWay); }
+
   void Step() {
     while (!done_ && !failed_ && !IsUnderWay(order_transfer_)) {
       if (order_transfer_.state() != TransferState::kDone) {
@@ -149,22 +154,50 @@ class LinkProbe {
   ~LinkProbe() { settings_.transport->CloseGroup(settings_.group_id); }
 
   absl::StatusOr<LinkCost> Run() {
-    const auto asked = [this] {
-      return answerer_.done();
-    };
-    if (!settings_.asks_first) WEFT_RETURN_IF_ERROR(Await(asked));
-    WEFT_ASSIGN_OR_RETURN(const LinkCost cost, Measure());
-    WEFT_RETURN_IF_ERROR(Await(asked));
+    absl::StatusOr<LinkCost> cost = Ask();
+    if (!cost.ok()) WindDown();
     return cost;
   }
 
  private:
+  absl::StatusOr<LinkCost> Ask() {
+    const auto asked = [this] {
+      return answerer_.done();
+    };
+    if (!settings_.asks_first) WEFT_RETURN_IF_ERROR(Await(settings_.previous, asked));
+    WEFT_ASSIGN_OR_RETURN(const LinkCost cost, Measure());
+    WEFT_RETURN_IF_ERROR(Await(settings_.previous, asked));
+    return cost;
+  }
+
+  // A link may be broken for a large message that is taken back while it is under way, and the group needs the link.
+  void WindDown() {
+    const int64_t until_ns = MonotonicNs() + kWindDownNs;
+    const auto under_way = [this] {
+      return answerer_.receives() || std::any_of(bulk_.begin(), bulk_.end(), IsUnderWay);
+    };
+    while (under_way() && MonotonicNs() < until_ns) {
+      if (settings_.transport->Advance()) {
+        answerer_.Step();
+      } else {
+        Nap(until_ns);
+      }
+    }
+  }
+
+  void Nap(int64_t until_ns) {
+    std::vector<PollItem> items;
+    settings_.transport->AppendPollItems(&items);
+    (void)SystemSeams().net->Poll(items, std::min(until_ns, MonotonicNs() + kNapNs));
+  }
+
   StreamId StreamOf(int asks) const {
     return {settings_.group_id, static_cast<uint64_t>(asks) + 1};
   }
 
+  // What `awaited` is to do.
   template <typename Ready>
-  absl::Status Await(const Ready& ready) {
+  absl::Status Await(int awaited, const Ready& ready) {
     const auto ended = [&] {
       (void)settings_.transport->Advance();
       answerer_.Step();
@@ -178,13 +211,14 @@ class LinkProbe {
       Deadline at_once{0};  // its sleeps are not on sockets
       if (WaitUntil(nobody, kAwake, at_once, ended, late) == WaitResult::kReady) break;
       if (late()) {
-        return MakeError(WEFT_TIMEOUT, {.rank = settings_.next},
-                         fmt::format("measuring the link from rank {} to rank {} takes too long",
-                                     settings_.self, settings_.next));
+        return MakeError(
+            WEFT_TIMEOUT, {.rank = awaited},
+            fmt::format(
+                "measuring links takes too long: rank {} waits for rank {}, which {}",
+                settings_.self, awaited,
+                answerer_.done() || awaited != settings_.previous ? "is to answer" : "is to ask"));
       }
-      std::vector<PollItem> items;
-      settings_.transport->AppendPollItems(&items);
-      (void)SystemSeams().net->Poll(items, std::min(settings_.deadline_ns, MonotonicNs() + kNapNs));
+      Nap(settings_.deadline_ns);
     }
     if (!answerer_.failed()) return absl::OkStatus();
     return MakeError(WEFT_CORRUPT, {.rank = settings_.previous},
@@ -193,7 +227,7 @@ class LinkProbe {
   }
 
   absl::Status AwaitEnd(const Transfer& transfer) {
-    WEFT_RETURN_IF_ERROR(Await([&] { return !IsUnderWay(transfer); }));
+    WEFT_RETURN_IF_ERROR(Await(settings_.next, [&] { return !IsUnderWay(transfer); }));
     if (transfer.state() == TransferState::kDone) return absl::OkStatus();
     return MakeError(WEFT_CORRUPT, {.rank = settings_.next},
                      fmt::format("rank {} does not measure the link from rank {}", settings_.next,
@@ -262,8 +296,9 @@ class LinkProbe {
   static LinkCost CostOf(int64_t trip_ns, int64_t burst_ns, int64_t more_ns, uint32_t more_bytes) {
     const int64_t one_way_ns = trip_ns / 2;
     LinkCost cost;
-    cost.overhead_ns = std::clamp<int64_t>((burst_ns - trip_ns) / (kBurst - 1), 1, one_way_ns / 2);
-    cost.latency_ns = one_way_ns - 2 * cost.overhead_ns;
+    cost.overhead_ns = std::clamp<int64_t>((burst_ns - trip_ns) / (kBurst - 1), 1,
+                                           std::max<int64_t>(1, one_way_ns / 2));
+    cost.latency_ns = std::max<int64_t>(0, one_way_ns - 2 * cost.overhead_ns);
     cost.ns_per_byte =
         static_cast<double>(std::max<int64_t>(more_ns, 1)) / static_cast<double>(more_bytes);
     return cost;

@@ -16,8 +16,9 @@ namespace weft {
 namespace {
 
 constexpr double kPartsOfNs = 1 << 20;
-constexpr int64_t kTimeMaxNs = 1'000'000'000'000;
-constexpr int64_t kPartsMax = int64_t{1} << 50;
+// No link is slower than ten seconds, or half a megabit per second. So no simulated time is more than an int64_t holds.
+constexpr int64_t kTimeMaxNs = 10'000'000'000;
+constexpr int64_t kPartsMax = int64_t{1} << 34;
 constexpr double kBitsPerByte = 8;
 
 int64_t PartsPerByte(const LinkCost& cost) {

@@ -41,8 +41,13 @@ namespace {
 
 // For the word of whoever judges to come.
 constexpr int64_t kGraceNs = 2'000'000'000;
+// Words follow each other, each with as much more time: that all are there, what an island has measured, what all have, what an island hears.
+constexpr int64_t kMeasuredGraceNs = 2 * kGraceNs;
+constexpr int64_t kLinksGraceNs = 3 * kGraceNs;
+constexpr int64_t kHeardGraceNs = 4 * kGraceNs;
 // Of the time in which links are measured, so that three ranks in a row can ask one after the other.
 constexpr int64_t kProbeParts = 4;
+constexpr int64_t kProbeMaxNs = 60'000'000'000;
 constexpr uint64_t kProbeSalt = 0x70726f6265;
 // What the first rank says if all have come and links are to be measured: this, and in how many nanoseconds.
 constexpr std::string_view kProbeWord = "probe ";
@@ -119,7 +124,7 @@ class SpanMaking {
       if (probe_ns_ > 0) WEFT_RETURN_IF_ERROR(MeasureLinks(*transport));
     }
     // Until the first one has seen that all are there; what it knows comes along.
-    WEFT_RETURN_IF_ERROR(HearLinks(*span_.inner, Later(deadline_ns_, kGraceNs), &span_.links));
+    WEFT_RETURN_IF_ERROR(HearLinks(*span_.inner, Later(deadline_ns_, kHeardGraceNs), &span_.links));
     RemoveMembership(store_, options_.name, rank_, size_);
     if (place == 0) RemoveKeys();
     const auto links = std::make_shared<SpanLinks>(home_, home_end, watch, std::move(transport));
@@ -139,9 +144,19 @@ class SpanMaking {
     return absl::OkStatus();
   }
 
-  // Once for an island, whose ranks have as many connections each.
+  // Once for an island, whose ranks have as many connections each; those that are threads share a process.
   void WarnOfDescriptors() const {
-    const auto links = static_cast<uint64_t>(size_) - meeting_.fellows().size();
+    if (over_ucx_) return;
+    const auto& members = span_.membership.members;
+    const GroupMember& self = members[static_cast<size_t>(rank_)];
+    const auto& fellows = meeting_.fellows();
+    const auto threads = std::count_if(fellows.begin(), fellows.end(), [&](int fellow) {
+      return members[static_cast<size_t>(fellow)].pid == self.pid;
+    });
+    const int of_pair = std::min(static_cast<int>(self.data.size()) * std::max(meeting_.streams, 1),
+                                 kLinkConnectionsMax);
+    const auto links = (static_cast<uint64_t>(size_) - fellows.size()) *
+                       static_cast<uint64_t>(threads) * static_cast<uint64_t>(of_pair);
     const std::string lacks =
         DescriptorSentence({.links = links, .open = OpenDescriptors(), .limit = DescriptorLimit()});
     if (!lacks.empty()) LogWarn("group ", options_.name, ": ", lacks);
@@ -228,8 +243,10 @@ class SpanMaking {
       WEFT_RETURN_IF_ERROR(Annotate(word.status, Late(0)));
       if (word.value.empty()) return absl::OkStatus();
       absl::string_view text = word.value;
-      if (absl::ConsumePrefix(&text, ToAbsl(kProbeWord)) && absl::SimpleAtoi(text, &probe_ns_))
+      if (absl::ConsumePrefix(&text, ToAbsl(kProbeWord)) && absl::SimpleAtoi(text, &probe_ns_)) {
+        probe_ns_ = std::clamp<int64_t>(probe_ns_, 1, kProbeMaxNs);
         return absl::OkStatus();
+      }
       if (const auto schedules = ScheduleWordFromText(word.value))
         return StatusOf(*schedules, options_.name);
       return MakeError(WEFT_TIMEOUT, {.group = options_.name}, word.value);
@@ -246,7 +263,7 @@ class SpanMaking {
       word = TextOf(all);
       late = StatusOf(all, options_.name);
     } else if (late.ok() && settings_.probe_ns > 0) {
-      probe_ns_ = settings_.probe_ns;
+      probe_ns_ = std::min(settings_.probe_ns, kProbeMaxNs);
       word = StrCat(kProbeWord, probe_ns_);
     }
     const absl::Status said =
@@ -264,11 +281,16 @@ class SpanMaking {
     if (island() == 0) {
       word = SlowestOf(said);
       WEFT_RETURN_IF_ERROR(
-          Ask(Kind::kSet, KeyOf("links", 0), Later(deadline_ns_, kGraceNs), word).status);
+          Ask(Kind::kSet, KeyOf("links", 0), Later(deadline_ns_, kLinksGraceNs), word).status);
     } else {
       WEFT_RETURN_IF_ERROR(
-          Ask(Kind::kSet, KeyOf("measured", island()), Later(deadline_ns_, kGraceNs), said).status);
-      StoreReply reply = Ask(Kind::kWait, KeyOf("links", 0), Later(deadline_ns_, 2 * kGraceNs));
+          Ask(Kind::kSet, KeyOf("measured", island()), Later(deadline_ns_, kMeasuredGraceNs), said)
+              .status);
+      // Rank 0 waits that long at most, for one island after the other.
+      const int64_t most_ns = probe_ns_ + (span_.islands.count() + 1) * kGraceNs;
+      StoreReply reply =
+          Ask(Kind::kWait, KeyOf("links", 0),
+              std::min(Later(deadline_ns_, kLinksGraceNs), Later(MonotonicNs(), most_ns)));
       WEFT_RETURN_IF_ERROR(Annotate(reply.status, Late(0)));
       word = std::move(reply.value);
     }
@@ -306,7 +328,7 @@ class SpanMaking {
       if (other > 0) {
         const StoreReply reply =
             Ask(StoreRequest::Kind::kWait, KeyOf("measured", other),
-                std::min(Later(deadline_ns_, kGraceNs), Later(MonotonicNs(), kGraceNs)));
+                std::min(Later(deadline_ns_, kMeasuredGraceNs), Later(MonotonicNs(), kGraceNs)));
         said = reply.status.ok() ? reply.value : std::string(reply.status.message());
       }
       const std::optional<LinkCost> cost = LinkCostFromText(said);

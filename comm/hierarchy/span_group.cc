@@ -560,8 +560,11 @@ std::string SpanGroup::Explain(const Collective& call, BufferKind /*buffers*/) c
       core_.islands.count(), chosen->schedule->algorithm(), chosen->schedule->segments(),
       sent.elements, sent.accumulators);
   text += LinksText(core_.links);
+  // Of counts that other ranks have nothing can be said.
   if (const auto time =
-          PredictSpan(*chosen->schedule, SizesOf(call, size()), core_.islands, core_.links))
+          TraitsOf(call.kind).local_counts
+              ? std::nullopt
+              : PredictSpan(*chosen->schedule, SizesOf(call, size()), core_.islands, core_.links))
     text += fmt::format("predicted: {:.1f} us\n", static_cast<double>(*time) / 1e3);
   if (const ForeignSchedule* const file = chosen->foreign)
     text += fmt::format("schedule file: {}\nschedule sha256: {}\n", file->path, file->hash);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "comm/group/number_hash.h"
 
 namespace weft {
 namespace {
@@ -13,12 +14,21 @@ constexpr size_t kPlansMax = 64;
 constexpr size_t kRunsMax = 4;
 constexpr size_t kScratchMax = 64 << 10;
 
+// Ranks that would carry out one call by two schedules are to be told so, not to add up what does not belong together.
+uint32_t SignatureOf(const CollectiveSchedule& schedule) {
+  NumberHash hash;
+  for (const char letter : schedule.algorithm())
+    hash.Add(static_cast<unsigned char>(letter));
+  hash.Add(static_cast<uint64_t>(schedule.segments()));
+  return hash.Get32();
+}
+
 }  // namespace
 
 SpanPlan::SpanPlan(ChosenSchedule chosen, int rank, const UnitArithmetic& arithmetic,
                    std::shared_ptr<NetBuffers> buffers)
     : schedule_(std::move(chosen.schedule)),
-      signature_(chosen.foreign == nullptr ? 0 : chosen.foreign->Signature()),
+      signature_(chosen.foreign == nullptr ? SignatureOf(*schedule_) : chosen.foreign->Signature()),
       rank_(rank),
       arithmetic_(arithmetic),
       scratch_bytes_(ScheduleRun::ScratchBytes(*schedule_, rank, arithmetic_)),

@@ -156,12 +156,12 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective&
   WEFT_ASSIGN_OR_RETURN(const ScheduleGoal goal, GoalOf(call, size));
   const uint64_t bytes = BytesOf(call, goal);
   SpanChoice choice = choices.Of(goal, SizesOf(call, size), bytes, Lanes);
+  if (choice.lanes) {
+    if (auto lanes = Lanes(goal, islands, choice.segments)) return lanes;
+  }
   if (goal.kind == GoalKind::kReduceScatter && !choices.Simulates(goal, bytes) &&
       IsScatteredByHalving(call, bytes, islands, choices.links())) {
     choice.algorithm = "tree_halving";
-  }
-  if (choice.lanes) {
-    if (auto lanes = Lanes(goal, islands, choice.segments)) return lanes;
   }
   const std::string_view in_turn[] = {choice.algorithm, "tree_halving", "binomial", "bruck",
                                       "direct"};

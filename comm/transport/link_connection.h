@@ -74,7 +74,6 @@ struct LinkConnection {
   absl::Status broken;        // why what carried the stream last does not any more
   std::deque<LentPart> lent;  // in their order; none of the main one
   bool given_up = false;      // not of the main one: no stream will follow
-  bool left = false;          // the same: the other end has said that it leaves
 };
 
 }  // namespace weft

@@ -80,8 +80,6 @@ constexpr size_t kRoomBytes = 512 << 10;
 constexpr int kLinkConnectionsMax = 16;
 // What a link has granted, of messages that do not go ahead, before others than the main one are worth having.
 constexpr uint64_t kSharedFromBytes = 1 << 20;
-// Of what came beside the main connection, how much may have come for each byte that counts as kept: it is borrowed, but the list of it grows.
-constexpr size_t kLentPerKept = 2;
 
 // Where streams break, a message of more than kAheadBytesMax is not copied when it is sent: its send ends when it has come. So that this is
 // not waited for in vain, at most so much of it is copied after all, and its receiver says that the rest has come as soon as it has.

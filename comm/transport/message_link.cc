@@ -40,7 +40,7 @@ bool MessageLink::Broken(LinkConnection* on, const IoResult& result, const char*
   if (ends && on_.IsMain(*on)) return Fail(std::move(why));
   on->stream.Drop();
   on->broken = std::move(why);
-  on->given_up = on->given_up || ends || on->left;
+  on->given_up = on->given_up || ends;
   return false;
 }
 
@@ -56,10 +56,10 @@ bool MessageLink::WantsToWrite(int number) const {
                                                        on.out.will_tell() || sends_.HasNext(on)));
 }
 
-bool MessageLink::Quiet() const {
+bool MessageLink::Quiet(bool beside) const {
   if (!failure_.ok()) return true;
-  return on_.All([](const LinkConnection& on) {
-    if (on.given_up) return true;
+  return on_.All([&](const LinkConnection& on) {
+    if (on.given_up || (!beside && !on_.IsMain(on))) return true;
     if (!on.stream.attached()) return on.stream.Flushed();
     return on.out.idle() && !on.out.has_said() && !on.out.will_tell() && on.stream.Flushed();
   });
@@ -68,9 +68,11 @@ bool MessageLink::Quiet() const {
 void MessageLink::Leave() {
   if (leaves_ || !attached() || !on_.main().stream.lasting()) return;
   leaves_ = true;
-  on_.Each([](LinkConnection& on) {
-    if (!on.given_up) on.out.Say({.type = LinkFrameType::kLeave});
-  });
+  // The other end learns what has come over those beside the main one, also if they are broken.
+  for (int number = 1; number < kLinkConnectionsMax; ++number) {
+    if (has(number)) GiveUp(number);
+  }
+  on_.main().out.Say({.type = LinkFrameType::kLeave});
 }
 
 bool MessageLink::Advance() {
@@ -124,7 +126,7 @@ bool MessageLink::SettleStream(LinkConnection* on) {
 }
 
 bool MessageLink::PrepareToSleep() {
-  if (!sends_.has_unacknowledged() || !sends_.MayKeep()) return false;
+  if (!attached() || !sends_.has_unacknowledged() || !sends_.MayKeep()) return false;
   looks_in_vain_ = kLooksBeforeKept;
   return true;
 }
@@ -323,7 +325,8 @@ void MessageLink::TakeHeader(LinkConnection* on) {
       if (main) sends_.GiveRoom(header.bytes);
       return;
     case LinkFrameType::kLeave:
-      (main ? peer_leaves_ : on->left) = true;
+      if (!main) break;
+      peer_leaves_ = true;
       return;
     case LinkFrameType::kGiveUp:
       if (main) return TakeGiveUp();
@@ -334,6 +337,15 @@ void MessageLink::TakeHeader(LinkConnection* on) {
                                            main ? "" : ", beside its main connection")));
 }
 
+// (T1) Also where a part of it is under way on another connection.
+void MessageLink::Refuse(Transfer* receive, const SaidMessage& said) {
+  receives_.Remove(receive);
+  on_.Each([&](LinkConnection& on) {
+    if (on.in.receiving() == receive) TakeBackIn(&on);
+  });
+  said.Refuse(receive);
+}
+
 // A call has one signature, whatever its messages. So where one message of an operation shows that the other side's call is another one, all do, also
 // those whose other halves will never come. What is being written goes on.
 void MessageLink::RefuseOthers(const StreamId& stream, const SaidMessage& said) {
@@ -341,8 +353,7 @@ void MessageLink::RefuseOthers(const StreamId& stream, const SaidMessage& said) 
   while (Transfer* const other = receives_.FindIf([&](const Transfer& posted) {
     return posted.stream == stream && posted.signature != said.signature;
   })) {
-    receives_.Remove(other);
-    said.Refuse(other);
+    Refuse(other, said);
   }
   sends_.RefuseOthers(stream, said);
 }
@@ -353,11 +364,9 @@ void MessageLink::TakeAnnounce() {
   const MessageKey key = KeyOfFrame(header);
   const SaidMessage said = SaidBy(header);
   if (Transfer* const receive = receives_.Find(key.first, key.second); receive != nullptr) {
-    const bool agrees = said.Agrees(*receive);
-    if (!agrees) receives_.Remove(receive);
     // Else it has been said.
     if (IsAhead(receive->bytes)) on_.main().out.Say(FrameOf(LinkFrameType::kGrant, *receive));
-    if (!agrees) said.Refuse(receive);
+    if (!said.Agrees(*receive)) Refuse(receive, said);
     return;
   }
   RefuseOthers(key.first, said);
@@ -389,10 +398,9 @@ void MessageLink::TakeGrant() {
 // Both ends say how much they have read, and read no more: what has not come goes again.
 void MessageLink::TakeGiveUp() {
   const LinkFrame& header = on_.main().in.header();
-  const auto number = static_cast<int>(header.tag);
-  const LinkConnection* const found =
-      header.tag < kLinkConnectionsMax && number > 0 ? on_.Find(number) : nullptr;
-  if (found == nullptr || header.offset > found->stream.sent()) {
+  // It may never have been attached here.
+  const int number = header.tag < kLinkConnectionsMax ? static_cast<int>(header.tag) : 0;
+  if (number == 0 || header.offset > sent(number)) {
     Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has given up what was not there", peer_)));
     return;
   }
@@ -419,10 +427,11 @@ void MessageLink::BeginData(LinkConnection* on) {
   }
   const bool main = on_.IsMain(*on);
   on->in.BeginPart();
-  if (on_.several()) on->out.CountKept(header.bytes / kLentPerKept);
+  // A sender that sleeps because no connection has room is to wake.
+  if (on_.several() && header.ahead == 0) on->out.CountKept(kUntoldBytes);
   if (main && on->stream.lasting()) {
     on->out.CountKept(KeptOf(header.message_bytes, header.offset, header.bytes));
-    waited_for_ = header.message_bytes > kKeptOfMessage &&
+    waited_for_ = !on_.several() && header.message_bytes > kKeptOfMessage &&
                   header.offset + header.bytes == header.message_bytes;
     TellIfWaitedFor();
   }
@@ -440,8 +449,7 @@ void MessageLink::BeginData(LinkConnection* on) {
   }
   Transfer* const receive = receives_.Find(key.first, key.second);
   if (receive != nullptr && !said.Agrees(*receive)) {
-    receives_.Remove(receive);
-    said.Refuse(receive);
+    Refuse(receive, said);
   } else if (receive != nullptr) {
     if (!Fits(header, *receive)) {
       Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a part out of order", peer_)));
@@ -458,7 +466,7 @@ void MessageLink::BeginData(LinkConnection* on) {
 
 // (T1) Over several connections parts come in any order; over one they do not. What is still coming counts as what has come.
 bool MessageLink::Fits(const LinkFrame& header, const Transfer& receive) const {
-  if (!on_.main().stream.lasting() && header.offset != receive.moved) return false;
+  if (!on_.several() && header.offset != receive.moved) return false;
   size_t taken = receive.moved;
   (void)on_.All([&](const LinkConnection& on) {
     if (on.in.receiving() == &receive) taken += on.in.header().bytes;
@@ -500,7 +508,7 @@ void MessageLink::EndData(LinkConnection* on) {
   }
   // Most often there is an answer to the message, which says it.
   const bool tells = on->stream.lasting() && !IsAhead(header.message_bytes);
-  if (tells && !on_.several()) on->out.TellNext();
+  if (tells && (!on_.several() || receive == nullptr)) on->out.TellNext();
   if (receive == nullptr) return;
   receive->moved += header.bytes;
   if (receive->moved < receive->bytes) return;

@@ -74,6 +74,11 @@ class MessageLink {
   // Why the last stream is not attached any more.
   const absl::Status& broken(int number = 0) const { return Of(number).broken; }
 
+  // Of one that there has been: how many bytes have come, both ways, as far as this end knows.
+  uint64_t Progress(int number) const {
+    return Of(number).stream.acknowledged() + Of(number).stream.received();
+  }
+
   // How many bytes have been put on it, each once.
   uint64_t sent(int number) const { return has(number) ? Of(number).stream.sent() : 0; }
 
@@ -110,8 +115,8 @@ class MessageLink {
   // there are such.
   bool PrepareToSleep();
 
-  // Of what was begun to be sent all is on the streams, and ending them takes nothing back.
-  bool Quiet() const;
+  // Of what was begun to be sent all is on the streams, and ending them takes nothing back; of the main one's alone without `beside`.
+  bool Quiet(bool beside = true) const;
 
  private:
   const LinkConnection& Of(int number) const { return *on_.Find(number); }
@@ -131,6 +136,7 @@ class MessageLink {
   bool ReadSome(LinkConnection* on);
   void TakeHeader(LinkConnection* on);
   void TellIfWaitedFor();
+  void Refuse(Transfer* receive, const SaidMessage& said);
   void RefuseOthers(const StreamId& stream, const SaidMessage& said);
   void TakeAnnounce();
   void TakeGrant();

@@ -17,14 +17,15 @@ bool SendQueue::MayShare(const Transfer& send) const {
   return send.granted && !IsAhead(send.bytes) && send.moved < send.bytes;
 }
 
-// Where parts are shared, the main connection too leaves them to others while it has enough.
+// Where parts are shared, the main connection too leaves them to others while it has enough. To ask for room is a system call.
 Transfer* SendQueue::NextOn(const LinkConnection& connection) const {
   const bool main = on_.IsMain(connection);
-  const bool shared = !main || on_.Share();
-  const bool has_room = !shared || connection.stream.HasRoom();
-  if (!main && !has_room) return nullptr;
-  return waiting_.FindIf([&](const Transfer& send) {
-    return main ? MayGo(send) && (has_room || !MayShare(send)) : MayShare(send);
+  Transfer* const first =
+      waiting_.FindIf([&](const Transfer& send) { return main ? MayGo(send) : MayShare(send); });
+  if (first == nullptr || !MayShare(*first) || (main && !on_.Share())) return first;
+  if (connection.stream.HasRoom()) return first;
+  return !main ? nullptr : waiting_.FindIf([this](const Transfer& send) {
+    return MayGo(send) && !MayShare(send);
   });
 }
 

@@ -99,7 +99,9 @@ bool SocketStream::HasRoom() {
     parts_until_look_ = kPartsPerLook - 1;
     tcp_info info = {};
     socklen_t bytes = sizeof(info);
-    if (getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && bytes == sizeof(info)) {
+    // Older kernels give less.
+    if (getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
+        bytes >= offsetof(tcp_info, tcpi_delivery_rate) + sizeof(info.tcpi_delivery_rate)) {
       // Bytes per second and microseconds; while it is not busy this says too little, and so is doubled.
       const uint64_t measured = info.tcpi_delivery_rate * info.tcpi_min_rtt / 1'000'000;
       on_its_way_ = static_cast<size_t>(std::min<uint64_t>(2 * measured, kOnItsWayMax));

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "base/keyed_hash.h"
+#include "base/later.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -23,6 +24,9 @@ constexpr int64_t kCloseNs = 1'000'000'000;
 constexpr int64_t kCloseBrokenNs = 250'000'000;
 constexpr int64_t kCloseNapNs = 200'000;
 constexpr int64_t kGreetNs = 5'000'000'000;
+constexpr int64_t kAwayNs = 1'000'000'000;
+// A connection beside the main one that breaks again within this time has not been mended: small packets may pass where large ones do not.
+constexpr int64_t kLastsNs = 5'000'000'000;
 constexpr int64_t kFirstPauseNs = 2'000'000;
 constexpr int64_t kLongestPauseNs = 500'000'000;
 // Strangers that are listened to at a time; further ones are let in when these are through.
@@ -83,7 +87,7 @@ void TcpTransport::Flush() {
   const int64_t until_ns = seams_.clock->NowNs() + kCloseNs;
   AdvanceUntilQuiet(until_ns);
   LeaveAll();
-  AdvanceUntilQuiet(until_ns);
+  AdvanceUntilQuiet(std::max(until_ns, seams_.clock->NowNs() + kCloseBrokenNs));
 }
 
 void TcpTransport::LeaveAll() {
@@ -109,14 +113,16 @@ void TcpTransport::LogShares() {
   }
 }
 
-// A link that is broken is waited for a moment only: the other side may be gone.
+// A link that is broken, and connections beside the main one, are waited for a moment only: the other side may be gone, and learns of these over the
+// main one.
 void TcpTransport::AdvanceUntilQuiet(int64_t until_ns) {
   const int64_t broken_until_ns = until_ns - kCloseNs + kCloseBrokenNs;
   const auto quiet = [&] {
     MutexLock lock(mutex_);
     const bool gives_up = seams_.clock->NowNs() >= broken_until_ns;
     return std::all_of(peers_.begin(), peers_.end(), [gives_up](const Peer& peer) {
-      return peer.link == nullptr || peer.link->Quiet() || (gives_up && !peer.link->attached());
+      return peer.link == nullptr || peer.link->Quiet(/*beside=*/!gives_up) ||
+             (gives_up && !peer.link->attached());
     });
   };
   while (!quiet() && seams_.clock->NowNs() < until_ns) {
@@ -188,6 +194,8 @@ void TcpTransport::AppendPollItems(std::vector<PollItem>* items) {
 bool TcpTransport::Advance() {
   MutexLock lock(mutex_);
   const int64_t now_ns = seams_.clock->NowNs();
+  if (now_ns - looked_ns_ > kAwayNs) Forgive(now_ns);
+  looked_ns_ = now_ns;
   bool moved = now_ns >= accept_ns_ && AcceptAll();
   DialDue(now_ns);
   moved |= AdvanceGreetings();
@@ -214,13 +222,32 @@ bool TcpTransport::Advance() {
   return moved;
 }
 
+// Time in which nobody looked, as all computed, does not count: neither end could get on.
+void TcpTransport::Forgive(int64_t now_ns) {
+  const int64_t away_ns = now_ns - looked_ns_;
+  const auto forgive = [&](int64_t* time_ns, int64_t most_ns) {
+    if (*time_ns == 0 || *time_ns == INT64_MAX) return;
+    *time_ns = std::max(*time_ns, std::min(Later(*time_ns, away_ns), Later(now_ns, most_ns)));
+  };
+  for (Peer& peer : peers_) {
+    for (int connection = 0; connection < peer.connections(); ++connection) {
+      Line& line = peer.line(connection);
+      forgive(&line.give_up_ns, line.again ? settings_.again_ns : settings_.connect_ns);
+    }
+  }
+  for (Greeting& greeting : greetings_)
+    forgive(&greeting.deadline_ns, kGreetNs);
+}
+
 // True if it cannot be made.
 bool TcpTransport::LookAfter(int number, int connection, int64_t now_ns) {
   Peer& peer = peers_[static_cast<size_t>(number)];
   Line& line = peer.line(connection);
   if (line.again && peer.link->settled(connection)) {
-    line.again = false;
-    LogInfo("the connection with ", Name(number, connection), " is there again");
+    if (line.settled_ns == 0) line.settled_ns = now_ns;
+    line.again = connection > 0 && now_ns - line.settled_ns < kLastsNs &&
+                 peer.link->Progress(connection) == line.progress;
+    if (!line.again) LogInfo("the connection with ", Name(number, connection), " is there again");
   }
   const bool attached = line.handle >= 0 && peer.link->attached(connection);
   if (line.handle >= 0 && !attached) Lost(number, connection, now_ns);
@@ -274,9 +301,12 @@ void TcpTransport::Lost(int number, int connection, int64_t now_ns) {
   Line& line = peer.line(connection);
   line.handle = -1;
   line.connected = false;
+  const bool lasted = line.settled_ns != 0 && now_ns - line.settled_ns >= kLastsNs;
+  line.settled_ns = 0;
   if (peer.link->given_up(connection)) return;
-  if (!line.again) {
+  if (!line.again || lasted) {
     line.again = true;
+    line.progress = peer.link->Progress(connection);
     line.give_up_ns = now_ns + settings_.again_ns;
     line.pause_ns = 0;
     LogInfo("the connection with ", Name(number, connection),
@@ -363,10 +393,10 @@ bool TcpTransport::AdvanceGreetings() {
   for (size_t i = 0; i < greetings_.size();) {
     Greeting& greeting = greetings_[i];
     absl::Status status = AdvanceGreeting(&greeting, &moved);
-    if (status.ok() && seams_.clock->NowNs() >= greeting.deadline_ns) {
+    const bool through = status.ok() && greeting.handshake.done() && greeting.out.empty();
+    if (status.ok() && !through && seams_.clock->NowNs() >= greeting.deadline_ns) {
       status = MakeError(WEFT_TIMEOUT, "it does not answer");
     }
-    const bool through = status.ok() && greeting.handshake.done() && greeting.out.empty();
     if (through) status = Introduce(&greeting);
     if (status.ok() && !through) {
       ++i;
@@ -392,6 +422,7 @@ absl::Status TcpTransport::AdvanceGreeting(Greeting* greeting, bool* moved) {
     greeting->deadline_ns = INT64_MAX;
     Peer& peer = peers_[static_cast<size_t>(greeting->peer)];
     if (greeting->connection < peer.connections()) peer.line(greeting->connection).connected = true;
+    if (greeting->connection > 0) BreakSoon(greeting->fd.get());
     *moved = true;
   }
   WEFT_RETURN_IF_ERROR(ReadGreeting(greeting, moved));

@@ -86,7 +86,9 @@ class TcpTransport : public Transport {
     int64_t dial_ns = 0;     // when to dial next; 0: it is not to
     int64_t give_up_ns = 0;  // or then
     bool connected = false;  // its machine has taken the connection that was dialled
-    bool again = false;      // one that was there is not settled since
+    bool again = false;      // one that was there has not been mended since
+    uint64_t progress = 0;   // MessageLink::Progress() when it broke
+    int64_t settled_ns = 0;  // since when it is settled once more
     int64_t pause_ns = 0;
   };
 
@@ -116,6 +118,8 @@ class TcpTransport : public Transport {
 
   bool Dials(int number) const { return settings_.self < number; }
 
+  void Forgive(int64_t now_ns) WEFT_REQUIRES(mutex_);
+
   // True if a line that was there is not attached any more, or one that is to be made cannot be.
   bool LookAfter(int number, int connection, int64_t now_ns) WEFT_REQUIRES(mutex_);
   void LookAfterBeside(int number, int64_t now_ns) WEFT_REQUIRES(mutex_);
@@ -138,6 +142,7 @@ class TcpTransport : public Transport {
   const bool may_have_more_;          // connections with a peer than one
   const pid_t pid_ = getpid();
   Mutex mutex_;
+  int64_t looked_ns_ WEFT_GUARDED_BY(mutex_) = 0;  // when Advance() was last called
   int64_t accept_ns_ WEFT_GUARDED_BY(mutex_) = 0;  // when to ask for new connections next
   std::vector<Peer> peers_ WEFT_GUARDED_BY(mutex_);
   std::vector<Greeting> greetings_ WEFT_GUARDED_BY(mutex_);
