@@ -45,7 +45,10 @@ TEST(SpanSchedule, IsThereForEveryKindAndNumberOfRanks) {
       for (const OpKind kind : kGlobalKinds) {
         for (const size_t count : {size_t{3}, size_t{20'000}}) {
           // The proof of many ranks takes time.
-          if (size > 5 && count > 3 && kind == OpKind::kAllToAll) continue;
+          if (size > 5 && count > 3 && (kind == OpKind::kAllToAll || shape > 1)) continue;
+#if defined(WEFT_SANITIZE)
+          if (size > 5 && (count > 3 || size != 65)) continue;
+#endif
           const Collective call{
               .kind = kind, .dtype = WEFT_FLOAT32, .count = kind == OpKind::kBarrier ? 0 : count};
           const auto schedule = DefaultSchedule(call, islands);
