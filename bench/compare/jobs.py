@@ -125,7 +125,7 @@ class Job:
                 self._pending[rank] += os.read(pipe, 65536)
                 line, end, rest = self._pending[rank].partition(b"\n")
                 if end:
-                    answers[rank], self._pending[rank] = json.loads(line), rest
+                    answers[rank], self._pending[rank] = json.loads(line.decode(errors="replace")), rest
             # One rank's failure is everybody's: the others may wait for it for ever.
             failed = next((rank for rank in range(self.ranks) if answers[rank] and "failure" in answers[rank]), None)
             if failed is not None:

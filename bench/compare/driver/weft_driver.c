@@ -9,8 +9,12 @@ static weft_group_t group;
 static int other; /* of two ranks */
 static weft_work_t works[kFlightMost];
 
+// weft_last_error()'s text is good until the next call, and more are made before it is told.
 static const char* Sentence(weft_result_t result) {
-  return result == WEFT_SUCCESS ? NULL : weft_last_error();
+  static char sentence[1024];
+  if (result == WEFT_SUCCESS) return NULL;
+  snprintf(sentence, sizeof(sentence), "%s", weft_last_error());
+  return sentence;
 }
 
 static const char* Refuse(const struct command* command) {
