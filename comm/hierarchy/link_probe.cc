@@ -142,7 +142,7 @@ class LinkProbe {
  public:
   explicit LinkProbe(const LinkProbeSettings& settings)
       : settings_(settings),
-        memory_(2 * (size_t{kBulkBytes[3]} + kBurst * kSmallBytes)),
+        memory_(2 * (size_t{kBulkBytes[3]} + size_t{kBurst} * kSmallBytes)),
         way_(settings.transport, settings.next, StreamOf(settings.self)),
         answerer_(Way(settings.transport, settings.previous, StreamOf(settings.previous)),
                   memory_.data() + memory_.size() / 2) {}
