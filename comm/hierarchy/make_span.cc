@@ -74,13 +74,14 @@ class SpanMaking {
     absl::StatusOr<ForeignSchedules> foreign = ForeignSchedules::Read(settings_.schedule_files);
     WEFT_ASSIGN_OR_RETURN(span_.inner, EnterIsland(&meeting_, options_));
     schedules_ = WordOf(rank_, foreign);
-    if (foreign.ok()) span_.foreign = std::make_shared<ForeignSchedules>(*std::move(foreign));
+    const absl::Status read = foreign.status();
+    if (read.ok()) span_.foreign = std::make_shared<ForeignSchedules>(*std::move(foreign));
     absl::Status begun = BeginTogether(map);
     if (!begun.ok()) {
       span_.inner->Fail(begun);
       if (home_ != nullptr) home_->Close();
       span_.inner->Close();
-      return foreign.ok() ? begun : foreign.status();
+      return read.ok() ? begun : read;
     }
     return std::move(span_);
   }
