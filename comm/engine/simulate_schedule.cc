@@ -54,4 +54,14 @@ absl::StatusOr<SimulatedCost> SimulateSchedule(const CollectiveSchedule& schedul
   return cost;
 }
 
+bool HasMoreOps(const CollectiveSchedule& schedule, uint64_t ops_max) {
+  const uint64_t each = ops_max / static_cast<uint64_t>(schedule.goal().participants);
+  const std::unique_ptr<OpStream> stream = schedule.OpsOf(0);
+  uint64_t ops = 0;
+  for (ScheduleOp op; stream->Next(&op);) {
+    if (++ops > each) return true;
+  }
+  return false;
+}
+
 }  // namespace weft

@@ -31,4 +31,7 @@ absl::StatusOr<SimulatedCost> SimulateSchedule(const CollectiveSchedule& schedul
                                                const std::vector<int>& island_of,
                                                const LinkModel& model);
 
+// Whether it is too much to be simulated: participants with as many ops as the first one has have more than `ops_max` together. Stops counting there.
+bool HasMoreOps(const CollectiveSchedule& schedule, uint64_t ops_max);
+
 }  // namespace weft

@@ -26,12 +26,7 @@ constexpr uint64_t kPredictedOpsMax = 200'000;
 std::optional<int64_t> PredictSpan(const CollectiveSchedule& schedule,
                                    const UnitArithmetic& arithmetic, const Islands& islands,
                                    const LinkModel& model) {
-  const uint64_t each = kPredictedOpsMax / islands.island_of.size();
-  uint64_t ops = 0;
-  const std::unique_ptr<OpStream> stream = schedule.OpsOf(0);
-  for (ScheduleOp op; stream->Next(&op);) {
-    if (++ops > each) return std::nullopt;
-  }
+  if (HasMoreOps(schedule, kPredictedOpsMax)) return std::nullopt;
   const auto cost = SimulateSchedule(schedule, arithmetic, islands.island_of, model);
   if (!cost.ok()) return std::nullopt;
   return cost->end_ns;

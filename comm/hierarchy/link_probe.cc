@@ -9,6 +9,7 @@
 #include "base/seams.h"
 #include "base/status.h"
 #include "base/wait.h"
+#include "comm/hierarchy/socket_wait.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -21,9 +22,6 @@ constexpr uint32_t kEnd = UINT32_MAX;
 constexpr int kRoundTrips = 15;
 constexpr int kBursts = 5;
 constexpr int kBulks = 3;
-// As whoever waits in a group does.
-constexpr WaitPolicy kAwake{.spins = 20, .yields = 180};
-constexpr int64_t kNapNs = 1'000'000;
 // After a failure, for large messages that are under way.
 constexpr int64_t kWindDownNs = 1'000'000'000;
 
@@ -188,7 +186,7 @@ class LinkProbe {
   void Nap(int64_t until_ns) {
     std::vector<PollItem> items;
     settings_.transport->AppendPollItems(&items);
-    (void)SystemSeams().net->Poll(items, std::min(until_ns, MonotonicNs() + kNapNs));
+    (void)SystemSeams().net->Poll(items, std::min(until_ns, MonotonicNs() + kSocketNapNs));
   }
 
   StreamId StreamOf(int asks) const {

@@ -154,8 +154,8 @@ class SpanMaking {
     const auto threads = std::count_if(fellows.begin(), fellows.end(), [&](int fellow) {
       return members[static_cast<size_t>(fellow)].pid == self.pid;
     });
-    const int of_pair = std::min(static_cast<int>(self.data.size()) * std::max(meeting_.streams, 1),
-                                 kLinkConnectionsMax);
+    const int of_pair =
+        TcpTransport::ConnectionsOver(static_cast<int>(self.data.size()), meeting_.streams);
     const auto links = (static_cast<uint64_t>(size_) - fellows.size()) *
                        static_cast<uint64_t>(threads) * static_cast<uint64_t>(of_pair);
     const std::string lacks =

@@ -71,16 +71,6 @@ ScheduleGoal Sized(ScheduleGoal goal, uint64_t bytes, size_t element_bytes) {
   return goal;
 }
 
-bool HasManyOps(const CollectiveSchedule& schedule) {
-  const uint64_t each = kOpsMax / static_cast<uint64_t>(schedule.goal().participants);
-  const std::unique_ptr<OpStream> stream = schedule.OpsOf(0);
-  uint64_t ops = 0;
-  for (ScheduleOp op; stream->Next(&op);) {
-    if (++ops > each) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 SpanThresholds SpanThresholds::Of(const LinkModel& links) {
@@ -144,7 +134,7 @@ SpanChoice SpanChoices::Simulated(const ScheduleGoal& goal, const UnitArithmetic
   std::optional<int64_t> best_ns;
   // False: it is too much to try.
   const auto consider = [&](const CollectiveSchedule& schedule, const SpanChoice& choice) {
-    if (HasManyOps(schedule)) return false;
+    if (HasMoreOps(schedule, kOpsMax)) return false;
     const auto cost = SimulateSchedule(schedule, arithmetic, islands_.island_of, links_);
     if (!cost.ok()) return true;
     if (best_ns && cost->end_ns * 100 > *best_ns * (100 - kBetterPercent)) return true;

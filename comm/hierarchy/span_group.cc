@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "base/wait.h"
 #include "comm/hierarchy/explain_span.h"
+#include "comm/hierarchy/socket_wait.h"
 #include "comm/hierarchy/span_message_failure.h"
 #include "comm/hierarchy/span_price.h"
 #include "comm/hierarchy/span_schedule.h"
@@ -27,9 +28,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kSocketNapNs = 1'000'000;
-// What a caller does before it sleeps: others get its CPU soon, as there may be more ranks than CPUs.
-constexpr WaitPolicy kAwake{.spins = 20, .yields = 180};
 // Rounds of moving what can be moved with the group's lock held.
 constexpr int kRoundsMax = 32;
 // Between two looks at whether the group has ended, which touch what other processes write.

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/interfaces.h"
 #include "base/interrupt.h"
 #include "base/later.h"
 #include "base/log.h"
@@ -30,7 +31,6 @@ constexpr size_t kMemberHostBytesMax = 256;
 constexpr size_t kMemberBootIdBytesMax = 64;
 constexpr size_t kMemberSocketBytesMax = 108;
 constexpr size_t kMemberAddressBytesMax = 128;
-constexpr size_t kMemberRailsMax = 8;
 constexpr size_t kMemberRailBytesMax = 64;  // the longest is "tcp:[IPv6]:port"
 constexpr size_t kMemberSecretBytesMax = 64;
 constexpr size_t kMemberTransportBytesMax = 8;
@@ -89,7 +89,7 @@ void WriteMember(const GroupMember& member, WireWriter& writer) {
   writer.Text(member.node_socket.substr(0, kMemberSocketBytesMax));
   writer.I32(member.fake_node);
   writer.Text(member.agent.substr(0, kMemberAddressBytesMax));
-  const size_t rails = std::min(member.data.size(), kMemberRailsMax);
+  const size_t rails = std::min(member.data.size(), kRailsMax);
   writer.U16(static_cast<uint16_t>(rails));
   for (size_t rail = 0; rail < rails; ++rail)
     writer.Text(member.data[rail].substr(0, kMemberRailBytesMax));
@@ -112,7 +112,7 @@ void ReadMember(WireReader& reader, GroupMember& member) {
   member.fake_node = reader.I32();
   member.agent = std::string(reader.Text(kMemberAddressBytesMax));
   const size_t rails = reader.U16();
-  if (rails > kMemberRailsMax) return reader.Fail();
+  if (rails > kRailsMax) return reader.Fail();
   member.data.clear();
   for (size_t rail = 0; rail < rails; ++rail)
     member.data.emplace_back(reader.Text(kMemberRailBytesMax));

@@ -110,8 +110,7 @@ class BinomialSchedule final : public IndexedSchedule {
   }
 
   UnitForm ReceivedForm(const RootedPath& path, int level) const {
-    const OrderVertex& subtree = path.SubtreeAt(level);
-    return subtree.count == 1 ? order_.FormOf(subtree.first) : UnitForm::kAccumulator;
+    return order_.SumFormOf(path.SubtreeAt(level));
   }
 
   void FillMessage(OpAction action, int leaf, uint64_t units, ScheduleOp* op) const {

@@ -35,7 +35,7 @@ class RecursiveDoublingSchedule final : public IndexedSchedule {
     const OrderPath path = PathOf(participant);
     bool received[2] = {};
     for (int level = 1; level <= path.levels(); ++level)
-      received[static_cast<size_t>(ReceivedForm(path.At(level)))] = true;
+      received[static_cast<size_t>(order_.SumFormOf(path.At(level).sibling))] = true;
     const uint64_t two = 2 * goal().count;
     return {{path.levels() > 1 ? two : 0, UnitForm::kAccumulator},
             {received[0] ? two : 0, UnitForm::kElement},
@@ -82,10 +82,6 @@ class RecursiveDoublingSchedule final : public IndexedSchedule {
 
   OrderPath PathOf(int participant) const { return OrderPath(order_, LeafOf(participant)); }
 
-  UnitForm ReceivedForm(const OrderStep& step) const {
-    return step.sibling.count == 1 ? order_.FormOf(step.sibling.first) : UnitForm::kAccumulator;
-  }
-
   // Members of the other side to which the leaf sends: those with its place, modulo the size of its side if that is the smaller one.
   static uint32_t SendCount(const OrderStep& step, int leaf) {
     const int place = leaf - step.mine.first;
@@ -117,7 +113,7 @@ class RecursiveDoublingSchedule final : public IndexedSchedule {
   }
 
   UnitPlace ReceivedAt(const OrderPath& path, int level) const {
-    const bool element = ReceivedForm(path.At(level)) == UnitForm::kElement;
+    const bool element = order_.SumFormOf(path.At(level).sibling) == UnitForm::kElement;
     return {element ? kDoublingElements : kDoublingAccumulators, TurnOf(level)};
   }
 

@@ -67,6 +67,12 @@ class ReductionOrder {
 
   int HolderOf(int piece) const;
   UnitForm FormOf(int piece) const;
+
+  // Of what a participant has of a vertex's sum: as the piece is, of a leaf.
+  UnitForm SumFormOf(const OrderVertex& vertex) const {
+    return vertex.count == 1 ? FormOf(vertex.first) : UnitForm::kAccumulator;
+  }
+
   int PieceCountOf(int participant) const;
   // The i-th of the pieces that the participant holds, in ascending order.
   int PieceOf(int participant, int i) const;

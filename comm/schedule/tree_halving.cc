@@ -71,11 +71,6 @@ class TreeHalvingSchedule final : public CollectiveSchedule {
 
   int LeafOf(int participant) const { return order_.PieceOf(participant, 0); }
 
-  // What arrives at a step of the way up.
-  UnitForm ReceivedForm(const OrderStep& step) const {
-    return step.sibling.count == 1 ? order_.FormOf(step.sibling.first) : UnitForm::kAccumulator;
-  }
-
  private:
   int LevelsOf(int participant) const { return OrderPath(order_, LeafOf(participant)).levels(); }
 
@@ -85,7 +80,7 @@ class TreeHalvingSchedule final : public CollectiveSchedule {
     HalvingTotals totals;
     for (int level = 1; level <= path.levels(); ++level) {
       walk.Start(level);
-      const bool elements = ReceivedForm(path.At(level)) == UnitForm::kElement;
+      const bool elements = order_.SumFormOf(path.At(level).sibling) == UnitForm::kElement;
       for (HalvingOverlap overlap; walk.Next(&overlap);) {
         (level == 1 ? totals.sent_first : totals.sent_later) += overlap.sent.units;
         (elements ? totals.received_elements : totals.received_accumulators) += overlap.kept.units;
@@ -145,7 +140,7 @@ UnitPlace TreeHalvingOps::OwnSum(uint64_t begin) const {
 }
 
 UnitPlace TreeHalvingOps::Received(bool next) const {
-  const auto form = static_cast<uint32_t>(schedule_.ReceivedForm(path_.At(level_)));
+  const auto form = static_cast<uint32_t>(schedule_.order().SumFormOf(path_.At(level_).sibling));
   return {kHalvingElements + form, received_[form] - (next ? 0 : overlap_.kept.units)};
 }
 

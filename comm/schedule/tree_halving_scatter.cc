@@ -72,11 +72,6 @@ class ScatterHalvingSchedule final : public CollectiveSchedule {
     return participant == 0 ? 0 : begins_[static_cast<size_t>(participant) - 1];
   }
 
-  // What arrives at a step.
-  UnitForm ReceivedForm(const OrderStep& step) const {
-    return step.sibling.count == 1 ? order_.FormOf(step.sibling.first) : UnitForm::kAccumulator;
-  }
-
  private:
   const ReductionOrder order_;
   const HalvingBlocks blocks_;
@@ -190,7 +185,7 @@ ScatterTotals TotalsOf(const ScatterHalvingSchedule& schedule, int participant) 
   uint64_t origin = UINT64_MAX;
   for (int level = 1; level <= path.levels(); ++level) {
     walk.Start(level);
-    const UnitForm form = schedule.ReceivedForm(path.At(level));
+    const UnitForm form = schedule.order().SumFormOf(path.At(level).sibling);
     for (BlockRun run; walk.Next(&run);) {
       if (run.kept) totals.received[static_cast<size_t>(form)] += run.units;
       if (!run.kept) (level == 1 ? totals.sent_first : totals.sent_later) += run.units;
@@ -234,7 +229,7 @@ class ScatterHalvingOps final : public OpStream {
   UnitPlace OwnSum(uint64_t in_run) const { return {kScatterSums, run_.place - origin_ + in_run}; }
 
   uint32_t FormHere() const {
-    return static_cast<uint32_t>(schedule_.ReceivedForm(path_.At(level_)));
+    return static_cast<uint32_t>(schedule_.order().SumFormOf(path_.At(level_).sibling));
   }
 
   const ScatterHalvingSchedule& schedule_;

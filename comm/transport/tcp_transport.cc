@@ -258,8 +258,7 @@ bool TcpTransport::LookAfter(int number, int connection, int64_t now_ns) {
 void TcpTransport::LookAfterBeside(int number, int64_t now_ns) {
   Peer& peer = peers_[static_cast<size_t>(number)];
   if (Dials(number) && peer.beside.empty()) {
-    const int connections =
-        std::min(RailsWith(number) * std::max(settings_.streams, 1), kLinkConnectionsMax);
+    const int connections = ConnectionsOver(RailsWith(number), settings_.streams);
     peer.beside.resize(static_cast<size_t>(connections) - 1,
                        {.dial_ns = now_ns, .give_up_ns = now_ns + settings_.connect_ns});
   }

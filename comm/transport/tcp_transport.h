@@ -22,6 +22,7 @@
 // Thread-safety: as Transport. Owns its sockets.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -55,6 +56,12 @@ class TcpTransport : public Transport {
   // Listens at its own endpoint. SYSTEM_ERROR if it cannot.
   static absl::StatusOr<std::unique_ptr<TcpTransport>> Make(const Seams& seams,
                                                             TcpSettings settings);
+
+  // That two ranks may have with each other, over the rails that both have.
+  static int ConnectionsOver(int rails, int streams) {
+    return std::min(rails * std::max(streams, 1), kLinkConnectionsMax);
+  }
+
   TcpTransport(const TcpTransport&) = delete;
   TcpTransport& operator=(const TcpTransport&) = delete;
   ~TcpTransport() override;
