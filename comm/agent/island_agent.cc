@@ -32,6 +32,11 @@ IslandTimes TimesOf(int64_t limit_ns) {
           .unanswered_ns = limit_ns};
 }
 
+Seams WithClock(Seams seams, Clock* clock) {
+  seams.clock = clock;
+  return seams;
+}
+
 }  // namespace
 
 int64_t BoundedIslandLimit(int64_t limit_ns) {
@@ -44,9 +49,10 @@ IslandAgent::Voice::Voice(const Seams& seams, const IslandAgentSettings& setting
 
 IslandAgent::IslandAgent(const Seams& seams, IslandAgentSettings settings, const IslandMap& map,
                          IslandMemory* memory, int island, int process)
-    : seams_(seams),
-      settings_(Bounded(std::move(settings))),
+    : settings_(Bounded(std::move(settings))),
       times_(TimesOf(settings_.limit_ns)),
+      clock_(*seams.clock, settings_.limit_ns / 15),
+      seams_(WithClock(seams, &clock_)),
       map_(map),
       memory_(memory),
       island_(island),
@@ -219,7 +225,7 @@ void IslandAgent::StartReconfigure(const IslandNumberSet& ranks, int64_t deadlin
           .ranks = voice_->membership->ranks()});
     return;
   }
-  voice_->agreement->Start(ranks, deadline_ns);
+  voice_->agreement->Start(ranks, clock_.FromClock(deadline_ns));
   voice_->links.Broadcast(IslandFrame::kReady, EncodeRanks(voice_->agreement->ready()));
 }
 
@@ -253,6 +259,10 @@ void IslandAgent::AppendPollItems(std::vector<PollItem>* items) const {
 }
 
 int64_t IslandAgent::NextWakeNs() const {
+  return clock_.ToClock(NextWakeByClock());
+}
+
+int64_t IslandAgent::NextWakeByClock() const {
   if (!speaking()) return std::numeric_limits<int64_t>::max();
   const Voice& voice = *voice_;
   if (!IsMember()) return voice.links.NextWakeNs();
@@ -267,6 +277,12 @@ int64_t IslandAgent::NextWakeNs() const {
 }
 
 void IslandAgent::Step() {
+  clock_.BeginStep();
+  StepAwake();
+  clock_.EndStep(NextWakeByClock());
+}
+
+void IslandAgent::StepAwake() {
   if (speaking() && !memory_->Holds(term_)) Hush();
   if (!speaking()) return;
   voice_->links.Step(voice_->deaths.ranks());

@@ -12,7 +12,8 @@
 //   }
 //
 // What it knows is facts: deaths that islands have seen among their own processes, connections that are there or not. Silence is
-// never death: an island that cannot be reached, directly or over others, for `limit_ns` is unreachable, on both sides.
+// never death: an island that cannot be reached, directly or over others, for `limit_ns` is unreachable, on both sides. Time in
+// which this process itself did not run is not counted.
 //
 // The local side says who speaks, and says again to a new speaker what it has said to the one before: deaths, records that
 // are not settled, ranks that wait. Events of the same kind may then come twice; they say the same.
@@ -31,6 +32,7 @@
 
 #include "absl/status/status.h"
 #include "base/seams.h"
+#include "comm/agent/awake_clock.h"
 #include "comm/agent/island_agreement.h"
 #include "comm/agent/island_deaths.h"
 #include "comm/agent/island_links.h"
@@ -149,6 +151,8 @@ class IslandAgent {
   };
 
   bool IsMember() const;
+  int64_t NextWakeByClock() const;
+  void StepAwake();
   void BeginEpoch();
   void Adopt(const IslandMembers& members, int from);
   bool Handle(int from, const Frame& frame);
@@ -172,9 +176,11 @@ class IslandAgent {
   void SeekMissing(int64_t now_ns);
   void Emit(IslandEvent event);
 
-  const Seams seams_;
   const IslandAgentSettings settings_;
   const IslandTimes times_;
+  // All times in here are by it, but those that callers name.
+  AwakeClock clock_;
+  const Seams seams_;
   const IslandMap& map_;
   IslandMemory* const memory_;
   const int island_;

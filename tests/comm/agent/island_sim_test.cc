@@ -161,6 +161,28 @@ TEST(IslandSim, AStoppedSpeakerIsNotUnreachableWhereAnotherProcessCanSpeak) {
   }
 }
 
+// As by a job manager, at any moment: on its way to the first connections, for long, and for many short turns after that.
+TEST(IslandSim, AJobThatIsStoppedAsAWholeMissesNobody) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    IslandJob job(seed, {.islands = 2, .ranks_per_island = 2});
+    int64_t at_ns = job.world().now_ns() + static_cast<int64_t>(seed) * kMs;
+    for (int turn = 0; turn < 12; ++turn) {
+      const int64_t until_ns = at_ns + (turn == 0 ? 10 : 3) * kSecondNs;
+      for (int island = 0; island < 2; ++island) {
+        for (int process = 0; process < 2; ++process)
+          job.world().StopBetween(job.node(island, process), at_ns, until_ns);
+      }
+      at_ns = until_ns + 5 * kMs;
+    }
+    EXPECT_TRUE(Quiet(&job, 60 * kSecondNs));
+    ExpectNothingUnreachable(&job);
+    for (int island = 0; island < 2; ++island)
+      EXPECT_EQ(job.Speaker(island)->reach()->connected().Count(), 2);
+    job.ExpectSafe();
+  }
+}
+
 // Islands 0 and 1 are no longer heard by 2, 3 and 4, nor, if `both`, the other way round.
 void CutOffTwoOfFive(IslandJob* job, bool both, int64_t at_ns) {
   SimWorld& world = job->world();
