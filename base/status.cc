@@ -43,6 +43,11 @@ constexpr CodePair kCodes[] = {
     {WEFT_CORRUPT, absl::StatusCode::kDataLoss},
     {WEFT_AUTH_FAILED, absl::StatusCode::kPermissionDenied},
     {WEFT_AUTH_FAILED, absl::StatusCode::kUnauthenticated},
+    {WEFT_INTERNAL_ERROR, absl::StatusCode::kInternal},
+    {WEFT_SYSTEM_ERROR, absl::StatusCode::kInternal},
+    // Of files (base/files.h).
+    {WEFT_SYSTEM_ERROR, absl::StatusCode::kNotFound},
+    {WEFT_SYSTEM_ERROR, absl::StatusCode::kAlreadyExists},
 };
 
 absl::StatusCode AbslCode(weft_result_t result) {
@@ -78,14 +83,10 @@ int64_t Number(const std::string& text) {
   return absl::SimpleAtoi(text, &value) ? value : -1;
 }
 
-}  // namespace
-
-absl::Status MakeError(weft_result_t result, std::string_view message) {
-  return MakeError(result, ErrorFields{}, message);
-}
-
-absl::Status MakeError(weft_result_t result, const ErrorFields& fields, std::string_view message) {
-  absl::Status status(AbslCode(result), ToAbsl(message));
+// `code` is absl's, which may say more than `result`: that a file is not there.
+absl::Status MakeStatus(absl::StatusCode code, weft_result_t result, const ErrorFields& fields,
+                        std::string_view message) {
+  absl::Status status(code, ToAbsl(message));
   const std::string separator(1, kSeparator);
   status.SetPayload(
       ToAbsl(kPayloadUrl),
@@ -98,9 +99,20 @@ absl::Status MakeError(weft_result_t result, const ErrorFields& fields, std::str
   return status;
 }
 
+}  // namespace
+
+absl::Status MakeError(weft_result_t result, std::string_view message) {
+  return MakeError(result, ErrorFields{}, message);
+}
+
+absl::Status MakeError(weft_result_t result, const ErrorFields& fields, std::string_view message) {
+  return MakeStatus(AbslCode(result), result, fields, message);
+}
+
 absl::Status Annotate(const absl::Status& status, std::string_view prefix) {
   if (status.ok()) return status;
-  return MakeError(ResultOf(status), FieldsOf(status), StrCat(prefix, status.message()));
+  return MakeStatus(status.code(), ResultOf(status), FieldsOf(status),
+                    StrCat(prefix, status.message()));
 }
 
 absl::Status WithSubject(const absl::Status& status, std::string_view unit,
@@ -110,7 +122,7 @@ absl::Status WithSubject(const absl::Status& status, std::string_view unit,
   if (!fields.unit.empty() || !fields.param.empty()) return status;
   fields.unit = unit;
   fields.param = param;
-  return MakeError(ResultOf(status), fields, FromAbsl(status.message()));
+  return MakeStatus(status.code(), ResultOf(status), fields, FromAbsl(status.message()));
 }
 
 weft_result_t ResultOf(const absl::Status& status) {
