@@ -13,6 +13,7 @@
 //
 // Errors are of FileError(), and name what was attempted and the path; absl::IsNotFound() tells a file that is not there,
 // and absl::IsAlreadyExists() one that is, from a disk that does not work. Signals and short transfers are gone on from.
+// A change of names that fails may have happened nevertheless: file systems of networks lose answers.
 //
 // Thread-safety: Files from any thread. Objects are released before the Files that made them.
 #pragma once

@@ -158,7 +158,7 @@ absl::Status SystemError(int error_number, std::string_view what) {
 }
 
 absl::Status RefusedCallError(int error_number, std::string_view call, std::string_view what) {
-  const absl::Status error = SystemError(error_number, StrCat(what, ": ", call));
+  absl::Status error = SystemError(error_number, StrCat(what, ": ", call));
   if (error_number != ENOSYS && error_number != EPERM && error_number != EACCES) return error;
   return MakeError(
       ResultOf(error),
