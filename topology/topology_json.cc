@@ -4,27 +4,20 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json_reader.h"
 #include "base/status.h"
 #include "base/text.h"
 
 namespace weft {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr uint64_t kJsonNumberMax = uint64_t{1} << 60;
-
-std::string Line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 // ,"name":[ with an element per line ].
 std::string ListText(const char* name, const std::vector<Json>& list) {
   std::string text = StrCat(",\n\"", name, "\":[");
   for (size_t i = 0; i < list.size(); ++i)
-    text += StrCat(i == 0 ? "\n" : ",\n", Line(list[i]));
+    text += StrCat(i == 0 ? "\n" : ",\n", JsonLine(list[i]));
   return text + "]";
 }
 
@@ -48,91 +41,54 @@ Json DeviceAsJson(const NetworkDevice& device) {
   return json;
 }
 
-// Reads members; the first thing that is wrong is kept, and everything after it reads as nothing.
-class TopologyReader {
+// Members by their names, most of which may be missing.
+class TopologyReader : public JsonReader {
  public:
-  const absl::Status& status() const { return status_; }
+  TopologyReader() : JsonReader("the text of the topology") {}
 
-  bool ok() const { return status_.ok(); }
-
-  void Fail(std::string_view what) {
-    if (ok()) status_ = MakeError(WEFT_CORRUPT, StrCat("the text of the topology has ", what));
+  int64_t NumberOf(const Json& json, const char* name, uint64_t most) {
+    return static_cast<int64_t>(Number(Member(json, name), most));
   }
 
-  // nullptr if there is no such member, which is an error unless it is optional.
-  const Json* Member(const Json& json, const char* name, bool optional = false) {
-    if (json.is_object()) {
-      const auto found = json.find(name);
-      if (found != json.end()) return &*found;
-    }
-    if (!optional || !json.is_object())
-      Fail(StrCat("no member \"", name, "\" where one is needed"));
-    return nullptr;
+  int64_t NumberOr(const Json& json, const char* name, uint64_t most, int64_t otherwise) {
+    const Json& value = Member(json, name, /*optional=*/true);
+    return value.is_null() ? otherwise : static_cast<int64_t>(Number(value, most));
   }
 
-  // `otherwise` if the member is optional (>= 0) and not there.
-  int64_t Number(const Json& json, const char* name, uint64_t most, bool optional = false,
-                 int64_t otherwise = 0) {
-    const Json* const value = Member(json, name, optional);
-    if (value == nullptr) return otherwise;
-    if (value->is_number_unsigned() && value->get<uint64_t>() <= most)
-      return static_cast<int64_t>(value->get<uint64_t>());
-    Fail(StrCat("\"", name, "\" that is no number up to ", most));
-    return otherwise;
+  std::string TextOf(const Json& json, const char* name) {
+    const Json& value = Member(json, name, /*optional=*/true);
+    return value.is_null() ? std::string() : Text(value);
   }
 
-  std::string Text(const Json& json, const char* name, bool optional = false) {
-    const Json* const value = Member(json, name, optional);
-    if (value == nullptr) return {};
-    if (value->is_string()) return value->get<std::string>();
-    Fail(StrCat("\"", name, "\" that is no text"));
-    return {};
-  }
-
-  bool Flag(const Json& json, const char* name) {
-    const Json* const value = Member(json, name, /*optional=*/true);
-    if (value == nullptr) return false;
-    if (value->is_boolean()) return value->get<bool>();
-    Fail(StrCat("\"", name, "\" that is neither true nor false"));
-    return false;
+  bool FlagOf(const Json& json, const char* name) {
+    const Json& value = Member(json, name, /*optional=*/true);
+    return !value.is_null() && Flag(value);
   }
 
   CpuSet Cpus(const Json& json) {
-    const std::string list = Text(json, "cpus");
-    absl::StatusOr<CpuSet> cpus = CpuSet::FromList(list);
+    absl::StatusOr<CpuSet> cpus = CpuSet::FromList(Text(Member(json, "cpus")));
     if (cpus.ok()) return *std::move(cpus);
     Fail(FromAbsl(cpus.status().message()));
     return {};
   }
 
-  // Its elements, up to `most`; none if it is not there.
-  std::vector<const Json*> List(const Json& json, const char* name, size_t most) {
-    std::vector<const Json*> list;
-    const Json* const value = Member(json, name, /*optional=*/true);
-    if (value == nullptr) return list;
-    if (!value->is_array() || value->size() > most) {
-      Fail(StrCat("\"", name, "\" that is no list of up to ", most));
-      return list;
-    }
-    for (const Json& one : *value)
-      list.push_back(&one);
-    return list;
+  // None if it is not there.
+  std::vector<const Json*> ListOf(const Json& json, const char* name, size_t most) {
+    const Json& value = Member(json, name, /*optional=*/true);
+    return value.is_null() ? std::vector<const Json*>() : List(value, 0, most);
   }
-
- private:
-  absl::Status status_;
 };
 
 std::vector<TopologyObject> ReadObjects(TopologyReader* reader, const Json& json, const char* name,
                                         const char* bytes) {
   std::vector<TopologyObject> objects;
-  for (const Json* const one : reader->List(json, name, kTopologyObjectsMax)) {
+  for (const Json* const one : reader->ListOf(json, name, kTopologyObjectsMax)) {
     if (!reader->ok()) return objects;
     TopologyObject object;
-    object.number = static_cast<int>(reader->Number(*one, "number", kObjectNumberMax));
+    object.number = static_cast<int>(reader->NumberOf(*one, "number", kObjectNumberMax));
     object.cpus = reader->Cpus(*one);
     if (bytes != nullptr)
-      object.bytes = static_cast<uint64_t>(reader->Number(*one, bytes, kJsonNumberMax, true));
+      object.bytes = static_cast<uint64_t>(reader->NumberOr(*one, bytes, kJsonNumberMax, 0));
     objects.push_back(std::move(object));
   }
   return objects;
@@ -140,7 +96,7 @@ std::vector<TopologyObject> ReadObjects(TopologyReader* reader, const Json& json
 
 std::vector<std::vector<int>> ReadDistances(TopologyReader* reader, const Json& json) {
   std::vector<std::vector<int>> rows;
-  for (const Json* const row : reader->List(json, "numa_distances", kNumaNodesMax)) {
+  for (const Json* const row : reader->ListOf(json, "numa_distances", kNumaNodesMax)) {
     rows.emplace_back();
     if (!row->is_array() || row->size() > kNumaNodesMax) {
       reader->Fail("a row of NUMA distances that is no list");
@@ -158,13 +114,12 @@ std::vector<std::vector<int>> ReadDistances(TopologyReader* reader, const Json& 
 
 NetworkDevice ReadDevice(TopologyReader* reader, const Json& json) {
   NetworkDevice device;
-  device.name = reader->Text(json, "name");
-  device.kind = reader->Text(json, "kind");
-  device.speed_mbit_s = reader->Number(json, "speed_mbit_s", kJsonNumberMax, true);
-  device.numa_node =
-      static_cast<int>(reader->Number(json, "numa_node", kObjectNumberMax, true, -1));
-  device.rdma = reader->Text(json, "rdma", true);
-  for (const Json* const address : reader->List(json, "pci", kPciPathMax)) {
+  device.name = reader->Text(reader->Member(json, "name"));
+  device.kind = reader->Text(reader->Member(json, "kind"));
+  device.speed_mbit_s = reader->NumberOr(json, "speed_mbit_s", kJsonNumberMax, 0);
+  device.numa_node = static_cast<int>(reader->NumberOr(json, "numa_node", kObjectNumberMax, -1));
+  device.rdma = reader->TextOf(json, "rdma");
+  for (const Json* const address : reader->ListOf(json, "pci", kPciPathMax)) {
     if (!address->is_string()) {
       reader->Fail("a PCI address that is no text");
       return device;
@@ -176,17 +131,17 @@ NetworkDevice ReadDevice(TopologyReader* reader, const Json& json) {
 
 Topology ReadMembers(TopologyReader* reader, const Json& json) {
   Topology topology;
-  topology.source = reader->Text(json, "source", true);
-  topology.host = reader->Text(json, "host", true);
-  topology.cpu_model = reader->Text(json, "cpu_model", true);
-  topology.hypervisor = reader->Flag(json, "hypervisor");
+  topology.source = reader->TextOf(json, "source");
+  topology.host = reader->TextOf(json, "host");
+  topology.cpu_model = reader->TextOf(json, "cpu_model");
+  topology.hypervisor = reader->FlagOf(json, "hypervisor");
   topology.cpus = reader->Cpus(json);
   topology.packages = ReadObjects(reader, json, "packages", nullptr);
   topology.numa_nodes = ReadObjects(reader, json, "numa_nodes", "memory_bytes");
   topology.l3_caches = ReadObjects(reader, json, "l3_caches", "bytes");
   topology.cores = ReadObjects(reader, json, "cores", nullptr);
   topology.numa_distances = ReadDistances(reader, json);
-  for (const Json* const device : reader->List(json, "network", kNetworkDevicesMax)) {
+  for (const Json* const device : reader->ListOf(json, "network", kNetworkDevicesMax)) {
     if (!reader->ok()) break;
     topology.network.push_back(ReadDevice(reader, *device));
   }
@@ -196,11 +151,11 @@ Topology ReadMembers(TopologyReader* reader, const Json& json) {
 }  // namespace
 
 std::string TopologyAsJson(const Topology& topology) {
-  std::string text =
-      StrCat("{\"version\":", kTopologyFormatVersion, ",\"source\":", Line(topology.source),
-             ",\"host\":", Line(topology.host), ",\n\"cpu_model\":", Line(topology.cpu_model),
-             ",\"hypervisor\":", topology.hypervisor ? "true" : "false",
-             ",\n\"cpus\":", Line(topology.cpus.ToList()));
+  std::string text = StrCat(
+      "{\"version\":", kTopologyFormatVersion, ",\"source\":", JsonLine(topology.source),
+      ",\"host\":", JsonLine(topology.host), ",\n\"cpu_model\":", JsonLine(topology.cpu_model),
+      ",\"hypervisor\":", topology.hypervisor ? "true" : "false",
+      ",\n\"cpus\":", JsonLine(topology.cpus.ToList()));
   text += ListText("packages", ObjectsAsJson(topology.packages, nullptr));
   text += ListText("numa_nodes", ObjectsAsJson(topology.numa_nodes, "memory_bytes"));
   text += ListText("l3_caches", ObjectsAsJson(topology.l3_caches, "bytes"));
@@ -215,13 +170,8 @@ std::string TopologyAsJson(const Topology& topology) {
 
 absl::StatusOr<Topology> TopologyFromJson(std::string_view text) {
   TopologyReader reader;
-  if (text.size() > kTopologyTextBytesMax)
-    reader.Fail(StrCat("more than ", kTopologyTextBytesMax, " bytes"));
-  const Json json = reader.ok()
-                        ? Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false)
-                        : Json();
-  if (reader.ok() && !json.is_object()) reader.Fail("something that is no JSON object");
-  const int64_t version = reader.Number(json, "version", kJsonNumberMax);
+  const Json json = reader.Parse(text, kTopologyTextBytesMax);
+  const int64_t version = reader.NumberOf(json, "version", kJsonNumberMax);
   if (reader.ok() && version != kTopologyFormatVersion)
     reader.Fail(
         StrCat("version ", version, " of the format; this program reads ", kTopologyFormatVersion));

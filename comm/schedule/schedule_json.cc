@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json_reader.h"
 #include "base/sha256.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -14,8 +13,6 @@
 
 namespace weft {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kBufferNames[] = {"input", "output", "partials"};
 constexpr std::string_view kScratchName = "scratch";
@@ -74,56 +71,9 @@ Json GoalAsJson(const ScheduleGoal& goal) {
   return json;
 }
 
-// Reads members; the first thing that is wrong is kept, and everything after it reads as nothing.
-class JsonReader {
+class ScheduleReader : public JsonReader {
  public:
-  const absl::Status& status() const { return status_; }
-
-  bool ok() const { return status_.ok(); }
-
-  void Fail(std::string_view what) {
-    if (ok()) status_ = MakeError(WEFT_CORRUPT, StrCat("the text of the schedule has ", what));
-  }
-
-  // An empty value, with an error, if there is no such member; without one if it may be missing.
-  const Json& Member(const Json& json, const char* name, bool optional = false) {
-    if (json.is_object()) {
-      const auto found = json.find(name);
-      if (found != json.end()) return *found;
-    }
-    if (!optional) Fail(StrCat("no member \"", name, "\" where one is needed"));
-    return nothing_;
-  }
-
-  uint64_t Number(const Json& json, uint64_t most) {
-    if (json.is_number_unsigned() && json.get<uint64_t>() <= most) return json.get<uint64_t>();
-    Fail(StrCat("something else in place of a number up to ", most));
-    return 0;
-  }
-
-  bool Flag(const Json& json) {
-    if (json.is_boolean()) return json.get<bool>();
-    Fail("something else in place of true or false");
-    return false;
-  }
-
-  std::string Text(const Json& json) {
-    if (json.is_string()) return json.get<std::string>();
-    Fail("something else in place of a text");
-    return {};
-  }
-
-  // The elements of a list of `least` to `most`; none if it is another value.
-  std::vector<const Json*> List(const Json& json, size_t least, size_t most) {
-    std::vector<const Json*> list;
-    if (!json.is_array() || json.size() < least || json.size() > most) {
-      Fail(StrCat("something else in place of a list of ", least, " to ", most));
-      return list;
-    }
-    for (const Json& one : json)
-      list.push_back(&one);
-    return list;
-  }
+  ScheduleReader() : JsonReader("the text of the schedule") {}
 
   UnitForm Form(const Json& json) {
     const std::string text = Text(json);
@@ -154,13 +104,9 @@ class JsonReader {
       merges.push_back(static_cast<uint8_t>(Number(*one, std::numeric_limits<uint8_t>::max())));
     return merges;
   }
-
- private:
-  absl::Status status_;
-  const Json nothing_;
 };
 
-ScheduleGoal ReadGoal(JsonReader* reader, const Json& json) {
+ScheduleGoal ReadGoal(ScheduleReader* reader, const Json& json) {
   ScheduleGoal goal;
   const std::string kind = reader->Text(reader->Member(json, "kind"));
   bool known = false;
@@ -208,11 +154,11 @@ ScheduleGoal ReadGoal(JsonReader* reader, const Json& json) {
   return goal;
 }
 
-UnitPlace ReadPlace(JsonReader* reader, const Json& buffer, const Json& offset) {
+UnitPlace ReadPlace(ScheduleReader* reader, const Json& buffer, const Json& offset) {
   return {reader->Buffer(buffer), reader->Number(offset, kUnitNumberMax)};
 }
 
-void ReadSources(JsonReader* reader, const Json& json, ScheduleOp* op) {
+void ReadSources(ScheduleReader* reader, const Json& json, ScheduleOp* op) {
   for (const Json* const source : reader->List(json, 1, kParticipantNumberMax)) {
     const std::vector<const Json*> parts = reader->List(*source, 2, 4);
     if (!reader->ok()) return;
@@ -226,7 +172,7 @@ void ReadSources(JsonReader* reader, const Json& json, ScheduleOp* op) {
   }
 }
 
-void ReadAfter(JsonReader* reader, const Json& json, ScheduleOp* op) {
+void ReadAfter(ScheduleReader* reader, const Json& json, ScheduleOp* op) {
   constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
   for (const Json* const range : reader->List(json, 1, kParticipantNumberMax)) {
     const std::vector<const Json*> parts = reader->List(*range, 2, 3);
@@ -238,7 +184,7 @@ void ReadAfter(JsonReader* reader, const Json& json, ScheduleOp* op) {
   }
 }
 
-ScheduleOp ReadOp(JsonReader* reader, const Json& json, ScheduleTable* table) {
+ScheduleOp ReadOp(ScheduleReader* reader, const Json& json, ScheduleTable* table) {
   ScheduleOp op;
   const std::string action = reader->Text(reader->Member(json, "op"));
   bool known = false;
@@ -272,7 +218,7 @@ ScheduleOp ReadOp(JsonReader* reader, const Json& json, ScheduleTable* table) {
   return op;
 }
 
-TableParticipant ReadParticipant(JsonReader* reader, const Json& json, ScheduleTable* table) {
+TableParticipant ReadParticipant(ScheduleReader* reader, const Json& json, ScheduleTable* table) {
   TableParticipant one;
   for (const Json* const scratch :
        reader->List(reader->Member(json, "scratch"), 0, kScratchBuffersMax)) {
@@ -293,38 +239,30 @@ TableParticipant ReadParticipant(JsonReader* reader, const Json& json, ScheduleT
 }  // namespace
 
 std::string ScheduleAsJson(const CollectiveSchedule& schedule) {
-  const auto line = [](const Json& json) {
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  };
-  std::string text =
-      StrCat("{\"version\":", kScheduleFormatVersion,
-             ",\"algorithm\":", line(std::string(schedule.algorithm())),
-             ",\n\"goal\":", line(GoalAsJson(schedule.goal())), ",\n\"window\":", schedule.window(),
-             ",\"in_place\":", schedule.in_place() ? "true" : "false", ",\n\"participants\":[");
+  std::string text = StrCat(
+      "{\"version\":", kScheduleFormatVersion,
+      ",\"algorithm\":", JsonLine(std::string(schedule.algorithm())),
+      ",\n\"goal\":", JsonLine(GoalAsJson(schedule.goal())), ",\n\"window\":", schedule.window(),
+      ",\"in_place\":", schedule.in_place() ? "true" : "false", ",\n\"participants\":[");
   for (int participant = 0; participant < schedule.goal().participants; ++participant) {
     Json scratch = Json::array();
     for (const ScratchBuffer& buffer : schedule.ScratchOf(participant))
       scratch.push_back({buffer.units, FormName(buffer.form)});
     const SentUnits sent = schedule.SentBy(participant);
-    text += StrCat(participant == 0 ? "\n" : ",\n", "{\"scratch\":", line(scratch), ",\"sends\":[",
-                   sent.elements, ",", sent.accumulators, "],\"ops\":[");
+    text += StrCat(participant == 0 ? "\n" : ",\n", "{\"scratch\":", JsonLine(scratch),
+                   ",\"sends\":[", sent.elements, ",", sent.accumulators, "],\"ops\":[");
     bool first = true;
     const std::unique_ptr<OpStream> stream = schedule.OpsOf(participant);
     for (ScheduleOp op; stream->Next(&op); first = false)
-      text += StrCat(first ? "\n" : ",\n", line(OpAsJson(op)));
+      text += StrCat(first ? "\n" : ",\n", JsonLine(OpAsJson(op)));
     text += "]}";
   }
   return text + "]}\n";
 }
 
 absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleFromJson(std::string_view text) {
-  JsonReader reader;
-  if (text.size() > kScheduleTextBytesMax)
-    reader.Fail(StrCat(text.size(), " bytes, which are too many"));
-  const Json json = reader.ok()
-                        ? Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false)
-                        : Json();
-  if (json.is_discarded()) reader.Fail("a form that is not JSON");
+  ScheduleReader reader;
+  const Json json = reader.Parse(text, kScheduleTextBytesMax);
   const Json& version = reader.Member(json, "version");
   if (reader.ok() && version != kScheduleFormatVersion) reader.Fail("another format version");
   ScheduleTable table;

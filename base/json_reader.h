@@ -1,0 +1,105 @@
+// Reads members of JSON that somebody else wrote: the first thing that is wrong is kept, and everything after it reads as nothing, so a
+// reader of a format is a list of what it has.
+//
+//   JsonReader reader("the text of the schedule");
+//   const Json json = reader.Parse(text, kTextBytesMax);
+//   const uint64_t count = reader.Number(reader.Member(json, "count"), kCountMax);
+//   if (!reader.ok()) return reader.status();       // CORRUPT, "the text of the schedule has no member "count" ..."
+//
+// Compiles slowly: include it where a format is read, and nowhere else.
+//
+// Thread-safety: one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "base/status.h"
+#include "base/text.h"
+
+namespace weft {
+
+using Json = nlohmann::ordered_json;
+
+class JsonReader {
+ public:
+  // `subject`: what is read, as a sentence begins that says what is wrong with it.
+  explicit JsonReader(std::string_view subject) : subject_(subject) {}
+
+  const absl::Status& status() const { return status_; }
+
+  bool ok() const { return status_.ok(); }
+
+  void Fail(std::string_view what) {
+    if (ok()) status_ = MakeError(WEFT_CORRUPT, StrCat(subject_, " has ", what));
+  }
+
+  // An empty value, with an error, if it is longer than `bytes_max` or no object.
+  Json Parse(std::string_view text, size_t bytes_max) {
+    if (text.size() > bytes_max) {
+      Fail(StrCat("more than ", bytes_max, " bytes"));
+      return {};
+    }
+    Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) Fail("no JSON object");
+    return json;
+  }
+
+  // An empty value, with an error, if there is no such member; without one if it may be missing.
+  const Json& Member(const Json& json, const char* name, bool optional = false) {
+    if (json.is_object()) {
+      const auto found = json.find(name);
+      if (found != json.end()) return *found;
+    }
+    if (!optional) Fail(StrCat("no member \"", name, "\" where one is needed"));
+    return nothing_;
+  }
+
+  uint64_t Number(const Json& json, uint64_t most) {
+    if (json.is_number_unsigned() && json.get<uint64_t>() <= most) return json.get<uint64_t>();
+    Fail(StrCat("something else in place of a number up to ", most));
+    return 0;
+  }
+
+  bool Flag(const Json& json) {
+    if (json.is_boolean()) return json.get<bool>();
+    Fail("something else in place of true or false");
+    return false;
+  }
+
+  std::string Text(const Json& json) {
+    if (json.is_string()) return json.get<std::string>();
+    Fail("something else in place of a text");
+    return {};
+  }
+
+  // The elements of a list of `least` to `most`; none if it is another value.
+  std::vector<const Json*> List(const Json& json, size_t least, size_t most) {
+    std::vector<const Json*> list;
+    if (!json.is_array() || json.size() < least || json.size() > most) {
+      Fail(StrCat("something else in place of a list of ", least, " to ", most));
+      return list;
+    }
+    for (const Json& one : json)
+      list.push_back(&one);
+    return list;
+  }
+
+ private:
+  const std::string subject_;
+  absl::Status status_;
+  const Json nothing_;
+};
+
+// On one line; text that is no UTF-8 is replaced.
+inline std::string JsonLine(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace weft
