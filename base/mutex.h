@@ -8,7 +8,9 @@
 // For rare, slow paths only: no collective takes one in its steady state.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 
 #if defined(__clang__)
@@ -44,7 +46,7 @@ class WEFT_CAPABILITY("mutex") Mutex {
   std::mutex mutex_;
 };
 
-// Holds a Mutex for a scope; Wait() lets go of it while a condition variable sleeps.
+// Holds a Mutex for a scope; Wait() and WaitUntil() let go of it while a condition variable sleeps.
 class WEFT_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) WEFT_ACQUIRE(mutex) : lock_(mutex.mutex_) {}
@@ -52,6 +54,12 @@ class WEFT_SCOPED_CAPABILITY MutexLock {
   ~MutexLock() WEFT_RELEASE() = default;
 
   void Wait(std::condition_variable& condition) { condition.wait(lock_); }
+
+  // False if the time has come, on MonotonicNs's clock.
+  bool WaitUntil(std::condition_variable& condition, int64_t time_ns) {
+    const std::chrono::steady_clock::time_point time{std::chrono::nanoseconds(time_ns)};
+    return condition.wait_until(lock_, time) == std::cv_status::no_timeout;
+  }
 
  private:
   std::unique_lock<std::mutex> lock_;

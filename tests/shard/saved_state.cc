@@ -151,7 +151,7 @@ absl::Status TrainSteps(Context& context, const StateCase& setup, int rank, int 
   return absl::OkStatus();
 }
 
-std::string Checkpoint::DifferenceFrom(const Checkpoint& other) const {
+std::string WholeState::DifferenceFrom(const WholeState& other) const {
   const std::vector<ModelParam> model = StateModel();
   if (params.size() != other.params.size()) return "one of them is empty";
   std::string text;
@@ -187,9 +187,9 @@ absl::StatusOr<Saved> SaveState(Context& context) {
   return saved;
 }
 
-Checkpoint MergeStates(const std::vector<Saved>& ranks, const OptimizerConfig& optimizer) {
+WholeState MergeStates(const std::vector<Saved>& ranks, const OptimizerConfig& optimizer) {
   const std::vector<ModelParam> model = StateModel();
-  Checkpoint checkpoint{.scalars = ranks[0].scalars};
+  WholeState checkpoint{.scalars = ranks[0].scalars};
   for (size_t p = 0; p < model.size(); ++p) {
     SCOPED_TRACE(model[p].name);
     auto& states = checkpoint.params.emplace_back();
@@ -217,7 +217,7 @@ Checkpoint MergeStates(const std::vector<Saved>& ranks, const OptimizerConfig& o
   return checkpoint;
 }
 
-absl::Status RestoreParts(Context& context, const Checkpoint& from) {
+absl::Status RestoreParts(Context& context, const WholeState& from) {
   for (size_t p = 0; p < from.params.size(); ++p) {
     for (const weft_shard_state_kind_t kind : kStateKinds) {
       WEFT_ASSIGN_OR_RETURN(const weft_shard_state_part_t part,
@@ -230,14 +230,14 @@ absl::Status RestoreParts(Context& context, const Checkpoint& from) {
   return absl::OkStatus();
 }
 
-absl::Status RestoreState(Context& context, const Checkpoint& from) {
+absl::Status RestoreState(Context& context, const WholeState& from) {
   WEFT_RETURN_IF_ERROR(context.state().SetScalars(from.scalars));
   WEFT_RETURN_IF_ERROR(RestoreParts(context, from));
   WEFT_RETURN_IF_ERROR(context.state().Written(WEFT_SHARD_STATE_ALL));
   return context.Verify();
 }
 
-Checkpoint RunFrom(const StateCase& setup, const Checkpoint* from, int first, int count) {
+WholeState RunFrom(const StateCase& setup, const WholeState* from, int first, int count) {
   SCOPED_TRACE(NameOf(setup));
   std::vector<Saved> saved(static_cast<size_t>(setup.ranks));
   ExpectAllOk(RunRanks(GroupKind::kLocal, setup.ranks,

@@ -1,6 +1,6 @@
 // States of contexts as a checkpoint has them: saved by the ranks of one layout, put together, and restored by those of another.
 //
-//   const Checkpoint saved = RunFrom({.preset = WEFT_SHARD_ZERO1, .ranks = 3}, nullptr, 0, 4);     // four steps
+//   const WholeState saved = RunFrom({.preset = WEFT_SHARD_ZERO1, .ranks = 3}, nullptr, 0, 4);     // four steps
 //   RunFrom({.preset = WEFT_SHARD_HPZ, .ranks = 3}, &saved, 4, 2);                                 // two more
 //
 // Putting together checks that each element of each state was written by one rank, and that what several ranks keep is the same.
@@ -57,32 +57,32 @@ weft_shard_update_t StateUpdate();
 absl::Status TrainSteps(Context& context, const StateCase& setup, int rank, int first, int count);
 
 // The whole state of a run, as a program keeps it that knows nothing of ranks.
-struct Checkpoint {
+struct WholeState {
   using States = std::array<std::vector<char>, std::size(kStateKinds)>;  // empty: there is none
   std::vector<States> params;
   weft_shard_state_scalars_t scalars = {};
 
   // What is not the same, in words; empty if all is.
-  std::string DifferenceFrom(const Checkpoint& other) const;
+  std::string DifferenceFrom(const WholeState& other) const;
 };
 
 // What one rank keeps.
 struct Saved {
   std::vector<std::array<weft_shard_state_part_t, std::size(kStateKinds)>> parts;
-  std::vector<Checkpoint::States> kept;  // the whole parts
+  std::vector<WholeState::States> kept;  // the whole parts
   weft_shard_state_scalars_t scalars = {};
 };
 
 absl::StatusOr<Saved> SaveState(Context& context);
 
 // What the ranks write together.
-Checkpoint MergeStates(const std::vector<Saved>& ranks, const OptimizerConfig& optimizer);
+WholeState MergeStates(const std::vector<Saved>& ranks, const OptimizerConfig& optimizer);
 
 // Into the parts alone; and all of it, as docs/sharding.md says.
-absl::Status RestoreParts(Context& context, const Checkpoint& from);
-absl::Status RestoreState(Context& context, const Checkpoint& from);
+absl::Status RestoreParts(Context& context, const WholeState& from);
+absl::Status RestoreState(Context& context, const WholeState& from);
 
 // Begins from `from`, or from values that are loaded; trains; returns what there is then.
-Checkpoint RunFrom(const StateCase& setup, const Checkpoint* from, int first, int count);
+WholeState RunFrom(const StateCase& setup, const WholeState* from, int first, int count);
 
 }  // namespace weft

@@ -39,8 +39,8 @@ TEST_P(StateAccessTest, GoesOnUnderAnotherPresetAndNumberOfRanks) {
   const auto [optimizer, ranks] = GetParam();
   if (kSampled && ranks != 3) GTEST_SKIP() << "sampled";
   StateCase setup{.ranks = ranks, .optimizer = Optimizer(optimizer), .infinite = {1, 4, 5}};
-  const Checkpoint whole = RunFrom(setup, nullptr, 0, kBefore + kAfter);
-  const Checkpoint half = RunFrom(setup, nullptr, 0, kBefore);
+  const WholeState whole = RunFrom(setup, nullptr, 0, kBefore + kAfter);
+  const WholeState half = RunFrom(setup, nullptr, 0, kBefore);
   ASSERT_FALSE(HasFailure());
   // Every preset is taken with some optimizer and number of ranks, and meets others with each.
   const auto seed = static_cast<size_t>(5 * optimizer + ranks);
@@ -50,7 +50,7 @@ TEST_P(StateAccessTest, GoesOnUnderAnotherPresetAndNumberOfRanks) {
     const size_t number = seed + i;
     setup.preset = kStatePresets[i];
     setup.cut = kStateCuts[number % std::size(kStateCuts)];
-    const Checkpoint saved = RunFrom(setup, nullptr, 0, kBefore);
+    const WholeState saved = RunFrom(setup, nullptr, 0, kBefore);
     ASSERT_FALSE(HasFailure()) << NameOf(setup);
     EXPECT_EQ(saved.DifferenceFrom(half), "") << NameOf(setup);
     StateCase other = setup;
@@ -72,8 +72,8 @@ TEST(StateAccess, MeetsReplicasOfFourRanks) {
   StateCase setup{.preset = WEFT_SHARD_HYBRID_SHARD,
                   .ranks = 8,
                   .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
-  const Checkpoint whole = RunFrom(setup, nullptr, 0, 4);
-  const Checkpoint half = RunFrom(setup, nullptr, 0, 2);
+  const WholeState whole = RunFrom(setup, nullptr, 0, 4);
+  const WholeState half = RunFrom(setup, nullptr, 0, 2);
   ASSERT_FALSE(HasFailure());
   setup.preset = WEFT_SHARD_HPZ;
   EXPECT_EQ(RunFrom(setup, &half, 2, 2).DifferenceFrom(whole), "");
@@ -104,8 +104,8 @@ TEST(StateAccess, DividesWhatReplicasKeepUnsharded) {
 // ZERO1 and ZERO2: each rank writes its part of the values, and the others' come by the gather.
 TEST(StateAccess, GathersValuesOfWhichEachRankWroteItsPart) {
   StateCase setup{.ranks = 3, .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
-  const Checkpoint half = RunFrom(setup, nullptr, 0, 2);
-  const Checkpoint whole = RunFrom(setup, nullptr, 0, 4);
+  const WholeState half = RunFrom(setup, nullptr, 0, 2);
+  const WholeState whole = RunFrom(setup, nullptr, 0, 4);
   for (const weft_shard_preset_t preset : {WEFT_SHARD_ZERO1, WEFT_SHARD_ZERO2}) {
     setup.preset = preset;
     std::vector<Saved> saved(3);
@@ -141,7 +141,7 @@ TEST(StateAccess, GathersValuesOfWhichEachRankWroteItsPart) {
 // One rank saves before the first update, when main copies have not been made: nothing of that shows in a comparison, nor later.
 TEST(StateAccess, ReadingOnOneRankChangesNothing) {
   StateCase setup{.ranks = 2, .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
-  const Checkpoint expected = RunFrom(setup, nullptr, 0, 2);
+  const WholeState expected = RunFrom(setup, nullptr, 0, 2);
   std::vector<Saved> saved(2);
   ExpectAllOk(RunRanks(
       GroupKind::kLocal, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
@@ -162,7 +162,7 @@ TEST(StateAccess, ReadingOnOneRankChangesNothing) {
 TEST(StateAccess, MakesMainCopiesOfValuesThatCameWithoutThem) {
   StateCase setup{
       .preset = WEFT_SHARD_ZERO2, .ranks = 2, .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
-  const Checkpoint half = RunFrom(setup, nullptr, 0, 2);
+  const WholeState half = RunFrom(setup, nullptr, 0, 2);
   ASSERT_FALSE(HasFailure());
   std::vector<Saved> written(2), loaded(2);
   for (const bool load : {false, true}) {
@@ -188,9 +188,9 @@ TEST(StateAccess, MakesMainCopiesOfValuesThatCameWithoutThem) {
         }));
   }
   ASSERT_FALSE(HasFailure());
-  const Checkpoint once = MergeStates(written, setup.optimizer);
+  const WholeState once = MergeStates(written, setup.optimizer);
   EXPECT_EQ(once.DifferenceFrom(MergeStates(loaded, setup.optimizer)), "");
-  const Checkpoint kept = RunFrom(setup, &half, 2, 2);
+  const WholeState kept = RunFrom(setup, &half, 2, 2);
   EXPECT_NE(once.DifferenceFrom(kept), "") << "main copies are more than the values say";
 }
 

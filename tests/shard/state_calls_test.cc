@@ -21,7 +21,7 @@ TEST(StateCalls, CountsStepsThatAreNotFiniteOnAfterARestore) {
   setup.optimizer.dynamic_scale = false;
   setup.optimizer.nonfinite = WEFT_NONFINITE_FAIL;
   setup.optimizer.nonfinite_steps = 3;
-  const Checkpoint saved = RunFrom(setup, nullptr, 0, 3);
+  const WholeState saved = RunFrom(setup, nullptr, 0, 3);
   ASSERT_FALSE(HasFailure());
   EXPECT_EQ(saved.scalars.nonfinite_steps, 2);
   EXPECT_EQ(saved.scalars.update_count, 1);

@@ -83,7 +83,7 @@ TEST(StateFailure, IsStillReadAfterAFailure) {
   for (const weft_shard_preset_t preset : kStatePresets) {
     const StateCase setup{
         .preset = preset, .ranks = 2, .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
-    const Checkpoint expected = RunFrom(setup, nullptr, 0, 2);
+    const WholeState expected = RunFrom(setup, nullptr, 0, 2);
     ASSERT_FALSE(HasFailure());
     for (const Other other : {Other::kIsInTheStep, Other::kHasNotBegunTheStep}) {
       SCOPED_TRACE(NameOf(setup) +
@@ -173,7 +173,7 @@ TEST(StateFailure, AnUpdateIsCarriedThroughWithoutItsGathers) {
   for (const weft_shard_preset_t preset : {WEFT_SHARD_ZERO1, WEFT_SHARD_ZERO2}) {
     const StateCase setup{
         .preset = preset, .ranks = 2, .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
-    const Checkpoint expected = RunFrom(setup, nullptr, 0, 3);
+    const WholeState expected = RunFrom(setup, nullptr, 0, 3);
     const std::vector<Saved> saved =
         SaveAfterUpdateFailed(setup, Purpose::Kind::kGatherUpdated, WEFT_SUCCESS);
     ASSERT_FALSE(HasFailure());

@@ -43,6 +43,7 @@ _ROOMS = {
         "optimizer": ("layout", "checks"),
         "plan": ("layout", "step", "optimizer"),
         "context": ("layout", "checks", "step", "optimizer", "plan"),
+        "checkpoint": ("layout", "checks", "step", "optimizer", "plan", "context"),
     },
 }
 # Headers that need the standard library only, and that every leaf may take: they are no part of what weft's users see,

@@ -1,0 +1,43 @@
+// The checkpoints in a directory, and which of them go when there are too many.
+//
+//   WEFT_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> all, ListCheckpoints(files, root));      // the latest is the last
+//   for (const CheckpointName& name : Outdated(all, latest, {.last = 3, .every = 1000}))
+//     WEFT_RETURN_IF_ERROR(RemoveCheckpoint(files, root, name));
+//
+// Thread-safety: any thread; of one directory one at a time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/files.h"
+#include "shard/checkpoint/checkpoint_names.h"
+
+namespace weft {
+
+struct CatalogEntry {
+  CheckpointName name;
+  bool committed = false;  // it has a manifest
+};
+
+// What is kept: the `last` ones, at least one, and those of steps that `every` divides. 0: `last` keeps all, `every` none.
+struct Retention {
+  int64_t last = 0;
+  int64_t every = 0;
+};
+
+// In order. A directory that does not exist has none.
+absl::StatusOr<std::vector<CatalogEntry>> ListCheckpoints(Files& files, const std::string& root);
+
+// Of `all`, in order, what is not to be kept now that `latest` is committed: committed ones by the rule, and what earlier runs, or earlier
+// saves of this one, have left unfinished. Never `latest` or anything later.
+std::vector<CheckpointName> Outdated(const std::vector<CatalogEntry>& all,
+                                     const CheckpointName& latest, const Retention& retention);
+
+// The manifest first: after that it is no checkpoint, whatever becomes of the rest.
+absl::Status RemoveCheckpoint(Files& files, const std::string& root, const CheckpointName& name);
+
+}  // namespace weft

@@ -1,0 +1,104 @@
+// Checkpoints of a job: what they have, where they are, saving and loading.
+//
+//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Create(group, SystemFiles(), options));
+//   WEFT_RETURN_IF_ERROR(checkpoint->AddContext("", context));
+//   checkpoint->Load({.kinds = WEFT_SHARD_STATE_ALL}) ...              // collective; NOT_FOUND: a new run
+//   for (...) WEFT_RETURN_IF_ERROR(checkpoint->Save(step, /*background=*/true));      // no rank waits for another
+//   WEFT_ASSIGN_OR_RETURN(const bool committed, checkpoint->WaitUntil(deadline_ns));
+//
+// Thread-safety: one thread at a time, that of the contexts' step calls. What may be loaded at one time, a save reads at another: neither
+// is legal in the middle of a step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/files.h"
+#include "comm/group/process_group.h"
+#include "shard/checkpoint/caller_tensors.h"
+#include "shard/checkpoint/catalog.h"
+#include "shard/checkpoint/context_state.h"
+#include "shard/checkpoint/loader.h"
+#include "shard/checkpoint/saver.h"
+
+namespace weft {
+
+struct CheckpointOptions {
+  std::string directory;  // of all checkpoints; its parent exists
+  Retention retention;
+  int64_t timeout_ns = 0;  // of a save, and of each collective of a load
+  std::string config;      // rank 0 writes it beside each checkpoint
+};
+
+// Bytes of the program's own, under a name.
+struct ValueCalls {
+  std::string name;
+  bool per_rank = false;  // each rank has its own; else rank 0's is everybody's
+  std::function<absl::StatusOr<std::string>()> save;
+  // nullptr: the checkpoint has none of that name, or of this rank.
+  std::function<absl::Status(const std::string* bytes)> load;
+};
+
+class Checkpoint {
+ public:
+  // Collective: ranks agree on a number for this run. `files` outlives it.
+  static absl::StatusOr<std::unique_ptr<Checkpoint>> Create(std::shared_ptr<ProcessGroup> group,
+                                                            Files& files,
+                                                            CheckpointOptions options);
+  Checkpoint(const Checkpoint&) = delete;
+  Checkpoint& operator=(const Checkpoint&) = delete;
+
+  // `context` outlives it; finalized. INVALID_ARGUMENT for a name that is taken.
+  absl::Status AddContext(std::string_view name, Context& context);
+  absl::Status AddValue(ValueCalls calls);
+  // As CallerTensors::Add; INVALID_ARGUMENT for an interval that the shape has not.
+  absl::Status AddTensor(SavedTensor tensor, size_t begin, size_t count, void* data);
+
+  // Steps must grow from save to save. In the background it returns as soon as the bytes are copied; else when the checkpoint is committed.
+  // An earlier save that has failed in the background, and that nobody has asked about, is told of by a warning.
+  absl::Status Save(int64_t step, bool background);
+
+  // As Saver's, of the last save.
+  absl::StatusOr<bool> Test();
+  absl::StatusOr<bool> WaitUntil(int64_t deadline_ns);
+
+  struct Loaded {
+    int64_t step = 0;
+    std::string path;
+    int ranks = 0;  // that it was saved by
+  };
+
+  // `step` -1: the latest. Collective; see LoadCheckpoint().
+  absl::StatusOr<Loaded> Load(int64_t step, uint32_t kinds);
+
+ private:
+  Checkpoint(std::shared_ptr<ProcessGroup> group, Files& files, CheckpointOptions options)
+      : group_(std::move(group)), files_(files), options_(std::move(options)), saver_(files) {}
+
+  absl::Status AgreeOnRun();
+  absl::Status SaveAt(const CheckpointPlace& place, bool background);
+  absl::StatusOr<Snapshot> Take();
+  std::vector<NamedSource> Sources();
+  absl::Status LoadValues(const Manifest& manifest);
+
+  const std::shared_ptr<ProcessGroup> group_;
+  Files& files_;
+  const CheckpointOptions options_;
+  CheckpointJob job_ = 0;
+  int64_t run_ = 0;
+  int64_t last_step_ = -1;
+  bool asked_ = true;  // how the last save has ended
+  std::vector<std::pair<std::string, std::unique_ptr<ContextState>>> contexts_;
+  CallerTensors tensors_;
+  std::vector<ValueCalls> values_;
+  Saver saver_;
+};
+
+}  // namespace weft

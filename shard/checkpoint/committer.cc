@@ -1,0 +1,125 @@
+// Records are read as they come; the manifest is made of them alone. Its order is that of ranks, so the same state gives the same text.
+#include "shard/checkpoint/committer.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "shard/checkpoint/rank_writer.h"
+#include "shard/checks/agreement.h"
+
+namespace weft {
+namespace {
+
+SealedFile SealedFileOf(std::string_view text) {
+  return {.bytes = text.size(), .checksum = Crc32c(0, text.data(), text.size())};
+}
+
+// What `rank` has of a tensor is added to what is known of it.
+absl::Status AddCuts(const SavedTensor& own, int rank, SavedTensor* tensor) {
+  if (own.shape != tensor->shape || own.dtype != tensor->dtype || own.kinds != tensor->kinds) {
+    return MakeError(
+        WEFT_INVALID_ARGUMENT,
+        StrCat("tensor ", own.name, " is another one on rank ", rank, ", with shape ",
+               ShapeText(own.shape), ", than on ranks before it, with shape ",
+               ShapeText(tensor->shape), ", or has another type or other optimizer state"));
+  }
+  tensor->cuts.insert(tensor->cuts.end(), own.cuts.begin(), own.cuts.end());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Committer::Committer(Files& files, CheckpointPlace place)
+    : files_(files), place_(std::move(place)), seen_(static_cast<size_t>(place_.ranks)) {}
+
+absl::Status Committer::Take(int rank, const std::string& text) {
+  WEFT_ASSIGN_OR_RETURN(RankRecord record, ReadRecord(RecordName(rank), text));
+  if (record.job != place_.job || record.step != place_.name.step || record.rank != rank ||
+      record.ranks != place_.ranks) {
+    return MakeError(WEFT_BAD_STATE,
+                     StrCat(place_.PathOf(RecordName(rank)),
+                            " is of another run; two runs must not save in one directory"));
+  }
+  seen_[static_cast<size_t>(rank)] = Seen{std::move(record), SealedFileOf(text)};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Committer::Look() {
+  bool complete = true;
+  for (int rank = 0; rank < place_.ranks; ++rank) {
+    if (seen_[static_cast<size_t>(rank)]) continue;
+    WEFT_RETURN_IF_ERROR(FailureOf(files_, place_, rank));
+    const auto text = ReadWholeFile(files_, place_.PathOf(RecordName(rank)), kRecordTextMax);
+    if (text.ok()) {
+      WEFT_RETURN_IF_ERROR(Take(rank, *text));
+    } else if (absl::IsNotFound(text.status())) {
+      complete = false;
+    } else {
+      return text.status();
+    }
+  }
+  return complete;
+}
+
+std::string Committer::Missing() const {
+  std::vector<int> missing;
+  for (int rank = 0; rank < place_.ranks; ++rank) {
+    if (!seen_[static_cast<size_t>(rank)]) missing.push_back(rank);
+  }
+  return RankList(missing);
+}
+
+absl::StatusOr<Manifest> Committer::Merge() {
+  Manifest manifest{.job = place_.job, .step = place_.name.step, .ranks = place_.ranks};
+  std::unordered_map<std::string, size_t> places;
+  for (const std::optional<Seen>& seen : seen_) {
+    const RankRecord& record = seen->record;
+    manifest.records.push_back(seen->file);
+    for (const SavedTensor& tensor : record.tensors) {
+      const auto [place, added] = places.emplace(tensor.name, manifest.tensors.size());
+      if (added)
+        manifest.tensors.push_back(tensor);
+      else
+        WEFT_RETURN_IF_ERROR(AddCuts(tensor, record.rank, &manifest.tensors[place->second]));
+    }
+    manifest.scalars.insert(record.scalars.begin(), record.scalars.end());
+    manifest.values.insert(manifest.values.end(), record.values.begin(), record.values.end());
+  }
+  for (SavedTensor& tensor : manifest.tensors) {
+    std::sort(tensor.cuts.begin(), tensor.cuts.end(), [](const TensorCut& a, const TensorCut& b) {
+      return std::pair(a.begin, a.rank) < std::pair(b.begin, b.rank);
+    });
+    const size_t missing = FirstMissing(tensor);
+    if (missing < tensor.count()) {
+      return MakeError(WEFT_INVALID_ARGUMENT,
+                       StrCat("no rank has written element ", missing, " of tensor ", tensor.name,
+                              ", which has ", tensor.count(),
+                              "; add what has it to the checkpoint, on the rank that has it"));
+    }
+  }
+  return manifest;
+}
+
+absl::Status Committer::Commit(std::string_view config) {
+  WEFT_ASSIGN_OR_RETURN(Manifest manifest, Merge());
+  if (!config.empty()) {
+    WEFT_RETURN_IF_ERROR(WriteFileAtomically(files_, place_.PathOf(kConfigName), config));
+    manifest.config = SealedFileOf(config);
+  }
+  // Whoever sees the manifest sees all else: each rank's file and record were durable before they were seen here.
+  WEFT_RETURN_IF_ERROR(
+      WriteFileAtomically(files_, place_.PathOf(kManifestName), ManifestText(manifest)));
+  WEFT_RETURN_IF_ERROR(files_.SyncDirectory(place_.root));
+  // The directory of all checkpoints may be new itself.
+  WEFT_RETURN_IF_ERROR(files_.SyncDirectory(ParentDirectory(place_.root)));
+  const absl::Status tidied = files_.Remove(place_.PathOf(JobFileName(place_.job)));
+  if (!tidied.ok()) LogDebug("checkpoint: ", FromAbsl(tidied.message()));
+  return absl::OkStatus();
+}
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+#include "shard/checkpoint/context_state.h"
+
+#include "base/status.h"
+
+namespace weft {
+
+absl::StatusOr<ContextState> ContextState::Of(Context& context) {
+  // Before it is finalized there is nothing to ask for.
+  WEFT_RETURN_IF_ERROR(context.state().Scalars().status());
+  ContextState state(context);
+  const std::vector<ParamSpec>& params = context.registry().params();
+  for (size_t param = 0; param < params.size(); ++param) {
+    SavedTensor tensor{
+        .name = params[param].name, .shape = params[param].shape, .dtype = params[param].dtype};
+    // An empty one has a name and a shape alone.
+    tensor.kinds = WEFT_SHARD_STATE_VALUES;
+    for (int number = 0; number < WEFT_SHARD_STATE_KINDS; ++number) {
+      const auto kind = static_cast<weft_shard_state_kind_t>(number);
+      WEFT_ASSIGN_OR_RETURN(const weft_shard_state_part_t part,
+                            context.state().Part(static_cast<int>(param), kind));
+      if (part.replicas > 0) tensor.kinds |= 1u << number;
+    }
+    state.tensors_.push_back(std::move(tensor));
+  }
+  return state;
+}
+
+absl::StatusOr<StatePart> ContextState::Part(size_t tensor, weft_shard_state_kind_t kind) {
+  WEFT_ASSIGN_OR_RETURN(const weft_shard_state_part_t part,
+                        context_->state().Part(static_cast<int>(tensor), kind));
+  return StatePart{.data = part.data,
+                   .begin = part.begin,
+                   .count = part.count,
+                   .write_begin = part.write_begin,
+                   .write_count = part.write_count};
+}
+
+}  // namespace weft

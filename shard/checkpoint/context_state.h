@@ -1,0 +1,41 @@
+// A shard context as a checkpoint sees it: its params under the names of the whole model, and its numbers.
+//
+// Thread-safety: as Context's step calls.
+#pragma once
+
+#include <vector>
+
+#include "shard/checkpoint/state_source.h"
+#include "shard/context/context.h"
+
+namespace weft {
+
+class ContextState : public StateSource {
+ public:
+  // `context` outlives it, and is finalized. The errors of StateAccess::Part.
+  static absl::StatusOr<ContextState> Of(Context& context);
+
+  const std::vector<SavedTensor>& tensors() const override { return tensors_; }
+
+  absl::StatusOr<StatePart> Part(size_t tensor, weft_shard_state_kind_t kind) override;
+
+  bool HasScalars() const override { return true; }
+
+  absl::StatusOr<weft_shard_state_scalars_t> Scalars() override {
+    return context_->state().Scalars();
+  }
+
+  absl::Status SetScalars(const weft_shard_state_scalars_t& scalars) override {
+    return context_->state().SetScalars(scalars);
+  }
+
+  absl::Status Written(uint32_t kinds) override { return context_->state().Written(kinds); }
+
+ private:
+  explicit ContextState(Context& context) : context_(&context) {}
+
+  Context* context_;
+  std::vector<SavedTensor> tensors_;  // by param
+};
+
+}  // namespace weft

@@ -1,0 +1,96 @@
+#include "shard/checkpoint/rank_writer.h"
+
+#include <memory>
+#include <utility>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "shard/checkpoint/chunk_writer.h"
+#include "shard/checkpoint/manifest.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kFailureTextMax = 16 << 10;
+
+absl::Status MakeDirectories(Files& files, const CheckpointPlace& place) {
+  WEFT_RETURN_IF_ERROR(files.MakeDirectory(place.root));
+  return files.MakeDirectory(place.path());
+}
+
+// The file of tensors; its size and checksums go to *record.
+absl::Status WriteTensors(Files& files, const CheckpointPlace& place, const Snapshot& snapshot,
+                          RankRecord* record) {
+  WEFT_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(snapshot.entries));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
+                        files.Create(place.PathOf(TensorFileName(place.rank)),
+                                     header.size() + snapshot.data_bytes()));
+  ChunkWriter writer(*file);
+  WEFT_RETURN_IF_ERROR(writer.Append(header.data(), header.size()));
+  for (size_t i = 0; i < snapshot.entries.size(); ++i) {
+    const SafetensorsEntry& entry = snapshot.entries[i];
+    WEFT_RETURN_IF_ERROR(writer.Append(snapshot.data[i], entry.end - entry.begin));
+  }
+  WEFT_RETURN_IF_ERROR(writer.Finish());
+  WEFT_RETURN_IF_ERROR(file->Sync());
+  WEFT_RETURN_IF_ERROR(file->Close());
+  record->file_bytes = writer.bytes();
+  record->checksums = writer.checksums();
+  return files.SyncDirectory(place.path());
+}
+
+}  // namespace
+
+absl::Status BeginCheckpoint(Files& files, const CheckpointPlace& place) {
+  WEFT_RETURN_IF_ERROR(MakeDirectories(files, place));
+  if (place.rank != 0) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> sign,
+                        files.Create(place.PathOf(JobFileName(place.job)), 0));
+  return sign->Close();
+}
+
+absl::StatusOr<bool> HasBegun(Files& files, const CheckpointPlace& place) {
+  const auto sign = files.Open(place.PathOf(JobFileName(place.job)));
+  if (sign.ok()) return true;
+  if (absl::IsNotFound(sign.status())) return false;
+  return sign.status();
+}
+
+absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapshot& snapshot) {
+  RankRecord record{.job = place.job,
+                    .step = place.name.step,
+                    .rank = place.rank,
+                    .ranks = place.ranks,
+                    .tensors = snapshot.tensors,
+                    .scalars = snapshot.scalars,
+                    .values = snapshot.values};
+  for (SavedTensor& tensor : record.tensors) {
+    for (TensorCut& cut : tensor.cuts)
+      cut.rank = place.rank;
+  }
+  WEFT_RETURN_IF_ERROR(WriteTensors(files, place, snapshot, &record));
+  return WriteFileAtomically(files, place.PathOf(RecordName(place.rank)), RecordText(record));
+}
+
+void ReportFailure(Files& files, const CheckpointPlace& place, const absl::Status& failure) {
+  absl::Status reported = MakeDirectories(files, place);
+  if (reported.ok()) {
+    reported = WriteFileAtomically(files, place.PathOf(FailureName(place.rank)),
+                                   FromAbsl(failure.message()));
+  }
+  if (!reported.ok()) {
+    LogDebug("checkpoint: that rank ", place.rank,
+             " has failed could not be written either: ", FromAbsl(reported.message()));
+  }
+}
+
+absl::Status FailureOf(Files& files, const CheckpointPlace& place, int rank) {
+  const auto text = ReadWholeFile(files, place.PathOf(FailureName(rank)), kFailureTextMax);
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  return MakeError(WEFT_SYSTEM_ERROR, {.rank = rank},
+                   StrCat("rank ", rank, " could not save: ",
+                          text.ok() ? std::string_view(*text) : FromAbsl(text.status().message())));
+}
+
+}  // namespace weft

@@ -1,0 +1,32 @@
+// Brings what a checkpoint has into what a program has, which may be cut otherwise and over other ranks.
+//
+//   WEFT_RETURN_IF_ERROR(CheckFits(saved, sources, WEFT_SHARD_STATE_ALL));       // nothing is written yet
+//   WEFT_RETURN_IF_ERROR(Restore(saved, sources, WEFT_SHARD_STATE_ALL));
+//   ... source->Written(...) on all ranks, once all of them have restored ...
+//
+// Thread-safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "shard/checkpoint/saved_checkpoint.h"
+#include "shard/checkpoint/state_source.h"
+
+namespace weft {
+
+// Whether the checkpoint has, of these `kinds` (bits), all that the sources have, with the same names, shapes and types; else
+// INVALID_ARGUMENT, naming the first tensor that differs. With numbers too, unless only values are asked for.
+absl::Status CheckFits(const SavedCheckpoint& saved, const std::vector<NamedSource>& sources,
+                       uint32_t kinds);
+
+// Numbers first, then values, then the rest, as weft/shard_state.h has it. After an error the sources' state is of no use.
+absl::Status Restore(const SavedCheckpoint& saved, const std::vector<NamedSource>& sources,
+                     uint32_t kinds);
+
+// A bit per tensor of the manifest, in its order, as bytes: those that the sources have something of.
+std::vector<uint8_t> WantedTensors(const SavedCheckpoint& saved,
+                                   const std::vector<NamedSource>& sources);
+
+}  // namespace weft

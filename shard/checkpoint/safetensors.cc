@@ -1,0 +1,150 @@
+#include "shard/checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/json_reader.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wire.h"
+#include "comm/kernels/dtype.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kSafetensorsAlignment = 8;
+constexpr size_t kSafetensorsEntriesMax = 1 << 22;
+constexpr size_t kSafetensorsDimensionsMax = 32;
+constexpr std::string_view kMetadataName = "__metadata__";
+
+struct TypeName {
+  weft_dtype_t dtype;
+  const char* name;
+};
+
+constexpr TypeName kTypeNames[] = {
+    {WEFT_BOOL, "BOOL"},
+    {WEFT_UINT8, "U8"},
+    {WEFT_INT8, "I8"},
+    {WEFT_FLOAT8_E5M2, "F8_E5M2"},
+    {WEFT_FLOAT8_E4M3, "F8_E4M3"},
+    {WEFT_FLOAT16, "F16"},
+    {WEFT_BFLOAT16, "BF16"},
+    {WEFT_INT32, "I32"},
+    {WEFT_UINT32, "U32"},
+    {WEFT_FLOAT32, "F32"},
+    {WEFT_FLOAT64, "F64"},
+    {WEFT_INT64, "I64"},
+    {WEFT_UINT64, "U64"},
+};
+
+// Bytes of a tensor; false if there is no such number.
+bool BytesOfShape(const SafetensorsEntry& entry, size_t* bytes) {
+  *bytes = DtypeSize(entry.dtype);
+  for (const int64_t dimension : entry.shape) {
+    if (__builtin_mul_overflow(*bytes, static_cast<size_t>(dimension), bytes)) return false;
+  }
+  return true;
+}
+
+SafetensorsEntry ReadEntry(JsonReader* reader, const std::string& name, const Json& json) {
+  SafetensorsEntry entry{.name = name};
+  const std::string type = reader->Text(reader->Member(json, "dtype"));
+  if (!DtypeOfSafetensors(type, &entry.dtype)) reader->Fail(StrCat("a type called \"", type, "\""));
+  for (const Json* const dimension :
+       reader->List(reader->Member(json, "shape"), 0, kSafetensorsDimensionsMax)) {
+    entry.shape.push_back(
+        static_cast<int64_t>(reader->Number(*dimension, std::numeric_limits<int64_t>::max())));
+  }
+  const std::vector<const Json*> place = reader->List(reader->Member(json, "data_offsets"), 2, 2);
+  if (!reader->ok()) return entry;
+  entry.begin = reader->Number(*place[0], std::numeric_limits<int64_t>::max());
+  entry.end = reader->Number(*place[1], std::numeric_limits<int64_t>::max());
+  size_t bytes = 0;
+  if (!BytesOfShape(entry, &bytes) || entry.end < entry.begin || entry.end - entry.begin != bytes)
+    reader->Fail(StrCat("a place of tensor ", name, " that its shape does not fill"));
+  return entry;
+}
+
+}  // namespace
+
+const char* SafetensorsType(weft_dtype_t dtype) {
+  for (const TypeName& type : kTypeNames) {
+    if (type.dtype == dtype) return type.name;
+  }
+  return "";
+}
+
+bool DtypeOfSafetensors(std::string_view name, weft_dtype_t* dtype) {
+  for (const TypeName& type : kTypeNames) {
+    if (name != type.name) continue;
+    *dtype = type.dtype;
+    return true;
+  }
+  return false;
+}
+
+absl::StatusOr<std::string> SafetensorsHeader(const std::vector<SafetensorsEntry>& entries) {
+  Json json = Json::object();
+  json[std::string(kMetadataName)] = {{"format", "weft"}};
+  for (const SafetensorsEntry& entry : entries) {
+    json[entry.name] = {{"dtype", SafetensorsType(entry.dtype)},
+                        {"shape", entry.shape},
+                        {"data_offsets", {entry.begin, entry.end}}};
+  }
+  std::string text = JsonLine(json);
+  text.resize(
+      (text.size() + kSafetensorsAlignment - 1) / kSafetensorsAlignment * kSafetensorsAlignment,
+      ' ');
+  if (text.size() > kSafetensorsHeaderMax) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat("names and shapes of ", entries.size(), " tensors take ", text.size(),
+                            " bytes in one file; up to ", kSafetensorsHeaderMax, " can be read"));
+  }
+  WireWriter header;
+  header.U64(text.size());
+  header.Bytes(text);
+  return header.Take();
+}
+
+absl::StatusOr<size_t> SafetensorsHeaderBytes(std::string_view text, size_t file_bytes) {
+  WireReader reader(text);
+  const uint64_t length = reader.U64();
+  if (file_bytes < kSafetensorsLengthBytes || text.size() < kSafetensorsLengthBytes ||
+      length > kSafetensorsHeaderMax || length > file_bytes - kSafetensorsLengthBytes) {
+    return MakeError(WEFT_CORRUPT, "it does not begin with the length of a safetensors header");
+  }
+  return kSafetensorsLengthBytes + length;
+}
+
+absl::StatusOr<SafetensorsLayout> ReadSafetensorsHeader(std::string_view text, size_t file_bytes) {
+  WEFT_ASSIGN_OR_RETURN(const size_t header_bytes, SafetensorsHeaderBytes(text, file_bytes));
+  JsonReader reader("its safetensors header");
+  if (text.size() < header_bytes) reader.Fail("too few bytes");
+  const Json json = reader.ok() ? reader.Parse(text.substr(kSafetensorsLengthBytes,
+                                                           header_bytes - kSafetensorsLengthBytes),
+                                               kSafetensorsHeaderMax)
+                                : Json();
+  SafetensorsLayout layout{.data_begin = header_bytes};
+  if (json.size() > kSafetensorsEntriesMax) reader.Fail("too many tensors");
+  if (reader.ok()) {
+    for (const auto& [name, entry] : json.items()) {
+      if (name != kMetadataName) layout.entries.push_back(ReadEntry(&reader, name, entry));
+    }
+  }
+  std::sort(layout.entries.begin(), layout.entries.end(),
+            [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+              return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+            });
+  size_t end = 0;
+  for (const SafetensorsEntry& entry : layout.entries) {
+    if (entry.begin != end) reader.Fail(StrCat("a hole or an overlap before tensor ", entry.name));
+    end = entry.end;
+  }
+  if (end != file_bytes - header_bytes) reader.Fail("less or more data than the file");
+  WEFT_RETURN_IF_ERROR(reader.status());
+  return layout;
+}
+
+}  // namespace weft

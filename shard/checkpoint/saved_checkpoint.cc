@@ -1,0 +1,170 @@
+// A part is cut at the borders of what ranks have written; pieces are read rank by rank, so that each file is opened once.
+#include "shard/checkpoint/saved_checkpoint.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/kernels/dtype.h"
+#include "shard/checkpoint/checkpoint_names.h"
+#include "shard/checkpoint/chunk_reader.h"
+#include "shard/checkpoint/safetensors.h"
+
+namespace weft {
+
+// The file of one rank, with its record read and its header checked.
+class SavedCheckpoint::RankFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<RankFile>> Open(const SavedCheckpoint& checkpoint,
+                                                        int rank);
+
+  // Where an entry's bytes are in the file; CORRUPT if there is none of that name, or it is of another type.
+  absl::StatusOr<size_t> BeginOf(const std::string& entry, weft_dtype_t dtype) const;
+
+  absl::Status Read(std::vector<FileRange> ranges) { return reader_->Read(std::move(ranges)); }
+
+  size_t file_bytes() const { return record_.file_bytes; }
+
+ private:
+  std::string path_;
+  RankRecord record_;
+  std::unique_ptr<ReadableFile> file_;
+  std::unique_ptr<ChunkReader> reader_;
+  size_t data_begin_ = 0;
+  std::unordered_map<std::string, SafetensorsEntry> entries_;
+};
+
+absl::StatusOr<std::unique_ptr<SavedCheckpoint::RankFile>> SavedCheckpoint::RankFile::Open(
+    const SavedCheckpoint& checkpoint, int rank) {
+  auto opened = std::make_unique<RankFile>();
+  const std::string record_path = JoinPath(checkpoint.path_, RecordName(rank));
+  WEFT_ASSIGN_OR_RETURN(const std::string text,
+                        ReadWholeFile(*checkpoint.files_, record_path, kRecordTextMax));
+  const SealedFile& sealed = checkpoint.manifest_.records[static_cast<size_t>(rank)];
+  if (text.size() != sealed.bytes || Crc32c(0, text.data(), text.size()) != sealed.checksum) {
+    return MakeError(WEFT_CORRUPT,
+                     StrCat(record_path, " is not the one that the manifest was made of"));
+  }
+  WEFT_ASSIGN_OR_RETURN(opened->record_, ReadRecord(record_path, text));
+  opened->path_ = JoinPath(checkpoint.path_, TensorFileName(rank));
+  WEFT_ASSIGN_OR_RETURN(opened->file_, checkpoint.files_->Open(opened->path_));
+  WEFT_ASSIGN_OR_RETURN(const size_t bytes, opened->file_->Size());
+  if (bytes != opened->record_.file_bytes) {
+    return MakeError(WEFT_CORRUPT,
+                     StrCat(opened->path_, " has ", bytes, " bytes, and was written with ",
+                            opened->record_.file_bytes));
+  }
+  opened->reader_ = std::make_unique<ChunkReader>(*opened->file_, opened->path_, bytes,
+                                                  opened->record_.checksums);
+  std::string header(std::min(bytes, kSafetensorsLengthBytes), '\0');
+  WEFT_RETURN_IF_ERROR(opened->Read({{.bytes = header.size(), .to = header.data()}}));
+  WEFT_ASSIGN_OR_RETURN(const size_t header_bytes, SafetensorsHeaderBytes(header, bytes));
+  header.resize(header_bytes);
+  WEFT_RETURN_IF_ERROR(opened->Read({{.bytes = header.size(), .to = header.data()}}));
+  absl::StatusOr<SafetensorsLayout> layout = ReadSafetensorsHeader(header, bytes);
+  if (!layout.ok()) return Annotate(layout.status(), StrCat(opened->path_, ": "));
+  opened->data_begin_ = layout->data_begin;
+  for (SafetensorsEntry& entry : layout->entries) {
+    std::string name = entry.name;
+    opened->entries_.emplace(std::move(name), std::move(entry));
+  }
+  return opened;
+}
+
+absl::StatusOr<size_t> SavedCheckpoint::RankFile::BeginOf(const std::string& entry,
+                                                          weft_dtype_t dtype) const {
+  const auto found = entries_.find(entry);
+  if (found == entries_.end() || found->second.dtype != dtype) {
+    return MakeError(WEFT_CORRUPT,
+                     StrCat(path_, " has no entry ", entry, " of type ", SafetensorsType(dtype),
+                            ", which the manifest says it has"));
+  }
+  return data_begin_ + found->second.begin;
+}
+
+SavedCheckpoint::SavedCheckpoint(Files& files, std::string path, Manifest manifest)
+    : files_(&files), path_(std::move(path)), manifest_(std::move(manifest)) {
+  for (size_t i = 0; i < manifest_.tensors.size(); ++i)
+    places_.emplace(manifest_.tensors[i].name, i);
+}
+
+absl::StatusOr<SavedCheckpoint> SavedCheckpoint::Open(Files& files, std::string path) {
+  const std::string manifest_path = JoinPath(path, kManifestName);
+  WEFT_ASSIGN_OR_RETURN(const std::string text,
+                        ReadWholeFile(files, manifest_path, kManifestTextMax));
+  WEFT_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(manifest_path, text));
+  for (const SavedTensor& tensor : manifest.tensors) {
+    const size_t missing = FirstMissing(tensor);
+    if (missing >= tensor.count()) continue;
+    return MakeError(WEFT_CORRUPT, StrCat(manifest_path, ": no rank has element ", missing,
+                                          " of tensor ", tensor.name));
+  }
+  return SavedCheckpoint(files, std::move(path), std::move(manifest));
+}
+
+size_t SavedCheckpoint::Find(std::string_view tensor) const {
+  const auto found = places_.find(std::string(tensor));
+  return found == places_.end() ? kNone : found->second;
+}
+
+absl::Status SavedCheckpoint::Read(const std::vector<WantedPart>& wanted) const {
+  std::map<int, std::vector<Piece>> pieces;  // by rank
+  for (const WantedPart& part : wanted) {
+    const SavedTensor& tensor = manifest_.tensors[part.tensor];
+    const size_t end = part.begin + part.count;
+    // Cuts are in order, and cover the tensor.
+    size_t begin = part.begin;
+    for (const TensorCut& cut : tensor.cuts) {
+      if (begin >= end) break;
+      if (cut.end <= begin) continue;
+      const size_t piece_end = std::min(cut.end, end);
+      pieces[cut.rank].push_back({&part, cut, begin, piece_end});
+      begin = piece_end;
+    }
+  }
+  for (const auto& [rank, of_rank] : pieces) {
+    WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<RankFile> file, RankFile::Open(*this, rank));
+    std::vector<FileRange> ranges;
+    for (const Piece& piece : of_rank) {
+      const WantedPart& part = *piece.wanted;
+      const SavedTensor& tensor = manifest_.tensors[part.tensor];
+      const weft_dtype_t dtype = tensor.DtypeOf(part.kind);
+      const size_t element = DtypeSize(dtype);
+      WEFT_ASSIGN_OR_RETURN(
+          const size_t begin,
+          file->BeginOf(EntryName(tensor.name, part.kind, piece.cut.begin, piece.cut.end), dtype));
+      ranges.push_back({.begin = begin + (piece.begin - piece.cut.begin) * element,
+                        .bytes = (piece.end - piece.begin) * element,
+                        .to = static_cast<char*>(part.to) + (piece.begin - part.begin) * element});
+    }
+    WEFT_RETURN_IF_ERROR(file->Read(std::move(ranges)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SavedCheckpoint::CheckFile(const std::string& name, const SealedFile& file) const {
+  WEFT_ASSIGN_OR_RETURN(const std::string text,
+                        ReadWholeFile(*files_, JoinPath(path_, name), file.bytes + 1));
+  if (text.size() == file.bytes && Crc32c(0, text.data(), text.size()) == file.checksum)
+    return absl::OkStatus();
+  return MakeError(WEFT_CORRUPT, StrCat(JoinPath(path_, name), " is not as it was written"));
+}
+
+absl::Status SavedCheckpoint::VerifyAll() const {
+  if (manifest_.config.bytes > 0) WEFT_RETURN_IF_ERROR(CheckFile(kConfigName, manifest_.config));
+  std::vector<char> sink(kCheckpointChunkBytes);
+  for (int rank = 0; rank < manifest_.ranks; ++rank) {
+    WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<RankFile> file, RankFile::Open(*this, rank));
+    for (size_t begin = 0; begin < file->file_bytes(); begin += kCheckpointChunkBytes) {
+      const size_t bytes = std::min(kCheckpointChunkBytes, file->file_bytes() - begin);
+      WEFT_RETURN_IF_ERROR(file->Read({{.begin = begin, .bytes = bytes, .to = sink.data()}}));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

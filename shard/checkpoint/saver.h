@@ -1,0 +1,79 @@
+// Carries out saves, one at a time: on the calling thread, or behind its back on a thread of weft's own with a copy of the bytes.
+//
+//   Saver saver(files, timeouts);
+//   WEFT_RETURN_IF_ERROR(saver.Run(place, std::move(snapshot), settings));             // until it is committed
+//   WEFT_RETURN_IF_ERROR(saver.Start(place, std::move(snapshot), settings));           // until the bytes are copied
+//   ... train ...
+//   WEFT_ASSIGN_OR_RETURN(const bool ended, saver.Test());
+//
+// Thread-safety: Start, Run, Test and Wait from one thread at a time. The thread is started by the first Start and joined by the destructor,
+// which waits for a save that is under way until it has ended, at its deadline at the latest. It reads its copy and touches files; it knows
+// no process group.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/allocator.h"
+#include "base/files.h"
+#include "base/mutex.h"
+#include "shard/checkpoint/save_run.h"
+
+namespace weft {
+
+class Saver {
+ public:
+  // `files` outlives it.
+  explicit Saver(Files& files) : files_(files) {}
+
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+  ~Saver();
+
+  // Waits for an earlier save to end. Returns when the checkpoint is committed, or why it is not.
+  absl::Status Run(const CheckpointPlace& place, const Snapshot& snapshot,
+                   const SaveSettings& settings);
+
+  // Waits for an earlier save to end, copies the bytes, and returns; what becomes of it Test() and Wait() say. OUT_OF_MEMORY if there is no
+  // room for the copy, which is kept for later saves.
+  absl::Status Start(const CheckpointPlace& place, Snapshot snapshot, const SaveSettings& settings);
+
+  // False while the last save is under way; true if it has ended well, or there was none; else why it has not.
+  absl::StatusOr<bool> Test();
+  // As Test(), but waits until then: false if it was still under way at the deadline.
+  absl::StatusOr<bool> WaitUntil(int64_t deadline_ns);
+
+  // Of the copy that Start() keeps.
+  size_t copy_bytes() const { return copy_.bytes(); }
+
+ private:
+  struct Task {
+    CheckpointPlace place;
+    Snapshot snapshot;
+    SaveSettings settings;
+  };
+
+  void WaitForLast();
+  void Loop();
+  // nullptr: the thread is to end.
+  const Task* NextTask();
+  void End(const absl::Status& status);
+  absl::StatusOr<bool> Ended() WEFT_REQUIRES(mutex_);
+
+  Files& files_;
+  PrivateMemory copy_;  // what the thread reads while it is busy
+  std::thread thread_;
+  Mutex mutex_;
+  std::condition_variable changed_;
+  // That the thread is to do, or does; it is not changed meanwhile.
+  std::unique_ptr<const Task> task_ WEFT_GUARDED_BY(mutex_);
+  bool leaving_ WEFT_GUARDED_BY(mutex_) = false;
+  absl::Status last_ WEFT_GUARDED_BY(mutex_);  // how the last one ended
+};
+
+}  // namespace weft

@@ -1,0 +1,93 @@
+// Entries are ordered by the size of their elements, so that each begins at a multiple of it without holes; then by kind, so that what is
+// loaded together lies together.
+#include "shard/checkpoint/snapshot.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_set>
+#include <utility>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/kernels/dtype.h"
+
+namespace weft {
+namespace {
+
+struct Piece {
+  SafetensorsEntry entry;
+  weft_shard_state_kind_t kind;
+  const void* data;
+
+  size_t element_bytes() const { return DtypeSize(entry.dtype); }
+};
+
+// This rank's cut of a tensor, which is the same for all its kinds; its states go to *pieces.
+absl::Status AddTensor(StateSource* source, size_t index, SavedTensor* tensor,
+                       std::vector<Piece>* pieces) {
+  for (int number = 0; number < WEFT_SHARD_STATE_KINDS; ++number) {
+    const auto kind = static_cast<weft_shard_state_kind_t>(number);
+    if (!tensor->Has(kind) || tensor->count() == 0) continue;
+    WEFT_ASSIGN_OR_RETURN(const StatePart part, source->Part(index, kind));
+    if (part.write_count == 0) continue;
+    const size_t end = part.write_begin + part.write_count;
+    if (tensor->cuts.empty()) tensor->cuts.push_back({.begin = part.write_begin, .end = end});
+    const weft_dtype_t dtype = tensor->DtypeOf(kind);
+    const auto* const data = static_cast<const char*>(part.data);
+    pieces->push_back({.entry = {.name = EntryName(tensor->name, kind, part.write_begin, end),
+                                 .dtype = dtype,
+                                 .shape = {static_cast<int64_t>(part.write_count)}},
+                       .kind = kind,
+                       .data = data + (part.write_begin - part.begin) * DtypeSize(dtype)});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void Snapshot::CopyTo(char* to) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    char* const at = to + entries[i].begin;
+    std::memcpy(at, data[i], entries[i].end - entries[i].begin);
+    data[i] = at;
+  }
+}
+
+absl::StatusOr<Snapshot> TakeSnapshot(const std::vector<NamedSource>& sources,
+                                      std::vector<SavedValue> values) {
+  Snapshot snapshot;
+  snapshot.values = std::move(values);
+  std::vector<Piece> pieces;
+  std::unordered_set<std::string> names;
+  for (const NamedSource& named : sources) {
+    const std::vector<SavedTensor>& tensors = named.source->tensors();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      // Several intervals of one tensor on one rank are told apart by their cuts.
+      SavedTensor tensor = tensors[i];
+      WEFT_RETURN_IF_ERROR(AddTensor(named.source, i, &tensor, &pieces));
+      snapshot.tensors.push_back(std::move(tensor));
+    }
+    if (!named.source->HasScalars()) continue;
+    WEFT_ASSIGN_OR_RETURN(const weft_shard_state_scalars_t scalars, named.source->Scalars());
+    snapshot.scalars.emplace(named.name, scalars);
+  }
+  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+    return std::pair(b.element_bytes(), a.kind) < std::pair(a.element_bytes(), b.kind);
+  });
+  size_t begin = 0;
+  for (Piece& piece : pieces) {
+    if (!names.insert(piece.entry.name).second) {
+      return MakeError(WEFT_INVALID_ARGUMENT,
+                       StrCat("two tensors of a checkpoint are ", piece.entry.name,
+                              "; give each a name of its own"));
+    }
+    piece.entry.begin = begin;
+    begin += static_cast<size_t>(piece.entry.shape[0]) * piece.element_bytes();
+    piece.entry.end = begin;
+    snapshot.entries.push_back(std::move(piece.entry));
+    snapshot.data.push_back(piece.data);
+  }
+  return snapshot;
+}
+
+}  // namespace weft

@@ -1,0 +1,56 @@
+// What a checkpoint saves and restores, as its writer and reader see it: tensors, of which this rank keeps an interval each, and numbers.
+// A shard context is one (context_state.h), tensors of the program's own are another (caller_tensors.h).
+//
+// Elements are counted within the whole tensor, whatever part of it this rank has.
+//
+// Thread-safety: of the thread that makes the calls of the checkpoint; what Part() tells may be read from any.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/shard_state.h"
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "shard/checkpoint/saved_tensor.h"
+
+namespace weft {
+
+// What this rank keeps of one state of a tensor.
+struct StatePart {
+  void* data = nullptr;  // [count]
+  size_t begin = 0;      // elements [begin, begin + count) of the tensor
+  size_t count = 0;
+  size_t write_begin = 0;  // within these, what this rank is to write
+  size_t write_count = 0;
+};
+
+class StateSource {
+ public:
+  virtual ~StateSource() = default;
+
+  // Names, shapes, types and kinds of the tensors that this rank has something of; without cuts. Constant.
+  virtual const std::vector<SavedTensor>& tensors() const = 0;
+
+  // Of a kind that the tensor has.
+  virtual absl::StatusOr<StatePart> Part(size_t tensor, weft_shard_state_kind_t kind) = 0;
+
+  // Nullopt-like: false if the source has no numbers.
+  virtual bool HasScalars() const = 0;
+  virtual absl::StatusOr<weft_shard_state_scalars_t> Scalars() = 0;
+  virtual absl::Status SetScalars(const weft_shard_state_scalars_t& scalars) = 0;
+
+  // The parts of all tensors were written, of these kinds (bits). Collective over the ranks that share the source.
+  virtual absl::Status Written(uint32_t kinds) = 0;
+};
+
+// With the name that the program has given it, "" if it has given none.
+struct NamedSource {
+  std::string name;
+  StateSource* source = nullptr;
+};
+
+}  // namespace weft

@@ -1,0 +1,134 @@
+// A save that is cut off at any call, by a failure of the disk, the end of the process or a loss of power, leaves the checkpoint that was
+// there before or a new one that is whole. A checkpoint that was said to be committed is there whatever comes.
+#include <cerrno>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "gtest/gtest.h"
+#include "shard/checkpoint/catalog.h"
+#include "shard/checkpoint/checkpoint_names.h"
+#include "tests/shard/checkpoint/made_up_state.h"
+#include "tests/sim/sim_files.h"
+#include "tests/support/case_sample.h"
+
+namespace weft::test {
+namespace {
+
+constexpr int64_t kBefore = 10;
+constexpr int64_t kNew = 20;
+constexpr int kRanks = 2;
+
+class CheckpointCrash : public testing::Test {
+ protected:
+  CheckpointCrash() : old_(1, 3), new_(2, 3) {
+    MadeUpRanks ranks(old_, kRanks);
+    EXPECT_TRUE(ranks.Save(files_, "/c", {.step = kBefore}).ok());
+  }
+
+  absl::Status Save(Files& files) {
+    MadeUpRanks ranks(new_, kRanks);
+    return ranks.Save(files, "/c", {.step = kNew, .retention = {.last = keep_}, .config = "{}"});
+  }
+
+  // Every committed checkpoint loads; the latest is the new one if `committed`, else one of the two.
+  void ExpectWhole(Files& files, bool committed) {
+    const auto all = ListCheckpoints(files, "/c");
+    ASSERT_TRUE(all.ok()) << all.status();
+    int64_t latest = -1;
+    for (const CatalogEntry& entry : *all) {
+      if (!entry.committed) continue;
+      latest = entry.name.step;
+      const MadeUpModel& model = entry.name.step == kNew ? new_ : old_;
+      MadeUpRanks ranks(model, 3);
+      ranks.Clear();
+      const absl::Status restored = ranks.Restore(files, JoinPath("/c", DirectoryName(entry.name)));
+      ASSERT_TRUE(restored.ok()) << restored;
+      ASSERT_EQ(ranks.Difference(), "");
+    }
+    if (committed) {
+      EXPECT_EQ(latest, kNew);
+    } else {
+      EXPECT_TRUE(latest == kBefore || latest == kNew) << latest;
+    }
+  }
+
+  // What a loss of power may leave after the k-th call; a sample of calls.
+  void ExpectAllLeftWhole(const SimFiles& files, int k, bool committed) {
+    const auto seed = static_cast<uint64_t>(k);
+    if (!sample_.Takes(seed)) return;
+    files.ForEachCrashState(AllCasesWanted() ? 1000 : 12, seed,
+                            [&](SimFiles& left, const std::string& what) {
+                              SCOPED_TRACE(what);
+                              ExpectWhole(left, committed);
+                            });
+  }
+
+  const MadeUpModel old_;
+  const MadeUpModel new_;
+  const CaseSample sample_{{.every = 5, .sanitized = 11}, 1};
+  int64_t keep_ = 0;
+  SimFiles files_;
+};
+
+TEST_F(CheckpointCrash, AtAnyCall) {
+  for (const int64_t keep : {0, 1}) {
+    keep_ = keep;
+    for (int k = 1;; ++k) {
+      const std::unique_ptr<SimFiles> disk = files_.Copy();
+      disk->DieAt(k);
+      const absl::Status saved = Save(*disk);
+      SCOPED_TRACE(StrCat("keep ", keep, ": ", disk->what()));
+      ExpectAllLeftWhole(*disk, k, saved.ok());
+      // The machine lives on, and the next run loads.
+      const bool struck = disk->struck();
+      disk->Revive();
+      ExpectWhole(*disk, saved.ok());
+      // It saves again, under a number of its own.
+      MadeUpRanks ranks(new_, kRanks);
+      ASSERT_TRUE(
+          ranks.Save(*disk, "/c", {.step = kNew, .run = 1, .job = 2, .retention = {.last = 1}})
+              .ok());
+      ExpectWhole(*disk, /*committed=*/true);
+      ASSERT_FALSE(HasFatalFailure());
+      if (!struck) break;
+    }
+  }
+}
+
+TEST_F(CheckpointCrash, AtAnyFailureOfTheDisk) {
+  for (const int error : {ENOSPC, EIO}) {
+    for (const auto effect : {SimFiles::Effect::kNone, SimFiles::Effect::kDone}) {
+      for (int k = 1;; ++k) {
+        const std::unique_ptr<SimFiles> disk = files_.Copy();
+        disk->FailAt(k, error, effect);
+        const absl::Status saved = Save(*disk);
+        SCOPED_TRACE(disk->what());
+        const bool struck = disk->struck();
+        ExpectAllLeftWhole(*disk, k, saved.ok());
+        disk->Revive();
+        ExpectWhole(*disk, saved.ok());
+        ASSERT_FALSE(HasFatalFailure());
+        if (!struck) break;
+      }
+    }
+  }
+}
+
+TEST_F(CheckpointCrash, OnADiskThatIsFullFromAnyCallOn) {
+  for (int k = 1;; ++k) {
+    const std::unique_ptr<SimFiles> disk = files_.Copy();
+    disk->FailFrom(k, ENOSPC);
+    const absl::Status saved = Save(*disk);
+    SCOPED_TRACE(disk->what());
+    const bool struck = disk->struck();
+    disk->Revive();
+    ExpectWhole(*disk, saved.ok());
+    ASSERT_FALSE(HasFatalFailure());
+    if (!struck) break;
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

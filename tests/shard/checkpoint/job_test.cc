@@ -1,0 +1,304 @@
+// Checkpoints of jobs: contexts under any preset and number of ranks, saved here or in the background, and loaded again under others.
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "shard/checkpoint/checkpoint.h"
+#include "tests/shard/ranks.h"
+#include "tests/shard/saved_state.h"
+#include "tests/sim/sim_files.h"
+#include "tests/support/case_sample.h"
+
+namespace weft {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kSteps = 3;
+constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
+
+CheckpointOptions InDirectory(std::string directory) {
+  return {.directory = std::move(directory), .timeout_ns = 60'000'000'000};
+}
+
+using JobBody = std::function<absl::Status(int rank, Context& context, Checkpoint& checkpoint)>;
+
+// A context of the case on each rank, and its checkpoint; returns the whole state at the end.
+WholeState RunJob(const StateCase& setup, Files& files, const CheckpointOptions& options,
+                  const JobBody& body) {
+  std::vector<Saved> saved(static_cast<size_t>(setup.ranks));
+  ExpectAllOk(
+      RunRanks(GroupKind::kLocal, setup.ranks,
+               [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+                 WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup));
+                 WEFT_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Create(group, files, options));
+                 WEFT_RETURN_IF_ERROR(checkpoint->AddContext("", *context));
+                 WEFT_RETURN_IF_ERROR(body(rank, *context, *checkpoint));
+                 WEFT_ASSIGN_OR_RETURN(saved[static_cast<size_t>(rank)], SaveState(*context));
+                 return absl::OkStatus();
+               }));
+  return MergeStates(saved, setup.optimizer);
+}
+
+WholeState TrainAndSave(const StateCase& setup, Files& files, bool background) {
+  return RunJob(setup, files, InDirectory("/c"),
+                [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
+                  WEFT_RETURN_IF_ERROR(LoadValues(context));
+                  WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, 0, kSteps));
+                  WEFT_RETURN_IF_ERROR(checkpoint.Save(kSteps, background));
+                  return checkpoint.WaitUntil(kForever).status();
+                });
+}
+
+WholeState LoadAndTrain(const StateCase& setup, Files& files, int steps) {
+  return RunJob(setup, files, InDirectory("/c"),
+                [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
+                  WEFT_ASSIGN_OR_RETURN(const Checkpoint::Loaded loaded,
+                                        checkpoint.Load(-1, WEFT_SHARD_STATE_ALL));
+                  EXPECT_EQ(loaded.step, kSteps);
+                  WEFT_RETURN_IF_ERROR(context.Verify());
+                  return TrainSteps(context, setup, rank, kSteps, steps);
+                });
+}
+
+class CheckpointJobs : public testing::TestWithParam<int> {};
+
+// Every number of ranks with every other, each time from one preset to another.
+TEST_P(CheckpointJobs, AnyRanksAndPresetLoadWhatAnyOthersSaved) {
+  const int ranks = GetParam();
+  const OptimizerConfig optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW);
+  const test::CaseSample sample({.every = 3, .sanitized = 8}, static_cast<size_t>(ranks));
+  for (size_t i = 0; i < std::size(kStatePresets); ++i) {
+    if (!sample.Takes(i)) continue;
+    test::SimFiles files;
+    const StateCase from{.preset = kStatePresets[i], .ranks = ranks, .optimizer = optimizer};
+    const WholeState saved = TrainAndSave(from, files, /*background=*/i % 2 == 0);
+    ASSERT_FALSE(HasFailure()) << NameOf(from);
+    for (const int others : {1, 2, 3, 4, 5, 8}) {
+      const StateCase to{
+          .preset = kStatePresets[(i + static_cast<size_t>(others)) % std::size(kStatePresets)],
+          .ranks = others,
+          .cut = kStateCuts[(i + static_cast<size_t>(others)) % std::size(kStateCuts)],
+          .optimizer = optimizer};
+      EXPECT_EQ(LoadAndTrain(to, files, 0).DifferenceFrom(saved), "")
+          << NameOf(from) << ", then " << NameOf(to);
+      ASSERT_FALSE(HasFailure());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CheckpointJobs, testing::Values(1, 2, 3, 4, 5, 8));
+
+// With as many ranks the rest of the run has the bits of one that was never stopped.
+TEST(CheckpointJob, TrainsOnUnderAnotherPresetAsIfItHadNotStopped) {
+  constexpr int kAfter = 5;
+  const StateCase whole{
+      .ranks = 3, .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW), .infinite = {1, 4, 5}};
+  const WholeState expected = RunFrom(whole, nullptr, 0, kSteps + kAfter);
+  for (size_t i = 0; i < std::size(kStatePresets); i += kSampled ? 3 : 1) {
+    test::SimFiles files;
+    StateCase from = whole;
+    from.preset = kStatePresets[i];
+    TrainAndSave(from, files, /*background=*/true);
+    ASSERT_FALSE(HasFailure());
+    StateCase to = whole;
+    to.preset = kStatePresets[(i + 3) % std::size(kStatePresets)];
+    EXPECT_EQ(LoadAndTrain(to, files, kAfter).DifferenceFrom(expected), "")
+        << NameOf(from) << ", then " << NameOf(to);
+  }
+}
+
+const StateCase& ThreeRanks() {
+  static const StateCase setup{.preset = WEFT_SHARD_FULL_SHARD,
+                               .ranks = 3,
+                               .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
+  return setup;
+}
+
+// The copy is complete when the call returns: what training makes of the state later is not in the checkpoint.
+TEST(CheckpointJob, ASaveInTheBackgroundHasTheStateOfItsMoment) {
+  test::SimFiles files;
+  const StateCase& setup = ThreeRanks();
+  RunJob(setup, files, InDirectory("/c"),
+         [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
+           WEFT_RETURN_IF_ERROR(LoadValues(context));
+           WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, 0, kSteps));
+           WEFT_RETURN_IF_ERROR(checkpoint.Save(kSteps, /*background=*/true));
+           WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, kSteps, 2));
+           return checkpoint.WaitUntil(kForever).status();
+         });
+  EXPECT_EQ(LoadAndTrain(setup, files, 0).DifferenceFrom(RunFrom(setup, nullptr, 0, kSteps)), "");
+}
+
+// Of rank 1's file alone: the other ranks need not even have looked at it.
+TEST(CheckpointJob, AllRanksGoBackToTheOneBeforeIfOneFindsTheLatestDamaged) {
+  test::SimFiles files;
+  const StateCase& setup = ThreeRanks();
+  RunJob(setup, files, InDirectory("/c"),
+         [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
+           WEFT_RETURN_IF_ERROR(LoadValues(context));
+           WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, 0, kSteps));
+           WEFT_RETURN_IF_ERROR(checkpoint.Save(kSteps, /*background=*/false));
+           WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, kSteps, 1));
+           return checkpoint.Save(kSteps + 1, /*background=*/false);
+         });
+  const std::string damaged = "/c/step-00000004/rank-00001.safetensors";
+  files.Corrupt(damaged, files.Contents(damaged).size() - 1, 1);
+  EXPECT_EQ(LoadAndTrain(setup, files, 0).DifferenceFrom(RunFrom(setup, nullptr, 0, kSteps)), "");
+  files.Truncate("/c/step-00000003/manifest.json", 10);
+  ExpectAllOk(
+      RunRanks(GroupKind::kLocal, 3, [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup));
+        WEFT_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Create(group, files, InDirectory("/c")));
+        WEFT_RETURN_IF_ERROR(checkpoint->AddContext("", *context));
+        const auto loaded = checkpoint->Load(-1, WEFT_SHARD_STATE_ALL);
+        EXPECT_EQ(ResultOf(loaded.status()), WEFT_CORRUPT);
+        EXPECT_THAT(std::string(loaded.status().message()),
+                    HasSubstr("none of the 2 checkpoints in /c is whole"));
+        return absl::OkStatus();
+      }));
+}
+
+TEST(CheckpointJob, AnotherModelIsRefusedOnAllRanks) {
+  test::SimFiles files;
+  TrainAndSave(ThreeRanks(), files, false);
+  ExpectAllOk(RunRanks(
+      GroupKind::kLocal, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
+        WEFT_RETURN_IF_ERROR(AddUnitWithParam(*context, "other", {3}).status());
+        WEFT_RETURN_IF_ERROR(context->Finalize().status());
+        WEFT_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Create(group, files, InDirectory("/c")));
+        // Rank 1 alone has it; the other has nothing that does not fit.
+        if (rank == 1) WEFT_RETURN_IF_ERROR(checkpoint->AddContext("", *context));
+        const auto loaded = checkpoint->Load(-1, WEFT_SHARD_STATE_ALL);
+        EXPECT_EQ(ResultOf(loaded.status()), WEFT_INVALID_ARGUMENT);
+        EXPECT_THAT(std::string(loaded.status().message()),
+                    HasSubstr("has no tensor other.weight, of shape [3]"));
+        return absl::OkStatus();
+      }));
+}
+
+// A tensor of the checkpoint that nobody takes would be lost without a word.
+TEST(CheckpointJob, ATensorThatNobodyTakesIsRefusedUnlessValuesAloneAreLoaded) {
+  test::SimFiles files;
+  ExpectAllOk(RunRanks(
+      GroupKind::kLocal, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Create(group, files, InDirectory("/c")));
+        std::vector<float> a(5, 1.0f);
+        std::vector<float> b(3, 2.0f);
+        // Rank 0 has the first two elements of a, rank 1 the others, and all of b.
+        WEFT_RETURN_IF_ERROR(checkpoint->AddTensor({.name = "a", .shape = {5}}, rank == 0 ? 0 : 2,
+                                                   rank == 0 ? 2 : 3, a.data()));
+        if (rank == 1)
+          WEFT_RETURN_IF_ERROR(checkpoint->AddTensor({.name = "b", .shape = {3}}, 0, 3, b.data()));
+        return checkpoint->Save(1, false);
+      }));
+  ExpectAllOk(RunRanks(
+      GroupKind::kLocal, 3, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Create(group, files, InDirectory("/c")));
+        std::vector<float> a(5, 0.0f);
+        WEFT_RETURN_IF_ERROR(checkpoint->AddTensor({.name = "a", .shape = {5}}, 0, 5, a.data()));
+        const auto loaded = checkpoint->Load(-1, WEFT_SHARD_STATE_ALL);
+        EXPECT_EQ(ResultOf(loaded.status()), WEFT_INVALID_ARGUMENT);
+        EXPECT_THAT(std::string(loaded.status().message()),
+                    HasSubstr("tensor b, of shape [3], which this program has not"));
+        WEFT_RETURN_IF_ERROR(checkpoint->Load(-1, WEFT_SHARD_STATE_VALUES).status());
+        EXPECT_EQ(a, std::vector<float>(5, 1.0f)) << rank;
+        return absl::OkStatus();
+      }));
+}
+
+TEST(CheckpointJob, ValuesAreGivenBackToTheRanksThatHadThem) {
+  test::SimFiles files;
+  const auto run =
+      [&](int ranks,
+          const std::function<absl::Status(int, Checkpoint&, std::string*, std::string*)>& body) {
+        ExpectAllOk(
+            RunRanks(GroupKind::kLocal, ranks,
+                     [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+                       WEFT_ASSIGN_OR_RETURN(auto checkpoint,
+                                             Checkpoint::Create(group, files, InDirectory("/c")));
+                       std::string all = StrCat("all ", rank);
+                       std::string own = StrCat("own ", rank, std::string(1, 0));
+                       const auto calls = [](std::string name, bool per_rank,
+                                             std::string* value) -> ValueCalls {
+                         return {.name = std::move(name),
+                                 .per_rank = per_rank,
+                                 .save = [value] { return absl::StatusOr<std::string>(*value); },
+                                 .load =
+                                     [value](const std::string* bytes) {
+                                       *value = bytes == nullptr ? "none" : *bytes;
+                                       return absl::OkStatus();
+                                     }};
+                       };
+                       WEFT_RETURN_IF_ERROR(checkpoint->AddValue(calls("all", false, &all)));
+                       WEFT_RETURN_IF_ERROR(checkpoint->AddValue(calls("own", true, &own)));
+                       EXPECT_FALSE(checkpoint->AddValue(calls("own", true, &own)).ok());
+                       return body(rank, *checkpoint, &all, &own);
+                     }));
+      };
+  run(2, [](int, Checkpoint& checkpoint, std::string*, std::string*) {
+    return checkpoint.Save(1, true);
+  });
+  run(3, [](int rank, Checkpoint& checkpoint, std::string* all, std::string* own) -> absl::Status {
+    WEFT_RETURN_IF_ERROR(checkpoint.Load(-1, WEFT_SHARD_STATE_ALL).status());
+    EXPECT_EQ(*all, "all 0");
+    EXPECT_EQ(*own, rank == 2 ? "none" : StrCat("own ", rank, std::string(1, 0)));
+    return absl::OkStatus();
+  });
+}
+
+TEST(CheckpointJob, ANewDirectoryHasNoneAndStepsMustGrow) {
+  test::SimFiles files;
+  ExpectAllOk(
+      RunRanks(GroupKind::kLocal, 2, [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Create(group, files, InDirectory("/c")));
+        EXPECT_TRUE(absl::IsNotFound(checkpoint->Load(-1, WEFT_SHARD_STATE_ALL).status()));
+        WEFT_ASSIGN_OR_RETURN(const bool idle, checkpoint->Test());
+        EXPECT_TRUE(idle);
+        WEFT_RETURN_IF_ERROR(checkpoint->Save(5, true));
+        EXPECT_EQ(ResultOf(checkpoint->Save(5, true)), WEFT_INVALID_ARGUMENT);
+        WEFT_RETURN_IF_ERROR(checkpoint->Save(6, true));
+        WEFT_RETURN_IF_ERROR(checkpoint->WaitUntil(kForever).status());
+        EXPECT_TRUE(absl::IsNotFound(checkpoint->Load(4, WEFT_SHARD_STATE_ALL).status()));
+        EXPECT_EQ(checkpoint->Load(5, WEFT_SHARD_STATE_ALL)->step, 5);
+        EXPECT_EQ(checkpoint->Load(-1, WEFT_SHARD_STATE_ALL)->step, 6);
+        return absl::OkStatus();
+      }));
+}
+
+// One rank's disk fails: all learn of it at once, training goes on, and the next save is made.
+TEST(CheckpointJob, AFailureOfOneRankIsToldToAllAndTheNextSaveIsMade) {
+  test::SimFiles files;
+  const StateCase& setup = ThreeRanks();
+  ExpectAllOk(RunRanks(
+      GroupKind::kLocal, 3, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup));
+        WEFT_RETURN_IF_ERROR(LoadValues(*context));
+        WEFT_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Create(group, files, InDirectory("/c")));
+        WEFT_RETURN_IF_ERROR(checkpoint->AddContext("", *context));
+        if (rank == 1) {
+          WEFT_RETURN_IF_ERROR(files.MakeDirectory("/c"));
+          WEFT_RETURN_IF_ERROR(files.MakeDirectory("/c/step-00000001"));
+          WEFT_RETURN_IF_ERROR(files.MakeDirectory("/c/step-00000001/rank-00001.safetensors"));
+        }
+        WEFT_RETURN_IF_ERROR(checkpoint->Save(1, true));
+        const auto ended = checkpoint->WaitUntil(kForever);
+        EXPECT_FALSE(ended.ok());
+        EXPECT_THAT(std::string(ended.status().message()), HasSubstr("rank-00001.safetensors"));
+        WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 0, 1));
+        return checkpoint->Save(2, false);
+      }));
+  EXPECT_TRUE(SavedCheckpoint::Open(files, "/c/step-00000002").ok());
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,177 @@
+// What ranks save together, any number of ranks has again, bit for bit.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "shard/checkpoint/catalog.h"
+#include "shard/checkpoint/checkpoint_names.h"
+#include "shard/checkpoint/saved_checkpoint.h"
+#include "tests/shard/checkpoint/made_up_state.h"
+#include "tests/sim/sim_files.h"
+
+namespace weft::test {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int kRankCounts[] = {1, 2, 3, 4, 5, 8};
+
+std::vector<std::string> Names(Files& files, const std::string& path) {
+  const auto names = files.List(path);
+  return names.ok() ? *names : std::vector<std::string>();
+}
+
+TEST(CheckpointSave, AnyNumberOfRanksLoadsWhatAnyNumberSaved) {
+  const MadeUpModel model(1);
+  for (const int savers : kRankCounts) {
+    SimFiles files;
+    MadeUpRanks from(model, savers);
+    ASSERT_TRUE(from.Save(files, "/c", {.step = 7}).ok());
+    for (const int loaders : kRankCounts) {
+      for (const size_t overlap : {0, 13}) {
+        SCOPED_TRACE(StrCat(savers, " to ", loaders, " overlap ", overlap));
+        MadeUpRanks to(model, loaders, overlap);
+        to.Clear();
+        ASSERT_NE(to.Difference(), "");
+        const absl::Status restored = to.Restore(files, "/c/step-00000007");
+        ASSERT_TRUE(restored.ok()) << restored;
+        EXPECT_EQ(to.Difference(), "");
+      }
+    }
+  }
+}
+
+// Chunks that begin and end within tensors, and tensors of several chunks.
+TEST(CheckpointSave, LoadsTensorsOfManyChunks) {
+  const MadeUpModel model(2, 700'001);
+  SimFiles files;
+  MadeUpRanks from(model, 3);
+  ASSERT_TRUE(from.Save(files, "/c", {.step = 7}).ok());
+  for (const int loaders : {1, 2, 3}) {
+    MadeUpRanks to(model, loaders, 100'000);
+    to.Clear();
+    const absl::Status restored = to.Restore(files, "/c/step-00000007");
+    ASSERT_TRUE(restored.ok()) << restored;
+    EXPECT_EQ(to.Difference(), "");
+  }
+}
+
+TEST(CheckpointSave, ValuesAloneLeaveTheRestAsItIs) {
+  const MadeUpModel model(3);
+  SimFiles files;
+  MadeUpRanks from(model, 2);
+  ASSERT_TRUE(from.Save(files, "/c", {.step = 7}).ok());
+  MadeUpRanks to(model, 3);
+  to.Clear();
+  ASSERT_TRUE(to.Restore(files, "/c/step-00000007", WEFT_SHARD_STATE_VALUES).ok());
+  EXPECT_EQ(to.Difference(WEFT_SHARD_STATE_VALUES), "");
+  EXPECT_THAT(to.Difference(), HasSubstr("main"));
+}
+
+TEST(CheckpointSave, TheDirectoryHasWhatTheFormatSays) {
+  const MadeUpModel model(4);
+  SimFiles files;
+  MadeUpRanks ranks(model, 2);
+  ASSERT_TRUE(ranks
+                  .Save(files, "/c",
+                        {.step = 7,
+                         .run = 2,
+                         .config = "{\"a\":1}\n",
+                         .values = {{.name = "v", .bytes = "x"}}})
+                  .ok());
+  EXPECT_THAT(Names(files, "/c"), ElementsAre("step-00000007.r2"));
+  EXPECT_THAT(Names(files, "/c/step-00000007.r2"),
+              ElementsAre("config.json", "done-00000.json", "done-00001.json", "manifest.json",
+                          "rank-00000.safetensors", "rank-00001.safetensors"));
+  const auto saved = SavedCheckpoint::Open(files, "/c/step-00000007.r2");
+  ASSERT_TRUE(saved.ok());
+  EXPECT_TRUE(saved->VerifyAll().ok());
+  EXPECT_EQ(saved->manifest().values[0].bytes, "x");
+}
+
+TEST(CheckpointSave, OutdatedOnesGoWhenANewOneIsThere) {
+  const MadeUpModel model(5);
+  SimFiles files;
+  MadeUpRanks ranks(model, 2);
+  for (int64_t step = 1; step <= 7; ++step)
+    ASSERT_TRUE(ranks.Save(files, "/c", {.step = step, .retention = {.last = 2, .every = 3}}).ok());
+  EXPECT_THAT(Names(files, "/c"), ElementsAre("step-00000003", "step-00000006", "step-00000007"));
+}
+
+TEST(CheckpointSave, ARankThatFailsLeavesTheOneBeforeAndSaysSo) {
+  const MadeUpModel model(6);
+  SimFiles files;
+  MadeUpRanks ranks(model, 3);
+  ASSERT_TRUE(ranks.Save(files, "/c", {.step = 1}).ok());
+  // Something stands where rank 1 is to write.
+  ASSERT_TRUE(files.MakeDirectory("/c/step-00000002").ok());
+  ASSERT_TRUE(files.MakeDirectory("/c/step-00000002/rank-00001.safetensors").ok());
+  const absl::Status saved = ranks.Save(files, "/c", {.step = 2});
+  EXPECT_FALSE(saved.ok());
+  const auto all = ListCheckpoints(files, "/c");
+  ASSERT_TRUE(all.ok());
+  EXPECT_TRUE((*all)[0].committed);
+  EXPECT_FALSE((*all)[1].committed);
+  EXPECT_THAT(Names(files, "/c/step-00000002"), Contains("failed-00001"));
+  EXPECT_THAT(Names(files, "/c/step-00000002"), Contains("failed-00000"));
+  // The next one is made, and takes the remains along.
+  ASSERT_TRUE(files.RemoveDirectory("/c/step-00000002/rank-00001.safetensors").ok());
+  ASSERT_TRUE(ranks.Save(files, "/c", {.step = 3}).ok());
+  EXPECT_THAT(Names(files, "/c"), Not(Contains("step-00000002")));
+}
+
+TEST(CheckpointSave, ARankThatDoesNotComeIsNamedAtTheDeadline) {
+  const MadeUpModel model(7);
+  SimFiles files;
+  MadeUpRanks ranks(model, 3);
+  ranks.states[1] = std::make_unique<MadeUpState>(model, 1, 3, 0);
+  // A directory that is not that of the others: what rank 1 writes is not seen.
+  MadeUpRanks alone(model, 3);
+  alone.states.resize(1);
+  absl::Status saved = alone.Save(files, "/c", {.step = 1});
+  EXPECT_FALSE(saved.ok());
+  EXPECT_THAT(std::string(saved.message()), HasSubstr("no rank has written element"));
+}
+
+TEST(CheckpointSave, AnotherModelIsRefusedByTheFirstTensorThatDiffers) {
+  const MadeUpModel model(8);
+  SimFiles files;
+  MadeUpRanks from(model, 2);
+  ASSERT_TRUE(from.Save(files, "/c", {.step = 7}).ok());
+  const auto complaint = [&](const MadeUpModel& other) {
+    MadeUpRanks to(other, 2);
+    const absl::Status restored = to.Restore(files, "/c/step-00000007");
+    EXPECT_EQ(ResultOf(restored), WEFT_INVALID_ARGUMENT);
+    EXPECT_EQ(to.Difference(), "") << "something was written";
+    return std::string(restored.message());
+  };
+  MadeUpModel other(8);
+  other.tensors[1].name = "blocks.0.wait";
+  EXPECT_THAT(complaint(other), HasSubstr("no tensor blocks.0.wait, of shape [7, 1000]"));
+  other = MadeUpModel(8);
+  other.tensors[1].shape = {1000, 7};
+  EXPECT_THAT(
+      complaint(other),
+      HasSubstr(
+          "blocks.0.weight with shape [7, 1000], and this model has it with shape [1000, 7]"));
+  other = MadeUpModel(8);
+  other.tensors[0].dtype = WEFT_FLOAT16;
+  EXPECT_THAT(complaint(other), HasSubstr("embed.weight as BF16, and this model has it as F16"));
+  other = MadeUpModel(8);
+  other.tensors[3].dtype = WEFT_UINT8;
+  EXPECT_THAT(complaint(other), HasSubstr("blocks.0.mask as BOOL"));
+  other = MadeUpModel(8);
+  other.tensors[3].kinds |= 1u << WEFT_SHARD_STATE_MOMENT1;
+  other.contents[3][WEFT_SHARD_STATE_MOMENT1] = std::string(20, 'x');
+  EXPECT_THAT(complaint(other), HasSubstr("has no moment1 of tensor blocks.0.mask"));
+}
+
+}  // namespace
+}  // namespace weft::test
