@@ -40,6 +40,7 @@ enum class ShardMark : uint32_t {
   kContext = 0x54584354,
   kUnit = 0x54494e55,
   kParam = 0x41524150,
+  kCheckpoint = 0x504b4843,
 };
 
 // What every handle of a shard manager begins with.

@@ -23,6 +23,12 @@ constexpr NamedSize Named(std::string_view name) {
 constexpr NamedSize kStructs[] = {
     WEFT_NAMED_SIZE(weft_allocator_t),
     WEFT_NAMED_SIZE(weft_call_t),
+    WEFT_NAMED_SIZE(weft_checkpoint_config_t),
+    WEFT_NAMED_SIZE(weft_checkpoint_load_config_t),
+    WEFT_NAMED_SIZE(weft_checkpoint_loaded_t),
+    WEFT_NAMED_SIZE(weft_checkpoint_save_config_t),
+    WEFT_NAMED_SIZE(weft_checkpoint_tensor_t),
+    WEFT_NAMED_SIZE(weft_checkpoint_value_t),
     WEFT_NAMED_SIZE(weft_completion_queue_config_t),
     WEFT_NAMED_SIZE(weft_completion_t),
     WEFT_NAMED_SIZE(weft_error_info_t),

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "weft/checkpoint.h"
 #include "weft/completion_queue.h"
 #include "weft/dlpack.h"
 #include "weft/error.h"
@@ -45,6 +46,18 @@ template <>
 inline constexpr size_t kOldestBytes<weft_allocator_t> = 32;
 template <>
 inline constexpr size_t kOldestBytes<weft_call_t> = 56;
+template <>
+inline constexpr size_t kOldestBytes<weft_checkpoint_config_t> = 48;
+template <>
+inline constexpr size_t kOldestBytes<weft_checkpoint_load_config_t> = 24;
+template <>
+inline constexpr size_t kOldestBytes<weft_checkpoint_loaded_t> = 32;
+template <>
+inline constexpr size_t kOldestBytes<weft_checkpoint_save_config_t> = 24;
+template <>
+inline constexpr size_t kOldestBytes<weft_checkpoint_tensor_t> = 56;
+template <>
+inline constexpr size_t kOldestBytes<weft_checkpoint_value_t> = 48;
 template <>
 inline constexpr size_t kOldestBytes<weft_completion_queue_config_t> = 16;
 template <>

@@ -3,6 +3,7 @@
 #define WEFT_WEFT_H_
 
 #include "weft/batch.h"
+#include "weft/checkpoint.h"
 #include "weft/collective.h"
 #include "weft/completion_queue.h"
 #include "weft/dlpack.h"

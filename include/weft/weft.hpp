@@ -14,7 +14,7 @@
 //   collectives.hpp  every operation, in all forms          op.hpp        reductions of your own
 //   owners.hpp       Error, Work, Memory, Registration...   settings.hpp  progress, log, allocator, options
 //   completion_queue.hpp   the ends of many works, for one thread
-//   shard.hpp, shard_plan.hpp, shard_checks.hpp, shard_state.hpp   shard managers; the headers that are not included from here
+//   shard.hpp, shard_plan.hpp, shard_checks.hpp, shard_state.hpp, checkpoint.hpp   shard managers; the headers that are not included from here
 //
 // The classes live in an inline namespace, so that their symbols meet no other version's in one program.
 #ifndef WEFT_WEFT_HPP_

@@ -38,6 +38,7 @@ struct Outputs {
   uint64_t sequence;
   weft_op_t op;
   weft_completion_queue_t queue;
+  weft_checkpoint_t checkpoint;
   weft_completion_t completions[2];
   size_t count;
 };
@@ -72,6 +73,7 @@ class Bench {
   weft_shard_context_t ready = nullptr;  // finalized
   weft_shard_unit_t unit = nullptr;
   weft_shard_param_t param = nullptr;
+  weft_checkpoint_t checkpoint = nullptr;  // of `solo`, in a directory that is not there
 
  private:
   void MakeContexts();
@@ -104,6 +106,7 @@ std::vector<BadCall> BadShardCheckCalls();  // shard_checks.h
 std::vector<BadCall> BadShardInfoCalls();   // shard_info.h
 std::vector<BadCall> BadParamGroupCalls();  // shard_param_groups.h
 std::vector<BadCall> BadShardStateCalls();  // shard_state.h
+std::vector<BadCall> BadCheckpointCalls();  // checkpoint.h
 std::vector<BadCall> BadOpCalls();          // op.h
 std::vector<BadCall> BadProcessCalls();     // mem.h, log.h, options.h, error.h
 std::vector<BadCall> BadShardPlanCalls();   // shard_plan.h, shard_units.h
@@ -169,7 +172,8 @@ void AddHandleFaults(const char* function, const char* kind,
                      const std::function<weft_result_t(Bench&, Handle)>& call,
                      std::vector<BadCall>* calls) {
   const std::string name(function);
-  const bool takes_null = name == "weft_mesh_destroy" || name == "weft_shard_context_destroy";
+  const bool takes_null = name == "weft_mesh_destroy" || name == "weft_shard_context_destroy" ||
+                          name == "weft_checkpoint_destroy";
   if (!takes_null) {
     calls->push_back({function, std::string(kind) + "_NULL", WEFT_INVALID_ARGUMENT,
                       std::string(kind) + " is NULL", [call](Bench& b) {

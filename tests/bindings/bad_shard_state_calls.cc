@@ -70,8 +70,7 @@ void AddStatePartFaults(std::vector<BadCall>* calls) {
   calls->push_back(
       {kPart, "a_context_not_finalized", WEFT_BAD_STATE, "is not finalized", [](Bench& b) {
          weft_shard_param_t param = nullptr;
-         EXPECT_EQ(AddParam(b.open_unit, "x", nullptr, 0, WEFT_FLOAT32, 0, &param),
-                   WEFT_SUCCESS);
+         EXPECT_EQ(AddParam(b.open_unit, "x", nullptr, 0, WEFT_FLOAT32, 0, &param), WEFT_SUCCESS);
          return PartOf(param, WEFT_SHARD_STATE_VALUE);
        }});
   calls->push_back(

@@ -71,9 +71,14 @@ void Bench::MakeContexts() {
   EXPECT_EQ(AddParam(unit, "weight", &shape, 1, WEFT_FLOAT32, 0, &param), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_unit_seal(unit), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_context_finalize(ready, nullptr), WEFT_SUCCESS) << weft_last_error();
+  weft_checkpoint_config_t config = {};
+  config.struct_size = sizeof(config);
+  config.directory = "nowhere/checkpoints";
+  EXPECT_EQ(weft_checkpoint_create(solo, &config, &checkpoint), WEFT_SUCCESS) << weft_last_error();
 }
 
 Bench::~Bench() {
+  EXPECT_EQ(weft_checkpoint_destroy(checkpoint), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_context_destroy(open), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_context_destroy(ready), WEFT_SUCCESS);
   EXPECT_EQ(weft_mesh_destroy(mesh), WEFT_SUCCESS);

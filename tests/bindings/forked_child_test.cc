@@ -585,6 +585,48 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
        [](T t) {
          return weft_shard_state_written(t.bench.ready, WEFT_SHARD_STATE_ALL, nullptr);
        }},
+      {"weft_checkpoint_create",
+       [](T t) {
+         auto config = Sized<weft_checkpoint_config_t>();
+         config.directory = "nowhere";
+         return weft_checkpoint_create(t.bench.solo, &config, &t.bench.out.checkpoint);
+       }},
+      {"weft_checkpoint_destroy",
+       [](T t) {
+         return weft_checkpoint_destroy(t.bench.checkpoint);
+       }},
+      {"weft_checkpoint_add_context",
+       [](T t) {
+         return weft_checkpoint_add_context(t.bench.checkpoint, nullptr, t.bench.ready);
+       }},
+      {"weft_checkpoint_add_tensor",
+       [](T t) {
+         auto tensor = Sized<weft_checkpoint_tensor_t>();
+         return weft_checkpoint_add_tensor(t.bench.checkpoint, &tensor);
+       }},
+      {"weft_checkpoint_add_value",
+       [](T t) {
+         auto value = Sized<weft_checkpoint_value_t>();
+         return weft_checkpoint_add_value(t.bench.checkpoint, &value);
+       }},
+      {"weft_checkpoint_save",
+       [](T t) {
+         const auto config = Sized<weft_checkpoint_save_config_t>();
+         return weft_checkpoint_save(t.bench.checkpoint, &config);
+       }},
+      {"weft_checkpoint_test",
+       [](T t) {
+         return weft_checkpoint_test(t.bench.checkpoint, &t.bench.out.number);
+       }},
+      {"weft_checkpoint_wait",
+       [](T t) {
+         return weft_checkpoint_wait(t.bench.checkpoint, 0);
+       }},
+      {"weft_checkpoint_load",
+       [](T t) {
+         auto loaded = Sized<weft_checkpoint_loaded_t>();
+         return weft_checkpoint_load(t.bench.checkpoint, nullptr, &loaded);
+       }},
       {"weft_shard_context_plan",
        [](T t) {
          auto plan = Sized<weft_shard_plan_t>();

@@ -30,6 +30,20 @@ inline weft_group_config_t ConfigNamed(const char* name, int64_t timeout_ns = 60
   return config;
 }
 
+// Runs body(rank, group) for every rank of a group that is made for it, each on a thread of its own.
+template <typename Body>
+void OnLocalRanks(int size, const Body& body) {
+  const weft_group_config_t config = ConfigNamed("local");
+  std::vector<weft_group_t> groups(static_cast<size_t>(size));
+  ASSERT_EQ(weft_group_create_local(size, &config, groups.data()), WEFT_SUCCESS)
+      << weft_last_error();
+  OnThreads(size, [&](int rank) {
+    weft_group_t const group = groups[static_cast<size_t>(rank)];
+    body(rank, group);
+    EXPECT_EQ(weft_group_destroy(group), WEFT_SUCCESS);
+  });
+}
+
 // One rank's part of a check that the group is what was asked for and sums; frees the group.
 inline void ExpectSumsAndDestroy(weft_group_t group, int size, int rank) {
   int found = -1;

@@ -160,26 +160,12 @@ struct Files {
   }
 };
 
-// Runs `body` on every rank of a group.
-template <typename Body>
-void OnRanks(int ranks, const Body& body) {
-  const weft_group_config_t config = ConfigNamed("state");
-  std::vector<weft_group_t> groups(static_cast<size_t>(ranks));
-  ASSERT_EQ(weft_group_create_local(ranks, &config, groups.data()), WEFT_SUCCESS)
-      << weft_last_error();
-  OnThreads(ranks, [&](int rank) {
-    weft_group_t const group = groups[static_cast<size_t>(rank)];
-    body(rank, group);
-    EXPECT_EQ(weft_group_destroy(group), WEFT_SUCCESS);
-  });
-}
-
 TEST(ShardState, GoesOnUnderAnotherPresetWithTheSameBits) {
   constexpr int kRanks = 3;
   Files half;
   Files whole;
   Files resumed;
-  OnRanks(kRanks, [&](int, weft_group_t group) {
+  OnLocalRanks(kRanks, [&](int, weft_group_t group) {
     const Model model(group, WEFT_SHARD_FULL_SHARD);
     model.Load();
     model.Step(0);
@@ -197,7 +183,7 @@ TEST(ShardState, GoesOnUnderAnotherPresetWithTheSameBits) {
   EXPECT_EQ(half.scalars.update_count, 2);
   EXPECT_EQ(half.scalars.steps_begun, 2);
   for (const weft_shard_preset_t preset : {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO2}) {
-    OnRanks(kRanks, [&](int, weft_group_t group) {
+    OnLocalRanks(kRanks, [&](int, weft_group_t group) {
       const Model model(group, preset);
       half.Restore(model);
       model.Step(2);
@@ -211,7 +197,7 @@ TEST(ShardState, GoesOnUnderAnotherPresetWithTheSameBits) {
 }
 
 TEST(ShardState, SaysWhatThereIsNot) {
-  OnRanks(2, [](int, weft_group_t group) {
+  OnLocalRanks(2, [](int, weft_group_t group) {
     for (const bool optimizer : {false, true}) {
       const Model model(group, WEFT_SHARD_ZERO1, optimizer);
       model.Load();
@@ -254,7 +240,7 @@ TEST(ShardState, SaysWhatThereIsNot) {
 }
 
 TEST(ShardState, IsSavedByARankThatHasFailed) {
-  OnRanks(2, [](int rank, weft_group_t group) {
+  OnLocalRanks(2, [](int rank, weft_group_t group) {
     const Model model(group, WEFT_SHARD_FULL_SHARD);
     model.Load();
     model.Step(0);

@@ -31,9 +31,9 @@ class Rank {
     for (size_t u = 0; u < kUnits; ++u) {
       const std::string name = "unit" + std::to_string(u);
       EXPECT_EQ(weft_shard_unit_begin(context_, name.c_str(), &policy, &units[u]), WEFT_SUCCESS);
-      EXPECT_EQ(AddParam(units[u], (name + ".weight").c_str(), &kCount, 1,
-                                          WEFT_FLOAT32, 0, &params[u]),
-                WEFT_SUCCESS);
+      EXPECT_EQ(
+          AddParam(units[u], (name + ".weight").c_str(), &kCount, 1, WEFT_FLOAT32, 0, &params[u]),
+          WEFT_SUCCESS);
       EXPECT_EQ(weft_shard_unit_seal(units[u]), WEFT_SUCCESS);
       EXPECT_EQ(UnshardedBytes(u), 0u);
     }

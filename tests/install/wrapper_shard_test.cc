@@ -1,11 +1,14 @@
 // The C++ wrapper of the shard managers: a whole step, and a step that an exception leaves. Compiled as C++17.
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "weft/checkpoint.hpp"
 #include "weft/shard.hpp"
 #include "weft/shard_checks.hpp"
 #include "weft/shard_state.hpp"
@@ -256,6 +259,38 @@ TEST(ShardWrapper, StateIsReadAndWrittenBack) {
       EXPECT_EQ(error.result(), WEFT_INVALID_ARGUMENT);
     }
   });
+}
+
+TEST(ShardWrapper, CheckpointsAreSavedAndLoaded) {
+  char folder[] = "/tmp/weft-wrapper-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string directory = std::string(folder) + "/checkpoints";
+  weft_checkpoint_config_t config = {};
+  config.struct_size = sizeof(config);
+  config.directory = directory.c_str();
+  OnRanks(2, [&config](const weft::Group& group, int) {
+    Model model(group);
+    const weft::Checkpoint checkpoint(group, config);
+    checkpoint.Add(model.context);
+    EXPECT_EQ(checkpoint.Load().found, 0);
+    model.weight.As<float>()[0] = 2.5F;
+    checkpoint.SaveInBackground(3);
+    checkpoint.Wait();
+    EXPECT_TRUE(checkpoint.Test());
+    model.weight.As<float>()[0] = 1;
+    checkpoint.Save(4);
+    EXPECT_EQ(checkpoint.LoadStep(3).step, 3);
+    EXPECT_EQ(model.weight.As<float>()[0], 2.5F);
+    EXPECT_EQ(checkpoint.Load(WEFT_CHECKPOINT_VALUES_ONLY).step, 4);
+    EXPECT_EQ(model.weight.As<float>()[0], 1);
+    try {
+      checkpoint.Save(4);
+      FAIL() << "a step was saved twice";
+    } catch (const weft::Error& error) {
+      EXPECT_EQ(error.result(), WEFT_INVALID_ARGUMENT);
+    }
+  });
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

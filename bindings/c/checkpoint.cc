@@ -1,0 +1,300 @@
+// The C interface of include/weft/checkpoint.h over shard/checkpoint.
+#include "weft/checkpoint.h"
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+#include "base/later.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wait.h"
+#include "bindings/c/guard.h"
+#include "bindings/c/handle_pool.h"
+#include "bindings/c/handles.h"
+#include "bindings/c/shard_handles.h"
+#include "bindings/c/struct_size.h"
+#include "comm/kernels/dtype.h"
+#include "shard/checkpoint/checkpoint.h"
+
+namespace calls = weft::shard_calls;
+using weft::Guarded;
+using weft::StrCat;
+
+struct weft_checkpoint : weft::MarkedHandle<weft::ShardMark::kCheckpoint> {
+  weft::Origin origin;
+  std::unique_ptr<weft::Checkpoint> checkpoint;
+  std::string loaded_path;
+};
+
+namespace {
+
+constexpr int64_t kDefaultTimeoutNs = 600'000'000'000;
+constexpr size_t kValueBytesMax = 16 << 20;
+constexpr size_t kNameBytesMax = 4096;
+constexpr size_t kConfigBytesMax = 16 << 20;
+
+absl::Status CheckHandle(const char* call, weft_checkpoint_t checkpoint) {
+  WEFT_RETURN_IF_ERROR(
+      calls::CheckHandle(call, checkpoint, weft::ShardMark::kCheckpoint, "checkpoint"));
+  return calls::CheckOrigin(call, checkpoint->origin, "checkpoint");
+}
+
+// Of what is given with a name, and must be given.
+template <typename T>
+absl::StatusOr<T> ReadNamed(const char* call, const T* given, const char* what) {
+  if (given == nullptr) return calls::Invalid(call, StrCat(what, " is NULL; pass one"));
+  T copy{};
+  WEFT_RETURN_IF_ERROR(weft::ReadConfig(call, given, &copy));
+  if (copy.name == nullptr || copy.name[0] == '\0' ||
+      std::string_view(copy.name).size() > kNameBytesMax) {
+    return calls::Invalid(call, StrCat("name is NULL, empty or longer than ", kNameBytesMax,
+                                       " bytes; give the ", what, " a name"));
+  }
+  return copy;
+}
+
+absl::StatusOr<weft::CheckpointOptions> ReadOptions(const char* call,
+                                                    const weft_checkpoint_config_t* config) {
+  weft_checkpoint_config_t copy{};
+  WEFT_RETURN_IF_ERROR(weft::ReadConfig(call, config, &copy));
+  if (copy.directory == nullptr || copy.directory[0] == '\0')
+    return calls::Invalid(call, "directory is NULL or empty; say where checkpoints are");
+  if (copy.keep_last < 0 || copy.keep_every < 0) {
+    return calls::Invalid(call, StrCat("keep_last is ", copy.keep_last, " and keep_every ",
+                                       copy.keep_every, "; use 0 or positive numbers"));
+  }
+  if (copy.timeout_ns < 0) {
+    return calls::Invalid(
+        call, StrCat("timeout_ns is ", copy.timeout_ns, "; use 0 for 600 s or a positive number"));
+  }
+  weft::CheckpointOptions options{
+      .directory = copy.directory,
+      .retention = {.last = copy.keep_last, .every = copy.keep_every},
+      .timeout_ns = copy.timeout_ns == 0 ? kDefaultTimeoutNs : copy.timeout_ns,
+      .config = copy.config == nullptr ? "" : copy.config};
+  if (options.config.size() <= kConfigBytesMax) return options;
+  return calls::Invalid(
+      call, StrCat("config has ", options.config.size(), " bytes; use up to ", kConfigBytesMax));
+}
+
+absl::StatusOr<weft::SavedTensor> ReadTensor(const char* call,
+                                             const weft_checkpoint_tensor_t& given) {
+  if (given.ndim < 0 || given.ndim > WEFT_SHARD_DIMS_MAX ||
+      (given.ndim > 0 && given.shape == nullptr)) {
+    return calls::Invalid(call, StrCat("tensor ", given.name, " has ", given.ndim,
+                                       " dimensions, or no shape; use 0 to ", WEFT_SHARD_DIMS_MAX));
+  }
+  if (!weft::IsDtype(given.dtype)) {
+    return calls::Invalid(
+        call, StrCat("dtype of tensor ", given.name, " is ", calls::NumberOf(given.dtype),
+                     "; use a value of weft_dtype_t"));
+  }
+  weft::SavedTensor tensor{.name = given.name, .dtype = given.dtype};
+  size_t bytes = weft::DtypeSize(given.dtype);
+  for (int i = 0; i < given.ndim; ++i) {
+    const int64_t dimension = given.shape[i];
+    if (dimension < 0 || __builtin_mul_overflow(bytes, static_cast<size_t>(dimension), &bytes) ||
+        bytes > std::numeric_limits<size_t>::max() / 2) {
+      return calls::Invalid(call, StrCat("dimension ", i, " of tensor ", given.name, " is ",
+                                         dimension, "; the whole must fit into memory"));
+    }
+    tensor.shape.push_back(dimension);
+  }
+  return tensor;
+}
+
+// What a callback of the program's own has answered.
+absl::Status CallbackError(const char* what, const char* name, weft_result_t result) {
+  if (result == WEFT_SUCCESS) return absl::OkStatus();
+  return weft::MakeError(WEFT_INVALID_ARGUMENT, StrCat("the function that ", what, " value ", name,
+                                                       " answered ", weft_result_name(result)));
+}
+
+weft::ValueCalls MakeCalls(const weft_checkpoint_value_t& value) {
+  weft::ValueCalls made{.name = value.name,
+                        .per_rank = (value.flags & WEFT_CHECKPOINT_PER_RANK) != 0};
+  made.save = [value, name = made.name]() -> absl::StatusOr<std::string> {
+    const void* bytes = nullptr;
+    size_t count = 0;
+    WEFT_RETURN_IF_ERROR(
+        CallbackError("saves", name.c_str(), value.save(value.user, &bytes, &count)));
+    if (count > kValueBytesMax || (bytes == nullptr && count > 0)) {
+      return weft::MakeError(
+          WEFT_INVALID_ARGUMENT,
+          StrCat("value ", name, " has ", count, " bytes, or is NULL; use up to ", kValueBytesMax));
+    }
+    return std::string(static_cast<const char*>(bytes), count);
+  };
+  made.load = [value, name = made.name](const std::string* bytes) {
+    const void* const data = bytes == nullptr ? nullptr : bytes->data();
+    return CallbackError("loads", name.c_str(),
+                         value.load(value.user, data, bytes == nullptr ? 0 : bytes->size()));
+  };
+  return made;
+}
+
+}  // namespace
+
+extern "C" {
+
+weft_result_t weft_checkpoint_create(weft_group_t group, const weft_checkpoint_config_t* config,
+                                     weft_checkpoint_t* checkpoint) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "checkpoint_create";
+    WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, checkpoint, "checkpoint"));
+    if (group == nullptr) return calls::Invalid(kCall, "group is NULL; pass a weft_group_t");
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
+    if (config == nullptr)
+      return calls::Invalid(kCall, "config is NULL; say at least where checkpoints are");
+    WEFT_ASSIGN_OR_RETURN(weft::CheckpointOptions options, ReadOptions(kCall, config));
+    absl::StatusOr<std::unique_ptr<weft::Checkpoint>> made =
+        weft::Checkpoint::Create(group->group.shared(), weft::SystemFiles(), std::move(options));
+    if (!made.ok()) return weft::Annotate(made.status(), "checkpoint_create: ");
+    weft_checkpoint* const handle = weft::HandlePool<weft_checkpoint>::Get().Make();
+    handle->checkpoint = *std::move(made);
+    *checkpoint = handle;
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_checkpoint_destroy(weft_checkpoint_t checkpoint) {
+  return Guarded([&]() -> absl::Status {
+    if (checkpoint == nullptr) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(CheckHandle("checkpoint_destroy", checkpoint));
+    weft::HandlePool<weft_checkpoint>::Get().Retire(checkpoint);
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_checkpoint_add_context(weft_checkpoint_t checkpoint, const char* name,
+                                          weft_shard_context_t context) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "checkpoint_add_context";
+    WEFT_RETURN_IF_ERROR(CheckHandle(kCall, checkpoint));
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, context));
+    return weft::Annotate(
+        checkpoint->checkpoint->AddContext(name == nullptr ? "" : name, *context->context),
+        "checkpoint_add_context: ");
+  });
+}
+
+weft_result_t weft_checkpoint_add_tensor(weft_checkpoint_t checkpoint,
+                                         const weft_checkpoint_tensor_t* tensor) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "checkpoint_add_tensor";
+    WEFT_RETURN_IF_ERROR(CheckHandle(kCall, checkpoint));
+    WEFT_ASSIGN_OR_RETURN(const weft_checkpoint_tensor_t given, ReadNamed(kCall, tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(weft::SavedTensor read, ReadTensor(kCall, given));
+    if (given.data == nullptr && given.count > 0)
+      return calls::Invalid(kCall, StrCat("data of tensor ", given.name, " is NULL"));
+    return weft::Annotate(
+        checkpoint->checkpoint->AddTensor(std::move(read), given.begin, given.count, given.data),
+        "checkpoint_add_tensor: ");
+  });
+}
+
+weft_result_t weft_checkpoint_add_value(weft_checkpoint_t checkpoint,
+                                        const weft_checkpoint_value_t* value) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "checkpoint_add_value";
+    WEFT_RETURN_IF_ERROR(CheckHandle(kCall, checkpoint));
+    WEFT_ASSIGN_OR_RETURN(const weft_checkpoint_value_t given, ReadNamed(kCall, value, "value"));
+    if (given.save == nullptr || given.load == nullptr)
+      return calls::Invalid(kCall, StrCat("save or load of value ", given.name, " is NULL"));
+    if ((given.flags & ~WEFT_CHECKPOINT_PER_RANK) != 0)
+      return calls::Invalid(kCall, StrCat("flags has unknown bits: ", given.flags));
+    return weft::Annotate(checkpoint->checkpoint->AddValue(MakeCalls(given)),
+                          "checkpoint_add_value: ");
+  });
+}
+
+weft_result_t weft_checkpoint_save(weft_checkpoint_t checkpoint,
+                                   const weft_checkpoint_save_config_t* config) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "checkpoint_save";
+    WEFT_RETURN_IF_ERROR(CheckHandle(kCall, checkpoint));
+    if (config == nullptr) return calls::Invalid(kCall, "config is NULL; say which step it is");
+    weft_checkpoint_save_config_t copy{};
+    WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, config, &copy));
+    if (copy.step < 0) {
+      return calls::Invalid(kCall, StrCat("step is ", copy.step, "; use 0 or a positive number"));
+    }
+    return weft::Annotate(checkpoint->checkpoint->Save(copy.step, copy.background != 0),
+                          "checkpoint_save: ");
+  });
+}
+
+weft_result_t weft_checkpoint_test(weft_checkpoint_t checkpoint, int* ended) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "checkpoint_test";
+    WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, ended, "ended"));
+    WEFT_RETURN_IF_ERROR(CheckHandle(kCall, checkpoint));
+    const absl::StatusOr<bool> tested = checkpoint->checkpoint->Test();
+    if (!tested.ok()) return weft::Annotate(tested.status(), "checkpoint_test: ");
+    *ended = *tested ? 1 : 0;
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_checkpoint_wait(weft_checkpoint_t checkpoint, int64_t timeout_ns) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "checkpoint_wait";
+    WEFT_RETURN_IF_ERROR(CheckHandle(kCall, checkpoint));
+    if (timeout_ns < 0) {
+      return calls::Invalid(kCall, StrCat("timeout_ns is ", timeout_ns,
+                                          "; use 0 for the save's own or a positive number"));
+    }
+    const int64_t deadline_ns = timeout_ns == 0 ? std::numeric_limits<int64_t>::max()
+                                                : weft::Later(weft::MonotonicNs(), timeout_ns);
+    const absl::StatusOr<bool> ended = checkpoint->checkpoint->WaitUntil(deadline_ns);
+    if (!ended.ok()) return weft::Annotate(ended.status(), "checkpoint_wait: ");
+    if (*ended) return absl::OkStatus();
+    return weft::MakeError(
+        WEFT_TIMEOUT, {.operation = kCall},
+        StrCat(kCall, ": the save is still under way after ", timeout_ns / 1'000'000, " ms"));
+  });
+}
+
+weft_result_t weft_checkpoint_load(weft_checkpoint_t checkpoint,
+                                   const weft_checkpoint_load_config_t* config,
+                                   weft_checkpoint_loaded_t* loaded) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "checkpoint_load";
+    WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, loaded, "loaded"));
+    WEFT_RETURN_IF_ERROR(weft::CheckAnswer(kCall, loaded));
+    WEFT_RETURN_IF_ERROR(CheckHandle(kCall, checkpoint));
+    weft_checkpoint_load_config_t copy{};
+    WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, config, &copy));
+    if ((copy.flags & ~(WEFT_CHECKPOINT_VALUES_ONLY | WEFT_CHECKPOINT_STEP)) != 0)
+      return calls::Invalid(kCall, StrCat("flags has unknown bits: ", copy.flags));
+    const bool step = (copy.flags & WEFT_CHECKPOINT_STEP) != 0;
+    if (copy.step < 0 || (copy.step > 0 && !step)) {
+      return calls::Invalid(
+          kCall,
+          StrCat("step is ", copy.step, "; use 0 or a positive number, with WEFT_CHECKPOINT_STEP"));
+    }
+    const bool values = (copy.flags & WEFT_CHECKPOINT_VALUES_ONLY) != 0;
+    absl::StatusOr<weft::Checkpoint::Loaded> made = checkpoint->checkpoint->Load(
+        step ? copy.step : -1, values ? WEFT_SHARD_STATE_VALUES : WEFT_SHARD_STATE_ALL);
+    weft_checkpoint_loaded_t answer{};
+    answer.struct_size = sizeof(answer);
+    if (made.ok()) {
+      checkpoint->loaded_path = std::move(made->path);
+      answer.found = 1;
+      answer.ranks = made->ranks;
+      answer.step = made->step;
+      answer.path = checkpoint->loaded_path.c_str();
+    } else if (!absl::IsNotFound(made.status())) {
+      return weft::Annotate(made.status(), "checkpoint_load: ");
+    }
+    weft::WriteAnswer(answer, loaded);
+    return absl::OkStatus();
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,169 @@
+/* Checkpoints: the state of shard contexts, tensors and values of your own, saved by all ranks of a group to one directory, and
+ * loaded again by any number of ranks under any preset.
+ *
+ *   weft_checkpoint_config_t config = {sizeof config, "runs/a/checkpoints", .keep_last = 3};
+ *   weft_checkpoint_create(group, &config, &checkpoint);               collective
+ *   weft_checkpoint_add_context(checkpoint, NULL, context);            ... add_tensor, add_value
+ *   weft_checkpoint_load(checkpoint, NULL, &loaded);                   collective; loaded.found is 0 in a new run
+ *   for each step ...
+ *     weft_checkpoint_save_config_t save = {sizeof save, step, .background = 1};
+ *     weft_checkpoint_save(checkpoint, &save);                         between steps; no rank waits for another
+ *   weft_checkpoint_wait(checkpoint, 0);
+ *   weft_checkpoint_destroy(checkpoint);
+ *
+ * A checkpoint counts once all ranks have written all of it to the disk and rank 0 has committed it; what was there before stays until
+ * then, whatever ends the program, the machine, or the disk. Every byte has a checksum, which is compared before the byte is used: a
+ * checkpoint that is damaged is passed over for the one before it, with a warning. docs/formats/checkpoint.md has the files, whose
+ * tensors the safetensors package reads; docs/checkpointing.md a program.
+ *
+ * All ranks need the same directory; on several nodes that is one of a file system that they share. One run saves in a
+ * directory at a time; another one may load from it meanwhile.
+ *
+ * With the same number of ranks, training goes on with the bits that it would have had, whatever the preset.
+ *
+ * Errors of all: INVALID_ARGUMENT (NULL, wrong struct_size, a value out of range), FORKED; collective calls also have those of
+ * collective.h. SYSTEM_ERROR or OUT_OF_MEMORY name the file that could not be written or read, and what to do.
+ *
+ * Thread rule: one thread at a time per checkpoint: that of the step calls of its contexts.
+ */
+#ifndef WEFT_CHECKPOINT_H_
+#define WEFT_CHECKPOINT_H_
+
+#include "weft/shard.h"
+#include "weft/types.h"
+
+WEFT_BEGIN_DECLS
+
+/* What a run saves and loads, and where. */
+typedef struct weft_checkpoint* weft_checkpoint_t;
+
+/* Where checkpoints are, and how many are kept. */
+typedef struct weft_checkpoint_config {
+  size_t struct_size;
+  const char* directory; /* of all checkpoints; made if its parent is there */
+  int64_t
+      keep_last; /* so many are kept, the older ones removed when a new one is committed; 0: all */
+  int64_t keep_every; /* and those of steps that are multiples of it, for good; 0: none */
+  int64_t
+      timeout_ns; /* of a save from its begin until it is committed, and of each collective; 0: 600 s */
+  const char*
+      config; /* text that rank 0 writes beside each checkpoint as config.json; NULL: none */
+} weft_checkpoint_config_t;
+
+/* Strings are copied. `group` is borrowed and must outlive the checkpoint: all ranks that save. Nothing is written yet. Collective. Errors:
+ * SYSTEM_ERROR if rank 0 cannot read the directory. */
+WEFT_EXPORT weft_result_t weft_checkpoint_create(weft_group_t group,
+                                                 const weft_checkpoint_config_t* config,
+                                                 weft_checkpoint_t* checkpoint);
+
+/* Waits for a save that is under way, until its deadline at most, and frees everything. Not collective. NULL is fine. */
+WEFT_EXPORT weft_result_t weft_checkpoint_destroy(weft_checkpoint_t checkpoint);
+
+/* ---- what is saved ------------------------------------------------------------------------------- */
+
+/* Adds all params and numbers of a finalized context, which is borrowed and must outlive the checkpoint. `name`: tells its numbers from
+ * those of other contexts, on whichever rank they are; NULL: "". Params are known by their names (weft_shard_unit_add_param), also to other
+ * contexts: ranks that have other params, as stages of a pipeline do, add theirs. Not collective. Errors: INVALID_ARGUMENT for a name that is taken,
+ * and those of weft_shard_state_part. */
+WEFT_EXPORT weft_result_t weft_checkpoint_add_context(weft_checkpoint_t checkpoint,
+                                                      const char* name,
+                                                      weft_shard_context_t context);
+
+/* A tensor of your own, or the slice of it that this rank has. */
+typedef struct weft_checkpoint_tensor {
+  size_t struct_size;
+  const char* name;     /* of the whole tensor, the same on all ranks */
+  const int64_t* shape; /* [ndim], of the whole tensor */
+  int ndim;             /* 0: a scalar */
+  weft_dtype_t dtype;
+  size_t begin; /* this rank has elements [begin, begin + count), counted by rows */
+  size_t count;
+  void*
+      data; /* [count]; read by saves, written by loads; borrowed until the checkpoint is destroyed */
+} weft_checkpoint_tensor_t;
+
+/* Adds a tensor. The slices of all ranks together must cover it, or the save fails; they may overlap where they have the same
+ * values. Not collective. */
+WEFT_EXPORT weft_result_t weft_checkpoint_add_tensor(weft_checkpoint_t checkpoint,
+                                                     const weft_checkpoint_tensor_t* tensor);
+
+/* Flags of weft_checkpoint_value_t. */
+#define WEFT_CHECKPOINT_PER_RANK 1u /* each rank has its own; else rank 0's is everybody's */
+
+/* Some bytes of your own, up to 16 MiB, such as the state of a random number generator or the place in the data. */
+typedef struct weft_checkpoint_value {
+  size_t struct_size;
+  const char* name;
+  uint32_t flags;
+  /* Called by weft_checkpoint_save: sets *bytes and *count, which stay valid until the next call. Anything but WEFT_SUCCESS fails the save. */
+  weft_result_t (*save)(void* user, const void** bytes, size_t* count);
+  /* Called by weft_checkpoint_load before anything else is written, maybe for several checkpoints in turn, of which the last one counts. bytes is
+   * NULL if the checkpoint has none of that name, or of this rank. Anything but WEFT_SUCCESS refuses the checkpoint, on all ranks. */
+  weft_result_t (*load)(void* user, const void* bytes, size_t count);
+  void* user;
+} weft_checkpoint_value_t;
+
+/* Adds a value; the same ones on all ranks. Not collective. */
+WEFT_EXPORT weft_result_t weft_checkpoint_add_value(weft_checkpoint_t checkpoint,
+                                                    const weft_checkpoint_value_t* value);
+
+/* ---- saving -------------------------------------------------------------------------------------- */
+
+/* What is to be saved. */
+typedef struct weft_checkpoint_save_config {
+  size_t struct_size;
+  int64_t step; /* of training; more than that of the save, or load, before */
+  /* 1: return when this rank's part is copied, into memory that the checkpoint keeps, as large as the part. A thread writes it. */
+  int background;
+} weft_checkpoint_save_config_t;
+
+/* Saves, between steps or after finish, on every rank. Not collective: no rank waits for another, but each waits until its save before has
+ * ended. Without `background` it returns when the checkpoint is committed. A save that fails leaves those before it as they are, and training
+ * may go on; of one in the background weft_checkpoint_test and weft_checkpoint_wait tell, else a warning at the next save. Errors: TIMEOUT
+ * naming the ranks that had not written at the deadline; UNREACHABLE if this rank does not see in the directory what rank 0 has written;
+ * SYSTEM_ERROR, naming the rank, if some rank could not write; INVALID_ARGUMENT for a step that does not grow. */
+WEFT_EXPORT weft_result_t weft_checkpoint_save(weft_checkpoint_t checkpoint,
+                                               const weft_checkpoint_save_config_t* config);
+
+/* Sets *ended to 0 while the last save is under way, and to 1 if it is committed, or there was none. The error of a save that has failed. */
+WEFT_EXPORT weft_result_t weft_checkpoint_test(weft_checkpoint_t checkpoint, int* ended);
+
+/* Returns when the last save is committed, or why it is not. timeout_ns 0: at its own deadline. TIMEOUT if it is still under way. */
+WEFT_EXPORT weft_result_t weft_checkpoint_wait(weft_checkpoint_t checkpoint, int64_t timeout_ns);
+
+/* ---- loading ------------------------------------------------------------------------------------- */
+
+/* Flags of weft_checkpoint_load_config_t. */
+#define WEFT_CHECKPOINT_VALUES_ONLY \
+  1u /* params alone: no optimizer state, numbers or values; for finetuning */
+#define WEFT_CHECKPOINT_STEP 2u /* `step` is meant, else the latest */
+
+/* Which checkpoint is wanted, and what of it. */
+typedef struct weft_checkpoint_load_config {
+  size_t struct_size;
+  uint32_t flags; /* WEFT_CHECKPOINT_* */
+  int64_t step;
+} weft_checkpoint_load_config_t;
+
+/* What was loaded. */
+typedef struct weft_checkpoint_loaded {
+  size_t struct_size; /* set by the caller: sizeof(weft_checkpoint_loaded_t) */
+  int found;          /* 0: there is none, and nothing was done */
+  int ranks;          /* that it was saved by */
+  int64_t step;
+  const char* path; /* its directory; valid until the next call on this checkpoint */
+} weft_checkpoint_loaded_t;
+
+/* Loads the latest checkpoint that is whole into everything that was added, between steps or after finalize. NULL config: all 0. Collective, with
+ * the same arguments. Every tensor that was added must be in the checkpoint with the same shape and type, and unless VALUES_ONLY is given with the same
+ * kinds of optimizer state; and every tensor of the checkpoint must have been added on some rank. Errors: INVALID_ARGUMENT naming the first
+ * tensor that differs, and both shapes: it is of another model, and nothing was written; CORRUPT if there are checkpoints and none is
+ * whole; UNSUPPORTED for a newer version of the format. After any other error than INVALID_ARGUMENT the state is of no use until a load
+ * succeeds. */
+WEFT_EXPORT weft_result_t weft_checkpoint_load(weft_checkpoint_t checkpoint,
+                                               const weft_checkpoint_load_config_t* config,
+                                               weft_checkpoint_loaded_t* loaded);
+
+WEFT_END_DECLS
+
+#endif /* WEFT_CHECKPOINT_H_ */
