@@ -1,10 +1,12 @@
 #include "tests/support/failing_calls.h"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
 #include <cstring>
 #include <ctime>
+#include <mutex>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -15,11 +17,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/wrapped_call.h"
+
 namespace weft::test {
 namespace {
 
 struct Plan {
-  int left = 0;  // calls until the one that fails; 0: none will
+  int left = 0;          // calls until the one that fails; 0: none will
+  int error_wanted = 0;  // 0: the call's own
   const char* name = nullptr;
   int error_number = 0;
   bool dies = false;              // instead
@@ -28,10 +33,41 @@ struct Plan {
   bool fails_late = false;  // the delayed call
 };
 
-thread_local Plan plan;
+thread_local Plan thread_plan;
 
-// True if this call is the one; errno is then set.
+std::mutex process_mutex;
+Plan process_plan;  // guarded by it
+std::atomic<bool> process_planned{false};
+
+void SetPlan(CallsOf calls, const Plan& plan) {
+  if (calls == CallsOf::kThisThread) {
+    thread_plan = plan;
+    return;
+  }
+  const std::lock_guard<std::mutex> lock(process_mutex);
+  process_plan = plan;
+  process_planned = plan.left > 0;
+}
+
+Plan PlanOf(CallsOf calls) {
+  if (calls == CallsOf::kThisThread) return thread_plan;
+  const std::lock_guard<std::mutex> lock(process_mutex);
+  return process_plan;
+}
+
+bool StrikesBy(Plan& plan, const char* name, int error_number) {
+  if (plan.left == 0 || --plan.left > 0) return false;
+  if (plan.dies) kill(getpid(), SIGKILL);
+  plan.name = name;
+  plan.error_number = plan.error_wanted != 0 ? plan.error_wanted : error_number;
+  errno = plan.error_number;
+  return true;
+}
+
+}  // namespace
+
 bool Strikes(const char* name, int error_number) {
+  Plan& plan = thread_plan;
   if (plan.delayed != nullptr && std::strcmp(name, plan.delayed) == 0) {
     plan.delayed = nullptr;
     const timespec delay{plan.delay_ns / 1'000'000'000, plan.delay_ns % 1'000'000'000};
@@ -39,57 +75,43 @@ bool Strikes(const char* name, int error_number) {
     errno = error_number;
     return plan.fails_late;
   }
-  if (plan.left == 0 || --plan.left > 0) return false;
-  if (plan.dies) kill(getpid(), SIGKILL);
-  plan.name = name;
-  plan.error_number = error_number;
-  errno = error_number;
-  return true;
+  if (StrikesBy(plan, name, error_number)) return true;
+  if (!process_planned) return false;
+  const std::lock_guard<std::mutex> lock(process_mutex);
+  return StrikesBy(process_plan, name, error_number);
 }
 
-}  // namespace
-
-FailingCalls::FailingCalls(int k) {
-  plan = {.left = k};
+FailingCalls::FailingCalls(int k, int error_number, CallsOf calls) : calls_(calls) {
+  SetPlan(calls, {.left = k, .error_wanted = error_number});
 }
 
 FailingCalls::~FailingCalls() {
-  plan = {};
+  SetPlan(calls_, {});
 }
 
-void DieAtCall(int k) {
-  plan = {.left = k, .dies = true};
+void DieAtCall(int k, CallsOf calls) {
+  SetPlan(calls, {.left = k, .dies = true});
 }
 
 void DelayCall(const char* name, int64_t delay_ns) {
-  plan = {.delayed = name, .delay_ns = delay_ns};
+  thread_plan = {.delayed = name, .delay_ns = delay_ns};
 }
 
 void FailCallLate(const char* name, int64_t delay_ns) {
-  plan = {.delayed = name, .delay_ns = delay_ns, .fails_late = true};
+  thread_plan = {.delayed = name, .delay_ns = delay_ns, .fails_late = true};
 }
 
 bool FailingCalls::struck() const {
-  return plan.name != nullptr;
+  return PlanOf(calls_).name != nullptr;
 }
 
 std::string FailingCalls::what() const {
-  if (!struck()) return "no call failed";
+  const Plan plan = PlanOf(calls_);
+  if (plan.name == nullptr) return "no call failed";
   return std::string(plan.name) + " failed with " + std::strerror(plan.error_number);
 }
 
 }  // namespace weft::test
-
-using weft::test::Strikes;
-
-// The linker sends calls of f to __wrap_f, and __real_f to the library's f.
-#define WEFT_WRAP(result, name, error, failure, parameters, arguments) \
-  extern "C" result __real_##name parameters;                          \
-  extern "C" result __wrap_##name parameters;                          \
-  result __wrap_##name parameters {                                    \
-    if (Strikes(#name, error)) return failure;                         \
-    return __real_##name arguments;                                    \
-  }
 
 WEFT_WRAP(int, socket, EMFILE, -1, (int a, int b, int c), (a, b, c))
 WEFT_WRAP(int, bind, EADDRINUSE, -1, (int a, const sockaddr* b, socklen_t c), (a, b, c))
@@ -128,7 +150,7 @@ extern "C" int __real_open(const char* path, int flags, ...);
 extern "C" int __wrap_open(const char* path, int flags, ...);
 
 int __wrap_open(const char* path, int flags, ...) {
-  if (Strikes("open", EMFILE)) return -1;
+  if (weft::test::Strikes("open", EMFILE)) return -1;
   va_list list;
   va_start(list, flags);
   const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(list, mode_t) : 0;
@@ -141,7 +163,7 @@ extern "C" int __wrap_fcntl(int fd, int command, ...);
 
 // Only commands with an int argument are used here.
 int __wrap_fcntl(int fd, int command, ...) {
-  if (Strikes("fcntl", EPERM)) return -1;
+  if (weft::test::Strikes("fcntl", EPERM)) return -1;
   va_list list;
   va_start(list, command);
   const int argument = va_arg(list, int);

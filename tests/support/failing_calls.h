@@ -7,7 +7,8 @@
 //     if (!failing.struck()) break;   // there are fewer than k calls
 //   }
 //
-// Link weft_test_failing_calls. Counts the calls of the creating thread only, while the object lives.
+// Link weft_test_failing_calls, or weft_test_failing_file_calls, which has the calls that write files durably too: fsync,
+// rename, unlink, close and those of directories. Calls count while the object lives: those of the creating thread, or of all.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,15 @@
 
 namespace weft::test {
 
+enum class CallsOf {
+  kThisThread,
+  kProcess,  // all threads, also those that are started later; one plan at a time
+};
+
 class FailingCalls {
  public:
-  explicit FailingCalls(int k);
+  // With `error_number`, or 0: with one that is usual for the call.
+  explicit FailingCalls(int k, int error_number = 0, CallsOf calls = CallsOf::kThisThread);
   FailingCalls(const FailingCalls&) = delete;
   FailingCalls& operator=(const FailingCalls&) = delete;
   ~FailingCalls();
@@ -26,10 +33,13 @@ class FailingCalls {
   bool struck() const;
   // "connect failed with ENOMEM", for messages.
   std::string what() const;
+
+ private:
+  const CallsOf calls_;
 };
 
-// From now on the k-th call of this thread kills the process.
-void DieAtCall(int k);
+// From now on the k-th call of this thread, or of all of them, kills the process.
+void DieAtCall(int k, CallsOf calls = CallsOf::kThisThread);
 
 // Delays the first call of that name in this thread, once.
 void DelayCall(const char* name, int64_t delay_ns);
