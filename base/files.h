@@ -15,6 +15,8 @@
 // and absl::IsAlreadyExists() one that is, from a disk that does not work. Signals and short transfers are gone on from.
 // A change of names that fails may have happened nevertheless: file systems of networks lose answers.
 //
+// A call takes as long as the disk does, and a disk that hangs has no deadline: call from a thread that may be left behind.
+//
 // Thread-safety: Files from any thread. Objects are released before the Files that made them.
 #pragma once
 
