@@ -102,9 +102,15 @@ Head<T> HeadAt(const T* qkv, const AttentionShape& shape, size_t index) {
   const size_t width = shape.heads * shape.head_dim;
   const size_t sample = index / shape.heads;
   const size_t head = index % shape.heads;
-  const T* q = qkv + sample * shape.seq * 3 * width + head * shape.head_dim;
-  return {q,     q + width, q + 2 * width,  3 * width,
-          width, shape.seq, shape.head_dim, T(1) / SquareRoot<T>(T(shape.head_dim))};
+  const T* q = qkv + sample * shape.seq * 3 * width + head * 3 * shape.head_dim;
+  return {.q = q,
+          .k = q + shape.head_dim,
+          .v = q + 2 * shape.head_dim,
+          .ld = 3 * width,
+          .out_ld = width,
+          .seq = shape.seq,
+          .dim = shape.head_dim,
+          .scale = T(1) / SquareRoot<T>(T(shape.head_dim))};
 }
 
 template <typename T>
@@ -213,9 +219,10 @@ void AttentionBackward(const T* qkv, const T* out, const T* lse, const T* dout, 
 #pragma omp for schedule(static)
     for (size_t i = 0; i < shape.batch * shape.heads; i++) {
       const size_t at = (i / shape.heads) * shape.seq * width + (i % shape.heads) * shape.head_dim;
-      T* dq = dqkv + (i / shape.heads) * shape.seq * 3 * width + (i % shape.heads) * shape.head_dim;
-      HeadBackward(HeadAt(qkv, shape, i), out + at, lse + i * shape.seq, dout + at, dq, dq + width,
-                   dq + 2 * width, scratch);
+      const Head<T> head = HeadAt(qkv, shape, i);
+      T* dq = dqkv + (head.q - qkv);
+      HeadBackward(head, out + at, lse + i * shape.seq, dout + at, dq, dq + shape.head_dim,
+                   dq + 2 * shape.head_dim, scratch);
     }
     delete[] scratch;
   }

@@ -85,10 +85,10 @@ std::vector<UnitSpec> ModelUnits(const ModelConfig& config) {
     units.push_back(
         {at,
          {Vector(at + ".ln1.weight", c, 1), Vector(at + ".ln1.bias", c, 0),
-          Matrix(at + ".attn.qkv.weight", c, 3 * c, kDeviation),
+          Matrix(at + ".attn.qkv.weight", 3 * c, c, kDeviation),
           Vector(at + ".attn.qkv.bias", 3 * c, 0), Matrix(at + ".attn.proj.weight", c, c, residual),
           Vector(at + ".attn.proj.bias", c, 0), Vector(at + ".ln2.weight", c, 1),
-          Vector(at + ".ln2.bias", c, 0), Matrix(at + ".mlp.up.weight", c, 4 * c, kDeviation),
+          Vector(at + ".ln2.bias", c, 0), Matrix(at + ".mlp.up.weight", 4 * c, c, kDeviation),
           Vector(at + ".mlp.up.bias", 4 * c, 0),
           Matrix(at + ".mlp.down.weight", 4 * c, c, residual),
           Vector(at + ".mlp.down.bias", c, 0)}});
@@ -189,7 +189,7 @@ void Model<T>::ForwardBlock(size_t layer, size_t batch, T* out) {
   ops_.layer_norm(b.in.data(), Data(unit, kNorm1Gain), Data(unit, kNorm1Bias), b.norm1.data(),
                   b.mean1.data(), b.rstd1.data(), rows, c);
   matmul_.Forward(b.norm1.data(), Data(unit, kQkv), Data(unit, kQkvBias), b.qkv.data(),
-                  {rows, c, 3 * c});
+                  {rows, c, 3 * c}, true);
   ops_.attention(b.qkv.data(), b.mixed.data(), b.lse.data(),
                  {batch, config_.seq, config_.heads, c / config_.heads});
   matmul_.Forward(b.mixed.data(), Data(unit, kProjection), Data(unit, kProjectionBias),
@@ -199,7 +199,7 @@ void Model<T>::ForwardBlock(size_t layer, size_t batch, T* out) {
   ops_.layer_norm(b.middle.data(), Data(unit, kNorm2Gain), Data(unit, kNorm2Bias), b.norm2.data(),
                   b.mean2.data(), b.rstd2.data(), rows, c);
   matmul_.Forward(b.norm2.data(), Data(unit, kUp), Data(unit, kUpBias), b.hidden.data(),
-                  {rows, c, 4 * c});
+                  {rows, c, 4 * c}, true);
   ops_.gelu(b.hidden.data(), b.active.data(), rows * 4 * c);
   matmul_.Forward(b.active.data(), Data(unit, kDown), Data(unit, kDownBias), out, {rows, 4 * c, c});
   ops_.add(out, b.middle.data(), out, rows * c);
@@ -273,12 +273,12 @@ void Model<T>::BackwardNorm(size_t unit, size_t gain, const std::vector<T>& x,
 // `dx`, that of the input.
 template <typename T>
 void Model<T>::BackwardLinear(size_t unit, size_t weight, const T* x, const T* dy, T* dx,
-                              MatmulShape shape) {
-  matmul_.BackwardWeight(x, dy, Grad(unit, weight), shape);
+                              MatmulShape shape, bool w_transposed) {
+  matmul_.BackwardWeight(x, dy, Grad(unit, weight), shape, w_transposed);
   hooks_.GradReady(unit, weight);
   ops_.column_sum(dy, Grad(unit, weight + 1), shape.m, shape.n);
   hooks_.GradReady(unit, weight + 1);
-  matmul_.BackwardInput(dy, Data(unit, weight), dx, shape);
+  matmul_.BackwardInput(dy, Data(unit, weight), dx, shape, w_transposed);
 }
 
 template <typename T>
@@ -288,7 +288,7 @@ void Model<T>::BackwardMlp(size_t layer, size_t rows) {
   Block& b = blocks_[layer];
   BackwardLinear(unit, kDown, b.active.data(), dres_.data(), dwide_.data(), {rows, 4 * c, c});
   ops_.gelu_backward(b.hidden.data(), dwide_.data(), dwide_.data(), rows * 4 * c);
-  BackwardLinear(unit, kUp, b.norm2.data(), dwide_.data(), dnorm_.data(), {rows, c, 4 * c});
+  BackwardLinear(unit, kUp, b.norm2.data(), dwide_.data(), dnorm_.data(), {rows, c, 4 * c}, true);
   BackwardNorm(unit, kNorm2Gain, b.middle, b.mean2, b.rstd2, rows);
 }
 
@@ -301,7 +301,7 @@ void Model<T>::BackwardAttention(size_t layer, size_t batch) {
   BackwardLinear(unit, kProjection, b.mixed.data(), dres_.data(), dnorm_.data(), {rows, c, c});
   ops_.attention_backward(b.qkv.data(), b.mixed.data(), b.lse.data(), dnorm_.data(), dqkv_.data(),
                           {batch, config_.seq, config_.heads, c / config_.heads});
-  BackwardLinear(unit, kQkv, b.norm1.data(), dqkv_.data(), dnorm_.data(), {rows, c, 3 * c});
+  BackwardLinear(unit, kQkv, b.norm1.data(), dqkv_.data(), dnorm_.data(), {rows, c, 3 * c}, true);
   BackwardNorm(unit, kNorm1Gain, b.in, b.mean1, b.rstd1, rows);
 }
 

@@ -53,7 +53,9 @@ struct UnitSpec {
   bool ends_forward = false;  // it is used once more, at the end of forward: the head is tied to it
 };
 
-// All units in the order in which forward uses them.
+// All units in the order in which forward uses them. The heads of a block are rows of attn.qkv, [heads, 3, head_dim] x width (and
+// of its bias), and of attn.proj; hidden units are rows of mlp.up and mlp.down; tokens are rows of wte. So what a rank of
+// tensor parallelism has of a parameter is one interval of its elements.
 std::vector<UnitSpec> ModelUnits(const ModelConfig& config);
 size_t ParameterCount(const std::vector<UnitSpec>& units);
 // Floating-point operations of forward and backward for one token.
@@ -123,8 +125,8 @@ class Model {
   void BackwardAttention(size_t layer, size_t batch);
   void BackwardNorm(size_t unit, size_t gain, const std::vector<T>& x, const std::vector<T>& mean,
                     const std::vector<T>& rstd, size_t rows);
-  void BackwardLinear(size_t unit, size_t weight, const T* x, const T* dy, T* dx,
-                      MatmulShape shape);
+  void BackwardLinear(size_t unit, size_t weight, const T* x, const T* dy, T* dx, MatmulShape shape,
+                      bool w_transposed = false);
 
   const T* Data(size_t unit, size_t param) const { return views_[unit][param].data; }
 

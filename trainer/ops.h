@@ -17,7 +17,7 @@
 
 namespace weft::trainer {
 
-// Sizes of one attention call. qkv is [batch, seq, 3, heads, head_dim].
+// Sizes of one attention call. qkv is [batch, seq, heads, 3, head_dim].
 struct AttentionShape {
   size_t batch = 0;
   size_t seq = 0;

@@ -160,6 +160,33 @@ TEST(Model, PositionsStartAsSinusoids) {
   }
 }
 
+// What a rank of tensor parallelism has must be one interval of each parameter, so that checkpoints can be cut anew: the heads of a
+// block in any order are the same block, and so are its hidden units.
+TEST(Model, HeadsAndHiddenUnitsAreIntervalsOfTheirParameters) {
+  const std::vector<std::vector<std::string>> cut_together = {
+      {"block.0.attn.qkv.weight", "block.0.attn.qkv.bias", "block.0.attn.proj.weight"},
+      {"block.1.mlp.up.weight", "block.1.mlp.up.bias", "block.1.mlp.down.weight"}};
+  for (const std::vector<std::string>& names : cut_together) {
+    Tiny tiny;  // two heads, so each has one half
+    Model<double> model(tiny.config, 2, *tiny.matmul, tiny.hooks);
+    const double before = model.Forward(kInputs, kTargets, 2, 0);
+    size_t turned = 0;
+    for (size_t u = 0; u < tiny.units.size(); u++) {
+      for (size_t p = 0; p < tiny.units[u].params.size(); p++) {
+        if (std::find(names.begin(), names.end(), tiny.units[u].params[p].name) == names.end())
+          continue;
+        std::vector<double>& values = tiny.hooks.data[u][p];
+        std::rotate(values.begin(), values.begin() + std::ptrdiff_t(values.size() / 2),
+                    values.end());
+        turned++;
+        if (turned == 1) EXPECT_GT(std::abs(model.Forward(kInputs, kTargets, 2, 0) - before), 1e-6);
+      }
+    }
+    EXPECT_EQ(turned, names.size());
+    EXPECT_NEAR(model.Forward(kInputs, kTargets, 2, 0), before, 1e-12);
+  }
+}
+
 TEST(Model, BackwardAddsToTheGradients) {
   Tiny tiny;
   Model<double> model(tiny.config, 2, *tiny.matmul, tiny.hooks);

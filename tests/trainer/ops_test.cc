@@ -105,7 +105,7 @@ std::vector<double> PlainAttention(const std::vector<double>& qkv, const Attenti
   const size_t width = s.heads * s.head_dim;
   std::vector<double> out(s.batch * s.seq * width);
   const auto at = [&](size_t b, size_t t, size_t which, size_t h, size_t d) {
-    return qkv[((b * s.seq + t) * 3 + which) * width + h * s.head_dim + d];
+    return qkv[(((b * s.seq + t) * s.heads + h) * 3 + which) * s.head_dim + d];
   };
   for (size_t b = 0; b < s.batch; b++) {
     for (size_t h = 0; h < s.heads; h++) {
