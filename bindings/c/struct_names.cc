@@ -43,6 +43,7 @@ constexpr NamedSize kStructs[] = {
     WEFT_NAMED_SIZE(weft_option_info_t),
     WEFT_NAMED_SIZE(weft_shard_allocator_t),
     WEFT_NAMED_SIZE(weft_shard_config_t),
+    WEFT_NAMED_SIZE(weft_shard_global_t),
     WEFT_NAMED_SIZE(weft_shard_grouping_t),
     WEFT_NAMED_SIZE(weft_shard_load_t),
     WEFT_NAMED_SIZE(weft_shard_microbatch_t),

@@ -83,6 +83,8 @@ inline constexpr size_t kOldestBytes<weft_shard_allocator_t> = 32;
 template <>
 inline constexpr size_t kOldestBytes<weft_shard_config_t> = 96;
 template <>
+inline constexpr size_t kOldestBytes<weft_shard_global_t> = 40;
+template <>
 inline constexpr size_t kOldestBytes<weft_shard_grouping_t> = 24;
 template <>
 inline constexpr size_t kOldestBytes<weft_shard_load_t> = 32;

@@ -287,6 +287,7 @@ WEFT_EXPORT weft_result_t weft_shard_param_read(weft_shard_param_t param,
 WEFT_END_DECLS
 
 #include "weft/shard_checks.h"
+#include "weft/shard_global.h"
 #include "weft/shard_info.h"
 #include "weft/shard_plan.h"
 #include "weft/shard_state.h"

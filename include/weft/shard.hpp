@@ -93,6 +93,15 @@ class ShardParam {
     Check(weft_shard_grad_ready(param_, grad, stream));
   }
 
+  // Before Finalize(): it is so many elements of that tensor of the whole model, of this shape, from element `offset` on
+  // (shard_global.h).
+  void SetGlobal(const std::string& name, const std::vector<std::int64_t>& shape,
+                 std::size_t offset) const {
+    const weft_shard_global_t global = {sizeof global, name.c_str(), shape.data(),
+                                        static_cast<int>(shape.size()), offset};
+    Check(weft_shard_param_global(param_, &global));
+  }
+
   // Its name, shape, type and unit, as they were declared (shard_info.h).
   weft_shard_param_info_t Info() const {
     return internal::Filled<weft_shard_param_info_t>(weft_shard_param_info, param_);

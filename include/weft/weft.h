@@ -19,6 +19,7 @@
 #include "weft/point_to_point.h"
 #include "weft/shard.h"
 #include "weft/shard_checks.h"
+#include "weft/shard_global.h"
 #include "weft/shard_info.h"
 #include "weft/shard_memory.h"
 #include "weft/shard_param_groups.h"

@@ -164,6 +164,13 @@ absl::Status ContextBuilder::SetParamGroup(int param, int group) {
   return absl::OkStatus();
 }
 
+absl::Status ContextBuilder::SetParamGlobal(int param, std::string_view name, const int64_t* shape,
+                                            int ndim, size_t begin) {
+  Section section(core_.mutex);
+  WEFT_ASSIGN_OR_RETURN(Declarations* const declared, Declare("param_global"));
+  return declared->registry.SetGlobal(param, name, shape, ndim, begin);
+}
+
 absl::StatusOr<const ContextPlan*> ContextBuilder::Planned(std::string_view call) {
   constexpr std::string_view kFinalize = "finalize";  // adds its name itself, with the rank
   WEFT_RETURN_IF_ERROR(CheckSealed(call));

@@ -47,6 +47,9 @@ class ContextBuilder {
   // Returns its number.
   absl::StatusOr<int> AddGroup(const weft_shard_param_group_t& numbers);
   absl::Status SetParamGroup(int param, int group);
+  // As Registry::SetGlobal.
+  absl::Status SetParamGlobal(int param, std::string_view name, const int64_t* shape, int ndim,
+                              size_t begin);
   absl::StatusOr<std::pair<int, int>> AddUnits(const std::vector<ParamSpec>& params,
                                                const std::vector<ParamGroup>& groups,
                                                const Placement& placement);

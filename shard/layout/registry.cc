@@ -33,27 +33,18 @@ bool IsTrainable(weft_dtype_t dtype) {
          dtype == WEFT_FLOAT64;
 }
 
-// Elements of a shape; INVALID_ARGUMENT when there are more than memory can hold.
-absl::StatusOr<size_t> CountOf(std::string_view name, const int64_t* shape, int ndim) {
-  bool empty = false;
-  for (int i = 0; i < ndim; ++i) {
-    if (shape[i] < 0) {
-      return Invalid("unit_add_param", StrCat("parameter ", name, " has dimension ", i, " = ",
-                                              shape[i], "; dimensions are 0 or more"));
-    }
-    empty = empty || shape[i] == 0;
-  }
-  if (empty) return size_t{0};
-  size_t count = 1;
-  for (int i = 0; i < ndim; ++i) {
-    if (__builtin_mul_overflow(count, static_cast<size_t>(shape[i]), &count) ||
-        count > kTotalBytesMax) {
-      return Invalid("unit_add_param", StrCat("parameter ", name,
-                                              " has more elements than any "
-                                              "memory holds; check its shape"));
-    }
-  }
-  return count;
+absl::Status CheckDimensions(std::string_view call, std::string_view what, int ndim) {
+  if (ndim >= 0 && ndim <= WEFT_SHARD_DIMS_MAX) return absl::OkStatus();
+  return Invalid(call, StrCat(what, " has ", ndim, " dimensions; 0 to ", WEFT_SHARD_DIMS_MAX,
+                              " are possible"));
+}
+
+// Nothing for a param that is the whole of a tensor of its own name and shape.
+std::string GlobalText(const ParamSpec& param) {
+  const GlobalInterval& global = param.global;
+  if (global == WholeTensor(param.name, param.shape, param.count)) return "";
+  return StrCat(" from element ", global.begin, " of ", global.name, " [",
+                absl::StrJoin(global.shape, ", "), "]");
 }
 
 std::string PolicyText(const Placement& placement) {
@@ -98,12 +89,8 @@ absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const in
   if (name.empty()) {
     return Invalid("unit_add_param", "the name of the parameter is empty; give it one");
   }
-  if (ndim < 0 || ndim > WEFT_SHARD_DIMS_MAX) {
-    return Invalid("unit_add_param", StrCat("parameter ", name, " has ", ndim, " dimensions; 0 to ",
-                                            WEFT_SHARD_DIMS_MAX,
-                                            " are"
-                                            " possible"));
-  }
+  const std::string what = StrCat("parameter ", name);
+  WEFT_RETURN_IF_ERROR(CheckDimensions("unit_add_param", what, ndim));
   if (DtypeSize(dtype) == 0 || (!frozen && !IsTrainable(dtype))) {
     return Invalid(
         "unit_add_param",
@@ -111,7 +98,7 @@ absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const in
                "); float16, bfloat16, float32 and float64 are possible, and with "
                "WEFT_SHARD_PARAM_FROZEN every weft_dtype_t"));
   }
-  WEFT_ASSIGN_OR_RETURN(const size_t count, CountOf(name, shape, ndim));
+  WEFT_ASSIGN_OR_RETURN(const size_t count, CountOfShape("unit_add_param", what, shape, ndim));
   const size_t bytes = count * DtypeSize(dtype);
   if (bytes > kTotalBytesMax || total_bytes_ + bytes > kTotalBytesMax) {
     return Invalid("unit_add_param", StrCat("with parameter ", name,
@@ -131,13 +118,15 @@ absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const in
   }
   total_bytes_ += bytes;
   const int index = static_cast<int>(params_.size());
+  const std::vector<int64_t> dimensions(shape, shape + ndim);
   params_.push_back({.name = std::string(name),
                      .unit = unit,
-                     .shape = std::vector<int64_t>(shape, shape + ndim),
+                     .shape = dimensions,
                      .dtype = dtype,
                      .frozen = frozen,
                      .decays = decays,
-                     .count = count});
+                     .count = count,
+                     .global = WholeTensor(name, dimensions, count)});
   ++units_[static_cast<size_t>(unit)].param_count;
   return index;
 }
@@ -178,6 +167,30 @@ absl::Status Registry::SealUnit(int unit) {
   return absl::OkStatus();
 }
 
+absl::Status Registry::SetGlobal(int param, std::string_view name, const int64_t* shape, int ndim,
+                                 size_t begin) {
+  constexpr char kCall[] = "param_global";
+  ParamSpec& spec = params_[static_cast<size_t>(param)];
+  if (name.empty()) {
+    return Invalid(kCall, StrCat("the name of the global tensor of parameter ", spec.name,
+                                 " is empty; give it one"));
+  }
+  const std::string what = StrCat("global tensor ", name);
+  WEFT_RETURN_IF_ERROR(CheckDimensions(kCall, what, ndim));
+  WEFT_ASSIGN_OR_RETURN(const size_t total, CountOfShape(kCall, what, shape, ndim));
+  if (begin > total || spec.count > total - begin) {
+    return Invalid(
+        kCall, StrCat("parameter ", spec.name, " has ", spec.count,
+                      " elements and would begin at element ", begin, " of ", what, ", which has ",
+                      total, "; offset is counted in elements, shape is that of the whole"));
+  }
+  spec.global = {.name = std::string(name),
+                 .shape = std::vector<int64_t>(shape, shape + ndim),
+                 .total = total,
+                 .begin = begin};
+  return absl::OkStatus();
+}
+
 void Registry::DropUnits(size_t count) {
   for (; units_.size() > count; units_.pop_back()) {
     const UnitSpec& unit = units_.back();
@@ -197,11 +210,11 @@ std::vector<RegistryEntry> Registry::Entries() const {
     entries.push_back({StrCat("unit ", unit.name), PolicyText(unit.placement)});
     for (int i = 0; i < unit.param_count; ++i) {
       const ParamSpec& param = params_[static_cast<size_t>(unit.first_param + i)];
-      entries.push_back(
-          {StrCat("parameter ", param.name),
-           StrCat("shape [", absl::StrJoin(param.shape, ", "), "] ", DtypeName(param.dtype),
-                  param.frozen ? " frozen" : "", param.decays ? "" : " without weight decay",
-                  param.group == 0 ? "" : StrCat(" in param group ", param.group))});
+      entries.push_back({StrCat("parameter ", param.name),
+                         StrCat("shape [", absl::StrJoin(param.shape, ", "), "] ",
+                                DtypeName(param.dtype), param.frozen ? " frozen" : "",
+                                param.decays ? "" : " without weight decay", GlobalText(param),
+                                param.group == 0 ? "" : StrCat(" in param group ", param.group))});
     }
   }
   for (const TiedParam& tied : tied_) {

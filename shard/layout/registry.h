@@ -21,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "shard/layout/global_interval.h"
 #include "shard/layout/placement.h"
 
 namespace weft {
@@ -31,9 +32,10 @@ struct ParamSpec {
   std::vector<int64_t> shape;  // empty: a scalar
   weft_dtype_t dtype = WEFT_FLOAT32;
   bool frozen = false;
-  bool decays = true;  // weight decay of the context's optimizer applies
-  size_t count = 1;    // elements
-  int group = 0;       // of the optimizer's param groups
+  bool decays = true;          // weight decay of the context's optimizer applies
+  size_t count = 1;            // elements
+  int group = 0;               // of the optimizer's param groups
+  GlobalInterval global = {};  // what it is in a checkpoint: all of a tensor of its own by default
 };
 
 struct UnitSpec {
@@ -76,6 +78,11 @@ class Registry {
 
   // The param is updated as that group of the optimizer's.
   void SetGroup(int param, int group) { params_[static_cast<size_t>(param)].group = group; }
+
+  // The param is elements [begin, begin + its count) of a tensor of this name and shape. INVALID_ARGUMENT for a bad name or shape, or
+  // if the tensor ends before.
+  absl::Status SetGlobal(int param, std::string_view name, const int64_t* shape, int ndim,
+                         size_t begin);
 
   // Takes back the units from number `count` on, and their params; nothing is tied by them or to them.
   void DropUnits(size_t count);

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
+#include "shard/layout/global_interval.h"
 
 namespace weft {
 namespace {
@@ -186,6 +187,7 @@ std::vector<Event> ExpectedEvents(const PlanInput& input, weft_shard_mode_t mode
 }
 
 absl::StatusOr<ContextPlan> MakePlan(const PlanInput& input) {
+  WEFT_RETURN_IF_ERROR(CheckGlobalIntervals(input.registry->params()));
   ContextPlan plan;
   plan.layout = MakeLayout(*input.registry, input.limits, input.member, input.inner);
   if (!input.groups.empty()) {

@@ -8,8 +8,8 @@ const std::vector<BadCall>& AllBadCalls() {
     for (const auto& some :
          {BadCollectives(), BadVectorCalls(), BadExplainCalls(), BadOpCalls(), BadDlpackCalls(),
           BadMessages(), BadGroupCalls(), BadShardCalls(), BadShardPlanCalls(), BadShardStepCalls(),
-          BadShardCheckCalls(), BadShardInfoCalls(), BadShardStateCalls(), BadCheckpointCalls(),
-          BadParamGroupCalls(), BadProcessCalls(), BadCompletionCalls()}) {
+          BadShardCheckCalls(), BadSliceCalls(), BadShardInfoCalls(), BadShardStateCalls(),
+          BadCheckpointCalls(), BadParamGroupCalls(), BadProcessCalls(), BadCompletionCalls()}) {
       calls.insert(calls.end(), some.begin(), some.end());
     }
     return calls;

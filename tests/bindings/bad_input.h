@@ -103,6 +103,7 @@ std::vector<BadCall> BadGroupCalls();       // group.h, store.h, work.h
 std::vector<BadCall> BadShardCalls();       // shard.h, set-up
 std::vector<BadCall> BadShardStepCalls();   // shard.h, step
 std::vector<BadCall> BadShardCheckCalls();  // shard_checks.h
+std::vector<BadCall> BadSliceCalls();       // shard_global.h
 std::vector<BadCall> BadShardInfoCalls();   // shard_info.h
 std::vector<BadCall> BadParamGroupCalls();  // shard_param_groups.h
 std::vector<BadCall> BadShardStateCalls();  // shard_state.h

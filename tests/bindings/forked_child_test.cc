@@ -535,6 +535,12 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
        [](T t) {
          return weft_shard_param_set_group(t.bench.param, 0);
        }},
+      {"weft_shard_param_global",
+       [](Things& t) {
+         auto global = Sized<weft_shard_global_t>();
+         global.name = "x";
+         return weft_shard_param_global(t.bench.param, &global);
+       }},
       {"weft_shard_param_info",
        [](T t) {
          auto info = Sized<weft_shard_param_info_t>();

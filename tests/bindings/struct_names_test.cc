@@ -36,6 +36,7 @@ const std::map<std::string, size_t> kStructs = {
     NAMED(weft_option_info_t),
     NAMED(weft_shard_allocator_t),
     NAMED(weft_shard_config_t),
+    NAMED(weft_shard_global_t),
     NAMED(weft_shard_grouping_t),
     NAMED(weft_shard_load_t),
     NAMED(weft_shard_microbatch_t),

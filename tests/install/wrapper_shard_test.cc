@@ -68,6 +68,33 @@ TEST(ShardWrapper, FindsWhatWasDeclared) {
   });
 }
 
+// Two slices of one tensor, that lie side by side and then overlap.
+TEST(ShardWrapper, SaysWhichSliceOfATensorAParamIs) {
+  OnRanks(1, [](const weft::Group& group, int) {
+    const weft::Mesh mesh(group);
+    const weft::ShardContext context(mesh);
+    const weft::ShardUnit unit = context.AddUnit("u");
+    const weft::ShardParam first = unit.AddParam("first", {4, 3}, WEFT_FLOAT32);
+    const weft::ShardParam second = unit.AddParam("second", {4, 3}, WEFT_FLOAT32);
+    unit.Seal();
+    const auto result_of = [](const auto& call) {
+      try {
+        call();
+        return WEFT_SUCCESS;
+      } catch (const weft::Error& error) {
+        return error.result();
+      }
+    };
+    first.SetGlobal("whole", {8, 3}, 0);
+    second.SetGlobal("whole", {8, 3}, 11);
+    EXPECT_EQ(result_of([&] { second.SetGlobal("whole", {8, 3}, 13); }), WEFT_INVALID_ARGUMENT);
+    EXPECT_EQ(result_of([&] { (void)context.Finalize(); }), WEFT_INVALID_ARGUMENT);
+    second.SetGlobal("whole", {8, 3}, 12);
+    EXPECT_EQ(context.Finalize().param_count, 2u);
+    EXPECT_EQ(result_of([&] { second.SetGlobal("whole", {8, 3}, 12); }), WEFT_BAD_STATE);
+  });
+}
+
 TEST(ShardWrapper, AStepAveragesGradients) {
   OnRanks(2, [](const weft::Group& group, int rank) {
     Model model(group);

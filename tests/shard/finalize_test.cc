@@ -57,6 +57,37 @@ TEST(Finalize, NamesAParamOfAnotherShape) {
       "[384, 384] float32");
 }
 
+TEST(Finalize, NamesAParamThatIsAnotherIntervalOfATensor) {
+  ExpectMismatch(
+      3,
+      [](Context& context, int rank) -> absl::Status {
+        WEFT_RETURN_IF_ERROR(AddUnitWithParam(context, "a", {4, 3}).status());
+        const int64_t whole[] = {8, 3};
+        return context.builder().SetParamGlobal(0, "w", whole, 2, rank == 1 ? 12 : 0);
+      },
+      1,
+      "parameter a.weight: rank 1 has shape [4, 3] float32 from element 12 of w [8, 3], rank 0 has "
+      "shape [4, 3] float32 from element 0 of w [8, 3]");
+}
+
+TEST(Finalize, RefusesParamsThatAreTheSameElementsOfATensor) {
+  for (const GroupKind kind : kBothKinds) {
+    for (const absl::Status& status : FinalizeOn(kind, 3, [](Context&context, int) -> absl::Status {
+           const int64_t whole[] = {8, 3};
+           WEFT_RETURN_IF_ERROR(AddUnitWithParam(context, "a", {4, 3}).status());
+           WEFT_RETURN_IF_ERROR(AddUnitWithParam(context, "b", {4, 3}).status());
+           WEFT_RETURN_IF_ERROR(context.builder().SetParamGlobal(0, "w", whole, 2, 0));
+           return context.builder().SetParamGlobal(1, "w", whole, 2, 11);
+         })) {
+      EXPECT_EQ(ResultOf(status), WEFT_INVALID_ARGUMENT) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("parameter a.weight is elements 0 to 11 and parameter b.weight is "
+                            "elements 11 to 22"));
+    }
+  }
+  EXPECT_EQ(ProcessHeap().live_bytes(), 0u);
+}
+
 TEST(Finalize, NamesRankZeroIfItIsTheOutlier) {
   ExpectMismatch(
       3,
