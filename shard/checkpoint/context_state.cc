@@ -10,8 +10,8 @@ absl::StatusOr<ContextState> ContextState::Of(Context& context) {
   ContextState state(context);
   const std::vector<ParamSpec>& params = context.registry().params();
   for (size_t param = 0; param < params.size(); ++param) {
-    SavedTensor tensor{
-        .name = params[param].name, .shape = params[param].shape, .dtype = params[param].dtype};
+    const GlobalInterval& global = params[param].global;
+    SavedTensor tensor{.name = global.name, .shape = global.shape, .dtype = params[param].dtype};
     // An empty one has a name and a shape alone.
     tensor.kinds = WEFT_SHARD_STATE_VALUES;
     for (int number = 0; number < WEFT_SHARD_STATE_KINDS; ++number) {
@@ -28,10 +28,11 @@ absl::StatusOr<ContextState> ContextState::Of(Context& context) {
 absl::StatusOr<StatePart> ContextState::Part(size_t tensor, weft_shard_state_kind_t kind) {
   WEFT_ASSIGN_OR_RETURN(const weft_shard_state_part_t part,
                         context_->state().Part(static_cast<int>(tensor), kind));
+  const size_t before = context_->registry().params()[tensor].global.begin;
   return StatePart{.data = part.data,
-                   .begin = part.begin,
+                   .begin = before + part.begin,
                    .count = part.count,
-                   .write_begin = part.write_begin,
+                   .write_begin = before + part.write_begin,
                    .write_count = part.write_count};
 }
 

@@ -97,6 +97,49 @@ TEST_P(CheckpointJobs, AnyRanksAndPresetLoadWhatAnyOthersSaved) {
 
 INSTANTIATE_TEST_SUITE_P(All, CheckpointJobs, testing::Values(1, 2, 3, 4, 5, 8));
 
+// Ranks that hold slices of a tensor, as in tensor parallelism, each in a context of its own; then one that holds all of it.
+TEST(CheckpointJob, SlicesOfATensorAreLoadedAsOneAndTheOtherWayRound) {
+  constexpr int64_t kColumns = 4;
+  const int64_t whole[] = {6, kColumns};
+  test::SimFiles files;
+  // `slices` ranks; the value of each element is its place in the tensor.
+  const auto run = [&](int slices, bool save) {
+    ExpectAllOk(RunRanks(
+        GroupKind::kLocal, slices,
+        [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+          WEFT_ASSIGN_OR_RETURN(auto alone, group->Split(rank, 0, {}));
+          WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(alone));
+          const int64_t rows = whole[0] / slices;
+          const size_t count = static_cast<size_t>(rows * kColumns);
+          WEFT_ASSIGN_OR_RETURN(const int param,
+                                AddUnitWithParam(*context, "mine", {rows, kColumns}));
+          const size_t begin = static_cast<size_t>(rank) * count;
+          WEFT_RETURN_IF_ERROR(
+              context->builder().SetParamGlobal(param, "up.weight", whole, 2, begin));
+          WEFT_RETURN_IF_ERROR(context->Finalize().status());
+          std::vector<float> values(count, -1);
+          for (size_t i = 0; save && i < count; ++i)
+            values[i] = static_cast<float>(begin + i);
+          WEFT_RETURN_IF_ERROR(context->Load(param, values.data(), Context::kEveryRank));
+          WEFT_ASSIGN_OR_RETURN(auto checkpoint,
+                                Checkpoint::Create(group, files, InDirectory("/c")));
+          WEFT_RETURN_IF_ERROR(checkpoint->AddContext(StrCat("slice ", rank), *context));
+          if (save) {
+            WEFT_RETURN_IF_ERROR(checkpoint->Save(1, /*background=*/false));
+          } else {
+            WEFT_RETURN_IF_ERROR(checkpoint->Load(-1, WEFT_SHARD_STATE_VALUES).status());
+          }
+          WEFT_RETURN_IF_ERROR(context->Read(param, values.data()));
+          for (size_t i = 0; i < count; ++i)
+            EXPECT_EQ(values[i], static_cast<float>(begin + i)) << slices << " rank " << rank;
+          return absl::OkStatus();
+        }));
+  };
+  run(2, /*save=*/true);
+  for (const int slices : {1, 2, 3, 6})
+    run(slices, /*save=*/false);
+}
+
 // With as many ranks the rest of the run has the bits of one that was never stopped.
 TEST(CheckpointJob, TrainsOnUnderAnotherPresetAsIfItHadNotStopped) {
   constexpr int kAfter = 5;
