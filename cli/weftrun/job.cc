@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <map>
 #include <vector>
 
 #include <poll.h>
@@ -224,19 +223,19 @@ void Job::ObserveExits() {
   }
   for (Rank* rank : lost)
     NoteLost(*rank, /*may_start=*/culprit == nullptr);
-  if (culprit != nullptr && first_failure_ == nullptr) NoteFirstFailure(*culprit);
+  if (culprit != nullptr && first_ending_.none()) NoteFirstFailure(*culprit);
 }
 
 // Of one that has failed: whether the others go on.
 bool Job::MayLose(const Rank& rank) const {
   if (rank.waiting()) return true;
-  return options_.elastic && phase_ == Phase::kRunning && first_failure_ == nullptr &&
+  return options_.elastic && phase_ == Phase::kRunning && first_ending_.none() &&
          elastic_.EnoughLeft();
 }
 
 void Job::NoteLost(Rank& rank, bool may_start) {
   rank.lost = true;
-  if (phase_ != Phase::kRunning || first_failure_ != nullptr) return;
+  if (phase_ != Phase::kRunning || !first_ending_.none()) return;
   const bool again = may_start && elastic_.TakeRestart();
   Say(elastic_.LostText(rank, again));
   if (again) StartAgain(rank);
@@ -269,38 +268,18 @@ void Job::GiveUpNewcomers() {
   if (!given_up.empty()) Enter(Phase::kGrace, 0);
 }
 
-// A rank that is held now was held when the failed one gave up waiting for it.
-void Job::FindHeldRanks() {
-  for (Rank& rank : ranks_) {
-    if (rank.exit.has_value()) continue;
-    rank.state = ReadProcessState("", rank.pid);
-    if (held_ == nullptr && IsHeld(rank.state)) held_ = &rank;
-  }
-}
-
-// "rank 0 (pid 4711) exited with code 1", "rank 2 (pid 4713) was stopped (state T) when rank 0 (pid 4711) exited with code 1".
-std::string Job::FailureText(std::string_view node, bool pids) const {
-  const auto name = [&](const Rank& rank) {
-    return pids ? rank.WithPid() : StrCat("rank ", rank.Label(), node);
-  };
-  const std::string end = StrCat(name(*first_failure_), " ", first_failure_->exit->ToString());
-  return held_ == nullptr ? end
-                          : StrCat(name(*held_), " was ", HoldText(held_->state), " when ", end);
-}
-
 void Job::NoteFirstFailure(Rank& rank) {
   // Something on another node was first.
   if (agents_ != nullptr && (agents_->verdict().has_value() || !agents_->failure().ok())) return;
-  first_failure_ = &rank;
-  if (phase_ == Phase::kRunning && rank.exit->MayFollow()) FindHeldRanks();
+  first_ending_.Note(rank, /*look=*/phase_ == Phase::kRunning);
   if (agents_ != nullptr) {
     agents_->SayFailed(
         {.exit_code = rank.exit->shell_code(),
          .restart = last_signal_ == 0,
-         .reason = FailureText(StrCat(" on node ", options_.node_rank), /*pids=*/false)});
+         .reason = first_ending_.Text(StrCat(" on node ", options_.node_rank), /*pids=*/false)});
   }
   if (AllExited() || phase_ != Phase::kRunning) return;
-  Say(StrCat(FailureText("", /*pids=*/true), "; the others have ", kGraceNs / 1'000'000'000,
+  Say(StrCat(first_ending_.Text("", /*pids=*/true), "; the others have ", kGraceNs / 1'000'000'000,
              " s to end by themselves"));
   Enter(Phase::kGrace, kGraceNs);
 }
@@ -415,7 +394,7 @@ void Job::DrainOutput() {
 
 // What other nodes say ends the ranks here too.
 void Job::HeedOtherNodes() {
-  if (agents_ == nullptr || phase_ != Phase::kRunning || first_failure_ != nullptr) return;
+  if (agents_ == nullptr || phase_ != Phase::kRunning || !first_ending_.none()) return;
   if (!agents_->failure().ok()) {
     Say(FromAbsl(agents_->failure().message()));
   } else if (agents_->verdict().has_value()) {
@@ -429,7 +408,7 @@ void Job::HeedOtherNodes() {
 
 // The ranks of this node have ended well; those of other nodes may still fail.
 void Job::AwaitAllDone() {
-  if (agents_ == nullptr || first_failure_ != nullptr || agents_->verdict().has_value()) return;
+  if (agents_ == nullptr || !first_ending_.none() || agents_->verdict().has_value()) return;
   agents_->SayDone();
   const int64_t say_ns = MonotonicNs() + kSayWaitingNs;
   bool said = false;
@@ -490,11 +469,11 @@ void Job::ReapAll() {
 }
 
 void Job::Report() {
-  if (first_failure_ == nullptr) {
+  if (first_ending_.none()) {
     if (agents_ != nullptr && agents_->verdict().has_value() &&
         agents_->verdict()->exit_code != 0) {
       Say(StrCat("failed first: ", agents_->verdict()->reason));
-      Say(StrCat("the ranks of this node: ", OtherEndings()));
+      Say(StrCat("the ranks of this node: ", first_ending_.Others()));
       return;
     }
     const std::string after = last_signal_ == 0 ? "" : StrCat(" after ", SignalName(last_signal_));
@@ -503,43 +482,10 @@ void Job::Report() {
     if (last_signal_ != 0) Say(StrCat("all ranks ended well", after));
     return;
   }
-  const Rank& rank = *Named();
-  std::string how = rank.exit->ToString();
-  if (held_ != nullptr) {
-    how = StrCat("it was ", HoldText(held_->state), " when rank ", first_failure_->Label(), " ",
-                 first_failure_->exit->ToString(), "; in the end ", how);
-  }
-  Say(StrCat("rank ", rank.Label(), " failed first: ", how,
-             last_signal_ == 0 ? "" : StrCat(", after ", SignalName(last_signal_), " to weftrun")));
-  const auto& lines = rank.output->last_lines();
-  if (lines.empty()) {
-    Say("it printed nothing");
-  } else {
-    Say(lines.size() == 1 ? "its last line:" : StrCat("its last ", lines.size(), " lines:"));
-    for (const std::string& line : lines)
-      Say(StrCat("  | ", line));
-  }
-  const std::string others = OtherEndings();
-  if (!others.empty()) Say(StrCat("the others: ", others));
-}
-
-// "ranks 0, 2, 3 exited with code 1; rank 4 killed by signal 15 (SIGTERM)".
-std::string Job::OtherEndings() const {
-  std::map<std::string, std::string> by_ending;
-  for (const Rank& rank : ranks_) {
-    if (&rank == Named()) continue;
-    const std::string ending = rank.exit->ToString();
-    std::string& list =
-        by_ending[IsHeld(rank.state) ? StrCat("was ", HoldText(rank.state), ", in the end ", ending)
-                                     : ending];
-    list += StrCat(list.empty() ? "" : ", ", rank.Label());
-  }
-  std::string text;
-  for (const auto& [ending, list] : by_ending) {
-    const bool several = list.find(',') != std::string::npos;
-    text += StrCat(text.empty() ? "" : "; ", several ? "ranks " : "rank ", list, " ", ending);
-  }
-  return text;
+  const std::string after =
+      last_signal_ == 0 ? "" : StrCat(", after ", SignalName(last_signal_), " to weftrun");
+  for (const std::string& line : first_ending_.Report(after))
+    Say(line);
 }
 
 void Job::Say(std::string_view line) {
@@ -548,8 +494,8 @@ void Job::Say(std::string_view line) {
 
 JobResult Job::Result() const {
   JobResult result;
-  if (first_failure_ != nullptr) {
-    result.exit_code = first_failure_->exit->shell_code();
+  if (!first_ending_.none()) {
+    result.exit_code = first_ending_.exit().shell_code();
   } else if (agents_ != nullptr) {
     const std::optional<RoundEnd>& verdict = agents_->verdict();
     // Asked to end, all ranks of this node did: whoever had the store may have done so first.

@@ -11,8 +11,6 @@
 // are left get SIGKILL; asked again, it ends at once. All processes that a rank left in its process group are killed at the end.
 // With --elastic a rank that fails is lost: the others go on, while enough are left, and the job's end is theirs. As long as
 // there are restarts it is started again, alone, to join them; when they have ended and it has not, it gets SIGTERM and SIGKILL as above.
-// A rank that is stopped, frozen or writing a core dump when the first one gives up is why that gave up: it is the one that is
-// named, and the exit code is that of the other.
 // Ranks that ended stay unreaped until all have: their exit status can be read in /proc/<pid>/stat,
 // which is how a peer learns by what its neighbour died, and no pid is given away while one of us
 // might still signal it.
@@ -28,6 +26,7 @@
 #include "absl/status/status.h"
 #include "cli/weftrun/agents.h"
 #include "cli/weftrun/elastic_ranks.h"
+#include "cli/weftrun/first_ending.h"
 #include "cli/weftrun/job_plan.h"
 #include "cli/weftrun/process_guard.h"
 #include "cli/weftrun/rank.h"
@@ -83,8 +82,6 @@ class Job {
   bool MayLose(const Rank& rank) const;
   void NoteLost(Rank& rank, bool may_start);
   void NoteFirstFailure(Rank& rank);
-  void FindHeldRanks();
-  std::string FailureText(std::string_view node, bool pids) const;
   void HandleSignals();
   void Suspend();
   void Escalate();
@@ -107,9 +104,6 @@ class Job {
   void ReapAll();
   void Report();
 
-  const Rank* Named() const { return held_ != nullptr ? held_ : first_failure_; }
-
-  std::string OtherEndings() const;
   void Say(std::string_view line);
   JobResult Result() const;
 
@@ -123,8 +117,7 @@ class Job {
   std::deque<Rank> ranks_;              // grows while others point into it
   RankBinding binding_;                 // constant once the ranks start
   ElasticRanks elastic_{options_, &ranks_};
-  const Rank* first_failure_ = nullptr;
-  const Rank* held_ = nullptr;  // why that failed, if a rank was held then
+  FirstEnding first_ending_{&ranks_};
   Phase phase_ = Phase::kRunning;
   int64_t phase_end_ns_ = INT64_MAX;
   int end_signals_ = 0;  // that asked weftrun to end, so far

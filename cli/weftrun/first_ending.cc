@@ -1,0 +1,69 @@
+#include "cli/weftrun/first_ending.h"
+
+#include <map>
+
+#include "base/text.h"
+
+namespace weft {
+
+// A rank that is held now was held when the failed one gave up waiting for it.
+void FirstEnding::Note(const Rank& rank, bool look) {
+  rank_ = &rank;
+  if (!look || !rank.exit->MayFollow()) return;
+  for (Rank& other : ranks_) {
+    if (other.exit.has_value()) continue;
+    other.state = ReadProcessState("", other.pid);
+    if (held_ == nullptr && IsHeld(other.state)) held_ = &other;
+  }
+}
+
+std::string FirstEnding::Text(std::string_view node, bool pids) const {
+  const auto name = [&](const Rank& rank) {
+    return pids ? rank.WithPid() : StrCat("rank ", rank.Label(), node);
+  };
+  const std::string end = StrCat(name(*rank_), " ", rank_->exit->ToString());
+  return held_ == nullptr ? end
+                          : StrCat(name(*held_), " was ", HoldText(held_->state), " when ", end);
+}
+
+std::vector<std::string> FirstEnding::Report(std::string_view after) const {
+  const Rank& rank = *Named();
+  std::string how = rank.exit->ToString();
+  if (held_ != nullptr) {
+    how = StrCat("it was ", HoldText(held_->state), " when rank ", rank_->Label(), " ",
+                 rank_->exit->ToString(), "; in the end ", how);
+  }
+  std::vector<std::string> text = {StrCat("rank ", rank.Label(), " failed first: ", how, after)};
+  const auto& lines = rank.output->last_lines();
+  if (lines.empty()) {
+    text.emplace_back("it printed nothing");
+  } else {
+    text.push_back(lines.size() == 1 ? "its last line:"
+                                     : StrCat("its last ", lines.size(), " lines:"));
+    for (const std::string& line : lines)
+      text.push_back(StrCat("  | ", line));
+  }
+  const std::string others = Others();
+  if (!others.empty()) text.push_back(StrCat("the others: ", others));
+  return text;
+}
+
+std::string FirstEnding::Others() const {
+  std::map<std::string, std::string> by_ending;
+  for (const Rank& rank : ranks_) {
+    if (&rank == Named()) continue;
+    const std::string ending = rank.exit->ToString();
+    std::string& list =
+        by_ending[IsHeld(rank.state) ? StrCat("was ", HoldText(rank.state), ", in the end ", ending)
+                                     : ending];
+    list += StrCat(list.empty() ? "" : ", ", rank.Label());
+  }
+  std::string text;
+  for (const auto& [ending, list] : by_ending) {
+    const bool several = list.find(',') != std::string::npos;
+    text += StrCat(text.empty() ? "" : "; ", several ? "ranks " : "rank ", list, " ", ending);
+  }
+  return text;
+}
+
+}  // namespace weft

@@ -1,0 +1,55 @@
+// Which rank failed first and why, what became of the others, and the lines that say so.
+//
+//   FirstEnding first(&ranks);
+//   first.Note(rank, /*look=*/true);                    // before anybody is signalled
+//   Say(first.Text("", /*pids=*/true));                 // "rank 0 (pid 4711) exited with code 1"
+//   for (const std::string& line : first.Report("")) Say(line);        // when all have ended
+//
+// A rank that is held (stopped, frozen, writing a core dump) when the first one gives up is why that gave up: it is the one that
+// is named, and the exit code is that of the other.
+//
+// Thread-safety: one thread. Borrows the processes, which stay where they are.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/weftrun/rank.h"
+
+namespace weft {
+
+class FirstEnding {
+ public:
+  // `ranks`: all processes of the job, those that have ended included.
+  explicit FirstEnding(std::deque<Rank>* ranks) : ranks_(*ranks) {}
+
+  // None has failed, or something outside this node was first.
+  bool none() const { return rank_ == nullptr; }
+
+  // `rank` has ended. `look`: nobody has signalled the others, so what holds one is worth knowing.
+  void Note(const Rank& rank, bool look);
+
+  // After Note().
+  const ExitReport& exit() const { return *rank_->exit; }
+
+  // "rank 0 (pid 4711) exited with code 1", "rank 2 (pid 4713) was stopped (state T) when rank 0 (pid 4711) exited with code 1".
+  // `node` stands behind a rank's number when `pids` is false.
+  std::string Text(std::string_view node, bool pids) const;
+
+  // After Note(), when all have ended. `after` stands behind how the rank ended.
+  std::vector<std::string> Report(std::string_view after) const;
+
+  // "ranks 0, 2, 3 exited with code 1; rank 4 killed by signal 15 (SIGTERM)": all but the one that is named.
+  std::string Others() const;
+
+ private:
+  const Rank* Named() const { return held_ != nullptr ? held_ : rank_; }
+
+  std::deque<Rank>& ranks_;
+  const Rank* rank_ = nullptr;
+  const Rank* held_ = nullptr;  // why that failed, if a rank was held then
+};
+
+}  // namespace weft
