@@ -246,7 +246,7 @@ WEFT_EXPORT weft_result_t weft_shard_gradient_norm(weft_shard_context_t context,
 WEFT_EXPORT weft_result_t weft_shard_norm_add(weft_shard_norm_t* norm,
                                               const weft_shard_norm_t* other);
 
-/* One update: the same on all ranks. */
+/* One update: the same on all ranks, but for `requests`. */
 typedef struct weft_shard_update {
   size_t struct_size;
   double learning_rate;
@@ -258,6 +258,8 @@ typedef struct weft_shard_update {
   double gradient_factor;
   int skip; /* 1: nothing is updated, and the loss scale stays: somebody else has found a reason */
   void* stream;
+  /* Bits with a meaning of the program's, "stop after this step" say: each rank passes its own and gets those of all ranks. */
+  uint64_t requests;
 } weft_shard_update_t;
 
 /* Figures of an update. */
@@ -268,6 +270,7 @@ typedef struct weft_shard_update_result {
   int64_t nonfinite;  /* gradient elements that are infinite or NaN, on all ranks */
   int64_t update_count; /* updates made so far */
   int skipped;          /* 1: some gradient was not finite: nothing was updated, on any rank */
+  uint64_t requests;    /* that any rank has passed with this step, also if it was skipped */
 } weft_shard_update_result_t;
 
 /* Updates the params from the reduced gradients, between finish and step_end, once: global norm (every element
@@ -275,7 +278,7 @@ typedef struct weft_shard_update_result {
  * one pass. Where params are not sharded, the updated shards are gathered afterwards; pre_forward waits.
  * `result` may be NULL. Collective. Errors: BAD_STATE without an optimizer, or not after finish of a TRAIN step; MISMATCH
  * if the update is not the same on all ranks, naming both; CORRUPT as WEFT_NONFINITE_FAIL says. After these
- * nothing was updated, on any rank, and the context can go on with step_end. */
+ * nothing was updated, on any rank, and the context can go on with step_end; `requests` are lost then, so pass them again. */
 WEFT_EXPORT weft_result_t weft_shard_optimizer_step(weft_shard_context_t context,
                                                     const weft_shard_update_t* update,
                                                     weft_shard_update_result_t* result);

@@ -1,5 +1,5 @@
-// An update needs numbers of all ranks before it can begin: the norm, whether all gradients are finite, and whether all
-// were asked for the same. They travel as one all_reduce of integers, so that every rank decides the same with the same
+// An update needs numbers of all ranks before it can begin: the norm, whether all gradients are finite, whether all
+// were asked for the same, and what any rank requests. They travel as one all_reduce of integers, so that every rank decides the same with the same
 // bits. Only when something is wrong more is asked, so a step that is right pays for one collective.
 #include "shard/context/optimizer_driver.h"
 
@@ -14,6 +14,7 @@
 #include "shard/context/state_scalars.h"
 #include "shard/optimizer/gradient_norm.h"
 #include "shard/optimizer/update_agreement.h"
+#include "shard/optimizer/update_requests.h"
 
 namespace weft {
 
@@ -105,7 +106,9 @@ absl::StatusOr<weft_shard_update_result_t> OptimizerDriver::Step(
   const int64_t mark = UpdateMark(update, optimizer.groups_mark());
   words.push_back(MarkOf(scalars));
   words.push_back(mark);
+  AppendRequests(update.requests, core_.group().size(), words);
   WEFT_RETURN_IF_ERROR(AddOverRanks(words, Purpose::Kind::kNorm, "optimizer_step"));
+  const uint64_t requests = TakeRequests(words, core_.group().size());
   if (MarksDiffer(words.back(), mark, core_.group().size())) {
     return ExplainUpdates(core_.group(), update, optimizer.groups(), core_.options().timeout_ns,
                           core_.purposes().InStep(Purpose::Kind::kUpdate));
@@ -126,6 +129,7 @@ absl::StatusOr<weft_shard_update_result_t> OptimizerDriver::Step(
   result.nonfinite = norm.nonfinite;
   result.grad_norm = norm.norm * factor;
   result.skipped = update.skip;
+  result.requests = requests;
   if (update.skip == 0) {
     const bool scale_answers = !optimizer.loss_scale().at_least();
     result.skipped = optimizer.loss_scale().Update(norm.nonfinite != 0) ? 1 : 0;

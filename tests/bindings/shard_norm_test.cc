@@ -1,5 +1,6 @@
 // weft_shard_gradient_norm: one norm for a model in several contexts, and for optimizers of the caller's own.
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -253,6 +254,23 @@ TEST_P(ShardNorm, ASkippedStepChangesNothing) {
     model.Backward(rank, 1);
     EXPECT_EQ(model.Step(Update()).update_count, 1);
     EXPECT_NE(model.Weights(), before);
+  });
+}
+
+// The bits of both ranks, on both, also of a step that updates nothing; a caller of before the field gets none.
+TEST_P(ShardNorm, RequestsOfAnyRankReachAll) {
+  OnRanks([](int rank, weft_group_t group, weft_group_t) {
+    Model model(group, GetParam(), {300});
+    for (const int skip : {0, 1}) {
+      weft_shard_update_t update = Update();
+      update.skip = skip;
+      update.requests = rank == 0 ? 5 : uint64_t{1} << 63;
+      model.Backward(rank, 1);
+      EXPECT_EQ(model.Step(update).requests, 5 | uint64_t{1} << 63);
+      update.struct_size = offsetof(weft_shard_update_t, requests);
+      model.Backward(rank, 1);
+      EXPECT_EQ(model.Step(update).requests, 0U);
+    }
   });
 }
 

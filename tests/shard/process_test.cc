@@ -17,6 +17,7 @@
 #include "comm/node/make_group.h"
 #include "tests/comm/node/directory_store.h"
 #include "tests/comm/node/left_behind.h"
+#include "tests/shard/gradient_step.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 #include "tests/support/forked_ranks.h"
@@ -214,6 +215,33 @@ TEST_P(ShardProcesses, ReduceEveryKindOfParamAsTheReference) {
       return absl::OkStatus();
     });
   }
+}
+
+// Rank 0 is told in step 1, the last rank in step 3.
+TEST_P(ShardProcesses, HearWhatAnyOfThemRequests) {
+  OnProcesses(GetParam(), [](const std::shared_ptr<ProcessGroup>& group) -> absl::Status {
+    const int rank = group->rank();
+    WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
+    WEFT_RETURN_IF_ERROR(context->SetOptimizer({}));
+    WEFT_RETURN_IF_ERROR(Declare(*context, {{"u", "u.weight", {700}, WEFT_FLOAT32}}));
+    WEFT_RETURN_IF_ERROR(context->Finalize().status());
+    const std::vector<ModelParam> model = {{"u", "u.weight", {700}, WEFT_FLOAT32}};
+    const std::vector<float> gradient(700, 0.5F);
+    for (int step = 0; step < 5; ++step) {
+      WEFT_RETURN_IF_ERROR(RunGradientStep(
+          *context, model, [&](int) { return context->GradReady(0, gradient.data()); }));
+      weft_shard_update_t update = UpdateWith(0.01);
+      if (rank == 0 && step == 1) update.requests = 1;
+      if (rank == group->size() - 1 && step == 3) update.requests = uint64_t{1} << 63;
+      WEFT_ASSIGN_OR_RETURN(const auto result, context->OptimizerStep(update));
+      const uint64_t expected = step == 1 ? 1 : (step == 3 ? uint64_t{1} << 63 : 0);
+      if (result.requests != expected) {
+        return absl::InternalError(StrCat("step ", step, ": requests ", result.requests));
+      }
+      WEFT_RETURN_IF_ERROR(context->StepEnd());
+    }
+    return absl::OkStatus();
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(RankSet, ShardProcesses, ::testing::ValuesIn(kProcessCounts));
