@@ -4,6 +4,9 @@
 #include <cmath>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "weft/shard.h"
 
 #include "trainer/failure.h"
 
@@ -76,6 +79,26 @@ void CheckConfig(const TrainConfig& config, size_t world_size) {
   if (!PrecisionSupported(config.precision)) {
     throw BadInput("--dtype bf16: oneDNN has no bfloat16 product for this CPU; use --dtype fp32");
   }
+}
+
+std::string ConfigText(const TrainConfig& t, size_t ranks) {
+  const nlohmann::ordered_json json = {
+      {"program", "weft_train"},
+      {"ranks", ranks},
+      {"layers", t.model.layers},
+      {"width", t.model.width},
+      {"heads", t.model.heads},
+      {"seq", t.model.seq},
+      {"steps", t.steps},
+      {"batch", t.global_batch},
+      {"accumulate", t.accumulate},
+      {"lr", t.lr},
+      {"warmup", t.warmup},
+      {"seed", t.seed},
+      {"strategy", weft_shard_preset_name(t.strategy)},
+      {"dtype", t.precision == Precision::kBf16 ? "bf16" : "fp32"},
+      {"optimizer", t.optimizer == WEFT_OPTIMIZER_MUON ? "muon" : "adamw"}};
+  return json.dump(2) + "\n";
 }
 
 }  // namespace weft::trainer

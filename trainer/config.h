@@ -61,8 +61,19 @@ struct ProgramConfig {
   TrainConfig train;
   std::vector<std::string> data = {"auto"};
   std::string run_dir = "runs";
-  std::string name;  // empty: made from the time
+  std::string name;             // empty: made from the time
+  size_t checkpoint_every = 0;  // steps; 0: never
+  size_t keep = 3;              // checkpoints
+  // "none"; "auto": the latest of this run; else a run's directory, or one of checkpoints. Empty: "auto" if this is a restart.
+  std::string resume;
+  bool other_data = false;  // go on with another text than the checkpoint's
+  // What the launcher says.
+  size_t restarts = 0;
+  std::string job;
 };
+
+// As JSON, for whoever finds a checkpoint.
+std::string ConfigText(const TrainConfig& config, size_t ranks);
 
 // The learning rate of a step: linear warm-up, then half a cosine down to a twentieth.
 double LearningRate(const TrainConfig& config, size_t step);

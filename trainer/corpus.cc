@@ -262,4 +262,14 @@ Corpus LoadCorpus(const std::vector<std::string>& paths, const std::string& prog
   return corpus;
 }
 
+uint64_t CorpusDigest(const Corpus& corpus) {
+  uint64_t digest = 0xcbf29ce484222325u;
+  for (const std::string* const text : {&corpus.train, &corpus.validation}) {
+    for (const char byte : *text)
+      digest = (digest ^ uint8_t(byte)) * 0x100000001b3u;
+    digest = (digest ^ text->size()) * 0x100000001b3u;
+  }
+  return digest;
+}
+
 }  // namespace weft::trainer

@@ -11,6 +11,7 @@
 #include "trainer/options.h"
 #include "trainer/parallel.h"
 #include "trainer/run.h"
+#include "trainer/stop_signals.h"
 
 namespace weft::trainer {
 namespace {
@@ -28,7 +29,7 @@ int RunInGroup(const ProgramConfig& config, const std::string& bad_options) {
   int code = 0;
   try {
     if (!bad_options.empty()) throw BadInput(bad_options);
-    Run(config, group).ToTheEnd();
+    code = Run(config, group).ToTheEnd();
   } catch (const BadInput& error) {
     // Every rank finds the same fault; one line is enough. Who is first may have changed.
     int rank_now = rank;
@@ -46,6 +47,7 @@ int RunInGroup(const ProgramConfig& config, const std::string& bad_options) {
 }
 
 int Main(int argc, char** argv) {
+  CatchStopSignals();
   ProgramConfig config;
   std::string help, bad_options;
   try {

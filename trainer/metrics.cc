@@ -12,17 +12,25 @@ namespace {
 
 constexpr int kVersion = 1;  // of the lines; docs/formats/metrics.md
 
+// Of a finite number; JSON has null for others.
+std::optional<double> FiniteOf(const nlohmann::json& line, const char* name) {
+  const auto found = line.find(name);
+  if (found == line.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
 // The lines of a file up to that step; a line that is not whole ends them.
-std::string WholeLines(const std::string& path, size_t last_step, size_t& kept_step) {
-  std::string kept, text;
+std::string WholeLines(const std::string& path, size_t last_step, std::vector<KeptLine>& kept) {
+  std::string texts, text;
   std::ifstream in(path);
   while (last_step > 0 && std::getline(in, text)) {
     const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object() || line.value("step", last_step + 1) > last_step) break;
-    kept += text + "\n";
-    kept_step = line.value("step", size_t{0});
+    texts += text + "\n";
+    kept.push_back({line.value("step", size_t{0}), line.value("time_ns", int64_t{0}),
+                    FiniteOf(line, "loss"), FiniteOf(line, "val_loss")});
   }
-  return kept;
+  return texts;
 }
 
 }  // namespace
@@ -32,7 +40,7 @@ MetricsWriter::MetricsWriter(const std::string& directory, size_t go_on_after)
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   const std::string path = directory + "/metrics.jsonl";
-  const std::string kept = WholeLines(path, go_on_after, last_step_);
+  const std::string kept = WholeLines(path, go_on_after, kept_);
   if (!error) out_.open(path, std::ios::trunc);
   out_ << kept << std::flush;
   if (error || !out_) {

@@ -7,15 +7,23 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/train.h"
 
 namespace weft::trainer {
 
+// What an earlier line of the file says, as far as the pictures need it.
+struct KeptLine {
+  size_t step = 0;
+  int64_t time_ns = 0;
+  std::optional<double> loss, val_loss;  // of finite ones
+};
+
 class MetricsWriter {
  public:
   // Makes the directory and an empty metrics.jsonl in it. Throws BadInput when that fails. With `go_on_after` > 0 the file
-  // keeps the lines up to that step, and new ones follow: another rank wrote them, and may have died in the middle of one.
+  // keeps the lines up to that step, and new ones follow: another rank, or an earlier run, wrote them, and may have died in the middle of one.
   explicit MetricsWriter(const std::string& directory, size_t go_on_after = 0);
 
   // `time_ns` counts from the start of training. val_loss is there after a validation.
@@ -23,14 +31,17 @@ class MetricsWriter {
              std::optional<double> val_loss);
 
   // Of the lines that it went on after; 0: there were none.
-  size_t last_step() const { return last_step_; }
+  size_t last_step() const { return kept_.empty() ? 0 : kept_.back().step; }
+
+  // The lines that it went on after, in order.
+  const std::vector<KeptLine>& kept() const { return kept_; }
 
   const std::string& directory() const { return directory_; }
 
  private:
   std::string directory_;
   std::ofstream out_;
-  size_t last_step_ = 0;
+  std::vector<KeptLine> kept_;
 };
 
 // Writes a whole file into the run's directory; throws RunFailure when that fails.

@@ -59,6 +59,18 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
   app.add_flag("--no-overlap", train.no_overlap, "reduce gradients after backward, not during it");
   number("--run-dir", config.run_dir, "where runs are written");
   app.add_option("--name", config.name, "of this run; default: the time");
+  count("--checkpoint-every", config.checkpoint_every, 0, kStepsMax,
+        "steps between checkpoints, also one at the end and on SIGTERM; 0: none");
+  count("--keep", config.keep, 1, kStepsMax, "checkpoints that are kept");
+  app.add_option(
+      "--resume", config.resume,
+      "what to go on from: auto, the latest checkpoint of this run if there is one; a run's "
+      "directory; none. Default: none, and auto when weftrun starts the job again");
+  app.add_flag("--other-data", config.other_data,
+               "go on from a checkpoint though the text is another one");
+  // Of the launcher's, no options of users.
+  app.add_option("--restarts", config.restarts)->envname("WEFT_RESTART_COUNT")->group("");
+  app.add_option("--job", config.job)->envname("WEFT_JOB_ID")->group("");
   count("--eval-every", train.eval_every, 0, kStepsMax,
         "steps between validations; 0: at the end only");
   count("--threads", train.threads, 1, kThreadsMax, "threads per rank");

@@ -252,6 +252,12 @@ double DataParallel::Sum(double value) {
   return sum;
 }
 
+uint64_t DataParallel::Any(uint64_t bits) {
+  Check(weft_all_reduce(&bits, &bits, 1, WEFT_UINT64, WEFT_BIT_OR, group_, nullptr, nullptr),
+        "asking what others were asked for");
+  return bits;
+}
+
 RankReports DataParallel::Report() const {
   RankReports report;
   report.summary.struct_size = sizeof report.summary;
@@ -293,11 +299,13 @@ int64_t DataParallel::Finish() {
   return step_result_.comm_exposed_ns + step_result_.gather_exposed_ns;
 }
 
-weft_shard_update_result_t DataParallel::Update(double learning_rate, double clip) {
+weft_shard_update_result_t DataParallel::Update(double learning_rate, double clip,
+                                                uint64_t requests) {
   weft_shard_update_t update = {};
   update.struct_size = sizeof update;
   update.learning_rate = learning_rate;
   update.norm_max = clip;
+  update.requests = requests;
   weft_shard_update_result_t result = {};
   result.struct_size = sizeof result;
   Check(weft_shard_optimizer_step(context_, &update, &result), "updating the parameters");

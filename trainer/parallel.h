@@ -54,6 +54,9 @@ class DataParallel : public UnitHooks<float> {
 
   size_t size() const { return size_; }
 
+  // The model's, for what is saved of it.
+  weft_shard_context_t context() const { return context_; }
+
   // What a rank's memory and a step's traffic will be.
   const weft_shard_plan_t& plan() const { return plan_; }
 
@@ -73,6 +76,8 @@ class DataParallel : public UnitHooks<float> {
   int64_t update_count();
   // The sum over all ranks, the same bits on each. Collective.
   double Sum(double value);
+  // The bits that any rank passes, between steps. Collective.
+  uint64_t Any(uint64_t bits);
 
   // What every rank keeps, and the times of its steps since the last call, between steps. Collective.
   RankReports Report() const;
@@ -89,8 +94,8 @@ class DataParallel : public UnitHooks<float> {
   int64_t Finish();
   // Clips the reduced gradients to the global norm `clip` unless that is 0, and updates the
   // parameters; weight decay is on where ParamSpec says so. `skipped` in the result: a gradient was
-  // infinite or not a number, and nothing was updated.
-  weft_shard_update_result_t Update(double learning_rate, double clip);
+  // infinite or not a number, and nothing was updated. `requests`: bits of this rank's; the result has those of all ranks.
+  weft_shard_update_result_t Update(double learning_rate, double clip, uint64_t requests);
   void EndStep();
   // This rank cannot go on: the others learn why instead of waiting.
   void Abort(const std::string& reason);

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/config.h"
 #include "trainer/curve.h"
@@ -36,6 +37,9 @@ class Report {
 
   // The last step that was in the directory's metrics at first; 0: none.
   size_t last_step() const { return metrics_.last_step(); }
+
+  // The steps that were there at first.
+  const std::vector<KeptLine>& kept() const { return metrics_.kept(); }
 
   void Add(const StepRecord& record, std::optional<double> val_loss);
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "weft/error.h"
 
 #include "trainer/order3.h"
+#include "trainer/stop_signals.h"
 
 namespace weft::trainer {
 namespace {
@@ -67,6 +69,29 @@ std::string Prompt(const Corpus& corpus, const std::vector<size_t>& offsets, siz
   return prompt;
 }
 
+constexpr const char* kJobFile = "job";
+
+// The run that an earlier start of the job has written; "" if there is none.
+std::string NameOfJob(const std::string& run_dir, const std::string& job) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(run_dir, ignored)) {
+    std::ifstream file(entry.path() / kJobFile);
+    std::string text;
+    if (!job.empty() && std::getline(file, text) && text == job)
+      return entry.path().filename().string();
+  }
+  return "";
+}
+
+// The steps that another run has made are shown as this one's.
+void TakeMetricsAlong(const std::string& checkpoints, const std::string& directory) {
+  std::error_code ignored;
+  std::filesystem::create_directories(directory, ignored);
+  std::filesystem::copy_file(std::filesystem::path(checkpoints).parent_path() / "metrics.jsonl",
+                             std::filesystem::path(directory) / "metrics.jsonl",
+                             std::filesystem::copy_options::skip_existing, ignored);
+}
+
 }  // namespace
 
 TrainConfig ForRanks(const TrainConfig& config, size_t at_first, size_t now) {
@@ -98,7 +123,7 @@ void Run::AskGroup() {
   size_ = size_t(size);
 }
 
-void Run::ToTheEnd() {
+int Run::ToTheEnd() {
   std::optional<LostRank> lost;
   for (;;) {
     try {
@@ -109,8 +134,10 @@ void Run::ToTheEnd() {
       }
       if (trainer_ == nullptr) Begin();
       Train();
-      End();
-      return;
+      if (StopCode(requests_) == 0) End();
+      const bool saved = checkpoints_ == nullptr || checkpoints_->Finish();
+      if (StopCode(requests_) != 0 && saved) SayStopped();
+      return StopCode(requests_);
     } catch (const WeftFailure& failure) {
       lost = WhoWasLost(failure);
       if (!lost.has_value()) throw;
@@ -129,16 +156,56 @@ std::optional<LostRank> Run::WhoWasLost(const WeftFailure& failure) const {
   return LostRank{info.world_rank, info.pid};
 }
 
-// In an elastic run any rank may have to go on with rank 0's files.
+// Ranks that save, and any rank of an elastic run, have to know where rank 0 writes. A job that is started again without a name goes on
+// in the directory of its first start.
 std::string Run::RunName() {
   char name[kNameBytes] = {};
-  const std::string mine = config_.name.empty() ? NameOfNow() : config_.name;
+  std::string mine = config_.name;
+  if (mine.empty() && config_.restarts > 0) mine = NameOfJob(config_.run_dir, config_.job);
+  if (mine.empty()) mine = NameOfNow();
   std::strncpy(name, mine.c_str(), sizeof name - 1);
-  if (config_.train.elastic) {
-    Check(weft_broadcast(name, name, sizeof name, WEFT_UINT8, 0, group_, nullptr, nullptr),
-          "agreeing on the run's name");
-  }
+  Check(weft_broadcast(name, name, sizeof name, WEFT_UINT8, 0, group_, nullptr, nullptr),
+        "agreeing on the run's name");
   return name;
+}
+
+std::string Run::OwnCheckpoints() const {
+  return facts_.directory + "/checkpoints";
+}
+
+std::string Run::ResumeFrom() const {
+  std::string from = config_.resume;
+  if (from.empty()) from = config_.restarts > 0 && config_.checkpoint_every > 0 ? "auto" : "none";
+  if (from == "none") return "";
+  if (from == "auto") return OwnCheckpoints();
+  std::error_code ignored;
+  const std::string inside = from + "/checkpoints";
+  return std::filesystem::is_directory(inside, ignored) ? inside : from;
+}
+
+std::unique_ptr<Checkpoints> Run::MakeCheckpoints(const Trainer& trainer,
+                                                  const std::string& directory) const {
+  const RunIdentity identity = {.seed = config_.train.seed,
+                                .corpus = CorpusDigest(corpus_),
+                                .seq = config_.train.model.seq,
+                                .any_corpus = config_.other_data};
+  return std::make_unique<Checkpoints>(group_, trainer, directory, config_.keep,
+                                       ConfigText(config_.train, size_), identity);
+}
+
+std::optional<Resumed> Run::Resume(const Trainer& trainer) {
+  const std::string from = ResumeFrom();
+  const std::string own = OwnCheckpoints();
+  std::optional<Resumed> resumed;
+  if (!from.empty() && from != own) {
+    resumed = MakeCheckpoints(trainer, from)->Resume();
+    if (!resumed) throw BadInput("--resume " + config_.resume + ": there is no checkpoint there");
+  }
+  if (config_.checkpoint_every == 0 && from != own) return resumed;
+  checkpoints_ = MakeCheckpoints(trainer, own);
+  if (from == own) resumed = checkpoints_->Resume();
+  if (config_.checkpoint_every == 0) checkpoints_.reset();
+  return resumed;
 }
 
 void Run::Begin() {
@@ -147,43 +214,88 @@ void Run::Begin() {
       std::make_unique<Trainer>(ForRanks(t, facts_.size_at_first, size_), corpus_, group_);
   const RankReports kept = trainer->parallel().Report();
   facts_.directory = config_.run_dir + "/" + RunName();
-  if (rank_ == 0) {
-    report_ = std::make_unique<Report>(t, facts_.directory, 0);
-    fmt::print("{}{}{}", DescribeCorpus(corpus_), DescribePlan(t, *trainer, corpus_),
-               DescribeBalance(kept));
-    FlushOutput();
-    const size_t seq = t.model.seq;
-    facts_.curve.order3 = Order3Loss(corpus_, many_, seq);
-    fmt::print("       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n\n",
-               facts_.curve.order3, many_.size() * (seq - ContextBytes(seq)));
-    FlushOutput();
-  }
+  const std::optional<Resumed> resumed = Resume(*trainer);
+  if (resumed) facts_.reported = resumed->last.step;
   facts_.training_start = std::chrono::steady_clock::now();
-  if (report_) report_->SetStart(facts_.training_start);
-  trainer->Begin();
+  if (rank_ == 0) Introduce(*trainer, kept, resumed ? &*resumed : nullptr);
+  if (resumed) {
+    trainer->GoOnAfter(resumed->last, resumed->place);
+  } else {
+    trainer->Begin();
+  }
   trainer_ = std::move(trainer);
 }
 
+void Run::Introduce(const Trainer& trainer, const RankReports& kept, const Resumed* resumed) {
+  const TrainConfig& t = config_.train;
+  if (resumed != nullptr) TakeMetricsAlong(ResumeFrom(), facts_.directory);
+  report_ = std::make_unique<Report>(t, facts_.directory, facts_.reported);
+  if (config_.checkpoint_every > 0 && !config_.job.empty())
+    WriteRunFile(facts_.directory, kJobFile, config_.job);
+  fmt::print("{}{}{}", DescribeCorpus(corpus_), DescribePlan(t, trainer, corpus_),
+             DescribeBalance(kept));
+  FlushOutput();
+  const size_t seq = t.model.seq;
+  facts_.curve.order3 = Order3Loss(corpus_, many_, seq);
+  fmt::print("       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n\n",
+             facts_.curve.order3, many_.size() * (seq - ContextBytes(seq)));
+  if (resumed != nullptr) {
+    fmt::print("{} ranks go on after step {}, from {}, which {} ranks have saved\n", size_,
+               resumed->last.step, resumed->path, resumed->ranks);
+    TakeCurveFromMetrics();
+  }
+  FlushOutput();
+  report_->SetStart(facts_.training_start);
+}
+
+// So that the picture shows the whole run, and times go on.
+void Run::TakeCurveFromMetrics() {
+  for (const KeptLine& line : report_->kept()) {
+    if (line.loss) facts_.curve.train.push_back({double(line.step), *line.loss});
+    if (line.val_loss) facts_.curve.validation.push_back({double(line.step), *line.val_loss});
+  }
+  if (!report_->kept().empty())
+    facts_.training_start -= std::chrono::nanoseconds(report_->kept().back().time_ns);
+}
+
 void Run::Train() {
-  while (facts_.reported < config_.train.steps) {
+  while (facts_.reported < config_.train.steps && StopCode(requests_) == 0) {
     // Those that have joined begin here, too.
     if (config_.train.elastic && TakeInNewcomers()) continue;
     EndStep(trainer_->Step(facts_.reported));
   }
 }
 
-void Run::EndStep(const StepRecord& record) {
+std::optional<double> Run::Validate(size_t step) {
   const TrainConfig& t = config_.train;
-  const bool last = record.step == t.steps;
+  const bool last = step == t.steps;
+  if (!last && (t.eval_every == 0 || step % t.eval_every != 0)) return std::nullopt;
+  const std::optional<double> val_loss = trainer_->Evaluate(last ? many_ : some_);
+  requests_ |= trainer_->requests();
+  if (!val_loss) return val_loss;
+  const RankReports since = trainer_->parallel().Report();
+  if (report_) report_->SetSlowest(DescribeSlowest(since.summary));
+  return val_loss;
+}
+
+void Run::SaveIfDue(const StepRecord& record) {
+  if (checkpoints_ == nullptr) {
+    const bool asked = (record.requests & kRequestSave) != 0;
+    if (asked && report_) report_->Say("SIGUSR1: nothing is saved without --checkpoint-every");
+    return;
+  }
+  const bool due = record.step % config_.checkpoint_every == 0 ||
+                   record.step == config_.train.steps || requests_ != 0;
+  if (due) checkpoints_->Save(record, trainer_->PlaceOf(record.step));
+}
+
+void Run::EndStep(const StepRecord& record) {
+  requests_ = record.requests;
+  SaveIfDue(record);
   std::optional<double> val_loss;
-  if (!last && t.eval_every > 0 && record.step % t.eval_every == 0) {
-    val_loss = trainer_->Evaluate(some_);
-  }
-  if (last) val_loss = trainer_->Evaluate(many_);
-  if (val_loss) {
-    const RankReports since = trainer_->parallel().Report();
-    if (report_) report_->SetSlowest(DescribeSlowest(since.summary));
-  }
+  if (StopCode(requests_) == 0) val_loss = Validate(record.step);
+  // Asked to end in the validation: what is done is saved.
+  if (StopCode(requests_) != 0) SaveIfDue(record);
   if (record.step <= facts_.reported) return;  // this rank had come so far before another was lost
   if (std::isfinite(record.loss)) facts_.curve.train.push_back({double(record.step), record.loss});
   if (val_loss) facts_.curve.validation.push_back({double(record.step), *val_loss});
@@ -191,11 +303,22 @@ void Run::EndStep(const StepRecord& record) {
   facts_.reported = record.step;
 }
 
+void Run::SayStopped() const {
+  if (!report_) return;
+  report_->Say(
+      fmt::format("asked to end: stopped after step {}{}", facts_.reported,
+                  checkpoints_ == nullptr
+                      ? "; nothing is saved without --checkpoint-every"
+                      : fmt::format(", which is saved; --name {} --resume auto goes on from it",
+                                    std::filesystem::path(facts_.directory).filename().string())));
+}
+
 void Run::End() {
   const TrainConfig& t = config_.train;
   const std::string sample =
       trainer_->Generate(Prompt(corpus_, many_, t.model.seq), t.sample_bytes, kTemperature, kTop);
-  if (!report_) return;
+  requests_ |= trainer_->requests();
+  if (!report_ || StopCode(requests_) != 0) return;
   report_->PrintEnd(t, facts_.curve, facts_.curve.validation.back().loss, sample, size_);
   fmt::print("       {:.1f} s in all\n",
              std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
@@ -204,6 +327,7 @@ void Run::End() {
 
 void Run::KeepState() {
   if (trainer_ == nullptr) return;
+  checkpoints_.reset();
   TrainState taken = trainer_->TakeState();
   if (taken.steps_done != TrainState::kNone) state_ = std::move(taken);
   trainer_.reset();
@@ -264,6 +388,7 @@ void Run::GoOn(const std::string& change) {
   const TrainConfig now = ForRanks(config_.train, facts_.size_at_first, size_);
   trainer_ = std::make_unique<Trainer>(now, corpus_, group_);
   trainer_->GoOnFrom(state_);
+  if (config_.checkpoint_every > 0) checkpoints_ = MakeCheckpoints(*trainer_, OwnCheckpoints());
   state_.values = std::vector<float>();  // the trainer has them; {} would keep the memory
   if (rank_ == 0 && !report_) BecomeFirst();
   if (report_) SayWhoGoesOn(change, now);

@@ -1,7 +1,10 @@
 // One run of the program on this rank: data, training, the report; and with --elastic, going on when ranks are lost or join.
 //
 //   Run run(config, group);
-//   run.ToTheEnd();
+//   const int code = run.ToTheEnd();
+//
+// With --checkpoint-every it saves, and goes on from what was saved. If a rank is asked to end (stop_signals.h), all stop after the same step
+// and save.
 //
 // When a rank is lost the others make the group anew, agree on the state of the rank that is furthest, and go on with a trainer
 // on the new group. Between steps they take in who waits to join, in the same way. Each keeps its share of the batch, so the batch of a step
@@ -20,6 +23,7 @@
 
 #include "weft/group.h"
 
+#include "trainer/checkpoints.h"
 #include "trainer/config.h"
 #include "trainer/corpus.h"
 #include "trainer/failure.h"
@@ -44,11 +48,25 @@ class Run {
   // The group is borrowed. If it has been made more than once, this rank has joined a run.
   Run(const ProgramConfig& config, weft_group_t group);
 
-  void ToTheEnd();
+  // 0, or what the program is to exit with because it was asked to end.
+  int ToTheEnd();
 
  private:
   void Begin();
+  // From which directory of checkpoints the run goes on; "": from none.
+  std::string ResumeFrom() const;
+  std::string OwnCheckpoints() const;
+  std::unique_ptr<Checkpoints> MakeCheckpoints(const Trainer& trainer,
+                                               const std::string& directory) const;
+  std::optional<Resumed> Resume(const Trainer& trainer);
+  // On rank 0: what it says of the run before the first step.
+  void Introduce(const Trainer& trainer, const RankReports& kept, const Resumed* resumed);
+  void TakeCurveFromMetrics();
   void Train();
+  // The validation that is due after that step, if any.
+  std::optional<double> Validate(size_t step);
+  void SaveIfDue(const StepRecord& record);
+  void SayStopped() const;
   // Validates where that is due, and reports.
   void EndStep(const StepRecord& record);
   void End();
@@ -75,6 +93,8 @@ class Run {
   size_t size_ = 1;
   RunFacts facts_;
   std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<Checkpoints> checkpoints_;  // of trainer_'s model
+  uint64_t requests_ = 0;                     // of all ranks, as of the last step or look
   TrainState state_;                // of an elastic run: as of the last change of the group
   std::unique_ptr<Report> report_;  // of rank 0
 };

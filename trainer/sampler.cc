@@ -1,5 +1,6 @@
 #include "trainer/sampler.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>
@@ -38,10 +39,25 @@ void WindowSampler::Shuffle(size_t epoch) {
   }
 }
 
+void WindowSampler::StartAt(size_t step, const SamplePlace& place) {
+  first_step_ = step;
+  first_ = place;
+}
+
+SamplePlace WindowSampler::PlaceOf(size_t step) const {
+  const size_t steps = step - first_step_;
+  // What is left of the first epoch, in whole batches; every other one begins at its first window.
+  const size_t left = window_count_ - std::min(first_.position, window_count_);
+  const size_t in_first = left / global_batch_;
+  if (steps < in_first) return {first_.epoch, first_.position + steps * global_batch_};
+  const size_t after = steps - in_first;
+  return {first_.epoch + 1 + after / steps_per_epoch_, (after % steps_per_epoch_) * global_batch_};
+}
+
 size_t WindowSampler::Offset(size_t step, size_t slot) {
-  const size_t epoch = step / steps_per_epoch_;
-  if (epoch != epoch_) Shuffle(epoch);
-  return shift_ + order_[(step % steps_per_epoch_) * global_batch_ + slot] * seq_;
+  const SamplePlace place = PlaceOf(step);
+  if (place.epoch != epoch_) Shuffle(place.epoch);
+  return shift_ + order_[place.position + slot] * seq_;
 }
 
 }  // namespace weft::trainer

@@ -3,6 +3,9 @@
 //   WindowSampler sampler(text.size(), seq, global_batch, seed);
 //   size_t at = sampler.Offset(step, slot);    // inputs [at, at + seq), targets one byte later
 //
+//   SamplePlace next = sampler.PlaceOf(step);  // for a run that goes on from there, with whatever batch
+//   sampler.StartAt(step, next);
+//
 // The global batch of a step depends on the seed and the step, not on the number of ranks: rank r
 // of n takes slots [r * B / n, (r + 1) * B / n). Windows of one epoch do not overlap and none is
 // used twice; each epoch starts the grid elsewhere and uses another order.
@@ -17,11 +20,23 @@
 
 namespace weft::trainer {
 
+// Where a step begins to read: so many windows of the epoch have been used.
+struct SamplePlace {
+  size_t epoch = 0;
+  size_t position = 0;
+  bool operator==(const SamplePlace&) const = default;
+};
+
 class WindowSampler {
  public:
   // Throws BadInput when the text has fewer windows than a batch.
   WindowSampler(size_t text_bytes, size_t seq, size_t global_batch, uint64_t seed);
 
+  // `step` begins at `place`, and later ones follow it; by default step 0 at the beginning. A place beyond the epoch's windows begins the next one.
+  void StartAt(size_t step, const SamplePlace& place);
+
+  // Of a step from the first on.
+  SamplePlace PlaceOf(size_t step) const;
   size_t Offset(size_t step, size_t slot);
 
   size_t steps_per_epoch() const { return steps_per_epoch_; }
@@ -35,6 +50,8 @@ class WindowSampler {
   size_t window_count_;
   size_t shift_count_;  // how many places the grid can start at
   size_t steps_per_epoch_;
+  size_t first_step_ = 0;  // which begins at first_
+  SamplePlace first_;
   size_t epoch_;
   size_t shift_ = 0;
   std::vector<uint32_t> order_;

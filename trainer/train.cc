@@ -18,11 +18,15 @@
 
 #include "trainer/failure.h"
 #include "trainer/random.h"
+#include "trainer/stop_signals.h"
 
 namespace weft::trainer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Batches of a validation, and bytes of a sample, between looks at whether a rank was asked to end: well below a second.
+constexpr size_t kLookEvery = 16;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -101,6 +105,18 @@ void Trainer::Begin() {
     }
   }
   steps_done_ = 0;
+}
+
+void Trainer::GoOnAfter(const StepRecord& last, const SamplePlace& next) {
+  last_ = last;
+  steps_done_ = int64_t(last.step);
+  updates_ = parallel_.update_count();
+  sampler_.StartAt(last.step, next);
+}
+
+bool Trainer::AskedToEnd() {
+  requests_ = parallel_.Any(PendingRequests());
+  return StopCode(requests_) != 0;
 }
 
 void Trainer::GoOnFrom(const TrainState& state) {
@@ -186,8 +202,10 @@ StepRecord Trainer::TryStep(size_t index) {
   record.loss = parallel_.Sum(loss) / tokens;
   record.comm_exposed_s = double(exposed_ns) * 1e-9 + SecondsSince(before_sum);
   record.seconds = SecondsSince(start);  // if the update is all that is done of the rest
-  const weft_shard_update_result_t update = parallel_.Update(record.lr, config_.grad_clip);
+  const weft_shard_update_result_t update =
+      parallel_.Update(record.lr, config_.grad_clip, TakeRequests());
   record.grad_norm = update.grad_norm;
+  record.requests = update.requests;
   steps_done_ = int64_t(record.step);
   last_ = record;
   if (config_.elastic) updates_ = parallel_.update_count();
@@ -202,7 +220,7 @@ StepRecord Trainer::TryStep(size_t index) {
   return record;
 }
 
-double Trainer::Evaluate(const std::vector<size_t>& offsets) {
+std::optional<double> Trainer::Evaluate(const std::vector<size_t>& offsets) {
   const size_t seq = config_.model.seq;
   const size_t skip = ContextBytes(seq);
   const size_t begin = offsets.size() * parallel_.rank() / parallel_.size();
@@ -211,21 +229,25 @@ double Trainer::Evaluate(const std::vector<size_t>& offsets) {
   // Every rank makes the same number of calls: a strategy that gathers parameters needs that.
   const size_t longest = (offsets.size() + parallel_.size() - 1) / parallel_.size();
   const size_t batches = (longest + micro_batch_ - 1) / micro_batch_;
-  parallel_.BeginEvaluation(batches);
-  for (size_t b = 0; b < batches; b++) {
-    const size_t from = std::min(end, begin + b * micro_batch_);
-    const std::vector<size_t> some(offsets.begin() + long(from),
-                                   offsets.begin() + long(std::min(end, from + micro_batch_)));
-    FillBatch(corpus_.validation, some);
-    parallel_.BeginMicrobatch(b, b + 1 == batches);
-    // A rank that has run out computes something all the same and does not count it.
-    const double sum =
-        model_.Score(inputs_.data(), targets_.data(), std::max<size_t>(1, some.size()), skip);
-    if (!some.empty()) loss += sum;
-    parallel_.EndMicrobatch();
+  for (size_t first = 0; first < batches; first += kLookEvery) {
+    if (first > 0 && AskedToEnd()) return std::nullopt;
+    const size_t count = std::min(kLookEvery, batches - first);
+    parallel_.BeginEvaluation(count);
+    for (size_t b = first; b < first + count; b++) {
+      const size_t from = std::min(end, begin + b * micro_batch_);
+      const std::vector<size_t> some(offsets.begin() + long(from),
+                                     offsets.begin() + long(std::min(end, from + micro_batch_)));
+      FillBatch(corpus_.validation, some);
+      parallel_.BeginMicrobatch(b - first, b + 1 == first + count);
+      // A rank that has run out computes something all the same and does not count it.
+      const double sum =
+          model_.Score(inputs_.data(), targets_.data(), std::max<size_t>(1, some.size()), skip);
+      if (!some.empty()) loss += sum;
+      parallel_.EndMicrobatch();
+    }
+    parallel_.Finish();
+    parallel_.EndStep();
   }
-  parallel_.Finish();
-  parallel_.EndStep();
   return parallel_.Sum(loss) / double(offsets.size() * (seq - skip));
 }
 
@@ -235,6 +257,7 @@ std::string Trainer::Generate(const std::string& prompt, size_t count, double te
   const uint64_t key = Mix(config_.seed ^ 0x73616d706c65u);
   std::string text = prompt;
   for (size_t i = 0; i < count; i++) {
+    if (i % kLookEvery == 0 && AskedToEnd()) break;
     const size_t used = std::min(text.size(), seq);
     std::fill(inputs_.begin(), inputs_.end(), uint8_t{0});
     std::memcpy(inputs_.data(), text.data() + text.size() - used, used);

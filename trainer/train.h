@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,13 +50,23 @@ class Trainer {
   void Begin();
   // Instead of Begin: the values that another Trainer had; see TrainState.
   void GoOnFrom(const TrainState& state);
+  // Instead of Begin, when a checkpoint was loaded into parallel()'s context: after that step, and from that place in the text on. Local.
+  void GoOnAfter(const StepRecord& last, const SamplePlace& next);
+
+  // What any rank was asked for when Evaluate or Generate last looked.
+  uint64_t requests() const { return requests_; }
+
+  // Where step `index` begins to read.
+  SamplePlace PlaceOf(size_t index) const { return sampler_.PlaceOf(index); }
+
   // Of an elastic run: what has been done so far, also after a failure. Local.
   TrainState TakeState();
   // Step `index`, from 0. A failure on this rank releases the others and is thrown on.
   StepRecord Step(size_t index);
-  // Mean loss in nats per byte over windows of the validation text, ContextBytes of each not judged.
-  double Evaluate(const std::vector<size_t>& offsets);
-  // Continues `prompt` by `count` bytes, drawn at `temperature` among the `top` likeliest.
+  // Mean loss in nats per byte over windows of the validation text, ContextBytes of each not judged. Nothing if the ranks were asked to end
+  // meanwhile.
+  std::optional<double> Evaluate(const std::vector<size_t>& offsets);
+  // Continues `prompt` by `count` bytes, drawn at `temperature` among the `top` likeliest; by fewer if the ranks are asked to end.
   std::string Generate(const std::string& prompt, size_t count, double temperature, size_t top);
 
   const DataParallel& parallel() const { return parallel_; }
@@ -67,6 +78,8 @@ class Trainer {
 
  private:
   StepRecord TryStep(size_t index);
+  // Whether any rank has been asked to end. Collective.
+  bool AskedToEnd();
   void FillBatch(const std::string& text, const std::vector<size_t>& offsets);
 
   const TrainConfig config_;
@@ -82,6 +95,7 @@ class Trainer {
   StepRecord last_;          // of the last that was done
   int64_t steps_done_ = -1;  // -1: there are no weights yet
   int64_t updates_ = 0;      // before the step under way
+  uint64_t requests_ = 0;
 };
 
 }  // namespace weft::trainer

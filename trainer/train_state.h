@@ -27,6 +27,8 @@ struct StepRecord {
   double seconds = 0;  // wall time of the step
   double comm_exposed_s = 0;
   size_t tokens = 0;  // of all ranks
+  // Of all ranks, the same on each (stop_signals.h); not in metrics.jsonl.
+  uint64_t requests = 0;
 };
 
 struct TrainState {

@@ -56,7 +56,7 @@ WEFT_EXPORT weft_result_t weft_checkpoint_create(weft_group_t group,
                                                  const weft_checkpoint_config_t* config,
                                                  weft_checkpoint_t* checkpoint);
 
-/* Waits for a save that is under way, until its deadline at most, and frees everything. Not collective. NULL is fine. */
+/* Waits for a save that is under way, until its deadline at most, and not for other ranks if the group has ended; frees everything. Not collective. NULL is fine. */
 WEFT_EXPORT weft_result_t weft_checkpoint_destroy(weft_checkpoint_t checkpoint);
 
 /* ---- what is saved ------------------------------------------------------------------------------- */

@@ -40,6 +40,10 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Create(std::shared_ptr<P
   return checkpoint;
 }
 
+Checkpoint::~Checkpoint() {
+  if (!group_->error().ok()) saver_.GiveUp();
+}
+
 absl::Status Checkpoint::AgreeOnRun() {
   RunNumber number;
   absl::Status looked;

@@ -52,6 +52,8 @@ class Checkpoint {
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Create(std::shared_ptr<ProcessGroup> group,
                                                             Files& files,
                                                             CheckpointOptions options);
+  // Waits for a save that is under way; not for other ranks if the group has ended.
+  ~Checkpoint();
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
 

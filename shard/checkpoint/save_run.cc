@@ -22,13 +22,17 @@ constexpr int64_t kSignPatienceNs = 30'000'000'000;
 constexpr int64_t kFirstPauseNs = 1'000'000;
 constexpr int64_t kLongestPauseNs = 50'000'000;
 
-// Asks `there` until it is true, or fails, or the time is over: then false.
+// Asks `there` until it is true, or fails, or the time is over: then false. ABORTED if that is not to be waited for.
 absl::StatusOr<bool> WaitUntil(Patience& patience, int64_t deadline_ns,
                                const std::function<absl::StatusOr<bool>()>& there) {
   for (int64_t pause_ns = kFirstPauseNs;; pause_ns = std::min(2 * pause_ns, kLongestPauseNs)) {
     WEFT_ASSIGN_OR_RETURN(const bool found, there());
     const int64_t now_ns = patience.NowNs();
     if (found || now_ns >= deadline_ns) return found;
+    if (patience.Over()) {
+      return MakeError(WEFT_ABORTED,
+                       "the group has ended, so not all ranks will write their parts");
+    }
     patience.PauseUntil(std::min(now_ns + pause_ns, deadline_ns));
   }
 }

@@ -12,8 +12,12 @@ namespace {
 
 constexpr size_t kCopyAlignment = 64;
 
-class RealPatience : public Patience {
+}  // namespace
+
+class Saver::RealPatience : public Patience {
  public:
+  explicit RealPatience(const std::atomic<bool>& over) : over_(over) {}
+
   int64_t NowNs() override { return MonotonicNs(); }
 
   void PauseUntil(int64_t time_ns) override {
@@ -21,11 +25,12 @@ class RealPatience : public Patience {
     if (set_.Open().ok()) set_.Sleep(set_.rings(), time_ns);
   }
 
+  bool Over() override { return over_.load(std::memory_order_relaxed); }
+
  private:
+  const std::atomic<bool>& over_;
   PollSet set_;
 };
-
-}  // namespace
 
 Saver::~Saver() {
   {
@@ -39,7 +44,7 @@ Saver::~Saver() {
 absl::Status Saver::Run(const CheckpointPlace& place, const Snapshot& snapshot,
                         const SaveSettings& settings) {
   WaitForLast();
-  RealPatience patience;
+  RealPatience patience(over_);
   absl::Status status = RunSave(files_, patience, place, snapshot, settings);
   MutexLock lock(mutex_);
   last_ = status;
@@ -91,7 +96,7 @@ void Saver::End(const absl::Status& status) {
 }
 
 void Saver::Loop() {
-  RealPatience patience;
+  RealPatience patience(over_);
   while (const Task* const task = NextTask())
     End(RunSave(files_, patience, task->place, task->snapshot, task->settings));
 }

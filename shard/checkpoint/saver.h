@@ -11,6 +11,7 @@
 // no process group.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -48,6 +49,9 @@ class Saver {
   // As Test(), but waits until then: false if it was still under way at the deadline.
   absl::StatusOr<bool> WaitUntil(int64_t deadline_ns);
 
+  // Ranks are lost: a save that is under way ends as soon as this rank's part is written. For good. Any thread.
+  void GiveUp() { over_.store(true, std::memory_order_relaxed); }
+
   // Of the copy that Start() keeps.
   size_t copy_bytes() const { return copy_.bytes(); }
 
@@ -58,6 +62,8 @@ class Saver {
     SaveSettings settings;
   };
 
+  class RealPatience;
+
   void WaitForLast();
   void Loop();
   // nullptr: the thread is to end.
@@ -66,6 +72,7 @@ class Saver {
   absl::StatusOr<bool> Ended() WEFT_REQUIRES(mutex_);
 
   Files& files_;
+  std::atomic<bool> over_{false};
   PrivateMemory copy_;  // what the thread reads while it is busy
   std::thread thread_;
   Mutex mutex_;

@@ -201,7 +201,7 @@ std::string ElasticRun::CompareWithTurns(const std::vector<Turn>& turns) const {
       }
       if (rank == 0) state = trainer.TakeState();
       if (t == turns.size()) {
-        const double loss = trainer.Evaluate(windows);
+        const double loss = trainer.Evaluate(windows).value();
         if (rank == 0) validation = loss;
       }
     });

@@ -194,7 +194,8 @@ TEST(Strategies, TheFirstStepIsThePlannedOneAndThePoolNeverGrows) {
           for (size_t step = 0; step < 3; step++) {
             trainer.Step(step);
             EXPECT_EQ(parallel.step_result().replayed, 1) << "step " << step;
-            trainer.Evaluate(SpreadWindows(TestCorpus().validation.size(), config.model.seq, 16));
+            trainer.Evaluate(SpreadWindows(TestCorpus().validation.size(), config.model.seq, 16))
+                .value();
             EXPECT_EQ(parallel.step_result().pool_bytes, parallel.plan().pool_bytes);
           }
         } catch (const std::exception& error) {

@@ -29,7 +29,7 @@ void Run(const TrainConfig& config, weft_group_t group, Reading reading, Outcome
     outcome.norms.push_back(record.grad_norm);
     const bool last = step + 1 == config.steps;
     if (last || (config.eval_every > 0 && (step + 1) % config.eval_every == 0)) {
-      outcome.validations.push_back(trainer.Evaluate(windows));
+      outcome.validations.push_back(trainer.Evaluate(windows).value());
     }
     if (last || reading == Reading::kEveryStep) outcome.params.push_back(trainer.ReadParams());
   }

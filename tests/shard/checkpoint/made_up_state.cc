@@ -26,6 +26,8 @@ class NoPatience : public Patience {
 
   void PauseUntil(int64_t /*time_ns*/) override {}
 
+  bool Over() override { return false; }
+
  private:
   int64_t now_ns_ = 0;
 };

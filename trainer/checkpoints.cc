@@ -1,0 +1,140 @@
+#include "trainer/checkpoints.h"
+
+#include <cstdio>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "weft/error.h"
+
+#include "trainer/failure.h"
+#include "trainer/parallel.h"
+
+namespace weft::trainer {
+namespace {
+
+constexpr int kRunVersion = 1;
+
+// 0 where there is none, as JSON has no number for what is none.
+template <typename Number>
+Number NumberOf(const nlohmann::json& json, const char* name) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_number() ? found->get<Number>() : Number{0};
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(weft_group_t group, const Trainer& trainer, const std::string& directory,
+                         size_t keep, const std::string& config, const RunIdentity& identity)
+    : identity_(identity) {
+  weft_checkpoint_config_t settings = {};
+  settings.struct_size = sizeof settings;
+  settings.directory = directory.c_str();
+  settings.keep_last = int64_t(keep);
+  settings.config = config.c_str();
+  Check(weft_checkpoint_create(group, &settings, &checkpoint_), "preparing checkpoints");
+  weft_checkpoint_value_t run = {};
+  run.struct_size = sizeof run;
+  run.name = "run";
+  run.save = SaveRun;
+  run.load = LoadRun;
+  run.user = this;
+  Check(weft_checkpoint_add_context(checkpoint_, nullptr, trainer.parallel().context()),
+        "adding the model to checkpoints");
+  Check(weft_checkpoint_add_value(checkpoint_, &run), "adding the run to checkpoints");
+}
+
+Checkpoints::~Checkpoints() {
+  weft_checkpoint_destroy(checkpoint_);
+}
+
+weft_result_t Checkpoints::SaveRun(void* self, const void** bytes, size_t* count) {
+  Checkpoints& own = *static_cast<Checkpoints*>(self);
+  own.text_ = own.RunText();
+  *bytes = own.text_.data();
+  *count = own.text_.size();
+  return WEFT_SUCCESS;
+}
+
+weft_result_t Checkpoints::LoadRun(void* self, const void* bytes, size_t count) {
+  Checkpoints& own = *static_cast<Checkpoints*>(self);
+  own.refused_ = bytes == nullptr
+                     ? "it was not saved by weft_train"
+                     : own.ReadRun(std::string(static_cast<const char*>(bytes), count));
+  return own.refused_.empty() ? WEFT_SUCCESS : WEFT_INVALID_ARGUMENT;
+}
+
+std::string Checkpoints::RunText() const {
+  const nlohmann::ordered_json json = {
+      {"version", kRunVersion},         {"step", record_.step},       {"loss", record_.loss},
+      {"grad_norm", record_.grad_norm}, {"lr", record_.lr},           {"tokens", record_.tokens},
+      {"seed", identity_.seed},         {"seq", identity_.seq},       {"corpus", identity_.corpus},
+      {"epoch", place_.epoch},          {"position", place_.position}};
+  return json.dump();
+}
+
+std::string Checkpoints::ReadRun(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || NumberOf<int>(json, "version") != kRunVersion)
+    return "it was saved by another version of weft_train";
+  const uint64_t seed = NumberOf<uint64_t>(json, "seed");
+  if (seed != identity_.seed) {
+    return fmt::format("its run had --seed {}, this one has --seed {}; use the same", seed,
+                       identity_.seed);
+  }
+  const size_t seq = NumberOf<size_t>(json, "seq");
+  if (seq != identity_.seq) {
+    return fmt::format("its run had --seq {}, this one has --seq {}; use the same", seq,
+                       identity_.seq);
+  }
+  if (!identity_.any_corpus && NumberOf<uint64_t>(json, "corpus") != identity_.corpus) {
+    return "its run read another text, or the files of --data have changed since; give the same, "
+           "or --other-data to go on with this one";
+  }
+  record_ = {};
+  record_.step = NumberOf<size_t>(json, "step");
+  record_.loss = NumberOf<double>(json, "loss");
+  record_.grad_norm = NumberOf<double>(json, "grad_norm");
+  record_.lr = NumberOf<double>(json, "lr");
+  record_.tokens = NumberOf<size_t>(json, "tokens");
+  place_ = {NumberOf<size_t>(json, "epoch"), NumberOf<size_t>(json, "position")};
+  return "";
+}
+
+std::optional<Resumed> Checkpoints::Resume() {
+  weft_checkpoint_loaded_t loaded = {};
+  loaded.struct_size = sizeof loaded;
+  const weft_result_t result = weft_checkpoint_load(checkpoint_, nullptr, &loaded);
+  if (result == WEFT_INVALID_ARGUMENT) {
+    throw BadInput(refused_.empty()
+                       ? weft_last_error()
+                       : fmt::format("cannot go on from the checkpoint: {}", refused_));
+  }
+  Check(result, "loading a checkpoint");
+  if (loaded.found == 0) return std::nullopt;
+  last_saved_ = record_.step;
+  return Resumed{record_, place_, loaded.path, loaded.ranks};
+}
+
+void Checkpoints::Save(const StepRecord& record, const SamplePlace& next) {
+  if (record.step <= last_saved_) return;
+  record_ = record;
+  place_ = next;
+  last_saved_ = record.step;
+  weft_checkpoint_save_config_t config = {};
+  config.struct_size = sizeof config;
+  config.step = int64_t(record.step);
+  config.background = 1;
+  if (weft_checkpoint_save(checkpoint_, &config) == WEFT_SUCCESS) return;
+  fmt::print(stderr, "weft_train: the checkpoint of step {} was not saved: {}\n", record.step,
+             weft_last_error());
+}
+
+bool Checkpoints::Finish() {
+  if (weft_checkpoint_wait(checkpoint_, 0) == WEFT_SUCCESS) return true;
+  fmt::print(stderr, "weft_train: the checkpoint of step {} was not saved: {}\n", last_saved_,
+             weft_last_error());
+  return false;
+}
+
+}  // namespace weft::trainer

@@ -1,0 +1,35 @@
+// What the program is asked from outside: SIGTERM and SIGINT to end after the step under way, SIGUSR1 to save and go on. A second SIGTERM or
+// SIGINT ends the process at once.
+//
+//   CatchStopSignals();                          // first thing in main
+//   uint64_t mine = TakeRequests();              // each step; kRequestSave is taken, the others stay
+//   ... requests of all ranks, the same on each ...
+//   if (StopCode(requests) != 0) ...             // 143 or 130: what the program exits with
+//
+// One rank that is asked is enough: requests travel with the step, so all ranks stop after the same one.
+//
+// Thread-safety: any thread.
+#ifndef WEFT_TRAINER_STOP_SIGNALS_H_
+#define WEFT_TRAINER_STOP_SIGNALS_H_
+
+#include <cstdint>
+
+namespace weft::trainer {
+
+constexpr uint64_t kRequestSave = 1;
+constexpr uint64_t kRequestTerminate = 2;  // SIGTERM
+constexpr uint64_t kRequestInterrupt = 4;  // SIGINT
+
+// Of the whole process, for good.
+void CatchStopSignals();
+
+uint64_t TakeRequests();
+// The same, but nothing is taken.
+uint64_t PendingRequests();
+
+// 128 + the number of the signal, of several that of SIGTERM; 0: nobody has asked to end.
+int StopCode(uint64_t requests);
+
+}  // namespace weft::trainer
+
+#endif  // WEFT_TRAINER_STOP_SIGNALS_H_
