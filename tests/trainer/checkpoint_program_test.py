@@ -1,0 +1,197 @@
+"""weft_train saves, ends when it is asked to, is killed, and goes on: the curve is that of a run that was never stopped."""
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from launched_ranks import ranks_of
+
+weftrun, weft_train = None, None  # from the command line
+
+_WORDS = ("template ", "typename ", "class ", "int ", "return ", "const ", "auto ", "{\n", "}\n", "; ")
+_DEADLINE_S = 120
+_ALL_CASES = os.environ.get("TEST_CASES") == "all"
+_MODEL = ("--seq", "16", "--layers", "2", "--heads", "3", "--width", "15", "--batch", "12")
+
+
+class CheckpointProgramTest(unittest.TestCase):
+
+    def setUp(self):
+        self.seed = int(os.environ.get("WEFT_TEST_SEED", time.time_ns() % 10**9))
+        print(f"WEFT_TEST_SEED={self.seed}", flush=True)
+        self.random = random.Random(self.seed)
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+        self.write_text("text", 5000)
+
+    def write_text(self, name, words):
+        generator = random.Random(words)
+        with open(os.path.join(self.directory, name), "w", encoding="utf-8") as file:
+            file.write("".join(generator.choice(_WORDS) for _ in range(words)))
+
+    def start(self, name, *more, ranks=3, launcher=(), steps=60, model=_MODEL, every=10):
+        command = [weftrun, "-n", str(ranks), *launcher, weft_train, "--data", "text", "--name", name, "--steps", str(steps),
+                   *model, "--eval-every", "25", "--checkpoint-every", str(every), *more]
+        return subprocess.Popen(command, cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run_it(self, name, *more, code=0, **settings):
+        process = self.start(name, *more, **settings)
+        printed, _ = process.communicate(timeout=_DEADLINE_S)
+        self.assertEqual(code, process.returncode, printed)
+        return printed
+
+    def metrics(self, name):
+        with open(os.path.join(self.directory, "runs", name, "metrics.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def figures(self, name):
+        """What must not depend on when and how the run was stopped: all numbers but times."""
+        return [{key: line.get(key) for key in ("step", "loss", "val_loss", "lr", "grad_norm")} for line in self.metrics(name)]
+
+    def checkpoints(self, name):
+        folder = os.path.join(self.directory, "runs", name, "checkpoints")
+        return sorted(entry for entry in os.listdir(folder) if os.path.exists(os.path.join(folder, entry, "manifest.json")))
+
+    def test_the_rest_of_a_run_has_the_bits_of_one_that_was_not_stopped(self):
+        self.run_it("whole")
+        whole = self.figures("whole")
+        for first, then in (("full-shard", "ddp"), ("ddp", "zero1"), ("zero2", "full-shard")):
+            name = f"{first}-{then}"
+            self.run_it(name, "--strategy", first, "--keep", "100")
+            # As if it had been killed after step 37: what is newer than step 30 is not there.
+            folder = os.path.join(self.directory, "runs", name)
+            for entry in self.checkpoints(name):
+                if int(entry[5:13]) > 30:
+                    shutil.rmtree(os.path.join(folder, "checkpoints", entry))
+            printed = self.run_it(name, "--strategy", then, "--resume", "auto")
+            self.assertRegex(printed, r"3 ranks go on after step 30, from .*step-00000030, which 3 ranks have saved")
+            self.assertEqual(whole, self.figures(name), name)
+
+    def test_half_of_the_ranks_go_on_with_losses_that_agree(self):
+        self.run_it("four", ranks=4)
+        four = self.metrics("four")
+        self.run_it("start", "--keep", "100", ranks=4)
+        for entry in self.checkpoints("start"):
+            if entry != "step-00000010":
+                shutil.rmtree(os.path.join(self.directory, "runs", "start", "checkpoints", entry))
+        printed = self.run_it("two", "--resume", "runs/start", "--strategy", "full-shard", ranks=2)
+        self.assertIn("2 ranks go on after step 10", printed)
+        two = self.metrics("two")
+        self.assertEqual(list(range(1, 61)), [line["step"] for line in two])  # the first ten come along
+        for one, other in zip(four, two):
+            self.assertAlmostEqual(one["loss"], other["loss"], delta=1e-5)
+
+    def test_asked_to_end_at_any_moment(self):
+        self.run_it("whole")
+        whole = self.figures("whole")
+        for round_ in range(50 if _ALL_CASES else 4):
+            name = f"asked{round_}"
+            process = self.start(name, "--strategy", self.random.choice(("ddp", "full-shard", "zero1")),
+                                 launcher=("--max-restarts", "1"))
+            deadline = time.monotonic() + _DEADLINE_S
+            ranks = {}
+            while len(ranks) < 3 and time.monotonic() < deadline:
+                ranks = ranks_of(process.pid)
+            time.sleep(self.random.uniform(0.05, 0.6))
+            which, number = self.random.choice(((signal.SIGTERM, 143), (signal.SIGINT, 130)))
+            try:
+                os.kill(self.random.choice(sorted(ranks.values())), which)
+            except ProcessLookupError:
+                pass  # it had come to its end
+            printed, _ = process.communicate(timeout=_DEADLINE_S)
+            if process.returncode == 0:
+                continue  # it had done its last step
+            self.assertEqual(number, process.returncode, printed)
+            self.assertNotIn("restart", printed)
+            self.assertNotIn("starting", printed)
+            stopped = int(re.search(r"asked to end: stopped after step (\d+)", printed)[1])
+            self.assertEqual(f"step-{stopped:08}", self.checkpoints(name)[-1], printed)
+            self.assertEqual(whole[:stopped], [dict(line, val_loss=whole[line["step"] - 1]["val_loss"])
+                                               for line in self.figures(name)])
+            self.run_it(name, "--resume", "auto")
+            lines = self.figures(name)
+            # The step that it stopped after was not validated.
+            lines[stopped - 1]["val_loss"] = whole[stopped - 1]["val_loss"]
+            self.assertEqual(whole, lines)
+
+    def test_a_killed_rank_is_started_again_and_the_run_goes_on_by_itself(self):
+        steps = 600
+        self.run_it("whole", steps=steps)
+        process = self.start("killed", launcher=("--max-restarts", "1"), steps=steps)
+        printed = ""
+        for line in process.stdout:
+            printed += line
+            if re.search(r"step (5\d|[6-9]\d|\d{3,})/", line):
+                break
+        killed = time.monotonic()
+        os.kill(self.random.choice(sorted(ranks_of(process.pid).values())), signal.SIGKILL)
+        resumed = None
+        for line in process.stdout:
+            printed += line
+            if "ranks go on after step" in line and resumed is None:
+                resumed = time.monotonic() - killed
+        process.stdout.close()
+        self.assertEqual(0, process.wait(timeout=_DEADLINE_S), printed)
+        self.assertIsNotNone(resumed, printed)
+        print(f"training again {resumed:.1f} s after the death")
+        self.assertEqual(self.figures("whole"), self.figures("killed"))
+
+    def test_a_save_on_request(self):
+        process = self.start("asked", steps=100000, every=1000000)
+        ranks = {}
+        deadline = time.monotonic() + _DEADLINE_S
+        while len(ranks) < 3 and time.monotonic() < deadline:
+            ranks = ranks_of(process.pid)
+        time.sleep(0.5)
+        os.kill(ranks[1], signal.SIGUSR1)
+        while time.monotonic() < deadline:
+            if os.path.isdir(os.path.join(self.directory, "runs", "asked", "checkpoints")) and self.checkpoints("asked"):
+                break
+            time.sleep(0.01)
+        self.assertTrue(self.checkpoints("asked"))
+        os.kill(ranks[2], signal.SIGTERM)
+        printed, _ = process.communicate(timeout=_DEADLINE_S)
+        self.assertEqual(143, process.returncode, printed)
+        self.assertEqual(2, len(self.checkpoints("asked")))
+
+    def complaint(self, name, *more, **settings):
+        printed = self.run_it(name, *more, code=2, **settings)
+        self.assertNotIn("step 1/", printed)
+        lines = [line for line in printed.splitlines() if "weft_train:" in line]
+        self.assertEqual(1, len(lines), printed)
+        return lines[0]
+
+    def test_what_is_no_checkpoint_for_this_run_is_refused_with_one_sentence(self):
+        self.run_it("run", steps=20)
+        self.assertRegex(self.complaint("run", "--resume", "auto", model=(*_MODEL[:2], "--layers", "3", *_MODEL[4:])),
+                         r"has no tensor block.2.ln1.weight, of shape \[15\]")
+        self.assertRegex(self.complaint("run", "--resume", "auto", model=(*_MODEL[:6], "--width", "30", *_MODEL[8:])),
+                         r"has tensor \S+ with shape \[\d+, 15\], and this model has it with shape \[\d+, 30\]")
+        self.assertIn("--seed 1, this one has --seed 2", self.complaint("run", "--resume", "auto", "--seed", "2"))
+        self.assertIn("there is no checkpoint there", self.complaint("other", "--resume", "runs"))
+        self.assertIn("--keep", self.complaint("other", "--keep", "0"))
+        self.write_text("text", 4000)
+        self.assertIn("another text", self.complaint("run", "--resume", "auto"))
+        self.run_it("run", "--resume", "auto", "--other-data", steps=30)
+        self.write_text("text", 5000)
+        # A file that is missing is damage: the checkpoint before is taken, loudly.
+        self.run_it("damaged", steps=20)
+        folder = os.path.join(self.directory, "runs", "damaged", "checkpoints")
+        os.remove(os.path.join(folder, "step-00000020", "rank-00001.safetensors"))
+        printed = self.run_it("damaged", "--resume", "auto", steps=20)
+        self.assertIn("step-00000020 cannot be loaded; trying the one before", printed)
+        self.assertIn("go on after step 10", printed)
+
+
+if __name__ == "__main__":
+    weftrun, weft_train = (os.path.abspath(path) for path in sys.argv[1:3])
+    del sys.argv[1:3]
+    unittest.main()
