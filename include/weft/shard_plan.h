@@ -53,6 +53,9 @@ typedef struct weft_shard_plan {
   uint64_t sent_inner_bytes; /* the part of it along the mesh's last axis (HYBRID_SHARD, HPZ) */
   /* What pool_bytes would be if views moved: the rest of it is the price of stable_views. */
   uint64_t moving_pool_bytes;
+  /* What this rank writes to a checkpoint, and the memory that saving one in the background takes on top of the peak
+   * (checkpoint.h). */
+  uint64_t checkpoint_bytes;
 } weft_shard_plan_t;
 
 /* Works out the plan on this rank alone: allocates no parameters and communicates with nobody, so it also works on

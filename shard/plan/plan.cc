@@ -9,6 +9,8 @@
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
 #include "shard/layout/global_interval.h"
+#include "shard/layout/write_share.h"
+#include "shard/optimizer/optimizer_state.h"
 
 namespace weft {
 namespace {
@@ -85,6 +87,22 @@ Traffic TrafficOf(const PlanInput& input, const ContextPlan& plan) {
   return traffic;
 }
 
+// This rank's share of the values, main copies and moments of all params.
+uint64_t CheckpointBytes(const PlanInput& input, const Layout& layout) {
+  const std::vector<ParamSpec>& params = input.registry->params();
+  uint64_t bytes = 0;
+  for (size_t param = 0; param < params.size(); ++param) {
+    const ParamSpec& spec = params[param];
+    size_t element = DtypeSize(spec.dtype);
+    if (!spec.frozen && !input.groups.empty()) {
+      const StateNeeds needs = NeedsOf(input.groups[static_cast<size_t>(spec.group)], spec.dtype);
+      element += ((needs.main ? 1 : 0) + static_cast<size_t>(needs.moments)) * sizeof(float);
+    }
+    bytes += element * WriteShare(layout, layout.places[param], spec.count).count;
+  }
+  return bytes;
+}
+
 weft_shard_plan_t NumbersOf(const PlanInput& input, const ContextPlan& made) {
   const Layout& layout = made.layout;
   weft_shard_plan_t plan = {};
@@ -104,6 +122,7 @@ weft_shard_plan_t NumbersOf(const PlanInput& input, const ContextPlan& made) {
   if (!input.groups.empty()) {
     plan.optimizer_bytes = StateBytes(input.groups, *input.registry, layout);
   }
+  plan.checkpoint_bytes = CheckpointBytes(input, layout);
   plan.pool_bytes = made.moving_bytes + made.places.bytes;
   for (const Pack& unit : layout.units)
     plan.largest_unit_bytes = std::max<uint64_t>(plan.largest_unit_bytes, unit.bytes);

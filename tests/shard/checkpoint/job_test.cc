@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "shard/checkpoint/checkpoint.h"
+#include "shard/checkpoint/snapshot.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/saved_state.h"
 #include "tests/sim/sim_files.h"
@@ -138,6 +139,26 @@ TEST(CheckpointJob, SlicesOfATensorAreLoadedAsOneAndTheOtherWayRound) {
   run(2, /*save=*/true);
   for (const int slices : {1, 2, 3, 6})
     run(slices, /*save=*/false);
+}
+
+// What the plan says before there is anything to save.
+TEST(CheckpointJob, APlanHasTheBytesThatEachRankWrites) {
+  for (const weft_shard_preset_t preset : kStatePresets) {
+    const StateCase setup{
+        .preset = preset, .ranks = 4, .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
+    ExpectAllOk(
+        RunRanks(GroupKind::kLocal, setup.ranks,
+                 [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+                   WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup));
+                   WEFT_ASSIGN_OR_RETURN(ContextState state, ContextState::Of(*context));
+                   WEFT_ASSIGN_OR_RETURN(const Snapshot snapshot, TakeSnapshot({{"", &state}}, {}));
+                   WEFT_ASSIGN_OR_RETURN(const weft_shard_plan_t plan, context->Plan());
+                   EXPECT_EQ(plan.checkpoint_bytes, snapshot.data_bytes())
+                       << NameOf(setup) << " rank " << rank;
+                   EXPECT_GT(plan.checkpoint_bytes, 0u);
+                   return absl::OkStatus();
+                 }));
+  }
 }
 
 // With as many ranks the rest of the run has the bits of one that was never stopped.
