@@ -50,18 +50,22 @@ absl::Status Committer::Take(int rank, const std::string& text) {
 }
 
 absl::StatusOr<bool> Committer::Look() {
+  // One call for all ranks; in order.
+  WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.List(place_.path()));
+  const auto is_there = [&](const std::string& name) {
+    return std::binary_search(names.begin(), names.end(), name);
+  };
   bool complete = true;
   for (int rank = 0; rank < place_.ranks; ++rank) {
     if (seen_[static_cast<size_t>(rank)]) continue;
-    WEFT_RETURN_IF_ERROR(FailureOf(files_, place_, rank));
-    const auto text = ReadWholeFile(files_, place_.PathOf(RecordName(rank)), kRecordTextMax);
-    if (text.ok()) {
-      WEFT_RETURN_IF_ERROR(Take(rank, *text));
-    } else if (absl::IsNotFound(text.status())) {
+    if (is_there(FailureName(rank))) WEFT_RETURN_IF_ERROR(FailureOf(files_, place_, rank));
+    if (!is_there(RecordName(rank))) {
       complete = false;
-    } else {
-      return text.status();
+      continue;
     }
+    WEFT_ASSIGN_OR_RETURN(const std::string text,
+                          ReadWholeFile(files_, place_.PathOf(RecordName(rank)), kRecordTextMax));
+    WEFT_RETURN_IF_ERROR(Take(rank, text));
   }
   return complete;
 }

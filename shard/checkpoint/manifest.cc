@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint64_t kNumberMax = uint64_t{1} << 62;
 constexpr size_t kTensorsMax = 1 << 22;
+constexpr size_t kCutsMax = 1 << 22;  // of one tensor
 constexpr size_t kDimensionsMax = WEFT_SHARD_DIMS_MAX;
 constexpr const char* kManifestFormat = "weft-checkpoint";
 
@@ -122,7 +123,7 @@ class StateReader : public JsonReader {
     return 0;
   }
 
-  SavedTensor Tensor(const Json& json, int ranks, size_t cuts_max) {
+  SavedTensor Tensor(const Json& json, int ranks) {
     SavedTensor tensor{.name = Text(Member(json, "name"))};
     size_t count = 1;
     for (const Json* const dimension : List(Member(json, "shape"), 0, kDimensionsMax)) {
@@ -141,7 +142,7 @@ class StateReader : public JsonReader {
       else
         Fail(StrCat("a state called \"", name, "\""));
     }
-    for (const Json* const one : List(Member(json, "cuts"), 0, cuts_max)) {
+    for (const Json* const one : List(Member(json, "cuts"), 0, kCutsMax)) {
       const std::vector<const Json*> parts = List(*one, 3, 3);
       if (!ok()) break;
       const TensorCut cut{.rank = static_cast<int>(Number(*parts[0], kCheckpointRanksMax)),
@@ -183,10 +184,9 @@ class StateReader : public JsonReader {
   // What both texts end with.
   void State(const Json& json, int ranks, std::vector<SavedTensor>* tensors, SavedScalars* scalars,
              std::vector<SavedValue>* values) {
-    const auto cuts_max = static_cast<size_t>(ranks);
     for (const Json* const one : List(Member(json, "tensors"), 0, kTensorsMax)) {
       if (!ok()) return;
-      tensors->push_back(Tensor(*one, ranks, cuts_max));
+      tensors->push_back(Tensor(*one, ranks));
     }
     for (const Json* const one : List(Member(json, "scalars"), 0, kTensorsMax)) {
       if (!ok()) return;

@@ -17,7 +17,7 @@
 namespace weft {
 namespace {
 
-// A rank that does not see within this what rank 0 has made at once has another directory.
+// A rank that does not see within this what rank 0 makes at once has another directory, or rank 0 is late.
 constexpr int64_t kSignPatienceNs = 30'000'000'000;
 constexpr int64_t kFirstPauseNs = 1'000'000;
 constexpr int64_t kLongestPauseNs = 50'000'000;
@@ -37,11 +37,22 @@ absl::StatusOr<bool> WaitUntil(Patience& patience, int64_t deadline_ns,
   }
 }
 
+std::string NoSign(const CheckpointPlace& place) {
+  return StrCat("rank ", place.rank, " does not see in ", place.path(),
+                " what rank 0 writes when it begins to save; all ranks need one directory, such as "
+                "one of a file system that all nodes share");
+}
+
 absl::Status WaitForSign(Files& files, Patience& patience, const CheckpointPlace& place,
                          int64_t deadline_ns) {
-  const int64_t patience_ns = std::min(deadline_ns, Later(patience.NowNs(), kSignPatienceNs));
+  const int64_t warn_ns = Later(patience.NowNs(), kSignPatienceNs);
+  bool warned = false;
   WEFT_ASSIGN_OR_RETURN(
-      const bool seen, WaitUntil(patience, patience_ns, [&]() -> absl::StatusOr<bool> {
+      const bool seen, WaitUntil(patience, deadline_ns, [&]() -> absl::StatusOr<bool> {
+        if (!warned && patience.NowNs() >= warn_ns) {
+          warned = true;
+          LogWarn("checkpoint: ", NoSign(place));
+        }
         WEFT_ASSIGN_OR_RETURN(const bool begun, HasBegun(files, place));
         if (begun) return true;
         // It may all be over.
@@ -49,12 +60,7 @@ absl::Status WaitForSign(Files& files, Patience& patience, const CheckpointPlace
         return std::find(names.begin(), names.end(), kManifestName) != names.end();
       }));
   if (seen) return absl::OkStatus();
-  return MakeError(
-      WEFT_UNREACHABLE, {.rank = 0},
-      StrCat(
-          "rank ", place.rank, " does not see in ", place.path(),
-          " what rank 0 writes when it begins to save; all ranks need one directory, such as one "
-          "of a file system that all nodes share"));
+  return MakeError(WEFT_UNREACHABLE, {.rank = 0}, NoSign(place));
 }
 
 // False if rank 0 has not committed yet; an error if some rank says that it could not write.

@@ -52,9 +52,6 @@ class Saver {
   // Ranks are lost: a save that is under way ends as soon as this rank's part is written. For good. Any thread.
   void GiveUp() { over_.store(true, std::memory_order_relaxed); }
 
-  // Of the copy that Start() keeps.
-  size_t copy_bytes() const { return copy_.bytes(); }
-
  private:
   struct Task {
     CheckpointPlace place;

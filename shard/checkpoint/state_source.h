@@ -38,7 +38,7 @@ class StateSource {
   // Of a kind that the tensor has.
   virtual absl::StatusOr<StatePart> Part(size_t tensor, weft_shard_state_kind_t kind) = 0;
 
-  // Nullopt-like: false if the source has no numbers.
+  // Whether it has numbers; if not, the next two are not called.
   virtual bool HasScalars() const = 0;
   virtual absl::StatusOr<weft_shard_state_scalars_t> Scalars() = 0;
   virtual absl::Status SetScalars(const weft_shard_state_scalars_t& scalars) = 0;
