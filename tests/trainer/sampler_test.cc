@@ -93,5 +93,36 @@ TEST(SpreadWindows, CoversTheTextEvenlyWithoutOverlap) {
   EXPECT_TRUE(SpreadWindows(0, 10, 5).empty());
 }
 
+TEST(WindowSampler, GoesOnFromAPlaceAsIfItHadNotStopped) {
+  WindowSampler whole(kText, kSeq, kBatch, 7);
+  const size_t steps = 2 * whole.steps_per_epoch() + 3;
+  for (const size_t stopped : {size_t{0}, size_t{1}, whole.steps_per_epoch(), steps - 2}) {
+    WindowSampler resumed(kText, kSeq, kBatch, 7);
+    resumed.StartAt(stopped, whole.PlaceOf(stopped));
+    for (size_t step = stopped; step < steps; step++) {
+      for (size_t slot = 0; slot < kBatch; slot++)
+        ASSERT_EQ(resumed.Offset(step, slot), whole.Offset(step, slot)) << stopped << " " << step;
+    }
+  }
+}
+
+// The windows of an epoch are used once each, whatever the batch they are read by.
+TEST(WindowSampler, AnotherBatchGoesOnAtTheSameSample) {
+  WindowSampler first(kText, kSeq, kBatch, 7);
+  WindowSampler all(kText, kSeq, 1, 7);
+  const size_t windows = all.steps_per_epoch();
+  constexpr size_t kStopped = 3;
+  WindowSampler second(kText, kSeq, kBatch + 1, 7);
+  second.StartAt(kStopped, first.PlaceOf(kStopped));
+  const size_t used = kStopped * kBatch;
+  const size_t left = (windows - used) / (kBatch + 1);
+  for (size_t i = 0; i < left * (kBatch + 1); i++) {
+    EXPECT_EQ(second.Offset(kStopped + i / (kBatch + 1), i % (kBatch + 1)),
+              all.Offset(used + i, 0));
+  }
+  EXPECT_EQ(second.PlaceOf(kStopped + left), (SamplePlace{1, 0}));
+  EXPECT_EQ(second.PlaceOf(kStopped + left + 1), (SamplePlace{1, kBatch + 1}));
+}
+
 }  // namespace
 }  // namespace weft::trainer
