@@ -243,6 +243,8 @@ void Run::Introduce(const Trainer& trainer, const RankReports& kept, const Resum
     fmt::print("{} ranks go on after step {}, from {}, which {} ranks have saved\n", size_,
                resumed->last.step, resumed->path, resumed->ranks);
     TakeCurveFromMetrics();
+    if (facts_.curve.train.empty())
+      facts_.curve.train.push_back({double(resumed->last.step), resumed->last.loss});
   }
   FlushOutput();
   report_->SetStart(facts_.training_start);
@@ -273,6 +275,7 @@ std::optional<double> Run::Validate(size_t step) {
   const std::optional<double> val_loss = trainer_->Evaluate(last ? many_ : some_);
   requests_ |= trainer_->requests();
   if (!val_loss) return val_loss;
+  validated_ = last;
   const RankReports since = trainer_->parallel().Report();
   if (report_) report_->SetSlowest(DescribeSlowest(since.summary));
   return val_loss;
@@ -315,6 +318,12 @@ void Run::SayStopped() const {
 
 void Run::End() {
   const TrainConfig& t = config_.train;
+  // A run that was stopped in its last validation, and goes on.
+  if (!validated_) {
+    const std::optional<double> val_loss = Validate(t.steps);
+    if (val_loss) facts_.curve.validation.push_back({double(t.steps), *val_loss});
+    if (StopCode(requests_) != 0) return;
+  }
   const std::string sample =
       trainer_->Generate(Prompt(corpus_, many_, t.model.seq), t.sample_bytes, kTemperature, kTop);
   requests_ |= trainer_->requests();

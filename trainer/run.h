@@ -95,6 +95,7 @@ class Run {
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Checkpoints> checkpoints_;  // of trainer_'s model
   uint64_t requests_ = 0;                     // of all ranks, as of the last step or look
+  bool validated_ = false;                    // the last step
   TrainState state_;                // of an elastic run: as of the last change of the group
   std::unique_ptr<Report> report_;  // of rank 0
 };

@@ -162,6 +162,14 @@ class CheckpointProgramTest(unittest.TestCase):
         self.assertEqual(143, process.returncode, printed)
         self.assertEqual(2, len(self.checkpoints("asked")))
 
+    def test_a_run_that_is_at_its_end_ends_again(self):
+        self.run_it("run", steps=20)
+        shutil.copytree(os.path.join(self.directory, "runs", "run", "checkpoints"), os.path.join(self.directory, "bare"))
+        for resume in ("auto", "bare"):
+            printed = self.run_it("run" if resume == "auto" else "other", "--resume", resume, steps=20)
+            self.assertIn("3 ranks go on after step 20", printed)
+            self.assertRegex(printed, r"valid  \d+\.\d+ nats per byte")
+
     def complaint(self, name, *more, **settings):
         printed = self.run_it(name, *more, code=2, **settings)
         self.assertNotIn("step 1/", printed)

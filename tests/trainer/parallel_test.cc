@@ -53,7 +53,7 @@ weft_shard_update_result_t Step(DataParallel& parallel, float dw, float db, doub
   parallel.PostBackward(0);
   parallel.EndMicrobatch();
   parallel.Finish();
-  const weft_shard_update_result_t result = parallel.Update(0.1, clip);
+  const weft_shard_update_result_t result = parallel.Update(0.1, clip, /*requests=*/0);
   parallel.EndStep();
   return result;
 }
