@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "weft/collective.h"
 #include "weft/error.h"
 
 #include "trainer/failure.h"
@@ -26,7 +27,7 @@ Number NumberOf(const nlohmann::json& json, const char* name) {
 
 Checkpoints::Checkpoints(weft_group_t group, const Trainer& trainer, const std::string& directory,
                          size_t keep, const std::string& config, const RunIdentity& identity)
-    : identity_(identity) {
+    : group_(group), identity_(identity) {
   weft_checkpoint_config_t settings = {};
   settings.struct_size = sizeof settings;
   settings.directory = directory.c_str();
@@ -105,12 +106,13 @@ std::optional<Resumed> Checkpoints::Resume() {
   weft_checkpoint_loaded_t loaded = {};
   loaded.struct_size = sizeof loaded;
   const weft_result_t result = weft_checkpoint_load(checkpoint_, nullptr, &loaded);
-  if (result == WEFT_INVALID_ARGUMENT) {
-    throw BadInput(refused_.empty()
-                       ? weft_last_error()
-                       : fmt::format("cannot go on from the checkpoint: {}", refused_));
-  }
-  Check(result, "loading a checkpoint");
+  const std::string sentence = result == WEFT_SUCCESS ? "" : weft_last_error();
+  // What follows may end the run, on all ranks. None is to end the group while another one is still being told.
+  weft_barrier(group_, nullptr, nullptr);
+  if (result != WEFT_SUCCESS && !refused_.empty())
+    throw BadInput("cannot go on from the checkpoint: " + refused_);
+  if (result == WEFT_INVALID_ARGUMENT) throw BadInput(sentence);
+  if (result != WEFT_SUCCESS) throw RunFailure("loading a checkpoint: " + sentence);
   if (loaded.found == 0) return std::nullopt;
   last_saved_ = record_.step;
   return Resumed{record_, place_, loaded.path, loaded.ranks};

@@ -66,6 +66,7 @@ class Checkpoints {
   // What is wrong with it, in words.
   std::string ReadRun(const std::string& text);
 
+  const weft_group_t group_;
   const RunIdentity identity_;
   weft_checkpoint_t checkpoint_ = nullptr;
   StepRecord record_;
