@@ -42,7 +42,8 @@ absl::Status ChunkReader::Read(std::vector<FileRange> ranges) {
       continue;
     }
     const size_t chunk = ranges[next].begin / kCheckpointChunkBytes;
-    WEFT_CHECK(chunk < checksums_.size());
+    WEFT_CHECK(ranges[next].begin < file_bytes_ &&
+               ranges[next].bytes <= file_bytes_ - ranges[next].begin);
     const size_t begin = ChunkBegin(chunk);
     const size_t end = begin + ChunkBytes(chunk);
     FileRange& first = ranges[next];
@@ -50,7 +51,7 @@ absl::Status ChunkReader::Read(std::vector<FileRange> ranges) {
         (next + 1 == ranges.size() || ranges[next + 1].begin >= end)) {
       WEFT_RETURN_IF_ERROR(ReadChunk(chunk, first.to));
     } else {
-      chunk_.resize(kCheckpointChunkBytes);
+      chunk_.resize(std::min(kCheckpointChunkBytes, file_bytes_));
       WEFT_RETURN_IF_ERROR(ReadChunk(chunk, chunk_.data()));
       for (size_t i = next; i < ranges.size() && ranges[i].begin < end; ++i) {
         const FileRange& range = ranges[i];

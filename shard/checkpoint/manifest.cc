@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kNumberMax = uint64_t{1} << 62;
 constexpr size_t kTensorsMax = 1 << 22;
-constexpr size_t kCutsMax = 1 << 22;  // of one tensor
+constexpr size_t kCutsMax = 1 << 22;  // of one tensor: a rank may have several of it
 constexpr size_t kDimensionsMax = WEFT_SHARD_DIMS_MAX;
 constexpr const char* kManifestFormat = "weft-checkpoint";
 
@@ -150,6 +150,9 @@ class StateReader : public JsonReader {
                           .end = Number(*parts[2], count)};
       if (cut.rank >= ranks || cut.begin > cut.end)
         Fail(StrCat("a cut of tensor ", tensor.name, " that is none"));
+      // Readers go from one to the next.
+      if (!tensor.cuts.empty() && cut.begin < tensor.cuts.back().begin)
+        Fail(StrCat("cuts of tensor ", tensor.name, " that are not in order"));
       tensor.cuts.push_back(cut);
     }
     return tensor;

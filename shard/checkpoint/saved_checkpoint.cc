@@ -22,8 +22,8 @@ class SavedCheckpoint::RankFile {
   static absl::StatusOr<std::unique_ptr<RankFile>> Open(const SavedCheckpoint& checkpoint,
                                                         int rank);
 
-  // Where an entry's bytes are in the file; CORRUPT if there is none of that name, or it is of another type.
-  absl::StatusOr<size_t> BeginOf(const std::string& entry, weft_dtype_t dtype) const;
+  // Where an entry's bytes are in the file; CORRUPT if there is none of that name, or it is of another type or length.
+  absl::StatusOr<size_t> BeginOf(const std::string& entry, weft_dtype_t dtype, size_t count) const;
 
   absl::Status Read(std::vector<FileRange> ranges) { return reader_->Read(std::move(ranges)); }
 
@@ -76,12 +76,13 @@ absl::StatusOr<std::unique_ptr<SavedCheckpoint::RankFile>> SavedCheckpoint::Rank
 }
 
 absl::StatusOr<size_t> SavedCheckpoint::RankFile::BeginOf(const std::string& entry,
-                                                          weft_dtype_t dtype) const {
+                                                          weft_dtype_t dtype, size_t count) const {
   const auto found = entries_.find(entry);
-  if (found == entries_.end() || found->second.dtype != dtype) {
+  if (found == entries_.end() || found->second.dtype != dtype ||
+      found->second.end - found->second.begin != count * DtypeSize(dtype)) {
     return MakeError(WEFT_CORRUPT,
-                     StrCat(path_, " has no entry ", entry, " of type ", SafetensorsType(dtype),
-                            ", which the manifest says it has"));
+                     StrCat(path_, " has no entry ", entry, " of ", count, " ",
+                            SafetensorsType(dtype), ", which the manifest says it has"));
   }
   return data_begin_ + found->second.begin;
 }
@@ -136,7 +137,8 @@ absl::Status SavedCheckpoint::Read(const std::vector<WantedPart>& wanted) const 
       const size_t element = DtypeSize(dtype);
       WEFT_ASSIGN_OR_RETURN(
           const size_t begin,
-          file->BeginOf(EntryName(tensor.name, part.kind, piece.cut.begin, piece.cut.end), dtype));
+          file->BeginOf(EntryName(tensor.name, part.kind, piece.cut.begin, piece.cut.end), dtype,
+                        piece.cut.end - piece.cut.begin));
       ranges.push_back({.begin = begin + (piece.begin - piece.cut.begin) * element,
                         .bytes = (piece.end - piece.begin) * element,
                         .to = static_cast<char*>(part.to) + (piece.begin - part.begin) * element});
@@ -156,9 +158,9 @@ absl::Status SavedCheckpoint::CheckFile(const std::string& name, const SealedFil
 
 absl::Status SavedCheckpoint::VerifyAll() const {
   if (manifest_.config.bytes > 0) WEFT_RETURN_IF_ERROR(CheckFile(kConfigName, manifest_.config));
-  std::vector<char> sink(kCheckpointChunkBytes);
   for (int rank = 0; rank < manifest_.ranks; ++rank) {
     WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<RankFile> file, RankFile::Open(*this, rank));
+    std::vector<char> sink(std::min(kCheckpointChunkBytes, file->file_bytes()));
     for (size_t begin = 0; begin < file->file_bytes(); begin += kCheckpointChunkBytes) {
       const size_t bytes = std::min(kCheckpointChunkBytes, file->file_bytes() - begin);
       WEFT_RETURN_IF_ERROR(file->Read({{.begin = begin, .bytes = bytes, .to = sink.data()}}));

@@ -231,6 +231,9 @@ TEST(Manifest, WhatIsOutOfBoundsIsRefusedUnderAnySeal) {
   EXPECT_THAT(complaint("[1,3,20]", "[1,3,21]"), HasSubstr("number"));
   EXPECT_THAT(complaint("[1,3,20]", "[2,3,20]"), HasSubstr("cut"));
   EXPECT_THAT(complaint("[1,3,20]", "[1,20,3]"), HasSubstr("cut"));
+  EXPECT_THAT(complaint("[1,3,20]", "[1,3,20],[0,0,3]"), HasSubstr("order"));
+  // More than there are ranks: a rank may have several.
+  EXPECT_EQ(complaint("[1,3,20]", "[1,3,20],[1,4,5],[1,6,20]"), "");
   EXPECT_THAT(complaint("\"moment1\"", "\"moment3\""), HasSubstr("moment3"));
   EXPECT_THAT(complaint("\"rank\":1", "\"rank\":2"), HasSubstr("value"));
   EXPECT_THAT(complaint("\"base64\":\"", "\"base64\":\"*"), HasSubstr("base 64"));

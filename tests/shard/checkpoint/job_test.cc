@@ -280,6 +280,33 @@ TEST(CheckpointJob, ATensorThatNobodyTakesIsRefusedUnlessValuesAloneAreLoaded) {
       }));
 }
 
+// As of a matrix that is cut by columns: more slices than ranks.
+TEST(CheckpointJob, ARankMayHaveSeveralSlicesOfATensor) {
+  test::SimFiles files;
+  const auto add = [](Checkpoint& checkpoint, float* data) -> absl::Status {
+    const SavedTensor tensor{.name = "a", .shape = {3, 2}};
+    WEFT_RETURN_IF_ERROR(checkpoint.AddTensor(tensor, 4, 2, data + 4));
+    WEFT_RETURN_IF_ERROR(checkpoint.AddTensor(tensor, 0, 1, data));
+    return checkpoint.AddTensor(tensor, 1, 3, data + 1);
+  };
+  ExpectAllOk(
+      RunRanks(GroupKind::kLocal, 1, [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Create(group, files, InDirectory("/c")));
+        std::vector<float> saved = {1, 2, 3, 4, 5, 6};
+        WEFT_RETURN_IF_ERROR(add(*checkpoint, saved.data()));
+        return checkpoint->Save(1, false);
+      }));
+  ExpectAllOk(
+      RunRanks(GroupKind::kLocal, 2, [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Create(group, files, InDirectory("/c")));
+        std::vector<float> loaded(6);
+        WEFT_RETURN_IF_ERROR(add(*checkpoint, loaded.data()));
+        WEFT_RETURN_IF_ERROR(checkpoint->Load(-1, WEFT_SHARD_STATE_ALL).status());
+        EXPECT_EQ(loaded, (std::vector<float>{1, 2, 3, 4, 5, 6}));
+        return absl::OkStatus();
+      }));
+}
+
 TEST(CheckpointJob, ValuesAreGivenBackToTheRanksThatHadThem) {
   test::SimFiles files;
   const auto run =
