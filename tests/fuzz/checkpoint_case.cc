@@ -1,0 +1,601 @@
+// Files are strings, which are read where they are: an input takes some tens of microseconds.
+#include "tests/fuzz/checkpoint_case.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/crc32c.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "base/wire.h"
+#include "comm/kernels/dtype.h"
+#include "shard/checkpoint/checkpoint_names.h"
+#include "shard/checkpoint/restore.h"
+#include "shard/checkpoint/safetensors.h"
+#include "shard/checkpoint/saved_checkpoint.h"
+#include "shard/checkpoint/sealed_text.h"
+#include "shard/checkpoint/snapshot.h"
+
+namespace weft::test {
+namespace {
+
+using PlainJson = nlohmann::json;
+using Random = std::mt19937_64;
+
+constexpr int kRanks = 2;
+constexpr char kBetweenPieces = '\xff';
+constexpr const char* kPath = "c";
+constexpr size_t kDataBytesMax = 4096;
+
+// Files in memory that are read and nothing else.
+class TextFiles : public Files {
+ public:
+  explicit TextFiles(const std::map<std::string, std::string, std::less<>>& contents)
+      : contents_(contents) {}
+
+  absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
+    const auto found = contents_.find(path);
+    if (found == contents_.end()) return FileError(ENOENT, path);
+    return std::make_unique<TextFile>(found->second);
+  }
+
+  absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
+                                                       uint64_t /*bytes_expected*/) override {
+    return FileError(EROFS, path);
+  }
+
+  absl::Status Rename(const std::string& from, const std::string& /*to*/) override {
+    return FileError(EROFS, from);
+  }
+
+  absl::Status Remove(const std::string& path) override { return FileError(EROFS, path); }
+
+  absl::Status RemoveDirectory(const std::string& path) override { return FileError(EROFS, path); }
+
+  absl::Status MakeDirectory(const std::string& path) override { return FileError(EROFS, path); }
+
+  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
+    return FileError(EROFS, path);
+  }
+
+  absl::Status SyncDirectory(const std::string& path) override { return FileError(EROFS, path); }
+
+ private:
+  class TextFile : public ReadableFile {
+   public:
+    explicit TextFile(std::string_view text) : text_(text) {}
+
+    absl::StatusOr<uint64_t> Size() override { return text_.size(); }
+
+    absl::Status ReadAt(uint64_t offset, void* data, size_t bytes) override {
+      if (offset > text_.size() || bytes > text_.size() - offset)
+        return MakeError(WEFT_CORRUPT, "the file ends before");
+      if (bytes > 0) std::memcpy(data, text_.data() + offset, bytes);
+      return absl::OkStatus();
+    }
+
+   private:
+    const std::string_view text_;
+  };
+
+  const std::map<std::string, std::string, std::less<>>& contents_;
+};
+
+std::string PathOf(CheckpointFile file) {
+  switch (file) {
+    case CheckpointFile::kManifest:
+      return JoinPath(kPath, kManifestName);
+    case CheckpointFile::kRecord0:
+    case CheckpointFile::kRecord1:
+      return JoinPath(kPath, RecordName(file == CheckpointFile::kRecord1 ? 1 : 0));
+    default:
+      return JoinPath(kPath, TensorFileName(file == CheckpointFile::kTensors1 ? 1 : 0));
+  }
+}
+
+std::string RecordPath(int rank) {
+  return JoinPath(kPath, RecordName(rank));
+}
+
+std::string TensorsPath(int rank) {
+  return JoinPath(kPath, TensorFileName(rank));
+}
+
+// A matrix with all that there may be, and a scalar that one rank has. No byte is 0xff, which stands between pieces.
+MadeUpModel SmallModel() {
+  MadeUpModel model(1, 2);
+  for (size_t i = model.tensors.size(); i-- > 0;) {
+    if (i == 0 || model.tensors[i].shape.empty()) continue;
+    model.tensors.erase(model.tensors.begin() + static_cast<ptrdiff_t>(i));
+    model.contents.erase(model.contents.begin() + static_cast<ptrdiff_t>(i));
+  }
+  model.tensors[0].name = "w";
+  model.tensors[1].name = "b";
+  for (std::vector<std::string>& kinds : model.contents) {
+    for (std::string& bytes : kinds) {
+      for (char& byte : bytes)
+        byte = static_cast<char>(byte & 0x7f);
+    }
+  }
+  return model;
+}
+
+SealedFile SealedFileOf(std::string_view text) {
+  return {.bytes = text.size(), .checksum = Crc32c(0, text.data(), text.size())};
+}
+
+// The record of a file that is one chunk, or none.
+void Vouch(const std::string& tensors, RankRecord* record) {
+  record->file_bytes = tensors.size();
+  record->checksums.clear();
+  if (!tensors.empty()) record->checksums.push_back(Crc32c(0, tensors.data(), tensors.size()));
+}
+
+// What stands before the seal.
+std::string BeforeSeal(const std::string& sealed) {
+  return sealed.substr(0, sealed.rfind(",\"crc32c\":"));
+}
+
+// Where an entry of a safetensors header begins and ends, if it says so.
+std::optional<std::pair<size_t, size_t>> PlaceOf(const PlainJson& entry) {
+  if (!entry.is_object() || !entry.contains("data_offsets")) return std::nullopt;
+  const PlainJson& place = entry["data_offsets"];
+  if (!place.is_array() || place.size() != 2 || !place[0].is_number_unsigned() ||
+      !place[1].is_number_unsigned())
+    return std::nullopt;
+  return std::pair(place[0].get<size_t>(), place[1].get<size_t>());
+}
+
+// A safetensors file of this header, with as much data as it speaks of, if that is little: first the data of `whole`.
+std::string TensorsFile(const std::string& header, const std::string& whole) {
+  const uint64_t whole_header = WireReader(whole).U64();
+  std::string data = whole.substr(kSafetensorsLengthBytes + whole_header);
+  const PlainJson json = PlainJson::parse(header, nullptr, false);
+  size_t end = 0;
+  for (const auto& [name, entry] : json.items()) {
+    if (const auto place = PlaceOf(entry)) end = std::max(end, place->second);
+  }
+  if (end <= kDataBytesMax) data.resize(end, 'x');
+  WireWriter file;
+  file.U64(header.size());
+  file.Bytes(header);
+  file.Bytes(data);
+  return file.Take();
+}
+
+// ---- what the files say, found out in another way -----------------------------------------------
+
+// The bytes of an element, as one of the cuts that have it says: all answers that there are.
+class Teller {
+ public:
+  explicit Teller(const std::map<std::string, std::string, std::less<>>& contents)
+      : manifest_(PlainJson::parse(contents.find(PathOf(CheckpointFile::kManifest))->second)) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const std::string& file = contents.find(TensorsPath(rank))->second;
+      const uint64_t header = WireReader(file).U64();
+      // It may be a file that was not looked at.
+      const bool whole =
+          file.size() >= kSafetensorsLengthBytes && header <= file.size() - kSafetensorsLengthBytes;
+      headers_.push_back(PlainJson::parse(
+          whole ? file.substr(kSafetensorsLengthBytes, header) : std::string(), nullptr, false));
+      data_.push_back(whole ? file.substr(kSafetensorsLengthBytes + header) : std::string());
+    }
+  }
+
+  std::vector<std::string> Element(const std::string& tensor, weft_shard_state_kind_t kind,
+                                   size_t at, size_t element_bytes) const {
+    std::vector<std::string> answers;
+    const PlainJson* const found = Tensor(tensor);
+    if (found == nullptr) return answers;
+    for (const PlainJson& cut : (*found)["cuts"]) {
+      const auto rank = cut[0].get<size_t>();
+      const auto begin = cut[1].get<size_t>();
+      const auto end = cut[2].get<size_t>();
+      if (at < begin || at >= end || rank >= headers_.size()) continue;
+      const std::string name = EntryName(tensor, kind, begin, end);
+      if (!headers_[rank].contains(name)) continue;
+      const auto place = PlaceOf(headers_[rank][name]);
+      const size_t offset = (at - begin) * element_bytes;
+      if (!place || place->second > data_[rank].size() || place->first > place->second ||
+          offset + element_bytes > place->second - place->first)
+        continue;
+      answers.push_back(data_[rank].substr(place->first + offset, element_bytes));
+    }
+    return answers;
+  }
+
+  // The first of the scalars of that context.
+  bool HasScalars(const weft_shard_state_scalars_t& scalars) const {
+    for (const PlainJson& one : manifest_["scalars"]) {
+      if (one["context"] != "") continue;
+      return one["update_count"].get<int64_t>() == scalars.update_count &&
+             one["loss_scale"].get<double>() == scalars.loss_scale &&
+             one["nonfinite_steps"].get<int64_t>() == scalars.nonfinite_steps;
+    }
+    return false;
+  }
+
+ private:
+  const PlainJson* Tensor(const std::string& name) const {
+    for (const PlainJson& tensor : manifest_["tensors"]) {
+      if (tensor["name"] == name) return &tensor;
+    }
+    return nullptr;
+  }
+
+  const PlainJson manifest_;
+  std::vector<PlainJson> headers_;  // by rank
+  std::vector<std::string> data_;
+};
+
+// What a source has got that the files do not say; empty: nothing.
+std::string Untold(const Teller& teller, MadeUpState* state, uint32_t kinds) {
+  for (size_t i = 0; i < state->tensors().size(); ++i) {
+    const SavedTensor& tensor = state->tensors()[i];
+    for (int number = 0; number < WEFT_SHARD_STATE_KINDS; ++number) {
+      const auto kind = static_cast<weft_shard_state_kind_t>(number);
+      if (!tensor.Has(kind) || (kinds >> number & 1) == 0) continue;
+      const absl::StatusOr<StatePart> part = state->Part(i, kind);
+      const size_t size = DtypeSize(tensor.DtypeOf(kind));
+      for (size_t at = 0; at < part->count; ++at) {
+        const std::string got(static_cast<const char*>(part->data) + at * size, size);
+        const std::vector<std::string> told =
+            teller.Element(tensor.name, kind, part->begin + at, size);
+        if (std::find(told.begin(), told.end(), got) != told.end()) continue;
+        return StrCat("element ", part->begin + at, " of ", StateKindName(kind), " of ",
+                      tensor.name, " was restored as no file has it");
+      }
+    }
+  }
+  if (kinds != WEFT_SHARD_STATE_VALUES && !teller.HasScalars(state->scalars))
+    return "numbers were restored that the manifest has not";
+  return "";
+}
+
+// ---- changes ------------------------------------------------------------------------------------
+
+size_t Pick(Random& random, size_t count) {
+  return static_cast<size_t>(random() % count);
+}
+
+// [begin, end) of the text.
+struct Span {
+  size_t begin = 0;
+  size_t end = 0;
+
+  size_t size() const { return end - begin; }
+};
+
+// Of all that begin at or after a place by chance, the first; of all, if there is none behind it.
+template <typename Find>
+std::optional<Span> SomeSpan(const std::string& text, Random& random, Find find) {
+  const size_t from = Pick(random, text.size() + 1);
+  for (const size_t start : {from, size_t{0}}) {
+    for (size_t at = start; at < text.size(); ++at) {
+      const std::optional<Span> span = find(text, at);
+      if (span) return span;
+    }
+  }
+  return std::nullopt;
+}
+
+bool IsDigit(char byte) {
+  return byte >= '0' && byte <= '9';
+}
+
+std::optional<Span> NumberAt(const std::string& text, size_t at) {
+  if (!IsDigit(text[at]) || (at > 0 && IsDigit(text[at - 1]))) return std::nullopt;
+  size_t end = at;
+  while (end < text.size() && IsDigit(text[end]))
+    ++end;
+  return Span{at, end};
+}
+
+// With its quotes; of quotes within it nothing is known.
+std::optional<Span> QuotedAt(const std::string& text, size_t at) {
+  if (text[at] != '"') return std::nullopt;
+  const size_t end = text.find('"', at + 1);
+  if (end == std::string::npos) return std::nullopt;
+  return Span{at, end + 1};
+}
+
+std::optional<Span> BracketsAt(const std::string& text, size_t at) {
+  if (text[at] != '[' && text[at] != '{') return std::nullopt;
+  int depth = 0;
+  for (size_t end = at; end < text.size(); ++end) {
+    if (text[end] == '[' || text[end] == '{') ++depth;
+    if (text[end] == ']' || text[end] == '}') --depth;
+    if (depth == 0) return Span{at, end + 1};
+  }
+  return std::nullopt;
+}
+
+std::optional<Span> ValueAt(const std::string& text, size_t at) {
+  std::optional<Span> span = NumberAt(text, at);
+  if (!span) span = QuotedAt(text, at);
+  return span ? span : BracketsAt(text, at);
+}
+
+void ChangeNumber(std::string* text, Random& random) {
+  static constexpr const char* kNumbers[] = {"0",
+                                             "1",
+                                             "2",
+                                             "3",
+                                             "4",
+                                             "6",
+                                             "7",
+                                             "12",
+                                             "24",
+                                             "65536",
+                                             "65537",
+                                             "4194304",
+                                             "4294967295",
+                                             "4294967296",
+                                             "4611686018427387904",
+                                             "4611686018427387905",
+                                             "9223372036854775807",
+                                             "9223372036854775808",
+                                             "18446744073709551615",
+                                             "18446744073709551616",
+                                             "-1",
+                                             "1.5",
+                                             "1e300",
+                                             "1e999",
+                                             "null"};
+  const std::optional<Span> span = SomeSpan(*text, random, NumberAt);
+  if (!span) return;
+  std::string changed = kNumbers[Pick(random, std::size(kNumbers))];
+  if (Pick(random, 2) == 0 && span->size() < 10) {
+    const int64_t near = std::stoll(text->substr(span->begin, span->size()));
+    changed = StrCat(near + static_cast<int64_t>(Pick(random, 17)) - 8);
+  }
+  text->replace(span->begin, span->size(), changed);
+}
+
+void ChangeText(std::string* text, Random& random) {
+  static constexpr const char* kTexts[] = {"\"w\"",
+                                           "\"b\"",
+                                           "\"\"",
+                                           "\"value\"",
+                                           "\"main\"",
+                                           "\"moment1\"",
+                                           "\"moment2\"",
+                                           "\"F32\"",
+                                           "\"BF16\"",
+                                           "\"F64\"",
+                                           "\"U8\"",
+                                           "\"BOOL\"",
+                                           "\"shape\"",
+                                           "\"ffffffff\"",
+                                           "\"\\u0000\"",
+                                           "\"w@value[0:6)\"",
+                                           "\"w@value[0:3)\"",
+                                           "\"crc32c\""};
+  const std::optional<Span> span = SomeSpan(*text, random, QuotedAt);
+  if (!span) return;
+  std::string changed = kTexts[Pick(random, std::size(kTexts))];
+  const std::optional<Span> other = SomeSpan(*text, random, QuotedAt);
+  if (other && Pick(random, 2) == 0) changed = text->substr(other->begin, other->size());
+  text->replace(span->begin, span->size(), changed);
+}
+
+// One value in the place of another, twice, or away.
+void MoveValue(std::string* text, Random& random) {
+  const std::optional<Span> span = SomeSpan(*text, random, ValueAt);
+  if (!span) return;
+  const std::string value = text->substr(span->begin, span->size());
+  switch (Pick(random, 4)) {
+    case 0: {
+      const std::optional<Span> to = SomeSpan(*text, random, ValueAt);
+      if (to) text->replace(to->begin, to->size(), value);
+      break;
+    }
+    case 1:
+      text->insert(span->begin, value + ",");
+      break;
+    case 2: {  // with the comma behind it
+      const bool comma = span->end < text->size() && (*text)[span->end] == ',';
+      text->erase(span->begin, span->size() + (comma ? 1 : 0));
+      break;
+    }
+    default:  // two that follow each other change places
+      if (span->end + 1 < text->size() && (*text)[span->end] == ',') {
+        const std::optional<Span> next = ValueAt(*text, span->end + 1);
+        if (!next) break;
+        const std::string swapped = text->substr(next->begin, next->size()) + "," + value;
+        text->replace(span->begin, next->end - span->begin, swapped);
+      }
+  }
+}
+
+void ChangeBytes(std::string* text, Random& random) {
+  if (text->empty()) return;
+  const size_t at = Pick(random, text->size());
+  switch (Pick(random, 4)) {
+    case 0:
+      (*text)[at] = static_cast<char>((*text)[at] ^ 1 << Pick(random, 8));
+      break;
+    case 1:
+      text->erase(at, 1 + Pick(random, 8));
+      break;
+    case 2:
+      text->insert(at, 1, static_cast<char>(random()));
+      break;
+    default:
+      text->resize(at);
+  }
+}
+
+}  // namespace
+
+CheckpointCase::CheckpointCase() : model_(SmallModel()) {
+  Manifest manifest{.job = 7, .step = 12, .ranks = kRanks};
+  manifest.tensors = model_.tensors;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    MadeUpState state(model_, rank, kRanks, 0);
+    const Snapshot snapshot =
+        *TakeSnapshot({{"", &state}}, {{.name = "v", .rank = rank, .bytes = "xyz"}});
+    std::string tensors = *SafetensorsHeader(snapshot.entries);
+    for (size_t i = 0; i < snapshot.entries.size(); ++i) {
+      tensors.append(static_cast<const char*>(snapshot.data[i]),
+                     snapshot.entries[i].end - snapshot.entries[i].begin);
+    }
+    RankRecord record{.job = 7,
+                      .step = 12,
+                      .rank = rank,
+                      .ranks = kRanks,
+                      .tensors = snapshot.tensors,
+                      .scalars = snapshot.scalars,
+                      .values = snapshot.values};
+    Vouch(tensors, &record);
+    for (size_t i = 0; i < record.tensors.size(); ++i) {
+      for (TensorCut& cut : record.tensors[i].cuts) {
+        cut.rank = rank;
+        manifest.tensors[i].cuts.push_back(cut);
+      }
+    }
+    const std::string text = RecordText(record);
+    manifest.records.push_back(SealedFileOf(text));
+    manifest.scalars.insert(snapshot.scalars.begin(), snapshot.scalars.end());
+    manifest.values.insert(manifest.values.end(), snapshot.values.begin(), snapshot.values.end());
+    whole_[RecordPath(rank)] = text;
+    whole_[TensorsPath(rank)] = std::move(tensors);
+  }
+  const std::string config = "{}\n";
+  manifest.config = SealedFileOf(config);
+  whole_[JoinPath(kPath, kConfigName)] = config;
+  whole_[PathOf(CheckpointFile::kManifest)] = ManifestText(manifest);
+}
+
+std::string CheckpointCase::Piece(CheckpointFile file, bool verbatim) const {
+  const std::string& text = whole_.find(PathOf(file))->second;
+  if (verbatim) return text;
+  if (file != CheckpointFile::kTensors0 && file != CheckpointFile::kTensors1)
+    return BeforeSeal(text);
+  return text.substr(kSafetensorsLengthBytes, WireReader(text).U64());
+}
+
+std::vector<std::string> CheckpointCase::Seeds() const {
+  std::vector<std::string> seeds;
+  constexpr unsigned kAll = (1u << kCheckpointFiles) - 1;
+  for (const unsigned how : {0u, kPart, kVerify, kVerbatim, kVerbatim | kVerify}) {
+    for (const unsigned flags : {1u, 2u, 4u, 8u, 16u, 9u, 10u, kAll}) {
+      std::string seed(1, static_cast<char>(flags | how));
+      for (int number = 0; number < kCheckpointFiles; ++number) {
+        if ((flags >> number & 1) == 0) continue;
+        if (seed.size() > 1) seed += kBetweenPieces;
+        seed += Piece(static_cast<CheckpointFile>(number), (how & kVerbatim) != 0);
+      }
+      seeds.push_back(std::move(seed));
+    }
+  }
+  return seeds;
+}
+
+CheckpointCase::Contents CheckpointCase::Make(const std::vector<std::string>& pieces,
+                                              unsigned flags, const Contents& whole) {
+  Contents contents = whole;
+  size_t next = 0;
+  bool replaced[kCheckpointFiles] = {};
+  for (int number = 0; number < kCheckpointFiles; ++number) {
+    if ((flags >> number & 1) == 0 || next == pieces.size()) continue;
+    const auto file = static_cast<CheckpointFile>(number);
+    const std::string& piece = pieces[next++];
+    std::string& text = contents[PathOf(file)];
+    replaced[number] = true;
+    if ((flags & kVerbatim) != 0)
+      text = piece;
+    else if (file == CheckpointFile::kTensors0 || file == CheckpointFile::kTensors1)
+      text = TensorsFile(piece, text);
+    else
+      text = Sealed(piece);
+  }
+  if ((flags & kVerbatim) != 0) return contents;
+  bool mended = replaced[0];
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (!replaced[1 + rank] && !replaced[3 + rank]) continue;
+    mended = true;
+    absl::StatusOr<RankRecord> record = ReadRecord("record", contents[RecordPath(rank)]);
+    if (!record.ok()) continue;
+    Vouch(contents[TensorsPath(rank)], &*record);
+    contents[RecordPath(rank)] = RecordText(*record);
+  }
+  std::string& text = contents[PathOf(CheckpointFile::kManifest)];
+  absl::StatusOr<Manifest> manifest = ReadManifest("manifest", text);
+  if (!mended || !manifest.ok()) return contents;
+  for (int rank = 0; rank < std::min(kRanks, manifest->ranks); ++rank)
+    manifest->records[static_cast<size_t>(rank)] = SealedFileOf(contents[RecordPath(rank)]);
+  text = ManifestText(*manifest);
+  return contents;
+}
+
+CheckpointOutcome CheckpointCase::Look(const Contents& contents, unsigned flags) const {
+  CheckpointOutcome outcome;
+  TextFiles files(contents);
+  const absl::StatusOr<SavedCheckpoint> saved = SavedCheckpoint::Open(files, kPath);
+  outcome.opened = saved.ok();
+  if (!saved.ok()) return outcome;
+  if ((flags & kVerify) != 0) {
+    outcome.verified = saved->VerifyAll().ok();
+    return outcome;
+  }
+  const bool part = (flags & kPart) != 0;
+  MadeUpState state(model_, part ? 1 : 0, part ? 3 : 1, 1);
+  state.Clear();
+  const std::vector<NamedSource> sources = {{"", &state}};
+  for (const uint32_t kinds : {uint32_t{WEFT_SHARD_STATE_ALL}, uint32_t{WEFT_SHARD_STATE_VALUES}}) {
+    if (!CheckFits(*saved, sources, kinds).ok()) continue;
+    outcome.restored = Restore(*saved, sources, kinds).ok();
+    if (outcome.restored) outcome.wrong = Untold(Teller(contents), &state, kinds);
+    break;
+  }
+  return outcome;
+}
+
+CheckpointOutcome CheckpointCase::Try(std::string_view input) const {
+  if (input.empty()) return {};
+  const auto flags = static_cast<unsigned char>(input[0]);
+  std::vector<std::string> pieces;
+  for (size_t at = 1; at <= input.size();) {
+    const size_t end = std::min(input.find(kBetweenPieces, at), input.size());
+    pieces.emplace_back(input.substr(at, end - at));
+    at = end + 1;
+  }
+  // Readers of one text, of anything.
+  for (const std::string& piece : pieces) {
+    static_cast<void>(ReadSafetensorsHeader(piece, piece.size()));
+    static_cast<void>(ParseDirectoryName(piece));
+    static_cast<void>(RankOfFailureName(piece));
+  }
+  return Look(Make(pieces, flags, whole_), flags);
+}
+
+std::string CheckpointCase::Mutate(std::string input, std::mt19937_64& random) {
+  for (size_t changes = 1 + Pick(random, 3); changes > 0; --changes) {
+    switch (Pick(random, 8)) {
+      case 0:
+      case 1:
+      case 2:
+        ChangeNumber(&input, random);
+        break;
+      case 3:
+        ChangeText(&input, random);
+        break;
+      case 4:
+      case 5:
+      case 6:
+        MoveValue(&input, random);
+        break;
+      default:
+        ChangeBytes(&input, random);
+    }
+  }
+  return input;
+}
+
+}  // namespace weft::test

@@ -1,0 +1,80 @@
+// MadeUpRanks of made_up_state.h, apart: who reads alone needs nothing that saves.
+#include "base/status.h"
+#include "shard/checkpoint/committer.h"
+#include "shard/checkpoint/rank_writer.h"
+#include "shard/checkpoint/restore.h"
+#include "tests/shard/checkpoint/made_up_state.h"
+
+namespace weft::test {
+namespace {
+
+// One that never sleeps: ranks take turns, so what is not there will not come.
+class NoPatience : public Patience {
+ public:
+  int64_t NowNs() override { return now_ns_ += 1'000'000'000; }
+
+  void PauseUntil(int64_t /*time_ns*/) override {}
+
+  bool Over() override { return false; }
+
+ private:
+  int64_t now_ns_ = 0;
+};
+
+}  // namespace
+
+MadeUpRanks::MadeUpRanks(const MadeUpModel& model, int ranks, size_t overlap) {
+  for (int rank = 0; rank < ranks; ++rank)
+    states.push_back(std::make_unique<MadeUpState>(model, rank, ranks, overlap));
+}
+
+absl::Status MadeUpRanks::Save(Files& files, const std::string& root, const MadeUpSave& save) {
+  absl::Status first = files.MakeDirectory(root);
+  NoPatience patience;
+  const SaveSettings settings{.timeout_ns = 1, .config = save.config, .retention = save.retention};
+  CheckpointPlace place{.root = root,
+                        .name = {.run = save.run, .step = save.step},
+                        .job = save.job,
+                        .ranks = static_cast<int>(states.size())};
+  for (int rank = place.ranks - 1; rank >= 0; --rank) {
+    place.rank = rank;
+    absl::StatusOr<Snapshot> snapshot =
+        TakeSnapshot({{"", states[static_cast<size_t>(rank)].get()}},
+                     rank == 0 ? save.values : std::vector<SavedValue>());
+    absl::Status saved = snapshot.status();
+    if (saved.ok() && rank == 0) {
+      saved = RunSave(files, patience, place, *snapshot, settings);
+    } else if (saved.ok()) {
+      // What RunSave does but for its waits, which rank 0 would have to end.
+      saved = BeginCheckpoint(files, place);
+      if (saved.ok()) saved = WriteRank(files, place, *snapshot);
+      if (!saved.ok()) ReportFailure(files, place, saved);
+    }
+    first.Update(saved);
+  }
+  return first;
+}
+
+absl::Status MadeUpRanks::Restore(Files& files, const std::string& path, uint32_t kinds) {
+  WEFT_ASSIGN_OR_RETURN(const SavedCheckpoint saved, SavedCheckpoint::Open(files, path));
+  for (const std::unique_ptr<MadeUpState>& state : states) {
+    WEFT_RETURN_IF_ERROR(CheckFits(saved, {{"", state.get()}}, kinds));
+    WEFT_RETURN_IF_ERROR(weft::Restore(saved, {{"", state.get()}}, kinds));
+  }
+  return absl::OkStatus();
+}
+
+void MadeUpRanks::Clear() {
+  for (const std::unique_ptr<MadeUpState>& state : states)
+    state->Clear();
+}
+
+std::string MadeUpRanks::Difference(uint32_t kinds) const {
+  for (const std::unique_ptr<MadeUpState>& state : states) {
+    std::string difference = state->Difference(kinds);
+    if (!difference.empty()) return difference;
+  }
+  return "";
+}
+
+}  // namespace weft::test
