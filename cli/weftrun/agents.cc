@@ -25,9 +25,15 @@ constexpr int kNamedMax = 8;
 constexpr int kNodesMax = 1 << 16;
 constexpr int kRoundsTold = 1 << 14;  // rounds told apart by labels, which are numbers of 31 bits
 
+// What follows the exit code.
+constexpr std::string_view kNoRestart = "0";
+constexpr std::string_view kRestart = "1";
+constexpr std::string_view kAskedToEnd = "2";
+
 // "137 1 rank 3 on node 1 killed by signal 9 (SIGKILL)".
 std::string Encode(const RoundEnd& verdict) {
-  return StrCat(verdict.exit_code, " ", verdict.restart ? 1 : 0, " ",
+  return StrCat(verdict.exit_code, " ",
+                verdict.asked ? kAskedToEnd : (verdict.restart ? kRestart : kNoRestart), " ",
                 std::string_view(verdict.reason).substr(0, kReasonBytesMax));
 }
 
@@ -36,11 +42,12 @@ std::optional<RoundEnd> Decode(std::string_view text) {
   const size_t second = first == std::string_view::npos ? first : text.find(' ', first + 1);
   if (second == std::string_view::npos) return std::nullopt;
   RoundEnd verdict;
-  const std::string_view restart = text.substr(first + 1, second - first - 1);
+  const std::string_view then = text.substr(first + 1, second - first - 1);
   if (!absl::SimpleAtoi(ToAbsl(text.substr(0, first)), &verdict.exit_code)) return std::nullopt;
   if (verdict.exit_code < 0 || verdict.exit_code > 255) return std::nullopt;
-  if (restart != "0" && restart != "1") return std::nullopt;
-  verdict.restart = restart == "1";
+  if (then != kNoRestart && then != kRestart && then != kAskedToEnd) return std::nullopt;
+  verdict.restart = then == kRestart;
+  verdict.asked = then == kAskedToEnd;
   verdict.reason = std::string(text.substr(second + 1, kReasonBytesMax));
   return verdict;
 }

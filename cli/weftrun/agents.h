@@ -39,7 +39,9 @@ namespace weft {
 struct RoundEnd {
   int exit_code = 0;     // 0: the ranks of all nodes ended well
   bool restart = false;  // of a failure: all may start again
-  std::string reason;    // of a failure: "rank 3 on node 1 killed by signal 9 (SIGKILL)"
+  bool asked =
+      false;  // a rank ended because it was asked to: the others may take their time, and do not start again
+  std::string reason;  // of a failure: "rank 3 on node 1 killed by signal 9 (SIGKILL)"
 };
 
 class Agents {
@@ -70,7 +72,7 @@ class Agents {
   // Whom this node waits for before it may start: "the weftruns of nodes 1, 3 of 4".
   std::string Missing() const;
 
-  // The ranks of this node have ended: well, or with the failure of one.
+  // The ranks of this node have ended: well, or with the failure of one, or are to because one was asked to end.
   void SayDone();
   void SayFailed(const RoundEnd& verdict);
 

@@ -7,6 +7,7 @@
 // Thread-safety: values and pure functions.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,6 +30,11 @@ struct ExitReport {
   // It may have given up because of another rank: it exited, or called abort() as programs do that do not catch an
   // exception. Other signals come from its own mistakes, or from outside.
   bool MayFollow() const;
+
+  // It was asked to end and did, in an order of its own: a program that SIGTERM or SIGINT kills was not prepared for them.
+  bool asked() const {
+    return signal == 0 && (exit_code == 128 + SIGTERM || exit_code == 128 + SIGINT);
+  }
 
   // As a shell reports it.
   int shell_code() const { return signal != 0 ? 128 + signal : exit_code; }

@@ -5,11 +5,26 @@
 #include "base/text.h"
 
 namespace weft {
+namespace {
+
+void AppendLastLines(const Rank& rank, std::vector<std::string>& text) {
+  const auto& lines = rank.output->last_lines();
+  if (lines.empty()) {
+    text.emplace_back("it printed nothing");
+    return;
+  }
+  text.push_back(lines.size() == 1 ? "its last line:"
+                                   : StrCat("its last ", lines.size(), " lines:"));
+  for (const std::string& line : lines)
+    text.push_back(StrCat("  | ", line));
+}
+
+}  // namespace
 
 // A rank that is held now was held when the failed one gave up waiting for it.
 void FirstEnding::Note(const Rank& rank, bool look) {
   rank_ = &rank;
-  if (!look || !rank.exit->MayFollow()) return;
+  if (!look || asked() || !rank.exit->MayFollow()) return;
   for (Rank& other : ranks_) {
     if (other.exit.has_value()) continue;
     other.state = ReadProcessState("", other.pid);
@@ -21,12 +36,14 @@ std::string FirstEnding::Text(std::string_view node, bool pids) const {
   const auto name = [&](const Rank& rank) {
     return pids ? rank.WithPid() : StrCat("rank ", rank.Label(), node);
   };
-  const std::string end = StrCat(name(*rank_), " ", rank_->exit->ToString());
+  const std::string end =
+      StrCat(name(*rank_), asked() ? " was asked to end and " : " ", rank_->exit->ToString());
   return held_ == nullptr ? end
                           : StrCat(name(*held_), " was ", HoldText(held_->state), " when ", end);
 }
 
 std::vector<std::string> FirstEnding::Report(std::string_view after) const {
+  if (asked()) return ReportOfAsked(after);
   const Rank& rank = *Named();
   std::string how = rank.exit->ToString();
   if (held_ != nullptr) {
@@ -34,14 +51,20 @@ std::vector<std::string> FirstEnding::Report(std::string_view after) const {
                  rank_->exit->ToString(), "; in the end ", how);
   }
   std::vector<std::string> text = {StrCat("rank ", rank.Label(), " failed first: ", how, after)};
-  const auto& lines = rank.output->last_lines();
-  if (lines.empty()) {
-    text.emplace_back("it printed nothing");
-  } else {
-    text.push_back(lines.size() == 1 ? "its last line:"
-                                     : StrCat("its last ", lines.size(), " lines:"));
-    for (const std::string& line : lines)
-      text.push_back(StrCat("  | ", line));
+  AppendLastLines(rank, text);
+  const std::string others = Others();
+  if (!others.empty()) text.push_back(StrCat("the others: ", others));
+  return text;
+}
+
+// Nobody asks why the first one ended; somebody will why another one did not save what it had.
+std::vector<std::string> FirstEnding::ReportOfAsked(std::string_view after) const {
+  std::vector<std::string> text = {StrCat(Text("", /*pids=*/false), after)};
+  for (const Rank& rank : ranks_) {
+    if (!rank.failed() || rank.exit->asked() || rank.lost) continue;
+    text.push_back(StrCat("rank ", rank.Label(), " did not end well: ", rank.exit->ToString()));
+    AppendLastLines(rank, text);
+    break;
   }
   const std::string others = Others();
   if (!others.empty()) text.push_back(StrCat("the others: ", others));

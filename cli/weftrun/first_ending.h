@@ -1,4 +1,5 @@
-// Which rank failed first and why, what became of the others, and the lines that say so.
+// Which rank was the first that failed, or that ended because it was asked to, and why; what became of the others, and the lines that
+// say so.
 //
 //   FirstEnding first(&ranks);
 //   first.Note(rank, /*look=*/true);                    // before anybody is signalled
@@ -25,8 +26,11 @@ class FirstEnding {
   // `ranks`: all processes of the job, those that have ended included.
   explicit FirstEnding(std::deque<Rank>* ranks) : ranks_(*ranks) {}
 
-  // None has failed, or something outside this node was first.
+  // None has, or something outside this node was first.
   bool none() const { return rank_ == nullptr; }
+
+  // The first one was asked to end, so the job is to.
+  bool asked() const { return rank_ != nullptr && rank_->exit->asked(); }
 
   // `rank` has ended. `look`: nobody has signalled the others, so what holds one is worth knowing.
   void Note(const Rank& rank, bool look);
@@ -34,7 +38,7 @@ class FirstEnding {
   // After Note().
   const ExitReport& exit() const { return *rank_->exit; }
 
-  // "rank 0 (pid 4711) exited with code 1", "rank 2 (pid 4713) was stopped (state T) when rank 0 (pid 4711) exited with code 1".
+  // "rank 0 (pid 4711) exited with code 1", "rank 0 (pid 4711) was asked to end and exited with code 143", "rank 2 (pid 4713) was stopped (state T) when rank 0 (pid 4711) exited with code 1".
   // `node` stands behind a rank's number when `pids` is false.
   std::string Text(std::string_view node, bool pids) const;
 
@@ -45,6 +49,8 @@ class FirstEnding {
   std::string Others() const;
 
  private:
+  std::vector<std::string> ReportOfAsked(std::string_view after) const;
+
   const Rank* Named() const { return held_ != nullptr ? held_ : rank_; }
 
   std::deque<Rank>& ranks_;

@@ -19,6 +19,25 @@
 #include "cli/weftrun/rank_process.h"
 
 namespace weft {
+namespace {
+
+// "ranks 0, 2".
+std::string StillRunning(const std::deque<Rank>& ranks) {
+  std::string list;
+  for (const Rank& rank : ranks) {
+    if (!rank.exit.has_value()) list += StrCat(list.empty() ? "" : ", ", rank.Label());
+  }
+  return StrCat(list.find(',') == std::string::npos ? "rank " : "ranks ", list);
+}
+
+// What to do about ranks that have ended since the last look. One that was asked to end says most, for then the job is; a crash
+// explains more than the exit of one that noticed it.
+int WeightOf(const ExitReport& exit) {
+  return exit.asked() ? 2 : (exit.signal != 0 ? 1 : 0);
+}
+
+}  // namespace
+
 Job::Job(const RunOptions& options, JobPlan plan, Signals* signals, ProcessGuard* guard,
          const Sinks& sinks, Agents* agents)
     : options_(options),
@@ -138,7 +157,7 @@ absl::Status Job::StartRank(int local_rank, int rank_restart) {
 
 JobResult Job::Run() {
   while (!AllExited()) {
-    Turn(std::min(phase_end_ns_, elastic_.give_up_ns()));
+    Turn(std::min({phase_end_ns_, say_waiting_ns_, elastic_.give_up_ns()}));
     NoteJoined();
     ObserveExits();
     GiveUpNewcomers();
@@ -216,19 +235,17 @@ void Job::ObserveExits() {
       lost.push_back(&rank);
       continue;
     }
-    // Of several that ended since the last look, a crash explains more than the exit of one that
-    // noticed it.
-    const bool crashed = rank.exit->signal != 0;
-    if (culprit == nullptr || (crashed && culprit->exit->signal == 0)) culprit = &rank;
+    if (culprit == nullptr || WeightOf(*rank.exit) > WeightOf(*culprit->exit)) culprit = &rank;
   }
   for (Rank* rank : lost)
-    NoteLost(*rank, /*may_start=*/culprit == nullptr);
+    NoteLost(*rank, /*may_start=*/culprit == nullptr && !rank->exit->asked());
   if (culprit != nullptr && first_ending_.none()) NoteFirstFailure(*culprit);
 }
 
-// Of one that has failed: whether the others go on.
+// Of one that has failed: whether the others go on. Who asks a rank to end means the job.
 bool Job::MayLose(const Rank& rank) const {
   if (rank.waiting()) return true;
+  if (rank.exit->asked()) return false;
   return options_.elastic && phase_ == Phase::kRunning && first_ending_.none() &&
          elastic_.EnoughLeft();
 }
@@ -261,7 +278,7 @@ void Job::NoteJoined() {
 
 // After the exits were looked at: the last one of the others may be among them.
 void Job::GiveUpNewcomers() {
-  if (phase_ != Phase::kRunning) return;
+  if (phase_ != Phase::kRunning && phase_ != Phase::kStopping) return;
   const std::vector<const Rank*> given_up = elastic_.TakeGivenUp(MonotonicNs());
   for (const Rank* rank : given_up)
     Say(StrCat(rank->WithPid(), " waited to join, but all others have ended"));
@@ -272,20 +289,30 @@ void Job::NoteFirstFailure(Rank& rank) {
   // Something on another node was first.
   if (agents_ != nullptr && (agents_->verdict().has_value() || !agents_->failure().ok())) return;
   first_ending_.Note(rank, /*look=*/phase_ == Phase::kRunning);
+  const bool asked = first_ending_.asked();
   if (agents_ != nullptr) {
     agents_->SayFailed(
         {.exit_code = rank.exit->shell_code(),
-         .restart = last_signal_ == 0,
+         .restart = last_signal_ == 0 && !asked,
+         .asked = asked,
          .reason = first_ending_.Text(StrCat(" on node ", options_.node_rank), /*pids=*/false)});
   }
   if (AllExited() || phase_ != Phase::kRunning) return;
-  Say(StrCat(first_ending_.Text("", /*pids=*/true), "; the others have ", kGraceNs / 1'000'000'000,
-             " s to end by themselves"));
+  Say(StrCat(first_ending_.Text("", /*pids=*/true), "; the others have ",
+             asked ? options_.stop_grace_s : kGraceNs / 1'000'000'000, " s to end by themselves"));
+  if (asked) return EnterStop(Phase::kStopping);
   Enter(Phase::kGrace, kGraceNs);
+}
+
+// The ranks may be saving what they have.
+void Job::EnterStop(Phase phase) {
+  Enter(phase, int64_t{options_.stop_grace_s} * 1'000'000'000);
+  say_waiting_ns_ = MonotonicNs() + kSayWaitingNs;
 }
 
 void Job::Enter(Phase phase, int64_t stay_ns) {
   phase_ = phase;
+  say_waiting_ns_ = INT64_MAX;
   phase_end_ns_ = stay_ns == INT64_MAX ? INT64_MAX : MonotonicNs() + stay_ns;
 }
 
@@ -298,8 +325,17 @@ void Job::Escalate() {
                      "; ending the ranks"));
     Enter(Phase::kGrace, 0);
   }
-  if (MonotonicNs() < phase_end_ns_) return;
-  if (phase_ == Phase::kGrace) {
+  if (MonotonicNs() < phase_end_ns_) {
+    if (MonotonicNs() < say_waiting_ns_ || AllExited()) return;
+    say_waiting_ns_ = INT64_MAX;
+    return Say(StrCat("waiting for ", StillRunning(ranks_), " to end, ", options_.stop_grace_s,
+                      " s in all"));
+  }
+  if (phase_ == Phase::kStopping && !AllExited()) {
+    Say(StrCat("the ", options_.stop_grace_s, " s of --stop-grace are over; ending ",
+               StillRunning(ranks_)));
+  }
+  if (phase_ == Phase::kGrace || phase_ == Phase::kStopping) {
     SignalAll(SIGTERM, /*groups=*/true);
     SignalAll(SIGCONT, /*groups=*/true);  // stopped ones notice only then
     Enter(Phase::kTerm, kTermNs);
@@ -310,7 +346,7 @@ void Job::Escalate() {
     KillAll("killing the ranks that SIGTERM did not end");
   } else if (phase_ == Phase::kAsked) {
     KillAll(StrCat("killing the ranks that ", SignalName(last_signal_), " did not end within ",
-                   options_.grace_s, " s"));
+                   options_.stop_grace_s, " s"));
   }
 }
 
@@ -368,9 +404,7 @@ void Job::HandleEndSignal(int signal) {
     KillAll(StrCat("killing the ranks: ", SignalName(signal), " after ", SignalName(first)));
   } else if (end_signals_ == 1) {
     SignalAll(signal, /*groups=*/true);
-    if (phase_ == Phase::kRunning) {
-      Enter(Phase::kAsked, int64_t{options_.grace_s} * 1'000'000'000);
-    }
+    if (phase_ == Phase::kRunning) EnterStop(Phase::kAsked);
   }
 }
 
@@ -402,7 +436,10 @@ void Job::HeedOtherNodes() {
   } else {
     return;
   }
-  Say(StrCat("the ranks of this node have ", kGraceNs / 1'000'000'000, " s to end by themselves"));
+  const bool asked = agents_->verdict().has_value() && agents_->verdict()->asked;
+  Say(StrCat("the ranks of this node have ",
+             asked ? options_.stop_grace_s : kGraceNs / 1'000'000'000, " s to end by themselves"));
+  if (asked) return EnterStop(Phase::kStopping);
   Enter(Phase::kGrace, kGraceNs);
 }
 
@@ -425,7 +462,7 @@ void Job::AwaitAllDone() {
 void Job::AgreeOnTheEnd() {
   if (agents_ == nullptr) return;
   // Ranks of other nodes that were asked to end as well may take as long.
-  const int64_t asked_ns = last_signal_ == 0 ? 0 : int64_t{options_.grace_s} * 1'000'000'000;
+  const int64_t asked_ns = last_signal_ == 0 ? 0 : int64_t{options_.stop_grace_s} * 1'000'000'000;
   const int64_t deadline_ns = MonotonicNs() + kTellNs + asked_ns;
   const auto agreed = [&] {
     return agents_->heard() && (agents_->verdict().has_value() || last_signal_ != 0);
@@ -437,7 +474,9 @@ void Job::AgreeOnTheEnd() {
 
 // No restart follows.
 bool Job::last_round() const {
-  if (agents_ == nullptr) return plan_.restart == options_.job_restarts_max();
+  if (agents_ == nullptr) {
+    return first_ending_.asked() || plan_.restart == options_.job_restarts_max();
+  }
   return plan_.restart == options_.job_restarts_max() || !agents_->verdict().has_value() ||
          !agents_->verdict()->restart;
 }
@@ -447,12 +486,21 @@ void Job::LingerForOtherNodes() {
   if (agents_ == nullptr || store() == nullptr || !last_round()) return;
   // After a failure until the last of the ranks must have ended: the end of the store would hide from them what it was.
   const bool well = agents_->verdict().has_value() && agents_->verdict()->exit_code == 0;
-  const int64_t deadline_ns = MonotonicNs() + (well ? kLingerNs : kGraceNs + kTermNs);
-  while (store()->client_count() > 0 && last_signal_ == 0 && MonotonicNs() < deadline_ns)
+  const bool asked = agents_->verdict().has_value() && agents_->verdict()->asked;
+  const int64_t grace_ns = asked ? int64_t{options_.stop_grace_s} * 1'000'000'000 : kGraceNs;
+  const int64_t deadline_ns = MonotonicNs() + (well ? kLingerNs : grace_ns + kTermNs);
+  // A signal ends this wait, but for the one by which all were asked to end.
+  const int heard = end_signals_;
+  const auto bidden = [&] {
+    return asked ? end_signals_ != heard : last_signal_ != 0;
+  };
+  while (store()->client_count() > 0 && !bidden() && MonotonicNs() < deadline_ns)
     Turn(deadline_ns);
 }
 
 void Job::FlushSinks() {
+  sinks_.out->Flush();
+  sinks_.err->Flush();
   // As long as it takes, as with any program whose output nobody reads; a second signal ends it.
   while ((sinks_.out->pending() || sinks_.err->pending()) && end_signals_ < 2)
     Turn(INT64_MAX);
@@ -472,7 +520,7 @@ void Job::Report() {
   if (first_ending_.none()) {
     if (agents_ != nullptr && agents_->verdict().has_value() &&
         agents_->verdict()->exit_code != 0) {
-      Say(StrCat("failed first: ", agents_->verdict()->reason));
+      Say(StrCat(agents_->verdict()->asked ? "" : "failed first: ", agents_->verdict()->reason));
       Say(StrCat("the ranks of this node: ", first_ending_.Others()));
       return;
     }

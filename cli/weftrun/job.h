@@ -7,8 +7,9 @@
 //
 // On several nodes all begin when the weftruns of all have come, and a failure on one ends the ranks of all.
 // After a failure the others have kGraceNs to say what they saw, then get SIGTERM, and SIGKILL
-// kTermNs later. A job that is asked to end (SIGINT, SIGTERM, SIGHUP) has options.grace_s, then the ranks that
-// are left get SIGKILL; asked again, it ends at once. All processes that a rank left in its process group are killed at the end.
+// kTermNs later. They have options.stop_grace_s instead if the first rank that ended had been asked to, which it says by its exit code:
+// then they may be saving what they have, and there is no restart. A job that is asked to end itself (SIGINT, SIGTERM, SIGHUP) has as
+// long, then the ranks that are left get SIGKILL; asked again, it ends at once. All processes that a rank left in its process group are killed at the end.
 // With --elastic a rank that fails is lost: the others go on, while enough are left, and the job's end is theirs. As long as
 // there are restarts it is started again, alone, to join them; when they have ended and it has not, it gets SIGTERM and SIGKILL as above.
 // Ranks that ended stay unreaped until all have: their exit status can be read in /proc/<pid>/stat,
@@ -51,7 +52,7 @@ class Job {
   static constexpr int64_t kDrainNs = 1'000'000'000;
   static constexpr int64_t kLingerNs = 30'000'000'000;
   static constexpr int64_t kTellNs = 10'000'000'000;
-  static constexpr int64_t kSayWaitingNs = 5'000'000'000;  // then the wait for other nodes is said
+  static constexpr int64_t kSayWaitingNs = 5'000'000'000;  // then it is said for whom this waits
 
   // `agents`: of a job on several nodes, else nullptr. It hosts the store.
   Job(const RunOptions& options, JobPlan plan, Signals* signals, ProcessGuard* guard,
@@ -66,7 +67,8 @@ class Job {
 
  private:
   // What comes next if the ranks do not end by themselves.
-  enum class Phase { kRunning, kAsked, kGrace, kTerm, kKill };
+  // kAsked: weftrun was asked to end; kStopping: a rank was.
+  enum class Phase { kRunning, kAsked, kStopping, kGrace, kTerm, kKill };
 
   absl::Status StartStore();
   absl::Status StartRanks();
@@ -86,6 +88,7 @@ class Job {
   void Suspend();
   void Escalate();
   void Enter(Phase phase, int64_t stay_ns);
+  void EnterStop(Phase phase);
   void SignalAll(int signal, bool groups);
   void HandleEndSignal(int signal);
   void KillAll(std::string_view why);
@@ -120,8 +123,9 @@ class Job {
   FirstEnding first_ending_{&ranks_};
   Phase phase_ = Phase::kRunning;
   int64_t phase_end_ns_ = INT64_MAX;
-  int end_signals_ = 0;  // that asked weftrun to end, so far
-  int last_signal_ = 0;  // of these
+  int64_t say_waiting_ns_ = INT64_MAX;  // in kAsked and kStopping
+  int end_signals_ = 0;                 // that asked weftrun to end, so far
+  int last_signal_ = 0;                 // of these
 };
 
 }  // namespace weft

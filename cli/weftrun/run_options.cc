@@ -18,7 +18,7 @@ constexpr std::string_view kBindNone = "none";
 constexpr int kNodesMax = 1 << 16;
 constexpr int kMasterPortMax = 65534;  // the store has the next one
 constexpr int kRestartsMax = 1'000'000;
-constexpr int kGraceMax = 86'400;
+constexpr int kStopGraceMax = 86'400;
 
 // CLI11 does not know of the program that follows the options.
 class HelpFormatter : public CLI::Formatter {
@@ -122,8 +122,8 @@ absl::StatusOr<RunOptions> ParseRunOptions(int argc, const char* const* argv) {
                "a rank that fails does not end the others, while --min-ranks are left");
   number("--min-ranks", options.ranks_min, 1, kRanksPerNodeMax,
          "with --elastic: the job ends when fewer are left (1)");
-  number("--grace", options.grace_s, 0, kGraceMax,
-         "seconds that ranks have to end when weftrun is asked to, before it kills them (10)");
+  number("--stop-grace", options.stop_grace_s, 0, kStopGraceMax,
+         "seconds that ranks have to end when weftrun or one of them is asked to (120)");
   app.add_option("--bind", bind,
                  "binds each rank to CPUs of a core, l3 (cache), numa (node) or package; "
                  "none: the system moves ranks freely (none)");

@@ -25,7 +25,7 @@ struct RunOptions {
   int restarts_max = 0;            // of all ranks together; with elastic: of lost ranks, each alone
   bool elastic = false;            // a rank that fails is lost, and the others go on
   int ranks_min = 1;               // with elastic: so many at least
-  int grace_s = 10;                // for ranks that were asked to end, before they are killed
+  int stop_grace_s = 120;          // for ranks that were asked to end, before they are ended
   std::string log_dir;             // "": no files
   std::optional<ObjectKind> bind;  // what ranks are bound to; none: they run anywhere
   std::vector<std::string> program;  // with its arguments

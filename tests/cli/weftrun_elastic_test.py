@@ -111,6 +111,27 @@ class StartsAgain(ElasticTest):
                 own = dict(zip(names, line.split()[1:]))
                 self.assertEqual(("0", "-"), (own["WEFT_RESTART_COUNT"], own["WEFT_JOIN"]))
 
+    def test_not_if_it_was_asked_to_end_while_it_waits(self):
+        code, _, err = self.run_to_end("-n", 2, "--elastic", "--max-restarts", 5, *self.member(
+            "if rank == 1 and count == 0: die()\n"
+            "if rank == 1: note('asked'); sys.exit(143)\n"
+            "read('asked'); time.sleep(1)"))
+        self.assertEqual(0, code, err)
+        self.assert_lines([_LOST.format(1, _KILLED, 1, 2) + r"; starting it again \(1 of at most 5\)",
+                           _LOST.format(1, "exited with code 143", 1, 2),
+                           rf"1 of 2 ranks ended well; lost: rank 1 {_KILLED}, which was started again and in the end "
+                           "exited with code 143"], err)
+
+    def test_who_waits_to_join_a_job_that_was_asked_to_end_does_not_hold_it_up(self):
+        code, _, err = self.run_to_end("-n", 2, "--elastic", "--max-restarts", 1, *self.member(
+            "if rank == 1 and count == 0: die()\n"
+            "if rank == 1: note('waits'); signal.pause()\n"
+            "read('waits'); sys.exit(143)"))
+        self.assertEqual(143, code, err)
+        self.assert_lines([r"rank 0 \(pid \d+\) was asked to end and exited with code 143; the others have 120 s to end by themselves",
+                           r"rank 1 \(pid \d+\) waited to join, but all others have ended"], err[1:3])
+        self.assertIn("weftrun: rank 0 was asked to end and exited with code 143", err)
+
     def test_again_after_it_has_joined(self):
         code, _, err = self.run_to_end("-n", 2, "--elastic", "--max-restarts", 3, *self.member(
             "if rank == 1:\n"

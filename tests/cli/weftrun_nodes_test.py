@@ -178,6 +178,50 @@ class RestartsOnSeveralNodes(LaunchedTest):
             self.assertEqual(128 + signal.SIGTERM, exit_code, err)
             self.assert_rounds(out, (2 * node, 2 * node + 1), 1)
 
+    def assert_all_saved(self, runs):
+        for node, run in enumerate(runs):
+            exit_code, out, err = run.finish()
+            self.assertEqual(143, exit_code, err)
+            self.assert_rounds(out, (2 * node, 2 * node + 1), 1)
+            self.assertEqual(2, sum("saved" in line for line in out), (out, err))
+
+    def test_a_rank_that_was_asked_to_end_gives_those_of_all_nodes_time(self):
+        for first in (0, 3):
+            with self.subTest(first):
+                runs = self.launch_nodes(f"if rank != {first}: time.sleep(3)\nsay('saved')\nsys.exit(143)", 3)
+                self.assert_all_saved(runs)
+                told = runs[1 - first // 2].lines["err"]
+                self.assertIn(f"weftrun: rank {first} on node {first // 2} was asked to end and exited with code 143", told)
+                self.assertIn("weftrun: the ranks of this node have 120 s to end by themselves", told)
+
+    def test_a_weftrun_that_is_asked_to_end_ends_the_ranks_of_all_when_they_have_saved(self):
+        # The ranks of its node get the signal and tell the others, as those of a training do. Each watches whether the store, which
+        # node 0's weftrun has, stays to the end.
+        for told in (0, 1):
+            with self.subTest(told), tempfile.TemporaryDirectory() as folder:
+                runs = self.launch_nodes(
+                    f"import socket\npath = {folder!r} + '/stop'\n"
+                    "host, _, port = os.environ['WEFT_STORE'].partition(':')[2].rpartition(':')\n"
+                    "store = socket.create_connection((host, int(port)), 60); store.recv(8); store.setblocking(False)\n"
+                    "signal.signal(signal.SIGTERM, lambda n, f: open(path, 'w').close())\n"
+                    "say('ready')\nwhile not os.path.exists(path): time.sleep(0.05)\n"
+                    "time.sleep(0 if rank < 2 else 4)\n"
+                    "try: say('store ended', store.recv(1))\nexcept BlockingIOError: pass\n"
+                    "say('saved')\nos._exit(143)", 3)
+                for run in runs:
+                    run.wait_for(2, "ready")
+                runs[told].process.terminate()
+                self.assert_all_saved(runs)
+                self.assertFalse([line for run in runs for line in run.lines["out"] if "store ended" in line])
+
+    def test_who_does_not_end_on_another_node_is_ended(self):
+        port = launched.free_port()
+        runs = [self.launch("-n", 1, "--nnodes", 2, "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port,
+                            "--stop-grace", 1, *rank("if rank == 1: sys.exit(143)\nsignal.pause()"), environment=_INSECURE)
+                for node in range(2)]
+        self.assertEqual([143, 143], [run.finish()[0] for run in runs])
+        self.assertIn("weftrun: the 1 s of --stop-grace are over; ending rank 0", runs[0].lines["err"])
+
     def test_the_end_of_node_0s_weftrun_ends_the_others(self):
         runs = self.launch_nodes("signal.pause()", 5)
         for run in runs:

@@ -64,7 +64,7 @@ class Forwarding(LaunchedTest):
     def test_ranks_that_do_not_end_within_the_grace_are_killed(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             with self.subTest(number.name):
-                run, pids = self.stubborn("--grace", 1)
+                run, pids = self.stubborn("--stop-grace", 1)
                 run.process.send_signal(number)
                 code, _, err = run.finish()
                 self.assertEqual(137, code)
@@ -72,7 +72,7 @@ class Forwarding(LaunchedTest):
                 self.assertTrue(all(ends_soon(pid, launched.DEADLINE_S) for pid in pids))
 
     def test_without_a_grace_they_are_killed_at_once(self):
-        run, pids = self.stubborn("--grace", 0)
+        run, pids = self.stubborn("--stop-grace", 0)
         run.process.terminate()
         self.assertEqual(137, run.finish()[0])
         self.assertTrue(all(ends_soon(pid, launched.DEADLINE_S) for pid in pids))
@@ -81,7 +81,7 @@ class Forwarding(LaunchedTest):
         for first, second in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT),
                               (signal.SIGINT, signal.SIGTERM)):
             with self.subTest(first.name + " " + second.name):
-                run = self.launch("-n", 2, "--grace", 86400, *rank(
+                run = self.launch("-n", 2, "--stop-grace", 86400, *rank(
                     "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, lambda n, f: say('asked'))\n"
                     "say('ready')\nwhile True: signal.pause()"))
                 run.wait_for(2, "ready")
@@ -93,7 +93,7 @@ class Forwarding(LaunchedTest):
                 self.assertIn(f"weftrun: killing the ranks: {second.name} after {first.name}", err)
 
     def test_a_rank_that_ends_at_once_does_not_shorten_the_grace_of_others(self):
-        run = self.launch("-n", 2, "--grace", 86400, *rank(
+        run = self.launch("-n", 2, "--stop-grace", 86400, *rank(
             "asked = []\n"
             "signal.signal(signal.SIGTERM, lambda n, f: (asked.append(n), rank == 0 and os._exit(3)))\n"
             "say('ready')\nwhile not asked: time.sleep(0.05)\n"

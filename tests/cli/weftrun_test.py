@@ -446,7 +446,7 @@ class Failures(LaunchedTest):
         with cgroup("freezer", "freezer.state", "cgroup.freeze") as (folder, version):
             if version != 1:
                 self.skipTest("only version 1 keeps frozen processes from ending")
-            run = self.launch("-n", 2, "--grace", 0, *rank("say('pid', os.getpid())\nsignal.pause()"))
+            run = self.launch("-n", 2, "--stop-grace", 0, *rank("say('pid', os.getpid())\nsignal.pause()"))
             pids = {line[1]: int(line.split()[2]) for line in run.wait_for(2, "pid")}
             write(folder, "cgroup.procs", str(pids["1"]))
             write(folder, "freezer.state", "FROZEN")
@@ -526,7 +526,7 @@ class BadInput(LaunchedTest):
                     (("-n", 5000, "true"), 2, "4096"),
                     (("-n", "two", "true"), 2, "two"),
                     (("-n", "99999999999", "true"), 2, "Value 99999999999 not in range 1 to 4096"),
-                    (("-n", 2, "--grace", 10**20, "true"), 2, "--grace: Value 100000000000000000000 not in range 0 to 86400"),
+                    (("-n", 2, "--stop-grace", 10**20, "true"), 2, "--stop-grace: Value 100000000000000000000 not in range 0 to 86400"),
                     (("-n", 2), 2, "no program"),
                     (("-n", 2, "--min-ranks", 2, "true"), 2, "--min-ranks is of --elastic only"),
                     (("-n", 2, "--elastic", "--min-ranks", 3, "true"), 2, "--min-ranks 3: must be at most -n 2"),
