@@ -139,21 +139,19 @@ absl::Status Checkpoint::Save(int64_t step, bool background) {
                               .job = job_,
                               .rank = group_->rank(),
                               .ranks = group_->size()};
-  absl::Status status = SaveAt(place, background);
-  // So that the others need not wait for this rank.
-  if (!status.ok()) ReportFailure(files_, place, status);
   last_step_ = step;
-  asked_ = !background || !status.ok();
-  return status;
-}
-
-absl::Status Checkpoint::SaveAt(const CheckpointPlace& place, bool background) {
-  WEFT_ASSIGN_OR_RETURN(Snapshot snapshot, Take());
+  asked_ = true;
+  absl::StatusOr<Snapshot> snapshot = Take();
+  absl::Status status = snapshot.status();
   const SaveSettings settings{.timeout_ns = options_.timeout_ns,
                               .config = options_.config,
                               .retention = options_.retention};
-  if (background) return saver_.Start(place, std::move(snapshot), settings);
-  return saver_.Run(place, snapshot, settings);
+  if (status.ok() && !background) return saver_.Run(place, *snapshot, settings);
+  if (status.ok()) status = saver_.Start(place, *std::move(snapshot), settings);
+  asked_ = !status.ok();
+  // So that the others need not wait for this rank.
+  if (!status.ok()) ReportFailure(files_, place, status);
+  return status;
 }
 
 absl::StatusOr<bool> Checkpoint::Test() {

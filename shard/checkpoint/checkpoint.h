@@ -85,7 +85,6 @@ class Checkpoint {
       : group_(std::move(group)), files_(files), options_(std::move(options)), saver_(files) {}
 
   absl::Status AgreeOnRun();
-  absl::Status SaveAt(const CheckpointPlace& place, bool background);
   absl::StatusOr<Snapshot> Take();
   std::vector<NamedSource> Sources();
   absl::Status LoadValues(const Manifest& manifest);

@@ -87,7 +87,10 @@ class Attempt {
     WEFT_RETURN_IF_ERROR(saved.status());
     saved_ = *std::move(saved);
     WEFT_RETURN_IF_ERROR(CheckFits(*saved_, sources_, request_.kinds));
-    return request_.check ? request_.check(*saved_) : absl::OkStatus();
+    if (!request_.check) return absl::OkStatus();
+    // Whatever its reason: that is no damage.
+    const absl::Status checked = request_.check(*saved_);
+    return checked.ok() ? checked : MakeError(WEFT_INVALID_ARGUMENT, FromAbsl(checked.message()));
   }
 
   // All ranks return the same outcome; this rank's own words, or those of the first that fared worst.

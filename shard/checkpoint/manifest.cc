@@ -208,6 +208,7 @@ absl::StatusOr<Json> OpenSealed(std::string_view file, std::string_view text, si
   WEFT_RETURN_IF_ERROR(CheckSeal(file, text));
   Json json = reader->Parse(text, bytes_max);
   const uint64_t version = reader->NumberOf(json, "version");
+  if (version == 0) reader->Fail("version 0 of the format, which there is not");
   WEFT_RETURN_IF_ERROR(reader->status());
   if (version > kCheckpointVersion) {
     return MakeError(WEFT_UNSUPPORTED, StrCat(file, " has version ", version,
@@ -234,8 +235,8 @@ std::string RecordText(const RankRecord& record) {
 std::string ManifestText(const Manifest& manifest) {
   std::string text = StrCat(
       "{\"format\":\"", kManifestFormat, "\",\"version\":", kCheckpointVersion, ",\"job\":\"",
-      HexText(manifest.job), "\",\n\"step\":", manifest.step, ",\"sequence\":", manifest.sequence,
-      ",\"ranks\":", manifest.ranks, ",\"config\":", JsonLine(SealedFileAsJson(manifest.config)));
+      HexText(manifest.job), "\",\n\"step\":", manifest.step, ",\"ranks\":", manifest.ranks,
+      ",\"config\":", JsonLine(SealedFileAsJson(manifest.config)));
   text += ListText("records", manifest.records, SealedFileAsJson);
   return Sealed(text + StateText(manifest.tensors, manifest.scalars, manifest.values));
 }
@@ -268,7 +269,6 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view file, std::string_view te
   Manifest manifest;
   manifest.job = reader.Hex(reader.Member(json, "job"), 16);
   manifest.step = reader.CountOf(json, "step");
-  manifest.sequence = reader.NumberOf(json, "sequence");
   manifest.ranks = static_cast<int>(reader.NumberOf(json, "ranks", kCheckpointRanksMax));
   manifest.config = reader.Sealed(reader.Member(json, "config"));
   const auto ranks = static_cast<size_t>(manifest.ranks);

@@ -63,7 +63,6 @@ struct SealedFile {
 struct Manifest {
   CheckpointJob job = 0;
   int64_t step = 0;
-  uint64_t sequence = 0;  // of checkpoints in this directory: the highest is the latest
   int ranks = 1;
   std::vector<SealedFile> records;  // by rank
   SealedFile config;                // 0 bytes: there is none

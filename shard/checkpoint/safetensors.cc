@@ -86,14 +86,15 @@ bool DtypeOfSafetensors(std::string_view name, weft_dtype_t* dtype) {
 }
 
 absl::StatusOr<std::string> SafetensorsHeader(const std::vector<SafetensorsEntry>& entries) {
-  Json json = Json::object();
-  json[std::string(kMetadataName)] = {{"format", "weft"}};
+  // Member by member: an ordered object looks through all that it has for each that comes.
+  std::string text = StrCat("{\"", kMetadataName, "\":{\"format\":\"weft\"}");
   for (const SafetensorsEntry& entry : entries) {
-    json[entry.name] = {{"dtype", SafetensorsType(entry.dtype)},
-                        {"shape", entry.shape},
-                        {"data_offsets", {entry.begin, entry.end}}};
+    text += StrCat(",", JsonLine(entry.name), ":",
+                   JsonLine({{"dtype", SafetensorsType(entry.dtype)},
+                             {"shape", entry.shape},
+                             {"data_offsets", {entry.begin, entry.end}}}));
   }
-  std::string text = JsonLine(json);
+  text += "}";
   text.resize(
       (text.size() + kSafetensorsAlignment - 1) / kSafetensorsAlignment * kSafetensorsAlignment,
       ' ');
@@ -122,15 +123,19 @@ absl::StatusOr<SafetensorsLayout> ReadSafetensorsHeader(std::string_view text, s
   WEFT_ASSIGN_OR_RETURN(const size_t header_bytes, SafetensorsHeaderBytes(text, file_bytes));
   JsonReader reader("its safetensors header");
   if (text.size() < header_bytes) reader.Fail("too few bytes");
-  const Json json = reader.ok() ? reader.Parse(text.substr(kSafetensorsLengthBytes,
-                                                           header_bytes - kSafetensorsLengthBytes),
-                                               kSafetensorsHeaderMax)
-                                : Json();
   SafetensorsLayout layout{.data_begin = header_bytes};
+  // Sorted, as an ordered object looks through all that it has for each that comes.
+  nlohmann::json json;
+  if (reader.ok()) {
+    const std::string_view object =
+        text.substr(kSafetensorsLengthBytes, header_bytes - kSafetensorsLengthBytes);
+    json = nlohmann::json::parse(object.begin(), object.end(), nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) reader.Fail("no JSON object");
+  }
   if (json.size() > kSafetensorsEntriesMax) reader.Fail("too many tensors");
   if (reader.ok()) {
     for (const auto& [name, entry] : json.items()) {
-      if (name != kMetadataName) layout.entries.push_back(ReadEntry(&reader, name, entry));
+      if (name != kMetadataName) layout.entries.push_back(ReadEntry(&reader, name, Json(entry)));
     }
   }
   std::sort(layout.entries.begin(), layout.entries.end(),

@@ -66,8 +66,9 @@ absl::Status WaitForSign(Files& files, Patience& patience, const CheckpointPlace
 // False if rank 0 has not committed yet; an error if some rank says that it could not write.
 absl::StatusOr<bool> LookForManifest(Files& files, const CheckpointPlace& place) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(place.path()));
+  // First: somebody whose time was over may have said so while rank 0 committed.
+  if (std::find(names.begin(), names.end(), kManifestName) != names.end()) return true;
   for (const std::string& name : names) {
-    if (name == kManifestName) return true;
     const std::optional<int> rank = RankOfFailureName(name);
     if (rank) WEFT_RETURN_IF_ERROR(FailureOf(files, place, *rank));
   }
