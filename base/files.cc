@@ -35,15 +35,16 @@ std::string_view WhatToDo(int error_number) {
   }
 }
 
-absl::Status WriteNewFile(Files& files, const std::string& path, std::string_view bytes) {
-  absl::StatusOr<std::unique_ptr<WritableFile>> file = files.Create(path, bytes.size());
+absl::Status WriteNewFile(Files& files, const std::string& path, uint64_t bytes_expected,
+                          const std::function<absl::Status(WritableFile&)>& write) {
+  absl::StatusOr<std::unique_ptr<WritableFile>> file = files.Create(path, bytes_expected);
   if (absl::IsAlreadyExists(file.status())) {
     // Of a writer that did not come to its end.
     WEFT_RETURN_IF_ERROR(files.Remove(path));
-    file = files.Create(path, bytes.size());
+    file = files.Create(path, bytes_expected);
   }
   WEFT_RETURN_IF_ERROR(file.status());
-  WEFT_RETURN_IF_ERROR((*file)->Write(bytes.data(), bytes.size()));
+  WEFT_RETURN_IF_ERROR(write(**file));
   WEFT_RETURN_IF_ERROR((*file)->Sync());
   return (*file)->Close();
 }
@@ -88,8 +89,15 @@ absl::StatusOr<std::string> ReadWholeFile(Files& files, const std::string& path,
 }
 
 absl::Status WriteFileAtomically(Files& files, const std::string& path, std::string_view bytes) {
+  return WriteFileAtomically(files, path, bytes.size(), [bytes](WritableFile& file) {
+    return file.Write(bytes.data(), bytes.size());
+  });
+}
+
+absl::Status WriteFileAtomically(Files& files, const std::string& path, uint64_t bytes_expected,
+                                 const std::function<absl::Status(WritableFile&)>& write) {
   const std::string aside = path + ".new";
-  absl::Status status = WriteNewFile(files, aside, bytes);
+  absl::Status status = WriteNewFile(files, aside, bytes_expected, write);
   if (status.ok()) status = files.Rename(aside, path);
   if (!status.ok()) {
     // Best effort: the next writer removes it too.

@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -102,5 +103,10 @@ absl::StatusOr<std::string> ReadWholeFile(Files& files, const std::string& path,
 // replaced, and removed on an error: one writer at a time. After an error of the last step, the sync of the directory,
 // `path` may be either.
 absl::Status WriteFileAtomically(Files& files, const std::string& path, std::string_view bytes);
+
+// The same of `bytes_expected` bytes, as of Create(), that `write` writes one after the other; it neither syncs nor closes. Its error is
+// returned.
+absl::Status WriteFileAtomically(Files& files, const std::string& path, uint64_t bytes_expected,
+                                 const std::function<absl::Status(WritableFile&)>& write);
 
 }  // namespace weft

@@ -28,6 +28,10 @@ absl::StatusOr<std::vector<CatalogEntry>> ListCheckpoints(Files& files, const st
   return all;
 }
 
+int64_t NextRun(const std::vector<CatalogEntry>& all) {
+  return all.empty() ? 0 : all.back().name.run + 1;
+}
+
 std::vector<CheckpointName> Outdated(const std::vector<CatalogEntry>& all,
                                      const CheckpointName& latest, const Retention& retention) {
   std::vector<CheckpointName> outdated;

@@ -32,6 +32,9 @@ struct Retention {
 // In order. A directory that does not exist has none.
 absl::StatusOr<std::vector<CatalogEntry>> ListCheckpoints(Files& files, const std::string& root);
 
+// Of a run that begins to save beside these: one more than the highest that has saved here, or tried to.
+int64_t NextRun(const std::vector<CatalogEntry>& all);
+
 // Of `all`, in order, what is not to be kept now that `latest` is committed: committed ones by the rule, and what earlier runs, or earlier
 // saves of this one, have left unfinished. Never `latest` or anything later.
 std::vector<CheckpointName> Outdated(const std::vector<CatalogEntry>& all,

@@ -13,19 +13,16 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kStepMax = int64_t{1} << 53;
-
 // What ranks agree on when they are to save in one directory.
 struct RunNumber {
   int64_t run = -1;  // -1: rank 0 could not look
   CheckpointJob job = 0;
 };
 
-// One more than the highest run that has saved here, or tried to.
-absl::Status NextRun(Files& files, const std::string& root, RunNumber* number) {
+absl::Status DrawRun(Files& files, const std::string& root, RunNumber* number) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> all, ListCheckpoints(files, root));
   WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(&number->job, sizeof(number->job)));
-  number->run = all.empty() ? 0 : all.back().name.run + 1;
+  number->run = NextRun(all);
   return absl::OkStatus();
 }
 
@@ -47,7 +44,7 @@ Checkpoint::~Checkpoint() {
 absl::Status Checkpoint::AgreeOnRun() {
   RunNumber number;
   absl::Status looked;
-  if (group_->rank() == 0) looked = NextRun(files_, options_.directory, &number);
+  if (group_->rank() == 0) looked = DrawRun(files_, options_.directory, &number);
   WEFT_RETURN_IF_ERROR(group_->Run({.kind = OpKind::kBroadcast,
                                     .dtype = WEFT_UINT8,
                                     .count = sizeof(number),
@@ -122,7 +119,7 @@ absl::StatusOr<Snapshot> Checkpoint::Take() {
 }
 
 absl::Status Checkpoint::Save(int64_t step, bool background) {
-  if (step <= last_step_ || step > kStepMax) {
+  if (step <= last_step_ || step > kCheckpointStepMax) {
     return MakeError(WEFT_INVALID_ARGUMENT,
                      StrCat("checkpoint_save: step ", step, " does not follow step ", last_step_,
                             ", which was saved last; steps must grow, up to 2^53"));

@@ -23,6 +23,7 @@ namespace weft {
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kConfigName = "config.json";
+inline constexpr int64_t kCheckpointStepMax = int64_t{1} << 53;
 
 // Later ones are greater.
 struct CheckpointName {

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "shard/checkpoint/chunk_writer.h"
 #include "shard/checkpoint/manifest.h"
 
 namespace weft {
@@ -21,6 +20,7 @@ absl::Status MakeDirectories(Files& files, const CheckpointPlace& place) {
 
 // The file of tensors; its size and checksums go to *record.
 absl::Status WriteTensors(Files& files, const CheckpointPlace& place, const Snapshot& snapshot,
+                          const std::function<absl::Status(ChunkWriter&)>& append,
                           RankRecord* record) {
   WEFT_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(snapshot.entries));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
@@ -28,10 +28,7 @@ absl::Status WriteTensors(Files& files, const CheckpointPlace& place, const Snap
                                      header.size() + snapshot.data_bytes()));
   ChunkWriter writer(*file);
   WEFT_RETURN_IF_ERROR(writer.Append(header.data(), header.size()));
-  for (size_t i = 0; i < snapshot.entries.size(); ++i) {
-    const SafetensorsEntry& entry = snapshot.entries[i];
-    WEFT_RETURN_IF_ERROR(writer.Append(snapshot.data[i], entry.end - entry.begin));
-  }
+  WEFT_RETURN_IF_ERROR(append(writer));
   WEFT_RETURN_IF_ERROR(writer.Finish());
   WEFT_RETURN_IF_ERROR(file->Sync());
   WEFT_RETURN_IF_ERROR(file->Close());
@@ -58,6 +55,17 @@ absl::StatusOr<bool> HasBegun(Files& files, const CheckpointPlace& place) {
 }
 
 absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapshot& snapshot) {
+  return WriteRank(files, place, snapshot, [&](ChunkWriter& writer) {
+    for (size_t i = 0; i < snapshot.entries.size(); ++i) {
+      const SafetensorsEntry& entry = snapshot.entries[i];
+      WEFT_RETURN_IF_ERROR(writer.Append(snapshot.data[i], entry.end - entry.begin));
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapshot& snapshot,
+                       const std::function<absl::Status(ChunkWriter&)>& append) {
   RankRecord record{.job = place.job,
                     .step = place.name.step,
                     .rank = place.rank,
@@ -69,7 +77,7 @@ absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapsho
     for (TensorCut& cut : tensor.cuts)
       cut.rank = place.rank;
   }
-  WEFT_RETURN_IF_ERROR(WriteTensors(files, place, snapshot, &record));
+  WEFT_RETURN_IF_ERROR(WriteTensors(files, place, snapshot, append, &record));
   return WriteFileAtomically(files, place.PathOf(RecordName(place.rank)), RecordText(record));
 }
 

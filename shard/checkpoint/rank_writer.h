@@ -11,12 +11,14 @@
 // Thread-safety: one thread per place.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/files.h"
 #include "shard/checkpoint/checkpoint_place.h"
+#include "shard/checkpoint/chunk_writer.h"
 #include "shard/checkpoint/snapshot.h"
 
 namespace weft {
@@ -27,6 +29,10 @@ absl::Status BeginCheckpoint(Files& files, const CheckpointPlace& place);
 absl::StatusOr<bool> HasBegun(Files& files, const CheckpointPlace& place);
 
 absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapshot& snapshot);
+
+// The same of bytes that are in no memory: `append` appends those of all entries, in their order.
+absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapshot& snapshot,
+                       const std::function<absl::Status(ChunkWriter&)>& append);
 
 // Leaves a word of it in the directory, as well as can be, so that the others need not wait until the deadline.
 void ReportFailure(Files& files, const CheckpointPlace& place, const absl::Status& failure);

@@ -15,6 +15,12 @@
 #include "shard/checkpoint/safetensors.h"
 
 namespace weft {
+namespace {
+
+// Each has what its header says in memory, and a descriptor.
+constexpr size_t kOpenFilesMax = 64;
+
+}  // namespace
 
 // The file of one rank, with its record read and its header checked.
 class SavedCheckpoint::RankFile {
@@ -25,15 +31,17 @@ class SavedCheckpoint::RankFile {
   // Where an entry's bytes are in the file; CORRUPT if there is none of that name, or it is of another type or length.
   absl::StatusOr<size_t> BeginOf(const std::string& entry, weft_dtype_t dtype, size_t count) const;
 
-  absl::Status Read(std::vector<FileRange> ranges) { return reader_->Read(std::move(ranges)); }
+  absl::Status Read(std::vector<FileRange> ranges) {
+    return ChunkReader(*file_, path_, file_bytes_, checksums_).Read(std::move(ranges));
+  }
 
-  size_t file_bytes() const { return record_.file_bytes; }
+  size_t file_bytes() const { return file_bytes_; }
 
  private:
   std::string path_;
-  RankRecord record_;
   std::unique_ptr<ReadableFile> file_;
-  std::unique_ptr<ChunkReader> reader_;
+  size_t file_bytes_ = 0;
+  std::vector<uint32_t> checksums_;
   size_t data_begin_ = 0;
   std::unordered_map<std::string, SafetensorsEntry> entries_;
 };
@@ -49,17 +57,16 @@ absl::StatusOr<std::unique_ptr<SavedCheckpoint::RankFile>> SavedCheckpoint::Rank
     return MakeError(WEFT_CORRUPT,
                      StrCat(record_path, " is not the one that the manifest was made of"));
   }
-  WEFT_ASSIGN_OR_RETURN(opened->record_, ReadRecord(record_path, text));
+  WEFT_ASSIGN_OR_RETURN(RankRecord record, ReadRecord(record_path, text));
+  opened->file_bytes_ = record.file_bytes;
+  opened->checksums_ = std::move(record.checksums);
   opened->path_ = JoinPath(checkpoint.path_, TensorFileName(rank));
   WEFT_ASSIGN_OR_RETURN(opened->file_, checkpoint.files_->Open(opened->path_));
   WEFT_ASSIGN_OR_RETURN(const size_t bytes, opened->file_->Size());
-  if (bytes != opened->record_.file_bytes) {
-    return MakeError(WEFT_CORRUPT,
-                     StrCat(opened->path_, " has ", bytes, " bytes, and was written with ",
-                            opened->record_.file_bytes));
+  if (bytes != opened->file_bytes_) {
+    return MakeError(WEFT_CORRUPT, StrCat(opened->path_, " has ", bytes,
+                                          " bytes, and was written with ", opened->file_bytes_));
   }
-  opened->reader_ = std::make_unique<ChunkReader>(*opened->file_, opened->path_, bytes,
-                                                  opened->record_.checksums);
   std::string header(std::min(bytes, kSafetensorsLengthBytes), '\0');
   WEFT_RETURN_IF_ERROR(opened->Read({{.bytes = header.size(), .to = header.data()}}));
   WEFT_ASSIGN_OR_RETURN(const size_t header_bytes, SafetensorsHeaderBytes(header, bytes));
@@ -112,6 +119,27 @@ size_t SavedCheckpoint::Find(std::string_view tensor) const {
   return found == places_.end() ? kNone : found->second;
 }
 
+size_t SavedCheckpoint::data_bytes() const {
+  size_t bytes = 0;
+  for (const SavedTensor& tensor : manifest_.tensors) {
+    for (int number = 0; number < WEFT_SHARD_STATE_KINDS; ++number) {
+      const auto kind = static_cast<weft_shard_state_kind_t>(number);
+      if (tensor.Has(kind)) bytes += tensor.count() * DtypeSize(tensor.DtypeOf(kind));
+    }
+  }
+  return bytes;
+}
+
+absl::StatusOr<SavedCheckpoint::RankFile*> SavedCheckpoint::FileOf(int rank) const {
+  const auto found = open_files_.find(rank);
+  if (found != open_files_.end()) return found->second.get();
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<RankFile> file, RankFile::Open(*this, rank));
+  if (open_files_.size() >= kOpenFilesMax) open_files_.erase(open_files_.begin());
+  RankFile* const opened = file.get();
+  open_files_.emplace(rank, std::move(file));
+  return opened;
+}
+
 absl::Status SavedCheckpoint::Read(const std::vector<WantedPart>& wanted) const {
   std::map<int, std::vector<Piece>> pieces;  // by rank
   for (const WantedPart& part : wanted) {
@@ -128,7 +156,7 @@ absl::Status SavedCheckpoint::Read(const std::vector<WantedPart>& wanted) const 
     }
   }
   for (const auto& [rank, of_rank] : pieces) {
-    WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<RankFile> file, RankFile::Open(*this, rank));
+    WEFT_ASSIGN_OR_RETURN(RankFile* const file, FileOf(rank));
     std::vector<FileRange> ranges;
     for (const Piece& piece : of_rank) {
       const WantedPart& part = *piece.wanted;
@@ -156,7 +184,7 @@ absl::Status SavedCheckpoint::CheckFile(const std::string& name, const SealedFil
   return MakeError(WEFT_CORRUPT, StrCat(JoinPath(path_, name), " is not as it was written"));
 }
 
-absl::Status SavedCheckpoint::VerifyAll() const {
+absl::Status SavedCheckpoint::VerifyAll(const BytesDone& done) const {
   if (manifest_.config.bytes > 0) WEFT_RETURN_IF_ERROR(CheckFile(kConfigName, manifest_.config));
   for (int rank = 0; rank < manifest_.ranks; ++rank) {
     WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<RankFile> file, RankFile::Open(*this, rank));
@@ -164,6 +192,7 @@ absl::Status SavedCheckpoint::VerifyAll() const {
     for (size_t begin = 0; begin < file->file_bytes(); begin += kCheckpointChunkBytes) {
       const size_t bytes = std::min(kCheckpointChunkBytes, file->file_bytes() - begin);
       WEFT_RETURN_IF_ERROR(file->Read({{.begin = begin, .bytes = bytes, .to = sink.data()}}));
+      if (done) done(bytes);
     }
   }
   return absl::OkStatus();

@@ -4,12 +4,15 @@
 //   WEFT_RETURN_IF_ERROR(saved.Read({{.tensor = saved.Find("wte"), .kind = WEFT_SHARD_STATE_VALUE, .begin = 0, .count = n, .to = p}}));
 //
 // Everything is checked against checksums before it is believed: the manifest, records, headers, and each chunk that is read. Only files
-// that have what is asked for are opened.
+// that have what is asked for are opened, and stay open, up to a number, for the next call.
 //
 // Thread-safety: one thread.
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -33,6 +36,9 @@ struct WantedPart {
   void* to = nullptr;
 };
 
+// Told now and then of so many more bytes that were read.
+using BytesDone = std::function<void(size_t bytes)>;
+
 class SavedCheckpoint {
  public:
   static constexpr size_t kNone = static_cast<size_t>(-1);
@@ -51,8 +57,11 @@ class SavedCheckpoint {
   // After an error there may be anything in the destinations. CORRUPT, naming the file and what is wrong with it.
   absl::Status Read(const std::vector<WantedPart>& wanted) const;
 
-  // Reads and checks every byte of all ranks' files and config.json.
-  absl::Status VerifyAll() const;
+  // Of the elements of all tensors, in all their states.
+  size_t data_bytes() const;
+
+  // Reads and checks every byte of all ranks' files and config.json. `done`: of about data_bytes().
+  absl::Status VerifyAll(const BytesDone& done = nullptr) const;
 
  private:
   SavedCheckpoint(Files& files, std::string path, Manifest manifest);
@@ -66,12 +75,14 @@ class SavedCheckpoint {
   };
 
   class RankFile;
+  absl::StatusOr<RankFile*> FileOf(int rank) const;
   absl::Status CheckFile(const std::string& name, const SealedFile& file) const;
 
   Files* files_;
   std::string path_;
   Manifest manifest_;
-  std::unordered_map<std::string, size_t> places_;  // of tensors, by name
+  std::unordered_map<std::string, size_t> places_;               // of tensors, by name
+  mutable std::map<int, std::shared_ptr<RankFile>> open_files_;  // by rank
 };
 
 }  // namespace weft
