@@ -118,12 +118,11 @@ void AddSchedule(CLI::App& app, CommandLine* line) {
   CLI::App* verify = command->add_subcommand("verify", "proves schedules, or says what is wrong");
   verify->add_option("FILE", line->files, "of weft's format, or MSCCL's XML")->required();
   verify->callback([=] { line->output = VerifySchedules(line->files); });
-  CLI::App* import =
+  CLI::App* imported =
       command->add_subcommand("import", "a schedule that is right, in weft's format");
-  import->add_option("FILE", line->files, "MSCCL's XML")->required()->expected(1);
-  import->callback([=] { line->output = ImportSchedule(line->files.front());
-});
-}  // namespace
+  imported->add_option("FILE", line->files, "MSCCL's XML")->required()->expected(1);
+  imported->callback([=] { line->output = ImportSchedule(line->files.front()); });
+}
 
 void AddTopology(CLI::App& app, CommandLine* line) {
   constexpr char kFrom[] = "FROM";
@@ -153,7 +152,40 @@ void AddTopology(CLI::App& app, CommandLine* line) {
   diff->callback([=] { line->output = DiffTopologySources(topology->from, line->compared); });
 }
 
-}  // namespace weft
+void AddCheckpoint(CLI::App& app, CommandLine* line) {
+  constexpr char kPath[] = "PATH";
+  constexpr char kLatest[] = "of a checkpoint, or of a directory whose latest is meant";
+  CLI::App* command = app.add_subcommand("checkpoint", "what was saved, whole or as one file");
+  command->require_subcommand(1);
+  const auto add = [=](const char* name, const char* meaning, const char* argument,
+                       const char* what) {
+    CLI::App* one = command->add_subcommand(name, meaning);
+    one->add_option(argument, line->checkpoint, what)->required();
+    return one;
+  };
+  CLI::App* list = add("list", "the checkpoints in a directory", "DIR", "of all checkpoints");
+  auto* list_json = list->add_flag("--json")->description("for programs");
+  list->callback([=] { line->output = ListCheckpointsIn(line->checkpoint, bool(*list_json)); });
+  CLI::App* show = add("show", "tensors and their cuts, numbers, values", kPath, kLatest);
+  auto* show_json = show->add_flag("--json")->description("for programs");
+  show->callback([=] { line->output = ShowCheckpoint(line->checkpoint, bool(*show_json)); });
+  CLI::App* verify = add("verify", "reads every byte; exit code 1 if one has changed", kPath,
+                         "of a checkpoint, or of a directory of which all are meant");
+  verify->callback([=] { line->output = VerifyCheckpoints(line->checkpoint); });
+  CLI::App* exported = add("export", "all tensors, whole, in one safetensors file", kPath, kLatest);
+  exported->add_option("--to", line->to, "the file, which is not there yet")->required();
+  exported->callback([=] { line->output = ExportCheckpoint(line->checkpoint, line->to); });
+  CLI::App* imported =
+      command->add_subcommand("import", "makes a checkpoint of a safetensors file");
+  ImportArguments* const from = &line->imported;
+  imported->add_option("FILE", from->file, "of weft, or of another program")->required();
+  imported->add_option("DIR", from->directory, "of all checkpoints; this one is its latest")
+      ->required();
+  imported->add_option("--step", from->step, "that it is said to be of")->capture_default_str();
+  imported->callback([=] { line->output = ImportCheckpoint(*from); });
+}
+
+}  // namespace
 
 void AddCommands(CLI::App& app, CommandLine* line) {
   AddOptions(app, line);
@@ -163,6 +195,7 @@ void AddCommands(CLI::App& app, CommandLine* line) {
   AddPlan(app, line);
   AddSchedule(app, line);
   AddTopology(app, line);
+  AddCheckpoint(app, line);
 }
 
 }  // namespace weft

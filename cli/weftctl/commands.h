@@ -24,7 +24,8 @@ namespace weft {
 struct CommandOutput {
   std::string text;  // all of stdout; JSON is one document, and ends with a new line
   std::vector<std::string> problems;  // one sentence each, for stderr
-  bool differs = false;               // of what was to be compared: the exit code is 1
+  bool differs =
+      false;  // of what was to be compared, or a checkpoint is damaged: the exit code is 1
 };
 
 enum class OptionsFormat { kText, kMarkdown, kJson };
@@ -82,6 +83,13 @@ struct TopologyArguments {
   int ranks = 1;     // that are
 };
 
+// The command line of checkpoint import.
+struct ImportArguments {
+  std::string file;
+  std::string directory;  // of all checkpoints
+  int64_t step = 0;
+};
+
 struct CommandLine {
   std::vector<std::string> files;  // of dump and schedule
   ScheduleArguments schedule;
@@ -89,7 +97,10 @@ struct CommandLine {
   ExplainNodesArguments explain_nodes;
   PlanArguments plan;
   TopologyArguments topology;
-  std::string compared;  // of topology diff: with what
+  std::string compared;    // of topology diff: with what
+  std::string checkpoint;  // a checkpoint's directory, or that of several
+  std::string to;          // of checkpoint export: the file
+  ImportArguments imported;
   CommandOutput output;
 };
 
@@ -130,6 +141,21 @@ CommandOutput PrintTopology(const TopologyArguments& arguments, TopologyForm for
 
 // Where two machines differ; nothing if they do not.
 CommandOutput DiffTopologySources(const std::string& before, const std::string& after);
+
+// The checkpoints in a directory: steps, who saved them, how large they are, and which is the latest that can be read.
+CommandOutput ListCheckpointsIn(const std::string& directory, bool json);
+
+// What a checkpoint has: tensors with the cuts of all ranks, numbers, values' names. `path`: of one, or of a directory whose latest is meant.
+CommandOutput ShowCheckpoint(const std::string& path, bool json);
+
+// Reads every byte of a checkpoint, or of all in a directory: a line each. A bar on stderr says how far it is, if that is a terminal.
+CommandOutput VerifyCheckpoints(const std::string& path);
+
+// The tensors of a checkpoint, or of the latest in a directory that is whole, in one safetensors file.
+CommandOutput ExportCheckpoint(const std::string& path, const std::string& to);
+
+// A checkpoint of one safetensors file.
+CommandOutput ImportCheckpoint(const ImportArguments& arguments);
 
 // What each strategy costs for a model and a number of ranks, side by side.
 CommandOutput PrintPlan(const PlanArguments& arguments, bool json);

@@ -1,0 +1,32 @@
+// The checkpoints that a command line means: one by its directory, or those in a directory of several.
+//
+//   WEFT_ASSIGN_OR_RETURN(const std::vector<FoundCheckpoint> found, CommittedAt("runs/a/checkpoints"));
+//
+// Thread-safety: one thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "shard/checkpoint/checkpoint_names.h"
+
+namespace weft {
+
+struct FoundCheckpoint {
+  std::string path;
+  CheckpointName name;
+  bool committed = true;
+};
+
+// In a directory of several, the latest last. An error if it has none.
+absl::StatusOr<std::vector<FoundCheckpoint>> FindCheckpoints(const std::string& directory);
+
+// The one whose directory `path` is, or the committed ones in it, the latest last. An error if there is none.
+absl::StatusOr<std::vector<FoundCheckpoint>> CommittedAt(const std::string& path);
+
+// Whether an error of reading one says that it is not as it was written, rather than that it cannot be read here and now.
+bool IsDamaged(const absl::Status& status);
+
+}  // namespace weft
