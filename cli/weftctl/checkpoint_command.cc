@@ -1,6 +1,4 @@
 // ListCheckpointsIn, ShowCheckpoint.
-#include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -123,6 +121,14 @@ std::vector<const char*> KindNames(const SavedTensor& tensor) {
   return names;
 }
 
+// On one line, whatever a file says.
+std::string NameText(std::string name) {
+  for (char& c : name) {
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  }
+  return name;
+}
+
 std::string ShowAsText(const SavedCheckpoint& saved) {
   const Manifest& manifest = saved.manifest();
   std::string text =
@@ -132,8 +138,9 @@ std::string ShowAsText(const SavedCheckpoint& saved) {
   if (manifest.config.bytes > 0)
     text += fmt::format("config.json: {}\n", ByteText(manifest.config.bytes));
   for (const SavedTensor& tensor : manifest.tensors) {
-    text += fmt::format("tensor {}: {} {}; {}; cuts", tensor.name, SafetensorsType(tensor.dtype),
-                        ShapeText(tensor.shape), fmt::join(KindNames(tensor), " "));
+    text += fmt::format("tensor {}: {} {}; {}; cuts", NameText(tensor.name),
+                        SafetensorsType(tensor.dtype), ShapeText(tensor.shape),
+                        fmt::join(KindNames(tensor), " "));
     for (const TensorCut& cut : tensor.cuts)
       text += fmt::format(" {}:[{}:{})", cut.rank, cut.begin, cut.end);
     text += tensor.cuts.empty() ? " none\n" : "\n";
@@ -143,12 +150,12 @@ std::string ShowAsText(const SavedCheckpoint& saved) {
         "numbers of context \"{}\": steps_begun {}, train_steps_begun {}, update_count {}, "
         "loss_scale {}, loss_scale_good_steps {}, loss_scale_overflows_left {}, nonfinite_steps "
         "{}\n",
-        name, scalars.steps_begun, scalars.train_steps_begun, scalars.update_count,
+        NameText(name), scalars.steps_begun, scalars.train_steps_begun, scalars.update_count,
         scalars.loss_scale, scalars.loss_scale_good_steps, scalars.loss_scale_overflows_left,
         scalars.nonfinite_steps);
   }
   for (const SavedValue& value : manifest.values) {
-    text += fmt::format("value {}: {}, {}\n", value.name,
+    text += fmt::format("value {}: {}, {}\n", NameText(value.name),
                         value.rank < 0 ? "of all ranks" : fmt::format("of rank {}", value.rank),
                         ByteText(value.bytes.size()));
   }

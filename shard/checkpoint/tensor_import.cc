@@ -130,6 +130,13 @@ absl::StatusOr<std::string> ImportTensors(Files& files, const std::string& file,
   WEFT_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> all, ListCheckpoints(files, root));
   CheckpointPlace place{.root = root, .name = {.run = NextRun(all), .step = step}};
   WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(&place.job, sizeof(place.job)));
+  // What is removed after an error must be of this call alone; a list may lack what could not be looked at.
+  const absl::Status there = files.List(place.path()).status();
+  if (there.ok()) {
+    return MakeError(WEFT_BAD_STATE,
+                     StrCat(place.path(), " exists already; does another run save there?"));
+  }
+  if (!absl::IsNotFound(there)) return there;
   const absl::Status written = WriteCheckpoint(files, place, from, done);
   if (written.ok()) return place.path();
   const absl::Status removed = RemoveCheckpoint(files, root, place.name);

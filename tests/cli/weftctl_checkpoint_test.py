@@ -117,6 +117,7 @@ class Checkpoint(LaunchedTest):
         lines = self.ask("show", self.saved)
         self.assertRegex(lines[0], r"step-00000007: step 7, saved by 3 ranks; 6 tensors, [\d.]+ kB in all states$")
         self.assertIn("tensor embed.weight: BF16 [1000, 3]; value main moment1 moment2; cuts 0:[0:1000) 1:[1000:2000) 2:[2000:3000)", lines)
+        self.assertTrue(any(line.startswith('tensor head "quoted" ? é: F64 [1001]; value; cuts') for line in lines), lines)
         self.assertIn("value rng: of all ranks, 10 bytes", lines)
 
     def test_verify_finds_every_damage(self):

@@ -171,7 +171,9 @@ TEST(TensorExport, CutOffAtAnyCallIsWholeOrNothing) {
                               });
       disk->Revive();
       // Another one does what this one did not.
-      if (!disk->Open(kFile).ok()) EXPECT_TRUE(Export(*disk).ok());
+      if (!disk->Open(kFile).ok()) {
+        EXPECT_TRUE(Export(*disk).ok());
+      }
       EXPECT_EQ(DifferenceOfFile(disk->Contents(kFile), model), "");
       const auto names = disk->List("/");
       ASSERT_TRUE(names.ok());
@@ -281,7 +283,9 @@ TEST(TensorImport, RefusesOtherFilesAndSteps) {
   SimFiles files;
   for (const std::string& text : {std::string(), std::string("x"), std::string(8, '\0'),
                                   std::string(100, '\xff'), std::string(100, '{')}) {
-    if (files.Open(kFile).ok()) ASSERT_TRUE(files.Remove(kFile).ok());
+    if (files.Open(kFile).ok()) {
+      ASSERT_TRUE(files.Remove(kFile).ok());
+    }
     ASSERT_TRUE(WriteFileAtomically(files, kFile, text).ok());
     const auto imported = ImportTensors(files, kFile, "/d", 0);
     EXPECT_EQ(ResultOf(imported.status()), WEFT_CORRUPT) << imported.status();
@@ -335,7 +339,9 @@ TEST(TensorImport, CutOffAtAnyCallIsWholeOrNoCheckpoint) {
       // A failure that is told of leaves nothing, and a death what the next save removes.
       const auto all = ListCheckpoints(*disk, "/c");
       ASSERT_TRUE(all.ok());
-      if (!dies) EXPECT_EQ(all->size(), imported.ok() ? 2u : 1u);
+      if (!dies) {
+        EXPECT_EQ(all->size(), imported.ok() ? 2u : 1u);
+      }
       EXPECT_TRUE(ImportTensors(*disk, kFile, "/c", 10).ok());
       if (!struck) return;
     }
