@@ -40,6 +40,9 @@ class JsonReader {
     if (ok()) status_ = MakeError(WEFT_CORRUPT, StrCat(subject_, " has ", what));
   }
 
+  // Of a value that is not what it should be: "cpus" that is no text. It is that of the last member that was asked for, or lies in it.
+  void FailValue(std::string_view what) { Fail(StrCat("\"", asked_, "\" that is ", what)); }
+
   // An empty value, with an error, if it is longer than `bytes_max` or no object.
   Json Parse(std::string_view text, size_t bytes_max) {
     if (text.size() > bytes_max) {
@@ -53,6 +56,7 @@ class JsonReader {
 
   // An empty value, with an error, if there is no such member; without one if it may be missing.
   const Json& Member(const Json& json, const char* name, bool optional = false) {
+    asked_ = name;
     if (json.is_object()) {
       const auto found = json.find(name);
       if (found != json.end()) return *found;
@@ -63,19 +67,19 @@ class JsonReader {
 
   uint64_t Number(const Json& json, uint64_t most) {
     if (json.is_number_unsigned() && json.get<uint64_t>() <= most) return json.get<uint64_t>();
-    Fail(StrCat("something else in place of a number up to ", most));
+    FailValue(StrCat("no number up to ", most));
     return 0;
   }
 
   bool Flag(const Json& json) {
     if (json.is_boolean()) return json.get<bool>();
-    Fail("something else in place of true or false");
+    FailValue("neither true nor false");
     return false;
   }
 
   std::string Text(const Json& json) {
     if (json.is_string()) return json.get<std::string>();
-    Fail("something else in place of a text");
+    FailValue("no text");
     return {};
   }
 
@@ -83,7 +87,7 @@ class JsonReader {
   std::vector<const Json*> List(const Json& json, size_t least, size_t most) {
     std::vector<const Json*> list;
     if (!json.is_array() || json.size() < least || json.size() > most) {
-      Fail(StrCat("something else in place of a list of ", least, " to ", most));
+      FailValue(StrCat("no list of ", least, " to ", most));
       return list;
     }
     for (const Json& one : json)
@@ -93,6 +97,7 @@ class JsonReader {
 
  private:
   const std::string subject_;
+  const char* asked_ = "the whole";
   absl::Status status_;
   const Json nothing_;
 };

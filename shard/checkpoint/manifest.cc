@@ -104,7 +104,7 @@ class StateReader : public JsonReader {
     uint64_t number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
     if (text.size() != digits || error != std::errc() || end != text.data() + text.size())
-      Fail(StrCat("something else in place of ", digits, " digits"));
+      FailValue(StrCat("no ", digits, " digits"));
     return number;
   }
 
@@ -119,7 +119,7 @@ class StateReader : public JsonReader {
   // Any number, which a JSON writer may have written as an integer.
   double Real(const Json& json) {
     if (json.is_number()) return json.get<double>();
-    Fail("something else in place of a number");
+    FailValue("no number");
     return 0;
   }
 

@@ -22,6 +22,12 @@ namespace {
 const std::map<std::string, size_t> kStructs = {
     NAMED(weft_allocator_t),
     NAMED(weft_call_t),
+    NAMED(weft_checkpoint_config_t),
+    NAMED(weft_checkpoint_load_config_t),
+    NAMED(weft_checkpoint_loaded_t),
+    NAMED(weft_checkpoint_save_config_t),
+    NAMED(weft_checkpoint_tensor_t),
+    NAMED(weft_checkpoint_value_t),
     NAMED(weft_completion_queue_config_t),
     NAMED(weft_completion_t),
     NAMED(weft_error_info_t),
