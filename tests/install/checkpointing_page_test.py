@@ -10,13 +10,11 @@ import tempfile
 import time
 import unittest
 
+from page_blocks import block
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "checkpointing.md"
 _DEADLINE_S = 120
-
-
-def block(text, language, number=0):
-    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[number]
 
 
 class Checkpointing(unittest.TestCase):

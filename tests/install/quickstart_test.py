@@ -1,19 +1,15 @@
 """The programs in docs/quickstart.md compile against the build tree and print what the page says they print."""
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
+from page_blocks import blocks
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "quickstart.md"
 _DEADLINE_S = 60
-
-
-def blocks(text, language):
-    """The fenced code blocks of one language, in order."""
-    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def run(*command, **options):

@@ -1,19 +1,16 @@
 """The programs in docs/recovery.md compile, lose a rank, take one in, and print what the page says."""
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
+from page_blocks import block
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "recovery.md"
 _DEADLINE_S = 60
-
-
-def block(text, language, number=0):
-    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[number]
 
 
 class Recovery(unittest.TestCase):

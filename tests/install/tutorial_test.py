@@ -7,6 +7,8 @@ import sys
 import tempfile
 import unittest
 
+from page_blocks import blocks
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PAGE = ROOT / "docs" / "tutorials" / "embed_autograd.md"
@@ -15,11 +17,6 @@ OPTIMIZERS_PAGE = ROOT / "docs" / "tutorials" / "optimizers.md"
 OPTIMIZERS = HERE / "optimizers.cc"
 _DEADLINE_S = 60
 _PRESETS = {0: "NO_SHARD", 1: "ZERO1", 2: "ZERO2", 3: "GRAD_OP", 4: "FULL_SHARD", 7: "FRACTION"}
-
-
-def blocks(text, language):
-    """The fenced code blocks of one language, in order."""
-    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def code_lines(text):
