@@ -246,11 +246,20 @@ Report RunRank(const Setting& setting, const weft_unique_id_t& id, int number) {
   rank.WaitForSave();
   for (int round = 0; round < setting.rounds; ++round) {
     const bool turned = round % 2 == 1;
-    rank.RemoveFiles();
+    // Each on a disk without the other's files: who writes second on some disks has a third of the bandwidth.
     Alternate(
         turned,
-        [&] { report.plain_write_s.push_back(rank.SecondsOfAll([&] { rank.PlainWrite(); })); },
-        [&] { report.save_s.push_back(rank.SecondsOfAll([&] { rank.Save(false); })); });
+        [&] {
+          rank.RemoveFiles();
+          report.plain_write_s.push_back(rank.SecondsOfAll([&] { rank.PlainWrite(); }));
+        },
+        [&] {
+          rank.RemoveFiles();
+          report.save_s.push_back(rank.SecondsOfAll([&] { rank.Save(false); }));
+        });
+    rank.RemoveFiles();
+    rank.PlainWrite();
+    rank.Save(/*background=*/false);
     Alternate(
         turned,
         [&] {
