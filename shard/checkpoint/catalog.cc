@@ -20,8 +20,7 @@ absl::StatusOr<std::vector<CatalogEntry>> ListCheckpoints(Files& files, const st
     const auto inside = files.List(JoinPath(root, text));
     // It may go while it is looked at.
     if (!inside.ok()) continue;
-    all.push_back(
-        {*name, std::find(inside->begin(), inside->end(), kManifestName) != inside->end()});
+    all.push_back({*name, HasManifest(*inside)});
   }
   std::sort(all.begin(), all.end(),
             [](const CatalogEntry& a, const CatalogEntry& b) { return a.name < b.name; });
@@ -58,7 +57,7 @@ absl::Status RemoveCheckpoint(Files& files, const std::string& root, const Check
     const absl::Status removed = files.Remove(JoinPath(path, file));
     return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
   };
-  if (std::find(names.begin(), names.end(), kManifestName) != names.end()) {
+  if (HasManifest(names)) {
     WEFT_RETURN_IF_ERROR(remove(kManifestName));
     WEFT_RETURN_IF_ERROR(files.SyncDirectory(path));
   }

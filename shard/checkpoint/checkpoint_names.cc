@@ -1,5 +1,6 @@
 #include "shard/checkpoint/checkpoint_names.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 
@@ -74,6 +75,10 @@ std::optional<int> RankOfFailureName(std::string_view name) {
 
 std::string JobFileName(uint64_t job) {
   return fmt::format("job-{:016x}", job);
+}
+
+bool HasManifest(const std::vector<std::string>& names) {
+  return std::find(names.begin(), names.end(), kManifestName) != names.end();
 }
 
 std::string JoinPath(std::string_view directory, std::string_view name) {

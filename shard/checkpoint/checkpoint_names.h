@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace weft {
 
@@ -43,6 +44,9 @@ std::string FailureName(int rank);
 std::optional<int> RankOfFailureName(std::string_view name);
 // "job-1badcafe...": rank 0 has begun this checkpoint. Others look for it to tell whether they have the same directory.
 std::string JobFileName(uint64_t job);
+
+// Whether a directory that holds these is a checkpoint.
+bool HasManifest(const std::vector<std::string>& names);
 
 // "directory/name".
 std::string JoinPath(std::string_view directory, std::string_view name);

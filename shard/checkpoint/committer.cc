@@ -5,7 +5,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/crc32c.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -14,10 +13,6 @@
 
 namespace weft {
 namespace {
-
-SealedFile SealedFileOf(std::string_view text) {
-  return {.bytes = text.size(), .checksum = Crc32c(0, text.data(), text.size())};
-}
 
 // What `rank` has of a tensor is added to what is known of it.
 absl::Status AddCuts(const SavedTensor& own, int rank, SavedTensor* tensor) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "base/crc32c.h"
 #include "base/json_reader.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -219,6 +220,10 @@ absl::StatusOr<Json> OpenSealed(std::string_view file, std::string_view text, si
 }
 
 }  // namespace
+
+SealedFile SealedFileOf(std::string_view text) {
+  return {.bytes = text.size(), .checksum = Crc32c(0, text.data(), text.size())};
+}
 
 std::string RecordText(const RankRecord& record) {
   Json checksums = Json::array();

@@ -58,7 +58,11 @@ struct RankRecord {
 struct SealedFile {
   size_t bytes = 0;
   uint32_t checksum = 0;
+  bool operator==(const SealedFile&) const = default;
 };
+
+// A file of these contents.
+SealedFile SealedFileOf(std::string_view text);
 
 struct Manifest {
   CheckpointJob job = 0;

@@ -57,7 +57,7 @@ absl::Status WaitForSign(Files& files, Patience& patience, const CheckpointPlace
         if (begun) return true;
         // It may all be over.
         WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(place.path()));
-        return std::find(names.begin(), names.end(), kManifestName) != names.end();
+        return HasManifest(names);
       }));
   if (seen) return absl::OkStatus();
   return MakeError(WEFT_UNREACHABLE, {.rank = 0}, NoSign(place));
@@ -67,7 +67,7 @@ absl::Status WaitForSign(Files& files, Patience& patience, const CheckpointPlace
 absl::StatusOr<bool> LookForManifest(Files& files, const CheckpointPlace& place) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(place.path()));
   // First: somebody whose time was over may have said so while rank 0 committed.
-  if (std::find(names.begin(), names.end(), kManifestName) != names.end()) return true;
+  if (HasManifest(names)) return true;
   for (const std::string& name : names) {
     const std::optional<int> rank = RankOfFailureName(name);
     if (rank) WEFT_RETURN_IF_ERROR(FailureOf(files, place, *rank));

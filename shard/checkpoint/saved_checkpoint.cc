@@ -6,7 +6,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/crc32c.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
@@ -52,8 +51,7 @@ absl::StatusOr<std::unique_ptr<SavedCheckpoint::RankFile>> SavedCheckpoint::Rank
   const std::string record_path = JoinPath(checkpoint.path_, RecordName(rank));
   WEFT_ASSIGN_OR_RETURN(const std::string text,
                         ReadWholeFile(*checkpoint.files_, record_path, kRecordTextMax));
-  const SealedFile& sealed = checkpoint.manifest_.records[static_cast<size_t>(rank)];
-  if (text.size() != sealed.bytes || Crc32c(0, text.data(), text.size()) != sealed.checksum) {
+  if (SealedFileOf(text) != checkpoint.manifest_.records[static_cast<size_t>(rank)]) {
     return MakeError(WEFT_CORRUPT,
                      StrCat(record_path, " is not the one that the manifest was made of"));
   }
@@ -179,8 +177,7 @@ absl::Status SavedCheckpoint::Read(const std::vector<WantedPart>& wanted) const 
 absl::Status SavedCheckpoint::CheckFile(const std::string& name, const SealedFile& file) const {
   WEFT_ASSIGN_OR_RETURN(const std::string text,
                         ReadWholeFile(*files_, JoinPath(path_, name), file.bytes + 1));
-  if (text.size() == file.bytes && Crc32c(0, text.data(), text.size()) == file.checksum)
-    return absl::OkStatus();
+  if (SealedFileOf(text) == file) return absl::OkStatus();
   return MakeError(WEFT_CORRUPT, StrCat(JoinPath(path_, name), " is not as it was written"));
 }
 
