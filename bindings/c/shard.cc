@@ -52,6 +52,21 @@ absl::StatusOr<weft_shard_allocator_t> ReadAllocator(const weft_shard_allocator_
                                "allocator"));
 }
 
+absl::Status ReadOffload(const weft_shard_offload_t* offload, OffloadOptions* options) {
+  constexpr char kCall[] = "shard_context_create";
+  if (offload == nullptr) return absl::OkStatus();
+  weft_shard_offload_t copy{};
+  WEFT_RETURN_IF_ERROR(ReadConfig(kCall, offload, &copy));
+  if (copy.directory == nullptr || *copy.directory == '\0') {
+    return Invalid(kCall,
+                   "directory of offload is NULL or empty; name one on a disk with room for the "
+                   "optimizer's state, or pass no offload");
+  }
+  options->directory = copy.directory;
+  if (copy.buffer_bytes != 0) options->buffer_bytes = copy.buffer_bytes;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ContextOptions> ReadOptions(const weft_shard_config_t* config) {
   constexpr char kCall[] = "shard_context_create";
   weft_shard_config_t copy{};
@@ -96,6 +111,7 @@ absl::StatusOr<ContextOptions> ReadOptions(const weft_shard_config_t* config) {
   WEFT_RETURN_IF_ERROR(CheckEnum(kCall, "stable_views", copy.stable_views, WEFT_SHARD_VIEWS_APART,
                                  "weft_shard_views_t"));
   options.views = copy.stable_views;
+  WEFT_RETURN_IF_ERROR(ReadOffload(copy.offload, &options.offload));
   return options;
 }
 

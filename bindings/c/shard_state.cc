@@ -10,6 +10,24 @@
 namespace calls = weft::shard_calls;
 using weft::Guarded;
 
+namespace {
+
+absl::Status CheckKind(const char* call, weft_shard_state_kind_t kind) {
+  return calls::CheckEnum(call, "kind", kind, WEFT_SHARD_STATE_MOMENT2, "weft_shard_state_kind_t");
+}
+
+// Of a call that reads or writes `count` elements at `memory`, its argument `name`.
+absl::Status CheckElements(const char* call, weft_shard_param_t param, weft_shard_state_kind_t kind,
+                           const char* name, const void* memory, size_t count) {
+  WEFT_RETURN_IF_ERROR(calls::Check(call, param));
+  WEFT_RETURN_IF_ERROR(CheckKind(call, kind));
+  if (memory != nullptr || count == 0) return absl::OkStatus();
+  return calls::Invalid(
+      call, weft::StrCat(name, " is NULL; pass memory for ", count, " elements of the state"));
+}
+
+}  // namespace
+
 extern "C" {
 
 weft_result_t weft_shard_state_part(weft_shard_param_t param, weft_shard_state_kind_t kind,
@@ -19,13 +37,32 @@ weft_result_t weft_shard_state_part(weft_shard_param_t param, weft_shard_state_k
     WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, part, "part"));
     WEFT_RETURN_IF_ERROR(weft::CheckAnswer(kCall, part));
     WEFT_RETURN_IF_ERROR(calls::Check(kCall, param));
-    WEFT_RETURN_IF_ERROR(
-        calls::CheckEnum(kCall, "kind", kind, WEFT_SHARD_STATE_MOMENT2, "weft_shard_state_kind_t"));
+    WEFT_RETURN_IF_ERROR(CheckKind(kCall, kind));
     const absl::StatusOr<weft_shard_state_part_t> made =
         param->owner->context->state().Part(param->index, kind);
     if (!made.ok()) return calls::About(*param, made.status());
     weft::WriteAnswer(*made, part);
     return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_shard_state_read(weft_shard_param_t param, weft_shard_state_kind_t kind,
+                                    size_t begin, size_t count, void* to) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_state_read";
+    WEFT_RETURN_IF_ERROR(CheckElements(kCall, param, kind, "to", to, count));
+    return calls::About(
+        *param, param->owner->context->state().Read(param->index, kind, {begin, count}, to));
+  });
+}
+
+weft_result_t weft_shard_state_write(weft_shard_param_t param, weft_shard_state_kind_t kind,
+                                     size_t begin, size_t count, const void* from) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_state_write";
+    WEFT_RETURN_IF_ERROR(CheckElements(kCall, param, kind, "from", from, count));
+    return calls::About(
+        *param, param->owner->context->state().Write(param->index, kind, {begin, count}, from));
   });
 }
 

@@ -48,6 +48,7 @@ constexpr NamedSize kStructs[] = {
     WEFT_NAMED_SIZE(weft_shard_load_t),
     WEFT_NAMED_SIZE(weft_shard_microbatch_t),
     WEFT_NAMED_SIZE(weft_shard_norm_t),
+    WEFT_NAMED_SIZE(weft_shard_offload_t),
     WEFT_NAMED_SIZE(weft_shard_param_config_t),
     WEFT_NAMED_SIZE(weft_shard_param_group_t),
     WEFT_NAMED_SIZE(weft_shard_param_info_t),

@@ -93,6 +93,8 @@ inline constexpr size_t kOldestBytes<weft_shard_microbatch_t> = 24;
 template <>
 inline constexpr size_t kOldestBytes<weft_shard_norm_t> = 584;
 template <>
+inline constexpr size_t kOldestBytes<weft_shard_offload_t> = 24;
+template <>
 inline constexpr size_t kOldestBytes<weft_shard_param_config_t> = 40;
 template <>
 inline constexpr size_t kOldestBytes<weft_shard_param_group_t> = 80;

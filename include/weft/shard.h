@@ -44,6 +44,7 @@
 #define WEFT_SHARD_H_
 
 #include "weft/shard_memory.h"
+#include "weft/shard_offload.h"
 #include "weft/shard_policy.h"
 #include "weft/types.h"
 
@@ -132,6 +133,7 @@ typedef struct weft_shard_config {
   uint32_t fields; /* WEFT_SHARD_PREFETCH */
   /* For an autograd that keeps views of params from forward for backward; docs/sharding.md. The same on all ranks. */
   weft_shard_views_t stable_views;
+  const weft_shard_offload_t* offload; /* copied; NULL: optimizer state stays in memory */
 } weft_shard_config_t;
 
 /* `mesh` is borrowed and must outlive the context. Not collective. NULL config: defaults. */

@@ -54,8 +54,13 @@ typedef struct weft_shard_plan {
   /* What pool_bytes would be if views moved: the rest of it is the price of stable_views. */
   uint64_t moving_pool_bytes;
   /* What this rank writes to a checkpoint, and the memory that saving one in the background takes on top of the peak
-   * (checkpoint.h). */
+   * (checkpoint.h). State that is offloaded is written too, and takes no such memory. */
   uint64_t checkpoint_bytes;
+  /* Optimizer state in this rank's file (shard_offload.h), and what an update moves between it and memory at most; 0 without
+   * offload. optimizer_bytes is then what stays in memory. */
+  uint64_t offload_bytes;
+  uint64_t offload_read_bytes;
+  uint64_t offload_written_bytes;
 } weft_shard_plan_t;
 
 /* Works out the plan on this rank alone: allocates no parameters and communicates with nobody, so it also works on

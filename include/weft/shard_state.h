@@ -7,7 +7,8 @@
  *     weft_shard_state_part_t part = {.struct_size = sizeof part};
  *     weft_shard_state_part(param, kind, &part);
  *     write elements [part.write_begin, part.write_begin + part.write_count) of the param, which lie at
- *       (char*)part.data + (part.write_begin - part.begin) * size_of(part.dtype)
+ *       (char*)part.data + (part.write_begin - part.begin) * size_of(part.dtype),
+ *       or, if they are in a file (part.offloaded), are given by weft_shard_state_read
  *   weft_shard_state_scalars_get(context, &scalars), and write them once
  *
  * What all ranks write covers every element of every state exactly once, whatever the preset and the number of ranks. Elements are
@@ -17,7 +18,7 @@
  *   weft_shard_state_scalars_set(context, &scalars);
  *   for each param and kind, values first:
  *     weft_shard_state_part(param, kind, &part);
- *     read elements [part.begin, part.begin + part.count) of the param to part.data
+ *     read elements [part.begin, part.begin + part.count) of the param to part.data, or to weft_shard_state_write
  *   weft_shard_state_written(context, WEFT_SHARD_STATE_ALL, NULL);
  *
  * With the same number of ranks, training then goes on with the bits that it would have had. docs/sharding.md has both as a program.
@@ -72,6 +73,8 @@ typedef struct weft_shard_state_part {
   weft_dtype_t dtype;
   int replica;  /* which of the ranks that keep this interval this one is, from 0 */
   int replicas; /* how many these are; 0 if no rank keeps such a state of the param */
+  /* 1: it is in a file (shard_offload.h), and data is NULL: use weft_shard_state_read and weft_shard_state_write */
+  int offloaded;
 } weft_shard_state_part_t;
 
 /* Where this rank keeps a state of `param`; of a tied param that of the param that it is. A state that does not exist is no error:
@@ -85,6 +88,20 @@ typedef struct weft_shard_state_part {
 WEFT_EXPORT weft_result_t weft_shard_state_part(weft_shard_param_t param,
                                                 weft_shard_state_kind_t kind,
                                                 weft_shard_state_part_t* part);
+
+/* Reads elements [begin, begin + count) of `param`, which must be in the part of this rank that weft_shard_state_part tells, to `to`
+ * [count] of its dtype, wherever the state is. INVALID_ARGUMENT if they are not; else as weft_shard_state_part, and with offloaded
+ * state SYSTEM_ERROR or TIMEOUT of its disk. Not collective. */
+WEFT_EXPORT weft_result_t weft_shard_state_read(weft_shard_param_t param,
+                                                weft_shard_state_kind_t kind, size_t begin,
+                                                size_t count, void* to);
+
+/* Writes them from `from`, between steps or after finish; then call weft_shard_state_written. The elements of a main copy that is out of
+ * date that are not written are made from the values. Waits for a checkpoint that is being saved in the background to have read
+ * the state. Errors as weft_shard_state_read. Not collective. */
+WEFT_EXPORT weft_result_t weft_shard_state_write(weft_shard_param_t param,
+                                                 weft_shard_state_kind_t kind, size_t begin,
+                                                 size_t count, const void* from);
 
 /* The numbers of a context that belong to no param. Without an optimizer loss_scale is 1 and the others from update_count on are
  * 0. */

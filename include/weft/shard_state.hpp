@@ -10,6 +10,7 @@
 #ifndef WEFT_SHARD_STATE_HPP_
 #define WEFT_SHARD_STATE_HPP_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "weft/shard.hpp"
@@ -21,6 +22,17 @@ inline namespace interface_0 {
 // Where this rank keeps that state of the param, and which of it it is to write.
 inline weft_shard_state_part_t StatePart(const ShardParam& param, weft_shard_state_kind_t kind) {
   return internal::Filled<weft_shard_state_part_t>(weft_shard_state_part, param.get(), kind);
+}
+
+// Elements [begin, begin + count) of the param, of this rank's part, wherever that is.
+inline void ReadState(const ShardParam& param, weft_shard_state_kind_t kind, std::size_t begin,
+                      std::size_t count, void* to) {
+  Check(weft_shard_state_read(param.get(), kind, begin, count, to));
+}
+
+inline void WriteState(const ShardParam& param, weft_shard_state_kind_t kind, std::size_t begin,
+                       std::size_t count, const void* from) {
+  Check(weft_shard_state_write(param.get(), kind, begin, count, from));
 }
 
 // The numbers that belong to no param.

@@ -143,7 +143,7 @@ absl::Status Checkpoint::Save(int64_t step, bool background) {
   const SaveSettings settings{.timeout_ns = options_.timeout_ns,
                               .config = options_.config,
                               .retention = options_.retention};
-  if (status.ok() && !background) return saver_.Run(place, *snapshot, settings);
+  if (status.ok() && !background) return saver_.Run(place, *std::move(snapshot), settings);
   if (status.ok()) status = saver_.Start(place, *std::move(snapshot), settings);
   asked_ = !status.ok();
   // So that the others need not wait for this rank.

@@ -28,12 +28,28 @@ absl::StatusOr<ContextState> ContextState::Of(Context& context) {
 absl::StatusOr<StatePart> ContextState::Part(size_t tensor, weft_shard_state_kind_t kind) {
   WEFT_ASSIGN_OR_RETURN(const weft_shard_state_part_t part,
                         context_->state().Part(static_cast<int>(tensor), kind));
-  const size_t before = context_->registry().params()[tensor].global.begin;
+  const size_t before = FirstElement(tensor);
   return StatePart{.data = part.data,
                    .begin = before + part.begin,
                    .count = part.count,
                    .write_begin = before + part.write_begin,
                    .write_count = part.write_count};
+}
+
+absl::Status ContextState::ReadHeld(size_t tensor, weft_shard_state_kind_t kind, size_t begin,
+                                    size_t count, void* to) {
+  return context_->state().ReadHeld(static_cast<int>(tensor), kind,
+                                    {begin - FirstElement(tensor), count}, to);
+}
+
+absl::Status ContextState::Write(size_t tensor, weft_shard_state_kind_t kind, size_t begin,
+                                 size_t count, const void* from) {
+  return context_->state().Write(static_cast<int>(tensor), kind,
+                                 {begin - FirstElement(tensor), count}, from);
+}
+
+size_t ContextState::FirstElement(size_t tensor) const {
+  return context_->registry().params()[tensor].global.begin;
 }
 
 }  // namespace weft

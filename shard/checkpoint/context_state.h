@@ -3,6 +3,7 @@
 // Thread-safety: as Context's step calls.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "shard/checkpoint/state_source.h"
@@ -19,6 +20,13 @@ class ContextState : public StateSource {
 
   absl::StatusOr<StatePart> Part(size_t tensor, weft_shard_state_kind_t kind) override;
 
+  absl::StatusOr<std::shared_ptr<const void>> Hold() override { return context_->state().Hold(); }
+
+  absl::Status ReadHeld(size_t tensor, weft_shard_state_kind_t kind, size_t begin, size_t count,
+                        void* to) override;
+  absl::Status Write(size_t tensor, weft_shard_state_kind_t kind, size_t begin, size_t count,
+                     const void* from) override;
+
   bool HasScalars() const override { return true; }
 
   absl::StatusOr<weft_shard_state_scalars_t> Scalars() override {
@@ -33,6 +41,9 @@ class ContextState : public StateSource {
 
  private:
   explicit ContextState(Context& context) : context_(&context) {}
+
+  // Of the whole tensor, which this context's param begins with.
+  size_t FirstElement(size_t tensor) const;
 
   Context* context_;
   std::vector<SavedTensor> tensors_;  // by param

@@ -1,11 +1,14 @@
 #include "shard/checkpoint/rank_writer.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/kernels/dtype.h"
 #include "shard/checkpoint/manifest.h"
 
 namespace weft {
@@ -16,6 +19,23 @@ constexpr size_t kFailureTextMax = 16 << 10;
 absl::Status MakeDirectories(Files& files, const CheckpointPlace& place) {
   WEFT_RETURN_IF_ERROR(files.MakeDirectory(place.root));
   return files.MakeDirectory(place.path());
+}
+
+absl::Status AppendEntry(const SafetensorsEntry& entry, const EntryBytes& bytes,
+                         ChunkWriter* writer) {
+  if (bytes.data != nullptr) return writer->Append(bytes.data, entry.end - entry.begin);
+  const size_t element = DtypeSize(entry.dtype);
+  std::vector<char> part(std::min(kCheckpointChunkBytes, entry.end - entry.begin));
+  size_t next = bytes.begin;
+  for (size_t left = entry.end - entry.begin; left > 0;) {
+    const size_t taken = std::min(left, part.size());
+    WEFT_RETURN_IF_ERROR(
+        bytes.source->ReadHeld(bytes.tensor, bytes.kind, next, taken / element, part.data()));
+    WEFT_RETURN_IF_ERROR(writer->Append(part.data(), taken));
+    next += taken / element;
+    left -= taken;
+  }
+  return absl::OkStatus();
 }
 
 // The file of tensors; its size and checksums go to *record.
@@ -57,8 +77,7 @@ absl::StatusOr<bool> HasBegun(Files& files, const CheckpointPlace& place) {
 absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapshot& snapshot) {
   return WriteRank(files, place, snapshot, [&](ChunkWriter& writer) {
     for (size_t i = 0; i < snapshot.entries.size(); ++i) {
-      const SafetensorsEntry& entry = snapshot.entries[i];
-      WEFT_RETURN_IF_ERROR(writer.Append(snapshot.data[i], entry.end - entry.begin));
+      WEFT_RETURN_IF_ERROR(AppendEntry(snapshot.entries[i], snapshot.bytes[i], &writer));
     }
     return absl::OkStatus();
   });

@@ -1,9 +1,13 @@
 #include "shard/checkpoint/restore.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/kernels/dtype.h"
+#include "shard/checkpoint/manifest.h"
 #include "shard/checkpoint/safetensors.h"
 
 namespace weft {
@@ -38,7 +42,27 @@ absl::Status CheckTensor(const SavedCheckpoint& saved, const SavedTensor& own, u
   return absl::OkStatus();
 }
 
-// What this rank keeps of one kind of all tensors.
+// A part that is not in memory, piece by piece.
+absl::Status CopyPart(const SavedCheckpoint& saved, StateSource* source, size_t tensor,
+                      weft_shard_state_kind_t kind, const StatePart& part) {
+  constexpr size_t kPieceBytes = 4 * kCheckpointChunkBytes;
+  const SavedTensor& own = source->tensors()[tensor];
+  const size_t element = DtypeSize(own.DtypeOf(kind));
+  std::vector<char> piece(std::min(kPieceBytes, part.count * element));
+  for (size_t done = 0; done < part.count;) {
+    const size_t count = std::min(piece.size() / element, part.count - done);
+    WEFT_RETURN_IF_ERROR(saved.Read({{.tensor = saved.Find(own.name),
+                                      .kind = kind,
+                                      .begin = part.begin + done,
+                                      .count = count,
+                                      .to = piece.data()}}));
+    WEFT_RETURN_IF_ERROR(source->Write(tensor, kind, part.begin + done, count, piece.data()));
+    done += count;
+  }
+  return absl::OkStatus();
+}
+
+// What this rank keeps of one kind of all tensors: parts that are in memory are added to *wanted, others are read at once.
 absl::Status AddWanted(const SavedCheckpoint& saved, StateSource* source,
                        weft_shard_state_kind_t kind, std::vector<WantedPart>* wanted) {
   const std::vector<SavedTensor>& tensors = source->tensors();
@@ -46,6 +70,10 @@ absl::Status AddWanted(const SavedCheckpoint& saved, StateSource* source,
     if (!tensors[i].Has(kind) || tensors[i].count() == 0) continue;
     WEFT_ASSIGN_OR_RETURN(const StatePart part, source->Part(i, kind));
     if (part.count == 0) continue;
+    if (part.data == nullptr) {
+      WEFT_RETURN_IF_ERROR(CopyPart(saved, source, i, kind, part));
+      continue;
+    }
     wanted->push_back({.tensor = saved.Find(tensors[i].name),
                        .kind = kind,
                        .begin = part.begin,

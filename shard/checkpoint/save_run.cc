@@ -124,16 +124,17 @@ absl::Status WaitForCommit(Files& files, Patience& patience, const CheckpointPla
 }
 
 absl::Status WriteOwn(Files& files, Patience& patience, const CheckpointPlace& place,
-                      const Snapshot& snapshot, int64_t deadline_ns) {
+                      Snapshot& snapshot, int64_t deadline_ns) {
   WEFT_RETURN_IF_ERROR(BeginCheckpoint(files, place));
   WEFT_RETURN_IF_ERROR(WriteRank(files, place, snapshot));
+  snapshot.holds.clear();
   return place.rank == 0 ? absl::OkStatus() : WaitForSign(files, patience, place, deadline_ns);
 }
 
 }  // namespace
 
 absl::Status RunSave(Files& files, Patience& patience, const CheckpointPlace& place,
-                     const Snapshot& snapshot, const SaveSettings& settings) {
+                     Snapshot& snapshot, const SaveSettings& settings) {
   const int64_t deadline_ns = Later(patience.NowNs(), settings.timeout_ns);
   absl::Status status = WriteOwn(files, patience, place, snapshot, deadline_ns);
   if (status.ok()) {

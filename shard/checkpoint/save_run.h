@@ -37,7 +37,8 @@ struct SaveSettings {
   Retention retention = {};  // rank 0's
 };
 
+// The snapshot's holds are let go as soon as this rank's part is written.
 absl::Status RunSave(Files& files, Patience& patience, const CheckpointPlace& place,
-                     const Snapshot& snapshot, const SaveSettings& settings);
+                     Snapshot& snapshot, const SaveSettings& settings);
 
 }  // namespace weft

@@ -41,7 +41,7 @@ Saver::~Saver() {
   if (thread_.joinable()) thread_.join();
 }
 
-absl::Status Saver::Run(const CheckpointPlace& place, const Snapshot& snapshot,
+absl::Status Saver::Run(const CheckpointPlace& place, Snapshot snapshot,
                         const SaveSettings& settings) {
   WaitForLast();
   RealPatience patience(over_);
@@ -58,15 +58,15 @@ absl::Status Saver::Start(const CheckpointPlace& place, Snapshot snapshot,
     WEFT_ASSIGN_OR_RETURN(thread_, StartHiddenThread("weft-checkpoint", [this] { Loop(); }));
   }
   // The thread does nothing now: nobody else reads the copy.
-  if (copy_.bytes() < snapshot.data_bytes()) {
+  if (const size_t bytes = snapshot.resident_bytes(); copy_.bytes() < bytes) {
     copy_ = PrivateMemory();
-    WEFT_ASSIGN_OR_RETURN(copy_, PrivateMemory::Allocate(snapshot.data_bytes(), kCopyAlignment,
-                                                         "the copy of a checkpoint's state"));
+    WEFT_ASSIGN_OR_RETURN(
+        copy_, PrivateMemory::Allocate(bytes, kCopyAlignment, "the copy of a checkpoint's state"));
   }
   snapshot.CopyTo(reinterpret_cast<char*>(copy_.data()));
   {
     MutexLock lock(mutex_);
-    task_ = std::make_unique<const Task>(Task{place, std::move(snapshot), settings});
+    task_ = std::make_unique<Task>(Task{place, std::move(snapshot), settings});
   }
   changed_.notify_all();
   return absl::OkStatus();
@@ -79,7 +79,7 @@ void Saver::WaitForLast() {
     lock.Wait(changed_);
 }
 
-const Saver::Task* Saver::NextTask() {
+Saver::Task* Saver::NextTask() {
   MutexLock lock(mutex_);
   while (task_ == nullptr && !leaving_)
     lock.Wait(changed_);
@@ -97,7 +97,7 @@ void Saver::End(const absl::Status& status) {
 
 void Saver::Loop() {
   RealPatience patience(over_);
-  while (const Task* const task = NextTask())
+  while (Task* const task = NextTask())
     End(RunSave(files_, patience, task->place, task->snapshot, task->settings));
 }
 

@@ -37,10 +37,9 @@ class Saver {
   ~Saver();
 
   // Waits for an earlier save to end. Returns when the checkpoint is committed, or why it is not.
-  absl::Status Run(const CheckpointPlace& place, const Snapshot& snapshot,
-                   const SaveSettings& settings);
+  absl::Status Run(const CheckpointPlace& place, Snapshot snapshot, const SaveSettings& settings);
 
-  // Waits for an earlier save to end, copies the bytes, and returns; what becomes of it Test() and Wait() say. OUT_OF_MEMORY if there is no
+  // Waits for an earlier save to end, copies the bytes that are in memory, and returns; what becomes of it Test() and Wait() say. OUT_OF_MEMORY if there is no
   // room for the copy, which is kept for later saves.
   absl::Status Start(const CheckpointPlace& place, Snapshot snapshot, const SaveSettings& settings);
 
@@ -64,7 +63,7 @@ class Saver {
   void WaitForLast();
   void Loop();
   // nullptr: the thread is to end.
-  const Task* NextTask();
+  Task* NextTask();
   void End(const absl::Status& status);
   absl::StatusOr<bool> Ended() WEFT_REQUIRES(mutex_);
 
@@ -75,7 +74,7 @@ class Saver {
   Mutex mutex_;
   std::condition_variable changed_;
   // That the thread is to do, or does; it is not changed meanwhile.
-  std::unique_ptr<const Task> task_ WEFT_GUARDED_BY(mutex_);
+  std::unique_ptr<Task> task_ WEFT_GUARDED_BY(mutex_);
   bool leaving_ WEFT_GUARDED_BY(mutex_) = false;
   absl::Status last_ WEFT_GUARDED_BY(mutex_);  // how the last one ended
 };

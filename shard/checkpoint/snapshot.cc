@@ -16,8 +16,7 @@ namespace {
 
 struct Piece {
   SafetensorsEntry entry;
-  weft_shard_state_kind_t kind;
-  const void* data;
+  EntryBytes bytes;
 
   size_t element_bytes() const { return DtypeSize(entry.dtype); }
 };
@@ -33,23 +32,36 @@ absl::Status AddTensor(StateSource* source, size_t index, SavedTensor* tensor,
     const size_t end = part.write_begin + part.write_count;
     if (tensor->cuts.empty()) tensor->cuts.push_back({.begin = part.write_begin, .end = end});
     const weft_dtype_t dtype = tensor->DtypeOf(kind);
-    const auto* const data = static_cast<const char*>(part.data);
+    const auto* data = static_cast<const char*>(part.data);
+    if (data != nullptr) data += (part.write_begin - part.begin) * DtypeSize(dtype);
     pieces->push_back({.entry = {.name = EntryName(tensor->name, kind, part.write_begin, end),
                                  .dtype = dtype,
                                  .shape = {static_cast<int64_t>(part.write_count)}},
-                       .kind = kind,
-                       .data = data + (part.write_begin - part.begin) * DtypeSize(dtype)});
+                       .bytes = {.data = data,
+                                 .source = source,
+                                 .tensor = index,
+                                 .kind = kind,
+                                 .begin = part.write_begin}});
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
+size_t Snapshot::resident_bytes() const {
+  size_t resident = 0;
+  for (size_t i = 0; i < entries.size(); ++i)
+    resident += bytes[i].data == nullptr ? 0 : entries[i].end - entries[i].begin;
+  return resident;
+}
+
 void Snapshot::CopyTo(char* to) {
   for (size_t i = 0; i < entries.size(); ++i) {
-    char* const at = to + entries[i].begin;
-    std::memcpy(at, data[i], entries[i].end - entries[i].begin);
-    data[i] = at;
+    if (bytes[i].data == nullptr) continue;
+    const size_t count = entries[i].end - entries[i].begin;
+    std::memcpy(to, bytes[i].data, count);
+    bytes[i].data = to;
+    to += count;
   }
 }
 
@@ -61,18 +73,26 @@ absl::StatusOr<Snapshot> TakeSnapshot(const std::vector<NamedSource>& sources,
   std::unordered_set<std::string> names;
   for (const NamedSource& named : sources) {
     const std::vector<SavedTensor>& tensors = named.source->tensors();
+    const size_t first_piece = pieces.size();
     for (size_t i = 0; i < tensors.size(); ++i) {
       // Several intervals of one tensor on one rank are told apart by their cuts.
       SavedTensor tensor = tensors[i];
       WEFT_RETURN_IF_ERROR(AddTensor(named.source, i, &tensor, &pieces));
       snapshot.tensors.push_back(std::move(tensor));
     }
+    const bool elsewhere =
+        std::any_of(pieces.begin() + static_cast<ptrdiff_t>(first_piece), pieces.end(),
+                    [](const Piece& piece) { return piece.bytes.data == nullptr; });
+    if (elsewhere) {
+      WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const void> hold, named.source->Hold());
+      snapshot.holds.push_back(std::move(hold));
+    }
     if (!named.source->HasScalars()) continue;
     WEFT_ASSIGN_OR_RETURN(const weft_shard_state_scalars_t scalars, named.source->Scalars());
     snapshot.scalars.emplace(named.name, scalars);
   }
   std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-    return std::pair(b.element_bytes(), a.kind) < std::pair(a.element_bytes(), b.kind);
+    return std::pair(b.element_bytes(), a.bytes.kind) < std::pair(a.element_bytes(), b.bytes.kind);
   });
   size_t begin = 0;
   for (Piece& piece : pieces) {
@@ -85,7 +105,7 @@ absl::StatusOr<Snapshot> TakeSnapshot(const std::vector<NamedSource>& sources,
     begin += static_cast<size_t>(piece.entry.shape[0]) * piece.element_bytes();
     piece.entry.end = begin;
     snapshot.entries.push_back(std::move(piece.entry));
-    snapshot.data.push_back(piece.data);
+    snapshot.bytes.push_back(piece.bytes);
   }
   return snapshot;
 }

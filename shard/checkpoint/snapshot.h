@@ -1,13 +1,17 @@
 // What one rank writes to a checkpoint, at one moment: the entries of its file, where their bytes are, and what its record says of them.
 //
 //   WEFT_ASSIGN_OR_RETURN(Snapshot snapshot, TakeSnapshot(sources, values));
-//   WEFT_RETURN_IF_ERROR(snapshot.Stage(&staging));    // training may go on: the bytes are copied
+//   snapshot.CopyTo(memory);                           // training may go on: the bytes are copied
 //   ... WriteRank(files, place, snapshot) ...          // in another thread
+//   snapshot.holds.clear();                            // and what was not copied may change again
+//
+// State that is not in memory is not copied either: its source is held, and read when the entry is written.
 //
 // Thread-safety: a value; its bytes are read where they are.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,9 +22,20 @@
 
 namespace weft {
 
+// Where the bytes of an entry are.
+struct EntryBytes {
+  const void* data =
+      nullptr;  // or nullptr: with the source, this state from element `begin` of the tensor on
+  StateSource* source = nullptr;
+  size_t tensor = 0;
+  weft_shard_state_kind_t kind = WEFT_SHARD_STATE_VALUE;
+  size_t begin = 0;
+};
+
 struct Snapshot {
   std::vector<SafetensorsEntry> entries;
-  std::vector<const void*> data;  // of each entry
+  std::vector<EntryBytes> bytes;  // of each entry
+  std::vector<std::shared_ptr<const void>> holds;
   // Of these entries; job, step, rank and what is known once the file is written are missing.
   std::vector<SavedTensor> tensors;
   SavedScalars scalars;
@@ -28,7 +43,9 @@ struct Snapshot {
 
   size_t data_bytes() const { return entries.empty() ? 0 : entries.back().end; }
 
-  // Copies the bytes to `to`, of data_bytes(), and refers to them there from then on.
+  // Of those that are in memory.
+  size_t resident_bytes() const;
+  // Copies these to `to`, of resident_bytes(), and refers to them there from then on.
   void CopyTo(char* to);
 };
 

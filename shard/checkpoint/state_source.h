@@ -4,10 +4,12 @@
 // Elements are counted within the whole tensor, whatever part of it this rank has.
 //
 // Thread-safety: of the thread that makes the calls of the checkpoint; what Part() tells may be read from any.
+// A source all of whose parts have data leaves Hold, ReadHeld and Write as they are.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,7 +23,7 @@ namespace weft {
 
 // What this rank keeps of one state of a tensor.
 struct StatePart {
-  void* data = nullptr;  // [count]
+  void* data = nullptr;  // [count]; nullptr if it is read and written by the calls of the source
   size_t begin = 0;      // elements [begin, begin + count) of the tensor
   size_t count = 0;
   size_t write_begin = 0;  // within these, what this rank is to write
@@ -37,6 +39,13 @@ class StateSource {
 
   // Of a kind that the tensor has.
   virtual absl::StatusOr<StatePart> Part(size_t tensor, weft_shard_state_kind_t kind) = 0;
+
+  // Elements of a part that has no data. While a hold lives what is read stays as it is, and any thread may read it, one at a time.
+  virtual absl::StatusOr<std::shared_ptr<const void>> Hold();
+  virtual absl::Status ReadHeld(size_t tensor, weft_shard_state_kind_t kind, size_t begin,
+                                size_t count, void* to);
+  virtual absl::Status Write(size_t tensor, weft_shard_state_kind_t kind, size_t begin,
+                             size_t count, const void* from);
 
   // Whether it has numbers; if not, the next two are not called.
   virtual bool HasScalars() const = 0;

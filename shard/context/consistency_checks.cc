@@ -68,7 +68,9 @@ absl::Status ConsistencyChecks::CompareCopies(const char* call, bool optimizer_t
     const bool parts = placement.replicated && placement.params_sharded;
     (parts ? in_replicas : everywhere)[2 * i] = DigestOfParam(param);
     if (!optimizer_too) continue;
-    (placement.replicated ? in_replicas : everywhere)[2 * i + 1] = DigestOfState(param);
+    const absl::StatusOr<Digest> of_state = DigestOfState(param);
+    if (!of_state.ok()) return core_.GiveUp(call, of_state.status());
+    (placement.replicated ? in_replicas : everywhere)[2 * i + 1] = *of_state;
   }
   const bool replicas =
       core_.declared().Any([](const Placement& placement) { return placement.replicated; });
@@ -101,14 +103,14 @@ Digest ConsistencyChecks::DigestOfParam(int param) {
   return DigestOf(own->first.data, own->first.count * size);
 }
 
-Digest ConsistencyChecks::DigestOfState(int param) const {
+absl::StatusOr<Digest> ConsistencyChecks::DigestOfState(int param) const {
   Runtime& runtime = core_.runtime();
   const ParamSpec& spec = core_.SpecOf(param);
   const Place& place = runtime.PlaceOf(param);
   const Placement& placement = runtime.layout.spaces[static_cast<size_t>(place.space)].placement;
   const bool none = runtime.optimizer == nullptr || spec.frozen || spec.count == 0;
   if (none || ExistsOnce(placement.optimizer_sharded, placement)) return kNothing;
-  return runtime.optimizer->DigestOf(param);
+  return runtime.optimizer->kept().DigestOf(param);
 }
 
 absl::Status ConsistencyChecks::ExplainCopies(const char* call, const Difference& difference) {

@@ -42,7 +42,7 @@ class ConsistencyChecks {
 
  private:
   Digest DigestOfParam(int param);
-  Digest DigestOfState(int param) const;
+  absl::StatusOr<Digest> DigestOfState(int param) const;
   absl::Status ExplainCopies(const char* call, const Difference& difference);
   absl::StatusOr<weft_shard_rank_report_t> OwnReport();
 

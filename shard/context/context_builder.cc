@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "shard/checks/agreement.h"
 #include "shard/context/declaration_agreement.h"
+#include "shard/optimizer/resident_state.h"
 
 namespace weft {
 namespace {
@@ -52,7 +53,8 @@ PlanInput PlanInputOf(const ContextCore& core) {
           .prefetch = options.prefetch,
           .budget_bytes = options.budget_bytes,
           .microbatches = options.microbatches,
-          .views = options.views};
+          .views = options.views,
+          .offload_buffer_bytes = options.offload.any() ? options.offload.buffer_bytes : 0};
 }
 
 absl::Status ContextBuilder::CheckDeclaring(const char* call) const {
@@ -299,10 +301,11 @@ absl::StatusOr<std::unique_ptr<Runtime>> ContextBuilder::MakeRuntime() {
                                 std::move(calls), mesh, std::move(watch), reduction);
   runtime->plan = plan.numbers;
   if (declared.optimizer.has_value()) {
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<StateStore> store, MakeStore(*runtime, plan.offload));
     WEFT_ASSIGN_OR_RETURN(
         runtime->optimizer,
-        ShardOptimizer::Allocate(*declared.optimizer, declared.groups, declared.registry,
-                                 runtime->layout, core_.isa(), options.memory));
+        ShardOptimizer::Make(*declared.optimizer, declared.groups, declared.registry,
+                             runtime->layout, core_.isa(), std::move(store), options.memory));
     runtime->callers_turn = CallersTurn(declared.groups, declared.registry, runtime->layout);
   }
   if (!cut) return runtime;
@@ -315,6 +318,16 @@ absl::StatusOr<std::unique_ptr<Runtime>> ContextBuilder::MakeRuntime() {
   }
   WEFT_RETURN_IF_ERROR(runtime->unshard_manager.Reserve(plan.moving_bytes));
   return runtime;
+}
+
+absl::StatusOr<std::unique_ptr<StateStore>> ContextBuilder::MakeStore(
+    const Runtime& runtime, const OffloadPlan& offload) const {
+  const ContextOptions& options = core_.options();
+  if (options.offload.any()) {
+    return OffloadToFile(offload, options.offload, options.timeout_ns, options.memory);
+  }
+  return ResidentState::Allocate(core_.declared().groups, core_.declared().registry, runtime.layout,
+                                 options.memory);
 }
 
 // Tells the others whether this rank has its memory, so that none goes on without it. Returns rank 0's number of the

@@ -72,6 +72,9 @@ class ContextBuilder {
   // What is planned from the present declarations, kept until they change.
   absl::StatusOr<const ContextPlan*> Planned(std::string_view call) WEFT_REQUIRES(core_.mutex);
   absl::StatusOr<std::unique_ptr<Runtime>> MakeRuntime();
+  // Where the optimizer's state will be.
+  absl::StatusOr<std::unique_ptr<StateStore>> MakeStore(const Runtime& runtime,
+                                                        const OffloadPlan& offload) const;
   absl::StatusOr<uint64_t> AgreeOnMemory(const absl::Status& own);
   absl::Status SplitGroups(Runtime& runtime);
 

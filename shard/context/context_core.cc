@@ -160,6 +160,12 @@ absl::Status ContextCore::Abort(std::string_view reason) {
   return absl::OkStatus();
 }
 
+absl::Status ContextCore::GiveUp(std::string_view call, const absl::Status& cause) {
+  const absl::Status said = Annotate(cause, StrCat(call, ": "));
+  WEFT_RETURN_IF_ERROR(Abort(FromAbsl(said.message())));
+  return said;
+}
+
 // The group of all ends first: where several ranks have found something, what it ended with is the cause in all of them.
 void ContextCore::EndGroups(const absl::Status& found) {
   const bool told = IsOfAllRanks(found) || WasTold(found);

@@ -11,6 +11,7 @@
 #include "shard/layout/block.h"
 #include "shard/layout/layout.h"
 #include "shard/layout/storage.h"
+#include "shard/offload/offload_to_file.h"
 
 namespace weft {
 
@@ -26,6 +27,7 @@ struct ContextOptions {
   bool uneven = false;      // ranks may run out of data before others
   weft_shard_views_t views = WEFT_SHARD_VIEWS_MOVE;
   BlockSource memory;
+  OffloadOptions offload;
   // Training steps after which copies are compared; 0: never.
   int64_t verify_steps = 0;
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "shard/context/state_scalars.h"
@@ -199,24 +200,32 @@ absl::Status OptimizerDriver::AddOverRanks(std::vector<int64_t>& words, Purpose:
 // In the order in which forward will want the params. If a gather cannot be started, this rank's own state is updated to the end
 // all the same: it is still good for a checkpoint.
 absl::Status OptimizerDriver::UpdateParams(double learning_rate, double gradient_factor) {
+  constexpr char kCall[] = "optimizer_step";
   WEFT_RETURN_IF_ERROR(core_.Drain());  // of parts that the caller has updated
   ShardOptimizer& optimizer = *core_.runtime().optimizer;
+  const absl::Status unheld =
+      optimizer.kept().AwaitUnheld(TimeoutOrDefault(core_.options().timeout_ns));
+  if (!unheld.ok()) return core_.GiveUp(kCall, unheld);
   torn_ = true;
-  optimizer.Begin(core_.runtime().storage, learning_rate, gradient_factor);
-  std::vector<int64_t> norms = optimizer.StartNorms(core_.runtime().storage);
-  if (!norms.empty())
-    WEFT_RETURN_IF_ERROR(AddOverRanks(norms, Purpose::Kind::kParamNorms, "optimizer_step"));
-  optimizer.TakeNorms(norms);
+  optimizer.Begin(learning_rate, gradient_factor);
+  absl::StatusOr<std::vector<int64_t>> norms = optimizer.StartNorms(core_.runtime().storage);
+  if (!norms.ok()) return core_.GiveUp(kCall, norms.status());
+  if (!norms->empty())
+    WEFT_RETURN_IF_ERROR(AddOverRanks(*norms, Purpose::Kind::kParamNorms, kCall));
+  optimizer.TakeNorms(*norms);
   absl::Status gathering;
   const std::vector<Bucket>& buckets = core_.runtime().layout.buckets;
   for (size_t i = buckets.size(); i > 0; --i) {
-    for (const int extent : buckets[i - 1].pack.extents)
-      optimizer.Update(core_.runtime().storage, extent);
+    for (const int extent : buckets[i - 1].pack.extents) {
+      const absl::Status updated = optimizer.Update(core_.runtime().storage, extent);
+      if (!updated.ok()) return core_.GiveUp(kCall, updated);
+    }
     if (!gathering.ok()) continue;
     Section section(core_.mutex);
     if (core_.runtime().callers_turn.HasBucket(static_cast<int>(i - 1))) continue;
     gathering = core_.Latch(core_.runtime().updates.Start(static_cast<int>(i - 1)));
   }
+  if (const absl::Status ended = optimizer.End(); !ended.ok()) return core_.GiveUp(kCall, ended);
   torn_ = false;
   return gathering;
 }

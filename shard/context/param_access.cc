@@ -143,7 +143,7 @@ absl::Status ParamAccess::Load(int param, const void* values, int root) {
     }
   }
   WEFT_RETURN_IF_ERROR(core_.Drain());
-  if (core_.runtime().optimizer != nullptr) core_.runtime().optimizer->ParamWritten(param);
+  if (core_.runtime().optimizer != nullptr) core_.runtime().optimizer->kept().ParamWritten(param);
   if (root == kEveryRank) {
     StoreElements(param, 0, spec->count, static_cast<const std::byte*>(values));
     return CompareLoaded(param, values);
@@ -292,7 +292,7 @@ absl::Status ParamAccess::Updated() {
   Section section(core_.mutex);
   CallersTurn& turn = core_.runtime().callers_turn;
   if (core_.runtime().optimizer != nullptr && !turn.begun()) {
-    core_.runtime().optimizer->ParamsWritten();
+    core_.runtime().optimizer->kept().ParamsWritten();
   }
   turn.Updated();
   // In the order in which forward will want them.
@@ -312,7 +312,7 @@ absl::Status ParamAccess::Broadcast(int root) {
   }
   WEFT_RETURN_IF_ERROR(core_.Drain());
   Runtime& runtime = core_.runtime();
-  if (runtime.optimizer != nullptr) runtime.optimizer->ParamsWritten();
+  if (runtime.optimizer != nullptr) runtime.optimizer->kept().ParamsWritten();
   const Layout& layout = runtime.layout;
   const Storage& storage = runtime.storage;
   for (const Extent& extent : layout.extents) {

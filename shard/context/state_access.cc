@@ -2,10 +2,13 @@
 // told in elements of the param, which mean the same under every preset and number of ranks.
 #include "shard/context/state_access.h"
 
+#include <cstring>
 #include <utility>
 
+#include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/kernels/dtype.h"
 #include "shard/context/state_scalars.h"
 #include "shard/layout/write_share.h"
 
@@ -22,24 +25,11 @@ static_assert((BitOf(WEFT_SHARD_STATE_MOMENT1) | BitOf(WEFT_SHARD_STATE_MOMENT2)
               WEFT_SHARD_STATE_MOMENTS);
 
 // Whether some rank keeps such a state for the param.
-bool Exists(const ShardOptimizer* optimizer, const ParamSpec& spec, int param,
+bool Exists(ShardOptimizer* optimizer, const ParamSpec& spec, int param,
             weft_shard_state_kind_t kind) {
   if (spec.count == 0) return false;
   if (kind == WEFT_SHARD_STATE_VALUE) return true;
-  if (optimizer == nullptr) return false;
-  if (kind == WEFT_SHARD_STATE_MAIN) return optimizer->KeepsMain(param);
-  return optimizer->MomentsOf(param) >= (kind == WEFT_SHARD_STATE_MOMENT1 ? 1 : 2);
-}
-
-void* ArrayOf(const ShardOptimizer::Kept& kept, weft_shard_state_kind_t kind) {
-  switch (kind) {
-    case WEFT_SHARD_STATE_MAIN:
-      return kept.main;
-    case WEFT_SHARD_STATE_MOMENT1:
-      return kept.first_moment;
-    default:
-      return kept.second_moment;
-  }
+  return optimizer != nullptr && optimizer->kept().Keeps(param, kind);
 }
 
 }  // namespace
@@ -108,16 +98,83 @@ absl::StatusOr<weft_shard_state_part_t> StateAccess::Part(int param, weft_shard_
     part.count = cut ? view.count : spec.count;
   } else {
     Section section(core_.mutex);
-    if (kind == WEFT_SHARD_STATE_MAIN) runtime.optimizer->TellMain(runtime.storage, param);
-    const ShardOptimizer::Kept kept = runtime.optimizer->StateOf(runtime.storage, param);
-    part.data = ArrayOf(kept, kind);
-    part.begin = kept.begin;
-    part.count = kept.count;
+    KeptState& kept = runtime.optimizer->kept();
+    const OwnedElements own = kept.PartOf(param);
+    part.data = kept.Tell(runtime.storage, param, kind);
+    part.begin = own.begin;
+    part.count = own.count;
+    part.offloaded = kept.resident() ? 0 : 1;
   }
   const OwnedElements share = WriteShare(layout, place, spec.count);
   part.write_begin = share.begin;
   part.write_count = share.count;
   return part;
+}
+
+// Ok if these elements are of the part; `call` for messages.
+absl::Status StateAccess::CheckWithin(const char* call, int param, const OwnedElements& elements,
+                                      const weft_shard_state_part_t& part) const {
+  const bool within = elements.begin >= part.begin && elements.begin - part.begin <= part.count &&
+                      elements.count <= part.count - (elements.begin - part.begin);
+  if (within) return absl::OkStatus();
+  return core_.AboutParam(
+      param, MakeError(WEFT_INVALID_ARGUMENT, {.operation = call},
+                       StrCat(call, ": parameter ", core_.SpecOf(param).name, ": elements ",
+                              elements.begin, " to ", elements.begin + elements.count,
+                              " were asked for, and this rank keeps ", part.begin, " to ",
+                              part.begin + part.count, " of that state")));
+}
+
+absl::Status StateAccess::Read(int param, weft_shard_state_kind_t kind,
+                               const OwnedElements& elements, void* to) {
+  WEFT_ASSIGN_OR_RETURN(const weft_shard_state_part_t part, Part(param, kind));
+  WEFT_RETURN_IF_ERROR(CheckWithin("state_read", param, elements, part));
+  if (elements.count == 0) return absl::OkStatus();
+  if (part.data != nullptr) {
+    const size_t size = DtypeSize(part.dtype);
+    std::memcpy(to, static_cast<std::byte*>(part.data) + (elements.begin - part.begin) * size,
+                elements.count * size);
+    return absl::OkStatus();
+  }
+  Runtime& runtime = core_.runtime();
+  return Annotate(runtime.optimizer->kept().Read(runtime.storage, param, kind, elements,
+                                                 static_cast<float*>(to)),
+                  "state_read: ");
+}
+
+absl::Status StateAccess::Write(int param, weft_shard_state_kind_t kind,
+                                const OwnedElements& elements, const void* from) {
+  WEFT_ASSIGN_OR_RETURN(const weft_shard_state_part_t part, Part(param, kind));
+  WEFT_RETURN_IF_ERROR(CheckWithin("state_write", param, elements, part));
+  if (elements.count == 0) return absl::OkStatus();
+  if (core_.runtime().optimizer != nullptr) {
+    WEFT_RETURN_IF_ERROR(core_.runtime().optimizer->kept().AwaitUnheld(
+        TimeoutOrDefault(core_.options().timeout_ns)));
+  }
+  if (part.data != nullptr) {
+    const size_t size = DtypeSize(part.dtype);
+    std::memcpy(static_cast<std::byte*>(part.data) + (elements.begin - part.begin) * size, from,
+                elements.count * size);
+    return absl::OkStatus();
+  }
+  Runtime& runtime = core_.runtime();
+  return Annotate(runtime.optimizer->kept().Write(runtime.storage, param, kind, elements,
+                                                  static_cast<const float*>(from)),
+                  "state_write: ");
+}
+
+absl::StatusOr<std::shared_ptr<const void>> StateAccess::Hold() {
+  Section section(core_.mutex);
+  WEFT_RETURN_IF_ERROR(core_.CheckPeers("state_hold"));
+  WEFT_RETURN_IF_ERROR(CheckReadable("state_hold"));
+  Runtime& runtime = core_.runtime();
+  if (runtime.optimizer == nullptr) return nullptr;
+  return runtime.optimizer->kept().Hold(runtime.storage);
+}
+
+absl::Status StateAccess::ReadHeld(int param, weft_shard_state_kind_t kind,
+                                   const OwnedElements& elements, void* to) const {
+  return core_.runtime().optimizer->kept().ReadHeld(param, kind, elements, static_cast<float*>(to));
 }
 
 absl::StatusOr<weft_shard_state_scalars_t> StateAccess::Scalars() {
@@ -158,7 +215,7 @@ absl::Status StateAccess::Written(uint32_t kinds) {
   if ((kinds & WEFT_SHARD_STATE_VALUES) != 0) WEFT_RETURN_IF_ERROR(params_.Updated());
   // After the values, which make main copies stale.
   if ((kinds & WEFT_SHARD_STATE_MAINS) != 0 && core_.runtime().optimizer != nullptr) {
-    core_.runtime().optimizer->MainsWritten();
+    core_.runtime().optimizer->kept().MainsWritten();
   }
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "weft/shard_state.h"
 
@@ -32,6 +33,18 @@ class StateAccess {
 
   // What this rank keeps of that state of a param, and which of it it is to write. Waits for updated params on their way.
   absl::StatusOr<weft_shard_state_part_t> Part(int param, weft_shard_state_kind_t kind);
+  // Elements of the param, of its part. INVALID_ARGUMENT if they are not.
+  absl::Status Read(int param, weft_shard_state_kind_t kind, const OwnedElements& elements,
+                    void* to);
+  // Waits for holds. Written() is still to be called.
+  absl::Status Write(int param, weft_shard_state_kind_t kind, const OwnedElements& elements,
+                     const void* from);
+  // While it lives no optimizer state changes, and any thread may call ReadHeld, also in the middle of a step: updates wait. nullptr
+  // without an optimizer.
+  absl::StatusOr<std::shared_ptr<const void>> Hold();
+  // Of MAIN or a moment.
+  absl::Status ReadHeld(int param, weft_shard_state_kind_t kind, const OwnedElements& elements,
+                        void* to) const;
   absl::StatusOr<weft_shard_state_scalars_t> Scalars();
   // Between steps.
   absl::Status SetScalars(const weft_shard_state_scalars_t& scalars);
@@ -42,6 +55,8 @@ class StateAccess {
  private:
   // Ok between steps, after finish, and after a failure; else why nothing can be read.
   absl::Status CheckReadable(const char* call) const WEFT_REQUIRES(core_.mutex);
+  absl::Status CheckWithin(const char* call, int param, const OwnedElements& elements,
+                           const weft_shard_state_part_t& part) const;
   bool Failed() const WEFT_REQUIRES(core_.mutex);
   // Until no gather of updated params writes this one; whether all of them came.
   bool WaitForGathers(int param);

@@ -1,30 +1,13 @@
 #include "shard/optimizer/optimizer_state.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "base/check.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/kernels/dtype.h"
 
 namespace weft {
 namespace {
-
-float* FloatsOf(const Block& block, size_t at) {
-  return reinterpret_cast<float*>(block.data()) + at;
-}
-
-size_t ScratchFloats(std::span<const OptimizerGroup> groups, const Registry& registry,
-                     const Layout& layout) {
-  size_t most = 0;
-  for (size_t i = 0; i < registry.params().size(); ++i) {
-    const ParamSpec& spec = registry.params()[i];
-    const bool muon = groups[static_cast<size_t>(spec.group)].kind == WEFT_OPTIMIZER_MUON;
-    if (!muon || !UpdatesAny(registry, layout, static_cast<int>(i))) continue;
-    most = std::max(most, MuonScratchFloats(MatrixOf(spec)));
-  }
-  return most;
-}
 
 absl::Status CannotUpdate(const ParamSpec& param, const std::string& what) {
   return MakeError(WEFT_UNSUPPORTED, {.operation = "finalize"},
@@ -91,9 +74,27 @@ UpdatedElements UpdatedBy(const Layout& layout, const Extent& extent) {
   return {layout.OwnFirst(extent), layout.OwnCount(extent)};
 }
 
+std::byte* UpdatedParamsAt(const Storage& storage, const Layout& layout, const Extent& extent,
+                           size_t begin) {
+  const Space& space = layout.SpaceOf(extent);
+  std::byte* const params = space.placement.optimizer_sharded
+                                ? storage.OwnParams(layout, extent).data
+                                : storage.Data(extent.range.space, extent.range.begin);
+  return params + (begin - UpdatedBy(layout, extent).first) * DtypeSize(space.dtype);
+}
+
 StateNeeds NeedsOf(const OptimizerGroup& group, weft_dtype_t dtype) {
   if (group.kind == WEFT_OPTIMIZER_OWN) return {};
   return {.main = dtype != WEFT_FLOAT32, .moments = MomentCount(group)};
+}
+
+bool NormsChangeState(const OptimizerGroup& group) {
+  return group.kind == WEFT_OPTIMIZER_LAMB;
+}
+
+// LAMB's moments have been updated with its norms.
+bool UpdateChangesState(const OptimizerGroup& group, const StateNeeds& needs) {
+  return needs.main || (needs.moments > 0 && !NormsChangeState(group));
 }
 
 std::vector<std::vector<int>> ParamsByExtent(const Layout& layout) {
@@ -105,32 +106,38 @@ std::vector<std::vector<int>> ParamsByExtent(const Layout& layout) {
   return params;
 }
 
-std::vector<OptimizerState::Stretch> OptimizerState::StretchesOf(
-    std::span<const OptimizerGroup> groups, const Registry& registry, const Layout& layout,
-    const std::vector<int>& params) {
-  std::vector<Stretch> stretches;
-  Stretch next;
+std::vector<int> UpdateOrder(const Layout& layout) {
+  std::vector<int> order;
+  for (size_t i = layout.buckets.size(); i > 0; --i) {
+    const std::vector<int>& extents = layout.buckets[i - 1].pack.extents;
+    order.insert(order.end(), extents.begin(), extents.end());
+  }
+  return order;
+}
+
+UpdatedElements StateOfParam(const Registry& registry, const Layout& layout, int param) {
+  const ParamSpec& spec = registry.params()[static_cast<size_t>(param)];
+  if (spec.frozen || spec.count == 0) return {};
+  const Place& place = layout.places[static_cast<size_t>(param)];
+  const UpdatedElements own = UpdatedBy(layout, layout.extents[static_cast<size_t>(place.extent)]);
+  const size_t begin = std::max(place.begin, own.first);
+  const size_t end = std::min(place.begin + RoundUpToCut(spec.count), own.first + own.count);
+  if (begin >= end) return {};
+  return {begin, end - begin};
+}
+
+std::vector<StateStretch> StretchesOf(std::span<const OptimizerGroup> groups,
+                                      const Registry& registry, const Layout& layout,
+                                      const std::vector<int>& params) {
+  std::vector<StateStretch> stretches;
   for (const int param : params) {
+    const UpdatedElements kept = StateOfParam(registry, layout, param);
+    if (kept.count == 0) continue;
     const ParamSpec& spec = registry.params()[static_cast<size_t>(param)];
-    if (spec.frozen || spec.count == 0) continue;
-    const Place& place = layout.places[static_cast<size_t>(param)];
-    const UpdatedElements own =
-        UpdatedBy(layout, layout.extents[static_cast<size_t>(place.extent)]);
-    // Padding has a state too: it is updated with its param.
-    const size_t begin = std::max(place.begin, own.first);
-    const size_t end = std::min(place.begin + RoundUpToCut(spec.count), own.first + own.count);
-    if (begin >= end) continue;
     const StateNeeds needs = NeedsOf(groups[static_cast<size_t>(spec.group)], spec.dtype);
-    if (stretches.empty() || !(stretches.back().needs == needs)) {
-      next.first = begin;
-      next.needs = needs;
-      stretches.push_back(next);
-    }
-    const size_t count = end - begin;
-    stretches.back().count += count;
-    next.main_at += needs.main ? count : 0;
-    next.first_moment_at += needs.moments >= 1 ? count : 0;
-    next.second_moment_at += needs.moments >= 2 ? count : 0;
+    if (stretches.empty() || !(stretches.back().needs == needs))
+      stretches.push_back({.first = kept.first, .needs = needs});
+    stretches.back().count += kept.count;
   }
   return stretches;
 }
@@ -139,70 +146,22 @@ size_t StateBytes(std::span<const OptimizerGroup> groups, const Registry& regist
                   const Layout& layout) {
   size_t floats = 0;
   for (const std::vector<int>& params : ParamsByExtent(layout)) {
-    for (const auto& stretch : OptimizerState::StretchesOf(groups, registry, layout, params)) {
-      floats += ((stretch.needs.main ? 1 : 0) + static_cast<size_t>(stretch.needs.moments)) *
-                stretch.count;
-    }
+    for (const StateStretch& stretch : StretchesOf(groups, registry, layout, params))
+      floats += stretch.needs.floats() * stretch.count;
   }
-  return (floats + ScratchFloats(groups, registry, layout)) * sizeof(float);
+  return floats * sizeof(float);
 }
 
-absl::StatusOr<OptimizerState> OptimizerState::Allocate(std::span<const OptimizerGroup> groups,
-                                                        const Registry& registry,
-                                                        const Layout& layout,
-                                                        const BlockSource& source) {
-  const auto allocate = [&](size_t count, Block& block) -> absl::Status {
-    const size_t bytes = count * sizeof(float);
-    absl::StatusOr<Block> made = Block::Allocate(source, WEFT_SHARD_TIER_OPTIMIZER, bytes);
-    if (!made.ok()) {
-      return Annotate(made.status(),
-                      StrCat("allocating ", bytes, " bytes for the optimizer's state: "));
-    }
-    block = *std::move(made);
-    return absl::OkStatus();
-  };
-  OptimizerState state;
-  for (const std::vector<int>& params : ParamsByExtent(layout)) {
-    OfExtent& of = state.extents_.emplace_back();
-    of.stretches = StretchesOf(groups, registry, layout, params);
-    size_t main = 0, first = 0, second = 0;
-    for (const Stretch& stretch : of.stretches) {
-      main += stretch.needs.main ? stretch.count : 0;
-      first += stretch.needs.moments >= 1 ? stretch.count : 0;
-      second += stretch.needs.moments >= 2 ? stretch.count : 0;
-    }
-    WEFT_RETURN_IF_ERROR(allocate(main, of.main));
-    WEFT_RETURN_IF_ERROR(allocate(first, of.first_moment));
-    WEFT_RETURN_IF_ERROR(allocate(second, of.second_moment));
+size_t ScratchBytes(std::span<const OptimizerGroup> groups, const Registry& registry,
+                    const Layout& layout) {
+  size_t most = 0;
+  for (size_t i = 0; i < registry.params().size(); ++i) {
+    const ParamSpec& spec = registry.params()[i];
+    const bool muon = groups[static_cast<size_t>(spec.group)].kind == WEFT_OPTIMIZER_MUON;
+    if (!muon || !UpdatesAny(registry, layout, static_cast<int>(i))) continue;
+    most = std::max(most, MuonScratchFloats(MatrixOf(spec)));
   }
-  WEFT_RETURN_IF_ERROR(allocate(ScratchFloats(groups, registry, layout), state.scratch_));
-  return state;
-}
-
-size_t OptimizerState::bytes() const {
-  size_t bytes = scratch_.bytes();
-  for (const OfExtent& of : extents_)
-    bytes += of.main.bytes() + of.first_moment.bytes() + of.second_moment.bytes();
-  return bytes;
-}
-
-StateArrays OptimizerState::At(int extent, size_t begin) const {
-  const OfExtent& of = extents_[static_cast<size_t>(extent)];
-  auto after = std::upper_bound(
-      of.stretches.begin(), of.stretches.end(), begin,
-      [](size_t element, const Stretch& stretch) { return element < stretch.first; });
-  WEFT_CHECK(after != of.stretches.begin());
-  const Stretch& stretch = *--after;
-  const size_t at = begin - stretch.first;
-  StateArrays arrays;
-  if (stretch.needs.main) arrays.main = FloatsOf(of.main, stretch.main_at + at);
-  if (stretch.needs.moments >= 1) {
-    arrays.first_moment = FloatsOf(of.first_moment, stretch.first_moment_at + at);
-  }
-  if (stretch.needs.moments >= 2) {
-    arrays.second_moment = FloatsOf(of.second_moment, stretch.second_moment_at + at);
-  }
-  return arrays;
+  return most * sizeof(float);
 }
 
 }  // namespace weft

@@ -12,7 +12,6 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
-#include "shard/layout/widen.h"
 #include "shard/optimizer/sum_squares.h"
 
 namespace weft {
@@ -38,14 +37,17 @@ double ValueAt(const std::vector<int64_t>& words, size_t index) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Allocate(
+absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Make(
     const OptimizerConfig& config, const std::vector<OptimizerGroup>& groups,
-    const Registry& registry, const Layout& layout, Isa isa, const BlockSource& source) {
+    const Registry& registry, const Layout& layout, Isa isa, std::unique_ptr<StateStore> store,
+    const BlockSource& source) {
   WEFT_RETURN_IF_ERROR(CheckUpdatable(groups, registry, layout));
   std::unique_ptr<ShardOptimizer> optimizer(
-      new ShardOptimizer(config, groups, registry, layout, isa));
-  WEFT_ASSIGN_OR_RETURN(optimizer->state_,
-                        OptimizerState::Allocate(groups, registry, layout, source));
+      new ShardOptimizer(config, groups, registry, layout, isa, std::move(store)));
+  absl::StatusOr<Block> scratch =
+      Block::Allocate(source, WEFT_SHARD_TIER_OPTIMIZER, ScratchBytes(groups, registry, layout));
+  if (!scratch.ok()) return Annotate(scratch.status(), "allocating what MUON works in: ");
+  optimizer->scratch_ = *std::move(scratch);
   absl::StatusOr<std::unique_ptr<ThreadTeam>> team = ThreadTeam::Start(config.threads);
   if (!team.ok()) return Annotate(team.status(), "the optimizer's threads: ");
   optimizer->team_ = *std::move(team);
@@ -54,7 +56,7 @@ absl::StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Allocate(
 
 ShardOptimizer::ShardOptimizer(const OptimizerConfig& config,
                                const std::vector<OptimizerGroup>& groups, const Registry& registry,
-                               const Layout& layout, Isa isa)
+                               const Layout& layout, Isa isa, std::unique_ptr<StateStore> store)
     : groups_(groups),
       groups_mark_(GroupsMark(groups)),
       registry_(registry),
@@ -62,9 +64,10 @@ ShardOptimizer::ShardOptimizer(const OptimizerConfig& config,
       isa_(isa),
       product_(config.product),
       loss_scale_(MakeLossScale(config)),
+      kept_(groups, registry, layout, std::move(store)),
+      order_(UpdateOrder(layout)),
       updates_(layout.extents.size()),
       summer_(layout, isa),
-      mains_(registry.params().size()),
       ratios_(registry.params().size(), 1) {
   Arrange();
 }
@@ -81,6 +84,13 @@ void ShardOptimizer::Arrange() {
   pieces_.clear();
   normed_.clear();
   normed_at_.assign(registry_.params().size(), -1);
+  for (size_t i = 0; i < registry_.params().size(); ++i) {
+    const auto param = static_cast<int>(i);
+    const ParamSpec& spec = registry_.params()[i];
+    if (spec.frozen || spec.count == 0 || !NeedsNorms(GroupOfParam(param))) continue;
+    normed_at_[i] = static_cast<int>(normed_.size());
+    normed_.push_back(param);
+  }
   const std::vector<std::vector<int>> params_of = ParamsByExtent(layout_);
   for (size_t extent = 0; extent < layout_.extents.size(); ++extent) {
     const Space& space = layout_.SpaceOf(layout_.extents[extent]);
@@ -90,29 +100,58 @@ void ShardOptimizer::Arrange() {
     updates.counts = space.placement.replicated
                          ? layout_.member.rank < layout_.inner.size
                          : space.placement.optimizer_sharded || layout_.member.rank == 0;
-    updates.matrices.clear();
-    for (const int param : params_of[extent]) {
-      const bool muon = GroupOfParam(param).kind == WEFT_OPTIMIZER_MUON;
-      if (muon && UpdatesAny(registry_, layout_, param)) updates.matrices.push_back(KeptOf(param));
-    }
-    updates.first_piece = pieces_.size();
-    for (const UpdateRange& range : RangesOf(params_of[extent])) {
-      for (size_t i = 0; i < PieceCount(range.begin, range.count); ++i) {
-        const Piece piece = PieceOf(range.begin, range.count, i);
-        UpdateRange& part = pieces_.emplace_back(range);
-        part.begin = piece.begin;
-        part.count = piece.count;
-      }
-    }
-    updates.piece_count = pieces_.size() - updates.first_piece;
+    updates.visits.clear();
+    const std::vector<UpdateRange> ranges = RangesOf(params_of[extent]);
+    for (const StateWindow& window : kept_.store().WindowsOf(static_cast<int>(extent)))
+      updates.visits.push_back(VisitOf(window, ranges, params_of[extent]));
   }
-  for (size_t i = 0; i < registry_.params().size(); ++i) {
-    const auto param = static_cast<int>(i);
-    const ParamSpec& spec = registry_.params()[i];
-    if (spec.frozen || spec.count == 0 || !NeedsNorms(GroupOfParam(param))) continue;
-    normed_at_[i] = static_cast<int>(normed_.size());
-    normed_.push_back(param);
+}
+
+ShardOptimizer::Visit ShardOptimizer::VisitOf(const StateWindow& window,
+                                              const std::vector<UpdateRange>& ranges,
+                                              const std::vector<int>& params) {
+  Visit visit{.window = window, .first_piece = pieces_.size()};
+  const size_t end = window.begin + window.count;
+  for (const UpdateRange& range : ranges) {
+    const size_t from = std::max(range.begin, window.begin);
+    const size_t to = std::min(range.begin + range.count, end);
+    if (from >= to) continue;
+    for (size_t i = 0; i < PieceCount(from, to - from); ++i) {
+      const Piece piece = PieceOf(from, to - from, i);
+      UpdateRange& part = pieces_.emplace_back(range);
+      part.begin = piece.begin;
+      part.count = piece.count;
+    }
+    const OptimizerGroup& group = GroupOfParam(range.param);
+    visit.normed = visit.normed || NeedsNorms(group);
+    visit.norms_change = visit.norms_change || NormsChangeState(group);
+    visit.updates_change =
+        visit.updates_change || UpdateChangesState(group, kept_.NeedsOf(range.param));
   }
+  visit.piece_count = pieces_.size() - visit.first_piece;
+  for (const int param : params) {
+    if (GroupOfParam(param).kind != WEFT_OPTIMIZER_MUON) continue;
+    const OwnedElements part = kept_.PartOf(param);
+    const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
+    const Place& place = layout_.places[static_cast<size_t>(param)];
+    const size_t begin = place.begin + part.begin;
+    if (part.count == 0 || begin < window.begin || begin >= end) continue;
+    visit.matrices.push_back({place.extent, param, begin, part.count, spec.decays, spec.group});
+    visit.updates_change = true;
+  }
+  return visit;
+}
+
+std::vector<int> ShardOptimizer::WindowsOfVisits(
+    absl::FunctionRef<bool(const Visit& visit)> counts) const {
+  std::vector<int> windows;
+  for (const int extent : order_) {
+    for (const Visit& visit : updates_[static_cast<size_t>(extent)].visits) {
+      const int window = visit.window.number;
+      if (counts(visit) && (windows.empty() || windows.back() != window)) windows.push_back(window);
+    }
+  }
+  return windows;
 }
 
 std::vector<ShardOptimizer::UpdateRange> ShardOptimizer::RangesOf(
@@ -139,91 +178,26 @@ std::vector<ShardOptimizer::UpdateRange> ShardOptimizer::RangesOf(
   return ranges;
 }
 
-ShardOptimizer::UpdateRange ShardOptimizer::KeptOf(int param) const {
-  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
-  const Place& place = layout_.places[static_cast<size_t>(param)];
-  if (spec.frozen || spec.count == 0) return {};
-  const UpdatedElements own =
-      UpdatedBy(layout_, layout_.extents[static_cast<size_t>(place.extent)]);
-  const size_t begin = std::max(place.begin, own.first);
-  const size_t end = std::min(place.begin + spec.count, own.first + own.count);
-  return {place.extent, param, begin, begin < end ? end - begin : 0, spec.decays, spec.group};
-}
-
-Digest ShardOptimizer::DigestOf(int param) const {
-  const UpdateRange kept = KeptOf(param);
-  if (kept.count == 0) return Digest();
-  const StateArrays state = state_.At(kept.extent, kept.begin);
-  Hasher hasher;
-  const auto add = [&](const float* values) {
-    if (values != nullptr) hasher.Update(values, kept.count * sizeof(float));
-  };
-  if (!mains_[static_cast<size_t>(param)].stale) add(state.main);
-  add(state.first_moment);
-  add(state.second_moment);
-  return hasher.Finish();
-}
-
-void ShardOptimizer::ParamWritten(int param) {
-  MainCopy& main = mains_[static_cast<size_t>(param)];
-  main.stale = true;
-  main.made = false;
-}
-
-void ShardOptimizer::ParamsWritten() {
-  for (size_t param = 0; param < mains_.size(); ++param)
-    ParamWritten(static_cast<int>(param));
-}
-
-void ShardOptimizer::TellMain(const Storage& storage, int param) {
-  MainCopy& main = mains_[static_cast<size_t>(param)];
-  if (main.stale && !main.made) WidenParam(storage, param);
-  main.made = true;
-  main.known = true;
-}
-
-void ShardOptimizer::MainsWritten() {
-  for (MainCopy& main : mains_)
-    main.stale = main.stale && !main.known;
-}
-
-ShardOptimizer::Kept ShardOptimizer::StateOf(const Storage& storage, int param) const {
-  const UpdateRange range = KeptOf(param);
-  if (range.count == 0) return {};
-  const OptimizerArrays arrays = ArraysOf(storage, range);
-  return {.begin = range.begin - layout_.places[static_cast<size_t>(param)].begin,
-          .count = range.count,
-          .main = arrays.cast == nullptr ? nullptr : arrays.weights,
-          .first_moment = arrays.first_moment,
-          .second_moment = arrays.second_moment};
-}
-
-bool ShardOptimizer::KeepsMain(int param) const {
-  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
-  const bool updated = !spec.frozen && spec.count > 0;
-  return updated && spec.dtype != WEFT_FLOAT32 && GroupOfParam(param).kind != WEFT_OPTIMIZER_OWN;
-}
-
-int ShardOptimizer::MomentsOf(int param) const {
-  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
-  return spec.frozen || spec.count == 0 ? 0 : MomentCount(GroupOfParam(param));
-}
-
-void ShardOptimizer::Begin(const Storage& storage, double learning_rate, double gradient_factor) {
+void ShardOptimizer::Begin(double learning_rate, double gradient_factor) {
   ++update_count_;
   learning_rate_ = learning_rate;
   factor_ = gradient_factor;
-  for (size_t param = 0; param < mains_.size(); ++param) {
-    if (mains_[param].stale && !mains_[param].made) WidenParam(storage, static_cast<int>(param));
-    mains_[param].stale = false;
-  }
+  kept_.BeginUpdate();
+  ExpectUpdate();
 }
 
-void ShardOptimizer::WidenParam(const Storage& storage, int param) {
-  const UpdateRange kept = KeptOf(param);
-  if (kept.count == 0) return;
-  const OptimizerArrays arrays = ArraysOf(storage, kept);
-  if (arrays.cast != nullptr) Widen(arrays.cast_dtype, arrays.cast, kept.count, arrays.weights);
+void ShardOptimizer::ExpectUpdate() {
+  std::vector<int> windows = WindowsOfVisits([](const Visit& visit) { return visit.normed; });
+  const std::vector<int> all = WindowsOfVisits([](const Visit& /*visit*/) { return true; });
+  windows.insert(windows.end(), all.begin(), all.end());
+  kept_.store().Expect(std::move(windows));
+}
+
+absl::Status ShardOptimizer::Open(const Storage& storage, int extent, const Visit& visit,
+                                  bool changes) {
+  WEFT_RETURN_IF_ERROR(kept_.store().Visit(visit.window.number, changes));
+  kept_.WidenWritten(storage, extent, visit.window);
+  return absl::OkStatus();
 }
 
 std::byte* ShardOptimizer::GradientsOf(const Storage& storage, const UpdateRange& range) const {
@@ -235,13 +209,8 @@ std::byte* ShardOptimizer::GradientsOf(const Storage& storage, const UpdateRange
 OptimizerArrays ShardOptimizer::ArraysOf(const Storage& storage, const UpdateRange& range) const {
   const Extent& extent = layout_.extents[static_cast<size_t>(range.extent)];
   const Space& space = layout_.SpaceOf(extent);
-  const size_t at = range.begin - UpdatedBy(layout_, extent).first;
-  // Params lie whole in their space, or as this rank's part alone; in both cases what is updated begins there.
-  std::byte* params = space.placement.optimizer_sharded
-                          ? storage.OwnParams(layout_, extent).data
-                          : storage.Data(extent.range.space, extent.range.begin);
-  params += at * DtypeSize(space.dtype);
-  const StateArrays state = state_.At(range.extent, range.begin);
+  std::byte* const params = UpdatedParamsAt(storage, layout_, extent, range.begin);
+  const StateArrays state = kept_.store().At(range.extent, range.begin);
   OptimizerArrays arrays;
   arrays.weights = state.main == nullptr ? reinterpret_cast<float*>(params) : state.main;
   arrays.cast = state.main == nullptr ? nullptr : params;
@@ -254,27 +223,40 @@ OptimizerArrays ShardOptimizer::ArraysOf(const Storage& storage, const UpdateRan
   return arrays;
 }
 
-std::vector<int64_t> ShardOptimizer::StartNorms(const Storage& storage) {
-  if (normed_.empty()) return {};
-  std::vector<LambSums> sums(normed_.size());
-  Mutex adding;
-  team_->ForEach(pieces_.size(), [&](size_t index, int) {
-    const UpdateRange& range = pieces_[index];
-    const int at = normed_at_[static_cast<size_t>(range.param)];
-    if (at < 0) return;
-    const LambSums of_range = NormsOf(ArraysOf(storage, range), range);
-    if (!updates_[static_cast<size_t>(range.extent)].counts) return;
-    LambSums& of_param = sums[static_cast<size_t>(at)];
-    MutexLock lock(adding);
-    of_param.weights.Merge(of_range.weights);
-    of_param.updates.Merge(of_range.updates);
-  });
+absl::StatusOr<std::vector<int64_t>> ShardOptimizer::StartNorms(const Storage& storage) {
   std::vector<int64_t> words;
+  if (normed_.empty()) return words;
+  std::vector<LambSums> sums(normed_.size());
+  for (const int extent : order_) {
+    const Updates& updates = updates_[static_cast<size_t>(extent)];
+    for (const Visit& visit : updates.visits) {
+      if (!visit.normed) continue;
+      WEFT_RETURN_IF_ERROR(Open(storage, extent, visit, visit.norms_change));
+      AddNorms(storage, visit, updates.counts, sums);
+    }
+  }
   for (const LambSums& of_param : sums) {
     Append(of_param.weights, words);
     Append(of_param.updates, words);
   }
   return words;
+}
+
+// Sums that do not count are made all the same: LAMB's moments are updated on the way.
+void ShardOptimizer::AddNorms(const Storage& storage, const Visit& visit, bool counts,
+                              std::vector<LambSums>& sums) const {
+  Mutex adding;
+  team_->ForEach(visit.piece_count, [&](size_t index, int) {
+    const UpdateRange& range = pieces_[visit.first_piece + index];
+    const int at = normed_at_[static_cast<size_t>(range.param)];
+    if (at < 0) return;
+    const LambSums of_range = NormsOf(ArraysOf(storage, range), range);
+    if (!counts) return;
+    LambSums& of_param = sums[static_cast<size_t>(at)];
+    MutexLock lock(adding);
+    of_param.weights.Merge(of_range.weights);
+    of_param.updates.Merge(of_range.updates);
+  });
 }
 
 LambSums ShardOptimizer::NormsOf(const OptimizerArrays& arrays, const UpdateRange& range) const {
@@ -309,21 +291,30 @@ void ShardOptimizer::TakeNorms(const std::vector<int64_t>& words) {
   }
 }
 
-void ShardOptimizer::Update(const Storage& storage, int extent) {
-  const Updates& updates = updates_[static_cast<size_t>(extent)];
-  team_->ForEach(updates.piece_count, [&](size_t index, int) {
-    const UpdateRange& range = pieces_[updates.first_piece + index];
-    UpdatePiece(storage, range);
-  });
-  for (const UpdateRange& matrix : updates.matrices)
-    UpdateMatrix(storage, matrix);
+absl::Status ShardOptimizer::Update(const Storage& storage, int extent) {
+  for (const Visit& visit : updates_[static_cast<size_t>(extent)].visits) {
+    WEFT_RETURN_IF_ERROR(Open(storage, extent, visit, visit.updates_change));
+    team_->ForEach(visit.piece_count, [&](size_t index, int) {
+      UpdatePiece(storage, pieces_[visit.first_piece + index]);
+    });
+    for (const UpdateRange& matrix : visit.matrices)
+      UpdateMatrix(storage, matrix);
+  }
+  return absl::OkStatus();
+}
+
+// What the next update begins with may be read while the next step computes.
+absl::Status ShardOptimizer::End() {
+  WEFT_RETURN_IF_ERROR(kept_.store().Leave());
+  ExpectUpdate();
+  return absl::OkStatus();
 }
 
 void ShardOptimizer::UpdateMatrix(const Storage& storage, const UpdateRange& range) const {
   const OptimizerGroup& group = groups_[static_cast<size_t>(range.group)];
   UpdateMuon(isa_, *team_, product_, WithRate(group.muon, group, {learning_rate_, range.decays}),
              factor_, MatrixOf(registry_.params()[static_cast<size_t>(range.param)]),
-             ArraysOf(storage, range), state_.scratch());
+             ArraysOf(storage, range), reinterpret_cast<float*>(scratch_.data()));
 }
 
 void ShardOptimizer::UpdatePiece(const Storage& storage, const UpdateRange& range) const {

@@ -95,8 +95,8 @@ uint64_t CheckpointBytes(const PlanInput& input, const Layout& layout) {
     const ParamSpec& spec = params[param];
     size_t element = DtypeSize(spec.dtype);
     if (!spec.frozen && !input.groups.empty()) {
-      const StateNeeds needs = NeedsOf(input.groups[static_cast<size_t>(spec.group)], spec.dtype);
-      element += ((needs.main ? 1 : 0) + static_cast<size_t>(needs.moments)) * sizeof(float);
+      const OptimizerGroup& group = input.groups[static_cast<size_t>(spec.group)];
+      element += NeedsOf(group, spec.dtype).floats() * sizeof(float);
     }
     bytes += element * WriteShare(layout, layout.places[param], spec.count).count;
   }
@@ -120,8 +120,14 @@ weft_shard_plan_t NumbersOf(const PlanInput& input, const ContextPlan& made) {
   plan.padding_bytes =
       layout.data_padding_bytes + layout.grad_padding_bytes * (input.reduces_every() ? 2 : 1);
   if (!input.groups.empty()) {
-    plan.optimizer_bytes = StateBytes(input.groups, *input.registry, layout);
+    plan.optimizer_bytes = ScratchBytes(input.groups, *input.registry, layout);
+    plan.optimizer_bytes += input.offload_buffer_bytes == 0
+                                ? StateBytes(input.groups, *input.registry, layout)
+                                : made.offload.memory_bytes();
   }
+  plan.offload_bytes = made.offload.windows.file_bytes;
+  plan.offload_read_bytes = made.offload.windows.read_bytes;
+  plan.offload_written_bytes = made.offload.windows.written_bytes;
   plan.checkpoint_bytes = CheckpointBytes(input, layout);
   plan.pool_bytes = made.moving_bytes + made.places.bytes;
   for (const Pack& unit : layout.units)
@@ -211,6 +217,10 @@ absl::StatusOr<ContextPlan> MakePlan(const PlanInput& input) {
   plan.layout = MakeLayout(*input.registry, input.limits, input.member, input.inner);
   if (!input.groups.empty()) {
     WEFT_RETURN_IF_ERROR(CheckUpdatable(input.groups, *input.registry, plan.layout));
+  }
+  if (!input.groups.empty() && input.offload_buffer_bytes != 0) {
+    plan.offload =
+        PlanOffload(input.groups, *input.registry, plan.layout, input.offload_buffer_bytes);
   }
   const bool cut = AnythingSharded(*input.registry);
   if (cut) MakeSchedules(input, plan);

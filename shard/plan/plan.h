@@ -21,7 +21,8 @@
 #include "shard/layout/layout.h"
 #include "shard/layout/registry.h"
 #include "shard/layout/storage.h"
-#include "shard/optimizer/shard_optimizer.h"
+#include "shard/offload/offloaded_state.h"
+#include "shard/optimizer/param_groups.h"
 #include "shard/step/fixed_places.h"
 #include "shard/step/schedule.h"
 
@@ -40,6 +41,7 @@ struct PlanInput {
   size_t budget_bytes = 0;  // of the pool; 0: none
   int microbatches = 1;
   weft_shard_views_t views = WEFT_SHARD_VIEWS_MOVE;
+  size_t offload_buffer_bytes = 0;  // 0: optimizer state stays in memory
 
   bool reduces_every() const { return accumulate != Accumulate::kNothing; }
 };
@@ -64,6 +66,7 @@ struct ContextPlan {
   std::array<Schedule, 2> expected;  // by mode; empty if nothing is cut
   FixedPlaces places;                // of params; empty if views move
   size_t moving_bytes = 0;           // of the pool, for all that has no such place
+  OffloadPlan offload;               // of optimizer state; without windows if it stays in memory
   Traffic traffic;
   weft_shard_plan_t numbers = {};
 };

@@ -47,6 +47,7 @@ const std::map<std::string, size_t> kStructs = {
     NAMED(weft_shard_load_t),
     NAMED(weft_shard_microbatch_t),
     NAMED(weft_shard_norm_t),
+    NAMED(weft_shard_offload_t),
     NAMED(weft_shard_param_config_t),
     NAMED(weft_shard_param_group_t),
     NAMED(weft_shard_param_info_t),

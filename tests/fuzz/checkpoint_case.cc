@@ -442,7 +442,7 @@ CheckpointCase::CheckpointCase() : model_(SmallModel()) {
         *TakeSnapshot({{"", &state}}, {{.name = "v", .rank = rank, .bytes = "xyz"}});
     std::string tensors = *SafetensorsHeader(snapshot.entries);
     for (size_t i = 0; i < snapshot.entries.size(); ++i) {
-      tensors.append(static_cast<const char*>(snapshot.data[i]),
+      tensors.append(static_cast<const char*>(snapshot.bytes[i].data),
                      snapshot.entries[i].end - snapshot.entries[i].begin);
     }
     RankRecord record{.job = 7,

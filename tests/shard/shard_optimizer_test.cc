@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
 #include "gtest/gtest.h"
+#include "shard/optimizer/resident_state.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
@@ -75,8 +76,9 @@ class Rank {
   Outcome Train(const OptimizerConfig& config) {
     Outcome outcome;
     FillParams();
-    auto optimizer =
-        *ShardOptimizer::Allocate(config, {GroupOf(config)}, registry_, layout_, BestIsa());
+    const std::vector<OptimizerGroup> groups = {GroupOf(config)};
+    auto optimizer = *ShardOptimizer::Make(config, groups, registry_, layout_, BestIsa(),
+                                           *ResidentState::Allocate(groups, registry_, layout_));
     for (int step = 0; step < 4; ++step) {
       FillGradients(step);
       const GradientSums sums = optimizer->SumGradients(storage_);
@@ -85,15 +87,15 @@ class Rank {
       outcome.words.push_back(sums.nonfinite);
       if (sums.nonfinite != 0) continue;
       // As if the other ranks had nothing, so that a rank without a part goes on too.
-      optimizer->Begin(storage_, 0.01,
-                       GradientFactor(1, std::sqrt(sums.squares.Value()), /*norm_max=*/0.5));
-      const std::vector<int64_t> norms = optimizer->StartNorms(storage_);
+      optimizer->Begin(0.01, GradientFactor(1, std::sqrt(sums.squares.Value()), /*norm_max=*/0.5));
+      const std::vector<int64_t> norms = *optimizer->StartNorms(storage_);
       outcome.words.insert(outcome.words.end(), norms.begin(), norms.end());
       optimizer->TakeNorms(norms);
       for (const Bucket& bucket : layout_.buckets) {
         for (const int extent : bucket.pack.extents)
-          optimizer->Update(storage_, extent);
+          EXPECT_TRUE(optimizer->Update(storage_, extent).ok());
       }
+      EXPECT_TRUE(optimizer->End().ok());
     }
     for (size_t i = 0; i < layout_.extents.size(); ++i) {
       const Part part = PartOf(i);

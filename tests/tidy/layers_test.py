@@ -41,9 +41,10 @@ _ROOMS = {
         "checks": (),
         "step": ("layout",),
         "optimizer": ("layout", "checks"),
-        "plan": ("layout", "step", "optimizer"),
-        "context": ("layout", "checks", "step", "optimizer", "plan"),
-        "checkpoint": ("layout", "checks", "step", "optimizer", "plan", "context"),
+        "offload": ("layout", "optimizer"),
+        "plan": ("layout", "step", "optimizer", "offload"),
+        "context": ("layout", "checks", "step", "optimizer", "offload", "plan"),
+        "checkpoint": ("layout", "checks", "step", "optimizer", "offload", "plan", "context"),
     },
 }
 # Headers that need the standard library only, and that every leaf may take: they are no part of what weft's users see,

@@ -1,0 +1,208 @@
+#include "shard/optimizer/kept_state.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "shard/layout/widen.h"
+
+namespace weft {
+namespace {
+
+constexpr std::array kKeptKinds = {WEFT_SHARD_STATE_MAIN, WEFT_SHARD_STATE_MOMENT1,
+                                   WEFT_SHARD_STATE_MOMENT2};
+
+bool Has(const StateNeeds& needs, weft_shard_state_kind_t kind) {
+  if (kind == WEFT_SHARD_STATE_MAIN) return needs.main;
+  return needs.moments >= (kind == WEFT_SHARD_STATE_MOMENT1 ? 1 : 2);
+}
+
+}  // namespace
+
+KeptState::KeptState(const std::vector<OptimizerGroup>& groups, const Registry& registry,
+                     const Layout& layout, std::unique_ptr<StateStore> store)
+    : registry_(registry),
+      layout_(layout),
+      widenables_(layout.extents.size()),
+      store_(std::move(store)),
+      mains_(registry.params().size()) {
+  for (size_t param = 0; param < registry.params().size(); ++param) {
+    const ParamSpec& spec = registry.params()[param];
+    StateNeeds needs;
+    if (!spec.frozen && spec.count > 0)
+      needs = weft::NeedsOf(groups[static_cast<size_t>(spec.group)], spec.dtype);
+    needs_.push_back(needs);
+    if (needs.main) {
+      widenables_[static_cast<size_t>(layout.places[param].extent)].push_back(
+          static_cast<int>(param));
+    }
+  }
+}
+
+bool KeptState::Keeps(int param, weft_shard_state_kind_t kind) const {
+  return Has(needs_[static_cast<size_t>(param)], kind);
+}
+
+KeptState::Elements KeptState::KeptOf(int param) const {
+  const ParamSpec& spec = registry_.params()[static_cast<size_t>(param)];
+  const Place& place = layout_.places[static_cast<size_t>(param)];
+  const UpdatedElements kept = StateOfParam(registry_, layout_, param);
+  // Without the padding.
+  const size_t end = std::min(kept.first + kept.count, place.begin + spec.count);
+  if (kept.count == 0 || kept.first >= end) return {};
+  return {place.extent, kept.first, end - kept.first};
+}
+
+OwnedElements KeptState::PartOf(int param) const {
+  const Elements kept = KeptOf(param);
+  if (kept.count == 0) return {};
+  return {kept.begin - layout_.places[static_cast<size_t>(param)].begin, kept.count};
+}
+
+absl::Status KeptState::ForEachWindow(const Elements& elements, bool changes,
+                                      absl::FunctionRef<void(const Elements& here)> body) {
+  if (elements.count == 0) return absl::OkStatus();
+  const size_t end = elements.begin + elements.count;
+  for (const StateWindow& window : store_->WindowsOf(elements.extent)) {
+    const size_t from = std::max(window.begin, elements.begin);
+    const size_t to = std::min(window.begin + window.count, end);
+    if (from >= to) continue;
+    WEFT_RETURN_IF_ERROR(store_->Visit(window.number, changes));
+    body({elements.extent, from, to - from});
+  }
+  return store_->Leave();
+}
+
+void KeptState::Widen(const Storage& storage, const Elements& here) const {
+  const Extent& extent = layout_.extents[static_cast<size_t>(here.extent)];
+  weft::Widen(layout_.SpaceOf(extent).dtype, UpdatedParamsAt(storage, layout_, extent, here.begin),
+              here.count, store_->At(here.extent, here.begin).main);
+}
+
+absl::Status KeptState::MakeMain(const Storage& storage, int param) {
+  MainCopy& main = mains_[static_cast<size_t>(param)];
+  if (!main.stale || main.made || !needs_[static_cast<size_t>(param)].main) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(ForEachWindow(KeptOf(param), /*changes=*/true,
+                                     [&](const Elements& here) { Widen(storage, here); }));
+  main.made = true;
+  return absl::OkStatus();
+}
+
+float* KeptState::Tell(const Storage& storage, int param, weft_shard_state_kind_t kind) {
+  if (!store_->resident()) return nullptr;
+  const Elements kept = KeptOf(param);
+  if (kind == WEFT_SHARD_STATE_MAIN) {
+    MutexLock lock(mutex_);
+    WEFT_CHECK(MakeMain(storage, param).ok());  // nothing in memory fails
+    mains_[static_cast<size_t>(param)].known = true;
+  }
+  return kept.count == 0 ? nullptr : store_->At(kept.extent, kept.begin).Of(kind);
+}
+
+absl::Status KeptState::Read(const Storage& storage, int param, weft_shard_state_kind_t kind,
+                             const OwnedElements& elements, float* to) {
+  MutexLock lock(mutex_);
+  if (kind == WEFT_SHARD_STATE_MAIN) WEFT_RETURN_IF_ERROR(MakeMain(storage, param));
+  return ReadKept(param, kind, elements, to);
+}
+
+absl::Status KeptState::ReadHeld(int param, weft_shard_state_kind_t kind,
+                                 const OwnedElements& elements, float* to) {
+  MutexLock lock(mutex_);
+  return ReadKept(param, kind, elements, to);
+}
+
+absl::Status KeptState::ReadKept(int param, weft_shard_state_kind_t kind,
+                                 const OwnedElements& elements, float* to) {
+  if (elements.count == 0) return absl::OkStatus();
+  const Place& place = layout_.places[static_cast<size_t>(param)];
+  return store_->Read(place.extent, {place.begin + elements.begin, elements.count}, kind, to);
+}
+
+absl::Status KeptState::Write(const Storage& storage, int param, weft_shard_state_kind_t kind,
+                              const OwnedElements& elements, const float* from) {
+  if (elements.count == 0) return absl::OkStatus();
+  const Place& place = layout_.places[static_cast<size_t>(param)];
+  MutexLock lock(mutex_);
+  if (kind == WEFT_SHARD_STATE_MAIN) {
+    MainCopy& main = mains_[static_cast<size_t>(param)];
+    // What is not written is to be as the param says.
+    if (elements.count < PartOf(param).count) WEFT_RETURN_IF_ERROR(MakeMain(storage, param));
+    main.made = true;
+    main.known = true;
+  }
+  return store_->Write(place.extent, {place.begin + elements.begin, elements.count}, kind, from);
+}
+
+// Kind by kind, so that it does not depend on where windows begin.
+absl::StatusOr<Digest> KeptState::DigestOf(int param) {
+  const Elements kept = KeptOf(param);
+  if (kept.count == 0) return Digest();
+  MutexLock lock(mutex_);
+  const bool stale = mains_[static_cast<size_t>(param)].stale;
+  const auto counts = [&](weft_shard_state_kind_t kind) {
+    return Keeps(param, kind) && !(stale && kind == WEFT_SHARD_STATE_MAIN);
+  };
+  std::array<Hasher, kKeptKinds.size()> hashers;
+  WEFT_RETURN_IF_ERROR(ForEachWindow(kept, /*changes=*/false, [&](const Elements& here) {
+    const StateArrays arrays = store_->At(here.extent, here.begin);
+    for (size_t i = 0; i < kKeptKinds.size(); ++i) {
+      if (counts(kKeptKinds[i]))
+        hashers[i].Update(arrays.Of(kKeptKinds[i]), here.count * sizeof(float));
+    }
+  }));
+  Hasher all;
+  for (Hasher& hasher : hashers) {
+    const Digest of_kind = hasher.Finish();
+    all.Update(of_kind.bytes.data(), of_kind.bytes.size());
+  }
+  return all.Finish();
+}
+
+absl::StatusOr<std::shared_ptr<const void>> KeptState::Hold(const Storage& storage) {
+  MutexLock lock(mutex_);
+  for (size_t param = 0; param < mains_.size(); ++param)
+    WEFT_RETURN_IF_ERROR(MakeMain(storage, static_cast<int>(param)));
+  return holds_.Take();
+}
+
+void KeptState::ParamWritten(int param) {
+  MutexLock lock(mutex_);
+  MainCopy& main = mains_[static_cast<size_t>(param)];
+  main.stale = true;
+  main.made = false;
+}
+
+void KeptState::ParamsWritten() {
+  for (size_t param = 0; param < needs_.size(); ++param)
+    ParamWritten(static_cast<int>(param));
+}
+
+void KeptState::MainsWritten() {
+  MutexLock lock(mutex_);
+  for (MainCopy& main : mains_)
+    main.stale = main.stale && !main.known;
+}
+
+void KeptState::BeginUpdate() {
+  MutexLock lock(mutex_);
+  for (MainCopy& main : mains_) {
+    main.widens = main.stale && !main.made;
+    main.stale = false;
+  }
+}
+
+void KeptState::WidenWritten(const Storage& storage, int extent, const StateWindow& window) {
+  MutexLock lock(mutex_);
+  for (const int param : widenables_[static_cast<size_t>(extent)]) {
+    if (!mains_[static_cast<size_t>(param)].widens) continue;
+    const Elements kept = KeptOf(param);
+    const size_t from = std::max(window.begin, kept.begin);
+    const size_t to = std::min(window.begin + window.count, kept.begin + kept.count);
+    if (from < to) Widen(storage, {extent, from, to - from});
+  }
+}
+
+}  // namespace weft
