@@ -2,8 +2,8 @@
 //
 //   WEFT_ASSIGN_OR_RETURN(const UcxModule* ucx, LoadUcxModule());
 //
-// It is looked for beside the library or program that this is in, then where the system's loader looks. Once opened it stays until the process
-// ends: UCX has threads, and memory that others may hold. What it does to the handlers of signals when it is loaded is undone.
+// Where it is looked for: base/module.h. Once opened it stays until the process ends: UCX has threads, and memory that others may hold. What
+// it does to the handlers of signals when it is loaded is undone.
 //
 // Thread-safety: any thread.
 #pragma once

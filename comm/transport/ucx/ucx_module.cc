@@ -363,8 +363,7 @@ const char* Library() {
 
 extern "C" __attribute__((visibility("default"))) const weft::UcxModule* weft_ucx_module() {
   static const weft::UcxModule module = {
-      .version = weft::kUcxModuleVersion,
-      .table_bytes = sizeof(weft::UcxModule),
+      .table = {weft::kUcxModuleVersion, sizeof(weft::UcxModule)},
       .library = weft::Library(),
       .open = weft::Open,
       .close = weft::Close,

@@ -18,12 +18,11 @@
 
 #include <sys/uio.h>
 
+#include "base/module_table.h"
+
 namespace weft {
 
 inline constexpr uint32_t kUcxModuleVersion = 1;
-inline constexpr const char* kUcxModuleFile = "libweft_ucx.so";
-// A function without arguments that returns the table.
-inline constexpr const char* kUcxModuleEntry = "weft_ucx_module";
 
 struct UcxWorker;
 struct UcxPeer;
@@ -55,9 +54,8 @@ enum class UcxAnswer : int32_t {
 };
 
 struct UcxModule {
-  uint32_t version;      // kUcxModuleVersion of its build; these two stay where they are
-  uint32_t table_bytes;  // sizeof(UcxModule)
-  const char* library;   // "UCX 1.13.1"
+  ModuleTable table;    // kUcxModuleVersion of its build
+  const char* library;  // "UCX 1.13.1"
 
   // nullptr: it failed.
   UcxWorker* (*open)(const UcxOpening* opening, UcxReason* why);

@@ -135,8 +135,7 @@ UcxWorker* AWorker() {
 
 UcxModule IdleModule() {
   UcxModule module = {};
-  module.version = kUcxModuleVersion;
-  module.table_bytes = sizeof(module);
+  module.table = {kUcxModuleVersion, sizeof(module)};
   module.library = "no UCX";
   module.open = [](const UcxOpening*, UcxReason*) {
     return AWorker();
