@@ -141,6 +141,12 @@ const Setting kSettings[] = {
       "Measures the links between nodes while a group of all ranks is made, for half a second at "
       "most, and chooses its schedules by them; rank 0's setting counts for its group."},
      &Options::probe},
+    {{"WEFT_OFFLOAD_IO", "choice", "auto",
+      "What reads and writes offloaded state: uring (io_uring, by the module libweft_uring.so), "
+      "threads, or auto, which is uring where it can be had, else threads."},
+     &Options::offload_io,
+     {},
+     "auto|uring|threads"},
     {{"WEFT_TOPOLOGY_FILE", "text", "",
       "File that describes a machine, as weftctl topology dump writes it; it is believed in place "
       "of what the system says. Empty is the machine itself."},

@@ -37,6 +37,7 @@ struct Options {
   int64_t net_streams = 1;          // WEFT_NET_STREAMS
   int64_t net_bytes = 64 << 20;     // WEFT_NET_BYTES: kept between operations over nodes
   bool probe = false;               // WEFT_PROBE: measures the links between nodes
+  std::string offload_io = "auto";  // WEFT_OFFLOAD_IO: auto, uring, threads
   std::string topology_file;        // WEFT_TOPOLOGY_FILE: in place of the machine's own
   bool insecure = false;            // WEFT_INSECURE: several nodes without a secret
   std::string job_secret_file;      // WEFT_JOB_SECRET_FILE

@@ -71,9 +71,11 @@ endif()
 
 install(TARGETS weft LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 # Found by libweft.so beside itself.
-if(TARGET weft_ucx)
-  install(TARGETS weft_ucx LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-endif()
+foreach(module weft_ucx weft_uring)
+  if(TARGET ${module})
+    install(TARGETS ${module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
+endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 foreach(program weftrun weftctl weft_perf weft_train)

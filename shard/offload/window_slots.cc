@@ -70,10 +70,15 @@ absl::Status WindowSlots::Free(Slot** slot) {
 }
 
 absl::Status WindowSlots::WaitFor(Slot& slot) {
-  const absl::Status status = store_.Wait(std::exchange(slot.ticket, 0));
+  const absl::Status status = Await(std::exchange(slot.ticket, 0));
   slot.writes = false;
-  if (status.ok()) return status;
-  slot.window = kNone;
+  if (!status.ok()) slot.window = kNone;
+  return status;
+}
+
+absl::Status WindowSlots::Await(BlockStore::Ticket ticket) {
+  const absl::Status status = store_.Wait(ticket);
+  memory_is_lost_ = memory_is_lost_ || ResultOf(status) == WEFT_TIMEOUT;
   if (failure_.ok()) failure_ = status;
   return status;
 }
@@ -160,10 +165,8 @@ absl::Status WindowSlots::MoveBlocks(const Slot& slot, int window, size_t begin,
   end = (end + kBlock - 1) / kBlock * kBlock;
   const uint64_t offset = places_[static_cast<size_t>(window)].offset + begin;
   std::byte* const memory = slot.memory + begin;
-  const absl::Status moved = store_.Wait(writes ? store_.StartWrite(offset, memory, end - begin)
-                                                : store_.StartRead(offset, memory, end - begin));
-  if (failure_.ok()) failure_ = moved;
-  return moved;
+  return Await(writes ? store_.StartWrite(offset, memory, end - begin)
+                      : store_.StartRead(offset, memory, end - begin));
 }
 
 absl::Status WindowSlots::Read(int window, size_t begin, size_t bytes, void* to) {

@@ -53,8 +53,11 @@ class WindowSlots {
   absl::Status Read(int window, size_t begin, size_t bytes, void* to);
   absl::Status Write(int window, size_t begin, size_t bytes, const void* from);
 
-  // Waits for all transfers. After a TIMEOUT the store still has some of the memory.
+  // Waits for all transfers.
   absl::Status Drain();
+
+  // The store still has some of the memory, for good: a transfer has timed out.
+  bool memory_is_lost() const { return memory_is_lost_; }
 
  private:
   static constexpr int kNone = -1;
@@ -75,6 +78,7 @@ class WindowSlots {
   // The same, for which it waits if it must.
   absl::Status Free(Slot** slot);
   absl::Status WaitFor(Slot& slot);
+  absl::Status Await(BlockStore::Ticket ticket);
   void StartRead(Slot& slot, int window);
   // One whose window is forgotten, to be used for a part of another one.
   absl::Status Borrow(Slot** slot);
@@ -92,6 +96,7 @@ class WindowSlots {
   bool changed_ = false;
   uint64_t clock_ = 0;
   absl::Status failure_;
+  bool memory_is_lost_ = false;
 };
 
 }  // namespace weft

@@ -82,6 +82,13 @@ class Install(unittest.TestCase):
                    env=dict(os.environ, WEFT_FAKE_NODES="2", WEFT_TRANSPORT="ucx", WEFT_LOG="info"))
         self.assertIn("data between nodes goes over UCX", said)
 
+    def test_module_for_io_uring_is_installed_and_shows_its_table_only(self):
+        module = self.library.parent / "libweft_uring.so"
+        if not module.exists():
+            self.skipTest("built without io_uring")
+        shown = [line.split()[-1] for line in run("nm", "-D", "--defined-only", module).splitlines()]
+        self.assertEqual(["weft_uring_module"], [name for name in shown if not _MAY_SHOW.fullmatch(name)])
+
     def test_pkg_config(self):
         search = dict(os.environ, PKG_CONFIG_PATH=str(self.library.parent / "pkgconfig"))
         flags = run("pkg-config", "--cflags", "--libs", "weft", env=search).split()

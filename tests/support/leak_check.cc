@@ -50,9 +50,10 @@ std::multiset<std::string> Mappings() {
 }
 
 // A thread that has been joined may still be listed for a moment: the kernel wakes who joins it before it
-// takes it off the list.
-bool IsExiting(const fs::path& task) {
-  constexpr unsigned long kExiting = 0x4;  // PF_EXITING
+// takes it off the list. The kernel's own workers for io_uring are listed, too, for seconds after their last work.
+bool IsExitingOrTheKernels(const fs::path& task) {
+  constexpr unsigned long kExiting = 0x4;   // PF_EXITING
+  constexpr unsigned long kKernels = 0x10;  // PF_IO_WORKER
   std::ifstream file(task / "stat");
   std::string line;
   if (!std::getline(file, line)) return true;
@@ -62,13 +63,13 @@ bool IsExiting(const fs::path& task) {
   unsigned long flags = 0;
   for (int i = 0; i < 6; ++i)
     fields >> skipped;
-  return (fields >> flags) && (flags & kExiting) != 0;
+  return (fields >> flags) && (flags & (kExiting | kKernels)) != 0;
 }
 
 int Threads() {
   int threads = 0;
   for (const fs::directory_entry& task : fs::directory_iterator("/proc/self/task"))
-    threads += IsExiting(task.path()) ? 0 : 1;
+    threads += IsExitingOrTheKernels(task.path()) ? 0 : 1;
   return threads;
 }
 
