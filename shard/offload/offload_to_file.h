@@ -7,7 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -22,6 +24,10 @@ struct OffloadOptions {
 
   std::string directory;
   size_t buffer_bytes = kBufferBytes;  // about so much memory
+  // What holds the state in place of a file: tests'.
+  std::function<absl::StatusOr<std::unique_ptr<BlockStore>>(std::span<std::byte> memory,
+                                                            uint64_t bytes)>
+      make_store = nullptr;
 
   bool any() const { return !directory.empty(); }
 };

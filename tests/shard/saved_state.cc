@@ -98,8 +98,9 @@ std::vector<ModelParam> StateModel() {
 }
 
 std::string NameOf(const StateCase& setup) {
-  return StrCat(PresetName(setup.preset), " on ", setup.ranks, " ranks, cut ",
-                static_cast<int>(setup.cut));
+  return StrCat(
+      PresetName(setup.preset), " on ", setup.ranks, " ranks, cut ", static_cast<int>(setup.cut),
+      setup.offload_bytes > 0 ? StrCat(", ", setup.offload_bytes, " bytes in memory") : "");
 }
 
 OptimizerConfig StateOptimizer(weft_optimizer_kind_t kind, double momentum) {
@@ -115,10 +116,16 @@ OptimizerConfig StateOptimizer(weft_optimizer_kind_t kind, double momentum) {
 
 absl::StatusOr<std::unique_ptr<Context>> MakeTrained(const std::shared_ptr<ProcessGroup>& group,
                                                      const StateCase& setup) {
-  WEFT_ASSIGN_OR_RETURN(
-      auto context,
-      MakeContext(group, {.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}},
-                  AxesOf(setup)));
+  ContextOptions options{.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}};
+  if (setup.offload_bytes > 0)
+    options.offload = {.directory = testing::TempDir(), .buffer_bytes = setup.offload_bytes};
+  return MakeTrained(group, setup, options);
+}
+
+absl::StatusOr<std::unique_ptr<Context>> MakeTrained(const std::shared_ptr<ProcessGroup>& group,
+                                                     const StateCase& setup,
+                                                     const ContextOptions& options) {
+  WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, options, AxesOf(setup)));
   WEFT_RETURN_IF_ERROR(context->SetOptimizer(setup.optimizer));
   Placement placement = PlacementOf(setup.preset);
   placement.cut = setup.cut;
@@ -179,8 +186,12 @@ absl::StatusOr<Saved> SaveState(Context& context) {
                             context.state().Part(static_cast<int>(p), kind));
       parts[kind] = part;
       if (part.count == 0) continue;
-      const auto* const bytes = static_cast<const char*>(part.data);
-      kept[kind].assign(bytes, bytes + part.count * DtypeSize(part.dtype));
+      std::vector<char>& bytes = kept[kind];
+      bytes.resize(part.count * DtypeSize(part.dtype));
+      WEFT_RETURN_IF_ERROR(
+          context.state().Read(static_cast<int>(p), kind, {part.begin, part.count}, bytes.data()));
+      EXPECT_EQ(part.data == nullptr, part.offloaded != 0);
+      EXPECT_TRUE(part.data == nullptr || std::memcmp(part.data, bytes.data(), bytes.size()) == 0);
     }
   }
   WEFT_ASSIGN_OR_RETURN(saved.scalars, context.state().Scalars());
@@ -224,7 +235,18 @@ absl::Status RestoreParts(Context& context, const WholeState& from) {
                             context.state().Part(static_cast<int>(p), kind));
       if (part.count == 0) continue;
       const size_t size = DtypeSize(part.dtype);
-      std::memcpy(part.data, from.params[p][kind].data() + part.begin * size, part.count * size);
+      const char* const bytes = from.params[p][kind].data() + part.begin * size;
+      if (part.data != nullptr) {
+        std::memcpy(part.data, bytes, part.count * size);
+        continue;
+      }
+      // In two pieces: what is written need not be a whole part.
+      const size_t first = part.count / 2;
+      StateAccess& state = context.state();
+      WEFT_RETURN_IF_ERROR(state.Write(static_cast<int>(p), kind, {part.begin, first}, bytes));
+      WEFT_RETURN_IF_ERROR(state.Write(static_cast<int>(p), kind,
+                                       {part.begin + first, part.count - first},
+                                       bytes + first * size));
     }
   }
   return absl::OkStatus();

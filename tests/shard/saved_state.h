@@ -40,6 +40,7 @@ struct StateCase {
   CutRule cut = CutRule::kElements;
   OptimizerConfig optimizer = {};
   std::vector<int> infinite = {};  // steps in which rank 0 has an infinite gradient
+  size_t offload_bytes = 0;        // optimizer state is in files, and so much memory is for it
 };
 
 std::string NameOf(const StateCase& setup);
@@ -50,6 +51,10 @@ OptimizerConfig StateOptimizer(weft_optimizer_kind_t kind, double momentum = 0);
 // A finalized context of the model, all of it zero; values that differ.
 absl::StatusOr<std::unique_ptr<Context>> MakeTrained(const std::shared_ptr<ProcessGroup>& group,
                                                      const StateCase& setup);
+// With options of the caller's; nothing is offloaded but by these.
+absl::StatusOr<std::unique_ptr<Context>> MakeTrained(const std::shared_ptr<ProcessGroup>& group,
+                                                     const StateCase& setup,
+                                                     const ContextOptions& options);
 absl::Status LoadValues(Context& context);
 
 // Steps number `first` and so on, whose gradients depend on their number. All updates are asked for alike.

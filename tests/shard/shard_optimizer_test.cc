@@ -9,7 +9,9 @@
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
 #include "gtest/gtest.h"
+#include "shard/offload/offloaded_state.h"
 #include "shard/optimizer/resident_state.h"
+#include "tests/shard/offload/memory_store.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
@@ -73,12 +75,37 @@ class Rank {
     storage_ = *Storage::Allocate(layout_, Accumulate::kNothing);
   }
 
-  Outcome Train(const OptimizerConfig& config) {
+  // With its state in memory, or in a block store of which so many bytes are in memory.
+  Outcome Train(const OptimizerConfig& config, size_t buffer_bytes = 0) {
+    const std::vector<OptimizerGroup> groups = {GroupOf(config)};
+    if (buffer_bytes == 0) {
+      return TrainWith(*ShardOptimizer::Make(config, groups, registry_, layout_, BestIsa(),
+                                             *ResidentState::Allocate(groups, registry_, layout_)));
+    }
+    const OffloadPlan plan = PlanOffload(groups, registry_, layout_, buffer_bytes);
+    test::MemoryStore* disk = nullptr;
+    auto store = *OffloadState(
+        plan, {}, [&](std::span<std::byte>) -> absl::StatusOr<std::unique_ptr<BlockStore>> {
+          auto made = std::make_unique<test::MemoryStore>(plan.windows.file_bytes, 1);
+          disk = made.get();
+          return made;
+        });
+    EXPECT_LE(store->bytes(), plan.memory_bytes());
+    auto optimizer =
+        *ShardOptimizer::Make(config, groups, registry_, layout_, BestIsa(), std::move(store));
+    Outcome outcome = TrainWith(optimizer);
+    EXPECT_EQ(disk->complaints(), "");
+    // Nothing is read in vain, but for what the next update would have begun with.
+    constexpr uint64_t kUpdates = 3;
+    EXPECT_LE(disk->read_bytes(),
+              kUpdates * plan.windows.read_bytes + plan.slot_count * plan.slot_bytes);
+    EXPECT_LE(disk->written_bytes(), kUpdates * plan.windows.written_bytes);
+    return outcome;
+  }
+
+  Outcome TrainWith(const std::unique_ptr<ShardOptimizer>& optimizer) {
     Outcome outcome;
     FillParams();
-    const std::vector<OptimizerGroup> groups = {GroupOf(config)};
-    auto optimizer = *ShardOptimizer::Make(config, groups, registry_, layout_, BestIsa(),
-                                           *ResidentState::Allocate(groups, registry_, layout_));
     for (int step = 0; step < 4; ++step) {
       FillGradients(step);
       const GradientSums sums = optimizer->SumGradients(storage_);
@@ -91,10 +118,8 @@ class Rank {
       const std::vector<int64_t> norms = *optimizer->StartNorms(storage_);
       outcome.words.insert(outcome.words.end(), norms.begin(), norms.end());
       optimizer->TakeNorms(norms);
-      for (const Bucket& bucket : layout_.buckets) {
-        for (const int extent : bucket.pack.extents)
-          EXPECT_TRUE(optimizer->Update(storage_, extent).ok());
-      }
+      for (const int extent : UpdateOrder(layout_))
+        EXPECT_TRUE(optimizer->Update(storage_, extent).ok());
       EXPECT_TRUE(optimizer->End().ok());
     }
     for (size_t i = 0; i < layout_.extents.size(); ++i) {
@@ -192,6 +217,29 @@ TEST(ShardOptimizer, GivesTheSameBitsForAnyNumberOfThreads) {
                 << PresetName(preset) << ", kind " << kind << ", rank " << member.rank << " of "
                 << member.size << ", " << threads << " threads";
           }
+        }
+      }
+    }
+  }
+}
+
+TEST(ShardOptimizer, GivesTheSameBitsWithItsStateElsewhere) {
+  for (const weft_shard_preset_t preset :
+       {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO1, WEFT_SHARD_FULL_SHARD}) {
+    for (const Member& member : {Member{0, 1}, Member{1, 3}, Member{7, 8}}) {
+      Placement placement = PlacementOf(preset);
+      if (member.size == 8) placement.cut = CutRule::kParams;  // the last ranks have nothing
+      Rank rank(member, placement);
+      for (const weft_optimizer_kind_t kind : kKinds) {
+        OptimizerConfig config = ConfigOf(kind, 2);
+        if (member.size == 3) config.sgd.momentum = 0;  // nothing is kept but main copies
+        const Outcome resident = rank.Train(config);
+        // A window has a few rows, a piece or so, or all there is.
+        for (const size_t buffer_bytes :
+             {size_t{1}, size_t{1} << 17, size_t{3} << 19, size_t{1} << 26}) {
+          EXPECT_TRUE(rank.Train(config, buffer_bytes) == resident)
+              << PresetName(preset) << ", kind " << kind << ", rank " << member.rank << " of "
+              << member.size << ", " << buffer_bytes << " bytes of memory";
         }
       }
     }

@@ -43,6 +43,8 @@ class MemoryStore : public BlockStore {
 
   uint64_t written_bytes() const { return written_bytes_; }
 
+  int started() const { return started_; }
+
   size_t under_way() const { return transfers_.size(); }
 
  private:

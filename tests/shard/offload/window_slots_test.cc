@@ -151,7 +151,7 @@ TEST(WindowSlots, TheNextWindowsAreReadWhileOneIsUsed) {
   Windows windows(8, 4, TestSeed());
   windows.slots().Expect({0, 1, 3, 4, 5});
   windows.Visit(0, true, std::byte{1});
-  EXPECT_EQ(windows.store().under_way(), 3u);
+  EXPECT_EQ(windows.store().started(), 4);
 }
 
 TEST(WindowSlots, AFailureIsFinal) {
