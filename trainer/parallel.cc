@@ -101,6 +101,10 @@ void DataParallel::CreateContext(const TrainConfig& config) {
   shard.memory_budget_bytes = config.memory_budget;
   shard.stable_views = config.views;
   shard.verify_steps = int64_t(config.verify_every);
+  weft_shard_offload_t offload = {};
+  offload.struct_size = sizeof offload;
+  offload.directory = config.offload.c_str();
+  if (!config.offload.empty()) shard.offload = &offload;
   Check(weft_shard_context_create(mesh_, &shard, &context_), "making the shard context");
   weft_optimizer_config_t optimizer = {};
   optimizer.struct_size = sizeof optimizer;

@@ -123,6 +123,11 @@ std::string DescribeSharding(const TrainConfig& config, const DataParallel& para
     out += fmt::format("       {} of the pool for views that do not move\n",
                        Bytes(plan.pool_bytes - plan.moving_pool_bytes));
   }
+  if (plan.offload_bytes > 0) {
+    out += fmt::format("       {} of optimizer state in {}, per step {} read, {} written\n",
+                       Bytes(plan.offload_bytes), config.offload, Bytes(plan.offload_read_bytes),
+                       Bytes(plan.offload_written_bytes));
+  }
   out += fmt::format("       per step {} reduced, {} gathered, {} unit{} ahead\n",
                      Bytes(plan.traffic_bytes), Bytes(plan.gather_bytes), plan.prefetch,
                      plan.prefetch == 1 ? "" : "s");

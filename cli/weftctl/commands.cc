@@ -94,6 +94,7 @@ void AddPlan(CLI::App& app, CommandLine* line) {
           "addresses of params that are gathered: move; stable, the same in all steps; apart, "
           "with a place for each unit")
       ->capture_default_str();
+  command->add_flag("--offload", plan->offload, "main copies and optimizer state are in files");
   auto* json = command->add_flag("--json")->description("for programs");
   command->callback([=] { line->output = PrintPlan(*plan, bool(*json)); });
 }

@@ -61,6 +61,7 @@ struct PlanArguments {
   int shard_group = 0;                 // ranks; 0: none
   std::string budget;                  // "40GB", "36GiB" per rank; "": none
   std::string views = "move";          // move, stable or apart
+  bool offload = false;                // optimizer state is in files
 };
 
 // The command line of schedule show.

@@ -98,7 +98,8 @@ absl::StatusOr<double> ReadBudget(const std::string& text) {
 absl::StatusOr<EstimateInput> ReadInput(const PlanArguments& arguments) {
   EstimateInput input{.ranks = arguments.ranks,
                       .micro_batches = arguments.micro_batches,
-                      .shard_group = arguments.shard_group};
+                      .shard_group = arguments.shard_group,
+                      .offload = arguments.offload};
   WEFT_ASSIGN_OR_RETURN(input.param_count, ReadCount("--params", arguments.params));
   WEFT_ASSIGN_OR_RETURN(input.mix, ReadMix(arguments.mix));
   WEFT_ASSIGN_OR_RETURN(input.largest_unit, ReadLargestUnit(arguments, input.param_count));
@@ -202,6 +203,10 @@ std::string Remarks(const PlanReport& report, const Unit& unit) {
                           StrategyName(one.strategy), unit.Of(one.views_bytes), unit.name,
                           kViewsNames[input.views]);
     }
+    if (one.offload_bytes > 0) {
+      text += fmt::format("{} has {} {} in each rank's file, which a step reads and writes\n",
+                          StrategyName(one.strategy), unit.Of(one.offload_bytes), unit.name);
+    }
     const double all = input.param_count;
     if (one.strategy == WEFT_SHARD_FRACTION) {
       text +=
@@ -254,6 +259,7 @@ Json InputAsJson(const EstimateInput& input) {
   json["shard_group"] = input.shard_group > 0 ? Json(input.shard_group) : Json();
   json["budget_bytes"] = input.budget_bytes > 0 ? Json(input.budget_bytes) : Json();
   json["views"] = kViewsNames[input.views];
+  json["offload"] = input.offload;
   return json;
 }
 
@@ -266,6 +272,7 @@ Json EstimateAsJson(const Estimate& estimate, bool budget) {
                         {"gradients", rest.gradients},
                         {"optimizer", rest.optimizer},
                         {"total", rest.Total()}};
+  json["offload_bytes"] = estimate.offload_bytes;
   json["kept_params"] = estimate.kept_params;
   json["forward_bytes"] = estimate.forward_bytes;
   json["backward_bytes"] = estimate.backward_bytes;

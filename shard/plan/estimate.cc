@@ -13,6 +13,7 @@
 #include "shard/layout/interval_packing.h"
 #include "shard/layout/mesh.h"
 #include "shard/layout/placement.h"
+#include "shard/offload/offload_to_file.h"
 #include "shard/plan/plan.h"
 #include "shard/step/needs.h"
 
@@ -66,14 +67,21 @@ absl::StatusOr<ContextPlan> PlanUnits(const EstimateInput& input, const Registry
        .views = input.views});
 }
 
-RestBytes RestOf(const EstimateInput& input, const ContextPlan& plan) {
+// What rests goes to estimate->rest, and to a file what is offloaded.
+void TakeRest(const EstimateInput& input, const ContextPlan& plan, Estimate* estimate) {
   size_t updated = 0;  // elements
   for (const Extent& extent : plan.layout.extents)
     updated += UpdatedBy(plan.layout, extent).count;
-  return {.params = static_cast<double>(plan.numbers.param_bytes),
+  RestBytes& rest = estimate->rest;
+  rest = {.params = static_cast<double>(plan.numbers.param_bytes),
           .main = input.mix.main * static_cast<double>(updated),
           .gradients = static_cast<double>(plan.numbers.grad_bytes),
           .optimizer = input.mix.optimizer * static_cast<double>(updated)};
+  if (!input.offload) return;
+  estimate->offload_bytes = rest.main + rest.optimizer;
+  rest.main = 0;
+  rest.optimizer =
+      std::min(estimate->offload_bytes, static_cast<double>(OffloadOptions::kBufferBytes));
 }
 
 // The last micro-batch's forward: when its first call begins, and the event with which backward does.
@@ -137,7 +145,8 @@ SentElements SentElementsOf(const EstimateInput& input, const Placement& placeme
 Estimate EstimateOf(const EstimateInput& input, weft_shard_preset_t strategy,
                     const ContextPlan& plan) {
   const Placement placement = PlacementOf(strategy);
-  Estimate estimate{.strategy = strategy, .rest = RestOf(input, plan)};
+  Estimate estimate{.strategy = strategy};
+  TakeRest(input, plan, &estimate);
   estimate.backward_bytes = static_cast<double>(plan.numbers.pool_bytes);
   estimate.peak_bytes = estimate.rest.Total() + estimate.backward_bytes;
   estimate.views_bytes =

@@ -47,6 +47,8 @@ struct EstimateInput {
   int shard_group = 0;  // ranks, a divisor of `ranks`; 0: there is none, so neither HYBRID nor hpZ
   double budget_bytes = 0;  // per rank, for all that is estimated; 0: there is none, so no FRACTION
   weft_shard_views_t views = WEFT_SHARD_VIEWS_MOVE;
+  // Main copies and the optimizer's state are in files (weft/shard_offload.h).
+  bool offload = false;
 };
 
 // Bytes per rank that stay from step to step.
@@ -54,7 +56,7 @@ struct RestBytes {
   double params = 0;
   double main = 0;
   double gradients = 0;
-  double optimizer = 0;
+  double optimizer = 0;  // of what is offloaded, the parts that are in memory
 
   double Total() const { return params + main + gradients + optimizer; }
 };
@@ -71,6 +73,7 @@ struct SentElements {
 struct Estimate {
   weft_shard_preset_t strategy = WEFT_SHARD_NO_SHARD;
   RestBytes rest;
+  double offload_bytes = 0;   // in a rank's file; a step reads and writes as many
   double kept_params = 0;     // elements unsharded from forward to backward, own share included
   double forward_bytes = 0;   // above what rests, at the most, in forward
   double backward_bytes = 0;  // in backward: all of the pool

@@ -326,6 +326,20 @@ class Plan(LaunchedTest):
                 lines = self.plan(*arguments, "--views", views)
                 self.assertTrue(any(line.startswith("full-shard takes ") and f" for {views} views" in line for line in lines), lines)
 
+    def test_what_is_offloaded_is_in_files(self):
+        arguments = ("--params", "7B", "--ranks", "8", "--mix", "bf16")
+        resident = {row["strategy"]: row for row in self.plan_json(*arguments)["strategies"]}
+        report = self.plan_json(*arguments, "--offload")
+        self.assertTrue(report["input"]["offload"])
+        for row in report["strategies"]:
+            before = resident[row["strategy"]]
+            self.assertEqual(0, before["offload_bytes"])
+            self.assertEqual(before["rest_bytes"]["main"] + before["rest_bytes"]["optimizer"], row["offload_bytes"])
+            self.assertEqual((0, 64 * 2**20), (row["rest_bytes"]["main"], row["rest_bytes"]["optimizer"]))
+            self.assertAlmostEqual(before["peak_bytes"] - row["offload_bytes"] + 64 * 2**20, row["peak_bytes"], delta=1)
+        lines = self.plan(*arguments, "--offload")
+        self.assertIn("zero1 has 10.50 GB in each rank's file, which a step reads and writes", lines)
+
     def test_numbers_keep_their_digits(self):
         for text, value in (("2851598336", 2851598336), ("2.851598336B", 2851598336), ("2851598.336K", 2851598336),
                             ("7e9", 7e9), ("1.5T", 1.5e12), ("3G", 3e9)):
