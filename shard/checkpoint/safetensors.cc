@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/json_reader.h"
@@ -68,6 +69,32 @@ SafetensorsEntry ReadEntry(JsonReader* reader, const std::string& name, const Js
 }
 
 }  // namespace
+
+size_t SafetensorsEntry::count() const {
+  size_t count = 1;
+  for (const int64_t dimension : shape)
+    count *= static_cast<size_t>(dimension);
+  return count;
+}
+
+std::vector<size_t> PlaceEntries(std::vector<SafetensorsEntry>* entries) {
+  std::vector<size_t> order(entries->size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return DtypeSize((*entries)[b].dtype) < DtypeSize((*entries)[a].dtype);
+  });
+  std::vector<SafetensorsEntry> placed;
+  placed.reserve(order.size());
+  size_t end = 0;
+  for (const size_t i : order) {
+    SafetensorsEntry& entry = placed.emplace_back(std::move((*entries)[i]));
+    entry.begin = end;
+    end += entry.count() * DtypeSize(entry.dtype);
+    entry.end = end;
+  }
+  *entries = std::move(placed);
+  return order;
+}
 
 const char* SafetensorsType(weft_dtype_t dtype) {
   for (const TypeName& type : kTypeNames) {

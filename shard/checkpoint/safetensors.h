@@ -29,6 +29,9 @@ struct SafetensorsEntry {
   std::vector<int64_t> shape;
   size_t begin = 0;  // bytes of the data before it
   size_t end = 0;
+
+  // What its shape says.
+  size_t count() const;
   bool operator==(const SafetensorsEntry&) const = default;
 };
 
@@ -36,6 +39,10 @@ struct SafetensorsLayout {
   std::vector<SafetensorsEntry> entries;  // by their places
   size_t data_begin = 0;                  // bytes of the file before the data, a multiple of 8
 };
+
+// Orders entries by the size of their elements, those of one size as they were, and places them one behind the other from 0 on: so each begins
+// at a multiple of its element's size, without holes. Returns of each, in the new order, which one of the old order it was.
+std::vector<size_t> PlaceEntries(std::vector<SafetensorsEntry>* entries);
 
 // Of entries that lie one behind the other from 0 on; their ends are what their shapes say. INVALID_ARGUMENT if names are too long for one
 // header.

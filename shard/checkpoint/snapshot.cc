@@ -1,5 +1,4 @@
-// Entries are ordered by the size of their elements, so that each begins at a multiple of it without holes; then by kind, so that what is
-// loaded together lies together.
+// Entries of one size of elements are ordered by kind, so that what is loaded together lies together.
 #include "shard/checkpoint/snapshot.h"
 
 #include <algorithm>
@@ -17,8 +16,6 @@ namespace {
 struct Piece {
   SafetensorsEntry entry;
   EntryBytes bytes;
-
-  size_t element_bytes() const { return DtypeSize(entry.dtype); }
 };
 
 // This rank's cut of a tensor, which is the same for all its kinds; its states go to *pieces.
@@ -92,21 +89,18 @@ absl::StatusOr<Snapshot> TakeSnapshot(const std::vector<NamedSource>& sources,
     snapshot.scalars.emplace(named.name, scalars);
   }
   std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-    return std::pair(b.element_bytes(), a.bytes.kind) < std::pair(a.element_bytes(), b.bytes.kind);
+    return a.bytes.kind < b.bytes.kind;
   });
-  size_t begin = 0;
   for (Piece& piece : pieces) {
     if (!names.insert(piece.entry.name).second) {
       return MakeError(WEFT_INVALID_ARGUMENT,
                        StrCat("two tensors of a checkpoint are ", piece.entry.name,
                               "; give each a name of its own"));
     }
-    piece.entry.begin = begin;
-    begin += static_cast<size_t>(piece.entry.shape[0]) * piece.element_bytes();
-    piece.entry.end = begin;
     snapshot.entries.push_back(std::move(piece.entry));
-    snapshot.bytes.push_back(piece.bytes);
   }
+  for (const size_t i : PlaceEntries(&snapshot.entries))
+    snapshot.bytes.push_back(pieces[i].bytes);
   return snapshot;
 }
 

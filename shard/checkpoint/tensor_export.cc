@@ -1,5 +1,4 @@
-// Pieces are of as many tensors as fit, so that small ones cost no read each. The order is that of a rank's file: by the size of elements,
-// so that each tensor begins at a multiple of it without holes.
+// Pieces are of as many tensors as fit, so that small ones cost no read each.
 #include "shard/checkpoint/tensor_export.h"
 
 #include <algorithm>
@@ -24,28 +23,16 @@ struct ExportPlan {
 };
 
 absl::StatusOr<ExportPlan> PlanExport(const SavedCheckpoint& saved) {
-  const std::vector<SavedTensor>& tensors = saved.manifest().tensors;
   ExportPlan plan;
   std::unordered_set<std::string> names;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i].Has(WEFT_SHARD_STATE_VALUE) || !names.insert(tensors[i].name).second) {
+  for (const SavedTensor& tensor : saved.manifest().tensors) {
+    if (!tensor.Has(WEFT_SHARD_STATE_VALUE) || !names.insert(tensor.name).second) {
       return MakeError(WEFT_CORRUPT, StrCat("the checkpoint ", saved.path(), " has tensor ",
-                                            tensors[i].name, " twice, or without values"));
+                                            tensor.name, " twice, or without values"));
     }
-    plan.tensors.push_back(i);
+    plan.entries.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
   }
-  std::stable_sort(plan.tensors.begin(), plan.tensors.end(), [&](size_t a, size_t b) {
-    return DtypeSize(tensors[b].dtype) < DtypeSize(tensors[a].dtype);
-  });
-  for (const size_t i : plan.tensors) {
-    const SavedTensor& tensor = tensors[i];
-    const size_t begin = plan.bytes();
-    plan.entries.push_back({.name = tensor.name,
-                            .dtype = tensor.dtype,
-                            .shape = tensor.shape,
-                            .begin = begin,
-                            .end = begin + tensor.count() * DtypeSize(tensor.dtype)});
-  }
+  plan.tensors = PlaceEntries(&plan.entries);
   return plan;
 }
 

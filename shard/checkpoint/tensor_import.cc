@@ -55,33 +55,25 @@ struct ImportPlan {
 
 ImportPlan PlanImport(const SafetensorsLayout& layout) {
   ImportPlan plan;
+  std::vector<const SafetensorsEntry*> with_elements;
   for (const SafetensorsEntry& entry : layout.entries) {
     SavedTensor tensor{.name = entry.name,
                        .shape = entry.shape,
                        .dtype = entry.dtype,
                        .kinds = WEFT_SHARD_STATE_VALUES};
     if (tensor.count() > 0) {
-      tensor.cuts = {{.begin = 0, .end = tensor.count()}};
-      plan.from.push_back(&entry);
+      const size_t count = tensor.count();
+      tensor.cuts = {{.begin = 0, .end = count}};
+      plan.snapshot.entries.push_back(
+          {.name = EntryName(entry.name, WEFT_SHARD_STATE_VALUE, 0, count),
+           .dtype = entry.dtype,
+           .shape = {static_cast<int64_t>(count)}});
+      with_elements.push_back(&entry);
     }
     plan.snapshot.tensors.push_back(std::move(tensor));
   }
-  std::stable_sort(plan.from.begin(), plan.from.end(),
-                   [](const SafetensorsEntry* a, const SafetensorsEntry* b) {
-                     return DtypeSize(b->dtype) < DtypeSize(a->dtype);
-                   });
-  size_t begin = 0;
-  for (const SafetensorsEntry* const entry : plan.from) {
-    const size_t bytes = entry->end - entry->begin;
-    const size_t count = bytes / DtypeSize(entry->dtype);
-    plan.snapshot.entries.push_back(
-        {.name = EntryName(entry->name, WEFT_SHARD_STATE_VALUE, 0, count),
-         .dtype = entry->dtype,
-         .shape = {static_cast<int64_t>(count)},
-         .begin = begin,
-         .end = begin + bytes});
-    begin += bytes;
-  }
+  for (const size_t i : PlaceEntries(&plan.snapshot.entries))
+    plan.from.push_back(with_elements[i]);
   return plan;
 }
 
