@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/bindings/context_owner.h"
 #include "tests/bindings/local_threads.h"
 #include "tests/bindings/shard_calls.h"
 
@@ -34,11 +35,10 @@ class CheckpointInterface : public testing::Test {
 };
 
 // One param, trained by AdamW.
-class Model {
+class Model : public ContextOwner {
  public:
-  Model(weft_group_t group, weft_shard_preset_t preset, int64_t rows = kRows) {
-    EXPECT_EQ(weft_mesh_create(group, nullptr, &mesh_), WEFT_SUCCESS) << weft_last_error();
-    EXPECT_EQ(weft_shard_context_create(mesh_, nullptr, &context), WEFT_SUCCESS);
+  Model(weft_group_t group, weft_shard_preset_t preset, int64_t rows = kRows)
+      : ContextOwner(group) {
     EXPECT_EQ(weft_shard_context_optimizer(context, nullptr), WEFT_SUCCESS);
     weft_shard_policy_t policy = {};
     policy.struct_size = sizeof(policy);
@@ -48,14 +48,6 @@ class Model {
     EXPECT_EQ(AddParam(unit_, "weight", shape, 2, WEFT_FLOAT32, 0, &param_), WEFT_SUCCESS);
     EXPECT_EQ(weft_shard_unit_seal(unit_), WEFT_SUCCESS);
     EXPECT_EQ(weft_shard_context_finalize(context, nullptr), WEFT_SUCCESS) << weft_last_error();
-  }
-
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
-
-  ~Model() {
-    EXPECT_EQ(weft_shard_context_destroy(context), WEFT_SUCCESS);
-    EXPECT_EQ(weft_mesh_destroy(mesh_), WEFT_SUCCESS);
   }
 
   void Step(int step) const {
@@ -78,10 +70,7 @@ class Model {
     return values;
   }
 
-  weft_shard_context_t context = nullptr;
-
  private:
-  weft_mesh_t mesh_ = nullptr;
   weft_shard_unit_t unit_ = nullptr;
   weft_shard_param_t param_ = nullptr;
 };

@@ -9,6 +9,7 @@
 #include "weft/weft.h"
 
 #include "local_threads.h"
+#include "tests/bindings/context_owner.h"
 #include "tests/bindings/shard_calls.h"
 
 namespace weft::test {
@@ -17,13 +18,12 @@ namespace {
 using Group = weft_shard_param_group_t;
 
 // Units "a", "b" and "c" of one param of 300 float32, and a param of "c" that is a's; on one rank of a group.
-class Model {
+class Model : public ContextOwner {
  public:
   static constexpr size_t kCount = 300;
 
-  Model(weft_group_t group, weft_optimizer_kind_t kind, weft_shard_preset_t preset) {
-    EXPECT_EQ(weft_mesh_create(group, nullptr, &mesh_), WEFT_SUCCESS) << weft_last_error();
-    EXPECT_EQ(weft_shard_context_create(mesh_, nullptr, &context), WEFT_SUCCESS);
+  Model(weft_group_t group, weft_optimizer_kind_t kind, weft_shard_preset_t preset)
+      : ContextOwner(group) {
     weft_optimizer_config_t config = {};
     config.struct_size = sizeof(config);
     config.kind = kind;
@@ -46,14 +46,6 @@ class Model {
       units.push_back(unit);
       params.push_back(param);
     }
-  }
-
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
-
-  ~Model() {
-    EXPECT_EQ(weft_shard_context_destroy(context), WEFT_SUCCESS);
-    EXPECT_EQ(weft_mesh_destroy(mesh_), WEFT_SUCCESS);
   }
 
   weft_shard_plan_t Finalize() const {
@@ -102,13 +94,9 @@ class Model {
     return info.group;
   }
 
-  weft_shard_context_t context = nullptr;
   std::vector<weft_shard_unit_t> units;
   std::vector<weft_shard_param_t> params;
   weft_shard_param_t tied = nullptr;
-
- private:
-  weft_mesh_t mesh_ = nullptr;
 };
 
 class ShardParamGroups : public testing::Test {

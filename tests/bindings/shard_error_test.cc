@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/bindings/context_owner.h"
 #include "tests/bindings/last_error_info.h"
 #include "tests/bindings/local_threads.h"
 #include "tests/bindings/shard_calls.h"
@@ -24,29 +25,18 @@ void ExpectSubject(const char* unit, const char* param) {
 }
 
 // A rank's context with the units "a" and "b", each with the param "a.w" or "b.w" of `count` float32.
-class Units {
+class Units : public ContextOwner {
  public:
-  Units(weft_group_t group, weft_shard_preset_t preset) {
-    EXPECT_EQ(weft_mesh_create(group, nullptr, &mesh_), WEFT_SUCCESS) << weft_last_error();
-    EXPECT_EQ(weft_shard_context_create(mesh_, nullptr, &context), WEFT_SUCCESS);
+  Units(weft_group_t group, weft_shard_preset_t preset) : ContextOwner(group) {
     policy_.struct_size = sizeof(policy_);
     policy_.preset = preset;
   }
-
-  ~Units() {
-    EXPECT_EQ(weft_shard_context_destroy(context), WEFT_SUCCESS) << weft_last_error();
-    EXPECT_EQ(weft_mesh_destroy(mesh_), WEFT_SUCCESS) << weft_last_error();
-  }
-
-  Units(const Units&) = delete;
-  Units& operator=(const Units&) = delete;
 
   void Declare(int64_t count_of_a, int64_t count_of_b) {
     Add("a", "a.w", count_of_a, &a, &a_weight);
     Add("b", "b.w", count_of_b, &b, &b_weight);
   }
 
-  weft_shard_context_t context = nullptr;
   weft_shard_unit_t a = nullptr;
   weft_shard_unit_t b = nullptr;
   weft_shard_param_t a_weight = nullptr;
@@ -60,7 +50,6 @@ class Units {
     EXPECT_EQ(weft_shard_unit_seal(*unit), WEFT_SUCCESS);
   }
 
-  weft_mesh_t mesh_ = nullptr;
   weft_shard_policy_t policy_ = {};
 };
 

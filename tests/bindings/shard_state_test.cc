@@ -9,6 +9,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/bindings/context_owner.h"
 #include "tests/bindings/local_threads.h"
 #include "tests/bindings/shard_calls.h"
 
@@ -41,11 +42,10 @@ weft_shard_state_scalars_t ScalarsOf(weft_shard_context_t context) {
 }
 
 // A bfloat16 table with a small float32 bias and a frozen mask; a head that shares the table.
-class Model {
+class Model : public ContextOwner {
  public:
-  Model(weft_group_t group, weft_shard_preset_t preset, bool optimizer = true) {
-    EXPECT_EQ(weft_mesh_create(group, nullptr, &mesh_), WEFT_SUCCESS) << weft_last_error();
-    EXPECT_EQ(weft_shard_context_create(mesh_, nullptr, &context), WEFT_SUCCESS);
+  Model(weft_group_t group, weft_shard_preset_t preset, bool optimizer = true)
+      : ContextOwner(group) {
     if (optimizer) {
       EXPECT_EQ(weft_shard_context_optimizer(context, nullptr), WEFT_SUCCESS);
     }
@@ -64,14 +64,6 @@ class Model {
     EXPECT_EQ(weft_shard_unit_tie_param(head_, "head.table", table, &tied), WEFT_SUCCESS);
     EXPECT_EQ(weft_shard_unit_seal(head_), WEFT_SUCCESS);
     EXPECT_EQ(weft_shard_context_finalize(context, nullptr), WEFT_SUCCESS) << weft_last_error();
-  }
-
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
-
-  ~Model() {
-    EXPECT_EQ(weft_shard_context_destroy(context), WEFT_SUCCESS);
-    EXPECT_EQ(weft_mesh_destroy(mesh_), WEFT_SUCCESS);
   }
 
   void Load() const {
@@ -103,14 +95,12 @@ class Model {
     EXPECT_EQ(UpdateAndEndStep(context, 0.01), WEFT_SUCCESS) << weft_last_error();
   }
 
-  weft_shard_context_t context = nullptr;
   weft_shard_param_t table = nullptr;
   weft_shard_param_t bias = nullptr;
   weft_shard_param_t mask = nullptr;
   weft_shard_param_t tied = nullptr;
 
  private:
-  weft_mesh_t mesh_ = nullptr;
   weft_shard_unit_t embed_ = nullptr;
   weft_shard_unit_t head_ = nullptr;
 };

@@ -1,41 +1,26 @@
 """The program in docs/checkpointing.md compiles, is stopped, goes on with fewer ranks, and prints what the page says; so does the trainer."""
 import json
 import os
-import pathlib
 import re
 import signal
 import subprocess
-import sys
-import tempfile
 import time
-import unittest
 
 from page_blocks import block
+from page_test_case import PageTestCase, main
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PAGE = ROOT / "docs" / "checkpointing.md"
 _DEADLINE_S = 120
 
 
-class Checkpointing(unittest.TestCase):
-    build = pathlib.Path(".")
-
-    def setUp(self):
-        self.page = PAGE.read_text()
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+class Checkpointing(PageTestCase):
+    page_name = "checkpointing.md"
 
     def weftrun(self, ranks, *command):
         return subprocess.run([self.build / "bin" / "weftrun", "-n", str(ranks), *map(str, command)], cwd=self.folder,
                               env=dict(os.environ, WEFT_TIMEOUT_S="60"), capture_output=True, text=True, timeout=_DEADLINE_S)
 
     def test_the_program_goes_on_with_fewer_ranks(self):
-        source = self.folder / "resume.c"
-        source.write_text(block(self.page, "c"))
-        subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}", source, "-o",
-                        self.folder / "resume", f"-L{self.build / 'lib'}", "-lweft", f"-Wl,-rpath,{self.build / 'lib'}"],
-                       check=True, timeout=_DEADLINE_S)
+        self.compiled(block(self.page, "c"), "resume.c")
         printed = ""
         for ranks, steps in ((3, 25), (2, 40)):
             ended = self.weftrun(ranks, "./resume", steps)
@@ -69,5 +54,4 @@ class Checkpointing(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    Checkpointing.build = pathlib.Path(sys.argv.pop(1)).resolve()
-    unittest.main()
+    main()

@@ -1,38 +1,18 @@
 """The programs in docs/recovery.md compile, lose a rank, take one in, and print what the page says."""
 import os
-import pathlib
 import subprocess
-import sys
-import tempfile
-import unittest
 
 from page_blocks import block
+from page_test_case import PageTestCase, main
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PAGE = ROOT / "docs" / "recovery.md"
 _DEADLINE_S = 60
 
 
-class Recovery(unittest.TestCase):
-    build = pathlib.Path(".")
-
-    def setUp(self):
-        self.page = PAGE.read_text()
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    def compiled(self, number):
-        program = self.folder / f"program{number}"
-        source = program.with_suffix(".c")
-        source.write_text(block(self.page, "c", number))
-        subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}", source, "-o",
-                        program, f"-L{self.build / 'lib'}", "-lweft", f"-Wl,-rpath,{self.build / 'lib'}"], check=True,
-                       timeout=_DEADLINE_S)
-        return program
+class Recovery(PageTestCase):
+    page_name = "recovery.md"
 
     def test_two_of_three_ranks_go_on(self):
-        program = self.compiled(0)
+        program = self.compiled(block(self.page, "c", 0))
         # A job of its own: the port tells it from others on the machine.
         port = str(20000 + os.getpid() % 20000)
         ranks = []
@@ -49,7 +29,8 @@ class Recovery(unittest.TestCase):
             self.assertRegex(said, r"rank 1 \(host .*\) killed by signal 9", out)
 
     def test_three_of_three_ranks_again(self):
-        ended = subprocess.run([self.build / "bin" / "weftrun", "--elastic", "--max-restarts", "1", "-n", "3", self.compiled(1)],
+        program = self.compiled(block(self.page, "c", 1))
+        ended = subprocess.run([self.build / "bin" / "weftrun", "--elastic", "--max-restarts", "1", "-n", "3", program],
                                env=dict(os.environ, WEFT_TIMEOUT_S="30"), capture_output=True, text=True, timeout=_DEADLINE_S)
         self.assertEqual(0, ended.returncode, ended.stdout + ended.stderr)
         # Each rank writes its line when it ends, so the order of the lines is any.
@@ -59,5 +40,4 @@ class Recovery(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    Recovery.build = pathlib.Path(sys.argv.pop(1)).resolve()
-    unittest.main()
+    main()

@@ -1,13 +1,9 @@
 """The step with which docs/sharding.md begins, and its checkpoint, compile and run; the step's memory is what the page says."""
-import pathlib
-import re
 import subprocess
-import sys
-import tempfile
-import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PAGE = ROOT / "docs" / "sharding.md"
+from page_blocks import blocks
+from page_test_case import PageTestCase, main
+
 _DEADLINE_S = 60
 # What the page leaves to the reader.
 _BEFORE = """
@@ -110,33 +106,22 @@ int main(int count, char** arguments) {
 """
 
 
-def run(*command):
-    return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          timeout=_DEADLINE_S, check=False)
-
-
-class WorkedStep(unittest.TestCase):
-    build = pathlib.Path(".")
+class WorkedStep(PageTestCase):
+    page_name = "sharding.md"
 
     def test_it_compiles_and_runs_with_the_memory_that_the_page_says(self):
-        page = PAGE.read_text()
-        blocks = re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-        self.assertEqual(3, len(blocks))
-        with tempfile.TemporaryDirectory() as folder:
-            source, program = pathlib.Path(folder, "step.c"), pathlib.Path(folder, "step")
-            source.write_text(_BEFORE + "".join(blocks) + _AFTER)
-            done = run("cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}", source, "-o", program,
-                       f"-L{self.build / 'lib'}", "-lweft", f"-Wl,-rpath,{self.build / 'lib'}")
-            self.assertEqual(0, done.returncode, done.stderr)
-            done = run(self.build / "bin" / "weftrun", "-n", "4", program, pathlib.Path(folder, "state"))
+        on_the_page = blocks(self.page, "c")
+        self.assertEqual(3, len(on_the_page))
+        program = self.compiled(_BEFORE + "".join(on_the_page) + _AFTER)
+        done = subprocess.run([self.build / "bin" / "weftrun", "-n", "4", program, self.folder / "state"], check=False,
+                              capture_output=True, text=True, timeout=_DEADLINE_S)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         self.assertEqual("[0] 4 4 8 12 28 28 16\n[0] 3 updates\n", done.stdout)
-        text = " ".join(page.split())
+        text = " ".join(self.page.split())
         for sentence in ("4 MiB of params, 4 MiB of gradients and 8 MiB of optimizer state", "A *pool* of 12 MiB", "gathers 28 MiB",
                          "reduces 16 MiB", "The peak is 28 MiB"):
             self.assertIn(sentence, text)
 
 
 if __name__ == "__main__":
-    WorkedStep.build = pathlib.Path(sys.argv.pop(1)).resolve()
-    unittest.main()
+    main()
