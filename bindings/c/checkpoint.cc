@@ -270,7 +270,9 @@ weft_result_t weft_checkpoint_load(weft_checkpoint_t checkpoint,
     WEFT_RETURN_IF_ERROR(CheckHandle(kCall, checkpoint));
     weft_checkpoint_load_config_t copy{};
     WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, config, &copy));
-    if ((copy.flags & ~(WEFT_CHECKPOINT_VALUES_ONLY | WEFT_CHECKPOINT_STEP)) != 0)
+    constexpr uint32_t kKnown =
+        WEFT_CHECKPOINT_VALUES_ONLY | WEFT_CHECKPOINT_STEP | WEFT_CHECKPOINT_WHOLE;
+    if ((copy.flags & ~kKnown) != 0)
       return calls::Invalid(kCall, StrCat("flags has unknown bits: ", copy.flags));
     const bool step = (copy.flags & WEFT_CHECKPOINT_STEP) != 0;
     if (copy.step < 0 || (copy.step > 0 && !step)) {
@@ -280,7 +282,8 @@ weft_result_t weft_checkpoint_load(weft_checkpoint_t checkpoint,
     }
     const bool values = (copy.flags & WEFT_CHECKPOINT_VALUES_ONLY) != 0;
     absl::StatusOr<weft::Checkpoint::Loaded> made = checkpoint->checkpoint->Load(
-        step ? copy.step : -1, values ? WEFT_SHARD_STATE_VALUES : WEFT_SHARD_STATE_ALL);
+        step ? copy.step : -1, values ? WEFT_SHARD_STATE_VALUES : WEFT_SHARD_STATE_ALL,
+        (copy.flags & WEFT_CHECKPOINT_WHOLE) != 0);
     weft_checkpoint_loaded_t answer{};
     answer.struct_size = sizeof(answer);
     if (made.ok()) {

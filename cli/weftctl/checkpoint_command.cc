@@ -56,7 +56,7 @@ absl::StatusOr<std::vector<ListedCheckpoint>> List(const std::string& directory)
   for (FoundCheckpoint& one : found) {
     ListedCheckpoint& listed = all.emplace_back();
     listed.file_bytes = FileBytesIn(one.path);
-    if (one.committed) {
+    if (one.committed || one.unreadable) {
       const auto saved = SavedCheckpoint::Open(SystemFiles(), one.path);
       if (saved.ok()) {
         listed.ranks = saved->manifest().ranks;
@@ -73,7 +73,8 @@ absl::StatusOr<std::vector<ListedCheckpoint>> List(const std::string& directory)
 }
 
 std::string StateOf(const ListedCheckpoint& one) {
-  if (!one.problem.empty()) return "damaged: " + one.problem;
+  if (!one.problem.empty())
+    return (one.found.unreadable ? "unreadable: " : "damaged: ") + one.problem;
   if (!one.found.committed) return "not committed";
   return one.latest ? "latest" : "";
 }

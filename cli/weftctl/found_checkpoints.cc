@@ -22,7 +22,10 @@ absl::StatusOr<std::vector<FoundCheckpoint>> FindCheckpoints(const std::string& 
   if (all.empty()) return NoneIn(directory, "checkpoint");
   std::vector<FoundCheckpoint> found;
   for (const CatalogEntry& entry : all)
-    found.push_back({JoinPath(directory, DirectoryName(entry.name)), entry.name, entry.committed});
+    found.push_back({.path = JoinPath(directory, DirectoryName(entry.name)),
+                     .name = entry.name,
+                     .committed = entry.committed,
+                     .unreadable = entry.unreadable});
   return found;
 }
 
@@ -30,7 +33,8 @@ absl::StatusOr<std::vector<FoundCheckpoint>> CommittedAt(const std::string& path
   if (SystemFiles().Open(JoinPath(path, kManifestName)).ok())
     return std::vector<FoundCheckpoint>{{.path = path, .name = {}}};
   WEFT_ASSIGN_OR_RETURN(std::vector<FoundCheckpoint> found, FindCheckpoints(path));
-  std::erase_if(found, [](const FoundCheckpoint& one) { return !one.committed; });
+  std::erase_if(found,
+                [](const FoundCheckpoint& one) { return !one.committed && !one.unreadable; });
   if (found.empty()) return NoneIn(path, "checkpoint that was committed");
   return found;
 }

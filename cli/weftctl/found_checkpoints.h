@@ -18,6 +18,7 @@ struct FoundCheckpoint {
   std::string path;
   CheckpointName name;
   bool committed = true;
+  bool unreadable = false;
 };
 
 // In a directory of several, the latest last. An error if it has none.

@@ -137,6 +137,8 @@ WEFT_EXPORT weft_result_t weft_checkpoint_wait(weft_checkpoint_t checkpoint, int
 #define WEFT_CHECKPOINT_VALUES_ONLY \
   1u /* params alone: no optimizer state, numbers or values; for finetuning */
 #define WEFT_CHECKPOINT_STEP 2u /* `step` is meant, else the latest */
+#define WEFT_CHECKPOINT_WHOLE \
+  4u /* with VALUES_ONLY too, every tensor of the checkpoint must have been added on some rank */
 
 /* Which checkpoint is wanted, and what of it. */
 typedef struct weft_checkpoint_load_config {
@@ -156,7 +158,7 @@ typedef struct weft_checkpoint_loaded {
 
 /* Loads the latest checkpoint that is whole into everything that was added, between steps or after finalize. NULL config: all 0. Collective, with
  * the same arguments. Every tensor that was added must be in the checkpoint with the same shape and type, and unless VALUES_ONLY is given with the same
- * kinds of optimizer state; and every tensor of the checkpoint must have been added on some rank. Errors: INVALID_ARGUMENT naming the first
+ * kinds of optimizer state; and, unless VALUES_ONLY is given without WHOLE, every tensor of the checkpoint must have been added on some rank. Errors: INVALID_ARGUMENT naming the first
  * tensor that differs, and both shapes: it is of another model, and nothing was written; CORRUPT if there are checkpoints and none is
  * whole; UNSUPPORTED for a newer version of the format. After any other error than INVALID_ARGUMENT the state is of no use until a load
  * succeeds. */

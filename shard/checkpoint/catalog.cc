@@ -19,8 +19,10 @@ absl::StatusOr<std::vector<CatalogEntry>> ListCheckpoints(Files& files, const st
     if (!name) continue;
     const auto inside = files.List(JoinPath(root, text));
     // It may go while it is looked at.
-    if (!inside.ok()) continue;
-    all.push_back({*name, HasManifest(*inside)});
+    if (absl::IsNotFound(inside.status())) continue;
+    all.push_back({.name = *name,
+                   .committed = inside.ok() && HasManifest(*inside),
+                   .unreadable = !inside.ok()});
   }
   std::sort(all.begin(), all.end(),
             [](const CatalogEntry& a, const CatalogEntry& b) { return a.name < b.name; });
@@ -37,6 +39,7 @@ std::vector<CheckpointName> Outdated(const std::vector<CatalogEntry>& all,
   int64_t newer = 0;
   for (auto entry = all.rbegin(); entry != all.rend(); ++entry) {
     const bool old = entry->name < latest;
+    if (entry->unreadable) continue;
     if (!entry->committed) {
       if (old) outdated.push_back(entry->name);
       continue;

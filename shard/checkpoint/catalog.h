@@ -20,7 +20,8 @@ namespace weft {
 
 struct CatalogEntry {
   CheckpointName name;
-  bool committed = false;  // it has a manifest
+  bool committed = false;   // it has a manifest
+  bool unreadable = false;  // nobody knows: it could not be looked at
 };
 
 // What is kept: the `last` ones, at least one, and those of steps that `every` divides. 0: `last` keeps all, `every` none.
@@ -29,14 +30,14 @@ struct Retention {
   int64_t every = 0;
 };
 
-// In order. A directory that does not exist has none.
+// In order. A directory that does not exist has none. One of them that cannot be looked at is no reason not to see the others.
 absl::StatusOr<std::vector<CatalogEntry>> ListCheckpoints(Files& files, const std::string& root);
 
 // Of a run that begins to save beside these: one more than the highest that has saved here, or tried to.
 int64_t NextRun(const std::vector<CatalogEntry>& all);
 
 // Of `all`, in order, what is not to be kept now that `latest` is committed: committed ones by the rule, and what earlier runs, or earlier
-// saves of this one, have left unfinished. Never `latest` or anything later.
+// saves of this one, have left unfinished. Never `latest`, anything later, or what is unreadable.
 std::vector<CheckpointName> Outdated(const std::vector<CatalogEntry>& all,
                                      const CheckpointName& latest, const Retention& retention);
 

@@ -37,10 +37,6 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Create(std::shared_ptr<P
   return checkpoint;
 }
 
-Checkpoint::~Checkpoint() {
-  if (!group_->error().ok()) saver_.GiveUp();
-}
-
 absl::Status Checkpoint::AgreeOnRun() {
   RunNumber number;
   absl::Status looked;
@@ -139,16 +135,18 @@ absl::Status Checkpoint::Save(int64_t step, bool background) {
   last_step_ = step;
   asked_ = true;
   absl::StatusOr<Snapshot> snapshot = Take();
-  absl::Status status = snapshot.status();
+  if (!snapshot.ok()) {
+    // So that the others need not wait for this rank.
+    ReportFailure(files_, place, snapshot.status());
+    return snapshot.status();
+  }
   const SaveSettings settings{.timeout_ns = options_.timeout_ns,
                               .config = options_.config,
                               .retention = options_.retention};
-  if (status.ok() && !background) return saver_.Run(place, *std::move(snapshot), settings);
-  if (status.ok()) status = saver_.Start(place, *std::move(snapshot), settings);
-  asked_ = !status.ok();
-  // So that the others need not wait for this rank.
-  if (!status.ok()) ReportFailure(files_, place, status);
-  return status;
+  if (!background) return saver_.Run(place, *std::move(snapshot), settings);
+  absl::Status started = saver_.Start(place, *std::move(snapshot), settings);
+  asked_ = !started.ok();
+  return started;
 }
 
 absl::StatusOr<bool> Checkpoint::Test() {
@@ -174,10 +172,13 @@ absl::Status Checkpoint::LoadValues(const Manifest& manifest) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds) {
+absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds, bool whole) {
   const std::vector<NamedSource> sources = Sources();
-  LoadRequest request{
-      .root = options_.directory, .step = step, .kinds = kinds, .timeout_ns = options_.timeout_ns};
+  LoadRequest request{.root = options_.directory,
+                      .step = step,
+                      .kinds = kinds,
+                      .whole = whole || kinds != WEFT_SHARD_STATE_VALUES,
+                      .timeout_ns = options_.timeout_ns};
   if (kinds != WEFT_SHARD_STATE_VALUES) {
     request.check = [this](const SavedCheckpoint& saved) {
       return LoadValues(saved.manifest());

@@ -52,8 +52,8 @@ class Checkpoint {
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Create(std::shared_ptr<ProcessGroup> group,
                                                             Files& files,
                                                             CheckpointOptions options);
-  // Waits for a save that is under way; not for other ranks if the group has ended.
-  ~Checkpoint();
+  // Waits for a save that is under way; as all waits of saves, not for other ranks if the group has ended.
+  ~Checkpoint() = default;
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
 
@@ -77,12 +77,15 @@ class Checkpoint {
     int ranks = 0;  // that it was saved by
   };
 
-  // `step` -1: the latest. Collective; see LoadCheckpoint().
-  absl::StatusOr<Loaded> Load(int64_t step, uint32_t kinds);
+  // `step` -1: the latest. `whole`: no tensor of it may be left, also if `kinds` are values alone. Collective; see LoadCheckpoint().
+  absl::StatusOr<Loaded> Load(int64_t step, uint32_t kinds, bool whole = false);
 
  private:
   Checkpoint(std::shared_ptr<ProcessGroup> group, Files& files, CheckpointOptions options)
-      : group_(std::move(group)), files_(files), options_(std::move(options)), saver_(files) {}
+      : group_(std::move(group)),
+        files_(files),
+        options_(std::move(options)),
+        saver_(files, [group = group_.get()] { return !group->error().ok(); }) {}
 
   absl::Status AgreeOnRun();
   absl::StatusOr<Snapshot> Take();

@@ -36,7 +36,8 @@ absl::Status ListOnRank0(Files& files, const LoadRequest& request, CandidateList
   WEFT_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> all, ListCheckpoints(files, request.root));
   list->count = 0;
   for (auto entry = all.rbegin(); entry != all.rend(); ++entry) {
-    if (!entry->committed || (request.step >= 0 && entry->name.step != request.step)) continue;
+    const bool may_be_one = entry->committed || entry->unreadable;
+    if (!may_be_one || (request.step >= 0 && entry->name.step != request.step)) continue;
     if (list->count == kCandidatesMax) break;
     list->names[list->count++] = entry->name;
   }
@@ -113,9 +114,9 @@ class Attempt {
                      StrCat("rank ", rank, ": ", texts[rank]));
   }
 
-  // A tensor that no rank takes: dropped without a word, it would be missed later. Values alone may be a part.
+  // A tensor that no rank takes: dropped without a word, it would be missed later.
   absl::Status CheckNothingIsLeft(bool* damaged) {
-    if (request_.kinds == WEFT_SHARD_STATE_VALUES) return absl::OkStatus();
+    if (!request_.whole) return absl::OkStatus();
     std::vector<uint8_t> wanted = WantedTensors(*saved_, sources_);
     WEFT_RETURN_IF_ERROR(group_.Run({.kind = OpKind::kAllReduce,
                                      .dtype = WEFT_UINT8,

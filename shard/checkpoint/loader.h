@@ -26,6 +26,7 @@ struct LoadRequest {
   std::string root;    // the directory of all checkpoints
   int64_t step = -1;   // of the one that is wanted, the latest with it; -1: the latest
   uint32_t kinds = 0;  // bits of WEFT_SHARD_STATE_*
+  bool whole = true;   // some rank must have each tensor of the checkpoint
   int64_t timeout_ns = 0;
   // Called for each checkpoint that is tried, before anything is written; an error refuses it.
   std::function<absl::Status(const SavedCheckpoint& saved)> check = {};

@@ -22,14 +22,16 @@ constexpr int64_t kSignPatienceNs = 30'000'000'000;
 constexpr int64_t kFirstPauseNs = 1'000'000;
 constexpr int64_t kLongestPauseNs = 50'000'000;
 
-// Asks `there` until it is true, or fails, or the time is over: then false. ABORTED if that is not to be waited for.
+// Asks `there` until it is true, or fails, or the time is over: then false. ABORTED if that is not to be waited for; what came before that
+// was known is seen.
 absl::StatusOr<bool> WaitUntil(Patience& patience, int64_t deadline_ns,
                                const std::function<absl::StatusOr<bool>()>& there) {
   for (int64_t pause_ns = kFirstPauseNs;; pause_ns = std::min(2 * pause_ns, kLongestPauseNs)) {
+    const bool over = patience.Over();
     WEFT_ASSIGN_OR_RETURN(const bool found, there());
     const int64_t now_ns = patience.NowNs();
     if (found || now_ns >= deadline_ns) return found;
-    if (patience.Over()) {
+    if (over) {
       return MakeError(WEFT_ABORTED,
                        "the group has ended, so not all ranks will write their parts");
     }
@@ -43,26 +45,6 @@ std::string NoSign(const CheckpointPlace& place) {
                 "one of a file system that all nodes share");
 }
 
-absl::Status WaitForSign(Files& files, Patience& patience, const CheckpointPlace& place,
-                         int64_t deadline_ns) {
-  const int64_t warn_ns = Later(patience.NowNs(), kSignPatienceNs);
-  bool warned = false;
-  WEFT_ASSIGN_OR_RETURN(
-      const bool seen, WaitUntil(patience, deadline_ns, [&]() -> absl::StatusOr<bool> {
-        if (!warned && patience.NowNs() >= warn_ns) {
-          warned = true;
-          LogWarn("checkpoint: ", NoSign(place));
-        }
-        WEFT_ASSIGN_OR_RETURN(const bool begun, HasBegun(files, place));
-        if (begun) return true;
-        // It may all be over.
-        WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(place.path()));
-        return HasManifest(names);
-      }));
-  if (seen) return absl::OkStatus();
-  return MakeError(WEFT_UNREACHABLE, {.rank = 0}, NoSign(place));
-}
-
 // False if rank 0 has not committed yet; an error if some rank says that it could not write.
 absl::StatusOr<bool> LookForManifest(Files& files, const CheckpointPlace& place) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(place.path()));
@@ -73,6 +55,25 @@ absl::StatusOr<bool> LookForManifest(Files& files, const CheckpointPlace& place)
     if (rank) WEFT_RETURN_IF_ERROR(FailureOf(files, place, *rank));
   }
   return false;
+}
+
+absl::Status WaitForSign(Files& files, Patience& patience, const CheckpointPlace& place,
+                         int64_t deadline_ns) {
+  const int64_t warn_ns = Later(patience.NowNs(), kSignPatienceNs);
+  bool warned = false;
+  WEFT_ASSIGN_OR_RETURN(const bool seen,
+                        WaitUntil(patience, deadline_ns, [&]() -> absl::StatusOr<bool> {
+                          if (!warned && patience.NowNs() >= warn_ns) {
+                            warned = true;
+                            LogWarn("checkpoint: ", NoSign(place));
+                          }
+                          WEFT_ASSIGN_OR_RETURN(const bool begun, HasBegun(files, place));
+                          if (begun) return true;
+                          // It may all be over, or rank 0 could not begin.
+                          return LookForManifest(files, place);
+                        }));
+  if (seen) return absl::OkStatus();
+  return MakeError(WEFT_UNREACHABLE, {.rank = 0}, NoSign(place));
 }
 
 absl::Status DeadlineError(const CheckpointPlace& place, const SaveSettings& settings,

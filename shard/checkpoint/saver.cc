@@ -6,6 +6,7 @@
 #include "base/poll_set.h"
 #include "base/status.h"
 #include "base/wait.h"
+#include "shard/checkpoint/rank_writer.h"
 
 namespace weft {
 namespace {
@@ -16,7 +17,7 @@ constexpr size_t kCopyAlignment = 64;
 
 class Saver::RealPatience : public Patience {
  public:
-  explicit RealPatience(const std::atomic<bool>& over) : over_(over) {}
+  explicit RealPatience(const std::function<bool()>& over) : over_(over) {}
 
   int64_t NowNs() override { return MonotonicNs(); }
 
@@ -25,10 +26,10 @@ class Saver::RealPatience : public Patience {
     if (set_.Open().ok()) set_.Sleep(set_.rings(), time_ns);
   }
 
-  bool Over() override { return over_.load(std::memory_order_relaxed); }
+  bool Over() override { return over_(); }
 
  private:
-  const std::atomic<bool>& over_;
+  const std::function<bool()>& over_;
   PollSet set_;
 };
 
@@ -51,19 +52,28 @@ absl::Status Saver::Run(const CheckpointPlace& place, Snapshot snapshot,
   return status;
 }
 
-absl::Status Saver::Start(const CheckpointPlace& place, Snapshot snapshot,
-                          const SaveSettings& settings) {
-  WaitForLast();
+// The thread does nothing meanwhile: nobody else reads the copy.
+absl::Status Saver::Copy(Snapshot* snapshot) {
   if (!thread_.joinable()) {
     WEFT_ASSIGN_OR_RETURN(thread_, StartHiddenThread("weft-checkpoint", [this] { Loop(); }));
   }
-  // The thread does nothing now: nobody else reads the copy.
-  if (const size_t bytes = snapshot.resident_bytes(); copy_.bytes() < bytes) {
+  if (const size_t bytes = snapshot->resident_bytes(); copy_.bytes() < bytes) {
     copy_ = PrivateMemory();
     WEFT_ASSIGN_OR_RETURN(
         copy_, PrivateMemory::Allocate(bytes, kCopyAlignment, "the copy of a checkpoint's state"));
   }
-  snapshot.CopyTo(reinterpret_cast<char*>(copy_.data()));
+  snapshot->CopyTo(reinterpret_cast<char*>(copy_.data()));
+  return absl::OkStatus();
+}
+
+absl::Status Saver::Start(const CheckpointPlace& place, Snapshot snapshot,
+                          const SaveSettings& settings) {
+  WaitForLast();
+  const absl::Status copied = Copy(&snapshot);
+  if (!copied.ok()) {
+    ReportFailure(files_, place, copied);
+    return copied;
+  }
   {
     MutexLock lock(mutex_);
     task_ = std::make_unique<Task>(Task{place, std::move(snapshot), settings});

@@ -1,22 +1,23 @@
 // Carries out saves, one at a time: on the calling thread, or behind its back on a thread of weft's own with a copy of the bytes.
 //
-//   Saver saver(files, timeouts);
+//   Saver saver(files, [&] { return !group.error().ok(); });
 //   WEFT_RETURN_IF_ERROR(saver.Run(place, std::move(snapshot), settings));             // until it is committed
 //   WEFT_RETURN_IF_ERROR(saver.Start(place, std::move(snapshot), settings));           // until the bytes are copied
 //   ... train ...
 //   WEFT_ASSIGN_OR_RETURN(const bool ended, saver.Test());
 //
 // Thread-safety: Start, Run, Test and Wait from one thread at a time. The thread is started by the first Start and joined by the destructor,
-// which waits for a save that is under way until it has ended, at its deadline at the latest. It reads its copy and touches files; it knows
-// no process group.
+// which waits for a save that is under way until it has ended, at its deadline at the latest. It reads its copy, touches files, and asks
+// whether it is worth waiting.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,8 +30,9 @@ namespace weft {
 
 class Saver {
  public:
-  // `files` outlives it.
-  explicit Saver(Files& files) : files_(files) {}
+  // `files` outlives it. `over`: whether other ranks will not write any more. Then a save ends as soon as this rank's part is written. It is
+  // asked while a save waits for them, on whichever thread does.
+  Saver(Files& files, std::function<bool()> over) : files_(files), over_(std::move(over)) {}
 
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
@@ -39,17 +41,14 @@ class Saver {
   // Waits for an earlier save to end. Returns when the checkpoint is committed, or why it is not.
   absl::Status Run(const CheckpointPlace& place, Snapshot snapshot, const SaveSettings& settings);
 
-  // Waits for an earlier save to end, copies the bytes that are in memory, and returns; what becomes of it Test() and Wait() say. OUT_OF_MEMORY if there is no
-  // room for the copy, which is kept for later saves.
+  // Waits for an earlier save to end, copies the bytes that are in memory, and returns; what becomes of it Test() and Wait() say. OUT_OF_MEMORY if
+  // there is no room for the copy, which is kept for later saves; the other ranks are told of an error.
   absl::Status Start(const CheckpointPlace& place, Snapshot snapshot, const SaveSettings& settings);
 
   // False while the last save is under way; true if it has ended well, or there was none; else why it has not.
   absl::StatusOr<bool> Test();
   // As Test(), but waits until then: false if it was still under way at the deadline.
   absl::StatusOr<bool> WaitUntil(int64_t deadline_ns);
-
-  // Ranks are lost: a save that is under way ends as soon as this rank's part is written. For good. Any thread.
-  void GiveUp() { over_.store(true, std::memory_order_relaxed); }
 
  private:
   struct Task {
@@ -60,6 +59,7 @@ class Saver {
 
   class RealPatience;
 
+  absl::Status Copy(Snapshot* snapshot);
   void WaitForLast();
   void Loop();
   // nullptr: the thread is to end.
@@ -68,7 +68,7 @@ class Saver {
   absl::StatusOr<bool> Ended() WEFT_REQUIRES(mutex_);
 
   Files& files_;
-  std::atomic<bool> over_{false};
+  const std::function<bool()> over_;
   PrivateMemory copy_;  // what the thread reads while it is busy
   std::thread thread_;
   Mutex mutex_;

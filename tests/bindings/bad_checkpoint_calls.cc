@@ -244,8 +244,8 @@ void AddUseFaults(std::vector<BadCall>* calls) {
                       }});
   }
   calls->push_back(
-      {kLoad, "unknown_flags", WEFT_INVALID_ARGUMENT, "flags has unknown bits: 4", [](Bench& b) {
-         return Load(b.checkpoint, 4, 0);
+      {kLoad, "unknown_flags", WEFT_INVALID_ARGUMENT, "flags has unknown bits: 8", [](Bench& b) {
+         return Load(b.checkpoint, 8, 0);
        }});
   calls->push_back({kLoad, "step_below_0", WEFT_INVALID_ARGUMENT, "step is -1", [](Bench& b) {
                       return Load(b.checkpoint, WEFT_CHECKPOINT_STEP, -1);

@@ -274,6 +274,9 @@ TEST(CheckpointJob, ATensorThatNobodyTakesIsRefusedUnlessValuesAloneAreLoaded) {
         EXPECT_EQ(ResultOf(loaded.status()), WEFT_INVALID_ARGUMENT);
         EXPECT_THAT(std::string(loaded.status().message()),
                     HasSubstr("tensor b, of shape [3], which this program has not"));
+        const auto whole = checkpoint->Load(-1, WEFT_SHARD_STATE_VALUES, /*whole=*/true);
+        EXPECT_EQ(ResultOf(whole.status()), WEFT_INVALID_ARGUMENT);
+        EXPECT_EQ(a, std::vector<float>(5, 0.0f)) << rank;
         WEFT_RETURN_IF_ERROR(checkpoint->Load(-1, WEFT_SHARD_STATE_VALUES).status());
         EXPECT_EQ(a, std::vector<float>(5, 1.0f)) << rank;
         return absl::OkStatus();

@@ -1,4 +1,5 @@
 // What ranks save together, any number of ranks has again, bit for bit.
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <vector>
@@ -103,6 +104,27 @@ TEST(CheckpointSave, OutdatedOnesGoWhenANewOneIsThere) {
   for (int64_t step = 1; step <= 7; ++step)
     ASSERT_TRUE(ranks.Save(files, "/c", {.step = step, .retention = {.last = 2, .every = 3}}).ok());
   EXPECT_THAT(Names(files, "/c"), ElementsAre("step-00000003", "step-00000006", "step-00000007"));
+}
+
+// It may be a checkpoint that counts: its number is taken, it is not removed, and who loads is told that it was passed over.
+TEST(CheckpointSave, OneThatCannotBeLookedAtIsNeitherForgottenNorRemoved) {
+  const MadeUpModel model(9);
+  SimFiles files;
+  MadeUpRanks ranks(model, 1);
+  for (int64_t run = 0; run < 2; ++run)
+    ASSERT_TRUE(ranks.Save(files, "/c", {.step = 5, .run = run}).ok());
+  files.FailAt(3, EIO, SimFiles::Effect::kNone);  // the second of the two
+  auto all = ListCheckpoints(files, "/c");
+  ASSERT_TRUE(all.ok()) << all.status();
+  ASSERT_EQ(all->size(), 2u);
+  EXPECT_TRUE((*all)[0].committed);
+  EXPECT_FALSE((*all)[1].committed);
+  EXPECT_TRUE((*all)[1].unreadable);
+  EXPECT_EQ(NextRun(*all), 2);
+  const CheckpointName latest{.run = 2, .step = 1};
+  all->push_back({.name = latest, .committed = true});
+  EXPECT_THAT(Outdated(*all, latest, {.last = 1}),
+              ElementsAre(CheckpointName{.run = 0, .step = 5}));
 }
 
 TEST(CheckpointSave, ARankThatFailsLeavesTheOneBeforeAndSaysSo) {
