@@ -1,9 +1,14 @@
 #include "trainer/checkpoints.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "weft/collective.h"
 #include "weft/error.h"
@@ -23,17 +28,43 @@ Number NumberOf(const nlohmann::json& json, const char* name) {
   return found != json.end() && found->is_number() ? found->get<Number>() : Number{0};
 }
 
+// Whether it is due to what is in files, or to who may read them, rather than to the ranks.
+bool IsOfFiles(weft_result_t result) {
+  return result == WEFT_INVALID_ARGUMENT || result == WEFT_CORRUPT || result == WEFT_UNSUPPORTED ||
+         result == WEFT_SYSTEM_ERROR;
+}
+
+// What ends the run on all ranks: none is to end the group while another one is still being told.
+[[noreturn]] void ThrowOnAllRanks(weft_group_t group, const std::string& sentence) {
+  weft_barrier(group, nullptr, nullptr);
+  throw BadInput(sentence);
+}
+
+// Of a directory that is made when it is needed; "" if that would do.
+std::string WhyNotWritable(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path there = fs::absolute(directory, error);
+  while (!fs::exists(there, error) && there.has_relative_path())
+    there = there.parent_path();
+  if (!fs::is_directory(there, error)) return there.string() + " is no directory";
+  if (access(there.c_str(), W_OK | X_OK) == 0) return "";
+  return fmt::format("{}: {}", there.string(), std::strerror(errno));
+}
+
 }  // namespace
 
 Checkpoints::Checkpoints(weft_group_t group, const Trainer& trainer, const std::string& directory,
                          size_t keep, const std::string& config, const RunIdentity& identity)
-    : group_(group), identity_(identity) {
+    : group_(group), directory_(directory), identity_(identity) {
   weft_checkpoint_config_t settings = {};
   settings.struct_size = sizeof settings;
   settings.directory = directory.c_str();
   settings.keep_last = int64_t(keep);
   settings.config = config.c_str();
-  Check(weft_checkpoint_create(group, &settings, &checkpoint_), "preparing checkpoints");
+  const weft_result_t created = weft_checkpoint_create(group, &settings, &checkpoint_);
+  if (IsOfFiles(created)) ThrowOnAllRanks(group, weft_last_error());
+  Check(created, "preparing checkpoints");
   weft_checkpoint_value_t run = {};
   run.struct_size = sizeof run;
   run.name = "run";
@@ -102,17 +133,43 @@ std::string Checkpoints::ReadRun(const std::string& text) {
   return "";
 }
 
-std::optional<Resumed> Checkpoints::Resume() {
+weft_checkpoint_loaded_t Checkpoints::Load(uint32_t flags, const char* attempt) {
+  weft_checkpoint_load_config_t config = {};
+  config.struct_size = sizeof config;
+  config.flags = flags;
   weft_checkpoint_loaded_t loaded = {};
   loaded.struct_size = sizeof loaded;
-  const weft_result_t result = weft_checkpoint_load(checkpoint_, nullptr, &loaded);
-  const std::string sentence = result == WEFT_SUCCESS ? "" : weft_last_error();
-  // What follows may end the run, on all ranks. None is to end the group while another one is still being told.
-  weft_barrier(group_, nullptr, nullptr);
-  if (result != WEFT_SUCCESS && !refused_.empty())
-    throw BadInput("cannot go on from the checkpoint: " + refused_);
-  if (result == WEFT_INVALID_ARGUMENT) throw BadInput(sentence);
-  if (result != WEFT_SUCCESS) throw RunFailure("loading a checkpoint: " + sentence);
+  const weft_result_t result = weft_checkpoint_load(checkpoint_, &config, &loaded);
+  if (IsOfFiles(result)) {
+    const std::string reason = refused_.empty() ? weft_last_error() : refused_;
+    ThrowOnAllRanks(group_, fmt::format("{}: {}", attempt, reason));
+  }
+  Check(result, "loading a checkpoint");
+  return loaded;
+}
+
+std::optional<InitialValues> Checkpoints::TakeValues() {
+  const weft_checkpoint_loaded_t loaded = Load(WEFT_CHECKPOINT_VALUES_ONLY | WEFT_CHECKPOINT_WHOLE,
+                                               "cannot begin with the checkpoint's values");
+  if (loaded.found == 0) return std::nullopt;
+  return InitialValues{loaded.path, loaded.ranks};
+}
+
+void Checkpoints::CheckWritable() const {
+  int rank = 0;
+  Check(weft_group_rank(group_, &rank), "asking for the rank");
+  const std::string reason = rank == 0 ? WhyNotWritable(directory_) : "";
+  uint8_t bad = reason.empty() ? 0 : 1;
+  Check(weft_broadcast(&bad, &bad, 1, WEFT_UINT8, 0, group_, nullptr, nullptr),
+        "agreeing on where checkpoints are");
+  if (bad == 0) return;
+  ThrowOnAllRanks(group_, fmt::format("checkpoints cannot be saved in {}: {}; choose another "
+                                      "--run-dir or --name, or let this user write there",
+                                      directory_, reason));
+}
+
+std::optional<Resumed> Checkpoints::Resume() {
+  const weft_checkpoint_loaded_t loaded = Load(0, "cannot go on from the checkpoint");
   if (loaded.found == 0) return std::nullopt;
   last_saved_ = record_.step;
   return Resumed{record_, place_, loaded.path, loaded.ranks};

@@ -1,14 +1,15 @@
 // Checkpoints of a run: what is in them beside weights and optimizer state, where they are, and which one a run goes on from.
 //
 //   Checkpoints checkpoints(setup, trainer);
-//   if (std::optional<Resumed> resumed = checkpoints.Resume(from)) ...     // collective
+//   if (std::optional<Resumed> resumed = checkpoints.Resume()) ...         // collective
 //   checkpoints.Save(record, place);                                       // in the background; no rank waits for another
 //   checkpoints.Finish();                                                  // until the last one is committed
 //
 // Beside the context a checkpoint has one value, "run": the record of the last step, the place in the training text and what that text
 // is, so that the next run reads on where this one has stopped, whatever its batch.
 //
-// The trainer must outlive it. Throws BadInput for a checkpoint of another model, text or seed, WeftFailure if saving fails for good.
+// The trainer must outlive it. Throws BadInput for what is no checkpoint for this run: of another model, text or seed, damaged, of a newer
+// version, or in a directory that cannot be read or written; WeftFailure if the group fails.
 // Thread-safety: belongs to one thread.
 #ifndef WEFT_TRAINER_CHECKPOINTS_H_
 #define WEFT_TRAINER_CHECKPOINTS_H_
@@ -35,6 +36,12 @@ struct Resumed {
   int ranks = 0;      // that saved it
 };
 
+// The checkpoint whose values a run begins with.
+struct InitialValues {
+  std::string path;
+  int ranks = 0;  // that saved it
+};
+
 // What must be the same when a run goes on.
 struct RunIdentity {
   uint64_t seed = 0;
@@ -54,6 +61,10 @@ class Checkpoints {
 
   // Loads the latest checkpoint there is; nothing if there is none. Collective.
   std::optional<Resumed> Resume();
+  // Loads the values of its params alone, whoever has written them, all of them. Collective.
+  std::optional<InitialValues> TakeValues();
+  // That rank 0 may write here, or make the directory. Collective.
+  void CheckWritable() const;
   // The state after a step. A save that fails is told of by weft's warning, and training goes on. Steps that were saved are passed over.
   void Save(const StepRecord& record, const SamplePlace& next);
   // Until the last save has ended; false if it failed, which is said.
@@ -65,8 +76,11 @@ class Checkpoints {
   std::string RunText() const;
   // What is wrong with it, in words.
   std::string ReadRun(const std::string& text);
+  // As weft_checkpoint_load; `attempt` begins the sentence of a BadInput.
+  weft_checkpoint_loaded_t Load(uint32_t flags, const char* attempt);
 
   const weft_group_t group_;
+  const std::string directory_;
   const RunIdentity identity_;
   weft_checkpoint_t checkpoint_ = nullptr;
   StepRecord record_;

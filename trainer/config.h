@@ -68,6 +68,8 @@ struct ProgramConfig {
   // "none"; "auto": the latest of this run; else a run's directory, or one of checkpoints. Empty: "auto" if this is a restart.
   std::string resume;
   bool other_data = false;  // go on with another text than the checkpoint's
+  std::string
+      init;  // a run's directory, or one of checkpoints, whose values a new run begins with; empty: its own
   // What the launcher says.
   size_t restarts = 0;
   std::string job;

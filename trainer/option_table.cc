@@ -66,6 +66,9 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
       "--resume", config.resume,
       "what to go on from: auto, the latest checkpoint of this run if there is one; a run's "
       "directory; none. Default: none, and auto when weftrun starts the job again");
+  app.add_option("--init", config.init,
+                 "a run's directory, or one of checkpoints: a new run begins with the weights of "
+                 "the latest in it");
   app.add_flag("--other-data", config.other_data,
                "go on from a checkpoint though the text is another one");
   // Of the launcher's, no options of users.

@@ -31,6 +31,14 @@ void CheckRunName(const std::string& name) {
                  "for where it lies");
 }
 
+// A job that is started again goes on from what it has saved itself.
+void CheckBeginning(const ProgramConfig& config) {
+  const std::string& resume = config.resume;
+  if (config.init.empty() || resume.empty() || resume == "auto" || resume == "none") return;
+  throw BadInput("--init " + config.init + " begins a new run and --resume " + resume +
+                 " goes on with one; give one of them");
+}
+
 }  // namespace
 
 bool ParseOptions(int argc, char** argv, ProgramConfig& config, std::string& help) {
@@ -64,6 +72,7 @@ bool ParseOptions(int argc, char** argv, ProgramConfig& config, std::string& hel
   train.optimizer = ParseOptimizer(texts.optimizer);
   train.reduce_type = ParseReduceType(texts.reduce_dtype);
   CheckRunName(config.name);
+  CheckBeginning(config);
   return true;
 }
 

@@ -92,6 +92,13 @@ void TakeMetricsAlong(const std::string& checkpoints, const std::string& directo
                              std::filesystem::copy_options::skip_existing, ignored);
 }
 
+// Of a run's directory; or it is one of checkpoints itself.
+std::string CheckpointsIn(const std::string& directory) {
+  std::error_code ignored;
+  const std::string inside = directory + "/checkpoints";
+  return std::filesystem::is_directory(inside, ignored) ? inside : directory;
+}
+
 }  // namespace
 
 TrainConfig ForRanks(const TrainConfig& config, size_t at_first, size_t now) {
@@ -178,9 +185,7 @@ std::string Run::ResumeFrom() const {
   if (from.empty()) from = config_.restarts > 0 && config_.checkpoint_every > 0 ? "auto" : "none";
   if (from == "none") return "";
   if (from == "auto") return OwnCheckpoints();
-  std::error_code ignored;
-  const std::string inside = from + "/checkpoints";
-  return std::filesystem::is_directory(inside, ignored) ? inside : from;
+  return CheckpointsIn(from);
 }
 
 std::unique_ptr<Checkpoints> Run::MakeCheckpoints(const Trainer& trainer,
@@ -203,9 +208,20 @@ std::optional<Resumed> Run::Resume(const Trainer& trainer) {
   }
   if (config_.checkpoint_every == 0 && from != own) return resumed;
   checkpoints_ = MakeCheckpoints(trainer, own);
+  if (config_.checkpoint_every > 0) checkpoints_->CheckWritable();
   if (from == own) resumed = checkpoints_->Resume();
   if (config_.checkpoint_every == 0) checkpoints_.reset();
   return resumed;
+}
+
+std::optional<InitialValues> Run::TakeValues(const Trainer& trainer) const {
+  if (config_.init.empty()) return std::nullopt;
+  const std::string from = CheckpointsIn(config_.init);
+  std::optional<InitialValues> values = MakeCheckpoints(trainer, from)->TakeValues();
+  if (values) return values;
+  throw BadInput("--init " + config_.init +
+                 ": there is no checkpoint there; give the directory of a run that has saved, or "
+                 "make one of a safetensors file by weftctl checkpoint import FILE DIR");
 }
 
 void Run::Begin() {
@@ -215,18 +231,23 @@ void Run::Begin() {
   const RankReports kept = trainer->parallel().Report();
   facts_.directory = config_.run_dir + "/" + RunName();
   const std::optional<Resumed> resumed = Resume(*trainer);
+  const std::optional<InitialValues> values = resumed ? std::nullopt : TakeValues(*trainer);
   if (resumed) facts_.reported = resumed->last.step;
   facts_.training_start = std::chrono::steady_clock::now();
-  if (rank_ == 0) Introduce(*trainer, kept, resumed ? &*resumed : nullptr);
+  if (rank_ == 0)
+    Introduce(*trainer, kept, resumed ? &*resumed : nullptr, values ? &*values : nullptr);
   if (resumed) {
     trainer->GoOnAfter(resumed->last, resumed->place);
+  } else if (values) {
+    trainer->GoOnAfter(StepRecord(), SamplePlace());
   } else {
     trainer->Begin();
   }
   trainer_ = std::move(trainer);
 }
 
-void Run::Introduce(const Trainer& trainer, const RankReports& kept, const Resumed* resumed) {
+void Run::Introduce(const Trainer& trainer, const RankReports& kept, const Resumed* resumed,
+                    const InitialValues* values) {
   const TrainConfig& t = config_.train;
   if (resumed != nullptr) TakeMetricsAlong(ResumeFrom(), facts_.directory);
   report_ = std::make_unique<Report>(t, facts_.directory, facts_.reported);
@@ -239,6 +260,10 @@ void Run::Introduce(const Trainer& trainer, const RankReports& kept, const Resum
   facts_.curve.order3 = Order3Loss(corpus_, many_, seq);
   fmt::print("       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n\n",
              facts_.curve.order3, many_.size() * (seq - ContextBytes(seq)));
+  if (values != nullptr) {
+    fmt::print("{} ranks begin with the weights of {}, which {} ranks have saved\n", size_,
+               values->path, values->ranks);
+  }
   if (resumed != nullptr) {
     fmt::print("{} ranks go on after step {}, from {}, which {} ranks have saved\n", size_,
                resumed->last.step, resumed->path, resumed->ranks);

@@ -3,7 +3,7 @@
 //   Run run(config, group);
 //   const int code = run.ToTheEnd();
 //
-// With --checkpoint-every it saves, and goes on from what was saved. If a rank is asked to end (stop_signals.h), all stop after the same step
+// With --checkpoint-every it saves, and goes on from what was saved; with --init a new run begins with the values of another one. If a rank is asked to end (stop_signals.h), all stop after the same step
 // and save.
 //
 // When a rank is lost the others make the group anew, agree on the state of the rank that is furthest, and go on with a trainer
@@ -59,8 +59,11 @@ class Run {
   std::unique_ptr<Checkpoints> MakeCheckpoints(const Trainer& trainer,
                                                const std::string& directory) const;
   std::optional<Resumed> Resume(const Trainer& trainer);
+  // The values of --init, if it is given.
+  std::optional<InitialValues> TakeValues(const Trainer& trainer) const;
   // On rank 0: what it says of the run before the first step.
-  void Introduce(const Trainer& trainer, const RankReports& kept, const Resumed* resumed);
+  void Introduce(const Trainer& trainer, const RankReports& kept, const Resumed* resumed,
+                 const InitialValues* values);
   void TakeCurveFromMetrics();
   void Train();
   // The validation that is due after that step, if any.

@@ -13,7 +13,7 @@ import unittest
 
 from launched_ranks import ranks_of
 
-weftrun, weft_train = None, None  # from the command line
+weftrun, weft_train, weftctl = None, None, None  # from the command line
 
 _WORDS = ("template ", "typename ", "class ", "int ", "return ", "const ", "auto ", "{\n", "}\n", "; ")
 _DEADLINE_S = 120
@@ -176,6 +176,41 @@ class CheckpointProgramTest(unittest.TestCase):
             self.assertIn("3 ranks go on after step 20", printed)
             self.assertRegex(printed, r"valid  \d+\.\d+ nats per byte")
 
+    def weights(self, name):
+        return os.path.join(self.directory, "runs", name, "checkpoints")
+
+    def test_a_new_run_begins_with_the_weights_of_another(self):
+        self.run_it("old", steps=20)
+        self.run_it("fresh", steps=20)
+        # A step that changes no bit: what is validated after it are the weights that it began with.
+        still = ("--lr", "1e-30", "--seed", "7")
+        printed = self.run_it("still", "--init", "runs/old", *still, steps=1)
+        self.assertRegex(printed, r"3 ranks begin with the weights of runs/old/checkpoints/step-00000020, which 3 ranks have saved")
+        self.assertEqual(self.metrics("old")[-1]["val_loss"], self.metrics("still")[-1]["val_loss"])
+        # Data, seed and number of steps are its own, and the optimizer begins anew: another preset and other ranks change nothing but rounding.
+        self.run_it("new", "--init", "runs/old/checkpoints", "--seed", "7", "--strategy", "full-shard", steps=20)
+        self.assertEqual(self.metrics("still")[0]["loss"], self.metrics("new")[0]["loss"])
+        self.assertNotEqual(self.metrics("fresh")[0]["loss"], self.metrics("new")[0]["loss"])
+        self.assertEqual(list(range(1, 21)), [line["step"] for line in self.metrics("new")])
+        self.assertEqual([line["lr"] for line in self.metrics("fresh")], [line["lr"] for line in self.metrics("new")])
+        self.run_it("two", "--init", "runs/old", "--seed", "7", steps=20, ranks=2)
+        for one, other in zip(self.metrics("new"), self.metrics("two")):
+            self.assertAlmostEqual(one["loss"], other["loss"], delta=1e-5)
+        # By way of one file it has the same bits.
+        for arguments in (("export", self.weights("old"), "--to", "old.safetensors"), ("import", "old.safetensors", "imported")):
+            subprocess.run([weftctl, "checkpoint", *arguments], cwd=self.directory, check=True, stdout=subprocess.DEVNULL, timeout=_DEADLINE_S)
+        printed = self.run_it("by-file", "--init", "imported", "--seed", "7", "--strategy", "zero1", steps=20)
+        self.assertIn("begin with the weights of imported/step-00000000, which 1 ranks have saved", printed)
+        self.assertEqual(self.figures("new"), self.figures("by-file"))
+
+    def test_a_run_that_is_started_again_goes_on_instead_of_beginning_again(self):
+        self.run_it("old", steps=20)
+        self.run_it("new", "--init", "runs/old", "--resume", "auto", steps=20)
+        printed = self.run_it("new", "--init", "runs/old", "--resume", "auto", steps=40)
+        self.assertIn("3 ranks go on after step 20, from runs/new/", printed)
+        self.assertNotIn("begin with", printed)
+        self.assertEqual(40, len(self.metrics("new")))
+
     def complaint(self, name, *more, **settings):
         printed = self.run_it(name, *more, code=2, **settings)
         self.assertNotIn("step 1/", printed)
@@ -207,6 +242,6 @@ class CheckpointProgramTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    weftrun, weft_train = (os.path.abspath(path) for path in sys.argv[1:3])
-    del sys.argv[1:3]
+    weftrun, weft_train, weftctl = (os.path.abspath(path) for path in sys.argv[1:4])
+    del sys.argv[1:4]
     unittest.main()
