@@ -176,23 +176,6 @@ class Checkpoint(LaunchedTest):
         self.assertEqual((12, 1, [], []), (shown["step"], shown["ranks"], shown["scalars"], shown["values"]))
         self.assertEqual({("value",)}, {tuple(one["kinds"]) for one in shown["tensors"]})
 
-    def test_the_package_reads_what_is_exported(self):
-        try:
-            import numpy
-            from safetensors import safe_open
-            from safetensors.numpy import save_file
-        except ImportError as missing:
-            self.skipTest(f"the package that defines the format is not installed: {missing}")
-        file, back = self.root / "theirs.safetensors", self.root / "back.safetensors"
-        theirs = {"w": numpy.arange(12, dtype=numpy.float32).reshape(3, 4), "i": numpy.arange(5), "s": numpy.float64(3).reshape(())}
-        save_file(theirs, str(file), {"format": "np"})
-        self.ask("import", file, self.root / "new")
-        self.ask("export", self.root / "new", "--to", back)
-        with safe_open(str(back), "np") as read:
-            self.assertEqual(sorted(theirs), sorted(read.keys()))
-            for name, values in theirs.items():
-                numpy.testing.assert_array_equal(values, read.get_tensor(name))
-
     def test_export_passes_over_what_is_damaged(self):
         self.save(step=7)
         self.save(step=8)
