@@ -98,10 +98,10 @@ weft_result_t Checkpoints::LoadRun(void* self, const void* bytes, size_t count) 
 
 std::string Checkpoints::RunText() const {
   const nlohmann::ordered_json json = {
-      {"version", kRunVersion},         {"step", record_.step},       {"loss", record_.loss},
-      {"grad_norm", record_.grad_norm}, {"lr", record_.lr},           {"tokens", record_.tokens},
-      {"seed", identity_.seed},         {"seq", identity_.seq},       {"corpus", identity_.corpus},
-      {"epoch", place_.epoch},          {"position", place_.position}};
+      {"version", kRunVersion},         {"step", record_.step},  {"loss", record_.loss},
+      {"grad_norm", record_.grad_norm}, {"lr", record_.lr},      {"tokens", record_.tokens},
+      {"seed", identity_.seed},         {"seq", identity_.seq},  {"corpus", identity_.corpus},
+      {"heads", identity_.heads},       {"epoch", place_.epoch}, {"position", place_.position}};
   return json.dump();
 }
 
@@ -118,6 +118,11 @@ std::string Checkpoints::ReadRun(const std::string& text) {
   if (seq != identity_.seq) {
     return fmt::format("its run had --seq {}, this one has --seq {}; use the same", seq,
                        identity_.seq);
+  }
+  const size_t heads = NumberOf<size_t>(json, "heads");
+  if (heads != identity_.heads) {
+    return fmt::format("its run had --heads {}, this one has --heads {}; use the same", heads,
+                       identity_.heads);
   }
   if (!identity_.any_corpus && NumberOf<uint64_t>(json, "corpus") != identity_.corpus) {
     return "its run read another text, or the files of --data have changed since; give the same, "

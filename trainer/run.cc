@@ -193,6 +193,7 @@ std::unique_ptr<Checkpoints> Run::MakeCheckpoints(const Trainer& trainer,
   const RunIdentity identity = {.seed = config_.train.seed,
                                 .corpus = CorpusDigest(corpus_),
                                 .seq = config_.train.model.seq,
+                                .heads = config_.train.model.heads,
                                 .any_corpus = config_.other_data};
   return std::make_unique<Checkpoints>(group_, trainer, directory, config_.keep,
                                        ConfigText(config_.train, size_), identity);
@@ -204,7 +205,10 @@ std::optional<Resumed> Run::Resume(const Trainer& trainer) {
   std::optional<Resumed> resumed;
   if (!from.empty() && from != own) {
     resumed = MakeCheckpoints(trainer, from)->Resume();
-    if (!resumed) throw BadInput("--resume " + config_.resume + ": there is no checkpoint there");
+    if (!resumed) {
+      throw BadInput("--resume " + config_.resume +
+                     ": there is no checkpoint there; give the directory of a run that has saved");
+    }
   }
   if (config_.checkpoint_every == 0 && from != own) return resumed;
   checkpoints_ = MakeCheckpoints(trainer, own);

@@ -164,12 +164,14 @@ absl::StatusOr<SavedCheckpoint> LoadCheckpoint(ProcessGroup& group, Files& files
     last = attempt.Run(&damaged);
     if (last.ok()) return attempt.Take();
     if (!damaged) return last;
-    LogWarn("checkpoint ", path, " cannot be loaded",
-            i + 1 < list.count ? "; trying the one before: " : ": ", FromAbsl(last.message()));
+    if (i + 1 == list.count) break;
+    LogWarn("checkpoint ", path,
+            " cannot be loaded; trying the one before: ", FromAbsl(last.message()));
   }
   return MakeError(WEFT_CORRUPT,
                    StrCat("none of the ", list.count, " checkpoints in ", request.root,
-                          " is whole; the earliest: ", FromAbsl(last.message())));
+                          " is whole (weftctl checkpoint verify ", request.root,
+                          " reads them all); the earliest: ", FromAbsl(last.message())));
 }
 
 }  // namespace weft

@@ -26,18 +26,22 @@ absl::Status CheckTensor(const SavedCheckpoint& saved, const SavedTensor& own, u
   const SavedTensor& other = saved.manifest().tensors[place];
   if (other.shape != own.shape) {
     return Misfit(saved, StrCat("has tensor ", own.name, " with shape ", ShapeText(other.shape),
-                                ", and this model has it with shape ", ShapeText(own.shape)));
+                                ", and this model has it with shape ", ShapeText(own.shape),
+                                "; it is of another model"));
   }
   if (other.dtype != own.dtype) {
     return Misfit(saved, StrCat("has tensor ", own.name, " as ", SafetensorsType(other.dtype),
-                                ", and this model has it as ", SafetensorsType(own.dtype)));
+                                ", and this model has it as ", SafetensorsType(own.dtype),
+                                "; use the types that it was saved with"));
   }
   for (int number = 0; number < WEFT_SHARD_STATE_KINDS; ++number) {
     const auto kind = static_cast<weft_shard_state_kind_t>(number);
-    if ((kinds >> number & 1) == 0 || !own.Has(kind) || other.Has(kind)) continue;
-    return Misfit(saved, StrCat("has no ", StateKindName(kind), " of tensor ", own.name,
-                                ": it was saved with another optimizer, or none; load values only, "
-                                "or use the optimizer that it was saved with"));
+    if ((kinds >> number & 1) == 0 || own.Has(kind) == other.Has(kind)) continue;
+    return Misfit(saved,
+                  StrCat(own.Has(kind) ? "has no " : "has a ", StateKindName(kind), " of tensor ",
+                         own.name, own.Has(kind) ? "" : ", which this program has not",
+                         ": it was saved with another optimizer, or one of the two has none; load "
+                         "values only, or use the optimizer that it was saved with"));
   }
   return absl::OkStatus();
 }

@@ -193,6 +193,11 @@ TEST(CheckpointSave, AnotherModelIsRefusedByTheFirstTensorThatDiffers) {
   other.tensors[3].kinds |= 1u << WEFT_SHARD_STATE_MOMENT1;
   other.contents[3][WEFT_SHARD_STATE_MOMENT1] = std::string(20, 'x');
   EXPECT_THAT(complaint(other), HasSubstr("has no moment1 of tensor blocks.0.mask"));
+  other = MadeUpModel(8);
+  other.tensors[1].kinds &= ~(1u << WEFT_SHARD_STATE_MOMENT2);
+  other.contents[1][WEFT_SHARD_STATE_MOMENT2].clear();
+  EXPECT_THAT(complaint(other),
+              HasSubstr("has a moment2 of tensor blocks.0.weight, which this program has not"));
 }
 
 }  // namespace
