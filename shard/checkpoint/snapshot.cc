@@ -88,9 +88,8 @@ absl::StatusOr<Snapshot> TakeSnapshot(const std::vector<NamedSource>& sources,
     WEFT_ASSIGN_OR_RETURN(const weft_shard_state_scalars_t scalars, named.source->Scalars());
     snapshot.scalars.emplace(named.name, scalars);
   }
-  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-    return a.bytes.kind < b.bytes.kind;
-  });
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const Piece& a, const Piece& b) { return a.bytes.kind < b.bytes.kind; });
   for (Piece& piece : pieces) {
     if (!names.insert(piece.entry.name).second) {
       return MakeError(WEFT_INVALID_ARGUMENT,

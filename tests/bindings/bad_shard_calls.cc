@@ -130,6 +130,28 @@ void AddContextFaults(std::vector<BadCall>* calls) {
   add_allocator("allocator_all_zero", "allocate of the allocator is NULL", 0, false, false);
   add_allocator("allocator_struct_size_0", "struct_size", 0, true, true);
   add_allocator("allocator_struct_size_1", "struct_size", 1, true, true);
+  for (const char* const directory : {static_cast<const char*>(nullptr), ""}) {
+    calls->push_back(
+        {"weft_shard_context_create",
+         directory == nullptr ? "offload_directory_NULL" : "offload_directory_empty",
+         WEFT_INVALID_ARGUMENT, "directory of offload is NULL or empty", [directory](Bench& b) {
+           const weft_shard_offload_t offload = {
+               .struct_size = sizeof(offload), .directory = directory, .buffer_bytes = 0};
+           weft_shard_config_t config = {};
+           config.struct_size = sizeof(config);
+           config.offload = &offload;
+           return weft_shard_context_create(b.mesh, &config, &b.out.context);
+         }});
+  }
+  calls->push_back({"weft_shard_context_create", "offload_struct_size_0", WEFT_INVALID_ARGUMENT,
+                    "struct_size", [](Bench& b) {
+                      const weft_shard_offload_t offload = {
+                          .struct_size = 0, .directory = "/tmp", .buffer_bytes = 0};
+                      weft_shard_config_t config = {};
+                      config.struct_size = sizeof(config);
+                      config.offload = &offload;
+                      return weft_shard_context_create(b.mesh, &config, &b.out.context);
+                    }});
   add_config("prefetch_minus_1", "prefetch is -1", -1, 0);
   add_config("microbatches_minus_1", "microbatches is -1", 0, -1);
   add_config("microbatches_4097", "up to 4096", 0, 4097);

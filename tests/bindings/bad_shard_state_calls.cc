@@ -44,6 +44,50 @@ void BeginAStep(Bench& bench) {
   EXPECT_EQ(StepBegin(bench.ready, WEFT_SHARD_TRAIN, 0), WEFT_SUCCESS);
 }
 
+// Of the calls that move elements.
+void AddElementFaults(const char* function,
+                      weft_result_t (*call)(weft_shard_param_t, weft_shard_state_kind_t, size_t,
+                                            size_t, void*),
+                      const char* memory_is_null, std::vector<BadCall>* calls) {
+  AddHandleFaults<weft_shard_param_t>(
+      function, "param",
+      [call](Bench&, weft_shard_param_t param) {
+        float element = 0;
+        return call(param, WEFT_SHARD_STATE_VALUE, 0, 1, &element);
+      },
+      calls);
+  const auto add = [&](const char* fault, const char* needle, weft_result_t result,
+                       weft_result_t (*bad)(Bench & b, decltype(call))) {
+    calls->push_back({function, fault, result, needle, [bad, call](Bench& b) {
+                        return bad(b, call);
+                      }});
+  };
+  add("memory_NULL", memory_is_null, WEFT_INVALID_ARGUMENT, [](Bench& b, decltype(call) moves) {
+    return moves(b.param, WEFT_SHARD_STATE_VALUE, 0, 1, nullptr);
+  });
+  add("kind_4", "weft_shard_state_kind_t", WEFT_INVALID_ARGUMENT,
+      [](Bench& b, decltype(call) moves) {
+        float element = 0;
+        return moves(b.param, Unknown<weft_shard_state_kind_t>(4), 0, 1, &element);
+      });
+  add("too_many_elements", "this rank keeps", WEFT_INVALID_ARGUMENT,
+      [](Bench& b, decltype(call) moves) {
+        float element = 0;
+        return moves(b.param, WEFT_SHARD_STATE_VALUE, 1, SIZE_MAX, &element);
+      });
+  add("a_state_that_there_is_not", "this rank keeps", WEFT_INVALID_ARGUMENT,
+      [](Bench& b, decltype(call) moves) {
+        float element = 0;
+        return moves(b.param, WEFT_SHARD_STATE_MOMENT1, 0, 1, &element);
+      });
+  add("a_step_under_way", "between steps or after finish", WEFT_BAD_STATE,
+      [](Bench& b, decltype(call) moves) {
+        BeginAStep(b);
+        float element = 0;
+        return moves(b.param, WEFT_SHARD_STATE_VALUE, 0, 1, &element);
+      });
+}
+
 void AddStatePartFaults(std::vector<BadCall>* calls) {
   AddHandleFaults<weft_shard_param_t>(
       kPart, "param",
@@ -149,6 +193,12 @@ void AddWrittenFaults(std::vector<BadCall>* calls) {
 std::vector<BadCall> BadShardStateCalls() {
   std::vector<BadCall> calls;
   AddStatePartFaults(&calls);
+  AddElementFaults("weft_shard_state_read", weft_shard_state_read, "to is NULL", &calls);
+  AddElementFaults(
+      "weft_shard_state_write",
+      [](weft_shard_param_t param, weft_shard_state_kind_t kind, size_t begin, size_t count,
+         void* from) { return weft_shard_state_write(param, kind, begin, count, from); },
+      "from is NULL", &calls);
   AddStateFaults(kGet, Get, &calls);
   AddStateFaults(kSet, Set, &calls);
   AddStateFaults(kWritten, Written, &calls);

@@ -14,9 +14,9 @@ namespace weft::test {
 
 class ContextOwner {
  public:
-  explicit ContextOwner(weft_group_t group) {
+  explicit ContextOwner(weft_group_t group, const weft_shard_config_t* config = nullptr) {
     EXPECT_EQ(weft_mesh_create(group, nullptr, &mesh_), WEFT_SUCCESS) << weft_last_error();
-    EXPECT_EQ(weft_shard_context_create(mesh_, nullptr, &context), WEFT_SUCCESS)
+    EXPECT_EQ(weft_shard_context_create(mesh_, config, &context), WEFT_SUCCESS)
         << weft_last_error();
   }
 

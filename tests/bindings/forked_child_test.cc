@@ -577,6 +577,16 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
          auto part = Sized<weft_shard_state_part_t>();
          return weft_shard_state_part(t.bench.param, WEFT_SHARD_STATE_VALUE, &part);
        }},
+      {"weft_shard_state_read",
+       [](T t) {
+         float element = 0;
+         return weft_shard_state_read(t.bench.param, WEFT_SHARD_STATE_VALUE, 0, 1, &element);
+       }},
+      {"weft_shard_state_write",
+       [](T t) {
+         const float element = 0;
+         return weft_shard_state_write(t.bench.param, WEFT_SHARD_STATE_VALUE, 0, 1, &element);
+       }},
       {"weft_shard_state_scalars_get",
        [](T t) {
          auto scalars = Sized<weft_shard_state_scalars_t>();

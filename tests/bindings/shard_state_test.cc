@@ -44,8 +44,9 @@ weft_shard_state_scalars_t ScalarsOf(weft_shard_context_t context) {
 // A bfloat16 table with a small float32 bias and a frozen mask; a head that shares the table.
 class Model : public ContextOwner {
  public:
-  Model(weft_group_t group, weft_shard_preset_t preset, bool optimizer = true)
-      : ContextOwner(group) {
+  Model(weft_group_t group, weft_shard_preset_t preset, bool optimizer = true,
+        const weft_shard_config_t* config = nullptr)
+      : ContextOwner(group, config) {
     if (optimizer) {
       EXPECT_EQ(weft_shard_context_optimizer(context, nullptr), WEFT_SUCCESS);
     }
@@ -122,9 +123,18 @@ struct Files {
         const size_t size = weft_dtype_size(part.dtype);
         const std::lock_guard<std::mutex> lock(mutex);
         states[p][kind].resize(counts[p] * size);
-        std::memcpy(states[p][kind].data() + part.write_begin * size,
-                    static_cast<const char*>(part.data) + (part.write_begin - part.begin) * size,
-                    part.write_count * size);
+        char* const to = states[p][kind].data() + part.write_begin * size;
+        EXPECT_EQ(weft_shard_state_read(params[p], kind, part.write_begin, part.write_count, to),
+                  WEFT_SUCCESS)
+            << weft_last_error();
+        EXPECT_EQ(part.data == nullptr, part.offloaded != 0);
+        if (part.data != nullptr) {
+          EXPECT_EQ(
+              std::memcmp(
+                  to, static_cast<const char*>(part.data) + (part.write_begin - part.begin) * size,
+                  part.write_count * size),
+              0);
+        }
         written[p][kind] += part.write_count;
       }
     }
@@ -141,7 +151,14 @@ struct Files {
         const weft_shard_state_part_t part = PartOf(params[p], kind);
         if (part.count == 0) continue;
         const size_t size = weft_dtype_size(part.dtype);
-        std::memcpy(part.data, states[p][kind].data() + part.begin * size, part.count * size);
+        const char* const from = states[p][kind].data() + part.begin * size;
+        if (part.data != nullptr) {
+          std::memcpy(part.data, from, part.count * size);
+        } else {
+          EXPECT_EQ(weft_shard_state_write(params[p], kind, part.begin, part.count, from),
+                    WEFT_SUCCESS)
+              << weft_last_error();
+        }
       }
     }
     EXPECT_EQ(weft_shard_state_written(model.context, WEFT_SHARD_STATE_ALL, nullptr), WEFT_SUCCESS)
@@ -183,6 +200,57 @@ TEST(ShardState, GoesOnUnderAnotherPresetWithTheSameBits) {
     EXPECT_EQ(resumed.states, whole.states);
     // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): it has no padding, and the same bits are what is promised
     EXPECT_EQ(std::memcmp(&resumed.scalars, &whole.scalars, sizeof(whole.scalars)), 0);
+  }
+}
+
+// From files and into them.
+TEST(ShardState, GoesOnWhereItIsOffloadedWithTheSameBits) {
+  constexpr int kRanks = 2;
+  const weft_shard_offload_t offload = {
+      .struct_size = sizeof(offload), .directory = "/tmp", .buffer_bytes = 1};
+  weft_shard_config_t config = {};
+  config.struct_size = sizeof(config);
+  config.offload = &offload;
+  Files half;
+  Files whole;
+  OnLocalRanks(kRanks, [&](int, weft_group_t group) {
+    const Model model(group, WEFT_SHARD_ZERO1);
+    model.Load();
+    model.Step(0);
+    half.Save(model);
+    (void)weft_barrier(group, nullptr, nullptr);
+    model.Step(1);
+    whole.Save(model);
+  });
+  for (const bool from_half : {false, true}) {
+    Files resumed;
+    OnLocalRanks(kRanks, [&](int, weft_group_t group) {
+      const Model model(group, WEFT_SHARD_FULL_SHARD, /*optimizer=*/true, &config);
+      weft_shard_plan_t plan = {};
+      plan.struct_size = sizeof(plan);
+      EXPECT_EQ(weft_shard_context_plan(model.context, &plan), WEFT_SUCCESS) << weft_last_error();
+      // The half of a table with its main copies, at least.
+      EXPECT_GE(plan.offload_bytes, kTable / 2 * 12);
+      EXPECT_EQ(plan.offload_read_bytes, plan.offload_bytes);
+      EXPECT_EQ(plan.offload_written_bytes, plan.offload_bytes);
+      if (from_half) {
+        half.Restore(model);
+      } else {
+        model.Load();
+        model.Step(0);
+      }
+      model.Step(1);
+      resumed.Save(model);
+      const weft_shard_state_part_t part = PartOf(model.table, WEFT_SHARD_STATE_MAIN);
+      EXPECT_EQ(part.offloaded, 1);
+      EXPECT_EQ(part.data, nullptr);
+      float none = 0;
+      EXPECT_EQ(weft_shard_state_read(model.table, WEFT_SHARD_STATE_MAIN, part.begin + part.count,
+                                      1, &none),
+                WEFT_INVALID_ARGUMENT);
+      EXPECT_THAT(weft_last_error(), HasSubstr("this rank keeps"));
+    });
+    EXPECT_EQ(resumed.states, whole.states);
   }
 }
 
