@@ -27,8 +27,8 @@ OffloadIo OffloadIoOf(std::string_view text);
 
 struct BlockQueueConfig {
   OffloadIo io = OffloadIo::kAuto;
-  std::span<const std::span<std::byte>> buffers =
-      {};  // where most requests lie; they outlive the queue
+  // Where most requests lie; they outlive the queue.
+  std::span<const std::span<std::byte>> buffers = {};
   size_t depth = 32;
   size_t threads = 4;  // if there are threads
 };

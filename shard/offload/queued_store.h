@@ -63,8 +63,8 @@ class QueuedStore : public BlockStore {
     std::byte* memory = nullptr;
     uint64_t offset = 0;
     size_t bytes = 0;
-    size_t begun_bytes =
-        0;  // from its beginning on, in blocks that were begun; bytes, too, if the rest is not to be
+    // From its beginning on, in blocks that were begun; `bytes`, too, when the rest is not to be.
+    size_t begun_bytes = 0;
     uint32_t open_blocks = 0;  // begun, and neither ended nor failed
   };
 

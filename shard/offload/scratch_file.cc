@@ -21,8 +21,10 @@ absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::Create(const Config& c
   WEFT_ASSIGN_OR_RETURN(UnnamedFile file,
                         MakeUnnamedFile(config.directory, config.bytes, config.direct));
   const bool direct = file.direct;
+  // Through the page cache io_uring hands every write to workers of the kernel's, one at a time: threads are quicker.
+  const bool threads = config.io == OffloadIo::kAuto && !direct;
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<BlockQueue> queue,
-                        OpenBlockQueue(file.fd, {.io = config.io,
+                        OpenBlockQueue(file.fd, {.io = threads ? OffloadIo::kThreads : config.io,
                                                  .buffers = config.buffers,
                                                  .depth = config.depth,
                                                  .threads = config.threads}));

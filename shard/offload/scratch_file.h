@@ -4,7 +4,7 @@
 //   const BlockStore::Ticket ticket = file->StartRead(0, slots[0].data(), slots[0].size());
 //
 // Create() finds out what would go wrong later: its room is reserved, and one block is written, read back and compared, by the queue that is
-// used from then on. Where the file system refuses O_DIRECT, transfers go through the page cache.
+// used from then on. Where the file system refuses O_DIRECT, transfers go through the page cache, and by threads unless io_uring was asked for.
 //
 // Nothing is left behind, however the process ends. Its room may be given back a moment after the destructor.
 //

@@ -17,8 +17,8 @@ namespace weft {
 
 struct UnnamedFile {
   UniqueFd fd;
-  bool direct =
-      false;  // transfers pass by the page cache (O_DIRECT), and must be aligned to 4096 bytes
+  // Transfers pass by the page cache (O_DIRECT), and must be aligned to 4096 bytes.
+  bool direct = false;
 };
 
 // `bytes` long, 4096 at least; `direct` where the file system has that. Without O_TMPFILE it has a name for an instant (".weft-offload-..."). Where room cannot be reserved, it is looked whether

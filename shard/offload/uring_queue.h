@@ -29,8 +29,8 @@ class UringQueue : public BlockQueue {
  public:
   struct Settings {
     size_t depth = 32;
-    std::span<const std::span<std::byte>> buffers =
-        {};  // where most requests lie; they outlive the queue
+    // Where most requests lie; they outlive the queue.
+    std::span<const std::span<std::byte>> buffers = {};
   };
 
   // Takes `file` unless it fails. `module` outlives the queue. UNSUPPORTED where there is no io_uring, or where this process may not use it.

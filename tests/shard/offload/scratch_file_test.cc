@@ -177,6 +177,14 @@ TEST_P(ScratchFileTest, SaysHowItGoes) {
   EXPECT_NE(how.find(", page cache"), std::string::npos) << how;
 }
 
+TEST(ScratchFile, ThreadsGoThroughThePageCacheUnlessIoUringWasAskedFor) {
+  const Directory directory;
+  const auto file = ScratchFile::Create(
+      {.directory = directory.path(), .bytes = kUnit, .io = OffloadIo::kAuto, .direct = false});
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->how(), "4 threads, page cache");
+}
+
 TEST_P(ScratchFileTest, ADirectoryThatIsNotThereIsNamed) {
   const auto file = ScratchFile::Create(ConfigOf(directory_.path() + "/none", 4));
   EXPECT_TRUE(absl::IsNotFound(file.status())) << file.status();
