@@ -1,10 +1,12 @@
 // How fast offloaded state is streamed through a few buffers, beside a plain program that does as much on the same file.
 //
-//   offload_bench DIRECTORY [MIB] [ROUNDS]      // 512 MiB, 7 rounds; one JSON object on standard output
+//   offload_bench DIRECTORY [MIB] [ROUNDS] [what]      // 512 MiB, 7 rounds; one JSON object on standard output
 //
-// What is timed is what an optimizer does with its state, without the arithmetic: windows of 1, 4 and 16 MiB are read and written back in
-// order, through 3 or 8 buffers, by the store that ScratchFile has over its file, with each queue, past the page cache and through it. The plain
-// program (raw) is io_uring as it comes, past the page cache: each of its buffers reads a block, writes it, and goes on with
+// Of `streams`: what an optimizer does with its state, without the arithmetic: windows of 1, 4 and 16 MiB are read and written back in
+// order, through 3 or 8 buffers, by the store that ScratchFile has over its file, with each queue, past the page cache and through it. Of
+// `updates`: AdamW of as many params as the file has room for the state of, in float32 (16 bytes per param are counted) and in bfloat16 (24), with 32 to 128 MiB
+// of memory; and what is left of the time if each window is computed on, that is slept over, as long as it takes to be moved. The plain program
+// (raw) is io_uring as it comes, past the page cache: each of its buffers reads a block, writes it, and goes on with
 // the next one that nobody has. Which sizes of blocks and how many buffers are best is found out beforehand; the best three go on, and the best of
 // them counts in each round.
 //
@@ -20,12 +22,14 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <liburing.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "bench/micro/raw_stream.h"
+#include "bench/micro/streamed_update.h"
 #include "shard/offload/open_queue.h"
 #include "shard/offload/queued_store.h"
 #include "shard/offload/unnamed_file.h"
@@ -52,86 +56,6 @@ UniqueFd Reopen(int fd, bool direct) {
   if (!again.valid()) Die("the file cannot be opened again");
   return again;
 }
-
-// --- The plain program ---------------------------------------------------------------------------
-
-struct RawShape {
-  size_t block_bytes = 0;
-  size_t buffers = 0;
-};
-
-class RawDriver {
- public:
-  RawDriver(int file, size_t bytes, std::byte* memory, const RawShape& shape)
-      : file_(file), bytes_(bytes), memory_(memory), shape_(shape) {
-    if (io_uring_queue_init(static_cast<unsigned>(shape.buffers), &ring_, 0) != 0)
-      Die("there is no io_uring to compare with");
-    if (io_uring_register_files(&ring_, &file_, 1) != 0) Die("the file was not registered");
-    const iovec all = {memory_, kMemoryBytes};
-    registered_ = io_uring_register_buffers(&ring_, &all, 1) == 0;
-  }
-
-  RawDriver(const RawDriver&) = delete;
-  RawDriver& operator=(const RawDriver&) = delete;
-
-  ~RawDriver() { io_uring_queue_exit(&ring_); }
-
-  void Run() {
-    std::vector<size_t> offsets(shape_.buffers);
-    std::vector<bool> writes(shape_.buffers);
-    size_t next = 0;
-    size_t under_way = 0;
-    for (size_t buffer = 0; buffer < shape_.buffers && next < bytes_; ++buffer, ++under_way) {
-      offsets[buffer] = next;
-      next += shape_.block_bytes;
-      Start(buffer, offsets[buffer], false);
-    }
-    while (under_way > 0) {
-      if (io_uring_submit_and_wait(&ring_, 1) < 0) Die("io_uring_submit_and_wait failed");
-      io_uring_cqe* entry = nullptr;
-      while (io_uring_peek_cqe(&ring_, &entry) == 0) {
-        const size_t buffer = io_uring_cqe_get_data64(entry);
-        if (entry->res != static_cast<int>(shape_.block_bytes)) Die("a plain transfer failed");
-        io_uring_cqe_seen(&ring_, entry);
-        writes[buffer] = !writes[buffer];
-        if (!writes[buffer]) {
-          offsets[buffer] = next;
-          next += shape_.block_bytes;
-        }
-        if (offsets[buffer] < bytes_) {
-          Start(buffer, offsets[buffer], writes[buffer]);
-        } else {
-          --under_way;
-        }
-      }
-    }
-  }
-
- private:
-  void Start(size_t buffer, size_t offset, bool writes) {
-    io_uring_sqe* const entry = io_uring_get_sqe(&ring_);
-    std::byte* const at = memory_ + buffer * shape_.block_bytes;
-    const auto bytes = static_cast<unsigned>(shape_.block_bytes);
-    if (registered_ && writes) {
-      io_uring_prep_write_fixed(entry, 0, at, bytes, offset, 0);
-    } else if (registered_) {
-      io_uring_prep_read_fixed(entry, 0, at, bytes, offset, 0);
-    } else if (writes) {
-      io_uring_prep_write(entry, 0, at, bytes, offset);
-    } else {
-      io_uring_prep_read(entry, 0, at, bytes, offset);
-    }
-    entry->flags |= IOSQE_FIXED_FILE;
-    io_uring_sqe_set_data64(entry, buffer);
-  }
-
-  const int file_;
-  const size_t bytes_;
-  std::byte* const memory_;
-  const RawShape shape_;
-  io_uring ring_ = {};
-  bool registered_ = false;
-};
 
 // --- weft ----------------------------------------------------------------------------------------
 
@@ -166,6 +90,7 @@ void StreamThrough(BlockStore& store, size_t bytes, size_t window_bytes,
 struct Entry {
   std::string name;
   std::function<void()> run;
+  size_t moved_bytes = 0;     // 0: the file twice
   std::vector<double> rates;  // GB/s, one per round
   std::vector<double> cpu_s;  // per GiB
   bool raw = false;
@@ -196,7 +121,7 @@ struct Bench {
     const int64_t begin_ns = MonotonicNs();
     entry.run();
     const double seconds = static_cast<double>(MonotonicNs() - begin_ns) * 1e-9;
-    const double moved = 2.0 * static_cast<double>(bytes);
+    const double moved = static_cast<double>(entry.moved_bytes > 0 ? entry.moved_bytes : 2 * bytes);
     entry.rates.push_back(moved / seconds * 1e-9);
     entry.cpu_s.push_back((CpuSeconds() - cpu_s) / (moved / static_cast<double>(1024 * kMiB)));
   }
@@ -207,7 +132,7 @@ struct Bench {
             .run =
                 [self, shape] {
                   const UniqueFd fd = Reopen(self.file, true);
-                  RawDriver(fd.get(), self.bytes, self.memory, shape).Run();
+                  RawStream(fd.get(), self.bytes, {self.memory, kMemoryBytes}, shape).Run();
                 },
             .raw = true};
   }
@@ -234,6 +159,62 @@ struct Bench {
             }};
   }
 };
+
+// An optimizer whose state is on the file.
+std::shared_ptr<StreamedUpdate> UpdateOn(const Bench& bench, weft_dtype_t dtype,
+                                         size_t buffer_bytes) {
+  const size_t per_param = dtype == WEFT_FLOAT32 ? 8 : 12;
+  // Some of the file is for what windows are rounded up by.
+  const size_t params = (bench.bytes - bench.bytes / 64) / per_param;
+  return std::make_shared<StreamedUpdate>(
+      UpdateShape{.dtype = dtype, .params = params, .buffer_bytes = buffer_bytes, .threads = 2},
+      [&](std::span<std::byte> memory, size_t slot_bytes, uint64_t file_bytes) {
+        if (file_bytes > bench.bytes) Die("the file is too small for the state");
+        std::vector<std::span<std::byte>> slots;
+        for (size_t at = 0; at < memory.size(); at += slot_bytes)
+          slots.push_back(memory.subspan(at, slot_bytes));
+        UniqueFd fd = Reopen(bench.file, true);
+        auto queue =
+            OpenBlockQueue(fd, {.io = OffloadIo::kUring, .buffers = slots, .depth = bench.depth});
+        CheckOk(queue.status());
+        return std::make_unique<QueuedStore>(
+            *std::move(queue),
+            QueuedStore::Settings{
+                .bytes = bench.bytes, .place = "the directory", .timeout_ns = 60'000'000'000});
+      });
+}
+
+void AddUpdates(const Bench& bench, std::vector<Entry>& entries) {
+  for (const weft_dtype_t dtype : {WEFT_FLOAT32, WEFT_BFLOAT16}) {
+    for (const size_t mebibytes : {32, 64, 128}) {
+      const auto update = UpdateOn(bench, dtype, mebibytes * kMiB);
+      entries.push_back({.name = StrCat(dtype == WEFT_FLOAT32 ? "float32" : "bfloat16", " params, ",
+                                        mebibytes, " MiB"),
+                         .run = [update] { update->Run(); },
+                         .moved_bytes = update->moved_bytes()});
+    }
+  }
+}
+
+// Sleeps over each window as long as its transfers take at that rate.
+void AddSleeps(const Bench& bench, double rate, std::vector<Entry>& entries) {
+  const auto update = UpdateOn(bench, WEFT_FLOAT32, 64 * kMiB);
+  const auto compute = [rate](size_t bytes) {
+    Mutex mutex;
+    std::condition_variable never;
+    MutexLock lock(mutex);
+    const double seconds = 2 * static_cast<double>(bytes) / rate;
+    const int64_t until_ns = MonotonicNs() + static_cast<int64_t>(seconds * 1e9);
+    while (lock.WaitUntil(never, until_ns)) {
+    }
+  };
+  entries.push_back({.name = "computing on each window as long as it is moved",
+                     .run = [update, compute] { update->ForEachWindow(/*visits=*/true, compute); },
+                     .moved_bytes = update->moved_bytes()});
+  entries.push_back({.name = "the same computing alone",
+                     .run = [update, compute] { update->ForEachWindow(/*visits=*/false, compute); },
+                     .moved_bytes = update->moved_bytes()});
+}
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -301,11 +282,25 @@ size_t FromEnvironment(const char* name, size_t standard) {
   return text == nullptr ? standard : std::strtoull(text, nullptr, 10);
 }
 
+void AddStreams(const Bench& bench, std::vector<Entry>& entries) {
+  for (const size_t window : {1, 4, 16}) {
+    for (const size_t buffers : {3, 8})
+      entries.push_back(bench.Store(OffloadIo::kUring, true, window * kMiB, buffers));
+    entries.push_back(bench.Store(OffloadIo::kThreads, true, window * kMiB, 3));
+  }
+  entries.push_back(bench.Store(OffloadIo::kUring, false, 4 * kMiB, 3));
+  entries.push_back(bench.Store(OffloadIo::kThreads, false, 4 * kMiB, 3));
+}
+
 int Main(int argc, char** argv) {
   const size_t mebibytes = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 512;
   const int rounds = argc > 3 ? std::atoi(argv[3]) : 7;
-  if (argc < 2 || argc > 4 || mebibytes == 0 || mebibytes % 16 != 0 || rounds < 1) {
-    std::fprintf(stderr, "usage: offload_bench DIRECTORY [MIB, a multiple of 16] [ROUNDS]\n");
+  const std::string what = argc > 4 ? argv[4] : "all";
+  const bool known = what == "all" || what == "streams" || what == "updates";
+  if (argc < 2 || argc > 5 || !known || mebibytes == 0 || mebibytes % 16 != 0 || rounds < 1) {
+    std::fprintf(stderr,
+                 "usage: offload_bench DIRECTORY [MIB, a multiple of 16] [ROUNDS] [all, streams, "
+                 "updates]\n");
     return 2;
   }
   Bench bench;
@@ -327,13 +322,13 @@ int Main(int argc, char** argv) {
   std::vector<Entry> entries;
   for (const RawShape& shape : BestShapes(bench))
     entries.push_back(bench.Raw(shape));
-  for (const size_t window : {1, 4, 16}) {
-    for (const size_t buffers : {3, 8})
-      entries.push_back(bench.Store(OffloadIo::kUring, true, window * kMiB, buffers));
-    entries.push_back(bench.Store(OffloadIo::kThreads, true, window * kMiB, 3));
+  if (what != "updates") AddStreams(bench, entries);
+  if (what != "streams") {
+    AddUpdates(bench, entries);
+    Entry best = entries.front();
+    bench.Time(best);
+    AddSleeps(bench, best.rates.back() * 1e9, entries);
   }
-  entries.push_back(bench.Store(OffloadIo::kUring, false, 4 * kMiB, 3));
-  entries.push_back(bench.Store(OffloadIo::kThreads, false, 4 * kMiB, 3));
   for (int round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < entries.size(); ++i)
       bench.Time(entries[(i + static_cast<size_t>(round) * 3) % entries.size()]);

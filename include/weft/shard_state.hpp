@@ -30,6 +30,7 @@ inline void ReadState(const ShardParam& param, weft_shard_state_kind_t kind, std
   Check(weft_shard_state_read(param.get(), kind, begin, count, to));
 }
 
+// The same from `from`; say so with StateWritten afterwards.
 inline void WriteState(const ShardParam& param, weft_shard_state_kind_t kind, std::size_t begin,
                        std::size_t count, const void* from) {
   Check(weft_shard_state_write(param.get(), kind, begin, count, from));

@@ -61,6 +61,20 @@ class StrategiesProgramTest(unittest.TestCase):
             _, numbers = train(self.directory.name, strategy, ranks=4, nodes=nodes)
             self.assertEqual(numbers, expected, f"{strategy}, nodes {nodes}")
 
+    def test_optimizer_state_in_files_changes_no_number(self):
+        for optimizer in ("adamw", "muon"):
+            _, expected = train(self.directory.name, "ddp", "--optimizer", optimizer)
+            for strategy in ("ddp", "zero1", "full-shard"):
+                output, numbers = train(self.directory.name, strategy, "--optimizer", optimizer, "--offload", self.directory.name)
+                self.assertEqual(numbers, expected, f"{strategy}, {optimizer}")
+                self.assertRegex(output, r"\S+ kB of optimizer state in \S+, per step \S+ kB read, \S+ kB written")
+        # Nothing is left of them.
+        self.assertEqual({"runs", "text"}, set(os.listdir(self.directory.name)))
+
+    def test_a_directory_for_optimizer_state_that_is_not_there_is_named(self):
+        with self.assertRaisesRegex(AssertionError, "/nowhere/at/all"):
+            train(self.directory.name, "zero1", "--offload", "/nowhere/at/all")
+
     def test_the_plan_comes_before_the_first_step(self):
         output, _ = train(self.directory.name, "full-shard")
         before = output.partition("step 1/21")[0]
