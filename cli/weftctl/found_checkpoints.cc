@@ -21,6 +21,7 @@ absl::StatusOr<std::vector<FoundCheckpoint>> FindCheckpoints(const std::string& 
                         ListCheckpoints(SystemFiles(), directory));
   if (all.empty()) return NoneIn(directory, "checkpoint");
   std::vector<FoundCheckpoint> found;
+  found.reserve(all.size());
   for (const CatalogEntry& entry : all)
     found.push_back({.path = JoinPath(directory, DirectoryName(entry.name)),
                      .name = entry.name,

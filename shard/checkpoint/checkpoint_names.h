@@ -13,11 +13,11 @@
 // Thread-safety: pure functions.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace weft {
@@ -30,7 +30,12 @@ inline constexpr int64_t kCheckpointStepMax = int64_t{1} << 53;
 struct CheckpointName {
   int64_t run = 0;
   int64_t step = 0;
-  auto operator<=>(const CheckpointName&) const = default;
+
+  bool operator==(const CheckpointName&) const = default;
+
+  bool operator<(const CheckpointName& other) const {
+    return std::pair(run, step) < std::pair(other.run, other.step);
+  }
 };
 
 std::string DirectoryName(const CheckpointName& name);
