@@ -224,8 +224,14 @@ weft_result_t weft_checkpoint_save(weft_checkpoint_t checkpoint,
     if (copy.step < 0) {
       return calls::Invalid(kCall, StrCat("step is ", copy.step, "; use 0 or a positive number"));
     }
-    return weft::Annotate(checkpoint->checkpoint->Save(copy.step, copy.background != 0),
-                          "checkpoint_save: ");
+    if (copy.in_place != 0 && copy.background == 0) {
+      return calls::Invalid(kCall, "in_place is set without background; set both, or neither");
+    }
+    using How = weft::Checkpoint::How;
+    const How how = copy.in_place != 0     ? How::kInPlace
+                    : copy.background != 0 ? How::kBackground
+                                           : How::kForeground;
+    return weft::Annotate(checkpoint->checkpoint->Save(copy.step, how), "checkpoint_save: ");
   });
 }
 

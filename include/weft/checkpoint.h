@@ -113,8 +113,12 @@ WEFT_EXPORT weft_result_t weft_checkpoint_add_value(weft_checkpoint_t checkpoint
 typedef struct weft_checkpoint_save_config {
   size_t struct_size;
   int64_t step; /* of training; more than that of the save, or load, before */
-  /* 1: return when this rank's part is copied, into memory that the checkpoint keeps, as large as the part. A thread writes it. */
+  /* 1: return when this rank's part is copied, into memory that the checkpoint keeps, as large as the part. A thread writes it. State that is
+   * offloaded is not copied, as with in_place. */
   int background;
+  /* 1, with background: params alone are copied. Moments and main copies are written from where they are, and the next weft_shard_optimizer_step waits
+   * until that has been done. Do not write them yourself before, or weft_checkpoint_wait. */
+  int in_place;
 } weft_checkpoint_save_config_t;
 
 /* Saves, between steps or after finish, on every rank. Not collective: no rank waits for another, but each waits until its save before has

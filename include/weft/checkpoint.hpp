@@ -43,10 +43,13 @@ class Checkpoint : public Handle<weft_checkpoint_t, weft_checkpoint_destroy> {
   }
 
   // Returns when the checkpoint is committed.
-  void Save(std::int64_t step) const { SaveAt(step, 0); }
+  void Save(std::int64_t step) const { SaveAt(step, 0, 0); }
 
   // Returns when this rank's part is copied.
-  void SaveInBackground(std::int64_t step) const { SaveAt(step, 1); }
+  void SaveInBackground(std::int64_t step) const { SaveAt(step, 1, 0); }
+
+  // Returns when this rank's params are copied; the next update waits until optimizer state is written.
+  void SaveInPlace(std::int64_t step) const { SaveAt(step, 1, 1); }
 
   // Whether the last save has ended; throws what it failed with.
   bool Test() const { return internal::Returned<int>(weft_checkpoint_test, get()) != 0; }
@@ -65,11 +68,12 @@ class Checkpoint : public Handle<weft_checkpoint_t, weft_checkpoint_destroy> {
   }
 
  private:
-  void SaveAt(std::int64_t step, int background) const {
+  void SaveAt(std::int64_t step, int background, int in_place) const {
     weft_checkpoint_save_config_t config = {};
     config.struct_size = sizeof(config);
     config.step = step;
     config.background = background;
+    config.in_place = in_place;
     Check(weft_checkpoint_save(get(), &config));
   }
 

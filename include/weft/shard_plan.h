@@ -61,6 +61,8 @@ typedef struct weft_shard_plan {
   uint64_t offload_bytes;
   uint64_t offload_read_bytes;
   uint64_t offload_written_bytes;
+  uint64_t
+      checkpoint_value_bytes; /* of checkpoint_bytes, params alone: the memory that saving takes with in_place */
 } weft_shard_plan_t;
 
 /* Works out the plan on this rank alone: allocates no parameters and communicates with nobody, so it also works on

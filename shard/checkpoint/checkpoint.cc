@@ -102,7 +102,7 @@ std::vector<NamedSource> Checkpoint::Sources() {
   return sources;
 }
 
-absl::StatusOr<Snapshot> Checkpoint::Take() {
+absl::StatusOr<Snapshot> Checkpoint::Take(bool in_place) {
   std::vector<SavedValue> values;
   for (const ValueCalls& calls : values_) {
     if (!calls.per_rank && group_->rank() != 0) continue;
@@ -111,10 +111,10 @@ absl::StatusOr<Snapshot> Checkpoint::Take() {
                       .rank = calls.per_rank ? group_->rank() : -1,
                       .bytes = std::move(bytes)});
   }
-  return TakeSnapshot(Sources(), std::move(values));
+  return TakeSnapshot(Sources(), std::move(values), in_place);
 }
 
-absl::Status Checkpoint::Save(int64_t step, bool background) {
+absl::Status Checkpoint::Save(int64_t step, How how) {
   if (step <= last_step_ || step > kCheckpointStepMax) {
     return MakeError(WEFT_INVALID_ARGUMENT,
                      StrCat("checkpoint_save: step ", step, " does not follow step ", last_step_,
@@ -134,7 +134,7 @@ absl::Status Checkpoint::Save(int64_t step, bool background) {
                               .ranks = group_->size()};
   last_step_ = step;
   asked_ = true;
-  absl::StatusOr<Snapshot> snapshot = Take();
+  absl::StatusOr<Snapshot> snapshot = Take(how == How::kInPlace);
   if (!snapshot.ok()) {
     // So that the others need not wait for this rank.
     ReportFailure(files_, place, snapshot.status());
@@ -143,7 +143,7 @@ absl::Status Checkpoint::Save(int64_t step, bool background) {
   const SaveSettings settings{.timeout_ns = options_.timeout_ns,
                               .config = options_.config,
                               .retention = options_.retention};
-  if (!background) return saver_.Run(place, *std::move(snapshot), settings);
+  if (how == How::kForeground) return saver_.Run(place, *std::move(snapshot), settings);
   absl::Status started = saver_.Start(place, *std::move(snapshot), settings);
   asked_ = !started.ok();
   return started;
@@ -184,6 +184,8 @@ absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds
       return LoadValues(saved.manifest());
     };
   }
+  // It may still read what is to be written now. How it has ended is told of later.
+  (void)saver_.WaitUntil(std::numeric_limits<int64_t>::max());
   absl::StatusOr<SavedCheckpoint> saved = LoadCheckpoint(*group_, files_, sources, request);
   WEFT_RETURN_IF_ERROR(saved.status());
   for (const NamedSource& named : sources)

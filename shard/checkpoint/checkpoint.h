@@ -3,7 +3,7 @@
 //   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Create(group, SystemFiles(), options));
 //   WEFT_RETURN_IF_ERROR(checkpoint->AddContext("", context));
 //   checkpoint->Load({.kinds = WEFT_SHARD_STATE_ALL}) ...              // collective; NOT_FOUND: a new run
-//   for (...) WEFT_RETURN_IF_ERROR(checkpoint->Save(step, /*background=*/true));      // no rank waits for another
+//   for (...) WEFT_RETURN_IF_ERROR(checkpoint->Save(step, Checkpoint::How::kBackground));      // no rank waits for another
 //   WEFT_ASSIGN_OR_RETURN(const bool committed, checkpoint->WaitUntil(deadline_ns));
 //
 // Thread-safety: one thread at a time, that of the contexts' step calls. What may be loaded at one time, a save reads at another: neither
@@ -63,9 +63,14 @@ class Checkpoint {
   // As CallerTensors::Add; INVALID_ARGUMENT for an interval that the shape has not.
   absl::Status AddTensor(SavedTensor tensor, size_t begin, size_t count, void* data);
 
-  // Steps must grow from save to save. In the background it returns as soon as the bytes are copied; else when the checkpoint is committed.
-  // An earlier save that has failed in the background, and that nobody has asked about, is told of by a warning.
-  absl::Status Save(int64_t step, bool background);
+  enum class How {
+    kForeground,  // it returns when the checkpoint is committed
+    kBackground,  // as soon as the bytes are copied
+    kInPlace,  // as soon as params are copied: the next update waits until optimizer state is written
+  };
+
+  // Steps must grow from save to save. State that is offloaded is never copied. An earlier save that has failed in the background, and that nobody has asked about, is told of by a warning.
+  absl::Status Save(int64_t step, How how);
 
   // As Saver's, of the last save.
   absl::StatusOr<bool> Test();
@@ -88,7 +93,7 @@ class Checkpoint {
         saver_(files, [group = group_.get()] { return !group->error().ok(); }) {}
 
   absl::Status AgreeOnRun();
-  absl::StatusOr<Snapshot> Take();
+  absl::StatusOr<Snapshot> Take(bool in_place);
   std::vector<NamedSource> Sources();
   absl::Status LoadValues(const Manifest& manifest);
 

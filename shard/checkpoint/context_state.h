@@ -22,6 +22,8 @@ class ContextState : public StateSource {
 
   absl::StatusOr<std::shared_ptr<const void>> Hold() override { return context_->state().Hold(); }
 
+  bool Holds(weft_shard_state_kind_t kind) const override { return kind != WEFT_SHARD_STATE_VALUE; }
+
   absl::Status ReadHeld(size_t tensor, weft_shard_state_kind_t kind, size_t begin, size_t count,
                         void* to) override;
   absl::Status Write(size_t tensor, weft_shard_state_kind_t kind, size_t begin, size_t count,

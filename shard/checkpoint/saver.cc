@@ -57,7 +57,7 @@ absl::Status Saver::Copy(Snapshot* snapshot) {
   if (!thread_.joinable()) {
     WEFT_ASSIGN_OR_RETURN(thread_, StartHiddenThread("weft-checkpoint", [this] { Loop(); }));
   }
-  if (const size_t bytes = snapshot->resident_bytes(); copy_.bytes() < bytes) {
+  if (const size_t bytes = snapshot->copied_bytes(); copy_.bytes() < bytes) {
     copy_ = PrivateMemory();
     WEFT_ASSIGN_OR_RETURN(
         copy_, PrivateMemory::Allocate(bytes, kCopyAlignment, "the copy of a checkpoint's state"));

@@ -41,7 +41,7 @@ class Saver {
   // Waits for an earlier save to end. Returns when the checkpoint is committed, or why it is not.
   absl::Status Run(const CheckpointPlace& place, Snapshot snapshot, const SaveSettings& settings);
 
-  // Waits for an earlier save to end, copies the bytes that are in memory, and returns; what becomes of it Test() and Wait() say. OUT_OF_MEMORY if
+  // Waits for an earlier save to end, copies the bytes that are not held, and returns; what becomes of it Test() and Wait() say. OUT_OF_MEMORY if
   // there is no room for the copy, which is kept for later saves; the other ranks are told of an error.
   absl::Status Start(const CheckpointPlace& place, Snapshot snapshot, const SaveSettings& settings);
 

@@ -19,7 +19,7 @@ struct Piece {
 };
 
 // This rank's cut of a tensor, which is the same for all its kinds; its states go to *pieces.
-absl::Status AddTensor(StateSource* source, size_t index, SavedTensor* tensor,
+absl::Status AddTensor(StateSource* source, size_t index, bool in_place, SavedTensor* tensor,
                        std::vector<Piece>* pieces) {
   for (int number = 0; number < WEFT_SHARD_STATE_KINDS; ++number) {
     const auto kind = static_cast<weft_shard_state_kind_t>(number);
@@ -38,23 +38,24 @@ absl::Status AddTensor(StateSource* source, size_t index, SavedTensor* tensor,
                                  .source = source,
                                  .tensor = index,
                                  .kind = kind,
-                                 .begin = part.write_begin}});
+                                 .begin = part.write_begin,
+                                 .held = data == nullptr || (in_place && source->Holds(kind))}});
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-size_t Snapshot::resident_bytes() const {
-  size_t resident = 0;
+size_t Snapshot::copied_bytes() const {
+  size_t copied = 0;
   for (size_t i = 0; i < entries.size(); ++i)
-    resident += bytes[i].data == nullptr ? 0 : entries[i].end - entries[i].begin;
-  return resident;
+    copied += bytes[i].held ? 0 : entries[i].end - entries[i].begin;
+  return copied;
 }
 
 void Snapshot::CopyTo(char* to) {
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (bytes[i].data == nullptr) continue;
+    if (bytes[i].held) continue;
     const size_t count = entries[i].end - entries[i].begin;
     std::memcpy(to, bytes[i].data, count);
     bytes[i].data = to;
@@ -63,7 +64,7 @@ void Snapshot::CopyTo(char* to) {
 }
 
 absl::StatusOr<Snapshot> TakeSnapshot(const std::vector<NamedSource>& sources,
-                                      std::vector<SavedValue> values) {
+                                      std::vector<SavedValue> values, bool in_place) {
   Snapshot snapshot;
   snapshot.values = std::move(values);
   std::vector<Piece> pieces;
@@ -74,13 +75,13 @@ absl::StatusOr<Snapshot> TakeSnapshot(const std::vector<NamedSource>& sources,
     for (size_t i = 0; i < tensors.size(); ++i) {
       // Several intervals of one tensor on one rank are told apart by their cuts.
       SavedTensor tensor = tensors[i];
-      WEFT_RETURN_IF_ERROR(AddTensor(named.source, i, &tensor, &pieces));
+      WEFT_RETURN_IF_ERROR(AddTensor(named.source, i, in_place, &tensor, &pieces));
       snapshot.tensors.push_back(std::move(tensor));
     }
-    const bool elsewhere =
+    const bool holds =
         std::any_of(pieces.begin() + static_cast<ptrdiff_t>(first_piece), pieces.end(),
-                    [](const Piece& piece) { return piece.bytes.data == nullptr; });
-    if (elsewhere) {
+                    [](const Piece& piece) { return piece.bytes.held; });
+    if (holds) {
       WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const void> hold, named.source->Hold());
       snapshot.holds.push_back(std::move(hold));
     }

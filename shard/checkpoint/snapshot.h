@@ -5,7 +5,7 @@
 //   ... WriteRank(files, place, snapshot) ...          // in another thread
 //   snapshot.holds.clear();                            // and what was not copied may change again
 //
-// State that is not in memory is not copied either: its source is held, and read when the entry is written.
+// What is held is not copied: it is read when the entry is written, from memory or, where it is not there, through its source.
 //
 // Thread-safety: a value; its bytes are read where they are.
 #pragma once
@@ -30,6 +30,7 @@ struct EntryBytes {
   size_t tensor = 0;
   weft_shard_state_kind_t kind = WEFT_SHARD_STATE_VALUE;
   size_t begin = 0;
+  bool held = false;  // it stays as it is as long as `holds` live
 };
 
 struct Snapshot {
@@ -43,14 +44,15 @@ struct Snapshot {
 
   size_t data_bytes() const { return entries.empty() ? 0 : entries.back().end; }
 
-  // Of those that are in memory.
-  size_t resident_bytes() const;
-  // Copies these to `to`, of resident_bytes(), and refers to them there from then on.
+  // Of those that are not held.
+  size_t copied_bytes() const;
+  // Copies these to `to`, of copied_bytes(), and refers to them there from then on.
   void CopyTo(char* to);
 };
 
-// Of all sources, what this rank is to write. INVALID_ARGUMENT if two of them have a tensor, or numbers, of one name.
+// Of all sources, what this rank is to write. What can be held is, if it is not in memory or `in_place`. INVALID_ARGUMENT if two of them have a
+// tensor, or numbers, of one name.
 absl::StatusOr<Snapshot> TakeSnapshot(const std::vector<NamedSource>& sources,
-                                      std::vector<SavedValue> values);
+                                      std::vector<SavedValue> values, bool in_place = false);
 
 }  // namespace weft

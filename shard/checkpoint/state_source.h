@@ -4,7 +4,7 @@
 // Elements are counted within the whole tensor, whatever part of it this rank has.
 //
 // Thread-safety: of the thread that makes the calls of the checkpoint; what Part() tells may be read from any.
-// A source all of whose parts have data leaves Hold, ReadHeld and Write as they are.
+// A source all of whose parts have data leaves ReadHeld and Write as they are, and Hold, if it holds nothing.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +40,13 @@ class StateSource {
   // Of a kind that the tensor has.
   virtual absl::StatusOr<StatePart> Part(size_t tensor, weft_shard_state_kind_t kind) = 0;
 
-  // Elements of a part that has no data. While a hold lives what is read stays as it is, and any thread may read it, one at a time.
+  // While it lives, parts of the kinds that it holds stay as they are: whoever changes them waits. Any thread may then read them, one at a
+  // time.
   virtual absl::StatusOr<std::shared_ptr<const void>> Hold();
+
+  virtual bool Holds(weft_shard_state_kind_t /*kind*/) const { return false; }
+
+  // Elements of a part that has no data, and is held.
   virtual absl::Status ReadHeld(size_t tensor, weft_shard_state_kind_t kind, size_t begin,
                                 size_t count, void* to);
   virtual absl::Status Write(size_t tensor, weft_shard_state_kind_t kind, size_t begin,

@@ -88,19 +88,18 @@ Traffic TrafficOf(const PlanInput& input, const ContextPlan& plan) {
 }
 
 // This rank's share of the values, main copies and moments of all params.
-uint64_t CheckpointBytes(const PlanInput& input, const Layout& layout) {
+void TakeCheckpointBytes(const PlanInput& input, const Layout& layout, weft_shard_plan_t* plan) {
   const std::vector<ParamSpec>& params = input.registry->params();
-  uint64_t bytes = 0;
   for (size_t param = 0; param < params.size(); ++param) {
     const ParamSpec& spec = params[param];
-    size_t element = DtypeSize(spec.dtype);
-    if (!spec.frozen && !input.groups.empty()) {
-      const OptimizerGroup& group = input.groups[static_cast<size_t>(spec.group)];
-      element += NeedsOf(group, spec.dtype).floats() * sizeof(float);
-    }
-    bytes += element * WriteShare(layout, layout.places[param], spec.count).count;
+    const size_t share = WriteShare(layout, layout.places[param], spec.count).count;
+    const size_t values = DtypeSize(spec.dtype) * share;
+    plan->checkpoint_value_bytes += values;
+    plan->checkpoint_bytes += values;
+    if (spec.frozen || input.groups.empty()) continue;
+    const OptimizerGroup& group = input.groups[static_cast<size_t>(spec.group)];
+    plan->checkpoint_bytes += NeedsOf(group, spec.dtype).floats() * sizeof(float) * share;
   }
-  return bytes;
 }
 
 weft_shard_plan_t NumbersOf(const PlanInput& input, const ContextPlan& made) {
@@ -128,7 +127,7 @@ weft_shard_plan_t NumbersOf(const PlanInput& input, const ContextPlan& made) {
   plan.offload_bytes = made.offload.windows.file_bytes;
   plan.offload_read_bytes = made.offload.windows.read_bytes;
   plan.offload_written_bytes = made.offload.windows.written_bytes;
-  plan.checkpoint_bytes = CheckpointBytes(input, layout);
+  TakeCheckpointBytes(input, layout, &plan);
   plan.pool_bytes = made.moving_bytes + made.places.bytes;
   for (const Pack& unit : layout.units)
     plan.largest_unit_bytes = std::max<uint64_t>(plan.largest_unit_bytes, unit.bytes);

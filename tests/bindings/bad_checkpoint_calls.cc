@@ -205,6 +205,14 @@ void AddUseFaults(std::vector<BadCall>* calls) {
                         return Save(b.checkpoint, step);
                       }});
   }
+  calls->push_back({kSave, "in_place_without_background", WEFT_INVALID_ARGUMENT,
+                    "in_place is set without background", [](Bench& b) {
+                      weft_checkpoint_save_config_t config = {};
+                      config.struct_size = sizeof(config);
+                      config.step = 1;
+                      config.in_place = 1;
+                      return weft_checkpoint_save(b.checkpoint, &config);
+                    }});
   AddHandleFaults<weft_checkpoint_t>(
       kTest, "checkpoint",
       [](Bench& b, weft_checkpoint_t checkpoint) {

@@ -1,12 +1,15 @@
 // Checkpoints of jobs: contexts under any preset and number of ranks, saved here or in the background, and loaded again under others.
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/hidden_thread.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "gmock/gmock.h"
@@ -49,12 +52,12 @@ WholeState RunJob(const StateCase& setup, Files& files, const CheckpointOptions&
   return MergeStates(saved, setup.optimizer);
 }
 
-WholeState TrainAndSave(const StateCase& setup, Files& files, bool background) {
+WholeState TrainAndSave(const StateCase& setup, Files& files, Checkpoint::How how) {
   return RunJob(setup, files, InDirectory("/c"),
                 [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
                   WEFT_RETURN_IF_ERROR(LoadValues(context));
                   WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, 0, kSteps));
-                  WEFT_RETURN_IF_ERROR(checkpoint.Save(kSteps, background));
+                  WEFT_RETURN_IF_ERROR(checkpoint.Save(kSteps, how));
                   return checkpoint.WaitUntil(kForever).status();
                 });
 }
@@ -81,7 +84,7 @@ TEST_P(CheckpointJobs, AnyRanksAndPresetLoadWhatAnyOthersSaved) {
     if (!sample.Takes(i)) continue;
     test::SimFiles files;
     const StateCase from{.preset = kStatePresets[i], .ranks = ranks, .optimizer = optimizer};
-    const WholeState saved = TrainAndSave(from, files, /*background=*/i % 2 == 0);
+    const WholeState saved = TrainAndSave(from, files, static_cast<Checkpoint::How>(i % 3));
     ASSERT_FALSE(HasFailure()) << NameOf(from);
     for (const int others : {1, 2, 3, 4, 5, 8}) {
       const StateCase to{
@@ -126,7 +129,7 @@ TEST(CheckpointJob, SlicesOfATensorAreLoadedAsOneAndTheOtherWayRound) {
                                 Checkpoint::Create(group, files, InDirectory("/c")));
           WEFT_RETURN_IF_ERROR(checkpoint->AddContext(StrCat("slice ", rank), *context));
           if (save) {
-            WEFT_RETURN_IF_ERROR(checkpoint->Save(1, /*background=*/false));
+            WEFT_RETURN_IF_ERROR(checkpoint->Save(1, Checkpoint::How::kForeground));
           } else {
             WEFT_RETURN_IF_ERROR(checkpoint->Load(-1, WEFT_SHARD_STATE_VALUES).status());
           }
@@ -171,7 +174,7 @@ TEST(CheckpointJob, TrainsOnUnderAnotherPresetAsIfItHadNotStopped) {
     test::SimFiles files;
     StateCase from = whole;
     from.preset = kStatePresets[i];
-    TrainAndSave(from, files, /*background=*/true);
+    TrainAndSave(from, files, Checkpoint::How::kBackground);
     ASSERT_FALSE(HasFailure());
     StateCase to = whole;
     to.preset = kStatePresets[(i + 3) % std::size(kStatePresets)];
@@ -187,19 +190,47 @@ const StateCase& ThreeRanks() {
   return setup;
 }
 
-// The copy is complete when the call returns: what training makes of the state later is not in the checkpoint.
+// What training makes of the state later is not in the checkpoint, whether it was copied when the call returned or is read in its place.
 TEST(CheckpointJob, ASaveInTheBackgroundHasTheStateOfItsMoment) {
-  test::SimFiles files;
   const StateCase& setup = ThreeRanks();
-  RunJob(setup, files, InDirectory("/c"),
-         [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
-           WEFT_RETURN_IF_ERROR(LoadValues(context));
-           WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, 0, kSteps));
-           WEFT_RETURN_IF_ERROR(checkpoint.Save(kSteps, /*background=*/true));
-           WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, kSteps, 2));
-           return checkpoint.WaitUntil(kForever).status();
-         });
-  EXPECT_EQ(LoadAndTrain(setup, files, 0).DifferenceFrom(RunFrom(setup, nullptr, 0, kSteps)), "");
+  for (const Checkpoint::How how : {Checkpoint::How::kBackground, Checkpoint::How::kInPlace}) {
+    test::SimFiles files;
+    RunJob(setup, files, InDirectory("/c"),
+           [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
+             WEFT_RETURN_IF_ERROR(LoadValues(context));
+             WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, 0, kSteps));
+             WEFT_RETURN_IF_ERROR(checkpoint.Save(kSteps, how));
+             WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, kSteps, 2));
+             return checkpoint.WaitUntil(kForever).status();
+           });
+    EXPECT_EQ(LoadAndTrain(setup, files, 0).DifferenceFrom(RunFrom(setup, nullptr, 0, kSteps)), "");
+  }
+}
+
+// In place no state is copied but params.
+TEST(CheckpointJob, ASaveInPlaceCopiesParamsAlone) {
+  ExpectAllOk(RunRanks(
+      GroupKind::kLocal, 3, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, ThreeRanks()));
+        WEFT_ASSIGN_OR_RETURN(ContextState state, ContextState::Of(*context));
+        WEFT_ASSIGN_OR_RETURN(const weft_shard_plan_t plan, context->Plan());
+        WEFT_ASSIGN_OR_RETURN(const Snapshot all, TakeSnapshot({{"", &state}}, {}));
+        EXPECT_EQ(all.copied_bytes(), plan.checkpoint_bytes);
+        WEFT_ASSIGN_OR_RETURN(Snapshot in_place, TakeSnapshot({{"", &state}}, {}, true));
+        EXPECT_EQ(in_place.copied_bytes(), plan.checkpoint_value_bytes) << rank;
+        EXPECT_LT(plan.checkpoint_value_bytes, plan.checkpoint_bytes);
+        // An update waits until nobody holds the state.
+        std::atomic<bool> let_go{false};
+        absl::StatusOr<std::thread> letting_go = StartHiddenThread("letting-go", [&] {
+          EXPECT_EQ(in_place.holds.size(), 1u);
+          let_go.store(true);
+          in_place.holds.clear();
+        });
+        const absl::Status trained = TrainSteps(*context, ThreeRanks(), rank, 0, 1);
+        EXPECT_TRUE(let_go.load());
+        letting_go->join();
+        return trained;
+      }));
 }
 
 // Of rank 1's file alone: the other ranks need not even have looked at it.
@@ -210,9 +241,9 @@ TEST(CheckpointJob, AllRanksGoBackToTheOneBeforeIfOneFindsTheLatestDamaged) {
          [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
            WEFT_RETURN_IF_ERROR(LoadValues(context));
            WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, 0, kSteps));
-           WEFT_RETURN_IF_ERROR(checkpoint.Save(kSteps, /*background=*/false));
+           WEFT_RETURN_IF_ERROR(checkpoint.Save(kSteps, Checkpoint::How::kForeground));
            WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, kSteps, 1));
-           return checkpoint.Save(kSteps + 1, /*background=*/false);
+           return checkpoint.Save(kSteps + 1, Checkpoint::How::kForeground);
          });
   const std::string damaged = "/c/step-00000004/rank-00001.safetensors";
   files.Corrupt(damaged, files.Contents(damaged).size() - 1, 1);
@@ -233,7 +264,7 @@ TEST(CheckpointJob, AllRanksGoBackToTheOneBeforeIfOneFindsTheLatestDamaged) {
 
 TEST(CheckpointJob, AnotherModelIsRefusedOnAllRanks) {
   test::SimFiles files;
-  TrainAndSave(ThreeRanks(), files, false);
+  TrainAndSave(ThreeRanks(), files, Checkpoint::How::kForeground);
   ExpectAllOk(RunRanks(
       GroupKind::kLocal, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
         WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
@@ -263,7 +294,7 @@ TEST(CheckpointJob, ATensorThatNobodyTakesIsRefusedUnlessValuesAloneAreLoaded) {
                                                    rank == 0 ? 2 : 3, a.data()));
         if (rank == 1)
           WEFT_RETURN_IF_ERROR(checkpoint->AddTensor({.name = "b", .shape = {3}}, 0, 3, b.data()));
-        return checkpoint->Save(1, false);
+        return checkpoint->Save(1, Checkpoint::How::kForeground);
       }));
   ExpectAllOk(RunRanks(
       GroupKind::kLocal, 3, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
@@ -297,7 +328,7 @@ TEST(CheckpointJob, ARankMayHaveSeveralSlicesOfATensor) {
         WEFT_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Create(group, files, InDirectory("/c")));
         std::vector<float> saved = {1, 2, 3, 4, 5, 6};
         WEFT_RETURN_IF_ERROR(add(*checkpoint, saved.data()));
-        return checkpoint->Save(1, false);
+        return checkpoint->Save(1, Checkpoint::How::kForeground);
       }));
   ExpectAllOk(
       RunRanks(GroupKind::kLocal, 2, [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
@@ -340,7 +371,7 @@ TEST(CheckpointJob, ValuesAreGivenBackToTheRanksThatHadThem) {
                      }));
       };
   run(2, [](int, Checkpoint& checkpoint, std::string*, std::string*) {
-    return checkpoint.Save(1, true);
+    return checkpoint.Save(1, Checkpoint::How::kBackground);
   });
   run(3, [](int rank, Checkpoint& checkpoint, std::string* all, std::string* own) -> absl::Status {
     WEFT_RETURN_IF_ERROR(checkpoint.Load(-1, WEFT_SHARD_STATE_ALL).status());
@@ -358,9 +389,10 @@ TEST(CheckpointJob, ANewDirectoryHasNoneAndStepsMustGrow) {
         EXPECT_TRUE(absl::IsNotFound(checkpoint->Load(-1, WEFT_SHARD_STATE_ALL).status()));
         WEFT_ASSIGN_OR_RETURN(const bool idle, checkpoint->Test());
         EXPECT_TRUE(idle);
-        WEFT_RETURN_IF_ERROR(checkpoint->Save(5, true));
-        EXPECT_EQ(ResultOf(checkpoint->Save(5, true)), WEFT_INVALID_ARGUMENT);
-        WEFT_RETURN_IF_ERROR(checkpoint->Save(6, true));
+        WEFT_RETURN_IF_ERROR(checkpoint->Save(5, Checkpoint::How::kBackground));
+        EXPECT_EQ(ResultOf(checkpoint->Save(5, Checkpoint::How::kBackground)),
+                  WEFT_INVALID_ARGUMENT);
+        WEFT_RETURN_IF_ERROR(checkpoint->Save(6, Checkpoint::How::kBackground));
         WEFT_RETURN_IF_ERROR(checkpoint->WaitUntil(kForever).status());
         EXPECT_TRUE(absl::IsNotFound(checkpoint->Load(4, WEFT_SHARD_STATE_ALL).status()));
         EXPECT_EQ(checkpoint->Load(5, WEFT_SHARD_STATE_ALL)->step, 5);
@@ -384,12 +416,12 @@ TEST(CheckpointJob, AFailureOfOneRankIsToldToAllAndTheNextSaveIsMade) {
           WEFT_RETURN_IF_ERROR(files.MakeDirectory("/c/step-00000001"));
           WEFT_RETURN_IF_ERROR(files.MakeDirectory("/c/step-00000001/rank-00001.safetensors"));
         }
-        WEFT_RETURN_IF_ERROR(checkpoint->Save(1, true));
+        WEFT_RETURN_IF_ERROR(checkpoint->Save(1, Checkpoint::How::kBackground));
         const auto ended = checkpoint->WaitUntil(kForever);
         EXPECT_FALSE(ended.ok());
         EXPECT_THAT(std::string(ended.status().message()), HasSubstr("rank-00001.safetensors"));
         WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 0, 1));
-        return checkpoint->Save(2, false);
+        return checkpoint->Save(2, Checkpoint::How::kForeground);
       }));
   EXPECT_TRUE(SavedCheckpoint::Open(files, "/c/step-00000002").ok());
 }

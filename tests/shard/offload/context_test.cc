@@ -88,7 +88,7 @@ TEST_P(OffloadedContexts, SaveAndLoadCheckpoints) {
               } else {
                 WEFT_RETURN_IF_ERROR(LoadValues(*context));
                 WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 0, kSteps));
-                WEFT_RETURN_IF_ERROR(checkpoint->Save(kSteps, /*background=*/true));
+                WEFT_RETURN_IF_ERROR(checkpoint->Save(kSteps, Checkpoint::How::kBackground));
               }
               WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, kSteps, kSteps));
               WEFT_ASSIGN_OR_RETURN(saved[static_cast<size_t>(rank)], SaveState(*context));
