@@ -32,7 +32,7 @@ namespace weft {
 class QueuedStore : public BlockStore {
  public:
   // Large enough for the disk, and small enough that a window is several of them (docs/perf/offload.md).
-  static constexpr size_t kBlockBytes = size_t{1} << 20;
+  static constexpr size_t kBlockBytes = size_t{2} << 20;
   static constexpr uint32_t kAttemptsMax = 64;
 
   struct Settings {
