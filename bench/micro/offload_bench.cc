@@ -109,7 +109,7 @@ struct Bench {
   int file = -1;
   size_t bytes = 0;
   size_t threads = 4;
-  size_t depth = 32;
+  size_t depth = 8;
   size_t block_bytes = QueuedStore::kBlockBytes;
   std::byte* memory = nullptr;
 

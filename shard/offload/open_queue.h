@@ -29,7 +29,7 @@ struct BlockQueueConfig {
   OffloadIo io = OffloadIo::kAuto;
   // Where most requests lie; they outlive the queue.
   std::span<const std::span<std::byte>> buffers = {};
-  size_t depth = 32;
+  size_t depth = 8;
   size_t threads = 4;  // if there are threads
 };
 

@@ -1,6 +1,6 @@
 // A queue of requests that a few threads carry out by pread and pwrite: works everywhere, and takes more CPU time than io_uring.
 //
-//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<BlockQueue> queue, ThreadQueue::Open(file, {.threads = 4, .depth = 32}));
+//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<BlockQueue> queue, ThreadQueue::Open(file, {.threads = 4, .depth = 8}));
 //
 // Threads: its own, hidden ones (base/hidden_thread.h), started by Open and joined by the destructor. They sleep when there is nothing to do.
 #pragma once
@@ -27,7 +27,7 @@ class ThreadQueue : public BlockQueue {
  public:
   struct Settings {
     size_t threads = 4;
-    size_t depth = 32;
+    size_t depth = 8;
   };
 
   // Takes `file` unless it fails. SYSTEM_ERROR if there is no thread to be had.

@@ -1,7 +1,7 @@
 // A queue of requests that the kernel carries out by itself: io_uring. Submitting and taking happen in the caller's calls; there is no thread.
 //
 //   WEFT_ASSIGN_OR_RETURN(const UringModule* uring, LoadUringModule());
-//   WEFT_ASSIGN_OR_RETURN(auto queue, UringQueue::Open(*uring, file, {.depth = 32, .buffers = slots}));
+//   WEFT_ASSIGN_OR_RETURN(auto queue, UringQueue::Open(*uring, file, {.depth = 8, .buffers = slots}));
 //
 // Requests in registered buffers spare the kernel to look up and hold their pages each time. Where it does not take them (RLIMIT_MEMLOCK), requests
 // are plain ones.
@@ -28,7 +28,7 @@ namespace weft {
 class UringQueue : public BlockQueue {
  public:
   struct Settings {
-    size_t depth = 32;
+    size_t depth = 8;
     // Where most requests lie; they outlive the queue.
     std::span<const std::span<std::byte>> buffers = {};
   };
