@@ -90,6 +90,7 @@ class JsonReader {
       FailValue(StrCat("no list of ", least, " to ", most));
       return list;
     }
+    list.reserve(json.size());
     for (const Json& one : json)
       list.push_back(&one);
     return list;

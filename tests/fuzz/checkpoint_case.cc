@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -125,15 +126,25 @@ MadeUpModel SmallModel() {
   return model;
 }
 
-SealedFile SealedFileOf(std::string_view text) {
-  return {.bytes = text.size(), .checksum = Crc32c(0, text.data(), text.size())};
+// As records have it.
+std::string BytesText(const std::string& file) {
+  return StrCat("\"bytes\":", file.size(), ",");
 }
 
-// The record of a file that is one chunk, or none.
-void Vouch(const std::string& tensors, RankRecord* record) {
-  record->file_bytes = tensors.size();
-  record->checksums.clear();
-  if (!tensors.empty()) record->checksums.push_back(Crc32c(0, tensors.data(), tensors.size()));
+// As records have it of a file that is one chunk.
+std::string ChunksText(const std::string& file) {
+  return StrCat("[\"", ChecksumText(Crc32c(0, file.data(), file.size())), "\"]");
+}
+
+// As manifests have it.
+std::string RecordEntry(const std::string& record) {
+  return StrCat("[", record.size(), ",\"", ChecksumText(Crc32c(0, record.data(), record.size())),
+                "\"]");
+}
+
+void ReplaceAll(std::string_view from, std::string_view to, std::string* text) {
+  for (size_t at = 0; (at = text->find(from, at)) != std::string::npos; at += to.size())
+    text->replace(at, from.size(), to);
 }
 
 // What stands before the seal.
@@ -151,15 +162,25 @@ std::optional<std::pair<size_t, size_t>> PlaceOf(const PlainJson& entry) {
   return std::pair(place[0].get<size_t>(), place[1].get<size_t>());
 }
 
+// Where the last of the entries ends, of a header that has no spaces.
+size_t DataBytes(const std::string& header) {
+  static constexpr std::string_view kPlace = "\"data_offsets\":[";
+  size_t most = 0;
+  for (size_t at = 0; (at = header.find(kPlace, at)) != std::string::npos;) {
+    at = std::min(header.find(',', at + kPlace.size()), header.size());
+    size_t end = 0;
+    std::from_chars(header.data() + std::min(at + 1, header.size()), header.data() + header.size(),
+                    end);
+    most = std::max(most, end);
+  }
+  return most;
+}
+
 // A safetensors file of this header, with as much data as it speaks of, if that is little: first the data of `whole`.
 std::string TensorsFile(const std::string& header, const std::string& whole) {
   const uint64_t whole_header = WireReader(whole).U64();
   std::string data = whole.substr(kSafetensorsLengthBytes + whole_header);
-  const PlainJson json = PlainJson::parse(header, nullptr, false);
-  size_t end = 0;
-  for (const auto& [name, entry] : json.items()) {
-    if (const auto place = PlaceOf(entry)) end = std::max(end, place->second);
-  }
+  const size_t end = DataBytes(header);
   if (end <= kDataBytesMax) data.resize(end, 'x');
   WireWriter file;
   file.U64(header.size());
@@ -452,7 +473,8 @@ CheckpointCase::CheckpointCase() : model_(SmallModel()) {
                       .tensors = snapshot.tensors,
                       .scalars = snapshot.scalars,
                       .values = snapshot.values};
-    Vouch(tensors, &record);
+    record.file_bytes = tensors.size();
+    record.checksums = {Crc32c(0, tensors.data(), tensors.size())};
     for (size_t i = 0; i < record.tensors.size(); ++i) {
       for (TensorCut& cut : record.tensors[i].cuts) {
         cut.rank = rank;
@@ -498,39 +520,35 @@ std::vector<std::string> CheckpointCase::Seeds() const {
 }
 
 CheckpointCase::Contents CheckpointCase::Make(const std::vector<std::string>& pieces,
-                                              unsigned flags, const Contents& whole) {
-  Contents contents = whole;
+                                              unsigned flags) const {
+  Contents contents = whole_;
   size_t next = 0;
   bool replaced[kCheckpointFiles] = {};
   for (int number = 0; number < kCheckpointFiles; ++number) {
     if ((flags >> number & 1) == 0 || next == pieces.size()) continue;
     const auto file = static_cast<CheckpointFile>(number);
     const std::string& piece = pieces[next++];
-    std::string& text = contents[PathOf(file)];
+    std::string& text = contents.find(PathOf(file))->second;
     replaced[number] = true;
-    if ((flags & kVerbatim) != 0)
-      text = piece;
-    else if (file == CheckpointFile::kTensors0 || file == CheckpointFile::kTensors1)
-      text = TensorsFile(piece, text);
-    else
-      text = Sealed(piece);
+    const bool tensors = file == CheckpointFile::kTensors0 || file == CheckpointFile::kTensors1;
+    text = tensors && (flags & kVerbatim) == 0 ? TensorsFile(piece, text) : piece;
   }
   if ((flags & kVerbatim) != 0) return contents;
-  bool mended = replaced[0];
+  // What the texts say of the files as they were is said of them as they are.
+  std::string& manifest = contents.find(PathOf(CheckpointFile::kManifest))->second;
+  if (!replaced[0]) manifest = BeforeSeal(manifest);
   for (int rank = 0; rank < kRanks; ++rank) {
     if (!replaced[1 + rank] && !replaced[3 + rank]) continue;
-    mended = true;
-    absl::StatusOr<RankRecord> record = ReadRecord("record", contents[RecordPath(rank)]);
-    if (!record.ok()) continue;
-    Vouch(contents[TensorsPath(rank)], &*record);
-    contents[RecordPath(rank)] = RecordText(*record);
+    std::string& record = contents.find(RecordPath(rank))->second;
+    if (!replaced[1 + rank]) record = BeforeSeal(record);
+    const std::string& tensors = contents.find(TensorsPath(rank))->second;
+    const std::string& whole_tensors = whole_.find(TensorsPath(rank))->second;
+    ReplaceAll(BytesText(whole_tensors), BytesText(tensors), &record);
+    ReplaceAll(ChunksText(whole_tensors), ChunksText(tensors), &record);
+    record = Sealed(std::move(record));
+    ReplaceAll(RecordEntry(whole_.find(RecordPath(rank))->second), RecordEntry(record), &manifest);
   }
-  std::string& text = contents[PathOf(CheckpointFile::kManifest)];
-  absl::StatusOr<Manifest> manifest = ReadManifest("manifest", text);
-  if (!mended || !manifest.ok()) return contents;
-  for (int rank = 0; rank < std::min(kRanks, manifest->ranks); ++rank)
-    manifest->records[static_cast<size_t>(rank)] = SealedFileOf(contents[RecordPath(rank)]);
-  text = ManifestText(*manifest);
+  manifest = Sealed(std::move(manifest));
   return contents;
 }
 
@@ -566,13 +584,14 @@ CheckpointOutcome CheckpointCase::Try(std::string_view input) const {
     pieces.emplace_back(input.substr(at, end - at));
     at = end + 1;
   }
-  // Readers of one text, of anything.
-  for (const std::string& piece : pieces) {
-    static_cast<void>(ReadSafetensorsHeader(piece, piece.size()));
-    static_cast<void>(ParseDirectoryName(piece));
-    static_cast<void>(RankOfFailureName(piece));
+  if ((flags & kVerbatim) != 0) {  // readers of one text, of anything
+    for (const std::string& piece : pieces) {
+      static_cast<void>(ReadSafetensorsHeader(piece, piece.size()));
+      static_cast<void>(ParseDirectoryName(piece));
+      static_cast<void>(RankOfFailureName(piece));
+    }
   }
-  return Look(Make(pieces, flags, whole_), flags);
+  return Look(Make(pieces, flags), flags);
 }
 
 std::string CheckpointCase::Mutate(std::string input, std::mt19937_64& random) {

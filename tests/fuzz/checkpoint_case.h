@@ -7,9 +7,9 @@
 //   }
 //
 // An input is a byte of flags and then a piece for each file that it replaces, in the order of CheckpointFile, with a byte 0xff between two
-// pieces; all other files are those of a small whole checkpoint of two ranks. Unless it is kVerbatim, checksums, seals and sizes are made
-// right again after that, so that the reader gets to what the texts say: a piece is the text of a manifest or a record before its seal, or
-// the JSON of a safetensors header.
+// pieces; all other files are those of a small whole checkpoint of two ranks. Unless it is kVerbatim, a piece is the text of a manifest or a
+// record before its seal, or the JSON of a safetensors header, and what the texts say of the size and the checksum of a file as it was, they
+// say of it as it is now: so the reader gets to the rest of what they say.
 //
 // Thread-safety: one thread.
 #pragma once
@@ -68,8 +68,7 @@ class CheckpointCase {
  private:
   using Contents = std::map<std::string, std::string, std::less<>>;  // by path
 
-  static Contents Make(const std::vector<std::string>& pieces, unsigned flags,
-                       const Contents& whole);
+  Contents Make(const std::vector<std::string>& pieces, unsigned flags) const;
   CheckpointOutcome Look(const Contents& contents, unsigned flags) const;
 
   MadeUpModel model_;
