@@ -26,11 +26,14 @@
 namespace weft {
 
 using Json = nlohmann::ordered_json;
+// For texts of which nobody knows how many members an object may have: an ordered one looks through all of them for each.
+using SortedJson = nlohmann::json;
 
-class JsonReader {
+template <typename Json>
+class JsonReaderOf {
  public:
   // `subject`: what is read, as a sentence begins that says what is wrong with it.
-  explicit JsonReader(std::string_view subject) : subject_(subject) {}
+  explicit JsonReaderOf(std::string_view subject) : subject_(subject) {}
 
   const absl::Status& status() const { return status_; }
 
@@ -66,19 +69,19 @@ class JsonReader {
   }
 
   uint64_t Number(const Json& json, uint64_t most) {
-    if (json.is_number_unsigned() && json.get<uint64_t>() <= most) return json.get<uint64_t>();
+    if (json.is_number_unsigned() && json.template get<uint64_t>() <= most) return json.template get<uint64_t>();
     FailValue(StrCat("no number up to ", most));
     return 0;
   }
 
   bool Flag(const Json& json) {
-    if (json.is_boolean()) return json.get<bool>();
+    if (json.is_boolean()) return json.template get<bool>();
     FailValue("neither true nor false");
     return false;
   }
 
   std::string Text(const Json& json) {
-    if (json.is_string()) return json.get<std::string>();
+    if (json.is_string()) return json.template get<std::string>();
     FailValue("no text");
     return {};
   }
@@ -102,6 +105,9 @@ class JsonReader {
   absl::Status status_;
   const Json nothing_;
 };
+
+using JsonReader = JsonReaderOf<Json>;
+using SortedJsonReader = JsonReaderOf<SortedJson>;
 
 // On one line; text that is no UTF-8 is replaced.
 inline std::string JsonLine(const Json& json) {

@@ -9,6 +9,7 @@
 #include "base/json_reader.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/kernels/dtype.h"
 #include "shard/checkpoint/safetensors.h"
 #include "shard/checkpoint/sealed_text.h"
 
@@ -87,20 +88,20 @@ Json SealedFileAsJson(const SealedFile& file) {
 
 // ---- read ---------------------------------------------------------------------------------------
 
-class StateReader : public JsonReader {
+class StateReader : public SortedJsonReader {
  public:
-  using JsonReader::JsonReader;
+  using SortedJsonReader::SortedJsonReader;
 
-  uint64_t NumberOf(const Json& json, const char* name, uint64_t most = kNumberMax) {
+  uint64_t NumberOf(const SortedJson& json, const char* name, uint64_t most = kNumberMax) {
     return Number(Member(json, name), most);
   }
 
-  int64_t CountOf(const Json& json, const char* name) {
+  int64_t CountOf(const SortedJson& json, const char* name) {
     return static_cast<int64_t>(NumberOf(json, name));
   }
 
   // `digits` of hexadecimal.
-  uint64_t Hex(const Json& json, size_t digits) {
+  uint64_t Hex(const SortedJson& json, size_t digits) {
     const std::string text = Text(json);
     uint64_t number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
@@ -109,25 +110,25 @@ class StateReader : public JsonReader {
     return number;
   }
 
-  uint32_t Checksum(const Json& json) { return static_cast<uint32_t>(Hex(json, 8)); }
+  uint32_t Checksum(const SortedJson& json) { return static_cast<uint32_t>(Hex(json, 8)); }
 
-  SealedFile Sealed(const Json& json) {
-    const std::vector<const Json*> parts = List(json, 2, 2);
+  SealedFile Sealed(const SortedJson& json) {
+    const std::vector<const SortedJson*> parts = List(json, 2, 2);
     if (!ok()) return {};
     return {.bytes = Number(*parts[0], kNumberMax), .checksum = Checksum(*parts[1])};
   }
 
   // Any number, which a JSON writer may have written as an integer.
-  double Real(const Json& json) {
+  double Real(const SortedJson& json) {
     if (json.is_number()) return json.get<double>();
     FailValue("no number");
     return 0;
   }
 
-  SavedTensor Tensor(const Json& json, int ranks) {
+  SavedTensor Tensor(const SortedJson& json, int ranks) {
     SavedTensor tensor{.name = Text(Member(json, "name"))};
     size_t count = 1;
-    for (const Json* const dimension : List(Member(json, "shape"), 0, kDimensionsMax)) {
+    for (const SortedJson* const dimension : List(Member(json, "shape"), 0, kDimensionsMax)) {
       tensor.shape.push_back(static_cast<int64_t>(Number(*dimension, kNumberMax)));
       if (__builtin_mul_overflow(count, static_cast<size_t>(tensor.shape.back()), &count) ||
           count > kNumberMax)
@@ -135,7 +136,7 @@ class StateReader : public JsonReader {
     }
     const std::string type = Text(Member(json, "dtype"));
     if (!DtypeOfSafetensors(type, &tensor.dtype)) Fail(StrCat("a type called \"", type, "\""));
-    for (const Json* const kind : List(Member(json, "kinds"), 1, WEFT_SHARD_STATE_KINDS)) {
+    for (const SortedJson* const kind : List(Member(json, "kinds"), 1, WEFT_SHARD_STATE_KINDS)) {
       const std::string name = Text(*kind);
       const std::optional<weft_shard_state_kind_t> found = StateKindOf(name);
       if (found)
@@ -143,8 +144,8 @@ class StateReader : public JsonReader {
       else
         Fail(StrCat("a state called \"", name, "\""));
     }
-    for (const Json* const one : List(Member(json, "cuts"), 0, kCutsMax)) {
-      const std::vector<const Json*> parts = List(*one, 3, 3);
+    for (const SortedJson* const one : List(Member(json, "cuts"), 0, kCutsMax)) {
+      const std::vector<const SortedJson*> parts = List(*one, 3, 3);
       if (!ok()) break;
       const TensorCut cut{.rank = static_cast<int>(Number(*parts[0], kCheckpointRanksMax)),
                           .begin = Number(*parts[1], count),
@@ -159,7 +160,7 @@ class StateReader : public JsonReader {
     return tensor;
   }
 
-  weft_shard_state_scalars_t Scalars(const Json& json) {
+  weft_shard_state_scalars_t Scalars(const SortedJson& json) {
     weft_shard_state_scalars_t scalars{};
     scalars.struct_size = sizeof(scalars);
     scalars.steps_begun = CountOf(json, "steps_begun");
@@ -172,9 +173,9 @@ class StateReader : public JsonReader {
     return scalars;
   }
 
-  SavedValue Value(const Json& json, int ranks) {
+  SavedValue Value(const SortedJson& json, int ranks) {
     SavedValue value{.name = Text(Member(json, "name"))};
-    const Json& rank = Member(json, "rank");
+    const SortedJson& rank = Member(json, "rank");
     if (rank.is_number_integer() && rank.get<int64_t>() >= -1 && rank.get<int64_t>() < ranks)
       value.rank = rank.get<int>();
     else
@@ -185,18 +186,36 @@ class StateReader : public JsonReader {
     return value;
   }
 
+  // No sum of sizes that is made of them later wraps.
+  void CheckBytes(const std::vector<SavedTensor>& tensors) {
+    size_t bytes = 0;
+    for (const SavedTensor& tensor : tensors) {
+      for (int number = 0; number < WEFT_SHARD_STATE_KINDS; ++number) {
+        const auto kind = static_cast<weft_shard_state_kind_t>(number);
+        size_t of_kind = 0;
+        if (tensor.Has(kind) &&
+            (__builtin_mul_overflow(tensor.count(), DtypeSize(tensor.DtypeOf(kind)), &of_kind) ||
+             __builtin_add_overflow(bytes, of_kind, &bytes) || bytes > kNumberMax)) {
+          Fail(StrCat("tensors up to ", tensor.name, " that no memory can hold"));
+          return;
+        }
+      }
+    }
+  }
+
   // What both texts end with.
-  void State(const Json& json, int ranks, std::vector<SavedTensor>* tensors, SavedScalars* scalars,
-             std::vector<SavedValue>* values) {
-    for (const Json* const one : List(Member(json, "tensors"), 0, kTensorsMax)) {
+  void State(const SortedJson& json, int ranks, std::vector<SavedTensor>* tensors,
+             SavedScalars* scalars, std::vector<SavedValue>* values) {
+    for (const SortedJson* const one : List(Member(json, "tensors"), 0, kTensorsMax)) {
       if (!ok()) return;
       tensors->push_back(Tensor(*one, ranks));
     }
-    for (const Json* const one : List(Member(json, "scalars"), 0, kTensorsMax)) {
+    CheckBytes(*tensors);
+    for (const SortedJson* const one : List(Member(json, "scalars"), 0, kTensorsMax)) {
       if (!ok()) return;
       scalars->emplace(Text(Member(*one, "context")), Scalars(*one));
     }
-    for (const Json* const one : List(Member(json, "values"), 0, kTensorsMax)) {
+    for (const SortedJson* const one : List(Member(json, "values"), 0, kTensorsMax)) {
       if (!ok()) return;
       values->push_back(Value(*one, ranks));
     }
@@ -204,10 +223,10 @@ class StateReader : public JsonReader {
 };
 
 // The object under the seal.
-absl::StatusOr<Json> OpenSealed(std::string_view file, std::string_view text, size_t bytes_max,
-                                StateReader* reader) {
+absl::StatusOr<SortedJson> OpenSealed(std::string_view file, std::string_view text,
+                                      size_t bytes_max, StateReader* reader) {
   WEFT_RETURN_IF_ERROR(CheckSeal(file, text));
-  Json json = reader->Parse(text, bytes_max);
+  SortedJson json = reader->Parse(text, bytes_max);
   const uint64_t version = reader->NumberOf(json, "version");
   if (version == 0) reader->Fail("version 0 of the format, which there is not");
   WEFT_RETURN_IF_ERROR(reader->status());
@@ -248,7 +267,7 @@ std::string ManifestText(const Manifest& manifest) {
 
 absl::StatusOr<RankRecord> ReadRecord(std::string_view file, std::string_view text) {
   StateReader reader(file);
-  WEFT_ASSIGN_OR_RETURN(const Json json, OpenSealed(file, text, kRecordTextMax, &reader));
+  WEFT_ASSIGN_OR_RETURN(const SortedJson json, OpenSealed(file, text, kRecordTextMax, &reader));
   RankRecord record;
   record.job = reader.Hex(reader.Member(json, "job"), 16);
   record.step = reader.CountOf(json, "step");
@@ -259,7 +278,8 @@ absl::StatusOr<RankRecord> ReadRecord(std::string_view file, std::string_view te
   if (reader.NumberOf(json, "chunk_bytes") != kCheckpointChunkBytes)
     reader.Fail("another size of chunks");
   const size_t chunks = (record.file_bytes + kCheckpointChunkBytes - 1) / kCheckpointChunkBytes;
-  for (const Json* const one : reader.List(reader.Member(json, "crc32c_of_chunks"), chunks, chunks))
+  for (const SortedJson* const one :
+       reader.List(reader.Member(json, "crc32c_of_chunks"), chunks, chunks))
     record.checksums.push_back(reader.Checksum(*one));
   reader.State(json, record.ranks, &record.tensors, &record.scalars, &record.values);
   WEFT_RETURN_IF_ERROR(reader.status());
@@ -268,7 +288,7 @@ absl::StatusOr<RankRecord> ReadRecord(std::string_view file, std::string_view te
 
 absl::StatusOr<Manifest> ReadManifest(std::string_view file, std::string_view text) {
   StateReader reader(file);
-  WEFT_ASSIGN_OR_RETURN(const Json json, OpenSealed(file, text, kManifestTextMax, &reader));
+  WEFT_ASSIGN_OR_RETURN(const SortedJson json, OpenSealed(file, text, kManifestTextMax, &reader));
   if (reader.Text(reader.Member(json, "format")) != kManifestFormat)
     reader.Fail("another format than weft's checkpoints");
   Manifest manifest;
@@ -277,7 +297,7 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view file, std::string_view te
   manifest.ranks = static_cast<int>(reader.NumberOf(json, "ranks", kCheckpointRanksMax));
   manifest.config = reader.Sealed(reader.Member(json, "config"));
   const auto ranks = static_cast<size_t>(manifest.ranks);
-  for (const Json* const one : reader.List(reader.Member(json, "records"), ranks, ranks)) {
+  for (const SortedJson* const one : reader.List(reader.Member(json, "records"), ranks, ranks)) {
     if (!reader.ok()) break;
     manifest.records.push_back(reader.Sealed(*one));
   }

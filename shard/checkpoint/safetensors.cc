@@ -49,16 +49,18 @@ bool BytesOfShape(const SafetensorsEntry& entry, size_t* bytes) {
   return true;
 }
 
-SafetensorsEntry ReadEntry(JsonReader* reader, const std::string& name, const Json& json) {
+SafetensorsEntry ReadEntry(SortedJsonReader* reader, const std::string& name,
+                           const SortedJson& json) {
   SafetensorsEntry entry{.name = name};
   const std::string type = reader->Text(reader->Member(json, "dtype"));
   if (!DtypeOfSafetensors(type, &entry.dtype)) reader->Fail(StrCat("a type called \"", type, "\""));
-  for (const Json* const dimension :
+  for (const SortedJson* const dimension :
        reader->List(reader->Member(json, "shape"), 0, kSafetensorsDimensionsMax)) {
     entry.shape.push_back(
         static_cast<int64_t>(reader->Number(*dimension, std::numeric_limits<int64_t>::max())));
   }
-  const std::vector<const Json*> place = reader->List(reader->Member(json, "data_offsets"), 2, 2);
+  const std::vector<const SortedJson*> place =
+      reader->List(reader->Member(json, "data_offsets"), 2, 2);
   if (!reader->ok()) return entry;
   entry.begin = reader->Number(*place[0], std::numeric_limits<int64_t>::max());
   entry.end = reader->Number(*place[1], std::numeric_limits<int64_t>::max());
@@ -148,21 +150,19 @@ absl::StatusOr<size_t> SafetensorsHeaderBytes(std::string_view text, size_t file
 
 absl::StatusOr<SafetensorsLayout> ReadSafetensorsHeader(std::string_view text, size_t file_bytes) {
   WEFT_ASSIGN_OR_RETURN(const size_t header_bytes, SafetensorsHeaderBytes(text, file_bytes));
-  JsonReader reader("its safetensors header");
+  SortedJsonReader reader("its safetensors header");
   if (text.size() < header_bytes) reader.Fail("too few bytes");
   SafetensorsLayout layout{.data_begin = header_bytes};
-  // Sorted, as an ordered object looks through all that it has for each that comes.
-  nlohmann::json json;
+  SortedJson json;
   if (reader.ok()) {
-    const std::string_view object =
-        text.substr(kSafetensorsLengthBytes, header_bytes - kSafetensorsLengthBytes);
-    json = nlohmann::json::parse(object.begin(), object.end(), nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) reader.Fail("no JSON object");
+    json =
+        reader.Parse(text.substr(kSafetensorsLengthBytes, header_bytes - kSafetensorsLengthBytes),
+                     kSafetensorsHeaderMax);
   }
   if (json.size() > kSafetensorsEntriesMax) reader.Fail("too many tensors");
   if (reader.ok()) {
     for (const auto& [name, entry] : json.items()) {
-      if (name != kMetadataName) layout.entries.push_back(ReadEntry(&reader, name, Json(entry)));
+      if (name != kMetadataName) layout.entries.push_back(ReadEntry(&reader, name, entry));
     }
   }
   std::sort(layout.entries.begin(), layout.entries.end(),

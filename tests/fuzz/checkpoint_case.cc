@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -21,6 +22,7 @@
 #include "shard/checkpoint/saved_checkpoint.h"
 #include "shard/checkpoint/sealed_text.h"
 #include "shard/checkpoint/snapshot.h"
+#include "shard/checkpoint/tensor_export.h"
 
 namespace weft::test {
 namespace {
@@ -31,30 +33,40 @@ using Random = std::mt19937_64;
 constexpr int kRanks = 2;
 constexpr char kBetweenPieces = '\xff';
 constexpr const char* kPath = "c";
+constexpr const char* kExported = "e";
 constexpr size_t kDataBytesMax = 4096;
 
-// Files in memory that are read and nothing else.
+// Files in memory: those of the checkpoint, which are read where they are, and those that are made.
 class TextFiles : public Files {
  public:
-  explicit TextFiles(const std::map<std::string, std::string, std::less<>>& contents)
-      : contents_(contents) {}
+  using Contents = std::map<std::string, std::string, std::less<>>;
+
+  explicit TextFiles(const Contents& contents) : contents_(contents) {}
+
+  const Contents& made() const { return made_; }
 
   absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
-    const auto found = contents_.find(path);
-    if (found == contents_.end()) return FileError(ENOENT, path);
-    return std::make_unique<TextFile>(found->second);
+    for (const Contents* const files : std::initializer_list<const Contents*>{&contents_, &made_}) {
+      const auto found = files->find(path);
+      if (found != files->end()) return std::make_unique<Readable>(found->second);
+    }
+    return FileError(ENOENT, path);
   }
 
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
                                                        uint64_t /*bytes_expected*/) override {
-    return FileError(EROFS, path);
+    return std::make_unique<Writable>(&made_[path]);
   }
 
-  absl::Status Rename(const std::string& from, const std::string& /*to*/) override {
-    return FileError(EROFS, from);
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    made_[to] = std::move(made_[from]);
+    return Remove(from);
   }
 
-  absl::Status Remove(const std::string& path) override { return FileError(EROFS, path); }
+  absl::Status Remove(const std::string& path) override {
+    made_.erase(path);
+    return absl::OkStatus();
+  }
 
   absl::Status RemoveDirectory(const std::string& path) override { return FileError(EROFS, path); }
 
@@ -64,12 +76,12 @@ class TextFiles : public Files {
     return FileError(EROFS, path);
   }
 
-  absl::Status SyncDirectory(const std::string& path) override { return FileError(EROFS, path); }
+  absl::Status SyncDirectory(const std::string& /*path*/) override { return absl::OkStatus(); }
 
  private:
-  class TextFile : public ReadableFile {
+  class Readable : public ReadableFile {
    public:
-    explicit TextFile(std::string_view text) : text_(text) {}
+    explicit Readable(std::string_view text) : text_(text) {}
 
     absl::StatusOr<uint64_t> Size() override { return text_.size(); }
 
@@ -84,7 +96,25 @@ class TextFiles : public Files {
     const std::string_view text_;
   };
 
-  const std::map<std::string, std::string, std::less<>>& contents_;
+  class Writable : public WritableFile {
+   public:
+    explicit Writable(std::string* text) : text_(text) {}
+
+    absl::Status Write(const void* data, size_t bytes) override {
+      text_->append(static_cast<const char*>(data), bytes);
+      return absl::OkStatus();
+    }
+
+    absl::Status Sync() override { return absl::OkStatus(); }
+
+    absl::Status Close() override { return absl::OkStatus(); }
+
+   private:
+    std::string* const text_;
+  };
+
+  const Contents& contents_;
+  Contents made_;
 };
 
 std::string PathOf(CheckpointFile file) {
@@ -278,6 +308,23 @@ std::string Untold(const Teller& teller, MadeUpState* state, uint32_t kinds) {
   return "";
 }
 
+// What an exported file has that the others do not say; empty: nothing.
+std::string UntoldOfExport(const Teller& teller, const std::string& file) {
+  const absl::StatusOr<SafetensorsLayout> layout = ReadSafetensorsHeader(file, file.size());
+  if (!layout.ok()) return StrCat("exported, but ", FromAbsl(layout.status().message()));
+  for (const SafetensorsEntry& entry : layout->entries) {
+    const size_t size = DtypeSize(entry.dtype);
+    for (size_t at = 0; at < (entry.end - entry.begin) / size; ++at) {
+      const std::string got = file.substr(layout->data_begin + entry.begin + at * size, size);
+      const std::vector<std::string> told =
+          teller.Element(entry.name, WEFT_SHARD_STATE_VALUE, at, size);
+      if (std::find(told.begin(), told.end(), got) == told.end())
+        return StrCat("element ", at, " of ", entry.name, " was exported as no file has it");
+    }
+  }
+  return "";
+}
+
 // ---- changes ------------------------------------------------------------------------------------
 
 size_t Pick(Random& random, size_t count) {
@@ -342,7 +389,8 @@ std::optional<Span> ValueAt(const std::string& text, size_t at) {
   return span ? span : BracketsAt(text, at);
 }
 
-void ChangeNumber(std::string* text, Random& random) {
+// Another number, some of them near this one.
+std::string OtherNumber(const std::string& number, Random& random) {
   static constexpr const char* kNumbers[] = {"0",
                                              "1",
                                              "2",
@@ -368,14 +416,16 @@ void ChangeNumber(std::string* text, Random& random) {
                                              "1e300",
                                              "1e999",
                                              "null"};
+  if (Pick(random, 2) == 0 && number.size() < 10)
+    return StrCat(std::stoll(number) + static_cast<int64_t>(Pick(random, 17)) - 8);
+  return kNumbers[Pick(random, std::size(kNumbers))];
+}
+
+void ChangeNumber(std::string* text, Random& random) {
   const std::optional<Span> span = SomeSpan(*text, random, NumberAt);
   if (!span) return;
-  std::string changed = kNumbers[Pick(random, std::size(kNumbers))];
-  if (Pick(random, 2) == 0 && span->size() < 10) {
-    const int64_t near = std::stoll(text->substr(span->begin, span->size()));
-    changed = StrCat(near + static_cast<int64_t>(Pick(random, 17)) - 8);
-  }
-  text->replace(span->begin, span->size(), changed);
+  text->replace(span->begin, span->size(),
+                OtherNumber(text->substr(span->begin, span->size()), random));
 }
 
 void ChangeText(std::string* text, Random& random) {
@@ -432,6 +482,47 @@ void MoveValue(std::string* text, Random& random) {
         text->replace(span->begin, next->end - span->begin, swapped);
       }
   }
+}
+
+bool IsWordByte(char byte) {
+  return IsDigit(byte) || byte == '_' || (byte >= 'A' && byte <= 'Z') ||
+         (byte >= 'a' && byte <= 'z');
+}
+
+// A number, or letters.
+std::optional<Span> WordAt(const std::string& text, size_t at) {
+  if (!IsWordByte(text[at]) || (at > 0 && IsWordByte(text[at - 1]))) return std::nullopt;
+  size_t end = at;
+  while (end < text.size() && IsWordByte(text[end]))
+    ++end;
+  return Span{at, end};
+}
+
+// One word for another wherever it stands, so that files go on agreeing with each other.
+void ChangeWord(std::string* text, Random& random) {
+  const std::optional<Span> span = SomeSpan(*text, random, WordAt);
+  const std::optional<Span> other = SomeSpan(*text, random, WordAt);
+  if (!span || !other) return;
+  const std::string from = text->substr(span->begin, span->size());
+  std::string to = text->substr(other->begin, other->size());
+  if (NumberAt(from, 0) && Pick(random, 4) != 0) to = OtherNumber(from, random);
+  for (size_t at = 0; at < text->size(); ++at) {
+    const std::optional<Span> word = WordAt(*text, at);
+    if (!word) continue;
+    if (text->compare(word->begin, word->size(), from) == 0) {
+      text->replace(word->begin, word->size(), to);
+      at += to.size();
+    } else {
+      at = word->end;
+    }
+  }
+}
+
+// Another thing to do with the same files.
+void ChangePurpose(std::string* text, Random& random) {
+  static constexpr unsigned kPurposes[] = {kVerify, kPart};
+  if (!text->empty())
+    (*text)[0] = static_cast<char>((*text)[0] ^ kPurposes[Pick(random, std::size(kPurposes))]);
 }
 
 void ChangeBytes(std::string* text, Random& random) {
@@ -516,6 +607,9 @@ std::vector<std::string> CheckpointCase::Seeds() const {
       seeds.push_back(std::move(seed));
     }
   }
+  // Names are read of any text.
+  for (const std::string& name : {DirectoryName({.run = 3, .step = 120}), FailureName(1)})
+    seeds.push_back(static_cast<char>(kVerbatim | 1u) + name);
   return seeds;
 }
 
@@ -558,14 +652,18 @@ CheckpointOutcome CheckpointCase::Look(const Contents& contents, unsigned flags)
   const absl::StatusOr<SavedCheckpoint> saved = SavedCheckpoint::Open(files, kPath);
   outcome.opened = saved.ok();
   if (!saved.ok()) return outcome;
+  static_cast<void>(saved->data_bytes());
   if ((flags & kVerify) != 0) {
     outcome.verified = saved->VerifyAll().ok();
+    if (ExportTensors(*saved, files, kExported).ok())
+      outcome.wrong = UntoldOfExport(Teller(contents), files.made().find(kExported)->second);
     return outcome;
   }
   const bool part = (flags & kPart) != 0;
   MadeUpState state(model_, part ? 1 : 0, part ? 3 : 1, 1);
   state.Clear();
   const std::vector<NamedSource> sources = {{"", &state}};
+  static_cast<void>(WantedTensors(*saved, sources));
   for (const uint32_t kinds : {uint32_t{WEFT_SHARD_STATE_ALL}, uint32_t{WEFT_SHARD_STATE_VALUES}}) {
     if (!CheckFits(*saved, sources, kinds).ok()) continue;
     outcome.restored = Restore(*saved, sources, kinds).ok();
@@ -596,7 +694,7 @@ CheckpointOutcome CheckpointCase::Try(std::string_view input) const {
 
 std::string CheckpointCase::Mutate(std::string input, std::mt19937_64& random) {
   for (size_t changes = 1 + Pick(random, 3); changes > 0; --changes) {
-    switch (Pick(random, 8)) {
+    switch (Pick(random, 10)) {
       case 0:
       case 1:
       case 2:
@@ -607,8 +705,14 @@ std::string CheckpointCase::Mutate(std::string input, std::mt19937_64& random) {
         break;
       case 4:
       case 5:
-      case 6:
         MoveValue(&input, random);
+        break;
+      case 6:
+      case 7:
+        ChangeWord(&input, random);
+        break;
+      case 8:
+        ChangePurpose(&input, random);
         break;
       default:
         ChangeBytes(&input, random);

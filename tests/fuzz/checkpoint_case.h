@@ -38,7 +38,7 @@ constexpr unsigned FlagOf(CheckpointFile file) {
 // Pieces are whole files, and nothing is made right.
 inline constexpr unsigned kVerbatim = 1u << kCheckpointFiles;
 
-// All files are verified, and nothing is restored.
+// All files are verified, and the values exported, and nothing is restored.
 inline constexpr unsigned kVerify = 2 * kVerbatim;
 // A part of the tensors is restored, that crosses the ranks' cuts; else all of them.
 inline constexpr unsigned kPart = 4 * kVerbatim;
@@ -54,7 +54,7 @@ class CheckpointCase {
  public:
   CheckpointCase();
 
-  // Whole checkpoints all of them, with each file replaced by what it was.
+  // Whole checkpoints, with each file replaced by what it was; the last two are names.
   std::vector<std::string> Seeds() const;
   // The piece of a file that Seeds() has.
   std::string Piece(CheckpointFile file, bool verbatim) const;

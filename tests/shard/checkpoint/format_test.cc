@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "base/wire.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "shard/checkpoint/catalog.h"
@@ -80,11 +81,11 @@ std::vector<SafetensorsEntry> Entries() {
 
 // A header of that text, and what reading it in a file with so much data says.
 std::string Complaint(const std::string& json, size_t data_bytes) {
-  std::string header(8, '\0');
-  header[0] = static_cast<char>(json.size() & 0xff);
-  header[1] = static_cast<char>(json.size() >> 8);
-  header += json;
-  const auto read = ReadSafetensorsHeader(header, header.size() + data_bytes);
+  WireWriter header;
+  header.U64(json.size());
+  header.Bytes(json);
+  const std::string text = header.Take();
+  const auto read = ReadSafetensorsHeader(text, text.size() + data_bytes);
   return read.ok() ? "" : std::string(read.status().message());
 }
 
@@ -133,6 +134,10 @@ TEST(Safetensors, RefusesNumbersThatNoMemoryCanHold) {
   EXPECT_THAT(
       Complaint(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[18446744073709551608,0]}})", 8),
       HasSubstr("number"));
+  // Whoever copies such a value, or releases it, level by level in calls runs out of stack.
+  constexpr size_t kLevels = 200'000;
+  EXPECT_THAT(Complaint("{\"a\":" + std::string(kLevels, '[') + std::string(kLevels, ']') + "}", 0),
+              HasSubstr("dtype"));
   std::string header(8, '\xff');
   EXPECT_FALSE(SafetensorsHeaderBytes(header, 1000).ok());
   EXPECT_FALSE(SafetensorsHeaderBytes("", 0).ok());
@@ -227,6 +232,9 @@ TEST(Manifest, WhatIsOutOfBoundsIsRefusedUnderAnySeal) {
   EXPECT_THAT(complaint("\"shape\":[4,5]", "\"shape\":[4,9223372036854775807]"),
               HasSubstr("number"));
   EXPECT_THAT(complaint("\"shape\":[4,5]", "\"shape\":[4294967296,4294967296]"),
+              HasSubstr("no memory"));
+  // Each count is a number, and the bytes of all states are none.
+  EXPECT_THAT(complaint("\"shape\":[4,5]", "\"shape\":[4611686018427387904]"),
               HasSubstr("no memory"));
   EXPECT_THAT(complaint("[1,3,20]", "[1,3,21]"), HasSubstr("number"));
   EXPECT_THAT(complaint("[1,3,20]", "[2,3,20]"), HasSubstr("cut"));
