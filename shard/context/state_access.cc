@@ -64,13 +64,14 @@ bool StateAccess::WaitForGathers(int param) {
   return came && !Failed();
 }
 
-absl::StatusOr<weft_shard_state_part_t> StateAccess::Part(int param, weft_shard_state_kind_t kind) {
+absl::StatusOr<weft_shard_state_part_t> StateAccess::PartFor(const char* call, int param,
+                                                             weft_shard_state_kind_t kind) {
   {
     Section section(core_.mutex);
-    WEFT_RETURN_IF_ERROR(core_.CheckPeers("state_part"));
-    WEFT_RETURN_IF_ERROR(CheckReadable("state_part"));
+    WEFT_RETURN_IF_ERROR(core_.CheckPeers(call));
+    WEFT_RETURN_IF_ERROR(CheckReadable(call));
     if (kind == WEFT_SHARD_STATE_VALUE && !Failed()) {
-      WEFT_RETURN_IF_ERROR(core_.CheckUpdated("state_part"));
+      WEFT_RETURN_IF_ERROR(core_.CheckUpdated(call));
     }
   }
   const ParamSpec& spec = core_.SpecOf(param);
@@ -119,15 +120,15 @@ absl::Status StateAccess::CheckWithin(const char* call, int param, const OwnedEl
   if (within) return absl::OkStatus();
   return core_.AboutParam(
       param, MakeError(WEFT_INVALID_ARGUMENT, {.operation = call},
-                       StrCat(call, ": parameter ", core_.SpecOf(param).name, ": elements ",
-                              elements.begin, " to ", elements.begin + elements.count,
-                              " were asked for, and this rank keeps ", part.begin, " to ",
-                              part.begin + part.count, " of that state")));
+                       StrCat(call, ": parameter ", core_.SpecOf(param).name, ": ", elements.count,
+                              " elements from ", elements.begin,
+                              " on were asked for, and this rank keeps ", part.count, " from ",
+                              part.begin, " on of that state")));
 }
 
 absl::Status StateAccess::Read(int param, weft_shard_state_kind_t kind,
                                const OwnedElements& elements, void* to) {
-  WEFT_ASSIGN_OR_RETURN(const weft_shard_state_part_t part, Part(param, kind));
+  WEFT_ASSIGN_OR_RETURN(const weft_shard_state_part_t part, PartFor("state_read", param, kind));
   WEFT_RETURN_IF_ERROR(CheckWithin("state_read", param, elements, part));
   if (elements.count == 0) return absl::OkStatus();
   if (part.data != nullptr) {
@@ -144,7 +145,7 @@ absl::Status StateAccess::Read(int param, weft_shard_state_kind_t kind,
 
 absl::Status StateAccess::Write(int param, weft_shard_state_kind_t kind,
                                 const OwnedElements& elements, const void* from) {
-  WEFT_ASSIGN_OR_RETURN(const weft_shard_state_part_t part, Part(param, kind));
+  WEFT_ASSIGN_OR_RETURN(const weft_shard_state_part_t part, PartFor("state_write", param, kind));
   WEFT_RETURN_IF_ERROR(CheckWithin("state_write", param, elements, part));
   if (elements.count == 0) return absl::OkStatus();
   if (core_.runtime().optimizer != nullptr) {

@@ -32,7 +32,10 @@ class StateAccess {
       : core_(core), params_(params), optimizer_(optimizer) {}
 
   // What this rank keeps of that state of a param, and which of it it is to write. Waits for updated params on their way.
-  absl::StatusOr<weft_shard_state_part_t> Part(int param, weft_shard_state_kind_t kind);
+  absl::StatusOr<weft_shard_state_part_t> Part(int param, weft_shard_state_kind_t kind) {
+    return PartFor("state_part", param, kind);
+  }
+
   // Elements of the param, of its part. INVALID_ARGUMENT if they are not.
   absl::Status Read(int param, weft_shard_state_kind_t kind, const OwnedElements& elements,
                     void* to);
@@ -55,6 +58,9 @@ class StateAccess {
  private:
   // Ok between steps, after finish, and after a failure; else why nothing can be read.
   absl::Status CheckReadable(const char* call) const WEFT_REQUIRES(core_.mutex);
+  // As Part, for a call of that name.
+  absl::StatusOr<weft_shard_state_part_t> PartFor(const char* call, int param,
+                                                  weft_shard_state_kind_t kind);
   absl::Status CheckWithin(const char* call, int param, const OwnedElements& elements,
                            const weft_shard_state_part_t& part) const;
   bool Failed() const WEFT_REQUIRES(core_.mutex);

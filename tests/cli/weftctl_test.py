@@ -275,7 +275,7 @@ class Plan(LaunchedTest):
                 self.assertEqual(row["fits"], row["peak_bytes"] <= 40e9)
         self.assertEqual({"params": 7e9, "ranks": 8, "element_bytes": {"params": 2, "main": 4, "gradients": 4, "optimizer": 8},
                           "largest_unit": 250e6, "micro_batches": 3, "accumulation": "every", "shard_group": 4,
-                          "budget_bytes": 40e9, "views": "move"}, report["input"])
+                          "budget_bytes": 40e9, "views": "move", "offload": False}, report["input"])
         self.assertEqual(1, report["version"])
 
     def test_takes_the_least_traffic_that_fits(self):
