@@ -36,7 +36,7 @@ class ScratchFile : public BlockStore {
     int64_t timeout_ns = 0;  // of a transfer; 0: WEFT_TIMEOUT_S
     bool direct = true;      // false: through the page cache in any case
     size_t block_bytes = QueuedStore::kBlockBytes;
-    // Blocks under way at most. With more, reads and writes hinder each other; with less, the disk rests while the caller computes without Advance().
+    // Blocks under way at most: all that the disk has to do while the caller computes without Advance(). More may be slower (docs/perf/offload.md).
     size_t depth = 8;
     size_t threads = 4;  // if it is threads that carry them
   };
