@@ -224,6 +224,7 @@ TEST(ShardOptimizer, GivesTheSameBitsForAnyNumberOfThreads) {
 }
 
 TEST(ShardOptimizer, GivesTheSameBitsWithItsStateElsewhere) {
+  size_t number = 0;
   for (const weft_shard_preset_t preset :
        {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO1, WEFT_SHARD_FULL_SHARD}) {
     for (const Member& member : {Member{0, 1}, Member{1, 3}, Member{7, 8}}) {
@@ -231,6 +232,7 @@ TEST(ShardOptimizer, GivesTheSameBitsWithItsStateElsewhere) {
       if (member.size == 8) placement.cut = CutRule::kParams;  // the last ranks have nothing
       Rank rank(member, placement);
       for (const weft_optimizer_kind_t kind : kKinds) {
+        if (kSampled && number++ % 4 != 0) continue;
         OptimizerConfig config = ConfigOf(kind, 2);
         if (member.size == 3) config.sgd.momentum = 0;  // nothing is kept but main copies
         const Outcome resident = rank.Train(config);
