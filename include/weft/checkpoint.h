@@ -125,7 +125,8 @@ typedef struct weft_checkpoint_save_config {
  * ended. Without `background` it returns when the checkpoint is committed. A save that fails leaves those before it as they are, and training
  * may go on; of one in the background weft_checkpoint_test and weft_checkpoint_wait tell, else a warning at the next save. Errors: TIMEOUT
  * naming the ranks that had not written at the deadline; UNREACHABLE if this rank does not see in the directory what rank 0 has written;
- * SYSTEM_ERROR, naming the rank, if some rank could not write; INVALID_ARGUMENT for a step that does not grow. */
+ * SYSTEM_ERROR, naming the rank, if some rank could not write; ABORTED if the group has ended, as when a rank is lost, before all had written;
+ * INVALID_ARGUMENT for a step that does not grow. */
 WEFT_EXPORT weft_result_t weft_checkpoint_save(weft_checkpoint_t checkpoint,
                                                const weft_checkpoint_save_config_t* config);
 
