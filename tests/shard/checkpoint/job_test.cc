@@ -1,6 +1,8 @@
 // Checkpoints of jobs: contexts under any preset and number of ranks, saved here or in the background, and loaded again under others.
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <iterator>
 #include <limits>
@@ -231,6 +233,95 @@ TEST(CheckpointJob, ASaveInPlaceCopiesParamsAlone) {
         letting_go->join();
         return trained;
       }));
+}
+
+// Everything that is held, as it is now.
+absl::StatusOr<std::string> HeldBytes(const Snapshot& snapshot) {
+  std::string bytes;
+  for (size_t i = 0; i < snapshot.entries.size(); ++i) {
+    const EntryBytes& of = snapshot.bytes[i];
+    if (!of.held) continue;
+    const size_t count = snapshot.entries[i].end - snapshot.entries[i].begin;
+    std::string part(count, '\0');
+    if (of.data != nullptr) {
+      std::memcpy(part.data(), of.data, count);
+    } else {
+      WEFT_RETURN_IF_ERROR(
+          of.source->ReadHeld(of.tensor, of.kind, of.begin, count / sizeof(float), part.data()));
+    }
+    bytes += part;
+  }
+  return bytes;
+}
+
+// Loading params makes main copies stale; asking for these makes them anew, which is a change of what is held.
+TEST(CheckpointJob, WhatIsHeldStaysWhenMainCopiesAreMadeAnew) {
+  for (const size_t offload_bytes : {size_t{0}, size_t{1} << 26}) {
+    StateCase setup = ThreeRanks();
+    setup.offload_bytes = offload_bytes;
+    ExpectAllOk(RunRanks(
+        GroupKind::kLocal, 3, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+          WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup));
+          WEFT_RETURN_IF_ERROR(LoadValues(*context));
+          WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 0, 2));
+          WEFT_ASSIGN_OR_RETURN(ContextState state, ContextState::Of(*context));
+          WEFT_ASSIGN_OR_RETURN(Snapshot held, TakeSnapshot({{"", &state}}, {}, true));
+          WEFT_ASSIGN_OR_RETURN(const std::string before, HeldBytes(held));
+          WEFT_RETURN_IF_ERROR(LoadValues(*context));
+          // Another checkpoint of the same context, a little later.
+          std::atomic<bool> let_go{false};
+          std::string after;
+          absl::StatusOr<std::thread> letting_go = StartHiddenThread("letting-go", [&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(300));
+            absl::StatusOr<std::string> bytes = HeldBytes(held);
+            EXPECT_TRUE(bytes.ok());
+            if (bytes.ok()) after = *std::move(bytes);
+            let_go.store(true);
+            held.holds.clear();
+          });
+          const absl::StatusOr<Snapshot> second = TakeSnapshot({{"", &state}}, {}, true);
+          letting_go->join();
+          EXPECT_TRUE(after == before)
+              << "what is held has changed, offloaded: " << (offload_bytes > 0);
+          return second.status();
+        }));
+  }
+}
+
+// A checkpoint that is loaded waits for another one that still reads what is to be written.
+TEST(CheckpointJob, ALoadWaitsForAnotherCheckpointThatIsBeingSaved) {
+  for (const size_t offload_bytes : {size_t{0}, size_t{1} << 26}) {
+    StateCase setup = ThreeRanks();
+    setup.offload_bytes = offload_bytes;
+    test::SimFiles files;
+    ExpectAllOk(RunRanks(
+        GroupKind::kLocal, 3, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+          WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup));
+          WEFT_ASSIGN_OR_RETURN(auto checkpoint,
+                                Checkpoint::Create(group, files, InDirectory("/c")));
+          WEFT_RETURN_IF_ERROR(checkpoint->AddContext("", *context));
+          WEFT_RETURN_IF_ERROR(LoadValues(*context));
+          WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 0, 2));
+          WEFT_RETURN_IF_ERROR(checkpoint->Save(2, Checkpoint::How::kForeground));
+          WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 2, 2));
+          WEFT_ASSIGN_OR_RETURN(ContextState state, ContextState::Of(*context));
+          WEFT_ASSIGN_OR_RETURN(Snapshot held, TakeSnapshot({{"", &state}}, {}, true));
+          WEFT_ASSIGN_OR_RETURN(const std::string before, HeldBytes(held));
+          std::string after;
+          absl::StatusOr<std::thread> letting_go = StartHiddenThread("letting-go", [&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(500));
+            absl::StatusOr<std::string> bytes = HeldBytes(held);
+            EXPECT_TRUE(bytes.ok());
+            if (bytes.ok()) after = *std::move(bytes);
+            held.holds.clear();
+          });
+          const absl::Status loaded = checkpoint->Load(-1, WEFT_SHARD_STATE_ALL).status();
+          letting_go->join();
+          EXPECT_TRUE(after == before)
+              << "what is held has changed, offloaded: " << (offload_bytes > 0);
+          return loaded;
+        }));
+  }
 }
 
 // Of rank 1's file alone: the other ranks need not even have looked at it.

@@ -1,9 +1,11 @@
 // Contexts whose optimizer state is in files: the bits of state in memory, in every preset; checkpoints; disks that fail.
+#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -12,7 +14,9 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "shard/checkpoint/checkpoint.h"
+#include "tests/shard/gradient_step.h"
 #include "tests/shard/offload/memory_store.h"
+#include "tests/shard/param_values.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/saved_state.h"
 #include "tests/sim/sim_files.h"
@@ -176,6 +180,141 @@ TEST(OffloadedContext, ADiskThatFailsEndsTheUpdateOnAllRanks) {
     }
     EXPECT_FALSE(struck);
   }
+}
+
+// Params that were written make main copies anew, of windows that may still be being written.
+TEST(OffloadedContext, NothingIsChangedWhileItIsWritten) {
+  for (const weft_optimizer_kind_t kind : kOptimizers) {
+    ExpectAllOk(RunRanks(
+        GroupKind::kLocal, 1, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+          test::MemoryStore* disk = nullptr;
+          ContextOptions options{.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}};
+          options.offload = {.directory = "memory", .buffer_bytes = size_t{1} << 26};
+          options.offload.make_store =
+              [&](std::span<std::byte>,
+                  uint64_t bytes) -> absl::StatusOr<std::unique_ptr<BlockStore>> {
+            auto made = std::make_unique<test::MemoryStore>(bytes, 3);
+            disk = made.get();
+            return made;
+          };
+          const StateCase setup{
+              .preset = WEFT_SHARD_ZERO1, .ranks = 1, .optimizer = StateOptimizer(kind)};
+          WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup, options));
+          for (int step = 0; step < 4; ++step) {
+            WEFT_RETURN_IF_ERROR(LoadValues(*context));
+            WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, step, 1));
+          }
+          WEFT_RETURN_IF_ERROR(context->Verify());
+          EXPECT_EQ(disk->complaints(), "") << "kind " << kind;
+          return absl::OkStatus();
+        }));
+  }
+}
+
+// What goes through all state reads, and writes, each byte once or so, however many params share a window.
+TEST(OffloadedContext, LookingAtEverythingMovesItOnce) {
+  constexpr int kParams = 400;
+  ExpectAllOk(
+      RunRanks(GroupKind::kLocal, 1, [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        test::MemoryStore* disk = nullptr;
+        ContextOptions options;
+        options.offload = {.directory = "memory", .buffer_bytes = size_t{1} << 19};
+        options.offload.make_store =
+            [&](std::span<std::byte>,
+                uint64_t bytes) -> absl::StatusOr<std::unique_ptr<BlockStore>> {
+          auto made = std::make_unique<test::MemoryStore>(bytes, 3);
+          disk = made.get();
+          return made;
+        };
+        WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, options));
+        WEFT_RETURN_IF_ERROR(context->SetOptimizer(StateOptimizer(WEFT_OPTIMIZER_ADAMW)));
+        std::vector<ModelParam> model;
+        for (int i = 0; i < kParams; ++i)
+          model.push_back({"unit", StrCat("p", i), {256}, WEFT_BFLOAT16});
+        WEFT_RETURN_IF_ERROR(Declare(*context, model, PlacementOf(WEFT_SHARD_NO_SHARD)));
+        WEFT_RETURN_IF_ERROR(context->Finalize().status());
+        WEFT_ASSIGN_OR_RETURN(const weft_shard_plan_t plan, context->Plan());
+        { WEFT_ASSIGN_OR_RETURN(const auto hold, context->state().Hold()); }
+        EXPECT_LE(disk->written_bytes(), 2 * plan.offload_bytes) << "main copies, made for a hold";
+        EXPECT_LE(disk->read_bytes(), 2 * plan.offload_bytes) << "main copies, made for a hold";
+        const Scenario scenario{.seed = 5, .ranks = 1};
+        WEFT_RETURN_IF_ERROR(RunStep(*context, model, scenario, 0, 0).status());
+        WEFT_RETURN_IF_ERROR(context->OptimizerStep(StateUpdate()).status());
+        WEFT_RETURN_IF_ERROR(context->StepEnd());
+        const uint64_t read = disk->read_bytes();
+        WEFT_RETURN_IF_ERROR(context->Verify());
+        EXPECT_LE(disk->read_bytes() - read, 2 * plan.offload_bytes) << "verify";
+        EXPECT_EQ(disk->complaints(), "");
+        return absl::OkStatus();
+      }));
+}
+
+// It is not the checkpoints' fault.
+TEST(OffloadedContext, ADiskThatFailsInALoadIsNotADamagedCheckpoint) {
+  test::SimFiles files;
+  const CheckpointOptions to{.directory = "/c", .timeout_ns = 60'000'000'000};
+  ExpectAllOk(RunRanks(
+      GroupKind::kLocal, 1, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        test::MemoryStore* disk = nullptr;
+        ContextOptions options{.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}};
+        options.offload = {.directory = "memory", .buffer_bytes = size_t{1} << 17};
+        options.offload.make_store =
+            [&](std::span<std::byte>,
+                uint64_t bytes) -> absl::StatusOr<std::unique_ptr<BlockStore>> {
+          auto made = std::make_unique<test::MemoryStore>(bytes, 3);
+          disk = made.get();
+          return made;
+        };
+        const StateCase setup{.preset = WEFT_SHARD_ZERO1,
+                              .ranks = 1,
+                              .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
+        WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup, options));
+        WEFT_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Create(group, files, to));
+        WEFT_RETURN_IF_ERROR(checkpoint->AddContext("", *context));
+        WEFT_RETURN_IF_ERROR(LoadValues(*context));
+        for (int step = 0; step < 2; ++step) {
+          WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, step, 1));
+          WEFT_RETURN_IF_ERROR(checkpoint->Save(step + 1, Checkpoint::How::kForeground));
+        }
+        disk->FailAt(3);
+        const absl::Status loaded = checkpoint->Load(-1, WEFT_SHARD_STATE_ALL).status();
+        EXPECT_EQ(ResultOf(loaded), WEFT_SYSTEM_ERROR) << loaded;
+        EXPECT_THAT(std::string(loaded.message()), testing::Not(HasSubstr("is whole")));
+        return absl::OkStatus();
+      }));
+}
+
+// Who waits for a checkpoint to have read its state learns that another rank has ended the step.
+TEST(OffloadedContext, AnUpdateThatWaitsForAHoldLearnsOfAnAbort) {
+  RunRanks(GroupKind::kLocal, 2,
+           [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+             ContextOptions options{.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}};
+             options.timeout_ns = 8'000'000'000;
+             const StateCase setup{.preset = WEFT_SHARD_ZERO1,
+                                   .ranks = 2,
+                                   .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
+             WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup, options));
+             WEFT_RETURN_IF_ERROR(LoadValues(*context));
+             std::shared_ptr<const void> hold;
+             if (rank == 0) {
+               WEFT_ASSIGN_OR_RETURN(hold, context->state().Hold());
+             }
+             std::thread aborts;
+             if (rank == 1) {
+               aborts = std::thread([&] {
+                 std::this_thread::sleep_for(std::chrono::seconds(1));
+                 (void)context->AbortStep("on purpose");
+               });
+             }
+             const auto begin = std::chrono::steady_clock::now();
+             const absl::Status trained = TrainSteps(*context, setup, rank, 0, 2);
+             if (aborts.joinable()) aborts.join();
+             EXPECT_FALSE(trained.ok());
+             EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4))
+                 << "rank " << rank << ": " << trained;
+             EXPECT_THAT(std::string(trained.message()), HasSubstr("on purpose")) << rank;
+             return trained;
+           });
 }
 
 TEST(OffloadedContext, ADirectoryThatIsNotThereIsNamedOnAllRanks) {

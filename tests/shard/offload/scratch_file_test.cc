@@ -128,6 +128,28 @@ TEST_P(ScratchFileTest, WhatWasWrittenIsRead) {
   }
 }
 
+// Who starts a transfer need not be there when it ends: a step's thread may have ended, or the one that wrote a checkpoint.
+TEST_P(ScratchFileTest, ATransferOutlivesTheThreadThatStartedIt) {
+  constexpr size_t kUnits = 4096;  // 16 MiB
+  for (int round = 0; round < 10; ++round) {
+    AlignedMemory memory(kUnits * kUnit);
+    std::memset(memory.span().data(), round + 1, kUnits * kUnit);
+    ScratchFile::Config config = ConfigOf(directory_.path(), kUnits);
+    config.block_bytes = 16 * kUnit;
+    const auto file = ScratchFile::Create(config);
+    ASSERT_TRUE(file.ok()) << file.status();
+    BlockStore::Ticket ticket = 0;
+    std::thread starts(
+        [&] { ticket = (*file)->StartWrite(0, memory.span().data(), kUnits * kUnit); });
+    starts.join();
+    ASSERT_EQ((*file)->Wait(ticket), absl::OkStatus()) << "round " << round;
+    std::thread reads(
+        [&] { ticket = (*file)->StartRead(0, memory.span().data(), kUnits * kUnit); });
+    reads.join();
+    ASSERT_EQ((*file)->Wait(ticket), absl::OkStatus()) << "round " << round;
+  }
+}
+
 TEST_P(ScratchFileTest, FilesKnowNothingOfEachOther) {
   const uint64_t seed = TestSeed(2);
   SCOPED_TRACE(StrCat("seed ", seed));

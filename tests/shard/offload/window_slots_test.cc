@@ -154,6 +154,17 @@ TEST(WindowSlots, TheNextWindowsAreReadWhileOneIsUsed) {
   EXPECT_EQ(windows.store().started(), 4);
 }
 
+// As LAMB and LARS go when only the first window has params whose norms are needed.
+TEST(WindowSlots, WhatComesTwiceInARowDoesNotStopReadingAhead) {
+  Windows windows(9, 4, TestSeed());
+  windows.slots().Expect({0, 0, 1, 3, 4, 5, 6, 7, 8});
+  windows.Visit(0, false, std::byte{1});
+  for (const int window : {0, 1, 3, 4})
+    windows.Visit(window, false, std::byte{1});
+  // 0 to 4, and 5 to 7 ahead; number 2 has no bytes.
+  EXPECT_GE(windows.store().started(), 6);
+}
+
 TEST(WindowSlots, AFailureIsFinal) {
   for (int k = 1; k <= 12; ++k) {
     Windows windows(6, 2, TestSeed());
