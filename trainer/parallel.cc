@@ -213,8 +213,11 @@ bool DataParallel::ReadState(std::vector<float>& values, weft_shard_state_scalar
       for (int kind = 0; kind < WEFT_SHARD_STATE_KINDS; kind++) {
         weft_shard_state_part_t part;
         if (!StatePart(param, kind, part)) return false;
-        const float* data = static_cast<const float*>(part.data);
-        values.insert(values.end(), data, data + part.count);
+        const size_t before = values.size();
+        values.resize(before + part.count);
+        Check(weft_shard_state_read(param, static_cast<weft_shard_state_kind_t>(kind), part.begin,
+                                    part.count, values.data() + before),
+              "reading the state of a parameter");
       }
     }
   }
@@ -233,7 +236,9 @@ void DataParallel::WriteState(const std::vector<float>& values,
             size_t(values.data() + values.size() - from) < part.count) {
           throw RunFailure("the state to go on from is not that of this model");
         }
-        std::copy(from, from + part.count, static_cast<float*>(part.data));
+        Check(weft_shard_state_write(param, static_cast<weft_shard_state_kind_t>(kind), part.begin,
+                                     part.count, from),
+              "writing the state of a parameter");
         from += part.count;
       }
     }

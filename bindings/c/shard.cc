@@ -62,6 +62,11 @@ absl::Status ReadOffload(const weft_shard_offload_t* offload, OffloadOptions* op
                    "directory of offload is NULL or empty; name one on a disk with room for the "
                    "optimizer's state, or pass no offload");
   }
+  constexpr size_t kBufferBytesMin = size_t{1} << 20;
+  if (copy.buffer_bytes != 0 && copy.buffer_bytes < kBufferBytesMin) {
+    return Invalid(kCall, StrCat("buffer_bytes of offload is ", copy.buffer_bytes,
+                                 "; use 0 (64 MiB) or at least 1 MiB"));
+  }
   options->directory = copy.directory;
   if (copy.buffer_bytes != 0) options->buffer_bytes = copy.buffer_bytes;
   return absl::OkStatus();

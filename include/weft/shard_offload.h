@@ -18,8 +18,8 @@
  * Transfers go past the page cache (O_DIRECT), by io_uring where the module libweft_uring.so and the system have it, else by threads;
  * WEFT_OFFLOAD_IO says which.
  *
- * Errors: finalize returns SYSTEM_ERROR or OUT_OF_MEMORY naming the directory if the file cannot be made, or the disk does not
- * return what was written. If the disk fails later, the update that needs it returns SYSTEM_ERROR, or TIMEOUT after the context's
+ * Errors: finalize returns SYSTEM_ERROR or OUT_OF_MEMORY naming the directory if the file cannot be made, CORRUPT if the disk does not
+ * return what was written, UNSUPPORTED if WEFT_OFFLOAD_IO asks for io_uring and there is none. If the disk fails later, the update that needs it returns SYSTEM_ERROR, or TIMEOUT after the context's
  * timeout_ns, and ends the group, so that no rank waits; the state is lost, and training goes on from a checkpoint.
  */
 #ifndef WEFT_SHARD_OFFLOAD_H_
@@ -33,7 +33,7 @@ WEFT_BEGIN_DECLS
 typedef struct weft_shard_offload {
   size_t struct_size;
   const char* directory; /* that is there, and may be written to; copied */
-  size_t buffer_bytes;   /* memory for parts of the state; 0: 64 MiB. More only where a matrix of MUON needs it */
+  size_t buffer_bytes; /* memory for parts of the state, at least 1 MiB; 0: 64 MiB. It is more where a matrix of MUON is larger than a quarter */
 } weft_shard_offload_t;
 
 WEFT_END_DECLS

@@ -4,10 +4,12 @@
 #include <limits>
 #include <utility>
 
+#include "base/later.h"
 #include "base/log.h"
 #include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/wait.h"
 #include "shard/checkpoint/rank_writer.h"
 
 namespace weft {
@@ -111,7 +113,8 @@ absl::StatusOr<Snapshot> Checkpoint::Take(bool in_place) {
                       .rank = calls.per_rank ? group_->rank() : -1,
                       .bytes = std::move(bytes)});
   }
-  return TakeSnapshot(Sources(), std::move(values), in_place);
+  return TakeSnapshot(Sources(), std::move(values), in_place,
+                      Later(MonotonicNs(), options_.timeout_ns));
 }
 
 absl::Status Checkpoint::Save(int64_t step, How how) {

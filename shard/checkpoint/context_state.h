@@ -20,7 +20,11 @@ class ContextState : public StateSource {
 
   absl::StatusOr<StatePart> Part(size_t tensor, weft_shard_state_kind_t kind) override;
 
-  absl::StatusOr<std::shared_ptr<const void>> Hold() override { return context_->state().Hold(); }
+  absl::StatusOr<std::shared_ptr<const void>> Hold(int64_t until_ns) override {
+    return context_->state().Hold(until_ns);
+  }
+
+  absl::Status BeginWriting() override { return context_->state().AwaitUnheld(); }
 
   bool Holds(weft_shard_state_kind_t kind) const override { return kind != WEFT_SHARD_STATE_VALUE; }
 

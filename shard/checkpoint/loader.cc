@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kCandidatesMax = 64;
 
 // How a rank has fared with a checkpoint; the worst counts.
-enum class Outcome : int32_t { kGood = 0, kDamaged = 1, kRefused = 2 };
+enum class Outcome : int32_t { kGood = 0, kDamaged = 1, kRefused = 2, kNotTaken = 3 };
 
 struct CandidateList {
   int64_t count = -1;                    // -1: rank 0 could not list them
@@ -77,7 +77,9 @@ class Attempt {
   absl::Status Run(bool* damaged) {
     WEFT_RETURN_IF_ERROR(AgreeOn(Open(), damaged));
     WEFT_RETURN_IF_ERROR(CheckNothingIsLeft(damaged));
-    return AgreeOn(Restore(*saved_, sources_, request_.kinds), damaged);
+    bool source_failed = false;
+    const absl::Status restored = Restore(*saved_, sources_, request_.kinds, &source_failed);
+    return AgreeOn(restored, damaged, source_failed);
   }
 
   SavedCheckpoint Take() { return *std::move(saved_); }
@@ -95,9 +97,10 @@ class Attempt {
   }
 
   // All ranks return the same outcome; this rank's own words, or those of the first that fared worst.
-  absl::Status AgreeOn(const absl::Status& own, bool* damaged) {
+  absl::Status AgreeOn(const absl::Status& own, bool* damaged, bool source_failed = false) {
     *damaged = false;
     const Outcome outcome = own.ok()        ? Outcome::kGood
+                            : source_failed ? Outcome::kNotTaken
                             : IsDamage(own) ? Outcome::kDamaged
                                             : Outcome::kRefused;
     WEFT_ASSIGN_OR_RETURN(const std::vector<Outcome> all,
@@ -109,8 +112,10 @@ class Attempt {
     WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                           GatherText(group_, FromAbsl(own.message()), request_.timeout_ns));
     if (outcome == *worst) return own;
-    return MakeError(*damaged ? WEFT_CORRUPT : WEFT_INVALID_ARGUMENT,
-                     {.rank = static_cast<int32_t>(rank)},
+    const weft_result_t result = *worst == Outcome::kNotTaken ? WEFT_REMOTE_ERROR
+                                 : *damaged                   ? WEFT_CORRUPT
+                                                              : WEFT_INVALID_ARGUMENT;
+    return MakeError(result, {.rank = static_cast<int32_t>(rank)},
                      StrCat("rank ", rank, ": ", texts[rank]));
   }
 

@@ -46,36 +46,79 @@ absl::Status CheckTensor(const SavedCheckpoint& saved, const SavedTensor& own, u
   return absl::OkStatus();
 }
 
-// A part that is not in memory, piece by piece.
-absl::Status CopyPart(const SavedCheckpoint& saved, StateSource* source, size_t tensor,
-                      weft_shard_state_kind_t kind, const StatePart& part) {
-  constexpr size_t kPieceBytes = 4 * kCheckpointChunkBytes;
-  const SavedTensor& own = source->tensors()[tensor];
-  const size_t element = DtypeSize(own.DtypeOf(kind));
-  std::vector<char> piece(std::min(kPieceBytes, part.count * element));
-  for (size_t done = 0; done < part.count;) {
-    const size_t count = std::min(piece.size() / element, part.count - done);
-    WEFT_RETURN_IF_ERROR(saved.Read({{.tensor = saved.Find(own.name),
-                                      .kind = kind,
-                                      .begin = part.begin + done,
-                                      .count = count,
-                                      .to = piece.data()}}));
-    WEFT_RETURN_IF_ERROR(source->Write(tensor, kind, part.begin + done, count, piece.data()));
-    done += count;
-  }
-  return absl::OkStatus();
+// Returns `status`, of a source.
+absl::Status Noted(const absl::Status& status, bool* source_failed) {
+  if (!status.ok() && source_failed != nullptr) *source_failed = true;
+  return status;
 }
 
-// What this rank keeps of one kind of all tensors: parts that are in memory are added to *wanted, others are read at once.
+// Parts that are not in memory, through a buffer of pieces: they are read together, as small tensors share chunks of the file.
+class PartsElsewhere {
+ public:
+  PartsElsewhere(const SavedCheckpoint& saved, bool* source_failed)
+      : saved_(saved), source_failed_(source_failed) {}
+
+  absl::Status Add(StateSource* source, size_t tensor, weft_shard_state_kind_t kind,
+                   const StatePart& part) {
+    const SavedTensor& own = source->tensors()[tensor];
+    const size_t element = DtypeSize(own.DtypeOf(kind));
+    if (buffer_.empty()) buffer_.resize(kBufferBytes);
+    for (size_t done = 0; done < part.count;) {
+      if (buffer_.size() - used_ < element) WEFT_RETURN_IF_ERROR(Flush());
+      const size_t count = std::min((buffer_.size() - used_) / element, part.count - done);
+      wanted_.push_back({.tensor = saved_.Find(own.name),
+                         .kind = kind,
+                         .begin = part.begin + done,
+                         .count = count,
+                         .to = buffer_.data() + used_});
+      writes_.push_back({source, tensor});
+      used_ += count * element;
+      done += count;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Flush() {
+    WEFT_RETURN_IF_ERROR(saved_.Read(wanted_));
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      const WantedPart& piece = wanted_[i];
+      const absl::Status written = writes_[i].source->Write(writes_[i].tensor, piece.kind,
+                                                            piece.begin, piece.count, piece.to);
+      WEFT_RETURN_IF_ERROR(Noted(written, source_failed_));
+    }
+    wanted_.clear();
+    writes_.clear();
+    used_ = 0;
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr size_t kBufferBytes = 4 * kCheckpointChunkBytes;
+
+  struct Destination {
+    StateSource* source;
+    size_t tensor;
+  };
+
+  const SavedCheckpoint& saved_;
+  bool* const source_failed_;
+  std::vector<char> buffer_;
+  size_t used_ = 0;
+  std::vector<WantedPart> wanted_;
+  std::vector<Destination> writes_;  // of each
+};
+
+// What this rank keeps of one kind of all tensors: parts that are in memory are added to *wanted, others to *elsewhere.
 absl::Status AddWanted(const SavedCheckpoint& saved, StateSource* source,
-                       weft_shard_state_kind_t kind, std::vector<WantedPart>* wanted) {
+                       weft_shard_state_kind_t kind, std::vector<WantedPart>* wanted,
+                       PartsElsewhere* elsewhere) {
   const std::vector<SavedTensor>& tensors = source->tensors();
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].Has(kind) || tensors[i].count() == 0) continue;
     WEFT_ASSIGN_OR_RETURN(const StatePart part, source->Part(i, kind));
     if (part.count == 0) continue;
     if (part.data == nullptr) {
-      WEFT_RETURN_IF_ERROR(CopyPart(saved, source, i, kind, part));
+      WEFT_RETURN_IF_ERROR(elsewhere->Add(source, i, kind, part));
       continue;
     }
     wanted->push_back({.tensor = saved.Find(tensors[i].name),
@@ -103,23 +146,27 @@ absl::Status CheckFits(const SavedCheckpoint& saved, const std::vector<NamedSour
 }
 
 absl::Status Restore(const SavedCheckpoint& saved, const std::vector<NamedSource>& sources,
-                     uint32_t kinds) {
+                     uint32_t kinds, bool* source_failed) {
   if (kinds != WEFT_SHARD_STATE_VALUES) {
     for (const NamedSource& named : sources) {
       if (!named.source->HasScalars()) continue;
       WEFT_RETURN_IF_ERROR(named.source->SetScalars(saved.manifest().scalars.at(named.name)));
     }
   }
+  for (const NamedSource& named : sources)
+    WEFT_RETURN_IF_ERROR(Noted(named.source->BeginWriting(), source_failed));
   // Main copies are told of after the values are written.
   for (const bool values : {true, false}) {
     std::vector<WantedPart> wanted;
+    PartsElsewhere elsewhere(saved, source_failed);
     for (int number = 0; number < WEFT_SHARD_STATE_KINDS; ++number) {
       const auto kind = static_cast<weft_shard_state_kind_t>(number);
       if ((kinds >> number & 1) == 0 || (kind == WEFT_SHARD_STATE_VALUE) != values) continue;
       for (const NamedSource& named : sources)
-        WEFT_RETURN_IF_ERROR(AddWanted(saved, named.source, kind, &wanted));
+        WEFT_RETURN_IF_ERROR(AddWanted(saved, named.source, kind, &wanted, &elsewhere));
     }
     WEFT_RETURN_IF_ERROR(saved.Read(wanted));
+    WEFT_RETURN_IF_ERROR(elsewhere.Flush());
   }
   return absl::OkStatus();
 }

@@ -21,9 +21,10 @@ namespace weft {
 absl::Status CheckFits(const SavedCheckpoint& saved, const std::vector<NamedSource>& sources,
                        uint32_t kinds);
 
-// Numbers first, then values, then the rest, as weft/shard_state.h has it. After an error the sources' state is of no use.
+// Numbers first, then values, then the rest, as weft/shard_state.h has it. After an error the sources' state is of no use. *source_failed says
+// whether it is a source's, which could not be written, and not the checkpoint's.
 absl::Status Restore(const SavedCheckpoint& saved, const std::vector<NamedSource>& sources,
-                     uint32_t kinds);
+                     uint32_t kinds, bool* source_failed = nullptr);
 
 // A bit per tensor of the manifest, in its order, as bytes: those that the sources have something of.
 std::vector<uint8_t> WantedTensors(const SavedCheckpoint& saved,

@@ -64,7 +64,8 @@ void Snapshot::CopyTo(char* to) {
 }
 
 absl::StatusOr<Snapshot> TakeSnapshot(const std::vector<NamedSource>& sources,
-                                      std::vector<SavedValue> values, bool in_place) {
+                                      std::vector<SavedValue> values, bool in_place,
+                                      int64_t hold_until_ns) {
   Snapshot snapshot;
   snapshot.values = std::move(values);
   std::vector<Piece> pieces;
@@ -82,7 +83,7 @@ absl::StatusOr<Snapshot> TakeSnapshot(const std::vector<NamedSource>& sources,
         std::any_of(pieces.begin() + static_cast<ptrdiff_t>(first_piece), pieces.end(),
                     [](const Piece& piece) { return piece.bytes.held; });
     if (holds) {
-      WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const void> hold, named.source->Hold());
+      WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const void> hold, named.source->Hold(hold_until_ns));
       snapshot.holds.push_back(std::move(hold));
     }
     if (!named.source->HasScalars()) continue;

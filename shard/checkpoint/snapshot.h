@@ -11,6 +11,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -53,6 +55,7 @@ struct Snapshot {
 // Of all sources, what this rank is to write. What can be held is, if it is not in memory or `in_place`. INVALID_ARGUMENT if two of them have a
 // tensor, or numbers, of one name.
 absl::StatusOr<Snapshot> TakeSnapshot(const std::vector<NamedSource>& sources,
-                                      std::vector<SavedValue> values, bool in_place = false);
+                                      std::vector<SavedValue> values, bool in_place = false,
+                                      int64_t hold_until_ns = std::numeric_limits<int64_t>::max());
 
 }  // namespace weft

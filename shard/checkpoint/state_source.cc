@@ -11,7 +11,7 @@ absl::Status NoSuchPart() {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const void>> StateSource::Hold() {
+absl::StatusOr<std::shared_ptr<const void>> StateSource::Hold(int64_t /*until_ns*/) {
   return NoSuchPart();
 }
 

@@ -42,13 +42,18 @@ class StateSource {
 
   // While it lives, parts of the kinds that it holds stay as they are: whoever changes them waits. Any thread may then read them, one at a
   // time.
-  virtual absl::StatusOr<std::shared_ptr<const void>> Hold();
+  // They wait until that time on MonotonicNs's clock at most.
+  virtual absl::StatusOr<std::shared_ptr<const void>> Hold(int64_t until_ns);
 
   virtual bool Holds(weft_shard_state_kind_t /*kind*/) const { return false; }
 
   // Elements of a part that has no data, and is held.
   virtual absl::Status ReadHeld(size_t tensor, weft_shard_state_kind_t kind, size_t begin,
                                 size_t count, void* to);
+
+  // Parts are about to be written, of any kind: waits until nobody holds them.
+  virtual absl::Status BeginWriting() { return absl::OkStatus(); }
+
   virtual absl::Status Write(size_t tensor, weft_shard_state_kind_t kind, size_t begin,
                              size_t count, const void* from);
 

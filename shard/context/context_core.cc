@@ -160,6 +160,16 @@ absl::Status ContextCore::Abort(std::string_view reason) {
   return absl::OkStatus();
 }
 
+absl::Status ContextCore::AwaitUnheld() {
+  ShardOptimizer* const optimizer = runtime_->optimizer.get();
+  if (optimizer == nullptr) return absl::OkStatus();
+  return optimizer->kept().AwaitUnheld([&]() -> absl::Status {
+    Section section(mutex);
+    WEFT_RETURN_IF_ERROR(failure_);
+    return group().error();
+  });
+}
+
 absl::Status ContextCore::GiveUp(std::string_view call, const absl::Status& cause) {
   const absl::Status said = Annotate(cause, StrCat(call, ": "));
   WEFT_RETURN_IF_ERROR(Abort(FromAbsl(said.message())));

@@ -115,6 +115,8 @@ class ContextCore {
   absl::Status LatchUnlocked(const absl::Status& status);
   // The caller's own failure: ends the groups, so that other ranks learn of it.
   absl::Status Abort(std::string_view reason);
+  // Until nobody holds optimizer state any more, or the context has failed, which is returned.
+  absl::Status AwaitUnheld();
   // This rank alone cannot go on, because of `cause`, which is returned with the call that it came in: Abort, so that no other waits for it.
   absl::Status GiveUp(std::string_view call, const absl::Status& cause);
 

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "shard/context/state_scalars.h"
@@ -203,9 +202,8 @@ absl::Status OptimizerDriver::UpdateParams(double learning_rate, double gradient
   constexpr char kCall[] = "optimizer_step";
   WEFT_RETURN_IF_ERROR(core_.Drain());  // of parts that the caller has updated
   ShardOptimizer& optimizer = *core_.runtime().optimizer;
-  const absl::Status unheld =
-      optimizer.kept().AwaitUnheld(TimeoutOrDefault(core_.options().timeout_ns));
-  if (!unheld.ok()) return core_.GiveUp(kCall, unheld);
+  if (const absl::Status unheld = core_.AwaitUnheld(); !unheld.ok())
+    return core_.GiveUp(kCall, unheld);
   torn_ = true;
   optimizer.Begin(learning_rate, gradient_factor);
   absl::StatusOr<std::vector<int64_t>> norms = optimizer.StartNorms(core_.runtime().storage);

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
@@ -84,6 +83,7 @@ absl::StatusOr<weft_shard_state_part_t> StateAccess::PartFor(const char* call, i
   part.struct_size = sizeof(part);
   part.dtype = value ? spec.dtype : WEFT_FLOAT32;
   if (!Exists(runtime.optimizer.get(), spec, param, kind)) return part;
+  if (kind == WEFT_SHARD_STATE_MAIN) WEFT_RETURN_IF_ERROR(AwaitIfOld());
   // Main copies are made from values. What others have updated may never have come, if something has failed since.
   const bool came = (value || kind == WEFT_SHARD_STATE_MAIN) && WaitForGathers(param);
   const bool gathered = value && (came || !GathersUpdates(placement) || spec.frozen);
@@ -148,10 +148,7 @@ absl::Status StateAccess::Write(int param, weft_shard_state_kind_t kind,
   WEFT_ASSIGN_OR_RETURN(const weft_shard_state_part_t part, PartFor("state_write", param, kind));
   WEFT_RETURN_IF_ERROR(CheckWithin("state_write", param, elements, part));
   if (elements.count == 0) return absl::OkStatus();
-  if (core_.runtime().optimizer != nullptr) {
-    WEFT_RETURN_IF_ERROR(core_.runtime().optimizer->kept().AwaitUnheld(
-        TimeoutOrDefault(core_.options().timeout_ns)));
-  }
+  if (kind != WEFT_SHARD_STATE_VALUE) WEFT_RETURN_IF_ERROR(AwaitUnheld());
   if (part.data != nullptr) {
     const size_t size = DtypeSize(part.dtype);
     std::memcpy(static_cast<std::byte*>(part.data) + (elements.begin - part.begin) * size, from,
@@ -164,13 +161,26 @@ absl::Status StateAccess::Write(int param, weft_shard_state_kind_t kind,
                   "state_write: ");
 }
 
-absl::StatusOr<std::shared_ptr<const void>> StateAccess::Hold() {
-  Section section(core_.mutex);
-  WEFT_RETURN_IF_ERROR(core_.CheckPeers("state_hold"));
-  WEFT_RETURN_IF_ERROR(CheckReadable("state_hold"));
+absl::StatusOr<std::shared_ptr<const void>> StateAccess::Hold(int64_t until_ns) {
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(core_.CheckPeers("state_hold"));
+    WEFT_RETURN_IF_ERROR(CheckReadable("state_hold"));
+  }
   Runtime& runtime = core_.runtime();
   if (runtime.optimizer == nullptr) return nullptr;
-  return runtime.optimizer->kept().Hold(runtime.storage);
+  WEFT_RETURN_IF_ERROR(AwaitIfOld());
+  return runtime.optimizer->kept().Hold(runtime.storage, until_ns);
+}
+
+absl::Status StateAccess::AwaitUnheld() {
+  return Annotate(core_.AwaitUnheld(), "waiting to write optimizer state: ");
+}
+
+absl::Status StateAccess::AwaitIfOld() {
+  ShardOptimizer* const optimizer = core_.runtime().optimizer.get();
+  if (optimizer == nullptr || !optimizer->kept().MainsAreOld()) return absl::OkStatus();
+  return Annotate(core_.AwaitUnheld(), "waiting to make main copies anew: ");
 }
 
 absl::Status StateAccess::ReadHeld(int param, weft_shard_state_kind_t kind,

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 #include "weft/shard_state.h"
@@ -39,12 +40,15 @@ class StateAccess {
   // Elements of the param, of its part. INVALID_ARGUMENT if they are not.
   absl::Status Read(int param, weft_shard_state_kind_t kind, const OwnedElements& elements,
                     void* to);
-  // Waits for holds. Written() is still to be called.
+  // Waits until nobody holds the state. Written() is still to be called.
   absl::Status Write(int param, weft_shard_state_kind_t kind, const OwnedElements& elements,
                      const void* from);
-  // While it lives no optimizer state changes, and any thread may call ReadHeld, also in the middle of a step: updates wait. nullptr
-  // without an optimizer.
-  absl::StatusOr<std::shared_ptr<const void>> Hold();
+  // While it lives no optimizer state changes, and any thread may call ReadHeld, also in the middle of a step: updates, and whatever else
+  // would change it, wait, until that time on MonotonicNs's clock at most. nullptr without an optimizer.
+  absl::StatusOr<std::shared_ptr<const void>> Hold(
+      int64_t until_ns = std::numeric_limits<int64_t>::max());
+  // Until nobody holds it: for whoever is about to write where Part() has told.
+  absl::Status AwaitUnheld();
   // Of MAIN or a moment.
   absl::Status ReadHeld(int param, weft_shard_state_kind_t kind, const OwnedElements& elements,
                         void* to) const;
@@ -61,6 +65,8 @@ class StateAccess {
   // As Part, for a call of that name.
   absl::StatusOr<weft_shard_state_part_t> PartFor(const char* call, int param,
                                                   weft_shard_state_kind_t kind);
+  // Before main copies are told, read or held.
+  absl::Status AwaitIfOld();
   absl::Status CheckWithin(const char* call, int param, const OwnedElements& elements,
                            const weft_shard_state_part_t& part) const;
   bool Failed() const WEFT_REQUIRES(core_.mutex);

@@ -13,7 +13,6 @@ namespace weft {
 namespace {
 
 constexpr size_t kSlots = 4;
-static_assert(kSlots >= WindowSlots::kSlotsMin);
 
 // What is there of a block from its first aligned byte on.
 std::span<std::byte> AlignedPart(const Block& block, size_t bytes) {
@@ -58,6 +57,8 @@ class OffloadedState : public StateStore {
   }
 
   absl::Status Leave() override { return Explained(slots_.Leave()); }
+
+  void Advance() override { store_->Advance(); }
 
   StateArrays At(int extent, size_t begin) const override {
     const WindowedStretch& stretch = StretchOf(extent, begin);

@@ -106,6 +106,7 @@ void WindowSlots::ReadAhead() {
 
 absl::Status WindowSlots::Visit(int window, bool changes) {
   WEFT_RETURN_IF_ERROR(failure_);
+  if (next_ < expected_.size() && expected_[next_] == window) ++next_;
   if (window == window_) {
     // It may still be being written since the visit before.
     if (changes && visited_ != nullptr && visited_->ticket != 0)
@@ -114,7 +115,6 @@ absl::Status WindowSlots::Visit(int window, bool changes) {
     return absl::OkStatus();
   }
   WEFT_RETURN_IF_ERROR(Leave());
-  if (next_ < expected_.size() && expected_[next_] == window) ++next_;
   if (places_[static_cast<size_t>(window)].bytes == 0) {
     window_ = window;
     return absl::OkStatus();

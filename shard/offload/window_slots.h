@@ -1,7 +1,7 @@
 // The windows that are in memory: a few slots, into which the windows that come next are read, and from which those that were changed are
 // written, while another one is used.
 //
-//   WindowSlots slots(store, places, memory, slot_bytes, slot_count);
+//   WindowSlots slots(store, places, memory, slot_bytes);
 //   slots.Expect({0, 1, 2, 3});
 //   WEFT_RETURN_IF_ERROR(slots.Visit(0, /*changes=*/true));       // 1 and 2 are being read from here on
 //   ... slots.data() ...
@@ -29,9 +29,6 @@ namespace weft {
 
 class WindowSlots {
  public:
-  // Two suffice; with three one window is used while another is read and one is written.
-  static constexpr size_t kSlotsMin = 2;
-
   // `memory` has a whole number of slots of `slot_bytes`, aligned as BlockStore wants it. Store and memory outlive this; memory
   // that was never written is zeros in the store.
   WindowSlots(BlockStore& store, std::vector<WindowPlace> places, std::span<std::byte> memory,

@@ -64,15 +64,19 @@ OwnedElements KeptState::PartOf(int param) const {
 absl::Status KeptState::ForEachWindow(const Elements& elements, bool changes,
                                       absl::FunctionRef<void(const Elements& here)> body) {
   if (elements.count == 0) return absl::OkStatus();
-  const size_t end = elements.begin + elements.count;
   for (const StateWindow& window : store_->WindowsOf(elements.extent)) {
-    const size_t from = std::max(window.begin, elements.begin);
-    const size_t to = std::min(window.begin + window.count, end);
-    if (from >= to) continue;
+    const Elements here = Within(elements, window);
+    if (here.count == 0) continue;
     WEFT_RETURN_IF_ERROR(store_->Visit(window.number, changes));
-    body({elements.extent, from, to - from});
+    body(here);
   }
   return store_->Leave();
+}
+
+KeptState::Elements KeptState::Within(const Elements& elements, const StateWindow& window) {
+  const size_t from = std::max(window.begin, elements.begin);
+  const size_t to = std::min(window.begin + window.count, elements.begin + elements.count);
+  return {elements.extent, from, from < to ? to - from : 0};
 }
 
 void KeptState::Widen(const Storage& storage, const Elements& here) const {
@@ -81,13 +85,36 @@ void KeptState::Widen(const Storage& storage, const Elements& here) const {
               here.count, store_->At(here.extent, here.begin).main);
 }
 
-absl::Status KeptState::MakeMain(const Storage& storage, int param) {
-  MainCopy& main = mains_[static_cast<size_t>(param)];
-  if (!main.stale || main.made || !needs_[static_cast<size_t>(param)].main) return absl::OkStatus();
-  WEFT_RETURN_IF_ERROR(ForEachWindow(KeptOf(param), /*changes=*/true,
-                                     [&](const Elements& here) { Widen(storage, here); }));
-  main.made = true;
-  return absl::OkStatus();
+bool KeptState::IsOld(int param) const {
+  const MainCopy& main = mains_[static_cast<size_t>(param)];
+  return main.stale && !main.made && needs_[static_cast<size_t>(param)].main;
+}
+
+bool KeptState::MainsAreOld() {
+  MutexLock lock(mutex_);
+  for (size_t param = 0; param < mains_.size(); ++param) {
+    if (IsOld(static_cast<int>(param))) return true;
+  }
+  return false;
+}
+
+// Window by window: params are many, and often small.
+absl::Status KeptState::MakeMains(const Storage& storage) {
+  store_->Expect({});
+  for (const int extent : UpdateOrder(layout_)) {
+    for (const StateWindow& window : store_->WindowsOf(extent)) {
+      for (const int param : widenables_[static_cast<size_t>(extent)]) {
+        if (!IsOld(param)) continue;
+        const Elements here = Within(KeptOf(param), window);
+        if (here.count == 0) continue;
+        WEFT_RETURN_IF_ERROR(store_->Visit(window.number, /*changes=*/true));
+        Widen(storage, here);
+      }
+    }
+  }
+  for (MainCopy& main : mains_)
+    main.made = main.made || main.stale;
+  return store_->Leave();
 }
 
 float* KeptState::Tell(const Storage& storage, int param, weft_shard_state_kind_t kind) {
@@ -95,7 +122,7 @@ float* KeptState::Tell(const Storage& storage, int param, weft_shard_state_kind_
   const Elements kept = KeptOf(param);
   if (kind == WEFT_SHARD_STATE_MAIN) {
     MutexLock lock(mutex_);
-    WEFT_CHECK(MakeMain(storage, param).ok());  // nothing in memory fails
+    if (IsOld(param)) WEFT_CHECK(MakeMains(storage).ok());  // nothing in memory fails
     mains_[static_cast<size_t>(param)].known = true;
   }
   return kept.count == 0 ? nullptr : store_->At(kept.extent, kept.begin).Of(kind);
@@ -104,7 +131,7 @@ float* KeptState::Tell(const Storage& storage, int param, weft_shard_state_kind_
 absl::Status KeptState::Read(const Storage& storage, int param, weft_shard_state_kind_t kind,
                              const OwnedElements& elements, float* to) {
   MutexLock lock(mutex_);
-  if (kind == WEFT_SHARD_STATE_MAIN) WEFT_RETURN_IF_ERROR(MakeMain(storage, param));
+  if (kind == WEFT_SHARD_STATE_MAIN && IsOld(param)) WEFT_RETURN_IF_ERROR(MakeMains(storage));
   return ReadKept(param, kind, elements, to);
 }
 
@@ -129,7 +156,8 @@ absl::Status KeptState::Write(const Storage& storage, int param, weft_shard_stat
   if (kind == WEFT_SHARD_STATE_MAIN) {
     MainCopy& main = mains_[static_cast<size_t>(param)];
     // What is not written is to be as the param says.
-    if (elements.count < PartOf(param).count) WEFT_RETURN_IF_ERROR(MakeMain(storage, param));
+    if (elements.count < PartOf(param).count && IsOld(param))
+      WEFT_RETURN_IF_ERROR(MakeMains(storage));
     main.made = true;
     main.known = true;
   }
@@ -142,6 +170,7 @@ absl::StatusOr<Digest> KeptState::DigestOf(int param) {
   if (kept.count == 0) return Digest();
   MutexLock lock(mutex_);
   const bool stale = mains_[static_cast<size_t>(param)].stale;
+  store_->Expect({});  // what is read ahead would push out what the next param shares with this one
   const auto counts = [&](weft_shard_state_kind_t kind) {
     return Keeps(param, kind) && !(stale && kind == WEFT_SHARD_STATE_MAIN);
   };
@@ -161,11 +190,11 @@ absl::StatusOr<Digest> KeptState::DigestOf(int param) {
   return all.Finish();
 }
 
-absl::StatusOr<std::shared_ptr<const void>> KeptState::Hold(const Storage& storage) {
+absl::StatusOr<std::shared_ptr<const void>> KeptState::Hold(const Storage& storage,
+                                                            int64_t until_ns) {
   MutexLock lock(mutex_);
-  for (size_t param = 0; param < mains_.size(); ++param)
-    WEFT_RETURN_IF_ERROR(MakeMain(storage, static_cast<int>(param)));
-  return holds_.Take();
+  WEFT_RETURN_IF_ERROR(MakeMains(storage));
+  return holds_.Take(until_ns);
 }
 
 void KeptState::ParamWritten(int param) {
@@ -194,14 +223,22 @@ void KeptState::BeginUpdate() {
   }
 }
 
+bool KeptState::IsWritten(int extent, const StateWindow& window) {
+  MutexLock lock(mutex_);
+  const std::vector<int>& params = widenables_[static_cast<size_t>(extent)];
+  for (const int param : params) {
+    if (mains_[static_cast<size_t>(param)].widens && Within(KeptOf(param), window).count > 0)
+      return true;
+  }
+  return false;
+}
+
 void KeptState::WidenWritten(const Storage& storage, int extent, const StateWindow& window) {
   MutexLock lock(mutex_);
   for (const int param : widenables_[static_cast<size_t>(extent)]) {
     if (!mains_[static_cast<size_t>(param)].widens) continue;
-    const Elements kept = KeptOf(param);
-    const size_t from = std::max(window.begin, kept.begin);
-    const size_t to = std::min(window.begin + window.count, kept.begin + kept.count);
-    if (from < to) Widen(storage, {extent, from, to - from});
+    const Elements here = Within(KeptOf(param), window);
+    if (here.count > 0) Widen(storage, here);
   }
 }
 

@@ -65,13 +65,17 @@ class KeptState {
   // Covers all kinds of the param; a main copy that is to be made anew does not count.
   absl::StatusOr<Digest> DigestOf(int param);
 
-  // While it lives nothing changes, and another thread may call ReadHeld. Main copies that are to be made anew are made first.
-  absl::StatusOr<std::shared_ptr<const void>> Hold(const Storage& storage);
+  // Whether main copies are to be made anew before they can be told, read or held: that changes them, so AwaitUnheld() first.
+  bool MainsAreOld();
+  // While it lives nothing changes, and another thread may call ReadHeld. As StateHolds::Take.
+  absl::StatusOr<std::shared_ptr<const void>> Hold(const Storage& storage, int64_t until_ns);
   absl::Status ReadHeld(int param, weft_shard_state_kind_t kind, const OwnedElements& elements,
                         float* to);
 
-  // Ok when nobody holds it.
-  absl::Status AwaitUnheld(int64_t timeout_ns) { return holds_.AwaitNone(timeout_ns); }
+  // As StateHolds::AwaitNone. Before updates, and whatever else changes what is kept.
+  absl::Status AwaitUnheld(absl::FunctionRef<absl::Status()> look) {
+    return holds_.AwaitNone(look);
+  }
 
   // The param was written by somebody else, or all were.
   void ParamWritten(int param);
@@ -82,7 +86,8 @@ class KeptState {
 
   // From now on all main copies count, once they were widened where WidenWritten has been.
   void BeginUpdate();
-  // Of the window that is visited, those of an extent's elements that were written since the last update.
+  // Of a window, whether some of an extent's elements were written since the last update; and while it is visited, makes their main copies.
+  bool IsWritten(int extent, const StateWindow& window);
   void WidenWritten(const Storage& storage, int extent, const StateWindow& window);
 
  private:
@@ -102,14 +107,17 @@ class KeptState {
   };
 
   Elements KeptOf(int param) const;
+  // Those that are in the window; none if they are of another extent.
+  static Elements Within(const Elements& elements, const StateWindow& window);
   absl::Status ReadKept(int param, weft_shard_state_kind_t kind, const OwnedElements& elements,
                         float* to) WEFT_REQUIRES(mutex_);
   // Visits all windows that have some of these elements, in order.
   absl::Status ForEachWindow(const Elements& elements, bool changes,
                              absl::FunctionRef<void(const Elements& here)> body)
       WEFT_REQUIRES(mutex_);
-  // From the param, if that has not been done.
-  absl::Status MakeMain(const Storage& storage, int param) WEFT_REQUIRES(mutex_);
+  bool IsOld(int param) const WEFT_REQUIRES(mutex_);
+  // All that are old, from their params.
+  absl::Status MakeMains(const Storage& storage) WEFT_REQUIRES(mutex_);
   void Widen(const Storage& storage, const Elements& here) const;
 
   const Registry& registry_;

@@ -42,6 +42,8 @@ class ResidentState : public StateStore {
 
   absl::Status Leave() override { return absl::OkStatus(); }
 
+  void Advance() override {}
+
   StateArrays At(int extent, size_t begin) const override;
   absl::Status Read(int extent, const UpdatedElements& elements, weft_shard_state_kind_t kind,
                     float* to) override;

@@ -17,6 +17,9 @@
 namespace weft {
 namespace {
 
+// So much is updated before the store may go on with its transfers: a millisecond or less.
+constexpr size_t kPiecesAtOnce = 16;
+
 constexpr size_t kWordsPerSum = std::tuple_size_v<ExactSum::Words>;
 
 LossScale MakeLossScale(const OptimizerConfig& config) {
@@ -195,7 +198,8 @@ void ShardOptimizer::ExpectUpdate() {
 
 absl::Status ShardOptimizer::Open(const Storage& storage, int extent, const Visit& visit,
                                   bool changes) {
-  WEFT_RETURN_IF_ERROR(kept_.store().Visit(visit.window.number, changes));
+  WEFT_RETURN_IF_ERROR(
+      kept_.store().Visit(visit.window.number, changes || kept_.IsWritten(extent, visit.window)));
   kept_.WidenWritten(storage, extent, visit.window);
   return absl::OkStatus();
 }
@@ -294,9 +298,13 @@ void ShardOptimizer::TakeNorms(const std::vector<int64_t>& words) {
 absl::Status ShardOptimizer::Update(const Storage& storage, int extent) {
   for (const Visit& visit : updates_[static_cast<size_t>(extent)].visits) {
     WEFT_RETURN_IF_ERROR(Open(storage, extent, visit, visit.updates_change));
-    team_->ForEach(visit.piece_count, [&](size_t index, int) {
-      UpdatePiece(storage, pieces_[visit.first_piece + index]);
-    });
+    for (size_t first = 0; first < visit.piece_count; first += kPiecesAtOnce) {
+      const size_t count = std::min(kPiecesAtOnce, visit.piece_count - first);
+      team_->ForEach(count, [&](size_t index, int) {
+        UpdatePiece(storage, pieces_[visit.first_piece + first + index]);
+      });
+      kept_.store().Advance();
+    }
     for (const UpdateRange& matrix : visit.matrices)
       UpdateMatrix(storage, matrix);
   }

@@ -1,44 +1,57 @@
 #include "shard/optimizer/state_holds.h"
 
+#include <algorithm>
+#include <set>
+
 #include "base/later.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/text.h"
 #include "base/wait.h"
 
 namespace weft {
+namespace {
+
+constexpr int64_t kLookNs = 100'000'000;
+
+}  // namespace
 
 struct StateHolds::Shared {
   Mutex mutex;
-  std::condition_variable none;
-  int count WEFT_GUARDED_BY(mutex) = 0;
+  std::condition_variable changed;
+  std::multiset<int64_t> until_ns WEFT_GUARDED_BY(mutex);
 };
 
 StateHolds::StateHolds() : shared_(std::make_shared<Shared>()) {}
 
-std::shared_ptr<const void> StateHolds::Take() {
+std::shared_ptr<const void> StateHolds::Take(int64_t until_ns) {
   {
     MutexLock lock(shared_->mutex);
-    ++shared_->count;
+    shared_->until_ns.insert(until_ns);
   }
-  return {static_cast<const void*>(this), [shared = shared_](const void*) {
+  return {static_cast<const void*>(this), [shared = shared_, until_ns](const void*) {
             MutexLock lock(shared->mutex);
-            if (--shared->count == 0) shared->none.notify_all();
+            shared->until_ns.erase(shared->until_ns.find(until_ns));
+            shared->changed.notify_all();
           }};
 }
 
-absl::Status StateHolds::AwaitNone(int64_t timeout_ns) {
-  const int64_t deadline_ns = Later(MonotonicNs(), timeout_ns);
-  MutexLock lock(shared_->mutex);
-  while (shared_->count > 0) {
-    if (lock.WaitUntil(shared_->none, deadline_ns) || shared_->count == 0) continue;
-    return MakeError(WEFT_TIMEOUT,
-                     StrCat("the state before this update was still being read after ",
-                            timeout_ns / 1'000'000'000,
-                            " s, by a checkpoint that is saved in the background; is its disk in "
-                            "order?"));
+absl::Status StateHolds::AwaitNone(absl::FunctionRef<absl::Status()> look) {
+  for (;;) {
+    {
+      MutexLock lock(shared_->mutex);
+      if (shared_->until_ns.empty()) return absl::OkStatus();
+      const int64_t until_ns = *shared_->until_ns.rbegin();
+      const int64_t now_ns = MonotonicNs();
+      if (now_ns >= until_ns) {
+        return MakeError(WEFT_TIMEOUT,
+                         "a checkpoint that is saved in the background has not read this state "
+                         "within the timeout of the checkpoint; is its disk in order, or is "
+                         "timeout_ns of weft_checkpoint_config_t too short for it?");
+      }
+      lock.WaitUntil(shared_->changed, std::min(until_ns, Later(now_ns, kLookNs)));
+    }
+    WEFT_RETURN_IF_ERROR(look());
   }
-  return absl::OkStatus();
 }
 
 }  // namespace weft

@@ -1,9 +1,9 @@
-// Who reads an optimizer's state while steps go on, such as a checkpoint that is written in the background: the next update waits for
-// them.
+// Who reads an optimizer's state while steps go on, such as a checkpoint that is written in the background: whoever would change it
+// waits for them.
 //
-//   std::shared_ptr<const void> hold = holds.Take();     // what is kept does not change from here ...
-//   hold.reset();                                        // ... to here, in any thread
-//   WEFT_RETURN_IF_ERROR(holds.AwaitNone(timeout_ns));   // the update's
+//   std::shared_ptr<const void> hold = holds.Take(until_ns);        // what is kept does not change from here ...
+//   hold.reset();                                                   // ... to here, in any thread
+//   WEFT_RETURN_IF_ERROR(holds.AwaitNone([&] { return group.error(); }));      // an update's
 //
 // Thread-safety: any thread. A hold may outlive this.
 #pragma once
@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 
 namespace weft {
@@ -19,9 +20,10 @@ class StateHolds {
  public:
   StateHolds();
 
-  std::shared_ptr<const void> Take();
-  // TIMEOUT if one is still there.
-  absl::Status AwaitNone(int64_t timeout_ns);
+  // `until_ns`, of MonotonicNs's clock: when whoever has it must have let it go.
+  std::shared_ptr<const void> Take(int64_t until_ns);
+  // TIMEOUT if one is still there when it must not be any more. `look` is called now and then; what it returns, if not Ok, ends the wait.
+  absl::Status AwaitNone(absl::FunctionRef<absl::Status()> look);
 
  private:
   struct Shared;

@@ -60,6 +60,8 @@ class StateStore {
   // Ends the visit before. If it `changes` something, that is kept. After an error the state is of no use.
   virtual absl::Status Visit(int window, bool changes) = 0;
   virtual absl::Status Leave() = 0;
+  // Goes on with what is read ahead and written behind. Cheap: for whoever computes for long on a window.
+  virtual void Advance() = 0;
   // Of element `begin` of the space, and of those that follow it in the same param or in neighbours of its group, as far as the window goes.
   virtual StateArrays At(int extent, size_t begin) const = 0;
 

@@ -143,6 +143,15 @@ void AddContextFaults(std::vector<BadCall>* calls) {
            return weft_shard_context_create(b.mesh, &config, &b.out.context);
          }});
   }
+  calls->push_back({"weft_shard_context_create", "offload_buffer_bytes_1", WEFT_INVALID_ARGUMENT,
+                    "buffer_bytes of offload is 1", [](Bench& b) {
+                      const weft_shard_offload_t offload = {
+                          .struct_size = sizeof(offload), .directory = "/tmp", .buffer_bytes = 1};
+                      weft_shard_config_t config = {};
+                      config.struct_size = sizeof(config);
+                      config.offload = &offload;
+                      return weft_shard_context_create(b.mesh, &config, &b.out.context);
+                    }});
   calls->push_back({"weft_shard_context_create", "offload_struct_size_0", WEFT_INVALID_ARGUMENT,
                     "struct_size", [](Bench& b) {
                       const weft_shard_offload_t offload = {

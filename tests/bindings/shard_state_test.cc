@@ -207,7 +207,7 @@ TEST(ShardState, GoesOnUnderAnotherPresetWithTheSameBits) {
 TEST(ShardState, GoesOnWhereItIsOffloadedWithTheSameBits) {
   constexpr int kRanks = 2;
   const weft_shard_offload_t offload = {
-      .struct_size = sizeof(offload), .directory = "/tmp", .buffer_bytes = 1};
+      .struct_size = sizeof(offload), .directory = "/tmp", .buffer_bytes = 1 << 20};
   weft_shard_config_t config = {};
   config.struct_size = sizeof(config);
   config.offload = &offload;
