@@ -101,7 +101,12 @@ void StreamedUpdate::ForEachWindow(bool visits, const std::function<void(size_t 
   if (visits) store.Expect(windows);
   for (size_t i = 0; i < windows.size(); ++i) {
     if (visits) CheckUpdate(store.Visit(windows[i], /*changes=*/true));
-    body(state_bytes_ * elements[i] / all);
+    // As an update does: some pieces, and then the transfers go on.
+    constexpr size_t kParts = 8;
+    for (size_t part = 0; part < kParts; ++part) {
+      body(state_bytes_ * elements[i] / all / kParts);
+      if (visits) store.Advance();
+    }
   }
   CheckUpdate(store.Leave());
 }

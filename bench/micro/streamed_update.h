@@ -38,7 +38,8 @@ class StreamedUpdate {
   StreamedUpdate(const UpdateShape& shape, const MakeStore& make_store);
 
   void Run();
-  // Calls `body` with the bytes of each window in the place of an update; without `visits`, and without the window.
+  // Calls `body` with the bytes of an eighth of a window, eight times for each, in the place of an update; without `visits` the windows are not
+  // touched.
   void ForEachWindow(bool visits, const std::function<void(size_t bytes)>& body);
 
   // What either moves: each byte of the state twice, without what windows are rounded up by, and without the last windows, which are

@@ -7,8 +7,8 @@
 //   WEFT_ASSIGN_OR_RETURN(const bool ended, saver.Test());
 //
 // Thread-safety: Start, Run, Test and Wait from one thread at a time. The thread is started by the first Start and joined by the destructor,
-// which waits for a save that is under way until it has ended, at its deadline at the latest. It reads its copy, touches files, and asks
-// whether it is worth waiting.
+// which waits for a save that is under way until it has ended, at its deadline at the latest. It reads its copy and what is held, touches
+// files, and asks whether it is worth waiting.
 #pragma once
 
 #include <condition_variable>

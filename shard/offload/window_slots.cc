@@ -104,10 +104,14 @@ void WindowSlots::ReadAhead() {
   }
 }
 
+void WindowSlots::NoteVisit(int window) {
+  if (next_ < expected_.size() && expected_[next_] == window) ++next_;
+}
+
 absl::Status WindowSlots::Visit(int window, bool changes) {
   WEFT_RETURN_IF_ERROR(failure_);
-  if (next_ < expected_.size() && expected_[next_] == window) ++next_;
   if (window == window_) {
+    NoteVisit(window);
     // It may still be being written since the visit before.
     if (changes && visited_ != nullptr && visited_->ticket != 0)
       WEFT_RETURN_IF_ERROR(WaitFor(*visited_));
@@ -115,6 +119,7 @@ absl::Status WindowSlots::Visit(int window, bool changes) {
     return absl::OkStatus();
   }
   WEFT_RETURN_IF_ERROR(Leave());
+  NoteVisit(window);
   if (places_[static_cast<size_t>(window)].bytes == 0) {
     window_ = window;
     return absl::OkStatus();

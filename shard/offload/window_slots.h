@@ -82,6 +82,8 @@ class WindowSlots {
   // The blocks of a window that have these bytes, to or from a slot, where they lie as in the window.
   absl::Status MoveBlocks(const Slot& slot, int window, size_t begin, size_t end, bool writes);
   void ReadAhead();
+  // If it was to come next, the one after it is now. After Leave(), which would read over what is not expected.
+  void NoteVisit(int window);
 
   BlockStore& store_;
   const std::vector<WindowPlace> places_;
