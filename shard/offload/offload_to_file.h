@@ -19,7 +19,7 @@ namespace weft {
 
 // What a caller wants; directory "": nothing is offloaded.
 struct OffloadOptions {
-  // Four slots of 16 MiB: docs/perf/offload.md.
+  // Four slots of 16 MiB; half and twice as much are as quick (docs/perf/offload.md).
   static constexpr size_t kBufferBytes = size_t{64} << 20;
 
   std::string directory;
