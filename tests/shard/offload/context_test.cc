@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/kernels/dtype.h"
 #include "shard/checkpoint/checkpoint.h"
 #include "tests/shard/gradient_step.h"
 #include "tests/shard/offload/memory_store.h"
@@ -104,6 +105,58 @@ TEST_P(OffloadedContexts, SaveAndLoadCheckpoints) {
       }
     }
   }
+}
+
+// Matrices by MUON, others by LION and ADAMW in turns: what is kept of neighbours differs.
+TEST(OffloadedContext, ParamsOfSeveralGroupsHaveTheBitsOfStateInMemory) {
+  constexpr int kRanks = 3;
+  const std::vector<ModelParam> model = StateModel();
+  const auto run = [&](size_t offload_bytes) {
+    std::vector<std::vector<char>> values(kRanks);
+    ExpectAllOk(RunRanks(
+        GroupKind::kLocal, kRanks,
+        [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+          ContextOptions options{.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}};
+          if (offload_bytes > 0)
+            options.offload = {.directory = testing::TempDir(), .buffer_bytes = offload_bytes};
+          WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, options));
+          WEFT_RETURN_IF_ERROR(context->SetOptimizer(StateOptimizer(WEFT_OPTIMIZER_ADAMW)));
+          Placement placement = PlacementOf(WEFT_SHARD_ZERO1);
+          placement.cut = CutRule::kParams;
+          WEFT_RETURN_IF_ERROR(Declare(*context, model, placement));
+          std::vector<int> groups;
+          for (const weft_optimizer_kind_t kind : {WEFT_OPTIMIZER_LION, WEFT_OPTIMIZER_MUON}) {
+            weft_shard_param_group_t of_kind = {};
+            of_kind.struct_size = sizeof(of_kind);
+            of_kind.kind = kind;
+            WEFT_ASSIGN_OR_RETURN(const int number, context->builder().AddGroup(of_kind));
+            groups.push_back(number);
+          }
+          for (size_t param = 0; param < model.size(); ++param) {
+            if (model[param].frozen) continue;
+            const bool matrix = model[param].shape.size() == 2 && model[param].count() > 0;
+            if (!matrix && param % 2 == 0) continue;
+            WEFT_RETURN_IF_ERROR(
+                context->builder().SetParamGroup(static_cast<int>(param), groups[matrix ? 1 : 0]));
+          }
+          WEFT_RETURN_IF_ERROR(context->Finalize().status());
+          WEFT_RETURN_IF_ERROR(LoadValues(*context));
+          const StateCase setup{.ranks = kRanks};
+          WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 0, 4));
+          WEFT_RETURN_IF_ERROR(context->Verify());
+          std::vector<char>& all = values[static_cast<size_t>(rank)];
+          for (size_t param = 0; param < model.size(); ++param) {
+            std::vector<char> one(model[param].count() * DtypeSize(model[param].dtype));
+            WEFT_RETURN_IF_ERROR(context->Read(static_cast<int>(param), one.data()));
+            all.insert(all.end(), one.begin(), one.end());
+          }
+          return absl::OkStatus();
+        }));
+    return values;
+  };
+  const auto expected = run(0);
+  for (const size_t buffer_bytes : kBuffers)
+    EXPECT_EQ(run(buffer_bytes), expected) << buffer_bytes;
 }
 
 // ---- plans ------------------------------------------------------------------------------------
