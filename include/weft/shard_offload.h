@@ -18,9 +18,9 @@
  * Transfers go past the page cache (O_DIRECT), by io_uring where the module libweft_uring.so and the system have it, else by threads;
  * WEFT_OFFLOAD_IO says which.
  *
- * Errors: finalize returns SYSTEM_ERROR or OUT_OF_MEMORY naming the directory if the file cannot be made, CORRUPT if the disk does not
- * return what was written, UNSUPPORTED if WEFT_OFFLOAD_IO asks for io_uring and there is none. If the disk fails later, the update that needs it returns SYSTEM_ERROR, or TIMEOUT after the context's
- * timeout_ns, and ends the group, so that no rank waits; the state is lost, and training goes on from a checkpoint.
+ * Errors: finalize returns SYSTEM_ERROR or OUT_OF_MEMORY naming the directory if the file cannot be made, CORRUPT if the disk is broken,
+ * UNSUPPORTED if WEFT_OFFLOAD_IO asks for io_uring in vain. If the disk fails later, the update returns SYSTEM_ERROR, or TIMEOUT after the
+ * context's timeout_ns, and ends the group, so that no rank waits; the state is lost, and training goes on from a checkpoint.
  */
 #ifndef WEFT_SHARD_OFFLOAD_H_
 #define WEFT_SHARD_OFFLOAD_H_
@@ -29,11 +29,11 @@
 
 WEFT_BEGIN_DECLS
 
-/* Where a rank's optimizer state goes. */
+/* Where a rank's optimizer state goes. Memory is more than buffer_bytes if a matrix of MUON is larger than a quarter of it. */
 typedef struct weft_shard_offload {
   size_t struct_size;
   const char* directory; /* that is there, and may be written to; copied */
-  size_t buffer_bytes; /* memory for parts of the state, at least 1 MiB; 0: 64 MiB. It is more where a matrix of MUON is larger than a quarter */
+  size_t buffer_bytes;   /* memory for parts of the state, from 1 MiB on; 0: 64 MiB */
 } weft_shard_offload_t;
 
 WEFT_END_DECLS

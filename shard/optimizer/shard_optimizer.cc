@@ -298,8 +298,9 @@ void ShardOptimizer::TakeNorms(const std::vector<int64_t>& words) {
 absl::Status ShardOptimizer::Update(const Storage& storage, int extent) {
   for (const Visit& visit : updates_[static_cast<size_t>(extent)].visits) {
     WEFT_RETURN_IF_ERROR(Open(storage, extent, visit, visit.updates_change));
-    for (size_t first = 0; first < visit.piece_count; first += kPiecesAtOnce) {
-      const size_t count = std::min(kPiecesAtOnce, visit.piece_count - first);
+    const size_t at_once = kept_.resident() ? visit.piece_count : kPiecesAtOnce;
+    for (size_t first = 0; first < visit.piece_count; first += at_once) {
+      const size_t count = std::min(at_once, visit.piece_count - first);
       team_->ForEach(count, [&](size_t index, int) {
         UpdatePiece(storage, pieces_[visit.first_piece + first + index]);
       });
