@@ -69,7 +69,8 @@ class JsonReaderOf {
   }
 
   uint64_t Number(const Json& json, uint64_t most) {
-    if (json.is_number_unsigned() && json.template get<uint64_t>() <= most) return json.template get<uint64_t>();
+    if (json.is_number_unsigned() && json.template get<uint64_t>() <= most)
+      return json.template get<uint64_t>();
     FailValue(StrCat("no number up to ", most));
     return 0;
   }

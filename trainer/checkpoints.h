@@ -47,7 +47,7 @@ struct RunIdentity {
   uint64_t seed = 0;
   uint64_t corpus = 0;  // CorpusDigest
   size_t seq = 0;
-  size_t heads = 0;  // no shape tells it
+  size_t heads = 0;         // no shape tells it
   bool any_corpus = false;  // another text will do
 };
 

@@ -63,9 +63,9 @@ typedef enum weft_shard_state_kind {
 /* What this rank keeps of one state of a param. */
 typedef struct weft_shard_state_part {
   size_t struct_size; /* set by the caller: sizeof(weft_shard_state_part_t) */
-  void* data;         /* [count] of dtype; NULL if there is nothing, or it is not in memory (offloaded) */
-  size_t begin;       /* elements [begin, begin + count) of the param */
-  size_t count;       /* 0 if this rank keeps none of it */
+  void* data;   /* [count] of dtype; NULL if there is nothing, or it is not in memory (offloaded) */
+  size_t begin; /* elements [begin, begin + count) of the param */
+  size_t count; /* 0 if this rank keeps none of it */
   /* Elements [write_begin, write_begin + write_count) of the param, all within this part: what this rank is to write to a
    * checkpoint, so that no element is written twice. The same for all kinds of a param that there are. */
   size_t write_begin;

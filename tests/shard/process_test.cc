@@ -68,8 +68,7 @@ void OnProcesses(int size, const std::function<absl::Status(std::shared_ptr<Proc
 
 // --- A training whose gradients depend on the parameters ----------------------------------------
 
-const ContextOptions kSmallBuckets = {
-    .limits = {.bucket_bytes = 4096, .first_bucket_bytes = 256}};
+const ContextOptions kSmallBuckets = {.limits = {.bucket_bytes = 4096, .first_bucket_bytes = 256}};
 constexpr int kUnits = 5;
 constexpr int64_t kCounts[kUnits] = {3, 1021, 2, 70001, 64};
 constexpr int kSteps = 6;
