@@ -363,7 +363,7 @@ TEST(OffloadedContext, AnUpdateThatWaitsForAHoldLearnsOfAnAbort) {
              const absl::Status trained = TrainSteps(*context, setup, rank, 0, 2);
              if (aborts.joinable()) aborts.join();
              EXPECT_FALSE(trained.ok());
-             EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4))
+             EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30))
                  << "rank " << rank << ": " << trained;
              EXPECT_THAT(std::string(trained.message()), HasSubstr("on purpose")) << rank;
              return trained;
