@@ -342,7 +342,7 @@ TEST(OffloadedContext, AnUpdateThatWaitsForAHoldLearnsOfAnAbort) {
   RunRanks(GroupKind::kLocal, 2,
            [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
              ContextOptions options{.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}};
-             options.timeout_ns = 8'000'000'000;
+             options.timeout_ns = 60'000'000'000;
              const StateCase setup{.preset = WEFT_SHARD_ZERO1,
                                    .ranks = 2,
                                    .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
