@@ -179,7 +179,9 @@ TEST(Model, HeadsAndHiddenUnitsAreIntervalsOfTheirParameters) {
         std::rotate(values.begin(), values.begin() + std::ptrdiff_t(values.size() / 2),
                     values.end());
         turned++;
-        if (turned == 1) EXPECT_GT(std::abs(model.Forward(kInputs, kTargets, 2, 0) - before), 1e-6);
+        if (turned == 1) {
+          EXPECT_GT(std::abs(model.Forward(kInputs, kTargets, 2, 0) - before), 1e-6);
+        }
       }
     }
     EXPECT_EQ(turned, names.size());

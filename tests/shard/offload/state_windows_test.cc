@@ -137,15 +137,17 @@ TEST(StateWindows, GiveEachElementAPlaceOfItsOwn) {
       placed += taken[i].end - taken[i].begin;
       EXPECT_LE(taken[i].end * sizeof(float),
                 windows.places[static_cast<size_t>(taken[i].window)].bytes);
-      if (i > 0 && taken[i - 1].window == taken[i].window)
+      if (i > 0 && taken[i - 1].window == taken[i].window) {
         EXPECT_LE(taken[i - 1].end, taken[i].begin);
+      }
     }
     EXPECT_EQ(placed, floats);
     // But for a row and for what is rounded up.
     const size_t least = 3 * (BlockStore::kAlignment + kCutElements * sizeof(float));
     for (size_t i = 0; i < windows.places.size(); ++i) {
-      if (muon.count(static_cast<int>(i)) == 0)
+      if (muon.count(static_cast<int>(i)) == 0) {
         EXPECT_LE(windows.places[i].bytes, std::max(window_bytes, least)) << window_bytes;
+      }
     }
     ASSERT_FALSE(HasFailure()) << "round " << round;
   }
