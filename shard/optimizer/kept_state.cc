@@ -92,6 +92,10 @@ bool KeptState::IsOld(int param) const {
 
 bool KeptState::MainsAreOld() {
   MutexLock lock(mutex_);
+  return AnyIsOld();
+}
+
+bool KeptState::AnyIsOld() const {
   for (size_t param = 0; param < mains_.size(); ++param) {
     if (IsOld(static_cast<int>(param))) return true;
   }
@@ -100,6 +104,7 @@ bool KeptState::MainsAreOld() {
 
 // Window by window: params are many, and often small.
 absl::Status KeptState::MakeMains(const Storage& storage) {
+  if (!AnyIsOld()) return absl::OkStatus();
   store_->Expect({});
   for (const int extent : UpdateOrder(layout_)) {
     for (const StateWindow& window : store_->WindowsOf(extent)) {

@@ -116,6 +116,7 @@ class KeptState {
                              absl::FunctionRef<void(const Elements& here)> body)
       WEFT_REQUIRES(mutex_);
   bool IsOld(int param) const WEFT_REQUIRES(mutex_);
+  bool AnyIsOld() const WEFT_REQUIRES(mutex_);
   // All that are old, from their params.
   absl::Status MakeMains(const Storage& storage) WEFT_REQUIRES(mutex_);
   void Widen(const Storage& storage, const Elements& here) const;

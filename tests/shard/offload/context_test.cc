@@ -35,6 +35,18 @@ constexpr weft_optimizer_kind_t kOptimizers[] = {WEFT_OPTIMIZER_ADAMW, WEFT_OPTI
 // Windows of a few rows, of some params, and one that has everything.
 constexpr size_t kBuffers[] = {1, size_t{1} << 17, size_t{1} << 26};
 
+// A store in memory in the place of a file; *disk is it, once the context is finalized.
+OffloadOptions OnMemory(size_t buffer_bytes, test::MemoryStore** disk) {
+  OffloadOptions options{.directory = "memory", .buffer_bytes = buffer_bytes};
+  options.make_store = [disk](std::span<std::byte>,
+                              uint64_t bytes) -> absl::StatusOr<std::unique_ptr<BlockStore>> {
+    auto made = std::make_unique<test::MemoryStore>(bytes, 3);
+    *disk = made.get();
+    return made;
+  };
+  return options;
+}
+
 class OffloadedContexts : public testing::TestWithParam<int> {};
 
 INSTANTIATE_TEST_SUITE_P(Ranks, OffloadedContexts, testing::Values(1, 2, 3, 5, 8));
@@ -198,14 +210,7 @@ TEST(OffloadedContext, ADiskThatFailsEndsTheUpdateOnAllRanks) {
           GroupKind::kLocal, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
             test::MemoryStore* disk = nullptr;
             ContextOptions options{.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}};
-            options.offload = {.directory = "memory", .buffer_bytes = 1};
-            options.offload.make_store =
-                [&](std::span<std::byte>,
-                    uint64_t bytes) -> absl::StatusOr<std::unique_ptr<BlockStore>> {
-              auto made = std::make_unique<test::MemoryStore>(bytes, 3);
-              disk = made.get();
-              return made;
-            };
+            options.offload = OnMemory(1, &disk);
             const StateCase setup{
                 .preset = WEFT_SHARD_ZERO2, .ranks = 2, .optimizer = StateOptimizer(kind)};
             WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup, options));
@@ -242,14 +247,7 @@ TEST(OffloadedContext, NothingIsChangedWhileItIsWritten) {
         GroupKind::kLocal, 1, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
           test::MemoryStore* disk = nullptr;
           ContextOptions options{.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}};
-          options.offload = {.directory = "memory", .buffer_bytes = size_t{1} << 26};
-          options.offload.make_store =
-              [&](std::span<std::byte>,
-                  uint64_t bytes) -> absl::StatusOr<std::unique_ptr<BlockStore>> {
-            auto made = std::make_unique<test::MemoryStore>(bytes, 3);
-            disk = made.get();
-            return made;
-          };
+          options.offload = OnMemory(size_t{1} << 26, &disk);
           const StateCase setup{
               .preset = WEFT_SHARD_ZERO1, .ranks = 1, .optimizer = StateOptimizer(kind)};
           WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup, options));
@@ -271,14 +269,7 @@ TEST(OffloadedContext, LookingAtEverythingMovesItOnce) {
       RunRanks(GroupKind::kLocal, 1, [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
         test::MemoryStore* disk = nullptr;
         ContextOptions options;
-        options.offload = {.directory = "memory", .buffer_bytes = size_t{1} << 19};
-        options.offload.make_store =
-            [&](std::span<std::byte>,
-                uint64_t bytes) -> absl::StatusOr<std::unique_ptr<BlockStore>> {
-          auto made = std::make_unique<test::MemoryStore>(bytes, 3);
-          disk = made.get();
-          return made;
-        };
+        options.offload = OnMemory(size_t{1} << 19, &disk);
         WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, options));
         WEFT_RETURN_IF_ERROR(context->SetOptimizer(StateOptimizer(WEFT_OPTIMIZER_ADAMW)));
         std::vector<ModelParam> model;
@@ -310,14 +301,7 @@ TEST(OffloadedContext, ADiskThatFailsInALoadIsNotADamagedCheckpoint) {
       GroupKind::kLocal, 1, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
         test::MemoryStore* disk = nullptr;
         ContextOptions options{.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}};
-        options.offload = {.directory = "memory", .buffer_bytes = size_t{1} << 17};
-        options.offload.make_store =
-            [&](std::span<std::byte>,
-                uint64_t bytes) -> absl::StatusOr<std::unique_ptr<BlockStore>> {
-          auto made = std::make_unique<test::MemoryStore>(bytes, 3);
-          disk = made.get();
-          return made;
-        };
+        options.offload = OnMemory(size_t{1} << 17, &disk);
         const StateCase setup{.preset = WEFT_SHARD_ZERO1,
                               .ranks = 1,
                               .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
