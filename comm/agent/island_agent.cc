@@ -27,7 +27,7 @@ IslandTimes TimesOf(int64_t limit_ns) {
           .beat_ns = limit_ns / 8,
           .silence_ns = limit_ns / 3,
           .longest_pause_ns = limit_ns / 6,
-          .lost_ns = limit_ns / 3,
+          .lost_ns = limit_ns * 2 / 3,
           .second_ns = limit_ns / 15,
           .unanswered_ns = limit_ns};
 }

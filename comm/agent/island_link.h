@@ -82,6 +82,9 @@ class IslandLink {
   // The other side, once ready.
   const IslandWho& peer() const { return peer_; }
 
+  // When something last came.
+  int64_t heard_ns() const { return heard_ns_; }
+
   // Of its frames: the dialling side's.
   uint32_t epoch() const { return epoch_; }
 

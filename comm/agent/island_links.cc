@@ -49,10 +49,10 @@ void IslandLinks::Begin(const IslandMembership& membership, const std::string& m
   sought_ = -1;
   neighbours_ = membership.NeighboursOf(self_.island);
   wanted_.clear();
-  // At first there are none: that is not yet a loss.
+  // At first there are none: nothing was to be heard yet.
   const int64_t now_ns = seams_.clock->NowNs();
   for (const int island : neighbours_)
-    wanted_[island] = {.next_ns = now_ns, .there_ns = now_ns};
+    wanted_[island] = {.next_ns = now_ns, .there_ns = now_ns, .heard_ns = now_ns};
 }
 
 void IslandLinks::Seek(int island) {
@@ -61,7 +61,7 @@ void IslandLinks::Seek(int island) {
   sought_ = island;
   if (island < 0 || IsNeighbour(island)) return;
   const int64_t now_ns = seams_.clock->NowNs();
-  wanted_[island] = {.next_ns = now_ns, .there_ns = now_ns};
+  wanted_[island] = {.next_ns = now_ns, .there_ns = now_ns, .heard_ns = now_ns};
 }
 
 bool IslandLinks::IsNeighbour(int island) const {
@@ -114,7 +114,7 @@ int64_t IslandLinks::NextWakeNs() const {
   for (const auto& [island, wanted] : wanted_) {
     if (Has(island)) continue;
     if (!Dialling(island)) wake_ns = std::min(wake_ns, wanted.next_ns);
-    const int64_t lost_ns = wanted.there_ns + times_.lost_ns;
+    const int64_t lost_ns = wanted.heard_ns + times_.lost_ns;
     if (IsNeighbour(island) && lost_ns > now_ns) wake_ns = std::min(wake_ns, lost_ns);
   }
   return wake_ns;
@@ -260,7 +260,10 @@ int64_t IslandLinks::AfterPause(Wanted* wanted) {
 void IslandLinks::Sweep() {
   const int64_t now_ns = seams_.clock->NowNs();
   for (auto& [island, wanted] : wanted_) {
-    if (Has(island)) wanted.there_ns = now_ns;
+    const IslandLink* const link = ReadyLink(island);
+    if (link == nullptr) continue;
+    wanted.there_ns = now_ns;
+    wanted.heard_ns = link->heard_ns();
   }
   for (Held& held : links_) {
     if (!held.link->failed()) continue;
@@ -372,7 +375,7 @@ std::vector<int32_t> IslandLinks::Lost() const {
   const int64_t now_ns = seams_.clock->NowNs();
   std::vector<int32_t> lost;
   for (const int island : neighbours_) {
-    if (!Has(island) && now_ns >= wanted_.at(island).there_ns + times_.lost_ns) {
+    if (!Has(island) && now_ns >= wanted_.at(island).heard_ns + times_.lost_ns) {
       lost.push_back(island);
     }
   }

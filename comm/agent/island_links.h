@@ -116,6 +116,7 @@ class IslandLinks {
     int64_t pause_ns = 0;
     int64_t next_ns = 0;
     int64_t there_ns = 0;  // when a connection was last there
+    int64_t heard_ns = 0;  // when something last came on one, or it was first wanted
   };
 
   struct Held {

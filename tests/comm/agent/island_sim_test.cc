@@ -221,6 +221,34 @@ TEST(IslandSim, BothSidesOfAPartitionFindTheOtherOneUnreachable) {
   }
 }
 
+// However the connection ended, or if there was none yet: the limit counts from when something was last heard.
+TEST(IslandSim, AnIslandIsMissedOnlyAfterTheLimit) {
+  enum class How { kSilentFromTheStart, kSilent, kBroken };
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const How how : {How::kSilentFromTheStart, How::kSilent, How::kBroken}) {
+      SCOPED_TRACE(StrCat("seed ", seed, " how ", static_cast<int>(how)));
+      IslandJob job(seed, {.islands = 2});
+      const int64_t start_ns = job.world().now_ns();
+      const int64_t cut_ns = start_ns + (how == How::kSilentFromTheStart ? 0 : 3 * kSecondNs);
+      SimNode* const ends[] = {job.node(0, 0), job.node(1, 0)};
+      if (how == How::kBroken) job.world().BreakSomeConnectionAt(cut_ns);
+      for (const int from : {0, 1})
+        job.world().SilenceBetween(ends[from], ends[1 - from], cut_ns, cut_ns + 30 * kSecondNs);
+      EXPECT_TRUE(job.RunUntil(
+          [&] {
+            return !job.seen(0).unreachable_ns.empty() && !job.seen(1).unreachable_ns.empty();
+          },
+          cut_ns + 4 * kSecondNs));
+      for (int island = 0; island < 2; ++island) {
+        for (const auto& [other, found_ns] : job.seen(island).unreachable_ns) {
+          // Something is heard every eighth of the limit.
+          EXPECT_GE(found_ns, cut_ns + 3 * kSecondNs * 6 / 8);
+        }
+      }
+    }
+  }
+}
+
 TEST(IslandSim, ALostMachineIsDeadIfItsLauncherSaysSoElseUnreachable) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     for (const bool launcher : {true, false}) {
