@@ -116,10 +116,6 @@ absl::Status Reader::ReadLocalSize(const PlaceNames& names) {
                    "the local rank must be below the number of ranks of the node");
   }
   launch_.single_node = launch_.local_size == launch_.size;
-  if (launch_.single_node && launch_.local_rank != launch_.rank) {
-    return Problem({names.rank, names.size, names.local_rank, names.local_size},
-                   "on one node the rank and the local rank are equal");
-  }
   return absl::OkStatus();
 }
 

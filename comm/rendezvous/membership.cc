@@ -130,6 +130,12 @@ absl::StatusOr<Membership> ExchangeMembership(Store& store, std::string_view gro
   int64_t looked_ns = MonotonicNs();
   bool interrupted = false;
   while (std::optional<StoreRequest> request = exchange.Next()) {
+    // A slice does not outlast the time to the next look for an interrupt; other waits stay what they are.
+    const int64_t now_ns = MonotonicNs();
+    if (request->deadline_ns > now_ns &&
+        request->deadline_ns <= Later(now_ns, MembershipExchange::kSliceNs)) {
+      request->deadline_ns = Later(now_ns, UntilInterruptNs(request->deadline_ns - now_ns));
+    }
     const StoreReply reply = store.Ask(*request);
     if (IsLoss(reply.status)) {
       WEFT_RETURN_IF_ERROR(watch.AwaitEnd(Later(MonotonicNs(), MemberWatch::kEndNs)));
@@ -140,9 +146,10 @@ absl::StatusOr<Membership> ExchangeMembership(Store& store, std::string_view gro
     if (Interrupted() && TakeInterrupt()) interrupted = true;
     // Again and again: there are requests in between which it cannot give up at.
     if (interrupted) {
-      exchange.Lose(MakeError(WEFT_ABORTED, {.rank = rank, .group = std::string(group_name)},
-                              StrCat("group ", group_name, ": rank ", rank,
-                                     " was interrupted by its program while the group was made")));
+      exchange.GiveUp(
+          MakeError(WEFT_ABORTED, {.rank = rank, .group = std::string(group_name)},
+                    StrCat("group ", group_name, ": rank ", rank,
+                           " was interrupted by its program while the group was made")));
     }
     if (MonotonicNs() - looked_ns < kLookNs) continue;
     looked_ns = MonotonicNs();

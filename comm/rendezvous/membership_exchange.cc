@@ -115,6 +115,13 @@ std::optional<StoreRequest> MembershipExchange::Next() {
       return WaitASlice("verdict", next_, verdict_deadline_ns_);
     case Phase::kLast:
       return Wait("verdict", next_, kPast);
+    case Phase::kLeave:
+      return StoreRequest{.kind = StoreRequest::Kind::kSet,
+                          .key = Key("left", 0),
+                          .value = EncodeFailure(lost_),
+                          .deadline_ns = Later(seams_.clock->NowNs(), kVerdictGraceNs)};
+    case Phase::kLeft:
+      return Wait("left", 0, kPast);
     case Phase::kLook:
       return Wait("line", next_, kPast);
     case Phase::kFinished:
@@ -127,7 +134,11 @@ void MembershipExchange::Take(const StoreReply& reply) {
   const bool timeout = ResultOf(reply.status) == WEFT_TIMEOUT;
   const bool writes =
       phase_ == Phase::kClaim || phase_ == Phase::kLine || phase_ == Phase::kPublish;
-  if (!reply.status.ok() && phase_ == Phase::kLast) {
+  if (!reply.status.ok() && phase_ == Phase::kLast && leaves_) {
+    phase_ = Phase::kLeave;
+    return;
+  }
+  if ((!reply.status.ok() && phase_ == Phase::kLast) || phase_ == Phase::kLeave) {
     Finish(lost_);
     return;
   }
@@ -155,6 +166,9 @@ void MembershipExchange::Take(const StoreReply& reply) {
     case Phase::kScan:
       TakeScanned(reply);
       break;
+    case Phase::kLeft:
+      TakeLeft(reply);
+      break;
     case Phase::kLeader:
       TakeLeader(reply);
       break;
@@ -169,6 +183,7 @@ void MembershipExchange::Take(const StoreReply& reply) {
     case Phase::kLook:
       TakeLook(reply);
       break;
+    case Phase::kLeave:
     case Phase::kFinished:
       WEFT_CHECK(false);
   }
@@ -249,8 +264,20 @@ void MembershipExchange::TakeCollected(const StoreReply& reply) {
   if (reply.status.ok()) {
     TakeLine(reply, unread_.front());
   } else {
-    BeginScan();
+    phase_ = Phase::kLeft;
   }
+}
+
+void MembershipExchange::TakeLeft(const StoreReply& reply) {
+  if (!reply.status.ok()) {
+    unread_.empty() ? Conclude() : BeginScan();
+    return;
+  }
+  WireReader reader(reply.value);
+  absl::Status failure = CheckVersion(reader, rank_);
+  if (failure.ok() && reader.U8() != 0) reader.Fail();
+  if (failure.ok()) failure = DecodeFailure(reader, rank_);
+  PrepareFailure(std::move(failure));
 }
 
 // The line of `rank` has come.
@@ -263,7 +290,7 @@ void MembershipExchange::TakeLine(const StoreReply& reply, int rank) {
   known_.push_back(*member);
   members_.members[static_cast<size_t>(rank)] = *std::move(member);
   unread_.erase(std::lower_bound(unread_.begin(), unread_.end(), rank));
-  if (unread_.empty()) Conclude();
+  if (unread_.empty()) phase_ = Phase::kLeft;
 }
 
 // The first one makes the others wait: looks for these, some at a time, but for all at the deadline.
@@ -296,7 +323,8 @@ void MembershipExchange::TakeScanned(const StoreReply& reply) {
 void MembershipExchange::Lose(absl::Status lost) {
   // The last to come may have ended, too: nothing is published yet.
   const bool about_to_publish = phase_ == Phase::kPublish && next_ == 0 && failure_.ok();
-  if (phase_ == Phase::kCollect || phase_ == Phase::kScan || about_to_publish) {
+  if (phase_ == Phase::kCollect || phase_ == Phase::kScan || phase_ == Phase::kLeft ||
+      about_to_publish) {
     parts_.clear();
     PrepareFailure(std::move(lost));
   } else if (phase_ == Phase::kLeader || phase_ == Phase::kVerdict || phase_ == Phase::kLook) {
@@ -304,6 +332,11 @@ void MembershipExchange::Lose(absl::Status lost) {
     lost_ = std::move(lost);
     phase_ = Phase::kLast;
   }
+}
+
+void MembershipExchange::GiveUp(absl::Status reason) {
+  if (phase_ != Phase::kLast && phase_ != Phase::kLeave) leaves_ = rank_ != 0;
+  Lose(std::move(reason));
 }
 
 // All lines are in, or the deadline has passed.
@@ -332,20 +365,40 @@ void MembershipExchange::PrepareParts() {
 
 void MembershipExchange::PrepareFailure(absl::Status failure) {
   failure_ = std::move(failure);
-  const ErrorFields fields = FieldsOf(failure_);
+  parts_.push_back(EncodeFailure(failure_));
+  next_ = 0;
+  phase_ = Phase::kPublish;
+}
+
+std::string MembershipExchange::EncodeFailure(const absl::Status& failure) const {
+  const ErrorFields fields = FieldsOf(failure);
   WireWriter writer;
   writer.U16(kMembershipVersion);
   writer.U8(0);  // a bad verdict
-  writer.I32(static_cast<int32_t>(ResultOf(failure_)));
+  writer.I32(static_cast<int32_t>(ResultOf(failure)));
   writer.I32(fields.rank);
   writer.I32(fields.pid);
   writer.I32(fields.signal);
   writer.I32(fields.exit_code);
   writer.Text(Cut(fields.host, kHostBytesMax));
-  writer.Text(FromAbsl(failure_.message()).substr(0, kSentenceBytesMax));
-  parts_.push_back(writer.Take());
-  next_ = 0;
-  phase_ = Phase::kPublish;
+  writer.Text(FromAbsl(failure.message()).substr(0, kSentenceBytesMax));
+  return writer.Take();
+}
+
+// What EncodeFailure has written, behind the first two fields.
+absl::Status MembershipExchange::DecodeFailure(WireReader& reader, int writer) const {
+  const auto result = static_cast<weft_result_t>(reader.I32());
+  ErrorFields fields{.group = group_};
+  fields.rank = reader.I32();
+  fields.pid = reader.I32();
+  fields.signal = reader.I32();
+  fields.exit_code = reader.I32();
+  fields.host = std::string(reader.Text(kHostBytesMax));
+  const std::string_view sentence = reader.Text(kSentenceBytesMax);
+  if (reader.Finished() && result != WEFT_SUCCESS) return MakeError(result, fields, sentence);
+  return MakeError(
+      WEFT_CORRUPT, {.rank = writer, .group = group_},
+      StrCat("group ", group_, ": rank ", writer, "'s verdict on the members is malformed"));
 }
 
 // --- The others ----------------------------------------------------------------------------------
@@ -385,18 +438,7 @@ absl::StatusOr<int> MembershipExchange::DecodePart(std::string_view part) {
                 StrCat("group ", group_, ": rank 0's verdict on the members is malformed"));
   WireReader reader(part);
   WEFT_RETURN_IF_ERROR(CheckVersion(reader, 0));
-  if (reader.U8() == 0) {
-    const auto result = static_cast<weft_result_t>(reader.I32());
-    ErrorFields fields{.group = group_};
-    fields.rank = reader.I32();
-    fields.pid = reader.I32();
-    fields.signal = reader.I32();
-    fields.exit_code = reader.I32();
-    fields.host = std::string(reader.Text(kHostBytesMax));
-    const std::string_view sentence = reader.Text(kSentenceBytesMax);
-    if (!reader.Finished() || result == WEFT_SUCCESS) return malformed;
-    return MakeError(result, fields, sentence);
-  }
+  if (reader.U8() == 0) return DecodeFailure(reader, 0);
   members_.group_id = reader.U64();
   const int32_t size = reader.I32();
   if (reader.ok() && size != size_) {

@@ -12,7 +12,8 @@
 // rank that gets no verdict looks for itself who is missing.
 //
 // No wait is longer than kSliceNs, for the driver to look whether those in known() live; Lose() tells
-// that one does not. Between slices rank 0 reads what else has come, so that it knows all who have.
+// that one does not. Between slices rank 0 reads what else has come, so that it knows all who have, and whether one of them
+// has given up: that one writes its reason, which becomes the verdict.
 //
 // Thread-safety: owned by one thread.
 #pragma once
@@ -65,6 +66,9 @@ class MembershipExchange {
   // One of known() has ended, which `lost` says. Rank 0 tells the others; they look for its verdict a last
   // time: it may have ended because of somebody else.
   void Lose(absl::Status lost);
+  // This rank does not go on, for the reason that is given, unless there is a verdict already. Rank 0 tells the others;
+  // they tell rank 0.
+  void GiveUp(absl::Status reason);
 
   bool finished() const { return phase_ == Phase::kFinished; }
 
@@ -81,7 +85,9 @@ class MembershipExchange {
     kPublish,  // rank 0: writing the verdict
     kLeader,   // others: reading rank 0's line
     kVerdict,  // others: reading the verdict
-    kLast,     // others: rank 0 has ended; looking for its verdict
+    kLast,     // others: rank 0 has ended, or this rank gives up; looking for its verdict
+    kLeave,    // others: no verdict; writing why this rank gives up
+    kLeft,     // rank 0: looking for one that has given up
     kLook,     // others: no verdict; reading who is there
     kFinished,
   };
@@ -103,6 +109,9 @@ class MembershipExchange {
   void PrepareParts();
   void PrepareFailure(absl::Status failure);
   absl::StatusOr<int> DecodePart(std::string_view part);
+  std::string EncodeFailure(const absl::Status& failure) const;
+  absl::Status DecodeFailure(WireReader& reader, int writer) const;
+  void TakeLeft(const StoreReply& reply);
   absl::Status Rival(const StoreReply& reply) const;
   absl::Status Missing(bool more) const;
   void Finish(absl::StatusOr<Membership> result);
@@ -121,7 +130,8 @@ class MembershipExchange {
   std::vector<int> scan_;    // of these, whom to look for now, the last one first
   int scanned_ = 0;          // the last one that was looked for
   std::vector<GroupMember> known_;
-  absl::Status lost_;  // others: rank 0
+  absl::Status lost_;    // others: what is to say if there is no verdict
+  bool leaves_ = false;  // others: this rank gives up
   std::vector<int> missing_;
   absl::Status failure_;  // rank 0's verdict if it is bad
   Membership members_;

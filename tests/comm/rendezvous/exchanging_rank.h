@@ -29,7 +29,9 @@ class ExchangingRank {
  public:
   ExchangingRank(const Seams& seams, StoreClientOptions options, int size, int pid,
                  int64_t deadline_ns)
-      : exchange_(seams, "world", options.rank, size, TestMember(options.rank, pid), deadline_ns) {
+      : clock_(seams.clock),
+        rank_(options.rank),
+        exchange_(seams, "world", options.rank, size, TestMember(options.rank, pid), deadline_ns) {
     options.size = size;
     client_.emplace(seams, std::move(options));
     Ask();
@@ -38,12 +40,19 @@ class ExchangingRank {
   // Who knows of the members' processes; a driver over a blocking store looks itself.
   void WatchBy(std::function<bool(const GroupMember&)> ended) { ended_ = std::move(ended); }
 
+  // Its program is interrupted then.
+  void GiveUpAt(int64_t ns) { gives_up_ns_ = ns; }
+
   void Step() {
     if (!client_) return;
     client_->Step();
     while (client_->done()) {
       exchange_.Take(client_->TakeReply());
       LoseWhoHasEnded();
+      if (clock_->NowNs() >= gives_up_ns_) {
+        exchange_.GiveUp(
+            MakeError(WEFT_ABORTED, {.rank = rank_}, "rank " + std::to_string(rank_) + " gave up"));
+      }
       if (exchange_.finished()) {
         client_.reset();  // leaves
         return;
@@ -77,6 +86,9 @@ class ExchangingRank {
     if (std::optional<StoreRequest> request = exchange_.Next()) client_->Start(*request);
   }
 
+  Clock* const clock_;
+  const int rank_;
+  int64_t gives_up_ns_ = INT64_MAX;
   std::function<bool(const GroupMember&)> ended_;
   MembershipExchange exchange_;
   std::optional<StoreClient> client_;

@@ -311,6 +311,41 @@ TEST(Simulation, AKilledRankThatHasComeIsNamedLongBeforeTheDeadline) {
   }
 }
 
+TEST(Simulation, ARankThatGivesUpIsNamedByAllLongBeforeTheDeadline) {
+  int named = 0;
+  for (const uint64_t seed : Seeds(200)) {
+    Job job(seed, 5);
+    const int quits = static_cast<int>(job.world().Pick(5));
+    const int late = (quits + 1) % 5;  // keeps the others waiting
+    SCOPED_TRACE(StrCat("seed ", seed, ": rank ", quits, " gives up, rank ", late, " is late"));
+    const int64_t start_ns = job.world().now_ns();
+    for (int rank = 0; rank < 5; ++rank) {
+      const int64_t comes_ns = rank == late ? 3 * kSecondNs : job.world().Pick(50'000'000);
+      ExchangingRank* const added = job.AddRank(rank, 100 + rank, comes_ns, 5);
+      if (rank == quits) {
+        added->GiveUpAt(start_ns + static_cast<int64_t>(job.world().Pick(1'500'000'000)));
+      }
+    }
+    ASSERT_TRUE(job.Finish());
+    for (int rank = 0; rank < 5; ++rank) {
+      const absl::Status status = job.rank(rank).result().status();
+      if (ResultOf(status) != WEFT_ABORTED) {  // it came to a store that rank 0 had served
+        ExpectExplained(status, quits);
+        continue;
+      }
+      ++named;
+      EXPECT_EQ(FieldsOf(status).rank, quits) << status;
+    }
+    if (late != 0 && quits != 0) {
+      EXPECT_LT(job.world().now_ns() - start_ns, kDeadlineNs);
+    }
+    EXPECT_EQ(job.OpenAfterwards(), 0);
+  }
+  if (TestSeed(0) == 0) {
+    EXPECT_GT(named, 800 / kSeedDivisor);
+  }
+}
+
 TEST(Simulation, BrokenConnectionsEndInAgreementOrInAReason) {
   for (const uint64_t seed : Seeds(200)) {
     SCOPED_TRACE(StrCat("seed ", seed));
