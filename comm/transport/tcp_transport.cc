@@ -215,7 +215,8 @@ bool TcpTransport::Advance() {
     }
     peer.reported = true;
     peer.main.dial_ns = 0;
-    peer.beside.clear();
+    for (Line& line : peer.beside)
+      line.DoWithout();
     events_.push_back({.peer = static_cast<int>(number), .why = std::move(failure)});
   }
   if (now_ns >= accept_ns_) accept_ns_ = now_ns + (awaits ? kAcceptAwaitedNs : kAcceptNs);
@@ -265,14 +266,14 @@ void TcpTransport::LookAfterBeside(int number, int64_t now_ns) {
   for (int connection = 1; connection < peer.connections(); ++connection) {
     Line& line = peer.line(connection);
     if (peer.link->given_up(connection)) {
-      line = {.give_up_ns = INT64_MAX};
+      line.DoWithout();
       continue;
     }
     if (!LookAfter(number, connection, now_ns)) continue;
     LogWarn("the connection with ", Name(number, connection),
             " could not be made: large messages go without it");
     if (peer.link->has(connection)) peer.link->GiveUp(connection);
-    line = {.give_up_ns = INT64_MAX};
+    line.DoWithout();
   }
 }
 
@@ -381,7 +382,7 @@ void TcpTransport::DialAgain(int number, int connection, const absl::Status& why
   Line& line = peer.line(connection);
   line.dialling = false;
   line.connected = false;
-  if (line.give_up_ns == INT64_MAX) return;
+  if (line.done_without()) return;
   line.pause_ns = std::clamp(2 * line.pause_ns, kFirstPauseNs, kLongestPauseNs);
   line.dial_ns = seams_.clock->NowNs() + line.pause_ns;
   LogDebug("no connection with ", Name(number, connection), " yet: ", FromAbsl(why.message()));

@@ -97,6 +97,14 @@ class TcpTransport : public Transport {
     uint64_t progress = 0;   // MessageLink::Progress() when it broke
     int64_t settled_ns = 0;  // since when it is settled once more
     int64_t pause_ns = 0;
+
+    // It is neither polled nor dialled again.
+    void DoWithout() {
+      *this = Line();
+      give_up_ns = INT64_MAX;
+    }
+
+    bool done_without() const { return give_up_ns == INT64_MAX; }
   };
 
   // What is there for a peer.
