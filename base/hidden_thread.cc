@@ -1,10 +1,12 @@
 #include "base/hidden_thread.h"
 
+#include <cerrno>
 #include <csignal>
 #include <system_error>
 #include <utility>
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include "base/status.h"
 
@@ -29,13 +31,24 @@ class BlockedSignals {
   sigset_t before_;
 };
 
+constexpr int kLowNice = 10;
+
+// Of the calling thread alone: what Linux takes for a process here is a thread, and 0 is the caller.
+void LowerPriority() {
+  errno = 0;
+  const int nice_value = getpriority(PRIO_PROCESS, 0);
+  if (nice_value != -1 || errno == 0) (void)setpriority(PRIO_PROCESS, 0, nice_value + kLowNice);
+}
+
 }  // namespace
 
-absl::StatusOr<std::thread> StartHiddenThread(const char* name, std::function<void()> body) {
+absl::StatusOr<std::thread> StartHiddenThread(const char* name, std::function<void()> body,
+                                              ThreadPriority priority) {
   const BlockedSignals blocked;
   try {
-    return std::thread([name, body = std::move(body)] {
+    return std::thread([name, priority, body = std::move(body)] {
       pthread_setname_np(pthread_self(), name);
+      if (priority == ThreadPriority::kLow) LowerPriority();
       body();
     });
   } catch (const std::system_error& error) {

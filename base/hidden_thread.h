@@ -14,7 +14,15 @@
 
 namespace weft {
 
+enum class ThreadPriority {
+  kAsStarter,  // of the thread that starts it
+  // Its nice value is 10 higher: beside a thread that computes on the same CPU it gets a tenth of it, and all of it while nobody else wants
+  // it. For good, as raising a priority takes a privilege: nobody who is in a hurry may wait for it. Where the system refuses, as kAsStarter.
+  kLow,
+};
+
 // `name`: of at most 15 characters, as ps shows it. SYSTEM_ERROR if there is no thread to be had.
-absl::StatusOr<std::thread> StartHiddenThread(const char* name, std::function<void()> body);
+absl::StatusOr<std::thread> StartHiddenThread(const char* name, std::function<void()> body,
+                                              ThreadPriority priority = ThreadPriority::kAsStarter);
 
 }  // namespace weft

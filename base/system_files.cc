@@ -1,6 +1,7 @@
 // The real files.
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <limits>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "base/direct_io.h"
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/status.h"
@@ -44,8 +46,13 @@ class SystemWritableFile : public WritableFile {
       return Fail(EFBIG, "writing ");
     const char* from = static_cast<const char*>(data);
     while (bytes > 0) {
-      const ssize_t count = write(fd_.get(), from, std::min(bytes, kTransferMax));
+      const ssize_t count = write(fd_.get(), from, BytesOfNext(from, bytes));
       if (count < 0 && errno == EINTR) continue;
+      // Some file systems take O_DIRECT and then refuse what is written with it, or want larger blocks.
+      if (count < 0 && errno == EINVAL && direct_ && may_be_direct_) {
+        may_be_direct_ = false;
+        continue;
+      }
       // A file takes at least a byte or says why not; nothing else ends this loop.
       if (count <= 0) return Fail(count < 0 ? errno : EIO, "writing ");
       from += count;
@@ -71,6 +78,23 @@ class SystemWritableFile : public WritableFile {
   }
 
  private:
+  // How many of the `bytes` bytes at `from` the next call is to write: whole blocks past the page cache, the rest through it.
+  size_t BytesOfNext(const char* from, size_t bytes) {
+    const bool blocks = bytes >= kBlockBytes && written_ % kBlockBytes == 0 &&
+                        reinterpret_cast<uintptr_t>(from) % kBlockBytes == 0;
+    SetDirect(blocks && may_be_direct_);
+    bytes = std::min(bytes, kTransferMax);
+    return direct_ ? bytes - bytes % kBlockBytes : bytes;
+  }
+
+  void SetDirect(bool direct) {
+    if (direct == direct_) return;
+    if (weft::SetDirect(fd_.get(), direct))
+      direct_ = direct;
+    else
+      may_be_direct_ = false;
+  }
+
   absl::Status Fail(int error_number, std::string_view attempt) {
     failure_ = FileError(error_number, StrCat(attempt, path_, " at byte ", written_));
     return failure_;
@@ -79,6 +103,8 @@ class SystemWritableFile : public WritableFile {
   UniqueFd fd_;
   const std::string path_;
   uint64_t written_ = 0;
+  bool may_be_direct_ = true;  // false once the file system has refused it
+  bool direct_ = false;        // whether transfers pass by the page cache now
   absl::Status failure_;
 };
 

@@ -196,7 +196,7 @@ class Heap {
   }
 
   const Origin origin_;
-  const Heap* const parents_ = nullptr;
+  [[maybe_unused]] const Heap* const parents_ = nullptr;
   const std::string root_;
   mutable Mutex mutex_;
   // By offset. Those at places of registered files have no memory of the reservation.

@@ -6,8 +6,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
-#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -15,17 +13,16 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/status.h"
 #include "base/text.h"
 #include "gtest/gtest.h"
+#include "tests/support/in_child.h"
 #include "tests/support/leak_check.h"
 
 namespace weft::test {
@@ -70,41 +67,6 @@ class FilesTest : public ::testing::Test {
   Holdings before_;
 };
 
-// What `run` returns in a child process; what it does to that process is undone.
-std::string InChild(const std::function<std::string()>& run) {
-  int ends[2];
-  if (pipe(ends) != 0) return "no pipe";
-  const pid_t child = fork();
-  if (child == 0) {
-    const std::string said = run();
-    const ssize_t written = write(ends[1], said.data(), said.size());
-    _exit(written == static_cast<ssize_t>(said.size()) ? 0 : 1);
-  }
-  close(ends[1]);
-  std::string said;
-  char buffer[1024];
-  for (ssize_t count = 0; (count = read(ends[0], buffer, sizeof(buffer))) > 0;)
-    said.append(buffer, static_cast<size_t>(count));
-  close(ends[0]);
-  int state = 0;
-  waitpid(child, &state, 0);
-  if (!WIFEXITED(state)) return StrCat("killed by signal ", WTERMSIG(state));
-  return said;
-}
-
-// What this process mounts from here on is seen by it alone. False if it may not.
-bool EnterOwnMounts() {
-  const std::string maps[][2] = {{"uid_map", StrCat("0 ", getuid(), " 1")},
-                                 {"gid_map", StrCat("0 ", getgid(), " 1")}};
-  if (unshare(CLONE_NEWNS) != 0) {
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
-    std::ofstream("/proc/self/setgroups") << "deny";
-    for (const auto& map : maps)
-      std::ofstream("/proc/self/" + map[0]) << map[1];
-  }
-  return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
-}
-
 TEST_F(FilesTest, WhatWasWrittenIsRead) {
   const unsigned long long seed = TestSeed(1);
   SCOPED_TRACE(seed);
@@ -134,6 +96,38 @@ TEST_F(FilesTest, WhatWasWrittenIsRead) {
     EXPECT_EQ(part, bytes.substr(offset, part.size()));
   }
   EXPECT_EQ(reader->ReadAt(bytes.size(), nullptr, 0), absl::OkStatus());
+}
+
+// Whole blocks pass by the page cache, what is none goes through it: in any order the file has the bytes, also where no file system is below
+// that does (memory).
+TEST_F(FilesTest, BlocksAndOtherPiecesTakeTurns) {
+  const unsigned long long seed = TestSeed(2);
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  constexpr size_t kBlock = WritableFile::kBlockBytes;
+  constexpr size_t kBytes = 200 * kBlock;
+  const std::unique_ptr<char, decltype(&std::free)> memory(
+      static_cast<char*>(std::aligned_alloc(kBlock, kBytes)), &std::free);
+  char* const bytes = memory.get();
+  for (size_t i = 0; i < kBytes; ++i)
+    bytes[i] = static_cast<char>(random());
+  for (const std::string& path : {Path("a"), StrCat("/dev/shm/weft-files-", getpid())}) {
+    absl::StatusOr<std::unique_ptr<WritableFile>> file = files_.Create(path, kBytes);
+    if (!file.ok() && path != Path("a")) continue;
+    ASSERT_TRUE(file.ok()) << file.status();
+    for (size_t done = 0; done < kBytes;) {
+      // Whole blocks, a block and a little, a little, or what is left of a block.
+      const size_t pieces[] = {kBlock * (1 + random() % 8), kBlock + random() % 100,
+                               1 + random() % 100, kBlock - done % kBlock};
+      const size_t piece = std::min(kBytes - done, pieces[random() % 4]);
+      ASSERT_EQ((*file)->Write(bytes + done, piece), absl::OkStatus());
+      done += piece;
+    }
+    EXPECT_EQ((*file)->Sync(), absl::OkStatus());
+    EXPECT_EQ((*file)->Close(), absl::OkStatus());
+    EXPECT_EQ(*ReadWholeFile(files_, path, kBytes), std::string_view(bytes, kBytes));
+    EXPECT_EQ(files_.Remove(path), absl::OkStatus());
+  }
 }
 
 TEST_F(FilesTest, ManyThreadsReadOneFile) {

@@ -244,6 +244,7 @@ TEST(ANewcomer, ThatNobodyTakesInIsToldSo) {
 // Of two that wait the first is taken, then the other; one that has ended meanwhile is passed over.
 TEST(TheQueue, IsServedInOrder) {
   OnProcesses(1, 3, {1}, [&](Process& self) -> std::string {
+    constexpr char kHasWaited[] = "test/has_waited";
     const auto others = [&](size_t count) {
       NewcomerQueue queue(*self.store, "g");
       while (queue.Waiting(64, MonotonicNs() + kReconfigureNs)->size() != count)
@@ -252,6 +253,7 @@ TEST(TheQueue, IsServedInOrder) {
     if (self.number == 1) {
       std::thread killer([&] {
         others(1);
+        self.store->Ask({.kind = StoreRequest::Kind::kSet, .key = kHasWaited, .value = "1"});
         kill(getpid(), SIGKILL);
       });
       const std::string problem = self.Join();
@@ -260,7 +262,10 @@ TEST(TheQueue, IsServedInOrder) {
     }
     NewcomerQueue queue(*self.store, "g");
     if (self.number > 1) {
-      // The first ticket is of the process that is killed.
+      // The first ticket is of the process that is killed. Who has drawn one does not wait with it yet, so only it can say that it has.
+      const StoreReply has_waited =
+          self.store->Ask({.key = kHasWaited, .deadline_ns = MonotonicNs() + kReconfigureNs});
+      if (!has_waited.status.ok()) return Text(has_waited.status);
       const auto tickets = [&] {
         return self.store->Ask({.key = "weft/join/g/tickets", .deadline_ns = 1}).value;
       };
