@@ -28,6 +28,7 @@ using weft::StrCat;
 struct weft_checkpoint : weft::MarkedHandle<weft::ShardMark::kCheckpoint> {
   weft::Origin origin;
   std::unique_ptr<weft::Checkpoint> checkpoint;
+  std::vector<weft_shard_context_t> contexts;
   std::string loaded_path;
 };
 
@@ -42,6 +43,18 @@ absl::Status CheckHandle(const char* call, weft_checkpoint_t checkpoint) {
   WEFT_RETURN_IF_ERROR(
       calls::CheckHandle(call, checkpoint, weft::ShardMark::kCheckpoint, "checkpoint"));
   return calls::CheckOrigin(call, checkpoint->origin, "checkpoint");
+}
+
+// For whoever is about to read or write all that was added.
+absl::Status CheckContexts(const char* call, const weft_checkpoint& checkpoint) {
+  for (size_t i = 0; i < checkpoint.contexts.size(); ++i) {
+    if (checkpoint.contexts[i]->mark == weft::ShardMark::kContext) continue;
+    return weft::CallError(WEFT_BAD_STATE, call,
+                           StrCat("context ", i,
+                                  " of those that were added was destroyed; destroy the checkpoint "
+                                  "too, and make one with contexts that live"));
+  }
+  return absl::OkStatus();
 }
 
 // Of what is given with a name, and must be given.
@@ -177,9 +190,11 @@ weft_result_t weft_checkpoint_add_context(weft_checkpoint_t checkpoint, const ch
     constexpr char kCall[] = "checkpoint_add_context";
     WEFT_RETURN_IF_ERROR(CheckHandle(kCall, checkpoint));
     WEFT_RETURN_IF_ERROR(calls::Check(kCall, context));
-    return weft::Annotate(
+    WEFT_RETURN_IF_ERROR(weft::Annotate(
         checkpoint->checkpoint->AddContext(name == nullptr ? "" : name, *context->context),
-        "checkpoint_add_context: ");
+        "checkpoint_add_context: "));
+    checkpoint->contexts.push_back(context);
+    return absl::OkStatus();
   });
 }
 
@@ -227,6 +242,7 @@ weft_result_t weft_checkpoint_save(weft_checkpoint_t checkpoint,
     if (copy.in_place != 0 && copy.background == 0) {
       return calls::Invalid(kCall, "in_place is set without background; set both, or neither");
     }
+    WEFT_RETURN_IF_ERROR(CheckContexts(kCall, *checkpoint));
     using How = weft::Checkpoint::How;
     const How how = copy.in_place != 0     ? How::kInPlace
                     : copy.background != 0 ? How::kBackground
@@ -286,6 +302,7 @@ weft_result_t weft_checkpoint_load(weft_checkpoint_t checkpoint,
           kCall,
           StrCat("step is ", copy.step, "; use 0 or a positive number, with WEFT_CHECKPOINT_STEP"));
     }
+    WEFT_RETURN_IF_ERROR(CheckContexts(kCall, *checkpoint));
     const bool values = (copy.flags & WEFT_CHECKPOINT_VALUES_ONLY) != 0;
     absl::StatusOr<weft::Checkpoint::Loaded> made = checkpoint->checkpoint->Load(
         step ? copy.step : -1, values ? WEFT_SHARD_STATE_VALUES : WEFT_SHARD_STATE_ALL,

@@ -67,7 +67,10 @@ absl::Status ReadOffload(const weft_shard_offload_t* offload, OffloadOptions* op
     return Invalid(kCall, StrCat("buffer_bytes of offload is ", copy.buffer_bytes,
                                  "; use 0 (64 MiB) or at least 1 MiB"));
   }
+  if (copy.params != 0 && copy.params != 1)
+    return Invalid(kCall, StrCat("params of offload is ", copy.params, "; use 0 or 1"));
   options->directory = copy.directory;
+  options->params = copy.params == 1;
   if (copy.buffer_bytes != 0) options->buffer_bytes = copy.buffer_bytes;
   return absl::OkStatus();
 }
@@ -358,7 +361,10 @@ weft_result_t weft_shard_context_verify(weft_shard_context_t context) {
 weft_result_t weft_shard_context_destroy(weft_shard_context_t context) {
   return Guarded([&]() -> absl::Status {
     if (context == nullptr) return absl::OkStatus();
-    WEFT_RETURN_IF_ERROR(calls::Check("shard_context_destroy", context));
+    constexpr char kCall[] = "shard_context_destroy";
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, context));
+    WEFT_RETURN_IF_ERROR(
+        weft::Annotate(context->context->state().AwaitReaders(), weft::StrCat(kCall, ": ")));
     const weft_shard_allocator_t allocator = context->allocator;
     const auto release_product = context->release_product;
     void* const product_user = context->product_user;

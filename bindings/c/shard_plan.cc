@@ -81,6 +81,19 @@ weft_result_t weft_shard_hint_order(weft_shard_context_t context, const weft_sha
   });
 }
 
+weft_result_t weft_shard_unit_within(weft_shard_unit_t unit, weft_shard_unit_t outer) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_unit_within";
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, unit));
+    if (outer == nullptr) return calls::Invalid(kCall, "outer is NULL; pass a unit");
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, outer));
+    if (outer->owner != unit->owner) {
+      return calls::Invalid(kCall, "outer is of another context; pass a unit of this one");
+    }
+    return unit->owner->context->builder().NestUnit(unit->index, outer->index);
+  });
+}
+
 weft_result_t weft_shard_context_finalize(weft_shard_context_t context, weft_shard_plan_t* plan) {
   return Guarded([&]() -> absl::Status {
     WEFT_RETURN_IF_ERROR(calls::Check("shard_context_finalize", context));

@@ -94,7 +94,12 @@ void AddPlan(CLI::App& app, CommandLine* line) {
           "addresses of params that are gathered: move; stable, the same in all steps; apart, "
           "with a place for each unit")
       ->capture_default_str();
-  command->add_flag("--offload", plan->offload, "main copies and optimizer state are in files");
+  CLI::Option* const offload =
+      command->add_flag("--offload", plan->offload, "main copies and optimizer state are in files");
+  command
+      ->add_flag("--offload-params", plan->offload_params,
+                 "so are params that are sharded between steps")
+      ->needs(offload);
   auto* json = command->add_flag("--json")->description("for programs");
   command->callback([=] { line->output = PrintPlan(*plan, bool(*json)); });
 }

@@ -62,6 +62,7 @@ struct PlanArguments {
   std::string budget;                  // "40GB", "36GiB" per rank; "": none
   std::string views = "move";          // move, stable or apart
   bool offload = false;                // optimizer state is in files
+  bool offload_params = false;         // and params that are sharded at rest
 };
 
 // The command line of schedule show.

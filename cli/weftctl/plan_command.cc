@@ -99,7 +99,8 @@ absl::StatusOr<EstimateInput> ReadInput(const PlanArguments& arguments) {
   EstimateInput input{.ranks = arguments.ranks,
                       .micro_batches = arguments.micro_batches,
                       .shard_group = arguments.shard_group,
-                      .offload = arguments.offload};
+                      .offload = arguments.offload,
+                      .offload_params = arguments.offload_params};
   WEFT_ASSIGN_OR_RETURN(input.param_count, ReadCount("--params", arguments.params));
   WEFT_ASSIGN_OR_RETURN(input.mix, ReadMix(arguments.mix));
   WEFT_ASSIGN_OR_RETURN(input.largest_unit, ReadLargestUnit(arguments, input.param_count));
@@ -204,7 +205,7 @@ std::string Remarks(const PlanReport& report, const Unit& unit) {
                           kViewsNames[input.views]);
     }
     if (one.offload_bytes > 0) {
-      text += fmt::format("{} has {} {} in each rank's file, which a step reads and writes\n",
+      text += fmt::format("{} has {} {} in each rank's file, which an update reads and writes\n",
                           StrategyName(one.strategy), unit.Of(one.offload_bytes), unit.name);
     }
     const double all = input.param_count;
@@ -260,6 +261,7 @@ Json InputAsJson(const EstimateInput& input) {
   json["budget_bytes"] = input.budget_bytes > 0 ? Json(input.budget_bytes) : Json();
   json["views"] = kViewsNames[input.views];
   json["offload"] = input.offload;
+  json["offload_params"] = input.offload_params;
   return json;
 }
 

@@ -61,7 +61,8 @@ WEFT_EXPORT weft_result_t weft_checkpoint_destroy(weft_checkpoint_t checkpoint);
 
 /* ---- what is saved ------------------------------------------------------------------------------- */
 
-/* Adds all params and numbers of a finalized context, which is borrowed and must outlive the checkpoint. `name`: tells its numbers from
+/* Adds all params and numbers of a finalized context, which is borrowed: once it is destroyed, saves and loads are BAD_STATE. A save that
+ * is under way then goes on (weft_shard_context_destroy). `name`: tells its numbers from
  * those of other contexts, on whichever rank they are; NULL: "". Params are known by their names (weft_shard_unit_add_param), also to other
  * contexts: ranks that have other params, as stages of a pipeline do, add theirs. Not collective. Errors: INVALID_ARGUMENT for a name that is taken,
  * and those of weft_shard_state_part. */
@@ -113,11 +114,12 @@ WEFT_EXPORT weft_result_t weft_checkpoint_add_value(weft_checkpoint_t checkpoint
 typedef struct weft_checkpoint_save_config {
   size_t struct_size;
   int64_t step; /* of training; more than that of the save, or load, before */
-  /* 1: return when this rank's part is copied, into memory that the checkpoint keeps, as large as the part. A thread writes it. State that is
+  /* 1: return when this rank's part is copied, into memory that the checkpoint keeps, as large as the part. A thread of low priority
+   * (Linux: nice + 10) writes it, so that it takes little from those that compute; who waits for it waits longer if all CPUs are busy. State that is
    * offloaded is not copied, as with in_place. */
   int background;
-  /* 1, with background: params alone are copied. Moments and main copies are written from where they are, and the next weft_shard_optimizer_step waits
-   * until that has been done. Do not write them yourself before, or weft_checkpoint_wait. */
+  /* 1, with background: params alone are copied. The thread's priority is that of the caller. Moments and main copies are written from where they are, and the next weft_shard_optimizer_step waits
+   * until that has been done, as does weft_shard_context_destroy. Do not write them yourself before, or weft_checkpoint_wait. */
   int in_place;
 } weft_checkpoint_save_config_t;
 

@@ -21,7 +21,9 @@ typedef int (*weft_interrupt_check_t)(void* user);
  *   rank cannot tell how far the call got; the peers' calls return WEFT_ABORTED and name the rank;
  * - making, joining or reconfiguring a group: there is none; the ranks that still wait are told the rank, or miss it at their deadline;
  * - weft_work_wait and weft_completion_queue_wait: the operations go on, and may be waited for again;
- * - calls of a shard context: the step is aborted as by weft_shard_abort_step.
+ * - calls of a shard context: the step is aborted as by weft_shard_abort_step;
+ * - weft_checkpoint_wait: the save goes on; so does the one before that weft_checkpoint_save and weft_checkpoint_load wait for;
+ * - a weft_checkpoint_save that waits for other ranks: of rank 0 the save has failed, which the others are told; of another rank it may be committed.
  * NULL: no check, which is how every thread begins. INVALID_ARGUMENT for a negative every_ns. Thread rule: any thread, each
  * has a check of its own. */
 WEFT_EXPORT weft_result_t weft_set_interrupt(weft_interrupt_check_t check, void* user,

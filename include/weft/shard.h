@@ -171,7 +171,8 @@ WEFT_EXPORT weft_result_t weft_shard_context_verify(weft_shard_context_t context
  * evaluation without finish, until step_end) it aborts the step first, as weft_shard_abort_step with the reason "its context was
  * destroyed": peers that wait for this rank, and those that come to wait for it, get ABORTED with its number, and the mesh's
  * group cannot be used any more. At other times it ends what is under way, such as gathers of updated params, with the
- * peers, and leaves the group alone. */
+ * peers, and leaves the group alone. A save in the background that still reads optimizer state (checkpoint.h) is waited for. Errors:
+ * TIMEOUT if it reads at the deadline of its checkpoint, as when a disk hangs, or INTERRUPTED: nothing was freed; call it again when the save has ended. */
 WEFT_EXPORT weft_result_t weft_shard_context_destroy(weft_shard_context_t context);
 
 /* ---- units and params ---------------------------------------------------------------------------- */
@@ -237,7 +238,7 @@ WEFT_EXPORT weft_result_t weft_shard_param_view(weft_shard_param_t param, weft_s
  * [begin, begin + count), which may be none. */
 typedef struct weft_shard_part {
   size_t struct_size; /* set by the caller: sizeof(weft_shard_part_t) */
-  void* data;         /* [count] */
+  void* data;         /* [count]; NULL if it is offloaded (shard_offload.h) */
   void* grad;         /* [count], reduced, valid after finish until step_end; NULL when frozen */
   size_t begin;       /* elements of the param before it */
   size_t count;

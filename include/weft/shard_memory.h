@@ -16,7 +16,7 @@
  * The order of requests depends only on the model and the rank. In finalize, for each kind of params (dtype, frozen or not,
  * policy) in the order of declaration: TIER_PARAMS, then TIER_GRADIENTS unless frozen, and TIER_GRADIENTS once more if
  * reduced gradients of several micro-batches are added up; then TIER_OPTIMIZER, up to three blocks per bucket, or one if its
- * state is offloaded; then TIER_POOL, once, if anything is sharded. Later only TIER_POOL: when a step leaves the expected order, and when
+ * state is offloaded, and one more if params are, for which there is no TIER_PARAMS then; then TIER_POOL, once, if anything is sharded. Later only TIER_POOL: when a step leaves the expected order, and when
  * finish has learnt an order that needs more. Requests are never for 0 bytes. So if your memory exists
  * already, hand it out by tier and turn; the plan of finalize has the sums: param_bytes, grad_bytes, optimizer_bytes, pool_bytes.
  *

@@ -56,8 +56,8 @@ typedef struct weft_shard_plan {
   /* What this rank writes to a checkpoint, and the memory that saving one in the background takes on top of the peak
    * (checkpoint.h). State that is offloaded is written too, and takes no such memory. */
   uint64_t checkpoint_bytes;
-  /* Optimizer state in this rank's file (shard_offload.h), and what an update moves between it and memory at most; 0 without
-   * offload. optimizer_bytes is then what stays in memory. */
+  /* Optimizer state, and params if they are offloaded too, in this rank's file (shard_offload.h), and what a step moves between it and
+   * memory at most: its update, and its gathers; 0 without offload. optimizer_bytes is then what stays in memory. */
   uint64_t offload_bytes;
   uint64_t offload_read_bytes;
   uint64_t offload_written_bytes;
@@ -88,6 +88,14 @@ WEFT_EXPORT weft_result_t weft_shard_param_interval(weft_shard_param_t param, in
  * (NULL, a unit of another context), BAD_STATE after finalize. */
 WEFT_EXPORT weft_result_t weft_shard_hint_order(weft_shard_context_t context,
                                                 const weft_shard_unit_t* units, size_t n);
+
+/* Says that forward uses `unit` inside `outer`, as modules that call others are nested: between the outer one's pre_forward
+ * and post_forward, and in backward between its pre_backward and post_backward. The plan, the budget and the prefetching of the first step then
+ * keep the outer unit meanwhile; without it they take one unit to end before the next one begins. weft_shard_hint_order
+ * speaks of the units inside one outer unit, and of the outermost ones, as it does of all. A unit is inside one other; the last
+ * call counts. Call it before finalize, alike on all ranks. Errors: INVALID_ARGUMENT (NULL, a unit of another context, an `outer` that
+ * was not added before `unit`), BAD_STATE after finalize. */
+WEFT_EXPORT weft_result_t weft_shard_unit_within(weft_shard_unit_t unit, weft_shard_unit_t outer);
 
 /* Ends the set-up: compares names, shapes, types and order of all units and params between the
  * ranks by hash and allocates their storage, zeroed. Collective. `plan` may be NULL. Errors:

@@ -53,6 +53,11 @@ inline void HintOrder(const ShardContext& context, const std::vector<ShardUnit>&
   Check(weft_shard_hint_order(context.get(), units.data(), units.size()));
 }
 
+// Forward uses `unit` inside `outer`, which was added before it. Before Finalize().
+inline void UseWithin(const ShardUnit& unit, const ShardUnit& outer) {
+  Check(weft_shard_unit_within(unit.get(), outer.get()));
+}
+
 // One param of a list.
 struct ShardParamSpec {
   std::string name;

@@ -28,6 +28,12 @@ absl::Status DrawRun(Files& files, const std::string& root, RunNumber* number) {
   return absl::OkStatus();
 }
 
+// After a wait that failed: it was the wait that was interrupted, and not the save that has failed.
+bool IsUnderWay(Saver& saver) {
+  const absl::StatusOr<bool> ended = saver.Test();
+  return ended.ok() && !*ended;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Create(std::shared_ptr<ProcessGroup> group,
@@ -125,6 +131,7 @@ absl::Status Checkpoint::Save(int64_t step, How how) {
   }
   if (!asked_) {
     const absl::StatusOr<bool> ended = WaitUntil(std::numeric_limits<int64_t>::max());
+    if (!asked_) return ended.status();  // interrupted
     if (!ended.ok()) {
       LogWarn("checkpoint: the save of step ", last_step_,
               " failed: ", FromAbsl(ended.status().message()));
@@ -160,7 +167,7 @@ absl::StatusOr<bool> Checkpoint::Test() {
 
 absl::StatusOr<bool> Checkpoint::WaitUntil(int64_t deadline_ns) {
   absl::StatusOr<bool> ended = saver_.WaitUntil(deadline_ns);
-  asked_ = !ended.ok() || *ended;
+  asked_ = ended.ok() ? *ended : !IsUnderWay(saver_);
   return ended;
 }
 
@@ -188,7 +195,8 @@ absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds
     };
   }
   // It may still read what is to be written now. How it has ended is told of later.
-  (void)saver_.WaitUntil(std::numeric_limits<int64_t>::max());
+  const absl::Status waited = saver_.WaitUntil(std::numeric_limits<int64_t>::max()).status();
+  if (IsUnderWay(saver_)) return waited;
   absl::StatusOr<SavedCheckpoint> saved = LoadCheckpoint(*group_, files_, sources, request);
   WEFT_RETURN_IF_ERROR(saved.status());
   for (const NamedSource& named : sources)

@@ -1,6 +1,7 @@
 #include "shard/checkpoint/chunk_writer.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/crc32c.h"
 #include "base/status.h"
@@ -15,32 +16,39 @@ absl::Status ChunkWriter::WriteChunk(const void* data, size_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status ChunkWriter::WriteGathered() {
+  WEFT_RETURN_IF_ERROR(WriteChunk(memory_.data(), gathered_bytes_));
+  gathered_bytes_ = 0;
+  return absl::OkStatus();
+}
+
 absl::Status ChunkWriter::Append(const void* data, size_t bytes) {
   const char* at = static_cast<const char*>(data);
   while (bytes > 0) {
-    if (gathered_.empty() && bytes >= kCheckpointChunkBytes) {
+    const bool blocks = reinterpret_cast<uintptr_t>(at) % WritableFile::kBlockBytes == 0;
+    if (gathered_bytes_ == 0 && bytes >= kCheckpointChunkBytes && blocks) {
       WEFT_RETURN_IF_ERROR(WriteChunk(at, kCheckpointChunkBytes));
       at += kCheckpointChunkBytes;
       bytes -= kCheckpointChunkBytes;
       continue;
     }
-    gathered_.reserve(kCheckpointChunkBytes);
-    const size_t taken = std::min(bytes, kCheckpointChunkBytes - gathered_.size());
-    gathered_.insert(gathered_.end(), at, at + taken);
+    if (memory_.bytes() == 0) {
+      WEFT_ASSIGN_OR_RETURN(
+          memory_, PrivateMemory::Allocate(kCheckpointChunkBytes, WritableFile::kBlockBytes,
+                                           "a chunk of a checkpoint's file"));
+    }
+    const size_t taken = std::min(bytes, kCheckpointChunkBytes - gathered_bytes_);
+    std::memcpy(memory_.data() + gathered_bytes_, at, taken);
+    gathered_bytes_ += taken;
     at += taken;
     bytes -= taken;
-    if (gathered_.size() < kCheckpointChunkBytes) continue;
-    WEFT_RETURN_IF_ERROR(WriteChunk(gathered_.data(), gathered_.size()));
-    gathered_.clear();
+    if (gathered_bytes_ == kCheckpointChunkBytes) WEFT_RETURN_IF_ERROR(WriteGathered());
   }
   return absl::OkStatus();
 }
 
 absl::Status ChunkWriter::Finish() {
-  if (gathered_.empty()) return absl::OkStatus();
-  WEFT_RETURN_IF_ERROR(WriteChunk(gathered_.data(), gathered_.size()));
-  gathered_.clear();
-  return absl::OkStatus();
+  return gathered_bytes_ == 0 ? absl::OkStatus() : WriteGathered();
 }
 
 }  // namespace weft

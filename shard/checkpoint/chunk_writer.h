@@ -6,7 +6,7 @@
 //   WEFT_RETURN_IF_ERROR(writer.Finish());
 //   record.checksums = writer.checksums();
 //
-// What comes in pieces of a chunk or more is written from where it is; the rest is gathered in a chunk of its own.
+// A chunk that begins where the file takes whole blocks is written from where it is; the rest is gathered in memory of its own.
 //
 // Thread-safety: one thread.
 #pragma once
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/allocator.h"
 #include "base/files.h"
 
 namespace weft {
@@ -36,9 +37,11 @@ class ChunkWriter {
 
  private:
   absl::Status WriteChunk(const void* data, size_t bytes);
+  absl::Status WriteGathered();
 
   WritableFile& file_;
-  std::vector<char> gathered_;
+  PrivateMemory memory_;  // of a chunk, once something is gathered
+  size_t gathered_bytes_ = 0;
   std::vector<uint32_t> checksums_;
   size_t bytes_ = 0;
 };

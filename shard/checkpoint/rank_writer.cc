@@ -21,9 +21,9 @@ absl::Status MakeDirectories(Files& files, const CheckpointPlace& place) {
   return files.MakeDirectory(place.path());
 }
 
-absl::Status AppendEntry(const SafetensorsEntry& entry, const EntryBytes& bytes,
-                         ChunkWriter* writer) {
-  if (bytes.data != nullptr) return writer->Append(bytes.data, entry.end - entry.begin);
+// Of an entry that is in no memory.
+absl::Status AppendHeld(const SafetensorsEntry& entry, const EntryBytes& bytes,
+                        ChunkWriter* writer) {
   const size_t element = DtypeSize(entry.dtype);
   std::vector<char> part(std::min(kCheckpointChunkBytes, entry.end - entry.begin));
   size_t next = bytes.begin;
@@ -76,8 +76,19 @@ absl::StatusOr<bool> HasBegun(Files& files, const CheckpointPlace& place) {
 
 absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapshot& snapshot) {
   return WriteRank(files, place, snapshot, [&](ChunkWriter& writer) {
-    for (size_t i = 0; i < snapshot.entries.size(); ++i) {
-      WEFT_RETURN_IF_ERROR(AppendEntry(snapshot.entries[i], snapshot.bytes[i], &writer));
+    for (size_t i = 0; i < snapshot.entries.size();) {
+      if (snapshot.bytes[i].data == nullptr) {
+        WEFT_RETURN_IF_ERROR(AppendHeld(snapshot.entries[i], snapshot.bytes[i], &writer));
+        ++i;
+        continue;
+      }
+      // Entries that lie behind each other in memory, too, as those of a copy do, are one piece.
+      const auto* const data = static_cast<const char*>(snapshot.bytes[i].data);
+      const size_t begin = snapshot.entries[i].begin;
+      size_t count = 0;
+      for (; i < snapshot.entries.size() && snapshot.bytes[i].data == data + count; ++i)
+        count = snapshot.entries[i].end - begin;
+      WEFT_RETURN_IF_ERROR(writer.Append(data, count));
     }
     return absl::OkStatus();
   });

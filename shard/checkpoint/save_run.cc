@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/interrupt.h"
 #include "base/later.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -23,7 +24,7 @@ constexpr int64_t kFirstPauseNs = 1'000'000;
 constexpr int64_t kLongestPauseNs = 50'000'000;
 
 // Asks `there` until it is true, or fails, or the time is over: then false. ABORTED if that is not to be waited for; what came before that
-// was known is seen.
+// was known is seen. INTERRUPTED as this thread's check says.
 absl::StatusOr<bool> WaitUntil(Patience& patience, int64_t deadline_ns,
                                const std::function<absl::StatusOr<bool>()>& there) {
   for (int64_t pause_ns = kFirstPauseNs;; pause_ns = std::min(2 * pause_ns, kLongestPauseNs)) {
@@ -35,6 +36,7 @@ absl::StatusOr<bool> WaitUntil(Patience& patience, int64_t deadline_ns,
       return MakeError(WEFT_ABORTED,
                        "the group has ended, so not all ranks will write their parts");
     }
+    WEFT_RETURN_IF_ERROR(CheckInterrupt("waiting for the other ranks to write"));
     patience.PauseUntil(std::min(now_ns + pause_ns, deadline_ns));
   }
 }

@@ -1,19 +1,17 @@
 #include "shard/checkpoint/saver.h"
 
+#include <string>
 #include <utility>
 
 #include "base/hidden_thread.h"
+#include "base/interrupt.h"
 #include "base/poll_set.h"
 #include "base/status.h"
 #include "base/wait.h"
 #include "shard/checkpoint/rank_writer.h"
+#include "shard/checkpoint/safetensors.h"
 
 namespace weft {
-namespace {
-
-constexpr size_t kCopyAlignment = 64;
-
-}  // namespace
 
 class Saver::RealPatience : public Patience {
  public:
@@ -34,12 +32,7 @@ class Saver::RealPatience : public Patience {
 };
 
 Saver::~Saver() {
-  {
-    MutexLock lock(mutex_);
-    leaving_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  WaitForLast();
 }
 
 absl::Status Saver::Run(const CheckpointPlace& place, Snapshot snapshot,
@@ -52,67 +45,68 @@ absl::Status Saver::Run(const CheckpointPlace& place, Snapshot snapshot,
   return status;
 }
 
-// The thread does nothing meanwhile: nobody else reads the copy.
+// There is no thread meanwhile: nobody else reads the copy.
 absl::Status Saver::Copy(Snapshot* snapshot) {
-  if (!thread_.joinable()) {
-    WEFT_ASSIGN_OR_RETURN(thread_, StartHiddenThread("weft-checkpoint", [this] { Loop(); }));
-  }
-  if (const size_t bytes = snapshot->copied_bytes(); copy_.bytes() < bytes) {
+  // In the file the bytes follow the header: they lie in memory as far from the beginning of a block as there, to be written from where they are.
+  constexpr size_t kBlockBytes = WritableFile::kBlockBytes;
+  WEFT_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(snapshot->entries));
+  if (const size_t bytes = snapshot->copied_bytes() + kBlockBytes; copy_.bytes() < bytes) {
     copy_ = PrivateMemory();
     WEFT_ASSIGN_OR_RETURN(
-        copy_, PrivateMemory::Allocate(bytes, kCopyAlignment, "the copy of a checkpoint's state"));
+        copy_, PrivateMemory::Allocate(bytes, kBlockBytes, "the copy of a checkpoint's state"));
   }
-  snapshot->CopyTo(reinterpret_cast<char*>(copy_.data()));
+  snapshot->CopyTo(reinterpret_cast<char*>(copy_.data()) + header.size() % kBlockBytes);
   return absl::OkStatus();
+}
+
+absl::Status Saver::StartThread(Task task) {
+  const ThreadPriority priority =
+      task.snapshot.holds.empty() ? ThreadPriority::kLow : ThreadPriority::kAsStarter;
+  {
+    MutexLock lock(mutex_);
+    busy_ = true;
+  }
+  absl::StatusOr<std::thread> thread = StartHiddenThread(
+      "weft-checkpoint", [this, task = std::move(task)]() mutable { Do(std::move(task)); },
+      priority);
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+    return absl::OkStatus();
+  }
+  MutexLock lock(mutex_);
+  busy_ = false;
+  return thread.status();
 }
 
 absl::Status Saver::Start(const CheckpointPlace& place, Snapshot snapshot,
                           const SaveSettings& settings) {
   WaitForLast();
-  const absl::Status copied = Copy(&snapshot);
-  if (!copied.ok()) {
-    ReportFailure(files_, place, copied);
-    return copied;
-  }
-  {
-    MutexLock lock(mutex_);
-    task_ = std::make_unique<Task>(Task{place, std::move(snapshot), settings});
-  }
-  changed_.notify_all();
-  return absl::OkStatus();
+  absl::Status started = Copy(&snapshot);
+  if (started.ok()) started = StartThread({place, std::move(snapshot), settings});
+  if (!started.ok()) ReportFailure(files_, place, started);
+  return started;
 }
 
 // It has a deadline of its own.
 void Saver::WaitForLast() {
-  MutexLock lock(mutex_);
-  while (task_ != nullptr)
-    lock.Wait(changed_);
+  if (thread_.joinable()) thread_.join();
 }
 
-Saver::Task* Saver::NextTask() {
-  MutexLock lock(mutex_);
-  while (task_ == nullptr && !leaving_)
-    lock.Wait(changed_);
-  return task_.get();
-}
-
-void Saver::End(const absl::Status& status) {
+void Saver::Do(Task task) {
+  RealPatience patience(over_);
+  const absl::Status status = RunSave(files_, patience, task.place, task.snapshot, task.settings);
+  // Whoever knows that it has ended may change the state, also if it has failed.
+  task.snapshot.holds.clear();
   {
     MutexLock lock(mutex_);
     last_ = status;
-    task_.reset();
+    busy_ = false;
   }
   changed_.notify_all();
 }
 
-void Saver::Loop() {
-  RealPatience patience(over_);
-  while (Task* const task = NextTask())
-    End(RunSave(files_, patience, task->place, task->snapshot, task->settings));
-}
-
 absl::StatusOr<bool> Saver::Ended() {
-  if (task_ != nullptr) return false;
+  if (busy_) return false;
   if (!last_.ok()) return last_;
   return true;
 }
@@ -124,7 +118,11 @@ absl::StatusOr<bool> Saver::Test() {
 
 absl::StatusOr<bool> Saver::WaitUntil(int64_t deadline_ns) {
   MutexLock lock(mutex_);
-  while (task_ != nullptr && lock.WaitUntil(changed_, deadline_ns)) {
+  while (busy_) {
+    const int64_t now_ns = MonotonicNs();
+    if (now_ns >= deadline_ns) break;
+    WEFT_RETURN_IF_ERROR(CheckInterrupt("waiting for the save to end"));
+    (void)lock.WaitUntil(changed_, now_ns + UntilInterruptNs(deadline_ns - now_ns));
   }
   return Ended();
 }

@@ -1,4 +1,5 @@
 // Carries out saves, one at a time: on the calling thread, or behind its back on a thread of weft's own with a copy of the bytes.
+// That thread is of low priority, so that it takes little from those that compute; not if state is held, as the next update waits for it then.
 //
 //   Saver saver(files, [&] { return !group.error().ok(); });
 //   WEFT_RETURN_IF_ERROR(saver.Run(place, std::move(snapshot), settings));             // until it is committed
@@ -6,16 +7,15 @@
 //   ... train ...
 //   WEFT_ASSIGN_OR_RETURN(const bool ended, saver.Test());
 //
-// Thread-safety: Start, Run, Test and Wait from one thread at a time. The thread is started by the first Start and joined by the destructor,
-// which waits for a save that is under way until it has ended, at its deadline at the latest. It reads its copy and what is held, touches
-// files, and asks whether it is worth waiting.
+// Thread-safety: Start, Run, Test and Wait from one thread at a time. Each Start starts a thread, as one whose priority was lowered stays low; the
+// next save joins it, or the destructor, which waits until the save has ended, at its deadline at the latest. It reads its copy and what is held,
+// touches files, and asks whether it is worth waiting.
 #pragma once
 
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <thread>
 #include <utility>
 
@@ -47,7 +47,7 @@ class Saver {
 
   // False while the last save is under way; true if it has ended well, or there was none; else why it has not.
   absl::StatusOr<bool> Test();
-  // As Test(), but waits until then: false if it was still under way at the deadline.
+  // As Test(), but waits until then: false if it was still under way at the deadline. INTERRUPTED as this thread's check says; the save goes on.
   absl::StatusOr<bool> WaitUntil(int64_t deadline_ns);
 
  private:
@@ -60,22 +60,18 @@ class Saver {
   class RealPatience;
 
   absl::Status Copy(Snapshot* snapshot);
+  absl::Status StartThread(Task task);
   void WaitForLast();
-  void Loop();
-  // nullptr: the thread is to end.
-  Task* NextTask();
-  void End(const absl::Status& status);
+  void Do(Task task);
   absl::StatusOr<bool> Ended() WEFT_REQUIRES(mutex_);
 
   Files& files_;
   const std::function<bool()> over_;
   PrivateMemory copy_;  // what the thread reads while it is busy
-  std::thread thread_;
+  std::thread thread_;  // of the last Start
   Mutex mutex_;
   std::condition_variable changed_;
-  // That the thread is to do, or does; it is not changed meanwhile.
-  std::unique_ptr<Task> task_ WEFT_GUARDED_BY(mutex_);
-  bool leaving_ WEFT_GUARDED_BY(mutex_) = false;
+  bool busy_ WEFT_GUARDED_BY(mutex_) = false;  // the thread
   absl::Status last_ WEFT_GUARDED_BY(mutex_);  // how the last one ended
 };
 

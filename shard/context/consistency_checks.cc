@@ -66,7 +66,9 @@ absl::Status ConsistencyChecks::CompareCopies(const char* call, bool optimizer_t
     const Placement& placement = layout.spaces[static_cast<size_t>(space)].placement;
     // Params may be unsharded at rest though the optimizer is sharded within the replica.
     const bool parts = placement.replicated && placement.params_sharded;
-    (parts ? in_replicas : everywhere)[2 * i] = DigestOfParam(param);
+    const absl::StatusOr<Digest> of_param = DigestOfParam(param);
+    if (!of_param.ok()) return core_.GiveUp(call, of_param.status());
+    (parts ? in_replicas : everywhere)[2 * i] = *of_param;
     if (!optimizer_too) continue;
     const absl::StatusOr<Digest> of_state = DigestOfState(param);
     if (!of_state.ok()) return core_.GiveUp(call, of_state.status());
@@ -88,11 +90,12 @@ absl::Status ConsistencyChecks::CompareCopies(const char* call, bool optimizer_t
   return absl::OkStatus();
 }
 
-Digest ConsistencyChecks::DigestOfParam(int param) {
+absl::StatusOr<Digest> ConsistencyChecks::DigestOfParam(int param) {
   Runtime& runtime = core_.runtime();
   const ParamSpec& spec = core_.SpecOf(param);
   const Place& place = runtime.PlaceOf(param);
-  const Placement& placement = runtime.layout.spaces[static_cast<size_t>(place.space)].placement;
+  const Space& space = runtime.layout.spaces[static_cast<size_t>(place.space)];
+  const Placement& placement = space.placement;
   if (spec.count == 0 || ExistsOnce(placement.params_sharded, placement)) return kNothing;
   const size_t size = DtypeSize(spec.dtype);
   if (!placement.params_sharded) {
@@ -100,6 +103,7 @@ Digest ConsistencyChecks::DigestOfParam(int param) {
   }
   const auto own = params_.OwnPart(param);
   if (!own.ok() || own->first.count == 0) return kNothing;
+  if (space.offloaded) return runtime.optimizer->kept().ValueDigestOf(param);
   return DigestOf(own->first.data, own->first.count * size);
 }
 
@@ -167,6 +171,7 @@ absl::StatusOr<weft_shard_rank_report_t> ConsistencyChecks::OwnReport() {
   report.param_bytes = runtime.storage.data_bytes();
   report.grad_bytes = runtime.storage.grad_bytes();
   report.optimizer_bytes = runtime.optimizer == nullptr ? 0 : runtime.optimizer->bytes();
+  report.optimizer_bytes += runtime.parts == nullptr ? 0 : runtime.parts->bytes();
   report.pool_bytes = runtime.unshard_manager.pool_bytes();
   const StepTimes times = clock_.Take();
   report.step_count = clock_.steps();

@@ -41,7 +41,7 @@ class ConsistencyChecks {
   absl::StatusOr<std::vector<weft_shard_rank_report_t>> Report();
 
  private:
-  Digest DigestOfParam(int param);
+  absl::StatusOr<Digest> DigestOfParam(int param);
   absl::StatusOr<Digest> DigestOfState(int param) const;
   absl::Status ExplainCopies(const char* call, const Difference& difference);
   absl::StatusOr<weft_shard_rank_report_t> OwnReport();

@@ -54,7 +54,8 @@ PlanInput PlanInputOf(const ContextCore& core) {
           .budget_bytes = options.budget_bytes,
           .microbatches = options.microbatches,
           .views = options.views,
-          .offload_buffer_bytes = options.offload.any() ? options.offload.buffer_bytes : 0};
+          .offload_buffer_bytes = options.offload.any() ? options.offload.buffer_bytes : 0,
+          .offload_params = options.offload.any() && options.offload.params};
 }
 
 absl::Status ContextBuilder::CheckDeclaring(const char* call) const {
@@ -118,6 +119,12 @@ absl::StatusOr<std::pair<int, int>> ContextBuilder::AddUnits(const std::vector<P
   if (added.ok()) return first;
   registry.DropUnits(static_cast<size_t>(first.first));
   return Annotate(added, "shard_add_units: ");
+}
+
+absl::Status ContextBuilder::NestUnit(int unit, int outer) {
+  Section section(core_.mutex);
+  WEFT_ASSIGN_OR_RETURN(Declarations* const declared, Declare("unit_within"));
+  return declared->registry.NestUnit(unit, outer);
 }
 
 absl::Status ContextBuilder::HintOrder(const std::vector<int>& order) {
@@ -301,7 +308,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> ContextBuilder::MakeRuntime() {
                                 std::move(calls), mesh, std::move(watch), reduction);
   runtime->plan = plan.numbers;
   if (declared.optimizer.has_value()) {
-    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<StateStore> store, MakeStore(*runtime, plan.offload));
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<StateStore> store,
+                          MakeStore(plan.offload, runtime.get()));
     WEFT_ASSIGN_OR_RETURN(
         runtime->optimizer,
         ShardOptimizer::Make(*declared.optimizer, declared.groups, declared.registry,
@@ -320,14 +328,21 @@ absl::StatusOr<std::unique_ptr<Runtime>> ContextBuilder::MakeRuntime() {
   return runtime;
 }
 
-absl::StatusOr<std::unique_ptr<StateStore>> ContextBuilder::MakeStore(
-    const Runtime& runtime, const OffloadPlan& offload) const {
+absl::StatusOr<std::unique_ptr<StateStore>> ContextBuilder::MakeStore(const OffloadPlan& offload,
+                                                                      Runtime* runtime) const {
   const ContextOptions& options = core_.options();
-  if (options.offload.any()) {
-    return OffloadToFile(offload, options.offload, options.timeout_ns, options.memory);
+  if (!options.offload.any()) {
+    return ResidentState::Allocate(core_.declared().groups, core_.declared().registry,
+                                   runtime->layout, options.memory);
   }
-  return ResidentState::Allocate(core_.declared().groups, core_.declared().registry, runtime.layout,
-                                 options.memory);
+  // A part that has come may let its gather begin.
+  WEFT_ASSIGN_OR_RETURN(
+      Offloaded offloaded,
+      OffloadToFile(runtime->layout, offload, options.offload, options.timeout_ns, options.memory,
+                    [doorbell = core_.doorbell()] { doorbell->Ring(); }));
+  runtime->parts = std::move(offloaded.params);
+  runtime->unit_gathers.SetParts(runtime->parts.get());
+  return std::move(offloaded.state);
 }
 
 // Tells the others whether this rank has its memory, so that none goes on without it. Returns rank 0's number of the

@@ -53,6 +53,8 @@ class ContextBuilder {
   absl::StatusOr<std::pair<int, int>> AddUnits(const std::vector<ParamSpec>& params,
                                                const std::vector<ParamGroup>& groups,
                                                const Placement& placement);
+  // As Registry::NestUnit.
+  absl::Status NestUnit(int unit, int outer);
   // Of units in forward; empty: the declared one.
   absl::Status HintOrder(const std::vector<int>& order);
 
@@ -72,9 +74,9 @@ class ContextBuilder {
   // What is planned from the present declarations, kept until they change.
   absl::StatusOr<const ContextPlan*> Planned(std::string_view call) WEFT_REQUIRES(core_.mutex);
   absl::StatusOr<std::unique_ptr<Runtime>> MakeRuntime();
-  // Where the optimizer's state will be.
-  absl::StatusOr<std::unique_ptr<StateStore>> MakeStore(const Runtime& runtime,
-                                                        const OffloadPlan& offload) const;
+  // Where the optimizer's state will be, and the params that are offloaded with it.
+  absl::StatusOr<std::unique_ptr<StateStore>> MakeStore(const OffloadPlan& offload,
+                                                        Runtime* runtime) const;
   absl::StatusOr<uint64_t> AgreeOnMemory(const absl::Status& own);
   absl::Status SplitGroups(Runtime& runtime);
 

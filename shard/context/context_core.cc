@@ -43,16 +43,8 @@ ContextCore::ContextCore(std::shared_ptr<const Mesh> mesh, const ContextOptions&
 ContextCore::~ContextCore() {
   doorbell_->Silence();
   if (runtime_ == nullptr) return;
-  // Peers may wait for this rank, or will: they learn at once that it does not come. What failed on all ranks they know.
   const bool in_step = !runtime_->state.CheckQuiet("destroy").ok();
-  if (in_step && mesh_->size() > 1 && !IsOfAllRanks(failure_)) {
-    if (WasTold(failure_)) {  // perhaps by a group that ends before that of all ranks does
-      Section section(mutex);
-      EndGroups(failure_);
-    } else {
-      (void)Abort("its context was destroyed");
-    }
-  }
+  AbandonStep();
   Works works = runtime_->unshard_manager.UnderWay();
   for (const StartedReduce& reduce : runtime_->reduction.TakeStarted())
     works.push_back(reduce.work);
@@ -78,6 +70,20 @@ ContextCore::~ContextCore() {
   runtime_->unshard_manager.Drop();
   // A group is left before the memory goes that its operations have used.
   runtime_->gather_groups.ForEach([](ProcessGroup& group) { group.Close(); });
+}
+
+// Peers may wait for this rank, or will: they learn at once that it does not come. What failed on all ranks they know.
+void ContextCore::AbandonStep() {
+  {
+    Section section(mutex);
+    if (runtime_->state.CheckQuiet("destroy").ok() || mesh_->size() == 1 || IsOfAllRanks(failure_))
+      return;
+    if (WasTold(failure_)) {  // perhaps by a group that ends before that of all ranks does
+      EndGroups(failure_);
+      return;
+    }
+  }
+  (void)Abort("its context was destroyed");
 }
 
 void ContextCore::SetRuntime(std::unique_ptr<Runtime> runtime) {
@@ -134,11 +140,20 @@ absl::Status ContextCore::CheckUpdated(const char* call) const {
 }
 
 absl::Status ContextCore::Latch(const absl::Status& status) {
-  if (status.ok() || !failure_.ok()) return status;
+  if (status.ok()) return status;
+  if (!failure_.ok()) {
+    // What a completing thread has found on this rank's disk is why this rank has ended the groups.
+    const bool by_itself = ResultOf(status) == WEFT_ABORTED && PartsHaveFailed();
+    return by_itself ? failure_ : status;
+  }
   failure_ = status;
-  // What fails among some of the ranks is not known to the others, who will wait for this one elsewhere.
-  if (mesh_->axes().size() > 1) EndGroups(status);
+  // What fails among some of the ranks, or on this one's disk, is not known to the others, who will wait for this one elsewhere.
+  if (PartsHaveFailed() || mesh_->axes().size() > 1) EndGroups(status);
   return status;
+}
+
+bool ContextCore::PartsHaveFailed() const {
+  return runtime_ != nullptr && !runtime_->unit_gathers.failure().ok();
 }
 
 absl::Status ContextCore::LatchUnlocked(const absl::Status& status) {
@@ -170,6 +185,16 @@ absl::Status ContextCore::AwaitUnheld() {
   });
 }
 
+absl::Status ContextCore::AwaitReaders() {
+  if (runtime_ == nullptr) return absl::OkStatus();
+  AbandonStep();
+  ShardOptimizer* const optimizer = runtime_->optimizer.get();
+  if (optimizer == nullptr) return absl::OkStatus();
+  return Annotate(optimizer->kept().AwaitUnheld([] { return absl::OkStatus(); }),
+                  "nothing was freed, call it again when weft_checkpoint_wait says that the save "
+                  "has ended: ");
+}
+
 absl::Status ContextCore::GiveUp(std::string_view call, const absl::Status& cause) {
   const absl::Status said = Annotate(cause, StrCat(call, ": "));
   WEFT_RETURN_IF_ERROR(Abort(FromAbsl(said.message())));
@@ -193,6 +218,8 @@ void ContextCore::EndGroups(const absl::Status& found) {
   }
   if (runtime_ == nullptr) return;
   runtime_->gather_groups.ForEach([&](ProcessGroup& ended) { end(ended, cause); });
+  // No gather can follow what is being read.
+  runtime_->unit_gathers.Cancel();
   runtime_->reduction.ForEachGroup([&](ProcessGroup& ended) { end(ended, cause); });
 }
 
@@ -272,17 +299,34 @@ absl::Status ContextCore::AwaitAll(const Works& works, std::string_view what, in
   return LatchUnlocked(WithSubject(Annotate(first_failure, what), unit, {}));
 }
 
+// Gathers whose parts are still being read are started, too: other ranks have.
+absl::Status ContextCore::StartRest(std::string_view what, int64_t* waited_ns) {
+  for (;;) {
+    Works first;
+    {
+      Section section(mutex);
+      const absl::StatusOr<bool> all_started = runtime_->unshard_manager.StartGathers();
+      if (!all_started.ok()) return Latch(all_started.status());
+      if (*all_started) return absl::OkStatus();
+      first = {runtime_->unit_gathers.first()};
+    }
+    WEFT_RETURN_IF_ERROR(AwaitAll(first, what, waited_ns));
+  }
+}
+
 absl::Status ContextCore::Drain() {
-  Works works;
+  constexpr std::string_view kWhat = "gathering parameters: ";
   int64_t waited_ns = 0;  // of no step: finish has taken the times
+  const absl::Status started = StartRest(kWhat, &waited_ns);
+  Works works;
   {
     Section section(mutex);
     works = runtime_->unshard_manager.UnderWay();
   }
-  absl::Status ended = AwaitAll(works, "gathering parameters: ", &waited_ns);
+  const absl::Status ended = AwaitAll(works, kWhat, &waited_ns);
   Section section(mutex);
   runtime_->unshard_manager.Drop();
-  return ended;
+  return started.ok() ? ended : started;
 }
 
 }  // namespace weft

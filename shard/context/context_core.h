@@ -11,7 +11,8 @@
 // Thread-safety: one mutex guards the bookkeeping of all parts; it is held neither while gradients are added or
 // zeroed nor while anybody waits. What does not say that it requires the mutex takes it itself.
 // The destructor aborts a step that is under way, if there are peers; else it waits for updated parameters that are on their
-// way (aborting the group if a peer does not come). Then it waits until the memory is quiet.
+// way (aborting the group if a peer does not come). Then it waits until the memory is quiet. Whoever reads optimizer state that he holds
+// must have ended before: see AwaitReaders.
 #pragma once
 
 #include <cstdint>
@@ -117,6 +118,9 @@ class ContextCore {
   absl::Status Abort(std::string_view reason);
   // Until nobody holds optimizer state any more, or the context has failed, which is returned.
   absl::Status AwaitUnheld();
+  // For whoever is about to destroy this: until nobody holds optimizer state any more, whatever has failed. Aborts a step that is under way
+  // first, as the destructor does. TIMEOUT if somebody still holds it when he must not any more: then it is not to be destroyed yet.
+  absl::Status AwaitReaders();
   // This rank alone cannot go on, because of `cause`, which is returned with the call that it came in: Abort, so that no other waits for it.
   absl::Status GiveUp(std::string_view call, const absl::Status& cause);
 
@@ -135,12 +139,17 @@ class ContextCore {
   absl::Status Drain();
 
  private:
+  // Parts of offloaded units cannot be read any more.
+  bool PartsHaveFailed() const WEFT_REQUIRES(mutex);
+  absl::Status StartRest(std::string_view what, int64_t* waited_ns);
   // What a reduction that has ended makes room for. `mutex` calls it, while it is held.
   void Answer() WEFT_THREAD_ANNOTATION(no_thread_safety_analysis);
   absl::Status Poll() WEFT_REQUIRES(mutex);
   // While something is waited for: why it should not be any longer, if that is known.
   absl::Status EndIfInterrupted(Work& work, absl::Status status);
   absl::Status LookAround(const Work& work, std::string_view what);
+  // This rank leaves. If that is in the middle of a step, its peers are told.
+  void AbandonStep();
   // Ends the groups of this context and its mesh, and so the waits of other ranks in them. Works that end call back on
   // this thread.
   void EndGroups(const absl::Status& cause) WEFT_REQUIRES(mutex);

@@ -75,7 +75,8 @@ std::vector<RegistryEntry> AgreedEntries(const ContextCore& core) {
   if (AnythingSharded(registry)) {
     absl::StrAppend(&facts, ", prefetch ", options.overlap ? options.prefetch : 0,
                     options.overlap ? "" : " without overlap", ", memory_budget_bytes ",
-                    options.budget_bytes, ", microbatches ", options.microbatches);
+                    options.budget_bytes, ", microbatches ", options.microbatches,
+                    options.offload.any() && options.offload.params ? ", params offloaded" : "");
     if (options.views != WEFT_SHARD_VIEWS_MOVE) {
       absl::StrAppend(&facts, ", stable_views ",
                       options.views == WEFT_SHARD_VIEWS_STABLE ? "STABLE" : "APART");

@@ -203,7 +203,7 @@ absl::Status OptimizerDriver::UpdateParams(double learning_rate, double gradient
   WEFT_RETURN_IF_ERROR(core_.Drain());  // of parts that the caller has updated
   ShardOptimizer& optimizer = *core_.runtime().optimizer;
   if (const absl::Status unheld = core_.AwaitUnheld(); !unheld.ok())
-    return core_.GiveUp(kCall, unheld);
+    return core_.GiveUp(kCall, Annotate(unheld, "waiting to update optimizer state: "));
   torn_ = true;
   optimizer.Begin(learning_rate, gradient_factor);
   absl::StatusOr<std::vector<int64_t>> norms = optimizer.StartNorms(core_.runtime().storage);

@@ -20,6 +20,9 @@
 namespace weft {
 namespace {
 
+// What passes through memory at a time.
+constexpr size_t kPieceBytes = size_t{4} << 20;
+
 // What this rank owns of it, and where that begins among its own elements of the extent.
 struct Own {
   OwnedElements owned;
@@ -113,7 +116,9 @@ absl::StatusOr<std::pair<ParamView, size_t>> ParamAccess::OwnPart(int param) {
   const auto [own, offset] = OwnedHere(layout, extent, place, spec.count);
   view.count = own.count;
   if (own.count == 0) return std::pair(view, size_t{0});
-  view.data = runtime.storage.OwnParams(layout, extent).data + offset * DtypeSize(spec.dtype);
+  if (!space.offloaded) {
+    view.data = runtime.storage.OwnParams(layout, extent).data + offset * DtypeSize(spec.dtype);
+  }
   if (!spec.frozen) {
     view.grad = runtime.storage.Reduced(layout, extent).data + offset * DtypeSize(space.grad_dtype);
   }
@@ -143,9 +148,14 @@ absl::Status ParamAccess::Load(int param, const void* values, int root) {
     }
   }
   WEFT_RETURN_IF_ERROR(core_.Drain());
+  if (IsOffloaded(param)) {
+    if (const absl::Status unheld = core_.AwaitUnheld(); !unheld.ok())
+      return core_.GiveUp("param_load", unheld);
+  }
   if (core_.runtime().optimizer != nullptr) core_.runtime().optimizer->kept().ParamWritten(param);
   if (root == kEveryRank) {
-    StoreElements(param, 0, spec->count, static_cast<const std::byte*>(values));
+    WEFT_RETURN_IF_ERROR(
+        StoreElements(param, 0, spec->count, static_cast<const std::byte*>(values)));
     return CompareLoaded(param, values);
   }
   return LoadFrom(param, values, root);
@@ -153,7 +163,6 @@ absl::Status ParamAccess::Load(int param, const void* values, int root) {
 
 // Piece by piece, so that no rank needs room for the whole.
 absl::Status ParamAccess::LoadFrom(int param, const void* values, int root) {
-  constexpr size_t kPieceBytes = size_t{4} << 20;
   const ParamSpec& spec = core_.SpecOf(param);
   const size_t size = DtypeSize(spec.dtype);
   std::vector<std::byte> piece(std::min(kPieceBytes, spec.count * size));
@@ -175,7 +184,7 @@ absl::Status ParamAccess::LoadFrom(int param, const void* values, int root) {
       return core_.LatchUnlocked(
           core_.AboutParam(param, Annotate(sent, StrCat("param_load ", spec.name, ": "))));
     }
-    StoreElements(param, begin, count, piece.data());
+    WEFT_RETURN_IF_ERROR(StoreElements(param, begin, count, piece.data()));
   }
   return absl::OkStatus();
 }
@@ -200,24 +209,50 @@ absl::Status ParamAccess::CompareLoaded(int param, const void* values) {
              "; make initial values from the same seed on every rank, or load them from one"));
 }
 
-void ParamAccess::StoreElements(int param, size_t begin, size_t count,
-                                const std::byte* values) const {
+bool ParamAccess::IsOffloaded(int param) const {
+  const Runtime& runtime = core_.runtime();
+  return runtime.layout.spaces[static_cast<size_t>(runtime.PlaceOf(param).space)].offloaded;
+}
+
+absl::Status ParamAccess::ReadOffloaded(const char* call, int param, const OwnedElements& elements,
+                                        void* to) {
+  Runtime& runtime = core_.runtime();
+  const absl::Status read =
+      runtime.optimizer->kept().Read(runtime.storage, param, WEFT_SHARD_STATE_VALUE, elements, to);
+  return read.ok() ? read : core_.GiveUp(call, read);
+}
+
+absl::Status ParamAccess::WriteOffloaded(const char* call, int param, const OwnedElements& elements,
+                                         const void* from) {
+  Runtime& runtime = core_.runtime();
+  const absl::Status written = runtime.optimizer->kept().Write(
+      runtime.storage, param, WEFT_SHARD_STATE_VALUE, elements, from);
+  return written.ok() ? written : core_.GiveUp(call, written);
+}
+
+absl::Status ParamAccess::StoreElements(int param, size_t begin, size_t count,
+                                        const std::byte* values) {
   Runtime& runtime = core_.runtime();
   const Layout& layout = runtime.layout;
   const Place& place = layout.places[static_cast<size_t>(param)];
   const Space& space = layout.spaces[static_cast<size_t>(place.space)];
   const size_t size = DtypeSize(space.dtype);
-  if (count == 0) return;
+  if (count == 0) return absl::OkStatus();
   if (!space.placement.params_sharded) {
     std::memcpy(runtime.storage.Data(place.space, place.begin + begin), values, count * size);
-    return;
+    return absl::OkStatus();
   }
   const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
   const Place piece{.space = place.space, .begin = place.begin + begin};
   const auto [own, offset] = OwnedHere(layout, extent, piece, count);
-  if (own.count == 0) return;
+  if (own.count == 0) return absl::OkStatus();
+  if (space.offloaded) {
+    return WriteOffloaded("param_load", param, {begin + own.begin, own.count},
+                          values + own.begin * size);
+  }
   std::memcpy(runtime.storage.OwnParams(layout, extent).data + offset * size,
               values + own.begin * size, own.count * size);
+  return absl::OkStatus();
 }
 
 absl::Status ParamAccess::Read(int param, void* values, int root) {
@@ -265,12 +300,20 @@ absl::Status ParamAccess::GatherParam(int param, void* values, int root) {
   for (size_t rank = 0; rank + 1 < extent.cuts.size(); ++rank)
     counts.push_back(OwnedBy(extent, place, spec.count, rank).count);
   const auto [own, offset] = OwnedHere(layout, extent, place, spec.count);
-  const std::byte* const parts = runtime.storage.OwnParams(layout, extent).data;
+  const std::byte* part = nullptr;
+  std::vector<std::byte> from_file;
+  if (own.count > 0 && layout.SpaceOf(extent).offloaded) {
+    from_file.resize(own.count * DtypeSize(spec.dtype));
+    WEFT_RETURN_IF_ERROR(ReadOffloaded("param_read", param, own, from_file.data()));
+    part = from_file.data();
+  } else if (own.count > 0) {
+    part = runtime.storage.OwnParams(layout, extent).data + offset * DtypeSize(spec.dtype);
+  }
   Collective call{.kind = root == kEveryRank ? OpKind::kAllGatherV : OpKind::kGatherV,
                   .dtype = spec.dtype,
                   .root = root == kEveryRank ? 0 : root_among,
                   .purpose = core_.purposes().Of(Purpose::Kind::kRead, param),
-                  .in = own.count > 0 ? parts + offset * DtypeSize(spec.dtype) : nullptr,
+                  .in = part,
                   .out = root == kEveryRank || root == core_.group().rank() ? values : nullptr,
                   .timeout_ns = core_.options().timeout_ns};
   auto blocks = std::make_shared<BlockLayout>();
@@ -312,12 +355,17 @@ absl::Status ParamAccess::Broadcast(int root) {
   }
   WEFT_RETURN_IF_ERROR(core_.Drain());
   Runtime& runtime = core_.runtime();
+  if (runtime.parts != nullptr) {
+    if (const absl::Status unheld = core_.AwaitUnheld(); !unheld.ok())
+      return core_.GiveUp("broadcast", unheld);
+  }
   if (runtime.optimizer != nullptr) runtime.optimizer->kept().ParamsWritten();
   const Layout& layout = runtime.layout;
   const Storage& storage = runtime.storage;
   for (const Extent& extent : layout.extents) {
     const Placement& placement = layout.SpaceOf(extent).placement;
     const Range& range = extent.range;
+    if (layout.SpaceOf(extent).offloaded) continue;
     if (placement.replicated && placement.params_sharded) {
       // Ranks of a replica lie side by side: root's place among this rank's own is that of its replica.
       WEFT_RETURN_IF_ERROR(BroadcastElements(*runtime.outer, range.space,
@@ -331,6 +379,32 @@ absl::Status ParamAccess::Broadcast(int root) {
   for (const Range& range : layout.frozen) {
     WEFT_RETURN_IF_ERROR(BroadcastElements(
         core_.group(), range.space, {storage.Data(range.space, range.begin), range.count}, root));
+  }
+  for (size_t param = 0; param < core_.declared().registry.params().size(); ++param)
+    WEFT_RETURN_IF_ERROR(BroadcastOffloaded(static_cast<int>(param), root));
+  return absl::OkStatus();
+}
+
+// Replicas have the same parts, which pass through memory piece by piece.
+absl::Status ParamAccess::BroadcastOffloaded(int param, int root) {
+  Runtime& runtime = core_.runtime();
+  const Layout& layout = runtime.layout;
+  const Place& place = runtime.PlaceOf(param);
+  const Space& space = layout.spaces[static_cast<size_t>(place.space)];
+  const size_t count = core_.SpecOf(param).count;
+  if (!space.offloaded || !space.placement.replicated || count == 0) return absl::OkStatus();
+  const Extent& extent = layout.extents[static_cast<size_t>(place.extent)];
+  const OwnedElements own = OwnedHere(layout, extent, place, count).owned;
+  const size_t size = DtypeSize(space.dtype);
+  const int root_replica = root / layout.inner.size;
+  const bool gives = root_replica == core_.group().rank() / layout.inner.size;
+  std::vector<std::byte> piece(std::min(kPieceBytes, own.count * size));
+  for (size_t done = 0; done < own.count; done += piece.size() / size) {
+    const OwnedElements here{own.begin + done, std::min(piece.size() / size, own.count - done)};
+    if (gives) WEFT_RETURN_IF_ERROR(ReadOffloaded("broadcast", param, here, piece.data()));
+    WEFT_RETURN_IF_ERROR(
+        BroadcastElements(*runtime.outer, place.space, {piece.data(), here.count}, root_replica));
+    if (!gives) WEFT_RETURN_IF_ERROR(WriteOffloaded("broadcast", param, here, piece.data()));
   }
   return absl::OkStatus();
 }

@@ -38,7 +38,7 @@ class ParamAccess {
   bool IsUnsharded(int unit);
   // What the unit's params take while they are unsharded; 0 before finalize and where they are not sharded at rest.
   size_t UnshardedBytes(int unit);
-  // What this rank owns of a param at rest: elements [begin, begin + view.count) of it.
+  // What this rank owns of a param at rest: elements [begin, begin + view.count) of it; no data if it is offloaded.
   absl::StatusOr<std::pair<ParamView, size_t>> OwnPart(int param);
   // `values` [count] of rank `root`, or of this rank if root is kEveryRank, become the param's. Collective.
   absl::Status Load(int param, const void* values, int root);
@@ -55,8 +55,14 @@ class ParamAccess {
   absl::Status CheckRoot(const char* call, int root) const;
   absl::Status LoadFrom(int param, const void* values, int root);
   absl::Status CompareLoaded(int param, const void* values);
-  void StoreElements(int param, size_t begin, size_t count, const std::byte* values) const;
+  bool IsOffloaded(int param) const;
+  // Of this rank's part of a param that is offloaded; `call` gives up, so that no rank waits for this one, if the disk fails.
+  absl::Status ReadOffloaded(const char* call, int param, const OwnedElements& elements, void* to);
+  absl::Status WriteOffloaded(const char* call, int param, const OwnedElements& elements,
+                              const void* from);
+  absl::Status StoreElements(int param, size_t begin, size_t count, const std::byte* values);
   absl::Status GatherParam(int param, void* values, int root);
+  absl::Status BroadcastOffloaded(int param, int root);
   absl::Status BroadcastElements(ProcessGroup& among, int space, Part part, int root);
 
   ContextCore& core_;

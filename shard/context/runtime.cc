@@ -20,9 +20,9 @@ Runtime::Runtime(const Registry& declared, Layout planned, Storage allocated, Ex
       state(registry),
       readiness(layout),
       updates(layout, storage, calls, *options.purposes, gather_groups),
+      unit_gathers(layout, storage, calls, registry.units(), *options.purposes, gather_groups),
       unit_places(layout, registry.units(), state.units()),
-      unshard_manager(layout, storage, calls, registry.units(), state.units(), *options.purposes,
-                      gather_groups, updates, unit_places),
+      unshard_manager(layout, registry.units(), state.units(), unit_gathers, updates, unit_places),
       reduction(group, layout, storage, calls, unshard_manager, options),
       sharded_buckets(registry.units().size()) {
   for (size_t i = 0; i < layout.buckets.size(); ++i) {

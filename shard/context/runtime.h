@@ -18,6 +18,7 @@
 #include "shard/layout/extent_calls.h"
 #include "shard/layout/layout.h"
 #include "shard/layout/mesh.h"
+#include "shard/layout/part_source.h"
 #include "shard/layout/registry.h"
 #include "shard/layout/storage.h"
 #include "shard/optimizer/callers_turn.h"
@@ -26,6 +27,7 @@
 #include "shard/step/recorded_steps.h"
 #include "shard/step/reduction.h"
 #include "shard/step/step_state.h"
+#include "shard/step/unit_gathers.h"
 #include "shard/step/unit_places.h"
 #include "shard/step/unshard_manager.h"
 #include "shard/step/update_gathers.h"
@@ -66,8 +68,10 @@ struct Runtime {
   CallersTurn callers_turn;
   GatherGroups gather_groups;
   UpdateGathers updates;
+  UnitGathers unit_gathers;
   UnitPlaces unit_places;
   UnshardManager unshard_manager;
+  std::unique_ptr<PartSource> parts;  // of gathers; nullptr if all rest in memory
   Reduction reduction;
   RecordedSteps recorded;
   std::vector<std::vector<int>> sharded_buckets;  // by unit: those whose gradients are gathered

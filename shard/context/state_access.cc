@@ -94,9 +94,11 @@ absl::StatusOr<weft_shard_state_part_t> StateAccess::PartFor(const char* call, i
   if (value) {
     WEFT_ASSIGN_OR_RETURN(const auto own, params_.OwnPart(param));
     const auto& [view, begin] = own;
+    const bool offloaded = layout.spaces[static_cast<size_t>(place.space)].offloaded;
     part.data = cut ? view.data : runtime.storage.Data(place.space, place.begin);
     part.begin = cut ? begin : 0;
     part.count = cut ? view.count : spec.count;
+    part.offloaded = offloaded ? 1 : 0;
   } else {
     Section section(core_.mutex);
     KeptState& kept = runtime.optimizer->kept();
@@ -138,8 +140,7 @@ absl::Status StateAccess::Read(int param, weft_shard_state_kind_t kind,
     return absl::OkStatus();
   }
   Runtime& runtime = core_.runtime();
-  return Annotate(runtime.optimizer->kept().Read(runtime.storage, param, kind, elements,
-                                                 static_cast<float*>(to)),
+  return Annotate(runtime.optimizer->kept().Read(runtime.storage, param, kind, elements, to),
                   "state_read: ");
 }
 
@@ -148,7 +149,7 @@ absl::Status StateAccess::Write(int param, weft_shard_state_kind_t kind,
   WEFT_ASSIGN_OR_RETURN(const weft_shard_state_part_t part, PartFor("state_write", param, kind));
   WEFT_RETURN_IF_ERROR(CheckWithin("state_write", param, elements, part));
   if (elements.count == 0) return absl::OkStatus();
-  if (kind != WEFT_SHARD_STATE_VALUE) WEFT_RETURN_IF_ERROR(AwaitUnheld());
+  if (kind != WEFT_SHARD_STATE_VALUE || part.offloaded != 0) WEFT_RETURN_IF_ERROR(AwaitUnheld());
   if (part.data != nullptr) {
     const size_t size = DtypeSize(part.dtype);
     std::memcpy(static_cast<std::byte*>(part.data) + (elements.begin - part.begin) * size, from,
@@ -156,8 +157,7 @@ absl::Status StateAccess::Write(int param, weft_shard_state_kind_t kind,
     return absl::OkStatus();
   }
   Runtime& runtime = core_.runtime();
-  return Annotate(runtime.optimizer->kept().Write(runtime.storage, param, kind, elements,
-                                                  static_cast<const float*>(from)),
+  return Annotate(runtime.optimizer->kept().Write(runtime.storage, param, kind, elements, from),
                   "state_write: ");
 }
 
@@ -185,7 +185,7 @@ absl::Status StateAccess::AwaitIfOld() {
 
 absl::Status StateAccess::ReadHeld(int param, weft_shard_state_kind_t kind,
                                    const OwnedElements& elements, void* to) const {
-  return core_.runtime().optimizer->kept().ReadHeld(param, kind, elements, static_cast<float*>(to));
+  return core_.runtime().optimizer->kept().ReadHeld(param, kind, elements, to);
 }
 
 absl::StatusOr<weft_shard_state_scalars_t> StateAccess::Scalars() {

@@ -49,6 +49,10 @@ class StateAccess {
       int64_t until_ns = std::numeric_limits<int64_t>::max());
   // Until nobody holds it: for whoever is about to write where Part() has told.
   absl::Status AwaitUnheld();
+
+  // Until nobody holds it, for whoever is about to destroy the context. As ContextCore::AwaitReaders.
+  absl::Status AwaitReaders() { return core_.AwaitReaders(); }
+
   // Of MAIN or a moment.
   absl::Status ReadHeld(int param, weft_shard_state_kind_t kind, const OwnedElements& elements,
                         void* to) const;

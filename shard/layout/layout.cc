@@ -297,11 +297,13 @@ OwnedElements OwnedBy(const Extent& extent, const Place& place, size_t count, si
 }
 
 Layout MakeLayout(const Registry& registry, const BucketLimits& limits, const Member& member,
-                  const Member& inner) {
+                  const Member& inner, bool offloads_params) {
   const std::vector<ParamSpec>& params = registry.params();
   const std::vector<UnitSpec>& units = registry.units();
   Layout layout{.member = member, .inner = inner};
   PlaceParams(registry, layout);
+  for (Space& space : layout.spaces)
+    space.offloaded = offloads_params && space.placement.params_sharded;
   BucketCutter cutter(params, limits);
   for (size_t i = units.size(); i > 0; --i)
     cutter.AddUnit(static_cast<int>(i - 1), units[i - 1]);

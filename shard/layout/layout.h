@@ -49,6 +49,8 @@ struct Space {
   weft_dtype_t grad_dtype = WEFT_FLOAT32;  // of its gradients
   weft_dtype_t wire_dtype = WEFT_FLOAT32;  // in which these are reduced
   bool frozen = false;
+  // What this rank owns rests in a file (weft/shard_offload.h), and in memory only while it is unsharded or updated.
+  bool offloaded = false;
   Placement placement;
   size_t count = 0;      // elements, padding included
   size_t own_count = 0;  // elements that this rank owns, where they are cut
@@ -154,7 +156,8 @@ struct OwnedElements {
 // owns none.
 OwnedElements OwnedBy(const Extent& extent, const Place& place, size_t count, size_t rank);
 
+// `offloads_params`: those that are sharded at rest are offloaded.
 Layout MakeLayout(const Registry& registry, const BucketLimits& limits, const Member& member = {},
-                  const Member& inner = {});
+                  const Member& inner = {}, bool offloads_params = false);
 
 }  // namespace weft

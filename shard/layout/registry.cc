@@ -167,6 +167,16 @@ absl::Status Registry::SealUnit(int unit) {
   return absl::OkStatus();
 }
 
+absl::Status Registry::NestUnit(int unit, int outer) {
+  if (outer >= unit) {
+    return Invalid("unit_within",
+                   StrCat("outer is unit ", UnitName(outer), ", which was not added before unit ",
+                          UnitName(unit), "; add units after those that they are used in"));
+  }
+  units_[static_cast<size_t>(unit)].within = outer;
+  return absl::OkStatus();
+}
+
 absl::Status Registry::SetGlobal(int param, std::string_view name, const int64_t* shape, int ndim,
                                  size_t begin) {
   constexpr char kCall[] = "param_global";
@@ -207,7 +217,9 @@ std::vector<RegistryEntry> Registry::Entries() const {
   std::vector<RegistryEntry> entries;
   entries.reserve(units_.size() + params_.size());
   for (const UnitSpec& unit : units_) {
-    entries.push_back({StrCat("unit ", unit.name), PolicyText(unit.placement)});
+    entries.push_back({StrCat("unit ", unit.name),
+                       StrCat(PolicyText(unit.placement),
+                              unit.within < 0 ? "" : StrCat(" within ", UnitName(unit.within)))});
     for (int i = 0; i < unit.param_count; ++i) {
       const ParamSpec& param = params_[static_cast<size_t>(unit.first_param + i)];
       entries.push_back({StrCat("parameter ", param.name),

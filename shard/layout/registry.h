@@ -44,7 +44,8 @@ struct UnitSpec {
   int first_param = 0;
   int param_count = 0;
   std::vector<int>
-      used;  // units whose params it uses: those of its tied params, each once, then itself
+      used;         // units whose params it uses: those of its tied params, each once, then itself
+  int within = -1;  // the unit in whose forward and backward it is used; -1: in none
 };
 
 // A param of another unit, under another name.
@@ -75,6 +76,9 @@ class Registry {
   absl::Status TieParam(int unit, std::string_view name, int param);
 
   absl::Status SealUnit(int unit);
+
+  // INVALID_ARGUMENT for an outer unit that does not stand before `unit`.
+  absl::Status NestUnit(int unit, int outer);
 
   // The param is updated as that group of the optimizer's.
   void SetGroup(int param, int group) { params_[static_cast<size_t>(param)].group = group; }

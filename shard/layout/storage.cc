@@ -47,8 +47,9 @@ SpaceBytes SpaceBytesOf(const Space& space, Accumulate accumulate) {
   const size_t grad_size = space.frozen ? 0 : DtypeSize(space.grad_dtype);
   const bool none = space.frozen || accumulate == Accumulate::kNothing;
   const size_t sum_size = none ? 0 : DtypeSize(AccumulatedType(space, accumulate));
+  const size_t params = placement.params_sharded ? space.own_count : space.count;
   return {
-      .data = (placement.params_sharded ? space.own_count : space.count) * DtypeSize(space.dtype),
+      .data = space.offloaded ? 0 : params * DtypeSize(space.dtype),
       .grads = (placement.gradients_sharded ? space.own_count : space.count) * grad_size,
       .accumulated = (ReducesUnsharded(space) ? space.count : space.own_count) * sum_size,
   };
@@ -74,7 +75,9 @@ absl::StatusOr<Storage> Storage::Allocate(const Layout& layout, Accumulate accum
 }
 
 Part Storage::OwnParams(const Layout& layout, const Extent& extent) const {
-  const bool cut = layout.SpaceOf(extent).placement.params_sharded;
+  const Space& space = layout.SpaceOf(extent);
+  if (space.offloaded) return {nullptr, layout.OwnCount(extent)};
+  const bool cut = space.placement.params_sharded;
   return {At(data_, extent.range.space, cut ? extent.own_begin : layout.OwnFirst(extent)),
           layout.OwnCount(extent)};
 }

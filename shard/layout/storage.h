@@ -56,7 +56,7 @@ class Storage {
            begin * grad_element_bytes_[static_cast<size_t>(space)];
   }
 
-  // What this rank owns of the params of an extent, where they rest.
+  // What this rank owns of the params of an extent, where they rest; nullptr as data if they are offloaded.
   Part OwnParams(const Layout& layout, const Extent& extent) const;
   // What a reduction of the extent leaves on this rank, where it rests: all of it, or its own part.
   Part Reduced(const Layout& layout, const Extent& extent) const;

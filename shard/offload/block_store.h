@@ -50,4 +50,13 @@ class BlockStore {
   virtual std::string_view how() const = 0;
 };
 
+// Of offsets and sizes.
+constexpr uint64_t RoundDownToBlock(uint64_t bytes) {
+  return bytes / BlockStore::kAlignment * BlockStore::kAlignment;
+}
+
+constexpr uint64_t RoundUpToBlock(uint64_t bytes) {
+  return RoundDownToBlock(bytes + BlockStore::kAlignment - 1);
+}
+
 }  // namespace weft

@@ -1,6 +1,6 @@
-// Optimizer state offloaded to a file in a directory.
+// Optimizer state, and params if that is wanted, offloaded to a file in a directory.
 //
-//   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<StateStore> store, OffloadToFile(plan, {.directory = "/scratch"}, timeout_ns, source));
+//   WEFT_ASSIGN_OR_RETURN(Offloaded offloaded, OffloadToFile(layout, plan, {.directory = "/scratch"}, timeout_ns, source, told));
 //
 // Thread-safety: any thread.
 #pragma once
@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "shard/layout/part_source.h"
 #include "shard/offload/offloaded_state.h"
 
 namespace weft {
@@ -24,7 +25,8 @@ struct OffloadOptions {
 
   std::string directory;
   size_t buffer_bytes = kBufferBytes;  // about so much memory
-  // What holds the state in place of a file: tests'.
+  bool params = false;                 // those that are sharded at rest, too
+  // What holds the state in place of a file: tests'. Asked again for another store of the same bytes, if params are offloaded.
   std::function<absl::StatusOr<std::unique_ptr<BlockStore>>(std::span<std::byte> memory,
                                                             uint64_t bytes)>
       make_store = nullptr;
@@ -32,10 +34,15 @@ struct OffloadOptions {
   bool any() const { return !directory.empty(); }
 };
 
-// The errors of OffloadState() and ScratchFile::Create(). `timeout_ns`: of a transfer; 0: WEFT_TIMEOUT_S.
-absl::StatusOr<std::unique_ptr<StateStore>> OffloadToFile(const OffloadPlan& plan,
-                                                          const OffloadOptions& options,
-                                                          int64_t timeout_ns,
-                                                          const BlockSource& source);
+struct Offloaded {
+  std::unique_ptr<StateStore> state;
+  std::unique_ptr<PartSource> params;  // nullptr if none are offloaded
+};
+
+// The errors of OffloadState(), ScratchFile and ParamReads::Start(). `timeout_ns`: of a transfer; 0: WEFT_TIMEOUT_S. `told` is
+// ParamReads's.
+absl::StatusOr<Offloaded> OffloadToFile(const Layout& layout, const OffloadPlan& plan,
+                                        const OffloadOptions& options, int64_t timeout_ns,
+                                        const BlockSource& source, std::function<void()> told);
 
 }  // namespace weft

@@ -14,15 +14,6 @@ namespace {
 
 constexpr size_t kSlots = 4;
 
-// What is there of a block from its first aligned byte on.
-std::span<std::byte> AlignedPart(const Block& block, size_t bytes) {
-  if (bytes == 0) return {};
-  const auto address = reinterpret_cast<uintptr_t>(block.data());
-  const size_t skipped =
-      (BlockStore::kAlignment - address % BlockStore::kAlignment) % BlockStore::kAlignment;
-  return {block.data() + skipped, bytes};
-}
-
 class OffloadedState : public StateStore {
  public:
   OffloadedState(StateWindows windows, Block memory, std::span<std::byte> slots, size_t slot_bytes,
@@ -56,37 +47,45 @@ class OffloadedState : public StateStore {
     return Explained(slots_.Visit(window, changes));
   }
 
-  absl::Status Leave() override { return Explained(slots_.Leave()); }
+  absl::Status Leave() override {
+    WEFT_RETURN_IF_ERROR(Explained(slots_.Leave()));
+    // Whoever reads params does so in the store.
+    return windows_.has_values ? Explained(slots_.AwaitWrites()) : absl::OkStatus();
+  }
 
   void Advance() override { store_->Advance(); }
 
   StateArrays At(int extent, size_t begin) const override {
     const WindowedStretch& stretch = StretchOf(extent, begin);
     WEFT_CHECK(stretch.window == slots_.visited());
-    auto* const window = reinterpret_cast<float*>(slots_.data());
-    const size_t at = begin - stretch.elements.first;
     const StateNeeds& needs = stretch.elements.needs;
+    const auto at = [&](weft_shard_state_kind_t kind) -> std::byte* {
+      const size_t size = StateBytesOf(needs, kind);
+      if (size == 0) return nullptr;
+      return slots_.data() + stretch.At(kind) + (begin - stretch.elements.first) * size;
+    };
     StateArrays arrays;
-    if (needs.main) arrays.main = window + stretch.main_at + at;
-    if (needs.moments >= 1) arrays.first_moment = window + stretch.first_moment_at + at;
-    if (needs.moments >= 2) arrays.second_moment = window + stretch.second_moment_at + at;
+    arrays.value = at(WEFT_SHARD_STATE_VALUE);
+    arrays.main = reinterpret_cast<float*>(at(WEFT_SHARD_STATE_MAIN));
+    arrays.first_moment = reinterpret_cast<float*>(at(WEFT_SHARD_STATE_MOMENT1));
+    arrays.second_moment = reinterpret_cast<float*>(at(WEFT_SHARD_STATE_MOMENT2));
     return arrays;
   }
 
   absl::Status Read(int extent, const UpdatedElements& elements, weft_shard_state_kind_t kind,
-                    float* to) override {
+                    void* to) override {
     return ForEachPart(extent, elements, kind, [&](int window, size_t begin, size_t bytes) {
       const absl::Status read = slots_.Read(window, begin, bytes, to);
-      to += bytes / sizeof(float);
+      to = static_cast<std::byte*>(to) + bytes;
       return read;
     });
   }
 
   absl::Status Write(int extent, const UpdatedElements& elements, weft_shard_state_kind_t kind,
-                     const float* from) override {
+                     const void* from) override {
     return ForEachPart(extent, elements, kind, [&](int window, size_t begin, size_t bytes) {
       const absl::Status written = slots_.Write(window, begin, bytes, from);
-      from += bytes / sizeof(float);
+      from = static_cast<const std::byte*>(from) + bytes;
       return written;
     });
   }
@@ -111,9 +110,9 @@ class OffloadedState : public StateStore {
     while (next < end) {
       const WindowedStretch& stretch = StretchOf(extent, next);
       const size_t part_end = std::min(end, stretch.elements.first + stretch.elements.count);
-      const size_t at = stretch.At(kind) + next - stretch.elements.first;
-      WEFT_RETURN_IF_ERROR(
-          Explained(body(stretch.window, at * sizeof(float), (part_end - next) * sizeof(float))));
+      const size_t size = StateBytesOf(stretch.elements.needs, kind);
+      const size_t at = stretch.At(kind) + (next - stretch.elements.first) * size;
+      WEFT_RETURN_IF_ERROR(Explained(body(stretch.window, at, (part_end - next) * size)));
       next = part_end;
     }
     return absl::OkStatus();
@@ -134,9 +133,12 @@ class OffloadedState : public StateStore {
 
 }  // namespace
 
-size_t OffloadPlan::memory_bytes() const {
-  const size_t bytes = slot_bytes * slot_count;
-  return bytes == 0 ? 0 : bytes + BlockStore::kAlignment;
+std::span<std::byte> AlignedPart(const Block& block, size_t bytes) {
+  if (bytes == 0) return {};
+  const auto address = reinterpret_cast<uintptr_t>(block.data());
+  const size_t skipped =
+      (BlockStore::kAlignment - address % BlockStore::kAlignment) % BlockStore::kAlignment;
+  return {block.data() + skipped, bytes};
 }
 
 OffloadPlan PlanOffload(std::span<const OptimizerGroup> groups, const Registry& registry,
@@ -146,8 +148,13 @@ OffloadPlan PlanOffload(std::span<const OptimizerGroup> groups, const Registry& 
   const auto windows =
       static_cast<size_t>(std::count_if(plan.windows.places.begin(), plan.windows.places.end(),
                                         [](const WindowPlace& place) { return place.bytes > 0; }));
-  plan.slot_bytes = plan.windows.largest_bytes;
-  plan.slot_count = std::min(windows, kSlots);
+  plan.slots = {.slot_bytes = plan.windows.largest_bytes, .slot_count = std::min(windows, kSlots)};
+  if (plan.windows.has_values) {
+    const size_t share = buffer_bytes / (4 * kSlots) / BlockStore::kAlignment;
+    plan.reads = {.slot_bytes = std::clamp(share * BlockStore::kAlignment, BlockStore::kAlignment,
+                                           OffloadPlan::kReadBytesMax / kSlots),
+                  .slot_count = kSlots};
+  }
   return plan;
 }
 
@@ -155,15 +162,15 @@ absl::StatusOr<std::unique_ptr<StateStore>> OffloadState(const OffloadPlan& plan
                                                          const BlockSource& source,
                                                          BlockStoreMaker make) {
   absl::StatusOr<Block> memory =
-      Block::Allocate(source, WEFT_SHARD_TIER_OPTIMIZER, plan.memory_bytes());
+      Block::Allocate(source, WEFT_SHARD_TIER_OPTIMIZER, plan.slots.memory_bytes());
   if (!memory.ok()) {
-    return Annotate(memory.status(), StrCat("allocating ", plan.memory_bytes(),
+    return Annotate(memory.status(), StrCat("allocating ", plan.slots.memory_bytes(),
                                             " bytes for windows of the optimizer's state: "));
   }
-  const std::span<std::byte> slots = AlignedPart(*memory, plan.slot_bytes * plan.slot_count);
+  const std::span<std::byte> slots = AlignedPart(*memory, plan.slots.bytes());
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<BlockStore> store, make(slots));
-  return std::make_unique<OffloadedState>(plan.windows, *std::move(memory), slots, plan.slot_bytes,
-                                          std::move(store));
+  return std::make_unique<OffloadedState>(plan.windows, *std::move(memory), slots,
+                                          plan.slots.slot_bytes, std::move(store));
 }
 
 }  // namespace weft

@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "base/fd.h"
 #include "shard/offload/block_store.h"
 #include "shard/offload/open_queue.h"
 #include "shard/offload/queued_store.h"
@@ -45,6 +46,12 @@ class ScratchFile : public BlockStore {
   // none. CORRUPT: the disk does not return what was written. Others as FileError(). Nothing is left then.
   static absl::StatusOr<std::unique_ptr<ScratchFile>> Create(const Config& config);
 
+  // Another store of the same file, with a queue of its own, which may be used by another thread and outlive this one. Transfers of both that
+  // touch the same bytes, one of them a write, are the callers' to wait between. `buffers` as in Config. SYSTEM_ERROR if there is no
+  // descriptor or thread to be had.
+  absl::StatusOr<std::unique_ptr<BlockStore>> OpenAgain(
+      std::span<const std::span<std::byte>> buffers) const;
+
   Ticket StartRead(uint64_t offset, std::byte* to, size_t bytes) override {
     return store_.StartRead(offset, to, bytes);
   }
@@ -62,8 +69,14 @@ class ScratchFile : public BlockStore {
   std::string_view how() const override { return how_; }
 
  private:
-  ScratchFile(std::string how, std::unique_ptr<BlockQueue> queue, QueuedStore::Settings settings);
+  ScratchFile(const Config& config, UniqueFd file, bool direct, std::unique_ptr<BlockQueue> queue);
 
+  static absl::StatusOr<std::unique_ptr<BlockQueue>> OpenQueue(const Config& config, bool direct,
+                                                               const UniqueFd& file);
+
+  const Config config_;  // without buffers
+  const UniqueFd file_;
+  const bool direct_;
   const std::string how_;
   QueuedStore store_;
 };

@@ -5,16 +5,19 @@
 //
 // Windows are numbered, and lie in the file, in the order in which updates go, so an update reads and writes the file from its beginning to
 // its end. A window is cut where the optimizer's threads cut their work (piece.h), and may have the ends of many small params of
-// several extents. In a window lie all main copies, then all first moments, then all second ones, each from a multiple of
-// BlockStore::kAlignment on.
+// several extents. In a window lie all params that are offloaded, then all main copies, all first moments and all second ones, each from a
+// multiple of BlockStore::kAlignment on. Frozen params that are offloaded lie behind all others, in windows that no update visits.
 //
 // Thread-safety: a value and pure functions.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "weft/shard_state.h"
 
 #include "shard/layout/layout.h"
 #include "shard/layout/registry.h"
@@ -30,25 +33,24 @@ struct WindowPlace {
   size_t bytes = 0;
 };
 
-// Elements of one extent and one window that lie side by side and keep the same; where, in float32 from the window's beginning.
+// Elements of one extent and one window that lie side by side and keep the same, and where.
 struct WindowedStretch {
   StateStretch elements;
   int window = 0;
-  size_t main_at = 0;
-  size_t first_moment_at = 0;
-  size_t second_moment_at = 0;
+  std::array<size_t, WEFT_SHARD_STATE_KINDS> at =
+      {};  // by kind, in bytes from the window's beginning
 
-  // Not of WEFT_SHARD_STATE_VALUE.
-  size_t At(weft_shard_state_kind_t kind) const {
-    if (kind == WEFT_SHARD_STATE_MAIN) return main_at;
-    return kind == WEFT_SHARD_STATE_MOMENT1 ? first_moment_at : second_moment_at;
-  }
+  size_t At(weft_shard_state_kind_t kind) const { return at[static_cast<size_t>(kind)]; }
 };
+
+// Of an element that needs it.
+size_t StateBytesOf(const StateNeeds& needs, weft_shard_state_kind_t kind);
 
 struct StateWindows {
   std::vector<WindowPlace> places;                      // by window
   std::vector<std::vector<StateWindow>> of_extent;      // by extent
   std::vector<std::vector<WindowedStretch>> stretches;  // by extent, by first element
+  bool has_values = false;                              // of params that are offloaded
   uint64_t file_bytes = 0;
   size_t largest_bytes = 0;  // of a window
   // What an update moves if no window is still in memory: where norms of whole params are needed, windows are read twice.

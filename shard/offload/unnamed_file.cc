@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/direct_io.h"
 #include "base/files.h"
 #include "base/pages.h"
 #include "base/seams.h"
@@ -67,11 +68,6 @@ int MakeLong(int fd, uint64_t bytes) {
   if (!unknown) return error_number;
   if (BytesFree(fd) < bytes) return ENOSPC;
   return ftruncate(fd, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
-}
-
-bool SetDirect(int fd, bool direct) {
-  const int flags = fcntl(fd, F_GETFL);
-  return flags >= 0 && fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
 // What a transfer says of O_DIRECT, which some file systems take and then refuse. Other errors are for who needs the disk to say.

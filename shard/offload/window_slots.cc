@@ -165,9 +165,8 @@ absl::Status WindowSlots::Borrow(Slot** slot) {
 
 absl::Status WindowSlots::MoveBlocks(const Slot& slot, int window, size_t begin, size_t end,
                                      bool writes) {
-  constexpr size_t kBlock = BlockStore::kAlignment;
-  begin = begin / kBlock * kBlock;
-  end = (end + kBlock - 1) / kBlock * kBlock;
+  begin = static_cast<size_t>(RoundDownToBlock(begin));
+  end = static_cast<size_t>(RoundUpToBlock(end));
   const uint64_t offset = places_[static_cast<size_t>(window)].offset + begin;
   std::byte* const memory = slot.memory + begin;
   return Await(writes ? store_.StartWrite(offset, memory, end - begin)
@@ -203,6 +202,13 @@ absl::Status WindowSlots::Write(int window, size_t begin, size_t bytes, const vo
   }
   std::memcpy(slot->memory + begin, from, bytes);
   return MoveBlocks(*slot, window, begin, begin + bytes, /*writes=*/true);
+}
+
+absl::Status WindowSlots::AwaitWrites() {
+  for (Slot& slot : slots_) {
+    if (slot.ticket != 0 && slot.writes) WEFT_RETURN_IF_ERROR(WaitFor(slot));
+  }
+  return failure_;
 }
 
 absl::Status WindowSlots::Drain() {

@@ -50,6 +50,8 @@ class WindowSlots {
   absl::Status Read(int window, size_t begin, size_t bytes, void* to);
   absl::Status Write(int window, size_t begin, size_t bytes, const void* from);
 
+  // Waits for what is being written.
+  absl::Status AwaitWrites();
   // Waits for all transfers.
   absl::Status Drain();
 

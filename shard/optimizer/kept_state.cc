@@ -15,6 +15,7 @@ constexpr std::array kKeptKinds = {WEFT_SHARD_STATE_MAIN, WEFT_SHARD_STATE_MOMEN
                                    WEFT_SHARD_STATE_MOMENT2};
 
 bool Has(const StateNeeds& needs, weft_shard_state_kind_t kind) {
+  if (kind == WEFT_SHARD_STATE_VALUE) return needs.value_bytes > 0;
   if (kind == WEFT_SHARD_STATE_MAIN) return needs.main;
   return needs.moments >= (kind == WEFT_SHARD_STATE_MOMENT1 ? 1 : 2);
 }
@@ -29,10 +30,7 @@ KeptState::KeptState(const std::vector<OptimizerGroup>& groups, const Registry& 
       store_(std::move(store)),
       mains_(registry.params().size()) {
   for (size_t param = 0; param < registry.params().size(); ++param) {
-    const ParamSpec& spec = registry.params()[param];
-    StateNeeds needs;
-    if (!spec.frozen && spec.count > 0)
-      needs = weft::NeedsOf(groups[static_cast<size_t>(spec.group)], spec.dtype);
+    const StateNeeds needs = NeedsOfParam(groups, registry, layout, static_cast<int>(param));
     needs_.push_back(needs);
     if (needs.main) {
       widenables_[static_cast<size_t>(layout.places[param].extent)].push_back(
@@ -81,8 +79,14 @@ KeptState::Elements KeptState::Within(const Elements& elements, const StateWindo
 
 void KeptState::Widen(const Storage& storage, const Elements& here) const {
   const Extent& extent = layout_.extents[static_cast<size_t>(here.extent)];
-  weft::Widen(layout_.SpaceOf(extent).dtype, UpdatedParamsAt(storage, layout_, extent, here.begin),
-              here.count, store_->At(here.extent, here.begin).main);
+  weft::Widen(layout_.SpaceOf(extent).dtype, ParamsAt(storage, here.extent, here.begin), here.count,
+              store_->At(here.extent, here.begin).main);
+}
+
+std::byte* KeptState::ParamsAt(const Storage& storage, int extent, size_t begin) const {
+  const Extent& of = layout_.extents[static_cast<size_t>(extent)];
+  if (layout_.SpaceOf(of).offloaded) return store_->At(extent, begin).value;
+  return UpdatedParamsAt(storage, layout_, of, begin);
 }
 
 bool KeptState::IsOld(int param) const {
@@ -122,7 +126,7 @@ absl::Status KeptState::MakeMains(const Storage& storage) {
   return store_->Leave();
 }
 
-float* KeptState::Tell(const Storage& storage, int param, weft_shard_state_kind_t kind) {
+void* KeptState::Tell(const Storage& storage, int param, weft_shard_state_kind_t kind) {
   if (!store_->resident()) return nullptr;
   const Elements kept = KeptOf(param);
   if (kind == WEFT_SHARD_STATE_MAIN) {
@@ -134,27 +138,27 @@ float* KeptState::Tell(const Storage& storage, int param, weft_shard_state_kind_
 }
 
 absl::Status KeptState::Read(const Storage& storage, int param, weft_shard_state_kind_t kind,
-                             const OwnedElements& elements, float* to) {
+                             const OwnedElements& elements, void* to) {
   MutexLock lock(mutex_);
   if (kind == WEFT_SHARD_STATE_MAIN && IsOld(param)) WEFT_RETURN_IF_ERROR(MakeMains(storage));
   return ReadKept(param, kind, elements, to);
 }
 
 absl::Status KeptState::ReadHeld(int param, weft_shard_state_kind_t kind,
-                                 const OwnedElements& elements, float* to) {
+                                 const OwnedElements& elements, void* to) {
   MutexLock lock(mutex_);
   return ReadKept(param, kind, elements, to);
 }
 
 absl::Status KeptState::ReadKept(int param, weft_shard_state_kind_t kind,
-                                 const OwnedElements& elements, float* to) {
+                                 const OwnedElements& elements, void* to) {
   if (elements.count == 0) return absl::OkStatus();
   const Place& place = layout_.places[static_cast<size_t>(param)];
   return store_->Read(place.extent, {place.begin + elements.begin, elements.count}, kind, to);
 }
 
 absl::Status KeptState::Write(const Storage& storage, int param, weft_shard_state_kind_t kind,
-                              const OwnedElements& elements, const float* from) {
+                              const OwnedElements& elements, const void* from) {
   if (elements.count == 0) return absl::OkStatus();
   const Place& place = layout_.places[static_cast<size_t>(param)];
   MutexLock lock(mutex_);
@@ -193,6 +197,17 @@ absl::StatusOr<Digest> KeptState::DigestOf(int param) {
     all.Update(of_kind.bytes.data(), of_kind.bytes.size());
   }
   return all.Finish();
+}
+
+absl::StatusOr<Digest> KeptState::ValueDigestOf(int param) {
+  const size_t size = NeedsOf(param).value_bytes;
+  MutexLock lock(mutex_);
+  store_->Expect({});
+  Hasher hasher;
+  WEFT_RETURN_IF_ERROR(ForEachWindow(KeptOf(param), /*changes=*/false, [&](const Elements& here) {
+    hasher.Update(store_->At(here.extent, here.begin).value, here.count * size);
+  }));
+  return hasher.Finish();
 }
 
 absl::StatusOr<std::shared_ptr<const void>> KeptState::Hold(const Storage& storage,

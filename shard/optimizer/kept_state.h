@@ -47,30 +47,35 @@ class KeptState {
 
   bool resident() const { return store_->resident(); }
 
-  // Whether there is a state of that kind for the param, on this rank or on others. Not of WEFT_SHARD_STATE_VALUE, here and below.
+  // Whether there is a state of that kind for the param, on this rank or on others; WEFT_SHARD_STATE_VALUE, here and below, of params that
+  // are offloaded.
   bool Keeps(int param, weft_shard_state_kind_t kind) const;
 
   const StateNeeds& NeedsOf(int param) const { return needs_[static_cast<size_t>(param)]; }
 
-  // Elements of the param that this rank keeps a state for.
+  // Elements of the param that this rank keeps something of.
   OwnedElements PartOf(int param) const;
 
+  // Where params are that this rank updates, from element `begin` of the space on: with their state, whose window is visited, or where they rest.
+  std::byte* ParamsAt(const Storage& storage, int extent, size_t begin) const;
   // Where this rank's part of it is for good; nullptr if it has none, or it is not resident. Whoever asks may read and write it.
-  float* Tell(const Storage& storage, int param, weft_shard_state_kind_t kind);
+  void* Tell(const Storage& storage, int param, weft_shard_state_kind_t kind);
   // Elements of the param, within its part. An error is the store's: updates fail too from then on.
   absl::Status Read(const Storage& storage, int param, weft_shard_state_kind_t kind,
-                    const OwnedElements& elements, float* to);
+                    const OwnedElements& elements, void* to);
   absl::Status Write(const Storage& storage, int param, weft_shard_state_kind_t kind,
-                     const OwnedElements& elements, const float* from);
-  // Covers all kinds of the param; a main copy that is to be made anew does not count.
+                     const OwnedElements& elements, const void* from);
+  // Covers all kinds of the param but its value; a main copy that is to be made anew does not count.
   absl::StatusOr<Digest> DigestOf(int param);
+  // Of its value, as it would have in memory.
+  absl::StatusOr<Digest> ValueDigestOf(int param);
 
   // Whether main copies are to be made anew before they can be told, read or held: that changes them, so AwaitUnheld() first.
   bool MainsAreOld();
   // While it lives nothing changes, and another thread may call ReadHeld. As StateHolds::Take.
   absl::StatusOr<std::shared_ptr<const void>> Hold(const Storage& storage, int64_t until_ns);
   absl::Status ReadHeld(int param, weft_shard_state_kind_t kind, const OwnedElements& elements,
-                        float* to);
+                        void* to);
 
   // As StateHolds::AwaitNone. Before updates, and whatever else changes what is kept.
   absl::Status AwaitUnheld(absl::FunctionRef<absl::Status()> look) {
@@ -110,7 +115,7 @@ class KeptState {
   // Those that are in the window; none if they are of another extent.
   static Elements Within(const Elements& elements, const StateWindow& window);
   absl::Status ReadKept(int param, weft_shard_state_kind_t kind, const OwnedElements& elements,
-                        float* to) WEFT_REQUIRES(mutex_);
+                        void* to) WEFT_REQUIRES(mutex_);
   // Visits all windows that have some of these elements, in order.
   absl::Status ForEachWindow(const Elements& elements, bool changes,
                              absl::FunctionRef<void(const Elements& here)> body)

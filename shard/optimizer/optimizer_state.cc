@@ -36,6 +36,13 @@ absl::Status CheckUpdatable(std::span<const OptimizerGroup> groups, const Regist
   for (size_t i = 0; i < registry.params().size(); ++i) {
     const ParamSpec& param = registry.params()[i];
     const weft_optimizer_kind_t kind = groups[static_cast<size_t>(param.group)].kind;
+    const Space& space = layout.spaces[static_cast<size_t>(layout.places[i].space)];
+    if (space.offloaded && !param.frozen && kind == WEFT_OPTIMIZER_OWN) {
+      return CannotUpdate(param,
+                          "is of kind OWN, so its part is yours to update in memory, and params "
+                          "that are sharded are to rest in a file; offload the state alone, or put "
+                          "it into a param group of another kind");
+    }
     if (param.frozen || kind == WEFT_OPTIMIZER_OWN) continue;
     if (param.dtype == WEFT_FLOAT64) {
       return CannotUpdate(
@@ -88,13 +95,25 @@ StateNeeds NeedsOf(const OptimizerGroup& group, weft_dtype_t dtype) {
   return {.main = dtype != WEFT_FLOAT32, .moments = MomentCount(group)};
 }
 
+StateNeeds NeedsOfParam(std::span<const OptimizerGroup> groups, const Registry& registry,
+                        const Layout& layout, int param) {
+  const auto index = static_cast<size_t>(param);
+  const ParamSpec& spec = registry.params()[index];
+  if (spec.count == 0) return {};
+  StateNeeds needs;
+  if (!spec.frozen) needs = NeedsOf(groups[static_cast<size_t>(spec.group)], spec.dtype);
+  const Space& space = layout.spaces[static_cast<size_t>(layout.places[index].space)];
+  if (space.offloaded) needs.value_bytes = DtypeSize(spec.dtype);
+  return needs;
+}
+
 bool NormsChangeState(const OptimizerGroup& group) {
   return group.kind == WEFT_OPTIMIZER_LAMB;
 }
 
 // LAMB's moments have been updated with its norms.
 bool UpdateChangesState(const OptimizerGroup& group, const StateNeeds& needs) {
-  return needs.main || (needs.moments > 0 && !NormsChangeState(group));
+  return needs.main || needs.value_bytes > 0 || (needs.moments > 0 && !NormsChangeState(group));
 }
 
 std::vector<std::vector<int>> ParamsByExtent(const Layout& layout) {
@@ -117,8 +136,9 @@ std::vector<int> UpdateOrder(const Layout& layout) {
 
 UpdatedElements StateOfParam(const Registry& registry, const Layout& layout, int param) {
   const ParamSpec& spec = registry.params()[static_cast<size_t>(param)];
-  if (spec.frozen || spec.count == 0) return {};
   const Place& place = layout.places[static_cast<size_t>(param)];
+  const bool frozen = spec.frozen && !layout.spaces[static_cast<size_t>(place.space)].offloaded;
+  if (frozen || spec.count == 0) return {};
   const UpdatedElements own = UpdatedBy(layout, layout.extents[static_cast<size_t>(place.extent)]);
   const size_t begin = std::max(place.begin, own.first);
   const size_t end = std::min(place.begin + RoundUpToCut(spec.count), own.first + own.count);
@@ -133,8 +153,7 @@ std::vector<StateStretch> StretchesOf(std::span<const OptimizerGroup> groups,
   for (const int param : params) {
     const UpdatedElements kept = StateOfParam(registry, layout, param);
     if (kept.count == 0) continue;
-    const ParamSpec& spec = registry.params()[static_cast<size_t>(param)];
-    const StateNeeds needs = NeedsOf(groups[static_cast<size_t>(spec.group)], spec.dtype);
+    const StateNeeds needs = NeedsOfParam(groups, registry, layout, param);
     if (stretches.empty() || !(stretches.back().needs == needs))
       stretches.push_back({.first = kept.first, .needs = needs});
     stretches.back().count += kept.count;

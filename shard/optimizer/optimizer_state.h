@@ -31,21 +31,30 @@ struct UpdatedElements {
 // Those of an extent whose params are trainable that this rank updates.
 UpdatedElements UpdatedBy(const Layout& layout, const Extent& extent);
 
-// Where they rest, from element `begin` of the space on: params lie whole in their space, or as this rank's part alone.
+// Where they rest in memory, from element `begin` of the space on: params lie whole in their space, or as this rank's part alone.
 std::byte* UpdatedParamsAt(const Storage& storage, const Layout& layout, const Extent& extent,
                            size_t begin);
 
-// What is kept of an element, in float32 each.
+// What is kept of an element, in float32 each but for its value.
 struct StateNeeds {
   bool main = false;  // a main copy
   int moments = 0;
+  size_t value_bytes = 0;  // of the param itself, where it rests with its state (Space::offloaded)
 
   size_t floats() const { return (main ? 1 : 0) + static_cast<size_t>(moments); }
+
+  size_t bytes() const { return value_bytes + floats() * sizeof(float); }
+
+  bool any() const { return bytes() > 0; }
 
   bool operator==(const StateNeeds&) const = default;
 };
 
 StateNeeds NeedsOf(const OptimizerGroup& group, weft_dtype_t dtype);
+
+// Of a param, which may be frozen, with its value if that is offloaded. `groups` are those that the params name.
+StateNeeds NeedsOfParam(std::span<const OptimizerGroup> groups, const Registry& registry,
+                        const Layout& layout, int param);
 
 // Whether an update changes something of what is kept: its norms (ShardOptimizer::StartNorms), and what follows.
 bool NormsChangeState(const OptimizerGroup& group);
@@ -65,7 +74,7 @@ std::vector<std::vector<int>> ParamsByExtent(const Layout& layout);
 std::vector<int> UpdateOrder(const Layout& layout);
 
 // UNSUPPORTED for params that their groups cannot update: trainable float64 but for OWN; of MUON what is no matrix, or lies on several
-// ranks. The same on all ranks.
+// ranks; of OWN what is offloaded. The same on all ranks.
 absl::Status CheckUpdatable(std::span<const OptimizerGroup> groups, const Registry& registry,
                             const Layout& layout);
 
@@ -83,7 +92,8 @@ size_t StateBytes(std::span<const OptimizerGroup> groups, const Registry& regist
 size_t ScratchBytes(std::span<const OptimizerGroup> groups, const Registry& registry,
                     const Layout& layout);
 
-// Elements of a param that this rank keeps a state for, with the padding behind it, which is updated too; none of frozen and empty ones.
+// Elements of a param that this rank keeps something of, with the padding behind it, which is updated too; none of empty ones, and of frozen
+// ones unless they are offloaded.
 UpdatedElements StateOfParam(const Registry& registry, const Layout& layout, int param);
 
 // Those of `params`, all of one extent.

@@ -62,13 +62,13 @@ size_t ResidentState::bytes() const {
 }
 
 absl::Status ResidentState::Read(int extent, const UpdatedElements& elements,
-                                 weft_shard_state_kind_t kind, float* to) {
+                                 weft_shard_state_kind_t kind, void* to) {
   std::memcpy(to, At(extent, elements.first).Of(kind), elements.count * sizeof(float));
   return absl::OkStatus();
 }
 
 absl::Status ResidentState::Write(int extent, const UpdatedElements& elements,
-                                  weft_shard_state_kind_t kind, const float* from) {
+                                  weft_shard_state_kind_t kind, const void* from) {
   std::memcpy(At(extent, elements.first).Of(kind), from, elements.count * sizeof(float));
   return absl::OkStatus();
 }

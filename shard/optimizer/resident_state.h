@@ -46,9 +46,9 @@ class ResidentState : public StateStore {
 
   StateArrays At(int extent, size_t begin) const override;
   absl::Status Read(int extent, const UpdatedElements& elements, weft_shard_state_kind_t kind,
-                    float* to) override;
+                    void* to) override;
   absl::Status Write(int extent, const UpdatedElements& elements, weft_shard_state_kind_t kind,
-                     const float* from) override;
+                     const void* from) override;
 
  private:
   struct Placed {

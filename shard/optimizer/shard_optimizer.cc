@@ -213,8 +213,8 @@ std::byte* ShardOptimizer::GradientsOf(const Storage& storage, const UpdateRange
 OptimizerArrays ShardOptimizer::ArraysOf(const Storage& storage, const UpdateRange& range) const {
   const Extent& extent = layout_.extents[static_cast<size_t>(range.extent)];
   const Space& space = layout_.SpaceOf(extent);
-  std::byte* const params = UpdatedParamsAt(storage, layout_, extent, range.begin);
   const StateArrays state = kept_.store().At(range.extent, range.begin);
+  std::byte* const params = kept_.ParamsAt(storage, range.extent, range.begin);
   OptimizerArrays arrays;
   arrays.weights = state.main == nullptr ? reinterpret_cast<float*>(params) : state.main;
   arrays.cast = state.main == nullptr ? nullptr : params;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/interrupt.h"
 #include "base/later.h"
 #include "base/mutex.h"
 #include "base/status.h"
@@ -48,8 +49,10 @@ absl::Status StateHolds::AwaitNone(absl::FunctionRef<absl::Status()> look) {
                          "within the timeout of the checkpoint; is its disk in order, or is "
                          "timeout_ns of weft_checkpoint_config_t too short for it?");
       }
-      lock.WaitUntil(shared_->changed, std::min(until_ns, Later(now_ns, kLookNs)));
+      lock.WaitUntil(shared_->changed,
+                     std::min(until_ns, Later(now_ns, UntilInterruptNs(kLookNs))));
     }
+    WEFT_RETURN_IF_ERROR(CheckInterrupt("waiting for a checkpoint to have read this state"));
     WEFT_RETURN_IF_ERROR(look());
   }
 }

@@ -23,6 +23,7 @@ class StateHolds {
   // `until_ns`, of MonotonicNs's clock: when whoever has it must have let it go.
   std::shared_ptr<const void> Take(int64_t until_ns);
   // TIMEOUT if one is still there when it must not be any more. `look` is called now and then; what it returns, if not Ok, ends the wait.
+  // INTERRUPTED as this thread's check says.
   absl::Status AwaitNone(absl::FunctionRef<absl::Status()> look);
 
  private:

@@ -9,7 +9,8 @@
 //   WEFT_RETURN_IF_ERROR(store.Leave());
 //
 // The state lies in windows: what is in memory together. A window may have elements of several extents, and an extent may lie in several
-// windows; MUON's matrices lie in one each. State begins as zeros.
+// windows; MUON's matrices lie in one each. State begins as zeros. Params that are offloaded (Space::offloaded) lie there too, frozen ones in
+// windows that no update visits; while nothing is visited, others may read them where the store keeps them (shard/offload/param_reads.h).
 //
 // Thread-safety: one thread at a time; what At() tells may be used by any while the window is visited.
 #pragma once
@@ -26,12 +27,13 @@ namespace weft {
 
 // Where the state of an element is; nullptr for what is not kept.
 struct StateArrays {
+  std::byte* value = nullptr;  // of the param itself, if it rests here
   float* main = nullptr;
   float* first_moment = nullptr;
   float* second_moment = nullptr;
 
-  // Not of WEFT_SHARD_STATE_VALUE.
-  float* Of(weft_shard_state_kind_t kind) const {
+  void* Of(weft_shard_state_kind_t kind) const {
+    if (kind == WEFT_SHARD_STATE_VALUE) return value;
     if (kind == WEFT_SHARD_STATE_MAIN) return main;
     return kind == WEFT_SHARD_STATE_MOMENT1 ? first_moment : second_moment;
   }
@@ -67,9 +69,9 @@ class StateStore {
 
   // One kind of these elements of one param, while nothing is visited. Errors as Visit().
   virtual absl::Status Read(int extent, const UpdatedElements& elements,
-                            weft_shard_state_kind_t kind, float* to) = 0;
+                            weft_shard_state_kind_t kind, void* to) = 0;
   virtual absl::Status Write(int extent, const UpdatedElements& elements,
-                             weft_shard_state_kind_t kind, const float* from) = 0;
+                             weft_shard_state_kind_t kind, const void* from) = 0;
 };
 
 }  // namespace weft

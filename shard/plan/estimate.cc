@@ -82,6 +82,9 @@ void TakeRest(const EstimateInput& input, const ContextPlan& plan, Estimate* est
   rest.main = 0;
   rest.optimizer =
       std::min(estimate->offload_bytes, static_cast<double>(OffloadOptions::kBufferBytes));
+  if (!input.offload_params || !PlacementOf(estimate->strategy).params_sharded) return;
+  estimate->offload_bytes += std::exchange(rest.params, 0);
+  rest.optimizer += static_cast<double>(OffloadPlan::kReadBytesMax);
 }
 
 // The last micro-batch's forward: when its first call begins, and the event with which backward does.

@@ -49,6 +49,7 @@ struct EstimateInput {
   weft_shard_views_t views = WEFT_SHARD_VIEWS_MOVE;
   // Main copies and the optimizer's state are in files (weft/shard_offload.h).
   bool offload = false;
+  bool offload_params = false;  // with it, params that are sharded at rest
 };
 
 // Bytes per rank that stay from step to step.
@@ -73,7 +74,7 @@ struct SentElements {
 struct Estimate {
   weft_shard_preset_t strategy = WEFT_SHARD_NO_SHARD;
   RestBytes rest;
-  double offload_bytes = 0;   // in a rank's file; a step reads and writes as many
+  double offload_bytes = 0;   // in a rank's file; an update reads and writes as many
   double kept_params = 0;     // elements unsharded from forward to backward, own share included
   double forward_bytes = 0;   // above what rests, at the most, in forward
   double backward_bytes = 0;  // in backward: all of the pool

@@ -10,7 +10,9 @@
 #include "comm/kernels/dtype.h"
 #include "shard/layout/global_interval.h"
 #include "shard/layout/write_share.h"
+#include "shard/offload/value_runs.h"
 #include "shard/optimizer/optimizer_state.h"
+#include "shard/step/prediction.h"
 
 namespace weft {
 namespace {
@@ -36,6 +38,24 @@ void AddGathers(const Layout& layout, const Schedule& schedule, const std::vecto
     }
     has_part[unit] = gather.part() >= 0;
   }
+}
+
+// What gathers read from a file in a step: this rank's part of each unit that is offloaded.
+uint64_t FetchedBytes(const Layout& layout, const OffloadPlan& offload, const Schedule& schedule) {
+  uint64_t bytes = 0;
+  if (!offload.windows.has_values) return bytes;
+  std::vector<bool> has_part(layout.units.size(), false);
+  for (size_t i = 0; i < schedule.gather_count(); ++i) {
+    const Occurrence gather = schedule.Gather(i);
+    const auto unit = static_cast<size_t>(gather.index());
+    for (const int index : layout.units[unit].extents) {
+      if (has_part[unit]) continue;
+      for (const ValueRun& run : ValueRunsOf(offload.windows, index, offload.reads.slot_bytes))
+        bytes += run.read_bytes();
+    }
+    has_part[unit] = gather.part() >= 0;
+  }
+  return bytes;
 }
 
 // How often gradients are reduced in a step, and sums of replicas across these.
@@ -94,7 +114,8 @@ void TakeCheckpointBytes(const PlanInput& input, const Layout& layout, weft_shar
     const ParamSpec& spec = params[param];
     const size_t share = WriteShare(layout, layout.places[param], spec.count).count;
     const size_t values = DtypeSize(spec.dtype) * share;
-    plan->checkpoint_value_bytes += values;
+    const bool offloaded = layout.spaces[static_cast<size_t>(layout.places[param].space)].offloaded;
+    plan->checkpoint_value_bytes += offloaded ? 0 : values;
     plan->checkpoint_bytes += values;
     if (spec.frozen || input.groups.empty()) continue;
     const OptimizerGroup& group = input.groups[static_cast<size_t>(spec.group)];
@@ -125,7 +146,8 @@ weft_shard_plan_t NumbersOf(const PlanInput& input, const ContextPlan& made) {
                                 : made.offload.memory_bytes();
   }
   plan.offload_bytes = made.offload.windows.file_bytes;
-  plan.offload_read_bytes = made.offload.windows.read_bytes;
+  plan.offload_read_bytes = made.offload.windows.read_bytes +
+                            FetchedBytes(layout, made.offload, made.expected[WEFT_SHARD_TRAIN]);
   plan.offload_written_bytes = made.offload.windows.written_bytes;
   TakeCheckpointBytes(input, layout, &plan);
   plan.pool_bytes = made.moving_bytes + made.places.bytes;
@@ -204,16 +226,27 @@ ScheduleInput ScheduleInputOf(const PlanInput& input, const Layout& layout, weft
 }
 
 std::vector<Event> ExpectedEvents(const PlanInput& input, weft_shard_mode_t mode) {
-  const bool train = mode == WEFT_SHARD_TRAIN;
-  return input.order == nullptr
-             ? PredictEvents(input.registry->units().size(), train, input.microbatches)
-             : PredictEvents(*input.order, train, input.microbatches);
+  std::vector<int> order, within;
+  for (const UnitSpec& unit : input.registry->units()) {
+    order.push_back(static_cast<int>(order.size()));
+    within.push_back(unit.within);
+  }
+  return PredictEvents(input.order == nullptr ? order : *input.order, within,
+                       mode == WEFT_SHARD_TRAIN, input.microbatches);
 }
 
 absl::StatusOr<ContextPlan> MakePlan(const PlanInput& input) {
   WEFT_RETURN_IF_ERROR(CheckGlobalIntervals(input.registry->params()));
   ContextPlan plan;
-  plan.layout = MakeLayout(*input.registry, input.limits, input.member, input.inner);
+  plan.layout =
+      MakeLayout(*input.registry, input.limits, input.member, input.inner, input.offload_params);
+  const bool any_offloaded = std::any_of(plan.layout.spaces.begin(), plan.layout.spaces.end(),
+                                         [](const Space& space) { return space.offloaded; });
+  if (any_offloaded && input.groups.empty()) {
+    return MakeError(WEFT_INVALID_USAGE, {.operation = "finalize"},
+                     "params are to be offloaded, and the context has no optimizer that could "
+                     "update them where they are; give it one, or offload nothing");
+  }
   if (!input.groups.empty()) {
     WEFT_RETURN_IF_ERROR(CheckUpdatable(input.groups, *input.registry, plan.layout));
   }

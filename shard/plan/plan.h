@@ -42,6 +42,7 @@ struct PlanInput {
   int microbatches = 1;
   weft_shard_views_t views = WEFT_SHARD_VIEWS_MOVE;
   size_t offload_buffer_bytes = 0;  // 0: optimizer state stays in memory
+  bool offload_params = false;      // those that are sharded at rest are offloaded with it
 
   bool reduces_every() const { return accumulate != Accumulate::kNothing; }
 };
@@ -82,7 +83,7 @@ ScheduleInput ScheduleInputOf(const PlanInput& input, const Layout& layout, weft
 std::vector<Event> ExpectedEvents(const PlanInput& input, weft_shard_mode_t mode);
 
 // OUT_OF_MEMORY if the least pool is larger than the budget, UNSUPPORTED for params that the optimizer cannot
-// update.
+// update, INVALID_USAGE if params are to be offloaded and there is no optimizer.
 absl::StatusOr<ContextPlan> MakePlan(const PlanInput& input);
 
 }  // namespace weft

@@ -437,30 +437,6 @@ Schedule MakeWritten(const ScheduleInput& input, std::vector<Event> events, bool
 
 }  // namespace
 
-std::vector<Event> PredictEvents(size_t units, bool train, int microbatches) {
-  std::vector<int> order(units);
-  std::iota(order.begin(), order.end(), 0);
-  return PredictEvents(order, train, microbatches);
-}
-
-std::vector<Event> PredictEvents(const std::vector<int>& order, bool train, int microbatches) {
-  std::vector<Event> events;
-  for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
-    events.push_back({Kind::kMicrobatchBegin, microbatch == microbatches - 1 ? 1 : 0});
-    for (const int unit : order) {
-      events.push_back({Kind::kPreForward, unit});
-      events.push_back({Kind::kPostForward, unit});
-    }
-    for (size_t i = train ? order.size() : 0; i > 0; --i) {
-      events.push_back({Kind::kPreBackward, order[i - 1]});
-      events.push_back({Kind::kPostBackward, order[i - 1]});
-    }
-    events.push_back({Kind::kMicrobatchEnd, 0});
-  }
-  events.push_back({Kind::kFinish, 0});
-  return events;
-}
-
 // Micro-batches alike are looked for in a step that has fewer of them; a pattern of several may come again.
 Schedule MakeSchedule(const ScheduleInput& input, std::vector<Event> events) {
   constexpr size_t kPeriodMax = 4;

@@ -1,7 +1,7 @@
 // When params are unsharded and resharded, and where everything lies meanwhile: made from the calls of
 // one step, before it begins.
 //
-//   const std::vector<Event> events = PredictEvents(units, /*train=*/true, /*microbatches=*/1);
+//   const std::vector<Event> events = PredictEvents(units, /*train=*/true, /*microbatches=*/1);   // prediction.h
 //   const Schedule schedule = MakeSchedule(input, events);
 //   ... schedule.gathers[0].offset, schedule.pool_bytes ...
 //
@@ -139,13 +139,6 @@ struct ScheduleInput {
   bool fixes_places = false;
   const FixedPlaces* places = nullptr;
 };
-
-// The calls of a step that uses units in forward in this order in each micro-batch, where a unit may stand
-// several times or not at all, and in backward in the reverse order.
-std::vector<Event> PredictEvents(const std::vector<int>& order, bool train, int microbatches);
-
-// The calls of a step that uses every unit once, in the order of declaration.
-std::vector<Event> PredictEvents(size_t units, bool train, int microbatches);
 
 // O(n log n) of what is written, which is at most some ten micro-batches where they are alike.
 // With a budget, prefetching is given up first; units of FRACTION stay unsharded between forward and backward while

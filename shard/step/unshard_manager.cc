@@ -29,6 +29,11 @@ std::byte* ExtentIn(const Pack& pack, std::byte* data, int extent) {
   return data + pack.offsets[static_cast<size_t>(found - pack.extents.begin())];
 }
 
+void GiveBack(Pool& pool, std::byte*& place) {
+  pool.GiveBack(place);
+  place = nullptr;
+}
+
 }  // namespace
 
 Works NotEnded(const Works& works) {
@@ -39,18 +44,13 @@ Works NotEnded(const Works& works) {
   return left;
 }
 
-UnshardManager::UnshardManager(const Layout& layout, const Storage& storage,
-                               const ExtentCalls& calls, const std::vector<UnitSpec>& units,
-                               const UnitTracker& tracker, const Purposes& purposes,
-                               const GatherGroups& groups, UpdateGathers& updates,
-                               UnitPlaces& places)
+UnshardManager::UnshardManager(const Layout& layout, const std::vector<UnitSpec>& units,
+                               const UnitTracker& tracker, UnitGathers& gathers,
+                               UpdateGathers& updates, UnitPlaces& places)
     : layout_(layout),
-      storage_(storage),
-      calls_(calls),
       specs_(units),
       tracker_(tracker),
-      purposes_(purposes),
-      groups_(groups),
+      gathers_(gathers),
       updates_(updates),
       places_(places),
       units_(units.size()),
@@ -98,6 +98,7 @@ absl::Status UnshardManager::OnServed() {
 
 absl::Status UnshardManager::Poll() {
   FreeReduced();
+  WEFT_RETURN_IF_ERROR(StartGathers().status());
   while (schedule_ != nullptr && next_gather_ < schedule_->gather_count()) {
     const Occurrence next = schedule_->Gather(next_gather_);
     if (next.begin() > Now() || !IsFree(next)) return absl::OkStatus();
@@ -150,8 +151,10 @@ absl::StatusOr<std::byte*> UnshardManager::TakePlace(int unit, const size_t* off
 absl::StatusOr<Works> UnshardManager::MakeWay(int unit) {
   if (!places_.fixed()) return Works();
   WEFT_ASSIGN_OR_RETURN(const std::vector<int> others, places_.InTheWay(unit));
+  WEFT_RETURN_IF_ERROR(StartGathers().status());
   for (const int other : others) {
     Unit& state = units_[static_cast<size_t>(other)];
+    if (gathers_.Has(other)) return Works{gathers_.first()};
     if (!state.works.empty()) return std::exchange(state.works, {});
     schedule_ = nullptr;
     Free(other);
@@ -170,33 +173,15 @@ absl::Status UnshardManager::StartNext() {
 
 absl::Status UnshardManager::StartGather(int unit, std::byte* data) {
   Unit& state = units_[static_cast<size_t>(unit)];
-  const Pack& pack = layout_.units[static_cast<size_t>(unit)];
   state.data = data;
-  for (size_t i = 0; i < pack.extents.size(); ++i) {
-    const Extent& extent = layout_.extents[static_cast<size_t>(pack.extents[i])];
-    const bool from_part = state.part != nullptr;
-    std::byte* const whole = data + pack.offsets[i];
-    Collective call =
-        from_part ? calls_.GatherInner(
-                        pack.extents[i],
-                        state.part + layout_.parts[static_cast<size_t>(unit)].offsets[i], whole)
-                  : calls_.Gather(pack.extents[i], storage_.OwnParams(layout_, extent).data, whole);
-    call.purpose = purposes_.Of(Purpose::Kind::kGather, unit);
-    call.background = true;
-    ProcessGroup& group =
-        from_part ? groups_.inner() : groups_.For(layout_.SpaceOf(extent).placement);
-    absl::StatusOr<WorkRef> work = group.Start(call);
-    if (!work.ok()) {
-      const absl::Status cause = group.error();
-      const std::string& name = specs_[static_cast<size_t>(unit)].name;
-      return WithSubject(
-          Annotate(cause.ok() ? work.status() : cause, StrCat("gathering unit ", name, ": ")), name,
-          {});
-    }
-    state.works.push_back(*std::move(work));
-  }
-  gathered_bytes_ += pack.bytes;
-  return absl::OkStatus();
+  gathered_bytes_ += layout_.units[static_cast<size_t>(unit)].bytes;
+  gathers_.Add(unit, data, state.part);
+  return StartGathers().status();
+}
+
+absl::StatusOr<bool> UnshardManager::StartGathers() {
+  return gathers_.StartReady(
+      [this](int unit) -> Works& { return units_[static_cast<size_t>(unit)].works; });
 }
 
 absl::StatusOr<Works> UnshardManager::Need(int unit) {
@@ -205,8 +190,10 @@ absl::StatusOr<Works> UnshardManager::Need(int unit) {
   if (!updates.empty()) return updates;
   WEFT_ASSIGN_OR_RETURN(Works before, Begin(unit));
   if (!before.empty()) return before;
+  WEFT_RETURN_IF_ERROR(StartGathers().status());
+  if (gathers_.Has(unit)) return Works{gathers_.first()};
   if (!state.works.empty() && EndedWell(state.works)) state.spent.swap(state.works);
-  if (state.works.empty() && state.part != nullptr) FreePart(state);
+  if (state.works.empty() && state.part != nullptr) GiveBack(pool_, state.part);
   Works works = std::exchange(state.works, {});
   if (!works.empty() || state.destination == nullptr) return works;
   if (!state.delivered && state.data != state.destination) {
@@ -283,15 +270,16 @@ void UnshardManager::ReshardIdle() {
   if (schedule_ != nullptr) return;
   for (size_t i = 0; i < units_.size(); ++i) {
     Unit& unit = units_[i];
-    if (unit.data != nullptr && unit.works.empty()) Free(static_cast<int>(i));
-    if (unit.data == nullptr && unit.part != nullptr) FreePart(unit);
+    const bool under_way = !unit.works.empty() || gathers_.Has(static_cast<int>(i));
+    if (unit.data != nullptr && !under_way) Free(static_cast<int>(i));
+    if (unit.data == nullptr && unit.part != nullptr) GiveBack(pool_, unit.part);
   }
 }
 
 // Memory of the caller's is left as it is.
 void UnshardManager::Free(int index) {
   Unit& unit = units_[static_cast<size_t>(index)];
-  WEFT_CHECK(unit.works.empty());
+  WEFT_CHECK(unit.works.empty() && !gathers_.Has(index));
   const bool own = unit.data != unit.destination;
   if (places_.fixed()) {
     places_.GiveBack(index, own);
@@ -299,11 +287,6 @@ void UnshardManager::Free(int index) {
     pool_.GiveBack(unit.data);
   }
   unit = {.part = unit.part};
-}
-
-void UnshardManager::FreePart(Unit& unit) {
-  pool_.GiveBack(unit.part);
-  unit.part = nullptr;
 }
 
 absl::Status UnshardManager::KeepPart(int index) {
@@ -425,11 +408,12 @@ Works UnshardManager::UnderWay() const {
 }
 
 void UnshardManager::Drop() {
+  gathers_.Drop();
   for (size_t i = 0; i < units_.size(); ++i) {
     Unit& unit = units_[i];
     unit.works.clear();
     if (unit.data != nullptr) Free(static_cast<int>(i));
-    if (unit.part != nullptr) FreePart(unit);
+    if (unit.part != nullptr) GiveBack(pool_, unit.part);
   }
   for (BucketState& bucket : buckets_) {
     if (bucket.data != nullptr) pool_.GiveBack(bucket.data);

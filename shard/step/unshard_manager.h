@@ -16,6 +16,9 @@
 // resharded after its use, at the lowest free place. Gathers that were started stay, so ranks that leave the
 // schedule at the same call still agree on all operations of the group.
 //
+// A part that does not rest in memory is read to where it lies in the gathered unit first (unit_gathers.h); the gather starts when it has come
+// and those before it have started, by whichever call or completing thread finds that out.
+//
 // If places of params are fixed (unit_places.h), what is there and not in use makes way on demand; gradients and HPZ's parts have the pool to
 // themselves. A unit may also be gathered to memory of the caller's (Aim): which place it would have, and who makes way for it, stays as if it
 // had been gathered there, because other ranks may do so.
@@ -35,13 +38,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "comm/group/process_group.h"
-#include "shard/layout/extent_calls.h"
 #include "shard/layout/layout.h"
 #include "shard/layout/pool.h"
-#include "shard/layout/storage.h"
-#include "shard/step/gather_groups.h"
-#include "shard/step/purposes.h"
 #include "shard/step/schedule.h"
+#include "shard/step/unit_gathers.h"
 #include "shard/step/unit_places.h"
 #include "shard/step/unit_tracker.h"
 #include "shard/step/update_gathers.h"
@@ -54,9 +54,8 @@ Works NotEnded(const Works& works);
 class UnshardManager {
  public:
   // All outlive this.
-  UnshardManager(const Layout& layout, const Storage& storage, const ExtentCalls& calls,
-                 const std::vector<UnitSpec>& units, const UnitTracker& tracker,
-                 const Purposes& purposes, const GatherGroups& groups, UpdateGathers& updates,
+  UnshardManager(const Layout& layout, const std::vector<UnitSpec>& units,
+                 const UnitTracker& tracker, UnitGathers& gathers, UpdateGathers& updates,
                  UnitPlaces& places);
   UnshardManager(const UnshardManager&) = delete;
   UnshardManager& operator=(const UnshardManager&) = delete;
@@ -109,6 +108,9 @@ class UnshardManager {
   // then it is started again with what comes, and ended by ReductionEnded.
   void ReductionStarted(int bucket, Works works, bool goes_on = false);
   void ReductionEnded(int bucket);
+
+  // Starts the gathers whose parts have come. False if others still wait for theirs (UnitGathers::first()).
+  absl::StatusOr<bool> StartGathers();
 
   // What is under way, gathers of updated params included, to be waited for; Drop() then frees everything.
   Works UnderWay() const;
@@ -179,17 +181,13 @@ class UnshardManager {
   Works RoomFor(size_t bytes) const;
   Works WorksLeft(int bucket) const;
   void Free(int unit);
-  void FreePart(Unit& unit);
   // HPZ: keeps this rank's part of a unit that is about to be resharded.
   absl::Status KeepPart(int unit);
 
   const Layout& layout_;
-  const Storage& storage_;
-  const ExtentCalls& calls_;
   const std::vector<UnitSpec>& specs_;
   const UnitTracker& tracker_;
-  const Purposes& purposes_;
-  const GatherGroups& groups_;
+  UnitGathers& gathers_;
   UpdateGathers& updates_;
   UnitPlaces& places_;
   Pool pool_;

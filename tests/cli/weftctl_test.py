@@ -275,7 +275,7 @@ class Plan(LaunchedTest):
                 self.assertEqual(row["fits"], row["peak_bytes"] <= 40e9)
         self.assertEqual({"params": 7e9, "ranks": 8, "element_bytes": {"params": 2, "main": 4, "gradients": 4, "optimizer": 8},
                           "largest_unit": 250e6, "micro_batches": 3, "accumulation": "every", "shard_group": 4,
-                          "budget_bytes": 40e9, "views": "move", "offload": False}, report["input"])
+                          "budget_bytes": 40e9, "views": "move", "offload": False, "offload_params": False}, report["input"])
         self.assertEqual(1, report["version"])
 
     def test_takes_the_least_traffic_that_fits(self):
@@ -338,7 +338,20 @@ class Plan(LaunchedTest):
             self.assertEqual((0, 64 * 2**20), (row["rest_bytes"]["main"], row["rest_bytes"]["optimizer"]))
             self.assertAlmostEqual(before["peak_bytes"] - row["offload_bytes"] + 64 * 2**20, row["peak_bytes"], delta=1)
         lines = self.plan(*arguments, "--offload")
-        self.assertIn("zero1 has 10.50 GB in each rank's file, which a step reads and writes", lines)
+        self.assertIn("zero1 has 10.50 GB in each rank's file, which an update reads and writes", lines)
+
+    def test_params_that_are_sharded_at_rest_are_in_files_too(self):
+        arguments = ("--params", "7B", "--ranks", "8", "--mix", "bf16", "--offload")
+        state = {row["strategy"]: row for row in self.plan_json(*arguments)["strategies"]}
+        report = self.plan_json(*arguments, "--offload-params")
+        self.assertTrue(report["input"]["offload_params"])
+        for row in report["strategies"]:
+            before = state[row["strategy"]]
+            sharded = row["strategy"] not in ("ddp", "zero1", "zero2")
+            params = before["rest_bytes"]["params"]
+            self.assertEqual(0 if sharded else params, row["rest_bytes"]["params"])
+            self.assertEqual(before["offload_bytes"] + (params if sharded else 0), row["offload_bytes"])
+        self.assertEqual(2, self.run_to_end("plan", "--params", "7B", "--ranks", "8", "--offload-params")[0])
 
     def test_numbers_keep_their_digits(self):
         for text, value in (("2851598336", 2851598336), ("2.851598336B", 2851598336), ("2851598.336K", 2851598336),

@@ -60,6 +60,9 @@ absl::StatusOr<weft_shard_plan_t> ExactModel::Finalize() {
       weights_.push_back(std::move(values));
     }
     WEFT_RETURN_IF_ERROR(context_.SealUnit(unit));
+    if (units_[u].within >= 0) {
+      WEFT_RETURN_IF_ERROR(context_.builder().NestUnit(unit, units_[u].within));
+    }
   }
   WEFT_ASSIGN_OR_RETURN(const weft_shard_plan_t plan, context_.Finalize());
   for (size_t p = 0; p < weights_.size(); ++p) {

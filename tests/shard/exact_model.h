@@ -22,6 +22,7 @@ namespace weft {
 struct ExactUnit {
   Placement placement = PlacementOf(WEFT_SHARD_FULL_SHARD);
   std::vector<int64_t> counts = {200};  // of its params
+  int within = -1;
 };
 
 std::vector<ExactUnit> ExactUnits(size_t units, weft_shard_preset_t preset);

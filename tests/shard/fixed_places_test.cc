@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "shard/layout/interval_packing.h"
+#include "shard/step/prediction.h"
 #include "shard/step/schedule.h"
 #include "shard/step/unit_tracker.h"
 

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "gmock/gmock.h"
+#include "shard/step/prediction.h"
 #include "tests/shard/exact_model.h"
 #include "tests/shard/ranks.h"
 
@@ -72,6 +73,52 @@ TEST(HintOrder, MakesTheFirstStepOfATiedModelTheExpectedOne) {
       ExpectAllOk(
           RunModel(3, {.accumulation = accumulation, .microbatches = 2}, preset, kTied, body));
     }
+  }
+}
+
+// The first unit stays while the others are used, and the fourth while the fifth is.
+TEST(NestUnit, MakesTheFirstStepOfANestedModelTheExpectedOne) {
+  const std::vector<int> order = {0, 1, 2, 3, 4};
+  const std::vector<int> within = {-1, 0, 0, 0, 3};
+  for (const weft_shard_preset_t preset : kCutPresets) {
+    for (const auto views : {WEFT_SHARD_VIEWS_MOVE, WEFT_SHARD_VIEWS_STABLE}) {
+      SCOPED_TRACE(PresetName(preset));
+      ExpectAllOk(RunRanks(
+          GroupKind::kLocal, 3, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+            WEFT_ASSIGN_OR_RETURN(
+                auto context,
+                MakeContext(group, {.average = false, .microbatches = 2, .views = views}));
+            std::vector<ExactUnit> units = ExactUnits(5, preset);
+            for (size_t unit = 0; unit < units.size(); ++unit)
+              units[unit].within = within[unit];
+            ExactModel model(*context, units, rank, 3);
+            WEFT_ASSIGN_OR_RETURN(const weft_shard_plan_t plan, model.Finalize());
+            for (int step = 0; step < 3; ++step) {
+              WEFT_ASSIGN_OR_RETURN(
+                  const auto result,
+                  model.Train(PredictEvents(order, within, /*train=*/true, /*microbatches=*/2)));
+              EXPECT_EQ(result.replayed, 1) << "step " << step;
+              EXPECT_EQ(result.order_changed, 0) << "step " << step;
+              EXPECT_EQ(result.pool_bytes, plan.pool_bytes) << "step " << step;
+              EXPECT_EQ(context->spilled_bytes_max(), 0u);
+            }
+            return model.ExpectWeights();
+          }));
+    }
+  }
+}
+
+TEST(NestUnit, HasToBeTheSameOnAllRanks) {
+  const auto ends = RunRanks(GroupKind::kLocal, 2,
+                             [](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+                               WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, {}));
+                               std::vector<ExactUnit> units = ExactUnits(3, WEFT_SHARD_FULL_SHARD);
+                               units[2].within = rank;
+                               return ExactModel(*context, units, rank, 2).Finalize().status();
+                             });
+  for (const absl::Status& end : ends) {
+    EXPECT_EQ(ResultOf(end), WEFT_MISMATCH);
+    EXPECT_THAT(std::string(end.message()), HasSubstr(" within "));
   }
 }
 

@@ -100,7 +100,8 @@ std::vector<ModelParam> StateModel() {
 std::string NameOf(const StateCase& setup) {
   return StrCat(
       PresetName(setup.preset), " on ", setup.ranks, " ranks, cut ", static_cast<int>(setup.cut),
-      setup.offload_bytes > 0 ? StrCat(", ", setup.offload_bytes, " bytes in memory") : "");
+      setup.offload_bytes > 0 ? StrCat(", ", setup.offload_bytes, " bytes in memory") : "",
+      setup.offload_params ? ", params offloaded" : "");
 }
 
 OptimizerConfig StateOptimizer(weft_optimizer_kind_t kind, double momentum) {
@@ -118,7 +119,9 @@ absl::StatusOr<std::unique_ptr<Context>> MakeTrained(const std::shared_ptr<Proce
                                                      const StateCase& setup) {
   ContextOptions options{.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}};
   if (setup.offload_bytes > 0)
-    options.offload = {.directory = testing::TempDir(), .buffer_bytes = setup.offload_bytes};
+    options.offload = {.directory = testing::TempDir(),
+                       .buffer_bytes = setup.offload_bytes,
+                       .params = setup.offload_params};
   return MakeTrained(group, setup, options);
 }
 

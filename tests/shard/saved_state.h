@@ -41,6 +41,7 @@ struct StateCase {
   OptimizerConfig optimizer = {};
   std::vector<int> infinite = {};  // steps in which rank 0 has an infinite gradient
   size_t offload_bytes = 0;        // optimizer state is in files, and so much memory is for it
+  bool offload_params = false;     // with it, params that are sharded at rest
 };
 
 std::string NameOf(const StateCase& setup);

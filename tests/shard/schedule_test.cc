@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "shard/step/prediction.h"
 #include "shard/step/step_state.h"
 #include "shard/step/unit_tracker.h"
 
@@ -278,6 +279,20 @@ TEST(PredictEvents, RunsBackwardAsTheReverseOfAnOrder) {
   EXPECT_EQ(backward, (std::vector<int>{0, 2, 0}));
   EXPECT_EQ(RunsOf(events, MakeRegistry(Equal(3, WEFT_SHARD_NO_SHARD)).units()),
             (std::vector<UnitRuns>{{2, 2}, {0, 0}, {1, 1}}));
+}
+
+TEST(PredictEvents, KeepsOuterUnitsWhileInnerOnesAreUsed) {
+  // 1 and 3 in 0, 2 in 1; 5 in 4, which is not used.
+  const std::vector<Event> events =
+      PredictEvents({3, 1, 2, 5, 0}, {-1, 0, 1, 0, -1, 4}, /*train=*/true, 1);
+  std::string calls;
+  for (const Event& event : events) {
+    if (event.kind == Kind::kPreForward) calls += StrCat(" ", event.index, "(");
+    if (event.kind == Kind::kPostForward) calls += StrCat(" )", event.index);
+    if (event.kind == Kind::kPreBackward) calls += StrCat(" ", event.index, "[");
+    if (event.kind == Kind::kPostBackward) calls += StrCat(" ]", event.index);
+  }
+  EXPECT_EQ(calls, " 5( )5 0( 3( )3 1( 2( )2 )1 )0 0[ 1[ 2[ ]2 ]1 3[ ]3 ]0 5[ ]5");
 }
 
 TEST(RunsOf, CountsMicrobatchesWithBackwardOnly) {

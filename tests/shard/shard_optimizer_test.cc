@@ -97,8 +97,7 @@ class Rank {
     EXPECT_EQ(disk->complaints(), "");
     // Nothing is read in vain, but for what the next update would have begun with.
     constexpr uint64_t kUpdates = 3;
-    EXPECT_LE(disk->read_bytes(),
-              kUpdates * plan.windows.read_bytes + plan.slot_count * plan.slot_bytes);
+    EXPECT_LE(disk->read_bytes(), kUpdates * plan.windows.read_bytes + plan.slots.bytes());
     // The first update makes main copies; where norms are asked for, before these.
     EXPECT_LE(disk->written_bytes(),
               kUpdates * plan.windows.written_bytes + plan.windows.file_bytes);

@@ -14,10 +14,12 @@
 #include "base/hidden_thread.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/kernels/dtype.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "shard/checkpoint/checkpoint.h"
 #include "shard/checkpoint/snapshot.h"
+#include "tests/shard/checkpoint/job_runs.h"
 #include "tests/shard/ranks.h"
 #include "tests/shard/saved_state.h"
 #include "tests/sim/sim_files.h"
@@ -28,52 +30,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kSteps = 3;
 constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
-
-CheckpointOptions InDirectory(std::string directory) {
-  return {.directory = std::move(directory), .timeout_ns = 60'000'000'000};
-}
-
-using JobBody = std::function<absl::Status(int rank, Context& context, Checkpoint& checkpoint)>;
-
-// A context of the case on each rank, and its checkpoint; returns the whole state at the end.
-WholeState RunJob(const StateCase& setup, Files& files, const CheckpointOptions& options,
-                  const JobBody& body) {
-  std::vector<Saved> saved(static_cast<size_t>(setup.ranks));
-  ExpectAllOk(
-      RunRanks(GroupKind::kLocal, setup.ranks,
-               [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
-                 WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup));
-                 WEFT_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Create(group, files, options));
-                 WEFT_RETURN_IF_ERROR(checkpoint->AddContext("", *context));
-                 WEFT_RETURN_IF_ERROR(body(rank, *context, *checkpoint));
-                 WEFT_ASSIGN_OR_RETURN(saved[static_cast<size_t>(rank)], SaveState(*context));
-                 return absl::OkStatus();
-               }));
-  return MergeStates(saved, setup.optimizer);
-}
-
-WholeState TrainAndSave(const StateCase& setup, Files& files, Checkpoint::How how) {
-  return RunJob(setup, files, InDirectory("/c"),
-                [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
-                  WEFT_RETURN_IF_ERROR(LoadValues(context));
-                  WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, 0, kSteps));
-                  WEFT_RETURN_IF_ERROR(checkpoint.Save(kSteps, how));
-                  return checkpoint.WaitUntil(kForever).status();
-                });
-}
-
-WholeState LoadAndTrain(const StateCase& setup, Files& files, int steps) {
-  return RunJob(setup, files, InDirectory("/c"),
-                [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
-                  WEFT_ASSIGN_OR_RETURN(const Checkpoint::Loaded loaded,
-                                        checkpoint.Load(-1, WEFT_SHARD_STATE_ALL));
-                  EXPECT_EQ(loaded.step, kSteps);
-                  WEFT_RETURN_IF_ERROR(context.Verify());
-                  return TrainSteps(context, setup, rank, kSteps, steps);
-                });
-}
 
 class CheckpointJobs : public testing::TestWithParam<int> {};
 
@@ -171,7 +128,7 @@ TEST(CheckpointJob, TrainsOnUnderAnotherPresetAsIfItHadNotStopped) {
   constexpr int kAfter = 5;
   const StateCase whole{
       .ranks = 3, .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW), .infinite = {1, 4, 5}};
-  const WholeState expected = RunFrom(whole, nullptr, 0, kSteps + kAfter);
+  const WholeState expected = RunFrom(whole, nullptr, 0, kSavedSteps + kAfter);
   for (size_t i = 0; i < std::size(kStatePresets); i += kSampled ? 3 : 1) {
     test::SimFiles files;
     StateCase from = whole;
@@ -185,13 +142,6 @@ TEST(CheckpointJob, TrainsOnUnderAnotherPresetAsIfItHadNotStopped) {
   }
 }
 
-const StateCase& ThreeRanks() {
-  static const StateCase setup{.preset = WEFT_SHARD_FULL_SHARD,
-                               .ranks = 3,
-                               .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
-  return setup;
-}
-
 // What training makes of the state later is not in the checkpoint, whether it was copied when the call returned or is read in its place.
 TEST(CheckpointJob, ASaveInTheBackgroundHasTheStateOfItsMoment) {
   const StateCase& setup = ThreeRanks();
@@ -200,12 +150,13 @@ TEST(CheckpointJob, ASaveInTheBackgroundHasTheStateOfItsMoment) {
     RunJob(setup, files, InDirectory("/c"),
            [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
              WEFT_RETURN_IF_ERROR(LoadValues(context));
-             WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, 0, kSteps));
-             WEFT_RETURN_IF_ERROR(checkpoint.Save(kSteps, how));
-             WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, kSteps, 2));
+             WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, 0, kSavedSteps));
+             WEFT_RETURN_IF_ERROR(checkpoint.Save(kSavedSteps, how));
+             WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, kSavedSteps, 2));
              return checkpoint.WaitUntil(kForever).status();
            });
-    EXPECT_EQ(LoadAndTrain(setup, files, 0).DifferenceFrom(RunFrom(setup, nullptr, 0, kSteps)), "");
+    EXPECT_EQ(LoadAndTrain(setup, files, 0).DifferenceFrom(RunFrom(setup, nullptr, 0, kSavedSteps)),
+              "");
   }
 }
 
@@ -246,8 +197,8 @@ absl::StatusOr<std::string> HeldBytes(const Snapshot& snapshot) {
     if (of.data != nullptr) {
       std::memcpy(part.data(), of.data, count);
     } else {
-      WEFT_RETURN_IF_ERROR(
-          of.source->ReadHeld(of.tensor, of.kind, of.begin, count / sizeof(float), part.data()));
+      WEFT_RETURN_IF_ERROR(of.source->ReadHeld(
+          of.tensor, of.kind, of.begin, count / DtypeSize(snapshot.entries[i].dtype), part.data()));
     }
     bytes += part;
   }
@@ -293,6 +244,7 @@ TEST(CheckpointJob, ALoadWaitsForAnotherCheckpointThatIsBeingSaved) {
   for (const size_t offload_bytes : {size_t{0}, size_t{1} << 26}) {
     StateCase setup = ThreeRanks();
     setup.offload_bytes = offload_bytes;
+    setup.offload_params = offload_bytes > 0;
     test::SimFiles files;
     ExpectAllOk(RunRanks(
         GroupKind::kLocal, 3, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
@@ -331,14 +283,15 @@ TEST(CheckpointJob, AllRanksGoBackToTheOneBeforeIfOneFindsTheLatestDamaged) {
   RunJob(setup, files, InDirectory("/c"),
          [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
            WEFT_RETURN_IF_ERROR(LoadValues(context));
-           WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, 0, kSteps));
-           WEFT_RETURN_IF_ERROR(checkpoint.Save(kSteps, Checkpoint::How::kForeground));
-           WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, kSteps, 1));
-           return checkpoint.Save(kSteps + 1, Checkpoint::How::kForeground);
+           WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, 0, kSavedSteps));
+           WEFT_RETURN_IF_ERROR(checkpoint.Save(kSavedSteps, Checkpoint::How::kForeground));
+           WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, kSavedSteps, 1));
+           return checkpoint.Save(kSavedSteps + 1, Checkpoint::How::kForeground);
          });
   const std::string damaged = "/c/step-00000004/rank-00001.safetensors";
   files.Corrupt(damaged, files.Contents(damaged).size() - 1, 1);
-  EXPECT_EQ(LoadAndTrain(setup, files, 0).DifferenceFrom(RunFrom(setup, nullptr, 0, kSteps)), "");
+  EXPECT_EQ(LoadAndTrain(setup, files, 0).DifferenceFrom(RunFrom(setup, nullptr, 0, kSavedSteps)),
+            "");
   files.Truncate("/c/step-00000003/manifest.json", 10);
   ExpectAllOk(
       RunRanks(GroupKind::kLocal, 3, [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {

@@ -1,5 +1,8 @@
-// MadeUpRanks of made_up_state.h, apart: who reads alone needs nothing that saves.
+// MadeUpRanks and OldAndNew of made_up_state.h, apart: who reads alone needs nothing that saves.
 #include "base/status.h"
+#include "base/text.h"
+#include "shard/checkpoint/catalog.h"
+#include "shard/checkpoint/checkpoint_names.h"
 #include "shard/checkpoint/committer.h"
 #include "shard/checkpoint/rank_writer.h"
 #include "shard/checkpoint/restore.h"
@@ -75,6 +78,24 @@ std::string MadeUpRanks::Difference(uint32_t kinds) const {
     if (!difference.empty()) return difference;
   }
   return "";
+}
+
+std::string OldAndNew::Problem(Files& files, const std::string& root, bool committed) const {
+  const auto all = ListCheckpoints(files, root);
+  if (!all.ok()) return all.status().ToString();
+  int64_t latest = -1;
+  for (const CatalogEntry& entry : *all) {
+    if (!entry.committed) continue;
+    latest = entry.name.step;
+    MadeUpRanks ranks(latest == kOldStep ? old : fresh, 3);
+    ranks.Clear();
+    const absl::Status restored = ranks.Restore(files, JoinPath(root, DirectoryName(entry.name)));
+    if (!restored.ok()) return restored.ToString();
+    std::string difference = ranks.Difference();
+    if (!difference.empty()) return difference;
+  }
+  if (latest == kNewStep || (latest == kOldStep && !committed)) return "";
+  return StrCat("the latest is that of step ", latest);
 }
 
 }  // namespace weft::test

@@ -95,4 +95,17 @@ class MadeUpRanks {
   std::vector<std::unique_ptr<MadeUpState>> states;
 };
 
+// A checkpoint that was committed, and another one after it, whose save may have been cut off.
+struct OldAndNew {
+  static constexpr int64_t kOldStep = 10;
+  static constexpr int64_t kNewStep = 20;
+
+  // What is wrong in `root`, or nothing: every committed checkpoint loads with the contents of its step; the latest is the new one if
+  // `committed`, else one of the two.
+  std::string Problem(Files& files, const std::string& root, bool committed) const;
+
+  const MadeUpModel old{1, 3};
+  const MadeUpModel fresh{2, 3};
+};
+
 }  // namespace weft::test

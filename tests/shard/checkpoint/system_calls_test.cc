@@ -31,8 +31,8 @@
 namespace weft::test {
 namespace {
 
-constexpr int64_t kBefore = 10;
-constexpr int64_t kNew = 20;
+constexpr int64_t kBefore = OldAndNew::kOldStep;
+constexpr int64_t kNew = OldAndNew::kNewStep;
 // Nobody is to wait for it: who fails says so, and a test that watches tells of who has died.
 constexpr int64_t kTimeoutNs = 60'000'000'000;
 constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
@@ -53,8 +53,6 @@ constexpr SystemCallCase kSystemCallCases[] = {{1, false, 0}, {1, true, 0}, {2, 
 
 class CheckpointSystemCalls : public testing::Test {
  protected:
-  CheckpointSystemCalls() : old_(1, 3), new_(2, 3) {}
-
   void SetUp() override {
     // In memory, where there is room: a sync may cost a hundred times as much while others use the disk.
     const bool memory = access("/dev/shm", W_OK) == 0;
@@ -63,7 +61,7 @@ class CheckpointSystemCalls : public testing::Test {
     ASSERT_NE(mkdtemp(directory_.data()), nullptr);
     before_ = directory_ + "/before";
     root_ = directory_ + "/checkpoints";
-    MadeUpRanks ranks(old_, 2);
+    MadeUpRanks ranks(states_.old, 2);
     ASSERT_TRUE(ranks.Save(SystemFiles(), before_, {.step = kBefore}).ok());
   }
 
@@ -76,7 +74,7 @@ class CheckpointSystemCalls : public testing::Test {
   }
 
   absl::Status SaveRank(const SystemCallCase& setup, int rank, Saver& saver) {
-    MadeUpState state(new_, rank, setup.ranks, 0);
+    MadeUpState state(states_.fresh, rank, setup.ranks, 0);
     WEFT_ASSIGN_OR_RETURN(Snapshot snapshot, TakeSnapshot({{"", &state}}, {}));
     const CheckpointPlace place{
         .root = root_, .name = {.step = kNew}, .job = 7, .rank = rank, .ranks = setup.ranks};
@@ -86,33 +84,15 @@ class CheckpointSystemCalls : public testing::Test {
     return saver.WaitUntil(kForever).status();
   }
 
-  // The latest that is committed loads; it is the new one if `committed`, else one of the two.
   void ExpectWhole(bool committed) {
-    const auto all = ListCheckpoints(SystemFiles(), root_);
-    ASSERT_TRUE(all.ok()) << all.status();
-    int64_t latest = -1;
-    for (const CatalogEntry& entry : *all) {
-      if (!entry.committed) continue;
-      latest = entry.name.step;
-      MadeUpRanks ranks(latest == kBefore ? old_ : new_, 3);
-      ranks.Clear();
-      const absl::Status restored =
-          ranks.Restore(SystemFiles(), JoinPath(root_, DirectoryName(entry.name)));
-      ASSERT_TRUE(restored.ok()) << restored;
-      ASSERT_EQ(ranks.Difference(), "");
-    }
-    if (committed) {
-      EXPECT_EQ(latest, kNew);
-    } else {
-      EXPECT_TRUE(latest == kBefore || latest == kNew) << latest;
-    }
+    ASSERT_EQ(states_.Problem(SystemFiles(), root_, committed), "");
   }
 
   // Of the run that is started next: it sees what is there, and leaves nothing of what failed.
   void ExpectNextSaveWorks() {
     const auto all = ListCheckpoints(SystemFiles(), root_);
     ASSERT_TRUE(all.ok()) << all.status();
-    MadeUpRanks ranks(new_, 2);
+    MadeUpRanks ranks(states_.fresh, 2);
     const absl::Status saved =
         ranks.Save(SystemFiles(), root_,
                    {.step = kNew, .run = NextRun(*all), .job = 8, .retention = {.last = 1}});
@@ -121,8 +101,7 @@ class CheckpointSystemCalls : public testing::Test {
     EXPECT_EQ(ListCheckpoints(SystemFiles(), root_)->size(), 1u);
   }
 
-  const MadeUpModel old_;
-  const MadeUpModel new_;
+  const OldAndNew states_{};
   std::string directory_;
   std::string before_;  // a directory with the checkpoint of kBefore
   std::string root_;    // that of a trial

@@ -35,13 +35,19 @@ constexpr weft_optimizer_kind_t kOptimizers[] = {WEFT_OPTIMIZER_ADAMW, WEFT_OPTI
 // Windows of a few rows, of some params, and one that has everything.
 constexpr size_t kBuffers[] = {1, size_t{1} << 17, size_t{1} << 26};
 
-// A store in memory in the place of a file; *disk is it, once the context is finalized.
-OffloadOptions OnMemory(size_t buffer_bytes, test::MemoryStore** disk) {
-  OffloadOptions options{.directory = "memory", .buffer_bytes = buffer_bytes};
-  options.make_store = [disk](std::span<std::byte>,
-                              uint64_t bytes) -> absl::StatusOr<std::unique_ptr<BlockStore>> {
-    auto made = std::make_unique<test::MemoryStore>(bytes, 3);
-    *disk = made.get();
+// A store in memory in the place of a file; *disk is it, once the context is finalized, and *reads, if it is given, the one through which gathers
+// read params, which are then offloaded, too.
+OffloadOptions OnMemory(size_t buffer_bytes, test::MemoryStore** disk,
+                        test::MemoryStore** reads = nullptr) {
+  OffloadOptions options{
+      .directory = "memory", .buffer_bytes = buffer_bytes, .params = reads != nullptr};
+  options.make_store = [disk, reads](
+                           std::span<std::byte>,
+                           uint64_t bytes) -> absl::StatusOr<std::unique_ptr<BlockStore>> {
+    const bool again = *disk != nullptr;
+    auto made = again ? std::make_unique<test::MemoryStore>(**disk, 4)
+                      : std::make_unique<test::MemoryStore>(bytes, 3);
+    *(again ? reads : disk) = made.get();
     return made;
   };
   return options;
@@ -66,6 +72,7 @@ TEST_P(OffloadedContexts, HaveTheBitsOfStateInMemory) {
         setup.optimizer.threads = 1 + static_cast<int>(number % 2);
         const WholeState expected = RunFrom(setup, nullptr, 0, 2 * kSteps);
         setup.offload_bytes = buffer_bytes;
+        setup.offload_params = number % 4 < 2;
         EXPECT_EQ(RunFrom(setup, nullptr, 0, 2 * kSteps).DifferenceFrom(expected), "")
             << NameOf(setup) << ", kind " << kind;
         // From the middle on, with what was read and written by param.
@@ -92,6 +99,7 @@ TEST_P(OffloadedContexts, SaveAndLoadCheckpoints) {
       const WholeState expected = RunFrom(setup, nullptr, 0, 2 * kSteps);
       for (const bool loads : {false, true}) {
         setup.offload_bytes = offloaded_first != loads ? kBuffers[number % 2] : 0;
+        setup.offload_params = setup.offload_bytes > 0;
         std::vector<Saved> saved(static_cast<size_t>(setup.ranks));
         ExpectAllOk(RunRanks(
             GroupKind::kLocal, setup.ranks,
@@ -117,6 +125,87 @@ TEST_P(OffloadedContexts, SaveAndLoadCheckpoints) {
       }
     }
   }
+}
+
+// What reads and copies params finds those that are in files.
+TEST_P(OffloadedContexts, ReadAndBroadcastParamsThatAreInFiles) {
+  const int ranks = GetParam();
+  for (const weft_shard_preset_t preset : {WEFT_SHARD_FULL_SHARD, WEFT_SHARD_HYBRID_SHARD}) {
+    if (preset == WEFT_SHARD_HYBRID_SHARD && ranks % 2 != 0) continue;
+    const std::vector<ModelParam> model = StateModel();
+    std::vector<std::vector<std::vector<char>>> read(2);  // by whether params are offloaded
+    for (const bool offloaded : {false, true}) {
+      StateCase setup{.preset = preset,
+                      .ranks = ranks,
+                      .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW),
+                      .offload_bytes = size_t{1} << 17,
+                      .offload_params = offloaded};
+      read[offloaded].resize(static_cast<size_t>(ranks));
+      ExpectAllOk(RunRanks(
+          GroupKind::kLocal, ranks,
+          [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+            WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup));
+            WEFT_RETURN_IF_ERROR(LoadValues(*context));
+            WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 0, 2));
+            WEFT_RETURN_IF_ERROR(context->Verify());
+            WEFT_RETURN_IF_ERROR(context->Broadcast(ranks - 1));
+            WEFT_RETURN_IF_ERROR(context->Verify());
+            for (size_t param = 0; param < model.size(); ++param) {
+              std::vector<char> one(model[param].count() * DtypeSize(model[param].dtype));
+              WEFT_RETURN_IF_ERROR(context->Read(static_cast<int>(param), one.data()));
+              // From one rank's memory to the files of all, in one piece and then as from any rank.
+              WEFT_RETURN_IF_ERROR(context->Load(static_cast<int>(param), one.data(),
+                                                 param % 2 == 0 ? Context::kEveryRank : 0));
+              std::vector<char> again(one.size());
+              WEFT_RETURN_IF_ERROR(context->Read(static_cast<int>(param), again.data()));
+              EXPECT_EQ(again, one) << model[param].name;
+              std::vector<char>& all = read[offloaded][static_cast<size_t>(rank)];
+              all.insert(all.end(), one.begin(), one.end());
+            }
+            return absl::OkStatus();
+          }));
+    }
+    EXPECT_EQ(read[1], read[0]) << preset;
+  }
+}
+
+// A unit is used several times, and a step leaves its schedule: what is read and what is gathered stay in one order on all ranks.
+TEST(OffloadedContext, ParamsComeInStepsThatLeaveTheirSchedule) {
+  constexpr int kRanks = 3;
+  std::vector<WholeState> ends;
+  for (const bool offloaded : {false, true}) {
+    StateCase setup{.preset = WEFT_SHARD_FULL_SHARD,
+                    .ranks = kRanks,
+                    .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW),
+                    .offload_bytes = 1,
+                    .offload_params = offloaded};
+    std::vector<Saved> saved(kRanks);
+    ExpectAllOk(RunRanks(
+        GroupKind::kLocal, kRanks,
+        [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+          WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup));
+          WEFT_RETURN_IF_ERROR(LoadValues(*context));
+          const auto units = static_cast<int>(context->registry().units().size());
+          for (int step = 0; step < 4; ++step) {
+            // Forwards in another order than the one before.
+            WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_EVAL, static_cast<uint64_t>(step)));
+            WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, true));
+            for (int i = 0; i < units; ++i) {
+              const int unit = (i * (step + 1) + step) % units;
+              WEFT_RETURN_IF_ERROR(context->PreForward(unit));
+              WEFT_RETURN_IF_ERROR(context->PostForward(unit));
+            }
+            WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());
+            WEFT_RETURN_IF_ERROR(context->Finish().status());
+            WEFT_RETURN_IF_ERROR(context->StepEnd());
+            WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, step, 1));
+          }
+          WEFT_ASSIGN_OR_RETURN(saved[static_cast<size_t>(rank)], SaveState(*context));
+          return absl::OkStatus();
+        }));
+    ends.push_back(MergeStates(saved, setup.optimizer));
+  }
+  EXPECT_EQ(ends[1].DifferenceFrom(ends[0]), "");
 }
 
 // Matrices by MUON, others by LION and ADAMW in turns: what is kept of neighbours differs.
@@ -172,6 +261,44 @@ TEST(OffloadedContext, ParamsOfSeveralGroupsHaveTheBitsOfStateInMemory) {
 }
 
 // ---- plans ------------------------------------------------------------------------------------
+
+// With params, what a step reads and writes is counted in the store.
+TEST(OffloadedContext, MovesTheBytesOfItsPlanWithParams) {
+  ExpectAllOk(RunRanks(
+      GroupKind::kLocal, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+        test::MemoryStore* disk = nullptr;
+        test::MemoryStore* reads = nullptr;
+        ContextOptions options{.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048}};
+        options.offload = OnMemory(1, &disk, &reads);
+        const StateCase setup{.preset = WEFT_SHARD_FULL_SHARD,
+                              .ranks = 2,
+                              .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
+        WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup, options));
+        WEFT_ASSIGN_OR_RETURN(const weft_shard_plan_t plan, context->Plan());
+        WEFT_ASSIGN_OR_RETURN(const auto reports, context->Report());
+        const weft_shard_rank_report_t& report = reports[static_cast<size_t>(rank)];
+        EXPECT_EQ(report.optimizer_bytes, plan.optimizer_bytes);
+        EXPECT_EQ(report.param_bytes, 0u);
+        EXPECT_EQ(plan.param_bytes, 0u);
+        EXPECT_EQ(plan.checkpoint_value_bytes, 0u);
+        WEFT_RETURN_IF_ERROR(LoadValues(*context));
+        WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 0, 1));
+        const uint64_t read_by_updates = disk->read_bytes();
+        const uint64_t read_by_gathers = reads->read_bytes();
+        const uint64_t written = disk->written_bytes();
+        WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 1, 1));
+        // Whole blocks are read, and what the next update begins with is read ahead.
+        const uint64_t gathered = reads->read_bytes() - read_by_gathers;
+        const uint64_t updated = disk->read_bytes() - read_by_updates;
+        EXPECT_LE(updated, plan.offload_bytes + 4 * BlockStore::kAlignment * 16);
+        // ADAMW reads what it writes; the rest is read by gathers.
+        EXPECT_EQ(gathered + plan.offload_written_bytes, plan.offload_read_bytes);
+        EXPECT_LE(disk->written_bytes() - written, plan.offload_written_bytes);
+        EXPECT_EQ(reads->written_bytes(), 0u);
+        EXPECT_EQ(disk->complaints(), "");
+        return absl::OkStatus();
+      }));
+}
 
 TEST(OffloadedContext, TakesTheMemoryAndMovesTheBytesOfItsPlan) {
   StateCase setup{.preset = WEFT_SHARD_ZERO1,
@@ -237,6 +364,86 @@ TEST(OffloadedContext, ADiskThatFailsEndsTheUpdateOnAllRanks) {
       EXPECT_THAT(std::string(ends[0].message()), HasSubstr("a broken disk")) << k;
     }
     EXPECT_FALSE(struck);
+  }
+}
+
+// The same of params: at each of the reads of some steps.
+TEST(OffloadedContext, ADiskThatFailsInAGatherEndsTheStepOnAllRanks) {
+  bool struck = true;
+  for (int k = 1; struck; k += kSampled ? 5 : 1) {
+    const std::vector<absl::Status> ends = RunRanks(
+        GroupKind::kLocal, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+          test::MemoryStore* disk = nullptr;
+          test::MemoryStore* reads = nullptr;
+          ContextOptions options{.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048},
+                                 .timeout_ns = 60'000'000'000};
+          options.offload = OnMemory(1, &disk, &reads);
+          const StateCase setup{.preset = WEFT_SHARD_FULL_SHARD,
+                                .ranks = 2,
+                                .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
+          WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup, options));
+          WEFT_RETURN_IF_ERROR(LoadValues(*context));
+          if (rank == 1) reads->FailAt(k);
+          const absl::Status trained = TrainSteps(*context, setup, rank, 0, 2);
+          EXPECT_EQ(disk->complaints(), "");
+          return trained;
+        });
+    struck = !ends[1].ok();
+    if (!struck) break;
+    EXPECT_EQ(ResultOf(ends[1]), WEFT_SYSTEM_ERROR) << ends[1];
+    for (const absl::Status& end : ends) {
+      EXPECT_THAT(std::string(end.message()), HasSubstr("a broken disk")) << k;
+      EXPECT_THAT(std::string(end.message()), HasSubstr("gathering unit")) << k;
+      EXPECT_THAT(std::string(end.message()), HasSubstr("go back to a checkpoint")) << k;
+    }
+  }
+  EXPECT_FALSE(struck);
+}
+
+// A step is given up, and a context destroyed, while parts are being read.
+TEST(OffloadedContext, AContextGoesWhilePartsAreRead) {
+  for (int units = 1; units < 4; ++units) {
+    (void)RunRanks(
+        GroupKind::kLocal, 2, [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+          test::MemoryStore* disk = nullptr;
+          test::MemoryStore* reads = nullptr;
+          ContextOptions options{.limits = {.bucket_bytes = 8192, .first_bucket_bytes = 2048},
+                                 .timeout_ns = 60'000'000'000,
+                                 .prefetch = 3};
+          options.offload = OnMemory(1, &disk, &reads);
+          const StateCase setup{.preset = WEFT_SHARD_FULL_SHARD,
+                                .ranks = 2,
+                                .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
+          WEFT_ASSIGN_OR_RETURN(auto context, MakeTrained(group, setup, options));
+          WEFT_RETURN_IF_ERROR(LoadValues(*context));
+          WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_TRAIN, 0));
+          WEFT_RETURN_IF_ERROR(context->MicrobatchBegin(0, true));
+          for (int unit = 0; unit < units; ++unit) {
+            WEFT_RETURN_IF_ERROR(context->PreForward(unit));
+            WEFT_RETURN_IF_ERROR(context->PostForward(unit));
+          }
+          return absl::OkStatus();
+        });
+  }
+}
+
+TEST(OffloadedContext, ParamsThatNobodyCanUpdateInAFileAreRefused) {
+  for (const bool own : {false, true}) {
+    ExpectAllOk(RunRanks(
+        GroupKind::kLocal, 1, [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
+          ContextOptions options;
+          options.offload = {.directory = testing::TempDir(), .params = true};
+          WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, options));
+          if (own) {
+            WEFT_RETURN_IF_ERROR(context->SetOptimizer(StateOptimizer(WEFT_OPTIMIZER_OWN)));
+          }
+          const std::vector<ModelParam> model = {{"unit", "mine", {256}, WEFT_FLOAT32}};
+          WEFT_RETURN_IF_ERROR(Declare(*context, model, PlacementOf(WEFT_SHARD_FULL_SHARD)));
+          const absl::Status made = context->Finalize().status();
+          EXPECT_EQ(ResultOf(made), own ? WEFT_UNSUPPORTED : WEFT_INVALID_USAGE) << made;
+          EXPECT_THAT(std::string(made.message()), HasSubstr(own ? "mine" : "no optimizer"));
+          return absl::OkStatus();
+        }));
   }
 }
 

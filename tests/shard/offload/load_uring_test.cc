@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "shard/offload/scratch_file.h"
-#include "tests/shard/offload/in_child.h"
+#include "tests/support/in_child.h"
 #include "tests/support/refused_calls.h"
 
 namespace weft::test {

@@ -6,14 +6,12 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -24,8 +22,8 @@
 #include "base/text.h"
 #include "shard/offload/load_uring.h"
 #include "tests/shard/offload/aligned_memory.h"
-#include "tests/shard/offload/in_child.h"
 #include "tests/shard/offload/random_transfers.h"
+#include "tests/support/in_child.h"
 #include "tests/support/leak_check.h"
 #include "tests/support/refused_calls.h"
 
@@ -242,19 +240,6 @@ TEST_P(ScratchFileTest, ALimitThatComesLaterIsAnErrorAndNoSignal) {
   EXPECT_NE(said.find("File too large"), std::string::npos) << said;
 }
 
-// What this process mounts from here on is seen by it alone. False if it may not.
-bool EnterOwnMounts() {
-  const std::string maps[][2] = {{"uid_map", StrCat("0 ", getuid(), " 1")},
-                                 {"gid_map", StrCat("0 ", getgid(), " 1")}};
-  if (unshare(CLONE_NEWNS) != 0) {
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
-    std::ofstream("/proc/self/setgroups") << "deny";
-    for (const auto& map : maps)
-      std::ofstream("/proc/self/" + map[0]) << map[1];
-  }
-  return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
-}
-
 // In a child: a file on a file system in memory, of `file_system_bytes`. Empty, or what went wrong; "-" where it cannot be tried.
 template <typename Before>
 std::string OnTmpfs(const ScratchFile::Config& config, size_t file_system_bytes, Before before) {
@@ -299,7 +284,7 @@ TEST_P(ScratchFileTest, WhatFileSystemsMayLackIsDoneWithout) {
   const auto lacks = [](int what) {
     if (what == 0) return RefuseCalls({SYS_fallocate}, EOPNOTSUPP);
     if (what == 1) return RefuseCallsAbove(SYS_openat, 2, kBelowTmpfile, EOPNOTSUPP);
-    return RefuseCallsAbove(SYS_fcntl, 1, F_GETFL, EINVAL);  // F_SETFL
+    return RefuseCallsWith(SYS_fcntl, 1, F_SETFL, EINVAL);
   };
   for (const int what : {0, 1, 2}) {
     const std::string said = InChild([&] {

@@ -59,7 +59,10 @@ Model RandomModel(std::mt19937_64& random, CutRule* cut) {
   return model;
 }
 
-// Floats [begin, end) of a window.
+constexpr weft_shard_state_kind_t kKinds[] = {WEFT_SHARD_STATE_VALUE, WEFT_SHARD_STATE_MAIN,
+                                              WEFT_SHARD_STATE_MOMENT1, WEFT_SHARD_STATE_MOMENT2};
+
+// Bytes [begin, end) of a window.
 struct Taken {
   int window;
   size_t begin;
@@ -73,7 +76,8 @@ TEST(StateWindows, GiveEachElementAPlaceOfItsOwn) {
     const Model model = RandomModel(random, &cut);
     const Member member{.rank = static_cast<int>(random() % 3), .size = 3};
     const Layout layout = MakeLayout(
-        model.registry, {.bucket_bytes = 1 << 16, .first_bucket_bytes = 4096}, member, member);
+        model.registry, {.bucket_bytes = 1 << 16, .first_bucket_bytes = 4096}, member, member,
+        /*offloads_params=*/round % 2 == 1);
     const size_t window_bytes = size_t{1} << (random() % 22);
     const StateWindows windows = CutIntoWindows(model.groups, model.registry, layout, window_bytes);
 
@@ -86,15 +90,20 @@ TEST(StateWindows, GiveEachElementAPlaceOfItsOwn) {
     EXPECT_EQ(windows.file_bytes, file_bytes);
     std::vector<Taken> taken;
     std::set<int> muon;  // windows with matrices, which may be larger
-    size_t floats = 0;
+    size_t bytes = 0;
     for (size_t param = 0; param < model.registry.params().size(); ++param) {
       const ParamSpec& spec = model.registry.params()[param];
       const OptimizerGroup& group = model.groups[static_cast<size_t>(spec.group)];
       const UpdatedElements kept = StateOfParam(model.registry, layout, static_cast<int>(param));
       if (kept.count == 0) continue;
       const auto extent = static_cast<size_t>(layout.places[param].extent);
-      const StateNeeds needs = NeedsOf(group, spec.dtype);
-      floats += needs.floats() * kept.count;
+      const StateNeeds needs =
+          NeedsOfParam(model.groups, model.registry, layout, static_cast<int>(param));
+      const Placement& placement =
+          layout.spaces[static_cast<size_t>(layout.places[param].space)].placement;
+      EXPECT_EQ(needs.value_bytes > 0, round % 2 == 1 && placement.params_sharded);
+      EXPECT_TRUE(!spec.frozen || needs.floats() == 0);
+      bytes += needs.bytes() * kept.count;
       // Each window of the extent, in order, and all of the param.
       size_t next = kept.first;
       for (const StateWindow& window : windows.of_extent[extent]) {
@@ -103,7 +112,7 @@ TEST(StateWindows, GiveEachElementAPlaceOfItsOwn) {
         if (from >= to) continue;
         EXPECT_EQ(from, next);
         next = to;
-        if (group.kind == WEFT_OPTIMIZER_MUON) {
+        if (group.kind == WEFT_OPTIMIZER_MUON && !spec.frozen) {
           muon.insert(window.number);
           EXPECT_EQ(to - from, kept.count) << "a matrix lies in one window";
         }
@@ -116,15 +125,11 @@ TEST(StateWindows, GiveEachElementAPlaceOfItsOwn) {
           EXPECT_EQ(stretch.elements.needs, needs);
           EXPECT_LE(to, stretch.elements.first + stretch.elements.count);
           const size_t at = from - stretch.elements.first;
-          if (needs.main)
-            taken.push_back(
-                {window.number, stretch.main_at + at, stretch.main_at + at + to - from});
-          if (needs.moments >= 1)
-            taken.push_back({window.number, stretch.first_moment_at + at,
-                             stretch.first_moment_at + at + to - from});
-          if (needs.moments >= 2)
-            taken.push_back({window.number, stretch.second_moment_at + at,
-                             stretch.second_moment_at + at + to - from});
+          for (const weft_shard_state_kind_t kind : kKinds) {
+            const size_t size = StateBytesOf(needs, kind);
+            const size_t begin = stretch.At(kind) + at * size;
+            if (size > 0) taken.push_back({window.number, begin, begin + (to - from) * size});
+          }
         }
       }
       EXPECT_EQ(next, kept.first + kept.count) << spec.name;
@@ -135,15 +140,14 @@ TEST(StateWindows, GiveEachElementAPlaceOfItsOwn) {
     size_t placed = 0;
     for (size_t i = 0; i < taken.size(); ++i) {
       placed += taken[i].end - taken[i].begin;
-      EXPECT_LE(taken[i].end * sizeof(float),
-                windows.places[static_cast<size_t>(taken[i].window)].bytes);
+      EXPECT_LE(taken[i].end, windows.places[static_cast<size_t>(taken[i].window)].bytes);
       if (i > 0 && taken[i - 1].window == taken[i].window) {
         EXPECT_LE(taken[i - 1].end, taken[i].begin);
       }
     }
-    EXPECT_EQ(placed, floats);
+    EXPECT_EQ(placed, bytes);
     // But for a row and for what is rounded up.
-    const size_t least = 3 * (BlockStore::kAlignment + kCutElements * sizeof(float));
+    const size_t least = 4 * (BlockStore::kAlignment + kCutElements * sizeof(float));
     for (size_t i = 0; i < windows.places.size(); ++i) {
       if (muon.count(static_cast<int>(i)) == 0) {
         EXPECT_LE(windows.places[i].bytes, std::max(window_bytes, least)) << window_bytes;
