@@ -45,6 +45,7 @@ struct TrainConfig {
   size_t shard_group = 0;       // ranks of a group of kHybrid and kHpz; 0: DefaultGroup
   size_t memory_budget = 0;     // bytes for what is gathered; 0: as many as it takes
   std::string offload;          // directory for files of optimizer state; empty: it is in memory
+  bool offload_params = false;  // weights that are sharded at rest are there, too
   size_t verify_every = 0;      // steps between comparisons of what ranks have copies of; 0: never
   size_t check_samples = 100;   // steps between comparisons of the ranks' samples; 0: never
   size_t nonfinite_steps = 1;   // in a row with infinite or NaN gradients, that end the run

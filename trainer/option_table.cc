@@ -107,9 +107,13 @@ void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
       "steps update nothing");
   app.add_flag("--elastic", train.elastic,
                "go on without ranks that are lost (with ddp); start it by weftrun --elastic");
-  app.add_option("--offload", train.offload,
-                 "optimizer state goes to a file of each rank in this directory, and 64 MiB of it "
-                 "are in memory; default: all is in memory");
+  CLI::Option* const offload = app.add_option(
+      "--offload", train.offload,
+      "optimizer state goes to a file of each rank in this directory, and 64 MiB of it "
+      "are in memory; default: all is in memory");
+  app.add_flag("--offload-params", train.offload_params,
+               "so do the weights that a rank keeps, with a strategy that shards them")
+      ->needs(offload);
   number("--memory-budget", texts.memory_budget,
          "bytes for what is gathered, like 40MB or 1.5MiB; fraction keeps as many blocks unsharded "
          "as fit; 0: no limit");

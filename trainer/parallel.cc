@@ -104,6 +104,7 @@ void DataParallel::CreateContext(const TrainConfig& config) {
   weft_shard_offload_t offload = {};
   offload.struct_size = sizeof offload;
   offload.directory = config.offload.c_str();
+  offload.params = config.offload_params ? 1 : 0;
   if (!config.offload.empty()) shard.offload = &offload;
   Check(weft_shard_context_create(mesh_, &shard, &context_), "making the shard context");
   weft_optimizer_config_t optimizer = {};

@@ -124,9 +124,10 @@ std::string DescribeSharding(const TrainConfig& config, const DataParallel& para
                        Bytes(plan.pool_bytes - plan.moving_pool_bytes));
   }
   if (plan.offload_bytes > 0) {
-    out += fmt::format("       {} of optimizer state in {}, per step {} read, {} written\n",
-                       Bytes(plan.offload_bytes), config.offload, Bytes(plan.offload_read_bytes),
-                       Bytes(plan.offload_written_bytes));
+    out += fmt::format(
+        "       {} of {} in {}, per step {} read, {} written\n", Bytes(plan.offload_bytes),
+        plan.param_bytes == 0 ? "weights and optimizer state" : "optimizer state", config.offload,
+        Bytes(plan.offload_read_bytes), Bytes(plan.offload_written_bytes));
   }
   out += fmt::format("       per step {} reduced, {} gathered, {} unit{} ahead\n",
                      Bytes(plan.traffic_bytes), Bytes(plan.gather_bytes), plan.prefetch,

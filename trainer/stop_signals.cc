@@ -1,15 +1,19 @@
+// No handler may run where oneDNN computes: some of its kernels (2.6, AVX2 and later) use the stack pointer as one more register that points to their
+// heap memory, and the system would write the frame of a signal there. So all threads block these signals, and one waits for them.
 #include "trainer/stop_signals.h"
 
 #include <atomic>
 #include <csignal>
+#include <system_error>
+#include <thread>
 
+#include <pthread.h>
 #include <unistd.h>
 
 namespace weft::trainer {
 namespace {
 
 std::atomic<uint64_t> requested{0};
-static_assert(std::atomic<uint64_t>::is_always_lock_free, "a handler of signals takes no lock");
 
 uint64_t RequestOf(int signal) {
   switch (signal) {
@@ -28,15 +32,27 @@ void Note(int signal) {
   if (request != kRequestSave && StopCode(before) != 0) _exit(StopCode(request));
 }
 
+[[noreturn]] void NoteAll(const sigset_t& signals) {
+  for (;;) {
+    int signal = 0;
+    if (sigwait(&signals, &signal) == 0) Note(signal);
+  }
+}
+
 }  // namespace
 
 void CatchStopSignals() {
-  struct sigaction action = {};
-  action.sa_handler = Note;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
+  sigset_t signals;
+  sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1})
-    sigaction(signal, &action, nullptr);
+    sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  try {
+    std::thread([signals] { NoteAll(signals); }).detach();
+  } catch (const std::system_error&) {
+    // Without a thread for them they do what they do by themselves.
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  }
 }
 
 uint64_t TakeRequests() {

@@ -20,7 +20,7 @@ constexpr uint64_t kRequestSave = 1;
 constexpr uint64_t kRequestTerminate = 2;  // SIGTERM
 constexpr uint64_t kRequestInterrupt = 4;  // SIGINT
 
-// Of the whole process, for good.
+// Of the whole process, for good. Before any other thread is started, as threads inherit what they block.
 void CatchStopSignals();
 
 uint64_t TakeRequests();

@@ -128,6 +128,33 @@ class CheckpointProgramTest(unittest.TestCase):
         print(f"{stopped_early} of {rounds} were asked before their last step")
         self.assertGreater(stopped_early, 0)
 
+    def test_signals_while_it_computes_change_nothing(self):
+        # Large enough for the kernels of oneDNN that keep no stack of their own.
+        model = ("--seq", "64", "--layers", "2", "--heads", "4", "--width", "128", "--batch", "4")
+        settings = {"ranks": 1, "steps": 12, "model": model, "every": 0}
+        self.run_it("quiet", **settings)
+        for round_ in range(4):
+            process = self.start(f"loud{round_}", **settings)
+            sent = 0
+            deadline = time.monotonic() + _DEADLINE_S
+            # It catches them from its first moment on, but not before.
+            for line in process.stdout:
+                if line.startswith("[0] step ") or "step 1/" in line:
+                    break
+            while process.poll() is None and time.monotonic() < deadline:
+                for rank in ranks_of(process.pid).values():
+                    try:
+                        for _ in range(50):
+                            os.kill(rank, signal.SIGUSR1)
+                            sent += 1
+                            time.sleep(2e-4)
+                    except ProcessLookupError:
+                        pass
+            printed, _ = process.communicate(timeout=_DEADLINE_S)
+            self.assertEqual(0, process.returncode, printed)
+            self.assertEqual(self.figures("quiet"), self.figures(f"loud{round_}"))
+            self.assertGreater(sent, 100)
+
     def test_a_killed_rank_is_started_again_and_the_run_goes_on_by_itself(self):
         steps = 600
         self.run_it("whole", steps=steps)

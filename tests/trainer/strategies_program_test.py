@@ -68,6 +68,11 @@ class StrategiesProgramTest(unittest.TestCase):
                 output, numbers = train(self.directory.name, strategy, "--optimizer", optimizer, "--offload", self.directory.name)
                 self.assertEqual(numbers, expected, f"{strategy}, {optimizer}")
                 self.assertRegex(output, r"\S+ kB of optimizer state in \S+, per step \S+ kB read, \S+ kB written")
+                if strategy != "full-shard":
+                    continue
+                output, numbers = train(self.directory.name, strategy, "--optimizer", optimizer, "--offload", self.directory.name, "--offload-params")
+                self.assertEqual(numbers, expected, f"{strategy}, {optimizer}, weights")
+                self.assertRegex(output, r"\S+ kB of weights and optimizer state in \S+, per step \S+ kB read, \S+ kB written")
         # Nothing is left of them.
         self.assertEqual({"runs", "text"}, set(os.listdir(self.directory.name)))
 
