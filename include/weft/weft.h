@@ -34,5 +34,6 @@
 #include "weft/vector.h"
 #include "weft/version.h"
 #include "weft/work.h"
+#include "weft/xla.h"
 
 #endif /* WEFT_WEFT_H_ */

@@ -9,7 +9,8 @@ const std::vector<BadCall>& AllBadCalls() {
          {BadCollectives(), BadVectorCalls(), BadExplainCalls(), BadOpCalls(), BadDlpackCalls(),
           BadMessages(), BadGroupCalls(), BadShardCalls(), BadShardPlanCalls(), BadShardStepCalls(),
           BadShardCheckCalls(), BadSliceCalls(), BadShardInfoCalls(), BadShardStateCalls(),
-          BadCheckpointCalls(), BadParamGroupCalls(), BadProcessCalls(), BadCompletionCalls()}) {
+          BadCheckpointCalls(), BadParamGroupCalls(), BadProcessCalls(), BadCompletionCalls(),
+          BadXlaCalls()}) {
       calls.insert(calls.end(), some.begin(), some.end());
     }
     return calls;

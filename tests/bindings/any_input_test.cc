@@ -38,6 +38,7 @@ TEST(AnyInput, NullIsFineWhereTheHeadersSaySo) {
   EXPECT_EQ(weft_log_set_callback(nullptr, nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_progress(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_struct_size(nullptr), 0u);
+  weft_xla_set_interrupted(nullptr);
 }
 
 TEST(AnyInput, ExplainCutsWhatDoesNotFit) {

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "tests/bindings/bad_input.h"
+#include "tests/bindings/checkpoint_calls.h"
 
 namespace weft::test {
 namespace {
@@ -48,23 +49,6 @@ weft_checkpoint_value_t Value() {
     return WEFT_SUCCESS;
   };
   return value;
-}
-
-weft_result_t Save(weft_checkpoint_t checkpoint, int64_t step) {
-  weft_checkpoint_save_config_t config = {};
-  config.struct_size = sizeof(config);
-  config.step = step;
-  return weft_checkpoint_save(checkpoint, &config);
-}
-
-weft_result_t Load(weft_checkpoint_t checkpoint, uint32_t flags, int64_t step) {
-  weft_checkpoint_load_config_t config = {};
-  config.struct_size = sizeof(config);
-  config.flags = flags;
-  config.step = step;
-  weft_checkpoint_loaded_t loaded = {};
-  loaded.struct_size = sizeof(loaded);
-  return weft_checkpoint_load(checkpoint, &config, &loaded);
 }
 
 void AddCreateFaults(std::vector<BadCall>* calls) {
@@ -207,11 +191,7 @@ void AddUseFaults(std::vector<BadCall>* calls) {
   }
   calls->push_back({kSave, "in_place_without_background", WEFT_INVALID_ARGUMENT,
                     "in_place is set without background", [](Bench& b) {
-                      weft_checkpoint_save_config_t config = {};
-                      config.struct_size = sizeof(config);
-                      config.step = 1;
-                      config.in_place = 1;
-                      return weft_checkpoint_save(b.checkpoint, &config);
+                      return Save(b.checkpoint, 1, /*background=*/false, /*in_place=*/true);
                     }});
   AddHandleFaults<weft_checkpoint_t>(
       kTest, "checkpoint",
@@ -231,8 +211,8 @@ void AddUseFaults(std::vector<BadCall>* calls) {
          return weft_checkpoint_wait(b.checkpoint, -1);
        }});
   AddHandleFaults<weft_checkpoint_t>(
-      kLoad, "checkpoint",
-      [](Bench&, weft_checkpoint_t checkpoint) { return Load(checkpoint, 0, 0); }, calls);
+      kLoad, "checkpoint", [](Bench&, weft_checkpoint_t checkpoint) { return Load(checkpoint); },
+      calls);
   AddConfigFaults<weft_checkpoint_load_config_t>(
       kLoad, calls, [](Bench& b, const weft_checkpoint_load_config_t* config) {
         weft_checkpoint_loaded_t loaded = {};

@@ -110,6 +110,7 @@ std::vector<BadCall> BadShardStateCalls();  // shard_state.h
 std::vector<BadCall> BadCheckpointCalls();  // checkpoint.h
 std::vector<BadCall> BadOpCalls();          // op.h
 std::vector<BadCall> BadProcessCalls();     // mem.h, log.h, options.h, error.h
+std::vector<BadCall> BadXlaCalls();         // xla.h
 std::vector<BadCall> BadShardPlanCalls();   // shard_plan.h, shard_units.h
 
 // All of these; made once.

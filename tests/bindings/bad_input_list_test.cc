@@ -10,9 +10,19 @@ namespace {
 
 // Functions that take anything: there is no bad input, and a case of any_input_test.cc each says what they answer.
 const std::set<std::string> kTakeAnything = {
-    "weft_dtype_size", "weft_dtype_name",   "weft_op_name",           "weft_result_name",
-    "weft_last_error", "weft_option_count", "weft_version",           "weft_log_set_callback",
-    "weft_progress",   "weft_batch_begin",  "weft_shard_preset_name", "weft_struct_size",
+    "weft_dtype_size",
+    "weft_dtype_name",
+    "weft_op_name",
+    "weft_result_name",
+    "weft_last_error",
+    "weft_option_count",
+    "weft_version",
+    "weft_log_set_callback",
+    "weft_progress",
+    "weft_batch_begin",
+    "weft_shard_preset_name",
+    "weft_struct_size",
+    "weft_xla_set_interrupted",
 };
 
 TEST(BadInputList, HasEveryFunctionOfTheHeaders) {

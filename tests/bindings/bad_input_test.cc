@@ -16,7 +16,8 @@ using testing::HasSubstr;
 
 // The last parts of a function's name by which a sentence may call it: all_reduce, unit_begin.
 bool Names(std::string_view sentence, std::string_view function) {
-  for (const std::string_view prefix : {"weft_", "weft_shard_", "weft_shard_context_"}) {
+  for (const std::string_view prefix :
+       {"weft_", "weft_shard_", "weft_shard_context_", "weft_xla_"}) {
     if (function.substr(0, prefix.size()) != prefix) continue;
     if (sentence.find(function.substr(prefix.size())) != std::string_view::npos) return true;
   }

@@ -152,6 +152,17 @@ void AddContextFaults(std::vector<BadCall>* calls) {
                       config.offload = &offload;
                       return weft_shard_context_create(b.mesh, &config, &b.out.context);
                     }});
+  calls->push_back({"weft_shard_context_create", "offload_params_2", WEFT_INVALID_ARGUMENT,
+                    "params of offload is 2", [](Bench& b) {
+                      weft_shard_offload_t offload = {};
+                      offload.struct_size = sizeof(offload);
+                      offload.directory = "/tmp";
+                      offload.params = 2;
+                      weft_shard_config_t config = {};
+                      config.struct_size = sizeof(config);
+                      config.offload = &offload;
+                      return weft_shard_context_create(b.mesh, &config, &b.out.context);
+                    }});
   calls->push_back({"weft_shard_context_create", "offload_struct_size_0", WEFT_INVALID_ARGUMENT,
                     "struct_size", [](Bench& b) {
                       const weft_shard_offload_t offload = {

@@ -124,6 +124,30 @@ void AddHintFaults(std::vector<BadCall>* calls) {
                       const weft_shard_unit_t units[] = {b.open_unit, b.unit};
                       return weft_shard_hint_order(b.open, units, 2);
                     }});
+  AddHandleFaults<weft_shard_unit_t>(
+      "weft_shard_unit_within", "unit",
+      [](Bench& b, weft_shard_unit_t unit) { return weft_shard_unit_within(unit, b.open_unit); },
+      calls);
+  calls->push_back({"weft_shard_unit_within", "outer_NULL", WEFT_INVALID_ARGUMENT, "outer is NULL",
+                    [](Bench& b) {
+                      return weft_shard_unit_within(b.open_unit, nullptr);
+                    }});
+  calls->push_back({"weft_shard_unit_within", "garbage_outer", WEFT_INVALID_ARGUMENT,
+                    "not the handle of a unit", [](Bench& b) {
+                      return weft_shard_unit_within(b.open_unit, b.Garbage<weft_shard_unit_t>());
+                    }});
+  calls->push_back({"weft_shard_unit_within", "a_unit_of_another_context", WEFT_INVALID_ARGUMENT,
+                    "outer is of another context", [](Bench& b) {
+                      return weft_shard_unit_within(b.open_unit, b.unit);
+                    }});
+  calls->push_back({"weft_shard_unit_within", "itself", WEFT_INVALID_ARGUMENT,
+                    "was not added before", [](Bench& b) {
+                      return weft_shard_unit_within(b.open_unit, b.open_unit);
+                    }});
+  calls->push_back(
+      {"weft_shard_unit_within", "a_finalized_context", WEFT_BAD_STATE, "finalized", [](Bench& b) {
+         return weft_shard_unit_within(b.unit, b.unit);
+       }});
   calls->push_back(
       {"weft_shard_hint_order", "a_finalized_context", WEFT_BAD_STATE, "finalized", [](Bench& b) {
          return weft_shard_hint_order(b.ready, &b.unit, 1);

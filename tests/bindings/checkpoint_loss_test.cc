@@ -12,6 +12,7 @@
 
 #include "weft/weft.h"
 
+#include "tests/bindings/checkpoint_calls.h"
 #include "tests/bindings/local_threads.h"
 #include "tests/support/forked_ranks.h"
 
@@ -28,14 +29,6 @@ constexpr std::chrono::seconds kSoon{15};
   do {                                                                         \
     if (!(condition)) return std::string(#condition ": ") + weft_last_error(); \
   } while (0)
-
-weft_result_t Save(weft_checkpoint_t checkpoint, int64_t step, bool background) {
-  weft_checkpoint_save_config_t config = {};
-  config.struct_size = sizeof(config);
-  config.step = step;
-  config.background = background ? 1 : 0;
-  return weft_checkpoint_save(checkpoint, &config);
-}
 
 // Saves once with all ranks, and once more without the one that is lost; one rank in the background, one not.
 std::string SaveAndLoseARank(weft_group_t group, int rank, const std::string& directory) {
@@ -56,7 +49,7 @@ std::string SaveAndLoseARank(weft_group_t group, int rank, const std::string& di
   tensor.count = kElements;
   tensor.data = mine.data();
   SAY_UNLESS(weft_checkpoint_add_tensor(checkpoint, &tensor) == WEFT_SUCCESS);
-  SAY_UNLESS(Save(checkpoint, 1, false) == WEFT_SUCCESS);
+  SAY_UNLESS(Save(checkpoint, 1) == WEFT_SUCCESS);
   SAY_UNLESS(weft_barrier(group, nullptr, nullptr) == WEFT_SUCCESS);
   if (rank == kLost) kill(getpid(), SIGKILL);
   const auto begin = std::chrono::steady_clock::now();

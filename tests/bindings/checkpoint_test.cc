@@ -1,117 +1,30 @@
 // Checkpoints through checkpoint.h, in files of the system: saved by some ranks under one preset, loaded by others under another.
-#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 
-#include "tests/bindings/context_owner.h"
+#include "tests/bindings/checkpoint_calls.h"
+#include "tests/bindings/checkpoint_model.h"
 #include "tests/bindings/local_threads.h"
-#include "tests/bindings/shard_calls.h"
 
 namespace weft::test {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kRows = 11;
-constexpr int64_t kColumns = 7;
-constexpr size_t kCount = kRows * kColumns;
+constexpr int64_t kRows = CheckpointModel::kRows;
 
-class CheckpointInterface : public testing::Test {
- protected:
-  CheckpointInterface() {
-    std::string name = (std::filesystem::temp_directory_path() / "weft-checkpoint-XXXXXX").string();
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-
-  ~CheckpointInterface() override { std::filesystem::remove_all(folder_); }
-
-  std::string Directory() const { return folder_ + "/checkpoints"; }
-
-  std::string folder_;
-};
-
-// One param, trained by AdamW.
-class Model : public ContextOwner {
- public:
-  Model(weft_group_t group, weft_shard_preset_t preset, int64_t rows = kRows)
-      : ContextOwner(group) {
-    EXPECT_EQ(weft_shard_context_optimizer(context, nullptr), WEFT_SUCCESS);
-    weft_shard_policy_t policy = {};
-    policy.struct_size = sizeof(policy);
-    policy.preset = preset;
-    EXPECT_EQ(weft_shard_unit_begin(context, "block", &policy, &unit_), WEFT_SUCCESS);
-    const int64_t shape[] = {rows, kColumns};
-    EXPECT_EQ(AddParam(unit_, "weight", shape, 2, WEFT_FLOAT32, 0, &param_), WEFT_SUCCESS);
-    EXPECT_EQ(weft_shard_unit_seal(unit_), WEFT_SUCCESS);
-    EXPECT_EQ(weft_shard_context_finalize(context, nullptr), WEFT_SUCCESS) << weft_last_error();
-  }
-
-  void Step(int step) const {
-    EXPECT_EQ(StepBegin(context), WEFT_SUCCESS);
-    EXPECT_EQ(MicrobatchBegin(context, 0, 1), WEFT_SUCCESS);
-    EXPECT_EQ(weft_shard_pre_forward(unit_, nullptr), WEFT_SUCCESS);
-    EXPECT_EQ(weft_shard_post_forward(unit_, nullptr), WEFT_SUCCESS);
-    EXPECT_EQ(weft_shard_pre_backward(unit_, nullptr), WEFT_SUCCESS);
-    std::vector<float> gradients(kCount);
-    for (size_t i = 0; i < kCount; ++i)
-      gradients[i] = static_cast<float>(i % 5) - static_cast<float>(step);
-    EXPECT_EQ(weft_shard_grad_ready(param_, gradients.data(), nullptr), WEFT_SUCCESS);
-    EXPECT_EQ(weft_shard_post_backward(unit_, nullptr), WEFT_SUCCESS);
-    EXPECT_EQ(UpdateAndEndStep(context, 0.01), WEFT_SUCCESS) << weft_last_error();
-  }
-
-  std::vector<float> Read() const {
-    std::vector<float> values(kCount);
-    EXPECT_EQ(ReadValues(param_, values.data()), WEFT_SUCCESS) << weft_last_error();
-    return values;
-  }
-
- private:
-  weft_shard_unit_t unit_ = nullptr;
-  weft_shard_param_t param_ = nullptr;
-};
-
-weft_checkpoint_t Create(weft_group_t group, const std::string& directory, int64_t keep_last = 0) {
-  weft_checkpoint_config_t config = {};
-  config.struct_size = sizeof(config);
-  config.directory = directory.c_str();
-  config.keep_last = keep_last;
-  config.config = "{\"lr\": 0.01}\n";
-  weft_checkpoint_t checkpoint = nullptr;
-  EXPECT_EQ(weft_checkpoint_create(group, &config, &checkpoint), WEFT_SUCCESS) << weft_last_error();
-  return checkpoint;
-}
-
-weft_result_t Save(weft_checkpoint_t checkpoint, int64_t step, bool background) {
-  weft_checkpoint_save_config_t config = {};
-  config.struct_size = sizeof(config);
-  config.step = step;
-  config.background = background ? 1 : 0;
-  return weft_checkpoint_save(checkpoint, &config);
-}
-
-weft_checkpoint_loaded_t Load(weft_checkpoint_t checkpoint, uint32_t flags = 0, int64_t step = 0) {
-  weft_checkpoint_load_config_t config = {};
-  config.struct_size = sizeof(config);
-  config.flags = flags;
-  config.step = step;
-  weft_checkpoint_loaded_t loaded = {};
-  loaded.struct_size = sizeof(loaded);
-  EXPECT_EQ(weft_checkpoint_load(checkpoint, &config, &loaded), WEFT_SUCCESS) << weft_last_error();
-  return loaded;
-}
+class CheckpointInterface : public CheckpointFolder {};
 
 TEST_F(CheckpointInterface, TrainingGoesOnUnderAnotherPreset) {
   std::vector<float> whole, resumed;
   OnLocalRanks(3, [&](int rank, weft_group_t group) {
-    const Model model(group, WEFT_SHARD_FULL_SHARD);
-    const weft_checkpoint_t checkpoint = Create(group, Directory(), 2);
+    const CheckpointModel model(group, WEFT_SHARD_FULL_SHARD);
+    const weft_checkpoint_t checkpoint = CreateCheckpoint(group, Directory(), 2);
     EXPECT_EQ(weft_checkpoint_add_context(checkpoint, nullptr, model.context), WEFT_SUCCESS);
-    EXPECT_EQ(Load(checkpoint).found, 0);
+    EXPECT_EQ(Loaded(checkpoint).found, 0);
     for (int step = 1; step <= 6; ++step) {
       model.Step(step);
       if (step <= 4) {
@@ -129,10 +42,10 @@ TEST_F(CheckpointInterface, TrainingGoesOnUnderAnotherPreset) {
   EXPECT_TRUE(std::filesystem::exists(Directory() + "/step-00000004/manifest.json"));
   EXPECT_FALSE(std::filesystem::exists(Directory() + "/step-00000002"));
   OnLocalRanks(3, [&](int rank, weft_group_t group) {
-    const Model model(group, WEFT_SHARD_ZERO1);
-    const weft_checkpoint_t checkpoint = Create(group, Directory());
+    const CheckpointModel model(group, WEFT_SHARD_ZERO1);
+    const weft_checkpoint_t checkpoint = CreateCheckpoint(group, Directory());
     EXPECT_EQ(weft_checkpoint_add_context(checkpoint, nullptr, model.context), WEFT_SUCCESS);
-    const weft_checkpoint_loaded_t loaded = Load(checkpoint);
+    const weft_checkpoint_loaded_t loaded = Loaded(checkpoint);
     EXPECT_EQ(loaded.found, 1);
     EXPECT_EQ(loaded.step, 4);
     EXPECT_EQ(loaded.ranks, 3);
@@ -142,10 +55,10 @@ TEST_F(CheckpointInterface, TrainingGoesOnUnderAnotherPreset) {
     EXPECT_EQ(Save(checkpoint, 6, false), WEFT_SUCCESS) << weft_last_error();
     const std::vector<float> values = model.Read();
     if (rank == 0) resumed = values;
-    EXPECT_EQ(Load(checkpoint, WEFT_CHECKPOINT_STEP, 3).step, 3);
+    EXPECT_EQ(Loaded(checkpoint, WEFT_CHECKPOINT_STEP, 3).step, 3);
     EXPECT_EQ(weft_checkpoint_destroy(checkpoint), WEFT_SUCCESS);
   });
-  EXPECT_EQ(std::memcmp(whole.data(), resumed.data(), sizeof(float) * kCount), 0);
+  EXPECT_EQ(whole, resumed);
   // Of the second run.
   EXPECT_TRUE(std::filesystem::exists(Directory() + "/step-00000006.r1/manifest.json"));
 }
@@ -180,7 +93,7 @@ weft_checkpoint_value_t ValueOf(Cursor* cursor) {
 TEST_F(CheckpointInterface, TensorsAndValuesOfTheProgramsOwn) {
   const int64_t shape = 10;
   OnLocalRanks(2, [&](int rank, weft_group_t group) {
-    const weft_checkpoint_t checkpoint = Create(group, Directory());
+    const weft_checkpoint_t checkpoint = CreateCheckpoint(group, Directory());
     std::vector<int64_t> slice(5, rank);
     weft_checkpoint_tensor_t tensor = {};
     tensor.struct_size = sizeof(tensor);
@@ -200,7 +113,7 @@ TEST_F(CheckpointInterface, TensorsAndValuesOfTheProgramsOwn) {
     EXPECT_EQ(weft_checkpoint_destroy(checkpoint), WEFT_SUCCESS);
   });
   OnLocalRanks(3, [&](int rank, weft_group_t group) {
-    const weft_checkpoint_t checkpoint = Create(group, Directory());
+    const weft_checkpoint_t checkpoint = CreateCheckpoint(group, Directory());
     std::vector<int64_t> whole(10, -1);
     weft_checkpoint_tensor_t tensor = {};
     tensor.struct_size = sizeof(tensor);
@@ -220,7 +133,7 @@ TEST_F(CheckpointInterface, TensorsAndValuesOfTheProgramsOwn) {
     EXPECT_THAT(weft_last_error(), HasSubstr("the function that loads value cursor"));
     EXPECT_EQ(whole, std::vector<int64_t>(10, -1)) << "written though refused";
     cursor.refuse = false;
-    EXPECT_EQ(Load(checkpoint).step, 1);
+    EXPECT_EQ(Loaded(checkpoint).step, 1);
     EXPECT_EQ(cursor.text, "place 17");
     EXPECT_EQ(whole, (std::vector<int64_t>{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}));
     EXPECT_EQ(weft_checkpoint_destroy(checkpoint), WEFT_SUCCESS);
@@ -229,14 +142,14 @@ TEST_F(CheckpointInterface, TensorsAndValuesOfTheProgramsOwn) {
 
 TEST_F(CheckpointInterface, AnotherModelIsRefusedWithBothShapes) {
   OnLocalRanks(2, [&](int, weft_group_t group) {
-    const Model model(group, WEFT_SHARD_NO_SHARD);
-    const weft_checkpoint_t checkpoint = Create(group, Directory());
+    const CheckpointModel model(group, WEFT_SHARD_NO_SHARD);
+    const weft_checkpoint_t checkpoint = CreateCheckpoint(group, Directory());
     EXPECT_EQ(weft_checkpoint_add_context(checkpoint, nullptr, model.context), WEFT_SUCCESS);
     EXPECT_EQ(Save(checkpoint, 1, false), WEFT_SUCCESS) << weft_last_error();
     EXPECT_EQ(Save(checkpoint, 1, false), WEFT_INVALID_ARGUMENT);
     EXPECT_EQ(weft_checkpoint_destroy(checkpoint), WEFT_SUCCESS);
-    const Model other(group, WEFT_SHARD_FULL_SHARD, kRows + 1);
-    const weft_checkpoint_t second = Create(group, Directory());
+    const CheckpointModel other(group, WEFT_SHARD_FULL_SHARD, kRows + 1);
+    const weft_checkpoint_t second = CreateCheckpoint(group, Directory());
     EXPECT_EQ(weft_checkpoint_add_context(second, nullptr, other.context), WEFT_SUCCESS);
     weft_checkpoint_loaded_t loaded = {};
     loaded.struct_size = sizeof(loaded);
@@ -251,7 +164,7 @@ TEST_F(CheckpointInterface, AnotherModelIsRefusedWithBothShapes) {
 
 TEST_F(CheckpointInterface, ADirectoryWithoutAParentFailsTheSaveOfAllRanks) {
   OnLocalRanks(2, [&](int, weft_group_t group) {
-    const weft_checkpoint_t checkpoint = Create(group, folder_ + "/a/b");
+    const weft_checkpoint_t checkpoint = CreateCheckpoint(group, folder_ + "/a/b");
     EXPECT_NE(Save(checkpoint, 1, true), WEFT_INVALID_ARGUMENT);
     EXPECT_NE(weft_checkpoint_wait(checkpoint, 0), WEFT_SUCCESS);
     EXPECT_THAT(weft_last_error(), HasSubstr(folder_ + "/a/b"));

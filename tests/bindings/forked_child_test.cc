@@ -25,6 +25,7 @@
 #include "tests/bindings/bad_input.h"
 #include "tests/bindings/declared_functions.h"
 #include "tests/bindings/shard_calls.h"
+#include "tests/bindings/xla_frames.h"
 
 namespace weft::test {
 namespace {
@@ -65,6 +66,7 @@ const std::set<std::string> kNotOfTheParent = {
     "weft_shard_preset_by_name",
     "weft_struct_size",
     "weft_completion_queue_create",
+    "weft_xla_set_interrupted",
 };
 
 template <typename Answer>
@@ -78,6 +80,7 @@ Answer Sized() {
 struct Things {
   Bench bench;
   weft_group_t group = bench.pair[0];
+  int64_t xla_group = 0;
   weft_work_t work = nullptr;  // under way
   void* block = nullptr;
   void* pages = nullptr;  // registered
@@ -652,6 +655,10 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
        [](T t) {
          return weft_shard_hint_order(t.bench.open, &t.bench.open_unit, 1);
        }},
+      {"weft_shard_unit_within",
+       [](T t) {
+         return weft_shard_unit_within(t.bench.open_unit, t.bench.open_unit);
+       }},
       {"weft_shard_context_finalize",
        [](T t) {
          return weft_shard_context_finalize(t.bench.open, nullptr);
@@ -752,10 +759,25 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
   calls->insert(calls->end(), std::begin(shard_calls), std::end(shard_calls));
 }
 
+void AddXlaCalls(std::vector<NamedCall>* calls) {
+  calls->push_back({"weft_xla_group_number", [](Things& t) {
+                      int64_t number = 0;
+                      return weft_xla_group_number(t.group, &number);
+                    }});
+  for (const NamedXlaHandler& handler : kXlaHandlers) {
+    calls->push_back({handler.function, [handler](Things& t) {
+                        XlaFrame frame;
+                        FillXlaFrame(handler, t.xla_group, t.data, t.data + 9, &frame);
+                        return frame.RunForResult(handler.handler);
+                      }});
+  }
+}
+
 std::vector<NamedCall> AllCalls() {
   std::vector<NamedCall> calls = GroupCalls();
   AddOperations(&calls);
   AddShardCalls(&calls);
+  AddXlaCalls(&calls);
   return calls;
 }
 
@@ -821,6 +843,7 @@ class ForkedChild : public testing::Test {
     ASSERT_EQ(weft_mem_alloc(4096, 0, &things_.block), WEFT_SUCCESS) << weft_last_error();
     things_.pages = aligned_alloc(4096, 4096);
     ASSERT_EQ(weft_mem_register(things_.pages, 4096, 0), WEFT_SUCCESS) << weft_last_error();
+    ASSERT_EQ(weft_xla_group_number(things_.group, &things_.xla_group), WEFT_SUCCESS);
     sum_ = 1;
     ASSERT_EQ(weft_all_reduce(&sum_, &sum_, 1, WEFT_INT32, WEFT_SUM, things_.group, nullptr,
                               &things_.work),

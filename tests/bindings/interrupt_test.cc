@@ -11,40 +11,11 @@
 #include "weft/weft.h"
 
 #include "local_threads.h"
+#include "tests/bindings/interrupt_check.h"
 #include "tests/bindings/shard_calls.h"
 
 namespace weft::test {
 namespace {
-
-constexpr int64_t kEveryNs = 1'000'000;
-
-// Says so when it is asked for the `at`-th time, and never again.
-struct Check {
-  int at = 1;
-  int asked = 0;
-
-  static int Ask(void* user) {
-    auto* const check = static_cast<Check*>(user);
-    return ++check->asked == check->at ? 1 : 0;
-  }
-};
-
-// While it lives, this thread's waits ask.
-class Asking {
- public:
-  explicit Asking(Check* check) {
-    EXPECT_EQ(weft_set_interrupt(&Check::Ask, check, kEveryNs), WEFT_SUCCESS) << weft_last_error();
-  }
-
-  Asking(const Asking&) = delete;
-  Asking& operator=(const Asking&) = delete;
-
-  ~Asking() { EXPECT_EQ(weft_set_interrupt(nullptr, nullptr, 0), WEFT_SUCCESS); }
-};
-
-bool LastErrorHas(const char* words) {
-  return std::string(weft_last_error()).find(words) != std::string::npos;
-}
 
 class Interrupts : public testing::TestWithParam<int> {
  protected:

@@ -118,6 +118,16 @@ TEST_F(ShardPlan, FollowsAHintUntilItIsTakenBack) {
   EXPECT_EQ(PlanOf(context_).gather_bytes, declared.gather_bytes);
 }
 
+TEST_F(ShardPlan, KeepsWhatOthersAreWithin) {
+  const size_t count = AddUnits("blocks.*", 0);
+  const weft_shard_plan_t declared = PlanOf(context_);
+  for (size_t unit = 1; unit < count; ++unit)
+    ASSERT_EQ(weft_shard_unit_within(units_[unit], units_[0]), WEFT_SUCCESS);
+  const weft_shard_plan_t nested = PlanOf(context_);
+  EXPECT_EQ(nested.resting_bytes, declared.resting_bytes);
+  EXPECT_GT(nested.pool_bytes, declared.pool_bytes);
+}
+
 TEST_F(ShardPlan, AnOlderCallerGetsTheFieldsThatItKnows) {
   ASSERT_EQ(AddUnits("blocks.*", 0), 5u);
   weft_shard_plan_t plan = {};
