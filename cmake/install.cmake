@@ -1,5 +1,5 @@
-# What `cmake --install build/release --prefix DIR` puts where: headers, libweft.so, libweft.a, the programs, weft.pc
-# and weftConfig.cmake. All of it finds its parts relative to itself, so DIR may be moved.
+# What `cmake --install build/release --prefix DIR` puts where: headers, libweft.so, libweft.a, the programs, weft.pc,
+# weftConfig.cmake and the examples. All of it finds its parts relative to itself, so DIR may be moved.
 
 if(NOT TARGET weft)
   return()
@@ -86,6 +86,7 @@ foreach(program weftrun weftctl weft_perf weft_train)
   endif()
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(weft_generated ${CMAKE_BINARY_DIR}/package)
 file(RELATIVE_PATH weft_pc_to_prefix /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)

@@ -33,6 +33,7 @@ TEST(ShardPlanWrapper, ADryPlanIsThatOfTheRanks) {
     std::vector<weft::ShardUnit> order = model.units;
     order.push_back(model.units[0]);
     weft::HintOrder(context, order);
+    weft::UseWithin(model.units[3], model.units[2]);
     const weft_shard_plan_t finalized = context.Finalize();
 
     const weft::Mesh dry = weft::DryMesh(config, rank);
@@ -41,6 +42,7 @@ TEST(ShardPlanWrapper, ADryPlanIsThatOfTheRanks) {
     order = same.units;
     order.push_back(same.units[0]);
     weft::HintOrder(planned, order);
+    weft::UseWithin(same.units[3], same.units[2]);
     const weft_shard_plan_t plan = weft::PlanOf(planned);
     EXPECT_EQ(plan.peak_bytes, finalized.peak_bytes);
     EXPECT_EQ(plan.sent_bytes, finalized.sent_bytes);

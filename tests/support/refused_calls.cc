@@ -42,12 +42,27 @@ std::string RefuseCalls(std::initializer_list<int> numbers, int error_number) {
   return Install(std::move(program));
 }
 
-std::string RefuseCallsAbove(int number, int argument, uint32_t most, int error_number) {
+namespace {
+
+// Calls whose argument compares so with `value`.
+std::string RefuseComparing(int number, int argument, uint16_t comparison, uint32_t value,
+                            int error_number) {
   const auto offset = static_cast<uint32_t>(offsetof(seccomp_data, args) + 8 * argument);
   return Install({kLoadNumber,
                   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(number), 0, 3),
                   BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset),  // little endian: the low half
-                  BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, most, 0, 1), Fail(error_number), kAllow});
+                  BPF_JUMP(static_cast<uint16_t>(BPF_JMP | comparison | BPF_K), value, 0, 1),
+                  Fail(error_number), kAllow});
+}
+
+}  // namespace
+
+std::string RefuseCallsAbove(int number, int argument, uint32_t most, int error_number) {
+  return RefuseComparing(number, argument, BPF_JGT, most, error_number);
+}
+
+std::string RefuseCallsWith(int number, int argument, uint32_t value, int error_number) {
+  return RefuseComparing(number, argument, BPF_JEQ, value, error_number);
 }
 
 }  // namespace weft::test

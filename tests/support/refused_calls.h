@@ -15,5 +15,7 @@ std::string RefuseCalls(std::initializer_list<int> numbers, int error_number);
 
 // The same for one call, where the low half of its `argument` (from 0) is more than `most`.
 std::string RefuseCallsAbove(int number, int argument, uint32_t most, int error_number);
+// With exactly `value` there.
+std::string RefuseCallsWith(int number, int argument, uint32_t value, int error_number);
 
 }  // namespace weft::test

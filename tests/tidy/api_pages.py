@@ -1,11 +1,13 @@
-"""docs/api and tests/install/exports.txt, made from the headers of include/weft. `./dev docs` runs this file.
+"""docs/api, tests/install/exports.txt and Python's _capi.py, made from the headers of include/weft. `./dev docs` runs this file.
 
 One page per header: its top comment, then each symbol with its declaration and its comment; README.md has one line per
-symbol. exports.txt has the functions that libweft.so must show. api_test.py fails when any of them is stale.
+symbol. exports.txt has the functions that libweft.so must show. python_capi.py makes the third. api_test.py fails when any of them is
+stale.
 """
 import re
 
 import c_header
+import python_capi
 import source_tree
 
 FOLDER = "docs/api"
@@ -109,6 +111,8 @@ def generated():
     result = {f"{FOLDER}/{page_name(header.name)}": page(header) for header in all_headers}
     result[f"{FOLDER}/README.md"] = index(all_headers)
     result[EXPORTS] = exports(all_headers)
+    result[python_capi.PATH] = python_capi.text_of([(path[len("include/weft/"):], text) for path, text in source_tree.read_tree((".h",)).items()
+                                                    if path.startswith("include/weft/")])
     return result
 
 

@@ -1,9 +1,10 @@
-"""docs/api and the export list are those of the headers, and every comment says what a user must know."""
+"""docs/api, the export list and Python's declarations are those of the headers, and every comment says what a user must know."""
 import re
 import unittest
 
 import api_pages
 import c_header
+import python_capi
 import source_tree
 
 # The NCCL names mean what they mean in nccl.h; docs/nccl.md has them all (tests/install/nccl_test.py).
@@ -56,10 +57,25 @@ class Api(unittest.TestCase):
 
     def test_pages_are_those_of_the_headers(self):
         made = api_pages.generated()
-        there = {path: text for path, text in source_tree.read_tree((".md", "exports.txt")).items()
-                 if path.startswith(api_pages.FOLDER + "/") or path == api_pages.EXPORTS}
+        there = {path: text for path, text in source_tree.read_tree((".md", "exports.txt", "_capi.py")).items()
+                 if path.startswith(api_pages.FOLDER + "/") or path in (api_pages.EXPORTS, python_capi.PATH)}
         stale = sorted(path for path in set(made) | set(there) if made.get(path) != there.get(path))
         self.assertEqual([], stale, "run ./dev docs and commit what it writes")
+
+    def test_python_has_every_declaration(self):
+        """What python_capi makes against the other list of functions, and a header with one of each kind."""
+        made = api_pages.generated()
+        self.assertEqual(made[api_pages.EXPORTS].split(), sorted(re.findall(r'^    "(weft_\w+)": \(', made[python_capi.PATH], re.MULTILINE)))
+        text = ("/* Top. */\n#define WEFT_A_MAX 3u /* most */\ntypedef enum weft_a { WEFT_A_ONE = 1, WEFT_A_TWO } weft_a_t;\n"
+                "typedef struct weft_b* weft_b_t;\ntypedef void (*weft_c_t)(weft_a_t a, void* user);\n"
+                "typedef struct weft_d {\n  char name[WEFT_A_MAX]; /* ; */\n  const char* text;\n  int (*get)(void* user, const int* at);\n  weft_c_t c;\n"
+                "} weft_d_t;\nWEFT_EXPORT size_t weft_e(weft_b_t b, weft_d_t* d, const int list[], double from);\nWEFT_EXPORT void weft_f(void);\n")
+        module = python_capi.text_of([("x.h", text)])
+        for line in ("WEFT_A_MAX = 3", "WEFT_A_TWO = 2", "weft_c_t = CFUNCTYPE(None, c_int, c_void_p)", '        ("name", c_char * WEFT_A_MAX),',
+                     '        ("text", c_char_p),', '        ("get", CFUNCTYPE(c_int, c_void_p, c_void_p)),', '        ("c", weft_c_t),',
+                     '    "weft_e": (c_size_t, (c_void_p, c_void_p, c_void_p, c_double)),', '    "weft_f": (None, ()),',
+                     "        def weft_e(self, b: Pointer, d: Pointer, list: Pointer, from_: float, /) -> int: ..."):
+            self.assertIn(line, module.splitlines())
 
     def test_every_symbol_is_documented(self):
         all_headers = api_pages.headers()

@@ -5,7 +5,7 @@ import unittest
 
 import source_tree
 
-_WITH_README = ("base", "topology", "comm", "shard", "trainer", "cli", "bench")
+_WITH_README = ("base", "topology", "comm", "shard", "trainer", "cli", "bench", "examples")
 _LONG = 500
 
 

@@ -5,7 +5,7 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LAYERS = ("include", "base", "topology", "comm", "shard")
-LEAVES = ("bindings", "cli", "trainer", "bench", "tests")
+LEAVES = ("bindings", "cli", "trainer", "bench", "examples", "tests")
 CODE_SUFFIXES = (".h", ".hpp", ".c", ".cc", ".cu")
 IGNORED_FOLDERS = {"build", "runs", ".git", ".cache", "__pycache__", ".venv"}
 

@@ -1,0 +1,173 @@
+"""Checkpoints: params, optimizer state, tensors and values, saved by all ranks to one directory and loaded by any number of ranks under any preset.
+
+    checkpoint = weft.checkpoint.Checkpoint(world, "runs/a/checkpoints", keep_last=3)
+    checkpoint.add_context(context)
+    loaded = checkpoint.load()                  # None in a new run
+    ...
+    checkpoint.save(step, background=True)      # between steps; no rank waits for another
+    checkpoint.wait()
+
+docs/checkpointing.md says what is promised.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from weft import _capi
+from weft._library import library
+from weft.core import completions, interrupt
+from weft.core.buffers import writable
+from weft.core.calls import nanoseconds
+from weft.core.communicator import Communicator
+from weft.core.errors import Error, Result
+from weft.shard import callbacks
+from weft.shard.context import Context
+from weft.shard.handles import Borrowed, CheckpointHandle, call, in_turn
+from weft.shard.param import dimensions
+from weft.shard.structs import filled, of_type, sized, utf8
+
+_wait = library.weft_checkpoint_wait
+
+
+class Loaded(NamedTuple):
+    """What was loaded."""
+
+    step: int
+    ranks: int  # that it was saved by
+    path: str
+
+
+class Checkpoint:
+    """What a run saves and loads, and where. It keeps its communicator, and the memory of tensors; of contexts that are destroyed saves and loads are
+    BAD_STATE. destroy(), and so the end of a `with`, waits for a save that is under way.
+
+    Thread-safety: one thread at a time, that of the calls of its contexts; a second one is refused.
+    """
+
+    def __init__(self, communicator: Communicator, directory: str | os.PathLike[str], *, keep_last: int = 0, keep_every: int = 0,
+                 timeout: float | None = None, config: str | None = None) -> None:
+        """`directory`, of all checkpoints, is made if its parent is there. keep_last: so many are kept, 0: all; keep_every: and those of steps that are
+        multiples of it; timeout: seconds, of a save, 600 by default; config: text written beside each as config.json. Collective."""
+        interrupt.do_postponed()
+        group = of_type(communicator, Communicator, "communicator")._live_group()
+        struct = filled(_capi.weft_checkpoint_config_t, directory=os.fsencode(directory), keep_last=keep_last, keep_every=keep_every,
+                        timeout_ns=nanoseconds(timeout), config=None if config is None else utf8(config, "config"))
+        self._kept: list[object] = [group]
+        owner = CheckpointHandle(None, self._kept)
+        call(library.weft_checkpoint_create, group, ctypes.byref(struct), ctypes.byref(owner))
+        self._handle = Borrowed(owner.value, owner, "checkpoint")
+        self._contexts: list[Context] = []
+        completions.live.add(self)
+
+    def destroy(self) -> None:
+        """Waits for a save that is under way, and frees everything; may be called again. Not collective."""
+        callbacks.refuse()
+        if self._handle.owner is None:
+            return
+        try:
+            self.wait()
+        except Error:  # who wanted to know has asked
+            pass
+        completions.live.discard(self)
+        self._handle = self._handle.destroyed()
+        self._contexts, self._kept = [], []
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None) -> None:
+        self.destroy()
+
+    # ---- what is saved ----
+
+    def add_context(self, context: Context, name: str = "") -> None:
+        """All params and numbers of a finalized context; of several each with a name of its own. Not collective."""
+        of_type(context, Context, "context")._handle.live()
+        in_turn(self._handle, library.weft_checkpoint_add_context, utf8(name, "name"), context._handle)
+        self._contexts.append(context)
+
+    def add_tensor(self, name: str, data: Any, *, shape: Sequence[int] | None = None, begin: int = 0) -> None:
+        """A tensor of yours: writable memory, which saves read and loads write, kept until the checkpoint is destroyed. Of a tensor of which ranks have
+        slices, `shape` is that of the whole and `begin` where this one begins, in elements. Not collective."""
+        address, dtype, count, kept = writable(data, "data")
+        whole = tuple(getattr(data, "shape", (count,))) if shape is None else tuple(shape)
+        dims = dimensions(whole)
+        tensor = filled(_capi.weft_checkpoint_tensor_t, name=utf8(name, "name"), shape=ctypes.addressof(dims), ndim=len(whole), dtype=dtype, begin=begin,
+                        count=count, data=address)
+        in_turn(self._handle, library.weft_checkpoint_add_tensor, ctypes.byref(tensor))
+        self._kept.append((data, kept))
+
+    def add_value(self, name: str, save: Callable[[], bytes], load: Callable[[bytes | None], object], *, per_rank: bool = False) -> None:
+        """Bytes of yours, up to 16 MiB: the state of a random number generator, the place in the data. save() returns them; load(bytes) takes them, before
+        anything else is written and maybe of several checkpoints in turn, None if there are none. What load raises refuses the checkpoint, on all ranks.
+        Both are called in save() and load() here, on their thread, and must not call weft. per_rank: each rank has its own, else rank 0's is
+        everybody's. The same on all ranks. Not collective."""
+        value: _capi.weft_checkpoint_value_t = sized(_capi.weft_checkpoint_value_t)
+        types: dict[str, Any] = dict(_capi.weft_checkpoint_value_t._fields_)  # type: ignore[arg-type]
+        given: list[Any] = []
+
+        def give(_: int | None, bytes_: int, count: int) -> int:
+            text = bytes(save())
+            given[:] = [text]  # until the next time
+            ctypes.c_void_p.from_address(bytes_).value = ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value
+            ctypes.c_size_t.from_address(count).value = len(text)
+            return _capi.WEFT_SUCCESS
+
+        def take(_: int | None, bytes_: int | None, count: int) -> int:
+            load(None if bytes_ is None else ctypes.string_at(bytes_, count))
+            return _capi.WEFT_SUCCESS
+
+        value.name, value.flags = utf8(name, "name"), _capi.WEFT_CHECKPOINT_PER_RANK if per_rank else 0
+        value.save, value.load = (types[way](callbacks.guarded(function, _capi.WEFT_INVALID_ARGUMENT)) for way, function in (("save", give), ("load", take)))
+        in_turn(self._handle, library.weft_checkpoint_add_value, ctypes.byref(value))
+        self._kept.append(value)
+
+    # ---- saving ----
+
+    def save(self, step: int, *, background: bool = False, in_place: bool = False) -> None:
+        """Saves, between steps or after finish, on every rank; `step` grows. Returns when it is committed; with background when this rank's part is copied,
+        while a thread of weft's writes it; with in_place too, optimizer state is not copied, and the next update waits until it is written. No rank waits
+        for another but for the end of its own save before. A failure leaves earlier checkpoints as they are, and training may go on."""
+        struct = filled(_capi.weft_checkpoint_save_config_t, step=step, background=bool(background), in_place=bool(in_place))
+        held = [context._handle for context in self._contexts]
+        in_turn(self._handle, library.weft_checkpoint_save, ctypes.byref(struct))
+        del held
+
+    def test(self) -> bool:
+        """Whether the last save has ended, and is committed; False while it is under way. Raises why it failed. Never waits."""
+        ended = ctypes.c_int()
+        in_turn(self._handle, library.weft_checkpoint_test, ctypes.byref(ended))
+        return bool(ended.value)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Until the last save is committed; raises why it is not. After `timeout` seconds TimeoutError, and the save goes on, as after Ctrl-C."""
+        if timeout is None:
+            in_turn(self._handle, _wait, 0)
+            return
+        try:
+            if timeout > 0:
+                in_turn(self._handle, _wait, nanoseconds(timeout))
+                return
+        except Error as error:
+            if error.code != Result.TIMEOUT:
+                raise
+        if not self.test():  # which raises if it is the save that has timed out
+            raise TimeoutError(f"the save has not ended after {timeout} s; it goes on")
+
+    # ---- loading ----
+
+    def load(self, step: int | None = None, *, values_only: bool = False, whole: bool = False) -> Loaded | None:
+        """Loads the latest checkpoint that is whole, or that of `step`, into everything that was added, between steps or after finalize. None if there is
+        none. values_only: params alone; with whole, too, all tensors of the checkpoint must have been added. Collective."""
+        flags = ((_capi.WEFT_CHECKPOINT_VALUES_ONLY if values_only else 0) | (_capi.WEFT_CHECKPOINT_WHOLE if whole else 0)
+                 | (0 if step is None else _capi.WEFT_CHECKPOINT_STEP))
+        config = filled(_capi.weft_checkpoint_load_config_t, flags=flags, step=0 if step is None else step)
+        loaded: _capi.weft_checkpoint_loaded_t = sized(_capi.weft_checkpoint_loaded_t)
+        held = [context._handle for context in self._contexts]
+        in_turn(self._handle, library.weft_checkpoint_load, ctypes.byref(config), ctypes.byref(loaded))
+        del held
+        return Loaded(loaded.step, loaded.ranks, os.fsdecode(loaded.path)) if loaded.found else None

@@ -1,0 +1,169 @@
+"""Memory of weft's that peers of the node reach directly, as arrays without numpy.
+
+    a = weft.zeros((4, 3), "float32")     # numpy.asarray(a), torch.from_dlpack(a): views of the same memory
+    comm.all_reduce(a)
+
+An array's memory lives as long as the array or any view of it.
+
+Thread-safety: as memory has it.
+"""
+from __future__ import annotations
+
+import ctypes
+import importlib
+import math
+import weakref
+from collections.abc import Sequence
+from operator import index
+from typing import Any, cast
+
+from weft import _capi
+from weft._library import library
+from weft.core import dlpack, interrupt
+from weft.core.errors import check, refuse_inside_check
+from weft.core.types import ITEM_BYTES, AnyDType, DType, dtype_number
+
+# Types to which a memoryview can be cast.
+_CODES = {DType.INT8: "b", DType.UINT8: "B", DType.INT32: "i", DType.UINT32: "I", DType.INT64: "q", DType.UINT64: "Q", DType.FLOAT32: "f",
+          DType.FLOAT64: "d", DType.BOOL: "?"}
+_TYPES = {DType.BFLOAT16: "bfloat16", DType.FLOAT8_E4M3: "float8_e4m3fn", DType.FLOAT8_E5M2: "float8_e5m2"}  # of ml_dtypes
+
+
+class Block(ctypes.c_void_p):
+    """A block of weft_mem_alloc, freed with the last reference to it."""
+
+    def __del__(self) -> None:
+        if self.value:
+            interrupt.later(_Free(self.value))
+
+
+class _Free:
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __call__(self) -> None:
+        library.weft_mem_free(self._address)
+
+
+class _View:
+    """What numpy and memoryviews hold of an array, and with it its block."""
+
+    def __init__(self, array: Array) -> None:
+        self._held = array._block
+        self.__array_interface__ = {"version": 3, "shape": array.shape, "typestr": array._typestr(), "data": (array.address, False)}
+
+
+class Array:
+    """Elements in rows without gaps, to be passed as a buffer, or viewed: `numpy.asarray`, `torch.from_dlpack`, `jax.numpy.from_dlpack`, `memory`."""
+
+    def __init__(self, block: ctypes.c_void_p | None, shape: tuple[int, ...], dtype: DType) -> None:
+        """Of the package's own use."""
+        self._block, self._shape, self._dtype = block, shape, dtype
+        self._views: weakref.WeakSet[_View] = weakref.WeakSet()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def dtype(self) -> DType:
+        return self._dtype
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return math.prod(self._shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * ITEM_BYTES[self._dtype]
+
+    @property
+    def address(self) -> int:
+        """0 of no elements."""
+        if self._block is None:
+            if self.size:
+                raise ValueError(f"{self!r} was given back")
+            return 0
+        return self._block.value or 0
+
+    def view(self) -> tuple[int, int, int, object]:
+        """Address, number of the dtype, elements, and what keeps the memory: for buffers.py."""
+        return self.address, int(self._dtype), self.size, self._block
+
+    @property
+    def memory(self) -> memoryview:
+        """The elements as a memoryview of that shape; of float16, bfloat16 and float8 their bytes."""
+        if self.size == 0:
+            return memoryview(bytearray(0))
+        whole: Any = (ctypes.c_char * self.nbytes).from_address(self.address)
+        whole.held = self._viewed()
+        view: Any = memoryview(whole).cast("B")
+        code = _CODES.get(self._dtype)
+        view = view if code is None else view.cast(code, self._shape)
+        return cast(memoryview, view)
+
+    def __repr__(self) -> str:
+        return f"<weft.{type(self).__name__} of {self._dtype.name.lower()}, shape {self._shape}>"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        numpy: Any = importlib.import_module("numpy")
+        array = numpy.asarray(self._viewed()) if self.size else numpy.empty(self._shape, self._typestr())
+        if self._dtype in _TYPES:
+            array = array.view(getattr(importlib.import_module("ml_dtypes"), _TYPES[self._dtype]))
+        if copy or (dtype is not None and dtype != array.dtype):
+            if copy is False:
+                raise ValueError(f"an array of {array.dtype} cannot be one of {dtype} without a copy")
+            return array.astype(array.dtype if dtype is None else dtype)
+        return array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self, *, stream: object = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None,
+                   copy: bool | None = None) -> Any:
+        if stream is not None or dl_device not in (None, (1, 0)) or copy:
+            raise BufferError("weft's memory is the host's, without streams, and is not copied")
+        if self._block is None or max_version is None or max_version[0] < 1 or not self._owned_by_c():
+            return self.__array__().__dlpack__()  # numpy speaks the older version, too, and keeps what it views
+        refuse_inside_check()
+        tensor = _capi.weft_tensor_t(struct_size=ctypes.sizeof(_capi.weft_tensor_t), data=self.address, ndim=len(self._shape), dtype=self._dtype,
+                                     shape=ctypes.cast((ctypes.c_int64 * max(len(self._shape), 1))(*self._shape), ctypes.c_void_p))
+        managed = ctypes.c_void_p()
+        check(library.weft_mem_dlpack(ctypes.byref(tensor), ctypes.byref(managed)))
+        return dlpack.capsule_of(managed)
+
+    def _viewed(self) -> _View:
+        view = _View(self)
+        self._views.add(view)
+        return view
+
+    def _owned_by_c(self) -> bool:
+        """Whether the library itself can count a view's reference to the block."""
+        return True
+
+    def _typestr(self) -> str:
+        bytes_ = ITEM_BYTES[self._dtype]
+        kind = "b" if self._dtype == DType.BOOL else "V" if self._dtype in _TYPES else self._dtype.name[0].lower()
+        return f"{'|' if bytes_ == 1 or kind == 'V' else '<'}{kind}{bytes_}"
+
+
+def shape_of(shape: int | Sequence[int]) -> tuple[int, ...]:
+    lengths = tuple(index(length) for length in shape) if isinstance(shape, Sequence) else (index(shape),)
+    if any(length < 0 for length in lengths):
+        raise ValueError(f"shape is {lengths}; lengths must be 0 or more")
+    return lengths
+
+
+def zeros(shape: int | Sequence[int], dtype: AnyDType = "float32") -> Array:
+    """A new array in memory that all ranks of this node can reach directly, in which collectives need no copies. Local: ranks may allocate what they like."""
+    lengths, number = shape_of(shape), DType(dtype_number(dtype))
+    refuse_inside_check()
+    interrupt.do_postponed()
+    block, bytes_ = Block(), math.prod(lengths) * ITEM_BYTES[number]
+    if bytes_ == 0:
+        return Array(None, lengths, number)
+    if bytes_ >= 1 << 63:
+        raise ValueError(f"an array of {lengths} {number.name.lower()} has {bytes_} bytes, more than there are addresses")
+    check(library.weft_mem_alloc(bytes_, 0, ctypes.byref(block)))
+    return Array(block, lengths, number)

@@ -1,0 +1,275 @@
+"""weft.checkpoint: going on at another number of ranks and under another preset, values and tensors of the program's, and what goes wrong."""
+import array
+import gc
+import pathlib
+import tempfile
+import threading
+import time
+import weakref
+
+import ranks
+from shard_ranks import DEADLINE_S, ShardTest
+
+_ADAMW = {"kind": "adamw"}
+
+
+class CheckpointTest(ShardTest):
+    def setUp(self):
+        super().setUp()
+        import weft.checkpoint
+        self.checkpoint = weft.checkpoint
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name) / "checkpoints"
+
+    def run_of(self, size, policy, first, last, saves=(), **options):
+        """Trains from step `first`, or from the latest checkpoint if there is one, to `last`; saves after the steps named. (where it began, bits)"""
+        def run(world):
+            model = self.model.Perceptron(self.shard, world, policy, _ADAMW)
+            with model.context, self.checkpoint.Checkpoint(world, self.folder) as checkpoint:
+                checkpoint.add_context(model.context)
+                loaded = checkpoint.load()
+                begin = loaded.step if loaded else first
+                for step in range(begin, last):
+                    model.train(1, first=step)
+                    if step + 1 in saves:
+                        checkpoint.save(step + 1, **options)
+                checkpoint.wait()
+                return begin, self.model.bits(model.values())
+
+        results = self.model.on_ranks(self.local(size), run)
+        self.assertEqual([results[0]] * size, results)
+        return results[0]
+
+
+class Resuming(CheckpointTest):
+    def test_goes_on_under_another_preset_with_the_same_bits(self):
+        whole = self.run_of(2, "no_shard", 0, 6)[1]
+        for number, (policy, how) in enumerate((("full_shard", {}), ("zero1", {"background": True}), ("no_shard", {"background": True, "in_place": True}))):
+            self.folder = self.folder.with_name(f"run{number}")
+            self.run_of(2, policy, 0, 5, saves=(2, 4), **how)
+            for other in ("zero2", "full_shard"):
+                self.assertEqual((4, whole), self.run_of(2, other, 0, 6), (policy, other))
+
+    def test_goes_on_with_another_number_of_ranks(self):
+        _, saved = self.run_of(3, "full_shard", 0, 3, saves=(3,))
+        for size, policy in ((1, "no_shard"), (2, "zero1"), (5, "full_shard")):
+            self.assertEqual((3, saved), self.run_of(size, policy, 0, 3))
+        ones = [self.run_of(1, policy, 0, 5) for policy in ("no_shard", "full_shard")]
+        self.assertEqual(ones[0], ones[1])
+
+    def test_values_and_tensors(self):
+        def run(world, other):
+            model = self.model.Perceptron(self.shard, world, "full_shard", _ADAMW)
+            mine, slice_ = {"all": b"", "each": b""}, array.array("d", [world.rank] * 3)
+            with self.checkpoint.Checkpoint(world, self.folder, config='{"a": 1}', keep_last=1) as checkpoint:
+                checkpoint.add_context(model.context, "model")
+                checkpoint.add_value("all", lambda: f"of {world.rank}".encode(), lambda given: mine.update(all=given))
+                checkpoint.add_value("each", lambda: bytes([world.rank]) * world.rank, lambda given: mine.update(each=given), per_rank=True)
+                checkpoint.add_tensor("slices", slice_, shape=(6,), begin=3 * world.rank)
+                whole = self.numpy.arange(6, dtype=self.numpy.int32).reshape(2, 3) + 0 * world.rank
+                checkpoint.add_tensor("whole", whole)
+                if other is None:
+                    self.assertIsNone(checkpoint.load())
+                    checkpoint.save(1)
+                    checkpoint.save(2, background=True)
+                    checkpoint.wait(timeout=DEADLINE_S)
+                    self.assertTrue(checkpoint.test())
+                    self.assertEqual(b"", mine["all"])
+                whole[:] = slice_[0] = 9
+                loaded = checkpoint.load()
+                self.assertEqual(([[0, 1, 2], [3, 4, 5]], [world.rank] * 3), (whole.tolist(), list(slice_)))
+                self.assertEqual((2, 2, str(self.folder / "step-00000002")), loaded)
+                return mine
+
+        for other in (None, "a second run"):
+            results = self.model.on_ranks(self.local(2), lambda world: run(world, other))
+            self.assertEqual([{"all": b"of 0", "each": b""}, {"all": b"of 0", "each": b"\1"}], results)
+        self.assertEqual({"config.json", "manifest.json"} & {path.name for path in (self.folder / "step-00000002").iterdir()}, {"config.json", "manifest.json"})
+        self.assertEqual(1, len([path for path in self.folder.iterdir() if path.name.startswith("step-")]))
+
+    def test_values_only(self):
+        self.run_of(1, "full_shard", 0, 2, saves=(1, 2))
+        world = self.local(1)[0]
+        model = self.model.Perceptron(self.shard, world, "full_shard")
+        with self.checkpoint.Checkpoint(world, self.folder) as checkpoint:
+            checkpoint.add_context(model.context)
+            self.refused("INVALID_ARGUMENT", "", checkpoint.load)          # it has moments that nobody takes
+            self.assertEqual(2, checkpoint.load(values_only=True, whole=True).step)
+            self.assertEqual(1, checkpoint.load(1, values_only=True).step)
+            self.assertIsNone(checkpoint.load(7, values_only=True))
+
+    def test_offloaded_state(self):
+        whole = self.run_of(2, "full_shard", 0, 4)[1]
+
+        def run(world):
+            offload = self.shard.Offload(self.folder.parent, 1 << 20, params=True)
+            model = self.model.Perceptron(self.shard, world, "full_shard", _ADAMW, offload=offload)
+            with model.context, self.checkpoint.Checkpoint(world, self.folder) as checkpoint:
+                checkpoint.add_context(model.context)
+                model.train(2)
+                checkpoint.save(2, background=True)
+                model.train(2, first=2)
+                return self.model.bits(model.values())
+
+        self.assertEqual([whole] * 2, self.model.on_ranks(self.local(2), run))
+        self.assertEqual((2, whole), self.run_of(2, "zero1", 0, 4))
+
+
+class Wrong(CheckpointTest):
+    def one(self, **options):
+        world = self.local(1)[0]
+        model = self.model.Perceptron(self.shard, world, "full_shard", _ADAMW)
+        checkpoint = self.checkpoint.Checkpoint(world, self.folder, **options)
+        self.addCleanup(checkpoint.destroy)
+        self.addCleanup(model.context.destroy)
+        checkpoint.add_context(model.context)
+        return world, model, checkpoint
+
+    def test_arguments(self):
+        world, model, checkpoint = self.one()
+        self.assertRaisesRegex(ValueError, "timeout is 0", self.checkpoint.Checkpoint, world, self.folder, timeout=0)
+        self.refused("INVALID_ARGUMENT", "directory", self.checkpoint.Checkpoint, world, "")
+        self.refused("INVALID_ARGUMENT", "keep_last", self.checkpoint.Checkpoint, world, self.folder, keep_last=-1)
+        self.refused("INVALID_ARGUMENT", 'named ""', checkpoint.add_context, model.context)
+        self.assertRaisesRegex(ValueError, "read-only", checkpoint.add_tensor, "t", b"abc")
+        self.assertRaisesRegex(TypeError, "data is a list", checkpoint.add_tensor, "t", [1])
+        self.refused("INVALID_ARGUMENT", "elements", checkpoint.add_tensor, "t", bytearray(4), begin=1)
+        checkpoint.add_value("v", bytes, print)
+        self.refused("INVALID_ARGUMENT", "a value named", checkpoint.add_value, "v", bytes, print)
+        self.refused("INVALID_ARGUMENT", "without background", checkpoint.save, 1, in_place=True)
+        checkpoint.save(3)
+        self.refused("INVALID_ARGUMENT", "does not follow step 3", checkpoint.save, 3)
+        with model.context.step("eval"):
+            self.refused("BAD_STATE", "", checkpoint.save, 4)
+
+    def test_checkpoints_of_another_model(self):
+        self.run_of(1, "no_shard", 0, 1, saves=(1,))
+        world = self.local(1)[0]
+        context = self.shard.Context(world)
+        with context.add_unit("u") as unit:
+            unit.add_param("up.weight", (2, 2))
+        context.finalize()
+        with self.checkpoint.Checkpoint(world, self.folder) as checkpoint:
+            checkpoint.add_context(context)
+            self.refused("INVALID_ARGUMENT", "up.weight", checkpoint.load)
+        context.destroy()
+
+    def test_damaged_ones_are_passed_over(self):
+        self.run_of(1, "no_shard", 0, 2, saves=(1, 2))
+        for step, expected in ((2, 1), (1, None)):
+            path, = (self.folder / f"step-0000000{step}").glob("*.safetensors")
+            blob = bytearray(path.read_bytes())
+            blob[-1] ^= 1
+            path.write_bytes(blob)
+            _, _, checkpoint = self.one()
+            if expected is None:
+                self.refused("CORRUPT", "", checkpoint.load)
+            else:
+                self.assertEqual(expected, checkpoint.load().step)
+
+    def test_functions_of_values_that_raise(self):
+        _, model, checkpoint = self.one()
+        failing = {"save": True, "load": True}
+
+        def save():
+            if failing["save"]:
+                raise KeyError("nothing to save")
+            return b"x"
+
+        def load(_):
+            if failing["load"]:
+                raise IndexError("cannot use it")
+
+        checkpoint.add_value("v", save, load)
+        self.assertRaisesRegex(KeyError, "nothing to save", checkpoint.save, 1)
+        failing["save"] = False
+        checkpoint.save(2)
+        before = self.model.bits(model.values())
+        model.train(1)
+        after = self.model.bits(model.values())
+        self.assertRaisesRegex(IndexError, "cannot use it", checkpoint.load)
+        self.assertEqual(after, self.model.bits(model.values()))
+        failing["load"] = False
+        self.assertEqual((2, before), (checkpoint.load().step, self.model.bits(model.values())))
+        checkpoint.add_value("calls", lambda: model.context.plan(), print)
+        self.refused("INVALID_USAGE", "cannot be called from a function", checkpoint.save, 3)
+        _, _, other = self.one()
+        other.add_value("v", lambda: "text", print)
+        self.assertRaises(TypeError, other.save, 4)
+
+    def test_a_directory_that_cannot_be_made(self):
+        self.folder = self.folder / "not" / "there"
+        _, _, checkpoint = self.one()
+        self.refused("SYSTEM_ERROR", "not/there|not", checkpoint.save, 1)
+
+    def test_a_save_that_waits_for_a_rank(self):
+        first, second = self.local(2)
+        made = self.model.on_ranks([first, second], lambda world: self.checkpoint.Checkpoint(world, self.folder, timeout=1))
+        begin = time.monotonic()
+        made[0].save(1, background=True)
+        self.assertFalse(made[0].test())
+        self.assertRaisesRegex(TimeoutError, "it goes on", made[0].wait, timeout=0.1)
+        self.assertRaisesRegex(TimeoutError, "after 0 s", made[0].wait, timeout=0)
+        for call in (made[0].wait, made[0].test):
+            self.refused("TIMEOUT", "rank 1 had not written to the end within 1 s", call)
+        self.assertLess(time.monotonic() - begin, DEADLINE_S / 2)
+        made[0].destroy()
+
+    def test_interrupt(self):
+        """Ctrl-C while rank 1 does not save: rank 0's wait ends, and the save in the background goes on."""
+        first, second = self.local(2)
+        made = self.model.on_ranks([first, second], lambda world: self.checkpoint.Checkpoint(world, self.folder, timeout=DEADLINE_S))
+        made[0].save(1, background=True)
+        for call, arguments in ((made[0].wait, ()), (made[0].wait, (DEADLINE_S,)), (made[0].save, (2,)), (made[0].destroy, ())):
+            self.interrupted(call, *arguments)
+        self.assertFalse(made[0].test())
+        made[1].save(1)
+        made[0].wait()
+        self.interrupted(made[0].save, 2)
+        self.refused("SYSTEM_ERROR", "rank 0 .*interrupted", made[1].save, 2)
+        self.model.on_ranks([first, second], lambda world: made[world.rank].save(3))
+
+    def test_destroyed_and_dropped(self):
+        world, model, checkpoint = self.one()
+        block = array.array("f", [1, 2])
+        gone = weakref.ref(block)
+        checkpoint.add_tensor("t", block)
+        del block
+        checkpoint.save(1, background=True)
+        checkpoint.destroy()
+        checkpoint.destroy()
+        self.assertIsNone(gone())
+        self.assertTrue((self.folder / "step-00000001" / "manifest.json").exists())
+        for call in (checkpoint.test, checkpoint.load, checkpoint.wait, lambda: checkpoint.save(2), lambda: checkpoint.add_context(model.context)):
+            self.refused("BAD_STATE", "the checkpoint was destroyed", call)
+        world, model, checkpoint = self.one()
+        checkpoint.save(2, background=True)
+        reference = weakref.ref(checkpoint)
+        self.doCleanups()
+        del checkpoint
+        gc.collect()
+        self.assertIsNone(reference())
+        world, model, checkpoint = self.one()
+        model.context.destroy()
+        self.refused("BAD_STATE", "context 0 of those that were added was destroyed", checkpoint.save, 3)
+        self.refused("BAD_STATE", "context 0", checkpoint.load)
+        self.refused("BAD_STATE", "the context was destroyed", checkpoint.add_context, model.context, "again")
+
+    def test_a_second_thread_is_refused(self):
+        first, second = self.local(2)
+        made = self.model.on_ranks([first, second], lambda world: self.checkpoint.Checkpoint(world, self.folder, timeout=DEADLINE_S))
+        thread = threading.Thread(target=made[0].save, args=(1,))
+        thread.start()
+        end = time.monotonic() + DEADLINE_S
+        while not made[0]._handle.owner.holder and time.monotonic() < end:
+            time.sleep(0.001)
+        self.refused("BAD_STATE", "another thread is in a call of the same checkpoint", made[0].test)
+        made[1].save(1)
+        thread.join(DEADLINE_S)
+        self.assertTrue(made[0].test())
+
+
+if __name__ == "__main__":
+    ranks.take_arguments()
+    ranks.main()
