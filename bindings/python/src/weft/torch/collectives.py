@@ -1,0 +1,404 @@
+"""c10d's operations, by the names and arguments that torch calls them with, on a weft group.
+
+Operations whose options say asyncOp=False end in the call and return a work that is done; others are started. What a call cannot give C as it
+stands (lists that do not lie together) is copied before it starts or when it has ended.
+
+Thread-safety: any thread; ranks must call in one order.
+"""
+from __future__ import annotations
+
+import ctypes
+import datetime
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import _distributed_c10d as c10d
+
+from weft import _capi
+from weft._library import library
+from weft.core.batch import Batch
+from weft.core.calls import MessageOptions
+from weft.core.communicator import Communicator
+from weft.core.errors import Error
+from weft.core.reductions import Reduction
+from weft.core.types import Op
+from weft.torch import sparse
+from weft.torch.events import call_event, profiler
+from weft.torch.tensors import ELEMENT_TYPES, Flat, like, of, single, to_reduce
+from weft.torch.works import Done, Started, Together, explained
+
+_Kinds = c10d.ReduceOp.RedOpType if hasattr(c10d.ReduceOp, "RedOpType") else c10d.ReduceOp
+OPS: dict[Any, int] = {_Kinds.SUM: Op.SUM, _Kinds.PRODUCT: Op.PROD, _Kinds.MAX: Op.MAX, _Kinds.MIN: Op.MIN, _Kinds.AVG: Op.AVG,
+                       _Kinds.BAND: Op.BIT_AND, _Kinds.BOR: Op.BIT_OR, _Kinds.BXOR: Op.BIT_XOR}
+_ADDS = (Op.SUM, Op.AVG)
+# Tags of messages between programs are below.
+_LIST_TAG = 1 << 63
+_NOTHING: MessageOptions = {}
+_BACKGROUND: MessageOptions = {"background": True}  # nobody may wait for it: the progress thread takes it up
+
+_all_reduce = library.weft_all_reduce
+_all_gather = library.weft_all_gather
+_reduce_scatter = library.weft_reduce_scatter
+_broadcast = library.weft_broadcast
+
+
+def _with_timeout(options: MessageOptions, timeout: datetime.timedelta) -> MessageOptions:
+    """`timeout` of torch's options: below 0 stands for none."""
+    return options if timeout.days < 0 else {**options, "timeout": max(timeout.total_seconds(), 1e-9)}
+
+
+def _reduction(op: Any, dtype: int, complex_numbers: bool) -> int:
+    """weft's number of torch's reduction. One with a factor lasts as long as what is returned, and as operations need it."""
+    kind = getattr(op, "op", op)
+    number = OPS.get(kind)
+    if number is None and kind == _Kinds.PREMUL_SUM:
+        factor = torch.as_tensor(op.factor).reshape(-1)
+        if factor.numel() != 1:
+            raise ValueError(f"the factor of PREMUL_SUM has {factor.numel()} elements; weft takes one")
+        factor = factor.to("cpu", ELEMENT_TYPES[dtype])
+        return Reduction.premul_sum((factor.data_ptr(), dtype, 1))
+    if number is None:
+        raise ValueError(f"weft has no reduction {op}")
+    if complex_numbers and number not in _ADDS:
+        raise ValueError(f"{kind} of complex numbers is not defined; there are SUM and AVG")
+    return number
+
+
+class Collectives:
+    """Mixed into torch's ProcessGroup and Backend, which share one communicator."""
+
+    _comm: Communicator
+    _calls: Any = None  # the extension, which carries out what is plain; None is its answer to the rest
+    _open: list[Any] | None  # works of the coalescing that is open on this group
+
+    # ---- one tensor ----
+
+    def allreduce(self, tensors: list[Tensor], opts: Any = None) -> Any:
+        """In place. AVG and PREMUL_SUM too; complex numbers have SUM and AVG."""
+        if self._calls is not None and (done := self._calls.allreduce(self._comm, tensors, opts)) is not None:
+            return done
+        opts = opts if opts is not None else c10d.AllreduceOptions()
+        tensor = single(tensors)
+        if tensor.layout is not torch.strided:
+            return self.allreduce_sparse(tensors, opts)
+        address, dtype, count = to_reduce(tensor)
+        number = _reduction(opts.reduceOp, dtype, tensor.is_complex())
+        return self._run(_all_reduce, (address, address, count, dtype, number), opts, tensors)
+
+    def broadcast(self, tensors: list[Tensor], opts: Any) -> Any:
+        if self._calls is not None and (done := self._calls.broadcast(self._comm, tensors, opts)) is not None:
+            return done
+        address, dtype, count = of(single(tensors))
+        return self._run(_broadcast, (address, address, count, dtype, opts.rootRank), opts, tensors)
+
+    def reduce(self, tensors: list[Tensor], opts: Any) -> Any:
+        """The root's tensor gets the result; the others stay as they are."""
+        if self._calls is not None and (done := self._calls.reduce(self._comm, tensors, opts)) is not None:
+            return done
+        tensor = single(tensors)
+        address, dtype, count = to_reduce(tensor)
+        number = _reduction(opts.reduceOp, dtype, tensor.is_complex())
+        return self._run(library.weft_reduce, (address, address if self._comm.rank == opts.rootRank else None, count, dtype, number, opts.rootRank),
+                         opts, tensors)
+
+    def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:  # noqa: A002
+        if self._calls is not None and (done := self._calls.all_gather_single(self._comm, output, input, opts)) is not None:
+            return done
+        like(output, input, self._comm.size)
+        address, dtype, count = of(input)
+        return self._run(_all_gather, (address, of(output)[0], count, dtype), opts or c10d.AllgatherOptions(), [output], input)
+
+    def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:  # noqa: A002
+        if self._calls is not None and (done := self._calls.reduce_scatter_single(self._comm, output, input, opts)) is not None:
+            return done
+        like(input, output, self._comm.size, "the input")
+        opts = opts or c10d.ReduceScatterOptions()
+        address, dtype, count = to_reduce(output)
+        number = _reduction(opts.reduceOp, dtype, output.is_complex())
+        return self._run(_reduce_scatter, (to_reduce(input)[0], address, count, dtype, number), opts, [output], input)
+
+    def all_to_all_single(self, output: Tensor, input: Tensor, output_splits: list[int], input_splits: list[int], opts: Any = None) -> Any:  # noqa: A002
+        """Splits are rows of the first dimension; none: equal parts."""
+        if not (output_splits or input_splits or self._calls is None) and (done := self._calls.all_to_all_single(self._comm, output, input, opts)) is not None:
+            return done
+        if output.dtype is not input.dtype:
+            like(output, input)
+        opts = opts or c10d.AllToAllOptions()
+        (given, dtype, given_count), (taken, _, taken_count) = of(input), of(output)
+        size = self._comm.size
+        if not output_splits and not input_splits:
+            like(output, input)
+            if given_count % size:
+                raise ValueError(f"Tensor's dim 0 does not divide equally across group size: {given_count} elements, {size} ranks")
+            return self._run(library.weft_all_to_all, (given, taken, given_count // size, dtype), opts, [output], input)
+        counts = (ctypes.c_size_t * size)
+        given_counts = counts(*_split_counts(input_splits, input, given_count, size, "input"))
+        taken_counts = counts(*_split_counts(output_splits, output, taken_count, size, "output"))
+        return self._run(library.weft_all_to_all_v, (given, given_counts, None, taken, taken_counts, None, dtype), opts, [output], input)
+
+    def barrier(self, opts: Any = None) -> Any:
+        if self._calls is not None and (done := self._calls.barrier(self._comm, opts)) is not None:
+            return done
+        return self._run(library.weft_barrier, (), opts or c10d.BarrierOptions(), [])
+
+    # ---- lists ----
+
+    def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Any:
+        """Ranks may have different counts, which their outputs say."""
+        given, (taken,) = single(inputs), outputs
+        opts = opts or c10d.AllgatherOptions()
+        self._check_list(taken, "outputs")
+        flat = Flat(taken)
+        if flat.counts[self._comm.rank] != given.numel() or taken[0].dtype is not given.dtype:
+            like(taken[self._comm.rank], given, name="this rank's output")
+        address, dtype, count = of(given)
+        whole = flat.tensor
+        if min(flat.counts) == max(flat.counts):
+            return self._run(_all_gather, (address, whole.data_ptr(), count, dtype), opts, taken, (given, whole), flat.spread)
+        counts = (ctypes.c_size_t * self._comm.size)(*[part * count // max(given.numel(), 1) if given.numel() else of(tensor)[2]
+                                                       for part, tensor in zip(flat.counts, taken)])
+        return self._run(library.weft_all_gather_v, (address, whole.data_ptr(), counts, None, dtype), opts, taken, (given, whole), flat.spread)
+
+    def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Any:
+        given = single(inputs)
+        address, dtype, count = of(given)
+        if self._comm.rank != opts.rootRank:
+            return self._run(library.weft_gather, (address, None, count, dtype, opts.rootRank), opts, [], given)
+        taken = outputs[0] if outputs else []
+        self._check_list(taken, "outputs")
+        for output in taken:
+            like(output, given)
+        flat = Flat(taken)
+        return self._run(library.weft_gather, (address, flat.tensor.data_ptr(), count, dtype, opts.rootRank), opts, taken, (given, flat.tensor), flat.spread)
+
+    def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Any:
+        taken = single(outputs)
+        address, dtype, count = of(taken)
+        if self._comm.rank != opts.rootRank:
+            return self._run(library.weft_scatter, (None, address, count, dtype, opts.rootRank), opts, outputs)
+        given = inputs[0] if inputs else []
+        self._check_list(given, "inputs")
+        for tensor in given:
+            like(tensor, taken, name="an input")
+        whole = Flat(given).gather()
+        return self._run(library.weft_scatter, (whole.data_ptr(), address, count, dtype, opts.rootRank), opts, outputs, whole)
+
+    def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any = None) -> Any:
+        """Ranks may have different counts, which the inputs say."""
+        taken, (given,) = single(outputs), inputs
+        opts = opts or c10d.ReduceScatterOptions()
+        self._check_list(given, "inputs")
+        flat = Flat(given)
+        like(taken, given[self._comm.rank], name="output")
+        whole = flat.gather()
+        address, dtype, count = to_reduce(taken)
+        number = _reduction(opts.reduceOp, dtype, taken.is_complex())
+        if min(flat.counts) == max(flat.counts):
+            return self._run(_reduce_scatter, (whole.data_ptr(), address, count, dtype, number), opts, outputs, whole)
+        counts = (ctypes.c_size_t * self._comm.size)(*[to_reduce(tensor)[2] for tensor in given])
+        return self._run(library.weft_reduce_scatter_v, (whole.data_ptr(), address, counts, None, dtype, number), opts, outputs, whole)
+
+    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Any:
+        """Messages of one batch, straight between the tensors. Shapes may be any, if sender and receiver agree."""
+        opts = opts or c10d.AllToAllOptions()
+        self._check_list(outputs, "outputs")
+        self._check_list(inputs, "inputs")
+        rank, call, works = self._comm.rank, _with_timeout(_BACKGROUND, opts.timeout), []
+        like(outputs[rank], inputs[rank], name="this rank's output")
+        _check_all((*outputs, *inputs), of)
+        with Batch():
+            for peer, (output, given) in enumerate(zip(outputs, inputs)):
+                if peer != rank:
+                    works.append(self._noted(self._receive(output, peer, _LIST_TAG, call)))
+                    works.append(self._noted(self._send(given, peer, _LIST_TAG, call)))
+        outputs[rank].detach().copy_(inputs[rank])
+        work = Together(works, outputs)
+        if not getattr(opts, "asyncOp", True):
+            work.wait()
+        return work
+
+    # ---- several operations as one ----
+
+    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any) -> Any:
+        return self._each(tensors, tensors, opts, library.weft_all_reduce_iov, lambda tensor, _: self.allreduce([tensor], opts), opts.reduceOp)
+
+    def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Any:
+        opts = opts or c10d.AllgatherOptions()
+        for output, given in zip(outputs, inputs):
+            like(output, given, self._comm.size)
+        return self._each(outputs, inputs, opts, library.weft_all_gather_iov, lambda output, given: self.all_gather_single(output, given, opts))
+
+    def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Any:
+        opts = opts or c10d.ReduceScatterOptions()
+        for output, given in zip(outputs, inputs):
+            like(given, output, self._comm.size, "an input")
+        return self._each(outputs, inputs, opts, library.weft_reduce_scatter_iov, lambda output, given: self.reduce_scatter_single(output, given, opts),
+                          opts.reduceOp)
+
+    def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Any:
+        """outputs[r][i] gets inputs[i] of rank r."""
+        opts = opts or c10d.AllgatherOptions()
+        self._check_list(outputs, "lists of outputs")
+        _check_all(inputs, of)
+        for of_rank in outputs:
+            if len(of_rank) != len(inputs):
+                raise ValueError(f"a list of outputs has {len(of_rank)} tensors, and there are {len(inputs)} inputs")
+            for output, given in zip(of_rank, inputs):
+                like(output, given)
+        with Batch():
+            works = [self.allgather([[of_rank[place] for of_rank in outputs]], [given], _asynchronous(opts)) for place, given in enumerate(inputs)]
+        work = Together(works)
+        if not getattr(opts, "asyncOp", True):
+            work.wait()
+        return work
+
+    def _each(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any, function: Callable[..., int], plain: Callable[[Tensor, Tensor], Any],
+              op: Any = None) -> Any:
+        """One operation over all parts if their type is one, else a batch of operations."""
+        if len(outputs) != len(inputs):
+            raise ValueError(f"{len(outputs)} outputs and {len(inputs)} inputs; there must be one for each")
+        if len(inputs) == 1:
+            return plain(outputs[0], inputs[0])
+        if not inputs:
+            return Done([])
+        as_memory = of if op is None else to_reduce
+        if any(tensor.dtype is not inputs[0].dtype for tensor in inputs):
+            _check_all((*outputs, *inputs), as_memory)
+            with Batch():
+                works = [plain(output, given) for output, given in zip(outputs, inputs)]
+            return Together([work for work in works if isinstance(work, Started)], outputs)
+        parts = (_capi.weft_iov_t * len(inputs))()
+        counted = inputs if function is not library.weft_reduce_scatter_iov else outputs
+        for part, output, given, share in zip(parts, outputs, inputs, counted):
+            part.out, part.count = as_memory(output)[0], as_memory(share)[2]
+            setattr(part, "in", as_memory(given)[0])
+        dtype = as_memory(inputs[0])[1]
+        if op is None:
+            return self._run(function, (parts, len(inputs), dtype), opts, outputs, inputs)
+        number = _reduction(op, dtype, inputs[0].is_complex())
+        return self._run(function, (parts, len(inputs), dtype, number), opts, outputs, inputs)
+
+    def allreduce_sparse(self, tensors: list[Tensor], opts: Any = None) -> Any:
+        """The sum of sparse tensors (COO). In place; ends in the call."""
+        opts = opts or c10d.AllreduceOptions()
+        if opts.reduceOp.op != _Kinds.SUM:
+            raise ValueError(f"unsupported reduction {opts.reduceOp} of sparse tensors; there is SUM")
+        tensor = single(tensors)
+        try:
+            sparse.all_reduce(self._comm, tensor)
+        except Error as error:
+            raise explained(error) from None
+        return Done(tensors)
+
+    def start_coalescing(self) -> None:
+        """Operations of this thread from now on start together, at end_coalescing()."""
+        self._batch = Batch()
+        self._batch.__enter__()
+        self._open = []
+
+    def end_coalescing(self, device: Any = None) -> Any:
+        works, self._open = self._open or [], None
+        self._batch.__exit__(None, None, None)
+        for work in works:
+            work.coalesced = False
+        return Together(works)
+
+    # ---- messages ----
+
+    def send(self, tensors: list[Tensor], destination: int, tag: int = 0) -> Any:
+        return self._noted(self._send(single(tensors), destination, _tag(tag), _BACKGROUND))
+
+    def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> Any:
+        return self._noted(self._receive(single(tensors), source, _tag(tag), _BACKGROUND))
+
+    def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> Any:
+        return self._noted(self._receive(single(tensors), _capi.WEFT_ANY_SOURCE, _tag(tag), _BACKGROUND))
+
+    def _send(self, tensor: Tensor, destination: int, tag: int, call: MessageOptions) -> Started:
+        address, dtype, count = of(tensor)
+        return self._start(library.weft_send, (address, count, dtype, destination, tag), call, [tensor])
+
+    def _receive(self, tensor: Tensor, source: int, tag: int, call: MessageOptions) -> Started:
+        address, dtype, count = of(tensor)
+        return self._started(self._comm._receive, library.weft_recv, (address, count, dtype, source, tag), call, [tensor])
+
+    # ---- inside ----
+
+    def _run(self, function: Callable[..., int], arguments: tuple[Any, ...], opts: Any, outputs: Any, kept: object = None,
+             finish: Callable[[], None] | None = None) -> Any:
+        """`kept`: what must live as long as the operation besides the outputs; `finish`: what is left to do after it."""
+        if self._open is not None or getattr(opts, "asyncOp", True):
+            return self._noted(self._start(function, arguments, _with_timeout(_BACKGROUND, opts.timeout), outputs, kept, finish))
+        call = _with_timeout(_NOTHING, opts.timeout)
+        try:
+            if profiler._is_profiler_enabled:
+                with call_event(function, self._comm, outputs, kept):
+                    self._comm._issue(function, arguments, None, False, call)
+            else:
+                self._comm._issue(function, arguments, None, False, call)
+        except Error as error:
+            raise explained(error) from None
+        if finish is not None:
+            finish()
+        return Done(outputs)
+
+    def _start(self, function: Callable[..., int], arguments: tuple[Any, ...], call: MessageOptions, outputs: Any, kept: object = None,
+               finish: Callable[[], None] | None = None) -> Started:
+        return self._started(self._comm._issue, function, arguments, call, outputs, kept, finish)
+
+    def _started(self, issue: Callable[..., Any], function: Callable[..., int], arguments: tuple[Any, ...], call: MessageOptions, outputs: Any,
+                 kept: object = None, finish: Callable[[], None] | None = None) -> Started:
+        try:
+            if profiler._is_profiler_enabled:
+                with call_event(function, self._comm, outputs, kept):
+                    work = issue(function, arguments, (outputs, kept), True, call)
+            else:
+                work = issue(function, arguments, (outputs, kept), True, call)
+        except Error as error:
+            raise explained(error) from None
+        return Started(work, outputs, function, finish)
+
+    def _noted(self, work: Any) -> Any:
+        if self._open is not None:
+            work.coalesced = True
+            self._open.append(work)
+        return work
+
+    def _check_list(self, tensors: Any, name: str) -> None:
+        if len(tensors) != self._comm.size:
+            raise ValueError(f"{len(tensors)} {name} were given in a group of {self._comm.size} ranks; there must be one for each")
+
+
+def _check_all(tensors: Iterable[Tensor], as_memory: Callable[[Tensor], object]) -> None:
+    """Before a batch, which an exception would end together with its group."""
+    for tensor in tensors:
+        as_memory(tensor)
+
+
+def _asynchronous(opts: Any) -> Any:
+    other = type(opts)()
+    other.timeout = opts.timeout
+    return other
+
+
+def _split_counts(splits: list[int], tensor: Tensor, count: int, size: int, name: str) -> list[int]:
+    """Elements for each rank."""
+    rows = tensor.shape[0] if tensor.dim() else 1
+    if not splits:
+        if rows % size:
+            raise ValueError(f"the {name} has {rows} rows, which {size} ranks cannot share equally")
+        splits = [rows // size] * size
+    if len(splits) != size:
+        raise ValueError(f"Number of tensor splits not equal to group size: {len(splits)} of the {name}, {size} ranks")
+    if sum(splits) != rows or min(splits) < 0:
+        raise ValueError(f"Split sizes doesn't match total dim 0 size: {list(splits)} of the {name}, which has {rows} rows")
+    row = count // rows if rows else 0
+    return [split * row for split in splits]
+
+
+def _tag(tag: int) -> int:
+    if not 0 <= tag < _LIST_TAG:
+        raise ValueError(f"tag is {tag}; it must be a whole number from 0, below 2**63")
+    return tag

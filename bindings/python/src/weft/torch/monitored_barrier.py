@@ -1,0 +1,53 @@
+"""A barrier that says who did not come, through the store: it works while the group is stuck, and breaks nothing when it fails."""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from weft.torch.stores import comes
+
+_SEE_RANK_0 = "Please check rank 0 logs for faulty rank."
+
+
+class MonitoredBarrier:
+    """Of one rank. All ranks call the same number of times."""
+
+    def __init__(self, store: Any, rank: int, size: int) -> None:
+        self._store, self._rank, self._size, self._calls = store, rank, size, 0
+
+    def __call__(self, timeout: float, wait_all_ranks: bool = False) -> None:
+        """Rank 0 waits up to `timeout` seconds for the others, and names the first, or with wait_all_ranks all, that did not come; the others wait for
+        rank 0."""
+        self._calls += 1
+        name = f"weft/monitored/{self._calls}/"
+        if self._rank != 0:
+            self._store.set(f"{name}{self._rank}", "")
+            why = self._store.get(f"{name}all").decode() if comes(self._store, f"{name}all", timeout) else _SEE_RANK_0
+            if why:
+                raise RuntimeError(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. {why}")
+            return
+        try:
+            self._collect(name, timeout, wait_all_ranks)
+        except Exception:
+            raise
+        except BaseException as interrupt:  # whatever a signal handler has raised
+            self._store.set(f"{name}all", f"rank 0 was interrupted: {interrupt!r}")
+            raise
+        self._store.set(f"{name}all", "")
+
+    def _collect(self, name: str, timeout: float, wait_all_ranks: bool) -> None:
+        """Rank 0: all others, or RuntimeError."""
+        end = time.monotonic() + timeout
+        missing: list[int] = []
+        for rank in range(1, self._size):
+            left = end - time.monotonic()
+            if left <= 0 and not missing:
+                raise RuntimeError(f"Rank 0 timed out in monitoredBarrier after {timeout * 1000:.0f} ms. "
+                                   f"The ranks from {rank} on were not asked after.")
+            if not comes(self._store, f"{name}{rank}", left):
+                missing.append(rank)
+                if not wait_all_ranks:
+                    break
+        if missing:
+            who = f"Rank {missing[0]}" if len(missing) == 1 else f"Ranks {', '.join(map(str, missing))}"
+            raise RuntimeError(f"{who} failed to pass monitoredBarrier in {timeout * 1000:.0f} ms")

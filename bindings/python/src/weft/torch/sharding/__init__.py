@@ -1,0 +1,1 @@
+"""weft's shard managers under torch's autograd: see weft.torch.fully_shard."""

@@ -1,0 +1,255 @@
+"""Optimizers of a sharded model, as torch.optim has them: those of torch on this rank's parts, and weft's own.
+
+Of both, `state_dict()` has DTensors by rows, which torch.distributed.checkpoint saves, and loads with another number of ranks, under another preset, into the
+other kind of optimizer, and into FSDP2.
+"""
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from weft.shard import Context, OptimizerKind, StateKind, States
+from weft.torch.sharding.params import ManagedParam, RankPart
+from weft.torch.sharding.states import Rows
+from weft.torch.tensors import of
+
+_MOMENTS = {
+    OptimizerKind.ADAMW: ("exp_avg", "exp_avg_sq"), OptimizerKind.LAMB: ("exp_avg", "exp_avg_sq"), OptimizerKind.LION: ("exp_avg",),
+    OptimizerKind.SGD: ("momentum_buffer",), OptimizerKind.LARS: ("momentum_buffer",), OptimizerKind.MUON: ("momentum_buffer",),
+}
+# Whose formulas have the count of updates.
+_COUNTED = (OptimizerKind.ADAMW, OptimizerKind.LAMB)
+_FLAGS_OF_TORCH = ("amsgrad", "maximize", "dampening")
+
+
+def optimizer_of_torch(kind: Callable[..., Any], given: Any, settings: dict[str, Any], params: Sequence[ManagedParam], rows: Rows,
+                       begin: Callable[[], Container[ManagedParam]], end: Callable[[], None]) -> Any:
+    """kind(given, **settings), which sees this rank's parts while it is made and in its step(): after begin(), which returns the params that have no
+    gradients, and before end()."""
+    parts = [RankPart(param) for param in params]
+    making = [False]  # of state, by a step that changes nothing
+
+    def before(*_: Any) -> None:
+        if not making[0]:
+            without = begin()
+            for part in parts:
+                if part.param in without:
+                    part.show()
+                else:
+                    part.show_gradient()
+
+    def after(*_: Any) -> None:
+        if not making[0]:
+            for part in parts:
+                part.hide()
+            end()
+
+    @contextlib.contextmanager
+    def hidden_afterwards() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            for part in parts:
+                part.hide()
+
+    with hidden_afterwards():
+        for part in parts:
+            part.show()
+        made = kind(given, **settings)
+
+    def make_state() -> None:
+        rates = [group.get("lr") for group in made.param_groups]
+        making[0] = True
+        try:
+            with hidden_afterwards():
+                for part in parts:
+                    part.show_zeros()
+                for group in made.param_groups:
+                    if "lr" in group:
+                        group["lr"] = torch.tensor(0.0) if isinstance(group["lr"], torch.Tensor) else 0.0
+                made.step()
+        finally:
+            making[0] = False
+            for group, rate in zip(made.param_groups, rates):
+                if "lr" in group:
+                    group["lr"] = rate
+        for of_param in made.state.values():
+            if "step" in of_param:
+                of_param["step"] = of_param["step"] * 0
+
+    by_tensor = {param.tensor: param for param in params}
+    strangers = sum(tensor not in by_tensor for group in made.param_groups for tensor in group["params"])
+    if strangers:
+        raise ValueError(f"{strangers} of the optimizer's params are none that the model trains")
+    made.register_step_pre_hook(before)
+    made.register_step_post_hook(after)
+    made.register_state_dict_post_hook(lambda optimizer, state: _shown(optimizer, state, by_tensor, rows))
+    made.register_load_state_dict_pre_hook(lambda optimizer, state: _taken(optimizer, state, by_tensor, rows))
+    made.register_load_state_dict_post_hook(lambda optimizer: setattr(optimizer, "state", _State(optimizer.state, make_state)))
+    made.state = _State(made.state, make_state)
+    return made
+
+
+class _State(defaultdict):  # type: ignore[type-arg]
+    """The state of an optimizer of torch's. torch's checkpoints ask whether there is any, and else have the optimizer make it, by a step of zero gradients
+    that are as large as the whole model. Asked that, it makes it for this rank's parts, as it is before the first step."""
+
+    def __init__(self, state: Any, make: Callable[[], None]) -> None:
+        super().__init__(dict, state)
+        self._make = make
+
+    def __bool__(self) -> bool:
+        if not len(self):
+            self._make()
+        return True
+
+    def __reduce__(self) -> Any:
+        return defaultdict, (dict, dict(self))
+
+
+class WeftOptimizer(torch.optim.Optimizer):
+    """weft's optimizer of a sharded model with the interface of torch's: step() takes the learning rate of its only param group, so torch's schedulers set
+    it. ADAMW and SGD have the settings and states of torch.optim.AdamW and SGD, by the same names; states are of float32, [part] of this rank.
+
+    Thread-safety: as the context. Settings are the same on all ranks; step(), state_dict() and load_state_dict() are collective."""
+
+    def __init__(self, context: Context, params: Sequence[ManagedParam], rows: Rows, update: Callable[[float], object], rate: float,
+                 weight_decay: float) -> None:
+        """Of FullyShard.optimizer()."""
+        self._context, self._rows, self._update, self._weight_decay = context, rows, update, weight_decay
+        self._by_tensor = {param.tensor: param for param in params}
+        self._kind = context.param_group(0).numbers().kind
+        super().__init__(list(self._by_tensor), {**self._settings(), "lr": rate})
+        self._applied = self._numbers(self.param_groups[0])
+        for tensor, param in self._by_tensor.items():  # the names of what there is, which is in the context
+            self.state[tensor] = dict.fromkeys([*(["step"] if self._kind in _COUNTED else []), *(name for name, _ in self._kinds(param))])
+
+    def step(self, closure: Any = None) -> Any:
+        loss = None if closure is None else torch.enable_grad()(closure)()
+        group = self.param_groups[0]
+        numbers = self._numbers(group)
+        if numbers != self._applied:
+            self._context.param_group(0).set(**numbers)
+            self._applied = numbers
+        self._update(float(group["lr"]))
+        return loss
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Raises RuntimeError: there is one."""
+        if self.param_groups:
+            raise RuntimeError("weft's optimizer has one param group; use one of torch's, fully_shard(..., optimizer=None), for several")
+        super().add_param_group(param_group)
+
+    def state_dict(self) -> Any:
+        return {**super().state_dict(), "state": {key: {name: _shown_one(param, name, value, self._rows) for name, value in self._read(param)}
+                                                  for key, param in enumerate(self._by_tensor.values())}}
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        """Of this, or of one of torch's with states by the same names. Raises ValueError if params have different counts of updates; nothing is loaded then."""
+        groups = state_dict["param_groups"]
+        if [len(group["params"]) for group in groups] != [len(self._by_tensor)]:
+            raise ValueError(f"the state has {[len(group['params']) for group in groups]} params in its groups; weft's optimizer has one group "
+                             f"of {len(self._by_tensor)}")
+        taken = _taken(self, state_dict, self._by_tensor, self._rows)["state"]
+        counts = {int(of_param["step"]) for of_param in taken.values() if "step" in of_param}
+        if len(counts) > 1:
+            raise ValueError(f"the state has params with {', '.join(map(str, sorted(counts)))} updates; weft counts those of all params together")
+        for name, param in zip(groups[0]["params"], self._by_tensor.values()):
+            self._write(param, taken.get(name, {}))
+        if counts:
+            self._context.set_state_scalars(self._context.state_scalars()._replace(update_count=counts.pop()))
+        self._context.state_written(States.MOMENTS)
+        self.param_groups[0].update({key: value for key, value in groups[0].items() if key != "params"})
+
+    # ---- inside ----
+
+    def _settings(self) -> dict[str, Any]:
+        """As torch's optimizer of this kind has them."""
+        numbers, nothing = self._context.param_group(0).numbers(), [torch.nn.Parameter(torch.empty(0))]
+        known: dict[str, Any]
+        of_adam = {"betas": (numbers.beta1, numbers.beta2), "eps": numbers.epsilon, "weight_decay": self._weight_decay}
+        of_momentum = {"momentum": numbers.momentum, "weight_decay": self._weight_decay,
+                       **({"nesterov": numbers.nesterov} if self._kind is not OptimizerKind.LARS else {})}
+        if self._kind is OptimizerKind.ADAMW:
+            known = torch.optim.AdamW(nothing, **of_adam).defaults
+        elif self._kind is OptimizerKind.SGD:
+            known = torch.optim.SGD(nothing, **of_momentum).defaults
+        else:
+            known = of_adam if self._kind in (OptimizerKind.LAMB, OptimizerKind.LION) else of_momentum
+        return known
+
+    def _numbers(self, group: dict[str, Any]) -> dict[str, Any]:
+        """weft's, of a param group."""
+        decay = group["weight_decay"]
+        for name in _FLAGS_OF_TORCH:
+            if group.get(name):
+                raise ValueError(f"{name} is {group[name]} in the param group, and weft's {self._kind.name} has none")
+        if decay and not self._weight_decay:
+            raise ValueError(f'weight_decay is {decay} in the param group and was 0 in fully_shard(..., optimizer={{"weight_decay": ...}}); give one there')
+        numbers: dict[str, Any] = {"weight_decay_factor": decay / self._weight_decay if self._weight_decay else 1.0}
+        if "betas" in group:
+            beta1, beta2 = group["betas"]
+            numbers.update(beta1=float(beta1), beta2=float(beta2), **({"epsilon": float(group["eps"])} if self._kind is not OptimizerKind.LION else {}))
+        if "momentum" in group:
+            numbers.update(momentum=float(group["momentum"]))
+        if "nesterov" in group:
+            numbers.update(nesterov=bool(group["nesterov"]))
+        return numbers
+
+    def _kinds(self, param: ManagedParam) -> Iterator[tuple[str, StateKind]]:
+        for name, kind in zip(_MOMENTS[self._kind], (StateKind.MOMENT1, StateKind.MOMENT2)):
+            if param.param.state(kind).replicas:
+                yield name, kind
+
+    def _read(self, param: ManagedParam) -> Iterator[tuple[str, Any]]:
+        if self._kind in _COUNTED:
+            yield "step", torch.tensor(float(self._context.state_scalars().update_count))
+        begin, count = self._rows.layout(param).part
+        for name, kind in self._kinds(param):
+            values = torch.empty(count)
+            if count:
+                param.param.read_state(kind, begin, of(values))
+            yield name, values
+
+    def _write(self, param: ManagedParam, states: dict[str, Any]) -> None:
+        begin, count = self._rows.layout(param).part
+        for name, kind in self._kinds(param):
+            if count and states.get(name) is not None:
+                values = states[name].to(torch.float32)
+                param.param.write_state(kind, begin, of(values))
+
+
+def _shown(optimizer: Any, state: dict[str, Any], params: dict[Any, ManagedParam], rows: Rows) -> dict[str, Any]:
+    """A state_dict of parts as one of DTensors. Collective."""
+    order = [params[tensor] for group in optimizer.param_groups for tensor in group["params"]]
+    shown = {key: {name: _shown_one(order[key], name, value, rows) for name, value in of_param.items()} for key, of_param in state["state"].items()}
+    return {**state, "state": shown}
+
+
+def _shown_one(param: ManagedParam, name: str, value: Any, rows: Rows) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    if not value.dim():
+        return value.clone()  # all of a state is from one moment
+    if value.shape != (rows.layout(param).part[1],):
+        raise ValueError(f"the optimizer's {name} of {param.name} has the shape {tuple(value.shape)}, not that of the part, so no other rank could load it")
+    return rows.show(param, value)
+
+
+def _taken(optimizer: Any, state: dict[str, Any], params: dict[Any, ManagedParam], rows: Rows) -> dict[str, Any]:
+    """The other way. Params are by number, or by the names that torch.distributed.checkpoint gives them. Collective."""
+    keys = [key for group in state["param_groups"] for key in group["params"]]
+    order = dict(zip(keys, (params[tensor] for group in optimizer.param_groups for tensor in group["params"])))
+    taken = {key: {name: _taken_one(order[key], name, value, rows) for name, value in of_param.items()} if key in order else of_param
+             for key, of_param in state["state"].items()}
+    return {**state, "state": taken}
+
+
+def _taken_one(param: ManagedParam, name: str, value: Any, rows: Rows) -> Any:
+    if not isinstance(value, torch.Tensor) or (not value.dim() and (name == "step" or param.shape)):
+        return value
+    return rows.take(param, value)

@@ -1,0 +1,95 @@
+"""Which modules become units, and whose params are in them."""
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Union
+
+from torch import nn
+
+# Classes, names with wildcards ("blocks.*"), a predicate of (name, module), or the bytes of params from which on a module is a unit.
+Wrap = Union[None, int, type, str, Callable[[str, Any], bool], "list[Any]", "tuple[Any, ...]"]
+# Their forward is not called, so nothing could be gathered for it.
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+ROOT = "root"
+
+
+class Wrapped(NamedTuple):
+    """A unit to be. `params` are by the names that the whole model has for them; a tied one has several. `outer`: the units whose modules it is part of, the
+    innermost first."""
+
+    name: str
+    module: Any
+    params: list[tuple[list[str], Any]]
+    outer: list[str]
+
+
+def units_of(model: Any, wrap: Wrap) -> list[Wrapped]:
+    """The model itself first, with the params that are in no other unit or in several, then the others in the order in which the model has them, which is
+    to be that of forward; each after those that it is part of. Raises ValueError if `wrap` matches nothing."""
+    chosen = {id(model): ROOT}
+    if isinstance(wrap, int) and not isinstance(wrap, bool):
+        _choose_by_size(model, "", wrap, chosen)
+    elif wrap is not None:
+        matches = _matcher(wrap)
+        for name, module in model.named_modules():
+            if name and not isinstance(module, _CONTAINERS) and matches(name, module):
+                chosen.setdefault(id(module), name)
+        if len(chosen) == 1:
+            raise ValueError(f"wrap={wrap!r} matches no module of the model")
+    modules = {id(module): module for module in model.modules()}
+    chosen = {key: chosen[key] for key in modules if key in chosen}
+    params: dict[int, Any] = {}
+    names: dict[int, list[str]] = {}
+    users: dict[int, list[str]] = {}  # units
+    for key, unit in chosen.items():
+        for name, param in _own_params(modules[key], "" if unit == ROOT else unit, chosen):
+            params[id(param)] = param
+            names.setdefault(id(param), []).append(name)
+            users.setdefault(id(param), []).append(unit)
+    # What several units use must be there while any of them is in use, as the model's own params are.
+    owner = {key: units[0] if len(set(units)) == 1 else ROOT for key, units in users.items()}
+    return [Wrapped(unit, modules[key], [(names[param], params[param]) for param in params if owner[param] == unit], _outer(unit, set(chosen.values())))
+            for key, unit in chosen.items()]
+
+
+def _outer(unit: str, units: set[str]) -> list[str]:
+    if unit == ROOT:
+        return []
+    words = unit.split(".")
+    return [name for name in (".".join(words[:count]) for count in range(len(words) - 1, 0, -1)) if name in units] + [ROOT]
+
+
+def _matcher(wrap: Any) -> Callable[[str, Any], bool]:
+    if isinstance(wrap, type):
+        return lambda _, module: isinstance(module, wrap)
+    if isinstance(wrap, str):
+        # "blocks.*" is each block, not what is inside of one.
+        return lambda name, _: fnmatch.fnmatchcase(name, wrap) and name.count(".") == wrap.count(".")
+    if isinstance(wrap, (list, tuple, set, frozenset)):
+        each = [_matcher(one) for one in wrap]
+        return lambda name, module: any(one(name, module) for one in each)
+    if callable(wrap):
+        return wrap  # type: ignore[no-any-return]
+    raise TypeError(f"wrap is a {type(wrap).__name__}; it must be classes, names, a predicate or a number of bytes")
+
+
+def _choose_by_size(module: Any, name: str, least: int, chosen: dict[int, str]) -> int:
+    """Returns the bytes below the module that are in no unit yet."""
+    size: int = sum(param.nbytes for param in module.parameters(recurse=False))
+    for child_name, child in module.named_children():
+        if id(child) not in chosen:
+            size += _choose_by_size(child, f"{name}.{child_name}" if name else child_name, least, chosen)
+    if size >= least and id(module) not in chosen and not isinstance(module, _CONTAINERS):
+        chosen[id(module)] = name
+        return 0
+    return size
+
+
+def _own_params(module: Any, name: str, chosen: dict[int, str]) -> Iterator[tuple[str, Any]]:
+    """(name in the model, param) of the module and of those below it that are in no unit of their own."""
+    for own, param in module.named_parameters(recurse=False):
+        yield (f"{name}.{own}" if name else own), param
+    for child_name, child in module.named_children():
+        if id(child) not in chosen:
+            yield from _own_params(child, f"{name}.{child_name}" if name else child_name, chosen)

@@ -1,0 +1,306 @@
+"""State of sharded models and their optimizers in torch's checkpoints: other ranks, other presets, other optimizers, FSDP2, and one process."""
+import unittest
+
+import copy
+
+import torch_ranks
+from fully_shard_test import Block, Model, batch, expect_close, loss_of
+from torch_ranks import TorchRanksTest, dist, torch
+
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_model_state_dict, get_optimizer_state_dict, get_state_dict, set_model_state_dict,
+                                                     set_optimizer_state_dict, set_state_dict)
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard as fsdp2
+from torch.distributed.tensor import DTensor
+
+_STEPS = 3
+_SETTINGS = {"lr": 0.02, "weight_decay": 0.1}
+
+
+def made(sort, seed=3):
+    """(model, optimizer) as `sort` says: "alone", "fsdp2", or a preset with "own" or "weft" for the optimizer."""
+    import weft.torch
+    model = Model()
+    if sort == "alone":
+        return model, torch.optim.AdamW(model.parameters(), **_SETTINGS)
+    if sort == "fsdp2":
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        for block in model.blocks:
+            fsdp2(block, mesh=mesh)
+        fsdp2(model, mesh=mesh)
+        return model, torch.optim.AdamW(model.parameters(), **_SETTINGS)
+    preset, own = sort.split("/")
+    sharded = weft.torch.fully_shard(model, preset, wrap=Block, optimizer=None if own == "own" else {"kind": "adamw", "weight_decay": 0.1})
+    return model, sharded.optimizer(torch.optim.AdamW, **_SETTINGS) if own == "own" else sharded.optimizer(lr=0.02)
+
+
+def train(model, optimizer, steps):
+    for step in steps:
+        loss_of(model, step, dist.get_rank(), dist.get_world_size()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def whole(model):
+    return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+
+
+def save(folder, sort, steps=_STEPS):
+    model, optimizer = made(sort)
+    train(model, optimizer, range(steps))
+    model_state, optimizer_state = get_state_dict(model, optimizer)
+    dcp.save({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=folder)
+    return model, optimizer
+
+
+def load(folder, sort):
+    model, optimizer = made(sort)
+    with torch.no_grad():
+        if sort in ("alone", "fsdp2"):
+            for param in model.parameters():
+                param.zero_()
+    model_state, optimizer_state = get_state_dict(model, optimizer)
+    state = {"model": model_state, "optimizer": optimizer_state}
+    dcp.load(state, checkpoint_id=folder)
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    return model, optimizer
+
+
+def continued(folder, sort, steps=_STEPS):
+    model, optimizer = load(folder, sort)
+    train(model, optimizer, range(steps, steps + 2))
+    return whole(model)
+
+
+def uninterrupted(steps=_STEPS + 2):
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), **_SETTINGS)
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(model, step).backward()
+        optimizer.step()
+    return {name: tensor.detach() for name, tensor in model.state_dict().items()}
+
+
+def expect_same_bits(got, wanted):
+    for name, tensor in wanted.items():
+        assert torch.equal(got[name], tensor), name
+
+
+class Resumed(TorchRanksTest):
+    def test_by_other_ranks_under_other_presets(self):
+        """From two ranks to three and one; the order of sums differs, so do the last bits."""
+        sorts = ("full_shard/own", "zero1/weft")
+        wanted = uninterrupted()
+
+        def run(_):
+            for place, sort in enumerate(sorts):
+                save(self.folder / str(place), sort)
+        self.run_ranks(2, run)
+
+        def resume(_):
+            for place in range(len(sorts)):
+                for sort in ("full_shard/own", "no_shard/weft", "zero1/own", "full_shard/weft"):
+                    expect_close(continued(self.folder / str(place), sort), wanted)
+        self.run_ranks(3, resume)
+        self.run_ranks(1, resume)
+
+    def test_by_as_many_ranks_with_the_same_bits(self):
+        def run(rank):
+            for sort in ("full_shard/own", "zero2/weft"):
+                model, optimizer = save(self.folder / sort, sort)
+                train(model, optimizer, range(_STEPS, _STEPS + 2))
+                expect_same_bits(continued(self.folder / sort, sort), whole(model))
+        self.run_ranks(2, run)
+
+    def test_saved_before_the_first_step(self):
+        def run(rank):
+            for sort in ("full_shard/own", "full_shard/weft"):
+                model, optimizer = save(self.folder / sort, sort, steps=0)
+                train(model, optimizer, range(2))
+                expect_same_bits(continued(self.folder / sort, sort, steps=0), whole(model))
+                expect_close(whole(model), uninterrupted(2))
+        self.run_ranks(2, run)
+
+    def test_in_fsdp2_and_back(self):
+        wanted = uninterrupted()
+
+        def run(rank):
+            for sort in ("full_shard/own", "full_shard/weft"):
+                save(self.folder / sort, sort)
+                expect_close(continued(self.folder / sort, "fsdp2"), wanted)
+            save(self.folder / "fsdp2", "fsdp2")
+            for sort in ("full_shard/own", "full_shard/weft", "zero1/own"):
+                expect_close(continued(self.folder / "fsdp2", sort), wanted)
+        self.run_ranks(2, run)
+        # A rank of which FSDP2 and weft keep different rows.
+        self.run_ranks(3, lambda _: expect_close(continued(self.folder / "full_shard" / "weft", "fsdp2"), wanted))
+
+
+class Meshes(TorchRanksTest):
+    def test_hybrids_and_some_of_the_ranks(self):
+        def run(rank):
+            import weft.torch
+            grid = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+            group = dist.new_group([1, 2, 3])
+            wanted = uninterrupted(2)
+            for preset, mesh, ranks in (("hybrid_shard", grid, 4), ("hpz", grid, 4), ("full_shard", group, 3)):
+                if ranks == 3 and rank == 0:
+                    continue
+                model = Model()
+                sharded = weft.torch.fully_shard(model, preset, wrap=Block, mesh=mesh)
+                optimizer = sharded.optimizer(torch.optim.AdamW, **_SETTINGS)
+                place = rank - (4 - ranks)
+                for step in range(2):
+                    if step == 1:
+                        state, kept = model.state_dict(), optimizer.state_dict()
+                        model.load_state_dict(state)
+                        optimizer.load_state_dict(kept)
+                    loss_of(model, step, place, ranks).backward()
+                    optimizer.step()
+                expect_close(whole(model), wanted)
+                expect_close(sharded.full_state_dict(), wanted)
+        self.run_ranks(4, run)
+
+
+class InMemory(TorchRanksTest):
+    def test_state_is_of_dtensors_by_the_names_of_torch(self):
+        def run(rank):
+            for sort in ("full_shard/own", "zero1/weft", "no_shard/own"):
+                model, optimizer = made(sort)
+                train(model, optimizer, range(2))
+                plain, other = made("alone")
+                for step in range(2):
+                    other.zero_grad()
+                    loss_of(plain, step).backward()
+                    other.step()
+                got, wanted = get_optimizer_state_dict(model, optimizer), get_optimizer_state_dict(plain, other)
+                assert list(got["state"]) == list(wanted["state"])
+                assert got["param_groups"] == wanted["param_groups"], (got["param_groups"], wanted["param_groups"])
+                for name, states in wanted["state"].items():
+                    for key, tensor in states.items():
+                        ours = got["state"][name][key]
+                        assert key == "step" or isinstance(ours, DTensor)
+                        torch.testing.assert_close(ours.full_tensor() if isinstance(ours, DTensor) else ours, tensor, rtol=0, atol=2e-6)
+        self.run_ranks(2, run)
+
+    def test_whole_tensors(self):
+        """Of one process: on all ranks, and of rank 0 alone."""
+        plain, other = made_alone_and_trained()
+        state, optimizer_state, wanted = get_model_state_dict(plain), get_optimizer_state_dict(plain, other), uninterrupted()
+
+        def run(rank):
+            for sort in ("full_shard/own", "full_shard/weft"):
+                for options in (StateDictOptions(full_state_dict=True), StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)):
+                    model, optimizer = made(sort)
+                    given = rank == 0 or not options.broadcast_from_rank0
+                    set_model_state_dict(model, dict(state) if given else {}, options=options)
+                    set_optimizer_state_dict(model, optimizer, copy.deepcopy(optimizer_state) if given else {}, options=options)
+                    train(model, optimizer, range(_STEPS, _STEPS + 2))
+                    expect_close(whole(model), wanted)
+        self.run_ranks(2, run)
+
+    def test_of_the_optimizer_itself_and_flattened(self):
+        def run(rank):
+            for sort in ("full_shard/own", "zero1/weft"):
+                model, optimizer = made(sort)
+                train(model, optimizer, range(_STEPS))
+                state, kept = model.state_dict(), optimizer.state_dict()
+                flat = get_optimizer_state_dict(model, optimizer, options=StateDictOptions(flatten_optimizer_state_dict=True))
+                train(model, optimizer, range(_STEPS, _STEPS + 2))
+                wanted = whole(model)
+                for again in (optimizer, None):
+                    model.load_state_dict(state)
+                    if again is None:
+                        model, again = made(sort)
+                        model.load_state_dict(state)
+                        set_optimizer_state_dict(model, again, flat, options=StateDictOptions(flatten_optimizer_state_dict=True))
+                    else:
+                        again.load_state_dict(kept)
+                    train(model, again, range(_STEPS, _STEPS + 2))
+                    expect_same_bits(whole(model), wanted)
+        self.run_ranks(2, run)
+
+    def test_16_bits_keep_their_main_copy(self):
+        def run(rank):
+            import weft.torch
+
+            def one():
+                torch.manual_seed(1)
+                model = nn.Linear(40, 30, bias=False, dtype=torch.bfloat16)
+                return model, weft.torch.fully_shard(model, "full_shard", optimizer="adamw").optimizer(lr=1e-4)
+
+            def step(model, optimizer):
+                model(torch.ones(4, 40, dtype=torch.bfloat16)).float().square().sum().backward()
+                optimizer.step()
+            model, optimizer = one()
+            step(model, optimizer)
+            state, optimizer_state = model.state_dict(), optimizer.state_dict()
+            step(model, optimizer)
+            other, resumed = one()
+            other.load_state_dict(state)
+            resumed.load_state_dict(optimizer_state)
+            step(other, resumed)
+            assert state["weight"].dtype is torch.float32
+            expect_same_bits(whole(other), whole(model))
+            rounded = {"weight": whole(model)["weight"].to(torch.bfloat16)}
+            other.load_state_dict(rounded)
+            expect_same_bits(whole(other), {"weight": rounded["weight"].float()})
+        self.run_ranks(2, run)
+
+    def test_scalars_schedules_and_param_groups(self):
+        def run(rank):
+            import weft.torch
+
+            class Scaled(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    torch.manual_seed(2)
+                    self.scale, self.rows, self.none = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.randn(7, 3)), nn.Parameter(torch.empty(0, 4))
+
+                def forward(self, x):
+                    return (self.scale * (x @ self.rows.T)).square().sum() + self.none.sum()
+
+            def one(own):
+                model = Scaled()
+                sharded = weft.torch.fully_shard(model, "full_shard", optimizer=None if own else "adamw")
+                groups = [{"params": [model.scale], "lr": 0.2}, {"params": [model.rows, model.none]}]
+                optimizer = sharded.optimizer(torch.optim.AdamW, groups, lr=0.1, weight_decay=0) if own else sharded.optimizer(lr=0.1)
+                return model, optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+            for own in (True, False):
+                model, optimizer, schedule = one(own)
+                plain = Scaled()
+                other = torch.optim.AdamW([{"params": [plain.scale], "lr": 0.2 if own else 0.1}, {"params": [plain.rows, plain.none]}], lr=0.1, weight_decay=0)
+                other_schedule = torch.optim.lr_scheduler.StepLR(other, 1, 0.5)
+                for turn in range(4):
+                    for module, update, decay in ((model, optimizer, schedule), (plain, other, other_schedule)):
+                        update.zero_grad()
+                        module(torch.ones(2, 3)).backward()
+                        update.step()
+                        decay.step()
+                    if turn == 1:
+                        state, optimizer_state, place = model.state_dict(), optimizer.state_dict(), schedule.state_dict()
+                        model, optimizer, schedule = one(own)
+                        model.load_state_dict(state)
+                        optimizer.load_state_dict(optimizer_state)
+                        schedule.load_state_dict(place)
+                expect_close(whole(model), plain.state_dict())
+        self.run_ranks(2, run)
+
+
+def made_alone_and_trained():
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), **_SETTINGS)
+    for step in range(_STEPS):
+        optimizer.zero_grad()
+        loss_of(model, step).backward()
+        optimizer.step()
+    optimizer.zero_grad()
+    return model, optimizer
+
+
+if __name__ == "__main__":
+    torch_ranks.main()
