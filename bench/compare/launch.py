@@ -100,6 +100,26 @@ def peer_command(peer, setting, ranks, crowded):
     return command, environment
 
 
+def python_commands(peers, ranks, crowded):
+    """{name: (command, environment)} of python_driver.py's jobs, weft first. numpy is the first peer's."""
+    driver, release = DRIVER / "python_driver.py", install.ROOT / "build" / "release"
+    python = [install.venv_python(), "-B", driver]
+    environment = environment_for(ranks)
+    environment.update(PYTHONPATH=os.pathsep.join(map(str, (install.ROOT / "bindings" / "python" / "src", install.site_packages(peers[0])))),
+                       WEFT_LIBRARY_PATH=str(release / "lib"))
+    found = {"weft": ([release / "bin" / "weftrun", "-n", str(ranks), *python, "weft"], environment)}
+    for peer in peers:
+        prefix = install.prefix_of(peer)
+        environment = environment_for(ranks)
+        environment.update(PYTHONPATH=str(install.site_packages(peer)), LD_LIBRARY_PATH=str(prefix / "lib"))
+        many = []
+        if peer.name == "mpi4py-openmpi":
+            environment.update(OPAL_PREFIX=str(prefix), OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+            many = ["--map-by", ":OVERSUBSCRIBE"] if crowded else []
+        found[peer.name] = [prefix / "bin" / "mpiexec", "-n", str(ranks), *many, *python, "mpi4py"], environment
+    return found
+
+
 def components_of(peer):
     """What ompi_info says, for Open MPI; nothing for the others."""
     if peer.name != "openmpi":

@@ -1,5 +1,5 @@
 """compare.md: a table per number of ranks, element type and kind of buffers, and the targets: in words first, all of them in a table last."""
-from bench.compare import findings, summary, targets
+from bench.compare import findings, intervals, summary, targets
 from bench.compare.cells import size_text
 
 _TITLES = {"mpich": "MPICH", "openmpi": "Open MPI", "impi": "Intel MPI", "oneccl": "oneCCL", "gloo": "Gloo (torch)"}
@@ -12,6 +12,12 @@ def time_text(microseconds):
     if microseconds >= 100:
         return f"{microseconds:.0f}"
     return f"{microseconds:.1f}" if microseconds >= 10 else f"{microseconds:.2f}"
+
+
+def spread_text(values, text=time_text):
+    """The median, and the quartiles in brackets."""
+    low, high = intervals.quartiles(values)
+    return f"{text(intervals.median(values))} ({text(low)}-{text(high)})"
 
 
 def ratio_text(ratio):

@@ -11,7 +11,7 @@ import pathlib
 import tempfile
 import time
 
-from bench.compare import cells, install, launch, machine, node_launch, node_page
+from bench.compare import cells, install, launch, machine, node_launch, node_page, targets
 from bench.compare.arguments import parse_size, several
 from bench.compare.contestants import Contestant, Field
 from bench.compare.jobs import Job, JobFailed
@@ -95,8 +95,7 @@ class Run:
         self._save()
         (self._out / "nodes.md").write_text(node_page.render(self._results))
         for target in self._results["targets"]:
-            figure = "" if target["figure"] is None else f" {target['figure']:.4g}"
-            self._say(f"{target['verdict']}: {target['target']}:{figure} {target['detail']}".rstrip())
+            self._say(targets.said(target))
         self._say(f"wrote {self._out}")
         return 0
 

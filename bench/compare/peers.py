@@ -100,6 +100,10 @@ NODE_PEERS = (
     )),
 )
 
+# From Python: each over the MPI of its own folder.
+PYTHON_PEERS = tuple(Peer(f"mpi4py-{name}", f"mpi4py over {title}", (name, "mpi4py", "numpy"), (Setting("default", "what a user gets"),))
+                     for name, title in (("mpich", "MPICH"), ("openmpi", "Open MPI")))
+
 
 def settings_for(peer, crowded, components=None):
     """The settings that make sense with or without a core for each rank.

@@ -182,6 +182,12 @@ def judged(found, alone, rounds):
             _idle_target(alone.get("idle", [])), _tail_target(alone.get("tails", []))]
 
 
+def said(target):
+    """For the terminal."""
+    figure = "" if target["figure"] is None else f" {target['figure']:.4g}"
+    return f"{target['verdict']}: {target['target']}:{figure} {target['detail']}".rstrip()
+
+
 def lines(targets):
     """The table at the end of the page."""
     rows = ["| target | figure | verdict | where |", "|---|---|---|---|"]

@@ -1,9 +1,10 @@
 // How much of a sharded step's communication is hidden behind compute, with compute that only sleeps, and what a
 // pre_forward call costs that finds its unit gathered.
 //
-//   build/release/bin/weftrun -n 2 build/release/bench/shard_overlap_bench [MIB_PER_UNIT] [STEPS] [full-shard|ddp]
+//   build/release/bin/weftrun -n 2 build/release/bench/shard_overlap_bench [MIB_PER_UNIT] [STEPS] [full-shard|ddp|offload DIRECTORY]
 //
-// Twelve equal units, each a bucket, FULL_SHARD or NO_SHARD, one micro-batch. The steps alternate between two contexts: one that prefetches
+// Twelve equal units, each a bucket, FULL_SHARD or NO_SHARD, one micro-batch. `offload`: FULL_SHARD with params in files of that directory,
+// where the compute of a unit sleeps for as long as it takes to be read and gathered; of_resident is the step over one with params in memory. The steps alternate between two contexts: one that prefetches
 // and overlaps, one that does neither. The compute of a unit sleeps for twice as long as its slowest
 // communication takes. What cannot be hidden is the first gather and the last reduction, which are printed apart; of
 // the rest, 1 - (what is waited for) / (what is waited for without overlap) is hidden. NO_SHARD gathers nothing; of what it waits for in finish,
@@ -32,6 +33,12 @@ double MicrosSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
+struct Setup {
+  weft_shard_preset_t preset = WEFT_SHARD_FULL_SHARD;
+  size_t unit_bytes = 0;
+  const char* offload = nullptr;  // directory
+};
+
 // What one step amounted to, in microseconds.
 struct StepTimes {
   double total = 0;
@@ -46,16 +53,21 @@ struct StepTimes {
 
 class Model {
  public:
-  Model(const weft::Mesh& mesh, weft_shard_preset_t preset, size_t unit_bytes, bool overlap)
-      : context_(mesh, Config(unit_bytes, overlap)) {
+  Model(const weft::Mesh& mesh, const Setup& setup, bool overlap)
+      : context_(mesh, Config(setup, overlap)) {
+    weft_optimizer_config_t optimizer = {};
+    optimizer.struct_size = sizeof(optimizer);
+    optimizer.kind = WEFT_OPTIMIZER_ADAMW;
+    if (setup.offload != nullptr) context_.SetOptimizer(&optimizer);
     weft_shard_policy_t policy = {};
     policy.struct_size = sizeof(policy);
-    policy.preset = preset;
+    policy.preset = setup.preset;
     for (int i = 0; i < kUnits; ++i) {
       const std::string name = "block." + std::to_string(i);
       units_.push_back(context_.AddUnit(name, &policy));
       params_.push_back(units_.back().AddParam(
-          name + ".weight", {static_cast<std::int64_t>(unit_bytes / sizeof(float))}, WEFT_FLOAT32));
+          name + ".weight", {static_cast<std::int64_t>(setup.unit_bytes / sizeof(float))},
+          WEFT_FLOAT32));
       units_.back().Seal();
     }
     (void)context_.Finalize();
@@ -104,13 +116,18 @@ class Model {
   }
 
  private:
-  static const weft_shard_config_t* Config(size_t unit_bytes, bool overlap) {
+  static const weft_shard_config_t* Config(const Setup& setup, bool overlap) {
+    static weft_shard_offload_t offload = {};
+    offload.struct_size = sizeof(offload);
+    offload.directory = setup.offload;
+    offload.params = 1;
     static weft_shard_config_t config = {};
     config = {};
+    if (setup.offload != nullptr) config.offload = &offload;
     config.struct_size = sizeof(config);
     config.no_overlap = overlap ? 0 : 1;
-    config.bucket_bytes = unit_bytes;
-    config.first_bucket_bytes = unit_bytes;
+    config.bucket_bytes = setup.unit_bytes;
+    config.first_bucket_bytes = setup.unit_bytes;
     return &config;
   }
 
@@ -151,29 +168,42 @@ double HiddenFraction(weft_shard_preset_t preset, const StepTimes& with, const S
   return 1 - waited / can_hide;
 }
 
-void Run(size_t unit_bytes, int steps, weft_shard_preset_t preset) {
+void Run(const Setup& setup, int steps) {
   weft::Group group = weft::Group::FromEnvironment();
   const weft::Mesh mesh(group);
-  Model hidden(mesh, preset, unit_bytes, true);
-  Model exposed(mesh, preset, unit_bytes, false);
+  Model hidden(mesh, setup, true);
+  Model exposed(mesh, setup, false);
   double slowest = 0;
+  std::vector<double> gathers;
   for (int i = 0; i < 3; ++i)
     slowest = exposed.Step(std::chrono::microseconds(0)).longest;
+  // A disk that is idle in between is slower than one that is not.
+  for (int i = 0; i < 5 && setup.offload != nullptr; ++i)
+    gathers.push_back(exposed.Step(std::chrono::microseconds(4000)).gathers / (2 * kUnits));
+  if (!gathers.empty()) slowest = Summarize(gathers).median;
   // Nothing is waited for before finish, which then waits for all reductions.
-  if (preset == WEFT_SHARD_NO_SHARD) slowest /= kUnits;
+  if (setup.preset == WEFT_SHARD_NO_SHARD) slowest /= kUnits;
   group.AllReduce(&slowest, &slowest, 1, WEFT_MAX);
-  const auto compute = std::chrono::microseconds(std::int64_t(2 * slowest) + 1000);
+  const auto compute = std::chrono::microseconds(
+      setup.offload != nullptr ? std::int64_t(slowest) : std::int64_t(2 * slowest) + 1000);
+  // With params in memory.
+  Setup in_memory = setup;
+  in_memory.offload = nullptr;
+  Model resident(mesh, in_memory, true);
   std::vector<StepTimes> with, without;
+  std::vector<double> of_resident;
   for (int i = 0; i < steps; ++i) {
     with.push_back(hidden.Step(compute));
     without.push_back(exposed.Step(compute));
+    if (setup.offload != nullptr)
+      of_resident.push_back(with.back().total / resident.Step(compute).total);
   }
   std::vector<double> fraction;
   for (size_t i = 0; i < with.size(); ++i)
-    fraction.push_back(HiddenFraction(preset, with[i], without[i]));
+    fraction.push_back(HiddenFraction(setup.preset, with[i], without[i]));
   if (group.Rank() != 0) return;
   std::printf("{\n  \"ranks\": %d, \"units\": %d, \"unit_bytes\": %zu, \"steps\": %d,\n",
-              group.Size(), kUnits, unit_bytes, steps);
+              group.Size(), kUnits, setup.unit_bytes, steps);
   std::printf("  \"compute_us\": %lld, \"replayed\": %s,\n", (long long)compute.count(),
               with.back().replayed ? "true" : "false");
   Print("hidden_fraction", Summarize(fraction));
@@ -184,6 +214,7 @@ void Run(size_t unit_bytes, int steps, weft_shard_preset_t preset) {
   Print("first_gather_us", Of(with, [](const StepTimes& t) { return t.first; }));
   Print("last_reduction_us", Of(with, [](const StepTimes& t) { return t.reductions; }));
   Print("waited_without_overlap_us", Of(without, waited));
+  if (!of_resident.empty()) Print("of_resident", Summarize(of_resident));
   Print("step_us", Of(with, [](const StepTimes& t) { return t.total; }));
   Print("step_without_overlap_us", Of(without, [](const StepTimes& t) { return t.total; }));
   Print("pre_forward_hit_us", Of(with, [](const StepTimes& t) { return t.hit; }));
@@ -195,10 +226,16 @@ void Run(size_t unit_bytes, int steps, weft_shard_preset_t preset) {
 int main(int argc, char** argv) {
   const double mib = argc > 1 ? std::atof(argv[1]) : 4;
   const int steps = argc > 2 ? std::atoi(argv[2]) : 21;
-  const bool ddp = argc > 3 && std::string(argv[3]) == "ddp";
+  const std::string way = argc > 3 ? argv[3] : "full-shard";
+  if (way == "offload" && argc < 5) {
+    std::fprintf(stderr, "shard_overlap_bench: offload needs a directory\n");
+    return 2;
+  }
   try {
-    Run(static_cast<size_t>(mib * 1024 * 1024), steps,
-        ddp ? WEFT_SHARD_NO_SHARD : WEFT_SHARD_FULL_SHARD);
+    Run({.preset = way == "ddp" ? WEFT_SHARD_NO_SHARD : WEFT_SHARD_FULL_SHARD,
+         .unit_bytes = static_cast<size_t>(mib * 1024 * 1024),
+         .offload = way == "offload" ? argv[4] : nullptr},
+        steps);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "shard_overlap_bench: %s\n", error.what());
     return 1;

@@ -60,10 +60,10 @@ StreamedUpdate::StreamedUpdate(const UpdateShape& shape, const MakeStore& make_s
     store = Made(ResidentState::Allocate(groups, registry_, layout_));
   } else {
     const OffloadPlan plan = PlanOffload(groups, registry_, layout_, shape.buffer_bytes);
-    moved_bytes_ -= (plan.slot_count - 1) * plan.slot_bytes;
+    moved_bytes_ -= (plan.slots.slot_count - 1) * plan.slots.slot_bytes;
     store = Made(OffloadState(
         plan, {}, [&](std::span<std::byte> memory) -> absl::StatusOr<std::unique_ptr<BlockStore>> {
-          return make_store(memory, plan.slot_bytes, plan.windows.file_bytes);
+          return make_store(memory, plan.slots.slot_bytes, plan.windows.file_bytes);
         }));
   }
   for (const int extent : UpdateOrder(layout_)) {
