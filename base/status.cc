@@ -125,6 +125,16 @@ absl::Status WithSubject(const absl::Status& status, std::string_view unit,
   return MakeStatus(status.code(), ResultOf(status), fields, FromAbsl(status.message()));
 }
 
+absl::Status WithOperation(const absl::Status& status, std::string_view operation,
+                           int64_t sequence) {
+  if (status.ok()) return status;
+  ErrorFields fields = FieldsOf(status);
+  if (!fields.operation.empty()) return status;
+  fields.operation = operation;
+  fields.sequence = sequence;
+  return MakeStatus(status.code(), ResultOf(status), fields, FromAbsl(status.message()));
+}
+
 weft_result_t ResultOf(const absl::Status& status) {
   if (status.ok()) return WEFT_SUCCESS;
   if (const auto parts = Payload(status)) return static_cast<weft_result_t>(Number((*parts)[0]));

@@ -46,6 +46,11 @@ absl::Status Annotate(const absl::Status& status, std::string_view prefix);
 // `status` with the unit and the param that it is about, unless it names one already; Ok stays Ok.
 absl::Status WithSubject(const absl::Status& status, std::string_view unit, std::string_view param);
 
+// `status` of the operation that has failed by it, unless it names one already: a process may be found dead by whoever waits for
+// none. `sequence` is -1 for messages. Ok stays Ok.
+absl::Status WithOperation(const absl::Status& status, std::string_view operation,
+                           int64_t sequence);
+
 // The result code of any status, also of one that absl made.
 weft_result_t ResultOf(const absl::Status& status);
 // The fields of a status; all unknown when it has none.

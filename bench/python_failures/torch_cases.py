@@ -84,6 +84,7 @@ operation("all_gather_object", lambda place: dist.all_gather_object([None] * 3, 
 operation("monitored_barrier", lambda place: dist.monitored_barrier(timeout=_TIMEOUT))
 operation("new_group", lambda place: dist.new_group([0, 1, 2], timeout=_TIMEOUT))
 started("async all_reduce, wait()", lambda place: dist.all_reduce(torch.ones(2), async_op=True), lambda work: work.wait())
+started("async all_reduce, get_future().wait()", lambda place: dist.all_reduce(torch.ones(2), async_op=True), lambda work: work.get_future().wait())
 started("functional all_reduce, wait_tensor", lambda place: funcol.all_reduce(torch.ones(2), "sum", dist.group.WORLD), funcol.wait_tensor)
 started("recv", _message, _wait_for_all)
 started("batch_isend_irecv, wait()", _exchange, _wait_for_all)
@@ -94,7 +95,7 @@ def meeting(name, method):
         CASES[f"{name}, rank {victim} interrupted"] = Case(lambda place: lambda: place.group(method(place)), victim=victim, late=False, mortal=False)
 
 
-# Not here, since torch's own C++ waits in them, where Python runs no signal handlers: rendezvous by a TCP store, wait() of a future.
+# Not here, since torch's own C++ waits in them, where Python runs no signal handlers: rendezvous by a TCP store, backward of DDP.
 meeting("init_process_group, file store", lambda place: None)
 
 

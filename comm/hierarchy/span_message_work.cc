@@ -1,7 +1,7 @@
 #include "comm/hierarchy/span_message_work.h"
 
-#include <utility>
-
+#include "base/status.h"
+#include "comm/group/message.h"
 #include "comm/hierarchy/span_group.h"
 
 namespace weft {
@@ -13,12 +13,12 @@ SpanMessageWork::SpanMessageWork(std::shared_ptr<SpanGroup> group,
   if (messages.size() > 1) second_.emplace(messages[1], deadlines_ns[1]);
 }
 
-void SpanMessageWork::End(absl::Status status) {
+void SpanMessageWork::End(const absl::Status& status) {
   for (size_t i = 0; i < count() && status.ok(); ++i) {
     const SpanMessage& ended = message(i);
     if (ended.message.sender != nullptr) *ended.message.sender = ended.source;
   }
-  status_ = std::move(status);
+  status_ = WithOperation(status, MessageName(message(0).message), /*sequence=*/-1);
   SetEnded();
 }
 

@@ -42,7 +42,7 @@ class SpanMessageWork : public CallbackWork {
   bool done() const { return first_.done && (!second_ || second_->done); }
 
   // If that was well, receives say whose message they got. RunCallback() follows, with no lock held.
-  void End(absl::Status status);
+  void End(const absl::Status& status);
 
  private:
   const std::shared_ptr<SpanGroup> group_;

@@ -31,7 +31,7 @@ void SpanWork::Begin(uint64_t sequence, int64_t deadline_ns) {
                               .traffic = group_->core().traffic.get()});
 }
 
-void SpanWork::End(absl::Status status) {
+void SpanWork::End(const absl::Status& status) {
   if (status.ok()) {
     span_call_->Finish();
     plan_->Keep(std::move(run_));
@@ -39,7 +39,7 @@ void SpanWork::End(absl::Status status) {
   // Its memory is the next operation's, whenever this object is freed.
   run_.reset();
   span_call_.reset();
-  status_ = std::move(status);
+  status_ = WithOperation(status, OpKindName(call_.kind), static_cast<int64_t>(sequence_));
   SetEnded();
 }
 

@@ -60,7 +60,7 @@ class SpanWork : public CallbackWork {
   int64_t deadline_ns() const { return deadline_ns_; }
 
   // RunCallback() follows, with no lock held.
-  void End(absl::Status status);
+  void End(const absl::Status& status);
 
  private:
   const std::shared_ptr<SpanGroup> group_;

@@ -107,7 +107,9 @@ void MessageEngine::ForEach(Visit&& visit) const {
   inbox_.ForEach(visit);
 }
 
-void MessageEngine::End(MessageOperation& operation, const absl::Status& status) {
+void MessageEngine::End(MessageOperation& operation, const absl::Status& found) {
+  const absl::Status status =
+      WithOperation(found, MessageName(operation.message()), /*sequence=*/-1);
   if (std::exchange(shows_wait_, false)) ClearLongMessageWait(state_);
   if (status.ok() && operation.message().sender != nullptr) {
     *operation.message().sender = operation.source;

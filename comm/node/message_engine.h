@@ -98,7 +98,7 @@ class MessageEngine {
   bool Step() WEFT_REQUIRES(lock_);
   void Settle(const absl::Status& status, MessageList* ended) WEFT_REQUIRES(lock_);
   void FailAll() WEFT_REQUIRES(lock_);
-  void End(MessageOperation& operation, const absl::Status& status) WEFT_REQUIRES(lock_);
+  void End(MessageOperation& operation, const absl::Status& found) WEFT_REQUIRES(lock_);
   std::string QuiescePeer(const MessageOperation& send, Deadline& patience);
   void LookAtPeers() WEFT_REQUIRES(lock_);
   void ShowWait() WEFT_REQUIRES(lock_);

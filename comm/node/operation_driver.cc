@@ -153,7 +153,10 @@ absl::Status OperationDriver::ConcludeFailed(const Operation& operation) {
   } else if (!operation.error().ok() && !state_.aborted()) {
     failures_.Raise(failures_.Local(operation, operation.error()));
   }
-  absl::Status cause = failures_.Cause();
+  const Collective& call = operation.call();
+  const absl::Status cause =
+      WithOperation(failures_.Cause(), CallName(call.kind, call.purpose.record),
+                    static_cast<int64_t>(operation.sequence()));
   const std::string quarantined = QuiescePeers(operation);
   report_.Tell(cause);
   if (quarantined.empty()) return cause;

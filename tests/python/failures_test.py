@@ -155,7 +155,7 @@ class Failures(RanksTest):
                 try:
                     world.all_reduce(x)
                 except weft.Error as error:
-                    say("error", time.monotonic(), error.code.name, error.rank, error.pid is not None, error.host is not None, error.group)
+                    say("error", time.monotonic(), error.code.name, error.rank, error.pid is not None, error.host is not None, error.group, error.op, error.sequence)
                     try:
                         world.all_reduce(x)
                     except weft.Error as error:
@@ -164,7 +164,7 @@ class Failures(RanksTest):
             _, out, _ = job.finish()
             killed = next(float(line.split()[2]) for line in out if "killed" in line)
             error = next(line for line in out if "] error" in line)
-            self.assertRegex(error, r"PEER_LOST 1 True True world$")
+            self.assertRegex(error, r"PEER_LOST 1 True True world all_reduce \d+$")
             self.assertIn("[0] then ABORTED", out)
             return (float(error.split()[2]) - killed,)
 

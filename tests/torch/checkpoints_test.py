@@ -250,6 +250,49 @@ class InMemory(TorchRanksTest):
             expect_same_bits(whole(other), {"weight": rounded["weight"].float()})
         self.run_ranks(2, run)
 
+    def test_a_dynamic_loss_scale_goes_on(self):
+        settings = {"kind": "adamw", "weight_decay": 0.1, "loss_scale": 8.0, "dynamic_loss_scale": True, "loss_scale_growth_steps": 2}
+
+        def scaled(preset, **given):
+            import weft.torch
+            model = Model()
+            sharded = weft.torch.fully_shard(model, preset, wrap=Block, optimizer={**settings, **given})
+            return model, sharded.optimizer(lr=0.02), sharded.context
+
+        def scaled_steps(model, optimizer, context, steps):
+            for step in steps:
+                (loss_of(model, step, dist.get_rank(), dist.get_world_size()) * context.loss_scale).backward()
+                optimizer.step()
+
+        def run(_):
+            model, optimizer, context = scaled("full_shard")
+            scaled_steps(model, optimizer, context, range(_STEPS))
+            saved = context.state_scalars()
+            assert (saved.loss_scale, saved.loss_scale_good_steps) == (16, 1), saved
+            model_state, optimizer_state = get_state_dict(model, optimizer)
+            dcp.save({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=self.folder)
+            scaled_steps(model, optimizer, context, range(_STEPS, _STEPS + 2))
+            for preset, given in (("full_shard", {"loss_scale": 2.0}), ("zero1", {})):
+                other, resumed, its_context = scaled(preset, **given)
+                model_state, optimizer_state = get_state_dict(other, resumed)
+                state = {"model": model_state, "optimizer": optimizer_state}
+                dcp.load(state, checkpoint_id=self.folder)
+                set_state_dict(other, resumed, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+                expect_same_scale(its_context.state_scalars(), saved)
+                scaled_steps(other, resumed, its_context, range(_STEPS, _STEPS + 2))
+                expect_same_bits(whole(other), whole(model))
+                expect_same_scale(its_context.state_scalars(), context.state_scalars())
+
+        def expect_same_scale(got, wanted):
+            assert got[2:6] == wanted[2:6], (got, wanted)  # from update_count on
+
+        def by_one_without_a_scale(_):
+            continued(self.folder, "full_shard/own")
+            model, _ = load(self.folder, "zero1/weft")
+            assert whole(model)
+        self.run_ranks(2, run)
+        self.run_ranks(3, by_one_without_a_scale)
+
     def test_scalars_schedules_and_param_groups(self):
         def run(rank):
             import weft.torch

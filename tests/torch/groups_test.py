@@ -1,5 +1,7 @@
 """Process groups of torch on weft: how they are made, split, named and ended; works and futures; what is refused; peers that die."""
+import contextlib
 import datetime
+import functools
 import gc
 import os
 import signal
@@ -18,6 +20,18 @@ def expect_raises(kind, sentence, call):
         assert all(part in str(error) for part in sentence.split("...")), f"{error!r} does not say {sentence!r}"
         return error
     raise AssertionError(f"nothing was raised; {sentence!r} was expected")
+
+
+def interrupt(call):
+    """Ctrl-C while it waits."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        call()
+        raise AssertionError("no KeyboardInterrupt")
+    except KeyboardInterrupt:
+        timer.join()
 
 
 def wait_until(condition):
@@ -125,24 +139,14 @@ class Groups(TorchRanksTest):
 
     def test_interrupted_while_ranks_are_missing(self):
         """Ctrl-C in new_group and in monitored_barrier: the others are told by whom."""
-        def interrupted(call):
-            timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-            timer.start()
-            try:
-                call()
-                raise AssertionError("no KeyboardInterrupt")
-            except KeyboardInterrupt:
-                timer.join()
-
         def run(rank):
             import weft
-            signal.signal(signal.SIGINT, signal.default_int_handler)
             calls = ((0, lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=120)), RuntimeError, "rank 0 was interrupted: KeyboardInterrupt"),
                      *((victim, lambda: dist.new_group([0, 1, 2], timeout=datetime.timedelta(seconds=120)), weft.Error,
                         f"rank {victim} was interrupted by its program while the group was made") for victim in (0, 1)))
             for victim, call, kind, sentence in calls:
                 if rank == victim:
-                    interrupted(call)
+                    interrupt(call)
                 elif rank != 2:
                     expect_raises(kind, sentence, call)
                 dist.barrier()
@@ -186,6 +190,38 @@ class Works(TorchRanksTest):
             assert future.value()[0] is x and chained.value() == 3000.0 and len(called) == 1
             done = dist.barrier(async_op=True).get_future()
             wait_until(done.done)
+        self.run_ranks(2, run)
+
+    def test_futures_of_several_operations(self):
+        def run(rank):
+            import weft
+            for wait in (lambda future: future.wait(), torch._C.Future.wait):  # as callers in Python do, and in C++
+                outputs = [torch.zeros(2), torch.zeros(2)]
+                future = dist.all_to_all(outputs, [torch.full((2,), rank + 1.0)] * 2, async_op=True).get_future()
+                assert all(one is other for one, other in zip(wait(future), outputs))
+                assert [output.tolist() for output in outputs] == [[1.0, 1.0], [2.0, 2.0]]
+            group = dist.new_group([0, 1])
+            outputs, inputs = [torch.zeros(2), torch.zeros(2)], [torch.zeros(2), torch.zeros(3 - rank)]
+            exchange = functools.partial(dist.all_to_all, outputs, inputs, group=group, async_op=True)
+            if rank == 0:  # whose part may be done before
+                with contextlib.suppress(weft.Error):
+                    exchange().wait()
+            else:  # the call itself raises if it comes after rank 0 has learnt of it
+                error = expect_raises(weft.Error, "rank 0 sent 3 float32", lambda: exchange().get_future().wait())
+                assert error.code in (weft.Result.MISMATCH, weft.Result.ABORTED), error
+            dist.barrier()
+        self.run_ranks(2, run)
+
+    def test_ctrl_c_ends_a_wait_for_a_future(self):
+        def run(rank):
+            store, x = dist.distributed_c10d._get_default_store(), torch.ones(2)
+            if rank == 1:
+                store.wait(["rank 0 was interrupted"])
+            future = dist.all_reduce(x, async_op=True).get_future()
+            if rank == 0:
+                interrupt(future.wait)
+                store.set("rank 0 was interrupted", "")
+            assert future.wait()[0] is x and x.tolist() == [2.0, 2.0]
         self.run_ranks(2, run)
 
     def test_dropped_works_keep_their_tensors(self):

@@ -185,6 +185,7 @@ TEST(SpanGroupMessages, AKilledRankIsNamedByWhoWaitsForIt) {
             return StrCat("rank or signal is wrong: ", Text(ended));
           }
           if (ResultOf(ended) != WEFT_PEER_LOST) return Text(ended);
+          if (fields.operation != MessageName(message)) return "of " + fields.operation;
           return ResultOf(group.Run(message)) == WEFT_ABORTED ? "" : "it goes on";
         },
         kVictim);

@@ -219,6 +219,7 @@ TEST_P(RanksAnywhere, AreNamedWhenTheyHaveEnded) {
     const ErrorFields fields = FieldsOf(status);
     if (ResultOf(status) != WEFT_PEER_LOST || fields.rank != victim) return "got: " + Text(status);
     if (fields.pid != pids[static_cast<size_t>(victim)]) return "another pid: " + Text(status);
+    if (fields.operation != "barrier" || fields.sequence < 1) return "in which? " + Text(status);
     if (MonotonicNs() - start_ns > 10'000'000'000) return "late";
     const bool all_here = std::all_of(GetParam().places.begin(), GetParam().places.end(),
                                       [](Place place) { return place == Place::kHere; });

@@ -5,7 +5,7 @@ Thread-safety: any thread. Futures are completed on the package's completion thr
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -20,11 +20,36 @@ _Base: Any = dist._Work if hasattr(dist, "_Work") else dist.Work
 _ADVICE = "; the timeout of operations is that of init_process_group, new_group or the call"
 
 
-def explained(error: Error) -> Error:
+def explained(error: BaseException) -> BaseException:
     """With what a user of torch can do about it."""
-    if error.code is Result.TIMEOUT and _ADVICE not in error.args[0]:
+    if isinstance(error, Error) and error.code is Result.TIMEOUT and _ADVICE not in error.args[0]:
         error.args = (error.args[0] + _ADVICE,)
     return error
+
+
+class _Future(torch.futures.Future):
+    """Of works of weft's. A wait for it is one for them: it moves the operations itself, and Ctrl-C ends it. Callers in C++ sleep until it is completed."""
+
+    def __init__(self, works: Sequence[Any]) -> None:
+        super().__init__()
+        self._works = works
+
+    def wait(self) -> Any:
+        if not self.done():
+            for work in self._works:
+                try:
+                    work.wait()
+                except Error as error:
+                    if work.exception() is not error:  # it is of the wait
+                        raise
+        return super().wait()
+
+    def complete(self, failure: BaseException | None, outputs: Any) -> None:
+        self._works = ()  # which hold this
+        if failure is not None:
+            self.set_exception(explained(failure))
+        else:
+            self.set_result(outputs)
 
 
 class _Common(_Base):
@@ -118,7 +143,7 @@ class Started(_Common):
         with self._lock:
             made = self._future is None
             if made:
-                self._future = torch.futures.Future()
+                self._future = _Future([self])
         if made:
             self._work.add_done_callback(self._settle)
         return self._future
@@ -138,10 +163,8 @@ class Started(_Common):
             self._finish = None
             tell = self._future is not None and not self._told
             self._told = self._told or tell
-        if tell and failure is not None:
-            self._future.set_exception(explained(failure))
-        elif tell:
-            self._future.set_result(self._outputs)
+        if tell:
+            self._future.complete(failure, self._outputs)
 
 
 class Together(_Common):
@@ -167,6 +190,7 @@ class Together(_Common):
         return -1
 
     def get_future(self) -> Any:
-        outputs = self._outputs
-        return torch.futures.collect_all([work.get_future() for work in self._works]).then(
-            lambda all_of_them: [part.value() for part in all_of_them.value()] and outputs)
+        future = _Future(self._works)
+        torch.futures.collect_all([work.get_future() for work in self._works]).add_done_callback(
+            lambda _: future.complete(self.exception(), self._outputs))
+        return future

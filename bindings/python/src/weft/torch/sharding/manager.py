@@ -43,7 +43,7 @@ class FullyShard:
         self.communicator = _communicator_of(mesh)
         self.context = Context(_mesh_of(mesh, self.communicator), **{"stable_views": "stable", "average": True, **options})
         self._own, settings = optimizer is None, _optimizer_settings(optimizer)
-        self._weight_decay = float(settings.get("weight_decay", 0))
+        self._weight_decay, self._dynamic_loss_scale = float(settings.get("weight_decay", 0)), bool(settings.get("dynamic_loss_scale"))
         self.context.set_optimizer(**settings)
         self._steps = Steps(self.context)
         self._clip: tuple[float, Norm] | None = None
@@ -86,7 +86,8 @@ class FullyShard:
             rate = settings.pop("lr", None)
             if kind is not None or params is not None or settings or rate is None:
                 raise RuntimeError("the model has an optimizer of weft's; call optimizer(lr=...) or step(learning_rate), or fully_shard(..., optimizer=None)")
-            return WeftOptimizer(self.context, [trained[tensor] for tensor in order], self._rows, self.step, rate, self._weight_decay)
+            return WeftOptimizer(self.context, [trained[tensor] for tensor in order], self._rows, self.step, rate, self._weight_decay,
+                                 self._dynamic_loss_scale)
         if kind is None:
             raise RuntimeError("the model has no optimizer of weft's; give one of torch's, or fully_shard(..., optimizer=\"adamw\")")
         return optimizer_of_torch(kind, order if params is None else params, settings, [trained[tensor] for tensor in order], self._rows,

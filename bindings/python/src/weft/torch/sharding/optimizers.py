@@ -21,6 +21,8 @@ _MOMENTS = {
     OptimizerKind.ADAMW: ("exp_avg", "exp_avg_sq"), OptimizerKind.LAMB: ("exp_avg", "exp_avg_sq"), OptimizerKind.LION: ("exp_avg",),
     OptimizerKind.SGD: ("momentum_buffer",), OptimizerKind.LARS: ("momentum_buffer",), OptimizerKind.MUON: ("momentum_buffer",),
 }
+# Of a dynamic loss scale, in the param group.
+_OF_LOSS_SCALE = ("loss_scale", "loss_scale_good_steps", "loss_scale_overflows_left")
 # Whose formulas have the count of updates.
 _COUNTED = (OptimizerKind.ADAMW, OptimizerKind.LAMB)
 _FLAGS_OF_TORCH = ("amsgrad", "maximize", "dampening")
@@ -113,14 +115,15 @@ class _State(defaultdict):  # type: ignore[type-arg]
 
 class WeftOptimizer(torch.optim.Optimizer):
     """weft's optimizer of a sharded model with the interface of torch's: step() takes the learning rate of its only param group, so torch's schedulers set
-    it. ADAMW and SGD have the settings and states of torch.optim.AdamW and SGD, by the same names; states are of float32, [part] of this rank.
+    it. A dynamic loss scale is in the param group of a state. ADAMW and SGD have the settings and states of torch.optim.AdamW and SGD, by the same names; states are of float32, [part] of this rank.
 
     Thread-safety: as the context. Settings are the same on all ranks; step(), state_dict() and load_state_dict() are collective."""
 
     def __init__(self, context: Context, params: Sequence[ManagedParam], rows: Rows, update: Callable[[float], object], rate: float,
-                 weight_decay: float) -> None:
+                 weight_decay: float, dynamic_loss_scale: bool) -> None:
         """Of FullyShard.optimizer()."""
         self._context, self._rows, self._update, self._weight_decay = context, rows, update, weight_decay
+        self._of_loss_scale = _OF_LOSS_SCALE if dynamic_loss_scale else ()
         self._by_tensor = {param.tensor: param for param in params}
         self._kind = context.param_group(0).numbers().kind
         super().__init__(list(self._by_tensor), {**self._settings(), "lr": rate})
@@ -145,8 +148,10 @@ class WeftOptimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
 
     def state_dict(self) -> Any:
-        return {**super().state_dict(), "state": {key: {name: _shown_one(param, name, value, self._rows) for name, value in self._read(param)}
-                                                  for key, param in enumerate(self._by_tensor.values())}}
+        state, scalars = super().state_dict(), self._context.state_scalars()
+        groups = [{**group, **{name: getattr(scalars, name) for name in self._of_loss_scale}} for group in state["param_groups"]]
+        return {**state, "param_groups": groups, "state": {key: {name: _shown_one(param, name, value, self._rows) for name, value in self._read(param)}
+                                                           for key, param in enumerate(self._by_tensor.values())}}
 
     def load_state_dict(self, state_dict: Any) -> None:
         """Of this, or of one of torch's with states by the same names. Raises ValueError if params have different counts of updates; nothing is loaded then."""
@@ -160,10 +165,12 @@ class WeftOptimizer(torch.optim.Optimizer):
             raise ValueError(f"the state has params with {', '.join(map(str, sorted(counts)))} updates; weft counts those of all params together")
         for name, param in zip(groups[0]["params"], self._by_tensor.values()):
             self._write(param, taken.get(name, {}))
+        scalars = {name: groups[0][name] for name in self._of_loss_scale if name in groups[0]}
         if counts:
-            self._context.set_state_scalars(self._context.state_scalars()._replace(update_count=counts.pop()))
+            scalars["update_count"] = counts.pop()
+        self._context.set_state_scalars(self._context.state_scalars()._replace(**scalars))
         self._context.state_written(States.MOMENTS)
-        self.param_groups[0].update({key: value for key, value in groups[0].items() if key != "params"})
+        self.param_groups[0].update({key: value for key, value in groups[0].items() if key not in ("params", *_OF_LOSS_SCALE)})
 
     # ---- inside ----
 
