@@ -179,14 +179,18 @@ const Setting kSettings[] = {
       "weft_group_create_from_env joins the group that runs instead of making one; set by "
       "weftrun."},
      &Options::join},
+    {{"WEFT_LIBRARY_PATH", "text", "",
+      "The libweft.so.0, or its folder, that the Python package loads in place of its own; read at "
+      "import."},
+     &Options::library_path},
     {{"WEFT_TORCH_EXTENSION", "boolean", "1",
       "Whether process groups of PyTorch use what python -m weft.torch.build_ext has compiled; "
       "read by the Python package when the first one is made."},
      &Options::torch_extension},
 };
 
-// Read by ./dev and the build presets, and by the Python package before it loads the library; not by the library.
-constexpr std::string_view kForeignNames[] = {"WEFT_PREFIX", "WEFT_LIBRARY_PATH"};
+// Read by ./dev and the build presets, not by the library.
+constexpr std::string_view kForeignNames[] = {"WEFT_PREFIX"};
 
 bool ParseBoolean(std::string_view text, bool* value) {
   const std::string lower = absl::AsciiStrToLower(ToAbsl(text));

@@ -47,6 +47,7 @@ struct Options {
   std::string job_id;               // WEFT_JOB_ID; set by weftrun
   int64_t restart_count = 0;        // WEFT_RESTART_COUNT; set by weftrun
   bool join = false;                // WEFT_JOIN: the group runs already; set by weftrun
+  std::string library_path;         // WEFT_LIBRARY_PATH: read by the Python package alone
   bool torch_extension = true;      // WEFT_TORCH_EXTENSION: read by the Python package alone
 };
 

@@ -114,6 +114,7 @@ TEST(Options, TheTableHasTheDefaultsOfTheStruct) {
   EXPECT_EQ(from_table.master_port, defaults.master_port);
   EXPECT_EQ(from_table.restart_count, defaults.restart_count);
   EXPECT_EQ(from_table.join, defaults.join);
+  EXPECT_EQ(from_table.library_path, defaults.library_path);
   EXPECT_EQ(from_table.torch_extension, defaults.torch_extension);
 }
 

@@ -85,6 +85,7 @@ class Arrays(ranks.LocalRanksTest):
             self.skipTest("./dev setup could not install numpy")
         import ml_dtypes
         import numpy as np
+        from weft.core import dlpack
         weft = self.weft
         for dtype in weft.DType:
             a = weft.zeros((3, 2), dtype)
@@ -96,6 +97,9 @@ class Arrays(ranks.LocalRanksTest):
             if dtype in (weft.DType.BFLOAT16, weft.DType.FLOAT8_E4M3, weft.DType.FLOAT8_E5M2):
                 self.assertIs(x.dtype.type, getattr(ml_dtypes, dtype.name.lower() + ("fn" if dtype == weft.DType.FLOAT8_E4M3 else "")))
                 self.assertRaises(Exception, np.from_dlpack, a)     # numpy cannot
+                for options in ({}, {"max_version": (1, 0)}):
+                    described = dlpack.describe(Taker(a, **options))
+                    self.assertEqual((a.address, dtype, 6), (described.address, described.dtype, described.elements))
                 continue
             self.assertEqual(dtype.name.lower(), str(x.dtype))
             for options in ({}, {"max_version": (0, 8)}, {"max_version": (1, 0)}, {"max_version": (1, 1), "dl_device": (1, 0), "copy": False}):

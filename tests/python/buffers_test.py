@@ -84,7 +84,10 @@ class Buffers(unittest.TestCase):
         self.refused(ValueError, "a tuple is \\(address, dtype, count\\)", world.all_reduce, (1, 2))
         self.refused(ValueError, "'complex64' is no element type; there are int8", world.all_reduce, (1, "complex64", 1))
         self.refused(ValueError, "must be whole numbers", world.all_reduce, (1.5, "int8", 1))
-        self.refused(ValueError, "must be whole numbers", world.all_reduce, (1, "int8", -1))
+        for address, count in ((1, -1), (1, 1 << 64), (1 << 64, 1)):
+            self.refused(ValueError, "must be whole numbers", world.all_reduce, (address, "int8", count))
+        self.refused(ValueError, "factor is 300, which is no int8", weft.Reduction.premul_sum, 300, "int8")
+        self.refused(ValueError, "factor is -1, which is no uint64", weft.Reduction.premul_sum, -1, "uint64")
         self.refused(ValueError, "'mean' is no reduction; there are sum, prod", world.all_reduce, x, op="mean")
         self.refused(ValueError, "timeout is 0", world.all_reduce, x, timeout=0)
         self.refused(ValueError, "timeout is nan", world.all_reduce, x, timeout=float("nan"))

@@ -73,6 +73,34 @@ class Failures(RanksTest):
 
         self.timed(attempt, (0.2, 1.0))
 
+    def test_interrupt_of_what_another_thread_has_imported(self):
+        """The main thread hears Ctrl-C though it has neither imported the package nor made the communicator."""
+        _, out, _ = self.launch("-n", 2, sys.executable, "-B", self.program("""
+            import os, signal, sys, threading, time
+            made = []
+            def make():
+                import weft
+                made.append(weft.init(timeout=30))
+            thread = threading.Thread(target=make)
+            thread.start()
+            thread.join()
+            world, = made
+            import weft
+            if world.rank == 0:
+                threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+                try:
+                    world.barrier()
+                except KeyboardInterrupt:
+                    print("KeyboardInterrupt", flush=True)
+                time.sleep(1)
+            else:
+                try:
+                    world.recv(bytearray(1), 0)
+                except weft.Error as error:
+                    print(error.code.name, flush=True)
+            """, start=""), environment=ranks.environment()).finish()
+        self.assertEqual(["[0] KeyboardInterrupt", "[1] ABORTED"], sorted(out))
+
     def test_interrupt_of_a_wait_leaves_the_work(self):
         self.run_ranks(2, """
             import array, signal, threading
@@ -205,6 +233,8 @@ class Failures(RanksTest):
                 assert codes == [weft.Result.FORKED] * len(codes), codes
                 world.destroy()
                 del work, world
+                import gc
+                gc.collect()
                 sys.exit(0)         # with all that the interpreter does at its end
             assert os.waitpid(child, 0)[1] == 0
             work.wait()

@@ -94,7 +94,7 @@ class Package(RanksTest):
         from weft import run
         launcher = str(run.weftrun())
         for words, expected in (("-n 2 x.py -n 3", f"{launcher} -n 2 {sys.executable} x.py -n 3"), ("-n2 --elastic x.py", f"{launcher} -n2 --elastic {sys.executable} x.py"),
-                                ("--nproc-per-node=2 ./x y.py", f"{launcher} --nproc-per-node=2 ./x y.py"), ("-h", f"{launcher} -h"), ("-n", f"{launcher} -n"), ("", launcher)):
+                                ("--nproc-per-node=2 ./x y.py", f"{launcher} --nproc-per-node=2 ./x y.py"), ("-n 2 -- x.py --", f"{launcher} -n 2 -- {sys.executable} x.py --"), ("-h", f"{launcher} -h"), ("-n", f"{launcher} -n"), ("", launcher)):
             self.assertEqual(expected.split(), run.command(words.split()), words)
         path = self.program("say(world.rank, world.size, sys.argv[1:])")
         done = python("-m", "weft.run", "-n", 2, path, "-n", "a b")

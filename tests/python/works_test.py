@@ -3,6 +3,7 @@ import array
 import asyncio
 import gc
 import os
+import signal
 import sys
 import threading
 import time
@@ -42,14 +43,17 @@ class Works(unittest.TestCase):
         work = self.first.all_reduce(x, async_op=True)
         self.assertFalse(work.done())
         self.assertIn("under way", repr(work))
+        waiting = threading.Thread(target=work.wait, args=(1e300,))
+        waiting.start()
         for timeout in (0.01, 0):
             with self.assertRaisesRegex(TimeoutError, "has not ended"):
                 work.wait(timeout=timeout)
         with self.assertRaises(TimeoutError):
             work.exception(timeout=0.01)
         self.second.all_reduce(y)
-        for _ in range(2):
-            work.wait()
+        waiting.join()
+        for timeout in (None, float("inf")):
+            work.wait(timeout)
             self.assertIsNone(work.exception())
         self.assertTrue(work.done())
         self.assertEqual((3, 3, None), (x[0], y[0], work.source))
@@ -81,6 +85,8 @@ class Works(unittest.TestCase):
             work.add_done_callback(lambda _: [].pop())     # here and now
         finally:
             sys.unraisablehook = before
+        with self.assertRaises(KeyboardInterrupt):  # a Ctrl-C that comes in it
+            work.add_done_callback(lambda _: signal.raise_signal(signal.SIGINT))
         self.assertEqual(([(1, True), 2], ["weft-completions"]), (order, threads))
         self.assertEqual([ZeroDivisionError, IndexError], [hook.exc_type for hook in unraisable])
 
@@ -162,6 +168,77 @@ class Works(unittest.TestCase):
         self.assertIsNotNone(gone())
         self.second.all_reduce(bytearray(8))
         wait_until(lambda: gone() is None)
+
+    def test_a_work_in_a_cycle_of_garbage_keeps_its_buffer(self):
+        class Block(bytearray):
+            pass
+
+        class Request:
+            pass
+
+        gone = []
+        for _ in range(3):
+            request, block = Request(), Block(8)
+            request.itself, request.work = request, self.first.all_reduce(block, async_op=True)
+            gone.append(weakref.ref(block))
+            del request, block
+        gc.collect()
+        self.assertTrue(all(block() is not None for block in gone))
+        for _ in gone:
+            self.second.all_reduce(bytearray(8))
+        wait_until(lambda: all(block() is None for block in gone))
+
+    def test_finalizers_of_buffers_may_ask_for_works(self):
+        class Block(bytearray):
+            pass
+
+        asked, other = [], self.first.barrier(async_op=True)
+        block = Block(8)
+        weakref.finalize(block, lambda: asked.append((other.done(), other.add_done_callback(asked.append))))
+        work = self.first.all_reduce(block, async_op=True)
+        del block
+        self.second.barrier()
+        self.second.all_reduce(bytearray(8))
+        work.wait()
+        self.assertEqual([other, (True, None)], asked)
+
+    def test_batches_of_tasks_overlap(self):
+        """The first begun ends first: all starts with the end of the last."""
+        weft, x, y = self.weft, array.array("f", [1]), array.array("f", [2])
+
+        async def one():
+            with weft.batch():
+                work = self.first.all_reduce(x, async_op=True)
+                await asyncio.sleep(0.01)
+            return work
+
+        async def two():
+            with weft.batch():
+                work = self.second.all_reduce(y, async_op=True)
+                await asyncio.sleep(0.05)
+            return work
+
+        async def both():
+            for work in await asyncio.gather(one(), two()):
+                await work
+
+        asyncio.run(both())
+        self.assertEqual((3, 3), (x[0], y[0]))
+        batch = weft.batch().__enter__()
+        refused = []
+
+        def end():
+            try:
+                batch.__exit__(None, None, None)
+            except weft.Error as error:
+                refused.append(error.code)
+
+        thread = threading.Thread(target=end)
+        thread.start()
+        thread.join()
+        batch.__exit__(None, None, None)
+        end()
+        self.assertEqual([weft.Result.INVALID_USAGE] * 2, refused)
 
     def test_works_and_communicators_that_are_dropped_leave_nothing(self):
         from weft.core import completions

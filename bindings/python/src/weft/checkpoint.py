@@ -111,7 +111,7 @@ class Checkpoint:
         given: list[Any] = []
 
         def give(_: int | None, bytes_: int, count: int) -> int:
-            text = bytes(save())
+            text = bytes(memoryview(save()))  # of a number bytes() would make as many zeros
             given[:] = [text]  # until the next time
             ctypes.c_void_p.from_address(bytes_).value = ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value
             ctypes.c_size_t.from_address(count).value = len(text)

@@ -19,6 +19,9 @@ def command(arguments: Sequence[str]) -> list[str]:
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
         word = arguments[at]
+        if word == "--":
+            at += 1
+            break
         alone = word in _FLAGS or "=" in word or not word.startswith("--") and len(word) > 2
         at += 1 if alone else 2
     python = [sys.executable] if at < len(arguments) and arguments[at].endswith(".py") else []

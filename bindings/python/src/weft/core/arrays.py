@@ -125,13 +125,21 @@ class Array:
         if stream is not None or dl_device not in (None, (1, 0)) or copy:
             raise BufferError("weft's memory is the host's, without streams, and is not copied")
         if self._block is None or max_version is None or max_version[0] < 1 or not self._owned_by_c():
-            return self.__array__().__dlpack__()  # numpy speaks the older version, too, and keeps what it views
+            return self._dlpack_of_numpy()
         refuse_inside_check()
         tensor = _capi.weft_tensor_t(struct_size=ctypes.sizeof(_capi.weft_tensor_t), data=self.address, ndim=len(self._shape), dtype=self._dtype,
                                      shape=ctypes.cast((ctypes.c_int64 * max(len(self._shape), 1))(*self._shape), ctypes.c_void_p))
         managed = ctypes.c_void_p()
         check(library.weft_mem_dlpack(ctypes.byref(tensor), ctypes.byref(managed)))
         return dlpack.capsule_of(managed)
+
+    def _dlpack_of_numpy(self) -> Any:
+        """numpy speaks the older version, too, and keeps what it views; but it lacks some types."""
+        if self._dtype not in _TYPES:
+            return self.__array__().__dlpack__()
+        numpy: Any = importlib.import_module("numpy")
+        raw = numpy.asarray(self._viewed()) if self.size else numpy.empty(self._shape, self._typestr())
+        return dlpack.retyped(raw.view(f"u{ITEM_BYTES[self._dtype]}").__dlpack__(), self._dtype)
 
     def _viewed(self) -> _View:
         view = _View(self)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from weft._library import library
-from weft.core.errors import check, refuse_inside_check
+from weft.core.errors import Error, Result, check, refuse_inside_check
 
 
 class Settled(Protocol):
@@ -26,8 +26,12 @@ class Settled(Protocol):
 
 
 class _Thread(threading.local):
+    """The batches that a thread has begun and not ended, and what waits for the end of the last one."""
+
     def __init__(self) -> None:
-        self.batches: list[Batch] = []
+        self.open: list[Batch] = []
+        self.kept: list[Any] = []
+        self.works: list[Settled] = []
 
 
 _thread = _Thread()
@@ -37,49 +41,49 @@ open_count = 0
 
 
 class Batch:
-    """The batch of a `with weft.batch():`. Batches nest; the outermost one's end starts everything."""
-
-    def __init__(self) -> None:
-        self._kept: list[Any] = []
-        self._works: list[Settled] = []
+    """The batch of a `with weft.batch():`. Batches nest, or overlap as those of tasks of asyncio do; the end of the last one starts everything."""
 
     def __enter__(self) -> Batch:
         global open_count
         refuse_inside_check()
         check(library.weft_batch_begin())
-        _thread.batches.append(self)
+        _thread.open.append(self)
         with _lock:
             open_count += 1
         return self
 
     def __exit__(self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None) -> None:
         global open_count
-        _thread.batches.pop()
+        if self not in _thread.open:
+            raise Error("a batch is ended by the thread that began it, and once", Result.INVALID_USAGE)
+        _thread.open.remove(self)
         with _lock:
             open_count -= 1
         result = library.weft_batch_end() if kind is None else library.weft_batch_cancel()
-        if not _thread.batches:
-            works, self._works = self._works, []
+        if not _thread.open:
+            works, kept = _thread.works, _thread.kept
+            _thread.works, _thread.kept = [], []
             for work in works:
                 work._batch_ended()
-            self._kept.clear()
+            del kept
         if kind is None:
             check(result)
 
-    def add(self, work: Settled) -> None:
-        self._works.append(work)
+
+def is_open() -> bool:
+    """Whether this thread is in a batch."""
+    return bool(open_count and _thread.open)
 
 
-def current() -> Batch | None:
-    """This thread's outermost batch."""
-    return _thread.batches[0] if open_count and _thread.batches else None
+def add(work: Settled) -> None:
+    """A work of this thread's batch."""
+    _thread.works.append(work)
 
 
 def keep(held: object) -> None:
     """Keeps it until this thread's batch, if there is one, has been started and waited for."""
-    batch = current()
-    if batch is not None:
-        batch._kept.append(held)
+    if is_open():
+        _thread.kept.append(held)
 
 
 def batch() -> Batch:

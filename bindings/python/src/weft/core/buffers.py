@@ -92,17 +92,23 @@ def _unusual(buffer: Any, name: str, write: bool) -> View:
         raise TypeError(f"{name} is a {type(buffer).__name__}; it must have the buffer protocol or DLPack, or be (address, dtype, count)")
     if not found.contiguous:
         raise ValueError(f"{name} has gaps or another order than rows, which weft does not copy together; pass a contiguous array")
-    if write and found.read_only:
+    if write and (found.read_only or _is_immutable(buffer)):
         raise ValueError(f"{name} is read-only, and weft would write to it")
     return found.address if found.elements else 0, found.dtype, found.elements, found.kept
+
+
+def _is_immutable(buffer: Any) -> bool:
+    """JAX says so of no array whose type the buffer protocol lacks."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(buffer, jax.Array)
 
 
 def _of_tuple(buffer: tuple[Any, ...], name: str) -> View:
     if len(buffer) != 3:
         raise ValueError(f"{name} is a tuple of {len(buffer)}; a tuple is (address, dtype, count)")
     address, dtype, count = buffer
-    if not isinstance(address, int) or not isinstance(count, int) or address < 0 or count < 0:
-        raise ValueError(f"{name} is ({address!r}, {dtype!r}, {count!r}); address and count must be whole numbers from 0")
+    if not isinstance(address, int) or not isinstance(count, int) or not 0 <= address < 1 << 64 or not 0 <= count < 1 << 64:
+        raise ValueError(f"{name} is ({address!r}, {dtype!r}, {count!r}); address and count must be whole numbers from 0, of at most 64 bits")
     return address, dtype_number(dtype), count, None
 
 

@@ -35,12 +35,12 @@ live: weakref.WeakSet[Closable] = weakref.WeakSet()
 before_destroy: list[Callable[[], None]] = []
 
 
-def report(function: Callable[[], object]) -> None:
-    """Calls it; what it raises goes to sys.unraisablehook."""
+def report(function: Callable[[], object], kind: type[BaseException] = BaseException) -> None:
+    """Calls it; what it raises of that kind goes to sys.unraisablehook."""
     # Only C can make the argument of the default hook; ctypes makes it for what a callback raises.
     try:
         function()
-    except BaseException as exception:
+    except kind as exception:
         caught = exception
 
         def callback_of_a_work() -> None:
@@ -51,7 +51,9 @@ def report(function: Callable[[], object]) -> None:
 
 class _Service:
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._starting = False  # by whoever has the lock: a collection of garbage in there may tell of more works
+        self._early: list[tuple[ctypes.c_void_p, int]] = []
         self._tokens = itertools.count(1)
         self._waiting: dict[int, Ended] = {}
         self._queue = ctypes.c_void_p()
@@ -60,27 +62,41 @@ class _Service:
 
     def tell(self, work: ctypes.c_void_p, ended: Ended) -> None:
         """Calls `ended` on the thread here once the work has ended; keeps it until then."""
-        self._start()
         token = next(self._tokens)
         self._waiting[token] = ended
         if self._closed:  # the interpreter ends: kept, never told
             return
+        if self._thread is None and not self._start():
+            self._early.append((work, token))
+            return
+        self._add(work, token)
+
+    def _add(self, work: ctypes.c_void_p, token: int) -> None:
         result = library.weft_completion_queue_add(self._queue, work, token)
         if result:
             del self._waiting[token]
             fail(result)
 
-    def _start(self) -> None:
-        if self._thread is not None or self._closed:
-            return
+    def _start(self) -> bool:
+        """False if this thread is at it already."""
         with self._lock:
-            if self._thread is None and not self._closed:
+            if self._starting:
+                return False
+            if self._thread is not None or self._closed:
+                return True
+            self._starting = True
+            try:
                 result = library.weft_completion_queue_create(None, ctypes.byref(self._queue))
                 if result:
                     fail(result)
                 thread = threading.Thread(target=self._serve, name="weft-completions", daemon=True)
                 thread.start()
                 self._thread = thread
+            finally:
+                self._starting = False
+        while self._early:
+            self._add(*self._early.pop())
+        return True
 
     def _serve(self) -> None:
         ended = (_capi.weft_completion_t * _BATCH)()

@@ -54,6 +54,9 @@ def describe(producer: Any) -> Described:
     device = producer.__dlpack_device__()[0] if hasattr(producer, "__dlpack_device__") else _CPU
     if device not in (_CPU, _CUDA_HOST):
         raise TypeError(f"{name} is not in host memory (DLPack device {int(device)}); weft's groups work on host memory")
+    negative = getattr(producer, "is_neg", None)  # torch exports such a view as what lies there
+    if callable(negative) and negative():
+        raise TypeError(f"{name} is a view with the other sign than its memory; pass its resolve_neg()")
     try:
         capsule = producer.__dlpack__(max_version=_MAX_VERSION)
     except TypeError:  # a producer from before version 1
@@ -74,6 +77,13 @@ def describe(producer: Any) -> Described:
             contiguous = False
         count *= tensor.shape[i]
     return Described((tensor.data or 0) + tensor.byte_offset, dtype, count, read_only, contiguous or count == 0, capsule)
+
+
+def retyped(capsule: Any, dtype: DType) -> Any:
+    """A capsule of the older version that nobody has taken yet, with elements of another type of as many bits."""
+    tensor = _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
+    tensor.code, tensor.bits = next(key for key, known in _DTYPES.items() if known == dtype)
+    return capsule
 
 
 # Capsules that may not have been taken. Nothing of Python's can be a capsule's destructor: it may run with an exception set.
@@ -101,5 +111,12 @@ def _delete_abandoned() -> None:
                 ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_Versioned.from_address(managed).deleter)(managed)
 
 
-# References to a capsule that nobody else has: of the list, its copy, the loop, and getrefcount's argument.
-_ONLY_HERE = 4
+def _references() -> int:
+    """To what nobody has but _delete_abandoned: the list, its copy and the loop, and, up to Python 3.13, the argument of getrefcount."""
+    made = [object()]
+    for one in made[:]:
+        return sys.getrefcount(one)
+    raise AssertionError
+
+
+_ONLY_HERE = _references()

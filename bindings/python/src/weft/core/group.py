@@ -153,13 +153,13 @@ class Group(Operations[None, Work, int]):
     def _start(self, function: Callable[..., int], arguments: tuple[Any, ...], kept: object, call: CallOptions | MessageOptions,
                sender: ctypes.c_int | None) -> Work:
         interrupt.do_postponed()
-        handle, batch, options = Handle(), batches.current(), calls.reference(call) if call else None
-        if batch is not None:
+        handle, in_batch, options = Handle(), batches.is_open(), calls.reference(call) if call else None
+        if in_batch:
             batches.keep(options)
         result = function(*arguments, self._group, options, ctypes.byref(handle))
         if result:
             self._failed(result)
-        work = Work(handle, kept, self, batch, sender)
+        work = Work(handle, (kept, self, sender), in_batch, sender)
         if interrupt.raised:
             interrupt.raise_pending()
         return work

@@ -5,6 +5,7 @@ meanwhile: `inside()` tells, and what must be freed is put off (`later`).
 """
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Callable, Generator
@@ -60,9 +61,24 @@ running = _watches[0].checks
 
 
 def watch_main_thread() -> None:
-    """Has this thread's waits ask, if it is the main thread."""
+    """Has the main thread's waits ask. From another thread: before the main one runs Python again."""
     if threading.current_thread() is threading.main_thread():
         _watches[-1].set()
+    else:
+        _call_on_main_thread(_set_pending, None)
+
+
+_Pending = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_call_on_main_thread = ctypes.pythonapi.Py_AddPendingCall
+_call_on_main_thread.argtypes, _call_on_main_thread.restype = [_Pending, ctypes.c_void_p], ctypes.c_int
+
+
+def _watch(_: int | None) -> int:
+    watch_main_thread()
+    return 0
+
+
+_set_pending = _Pending(_watch)
 
 
 def raise_pending() -> None:

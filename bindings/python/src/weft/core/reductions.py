@@ -22,6 +22,8 @@ _FACTORS: dict[int, Any] = {
     DType.INT8: ctypes.c_int8, DType.UINT8: ctypes.c_uint8, DType.INT32: ctypes.c_int32, DType.UINT32: ctypes.c_uint32, DType.INT64: ctypes.c_int64,
     DType.UINT64: ctypes.c_uint64, DType.FLOAT32: ctypes.c_float, DType.FLOAT64: ctypes.c_double}
 
+_WHOLE = (DType.INT8, DType.UINT8, DType.INT32, DType.UINT32, DType.INT64, DType.UINT64)
+
 # Groups may use a function after its Reduction is gone, and the code of compiled ones (numba) goes with their object.
 _functions: list[object] = []
 ViewOf = Callable[[Any, str], View]
@@ -64,6 +66,8 @@ class Reduction(int):
             if kind is None:
                 raise ValueError(f"factor is a number, which cannot be made a {DType(number).name.lower()} here; pass a buffer of one element, without dtype")
             one = kind(factor)
+            if number in _WHOLE and one.value != factor:  # ctypes cuts
+                raise ValueError(f"factor is {factor}, which is no {DType(number).name.lower()}")
             address = ctypes.addressof(one)
         op = ctypes.c_int()
         check(library.weft_op_create_premul_sum(address, number, ctypes.byref(op)))

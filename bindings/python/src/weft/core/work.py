@@ -5,20 +5,22 @@ Thread-safety: any thread, several at once. Callbacks run on one thread of the p
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
 from weft import _capi
 from weft._library import library
-from weft.core import completions, interrupt
-from weft.core.batch import Batch
+from weft.core import batch, completions, interrupt
+from weft.core.calls import nanoseconds
 from weft.core.errors import Error, empty_info, error_of, fail, refuse_inside_check
 
 Callback = Callable[["Work"], object]
 
-_NS = 1_000_000_000
-_lock = threading.Lock()  # of the states of all works; never held while anything is called
+# Of the states of all works. A collection of garbage may come while it is held, and finalizers may ask for works.
+_lock = threading.RLock()
+_OF_NO_OPERATION = (_capi.WEFT_IN_PROGRESS, _capi.WEFT_BAD_STATE, _capi.WEFT_FORKED)
 _wait = library.weft_work_wait
 _test = library.weft_work_test
 _free = library.weft_work_free
@@ -40,28 +42,37 @@ class _Free:
         _free(self._handle)
 
 
-class _Kept:
-    """What the operation of a dropped work needs until it has ended."""
+# What operations need until they have ended, and their handles, by these. Not in the works: a work that is garbage in a cycle loses what it has in any order.
+_under_way: dict[int | None, object] = {}
+# Of the parent of this process, whose operations use it.
+_inherited: list[object] = []
 
-    def __init__(self, *held: object) -> None:
-        self._held = held
 
-    def __call__(self, result: int) -> None:
-        self._held = ()
+def _in_child() -> None:
+    _inherited.append(dict(_under_way))
+    _under_way.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+def _let_go(number: int | None) -> None:
+    _under_way.pop(number, None)
 
 
 class Work:
     """What a call with `async_op=True` returns. Its buffers are kept until it has ended, even if the work is dropped."""
 
-    __slots__ = ("_handle", "_kept", "_communicator", "_ended", "_exception", "_callbacks", "_told", "_batch", "_sender", "__weakref__")
+    __slots__ = ("_handle", "_ended", "_exception", "_callbacks", "_told", "_in_batch", "_sender", "__weakref__")
 
-    def __init__(self, handle: Handle, kept: object, communicator: object, batch: Batch | None, sender: ctypes.c_int | None) -> None:
-        """Of the package's own use."""
-        self._handle, self._kept, self._communicator, self._batch, self._sender = handle, kept, communicator, batch, sender
+    def __init__(self, handle: Handle, kept: object, in_batch: bool, sender: ctypes.c_int | None) -> None:
+        """Of the package's own use. `kept` is what the operation needs."""
+        self._handle, self._in_batch, self._sender = handle, in_batch, sender
         self._ended = self._told = False
+        _under_way[handle.value] = (handle, kept)
         self._exception: Error | None = None
         self._callbacks: list[Callback] = []
-        if batch is not None:
+        if in_batch:
             batch.add(self)
 
     def wait(self, timeout: float | None = None) -> None:
@@ -92,14 +103,14 @@ class Work:
 
     def add_done_callback(self, callback: Callback) -> None:
         """Calls `callback(work)` once the operation has ended: on the package's thread, or now and here if it has ended. What it raises goes to
-        sys.unraisablehook. Callbacks of a work run in the order in which they were added; a slow one delays those of all works."""
+        sys.unraisablehook, unless it is here and no Exception, as KeyboardInterrupt. Callbacks of a work run in the order in which they were added; a slow one delays those of all works."""
         refuse_inside_check()
         with _lock:
             now = self._ended
             if not now:
                 self._callbacks.append(callback)
         if now:
-            completions.report(lambda: callback(self))
+            completions.report(lambda: callback(self), Exception)
         else:
             self._have_told()
 
@@ -132,9 +143,10 @@ class Work:
             raise self._exception
 
     def __del__(self) -> None:
-        if not getattr(self, "_ended", True) and self._batch is None and not self._told:
-            handle, kept = self._handle, _Kept(self._handle, self._kept, self._communicator, self._sender)
-            interrupt.later(lambda: completions.tell(handle, kept))
+        if getattr(self, "_ended", True) or self._told or self._in_batch or self._handle.value not in _under_way:
+            return
+        handle, number = self._handle, self._handle.value
+        interrupt.later(lambda: completions.tell(handle, lambda _: _let_go(number)))
 
     def __repr__(self) -> str:
         state = "under way" if not self._ended else "done" if self._exception is None else f"failed: {self._exception}"
@@ -142,21 +154,16 @@ class Work:
 
     def _wait(self, timeout: float | None) -> None:
         refuse_inside_check()
-        if timeout is None:
-            timeout_ns = 0
-        elif timeout <= 0:
+        if timeout is not None and timeout <= 0:
             if not self.done():
                 raise TimeoutError("the operation has not ended; it goes on")
             return
-        else:
-            timeout_ns = max(1, int(timeout * _NS))
-        result = _wait(self._handle, timeout_ns)
+        result = _wait(self._handle, nanoseconds(timeout))
         if result == _capi.WEFT_IN_PROGRESS:
             interrupt.raise_pending()
             raise TimeoutError(f"the operation has not ended after {timeout} s; it goes on")
-        if result in (_capi.WEFT_INTERRUPTED, _capi.WEFT_BAD_STATE, _capi.WEFT_FORKED) and library.weft_work_error(self._handle) in (
-                _capi.WEFT_IN_PROGRESS, _capi.WEFT_BAD_STATE, _capi.WEFT_FORKED):
-            fail(result)  # of the wait, not of the operation
+        if result and library.weft_work_error(self._handle) in _OF_NO_OPERATION:
+            fail(result)  # of the wait
         self._finish(result)
         interrupt.raise_pending()
 
@@ -168,14 +175,16 @@ class Work:
             library.weft_work_error_message(self._handle, ctypes.byref(sentence))
             exception = error_of(result, sentence.value or b"", info)
         with _lock:
-            if not self._ended:
+            first = not self._ended
+            if first:
                 self._exception, self._ended = exception, True
-                self._kept = self._communicator = None
+        if first:
+            _let_go(self._handle.value)
 
     def _have_told(self) -> None:
         """Once: has the queue tell the end. Of a work in a batch that is asked for when the batch has ended."""
         with _lock:
-            if self._told or self._batch is not None:
+            if self._told or self._in_batch:
                 return
             self._told = True
         completions.tell(self._handle, self._on_ended)
@@ -191,7 +200,7 @@ class Work:
                 completions.report(lambda callback=callback: callback(self))  # type: ignore[misc]
 
     def _batch_ended(self) -> None:
-        self._batch = None
+        self._in_batch = False
         if self._callbacks:
             self._have_told()
 

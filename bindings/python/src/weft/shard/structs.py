@@ -22,7 +22,7 @@ def filled(kind: type[ctypes.Structure], **values: Any) -> Any:
 def fill(struct: ctypes.Structure, **values: Any) -> None:
     for name, value in values.items():
         setattr(struct, name, value)
-        if isinstance(value, int) and getattr(struct, name) != value:
+        if isinstance(value, int) and (getattr(struct, name) or 0) != value:  # NULL reads back as None
             raise ValueError(f"{name} is {value}, which is out of range")
 
 
