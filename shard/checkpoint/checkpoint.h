@@ -90,7 +90,7 @@ class Checkpoint {
       : group_(std::move(group)),
         files_(files),
         options_(std::move(options)),
-        saver_(files, [group = group_.get()] { return !group->error().ok(); }) {}
+        saver_(files, [group = group_.get()] { return group->error(); }) {}
 
   absl::Status AgreeOnRun();
   absl::StatusOr<Snapshot> Take(bool in_place);

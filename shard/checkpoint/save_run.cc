@@ -28,13 +28,13 @@ constexpr int64_t kLongestPauseNs = 50'000'000;
 absl::StatusOr<bool> WaitUntil(Patience& patience, int64_t deadline_ns,
                                const std::function<absl::StatusOr<bool>()>& there) {
   for (int64_t pause_ns = kFirstPauseNs;; pause_ns = std::min(2 * pause_ns, kLongestPauseNs)) {
-    const bool over = patience.Over();
+    const absl::Status over = patience.Over();
     WEFT_ASSIGN_OR_RETURN(const bool found, there());
     const int64_t now_ns = patience.NowNs();
     if (found || now_ns >= deadline_ns) return found;
-    if (over) {
-      return MakeError(WEFT_ABORTED,
-                       "the group has ended, so not all ranks will write their parts");
+    if (!over.ok()) {
+      return MakeError(WEFT_ABORTED, FieldsOf(over),
+                       StrCat("not all ranks will write their parts: ", FromAbsl(over.message())));
     }
     WEFT_RETURN_IF_ERROR(CheckInterrupt("waiting for the other ranks to write"));
     patience.PauseUntil(std::min(now_ns + pause_ns, deadline_ns));

@@ -27,8 +27,8 @@ class Patience {
   virtual int64_t NowNs() = 0;
   // Sleeps until then, or less long.
   virtual void PauseUntil(int64_t time_ns) = 0;
-  // Whether it is not worth waiting any more, as other ranks will not come.
-  virtual bool Over() = 0;
+  // Why it is not worth waiting any more, as other ranks will not come; Ok while it is.
+  virtual absl::Status Over() = 0;
 };
 
 struct SaveSettings {

@@ -15,7 +15,7 @@ namespace weft {
 
 class Saver::RealPatience : public Patience {
  public:
-  explicit RealPatience(const std::function<bool()>& over) : over_(over) {}
+  explicit RealPatience(const std::function<absl::Status()>& over) : over_(over) {}
 
   int64_t NowNs() override { return MonotonicNs(); }
 
@@ -24,10 +24,10 @@ class Saver::RealPatience : public Patience {
     if (set_.Open().ok()) set_.Sleep(set_.rings(), time_ns);
   }
 
-  bool Over() override { return over_(); }
+  absl::Status Over() override { return over_(); }
 
  private:
-  const std::function<bool()>& over_;
+  const std::function<absl::Status()>& over_;
   PollSet set_;
 };
 

@@ -30,9 +30,9 @@ namespace weft {
 
 class Saver {
  public:
-  // `files` outlives it. `over`: whether other ranks will not write any more. Then a save ends as soon as this rank's part is written. It is
+  // `files` outlives it. `over`: why other ranks will not write any more, Ok while they may. Then a save ends as soon as this rank's part is written. It is
   // asked while a save waits for them, on whichever thread does.
-  Saver(Files& files, std::function<bool()> over) : files_(files), over_(std::move(over)) {}
+  Saver(Files& files, std::function<absl::Status()> over) : files_(files), over_(std::move(over)) {}
 
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
@@ -66,7 +66,7 @@ class Saver {
   absl::StatusOr<bool> Ended() WEFT_REQUIRES(mutex_);
 
   Files& files_;
-  const std::function<bool()> over_;
+  const std::function<absl::Status()> over_;
   PrivateMemory copy_;  // what the thread reads while it is busy
   std::thread thread_;  // of the last Start
   Mutex mutex_;

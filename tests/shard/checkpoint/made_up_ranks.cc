@@ -18,7 +18,7 @@ class NoPatience : public Patience {
 
   void PauseUntil(int64_t /*time_ns*/) override {}
 
-  bool Over() override { return false; }
+  absl::Status Over() override { return absl::OkStatus(); }
 
  private:
   int64_t now_ns_ = 0;

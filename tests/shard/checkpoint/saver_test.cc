@@ -72,7 +72,7 @@ class CheckpointSaver : public testing::Test {
   MadeUpRanks ranks_;
   NotingFiles files_;
   Saver saver_{files_, [] {
-                 return false;
+                 return absl::OkStatus();
                }};
   int64_t step_ = 0;
 };
@@ -110,7 +110,7 @@ TEST_F(CheckpointSaver, WhatIsCopiedIsWrittenAsItWas) {
   std::string root = testing::TempDir() + "/weft_saver_XXXXXX";
   ASSERT_NE(mkdtemp(root.data()), nullptr);
   {
-    Saver saver(SystemFiles(), [] { return false; });
+    Saver saver(SystemFiles(), [] { return absl::OkStatus(); });
     for (const std::string name : {"", "x", "four"}) {
       Snapshot snapshot = Take();
       // The header's length is another one each time.

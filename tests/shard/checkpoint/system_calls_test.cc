@@ -151,7 +151,7 @@ class CheckpointDeath : public CheckpointSystemCalls {
     DieAtCall(k, CallsOf::kProcess);
     absl::Status saved;
     {
-      Saver saver(SystemFiles(), [] { return false; });
+      Saver saver(SystemFiles(), [] { return absl::OkStatus(); });
       saved = SaveRank(setup, setup.victim, saver);
     }
     DieAtCall(0, CallsOf::kProcess);
@@ -162,7 +162,9 @@ class CheckpointDeath : public CheckpointSystemCalls {
   absl::Status SaveWatching(const SystemCallCase& setup, int rank, const int (&life)[2]) {
     close(life[1]);
     std::atomic<bool> over{false};
-    Saver saver(SystemFiles(), [&] { return over.load(); });
+    Saver saver(SystemFiles(), [&] {
+      return over ? MakeError(WEFT_PEER_LOST, "a rank has died") : absl::OkStatus();
+    });
     std::thread watch([&] {
       char byte;
       if (read(life[0], &byte, 1) == 0) over = true;
@@ -221,7 +223,7 @@ class CheckpointFailure : public CheckpointSystemCalls {
         std::optional<FailingCalls> of_victim;
         if (!setup.background && rank == setup.victim) of_victim.emplace(k, error_number);
         {
-          Saver saver(SystemFiles(), [] { return false; });
+          Saver saver(SystemFiles(), [] { return absl::OkStatus(); });
           result.saved[static_cast<size_t>(rank)] = SaveRank(setup, rank, saver);
         }
         if (of_victim.has_value()) Note(*of_victim, &result);
