@@ -27,6 +27,7 @@ from weft.torch.works import Done  # noqa: E402
 
 _TURN_S = 0.02
 _CALLS_MAX = 2000
+_FUTURES = ("future", "future_wait")  # of works that are started, which are Python's anyway
 
 
 class _Silent:
@@ -91,10 +92,12 @@ class Driver:
             "all_reduce": lambda group: lambda: dist.all_reduce(whole, group=group),
             "all_gather": lambda group: lambda: dist.all_gather_into_tensor(whole, own, group=group),
             "reduce_scatter": lambda group: lambda: dist.reduce_scatter_tensor(part, whole, group=group),
-            "future": lambda group: lambda: dist.all_reduce(whole, group=group, async_op=True).get_future().wait(),
+            # As callers in C++ wait, who leave the operation to others; and as those in Python.
+            "future": lambda group: lambda: torch._C.Future.wait(dist.all_reduce(whole, group=group, async_op=True).get_future()),
+            "future_wait": lambda group: lambda: dist.all_reduce(whole, group=group, async_op=True).get_future().wait(),
         }[operation]
         groups = {"weft": self.weft, "gloo": self.gloo}
-        if self.extension is not None and operation != "future":  # works that are started are Python's anyway
+        if self.extension is not None and operation not in _FUTURES:
             groups["extension"] = self.extension
         contestants = {name: calls(group) for name, group in groups.items()}
         counts = {}
@@ -113,7 +116,7 @@ class Driver:
                 whole.fill_(1)
             spent = 0.0
             for _ in range(counts[name]):
-                if operation == "future":
+                if operation in _FUTURES:
                     whole.fill_(1)  # so that it does not overflow, and ranks do not meet by chance
                 begin = time.perf_counter()
                 call()
