@@ -1,7 +1,7 @@
 """State of sharded models and their optimizers in torch's checkpoints: other ranks, other presets, other optimizers, FSDP2, and one process."""
-import unittest
-
 import copy
+import io
+import pickle
 
 import torch_ranks
 from fully_shard_test import Block, Model, batch, expect_close, loss_of
@@ -332,6 +332,144 @@ class InMemory(TorchRanksTest):
                         schedule.load_state_dict(place)
                 expect_close(whole(model), plain.state_dict())
         self.run_ranks(2, run)
+
+
+class Names(TorchRanksTest):
+    """Of params with several names, and of parts of a model."""
+
+    def test_a_module_that_is_registered_several_times(self):
+        """Some in a unit of its own, some in the root's."""
+        class Shared(nn.Module):
+            def __init__(self):
+                super().__init__()
+                torch.manual_seed(5)
+                block, self.head = Block(8), nn.Linear(8, 8)
+                self.layers, self.again = nn.Sequential(*[block] * 3), nn.ModuleDict({"head": self.head})
+
+            def forward(self, x):
+                return self.again["head"](self.layers(x))
+
+        def run(rank):
+            import weft.torch
+            plain = Shared()
+            wanted = {name: tensor + 1 for name, tensor in plain.state_dict().items()}
+            for preset, wrap in (("full_shard", Block), ("full_shard", "layers.2"), ("zero1", None)):
+                model = Shared()
+                sharded = weft.torch.fully_shard(model, preset, wrap=wrap)
+                optimizer = sharded.optimizer(torch.optim.AdamW, lr=0.1)
+                state = model.state_dict()
+                assert list(state) == list(wanted)
+                for names in (("layers.0.up.weight", "layers.1.up.weight", "layers.2.up.weight"), ("head.bias", "again.head.bias")):
+                    assert all(state[name] is state[names[0]] for name in names)  # moved once
+                expect_close(whole(model), plain.state_dict(), 0)
+                expect_close(sharded.full_state_dict(), plain.state_dict(), 0)
+                model.load_state_dict(wanted)
+                expect_close(whole(model), wanted, 0)
+                model.load_state_dict({**state, "layers.0.scale": torch.ones(1)})
+                expect_close(whole(model), plain.state_dict(), 0)
+                set_model_state_dict(model, dict(wanted), options=StateDictOptions(full_state_dict=True))
+                expect_close(sharded.full_state_dict(), wanted, 0)
+                model(torch.ones(2, 8)).square().mean().backward()
+                optimizer.step()
+                model.load_state_dict(dict(model.named_parameters(remove_duplicate=False)), strict=False)  # itself, as it is
+                changed = sharded.full_state_dict()
+                assert all((changed[name] - wanted[name]).abs().max() > 0.05 for name in ("layers.1.up.weight", "head.bias"))
+        self.run_ranks(2, run)
+
+    def test_of_parts_of_a_model(self):
+        def run(rank):
+            import weft.torch
+            for preset in ("full_shard", "zero1"):
+                plain, model = Model(), Model()
+                sharded = weft.torch.fully_shard(model, preset, wrap=Block)
+                state = model.blocks[1].state_dict()
+                assert list(state) == list(plain.blocks[1].state_dict()) and isinstance(state["up.weight"], DTensor)
+                expect_close({name: values_of(tensor) for name, tensor in state.items()}, plain.blocks[1].state_dict(), 0)
+                expect_close({name: values_of(tensor) for name, tensor in model.blocks.state_dict(prefix="all.").items()},
+                             plain.blocks.state_dict(prefix="all."), 0)
+                for one in (plain, model):
+                    one.blocks[2].load_state_dict(plain.blocks[0].state_dict())
+                model.blocks[0].load_state_dict(state)
+                plain.blocks[0].load_state_dict(plain.blocks[1].state_dict())
+                for one in (plain, model):
+                    one.head.load_state_dict({"weight": torch.ones(11, 16)})  # tied
+                expect_close(sharded.full_state_dict(), plain.state_dict(), 0)
+                expect_close(whole(model), plain.state_dict(), 0)
+        self.run_ranks(2, run)
+
+    def test_one_dict_for_several_states(self):
+        """A tied param is in each of them as it was then."""
+        def run(rank):
+            model, optimizer = made("full_shard/own")
+            states = {}
+            for prefix in ("before.", "after."):
+                model.state_dict(destination=states, prefix=prefix)
+                train(model, optimizer, range(1))
+            for prefix in ("before.", "after."):
+                assert states[f"{prefix}embed.weight"] is states[f"{prefix}head.weight"]
+            assert not torch.equal(values_of(states["before.embed.weight"]), values_of(states["after.embed.weight"]))
+        self.run_ranks(2, run)
+
+
+class Refused(TorchRanksTest):
+    def test_copies(self):
+        """A copy would have the context of the model, and end it when it goes."""
+        def run(rank):
+            model, optimizer = made("full_shard/own")
+            for copied in (lambda: copy.deepcopy(model), lambda: pickle.dumps(model), lambda: torch.save(model, io.BytesIO()),
+                           lambda: copy.deepcopy(model.head), lambda: torch.optim.swa_utils.AveragedModel(model)):
+                refused(TypeError, "copy it before fully_shard", copied)
+            train(model, optimizer, range(2))
+            expect_close(whole(model), uninterrupted(2))
+        self.run_ranks(2, run)
+
+    def test_what_an_average_over_steps_is_built_from(self):
+        def run(rank):
+            model, optimizer = made("full_shard/own")
+            average = model.state_dict()
+            train(model, optimizer, range(2))
+            for name, tensor in model.state_dict().items():
+                average[name] = average[name].lerp(tensor, 0.25)
+            first, last = uninterrupted(0), uninterrupted(2)
+            model.load_state_dict(average)
+            expect_close(whole(model), {name: tensor.lerp(last[name], 0.25) for name, tensor in first.items()})
+        self.run_ranks(2, run)
+
+    def test_a_destroyed_model_is_copied(self):
+        def run(rank):
+            import weft.torch
+            model = Model()
+            weft.torch.fully_shard(model, "full_shard", wrap=Block).destroy()
+            expect_close(copy.deepcopy(model).state_dict(), Model().state_dict(), 0)
+        self.run_ranks(2, run)
+
+    def test_params_and_buffers_elsewhere_than_in_memory_of_the_cpu(self):
+        def run(rank):
+            import weft.torch
+            model = Model().to("meta")
+            refused(ValueError, 'param embed.weight is on the device meta, and fully_shard keeps models in the CPU\'s memory; call to_empty(device="cpu")',
+                    lambda: weft.torch.fully_shard(model, wrap=Block))
+            model.to_empty(device="cpu")
+            if rank == 0:
+                model.load_state_dict(Model().state_dict())
+            expect_close(weft.torch.fully_shard(model, wrap=Block).full_state_dict(), Model().state_dict(), 0)
+            model = nn.BatchNorm1d(3)
+            model.running_mean = model.running_mean.to("meta")
+            refused(ValueError, "buffer running_mean is on the device meta", lambda: weft.torch.fully_shard(model))
+        self.run_ranks(2, run)
+
+
+def values_of(tensor):
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def refused(kind, sentence, call):
+    try:
+        call()
+    except kind as error:
+        assert sentence in str(error), error
+    else:
+        raise AssertionError(sentence)
 
 
 def made_alone_and_trained():

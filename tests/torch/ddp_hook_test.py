@@ -99,6 +99,27 @@ class Training(TorchRanksTest):
                         torch.testing.assert_close(left, right, rtol=tolerance, atol=tolerance * right.abs().max().item())
         self.run_ranks(3, rank)
 
+    def test_sparse_gradients(self):
+        """As they are, whatever the hook is to do with dense ones."""
+        def rank(me):
+            import weft.torch
+
+            def train(hook):
+                torch.manual_seed(0)
+                model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(5, 4, sparse=True), torch.nn.Linear(4, 1)))
+                if hook is not None:
+                    model.register_comm_hook(None, hook)
+                optimizer = torch.optim.SGD(model.parameters(), 0.1)
+                for _ in range(3):
+                    optimizer.zero_grad()
+                    model(torch.tensor([1 + me, 2, 2])).square().mean().backward()
+                    optimizer.step()
+                return model.module[0].weight.detach()
+            plain = train(None)
+            for arguments, tolerance in (({}, 0), ({"share": True}, 0), ({"dtype": torch.bfloat16}, 1e-2)):
+                torch.testing.assert_close(train(weft.torch.ddp_hook(**arguments)), plain, rtol=0, atol=tolerance)
+        self.run_ranks(2, rank)
+
     def test_sum_of_large_float16(self):
         """Sums are formed in float32: no overflow where the average is finite."""
         def rank(_):
@@ -139,6 +160,34 @@ class Sharing(TorchRanksTest):
             gc.collect()
             assert {kind_of(address) for address in addresses} == {_PRIVATE}
             assert torch.equal(gradient, copy)
+        self.run_ranks(2, rank)
+
+    def test_static_graph_and_several_types(self):
+        """torch calls all buckets of the first step bucket 0, and gives them their places in the next."""
+        class Mixed(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1).double()
+
+            def forward(self, x):
+                return self.second(self.first(x).double())
+
+        def rank(me):
+            import weft.torch
+            model = DistributedDataParallel(Mixed(), static_graph=True, gradient_as_bucket_view=True)
+            model.register_comm_hook(None, weft.torch.ddp_hook(share=True))
+            moved, real = [], weft.torch.ddp._SharedBucket
+
+            def noted(storage, descriptor):
+                moved.append(storage.nbytes())
+                return real(storage, descriptor)
+            with warnings.catch_warnings(), mock.patch.object(weft.torch.ddp, "_SharedBucket", side_effect=noted):
+                warnings.simplefilter("error")
+                for _ in range(6):
+                    model.zero_grad(set_to_none=False)
+                    model(torch.ones(6, 4) * me).square().mean().backward()
+            assert sorted(moved) == [72, 72, 160, 160], moved  # each twice: torch makes them anew once
+            assert {kind_of(parameter.grad.data_ptr()) for parameter in model.parameters()} == {_REGISTERED}
         self.run_ranks(2, rank)
 
     def test_where_it_cannot_be(self):

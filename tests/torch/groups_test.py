@@ -12,6 +12,8 @@ import weakref
 import torch_ranks
 from torch_ranks import TorchRanksTest, dist, torch
 
+from torch.nn.parallel import DistributedDataParallel
+
 
 def expect_raises(kind, sentence, call):
     try:
@@ -105,6 +107,12 @@ class Groups(TorchRanksTest):
             dist.all_gather_object(everything, rank)
             assert everything == [0, 1] and x.tolist() == [2.0, 2.0]
             assert dist.group.WORLD._get_backend(torch.device("cpu")).name() == "weft"
+            if rank == 0:  # torch has no sender of such a group's messages, and the message is not lost
+                expect_raises(RuntimeError, "name the source, or call irecv", lambda: dist.recv(x))
+                dist.irecv(x).wait()
+                assert x.tolist() == [7.0, 7.0]
+            else:
+                dist.send(torch.full((2,), 7.0), 0)
         self.run_ranks(2, run, backend="cpu:weft,meta:fake")
 
     def test_debug_detail(self):
@@ -161,6 +169,29 @@ class Groups(TorchRanksTest):
                               lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=0.2), wait_all_ranks=True))
             dist.barrier()  # the group goes on
         self.run_ranks(3, run)
+
+    def test_monitored_barriers_of_groups_one_after_the_other(self):
+        """With one store and one name: what an earlier group has left there is not taken for the later one's."""
+        path = str(self.folder / "shared")
+
+        def run(rank):
+            store = dist.FileStore(path, 2)
+            for _ in range(2):
+                dist.init_process_group("weft", store=store, rank=rank, world_size=2, timeout=datetime.timedelta(seconds=20))
+                if rank == 0:
+                    expect_raises(RuntimeError, "Rank 1 failed to pass monitoredBarrier", lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=0.2)))
+                dist.barrier()
+                if rank == 1:
+                    expect_raises(RuntimeError, "received errors while waiting", lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=0.2)))
+                dist.barrier()
+                counted = dist.distributed_c10d._get_default_store().num_keys()
+                dist.barrier()
+                for _ in range(3):
+                    dist.monitored_barrier()
+                dist.barrier()
+                assert dist.distributed_c10d._get_default_store().num_keys() <= counted, "keys are left"
+                dist.destroy_process_group()
+        self.run_ranks(2, run, backend=None)
 
     def test_abort_ends_what_is_under_way_everywhere(self):
         def run(rank):
@@ -282,6 +313,38 @@ class Works(TorchRanksTest):
                 dist.send(torch.full((2,), 5.0), 0)
         self.run_ranks(2, run)
 
+    def test_coalescing_is_of_one_thread(self):
+        """While one has it open, another one's operations of the same group are carried out."""
+        def run(rank):
+            store, count = dist.distributed_c10d._get_default_store(), 1 << 20
+            if rank == 1:
+                x, y = torch.zeros(count), torch.zeros(2)
+                store.wait(["rank 0 has waited"])
+                dist.recv(x, 0, tag=2)
+                dist.recv(y, 0, tag=1)
+                assert x.eq(5).all() and y.tolist() == [1.0, 1.0], (x, y)
+                return
+            inside, sent = threading.Event(), threading.Event()
+
+            def coalesce():
+                with dist._coalescing_manager(device=torch.device("cpu"), async_ops=True) as manager:
+                    dist.isend(torch.ones(2), 1, tag=1)
+                    inside.set()
+                    assert sent.wait(20)
+                manager.wait()
+            thread = threading.Thread(target=coalesce)
+            thread.start()
+            assert inside.wait(20)
+            big = torch.full((count,), 5.0)
+            work = dist.isend(big, 1, tag=2)
+            expect_raises(RuntimeError, "not ended after the timeout", lambda: work.wait(datetime.timedelta(seconds=0.05)))
+            store.set("rank 0 has waited", "")
+            work.wait()
+            big.fill_(-1)
+            sent.set()
+            thread.join(20)
+        self.run_ranks(2, run)
+
     def test_threads(self):
         """As checkpoints do it: one group per thread."""
         def run(rank):
@@ -313,16 +376,25 @@ class BadInput(TorchRanksTest):
                     (ValueError, "on meta ...cpu:weft", lambda: dist.group.WORLD.allreduce([torch.ones(2, device="meta")], dist.AllreduceOptions())),
                     (ValueError, "layout torch.sparse_coo", lambda: dist.broadcast(torch.eye(2).to_sparse(), 0)),
                     (TypeError, "torch.int16", lambda: dist.all_reduce(torch.ones(2, dtype=torch.int16))),
+                    (TypeError, "torch.int16", lambda: dist.all_reduce(torch.ones(2, dtype=torch.int16).to_sparse())),
+                    (RuntimeError, "'Half'", lambda: dist.all_reduce(torch.ones(2, dtype=torch.float16).to_sparse())),
                     (ValueError, "output has 5 elements, it must have 4", lambda: dist.all_gather_into_tensor(torch.empty(5), torch.ones(2))),
                     (ValueError, "the input has 5 elements, it must have 4", lambda: dist.reduce_scatter_tensor(torch.empty(2), torch.ones(5))),
                     (TypeError, "different dtypes", lambda: dist.group.WORLD.all_gather_single(torch.empty(4), torch.ones(2, dtype=torch.float64))),
                     (ValueError, "1 outputs were given in a group of 2 ranks", lambda: dist.group.WORLD.allgather([[torch.empty(1)]], [torch.ones(1)])),
                     (ValueError, "does not divide equally", lambda: dist.all_to_all_single(torch.empty(3), torch.ones(3))),
+                    (ValueError, "the output has 3 rows, and there are 2 ranks", lambda: dist.all_to_all_single(torch.empty(3, 2), torch.ones(3, 2))),
+                    (ValueError, "the input has 3 rows", lambda: dist.all_to_all_single(torch.empty(2, 3), torch.ones(3, 2))),
+                    (ValueError, "call resolve_neg()", lambda: dist.all_reduce(torch._neg_view(x))),
+                    (ValueError, "call resolve_neg()", lambda: dist.broadcast(torch._neg_view(x), 0, async_op=True)),
+                    (ValueError, "call resolve_neg()", lambda: dist.all_gather_into_tensor(torch.empty(12, 6), torch._neg_view(x))),
+                    (ValueError, "resolve_conj()", lambda: dist.group.WORLD.broadcast([x.to(torch.complex64).conj()], dist.BroadcastOptions())),
                     (ValueError, "Split sizes", lambda: dist.all_to_all_single(torch.empty(3), torch.ones(3), [1, 1], [1, 2])),
                     (ValueError, "Number of tensor splits", lambda: dist.all_to_all_single(torch.empty(3), torch.ones(3), [3], [1, 2])),
                     (ValueError, "not contiguous", lambda: dist.all_to_all([torch.empty(6, 6), torch.empty(6, 6)], [x.t(), x.t()])),
                     (TypeError, "torch.int16", lambda: dist.group.WORLD.allreduce_coalesced([x, x.to(torch.int16)], _coalesced_options())),
                     (ValueError, "tag is -1", lambda: dist.send(x, 1 - rank, tag=-1)),
+                    (ValueError, "rank 5 is not in the group, which has ranks 0 to 1", lambda: dist.irecv(x, 5)),
                     (ValueError, "one tensor per rank", lambda: dist.group.WORLD.allreduce([x, x], dist.AllreduceOptions())),
                     (ValueError, "complex", lambda: dist.group.WORLD.allreduce([x.to(torch.complex64)], _options(dist.ReduceOp.MAX))),
             ):
@@ -331,6 +403,37 @@ class BadInput(TorchRanksTest):
             dist.all_reduce(y)
             assert y.tolist() == [2.0, 2.0]
         self.run_ranks(2, run)
+
+    def test_a_batch_that_is_refused_leaves_nothing_behind(self):
+        """torch does not end coalescing then."""
+        import torch.testing._internal.distributed.fake_pg  # noqa: F401, PLC0415
+
+        def run(rank):
+            peer, good, group, got = 1 - rank, torch.full((2,), 1.0 + rank), dist.new_group([0, 1]), torch.zeros(2)
+            for tensor, to, sentence in ((torch.ones(4, 4)[:, :2], peer, "not contiguous"), (good, 5, "rank 5 is not in the group")):
+                operations = [dist.P2POp(dist.irecv, got, peer), dist.P2POp(dist.isend, tensor, to)]
+                expect_raises(ValueError, sentence, lambda operations=operations: dist.batch_isend_irecv(operations))
+                for one in (group, None):
+                    x = torch.ones(2)
+                    dist.all_reduce(x, group=one)
+                    assert x.tolist() == [2.0, 2.0] and got.tolist() == [0.0, 0.0], (sentence, x, got)
+
+            def fail():
+                with dist._coalescing_manager(device=torch.device("cpu")):
+                    works.append(dist.isend(good, peer))
+                    works[0].wait()
+                    raise LookupError("of the program's")
+            works = []
+            expect_raises(LookupError, "of the program's", fail)
+            assert not works[0].is_completed()
+            expect_raises(RuntimeError, "not started, because an exception", works[0].wait)
+            with dist._coalescing_manager(device=torch.device("cpu")):
+                expect_raises(ValueError, "not contiguous", lambda: dist.isend(torch.ones(4, 4)[:, :2], peer))
+                dist.isend(good, peer)
+                dist.irecv(got, peer)
+            assert got.tolist() == [1.0 + peer] * 2, got
+        for backend in ("weft", "cpu:weft,meta:fake"):
+            self.run_ranks(2, run, backend=backend)
 
     def test_ranks_that_differ_are_named(self):
         def run(rank):
@@ -342,6 +445,19 @@ class BadInput(TorchRanksTest):
                 group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=20))
                 error = expect_raises(weft.Error, "rank", lambda: call(group))
                 assert error.code is weft.Result.MISMATCH, error
+        self.run_ranks(2, run)
+
+    def test_sparse_tensors_that_differ_are_named_and_the_group_goes_on(self):
+        def run(rank):
+            import weft
+            torch.sparse.check_sparse_tensor_invariants.enable()
+            for shape, dtype in (((5,), torch.float32), ((4,), torch.float64), ((4, 2), torch.float32)):
+                x = (torch.ones(shape, dtype=dtype) if rank else torch.ones(4)).to_sparse()
+                error = expect_raises(weft.Error, f"rank 1 has {dtype} of shape {shape}...rank 0 has torch.float32 of shape (4,)", lambda x=x: dist.all_reduce(x))
+                assert error.code is weft.Result.MISMATCH and error.rank == 1
+            x = torch.ones(4).to_sparse()
+            dist.all_reduce(x)
+            assert x.to_dense().tolist() == [2.0] * 4
         self.run_ranks(2, run)
 
     def test_a_dead_peer_is_named_within_a_second(self):
@@ -357,6 +473,29 @@ class BadInput(TorchRanksTest):
             # No goodbye: the peers that live are not to be asked.
             os._exit(7)
         self.run_ranks(3, run, expect_codes=[7, -signal.SIGKILL, 7])
+
+    def test_a_dead_peer_ends_the_backward_of_ddp(self):
+        """Where C++ waits for the futures of works, and looks into them."""
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+        hooks = {"none": lambda model: None, "weft's": lambda model: model.register_comm_hook(None, weft_hook()),
+                 "torch's": lambda model: model.register_comm_hook(None, default_hooks.fp16_compress_hook)}
+
+        def weft_hook():
+            import weft.torch
+            return weft.torch.ddp_hook()
+
+        for name, register in hooks.items():
+            def run(rank, register=register):
+                model = DistributedDataParallel(torch.nn.Linear(8, 8))
+                register(model)
+                for _ in range(3):
+                    model(torch.ones(1, 8)).sum().backward()
+                if rank == 1:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                expect_raises(RuntimeError, "rank 1...killed by signal 9", lambda: model(torch.ones(1, 8)).sum().backward())
+                os._exit(7)
+            with self.subTest(hook=name):
+                self.run_ranks(2, run, expect_codes=[7, -signal.SIGKILL])
 
     def test_forked_children_are_refused(self):
         def run(rank):

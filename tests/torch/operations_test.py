@@ -208,6 +208,19 @@ class Operations(TorchRanksTest):
         self.run_ranks(3, run)
 
 
+    def test_lists_of_views_that_torch_negates(self):
+        def run(rank):
+            for give in (torch._neg_view, lambda x: torch.complex(x, x).conj().imag):
+                part, parts = torch.empty(3), [give(torch.full((3,), rank + 1.0)).contiguous(), give(torch.full((6,), rank + 1.0))[:3]]
+                assert parts[1].is_neg()
+                dist.reduce_scatter(part, parts)
+                assert part.tolist() == [-3.0] * 3, part
+            taken = torch._neg_view(torch.zeros(6)).chunk(2)
+            dist.all_gather(list(taken), torch.full((3,), rank + 1.0))
+            assert [one.tolist() for one in taken] == [[1.0] * 3, [2.0] * 3], taken
+        self.run_ranks(2, run)
+
+
 class Messages(TorchRanksTest):
     def test_between_all_with_tags_and_types(self):
         def run(rank):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import datetime
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,10 +25,10 @@ from weft.core.communicator import Communicator
 from weft.core.errors import Error
 from weft.core.reductions import Reduction
 from weft.core.types import Op
-from weft.torch import sparse
+from weft.torch import coalescing, sparse
 from weft.torch.events import call_event, profiler
-from weft.torch.tensors import ELEMENT_TYPES, Flat, like, of, single, to_reduce
-from weft.torch.works import Done, Started, Together, explained
+from weft.torch.tensors import ELEMENT_TYPES, Flat, is_resolved, like, of, single, to_reduce
+from weft.torch.works import Done, Started, Together, Waiting, explained
 
 _Kinds = c10d.ReduceOp.RedOpType if hasattr(c10d.ReduceOp, "RedOpType") else c10d.ReduceOp
 OPS: dict[Any, int] = {_Kinds.SUM: Op.SUM, _Kinds.PRODUCT: Op.PROD, _Kinds.MAX: Op.MAX, _Kinds.MIN: Op.MIN, _Kinds.AVG: Op.AVG,
@@ -71,13 +72,13 @@ class Collectives:
 
     _comm: Communicator
     _calls: Any = None  # the extension, which carries out what is plain; None is its answer to the rest
-    _open: list[Any] | None  # works of the coalescing that is open on this group
+    _open: coalescing.OfThread
 
     # ---- one tensor ----
 
     def allreduce(self, tensors: list[Tensor], opts: Any = None) -> Any:
         """In place. AVG and PREMUL_SUM too; complex numbers have SUM and AVG."""
-        if self._calls is not None and (done := self._calls.allreduce(self._comm, tensors, opts)) is not None:
+        if self._calls is not None and self._is_plain(tensors) and (done := self._calls.allreduce(self._comm, tensors, opts)) is not None:
             return done
         opts = opts if opts is not None else c10d.AllreduceOptions()
         tensor = single(tensors)
@@ -88,14 +89,14 @@ class Collectives:
         return self._run(_all_reduce, (address, address, count, dtype, number), opts, tensors)
 
     def broadcast(self, tensors: list[Tensor], opts: Any) -> Any:
-        if self._calls is not None and (done := self._calls.broadcast(self._comm, tensors, opts)) is not None:
+        if self._calls is not None and self._is_plain(tensors) and (done := self._calls.broadcast(self._comm, tensors, opts)) is not None:
             return done
         address, dtype, count = of(single(tensors))
         return self._run(_broadcast, (address, address, count, dtype, opts.rootRank), opts, tensors)
 
     def reduce(self, tensors: list[Tensor], opts: Any) -> Any:
         """The root's tensor gets the result; the others stay as they are."""
-        if self._calls is not None and (done := self._calls.reduce(self._comm, tensors, opts)) is not None:
+        if self._calls is not None and self._is_plain(tensors) and (done := self._calls.reduce(self._comm, tensors, opts)) is not None:
             return done
         tensor = single(tensors)
         address, dtype, count = to_reduce(tensor)
@@ -104,14 +105,15 @@ class Collectives:
                          opts, tensors)
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:  # noqa: A002
-        if self._calls is not None and (done := self._calls.all_gather_single(self._comm, output, input, opts)) is not None:
+        if self._calls is not None and self._is_plain((output, input)) and (done := self._calls.all_gather_single(self._comm, output, input, opts)) is not None:
             return done
         like(output, input, self._comm.size)
         address, dtype, count = of(input)
         return self._run(_all_gather, (address, of(output)[0], count, dtype), opts or c10d.AllgatherOptions(), [output], input)
 
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:  # noqa: A002
-        if self._calls is not None and (done := self._calls.reduce_scatter_single(self._comm, output, input, opts)) is not None:
+        if self._calls is not None and self._is_plain((output, input)) and (
+                done := self._calls.reduce_scatter_single(self._comm, output, input, opts)) is not None:
             return done
         like(input, output, self._comm.size, "the input")
         opts = opts or c10d.ReduceScatterOptions()
@@ -121,17 +123,19 @@ class Collectives:
 
     def all_to_all_single(self, output: Tensor, input: Tensor, output_splits: list[int], input_splits: list[int], opts: Any = None) -> Any:  # noqa: A002
         """Splits are rows of the first dimension; none: equal parts."""
-        if not (output_splits or input_splits or self._calls is None) and (done := self._calls.all_to_all_single(self._comm, output, input, opts)) is not None:
-            return done
+        equal, size = not output_splits and not input_splits, self._comm.size
+        if equal:
+            for tensor, name in ((output, "output"), (input, "input")):
+                _equal_rows(tensor, size, name)
+            if self._calls is not None and self._is_plain((output, input)) and (
+                    done := self._calls.all_to_all_single(self._comm, output, input, opts)) is not None:
+                return done
         if output.dtype is not input.dtype:
             like(output, input)
         opts = opts or c10d.AllToAllOptions()
         (given, dtype, given_count), (taken, _, taken_count) = of(input), of(output)
-        size = self._comm.size
-        if not output_splits and not input_splits:
+        if equal:
             like(output, input)
-            if given_count % size:
-                raise ValueError(f"Tensor's dim 0 does not divide equally across group size: {given_count} elements, {size} ranks")
             return self._run(library.weft_all_to_all, (given, taken, given_count // size, dtype), opts, [output], input)
         counts = (ctypes.c_size_t * size)
         given_counts = counts(*_split_counts(input_splits, input, given_count, size, "input"))
@@ -139,7 +143,7 @@ class Collectives:
         return self._run(library.weft_all_to_all_v, (given, given_counts, None, taken, taken_counts, None, dtype), opts, [output], input)
 
     def barrier(self, opts: Any = None) -> Any:
-        if self._calls is not None and (done := self._calls.barrier(self._comm, opts)) is not None:
+        if self._calls is not None and self._is_plain(()) and (done := self._calls.barrier(self._comm, opts)) is not None:
             return done
         return self._run(library.weft_barrier, (), opts or c10d.BarrierOptions(), [])
 
@@ -211,8 +215,8 @@ class Collectives:
         with Batch():
             for peer, (output, given) in enumerate(zip(outputs, inputs)):
                 if peer != rank:
-                    works.append(self._noted(self._receive(output, peer, _LIST_TAG, call)))
-                    works.append(self._noted(self._send(given, peer, _LIST_TAG, call)))
+                    works.append(self._receive(output, peer, _LIST_TAG, call))
+                    works.append(self._send(given, peer, _LIST_TAG, call))
         outputs[rank].detach().copy_(inputs[rank])
         work = Together(works, outputs)
         if not getattr(opts, "asyncOp", True):
@@ -293,28 +297,27 @@ class Collectives:
         return Done(tensors)
 
     def start_coalescing(self) -> None:
-        """Operations of this thread from now on start together, at end_coalescing()."""
-        self._batch = Batch()
-        self._batch.__enter__()
-        self._open = []
+        """Operations of this thread from now on start together, at end_coalescing(). They are checked when they are called; an exception there, or of the
+        program's, leaves nothing behind."""
+        self._open.begin()
 
     def end_coalescing(self, device: Any = None) -> Any:
-        works, self._open = self._open or [], None
-        self._batch.__exit__(None, None, None)
-        for work in works:
-            work.coalesced = False
+        works = self._open.end()
+        with Batch():
+            for work in works:
+                work.begin()
         return Together(works)
 
     # ---- messages ----
 
     def send(self, tensors: list[Tensor], destination: int, tag: int = 0) -> Any:
-        return self._noted(self._send(single(tensors), destination, _tag(tag), _BACKGROUND))
+        return self._send(single(tensors), self._peer(destination), _tag(tag), _BACKGROUND)
 
     def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> Any:
-        return self._noted(self._receive(single(tensors), source, _tag(tag), _BACKGROUND))
+        return self._receive(single(tensors), self._peer(source), _tag(tag), _BACKGROUND)
 
     def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> Any:
-        return self._noted(self._receive(single(tensors), _capi.WEFT_ANY_SOURCE, _tag(tag), _BACKGROUND))
+        return self._receive(single(tensors), _capi.WEFT_ANY_SOURCE, _tag(tag), _BACKGROUND)
 
     def _send(self, tensor: Tensor, destination: int, tag: int, call: MessageOptions) -> Started:
         address, dtype, count = of(tensor)
@@ -326,11 +329,15 @@ class Collectives:
 
     # ---- inside ----
 
+    def _is_plain(self, tensors: Iterable[Tensor]) -> bool:
+        """Whether the extension, which sees the rest, may take up an operation on these."""
+        return self._open.coalescing is None and all(map(is_resolved, tensors))
+
     def _run(self, function: Callable[..., int], arguments: tuple[Any, ...], opts: Any, outputs: Any, kept: object = None,
              finish: Callable[[], None] | None = None) -> Any:
         """`kept`: what must live as long as the operation besides the outputs; `finish`: what is left to do after it."""
-        if self._open is not None or getattr(opts, "asyncOp", True):
-            return self._noted(self._start(function, arguments, _with_timeout(_BACKGROUND, opts.timeout), outputs, kept, finish))
+        if getattr(opts, "asyncOp", True) or (self._open.coalescing is not None and self._open.current() is not None):
+            return self._start(function, arguments, _with_timeout(_BACKGROUND, opts.timeout), outputs, kept, finish)
         call = _with_timeout(_NOTHING, opts.timeout)
         try:
             if profiler._is_profiler_enabled:
@@ -350,21 +357,29 @@ class Collectives:
 
     def _started(self, issue: Callable[..., Any], function: Callable[..., int], arguments: tuple[Any, ...], call: MessageOptions, outputs: Any,
                  kept: object = None, finish: Callable[[], None] | None = None) -> Started:
+        """Now; while coalescing is open, at its end."""
+        together = self._open.current()
+        if together is None:
+            return Started(self._issued(issue, function, arguments, call, outputs, kept), outputs, function, finish)
+        start = functools.partial(self._issued, issue, function, arguments, call, outputs, kept)
+        work = Started(Waiting(start, together), outputs, function, finish)
+        together.works.append(work)
+        return work
+
+    def _issued(self, issue: Callable[..., Any], function: Callable[..., int], arguments: tuple[Any, ...], call: MessageOptions, outputs: Any,
+                kept: object) -> Any:
         try:
             if profiler._is_profiler_enabled:
                 with call_event(function, self._comm, outputs, kept):
-                    work = issue(function, arguments, (outputs, kept), True, call)
-            else:
-                work = issue(function, arguments, (outputs, kept), True, call)
+                    return issue(function, arguments, (outputs, kept), True, call)
+            return issue(function, arguments, (outputs, kept), True, call)
         except Error as error:
             raise explained(error) from None
-        return Started(work, outputs, function, finish)
 
-    def _noted(self, work: Any) -> Any:
-        if self._open is not None:
-            work.coalesced = True
-            self._open.append(work)
-        return work
+    def _peer(self, rank: int) -> int:
+        if not 0 <= rank < self._comm.size:
+            raise ValueError(f"rank {rank} is not in the group, which has ranks 0 to {self._comm.size - 1}")
+        return rank
 
     def _check_list(self, tensors: Any, name: str) -> None:
         if len(tensors) != self._comm.size:
@@ -387,15 +402,21 @@ def _split_counts(splits: list[int], tensor: Tensor, count: int, size: int, name
     """Elements for each rank."""
     rows = tensor.shape[0] if tensor.dim() else 1
     if not splits:
-        if rows % size:
-            raise ValueError(f"the {name} has {rows} rows, which {size} ranks cannot share equally")
-        splits = [rows // size] * size
+        splits = [_equal_rows(tensor, size, name)] * size
     if len(splits) != size:
         raise ValueError(f"Number of tensor splits not equal to group size: {len(splits)} of the {name}, {size} ranks")
     if sum(splits) != rows or min(splits) < 0:
         raise ValueError(f"Split sizes doesn't match total dim 0 size: {list(splits)} of the {name}, which has {rows} rows")
     row = count // rows if rows else 0
     return [split * row for split in splits]
+
+
+def _equal_rows(tensor: Tensor, size: int, name: str) -> int:
+    """For each rank."""
+    rows = tensor.shape[0] if tensor.dim() else 1
+    if rows % size:
+        raise ValueError(f"Tensor's dim 0 does not divide equally across group size: the {name} has {rows} rows, and there are {size} ranks; give splits")
+    return rows // size
 
 
 def _tag(tag: int) -> int:

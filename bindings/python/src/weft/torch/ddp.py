@@ -9,7 +9,7 @@ sum before it is rounded: equal bits where the number of ranks is a power of two
 # No `annotations` of __future__: torch compares those of a hook with its types.
 import os
 import warnings
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 import torch
 import torch.distributed as dist
@@ -39,6 +39,8 @@ def ddp_hook(dtype: Optional[torch.dtype] = None, share: bool = False) -> Hook:
 
     def weft_ddp_hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         gradients = bucket.buffer()
+        if gradients.layout is not torch.strided:  # of an embedding with sparse=True: a bucket of its own
+            return _sum_sparse(gradients, state)
         travelling = gradients
         if dtype is not None and gradients.is_floating_point() and gradients.dtype.itemsize > dtype.itemsize:
             travelling = pool.tensor(gradients.shape, dtype)
@@ -62,6 +64,14 @@ def ddp_hook(dtype: Optional[torch.dtype] = None, share: bool = False) -> Hook:
     return weft_ddp_hook
 
 
+def _sum_sparse(gradients: torch.Tensor, group: Any) -> torch.futures.Future[torch.Tensor]:
+    """As they are: what travels is their elements and places, of which ranks have different ones."""
+    dist.all_reduce(gradients, group=group)
+    future: Any = torch.futures.Future()
+    future.set_result(gradients.div_(dist.get_world_size(group)))
+    return future
+
+
 class _SharedBucket:
     """A registration of a bucket's memory, which lasts as long as that."""
 
@@ -82,17 +92,32 @@ class _Deregister:
         library.weft_mem_deregister(self._storage.data_ptr())
 
 
+_Place = Tuple[int, torch.dtype]
+
+
 class _SharedBuckets:
-    """Those of one model, by their places. torch says of none that it is gone, so each is kept until another is seen in its place."""
+    """Those of one model, by their places and types: in the first step with static_graph torch says of all that their place is 0, has one of each type, and
+    the places are others in the next. It says of none that it is gone, so each is kept until another is seen in its place, or it is not among those of a
+    step any more."""
 
     def __init__(self) -> None:
-        self._buckets: Dict[int, _SharedBucket] = {}
-        self._moves: Dict[int, int] = {}
+        self._buckets: Dict[_Place, _SharedBucket] = {}
+        self._moves: Dict[_Place, int] = {}
+        self._seen: Set[_Place] = set()  # since the last one of a step
         self._refused = False
 
     def move(self, bucket: dist.GradBucket) -> None:
         """Unless it is there already."""
-        place, storage = bucket.index(), bucket.buffer().untyped_storage()
+        place, storage = (bucket.index(), bucket.buffer().dtype), bucket.buffer().untyped_storage()
+        for other, registered in self._buckets.items():
+            if registered.address == storage.data_ptr():
+                self._buckets[place] = self._buckets.pop(other)
+                break
+        self._seen.add(place)
+        if bucket.is_last():
+            for gone in self._buckets.keys() - self._seen:
+                del self._buckets[gone]
+            self._seen = set()
         known = self._buckets.get(place)
         if self._refused or (known is not None and known.address == storage.data_ptr()):
             return

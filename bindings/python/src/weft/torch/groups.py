@@ -18,7 +18,7 @@ from torch._C._distributed_c10d import Backend as _Backend
 
 from weft.core.communicator import Communicator
 from weft.core.errors import Error
-from weft.torch import extension, nan_check
+from weft.torch import coalescing, extension, nan_check
 from weft.torch.collectives import Collectives
 from weft.torch.memory import SymmetricPool
 from weft.torch.monitored_barrier import MonitoredBarrier
@@ -32,6 +32,7 @@ _NAME_BYTES_MAX = 63
 _POLL_S = 0.0005
 # How many operations torch is to remember.
 _RECORDER_VARIABLE = "TORCH_FR_BUFFER_SIZE"
+_recv = getattr(dist.recv, "__wrapped__", dist.recv).__code__
 _OLD_NAMES = {"_allgather_base": "all_gather_single", "_reduce_scatter_base": "reduce_scatter_single", "alltoall_base": "all_to_all_single",
               "allgather_into_tensor_coalesced": "all_gather_single_coalesced", "reduce_scatter_tensor_coalesced": "reduce_scatter_single_coalesced"}
 
@@ -41,7 +42,7 @@ class _OneGroup(Collectives):
 
     def _use(self, comm: Communicator, store: Any, barrier: MonitoredBarrier, timeout: datetime.timedelta) -> None:
         self._comm, self._kept_store, self._monitored, self._timeout = comm, store, barrier, timeout
-        self._open = None
+        self._open = coalescing.OfThread()
 
     @property
     def communicator(self) -> Communicator:
@@ -124,6 +125,12 @@ class WeftBackend(_OneGroup, _Backend):
         return make_backend(store, ranks.index(self._comm.rank), len(ranks), getattr(opts, "_timeout", self._timeout),
                             getattr(opts, "group_name", "") or f"{self._comm.name}/split", type(self))
 
+    def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> Any:
+        if self in _held and _is_called_by_recv():
+            raise RuntimeError("recv without a source could not say which one it was, because torch hides that behind works of its own where a group has "
+                               "several backends, with TORCH_DISTRIBUTED_DEBUG=DETAIL and with TORCH_FR_BUFFER_SIZE; name the source, or call irecv and wait for it")
+        return super().recv_anysource(tensors, tag)
+
     def eager_connect_single_device(self, device: Any) -> None:
         pass
 
@@ -177,11 +184,13 @@ def make_backend(store: Any, rank: int, size: int, timeout: datetime.timedelta, 
     """Of `size` ranks that meet in `store`. Collective."""
     seconds = timeout.total_seconds()
     name = name.encode()[-_NAME_BYTES_MAX:].decode("utf-8", "ignore") or NAME
+    barrier = MonitoredBarrier(store, rank, size)
     try:
         comm = Communicator.from_store(StoreOfTorch(dist.PrefixStore("weft/", store)), rank, size, name=name, timeout=seconds, init_timeout=seconds)
     except Error as error:
         raise explained(error) from None
-    return kind(comm, store, MonitoredBarrier(store, rank, size), timeout)
+    barrier.join()
+    return kind(comm, store, barrier, timeout)
 
 
 def create(options: Any, _: Any = None, kind: Any = None) -> Any:
@@ -210,6 +219,14 @@ def _alone() -> bool:
             return len(set(config.get_device_backend_map().values())) == 1
         frame = frame.f_back  # type: ignore[assignment]
     return False
+
+
+def _is_called_by_recv() -> bool:
+    """dist.recv() asks for the sender when it has the message."""
+    frame: Any = sys._getframe()
+    while frame is not None and frame.f_code is not _recv:
+        frame = frame.f_back
+    return frame is not None
 
 
 def register() -> None:

@@ -1,28 +1,39 @@
 """A barrier that says who did not come, through the store: it works while the group is stuck, and breaks nothing when it fails."""
 from __future__ import annotations
 
+import secrets
 import time
 from typing import Any
 
 from weft.torch.stores import comes
 
+_PREFIX = "weft/monitored/"
 _SEE_RANK_0 = "Please check rank 0 logs for faulty rank."
 
 
 class MonitoredBarrier:
-    """Of one rank. All ranks call the same number of times."""
+    """Of one rank. All ranks call the same number of times. One store may see several groups of one name, one after the other, so keys have a name that rank 0
+    makes up for each."""
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
-        self._store, self._rank, self._size, self._calls = store, rank, size, 0
+        """Before the group is made, of which nobody has its part before rank 0 has come to here."""
+        self._store, self._rank, self._size, self._calls, self._life = store, rank, size, 0, ""
+        if rank == 0:
+            self._life = secrets.token_hex(8)
+            store.set(f"{_PREFIX}life", self._life)
+
+    def join(self) -> None:
+        """As soon as the group is made."""
+        self._life = self._life or self._store.get(f"{_PREFIX}life").decode()
 
     def __call__(self, timeout: float, wait_all_ranks: bool = False) -> None:
         """Rank 0 waits up to `timeout` seconds for the others, and names the first, or with wait_all_ranks all, that did not come; the others wait for
         rank 0."""
         self._calls += 1
-        name = f"weft/monitored/{self._calls}/"
+        name = f"{_PREFIX}{self._life}/{self._calls}/"
         if self._rank != 0:
             self._store.set(f"{name}{self._rank}", "")
-            why = self._store.get(f"{name}all").decode() if comes(self._store, f"{name}all", timeout) else _SEE_RANK_0
+            why = self._answer(name) if comes(self._store, f"{name}all", timeout) else _SEE_RANK_0
             if why:
                 raise RuntimeError(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. {why}")
             return
@@ -33,7 +44,17 @@ class MonitoredBarrier:
         except BaseException as interrupt:  # whatever a signal handler has raised
             self._store.set(f"{name}all", f"rank 0 was interrupted: {interrupt!r}")
             raise
-        self._store.set(f"{name}all", "")
+        if self._size > 1:
+            self._store.set(f"{name}all", "")
+
+    def _answer(self, name: str) -> str:
+        """Rank 0's, to another rank. The keys go: the rank's own, and with the last one that has its answer those of all."""
+        why: str = self._store.get(f"{name}all").decode()
+        self._store.delete_key(f"{name}{self._rank}")
+        if self._store.add(f"{name}answered", 1) == self._size - 1:
+            self._store.delete_key(f"{name}all")
+            self._store.delete_key(f"{name}answered")
+        return why
 
     def _collect(self, name: str, timeout: float, wait_all_ranks: bool) -> None:
         """Rank 0: all others, or RuntimeError."""

@@ -25,9 +25,9 @@ Memory = tuple[int, int, int]  # address, weft's element type, count of its elem
 
 def of(tensor: Tensor) -> Memory:
     """Of a tensor that is only moved; types that weft has not are bytes to it."""
-    if not tensor.is_cpu or not tensor.is_contiguous():
-        raise _refused(tensor)
     known = DTYPES.get(tensor.dtype)
+    if not tensor.is_cpu or not tensor.is_contiguous() or tensor.is_neg() or ((known is None or known[1] > 1) and tensor.is_conj()):
+        raise _refused(tensor)
     if known is None:
         return tensor.data_ptr(), DType.UINT8, tensor.nbytes
     return tensor.data_ptr(), known[0], tensor.numel() * known[1]
@@ -41,6 +41,11 @@ def to_reduce(tensor: Tensor) -> Memory:
     return memory
 
 
+def is_resolved(tensor: Tensor) -> bool:
+    """Whether the values are those in memory: of a view that torch negates or conjugates when it reads, they are not."""
+    return not (tensor.is_neg() or tensor.is_conj())
+
+
 def _refused(tensor: Tensor) -> Exception:
     if not isinstance(tensor, Tensor):
         return TypeError(f"a {type(tensor).__name__} is no torch.Tensor")
@@ -49,6 +54,9 @@ def _refused(tensor: Tensor) -> Exception:
                           "init_process_group('cpu:weft,cuda:nccl') has a backend for each")
     if tensor.layout is not torch.strided:
         return ValueError(f"a tensor of layout {tensor.layout} was given to a process group of weft; all_reduce alone takes sparse ones")
+    if not is_resolved(tensor):
+        return ValueError("a tensor is a view whose values torch negates or conjugates when it reads them, and has others in memory; "
+                          "call resolve_neg() and resolve_conj() first")
     return ValueError("a tensor is not contiguous, and weft does not copy it together; call contiguous() first")
 
 
@@ -87,7 +95,7 @@ class Flat:
         first = self._tensors[0]
         address, storage = first.data_ptr(), first.untyped_storage().data_ptr()
         for tensor in self._tensors:
-            if not tensor.is_contiguous() or tensor.data_ptr() != address or tensor.untyped_storage().data_ptr() != storage:
+            if not tensor.is_contiguous() or not is_resolved(tensor) or tensor.data_ptr() != address or tensor.untyped_storage().data_ptr() != storage:
                 return False
             address += tensor.nbytes
         return True

@@ -4,16 +4,18 @@ Thread-safety: any thread. Futures are completed on the package's completion thr
 """
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 
 from weft.core.errors import Error, Result
 from weft.core.work import Work
+from weft.torch.coalescing import Coalescing
 from weft.torch.events import profiler, wait_event
 
 _Base: Any = dist._Work if hasattr(dist, "_Work") else dist.Work
@@ -47,9 +49,24 @@ class _Future(torch.futures.Future):
     def complete(self, failure: BaseException | None, outputs: Any) -> None:
         self._works = ()  # which hold this
         if failure is not None:
-            self.set_exception(explained(failure))
+            self._set_unwrap_func(_Failed.reveal)
+            self.set_result(_Failed(explained(failure)))
         else:
             self.set_result(outputs)
+
+
+class _Failed:
+    """What a future has in place of its tensors. torch's own set_exception has the exception itself there, which callers in C++, DDP's backward for one, take
+    for tensors, and crash. They look for them by pickling: that raises."""
+
+    def __init__(self, failure: BaseException) -> None:
+        self._failure = failure
+
+    def reveal(self) -> NoReturn:
+        raise self._failure
+
+    def __reduce__(self) -> NoReturn:
+        raise self._failure
 
 
 class _Common(_Base):
@@ -94,28 +111,66 @@ class Done(_Common):
         return future
 
 
+class Waiting:
+    """In the place of a weft.Work until end_coalescing() starts the operation."""
+
+    source = None
+
+    def __init__(self, start: Callable[[], Work], together: Coalescing) -> None:
+        self._start, self._together = start, together
+        self._started: Work | None = None
+        self._callbacks: list[Callable[[Any], object]] = []
+
+    def start(self) -> Work:
+        work = self._started = self._start()
+        self._hand_over()
+        return work
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Ends at once: calls that block do so when all has been started."""
+        if not self._together.is_open:
+            raise Error("the operation was not started, because an exception ended the coalescing in which it was called", Result.ABORTED)
+
+    def done(self) -> bool:
+        return False
+
+    def exception(self) -> None:
+        return None
+
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        self._callbacks.append(callback)
+        self._hand_over()  # another thread may have started it meanwhile
+
+    def _hand_over(self) -> None:
+        while self._started is not None and self._callbacks:
+            with contextlib.suppress(IndexError):
+                self._started.add_done_callback(self._callbacks.pop(0))
+
+
 class Started(_Common):
     """Of one operation under way, which goes on with its tensors if nobody holds the work."""
 
-    def __init__(self, work: Work, outputs: Any, function: Callable[..., int], finish: Callable[[], None] | None = None) -> None:
+    def __init__(self, work: Work | Waiting, outputs: Any, function: Callable[..., int], finish: Callable[[], None] | None = None) -> None:
         """`function`: of C, that started it. `finish` is called once, when the operation has ended well: copies that are left to do."""
         super().__init__()
         self._work, self._outputs, self._function, self._finish = work, outputs, function, finish
         self._lock = threading.Lock()
         self._future: Any = None
         self._told = False
-        self.coalesced = False  # while it waits for end_coalescing(): calls that block wait for it then
         if finish is not None:
             work.add_done_callback(self._settle)
 
+    def begin(self) -> None:
+        """At end_coalescing(), of one that was called while it was open."""
+        if isinstance(self._work, Waiting):
+            self._work = self._work.start()
+
     def wait(self, timeout: Any = None) -> bool:
         """Until the operation has ended; raises its weft.Error. After `timeout`, a RuntimeError, and it goes on."""
-        if self.coalesced:
-            return True
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else 0.0
         limit = seconds if seconds > 0 else None
         try:
-            if profiler._is_profiler_enabled:
+            if profiler._is_profiler_enabled and isinstance(self._work, Work):
                 with wait_event(self._function):
                     self._work.wait(limit)
             else:

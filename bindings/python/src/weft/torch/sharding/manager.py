@@ -12,10 +12,12 @@ from weft.core.communicator import Communicator
 from weft.shard import Context, Mesh, Norm, Plan, Policy, Unit
 from weft.shard.policy import AnyPolicy
 from weft.torch import groups
+from weft.torch.sharding.copies import NotCopied
 from weft.torch.sharding.optimizers import WeftOptimizer, optimizer_of_torch
-from weft.torch.sharding.params import ManagedParam, dtype_of
+from weft.torch.sharding.params import ManagedParam, dtype_of, refuse_sparse
 from weft.torch.sharding.states import ModelState, Rows, full_state_dict, whole
 from weft.torch.sharding.steps import ManagedUnit, Phase, Steps
+from weft.torch.sharding.turns import Turns
 from weft.torch.sharding.wrapping import ROOT, Wrap, Wrapped, units_of
 from weft.torch.tensors import of
 
@@ -23,7 +25,7 @@ from weft.torch.tensors import of
 _HAS_UNUSED = 1
 
 
-class FullyShard:
+class FullyShard(NotCopied):
     """A model whose params, gradients and optimizer state are weft's; made by fully_shard(). The model is called as before.
 
         sharded = weft.torch.fully_shard(model, "full_shard", wrap=Block)
@@ -38,7 +40,9 @@ class FullyShard:
 
     def __init__(self, model: Any, preset: AnyPolicy, wrap: Wrap, mesh: Any, optimizer: str | Mapping[str, Any] | None, options: dict[str, Any]) -> None:
         """Of fully_shard()."""
+        refuse_sparse(model)
         wrapped = units_of(model, wrap)
+        _check_devices(model)
         self.module = model
         self.communicator = _communicator_of(mesh)
         self.context = Context(_mesh_of(mesh, self.communicator), **{"stable_views": "stable", "average": True, **options})
@@ -46,6 +50,9 @@ class FullyShard:
         self._weight_decay, self._dynamic_loss_scale = float(settings.get("weight_decay", 0)), bool(settings.get("dynamic_loss_scale"))
         self.context.set_optimizer(**settings)
         self._steps = Steps(self.context)
+        self._turns = Turns(self._begin_update, self._end_update, self._steps.backwards)
+        self._steps.owed = self._turns.owed
+        self._skipped = False  # the update that has begun
         self._clip: tuple[float, Norm] | None = None
         self._params: list[ManagedParam] = []
         policy = preset if isinstance(preset, Policy) else Policy(preset)
@@ -69,6 +76,8 @@ class FullyShard:
         for param in self._params:
             param.watch()
         self._trained = [param for param in self._params if param.tensor.requires_grad]
+        self._steps.frozen = [param for param in self._params if not param.tensor.requires_grad]
+        self._steps.on_discard = self._forget_step
         self._rows = Rows(self.communicator, mesh)
         self._state = ModelState(model, self._params, self.context, self._rows)
 
@@ -78,20 +87,21 @@ class FullyShard:
         """A torch optimizer, whose step() ends the step, and whose state_dict() is of DTensors, as the model's.
 
         Of a model without an optimizer of weft's: kind(params, **settings). It has the model's Parameters, which are this rank's parts of them, of one
-        dimension, while it is made and in its step(). params: some of the model's, or param groups as torch has them; None: all that are trained. Of a
-        model with one: that, with the learning rate `lr`, and neither kind nor params."""
+        dimension, while it is made and in its step(). params: some of the model's, or param groups as torch has them; None: all that are trained. There may
+        be several optimizers for different params: the step ends when all that are alive have had their step(). Of a model with one: that, with the
+        learning rate `lr`, and neither kind nor params."""
         trained = {param.tensor: param for param in self._trained}
         order = [tensor for tensor in self.module.parameters() if tensor in trained]
         if not self._own:
             rate = settings.pop("lr", None)
             if kind is not None or params is not None or settings or rate is None:
                 raise RuntimeError("the model has an optimizer of weft's; call optimizer(lr=...) or step(learning_rate), or fully_shard(..., optimizer=None)")
-            return WeftOptimizer(self.context, [trained[tensor] for tensor in order], self._rows, self.step, rate, self._weight_decay,
-                                 self._dynamic_loss_scale)
+            return WeftOptimizer(self.context, [trained[tensor] for tensor in order], self._rows, self.step, self._zeroed, rate,
+                                 self._weight_decay, self._dynamic_loss_scale)
         if kind is None:
             raise RuntimeError("the model has no optimizer of weft's; give one of torch's, or fully_shard(..., optimizer=\"adamw\")")
         return optimizer_of_torch(kind, order if params is None else params, settings, [trained[tensor] for tensor in order], self._rows,
-                                  self._before_update, self._after_update)
+                                  self._turns, self._zeroed)
 
     def step(self, learning_rate: float, *, norm_max: float = 0.0) -> Any:
         """Updates the params by weft's optimizer, with gradients clipped to a global norm if norm_max or clip_grad_norm_() says so, and ends the step.
@@ -100,16 +110,26 @@ class FullyShard:
             raise RuntimeError("the model has no optimizer of weft's; use optimizer(), or fully_shard(..., optimizer=\"adamw\")")
         self._steps.need_gradients("step()")
         clip, self._clip = self._clip, None
-        result = self.context.optimizer_step(learning_rate, norm_max=clip[0] if clip else norm_max, norm=clip[1] if clip else None)
+        result = self._steps.update(learning_rate, norm_max=clip[0] if clip else norm_max, norm=clip[1] if clip else None)
         self._steps.end_step()
         return result
 
     def clip_grad_norm_(self, max_norm: float) -> Any:
-        """Has the next update clip gradients to this global norm. Returns the norm before, the same bits on every rank and under every preset. Collective."""
+        """Has the next update clip gradients to this global norm. Returns the norm before, the same bits on every rank and under every preset. Collective.
+        Not torch.nn.utils.clip_grad_norm_, which finds no gradients at the Parameters, clips nothing, and returns 0."""
         self._steps.need_gradients("clip_grad_norm_()")
+        if self._turns.begun:
+            raise RuntimeError("clip_grad_norm_() after the step() of an optimizer; clip before the first one's, for all params of the model")
         norm = self.context.gradient_norm()
         self._clip = (max_norm, norm)
         return torch.tensor(norm.norm, dtype=torch.float64)
+
+    def discard(self) -> None:
+        """Ends the step without an update, wherever it is, and drops its gradients; nothing between steps. Collective."""
+        if self._turns.begun:  # some optimizers have updated theirs, the others do without
+            self._turns.end_all()
+        else:
+            self._steps.discard()
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -175,22 +195,42 @@ class FullyShard:
             self.communicator.broadcast(of(whole))
             buffer.copy_(whole)
 
-    def _before_update(self) -> set[ManagedParam]:
-        """Returns the params that no rank has used in this step. Their gradients are zeros, and optimizers are to have none."""
+    def _begin_update(self) -> set[ManagedParam]:
+        """Returns the params whose gradients optimizers are not to have: those that no rank has used in this step, of which they are zeros, and all of them
+        if a gradient is not finite, as weft's own optimizer then updates nothing."""
         self._steps.need_gradients("the optimizer's step()")
         clip, self._clip = self._clip, None
         requests = 0 if all(param.used for param in self._trained) else _HAS_UNUSED
-        result = self.context.optimizer_step(0.0, norm_max=clip[0] if clip else 0.0, norm=clip[1] if clip else None, requests=requests)
+        result = self._steps.update(0.0, norm_max=clip[0] if clip else 0.0, norm=clip[1] if clip else None, requests=requests)
+        self._skipped = bool(result.skipped)
+        if self._skipped:
+            return set(self._trained)
         if not result.requests & _HAS_UNUSED:
             return set()
         used = torch.tensor([param.used for param in self._trained], dtype=torch.uint8)
         self.communicator.all_reduce(of(used), op="max")
         return {param for param, by_any in zip(self._trained, used.tolist()) if not by_any}
 
-    def _after_update(self) -> None:
+    def _forget_step(self) -> None:
+        """Its gradients are dropped."""
+        self._clip = None
+        self._turns.end_all()
         for param in self._trained:
             param.used = False
-        self.context.params_updated()
+
+    def _zeroed(self, optimizer: Any) -> None:
+        """zero_grad() of an optimizer. The context has the gradients, and drops those of all params together, when no other optimizer is to update its own."""
+        if not self._steps.has_gradients():
+            return
+        self._steps.need_no_forward("zero_grad()")
+        if self._turns.give_up(optimizer):
+            self.discard()
+
+    def _end_update(self) -> None:
+        for param in self._trained:
+            param.used = False
+        if not self._skipped:
+            self.context.params_updated()
         self._steps.end_step()
 
 
@@ -205,6 +245,16 @@ def fully_shard(model: Any, preset: AnyPolicy = "full_shard", *, wrap: Wrap = No
     weft.shard.Context.
     """
     return FullyShard(model, preset, wrap, mesh, optimizer, options)
+
+
+def _check_devices(model: Any) -> None:
+    """Raises ValueError for params and buffers that are not in the CPU's memory; on each rank by itself, before anything is collective."""
+    for kind, named in (("param", model.named_parameters()), ("buffer", model.named_buffers())):
+        for name, tensor in named:
+            if tensor.device.type != "cpu":
+                what = "call to_empty(device=\"cpu\") on all ranks first, and give them values on rank 0, whose values count" if tensor.is_meta else \
+                    "call to(\"cpu\") first"
+                raise ValueError(f"the model's {kind} {name} is on the device {tensor.device}, and fully_shard keeps models in the CPU's memory; {what}")
 
 
 def _optimizer_settings(optimizer: str | Mapping[str, Any] | None) -> dict[str, Any]:

@@ -6,6 +6,8 @@ other kind of optimizer, and into FSDP2.
 from __future__ import annotations
 
 import contextlib
+import functools
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
@@ -15,6 +17,7 @@ import torch
 from weft.shard import Context, OptimizerKind, StateKind, States
 from weft.torch.sharding.params import ManagedParam, RankPart
 from weft.torch.sharding.states import Rows
+from weft.torch.sharding.turns import Turns, params_of
 from weft.torch.tensors import of
 
 _MOMENTS = {
@@ -28,48 +31,67 @@ _COUNTED = (OptimizerKind.ADAMW, OptimizerKind.LAMB)
 _FLAGS_OF_TORCH = ("amsgrad", "maximize", "dampening")
 
 
-def optimizer_of_torch(kind: Callable[..., Any], given: Any, settings: dict[str, Any], params: Sequence[ManagedParam], rows: Rows,
-                       begin: Callable[[], Container[ManagedParam]], end: Callable[[], None]) -> Any:
-    """kind(given, **settings), which sees this rank's parts while it is made and in its step(): after begin(), which returns the params that have no
-    gradients, and before end()."""
-    parts = [RankPart(param) for param in params]
+def optimizer_of_torch(kind: Callable[..., Any], given: Any, settings: dict[str, Any], params: Sequence[ManagedParam], rows: Rows, turns: Turns,
+                       zeroed: Callable[[Any], None]) -> Any:
+    """kind(given, **settings), which sees this rank's parts while it is made, and in its step(), which is its turn. zeroed(optimizer) is called by its
+    zero_grad()."""
+    parts = {param.tensor: RankPart(param) for param in params}
     making = [False]  # of state, by a step that changes nothing
 
-    def before(*_: Any) -> None:
-        if not making[0]:
-            without = begin()
-            for part in parts:
-                if part.param in without:
-                    part.show()
-                else:
-                    part.show_gradient()
+    def before(optimizer: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if making[0]:
+            return None
+        changed = _after_closure(given, named)
+        without = turns.begin(optimizer)
+        for tensor in params_of(optimizer):
+            part = parts[tensor]
+            if part.param in without:
+                part.show()
+            else:
+                part.show_gradient()
+        return changed
 
-    def after(*_: Any) -> None:
+    def after(optimizer: Any, *_: Any) -> None:
         if not making[0]:
-            for part in parts:
-                part.hide()
-            end()
+            for tensor in params_of(optimizer):
+                parts[tensor].hide()
+            turns.end(optimizer)
 
     @contextlib.contextmanager
     def hidden_afterwards() -> Iterator[None]:
         try:
             yield
         finally:
-            for part in parts:
+            for part in parts.values():
                 part.hide()
 
-    with hidden_afterwards():
-        for part in parts:
-            part.show()
+    @contextlib.contextmanager
+    def shown() -> Iterator[None]:
+        with hidden_afterwards():
+            for part in parts.values():
+                part.show()
+            yield
+
+    with shown():
         made = kind(given, **settings)
+    if isinstance(made, torch.optim.LBFGS):
+        raise ValueError("LBFGS calls its closure several times in a step, and needs the whole gradient; it cannot work with a rank's parts, so use another "
+                         "optimizer")
+    _check_trained(params_of(made), parts)
+    # What it keeps must not keep it: the step waits for the optimizers that are alive.
+    itself = weakref.ref(made)
+
+    def live() -> Any:
+        return itself()
 
     def make_state() -> None:
+        made = live()
         rates = [group.get("lr") for group in made.param_groups]
         making[0] = True
         try:
             with hidden_afterwards():
-                for part in parts:
-                    part.show_zeros()
+                for tensor in params_of(made):
+                    parts[tensor].show_zeros()
                 for group in made.param_groups:
                     if "lr" in group:
                         group["lr"] = torch.tensor(0.0) if isinstance(group["lr"], torch.Tensor) else 0.0
@@ -83,17 +105,53 @@ def optimizer_of_torch(kind: Callable[..., Any], given: Any, settings: dict[str,
             if "step" in of_param:
                 of_param["step"] = of_param["step"] * 0
 
+    @functools.wraps(type(made).add_param_group)
+    def add_param_group(param_group: dict[str, Any]) -> None:
+        added = param_group["params"]
+        added = [added] if isinstance(added, torch.Tensor) else list(added)
+        _check_trained([one[1] if isinstance(one, tuple) else one for one in added], parts)
+        with shown():
+            type(live()).add_param_group(live(), {**param_group, "params": added})
+
+    @functools.wraps(type(made).zero_grad)
+    def zero_grad(set_to_none: bool = True) -> None:
+        for part in parts.values():  # which a step() that has raised has left as it was
+            part.hide()
+        type(live()).zero_grad(live(), set_to_none)
+        zeroed(live())
+
     by_tensor = {param.tensor: param for param in params}
-    strangers = sum(tensor not in by_tensor for group in made.param_groups for tensor in group["params"])
-    if strangers:
-        raise ValueError(f"{strangers} of the optimizer's params are none that the model trains")
     made.register_step_pre_hook(before)
     made.register_step_post_hook(after)
     made.register_state_dict_post_hook(lambda optimizer, state: _shown(optimizer, state, by_tensor, rows))
     made.register_load_state_dict_pre_hook(lambda optimizer, state: _taken(optimizer, state, by_tensor, rows))
     made.register_load_state_dict_post_hook(lambda optimizer: setattr(optimizer, "state", _State(optimizer.state, make_state)))
     made.state = _State(made.state, make_state)
+    made.add_param_group, made.zero_grad = add_param_group, zero_grad
+    turns.add(made)
     return made
+
+
+def _check_trained(tensors: Sequence[Any], trained: Container[Any]) -> None:
+    strangers = sum(tensor not in trained for tensor in tensors)
+    if strangers:
+        raise ValueError(f"{strangers} of the optimizer's params are none that the model trains; give it those that were the model's, and had requires_grad, "
+                         "when fully_shard was called; for others call destroy(), and fully_shard again")
+
+
+def _after_closure(given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The arguments of a step() whose closure, if there is one, has been called, with one in its place that returns the loss: the closure's backward makes
+    the gradients, so it is before the update."""
+    closure = given[1] if len(given) > 1 else named.get("closure")
+    if closure is None:
+        return None
+    with torch.enable_grad():
+        loss = closure()
+
+    def known() -> Any:
+        return loss
+
+    return ((given[0], known, *given[2:]), named) if len(given) > 1 else (given, {**named, "closure": known})
 
 
 class _State(defaultdict):  # type: ignore[type-arg]
@@ -119,10 +177,10 @@ class WeftOptimizer(torch.optim.Optimizer):
 
     Thread-safety: as the context. Settings are the same on all ranks; step(), state_dict() and load_state_dict() are collective."""
 
-    def __init__(self, context: Context, params: Sequence[ManagedParam], rows: Rows, update: Callable[[float], object], rate: float,
-                 weight_decay: float, dynamic_loss_scale: bool) -> None:
+    def __init__(self, context: Context, params: Sequence[ManagedParam], rows: Rows, update: Callable[[float], object],
+                 zeroed: Callable[[Any], None], rate: float, weight_decay: float, dynamic_loss_scale: bool) -> None:
         """Of FullyShard.optimizer()."""
-        self._context, self._rows, self._update, self._weight_decay = context, rows, update, weight_decay
+        self._context, self._rows, self._update, self._zeroed, self._weight_decay = context, rows, update, zeroed, weight_decay
         self._of_loss_scale = _OF_LOSS_SCALE if dynamic_loss_scale else ()
         self._by_tensor = {param.tensor: param for param in params}
         self._kind = context.param_group(0).numbers().kind
@@ -140,6 +198,10 @@ class WeftOptimizer(torch.optim.Optimizer):
             self._applied = numbers
         self._update(float(group["lr"]))
         return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        super().zero_grad(set_to_none)
+        self._zeroed(self)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Raises RuntimeError: there is one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
 
 from weft.core.types import DType
 from weft.shard import Param, Part
@@ -31,7 +32,8 @@ class ManagedParam:
 
     def locate(self) -> None:
         """Its unit is unsharded, and may be elsewhere than before."""
-        self._whole = as_tensor(self.param.data, self.tensor)
+        with torch.inference_mode(False):  # autograd saves it in later steps
+            self._whole = as_tensor(self.param.data, self.tensor)
 
     def bring(self) -> None:
         """The Parameter is the whole tensor from here."""
@@ -47,6 +49,9 @@ class ManagedParam:
     def _give_gradient(self, tensor: Any) -> None:
         """autograd has added up the gradient of this backward."""
         gradient, tensor.grad, self.used = tensor.grad, None, True
+        if gradient.layout is not torch.strided:
+            raise RuntimeError(f"the gradient of {self.name} is sparse ({gradient.layout}), and weft reduces dense ones; make it dense, with sparse=False of "
+                               "nn.Embedding say")
         if self._grad_dtype is None:
             self._grad_dtype = ELEMENT_TYPES[self.param.view().grad_dtype]
         gradient = gradient.to(self._grad_dtype).contiguous()
@@ -57,6 +62,14 @@ class ManagedParam:
         if self._handle is not None:
             self._handle.remove()
         self.tensor.data = values
+
+
+def refuse_sparse(model: Any) -> None:
+    """Raises ValueError if a module of the model will have sparse gradients."""
+    for name, module in model.named_modules():
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse and module.weight.requires_grad:
+            raise ValueError(f"{name or 'the model'} is a {type(module).__name__} with sparse=True, and weft reduces dense gradients; make it with "
+                             "sparse=False")
 
 
 class RankPart:

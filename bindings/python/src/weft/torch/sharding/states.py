@@ -1,18 +1,20 @@
 """A sharded model's state as torch has it: DTensors by rows.
 
-`model.state_dict()` and `load_state_dict` of the model go through hooks of this file, so torch.distributed.checkpoint and its state_dict functions see what
-they see of FSDP2.
+`state_dict()` and `load_state_dict` of the model, and of each module in it, go through hooks of this file, so torch.distributed.checkpoint and its state_dict
+functions see what they see of FSDP2.
 """
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from weft.core.communicator import Communicator
 from weft.shard import Context, StateKind, States
+from weft.torch.sharding.copies import NotCopied
 from weft.torch.sharding.layout import Layout
 from weft.torch.sharding.params import ManagedParam
 from weft.torch.tensors import of
@@ -67,41 +69,67 @@ class Rows:
 
 
 class ModelState:
-    """The hooks of a model. Values have the type of their main copy, if weft keeps one of float32; loading takes any."""
+    """The hooks of a model and of all modules in it. Values have the type of their main copy, if weft keeps one of float32; loading takes any."""
 
     def __init__(self, module: Any, params: Sequence[ManagedParam], context: Context, rows: Rows) -> None:
-        self._params, self._context, self._rows = params, context, rows
-        # torch sets attributes on the former, which methods do not take.
-        self._handles = [module.register_state_dict_post_hook(lambda *given: self._show(*given)), module.register_load_state_dict_pre_hook(self._load)]
+        self._context, self._rows = context, rows
+        self._last: dict[ManagedParam, tuple[weakref.ref[Any], str]] = {}  # of those with several names: what was shown last, and by which
+        by_tensor = {param.tensor: param for param in params}
+        self._handles = [handle for one in module.modules() for handle in self._hooks(one, by_tensor)]
 
     def remove(self) -> None:
         for handle in self._handles:
             handle.remove()
 
-    def _show(self, _: Any, state: dict[str, Any], prefix: str, __: Any) -> None:
-        """Of state_dict(). Collective."""
-        for param in self._params:
-            names = [prefix + name for name in param.names if prefix + name in state]
-            if names:
-                state.update(dict.fromkeys(names, self._rows.show(param, self._values(param))))
+    def show(self, param: ManagedParam, name: str, state: dict[str, Any]) -> None:
+        """As `name` of a state_dict(). Collective."""
+        shown = self._shown_before(param, name, state)
+        if shown is None:
+            shown = self._rows.show(param, self._values(param))
+            if len(param.names) > 1:
+                self._last[param] = weakref.ref(shown), name
+        state[name] = shown
 
-    def _load(self, _: Any, state: dict[str, Any], prefix: str, __: Any, ___: bool, ____: list[str], _____: list[str], errors: list[str]) -> None:
-        """Of load_state_dict(), which has copied the dict, and finds the Parameters themselves in it afterwards. Collective."""
+    def load(self, names: Mapping[ManagedParam, Sequence[str]], state: dict[str, Any], prefix: str, errors: list[str]) -> None:
+        """Of the load_state_dict() of a module with these params, which has copied the dict, and finds the Parameters themselves in it afterwards. Modules
+        inside it get dicts made of this one, so there is nothing left to load for them. Collective."""
         written = States(0)
-        for param in self._params:
-            names = [prefix + name for name in param.names if prefix + name in state]
-            if not names:
+        for param, its_names in names.items():
+            given = {prefix + name: state[prefix + name] for name in its_names if prefix + name in state}
+            values = next((one for one in given.values() if one is not param.tensor), None)
+            if values is None:
                 continue
-            given = state[names[0]]
-            state.update(dict.fromkeys(names, param.tensor))
+            state.update(dict.fromkeys(given, param.tensor))
             try:
-                part = self._rows.take(param, given)
+                part = self._rows.take(param, values)
             except ValueError as failure:
                 errors.append(str(failure))
                 continue
             written |= self._write(param, part)
         if written:
             self._context.state_written(written)
+
+    # ---- inside ----
+
+    def _hooks(self, module: Any, by_tensor: Mapping[Any, ManagedParam]) -> Iterator[Any]:
+        own = [(name, by_tensor[tensor]) for name, tensor in module.named_parameters(recurse=False, remove_duplicate=False)]
+        names: dict[ManagedParam, list[str]] = {}
+        for name, tensor in module.named_parameters(remove_duplicate=False):
+            names.setdefault(by_tensor[tensor], []).append(name)
+        hooks = _Hooks(self, own, names)
+        if own:
+            yield module.register_state_dict_post_hook(hooks)
+        if names:
+            yield module.register_load_state_dict_pre_hook(hooks.load)
+
+    def _shown_before(self, param: ManagedParam, name: str, state: dict[str, Any]) -> Any:
+        """What this state_dict() has of it under an earlier one of its names."""
+        last, by = self._last.get(param, (None, ""))
+        if last is None or state.get(by) is None or state[by] is not last():
+            return None
+        pair = _without_common_words(by, name)
+        earlier = any(pair == _without_common_words(one, other) for place, other in enumerate(param.names) for one in param.names[:place])
+        return state[by] if earlier else None
 
     def _values(self, param: ManagedParam) -> Any:
         main = self._has_main(param)
@@ -126,6 +154,23 @@ class ModelState:
         return param.param.state(StateKind.MAIN).replicas > 0
 
 
+class _Hooks(NotCopied):
+    """Of one module. `own`: its own params, by name; `names`: of all params in it."""
+
+    def __init__(self, state: ModelState, own: Sequence[tuple[str, ManagedParam]], names: Mapping[ManagedParam, Sequence[str]]) -> None:
+        self._state, self._own, self._names = state, own, names
+
+    def __call__(self, _: Any, state: dict[str, Any], prefix: str, __: Any) -> None:
+        """After state_dict() of the module. Those inside it come before it, each with its own."""
+        for name, param in self._own:
+            if prefix + name in state:
+                self._state.show(param, prefix + name, state)
+
+    def load(self, _: Any, state: dict[str, Any], prefix: str, __: Any, ___: bool, ____: list[str], _____: list[str], errors: list[str]) -> None:
+        """Before load_state_dict() of the module. Those inside it come after it."""
+        self._state.load(self._names, state, prefix, errors)
+
+
 def full_state_dict(module: Any, params: Sequence[ManagedParam]) -> dict[str, Any]:
     """Whole tensors of the params' own types, on every rank. Collective."""
     values = {name: values for param in params for values in [whole(param)] for name in param.names}
@@ -139,6 +184,14 @@ def whole(param: ManagedParam) -> Any:
     if values.numel():
         param.param.read(of(values))
     return values
+
+
+def _without_common_words(one: str, other: str) -> tuple[list[str], list[str]]:
+    """Names without the modules that both begin with."""
+    words, others = one.split("."), other.split(".")
+    while words and others and words[0] == others[0]:
+        del words[0], others[0]
+    return words, others
 
 
 def _not_persistent(module: Any) -> set[str]:

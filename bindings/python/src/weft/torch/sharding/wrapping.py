@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, Union
 
 from torch import nn
@@ -11,12 +11,14 @@ from torch import nn
 Wrap = Union[None, int, type, str, Callable[[str, Any], bool], "list[Any]", "tuple[Any, ...]"]
 # Their forward is not called, so nothing could be gathered for it.
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+# What is in one of these is not called either: their own forward reads its params.
+_READ_THEIR_CHILDREN = (nn.MultiheadAttention,)
 ROOT = "root"
 
 
 class Wrapped(NamedTuple):
-    """A unit to be. `params` are by the names that the whole model has for them; a tied one has several. `outer`: the units whose modules it is part of, the
-    innermost first."""
+    """A unit to be. `params` are by the names that the whole model has for them: several, if a param is tied or in a module that has several. `outer`: the
+    units whose modules it is part of, the innermost first."""
 
     name: str
     module: Any
@@ -28,27 +30,29 @@ def units_of(model: Any, wrap: Wrap) -> list[Wrapped]:
     """The model itself first, with the params that are in no other unit or in several, then the others in the order in which the model has them, which is
     to be that of forward; each after those that it is part of. Raises ValueError if `wrap` matches nothing."""
     chosen = {id(model): ROOT}
+    never_called = {id(child) for module in model.modules() if isinstance(module, _READ_THEIR_CHILDREN) for child in module.modules() if child is not module}
     if isinstance(wrap, int) and not isinstance(wrap, bool):
         _choose_by_size(model, "", wrap, chosen)
     elif wrap is not None:
-        matches = _matcher(wrap)
-        for name, module in model.named_modules():
-            if name and not isinstance(module, _CONTAINERS) and matches(name, module):
-                chosen.setdefault(id(module), name)
+        matches, first = _matcher(wrap), {id(module): name for name, module in model.named_modules()}
+        for name, module in model.named_modules(remove_duplicate=False):
+            if name and not isinstance(module, _CONTAINERS) and id(module) not in never_called and matches(name, module):
+                chosen.setdefault(id(module), first[id(module)])
         if len(chosen) == 1:
             raise ValueError(f"wrap={wrap!r} matches no module of the model")
     modules = {id(module): module for module in model.modules()}
     chosen = {key: chosen[key] for key in modules if key in chosen}
     params: dict[int, Any] = {}
     names: dict[int, list[str]] = {}
-    users: dict[int, list[str]] = {}  # units
-    for key, unit in chosen.items():
-        for name, param in _own_params(modules[key], "" if unit == ROOT else unit, chosen):
-            params[id(param)] = param
-            names.setdefault(id(param), []).append(name)
-            users.setdefault(id(param), []).append(unit)
+    users: dict[int, set[str]] = {}  # units
+    at = dict(model.named_modules(remove_duplicate=False))
+    # Under all names, as state_dict() has them: those of a module that is registered several times, too.
+    for name, param in model.named_parameters(remove_duplicate=False):
+        params[id(param)] = param
+        names.setdefault(id(param), []).append(name)
+        users.setdefault(id(param), set()).add(_user(name, at, chosen))
     # What several units use must be there while any of them is in use, as the model's own params are.
-    owner = {key: units[0] if len(set(units)) == 1 else ROOT for key, units in users.items()}
+    owner = {key: next(iter(units)) if len(units) == 1 else ROOT for key, units in users.items()}
     return [Wrapped(unit, modules[key], [(names[param], params[param]) for param in params if owner[param] == unit], _outer(unit, set(chosen.values())))
             for key, unit in chosen.items()]
 
@@ -76,8 +80,9 @@ def _matcher(wrap: Any) -> Callable[[str, Any], bool]:
 
 def _choose_by_size(module: Any, name: str, least: int, chosen: dict[int, str]) -> int:
     """Returns the bytes below the module that are in no unit yet."""
-    size: int = sum(param.nbytes for param in module.parameters(recurse=False))
-    for child_name, child in module.named_children():
+    whole = isinstance(module, _READ_THEIR_CHILDREN)
+    size: int = sum(param.nbytes for param in module.parameters(recurse=whole))
+    for child_name, child in () if whole else module.named_children():
         if id(child) not in chosen:
             size += _choose_by_size(child, f"{name}.{child_name}" if name else child_name, least, chosen)
     if size >= least and id(module) not in chosen and not isinstance(module, _CONTAINERS):
@@ -86,10 +91,9 @@ def _choose_by_size(module: Any, name: str, least: int, chosen: dict[int, str]) 
     return size
 
 
-def _own_params(module: Any, name: str, chosen: dict[int, str]) -> Iterator[tuple[str, Any]]:
-    """(name in the model, param) of the module and of those below it that are in no unit of their own."""
-    for own, param in module.named_parameters(recurse=False):
-        yield (f"{name}.{own}" if name else own), param
-    for child_name, child in module.named_children():
-        if id(child) not in chosen:
-            yield from _own_params(child, f"{name}.{child_name}" if name else child_name, chosen)
+def _user(name: str, at: dict[str, Any], chosen: dict[int, str]) -> str:
+    """The unit whose module is the innermost one around the param with this name."""
+    place = name.rpartition(".")[0]
+    while id(at[place]) not in chosen:
+        place = place.rpartition(".")[0]
+    return chosen[id(at[place])]

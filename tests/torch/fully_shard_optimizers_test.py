@@ -1,0 +1,273 @@
+"""Optimizers of a sharded model: several, closures, param groups, gradients that are not finite; as in one process."""
+import copy
+
+import torch_ranks
+from torch_ranks import TorchRanksTest, dist, torch
+
+from torch import nn
+
+_PRESETS = ("zero1", "full_shard")
+_ROWS = 12
+
+
+def network():
+    torch.manual_seed(6)
+    return nn.Sequential(nn.Linear(6, 10), nn.Tanh(), nn.Linear(10, 6), nn.Tanh(), nn.Linear(6, 1))
+
+
+def loss_of(model, step, rank=0, size=1):
+    x = torch.randn(_ROWS, 6, generator=torch.Generator().manual_seed(70 + step))
+    rows = _ROWS // size
+    return model(x[rank * rows:(rank + 1) * rows]).square().mean()
+
+
+def shard(preset, model=None, **settings):
+    """(model, FullyShard)"""
+    import weft.torch
+    model = model or network()
+    return model, weft.torch.fully_shard(model, preset, wrap=nn.Linear, **settings)
+
+
+def state_of(model):
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def expect_close(got, wanted):
+    for name, tensor in wanted.items():
+        torch.testing.assert_close(got[name], tensor, rtol=0, atol=2e-6, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def refused(kind, sentence, call):
+    try:
+        call()
+    except kind as error:
+        assert sentence in str(error), error
+    else:
+        raise AssertionError(sentence)
+
+
+def two_of(model, made):
+    """Of the first layer, and of the others."""
+    first = list(model[0].parameters())
+    return made(torch.optim.SGD, first, lr=0.1, momentum=0.9), made(torch.optim.AdamW, [*model[2].parameters(), *model[4].parameters()], lr=0.02)
+
+
+def plainly(kind, params, **settings):
+    return kind(params, **settings)
+
+
+class Several(TorchRanksTest):
+    def test_each_updates_its_params(self):
+        def run(rank):
+            plain = network()
+            others = two_of(plain, plainly)
+            for step in range(4):
+                loss_of(plain, step).backward()
+                nn.utils.clip_grad_norm_(plain.parameters(), 0.05)
+                for other in others:
+                    other.step()
+                    other.zero_grad()
+            for preset in _PRESETS:
+                model, sharded = shard(preset)
+                optimizers = two_of(model, sharded.optimizer)
+                for step in range(4):
+                    loss_of(model, step, rank, 2).backward()
+                    sharded.clip_grad_norm_(0.05)
+                    for optimizer in optimizers:
+                        optimizer.step()
+                        optimizer.zero_grad()
+                expect_close(sharded.full_state_dict(), state_of(plain))
+        self.run_ranks(2, run)
+
+    def test_one_that_is_left_out_in_a_step(self):
+        """By its zero_grad(), by discard(), or because it is no more; its params stay as they are."""
+        def run(rank):
+            for preset in _PRESETS:
+                plain = network()
+                first, second = two_of(plain, plainly)
+                model, sharded = shard(preset)
+                optimizers = list(two_of(model, sharded.optimizer))
+                for step, skip in enumerate((None, optimizers[1].zero_grad, sharded.discard, optimizers.pop, None)):
+                    plain.zero_grad()
+                    loss_of(plain, step).backward()
+                    first.step()
+                    loss_of(model, step, rank, 2).backward()
+                    if skip == optimizers.pop:
+                        del skip
+                        optimizers.pop()
+                        optimizers[0].step()
+                        continue
+                    optimizers[0].step()
+                    if len(optimizers) == 1:
+                        continue
+                    refused(RuntimeError, "1 of the model's optimizers have not had their step()", lambda: loss_of(model, 0))
+                    refused(RuntimeError, "has had its step() or zero_grad(), and 1 of", optimizers[0].step)
+                    refused(RuntimeError, "clip before the first one's", lambda: sharded.clip_grad_norm_(1.0))
+                    if skip is None:
+                        second.step()
+                        optimizers[1].step()
+                    else:
+                        skip()
+                    refused(RuntimeError, "between steps", optimizers[0].step)
+                expect_close(sharded.full_state_dict(), state_of(plain))
+        self.run_ranks(2, run)
+
+    def test_gradients_are_dropped_by_all_together(self):
+        def run(rank):
+            model, sharded = shard("full_shard")
+            optimizers = two_of(model, sharded.optimizer)
+            before = sharded.full_state_dict()
+            for no_sync in (True, False):
+                with sharded.no_sync() if no_sync else torch.enable_grad():
+                    loss_of(model, 0, rank, 2).backward()
+                for optimizer in optimizers:
+                    optimizer.zero_grad()
+                refused(RuntimeError, "between steps", optimizers[0].step)
+            # Those of the second backward are there to be used.
+            with sharded.no_sync():
+                loss_of(model, 0, rank, 2).backward()
+            optimizers[0].zero_grad()
+            loss_of(model, 1, rank, 2).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+            assert all((values - before[name]).abs().max() > 0 for name, values in sharded.full_state_dict().items())
+        self.run_ranks(2, run)
+
+    def test_a_newer_one_of_the_same_params_takes_the_place_of_an_older_one(self):
+        def run(rank):
+            model, sharded = shard("full_shard")
+            older = sharded.optimizer(torch.optim.SGD, lr=0.1)
+            newer = sharded.optimizer(torch.optim.SGD, lr=0.1)
+            for optimizer in (newer, older, newer):
+                loss_of(model, 0, rank, 2).backward()
+                optimizer.step()
+        self.run_ranks(2, run)
+
+
+    def test_one_whose_step_raises(self):
+        class Failing(torch.optim.SGD):
+            def step(self, closure=None):
+                raise ArithmeticError("of the optimizer")
+
+        def run(rank):
+            for preset in _PRESETS:
+                model, sharded = shard(preset)
+                optimizer = sharded.optimizer(Failing, lr=0.1)
+                loss_of(model, 0, rank, 2).backward()
+                refused(ArithmeticError, "of the optimizer", optimizer.step)
+                refused(RuntimeError, "1 of the model's optimizers have not had their step()", lambda: loss_of(model, 0))
+                optimizer.zero_grad()
+                expect_close(sharded.full_state_dict(), state_of(network()))
+                optimizer = sharded.optimizer(torch.optim.SGD, lr=0.1)
+                loss_of(model, 0, rank, 2).backward()
+                optimizer.step()
+        self.run_ranks(2, run)
+
+
+class Closures(TorchRanksTest):
+    def test_step_calls_it_once_with_gradients(self):
+        def run(rank):
+            plain = network()
+            other = torch.optim.AdamW(plain.parameters(), lr=0.02)
+            wanted = []
+            for step in range(3):
+                other.zero_grad()
+                wanted.append(loss_of(plain, step))
+                wanted[-1].backward()
+                other.step()
+            for preset, own in ((_PRESETS[0], True), (_PRESETS[1], True), (_PRESETS[1], False)):
+                model, sharded = shard(preset, optimizer=None if own else {"kind": "adamw", "weight_decay": 0.01})
+                optimizer = sharded.optimizer(torch.optim.AdamW, lr=0.02) if own else sharded.optimizer(lr=0.02)
+                calls, losses = [], []
+
+                def closure(model=model, optimizer=optimizer, calls=calls):
+                    optimizer.zero_grad()
+                    loss = loss_of(model, len(calls), rank, 2)
+                    loss.backward()
+                    calls.append(torch.is_grad_enabled())
+                    return loss
+
+                for step in range(3):
+                    with torch.no_grad():
+                        losses.append(optimizer.step(closure=closure) if step else optimizer.step(closure))
+                assert calls == [True] * 3
+                total = torch.stack(losses).detach()
+                dist.all_reduce(total)
+                torch.testing.assert_close(total / 2, torch.stack(wanted).detach())
+                expect_close(sharded.full_state_dict(), state_of(plain))
+        self.run_ranks(2, run)
+
+    def test_one_that_is_called_several_times_is_refused(self):
+        def run(rank):
+            _, sharded = shard("full_shard")
+            refused(ValueError, "LBFGS calls its closure several times", lambda: sharded.optimizer(torch.optim.LBFGS))
+        self.run_ranks(2, run)
+
+
+class NotFinite(TorchRanksTest):
+    def test_a_step_updates_nothing_and_counts_nothing(self):
+        """With either kind of optimizer, clipped or not, whichever rank has it: as if the step had not been."""
+        def run(rank):
+            plain = network()
+            other = torch.optim.AdamW(plain.parameters(), lr=0.02)
+            for step in range(3):
+                other.zero_grad()
+                loss_of(plain, step).backward()
+                other.step()
+            for preset in _PRESETS:
+                for own in (True, False):
+                    model, sharded = shard(preset, optimizer=None if own else {"kind": "adamw", "weight_decay": 0.01, "nonfinite": "skip"})
+                    optimizer = sharded.optimizer(torch.optim.AdamW, lr=0.02) if own else sharded.optimizer(lr=0.02)
+                    for step in range(3):
+                        for clipped in (False, True):
+                            (loss_of(model, 5, rank, 2) * (float("nan") if rank else 1.0)).backward()
+                            if clipped:
+                                sharded.clip_grad_norm_(1.0)
+                            optimizer.step()
+                            if own:
+                                assert all(param.grad is None for param in model.parameters())
+                        loss_of(model, step, rank, 2).backward()
+                        optimizer.step()
+                    expect_close(sharded.full_state_dict(), state_of(plain))
+                    assert {int(states["step"]) for states in optimizer.state_dict()["state"].values()} == {3}
+        self.run_ranks(2, run)
+
+
+class Groups(TorchRanksTest):
+    def test_one_that_is_added(self):
+        def run(rank):
+            def train(model, optimizer, ranks, place):
+                for step in range(4):
+                    if step == 2:
+                        optimizer.add_param_group({"params": model[4].parameters(), "lr": 0.01})
+                    optimizer.zero_grad()
+                    loss_of(model, step, place, ranks).backward()
+                    optimizer.step()
+            plain = network()
+            train(plain, torch.optim.AdamW([*plain[0].parameters(), *plain[2].parameters()], lr=0.02), 1, 0)
+            for preset in _PRESETS:
+                model, sharded = shard(preset)
+                optimizer = sharded.optimizer(torch.optim.AdamW, [*model[0].parameters(), *model[2].parameters()], lr=0.02)
+                train(model, optimizer, 2, rank)
+                expect_close(sharded.full_state_dict(), state_of(plain))
+                assert len(optimizer.state_dict()["state"]) == 6
+        self.run_ranks(2, run)
+
+    def test_params_that_the_model_does_not_train_are_refused(self):
+        def run(rank):
+            model = network()
+            model[2].requires_grad_(False)
+            model, sharded = shard("full_shard", model)
+            optimizer = sharded.optimizer(torch.optim.SGD, lr=0.1)
+            for params in (model[2].parameters(), nn.Parameter(torch.ones(2))):
+                refused(ValueError, "of the optimizer's params are none that the model trains",
+                        lambda params=params: optimizer.add_param_group({"params": params}))
+            refused(ValueError, "2 of the optimizer's params are none that the model trains",
+                    lambda: sharded.optimizer(torch.optim.SGD, copy.copy(list(model.parameters())), lr=0.1))
+            loss_of(model, 0, rank, 2).backward()
+            optimizer.step()
+        self.run_ranks(2, run)
+
+
+if __name__ == "__main__":
+    torch_ranks.main()
