@@ -35,8 +35,108 @@ _CHECKS = """
     }
 """
 
+# Rank `last` alone makes a loss of what operations have given; the others have the same gradients whether their program says so in numbers or in Python.
+_USED_ON_ONE_RANK = """
+    last, right, left = size - 1, (rank + 1) % size, (rank - 1) % size
+    CALLS = [
+        lambda x, **k: wjax.permute(x, world, [(0, last)], **k),
+        lambda x, **k: wjax.sendrecv(x, world, right, left, **k),
+        lambda x, **k: wjax.gather(x, world, last, **k),
+        lambda x, **k: wjax.reduce(x, world, root=last, **k),
+        lambda x, **k: wjax.all_gather(x, world, tiled=True, **k),
+        lambda x, **k: wjax.replicated(x, world, **k),
+        lambda x, **k: wjax.broadcast(x, world, **k),
+        lambda x, **k: wjax.scatter(jnp.stack([x] * size), world, **k),
+    ]
+
+    def by_effect(x, token):
+        return [call(x) for call in CALLS], token
+
+    def by_token(x, token):
+        results = []
+        for call in CALLS:
+            y, token = call(x, token=token)
+            results.append(y)
+        return results, token
+
+    def in_scan(call):
+        def body(carry, _):
+            results, token = call(*carry)
+            return (carry[0] * 1.5, token), results
+        def looped(x, token):
+            (_, token), results = jax.lax.scan(body, (x, token), None, length=2)
+            return results, token
+        return looped
+
+    def doubled(call):
+        return lambda x, token: (lambda results, token: ([2 * y for y in results], token))(*call(x, token))
+
+    NESTED = {
+        "plain": lambda call: call,
+        "jit": jax.jit,
+        "checkpoint": jax.checkpoint,
+        "scan": lambda call: in_scan(jax.checkpoint(call)),
+        "cond": lambda call: lambda x, token: jax.lax.cond(x[0] > 0, call, doubled(call), x, token),
+        "vmap": lambda call: lambda x, token: jax.vmap(call, (0, None), (0, None))(jnp.stack([x, 2 * x]), token),
+    }
+
+    def gradients(call, otherwise):
+        def loss(x):
+            results, token = call(x, wjax.token())
+            total = lambda: sum((i + 1) * (y ** 2).sum() for i, y in enumerate(results))
+            if otherwise is None:
+                return jnp.where(rank == last, total(), 0.0), token
+            return total() if rank == last else otherwise(x), token
+        return jax.grad(loss, has_aux=True)
+
+    x = jnp.array([1.0, 2.0, 3.0]) * (rank + 1)
+    wanted = {}
+    for nested, around in NESTED.items():
+        for ordered, call in (("effect", by_effect), ("token", by_token)):
+            wanted[nested, ordered] = jax.jit(gradients(around(call), None))(x)[0]
+            assert jnp.abs(wanted[nested, ordered]).min() > 0, (nested, ordered, wanted)
+"""
+
 
 class Gradients(JaxTest):
+    def test_results_that_one_rank_uses(self):
+        self.run_ranks(3, _USED_ON_ONE_RANK + """
+    if jax.__version_info__ >= (0, 7):      # an older one loses what nothing on this rank depends on, docs/jax.md says it
+        for otherwise, cases in ((lambda x: 0.0 * x.sum(), NESTED), (lambda x: jnp.zeros(()), {"plain": NESTED["plain"]})):
+            for nested, around in cases.items():
+                for ordered, call in (("effect", by_effect), ("token", by_token)):
+                    for compiled in [True] + [False] * (nested == "plain"):
+                        found = gradients(around(call), otherwise)
+                        found = (jax.jit(found) if compiled else found)(x)[0]
+                        assert np.allclose(found, wanted[nested, ordered]), (nested, ordered, compiled, found, wanted[nested, ordered])
+    # No message is left over.
+    assert (np.asarray(wjax.sendrecv(jnp.full(3, float(rank)), world, right, left)) == left).all()
+            """)
+
+    def test_operands_that_count_on_the_root_alone(self):
+        """What the others pass has to depend on what is differentiated, as docs/jax.md says."""
+        self.run_ranks(3, """
+    x = jnp.array([1.0, 2.0, 3.0])
+    stacked = lambda x: jnp.arange(1.0, size + 1)[:, None] * x
+
+    def gradient(call):
+        return jax.jit(jax.grad(lambda x: (call(x) * (rank + 2)).sum()))(x).tolist()
+
+    def by_token(call):
+        @jax.jit
+        def step(x, token):
+            (_, token), back = jax.vjp(lambda x, token: (lambda y, token: ((y * (rank + 2)).sum(), token))(*call(x, token)), x, token)
+            return back((jnp.ones(()), token))
+        return step(x, wjax.token())[0].tolist()
+
+    for given in (lambda x: jnp.where(rank == 1, x, 0.0), lambda x: x if rank == 1 else 0.0 * x):
+        for found in (gradient(lambda x: wjax.scatter(stacked(given(x)), world, 1)),
+                      by_token(lambda x, token: wjax.scatter(stacked(given(x)), world, 1, token=token))):
+            assert found == ([1 * 2 + 2 * 3 + 3 * 4] * 3 if rank == 1 else [0] * 3), found
+        for found in (gradient(lambda x: wjax.broadcast(given(x), world, 1)), by_token(lambda x, token: wjax.broadcast(given(x), world, 1, token=token))):
+            assert found == ([2 + 3 + 4] * 3 if rank == 1 else [0] * 3), found
+            """)
+
     def test_transposes(self):
         for size in sizes(3):
             self.run_ranks(size, _CHECKS + """

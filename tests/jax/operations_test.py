@@ -27,6 +27,19 @@ class Operations(JaxTest):
     def test_transformed(self):
         self.check(sizes(3), "checks.transformed()", 30)
 
+    def test_the_communicators_own_calls_write_to_no_array_of_jax(self):
+        self.run_ranks(2, """
+            for dtype in (jnp.float32, jnp.bfloat16, jnp.bool_):
+                x = jnp.ones(4, dtype)
+                for call in (lambda: world.all_reduce(x, op="max"), lambda: world.recv(x, 0), lambda: world.broadcast(x)):
+                    try:
+                        call()
+                        raise AssertionError(dtype)
+                    except ValueError as error:
+                        assert "is read-only, and weft would write to it" in str(error), error
+                world.all_gather(x, weft.zeros(8, x.dtype.name))
+            """)
+
     def test_bad_arguments(self):
         """Said when the program is traced: nothing has been sent, and all goes on."""
         self.run_ranks(2, """
@@ -44,6 +57,12 @@ class Operations(JaxTest):
                 (lambda: wjax.broadcast(x.astype(jnp.int4), world), "TypeError: x has elements of int4"),
                 (lambda: wjax.broadcast("x", world), "TypeError: .*"),
                 (lambda: wjax.reduce(x, world, root=2), "ValueError: root is 2, in a communicator of 2"),
+                (lambda: wjax.reduce(x, world, root=0.5), "TypeError: root is 0.5; it must be a whole number"),
+                (lambda: wjax.broadcast(x, world, root=jnp.float32(1)), "TypeError: root is .*; it must be a whole number"),
+                (lambda: wjax.send(x, world, 0.5), "TypeError: destination is 0.5; it must be a whole number"),
+                (lambda: wjax.send(x, world, 0, 1.5), "TypeError: tag is 1.5; it must be a whole number"),
+                (lambda: wjax.permute(x, world, [(0.5, 1)]), "TypeError: source is 0.5; it must be a whole number"),
+                (lambda: wjax.recv([1.0], world), "TypeError: like is a list; it must be an array or a jax.ShapeDtypeStruct"),
                 (lambda: wjax.reduce_scatter(x, world), "ValueError: x has 3 elements along axis 0; 2 are needed"),
                 (lambda: wjax.reduce_scatter(x, world, tiled=True), "ValueError: x has 3 elements along axis 0; a multiple of 2 are needed"),
                 (lambda: wjax.scatter(x, world), "ValueError: x has 3 elements along axis 0"),
@@ -71,6 +90,21 @@ class Operations(JaxTest):
                     else:
                         raise AssertionError(sentence)
             assert wjax.all_reduce(x, world).sum() == 24
+            """)
+
+    def test_like_has_the_type_that_jax_gives_it(self):
+        """send makes an array of JAX of what it is given, without jax_enable_x64 one of 32 bits."""
+        self.run_ranks(2, """
+            for like in (np.zeros(3), jax.ShapeDtypeStruct((3,), np.float64), np.zeros(3, np.int64), np.zeros(3, np.complex128)):
+                given = np.full(3, rank + 1, like.dtype)
+                for form in (lambda call: call(), lambda call: jax.jit(call)()):
+                    if rank == 0:
+                        form(lambda: wjax.send(given, world, np.int64(1)))
+                    else:
+                        got = form(lambda: wjax.recv(like, world, 0))
+                        assert got.dtype == jnp.asarray(given).dtype and got.tolist() == [1, 1, 1], got
+                    got = form(lambda: wjax.sendrecv(given, world, 1 - rank, 1 - rank, like=like))
+                    assert got.dtype == jnp.asarray(given).dtype and got.tolist() == [2 - rank] * 3, got
             """)
 
     def test_importing_weft_takes_no_jax_with_it(self):

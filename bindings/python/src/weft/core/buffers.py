@@ -148,7 +148,7 @@ def _of_dlpack(producer: Any, name: str) -> _Found | None:
         return None
     try:
         found = dlpack.describe(producer)
-    except (TypeError, BufferError) as refused:  # the latter is the producer's, which has a reason of its own
+    except (TypeError, BufferError, RuntimeError) as refused:  # the producer may have a reason of its own, too
         raise TypeError(f"{name}: {refused}") from None
     return _Found(found.address, int(found.dtype), found.elements, found.read_only, found.contiguous, found.capsule)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.core.communicator import Communicator
 from weft.core.types import Op
-from weft.jax.elements import AnyOp, combined, moved
+from weft.jax.elements import AnyOp, combined, moved, whole
 from weft.jax.groups import params_of
 from weft.jax.operation import Array, Operation, Params
 from weft.jax.versions import jnp
@@ -62,6 +62,7 @@ def _axis(axis: int, dimensions: int) -> int:
 
 
 def _root(root: int, comm: Communicator) -> int:
+    root = whole(root, "root")
     if not 0 <= root < comm.size:
         raise ValueError(f"root is {root}, in a communicator of {comm.size}")
     return root
@@ -103,7 +104,8 @@ def reduce(x: Array, comm: Communicator, op: AnyOp = "sum", root: int = 0, *, to
 
 
 def broadcast(x: Array, comm: Communicator, root: int = 0, *, token: Array = None, timeout: float | None = None) -> Any:
-    """x of rank `root`, on every rank; all pass the same shape. Gradient: the ranks' sum on the root, by a reduce; zeros on the others."""
+    """x of rank `root`, on every rank; all pass the same shape. Gradient: the ranks' sum on the root, by a reduce, if x depends on what is differentiated on
+    all ranks; zeros on the others."""
     return _given(*BROADCAST.bind(moved(x), token, root=_root(root, comm), **params_of(comm, timeout)))
 
 
@@ -128,8 +130,8 @@ def gather(x: Array, comm: Communicator, root: int = 0, *, token: Array = None, 
 
 
 def scatter(x: Array, comm: Communicator, root: int = 0, *, token: Array = None, timeout: float | None = None) -> Any:
-    """x[rank] of rank `root`'s x, whose first axis has the communicator's size; the other ranks pass an array of that shape that is not read. Gradient: all
-    ranks', on the root, by a gather; zeros on the others."""
+    """x[rank] of rank `root`'s x, whose first axis has the communicator's size; of the other ranks' x nothing but the shape counts. Gradient: all ranks', on
+    the root, by a gather, if x depends on what is differentiated on all ranks; zeros on the others."""
     return _given(*SCATTER.bind(_cut(moved(x), 0, False, comm.size), token, root=_root(root, comm), **params_of(comm, timeout)))
 
 

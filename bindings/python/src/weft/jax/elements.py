@@ -1,6 +1,7 @@
 """Which arrays operations take, said before anything is compiled."""
 from __future__ import annotations
 
+import operator
 from typing import Any, Union
 
 from weft.core.reductions import KINDS, kind_of
@@ -30,6 +31,22 @@ def check_moved(dtype: Any, name: str) -> None:
     if str(dtype) not in _MOVED:
         hint = "; pass jax.random.key_data of keys" if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) else ""
         raise TypeError(f"{name} has elements of {dtype}, which weft cannot move{hint}")
+
+
+def described(like: Any) -> dict[str, Any]:
+    """The shape and type of the array that `like` stands for, as JAX has it: without jax_enable_x64 of 32 bits at most, whatever numpy's has."""
+    if not hasattr(like, "shape") or not hasattr(like, "dtype"):
+        raise TypeError(f"like is a {type(like).__name__}; it must be an array or a jax.ShapeDtypeStruct")
+    check_moved(like.dtype, "like")
+    return {"shape": tuple(like.shape), "dtype": jax.dtypes.canonicalize_dtype(like.dtype)}
+
+
+def whole(number: Any, name: str) -> int:
+    """For what a program is compiled for: a rank, a tag."""
+    try:
+        return operator.index(number)
+    except TypeError as error:
+        raise TypeError(f"{name} is {number}; it must be a whole number of Python: {error}") from error
 
 
 def combined(x: Any, op: AnyOp) -> tuple[Any, int]:

@@ -4,7 +4,7 @@
     y, token = ALL_GATHER.bind(x, token, group=number, size=n)
 
 Inside, blocks of ranks always lie along the first axis. A token, if there is one, is the last operand and the last result; it is linear, like the
-operation, so that the transposed operations have the order of the others reversed.
+operation, so that the transposed operations have the order of the others reversed, and begin after those (order.py).
 """
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import numpy as np
 
 from weft._library import library
 from weft.core.types import Op
-from weft.jax.order import EFFECT, token as new_token
-from weft.jax.versions import Primitive, ShapedArray, abstract_token, ad, apply_primitive, batching, ffi, jnp, mlir
+from weft.jax.order import EFFECT, KEPT, after, token as new_token
+from weft.jax.versions import Primitive, ShapedArray, abstract_token, ad, apply_primitive, batching, ffi, jnp, mlir, zero_tangent
 
 Array = Any
 Params = dict[str, Any]
@@ -26,13 +26,13 @@ Transpose = Callable[[Array, Array, Any, Params], tuple[Array, Array]]
 # Reductions that are.
 _LINEAR = (Op.SUM, Op.AVG)
 # Of params: what handlers do not get.
-_OF_SHAPES = ("size", "shape", "dtype", "ordered")
+_NOT_ATTRIBUTES = ("size", "shape", "dtype", "ordered", "kept")
 
 
 class Operation:
     """Whether it has an operand (has_in) and a result (has_out), and which of them have a block for each rank (block_in, block_out). `alias`: result
     and operand may be one buffer. Without a handler (`local`) it is the identity. Params: `group` (its number), `size`; `shape` and `dtype` of a result
-    that does not follow from the operand; all others are attributes of the handler."""
+    that does not follow from the operand; `ordered`, if there is no token; `kept`, of an operation on tangents; all others are attributes of the handler."""
 
     def __init__(self, name: str, *, has_in: bool = True, has_out: bool = True, block_in: bool = False, block_out: bool = False, alias: bool = False,
                  local: bool = False, transpose: Transpose | None = None) -> None:
@@ -55,16 +55,18 @@ class Operation:
     def bind(self, x: Array, token: Array, **params: Any) -> tuple[Array, Array]:
         """(result, token); each is None if there is none."""
         operands = ([x] if self._has_in else []) + ([] if token is None else [token])
-        results = self._primitive.bind(*operands, ordered=token is None, **params)
+        results = self._primitive.bind(*operands, ordered=token is None, kept=False, **params)
         return results[0] if self._has_out else None, None if token is None else results[-1]
 
     # ---- rules ----
 
     def _abstract(self, *operands: Any, **params: Any) -> tuple[list[Any], set[Any]]:
         results = [self._result_of(operands, params)] if self._has_out else []
-        if params["ordered"]:
-            return results, set() if self._local else {EFFECT}
-        return [*results, ShapedArray((), jnp.float32)], set()
+        if not params["ordered"]:
+            return [*results, ShapedArray((), jnp.float32)], set()
+        if not self._local:
+            return results, {EFFECT}
+        return results, {KEPT} if params["kept"] else set()
 
     def _result_of(self, operands: Sequence[Any], params: Params) -> Any:
         if "shape" in params:
@@ -73,7 +75,7 @@ class Operation:
         return ShapedArray((params["size"], *shape) if self._block_out else shape, operands[0].dtype)
 
     def _lower(self, context: Any, *operands: Any, **params: Any) -> Any:
-        attributes = {name: np.int64(value) for name, value in params.items() if name not in _OF_SHAPES}
+        attributes = {name: np.int64(value) for name, value in params.items() if name not in _NOT_ATTRIBUTES}
         if not params["ordered"]:
             return self._plain_call(context, *operands, **attributes)
         with_token = context.replace(avals_in=(*context.avals_in, abstract_token), avals_out=(*context.avals_out, abstract_token))
@@ -86,26 +88,31 @@ class Operation:
 
     def _jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
         results = self._primitive.bind(*primals, **params)
+        changes = self._changes_of(results, tangents, params)
+        if params["ordered"] or isinstance(changes[-1], ad.Zero):
+            return results, changes
+        zeros = [isinstance(change, ad.Zero) for change in changes]
+        behind = iter(after([change for change, zero in zip(changes, zeros) if not zero], results[-1]))
+        return results, [change if zero else next(behind) for change, zero in zip(changes, zeros)]
+
+    def _changes_of(self, results: Sequence[Any], tangents: Sequence[Any], params: Params) -> list[Any]:
         ordered = params["ordered"]
         if not self._has_in or isinstance(tangents[0], ad.Zero):
-            none = [ad.Zero.from_primal_value(result) for result in results]
-            return results, none if ordered else [*none[:-1], tangents[-1]]
+            none = [zero_tangent(result) for result in results]
+            return none if ordered else [*none[:-1], tangents[-1]]
         if self._transpose_of is None or params.get("op", _LINEAR[0]) not in _LINEAR:
             raise TypeError(f"weft.jax.{self.name} has no derivative, or not with this op; hide its operand with jax.lax.stop_gradient")
         operands = [tangents[0]] if ordered else [tangents[0], _instantiated(tangents[1])]
-        return results, self._primitive.bind(*operands, **params)
+        return list(self._primitive.bind(*operands, **{**params, "kept": True}))
 
     def _transpose(self, cotangents: Sequence[Any], *operands: Any, **params: Any) -> list[Any]:
+        """Takes place also if nothing here depends on the result: peers take part in it, and may have something to add."""
         assert self._transpose_of is not None
-        x, cotangent = operands[0].aval, cotangents[0]
-        zero = isinstance(cotangent, ad.Zero)
-        if params["ordered"]:
-            return [ad.Zero(x) if zero else self._transpose_of(cotangent, None, x, params)[0]]
-        if zero:
-            result, token = ad.Zero(x), cotangents[1]
-        else:
-            result, token = self._transpose_of(cotangent, _instantiated(cotangents[1]), x, params)
-        return [result, token if ad.is_undefined_primal(operands[1]) else None]
+        unknown = [ad.is_undefined_primal(operand) for operand in operands]
+        x = operands[0].aval if unknown[0] else operands[0]
+        token = None if params["ordered"] else _instantiated(cotangents[1])
+        found = self._transpose_of(ad.instantiate_zeros(cotangents[0]), token, x, params)
+        return [cotangent if wanted else None for cotangent, wanted in zip(found, unknown)]
 
     def _batch(self, operands: Sequence[Any], axes: Sequence[Any], **params: Any) -> tuple[Any, Sequence[Any]]:
         if not params["ordered"] and axes[-1] is not None:
