@@ -196,7 +196,7 @@ def main():
                         "WEFT_TUNE": "static", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         listed = subprocess.run([sys.executable, "-B", "-c", f"import sys; sys.path.insert(0, {str(HERE)!r}); import json, {module}_cases as m\n"
                                  "print(json.dumps({name: [case.told, case.late, case.victim] for name, case in m.CASES.items() "
-                                 f"if case.mortal or not {options.kill}}}))"], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+                                 f"if {'case.mortal' if options.kill else 'case.interruptible'}}}))"], env=environment, stdout=subprocess.PIPE, text=True, check=True)
         cases = {name: dict(zip(("told", "late", "victim"), flags)) for name, flags in json.loads(listed.stdout).items() if options.only in name}
         print(f"\n{module}, {'SIGKILL' if options.kill else 'SIGINT'}, {options.rounds} rounds; milliseconds: median (maximum)\n", flush=True)
         print("| call | interrupt | peer | late | named |\n|---|---|---|---|---|", flush=True)

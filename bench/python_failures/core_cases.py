@@ -24,6 +24,7 @@ class Case:
     told: bool = True  # whether an interrupt ends it for the other ranks, too; else they go on
     victim: int = 0  # who is interrupted
     mortal: bool = True  # whether the death of the absent rank ends it
+    interruptible: bool = True  # whether Ctrl-C ends it
     late: bool = True  # whether a rank that comes afterwards is told; else it waits, as for ranks that may still come
 
 

@@ -38,7 +38,7 @@ def operation(name, call, **options):
     CASES[name] = Case(prepare, **options)
 
 
-def started(name, start, wait, told=False):
+def started(name, start, wait, **options):
     def prepare(place):
         place.group()
         kept = []
@@ -50,7 +50,7 @@ def started(name, start, wait, told=False):
 
         return call
 
-    CASES[name] = Case(prepare, told=told)
+    CASES[name] = Case(prepare, told=False, **options)
 
 
 def case(name, **options):
@@ -82,12 +82,12 @@ operation("all_gather", lambda place: dist.all_gather([torch.ones(2) for _ in ra
 operation("barrier", lambda place: dist.barrier())
 operation("all_gather_object", lambda place: dist.all_gather_object([None] * 3, "x"))
 operation("monitored_barrier", lambda place: dist.monitored_barrier(timeout=_TIMEOUT))
-operation("new_group", lambda place: dist.new_group([0, 1, 2], timeout=_TIMEOUT))
+operation("new_group", lambda place: dist.new_group([0, 1, 2], timeout=_TIMEOUT), mortal=False)  # whoever is missing may still come, as far as a store knows
 started("async all_reduce, wait()", lambda place: dist.all_reduce(torch.ones(2), async_op=True), lambda work: work.wait())
 started("async all_reduce, get_future().wait()", lambda place: dist.all_reduce(torch.ones(2), async_op=True), lambda work: work.get_future().wait())
 started("functional all_reduce, wait_tensor", lambda place: funcol.all_reduce(torch.ones(2), "sum", dist.group.WORLD), funcol.wait_tensor)
 started("recv", _message, _wait_for_all)
-started("batch_isend_irecv, wait()", _exchange, _wait_for_all)
+started("batch_isend_irecv, wait()", _exchange, _wait_for_all, mortal=False)  # rank 1 has all that it waits for
 
 
 def meeting(name, method):
@@ -95,11 +95,11 @@ def meeting(name, method):
         CASES[f"{name}, rank {victim} interrupted"] = Case(lambda place: lambda: place.group(method(place)), victim=victim, late=False, mortal=False)
 
 
-# Not here, since torch's own C++ waits in them, where Python runs no signal handlers: rendezvous by a TCP store, backward of DDP.
+# Not here, since torch's own C++ waits there, where Python runs no signal handlers: rendezvous by a TCP store.
 meeting("init_process_group, file store", lambda place: None)
 
 
-@case("DDP: forward and backward")
+@case("DDP: forward and backward", interruptible=False)  # for the same reason
 def _(place):
     place.group()
     model = DistributedDataParallel(torch.nn.Linear(8, 8))
@@ -110,8 +110,8 @@ def managed(name, preset, before):
     @case(name)
     def prepare(place):
         place.group()
-        model = weft.torch.fully_shard(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)), preset, wrap=torch.nn.Linear)
-        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
+        optimizer = weft.torch.fully_shard(model, preset, wrap=torch.nn.Linear).optimizer(torch.optim.SGD, lr=0.1)
         loss = model(torch.ones(1, 64)).sum() if before else None
 
         def call():

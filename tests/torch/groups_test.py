@@ -474,6 +474,21 @@ class BadInput(TorchRanksTest):
             os._exit(7)
         self.run_ranks(3, run, expect_codes=[7, -signal.SIGKILL, 7])
 
+    def test_a_dead_peer_ends_monitored_barrier(self):
+        for victim in (0, 2):
+            def run(rank, victim=victim):
+                dist.barrier()
+                if rank == victim:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                start = time.monotonic()
+                expect_raises(RuntimeError, f"rank {victim}...killed by signal 9" if rank == 0 or victim == 0 else "received errors...killed by signal 9",
+                              lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=60)))
+                assert time.monotonic() - start < 10
+                time.sleep(0.5)  # the others are to be told by this rank
+                os._exit(7)
+            with self.subTest(victim=victim):
+                self.run_ranks(3, run, expect_codes=[-signal.SIGKILL if rank == victim else 7 for rank in range(3)])
+
     def test_a_dead_peer_ends_the_backward_of_ddp(self):
         """Where C++ waits for the futures of works, and looks into them."""
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks

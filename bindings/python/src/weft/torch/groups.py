@@ -189,7 +189,7 @@ def make_backend(store: Any, rank: int, size: int, timeout: datetime.timedelta, 
         comm = Communicator.from_store(StoreOfTorch(dist.PrefixStore("weft/", store)), rank, size, name=name, timeout=seconds, init_timeout=seconds)
     except Error as error:
         raise explained(error) from None
-    barrier.join()
+    barrier.join(comm.failure)
     return kind(comm, store, barrier, timeout)
 
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 
+from weft.core.errors import Error, Result
 from weft.torch.stores import comes
 
 _PREFIX = "weft/monitored/"
@@ -18,12 +20,14 @@ class MonitoredBarrier:
     def __init__(self, store: Any, rank: int, size: int) -> None:
         """Before the group is made, of which nobody has its part before rank 0 has come to here."""
         self._store, self._rank, self._size, self._calls, self._life = store, rank, size, 0, ""
+        self._failure: Callable[[], Error | None] = lambda: None
         if rank == 0:
             self._life = secrets.token_hex(8)
             store.set(f"{_PREFIX}life", self._life)
 
-    def join(self) -> None:
-        """As soon as the group is made."""
+    def join(self, failure: Callable[[], Error | None]) -> None:
+        """As soon as the group is made. `failure` is why it has ended."""
+        self._failure = failure
         self._life = self._life or self._store.get(f"{_PREFIX}life").decode()
 
     def __call__(self, timeout: float, wait_all_ranks: bool = False) -> None:
@@ -33,7 +37,7 @@ class MonitoredBarrier:
         name = f"{_PREFIX}{self._life}/{self._calls}/"
         if self._rank != 0:
             self._store.set(f"{name}{self._rank}", "")
-            why = self._answer(name) if comes(self._store, f"{name}all", timeout) else _SEE_RANK_0
+            why = self._answer(name) if comes(self._store, f"{name}all", timeout, lambda: self._loss_of(0)) else self._loss_of(0) or _SEE_RANK_0
             if why:
                 raise RuntimeError(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. {why}")
             return
@@ -56,6 +60,11 @@ class MonitoredBarrier:
             self._store.delete_key(f"{name}answered")
         return why
 
+    def _loss_of(self, rank: int) -> str:
+        """How that rank has ended, if the group has ended by it."""
+        failure = self._failure()
+        return str(failure) if failure is not None and failure.code is Result.PEER_LOST and failure.rank == rank else ""
+
     def _collect(self, name: str, timeout: float, wait_all_ranks: bool) -> None:
         """Rank 0: all others, or RuntimeError."""
         end = time.monotonic() + timeout
@@ -65,7 +74,11 @@ class MonitoredBarrier:
             if left <= 0 and not missing:
                 raise RuntimeError(f"Rank 0 timed out in monitoredBarrier after {timeout * 1000:.0f} ms. "
                                    f"The ranks from {rank} on were not asked after.")
-            if not comes(self._store, f"{name}{rank}", left):
+            if not comes(self._store, f"{name}{rank}", left, lambda rank=rank: self._loss_of(rank)):  # type: ignore[misc]
+                loss = self._loss_of(rank)
+                if loss:
+                    self._store.set(f"{name}all", loss)
+                    raise RuntimeError(f"Rank {rank} failed to pass monitoredBarrier: {loss}")
                 missing.append(rank)
                 if not wait_all_ranks:
                     break
