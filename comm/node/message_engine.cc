@@ -108,8 +108,11 @@ void MessageEngine::ForEach(Visit&& visit) const {
 }
 
 void MessageEngine::End(MessageOperation& operation, const absl::Status& found) {
-  const absl::Status status =
-      WithOperation(found, MessageName(operation.message()), /*sequence=*/-1);
+  absl::Status failure;
+  if (!found.ok()) {
+    failure = WithOperation(found, MessageName(operation.message()), /*sequence=*/-1);
+  }
+  const absl::Status& status = found.ok() ? found : failure;
   if (std::exchange(shows_wait_, false)) ClearLongMessageWait(state_);
   if (status.ok() && operation.message().sender != nullptr) {
     *operation.message().sender = operation.source;
