@@ -93,7 +93,9 @@ class CheckpointProgramTest(unittest.TestCase):
 
     def test_asked_to_end_at_any_moment(self):
         steps = 200
+        began = time.monotonic()
         self.run_it("whole", steps=steps)
+        took = time.monotonic() - began
         whole = self.figures("whole")
         rounds = 50 if _ALL_CASES else 4
         stopped_early = 0
@@ -105,7 +107,7 @@ class CheckpointProgramTest(unittest.TestCase):
             ranks = {}
             while len(ranks) < 3 and time.monotonic() < deadline:
                 ranks = ranks_of(process.pid)
-            time.sleep(self.random.uniform(0.05, 0.6))
+            time.sleep(self.random.uniform(0.02, 0.7 * took))
             which, number = self.random.choice(((signal.SIGTERM, 143), (signal.SIGINT, 130)))
             try:
                 os.kill(self.random.choice(sorted(ranks.values())), which)
