@@ -139,9 +139,12 @@ class Failures(JaxTest):
         except KeyboardInterrupt:
             say("interrupted", time.monotonic())
             world.abort("interrupted")      # JAX may still have it under way
+        open(__file__ + ".aborted", "w").close()
         time.sleep(2)
     else:
-        time.sleep(1.5)
+        end = time.monotonic() + 20
+        while not os.path.exists(__file__ + ".aborted") and time.monotonic() < end:
+            time.sleep(0.01)
         say("error", time.monotonic(), failure(lambda: step(small))[0])
         """)
         pid = int(job.wait_for(1, "ready")[0].split()[-1])

@@ -190,6 +190,7 @@ class Groups(TorchRanksTest):
                     dist.monitored_barrier()
                 dist.barrier()
                 assert dist.distributed_c10d._get_default_store().num_keys() <= counted, "keys are left"
+                dist.barrier()  # before the next group has keys there
                 dist.destroy_process_group()
         self.run_ranks(2, run, backend=None)
 
