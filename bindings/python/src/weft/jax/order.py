@@ -18,28 +18,29 @@ from typing import Any
 from weft.jax.versions import Primitive, ad, apply_primitive, batching, effects, jnp, mlir, register_effect
 
 
-class _Ordered(effects.Effect):  # type: ignore[misc]
+class _Effect(effects.Effect):  # type: ignore[misc]
+    """All of a class are one effect."""
+
+    text: str
+
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
 
     def __hash__(self) -> int:
-        return hash(_Ordered)
+        return hash(type(self))
 
     def __str__(self) -> str:
-        return "weft"
+        return self.text
 
 
-class _Kept(effects.Effect):  # type: ignore[misc]
+class _Ordered(_Effect):
+    text = "weft"
+
+
+class _Kept(_Effect):
     """Of what programs of tangents are not to lose although nothing depends on it: peers take part in its transpose."""
 
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(_Kept)
-
-    def __str__(self) -> str:
-        return "weft, kept"
+    text = "weft, kept"
 
 
 register_effect(_Ordered, ordered=True)

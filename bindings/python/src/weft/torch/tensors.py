@@ -25,9 +25,9 @@ Memory = tuple[int, int, int]  # address, weft's element type, count of its elem
 
 def of(tensor: Tensor) -> Memory:
     """Of a tensor that is only moved; types that weft has not are bytes to it."""
-    known = DTYPES.get(tensor.dtype)
-    if not tensor.is_cpu or not tensor.is_contiguous() or tensor.is_neg() or ((known is None or known[1] > 1) and tensor.is_conj()):
+    if not tensor.is_cpu or not tensor.is_contiguous() or not is_resolved(tensor):
         raise _refused(tensor)
+    known = DTYPES.get(tensor.dtype)
     if known is None:
         return tensor.data_ptr(), DType.UINT8, tensor.nbytes
     return tensor.data_ptr(), known[0], tensor.numel() * known[1]
