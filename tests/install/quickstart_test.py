@@ -1,4 +1,4 @@
-"""The programs in docs/quickstart.md compile against the build tree and print what the page says they print."""
+"""The programs in docs/quickstart.md, and the first one in README.md, compile against the build tree and print what the pages show."""
 import subprocess
 
 from page_blocks import blocks
@@ -7,14 +7,24 @@ from page_test_case import PageTestCase, main
 _DEADLINE_S = 60
 
 
-class Quickstart(PageTestCase):
-    page_name = "quickstart.md"
-
+class ProgramsTestCase(PageTestCase):
     def check_output(self, command, expected):
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         # Ranks print when they like.
         self.assertEqual(sorted(expected.splitlines()), sorted(done.stdout.splitlines()))
+
+
+class Readme(ProgramsTestCase):
+    page_name = "../README.md"
+
+    def test_program_in_c(self):
+        program = self.compiled(blocks(self.page, "c")[0])
+        self.check_output([self.build / "bin" / "weftrun", "-n", "2", program], blocks(self.page, "text")[0])
+
+
+class Quickstart(ProgramsTestCase):
+    page_name = "quickstart.md"
 
     def test_first_program_in_c(self):
         source = blocks(self.page, "c")[0]

@@ -1,5 +1,4 @@
-"""The programs of docs/torch.md, as 2 ranks, and what they show."""
-import re
+"""The programs of docs/torch.md, and the one of README.md, as 2 ranks, and what they show."""
 import sys
 import unittest
 
@@ -7,13 +6,16 @@ import torch_ranks
 from torch_ranks import ranks
 
 _DOCUMENT = torch_ranks.ROOT / "docs" / "torch.md"
+_README = torch_ranks.ROOT / "README.md"
 
 
 class Document(ranks.RanksTest):
     def test_programs(self):
-        found = re.findall(r"^```python\n(.*?)^```$\n+```text\n(.*?)^```$", _DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+        found = [program for program in ranks.programs_of(_DOCUMENT) if program[1]]
         self.assertGreaterEqual(len(found), 2)
-        for code, shown in found:
+        of_readme = [program for program in ranks.programs_of(_README) if "torch" in program[0]]
+        self.assertEqual(1, len(of_readme))
+        for code, shown in found + of_readme:
             with self.subTest(code):
                 self.assertEqual(sorted(shown.splitlines()), self.run_ranks(2, code, start=""))
 
