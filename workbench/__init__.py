@@ -1,0 +1,1 @@
+"""What ./dev and .ci/gate.py are made of; see README.md."""
