@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -15,6 +20,31 @@ namespace weft {
 namespace {
 
 constexpr size_t kFailureTextMax = 16 << 10;
+// The first line of what a rank leaves that could write, but has no group any more: then rank, pid, signal and exit code of the culprit.
+constexpr std::string_view kAbortedPrefix = "aborted ";
+
+// What other ranks are told of `failure`.
+std::string FailureText(const absl::Status& failure) {
+  if (ResultOf(failure) != WEFT_ABORTED) return std::string(FromAbsl(failure.message()));
+  const ErrorFields fields = FieldsOf(failure);
+  return StrCat(kAbortedPrefix, fields.rank, " ", fields.pid, " ", fields.signal, " ",
+                fields.exit_code, "\n", FromAbsl(failure.message()));
+}
+
+// The error of a save that `rank` has given up, if FailureText() says that, not that `rank` could not write.
+std::optional<absl::Status> AbortedBy(int rank, std::string_view text) {
+  if (text.substr(0, kAbortedPrefix.size()) != kAbortedPrefix) return std::nullopt;
+  const std::vector<std::string> lines =
+      absl::StrSplit(ToAbsl(text.substr(kAbortedPrefix.size())), absl::MaxSplits('\n', 1));
+  const std::vector<std::string> numbers = absl::StrSplit(lines[0], ' ');
+  ErrorFields fields;
+  if (lines.size() != 2 || numbers.size() != 4 || !absl::SimpleAtoi(numbers[0], &fields.rank) ||
+      !absl::SimpleAtoi(numbers[1], &fields.pid) || !absl::SimpleAtoi(numbers[2], &fields.signal) ||
+      !absl::SimpleAtoi(numbers[3], &fields.exit_code)) {
+    return std::nullopt;
+  }
+  return MakeError(WEFT_ABORTED, fields, StrCat("rank ", rank, " gave up: ", lines[1]));
+}
 
 absl::Status MakeDirectories(Files& files, const CheckpointPlace& place) {
   WEFT_RETURN_IF_ERROR(files.MakeDirectory(place.root));
@@ -114,8 +144,8 @@ absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapsho
 void ReportFailure(Files& files, const CheckpointPlace& place, const absl::Status& failure) {
   absl::Status reported = MakeDirectories(files, place);
   if (reported.ok()) {
-    reported = WriteFileAtomically(files, place.PathOf(FailureName(place.rank)),
-                                   FromAbsl(failure.message()));
+    reported =
+        WriteFileAtomically(files, place.PathOf(FailureName(place.rank)), FailureText(failure));
   }
   if (!reported.ok()) {
     LogDebug("checkpoint: that rank ", place.rank,
@@ -126,6 +156,9 @@ void ReportFailure(Files& files, const CheckpointPlace& place, const absl::Statu
 absl::Status FailureOf(Files& files, const CheckpointPlace& place, int rank) {
   const auto text = ReadWholeFile(files, place.PathOf(FailureName(rank)), kFailureTextMax);
   if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  if (text.ok()) {
+    if (std::optional<absl::Status> aborted = AbortedBy(rank, *text)) return *std::move(aborted);
+  }
   return MakeError(WEFT_SYSTEM_ERROR, {.rank = rank},
                    StrCat("rank ", rank, " could not save: ",
                           text.ok() ? std::string_view(*text) : FromAbsl(text.status().message())));

@@ -36,7 +36,8 @@ absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapsho
 
 // Leaves a word of it in the directory, as well as can be, so that the others need not wait until the deadline.
 void ReportFailure(Files& files, const CheckpointPlace& place, const absl::Status& failure);
-// What that rank has left: Ok if there is nothing; else "rank 3 could not save: ...".
+// What that rank has left: Ok if there is nothing; SYSTEM_ERROR, "rank 3 could not save: ..."; or ABORTED with the culprit if that rank could
+// save, but gave up because its group has ended: then the others have no worse reason than that one.
 absl::Status FailureOf(Files& files, const CheckpointPlace& place, int rank);
 
 }  // namespace weft

@@ -126,12 +126,11 @@ absl::Status WaitForCommit(Files& files, Patience& patience, const CheckpointPla
   return DeadlineError(place, settings, "rank 0 had not seen the parts of all ranks");
 }
 
-absl::Status WriteOwn(Files& files, Patience& patience, const CheckpointPlace& place,
-                      Snapshot& snapshot, int64_t deadline_ns) {
+absl::Status WriteOwn(Files& files, const CheckpointPlace& place, Snapshot& snapshot) {
   WEFT_RETURN_IF_ERROR(BeginCheckpoint(files, place));
   WEFT_RETURN_IF_ERROR(WriteRank(files, place, snapshot));
   snapshot.holds.clear();
-  return place.rank == 0 ? absl::OkStatus() : WaitForSign(files, patience, place, deadline_ns);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -139,17 +138,18 @@ absl::Status WriteOwn(Files& files, Patience& patience, const CheckpointPlace& p
 absl::Status RunSave(Files& files, Patience& patience, const CheckpointPlace& place,
                      Snapshot& snapshot, const SaveSettings& settings) {
   const int64_t deadline_ns = Later(patience.NowNs(), settings.timeout_ns);
-  absl::Status status = WriteOwn(files, patience, place, snapshot, deadline_ns);
-  if (status.ok()) {
-    status = place.rank == 0 ? CommitAll(files, patience, place, settings, deadline_ns)
-                             : WaitForCommit(files, patience, place, settings, deadline_ns);
-    if (!status.ok() && place.rank != 0) return status;
+  absl::Status status = WriteOwn(files, place, snapshot);
+  if (status.ok() && place.rank != 0) {
+    // From here on an error is no failure of this rank, whose part is there: the others need not hear of it.
+    WEFT_RETURN_IF_ERROR(WaitForSign(files, patience, place, deadline_ns));
+    return WaitForCommit(files, patience, place, settings, deadline_ns);
   }
+  if (status.ok()) status = CommitAll(files, patience, place, settings, deadline_ns);
   if (!status.ok()) {
     ReportFailure(files, place, status);
     return status;
   }
-  if (place.rank == 0) RemoveOutdated(files, place, settings.retention);
+  RemoveOutdated(files, place, settings.retention);
   return absl::OkStatus();
 }
 

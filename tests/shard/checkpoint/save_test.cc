@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -10,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "shard/checkpoint/catalog.h"
 #include "shard/checkpoint/checkpoint_names.h"
+#include "shard/checkpoint/save_run.h"
 #include "shard/checkpoint/saved_checkpoint.h"
 #include "tests/shard/checkpoint/made_up_state.h"
 #include "tests/sim/sim_files.h"
@@ -160,6 +162,54 @@ TEST(CheckpointSave, ARankThatDoesNotComeIsNamedAtTheDeadline) {
   absl::Status saved = alone.Save(files, "/c", {.step = 1});
   EXPECT_FALSE(saved.ok());
   EXPECT_THAT(std::string(saved.message()), HasSubstr("no rank has written element"));
+}
+
+// What a rank of three does, whose group has ended by the loss of rank 2, or does not know of it yet.
+class LosingPatience : public Patience {
+ public:
+  explicit LosingPatience(absl::Status over) : over_(std::move(over)) {}
+
+  int64_t NowNs() override { return now_ns_ += 1'000'000; }
+
+  void PauseUntil(int64_t time_ns) override { now_ns_ = time_ns; }
+
+  absl::Status Over() override { return over_; }
+
+ private:
+  const absl::Status over_;
+  int64_t now_ns_ = 0;
+};
+
+// Whoever knows first: no rank that could write is one that could not, neither for itself nor for the others.
+TEST(CheckpointSave, TheLossOfARankIsTheCauseOnAllRanks) {
+  const MadeUpModel model(7);
+  const absl::Status lost =
+      MakeError(WEFT_PEER_LOST, {.rank = 2, .pid = 4711, .signal = 9}, "rank 2 is lost");
+  const auto save = [&](Files& files, int rank, const absl::Status& over) {
+    MadeUpState state(model, rank, 3, 0);
+    absl::StatusOr<Snapshot> snapshot = TakeSnapshot({{"", &state}}, {});
+    EXPECT_TRUE(snapshot.ok()) << snapshot.status();
+    LosingPatience patience(over);
+    return RunSave(files, patience,
+                   {.root = "/c", .name = {.step = 1}, .job = 1, .rank = rank, .ranks = 3},
+                   *snapshot, {.timeout_ns = 3'600'000'000'000});
+  };
+  const auto expect_loss = [](const absl::Status& saved) {
+    EXPECT_EQ(ResultOf(saved), WEFT_ABORTED) << saved;
+    const ErrorFields fields = FieldsOf(saved);
+    EXPECT_EQ(fields.rank, 2);
+    EXPECT_EQ(fields.pid, 4711);
+    EXPECT_EQ(fields.signal, 9);
+    EXPECT_THAT(std::string(saved.message()), HasSubstr("rank 2 is lost"));
+  };
+  for (const int first : {0, 1}) {
+    SimFiles files;
+    expect_loss(save(files, first, lost));
+    EXPECT_THAT(Names(files, "/c/step-00000001"), Contains(RecordName(first)));
+    EXPECT_THAT(Names(files, "/c/step-00000001"), Not(Contains("failed-00001")));
+    // Rank 1 is told by rank 0; rank 0, which nobody tells, finds out by itself, not that rank 1 could not save.
+    expect_loss(save(files, 1 - first, first == 0 ? absl::OkStatus() : lost));
+  }
 }
 
 TEST(CheckpointSave, AnotherModelIsRefusedByTheFirstTensorThatDiffers) {
