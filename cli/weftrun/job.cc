@@ -5,30 +5,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 #include <vector>
 
 #include <poll.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
-#include "cli/weftrun/rank_process.h"
 
 namespace weft {
 namespace {
-
-// "ranks 0, 2".
-std::string StillRunning(const std::deque<Rank>& ranks) {
-  std::string list;
-  for (const Rank& rank : ranks) {
-    if (!rank.exit.has_value()) list += StrCat(list.empty() ? "" : ", ", rank.Label());
-  }
-  return StrCat(list.find(',') == std::string::npos ? "rank " : "ranks ", list);
-}
 
 // What to do about ranks that have ended since the last look. One that was asked to end says most, for then the job is; a crash
 // explains more than the exit of one that noticed it.
@@ -43,14 +33,9 @@ Job::Job(const RunOptions& options, JobPlan plan, Signals* signals, ProcessGuard
     : options_(options),
       plan_(std::move(plan)),
       signals_(signals),
-      guard_(guard),
       sinks_(sinks),
-      agents_(agents) {}
-
-Job::~Job() {
-  SignalAll(SIGKILL, /*groups=*/true);
-  ReapAll();
-}
+      agents_(agents),
+      ranks_(options, *signals, guard, sinks) {}
 
 absl::Status Job::Start() {
   if (!options_.log_dir.empty() && mkdir(options_.log_dir.c_str(), 0777) != 0 && errno != EEXIST) {
@@ -58,7 +43,7 @@ absl::Status Job::Start() {
   }
   if (agents_ == nullptr) {
     WEFT_RETURN_IF_ERROR(StartStore());
-    return StartRanks();
+    return ranks_.StartAll(plan_);
   }
   agents_->BeginRound(plan_.restart);
   absl::Status met = AwaitOtherNodes();
@@ -72,13 +57,13 @@ absl::Status Job::Start() {
     return EndBeforeTheStart(std::move(met), 128 + last_signal_, reason);
   }
   plan_.place = agents_->place();
-  absl::Status started = StartRanks();
+  absl::Status started = ranks_.StartAll(plan_);
   if (started.ok()) return started;
   return EndBeforeTheStart(std::move(started), 1, StrCat(self, " could not start its ranks"));
 }
 
 absl::Status Job::EndBeforeTheStart(absl::Status why, int exit_code, std::string reason) {
-  SignalAll(SIGKILL, /*groups=*/true);
+  ranks_.Signal(SIGKILL);
   agents_->SayFailed({.exit_code = exit_code, .reason = std::move(reason)});
   AgreeOnTheEnd();
   LingerForOtherNodes();
@@ -87,7 +72,7 @@ absl::Status Job::EndBeforeTheStart(absl::Status why, int exit_code, std::string
 
 // The ranks of all nodes start together, so that none meets one of the round before.
 absl::Status Job::AwaitOtherNodes() {
-  const int64_t say_ns = MonotonicNs() + kSayWaitingNs;
+  const int64_t say_ns = MonotonicNs() + EndLadder::kSayWaitingNs;
   bool said = false;
   while (!agents_->may_start() && agents_->failure().ok() && !agents_->verdict().has_value() &&
          last_signal_ == 0) {
@@ -104,14 +89,6 @@ absl::Status Job::AwaitOtherNodes() {
                    StrCat(SignalName(last_signal_), " while waiting for ", agents_->Missing()));
 }
 
-absl::Status Job::StartRanks() {
-  WEFT_ASSIGN_OR_RETURN(binding_, BindRanks(options_));
-  for (int local_rank = 0; local_rank < options_.ranks_per_node; ++local_rank) {
-    WEFT_RETURN_IF_ERROR(StartRank(local_rank, /*rank_restart=*/0));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Job::StartStore() {
   store_ = std::make_unique<StoreServer>(
       SystemSeams(), StoreServerOptions{.secret = plan_.secret,
@@ -122,53 +99,21 @@ absl::Status Job::StartStore() {
                   StrCat("opening the job's store at ", plan_.store.ToString(), ": "));
 }
 
-absl::Status Job::StartRank(int local_rank, int rank_restart) {
-  Rank rank;
-  rank.rank = plan_.place.first_rank + local_rank;
-  rank.local_rank = local_rank;
-  rank.restart = rank_restart;
-  std::string log_path;
-  if (!options_.log_dir.empty()) {
-    log_path = StrCat(options_.log_dir, "/rank", rank.rank);
-    const int restart = plan_.restart + rank_restart;
-    if (restart > 0) log_path += StrCat(".restart", restart);
-  }
-  WEFT_ASSIGN_OR_RETURN(rank.output, RankOutput::Open(rank.rank, log_path, sinks_));
-  RankSpec spec;
-  spec.rank = rank.rank;
-  spec.program = options_.program;
-  spec.variables = plan_.VariablesOf(local_rank, rank_restart, options_);
-  const RankPlace& place = binding_[static_cast<size_t>(local_rank)];
-  spec.defaults = DefaultVariables(place.cpus.count(), place.ranks);
-  if (options_.bind.has_value()) spec.cpus = place.cpus;
-  // Of a launcher around weftrun; here they would claim a store, or a group, that does not exist.
-  spec.unset = {"TORCHELASTIC_USE_AGENT_STORE", "WEFT_JOB_SECRET_FILE", "WEFT_JOIN"};
-  spec.stdout_fd = rank.output->child_end(0);
-  spec.stderr_fd = rank.output->child_end(1);
-  spec.secret_fd = plan_.secret_fd.get();
-  spec.signal_mask = signals_->original_mask();
-  WEFT_ASSIGN_OR_RETURN(rank.pid, SpawnRank(spec));
-  guard_->Add(rank.pid);
-  rank.oom_kills = OomKills("", std::to_string(rank.pid));
-  rank.output->CloseChildEnds();
-  ranks_.push_back(std::move(rank));
-  return absl::OkStatus();
-}
-
 JobResult Job::Run() {
-  while (!AllExited()) {
-    Turn(std::min({phase_end_ns_, say_waiting_ns_, elastic_.give_up_ns()}));
+  while (!ranks_.AllExited()) {
+    Turn(std::min(ladder_.wake_ns(), elastic_.give_up_ns()));
     NoteJoined();
     ObserveExits();
     GiveUpNewcomers();
     HeedOtherNodes();
-    Escalate();
+    NoteBrokenOutput();
+    ladder_.Climb();
   }
   DrainOutput();
   AwaitAllDone();
   AgreeOnTheEnd();
   LingerForOtherNodes();
-  ReapAll();
+  ranks_.Reap();
   Report();
   FlushSinks();
   return Result();
@@ -177,8 +122,7 @@ JobResult Job::Run() {
 // One round of the loop: waits for something to do until `wake_ns` and does it.
 void Job::Turn(int64_t wake_ns) {
   std::vector<pollfd> items = {{signals_->fd(), POLLIN, 0}};
-  for (const Rank& rank : ranks_)
-    rank.output->AddPollItems(&items);
+  ranks_.AddPollItems(&items);
   for (const OutputSink* sink : {sinks_.out, sinks_.err}) {
     if (sink->pending()) items.push_back({sink->fd(), POLLOUT, 0});
   }
@@ -204,32 +148,21 @@ void Job::Turn(int64_t wake_ns) {
     LogError("the loop of weftrun: ", FromAbsl(SystemError(errno, "poll").message()));
   }
   HandleSignals();
-  for (Rank& rank : ranks_)
-    rank.output->Read();
+  ranks_.ReadOutput();
   sinks_.out->Flush();
   sinks_.err->Flush();
   if (store() != nullptr) store()->Step();
   if (agents_ != nullptr) agents_->Step();
 }
 
-bool Job::AllExited() const {
-  return std::all_of(ranks_.begin(), ranks_.end(),
-                     [](const Rank& r) { return r.exit.has_value(); });
-}
-
-bool Job::AllFinished() const {
-  return std::all_of(ranks_.begin(), ranks_.end(),
-                     [](const Rank& r) { return r.output->Finished(); });
-}
-
 void Job::ObserveExits() {
   Rank* culprit = nullptr;
   std::vector<Rank*> lost;
-  for (Rank& rank : ranks_) {
+  for (Rank& rank : ranks_.processes()) {
     if (rank.exit.has_value()) continue;
     rank.exit = PeekExit(rank.pid);
     if (!rank.failed()) continue;
-    if (rank.exit->signal == SIGKILL && phase_ != Phase::kKill)
+    if (rank.exit->signal == SIGKILL && !ladder_.killed())
       rank.exit->oom_kills = rank.oom_kills.Since();
     if (MayLose(rank)) {
       lost.push_back(&rank);
@@ -246,13 +179,12 @@ void Job::ObserveExits() {
 bool Job::MayLose(const Rank& rank) const {
   if (rank.waiting()) return true;
   if (rank.exit->asked()) return false;
-  return options_.elastic && phase_ == Phase::kRunning && first_ending_.none() &&
-         elastic_.EnoughLeft();
+  return options_.elastic && ladder_.idle() && first_ending_.none() && elastic_.EnoughLeft();
 }
 
 void Job::NoteLost(Rank& rank, bool may_start) {
   rank.lost = true;
-  if (phase_ != Phase::kRunning || !first_ending_.none()) return;
+  if (!ladder_.idle() || !first_ending_.none()) return;
   const bool again = may_start && elastic_.TakeRestart();
   Say(elastic_.LostText(rank, again));
   if (again) StartAgain(rank);
@@ -261,7 +193,7 @@ void Job::NoteLost(Rank& rank, bool may_start) {
 void Job::StartAgain(const Rank& lost) {
   // What it left running would be in the way of the new process: it may hold ports and memory.
   kill(-lost.pid, SIGKILL);
-  const absl::Status started = StartRank(lost.local_rank, lost.restart + 1);
+  const absl::Status started = ranks_.Start(plan_, lost.local_rank, lost.restart + 1);
   if (started.ok()) return;
   Say(StrCat("rank ", lost.rank,
              " stays lost, it cannot be started again: ", FromAbsl(started.message())));
@@ -278,17 +210,17 @@ void Job::NoteJoined() {
 
 // After the exits were looked at: the last one of the others may be among them.
 void Job::GiveUpNewcomers() {
-  if (phase_ != Phase::kRunning && phase_ != Phase::kStopping) return;
+  if (!ladder_.idle() && !ladder_.stopping()) return;
   const std::vector<const Rank*> given_up = elastic_.TakeGivenUp(MonotonicNs());
   for (const Rank* rank : given_up)
     Say(StrCat(rank->WithPid(), " waited to join, but all others have ended"));
-  if (!given_up.empty()) Enter(Phase::kGrace, 0);
+  if (!given_up.empty()) ladder_.EndAfter(0);
 }
 
 void Job::NoteFirstFailure(Rank& rank) {
   // Something on another node was first.
   if (agents_ != nullptr && (agents_->verdict().has_value() || !agents_->failure().ok())) return;
-  first_ending_.Note(rank, /*look=*/phase_ == Phase::kRunning);
+  first_ending_.Note(rank, /*look=*/ladder_.idle());
   const bool asked = first_ending_.asked();
   if (agents_ != nullptr) {
     agents_->SayFailed(
@@ -297,80 +229,22 @@ void Job::NoteFirstFailure(Rank& rank) {
          .asked = asked,
          .reason = first_ending_.Text(StrCat(" on node ", options_.node_rank), /*pids=*/false)});
   }
-  if (AllExited() || phase_ != Phase::kRunning) return;
+  if (ranks_.AllExited() || !ladder_.idle()) return;
   Say(StrCat(first_ending_.Text("", /*pids=*/true), "; the others have ",
-             asked ? options_.stop_grace_s : kGraceNs / 1'000'000'000, " s to end by themselves"));
-  if (asked) return EnterStop(Phase::kStopping);
-  Enter(Phase::kGrace, kGraceNs);
+             asked ? options_.stop_grace_s : EndLadder::kGraceNs / 1'000'000'000,
+             " s to end by themselves"));
+  if (asked) return ladder_.AwaitStop();
+  ladder_.EndAfter(EndLadder::kGraceNs);
 }
 
-// The ranks may be saving what they have.
-void Job::EnterStop(Phase phase) {
-  Enter(phase, int64_t{options_.stop_grace_s} * 1'000'000'000);
-  say_waiting_ns_ = MonotonicNs() + kSayWaitingNs;
-}
-
-void Job::Enter(Phase phase, int64_t stay_ns) {
-  phase_ = phase;
-  say_waiting_ns_ = INT64_MAX;
-  phase_end_ns_ = stay_ns == INT64_MAX ? INT64_MAX : MonotonicNs() + stay_ns;
-}
-
-void Job::Escalate() {
-  if (sinks_.out->broken() && phase_ == Phase::kRunning) {
-    last_signal_ = SIGPIPE;
-    Say(sinks_.out->error() == EPIPE
-            ? "the reader of the output has gone; ending the ranks"
-            : StrCat(FromAbsl(SystemError(sinks_.out->error(), "writing the output").message()),
-                     "; ending the ranks"));
-    Enter(Phase::kGrace, 0);
-  }
-  if (MonotonicNs() < phase_end_ns_) {
-    if (MonotonicNs() < say_waiting_ns_ || AllExited()) return;
-    say_waiting_ns_ = INT64_MAX;
-    return Say(StrCat("waiting for ", StillRunning(ranks_), " to end, ", options_.stop_grace_s,
-                      " s in all"));
-  }
-  if (phase_ == Phase::kStopping && !AllExited()) {
-    Say(StrCat("the ", options_.stop_grace_s, " s of --stop-grace are over; ending ",
-               StillRunning(ranks_)));
-  }
-  if (phase_ == Phase::kGrace || phase_ == Phase::kStopping) {
-    SignalAll(SIGTERM, /*groups=*/true);
-    SignalAll(SIGCONT, /*groups=*/true);  // stopped ones notice only then
-    Enter(Phase::kTerm, kTermNs);
-  } else if (phase_ == Phase::kKill) {
-    SayWhoIsLeft();
-    Enter(Phase::kKill, INT64_MAX);
-  } else if (phase_ == Phase::kTerm) {
-    KillAll("killing the ranks that SIGTERM did not end");
-  } else if (phase_ == Phase::kAsked) {
-    KillAll(StrCat("killing the ranks that ", SignalName(last_signal_), " did not end within ",
-                   options_.stop_grace_s, " s"));
-  }
-}
-
-void Job::KillAll(std::string_view why) {
-  Say(why);
-  SignalAll(SIGKILL, /*groups=*/true);
-  Enter(Phase::kKill, kKilledNs);
-}
-
-// The kernel ends a killed process when it lets go of it: not while a group of version 1 is frozen, nor before a system call
-// has come back from a device. Until then its pid and its memory are there, so it is waited for.
-void Job::SayWhoIsLeft() {
-  for (const Rank& rank : ranks_) {
-    if (rank.exit.has_value()) continue;
-    Say(StrCat(rank.WithPid(), " was killed and has not ended: it is ",
-               HoldText(ReadProcessState("", rank.pid)), "; waiting for it"));
-  }
-}
-
-// Unreaped processes keep their pid and group, so none of these numbers can belong to a stranger.
-void Job::SignalAll(int signal, bool groups) {
-  for (const Rank& rank : ranks_) {
-    if (rank.pid > 0) kill(groups ? -rank.pid : rank.pid, signal);
-  }
+void Job::NoteBrokenOutput() {
+  if (!sinks_.out->broken() || !ladder_.idle()) return;
+  last_signal_ = SIGPIPE;
+  Say(sinks_.out->error() == EPIPE
+          ? "the reader of the output has gone; ending the ranks"
+          : StrCat(FromAbsl(SystemError(sinks_.out->error(), "writing the output").message()),
+                   "; ending the ranks"));
+  ladder_.EndAfter(0);
 }
 
 void Job::HandleSignals() {
@@ -382,12 +256,12 @@ void Job::HandleSignals() {
         Suspend();
         break;
       case SIGCONT:
-        SignalAll(SIGCONT, /*groups=*/true);
+        ranks_.Signal(SIGCONT);
         break;
       case SIGUSR1:
       case SIGUSR2:
         // For the program alone: they end whatever did not ask for them.
-        SignalAll(signal, /*groups=*/false);
+        ranks_.SignalAlone(signal);
         break;
       default:
         HandleEndSignal(signal);
@@ -400,35 +274,34 @@ void Job::HandleSignals() {
 void Job::HandleEndSignal(int signal) {
   const int first = last_signal_;
   last_signal_ = signal;
-  if (++end_signals_ > 1 && phase_ != Phase::kKill) {
-    KillAll(StrCat("killing the ranks: ", SignalName(signal), " after ", SignalName(first)));
+  if (++end_signals_ > 1 && !ladder_.killed()) {
+    ladder_.Kill(StrCat("killing the ranks: ", SignalName(signal), " after ", SignalName(first)));
   } else if (end_signals_ == 1) {
-    SignalAll(signal, /*groups=*/true);
-    if (phase_ == Phase::kRunning) EnterStop(Phase::kAsked);
+    ranks_.Signal(signal);
+    if (ladder_.idle()) ladder_.Ask(signal);
   }
 }
 
 void Job::Suspend() {
-  SignalAll(SIGTSTP, /*groups=*/true);
+  ranks_.Signal(SIGTSTP);
   raise(SIGSTOP);
 }
 
 // Every rank has exited. What they started may still hold their pipes: it gets a moment, then goes.
 void Job::DrainOutput() {
   const int64_t deadline_ns = MonotonicNs() + kDrainNs;
-  while (!AllFinished() && MonotonicNs() < deadline_ns)
+  while (!ranks_.OutputFinished() && MonotonicNs() < deadline_ns)
     Turn(deadline_ns);
-  SignalAll(SIGKILL, /*groups=*/true);
+  ranks_.Signal(SIGKILL);
   const int64_t last_ns = MonotonicNs() + kDrainNs / 4;
-  while (!AllFinished() && MonotonicNs() < last_ns)
+  while (!ranks_.OutputFinished() && MonotonicNs() < last_ns)
     Turn(last_ns);
-  for (Rank& rank : ranks_)
-    rank.output->Close();
+  ranks_.CloseOutput();
 }
 
 // What other nodes say ends the ranks here too.
 void Job::HeedOtherNodes() {
-  if (agents_ == nullptr || phase_ != Phase::kRunning || !first_ending_.none()) return;
+  if (agents_ == nullptr || !ladder_.idle() || !first_ending_.none()) return;
   if (!agents_->failure().ok()) {
     Say(FromAbsl(agents_->failure().message()));
   } else if (agents_->verdict().has_value()) {
@@ -438,16 +311,17 @@ void Job::HeedOtherNodes() {
   }
   const bool asked = agents_->verdict().has_value() && agents_->verdict()->asked;
   Say(StrCat("the ranks of this node have ",
-             asked ? options_.stop_grace_s : kGraceNs / 1'000'000'000, " s to end by themselves"));
-  if (asked) return EnterStop(Phase::kStopping);
-  Enter(Phase::kGrace, kGraceNs);
+             asked ? options_.stop_grace_s : EndLadder::kGraceNs / 1'000'000'000,
+             " s to end by themselves"));
+  if (asked) return ladder_.AwaitStop();
+  ladder_.EndAfter(EndLadder::kGraceNs);
 }
 
 // The ranks of this node have ended well; those of other nodes may still fail.
 void Job::AwaitAllDone() {
   if (agents_ == nullptr || !first_ending_.none() || agents_->verdict().has_value()) return;
   agents_->SayDone();
-  const int64_t say_ns = MonotonicNs() + kSayWaitingNs;
+  const int64_t say_ns = MonotonicNs() + EndLadder::kSayWaitingNs;
   bool said = false;
   while (!agents_->verdict().has_value() && agents_->failure().ok() && last_signal_ == 0) {
     Turn(said ? INT64_MAX : say_ns);
@@ -487,8 +361,9 @@ void Job::LingerForOtherNodes() {
   // After a failure until the last of the ranks must have ended: the end of the store would hide from them what it was.
   const bool well = agents_->verdict().has_value() && agents_->verdict()->exit_code == 0;
   const bool asked = agents_->verdict().has_value() && agents_->verdict()->asked;
-  const int64_t grace_ns = asked ? int64_t{options_.stop_grace_s} * 1'000'000'000 : kGraceNs;
-  const int64_t deadline_ns = MonotonicNs() + (well ? kLingerNs : grace_ns + kTermNs);
+  const int64_t grace_ns =
+      asked ? int64_t{options_.stop_grace_s} * 1'000'000'000 : EndLadder::kGraceNs;
+  const int64_t deadline_ns = MonotonicNs() + (well ? kLingerNs : grace_ns + EndLadder::kTermNs);
   // A signal ends this wait, but for the one by which all were asked to end.
   const int heard = end_signals_;
   const auto bidden = [&] {
@@ -504,16 +379,6 @@ void Job::FlushSinks() {
   // As long as it takes, as with any program whose output nobody reads; a second signal ends it.
   while ((sinks_.out->pending() || sinks_.err->pending()) && end_signals_ < 2)
     Turn(INT64_MAX);
-}
-
-void Job::ReapAll() {
-  for (Rank& rank : ranks_) {
-    if (rank.pid <= 0) continue;
-    guard_->Remove(rank.pid);
-    while (waitpid(rank.pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
-    rank.pid = -1;
-  }
 }
 
 void Job::Report() {

@@ -6,20 +6,16 @@
 //   JobResult result = job.Run();
 //
 // On several nodes all begin when the weftruns of all have come, and a failure on one ends the ranks of all.
-// After a failure the others have kGraceNs to say what they saw, then get SIGTERM, and SIGKILL
+// After a failure the others have EndLadder::kGraceNs to say what they saw, then get SIGTERM, and SIGKILL
 // kTermNs later. They have options.stop_grace_s instead if the first rank that ended had been asked to, which it says by its exit code:
 // then they may be saving what they have, and there is no restart. A job that is asked to end itself (SIGINT, SIGTERM, SIGHUP) has as
 // long, then the ranks that are left get SIGKILL; asked again, it ends at once. All processes that a rank left in its process group are killed at the end.
 // With --elastic a rank that fails is lost: the others go on, while enough are left, and the job's end is theirs. As long as
 // there are restarts it is started again, alone, to join them; when they have ended and it has not, it gets SIGTERM and SIGKILL as above.
-// Ranks that ended stay unreaped until all have: their exit status can be read in /proc/<pid>/stat,
-// which is how a peer learns by what its neighbour died, and no pid is given away while one of us
-// might still signal it.
 //
 // Thread-safety: one thread. Owns the rank processes: none is left after Run() or the destructor.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,11 +23,12 @@
 #include "absl/status/status.h"
 #include "cli/weftrun/agents.h"
 #include "cli/weftrun/elastic_ranks.h"
+#include "cli/weftrun/end_ladder.h"
 #include "cli/weftrun/first_ending.h"
 #include "cli/weftrun/job_plan.h"
 #include "cli/weftrun/process_guard.h"
 #include "cli/weftrun/rank.h"
-#include "cli/weftrun/rank_binding.h"
+#include "cli/weftrun/ranks.h"
 #include "cli/weftrun/run_options.h"
 #include "cli/weftrun/signals.h"
 #include "comm/rendezvous/store_server.h"
@@ -45,19 +42,13 @@ struct JobResult {
 
 class Job {
  public:
-  static constexpr int64_t kGraceNs = 2'000'000'000;
-  static constexpr int64_t kTermNs = 5'000'000'000;
-  static constexpr int64_t kKilledNs =
-      5'000'000'000;  // then it is said what keeps a rank from ending
   static constexpr int64_t kDrainNs = 1'000'000'000;
   static constexpr int64_t kLingerNs = 30'000'000'000;
   static constexpr int64_t kTellNs = 10'000'000'000;
-  static constexpr int64_t kSayWaitingNs = 5'000'000'000;  // then it is said for whom this waits
 
   // `agents`: of a job on several nodes, else nullptr. It hosts the store.
   Job(const RunOptions& options, JobPlan plan, Signals* signals, ProcessGuard* guard,
       const Sinks& sinks, Agents* agents);
-  ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -66,18 +57,10 @@ class Job {
   JobResult Run();
 
  private:
-  // What comes next if the ranks do not end by themselves.
-  // kAsked: weftrun was asked to end; kStopping: a rank was.
-  enum class Phase { kRunning, kAsked, kStopping, kGrace, kTerm, kKill };
-
   absl::Status StartStore();
-  absl::Status StartRanks();
   absl::Status AwaitOtherNodes();
-  absl::Status StartRank(int local_rank, int rank_restart);
   void StartAgain(const Rank& lost);
   void Turn(int64_t wake_ns);
-  bool AllExited() const;
-  bool AllFinished() const;
   void NoteJoined();
   void ObserveExits();
   void GiveUpNewcomers();
@@ -86,13 +69,8 @@ class Job {
   void NoteFirstFailure(Rank& rank);
   void HandleSignals();
   void Suspend();
-  void Escalate();
-  void Enter(Phase phase, int64_t stay_ns);
-  void EnterStop(Phase phase);
-  void SignalAll(int signal, bool groups);
+  void NoteBrokenOutput();
   void HandleEndSignal(int signal);
-  void KillAll(std::string_view why);
-  void SayWhoIsLeft();
   void DrainOutput();
   void HeedOtherNodes();
   void AwaitAllDone();
@@ -104,7 +82,6 @@ class Job {
 
   bool last_round() const;
   void FlushSinks();
-  void ReapAll();
   void Report();
 
   void Say(std::string_view line);
@@ -113,19 +90,15 @@ class Job {
   const RunOptions& options_;
   JobPlan plan_;  // constant once the nodes have met
   Signals* const signals_;
-  ProcessGuard* const guard_;
   const Sinks sinks_;
   Agents* const agents_;
   std::unique_ptr<StoreServer> store_;  // unless agents_ has it
-  std::deque<Rank> ranks_;              // grows while others point into it
-  RankBinding binding_;                 // constant once the ranks start
-  ElasticRanks elastic_{options_, &ranks_};
-  FirstEnding first_ending_{&ranks_};
-  Phase phase_ = Phase::kRunning;
-  int64_t phase_end_ns_ = INT64_MAX;
-  int64_t say_waiting_ns_ = INT64_MAX;  // in kAsked and kStopping
-  int end_signals_ = 0;                 // that asked weftrun to end, so far
-  int last_signal_ = 0;                 // of these
+  Ranks ranks_;
+  EndLadder ladder_{options_, &ranks_, sinks_.err};
+  ElasticRanks elastic_{options_, &ranks_.processes()};
+  FirstEnding first_ending_{&ranks_.processes()};
+  int end_signals_ = 0;  // that asked weftrun to end, so far
+  int last_signal_ = 0;  // of these
 };
 
 }  // namespace weft
