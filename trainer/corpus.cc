@@ -1,19 +1,20 @@
-// The two sides must not share text, or the validation loss would show what was memorised: files go to a side whole, equal
-// files are dropped and common licences removed before the split. It must not depend on the machine either, so files are sorted
-// by name and a hash of the name decides.
+// The two sides must not share text, or the validation loss would show what was memorised: equal files are dropped and common
+// licences removed before the split. Whole files by a hash of their names would do if all were small. One large file would be
+// most of a side, whichever it went to, so large ones give both sides their share.
 #include "trainer/corpus.h"
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
+#include <numeric>
 #include <set>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "trainer/failure.h"
 #include "trainer/random.h"
@@ -24,8 +25,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kSharedFilesMin = 4;
-constexpr size_t kSharedBytesMin = 80;  // shorter comments are not licences
+constexpr size_t kSharedBytesMin = 60;  // of letters: shorter comments are not licences
 constexpr size_t kHeaderBytesMax = 8192;
+
+// A file validates or trains as a whole if it is no larger, and no larger than a twentieth of all bytes. So the choice of one
+// file moves a side by a twentieth at most, and hits the 13 percent between the least and the most that validate.
+constexpr size_t kWholeBytesMax = 64 << 10;
+constexpr size_t kWholePart = 20;
+constexpr size_t kHeldOutPart = 10;  // the share that validates is the tenth part
+constexpr size_t kLeastPercent = 2, kMostPercent = 15;
 
 uint64_t HashText(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -34,100 +42,53 @@ uint64_t HashText(std::string_view text) {
   return Mix(hash);
 }
 
-// All of a regular file: a FIFO would be waited for, and a device may have no end.
-std::string ReadFile(const fs::path& path, size_t bytes_max) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error) && !error) {
-    throw BadInput(
-        fmt::format("--data {} is neither a regular file nor a directory; name files or "
-                    "directories of text",
-                    path.string()));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  char buffer[65536];
-  while (file) {
-    file.read(buffer, sizeof(buffer));
-    text.append(buffer, size_t(file.gcount()));
-    if (text.size() > bytes_max) {
-      throw BadInput(fmt::format("--data: more than {} bytes of text with {}; name less of it",
-                                 kCorpusBytesMax, path.string()));
-    }
-  }
-  if (file.eof()) return text;
-  throw BadInput(fmt::format("--data: cannot read {}: {}", path.string(), std::strerror(errno)));
-}
-
-bool LooksLikeText(std::string_view text) {
-  return text.substr(0, 4096).find('\0') == std::string_view::npos;
-}
-
-// Files below `root` in a fixed order; hidden folders, build trees and run outputs are skipped.
-std::vector<fs::path> FilesBelow(const fs::path& root) {
-  std::vector<fs::path> found;
-  auto it = fs::recursive_directory_iterator(root, fs::directory_options::skip_permission_denied);
-  for (; it != fs::recursive_directory_iterator(); ++it) {
-    const std::string name = it->path().filename().string();
-    if (it->is_directory() && (name.starts_with(".") || name == "build" || name == "runs")) {
-      it.disable_recursion_pending();
-    } else if (it->is_regular_file() && !name.starts_with(".")) {
-      found.push_back(it->path());
-    }
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
 struct Loader {
   std::vector<TextFile> files;
   std::vector<CorpusSource> sources;
   size_t total_bytes = 0;
 
-  // `prefix` keeps equal relative names of two sources apart.
-  void Add(const fs::path& root, const std::vector<fs::path>& paths, const std::string& prefix) {
-    CorpusSource source{root.string()};
-    for (const fs::path& path : paths) {
-      std::string text = ReadFile(path, kCorpusBytesMax - total_bytes);
-      if (text.empty() || !LooksLikeText(text)) continue;
-      source.file_count++;
-      source.bytes += text.size();
-      total_bytes += text.size();
-      const fs::path relative = path == root ? path.filename() : path.lexically_relative(root);
-      files.push_back({prefix + relative.generic_string(), std::move(text)});
-    }
-    sources.push_back(source);
+  // `prefix` keeps names of what nobody has named apart.
+  void Add(const fs::path& root, TextFiles read, const std::string& prefix) {
+    total_bytes += read.bytes;
+    sources.push_back({root.string(), read.files.size(), read.bytes, read.passed_over});
+    for (TextFile& file : read.files)
+      files.push_back({prefix + file.name, std::move(file.text)});
   }
 
-  void AddPath(const fs::path& path) {
-    if (!fs::exists(path)) {
-      throw BadInput(fmt::format("--data {}: no such file or directory", path.string()));
-    }
-    Add(path, fs::is_directory(path) ? FilesBelow(path) : std::vector<fs::path>{path}, "");
-  }
+  void AddPath(const fs::path& path) { Add(path, ReadTextFiles(path, BytesLeft()), ""); }
 
   // The newest /usr/include/c++/<version>.
   void AddCompilerHeaders() {
-    const fs::path base = "/usr/include/c++";
     std::error_code ignored;
     std::pair<long, fs::path> newest{-1, {}};
-    for (const auto& entry : fs::directory_iterator(base, ignored)) {
-      const long version = std::strtol(entry.path().filename().c_str(), nullptr, 10);
-      if (entry.is_directory()) newest = std::max(newest, {version, entry.path()});
+    fs::directory_iterator entry("/usr/include/c++", ignored);
+    for (; !ignored && entry != fs::directory_iterator(); entry.increment(ignored)) {
+      const long version = std::strtol(entry->path().filename().c_str(), nullptr, 10);
+      if (fs::is_directory(entry->path(), ignored))
+        newest = std::max(newest, {version, entry->path()});
     }
-    if (newest.first >= 0) Add(newest.second, FilesBelow(newest.second), "c++/");
+    if (newest.first >= 0) AddPartOf(newest.second, "c++/", {});
   }
 
   // The source tree that the program was built in, if it is still there.
   void AddProject(const fs::path& program_directory) {
+    std::error_code ignored;
     fs::path root = program_directory;
-    for (int up = 0; up < 4 && !fs::exists(root / "include/weft/weft.h"); up++) {
+    for (int up = 0; up < 4 && !fs::exists(root / "include/weft/weft.h", ignored); up++) {
       root = root.parent_path();
     }
-    if (!fs::exists(root / "include/weft/weft.h")) return;
-    static const std::set<std::string> kEndings = {".h", ".hpp", ".cc", ".c", ".md", ".py"};
-    std::vector<fs::path> paths = FilesBelow(root);
-    std::erase_if(paths, [](const fs::path& p) { return !kEndings.contains(p.extension()); });
-    Add(root, paths, "weft/");
+    if (!fs::exists(root / "include/weft/weft.h", ignored)) return;
+    AddPartOf(root, "weft/", {".h", ".hpp", ".cc", ".c", ".md", ".py"});
+  }
+
+ private:
+  size_t BytesLeft() const { return kTextBytesMax - total_bytes; }
+
+  // Nobody has asked for all of these folders, so nobody is told what of them was passed over.
+  void AddPartOf(const fs::path& root, const std::string& prefix,
+                 const std::vector<std::string>& endings) {
+    Add(root, ReadTextFiles(root, BytesLeft(), endings), prefix);
+    sources.back().passed_over = {};
   }
 };
 
@@ -163,74 +124,112 @@ std::vector<std::pair<size_t, size_t>> HeaderComments(std::string_view text) {
   return found;
 }
 
-std::string Normalised(std::string_view comment) {
+// Letters of ASCII and every byte of other characters: what comments in any language are told apart by.
+std::string LettersOf(std::string_view comment) {
   std::string letters;
   for (const char c : comment) {
-    if (std::isalpha(uint8_t(c))) letters.push_back(char(std::tolower(uint8_t(c))));
+    const auto byte = uint8_t(c);
+    if (byte >= 0x80 || std::isalpha(byte)) letters.push_back(char(std::tolower(byte)));
   }
   return letters;
+}
+
+bool IsBlank(const TextFile& file) {
+  return std::ranges::all_of(file.text, [](char c) { return std::isspace(uint8_t(c)); });
+}
+
+// How many bytes of the end of each file validate; `files` in their order, all different.
+std::vector<size_t> HeldOutBytes(const std::vector<TextFile>& files) {
+  const size_t total =
+      std::accumulate(files.begin(), files.end(), size_t{0},
+                      [](size_t sum, const TextFile& file) { return sum + file.text.size(); });
+  std::vector<size_t> held_out(files.size(), 0);
+  std::vector<std::pair<uint64_t, size_t>> whole;  // hash of the name, index
+  size_t cut_bytes = 0, same_name = 0;
+  for (size_t i = 0; i < files.size(); i++) {
+    const size_t size = files[i].text.size();
+    same_name = i > 0 && files[i].name == files[i - 1].name ? same_name + 1 : 0;
+    if (size > kWholeBytesMax || size > total / kWholePart) {
+      // Rounded over all of them together, so that many short ones give something, too.
+      held_out[i] = (cut_bytes + size) / kHeldOutPart - cut_bytes / kHeldOutPart;
+      cut_bytes += size;
+    } else {
+      whole.emplace_back(Mix(HashText(files[i].name) + same_name), i);
+    }
+  }
+  size_t validation = cut_bytes / kHeldOutPart;
+  std::ranges::sort(whole);
+  for (const auto& [hash, i] : whole) {
+    const size_t size = files[i].text.size();
+    const bool too_few = validation * 100 < total * kLeastPercent;
+    const bool fits = (validation + size) * 100 <= total * kMostPercent;
+    if (!too_few && (hash >= UINT64_MAX / kHeldOutPart || !fits)) continue;
+    held_out[i] = size;
+    validation += size;
+  }
+  return held_out;
+}
+
+[[noreturn]] void ThrowNoText(const std::vector<std::string>& paths, const Corpus& corpus) {
+  std::vector<std::string> found;
+  for (const CorpusSource& source : corpus.sources) {
+    for (std::string& phrase : DescribePassedOver(source.passed_over))
+      found.push_back(std::move(phrase));
+  }
+  const size_t blank = corpus.blank_files;
+  if (blank > 0) found.push_back(fmt::format("{} blank file{}", blank, blank == 1 ? "" : "s"));
+  throw BadInput(
+      fmt::format("--data {}: found no text to learn from{}{}; name a file or directory of text",
+                  fmt::join(paths, " "), found.empty() ? "" : " but ", fmt::join(found, ", ")));
 }
 
 }  // namespace
 
 size_t RemoveSharedHeaders(std::vector<TextFile>& files, size_t files_min) {
+  const auto letters_at = [](const TextFile& file, const std::pair<size_t, size_t>& comment) {
+    return LettersOf(
+        std::string_view(file.text).substr(comment.first, comment.second - comment.first));
+  };
   std::map<std::string, size_t> uses;
   for (const TextFile& file : files) {
     std::set<std::string> seen;
-    for (const auto& [begin, end] : HeaderComments(file.text)) {
-      if (end - begin < kSharedBytesMin) continue;
-      seen.insert(Normalised(std::string_view(file.text).substr(begin, end - begin)));
+    for (const auto& comment : HeaderComments(file.text)) {
+      std::string letters = letters_at(file, comment);
+      if (letters.size() >= kSharedBytesMin) seen.insert(std::move(letters));
     }
-    for (const std::string& comment : seen)
-      uses[comment]++;
+    for (const std::string& letters : seen)
+      uses[letters]++;
   }
   size_t removed = 0;
   for (TextFile& file : files) {
     const auto comments = HeaderComments(file.text);
     for (auto it = comments.rbegin(); it != comments.rend(); ++it) {
-      const size_t length = it->second - it->first;
-      const auto found =
-          uses.find(Normalised(std::string_view(file.text).substr(it->first, length)));
+      const auto found = uses.find(letters_at(file, *it));
       if (found == uses.end() || found->second < files_min) continue;
-      file.text.erase(it->first, length);
-      removed += length;
+      file.text.erase(it->first, it->second - it->first);
+      removed += it->second - it->first;
     }
   }
   return removed;
 }
 
-bool IsValidationFile(std::string_view name) {
-  return HashText(name) % 10 == 0;
-}
-
 void SplitFiles(std::vector<TextFile> files, Corpus& corpus) {
-  std::ranges::sort(files, {}, &TextFile::name);
+  std::ranges::sort(files, {}, [](const TextFile& file) { return std::tie(file.name, file.text); });
   std::set<std::pair<uint64_t, size_t>> seen;
-  std::erase_if(files, [&](const TextFile& file) {
+  corpus.duplicate_files = std::erase_if(files, [&](const TextFile& file) {
     return !seen.emplace(HashText(file.text), file.text.size()).second;
   });
-  if (files.size() == 1) {
-    const std::string& text = files[0].text;
-    const size_t cut = text.size() - text.size() / 10;
-    corpus.train = text.substr(0, cut);
-    corpus.validation = text.substr(cut);
-    corpus.train_files = corpus.validation_files = 1;
-    corpus.split_inside = true;
-    return;
-  }
-  const auto hash = [](const TextFile& file) {
-    return HashText(file.name);
-  };
-  const size_t chosen = size_t(std::count_if(files.begin(), files.end(), [](const TextFile& file) {
-    return IsValidationFile(file.name);
-  }));
-  // With few files the hash may leave a side empty; then the file with the smallest hash validates.
-  const bool forced = chosen == 0 || chosen == files.size();
-  const std::string only = files.empty() ? "" : std::ranges::min_element(files, {}, hash)->name;
-  for (const TextFile& file : files) {
-    const bool held_out = forced ? file.name == only : IsValidationFile(file.name);
-    (held_out ? corpus.validation : corpus.train) += file.text;
-    (held_out ? corpus.validation_files : corpus.train_files)++;
+  const std::vector<size_t> held_out = HeldOutBytes(files);
+  for (size_t i = 0; i < files.size(); i++) {
+    std::string& text = files[i].text;
+    const size_t cut = text.size() - held_out[i];
+    corpus.train.append(text, 0, cut);
+    corpus.validation.append(text, cut);
+    const bool trains = cut > 0, validates = held_out[i] > 0;
+    (trains && validates ? corpus.cut_files
+     : validates         ? corpus.validation_files
+                         : corpus.train_files)++;
+    text = std::string();  // all of it may be gigabytes
   }
 }
 
@@ -244,21 +243,12 @@ Corpus LoadCorpus(const std::vector<std::string>& paths, const std::string& prog
       loader.AddPath(path);
     }
   }
-  if (loader.files.empty()) {
-    throw BadInput(fmt::format("--data {}: found no text to learn from; name a file or directory",
-                               paths.empty() ? "" : paths.front()));
-  }
   Corpus corpus;
   corpus.sources = loader.sources;
-  const size_t read = loader.files.size();
   corpus.licence_bytes = RemoveSharedHeaders(loader.files, kSharedFilesMin);
-  std::erase_if(loader.files, [](const TextFile& file) {
-    return std::all_of(file.text.begin(), file.text.end(),
-                       [](char c) { return std::isspace(uint8_t(c)); });
-  });
+  corpus.blank_files = std::erase_if(loader.files, IsBlank);
+  if (loader.files.empty()) ThrowNoText(paths, corpus);
   SplitFiles(std::move(loader.files), corpus);
-  corpus.duplicate_files =
-      read - corpus.train_files - (corpus.split_inside ? 0 : corpus.validation_files);
   return corpus;
 }
 

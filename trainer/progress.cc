@@ -41,6 +41,15 @@ std::string Count(double n) {
   return fmt::format("{:.0f}", n);
 }
 
+// "60 files and nine tenths of 5 large ones".
+std::string Side(size_t whole, const char* which, size_t cut, const char* part) {
+  const std::string files = fmt::format("{} {}file{}", whole, which, whole == 1 ? "" : "s");
+  const char* const ending = cut == 1 ? "" : "s";
+  if (cut == 0) return files;
+  if (whole == 0) return fmt::format("{} {} large file{}", part, cut, ending);
+  return fmt::format("{} and {} {} large one{}", files, part, cut, ending);
+}
+
 }  // namespace
 
 Progress::Progress(const TrainConfig& config, bool terminal)
@@ -88,18 +97,19 @@ std::string DescribeCorpus(const Corpus& corpus) {
   for (const CorpusSource& source : corpus.sources) {
     out += fmt::format("data   {}: {} files, {} bytes\n", source.path, source.file_count,
                        source.bytes);
+    for (const std::string& phrase : DescribePassedOver(source.passed_over))
+      out += fmt::format("       passed over {}\n", phrase);
   }
   out += fmt::format(
-      "       removed {} bytes of repeated licence text and {} files that repeat another\n",
-      corpus.licence_bytes, corpus.duplicate_files);
-  if (corpus.split_inside) {
-    out += fmt::format("       one file: first {} bytes train, last {} validate\n",
-                       corpus.train.size(), corpus.validation.size());
-  } else {
-    out += fmt::format("       train on {} files, {} bytes; validate on {} other files, {} bytes\n",
-                       corpus.train_files, corpus.train.size(), corpus.validation_files,
-                       corpus.validation.size());
-  }
+      "       removed {} bytes of repeated licence text, {} files that repeat another, {} blank "
+      "files\n",
+      corpus.licence_bytes, corpus.duplicate_files, corpus.blank_files);
+  const size_t validation = corpus.validation.size();
+  out += fmt::format(
+      "       train on {}, {} bytes; validate on {}, {} bytes, {:.1f} %\n",
+      Side(corpus.train_files, "", corpus.cut_files, "nine tenths of"), corpus.train.size(),
+      Side(corpus.validation_files, "other ", corpus.cut_files, "the rest of"), validation,
+      100 * double(validation) / double(validation + corpus.train.size()));
   return out;
 }
 
