@@ -61,6 +61,8 @@ class ReadableFile {
   virtual absl::Status ReadAt(uint64_t offset, void* data, size_t bytes) = 0;
 };
 
+enum class FileKind { kFile, kDirectory, kLink, kOther };
+
 class Files {
  public:
   virtual ~Files() = default;
@@ -73,12 +75,17 @@ class Files {
   virtual absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) = 0;
   // `to` is replaced if it is a file, or a directory without content if `from` is one.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  // Gives a file a second name, `to`: of several callers at a time one is Ok, and the others find that it is there. A file system
+  // that has no second names refuses it.
+  virtual absl::Status Link(const std::string& from, const std::string& to) = 0;
   // A file.
   virtual absl::Status Remove(const std::string& path) = 0;
   // A directory without content.
   virtual absl::Status RemoveDirectory(const std::string& path) = 0;
   // Ok if the directory is there. Its parent must be.
   virtual absl::Status MakeDirectory(const std::string& path) = 0;
+  // What stands at `path` itself: a symbolic link is one, whatever it leads to.
+  virtual absl::StatusOr<FileKind> KindOf(const std::string& path) = 0;
   // The names in a directory in order, without "." and ".."; CORRUPT if they are more than kNamesMax.
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& path) = 0;
   // Waits until the names in the directory are on the disk as they are now. Ok without that on file systems that have no

@@ -220,6 +220,11 @@ class RealFiles : public Files {
     return FileError(errno, StrCat("renaming ", from, " to ", to));
   }
 
+  absl::Status Link(const std::string& from, const std::string& to) override {
+    if (link(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+    return FileError(errno, StrCat("linking ", from, " as ", to));
+  }
+
   absl::Status Remove(const std::string& path) override {
     if (unlink(path.c_str()) == 0) return absl::OkStatus();
     return FileError(errno, StrCat("removing ", path));
@@ -243,6 +248,15 @@ class RealFiles : public Files {
       }
     }
     return FileError(error_number, StrCat("making directory ", path));
+  }
+
+  absl::StatusOr<FileKind> KindOf(const std::string& path) override {
+    struct stat facts {};
+
+    if (lstat(path.c_str(), &facts) != 0) return FileError(errno, StrCat("looking at ", path));
+    if (S_ISLNK(facts.st_mode)) return FileKind::kLink;
+    if (S_ISDIR(facts.st_mode)) return FileKind::kDirectory;
+    return S_ISREG(facts.st_mode) ? FileKind::kFile : FileKind::kOther;
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {

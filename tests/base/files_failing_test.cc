@@ -53,6 +53,10 @@ absl::Status UseAll(Files& files, const std::string& root) {
   WEFT_RETURN_IF_ERROR(file->Sync());
   WEFT_RETURN_IF_ERROR(file->Close());
   WEFT_RETURN_IF_ERROR(files.Rename(root + "/d/a", root + "/d/b"));
+  WEFT_RETURN_IF_ERROR(files.Link(root + "/d/b", root + "/d/c"));
+  WEFT_ASSIGN_OR_RETURN(const FileKind kind, files.KindOf(root + "/d/c"));
+  EXPECT_EQ(kind, FileKind::kFile);
+  WEFT_RETURN_IF_ERROR(files.Remove(root + "/d/c"));
   WEFT_RETURN_IF_ERROR(files.SyncDirectory(root + "/d"));
   WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(root + "/d"));
   EXPECT_EQ(names, std::vector<std::string>{"b"});

@@ -232,6 +232,31 @@ TEST_F(FilesTest, DirectoriesAreMadeListedAndRemoved) {
   EXPECT_EQ(*files_.List(Path("e")), (Names{"b", "c"}));
 }
 
+TEST_F(FilesTest, ASecondNameIsGivenOnceAndStaysWhenTheFirstGoes) {
+  ASSERT_EQ(WriteFile(Path("a"), "a"), absl::OkStatus());
+  ASSERT_EQ(WriteFile(Path("b"), "b"), absl::OkStatus());
+  EXPECT_EQ(files_.Link(Path("a"), Path("c")), absl::OkStatus());
+  EXPECT_TRUE(absl::IsAlreadyExists(files_.Link(Path("b"), Path("c"))));
+  EXPECT_TRUE(absl::IsNotFound(files_.Link(Path("none"), Path("d"))));
+  EXPECT_EQ(files_.Remove(Path("a")), absl::OkStatus());
+  EXPECT_EQ(*ReadWholeFile(files_, Path("c"), 10), "a");
+  EXPECT_EQ(*files_.List(root_), (Names{"b", "c"}));
+}
+
+TEST_F(FilesTest, TheKindIsOfWhatStandsThereNotOfWhatALinkLeadsTo) {
+  ASSERT_EQ(files_.MakeDirectory(Path("d")), absl::OkStatus());
+  ASSERT_EQ(WriteFile(Path("a"), "a"), absl::OkStatus());
+  ASSERT_EQ(symlink("d", Path("to-d").c_str()), 0);
+  ASSERT_EQ(symlink("nothing", Path("to-nothing").c_str()), 0);
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(*files_.KindOf(Path("d")), FileKind::kDirectory);
+  EXPECT_EQ(*files_.KindOf(Path("a")), FileKind::kFile);
+  EXPECT_EQ(*files_.KindOf(Path("to-d")), FileKind::kLink);
+  EXPECT_EQ(*files_.KindOf(Path("to-nothing")), FileKind::kLink);
+  EXPECT_EQ(*files_.KindOf(Path("pipe")), FileKind::kOther);
+  EXPECT_TRUE(absl::IsNotFound(files_.KindOf(Path("none")).status()));
+}
+
 TEST_F(FilesTest, AFileThatEndsEarlyIsCorrupt) {
   ASSERT_EQ(WriteFile(Path("a"), "0123456789"), absl::OkStatus());
   const std::unique_ptr<ReadableFile> reader = *files_.Open(Path("a"));

@@ -63,6 +63,14 @@ class TextFiles : public Files {
     return Remove(from);
   }
 
+  absl::Status Link(const std::string& from, const std::string& /*to*/) override {
+    return FileError(EROFS, from);
+  }
+
+  absl::StatusOr<FileKind> KindOf(const std::string& path) override {
+    return FileError(EROFS, path);
+  }
+
   absl::Status Remove(const std::string& path) override {
     made_.erase(path);
     return absl::OkStatus();

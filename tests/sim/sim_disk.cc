@@ -255,13 +255,18 @@ void NameChange::ApplyTo(DiskNames* names) const {
     if (place != names->end() && place->second == node) names->erase(place);
     return;
   }
-  for (auto place = names->begin(); place != names->end();)
+  for (auto place = names->begin(); !second && place != names->end();)
     place = place->second == node ? names->erase(place) : std::next(place);
   (*names)[name] = node;
 }
 
 void DiskNode::ChangeName(const std::string& name, bool made, std::shared_ptr<DiskNode> node) {
   changes.push_back({.name = name, .made = made, .node = std::move(node)});
+  changes.back().ApplyTo(&names);
+}
+
+void DiskNode::AddSecondName(const std::string& name, std::shared_ptr<DiskNode> node) {
+  changes.push_back({.name = name, .made = true, .node = std::move(node), .second = true});
   changes.back().ApplyTo(&names);
 }
 

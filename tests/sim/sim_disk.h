@@ -32,8 +32,9 @@ struct NameChange {
   std::shared_ptr<DiskNode> node;
   bool synced = false;
   bool forsaken = false;  // a sync of it failed: no later one is believed
+  bool second = false;    // of one made: the names that the node had before stay
 
-  // What it makes of a directory's names. A node has one name: the one it had before is gone.
+  // What it makes of a directory's names. But for a second one, a node has one name: the one it had before is gone.
   void ApplyTo(DiskNames* names) const;
 };
 
@@ -51,6 +52,7 @@ struct DiskNode {
   std::vector<NameChange> changes;
 
   void ChangeName(const std::string& name, bool made, std::shared_ptr<DiskNode> node);
+  void AddSecondName(const std::string& name, std::shared_ptr<DiskNode> node);
   void SyncNames();
   void ForsakeNames();
 };

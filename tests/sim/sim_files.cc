@@ -172,6 +172,13 @@ absl::Status SimFiles::Rename(const std::string& from, const std::string& to) {
   return Answer(verdict, verdict.runs ? DoRename(from, to) : 0, attempt);
 }
 
+absl::Status SimFiles::Link(const std::string& from, const std::string& to) {
+  MutexLock lock(mutex_);
+  const std::string attempt = StrCat("linking ", from, " as ", to);
+  const Verdict verdict = Count(attempt);
+  return Answer(verdict, verdict.runs ? DoLink(from, to) : 0, attempt);
+}
+
 absl::Status SimFiles::Remove(const std::string& path) {
   MutexLock lock(mutex_);
   const std::string attempt = StrCat("removing ", path);
@@ -191,6 +198,16 @@ absl::Status SimFiles::MakeDirectory(const std::string& path) {
   const std::string attempt = StrCat("making directory ", path);
   const Verdict verdict = Count(attempt);
   return Answer(verdict, verdict.runs ? DoMakeDirectory(path) : 0, attempt);
+}
+
+absl::StatusOr<FileKind> SimFiles::KindOf(const std::string& path) {
+  MutexLock lock(mutex_);
+  const std::string attempt = StrCat("looking at ", path);
+  const Verdict verdict = Count(attempt);
+  int error_number = 0;
+  const NodePtr node = Find(path, &error_number);
+  WEFT_RETURN_IF_ERROR(Answer(verdict, error_number, attempt));
+  return node->is_directory ? FileKind::kDirectory : FileKind::kFile;
 }
 
 absl::StatusOr<std::vector<std::string>> SimFiles::List(const std::string& path) {
@@ -414,6 +431,23 @@ int SimFiles::DoRename(const std::string& from, const std::string& to) {
     if (!replaced->names.empty()) return ENOTEMPTY;
   }
   parent->ChangeName(new_name, true, node);
+  return 0;
+}
+
+int SimFiles::DoLink(const std::string& from, const std::string& to) {
+  std::string old_name;
+  std::string new_name;
+  int error_number = 0;
+  const NodePtr parent = FindParent(from, &old_name, &error_number);
+  if (parent == nullptr) return error_number;
+  const NodePtr node = Child(*parent, old_name);
+  if (node == nullptr) return ENOENT;
+  if (node->is_directory) return EPERM;
+  const NodePtr new_parent = FindParent(to, &new_name, &error_number);
+  if (new_parent == nullptr) return error_number;
+  if (Child(*new_parent, new_name) != nullptr) return EEXIST;
+  if (new_parent != parent) return EXDEV;
+  parent->AddSecondName(new_name, node);
   return 0;
 }
 

@@ -16,7 +16,8 @@
 //   }
 //
 // Every call counts, also those on open files. One root, "/" or "."; paths are the same with and without the first slash,
-// ".." is not known. Names are renamed within their directory only: EXDEV. Nobody lacks a permission.
+// ".." is not known. Names are renamed and linked within their directory only: EXDEV. There are no symbolic links. Nobody lacks a
+// permission.
 //
 // Thread-safety: the Files from any thread, and so FailAt, DieAt and the questions; the others while no call is under way.
 #pragma once
@@ -44,9 +45,11 @@ class SimFiles : public Files {
                                                        uint64_t bytes_expected) override;
   absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status Link(const std::string& from, const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
   absl::Status RemoveDirectory(const std::string& path) override;
   absl::Status MakeDirectory(const std::string& path) override;
+  absl::StatusOr<FileKind> KindOf(const std::string& path) override;
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override;
   absl::Status SyncDirectory(const std::string& path) override;
 
@@ -131,6 +134,7 @@ class SimFiles : public Files {
 
   int DoCreate(const std::string& path, std::shared_ptr<DiskNode>* node) WEFT_REQUIRES(mutex_);
   int DoRename(const std::string& from, const std::string& to) WEFT_REQUIRES(mutex_);
+  int DoLink(const std::string& from, const std::string& to) WEFT_REQUIRES(mutex_);
   int DoRemove(const std::string& path, bool directory) WEFT_REQUIRES(mutex_);
   int DoMakeDirectory(const std::string& path) WEFT_REQUIRES(mutex_);
 

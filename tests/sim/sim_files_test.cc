@@ -76,6 +76,22 @@ TEST(SimFiles, WhatWasSyncedStays) {
   EXPECT_EQ(AfterCrash(files, "/d/a"), Found{"bytes"});
 }
 
+TEST(SimFiles, ASecondNameIsGivenOnceAndStaysWhenTheFirstGoes) {
+  SimFiles files;
+  WriteSynced(files, "/a", "a");
+  WriteSynced(files, "/b", "b");
+  EXPECT_EQ(files.Link("/a", "/c"), absl::OkStatus());
+  EXPECT_TRUE(absl::IsAlreadyExists(files.Link("/b", "/c")));
+  EXPECT_TRUE(absl::IsNotFound(files.Link("/none", "/d")));
+  EXPECT_EQ(*files.List("/"), (Names{"a", "b", "c"}));
+  ASSERT_EQ(files.SyncDirectory("/"), absl::OkStatus());
+  EXPECT_EQ(files.Remove("/a"), absl::OkStatus());
+  EXPECT_EQ(*files.List("/"), (Names{"b", "c"}));
+  EXPECT_EQ(*files.KindOf("/c"), FileKind::kFile);
+  EXPECT_EQ(AfterCrash(files, "/c"), Found{"a"});
+  EXPECT_EQ(AfterCrash(files, "/a"), (Found{"a", "none"}));
+}
+
 TEST(SimFiles, ANameThatWasNotSyncedMayBeGone) {
   SimFiles files;
   ASSERT_EQ(files.MakeDirectory("/d"), absl::OkStatus());
