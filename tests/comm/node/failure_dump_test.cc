@@ -344,9 +344,8 @@ TEST_F(FailureDumps, ShowsTheLastMessagesOfAKilledRankAndWhatHasHappened) {
     EXPECT_GE(messages[2].ticks, messages[1].ticks);
     const DumpedRank& own = dump.ranks[writer];
     const std::vector<RecordedMessage> of_writer = own.Messages();
-    const auto last = std::find_if(of_writer.begin(), of_writer.end(), [](const auto& message) {
-      return message.tag == kLastTag;
-    });
+    const auto last = std::find_if(of_writer.begin(), of_writer.end(),
+                                   [](const auto& message) { return message.tag == kLastTag; });
     ASSERT_NE(last, of_writer.end());
     EXPECT_EQ(last->state, MessageState::kIssued) << "as when the group ended";
     EXPECT_TRUE(HasEvent(own, LifecycleKind::kJoined, -1));
