@@ -70,8 +70,7 @@ def watch(command, pattern, hidden, estimate, env=None):
     estimate stands in the last line, elsewhere it is printed every half minute.
     """
     show(command)
-    terminal = sys.stdout.isatty()
-    printed = time.monotonic()
+    progress = Progress(estimate)
     try:
         process = subprocess.Popen([str(word) for word in command], cwd=ROOT, env=env or environment(),
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -83,16 +82,34 @@ def watch(command, pattern, hidden, estimate, env=None):
             if found:
                 estimate.update(int(found["done"]), int(found["total"]), found["name"])
             if not hidden.search(line):
-                print(("\r\033[K" if terminal else "") + line, end="", flush=True)
-            if terminal:
-                width = shutil.get_terminal_size().columns - 1
-                print("\r\033[K" + str(estimate)[:width], end="", flush=True)
-            elif time.monotonic() - printed > 30 and estimate.total:
-                printed = time.monotonic()
-                print(f"  {estimate}", flush=True)
-    if terminal:
-        print("\r\033[K", end="", flush=True)
+                progress.line(line.rstrip("\n"))
+            progress.show()
+    progress.clear()
     return process.returncode
+
+
+class Progress:
+    """How far something is, in the last line of a terminal; elsewhere a line every half minute."""
+
+    def __init__(self, estimate):
+        self.estimate = estimate
+        self.terminal = sys.stdout.isatty()
+        self.printed = time.monotonic()
+
+    def line(self, text):
+        print(("\r\033[K" if self.terminal else "") + text, flush=True)
+
+    def show(self):
+        if self.terminal:
+            width = shutil.get_terminal_size().columns - 1
+            print("\r\033[K" + str(self.estimate)[:width], end="", flush=True)
+        elif time.monotonic() - self.printed > 30 and self.estimate.total:
+            self.printed = time.monotonic()
+            print(f"  {self.estimate}", flush=True)
+
+    def clear(self):
+        if self.terminal:
+            print("\r\033[K", end="", flush=True)
 
 
 class Estimate:
