@@ -1,5 +1,6 @@
 #include "trainer/checkpoints.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -13,13 +14,14 @@
 #include "weft/collective.h"
 #include "weft/error.h"
 
+#include "trainer/agreement.h"
 #include "trainer/failure.h"
 #include "trainer/parallel.h"
 
 namespace weft::trainer {
 namespace {
 
-constexpr int kRunVersion = 1;
+constexpr int kRunVersion = 2;
 
 // 0 where there is none, as JSON has no number for what is none.
 template <typename Number>
@@ -32,12 +34,6 @@ Number NumberOf(const nlohmann::json& json, const char* name) {
 bool IsOfFiles(weft_result_t result) {
   return result == WEFT_INVALID_ARGUMENT || result == WEFT_CORRUPT || result == WEFT_UNSUPPORTED ||
          result == WEFT_SYSTEM_ERROR;
-}
-
-// What ends the run on all ranks: none is to end the group while another one is still being told.
-[[noreturn]] void ThrowOnAllRanks(weft_group_t group, const std::string& sentence) {
-  weft_barrier(group, nullptr, nullptr);
-  throw BadInput(sentence);
 }
 
 // Of a directory that is made when it is needed; "" if that would do.
@@ -55,13 +51,17 @@ std::string WhyNotWritable(const std::string& directory) {
 }  // namespace
 
 Checkpoints::Checkpoints(weft_group_t group, const Trainer& trainer, const std::string& directory,
-                         size_t keep, const std::string& config, const RunIdentity& identity)
-    : group_(group), directory_(directory), identity_(identity) {
+                         size_t keep, const ResolvedConfig& config,
+                         const std::vector<std::string>& changed)
+    : group_(group), directory_(directory), config_(config), changed_(changed) {
+  int ranks = 1;
+  Check(weft_group_size(group, &ranks), "asking for the group's size");
+  const std::string text = ConfigText(config, size_t(ranks));
   weft_checkpoint_config_t settings = {};
   settings.struct_size = sizeof settings;
   settings.directory = directory.c_str();
   settings.keep_last = int64_t(keep);
-  settings.config = config.c_str();
+  settings.config = text.c_str();
   const weft_result_t created = weft_checkpoint_create(group, &settings, &checkpoint_);
   if (IsOfFiles(created)) ThrowOnAllRanks(group, weft_last_error());
   Check(created, "preparing checkpoints");
@@ -97,37 +97,59 @@ weft_result_t Checkpoints::LoadRun(void* self, const void* bytes, size_t count) 
 }
 
 std::string Checkpoints::RunText() const {
-  const nlohmann::ordered_json json = {
-      {"version", kRunVersion},         {"step", record_.step},  {"loss", record_.loss},
-      {"grad_norm", record_.grad_norm}, {"lr", record_.lr},      {"tokens", record_.tokens},
-      {"seed", identity_.seed},         {"seq", identity_.seq},  {"corpus", identity_.corpus},
-      {"heads", identity_.heads},       {"epoch", place_.epoch}, {"position", place_.position}};
+  nlohmann::ordered_json json = {
+      {"version", kRunVersion}, {"step", record_.step},
+      {"loss", record_.loss},   {"grad_norm", record_.grad_norm},
+      {"lr", record_.lr},       {"tokens", record_.tokens},
+      {"epoch", place_.epoch},  {"position", place_.position},
+  };
+  nlohmann::ordered_json& options = json["options"];
+  for (const ResolvedOption& option : config_) {
+    if (option.scope == Scope::kRun || option.scope == Scope::kRanks)
+      options[option.key] = option.value;
+  }
   return json.dump();
+}
+
+std::string Checkpoints::CompareOptions(const std::map<std::string, std::string>& saved) {
+  differences_.clear();
+  for (const ResolvedOption& option : config_) {
+    const auto found = saved.find(option.key);
+    if (found == saved.end() || found->second == option.value) continue;
+    const std::string label = LabelOf(option.key);
+    const bool told = std::find(changed_.begin(), changed_.end(), option.key) != changed_.end();
+    if (option.scope == Scope::kRun && !told) {
+      return option.key == kTextKey
+                 ? fmt::format(
+                       "its run read another text ({}, and now {}), or the files of --data "
+                       "have changed since; give the same, or --changed text to go on with "
+                       "this one",
+                       found->second, option.value)
+                 : fmt::format(
+                       "its run had {0} {1}, this one has {0} {2}; use the same{3}", label,
+                       found->second, option.value,
+                       MayChange(option.key)
+                           ? fmt::format(", or --changed {} to go on all the same", option.key)
+                           : "");
+    }
+    differences_ += fmt::format("{}{} {} -> {}", differences_.empty() ? "" : ", ", label,
+                                found->second, option.value);
+  }
+  return "";
 }
 
 std::string Checkpoints::ReadRun(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || NumberOf<int>(json, "version") != kRunVersion)
     return "it was saved by another version of weft_train";
-  const uint64_t seed = NumberOf<uint64_t>(json, "seed");
-  if (seed != identity_.seed) {
-    return fmt::format("its run had --seed {}, this one has --seed {}; use the same", seed,
-                       identity_.seed);
+  std::map<std::string, std::string> options;
+  if (const auto found = json.find("options"); found != json.end() && found->is_object()) {
+    for (const auto& [key, value] : found->items()) {
+      if (value.is_string()) options[key] = value.get<std::string>();
+    }
   }
-  const size_t seq = NumberOf<size_t>(json, "seq");
-  if (seq != identity_.seq) {
-    return fmt::format("its run had --seq {}, this one has --seq {}; use the same", seq,
-                       identity_.seq);
-  }
-  const size_t heads = NumberOf<size_t>(json, "heads");
-  if (heads != identity_.heads) {
-    return fmt::format("its run had --heads {}, this one has --heads {}; use the same", heads,
-                       identity_.heads);
-  }
-  if (!identity_.any_corpus && NumberOf<uint64_t>(json, "corpus") != identity_.corpus) {
-    return "its run read another text, or the files of --data have changed since; give the same, "
-           "or --other-data to go on with this one";
-  }
+  const std::string refused = CompareOptions(options);
+  if (!refused.empty()) return refused;
   record_ = {};
   record_.step = NumberOf<size_t>(json, "step");
   record_.loss = NumberOf<double>(json, "loss");
@@ -177,7 +199,7 @@ std::optional<Resumed> Checkpoints::Resume() {
   const weft_checkpoint_loaded_t loaded = Load(0, "cannot go on from the checkpoint");
   if (loaded.found == 0) return std::nullopt;
   last_saved_ = record_.step;
-  return Resumed{record_, place_, loaded.path, loaded.ranks};
+  return Resumed{record_, place_, loaded.path, loaded.ranks, differences_};
 }
 
 void Checkpoints::Save(const StepRecord& record, const SamplePlace& next) {

@@ -5,10 +5,11 @@
 //   checkpoints.Save(record, place);                                       // in the background; no rank waits for another
 //   checkpoints.Finish();                                                  // until the last one is committed
 //
-// Beside the context a checkpoint has one value, "run": the record of the last step, the place in the training text and what that text
-// is, so that the next run reads on where this one has stopped, whatever its batch.
+// Beside the context a checkpoint has one value, "run": the record of the last step, the place in the training text, and all options with
+// what tells that text from others. So the next run reads on where this one has stopped, whatever its batch, says which options are other ones,
+// and refuses those that would make it another run.
 //
-// The trainer must outlive it. Throws BadInput for what is no checkpoint for this run: of another model, text or seed, damaged, of a newer
+// The trainer must outlive it. Throws BadInput for what is no checkpoint for this run: of another model, or saved by a run of other options, damaged, of a newer
 // version, or in a directory that cannot be read or written; WeftFailure if the group fails.
 // Thread-safety: belongs to one thread.
 #ifndef WEFT_TRAINER_CHECKPOINTS_H_
@@ -16,13 +17,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "weft/checkpoint.h"
 #include "weft/group.h"
 
-#include "trainer/config.h"
+#include "trainer/resolved_config.h"
 #include "trainer/sampler.h"
 #include "trainer/train.h"
 
@@ -34,6 +37,8 @@ struct Resumed {
   SamplePlace place;  // of the next step
   std::string path;   // of the checkpoint
   int ranks = 0;      // that saved it
+  // What the ranks' options were before and are now, where they differ: "--lr 0.001 -> 0.01". Empty: nowhere.
+  std::string differences;
 };
 
 // The checkpoint whose values a run begins with.
@@ -42,20 +47,12 @@ struct InitialValues {
   int ranks = 0;  // that saved it
 };
 
-// What must be the same when a run goes on.
-struct RunIdentity {
-  uint64_t seed = 0;
-  uint64_t corpus = 0;  // CorpusDigest
-  size_t seq = 0;
-  size_t heads = 0;         // no shape tells it
-  bool any_corpus = false;  // another text will do
-};
-
 class Checkpoints {
  public:
-  // `directory`: of all checkpoints of this run; `config`: the text of config.json. Collective.
+  // `directory`: of all checkpoints of this run; `changed`: keys of `config` that may be other ones than those of a checkpoint, though they say
+  // what is trained. Collective.
   Checkpoints(weft_group_t group, const Trainer& trainer, const std::string& directory, size_t keep,
-              const std::string& config, const RunIdentity& identity);
+              const ResolvedConfig& config, const std::vector<std::string>& changed);
   ~Checkpoints();
   Checkpoints(const Checkpoints&) = delete;
   Checkpoints& operator=(const Checkpoints&) = delete;
@@ -77,17 +74,21 @@ class Checkpoints {
   std::string RunText() const;
   // What is wrong with it, in words.
   std::string ReadRun(const std::string& text);
+  // Compares the options of a checkpoint, values by key, with this run's: what refuses it, in words.
+  std::string CompareOptions(const std::map<std::string, std::string>& saved);
   // As weft_checkpoint_load; `attempt` begins the sentence of a BadInput.
   weft_checkpoint_loaded_t Load(uint32_t flags, const char* attempt);
 
   const weft_group_t group_;
   const std::string directory_;
-  const RunIdentity identity_;
+  const ResolvedConfig config_;
+  const std::vector<std::string> changed_;
   weft_checkpoint_t checkpoint_ = nullptr;
   StepRecord record_;
   SamplePlace place_;
-  std::string text_;     // of the value, while it is saved
-  std::string refused_;  // why the checkpoint that was looked at is none for this run
+  std::string text_;         // of the value, while it is saved
+  std::string refused_;      // why the checkpoint that was looked at is none for this run
+  std::string differences_;  // of its options from this run's
   size_t last_saved_ = 0;
 };
 

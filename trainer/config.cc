@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include "weft/shard.h"
 
@@ -13,7 +12,7 @@
 namespace weft::trainer {
 namespace {
 
-constexpr double kLastRate = 0.05;  // of the peak
+constexpr size_t kDefaultBatch = 4;
 
 void CheckRange(const char* option, size_t value, size_t low, size_t high) {
   if (value < low || value > high) {
@@ -21,13 +20,50 @@ void CheckRange(const char* option, size_t value, size_t low, size_t high) {
   }
 }
 
+// For numbers that are no counts; `range` says in words which are legal.
+void CheckNumber(const char* option, double value, bool legal, const char* range) {
+  if (!legal) throw BadInput(fmt::format("{} {} is out of range; use {}", option, value, range));
+}
+
+void CheckNumbers(const TrainConfig& t) {
+  constexpr double kMost = 1e6;  // of what has no natural end
+  CheckNumber("--lr", t.lr, t.lr > 0 && t.lr < 10, "more than 0 and less than 10");
+  CheckNumber("--final-rate", t.final_rate, t.final_rate >= 0 && t.final_rate <= 1, "0 to 1");
+  CheckNumber("--weight-decay", t.weight_decay, t.weight_decay >= 0 && t.weight_decay <= kMost,
+              "0 to 1000000");
+  CheckNumber("--beta1", t.beta1, t.beta1 >= 0 && t.beta1 < 1, "0 to less than 1");
+  CheckNumber("--beta2", t.beta2, t.beta2 >= 0 && t.beta2 < 1, "0 to less than 1");
+  CheckNumber("--eps", t.epsilon, t.epsilon > 0 && t.epsilon <= 1, "more than 0, up to 1");
+  CheckNumber("--clip", t.grad_clip, t.grad_clip >= 0 && t.grad_clip <= kMost,
+              "0 to 1000000, 0 for no limit");
+}
+
 }  // namespace
+
+TrainConfig WithDefaults(const TrainConfig& config, size_t ranks) {
+  TrainConfig resolved = config;
+  if (resolved.global_batch == 0)
+    resolved.global_batch = std::max(kDefaultBatch, ranks * config.accumulate);
+  return resolved;
+}
+
+size_t LargestMicroBatch(const TrainConfig& config, size_t ranks) {
+  const size_t pieces = ranks * config.accumulate;
+  return (config.global_batch + pieces - 1) / pieces;
+}
+
+std::string DescribeShares(const TrainConfig& config, size_t ranks) {
+  const size_t fewest = config.global_batch / ranks;
+  if (config.global_batch % ranks == 0) return fmt::format("{} on each rank", fewest);
+  return fmt::format("{} or {} on each rank", fewest, fewest + 1);
+}
 
 double LearningRate(const TrainConfig& config, size_t step) {
   if (step < config.warmup) return config.lr * double(step + 1) / double(config.warmup);
   const size_t rest = config.steps > config.warmup ? config.steps - config.warmup : 1;
   const double progress = std::min(1.0, double(step - config.warmup) / double(rest));
-  return config.lr * (kLastRate + (1 - kLastRate) * 0.5 * (1 + std::cos(M_PI * progress)));
+  return config.lr *
+         (config.final_rate + (1 - config.final_rate) * 0.5 * (1 + std::cos(M_PI * progress)));
 }
 
 void CheckConfig(const TrainConfig& config, size_t world_size) {
@@ -37,22 +73,20 @@ void CheckConfig(const TrainConfig& config, size_t world_size) {
   CheckRange("--width", config.model.width, 1, kWidthMax);
   CheckRange("--heads", config.model.heads, 1, config.model.width);
   CheckRange("--batch", config.global_batch, 1, kBatchMax);
-  CheckRange("--accumulate", config.accumulate, 1, config.global_batch);
+  CheckRange("--accumulate", config.accumulate, 1, kBatchMax);
   if (config.model.width % config.model.heads != 0) {
     throw BadInput(fmt::format("--width {} is not a multiple of --heads {}; choose one that is",
                                config.model.width, config.model.heads));
   }
   const size_t pieces = world_size * config.accumulate;
-  if (config.global_batch % pieces != 0) {
+  if (config.global_batch < pieces) {
     throw BadInput(
-        fmt::format("--batch {} cannot be dealt evenly to {} ranks x {} micro-batches; use a "
-                    "multiple of {}",
-                    config.global_batch, world_size, config.accumulate, pieces));
+        fmt::format("--batch {} is too small for {} rank{} x {} micro-batch{}: each needs a "
+                    "sequence; use {} or more",
+                    config.global_batch, world_size, world_size == 1 ? "" : "s", config.accumulate,
+                    config.accumulate == 1 ? "" : "es", pieces));
   }
-  if (!(config.lr > 0 && config.lr < 10)) {
-    throw BadInput(
-        fmt::format("--lr {} is out of range; use more than 0 and less than 10", config.lr));
-  }
+  CheckNumbers(config);
   CheckRange("--prefetch", config.prefetch, 0, kPrefetchMax);
   CheckRange("--nonfinite-steps", config.nonfinite_steps, 1, kStepsMax);
   const size_t shard = config.shard_group;
@@ -79,26 +113,6 @@ void CheckConfig(const TrainConfig& config, size_t world_size) {
   if (!PrecisionSupported(config.precision)) {
     throw BadInput("--dtype bf16: oneDNN has no bfloat16 product for this CPU; use --dtype fp32");
   }
-}
-
-std::string ConfigText(const TrainConfig& t, size_t ranks) {
-  const nlohmann::ordered_json json = {
-      {"program", "weft_train"},
-      {"ranks", ranks},
-      {"layers", t.model.layers},
-      {"width", t.model.width},
-      {"heads", t.model.heads},
-      {"seq", t.model.seq},
-      {"steps", t.steps},
-      {"batch", t.global_batch},
-      {"accumulate", t.accumulate},
-      {"lr", t.lr},
-      {"warmup", t.warmup},
-      {"seed", t.seed},
-      {"strategy", weft_shard_preset_name(t.strategy)},
-      {"dtype", t.precision == Precision::kBf16 ? "bf16" : "fp32"},
-      {"optimizer", t.optimizer == WEFT_OPTIMIZER_MUON ? "muon" : "adamw"}};
-  return json.dump(2) + "\n";
 }
 
 }  // namespace weft::trainer

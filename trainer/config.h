@@ -26,12 +26,17 @@ constexpr int kThreadsMax = 1024;
 struct TrainConfig {
   ModelConfig model;
   size_t steps = 5000;
-  size_t global_batch = 4;  // sequences per step, over all ranks and micro-batches
-  size_t accumulate = 1;    // micro-batches per step
+  // Sequences per step, over all ranks and micro-batches, each of which gets as many as the others or one less. 0: WithDefaults chooses.
+  size_t global_batch = 0;
+  size_t accumulate = 1;  // micro-batches per step
   double lr = 2.5e-3;
   size_t warmup = 100;
+  double final_rate = 0.05;  // of the peak, at the end
   double weight_decay = 0.1;
-  double grad_clip = 1.0;
+  double beta1 = 0.9;   // of AdamW
+  double beta2 = 0.95;  // instead of 0.999: it follows the gradients of short runs
+  double epsilon = 1e-8;
+  double grad_clip = 1.0;  // largest norm; 0: none
   uint64_t seed = 1;
   Precision precision = Precision::kFp32;
   // ADAMW; MUON: for the matrices of the blocks, AdamW for the rest.
@@ -61,6 +66,7 @@ struct TrainConfig {
 // How the program runs around it.
 struct ProgramConfig {
   TrainConfig train;
+  bool best_precision = false;  // train.precision is this CPU's best, for the ranks to agree on one
   std::vector<std::string> data = {"auto"};
   std::string run_dir = "runs";
   std::string name;             // empty: made from the time
@@ -68,7 +74,8 @@ struct ProgramConfig {
   size_t keep = 3;              // checkpoints
   // "none"; "auto": the latest of this run; else a run's directory, or one of checkpoints. Empty: "auto" if this is a restart.
   std::string resume;
-  bool other_data = false;  // go on with another text than the checkpoint's
+  std::vector<std::string>
+      changed;  // keys of options (options.h) that may differ from the checkpoint's
   std::string
       init;  // a run's directory, or one of checkpoints, whose values a new run begins with; empty: its own
   // What the launcher says.
@@ -76,10 +83,16 @@ struct ProgramConfig {
   std::string job;
 };
 
-// As JSON, for whoever finds a checkpoint.
-std::string ConfigText(const TrainConfig& config, size_t ranks);
+// With what `ranks` decides where the user has not: a batch of 4, or of one sequence per micro-batch of each rank if these are more.
+TrainConfig WithDefaults(const TrainConfig& config, size_t ranks);
 
-// The learning rate of a step: linear warm-up, then half a cosine down to a twentieth.
+// Sequences of the largest micro-batch of any rank.
+size_t LargestMicroBatch(const TrainConfig& config, size_t ranks);
+
+// "2 on each rank", or "1 or 2 on each rank": how a step's sequences are dealt.
+std::string DescribeShares(const TrainConfig& config, size_t ranks);
+
+// The learning rate of a step: linear warm-up, then half a cosine down to final_rate of the peak.
 double LearningRate(const TrainConfig& config, size_t step);
 
 // Throws BadInput with one sentence if the numbers do not fit together on `world_size` ranks.

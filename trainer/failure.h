@@ -16,6 +16,12 @@ class BadInput : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A rank that has come to join a run trains something else: it alone ends, with exit code 2, and the others go on.
+class NotOfThisRun : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // Something failed on the way: exit code 1.
 class RunFailure : public std::runtime_error {
  public:

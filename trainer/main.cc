@@ -37,6 +37,9 @@ int RunInGroup(const ProgramConfig& config, const std::string& bad_options) {
     if (rank_now == 0) fmt::print(stderr, "weft_train: {}\n", error.what());
     weft_group_abort(group, error.what());
     code = 2;
+  } catch (const NotOfThisRun& error) {
+    fmt::print(stderr, "weft_train: rank {}: {}\n", rank, error.what());
+    code = 2;
   } catch (const std::exception& error) {
     fmt::print(stderr, "weft_train: rank {}: {}\n", rank, error.what());
     weft_group_abort(group, error.what());

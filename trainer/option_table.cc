@@ -1,12 +1,18 @@
+// The table is ListOptions. Whoever wants something of all options gives it a sink with a function for each kind of value.
 #include "trainer/option_table.h"
 
 #include <charconv>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <system_error>
 
 #include <CLI/App.hpp>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "base/quantity.h"
+#include "trainer/failure.h"
 
 namespace weft::trainer {
 namespace {
@@ -31,92 +37,290 @@ class WholeNumber : public CLI::Validator {
   }
 };
 
+struct Row {
+  const char* key;
+  Scope scope;
+  const char* meaning;
+};
+
+using SetText = std::function<void(const std::string&)>;
+
+// Adds options to a command line.
+class CommandLine {
+ public:
+  explicit CommandLine(CLI::App& app) : app_(app) {}
+
+  void Count(const Row& row, size_t& value, uint64_t least, uint64_t most,
+             const std::string& shown = "") {
+    Whole(row, value, least, most);
+    if (!shown.empty()) last_->default_str(shown);
+  }
+
+  void Count(const Row& row, int& value, uint64_t least, uint64_t most) {
+    Whole(row, value, least, most);
+  }
+
+  void Number(const Row& row, double& value) {
+    app_.add_option(Name(row), value, row.meaning)->capture_default_str();
+  }
+
+  void Text(const Row& row, std::string& value) {
+    last_ = app_.add_option(Name(row), value, row.meaning);
+    if (!value.empty()) last_->capture_default_str();
+  }
+
+  void Texts(const Row& row, std::vector<std::string>& values) {
+    last_ = app_.add_option(Name(row), values, row.meaning);
+  }
+
+  void Keys(const Row& row, std::vector<std::string>& values) {
+    Texts(row, values);
+    last_->delimiter(',')->allow_extra_args(false);
+  }
+
+  void Flag(const Row& row, bool& value, const char* needs = nullptr) {
+    CLI::Option* const flag = app_.add_flag(Name(row), value, row.meaning);
+    if (needs != nullptr) flag->needs(app_.get_option(needs));
+  }
+
+  // One that is a name, or is written as people write it; `set` throws BadInput for any other.
+  void Choice(const Row& row, const std::string&, const char* shown, const SetText& set) {
+    app_.add_option_function<std::string>(Name(row), set, row.meaning)->default_str(shown);
+  }
+
+ private:
+  static std::string Name(const Row& row) { return std::string("--") + row.key; }
+
+  template <typename Value>
+  void Whole(const Row& row, Value& value, uint64_t least, uint64_t most) {
+    last_ = app_.add_option(Name(row), value, row.meaning);
+    last_->capture_default_str()->check(WholeNumber(least, most));
+  }
+
+  CLI::App& app_;
+  CLI::Option* last_ = nullptr;
+};
+
+// Collects their values.
+class Values {
+ public:
+  template <typename Value>
+  void Count(const Row& row, const Value& value, uint64_t, uint64_t, const std::string& = "") {
+    Add(row, fmt::format("{}", value), false);
+  }
+
+  void Number(const Row& row, double value) { Add(row, fmt::format("{}", value), false); }
+
+  void Text(const Row& row, const std::string& value) { Add(row, value, true); }
+
+  void Texts(const Row& row, const std::vector<std::string>& values) {
+    Add(row, fmt::format("{}", fmt::join(values, " ")), true);
+  }
+
+  void Keys(const Row& row, const std::vector<std::string>& values) {
+    Add(row, fmt::format("{}", fmt::join(values, ",")), true);
+  }
+
+  void Flag(const Row& row, bool value, const char* = nullptr) {
+    Add(row, value ? "true" : "false", false);
+  }
+
+  void Choice(const Row& row, const std::string& value, const char*, const SetText&) {
+    Add(row, value, true);
+  }
+
+  std::vector<ResolvedOption> Take() { return std::move(options_); }
+
+ private:
+  void Add(const Row& row, std::string value, bool quoted) {
+    options_.push_back(
+        {.key = row.key, .value = std::move(value), .scope = row.scope, .quoted = quoted});
+  }
+
+  std::vector<ResolvedOption> options_;
+};
+
+const char* PrecisionName(Precision precision) {
+  return precision == Precision::kBf16 ? "bf16" : "fp32";
+}
+
+void SetPrecision(ProgramConfig& config, const std::string& text) {
+  config.best_precision = text == "auto";
+  if (text == "auto") {
+    config.train.precision = FastestPrecision();
+  } else if (text == "fp32" || text == "bf16") {
+    config.train.precision = text == "bf16" ? Precision::kBf16 : Precision::kFp32;
+  } else {
+    throw BadInput("--dtype " + text + " is unknown; use auto, fp32 or bf16");
+  }
+}
+
+size_t ParseBudget(const std::string& text) {
+  double bytes = 0;
+  if (!ParseQuantity(text, kByteSuffixes, &bytes) || !(bytes >= 0 && bytes < 1e15)) {
+    throw BadInput("--memory-budget " + text +
+                   " is no number of bytes like 40000, 40MB (10^6) or 1.5MiB (2^20)");
+  }
+  return size_t(bytes);
+}
+
+// What is trained, and by which numbers.
+template <typename Sink>
+void ListTraining(Sink& sink, ProgramConfig& config) {
+  TrainConfig& train = config.train;
+  constexpr Scope kRun = Scope::kRun, kRanks = Scope::kRanks;
+  sink.Texts({"data", Scope::kFree, "files or directories; auto: compiler headers and weft"},
+             config.data);
+  sink.Count({"steps", kRanks, "optimizer steps"}, train.steps, 1, kStepsMax);
+  sink.Count({"batch", kRanks,
+              "sequences per step, over all ranks and micro-batches; each of these gets as many as "
+              "the others, or one less"},
+             train.global_batch, 1, kBatchMax,
+             "4, or one for each micro-batch of each rank if these are more");
+  sink.Count({"seq", kRun, "bytes per sequence"}, train.model.seq, 2, kSeqMax);
+  sink.Count({"layers", kRun, "transformer blocks"}, train.model.layers, 1, kLayersMax);
+  sink.Count({"heads", kRun, "attention heads"}, train.model.heads, 1, kWidthMax);
+  sink.Count({"width", kRun, "channels"}, train.model.width, 1, kWidthMax);
+  sink.Number({"lr", kRanks, "peak learning rate"}, train.lr);
+  sink.Count({"warmup", kRanks, "steps of linear warm-up"}, train.warmup, 0, kStepsMax);
+  sink.Number({"final-rate", kRanks, "learning rate at the end, as a part of the peak"},
+              train.final_rate);
+  sink.Choice(
+      {"optimizer", kRun, "adamw; muon: for the matrices of the blocks, adamw for the rest"},
+      NameOf(train.optimizer), "adamw",
+      [&train](const std::string& text) { train.optimizer = ParseOptimizer(text); });
+  sink.Number({"beta1", kRanks, "of adamw"}, train.beta1);
+  sink.Number({"beta2", kRanks, "of adamw"}, train.beta2);
+  sink.Number({"eps", kRanks, "of adamw"}, train.epsilon);
+  sink.Number({"weight-decay", kRanks, "of matrices"}, train.weight_decay);
+  sink.Number({"clip", kRanks, "gradients are scaled down to this norm; 0: never"},
+              train.grad_clip);
+  sink.Count({"seed", kRun, "of initial values, sampling order and the sample"}, train.seed, 0,
+             UINT64_MAX);
+  sink.Choice({"dtype", kRanks,
+               "inputs of matrix products: fp32, bf16, auto (bf16 where the CPUs of all ranks have "
+               "it)"},
+              PrecisionName(train.precision), "auto",
+              [&config](const std::string& text) { SetPrecision(config, text); });
+  sink.Count({"accumulate", kRanks, "micro-batches per step"}, train.accumulate, 1, kBatchMax);
+}
+
+// How it is spread over the ranks.
+template <typename Sink>
+void ListSharding(Sink& sink, ProgramConfig& config) {
+  TrainConfig& train = config.train;
+  constexpr Scope kRanks = Scope::kRanks;
+  sink.Flag({"no-overlap", kRanks, "reduce gradients after backward, not during it"},
+            train.no_overlap);
+  sink.Choice(
+      {"strategy", kRanks,
+       "what is sharded over the ranks: ddp (nothing), zero1, zero2, shard-grad-op, full-shard, "
+       "hybrid, hpz, fraction; zero3 is full-shard"},
+      weft_shard_preset_name(train.strategy), "ddp",
+      [&train](const std::string& text) { train.strategy = ParseStrategy(text); });
+  sink.Count(
+      {"shard-group", kRanks,
+       "hybrid: ranks of a replica, a power of two; hpz: ranks that keep a block between forward "
+       "and backward; 0: the largest power of two that divides the ranks, but not all"},
+      train.shard_group, 0, kRanksMax);
+  sink.Choice(
+      {"accumulation", kRanks,
+       "reduce gradients after the last micro-batch (local), after every one (every), or within "
+       "the groups of hybrid after every one and across them after the last (inner)"},
+      NameOf(train.accumulation), "local",
+      [&train](const std::string& text) { train.accumulation = ParseAccumulation(text); });
+  sink.Choice(
+      {"reduce-dtype", kRanks,
+       "gradients are rounded to this for their reduction: fp32 (they are not), bf16, fp16"},
+      NameOf(train.reduce_type), "fp32",
+      [&train](const std::string& text) { train.reduce_type = ParseReduceType(text); });
+  sink.Count({"prefetch", kRanks, "blocks gathered ahead where parameters are sharded"},
+             train.prefetch, 0, kPrefetchMax);
+  sink.Choice(
+      {"views", kRanks,
+       "addresses of gathered parameters: move; stable, the same in all steps; apart, with a place "
+       "for each block"},
+      NameOf(train.views), "move",
+      [&train](const std::string& text) { train.views = ParseViews(text); });
+  sink.Text({"offload", Scope::kFree,
+             "optimizer state goes to a file of each rank in this directory, and 64 MiB of it "
+             "are in memory; default: all is in memory"},
+            train.offload);
+  sink.Flag({"offload-params", kRanks,
+             "so do the weights that a rank keeps, with a strategy that shards them"},
+            train.offload_params, "--offload");
+  sink.Choice(
+      {"memory-budget", kRanks,
+       "bytes for what is gathered, like 40MB or 1.5MiB; fraction keeps as many blocks unsharded "
+       "as fit; 0: no limit"},
+      fmt::format("{}", train.memory_budget), "0",
+      [&train](const std::string& text) { train.memory_budget = ParseBudget(text); });
+  sink.Flag({"elastic", kRanks,
+             "go on without ranks that are lost (with ddp); start it by weftrun --elastic"},
+            train.elastic);
+  sink.Count({"threads", Scope::kFree, "threads per rank"}, train.threads, 1, kThreadsMax);
+}
+
+// What is looked at on the way, written and gone on from.
+template <typename Sink>
+void ListRunning(Sink& sink, ProgramConfig& config) {
+  TrainConfig& train = config.train;
+  constexpr Scope kRanks = Scope::kRanks, kStart = Scope::kStart;
+  sink.Count({"eval-every", kRanks, "steps between validations; 0: at the end only"},
+             train.eval_every, 0, kStepsMax);
+  sink.Count({"verify-every", kRanks,
+              "steps between comparisons of the weights that several ranks have; 0: never"},
+             train.verify_every, 0, kStepsMax);
+  sink.Count({"check-samples", kRanks,
+              "steps between comparisons of the samples that ranks read; 0: never"},
+             train.check_samples, 0, kStepsMax);
+  sink.Count(
+      {"nonfinite-steps", kRanks,
+       "the run ends with so many steps in a row whose gradients are infinite or NaN; before, such "
+       "steps update nothing"},
+      train.nonfinite_steps, 1, kStepsMax);
+  sink.Text({"run-dir", Scope::kFree, "where runs are written"}, config.run_dir);
+  sink.Text({"name", Scope::kFree, "of this run; default: the time"}, config.name);
+  sink.Count({"checkpoint-every", kRanks,
+              "steps between checkpoints, also one at the end and on SIGTERM; 0: none"},
+             config.checkpoint_every, 0, kStepsMax);
+  sink.Count({"keep", kRanks, "checkpoints that are kept"}, config.keep, 1, kStepsMax);
+  sink.Text({"resume", kStart,
+             "what to go on from: auto, the latest checkpoint of this run if there is one; a run's "
+             "directory; none. Default: none, and auto when weftrun starts the job again"},
+            config.resume);
+  sink.Text({"init", kStart,
+             "a run's directory, or one of checkpoints: a new run begins with the weights of the "
+             "latest in it"},
+            config.init);
+  sink.Keys({"changed", kStart,
+             "go on from a checkpoint though these differ from its run's: heads, seed, text"},
+            config.changed);
+}
+
+template <typename Sink>
+void ListOptions(Sink& sink, ProgramConfig& config) {
+  ListTraining(sink, config);
+  ListSharding(sink, config);
+  ListRunning(sink, config);
+}
+
 }  // namespace
 
-void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts) {
-  TrainConfig& train = config.train;
-  const auto number = [&app](const char* name, auto& value, const char* meaning) {
-    app.add_option(name, value, meaning)->capture_default_str();
-  };
-  app.add_option("--data", config.data, "files or directories; auto: compiler headers and weft");
-  const auto count = [&app](const char* name, auto& value, uint64_t least, uint64_t most,
-                            const char* meaning) {
-    app.add_option(name, value, meaning)->capture_default_str()->check(WholeNumber(least, most));
-  };
-  count("--steps", train.steps, 1, kStepsMax, "optimizer steps");
-  count("--batch", train.global_batch, 1, kBatchMax, "sequences per step, over all ranks");
-  count("--seq", train.model.seq, 2, kSeqMax, "bytes per sequence");
-  count("--layers", train.model.layers, 1, kLayersMax, "transformer blocks");
-  count("--heads", train.model.heads, 1, kWidthMax, "attention heads");
-  count("--width", train.model.width, 1, kWidthMax, "channels");
-  number("--lr", train.lr, "peak learning rate");
-  count("--warmup", train.warmup, 0, kStepsMax, "steps of linear warm-up");
-  count("--seed", train.seed, 0, UINT64_MAX, "of initial values, sampling order and the sample");
-  app.add_option("--dtype", texts.dtype,
-                 "inputs of matrix products: fp32, bf16, auto (bf16 where the CPU has it)")
-      ->capture_default_str();
-  count("--accumulate", train.accumulate, 1, kBatchMax, "micro-batches per step");
-  app.add_flag("--no-overlap", train.no_overlap, "reduce gradients after backward, not during it");
-  number("--run-dir", config.run_dir, "where runs are written");
-  app.add_option("--name", config.name, "of this run; default: the time");
-  count("--checkpoint-every", config.checkpoint_every, 0, kStepsMax,
-        "steps between checkpoints, also one at the end and on SIGTERM; 0: none");
-  count("--keep", config.keep, 1, kStepsMax, "checkpoints that are kept");
-  app.add_option(
-      "--resume", config.resume,
-      "what to go on from: auto, the latest checkpoint of this run if there is one; a run's "
-      "directory; none. Default: none, and auto when weftrun starts the job again");
-  app.add_option("--init", config.init,
-                 "a run's directory, or one of checkpoints: a new run begins with the weights of "
-                 "the latest in it");
-  app.add_flag("--other-data", config.other_data,
-               "go on from a checkpoint though the text is another one");
+void AddOptions(CLI::App& app, ProgramConfig& config) {
+  SetPrecision(config, "auto");
+  CommandLine sink(app);
+  ListOptions(sink, config);
   // Of the launcher's, no options of users.
   app.add_option("--restarts", config.restarts)->envname("WEFT_RESTART_COUNT")->group("");
   app.add_option("--job", config.job)->envname("WEFT_JOB_ID")->group("");
-  count("--eval-every", train.eval_every, 0, kStepsMax,
-        "steps between validations; 0: at the end only");
-  count("--threads", train.threads, 1, kThreadsMax, "threads per rank");
-  number("--optimizer", texts.optimizer,
-         "adamw; muon: for the matrices of the blocks, adamw for the rest");
-  number("--strategy", texts.strategy,
-         "what is sharded over the ranks: ddp (nothing), zero1, zero2, shard-grad-op, full-shard, "
-         "hybrid, hpz, fraction; zero3 is full-shard");
-  count("--shard-group", train.shard_group, 0, kRanksMax,
-        "hybrid: ranks of a replica, a power of two; hpz: ranks that keep a block between forward "
-        "and backward; 0: the largest power of two that divides the ranks, but not all");
-  number(
-      "--accumulation", texts.accumulation,
-      "reduce gradients after the last micro-batch (local), after every one (every), or within the "
-      "groups of hybrid after every one and across them after the last (inner)");
-  number("--reduce-dtype", texts.reduce_dtype,
-         "gradients are rounded to this for their reduction: fp32 (they are not), bf16, fp16");
-  count("--prefetch", train.prefetch, 0, kPrefetchMax,
-        "blocks gathered ahead where parameters are sharded");
-  number(
-      "--views", texts.views,
-      "addresses of gathered parameters: move; stable, the same in all steps; apart, with a place "
-      "for each block");
-  count("--verify-every", train.verify_every, 0, kStepsMax,
-        "steps between comparisons of the weights that several ranks have; 0: never");
-  count("--check-samples", train.check_samples, 0, kStepsMax,
-        "steps between comparisons of the samples that ranks read; 0: never");
-  count(
-      "--nonfinite-steps", train.nonfinite_steps, 1, kStepsMax,
-      "the run ends with so many steps in a row whose gradients are infinite or NaN; before, such "
-      "steps update nothing");
-  app.add_flag("--elastic", train.elastic,
-               "go on without ranks that are lost (with ddp); start it by weftrun --elastic");
-  CLI::Option* const offload = app.add_option(
-      "--offload", train.offload,
-      "optimizer state goes to a file of each rank in this directory, and 64 MiB of it "
-      "are in memory; default: all is in memory");
-  app.add_flag("--offload-params", train.offload_params,
-               "so do the weights that a rank keeps, with a strategy that shards them")
-      ->needs(offload);
-  number("--memory-budget", texts.memory_budget,
-         "bytes for what is gathered, like 40MB or 1.5MiB; fraction keeps as many blocks unsharded "
-         "as fit; 0: no limit");
+}
+
+std::vector<ResolvedOption> ResolvedOptions(const ProgramConfig& config) {
+  ProgramConfig copy = config;  // a sink that reads is given what another one writes
+  Values values;
+  ListOptions(values, copy);
+  return values.Take();
 }
 
 }  // namespace weft::trainer

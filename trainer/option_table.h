@@ -1,10 +1,18 @@
-// The options of weft_train, apart from their parsing: each costs the compiler its share.
+// The options of weft_train: one table, which the command line, comparisons between ranks and with checkpoints, and every written copy of a
+// run's configuration are made from.
+//
+//   AddOptions(app, config);                                    // they fill `config`, whose values are the defaults
+//   for (const ResolvedOption& option : ResolvedOptions(config)) ...
+//
+// Apart from their parsing (options.h): each of both costs the compiler its share. Thread-safety: pure functions.
 #ifndef WEFT_TRAINER_OPTION_TABLE_H_
 #define WEFT_TRAINER_OPTION_TABLE_H_
 
 #include <string>
+#include <vector>
 
 #include "trainer/config.h"
+#include "trainer/resolved_config.h"
 
 // NOLINTNEXTLINE(readability-identifier-naming): CLI11's name
 namespace CLI {
@@ -13,19 +21,11 @@ class App;
 
 namespace weft::trainer {
 
-// Options whose text is read after the parsing, with their defaults.
-struct OptionTexts {
-  std::string dtype = "auto";
-  std::string strategy = "ddp";
-  std::string accumulation = "local";
-  std::string reduce_dtype = "fp32";
-  std::string memory_budget = "0";
-  std::string views = "move";
-  std::string optimizer = "adamw";
-};
+// Adds all of them to `app`. Parsing may throw BadInput.
+void AddOptions(CLI::App& app, ProgramConfig& config);
 
-// Adds all of them to `app`: they fill `config` and `texts`, whose values are the defaults.
-void AddOptions(CLI::App& app, ProgramConfig& config, OptionTexts& texts);
+// All of them as they are in `config`, in the order of the table.
+std::vector<ResolvedOption> ResolvedOptions(const ProgramConfig& config);
 
 }  // namespace weft::trainer
 

@@ -16,11 +16,6 @@
 namespace weft::trainer {
 namespace {
 
-// Of AdamW. A rate of 0.95 instead of 0.999 follows the gradients of short runs.
-constexpr double kBeta1 = 0.9;
-constexpr double kBeta2 = 0.95;
-constexpr double kEpsilon = 1e-8;
-
 // Muon's learning rate where AdamW's is 1: its updates have a norm of their own, and 0.02 is what its authors use.
 constexpr double kMuonFactor = 8;
 
@@ -110,9 +105,10 @@ void DataParallel::CreateContext(const TrainConfig& config) {
   weft_optimizer_config_t optimizer = {};
   optimizer.struct_size = sizeof optimizer;
   optimizer.kind = WEFT_OPTIMIZER_ADAMW;
-  optimizer.beta1 = kBeta1;
-  optimizer.beta2 = kBeta2;
-  optimizer.epsilon = kEpsilon;
+  optimizer.beta1 = config.beta1;
+  optimizer.beta2 = config.beta2;
+  optimizer.epsilon = config.epsilon;
+  optimizer.fields = WEFT_OPTIMIZER_BETA1 | WEFT_OPTIMIZER_BETA2 | WEFT_OPTIMIZER_EPSILON;
   optimizer.weight_decay = config.weight_decay;
   optimizer.nonfinite = WEFT_NONFINITE_FAIL;
   optimizer.nonfinite_steps = int64_t(config.nonfinite_steps);

@@ -155,11 +155,12 @@ std::string DescribePlan(const TrainConfig& t, const Trainer& trainer, const Cor
                   t.model.layers, t.model.width, t.model.heads, t.model.seq,
                   Count(double(trainer.parameter_count())));
   out += fmt::format(
-      "plan   {} steps x {} sequences = {} tokens ({:.2f} epochs), {:.1f} TFLOP, {} products, lr "
+      "plan   {} steps x {} sequences ({}) = {} tokens ({:.2f} epochs), {:.1f} TFLOP, {} products, "
+      "lr "
       "{:g}, seed {}\n",
-      t.steps, t.global_batch, Count(tokens), tokens / double(corpus.train.size()),
-      tokens * FlopsPerToken(t.model) * 1e-12, t.precision == Precision::kBf16 ? "bf16" : "fp32",
-      t.lr, t.seed);
+      t.steps, t.global_batch, DescribeShares(t, trainer.parallel().size()), Count(tokens),
+      tokens / double(corpus.train.size()), tokens * FlopsPerToken(t.model) * 1e-12,
+      t.precision == Precision::kBf16 ? "bf16" : "fp32", t.lr, t.seed);
   return out + DescribeSharding(t, trainer.parallel());
 }
 

@@ -18,6 +18,7 @@
 #include "weft/collective.h"
 #include "weft/error.h"
 
+#include "trainer/agreement.h"
 #include "trainer/order3.h"
 #include "trainer/stop_signals.h"
 
@@ -101,12 +102,6 @@ std::string CheckpointsIn(const std::string& directory) {
 
 }  // namespace
 
-TrainConfig ForRanks(const TrainConfig& config, size_t at_first, size_t now) {
-  TrainConfig changed = config;
-  changed.global_batch = config.global_batch / at_first * now;
-  return changed;
-}
-
 Run::Run(const ProgramConfig& config, weft_group_t group)
     : config_(config),
       group_(group),
@@ -119,7 +114,40 @@ Run::Run(const ProgramConfig& config, weft_group_t group)
   AskGroup();
   uint32_t epoch = 1;
   Check(weft_group_epoch(group_, &epoch), "asking how often the group was made");
-  if (epoch == 1) facts_.size_at_first = size_;
+  if (epoch > 1) return;  // it joins a run that others have begun
+  facts_.size_at_first = size_;
+  Agree();
+}
+
+void Run::Agree() {
+  config_.train.precision = AgreeOnPrecision(group_, config_);
+  config_.train = WithDefaults(config_.train, facts_.size_at_first);
+  const ResolvedConfig resolved = Resolved();
+  AgreeOnConfig(group_, resolved);
+  facts_.precision = config_.train.precision;
+  facts_.config_digest = Digest(resolved);
+}
+
+void Run::AgreeWithNewcomers() {
+  TrainConfig& t = config_.train;
+  if (config_.best_precision && PrecisionSupported(facts_.precision))
+    t.precision = facts_.precision;
+  t = WithDefaults(t, facts_.size_at_first);
+  const ResolvedConfig own = Resolved();
+  const std::string differences = WhereRanksDiffer(group_, own);
+  if (differences.empty()) return;
+  if (Digest(own) != facts_.config_digest) {
+    throw NotOfThisRun("this rank cannot join the run, which trains something else: " +
+                       differences + "; give it the options and data of the others");
+  }
+  if (report_)
+    report_->Say("a new rank cannot join, as it would train something else: " + differences);
+  // Until it has ended, which is a loss like any other.
+  Check(weft_barrier(group_, nullptr, nullptr), "going on without a rank that cannot join");
+}
+
+ResolvedConfig Run::Resolved() const {
+  return ResolveConfig(config_, corpus_, facts_.size_at_first);
 }
 
 void Run::AskGroup() {
@@ -190,13 +218,8 @@ std::string Run::ResumeFrom() const {
 
 std::unique_ptr<Checkpoints> Run::MakeCheckpoints(const Trainer& trainer,
                                                   const std::string& directory) const {
-  const RunIdentity identity = {.seed = config_.train.seed,
-                                .corpus = CorpusDigest(corpus_),
-                                .seq = config_.train.model.seq,
-                                .heads = config_.train.model.heads,
-                                .any_corpus = config_.other_data};
-  return std::make_unique<Checkpoints>(group_, trainer, directory, config_.keep,
-                                       ConfigText(config_.train, size_), identity);
+  return std::make_unique<Checkpoints>(group_, trainer, directory, config_.keep, Resolved(),
+                                       config_.changed);
 }
 
 std::optional<Resumed> Run::Resume(const Trainer& trainer) {
@@ -230,8 +253,7 @@ std::optional<InitialValues> Run::TakeValues(const Trainer& trainer) const {
 
 void Run::Begin() {
   const TrainConfig& t = config_.train;
-  auto trainer =
-      std::make_unique<Trainer>(ForRanks(t, facts_.size_at_first, size_), corpus_, group_);
+  auto trainer = std::make_unique<Trainer>(t, corpus_, group_);
   const RankReports kept = trainer->parallel().Report();
   facts_.directory = config_.run_dir + "/" + RunName();
   const std::optional<Resumed> resumed = Resume(*trainer);
@@ -271,6 +293,8 @@ void Run::Introduce(const Trainer& trainer, const RankReports& kept, const Resum
   if (resumed != nullptr) {
     fmt::print("{} ranks go on after step {}, from {}, which {} ranks have saved\n", size_,
                resumed->last.step, resumed->path, resumed->ranks);
+    if (!resumed->differences.empty())
+      fmt::print("other options than before: {}\n", resumed->differences);
     TakeCurveFromMetrics();
     if (facts_.curve.train.empty())
       facts_.curve.train.push_back({double(resumed->last.step), resumed->last.loss});
@@ -418,18 +442,18 @@ bool Run::TakeInNewcomers() {
 
 void Run::GoOn(const std::string& change) {
   ShareFacts(group_, facts_);
+  AgreeWithNewcomers();
   AgreeOnState(group_, state_);
   if (state_.steps_done == TrainState::kNone) {
     if (rank_ == 0) fmt::print("{}; {} ranks begin again\n", change, size_);
     return;
   }
-  const TrainConfig now = ForRanks(config_.train, facts_.size_at_first, size_);
-  trainer_ = std::make_unique<Trainer>(now, corpus_, group_);
+  trainer_ = std::make_unique<Trainer>(config_.train, corpus_, group_);
   trainer_->GoOnFrom(state_);
   if (config_.checkpoint_every > 0) checkpoints_ = MakeCheckpoints(*trainer_, OwnCheckpoints());
   state_.values = std::vector<float>();  // the trainer has them; {} would keep the memory
   if (rank_ == 0 && !report_) BecomeFirst();
-  if (report_) SayWhoGoesOn(change, now);
+  if (report_) SayWhoGoesOn(change);
   // The last step may not have been validated and reported by all.
   int64_t reported = int64_t(facts_.reported);
   Check(weft_all_reduce(&reported, &reported, 1, WEFT_INT64, WEFT_MIN, group_, nullptr, nullptr),
@@ -437,13 +461,13 @@ void Run::GoOn(const std::string& change) {
   if (state_.steps_done > reported) EndStep(state_.last);
 }
 
-// "rank 2 (pid 4711) was lost at step 41; 3 ranks go on from step 41 with the weights of step 40, 6 sequences a step".
-void Run::SayWhoGoesOn(const std::string& change, const TrainConfig& now) {
-  report_->Say(
-      fmt::format("{} at step {}; {} rank{} on from step {} with the weights of step {}, "
-                  "{} sequences a step",
-                  change, facts_.reported + 1, size_, size_ == 1 ? " goes" : "s go",
-                  state_.steps_done + 1, state_.steps_done, now.global_batch));
+// "rank 2 (pid 4711) was lost at step 41; 3 ranks go on from step 41 with the weights of step 40, 6 sequences a step, 2 on each rank".
+void Run::SayWhoGoesOn(const std::string& change) {
+  report_->Say(fmt::format(
+      "{} at step {}; {} rank{} on from step {} with the weights of step {}, "
+      "{} sequences a step, {}",
+      change, facts_.reported + 1, size_, size_ == 1 ? " goes" : "s go", state_.steps_done + 1,
+      state_.steps_done, config_.train.global_batch, DescribeShares(config_.train, size_)));
 }
 
 // Rank 0 may have died before it wrote what this rank takes for reported.

@@ -7,8 +7,8 @@
 // and save.
 //
 // When a rank is lost the others make the group anew, agree on the state of the rank that is furthest, and go on with a trainer
-// on the new group. Between steps they take in who waits to join, in the same way. Each keeps its share of the batch, so the batch of a step
-// shrinks and grows with the number of ranks.
+// on the new group. Between steps they take in who waits to join, in the same way. The batch of a step stays as large as it was, and is dealt
+// anew among the ranks there are.
 //
 // Every function is collective over the ranks of the group. Throws BadInput or RunFailure. Thread-safety: belongs to one thread.
 #ifndef WEFT_TRAINER_RUN_H_
@@ -40,9 +40,6 @@ struct LostRank {
   int pid = -1;
 };
 
-// The configuration of a run that began with `at_first` ranks, now that it has `now`: a rank's share of the batch stays.
-TrainConfig ForRanks(const TrainConfig& config, size_t at_first, size_t now);
-
 class Run {
  public:
   // The group is borrowed. If it has been made more than once, this rank has joined a run.
@@ -56,6 +53,7 @@ class Run {
   // From which directory of checkpoints the run goes on; "": from none.
   std::string ResumeFrom() const;
   std::string OwnCheckpoints() const;
+  ResolvedConfig Resolved() const;
   std::unique_ptr<Checkpoints> MakeCheckpoints(const Trainer& trainer,
                                                const std::string& directory) const;
   std::optional<Resumed> Resume(const Trainer& trainer);
@@ -81,12 +79,16 @@ class Run {
   void KeepState();
   // With the ranks that the group has now. `change`: who has gone or come.
   void GoOn(const std::string& change);
-  void SayWhoGoesOn(const std::string& change, const TrainConfig& now);
+  void SayWhoGoesOn(const std::string& change);
   void BecomeFirst();
   void AskGroup();
+  // On dtype and batch, where these are not given, and that all ranks train the same.
+  void Agree();
+  // That those who have joined train what the others do. Throws NotOfThisRun on those that do not.
+  void AgreeWithNewcomers();
   std::string RunName();
 
-  const ProgramConfig config_;
+  ProgramConfig config_;  // of the run, once the ranks have agreed
   const weft_group_t group_;
   const std::chrono::steady_clock::time_point start_;
   const Corpus corpus_;

@@ -18,6 +18,8 @@ constexpr size_t kPathBytes = 4096;
 struct Head {
   size_t size_at_first;
   size_t reported;
+  Precision precision;
+  uint64_t config_digest;
   int64_t training_start_ns;
   double order3;
   size_t train_points, validation_points;
@@ -28,6 +30,8 @@ Head HeadOf(const RunFacts& facts) {
   Head head = {};
   head.size_at_first = facts.size_at_first;
   head.reported = facts.reported;
+  head.precision = facts.precision;
+  head.config_digest = facts.config_digest;
   head.training_start_ns =
       std::chrono::nanoseconds(facts.training_start.time_since_epoch()).count();
   head.order3 = facts.curve.order3;
@@ -72,6 +76,8 @@ void ShareFacts(weft_group_t group, RunFacts& facts) {
   if (knows != 0) return;
   facts.size_at_first = head.size_at_first;
   facts.reported = head.reported;
+  facts.precision = head.precision;
+  facts.config_digest = head.config_digest;
   facts.directory = head.directory;
   facts.training_start =
       std::chrono::steady_clock::time_point(std::chrono::nanoseconds(head.training_start_ns));

@@ -10,6 +10,11 @@
 
 namespace weft::trainer {
 
+Share ShareOf(size_t batch, size_t pieces, size_t index) {
+  const size_t first = batch * index / pieces;
+  return {first, batch * (index + 1) / pieces - first};
+}
+
 WindowSampler::WindowSampler(size_t text_bytes, size_t seq, size_t global_batch, uint64_t seed)
     : seq_(seq), global_batch_(global_batch), seed_(seed) {
   const size_t windows = text_bytes == 0 ? 0 : (text_bytes - 1) / seq;

@@ -6,8 +6,8 @@
 //   SamplePlace next = sampler.PlaceOf(step);  // for a run that goes on from there, with whatever batch
 //   sampler.StartAt(step, next);
 //
-// The global batch of a step depends on the seed and the step, not on the number of ranks: rank r
-// of n takes slots [r * B / n, (r + 1) * B / n). Windows of one epoch do not overlap and none is
+// The global batch of a step depends on the seed and the step, not on the number of ranks, which take
+// successive slots of it (ShareOf). Windows of one epoch do not overlap and none is
 // used twice; each epoch starts the grid elsewhere and uses another order.
 //
 // Thread-safety: an object belongs to one thread (it keeps the permutation of the current epoch).
@@ -26,6 +26,16 @@ struct SamplePlace {
   size_t position = 0;
   bool operator==(const SamplePlace&) const = default;
 };
+
+// A run of slots of a step's batch.
+struct Share {
+  size_t first = 0;
+  size_t count = 0;
+};
+
+// The part of a batch that piece `index` of `pieces` gets: all together are the batch, and none has more than one slot more than another. Of n
+// ranks with m micro-batches each, micro-batch k of rank r is piece r * m + k.
+Share ShareOf(size_t batch, size_t pieces, size_t index);
 
 class WindowSampler {
  public:

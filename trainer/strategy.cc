@@ -35,30 +35,53 @@ weft_shard_preset_t ParseStrategy(const std::string& name) {
 }
 
 weft_shard_accumulation_t ParseAccumulation(const std::string& name) {
-  if (name == "local") return WEFT_SHARD_LOCAL_THEN_REDUCE;
-  if (name == "every") return WEFT_SHARD_REDUCE_EVERY;
-  if (name == "inner") return WEFT_SHARD_INNER_EVERY_OUTER_LAST;
+  for (const auto known :
+       {WEFT_SHARD_LOCAL_THEN_REDUCE, WEFT_SHARD_REDUCE_EVERY, WEFT_SHARD_INNER_EVERY_OUTER_LAST}) {
+    if (name == NameOf(known)) return known;
+  }
   throw BadInput("--accumulation " + name + " is unknown; use local, every or inner");
 }
 
 weft_shard_views_t ParseViews(const std::string& name) {
-  if (name == "move") return WEFT_SHARD_VIEWS_MOVE;
-  if (name == "stable") return WEFT_SHARD_VIEWS_STABLE;
-  if (name == "apart") return WEFT_SHARD_VIEWS_APART;
+  for (const auto known :
+       {WEFT_SHARD_VIEWS_MOVE, WEFT_SHARD_VIEWS_STABLE, WEFT_SHARD_VIEWS_APART}) {
+    if (name == NameOf(known)) return known;
+  }
   throw BadInput("--views " + name + " is unknown; use move, stable or apart");
 }
 
 weft_optimizer_kind_t ParseOptimizer(const std::string& name) {
-  if (name == "adamw") return WEFT_OPTIMIZER_ADAMW;
-  if (name == "muon") return WEFT_OPTIMIZER_MUON;
+  for (const auto known : {WEFT_OPTIMIZER_ADAMW, WEFT_OPTIMIZER_MUON}) {
+    if (name == NameOf(known)) return known;
+  }
   throw BadInput("--optimizer " + name + " is unknown; use adamw or muon");
 }
 
 weft_shard_wire_t ParseReduceType(const std::string& name) {
-  if (name == "fp32") return WEFT_SHARD_WIRE_GRADIENTS;
-  if (name == "bf16") return WEFT_SHARD_WIRE_BFLOAT16;
-  if (name == "fp16") return WEFT_SHARD_WIRE_FLOAT16;
+  for (const auto known :
+       {WEFT_SHARD_WIRE_GRADIENTS, WEFT_SHARD_WIRE_BFLOAT16, WEFT_SHARD_WIRE_FLOAT16}) {
+    if (name == NameOf(known)) return known;
+  }
   throw BadInput("--reduce-dtype " + name + " is unknown; use fp32, bf16 or fp16");
+}
+
+const char* NameOf(weft_shard_accumulation_t accumulation) {
+  if (accumulation == WEFT_SHARD_REDUCE_EVERY) return "every";
+  return accumulation == WEFT_SHARD_INNER_EVERY_OUTER_LAST ? "inner" : "local";
+}
+
+const char* NameOf(weft_shard_views_t views) {
+  if (views == WEFT_SHARD_VIEWS_STABLE) return "stable";
+  return views == WEFT_SHARD_VIEWS_APART ? "apart" : "move";
+}
+
+const char* NameOf(weft_optimizer_kind_t optimizer) {
+  return optimizer == WEFT_OPTIMIZER_MUON ? "muon" : "adamw";
+}
+
+const char* NameOf(weft_shard_wire_t reduce_type) {
+  if (reduce_type == WEFT_SHARD_WIRE_BFLOAT16) return "bf16";
+  return reduce_type == WEFT_SHARD_WIRE_FLOAT16 ? "fp16" : "fp32";
 }
 
 }  // namespace weft::trainer

@@ -32,6 +32,11 @@ weft_shard_views_t ParseViews(const std::string& name);
 weft_optimizer_kind_t ParseOptimizer(const std::string& name);
 // "fp32", "bf16" or "fp16"; throws BadInput for anything else.
 weft_shard_wire_t ParseReduceType(const std::string& name);
+// The names that these are read from.
+const char* NameOf(weft_shard_accumulation_t accumulation);
+const char* NameOf(weft_shard_views_t views);
+const char* NameOf(weft_optimizer_kind_t optimizer);
+const char* NameOf(weft_shard_wire_t reduce_type);
 
 }  // namespace weft::trainer
 

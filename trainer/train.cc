@@ -76,7 +76,7 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, weft_group_t g
       units_(ModelUnits(config.model)),
       parallel_(group, units_, config),
       matmul_(MakeMatmul<float>(config.precision)),
-      micro_batch_(config.global_batch / (parallel_.size() * config.accumulate)),
+      micro_batch_(LargestMicroBatch(config, parallel_.size())),
       sampler_(corpus.train.size(), config.model.seq, config.global_batch, config.seed),
       model_(config.model, micro_batch_, *matmul_, parallel_) {
   if (corpus.validation.size() <= config.model.seq) {
@@ -124,6 +124,7 @@ void Trainer::GoOnFrom(const TrainState& state) {
   last_ = state.last;
   steps_done_ = state.steps_done;
   updates_ = state.scalars.update_count;
+  sampler_.StartAt(size_t(state.steps_done), state.next);
 }
 
 TrainState Trainer::TakeState() {
@@ -138,6 +139,7 @@ TrainState Trainer::TakeState() {
     state.steps_done = int64_t(record_.step);
     state.last = record_;
   }
+  if (state.steps_done >= 0) state.next = sampler_.PlaceOf(size_t(state.steps_done));
   return state;
 }
 
@@ -170,16 +172,17 @@ StepRecord Trainer::Step(size_t index) {
 StepRecord Trainer::TryStep(size_t index) {
   const auto start = Clock::now();
   const double tokens = double(config_.global_batch * config_.model.seq);
-  // The context averages over ranks, so a rank weighs its own tokens by their share of a rank's.
+  // Each token of the step counts alike, whichever rank has it: the context averages over ranks, however many tokens each of them has.
   const double scale = double(parallel_.size()) / tokens;
-  const size_t first = parallel_.rank() * micro_batch_ * config_.accumulate;
+  const size_t pieces = parallel_.size() * config_.accumulate;
   double loss = 0;
   parallel_.BeginStep();
   for (size_t micro = 0; micro < config_.accumulate; micro++) {
+    const Share share =
+        ShareOf(config_.global_batch, pieces, parallel_.rank() * config_.accumulate + micro);
     std::vector<size_t> offsets;
-    for (size_t i = 0; i < micro_batch_; i++) {
-      offsets.push_back(sampler_.Offset(index, first + micro * micro_batch_ + i));
-    }
+    for (size_t i = 0; i < share.count; i++)
+      offsets.push_back(sampler_.Offset(index, share.first + i));
     FillBatch(corpus_.train, offsets);
     // Their places and not their bytes: texts repeat themselves.
     const bool check = config_.check_samples > 0 && index % config_.check_samples == 0;
@@ -187,8 +190,8 @@ StepRecord Trainer::TryStep(size_t index) {
       parallel_.CheckSamples(offsets.data(), offsets.size() * sizeof offsets[0]);
     }
     parallel_.BeginMicrobatch(micro, micro + 1 == config_.accumulate);
-    loss += model_.Forward(inputs_.data(), targets_.data(), micro_batch_, scale);
-    model_.Backward(inputs_.data(), micro_batch_);
+    loss += model_.Forward(inputs_.data(), targets_.data(), share.count, scale);
+    model_.Backward(inputs_.data(), share.count);
     parallel_.EndMicrobatch();
   }
   const int64_t exposed_ns = parallel_.Finish();

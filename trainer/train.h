@@ -48,7 +48,7 @@ class Trainer {
 
   // Initial values, those of rank 0.
   void Begin();
-  // Instead of Begin: the values that another Trainer had; see TrainState.
+  // Instead of Begin: the values that another Trainer had, and its place in the text; see TrainState.
   void GoOnFrom(const TrainState& state);
   // Instead of Begin, when a checkpoint was loaded into parallel()'s context: after that step, and from that place in the text on. Local.
   void GoOnAfter(const StepRecord& last, const SamplePlace& next);
@@ -87,7 +87,7 @@ class Trainer {
   const std::vector<UnitSpec> units_;
   DataParallel parallel_;
   std::unique_ptr<Matmul<float>> matmul_;
-  const size_t micro_batch_;  // sequences per rank and micro-batch
+  const size_t micro_batch_;  // sequences of the largest micro-batch of any rank
   WindowSampler sampler_;
   Model<float> model_;
   std::vector<uint8_t> inputs_, targets_;

@@ -13,6 +13,7 @@ namespace {
 // What is sent ahead of the values.
 struct StateHead {
   StepRecord last;
+  SamplePlace next;
   weft_shard_state_scalars_t scalars;
   uint64_t value_count;
 };
@@ -39,11 +40,12 @@ void AgreeOnState(weft_group_t group, TrainState& state) {
   }
   const size_t root = size_t(furthest - steps.begin());
   const bool sends = root == size_t(rank);
-  StateHead head = {state.last, state.scalars, state.values.size()};
+  StateHead head = {state.last, state.next, state.scalars, state.values.size()};
   SendBytes(group, root, &head, sizeof head);
   TrainState received;
   received.steps_done = *furthest;
   received.last = head.last;
+  received.next = head.next;
   received.scalars = head.scalars;
   if (!sends) received.values.resize(head.value_count);
   std::vector<float>& values = sends ? state.values : received.values;

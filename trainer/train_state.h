@@ -16,6 +16,8 @@
 #include "weft/group.h"
 #include "weft/shard_state.h"
 
+#include "trainer/sampler.h"
+
 namespace weft::trainer {
 
 // What one step amounted to; the fields of metrics.jsonl.
@@ -36,7 +38,8 @@ struct TrainState {
   static constexpr int64_t kBroken = -2;  // an update was left half done
 
   int64_t steps_done = kNone;
-  StepRecord last;  // of the last of these
+  StepRecord last;   // of the last of these
+  SamplePlace next;  // of the step that follows
   weft_shard_state_scalars_t scalars = {};
   std::vector<float> values;  // of all params: value and moments
 };

@@ -261,7 +261,7 @@ class CheckpointProgramTest(unittest.TestCase):
         self.assertIn("--keep", self.complaint("other", "--keep", "0"))
         self.write_text("text", 4000)
         self.assertIn("another text", self.complaint("run", "--resume", "auto"))
-        self.run_it("run", "--resume", "auto", "--other-data", steps=30)
+        self.run_it("run", "--resume", "auto", "--changed", "text", steps=30)
         self.write_text("text", 5000)
         # A file that is missing is damage: the checkpoint before is taken, loudly.
         self.run_it("damaged", steps=20)

@@ -7,6 +7,7 @@
 
 #include "trainer/failure.h"
 #include "trainer/options.h"
+#include "trainer/resolved_config.h"
 
 namespace weft::trainer {
 namespace {
@@ -26,16 +27,32 @@ std::string Complaint(const std::vector<std::string>& arguments, size_t world_si
   std::string help;
   try {
     Parse(arguments, config, help);
-    CheckConfig(config.train, world_size);
+    CheckConfig(WithDefaults(config.train, world_size), world_size);
   } catch (const BadInput& error) {
     return error.what();
   }
   return "";
 }
 
-TEST(Options, DefaultsAreLegalOnOneTwoAndFourRanks) {
-  for (const size_t ranks : {1, 2, 4})
+TEST(Options, DefaultsAreLegalOnAnyNumberOfRanks) {
+  for (const size_t ranks : {1, 2, 3, 4, 5, 8, 13, 1000}) {
     EXPECT_EQ(Complaint({}, ranks), "");
+    EXPECT_EQ(Complaint({"--accumulate", "3"}, ranks), "");
+  }
+}
+
+TEST(Options, TheBatchIsWhatWasSaidOrFourOrOneForEachMicroBatch) {
+  TrainConfig config;
+  for (const size_t ranks : {1, 2, 3, 4})
+    EXPECT_EQ(WithDefaults(config, ranks).global_batch, 4u);
+  EXPECT_EQ(WithDefaults(config, 5).global_batch, 5u);
+  config.accumulate = 3;
+  EXPECT_EQ(WithDefaults(config, 5).global_batch, 15u);
+  config.global_batch = 17;
+  EXPECT_EQ(WithDefaults(config, 5).global_batch, 17u);
+  EXPECT_EQ(LargestMicroBatch(config, 5), 2u);
+  EXPECT_EQ(DescribeShares(config, 5), "3 or 4 on each rank");
+  EXPECT_EQ(DescribeShares(config, 17), "1 on each rank");
 }
 
 TEST(Options, EveryOptionArrives) {
@@ -88,7 +105,21 @@ TEST(Options, EveryOptionArrives) {
                      "--memory-budget",
                      "1.5MiB",
                      "--reduce-dtype",
-                     "bf16"},
+                     "bf16",
+                     "--clip",
+                     "0.5",
+                     "--weight-decay",
+                     "0",
+                     "--beta1",
+                     "0.8",
+                     "--beta2",
+                     "0.99",
+                     "--eps",
+                     "1e-6",
+                     "--final-rate",
+                     "0.25",
+                     "--changed",
+                     "seed,text"},
                     c, help));
   EXPECT_EQ(c.data, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(c.train.steps, 7u);
@@ -114,6 +145,13 @@ TEST(Options, EveryOptionArrives) {
   EXPECT_EQ(c.train.optimizer, WEFT_OPTIMIZER_MUON);
   EXPECT_EQ(c.train.memory_budget, size_t{3} << 19);
   EXPECT_EQ(c.train.reduce_type, WEFT_SHARD_WIRE_BFLOAT16);
+  EXPECT_EQ(c.train.grad_clip, 0.5);
+  EXPECT_EQ(c.train.weight_decay, 0);
+  EXPECT_EQ(c.train.beta1, 0.8);
+  EXPECT_EQ(c.train.beta2, 0.99);
+  EXPECT_EQ(c.train.epsilon, 1e-6);
+  EXPECT_EQ(c.train.final_rate, 0.25);
+  EXPECT_EQ(c.changed, (std::vector<std::string>{"seed", "text"}));
 }
 
 TEST(Options, EveryStrategyHasItsName) {
@@ -162,7 +200,8 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
       {{"--steps", "-1"}, "--steps"},
       {{"--steps", "0"}, "--steps: 0 is out of range; use 1 to 100000000"},
       {{"--batch", "0"}, "--batch: 0"},
-      {{"--batch", "3"}, "--batch 3"},
+      {{"--batch", "1"},
+       "--batch 1 is too small for 2 ranks x 1 micro-batch: each needs a sequence; use 2 or more"},
       {{"--seq", "1"}, "--seq: 1"},
       {{"--seq", "100000"}, "--seq: 100000"},
       {{"--layers", "0"}, "--layers: 0"},
@@ -173,7 +212,15 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
       {{"--lr", "nan"}, "--lr nan"},
       {{"--lr", "-1"}, "--lr -1"},
       {{"--accumulate", "0"}, "--accumulate: 0"},
-      {{"--batch", "4", "--accumulate", "4"}, "multiple of 8"},
+      {{"--batch", "7", "--accumulate", "4"}, "2 ranks x 4 micro-batches: each needs a sequence; "},
+      {{"--final-rate", "1.5"}, "--final-rate 1.5 is out of range; use 0 to 1"},
+      {{"--weight-decay", "-0.1"}, "--weight-decay -0.1 is out of range"},
+      {{"--beta1", "1"}, "--beta1 1 is out of range; use 0 to less than 1"},
+      {{"--beta2", "nan"}, "--beta2 nan is out of range"},
+      {{"--eps", "0"}, "--eps 0 is out of range; use more than 0"},
+      {{"--clip", "inf"}, "--clip inf is out of range"},
+      {{"--clip", "-1"}, "--clip -1 is out of range"},
+      {{"--changed", "seed,layers"}, "--changed layers: no run can go on with another one"},
       {{"--dtype", "fp8"}, "--dtype fp8"},
       {{"--strategy", "zero9"}, "--strategy zero9 is unknown; use ddp"},
       {{"--strategy", "fsdp"}, "--strategy fsdp is unknown; use ddp"},
@@ -219,6 +266,107 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
   }
 }
 
+ResolvedConfig Resolve(const std::vector<std::string>& arguments, size_t ranks,
+                       const std::string& text = "some text") {
+  ProgramConfig config;
+  std::string help;
+  EXPECT_TRUE(Parse(arguments, config, help));
+  Corpus corpus;
+  corpus.train = text;
+  return ResolveConfig(config, corpus, ranks);
+}
+
+std::string ValueOf(const ResolvedConfig& config, const std::string& key) {
+  for (const ResolvedOption& option : config) {
+    if (option.key == key) return option.value;
+  }
+  return "absent";
+}
+
+// What a run's config.json says is enough to start it again.
+TEST(ResolvedConfig, ItsValuesGivenAsOptionsAreTheSameConfiguration) {
+  const ResolvedConfig first = Resolve({"--strategy",
+                                        "zero2",
+                                        "--lr",
+                                        "0.0007",
+                                        "--batch",
+                                        "9",
+                                        "--memory-budget",
+                                        "1.5MiB",
+                                        "--no-overlap",
+                                        "--optimizer",
+                                        "muon",
+                                        "--views",
+                                        "apart",
+                                        "--accumulation",
+                                        "every",
+                                        "--reduce-dtype",
+                                        "fp16",
+                                        "--dtype",
+                                        "fp32",
+                                        "--clip",
+                                        "0.3"},
+                                       3);
+  std::vector<std::string> arguments;
+  for (const ResolvedOption& option : first) {
+    const bool flag = option.value == "true" || option.value == "false";
+    if (option.key == kTextKey || option.value.empty() || option.value == "false") continue;
+    arguments.push_back("--" + option.key);
+    if (!flag) arguments.push_back(option.value);
+  }
+  const ResolvedConfig again = Resolve(arguments, 3);
+  ASSERT_EQ(again.size(), first.size());
+  for (size_t i = 0; i < first.size(); i++)
+    EXPECT_EQ(again[i].value, first[i].value) << first[i].key;
+  EXPECT_EQ(Digest(again), Digest(first));
+  EXPECT_EQ(ConfigText(again, 3), ConfigText(first, 3));
+}
+
+// An option that is added to the command line has its row, and its column, in what is compared and written.
+TEST(ResolvedConfig, HasEveryOptionOfTheHelp) {
+  ProgramConfig config;
+  std::string help;
+  ASSERT_FALSE(Parse({"--help"}, config, help));
+  const ResolvedConfig resolved = Resolve({}, 2);
+  size_t count = 0;
+  for (size_t at = help.find("\n  --"); at != std::string::npos; at = help.find("\n  --", at + 1)) {
+    const size_t begin = at + 5;
+    const std::string key = help.substr(begin, help.find_first_of(" ,\n", begin) - begin);
+    if (key == "version" || key == "help") continue;
+    EXPECT_NE(ValueOf(resolved, key), "absent") << key;
+    ++count;
+  }
+  EXPECT_EQ(count + 1, resolved.size());  // and the text
+}
+
+TEST(ResolvedConfig, TheDigestIsThatOfWhatRanksMustHaveInCommon) {
+  const uint64_t digest = Digest(Resolve({}, 2));
+  EXPECT_EQ(Digest(Resolve({"--batch", "4"}, 2)), digest);  // its default on 2 ranks
+  for (const std::vector<std::string>& free :
+       std::vector<std::vector<std::string>>{{"--run-dir", "elsewhere"},
+                                             {"--name", "x"},
+                                             {"--offload", "d"},
+                                             {"--threads", "2"},
+                                             {"--data", "/mnt/text"}})
+    EXPECT_EQ(Digest(Resolve(free, 2)), digest) << free[0];
+  for (const std::vector<std::string>& shared :
+       std::vector<std::vector<std::string>>{{"--seed", "2"},
+                                             {"--heads", "2"},
+                                             {"--lr", "0.1"},
+                                             {"--batch", "5"},
+                                             {"--steps", "7"},
+                                             {"--strategy", "zero1"},
+                                             {"--checkpoint-every", "5"},
+                                             {"--resume", "auto"},
+                                             {"--elastic"},
+                                             {"--clip", "2"},
+                                             {"--prefetch", "2"},
+                                             {"--init", "runs/x"}})
+    EXPECT_NE(Digest(Resolve(shared, 2)), digest) << shared[0];
+  EXPECT_NE(Digest(Resolve({}, 2, "some test")), digest);
+  EXPECT_NE(Digest(Resolve({}, 5)), digest);  // another default batch
+}
+
 TEST(Options, TheLargestSeedIsTaken) {
   ProgramConfig c;
   std::string help;
@@ -226,7 +374,7 @@ TEST(Options, TheLargestSeedIsTaken) {
   EXPECT_EQ(c.train.seed, UINT64_MAX);
 }
 
-TEST(LearningRate, WarmsUpLinearlyAndFallsToATwentieth) {
+TEST(LearningRate, WarmsUpLinearlyAndFallsToItsFinalPart) {
   TrainConfig config;
   config.steps = 100, config.warmup = 10, config.lr = 1;
   EXPECT_DOUBLE_EQ(LearningRate(config, 0), 0.1);
@@ -239,6 +387,10 @@ TEST(LearningRate, WarmsUpLinearlyAndFallsToATwentieth) {
   }
   config.warmup = 0;
   EXPECT_DOUBLE_EQ(LearningRate(config, 0), 1);
+  config.final_rate = 0.5;
+  EXPECT_NEAR(LearningRate(config, 100), 0.5, 1e-9);
+  config.final_rate = 1;
+  EXPECT_DOUBLE_EQ(LearningRate(config, 99), 1);
 }
 
 }  // namespace

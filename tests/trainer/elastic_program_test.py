@@ -77,7 +77,7 @@ class ElasticProgramTest(unittest.TestCase):
             left = 3 - count
             self.assertRegex(printed, rf"rank {killed[0][0]} \(pid {killed[0][1]}\)|rank {killed[-1][0]} \(pid {killed[-1][1]}\)")
             self.assertRegex(printed, rf"\[\d\] rank \d \(pid \d+\)( and 1 more)? was lost at step \d+; {left} "
-                                      rf"ranks? goe?s? on from step \d+ with the weights of step \d+, {2 * left} sequences a step")
+                                      rf"ranks? goe?s? on from step \d+ with the weights of step \d+, 6 sequences a step, {6 // left} on each rank")
             self.assertIn(f"weftrun: {left} of 3 ranks ended well; lost: ", printed)
             self.check_metrics(f"run{round_}")
 
@@ -99,10 +99,10 @@ class ElasticProgramTest(unittest.TestCase):
             self.assertRegex(printed, rf"weftrun: rank {rank} .*\(pid {pid}\) killed by signal 9 \(SIGKILL\) and is lost; 2 of 3 "
                                       rf"ranks are left; starting it again \({number + 1} of at most 3\)")
             self.assertRegex(printed, rf"\[\d\] rank {rank} \(pid {pid}\) was lost at step \d+; 2 ranks go on from step \d+ with the "
-                                      r"weights of step \d+, 4 sequences a step")
+                                      r"weights of step \d+, 6 sequences a step, 3 on each rank")
         # One may be killed when it is in the group, and before the others have gone on with it; the last one is not.
         joined = re.findall(r"\[\d\] a new rank has joined at step \d+; 3 ranks go on from step \d+ with the weights of step "
-                            r"\d+, 6 sequences a step", printed)
+                            r"\d+, 6 sequences a step, 2 on each rank", printed)
         self.assertTrue(1 <= len(joined) <= 3, printed)
         self.assertEqual(re.findall(r"(\d) ranks go on from step", printed)[-1], "3", printed)
         self.assertIn("weftrun: 3 of 3 ranks ended well; lost: ", printed)

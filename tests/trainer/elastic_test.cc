@@ -43,10 +43,10 @@ struct Kill {
   size_t steps = 0;
 };
 
-// What a run says when it goes on: with the weights of which step, and how many sequences a step.
+// What a run says when it goes on: with the weights of which step, and how many ranks.
 struct Turn {
   size_t step = 0;
-  size_t batch = 0;
+  size_t ranks = 0;
 };
 
 int FreePort() {
@@ -82,7 +82,7 @@ class ElasticRun : public testing::Test {
     std::ofstream(folder_ + "/text") << TestCorpus().train;
     config_.train = SmallConfig();
     config_.train.steps = 1500;
-    config_.train.global_batch = 6;
+    config_.train.global_batch = 7;  // no number of ranks divides it
     config_.train.eval_every = 100;
     config_.train.eval_windows = 5;
     config_.train.final_windows = 21;
@@ -156,12 +156,13 @@ void ElasticRun::Train(const std::vector<Kill>& kills) {
 // In the order in which they stand in the file.
 std::vector<Turn> TurnsIn(const std::string& path) {
   static const std::regex said(
-      "at step [0-9]+; [123] ranks? goe?s? on from step [0-9]+ with the weights of step ([0-9]+), "
-      "([0-9]+) sequences a step");
+      "at step [0-9]+; ([123]) ranks? goe?s? on from step [0-9]+ with the weights of step "
+      "([0-9]+), "
+      "7 sequences a step, [0-9 or]+ on each rank");
   std::vector<Turn> turns;
   const std::string text = ReadAll(path);
   for (std::sregex_iterator it(text.begin(), text.end(), said), end; it != end; ++it)
-    turns.push_back({std::stoul((*it)[1]), std::stoul((*it)[2])});
+    turns.push_back({std::stoul((*it)[2]), std::stoul((*it)[1])});
   return turns;
 }
 
@@ -172,7 +173,7 @@ std::vector<Turn> ElasticRun::ReadTurns() const {
     turns.insert(turns.end(), more.begin(), more.end());
   }
   std::sort(turns.begin(), turns.end(),
-            [](const Turn& a, const Turn& b) { return a.batch > b.batch; });
+            [](const Turn& a, const Turn& b) { return a.ranks > b.ranks; });
   return turns;
 }
 
@@ -185,11 +186,11 @@ std::string ElasticRun::CompareWithTurns(const std::vector<Turn>& turns) const {
       SpreadWindows(corpus.validation.size(), config_.train.model.seq, config_.train.final_windows);
   TrainState state;
   for (size_t t = 0; t <= turns.size(); ++t) {
-    const size_t ranks = t == 0 ? kRanks : turns[t - 1].batch / 2;
+    const size_t ranks = t == 0 ? kRanks : turns[t - 1].ranks;
     const size_t end = t == turns.size() ? config_.train.steps : turns[t].step;
     const TrainState start = state;
     RunAsThreads(ranks, [&](size_t rank, weft_group_t group) {
-      Trainer trainer(ForRanks(config_.train, kRanks, ranks), corpus, group);
+      Trainer trainer(config_.train, corpus, group);
       if (t == 0) {
         trainer.Begin();
       } else {
@@ -231,7 +232,7 @@ TEST_P(KilledRanks, LeaveTheBitsOfThoseWhoGoOnFromTheSameWeights) {
   const std::vector<Turn> turns = ReadTurns();
   ASSERT_EQ(turns.size(), GetParam().size());
   for (size_t t = 0; t < turns.size(); ++t) {
-    EXPECT_EQ(turns[t].batch, 4 - 2 * t);
+    EXPECT_EQ(turns[t].ranks, 2 - t);
     EXPECT_GE(turns[t].step, GetParam()[t].steps);
     EXPECT_LT(turns[t].step, config_.train.steps);
   }
@@ -309,7 +310,7 @@ TEST_P(ReplacedRanks, LeaveTheBitsOfThoseWhoGoOnFromTheSameWeights) {
   const std::vector<std::string> options{"--elastic", "--data",   folder_ + "/text",
                                          "--name",    "run",      "--run-dir",
                                          folder_,     "--steps",  "1500",
-                                         "--batch",   "6",        "--seq",
+                                         "--batch",   "7",        "--seq",
                                          "16",        "--layers", "2",
                                          "--heads",   "2",        "--width",
                                          "24",        "--lr",     "0.002",
@@ -326,7 +327,7 @@ TEST_P(ReplacedRanks, LeaveTheBitsOfThoseWhoGoOnFromTheSameWeights) {
   const std::vector<Turn> turns = TurnsIn(output());
   ASSERT_EQ(turns.size(), 2 * GetParam().size()) << ReadAll(output());
   for (size_t t = 0; t < turns.size(); ++t)
-    EXPECT_EQ(turns[t].batch, t % 2 == 0 ? 4 : 6);
+    EXPECT_EQ(turns[t].ranks, t % 2 == 0 ? 2 : 3);
   const auto ends = test::RunForkedRanks(1, kLimitS, [&](int) { return CompareWithTurns(turns); });
   EXPECT_EQ(ends[0].Problem(), "");
 }

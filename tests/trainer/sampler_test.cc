@@ -32,15 +32,31 @@ TEST(WindowSampler, WindowsOfAnEpochAreDisjointAndInsideTheText) {
   }
 }
 
+TEST(Shares, AreTheWholeBatchInOrderAndDifferByOneAtMost) {
+  for (size_t batch = 1; batch <= 40; batch++) {
+    for (size_t pieces = 1; pieces <= batch; pieces++) {
+      size_t next = 0;
+      for (size_t i = 0; i < pieces; i++) {
+        const Share share = ShareOf(batch, pieces, i);
+        ASSERT_EQ(share.first, next);
+        ASSERT_GE(share.count, batch / pieces);
+        ASSERT_LE(share.count, (batch + pieces - 1) / pieces);
+        next += share.count;
+      }
+      ASSERT_EQ(next, batch);
+    }
+  }
+}
+
 TEST(WindowSampler, RanksTogetherSeeTheSameBatchForAnyRankCount) {
-  for (const size_t ranks : {1, 2, 3, 4}) {
+  for (const size_t ranks : {1, 2, 3, 4, 5, 7, 12}) {
     for (size_t step : {0, 5, 51, 52, 200}) {
       std::vector<size_t> together;
       for (size_t rank = 0; rank < ranks; rank++) {
         WindowSampler own(kText, kSeq, kBatch, 7);  // each rank has its own
-        for (size_t slot = rank * kBatch / ranks; slot < (rank + 1) * kBatch / ranks; slot++) {
-          together.push_back(own.Offset(step, slot));
-        }
+        const Share share = ShareOf(kBatch, ranks, rank);
+        for (size_t i = 0; i < share.count; i++)
+          together.push_back(own.Offset(step, share.first + i));
       }
       WindowSampler single(kText, kSeq, kBatch, 7);
       std::vector<size_t> alone;

@@ -28,12 +28,12 @@ const std::vector<size_t> kRankSet = {1, 2, 3, 4};
 const std::vector<size_t> kPrefetches = {0, 1, 4};
 #endif
 
-// Sizes that no rank count divides, and several buckets where parameters rest whole.
+// Sizes that no rank count divides, the batch too, and several buckets where parameters rest whole.
 TrainConfig OddConfig(weft_shard_preset_t strategy, weft_shard_accumulation_t accumulation) {
   TrainConfig config = SmallConfig();
   config.model = {256, 13, 15, 3, 3};
   config.steps = kSteps;
-  config.global_batch = 24;
+  config.global_batch = 25;
   config.accumulate = 2;
   config.eval_every = 8;
   config.bucket_bytes = 16 << 10;

@@ -72,6 +72,7 @@ Agreed Agree(const std::vector<int64_t>& steps_done) {
     TrainState& state = agreed.states[rank];
     state.steps_done = steps_done[rank];
     state.last.loss = 10 + double(rank);
+    state.next = {rank, 7 * rank};
     state.scalars.update_count = int64_t(100 + rank);
     if (steps_done[rank] >= 0) state.values = {float(rank), 0.5f, float(steps_done[rank])};
     try {
@@ -95,6 +96,7 @@ TEST(TrainState, IsTakenFromTheFurthestRank) {
       const TrainState& state = agreed.states[rank];
       EXPECT_EQ(state.steps_done, cases[c][furthest]);
       EXPECT_EQ(state.last.loss, 10 + double(furthest));
+      EXPECT_EQ(state.next, (SamplePlace{furthest, 7 * furthest}));
       EXPECT_EQ(state.scalars.update_count, int64_t(100 + furthest));
       EXPECT_EQ(state.values,
                 (std::vector<float>{float(furthest), 0.5f, float(cases[c][furthest])}));

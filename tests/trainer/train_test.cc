@@ -31,6 +31,32 @@ TEST(Trainer, LossesOfOneTwoAndFourRanksAgreeAtEqualGlobalBatch) {
   }
 }
 
+// Each token counts alike, whoever has it: the mean of the ranks' means would be another loss, and another gradient.
+TEST(Trainer, LossesAgreeWhereTheRanksDoNotDivideTheBatch) {
+  for (const size_t batch : {7, 11}) {
+    TrainConfig config = SmallConfig();
+    config.global_batch = batch;
+    const Outcome one = RunRanks(1, config)[0];
+    ASSERT_EQ(one.error, "");
+    for (const size_t ranks : {2, 3, 5}) {
+      for (const size_t accumulate : {1, 2}) {
+        if (ranks * accumulate > batch) continue;
+        config.accumulate = accumulate;
+        const auto outcomes = RunRanks(ranks, config);
+        ASSERT_EQ(outcomes[0].error, "");
+        for (size_t step = 0; step < config.steps; step++) {
+          ASSERT_NEAR(outcomes[0].losses[step] / one.losses[step], 1, 1e-5)
+              << batch << " sequences, " << ranks << " ranks, step " << step;
+          ASSERT_NEAR(outcomes[0].norms[step] / one.norms[step], 1, 1e-4) << "step " << step;
+        }
+        for (const Outcome& outcome : outcomes)
+          EXPECT_EQ(outcome.params, outcomes[0].params);
+      }
+    }
+    config.accumulate = 1;
+  }
+}
+
 TEST(Trainer, AllRanksHoldTheSameBits) {
   const auto outcomes = RunRanks(3, [](size_t) {
     TrainConfig config = SmallConfig();

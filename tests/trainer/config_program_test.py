@@ -1,0 +1,160 @@
+"""weft_train under weftrun trains what was said: the batch, on any number of ranks; the same on all ranks; and a run that goes on says what is
+another than before."""
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+from launched_ranks import ranks_of
+
+weftrun, weft_train = None, None  # from the command line
+
+_WORDS = ("template ", "typename ", "class ", "int ", "return ", "const ", "auto ", "{\n", "}\n", "; ")
+_DEADLINE_S = 120
+_BASE = {"--seq": "16", "--layers": "1", "--heads": "1", "--width": "16", "--eval-every": "0", "--warmup": "2", "--data": "text", "--steps": "12"}
+_FLOAT32 = ("--dtype", "fp32")
+_EACH_ITS_OWN = 'eval "set -- \\"\\$@\\" \\$OWN$RANK"; exec "$@"'  # sh: the words of $OWN0 for rank 0, and so on
+
+
+class ConfigProgramTest(unittest.TestCase):
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = pathlib.Path(directory.name)
+        self.write_text("text", 1)
+
+    def write_text(self, name, seed):
+        generator = random.Random(seed)
+        text = "".join(generator.choice(_WORDS) for _ in range(4000))
+        (self.root / name).write_text(text[:20000])
+
+    def command(self, ranks, name, *options, launcher=(), before=""):
+        """`before`: what the shell of each rank does first."""
+        base = [word for pair in _BASE.items() if pair[0] not in options for word in pair]
+        return [weftrun, "-n", str(ranks), *launcher, "sh", "-c", before + _EACH_ITS_OWN, "sh", weft_train, *base, "--name", name, *options]
+
+    def train(self, ranks, name, *options, code=0, own=(), before=""):
+        """What is printed. `own`: more options of rank 0, of rank 1, and so on; what one of them has is not in the others' standard ones."""
+        environment = dict(os.environ, OMP_NUM_THREADS="1", **{f"OWN{rank}": words for rank, words in enumerate(own)})
+        command = self.command(ranks, name, *options, before=before)
+        for option in {word for words in own for word in words.split()} & _BASE.keys():
+            at = command.index(option)
+            del command[at:at + 2]
+        done = subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=_DEADLINE_S)
+        self.assertEqual(code, done.returncode, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def metrics(self, name):
+        return [json.loads(line) for line in (self.root / "runs" / name / "metrics.jsonl").read_text().splitlines()]
+
+    def losses(self, name):
+        return [line["loss"] for line in self.metrics(name)]
+
+    # ---- the batch ----
+
+    def test_the_batch_is_that_of_the_step_whatever_the_number_of_ranks(self):
+        by_batch = {}
+        for batch in (3, 4, 5):
+            self.train(1, f"one{batch}", "--batch", str(batch), *_FLOAT32)
+            printed = self.train(3, f"three{batch}", "--batch", str(batch), *_FLOAT32)
+            shares = "1 on each rank" if batch == 3 else "1 or 2 on each rank"
+            self.assertIn(f"plan   12 steps x {batch} sequences ({shares}) = ", printed)
+            by_batch[batch] = self.losses(f"three{batch}")
+            for one, three in zip(self.losses(f"one{batch}"), by_batch[batch]):
+                self.assertAlmostEqual(1, three / one, delta=1e-5)
+        self.assertEqual(3, len({tuple(losses) for losses in by_batch.values()}))
+
+    def test_micro_batches_need_not_divide_it_either(self):
+        self.train(1, "one", "--batch", "7", *_FLOAT32)
+        for ranks, strategy in ((2, "full-shard"), (3, "zero2")):
+            self.train(ranks, "many", "--batch", "7", "--accumulate", "2", "--strategy", strategy, *_FLOAT32)
+            for one, many in zip(self.losses("one"), self.losses("many")):
+                self.assertAlmostEqual(1, many / one, delta=1e-5)
+
+    def test_the_default_is_one_sequence_for_each_rank_that_4_do_not_serve(self):
+        for ranks, batch in ((2, "4 sequences (2 on each rank)"), (5, "5 sequences (1 on each rank)"), (8, "8 sequences (1 on each rank)")):
+            self.assertIn(f"plan   2 steps x {batch} = ", self.train(ranks, "run", "--steps", "2"))
+        self.assertIn("x 6 sequences (3 on each rank) = ", self.train(2, "run", "--accumulate", "3", "--steps", "2"))
+
+    def test_a_batch_that_leaves_a_rank_without_a_sequence_is_refused(self):
+        printed = self.train(3, "run", "--batch", "2", code=2)
+        self.assertIn("--batch 2 is too small for 3 ranks x 1 micro-batch: each needs a sequence; use 3 or more", printed)
+        printed = self.train(2, "run", "--batch", "5", "--accumulate", "3", code=2)
+        self.assertIn("--batch 5 is too small for 2 ranks x 3 micro-batches: each needs a sequence; use 6 or more", printed)
+
+    # ---- the same on all ranks ----
+
+    def refuse(self, own, expected):
+        printed = self.train(len(own), "run", own=own, code=2)
+        self.assertIn(f"[0] weft_train: the ranks would train different things: {expected}; give all ranks the same\n", printed)
+        self.assertFalse((self.root / "runs").exists())
+
+    def test_ranks_with_other_options_are_named_with_both_values(self):
+        self.refuse(("", "--seed 3", ""), "--seed is 1 on ranks 0 and 2, 3 on rank 1")
+        self.refuse(("--heads 2", "--heads 1"), "--heads is 2 on rank 0, 1 on rank 1")
+        self.refuse(("", "--lr 0.1 --beta2 0.999"), "--lr is 0.0025 on rank 0, 0.1 on rank 1; --beta2 is 0.95 on rank 0, 0.999 on rank 1")
+        self.refuse(("", "--checkpoint-every 3"), "--checkpoint-every is 0 on rank 0, 3 on rank 1")
+        self.refuse(("", "--resume auto"), "--resume is not given on rank 0, auto on rank 1")
+        # Batches that are legal each by itself.
+        self.refuse(("--batch 6", "", "--batch 6"), "--batch is 6 on ranks 0 and 2, 4 on rank 1")
+
+    def test_ranks_with_another_text_of_the_same_length_are_found(self):
+        self.write_text("other", 2)
+        self.assertEqual((self.root / "text").stat().st_size, (self.root / "other").stat().st_size)
+        printed = self.train(2, "run", own=("--data text", "--data other"), code=2)
+        self.assertRegex(printed, r"different things: the text of --data is 18000 \+ 2000 bytes, [0-9a-f]{16} on rank 0, 18000 \+ 2000 bytes, [0-9a-f]{16} on rank 1; ")
+
+    def test_a_copy_of_the_text_elsewhere_is_the_same(self):
+        (self.root / "elsewhere").mkdir()
+        (self.root / "elsewhere" / "text").write_bytes((self.root / "text").read_bytes())
+        self.train(2, "run", "--steps", "2", own=("--data text", f"--data elsewhere/text --offload {self.root} --threads 2"))
+
+    def test_dtype_auto_is_what_all_cpus_have(self):
+        products = re.search(r"(bf16|fp32) products", self.train(2, "auto", "--steps", "2"))[1]
+        # A rank that was told is asked nothing.
+        self.assertIn(f"{products} products", self.train(2, "told", "--steps", "2", own=("", f"--dtype {products}")))
+        if products == "fp32":
+            self.skipTest("the CPU has no bfloat16 products")
+        printed = self.train(2, "run", own=("--dtype fp32", ""), code=2)
+        self.assertIn("--dtype is fp32 on rank 0, bf16 on rank 1", printed)
+        for old in (0, 1):
+            # oneDNN then takes that rank's CPU for one of 2013.
+            printed = self.train(2, f"old{old}", "--steps", "2", before=f'if [ "$RANK" = {old} ]; then export ONEDNN_MAX_CPU_ISA=AVX2; fi; ')
+            self.assertIn("fp32 products", printed)
+
+    def test_a_new_rank_that_would_train_something_else_is_not_taken_in(self):
+        """Rank 1 is killed and comes again with another seed; the others go on without it."""
+        command = self.command(3, "run", "--steps", "100000", "--elastic", launcher=("--elastic", "--max-restarts", "1"),
+                               before='if [ "$RANK" = 1 ]; then [ ! -e begun ] || set -- "$@" --seed 5; : >begun; fi; ')
+        process = subprocess.Popen(command, cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        watchdog = threading.Timer(_DEADLINE_S, process.kill)
+        watchdog.start()
+        self.addCleanup(watchdog.cancel)
+        printed = ""
+        for line in process.stdout:
+            printed += line
+            if "step 1/" in line:
+                os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+            if printed.count("2 ranks go on from step") == 2:
+                break
+        os.kill(min(ranks_of(process.pid).values()), signal.SIGTERM)  # the rest is as without it
+        printed += process.stdout.read()
+        process.stdout.close()
+        self.assertEqual(143, process.wait(), printed)
+        self.assertRegex(printed, r"weft_train: rank \d: this rank cannot join the run, which trains something else: --seed is 1 on ranks 0 and 1, 5 on rank 2; ")
+        self.assertRegex(printed, r"\[0\] a new rank cannot join, as it would train something else: --seed is 1 on ranks 0 and 1, 5 on rank 2")
+        self.assertEqual(2, len(re.findall(r"2 ranks go on from step \d+ with the weights of step \d+, 4 sequences a step, 2 on each rank", printed)), printed)
+
+
+if __name__ == "__main__":
+    weftrun, weft_train = (os.path.abspath(path) for path in sys.argv[1:3])
+    del sys.argv[1:3]
+    unittest.main()
