@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -17,6 +16,7 @@
 #include "trainer/agreement.h"
 #include "trainer/failure.h"
 #include "trainer/parallel.h"
+#include "trainer/verdict.h"
 
 namespace weft::trainer {
 namespace {
@@ -183,16 +183,14 @@ std::optional<InitialValues> Checkpoints::TakeValues() {
 }
 
 void Checkpoints::CheckWritable() const {
-  int rank = 0;
-  Check(weft_group_rank(group_, &rank), "asking for the rank");
-  const std::string reason = rank == 0 ? WhyNotWritable(directory_) : "";
-  uint8_t bad = reason.empty() ? 0 : 1;
-  Check(weft_broadcast(&bad, &bad, 1, WEFT_UINT8, 0, group_, nullptr, nullptr),
-        "agreeing on where checkpoints are");
-  if (bad == 0) return;
-  ThrowOnAllRanks(group_, fmt::format("checkpoints cannot be saved in {}: {}; choose another "
-                                      "--run-dir or --name, or let this user write there",
-                                      directory_, reason));
+  DecideOnFirst(group_, [this] {
+    const std::string reason = WhyNotWritable(directory_);
+    if (reason.empty()) return;
+    throw BadInput(
+        fmt::format("checkpoints cannot be saved in {}: {}; choose another --run-dir or "
+                    "--name, or let this user write there",
+                    directory_, reason));
+  });
 }
 
 std::optional<Resumed> Checkpoints::Resume() {
@@ -211,16 +209,20 @@ void Checkpoints::Save(const StepRecord& record, const SamplePlace& next) {
   config.struct_size = sizeof config;
   config.step = int64_t(record.step);
   config.background = 1;
-  if (weft_checkpoint_save(checkpoint_, &config) == WEFT_SUCCESS) return;
-  fmt::print(stderr, "weft_train: the checkpoint of step {} was not saved: {}\n", record.step,
-             weft_last_error());
+  last_refused_ = weft_checkpoint_save(checkpoint_, &config) != WEFT_SUCCESS;
+  if (last_refused_) ComplainOfLast();
 }
 
 bool Checkpoints::Finish() {
+  if (last_refused_) return false;
   if (weft_checkpoint_wait(checkpoint_, 0) == WEFT_SUCCESS) return true;
-  fmt::print(stderr, "weft_train: the checkpoint of step {} was not saved: {}\n", last_saved_,
-             weft_last_error());
+  ComplainOfLast();
   return false;
+}
+
+void Checkpoints::ComplainOfLast() const {
+  Complain(
+      fmt::format("the checkpoint of step {} was not saved: {}", last_saved_, weft_last_error()));
 }
 
 }  // namespace weft::trainer

@@ -65,12 +65,13 @@ class Checkpoints {
   void CheckWritable() const;
   // The state after a step. A save that fails is told of by weft's warning, and training goes on. Steps that were saved are passed over.
   void Save(const StepRecord& record, const SamplePlace& next);
-  // Until the last save has ended; false if it failed, which is said.
+  // Until the last save has ended; false if it failed on this rank, which is said.
   bool Finish();
 
  private:
   static weft_result_t SaveRun(void* self, const void** bytes, size_t* count);
   static weft_result_t LoadRun(void* self, const void* bytes, size_t count);
+  void ComplainOfLast() const;
   std::string RunText() const;
   // What is wrong with it, in words.
   std::string ReadRun(const std::string& text);
@@ -90,6 +91,7 @@ class Checkpoints {
   std::string refused_;      // why the checkpoint that was looked at is none for this run
   std::string differences_;  // of its options from this run's
   size_t last_saved_ = 0;
+  bool last_refused_ = false;  // the last save did not begin
 };
 
 }  // namespace weft::trainer

@@ -3,6 +3,7 @@
 #ifndef WEFT_TRAINER_FAILURE_H_
 #define WEFT_TRAINER_FAILURE_H_
 
+#include <cstdio>
 #include <stdexcept>
 #include <string>
 
@@ -10,22 +11,32 @@
 
 namespace weft::trainer {
 
-// The user asked for something impossible: exit code 2.
+// Exit codes; docs/trainer.md has them. EX_IOERR of sysexits.h is for output that is not there: whoever reads the code must not take
+// the run for one that has left what it was to leave.
+constexpr int kExitFailure = 1, kExitBadInput = 2, kExitNotWritten = 74;
+
+// The user asked for something impossible: kExitBadInput.
 class BadInput : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A rank that has come to join a run trains something else: it alone ends, with exit code 2, and the others go on.
+// A rank that has come to join a run trains something else: it alone ends, with kExitBadInput, and the others go on.
 class NotOfThisRun : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Something failed on the way: exit code 1.
+// Something failed on the way: kExitFailure.
 class RunFailure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+// Something that the run was to leave could not be written: kExitNotWritten.
+class NotWritten : public RunFailure {
+ public:
+  using RunFailure::RunFailure;
 };
 
 // A call of weft failed.
@@ -46,6 +57,11 @@ class WeftFailure : public RunFailure {
   int world_rank_;
   int pid_;
 };
+
+// One line on standard error. If that is closed or full nobody can be told, and nothing is thrown.
+inline void Complain(const std::string& sentence) {
+  std::fputs(("weft_train: " + sentence + "\n").c_str(), stderr);
+}
 
 }  // namespace weft::trainer
 

@@ -1,5 +1,8 @@
 // weft_train: the reference trainer. See docs/trainer.md. Options are read before there is a group, but a rank with bad options
 // joins it all the same: only so can rank 0 alone say what is wrong, and do the others end instead of waiting.
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 
@@ -16,6 +19,14 @@
 namespace weft::trainer {
 namespace {
 
+// Every rank has found the same, or heard it of rank 0; one line is enough.
+void EndAll(weft_group_t group, const std::exception& error) {
+  int rank = 0;  // now: who is first may have changed
+  if (group != nullptr) weft_group_rank(group, &rank);
+  if (rank == 0) Complain(error.what());
+  weft_group_abort(group, error.what());
+}
+
 // Runs with a group made from the launcher's environment; returns the exit code.
 int RunInGroup(const ProgramConfig& config, const std::string& bad_options) {
   weft_group_t group = nullptr;
@@ -31,19 +42,18 @@ int RunInGroup(const ProgramConfig& config, const std::string& bad_options) {
     if (!bad_options.empty()) throw BadInput(bad_options);
     code = Run(config, group).ToTheEnd();
   } catch (const BadInput& error) {
-    // Every rank finds the same fault; one line is enough. Who is first may have changed.
-    int rank_now = rank;
-    if (group != nullptr) weft_group_rank(group, &rank_now);
-    if (rank_now == 0) fmt::print(stderr, "weft_train: {}\n", error.what());
-    weft_group_abort(group, error.what());
-    code = 2;
+    EndAll(group, error);
+    code = kExitBadInput;
   } catch (const NotOfThisRun& error) {
-    fmt::print(stderr, "weft_train: rank {}: {}\n", rank, error.what());
-    code = 2;
+    Complain(fmt::format("rank {}: {}", rank, error.what()));
+    code = kExitBadInput;
+  } catch (const NotWritten& error) {
+    EndAll(group, error);
+    code = kExitNotWritten;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "weft_train: rank {}: {}\n", rank, error.what());
+    Complain(fmt::format("rank {}: {}", rank, error.what()));
     weft_group_abort(group, error.what());
-    code = 1;
+    code = kExitFailure;
   }
   weft_group_destroy(group);
   return code;
@@ -55,8 +65,9 @@ int Main(int argc, char** argv) {
   std::string help, bad_options;
   try {
     if (!ParseOptions(argc, argv, config, help)) {
-      fmt::print("{}", help);
-      return 0;
+      if (std::fputs(help.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+      Complain(fmt::format("writing the output: {}", std::strerror(errno)));
+      return kExitNotWritten;
     }
   } catch (const BadInput& error) {
     bad_options = error.what();
@@ -64,8 +75,8 @@ int Main(int argc, char** argv) {
   try {
     return RunInGroup(config, bad_options);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "weft_train: {}\n", error.what());
-    return 1;
+    Complain(error.what());
+    return kExitFailure;
   }
 }
 

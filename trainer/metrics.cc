@@ -1,16 +1,24 @@
 #include "trainer/metrics.h"
 
-#include <filesystem>
-#include <system_error>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <utility>
 
+#include <fcntl.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "trainer/failure.h"
+#include "trainer/run_files.h"
 
 namespace weft::trainer {
 namespace {
 
 constexpr int kVersion = 1;  // of the lines; docs/formats/metrics.md
+constexpr size_t kWaitingBytesMax = 16 << 20;
 
 // Of a finite number; JSON has null for others.
 std::optional<double> FiniteOf(const nlohmann::json& line, const char* name) {
@@ -19,35 +27,40 @@ std::optional<double> FiniteOf(const nlohmann::json& line, const char* name) {
   return found->get<double>();
 }
 
-// The lines of a file up to that step; a line that is not whole ends them.
-std::string WholeLines(const std::string& path, size_t last_step, std::vector<KeptLine>& kept) {
-  std::string texts, text;
+// The lines of a file up to that step; a line that is not whole ends them. Returns their bytes.
+size_t ReadLines(const std::string& path, size_t last_step, std::vector<KeptLine>& kept) {
+  size_t bytes = 0;
   std::ifstream in(path);
-  while (last_step > 0 && std::getline(in, text)) {
+  for (std::string text; std::getline(in, text) && !in.eof();) {
     const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object() || line.value("step", last_step + 1) > last_step) break;
-    texts += text + "\n";
+    bytes += text.size() + 1;
     kept.push_back({line.value("step", size_t{0}), line.value("time_ns", int64_t{0}),
                     FiniteOf(line, "loss"), FiniteOf(line, "val_loss")});
   }
-  return texts;
+  return bytes;
 }
 
 }  // namespace
 
 MetricsWriter::MetricsWriter(const std::string& directory, size_t go_on_after)
-    : directory_(directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  const std::string path = directory + "/metrics.jsonl";
-  const std::string kept = WholeLines(path, go_on_after, kept_);
-  if (!error) out_.open(path, std::ios::trunc);
-  out_ << kept << std::flush;
-  if (error || !out_) {
-    throw BadInput("cannot write to " + directory +
-                   (error ? ": " + error.message() : std::string()) +
-                   "; choose another --run-dir or --name");
+    : path_(directory + "/metrics.jsonl") {
+  MakeRunDirectory(directory);
+  const size_t kept_bytes = go_on_after > 0 ? ReadLines(path_, go_on_after, kept_) : 0;
+  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  // What is kept stays as it is: a full disk has no room for a copy. What is no regular file has no end to move.
+  struct stat status = {};
+  if (fd_ >= 0 && fstat(fd_, &status) == 0 &&
+      (!S_ISREG(status.st_mode) || ftruncate(fd_, off_t(kept_bytes)) == 0)) {
+    return;
   }
+  const int error = errno;
+  if (fd_ >= 0) close(fd_);
+  ThrowUnwritable(path_, error);
+}
+
+MetricsWriter::~MetricsWriter() {
+  if (fd_ >= 0) close(fd_);
 }
 
 void MetricsWriter::Write(const StepRecord& record, int64_t time_ns, double tok_s,
@@ -62,15 +75,32 @@ void MetricsWriter::Write(const StepRecord& record, int64_t time_ns, double tok_
   line["comm_exposed_s"] = record.comm_exposed_s;
   line["lr"] = record.lr;
   line["grad_norm"] = record.grad_norm;
-  out_ << line.dump() << "\n";
-  out_.flush();  // another rank may have to go on with the file
+  if (waiting_.size() < kWaitingBytesMax) {
+    waiting_ += line.dump() + "\n";
+  } else {
+    lost_lines_++;
+  }
+  WriteWaiting();  // another rank may have to go on with the file
 }
 
-void WriteRunFile(const std::string& directory, const std::string& name, const std::string& text) {
-  std::ofstream out(directory + "/" + name, std::ios::trunc | std::ios::binary);
-  out << text;
-  out.flush();
-  if (!out) throw RunFailure("cannot write " + directory + "/" + name + "; is the disk full?");
+void MetricsWriter::WriteWaiting() {
+  error_ = WriteAll(fd_, waiting_);
+}
+
+void MetricsWriter::Finish() {
+  if (fd_ < 0) return;
+  WriteWaiting();
+  if (error_ == 0) error_ = SyncFile(fd_);
+  const int fd = std::exchange(fd_, -1);
+  if (close(fd) != 0 && error_ == 0) error_ = errno;
+}
+
+std::string MetricsWriter::Unwritten() const {
+  const auto lines = lost_lines_ + size_t(std::ranges::count(waiting_, '\n'));
+  if (lines == 0 && error_ == 0) return "";
+  return fmt::format("{} lacks {} of its lines: {}", path_,
+                     lines > 0 ? fmt::format("{}", lines) : "some",
+                     error_ != 0 ? std::strerror(error_) : "there was no room for them");
 }
 
 }  // namespace weft::trainer

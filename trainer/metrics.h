@@ -1,10 +1,17 @@
 // metrics.jsonl of a run: one JSON object per step, written as the run goes.
+//
+//   MetricsWriter metrics("runs/a");
+//   metrics.Write(record, time_ns, tok_s, val_loss);      // after each step; never throws
+//   metrics.Finish();
+//   if (!metrics.Unwritten().empty()) ...                 // on a full disk: what is missing, and why
+//
+// A line that cannot be written waits in memory and is tried again with the next one, from the byte where writing stopped. So a disk
+// that was full for a while costs no line, and the file has no hole. Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_METRICS_H_
 #define WEFT_TRAINER_METRICS_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,13 +29,23 @@ struct KeptLine {
 
 class MetricsWriter {
  public:
-  // Makes the directory and an empty metrics.jsonl in it. Throws BadInput when that fails. With `go_on_after` > 0 the file
-  // keeps the lines up to that step, and new ones follow: another rank, or an earlier run, wrote them, and may have died in the middle of one.
+  // Makes the directory and an empty metrics.jsonl in it. Throws BadInput if it may not, and NotWritten if there is no room. With
+  // `go_on_after` > 0 the file keeps the lines up to that step, and new ones follow: another rank, or an earlier run, wrote them, and
+  // may have died in the middle of one.
   explicit MetricsWriter(const std::string& directory, size_t go_on_after = 0);
+  ~MetricsWriter();
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
 
   // `time_ns` counts from the start of training. val_loss is there after a validation.
   void Write(const StepRecord& record, int64_t time_ns, double tok_s,
              std::optional<double> val_loss);
+
+  // Writes what waits, to the disk. The last call.
+  void Finish();
+
+  // Which lines are not in the file and why, in words; "": all are.
+  std::string Unwritten() const;
 
   // Of the lines that it went on after; 0: there were none.
   size_t last_step() const { return kept_.empty() ? 0 : kept_.back().step; }
@@ -36,16 +53,16 @@ class MetricsWriter {
   // The lines that it went on after, in order.
   const std::vector<KeptLine>& kept() const { return kept_; }
 
-  const std::string& directory() const { return directory_; }
-
  private:
-  std::string directory_;
-  std::ofstream out_;
+  void WriteWaiting();
+
+  const std::string path_;
+  int fd_ = -1;
+  std::string waiting_;    // lines, the first of them maybe without its beginning
+  size_t lost_lines_ = 0;  // for which there was no room in waiting_
+  int error_ = 0;          // an errno, of the last call that wrote
   std::vector<KeptLine> kept_;
 };
-
-// Writes a whole file into the run's directory; throws RunFailure when that fails.
-void WriteRunFile(const std::string& directory, const std::string& name, const std::string& text);
 
 }  // namespace weft::trainer
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include <fmt/core.h>
 
@@ -64,7 +63,7 @@ std::string Progress::Line(const StepRecord& record) const {
                      slowest_.empty() ? "" : " | ", slowest_);
 }
 
-void Progress::Show(const StepRecord& record, std::optional<double> val_loss) {
+std::string Progress::Show(const StepRecord& record, std::optional<double> val_loss) {
   const double rate = double(record.tokens) / record.seconds;
   tok_s_ = steps_ == 0 ? rate : kKeep * tok_s_ + (1 - kKeep) * rate;
   if (std::isfinite(record.loss)) {
@@ -77,19 +76,11 @@ void Progress::Show(const StepRecord& record, std::optional<double> val_loss) {
   if (val_loss) val_loss_ = val_loss;
   const bool last = record.step == config_.steps;
   const bool due = seconds_ - shown_at_ > (terminal_ ? kRedrawSeconds : kLineSeconds);
-  if (!due && !last && record.step != 1 && !val_loss) return;
+  if (!due && !last && record.step != 1 && !val_loss) return "";
   shown_at_ = seconds_;
-  if (terminal_) {
-    const std::string bar = Bar(double(record.step) / double(config_.steps));
-    fmt::print("\r\033[K{} {}", bar, Line(record));
-  } else {
-    fmt::print("{}\n", Line(record));
-  }
-  std::fflush(stdout);
-}
-
-void Progress::Finish() {
-  if (terminal_) fmt::print("\n");
+  if (!terminal_) return Line(record) + "\n";
+  const std::string bar = Bar(double(record.step) / double(config_.steps));
+  return fmt::format("\r\033[K{} {}", bar, Line(record));
 }
 
 std::string DescribeCorpus(const Corpus& corpus) {

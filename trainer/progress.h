@@ -1,4 +1,4 @@
-// What a run prints: the plan, progress, and the closing report. Rank 0 only.
+// What a run says: the plan, and progress. Report prints it, on rank 0.
 //
 // On a terminal progress is one line that is redrawn; elsewhere a line at each validation and at
 // most every few seconds. Thread-safety: an object belongs to one thread.
@@ -21,13 +21,14 @@ class Progress {
  public:
   Progress(const TrainConfig& config, bool terminal);
 
-  void Show(const StepRecord& record, std::optional<double> val_loss);
+  // What is to be printed after a step; "" if nothing is due.
+  std::string Show(const StepRecord& record, std::optional<double> val_loss);
 
   // Stands in the lines from here on; empty: nothing.
   void SetSlowest(std::string text) { slowest_ = std::move(text); }
 
-  // Leaves the redrawn line, before anything else is printed.
-  void Finish();
+  // What leaves the redrawn line, before anything else is printed.
+  std::string Finish() const { return terminal_ ? "\n" : ""; }
 
   double tok_s() const { return tok_s_; }
 

@@ -1,8 +1,12 @@
 // What rank 0 shows and writes while a run goes on, and at its end; the other ranks have none.
 //
 //   Report report(config, directory, 0);
-//   report.Add(record, val_loss, tokens);      // after every step
+//   report.Print(DescribeCorpus(corpus));
+//   report.Add(record, val_loss);              // after every step
 //   report.PrintEnd(config.train, curve, final_loss, sample, ranks);
+//   if (!report.Finish()) ...                  // something of it is not there
+//
+// Output that cannot be written, as on a full disk, does not end training: it is said once, and Finish knows it.
 //
 // Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_REPORT_H_
@@ -24,9 +28,6 @@ namespace weft::trainer {
 constexpr double kTemperature = 0.8;  // of the sample
 constexpr size_t kTop = 40;           // likeliest bytes that it is drawn from
 
-// Throws RunFailure if not all of the output could be written: whoever redirects it wants to know.
-void FlushOutput();
-
 class Report {
  public:
   // Writes into `directory`. With go_on_after > 0 it goes on after that step from what another rank wrote there.
@@ -45,15 +46,30 @@ class Report {
 
   void SetSlowest(std::string text) { progress_.SetSlowest(std::move(text)); }
 
+  // To standard output.
+  void Print(const std::string& text);
   // One line in between, not into the line that is redrawn.
   void Say(const std::string& line);
   void PrintEnd(const TrainConfig& config, const Curve& curve, double final_loss,
                 const std::string& sample, size_t ranks);
 
+  // Throws NotWritten if something could not be written so far.
+  void CheckWritten() const;
+  // The last call: whether everything is written. If not, says on standard error what is not.
+  bool Finish();
+
  private:
+  void NoteMetrics();
+  // Writes a file of the end; false if it could not.
+  bool WriteFile(const std::string& name, const std::string& text);
+
+  const std::string directory_;
   MetricsWriter metrics_;
   Progress progress_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::vector<std::string> unwritten_;  // sentences, without what the metrics lack
+  bool output_failed_ = false;
+  bool metrics_noted_ = false;
 };
 
 }  // namespace weft::trainer

@@ -20,7 +20,9 @@
 
 #include "trainer/agreement.h"
 #include "trainer/order3.h"
+#include "trainer/run_files.h"
 #include "trainer/stop_signals.h"
+#include "trainer/verdict.h"
 
 namespace weft::trainer {
 namespace {
@@ -86,11 +88,17 @@ std::string NameOfJob(const std::string& run_dir, const std::string& job) {
 
 // The steps that another run has made are shown as this one's.
 void TakeMetricsAlong(const std::string& checkpoints, const std::string& directory) {
+  MakeRunDirectory(directory);
+  const std::filesystem::path from =
+      std::filesystem::path(checkpoints).parent_path() / "metrics.jsonl";
+  const std::filesystem::path to = std::filesystem::path(directory) / "metrics.jsonl";
+  std::error_code error;
+  if (!std::filesystem::exists(from, error) || std::filesystem::exists(to, error)) return;
+  std::filesystem::copy_file(from, to, error);
+  if (!error) return;
   std::error_code ignored;
-  std::filesystem::create_directories(directory, ignored);
-  std::filesystem::copy_file(std::filesystem::path(checkpoints).parent_path() / "metrics.jsonl",
-                             std::filesystem::path(directory) / "metrics.jsonl",
-                             std::filesystem::copy_options::skip_existing, ignored);
+  std::filesystem::remove(to, ignored);  // a part of it would have holes
+  ThrowUnwritable(to.string(), error.value());
 }
 
 // Of a run's directory; or it is one of checkpoints itself.
@@ -170,14 +178,23 @@ int Run::ToTheEnd() {
       if (trainer_ == nullptr) Begin();
       Train();
       if (StopCode(requests_) == 0) End();
-      const bool saved = checkpoints_ == nullptr || checkpoints_->Finish();
-      if (StopCode(requests_) != 0 && saved) SayStopped();
-      return StopCode(requests_);
+      return Close();
     } catch (const WeftFailure& failure) {
       lost = WhoWasLost(failure);
       if (!lost.has_value()) throw;
     }
   }
+}
+
+// A stop code says that what was done is saved, and 0 that all of the run is there: neither is said of a run that has not written
+// everything, on any rank.
+int Run::Close() {
+  if (checkpoints_ != nullptr && last_.step > 0)
+    checkpoints_->Save(last_, trainer_->PlaceOf(last_.step));
+  const bool saved = AllSay(group_, checkpoints_ == nullptr || checkpoints_->Finish());
+  if (StopCode(requests_) != 0) SayStopped(saved);
+  const bool written = AllSay(group_, report_ == nullptr || report_->Finish());
+  return saved && written ? StopCode(requests_) : kExitNotWritten;
 }
 
 std::optional<LostRank> Run::WhoWasLost(const WeftFailure& failure) const {
@@ -260,8 +277,9 @@ void Run::Begin() {
   const std::optional<InitialValues> values = resumed ? std::nullopt : TakeValues(*trainer);
   if (resumed) facts_.reported = resumed->last.step;
   facts_.training_start = std::chrono::steady_clock::now();
-  if (rank_ == 0)
+  DecideOnFirst(group_, [&] {
     Introduce(*trainer, kept, resumed ? &*resumed : nullptr, values ? &*values : nullptr);
+  });
   if (resumed) {
     trainer->GoOnAfter(resumed->last, resumed->place);
   } else if (values) {
@@ -279,27 +297,27 @@ void Run::Introduce(const Trainer& trainer, const RankReports& kept, const Resum
   report_ = std::make_unique<Report>(t, facts_.directory, facts_.reported);
   if (config_.checkpoint_every > 0 && !config_.job.empty())
     WriteRunFile(facts_.directory, kJobFile, config_.job);
-  fmt::print("{}{}{}", DescribeCorpus(corpus_), DescribePlan(t, trainer, corpus_),
-             DescribeBalance(kept));
-  FlushOutput();
+  report_->Print(DescribeCorpus(corpus_) + DescribePlan(t, trainer, corpus_) +
+                 DescribeBalance(kept));
   const size_t seq = t.model.seq;
   facts_.curve.order3 = Order3Loss(corpus_, many_, seq);
-  fmt::print("       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n\n",
-             facts_.curve.order3, many_.size() * (seq - ContextBytes(seq)));
+  report_->Print(fmt::format(
+      "       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n\n",
+      facts_.curve.order3, many_.size() * (seq - ContextBytes(seq))));
   if (values != nullptr) {
-    fmt::print("{} ranks begin with the weights of {}, which {} ranks have saved\n", size_,
-               values->path, values->ranks);
+    report_->Print(fmt::format("{} ranks begin with the weights of {}, which {} ranks have saved\n",
+                               size_, values->path, values->ranks));
   }
   if (resumed != nullptr) {
-    fmt::print("{} ranks go on after step {}, from {}, which {} ranks have saved\n", size_,
-               resumed->last.step, resumed->path, resumed->ranks);
+    report_->Print(fmt::format("{} ranks go on after step {}, from {}, which {} ranks have saved\n",
+                               size_, resumed->last.step, resumed->path, resumed->ranks));
     if (!resumed->differences.empty())
-      fmt::print("other options than before: {}\n", resumed->differences);
+      report_->Print("other options than before: " + resumed->differences + "\n");
     TakeCurveFromMetrics();
     if (facts_.curve.train.empty())
       facts_.curve.train.push_back({double(resumed->last.step), resumed->last.loss});
   }
-  FlushOutput();
+  report_->CheckWritten();  // before the work is done, and not after it
   report_->SetStart(facts_.training_start);
 }
 
@@ -347,6 +365,7 @@ void Run::SaveIfDue(const StepRecord& record) {
 
 void Run::EndStep(const StepRecord& record) {
   requests_ = record.requests;
+  last_ = record;
   SaveIfDue(record);
   std::optional<double> val_loss;
   if (StopCode(requests_) == 0) val_loss = Validate(record.step);
@@ -359,14 +378,15 @@ void Run::EndStep(const StepRecord& record) {
   facts_.reported = record.step;
 }
 
-void Run::SayStopped() const {
+void Run::SayStopped(bool saved) const {
   if (!report_) return;
-  report_->Say(
-      fmt::format("asked to end: stopped after step {}{}", facts_.reported,
-                  checkpoints_ == nullptr
-                      ? "; nothing is saved without --checkpoint-every"
-                      : fmt::format(", which is saved; --name {} --resume auto goes on from it",
-                                    std::filesystem::path(facts_.directory).filename().string())));
+  std::string then = "; nothing is saved without --checkpoint-every";
+  if (checkpoints_ != nullptr) {
+    const std::string name = std::filesystem::path(facts_.directory).filename().string();
+    then = saved ? fmt::format(", which is saved; --name {} --resume auto goes on from it", name)
+                 : ", which could not be saved";
+  }
+  report_->Say(fmt::format("asked to end: stopped after step {}{}", facts_.reported, then));
 }
 
 void Run::End() {
@@ -380,11 +400,12 @@ void Run::End() {
   const std::string sample =
       trainer_->Generate(Prompt(corpus_, many_, t.model.seq), t.sample_bytes, kTemperature, kTop);
   requests_ |= trainer_->requests();
-  if (!report_ || StopCode(requests_) != 0) return;
+  if (!report_ || StopCode(requests_) != 0 || end_printed_) return;
+  end_printed_ = true;
   report_->PrintEnd(t, facts_.curve, facts_.curve.validation.back().loss, sample, size_);
-  fmt::print("       {:.1f} s in all\n",
-             std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
-  FlushOutput();
+  report_->Print(fmt::format(
+      "       {:.1f} s in all\n",
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count()));
 }
 
 void Run::KeepState() {
@@ -445,11 +466,12 @@ void Run::GoOn(const std::string& change) {
   AgreeWithNewcomers();
   AgreeOnState(group_, state_);
   if (state_.steps_done == TrainState::kNone) {
-    if (rank_ == 0) fmt::print("{}; {} ranks begin again\n", change, size_);
+    if (rank_ == 0) Complain(fmt::format("{}; {} ranks begin again", change, size_));
     return;
   }
   trainer_ = std::make_unique<Trainer>(config_.train, corpus_, group_);
   trainer_->GoOnFrom(state_);
+  last_ = state_.last;
   if (config_.checkpoint_every > 0) checkpoints_ = MakeCheckpoints(*trainer_, OwnCheckpoints());
   state_.values = std::vector<float>();  // the trainer has them; {} would keep the memory
   if (rank_ == 0 && !report_) BecomeFirst();

@@ -45,7 +45,7 @@ class Run {
   // The group is borrowed. If it has been made more than once, this rank has joined a run.
   Run(const ProgramConfig& config, weft_group_t group);
 
-  // 0, or what the program is to exit with because it was asked to end.
+  // 0, or what the program is to exit with: because it was asked to end, or because not all of the run could be written.
   int ToTheEnd();
 
  private:
@@ -67,10 +67,12 @@ class Run {
   // The validation that is due after that step, if any.
   std::optional<double> Validate(size_t step);
   void SaveIfDue(const StepRecord& record);
-  void SayStopped() const;
+  void SayStopped(bool saved) const;
   // Validates where that is due, and reports.
   void EndStep(const StepRecord& record);
   void End();
+  // Waits for what is still written; the exit code.
+  int Close();
   // Whom the failure is due to, if a rank was lost and the others may go on.
   std::optional<LostRank> WhoWasLost(const WeftFailure& failure) const;
   void GoOnWithout(const LostRank& lost);
@@ -101,6 +103,8 @@ class Run {
   std::unique_ptr<Checkpoints> checkpoints_;  // of trainer_'s model
   uint64_t requests_ = 0;                     // of all ranks, as of the last step or look
   bool validated_ = false;                    // the last step
+  bool end_printed_ = false;                  // by this rank
+  StepRecord last_;                           // of this process; step 0: none
   TrainState state_;                // of an elastic run: as of the last change of the group
   std::unique_ptr<Report> report_;  // of rank 0
 };

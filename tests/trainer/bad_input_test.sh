@@ -41,14 +41,28 @@ expect '--strategy magic' --strategy magic
 expect '--shard-group 3 does not divide' --strategy hpz --shard-group 3
 expect '--run-dir' --data enough --seq 16 --batch 2 --steps 1 --run-dir occupied --name x
 
-# A full disk is named, by exit code 1.
-if [ -e /dev/full ]; then
-  "$program" --data enough --seq 16 --batch 2 --steps 1 --layers 1 --width 16 --heads 1 >/dev/full 2>err
+# A full disk is named, by exit code 74.
+expect_full() { # ARGUMENTS...
+  "$program" "$@" >/dev/full 2>err
   code=$?
-  if [ $code -ne 1 ] || ! grep -q 'No space left on device' err; then
-    echo "weft_train >/dev/full: exit code $code, expected 1 and a full disk, got:"
+  if [ $code -ne 74 ] || ! grep -q 'No space left on device' err; then
+    echo "weft_train $* >/dev/full: exit code $code, expected 74 and a full disk, got:"
     cat err
     failed=1
   fi
+}
+
+if [ -e /dev/full ]; then
+  expect_full --data enough --seq 16 --batch 2 --steps 1 --layers 1 --width 16 --heads 1
+  expect_full --help
+  # Nobody can be told why, but the code is that of the fault.
+  for err in /dev/full /dev/null; do
+    "$program" --data absent 2>$err
+    code=$?
+    if [ $code -ne 2 ]; then
+      echo "weft_train --data absent 2>$err: exit code $code, expected 2"
+      failed=1
+    fi
+  done
 fi
 exit $failed

@@ -1,16 +1,20 @@
 // metrics.jsonl, as docs/formats/metrics.md describes it.
 #include "trainer/metrics.h"
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "trainer/failure.h"
+#include "trainer/run_files.h"
 
 namespace weft::trainer {
 namespace {
@@ -55,6 +59,111 @@ TEST_F(MetricsTest, EachLineHasTheVersionAndTheFieldsOfTheFormat) {
       "tok_s": 64.0, "comm_exposed_s": 0.5, "lr": 0.25, "grad_norm": 2.0})"));
   EXPECT_EQ(lines[1], Json::parse(R"({"version": 1, "step": 2, "time_ns": 2000, "loss": 4.5,
       "val_loss": 4.75, "tok_s": 128.0, "comm_exposed_s": 0.0, "lr": 0.5, "grad_norm": 1.0})"));
+}
+
+StepRecord Step(size_t step) {
+  return {.step = step, .loss = 5.5, .grad_norm = 2, .lr = 0.25, .comm_exposed_s = 0.5};
+}
+
+std::vector<size_t> StepsIn(const std::filesystem::path& file) {
+  std::vector<size_t> steps;
+  for (const Json& line : ReadLines(file))
+    steps.push_back(line["step"]);
+  return steps;
+}
+
+TEST_F(MetricsTest, WhatGoesOnKeepsWholeLinesUpToItsStepAndNothingElse) {
+  const std::string run = (directory_ / "run").string();
+  const std::string file = run + "/metrics.jsonl";
+  {
+    MetricsWriter writer(run);
+    for (size_t step = 1; step <= 5; step++)
+      writer.Write(Step(step), 1000, 64, std::nullopt);
+  }
+  {
+    MetricsWriter writer(run, 3);
+    EXPECT_EQ(writer.last_step(), 3u);
+    writer.Write(Step(4), 2000, 64, std::nullopt);
+  }
+  EXPECT_EQ(StepsIn(file), (std::vector<size_t>{1, 2, 3, 4}));
+  // Its writer died in the middle of line 4, or of the end of that line.
+  for (const int bytes : {1, 20}) {
+    std::filesystem::resize_file(file, std::filesystem::file_size(file) - size_t(bytes));
+    MetricsWriter writer(run, 10);
+    EXPECT_EQ(writer.last_step(), 3u);
+    writer.Write(Step(4), 2000, 64, std::nullopt);
+    EXPECT_EQ(StepsIn(file), (std::vector<size_t>{1, 2, 3, 4}));
+  }
+}
+
+// While it lives, files have no room beyond some bytes.
+class FullDisk {
+ public:
+  explicit FullDisk(size_t bytes) {
+    before_ = signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &limit_);
+    const rlimit small = {bytes, limit_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &limit_);
+    signal(SIGXFSZ, before_);
+  }
+
+ private:
+  rlimit limit_ = {};
+  void (*before_)(int) = nullptr;
+};
+
+TEST_F(MetricsTest, LinesThatDoNotFitWaitAndAreCountedUntilThereIsRoom) {
+  const std::string run = (directory_ / "run").string();
+  MetricsWriter writer(run);
+  {
+    const FullDisk full(1000);
+    for (size_t step = 1; step <= 20; step++)
+      writer.Write(Step(step), 1000, 64, std::nullopt);
+    const size_t lines = size_t(
+        std::stoul(writer.Unwritten().substr(std::string(run + "/metrics.jsonl lacks ").size())));
+    EXPECT_EQ(writer.Unwritten(), run + "/metrics.jsonl lacks " + std::to_string(lines) +
+                                      " of its lines: File too large");
+    EXPECT_GT(lines, 10u);
+    EXPECT_LT(lines, 20u);
+  }
+  writer.Write(Step(21), 1000, 64, std::nullopt);
+  EXPECT_EQ(writer.Unwritten(), "");
+  writer.Finish();
+  EXPECT_EQ(writer.Unwritten(), "");
+  EXPECT_EQ(StepsIn(run + "/metrics.jsonl").size(), 21u);
+}
+
+TEST_F(MetricsTest, AFileOfTheRunIsWholeOrNotThere) {
+  const std::string run = directory_.string();
+  WriteRunFile(run, "sample.txt", "before");
+  {
+    const FullDisk full(1000);
+    try {
+      WriteRunFile(run, "sample.txt", std::string(2000, 'x'));
+      FAIL();
+    } catch (const NotWritten& error) {
+      EXPECT_EQ(std::string(error.what()), "cannot write " + run + "/sample.txt: File too large");
+    }
+  }
+  std::ifstream in(run + "/sample.txt");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "before");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(run), {}), 1);
+}
+
+TEST_F(MetricsTest, AFolderInItsPlaceIsNamed) {
+  std::filesystem::create_directories(directory_ / "metrics.jsonl");
+  try {
+    MetricsWriter writer(directory_.string());
+    FAIL();
+  } catch (const BadInput& error) {
+    EXPECT_EQ(std::string(error.what()), "cannot write to " + directory_.string() +
+                                             "/metrics.jsonl: Is a directory; choose another "
+                                             "--run-dir or --name");
+  }
 }
 
 TEST_F(MetricsTest, ADirectoryThatCannotBeMadeIsBadInput) {

@@ -1,0 +1,72 @@
+// Some file systems find out late that there is no room: when data go to the disk, or when the file is closed. So each of these calls is
+// asked.
+#include "trainer/run_files.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include "trainer/failure.h"
+
+namespace weft::trainer {
+namespace {
+
+bool IsOfTheDisk(int error) {
+  return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO;
+}
+
+}  // namespace
+
+void ThrowUnwritable(const std::string& path, int error) {
+  const std::string found = fmt::format("cannot write to {}: {}", path, std::strerror(error));
+  if (IsOfTheDisk(error)) throw NotWritten(found + "; make room, or choose another --run-dir");
+  throw BadInput(found + "; choose another --run-dir or --name");
+}
+
+void MakeRunDirectory(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) ThrowUnwritable(directory, error.value());
+}
+
+int WriteAll(int fd, std::string& text) {
+  size_t done = 0;
+  int error = 0;
+  while (done < text.size() && error == 0) {
+    const ssize_t written = write(fd, text.data() + done, text.size() - done);
+    if (written >= 0) {
+      done += size_t(written);
+    } else if (errno != EINTR) {
+      error = errno;
+    }
+  }
+  text.erase(0, done);
+  return error;
+}
+
+int SyncFile(int fd) {
+  if (fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP) return 0;
+  return errno;
+}
+
+void WriteRunFile(const std::string& directory, const std::string& name, const std::string& text) {
+  const std::string path = directory + "/" + name;
+  const std::string begun = path + ".new";
+  std::string rest = text;
+  const int fd = open(begun.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int error = fd >= 0 ? WriteAll(fd, rest) : errno;
+  if (error == 0) error = SyncFile(fd);
+  if (fd >= 0 && close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && std::rename(begun.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return;
+  std::remove(begun.c_str());
+  throw NotWritten(fmt::format("cannot write {}: {}", path, std::strerror(error)));
+}
+
+}  // namespace weft::trainer

@@ -1,0 +1,31 @@
+// Writing what a run leaves in its directory, and asking whether it was written.
+//
+//   MakeRunDirectory("runs/a");
+//   WriteRunFile("runs/a", "sample.txt", text);     // whole and on the disk, or NotWritten
+//
+// Thread-safety: pure but for writing files.
+#ifndef WEFT_TRAINER_RUN_FILES_H_
+#define WEFT_TRAINER_RUN_FILES_H_
+
+#include <string>
+
+namespace weft::trainer {
+
+// With its parents. Throws as ThrowUnwritable.
+void MakeRunDirectory(const std::string& directory);
+
+// Writes a whole file, or leaves what was there. Throws NotWritten with the path and the reason.
+void WriteRunFile(const std::string& directory, const std::string& name, const std::string& text);
+
+// NotWritten if there is no room or the disk fails, which later may be otherwise; BadInput for a path that will not do.
+[[noreturn]] void ThrowUnwritable(const std::string& path, int error);
+
+// Writes `text` and takes what was written off its front. Returns 0 or the errno of what stopped it.
+int WriteAll(int fd, std::string& text);
+
+// 0 or an errno; a device that has no disk needs no syncing.
+int SyncFile(int fd);
+
+}  // namespace weft::trainer
+
+#endif  // WEFT_TRAINER_RUN_FILES_H_

@@ -1,0 +1,65 @@
+#include "trainer/verdict.h"
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "weft/collective.h"
+
+#include "trainer/failure.h"
+#include "trainer/parallel.h"
+
+namespace weft::trainer {
+namespace {
+
+enum class Kind : uint8_t { kGood, kBadInput, kNotWritten, kFailure };
+
+struct Verdict {
+  Kind kind = Kind::kGood;
+  char sentence[8191] = {};  // paths are up to 4096 bytes long
+};
+
+Verdict VerdictOf(const std::function<void()>& decide) {
+  Verdict verdict;
+  const auto note = [&verdict](Kind kind, const char* sentence) {
+    verdict.kind = kind;
+    std::strncpy(verdict.sentence, sentence, sizeof verdict.sentence - 1);
+  };
+  try {
+    decide();
+  } catch (const BadInput& error) {
+    note(Kind::kBadInput, error.what());
+  } catch (const NotWritten& error) {
+    note(Kind::kNotWritten, error.what());
+  } catch (const std::exception& error) {
+    note(Kind::kFailure, error.what());
+  }
+  return verdict;
+}
+
+}  // namespace
+
+void DecideOnFirst(weft_group_t group, const std::function<void()>& decide) {
+  int rank = 0;
+  Check(weft_group_rank(group, &rank), "asking for the rank");
+  Verdict verdict;
+  if (rank == 0) verdict = VerdictOf(decide);
+  Check(weft_broadcast(&verdict, &verdict, sizeof verdict, WEFT_UINT8, 0, group, nullptr, nullptr),
+        "hearing what rank 0 has decided");
+  if (verdict.kind == Kind::kGood) return;
+  weft_barrier(group, nullptr,
+               nullptr);  // none is to end the group while another one is still being told
+  if (verdict.kind == Kind::kBadInput) throw BadInput(verdict.sentence);
+  if (verdict.kind == Kind::kNotWritten) throw NotWritten(verdict.sentence);
+  throw RunFailure(verdict.sentence);
+}
+
+bool AllSay(weft_group_t group, bool yes) {
+  uint8_t all = yes ? 1 : 0;
+  Check(weft_all_reduce(&all, &all, 1, WEFT_UINT8, WEFT_MIN, group, nullptr, nullptr),
+        "asking all ranks whether all is written");
+  return all == 1;
+}
+
+}  // namespace weft::trainer
