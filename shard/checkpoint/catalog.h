@@ -2,7 +2,7 @@
 //
 //   WEFT_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> all, ListCheckpoints(files, root));      // the latest is the last
 //   for (const CheckpointName& name : Outdated(all, latest, {.last = 3, .every = 1000}))
-//     WEFT_RETURN_IF_ERROR(RemoveCheckpoint(files, root, name));
+//     removed.Update(RemoveCheckpoint(files, root, name));
 //
 // Thread-safety: any thread; of one directory one at a time.
 #pragma once
@@ -22,6 +22,7 @@ struct CatalogEntry {
   CheckpointName name;
   bool committed = false;   // it has a manifest
   bool unreadable = false;  // nobody knows: it could not be looked at
+  bool pinned = false;      // it is not removed
 };
 
 // What is kept: the `last` ones, at least one, and those of steps that `every` divides. 0: `last` keeps all, `every` none.
@@ -36,12 +37,18 @@ absl::StatusOr<std::vector<CatalogEntry>> ListCheckpoints(Files& files, const st
 // Of a run that begins to save beside these: one more than the highest that has saved here, or tried to.
 int64_t NextRun(const std::vector<CatalogEntry>& all);
 
-// Of `all`, in order, what is not to be kept now that `latest` is committed: committed ones by the rule, and what earlier runs, or earlier
-// saves of this one, have left unfinished. Never `latest`, anything later, or what is unreadable.
+// Of `all`, in order, what the rule does not keep, `latest` being the last that counts. Never `latest`, anything later, what is pinned, unreadable,
+// or not committed.
 std::vector<CheckpointName> Outdated(const std::vector<CatalogEntry>& all,
                                      const CheckpointName& latest, const Retention& retention);
 
-// The manifest first: after that it is no checkpoint, whatever becomes of the rest.
+// What saves before `next` have left unfinished, in order.
+std::vector<CheckpointName> Remains(const std::vector<CatalogEntry>& all,
+                                    const CheckpointName& next);
+
+// The manifest first: after that it is no checkpoint, whatever becomes of the rest. Removes files of the format alone: BAD_STATE, and nothing is
+// removed, if a checkpoint has something else in it, or is pinned, or if a symbolic link stands there. Of one that is not committed the
+// files of the format go, and what else is in it stays. Ok if there is none.
 absl::Status RemoveCheckpoint(Files& files, const std::string& root, const CheckpointName& name);
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "base/later.h"
@@ -10,23 +11,12 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
-#include "shard/checkpoint/rank_writer.h"
+#include "shard/checkpoint/catalog.h"
+#include "shard/checkpoint/patience.h"
+#include "shard/checkpoint/save_ground.h"
 
 namespace weft {
 namespace {
-
-// What ranks agree on when they are to save in one directory.
-struct RunNumber {
-  int64_t run = -1;  // -1: rank 0 could not look
-  CheckpointJob job = 0;
-};
-
-absl::Status DrawRun(Files& files, const std::string& root, RunNumber* number) {
-  WEFT_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> all, ListCheckpoints(files, root));
-  WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(&number->job, sizeof(number->job)));
-  number->run = NextRun(all);
-  return absl::OkStatus();
-}
 
 // After a wait that failed: it was the wait that was interrupted, and not the save that has failed.
 bool IsUnderWay(Saver& saver) {
@@ -41,27 +31,61 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Create(std::shared_ptr<P
                                                                CheckpointOptions options) {
   std::unique_ptr<Checkpoint> checkpoint(
       new Checkpoint(std::move(group), files, std::move(options)));
-  WEFT_RETURN_IF_ERROR(checkpoint->AgreeOnRun());
+  WEFT_RETURN_IF_ERROR(checkpoint->AgreeOnJob());
   return checkpoint;
 }
 
-absl::Status Checkpoint::AgreeOnRun() {
-  RunNumber number;
+absl::Status Checkpoint::AgreeOnJob() {
+  job_ = 0;  // it stays 0 if rank 0 could not look
   absl::Status looked;
-  if (group_->rank() == 0) looked = DrawRun(files_, options_.directory, &number);
+  if (group_->rank() == 0) {
+    looked = ListCheckpoints(files_, options_.directory).status();
+    if (looked.ok()) looked = SystemSeams().random->Fill(&job_, sizeof(job_));
+    // Its own checkpoints have no part in this: who only loads never takes the lock.
+    seen_ = LookAtLock(files_, options_.directory, MonotonicNs());
+  }
   WEFT_RETURN_IF_ERROR(group_->Run({.kind = OpKind::kBroadcast,
                                     .dtype = WEFT_UINT8,
-                                    .count = sizeof(number),
-                                    .in = &number,
-                                    .out = &number,
+                                    .count = sizeof(job_),
+                                    .in = &job_,
+                                    .out = &job_,
                                     .timeout_ns = options_.timeout_ns}));
   WEFT_RETURN_IF_ERROR(looked);
-  if (number.run < 0) {
-    return MakeError(WEFT_SYSTEM_ERROR, {.rank = 0},
-                     StrCat("rank 0 could not list the checkpoints in ", options_.directory));
+  if (job_ != 0) return absl::OkStatus();
+  return MakeError(WEFT_SYSTEM_ERROR, {.rank = 0},
+                   StrCat("rank 0 could not list the checkpoints in ", options_.directory));
+}
+
+absl::Status Checkpoint::AgreeOnGround() {
+  SaveGround ground;
+  absl::Status taken;
+  if (group_->rank() == 0) {
+    SystemPatience patience([] { return absl::OkStatus(); });
+    GroundRequest request{.root = options_.directory,
+                          .token = job_,
+                          .seen = seen_,
+                          // The others wait in a collective meanwhile.
+                          .deadline_ns = Later(MonotonicNs(), options_.timeout_ns / 2),
+                          .retention = options_.retention,
+                          // The state of a group that was made anew may be in no checkpoint, and is the same job's.
+                          .may_push_out = loaded_ || group_->epoch() > 1,
+                          .refuses = options_.refuse_not_loaded};
+    taken = TakeGround(files_, *SystemSeams().proc, patience, request, &ground);
   }
-  run_ = number.run;
-  job_ = number.job;
+  AgreedGround agreed = AgreedGround::Of(ground, taken);
+  WEFT_RETURN_IF_ERROR(group_->Run({.kind = OpKind::kBroadcast,
+                                    .dtype = WEFT_UINT8,
+                                    .count = sizeof(agreed),
+                                    .in = &agreed,
+                                    .out = &agreed,
+                                    .timeout_ns = options_.timeout_ns}));
+  WEFT_RETURN_IF_ERROR(taken);
+  WEFT_RETURN_IF_ERROR(agreed.status());
+  run_ = agreed.run;
+  if (ground.lock == nullptr) return absl::OkStatus();
+  keeper_ = std::make_unique<Keeper>(files_, options_.directory, options_.retention,
+                                     std::move(ground.lock));
+  if (whole_) keeper_->KnowWhole(*whole_);
   return absl::OkStatus();
 }
 
@@ -137,6 +161,7 @@ absl::Status Checkpoint::Save(int64_t step, How how) {
               " failed: ", FromAbsl(ended.status().message()));
     }
   }
+  if (run_ < 0) WEFT_RETURN_IF_ERROR(AgreeOnGround());
   const CheckpointPlace place{.root = options_.directory,
                               .name = {.run = run_, .step = step},
                               .job = job_,
@@ -144,15 +169,15 @@ absl::Status Checkpoint::Save(int64_t step, How how) {
                               .ranks = group_->size()};
   last_step_ = step;
   asked_ = true;
+  const SaveSettings settings{.timeout_ns = options_.timeout_ns,
+                              .config = options_.config,
+                              .keeper = keeper_.get()};
   absl::StatusOr<Snapshot> snapshot = Take(how == How::kInPlace);
   if (!snapshot.ok()) {
     // So that the others need not wait for this rank.
-    ReportFailure(files_, place, snapshot.status());
+    TellFailure(files_, place, settings, snapshot.status());
     return snapshot.status();
   }
-  const SaveSettings settings{.timeout_ns = options_.timeout_ns,
-                              .config = options_.config,
-                              .retention = options_.retention};
   if (how == How::kForeground) return saver_.Run(place, *std::move(snapshot), settings);
   absl::Status started = saver_.Start(place, *std::move(snapshot), settings);
   asked_ = !started.ok();
@@ -202,6 +227,10 @@ absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds
   for (const NamedSource& named : sources)
     WEFT_RETURN_IF_ERROR(named.source->Written(kinds));
   last_step_ = std::max(last_step_, saved->manifest().step);
+  loaded_ = true;
+  const std::string_view path = saved->path();
+  whole_ = ParseDirectoryName(path.substr(path.rfind('/') + 1));
+  if (keeper_ != nullptr && whole_) keeper_->KnowWhole(*whole_);
   return Loaded{saved->manifest().step, saved->path(), saved->manifest().ranks};
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,8 +24,10 @@
 #include "base/files.h"
 #include "comm/group/process_group.h"
 #include "shard/checkpoint/caller_tensors.h"
-#include "shard/checkpoint/catalog.h"
+#include "shard/checkpoint/checkpoint_names.h"
 #include "shard/checkpoint/context_state.h"
+#include "shard/checkpoint/directory_lock.h"
+#include "shard/checkpoint/keeper.h"
 #include "shard/checkpoint/loader.h"
 #include "shard/checkpoint/saver.h"
 
@@ -35,6 +38,7 @@ struct CheckpointOptions {
   Retention retention;
   int64_t timeout_ns = 0;  // of a save, and of each collective of a load
   std::string config;      // rank 0 writes it beside each checkpoint
+  bool refuse_not_loaded = false;  // to push out checkpoints of which none was loaded; else a warning
 };
 
 // Bytes of the program's own, under a name.
@@ -48,7 +52,7 @@ struct ValueCalls {
 
 class Checkpoint {
  public:
-  // Collective: ranks agree on a number for this run. `files` outlives it.
+  // Collective: ranks agree on what their files are known by. `files` outlives it.
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Create(std::shared_ptr<ProcessGroup> group,
                                                             Files& files,
                                                             CheckpointOptions options);
@@ -69,7 +73,8 @@ class Checkpoint {
     kInPlace,  // as soon as params are copied: the next update waits until optimizer state is written
   };
 
-  // Steps must grow from save to save. State that is offloaded is never copied. An earlier save that has failed in the background, and that nobody has asked about, is told of by a warning.
+  // Steps must grow from save to save. The first save is collective: ranks agree on who saves in the directory, and with which number
+  // (SaveGround); none of its waits is for the others afterwards. State that is offloaded is never copied. An earlier save that has failed in the background, and that nobody has asked about, is told of by a warning.
   absl::Status Save(int64_t step, How how);
 
   // As Saver's, of the last save.
@@ -92,7 +97,8 @@ class Checkpoint {
         options_(std::move(options)),
         saver_(files, [group = group_.get()] { return group->error(); }) {}
 
-  absl::Status AgreeOnRun();
+  absl::Status AgreeOnJob();
+  absl::Status AgreeOnGround();
   absl::StatusOr<Snapshot> Take(bool in_place);
   std::vector<NamedSource> Sources();
   absl::Status LoadValues(const Manifest& manifest);
@@ -101,13 +107,17 @@ class Checkpoint {
   Files& files_;
   const CheckpointOptions options_;
   CheckpointJob job_ = 0;
-  int64_t run_ = 0;
+  int64_t run_ = -1;  // -1: ranks have not agreed yet that this job saves
+  bool loaded_ = false;
+  LockSighting seen_;                        // rank 0's
+  std::optional<CheckpointName> whole_;      // that was loaded
   int64_t last_step_ = -1;
   bool asked_ = true;  // how the last save has ended
   std::vector<std::pair<std::string, std::unique_ptr<ContextState>>> contexts_;
   CallerTensors tensors_;
   std::vector<ValueCalls> values_;
-  Saver saver_;
+  std::unique_ptr<Keeper> keeper_;  // rank 0's, from the first save on
+  Saver saver_;                     // before that it ends
 };
 
 }  // namespace weft

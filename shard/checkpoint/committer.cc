@@ -110,6 +110,7 @@ absl::Status Committer::Commit(std::string_view config) {
     WEFT_RETURN_IF_ERROR(WriteFileAtomically(files_, place_.PathOf(kConfigName), config));
     manifest.config = SealedFileOf(config);
   }
+  may_be_committed_ = true;
   // Whoever sees the manifest sees all else: each rank's file and record were durable before they were seen here.
   WEFT_RETURN_IF_ERROR(
       WriteFileAtomically(files_, place_.PathOf(kManifestName), ManifestText(manifest)));

@@ -39,6 +39,9 @@ class Committer {
   // no checkpoint. `config`: written as config.json unless it is empty.
   absl::Status Commit(std::string_view config);
 
+  // Whether the manifest may be there: not before Commit() was about to write it.
+  bool may_be_committed() const { return may_be_committed_; }
+
  private:
   struct Seen {
     RankRecord record;
@@ -51,6 +54,7 @@ class Committer {
   Files& files_;
   const CheckpointPlace place_;
   std::vector<std::optional<Seen>> seen_;  // by rank
+  bool may_be_committed_ = false;
 };
 
 }  // namespace weft

@@ -137,7 +137,13 @@ absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapsho
     for (TensorCut& cut : tensor.cuts)
       cut.rank = place.rank;
   }
-  WEFT_RETURN_IF_ERROR(WriteTensors(files, place, snapshot, append, &record));
+  const absl::Status written = WriteTensors(files, place, snapshot, append, &record);
+  if (!written.ok()) {
+    const absl::Status removed = files.Remove(place.PathOf(TensorFileName(place.rank)));
+    if (!removed.ok() && !absl::IsNotFound(removed))
+      LogDebug("checkpoint: ", FromAbsl(removed.message()));
+    return written;
+  }
   return WriteFileAtomically(files, place.PathOf(RecordName(place.rank)), RecordText(record));
 }
 

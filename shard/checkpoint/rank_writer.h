@@ -6,7 +6,8 @@
 //   absl::Status written = WriteRank(files, place, snapshot);      // until it returns, snapshot's bytes are read
 //   if (!written.ok()) ReportFailure(files, place, written);
 //
-// A checkpoint that could not be written leaves files that nothing refers to, and all that were there before as they were.
+// A checkpoint that could not be written leaves files that nothing refers to (given_up.h), and all that were there before as they were. A file of tensors
+// that has no record is none of them: it is removed at once.
 //
 // Thread-safety: one thread per place.
 #pragma once

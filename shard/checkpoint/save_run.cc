@@ -12,8 +12,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "shard/checkpoint/committer.h"
+#include "shard/checkpoint/given_up.h"
 #include "shard/checkpoint/rank_writer.h"
-#include "shard/checkpoint/saved_checkpoint.h"
 
 namespace weft {
 namespace {
@@ -47,16 +47,32 @@ std::string NoSign(const CheckpointPlace& place) {
                 "one of a file system that all nodes share");
 }
 
+absl::Status GivenUp(const CheckpointPlace& place) {
+  return MakeError(WEFT_SYSTEM_ERROR, {.rank = 0},
+                   StrCat("rank 0 has given up the checkpoint ", place.path(),
+                          ", and gone on without it; what it said of its save has the reason"));
+}
+
 // False if rank 0 has not committed yet; an error if some rank says that it could not write.
 absl::StatusOr<bool> LookForManifest(Files& files, const CheckpointPlace& place) {
-  WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(place.path()));
+  const absl::StatusOr<std::vector<std::string>> names = files.List(place.path());
+  if (absl::IsNotFound(names.status())) return GivenUp(place);
+  WEFT_RETURN_IF_ERROR(names.status());
   // First: somebody whose time was over may have said so while rank 0 committed.
-  if (HasManifest(names)) return true;
-  for (const std::string& name : names) {
+  if (HasManifest(*names)) return true;
+  for (const std::string& name : *names) {
     const std::optional<int> rank = RankOfFailureName(name);
     if (rank) WEFT_RETURN_IF_ERROR(FailureOf(files, place, *rank));
   }
   return false;
+}
+
+// The same once rank 0 has begun: what it began with is there until it commits, or gives up.
+absl::StatusOr<bool> LookForCommit(Files& files, const CheckpointPlace& place) {
+  WEFT_ASSIGN_OR_RETURN(const bool begun, HasBegun(files, place));
+  WEFT_ASSIGN_OR_RETURN(const bool committed, LookForManifest(files, place));
+  if (begun || committed) return committed;
+  return GivenUp(place);
 }
 
 absl::Status WaitForSign(Files& files, Patience& patience, const CheckpointPlace& place,
@@ -72,7 +88,10 @@ absl::Status WaitForSign(Files& files, Patience& patience, const CheckpointPlace
                           WEFT_ASSIGN_OR_RETURN(const bool begun, HasBegun(files, place));
                           if (begun) return true;
                           // It may all be over, or rank 0 could not begin.
-                          return LookForManifest(files, place);
+                          WEFT_ASSIGN_OR_RETURN(const bool over, LookForManifest(files, place));
+                          if (over) return true;
+                          if (HasGivenUp(files, place)) return GivenUp(place);
+                          return false;
                         }));
   if (seen) return absl::OkStatus();
   return MakeError(WEFT_UNREACHABLE, {.rank = 0}, NoSign(place));
@@ -87,70 +106,112 @@ absl::Status DeadlineError(const CheckpointPlace& place, const SaveSettings& set
                                         "they were"));
 }
 
-absl::Status CommitAll(Files& files, Patience& patience, const CheckpointPlace& place,
-                       const SaveSettings& settings, int64_t deadline_ns) {
-  Committer committer(files, place);
+absl::Status AwaitRecords(Committer& committer, Patience& patience, const CheckpointPlace& place,
+                          const SaveSettings& settings, int64_t deadline_ns) {
   WEFT_ASSIGN_OR_RETURN(const bool complete,
                         WaitUntil(patience, deadline_ns, [&] { return committer.Look(); }));
-  if (!complete) {
-    return DeadlineError(place, settings,
-                         StrCat(committer.Missing(), " had not written to the end"));
-  }
-  return committer.Commit(settings.config);
-}
-
-// Only when the new one can be read again: never below one that was looked at. That something could not be removed is no failure of the save.
-void RemoveOutdated(Files& files, const CheckpointPlace& place, const Retention& retention) {
-  const auto latest = SavedCheckpoint::Open(files, place.path());
-  if (!latest.ok()) {
-    LogWarn("checkpoint: what was just written cannot be read, so nothing older is removed: ",
-            FromAbsl(latest.status().message()));
-    return;
-  }
-  const auto all = ListCheckpoints(files, place.root);
-  absl::Status removed = all.status();
-  for (const CheckpointName& name :
-       all.ok() ? Outdated(*all, place.name, retention) : std::vector<CheckpointName>()) {
-    if (removed.ok()) removed = RemoveCheckpoint(files, place.root, name);
-  }
-  if (!removed.ok())
-    LogWarn("checkpoint: outdated ones could not be removed: ", FromAbsl(removed.message()));
+  if (complete) return absl::OkStatus();
+  return DeadlineError(place, settings,
+                       StrCat(committer.Missing(), " had not written to the end"));
 }
 
 absl::Status WaitForCommit(Files& files, Patience& patience, const CheckpointPlace& place,
                            const SaveSettings& settings, int64_t deadline_ns) {
   WEFT_ASSIGN_OR_RETURN(const bool committed, WaitUntil(patience, deadline_ns, [&] {
-                          return LookForManifest(files, place);
+                          return LookForCommit(files, place);
                         }));
   if (committed) return absl::OkStatus();
   return DeadlineError(place, settings, "rank 0 had not seen the parts of all ranks");
 }
 
-absl::Status WriteOwn(Files& files, const CheckpointPlace& place, Snapshot& snapshot) {
+// What failed saves have left may have taken the room: rank 0 removes that before it begins, and then there may be enough.
+absl::Status WriteWhereRoomIs(Files& files, Patience& patience, const CheckpointPlace& place,
+                              const Snapshot& snapshot, int64_t deadline_ns) {
+  absl::Status written = WriteRank(files, place, snapshot);
+  if (ResultOf(written) != WEFT_OUT_OF_MEMORY) return written;
+  const absl::Status begun = WaitForSign(files, patience, place, deadline_ns);
+  return begun.ok() ? WriteRank(files, place, snapshot) : written;
+}
+
+// ---- rank 0 -------------------------------------------------------------------------------------
+
+absl::Status WriteAndCommit(Files& files, Patience& patience, const CheckpointPlace& place,
+                            Snapshot& snapshot, const SaveSettings& settings,
+                            Committer& committer) {
+  const int64_t deadline_ns = Later(patience.NowNs(), settings.timeout_ns);
+  if (settings.keeper != nullptr)
+    WEFT_RETURN_IF_ERROR(settings.keeper->BeginSave(place.name));
   WEFT_RETURN_IF_ERROR(BeginCheckpoint(files, place));
   WEFT_RETURN_IF_ERROR(WriteRank(files, place, snapshot));
   snapshot.holds.clear();
-  return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(AwaitRecords(committer, patience, place, settings, deadline_ns));
+  if (settings.keeper != nullptr) WEFT_RETURN_IF_ERROR(settings.keeper->CheckLock());
+  return committer.Commit(settings.config);
+}
+
+absl::Status SaveAsCommitter(Files& files, Patience& patience, const CheckpointPlace& place,
+                             Snapshot& snapshot, const SaveSettings& settings) {
+  Committer committer(files, place);
+  const absl::Status status =
+      WriteAndCommit(files, patience, place, snapshot, settings, committer);
+  if (status.ok()) {
+    if (settings.keeper != nullptr) settings.keeper->EndSave(place.name);
+    return status;
+  }
+  const bool given_up = !committer.may_be_committed();
+  // Before the word, which may find no room otherwise.
+  if (given_up) RemoveOwnData(files, place);
+  ReportFailure(files, place, status);
+  if (given_up) RemoveFinishedData(files, place);
+  return status;
+}
+
+// ---- the others ---------------------------------------------------------------------------------
+
+absl::Status SaveAsOther(Files& files, Patience& patience, const CheckpointPlace& place,
+                         Snapshot& snapshot, const SaveSettings& settings) {
+  const int64_t deadline_ns = Later(patience.NowNs(), settings.timeout_ns);
+  absl::Status status = BeginCheckpoint(files, place);
+  if (status.ok()) status = WriteWhereRoomIs(files, patience, place, snapshot, deadline_ns);
+  if (!status.ok()) {
+    if (!HasGivenUp(files, place)) {
+      ReportFailure(files, place, status);
+      return status;
+    }
+    RemoveOwnData(files, place);
+    // The directory may have gone under this rank.
+    return absl::IsNotFound(status) ? GivenUp(place) : status;
+  }
+  snapshot.holds.clear();
+  status = WaitForSign(files, patience, place, deadline_ns);
+  if (status.ok()) status = WaitForCommit(files, patience, place, settings, deadline_ns);
+  if (status.ok()) return status;
+  // An error from here on is no failure of this rank, whose part is there: the others need not hear of it, but for one that takes it back.
+  bool given_up = HasGivenUp(files, place);
+  if (!given_up && HasNotBegun(files, place)) {
+    ReportFailure(files, place, status);
+    // If it has not begun even now, it will see that word when it does.
+    given_up = HasNotBegun(files, place);
+  }
+  if (given_up) RemoveOwnData(files, place);
+  return status;
 }
 
 }  // namespace
 
 absl::Status RunSave(Files& files, Patience& patience, const CheckpointPlace& place,
                      Snapshot& snapshot, const SaveSettings& settings) {
-  const int64_t deadline_ns = Later(patience.NowNs(), settings.timeout_ns);
-  absl::Status status = WriteOwn(files, place, snapshot);
-  if (status.ok() && place.rank != 0) {
-    // From here on an error is no failure of this rank, whose part is there: the others need not hear of it.
-    WEFT_RETURN_IF_ERROR(WaitForSign(files, patience, place, deadline_ns));
-    return WaitForCommit(files, patience, place, settings, deadline_ns);
+  return place.rank == 0 ? SaveAsCommitter(files, patience, place, snapshot, settings)
+                         : SaveAsOther(files, patience, place, snapshot, settings);
+}
+
+void TellFailure(Files& files, const CheckpointPlace& place, const SaveSettings& settings,
+                 const absl::Status& failure) {
+  if (settings.keeper != nullptr) {
+    const absl::Status room = settings.keeper->BeginSave(place.name);
+    if (!room.ok()) LogDebug("checkpoint: ", FromAbsl(room.message()));
   }
-  if (status.ok()) status = CommitAll(files, patience, place, settings, deadline_ns);
-  if (!status.ok()) {
-    ReportFailure(files, place, status);
-    return status;
-  }
-  RemoveOutdated(files, place, settings.retention);
-  return absl::OkStatus();
+  ReportFailure(files, place, failure);
 }
 
 }  // namespace weft

@@ -5,31 +5,11 @@
 
 #include "base/hidden_thread.h"
 #include "base/interrupt.h"
-#include "base/poll_set.h"
 #include "base/status.h"
 #include "base/wait.h"
-#include "shard/checkpoint/rank_writer.h"
 #include "shard/checkpoint/safetensors.h"
 
 namespace weft {
-
-class Saver::RealPatience : public Patience {
- public:
-  explicit RealPatience(const std::function<absl::Status()>& over) : over_(over) {}
-
-  int64_t NowNs() override { return MonotonicNs(); }
-
-  void PauseUntil(int64_t time_ns) override {
-    // Without a set, or once it fails, pauses are none: the files are looked at more often.
-    if (set_.Open().ok()) set_.Sleep(set_.rings(), time_ns);
-  }
-
-  absl::Status Over() override { return over_(); }
-
- private:
-  const std::function<absl::Status()>& over_;
-  PollSet set_;
-};
 
 Saver::~Saver() {
   WaitForLast();
@@ -38,7 +18,7 @@ Saver::~Saver() {
 absl::Status Saver::Run(const CheckpointPlace& place, Snapshot snapshot,
                         const SaveSettings& settings) {
   WaitForLast();
-  RealPatience patience(over_);
+  SystemPatience patience(over_);
   absl::Status status = RunSave(files_, patience, place, snapshot, settings);
   MutexLock lock(mutex_);
   last_ = status;
@@ -83,7 +63,7 @@ absl::Status Saver::Start(const CheckpointPlace& place, Snapshot snapshot,
   WaitForLast();
   absl::Status started = Copy(&snapshot);
   if (started.ok()) started = StartThread({place, std::move(snapshot), settings});
-  if (!started.ok()) ReportFailure(files_, place, started);
+  if (!started.ok()) TellFailure(files_, place, settings, started);
   return started;
 }
 
@@ -93,7 +73,7 @@ void Saver::WaitForLast() {
 }
 
 void Saver::Do(Task task) {
-  RealPatience patience(over_);
+  SystemPatience patience(over_);
   const absl::Status status = RunSave(files_, patience, task.place, task.snapshot, task.settings);
   // Whoever knows that it has ended may change the state, also if it has failed.
   task.snapshot.holds.clear();

@@ -57,8 +57,6 @@ class Saver {
     SaveSettings settings;
   };
 
-  class RealPatience;
-
   absl::Status Copy(Snapshot* snapshot);
   absl::Status StartThread(Task task);
   void WaitForLast();

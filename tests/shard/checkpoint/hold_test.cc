@@ -182,7 +182,9 @@ TEST(AHold, IsLetGoByASaveThatFails) {
           setup, files, InDirectory("/c"),
           [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
             WEFT_RETURN_IF_ERROR(LoadAndTrainOn(context, setup, rank));
-            WEFT_RETURN_IF_ERROR(context.Verify());  // all ranks have looked at the directory
+            // The directory is theirs from here on.
+            WEFT_RETURN_IF_ERROR(checkpoint.Save(1, Checkpoint::How::kForeground));
+            WEFT_RETURN_IF_ERROR(context.Verify());
             if (rank == 0) files.FailAt(k, EIO);
             WEFT_RETURN_IF_ERROR(context.Verify());
             WEFT_RETURN_IF_ERROR(checkpoint.Save(kSavedSteps, Checkpoint::How::kInPlace));

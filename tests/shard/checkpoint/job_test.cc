@@ -455,19 +455,19 @@ TEST(CheckpointJob, AFailureOfOneRankIsToldToAllAndTheNextSaveIsMade) {
         WEFT_RETURN_IF_ERROR(LoadValues(*context));
         WEFT_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Create(group, files, InDirectory("/c")));
         WEFT_RETURN_IF_ERROR(checkpoint->AddContext("", *context));
+        WEFT_RETURN_IF_ERROR(checkpoint->Save(1, Checkpoint::How::kForeground));
         if (rank == 1) {
-          WEFT_RETURN_IF_ERROR(files.MakeDirectory("/c"));
-          WEFT_RETURN_IF_ERROR(files.MakeDirectory("/c/step-00000001"));
-          WEFT_RETURN_IF_ERROR(files.MakeDirectory("/c/step-00000001/rank-00001.safetensors"));
+          WEFT_RETURN_IF_ERROR(files.MakeDirectory("/c/step-00000002"));
+          WEFT_RETURN_IF_ERROR(files.MakeDirectory("/c/step-00000002/rank-00001.safetensors"));
         }
-        WEFT_RETURN_IF_ERROR(checkpoint->Save(1, Checkpoint::How::kBackground));
+        WEFT_RETURN_IF_ERROR(checkpoint->Save(2, Checkpoint::How::kBackground));
         const auto ended = checkpoint->WaitUntil(kForever);
         EXPECT_FALSE(ended.ok());
         EXPECT_THAT(std::string(ended.status().message()), HasSubstr("rank-00001.safetensors"));
         WEFT_RETURN_IF_ERROR(TrainSteps(*context, setup, rank, 0, 1));
-        return checkpoint->Save(2, Checkpoint::How::kForeground);
+        return checkpoint->Save(3, Checkpoint::How::kForeground);
       }));
-  EXPECT_TRUE(SavedCheckpoint::Open(files, "/c/step-00000002").ok());
+  EXPECT_TRUE(SavedCheckpoint::Open(files, "/c/step-00000003").ok());
 }
 
 }  // namespace

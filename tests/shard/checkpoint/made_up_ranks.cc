@@ -34,7 +34,8 @@ MadeUpRanks::MadeUpRanks(const MadeUpModel& model, int ranks, size_t overlap) {
 absl::Status MadeUpRanks::Save(Files& files, const std::string& root, const MadeUpSave& save) {
   absl::Status first = files.MakeDirectory(root);
   NoPatience patience;
-  const SaveSettings settings{.timeout_ns = 1, .config = save.config, .retention = save.retention};
+  Keeper keeper(files, root, save.retention, nullptr);
+  const SaveSettings settings{.timeout_ns = 1, .config = save.config, .keeper = &keeper};
   CheckpointPlace place{.root = root,
                         .name = {.run = save.run, .step = save.step},
                         .job = save.job,

@@ -67,7 +67,7 @@ class CheckpointSaver : public testing::Test {
     return saver_.WaitUntil(std::numeric_limits<int64_t>::max()).status();
   }
 
-  const SaveSettings kSettings{.timeout_ns = 60'000'000'000, .retention = {.last = 1}};
+  const SaveSettings kSettings{.timeout_ns = 60'000'000'000};
   const MadeUpModel model_;
   MadeUpRanks ranks_;
   NotingFiles files_;

@@ -78,7 +78,8 @@ class CheckpointSystemCalls : public testing::Test {
     WEFT_ASSIGN_OR_RETURN(Snapshot snapshot, TakeSnapshot({{"", &state}}, {}));
     const CheckpointPlace place{
         .root = root_, .name = {.step = kNew}, .job = 7, .rank = rank, .ranks = setup.ranks};
-    const SaveSettings settings{.timeout_ns = kTimeoutNs, .config = "{}", .retention = {.last = 1}};
+    Keeper keeper(SystemFiles(), root_, {.last = 1}, nullptr);
+    const SaveSettings settings{.timeout_ns = kTimeoutNs, .config = "{}", .keeper = &keeper};
     if (!setup.background) return saver.Run(place, snapshot, settings);
     WEFT_RETURN_IF_ERROR(saver.Start(place, std::move(snapshot), settings));
     return saver.WaitUntil(kForever).status();
