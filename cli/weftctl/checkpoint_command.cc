@@ -139,9 +139,8 @@ std::string ShowAsText(const SavedCheckpoint& saved) {
   if (manifest.config.bytes > 0)
     text += fmt::format("config.json: {}\n", ByteText(manifest.config.bytes));
   for (const SavedTensor& tensor : manifest.tensors) {
-    text += fmt::format("tensor {}: {} {}; {}; cuts", NameText(tensor.name),
-                        SafetensorsType(tensor.dtype), ShapeText(tensor.shape),
-                        fmt::join(KindNames(tensor), " "));
+    text += fmt::format("tensor {}: {} {}; {}; cuts", NameText(tensor.name), tensor.dtype.name(),
+                        ShapeText(tensor.shape), fmt::join(KindNames(tensor), " "));
     for (const TensorCut& cut : tensor.cuts)
       text += fmt::format(" {}:[{}:{})", cut.rank, cut.begin, cut.end);
     text += tensor.cuts.empty() ? " none\n" : "\n";
@@ -171,7 +170,7 @@ std::string ShowAsJson(const SavedCheckpoint& saved) {
     for (const TensorCut& cut : tensor.cuts)
       cuts.push_back({{"rank", cut.rank}, {"begin", cut.begin}, {"end", cut.end}});
     tensors.push_back({{"name", tensor.name},
-                       {"dtype", SafetensorsType(tensor.dtype)},
+                       {"dtype", tensor.dtype.name()},
                        {"shape", tensor.shape},
                        {"kinds", KindNames(tensor)},
                        {"cuts", std::move(cuts)}});

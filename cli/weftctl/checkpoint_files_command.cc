@@ -1,10 +1,12 @@
 // VerifyCheckpoints, ExportCheckpoint, ImportCheckpoint: what reads whole checkpoints.
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/weftctl/byte_progress.h"
@@ -12,6 +14,7 @@
 #include "cli/weftctl/found_checkpoints.h"
 #include "shard/checkpoint/saved_checkpoint.h"
 #include "shard/checkpoint/tensor_export.h"
+#include "shard/checkpoint/tensor_files.h"
 #include "shard/checkpoint/tensor_import.h"
 
 namespace weft {
@@ -26,26 +29,52 @@ absl::StatusOr<std::string> Verify(const std::string& path) {
                      ByteText(saved.data_bytes()));
 }
 
-absl::StatusOr<std::string> Export(const std::string& path, const std::string& to) {
+// What was asked for, as bytes; 0: one file.
+absl::StatusOr<size_t> ShardBytesOf(const ExportArguments& arguments) {
+  if (arguments.shard_size.empty()) return 0;
+  double bytes = 0;
+  if (!ParseQuantity(arguments.shard_size, kByteSuffixes, &bytes) || bytes < 1 || bytes > 1e18) {
+    return MakeError(WEFT_INVALID_ARGUMENT, StrCat("--shard-size ", arguments.shard_size,
+                                                   ": use a number of bytes, as 5GB or 500MiB"));
+  }
+  return static_cast<size_t>(bytes);
+}
+
+absl::StatusOr<std::string> Export(const std::string& path, const std::string& to,
+                                   size_t shard_bytes) {
   WEFT_ASSIGN_OR_RETURN(const SavedCheckpoint saved, SavedCheckpoint::Open(SystemFiles(), path));
   const size_t bytes = ValueBytes(saved.manifest());
   ByteProgress progress(StrCat("written to ", to), bytes);
-  WEFT_RETURN_IF_ERROR(
-      ExportTensors(saved, SystemFiles(), to, [&](size_t more) { progress.Add(more); }));
-  return fmt::format("{}: {} tensors, {}, of {}\n", to, saved.manifest().tensors.size(),
-                     ByteText(bytes), path);
+  const auto done = [&](size_t more) {
+    progress.Add(more);
+  };
+  std::string files;
+  if (shard_bytes == 0) {
+    WEFT_RETURN_IF_ERROR(ExportTensors(saved, SystemFiles(), to, done));
+  } else {
+    WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                          ExportShards(saved, SystemFiles(), to, shard_bytes, done));
+    files = fmt::format(", in {}{}", names.front(),
+                        names.size() == 1 ? "" : fmt::format(" to {}", names.back()));
+  }
+  return fmt::format("{}: {} tensors, {}{}, of {}\n", to, saved.manifest().tensors.size(),
+                     ByteText(bytes), files, path);
 }
 
 absl::StatusOr<std::string> Import(const ImportArguments& arguments) {
-  WEFT_ASSIGN_OR_RETURN(const auto file, SystemFiles().Open(arguments.file));
-  WEFT_ASSIGN_OR_RETURN(const size_t bytes, file->Size());
+  WEFT_ASSIGN_OR_RETURN(TensorFiles others, OpenTensorFiles(SystemFiles(), arguments.file));
+  size_t bytes = 0;
+  for (const TensorFile& file : others.files)
+    bytes += file.bytes;
+  const size_t files = others.files.size();
   ByteProgress progress(StrCat("of ", arguments.file, " imported"), bytes);
   WEFT_ASSIGN_OR_RETURN(const std::string path,
-                        ImportTensors(SystemFiles(), arguments.file, arguments.directory,
+                        ImportTensors(SystemFiles(), std::move(others), arguments.directory,
                                       arguments.step, [&](size_t more) { progress.Add(more); }));
   WEFT_ASSIGN_OR_RETURN(const SavedCheckpoint saved, SavedCheckpoint::Open(SystemFiles(), path));
-  return fmt::format("{}: {} tensors, {}, of {}\n", path, saved.manifest().tensors.size(),
-                     ByteText(saved.data_bytes()), arguments.file);
+  return fmt::format("{}: {} tensors, {}, of {}{}\n", path, saved.manifest().tensors.size(),
+                     ByteText(saved.data_bytes()), arguments.file,
+                     files == 1 ? "" : fmt::format(" ({} files)", files));
 }
 
 CommandOutput OutputOf(const absl::StatusOr<std::string>& text) {
@@ -73,14 +102,17 @@ CommandOutput VerifyCheckpoints(const std::string& path) {
   return output;
 }
 
-CommandOutput ExportCheckpoint(const std::string& path, const std::string& to) {
+CommandOutput ExportCheckpoint(const std::string& path, const ExportArguments& arguments) {
+  const std::string& to = arguments.to;
+  const auto shard_bytes = ShardBytesOf(arguments);
+  if (!shard_bytes.ok()) return OutputOf(shard_bytes.status());
   const auto found = CommittedAt(path);
   if (!found.ok()) return OutputOf(found.status());
   // Where nothing can be written no checkpoint is to blame.
   const auto beside = SystemFiles().List(ParentDirectory(to));
   if (!beside.ok()) return OutputOf(beside.status());
   for (auto one = found->rbegin();; ++one) {
-    const absl::StatusOr<std::string> exported = Export(one->path, to);
+    const absl::StatusOr<std::string> exported = Export(one->path, to, *shard_bytes);
     if (exported.ok() || !IsDamaged(exported.status()) || one + 1 == found->rend())
       return OutputOf(exported);
     LogWarn("checkpoint ", one->path,

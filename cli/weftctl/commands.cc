@@ -178,13 +178,23 @@ void AddCheckpoint(CLI::App& app, CommandLine* line) {
   CLI::App* verify = add("verify", "reads every byte; exit code 1 if one has changed", kPath,
                          "of a checkpoint, or of a directory of which all are meant");
   verify->callback([=] { line->output = VerifyCheckpoints(line->checkpoint); });
-  CLI::App* exported = add("export", "all tensors, whole, in one safetensors file", kPath, kLatest);
-  exported->add_option("--to", line->to, "the file, which is not there yet")->required();
-  exported->callback([=] { line->output = ExportCheckpoint(line->checkpoint, line->to); });
+  CLI::App* exported = add("export", "all tensors, whole, in safetensors files", kPath, kLatest);
+  ExportArguments* const to = &line->exported;
+  exported
+      ->add_option("--to", to->to,
+                   "the file, which is not there yet; with --shard-size the folder of the model")
+      ->required();
+  exported->add_option("--shard-size", to->shard_size,
+                       "bytes of values in one file, as 5GB or 500MiB: model-00001-of-00003."
+                       "safetensors and so on, and their index, as transformers has them");
+  exported->callback([=] { line->output = ExportCheckpoint(line->checkpoint, *to); });
   CLI::App* imported =
-      command->add_subcommand("import", "makes a checkpoint of a safetensors file");
+      command->add_subcommand("import", "makes a checkpoint of others' safetensors files");
   ImportArguments* const from = &line->imported;
-  imported->add_option("FILE", from->file, "of weft, or of another program")->required();
+  imported
+      ->add_option("FILE", from->file,
+                   "of weft, or of another program; the index of several; or their folder")
+      ->required();
   imported->add_option("DIR", from->directory, "of all checkpoints; this one is its latest")
       ->required();
   imported->add_option("--step", from->step, "that it is said to be of")->capture_default_str();

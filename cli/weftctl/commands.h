@@ -85,9 +85,15 @@ struct TopologyArguments {
   int ranks = 1;     // that are
 };
 
+// The command line of checkpoint export.
+struct ExportArguments {
+  std::string to;          // a file, or with shard_size a folder
+  std::string shard_size;  // "5GB", "500MiB": values in one file; "": one file
+};
+
 // The command line of checkpoint import.
 struct ImportArguments {
-  std::string file;
+  std::string file;       // or an index, or a folder
   std::string directory;  // of all checkpoints
   int64_t step = 0;
 };
@@ -101,7 +107,7 @@ struct CommandLine {
   TopologyArguments topology;
   std::string compared;    // of topology diff: with what
   std::string checkpoint;  // a checkpoint's directory, or that of several
-  std::string to;          // of checkpoint export: the file
+  ExportArguments exported;
   ImportArguments imported;
   CommandOutput output;
 };
@@ -153,10 +159,10 @@ CommandOutput ShowCheckpoint(const std::string& path, bool json);
 // Reads every byte of a checkpoint, or of all in a directory: a line each. A bar on stderr says how far it is, if that is a terminal.
 CommandOutput VerifyCheckpoints(const std::string& path);
 
-// The tensors of a checkpoint, or of the latest in a directory that is whole, in one safetensors file.
-CommandOutput ExportCheckpoint(const std::string& path, const std::string& to);
+// The tensors of a checkpoint, or of the latest in a directory that is whole, in one safetensors file or a folder of several.
+CommandOutput ExportCheckpoint(const std::string& path, const ExportArguments& arguments);
 
-// A checkpoint of one safetensors file.
+// A checkpoint of others' safetensors files.
 CommandOutput ImportCheckpoint(const ImportArguments& arguments);
 
 // What each strategy costs for a model and a number of ranks, side by side.

@@ -9,8 +9,6 @@
 #include "base/json_reader.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "comm/kernels/dtype.h"
-#include "shard/checkpoint/safetensors.h"
 #include "shard/checkpoint/sealed_text.h"
 
 namespace weft {
@@ -52,7 +50,7 @@ Json TensorAsJson(const SavedTensor& tensor) {
     cuts.push_back({cut.rank, cut.begin, cut.end});
   return {{"name", tensor.name},
           {"shape", tensor.shape},
-          {"dtype", SafetensorsType(tensor.dtype)},
+          {"dtype", tensor.dtype.name()},
           {"kinds", std::move(kinds)},
           {"cuts", std::move(cuts)}};
 }
@@ -135,7 +133,10 @@ class StateReader : public SortedJsonReader {
         Fail(StrCat("a shape of tensor ", tensor.name, " that no memory can hold"));
     }
     const std::string type = Text(Member(json, "dtype"));
-    if (!DtypeOfSafetensors(type, &tensor.dtype)) Fail(StrCat("a type called \"", type, "\""));
+    if (const std::optional<ElementType> known = ElementType::OfName(type))
+      tensor.dtype = *known;
+    else
+      Fail(StrCat("a type called \"", type, "\""));
     for (const SortedJson* const kind : List(Member(json, "kinds"), 1, WEFT_SHARD_STATE_KINDS)) {
       const std::string name = Text(*kind);
       const std::optional<weft_shard_state_kind_t> found = StateKindOf(name);

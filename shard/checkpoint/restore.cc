@@ -30,8 +30,8 @@ absl::Status CheckTensor(const SavedCheckpoint& saved, const SavedTensor& own, u
                                 "; it is of another model"));
   }
   if (other.dtype != own.dtype) {
-    return Misfit(saved, StrCat("has tensor ", own.name, " as ", SafetensorsType(other.dtype),
-                                ", and this model has it as ", SafetensorsType(own.dtype),
+    return Misfit(saved, StrCat("has tensor ", own.name, " as ", other.dtype.name(),
+                                ", and this model has it as ", own.dtype.name(),
                                 "; use the types that it was saved with"));
   }
   for (int number = 0; number < WEFT_SHARD_STATE_KINDS; ++number) {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/json_reader.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wire.h"
-#include "comm/kernels/dtype.h"
 
 namespace weft {
 namespace {
@@ -17,28 +17,6 @@ namespace {
 constexpr size_t kSafetensorsAlignment = 8;
 constexpr size_t kSafetensorsEntriesMax = 1 << 22;
 constexpr size_t kSafetensorsDimensionsMax = 32;
-constexpr std::string_view kMetadataName = "__metadata__";
-
-struct TypeName {
-  weft_dtype_t dtype;
-  const char* name;
-};
-
-constexpr TypeName kTypeNames[] = {
-    {WEFT_BOOL, "BOOL"},
-    {WEFT_UINT8, "U8"},
-    {WEFT_INT8, "I8"},
-    {WEFT_FLOAT8_E5M2, "F8_E5M2"},
-    {WEFT_FLOAT8_E4M3, "F8_E4M3"},
-    {WEFT_FLOAT16, "F16"},
-    {WEFT_BFLOAT16, "BF16"},
-    {WEFT_INT32, "I32"},
-    {WEFT_UINT32, "U32"},
-    {WEFT_FLOAT32, "F32"},
-    {WEFT_FLOAT64, "F64"},
-    {WEFT_INT64, "I64"},
-    {WEFT_UINT64, "U64"},
-};
 
 // Bytes of a tensor; false if there is no such number.
 bool BytesOfShape(const SafetensorsEntry& entry, size_t* bytes) {
@@ -53,7 +31,13 @@ SafetensorsEntry ReadEntry(SortedJsonReader* reader, const std::string& name,
                            const SortedJson& json) {
   SafetensorsEntry entry{.name = name};
   const std::string type = reader->Text(reader->Member(json, "dtype"));
-  if (!DtypeOfSafetensors(type, &entry.dtype)) reader->Fail(StrCat("a type called \"", type, "\""));
+  const std::optional<ElementType> known = ElementType::OfName(type);
+  if (known) {
+    entry.dtype = *known;
+  } else {
+    reader->Fail(StrCat("tensor ", name, " of type \"", type,
+                        "\", which checkpoints do not hold; convert it, or leave it out"));
+  }
   for (const SortedJson* const dimension :
        reader->List(reader->Member(json, "shape"), 0, kSafetensorsDimensionsMax)) {
     entry.shape.push_back(
@@ -70,7 +54,29 @@ SafetensorsEntry ReadEntry(SortedJsonReader* reader, const std::string& name,
   return entry;
 }
 
+SafetensorsMetadata ReadMetadata(SortedJsonReader* reader, const SortedJson& json) {
+  SafetensorsMetadata metadata;
+  if (!json.is_object()) reader->Fail(StrCat("a ", kSafetensorsMetadata, " that is no object"));
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_string())
+      metadata.emplace(key, value.get<std::string>());
+    else
+      reader->Fail(StrCat("a \"", key, "\" in ", kSafetensorsMetadata, " that is no text"));
+  }
+  return metadata;
+}
+
 }  // namespace
+
+std::string MetadataText(const SafetensorsMetadata& metadata) {
+  return JsonLine(metadata);
+}
+
+SafetensorsMetadata ParseMetadata(std::string_view text) {
+  SortedJsonReader reader(kSafetensorsMetadata);
+  SafetensorsMetadata metadata = ReadMetadata(&reader, reader.Parse(text, kSafetensorsHeaderMax));
+  return reader.ok() ? metadata : SafetensorsMetadata();
+}
 
 size_t SafetensorsEntry::count() const {
   size_t count = 1;
@@ -98,28 +104,13 @@ std::vector<size_t> PlaceEntries(std::vector<SafetensorsEntry>* entries) {
   return order;
 }
 
-const char* SafetensorsType(weft_dtype_t dtype) {
-  for (const TypeName& type : kTypeNames) {
-    if (type.dtype == dtype) return type.name;
-  }
-  return "";
-}
-
-bool DtypeOfSafetensors(std::string_view name, weft_dtype_t* dtype) {
-  for (const TypeName& type : kTypeNames) {
-    if (name != type.name) continue;
-    *dtype = type.dtype;
-    return true;
-  }
-  return false;
-}
-
-absl::StatusOr<std::string> SafetensorsHeader(const std::vector<SafetensorsEntry>& entries) {
+absl::StatusOr<std::string> SafetensorsHeader(const std::vector<SafetensorsEntry>& entries,
+                                              const SafetensorsMetadata& metadata) {
   // Member by member: an ordered object looks through all that it has for each that comes.
-  std::string text = StrCat("{\"", kMetadataName, "\":{\"format\":\"weft\"}");
+  std::string text = StrCat("{\"", kSafetensorsMetadata, "\":", MetadataText(metadata));
   for (const SafetensorsEntry& entry : entries) {
     text += StrCat(",", JsonLine(entry.name), ":",
-                   JsonLine({{"dtype", SafetensorsType(entry.dtype)},
+                   JsonLine({{"dtype", entry.dtype.name()},
                              {"shape", entry.shape},
                              {"data_offsets", {entry.begin, entry.end}}}));
   }
@@ -162,7 +153,10 @@ absl::StatusOr<SafetensorsLayout> ReadSafetensorsHeader(std::string_view text, s
   if (json.size() > kSafetensorsEntriesMax) reader.Fail("too many tensors");
   if (reader.ok()) {
     for (const auto& [name, entry] : json.items()) {
-      if (name != kMetadataName) layout.entries.push_back(ReadEntry(&reader, name, entry));
+      if (name == kSafetensorsMetadata)
+        layout.metadata = ReadMetadata(&reader, entry);
+      else
+        layout.entries.push_back(ReadEntry(&reader, name, entry));
     }
   }
   std::sort(layout.entries.begin(), layout.entries.end(),
@@ -170,8 +164,16 @@ absl::StatusOr<SafetensorsLayout> ReadSafetensorsHeader(std::string_view text, s
               return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
             });
   size_t end = 0;
+  const std::string* before = nullptr;
   for (const SafetensorsEntry& entry : layout.entries) {
-    if (entry.begin != end) reader.Fail(StrCat("a hole or an overlap before tensor ", entry.name));
+    if (entry.begin > end) {
+      reader.Fail(StrCat("a hole of ", entry.begin - end, " bytes before tensor ", entry.name,
+                         ", which begins at ", entry.begin));
+    } else if (entry.begin < end) {
+      reader.Fail(StrCat("tensor ", entry.name, " at [", entry.begin, ", ", entry.end,
+                         "), which overlaps tensor ", *before, ", up to ", end));
+    }
+    before = &entry.name;
     end = entry.end;
   }
   if (end != file_bytes - header_bytes) reader.Fail("less or more data than the file");

@@ -9,13 +9,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "weft/types.h"
-
 #include "absl/status/statusor.h"
+#include "shard/checkpoint/element_type.h"
 
 namespace weft {
 
@@ -23,9 +23,16 @@ namespace weft {
 inline constexpr size_t kSafetensorsHeaderMax = 100'000'000;
 inline constexpr size_t kSafetensorsLengthBytes = 8;
 
+// The member of the header that is no tensor, and what it has: texts of the program that has written the file.
+inline constexpr std::string_view kSafetensorsMetadata = "__metadata__";
+using SafetensorsMetadata = std::map<std::string, std::string>;
+// As JSON, and back; nothing of a text that is not.
+std::string MetadataText(const SafetensorsMetadata& metadata);
+SafetensorsMetadata ParseMetadata(std::string_view text);
+
 struct SafetensorsEntry {
   std::string name;
-  weft_dtype_t dtype = WEFT_FLOAT32;
+  ElementType dtype = WEFT_FLOAT32;
   std::vector<int64_t> shape;
   size_t begin = 0;  // bytes of the data before it
   size_t end = 0;
@@ -36,6 +43,7 @@ struct SafetensorsEntry {
 };
 
 struct SafetensorsLayout {
+  SafetensorsMetadata metadata;
   std::vector<SafetensorsEntry> entries;  // by their places
   size_t data_begin = 0;                  // bytes of the file before the data, a multiple of 8
 };
@@ -46,7 +54,9 @@ std::vector<size_t> PlaceEntries(std::vector<SafetensorsEntry>* entries);
 
 // Of entries that lie one behind the other from 0 on; their ends are what their shapes say. INVALID_ARGUMENT if names are too long for one
 // header.
-absl::StatusOr<std::string> SafetensorsHeader(const std::vector<SafetensorsEntry>& entries);
+absl::StatusOr<std::string> SafetensorsHeader(const std::vector<SafetensorsEntry>& entries,
+                                              const SafetensorsMetadata& metadata = {
+                                                  {"format", "weft"}});
 
 // `text`: the file's first bytes, at least SafetensorsHeaderBytes() of them. CORRUPT unless the entries lie without holes or overlap, fill a
 // file of `file_bytes`, and are as long as their shapes say.
@@ -55,10 +65,5 @@ absl::StatusOr<SafetensorsLayout> ReadSafetensorsHeader(std::string_view text, s
 // What the first kSafetensorsLengthBytes say of the header's length, those bytes included. CORRUPT if it is longer than such headers are, or
 // than the file.
 absl::StatusOr<size_t> SafetensorsHeaderBytes(std::string_view text, size_t file_bytes);
-
-// "F32"; "" for what the format has no name for.
-const char* SafetensorsType(weft_dtype_t dtype);
-// Of that name; false if there is no such type.
-bool DtypeOfSafetensors(std::string_view name, weft_dtype_t* dtype);
 
 }  // namespace weft

@@ -21,26 +21,41 @@ constexpr size_t kOpenFilesMax = 64;
 
 }  // namespace
 
-// The file of one rank, with its record read and its header checked.
+// The file of one rank, with its record read and its header checked; or one of others', which has no record.
 class SavedCheckpoint::RankFile {
  public:
   static absl::StatusOr<std::unique_ptr<RankFile>> Open(const SavedCheckpoint& checkpoint,
                                                         int rank);
+  static absl::StatusOr<std::unique_ptr<RankFile>> OpenOthers(Files& files,
+                                                              const TensorFile& known);
 
   // Where an entry's bytes are in the file; CORRUPT if there is none of that name, or it is of another type or length.
-  absl::StatusOr<size_t> BeginOf(const std::string& entry, weft_dtype_t dtype, size_t count) const;
+  absl::StatusOr<size_t> BeginOf(const std::string& entry, ElementType dtype, size_t count) const;
 
   absl::Status Read(std::vector<FileRange> ranges) {
+    if (checksums_.empty()) return ReadUnchecked(ranges);
     return ChunkReader(*file_, path_, file_bytes_, checksums_).Read(std::move(ranges));
   }
 
   size_t file_bytes() const { return file_bytes_; }
 
  private:
+  absl::Status ReadUnchecked(const std::vector<FileRange>& ranges) {
+    for (const FileRange& range : ranges)
+      WEFT_RETURN_IF_ERROR(file_->ReadAt(range.begin, range.to, range.bytes));
+    return absl::OkStatus();
+  }
+
+  void TakeEntries(const SafetensorsLayout& layout) {
+    data_begin_ = layout.data_begin;
+    for (const SafetensorsEntry& entry : layout.entries)
+      entries_.emplace(entry.name, entry);
+  }
+
   std::string path_;
   std::unique_ptr<ReadableFile> file_;
   size_t file_bytes_ = 0;
-  std::vector<uint32_t> checksums_;
+  std::vector<uint32_t> checksums_;  // empty: it is others'
   size_t data_begin_ = 0;
   std::unordered_map<std::string, SafetensorsEntry> entries_;
 };
@@ -72,22 +87,32 @@ absl::StatusOr<std::unique_ptr<SavedCheckpoint::RankFile>> SavedCheckpoint::Rank
   WEFT_RETURN_IF_ERROR(opened->Read({{.bytes = header.size(), .to = header.data()}}));
   absl::StatusOr<SafetensorsLayout> layout = ReadSafetensorsHeader(header, bytes);
   if (!layout.ok()) return Annotate(layout.status(), StrCat(opened->path_, ": "));
-  opened->data_begin_ = layout->data_begin;
-  for (SafetensorsEntry& entry : layout->entries) {
-    std::string name = entry.name;
-    opened->entries_.emplace(std::move(name), std::move(entry));
+  opened->TakeEntries(*layout);
+  return opened;
+}
+
+absl::StatusOr<std::unique_ptr<SavedCheckpoint::RankFile>> SavedCheckpoint::RankFile::OpenOthers(
+    Files& files, const TensorFile& known) {
+  auto opened = std::make_unique<RankFile>();
+  opened->path_ = known.path;
+  opened->file_bytes_ = known.bytes;
+  WEFT_ASSIGN_OR_RETURN(opened->file_, files.Open(known.path));
+  WEFT_ASSIGN_OR_RETURN(const size_t bytes, opened->file_->Size());
+  if (bytes != known.bytes) {
+    return MakeError(WEFT_CORRUPT, StrCat(known.path, " has ", bytes, " bytes, and had ",
+                                          known.bytes, "; does another program write it?"));
   }
+  opened->TakeEntries(known.layout);
   return opened;
 }
 
 absl::StatusOr<size_t> SavedCheckpoint::RankFile::BeginOf(const std::string& entry,
-                                                          weft_dtype_t dtype, size_t count) const {
+                                                          ElementType dtype, size_t count) const {
   const auto found = entries_.find(entry);
   if (found == entries_.end() || found->second.dtype != dtype ||
       found->second.end - found->second.begin != count * DtypeSize(dtype)) {
-    return MakeError(WEFT_CORRUPT,
-                     StrCat(path_, " has no entry ", entry, " of ", count, " ",
-                            SafetensorsType(dtype), ", which the manifest says it has"));
+    return MakeError(WEFT_CORRUPT, StrCat(path_, " has no entry ", entry, " of ", count, " ",
+                                          dtype.name(), ", which the manifest says it has"));
   }
   return data_begin_ + found->second.begin;
 }
@@ -112,6 +137,28 @@ absl::StatusOr<SavedCheckpoint> SavedCheckpoint::Open(Files& files, std::string 
   return SavedCheckpoint(files, std::move(path), std::move(manifest));
 }
 
+SavedCheckpoint SavedCheckpoint::Of(Files& files, TensorFiles others) {
+  Manifest manifest{.ranks = static_cast<int>(others.files.size())};
+  for (size_t rank = 0; rank < others.files.size(); ++rank) {
+    for (const SafetensorsEntry& entry : others.files[rank].layout.entries) {
+      SavedTensor tensor{.name = entry.name,
+                         .shape = entry.shape,
+                         .dtype = entry.dtype,
+                         .kinds = WEFT_SHARD_STATE_VALUES};
+      if (entry.count() > 0)
+        tensor.cuts = {{.rank = static_cast<int>(rank), .begin = 0, .end = entry.count()}};
+      manifest.tensors.push_back(std::move(tensor));
+    }
+  }
+  if (!others.metadata.empty()) {
+    manifest.values.push_back(
+        {.name = std::string(kSafetensorsMetadata), .bytes = MetadataText(others.metadata)});
+  }
+  SavedCheckpoint saved(files, std::move(others.path), std::move(manifest));
+  saved.others_ = std::move(others.files);
+  return saved;
+}
+
 size_t SavedCheckpoint::Find(std::string_view tensor) const {
   const auto found = places_.find(std::string(tensor));
   return found == places_.end() ? kNone : found->second;
@@ -131,7 +178,10 @@ size_t SavedCheckpoint::data_bytes() const {
 absl::StatusOr<SavedCheckpoint::RankFile*> SavedCheckpoint::FileOf(int rank) const {
   const auto found = open_files_.find(rank);
   if (found != open_files_.end()) return found->second.get();
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<RankFile> file, RankFile::Open(*this, rank));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<RankFile> file,
+                        others_.empty()
+                            ? RankFile::Open(*this, rank)
+                            : RankFile::OpenOthers(*files_, others_[static_cast<size_t>(rank)]));
   if (open_files_.size() >= kOpenFilesMax) open_files_.erase(open_files_.begin());
   RankFile* const opened = file.get();
   open_files_.emplace(rank, std::move(file));
@@ -159,12 +209,13 @@ absl::Status SavedCheckpoint::Read(const std::vector<WantedPart>& wanted) const 
     for (const Piece& piece : of_rank) {
       const WantedPart& part = *piece.wanted;
       const SavedTensor& tensor = manifest_.tensors[part.tensor];
-      const weft_dtype_t dtype = tensor.DtypeOf(part.kind);
+      const ElementType dtype = tensor.DtypeOf(part.kind);
       const size_t element = DtypeSize(dtype);
-      WEFT_ASSIGN_OR_RETURN(
-          const size_t begin,
-          file->BeginOf(EntryName(tensor.name, part.kind, piece.cut.begin, piece.cut.end), dtype,
-                        piece.cut.end - piece.cut.begin));
+      const std::string entry =
+          others_.empty() ? EntryName(tensor.name, part.kind, piece.cut.begin, piece.cut.end)
+                          : tensor.name;
+      WEFT_ASSIGN_OR_RETURN(const size_t begin,
+                            file->BeginOf(entry, dtype, piece.cut.end - piece.cut.begin));
       ranges.push_back({.begin = begin + (piece.begin - piece.cut.begin) * element,
                         .bytes = (piece.end - piece.begin) * element,
                         .to = static_cast<char*>(part.to) + (piece.begin - part.begin) * element});

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "base/files.h"
 #include "shard/checkpoint/manifest.h"
+#include "shard/checkpoint/tensor_files.h"
 
 namespace weft {
 
@@ -46,6 +47,10 @@ class SavedCheckpoint {
   // Reads the manifest. `path`: of the checkpoint's directory. CORRUPT if it is not as it was written, or does not cover its tensors; UNSUPPORTED
   // for a newer version; the errors of files.
   static absl::StatusOr<SavedCheckpoint> Open(Files& files, std::string path);
+
+  // Others' files as if they were one: of a rank for each file, with values alone, and without checksums. Their metadata are the value
+  // kSafetensorsMetadata, as JSON.
+  static SavedCheckpoint Of(Files& files, TensorFiles others);
 
   const std::string& path() const { return path_; }
 
@@ -81,6 +86,7 @@ class SavedCheckpoint {
   Files* files_;
   std::string path_;
   Manifest manifest_;
+  std::vector<TensorFile> others_;  // by rank; empty if it has files and records of its own
   std::unordered_map<std::string, size_t> places_;               // of tensors, by name
   mutable std::map<int, std::shared_ptr<RankFile>> open_files_;  // by rank
 };

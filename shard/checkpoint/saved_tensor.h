@@ -15,7 +15,8 @@
 #include <vector>
 
 #include "weft/shard_state.h"
-#include "weft/types.h"
+
+#include "shard/checkpoint/element_type.h"
 
 namespace weft {
 
@@ -29,14 +30,14 @@ struct TensorCut {
 
 struct SavedTensor {
   std::string name;
-  std::vector<int64_t> shape;         // empty: a scalar
-  weft_dtype_t dtype = WEFT_FLOAT32;  // of its values; other states are float32
-  uint32_t kinds = 0;                 // WEFT_SHARD_STATE_* bits
-  std::vector<TensorCut> cuts;        // the same for all kinds
+  std::vector<int64_t> shape;        // empty: a scalar
+  ElementType dtype = WEFT_FLOAT32;  // of its values; other states are float32
+  uint32_t kinds = 0;                // WEFT_SHARD_STATE_* bits
+  std::vector<TensorCut> cuts;       // the same for all kinds
 
   bool Has(weft_shard_state_kind_t kind) const { return (kinds >> kind & 1) != 0; }
 
-  weft_dtype_t DtypeOf(weft_shard_state_kind_t kind) const {
+  ElementType DtypeOf(weft_shard_state_kind_t kind) const {
     return kind == WEFT_SHARD_STATE_VALUE ? dtype : WEFT_FLOAT32;
   }
 

@@ -28,7 +28,7 @@ absl::Status AddTensor(StateSource* source, size_t index, bool in_place, SavedTe
     if (part.write_count == 0) continue;
     const size_t end = part.write_begin + part.write_count;
     if (tensor->cuts.empty()) tensor->cuts.push_back({.begin = part.write_begin, .end = end});
-    const weft_dtype_t dtype = tensor->DtypeOf(kind);
+    const ElementType dtype = tensor->DtypeOf(kind);
     const auto* data = static_cast<const char*>(part.data);
     if (data != nullptr) data += (part.write_begin - part.begin) * DtypeSize(dtype);
     pieces->push_back({.entry = {.name = EntryName(tensor->name, kind, part.write_begin, end),

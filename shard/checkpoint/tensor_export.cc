@@ -1,87 +1,158 @@
-// Pieces are of as many tensors as fit, so that small ones cost no read each.
+// Files are written one after the other, the index when all others are there: who finds it finds the model.
 #include "shard/checkpoint/tensor_export.h"
 
 #include <algorithm>
-#include <memory>
+#include <array>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
+#include "base/json_reader.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "comm/kernels/dtype.h"
+#include "shard/checkpoint/checkpoint_names.h"
 #include "shard/checkpoint/safetensors.h"
+#include "shard/checkpoint/value_copy.h"
 
 namespace weft {
 namespace {
 
+// As transformers calls them.
+constexpr const char* kModelName = "model.safetensors";
+constexpr const char* kIndexName = "model.safetensors.index.json";
+constexpr size_t kShardsMax = 99'999;
+
+// Of one file.
 struct ExportPlan {
   std::vector<SafetensorsEntry> entries;
   std::vector<size_t> tensors;  // of each entry, its place in the manifest
 
   size_t bytes() const { return entries.empty() ? 0 : entries.back().end; }
+
+  void Add(const SavedTensor& tensor, size_t place) {
+    entries.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
+    tensors.push_back(place);
+  }
+
+  void Place() {
+    std::vector<size_t> placed;
+    for (const size_t i : PlaceEntries(&entries))
+      placed.push_back(tensors[i]);
+    tensors = std::move(placed);
+  }
 };
 
-absl::StatusOr<ExportPlan> PlanExport(const SavedCheckpoint& saved) {
-  ExportPlan plan;
+// Files of up to `shard_bytes`, or of one tensor; at least one file.
+absl::StatusOr<std::vector<ExportPlan>> PlanExport(const SavedCheckpoint& saved,
+                                                   size_t shard_bytes) {
+  std::vector<ExportPlan> plans(1);
   std::unordered_set<std::string> names;
-  for (const SavedTensor& tensor : saved.manifest().tensors) {
+  const std::vector<SavedTensor>& tensors = saved.manifest().tensors;
+  size_t bytes = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const SavedTensor& tensor = tensors[i];
     if (!tensor.Has(WEFT_SHARD_STATE_VALUE) || !names.insert(tensor.name).second) {
       return MakeError(WEFT_CORRUPT, StrCat("the checkpoint ", saved.path(), " has tensor ",
                                             tensor.name, " twice, or without values"));
     }
-    plan.entries.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
+    const size_t more = tensor.count() * DtypeSize(tensor.dtype);
+    if (bytes > 0 && (more > shard_bytes || bytes > shard_bytes - more)) {
+      plans.emplace_back();
+      bytes = 0;
+    }
+    bytes += more;
+    plans.back().Add(tensor, i);
   }
-  plan.tensors = PlaceEntries(&plan.entries);
-  return plan;
+  for (ExportPlan& plan : plans)
+    plan.Place();
+  return plans;
 }
 
-// Gathers what is asked for until a piece is full, then reads and writes it.
-class PieceCopy {
- public:
-  PieceCopy(const SavedCheckpoint& saved, WritableFile& file, size_t bytes, const BytesDone& done)
-      : saved_(saved), file_(file), done_(done), room_(std::min(bytes, kPieceBytes)) {
-    piece_ = std::make_unique<char[]>(room_);
+// Readers of torch's tensors refuse other formats than these. In all of them elements lie by rows; weft has no name of its own for that.
+SafetensorsMetadata MetadataOf(const Manifest& manifest) {
+  constexpr std::array<std::string_view, 4> kFormats = {"pt", "tf", "flax", "mlx"};
+  SafetensorsMetadata metadata;
+  for (const SavedValue& value : manifest.values) {
+    if (value.name == kSafetensorsMetadata) metadata = ParseMetadata(value.bytes);
   }
+  std::string& format = metadata["format"];
+  if (std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end()) format = "pt";
+  return metadata;
+}
 
-  absl::Status Add(size_t index) {
-    const SavedTensor& tensor = saved_.manifest().tensors[index];
-    const size_t element = DtypeSize(tensor.dtype);
-    for (size_t begin = 0; begin < tensor.count();) {
-      const size_t count = std::min(tensor.count() - begin, (room_ - used_) / element);
-      if (count == 0) {
-        WEFT_RETURN_IF_ERROR(Flush());
-        continue;
-      }
-      wanted_.push_back({.tensor = index,
-                         .kind = WEFT_SHARD_STATE_VALUE,
-                         .begin = begin,
-                         .count = count,
-                         .to = &piece_[used_]});
-      begin += count;
-      used_ += count * element;
-    }
-    return absl::OkStatus();
+absl::Status CheckAbsent(Files& files, const std::string& path) {
+  const absl::Status there = files.Open(path).status();
+  if (there.ok()) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat(path, " exists already; choose another name, or remove it"));
   }
+  return absl::IsNotFound(there) ? absl::OkStatus() : there;
+}
 
-  absl::Status Flush() {
-    WEFT_RETURN_IF_ERROR(saved_.Read(wanted_));
-    WEFT_RETURN_IF_ERROR(file_.Write(piece_.get(), used_));
-    if (done_) done_(used_);
-    wanted_.clear();
-    used_ = 0;
-    return absl::OkStatus();
+absl::Status WriteTensorFile(const SavedCheckpoint& saved, Files& files, const std::string& file,
+                             const ExportPlan& plan, const BytesDone& done) {
+  WEFT_RETURN_IF_ERROR(CheckAbsent(files, file));
+  WEFT_ASSIGN_OR_RETURN(const std::string header,
+                        SafetensorsHeader(plan.entries, MetadataOf(saved.manifest())));
+  return WriteFileAtomically(files, file, header.size() + plan.bytes(), [&](WritableFile& to) {
+    WEFT_RETURN_IF_ERROR(to.Write(header.data(), header.size()));
+    const auto write = [&](const void* bytes, size_t count) {
+      return to.Write(bytes, count);
+    };
+    ValueCopy copy(saved, plan.bytes(), write, done);
+    for (const size_t tensor : plan.tensors)
+      WEFT_RETURN_IF_ERROR(copy.Add(tensor));
+    return copy.Flush();
+  });
+}
+
+// "model-00002-of-00003.safetensors".
+std::string ShardName(size_t number, size_t count) {
+  const auto five = [](size_t n) {
+    const std::string digits = std::to_string(n);
+    return std::string(5 - digits.size(), '0') + digits;
+  };
+  return StrCat("model-", five(number), "-of-", five(count), ".safetensors");
+}
+
+std::string IndexText(const Manifest& manifest, const std::vector<ExportPlan>& plans,
+                      const std::vector<std::string>& names) {
+  SortedJson weights = SortedJson::object();
+  for (size_t i = 0; i < plans.size(); ++i) {
+    for (const SafetensorsEntry& entry : plans[i].entries)
+      weights[entry.name] = names[i];
   }
+  const SortedJson json = {{"metadata", {{"total_size", ValueBytes(manifest)}}},
+                           {"weight_map", std::move(weights)}};
+  return json.dump(2, ' ', false, SortedJson::error_handler_t::replace) + "\n";
+}
 
- private:
-  const SavedCheckpoint& saved_;
-  WritableFile& file_;
-  const BytesDone& done_;
-  const size_t room_;  // at least an element: all bytes are no more, or it is a piece
-  std::unique_ptr<char[]> piece_;
-  size_t used_ = 0;
-  std::vector<WantedPart> wanted_;
-};
+// Other files of a model, such as its config.json, may be there; tensors may not, as a reader would take those of both.
+absl::Status PrepareFolder(Files& files, const std::string& folder, bool* made) {
+  const auto inside = files.List(folder);
+  *made = absl::IsNotFound(inside.status());
+  if (*made) return files.MakeDirectory(folder);
+  WEFT_RETURN_IF_ERROR(inside.status());
+  for (const std::string& name : *inside) {
+    if (!name.starts_with("model") || name.find(".safetensors") == std::string::npos) continue;
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat(JoinPath(folder, name),
+                            " exists already; choose another folder, or remove its model"));
+  }
+  return absl::OkStatus();
+}
+
+// As well as can be.
+void TakeBack(Files& files, const std::string& folder, const std::vector<std::string>& names,
+              bool made) {
+  const auto told = [](const absl::Status& removed) {
+    if (!removed.ok() && !absl::IsNotFound(removed))
+      LogWarn("checkpoint: a part of what was exported is left: ", FromAbsl(removed.message()));
+  };
+  for (const std::string& name : names)
+    told(files.Remove(JoinPath(folder, name)));
+  if (made) told(files.RemoveDirectory(folder));
+}
 
 }  // namespace
 
@@ -94,21 +165,38 @@ size_t ValueBytes(const Manifest& manifest) {
 
 absl::Status ExportTensors(const SavedCheckpoint& saved, Files& files, const std::string& file,
                            const BytesDone& done) {
-  const absl::Status there = files.Open(file).status();
-  if (there.ok()) {
+  WEFT_RETURN_IF_ERROR(CheckAbsent(files, file));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<ExportPlan> plans,
+                        PlanExport(saved, ValueBytes(saved.manifest())));
+  return WriteTensorFile(saved, files, file, plans.front(), done);
+}
+
+absl::StatusOr<std::vector<std::string>> ExportShards(const SavedCheckpoint& saved, Files& files,
+                                                      const std::string& folder, size_t shard_bytes,
+                                                      const BytesDone& done) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<ExportPlan> plans, PlanExport(saved, shard_bytes));
+  if (plans.size() > kShardsMax) {
     return MakeError(WEFT_INVALID_ARGUMENT,
-                     StrCat(file, " exists already; choose another name, or remove it"));
+                     StrCat("files of up to ", shard_bytes, " bytes would be ", plans.size(),
+                            "; use a size that makes up to ", kShardsMax));
   }
-  if (!absl::IsNotFound(there)) return there;
-  WEFT_ASSIGN_OR_RETURN(const ExportPlan plan, PlanExport(saved));
-  WEFT_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(plan.entries));
-  return WriteFileAtomically(files, file, header.size() + plan.bytes(), [&](WritableFile& to) {
-    WEFT_RETURN_IF_ERROR(to.Write(header.data(), header.size()));
-    PieceCopy copy(saved, to, plan.bytes(), done);
-    for (const size_t index : plan.tensors)
-      WEFT_RETURN_IF_ERROR(copy.Add(index));
-    return copy.Flush();
-  });
+  std::vector<std::string> names;
+  for (size_t i = 0; i < plans.size(); ++i)
+    names.push_back(plans.size() == 1 ? kModelName : ShardName(i + 1, plans.size()));
+  if (plans.size() > 1) names.emplace_back(kIndexName);
+  bool made = false;
+  WEFT_RETURN_IF_ERROR(PrepareFolder(files, folder, &made));
+  absl::Status written;
+  for (size_t i = 0; i < plans.size() && written.ok(); ++i)
+    written = WriteTensorFile(saved, files, JoinPath(folder, names[i]), plans[i], done);
+  if (written.ok() && plans.size() > 1) {
+    written = WriteFileAtomically(files, JoinPath(folder, kIndexName),
+                                  IndexText(saved.manifest(), plans, names));
+  }
+  if (written.ok() && made) written = files.SyncDirectory(ParentDirectory(folder));
+  if (written.ok()) return names;
+  TakeBack(files, folder, names, made);
+  return written;
 }
 
 }  // namespace weft

@@ -1,8 +1,6 @@
-// What is read is only believed as far as its own header goes: such files have no checksums. From here on they do.
+// Others' files have no checksums: what is read is only believed as far as their headers go. From here on it has some.
 #include "shard/checkpoint/tensor_import.h"
 
-#include <algorithm>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -10,65 +8,37 @@
 #include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "comm/kernels/dtype.h"
 #include "shard/checkpoint/catalog.h"
 #include "shard/checkpoint/committer.h"
 #include "shard/checkpoint/rank_writer.h"
 #include "shard/checkpoint/safetensors.h"
-#include "shard/checkpoint/tensor_export.h"
+#include "shard/checkpoint/value_copy.h"
 
 namespace weft {
 namespace {
 
-// A safetensors file with its header read.
-struct TensorFile {
-  std::string path;
-  std::unique_ptr<ReadableFile> file;
-  SafetensorsLayout layout;
-};
-
-absl::StatusOr<SafetensorsLayout> ReadLayout(ReadableFile& file) {
-  WEFT_ASSIGN_OR_RETURN(const size_t bytes, file.Size());
-  std::string header(std::min(bytes, kSafetensorsLengthBytes), '\0');
-  WEFT_RETURN_IF_ERROR(file.ReadAt(0, header.data(), header.size()));
-  WEFT_ASSIGN_OR_RETURN(const size_t header_bytes, SafetensorsHeaderBytes(header, bytes));
-  header.resize(header_bytes);
-  WEFT_RETURN_IF_ERROR(file.ReadAt(0, header.data(), header.size()));
-  return ReadSafetensorsHeader(header, bytes);
-}
-
-absl::StatusOr<TensorFile> OpenTensorFile(Files& files, const std::string& path) {
-  TensorFile opened{.path = path};
-  WEFT_ASSIGN_OR_RETURN(opened.file, files.Open(path));
-  absl::StatusOr<SafetensorsLayout> layout = ReadLayout(*opened.file);
-  if (!layout.ok())
-    return Annotate(layout.status(), StrCat(path, " cannot be read as safetensors: "));
-  opened.layout = *std::move(layout);
-  return opened;
-}
+constexpr size_t kMetadataBytesMax = 16 << 20;
 
 // What the one rank writes, and, of each entry, the tensor that it is of.
 struct ImportPlan {
   Snapshot snapshot;
-  std::vector<const SafetensorsEntry*> from;
+  std::vector<size_t> from;
 };
 
-ImportPlan PlanImport(const SafetensorsLayout& layout) {
+ImportPlan PlanImport(const Manifest& others) {
   ImportPlan plan;
-  std::vector<const SafetensorsEntry*> with_elements;
-  for (const SafetensorsEntry& entry : layout.entries) {
-    SavedTensor tensor{.name = entry.name,
-                       .shape = entry.shape,
-                       .dtype = entry.dtype,
-                       .kinds = WEFT_SHARD_STATE_VALUES};
-    if (tensor.count() > 0) {
-      const size_t count = tensor.count();
-      tensor.cuts = {{.begin = 0, .end = count}};
+  plan.snapshot.values = others.values;
+  std::vector<size_t> with_elements;
+  for (size_t i = 0; i < others.tensors.size(); ++i) {
+    SavedTensor tensor = others.tensors[i];
+    for (TensorCut& cut : tensor.cuts)
+      cut.rank = 0;
+    if (const size_t count = tensor.count(); count > 0) {
       plan.snapshot.entries.push_back(
-          {.name = EntryName(entry.name, WEFT_SHARD_STATE_VALUE, 0, count),
-           .dtype = entry.dtype,
+          {.name = EntryName(tensor.name, WEFT_SHARD_STATE_VALUE, 0, count),
+           .dtype = tensor.dtype,
            .shape = {static_cast<int64_t>(count)}});
-      with_elements.push_back(&entry);
+      with_elements.push_back(i);
     }
     plan.snapshot.tensors.push_back(std::move(tensor));
   }
@@ -77,27 +47,18 @@ ImportPlan PlanImport(const SafetensorsLayout& layout) {
   return plan;
 }
 
-absl::Status CopyEntries(const TensorFile& from, const ImportPlan& plan, const BytesDone& done,
-                         ChunkWriter* writer) {
-  std::vector<char> piece(std::min(plan.snapshot.data_bytes(), kPieceBytes));
-  for (const SafetensorsEntry* const entry : plan.from) {
-    for (size_t begin = entry->begin; begin < entry->end;) {
-      const size_t bytes = std::min(entry->end - begin, piece.size());
-      WEFT_RETURN_IF_ERROR(from.file->ReadAt(from.layout.data_begin + begin, piece.data(), bytes));
-      WEFT_RETURN_IF_ERROR(writer->Append(piece.data(), bytes));
-      begin += bytes;
-      if (done) done(bytes);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status WriteCheckpoint(Files& files, const CheckpointPlace& place, const TensorFile& from,
-                             const BytesDone& done) {
-  const ImportPlan plan = PlanImport(from.layout);
+absl::Status WriteCheckpoint(Files& files, const CheckpointPlace& place,
+                             const SavedCheckpoint& from, const BytesDone& done) {
+  const ImportPlan plan = PlanImport(from.manifest());
   WEFT_RETURN_IF_ERROR(BeginCheckpoint(files, place));
   WEFT_RETURN_IF_ERROR(WriteRank(files, place, plan.snapshot, [&](ChunkWriter& writer) {
-    return CopyEntries(from, plan, done, &writer);
+    const auto append = [&](const void* bytes, size_t count) {
+      return writer.Append(bytes, count);
+    };
+    ValueCopy copy(from, plan.snapshot.data_bytes(), append, done);
+    for (const size_t tensor : plan.from)
+      WEFT_RETURN_IF_ERROR(copy.Add(tensor));
+    return copy.Flush();
   }));
   Committer committer(files, place);
   WEFT_ASSIGN_OR_RETURN(const bool complete, committer.Look());
@@ -111,14 +72,19 @@ absl::Status WriteCheckpoint(Files& files, const CheckpointPlace& place, const T
 
 }  // namespace
 
-absl::StatusOr<std::string> ImportTensors(Files& files, const std::string& file,
-                                          const std::string& root, int64_t step,
-                                          const BytesDone& done) {
+absl::StatusOr<std::string> ImportTensors(Files& files, TensorFiles others, const std::string& root,
+                                          int64_t step, const BytesDone& done) {
   if (step < 0 || step > kCheckpointStepMax) {
     return MakeError(WEFT_INVALID_ARGUMENT,
                      StrCat("a checkpoint of step ", step, " was asked for; steps are 0 to 2^53"));
   }
-  WEFT_ASSIGN_OR_RETURN(const TensorFile from, OpenTensorFile(files, file));
+  const SavedCheckpoint from = SavedCheckpoint::Of(files, std::move(others));
+  for (const SavedValue& metadata : from.manifest().values) {
+    if (metadata.bytes.size() <= kMetadataBytesMax) continue;
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat(from.path(), " has ", metadata.bytes.size(), " bytes of ",
+                            metadata.name, "; up to ", kMetadataBytesMax, " are kept"));
+  }
   WEFT_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> all, ListCheckpoints(files, root));
   CheckpointPlace place{.root = root, .name = {.run = NextRun(all), .step = step}};
   WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(&place.job, sizeof(place.job)));

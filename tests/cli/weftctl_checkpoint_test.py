@@ -16,7 +16,15 @@ write_checkpoint = None  # the program, from the command line
 # Of tests/shard/checkpoint/made_up_state.cc.
 TENSORS = {"embed.weight": ("BF16", [1000, 3]), "blocks.0.weight": ("F32", [7, 1000]), "blocks.0.scale": ("F32", []),
            "blocks.0.mask": ("BOOL", [5]), "none": ("F32", [0, 4]), 'head "quoted" \n é': ("F64", [1001])}
-SIZES = {"BF16": 2, "F32": 4, "F64": 8, "BOOL": 1, "F16": 2, "U8": 1, "I64": 8}
+# All types of the format whose elements have bytes of their own.
+SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1, "F8_E8M0": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1, "I16": 2, "U16": 2, "F16": 2,
+         "BF16": 2, "I32": 4, "U32": 4, "F32": 4, "C64": 8, "F64": 8, "I64": 8, "U64": 8}
+
+
+def read_header(path):
+    data = pathlib.Path(path).read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    return json.loads(data[8:8 + length])
 
 
 def read_safetensors(path):
@@ -168,13 +176,81 @@ class Checkpoint(LaunchedTest):
         theirs = {"b.bias": ("F16", [3], os.urandom(6)), "a": ("U8", [1], b"x"), "w": ("F32", [2, 2], os.urandom(16)),
                   "s": ("I64", [], os.urandom(8)), "none": ("F32", [0], b"")}
         file, back = self.root / "theirs.safetensors", self.root / "back.safetensors"
-        write_safetensors(file, theirs, {"format": "pt"})
+        theirs.update({f"all.{dtype}": (dtype, [5], os.urandom(5 * size)) for dtype, size in SIZES.items()})
+        write_safetensors(file, theirs, {"format": "pt", "license": "é"})
         self.ask("import", file, self.root / "new", "--step", 12)
         self.ask("export", self.root / "new/step-00000012", "--to", back)
         self.assertEqual(theirs, read_safetensors(back))
+        self.assertEqual({"format": "pt", "license": "é"}, read_header(back)["__metadata__"])
         shown = json.loads("\n".join(self.ask("show", self.root / "new", "--json")))
-        self.assertEqual((12, 1, [], []), (shown["step"], shown["ranks"], shown["scalars"], shown["values"]))
+        self.assertEqual((12, 1, [], ["__metadata__"]),
+                         (shown["step"], shown["ranks"], shown["scalars"], [value["name"] for value in shown["values"]]))
         self.assertEqual({("value",)}, {tuple(one["kinds"]) for one in shown["tensors"]})
+
+    def test_what_is_exported_in_shards_is_imported_by_index_and_folder(self):
+        self.save(ranks=3)
+        one, folder = self.root / "one.safetensors", self.root / "model"
+        self.ask("export", self.saved, "--to", one)
+        whole = read_safetensors(one)
+        (line,) = self.ask("export", self.saved, "--to", folder, "--shard-size", "10KB")
+        self.assertRegex(line, rf"^{folder}: 6 tensors, [\d.]+ kB, in model-00001-of-00003.safetensors to model.safetensors.index.json, of ")
+        names = [f"model-{number:05}-of-00003.safetensors" for number in (1, 2, 3)]
+        self.assertEqual(sorted([*names, "model.safetensors.index.json"]), sorted(os.listdir(folder)))
+        index = json.loads((folder / "model.safetensors.index.json").read_text())
+        self.assertEqual({"total_size": sum(len(data) for _, _, data in whole.values())}, index["metadata"])
+        self.assertEqual(set(whole), set(index["weight_map"]))
+        for name in names:
+            self.assertEqual({"format": "pt"}, read_header(folder / name)["__metadata__"])
+            tensors = read_safetensors(folder / name)
+            self.assertEqual({tensor for tensor, file in index["weight_map"].items() if file == name}, set(tensors))
+            self.assertTrue(len(tensors) == 1 or sum(len(data) for _, _, data in tensors.values()) <= 10_000)
+        # As in a cache, whose files are links to where they are.
+        linked = self.root / "linked"
+        linked.mkdir()
+        for name in os.listdir(folder):
+            (linked / name).symlink_to(folder / name)
+        for number, source in enumerate((folder, folder / "model.safetensors.index.json", linked)):
+            back = self.root / f"back{number}.safetensors"
+            (line,) = self.ask("import", source, self.root / f"new{number}")
+            self.assertTrue(line.endswith(f", of {source} (3 files)"), line)
+            self.ask("export", self.root / f"new{number}", "--to", back)
+            self.assertEqual(whole, read_safetensors(back))
+        # What fits is one file.
+        (line,) = self.ask("export", self.saved, "--to", self.root / "fits", "--shard-size", "1MiB")
+        self.assertIn("in model.safetensors, of ", line)
+        self.assertEqual(["model.safetensors"], os.listdir(self.root / "fits"))
+        self.assertEqual(whole, read_safetensors(self.root / "fits/model.safetensors"))
+        self.assertIn("exists already", self.refuse("export", self.saved, "--to", folder, "--shard-size", "1MiB"))
+        for size in ("0", "-1", "many", "5Q", ""):
+            with self.subTest(size):
+                self.refuse("export", self.saved, "--to", self.root / "bad", "--shard-size", size or "x")
+        self.assertFalse((self.root / "bad").exists())
+
+    def test_hostile_models_are_refused_and_leave_nothing(self):
+        model, outside, new = self.root / "model", self.root / "outside.safetensors", self.root / "new"
+        model.mkdir()
+        write_safetensors(outside, {"secret": ("U8", [1], b"x")})
+        write_safetensors(model / "a.safetensors", {"a": ("U8", [2], b"xx"), "b": ("U8", [1], b"x")})
+        write_safetensors(model / "b.safetensors", {"c": ("U8", [2], b"xx")})
+        index = model / "model.safetensors.index.json"
+        for weights, words in (({"secret": "../outside.safetensors"}, ("tensor secret", "../outside.safetensors")),
+                               ({"secret": str(outside)}, ("tensor secret", str(outside))),
+                               ({"a": "a.safetensors", "c": "none.safetensors"}, ("tensor c", "none.safetensors", "not there")),
+                               ({"a": "a.safetensors", "d": "b.safetensors"}, ("tensor d", "b.safetensors", "no such tensor"))):
+            with self.subTest(weights):
+                index.write_text(json.dumps({"weight_map": weights}))
+                refused = self.refuse("import", model, new)
+                for word in (str(index), *words):
+                    self.assertIn(word, refused)
+        write_safetensors(model / "b.safetensors", {"c": ("U8", [2], b"xx"), "a": ("U8", [2], b"yy")})
+        index.write_text(json.dumps({"weight_map": {"a": "a.safetensors", "c": "b.safetensors"}}))
+        refused = self.refuse("import", model, new)
+        for word in ("tensor a is in two files", str(model / "a.safetensors"), str(model / "b.safetensors")):
+            self.assertIn(word, refused)
+        index.unlink()
+        (model / "b.safetensors").write_bytes(struct.pack("<Q", 1 << 40) + b"{}")
+        self.assertIn(str(model / "b.safetensors"), self.refuse("import", model, new))
+        self.assertFalse(new.exists())
 
     def test_export_passes_over_what_is_damaged(self):
         self.save(step=7)
@@ -200,13 +276,15 @@ class Checkpoint(LaunchedTest):
                 (("export", self.saved, "--to", file), "exists already"), (("export", self.saved, "--to", none / "x"), str(none)),
                 (("export", none, "--to", file), "no checkpoint"), (("import", file), "DIR"), (("import", none, new), str(none)),
                 (("import", file, new), "cannot be read as safetensors"), (("import", self.saved, new), str(self.saved)),
-                (("import", file, new, "--step", "x"), "--step"), (("import", file, new, "--step", "-1"), "steps are 0 to 2^53")):
+                (("import", file, new, "--step", "x"), "--step")):
             with self.subTest(arguments):
                 self.assertIn(word, self.refuse(*arguments))
         self.assertEqual(b"mine", file.read_bytes())
         self.assertEqual({"checkpoints", "a.safetensors"}, set(os.listdir(self.root)))
         write_safetensors(file, {"a": ("I16", [1], b"xx")})
-        self.assertIn("I16", self.refuse("import", file, new))
+        self.assertIn("steps are 0 to 2^53", self.refuse("import", file, new, "--step", "-1"))
+        write_safetensors(file, {"a.b": ("F4", [4], b"xx")})
+        self.assertRegex(self.refuse("import", file, new), f'{file}.*tensor a.b of type "F4"')
 
 
 if __name__ == "__main__":

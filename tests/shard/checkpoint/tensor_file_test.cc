@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -12,13 +13,16 @@
 #include "shard/checkpoint/catalog.h"
 #include "shard/checkpoint/safetensors.h"
 #include "shard/checkpoint/tensor_export.h"
+#include "shard/checkpoint/tensor_files.h"
 #include "shard/checkpoint/tensor_import.h"
+#include "shard/checkpoint/value_copy.h"
 #include "tests/shard/checkpoint/made_up_state.h"
 #include "tests/sim/sim_files.h"
 
 namespace weft::test {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -30,6 +34,13 @@ absl::Status Export(Files& files, const std::string& path = kSaved) {
   const auto saved = SavedCheckpoint::Open(files, path);
   WEFT_RETURN_IF_ERROR(saved.status());
   return ExportTensors(*saved, files, kFile);
+}
+
+absl::StatusOr<std::string> ImportFrom(Files& files, const std::string& path,
+                                       const std::string& root, int64_t step,
+                                       const BytesDone& done = nullptr) {
+  WEFT_ASSIGN_OR_RETURN(TensorFiles others, OpenTensorFiles(files, path));
+  return ImportTensors(files, std::move(others), root, step, done);
 }
 
 void SaveMadeUp(const MadeUpModel& model, Files& files, int ranks) {
@@ -82,7 +93,7 @@ TEST(TensorExport, AndImportGoPieceByPiece) {
   ASSERT_TRUE(Export(files).ok());
   ASSERT_GT(files.Contents(kFile).size(), kPieceBytes);
   EXPECT_EQ(DifferenceOfFile(files.Contents(kFile), model), "");
-  ASSERT_TRUE(ImportTensors(files, kFile, "/d", 0).ok());
+  ASSERT_TRUE(ImportFrom(files, kFile, "/d", 0).ok());
   MadeUpRanks ranks(model, 3, 100'000);
   ranks.Clear();
   const absl::Status restored = ranks.Restore(files, "/d/step-00000000", WEFT_SHARD_STATE_VALUES);
@@ -103,7 +114,7 @@ TEST(TensorExport, SaysHowFarItIs) {
   ASSERT_TRUE(ExportTensors(*saved, files, kFile, add).ok());
   EXPECT_EQ(done, ValueBytes(saved->manifest()));
   done = 0;
-  ASSERT_TRUE(ImportTensors(files, kFile, "/d", 0, add).ok());
+  ASSERT_TRUE(ImportFrom(files, kFile, "/d", 0, add).ok());
   EXPECT_EQ(done, ValueBytes(saved->manifest()));
   done = 0;
   ASSERT_TRUE(saved->VerifyAll(add).ok());
@@ -191,7 +202,7 @@ TEST(TensorImport, FitsAnyNumberOfRanks) {
   SimFiles files;
   SaveMadeUp(model, files, 2);
   ASSERT_TRUE(Export(files).ok());
-  const auto path = ImportTensors(files, kFile, "/d", 12);
+  const auto path = ImportFrom(files, kFile, "/d", 12);
   ASSERT_TRUE(path.ok()) << path.status();
   EXPECT_EQ(*path, "/d/step-00000012");
   for (const int ranks : {1, 2, 3, 4, 5, 7, 8}) {
@@ -220,7 +231,7 @@ TEST(TensorImport, IsTheLatestOfItsDirectoryAndTouchesNoOther) {
   SimFiles files;
   SaveMadeUp(model, files, 2);
   ASSERT_TRUE(Export(files).ok());
-  const auto path = ImportTensors(files, kFile, "/c", 0);
+  const auto path = ImportFrom(files, kFile, "/c", 0);
   ASSERT_TRUE(path.ok());
   EXPECT_EQ(*path, "/c/step-00000000.r1");
   const auto all = ListCheckpoints(files, "/c");
@@ -240,7 +251,7 @@ std::string Import(const std::string& json, size_t data_bytes) {
   text[1] = static_cast<char>(json.size() >> 8);
   SimFiles files;
   EXPECT_TRUE(WriteFileAtomically(files, kFile, text + json + std::string(data_bytes, 'x')).ok());
-  const auto imported = ImportTensors(files, kFile, "/d", 0);
+  const auto imported = ImportFrom(files, kFile, "/d", 0);
   if (imported.ok()) return "";
   const auto all = ListCheckpoints(files, "/d");
   EXPECT_TRUE(all.ok());
@@ -267,8 +278,22 @@ TEST(TensorImport, ReadsWhatOthersWriteAndNothingElse) {
         Import(StrCat(R"({"a":{"dtype":")", type, R"(","shape":[1],"data_offsets":[0,8]}})"), 8),
         "");
   EXPECT_EQ(Import("{}", 0), "");
-  EXPECT_THAT(Import(R"({"a":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}})", 8),
-              HasSubstr("C64"));
+  // Types that weft cannot compute with are kept.
+  for (const char* const type : {"I16", "U16", "F16", "BF16"})
+    EXPECT_EQ(
+        Import(StrCat(R"({"a":{"dtype":")", type, R"(","shape":[4],"data_offsets":[0,8]}})"), 8),
+        "");
+  for (const char* const type : {"F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
+    EXPECT_EQ(
+        Import(StrCat(R"({"a":{"dtype":")", type, R"(","shape":[3],"data_offsets":[0,3]}})"), 3),
+        "");
+  EXPECT_EQ(Import(R"({"a":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}})", 8), "");
+  // Elements of less than a byte, and types of tomorrow.
+  for (const char* const type : {"F4", "F6_E2M3", "F6_E3M2", "F128", "f32", ""}) {
+    EXPECT_THAT(
+        Import(StrCat(R"({"a.b":{"dtype":")", type, R"(","shape":[2],"data_offsets":[0,1]}})"), 1),
+        AllOf(HasSubstr(kFile), HasSubstr(StrCat("tensor a.b of type \"", type, "\""))));
+  }
   EXPECT_THAT(Import(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 7),
               HasSubstr(kFile));
   EXPECT_THAT(Import(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12),
@@ -287,14 +312,16 @@ TEST(TensorImport, RefusesOtherFilesAndSteps) {
       ASSERT_TRUE(files.Remove(kFile).ok());
     }
     ASSERT_TRUE(WriteFileAtomically(files, kFile, text).ok());
-    const auto imported = ImportTensors(files, kFile, "/d", 0);
+    const auto imported = ImportFrom(files, kFile, "/d", 0);
     EXPECT_EQ(ResultOf(imported.status()), WEFT_CORRUPT) << imported.status();
     EXPECT_THAT(std::string(imported.status().message()), HasSubstr("safetensors"));
   }
-  EXPECT_EQ(ResultOf(ImportTensors(files, kFile, "/d", -1).status()), WEFT_INVALID_ARGUMENT);
-  EXPECT_EQ(ResultOf(ImportTensors(files, kFile, "/d", kCheckpointStepMax + 1).status()),
+  ASSERT_TRUE(files.Remove(kFile).ok());
+  ASSERT_TRUE(WriteFileAtomically(files, kFile, std::string("\2\0\0\0\0\0\0\0{}", 10)).ok());
+  EXPECT_EQ(ResultOf(ImportFrom(files, kFile, "/d", -1).status()), WEFT_INVALID_ARGUMENT);
+  EXPECT_EQ(ResultOf(ImportFrom(files, kFile, "/d", kCheckpointStepMax + 1).status()),
             WEFT_INVALID_ARGUMENT);
-  EXPECT_TRUE(absl::IsNotFound(ImportTensors(files, "/none", "/d", 0).status()));
+  EXPECT_TRUE(absl::IsNotFound(ImportFrom(files, "/none", "/d", 0).status()));
 }
 
 TEST(TensorImport, CutOffAtAnyCallIsWholeOrNoCheckpoint) {
@@ -309,7 +336,7 @@ TEST(TensorImport, CutOffAtAnyCallIsWholeOrNoCheckpoint) {
         disk->DieAt(k);
       else
         disk->FailAt(k, ENOSPC);
-      const auto imported = ImportTensors(*disk, kFile, "/c", 9);
+      const auto imported = ImportFrom(*disk, kFile, "/c", 9);
       SCOPED_TRACE(disk->what());
       const bool struck = disk->struck();
       const auto look = [&](SimFiles& left) {
@@ -342,7 +369,7 @@ TEST(TensorImport, CutOffAtAnyCallIsWholeOrNoCheckpoint) {
       if (!dies) {
         EXPECT_EQ(all->size(), imported.ok() ? 2u : 1u);
       }
-      EXPECT_TRUE(ImportTensors(*disk, kFile, "/c", 10).ok());
+      EXPECT_TRUE(ImportFrom(*disk, kFile, "/c", 10).ok());
       if (!struck) return;
     }
     ASSERT_LT(k, 1000);
