@@ -3,15 +3,22 @@
 #include "trainer/stop_signals.h"
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <system_error>
 #include <thread>
 
+#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
 namespace weft::trainer {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 std::atomic<uint64_t> requested{0};
 
@@ -21,22 +28,48 @@ uint64_t RequestOf(int signal) {
       return kRequestTerminate;
     case SIGINT:
       return kRequestInterrupt;
+    case SIGHUP:
+      return kRequestHangUp;
     default:
       return kRequestSave;
   }
 }
 
-void Note(int signal) {
-  const uint64_t request = RequestOf(signal);
-  const uint64_t before = requested.fetch_or(request, std::memory_order_relaxed);
-  if (request != kRequestSave && StopCode(before) != 0) _exit(StopCode(request));
+// The process that started this one, if that is weftrun.
+pid_t LauncherPid() {
+  return std::getenv("WEFT_STORE") != nullptr ? getppid() : -1;
 }
 
-[[noreturn]] void NoteAll(const sigset_t& signals) {
-  for (;;) {
-    int signal = 0;
-    if (sigwait(&signals, &signal) == 0) Note(signal);
+// What is being saved is not waited for, nor is a full pipe.
+[[noreturn]] void EndAtOnce(int signal) {
+  pollfd error = {STDERR_FILENO, POLLOUT, 0};
+  if (poll(&error, 1, 0) == 1 && (error.revents & POLLOUT) != 0) {
+    dprintf(STDERR_FILENO, "weft_train: SIG%s again: ending at once, a save under way is lost\n",
+            sigabbrev_np(signal));
   }
+  _exit(StopCode(RequestOf(signal)));
+}
+
+[[noreturn]] void NoteAll(const sigset_t& signals, pid_t launcher) {
+  Clock::time_point first;
+  for (;;) {
+    siginfo_t info = {};
+    if (sigwaitinfo(&signals, &info) < 0) continue;
+    const uint64_t request = RequestOf(info.si_signo);
+    const uint64_t before = requested.fetch_or(request, std::memory_order_relaxed);
+    if (request == kRequestSave) continue;
+    const Clock::time_point now = Clock::now();
+    if (StopCode(before) == 0) {
+      first = now;
+    } else if (now - first >= std::chrono::nanoseconds(kOneStopNs) && info.si_pid != launcher) {
+      EndAtOnce(info.si_signo);
+    }
+  }
+}
+
+bool IsIgnored(int signal) {
+  struct sigaction action = {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 }  // namespace
@@ -44,11 +77,12 @@ void Note(int signal) {
 void CatchStopSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1})
-    sigaddset(&signals, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
+    if (!IsIgnored(signal)) sigaddset(&signals, signal);
+  }
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   try {
-    std::thread([signals] { NoteAll(signals); }).detach();
+    std::thread([signals, launcher = LauncherPid()] { NoteAll(signals, launcher); }).detach();
   } catch (const std::system_error&) {
     // Without a thread for them they do what they do by themselves.
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
@@ -65,7 +99,8 @@ uint64_t PendingRequests() {
 
 int StopCode(uint64_t requests) {
   if ((requests & kRequestTerminate) != 0) return 128 + SIGTERM;
-  return (requests & kRequestInterrupt) != 0 ? 128 + SIGINT : 0;
+  if ((requests & kRequestInterrupt) != 0) return 128 + SIGINT;
+  return (requests & kRequestHangUp) != 0 ? 128 + SIGHUP : 0;
 }
 
 }  // namespace weft::trainer

@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from launched_ranks import ranks_of
+from launched_ranks import ONE_STOP_S, processes_of, ranks_of, wait_for_ranks, wait_until_taken
 
 weftrun, weft_train, weftctl = None, None, None  # from the command line
 
@@ -103,10 +103,7 @@ class CheckpointProgramTest(unittest.TestCase):
             name = f"asked{round_}"
             process = self.start(name, "--strategy", self.random.choice(("ddp", "full-shard", "zero1")),
                                  launcher=("--max-restarts", "1"), steps=steps)
-            deadline = time.monotonic() + _DEADLINE_S
-            ranks = {}
-            while len(ranks) < 3 and time.monotonic() < deadline:
-                ranks = ranks_of(process.pid)
+            ranks = wait_for_ranks(process.pid, 3, _DEADLINE_S)
             time.sleep(self.random.uniform(0.02, 0.7 * took))
             which, number = self.random.choice(((signal.SIGTERM, 143), (signal.SIGINT, 130)))
             try:
@@ -131,6 +128,94 @@ class CheckpointProgramTest(unittest.TestCase):
             self.assertEqual(whole, lines)
         print(f"{stopped_early} of {rounds} were asked before their last step")
         self.assertGreater(stopped_early, 0)
+
+    def start_endless(self, name, *more, prefix=(), launcher=(), **popen):
+        """A run of two ranks that saves only when it is asked to end, and has made steps when this returns."""
+        command = [*prefix, weftrun, "-n", "2", *launcher, weft_train, "--data", "text", "--name", name, "--steps", "100000", *_MODEL,
+                   "--eval-every", "0", "--checkpoint-every", "1000000", *more]
+        process = subprocess.Popen(command, cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **popen)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        printed = ""
+        while not re.search(r"step [1-9]\d*/", printed):
+            line = process.stdout.readline()
+            self.assertNotEqual("", line, printed)
+            printed += line
+        return process
+
+    def assert_saved_once(self, process, code, name):
+        printed, _ = process.communicate(timeout=_DEADLINE_S)
+        self.assertEqual(code, process.returncode, printed)
+        stopped = re.search(r"asked to end: stopped after step (\d+), which is saved", printed)
+        self.assertIsNotNone(stopped, printed)
+        self.assertEqual([f"step-{int(stopped[1]):08}"], self.checkpoints(name), printed)
+        self.assertNotIn("again", printed)
+
+    def test_however_a_job_is_stopped_it_saves_once(self):
+        def terminate(pids):
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGTERM)
+                except ProcessLookupError:
+                    pass
+
+        def all_processes(process):  # systemd, and schedulers that signal a step; several times, as scripts do that want to be sure
+            began = time.monotonic()
+            for _ in range(5):
+                if time.monotonic() - began < ONE_STOP_S / 2:
+                    terminate(processes_of(process.pid))
+                time.sleep(0.15)
+
+        def ranks_before(process):
+            terminate(reversed(processes_of(process.pid)))
+
+        ways = (("all", all_processes, 143, ()),
+                ("before", ranks_before, 143, ()),
+                ("one", lambda process: process.terminate(), 143, ()),  # a container's first process
+                ("child-and-group", lambda process: process.terminate(), 143, ("timeout", "--preserve-status", "600")),
+                ("terminal", lambda process: os.killpg(process.pid, signal.SIGINT), 130, ()),
+                ("hang-up", lambda process: os.killpg(process.pid, signal.SIGHUP), 129, ()))
+        for name, stop, code, prefix in ways:
+            with self.subTest(name):
+                process = self.start_endless(name, prefix=prefix, launcher=("--max-restarts", "1"), start_new_session=True)
+                stop(process)
+                self.assert_saved_once(process, code, name)
+
+    def test_what_weftrun_passes_on_late_is_no_second_request(self):
+        process = self.start_endless("late")
+        ranks = wait_for_ranks(process.pid, 2, _DEADLINE_S)
+        # As long as rank 1 is stopped no step ends, so rank 0 still has it before it to stop.
+        os.kill(ranks[1], signal.SIGSTOP)
+        os.kill(ranks[0], signal.SIGTERM)
+        wait_until_taken(ranks[0], signal.SIGTERM, _DEADLINE_S)
+        time.sleep(ONE_STOP_S + 0.1)
+        process.terminate()
+        wait_until_taken(process.pid, signal.SIGTERM, _DEADLINE_S)
+        wait_until_taken(ranks[0], signal.SIGTERM, _DEADLINE_S)
+        os.kill(ranks[1], signal.SIGCONT)
+        self.assert_saved_once(process, 143, "late")
+
+    def test_a_later_request_to_a_rank_ends_it_at_once(self):
+        process = self.start_endless("twice", launcher=("--stop-grace", "0"))
+        ranks = wait_for_ranks(process.pid, 2, _DEADLINE_S)
+        os.kill(ranks[1], signal.SIGSTOP)
+        os.kill(ranks[0], signal.SIGINT)
+        wait_until_taken(ranks[0], signal.SIGINT, _DEADLINE_S)
+        time.sleep(ONE_STOP_S + 0.1)
+        os.kill(ranks[0], signal.SIGINT)
+        printed, _ = process.communicate(timeout=_DEADLINE_S)
+        self.assertEqual(130, process.returncode, printed)
+        self.assertIn("[0] weft_train: SIGINT again: ending at once, a save under way is lost", printed)
+        self.assertFalse(os.path.exists(os.path.join(self.directory, "runs", "twice", "checkpoints")), "it did not wait for a save")
+
+    def test_a_signal_that_was_ignored_stays_ignored(self):
+        process = self.start_endless("nohup", prefix=("nohup",))
+        for rank in wait_for_ranks(process.pid, 2, _DEADLINE_S).values():
+            os.kill(rank, signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        process.terminate()
+        self.assert_saved_once(process, 143, "nohup")
 
     def test_signals_while_it_computes_change_nothing(self):
         # Large enough for the kernels of oneDNN that keep no stack of their own.
@@ -183,10 +268,8 @@ class CheckpointProgramTest(unittest.TestCase):
 
     def test_a_save_on_request(self):
         process = self.start("asked", steps=100000, every=1000000)
-        ranks = {}
+        ranks = wait_for_ranks(process.pid, 3, _DEADLINE_S)
         deadline = time.monotonic() + _DEADLINE_S
-        while len(ranks) < 3 and time.monotonic() < deadline:
-            ranks = ranks_of(process.pid)
         time.sleep(0.5)
         os.kill(ranks[1], signal.SIGUSR1)
         while time.monotonic() < deadline:

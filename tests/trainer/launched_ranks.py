@@ -1,5 +1,46 @@
 """The processes that a weftrun has started, for tests that send them signals."""
 import os
+import time
+
+ONE_STOP_S = 2  # signals that ask to end are one request for so long
+
+
+def wait_for_ranks(launcher, count, deadline_s):
+    """Rank and pid, once there are so many."""
+    deadline = time.monotonic() + deadline_s
+    while time.monotonic() < deadline:
+        found = ranks_of(launcher)
+        if len(found) == count:
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"{len(found)} of {count} ranks came")
+
+
+def wait_until_taken(pid, number, deadline_s):
+    """Until the process has taken the signal that it was sent."""
+    deadline = time.monotonic() + deadline_s
+    while time.monotonic() < deadline:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        if not any(int(fields[name], 16) >> (number - 1) & 1 for name in ("SigPnd", "ShdPnd")):
+            return
+        time.sleep(0.001)
+    raise AssertionError(f"process {pid} does not take {number!r}")
+
+
+def processes_of(launcher):
+    """weftrun itself and all that it has started, as a scheduler finds them that signals all processes of a step."""
+    parents = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat", encoding="ascii", errors="replace") as file:
+                parents[int(entry)] = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found = [launcher]
+    for pid in found:
+        found.extend(child for child, parent in parents.items() if parent == pid)
+    return found
 
 
 def ranks_of(launcher):
