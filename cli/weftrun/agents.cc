@@ -30,6 +30,11 @@ constexpr std::string_view kNoRestart = "0";
 constexpr std::string_view kRestart = "1";
 constexpr std::string_view kAskedToEnd = "2";
 
+// Of a label of Agents::LabelOf.
+int NodeOf(int32_t label) {
+  return (-2 - label) % kNodesMax;
+}
+
 // "137 1 rank 3 on node 1 killed by signal 9 (SIGKILL)".
 std::string Encode(const RoundEnd& verdict) {
   return StrCat(verdict.exit_code, " ",
@@ -84,6 +89,13 @@ int32_t Agents::LabelOf(int node) const {
   return -2 - node - (round_ % kRoundsTold) * kNodesMax;
 }
 
+bool Agents::AllLeft() const {
+  for (int node = 1; node < node_count_; ++node) {
+    if (gone_.count(LabelOf(node)) == 0) return false;
+  }
+  return true;
+}
+
 std::unique_ptr<StoreClient> Agents::NewClient(int32_t label) const {
   StoreClientOptions options;
   options.endpoints = {endpoint_};
@@ -121,6 +133,7 @@ void Agents::BeginRound(int round) {
   script_.clear();
   asking_ = false;
   ranks_of_.clear();
+  std::erase_if(gone_, [this](int32_t label) { return label != LabelOf(NodeOf(label)); });
   stage_ = Stage::kGathering;
   speaker_ = NewClient();
   listener_ = NewClient(LabelOf(node_rank_));
@@ -162,8 +175,8 @@ void Agents::SayDone() {
 
 void Agents::SayFailed(const RoundEnd& verdict) {
   if (verdict_.has_value() || !failure_.ok()) return;
-  // Before this node has found node 0 nobody counts on it.
-  if (stage_ == Stage::kGathering && !listener_->connected()) return Leave();
+  // Before this node has found node 0 for the first time nobody counts on it.
+  if (round_ == 0 && stage_ == Stage::kGathering && !listener_->connected()) return Leave();
   // Whatever the speaker waits for does not come any more.
   speaker_ = NewClient();
   asking_ = false;
@@ -308,7 +321,9 @@ void Agents::TakeGo(const std::string& value) {
 void Agents::FindLostNodes() {
   if (store_ == nullptr) return;
   for (const int32_t label : store_->TakeGone()) {
-    const int node = (-2 - label) % kNodesMax;
+    if (label > LabelOf(0)) continue;  // a rank, or of a round before
+    gone_.insert(label);
+    const int node = NodeOf(label);
     if (node == node_rank_ || node >= node_count_ || label != LabelOf(node) ||
         store_->Holds(Key("verdict")) || store_->Holds(Key(StrCat("done/", node)))) {
       continue;

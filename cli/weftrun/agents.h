@@ -23,6 +23,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,9 @@ class Agents {
   // Why there will be no verdict, or Ok.
   const absl::Status& failure() const { return failure_; }
 
+  // Node 0's: all other nodes have come to this round and let go of it, so they know how it ended.
+  bool AllLeft() const;
+
   // No more rounds: lets go of the store.
   void Leave();
 
@@ -119,10 +123,12 @@ class Agents {
   std::unique_ptr<StoreClient> listener_;  // waits for the verdict
   std::unique_ptr<StoreClient> speaker_;   // does the script
   std::deque<StoreRequest> script_;
-  bool asking_ = false;        // the speaker has a request
-  bool beating_ = false;       // it says no more than that this node is there
-  int64_t beat_ns_ = 0;        // when it shall next
-  StoreRequest asked_;         // the last one
+  bool asking_ = false;   // the speaker has a request
+  bool beating_ = false;  // it says no more than that this node is there
+  int64_t beat_ns_ = 0;   // when it shall next
+  StoreRequest asked_;    // the last one
+  std::set<int32_t>
+      gone_;  // node 0's: labels of this round, and of the next one, whose connections have ended
   std::vector<int> ranks_of_;  // node 0's: of the nodes that are ready, in order
   NodePlace place_;
   Stage stage_ = Stage::kGathering;

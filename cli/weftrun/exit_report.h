@@ -19,6 +19,9 @@
 namespace weft {
 
 struct ExitReport {
+  // What was to be written could not be: EX_IOERR of sysexits.h.
+  static constexpr int kUnsaved = 74;
+
   int signal = 0;  // 0: exited by itself
   int exit_code = 0;
   bool core_dumped = false;
@@ -31,9 +34,21 @@ struct ExitReport {
   // exception. Other signals come from its own mistakes, or from outside.
   bool MayFollow() const;
 
-  // It was asked to end and did, in an order of its own: a program that SIGTERM or SIGINT kills was not prepared for them.
+  // It was asked to end and did, in an order of its own: a program that such a signal kills was not prepared for it.
   bool asked() const {
-    return signal == 0 && (exit_code == 128 + SIGTERM || exit_code == 128 + SIGINT);
+    return signal == 0 &&
+           (exit_code == 128 + SIGTERM || exit_code == 128 + SIGINT || exit_code == 128 + SIGHUP);
+  }
+
+  // Its work is lost, or not told: to begin again would hide that, and meet the same full disk.
+  bool unsaved() const { return signal == 0 && exit_code == kUnsaved; }
+
+  // The job is over, and no rank starts again.
+  bool concludes() const { return asked() || unsaved(); }
+
+  // The same code, or the same signal.
+  bool SameEnd(const ExitReport& other) const {
+    return signal == other.signal && exit_code == other.exit_code;
   }
 
   // As a shell reports it.

@@ -1,5 +1,6 @@
 #include "cli/weftrun/first_ending.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/text.h"
@@ -42,6 +43,28 @@ std::string FirstEnding::Text(std::string_view node, bool pids) const {
                           : StrCat(name(*held_), " was ", HoldText(held_->state), " when ", end);
 }
 
+bool FirstEnding::unsaved() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
+    return rank.exit.has_value() && rank.exit->unsaved() && !rank.lost;
+  });
+}
+
+int FirstEnding::exit_code() const {
+  return asked() && unsaved() ? ExitReport::kUnsaved : rank_->exit->shell_code();
+}
+
+const Rank* FirstEnding::Named() const {
+  if (rank_ == nullptr) return nullptr;
+  if (held_ != nullptr) return held_;
+  if (!rank_->exit->MayFollow() || !rank_->output->last_lines().empty()) return rank_;
+  for (const Rank& rank : ranks_) {
+    if (rank.failed() && !rank.lost && rank.exit->SameEnd(*rank_->exit) &&
+        rank.output->complained())
+      return &rank;
+  }
+  return rank_;
+}
+
 std::vector<std::string> FirstEnding::Report(std::string_view after) const {
   if (asked()) return ReportOfAsked(after);
   const Rank& rank = *Named();
@@ -50,7 +73,10 @@ std::vector<std::string> FirstEnding::Report(std::string_view after) const {
     how = StrCat("it was ", HoldText(held_->state), " when rank ", rank_->Label(), " ",
                  rank_->exit->ToString(), "; in the end ", how);
   }
-  std::vector<std::string> text = {StrCat("rank ", rank.Label(), " failed first: ", how, after)};
+  const bool first = held_ != nullptr || &rank == rank_;
+  std::vector<std::string> text = {
+      StrCat("rank ", rank.Label(), first ? " failed first: " : " failed: ", how, after,
+             first ? "" : StrCat("; rank ", rank_->Label(), " was first and printed nothing"))};
   AppendLastLines(rank, text);
   const std::string others = Others();
   if (!others.empty()) text.push_back(StrCat("the others: ", others));
@@ -71,10 +97,25 @@ std::vector<std::string> FirstEnding::ReportOfAsked(std::string_view after) cons
   return text;
 }
 
+std::vector<std::string> FirstEnding::WordsOf(int exit_code) const {
+  for (const Rank& rank : ranks_) {
+    if (!rank.failed() || rank.lost || !rank.exit->MayFollow() ||
+        rank.exit->shell_code() != exit_code || !rank.output->complained()) {
+      continue;
+    }
+    std::vector<std::string> text = {
+        StrCat("rank ", rank.Label(), " ", rank.exit->ToString(), ", too")};
+    AppendLastLines(rank, text);
+    return text;
+  }
+  return {};
+}
+
 std::string FirstEnding::Others() const {
+  const Rank* const named = asked() ? rank_ : Named();
   std::map<std::string, std::string> by_ending;
   for (const Rank& rank : ranks_) {
-    if (&rank == Named()) continue;
+    if (&rank == named) continue;
     const std::string ending = rank.exit->ToString();
     std::string& list =
         by_ending[IsHeld(rank.state) ? StrCat("was ", HoldText(rank.state), ", in the end ", ending)

@@ -32,11 +32,17 @@ class FirstEnding {
   // The first one was asked to end, so the job is to.
   bool asked() const { return rank_ != nullptr && rank_->exit->asked(); }
 
+  // As it has ended, nothing starts again.
+  bool concludes() const { return rank_ != nullptr && rank_->exit->concludes(); }
+
+  // A rank of this node could not write what it had to.
+  bool unsaved() const;
+
   // `rank` has ended. `look`: nobody has signalled the others, so what holds one is worth knowing.
   void Note(const Rank& rank, bool look);
 
-  // After Note().
-  const ExitReport& exit() const { return *rank_->exit; }
+  // After Note(): what the job ends with. It is that of the first one, but nothing hides that a rank could not save when it was asked to end.
+  int exit_code() const;
 
   // "rank 0 (pid 4711) exited with code 1", "rank 0 (pid 4711) was asked to end and exited with code 143", "rank 2 (pid 4713) was stopped (state T) when rank 0 (pid 4711) exited with code 1".
   // `node` stands behind a rank's number when `pids` is false.
@@ -45,13 +51,18 @@ class FirstEnding {
   // After Note(), when all have ended. `after` stands behind how the rank ended.
   std::vector<std::string> Report(std::string_view after) const;
 
+  // When all have ended, and a rank of another node was first: what one of this node that has ended as that one did has said, if any.
+  std::vector<std::string> WordsOf(int exit_code) const;
+
   // "ranks 0, 2, 3 exited with code 1; rank 4 killed by signal 15 (SIGTERM)": all but the one that is named.
   std::string Others() const;
 
  private:
   std::vector<std::string> ReportOfAsked(std::string_view after) const;
 
-  const Rank* Named() const { return held_ != nullptr ? held_ : rank_; }
+  // Ranks that find the same fault often leave it to one of them to say so. This is the one, if the first has printed nothing and another one
+  // that has ended alike has complained; else the first itself, or who held it up.
+  const Rank* Named() const;
 
   std::deque<Rank>& ranks_;
   const Rank* rank_ = nullptr;

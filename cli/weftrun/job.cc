@@ -20,19 +20,21 @@
 namespace weft {
 namespace {
 
-// What to do about ranks that have ended since the last look. One that was asked to end says most, for then the job is; a crash
-// explains more than the exit of one that noticed it.
+// What to do about ranks that have ended since the last look. One that could not write what it had to says most: nothing may hide
+// that. Then one that was asked to end, for then the job is; a crash explains more than the exit of one that noticed it.
 int WeightOf(const ExitReport& exit) {
+  if (exit.unsaved()) return 3;
   return exit.asked() ? 2 : (exit.signal != 0 ? 1 : 0);
 }
 
 }  // namespace
 
-Job::Job(const RunOptions& options, JobPlan plan, Signals* signals, ProcessGuard* guard,
-         const Sinks& sinks, Agents* agents)
+Job::Job(const RunOptions& options, JobPlan plan, Signals* signals, StopRequests* stop,
+         ProcessGuard* guard, const Sinks& sinks, Agents* agents)
     : options_(options),
       plan_(std::move(plan)),
       signals_(signals),
+      stop_(*stop),
       sinks_(sinks),
       agents_(agents),
       ranks_(options, *signals, guard, sinks) {}
@@ -41,20 +43,24 @@ absl::Status Job::Start() {
   if (!options_.log_dir.empty() && mkdir(options_.log_dir.c_str(), 0777) != 0 && errno != EEXIST) {
     return SystemError(errno, StrCat("making the log directory ", options_.log_dir));
   }
+  HandleSignals();  // of the time before, or between two rounds
+  if (plan_.restart > 0 && EndSignal() == 0)
+    Say(StrCat("restart ", plan_.restart, " of at most ", options_.job_restarts_max()));
   if (agents_ == nullptr) {
+    if (EndSignal() != 0) return AskedToEnd("before the ranks were started");
     WEFT_RETURN_IF_ERROR(StartStore());
     return ranks_.StartAll(plan_);
   }
   agents_->BeginRound(plan_.restart);
   absl::Status met = AwaitOtherNodes();
   const std::string self = StrCat("node ", options_.node_rank);
-  if (!met.ok() && last_signal_ == 0) {
+  if (!met.ok() && EndSignal() == 0) {
     return EndBeforeTheStart(std::move(met), 1, StrCat(self, " could not meet the other nodes"));
   }
   if (!met.ok()) {
     const std::string reason =
-        StrCat(self, " got ", SignalName(last_signal_), " before all nodes had come");
-    return EndBeforeTheStart(std::move(met), 128 + last_signal_, reason);
+        StrCat(self, " got ", SignalName(EndSignal()), " before all nodes had come");
+    return EndBeforeTheStart(std::move(met), 128 + EndSignal(), reason);
   }
   plan_.place = agents_->place();
   absl::Status started = ranks_.StartAll(plan_);
@@ -75,18 +81,25 @@ absl::Status Job::AwaitOtherNodes() {
   const int64_t say_ns = MonotonicNs() + EndLadder::kSayWaitingNs;
   bool said = false;
   while (!agents_->may_start() && agents_->failure().ok() && !agents_->verdict().has_value() &&
-         last_signal_ == 0) {
+         EndSignal() == 0) {
     Turn(said ? INT64_MAX : say_ns);
     if (said || agents_->may_start() || MonotonicNs() < say_ns) continue;
     Say(StrCat("waiting for ", agents_->Missing()));
     said = true;
   }
   if (agents_->verdict().has_value()) {
-    return MakeError(WEFT_REMOTE_ERROR, StrCat("failed first: ", agents_->verdict()->reason));
+    return MakeError(WEFT_REMOTE_ERROR, {.exit_code = agents_->verdict()->exit_code},
+                     StrCat("failed first: ", agents_->verdict()->reason));
   }
-  if (last_signal_ == 0) return agents_->failure();
-  return MakeError(WEFT_ABORTED,
-                   StrCat(SignalName(last_signal_), " while waiting for ", agents_->Missing()));
+  if (EndSignal() == 0) return agents_->failure();
+  return AskedToEnd(StrCat("while waiting for ", agents_->Missing()));
+}
+
+// Nothing had begun.
+absl::Status Job::AskedToEnd(std::string_view when) const {
+  const int signal = EndSignal();
+  return MakeError(WEFT_ABORTED, {.exit_code = 128 + signal},
+                   StrCat(SignalName(signal), " ", when));
 }
 
 absl::Status Job::StartStore() {
@@ -171,14 +184,14 @@ void Job::ObserveExits() {
     if (culprit == nullptr || WeightOf(*rank.exit) > WeightOf(*culprit->exit)) culprit = &rank;
   }
   for (Rank* rank : lost)
-    NoteLost(*rank, /*may_start=*/culprit == nullptr && !rank->exit->asked());
+    NoteLost(*rank, /*may_start=*/culprit == nullptr && !rank->exit->concludes());
   if (culprit != nullptr && first_ending_.none()) NoteFirstFailure(*culprit);
 }
 
 // Of one that has failed: whether the others go on. Who asks a rank to end means the job.
 bool Job::MayLose(const Rank& rank) const {
   if (rank.waiting()) return true;
-  if (rank.exit->asked()) return false;
+  if (rank.exit->concludes()) return false;
   return options_.elastic && ladder_.idle() && first_ending_.none() && elastic_.EnoughLeft();
 }
 
@@ -225,7 +238,7 @@ void Job::NoteFirstFailure(Rank& rank) {
   if (agents_ != nullptr) {
     agents_->SayFailed(
         {.exit_code = rank.exit->shell_code(),
-         .restart = last_signal_ == 0 && !asked,
+         .restart = EndSignal() == 0 && !rank.exit->concludes(),
          .asked = asked,
          .reason = first_ending_.Text(StrCat(" on node ", options_.node_rank), /*pids=*/false)});
   }
@@ -239,7 +252,7 @@ void Job::NoteFirstFailure(Rank& rank) {
 
 void Job::NoteBrokenOutput() {
   if (!sinks_.out->broken() || !ladder_.idle()) return;
-  last_signal_ = SIGPIPE;
+  output_lost_ = true;
   Say(sinks_.out->error() == EPIPE
           ? "the reader of the output has gone; ending the ranks"
           : StrCat(FromAbsl(SystemError(sinks_.out->error(), "writing the output").message()),
@@ -270,16 +283,18 @@ void Job::HandleSignals() {
   }
 }
 
-// Who asks twice does not want to wait. Ranks that are ending after a failure have their own times.
+// Who asks twice does not want to wait. Ranks that are ending after a failure have their own times. A signal that the ranks have is
+// not sent again: a program that saves when it gets one may well end at once when it gets another.
 void Job::HandleEndSignal(int signal) {
-  const int first = last_signal_;
-  last_signal_ = signal;
-  if (++end_signals_ > 1 && !ladder_.killed()) {
-    ladder_.Kill(StrCat("killing the ranks: ", SignalName(signal), " after ", SignalName(first)));
-  } else if (end_signals_ == 1) {
-    ranks_.Signal(signal);
-    if (ladder_.idle()) ladder_.Ask(signal);
+  const int before = stop_.signal();
+  const StopRequests::Kind kind = stop_.Note(signal, MonotonicNs());
+  if (kind == StopRequests::Kind::kRepeat || ladder_.killed()) return;
+  if (kind == StopRequests::Kind::kNew && stop_.count() > 1) {
+    return ladder_.Kill(
+        StrCat("killing the ranks: ", SignalName(signal), " after ", SignalName(before)));
   }
+  ranks_.Signal(signal);
+  if (ladder_.idle()) ladder_.Ask(signal);
 }
 
 void Job::Suspend() {
@@ -323,7 +338,7 @@ void Job::AwaitAllDone() {
   agents_->SayDone();
   const int64_t say_ns = MonotonicNs() + EndLadder::kSayWaitingNs;
   bool said = false;
-  while (!agents_->verdict().has_value() && agents_->failure().ok() && last_signal_ == 0) {
+  while (!agents_->verdict().has_value() && agents_->failure().ok() && EndSignal() == 0) {
     Turn(said ? INT64_MAX : say_ns);
     if (said || MonotonicNs() < say_ns) continue;
     Say("the ranks of this node have ended well; waiting for the weftrun of other nodes");
@@ -336,12 +351,13 @@ void Job::AwaitAllDone() {
 void Job::AgreeOnTheEnd() {
   if (agents_ == nullptr) return;
   // Ranks of other nodes that were asked to end as well may take as long.
-  const int64_t asked_ns = last_signal_ == 0 ? 0 : int64_t{options_.stop_grace_s} * 1'000'000'000;
+  const int64_t asked_ns =
+      EndSignal() == 0 || unbegun() ? 0 : int64_t{options_.stop_grace_s} * 1'000'000'000;
   const int64_t deadline_ns = MonotonicNs() + kTellNs + asked_ns;
   const auto agreed = [&] {
-    return agents_->heard() && (agents_->verdict().has_value() || last_signal_ != 0);
+    return agents_->heard() && (agents_->verdict().has_value() || (EndSignal() != 0 && !unbegun()));
   };
-  while (!agreed() && agents_->failure().ok() && MonotonicNs() < deadline_ns && end_signals_ < 2)
+  while (!agreed() && agents_->failure().ok() && MonotonicNs() < deadline_ns && stop_.count() < 2)
     Turn(deadline_ns);
   if (last_round()) agents_->Leave();
 }
@@ -349,7 +365,7 @@ void Job::AgreeOnTheEnd() {
 // No restart follows.
 bool Job::last_round() const {
   if (agents_ == nullptr) {
-    return first_ending_.asked() || plan_.restart == options_.job_restarts_max();
+    return first_ending_.concludes() || plan_.restart == options_.job_restarts_max();
   }
   return plan_.restart == options_.job_restarts_max() || !agents_->verdict().has_value() ||
          !agents_->verdict()->restart;
@@ -363,13 +379,14 @@ void Job::LingerForOtherNodes() {
   const bool asked = agents_->verdict().has_value() && agents_->verdict()->asked;
   const int64_t grace_ns =
       asked ? int64_t{options_.stop_grace_s} * 1'000'000'000 : EndLadder::kGraceNs;
-  const int64_t deadline_ns = MonotonicNs() + (well ? kLingerNs : grace_ns + EndLadder::kTermNs);
-  // A signal ends this wait, but for the one by which all were asked to end.
-  const int heard = end_signals_;
-  const auto bidden = [&] {
-    return asked ? end_signals_ != heard : last_signal_ != 0;
+  const int64_t linger_ns = well ? kLingerNs : grace_ns + EndLadder::kTermNs;
+  const int64_t deadline_ns = MonotonicNs() + (unbegun() ? Agents::kReadyNs : linger_ns);
+  // One more request ends this wait.
+  const int heard = stop_.count();
+  const auto needed = [&] {
+    return store()->client_count() > 0 || (unbegun() && !agents_->AllLeft());
   };
-  while (store()->client_count() > 0 && !bidden() && MonotonicNs() < deadline_ns)
+  while (needed() && stop_.count() == heard && MonotonicNs() < deadline_ns)
     Turn(deadline_ns);
 }
 
@@ -377,26 +394,29 @@ void Job::FlushSinks() {
   sinks_.out->Flush();
   sinks_.err->Flush();
   // As long as it takes, as with any program whose output nobody reads; a second signal ends it.
-  while ((sinks_.out->pending() || sinks_.err->pending()) && end_signals_ < 2)
+  while ((sinks_.out->pending() || sinks_.err->pending()) && stop_.count() < 2)
     Turn(INT64_MAX);
 }
 
 void Job::Report() {
+  const int signal = EndSignal();
   if (first_ending_.none()) {
     if (agents_ != nullptr && agents_->verdict().has_value() &&
         agents_->verdict()->exit_code != 0) {
       Say(StrCat(agents_->verdict()->asked ? "" : "failed first: ", agents_->verdict()->reason));
+      for (const std::string& line : first_ending_.WordsOf(agents_->verdict()->exit_code))
+        Say(line);
       Say(StrCat("the ranks of this node: ", first_ending_.Others()));
       return;
     }
-    const std::string after = last_signal_ == 0 ? "" : StrCat(" after ", SignalName(last_signal_));
+    const std::string after = signal == 0 ? "" : StrCat(" after ", SignalName(signal));
     const std::string lost = elastic_.EndText(after);
     if (!lost.empty()) return Say(lost);
-    if (last_signal_ != 0) Say(StrCat("all ranks ended well", after));
+    if (signal != 0) Say(StrCat("all ranks ended well", after));
     return;
   }
   const std::string after =
-      last_signal_ == 0 ? "" : StrCat(", after ", SignalName(last_signal_), " to weftrun");
+      signal == 0 ? "" : StrCat(", after ", SignalName(signal), " to weftrun");
   for (const std::string& line : first_ending_.Report(after))
     Say(line);
 }
@@ -405,18 +425,26 @@ void Job::Say(std::string_view line) {
   sinks_.err->Append("weftrun: ", StrCat(line, "\n"));
 }
 
+int Job::EndSignal() const {
+  return output_lost_ ? SIGPIPE : stop_.signal();
+}
+
 JobResult Job::Result() const {
   JobResult result;
   if (!first_ending_.none()) {
-    result.exit_code = first_ending_.exit().shell_code();
+    result.exit_code = first_ending_.exit_code();
   } else if (agents_ != nullptr) {
     const std::optional<RoundEnd>& verdict = agents_->verdict();
     // Asked to end, all ranks of this node did: whoever had the store may have done so first.
-    if (!agents_->failure().ok() && last_signal_ == 0) result.exit_code = 1;
+    if (!agents_->failure().ok() && EndSignal() == 0) result.exit_code = 1;
     if (verdict.has_value()) result.exit_code = verdict->exit_code;
+    if (verdict.has_value() && verdict->asked && first_ending_.unsaved())
+      result.exit_code = ExitReport::kUnsaved;
   }
   if (sinks_.out->broken()) result.exit_code = sinks_.out->error() == EPIPE ? 128 + SIGPIPE : 1;
-  result.restart = result.exit_code != 0 && last_signal_ == 0 && !last_round();
+  // The weftruns of other nodes wait for this one, if only to hear that it was asked to end.
+  const bool to_tell = agents_ != nullptr && agents_->failure().ok() && stop_.count() > 0;
+  result.restart = result.exit_code != 0 && !last_round() && (EndSignal() == 0 || to_tell);
   return result;
 }
 

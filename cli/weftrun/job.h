@@ -1,7 +1,7 @@
 // One start of all ranks of this node, from the first process to the last: relays their output,
 // forwards signals, serves the store, and ends the rest when one fails.
 //
-//   Job job(options, std::move(plan), &signals, &guard, sinks);
+//   Job job(options, std::move(plan), &signals, &stop, &guard, sinks, agents);
 //   WEFT_RETURN_IF_ERROR(job.Start());
 //   JobResult result = job.Run();
 //
@@ -9,7 +9,8 @@
 // After a failure the others have EndLadder::kGraceNs to say what they saw, then get SIGTERM, and SIGKILL
 // kTermNs later. They have options.stop_grace_s instead if the first rank that ended had been asked to, which it says by its exit code:
 // then they may be saving what they have, and there is no restart. A job that is asked to end itself (SIGINT, SIGTERM, SIGHUP) has as
-// long, then the ranks that are left get SIGKILL; asked again, it ends at once. All processes that a rank left in its process group are killed at the end.
+// long, then the ranks that are left get SIGKILL; asked again (stop_requests.h), it ends at once. A rank that exits with
+// ExitReport::kUnsaved has failed, and nothing starts again. All processes that a rank left in its process group are killed at the end.
 // With --elastic a rank that fails is lost: the others go on, while enough are left, and the job's end is theirs. As long as
 // there are restarts it is started again, alone, to join them; when they have ended and it has not, it gets SIGTERM and SIGKILL as above.
 //
@@ -31,13 +32,14 @@
 #include "cli/weftrun/ranks.h"
 #include "cli/weftrun/run_options.h"
 #include "cli/weftrun/signals.h"
+#include "cli/weftrun/stop_requests.h"
 #include "comm/rendezvous/store_server.h"
 
 namespace weft {
 
 struct JobResult {
   int exit_code = 0;     // of weftrun
-  bool restart = false;  // it failed, and nobody asked to end: all ranks may start again
+  bool restart = false;  // there is another round: all ranks start again, if all nodes come to it
 };
 
 class Job {
@@ -47,8 +49,9 @@ class Job {
   static constexpr int64_t kTellNs = 10'000'000'000;
 
   // `agents`: of a job on several nodes, else nullptr. It hosts the store.
-  Job(const RunOptions& options, JobPlan plan, Signals* signals, ProcessGuard* guard,
-      const Sinks& sinks, Agents* agents);
+  // `stop`: of all rounds.
+  Job(const RunOptions& options, JobPlan plan, Signals* signals, StopRequests* stop,
+      ProcessGuard* guard, const Sinks& sinks, Agents* agents);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -59,6 +62,7 @@ class Job {
  private:
   absl::Status StartStore();
   absl::Status AwaitOtherNodes();
+  absl::Status AskedToEnd(std::string_view when) const;
   void StartAgain(const Rank& lost);
   void Turn(int64_t wake_ns);
   void NoteJoined();
@@ -81,6 +85,13 @@ class Job {
   StoreServer* store() { return agents_ != nullptr ? agents_->store() : store_.get(); }
 
   bool last_round() const;
+
+  // A round after the first one that ends before its ranks have begun: the others hear of it when they come to it, from the end of the
+  // round before.
+  bool unbegun() const { return plan_.restart > 0 && ranks_.empty(); }
+
+  // By which weftrun was told to end; 0: by none.
+  int EndSignal() const;
   void FlushSinks();
   void Report();
 
@@ -90,6 +101,7 @@ class Job {
   const RunOptions& options_;
   JobPlan plan_;  // constant once the nodes have met
   Signals* const signals_;
+  StopRequests& stop_;
   const Sinks sinks_;
   Agents* const agents_;
   std::unique_ptr<StoreServer> store_;  // unless agents_ has it
@@ -97,8 +109,7 @@ class Job {
   EndLadder ladder_{options_, &ranks_, sinks_.err};
   ElasticRanks elastic_{options_, &ranks_.processes()};
   FirstEnding first_ending_{&ranks_.processes()};
-  int end_signals_ = 0;  // that asked weftrun to end, so far
-  int last_signal_ = 0;  // of these
+  bool output_lost_ = false;  // so the ranks were ended
 };
 
 }  // namespace weft

@@ -11,9 +11,9 @@
 #include "base/text.h"
 #include "cli/weftrun/agents.h"
 #include "cli/weftrun/job.h"
-#include "cli/weftrun/rank_process.h"
 #include "cli/weftrun/run_options.h"
 #include "cli/weftrun/signals.h"
+#include "cli/weftrun/stop_requests.h"
 
 namespace weft {
 namespace {
@@ -37,7 +37,8 @@ void OpenStandardStreams() {
 
 int ExitCodeOfStartError(const absl::Status& status) {
   if (ResultOf(status) == WEFT_INVALID_ARGUMENT) return kUsageError;
-  return FieldsOf(status).exit_code >= 0 ? ExitCodeOfSpawnError(status) : kSystemError;
+  const int exit_code = FieldsOf(status).exit_code;
+  return exit_code >= 0 ? exit_code : kSystemError;
 }
 
 int Run(const RunOptions& options) {
@@ -54,12 +55,9 @@ int Run(const RunOptions& options) {
       },
       &err);
   JobResult result;
+  StopRequests stop;
   std::optional<Agents> agents;
   for (int restart = 0; restart <= options.job_restarts_max(); ++restart) {
-    if (restart > 0) {
-      err.Append("weftrun: ",
-                 StrCat("restart ", restart, " of at most ", options.job_restarts_max(), "\n"));
-    }
     absl::StatusOr<JobPlan> plan = PlanJob(options, restart);
     if (!plan.ok()) return Complain(plan.status(), ExitCodeOfStartError(plan.status()));
     if (options.node_count > 1 && !agents.has_value()) {
@@ -67,7 +65,7 @@ int Run(const RunOptions& options) {
       const absl::Status opened = agents->Open();
       if (!opened.ok()) return Complain(opened, kSystemError);
     }
-    Job job(options, *std::move(plan), &*signals, &*guard, {&out, &err},
+    Job job(options, *std::move(plan), &*signals, &stop, &*guard, {&out, &err},
             agents.has_value() ? &*agents : nullptr);
     const absl::Status started = job.Start();
     if (!started.ok()) return Complain(started, ExitCodeOfStartError(started));

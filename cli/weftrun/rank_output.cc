@@ -77,6 +77,7 @@ void RankOutput::FinishStream(Stream& stream) {
 
 void RankOutput::Relay(Stream& stream, std::string_view line) {
   stream.sink->Append(prefix_, line);
+  complained_ = complained_ || &stream == &streams_[1];
   if (last_lines_.size() == kLastLinesMax) last_lines_.pop_front();
   last_lines_.emplace_back(line.substr(0, std::min(line.size() - 1, kLastLineBytesMax)));
 }

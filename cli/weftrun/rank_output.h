@@ -53,6 +53,9 @@ class RankOutput {
 
   const std::deque<std::string>& last_lines() const { return last_lines_; }
 
+  // It has written to stderr.
+  bool complained() const { return complained_; }
+
  private:
   struct Stream {
     UniqueFd pipe;
@@ -72,6 +75,7 @@ class RankOutput {
   std::string prefix_;
   std::array<Stream, 2> streams_;
   std::deque<std::string> last_lines_;
+  bool complained_ = false;
 };
 
 }  // namespace weft

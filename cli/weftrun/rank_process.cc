@@ -95,10 +95,6 @@ absl::Status ExplainExecError(const std::string& program, int error) {
 
 }  // namespace
 
-int ExitCodeOfSpawnError(const absl::Status& status) {
-  return FieldsOf(status).exit_code == kNotFound ? kNotFound : kNotExecutable;
-}
-
 absl::StatusOr<pid_t> SpawnRank(const RankSpec& spec) {
   std::vector<char*> arguments;
   for (const std::string& word : spec.program)

@@ -33,9 +33,8 @@ struct RankSpec {
   CpuSet cpus;                // that it and all it starts may use; empty: those that weftrun may
 };
 
-// What the shell would answer: 127 if the program was not found, 126 if it could not be executed.
-int ExitCodeOfSpawnError(const absl::Status& status);
-
+// Of a program that cannot be started, the error's field exit_code is what the shell would answer: 127 if it was not found, 126
+// if it could not be executed.
 absl::StatusOr<pid_t> SpawnRank(const RankSpec& spec);
 
 }  // namespace weft

@@ -48,6 +48,8 @@ class Ranks {
   // All that were started, in that order. Grows while others point into it.
   std::deque<Rank>& processes() { return processes_; }
 
+  bool empty() const { return processes_.empty(); }
+
   bool AllExited() const;
 
   // "ranks 0, 2".

@@ -1,11 +1,13 @@
 """Runs a program of weft for a test and proves that it left no process behind."""
 import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 import unittest
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -36,16 +38,38 @@ def clean_environment(**more):
 
 
 def free_port():
-    """A port of which the next one is free as well."""
+    """A port of which the next one is free as well. None of those that connections are given: who tries to connect before anybody listens may be
+    given the very port that it calls, and then nobody else can have it."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        first_given = int(file.read().split()[0])
     while True:
+        port = random.SystemRandom().randrange(min(10000, first_given // 2), first_given - 1)
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
             try:
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 1))
                 return port
-            except (OSError, OverflowError):
+            except OSError:
                 continue
+
+
+ONE_STOP_S = 2  # signals that ask to end are one request for so long
+
+
+def send_and_see_taken(pid, number):
+    """The process has taken the signal, or has ended, when this returns."""
+    os.kill(pid, number)
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        try:
+            with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+                fields = dict(line.split(":", 1) for line in file)
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        if not any(int(fields[name], 16) >> (number - 1) & 1 for name in ("SigPnd", "ShdPnd")):
+            return
+        time.sleep(0.001)
+    raise AssertionError(f"process {pid} does not take {number!r}")
 
 
 class Launched:

@@ -6,6 +6,10 @@ import launched
 from launched import LaunchedTest, clean_environment, rank
 
 _SAY_ROUND = "restarts = int(os.environ['WEFT_RESTART_COUNT'])\nsay('round', restarts, os.environ['WEFT_JOB_ID'])\n"
+# Returns when so many ranks are there, so that none is ended before it has begun.
+_MEET = ("def meet(folder, count):\n"
+         "    open(f'{folder}/{rank}', 'w').close()\n"
+         "    while len(os.listdir(folder)) < count: time.sleep(0.01)\n")
 _INSECURE = clean_environment(WEFT_INSECURE="1")
 
 
@@ -76,14 +80,14 @@ class SeveralNodes(LaunchedTest):
         runs[1].process.send_signal(signal.SIGTERM)
         for run in runs:
             exit_code, out, err = run.finish()
-            self.assertEqual((1, []), (exit_code, out), err)
+            self.assertEqual((143, []), (exit_code, out), err)
         self.assertIn("weftrun: failed first: node 1 got SIGTERM before all nodes had come", runs[0].lines["err"])
 
     def test_who_waits_in_vain_for_node_0_ends_when_asked_to(self):
         run, = self.launch_nodes("say('up')", (1,), nodes=2, first=1)
         run.wait_for(1, "nodes to come", "err")
         run.process.send_signal(signal.SIGTERM)
-        self.assertEqual((1, []), run.finish()[:2])
+        self.assertEqual((143, []), run.finish()[:2])
 
     def test_nodes_that_do_not_fit_together_are_refused(self):
         runs = self.launch_nodes("say('up')", (1,), nodes=2) + self.launch_nodes("say('up')", (1,), nodes=3, port=self.port, first=1)
@@ -177,6 +181,38 @@ class RestartsOnSeveralNodes(LaunchedTest):
             exit_code, out, err = run.finish()
             self.assertEqual(128 + signal.SIGTERM, exit_code, err)
             self.assert_rounds(out, (2 * node, 2 * node + 1), 1)
+
+    def test_a_node_that_is_asked_to_end_before_a_restart_tells_the_others(self):
+        for asked in (0, 1):
+            with self.subTest(asked), tempfile.TemporaryDirectory() as folder:
+                runs = self.launch_nodes(_MEET + f"meet({folder!r}, 4)\nif rank == {2 * asked + 1}: sys.exit(9)\nsignal.pause()", 5)
+                runs[asked].wait_for(1, "the others have 2 s", "err")
+                runs[asked].process.terminate()
+                for node, run in enumerate(runs):
+                    exit_code, out, err = run.finish()
+                    self.assertEqual(143, exit_code, err)
+                    self.assert_rounds(out, (2 * node, 2 * node + 1), 1)
+                self.assertIn(f"weftrun: failed first: node {asked} got SIGTERM before all nodes had come", runs[1 - asked].lines["err"])
+
+    def test_what_a_rank_could_not_write_is_the_end_on_all_nodes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            runs = self.launch_nodes(_MEET + f"meet({folder!r}, 4)\nif rank == 3: sys.exit(74)\nsignal.pause()", 5)
+            for node, run in enumerate(runs):
+                exit_code, out, err = run.finish()
+                self.assertEqual(74, exit_code, err)
+                self.assert_rounds(out, (2 * node, 2 * node + 1), 1)
+
+    def test_who_said_why_is_shown_on_its_node(self):
+        with tempfile.TemporaryDirectory() as folder:
+            runs = self.launch_nodes(
+                _MEET + "def tell(n, f): print('no data', file=sys.stderr, flush=True); os._exit(2)\n"
+                f"if rank == 0: signal.signal(signal.SIGTERM, tell)\nmeet({folder!r}, 4)\nif rank == 3: sys.exit(2)\nsignal.pause()", 0)
+            (code, _, err), (other_code, _, other_err) = (run.finish() for run in runs)
+        self.assertEqual((2, 2), (code, other_code))
+        self.assertEqual(["weftrun: failed first: rank 3 on node 1 exited with code 2", "weftrun: rank 0 exited with code 2, too",
+                          "weftrun: its last 2 lines:"], err[-6:-3])
+        self.assertEqual(["weftrun:   | no data", "weftrun: the ranks of this node: rank 0 exited with code 2; rank 1 killed by signal 15 (SIGTERM)"], err[-2:])
+        self.assertIn("weftrun: rank 3 failed first: exited with code 2", other_err)
 
     def assert_all_saved(self, runs):
         for node, run in enumerate(runs):

@@ -96,7 +96,7 @@ class SignalsToWeftrun(LaunchedTest):
                 self.assertEqual([f"weftrun: {_ASKED.format(0, 128 + number)}, after {number.name} to weftrun",
                                   f"weftrun: the others: rank 1 exited with code {128 + number}"], err)
 
-    def test_a_second_one_kills_whoever_asked_first(self):
+    def test_a_later_one_kills_whoever_asked_first(self):
         # Rank 0 was asked; then weftrun is, and passes it on; then it is asked again.
         run = self.launch("-n", 2, *rank(
             "signal.signal(signal.SIGTERM, lambda n, f: say('asked'))\nsay('ready')\n"
@@ -105,6 +105,7 @@ class SignalsToWeftrun(LaunchedTest):
         run.wait_for(2, "ready")
         run.process.terminate()
         run.wait_for(1, "asked")
+        time.sleep(launched.ONE_STOP_S + 0.1)
         started = time.monotonic()
         run.process.terminate()
         code, _, err = run.finish()
@@ -112,6 +113,50 @@ class SignalsToWeftrun(LaunchedTest):
         self.assertLess(time.monotonic() - started, launched.DEADLINE_S / 2)
         self.assertIn("weftrun: killing the ranks: SIGTERM after SIGTERM", err)
         self.assertIn("weftrun: rank 1 did not end well: killed by signal 9 (SIGKILL)", err)
+
+    def test_one_that_comes_while_the_ranks_end_after_a_failure_is_the_end(self):
+        run = self.launch("-n", 2, "--max-restarts", 3, *rank(
+            "signal.signal(signal.SIGUSR1, lambda n, f: rank == 1 and os._exit(9))\nsay('began')\nwhile True: signal.pause()"))
+        run.wait_for(2, "began")
+        run.process.send_signal(signal.SIGUSR1)
+        run.wait_for(1, "the others have 2 s", "err")
+        run.process.terminate()
+        code, out, err = run.finish()
+        self.assertEqual((9, 2), (code, len(out)), err)
+        self.assertIn("weftrun: rank 1 failed first: exited with code 9, after SIGTERM to weftrun", err)
+
+
+class WhatCouldNotBeWritten(LaunchedTest):
+    """A rank that exits with 74, EX_IOERR: nothing may hide that."""
+
+    def test_nothing_starts_again(self):
+        for options in (("--max-restarts", 3), ("--elastic", "--max-restarts", 3)):
+            with self.subTest(options):
+                code, out, err = self.run_to_end("-n", 3, *options, *rank(
+                    "say('began')\nif rank == 1: print('the disk is full', file=sys.stderr); sys.exit(74)\nsignal.pause()"))
+                self.assertEqual((74, 3), (code, len(out)), err)
+                self.assertIn("weftrun: rank 1 failed first: exited with code 74", err)
+                self.assertIn("weftrun:   | the disk is full", err)
+
+    def test_it_counts_for_more_than_that_another_rank_was_asked_to_end(self):
+        run = self.launch("-n", 3, "--max-restarts", 3, *rank(
+            "if rank == 0: sys.exit(143)\n"
+            "signal.signal(signal.SIGUSR1, lambda n, f: os._exit(74 if rank == 1 else 143))\n"
+            "say('ready')\nwhile True: signal.pause()"))
+        run.wait_for(2, "ready")
+        run.wait_for(1, "the others have 120 s", "err")
+        run.process.send_signal(signal.SIGUSR1)
+        code, _, err = run.finish()
+        self.assertEqual(74, code, err)
+        self.assertIn("weftrun: rank 1 did not end well: exited with code 74", err)
+
+    def test_after_a_signal_to_weftrun(self):
+        run = self.launch("-n", 2, "--max-restarts", 3, *rank(
+            _HANDLES + "say('ready')\nwhile not asked: time.sleep(0.05)\nos._exit(143 if rank == 0 else 74)"))
+        run.wait_for(2, "ready")
+        run.process.terminate()
+        code, out, err = run.finish()
+        self.assertEqual((74, 2), (code, len(out)), err)
 
 
 if __name__ == "__main__":

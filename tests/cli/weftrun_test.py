@@ -356,6 +356,24 @@ class Failures(LaunchedTest):
         self.assertIn("weftrun:   | it broke", report)
         self.assertEqual("weftrun: the others: ranks 0, 1 killed by signal 15 (SIGTERM)", report[-1])
 
+    def test_the_rank_that_said_why_is_named_and_not_one_that_ended_silently_before(self):
+        for code_0, report in ((2, ["weftrun: rank 0 failed: exited with code 2; rank 1 was first and printed nothing",
+                                    "weftrun: its last line:", "weftrun:   | --batch 0 is out of range",
+                                    "weftrun: the others: rank 1 exited with code 2"]),
+                               # Another ending has another reason.
+                               (1, ["weftrun: rank 1 failed first: exited with code 2", "weftrun: it printed nothing",
+                                    "weftrun: the others: rank 0 exited with code 1"])):
+            with self.subTest(code_0):
+                run = self.launch("-n", 2, *rank(
+                    "if rank == 1: sys.exit(2)\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                    f"os.read(0, 1)\nprint('--batch 0 is out of range', file=sys.stderr)\nsys.exit({code_0})"), stdin=subprocess.PIPE)
+                run.wait_for(1, "the others have 2 s", "err")
+                run.process.stdin.write(b"x")
+                run.process.stdin.close()
+                code, _, err = run.finish()
+                self.assertEqual(2, code)
+                self.assertEqual(report, err[-len(report):])
+
     def test_others_may_report_before_they_are_ended(self):
         # Rank 0 sees rank 1 die, can still read by what, says so, and fails after it.
         run = self.launch("-n", 2, *rank(
