@@ -62,7 +62,7 @@ typedef struct weft_shard_param* weft_shard_param_t;
 /* ---- mesh -------------------------------------------------------------------------------------- */
 
 /* How many axes a mesh may have. */
-#define WEFT_MESH_AXES_MAX 3
+#define WEFT_MESH_AXES_MAX 6
 
 /* Named axes over the ranks of a group, the last one varying fastest; the product of sizes is the
  * group's size. */

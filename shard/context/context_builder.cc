@@ -241,7 +241,7 @@ absl::Status ContextBuilder::CheckMesh(std::string_view call) const {
   };
   if (mesh.axes().size() == 1) {
     return invalid(
-        "HYBRID_SHARD and HPZ need a mesh of two or three axes: the last one is that of a replica, "
+        "HYBRID_SHARD and HPZ need a mesh of several axes: the last one is that of a replica, "
         "or of the part that is kept between forward and backward; give weft_mesh_create their "
         "sizes");
   }

@@ -59,7 +59,7 @@ absl::Status CheckDryAxes(const std::vector<MeshAxis>& axes, int rank) {
   if (axes.empty()) {
     return InvalidMesh(kCall,
                        "there is no axis; without a group the number of ranks is not known, "
-                       "so give names and sizes of one to three axes");
+                       "so give the axes' names and sizes");
   }
   WEFT_RETURN_IF_ERROR(CheckNames(kCall, axes));
   for (const MeshAxis& axis : axes) {

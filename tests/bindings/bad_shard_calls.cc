@@ -40,7 +40,7 @@ void AddMeshFaults(std::vector<BadCall>* calls) {
                       }});
   };
   add("axis_count_minus_1", WEFT_INVALID_ARGUMENT, "axis_count is -1", -1, "data", 1);
-  add("axis_count_4", WEFT_INVALID_ARGUMENT, "axis_count is 4", 4, "data", 1);
+  add("axis_count_7", WEFT_INVALID_ARGUMENT, "axis_count is 7; 0 to 6", 7, "data", 1);
   add("axis_name_NULL", WEFT_INVALID_ARGUMENT, "axis 0 is NULL", 1, nullptr, 1);
   add("axis_name_empty", WEFT_INVALID_ARGUMENT, "axis 0 has no name", 1, "", 1);
   add("axis_size_0", WEFT_INVALID_ARGUMENT, "size 0", 1, "data", 0);

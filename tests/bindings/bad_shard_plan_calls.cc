@@ -21,7 +21,7 @@ void AddDryMeshFaults(std::vector<BadCall>* calls) {
   };
   add("no_axes", "there is no axis", 0, "data", {}, 0);
   add("axis_count_minus_1", "axis_count is -1", -1, "data", {2}, 0);
-  add("axis_count_4", "axis_count is 4", 4, "data", {2}, 0);
+  add("axis_count_7", "axis_count is 7; 0 to 6", 7, "data", {2}, 0);
   add("axis_name_NULL", "axis 0 is NULL", 1, nullptr, {2}, 0);
   add("axis_name_empty", "axis 0 has no name", 1, "", {2}, 0);
   add("axes_of_one_name", "two axes", 2, "other", {2, 2}, 0);

@@ -202,8 +202,8 @@ typedef struct v01_shard_update_result {
 typedef struct v01_mesh_config {
   size_t struct_size;
   int axis_count;
-  const char* axis_names[WEFT_MESH_AXES_MAX];
-  int axis_sizes[WEFT_MESH_AXES_MAX];
+  const char* axis_names[6];
+  int axis_sizes[6];
 } v01_mesh_config_t;
 
 typedef struct v01_shard_config {

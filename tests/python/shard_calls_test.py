@@ -64,7 +64,8 @@ class Checks(ShardTest):
         self.assertRaisesRegex(ValueError, "no axis 'x'; there are data", mesh.axis, "x")
         self.refused("INVALID_ARGUMENT", "axis is 4", mesh.axis, 4)
         self.refused("INVALID_ARGUMENT", "", self.shard.Mesh, self.local(1)[0], {"a": 2})
-        self.assertRaisesRegex(ValueError, "has 4 of them", self.shard.Mesh, self.local(1)[0], dict.fromkeys("abcd", 1))
+        self.assertRaisesRegex(ValueError, "has 7 of them; up to 6 are possible", self.shard.Mesh, self.local(1)[0], dict.fromkeys("abcdefg", 1))
+        self.assertEqual(dict.fromkeys("abcdef", 1), self.shard.Mesh(self.local(1)[0], dict.fromkeys("abcdef", 1)).axes)
 
     def test_state(self):
         """Two ranks' state is put into a context of one, by intervals."""

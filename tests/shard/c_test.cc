@@ -144,7 +144,7 @@ TEST_F(ShardCTest, RefusesBadMeshes) {
   ExpectRefused(create({0, 1, {"data"}, {1}}), WEFT_INVALID_ARGUMENT, "struct_size is 0");
   constexpr size_t kSize = sizeof(weft_mesh_config_t);
   ExpectRefused(create({kSize, -1, {}, {}}), WEFT_INVALID_ARGUMENT, "axis_count is -1");
-  ExpectRefused(create({kSize, 4, {}, {}}), WEFT_INVALID_ARGUMENT, "axis_count is 4");
+  ExpectRefused(create({kSize, 7, {}, {}}), WEFT_INVALID_ARGUMENT, "axis_count is 7; 0 to 6");
   ExpectRefused(create({kSize, 1, {}, {1}}), WEFT_INVALID_ARGUMENT, "axis 0 is NULL");
   ExpectRefused(create({kSize, 1, {"data"}, {2}}), WEFT_INVALID_ARGUMENT, "size 2");
   EXPECT_EQ(mesh, nullptr);

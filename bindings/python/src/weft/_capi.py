@@ -147,7 +147,7 @@ class weft_shard_policy_t(Structure):
 
 
 # shard.h
-WEFT_MESH_AXES_MAX = 3
+WEFT_MESH_AXES_MAX = 6
 
 
 class weft_mesh_config_t(Structure):
