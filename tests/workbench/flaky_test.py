@@ -162,7 +162,7 @@ class Passes(unittest.TestCase):
             'add_test(a "/bin/sh" "-c" "exit 0" "--gtest_output=xml:/x.xml")\n'
             'set_tests_properties(a PROPERTIES ENVIRONMENT "A=1=2;B=3" TIMEOUT 7 SKIP_RETURN_CODE 77 LABELS "comm;speed" WORKING_DIRECTORY "/usr")\n'
             'add_test(b "/bin/true")\nset_tests_properties(b PROPERTIES RUN_SERIAL ON LABELS comm)\n'
-            'add_test(c "/bin/true")\nadd_test(gone "/nowhere/to/be/found")\nadd_test(not_asked_for "/bin/true")\n')
+            'add_test(c "/bin/true")\nadd_test(gone "/proc/none/to/be/found")\nadd_test(not_asked_for "/bin/true")\n')
         found = {one.name: one for one in flaky.programs("release", {"a", "b", "c", "gone"}, self.folder)}
         self.assertEqual({"a", "b", "c"}, set(found))
         a = found["a"]
