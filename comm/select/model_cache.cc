@@ -67,16 +67,13 @@ absl::Status CheckStored(const std::string& path, const StoredModel& stored, con
   return absl::OkStatus();
 }
 
-// Creates `folder` and those above it that are missing.
+// Creates `folder` and the one above it: $XDG_CACHE_HOME/weft or ~/.cache/weft. Nothing above these: a home that does not exist, as that of
+// a system's accounts, is none.
 absl::Status MakeFolders(const std::string& folder) {
-  for (size_t at = 1; at != std::string::npos;) {
-    at = folder.find('/', at + 1);
-    const std::string part = folder.substr(0, at);
-    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && at == std::string::npos) {
-      return SystemError(errno, StrCat("creating the folder ", part));
-    }
-  }
-  return absl::OkStatus();
+  (void)mkdir(folder.substr(0, folder.rfind('/')).c_str(),
+              0700);  // what stays missing is told below
+  if (mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return absl::OkStatus();
+  return SystemError(errno, StrCat("creating the folder ", folder));
 }
 
 absl::Status WriteAside(UniqueFd fd, const std::string& aside, const std::string& path,

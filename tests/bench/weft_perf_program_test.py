@@ -136,7 +136,7 @@ class WeftPerf(unittest.TestCase):
             path = os.path.join(folder, "out.json")
             for _ in range(2):
                 result = run(f"all_reduce -b 8 -e 64 -f 8 -n 2 -I 1 -J {path} --nprocs 2",
-                             WEFT_JOB_SECRET_FILE="/nowhere", HOME="/secret")
+                             WEFT_JOB_SECRET_FILE="/proc/none", HOME="/secret")
                 self.assertEqual(result.returncode, 0, result.stderr)
             self.assertEqual(sorted(os.listdir(folder)), ["out.json", "out.json.0"])
             with open(path, encoding="utf-8") as file:

@@ -51,7 +51,7 @@ class Options(LaunchedTest):
 
 class Dump(LaunchedTest):
     def test_bad_files_are_one_line_each(self):
-        for arguments, lines in (((), 1), (("/nonexistent.wfr",), 1), ((__file__, "/dev/null", "/proc"), 3),
+        for arguments, lines in (((), 1), (("/proc/none.wfr",), 1), ((__file__, "/dev/null", "/proc"), 3),
                                  (("--bogus", __file__), 1)):
             with self.subTest(arguments):
                 code, out, err = self.run_to_end("dump", *arguments)
@@ -497,7 +497,7 @@ class Schedule(LaunchedTest):
                                 (("show", "fast", "all_reduce", "2"), "fast"), (("show", "ring", "all_reduce", "2"), "in this order"),
                                 (("show", "direct", "all_reduce", "6", "--group", "6"), "two groups or more"),
                                 (("show", "direct", "all_reduce", "0"), "0 participants"), (("show", "direct", "gather", "2", "--root", "2"), "root 2"),
-                                (("show", "direct", "gather", "2", "--participant", "2"), "participant 2"), (("verify", "/nonexistent"), "nonexistent")):
+                                (("show", "direct", "gather", "2", "--participant", "2"), "participant 2"), (("verify", "/proc/none"), "/proc/none")):
             with self.subTest(arguments):
                 code, out, err = self.run_to_end("schedule", *arguments)
                 self.assertEqual((2, [], 1), (code, out, len(err)), err)
@@ -620,11 +620,11 @@ class Topology(LaunchedTest):
 
     def test_bad_command_lines(self):
         for arguments, word in (
-                ((), "subcommand"), (("show", "/nonexistent"), "opening /nonexistent"), (("dump", __file__), "no JSON object"),
+                ((), "subcommand"), (("show", "/proc/none"), "opening /proc/none"), (("dump", __file__), "no JSON object"),
                 (("show", "--ranks", "2"), "--bind"), (("show", "--bind", "socket"), "socket"),
                 (("show", "--bind", "core", "--ranks", "0"), "--ranks"),
                 (("svg", self.machine("two_cpus"), "--bind", "core", "--ranks", "3"), "3 ranks and 2 cores"),
-                (("diff",), "FROM"), (("diff", self.machine("two_cpus"), "/nonexistent"), "opening /nonexistent")):
+                (("diff",), "FROM"), (("diff", self.machine("two_cpus"), "/proc/none"), "opening /proc/none")):
             with self.subTest(arguments):
                 code, out, err = self.run_to_end("topology", *arguments)
                 self.assertEqual((2, [], 1), (code, out, len(err)), err)

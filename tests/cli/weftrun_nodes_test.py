@@ -267,7 +267,7 @@ class RestartsOnSeveralNodes(LaunchedTest):
         port = launched.free_port()
         runs = [self.launch("-n", 1, "--nnodes", 2, "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port,
                             "--max-restarts", 3, *program, environment=_INSECURE)
-                for node, program in enumerate((rank("signal.pause()"), ["/nonexistent/program"]))]
+                for node, program in enumerate((rank("signal.pause()"), ["/proc/none/program"]))]
         self.assertEqual(127, runs[1].finish()[0])
         exit_code, _, err = runs[0].finish()
         self.assertEqual(1, exit_code, err)

@@ -212,7 +212,7 @@ class Binding(LaunchedTest):
                 (1, "socket", clean_environment, 2, "ranks cannot be bound to \"socket\", but to core, l3, numa or package, or none"),
                 (1, "l3", lambda: self.machine([first]), 2, "the topology has no L3 cache"),
                 (1, "core", lambda: self.machine([8191]), 2, "no core has a CPU that this process may use"),
-                (1, "core", lambda: from_file("/nonexistent"), 1, "WEFT_TOPOLOGY_FILE: opening /nonexistent"),
+                (1, "core", lambda: from_file("/proc/none"), 1, "WEFT_TOPOLOGY_FILE: opening /proc/none"),
                 (1, "core", lambda: from_file("/dev/null"), 1, "no JSON object")):
             with self.subTest(words):
                 got, out, err = self.run_to_end("-n", ranks, "--bind", kind, "true", environment=environment())
@@ -534,7 +534,7 @@ class BadInput(LaunchedTest):
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(folder, "script")
             with open(script, "w", encoding="ascii") as file:
-                file.write("#!/nonexistent/interpreter\n")
+                file.write("#!/proc/none/interpreter\n")
             os.chmod(script, 0o755)
             for arguments, expected, part in (
                     ((), 2, "-n is missing"),
@@ -558,8 +558,8 @@ class BadInput(LaunchedTest):
                     (("-n", 2, *several, "--max-restarts", -1, "true"), 2, "--max-restarts: Value -1 not in range 0 to"),
                     (("-n", 2, "--master-port", 70000, "true"), 2, "70000"),
                     (("-n", 2, "--max-restarts", -1, "true"), 2, "--max-restarts: Value -1 not in range 0 to"),
-                    (("-n", 2, "--log-dir", "/nonexistent/a/b", "true"), 1, "/nonexistent/a/b"),
-                    (("-n", 2, "/nonexistent/program"), 127, "/nonexistent/program"),
+                    (("-n", 2, "--log-dir", "/proc/none/a/b", "true"), 1, "/proc/none/a/b"),
+                    (("-n", 2, "/proc/none/program"), 127, "/proc/none/program"),
                     (("-n", 2, "no-such-program-anywhere"), 127, "PATH"),
                     (("-n", 2, folder), 126, "it is a directory, not a program"),
                     (("-n", 2, os.path.basename(folder)), 127, "no such program in PATH; the one here is a directory"),

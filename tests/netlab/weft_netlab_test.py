@@ -141,9 +141,9 @@ print(peer[0], stream.recv(100).decode(), socket.gethostname(), daemon.wait())
     def test_its_exit_code_is_the_command_s(self):
         self.assertEqual(9, self.run_on("--", "sh", "-c", "exit 9").returncode)
         self.assertEqual(128 + 15, self.run_on("--", "sh", "-c", "kill -15 $$").returncode)
-        done = self.run_on("--", "/nonexistent/program")
+        done = self.run_on("--", "/proc/none/program")
         self.assertEqual(127, done.returncode)
-        self.assertIn("cannot run /nonexistent/program", done.stderr)
+        self.assertIn("cannot run /proc/none/program", done.stderr)
 
     def test_bad_command_lines(self):
         for arguments in ((), ("nothing",), ("run",), ("run", "--nodes", "2"), ("up", "--", "true"), ("up", "--nodes", "two"),

@@ -315,6 +315,9 @@ class Building(TorchRanksTest):
         (self.folder / "file").touch()
         with unittest.mock.patch.dict(os.environ, XDG_CACHE_HOME=str(self.folder / "file")):
             self.assertIn("Not a directory", self.build(expect=1, CXX=self.compiler(self.made)))
+        with unittest.mock.patch.dict(os.environ, XDG_CACHE_HOME=str(self.folder / "no_home" / ".cache")):
+            self.assertIn("No such file", self.build(expect=1, CXX=self.compiler(self.made)))
+        self.assertFalse((self.folder / "no_home").exists())
         self.assertEqual([], list(self.place.parent.iterdir()))
 
     def test_a_file_that_cannot_be_used_is_said_once_and_made_anew(self):

@@ -77,8 +77,8 @@ class StrategiesProgramTest(unittest.TestCase):
         self.assertEqual({"runs", "text"}, set(os.listdir(self.directory.name)))
 
     def test_a_directory_for_optimizer_state_that_is_not_there_is_named(self):
-        with self.assertRaisesRegex(AssertionError, "/nowhere/at/all"):
-            train(self.directory.name, "zero1", "--offload", "/nowhere/at/all")
+        with self.assertRaisesRegex(AssertionError, "/proc/none/at/all"):
+            train(self.directory.name, "zero1", "--offload", "/proc/none/at/all")
 
     def test_the_plan_comes_before_the_first_step(self):
         output, _ = train(self.directory.name, "full-shard")

@@ -72,7 +72,7 @@ class Jobs(unittest.TestCase):
             self.job.ask("stay", 1)
 
     def test_a_launcher_that_is_not_there_is_a_failure(self):
-        job = Job("none/default", ["/no/such/launcher"], dict(os.environ), 2, pathlib.Path(self._folder.name, "none"))
+        job = Job("none/default", ["/proc/none/launcher"], dict(os.environ), 2, pathlib.Path(self._folder.name, "none"))
         with self.assertRaisesRegex(JobFailed, "none/default"):
             job.start(10)
         job.end()

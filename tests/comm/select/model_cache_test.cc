@@ -165,6 +165,19 @@ TEST_F(ModelCacheTest, FolderAndFileAreTheOwnersOnly) {
   EXPECT_EQ(info.st_mode & 0077, 0u);
 }
 
+// /nonexistent is what the passwd file says of accounts that have no home; made by root, it would be one.
+TEST_F(ModelCacheTest, AHomeThatDoesNotExistIsNotMade) {
+  const std::string home = folder_ + "/home";
+  fs::create_directories(folder_);
+  const absl::Status written = WriteModelFile(home + "/.cache/weft", host_, {});
+  EXPECT_EQ(ResultOf(written), WEFT_SYSTEM_ERROR);
+  EXPECT_NE(written.message().find(home + "/.cache/weft: No such file"), std::string::npos)
+      << written;
+  EXPECT_FALSE(fs::exists(home));
+  fs::create_directory(home);
+  EXPECT_TRUE(WriteModelFile(home + "/.cache/weft", host_, {}).ok());
+}
+
 TEST_F(ModelCacheTest, WhatOthersMayWriteIsNotBelieved) {
   Write();
   for (const mode_t mode : {0620, 0602, 0666}) {
