@@ -48,9 +48,25 @@ function(weft_test_is_shared result sources)
   endif()
 endfunction()
 
+# For whoever asks for a test by its name: a target that builds the program that it shares, and tests/NAME, which runs its cases.
+function(weft_program_of_name name shared source)
+  set(script ${CMAKE_CURRENT_BINARY_DIR}/${name}.sh)
+  set(path ${CMAKE_BINARY_DIR}/tests/${name})
+  file(CONFIGURE OUTPUT ${script} CONTENT "#!/bin/sh\nexec ${CMAKE_BINARY_DIR}/tests/${shared} --of=${source} \"$@\"\n")
+  file(CHMOD ${script} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+  # A program of its own that an earlier build left there would be run for the new one.
+  if(EXISTS ${path})
+    file(READ ${path} begin LIMIT 2)
+    if(NOT begin STREQUAL "#!")
+      file(REMOVE ${path})
+    endif()
+  endif()
+  add_custom_command(OUTPUT ${path} COMMAND ${CMAKE_COMMAND} -E copy ${script} ${path} DEPENDS ${script} VERBATIM)
+  add_custom_target(${name} DEPENDS ${path} ${shared})
+endfunction()
+
 # Adds a test's source to the program that it shares, which is made for the first one of a folder, and sets `program` to its name. It has a
-# second one for those that see the library alone (weft): it and the layers' own libraries are never in one program. For whoever asks for
-# the test by its name, there is a target that builds the program, and tests/NAME, which runs it.
+# second one for those that see the library alone (weft): it and the layers' own libraries are never in one program.
 function(weft_share_program name source libs)
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
   string(REPLACE "/" "_" shared ${folder}_tests)
@@ -64,10 +80,7 @@ function(weft_share_program name source libs)
   endif()
   target_sources(${shared} PRIVATE ${source})
   target_link_libraries(${shared} PRIVATE ${libs})
-  add_custom_target(${name} DEPENDS ${shared})
-  file(WRITE ${CMAKE_BINARY_DIR}/tests/${name}.new "#!/bin/sh\nexec ${CMAKE_BINARY_DIR}/tests/${shared} --of=${source} \"$@\"\n")
-  file(CHMOD ${CMAKE_BINARY_DIR}/tests/${name}.new PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-  file(RENAME ${CMAKE_BINARY_DIR}/tests/${name}.new ${CMAKE_BINARY_DIR}/tests/${name})
+  weft_program_of_name(${name} ${shared} ${source})
   set(program ${shared} PARENT_SCOPE)
 endfunction()
 

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "tests/base/machine_of_files.h"
 
-namespace weft {
+namespace weft::cgroup_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -146,4 +146,4 @@ TEST_F(CgroupTest, OomKillsThatCannotBeReadAreNone) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::cgroup_test

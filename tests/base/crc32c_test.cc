@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 
-namespace weft {
+namespace weft::crc32c_test {
 namespace {
 
 // RFC 3720, appendix B.4.
@@ -46,4 +46,4 @@ TEST(Crc32c, TheInstructionAgreesWithTheTableAtAnyLengthAndPlaceAndInPieces) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::crc32c_test

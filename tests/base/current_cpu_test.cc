@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-namespace weft::test {
+namespace weft::test::current_cpu_test {
 namespace {
 
 // On each CPU that this process may use, where the system says it at all.
@@ -24,4 +24,4 @@ TEST(CurrentCpu, IsTheOneThatTheThreadWasSentTo) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::current_cpu_test

@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::file_test {
 namespace {
 
 TEST(WriteAndClose, WritesEveryByte) {
@@ -45,4 +45,4 @@ TEST(WriteAndClose, SaysThatTheDeviceIsFull) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::file_test

@@ -25,7 +25,7 @@
 #include "tests/support/in_child.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::files_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -407,4 +407,4 @@ TEST(ParentDirectory, IsWhatStandsBeforeTheLastName) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::files_test

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "gtest/gtest.h"
 
-namespace weft::test {
+namespace weft::test::hidden_thread_test {
 namespace {
 
 constexpr int kLowestNice = 19;
@@ -47,4 +47,4 @@ TEST(HiddenThread, LowIsRelativeToItsStarter) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::hidden_thread_test

@@ -12,7 +12,7 @@
 #include "tests/base/machine_of_files.h"
 #include "tests/support/leak_check.h"
 
-namespace weft {
+namespace weft::host_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -149,4 +149,4 @@ TEST_F(HostTest, AFileThatIsAPipeOrAFolderIsNotWaitedFor) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::host_test

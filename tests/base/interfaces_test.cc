@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-namespace weft {
+namespace weft::interfaces_test {
 namespace {
 
 const std::vector<NetworkInterface> kPresent = {
@@ -104,4 +104,4 @@ TEST(Interfaces, ThoseOfThisMachineHaveNamesAndAddresses) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::interfaces_test

@@ -8,7 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "base/sha256.h"
 
-namespace weft::test {
+namespace weft::test::keyed_hash_test {
 namespace {
 
 std::string Hex(const std::string& bytes) {
@@ -68,4 +68,4 @@ TEST(DeriveKey, MatchesTheVectorsOfRfc5869) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::keyed_hash_test

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft {
+namespace weft::log_test {
 namespace {
 
 struct Sink {
@@ -73,4 +73,4 @@ TEST(Log, ReplacingACallbackWaitsUntilItHasReturned) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::log_test

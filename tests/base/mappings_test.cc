@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-namespace weft::test {
+namespace weft::test::mappings_test {
 namespace {
 
 constexpr std::string_view kMaps =
@@ -92,4 +92,4 @@ TEST(Mappings, OfThisProcess) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::mappings_test

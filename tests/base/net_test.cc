@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/wait.h"
 
-namespace weft {
+namespace weft::net_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -236,4 +236,4 @@ TEST(ResolveHost, KnowsNumbersAndNamesAndReportsTheRest) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::net_test

@@ -9,7 +9,7 @@
 
 #include "base/quantity.h"
 
-namespace weft {
+namespace weft::options_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -119,4 +119,4 @@ TEST(Options, TheTableHasTheDefaultsOfTheStruct) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::options_test

@@ -20,7 +20,7 @@
 #include "tests/support/forked_ranks.h"
 #include "tests/support/refused_calls.h"
 
-namespace weft {
+namespace weft::pages_limits_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -140,4 +140,4 @@ TEST(PagesLimits, CallsThatAreRefusedAreNamed) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::pages_limits_test

@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "tests/support/leak_check.h"
 
-namespace weft {
+namespace weft::pages_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -110,4 +110,4 @@ TEST(FormatBytes, PicksAUnit) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::pages_test

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft {
+namespace weft::per_thread_test {
 namespace {
 
 std::atomic<int> live_objects{0};
@@ -100,4 +100,4 @@ TEST(PerThread, FreesWhatDestructorsMakeToo) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::per_thread_test

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/wait.h"
 
-namespace weft::test {
+namespace weft::test::poll_set_test {
 namespace {
 
 constexpr int64_t kLongNs = 20'000'000'000;
@@ -158,4 +158,4 @@ TEST(ClosedPollSet, HasNoDescriptors) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::poll_set_test

@@ -12,7 +12,7 @@
 #include "base/wait.h"
 #include "tests/support/real_cgroup.h"
 
-namespace weft {
+namespace weft::proc_test {
 namespace {
 
 // A child that ends as told once `go` is closed.
@@ -158,4 +158,4 @@ TEST(Proc, AnEndForWantOfMemoryIsToldFromOtherKills) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::proc_test

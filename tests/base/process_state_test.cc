@@ -17,7 +17,7 @@
 #include "tests/base/machine_of_files.h"
 #include "tests/support/real_cgroup.h"
 
-namespace weft {
+namespace weft::process_state_test {
 namespace {
 
 class ProcessStateTest : public MachineOfFiles {
@@ -169,4 +169,4 @@ TEST(PeerProcess, IsFrozenWithItsGroup) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::process_state_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft {
+namespace weft::text_test {
 namespace {
 
 TEST(CopyText, FillsUpWithZeros) {
@@ -33,4 +33,4 @@ TEST(StrCat, TakesStandardAndOtherTexts) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::text_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft {
+namespace weft::wait_test {
 namespace {
 
 // The last probe before a sleep may take what is waited for: it must not be asked again.
@@ -28,4 +28,4 @@ TEST(ProbeBriefly, EndsAsSoonAsItIsReadyOrOutOfProbes) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::wait_test

@@ -6,7 +6,7 @@
 
 #include "tests/support/leak_check.h"
 
-namespace weft {
+namespace weft::wire_test {
 namespace {
 
 TEST(Wire, ReadsWhatWasWritten) {
@@ -88,4 +88,4 @@ TEST(Wire, SurvivesRandomBytes) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::wire_test

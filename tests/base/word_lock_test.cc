@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft::test {
+namespace weft::test::word_lock_test {
 namespace {
 
 constexpr WaitPolicy kSleepAtOnce{.spins = 0, .yields = 0};
@@ -84,4 +84,4 @@ TEST(WordLock, IsTakenIfItIsFreeWhetherNeededOrNot) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::word_lock_test

@@ -7,7 +7,7 @@
 
 #include "weft/collective.h"
 
-namespace weft::perf {
+namespace weft::perf::job_test {
 namespace {
 
 constexpr size_t kBytes = 3000;
@@ -230,4 +230,4 @@ TEST(Job, ACorruptContributionShowsAfterTheLibraryReducedIt) {
 }
 
 }  // namespace
-}  // namespace weft::perf
+}  // namespace weft::perf::job_test

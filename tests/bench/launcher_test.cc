@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace weft::perf {
+namespace weft::perf::launcher_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -101,4 +101,4 @@ TEST(Launcher, LeastBandwidthIsOff) {
 }
 
 }  // namespace
-}  // namespace weft::perf
+}  // namespace weft::perf::launcher_test

@@ -10,7 +10,7 @@
 #include "bench/weft_perf/traffic.h"
 #include "bench/weft_perf/values.h"
 
-namespace weft::perf {
+namespace weft::perf::operation_test {
 namespace {
 
 Extent Of(const char* name, size_t bytes, size_t element_size, int ranks) {
@@ -234,4 +234,4 @@ TEST(Element, FloatsRoundToNearestEven) {
 }
 
 }  // namespace
-}  // namespace weft::perf
+}  // namespace weft::perf::operation_test

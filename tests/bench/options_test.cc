@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace weft::perf {
+namespace weft::perf::options_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -284,4 +284,4 @@ TEST(Options, HelpNamesEveryOptionAndEndsWell) {
 }
 
 }  // namespace
-}  // namespace weft::perf
+}  // namespace weft::perf::options_test

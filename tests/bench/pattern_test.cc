@@ -11,7 +11,7 @@
 
 #include "bench/weft_perf/operation.h"
 
-namespace weft::perf {
+namespace weft::perf::pattern_test {
 namespace {
 
 double Decode(uint64_t bits, const ElementType& type) {
@@ -262,4 +262,4 @@ TEST(Pattern, ChangedCanariesAreCounted) {
 }
 
 }  // namespace
-}  // namespace weft::perf
+}  // namespace weft::perf::pattern_test

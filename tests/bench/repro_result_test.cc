@@ -6,7 +6,7 @@
 
 #include "bench/weft_perf/repro.h"
 
-namespace weft::perf {
+namespace weft::perf::repro_result_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -176,4 +176,4 @@ TEST(ReproSummary, SkippedAlgorithmsAreCountedWithTheFirstReason) {
 }
 
 }  // namespace
-}  // namespace weft::perf
+}  // namespace weft::perf::repro_result_test

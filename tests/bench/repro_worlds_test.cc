@@ -3,7 +3,7 @@
 
 #include "bench/weft_perf/repro.h"
 
-namespace weft::perf {
+namespace weft::perf::repro_worlds_test {
 namespace {
 
 std::string Names(const std::vector<ReproWorld>& worlds) {
@@ -71,4 +71,4 @@ TEST(ReproWorlds, EveryCpuHasPlainInstructions) {
 }
 
 }  // namespace
-}  // namespace weft::perf
+}  // namespace weft::perf::repro_worlds_test

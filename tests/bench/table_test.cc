@@ -9,7 +9,7 @@
 #include "bench/weft_perf/machine.h"
 #include "bench/weft_perf/report.h"
 
-namespace weft::perf {
+namespace weft::perf::table_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -233,4 +233,4 @@ TEST(Json, AnExistingReportIsNotOverwritten) {
 }
 
 }  // namespace
-}  // namespace weft::perf
+}  // namespace weft::perf::table_test

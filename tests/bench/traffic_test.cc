@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace weft::perf {
+namespace weft::perf::traffic_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -182,4 +182,4 @@ TEST(Traffic, AMatrixMustFitTheRun) {
 }
 
 }  // namespace
-}  // namespace weft::perf
+}  // namespace weft::perf::traffic_test

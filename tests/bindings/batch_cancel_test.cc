@@ -11,7 +11,7 @@
 #include "tests/bindings/batch_groups.h"
 #include "tests/bindings/local_threads.h"
 
-namespace weft::test {
+namespace weft::test::batch_cancel_test {
 namespace {
 
 using testing::HasSubstr;
@@ -184,4 +184,4 @@ TEST_F(BatchCancel, AfterAGroupWasDestroyedInside) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::batch_cancel_test

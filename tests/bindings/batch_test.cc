@@ -11,7 +11,7 @@
 #include "tests/bindings/batch_groups.h"
 #include "tests/bindings/local_threads.h"
 
-namespace weft::test {
+namespace weft::test::batch_test {
 namespace {
 
 constexpr size_t kLarge = 300'007;  // more than a slot: it takes several steps of both ranks
@@ -227,4 +227,4 @@ TEST_F(Batch, MayBeginAgainInACallbackOfItsEnd) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::batch_test

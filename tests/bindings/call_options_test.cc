@@ -12,7 +12,7 @@
 
 #include "local_threads.h"
 
-namespace weft::test {
+namespace weft::test::call_options_test {
 namespace {
 
 constexpr size_t kLine = 3;
@@ -237,4 +237,4 @@ TEST(CallOptions, MessagesTakeTheirOwnWireTypeAndAnyNumerics) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::call_options_test

@@ -11,7 +11,7 @@
 
 #include "tests/bindings/local_threads.h"
 
-namespace weft::test {
+namespace weft::test::callback_store_test {
 namespace {
 
 using testing::HasSubstr;
@@ -254,4 +254,4 @@ TEST(CallbackStore, ARankThatDoesNotComeIsATimeoutThatNamesIt) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::callback_store_test

@@ -10,7 +10,7 @@
 #include "tests/bindings/checkpoint_model.h"
 #include "tests/bindings/interrupt_check.h"
 
-namespace weft::test {
+namespace weft::test::checkpoint_interrupt_test {
 namespace {
 
 class CheckpointInterrupts : public CheckpointFolder {
@@ -72,4 +72,4 @@ TEST_F(CheckpointInterrupts, EndASaveAndRankOneIsTold) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::checkpoint_interrupt_test

@@ -17,7 +17,7 @@
 #include "tests/bindings/local_threads.h"
 #include "tests/support/forked_ranks.h"
 
-namespace weft::test {
+namespace weft::test::checkpoint_loss_test {
 namespace {
 
 constexpr int kSize = 3;
@@ -104,4 +104,4 @@ TEST(CheckpointLoss, ASaveIsNotWaitedForWhenARankIsLost) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::checkpoint_loss_test

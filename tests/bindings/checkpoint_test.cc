@@ -9,7 +9,7 @@
 #include "tests/bindings/checkpoint_model.h"
 #include "tests/bindings/local_threads.h"
 
-namespace weft::test {
+namespace weft::test::checkpoint_test {
 namespace {
 
 using testing::HasSubstr;
@@ -173,4 +173,4 @@ TEST_F(CheckpointInterface, ADirectoryWithoutAParentFailsTheSaveOfAllRanks) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::checkpoint_test

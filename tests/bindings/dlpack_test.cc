@@ -16,7 +16,7 @@ struct DLManagedTensorVersioned {
   unsigned char bytes[80];
 };
 
-namespace weft::test {
+namespace weft::test::dlpack_test {
 namespace {
 
 template <typename T>
@@ -168,4 +168,4 @@ TEST(Dlpack, AnEmptyTensorHasNoBytes) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::dlpack_test

@@ -12,7 +12,7 @@
 
 #include "tests/bindings/local_threads.h"
 
-namespace weft::test {
+namespace weft::test::from_ranks_test {
 namespace {
 
 class FromRanks : public testing::TestWithParam<int> {
@@ -93,4 +93,4 @@ TEST_P(FromRanks, AShorterListIsAnotherList) {
 INSTANTIATE_TEST_SUITE_P(RankSet, FromRanks, testing::Values(1, 2, 3, 4, 5, 7, 8));
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::from_ranks_test

@@ -8,7 +8,7 @@
 
 #include "tests/bindings/local_threads.h"
 
-namespace weft::test {
+namespace weft::test::group_sequence_test {
 namespace {
 
 uint64_t SequenceOf(weft_group_t group) {
@@ -111,4 +111,4 @@ TEST_F(GroupSequence, IsTheSameOnAllRanksThatHaveSplit) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::group_sequence_test

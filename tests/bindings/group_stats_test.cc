@@ -12,7 +12,7 @@
 
 #include "tests/bindings/local_threads.h"
 
-namespace weft::test {
+namespace weft::test::group_stats_test {
 namespace {
 
 weft_group_stats_t StatsOf(weft_group_t group) {
@@ -165,4 +165,4 @@ TEST_F(GroupStats, AShorterStructGetsItsPart) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::group_stats_test

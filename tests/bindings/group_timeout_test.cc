@@ -10,7 +10,7 @@
 
 #include "tests/bindings/local_threads.h"
 
-namespace weft::test {
+namespace weft::test::group_timeout_test {
 namespace {
 
 using testing::HasSubstr;
@@ -138,4 +138,4 @@ TEST_F(GroupTimeout, IsInheritedByLaterPartsOnly) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::group_timeout_test

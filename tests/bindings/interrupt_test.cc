@@ -14,7 +14,7 @@
 #include "tests/bindings/interrupt_check.h"
 #include "tests/bindings/shard_calls.h"
 
-namespace weft::test {
+namespace weft::test::interrupt_test {
 namespace {
 
 class Interrupts : public testing::TestWithParam<int> {
@@ -245,4 +245,4 @@ TEST(Interrupt, IsOfOneThread) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::interrupt_test

@@ -12,7 +12,7 @@
 #include "local_threads.h"
 #include "tests/bindings/shard_calls.h"
 
-namespace weft::test {
+namespace weft::test::mem_retain_test {
 namespace {
 
 weft_mem_info_t Query(const void* pointer) {
@@ -166,4 +166,4 @@ TEST(Devices, AreRefusedBeforeAnythingIsMade) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::mem_retain_test

@@ -12,7 +12,7 @@
 #include "tests/bindings/context_owner.h"
 #include "tests/bindings/shard_calls.h"
 
-namespace weft::test {
+namespace weft::test::param_groups_test {
 namespace {
 
 using Group = weft_shard_param_group_t;
@@ -348,4 +348,4 @@ TEST(ShardMuon, MultipliesWithTheCallersProduct) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::param_groups_test

@@ -9,7 +9,7 @@
 
 #include "weft/weft.h"
 
-namespace weft::test {
+namespace weft::test::point_to_point_test {
 namespace {
 
 class PointToPoint : public testing::Test {
@@ -118,4 +118,4 @@ TEST_F(PointToPoint, ACallsDeadlineIsItsOwn) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::point_to_point_test

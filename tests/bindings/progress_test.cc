@@ -11,7 +11,7 @@
 #include "tests/bindings/local_threads.h"
 #include "tests/bindings/polling.h"
 
-namespace weft::test {
+namespace weft::test::progress_test {
 namespace {
 
 class Progress : public testing::Test {
@@ -231,4 +231,4 @@ TEST(ProgressDescriptor, AChildsGroupsHaveAThreadOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::progress_test

@@ -12,7 +12,7 @@
 #include "tests/bindings/local_threads.h"
 #include "tests/bindings/shard_calls.h"
 
-namespace weft::test {
+namespace weft::test::reconfigure_test {
 namespace {
 
 class ReconfiguredHandle : public testing::TestWithParam<int> {
@@ -274,4 +274,4 @@ TEST(ReconfiguredWrapper, SaysWhetherTheRankIsListed) {
 INSTANTIATE_TEST_SUITE_P(RankSet, ReconfiguredHandle, testing::Values(1, 2, 3, 4, 5, 7, 8));
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::reconfigure_test

@@ -7,7 +7,7 @@
 
 #include "tests/bindings/local_threads.h"
 
-namespace weft::test {
+namespace weft::test::release_user_test {
 namespace {
 
 struct Given {
@@ -115,4 +115,4 @@ TEST(ReleaseUser, OfAStore) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::release_user_test

@@ -7,7 +7,7 @@
 
 #include "tests/bindings/local_threads.h"
 
-namespace weft::test {
+namespace weft::test::set_allocator_test {
 namespace {
 
 // One test, as the choice is the process's.
@@ -32,4 +32,4 @@ TEST(SetAllocator, MayBeChangedUntilTheFirstGroup) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::set_allocator_test

@@ -12,7 +12,7 @@
 #include "tests/bindings/local_threads.h"
 #include "tests/bindings/shard_calls.h"
 
-namespace weft::test {
+namespace weft::test::shard_error_test {
 namespace {
 
 using testing::StartsWith;
@@ -196,4 +196,4 @@ TEST(ShardError, NamesTheUnitThatCouldNotBeGathered) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::shard_error_test

@@ -7,7 +7,7 @@
 #include "tests/bindings/local_threads.h"
 #include "tests/bindings/shard_calls.h"
 
-namespace weft::test {
+namespace weft::test::shard_global_test {
 namespace {
 
 using testing::AllOf;
@@ -118,4 +118,4 @@ TEST_F(ShardGlobal, IsAsItWasAfterAnError) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::shard_global_test

@@ -10,7 +10,7 @@
 #include "tests/bindings/local_threads.h"
 #include "tests/bindings/shard_calls.h"
 
-namespace weft::test {
+namespace weft::test::shard_info_test {
 namespace {
 
 using testing::HasSubstr;
@@ -316,4 +316,4 @@ TEST(ShardInfo, MayBeAskedForOnAnyThreadDuringSteps) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::shard_info_test

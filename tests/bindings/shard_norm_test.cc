@@ -13,7 +13,7 @@
 #include "local_threads.h"
 #include "tests/bindings/shard_calls.h"
 
-namespace weft::test {
+namespace weft::test::shard_norm_test {
 namespace {
 
 constexpr double kRate = 0x1p-5;
@@ -315,4 +315,4 @@ INSTANTIATE_TEST_SUITE_P(Presets, ShardNorm,
                                          WEFT_SHARD_GRAD_OP, WEFT_SHARD_FULL_SHARD));
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::shard_norm_test

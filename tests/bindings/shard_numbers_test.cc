@@ -8,7 +8,7 @@
 #include "local_threads.h"
 #include "tests/bindings/shard_calls.h"
 
-namespace weft::test {
+namespace weft::test::shard_numbers_test {
 namespace {
 
 // One param of one element under AdamW.
@@ -131,4 +131,4 @@ TEST(ShardNumbers, APrefetchOfZeroIsMeantOrOne) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::shard_numbers_test

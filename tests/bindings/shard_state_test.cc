@@ -13,7 +13,7 @@
 #include "tests/bindings/local_threads.h"
 #include "tests/bindings/shard_calls.h"
 
-namespace weft::test {
+namespace weft::test::shard_state_test {
 namespace {
 
 using testing::HasSubstr;
@@ -323,4 +323,4 @@ TEST(ShardState, IsSavedByARankThatHasFailed) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::shard_state_test

@@ -10,7 +10,7 @@
 #include "local_threads.h"
 #include "tests/bindings/shard_calls.h"
 
-namespace weft::test {
+namespace weft::test::shard_views_test {
 namespace {
 
 using testing::HasSubstr;
@@ -238,4 +238,4 @@ TEST(ShardViews, OfAnUnshardAreWhereTheCallerSays) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::shard_views_test

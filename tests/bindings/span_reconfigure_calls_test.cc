@@ -14,7 +14,7 @@
 #include "tests/support/forked_ranks.h"
 #include "tests/support/shared_value.h"
 
-namespace weft::test {
+namespace weft::test::span_reconfigure_calls_test {
 namespace {
 
 constexpr int64_t kTimeoutNs = 30'000'000'000;
@@ -103,4 +103,4 @@ TEST(SpanReconfigureCalls, TheHandleIsThatOfTheRanksThatLive) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::span_reconfigure_calls_test

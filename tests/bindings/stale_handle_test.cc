@@ -11,7 +11,7 @@
 #include "bindings/c/handle_pool.h"
 #include "tests/bindings/shard_calls.h"
 
-namespace weft {
+namespace weft::stale_handle_test {
 namespace {
 
 void ExpectStale(weft_result_t result, const char* kind) {
@@ -130,4 +130,4 @@ TEST(HandlePool, TakesMemoryAgainOldestFirstAndOnlyAfterManyOthers) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::stale_handle_test

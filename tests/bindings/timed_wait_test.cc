@@ -8,7 +8,7 @@
 
 #include "tests/bindings/local_threads.h"
 
-namespace weft::test {
+namespace weft::test::timed_wait_test {
 namespace {
 
 TEST(TimedWait, GivesUpWhileItSpins) {
@@ -28,4 +28,4 @@ TEST(TimedWait, GivesUpWhileItSpins) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::timed_wait_test

@@ -5,7 +5,7 @@
 
 #include "tests/bindings/local_threads.h"
 
-namespace weft::test {
+namespace weft::test::unique_id_test {
 namespace {
 
 using testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST(UniqueId, ARankThatDoesNotComeIsATimeoutThatNamesIt) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::unique_id_test

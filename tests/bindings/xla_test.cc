@@ -13,7 +13,7 @@
 #include "tests/bindings/local_threads.h"
 #include "tests/bindings/xla_frames.h"
 
-namespace weft::test {
+namespace weft::test::xla_test {
 namespace {
 
 using testing::ElementsAre;
@@ -316,4 +316,4 @@ TEST_F(XlaFailures, ARefusedCallLeavesTheGroupAsItWas) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::xla_test

@@ -11,7 +11,7 @@
 #include "tests/comm/rendezvous/served_store.h"
 #include "tests/comm/rendezvous/store_calls.h"
 
-namespace weft::test {
+namespace weft::test::elastic_ranks_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -165,4 +165,4 @@ TEST_F(ElasticRanksTest, TheEndIsToldOnceOfEachRank) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::elastic_ranks_test

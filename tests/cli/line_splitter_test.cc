@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft {
+namespace weft::line_splitter_test {
 namespace {
 
 std::vector<std::string> Split(const std::vector<std::string>& pieces) {
@@ -80,4 +80,4 @@ TEST(LineSplitter, LosesNothingHoweverTheBytesArrive) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::line_splitter_test

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/fuzz/checkpoint_case.h"
 
-namespace weft::test {
+namespace weft::test::checkpoint_fuzz_test {
 namespace {
 
 // The whole checkpoint but for one file, in which `from` becomes `to`.
@@ -82,4 +82,4 @@ TEST(CheckpointFuzz, EntriesShorterThanTheirNamesAreRefused) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::checkpoint_fuzz_test

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "tests/shard/ranks.h"
 
-namespace weft {
+namespace weft::agreement_test {
 namespace {
 
 using testing::ElementsAre;
@@ -179,4 +179,4 @@ TEST(Agreement, ListsRanks) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::agreement_test

@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::answering_mutex_test {
 namespace {
 
 TEST(AnsweringMutex, AnswersAtOnceIfNobodyHoldsIt) {
@@ -64,4 +64,4 @@ TEST(AnsweringMutex, NoQuestionOfAnyThreadIsLost) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::answering_mutex_test

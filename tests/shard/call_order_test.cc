@@ -16,7 +16,7 @@
 #include "tests/shard/small_model.h"
 #include "tests/support/case_sample.h"
 
-namespace weft {
+namespace weft::call_order_test {
 namespace {
 
 using testing::HasSubstr;
@@ -377,4 +377,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::call_order_test

@@ -16,7 +16,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/trained_model.h"
 
-namespace weft {
+namespace weft::caller_memory_test {
 namespace {
 
 using testing::HasSubstr;
@@ -340,4 +340,4 @@ TEST(CallerMemory, MissingForALargerPoolIsAgreedOn) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::caller_memory_test

@@ -12,7 +12,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::checks_test {
 namespace {
 
 using testing::HasSubstr;
@@ -233,4 +233,4 @@ TEST(Report, IsRefusedInTheMiddleOfAStep) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::checks_test

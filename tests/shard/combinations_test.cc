@@ -12,7 +12,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::combinations_test {
 namespace {
 
 constexpr int kEmbed = 0;
@@ -325,4 +325,4 @@ TEST(Combinations, UnshardOfAUnitWithATiedParamIsReplayed) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::combinations_test

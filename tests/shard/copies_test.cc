@@ -9,7 +9,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::copies_test {
 namespace {
 
 using testing::HasSubstr;
@@ -319,4 +319,4 @@ TEST(Load, NamesTheRankWithOtherValues) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::copies_test

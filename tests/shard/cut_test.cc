@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::cut_test {
 namespace {
 
 using Cuts = std::vector<size_t>;
@@ -117,4 +117,4 @@ TEST(AddRowBoundaries, AddsNothingWhereNothingFits) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::cut_test

@@ -16,7 +16,7 @@
 #include "tests/shard/small_model.h"
 #include "tests/shard/stable_views.h"
 
-namespace weft {
+namespace weft::destination_test {
 namespace {
 
 using Kind = Event::Kind;
@@ -319,4 +319,4 @@ TEST(Destination, OfRandomRanksAndUnitsChangesNothing) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::destination_test

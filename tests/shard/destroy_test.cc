@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "tests/shard/ranks.h"
 
-namespace weft {
+namespace weft::destroy_test {
 namespace {
 
 using testing::HasSubstr;
@@ -230,4 +230,4 @@ TEST(DestroyBetweenSteps, LeavesTheGroupAlone) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::destroy_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "shard/layout/placement.h"
 
-namespace weft {
+namespace weft::estimate_test {
 namespace {
 
 // `value` as a paper's table has it: "31.4".
@@ -344,4 +344,4 @@ TEST(Estimate, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::estimate_test

@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::exact_sum_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -198,4 +198,4 @@ TEST(ExactSum, AcceptsAnyWords) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::exact_sum_test

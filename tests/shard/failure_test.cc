@@ -11,7 +11,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::failure_test {
 namespace {
 
 using testing::HasSubstr;
@@ -343,4 +343,4 @@ TEST(StepBegin, ReportsAGroupThatFailedMeanwhile) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::failure_test

@@ -10,7 +10,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::finalize_test {
 namespace {
 
 using testing::HasSubstr;
@@ -265,4 +265,4 @@ TEST(Finalize, NamesTheRankWhoseMeshHasOtherAxes) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::finalize_test

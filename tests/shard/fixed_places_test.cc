@@ -13,7 +13,7 @@
 #include "shard/step/schedule.h"
 #include "shard/step/unit_tracker.h"
 
-namespace weft {
+namespace weft::fixed_places_test {
 namespace {
 
 using Kind = Event::Kind;
@@ -244,4 +244,4 @@ TEST(FixedPlaces, FitInTheBudget) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::fixed_places_test

@@ -15,7 +15,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::frozen_types_test {
 namespace {
 
 using testing::HasSubstr;
@@ -234,4 +234,4 @@ TEST(FrozenTypes, OnlyFourAreTrainable) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::frozen_types_test

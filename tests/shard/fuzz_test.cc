@@ -17,7 +17,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::fuzz_test {
 namespace {
 
 using Kind = Event::Kind;
@@ -168,4 +168,4 @@ TEST(Fuzz, AnythingTogetherGivesTheRightSums) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::fuzz_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "shard/layout/registry.h"
 
-namespace weft {
+namespace weft::global_interval_test {
 namespace {
 
 using testing::AllOf;
@@ -117,4 +117,4 @@ TEST(GlobalInterval, ShapesAreCountedWithoutOverflow) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::global_interval_test

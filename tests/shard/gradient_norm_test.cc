@@ -14,7 +14,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::gradient_norm_test {
 namespace {
 
 constexpr int kRanks = 4;
@@ -143,4 +143,4 @@ TEST(GradientNorm, IsThatOfFloat64ForEveryPresetTypeAndMagnitude) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::gradient_norm_test

@@ -9,7 +9,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::gradients_test {
 namespace {
 
 struct Variant {
@@ -220,4 +220,4 @@ TEST(Gradients, OfOneHugeAndManyTinyParams) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::gradients_test

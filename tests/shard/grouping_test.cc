@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "gmock/gmock.h"
 
-namespace weft {
+namespace weft::grouping_test {
 namespace {
 
 using testing::ElementsAre;
@@ -90,4 +90,4 @@ TEST(GroupParams, RefusesWhatSaysNothing) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::grouping_test

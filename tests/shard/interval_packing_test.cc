@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "shard/layout/gaps.h"
 
-namespace weft {
+namespace weft::interval_packing_test {
 namespace {
 
 // The most bytes that are alive at a time, moment by moment.
@@ -154,4 +154,4 @@ TEST(Color, OfNothingIsNothing) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::interval_packing_test

@@ -10,7 +10,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::join_test {
 namespace {
 
 constexpr weft_shard_preset_t kPresets[] = {WEFT_SHARD_NO_SHARD,   WEFT_SHARD_ZERO1,
@@ -310,4 +310,4 @@ TEST(Join, IsRefusedWhereItIsNotLegal) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::join_test

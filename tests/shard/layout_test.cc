@@ -7,7 +7,7 @@
 #include "comm/kernels/dtype.h"
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::layout_test {
 namespace {
 
 void Add(Registry& registry, int unit, int64_t count, weft_dtype_t dtype = WEFT_FLOAT32,
@@ -396,4 +396,4 @@ TEST(Layout, MakesAUnitWhoseParamsRestCutOneBucket) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::layout_test

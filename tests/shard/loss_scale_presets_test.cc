@@ -18,7 +18,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::loss_scale_presets_test {
 namespace {
 
 constexpr int kRanks = 4;
@@ -261,4 +261,4 @@ TEST(LossScalePresets, AnOverflowOfTheSumIsSkippedToo) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::loss_scale_presets_test

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::loss_scale_test {
 namespace {
 
 // The rule, worked out from all that ever happened: each step asks the whole list of events where the present
@@ -134,4 +134,4 @@ TEST(LossScale, RefusesOptionsThatCannotWork) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::loss_scale_test

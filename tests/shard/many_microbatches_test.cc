@@ -6,7 +6,7 @@
 #include "tests/shard/exact_model.h"
 #include "tests/shard/ranks.h"
 
-namespace weft {
+namespace weft::many_microbatches_test {
 namespace {
 
 constexpr int kRanks = 4;
@@ -68,4 +68,4 @@ TEST(ManyMicrobatches, OfAnotherOrderAreLearnt) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::many_microbatches_test

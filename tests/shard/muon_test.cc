@@ -16,7 +16,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::muon_test {
 namespace {
 
 using testing::HasSubstr;
@@ -325,4 +325,4 @@ TEST(Muon, RefusesWhatIsNoWholeMatrix) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::muon_test

@@ -16,7 +16,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::nonfinite_test {
 namespace {
 
 using testing::AllOf;
@@ -279,4 +279,4 @@ TEST(OptimizerStep, TakesZerosOfBothSignsAsTheSame) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::nonfinite_test

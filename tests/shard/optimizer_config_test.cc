@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/shard/ranks.h"
 
-namespace weft {
+namespace weft::optimizer_config_test {
 namespace {
 
 using Change = std::function<void(OptimizerConfig&)>;
@@ -121,4 +121,4 @@ TEST(Finalize, NamesAnOptimizerThatDiffersInItsLastDigit) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::optimizer_config_test

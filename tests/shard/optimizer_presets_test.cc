@@ -14,7 +14,7 @@
 #include "tests/shard/small_model.h"
 #include "tests/support/case_sample.h"
 
-namespace weft {
+namespace weft::optimizer_presets_test {
 namespace {
 
 constexpr weft_shard_preset_t kPresets[] = {WEFT_SHARD_NO_SHARD,   WEFT_SHARD_ZERO1,
@@ -296,4 +296,4 @@ TEST(OptimizerStep, DoesNotUpdateFloat64) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::optimizer_presets_test

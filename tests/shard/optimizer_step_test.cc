@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::optimizer_step_test {
 namespace {
 
 double ValueOf(const FloatPair& pair) {
@@ -72,4 +72,4 @@ TEST(OptimizerStep, TrustsWhatHasNoNormAsItIs) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::optimizer_step_test

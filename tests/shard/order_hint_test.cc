@@ -15,7 +15,7 @@
 #include "tests/shard/exact_model.h"
 #include "tests/shard/ranks.h"
 
-namespace weft {
+namespace weft::order_hint_test {
 namespace {
 
 using testing::HasSubstr;
@@ -275,4 +275,4 @@ TEST(HintOrder, WithoutItAStepAboveTheBudgetWorksAndOneRankSaysSoOnce) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::order_hint_test

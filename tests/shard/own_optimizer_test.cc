@@ -19,7 +19,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::own_optimizer_test {
 namespace {
 
 constexpr double kRate = 0.01;
@@ -278,4 +278,4 @@ TEST(OwnOptimizer, GradientsAreMultipliedAlikeOnEveryInstructionSet) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::own_optimizer_test

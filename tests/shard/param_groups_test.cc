@@ -16,7 +16,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::param_groups_test {
 namespace {
 
 using Group = weft_shard_param_group_t;
@@ -464,4 +464,4 @@ TEST(ParamGroups, NeedAnOptimizerAndHaveALimit) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::param_groups_test

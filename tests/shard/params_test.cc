@@ -8,7 +8,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::params_test {
 namespace {
 
 using testing::HasSubstr;
@@ -184,4 +184,4 @@ TEST(Mesh, SplitsTheGroupAlongItsAxes) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::params_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::piece_test {
 namespace {
 
 constexpr size_t kPiece = kPieceElements;
@@ -27,4 +27,4 @@ TEST(Piece, CoversTheIntervalAndCutsAtMultiplesOfTheSpace) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::piece_test

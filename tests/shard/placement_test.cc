@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::placement_test {
 namespace {
 
 constexpr auto kPreset = WEFT_SHARD_PLACE_BY_PRESET;
@@ -79,4 +79,4 @@ TEST(Placement, RefusesWhatDoesNotGoTogetherAndNamesIt) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::placement_test

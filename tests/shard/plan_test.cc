@@ -10,7 +10,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::plan_test {
 namespace {
 
 using testing::HasSubstr;
@@ -277,4 +277,4 @@ TEST(Plan, OfSevenBillionParamsOnAThousandRanksIsTheEstimate) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::plan_test

@@ -10,7 +10,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/trained_model.h"
 
-namespace weft {
+namespace weft::poison_test {
 namespace {
 
 const TrainedModelOptions kModel{.preset = WEFT_SHARD_FULL_SHARD, .counts = {640, 1031, 3, 512}};
@@ -130,4 +130,4 @@ TEST(Poison, ChangesNoBit) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::poison_test

@@ -7,7 +7,7 @@
 #include "comm/node/heap.h"
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::pool_test {
 namespace {
 
 TEST(Pool, GivesThePlacesThatAreAskedFor) {
@@ -153,4 +153,4 @@ TEST(Pool, NeverGivesAByteTwice) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::pool_test

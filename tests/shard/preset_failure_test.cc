@@ -13,7 +13,7 @@
 #include "tests/shard/exact_model.h"
 #include "tests/shard/ranks.h"
 
-namespace weft {
+namespace weft::preset_failure_test {
 namespace {
 
 using testing::HasSubstr;
@@ -305,4 +305,4 @@ TEST(Memory, OfTheFirstStepIsThatOfThePlan) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::preset_failure_test

@@ -10,7 +10,7 @@
 #include "tests/shard/small_model.h"
 #include "tests/support/case_sample.h"
 
-namespace weft {
+namespace weft::presets_test {
 namespace {
 
 constexpr weft_shard_preset_t kPresets[] = {WEFT_SHARD_NO_SHARD, WEFT_SHARD_ZERO1, WEFT_SHARD_ZERO2,
@@ -364,4 +364,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::presets_test

@@ -23,7 +23,7 @@
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
 
-namespace weft {
+namespace weft::process_test {
 namespace {
 
 using test::DirectoryStore;
@@ -335,4 +335,4 @@ TEST(KilledShardRank, IsNamedByTheOthersWhenFinishReduces) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::process_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/shard/ranks.h"
 
-namespace weft {
+namespace weft::purpose_test {
 namespace {
 
 using testing::HasSubstr;
@@ -264,4 +264,4 @@ TEST(Purpose, SurvivesItsRecord) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::purpose_test

@@ -24,7 +24,7 @@
 #include "tests/support/shared_value.h"
 #include "tests/support/survivor_times.h"
 
-namespace weft {
+namespace weft::random_kill_test {
 namespace {
 
 constexpr int kRanksMax = 6;
@@ -122,4 +122,4 @@ TEST(ShardRandomKill, IsNamedByEverySurvivorSoon) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::random_kill_test

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::readiness_test {
 namespace {
 
 // Three units of two params of 512 bytes; each unit is a bucket: params 4 5, 2 3, 0 1.
@@ -77,4 +77,4 @@ TEST_F(ReadinessTest, RemembersABoundedNumberOfTags) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::readiness_test

@@ -16,7 +16,7 @@
 #include "tests/shard/small_model.h"
 #include "tests/support/leak_check.h"
 
-namespace weft {
+namespace weft::refused_gather_test {
 namespace {
 
 // What its ranks, which are threads, tell each other.
@@ -103,4 +103,4 @@ TEST(RefusedGather, IsNotTakenForAGatheredUnit) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::refused_gather_test

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::registry_test {
 namespace {
 
 using testing::HasSubstr;
@@ -115,4 +115,4 @@ TEST(Registry, HasOneOpenUnit) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::registry_test

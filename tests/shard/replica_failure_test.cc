@@ -13,7 +13,7 @@
 #include "tests/shard/exact_model.h"
 #include "tests/shard/ranks.h"
 
-namespace weft {
+namespace weft::replica_failure_test {
 namespace {
 
 using testing::HasSubstr;
@@ -95,4 +95,4 @@ TEST(AbortStep, ReleasesRanksThatReadOrBroadcastAmongSome) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::replica_failure_test

@@ -10,7 +10,7 @@
 #include "shard/step/step_state.h"
 #include "shard/step/unit_tracker.h"
 
-namespace weft {
+namespace weft::schedule_test {
 namespace {
 
 using Kind = Event::Kind;
@@ -664,4 +664,4 @@ TEST(MakeSchedule, IsSoundForRandomSteps) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::schedule_test

@@ -11,7 +11,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::settings_test {
 namespace {
 
 TEST(Settings, AnotherPrefetchIsLearntByOneStepOfEachKind) {
@@ -102,4 +102,4 @@ TEST(Settings, ThatDifferAreNamedAndChangeNothing) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::settings_test

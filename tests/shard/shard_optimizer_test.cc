@@ -15,7 +15,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::shard_optimizer_test {
 namespace {
 
 constexpr weft_optimizer_kind_t kKinds[] = {WEFT_OPTIMIZER_ADAMW, WEFT_OPTIMIZER_SGD,
@@ -250,4 +250,4 @@ TEST(ShardOptimizer, GivesTheSameBitsWithItsStateElsewhere) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::shard_optimizer_test

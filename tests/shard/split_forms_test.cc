@@ -10,7 +10,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::split_forms_test {
 namespace {
 
 using Kind = Event::Kind;
@@ -237,4 +237,4 @@ TEST(SplitForms, UnitsAreGatheredInABackwardWhoseGradientIsMissingOnOneRank) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::split_forms_test

@@ -16,7 +16,7 @@
 #include "tests/shard/small_model.h"
 #include "tests/shard/stable_views.h"
 
-namespace weft {
+namespace weft::stable_views_random_test {
 namespace {
 
 using Kind = Event::Kind;
@@ -238,4 +238,4 @@ TEST(StableViewsAtRandom, OfRandomProgramsStayAndSumsAreRight) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::stable_views_random_test

@@ -14,7 +14,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/trained_model.h"
 
-namespace weft {
+namespace weft::stable_views_test {
 namespace {
 
 using Kind = Event::Kind;
@@ -498,4 +498,4 @@ TEST(StableViews, DoNotChangeABit) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::stable_views_test

@@ -16,7 +16,7 @@
 #include "tests/shard/small_model.h"
 #include "tests/support/case_sample.h"
 
-namespace weft {
+namespace weft::state_access_test {
 namespace {
 
 class StateAccessTest : public testing::TestWithParam<std::tuple<int, int>> {
@@ -195,4 +195,4 @@ TEST(StateAccess, MakesMainCopiesOfValuesThatCameWithoutThem) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::state_access_test

@@ -9,7 +9,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/saved_state.h"
 
-namespace weft {
+namespace weft::state_calls_test {
 namespace {
 
 using testing::HasSubstr;
@@ -207,4 +207,4 @@ TEST(StateCalls, IsNotThereOnADryMesh) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::state_calls_test

@@ -15,7 +15,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/saved_state.h"
 
-namespace weft {
+namespace weft::state_failure_test {
 namespace {
 
 using testing::HasSubstr;
@@ -190,4 +190,4 @@ TEST(StateFailure, AnUpdateThatCannotBeCarriedThroughIsNotSaved) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::state_failure_test

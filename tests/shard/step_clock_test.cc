@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::step_clock_test {
 namespace {
 
 TEST(StepClock, HasNothingBeforeAStep) {
@@ -37,4 +37,4 @@ TEST(StepClock, DoesNotCountWaiting) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::step_clock_test

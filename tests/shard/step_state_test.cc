@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::step_state_test {
 namespace {
 
 using testing::HasSubstr;
@@ -404,4 +404,4 @@ TEST_F(StepStateTest, SaysWhichUnitIsNotInUse) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::step_state_test

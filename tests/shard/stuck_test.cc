@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/leak_check.h"
 
-namespace weft {
+namespace weft::stuck_test {
 namespace {
 
 // What a rank does, in order: starts the next operation of a channel, or waits for the last one that it has started there.
@@ -236,4 +236,4 @@ TEST(Stuck, IsNobodyWhileOneComputesOrMayBeAnswered) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::stuck_test

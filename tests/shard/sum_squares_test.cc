@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/comm/kernels/reference.h"
 
-namespace weft {
+namespace weft::sum_squares_test {
 namespace {
 
 constexpr weft_dtype_t kTypes[] = {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_FLOAT16};
@@ -170,4 +170,4 @@ TEST(SumSquares, DoesNotOverflow) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::sum_squares_test

@@ -16,7 +16,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace weft {
+namespace weft::thread_team_test {
 namespace {
 
 #ifdef __has_feature
@@ -143,4 +143,4 @@ TEST(ThreadTeam, LeavesThreadsToTheParentOfAForkedChild) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::thread_team_test

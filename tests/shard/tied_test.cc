@@ -9,7 +9,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::tied_test {
 namespace {
 
 constexpr weft_shard_preset_t kPresets[] = {WEFT_SHARD_NO_SHARD,   WEFT_SHARD_ZERO1,
@@ -205,4 +205,4 @@ TEST(Tied, DeclarationsAreCheckedAndCompared) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tied_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace weft {
+namespace weft::unit_tracker_test {
 namespace {
 
 using Kind = Event::Kind;
@@ -81,4 +81,4 @@ TEST_F(UnitTrackerTest, CallsWithoutAUnitChangeNothing) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::unit_tracker_test

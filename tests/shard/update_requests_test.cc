@@ -17,7 +17,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/small_model.h"
 
-namespace weft {
+namespace weft::update_requests_test {
 namespace {
 
 // Ranks that have `of_some` and ranks that have `of_others`, added as the sum of int64 that wraps.
@@ -180,4 +180,4 @@ TEST(UpdateRequests, AreNotToldByAStepThatFails) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::update_requests_test

@@ -12,7 +12,7 @@
 #include "tests/shard/ranks.h"
 #include "tests/shard/trained_model.h"
 
-namespace weft {
+namespace weft::updated_parts_test {
 namespace {
 
 constexpr weft_shard_preset_t kGathersUpdates[] = {WEFT_SHARD_ZERO1, WEFT_SHARD_ZERO2};
@@ -87,4 +87,4 @@ TEST(UpdatedParts, WrittenBeforeTheOptimizersStepAreUpdatedByIt) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::updated_parts_test

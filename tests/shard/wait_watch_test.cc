@@ -19,7 +19,7 @@
 #include "tests/shard/small_model.h"
 #include "tests/support/leak_check.h"
 
-namespace weft {
+namespace weft::wait_watch_test {
 namespace {
 
 using testing::HasSubstr;
@@ -307,4 +307,4 @@ TEST(WaitWatch, AccusesNobodyWhileAThreadOwesAGradient) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::wait_watch_test

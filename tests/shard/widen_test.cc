@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/comm/kernels/reference.h"
 
-namespace weft {
+namespace weft::widen_test {
 namespace {
 
 class WidenTest : public testing::TestWithParam<weft_dtype_t> {};
@@ -52,4 +52,4 @@ TEST_P(WidenTest, QuotientsAreRoundedOnceToNearestEven) {
 INSTANTIATE_TEST_SUITE_P(, WidenTest, testing::Values(WEFT_BFLOAT16, WEFT_FLOAT16));
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::widen_test

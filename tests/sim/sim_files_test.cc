@@ -21,7 +21,7 @@
 #include "base/text.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::sim_files_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -406,4 +406,4 @@ TEST(SimFiles, BehaveAsRealOnesWhileNothingFails) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::sim_files_test

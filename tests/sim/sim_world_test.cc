@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-namespace weft::test {
+namespace weft::test::sim_world_test {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -265,4 +265,4 @@ TEST(SimWorld, AConnectionIsNotMadeAcrossASilence) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::sim_world_test

@@ -9,7 +9,7 @@
 #include "trainer/options.h"
 #include "trainer/resolved_config.h"
 
-namespace weft::trainer {
+namespace weft::trainer::config_test {
 namespace {
 
 bool Parse(std::vector<std::string> arguments, ProgramConfig& config, std::string& help) {
@@ -394,4 +394,4 @@ TEST(LearningRate, WarmsUpLinearlyAndFallsToItsFinalPart) {
 }
 
 }  // namespace
-}  // namespace weft::trainer
+}  // namespace weft::trainer::config_test

@@ -15,7 +15,7 @@
 
 #include "trainer/failure.h"
 
-namespace weft::trainer {
+namespace weft::trainer::corpus_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -360,4 +360,4 @@ TEST_F(CorpusTest, WhatIsNeitherFileNorDirectoryIsRefusedAtOnce) {
 }
 
 }  // namespace
-}  // namespace weft::trainer
+}  // namespace weft::trainer::corpus_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft::trainer {
+namespace weft::trainer::curve_test {
 namespace {
 
 Curve Falling() {
@@ -61,4 +61,4 @@ TEST(CurveText, HasTheRowsAskedForAndFallsToTheRight) {
 }
 
 }  // namespace
-}  // namespace weft::trainer
+}  // namespace weft::trainer::curve_test

@@ -5,7 +5,7 @@
 
 #include "tests/trainer/finite_difference.h"
 
-namespace weft::trainer {
+namespace weft::trainer::matmul_test {
 namespace {
 
 std::vector<float> ToFloat(const std::vector<double>& x) {
@@ -91,4 +91,4 @@ TEST(Matmul, SameBitsEveryTime) {
 }
 
 }  // namespace
-}  // namespace weft::trainer
+}  // namespace weft::trainer::matmul_test

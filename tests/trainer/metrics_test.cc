@@ -16,7 +16,7 @@
 #include "trainer/failure.h"
 #include "trainer/run_files.h"
 
-namespace weft::trainer {
+namespace weft::trainer::metrics_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -173,4 +173,4 @@ TEST_F(MetricsTest, ADirectoryThatCannotBeMadeIsBadInput) {
 }
 
 }  // namespace
-}  // namespace weft::trainer
+}  // namespace weft::trainer::metrics_test

@@ -8,7 +8,7 @@
 #include "tests/trainer/finite_difference.h"
 #include "tests/trainer/owned_params.h"
 
-namespace weft::trainer {
+namespace weft::trainer::model_test {
 namespace {
 
 // Notes the calls, so that their order can be checked.
@@ -268,4 +268,4 @@ TEST(Model, DefaultHasOneToThreeMillionParameters) {
 }
 
 }  // namespace
-}  // namespace weft::trainer
+}  // namespace weft::trainer::model_test

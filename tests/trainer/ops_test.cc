@@ -6,7 +6,7 @@
 
 #include "tests/trainer/finite_difference.h"
 
-namespace weft::trainer {
+namespace weft::trainer::ops_test {
 namespace {
 
 // Every test runs on every instruction set of this machine.
@@ -270,4 +270,4 @@ INSTANTIATE_TEST_SUITE_P(Isas, OpsTest, testing::Values(Isa::kScalar, Isa::kAvx2
                          IsaName);
 
 }  // namespace
-}  // namespace weft::trainer
+}  // namespace weft::trainer::ops_test

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft::trainer {
+namespace weft::trainer::order3_test {
 namespace {
 
 const std::string kText = "abracadabra abracadabra; the cat sat on the mat, the rat ate the cat";
@@ -123,4 +123,4 @@ TEST(Order3Model, NoTextMeansUniform) {
 }
 
 }  // namespace
-}  // namespace weft::trainer
+}  // namespace weft::trainer::order3_test

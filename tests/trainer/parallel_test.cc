@@ -12,7 +12,7 @@
 #include "tests/trainer/rank_threads.h"
 #include "trainer/failure.h"
 
-namespace weft::trainer {
+namespace weft::trainer::parallel_test {
 namespace {
 
 constexpr size_t kRanks = 2;
@@ -205,4 +205,4 @@ INSTANTIATE_TEST_SUITE_P(All, ParallelTest, ::testing::ValuesIn(AllStrategies())
                          });
 
 }  // namespace
-}  // namespace weft::trainer
+}  // namespace weft::trainer::parallel_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft::trainer {
+namespace weft::trainer::progress_test {
 namespace {
 
 weft_shard_report_t Times(int slowest_rank, int64_t slowest_ns, int64_t median_ns) {
@@ -45,4 +45,4 @@ TEST(DescribeBalance, HasTheMostAndTheLeast) {
 }
 
 }  // namespace
-}  // namespace weft::trainer
+}  // namespace weft::trainer::progress_test

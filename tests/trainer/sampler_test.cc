@@ -9,7 +9,7 @@
 #include "trainer/failure.h"
 #include "trainer/train.h"
 
-namespace weft::trainer {
+namespace weft::trainer::sampler_test {
 namespace {
 
 constexpr size_t kText = 10007, kSeq = 16, kBatch = 12;
@@ -141,4 +141,4 @@ TEST(WindowSampler, AnotherBatchGoesOnAtTheSameSample) {
 }
 
 }  // namespace
-}  // namespace weft::trainer
+}  // namespace weft::trainer::sampler_test

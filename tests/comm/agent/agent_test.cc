@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "waits.h"
 
-namespace weft::test {
+namespace weft::test::agent_test {
 namespace {
 
 class HandClock : public Clock {
@@ -228,4 +228,4 @@ TEST_F(AgentTest, ReportsACycleOnceWhenItHasStood) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::agent_test

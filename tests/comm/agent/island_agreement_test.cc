@@ -18,7 +18,7 @@
 #include "tests/support/case_sample.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::island_agreement_test {
 namespace {
 
 enum class Without { kNothing, kA1, kA2, kA3 };
@@ -253,4 +253,4 @@ TEST(IslandAgreement, WithoutAnyOneRuleTheAdversaryFindsASecondSet) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::island_agreement_test

@@ -10,7 +10,7 @@
 #include "tests/comm/agent/island_job.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::island_leave_test {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -328,4 +328,4 @@ TEST(IslandLeave, WhoHasLeftIsNotInTheNextMembership) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::island_leave_test

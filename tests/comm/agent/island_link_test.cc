@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "tests/sim/sim_world.h"
 
-namespace weft::test {
+namespace weft::test::island_link_test {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -334,4 +334,4 @@ TEST(IslandLinkOnTcp, EndsItsSocketWhenTheOtherMachineDoesNotAnswer) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::island_link_test

@@ -14,7 +14,7 @@
 #include "tests/support/case_sample.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::island_random_test {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -483,4 +483,4 @@ TEST(IslandRandom, SeedsEndInOneMembershipOneCauseAndNoFalseDeath) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::island_random_test

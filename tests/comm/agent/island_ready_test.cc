@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft {
+namespace weft::island_ready_test {
 namespace {
 
 class Ready : public ::testing::Test {
@@ -45,4 +45,4 @@ TEST_F(Ready, AnAnswerIsToOneAttempt) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::island_ready_test

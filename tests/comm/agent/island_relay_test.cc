@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "comm/agent/island_reach.h"
 
-namespace weft {
+namespace weft::island_relay_test {
 namespace {
 
 constexpr int64_t kGatherNs = 1000;
@@ -256,4 +256,4 @@ TEST_F(Reach, AConnectionBesideTheTopologyCountsIfBothSaySo) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::island_relay_test

@@ -9,7 +9,7 @@
 #include "tests/comm/agent/island_job.h"
 #include "tests/support/case_sample.h"
 
-namespace weft::test {
+namespace weft::test::island_scale_test {
 namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
@@ -89,4 +89,4 @@ TEST(IslandScale, ThousandsOfIslandsHearOfAFailureWithinASecond) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::island_scale_test

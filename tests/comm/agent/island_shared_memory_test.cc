@@ -19,7 +19,7 @@
 #include "comm/agent/island_relay.h"
 #include "tests/support/shared_value.h"
 
-namespace weft::test {
+namespace weft::test::island_shared_memory_test {
 namespace {
 
 constexpr int kProcesses = 3;
@@ -247,4 +247,4 @@ TEST(IslandSharedMemory, WritersMayBeKilledAndStoppedAnywhere) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::island_shared_memory_test

@@ -13,7 +13,7 @@
 #include "tests/comm/agent/island_job.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::island_sim_test {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -318,4 +318,4 @@ TEST(IslandSim, WhoDoesNotComeIsNamedAtTheDeadline) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::island_sim_test

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft {
+namespace weft::island_topology_test {
 namespace {
 
 int CeilLog2(int count) {
@@ -87,4 +87,4 @@ TEST(IslandTopology, BothEndsKnowWhoMakesTheConnection) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::island_topology_test

@@ -8,7 +8,7 @@
 
 #include "waits.h"
 
-namespace weft::test {
+namespace weft::test::wait_cycle_test {
 namespace {
 
 // The processes of the shortest cycle through the first of those that wait.
@@ -74,4 +74,4 @@ TEST(WaitCycle, IsToldInOneSentence) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::wait_cycle_test

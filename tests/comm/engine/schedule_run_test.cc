@@ -25,7 +25,7 @@
 #include "comm/transport/tcp_transport.h"
 #include "tests/support/case_sample.h"
 
-namespace weft::test {
+namespace weft::test::schedule_run_test {
 namespace {
 
 constexpr int64_t kLimitNs = 60'000'000'000;
@@ -444,4 +444,4 @@ TEST(ScheduleRun, ACallThatDiffersEndsIt) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::schedule_run_test

@@ -12,7 +12,7 @@
 #include "comm/schedule/algorithms.h"
 #include "comm/schedule/hierarchy.h"
 
-namespace weft {
+namespace weft::simulate_schedule_test {
 namespace {
 
 constexpr int64_t kL = 1000;
@@ -136,4 +136,4 @@ TEST(SimulateSchedule, SendsWhatTheSchedulesTheorySays) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::simulate_schedule_test

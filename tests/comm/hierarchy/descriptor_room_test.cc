@@ -11,7 +11,7 @@
 
 #include "base/fd.h"
 
-namespace weft {
+namespace weft::descriptor_room_test {
 namespace {
 
 TEST(DescriptorRoom, SaysNothingWhereThereIsRoom) {
@@ -41,4 +41,4 @@ TEST(DescriptorRoom, CountsWhatIsOpen) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::descriptor_room_test

@@ -21,7 +21,7 @@
 #include "tests/comm/node/collective_case.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::foreign_schedules_test {
 namespace {
 
 const ScheduleGoal kFreeSum = {
@@ -272,4 +272,4 @@ TEST(ForeignSchedules, AWrongOneOfOneRankEndsTheMakingOnAll) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::foreign_schedules_test

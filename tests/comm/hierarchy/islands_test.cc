@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
-namespace weft::test {
+namespace weft::test::islands_test {
 namespace {
 
 Membership MembersOn(const std::vector<std::pair<std::string, int>>& places) {
@@ -86,4 +86,4 @@ TEST(Islands, AMemberWithoutAnAddressIsNamed) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::islands_test

@@ -17,7 +17,7 @@
 #include "comm/transport/memory_network.h"
 #include "comm/transport/tcp_transport.h"
 
-namespace weft {
+namespace weft::link_probe_test {
 namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
@@ -157,4 +157,4 @@ TEST(LinkWord, TheSlowestIsTheWorstOfEachNumber) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::link_probe_test

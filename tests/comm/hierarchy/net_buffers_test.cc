@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft {
+namespace weft::net_buffers_test {
 namespace {
 
 constexpr size_t kKeptBytes = size_t{64} << 20;
@@ -76,4 +76,4 @@ TEST(NetBuffers, ServesManyThreads) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::net_buffers_test

@@ -11,7 +11,7 @@
 #include "comm/hierarchy/span_schedule.h"
 #include "comm/schedule/algorithms.h"
 
-namespace weft::test {
+namespace weft::test::scatter_choice_test {
 namespace {
 
 Islands Map(int ranks, int (*node_of)(int rank)) {
@@ -91,4 +91,4 @@ TEST(ScatterChoice, IsWhatSchedulesAreMadeBy) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::scatter_choice_test

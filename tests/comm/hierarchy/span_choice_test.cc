@@ -19,7 +19,7 @@
 #include "comm/schedule/algorithms.h"
 #include "comm/schedule/hierarchy.h"
 
-namespace weft {
+namespace weft::span_choice_test {
 namespace {
 
 struct Network {
@@ -261,4 +261,4 @@ TEST(SpanChoices, FollowTheLinks) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::span_choice_test

@@ -24,7 +24,7 @@
 #include "comm/transport/memory_network.h"
 #include "tests/support/case_sample.h"
 
-namespace weft::test {
+namespace weft::test::span_messages_test {
 namespace {
 
 constexpr int64_t kLimitNs = 60'000'000'000;
@@ -428,4 +428,4 @@ TEST(SpanMessages, WhatIsGivenUpIsTouchedNoMore) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::span_messages_test

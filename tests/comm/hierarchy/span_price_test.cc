@@ -12,7 +12,7 @@
 #include "comm/hierarchy/explain_span.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::span_price_test {
 namespace {
 
 Islands Map(const std::vector<int>& nodes) {
@@ -149,4 +149,4 @@ TEST(ExplainSpan, SmallOnesAreLevelsDeep) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::span_price_test

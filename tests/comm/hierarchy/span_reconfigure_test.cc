@@ -21,7 +21,7 @@
 #include "tests/comm/node/collective_case.h"
 #include "tests/support/shared_value.h"
 
-namespace weft::test {
+namespace weft::test::span_reconfigure_test {
 namespace {
 
 constexpr int kRanksMax = 8;
@@ -394,4 +394,4 @@ TEST(SpanReconfigure, ADeathMeanwhileIsCounted) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::span_reconfigure_test

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "comm/schedule/verify_schedule.h"
 
-namespace weft {
+namespace weft::span_schedule_test {
 namespace {
 
 // `shape`: all on islands of 2; of 33; by turns on 3; each alone.
@@ -72,4 +72,4 @@ TEST(SpanSchedule, AnAlgorithmCannotBeAskedFor) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::span_schedule_test

@@ -17,7 +17,7 @@
 #include "tests/support/case_sample.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::span_simulation_test {
 namespace {
 
 constexpr int kRanks = 64;
@@ -319,4 +319,4 @@ TEST(SpanSimulation, LargeVectorsGoInLanes) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::span_simulation_test

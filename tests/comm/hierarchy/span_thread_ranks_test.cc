@@ -14,7 +14,7 @@
 #include "tests/support/case_sample.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::span_thread_ranks_test {
 namespace {
 
 // With a sanitizer 72 threads would take many minutes on two CPUs; what threads share, fewer of them share as well.
@@ -81,4 +81,4 @@ TEST(SpanThreadRanks, TwoIslandsOfThirtySix) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::span_thread_ranks_test

@@ -17,7 +17,7 @@
 #include "comm/hierarchy/span_records.h"
 #include "comm/node/make_group.h"
 
-namespace weft::test {
+namespace weft::test::span_wait_report_test {
 namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
@@ -164,4 +164,4 @@ TEST_F(WaitsOfAnIsland, DeadlinesAreTraced) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::span_wait_report_test

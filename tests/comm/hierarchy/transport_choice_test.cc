@@ -13,7 +13,7 @@
 #include "tests/comm/node/directory_store.h"
 #include "tests/support/forked_ranks.h"
 
-namespace weft::test {
+namespace weft::test::transport_choice_test {
 namespace {
 
 GroupMember Member(int rank, const char* transport, const char* ucx, const char* refusal = "") {
@@ -111,4 +111,4 @@ TEST(TransportChoice, RanksThatWantDifferentThingsHaveNoGroup) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::transport_choice_test

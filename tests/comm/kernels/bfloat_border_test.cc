@@ -10,7 +10,7 @@
 #include "comm/kernels/reduce.h"
 #include "tests/comm/kernels/reference.h"
 
-namespace weft {
+namespace weft::bfloat_border_test {
 namespace {
 
 // Between the values that are tried. Sanitizers make everything ten times slower.
@@ -115,4 +115,4 @@ TEST(BfloatBorder, TwoDestinationsGetTheSameBits) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::bfloat_border_test

@@ -15,7 +15,7 @@
 
 #include "tests/comm/kernels/reference.h"
 
-namespace weft {
+namespace weft::copy_test {
 namespace {
 
 constexpr size_t kLine = 64;
@@ -135,4 +135,4 @@ INSTANTIATE_TEST_SUITE_P(Isas, CopyTest, testing::ValuesIn(AvailableIsas()),
                          [](const auto& info) { return std::string(IsaName(info.param)); });
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::copy_test

@@ -18,7 +18,7 @@
 #include "comm/schedule/tree_pieces.h"
 #include "tests/comm/kernels/reference.h"
 
-namespace weft {
+namespace weft::custom_op_test {
 namespace {
 
 using testing::HasSubstr;
@@ -324,4 +324,4 @@ TEST(CheckReduction, WantsTheReductionThatTheNumberStandsFor) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::custom_op_test

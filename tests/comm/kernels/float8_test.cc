@@ -12,7 +12,7 @@
 #include "comm/kernels/reduce.h"
 #include "tests/comm/kernels/reference.h"
 
-namespace weft {
+namespace weft::float8_test {
 namespace {
 
 constexpr weft_dtype_t kFloat8s[] = {WEFT_FLOAT8_E4M3, WEFT_FLOAT8_E5M2};
@@ -179,4 +179,4 @@ TEST(Float8, SumsOfManyAreRoundedOnce) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::float8_test

@@ -12,7 +12,7 @@
 #include "comm/kernels/reduce.h"
 #include "tests/comm/kernels/reference.h"
 
-namespace weft {
+namespace weft::loc_test {
 namespace {
 
 constexpr size_t kPairBytes = 16;
@@ -193,4 +193,4 @@ TEST(Loc, FollowsTheRulesOfTheHeader) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::loc_test

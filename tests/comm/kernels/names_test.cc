@@ -9,7 +9,7 @@
 #include "comm/kernels/dtype.h"
 #include "comm/kernels/reduce.h"
 
-namespace weft {
+namespace weft::names_test {
 namespace {
 
 TEST(Dtype, HasSizesAndNames) {
@@ -107,4 +107,4 @@ TEST(SelectIsa, IsOneOfThisCpu) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::names_test

@@ -15,7 +15,7 @@
 #include "comm/kernels/reduce.h"
 #include "tests/comm/kernels/reference.h"
 
-namespace weft {
+namespace weft::numbers_test {
 namespace {
 
 uint64_t Float(float value) {
@@ -336,4 +336,4 @@ TEST(Numbers, DoNotDependOnTheCallersFloatingPointMode) {
 #endif
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::numbers_test

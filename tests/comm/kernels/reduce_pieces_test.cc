@@ -17,7 +17,7 @@
 #include "comm/schedule/tree_pieces.h"
 #include "tests/comm/kernels/reference.h"
 
-namespace weft {
+namespace weft::reduce_pieces_test {
 namespace {
 
 #if defined(WEFT_SANITIZE)
@@ -210,4 +210,4 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, ReducePiecesTest, testing::ValuesIn(kDtypes),
                          [](const auto& info) { return std::string(DtypeName(info.param)); });
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::reduce_pieces_test

@@ -25,7 +25,7 @@
 #include "tests/comm/kernels/reference.h"
 #include "tests/support/case_sample.h"
 
-namespace weft {
+namespace weft::reduce_stage_test {
 namespace {
 
 constexpr ReduceStage kStages[] = {ReduceStage::kFirst, ReduceStage::kMiddle, ReduceStage::kLast};
@@ -423,4 +423,4 @@ TEST(ReduceStageDeathTest, MergesAreATree) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::reduce_stage_test

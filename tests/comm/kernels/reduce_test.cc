@@ -16,7 +16,7 @@
 #include "tests/comm/kernels/reference.h"
 #include "tests/support/case_sample.h"
 
-namespace weft {
+namespace weft::reduce_test {
 namespace {
 
 constexpr int kSourceCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 17, 33, 64};
@@ -286,4 +286,4 @@ TEST(FindReduceKernel, HasExactlyWhatCheckReductionAllows) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::reduce_test

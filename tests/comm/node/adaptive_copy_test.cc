@@ -8,7 +8,7 @@
 
 #include "comm/kernels/isa.h"
 
-namespace weft {
+namespace weft::adaptive_copy_test {
 namespace {
 
 // Whatever kind it begins with and however often it looks at the other.
@@ -63,4 +63,4 @@ TEST(AdaptiveCopy, HasNothingToChooseWithoutStreamingStores) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::adaptive_copy_test

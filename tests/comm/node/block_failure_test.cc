@@ -8,7 +8,7 @@
 #include "comm/group/block_layout.h"
 #include "rank_threads.h"
 
-namespace weft::test {
+namespace weft::test::block_failure_test {
 namespace {
 
 GroupOptions Options() {
@@ -181,4 +181,4 @@ TEST_P(BlockDisagreement, ImpossibleAlgorithmsAreRefusedAndTheGroupWorksOn) {
 INSTANTIATE_TEST_SUITE_P(RankSet, BlockDisagreement, ::testing::Values(2, 3, 5, 8));
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::block_failure_test

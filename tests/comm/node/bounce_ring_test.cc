@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::bounce_ring_test {
 namespace {
 
 constexpr size_t kPage = BounceRing::kPartBytes;
@@ -70,4 +70,4 @@ TEST(BounceRing, BeginsAgainAfterALapOfFourParts) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::bounce_ring_test

@@ -13,7 +13,7 @@
 #include "comm/kernels/dtype.h"
 #include "comm/node/segment.h"
 
-namespace weft::test {
+namespace weft::test::call_identity_test {
 namespace {
 
 uint32_t SignatureIn(const Collective& call) {
@@ -117,4 +117,4 @@ TEST(CallIdentity, IsTheSameWhateverIsLocal) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::call_identity_test

@@ -13,7 +13,7 @@
 #include "message_case.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::channel_test {
 namespace {
 
 using Found = ChannelReader::Found;
@@ -198,4 +198,4 @@ TEST_F(ChannelEnds, RefuseForgedStaging) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::channel_test

@@ -21,7 +21,7 @@
 #include "rank_processes.h"
 #include "rank_threads.h"
 
-namespace weft::test {
+namespace weft::test::colliding_calls_test {
 namespace {
 
 struct Collision {
@@ -381,4 +381,4 @@ TEST(AnnouncedPlaces, AreNeverLeftByRows) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::colliding_calls_test

@@ -10,7 +10,7 @@
 #include "comm/node/segment.h"
 #include "rank_threads.h"
 
-namespace weft {
+namespace weft::cpu_spread_test {
 namespace {
 
 cpu_set_t Cpus(std::initializer_list<int> cpus) {
@@ -138,4 +138,4 @@ TEST(CpuSpreadTest, RanksThatWaitForEachOtherKeepTheirAffinity) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::cpu_spread_test

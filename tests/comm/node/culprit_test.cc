@@ -21,7 +21,7 @@
 #include "tests/support/real_cgroup.h"
 #include "tests/support/shared_value.h"
 
-namespace weft::test {
+namespace weft::test::culprit_test {
 namespace {
 
 #ifdef WEFT_SANITIZE
@@ -277,4 +277,4 @@ TEST(LostRank, IsNamedAndNotWhoLeftBecauseOfIt) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::culprit_test

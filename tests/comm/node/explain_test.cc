@@ -9,7 +9,7 @@
 #include "comm/node/make_group.h"
 #include "comm/node/segment.h"
 
-namespace weft::test {
+namespace weft::test::explain_test {
 namespace {
 
 std::vector<Collective> Calls() {
@@ -55,4 +55,4 @@ TEST(ExplainWithoutGroup, RefusesNumbersOfRanksThatNoNodeHas) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::explain_test

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-namespace weft::test {
+namespace weft::test::failure_board_test {
 namespace {
 
 constexpr int kSize = 8;
@@ -157,4 +157,4 @@ TEST(FailureBoard, AllReadTheSameWhoeverIsQuicker) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::failure_board_test

@@ -22,7 +22,7 @@
 #include "tests/support/real_cgroup.h"
 #include "tests/support/shared_value.h"
 
-namespace weft::test {
+namespace weft::test::false_death_test {
 namespace {
 
 constexpr int kSize = 8;
@@ -170,4 +170,4 @@ TEST(LivingRank, IsNotCalledDeadWithATwentiethOfACpu) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::false_death_test

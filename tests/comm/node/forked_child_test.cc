@@ -13,7 +13,7 @@
 #include "message_case.h"
 #include "rank_processes.h"
 
-namespace weft::test {
+namespace weft::test::forked_child_test {
 namespace {
 
 // Mappings and descriptors of shared heaps that this process has.
@@ -92,4 +92,4 @@ TEST(ForkedChild, ReachesNothingOfAGroupOfProcesses) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::forked_child_test

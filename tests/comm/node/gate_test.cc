@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace weft {
+namespace weft::gate_test {
 namespace {
 
 TEST(Gate, TurnsAwayWhoComesAfterItWasClosed) {
@@ -77,4 +77,4 @@ TEST(Gate, IsClosedInAForkedChild) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::gate_test

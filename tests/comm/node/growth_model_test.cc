@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weft::test {
+namespace weft::test::growth_model_test {
 namespace {
 
 constexpr GrowthWish kGrow = GrowthWish::kGrow;
@@ -132,4 +132,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(GrowthRuleName(info.param.rule)); });
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::growth_model_test

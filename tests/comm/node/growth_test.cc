@@ -30,7 +30,7 @@
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::growth_test {
 namespace {
 
 constexpr double kLimitS = 120;
@@ -653,4 +653,4 @@ TEST(Rounds, OfShrinkingAndGrowingLeaveNothingBehind) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::growth_test

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::heap_test {
 namespace {
 
 TEST(Heap, BlocksAreZeroedAlignedAndDisjoint) {
@@ -118,4 +118,4 @@ TEST(Heap, ReservationGoesWithTheLastUser) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::heap_test

@@ -11,7 +11,7 @@
 #include "collective_case.h"
 #include "rank_threads.h"
 
-namespace weft::test {
+namespace weft::test::last_arriver_test {
 namespace {
 
 constexpr int64_t kPatienceNs = 60'000'000'000;
@@ -147,4 +147,4 @@ TEST(LastArriverReduction, IsExplained) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::last_arriver_test

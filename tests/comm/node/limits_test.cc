@@ -18,7 +18,7 @@
 #include "comm/node/heap.h"
 #include "rank_processes.h"
 
-namespace weft::test {
+namespace weft::test::limits_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -188,4 +188,4 @@ TEST_F(LimitedHeap, RefusesWhatItsControlGroupWouldKillFor) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::limits_test

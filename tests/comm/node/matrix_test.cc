@@ -17,7 +17,7 @@
 #include "tests/support/case_sample.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::matrix_test {
 namespace {
 
 struct Combination {
@@ -112,4 +112,4 @@ TEST_P(ProcessMatrix, MatchesTheReferenceBitwise) {
 INSTANTIATE_TEST_SUITE_P(RankSet, ProcessMatrix, ::testing::ValuesIn(kProcessRanks));
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::matrix_test

@@ -15,7 +15,7 @@
 #include "rank_threads.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::message_failure_test {
 namespace {
 
 constexpr size_t kLarge = 1 << 20;
@@ -315,4 +315,4 @@ TEST(MessageClose, WakesABlockingReceive) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::message_failure_test

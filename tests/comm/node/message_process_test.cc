@@ -15,7 +15,7 @@
 #include "rank_threads.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::message_process_test {
 namespace {
 
 #ifdef WEFT_SANITIZE
@@ -26,9 +26,9 @@ constexpr int kTrafficMessages = 300;
 
 constexpr size_t kLarge = 1 << 20;
 
-class Processes : public ::testing::TestWithParam<int> {};
+class MessageProcesses : public ::testing::TestWithParam<int> {};
 
-TEST_P(Processes, RandomTrafficArrives) {
+TEST_P(MessageProcesses, RandomTrafficArrives) {
   const uint64_t seed = TestSeed(52);
   SCOPED_TRACE(testing::Message() << "WEFT_TEST_SEED=" << seed);
   RunProcessRanks(GetParam(), [&](ProcessGroup& group) -> std::string {
@@ -41,7 +41,7 @@ TEST_P(Processes, RandomTrafficArrives) {
   });
 }
 
-TEST_P(Processes, BlockingRingsAndCollectivesMix) {
+TEST_P(MessageProcesses, BlockingRingsAndCollectivesMix) {
   RunProcessRanks(GetParam(), [](ProcessGroup& group) -> std::string {
     const int next = (group.rank() + 1) % group.size();
     const int previous = (group.rank() + group.size() - 1) % group.size();
@@ -60,7 +60,7 @@ TEST_P(Processes, BlockingRingsAndCollectivesMix) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(RankSet, Processes, ::testing::ValuesIn(kProcessRanks));
+INSTANTIATE_TEST_SUITE_P(RankSet, MessageProcesses, ::testing::ValuesIn(kProcessRanks));
 
 // Rank 2 sends one small message to each and is killed: that message arrives, what comes after it fails
 // on all ranks with its name and signal, soon.
@@ -139,7 +139,7 @@ TEST(KilledRank, IsNamedInTheMiddleOfAMessage) {
 }
 
 // A stopped rank is not dead: the deadline says that it is stopped.
-TEST(StoppedRank, IsReportedAsStoppedAtTheDeadline) {
+TEST(StoppedMessageRank, IsReportedAsStoppedAtTheDeadline) {
   for (const bool heap : {false, true}) {
     RunProcessRanks(2, [&](ProcessGroup& group) -> std::string {
       const pid_t self = getpid();
@@ -165,7 +165,7 @@ TEST(StoppedRank, IsReportedAsStoppedAtTheDeadline) {
 
 // A receiver is stopped while it copies from this rank's buffer, maybe: the block is kept if, and only
 // if, the message says so.
-TEST(StoppedRank, CostsASymmetricBlockIfItWasCopyingFromIt) {
+TEST(StoppedMessageRank, CostsASymmetricBlockIfItWasCopyingFromIt) {
   constexpr size_t kHuge = 256 << 20;
   RunProcessRanks(2, [](ProcessGroup& group) -> std::string {
     const pid_t self = getpid();
@@ -203,4 +203,4 @@ TEST(StoppedRank, CostsASymmetricBlockIfItWasCopyingFromIt) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::message_process_test

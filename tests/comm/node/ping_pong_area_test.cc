@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::ping_pong_area_test {
 namespace {
 
 constexpr size_t kPage = BounceRing::kPartBytes;
@@ -81,4 +81,4 @@ TEST(PingPongArea, WritesWhereTheRoundBeforeTheLastWasRead) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::ping_pong_area_test

@@ -23,7 +23,7 @@
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::process_test {
 namespace {
 
 // Sanitizers slow the ranks down by an order of magnitude; smaller calls show what they look for.
@@ -274,4 +274,4 @@ TEST(MakingAGroup, MissingRankIsNamedAtTheDeadline) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::process_test

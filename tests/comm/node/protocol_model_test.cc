@@ -19,7 +19,7 @@
 #include "tests/support/case_sample.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::protocol_model_test {
 namespace {
 
 // Every so many of the sequences are tried. Shares no factor with kFormCount, so that all forms come first at times.
@@ -198,4 +198,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(RuleName(info.param.rule)); });
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::protocol_model_test

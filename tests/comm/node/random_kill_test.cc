@@ -27,7 +27,7 @@
 #include "tests/support/shared_value.h"
 #include "tests/support/survivor_times.h"
 
-namespace weft::test {
+namespace weft::test::random_kill_test {
 namespace {
 
 constexpr int kRanksMax = 8;
@@ -235,4 +235,4 @@ TEST(RandomKill, IsNamedByEverySurvivorSoon) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::random_kill_test

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace weft::test {
+namespace weft::test::reconfigure_model_test {
 namespace {
 
 struct NamedWorld {
@@ -88,4 +88,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(ReconfigureRuleName(info.param.rule)); });
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::reconfigure_model_test

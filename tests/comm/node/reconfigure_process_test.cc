@@ -29,7 +29,7 @@
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::reconfigure_process_test {
 namespace {
 
 constexpr double kLimitS = 120;
@@ -424,4 +424,4 @@ TEST(Rounds, OfRenumberingLeaveNothingBehind) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::reconfigure_process_test

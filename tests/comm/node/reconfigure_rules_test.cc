@@ -12,7 +12,7 @@
 
 #include "comm/node/reconfigure_board.h"
 
-namespace weft::test {
+namespace weft::test::reconfigure_rules_test {
 namespace {
 
 using Voters = std::vector<ReconfigureVoter>;
@@ -242,4 +242,4 @@ TEST(ReconfigureBoard, AllReadTheSameWhoeverIsQuicker) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::reconfigure_rules_test

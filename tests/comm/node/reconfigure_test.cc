@@ -22,7 +22,7 @@
 #include "reconfigured_ranks.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::reconfigure_test {
 namespace {
 
 using Body = std::function<std::string(std::shared_ptr<ProcessGroup>& group, int rank)>;
@@ -386,4 +386,4 @@ TEST_P(Reconfigure, AThousandTimesLeavesNothingBehind) {
 INSTANTIATE_TEST_SUITE_P(RankSet, Reconfigure, testing::ValuesIn(kThreadRanks));
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::reconfigure_test

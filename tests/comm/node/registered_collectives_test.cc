@@ -27,7 +27,7 @@
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::registered_collectives_test {
 namespace {
 
 constexpr int kPidfdGetfd = 438;  // Linux 5.6
@@ -309,4 +309,4 @@ TEST(Registration, IsInUseWhileAnOperationRuns) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::registered_collectives_test

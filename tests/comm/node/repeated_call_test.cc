@@ -13,7 +13,7 @@
 #include "comm/group/process_group.h"
 #include "rank_threads.h"
 
-namespace weft::test {
+namespace weft::test::repeated_call_test {
 namespace {
 
 constexpr OpKind kPlainKinds[] = {OpKind::kAllReduce, OpKind::kReduce,        OpKind::kBroadcast,
@@ -182,4 +182,4 @@ TEST(PlainBuffers, AllowWhatDoesNotOverlapButInPlace) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::repeated_call_test

@@ -14,7 +14,7 @@
 #include "comm/node/operation.h"
 #include "gtest/gtest.h"
 
-namespace weft::test {
+namespace weft::test::selection_test {
 namespace {
 
 constexpr size_t kCounts[] = {0, 1, 4, 12, 13, 100, 333, 1024, 2049, 5000, 70'000};
@@ -192,4 +192,4 @@ TEST(Selection, WhatIsExplainedIsWhatRuns) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::selection_test

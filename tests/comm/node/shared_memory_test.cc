@@ -24,7 +24,7 @@
 #include "tests/support/case_sample.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::shared_memory_test {
 namespace {
 
 std::string Text(const absl::Status& status) {
@@ -507,4 +507,4 @@ TEST(SharedMemory, StaysReadableWhenItsOwnerIsGone) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::shared_memory_test

@@ -15,7 +15,7 @@
 #include "message_case.h"
 #include "rank_threads.h"
 
-namespace weft::test {
+namespace weft::test::whole_calls_test {
 namespace {
 
 struct WholeCall {
@@ -142,4 +142,4 @@ TEST(WholeCalls, AreToldFromEachOther) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::whole_calls_test

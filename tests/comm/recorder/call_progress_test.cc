@@ -7,7 +7,7 @@
 
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::call_progress_test {
 namespace {
 
 constexpr uint64_t kFirstPhase = 1;  // 0 is none
@@ -84,4 +84,4 @@ TEST(CallProgress, SaysForWhomAndWhere) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::call_progress_test

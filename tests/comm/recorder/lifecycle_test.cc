@@ -10,7 +10,7 @@
 
 #include "comm/recorder/describe.h"
 
-namespace weft::test {
+namespace weft::test::lifecycle_test {
 namespace {
 
 constexpr uint64_t kEntries = LifecycleLog::kEntryCount;
@@ -142,4 +142,4 @@ TEST(DescribeEvent, SaysWhatHasHappened) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::lifecycle_test

@@ -10,7 +10,7 @@
 #include "comm/recorder/describe.h"
 #include "comm/recorder/ticks.h"
 
-namespace weft::test {
+namespace weft::test::message_ring_test {
 namespace {
 
 constexpr uint64_t kEntries = MessageRing::kEntryCount;
@@ -147,4 +147,4 @@ TEST(DescribeMessage, NamesBothSides) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::message_ring_test

@@ -10,7 +10,7 @@
 #include "comm/kernels/dtype.h"
 #include "comm/recorder/describe.h"
 
-namespace weft::test {
+namespace weft::test::ring_test {
 namespace {
 
 constexpr uint64_t kEntries = RecorderRing::kEntryCount;
@@ -231,4 +231,4 @@ TEST(Describe, SaysWhatRanksMustAgreeOn) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::ring_test

@@ -10,7 +10,7 @@
 #include "base/wait.h"
 #include "tests/comm/rendezvous/store_calls.h"
 
-namespace weft {
+namespace weft::callback_store_test {
 namespace {
 
 struct Foreign {
@@ -138,4 +138,4 @@ TEST(CallbackStore, BadCallbacksAndKeysAreRefused) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::callback_store_test

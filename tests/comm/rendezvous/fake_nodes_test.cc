@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-namespace weft::test {
+namespace weft::test::fake_nodes_test {
 namespace {
 
 std::vector<int> NodesOf(std::string_view nodes, int size) {
@@ -45,4 +45,4 @@ TEST(FakeNodes, WhatMeansNothingIsRefusedWithASentence) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::fake_nodes_test

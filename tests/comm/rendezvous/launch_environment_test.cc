@@ -17,7 +17,7 @@
 #include "comm/rendezvous/job_secret.h"
 #include "comm/rendezvous/slurm_node_list.h"
 
-namespace weft {
+namespace weft::launch_environment_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -279,8 +279,8 @@ const std::vector<BadRow>& BadRows() {
        {"PMI_FD unset", "PMI_PORT=h:1"}},
       {"secret_descriptor_closed", {{"WEFT_JOB_SECRET_FD", "987654"}}, {"987654", "is not open"}},
       {"secret_file_missing",
-       {{"WEFT_JOB_SECRET_FILE", "/nonexistent/secret"}},
-       {"/nonexistent/secret", "No such file"}},
+       {{"WEFT_JOB_SECRET_FILE", "/proc/none/secret"}},
+       {"/proc/none/secret", "No such file"}},
   };
   return *rows;
 }
@@ -355,4 +355,4 @@ TEST(JobSecret, ComesFromAFileThatOnlyItsOwnerReads) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::launch_environment_test

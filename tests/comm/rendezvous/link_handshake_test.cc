@@ -10,7 +10,7 @@
 #include "base/seams.h"
 #include "base/status.h"
 
-namespace weft::test {
+namespace weft::test::link_handshake_test {
 namespace {
 
 // Brings what one side has written to the other, some bytes at a time, as far as that wants them.
@@ -103,4 +103,4 @@ TEST(LinkHandshake, StrangersAreNamed) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::link_handshake_test

@@ -14,7 +14,7 @@
 #include "base/wait.h"
 #include "tests/comm/rendezvous/pmi_launcher.h"
 
-namespace weft::test {
+namespace weft::test::pmi_client_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -85,4 +85,4 @@ TEST(PmiClient, RefusesAValueThatWouldBreakTheLine) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::pmi_client_test

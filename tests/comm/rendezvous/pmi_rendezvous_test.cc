@@ -22,7 +22,7 @@
 #include "tests/comm/rendezvous/pmi_launcher.h"
 #include "tests/support/forked_ranks.h"
 
-namespace weft::test {
+namespace weft::test::pmi_rendezvous_test {
 namespace {
 
 using ::testing::AllOf;
@@ -221,4 +221,4 @@ TEST(PmiRendezvous, AnotherSecretIsRefused) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::pmi_rendezvous_test

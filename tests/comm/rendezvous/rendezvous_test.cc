@@ -24,7 +24,7 @@
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::rendezvous_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -266,4 +266,4 @@ TEST(UniqueId, CarriesEverything) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::rendezvous_test

@@ -15,7 +15,7 @@
 #include "tests/sim/sim_world.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::simulation_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -382,4 +382,4 @@ TEST(Simulation, RanksMayComeSecondsApart) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::simulation_test

@@ -14,7 +14,7 @@
 #include "tests/comm/rendezvous/served_store.h"
 #include "tests/comm/rendezvous/store_calls.h"
 
-namespace weft::test {
+namespace weft::test::store_attack_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -301,4 +301,4 @@ TEST(StoreAttackOnClients, AServerThatDoesNotKnowTheSecretIsNotTrusted) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::store_attack_test

@@ -7,7 +7,7 @@
 
 #include "base/wire.h"
 
-namespace weft {
+namespace weft::store_data_test {
 namespace {
 
 // The type of the answer to one request of client 1, which must be the only one.
@@ -67,4 +67,4 @@ TEST(StoreData, RefusesAMalformedRemove) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::store_data_test

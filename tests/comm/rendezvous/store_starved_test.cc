@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "comm/rendezvous/store_server.h"
 
-namespace weft {
+namespace weft::store_starved_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -78,4 +78,4 @@ TEST(StarvedStore, SaysOnceThatItHasNoDescriptorsAndServesWhenItHas) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::store_starved_test

@@ -12,7 +12,7 @@
 #include "tests/comm/rendezvous/store_calls.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::store_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -229,4 +229,4 @@ TEST(StoreServer, LeavesNothingBehind) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::store_test

@@ -9,7 +9,7 @@
 #include "tests/comm/schedule/random_execution.h"
 #include "tests/comm/schedule/random_orders.h"
 
-namespace weft {
+namespace weft::execution_test {
 namespace {
 
 // For the `number`-th try: with one vector each in either order, or pieces.
@@ -55,4 +55,4 @@ TEST(ScheduleExecution, GivesWhatTheGoalSaysInAnyOrder) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::execution_test

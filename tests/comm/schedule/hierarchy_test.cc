@@ -15,7 +15,7 @@
 #include "comm/schedule/verify_schedule.h"
 #include "tests/comm/schedule/random_execution.h"
 
-namespace weft {
+namespace weft::hierarchy_test {
 namespace {
 
 // In order, of equal size or not; by turns; by chance. Every island has a participant.
@@ -137,4 +137,4 @@ TEST(ScheduleHierarchy, IsNoneWhereThereAreNoLanes) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::hierarchy_test

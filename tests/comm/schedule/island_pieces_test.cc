@@ -13,7 +13,7 @@
 #include "comm/schedule/symbolic_sums.h"
 #include "comm/schedule/verify_schedule.h"
 
-namespace weft {
+namespace weft::island_pieces_test {
 namespace {
 
 struct IslandPiece {
@@ -166,4 +166,4 @@ TEST(IslandPieces, AreAsManyAsTheDesignSays) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::island_pieces_test

@@ -17,7 +17,7 @@
 #include "tests/comm/schedule/random_orders.h"
 #include "tests/support/case_sample.h"
 
-namespace weft {
+namespace weft::mutants_test {
 namespace {
 
 constexpr int kMutants = 10000;
@@ -106,4 +106,4 @@ TEST(ScheduleMutants, ThatAreRefusedMostlyDoWrong) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::mutants_test

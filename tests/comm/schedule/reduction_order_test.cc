@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft {
+namespace weft::reduction_order_test {
 namespace {
 
 // As a binary counter carries.
@@ -78,4 +78,4 @@ TEST(ReductionOrder, WhatIsNoTreeIsRefused) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::reduction_order_test

@@ -10,7 +10,7 @@
 #include "comm/schedule/table_schedule.h"
 #include "comm/schedule/verify_schedule.h"
 
-namespace weft {
+namespace weft::refused_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -215,4 +215,4 @@ TEST(RefusedSchedule, GoalThatIsNone) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::refused_test

@@ -11,7 +11,7 @@
 #include "comm/schedule/algorithms.h"
 #include "comm/schedule/verify_schedule.h"
 
-namespace weft {
+namespace weft::scale_test {
 namespace {
 
 // Whose participants have few ops, so that a peer's can all be looked at.
@@ -79,4 +79,4 @@ TEST(ScheduleScale, MessagesOfTensOfThousandsHaveBothHalves) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::scale_test

@@ -10,7 +10,7 @@
 #include "comm/schedule/table_schedule.h"
 #include "comm/schedule/verify_schedule.h"
 
-namespace weft {
+namespace weft::schedule_json_test {
 namespace {
 
 void ExpectKept(const CollectiveSchedule& schedule) {
@@ -98,4 +98,4 @@ TEST(ScheduleJson, ChangedTextsDoNoHarm) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::schedule_json_test

@@ -12,7 +12,7 @@
 #include "comm/schedule/verify_schedule.h"
 #include "tests/comm/schedule/random_orders.h"
 
-namespace weft {
+namespace weft::traffic_test {
 namespace {
 
 constexpr int kMost = 33;
@@ -229,4 +229,4 @@ TEST(ScheduleTraffic, RandomTreesAndMapsAreRight) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::traffic_test

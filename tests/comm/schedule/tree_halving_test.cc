@@ -12,7 +12,7 @@
 #include "comm/schedule/verify_schedule.h"
 #include "tests/comm/schedule/random_orders.h"
 
-namespace weft {
+namespace weft::tree_halving_test {
 namespace {
 
 constexpr int kMost = 33;
@@ -164,4 +164,4 @@ TEST(TreeHalvingScatter, AccumulatorsAreAtMostHalfOfWhatIsSent) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tree_halving_test

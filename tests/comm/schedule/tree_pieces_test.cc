@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "tests/comm/kernels/reference.h"
 
-namespace weft {
+namespace weft::tree_pieces_test {
 namespace {
 
 // The sum of ranks [first, first + count) as text, each vertex in brackets: "((0+1)+2)".
@@ -160,4 +160,4 @@ TEST(TreePieces, OfAMillionRanksAreFewPerIsland) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tree_pieces_test

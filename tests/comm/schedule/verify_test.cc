@@ -11,7 +11,7 @@
 #include "comm/schedule/table_schedule.h"
 #include "comm/schedule/verify_schedule.h"
 
-namespace weft {
+namespace weft::verify_test {
 namespace {
 
 constexpr int kMost = 33;
@@ -96,4 +96,4 @@ TEST(VerifySchedule, ProvesExchangesOfEqualBlocks) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::verify_test

@@ -13,7 +13,7 @@
 #include "comm/select/tuning.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::measure_test {
 namespace {
 
 TEST(Measure, GivesASaneModelOfThisMachine) {
@@ -140,4 +140,4 @@ TEST(Partner, MayBeEndedWhileItSleeps) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::measure_test

@@ -13,7 +13,7 @@
 #include "tests/comm/select/random_model.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::predict_test {
 namespace {
 
 CallFacts With(CallFacts call, uint64_t bytes, int ranks) {
@@ -324,4 +324,4 @@ TEST(ModelTable, HasEveryCollectiveAndSizeWithAPossibleProtocol) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::predict_test

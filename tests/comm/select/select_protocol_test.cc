@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/comm/select/call_kinds.h"
 
-namespace weft::test {
+namespace weft::test::select_protocol_test {
 namespace {
 
 constexpr Reach kReachable = {.known = true, .direct = true};
@@ -109,4 +109,4 @@ TEST(ContributionBytes, CountsAllBlocksOfTheInput) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::select_protocol_test

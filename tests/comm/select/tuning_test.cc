@@ -13,7 +13,7 @@
 #include "tests/comm/select/random_model.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::tuning_test {
 namespace {
 
 constexpr int kRanks[] = {1, 2, 3, 4, 5, 7, 8, 16, 33, 64};
@@ -336,4 +336,4 @@ TEST(Validate, WhatItAcceptsIsWithinTheLimits) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::tuning_test

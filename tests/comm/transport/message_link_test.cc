@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "tests/support/case_sample.h"
 
-namespace weft::test {
+namespace weft::test::message_link_test {
 namespace {
 
 constexpr uint64_t kGroup = 5;
@@ -426,4 +426,4 @@ TEST(MessageLink, AnotherOneInItsPlaceIsRefused) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::message_link_test

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "tests/support/case_sample.h"
 
-namespace weft::test {
+namespace weft::test::sent_bytes_test {
 namespace {
 
 std::string TextFrom(const SentBytes& sent, uint64_t position) {
@@ -103,4 +103,4 @@ TEST(SentBytes, OfAnyOrderAreWhatWasSent) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::sent_bytes_test

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "tests/support/case_sample.h"
 
-namespace weft::test {
+namespace weft::test::shared_memory_ring_test {
 namespace {
 
 TEST(SharedMemoryRing, BytesOfAnySizeGoThroughInOrder) {
@@ -77,4 +77,4 @@ TEST(SharedMemoryRing, CountsThatMakeNoSenseEndTheStream) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::shared_memory_ring_test

@@ -25,7 +25,7 @@
 #include "tests/support/kill_within.h"
 #include "tests/support/shared_value.h"
 
-namespace weft::test {
+namespace weft::test::shared_memory_transport_test {
 namespace {
 
 constexpr uint64_t kGroup = 5;
@@ -466,4 +466,4 @@ TEST(SharedMemoryTransport, MemoryThatSaysNonsenseIsALostLink) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::shared_memory_transport_test

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weft {
+namespace weft::simulated_network_test {
 namespace {
 
 constexpr LinkModel kLinks = {.near = {.latency_ns = 7, .overhead_ns = 1, .ns_per_byte = 1},
@@ -132,4 +132,4 @@ TEST_F(SimulatedNetworkTest, AClosedGroupGetsNothingMore) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::simulated_network_test

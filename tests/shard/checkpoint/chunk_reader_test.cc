@@ -14,7 +14,7 @@
 #include "shard/checkpoint/manifest.h"
 #include "tests/sim/sim_files.h"
 
-namespace weft::test {
+namespace weft::test::chunk_reader_test {
 namespace {
 
 constexpr const char* kFile = "/f";
@@ -100,4 +100,4 @@ TEST_F(ChunkReaderTest, ADamagedChunkIsFoundByWhateverTouchesItAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::chunk_reader_test

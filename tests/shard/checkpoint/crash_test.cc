@@ -11,7 +11,7 @@
 #include "tests/sim/sim_files.h"
 #include "tests/support/case_sample.h"
 
-namespace weft::test {
+namespace weft::test::crash_test {
 namespace {
 
 constexpr int64_t kBefore = OldAndNew::kOldStep;
@@ -110,4 +110,4 @@ TEST_F(CheckpointCrash, OnADiskThatIsFullFromAnyCallOn) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::crash_test

@@ -10,7 +10,7 @@
 #include "tests/shard/checkpoint/made_up_state.h"
 #include "tests/sim/sim_files.h"
 
-namespace weft::test {
+namespace weft::test::damage_test {
 namespace {
 
 class CheckpointDamage : public testing::Test {
@@ -98,4 +98,4 @@ TEST_F(CheckpointDamage, FilesOfAnotherCheckpointAreFound) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::damage_test

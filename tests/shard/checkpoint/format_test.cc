@@ -16,7 +16,7 @@
 #include "shard/checkpoint/saved_tensor.h"
 #include "shard/checkpoint/sealed_text.h"
 
-namespace weft {
+namespace weft::format_test {
 namespace {
 
 using testing::ElementsAre;
@@ -250,4 +250,4 @@ TEST(Manifest, WhatIsOutOfBoundsIsRefusedUnderAnySeal) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::format_test

@@ -16,7 +16,7 @@
 #include "tests/shard/checkpoint/made_up_state.h"
 #include "tests/sim/sim_files.h"
 
-namespace weft::test {
+namespace weft::test::save_test {
 namespace {
 
 using testing::Contains;
@@ -251,4 +251,4 @@ TEST(CheckpointSave, AnotherModelIsRefusedByTheFirstTensorThatDiffers) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::save_test

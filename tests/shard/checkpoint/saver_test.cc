@@ -22,7 +22,7 @@
 #include "tests/shard/checkpoint/made_up_state.h"
 #include "tests/sim/sim_files.h"
 
-namespace weft::test {
+namespace weft::test::saver_test {
 namespace {
 
 constexpr int kLowestNice = 19;
@@ -139,4 +139,4 @@ TEST_F(CheckpointSaver, WhatIsCopiedIsWrittenAsItWas) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::saver_test

@@ -19,7 +19,7 @@
 #include "tests/shard/checkpoint/made_up_state.h"
 #include "tests/sim/sim_files.h"
 
-namespace weft::test {
+namespace weft::test::tensor_file_test {
 namespace {
 
 using testing::AllOf;
@@ -377,4 +377,4 @@ TEST(TensorImport, CutOffAtAnyCallIsWholeOrNoCheckpoint) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::tensor_file_test

@@ -23,7 +23,7 @@
 #include "tests/sim/sim_files.h"
 #include "tests/support/case_sample.h"
 
-namespace weft {
+namespace weft::context_test {
 namespace {
 
 using testing::HasSubstr;
@@ -565,13 +565,13 @@ TEST(OffloadedContext, ADirectoryThatIsNotThereIsNamedOnAllRanks) {
   const std::vector<absl::Status> ends = RunRanks(
       GroupKind::kLocal, 2, [&](int rank, std::shared_ptr<ProcessGroup> group) -> absl::Status {
         ContextOptions options;
-        options.offload.directory = rank == 1 ? "/nowhere/at/all" : testing::TempDir();
+        options.offload.directory = rank == 1 ? "/proc/none/at/all" : testing::TempDir();
         const StateCase setup{.ranks = 2, .optimizer = StateOptimizer(WEFT_OPTIMIZER_ADAMW)};
         return MakeTrained(group, setup, options).status();
       });
   EXPECT_EQ(ResultOf(ends[0]), WEFT_REMOTE_ERROR) << ends[0];
-  EXPECT_THAT(std::string(ends[1].message()), HasSubstr("/nowhere/at/all"));
+  EXPECT_THAT(std::string(ends[1].message()), HasSubstr("/proc/none/at/all"));
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::context_test

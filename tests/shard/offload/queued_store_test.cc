@@ -20,7 +20,7 @@
 #include "tests/shard/offload/random_transfers.h"
 #include "tests/support/leak_check.h"
 
-namespace weft::test {
+namespace weft::test::queued_store_test {
 namespace {
 
 constexpr size_t kUnit = BlockStore::kAlignment;
@@ -243,4 +243,4 @@ TEST_F(QueuedStoreTest, ADiskThatForgetsIsFoundByTryingIt) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::queued_store_test

@@ -13,7 +13,7 @@
 #include "shard/offload/block_store.h"
 #include "tests/comm/kernels/reference.h"
 
-namespace weft {
+namespace weft::state_windows_test {
 namespace {
 
 struct Model {
@@ -158,4 +158,4 @@ TEST(StateWindows, GiveEachElementAPlaceOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::state_windows_test

@@ -12,7 +12,7 @@
 #include "tests/comm/kernels/reference.h"
 #include "tests/shard/offload/memory_store.h"
 
-namespace weft::test {
+namespace weft::test::window_slots_test {
 namespace {
 
 constexpr size_t kBlock = BlockStore::kAlignment;
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Slots, WindowSlotsTest, testing::Values(2, 3, 4, 9));
 
 TEST_P(WindowSlotsTest, KeepWhatIsWrittenInAnyOrder) {
   constexpr int kWindows = 7;
-  const uint64_t seed = TestSeed();
+  const uint64_t seed = weft::TestSeed();
   std::mt19937_64 random(seed);
   Windows windows(kWindows, GetParam(), seed);
   for (int round = 0; round < 3000; ++round) {
@@ -121,7 +121,7 @@ TEST_P(WindowSlotsTest, KeepWhatIsWrittenInAnyOrder) {
 
 TEST_P(WindowSlotsTest, APassMovesEachWindowOnceEachWay) {
   constexpr int kWindows = 20;
-  Windows windows(kWindows, GetParam(), TestSeed());
+  Windows windows(kWindows, GetParam(), weft::TestSeed());
   std::vector<int> all;
   for (int window = 0; window < kWindows; ++window)
     all.push_back(window);
@@ -139,7 +139,7 @@ TEST_P(WindowSlotsTest, APassMovesEachWindowOnceEachWay) {
 }
 
 TEST(WindowSlots, WhatFitsIsReadOnce) {
-  Windows windows(4, 3, TestSeed());
+  Windows windows(4, 3, weft::TestSeed());
   for (int round = 0; round < 10; ++round) {
     for (const int window : {0, 1, 3})
       windows.Visit(window, /*changes=*/true, static_cast<std::byte>(round));
@@ -148,7 +148,7 @@ TEST(WindowSlots, WhatFitsIsReadOnce) {
 }
 
 TEST(WindowSlots, TheNextWindowsAreReadWhileOneIsUsed) {
-  Windows windows(8, 4, TestSeed());
+  Windows windows(8, 4, weft::TestSeed());
   windows.slots().Expect({0, 1, 3, 4, 5});
   windows.Visit(0, true, std::byte{1});
   EXPECT_EQ(windows.store().started(), 4);
@@ -156,7 +156,7 @@ TEST(WindowSlots, TheNextWindowsAreReadWhileOneIsUsed) {
 
 // As LAMB and LARS go when only the first window has params whose norms are needed.
 TEST(WindowSlots, WhatComesTwiceInARowDoesNotStopReadingAhead) {
-  Windows windows(9, 4, TestSeed());
+  Windows windows(9, 4, weft::TestSeed());
   windows.slots().Expect({0, 0, 1, 3, 4, 5, 6, 7, 8});
   windows.Visit(0, false, std::byte{1});
   for (const int window : {0, 1, 3, 4})
@@ -167,7 +167,7 @@ TEST(WindowSlots, WhatComesTwiceInARowDoesNotStopReadingAhead) {
 
 TEST(WindowSlots, AFailureIsFinal) {
   for (int k = 1; k <= 12; ++k) {
-    Windows windows(6, 2, TestSeed());
+    Windows windows(6, 2, weft::TestSeed());
     windows.slots().Expect({0, 1, 3, 4, 5});
     windows.store().FailAt(k);
     absl::Status status;
@@ -188,4 +188,4 @@ TEST(WindowSlots, AFailureIsFinal) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::window_slots_test
